@@ -1,0 +1,119 @@
+package git
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// Open implements fs.FS.
+func (t *tree) Open(name string) (fs.File, error) {
+	n, err := t.find("open", name)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case n.mode.IsDir():
+		return &openFolder{node: n}, nil
+	case !n.mode.IsRegular():
+		return nil, &fs.PathError{Op: "open", Path: name, Err: errNotAFile}
+	}
+	r, err := n.store.content(n.hash, plumbing.BlobObject)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	return &openFile{SectionReader: r, node: n}, nil
+}
+
+var errNotAFile = errors.New("a symbolic link or a submodule")
+
+// ReadDir implements fs.ReadDirFS.
+func (t *tree) ReadDir(name string) ([]fs.DirEntry, error) {
+	n, err := t.find("readdir", name)
+	if err != nil {
+		return nil, err
+	}
+	if !n.mode.IsDir() {
+		return nil, &fs.PathError{Op: "readdir", Path: name, Err: errors.New("not a folder")}
+	}
+	return slices.Clone(n.entries), nil
+}
+
+func (t *tree) find(op, name string) (*node, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
+	}
+	n := t.nodes[name]
+	if n == nil {
+		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
+	}
+	return n, nil
+}
+
+// Name implements fs.FileInfo and fs.DirEntry.
+func (n *node) Name() string { return n.name }
+
+// IsDir implements fs.FileInfo and fs.DirEntry.
+func (n *node) IsDir() bool { return n.mode.IsDir() }
+
+// Type implements fs.DirEntry.
+func (n *node) Type() fs.FileMode { return n.mode.Type() }
+
+// Info implements fs.DirEntry.
+func (n *node) Info() (fs.FileInfo, error) { return n, nil }
+
+// Size implements fs.FileInfo.
+func (n *node) Size() int64 { return n.size }
+
+// Mode implements fs.FileInfo.
+func (n *node) Mode() fs.FileMode { return n.mode }
+
+// ModTime implements fs.FileInfo. Git keeps no times of files.
+func (n *node) ModTime() time.Time { return time.Time{} }
+
+// Sys implements fs.FileInfo.
+func (n *node) Sys() any { return nil }
+
+type openFile struct {
+	*io.SectionReader
+	node *node
+}
+
+// Stat implements fs.File.
+func (f *openFile) Stat() (fs.FileInfo, error) { return f.node, nil }
+
+// Close implements fs.File.
+func (f *openFile) Close() error { return nil }
+
+type openFolder struct {
+	node *node
+	read int
+}
+
+// Stat implements fs.File.
+func (f *openFolder) Stat() (fs.FileInfo, error) { return f.node, nil }
+
+// Close implements fs.File.
+func (f *openFolder) Close() error { return nil }
+
+// Read implements fs.File.
+func (f *openFolder) Read([]byte) (int, error) {
+	return 0, &fs.PathError{Op: "read", Path: f.node.name, Err: errors.New("is a folder")}
+}
+
+// ReadDir implements fs.ReadDirFile.
+func (f *openFolder) ReadDir(n int) ([]fs.DirEntry, error) {
+	rest := f.node.entries[f.read:]
+	if n > 0 {
+		if len(rest) == 0 {
+			return nil, io.EOF
+		}
+		rest = rest[:min(n, len(rest))]
+	}
+	f.read += len(rest)
+	return slices.Clone(rest), nil
+}

@@ -1,0 +1,77 @@
+package artifact
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+func writeMarker(dir string, size Size) error {
+	b, err := json.Marshal(size)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, markerName), b, 0o600)
+}
+
+func readMarker(dir string) (Size, time.Time, error) {
+	path := filepath.Join(dir, markerName)
+	info, err := os.Stat(path)
+	if err != nil {
+		return Size{}, time.Time{}, err
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return Size{}, time.Time{}, err
+	}
+	var size Size
+	if err := json.Unmarshal(b, &size); err != nil {
+		return Size{}, time.Time{}, err
+	}
+	if size.Bytes < 0 || size.Files < 0 {
+		return Size{}, time.Time{}, errors.New("negative size")
+	}
+	return size, info.ModTime(), nil
+}
+
+// measure counts what is in a tree. A machine that lost power can have lost
+// contents of files whose names it kept.
+func measure(ctx context.Context, root string) (Size, error) {
+	var size Size
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if path == root {
+			return nil
+		}
+		size.Files++
+		if d.IsDir() {
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() {
+			return errors.New("not a plain file")
+		}
+		size.Bytes += info.Size()
+		return nil
+	})
+	return size, err
+}
+
+func storageError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return failBy(Storage, err, "keeping the cache")
+}

@@ -1,0 +1,137 @@
+package oci
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/ksctl/gitops/stacks/artifact"
+)
+
+// Manifest says what an artifact is made of.
+type Manifest struct {
+	// Digest of Raw, as sha256:<hex>.
+	Digest    string
+	MediaType string
+	// Raw are the bytes that the digest is of.
+	Raw []byte
+	// Layers and annotations of the artifact; an index has no layers.
+	Layers       []v1.Descriptor
+	Annotations  map[string]string
+	ArtifactType string
+}
+
+// Manifest gets the manifest with a digest. The error is an *Error.
+func (r *Repository) Manifest(ctx context.Context, digest string) (Manifest, error) {
+	if _, err := artifact.ParseDigest(digest); err != nil {
+		return Manifest{}, failBy(Unsupported, err, "the manifest can't be read")
+	}
+	ref := r.name.Digest(digest)
+	d, err := r.puller.Get(ctx, ref)
+	if err != nil {
+		return Manifest{}, r.judge(ctx, err, ref.String())
+	}
+	return parse(d)
+}
+
+// Tagged gets the manifest that a tag leads to. The error is an *Error.
+func (r *Repository) Tagged(ctx context.Context, tag string) (Manifest, error) {
+	ref := r.name.Tag(tag)
+	d, err := r.puller.Get(ctx, ref)
+	if err != nil {
+		return Manifest{}, r.judge(ctx, err, ref.String())
+	}
+	if _, err := artifact.ParseDigest(d.Digest.String()); err != nil {
+		return Manifest{}, failBy(Unsupported, err, "%s", ref)
+	}
+	return parse(d)
+}
+
+func parse(d *remote.Descriptor) (Manifest, error) {
+	m := Manifest{Digest: d.Digest.String(), MediaType: string(d.MediaType), Raw: d.Manifest, Annotations: d.Annotations, ArtifactType: d.ArtifactType}
+	if hasLayers(m.MediaType) {
+		parsed, err := v1.ParseManifest(bytes.NewReader(d.Manifest))
+		if err != nil {
+			return Manifest{}, fail(Reason(artifact.Malformed), "the manifest %s is not well-formed", m.Digest)
+		}
+		m.Layers = parsed.Layers
+	}
+	return m, nil
+}
+
+func hasLayers(mediaType string) bool {
+	return mediaType == string(types.OCIManifestSchema1) || mediaType == string(types.DockerManifestSchema2)
+}
+
+// Blob gets a small blob into memory: at most limit bytes, and nothing that
+// does not have the digest. The error is an *Error.
+func (r *Repository) Blob(ctx context.Context, d v1.Descriptor, limit int64) ([]byte, error) {
+	if d.Size < 0 || d.Size > limit {
+		return nil, fail(Reason(artifact.TooLarge), "the blob %s of %s has %d bytes, at most %d are allowed", d.Digest, r, d.Size, limit)
+	}
+	var b bytes.Buffer
+	if err := r.copyBlob(ctx, &b, d.Digest, d.Size); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// copyBlob writes a blob of known size to w. Only when there is no error, what
+// was written has the digest.
+func (r *Repository) copyBlob(ctx context.Context, w io.Writer, digest v1.Hash, size int64) error {
+	want, err := artifact.ParseDigest(digest.String())
+	if err != nil {
+		return failBy(Unsupported, err, "a blob of %s can't be read", r)
+	}
+	ref := r.name.Digest(digest.String())
+	layer, err := r.puller.Layer(forBlob(ctx, size), ref)
+	if err != nil {
+		return r.judge(ctx, err, ref.String())
+	}
+	content, err := layer.Compressed()
+	if err != nil {
+		return r.judge(ctx, err, ref.String())
+	}
+	defer func() { _ = content.Close() }()
+	sum := sha256.New()
+	n, err := io.Copy(io.MultiWriter(w, sum), content)
+	got := hex.EncodeToString(sum.Sum(nil))
+	switch {
+	case n >= size && got != want:
+		return fail(Reason(artifact.DigestMismatch), "the %d bytes of %s have the digest sha256:%s", n, ref, got)
+	case err != nil:
+		return r.judge(ctx, err, ref.String())
+	case n != size || got != want:
+		return fail(OperationFailed, "%s broke off after %d of %d bytes", ref, n, size)
+	}
+	return nil
+}
+
+// Referrers lists what says of itself that it refers to the manifest with a
+// digest, such as signatures. Nothing of it is verified. The error is an *Error.
+func (r *Repository) Referrers(ctx context.Context, digest string) ([]v1.Descriptor, error) {
+	if _, err := artifact.ParseDigest(digest); err != nil {
+		return nil, failBy(Unsupported, err, "the referrers can't be read")
+	}
+	what := "what refers to " + r.name.Digest(digest).String()
+	index, err := remote.Referrers(r.name.Digest(digest), append(r.options(), remote.WithContext(ctx), remote.Reuse(r.puller))...)
+	if err != nil {
+		return nil, r.judge(ctx, err, what)
+	}
+	raw, err := index.RawManifest()
+	if err != nil {
+		return nil, r.judge(ctx, err, what)
+	}
+	var parsed v1.IndexManifest
+	if err := json.Unmarshal(raw, &parsed); err != nil {
+		return nil, fail(Reason(artifact.Malformed), "the list of %s is not well-formed", what)
+	}
+	return parsed.Manifests, nil
+}

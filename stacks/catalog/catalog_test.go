@@ -1,0 +1,155 @@
+package catalog
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/ksctl/gitops/e2e/cluster/registry"
+	"github.com/ksctl/gitops/stacks"
+	"github.com/ksctl/gitops/stacks/artifact"
+)
+
+// released are the versions that were shipped once, with a digest of their
+// files: what an install pins must never change. A new version is added here.
+var released = map[string]string{
+	"tenant@1.0.0": "a0696416b4fb6fb3e5c873e700a2b8a7753ae6da8a635311457ae0ff31083dcc",
+}
+
+func fingerprint(t *testing.T, files fs.FS) string {
+	t.Helper()
+	sum := sha256.New()
+	err := fs.WalkDir(files, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := fs.ReadFile(files, path)
+		sum.Write([]byte(path + "\x00"))
+		sum.Write(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+func TestReleasedVersionsStayAsTheyAre(t *testing.T) {
+	var have []string
+	for _, name := range Names() {
+		for _, v := range Versions(name) {
+			have = append(have, name+"@"+v)
+			files, err := FS(name, v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := fingerprint(t, files); got != released[name+"@"+v] {
+				t.Errorf("%s@%s is %s: a version that was released is never changed, a new one is added to the list", name, v, got)
+			}
+		}
+	}
+	for v := range released {
+		if !slices.Contains(have, v) {
+			t.Errorf("%s was released, and is gone", v)
+		}
+	}
+}
+
+// Every stack of the catalogue renders as it is, under the name and version of its folder.
+func TestStacksRender(t *testing.T) {
+	for _, name := range Names() {
+		for _, v := range Versions(name) {
+			files, err := FS(name, v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			root := t.TempDir()
+			if err := os.CopyFS(root, files); err != nil {
+				t.Fatal(err)
+			}
+			res, err := stacks.Render(t.Context(), stacks.Request{Root: root, Stack: name, Install: stacks.Identity{Namespace: "team", Name: name},
+				Capabilities: stacks.Capabilities{KubeVersion: stacks.DefaultKubeVersion}})
+			if err != nil || res.StackVersion != v || len(res.Warnings) > 0 {
+				t.Errorf("%s@%s: version %s, %v, %v", name, v, res.StackVersion, res.Warnings, err)
+			}
+		}
+	}
+}
+
+func fetch(t *testing.T, c *Catalog, stack, version string) (string, error) {
+	t.Helper()
+	a, err := c.Artifact(t.Context(), stack, version)
+	if err != nil {
+		return "", err
+	}
+	if a.Revision != stack+"@"+version {
+		t.Errorf("revision %q", a.Revision)
+	}
+	f, err := artifact.NewFetcher(artifact.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := f.Fetch(t.Context(), a)
+	if err != nil {
+		return "", err
+	}
+	defer tree.Release()
+	b, err := os.ReadFile(tree.Root + "/stack.yaml")
+	return string(b), err
+}
+
+func TestArtifacts(t *testing.T) {
+	server, err := registry.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	if _, err := server.Push(t.Context(), "catalog/extra", "2.0.0", fstest.MapFS{"stack.yaml": {Data: []byte("extra 2")}}, "r"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.Push(t.Context(), "catalog/tenant", "9.0.0", fstest.MapFS{"stack.yaml": {Data: []byte("tenant 9")}}, "r"); err != nil {
+		t.Fatal(err)
+	}
+	alone, more := New(Options{}), New(Options{URL: "oci://" + server.Host() + "/catalog/", Insecure: true})
+	for name, tc := range map[string]struct {
+		catalog        *Catalog
+		stack, version string
+		has, says      string
+	}{
+		"shipped":                        {alone, "tenant", "1.0.0", "name: tenant", ""},
+		"shipped, whatever the registry": {more, "tenant", "1.0.0", "name: tenant", ""},
+		"another version":                {more, "tenant", "9.0.0", "tenant 9", ""},
+		"another stack":                  {more, "extra", "2.0.0", "extra 2", ""},
+		"no such version":                {alone, "tenant", "9.0.0", "", `no version "9.0.0" of stack "tenant"; it has 1.0.0`},
+		"no such stack":                  {alone, "tenat", "1.0.0", "", `no stack "tenat"; it has tenant`},
+		"nowhere":                        {more, "tenant", "8.0.0", "", `has no tag "8.0.0"`},
+		"a way out":                      {alone, "tenant", "../../tenant/1.0.0", "", "no version"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 { // also when it is known
+				got, err := fetch(t, tc.catalog, tc.stack, tc.version)
+				var absent *Error
+				switch {
+				case tc.says == "" && (err != nil || !strings.Contains(got, tc.has)):
+					t.Errorf("got %q, %v", got, err)
+				case tc.says != "" && (!errors.As(err, &absent) || !strings.Contains(err.Error(), tc.says)):
+					t.Errorf("got %v, want one that says %q", err, tc.says)
+				}
+			}
+		})
+	}
+	t.Run("a registry that is down", func(t *testing.T) {
+		c := New(Options{URL: "oci://127.0.0.1:1/catalog", Insecure: true})
+		_, err := fetch(t, c, "tenant", "9.0.0")
+		var absent *Error
+		if err == nil || errors.As(err, &absent) {
+			t.Errorf("got %v, which must not pass for absence", err)
+		}
+	})
+}

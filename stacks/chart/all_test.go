@@ -1,0 +1,88 @@
+package chart
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/stacks"
+)
+
+// dependent is a stack with a chart in the source that depends on "web" 1.2.3.
+func dependent(t *testing.T, repository string) stacks.Request {
+	t.Helper()
+	return request(t, "{name: main, helm: {chart: chart}}", map[string]string{
+		"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies: [{name: web, version: 1.x, repository: '" + repository + "'}]\n",
+		"chart/Chart.lock": "dependencies: [{name: web, version: 1.2.3, repository: '" + repository + "'}]\n",
+	})
+}
+
+// request to render a stack of one component.
+func request(t *testing.T, component string, files map[string]string) stacks.Request {
+	t.Helper()
+	root := t.TempDir()
+	all := map[string]string{"stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: shop}\nspec:\n  version: 1.0.0\n  components:\n  - " + component + "\n"}
+	maps.Copy(all, files)
+	for name, text := range all {
+		if err := os.MkdirAll(filepath.Join(root, filepath.Dir(name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return stacks.Request{Root: root, Stack: "shop", Capabilities: stacks.Capabilities{KubeVersion: "v1.30.0"}}
+}
+
+func TestFetchAllTakesDependencies(t *testing.T) {
+	repo := newRepository(t)
+	data := archive(t, "web", "1.2.3")
+	repo.add("web", "1.2.3", data)
+	f := newFetcher(t, Options{})
+	req := dependent(t, repo.URL+"/")
+	access := reaching(repo.URL, repo.ca())
+	release, err := f.FetchAll(t.Context(), &req, func(repository string) (*Access, error) {
+		if charts := []appsv1.ChartRepository{access.repo}; For(charts, repository) == nil || For(charts, repository+"x") != nil {
+			t.Errorf("%s is not %s", repository, access.repo.Repository)
+		}
+		return access.access(t), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if len(req.Charts) != 1 || req.Charts[0].DependencyOf != "chart" || req.Charts[0].Digest != digestOf(data) {
+		t.Fatalf("%+v", req.Charts)
+	}
+	result, err := stacks.Render(t.Context(), req)
+	if err != nil || len(result.Components[0].Objects) != 1 || len(result.Components[0].ChartDependencies) != 1 {
+		t.Errorf("%+v, %v", result, err)
+	}
+}
+
+// Nobody has to say how to reach a repository: then it is asked without credentials.
+func TestFetchAllAsAnybody(t *testing.T) {
+	repo := newRepository(t)
+	repo.add("web", "1.2.3", archive(t, "web", "1.2.3"))
+	req := request(t, "{name: main, version: 1.2.3, helm: {repository: '"+repo.URL+"', name: web}}", nil)
+	_, err := newFetcher(t, Options{}).FetchAll(t.Context(), &req, nil)
+	refused(t, err, Unreachable, false, `component "main": chart web 1.2.3 of `+repo.URL+": ", "certificate")
+}
+
+func TestAdviceAboutADependency(t *testing.T) {
+	for text, list := range map[string]func(*repository){
+		"gives no digest for it; vendor it (helm dependency build) and commit it": func(r *repository) { r.list("web", "1.2.3", "", "web-1.2.3.tgz") },
+		"the index says that it is at oci://r.example.com/charts; name that repository in Chart.yaml": func(r *repository) {
+			r.list("web", "1.2.3", strings.Repeat("0", 64), "oci://r.example.com/charts/web:1.2.3")
+		},
+	} {
+		repo := newRepository(t)
+		list(repo)
+		req := dependent(t, repo.URL)
+		_, err := newFetcher(t, Options{}).FetchAll(t.Context(), &req, func(string) (*Access, error) { return reaching(repo.URL, repo.ca()).access(t), nil })
+		refused(t, err, RepositoryInvalid, true, text)
+	}
+}

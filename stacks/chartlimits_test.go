@@ -1,0 +1,42 @@
+package stacks_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ksctl/gitops/stacks"
+)
+
+// TestChartLimits: each bound of a chart is hit, wherever the chart comes from, and what
+// fits renders the same.
+func TestChartLimits(t *testing.T) {
+	vendored := stacks.Request{Root: writeTree(t, store("1.2.3", map[string]string{"stack.yaml": components("- {name: shop, helm: {chart: store, values: {size: 1}}}")})),
+		Stack: "demo", Capabilities: stacks.Capabilities{KubeVersion: "v1.30.0"}}
+	fetched := fetchRequest(t, storeDigest)
+	fetch(t, &fetched, store("1.2.3", nil))
+	size := 0
+	for _, text := range store("1.2.3", nil) {
+		size += len(text)
+	}
+	files := len(store("1.2.3", nil))
+	for name, req := range map[string]stacks.Request{"in the source": vendored, "fetched": fetched} {
+		first, err := stacks.Render(t.Context(), req)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for want, limits := range map[string]stacks.ChartLimits{
+			"":                  {Bytes: int64(size), Files: files},
+			"--chart-max-bytes": {Bytes: int64(size) - 1},
+			"--chart-max-files": {Files: files - 1},
+		} {
+			req.ChartLimits = limits
+			result, err := stacks.Render(t.Context(), req)
+			if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%s, %+v: %v", name, limits, err)
+			}
+			if want == "" && (err != nil || result.Digest != first.Digest) {
+				t.Errorf("%s, %+v: %v: what fits renders the same", name, limits, err)
+			}
+		}
+	}
+}

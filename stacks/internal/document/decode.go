@@ -1,0 +1,256 @@
+package document
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/ksctl/gitops/stacks/internal/problem"
+)
+
+// Lines of the fields of a decoded document, by path such as spec.components[2].name.
+type Lines map[string]int
+
+// Of is the line of the field, or of the nearest one around it.
+func (l Lines) Of(path string) int {
+	for {
+		if line, ok := l[path]; ok {
+			return line
+		}
+		cut := strings.LastIndexAny(path, ".[")
+		if cut < 0 {
+			return l[""]
+		}
+		path = path[:cut]
+	}
+}
+
+// Problem is a field that doesn't fit.
+type Problem struct {
+	Path       string
+	Line       int
+	Message    string
+	Suggestion string
+}
+
+// Decode fills the struct that into points to. Every key must be a field (by its
+// json tag), once and of the right type; everything that is not is reported.
+func Decode(file string, node *yaml.Node, into any) (Lines, []Problem) {
+	d := &decoder{converter: converter{file: file}, lines: Lines{}}
+	d.into(node, reflect.ValueOf(into).Elem(), "", 0)
+	return d.lines, d.problems
+}
+
+type decoder struct {
+	converter
+	lines    Lines
+	problems []Problem
+}
+
+func (d *decoder) report(n *yaml.Node, path, suggestion, format string, args ...any) {
+	d.problems = append(d.problems, Problem{Path: path, Line: n.Line, Message: fmt.Sprintf(format, args...), Suggestion: suggestion})
+}
+
+func (d *decoder) into(n *yaml.Node, v reflect.Value, path string, depth int) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if d.nodes++; d.nodes > MaxNodes || depth > MaxDepth {
+		d.report(n, path, "", "field %q is nested too deeply or refers to itself", path)
+		return
+	}
+	if _, there := d.lines[path]; !there {
+		d.lines[path] = n.Line
+	}
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
+		return
+	}
+	if own, ok := v.Addr().Interface().(json.Unmarshaler); ok {
+		d.unmarshal(n, own, path)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		d.into(n, v.Elem(), path, depth)
+	case reflect.Struct:
+		d.object(n, v, path, depth)
+	case reflect.Slice:
+		d.list(n, v, path, depth)
+	case reflect.Map, reflect.Interface:
+		d.free(n, v, path)
+	default:
+		d.scalarInto(n, v, path)
+	}
+}
+
+// unmarshal is for types that read JSON themselves, such as durations.
+func (d *decoder) unmarshal(n *yaml.Node, into json.Unmarshaler, path string) {
+	value, err := d.value(n, 0)
+	for _, e := range problem.All(err) {
+		d.problems = append(d.problems, Problem{Path: path, Line: e.Line, Message: fmt.Sprintf("field %q: %s", path, e.Message)})
+	}
+	if err != nil {
+		return
+	}
+	raw, err := json.Marshal(value)
+	if err == nil {
+		err = into.UnmarshalJSON(raw)
+	}
+	if err == nil {
+		return
+	}
+	if _, isString := value.(string); isString {
+		d.report(n, path, "", "field %q is wrong: %s", path, err)
+		return
+	}
+	d.report(n, path, "", "field %q cannot be %s", path, KindName(n))
+}
+
+func (d *decoder) object(n *yaml.Node, v reflect.Value, path string, depth int) {
+	if n.Kind != yaml.MappingNode {
+		d.report(n, path, "", "field %q must be a mapping, not %s", path, KindName(n))
+		return
+	}
+	fields, names := FieldsOf(v.Type())
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		name := key.Value
+		field := Join(path, name)
+		if first, twice := seen[name]; twice {
+			d.report(key, field, "", "field %q is there twice, first in line %d", field, first)
+			continue
+		}
+		seen[name] = key.Line
+		index, known := fields[name]
+		if !known || key.Kind != yaml.ScalarNode {
+			d.report(key, field, problem.Nearest(name, names), "field %q is not known", field)
+			continue
+		}
+		d.lines[field] = key.Line
+		d.into(value, v.FieldByIndex(index), field, depth+1)
+	}
+}
+
+func (d *decoder) list(n *yaml.Node, v reflect.Value, path string, depth int) {
+	if n.Kind != yaml.SequenceNode {
+		d.report(n, path, "", "field %q must be a list, not %s", path, KindName(n))
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
+	for i, item := range n.Content {
+		d.into(item, v.Index(i), fmt.Sprintf("%s[%d]", path, i), depth+1)
+	}
+}
+
+// free is a part whose keys are not ours: values, schemas.
+func (d *decoder) free(n *yaml.Node, v reflect.Value, path string) {
+	value, err := d.value(n, 0)
+	if err != nil {
+		for _, e := range problem.All(err) {
+			d.problems = append(d.problems, Problem{Path: path, Line: e.Line, Message: fmt.Sprintf("field %q: %s", path, e.Message)})
+		}
+		return
+	}
+	if v.Kind() == reflect.Interface {
+		v.Set(reflect.ValueOf(value))
+		return
+	}
+	m, ok := value.(map[string]any)
+	if !ok {
+		d.report(n, path, "", "field %q must be a mapping, not %s", path, KindName(n))
+		return
+	}
+	if v.Type().Elem().Kind() != reflect.String {
+		v.Set(reflect.ValueOf(m))
+		return
+	}
+	out := make(map[string]string, len(m))
+	for k, item := range m {
+		s, ok := item.(string)
+		if !ok {
+			d.report(n, Join(path, k), "", "field %q must be a string", Join(path, k))
+		}
+		out[k] = s
+	}
+	v.Set(reflect.ValueOf(out))
+}
+
+func (d *decoder) scalarInto(n *yaml.Node, v reflect.Value, path string) {
+	if n.Kind != yaml.ScalarNode {
+		d.report(n, path, "", "field %q must be %s, not %s", path, typeName(v.Kind()), KindName(n))
+		return
+	}
+	if v.Kind() == reflect.String && n.ShortTag() == "!!str" {
+		v.SetString(n.Value)
+		return
+	}
+	value, err := d.scalar(n)
+	if err != nil {
+		d.report(n, path, "", "field %q must be %s", path, typeName(v.Kind()))
+		return
+	}
+	switch value := value.(type) {
+	case bool:
+		if v.Kind() == reflect.Bool {
+			v.SetBool(value)
+			return
+		}
+	case int64:
+		if v.CanInt() && !v.OverflowInt(value) {
+			v.SetInt(value)
+			return
+		}
+	}
+	hint := ""
+	if v.Kind() == reflect.String {
+		hint = ": put it in quotes"
+	}
+	d.report(n, path, "", "field %q must be %s, not %s%s", path, typeName(v.Kind()), KindName(n), hint)
+}
+
+func typeName(k reflect.Kind) string {
+	switch k {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	}
+	return "a whole number"
+}
+
+// FieldsOf are the fields of a struct by their JSON names.
+func FieldsOf(t reflect.Type) (map[string][]int, []string) {
+	fields := map[string][]int{}
+	var names []string
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous && name == "" && f.Type.Kind() == reflect.Struct {
+			inner, innerNames := FieldsOf(f.Type)
+			for _, innerName := range innerNames {
+				fields[innerName] = append(slices.Clone(f.Index), inner[innerName]...)
+			}
+			names = append(names, innerNames...)
+			continue
+		}
+		if !f.IsExported() || name == "-" || name == "" {
+			continue
+		}
+		fields[name] = f.Index
+		names = append(names, name)
+	}
+	return fields, names
+}
+
+// Join appends a key to a path.
+func Join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}

@@ -1,0 +1,118 @@
+// Package document reads YAML and JSON the way kubectl understands them, but
+// strictly: UTF-8, no duplicate keys, bounded size, depth and alias expansion, and
+// with the line of everything.
+package document
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/ksctl/gitops/stacks/internal/problem"
+)
+
+// Limits of one file.
+const (
+	MaxDepth = 100
+	MaxNodes = 1_000_000
+	MaxDocs  = 10_000
+)
+
+// Document is one YAML document of a file.
+type Document struct {
+	// Root is the document's value.
+	Root *yaml.Node
+	// Line where it begins.
+	Line int
+	// Index of the document in its file.
+	Index int
+}
+
+// Parse splits a file into documents. Empty ones are left out.
+func Parse(file string, data []byte) ([]Document, error) {
+	if at := invalidUTF8(data); at >= 0 {
+		return nil, &problem.Error{File: file, Line: lineAt(data, at), Message: "the file is not UTF-8"}
+	}
+	var out []Document
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	for i := 0; ; i++ {
+		var doc yaml.Node
+		err := decode(decoder, &doc)
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			line, text := syntaxError(err)
+			return nil, &problem.Error{File: file, Line: line, Message: "this is not valid YAML: " + text, Err: err}
+		}
+		if i >= MaxDocs {
+			return nil, &problem.Error{File: file, Message: fmt.Sprintf("the file has more than %d documents", MaxDocs)}
+		}
+		if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 {
+			continue
+		}
+		root := doc.Content[0]
+		if root.Kind == yaml.ScalarNode && root.ShortTag() == "!!null" {
+			continue
+		}
+		out = append(out, Document{Root: root, Line: root.Line, Index: i})
+	}
+}
+
+// Single parses a file that must hold one document.
+func Single(file string, data []byte) (*yaml.Node, error) {
+	docs, err := Parse(file, data)
+	if err != nil {
+		return nil, err
+	}
+	switch len(docs) {
+	case 0:
+		return nil, &problem.Error{File: file, Message: "the file is empty"}
+	case 1:
+		return docs[0].Root, nil
+	default:
+		return nil, &problem.Error{File: file, Line: docs[1].Line, Message: "the file must hold one document, and this is another"}
+	}
+}
+
+// decode turns a panic of the parser into an error.
+func decode(d *yaml.Decoder, into *yaml.Node) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the parser gave up: %v", r)
+		}
+	}()
+	return d.Decode(into)
+}
+
+// The parser has no typed errors: the line is only in their text.
+var syntaxLine = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?((?s).*)$`)
+
+func syntaxError(err error) (int, string) {
+	m := syntaxLine.FindStringSubmatch(err.Error())
+	line, _ := strconv.Atoi(m[1])
+	return line, strings.TrimSpace(m[2])
+}
+
+func invalidUTF8(data []byte) int {
+	if utf8.Valid(data) {
+		return -1
+	}
+	for i := 0; i < len(data); {
+		r, size := utf8.DecodeRune(data[i:])
+		if r == utf8.RuneError && size == 1 {
+			return i
+		}
+		i += size
+	}
+	return -1
+}
+
+func lineAt(data []byte, offset int) int { return bytes.Count(data[:offset], []byte("\n")) + 1 }

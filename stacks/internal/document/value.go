@@ -1,0 +1,233 @@
+package document
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/ksctl/gitops/stacks/internal/problem"
+)
+
+// yaml11Bools are words that kubectl and Helm take for booleans and YAML 1.2 does not.
+var yaml11Bools = map[string]bool{
+	"y": true, "Y": true, "yes": true, "Yes": true, "YES": true, "on": true, "On": true, "ON": true,
+	"n": false, "N": false, "no": false, "No": false, "NO": false, "off": false, "Off": false, "OFF": false,
+}
+
+// Dialect is whose YAML it is: yes and on are booleans to kubectl and Helm, and
+// strings to kustomize.
+type Dialect int
+
+// Dialects.
+const (
+	Kubectl Dialect = iota
+	Kustomize
+)
+
+// Value turns a node into maps, slices, strings, bools, int64, float64 and nil.
+func (d Dialect) Value(file string, node *yaml.Node) (any, error) {
+	c := converter{file: file, dialect: d}
+	return c.value(node, 0)
+}
+
+// Value is what kubectl sees.
+func Value(file string, node *yaml.Node) (any, error) { return Kubectl.Value(file, node) }
+
+// Map is Value for a node that must be a mapping.
+func Map(file string, node *yaml.Node) (map[string]any, error) { return Kubectl.Map(file, node) }
+
+// Map is Value for a node that must be a mapping.
+func (d Dialect) Map(file string, node *yaml.Node) (map[string]any, error) {
+	v, err := d.Value(file, node)
+	if err != nil {
+		return nil, err
+	}
+	m, ok := v.(map[string]any)
+	if !ok {
+		return nil, &problem.Error{File: file, Line: node.Line, Message: "a mapping is expected here, not " + KindName(node)}
+	}
+	return m, nil
+}
+
+// KindName says what a node is, for people.
+func KindName(node *yaml.Node) string {
+	switch node.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.AliasNode:
+		return KindName(node.Alias)
+	}
+	switch node.ShortTag() {
+	case "!!null":
+		return "nothing"
+	case "!!int", "!!float":
+		return "a number"
+	case "!!bool":
+		return "a boolean"
+	}
+	return "a string"
+}
+
+// converter counts what it makes, so that aliases can't multiply without bound.
+type converter struct {
+	file    string
+	dialect Dialect
+	nodes   int
+}
+
+func (c *converter) fail(n *yaml.Node, format string, args ...any) error {
+	return &problem.Error{File: c.file, Line: n.Line, Message: fmt.Sprintf(format, args...)}
+}
+
+func (c *converter) value(n *yaml.Node, depth int) (any, error) {
+	if c.nodes++; c.nodes > MaxNodes {
+		return nil, c.fail(n, "the document has more than %d values once its aliases are expanded", MaxNodes)
+	}
+	if depth > MaxDepth {
+		return nil, c.fail(n, "the document is nested deeper than %d levels", MaxDepth)
+	}
+	switch n.Kind {
+	case yaml.AliasNode:
+		return c.value(n.Alias, depth+1)
+	case yaml.MappingNode:
+		return c.mapping(n, depth)
+	case yaml.SequenceNode:
+		out := make([]any, 0, len(n.Content))
+		for _, item := range n.Content {
+			v, err := c.value(item, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, v)
+		}
+		return out, nil
+	case yaml.ScalarNode:
+		return c.scalar(n)
+	}
+	return nil, c.fail(n, "this is neither a mapping, a list nor a value")
+}
+
+func (c *converter) mapping(n *yaml.Node, depth int) (map[string]any, error) {
+	out := make(map[string]any, len(n.Content)/2)
+	lines := make(map[string]int, len(n.Content)/2)
+	var merges []*yaml.Node
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge" {
+			merges = append(merges, value)
+			continue
+		}
+		name, err := c.key(key)
+		if err != nil {
+			return nil, err
+		}
+		if first, twice := lines[name]; twice {
+			return nil, c.fail(key, "the key %q is there twice, first in line %d", name, first)
+		}
+		lines[name] = key.Line
+		if out[name], err = c.value(value, depth+1); err != nil {
+			return nil, err
+		}
+	}
+	for _, m := range merges {
+		if err := c.merge(out, m, depth); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// merge is the YAML merge key: what is there already stays.
+func (c *converter) merge(out map[string]any, n *yaml.Node, depth int) error {
+	v, err := c.value(n, depth+1)
+	if err != nil {
+		return err
+	}
+	list, ok := v.([]any)
+	if !ok {
+		list = []any{v}
+	}
+	for _, item := range list {
+		m, ok := item.(map[string]any)
+		if !ok {
+			return c.fail(n, "a merge key (<<) takes a mapping or a list of mappings")
+		}
+		for k, v := range m {
+			if _, there := out[k]; !there {
+				out[k] = v
+			}
+		}
+	}
+	return nil
+}
+
+func (c *converter) key(n *yaml.Node) (string, error) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.Kind != yaml.ScalarNode {
+		return "", c.fail(n, "a key must be a string")
+	}
+	if n.ShortTag() == "!!null" {
+		return "", c.fail(n, "a key must be a string")
+	}
+	// As it is written: nobody who writes the key n or on means false or true.
+	return n.Value, nil
+}
+
+func (c *converter) scalar(n *yaml.Node) (any, error) {
+	switch n.ShortTag() {
+	case "!!null":
+		return nil, nil
+	case "!!bool":
+		var b bool
+		if err := n.Decode(&b); err != nil {
+			return nil, c.fail(n, "a boolean is expected here")
+		}
+		return b, nil
+	case "!!int", "!!float":
+		return c.number(n)
+	case "!!str":
+		if c.dialect == Kubectl && n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle|yaml.TaggedStyle) == 0 {
+			if b, ok := yaml11Bools[n.Value]; ok {
+				return b, nil
+			}
+		}
+		return n.Value, nil
+	case "!!binary":
+		var s string
+		if err := n.Decode(&s); err != nil {
+			return nil, c.fail(n, "base64 is expected after !!binary")
+		}
+		return s, nil
+	}
+	// Timestamps and tags of others are strings to kubectl.
+	return n.Value, nil
+}
+
+func (c *converter) number(n *yaml.Node) (any, error) {
+	var v any
+	if err := n.Decode(&v); err != nil {
+		return nil, c.fail(n, "a number is expected here")
+	}
+	switch v := v.(type) {
+	case int:
+		return int64(v), nil
+	case int64:
+		return v, nil
+	case uint64:
+		return nil, c.fail(n, "the number is larger than %s", strconv.Itoa(math.MaxInt64))
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil, c.fail(n, "JSON has no such number")
+		}
+		return v, nil
+	case string:
+		return v, nil
+	}
+	return nil, c.fail(n, "a number is expected here")
+}

@@ -1,0 +1,184 @@
+// Package expr compiles and runs the CEL of stacks, within limits.
+package expr
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/ext"
+
+	"github.com/ksctl/gitops/stacks/internal/problem"
+)
+
+// Limits of one expression.
+const (
+	maxSource = 16 << 10
+	maxCost   = 1_000_000
+	maxValues = 100_000
+	maxDepth  = 64
+)
+
+func libraries() []cel.EnvOption {
+	return []cel.EnvOption{
+		ext.Strings(ext.StringsVersion(4)), ext.Lists(ext.ListsVersion(3)), ext.Sets(), ext.Math(), ext.Encoders(),
+		ext.TwoVarComprehensions(), cel.OptionalTypes(), cel.DefaultUTCTimeZone(true), cel.ParserRecursionLimit(100),
+	}
+}
+
+var mapEnv = sync.OnceValues(func() (*cel.Env, error) {
+	return cel.NewEnv(append(libraries(),
+		cel.Variable("params", cel.MapType(cel.StringType, cel.DynType)),
+		cel.Variable("stack", cel.MapType(cel.StringType, cel.DynType)),
+		cel.Variable("version", cel.StringType))...)
+})
+
+// Map is the expression that turns parameters into an override.
+type Map struct{ program cel.Program }
+
+// NewMap compiles the map expression of a component.
+func NewMap(source string) (*Map, error) {
+	env, err := mapEnv()
+	if err != nil {
+		return nil, err
+	}
+	program, err := compile(env, source, types.MapKind)
+	if err != nil {
+		return nil, err
+	}
+	return &Map{program: program}, nil
+}
+
+// Eval runs the expression.
+func (m *Map) Eval(ctx context.Context, params, stack map[string]any, version string) (map[string]any, error) {
+	out, err := run(ctx, m.program, map[string]any{"params": nonNil(params), "stack": nonNil(stack), "version": version})
+	if err != nil {
+		return nil, err
+	}
+	left := maxValues
+	v, err := native(out, &left, 0)
+	if err != nil {
+		return nil, err
+	}
+	result, ok := v.(map[string]any)
+	if !ok {
+		return nil, &problem.Error{Message: "must return a map"}
+	}
+	return result, nil
+}
+
+func compile(env *cel.Env, source string, want types.Kind) (cel.Program, error) {
+	if len(source) > maxSource {
+		return nil, &problem.Error{Message: fmt.Sprintf("has %d characters; %d are allowed", len(source), maxSource)}
+	}
+	ast, issues := env.Parse(source)
+	if issues.Err() == nil {
+		loosen(ast)
+		ast, issues = env.Check(ast)
+	}
+	if issues.Err() != nil {
+		var lines []string
+		for _, e := range issues.Errors() {
+			lines = append(lines, fmt.Sprintf("%s (at %d:%d of the expression)", e.Message, e.Location.Line(), e.Location.Column()+1))
+		}
+		return nil, &problem.Error{Message: "does not compile: " + strings.Join(lines, "; "), Err: issues.Err()}
+	}
+	if got := ast.OutputType(); got.Kind() != want && got.Kind() != types.DynKind {
+		return nil, &problem.Error{Message: fmt.Sprintf("must return %s, not %s", wanted(want), got)}
+	}
+	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.InterruptCheckFrequency(100), cel.EvalOptions(cel.OptOptimize))
+	if err != nil {
+		return nil, &problem.Error{Message: "does not compile: " + err.Error(), Err: err}
+	}
+	return program, nil
+}
+
+func wanted(k types.Kind) string {
+	if k == types.BoolKind {
+		return "true or false"
+	}
+	return "a map"
+}
+
+func run(ctx context.Context, program cel.Program, vars map[string]any) (out ref.Val, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &problem.Error{Message: fmt.Sprintf("failed: %v", r)}
+		}
+	}()
+	out, _, err = program.ContextEval(ctx, vars)
+	if err != nil {
+		return nil, &problem.Error{Message: "failed: " + err.Error(), Err: err}
+	}
+	return out, nil
+}
+
+func nonNil(m map[string]any) map[string]any {
+	if m == nil {
+		return map[string]any{}
+	}
+	return m
+}
+
+// native turns a CEL value into plain JSON values with whole numbers kept whole.
+func native(v ref.Val, left *int, depth int) (any, error) {
+	if *left--; *left < 0 || depth > maxDepth {
+		return nil, &problem.Error{Message: "returns too much"}
+	}
+	switch v := v.(type) {
+	case types.Null:
+		return nil, nil
+	case types.Bool:
+		return bool(v), nil
+	case types.Int:
+		return int64(v), nil
+	case types.Uint:
+		if uint64(v) > math.MaxInt64 {
+			return nil, &problem.Error{Message: "returns a number that is too large"}
+		}
+		return int64(v), nil
+	case types.Double:
+		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+			return nil, &problem.Error{Message: "returns a number that JSON doesn't have"}
+		}
+		return float64(v), nil
+	case types.String:
+		return string(v), nil
+	case traits.Mapper:
+		return nativeMap(v, left, depth)
+	case traits.Lister:
+		out := []any{}
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			item, err := native(it.Next(), left, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, item)
+		}
+		return out, nil
+	}
+	return nil, &problem.Error{Message: fmt.Sprintf("returns a %s, which JSON doesn't have", v.Type().TypeName())}
+}
+
+func nativeMap(v traits.Mapper, left *int, depth int) (any, error) {
+	out := map[string]any{}
+	for it := v.Iterator(); it.HasNext() == types.True; {
+		key := it.Next()
+		name, ok := key.(types.String)
+		if !ok {
+			return nil, &problem.Error{Message: "returns a map whose keys are not strings"}
+		}
+		item, err := native(v.Get(key), left, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		out[string(name)] = item
+	}
+	return out, nil
+}

@@ -1,0 +1,140 @@
+package helm
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/ksctl/gitops/stacks/internal/problem"
+	"github.com/ksctl/gitops/stacks/internal/source"
+)
+
+var fuzzOptions = Options{Release: "r", Namespace: "n", KubeVersion: "v1.36.0", Seed: []byte("seed")}
+
+// renders opens a chart and renders it twice: the same both times, or refused
+// with an error that says where.
+func renders(t *testing.T, root, dir string) {
+	t.Helper()
+	tree, err := source.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tree.Close() }()
+	c, err := Open(tree, dir, Limits{})
+	if err != nil {
+		typed(t, err)
+		return
+	}
+	if _, _, err := c.Check(map[string]any{"a": "b"}); err != nil {
+		typed(t, err)
+		return
+	}
+	first, _, err := c.Render(t.Context(), fuzzOptions)
+	if err != nil {
+		typed(t, err)
+		return
+	}
+	second, _, err := c.Render(t.Context(), fuzzOptions)
+	if err != nil {
+		t.Fatalf("rendered once, and then: %v", err)
+	}
+	a, err := json.Marshal(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := json.Marshal(second); err != nil || !bytes.Equal(a, b) {
+		t.Fatalf("rendered\n%s\nand then\n%s (%v)", a, b, err)
+	}
+}
+
+func typed(t *testing.T, err error) {
+	t.Helper()
+	if !errors.As(err, new(*problem.Error)) && !errors.As(err, new(problem.Errors)) {
+		t.Fatalf("%T does not say where: %v", err, err)
+	}
+}
+
+// FuzzChart: any metadata, values and schema of a chart render the same twice, or
+// are refused. What a template does is bounded by the process that renders.
+func FuzzChart(f *testing.F) {
+	const meta = "apiVersion: v2\nname: shop\nversion: 1.0.0\n"
+	f.Add(meta, "from: x\nlist: [1, 2.5, yes]\n", `{"properties":{"from":{"type":"string"}}}`)
+	f.Add(meta+"dependencies: [{name: sub, version: 1.x, condition: sub.enabled}]\n", "sub: {enabled: false}\n", `{"$ref":"https://example.com/x.json"}`)
+	f.Add(meta+"type: library\n", "", "")
+	f.Add(meta+"kubeVersion: '>=1.99'\nappVersion: 1.10\n", "a: &a [*a]\n", `{"$ref":"#"}`)
+	f.Add("apiVersion: v1\nname: ../../x\nversion: 0\n", "- a\n", `[]`)
+	f.Add("name: shop\nname: shop\n", "\xff", `{"properties":{"a":{"$ref":"#/properties/a"}}}`)
+	root := f.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "c", "templates"), 0o755); err != nil {
+		f.Fatal(err)
+	}
+	template := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata: {{ dict \"v\" (toYaml .Values) \"c\" .Chart.Version \"r\" (randAlpha 4) | toJson }}\n"
+	write(f, filepath.Join(root, "c", "templates", "x.yaml"), []byte(template))
+	f.Fuzz(func(t *testing.T, meta, values, schema string) {
+		write(t, filepath.Join(root, "c", "Chart.yaml"), []byte(meta))
+		write(t, filepath.Join(root, "c", "values.yaml"), []byte(values))
+		write(t, filepath.Join(root, "c", "values.schema.json"), []byte(schema))
+		renders(t, root, "c")
+	})
+}
+
+// FuzzChartArchive: any tarball is a chart that renders, or is refused.
+func FuzzChartArchive(f *testing.F) {
+	meta, object := "apiVersion: v2\nname: shop\nversion: 1.0.0\n", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
+	inner := zipped(f, archiveOf(f, "sub/Chart.yaml", "apiVersion: v2\nname: sub\nversion: 1.0.0\n", "sub/templates/x.yaml", object))
+	f.Add(archiveOf(f, "shop/Chart.yaml", meta, "shop/templates/x.yaml", object))
+	f.Add(archiveOf(f, "shop/Chart.yaml", meta, "shop/charts/sub-1.0.0.tgz", string(inner)))
+	f.Add(archiveOf(f, "shop/Chart.yaml", meta, "shop/../../x", "x"))
+	f.Add(archiveOf(f, "Chart.yaml", meta))
+	f.Add(archiveOf(f, "shop/charts/a.tgz", "\x1f\x8b"))
+	f.Add([]byte("x"))
+	root := f.TempDir()
+	f.Fuzz(func(t *testing.T, tarball []byte) {
+		write(t, filepath.Join(root, "c.tgz"), zipped(t, tarball))
+		renders(t, root, "c.tgz")
+	})
+}
+
+func write(t testing.TB, name string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(name, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// archiveOf makes a tarball of names and contents by turns.
+func archiveOf(t testing.TB, files ...string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for ; len(files) > 0; files = files[2:] {
+		if err := w.WriteHeader(&tar.Header{Name: files[0], Mode: 0o644, Size: int64(len(files[1]))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(files[1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func zipped(t testing.TB, data []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,142 @@
+package helm
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	"helm.sh/helm/v4/pkg/ignore"
+
+	"github.com/ksctl/gitops/stacks/internal/problem"
+	"github.com/ksctl/gitops/stacks/internal/source"
+)
+
+// readFolder reads a chart as it lies in the source, of at most left bytes.
+func readFolder(tree *source.Tree, dir string, limits Limits, left *int64) ([]*archive.BufferedFile, error) {
+	rules, err := rulesOf(tree, dir)
+	if err != nil {
+		return nil, err
+	}
+	return readFiles(tree, dir, rules, limits, left)
+}
+
+// rulesOf a chart say which of its files are none of its own.
+func rulesOf(tree *source.Tree, dir string) (*ignore.Rules, error) {
+	rules := ignore.Empty()
+	if file := path.Join(dir, ignore.HelmIgnore); tree.IsFile(file) {
+		data, err := tree.Read(file, 1<<20)
+		if err != nil {
+			return nil, err
+		}
+		if rules, err = ignore.Parse(bytes.NewReader(data)); err != nil {
+			return nil, &problem.Error{File: file, Message: "this is not a valid .helmignore: " + err.Error(), Err: err}
+		}
+	}
+	rules.AddDefaults()
+	return rules, nil
+}
+
+// readFiles reads the files below a folder but for those that rules ignore.
+func readFiles(tree *source.Tree, dir string, rules *ignore.Rules, limits Limits, left *int64) ([]*archive.BufferedFile, error) {
+	relative := func(name string) string {
+		if dir == "." {
+			return name
+		}
+		return strings.TrimPrefix(name, dir+"/")
+	}
+	names, err := tree.Files(dir, func(name string, info fs.FileInfo) bool { return rules.Ignore(relative(name), info) })
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*archive.BufferedFile, 0, len(names))
+	for _, name := range names {
+		data, err := tree.Read(name, source.MaxFile)
+		if err != nil {
+			return nil, err
+		}
+		if *left -= int64(len(data)); *left < 0 {
+			return nil, &problem.Error{File: dir, Message: limits.tooManyBytes()}
+		}
+		out = append(out, &archive.BufferedFile{Name: relative(name), Data: bytes.TrimPrefix(data, utf8Mark)})
+	}
+	return out, nil
+}
+
+// utf8Mark is what some editors begin a file with.
+var utf8Mark = []byte("\xef\xbb\xbf")
+
+func readArchive(tree *source.Tree, file string, limits Limits) ([]*archive.BufferedFile, error) {
+	data, err := tree.Read(file, source.MaxFile)
+	if err != nil {
+		return nil, err
+	}
+	left := limits.Bytes
+	files, err := unpack(data, limits, &left)
+	if err != nil {
+		return nil, &problem.Error{File: file, Message: "this is not a chart archive: " + err.Error(), Err: err}
+	}
+	return files, nil
+}
+
+// unpack reads an archive of at most left bytes. The size is measured first, because
+// the library's own limit is for each archive and not for all of them.
+func unpack(data []byte, limits Limits, left *int64) ([]*archive.BufferedFile, error) {
+	zr, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	size, err := io.Copy(io.Discard, io.LimitReader(zr, *left+1))
+	if err != nil {
+		return nil, err
+	}
+	if *left -= size; *left < 0 {
+		return nil, errors.New("unpacked, " + limits.tooManyBytes())
+	}
+	return archive.LoadArchiveFiles(bytes.NewReader(data))
+}
+
+// subArchive matches vendored subcharts, at any depth.
+var subArchive = regexp.MustCompile(`^((?:charts/[^/]+/)*charts/)([^_.][^/]*)\.tgz$`)
+
+// expand unpacks vendored subcharts into folders.
+func expand(dir string, files []*archive.BufferedFile, limits Limits) ([]*archive.BufferedFile, error) {
+	left := limits.Bytes - sizeOf(files)
+	if left < 0 {
+		return nil, &problem.Error{File: dir, Message: limits.tooManyBytes()}
+	}
+	var out []*archive.BufferedFile
+	for queue := files; len(queue) > 0; queue = queue[1:] {
+		f := queue[0]
+		if len(out)+len(queue) > limits.Files {
+			return nil, &problem.Error{File: dir, Message: fmt.Sprintf("the chart has more than %d files (--chart-max-files)", limits.Files)}
+		}
+		m := subArchive.FindStringSubmatch(f.Name)
+		if m == nil {
+			out = append(out, f)
+			continue
+		}
+		inner, err := unpack(f.Data, limits, &left)
+		if err != nil {
+			return nil, &problem.Error{File: path.Join(dir, f.Name), Message: "this is not a chart archive: " + err.Error(), Err: err}
+		}
+		for _, sub := range inner {
+			sub.Name = m[1] + m[2] + "/" + sub.Name
+		}
+		queue = append(queue[:1:1], append(inner, queue[1:]...)...)
+	}
+	return out, nil
+}
+
+func sizeOf(files []*archive.BufferedFile) (bytes int64) {
+	for _, f := range files {
+		bytes += int64(len(f.Data))
+	}
+	return bytes
+}

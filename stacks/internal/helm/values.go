@@ -1,0 +1,130 @@
+package helm
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/util"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	commonutil "helm.sh/helm/v4/pkg/chart/common/util"
+
+	"github.com/ksctl/gitops/stacks/internal/problem"
+	"github.com/ksctl/gitops/stacks/internal/values"
+)
+
+// Mismatch is a value that a values.schema.json does not allow.
+type Mismatch struct {
+	values.Violation
+	// Schema is the file below the root of the source.
+	Schema string
+}
+
+// Check coalesces vals with the chart's own and checks them against the schemas of
+// the chart and of its enabled subcharts. What a schema refers to elsewhere is not
+// fetched: that part is not checked, and a warning says so.
+func (c *Chart) Check(vals map[string]any) (mismatches []Mismatch, warnings []string, err error) {
+	loaded, coalesced, err := c.coalesce(vals)
+	if err != nil {
+		return nil, nil, err
+	}
+	var walk func(ch *chart.Chart, vals map[string]any, prefix []string) error
+	walk = func(ch *chart.Chart, vals map[string]any, prefix []string) error {
+		if len(ch.Schema) > 0 {
+			file := path.Join(c.Path, strings.TrimPrefix(ch.ChartFullPath(), loaded.Name()), "values.schema.json")
+			found, remote, err := checkSchema(file, ch.Schema, vals)
+			if err != nil {
+				return err
+			}
+			for _, url := range remote {
+				warnings = append(warnings, fmt.Sprintf("%s refers to %s, which is not fetched; what it describes is not checked", file, url))
+			}
+			for _, v := range found {
+				v.Path = append(append([]string{}, prefix...), v.Path...)
+				mismatches = append(mismatches, Mismatch{Violation: v, Schema: file})
+			}
+		}
+		for _, sub := range ch.Dependencies() {
+			below, _ := vals[sub.Name()].(map[string]any)
+			if err := walk(sub, below, append(append([]string{}, prefix...), sub.Name())); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	err = walk(loaded, coalesced, nil)
+	return mismatches, warnings, err
+}
+
+// coalesce lays vals over the chart's own values, without the subcharts that they disable.
+func (c *Chart) coalesce(vals map[string]any) (*chart.Chart, common.Values, error) {
+	loaded, floats, err := c.prepare(vals)
+	if err != nil {
+		return nil, nil, err
+	}
+	coalesced, err := commonutil.CoalesceValues(loaded, floats)
+	if err != nil {
+		return nil, nil, &problem.Error{File: c.Path, Message: "the values cannot be laid over those of the chart", Err: err}
+	}
+	return loaded, coalesced, nil
+}
+
+// prepare loads the chart, drops subcharts that vals disable, and returns vals as Helm has them.
+func (c *Chart) prepare(vals map[string]any) (*chart.Chart, map[string]any, error) {
+	loaded, err := c.load()
+	if err != nil {
+		return nil, nil, err
+	}
+	floats, err := values.Floats(vals)
+	if err != nil {
+		return nil, nil, c.fail("", "the values cannot be written as JSON")
+	}
+	if err := tables(loaded, floats, ""); err != nil {
+		return nil, nil, err
+	}
+	if err := util.ProcessDependencies(loaded, floats); err != nil {
+		return nil, nil, &problem.Error{File: c.Path, Message: "the chart's dependencies cannot be processed", Err: err}
+	}
+	return loaded, floats, nil
+}
+
+// tables finds what Helm would only log, with the value in it: something else
+// where a subchart's values or global must be a mapping.
+func tables(ch *chart.Chart, vals map[string]any, prefix string) error {
+	names := []string{"global"}
+	for _, sub := range ch.Dependencies() {
+		names = append(names, sub.Name())
+	}
+	for _, name := range names {
+		v, there := vals[name]
+		if _, isTable := v.(map[string]any); there && v != nil && !isTable {
+			return &problem.Error{Message: fmt.Sprintf("values: %q must be a mapping", prefix+name)}
+		}
+	}
+	for _, sub := range ch.Dependencies() {
+		if below, ok := vals[sub.Name()].(map[string]any); ok {
+			if err := tables(sub, below, prefix+sub.Name()+"."); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkSchema(file string, data []byte, vals map[string]any) (found []values.Violation, remote []string, err error) {
+	doc, err := values.ParseSchema(data)
+	if err != nil {
+		return nil, nil, &problem.Error{File: file, Message: "this is not a JSON schema: " + err.Error(), Err: err}
+	}
+	remote = values.DropRemote(doc)
+	schema, err := values.Compile(doc, values.AsWritten)
+	if err != nil {
+		return nil, nil, &problem.Error{File: file, Message: "the schema " + err.Error(), Err: err}
+	}
+	if vals == nil {
+		vals = map[string]any{}
+	}
+	return schema.Validate(vals), remote, nil
+}

@@ -1,0 +1,62 @@
+package kustomize
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/resmap"
+	"sigs.k8s.io/kustomize/kyaml/openapi"
+
+	"github.com/ksctl/gitops/stacks/internal/document"
+	"github.com/ksctl/gitops/stacks/internal/manifest"
+	"github.com/ksctl/gitops/stacks/internal/problem"
+	"github.com/ksctl/gitops/stacks/internal/source"
+)
+
+// parseSchema parses the OpenAPI schema that kustomize keeps for the process. Builds
+// read it without a lock, so nothing may change it after the first.
+var parseSchema = sync.OnceFunc(func() { openapi.Schema() })
+
+// Build builds the kustomization in a folder.
+func Build(ctx context.Context, tree *source.Tree, dir string) ([]*manifest.Object, error) {
+	if err := Scan(tree, dir); err != nil {
+		return nil, err
+	}
+	file, err := FileOf(tree, dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, &problem.Error{Message: "the render was stopped: " + err.Error(), Err: err}
+	}
+	parseSchema()
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(fileSystem{tree}, "/"+dir)
+	if err != nil {
+		return nil, &problem.Error{File: file, Message: "the kustomization cannot be built: " + oneLine(err), Err: err}
+	}
+	return objectsOf(file, built)
+}
+
+func objectsOf(file string, built resmap.ResMap) ([]*manifest.Object, error) {
+	var out []*manifest.Object
+	var errs problem.Errors
+	for _, res := range built.Resources() {
+		objects, err := manifest.FromNode(document.Kustomize, file, res.YNode())
+		for _, e := range problem.All(err) {
+			// The line is that of what a transformer left, which tells nobody anything.
+			e.Line = 0
+			e.Message = fmt.Sprintf("%s %q: %s", res.GetKind(), res.GetName(), e.Message)
+			errs = append(errs, e)
+		}
+		for _, o := range objects {
+			o.Line = 0
+		}
+		out = append(out, objects...)
+	}
+	return out, errs.Err()
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -1,0 +1,225 @@
+package kustomize
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"sigs.k8s.io/kustomize/api/builtins" //nolint:staticcheck // deprecated for a version that is not there yet
+	"sigs.k8s.io/kustomize/api/provider"
+	"sigs.k8s.io/kustomize/api/resmap"
+	"sigs.k8s.io/kustomize/api/resource"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/resid"
+	"sigs.k8s.io/yaml"
+
+	"github.com/ksctl/gitops/stacks/internal/document"
+	"github.com/ksctl/gitops/stacks/internal/manifest"
+	"github.com/ksctl/gitops/stacks/internal/problem"
+)
+
+// Override is what an install changes of rendered objects.
+type Override struct {
+	Images   []types.Image
+	Replicas []types.Replica
+	Patches  []types.Patch
+}
+
+// Empty says that there is nothing to change.
+func (o Override) Empty() bool {
+	return len(o.Images) == 0 && len(o.Replicas) == 0 && len(o.Patches) == 0
+}
+
+// imageFields and replicaFields are where kustomize looks by default.
+var (
+	imageFields = types.FsSlice{
+		{Path: "spec/containers[]/image"}, {Path: "spec/initContainers[]/image"}, {Path: "spec/volumes[]/image/reference"},
+		{Path: "spec/template/spec/containers[]/image"}, {Path: "spec/template/spec/initContainers[]/image"},
+		{Path: "spec/template/spec/volumes[]/image/reference"},
+	}
+	replicaKinds = []string{"Deployment", "ReplicationController", "ReplicaSet", "StatefulSet"}
+)
+
+// probe is the name that images get to find out which ones an entry matches.
+const probe = "override.invalid/probe"
+
+// Apply changes objects of any origin. What matches nothing is an error that names it.
+func Apply(ctx context.Context, objects []*manifest.Object, o Override) ([]*manifest.Object, error) {
+	if o.Empty() {
+		return objects, nil
+	}
+	parseSchema()
+	factory := resmap.NewFactory(provider.NewDefaultDepProvider().GetResourceFactory())
+	m := resmap.New()
+	origin := map[*resource.Resource]*manifest.Object{}
+	for _, object := range objects {
+		res, err := factory.RF().FromMap(object.Value)
+		if err == nil {
+			err = m.Append(res)
+		}
+		if err != nil {
+			return nil, &problem.Error{File: object.File, Line: object.Line, Message: fmt.Sprintf("%s cannot be changed", object), Err: err}
+		}
+		origin[res] = object
+	}
+	a := &applier{m: m, factory: factory}
+	for _, image := range o.Images {
+		a.image(image)
+	}
+	for _, replica := range o.Replicas {
+		a.replica(replica)
+	}
+	for i, patch := range o.Patches {
+		if err := ctx.Err(); err != nil {
+			return nil, &problem.Error{Message: "the render was stopped: " + err.Error(), Err: err}
+		}
+		a.patch(i, patch)
+	}
+	if len(a.errs) > 0 {
+		return nil, a.errs.Err()
+	}
+	m.RemoveBuildAnnotations()
+	return collect(m, origin)
+}
+
+// collect reads the objects back; what is known of each stays known.
+func collect(m resmap.ResMap, origin map[*resource.Resource]*manifest.Object) ([]*manifest.Object, error) {
+	var out []*manifest.Object
+	for _, res := range m.Resources() {
+		before := origin[res]
+		if before == nil {
+			before = &manifest.Object{}
+		}
+		objects, err := manifest.FromNode(document.Kustomize, before.File, res.YNode())
+		if err != nil {
+			for _, e := range problem.All(err) {
+				return nil, &problem.Error{File: before.File, Line: before.Line, Message: fmt.Sprintf("after the overrides, %s: %s", before, e.Message)}
+			}
+		}
+		for _, o := range objects {
+			o.Line, o.Hook = before.Line, before.Hook
+			o.NamespaceDefaulted = before.NamespaceDefaulted && o.Namespace == before.Namespace
+			out = append(out, o)
+		}
+	}
+	return out, nil
+}
+
+type applier struct {
+	m       resmap.ResMap
+	factory *resmap.Factory
+	errs    problem.Errors
+}
+
+func (a *applier) fail(field, format string, args ...any) {
+	a.errs = append(a.errs, &problem.Error{Field: "override." + field, Message: fmt.Sprintf(format, args...)})
+}
+
+func (a *applier) image(image types.Image) {
+	trial := a.m.DeepCopy()
+	marked := &builtins.ImageTagTransformerPlugin{ImageTag: types.Image{Name: image.Name, NewName: probe}, FieldSpecs: imageFields}
+	if err := marked.Transform(trial); err != nil {
+		a.fail("images", "override.images: image %q cannot be looked for: %s", image.Name, oneLine(err))
+		return
+	}
+	text, err := trial.AsYaml()
+	if err != nil || !strings.Contains(string(text), probe) {
+		a.fail("images", "override.images: image %q matches nothing that is rendered", image.Name)
+		return
+	}
+	plugin := &builtins.ImageTagTransformerPlugin{ImageTag: image, FieldSpecs: imageFields}
+	if err := plugin.Transform(a.m); err != nil {
+		a.fail("images", "override.images: image %q cannot be changed: %s", image.Name, oneLine(err))
+	}
+}
+
+func (a *applier) replica(replica types.Replica) {
+	plugin := &builtins.ReplicaCountTransformerPlugin{Replica: replica}
+	found := false
+	for _, kind := range replicaKinds {
+		gvk := resid.Gvk{Kind: kind}
+		plugin.FieldSpecs = append(plugin.FieldSpecs, types.FieldSpec{Path: "spec/replicas", CreateIfNotPresent: true, Gvk: gvk})
+		found = found || len(a.m.GetMatchingResourcesByAnyId(func(id resid.ResId) bool {
+			return id.Name == replica.Name && id.IsSelected(&gvk)
+		})) > 0
+	}
+	if !found {
+		a.fail("replicas", "override.replicas: %q matches nothing that is rendered: no %s has that name", replica.Name, strings.Join(replicaKinds, ", "))
+		return
+	}
+	if err := plugin.Transform(a.m); err != nil {
+		a.fail("replicas", "override.replicas: %q cannot be changed: %s", replica.Name, oneLine(err))
+	}
+}
+
+func (a *applier) patch(i int, patch types.Patch) {
+	name := fmt.Sprintf("override.patches[%d]", i)
+	if patch.Target != nil {
+		a.patchOne(name, patch.Patch, patch.Target)
+		return
+	}
+	docs, err := a.factory.RF().SliceFromBytes([]byte(patch.Patch))
+	if err != nil || len(docs) == 0 {
+		a.fail("patches", "%s needs a target, or to be an object with kind and name", name)
+		return
+	}
+	for _, doc := range docs {
+		id := doc.OrgId()
+		target := &types.Selector{ResId: resid.ResId{
+			Gvk:  resid.Gvk{Group: regexp.QuoteMeta(id.Group), Version: regexp.QuoteMeta(id.Version), Kind: regexp.QuoteMeta(id.Kind)},
+			Name: regexp.QuoteMeta(id.Name), Namespace: regexp.QuoteMeta(id.Namespace),
+		}}
+		text, err := doc.AsYAML()
+		if err != nil {
+			a.fail("patches", "%s cannot be read: %s", name, oneLine(err))
+			continue
+		}
+		a.patchOne(name, string(text), target)
+	}
+}
+
+func (a *applier) patchOne(name, text string, target *types.Selector) {
+	selected, err := a.m.Select(*target)
+	if err != nil {
+		a.fail("patches", "%s: the target cannot be read: %s", name, oneLine(err))
+		return
+	}
+	if len(selected) == 0 {
+		a.fail("patches", "%s matches nothing that is rendered: its target is %s", name, describe(target))
+		return
+	}
+	config, err := yaml.Marshal(map[string]any{"patch": text, "target": target})
+	if err != nil {
+		a.fail("patches", "%s cannot be read: %s", name, oneLine(err))
+		return
+	}
+	plugin := &builtins.PatchTransformerPlugin{}
+	if err = plugin.Config(resmap.NewPluginHelpers(nil, nil, a.factory, types.DisabledPluginConfig()), config); err == nil {
+		err = plugin.Transform(a.m)
+	}
+	if err != nil {
+		a.fail("patches", "%s cannot be applied: %s", name, oneLine(err))
+	}
+}
+
+// describe writes a target as a person would.
+func describe(t *types.Selector) string {
+	var parts []string
+	add := func(name, value string) {
+		if value != "" {
+			parts = append(parts, name+" "+strings.ReplaceAll(value, `\`, ""))
+		}
+	}
+	add("group", t.Group)
+	add("version", t.Version)
+	add("kind", t.Kind)
+	add("name", t.Name)
+	add("namespace", t.Namespace)
+	add("labels", t.LabelSelector)
+	add("annotations", t.AnnotationSelector)
+	if len(parts) == 0 {
+		return "empty"
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,118 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/ksctl/gitops/stacks/internal/problem"
+)
+
+// open makes a tree and lets a test put files there.
+func open(t *testing.T) (*Tree, string) {
+	t.Helper()
+	root := t.TempDir()
+	tree, err := Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tree.Close() })
+	return tree, root
+}
+
+// sized makes a file of so many bytes without writing them.
+func sized(t *testing.T, root, name string, size int64) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Truncate(size), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func refused(t *testing.T, err error, text string) {
+	t.Helper()
+	if p := new(problem.Error); !errors.As(err, &p) || p.File == "" || !strings.Contains(err.Error(), text) {
+		t.Errorf("%T %v, want a problem that says %q", err, err, text)
+	}
+}
+
+func TestAFileIsBounded(t *testing.T) {
+	tree, root := open(t)
+	sized(t, root, "large", MaxFile+1)
+	sized(t, root, "fits", MaxFile)
+	_, err := tree.Read("large", MaxFile)
+	refused(t, err, "the file has 16777217 bytes; 16777216 are allowed")
+	if data, err := tree.Read("fits", MaxFile); err != nil || len(data) != MaxFile {
+		t.Errorf("exactly as large as allowed: %d bytes, %v", len(data), err)
+	}
+}
+
+func TestAllThatIsReadIsBounded(t *testing.T) {
+	tree, root := open(t)
+	sized(t, root, "f", MaxFile)
+	for i := range MaxTotal / MaxFile {
+		if _, err := tree.Read("f", MaxFile); err != nil {
+			t.Fatalf("read %d: %v", i, err)
+		}
+	}
+	_, err := tree.Read("f", MaxFile)
+	refused(t, err, "more than 268435456 bytes are read")
+}
+
+func TestTheNumberOfReadsIsBounded(t *testing.T) {
+	tree, root := open(t)
+	sized(t, root, "f", 0)
+	for i := range MaxFiles {
+		if _, err := tree.Read("f", 1); err != nil {
+			t.Fatalf("read %d: %v", i, err)
+		}
+	}
+	_, err := tree.Read("f", 1)
+	refused(t, err, "more than 50000 files are read")
+}
+
+func TestFoldersAreBounded(t *testing.T) {
+	tree, root := open(t)
+	// Half of them in each of two folders: what one folder has is bounded, too.
+	for _, dir := range []string{"a", "b"} {
+		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for i := range MaxFiles / 2 {
+			sized(t, root, filepath.Join(dir, strconv.Itoa(i)), 0)
+		}
+	}
+	_, err := tree.Files(".", nil)
+	refused(t, err, "more than 50000 files and folders")
+	if list, err := tree.Files("a", nil); err != nil || len(list) != MaxFiles/2 {
+		t.Errorf("%d files, %v", len(list), err)
+	}
+	for i := range MaxFiles/2 + 1 {
+		sized(t, root, filepath.Join("a", fmt.Sprintf("x%d", i)), 0)
+	}
+	_, err = tree.ReadDir("a")
+	refused(t, err, "the folder has more than 50000 entries")
+}
+
+func TestDepthIsBounded(t *testing.T) {
+	tree, root := open(t)
+	deep := strings.TrimSuffix(strings.Repeat("d/", MaxDepth), "/")
+	if err := os.MkdirAll(filepath.Join(root, deep), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tree.Files(".", nil); err != nil {
+		t.Errorf("exactly as deep as allowed: %v", err)
+	}
+	if err := os.Mkdir(filepath.Join(root, deep, "d"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := tree.Files(".", nil)
+	refused(t, err, "nested deeper than 32")
+}

@@ -1,0 +1,217 @@
+package values
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"github.com/ksctl/gitops/stacks/internal/problem"
+)
+
+// Violation is a place where a value doesn't fit its schema. It names the place and
+// what is expected, never the value, which may be a secret.
+type Violation struct {
+	// Path of keys and indexes.
+	Path []string
+	// Unknown is set for a key that the schema doesn't list; Suggestion is the nearest that it does.
+	Unknown    string
+	Suggestion string
+	Message    string
+}
+
+// String names the place and what is expected.
+func (v Violation) String() string {
+	if len(v.Path) == 0 {
+		return v.Message
+	}
+	return fmt.Sprintf("%s %s", Dotted(v.Path), v.Message)
+}
+
+// Dotted writes a path as users do: grafana.hosts[0].
+func Dotted(path []string) string {
+	var b strings.Builder
+	for i, part := range path {
+		if _, err := strconv.Atoi(part); err == nil && i > 0 {
+			b.WriteString("[" + part + "]")
+			continue
+		}
+		if i > 0 {
+			b.WriteByte('.')
+		}
+		b.WriteString(part)
+	}
+	return b.String()
+}
+
+// Validate finds everything in v that doesn't fit.
+func (s *Schema) Validate(v any) []Violation {
+	err := s.compiled.Validate(v)
+	if err == nil {
+		return nil
+	}
+	ve, ok := errors.AsType[*jsonschema.ValidationError](err)
+	if !ok {
+		return []Violation{{Message: "cannot be checked against the schema"}}
+	}
+	out := s.violations(ve)
+	slices.SortStableFunc(out, func(a, b Violation) int {
+		return strings.Compare(Dotted(a.Path)+" "+a.Unknown, Dotted(b.Path)+" "+b.Unknown)
+	})
+	return slices.CompactFunc(out, func(a, b Violation) bool { return a.String() == b.String() && a.Unknown == b.Unknown })
+}
+
+func (s *Schema) violations(e *jsonschema.ValidationError) []Violation {
+	path := slices.Clone(e.InstanceLocation)
+	switch k := e.ErrorKind.(type) {
+	case *kind.AdditionalProperties:
+		known := keys(s.at(e.SchemaURL)["properties"])
+		var out []Violation
+		for _, name := range slices.Sorted(slices.Values(k.Properties)) {
+			out = append(out, Violation{
+				Path: path, Unknown: name, Suggestion: problem.Nearest(name, known),
+				Message: fmt.Sprintf("has the key %q, which is not in the schema", name),
+			})
+		}
+		return out
+	case *kind.Required:
+		var out []Violation
+		for _, name := range k.Missing {
+			out = append(out, Violation{Path: append(slices.Clone(path), name), Message: "is required"})
+		}
+		return out
+	case *kind.Contains, *kind.MinContains:
+		return []Violation{{Path: path, Message: "lacks an item that the schema asks for"}}
+	case *kind.AnyOf, *kind.OneOf:
+		return []Violation{{Path: path, Message: "fits none of the alternatives that the schema allows" + s.alternatives(e)}}
+	}
+	if len(e.Causes) == 0 {
+		return []Violation{{Path: path, Message: expected(e.ErrorKind)}}
+	}
+	var out []Violation
+	for _, cause := range e.Causes {
+		out = append(out, s.violations(cause)...)
+	}
+	return out
+}
+
+func (s *Schema) alternatives(e *jsonschema.ValidationError) string {
+	var parts []string
+	for _, cause := range e.Causes {
+		for _, v := range s.violations(cause) {
+			v.Path = v.Path[min(len(v.Path), len(e.InstanceLocation)):]
+			if text := v.String(); !slices.Contains(parts, text) && len(parts) < 4 {
+				parts = append(parts, text)
+			}
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(parts, ", or ")
+}
+
+// at finds the part of the schema that a URL points to.
+func (s *Schema) at(location string) map[string]any {
+	_, fragment, _ := strings.Cut(location, "#")
+	var node any = s.doc
+	for part := range strings.SplitSeq(strings.TrimPrefix(fragment, "/"), "/") {
+		if part == "" {
+			continue
+		}
+		if plain, err := url.PathUnescape(part); err == nil {
+			part = plain
+		}
+		part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+		switch n := node.(type) {
+		case map[string]any:
+			node = n[part]
+		case []any:
+			i, err := strconv.Atoi(part)
+			if err != nil || i < 0 || i >= len(n) {
+				return nil
+			}
+			node = n[i]
+		default:
+			return nil
+		}
+	}
+	m, _ := node.(map[string]any)
+	return m
+}
+
+// expected says what a keyword wants.
+func expected(k jsonschema.ErrorKind) string {
+	switch k := k.(type) {
+	case *kind.Type:
+		return fmt.Sprintf("must be %s, not %s", strings.Join(k.Want, " or "), k.Got)
+	case *kind.Enum:
+		return fmt.Sprintf("must be one of %s", list(k.Want))
+	case *kind.Const:
+		return fmt.Sprintf("must be %v", k.Want)
+	case *kind.DependentRequired:
+		return fmt.Sprintf("needs %s beside %q", quoted(k.Missing), k.Prop)
+	case *kind.Dependency:
+		return fmt.Sprintf("needs %s beside %q", quoted(k.Missing), k.Prop)
+	case *kind.Format:
+		return fmt.Sprintf("must be a valid %s", k.Want)
+	case *kind.Pattern:
+		return fmt.Sprintf("must match the pattern %s", k.Want)
+	case *kind.Minimum:
+		return "must be at least " + k.Want.RatString()
+	case *kind.Maximum:
+		return "must be at most " + k.Want.RatString()
+	case *kind.ExclusiveMinimum:
+		return "must be more than " + k.Want.RatString()
+	case *kind.ExclusiveMaximum:
+		return "must be less than " + k.Want.RatString()
+	case *kind.MultipleOf:
+		return "must be a multiple of " + k.Want.RatString()
+	}
+	return expectedSize(k)
+}
+
+func expectedSize(k jsonschema.ErrorKind) string {
+	switch k := k.(type) {
+	case *kind.MinLength:
+		return fmt.Sprintf("must have at least %d characters", k.Want)
+	case *kind.MaxLength:
+		return fmt.Sprintf("must have at most %d characters", k.Want)
+	case *kind.MinItems:
+		return fmt.Sprintf("must have at least %d items", k.Want)
+	case *kind.MaxItems:
+		return fmt.Sprintf("must have at most %d items", k.Want)
+	case *kind.MinProperties:
+		return fmt.Sprintf("must have at least %d keys", k.Want)
+	case *kind.MaxProperties:
+		return fmt.Sprintf("must have at most %d keys", k.Want)
+	case *kind.UniqueItems:
+		return fmt.Sprintf("has the same item at %d and %d", k.Duplicates[0], k.Duplicates[1])
+	case *kind.FalseSchema:
+		return "is not allowed"
+	case *kind.Not:
+		return "is what the schema excludes"
+	}
+	return fmt.Sprintf("does not meet the schema's %q", strings.Join(k.KeywordPath(), "/"))
+}
+
+func quoted(names []string) string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = strconv.Quote(n)
+	}
+	return strings.Join(out, ", ")
+}
+
+func list(items []any) string {
+	out := make([]string, len(items))
+	for i, item := range items {
+		out[i] = fmt.Sprint(item)
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,171 @@
+package stacks
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"regexp"
+	"strconv"
+
+	"github.com/ksctl/gitops/stacks/internal/document"
+	"github.com/ksctl/gitops/stacks/internal/helm"
+	"github.com/ksctl/gitops/stacks/internal/problem"
+	"github.com/ksctl/gitops/stacks/internal/source"
+)
+
+// maxStackFile bounds a stack file in bytes.
+const maxStackFile = 1 << 20
+
+// Load reads and validates the stack file of a stack: <dir>/stack.yaml or
+// <dir>/<stack>/stack.yaml below root. Everything that is wrong is reported at once,
+// as Errors.
+func Load(root, dir, stack string) (*Definition, error) {
+	tree, err := source.Open(root)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tree.Close() }()
+	return loadFrom(tree, root, dir, stack, ChartLimits{})
+}
+
+// Find is the path of the file of a stack below root, as Load would read it.
+func Find(root, dir, stack string) (string, error) {
+	tree, err := source.Open(root)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = tree.Close() }()
+	return find(tree, dir, stack)
+}
+
+func loadFrom(tree *source.Tree, root, dir, stack string, limits ChartLimits) (*Definition, error) {
+	file, err := find(tree, dir, stack)
+	if err != nil {
+		return nil, err
+	}
+	def, err := loadFile(tree, root, file, limits)
+	if err != nil {
+		return nil, err
+	}
+	if def.Metadata.Name != stack {
+		return nil, def.at("metadata.name", "").fail("the stack in this file is %q, not %q", def.Metadata.Name, stack)
+	}
+	return def, nil
+}
+
+func find(tree *source.Tree, dir, stack string) (string, error) {
+	if !isLabel(stack) {
+		return "", &Error{Stack: stack, Field: "spec.stack", Message: "the name of a stack must be a DNS label"}
+	}
+	base, err := source.Clean(".", dir)
+	if err != nil {
+		return "", &Error{Stack: stack, Field: "spec.path", Message: err.Error(), Err: err}
+	}
+	own, named := path.Join(base, FileName), path.Join(base, stack, FileName)
+	for _, file := range []string{named, own} {
+		if _, err := tree.Stat(file); err == nil {
+			return file, nil
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			// Found, but not readable: a symbolic link that leaves the source.
+			_, err := tree.Read(file, maxStackFile)
+			return "", err
+		}
+	}
+	return "", &Error{
+		Stack: stack, Field: "spec.path", Suggestion: problem.Nearest(stack, stacksIn(tree, base)),
+		Message: "there is neither " + own + " nor " + named + " in the source",
+	}
+}
+
+// LoadFile reads and validates the stack file at a path below root.
+func LoadFile(root, file string) (*Definition, error) {
+	tree, err := source.Open(root)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tree.Close() }()
+	clean, err := source.Clean(".", file)
+	if err != nil {
+		return nil, &Error{File: file, Message: err.Error(), Err: err}
+	}
+	return loadFile(tree, root, clean, ChartLimits{})
+}
+
+func loadFile(tree *source.Tree, root, file string, limits ChartLimits) (*Definition, error) {
+	data, err := tree.Read(file, maxStackFile)
+	if err != nil {
+		return nil, err
+	}
+	def, err := parseDefinition(file, data)
+	if err != nil {
+		return nil, err
+	}
+	def.root, def.limits = root, helm.Limits(limits)
+	if errs := validate(def, tree); len(errs) > 0 {
+		return nil, errs.Err()
+	}
+	return def, nil
+}
+
+// parseDefinition decodes a stack file; what it says is not checked yet.
+func parseDefinition(file string, data []byte) (*Definition, error) {
+	node, err := document.Single(file, data)
+	if err != nil {
+		return nil, err
+	}
+	def := &Definition{file: file, dir: path.Dir(file)}
+	lines, problems := document.Decode(file, node, def)
+	def.lines = lines
+	var errs Errors
+	for _, p := range problems {
+		component, field := def.split(p.Path)
+		errs = append(errs, &Error{
+			File: file, Line: p.Line, Component: component, Field: field,
+			Message: relabel(p, field), Suggestion: p.Suggestion,
+		})
+	}
+	return def, errs.Err()
+}
+
+var componentPath = regexp.MustCompile(`^spec\.components\[(\d+)\]\.?(.*)$`)
+
+// split finds the component that a path leads into, and the path within it.
+func (d *Definition) split(full string) (component, field string) {
+	m := componentPath.FindStringSubmatch(full)
+	if m == nil {
+		return "", full
+	}
+	i, err := strconv.Atoi(m[1])
+	if err != nil || i >= len(d.Spec.Components) {
+		return "", full
+	}
+	name := d.Spec.Components[i].Name
+	if name == "" {
+		name = "#" + strconv.Itoa(i+1)
+	}
+	return name, m[2]
+}
+
+// relabel shortens the quoted path at the start of a message to that within the component.
+func relabel(p document.Problem, field string) string {
+	quoted := "field " + strconv.Quote(p.Path)
+	if len(p.Message) >= len(quoted) && p.Message[:len(quoted)] == quoted && field != "" {
+		return "field " + strconv.Quote(field) + p.Message[len(quoted):]
+	}
+	return p.Message
+}
+
+// stacksIn names the folders of base that hold a stack file.
+func stacksIn(tree *source.Tree, base string) []string {
+	entries, err := tree.ReadDir(base)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, entry := range entries {
+		if tree.IsFile(path.Join(base, entry.Name(), FileName)) {
+			names = append(names, entry.Name())
+		}
+	}
+	return names
+}

@@ -1,0 +1,77 @@
+package stacks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// node is a component in the order of dependencies.
+type node struct {
+	index int
+	wave  int
+}
+
+// order puts components after those they depend on, otherwise as declared. A cycle
+// is named. Dependencies that don't exist are somebody else's error.
+func order(def *Definition) ([]node, *Error) {
+	components := def.Spec.Components
+	index := map[string]int{}
+	for i := range components {
+		if _, twice := index[components[i].Name]; !twice {
+			index[components[i].Name] = i
+		}
+	}
+	waves := make([]int, len(components))
+	done := make([]bool, len(components))
+	var out []node
+	for len(out) < len(components) {
+		next := slices.IndexFunc(components, func(c Component) bool {
+			i := index[c.Name]
+			return !done[i] && ready(&c, index, done)
+		})
+		if next < 0 {
+			break
+		}
+		for _, dep := range components[next].DependsOn {
+			if i, ok := index[dep]; ok {
+				waves[next] = max(waves[next], waves[i]+1)
+			}
+		}
+		done[next] = true
+		out = append(out, node{index: next, wave: waves[next]})
+	}
+	if len(out) == len(index) {
+		return out, nil
+	}
+	cycle := findCycle(components, index, done)
+	at := def.at(fmt.Sprintf("spec.components[%d]", index[cycle[0]]), "dependsOn")
+	return nil, at.must("makes a cycle: %s", strings.Join(cycle, " → "))
+}
+
+func ready(c *Component, index map[string]int, done []bool) bool {
+	for _, dep := range c.DependsOn {
+		if i, ok := index[dep]; ok && !done[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// findCycle walks dependencies that are not done until it meets one again.
+func findCycle(components []Component, index map[string]int, done []bool) []string {
+	start := slices.IndexFunc(components, func(c Component) bool { return !done[index[c.Name]] })
+	var trail []string
+	for name := components[start].Name; ; {
+		if at := slices.Index(trail, name); at >= 0 {
+			return append(slices.Clone(trail[at:]), name)
+		}
+		trail = append(trail, name)
+		for _, dep := range components[index[name]].DependsOn {
+			if i, ok := index[dep]; ok && !done[i] {
+				name = dep
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package stacks
+
+import (
+	"maps"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/resid"
+
+	"github.com/ksctl/gitops/stacks/internal/document"
+	"github.com/ksctl/gitops/stacks/internal/expr"
+	"github.com/ksctl/gitops/stacks/internal/kustomize"
+	"github.com/ksctl/gitops/stacks/internal/problem"
+	"github.com/ksctl/gitops/stacks/internal/values"
+)
+
+// ReservedKeys of an override; every other key is a parameter of the component.
+var ReservedKeys = []string{"values", "images", "replicas", "patches"}
+
+// override is the reserved part of an override.
+type override struct {
+	Values   map[string]any `json:"values"`
+	Images   []Image        `json:"images"`
+	Replicas []Replica      `json:"replicas"`
+	Patches  []Patch        `json:"patches"`
+}
+
+// component applies the choices for one component.
+func (r *resolver) component(c *Component, wave int) PlannedComponent {
+	choice := r.choice(c.Name)
+	p := PlannedComponent{Component: c, Namespace: r.namespace(c), Wave: wave, Version: c.Version}
+	if choice.Version != "" {
+		p.Version = choice.Version
+	}
+	if c.Helm != nil {
+		r.openChart(&p, &choice)
+	} else if choice.Digest != "" {
+		r.add(c.Name, "digest", "a digest is wanted, and this component is not a chart")
+	}
+	params, own := map[string]any{}, map[string]any{}
+	for k, v := range choice.Override {
+		if slices.Contains(ReservedKeys, k) {
+			own[k] = v
+		} else {
+			params[k] = v
+		}
+	}
+	explicit := r.reserved(c.Name, "override", own)
+	mapped := r.mapped(c, &p, params)
+	if c.Helm == nil && (explicit.Values != nil || mapped.Values != nil) {
+		r.add(c.Name, "override.values", "override key \"values\" is for charts, and this component is not one")
+	}
+	p.Images = mergeNamed(mapped.Images, explicit.Images, func(i Image) string { return i.Name })
+	p.Replicas = mergeNamed(mapped.Replicas, explicit.Replicas, func(r Replica) string { return r.Name })
+	p.Patches = append(slices.Clone(mapped.Patches), explicit.Patches...)
+	r.helmValues(&p, mapped.Values, explicit.Values)
+	return p
+}
+
+// reserved decodes the reserved keys of an override strictly.
+func (r *resolver) reserved(component, name string, m map[string]any) override {
+	var out override
+	if len(m) == 0 {
+		return out
+	}
+	var node yaml.Node
+	if err := node.Encode(m); err != nil {
+		r.add(component, name, "%s cannot be read", name)
+		return out
+	}
+	_, problems := document.Decode("", &node, &out)
+	for _, p := range problems {
+		r.addNear(p.Suggestion, component, document.Join(name, p.Path), "%s: %s", name, p.Message)
+	}
+	for i, image := range out.Images {
+		if image.Name == "" || image.NewName == "" && image.NewTag == "" && image.Digest == "" {
+			r.add(component, name+".images", "%s: images[%d] needs name, and one of newName, newTag and digest", name, i)
+		}
+	}
+	for i, replica := range out.Replicas {
+		if replica.Name == "" || replica.Count < 0 {
+			r.add(component, name+".replicas", "%s: replicas[%d] needs name, and a count that is not negative", name, i)
+		}
+	}
+	for i, patch := range out.Patches {
+		if patch.Patch == "" {
+			r.add(component, name+".patches", "%s: patches[%d] needs patch", name, i)
+		}
+	}
+	return out
+}
+
+// mapped checks the parameters of a component and turns them into an override.
+func (r *resolver) mapped(c *Component, p *PlannedComponent, params map[string]any) override {
+	if c.Parameters == nil {
+		for _, key := range slices.Sorted(maps.Keys(params)) {
+			r.addNear(problem.Nearest(key, ReservedKeys), c.Name, "override."+key, "override key %q is not known: the component declares no parameters", key)
+		}
+		return override{}
+	}
+	schema, err := values.Compile(c.Parameters.Schema, values.Closed)
+	if err != nil {
+		r.add(c.Name, "override", "the schema of the parameters %s", err)
+		return override{}
+	}
+	p.Parameters = schema.Defaults(params)
+	before := len(r.errs)
+	for _, v := range schema.Validate(p.Parameters) {
+		if v.Unknown != "" && len(v.Path) == 0 {
+			v.Suggestion = problem.Nearest(v.Unknown, append(schema.Properties(), ReservedKeys...))
+		}
+		r.violation(c.Name, "override", "override key", v)
+	}
+	if c.Parameters.Map == "" || len(r.errs) > before {
+		return override{}
+	}
+	program, err := expr.NewMap(c.Parameters.Map)
+	if err != nil {
+		r.add(c.Name, "parameters.map", "the map of the parameters %s", err)
+		return override{}
+	}
+	out, err := program.Eval(r.ctx, p.Parameters, r.plan.Parameters, p.Version)
+	if err != nil {
+		r.add(c.Name, "parameters.map", "the map of the parameters %s", err)
+		return override{}
+	}
+	return r.reserved(c.Name, "the map of the parameters", out)
+}
+
+// mergeNamed replaces what has the same name and appends what has not.
+func mergeNamed[T any](base, over []T, name func(T) string) []T {
+	out := slices.Clone(base)
+	for _, item := range over {
+		at := slices.IndexFunc(out, func(b T) bool { return name(b) == name(item) })
+		if at >= 0 {
+			out[at] = item
+			continue
+		}
+		out = append(out, item)
+	}
+	return out
+}
+
+// kustomizeOverride is the part of an override that changes rendered objects.
+func kustomizeOverride(p *PlannedComponent) kustomize.Override {
+	var out kustomize.Override
+	for _, i := range p.Images {
+		out.Images = append(out.Images, types.Image{Name: i.Name, NewName: i.NewName, NewTag: i.NewTag, Digest: i.Digest})
+	}
+	for _, r := range p.Replicas {
+		out.Replicas = append(out.Replicas, types.Replica{Name: r.Name, Count: r.Count})
+	}
+	for _, patch := range p.Patches {
+		own := types.Patch{Patch: patch.Patch}
+		if t := patch.Target; t != nil {
+			own.Target = &types.Selector{
+				ResId:         resid.ResId{Gvk: resid.Gvk{Group: t.Group, Version: t.Version, Kind: t.Kind}, Name: t.Name, Namespace: t.Namespace},
+				LabelSelector: t.LabelSelector, AnnotationSelector: t.AnnotationSelector,
+			}
+		}
+		out.Patches = append(out.Patches, own)
+	}
+	return out
+}

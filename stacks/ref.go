@@ -1,0 +1,50 @@
+package stacks
+
+import (
+	"fmt"
+	"strings"
+)
+
+const rbacGroup = "rbac.authorization.k8s.io"
+
+// ID is <namespace>_<name>_<group>_<kind>, the form that Flux inventories use
+// (cli-utils pkg/object): a colon in the name of an RBAC object is written "__".
+func (r Ref) ID() string {
+	name := r.Name
+	if r.Group == rbacGroup {
+		name = strings.ReplaceAll(name, ":", "__")
+	}
+	return r.Namespace + "_" + name + "_" + r.Group + "_" + r.Kind
+}
+
+// ParseID is the inverse of ID. It fails on a text with fewer than three underscores.
+func ParseID(id string) (Ref, error) {
+	namespace, rest, ok := strings.Cut(id, "_")
+	if !ok {
+		return Ref{}, fmt.Errorf("object id %q is not <namespace>_<name>_<group>_<kind>", id)
+	}
+	k := strings.LastIndexByte(rest, '_')
+	if k < 0 {
+		return Ref{}, fmt.Errorf("object id %q is not <namespace>_<name>_<group>_<kind>", id)
+	}
+	g := strings.LastIndexByte(rest[:k], '_')
+	if g < 0 {
+		return Ref{}, fmt.Errorf("object id %q is not <namespace>_<name>_<group>_<kind>", id)
+	}
+	r := Ref{Namespace: namespace, Name: rest[:g], Group: rest[g+1 : k], Kind: rest[k+1:]}
+	if r.Name == "" || r.Kind == "" {
+		return Ref{}, fmt.Errorf("object id %q has no name or no kind", id)
+	}
+	if r.Group == rbacGroup {
+		r.Name = strings.ReplaceAll(r.Name, "__", ":")
+	}
+	return r, nil
+}
+
+// String is how an object is named in messages: Kind namespace/name.
+func (r Ref) String() string {
+	if r.Namespace == "" {
+		return r.Kind + " " + r.Name
+	}
+	return r.Kind + " " + r.Namespace + "/" + r.Name
+}

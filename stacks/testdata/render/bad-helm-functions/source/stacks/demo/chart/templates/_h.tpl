@@ -1,0 +1,2 @@
+{{ define "ca" }}
+{{ $ca := genCA "x" 365 }}{{ end }}
