@@ -1,0 +1,294 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+)
+
+// chunkRig is an API server with chunks, and the store of a process.
+type chunkRig struct {
+	*ChunkStore
+	t      *testing.T
+	server client.WithWatch
+	writes []string
+	// before is called before each write; its error is that of the write.
+	before func() error
+}
+
+func newChunkRig(t *testing.T) *chunkRig {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := appsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	r := &chunkRig{t: t}
+	write := func(verb string, o client.Object, do func() error) error {
+		r.writes = append(r.writes, verb+" "+o.GetName()[len(o.GetName())-1:])
+		if r.before != nil {
+			if err := r.before(); err != nil {
+				return err
+			}
+		}
+		return do()
+	}
+	r.server = fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return write("create", o, func() error { return c.Create(ctx, o, opts...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			return write("update", o, func() error { return c.Update(ctx, o, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return write("delete", o, func() error { return c.Delete(ctx, o, opts...) })
+		},
+	}).Build()
+	r.start()
+	return r
+}
+
+// start begins a new process.
+func (r *chunkRig) start() {
+	r.ChunkStore = &ChunkStore{Client: r.server, Reader: r.server, Direct: r.server}
+}
+
+func (r *chunkRig) load(status *appsv1.Inventory) *Inventory {
+	r.t.Helper()
+	chunks, err := r.Load(r.t.Context(), me, status)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return NewInventory(status, chunks)
+}
+
+// save expects certain writes.
+func (r *chunkRig) save(inv *Inventory, want ...string) {
+	r.t.Helper()
+	r.writes = nil
+	if err := r.Save(r.t.Context(), me, inv); err != nil {
+		r.t.Fatal(err)
+	}
+	if !slices.Equal(r.writes, want) {
+		r.t.Errorf("wrote %v, want %v", r.writes, want)
+	}
+}
+
+// conflicts expects that somebody else was there first.
+func (r *chunkRig) conflicts(inv *Inventory) {
+	r.t.Helper()
+	err := r.Save(r.t.Context(), me, inv)
+	var conflict *ChunkConflictError
+	if !errors.As(err, &conflict) {
+		r.t.Fatalf("got %v, want a conflict", err)
+	}
+	if !strings.Contains(err.Error(), me.People()) {
+		r.t.Errorf("whose inventory? %v", err)
+	}
+}
+
+func (r *chunkRig) stored() []appsv1.KsctlInventory {
+	r.t.Helper()
+	var list appsv1.KsctlInventoryList
+	if err := r.server.List(r.t.Context(), &list); err != nil {
+		r.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// touch writes a chunk as somebody else.
+func (r *chunkRig) touch(n int) {
+	r.t.Helper()
+	c := r.stored()[n]
+	c.Annotations = map[string]string{"somebody": "else"}
+	if err := r.server.Update(r.t.Context(), &c); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func put(inv *Inventory, from, to int) {
+	for i := from; i < to; i++ {
+		inv.Put(numbered(i))
+	}
+}
+
+func TestChunkStore(t *testing.T) {
+	r := newChunkRig(t)
+	inv := r.load(nil)
+	put(inv, 0, 1500)
+	r.save(inv, "create 0", "create 1")
+	r.save(inv)
+	for _, c := range r.stored() {
+		want := appsv1.InventoryOwner{Group: "apps.ksctl.com", Kind: me.Kind, Name: me.Name}
+		if c.Namespace != me.Namespace || c.Owner != want || c.Labels[InventoryOfLabel] != ownerHash(me) || len(c.OwnerReferences) != 0 {
+			t.Errorf("%+v", c.ObjectMeta)
+		}
+	}
+	e := numbered(1200)
+	e.State = appsv1.EntryApplied
+	inv.Put(e)
+	r.save(inv, "update 1")
+
+	r.start()
+	again := r.load(inv.Status())
+	if !maps.Equal(again.entries, inv.entries) {
+		t.Error("read back otherwise")
+	}
+	r.save(again) // nothing to write
+	for i := range 1000 {
+		again.Remove(numbered(i).ID)
+	}
+	r.save(again, "delete 0")
+	r.save(again)
+	put(again, 0, 600)
+	r.save(again, "create 0")
+	for _, e := range again.Entries() {
+		again.Remove(e.ID)
+	}
+	r.save(again, "delete 0", "delete 1")
+	if left := r.stored(); len(left) > 0 {
+		t.Errorf("%d are left", len(left))
+	}
+}
+
+func TestChunksAreOfOneOwner(t *testing.T) {
+	r := newChunkRig(t)
+	inv := r.load(nil)
+	put(inv, 0, 1001)
+	r.save(inv, "create 0", "create 1")
+	elsewhere := me
+	elsewhere.Namespace = "another"
+	for _, key := range []OwnerKey{other, elsewhere, {Kind: "Other", Namespace: me.Namespace, Name: me.Name}} {
+		chunks, err := r.Load(t.Context(), key, nil)
+		if err != nil || len(chunks) > 0 {
+			t.Errorf("%s gets %d chunks, %v", key, len(chunks), err)
+		}
+		theirs := NewInventory(nil, nil)
+		put(theirs, 0, 1)
+		if err := r.Save(t.Context(), key, theirs); err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	if n := r.load(nil).Len(); n != 1001 {
+		t.Errorf("%d entries are left", n)
+	}
+}
+
+func TestChunkNamesAreNames(t *testing.T) {
+	seen := map[string]string{}
+	for _, name := range []string{"a", strings.Repeat("a", 253), strings.Repeat("a", 252) + "b", strings.Repeat("a", 199) + "." + strings.Repeat("b", 50),
+		strings.Repeat("a", 198) + "--" + strings.Repeat("b", 50), strings.Repeat("a.", 126)} {
+		r := newChunkRig(t)
+		key := me
+		key.Name = name
+		inv := NewInventory(nil, nil)
+		put(inv, 0, 1)
+		if err := r.Save(t.Context(), key, inv); err != nil {
+			t.Fatal(err)
+		}
+		got := r.stored()[0].Name
+		if errs := validation.IsDNS1123Subdomain(got); errs != nil {
+			t.Errorf("%s: %v", got, errs)
+		}
+		if seen[got] != "" {
+			t.Errorf("%s and %s share %s", name, seen[got], got)
+		}
+		seen[got] = name
+	}
+}
+
+// Somebody writes a chunk: what they wrote is read before ours is written.
+func TestChunkConflicts(t *testing.T) {
+	for name, between := range map[string]func(*chunkRig){
+		"an update of one that somebody touched": func(r *chunkRig) { r.touch(0) },
+		"a create of one that is there": func(r *chunkRig) {
+			r.versions = nil // as when the cache did not have it yet
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newChunkRig(t)
+			inv := r.load(nil)
+			put(inv, 0, 1001)
+			r.save(inv, "create 0", "create 1")
+			status := inv.Status()
+			between(r)
+			e := numbered(3)
+			e.State = appsv1.EntryApplied
+			inv.Put(e)
+			r.conflicts(inv)
+			r.conflicts(inv) // trying again as it is never helps
+			again := r.load(status)
+			if again.Len() != 1001 {
+				t.Fatalf("%d entries", again.Len())
+			}
+			again.Put(e)
+			r.save(again, "update 0")
+		})
+	}
+}
+
+func TestChunkConflictOnDelete(t *testing.T) {
+	r := newChunkRig(t)
+	inv := r.load(nil)
+	put(inv, 0, 1001)
+	r.save(inv, "create 0", "create 1")
+	status := inv.Status()
+	r.touch(0)
+	for _, e := range inv.Entries() {
+		inv.Remove(e.ID)
+	}
+	r.conflicts(inv)
+	r.conflicts(inv) // and never passes for done
+	again := r.load(status)
+	if again.Len() != 1001 || len(r.stored()) != 2 {
+		t.Errorf("%d entries in %d chunks", again.Len(), len(r.stored()))
+	}
+}
+
+func TestChunksThatSomebodyDeleted(t *testing.T) {
+	r := newChunkRig(t)
+	inv := r.load(nil)
+	put(inv, 0, 1500)
+	r.save(inv, "create 0", "create 1")
+	for _, c := range r.stored() {
+		if err := r.server.Delete(t.Context(), &c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := numbered(3)
+	e.State = appsv1.EntryApplied
+	inv.Put(e)
+	r.save(inv, "update 0", "create 0")
+	if got := r.stored(); len(got) != 1 || len(got[0].Entries) != 1000 {
+		t.Error("what it listed is still ours")
+	}
+	for i := range 1500 {
+		inv.Remove(numbered(i).ID)
+	}
+	r.save(inv, "delete 0", "delete 1") // one of them is not there
+}
+
+// A process that takes over from another one may have a cache that is behind
+// what that one wrote last.
+func TestChunksThatAStatusNamesAreReadFromTheServer(t *testing.T) {
+	r := newChunkRig(t)
+	inv := r.load(nil)
+	put(inv, 0, 1001)
+	r.save(inv, "create 0", "create 1")
+	status := inv.Status()
+	r.start()
+	r.Reader = fake.NewClientBuilder().WithScheme(r.server.Scheme()).Build()
+	if n := r.load(status).Len(); n != 1001 {
+		t.Errorf("%d entries are known", n)
+	}
+}

@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/stacks"
+)
+
+func rendered(name string, objects ...stacks.Object) stacks.RenderedComponent {
+	return stacks.RenderedComponent{Name: name, Objects: objects}
+}
+
+func of(kind, group, version, namespace string) stacks.Object {
+	return stacks.Object{Ref: stacks.Ref{Group: group, Kind: kind, Namespace: namespace, Name: "x"}, Version: version, Hash: "hash",
+		Manifest: json.RawMessage(`{}`)}
+}
+
+func prepareOne(t *testing.T, o stacks.Object, p Policies, expr string) Item {
+	t.Helper()
+	_, d := newAPIServer(widgets, serves("h.io/v1", resource("zones", "Zone", false, "get")))
+	rc := rendered("c", o)
+	rc.ReadyExpr = expr
+	got := Prepare(t.Context(), []stacks.RenderedComponent{rc}, p, d)
+	if len(got) != 1 || len(got[0].Items) != 1 {
+		t.Fatalf("%+v", got)
+	}
+	return got[0].Items[0]
+}
+
+func TestPrepareScope(t *testing.T) {
+	defaulted := func(o stacks.Object) stacks.Object { o.NamespaceDefaulted = true; return o }
+	for name, tc := range map[string]struct {
+		object stacks.Object
+		id     string
+		err    any
+	}{
+		"namespaced":                       {of("ConfigMap", "", "v1", "ns"), "ns_x__ConfigMap", nil},
+		"cluster-scoped":                   {of("Zone", "h.io", "v1", ""), "_x_h.io_Zone", nil},
+		"a namespace that was put in":      {defaulted(of("Zone", "h.io", "v1", "ns")), "_x_h.io_Zone", nil},
+		"a namespace that stands there":    {of("Zone", "h.io", "v1", "ns"), "ns_x_h.io_Zone", new(*WrongScopeError)},
+		"namespaced, and put in":           {defaulted(of("Widget", "g.io", "v1", "ns")), "ns_x_g.io_Widget", nil},
+		"not served":                       {of("Gadget", "g.io", "v1", "ns"), "ns_x_g.io_Gadget", new(*NotServedError)},
+		"a version that is not served":     {of("Widget", "g.io", "v9", "ns"), "ns_x_g.io_Widget", new(*NotServedError)},
+		"not served, namespace was put in": {defaulted(of("Gadget", "g.io", "v1", "ns")), "ns_x_g.io_Gadget", new(*NotServedError)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			it := prepareOne(t, tc.object, Policies{}, "")
+			if it.ID != tc.id || it.ID != it.Ref.ID() {
+				t.Errorf("id %q, want %q", it.ID, tc.id)
+			}
+			if tc.err == nil && (it.Unserved != nil || it.Mapping == nil) {
+				t.Errorf("%v", it.Unserved)
+			}
+			if tc.err != nil && !errors.As(it.Unserved, tc.err) {
+				t.Errorf("got %v", it.Unserved)
+			}
+		})
+	}
+}
+
+// The hash is of everything that is sent, and of nothing else.
+func TestPrepareHash(t *testing.T) {
+	cm, widget := of("ConfigMap", "", "v1", "ns"), of("Widget", "g.io", "v1", "ns")
+	rules := func(paths ...string) Policies { return Policies{Ignore: []appsv1.IgnoreRule{{Paths: paths}}} }
+	plain := prepareOne(t, widget, Policies{}, "").Want
+	if plain != "hash" {
+		t.Errorf("with nothing put in it is that of the manifest, got %q", plain)
+	}
+	seen := map[string]string{"plain": plain}
+	for name, want := range map[string]string{
+		"ready":         prepareOne(t, widget, Policies{}, "object.ok").Want,
+		"ready b":       prepareOne(t, widget, Policies{}, "object.good").Want,
+		"ignored":       prepareOne(t, widget, rules("/a"), "").Want,
+		"ignored twice": prepareOne(t, widget, rules("/a", "/b"), "").Want,
+		"a comma":       prepareOne(t, widget, rules("/a,/b"), "").Want,
+		"both":          prepareOne(t, widget, rules("/a"), "object.ok").Want,
+	} {
+		for other, w := range seen {
+			if w == want {
+				t.Errorf("%s and %s have the same hash", name, other)
+			}
+		}
+		seen[name] = want
+	}
+	// Kinds that are built in are judged by what is known of them.
+	if it := prepareOne(t, cm, Policies{}, "object.ok"); it.ReadyExpr != "" || it.Want != "hash" {
+		t.Errorf("%q, %q", it.ReadyExpr, it.Want)
+	}
+	// What only says how, and not what, is not sent.
+	if it := prepareOne(t, cm, Policies{Force: true, Prune: true, Drift: appsv1.DriftWarn, Adopt: appsv1.AdoptAlways}, ""); it.Want != "hash" {
+		t.Errorf("%q", it.Want)
+	}
+}
+
+func TestPrepareIgnore(t *testing.T) {
+	target := func(t appsv1.IgnoreTarget) *appsv1.IgnoreTarget { return &t }
+	for name, tc := range map[string]struct {
+		target *appsv1.IgnoreTarget
+		want   bool
+	}{
+		"all":               {nil, true},
+		"all, said so":      {target(appsv1.IgnoreTarget{}), true},
+		"kind":              {target(appsv1.IgnoreTarget{Kind: "Widget"}), true},
+		"all that is there": {target(appsv1.IgnoreTarget{Group: "g.io", Kind: "Widget", Namespace: "ns", Name: "x"}), true},
+		"another group":     {target(appsv1.IgnoreTarget{Group: "h.io", Kind: "Widget"}), false},
+		"another kind":      {target(appsv1.IgnoreTarget{Kind: "Gadget"}), false},
+		"another namespace": {target(appsv1.IgnoreTarget{Kind: "Widget", Namespace: "sn"}), false},
+		"another name":      {target(appsv1.IgnoreTarget{Kind: "Widget", Name: "y"}), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rules := []appsv1.IgnoreRule{{Target: tc.target, Paths: []string{"/a", "/b"}}, {Target: target(appsv1.IgnoreTarget{Name: "x"}), Paths: []string{"/c"}}}
+			want := []string{"/c"}
+			if tc.want {
+				want = []string{"/a", "/b", "/c"}
+			}
+			if it := prepareOne(t, of("Widget", "g.io", "v1", "ns"), Policies{Ignore: rules}, ""); !slices.Equal(it.Ignore, want) {
+				t.Errorf("got %v, want %v", it.Ignore, want)
+			}
+		})
+	}
+}
+
+func TestPrepareComponent(t *testing.T) {
+	_, d := newAPIServer()
+	rc := rendered("c", of("Namespace", "", "v1", ""), of("ConfigMap", "", "v1", "ns"), of("Job", "batch", "v1", "ns"))
+	rc.Version, rc.Wave, rc.DependsOn, rc.CreateNamespace = "1.2.3", 4, []string{"b"}, "shared"
+	hook := of("ConfigMap", "", "v1", "ns")
+	hook.Name, hook.Hook = "hook", post(0)
+	rc.Objects = append(rc.Objects, hook)
+	policies := Policies{Ignore: []appsv1.IgnoreRule{{Paths: []string{"/metadata/labels"}}}}
+	c := Prepare(t.Context(), []stacks.RenderedComponent{rc}, policies, d)[0]
+	if c.Name != "c" || c.Version != "1.2.3" || c.Wave != 4 || !slices.Equal(c.DependsOn, []string{"b"}) || len(c.Items) != 5 {
+		t.Fatalf("%+v", c)
+	}
+	ns := c.Items[0]
+	if !ns.Shared || ns.ID != "_shared__Namespace" || ns.Step != 0 || len(ns.Ignore) != 0 || ns.Mapping == nil || ns.Mapping.Scope.Name() != meta.RESTScopeNameRoot {
+		t.Errorf("the namespace comes first, and is nobody's: %+v", ns)
+	}
+	for i, want := range []struct {
+		step int
+		once bool
+	}{{0, false}, {0, false}, {2, false}, {2, true}, {3, true}} {
+		it := c.Items[i]
+		if it.Step != want.step || it.RunsOnce != want.once || it.Component != "c" || it.Wave != 4 || (i > 0 && it.Shared) {
+			t.Errorf("item %d: step %d, once=%t, %s/%d, shared=%t", i, it.Step, it.RunsOnce, it.Component, it.Wave, it.Shared)
+		}
+	}
+	if got := Prepare(t.Context(), nil, Policies{}, d); len(got) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// An API server that does not answer says nothing about a manifest.
+func TestPrepareWithoutDiscovery(t *testing.T) {
+	s, d := newAPIServer()
+	s.down = errors.New("no route to host")
+	components := Prepare(t.Context(), []stacks.RenderedComponent{rendered("c", of("ConfigMap", "", "v1", "ns"))}, Policies{}, d)
+	in := world{}.input(components...)
+	p := MakePlan(in)
+	if len(p.Actions) > 0 || len(p.Intents) > 0 || len(p.Waits) != 1 {
+		t.Fatalf("%+v", p)
+	}
+	if p.Waits[0].Reason == Invalid {
+		t.Errorf("a manifest is called wrong because of %v", p.Waits[0].Err)
+	}
+	if !p.Components[0].Failed {
+		t.Error("no event tells when the API server is back: it has to be tried again")
+	}
+}

@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/ksctl/gitops/stacks"
+)
+
+// Steps of a component. Hooks of different weights lie between main and the
+// neighbours.
+const (
+	stepNamespaces = 0
+	stepCRDs       = 1
+	stepPreHooks   = 2
+)
+
+// places returns the place of each Job of one component that runs before it is
+// removed, by weight from 1; 0 of anything else.
+func places(objects []stacks.Object) func(*stacks.Object) int32 {
+	var weights []int
+	for i := range objects {
+		if h := objects[i].Hook; h != nil && h.Phase == stacks.HookPreRemove {
+			weights = append(weights, h.Weight)
+		}
+	}
+	slices.Sort(weights)
+	weights = slices.Compact(weights)
+	return func(o *stacks.Object) int32 {
+		if o.Hook == nil || o.Hook.Phase != stacks.HookPreRemove {
+			return 0
+		}
+		return int32(slices.Index(weights, o.Hook.Weight)) + 1
+	}
+}
+
+// steps returns the step of each object of one component. Inside a component
+// only Namespaces, CRDs and hooks gate: the main step is one.
+func steps(objects []stacks.Object) func(*stacks.Object) int {
+	var pre, post []int
+	for i := range objects {
+		switch h := objects[i].Hook; {
+		case h == nil, h.Phase == stacks.HookPreRemove:
+		case h.Phase == stacks.HookPre:
+			pre = append(pre, h.Weight)
+		default:
+			post = append(post, h.Weight)
+		}
+	}
+	slices.Sort(pre)
+	slices.Sort(post)
+	pre, post = slices.Compact(pre), slices.Compact(post)
+	main := stepPreHooks + len(pre)
+	return func(o *stacks.Object) int {
+		switch {
+		case o.Hook != nil && o.Hook.Phase == stacks.HookPre:
+			return stepPreHooks + slices.Index(pre, o.Hook.Weight)
+		case o.Hook != nil && o.Hook.Phase == stacks.HookPost:
+			return main + 1 + slices.Index(post, o.Hook.Weight)
+		case o.Group == "" && o.Kind == "Namespace":
+			return stepNamespaces
+		case o.Group == "apiextensions.k8s.io" && o.Kind == "CustomResourceDefinition":
+			return stepCRDs
+		default:
+			return main
+		}
+	}
+}

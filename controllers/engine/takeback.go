@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/ksctl/gitops/controllers/live"
+)
+
+// takeBack claims the items of lists that the API server complained about in
+// answer to a correction, so that the next apply takes out those that are not
+// wanted: who changes the key of an item (the port of a Service) makes another
+// one beside ours, and the two may not be valid together. It reports whether
+// there were any.
+func (a *actor) takeBack(ctx context.Context, act *Action, uid types.UID, cause error) (bool, error) {
+	lists, err := a.listsNamed(ctx, act.Item, cause)
+	if err != nil || len(lists) == 0 {
+		return false, err
+	}
+	r := a.resource(act.Item)
+	u, err := r.Get(ctx, act.Item.Name, metav1.GetOptions{})
+	if err != nil || u.GetUID() != uid {
+		return false, err
+	}
+	entries, moved, err := claimLists(u.GetManagedFields(), lists)
+	if err != nil || !moved {
+		return false, err
+	}
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/resourceVersion", "value": u.GetResourceVersion()},
+		{"op": "replace", "path": "/metadata/managedFields", "value": entries},
+	})
+	if err != nil {
+		return false, err
+	}
+	err = a.at(ctx, WriteUpdate, func() (err error) {
+		u, err = r.Patch(ctx, act.Item.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: live.FieldManager})
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	_, err = a.target.Index.Observe(u)
+	return true, err
+}
+
+// listsNamed are the lists of a manifest that an answer of the API server finds
+// fault with, less those that are others' to change.
+func (a *actor) listsNamed(ctx context.Context, it *Item, cause error) ([][]string, error) {
+	var status apierrors.APIStatus
+	if !errors.As(cause, &status) || status.Status().Details == nil {
+		return nil, nil
+	}
+	manifest, err := a.owner.Manifest(ctx, it)
+	if err != nil {
+		return nil, err
+	}
+	var obj map[string]any
+	if err := utiljson.Unmarshal(manifest, &obj); err != nil {
+		return nil, err
+	}
+	var lists [][]string
+	for _, c := range status.Status().Details.Causes {
+		field, _, _ := strings.Cut(c.Field, "[")
+		path := strings.Split(field, ".")
+		pointer := "/" + strings.Join(path, "/")
+		ignored := slices.ContainsFunc(it.Ignore, func(p string) bool {
+			return p == pointer || strings.HasPrefix(p, pointer+"/") || strings.HasPrefix(pointer, p+"/")
+		})
+		if _, isList, err := unstructured.NestedSlice(obj, path...); err == nil && isList && !ignored {
+			lists = append(lists, path)
+		}
+	}
+	return lists, nil
+}
+
+// claimLists gives what others own of some lists to our entry. It reports
+// whether there was any.
+func claimLists(entries []metav1.ManagedFieldsEntry, lists [][]string) (out []metav1.ManagedFieldsEntry, moved bool, err error) {
+	ours := slices.IndexFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == live.FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
+	})
+	if ours < 0 {
+		return nil, false, nil
+	}
+	claimed := fieldpath.NewSet()
+	out = slices.Clone(entries)
+	for i := range out {
+		// Of another version the same fields may have other paths.
+		if i == ours || out[i].FieldsV1 == nil || out[i].Subresource != "" || out[i].APIVersion != out[ours].APIVersion {
+			continue
+		}
+		theirs, err := readSet(out[i].FieldsV1)
+		if err != nil {
+			return nil, false, err
+		}
+		rest := fieldpath.NewSet()
+		theirs.Iterate(func(p fieldpath.Path) {
+			if inLists(p, lists) {
+				claimed.Insert(p.Copy())
+			} else {
+				rest.Insert(p.Copy())
+			}
+		})
+		if out[i].FieldsV1, err = writeSet(rest); err != nil {
+			return nil, false, err
+		}
+	}
+	if claimed.Empty() {
+		return nil, false, nil
+	}
+	mine, err := readSet(out[ours].FieldsV1)
+	if err != nil {
+		return nil, false, err
+	}
+	out[ours].FieldsV1, err = writeSet(mine.Union(claimed))
+	return out, true, err
+}
+
+// inLists is true for an item of one of the lists, and for what is in it.
+func inLists(p fieldpath.Path, lists [][]string) bool {
+	return slices.ContainsFunc(lists, func(list []string) bool {
+		if len(p) <= len(list) {
+			return false
+		}
+		for i, name := range list {
+			if p[i].FieldName == nil || *p[i].FieldName != name {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func readSet(f *metav1.FieldsV1) (*fieldpath.Set, error) {
+	set := fieldpath.NewSet()
+	if f == nil {
+		return set, nil
+	}
+	return set, set.FromJSON(bytes.NewReader(f.GetRawBytes()))
+}
+
+func writeSet(set *fieldpath.Set) (*metav1.FieldsV1, error) {
+	raw, err := set.ToJSON()
+	return metav1.NewFieldsV1(string(raw)), err
+}

@@ -1,0 +1,45 @@
+package engine
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/ksctl/gitops/stacks"
+)
+
+// Vanished forgets the entries of objects that are gone, and touches nothing:
+// an owner whose account is gone can't remove what is left, but may have
+// nothing left, as when its namespace is deleted. The client only reads.
+func (e *Engine) Vanished(ctx context.Context, t *Target, reader dynamic.Interface, o Owner) error {
+	if err := e.dropUnserved(ctx, t, o, nil); err != nil {
+		return err
+	}
+	e.use(ctx, t, o, nil, nil)
+	for _, entry := range o.Inventory().Entries() {
+		ref, err := stacks.ParseID(entry.ID)
+		if err != nil {
+			o.Inventory().Remove(entry.ID)
+			continue
+		}
+		if _, known := t.Index.Get(ref); known {
+			continue
+		}
+		m, err := t.Discovery.Resolve(ctx, ref.Group, entry.Version, ref.Kind)
+		if err != nil {
+			return err
+		}
+		u, err := resourceAt(reader, m, ref).Get(ctx, ref.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			o.Inventory().Remove(entry.ID)
+		case err != nil:
+			return err
+		case entry.UID != "" && u.GetUID() != entry.UID:
+			o.Inventory().Remove(entry.ID)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,32 @@
+package events
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/record"
+)
+
+// Tee is a recorder that tells several.
+type Tee []record.EventRecorder
+
+var _ record.EventRecorder = Tee(nil)
+
+// Event implements record.EventRecorder.
+func (t Tee) Event(object runtime.Object, kind, reason, message string) {
+	for _, r := range t {
+		r.Event(object, kind, reason, message)
+	}
+}
+
+// Eventf implements record.EventRecorder.
+func (t Tee) Eventf(object runtime.Object, kind, reason, format string, args ...any) {
+	for _, r := range t {
+		r.Eventf(object, kind, reason, format, args...)
+	}
+}
+
+// AnnotatedEventf implements record.EventRecorder.
+func (t Tee) AnnotatedEventf(object runtime.Object, annotations map[string]string, kind, reason, format string, args ...any) {
+	for _, r := range t {
+		r.AnnotatedEventf(object, annotations, kind, reason, format, args...)
+	}
+}

@@ -1,0 +1,81 @@
+package install
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
+)
+
+// Waker calls back with the key of an owner whose objects changed.
+type Waker interface {
+	Subscribe(f func(ownerKey string)) (unsubscribe func())
+}
+
+// Setup says what the controller watches and whom each event wakes.
+type Setup struct {
+	Reconciler *reconcile.Reconciler[*appsv1.KsctlInstall]
+	// Index of the local cluster.
+	Index Waker
+	// Depends calls back with the install that an object is watched for, when it changed.
+	Depends interface {
+		Subscribe(f func(install types.NamespacedName))
+	}
+	// Plans call back with the installs that wait for those of others.
+	Plans *Plans
+	// Served tells which kinds of sources there are.
+	Served Served
+	// KindsChanged is called with the name of each CustomResourceDefinition or
+	// APIService that changed, before anything is woken by it.
+	KindsChanged func(name string)
+	// KindsListed is called once those that are there were listed.
+	KindsListed func()
+	// Installation is the controller's --owner-id.
+	Installation          string
+	DefaultServiceAccount string
+	Options               controller.Options
+}
+
+// Register adds the controller to a manager.
+func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
+	w := &wakes{client: mgr.GetClient(), setup: s}
+	// Listed with the rest, not by the first reconcile that needs it.
+	if _, err := mgr.GetCache().GetInformer(ctx, &appsv1.KsctlInventory{}, cache.BlockUntilSynced(false)); err != nil {
+		return fmt.Errorf("watch of KsctlInventory: %w", err)
+	}
+	if err := w.index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	b := ctrl.NewControllerManagedBy(mgr).Named("ksctlinstall").
+		For(&appsv1.KsctlInstall{}, builder.WithPredicates(s.Reconciler.Wishes())).
+		Watches(&appsv1.KsctlInstall{}, w.neighbours()).
+		Watches(&appsv1.KsctlRemove{}, w.removes()).
+		WatchesRawSource(source.Func(w.liveObjects)).
+		WithOptions(s.Options)
+	for kind, field := range map[string]string{"ConfigMap": byValues, "Secret": byValues, "ServiceAccount": byAccount} {
+		b = b.WatchesMetadata(metadata("", kind), w.installs(field, kind))
+	}
+	var c controller.Controller
+	sources := newSourceWatches(s.Served, func(kind string, object client.Object) error {
+		return c.Watch(source.Kind(mgr.GetCache(), object, w.installs(bySource, kind), predicate.Funcs{UpdateFunc: artifactChanged}))
+	}, w.wakeUnready)
+	b = b.WatchesMetadata(metadata("apiextensions.k8s.io", "CustomResourceDefinition"), w.unserved(sources)).
+		WatchesMetadata(metadata("apiregistration.k8s.io", "APIService"), w.unserved(sources))
+	var err error
+	if c, err = b.Build(s.Reconciler); err != nil {
+		return fmt.Errorf("controller of %s: %w", Kind, err)
+	}
+	// What is served by now is listed with the rest; what can't be told is asked for again.
+	_ = sources.ask(ctx)
+	return mgr.Add(sources)
+}

@@ -1,0 +1,134 @@
+package install
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/stacks"
+)
+
+type valuesKey struct{ kind, name string }
+
+// cachedValues are the data of a ConfigMap or Secret at one resourceVersion, as
+// an account may read it.
+type cachedValues struct {
+	version, account string
+	data             map[string][]byte
+}
+
+// ValuesError says that values can't be had.
+type ValuesError struct {
+	Ref appsv1.ValuesReference
+	// Missing is what is not there: the object, or the key.
+	Missing string
+}
+
+func (e *ValuesError) Error() string {
+	return fmt.Sprintf("valuesFrom %s %q for component %q: %s does not exist", e.Ref.Kind, e.Ref.Name, e.Ref.Component, e.Missing)
+}
+
+var valuesResources = map[string]schema.GroupVersionResource{
+	"ConfigMap": {Version: "v1", Resource: "configmaps"},
+	"Secret":    {Version: "v1", Resource: "secrets"},
+}
+
+// inputs reads what an install refers to. Existence and version come from a
+// watch of the metadata; the data is read, as the install's account, when the
+// version changed.
+func (s *Steps) inputs(ctx context.Context, o *owner, c dynamic.Interface) ([]stacks.ValuesInput, chartSecrets, error) {
+	seen := map[valuesKey]cachedValues{}
+	values, err := s.valuesFor(ctx, o, c, seen)
+	if err != nil {
+		return nil, nil, err
+	}
+	secrets, err := s.chartSecretsFor(ctx, o, c, seen)
+	if err != nil {
+		return nil, nil, err
+	}
+	o.values = seen
+	return values, secrets, nil
+}
+
+// valuesFor is what valuesFrom refers to.
+func (s *Steps) valuesFor(ctx context.Context, o *owner, c dynamic.Interface, seen map[valuesKey]cachedValues) ([]stacks.ValuesInput, error) {
+	in := o.req.Object
+	var out []stacks.ValuesInput
+	for _, ref := range in.Spec.ValuesFrom {
+		key := valuesKey{ref.Kind, ref.Name}
+		v, ok := seen[key]
+		if !ok {
+			var err error
+			if v, err = s.readValues(ctx, o, c, key); err != nil {
+				return nil, fmt.Errorf("valuesFrom %s %q: %w", ref.Kind, ref.Name, err)
+			}
+			seen[key] = v
+		}
+		data, ok := v.data[stacks.ValuesKey(ref)]
+		switch {
+		case ok:
+			out = append(out, stacks.ValuesInput{Component: ref.Component, Source: stacks.ValuesSource(ref), Data: data, Public: ref.Kind == "ConfigMap"})
+		case ref.Optional:
+		case v.version == "":
+			return nil, &ValuesError{Ref: ref, Missing: "the object"}
+		default:
+			return nil, &ValuesError{Ref: ref, Missing: fmt.Sprintf("key %q", stacks.ValuesKey(ref))}
+		}
+	}
+	return out, nil
+}
+
+func (s *Steps) readValues(ctx context.Context, o *owner, c dynamic.Interface, key valuesKey) (cachedValues, error) {
+	ns, account := o.req.Object.Namespace, o.req.Object.Spec.ServiceAccountName
+	var meta metav1.PartialObjectMetadata
+	meta.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: key.kind})
+	err := s.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: key.name}, &meta)
+	if apierrors.IsNotFound(err) && !s.ConfigsSelected {
+		return cachedValues{}, nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return cachedValues{}, err
+	}
+	if v := o.values[key]; err == nil && v.version == meta.ResourceVersion && v.account == account {
+		return v, nil
+	}
+	u, err := c.Resource(valuesResources[key.kind]).Namespace(ns).Get(ctx, key.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return cachedValues{}, nil
+	}
+	if err != nil {
+		return cachedValues{}, err
+	}
+	data, err := dataOf(u)
+	if err != nil {
+		return cachedValues{}, err
+	}
+	return cachedValues{version: u.GetResourceVersion(), account: account, data: data}, nil
+}
+
+// dataOf is the data of a ConfigMap or Secret, decoded.
+func dataOf(u *unstructured.Unstructured) (map[string][]byte, error) {
+	data, _, err := unstructured.NestedStringMap(u.Object, "data")
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string][]byte, len(data))
+	for k, v := range data {
+		if u.GetKind() != "Secret" {
+			out[k] = []byte(v)
+			continue
+		}
+		if out[k], err = base64.StdEncoding.DecodeString(v); err != nil {
+			return nil, fmt.Errorf("key %q is not base64", k)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,222 @@
+package install
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
+)
+
+// valuesRig is an install, what the cache knows of ConfigMaps and Secrets, and
+// an API server that counts what is read as the account.
+type valuesRig struct {
+	*Steps
+	t      *testing.T
+	o      *owner
+	cache  client.Client
+	server *dynamicfake.FakeDynamicClient
+	reads  int
+	denied error
+}
+
+func meta(name, version string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: version}
+}
+
+func configMap(name, version, values string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta(name, version), Data: map[string]string{"values.yaml": values}}
+}
+
+func secret(name, version, values string) *corev1.Secret {
+	return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: meta(name, version), Data: map[string][]byte{"values.yaml": []byte(values)}}
+}
+
+// newValuesRig has objects both on the server and in the cache, with their version.
+func newValuesRig(t *testing.T, objects ...client.Object) *valuesRig {
+	t.Helper()
+	var typed []runtime.Object
+	var cached []client.Object
+	for _, o := range objects {
+		typed = append(typed, o)
+		c := o.DeepCopyObject().(client.Object)
+		cached = append(cached, c)
+	}
+	r := &valuesRig{t: t, server: dynamicfake.NewSimpleDynamicClient(clientgoscheme.Scheme, typed...)}
+	r.cache = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(cached...).Build()
+	r.server.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		r.reads++
+		return r.denied != nil, nil, r.denied
+	})
+	r.Steps = &Steps{Client: r.cache}
+	r.o = &owner{req: &reconcile.Request[*appsv1.KsctlInstall]{Object: &appsv1.KsctlInstall{ObjectMeta: meta("i", "1")}}}
+	return r
+}
+
+func from(kind, name, key string) appsv1.ValuesReference {
+	return appsv1.ValuesReference{Kind: kind, Name: name, Key: key, Component: "c"}
+}
+
+func optional(ref appsv1.ValuesReference) appsv1.ValuesReference {
+	ref.Optional = true
+	return ref
+}
+
+func (r *valuesRig) values(refs ...appsv1.ValuesReference) (string, error) {
+	r.o.req.Object.Spec.ValuesFrom = refs
+	in, _, err := r.inputs(r.t.Context(), r.o, r.server)
+	var out []string
+	for _, v := range in {
+		out = append(out, fmt.Sprintf("%s=%s", v.Source, v.Data))
+		if v.Public != strings.HasPrefix(v.Source, "ConfigMap") || v.Component != "c" {
+			r.t.Errorf("%+v", v)
+		}
+	}
+	return strings.Join(out, "; "), err
+}
+
+func TestValues(t *testing.T) {
+	two := configMap("two", "1", "a: 1")
+	two.Data["other.yaml"] = "b: 2"
+	elsewhere := configMap("elsewhere", "1", "x")
+	elsewhere.Namespace = "another"
+	for name, tc := range map[string]struct {
+		refs []appsv1.ValuesReference
+		want string
+		err  string
+	}{
+		"none":            {nil, "", ""},
+		"the usual key":   {[]appsv1.ValuesReference{from("ConfigMap", "two", "")}, "ConfigMap two, key values.yaml=a: 1", ""},
+		"a key":           {[]appsv1.ValuesReference{from("ConfigMap", "two", "other.yaml")}, "ConfigMap two, key other.yaml=b: 2", ""},
+		"decoded":         {[]appsv1.ValuesReference{from("Secret", "s", "")}, "Secret s, key values.yaml=p: 1", ""},
+		"in their order":  {[]appsv1.ValuesReference{from("Secret", "s", ""), from("ConfigMap", "two", "")}, "Secret s, key values.yaml=p: 1; ConfigMap two, key values.yaml=a: 1", ""},
+		"no object":       {[]appsv1.ValuesReference{from("ConfigMap", "three", "")}, "", `valuesFrom ConfigMap "three" for component "c": the object does not exist`},
+		"no key":          {[]appsv1.ValuesReference{from("ConfigMap", "two", "x")}, "", `valuesFrom ConfigMap "two" for component "c": key "x" does not exist`},
+		"another kind":    {[]appsv1.ValuesReference{from("Secret", "two", "")}, "", `valuesFrom Secret "two" for component "c": the object does not exist`},
+		"elsewhere":       {[]appsv1.ValuesReference{from("ConfigMap", "elsewhere", "")}, "", `valuesFrom ConfigMap "elsewhere" for component "c": the object does not exist`},
+		"the first fault": {[]appsv1.ValuesReference{from("ConfigMap", "two", "x"), from("ConfigMap", "three", "")}, "", `valuesFrom ConfigMap "two" for component "c": key "x" does not exist`},
+		"may be absent":   {[]appsv1.ValuesReference{optional(from("ConfigMap", "three", "")), optional(from("ConfigMap", "two", "x")), from("Secret", "s", "")}, "Secret s, key values.yaml=p: 1", ""},
+		// One that may be absent does not excuse one that may not.
+		"both": {[]appsv1.ValuesReference{optional(from("ConfigMap", "three", "")), from("ConfigMap", "three", "")}, "", `valuesFrom ConfigMap "three" for component "c": the object does not exist`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newValuesRig(t, two.DeepCopy(), secret("s", "1", "p: 1"), elsewhere.DeepCopy())
+			got, err := r.values(tc.refs...)
+			if tc.err == "" {
+				if err != nil || got != tc.want {
+					t.Errorf("got %q, %v, want %q", got, err, tc.want)
+				}
+				return
+			}
+			var missing *ValuesError
+			if !errors.As(err, &missing) || err.Error() != tc.err {
+				t.Errorf("got %v, want %s", err, tc.err)
+			}
+		})
+	}
+}
+
+// The data is read when its version changed, once for all that name it.
+func TestValuesAreReadWhenTheyChanged(t *testing.T) {
+	r := newValuesRig(t, configMap("a", "1", "v: 1"))
+	read := func(n int, why string) {
+		t.Helper()
+		r.reads = 0
+		if _, err := r.values(from("ConfigMap", "a", ""), from("ConfigMap", "a", "values.yaml"), optional(from("ConfigMap", "gone", ""))); err != nil {
+			t.Fatal(err)
+		}
+		if r.reads != n {
+			t.Errorf("%s: read %d times, want %d", why, r.reads, n)
+		}
+	}
+	read(1, "the first time")
+	read(0, "nothing changed")
+	r.o.req.Object.Spec.ServiceAccountName = "another"
+	read(1, "another account may have other rights")
+	read(0, "nothing changed")
+
+	cm := &corev1.ConfigMap{}
+	if err := r.cache.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "a"}, cm); err != nil {
+		t.Fatal(err)
+	}
+	cm.Labels = map[string]string{"a": "b"}
+	if err := r.cache.Update(t.Context(), cm); err != nil {
+		t.Fatal(err)
+	}
+	read(1, "the cache has another version")
+}
+
+func TestValuesThatMayNotBeRead(t *testing.T) {
+	r := newValuesRig(t, configMap("a", "1", "v: 1"))
+	r.denied = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", errors.New("no"))
+	for _, ref := range []appsv1.ValuesReference{from("ConfigMap", "a", ""), optional(from("ConfigMap", "a", ""))} {
+		_, err := r.values(ref)
+		var missing *ValuesError
+		if !apierrors.IsForbidden(err) || errors.As(err, &missing) || !strings.Contains(err.Error(), `ConfigMap "a"`) {
+			t.Errorf("optional=%t: %v: no right is no absence", ref.Optional, err)
+		}
+	}
+	r.denied = apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "a")
+	var missing *ValuesError
+	if _, err := r.values(from("ConfigMap", "a", "")); !errors.As(err, &missing) {
+		t.Errorf("gone since the cache had it: %v", err)
+	}
+	r.denied = nil
+	if got, err := r.values(from("ConfigMap", "a", "")); err != nil || got == "" {
+		t.Errorf("%q, %v: a fault must not be remembered", got, err)
+	}
+}
+
+// With --watch-configs-label-selector the cache knows only some of them.
+func TestValuesThatAreNotWatched(t *testing.T) {
+	r := newValuesRig(t, configMap("a", "1", "v: 1"))
+	r.Client = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build()
+	if _, err := r.values(from("ConfigMap", "a", "")); err == nil || r.reads > 0 {
+		t.Errorf("what a cache of all does not know is not there: %v, %d reads", err, r.reads)
+	}
+	r.ConfigsSelected = true
+	for i := range 2 {
+		if got, err := r.values(from("ConfigMap", "a", ""), optional(from("ConfigMap", "gone", ""))); err != nil || got != "ConfigMap a, key values.yaml=v: 1" {
+			t.Errorf("%q, %v", got, err)
+		}
+		if want := 2 * (i + 1); r.reads != want {
+			t.Errorf("read %d times, want %d: no event tells of a change", r.reads, want)
+		}
+	}
+}
+
+func TestValuesThatAreNoBase64(t *testing.T) {
+	r := newValuesRig(t, secret("s", "1", "p"))
+	bad := `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","namespace":"ns"},"data":{"values.yaml":"hunter2!"}}`
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON([]byte(bad)); err != nil {
+		t.Fatal(err)
+	}
+	r.server.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, u, nil })
+	_, err := r.values(from("Secret", "s", ""))
+	if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), `Secret "s"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestValuesErrorsAreTriedAgain(t *testing.T) {
+	out, ok := renderOutcome(&ValuesError{Ref: from("Secret", "s", ""), Missing: "the object"}, "r1", time.Time{}).(reconcile.Retry)
+	if !ok || out.Reason != ValuesNotFoundReason || out.Revision != "r1" {
+		t.Errorf("%+v", out)
+	}
+}

@@ -1,0 +1,42 @@
+package live
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// TestProjectionsAreBounded: an object takes no more of the index than is known
+// before, whatever it says.
+func TestProjectionsAreBounded(t *testing.T) {
+	finalizers := make([]any, 2*maxFinalizers)
+	for i := range finalizers {
+		finalizers[i] = fmt.Sprintf("example.com/%d", i)
+	}
+	for _, c := range []struct {
+		value    string
+		withheld bool
+	}{{strings.Repeat("x", maxKeptValue-2), false}, {strings.Repeat("x", maxKeptValue-1), true}} {
+		u := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "example.com/v1", "kind": "Thing",
+			"metadata": map[string]any{"name": "x", "finalizers": finalizers, "annotations": map[string]any{IgnoreAnnotation: `["/spec/text"]`}},
+			"spec":     map[string]any{"text": c.value},
+			"status":   map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "False", "reason": "No", "message": strings.Repeat("é", 1<<20)}}},
+		}}
+		o, err := Project(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(o.Finalizers) != maxFinalizers {
+			t.Errorf("%d finalizers, want %d", len(o.Finalizers), maxFinalizers)
+		}
+		if len(o.Kept) != 1 || o.Kept[0].Withheld != c.withheld || (len(o.Kept[0].Value) == 0) != c.withheld {
+			t.Errorf("a value of %d bytes: withheld %v, want %v", len(c.value), o.Kept[0].Withheld, c.withheld)
+		}
+		if len(o.Message) > maxMessage || o.Message == "" {
+			t.Errorf("a message of %d bytes", len(o.Message))
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package live
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// owned is an object whose fields we own as given, and others as given.
+func owned(t *testing.T, kind, body, ours string, others ...string) *unstructured.Unstructured {
+	t.Helper()
+	entries := []string{fmt.Sprintf(`{"manager": %q, "operation": "Apply", "apiVersion": "x.io/v1", "fieldsV1": %s}`, FieldManager, ours)}
+	for _, o := range others {
+		entries = append(entries, fmt.Sprintf(`{"manager": "other", "operation": "Update", "fieldsV1": %s}`, o))
+	}
+	return object(t, "x.io/v1", kind, fmt.Sprintf(`"metadata": {"name": "x", "managedFields": [%s]}, %s`, strings.Join(entries, ","), body))
+}
+
+func hashOf(t *testing.T, u *unstructured.Unstructured) string {
+	t.Helper()
+	o, err := Project(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o.Owned
+}
+
+func TestOwnedTellsApart(t *testing.T) {
+	for _, tc := range []struct {
+		name, ours, a, b string
+		same             bool
+	}{
+		{"a value", `{"f:a": {}}`, `"a": 1`, `"a": 2`, false},
+		{"what is not ours", `{"f:a": {}}`, `"a": 1`, `"a": 1, "b": 2`, true},
+		{"absent and null", `{"f:a": {}}`, `"c": 1`, `"a": null`, false},
+		{"absent and empty", `{"f:a": {}}`, `"c": 1`, `"a": {}`, false},
+		{"types", `{"f:a": {}}`, `"a": 1`, `"a": "1"`, false},
+		{"false and null", `{"f:a": {}}`, `"a": false`, `"a": null`, false},
+		{"a number written in two ways", `{"f:a": {}}`, `"a": 2`, `"a": 2.0`, true},
+		{"numbers that differ by little", `{"f:a": {}}`, `"a": 2`, `"a": 2.5`, false},
+		{"the order of keys", `{"f:a": {}}`, `"a": {"x": 1, "y": 2}`, `"a": {"y": 2, "x": 1}`, true},
+		{"the order of a list that is one value", `{"f:a": {}}`, `"a": [1, 2]`, `"a": [2, 1]`, false},
+		{"where a list ends", `{"f:a": {}}`, `"a": [[1], 2]`, `"a": [[1, 2]]`, false},
+		{"where a text ends", `{"f:a": {}, "f:b": {}}`, `"a": "x", "b": "yz"`, `"a": "xy", "b": "z"`, false},
+		{"the order of items that have keys", `{"f:a": {"k:{\"n\":1}": {".": {}, "f:v": {}}}}`, `"a": [{"n": 1, "v": 1}, {"n": 2, "v": 2}]`, `"a": [{"n": 2, "v": 3}, {"n": 1, "v": 1}]`, true},
+		{"an item that has a key", `{"f:a": {"k:{\"n\":1}": {".": {}, "f:v": {}}}}`, `"a": [{"n": 1, "v": 1}]`, `"a": [{"n": 1, "v": 2}]`, false},
+		{"an item whose key is two fields", `{"f:a": {"k:{\"n\":1,\"p\":\"TCP\"}": {".": {}, "f:v": {}}}}`, `"a": [{"n": 1, "p": "UDP", "v": 2}, {"n": 1, "p": "TCP", "v": 1}]`, `"a": [{"n": 1, "p": "UDP", "v": 3}, {"n": 1, "p": "TCP", "v": 1}]`, true},
+		{"an item that is gone", `{"f:a": {"k:{\"n\":1}": {".": {}}}}`, `"a": [{"n": 1}]`, `"a": [{"n": 2}]`, false},
+		{"a value of a set", `{"f:a": {"v:\"x\"": {}}}`, `"a": ["x", "y"]`, `"a": ["z", "x"]`, true},
+		{"a value that left a set", `{"f:a": {"v:\"x\"": {}}}`, `"a": ["x"]`, `"a": ["y"]`, false},
+		{"a number of a set", `{"f:a": {"v:1": {}}}`, `"a": [1]`, `"a": [2]`, false},
+		{"a place in a list", `{"f:a": {"i:1": {}}}`, `"a": [1, 2]`, `"a": [5, 2]`, true},
+		{"the value of replicas", `{"f:spec": {"f:replicas": {}}}`, `"spec": {"replicas": 1}`, `"spec": {"replicas": 2}`, true},
+		{"nothing that is ours", `{}`, `"a": 1`, `"a": 2`, true},
+	} {
+		a, b := hashOf(t, owned(t, "Thing", tc.a, tc.ours)), hashOf(t, owned(t, "Thing", tc.b, tc.ours))
+		if (a == b) != tc.same {
+			t.Errorf("%s: %s and %s are the same: %v, want %v", tc.name, tc.a, tc.b, a == b, tc.same)
+		}
+	}
+}
+
+// What others put into what we own as a whole does not count, what nobody says
+// they put there does.
+func TestOwnedLeavesOthersOut(t *testing.T) {
+	alone := hashOf(t, owned(t, "Thing", `"a": {}`, `{"f:a": {}}`))
+	for _, tc := range []struct {
+		name, body, others string
+		same               bool
+	}{
+		{"a field", `"a": {"x": 1}`, `{"f:a": {"f:x": {}}}`, true},
+		{"a map", `"a": {"x": {"y": 1}}`, `{"f:a": {"f:x": {".": {}, "f:y": {}}}}`, true},
+		{"a map that nobody owns as such", `"a": {"x": {"y": 1}}`, `{"f:a": {"f:x": {"f:y": {}}}}`, true},
+		{"a field beside theirs", `"a": {"x": 1, "z": 2}`, `{"f:a": {"f:x": {}}}`, false},
+		{"a field that is nobody's", `"a": {"x": 1}`, `{"f:b": {}}`, false},
+		{"a field that they own with all of it", `"a": {"x": 1}`, `{"f:a": {}}`, false},
+	} {
+		if got := hashOf(t, owned(t, "Thing", tc.body, `{"f:a": {}}`, tc.others)); (got == alone) != tc.same {
+			t.Errorf("%s: the same as without it: %v, want %v", tc.name, got == alone, tc.same)
+		}
+	}
+	list := hashOf(t, owned(t, "Thing", `"a": []`, `{"f:a": {}}`))
+	theirs := hashOf(t, owned(t, "Thing", `"a": [{"n": 1, "v": 2}, "s"]`, `{"f:a": {}}`, `{"f:a": {"k:{\"n\":1}": {".": {}, "f:v": {}}, "v:\"s\"": {}}}`))
+	if list != theirs {
+		t.Error("items of others in a list that we left empty count")
+	}
+}
+
+func TestManyItems(t *testing.T) {
+	for _, n := range []int{1, manyItems - 1, manyItems, 200} {
+		var items, set []any
+		for i := range n {
+			items = append(items, map[string]any{"name": fmt.Sprintf("i%d", i), "port": int64(i % 2)})
+			set = append(set, fmt.Sprintf("s%d", i))
+		}
+		byKey, byValue := itemFinder{list: items}, itemFinder{list: set}
+		for i := range n {
+			if got := byKey.find(fmt.Sprintf(`k:{"name":"i%d"}`, i)); got != i {
+				t.Errorf("of %d, item %d by name: %d", n, i, got)
+			}
+			if got := byKey.find(fmt.Sprintf(`k:{"name":"i%d","port":%d}`, i, i%2)); got != i {
+				t.Errorf("of %d, item %d by name and port: %d", n, i, got)
+			}
+			if got := byValue.find(fmt.Sprintf(`v:"s%d"`, i)); got != i {
+				t.Errorf("of %d, value %d: %d", n, i, got)
+			}
+		}
+		for _, key := range []string{`k:{"name":"x"}`, `k:{"name":"i0","port":7}`, `k:{"other":1}`, `k:{}`, `k:`, `v:"x"`, `v:`, "i:-1", "i:9999", "i:x", "z:1", ""} {
+			if got := byKey.find(key); got != -1 {
+				t.Errorf("of %d, %q: %d", n, key, got)
+			}
+		}
+	}
+}
+
+func TestDrifted(t *testing.T) {
+	a, b := strings.Repeat("a", ownedHash), strings.Repeat("b", ownedHash)
+	for _, tc := range []struct {
+		baseline, owned string
+		want            bool
+	}{
+		{a, a, false}, {a, b, true},
+		{a + "r", a + "r", false}, {a + "r", a, true}, {a, a + "r", false}, {a + "r", b + "r", true},
+		{"", a, true}, {"", "", false}, {"short", a, true},
+	} {
+		if got := Drifted(tc.baseline, tc.owned); got != tc.want {
+			t.Errorf("Drifted(%q, %q) = %v", tc.baseline, tc.owned, got)
+		}
+	}
+}
+
+// The hash of a Secret is published: it must not help anybody to guess.
+func TestSecretsAreNotHashedBare(t *testing.T) {
+	secret := func(value string) *unstructured.Unstructured {
+		u := owned(t, "Secret", fmt.Sprintf(`"data": {"password": %q}`, value), `{"f:data": {"f:password": {}}}`)
+		u.SetAPIVersion("v1")
+		return u
+	}
+	hash := func(u *unstructured.Unstructured, key string) string {
+		t.Helper()
+		o, _, err := project(u, []byte(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.Owned
+	}
+	if hash(secret("a"), "") != hash(secret("b"), "") {
+		t.Error("without a key the value shows in the hash")
+	}
+	if hash(secret("a"), "k") == hash(secret("b"), "k") {
+		t.Error("with a key a changed value does not show")
+	}
+	if hash(secret("a"), "k") == hash(secret("a"), "other") {
+		t.Error("the key does not count")
+	}
+}
+
+func TestOtherManager(t *testing.T) {
+	entry := func(manager, operation, subresource, at string) string {
+		return fmt.Sprintf(`{"manager": %q, "operation": %q, "subresource": %q, "time": %q, "fieldsV1": {"f:a": {}}}`, manager, operation, subresource, at)
+	}
+	u := object(t, "x.io/v1", "Thing", `"metadata": {"name": "x", "managedFields": [`+strings.Join([]string{
+		entry("late", "Update", "", "2026-01-02T00:00:00Z"),
+		entry("early", "Update", "", "2026-01-01T00:00:00Z"),
+		entry("controller", "Update", "status", "2026-01-09T00:00:00Z"),
+		entry(FieldManager, "Apply", "", "2026-01-09T00:00:00Z"),
+		entry(FieldManager, "Update", "", "2026-01-09T00:00:00Z"),
+	}, ",")+`]}`)
+	o, err := Project(u)
+	if err != nil || o.OtherManager != "late" {
+		t.Errorf("%q, %v", o.OtherManager, err)
+	}
+}

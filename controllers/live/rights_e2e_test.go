@@ -1,0 +1,92 @@
+package live_test
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/ksctl/gitops/controllers/live"
+)
+
+var clusterRoles = mapping("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", meta.RESTScopeRoot)
+
+var _ = Describe("An index whose rights change", func() {
+	It("says what it may not, and goes on when it may", func(ctx SpecContext) {
+		namespace, err := plane.Namespace(ctx, "rights")
+		Expect(err).NotTo(HaveOccurred())
+		owner := ownerKey(namespace)
+		allow := func(ctx context.Context, verbs string) {
+			GinkgoHelper()
+			Expect(plane.ApplyYAML(ctx, []byte(fmt.Sprintf(`
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: index, namespace: %[1]s}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: %[1]s}
+rules: [{apiGroups: [""], resources: [configmaps], verbs: [%[2]s]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: %[1]s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[1]s}
+subjects: [{kind: ServiceAccount, name: index, namespace: %[1]s}]
+`, namespace, verbs)))).To(Succeed())
+		}
+		allow(ctx, "create")
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(resource(clusterRoles, "").Delete(ctx, namespace, metav1.DeleteOptions{})).To(Succeed())
+		})
+		cfg, err := plane.ConfigFor(ctx, namespace, "index")
+		Expect(err).NotTo(HaveOccurred())
+		theirs, err := dynamic.NewForConfig(fast(rest.CopyConfig(cfg)))
+		Expect(err).NotTo(HaveOccurred())
+		cfg, w := through(cfg)
+		u := apply(ctx, configMaps, marked(namespace, configMap("a", "1")))
+
+		ix, told := run(cfg, live.Options{Owner: installation(namespace)})
+		ix.Use(owner, []*meta.RESTMapping{configMaps})
+		Eventually(reason(ix, configMaps)).Should(Equal(live.Forbidden), "it may not list")
+		Eventually(told.count).WithArguments(owner).Should(Equal(1), "the owner was told")
+
+		By("allowing all but get")
+		allow(ctx, "list, watch")
+		synced(ix, configMaps)
+		Expect(has(ix, refOf(u))()).To(BeTrue())
+		Eventually(told.count).WithArguments(owner).Should(BeNumerically(">=", 2), "the owner was told")
+		patch(ctx, configMaps, namespace, "a", "metadata: {labels: {"+live.OwnerLabel+": null}}")
+		Eventually(reason(ix, configMaps)).Should(Equal(live.Stale), "it may not confirm")
+		Expect(ix.Synced(configMaps.GroupVersionKind.GroupKind())).To(MatchError(ContainSubstring("forbidden")))
+
+		By("allowing all")
+		allow(ctx, "list, watch, get")
+		synced(ix, configMaps)
+		Expect(known(ix, refOf(u))()).To(HaveField("LabelLost", true))
+
+		By("allowing nothing while the watch breaks")
+		allow(ctx, "create")
+		// The API server takes a moment to hear of it: a watch that is begun before goes on.
+		Eventually(func() error {
+			_, err := theirs.Resource(configMaps.Resource).List(ctx, metav1.ListOptions{})
+			return err
+		}).Should(MatchError(apierrors.IsForbidden, "IsForbidden"), "the API server knows of it")
+		w.cut(false)
+		Eventually(reason(ix, configMaps)).Should(Equal(live.Forbidden), "it may not watch")
+		Expect(has(ix, refOf(u))()).To(BeTrue(), "what was known stays")
+
+		By("allowing all again")
+		allow(ctx, "list, watch, get")
+		ix.Wake(configMaps.GroupVersionKind.GroupKind())
+		synced(ix, configMaps)
+		late := apply(ctx, configMaps, marked(namespace, configMap("late", "1")))
+		Eventually(has(ix, refOf(late))).Should(BeTrue(), "what is new is known")
+	})
+})

@@ -1,0 +1,40 @@
+package metrics
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+)
+
+// BenchmarkScrape is one scrape of 10,000 installs.
+func BenchmarkScrape(b *testing.B) {
+	r, reg := NewRecorder(), prometheus.NewRegistry()
+	reg.MustRegister(r.Collectors()...)
+	for i := range 10_000 {
+		in := install("True", "ReconciliationSucceeded", appsv1.ComponentStatus{Name: "a", Ready: true, Objects: 3})
+		in.Name = fmt.Sprint(i)
+		r.Stands("KsctlInstall", in)
+		r.Took("KsctlInstall", types.NamespacedName{Namespace: in.Namespace, Name: in.Name}, time.Now())
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := reg.Gather(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkStands is what each reconcile pays.
+func BenchmarkStands(b *testing.B) {
+	r := NewRecorder()
+	in := install("True", "ReconciliationSucceeded", appsv1.ComponentStatus{Name: "a", Ready: true, Objects: 3})
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Stands("KsctlInstall", in)
+	}
+}

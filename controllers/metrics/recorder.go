@@ -1,0 +1,187 @@
+package metrics
+
+import (
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+
+	fluxmetrics "github.com/fluxcd/pkg/runtime/metrics"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
+)
+
+// Recorder holds how each object stood when it was reconciled last, and tells it when
+// it is scraped.
+type Recorder struct {
+	// took is what Flux's controllers have. Of readiness and suspension they tell
+	// nothing any more, and neither is told here under their names.
+	took      *fluxmetrics.Recorder
+	corrected *prometheus.CounterVec
+
+	mu      sync.Mutex
+	objects map[id]standing
+}
+
+var (
+	_ reconcile.Metrics    = (*Recorder)(nil)
+	_ prometheus.Collector = (*Recorder)(nil)
+)
+
+type id struct {
+	kind string
+	types.NamespacedName
+}
+
+// standing is what is told of one object.
+type standing struct {
+	ready, reason string
+	suspended     bool
+	// leaving is since when it is being deleted; zero: it is not.
+	leaving time.Time
+	numbers []number
+}
+
+// number is one value of a kind of its own.
+type number struct {
+	of    *prometheus.Desc
+	state string
+	value float64
+}
+
+// The object's namespace has the name that Flux gives it: Prometheus calls the one of
+// the controller's pod "namespace".
+var object = []string{"exported_namespace", "name"}
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+var (
+	info = describe("ksctl_resource_info", "How an object stands, as 1: its condition Ready (True, False or Unknown), the reason of that, and whether it is suspended.",
+		"kind", object[0], object[1], "ready", "reason", "suspended")
+	deletion = describe("ksctl_resource_deletion_timestamp_seconds", "Since when an object is being deleted that still owns something, as a Unix time.",
+		"kind", object[0], object[1])
+	components = describe("ksctl_install_components", "Components of a KsctlInstall, by state: ready or unready.", object[0], object[1], "state")
+	objects    = describe("ksctl_install_objects", "Objects of a KsctlInstall, by the state of their component: ready or unready.", object[0], object[1], "state")
+	removal    = describe("ksctl_remove_objects", "Objects of a KsctlRemove, by state: removed, or left, which those have that are kept.", object[0], object[1], "state")
+)
+
+// NewRecorder returns a recorder that knows of nothing.
+func NewRecorder() *Recorder {
+	return &Recorder{
+		took: fluxmetrics.NewRecorder(), objects: map[id]standing{},
+		corrected: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ksctl_drift_corrected_total",
+			Help: "Objects of a KsctlInstall that somebody had changed or deleted, and that were put right.",
+		}, object),
+	}
+}
+
+// Collectors are to be registered.
+func (r *Recorder) Collectors() []prometheus.Collector {
+	out := []prometheus.Collector{r, r.corrected}
+	for _, c := range r.took.Collectors() {
+		if durations, ok := c.(*prometheus.HistogramVec); ok {
+			out = append(out, durations)
+		}
+	}
+	return out
+}
+
+// Took implements reconcile.Metrics.
+func (r *Recorder) Took(kind string, key types.NamespacedName, start time.Time) {
+	r.took.RecordDuration(reference(kind, key), start)
+}
+
+// Corrected counts objects of an install that were put right.
+func (r *Recorder) Corrected(key types.NamespacedName, n int) {
+	r.corrected.WithLabelValues(key.Namespace, key.Name).Add(float64(n))
+}
+
+// Stands implements reconcile.Metrics.
+func (r *Recorder) Stands(kind string, o reconcile.Object) {
+	s := standing{ready: "Unknown", suspended: o.Schedule().Suspend, numbers: numbers(o)}
+	if c := apimeta.FindStatusCondition(o.CommonStatus().Conditions, appsv1.ReadyCondition); c != nil {
+		s.ready, s.reason = string(c.Status), c.Reason
+	}
+	if at := o.GetDeletionTimestamp(); at != nil {
+		s.leaving = at.Time
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.objects[id{kind, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}}] = s
+}
+
+// numbers are those that only one kind has.
+func numbers(o reconcile.Object) []number {
+	switch o := o.(type) {
+	case *appsv1.KsctlInstall:
+		count, held := map[bool]float64{}, map[bool]float64{}
+		for i := range o.Status.Components {
+			c := &o.Status.Components[i]
+			count[c.Ready]++
+			held[c.Ready] += float64(c.Objects)
+		}
+		return []number{
+			{components, "ready", count[true]}, {components, "unready", count[false]},
+			{objects, "ready", held[true]}, {objects, "unready", held[false]},
+		}
+	case *appsv1.KsctlRemove:
+		var out []number
+		if n := o.Status.Removed; n != nil {
+			out = append(out, number{removal, "removed", float64(*n)})
+		}
+		if n := o.Status.Left; n != nil {
+			out = append(out, number{removal, "left", float64(*n)})
+		}
+		return out
+	}
+	return nil
+}
+
+// Forget implements reconcile.Metrics.
+func (r *Recorder) Forget(kind string, key types.NamespacedName) {
+	r.took.DeleteDuration(reference(kind, key))
+	if kind == "KsctlInstall" {
+		r.corrected.DeleteLabelValues(key.Namespace, key.Name)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.objects, id{kind, key})
+}
+
+// Describe implements prometheus.Collector.
+func (r *Recorder) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{info, deletion, components, objects, removal} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector. No reconcile waits for who scrapes.
+func (r *Recorder) Collect(to chan<- prometheus.Metric) {
+	r.mu.Lock()
+	all := maps.Clone(r.objects)
+	r.mu.Unlock()
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	for id, s := range all {
+		gauge(info, 1, id.kind, id.Namespace, id.Name, s.ready, s.reason, strconv.FormatBool(s.suspended))
+		if !s.leaving.IsZero() {
+			gauge(deletion, float64(s.leaving.Unix()), id.kind, id.Namespace, id.Name)
+		}
+		for _, n := range s.numbers {
+			gauge(n.of, n.value, id.Namespace, id.Name, n.state)
+		}
+	}
+}
+
+func reference(kind string, key types.NamespacedName) corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: kind, Namespace: key.Namespace, Name: key.Name}
+}

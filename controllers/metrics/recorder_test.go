@@ -1,0 +1,151 @@
+package metrics
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+)
+
+func registry(t *testing.T, r *Recorder) *prometheus.Registry {
+	t.Helper()
+	reg := prometheus.NewPedanticRegistry()
+	for _, c := range r.Collectors() {
+		if err := reg.Register(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return reg
+}
+
+var web = types.NamespacedName{Namespace: "shop", Name: "web"}
+
+func install(ready metav1.ConditionStatus, reason string, components ...appsv1.ComponentStatus) *appsv1.KsctlInstall {
+	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name}}
+	in.Status.Components = components
+	if ready != "" {
+		in.Status.Conditions = []metav1.Condition{{Type: "Reconciling", Status: "True", Reason: "Other"}, {Type: "Ready", Status: ready, Reason: reason}}
+	}
+	return in
+}
+
+// everything returns a recorder that has something of each sort.
+func everything() *Recorder {
+	r := NewRecorder()
+	gone := metav1.Unix(1700000000, 0)
+	in := install("False", "Timeout", appsv1.ComponentStatus{Name: "a", Ready: true, Objects: 3}, appsv1.ComponentStatus{Name: "b", Objects: 4},
+		appsv1.ComponentStatus{Name: "c", Objects: 5})
+	in.DeletionTimestamp = &gone
+	r.Stands("KsctlInstall", in)
+	r.Stands("KsctlRemove", &appsv1.KsctlRemove{ObjectMeta: in.ObjectMeta, Status: appsv1.KsctlRemoveStatus{Removed: ptr.To[int32](2), Left: ptr.To[int32](1)}})
+	r.Stands("KsctlSource", &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+		Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Suspend: true}}})
+	r.Corrected(web, 2)
+	r.Corrected(web, 1)
+	for _, kind := range []string{"KsctlInstall", "KsctlRemove", "KsctlSource"} {
+		r.Took(kind, web, time.Now())
+	}
+	return r
+}
+
+func TestHowObjectsStand(t *testing.T) {
+	const want = `
+# HELP ksctl_drift_corrected_total Objects of a KsctlInstall that somebody had changed or deleted, and that were put right.
+# TYPE ksctl_drift_corrected_total counter
+ksctl_drift_corrected_total{exported_namespace="shop",name="web"} 3
+# HELP ksctl_install_components Components of a KsctlInstall, by state: ready or unready.
+# TYPE ksctl_install_components gauge
+ksctl_install_components{exported_namespace="shop",name="web",state="ready"} 1
+ksctl_install_components{exported_namespace="shop",name="web",state="unready"} 2
+# HELP ksctl_install_objects Objects of a KsctlInstall, by the state of their component: ready or unready.
+# TYPE ksctl_install_objects gauge
+ksctl_install_objects{exported_namespace="shop",name="web",state="ready"} 3
+ksctl_install_objects{exported_namespace="shop",name="web",state="unready"} 9
+# HELP ksctl_remove_objects Objects of a KsctlRemove, by state: removed, or left, which those have that are kept.
+# TYPE ksctl_remove_objects gauge
+ksctl_remove_objects{exported_namespace="shop",name="web",state="left"} 1
+ksctl_remove_objects{exported_namespace="shop",name="web",state="removed"} 2
+# HELP ksctl_resource_deletion_timestamp_seconds Since when an object is being deleted that still owns something, as a Unix time.
+# TYPE ksctl_resource_deletion_timestamp_seconds gauge
+ksctl_resource_deletion_timestamp_seconds{exported_namespace="shop",kind="KsctlInstall",name="web"} 1.7e+09
+ksctl_resource_deletion_timestamp_seconds{exported_namespace="shop",kind="KsctlRemove",name="web"} 1.7e+09
+# HELP ksctl_resource_info How an object stands, as 1: its condition Ready (True, False or Unknown), the reason of that, and whether it is suspended.
+# TYPE ksctl_resource_info gauge
+ksctl_resource_info{exported_namespace="shop",kind="KsctlInstall",name="web",ready="False",reason="Timeout",suspended="false"} 1
+ksctl_resource_info{exported_namespace="shop",kind="KsctlRemove",name="web",ready="Unknown",reason="",suspended="false"} 1
+ksctl_resource_info{exported_namespace="shop",kind="KsctlSource",name="web",ready="Unknown",reason="",suspended="true"} 1
+`
+	reg := registry(t, everything())
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	durations := uint64(0)
+	for _, f := range families {
+		if f.GetName() != "gotk_reconcile_duration_seconds" {
+			names = append(names, f.GetName())
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			durations += m.GetHistogram().GetSampleCount()
+		}
+	}
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+	if durations != 3 {
+		t.Errorf("%d durations of 3 reconciles", durations)
+	}
+	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+}
+
+func TestAnObjectHasOneStanding(t *testing.T) {
+	r := NewRecorder()
+	for _, in := range []*appsv1.KsctlInstall{install("", ""), install("Unknown", "Progressing"), install("True", "ReconciliationSucceeded")} {
+		r.Stands("KsctlInstall", in)
+	}
+	if n, err := testutil.GatherAndCount(registry(t, r), "ksctl_resource_info"); n != 1 || err != nil {
+		t.Errorf("%d series of one object: %v", n, err)
+	}
+}
+
+func TestNothingIsLeftOfAnObjectThatIsGone(t *testing.T) {
+	r := everything()
+	reg := registry(t, r)
+	for _, kind := range []string{"KsctlRemove", "KsctlSource"} {
+		r.Forget(kind, web)
+	}
+	if n, err := testutil.GatherAndCount(reg, "ksctl_drift_corrected_total", "ksctl_install_objects"); n != 3 || err != nil {
+		t.Errorf("others of that name took %d of 3 series of the install along: %v", 3-n, err)
+	}
+	r.Forget("KsctlInstall", web)
+	if n, err := testutil.GatherAndCount(reg); n != 0 || err != nil {
+		t.Errorf("%d series are left: %v", n, err)
+	}
+}
+
+func TestNoReconcileWaitsForAScrape(t *testing.T) {
+	r := everything()
+	to := make(chan prometheus.Metric)
+	go func() {
+		defer close(to)
+		r.Collect(to)
+	}()
+	<-to // and whoever scrapes takes no more
+	if !r.mu.TryLock() {
+		t.Fatal("it is locked until all is scraped")
+	}
+	r.mu.Unlock()
+	for range to { //nolint:revive // so that it ends
+	}
+}

@@ -1,0 +1,56 @@
+package reconcile
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	fluxmeta "github.com/fluxcd/pkg/apis/meta"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+)
+
+// maxMessage bounds the message of a condition, in bytes; the API allows 32 KiB.
+const maxMessage = 4096
+
+// setConditions writes a verdict into the common status.
+func setConditions(st *appsv1.CommonStatus, v verdict, generation int64, now metav1.Time) {
+	message := trim(v.message)
+	set := func(kind, status, reason string) {
+		apimeta.SetStatusCondition(&st.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status),
+			Reason: reason, Message: message, ObservedGeneration: generation, LastTransitionTime: now})
+	}
+	set(appsv1.ReadyCondition, v.ready, v.reason)
+	if v.reconciling != "" {
+		set(appsv1.ReconcilingCondition, "True", v.reconciling)
+	} else {
+		apimeta.RemoveStatusCondition(&st.Conditions, appsv1.ReconcilingCondition)
+	}
+	if v.stalled {
+		set(appsv1.StalledCondition, "True", v.reason)
+	} else {
+		apimeta.RemoveStatusCondition(&st.Conditions, appsv1.StalledCondition)
+	}
+	st.ObservedGeneration = generation
+}
+
+// trim keeps a message inside its bound, at a rune.
+func trim(s string) string {
+	s = strings.ToValidUTF8(s, "�")
+	if len(s) <= maxMessage {
+		return s
+	}
+	s = s[:maxMessage]
+	for !utf8.ValidString(s) {
+		s = s[:len(s)-1]
+	}
+	return s + "…"
+}
+
+func readyOf(st *appsv1.CommonStatus) metav1.Condition {
+	if c := apimeta.FindStatusCondition(st.Conditions, fluxmeta.ReadyCondition); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}

@@ -1,0 +1,52 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	crreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Wishes lets the changes of an object through that somebody asks for something by:
+// writing a status wakes nobody. One that is another shard's from now on is looked at
+// once more, to be forgotten.
+func (r *Reconciler[T]) Wishes() predicate.Predicate {
+	arrived := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		r.memory.cached(client.ObjectKeyFromObject(e.ObjectNew), e.ObjectNew)
+		return true
+	}}
+	changed := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
+	ours := predicate.NewPredicateFuncs(r.selects)
+	ours.UpdateFunc = func(e event.UpdateEvent) bool { return r.selects(e.ObjectOld) || r.selects(e.ObjectNew) }
+	return predicate.And[client.Object](arrived, changed, ours)
+}
+
+func (r *Reconciler[T]) selects(o client.Object) bool {
+	return r.Selector == nil || r.Selector.Generic(event.GenericEvent{Object: o})
+}
+
+// Find returns a request for each object of a list that a selector, if there is
+// one, lets through. The reader is a cache with the index that the options name.
+func Find(ctx context.Context, reader client.Reader, list client.ObjectList, selector predicate.Predicate, opts ...client.ListOption) []crreconcile.Request {
+	var out []crreconcile.Request
+	err := reader.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...)
+	if err == nil {
+		err = apimeta.EachListItem(list, func(item runtime.Object) error {
+			if o := item.(client.Object); selector == nil || selector.Generic(event.GenericEvent{Object: o}) {
+				out = append(out, crreconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		log.FromContext(ctx).Error(err, "not woken", "list", fmt.Sprintf("%T", list))
+		return nil
+	}
+	return out
+}

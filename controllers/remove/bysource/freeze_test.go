@@ -1,0 +1,61 @@
+package bysource
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	fluxmeta "github.com/fluxcd/pkg/apis/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/content"
+	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/sourceref"
+	"github.com/ksctl/gitops/stacks"
+)
+
+// at is a source at a revision; without one there is none.
+func at(t *testing.T, revision string) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := appsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	b := fake.NewClientBuilder().WithScheme(scheme)
+	if revision != "" {
+		b = b.WithObjects(&appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "src"},
+			Status: appsv1.KsctlSourceStatus{Artifact: &fluxmeta.Artifact{URL: "http://x", Revision: revision}}})
+	}
+	return b.Build()
+}
+
+// What is frozen is of what the source has now, not of what the cache of sources has
+// yet: it stays, and no event of a source wakes a KsctlRemove.
+func TestFreezesTheNewestSource(t *testing.T) {
+	stop := errors.New("far enough")
+	for name, tc := range map[string]struct{ cached, stored, from string }{
+		"both are the same":              {"r1", "r1", "r1"},
+		"the cache is behind":            {"r1", "r2", "r2"},
+		"the cache has heard of none":    {"", "r1", "r1"},
+		"the cache has one that is gone": {"r1", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rm := &appsv1.KsctlRemove{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rm"},
+				Spec: appsv1.KsctlRemoveSpec{SourceRef: &appsv1.SourceRef{Kind: sourceref.KsctlSourceKind, Name: "src"}, Stack: "app"}}
+			s := &Steps{Direct: at(t, tc.stored), Content: &content.Loader{Sources: &sourceref.Resolver{Client: at(t, tc.cached)}},
+				Target: &engine.Target{Capabilities: func(context.Context) (stacks.Capabilities, error) { return stacks.Capabilities{}, stop }},
+				Clock:  testclock.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
+			out, ok := s.freeze(t.Context(), &owner{req: &reconcile.Request[*appsv1.KsctlRemove]{Object: rm}}, nil, "asked").(reconcile.Retry)
+			if !ok || out.Revision != tc.from || errors.Is(out.Err, stop) != (tc.from != "") {
+				t.Errorf("%+v", out)
+			}
+		})
+	}
+}

@@ -1,0 +1,33 @@
+package setup
+
+import (
+	"path/filepath"
+
+	"github.com/ksctl/gitops/controllers/content"
+	"github.com/ksctl/gitops/controllers/sourceref"
+	"github.com/ksctl/gitops/stacks"
+	"github.com/ksctl/gitops/stacks/artifact"
+	"github.com/ksctl/gitops/stacks/catalog"
+	"github.com/ksctl/gitops/stacks/chart"
+)
+
+// newContent makes what gets the content of stacks. There is one of it: caches on
+// disk and processes that render are shared.
+func (c *Controllers) newContent() (*content.Loader, error) {
+	fetcher, err := artifact.NewFetcher(artifact.Options{Dir: filepath.Join(c.opts.StoragePath, "fetched"),
+		CacheBytes: c.opts.ArtifactCacheBytes, Limits: c.opts.ArtifactLimits, Timeout: c.opts.ArtifactTimeout})
+	if err != nil {
+		return nil, err
+	}
+	charts, err := chart.NewFetcher(chart.Options{Dir: filepath.Join(c.opts.StoragePath, "charts"), CacheBytes: c.opts.ChartCacheBytes,
+		IndexBytes: c.opts.ChartIndexBytes, Limits: c.opts.ArtifactLimits, Timeout: c.opts.ArtifactTimeout, Key: c.key})
+	if err != nil {
+		return nil, err
+	}
+	renderer := stacks.NewRenderer(stacks.RendererOptions{CacheBytes: c.opts.RenderCacheBytes, Render: c.opts.Render, OnRender: c.opts.OnRender})
+	return &content.Loader{
+		Sources: &sourceref.Resolver{Client: c.mgr.GetClient(), Serves: c.discovery.Serves, NoCrossNamespace: c.opts.NoCrossNamespaceRefs},
+		Catalog: catalog.New(catalog.Options{Limits: c.opts.ArtifactLimits, URL: c.opts.CatalogURL, Insecure: c.opts.CatalogInsecure}),
+		Fetcher: fetcher, Charts: charts, Renderer: renderer, ChartLimits: c.opts.ChartLimits,
+	}, nil
+}

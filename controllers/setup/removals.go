@@ -1,0 +1,32 @@
+package setup
+
+import (
+	"context"
+
+	"k8s.io/utils/clock"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/remove"
+	"github.com/ksctl/gitops/controllers/remove/bysource"
+)
+
+// AddRemovals adds the reconciler of KsctlRemove.
+func (c *Controllers) AddRemovals(ctx context.Context) error {
+	cache := c.mgr.GetClient()
+	steps := &remove.Steps{
+		ByInstall: &remove.ByInstall{Client: cache, Direct: c.mgr.GetAPIReader(), Engine: c.engine, Target: c.target, Content: c.content,
+			Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount, Clock: clock.RealClock{}},
+		BySource: &bysource.Steps{Client: cache, Direct: c.mgr.GetAPIReader(), Content: c.content, Engine: c.engine, Target: c.target,
+			Chunks:       &engine.ChunkStore{Client: cache, Reader: cache, Direct: c.mgr.GetAPIReader()},
+			Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount, SecretKey: c.key, Clock: clock.RealClock{}},
+	}
+	setup := &remove.Setup{
+		Reconciler: newReconciler(c, remove.Kind, steps, func() *appsv1.KsctlRemove { return &appsv1.KsctlRemove{} }),
+		Index:      c.index, Installation: c.opts.OwnerID,
+		Options: c.controllerOptions(),
+	}
+	// Not by the cache: an install follows whatever names it.
+	setup.Reconciler.Selector = c.selected()
+	return setup.Register(ctx, c.mgr)
+}

@@ -1,0 +1,122 @@
+package source
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/stacks/artifact"
+	"github.com/ksctl/gitops/stacks/artifact/git"
+)
+
+func TestDoesNotTrustTheStatus(t *testing.T) {
+	r := newRig(t)
+	r.commit(map[string]string{"a": "a"})
+	r.done()
+	want := r.obj.Status.Artifact.DeepCopy()
+	r.obj.Status.Artifact.Path = "../../etc/passwd"
+	r.obj.Status.Artifact.Digest = "sha256:../../../etc/passwd"
+	r.done()
+	if got := r.obj.Status.Artifact; got.Digest != want.Digest || got.Path != want.Path {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	t.Run("branch not found", func(t *testing.T) {
+		r := newRig(t)
+		r.commit(map[string]string{"a": "a"})
+		r.obj.Spec.Git.Ref = &appsv1.GitRef{Branch: "mian"}
+		if said := r.failed(string(git.BranchNotFound)); !strings.Contains(said, `"main"`) {
+			t.Errorf("does not name the branch that was meant: %s", said)
+		}
+		if r.obj.Status.Artifact != nil {
+			t.Error("has an artifact of another branch")
+		}
+	})
+	t.Run("commit not found", func(t *testing.T) {
+		r := newRig(t)
+		r.commit(map[string]string{"a": "a"})
+		r.obj.Spec.Git.Ref = &appsv1.GitRef{Commit: strings.Repeat("1", 40)}
+		r.failed(string(git.CommitNotFound))
+	})
+	t.Run("commit of another hash", func(t *testing.T) {
+		r := newRig(t)
+		r.commit(map[string]string{"a": "a"})
+		r.obj.Spec.Git.Ref = &appsv1.GitRef{Commit: strings.Repeat("1", 64)}
+		r.stalled(string(git.Unsupported))
+	})
+	t.Run("repository not found", func(t *testing.T) {
+		r := newRig(t)
+		r.obj.Spec.Git.URL = r.server.URL() + "/nothing.git"
+		r.failed(string(git.RepositoryNotFound))
+	})
+	t.Run("empty repository", func(t *testing.T) {
+		r := newRig(t)
+		r.failed(string(git.RepositoryEmpty))
+	})
+	t.Run("link-local address", func(t *testing.T) {
+		r := newRig(t)
+		r.obj.Spec.Git.URL = "http://169.254.169.254/x.git"
+		r.stalled(string(git.URLInvalid))
+	})
+	t.Run("too large", func(t *testing.T) {
+		r := newRig(t)
+		r.limits = artifact.Limits{FileBytes: 100}
+		r.start()
+		r.commit(map[string]string{"big": strings.Repeat("x", 101)})
+		r.stalled(string(artifact.TooLarge))
+		if left := r.kept(); len(left) > 0 {
+			t.Errorf("kept %v", left)
+		}
+	})
+	t.Run("the disk", func(t *testing.T) {
+		r := newRig(t)
+		r.commit(map[string]string{"a": "a"})
+		if err := os.WriteFile(filepath.Join(r.dir, space), []byte("in the way"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.failed(StorageOperationFailedReason)
+	})
+}
+
+func TestUnreachableKeepsTheArtifact(t *testing.T) {
+	r := newRig(t)
+	r.commit(map[string]string{"a": "a"})
+	r.done()
+	before := r.obj.Status.Artifact.DeepCopy()
+	r.obj.Spec.Git.URL = "http://user:hunter2@127.0.0.1:1/fleet.git"
+	said := r.failed(string(git.OperationFailed))
+	if !strings.Contains(said, "127.0.0.1:1/fleet.git") || strings.Contains(said, "hunter2") {
+		t.Errorf("got %s", said)
+	}
+	if !reflect.DeepEqual(before, r.obj.Status.Artifact) {
+		t.Errorf("was %+v, is %+v", before, r.obj.Status.Artifact)
+	}
+	if got := r.content("a"); got != "a" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	r := newRig(t)
+	r.commit(map[string]string{"a": "a"})
+	r.obj.Spec.Timeout = &metav1.Duration{Duration: time.Nanosecond}
+	if said := r.failed(string(git.OperationFailed)); !strings.Contains(said, "timeout of 1ns") {
+		t.Errorf("does not say what ran out: %s", said)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.obj.Spec.Timeout = nil
+	if out, ok := r.reconcileWith(ctx).(reconcile.Retry); !ok {
+		t.Errorf("got %+v", out)
+	}
+}

@@ -1,0 +1,217 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/stacks/artifact"
+	"github.com/ksctl/gitops/stacks/artifact/git"
+	"github.com/ksctl/gitops/stacks/artifact/oci"
+)
+
+var fleet = types.NamespacedName{Namespace: "team", Name: "fleet"}
+
+// rig is a source, the repository it follows, and a controller process that
+// can be started again.
+type rig struct {
+	*Steps
+	t      *testing.T
+	server *gitserver.Server
+	repo   *gitserver.Repo
+	clock  *clocktesting.FakePassiveClock
+	obj    *appsv1.KsctlSource
+	web    *httptest.Server
+	dir    string
+	limits artifact.Limits
+	api    client.Client
+	// events are the reasons of those that were recorded.
+	events []string
+}
+
+func newRig(t *testing.T, o ...gitserver.Option) *rig {
+	t.Helper()
+	server, err := gitserver.New(t.TempDir(), o...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	repo, err := server.NewRepo(t.Context(), "fleet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, api: fake.NewClientBuilder().Build(), server: server, repo: repo, dir: t.TempDir(), clock: clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)),
+		obj: &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: fleet.Name}}}
+	r.obj.Spec.Git = &appsv1.GitSource{URL: repo.URL()}
+	r.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { r.Storage.Handler().ServeHTTP(w, req) }))
+	t.Cleanup(r.web.Close)
+	r.start()
+	t.Cleanup(func() { _ = r.Storage.Close() })
+	return r
+}
+
+// start begins a new process on what stands on the disk.
+func (r *rig) start() {
+	r.t.Helper()
+	if r.Steps != nil {
+		if err := r.Storage.Close(); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	storage, err := OpenStorage(StorageOptions{Path: r.dir, AdvAddr: strings.TrimPrefix(r.web.URL, "http://")})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.Steps = &Steps{Git: git.NewClient(git.Options{TempDir: r.t.TempDir(), Limits: git.Limits{Tree: r.limits}}),
+		OCI:     oci.NewClient(oci.Options{TempDir: r.t.TempDir(), Limits: r.limits, Backoff: time.Nanosecond}),
+		Secrets: r.api, Storage: storage, Limits: r.limits, Clock: r.clock}
+}
+
+func (r *rig) reconcile() reconcile.Outcome {
+	r.t.Helper()
+	return r.reconcileWith(r.t.Context())
+}
+
+func (r *rig) reconcileWith(ctx context.Context) reconcile.Outcome {
+	r.t.Helper()
+	return r.Steps.Reconcile(ctx, &reconcile.Request[*appsv1.KsctlSource]{Object: r.obj,
+		Event: func(_, reason, _ string) { r.events = append(r.events, reason) }})
+}
+
+// done reconciles and expects it to succeed.
+func (r *rig) done() reconcile.Done {
+	r.t.Helper()
+	out := r.reconcile()
+	d, ok := out.(reconcile.Done)
+	if !ok {
+		r.t.Fatalf("got %T %+v, want Done", out, out)
+	}
+	if d.Revision != r.obj.Status.Artifact.Revision {
+		r.t.Errorf("done with %s, status says %s", d.Revision, r.obj.Status.Artifact.Revision)
+	}
+	return d
+}
+
+// failed reconciles, expects it to be tried again, with that reason, and gives
+// what is said.
+func (r *rig) failed(reason string) string {
+	r.t.Helper()
+	out := r.reconcile()
+	f, ok := out.(reconcile.Retry)
+	if !ok || f.Reason != reason {
+		r.t.Fatalf("got %T %+v, want Retry with %s", out, out, reason)
+	}
+	return f.Err.Error()
+}
+
+// stalled reconciles and expects it to be given up, with that reason.
+func (r *rig) stalled(reason string) {
+	r.t.Helper()
+	r.stalledBy(reason)
+}
+
+// stalledBy is stalled, and gives what is said.
+func (r *rig) stalledBy(reason string) string {
+	r.t.Helper()
+	out := r.reconcile()
+	f, ok := out.(reconcile.Stalled)
+	if !ok || f.Reason != reason {
+		r.t.Fatalf("got %T %+v, want Stalled with %s", out, out, reason)
+	}
+	return f.Err.Error()
+}
+
+func (r *rig) commit(files map[string]string, o ...gitserver.CommitOption) string {
+	r.t.Helper()
+	id, err := r.repo.Commit(r.t.Context(), files, "change", o...)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return id
+}
+
+// secret makes or replaces a Secret in the namespace of the source.
+func (r *rig) secret(name string, data map[string]string) {
+	r.t.Helper()
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: name}, Data: map[string][]byte{}}
+	for k, v := range data {
+		s.Data[k] = []byte(v)
+	}
+	err := r.api.Update(r.t.Context(), s)
+	if apierrors.IsNotFound(err) {
+		err = r.api.Create(r.t.Context(), s)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) tag(name, commit string) {
+	r.t.Helper()
+	if err := r.repo.SetTag(r.t.Context(), name, commit); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// requests is how many requests f costs the Git server.
+func (r *rig) requests(f func()) int64 {
+	before := r.server.Requests()
+	f()
+	return r.server.Requests() - before
+}
+
+// content fetches the artifact in the status as an install would, and gives
+// the content of a file; "" if there is none.
+func (r *rig) content(name string) string {
+	r.t.Helper()
+	a := r.obj.Status.Artifact
+	f, err := artifact.NewFetcher(artifact.Options{Dir: r.t.TempDir(), Limits: r.limits})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	tree, err := f.Fetch(r.t.Context(), artifact.Artifact{URL: a.URL, Revision: a.Revision, Digest: a.Digest})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer tree.Release()
+	b, err := os.ReadFile(filepath.Join(tree.Root, name))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		r.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// kept are the files in the storage's folder of the source.
+func (r *rig) kept() []string {
+	r.t.Helper()
+	found, err := os.ReadDir(filepath.Join(r.dir, folder(fleet)))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		r.t.Fatal(err)
+	}
+	var names []string
+	for _, d := range found {
+		names = append(names, d.Name())
+	}
+	return names
+}

@@ -1,0 +1,146 @@
+package source
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+
+	fluxmeta "github.com/fluxcd/pkg/apis/meta"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/stacks/artifact/git"
+)
+
+func ref(name string) *fluxmeta.LocalObjectReference {
+	return &fluxmeta.LocalObjectReference{Name: name}
+}
+
+func TestOpensWithASecret(t *testing.T) {
+	r := newRig(t, gitserver.WithLogin("user", "hunter2-hunter2"))
+	r.commit(map[string]string{"a": "a"})
+	r.failed(string(git.AuthenticationRequired))
+	r.obj.Spec.Git.SecretRef = ref("login")
+	if said := r.failed(SecretNotFoundReason); !strings.Contains(said, "team/login") {
+		t.Errorf("does not name the Secret: %s", said)
+	}
+	for name, c := range map[string]struct {
+		data   map[string]string
+		reason string
+		says   string
+	}{
+		"nothing":         {nil, SecretInvalidReason, "neither username"},
+		"no password":     {map[string]string{"username": "user"}, SecretInvalidReason, "has no password"},
+		"no username":     {map[string]string{"password": "hunter2-hunter2"}, SecretInvalidReason, "has no username"},
+		"a bad authority": {map[string]string{"ca.crt": "x"}, SecretInvalidReason, "ca.crt"},
+		"both":            {map[string]string{"username": "u", "password": "hunter2-hunter2", "bearerToken": "x"}, SecretInvalidReason, "bearerToken"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.secret("login", c.data)
+			r.t = t
+			if said := r.stalledBy(c.reason); !strings.Contains(said, c.says) || strings.Contains(said, "hunter2") {
+				t.Errorf("got %s, want %q", said, c.says)
+			}
+		})
+	}
+	r.t = t
+	r.secret("login", map[string]string{"username": "user", "password": "hunter3-hunter3"})
+	if said := r.failed(string(git.AuthenticationFailed)); strings.Contains(said, "hunter3") {
+		t.Errorf("tells the password: %s", said)
+	}
+	r.secret("login", map[string]string{"username": "user\n", "password": "hunter2-hunter2\n"})
+	r.done()
+	if got := r.content("a"); got != "a" {
+		t.Errorf("got %q", got)
+	}
+	r.secret("login", map[string]string{"username": "user", "password": "revoked-revoked"})
+	r.failed(string(git.AuthenticationFailed))
+	if got := r.content("a"); got != "a" {
+		t.Errorf("the artifact did not stay: %q", got)
+	}
+}
+
+func TestOpensOverSSH(t *testing.T) {
+	r := newRig(t)
+	r.commit(map[string]string{"a": "a"})
+	key, err := gitserver.NewKey("open-sesame")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := r.server.ServeSSH(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	r.obj.Spec.Git = &appsv1.GitSource{URL: d.URL(r.repo), SecretRef: ref("key")}
+	whole := map[string]string{"identity": string(key.Private), "password": "open-sesame", "known_hosts": d.KnownHosts()}
+	for _, missing := range []string{"identity", "known_hosts", "password"} {
+		data := map[string]string{}
+		for k, v := range whole {
+			if k != missing {
+				data[k] = v
+			}
+		}
+		r.secret("key", data)
+		if said := r.stalledBy(SecretInvalidReason); !strings.Contains(said, missing) {
+			t.Errorf("without %s: %s", missing, said)
+		}
+	}
+	r.secret("key", whole)
+	r.done()
+	if got := r.content("a"); got != "a" {
+		t.Errorf("got %q", got)
+	}
+	before := d.Connections()
+	r.done()
+	if n := d.Connections() - before; n != 1 {
+		t.Errorf("%d connections while nothing changed, want 1", n)
+	}
+}
+
+func TestGoesThroughAProxy(t *testing.T) {
+	r := newRig(t)
+	r.commit(map[string]string{"a": "a"})
+	asked := ""
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		user, password, _ := (&http.Request{Header: http.Header{"Authorization": req.Header["Proxy-Authorization"]}}).BasicAuth()
+		asked = user + ":" + password
+		r.server.Handler().ServeHTTP(w, req)
+	}))
+	defer proxy.Close()
+	r.obj.Spec.Git.ProxySecretRef = ref("proxy")
+	r.failed(SecretNotFoundReason)
+	for _, address := range []string{"", "proxy:3128", "ftp://proxy", "::"} {
+		r.secret("proxy", map[string]string{"address": address})
+		if said := r.stalledBy(SecretInvalidReason); !strings.Contains(said, "address") {
+			t.Errorf("%q: %s", address, said)
+		}
+	}
+	r.secret("proxy", map[string]string{"address": proxy.URL, "username": "user", "password": "hunter2-hunter2"})
+	r.done()
+	if asked != "user:hunter2-hunter2" {
+		t.Errorf("the proxy was shown %q", asked)
+	}
+}
+
+func TestSecretsOfASource(t *testing.T) {
+	obj := &appsv1.KsctlSource{}
+	if got := secretsOf(obj); len(got) > 0 {
+		t.Errorf("got %v", got)
+	}
+	obj.Spec.Git = &appsv1.GitSource{SecretRef: ref("b"), ProxySecretRef: ref("a")}
+	if got := secretsOf(obj); !reflect.DeepEqual(got, []string{"a", "b"}) {
+		t.Errorf("got %v", got)
+	}
+	obj.Spec.Git.Verify = &appsv1.GitVerification{SecretRef: *ref("c")}
+	if got := secretsOf(obj); !reflect.DeepEqual(got, []string{"a", "b", "c"}) {
+		t.Errorf("got %v", got)
+	}
+	obj.Spec.Git.Verify = nil
+	obj.Spec.Git.ProxySecretRef = ref("b")
+	if got := secretsOf(obj); !reflect.DeepEqual(got, []string{"b"}) {
+		t.Errorf("got %v", got)
+	}
+}

@@ -1,0 +1,95 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/ksctl/gitops/stacks/artifact"
+)
+
+// closeGrace is how long downloads may still take when the process ends.
+const closeGrace = 10 * time.Second
+
+// Start serves artifacts until ctx ends, and returns when the last request has.
+// It is a runnable of a controller manager.
+func (s *Storage) Start(ctx context.Context) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.addr)
+	if err != nil {
+		return fmt.Errorf("serving artifacts: %w", err)
+	}
+	return s.serve(ctx, listener)
+}
+
+// NeedLeaderElection keeps replicas that do not fetch from serving nothing.
+func (s *Storage) NeedLeaderElection() bool { return true }
+
+func (s *Storage) serve(ctx context.Context, listener net.Listener) error {
+	server := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
+		WriteTimeout: 10 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serving artifacts: %w", err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
+	defer cancel()
+	err := server.Shutdown(grace)
+	if err != nil {
+		err = errors.Join(err, server.Close())
+	}
+	if end := <-served; !errors.Is(end, http.ErrServerClosed) {
+		err = errors.Join(err, end)
+	}
+	if err != nil {
+		return fmt.Errorf("serving artifacts: %w", err)
+	}
+	return nil
+}
+
+// Handler serves artifacts, and nothing else that may stand in the folder.
+func (s *Storage) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
+			return
+		}
+		name, sum, ok := servedPath(r.URL.Path)
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		file, err := s.root.Open(name)
+		if err != nil {
+			http.NotFound(w, r)
+			return
+		}
+		defer func() { _ = file.Close() }()
+		w.Header().Set("Content-Type", "application/gzip")
+		w.Header().Set("ETag", `"`+sum+`"`)
+		http.ServeContent(w, r, "", time.Time{}, file)
+	})
+}
+
+// servedPath is the path in the folder that a URL names, and its digest.
+func servedPath(url string) (name, sum string, ok bool) {
+	name = strings.TrimPrefix(url, "/")
+	elements := strings.Split(name, "/")
+	if len(elements) != 4 || elements[0] != space || path.Clean(name) != name {
+		return "", "", false
+	}
+	sum, ok = strings.CutSuffix(elements[3], extension)
+	if !ok {
+		return "", "", false
+	}
+	_, err := artifact.ParseDigest("sha256:" + sum)
+	return name, sum, err == nil
+}

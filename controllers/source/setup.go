@@ -1,0 +1,63 @@
+package source
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	crreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
+)
+
+// Setup says what the controller watches.
+type Setup struct {
+	Reconciler *reconcile.Reconciler[*appsv1.KsctlSource]
+	// Storage is served by the manager.
+	Storage *Storage
+	Options controller.Options
+}
+
+// bySecret is the field by which the sources that refer to a Secret are found.
+const bySecret = "spec.secretRef"
+
+// Register adds the controller and the file server to a manager.
+func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
+	if err := mgr.Add(s.Storage); err != nil {
+		return fmt.Errorf("file server of %s: %w", Kind, err)
+	}
+	if err := mgr.Add(&sweeper{reader: mgr.GetClient(), storage: s.Storage, every: sweepEvery}); err != nil {
+		return fmt.Errorf("sweeper of %s: %w", Kind, err)
+	}
+	err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.KsctlSource{}, bySecret, func(o client.Object) []string {
+		return secretsOf(o.(*appsv1.KsctlSource))
+	})
+	if err != nil {
+		return fmt.Errorf("index of %s: %w", Kind, err)
+	}
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	err = ctrl.NewControllerManagedBy(mgr).Named("ksctlsource").
+		For(&appsv1.KsctlSource{}, builder.WithPredicates(s.Reconciler.Wishes())).
+		WatchesMetadata(secret, handler.EnqueueRequestsFromMapFunc(s.withSecret(mgr.GetClient()))).
+		WithOptions(s.Options).
+		Complete(s.Reconciler)
+	if err != nil {
+		return fmt.Errorf("controller of %s: %w", Kind, err)
+	}
+	return nil
+}
+
+// withSecret finds the sources that refer to a Secret.
+func (s *Setup) withSecret(reader client.Reader) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) []crreconcile.Request {
+		return reconcile.Find(ctx, reader, &appsv1.KsctlSourceList{}, s.Reconciler.Selector, client.InNamespace(o.GetNamespace()), client.MatchingFields{bySecret: o.GetName()})
+	}
+}

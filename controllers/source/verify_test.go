@@ -1,0 +1,187 @@
+package source
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/stacks/artifact"
+	"github.com/ksctl/gitops/stacks/artifact/git"
+)
+
+// signing makes a key, and a function that moves main to a commit that it signs.
+func (r *rig) signing() (public string, push func(body string, sign gitserver.Sign) string, sign gitserver.Sign) {
+	r.t.Helper()
+	k, err := gitserver.NewKey("")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	push = func(body string, sign gitserver.Sign) string {
+		r.t.Helper()
+		id := r.commit(map[string]string{"a": body})
+		id, err := r.repo.SignCommit(r.t.Context(), id, body, sign)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if err := r.repo.SetBranch(r.t.Context(), "main", id); err != nil {
+			r.t.Fatal(err)
+		}
+		return id
+	}
+	return k.Public, push, k.Sign
+}
+
+func TestTakesOnlySignedCommits(t *testing.T) {
+	r := newRig(t)
+	public, push, sign := r.signing()
+	other, _, _ := r.signing()
+	unsigned := func([]byte) ([]byte, error) { return nil, nil }
+	first := push("1", sign)
+	r.obj.Spec.Git.Verify = &appsv1.GitVerification{SecretRef: *ref("keys")}
+	r.failed(SecretNotFoundReason)
+	r.secret("keys", nil)
+	r.stalled(SecretInvalidReason)
+	r.secret("keys", map[string]string{"dev.pub": public})
+	d := r.done()
+	if r.obj.Status.SourceVerificationMode != appsv1.VerifyHEAD || !strings.Contains(d.Message, "verified") {
+		t.Errorf("mode %q, message %q", r.obj.Status.SourceVerificationMode, d.Message)
+	}
+	if n := r.requests(func() { r.done() }); n != 1 {
+		t.Errorf("%d requests for a commit that was verified, want 1", n)
+	}
+
+	push("2", unsigned)
+	r.failed(string(git.SignatureMissing))
+	if got := r.obj.Status.Artifact.Revision; got != "main@sha1:"+first || r.content("a") != "1" {
+		t.Errorf("what was verified must stay: %s", got)
+	}
+	push("3", sign)
+	r.done()
+
+	// Another key is trusted from now on: what the first signed no longer counts.
+	before := r.obj.Status.Artifact.DeepCopy()
+	r.clock.SetTime(r.clock.Now().Add(time.Hour))
+	r.secret("keys", map[string]string{"dev.pub": public + other})
+	r.done()
+	if after := r.obj.Status.Artifact; !after.LastUpdateTime.Equal(&before.LastUpdateTime) || after.Digest != before.Digest {
+		t.Errorf("verified anew, it is no other artifact: %+v", after)
+	}
+	r.secret("keys", map[string]string{"dev.pub": other})
+	r.failed(string(git.SignerUnknown))
+	if r.obj.Status.Artifact != nil || len(r.kept()) > 0 {
+		t.Errorf("still offers %+v and keeps %v", r.obj.Status.Artifact, r.kept())
+	}
+	r.failed(string(git.SignerUnknown))
+}
+
+func TestVerifyingFromNowOn(t *testing.T) {
+	r := newRig(t)
+	public, _, _ := r.signing()
+	r.commit(map[string]string{"a": "unsigned"})
+	r.done()
+	r.obj.Spec.Git.Verify = &appsv1.GitVerification{SecretRef: *ref("keys")}
+	r.secret("keys", map[string]string{"dev.pub": public})
+	r.failed(string(git.SignatureMissing))
+	if r.obj.Status.Artifact != nil || len(r.kept()) > 0 {
+		t.Error("offers what nobody signed")
+	}
+	r.obj.Spec.Git.Verify = nil
+	r.done()
+	if r.obj.Status.SourceVerificationMode != "" || r.obj.Status.ObservedContent != "" {
+		t.Errorf("status %+v", r.obj.Status)
+	}
+
+	// Also when it can't be found out.
+	r.obj.Spec.Git.Verify = &appsv1.GitVerification{SecretRef: *ref("nothing")}
+	r.failed(SecretNotFoundReason)
+	if r.obj.Status.Artifact != nil {
+		t.Error("offers what nobody verified")
+	}
+}
+
+func TestAnOutageDoesNotWithdrawWhatWasVerified(t *testing.T) {
+	r := newRig(t)
+	public, push, sign := r.signing()
+	push("1", sign)
+	r.obj.Spec.Git.Verify = &appsv1.GitVerification{SecretRef: *ref("keys")}
+	r.secret("keys", map[string]string{"dev.pub": public})
+	r.done()
+	r.obj.Spec.Git.URL = "http://127.0.0.1:1/x.git"
+	r.failed(string(git.OperationFailed))
+	r.obj.Spec.Git.Verify.SecretRef.Name = "nothing"
+	r.failed(SecretNotFoundReason)
+	if r.obj.Status.Artifact == nil || r.content("a") != "1" {
+		t.Error("what was verified must stay")
+	}
+}
+
+func TestVerifiesTags(t *testing.T) {
+	r := newRig(t)
+	public, push, sign := r.signing()
+	_, _, stranger := r.signing()
+	r.secret("keys", map[string]string{"dev.pub": public})
+	id := push("1", sign)
+	tag := func(sign gitserver.Sign) {
+		t.Helper()
+		if _, err := r.repo.SignTag(t.Context(), "v1.0.0", id, sign); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tag(sign)
+	r.obj.Spec.Git.Ref = &appsv1.GitRef{SemVer: "1.x"}
+	r.obj.Spec.Git.Verify = &appsv1.GitVerification{Mode: appsv1.VerifyTagAndHEAD, SecretRef: *ref("keys")}
+	r.done()
+	if n := r.requests(func() { r.done() }); n != 1 {
+		t.Errorf("%d requests for a tag that was verified, want 1", n)
+	}
+	// The same commit under a tag that somebody else signed.
+	tag(stranger)
+	r.failed(string(git.SignerUnknown))
+	if r.obj.Status.Artifact != nil {
+		t.Error("offers what a stranger tagged")
+	}
+	tag(sign)
+	r.done()
+	id = push("2", stranger)
+	tag(sign)
+	r.failed(string(git.SignerUnknown))
+	if got := r.content("a"); got != "1" {
+		t.Errorf("got %q", got)
+	}
+	r.obj.Spec.Git.Verify.Mode = appsv1.VerifyTag
+	r.done()
+	if got := r.content("a"); got != "2" || r.obj.Status.SourceVerificationMode != appsv1.VerifyTag {
+		t.Errorf("got %q, mode %s", got, r.obj.Status.SourceVerificationMode)
+	}
+	r.tag("v1.0.1", id)
+	r.failed(string(git.SignatureMissing))
+}
+
+func TestIgnoredChangesStoreNothing(t *testing.T) {
+	r := newRig(t)
+	r.commit(map[string]string{"a": "a", "docs/x": "1", ".sourceignore": "/docs\n"})
+	r.obj.Spec.Ignore = "*.md\n"
+	r.done()
+	before, kept := r.obj.Status.Artifact.DeepCopy(), r.kept()
+	if len(kept) != 1 || r.content("docs/x") != "" || r.content(".sourceignore") != "" {
+		t.Errorf("kept %v", kept)
+	}
+	id := r.commit(map[string]string{"docs/x": "2", "README.md": "3"})
+	r.done()
+	after := r.obj.Status.Artifact
+	if after.Revision != "main@sha1:"+id || after.Digest != before.Digest || after.URL != before.URL || len(r.kept()) != 1 {
+		t.Errorf("was %+v, is %+v, kept %v", before, after, r.kept())
+	}
+	// Another wish for the same commit.
+	r.obj.Spec.Ignore = ""
+	r.done()
+	if got := r.content("README.md"); got != "3" || r.obj.Status.Artifact.Digest == before.Digest {
+		t.Errorf("got %q", got)
+	}
+	r.obj.Spec.Ignore = "[a"
+	if said := r.stalledBy(string(artifact.IgnoreInvalid)); !strings.Contains(said, "line 1") {
+		t.Errorf("got %s", said)
+	}
+}

@@ -1,0 +1,46 @@
+package sourceref
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// FuzzOffer: whatever a status says, a source offers exactly its artifact, or
+// says why it has none; it is ready only with a Ready condition of this generation.
+func FuzzOffer(f *testing.F) {
+	kinds := []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind, sourcev1.ExternalArtifactKind, KsctlSourceKind}
+	for i := range kinds {
+		f.Add(uint8(i), `{"metadata":{"generation":2},"status":{"artifact":{"url":"http://x/a.tgz","revision":"main@sha1:a","digest":"sha256:b","metadata":{"a":"b"}},"conditions":[{"type":"Ready","status":"True","observedGeneration":2}]}}`)
+		f.Add(uint8(i), `{"status":{"artifact":null,"conditions":[{"type":"Ready","status":"False","message":"no"},{"type":"Ready","status":"True"}]}}`)
+		f.Add(uint8(i), `{"metadata":{"generation":-1},"status":{"artifact":{},"conditions":[]}}`)
+	}
+	f.Fuzz(func(t *testing.T, which uint8, text string) {
+		kind := kinds[int(which)%len(kinds)]
+		obj, _, ok := New(kind)
+		if !ok {
+			t.Fatal(kind)
+		}
+		if json.Unmarshal([]byte(text), obj) != nil {
+			t.Skip()
+		}
+		s, err := offer(obj, kind, types.NamespacedName{Namespace: "n", Name: "x"})
+		a := obj.GetArtifact()
+		if err != nil {
+			var e *Error
+			if a != nil || !errors.As(err, &e) || e.Reason != NotReady || e.Message == "" {
+				t.Fatalf("artifact %v: %v", a, err)
+			}
+			return
+		}
+		if a == nil || s.Artifact.URL != a.URL || s.Artifact.Digest != a.Digest || s.Artifact.Revision != a.Revision {
+			t.Fatalf("offers %+v of %+v", s.Artifact, a)
+		}
+		if s.Ready && s.Message != "" {
+			t.Fatalf("ready, and says %q", s.Message)
+		}
+	})
+}
