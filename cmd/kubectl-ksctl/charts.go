@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/ksctl/gitops/stacks"
+	"github.com/ksctl/gitops/stacks/chart"
+	"github.com/ksctl/gitops/stacks/checkout"
+)
+
+// charts fetches the charts of repositories that a render needs, as the controller
+// does. The caller calls done after the render.
+func (o *renderOptions) charts(ctx context.Context, install *checkout.Install, req *stacks.Request) (done func(), err error) {
+	given, err := parseSecrets(o.secrets)
+	if err != nil {
+		return nil, err
+	}
+	refs, err := stacks.Charts(*req)
+	if err != nil || len(refs) == 0 {
+		return func() {}, err
+	}
+	if o.offline {
+		var errs []error
+		for _, ref := range refs {
+			errs = append(errs, fmt.Errorf("component %q: %s would have to be fetched, and --offline refuses that", ref.Component, ref))
+		}
+		return nil, errors.Join(errs...)
+	}
+	dir, err := os.MkdirTemp("", "kubectl-ksctl-charts-")
+	if err != nil {
+		return nil, err
+	}
+	clean := func() { _ = os.RemoveAll(dir) }
+	fetcher, err := chart.NewFetcher(chart.Options{Dir: dir})
+	if err != nil {
+		clean()
+		return nil, err
+	}
+	release, err := fetcher.FetchAll(ctx, req, func(repository string) (*chart.Access, error) {
+		return accessTo(install, repository, given)
+	})
+	if err != nil {
+		clean()
+		return nil, err
+	}
+	return func() { release(); clean() }, nil
+}
+
+// accessTo is how the install reaches a repository, with Secrets from flags.
+func accessTo(install *checkout.Install, repository string, given map[string]map[string][]byte) (*chart.Access, error) {
+	repo := chart.For(install.Spec.Charts, repository)
+	if repo == nil {
+		return nil, nil
+	}
+	secrets, err := chart.ReadSecrets(repo, func(name string) (map[string][]byte, error) {
+		if given[name] == nil {
+			return nil, fmt.Errorf("spec.charts of the install reaches %s with the Secret %s: give its keys with --secret %s/KEY=FILE", repository, name, name)
+		}
+		return given[name], nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return chart.NewAccess(repo, secrets)
+}
+
+// parseSecrets reads the files of name/key=file.
+func parseSecrets(flags []string) (map[string]map[string][]byte, error) {
+	out := map[string]map[string][]byte{}
+	for _, flag := range flags {
+		ref, file, ok := strings.Cut(flag, "=")
+		name, key, both := strings.Cut(ref, "/")
+		if !ok || !both || name == "" || key == "" {
+			return nil, fmt.Errorf("--secret %s: name/key=file is expected", flag)
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if out[name] == nil {
+			out[name] = map[string][]byte{}
+		}
+		out[name][key] = data
+	}
+	return out, nil
+}

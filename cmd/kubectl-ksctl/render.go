@@ -1,0 +1,196 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/stacks"
+	"github.com/ksctl/gitops/stacks/checkout"
+)
+
+// renderOptions are the flags of render.
+type renderOptions struct {
+	capabilities
+	root, file      string
+	path, stack     string
+	name, namespace string
+	target          string
+	strict          bool
+	set, override   []string
+	valuesFrom      []string
+	secrets         []string
+	offline         bool
+	components      []string
+	output          string
+}
+
+func newRenderCommand() *cobra.Command {
+	var o renderOptions
+	cmd := &cobra.Command{
+		Use:   "render {-f INSTALL | --stack NAME}",
+		Short: "Print the objects that an install renders to",
+		Long: `Print the objects that an install renders to, in the order in which they are applied. The install is
+a KsctlInstall in a file, or described by flags. Nothing is read but the checkout and the files that flags name, and
+charts of repositories, which are fetched unless --offline refuses that.`,
+		Example: `  kubectl ksctl render -f clusters/prod/monitoring.yaml
+  kubectl ksctl render --path stacks --stack monitoring --set zone=eu --override prometheus.values.retention=30d
+  kubectl ksctl render -f install.yaml --values-from Secret/site/values.yaml=site.yaml --component prometheus`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&o.file, "filename", "f", "", "file with the KsctlInstall")
+	flags.StringVar(&o.root, "root", ".", "root of the checkout that holds the stack")
+	flags.StringVar(&o.path, "path", "", "folder below the root that holds stack.yaml or <stack>/stack.yaml")
+	flags.StringVar(&o.stack, "stack", "", "name of the stack")
+	flags.StringVar(&o.name, "name", "", "name of the install; that of the stack when unset")
+	flags.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the install; that in the file, else default")
+	flags.StringVar(&o.target, "target-namespace", "", "namespace for objects that name none")
+	flags.BoolVar(&o.strict, "strict", false, "refuse keys that no schema knows")
+	flags.StringArrayVar(&o.set, "set", nil, "parameter of the stack: key=value, with dots for nested keys and YAML for values")
+	flags.StringArrayVar(&o.override, "override", nil, "override of a component: component.key=value")
+	flags.StringArrayVar(&o.valuesFrom, "values-from", nil, "content of a valuesFrom reference of the install: kind/name/key=file")
+	flags.StringArrayVar(&o.secrets, "secret", nil, "key of a Secret that spec.charts of the install names: name/key=file")
+	flags.BoolVar(&o.offline, "offline", false, "fetch no chart: refuse a stack that needs one of a repository")
+	flags.StringSliceVar(&o.components, "component", nil, "print only these components")
+	flags.StringVarP(&o.output, "output", "o", "yaml", "yaml, or json for the whole result")
+	o.addFlags(flags, stacks.DefaultKubeVersion+" when unset")
+	cmd.MarkFlagsOneRequired("filename", "stack")
+	for _, flag := range []string{"path", "stack", "name", "target-namespace"} {
+		cmd.MarkFlagsMutuallyExclusive("filename", flag)
+	}
+	return cmd
+}
+
+func (o *renderOptions) run(cmd *cobra.Command) error {
+	if o.output != "yaml" && o.output != "json" {
+		return fmt.Errorf("--output %s: yaml or json is expected", o.output)
+	}
+	install, err := o.install()
+	if err != nil {
+		return err
+	}
+	if install.OfCatalog() {
+		root, remove, err := install.Unpack()
+		if err != nil {
+			return err
+		}
+		defer remove()
+		o.root = root
+	}
+	req, err := o.request(install)
+	if err != nil {
+		return err
+	}
+	done, err := o.charts(cmd.Context(), install, &req)
+	if err != nil {
+		return err
+	}
+	defer done()
+	result, err := stacks.Render(cmd.Context(), req)
+	if err != nil {
+		return err
+	}
+	if err := o.filter(&result); err != nil {
+		return err
+	}
+	for _, w := range result.Warnings {
+		if _, err := fmt.Fprintln(cmd.ErrOrStderr(), "warning:", w); err != nil {
+			return err
+		}
+	}
+	if o.output == "json" {
+		result.Trace = nil // what was read, for caches
+		enc := json.NewEncoder(cmd.OutOrStdout())
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		return enc.Encode(result)
+	}
+	return result.WriteYAML(cmd.OutOrStdout())
+}
+
+// install is that of the file, or what the flags say.
+func (o *renderOptions) install() (*checkout.Install, error) {
+	if o.file == "" {
+		install := &checkout.Install{}
+		install.Name, install.Namespace = o.name, o.namespace
+		if install.Name == "" {
+			install.Name = o.stack
+		}
+		install.Spec.Path, install.Spec.Stack, install.Spec.TargetNamespace = o.path, o.stack, o.target
+		return install, nil
+	}
+	data, err := os.ReadFile(o.file)
+	if err != nil {
+		return nil, err
+	}
+	install, err := checkout.ReadInstall(o.file, data)
+	if err == nil && o.namespace != "" {
+		install.Namespace = o.namespace
+	}
+	return install, err
+}
+
+func (o *renderOptions) request(install *checkout.Install) (stacks.Request, error) {
+	if install.Namespace == "" {
+		install.Namespace = "default"
+	}
+	caps := o.get()
+	if caps.KubeVersion == "" {
+		caps.KubeVersion = stacks.DefaultKubeVersion
+	}
+	given, err := parseValuesFrom(o.valuesFrom)
+	if err != nil {
+		return stacks.Request{}, err
+	}
+	used := map[string]bool{}
+	req, missing, err := install.Request(o.root, caps, func(ref appsv1.ValuesReference) ([]byte, bool) {
+		key := ref.Kind + "/" + ref.Name + "/" + stacks.ValuesKey(ref)
+		used[key] = true
+		data, ok := given[key]
+		return data, ok
+	})
+	if err != nil {
+		return stacks.Request{}, err
+	}
+	var errs []error
+	for _, ref := range missing {
+		errs = append(errs, fmt.Errorf("the install takes values from %s: give them with --values-from %s/%s/%s=FILE",
+			stacks.ValuesSource(ref), ref.Kind, ref.Name, stacks.ValuesKey(ref)))
+	}
+	for key := range given {
+		if !used[key] {
+			errs = append(errs, fmt.Errorf("--values-from %s: the install has no such valuesFrom", key))
+		}
+	}
+	req.Choices.Strict = req.Choices.Strict || o.strict
+	errs = append(errs, setParameters(&req.Choices, o.set), setOverrides(&req.Choices, o.override))
+	return req, errors.Join(errs...)
+}
+
+// filter keeps the components that were asked for.
+func (o *renderOptions) filter(result *stacks.Result) error {
+	if len(o.components) == 0 {
+		return nil
+	}
+	var kept []stacks.RenderedComponent
+	for _, name := range o.components {
+		at := slices.IndexFunc(result.Components, func(c stacks.RenderedComponent) bool { return c.Name == name })
+		if at < 0 {
+			return fmt.Errorf("--component %s: the install renders no such component", name)
+		}
+	}
+	for _, c := range result.Components {
+		if slices.Contains(o.components, c.Name) {
+			kept = append(kept, c)
+		}
+	}
+	result.Components = kept
+	return nil
+}

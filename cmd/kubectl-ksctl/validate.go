@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ksctl/gitops/stacks/checkout"
+)
+
+func newValidateCommand() *cobra.Command {
+	var caps capabilities
+	cmd := &cobra.Command{
+		Use:   "validate [DIR]",
+		Short: "Check every stack and every install of a checkout",
+		Long: `Check every stack.yaml of a checkout, and render every KsctlInstall in it whose stack
+is in it, as the controller would. Problems are told with file and line; the exit code is 1 when there are any.`,
+		Example: "  kubectl ksctl validate\n  kubectl ksctl validate ~/src/fleet --kube-version v1.33.1",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := "."
+			if len(args) == 1 {
+				dir = args[0]
+			}
+			return validate(cmd, dir, &caps)
+		},
+	}
+	caps.addFlags(cmd.Flags(), "for each stack, the newest that it is for when unset")
+	return cmd
+}
+
+func validate(cmd *cobra.Command, dir string, caps *capabilities) error {
+	c, err := checkout.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	report := c.Validate(cmd.Context(), caps.get())
+	out := cmd.OutOrStdout()
+	for _, w := range report.Warnings {
+		if _, err := fmt.Fprintln(out, "warning:", w); err != nil {
+			return err
+		}
+	}
+	for _, p := range report.Problems {
+		if _, err := fmt.Fprintln(out, p); err != nil {
+			return err
+		}
+	}
+	if _, err := fmt.Fprintln(out, report); err != nil {
+		return err
+	}
+	if len(report.Problems) > 0 {
+		return errFailed
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package manager
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+)
+
+// cacheOptions say what the process watches of its own kinds and of what
+// installs refer to. What installs own is the live index's to watch.
+func cacheOptions(o *Options, scheme *runtime.Scheme) (cache.Options, error) {
+	out := cache.Options{Scheme: scheme, DefaultTransform: slim, ByObject: map[client.Object]cache.ByObject{}}
+	if !o.Watch.AllNamespaces {
+		out.DefaultNamespaces = map[string]cache.Config{o.RuntimeNamespace: {}}
+	}
+	if o.Watch.LabelSelector != "" {
+		sel, err := labels.Parse(o.Watch.LabelSelector)
+		if err != nil {
+			return out, fmt.Errorf("--watch-label-selector: %w", err)
+		}
+		out.ByObject[&appsv1.KsctlInstall{}] = cache.ByObject{Label: sel}
+	}
+	if o.Watch.ConfigsLabelSelector != "" {
+		sel, err := labels.Parse(o.Watch.ConfigsLabelSelector)
+		if err != nil {
+			return out, fmt.Errorf("--watch-configs-label-selector: %w", err)
+		}
+		out.ByObject[&corev1.ConfigMap{}] = cache.ByObject{Label: sel}
+		out.ByObject[&corev1.Secret{}] = cache.ByObject{Label: sel}
+	}
+	return out, nil
+}
+
+// slim drops what no decision needs from what the cache holds.
+func slim(obj any) (any, error) {
+	if o, ok := obj.(metav1.Object); ok {
+		o.SetManagedFields(nil)
+	}
+	if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
+		m.Annotations, m.Labels, m.OwnerReferences = nil, nil, nil
+	}
+	return obj, nil
+}

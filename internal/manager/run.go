@@ -1,0 +1,134 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fluxcd/pkg/runtime/probes"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/ksctl/gitops/controllers/metrics"
+	"github.com/ksctl/gitops/controllers/setup"
+	"github.com/ksctl/gitops/internal/renderworker"
+)
+
+// leaderElectionID names the Lease.
+const leaderElectionID = "ksctl-gitops-leader-election"
+
+// NewScheme knows every kind that the process reads or writes.
+func NewScheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	return s, setup.AddToScheme(s)
+}
+
+// Run runs the controllers until ctx ends. It returns when everything that it
+// started has ended.
+func Run(ctx context.Context, cfg *rest.Config, o *Options) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	p, err := build(ctx, cfg, o)
+	if p != nil && p.pool != nil {
+		defer p.pool.Close() // the manager would end it before the reconciles that render
+	}
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // told to stop while it started
+	}
+	if err != nil {
+		return err
+	}
+	return p.mgr.Start(ctx)
+}
+
+// process is what runs.
+type process struct {
+	opts    *Options
+	mgr     ctrl.Manager
+	events  record.EventRecorder
+	metrics *metrics.Recorder
+	// pool renders; nil when this process does.
+	pool *renderworker.Pool
+}
+
+func build(ctx context.Context, cfg *rest.Config, o *Options) (*process, error) {
+	scheme, err := NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.Burst = o.QPS, o.Burst
+	bound(cfg, answerWithin)
+	if o.LeaderElection.Enable {
+		fenced(cfg, o.RuntimeNamespace, leaderElectionID, o.LeaderElection.LeaseDuration)
+	}
+	caches, err := cacheOptions(o, scheme)
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme: scheme, Cache: caches,
+		Metrics:                server.Options{BindAddress: o.MetricsAddr},
+		HealthProbeBindAddress: o.HealthAddr, PprofBindAddress: o.PprofAddr,
+		LeaderElection: o.LeaderElection.Enable, LeaderElectionID: leaderElectionID, LeaderElectionNamespace: o.RuntimeNamespace,
+		LeaderElectionReleaseOnCancel: o.LeaderElection.ReleaseOnCancel,
+		LeaseDuration:                 &o.LeaderElection.LeaseDuration, RenewDeadline: &o.LeaderElection.RenewDeadline, RetryPeriod: &o.LeaderElection.RetryPeriod,
+		Client: client.Options{Cache: &client.CacheOptions{Unstructured: false}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("manager: %w", err)
+	}
+	probes.SetupChecks(mgr, ctrl.Log.WithName("setup"))
+	p := &process{opts: o, mgr: mgr, metrics: metrics.NewRecorder()}
+	for _, c := range p.metrics.Collectors() {
+		// A second manager in one process, as in tests, shares the registry.
+		var there prometheus.AlreadyRegisteredError
+		if err := crmetrics.Registry.Register(c); err != nil && !errors.As(err, &there) {
+			return nil, fmt.Errorf("metrics: %w", err)
+		}
+	}
+	if err := p.addEvents(ctx); err != nil {
+		return nil, err
+	}
+	return p, p.addKinds(ctx)
+}
+
+// addKinds registers the controllers.
+func (p *process) addKinds(ctx context.Context) error {
+	o := p.opts
+	shared := setup.Options{
+		OwnerID: o.OwnerID, Namespace: o.RuntimeNamespace, StoragePath: o.StoragePath, DefaultServiceAccount: o.DefaultServiceAccount,
+		NoCrossNamespaceRefs: o.ACL.NoCrossNamespaceRefs, ConfigsSelected: o.Watch.ConfigsLabelSelector != "",
+		Concurrent: o.Concurrent, Jitter: o.Jitter.Percentage, Events: p.events, Metrics: p.metrics,
+		Render: p.renderFunc(), OnRender: observeRender, RenderCacheBytes: o.RenderCacheBytes,
+		ArtifactCacheBytes: o.ArtifactCacheBytes, ArtifactLimits: o.ArtifactLimits, ArtifactTimeout: o.ArtifactTimeout,
+		ChartCacheBytes: o.ChartCacheBytes, ChartIndexBytes: o.ChartIndexBytes, ChartLimits: o.ChartLimits,
+		CatalogURL: o.CatalogURL, CatalogInsecure: o.CatalogInsecure,
+	}
+	if o.Watch.LabelSelector != "" {
+		var err error
+		if shared.Selector, err = labels.Parse(o.Watch.LabelSelector); err != nil {
+			return fmt.Errorf("--watch-label-selector: %w", err)
+		}
+	}
+	controllers, err := setup.New(ctx, p.mgr, shared)
+	if err != nil {
+		return err
+	}
+	if err := controllers.AddSources(ctx, setup.Sources{Addr: o.StorageAddr, AdvAddr: o.StorageAdvAddr, StorageBytes: o.SourceStorageBytes,
+		GitLimits: o.GitLimits, WebhookAddr: o.WebhookAddr, WebhookBytes: o.WebhookBytes}); err != nil {
+		return err
+	}
+	if err := controllers.AddInstalls(ctx); err != nil {
+		return err
+	}
+	return controllers.AddRemovals(ctx)
+}

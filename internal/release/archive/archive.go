@@ -1,0 +1,74 @@
+// Package archive packs programs for download: an archive for each platform, and
+// their checksums. The same program gives the same archive.
+package archive
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// File is one file of an archive.
+type File struct {
+	Name    string
+	Mode    int64
+	Content []byte
+}
+
+// TarGzip packs files in the order given.
+func TarGzip(files []File, modified time.Time) ([]byte, error) {
+	var out bytes.Buffer
+	zipped := gzip.NewWriter(&out)
+	w := tar.NewWriter(zipped)
+	for _, f := range files {
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.Name, Mode: f.Mode, Size: int64(len(f.Content)), ModTime: modified, Format: tar.FormatPAX}
+		if err := w.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(f.Content); err != nil {
+			return nil, err
+		}
+	}
+	for _, c := range []io.Closer{w, zipped} {
+		if err := c.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return out.Bytes(), nil
+}
+
+// Zip packs files in the order given, as Windows opens them.
+func Zip(files []File, modified time.Time) ([]byte, error) {
+	var out bytes.Buffer
+	w := zip.NewWriter(&out)
+	for _, f := range files {
+		member, err := w.CreateHeader(&zip.FileHeader{Name: f.Name, Method: zip.Deflate, Modified: modified.UTC()})
+		if err != nil {
+			return nil, err
+		}
+		if _, err := member.Write(f.Content); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// Sums are the checksums of files by name, in the form that sha256sum -c reads.
+func Sums(files map[string][]byte) []byte {
+	lines := make([]string, 0, len(files))
+	for name, content := range files {
+		lines = append(lines, fmt.Sprintf("%x  %s\n", sha256.Sum256(content), name))
+	}
+	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(a[64:], b[64:]) })
+	return []byte(strings.Join(lines, ""))
+}

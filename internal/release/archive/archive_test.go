@@ -1,0 +1,69 @@
+package archive
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"io"
+	"testing"
+	"time"
+)
+
+var (
+	files = []File{{Name: "kubectl-ksctl", Mode: 0o755, Content: []byte("binary")}, {Name: "LICENSE", Mode: 0o644, Content: []byte("text")}}
+	when  = time.Unix(1e9, 0)
+)
+
+func TestTarGzip(t *testing.T) {
+	packed, err := TarGzip(files, when)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := TarGzip(files, when); err != nil || !bytes.Equal(packed, again) {
+		t.Errorf("the second is another: %v", err)
+	}
+	unzipped, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := tar.NewReader(unzipped)
+	for _, f := range files {
+		h, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if content, err := io.ReadAll(r); err != nil || h.Name != f.Name || h.Mode != f.Mode || !h.ModTime.Equal(when) || !bytes.Equal(content, f.Content) {
+			t.Errorf("%+v: %q, %v", h, content, err)
+		}
+	}
+}
+
+func TestZip(t *testing.T) {
+	packed, err := Zip(files, when)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := zip.NewReader(bytes.NewReader(packed), int64(len(packed)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range files {
+		member, err := r.Open(f.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if content, err := io.ReadAll(member); err != nil || !bytes.Equal(content, f.Content) || !r.File[i].Modified.Equal(when) {
+			t.Errorf("%s of %s: %q, %v", f.Name, r.File[i].Modified, content, err)
+		}
+	}
+}
+
+func TestSumsAreThoseOfSha256sum(t *testing.T) {
+	got := string(Sums(map[string][]byte{"b": []byte("x"), "a": nil}))
+	want := "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  a\n" +
+		"2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881  b\n"
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

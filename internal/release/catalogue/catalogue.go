@@ -1,0 +1,134 @@
+// Package catalogue publishes the stacks that are shipped, each version as an artifact
+// in the form that "flux push artifact" gives one.
+package catalogue
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/ksctl/gitops/stacks/artifact"
+	"github.com/ksctl/gitops/stacks/artifact/oci"
+	"github.com/ksctl/gitops/stacks/catalog"
+)
+
+// Media types of an artifact of Flux.
+const (
+	configMediaType  types.MediaType = oci.FluxConfigMediaType
+	contentMediaType types.MediaType = oci.FluxContentMediaType
+)
+
+// Push pushes every version of every stack as <repository>/<stack>:<version> and
+// returns them by their digests. A version that the registry has with other content is
+// an error: what a version is never changes.
+func Push(ctx context.Context, repository string, annotations map[string]string, opts ...remote.Option) ([]name.Digest, error) {
+	opts = append(opts, remote.WithContext(ctx))
+	var out []name.Digest
+	for _, stack := range catalog.Names() {
+		for _, version := range catalog.Versions(stack) {
+			tag, err := name.NewTag(repository+"/"+stack+":"+version, name.StrictValidation)
+			if err != nil {
+				return nil, err
+			}
+			pushed, err := push(ctx, tag, stack, version, annotations, opts)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", tag, err)
+			}
+			out = append(out, pushed)
+		}
+	}
+	return out, nil
+}
+
+func push(ctx context.Context, tag name.Tag, stack, version string, annotations map[string]string, opts []remote.Option) (name.Digest, error) {
+	files, err := catalog.FS(stack, version)
+	if err != nil {
+		return name.Digest{}, err
+	}
+	var content bytes.Buffer
+	if _, err := artifact.Pack(ctx, &content, files, artifact.PackOptions{}); err != nil {
+		return name.Digest{}, err
+	}
+	layer := static.NewLayer(content.Bytes(), contentMediaType)
+	if there, err := published(tag, layer, opts); err != nil || there != "" {
+		return tag.Digest(there), err
+	}
+	img, err := mutate.Append(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), configMediaType), mutate.Addendum{Layer: layer})
+	if err != nil {
+		return name.Digest{}, err
+	}
+	annotated, ok := mutate.Annotations(img, annotations).(v1.Image)
+	if !ok {
+		return name.Digest{}, errors.New("an annotated image is none")
+	}
+	if err := remote.Write(tag, annotated, opts...); err != nil {
+		return name.Digest{}, err
+	}
+	digest, err := annotated.Digest()
+	if err != nil {
+		return name.Digest{}, err
+	}
+	return tag.Digest(digest.String()), nil
+}
+
+// published is the digest of a tag that has this content; "" if there is no such tag.
+func published(tag name.Tag, layer v1.Layer, opts []remote.Option) (string, error) {
+	img, err := remote.Image(tag, opts...)
+	var answer *transport.Error
+	if errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		return "", err
+	}
+	if len(layers) != 1 {
+		return "", fmt.Errorf("it is published with %d layers: no stack is", len(layers))
+	}
+	// Not as they are packed: another release of Go may compress in another way.
+	was, err := unpacked(layers[0])
+	if err != nil {
+		return "", err
+	}
+	if is, err := unpacked(layer); err != nil || is != was {
+		return "", cmp.Or(err, errors.New("it is published with other content: give what has changed a version of its own"))
+	}
+	digest, err := img.Digest()
+	return digest.String(), err
+}
+
+// unpacked is the hash of a layer's tarball.
+func unpacked(layer v1.Layer) ([sha256.Size]byte, error) {
+	packed, err := layer.Compressed()
+	if err != nil {
+		return [sha256.Size]byte{}, err
+	}
+	defer func() { _ = packed.Close() }()
+	content, err := gzip.NewReader(packed)
+	if err != nil {
+		return [sha256.Size]byte{}, err
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, content); err != nil {
+		return [sha256.Size]byte{}, err
+	}
+	return [sha256.Size]byte(sum.Sum(nil)), nil
+}

@@ -1,0 +1,66 @@
+package catalogue
+
+import (
+	"io"
+	"log"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/ksctl/gitops/stacks/artifact/oci"
+	"github.com/ksctl/gitops/stacks/catalog"
+)
+
+func TestEveryVersionIsPublishedOnce(t *testing.T) {
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	host := strings.TrimPrefix(server.URL, "http://")
+	pushed, err := Push(t.Context(), host+"/catalog", map[string]string{"org.opencontainers.image.version": "1"})
+	if err != nil || len(pushed) == 0 {
+		t.Fatalf("%v, %v", pushed, err)
+	}
+	stack := catalog.Names()[0]
+	version := catalog.Versions(stack)[0]
+
+	t.Run("as the controller reads it", func(t *testing.T) {
+		r, err := oci.NewClient(oci.Options{}).Repository("oci://"+host+"/catalog/"+stack, oci.Access{Insecure: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		target, err := r.Resolve(t.Context(), oci.Ref{Tag: version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(pushed[0].String(), target.Digest) {
+			t.Errorf("it has %s, pushed %s", target.Digest, pushed)
+		}
+	})
+	t.Run("again, by a later release", func(t *testing.T) {
+		again, err := Push(t.Context(), host+"/catalog", map[string]string{"org.opencontainers.image.version": "2"})
+		if err != nil || again[0] != pushed[0] {
+			t.Errorf("%v became %v, %v", pushed, again, err)
+		}
+	})
+	t.Run("never with other content", func(t *testing.T) {
+		tag, err := name.NewTag(host + "/catalog/" + stack + ":" + version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := random.Image(10, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := remote.Write(tag, other); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Push(t.Context(), host+"/catalog", nil); err == nil || !strings.Contains(err.Error(), "version of its own") {
+			t.Errorf("got %v", err)
+		}
+	})
+}

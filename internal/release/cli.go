@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/spf13/cobra"
+
+	"github.com/ksctl/gitops/internal/release/archive"
+	"github.com/ksctl/gitops/internal/release/catalogue"
+)
+
+const (
+	cliPackage = "github.com/ksctl/gitops/cmd/kubectl-ksctl"
+	cliName    = "kubectl-ksctl"
+)
+
+func cliCommand(r *release) *cobra.Command {
+	var platforms []string
+	cmd := &cobra.Command{Use: "cli", Args: cobra.NoArgs, Short: "Build kubectl-ksctl, an archive for each platform, and checksums of all that is in <out>",
+		RunE: func(cmd *cobra.Command, _ []string) error { return r.cli(cmd.Context(), platforms) }}
+	cmd.Flags().StringSliceVar(&platforms, "platform", []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64"}, "The platforms to build for.")
+	return cmd
+}
+
+func (r *release) cli(ctx context.Context, platforms []string) error {
+	license, err := os.ReadFile("LICENSE")
+	if err != nil {
+		return err
+	}
+	for _, said := range platforms {
+		p, err := v1.ParsePlatform(said)
+		if err != nil {
+			return fmt.Errorf("--platform %s: %w", said, err)
+		}
+		binary, err := r.compile(ctx, cliPackage, *p)
+		if err != nil {
+			return err
+		}
+		file, pack, suffix := cliName, archive.TarGzip, ".tar.gz"
+		if p.OS == "windows" {
+			file, pack, suffix = cliName+".exe", archive.Zip, ".zip"
+		}
+		content, err := pack([]archive.File{{Name: file, Mode: 0o755, Content: binary}, {Name: "LICENSE", Mode: 0o644, Content: license}}, r.created)
+		if err != nil {
+			return err
+		}
+		if err := r.write(fmt.Sprintf("%s_%s_%s_%s%s", cliName, r.version, p.OS, p.Architecture, suffix), content); err != nil {
+			return err
+		}
+	}
+	return r.sums()
+}
+
+// sums covers every file for download.
+func (r *release) sums() error {
+	entries, err := os.ReadDir(r.out)
+	if err != nil {
+		return err
+	}
+	files := map[string][]byte{}
+	for _, e := range entries {
+		if e.IsDir() || e.Name() == "SHA256SUMS" || e.Name() == "pushed.txt" {
+			continue
+		}
+		if files[e.Name()], err = os.ReadFile(filepath.Join(r.out, e.Name())); err != nil {
+			return err
+		}
+	}
+	return r.write("SHA256SUMS", archive.Sums(files))
+}
+
+func catalogueCommand(r *release) *cobra.Command {
+	var push string
+	cmd := &cobra.Command{Use: "catalogue", Args: cobra.NoArgs, Short: "Push every version of every stack that is shipped, for --catalog-url",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			pushed, err := catalogue.Push(cmd.Context(), push, r.annotations(), credentials())
+			if err != nil {
+				return err
+			}
+			return r.pushed(pushed...)
+		}}
+	cmd.Flags().StringVar(&push, "push", "", "The repository above the stacks.")
+	_ = cmd.MarkFlagRequired("push")
+	return cmd
+}

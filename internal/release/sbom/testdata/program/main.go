@@ -1,0 +1,10 @@
+// Command program is built by a test that looks at what it is made of.
+package main
+
+import (
+	"fmt"
+
+	"github.com/Masterminds/semver/v3"
+)
+
+func main() { fmt.Println(semver.MustParse("1.0.0")) }
