@@ -1,0 +1,60 @@
+package lua
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// What a script of argocd-cm can't use fails here as it would there.
+func TestWhatTheMachineHas(t *testing.T) {
+	for script, allowed := range map[string]bool{
+		`table.insert({}, 1)`:                    true,
+		`for _ in ipairs({}) do end`:             true,
+		`return {x = require("os").date("!%F")}`: true,
+		`return {x = require("os").time()}`:      true,
+		`string.len("x")`:                        false,
+		`local x = ("x"):len()`:                  false,
+		`math.floor(1)`:                          false,
+		`os.time()`:                              false,
+		`require("os").exit(1)`:                  false,
+		`require("os").getenv("HOME")`:           false,
+		`io.write("x")`:                          false,
+		`debug.traceback()`:                      false,
+		`coroutine.create(function() end)`:       false,
+		`require("string")`:                      false,
+	} {
+		if !strings.HasPrefix(script, "return") {
+			script += "\nreturn {}"
+		}
+		var out any
+		if err := run(script, nil, &out); (err == nil) != allowed {
+			t.Errorf("%s: %v", script, err)
+		}
+	}
+}
+
+func TestScriptsThatCannotBe(t *testing.T) {
+	for name, script := range map[string]string{
+		"no end":     `while true do end`,
+		"no table":   `return "Healthy"`,
+		"nothing":    `local x = 1`,
+		"no Lua":     `return {`,
+		"wrong type": `return {status = {}, message = {}}`,
+	} {
+		if h, err := HealthOf(script, nil); err == nil {
+			t.Errorf("%s: %+v", name, h)
+		}
+	}
+}
+
+func TestWhatIsEmptyStaysSo(t *testing.T) {
+	object := map[string]any{"spec": map[string]any{"map": map[string]any{}, "list": []any{}, "number": int64(3),
+		"inside": []any{map[string]any{"map": map[string]any{}}}}}
+	got, err := Act("obj.spec.new = true\nreturn obj", object)
+	want := map[string]any{"spec": map[string]any{"map": map[string]any{}, "list": []any{}, "number": float64(3), "new": true,
+		"inside": []any{map[string]any{"map": map[string]any{}}}}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, %v", got, err)
+	}
+}

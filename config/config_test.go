@@ -1,0 +1,235 @@
+// Package config_test checks the manifests that are shipped.
+package config_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/ksctl/gitops/internal/manager"
+)
+
+// build builds a kustomization of this folder; it may load nothing from
+// outside its root but other kustomizations.
+func build(t *testing.T, path string) []*unstructured.Unstructured {
+	t.Helper()
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), path)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	var out []*unstructured.Unstructured
+	for _, r := range built.Resources() {
+		content, err := r.Map()
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		out = append(out, &unstructured.Unstructured{Object: content})
+	}
+	return out
+}
+
+// into converts an object of a kustomization to its type.
+func into[T any](t *testing.T, u *unstructured.Unstructured) *T {
+	t.Helper()
+	out := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, out, true); err != nil {
+		t.Fatalf("%s %s: %v", u.GetKind(), u.GetName(), err)
+	}
+	return out
+}
+
+func TestEveryKustomizationBuilds(t *testing.T) {
+	found, err := filepath.Glob("*/kustomization.yaml")
+	if err != nil || len(found) == 0 {
+		t.Fatalf("kustomizations: %v, %v", found, err)
+	}
+	for _, file := range found {
+		path := filepath.Dir(file)
+		if isComponent(t, file) {
+			path = withComponent(t, path)
+		}
+		if objects := build(t, path); len(objects) == 0 {
+			t.Errorf("%s builds nothing", file)
+		}
+	}
+}
+
+func TestEveryFileIsPartOfItsKustomization(t *testing.T) {
+	files, err := filepath.Glob("*/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = slices.DeleteFunc(files, func(file string) bool { return strings.HasPrefix(file, "chart/") })
+	bases, err := filepath.Glob("crd/bases/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(files, bases...) {
+		folder, name, _ := strings.Cut(filepath.ToSlash(file), "/")
+		kustomization, err := os.ReadFile(filepath.Join(folder, "kustomization.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name != "kustomization.yaml" && !strings.Contains(string(kustomization), "- "+name+"\n") {
+			t.Errorf("%s is not listed in %s/kustomization.yaml", file, folder)
+		}
+	}
+}
+
+// crds are the definitions as they are shipped.
+func crds(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	var out []*apiextensionsv1.CustomResourceDefinition
+	for _, u := range build(t, "crd") {
+		out = append(out, into[apiextensionsv1.CustomResourceDefinition](t, u))
+	}
+	return out
+}
+
+func TestFluxSubstitutesNothingInCRDs(t *testing.T) {
+	for _, crd := range crds(t) {
+		if crd.Annotations["kustomize.toolkit.fluxcd.io/substitute"] != "disabled" {
+			t.Errorf("%s lacks the annotation", crd.Name)
+		}
+	}
+}
+
+// What "kubectl explain" shows has to be there to be shown.
+func TestEveryFieldIsDescribed(t *testing.T) {
+	for _, crd := range crds(t) {
+		for _, v := range crd.Spec.Versions {
+			for _, path := range undescribed(v.Schema.OpenAPIV3Schema, crd.Spec.Names.Kind) {
+				t.Errorf("%s has no description", path)
+			}
+		}
+	}
+}
+
+func undescribed(schema *apiextensionsv1.JSONSchemaProps, path string) []string {
+	var out []string
+	for name, property := range schema.Properties {
+		at := path + "." + name
+		if property.Description == "" && !apimachinery(path, name) {
+			out = append(out, at)
+		}
+		out = append(out, undescribed(&property, at)...)
+	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		out = append(out, undescribed(schema.Items.Schema, path+"[]")...)
+	}
+	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
+		out = append(out, undescribed(schema.AdditionalProperties.Schema, path+"{}")...)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// apimachinery is true for what every object has and Kubernetes describes.
+func apimachinery(path, name string) bool {
+	return name == "metadata" && !strings.Contains(path, ".")
+}
+
+// A spec belongs to Git: a default that the API server writes into it would
+// show as a difference for ever.
+func TestNoSpecHasDefaults(t *testing.T) {
+	for _, crd := range crds(t) {
+		for _, v := range crd.Spec.Versions {
+			spec, ok := v.Schema.OpenAPIV3Schema.Properties["spec"]
+			if !ok {
+				continue
+			}
+			for _, path := range defaulted(&spec, crd.Spec.Names.Kind+".spec") {
+				t.Errorf("%s has a default", path)
+			}
+		}
+	}
+}
+
+func defaulted(schema *apiextensionsv1.JSONSchemaProps, path string) []string {
+	var out []string
+	if schema.Default != nil {
+		out = append(out, path)
+	}
+	for name, property := range schema.Properties {
+		out = append(out, defaulted(&property, path+"."+name)...)
+	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		out = append(out, defaulted(schema.Items.Schema, path+"[]")...)
+	}
+	return out
+}
+
+func TestGeneratedFilesAreFresh(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds generators")
+	}
+	tools := map[string]string{}
+	for _, module := range []string{"controller-gen", "code-generator"} {
+		tools[module] = filepath.Join(t.TempDir(), module)
+		if err := os.Mkdir(tools[module], 0o755); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "go", "build", "-o", tools[module], "tool")
+		cmd.Dir = filepath.Join("..", "internal", "tools", module)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	stale := exec.CommandContext(t.Context(), filepath.Join("..", ".ci", "stale"), filepath.Join(tools["controller-gen"], "controller-gen"), tools["code-generator"])
+	if out, err := stale.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// deployment is the controller's.
+func deployment(t *testing.T) *appsv1.Deployment {
+	t.Helper()
+	for _, u := range build(t, "default") {
+		if u.GetKind() == "Deployment" {
+			return into[appsv1.Deployment](t, u)
+		}
+	}
+	t.Fatal("no Deployment")
+	return nil
+}
+
+func TestDeploymentUsesFlagsThatExist(t *testing.T) {
+	var o manager.Options
+	flags := pflag.NewFlagSet("controller", pflag.ContinueOnError)
+	o.BindFlags(flags)
+	container := deployment(t).Spec.Template.Spec.Containers[0]
+	if err := flags.Parse(container.Args); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Validate(); err != nil {
+		t.Error(err)
+	}
+	if o.DefaultServiceAccount == "" {
+		t.Error("an install without an account would act as the controller")
+	}
+	for name, addr := range map[string]string{"metrics": o.MetricsAddr, "health": o.HealthAddr, "artifacts": o.StorageAddr} {
+		found := slices.ContainsFunc(container.Ports, func(p corev1.ContainerPort) bool {
+			return p.Name == name && fmt.Sprintf(":%d", p.ContainerPort) == addr
+		})
+		if !found {
+			t.Errorf("no port %q at %s", name, addr)
+		}
+	}
+	mounted := slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == o.StoragePath })
+	if !mounted {
+		t.Errorf("nothing is mounted at %s", o.StoragePath)
+	}
+}

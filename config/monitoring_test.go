@@ -1,0 +1,255 @@
+package config_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/yaml"
+
+	_ "github.com/ksctl/gitops/internal/manager" // registers what the process measures
+)
+
+func shipped(t *testing.T, path ...string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// TestRulesAndDashboard has Prometheus' own parser and engine read them.
+func TestRulesAndDashboard(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds Prometheus' engine")
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "./...")
+	cmd.Dir = filepath.Join("monitoring", "check")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// Of what libraries measure, that check knows only what it is told.
+func TestLibrariesMeasureWhatIsUsedOfThem(t *testing.T) {
+	descs := make(chan *prometheus.Desc)
+	go func() {
+		defer close(descs)
+		crmetrics.Registry.(prometheus.Collector).Describe(descs)
+	}()
+	form := regexp.MustCompile(`fqName: "(\w+)".*variableLabels: \{(.*)\}\}$`)
+	have := map[string]string{}
+	for d := range descs {
+		if f := form.FindStringSubmatch(d.String()); f != nil {
+			names := strings.FieldsFunc(f[2], func(r rune) bool { return r == ',' })
+			slices.Sort(names)
+			have[f[1]] = strings.Join(names, " ")
+		}
+	}
+	for _, line := range strings.Split(strings.TrimSpace(string(shipped(t, "monitoring", "check", "testdata", "libraries.txt"))), "\n") {
+		words := strings.Fields(line)
+		slices.Sort(words[1:])
+		if got, ok := have[words[0]]; !ok || got != strings.Join(words[1:], " ") {
+			t.Errorf("%s is registered: %t, with the labels %q, want %q", words[0], ok, got, words[1:])
+		}
+	}
+}
+
+func TestAlertsAreDescribed(t *testing.T) {
+	names := func(form string, text []byte) []string {
+		var out []string
+		for _, m := range regexp.MustCompile(form).FindAllSubmatch(text, -1) {
+			out = append(out, string(m[1]))
+		}
+		return out
+	}
+	alerts := names(`(?m)^    - alert: (\w+)$`, shipped(t, "monitoring", "rules.yaml"))
+	page := names("(?m)^\\| `(Ksctl\\w+)` \\|", shipped(t, "..", "docs", "monitoring.md"))
+	if len(alerts) == 0 || !slices.Equal(alerts, page) {
+		t.Errorf("docs/monitoring.md describes %q, the rules have %q", page, alerts)
+	}
+}
+
+func TestMetricsAreScraped(t *testing.T) {
+	var monitor *unstructured.Unstructured
+	for _, u := range build(t, "monitoring") {
+		if u.GetNamespace() != system {
+			t.Errorf("%s %s is in namespace %q", u.GetKind(), u.GetName(), u.GetNamespace())
+		}
+		if u.GetKind() == "PodMonitor" {
+			monitor = u
+		}
+	}
+	var spec struct {
+		Selector            metav1.LabelSelector `json:"selector"`
+		PodMetricsEndpoints []struct {
+			Port string `json:"port"`
+		} `json:"podMetricsEndpoints"`
+	}
+	raw, err := yaml.Marshal(monitor.Object["spec"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(raw, &spec); err != nil {
+		t.Fatal(err)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&spec.Selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := deployment(t).Spec.Template
+	if selector.Empty() || !selector.Matches(labels.Set(pod.Labels)) {
+		t.Errorf("%s selects no pod with %v", selector, pod.Labels)
+	}
+	for _, e := range spec.PodMetricsEndpoints {
+		if e.Port != "metrics" { // the port of that name is that of --metrics-addr
+			t.Errorf("it scrapes port %q", e.Port)
+		}
+	}
+	if len(spec.PodMetricsEndpoints) != 1 {
+		t.Errorf("%d endpoints", len(spec.PodMetricsEndpoints))
+	}
+}
+
+// stateMetrics are the values for kube-state-metrics.
+type stateMetrics struct {
+	RBAC struct {
+		ExtraRules []rbacv1.PolicyRule `json:"extraRules"`
+	} `json:"rbac"`
+	CustomResourceState struct {
+		Enabled bool `json:"enabled"`
+		Config  struct {
+			Kind string `json:"kind"`
+			Spec struct {
+				Resources []stateOf `json:"resources"`
+			} `json:"spec"`
+		} `json:"config"`
+	} `json:"customResourceState"`
+}
+
+type stateOf struct {
+	GroupVersionKind metav1.GroupVersionKind `json:"groupVersionKind"`
+	MetricNamePrefix string                  `json:"metricNamePrefix"`
+	Metrics          []struct {
+		Name string `json:"name"`
+		Help string `json:"help"`
+		Each struct {
+			Type string `json:"type"`
+			Info struct {
+				LabelsFromPath map[string][]string `json:"labelsFromPath"`
+			} `json:"info"`
+		} `json:"each"`
+		LabelsFromPath map[string][]string `json:"labelsFromPath"`
+	} `json:"metrics"`
+}
+
+// asFlux are the labels that gotk_resource_info has of each kind of Flux.
+var asFlux = map[string]string{"name": "metadata.name", "exported_namespace": "metadata.namespace",
+	"ready": "status.conditions.[type=Ready].status", "suspended": "spec.suspend"}
+
+func TestStateMetricsFollowTheKinds(t *testing.T) {
+	var values stateMetrics
+	if err := yaml.UnmarshalStrict(shipped(t, "monitoring", "kube-state-metrics", "values.yaml"), &values); err != nil {
+		t.Fatal(err)
+	}
+	kinds, plurals := map[string]*apiextensionsv1.JSONSchemaProps{}, []string{}
+	for _, crd := range crds(t) {
+		for _, v := range crd.Spec.Versions {
+			if _, reconciled := v.Schema.OpenAPIV3Schema.Properties["status"].Properties["conditions"]; reconciled {
+				kinds[crd.Spec.Group+"/"+v.Name+" "+crd.Spec.Names.Kind] = v.Schema.OpenAPIV3Schema
+				plurals = append(plurals, crd.Spec.Names.Plural)
+			}
+		}
+	}
+	var told []string
+	for _, of := range values.CustomResourceState.Config.Spec.Resources {
+		gvk := of.GroupVersionKind
+		kind := fmt.Sprintf("%s/%s %s", gvk.Group, gvk.Version, gvk.Kind)
+		told = append(told, kind)
+		if kinds[kind] == nil || len(of.Metrics) != 1 || of.MetricNamePrefix != "gotk" || of.Metrics[0].Name != "resource_info" || of.Metrics[0].Each.Type != "Info" {
+			t.Errorf("%s: no such kind, or not gotk_resource_info alone", kind)
+			continue
+		}
+		paths := maps.Clone(of.Metrics[0].LabelsFromPath)
+		maps.Copy(paths, of.Metrics[0].Each.Info.LabelsFromPath)
+		for label, path := range paths {
+			if err := leads(kinds[kind], path); err != nil {
+				t.Errorf("%s: label %s: %v", kind, label, err)
+			}
+		}
+		for label, path := range asFlux {
+			if got := strings.Join(paths[label], "."); got != path {
+				t.Errorf("%s: label %s is from %q, want %s", kind, label, got, path)
+			}
+		}
+	}
+	if want := slices.Sorted(maps.Keys(kinds)); !slices.Equal(slices.Sorted(slices.Values(told)), want) {
+		t.Errorf("told are %q, reconciled %q", told, want)
+	}
+	config, rules := values.CustomResourceState, values.RBAC.ExtraRules
+	if !config.Enabled || config.Config.Kind != "CustomResourceStateMetrics" || len(rules) != 1 ||
+		!slices.Equal(slices.Sorted(slices.Values(rules[0].Resources)), slices.Sorted(slices.Values(plurals))) ||
+		!slices.Equal(rules[0].APIGroups, []string{"apps.ksctl.com"}) || !slices.Equal(rules[0].Verbs, []string{"list", "watch"}) {
+		t.Errorf("it may not see %q: %+v", plurals, rules)
+	}
+}
+
+// leads is nil for a path, as kube-state-metrics has them, to one value of a schema.
+func leads(schema *apiextensionsv1.JSONSchemaProps, path []string) error {
+	if path[0] == "metadata" { // Kubernetes' own, of every object
+		return nil
+	}
+	at := *schema
+	for i, step := range path {
+		field, chosen := strings.CutPrefix(step, "[")
+		if chosen { // [field=value]: the item with it
+			if at.Items == nil {
+				return fmt.Errorf("%v is no list", path[:i])
+			}
+			at, field = *at.Items.Schema, strings.Split(field, "=")[0]
+		}
+		next, ok := at.Properties[field]
+		if !ok {
+			return fmt.Errorf("there is no %v", path[:i+1])
+		}
+		if !chosen {
+			at = next
+		}
+	}
+	if at.Type != "string" && at.Type != "boolean" && at.Type != "integer" {
+		return fmt.Errorf("%v is of type %q", path, at.Type)
+	}
+	return nil
+}
+
+func TestPathsThatLeadNowhereAreFound(t *testing.T) {
+	var schema *apiextensionsv1.JSONSchemaProps
+	for _, crd := range crds(t) {
+		if crd.Spec.Names.Kind == "KsctlInstall" {
+			schema = crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+		}
+	}
+	for path, ok := range map[string]bool{
+		"spec stack": true, "status conditions [type=Ready] status": true, "status components [name=web] objects": true,
+		"spec stacks": false, "spec": false, "spec stack name": false, "status conditions status": false,
+		"status conditions [kind=Ready] status": false, "spec [name=x] stack": false,
+	} {
+		if err := leads(schema, strings.Fields(path)); (err == nil) != ok {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package config_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/ksctl/gitops/internal/manager"
+)
+
+// isComponent is true for what builds only as a part of another kustomization.
+func isComponent(t *testing.T, file string) bool {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(content), "\nkind: Component\n")
+}
+
+// withComponent is config/default with a component, as a user would write it.
+func withComponent(t *testing.T, name string) string {
+	t.Helper()
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	var lines []string
+	for field, folder := range map[string]string{"resources": "default", "components": name} {
+		path, err := filepath.Rel(dir, filepath.Join(here, folder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, fmt.Sprintf("%s: [%s]", field, path))
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// What the component opens is what the controller listens at, and without it nothing is.
+func TestWebhookComponent(t *testing.T) {
+	listens := func(d *appsv1.Deployment) string {
+		var o manager.Options
+		flags := pflag.NewFlagSet("controller", pflag.ContinueOnError)
+		o.BindFlags(flags)
+		if err := flags.Parse(d.Spec.Template.Spec.Containers[0].Args); err != nil {
+			t.Fatal(err)
+		}
+		return o.WebhookAddr
+	}
+	if addr := listens(deployment(t)); addr != "" {
+		t.Errorf("config/default receives webhooks at %s", addr)
+	}
+	var opened int
+	for _, u := range build(t, withComponent(t, "webhook")) {
+		switch {
+		case u.GetKind() == "Deployment":
+			d := into[appsv1.Deployment](t, u)
+			if !slices.ContainsFunc(d.Spec.Template.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool {
+				return p.Name == "webhook" && fmt.Sprintf(":%d", p.ContainerPort) == listens(d)
+			}) {
+				t.Errorf("no port webhook at %q", listens(d))
+			}
+			opened++
+		case u.GetKind() == "Service" && u.GetName() == "ksctl-gitops-webhook":
+			if p := into[corev1.Service](t, u).Spec.Ports[0]; p.TargetPort.String() != "webhook" || p.Port != 80 {
+				t.Errorf("the Service leads to %+v", p)
+			}
+			opened++
+		case u.GetKind() == "NetworkPolicy" && u.GetName() == "ksctl-gitops-webhook":
+			if p := into[networkingv1.NetworkPolicy](t, u).Spec.Ingress[0].Ports[0]; p.Port.String() != "webhook" {
+				t.Errorf("the NetworkPolicy lets through %+v", p)
+			}
+			opened++
+		}
+	}
+	if opened != 3 {
+		t.Errorf("%d of Deployment, Service and NetworkPolicy", opened)
+	}
+}
