@@ -1,0 +1,188 @@
+package argocd_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+)
+
+const finalizer = "resources-finalizer.argocd.argoproj.io"
+
+// world is a namespace, a repository of stacks and of what is synced to the namespace,
+// and the Application that does so.
+type world struct {
+	ns   string
+	repo *gitserver.Repo
+}
+
+// newWorld has a repository with files; those of the folder synced/ are synced.
+func newWorld(ctx SpecContext, files map[string]string) world {
+	GinkgoHelper()
+	ns, err := h.Namespace(ctx, "argo")
+	Expect(err).NotTo(HaveOccurred())
+	repo, err := git.NewRepo(ctx, ns)
+	Expect(err).NotTo(HaveOccurred())
+	w := world{ns: ns, repo: repo}
+	w.commit(ctx, files)
+	return w
+}
+
+// commit adds files; REPO stands for the repository's address in them.
+func (w world) commit(ctx SpecContext, files map[string]string, options ...gitserver.CommitOption) {
+	GinkgoHelper()
+	all := map[string]string{}
+	for path, content := range files {
+		all[path] = strings.ReplaceAll(content, "REPO", w.repo.URL())
+	}
+	_, err := w.repo.Commit(ctx, all, "change", options...)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// sync makes the Application, which has the name of the namespace.
+func (w world) sync(ctx SpecContext, annotations string, options ...string) {
+	GinkgoHelper()
+	Expect(h.Plane.ApplyYAML(ctx, fmt.Appendf(nil, `
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata:
+  name: %[1]s
+  namespace: argocd
+  annotations: {%[2]s}
+  finalizers: [%[3]s]
+spec:
+  project: default
+  source: {repoURL: %[4]q, targetRevision: main, path: synced}
+  destination: {server: "https://kubernetes.default.svc", namespace: %[1]s}
+  syncPolicy:
+    automated: {prune: true, selfHeal: true}
+    syncOptions: [%[5]s]
+`, w.ns, annotations, finalizer, w.repo.URL(), strings.Join(options, ", ")))).To(Succeed())
+}
+
+func get(ctx context.Context, o client.Object) error {
+	return h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)
+}
+
+func gone(ctx context.Context, o client.Object) bool {
+	GinkgoHelper()
+	err := get(ctx, o)
+	Expect(client.IgnoreNotFound(err)).To(Succeed())
+	return apierrors.IsNotFound(err)
+}
+
+// application is one by its name.
+func application(name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion("argoproj.io/v1alpha1")
+	u.SetKind("Application")
+	u.SetNamespace(argoNamespace)
+	u.SetName(name)
+	return u
+}
+
+// refresh has an Application compared now.
+func refresh(ctx context.Context, name string) {
+	GinkgoHelper()
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"argocd.argoproj.io/refresh":"normal"}}}`))
+	Expect(h.Plane.Client().Patch(ctx, application(name), patch)).To(Succeed())
+}
+
+// resource is what an Application says of one object.
+type resource struct {
+	Kind, Name, Status string
+	Health             struct{ Status, Message string }
+}
+
+type status struct {
+	Sync       struct{ Status, Revision string }
+	Health     struct{ Status string }
+	Resources  []resource
+	Conditions []struct{ Type, Message string }
+}
+
+func statusOf(ctx context.Context, name string) (status, error) {
+	var out struct{ Status status }
+	u := application(name)
+	if err := get(ctx, u); err != nil {
+		return out.Status, err
+	}
+	data, err := u.MarshalJSON()
+	if err != nil {
+		return out.Status, err
+	}
+	err = json.Unmarshal(data, &out)
+	return out.Status, err
+}
+
+// of says how an object of an Application is, with its message.
+func (s status) of(kind string) string {
+	for _, r := range s.Resources {
+		if r.Kind == kind {
+			return r.Status + " " + r.Health.Status + ": " + r.Health.Message
+		}
+	}
+	return "not there"
+}
+
+// is waits until an Application is synced, and as healthy as that.
+func is(ctx context.Context, name, health string) {
+	GinkgoHelper()
+	Eventually(ctx, func() string {
+		s, err := statusOf(ctx, name)
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprintf("%s %s %v %v", s.Sync.Status, s.Health.Status, s.Conditions, s.Resources)
+	}, soon).Should(HavePrefix("Synced "+health+" "), "the Application %s", name)
+}
+
+// says waits until the object of a kind is as an expression says.
+func says(ctx context.Context, name, kind, expression string) {
+	GinkgoHelper()
+	Eventually(ctx, func() string {
+		s, err := statusOf(ctx, name)
+		if err != nil {
+			return err.Error()
+		}
+		return s.of(kind)
+	}, soon).Should(MatchRegexp(expression), "the Application %s", name)
+}
+
+// shows are the kinds that the tree of an Application has, as its page shows them: what
+// it syncs, and what belongs to that.
+func shows(name string) []string {
+	GinkgoHelper()
+	var kinds []string
+	for _, key := range redis.Keys() {
+		if !strings.HasPrefix(key, "app|resources-tree|"+name+"|") {
+			continue
+		}
+		value, err := redis.Get(key)
+		Expect(err).NotTo(HaveOccurred())
+		var tree struct{ Nodes []struct{ Kind string } }
+		Expect(json.Unmarshal([]byte(value), &tree)).To(Succeed())
+		for _, n := range tree.Nodes {
+			kinds = append(kinds, n.Kind)
+		}
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
+func install(ns, name string) *appsv1.KsctlInstall {
+	in := &appsv1.KsctlInstall{}
+	in.Namespace, in.Name = ns, name
+	return in
+}

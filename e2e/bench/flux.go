@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/tools"
+)
+
+const (
+	fluxNamespace = "flux-system"
+	fluxAccount   = "kustomize-controller"
+)
+
+// flux is the kustomize-controller of Flux. It acts with its own rights, as it
+// does unless a Kustomization names an account: that is its fastest way.
+type flux struct {
+	watcher
+	options options
+	binary  string
+	config  *rest.Config
+}
+
+var kustomizations = schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Resource: "kustomizations"}
+
+func (f *flux) prepare(ctx context.Context, w *world) error {
+	f.world = w
+	paths, err := tools.Build(ctx, os.Stderr, tools.KustomizeController)
+	if err != nil {
+		return err
+	}
+	f.binary = paths[tools.KustomizeController]
+	module, err := tools.ModuleDir(ctx, tools.KustomizeController)
+	if err != nil {
+		return err
+	}
+	if err := w.Plane.Apply(ctx, filepath.Join(module, "config", "crd", "bases")); err != nil {
+		return err
+	}
+	meta := metav1.ObjectMeta{Namespace: fluxNamespace, Name: fluxAccount}
+	for _, o := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fluxNamespace}},
+		&corev1.ServiceAccount{ObjectMeta: meta},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "cluster-reconciler"},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: fluxNamespace, Name: fluxAccount}}},
+	} {
+		if err := w.Plane.Client().Create(ctx, o); err != nil {
+			return err
+		}
+	}
+	f.config, err = w.Plane.ConfigFor(ctx, fluxNamespace, fluxAccount)
+	return err
+}
+
+func (f *flux) start(ctx context.Context) error {
+	p, err := f.world.StartProgram(f.binary, f.config, "--concurrent=20", "--watch-all-namespaces=true", "--enable-leader-election=false",
+		"--kube-api-qps=500", "--kube-api-burst=1000", "--requeue-dependency=2s", "--http-retry=2", "--feature-gates=ExternalArtifact=true")
+	return f.run(ctx, p, err)
+}
+
+func (*flux) user() string { return cluster.ServiceAccountUser(fluxNamespace, fluxAccount) }
+
+func (*flux) resource() schema.GroupVersionResource { return kustomizations }
+
+func (*flux) wish(s site, interval time.Duration) client.Object {
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": kustomizations.GroupVersion().String(), "kind": "Kustomization",
+		"metadata": map[string]any{"namespace": s.Namespace, "name": s.Name},
+		"spec": map[string]any{"interval": interval.String(), "prune": true, "wait": true, "timeout": "10m",
+			"path": "./stacks/" + s.Folder + "/main", "targetNamespace": s.Namespace,
+			"sourceRef": map[string]any{"kind": "GitRepository", "namespace": sourceNamespace, "name": sourceName}},
+	}}
+	if s.DependsOn != nil {
+		_ = unstructured.SetNestedSlice(u.Object, []any{map[string]any{"namespace": s.DependsOn.Namespace, "name": s.DependsOn.Name}}, "spec", "dependsOn")
+	}
+	return u
+}
+
+// profiles are served beside its metrics.
+func (f *flux) profiles() string { return f.process().MetricsAddress() }

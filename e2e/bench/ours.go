@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/harness"
+)
+
+// ours is the controller of this repository, as it is shipped.
+type ours struct {
+	watcher
+	options options
+	pprof   string
+}
+
+func (o *ours) prepare(ctx context.Context, w *world) error {
+	o.world = w
+	_, err := w.Build(ctx) // no part of a start
+	return err
+}
+
+func (o *ours) start(ctx context.Context) error {
+	var flags []string
+	if o.options.concurrent > 0 {
+		flags = append(flags, fmt.Sprintf("--concurrent=%d", o.options.concurrent))
+	}
+	if o.options.profile {
+		addr, err := cluster.FreeAddress()
+		if err != nil {
+			return err
+		}
+		o.pprof = addr
+		flags = append(flags, "--pprof-addr="+addr)
+	}
+	p, err := o.world.StartProcess(ctx, o.world.Config, flags...)
+	return o.run(ctx, p, err)
+}
+
+func (*ours) user() string {
+	return cluster.ServiceAccountUser(harness.SystemNamespace, harness.Account)
+}
+
+func (*ours) resource() schema.GroupVersionResource { return installs }
+
+func (*ours) wish(s site, interval time.Duration) client.Object { return install(s, interval) }
+
+func (o *ours) profiles() string { return o.pprof }
+
+// install is the wish for one of ours.
+func install(s site, interval time.Duration) *appsv1.KsctlInstall {
+	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name},
+		Spec: appsv1.KsctlInstallSpec{Schedule: appsv1.Schedule{Interval: &metav1.Duration{Duration: interval}},
+			SourceRef: appsv1.SourceRef{Kind: "GitRepository", Namespace: sourceNamespace, Name: sourceName},
+			Path:      "stacks/" + s.Folder, Stack: "app", ServiceAccountName: harness.Deployer}}
+	if s.DependsOn != nil {
+		in.Spec.DependsOn = []appsv1.Dependency{{Namespace: s.DependsOn.Namespace, Name: s.DependsOn.Name}}
+	}
+	return in
+}

@@ -1,0 +1,160 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/ksctl/gitops/e2e/tools"
+)
+
+// Files in the run folder that the programs read.
+const (
+	caFile             = "ca.crt"
+	servingCertFile    = "apiserver.crt"
+	servingKeyFile     = "apiserver.key"
+	serviceAccountFile = "service-account.key"
+)
+
+const (
+	serviceCIDR = "10.96.0.0/16"
+	serviceIP   = "10.96.0.1" // of the Service kubernetes: the first of the range
+)
+
+func (c *Cluster) etcdURL() string {
+	return "http://127.0.0.1:" + strconv.Itoa(c.etcdPort.number)
+}
+
+func (c *Cluster) etcdArgs() []string {
+	return []string{
+		"--data-dir=" + c.run.path("etcd"),
+		"--listen-client-urls=" + c.etcdURL(),
+		"--advertise-client-urls=" + c.etcdURL(),
+		"--listen-peer-urls=http://127.0.0.1:0",
+		"--socket-reuse-port=true",
+		// The data need not survive a power failure, and fsync is most of the
+		// time of a write.
+		"--unsafe-no-fsync=true",
+		"--log-level=warn",
+	}
+}
+
+func (c *Cluster) apiServerArgs() []string {
+	args := []string{
+		"--etcd-servers=" + c.etcdURL(),
+		"--bind-address=127.0.0.1",
+		// Otherwise it looks for a default route, which not every machine has.
+		"--advertise-address=127.0.0.1",
+		"--secure-port=" + strconv.Itoa(c.apiPort.number),
+		"--permit-port-sharing=true",
+		"--tls-cert-file=" + c.run.path(servingCertFile),
+		"--tls-private-key-file=" + c.run.path(servingKeyFile),
+		"--client-ca-file=" + c.run.path(caFile),
+		"--authorization-mode=Node,RBAC",
+		"--allow-privileged=true",
+		"--service-cluster-ip-range=" + serviceCIDR,
+		// Endpoints of the Service kubernetes may not be on loopback.
+		"--endpoint-reconciler-type=none",
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + c.run.path(serviceAccountFile),
+		"--service-account-signing-key-file=" + c.run.path(serviceAccountFile),
+		// Priority and fairness stays on, as in any cluster. These two are
+		// what it shares out (600 by default, of which most clients get a
+		// fifth): raised so that on a slow machine nothing is answered 429
+		// because of the machine, and a suite counts the requests it expects.
+		"--max-requests-inflight=2000",
+		"--max-mutating-requests-inflight=1000",
+		// Above zero it ends its watches when asked to stop. Otherwise it waits
+		// a minute for its clients to end them.
+		"--shutdown-watch-termination-grace-period=5s",
+	}
+	if c.opts.Audit {
+		args = append(args, c.auditArgs()...)
+	}
+	return append(args, c.opts.APIServerFlags...)
+}
+
+// StartAPIServer starts the API server after [Cluster.StopAPIServer], on the
+// same port and with the same data, and returns when it is ready. Watches of
+// its clients have ended by then, and its audit log goes on in the same file.
+func (c *Cluster) StartAPIServer(ctx context.Context) error {
+	if c.apiServer != nil {
+		return errors.New("start the API server: it is running")
+	}
+	var err error
+	c.apiServerSince = time.Now()
+	if c.apiServer, err = c.run.launch(tools.APIServer, c.binaries.APIServer, c.apiServerArgs()); err != nil {
+		return err
+	}
+	ready := func(ctx context.Context) error {
+		// Readiness of etcd is part of it, and so are the built-in roles.
+		return c.clientset.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	}
+	return await(ctx, "the API server to be ready", startTimeout, ready, c.apiServer, c.etcd)
+}
+
+// StopAPIServer stops the API server and leaves everything else running:
+// requests are refused until [Cluster.StartAPIServer].
+func (c *Cluster) StopAPIServer() error {
+	if c.apiServer == nil {
+		return errors.New("stop the API server: it is not running")
+	}
+	p := c.apiServer
+	c.apiServer = nil
+	if err := p.stop(); err != nil {
+		return fmt.Errorf("stop the API server: %w", err)
+	}
+	return nil
+}
+
+// StopEtcd ends etcd in good order, or at once if kill is set, and leaves
+// everything else running: the API server can't read or write until
+// [Cluster.StartEtcd]. No data is lost.
+func (c *Cluster) StopEtcd(kill bool) error {
+	if c.etcd == nil {
+		return errors.New("stop etcd: it is not running")
+	}
+	p := c.etcd
+	c.etcd = nil
+	if !kill {
+		return p.stop()
+	}
+	if err := p.cmd.Process.Kill(); err != nil {
+		return fmt.Errorf("kill etcd: %w", err)
+	}
+	<-p.done
+	return nil
+}
+
+// StartEtcd starts etcd after [Cluster.StopEtcd], on the same port and with the
+// same data, and returns when the API server has found it again.
+func (c *Cluster) StartEtcd(ctx context.Context) error {
+	if c.etcd != nil {
+		return errors.New("start etcd: it is running")
+	}
+	var err error
+	if c.etcd, err = c.run.launch(tools.Etcd, c.binaries.Etcd, c.etcdArgs()); err != nil {
+		return err
+	}
+	ready := func(ctx context.Context) error {
+		return c.clientset.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	}
+	return await(ctx, "the API server to find etcd again", startTimeout, ready, c.etcd, c.apiServer)
+}
+
+// KillAPIServer ends the API server at once, as a crash would: requests in
+// flight get no answer. Everything else goes on as after [Cluster.StopAPIServer].
+func (c *Cluster) KillAPIServer() error {
+	if c.apiServer == nil {
+		return errors.New("kill the API server: it is not running")
+	}
+	p := c.apiServer
+	c.apiServer = nil
+	if err := p.cmd.Process.Kill(); err != nil {
+		return fmt.Errorf("kill the API server: %w", err)
+	}
+	<-p.done
+	return nil
+}

@@ -1,0 +1,78 @@
+// Package artifacts stands in for a Flux source controller: it serves trees of
+// files as .tar.gz over HTTP on loopback, and describes them as a Flux
+// source's status.artifact does. The archives are deterministic: the same tree
+// gives the same bytes and so the same digest.
+package artifacts
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io/fs"
+	"path"
+	"testing/fstest"
+)
+
+// Files makes a tree from paths and contents.
+func Files(contents map[string]string) fs.FS {
+	tree := fstest.MapFS{}
+	for name, content := range contents {
+		tree[name] = &fstest.MapFile{Data: []byte(content), Mode: 0o644}
+	}
+	return tree
+}
+
+// Archive packs a tree as a gzipped tar, in the order of its names, without
+// times and owners. Like Flux it packs regular files and folders; anything else
+// in the tree is an error, because a test that wants it must say so: see
+// [Server.PublishArchive].
+func Archive(tree fs.FS) ([]byte, error) {
+	var buffer bytes.Buffer
+	zip := gzip.NewWriter(&buffer)
+	out := tar.NewWriter(zip)
+	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || name == "." {
+			return err
+		}
+		return pack(out, tree, name, entry)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("pack the tree: %w", err)
+	}
+	if err := out.Close(); err != nil {
+		return nil, fmt.Errorf("finish the archive: %w", err)
+	}
+	if err := zip.Close(); err != nil {
+		return nil, fmt.Errorf("finish the compression: %w", err)
+	}
+	return buffer.Bytes(), nil
+}
+
+func pack(out *tar.Writer, tree fs.FS, name string, entry fs.DirEntry) error {
+	info, err := entry.Info()
+	if err != nil {
+		return err
+	}
+	switch {
+	case entry.IsDir():
+		return out.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: path.Clean(name) + "/", Mode: 0o755})
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is neither a file nor a folder (%s)", name, info.Mode())
+	}
+	data, err := fs.ReadFile(tree, name)
+	if err != nil {
+		return err
+	}
+	// Only the executable bit says something; the rest is the umask's.
+	mode := int64(0o644)
+	if info.Mode()&0o111 != 0 {
+		mode = 0o755
+	}
+	err = out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(data))})
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(data)
+	return err
+}

@@ -1,0 +1,186 @@
+package gitserver
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+)
+
+// SSH serves the repositories of a server over SSH as well, for reading.
+type SSH struct {
+	server   *Server
+	listener net.Listener
+	config   *ssh.ServerConfig
+	host     ssh.PublicKey
+	conns    atomic.Int64
+	running  sync.WaitGroup
+	cancel   context.CancelFunc
+	ctx      context.Context
+}
+
+// Key is a key pair for SSH.
+type Key struct {
+	// Public key, as in an authorized_keys file.
+	Public string
+	// Private key in PEM, encrypted if there is a password.
+	Private []byte
+	signer  ssh.Signer
+}
+
+// NewKey makes a key pair. The password may be empty.
+func NewKey(password string) (*Key, error) {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	signer, err := ssh.NewSignerFromKey(private)
+	if err != nil {
+		return nil, err
+	}
+	block, err := ssh.MarshalPrivateKey(private, "e2e")
+	if password != "" {
+		block, err = ssh.MarshalPrivateKeyWithPassphrase(private, "e2e", []byte(password))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Key{Public: string(ssh.MarshalAuthorizedKey(signer.PublicKey())), Private: pem.EncodeToMemory(block), signer: signer}, nil
+}
+
+// Signer signs with the key.
+func (k *Key) Signer() ssh.Signer { return k.signer }
+
+// ServeSSH serves the repositories on another free port, to who has the key,
+// until Close.
+func (s *Server) ServeSSH(client *Key) (*SSH, error) {
+	host, err := NewKey("")
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	d := &SSH{server: s, listener: listener, host: host.signer.PublicKey()}
+	d.config = &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+		if bytes.Equal(key.Marshal(), client.signer.PublicKey().Marshal()) {
+			return nil, nil
+		}
+		return nil, errors.New("another key")
+	}}
+	d.config.AddHostKey(host.signer)
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	d.running.Go(d.accept)
+	return d, nil
+}
+
+// URL returns the address of a repository over SSH.
+func (d *SSH) URL(r *Repo) string {
+	return "ssh://git@" + d.listener.Addr().String() + "/" + r.name + ".git"
+}
+
+// KnownHosts returns the line of a known_hosts file that names the server's key.
+func (d *SSH) KnownHosts() string {
+	return knownhosts.Line([]string{d.listener.Addr().String()}, d.host) + "\n"
+}
+
+// Connections returns how many connections have come in.
+func (d *SSH) Connections() int64 { return d.conns.Load() }
+
+// Close ends all connections and waits for them.
+func (d *SSH) Close() error {
+	d.cancel()
+	err := d.listener.Close()
+	d.running.Wait()
+	return err
+}
+
+func (d *SSH) accept() {
+	for {
+		conn, err := d.listener.Accept()
+		if err != nil {
+			return
+		}
+		d.conns.Add(1)
+		d.running.Go(func() {
+			stop := context.AfterFunc(d.ctx, func() { _ = conn.Close() })
+			defer stop()
+			d.serve(conn)
+		})
+	}
+}
+
+func (d *SSH) serve(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	c, channels, requests, err := ssh.NewServerConn(conn, d.config)
+	if err != nil {
+		return
+	}
+	defer func() { _ = c.Close() }()
+	d.running.Go(func() { ssh.DiscardRequests(requests) })
+	for one := range channels {
+		if one.ChannelType() != "session" {
+			_ = one.Reject(ssh.UnknownChannelType, "sessions only")
+			continue
+		}
+		channel, requests, err := one.Accept()
+		if err != nil {
+			return
+		}
+		d.running.Go(func() { d.session(channel, requests) })
+	}
+}
+
+// session runs the one command that a session asks for.
+func (d *SSH) session(channel ssh.Channel, requests <-chan *ssh.Request) {
+	defer func() { _ = channel.Close() }()
+	for req := range requests {
+		var exec struct{ Command string }
+		ok := req.Type == "exec" && ssh.Unmarshal(req.Payload, &exec) == nil
+		_ = req.Reply(ok, nil)
+		if !ok {
+			continue
+		}
+		status := d.run(channel, exec.Command)
+		_, _ = channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{status}))
+		return
+	}
+}
+
+func (d *SSH) run(channel ssh.Channel, command string) uint32 {
+	path, ok := strings.CutPrefix(command, "git-upload-pack '/")
+	path, quoted := strings.CutSuffix(path, "'")
+	if !ok || !quoted || strings.Contains(path, "..") {
+		_, _ = fmt.Fprintf(channel.Stderr(), "not allowed: %s\n", command)
+		return 128
+	}
+	cmd := exec.CommandContext(d.ctx, d.server.git, "upload-pack", path)
+	cmd.Dir, cmd.Env = d.server.dir, d.server.environ()
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return 1
+	}
+	cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
+	// Not cmd.Stdin: who hangs up without a word would keep the process waited for.
+	d.running.Go(func() {
+		_, _ = io.Copy(stdin, channel)
+		_ = stdin.Close()
+	})
+	if cmd.Run() != nil {
+		return 128
+	}
+	return 0
+}

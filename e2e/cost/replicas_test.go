@@ -1,0 +1,51 @@
+package cost_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/harness"
+)
+
+var _ = Describe("Two replicas", func() {
+	It("act once, and one goes on when the other stops", func(ctx SpecContext) {
+		ns, err := h.Namespace(ctx, "replicas")
+		Expect(err).NotTo(HaveOccurred())
+		var replicas []*harness.Controller
+		for range 2 {
+			c, err := h.StartController("--owner-id="+ns, "--watch-label-selector=spec="+ns, "--enable-leader-election",
+				"--leader-election-retry-period=500ms") // a lease that ends is let go, so it may be as long as it is
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(c.Stop)
+			replicas = append(replicas, c)
+		}
+		offer := func(revision string) {
+			GinkgoHelper()
+			Expect(h.Publish(ctx, ns, "src", revision, harness.Tree(harness.OneComponent, map[string]string{"main/a.yaml": configMap("a", revision)}))).To(Succeed())
+		}
+		writes := func(mark cluster.Mark) int {
+			GinkgoHelper()
+			requests, err := h.Plane.AuditSince(ctx, mark)
+			Expect(err).NotTo(HaveOccurred())
+			return len(ours(requests).Where(cluster.Write, cluster.Resource("configmaps"), cluster.In(ns)))
+		}
+		offer("r1")
+		in := install(ctx, ns, ns, "i")
+		atRevision(ctx, in, "r1")
+		mark, err := h.Plane.AuditMark(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		offer("r2")
+		atRevision(ctx, in, "r2")
+		Expect(writes(mark)).To(Equal(1), "only the leader writes")
+
+		// Whichever of the two leads, stopping the first and then starting another
+		// moves the lead at most once.
+		Expect(replicas[0].Stop()).To(Succeed())
+		mark, err = h.Plane.AuditMark(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		offer("r3")
+		atRevision(ctx, in, "r3")
+		Expect(writes(mark)).To(Equal(1), "the one that is left writes")
+	})
+})

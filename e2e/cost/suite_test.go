@@ -1,0 +1,104 @@
+// Package cost asserts, from the API server's audit log, that cost follows change.
+package cost_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/harness"
+)
+
+const (
+	soon = 2 * time.Minute
+	// long is for what thousands of objects take.
+	long = 5 * time.Minute
+)
+
+var h *harness.Harness
+
+func TestCost(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Cost")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	ctrl.SetLogger(GinkgoLogr)
+	var err error
+	h, err = harness.Start(ctx, cluster.Options{Audit: true, Nodes: -1, NoScheduler: true})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return h.Stop() })
+})
+
+// controller runs a life of the controller for the installs of one spec.
+func controller(name string) *harness.Controller {
+	GinkgoHelper()
+	c, err := h.StartController("--owner-id="+name, "--watch-label-selector=spec="+name)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(c.Stop)
+	return c
+}
+
+// install makes an install that the controller of the spec looks after.
+func install(ctx context.Context, spec, ns, name string) *appsv1.KsctlInstall {
+	GinkgoHelper()
+	in := harness.Install(ns, name)
+	in.Labels = map[string]string{"spec": spec}
+	Expect(h.Plane.Client().Create(ctx, in)).To(Succeed())
+	return in
+}
+
+func configMap(name, value string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {value: %q}\n", name, value)
+}
+
+// atRevision waits until an install is ready at a revision.
+func atRevision(ctx context.Context, in *appsv1.KsctlInstall, revision string) {
+	GinkgoHelper()
+	atRevisionWithin(ctx, soon, in, revision)
+}
+
+func atRevisionWithin(ctx context.Context, timeout time.Duration, in *appsv1.KsctlInstall, revision string) {
+	GinkgoHelper()
+	Eventually(ctx, func() error {
+		if err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(in), in); err != nil {
+			return err
+		}
+		if c := harness.Ready(in); c.Status != "True" || in.Status.LastAppliedRevision != revision {
+			return fmt.Errorf("at %q, Ready is %s/%s: %s", in.Status.LastAppliedRevision, c.Status, c.Reason, c.Message)
+		}
+		return nil
+	}, timeout, 20*time.Millisecond).Should(Succeed(), "the install is ready at %s", revision)
+}
+
+// ours are the requests of the controller and of those that it acts for,
+// without what is free: watches, leases, events and discovery, which goes on a while
+// after a start.
+func ours(rs cluster.Requests) cluster.Requests {
+	return rs.Where(cluster.By(cluster.ServiceAccountUser(harness.SystemNamespace, harness.Account))).
+		Without(cluster.Watch, cluster.Lease, cluster.Resource("events"), cluster.Discovery)
+}
+
+// requestAll asks for a reconcile of each install and waits for the answers.
+func requestAll(ctx context.Context, installs []*appsv1.KsctlInstall, token string) {
+	GinkgoHelper()
+	for _, in := range installs {
+		patch := client.RawPatch("application/merge-patch+json",
+			fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, appsv1.RequestedAtAnnotation, token))
+		Expect(h.Plane.Client().Patch(ctx, in, patch)).To(Succeed())
+	}
+	for _, in := range installs {
+		Eventually(ctx, func() (string, error) {
+			err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(in), in)
+			return in.Status.LastHandledReconcileAt, err
+		}, soon, 20*time.Millisecond).Should(Equal(token), "the request is answered")
+	}
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ksctl/gitops/e2e/cluster"
+)
+
+// change pushes a new version of the stack and shows which objects it changed.
+func (d *demo) change(ctx context.Context) error {
+	ctx, cancel := within(ctx, time.Minute)
+	defer cancel()
+	before, err := d.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	mark, err := d.cluster.AuditMark(ctx)
+	if err != nil {
+		return err
+	}
+	revision, diff, err := d.repository.push(ctx, "shop 1.1.0: announce the sale",
+		edit{"stacks/shop/stack.yaml", "version: 1.0.0", "version: 1.1.0"},
+		edit{"stacks/shop/web/frontend.yaml", "Welcome to the shop", "Everything must go"})
+	if err != nil {
+		return err
+	}
+	t := newTable(d.screen, d.plan)
+	d.act("CHANGE", "git push")
+	for _, l := range diff {
+		d.line("  %s", d.diffLine(l))
+	}
+	_, noticed, err := d.follow(ctx, t, revision)
+	if err != nil {
+		return fmt.Errorf("the push does not arrive: %w", err)
+	}
+	took := time.Since(t.start)
+	after, err := d.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	requests, err := d.cluster.AuditSince(ctx, mark)
+	if err != nil {
+		return err
+	}
+	writes := requests.Where(cluster.As(cluster.ServiceAccountUser(namespace, deployerAccount)), cluster.Write).Without(cluster.Failed) // such as one that met a write of the status
+	changed, statusOnly, same := before.compare(after)
+	d.line("  The source saw the push after %s, and the install was ready %s later.", seconds(noticed.Sub(t.start)), seconds(took-noticed.Sub(t.start)))
+	d.line("  %s by %s to the install's %d objects:", d.bold(plural(len(writes), "write")), deployerAccount, len(after))
+	for _, f := range changed {
+		d.line("    %s  %s", d.bold(f.name()), d.dim(f.versions()))
+		d.fields(f.fields)
+	}
+	d.line("    %s", d.dim(fmt.Sprintf("%s: not touched%s", plural(same, "object"), onlyStatus(statusOnly))))
+	if len(changed) != 1 || len(writes) != 1 {
+		return errors.New("one object should have been written, once:\n" + writes.String())
+	}
+	d.summary = append(d.summary, fmt.Sprintf("%-10s %d of %d objects with %s, ready %s after git push", "changed", len(changed), len(after), plural(len(writes), "write"), seconds(took)))
+	return nil
+}
+
+func (d *demo) diffLine(l string) string {
+	switch text := strings.TrimLeft(l, " "); {
+	case strings.HasPrefix(text, "+"):
+		return d.green(l)
+	case strings.HasPrefix(text, "-"):
+		return d.red(l)
+	}
+	return l
+}
+
+func onlyStatus(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %s: only the status, by Kubernetes itself", plural(n, "object"))
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

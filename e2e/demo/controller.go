@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/ksctl/gitops/e2e/cluster"
+)
+
+const (
+	// stopGrace is how long the controller may take to end when asked.
+	stopGrace = 15 * time.Second
+	// tailLines of its log are shown when something failed.
+	tailLines = 12
+)
+
+// controller is the controller's process.
+type controller struct {
+	cmd    *exec.Cmd
+	health string // URL
+	log    string
+	pid    string // file, by which a later run finds what a killed one left
+	done   chan struct{}
+	err    error // how it ended; read after done
+}
+
+// buildController compiles the controller of the checkout, with temporary files
+// in a folder that somebody else removes.
+func buildController(ctx context.Context, root, temp, binary string) error {
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", binary, "./cmd/controller")
+	var output bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr = root, &output, &output
+	cmd.Env = append(os.Environ(), tempVariable+"="+temp)
+	// A group of its own, so that compilers and linkers end with the go command.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	defer stop()
+	if err := cmd.Wait(); err != nil {
+		return errors.Join(context.Cause(ctx), fmt.Errorf("go build ./cmd/controller: %w\n%s", err, &output))
+	}
+	return nil
+}
+
+// startController runs the controller with what a kubeconfig allows. The folder
+// is that of the run; ended is called if it ends without being asked to.
+func startController(dir, binary, kubeconfig string, ended func(error)) (*controller, error) {
+	storage, err := cluster.FreeAddress()
+	if err != nil {
+		return nil, err
+	}
+	health, err := cluster.FreeAddress()
+	if err != nil {
+		return nil, err
+	}
+	c := &controller{health: "http://" + health + "/readyz", log: filepath.Join(dir, "controller.log"), pid: filepath.Join(dir, "controller.pid"), done: make(chan struct{})}
+	log, err := os.Create(c.log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = log.Close() }() // the child has its own copy
+	c.cmd = exec.Command(binary, "--runtime-namespace="+systemNamespace, "--storage-path="+filepath.Join(dir, "storage"),
+		"--storage-addr="+storage, "--metrics-addr=0", "--health-addr="+health,
+		"--default-service-account=default", "--log-encoding=console")
+	c.cmd.Dir = dir
+	c.cmd.Stdout, c.cmd.Stderr = log, log
+	c.cmd.Env = []string{"KUBECONFIG=" + kubeconfig, "HOME=" + dir, "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH")}
+	c.cmd.SysProcAttr = childAttributes()
+
+	started := make(chan error)
+	go c.run(started, ended)
+	if err := <-started; err != nil {
+		<-c.done
+		return nil, fmt.Errorf("start the controller: %w", err)
+	}
+	return c, nil
+}
+
+// run starts the child and waits for it on one thread that it keeps: Linux
+// sends the parent-death signal when the starting thread ends, not the process.
+func (c *controller) run(started chan<- error, ended func(error)) {
+	defer close(c.done)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := c.cmd.Start(); err != nil {
+		started <- err
+		return
+	}
+	// Without the file only a killed demo leaves something, off Linux.
+	_ = os.WriteFile(c.pid, []byte(strconv.Itoa(c.cmd.Process.Pid)), 0o600)
+	started <- nil
+	c.err = c.cmd.Wait()
+	_ = os.Remove(c.pid)
+	ended(fmt.Errorf("the controller ended (%s); its log ends with:\n%s", c.cmd.ProcessState, c.tail()))
+}
+
+// healthy is nil when the controller says that it is ready.
+func (c *controller) healthy(ctx context.Context) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.health, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", c.health, resp.Status)
+	}
+	return nil
+}
+
+// stop asks the controller to end, and makes it end after a while. One that has
+// ended before was somebody else's error.
+func (c *controller) stop() error {
+	select {
+	case <-c.done:
+		return nil
+	default:
+	}
+	_ = c.cmd.Process.Signal(syscall.SIGTERM)
+	timer := time.NewTimer(stopGrace)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+		if c.err != nil {
+			return fmt.Errorf("the controller ended with %w; its log ends with:\n%s", c.err, c.tail())
+		}
+		return nil
+	case <-timer.C:
+	}
+	_ = c.cmd.Process.Kill()
+	<-c.done
+	return fmt.Errorf("the controller did not end within %s and was killed; its log ends with:\n%s", stopGrace, c.tail())
+}
+
+// tail returns the last lines of the log.
+func (c *controller) tail() string {
+	data, err := os.ReadFile(c.log)
+	if err != nil {
+		return err.Error()
+	}
+	lines := bytes.Split(bytes.TrimSpace(data), []byte("\n"))
+	return string(bytes.Join(lines[max(0, len(lines)-tailLines):], []byte("\n")))
+}

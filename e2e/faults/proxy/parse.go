@@ -1,0 +1,59 @@
+package proxy
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/ksctl/gitops/e2e/cluster"
+)
+
+// parse says what a request asks for, as the audit log of the API server would:
+// of other URIs it knows the method alone. Who asks is for the API server to find out.
+func parse(r *http.Request) cluster.Request {
+	q := cluster.Request{Verb: strings.ToLower(r.Method), UserAgent: r.UserAgent(), URI: r.URL.RequestURI(),
+		ImpersonatedUser: r.Header.Get("Impersonate-User")}
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch {
+	case len(parts) > 2 && parts[0] == "api":
+		q.Version, parts = parts[1], parts[2:]
+	case len(parts) > 3 && parts[0] == "apis":
+		q.Group, q.Version, parts = parts[1], parts[2], parts[3:]
+	default:
+		return q
+	}
+	if len(parts) > 2 && parts[0] == "namespaces" && parts[2] != "status" && parts[2] != "finalize" {
+		q.Namespace, parts = parts[1], parts[2:]
+	}
+	q.Resource = parts[0]
+	if len(parts) > 1 {
+		q.Name = parts[1]
+	}
+	if len(parts) > 2 {
+		q.Subresource = parts[2]
+	}
+	q.Verb = verb(r, q.Name != "")
+	return q
+}
+
+func verb(r *http.Request, one bool) string {
+	switch r.Method {
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		if one {
+			return "delete"
+		}
+		return "deletecollection"
+	}
+	switch watch := r.URL.Query().Get("watch"); {
+	case watch != "" && watch != "false" && watch != "0":
+		return "watch"
+	case one:
+		return "get"
+	}
+	return "list"
+}

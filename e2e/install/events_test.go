@@ -1,0 +1,70 @@
+package install_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+
+	eventv1 "github.com/fluxcd/pkg/apis/event/v1beta1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/internal/manager"
+)
+
+var _ = Describe("Events", func() {
+	It("reach the API server and a receiver in the format of Flux, and nobody waits for one that hangs", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		open, received := make(chan struct{}), make(chan eventv1.Event, 100)
+		var attempts atomic.Int32
+		receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			defer GinkgoRecover()
+			attempts.Add(1)
+			select {
+			case <-open:
+			case <-r.Context().Done():
+				return // who sent it has given up
+			}
+			var e eventv1.Event
+			d := json.NewDecoder(r.Body)
+			d.DisallowUnknownFields()
+			Expect(d.Decode(&e)).To(Succeed())
+			received <- e
+		}))
+		DeferCleanup(receiver.Close)
+		ownSource(ctx, ns, "src", "told")
+		startController(alone("told"), func(o *manager.Options) { o.Concurrent, o.EventsAddr = 1, receiver.URL })
+
+		publish(ctx, ns, "src", "main@sha1:1", harness.Tree(components("web"), map[string]string{"web/a.yaml": configMap("a", "1")}))
+		mine := func(in *appsv1.KsctlInstall) {
+			in.Annotations = map[string]string{eventv1.Group + "/branch": "main", "other": "x"}
+		}
+		first := newInstall(ctx, ns, "first", leftTo[*appsv1.KsctlInstall]("told"), hourly, mine)
+		second := newInstall(ctx, ns, "second", leftTo[*appsv1.KsctlInstall]("told"), hourly, mine, func(in *appsv1.KsctlInstall) { in.Spec.TargetNamespace = namespaceFor(ctx) })
+		atRevision(ctx, first, "main@sha1:1")
+		atRevision(ctx, second, "main@sha1:1")
+		Expect(attempts.Load()).To(BeNumerically("<", 5), "the first event was not given up yet (which takes half a minute), and there is one worker")
+		Eventually(ctx, func() ([]corev1.Event, error) {
+			var list corev1.EventList
+			err := plane.Client().List(ctx, &list, client.InNamespace(ns), client.MatchingFields{"involvedObject.name": "second"})
+			return list.Items, err
+		}, soon).Should(ContainElement(HaveField("Reason", "ReconciliationSucceeded")), "the API server has it")
+
+		close(open)
+		var e eventv1.Event
+		for e.InvolvedObject.Name != "second" || e.Reason != "ReconciliationSucceeded" {
+			Eventually(ctx, received, soon).Should(Receive(&e), "the receiver is told, in order")
+		}
+		Expect(e.InvolvedObject).To(And(HaveField("Kind", "KsctlInstall"), HaveField("APIVersion", "apps.ksctl.com/v1"), HaveField("Namespace", ns), HaveField("UID", second.UID)))
+		Expect(e.Severity).To(Equal(eventv1.EventSeverityInfo))
+		Expect(e.ReportingController).To(Equal("ksctl-gitops"))
+		Expect(e.Metadata).To(Equal(map[string]string{"apps.ksctl.com/revision": "main@sha1:1", eventv1.Group + "/branch": "main"}))
+		Expect(e.Message).NotTo(BeEmpty())
+		Expect(e.Timestamp.IsZero()).To(BeFalse())
+	})
+})

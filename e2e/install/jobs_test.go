@@ -1,0 +1,217 @@
+package install_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/e2e/cluster"
+)
+
+// job is a Job that runs once. Further fields of its spec and its metadata, and
+// the fate of its pod, may be given.
+func job(name, fate, spec, meta string) string {
+	return fmt.Sprintf(`apiVersion: batch/v1
+kind: Job
+metadata: {name: %q%s}
+spec:
+  backoffLimit: 0
+%s  template:
+    metadata: {annotations: {%s: %q}}
+    spec: {restartPolicy: Never, containers: [{name: main, image: "example.com/main:1"}]}
+`, name, meta, spec, cluster.FateAnnotation, fate)
+}
+
+const gone = "  ttlSecondsAfterFinished: 0\n"
+
+// hook is the metadata of a hook of Helm.
+func hook(event string, weight int) string {
+	return fmt.Sprintf(", annotations: {helm.sh/hook: %q, helm.sh/hook-weight: %q}", event, fmt.Sprint(weight))
+}
+
+func jobsIn(ctx context.Context, ns string) []string {
+	GinkgoHelper()
+	var list batchv1.JobList
+	Expect(plane.Client().List(ctx, &list, client.InNamespace(ns))).To(Succeed())
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// ran is how often each Job of a namespace was created since a mark.
+func ran(ctx context.Context, mark cluster.Mark, ns string) map[string]int {
+	GinkgoHelper()
+	times := map[string]int{}
+	created := func(r cluster.Request) bool { return r.Code == 201 }
+	for _, r := range since(ctx, mark, cluster.As(tenant(ns)), cluster.Resource("jobs"), cluster.In(ns), created).Without(cluster.DryRun) {
+		times[r.Name]++
+	}
+	return times
+}
+
+var _ = Describe("Jobs", func() {
+	It("are not ready until they are complete", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		publish(ctx, ns, "src", "main@sha1:1", tree(components("migrate", "after:migrate"), map[string]string{
+			"migrate/j.yaml": job("migrate", cluster.FateNeverEnds, "", ""), "after/a.yaml": configMap("after", "1")}))
+		mark := marked(ctx)
+		in := newInstall(ctx, ns, "i", hourly)
+		says(ctx, in, "Unknown", "Progressing", `component "migrate"`, "Job "+ns+"/migrate is InProgress")
+		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeTrue())
+		cheer(ctx, ns)
+		atRevision(ctx, in, "main@sha1:1")
+		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeFalse())
+		Expect(ran(ctx, mark, ns)).To(Equal(map[string]int{"migrate": 1}))
+	})
+
+	It("say when they failed, hold what depends on them, and run again when force lets a change recreate them", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		files := func(fate string) map[string]string {
+			return map[string]string{"migrate/j.yaml": job("migrate", fate, "", ""), "after/a.yaml": configMap("after", "1")}
+		}
+		publish(ctx, ns, "src", "main@sha1:1", tree(components("migrate", "after:migrate"), files(cluster.FateFails)))
+		mark := marked(ctx)
+		in := newInstall(ctx, ns, "i", hourly)
+		says(ctx, in, "False", "HealthCheckFailed", `component "migrate"`, "Job "+ns+"/migrate is Failed")
+		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeTrue())
+		Consistently(ctx, func() map[string]int { return ran(ctx, mark, ns) }, "1s").Should(Equal(map[string]int{"migrate": 1}), "what failed is not run again by itself")
+
+		publish(ctx, ns, "src", "main@sha1:2", tree(components("migrate", "after:migrate"), files("")))
+		says(ctx, in, "False", "ReconciliationFailed", "Job "+ns+"/migrate", "spec.force")
+		before := in.DeepCopy()
+		in.Spec.Force = true
+		Expect(plane.Client().Patch(ctx, in, client.MergeFrom(before))).To(Succeed())
+		atRevision(ctx, in, "main@sha1:2")
+		Expect(ran(ctx, mark, ns)).To(Equal(map[string]int{"migrate": 2}))
+	})
+
+	It("stay done when their TTL deletes them at once, also after a restart of the controller", func(ctx SpecContext) {
+		const jobs = 12
+		ns := namespaceFor(ctx)
+		files, once := map[string]string{"after/a.yaml": configMap("after", "1")}, map[string]int{}
+		for i := range jobs {
+			name := fmt.Sprintf("quick%d", i)
+			files["migrate/"+name+".yaml"] = job(name, "", gone, "")
+			once[name] = 1
+		}
+		files["migrate/kept.yaml"] = job("kept", "", "", "")
+		once["kept"] = 1
+		ownSource(ctx, ns, "src", "restarted")
+		publish(ctx, ns, "src", "main@sha1:1", tree(components("migrate", "after:migrate"), files))
+		mark := marked(ctx)
+		stop := startController(alone("restarted"))
+		in := newInstall(ctx, ns, "i", leftTo[*appsv1.KsctlInstall]("restarted"), func(in *appsv1.KsctlInstall) {
+			in.Spec.Interval, in.Spec.RetryInterval = &metav1.Duration{Duration: time.Second}, &metav1.Duration{Duration: time.Second}
+		})
+		atRevision(ctx, in, "main@sha1:1")
+		Eventually(ctx, func() []string { return jobsIn(ctx, ns) }, soon).Should(Equal([]string{"kept"}), "the TTL controller deletes the others")
+		Consistently(ctx, func(g Gomega) {
+			g.Expect(get(ctx, in)).To(Succeed())
+			g.Expect(ready(in).Status).To(BeEquivalentTo("True"), ready(in).Message)
+			g.Expect(ran(ctx, mark, ns)).To(Equal(once))
+		}, "4s").Should(Succeed(), "success stays success for several intervals")
+
+		stop()
+		Expect(plane.Client().Delete(ctx, &batchv1.Job{ObjectMeta: named(ns, "kept")}, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+		startController(alone("restarted"))
+		annotate(ctx, in, "reconcile.fluxcd.io/requestedAt", "restarted")
+		Eventually(ctx, func() string {
+			_ = get(ctx, in)
+			return in.Status.LastHandledReconcileAt
+		}, soon).Should(Equal("restarted"))
+		Consistently(ctx, func(g Gomega) {
+			g.Expect(get(ctx, in)).To(Succeed())
+			g.Expect(ready(in).Status).To(BeEquivalentTo("True"), ready(in).Message)
+			g.Expect(ran(ctx, mark, ns)).To(Equal(once))
+		}, "3s").Should(Succeed(), "a controller that never saw the Jobs knows that they are done")
+	})
+
+	It("stay done when they come and go while the controller is at something else", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		files := map[string]string{"migrate/j.yaml": job("quick", "", gone, ""), "after/a.yaml": configMap("after", "1")}
+		for i := range 600 {
+			files[fmt.Sprintf("many/%d.yaml", i)] = configMap(fmt.Sprintf("many%d", i), "1")
+		}
+		publish(ctx, ns, "src", "main@sha1:1", tree(components("migrate", "many", "after:migrate"), files))
+		mark := marked(ctx)
+		in := newInstall(ctx, ns, "i", hourly)
+		Eventually(ctx, func() (string, error) { err := get(ctx, in); return in.Status.LastAppliedRevision, err }, 5*time.Minute, "100ms").
+			Should(Equal("main@sha1:1"), "600 objects take their time")
+		atRevision(ctx, in, "main@sha1:1")
+		Eventually(ctx, func() []string { return jobsIn(ctx, ns) }, soon).Should(BeEmpty(), "the TTL controller deletes it")
+		Consistently(ctx, func() map[string]int { return ran(ctx, mark, ns) }, "1s").Should(Equal(map[string]int{"quick": 1}),
+			"it was seen to complete, though nobody looked before it was gone")
+	})
+
+	It("that are hooks of a chart run by weight, once, and again only when they change", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		chart := map[string]string{
+			"chart/Chart.yaml":          "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+			"chart/values.yaml":         "{}\n",
+			"chart/templates/cm.yaml":   configMap("main", "1"),
+			"chart/templates/late.yaml": job("late", cluster.FateNeverEnds, "", hook("pre-install,pre-upgrade", 5)),
+			"chart/templates/a.yaml":    job("early", cluster.FateNeverEnds, "", hook("pre-install", -5)),
+			"chart/templates/post.yaml": job("post", cluster.FateNeverEnds, "", hook("post-install,post-upgrade", 0)),
+			"after/a.yaml":              configMap("after", "1"),
+		}
+		const stack = "spec:\n  version: 1.0.0\n  components:\n  - {name: shop, helm: {chart: ./chart}}\n" +
+			"  - {name: after, manifests: [after/], dependsOn: [shop]}\n"
+		publish(ctx, ns, "src", "main@sha1:1", tree(stack, chart))
+		mark := marked(ctx)
+		in := newInstall(ctx, ns, "i", hourly)
+		stage := func(jobs []string, main bool) {
+			GinkgoHelper()
+			Eventually(ctx, func() []string { return jobsIn(ctx, ns) }, soon).Should(Equal(jobs), "the hooks that may run now")
+			Consistently(ctx, func(g Gomega) {
+				g.Expect(jobsIn(ctx, ns)).To(Equal(jobs))
+				g.Expect(absent(ctx, aConfigMap(ns, "main"))).To(Equal(!main))
+				g.Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeTrue())
+			}, "500ms").Should(Succeed(), "the next step waits for this one")
+			cheer(ctx, ns)
+		}
+		stage([]string{"early"}, false)
+		stage([]string{"early", "late"}, false)
+		stage([]string{"early", "late", "post"}, true)
+		atRevision(ctx, in, "main@sha1:1")
+		Expect(ran(ctx, mark, ns)).To(Equal(map[string]int{"early": 1, "late": 1, "post": 1}))
+
+		By("not running them again for a revision that changes something else")
+		second := maps.Clone(chart)
+		second["chart/templates/cm.yaml"] = configMap("main", "2")
+		mark = marked(ctx)
+		publish(ctx, ns, "src", "main@sha1:2", tree(stack, second))
+		atRevision(ctx, in, "main@sha1:2")
+		Expect(since(ctx, mark, cluster.As(tenant(ns)), cluster.Write)).To(HaveLen(1), "the ConfigMap")
+
+		By("running the one again that a revision changes, before what comes after it")
+		third := maps.Clone(second)
+		third["chart/templates/late.yaml"] = job("late", "", "  completions: 2\n", hook("pre-install,pre-upgrade", 5))
+		third["chart/templates/cm.yaml"] = configMap("main", "3")
+		mark = marked(ctx)
+		publish(ctx, ns, "src", "main@sha1:3", tree(stack, third))
+		atRevision(ctx, in, "main@sha1:3")
+		Expect(ran(ctx, mark, ns)).To(Equal(map[string]int{"late": 1}))
+		writes := since(ctx, mark, cluster.As(tenant(ns)), cluster.Write).Without(cluster.DryRun, cluster.Failed)
+		Expect(writes).To(HaveLen(3), "delete, create, and the ConfigMap: %s", writes)
+		Expect(writes[2].Resource).To(Equal("configmaps"))
+	})
+})
+
+// annotate sets an annotation as kubectl would.
+func annotate(ctx context.Context, o client.Object, key, value string) {
+	GinkgoHelper()
+	body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value)
+	Expect(plane.Client().Patch(ctx, o, client.RawPatch("application/merge-patch+json", body))).To(Succeed())
+}

@@ -1,0 +1,51 @@
+package install_test
+
+import (
+	"fmt"
+	"io/fs"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ksctl/gitops/e2e/cluster/artifacts"
+)
+
+// tree is a source with one stack "app" of plain manifests, a component per entry.
+func tree(stack string, files map[string]string) fs.FS {
+	all := map[string]string{"stacks/app/stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: app}\n" + stack}
+	for name, content := range files {
+		all["stacks/app/"+name] = content
+	}
+	return artifacts.Files(all)
+}
+
+const oneComponent = "spec:\n  version: 1.0.0\n  components:\n  - name: main\n    manifests: [main/]\n"
+
+func configMap(name, value string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {value: %q}\n", name, value)
+}
+
+var _ = Describe("The path from a revision to ready objects", func() {
+	It("installs, changes, prunes and removes", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{
+			"main/a.yaml": configMap("a", "1"), "main/b.yaml": configMap("b", "1")}))
+		in := newInstall(ctx, ns, "i")
+		atRevision(ctx, in, "main@sha1:1")
+		Expect(in.Status.StackVersion).To(Equal("1.0.0"))
+		Expect(in.Status.Inventory.Entries).To(HaveLen(2))
+
+		publish(ctx, ns, "src", "main@sha1:2", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "2")}))
+		atRevision(ctx, in, "main@sha1:2")
+		a := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}}
+		Expect(get(ctx, a)).To(Succeed())
+		Expect(a.Data).To(HaveKeyWithValue("value", "2"))
+		b := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "b"}}
+		Expect(get(ctx, b)).To(MatchError(ContainSubstring("not found")))
+
+		removed(ctx, in)
+		Expect(get(ctx, a)).To(MatchError(ContainSubstring("not found")))
+	})
+})

@@ -1,0 +1,192 @@
+package install_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/e2e/cluster"
+)
+
+// fluxSource is an empty source of Flux.
+func fluxSource(kind, ns, name string) client.Object {
+	minute := metav1.Duration{Duration: time.Minute}
+	switch kind {
+	case sourcev1.GitRepositoryKind:
+		return &sourcev1.GitRepository{ObjectMeta: named(ns, name), Spec: sourcev1.GitRepositorySpec{URL: "https://git.example.com/x", Interval: minute}}
+	case sourcev1.OCIRepositoryKind:
+		return &sourcev1.OCIRepository{ObjectMeta: named(ns, name), Spec: sourcev1.OCIRepositorySpec{URL: "oci://registry.example.com/x", Interval: minute}}
+	case sourcev1.BucketKind:
+		return &sourcev1.Bucket{ObjectMeta: named(ns, name), Spec: sourcev1.BucketSpec{Endpoint: "s3.example.com", BucketName: "x", Interval: minute}}
+	default:
+		return &sourcev1.ExternalArtifact{ObjectMeta: named(ns, name)}
+	}
+}
+
+// answers writes the status of a source as its controller would: an artifact
+// with one ConfigMap when there is a revision, and whether the source is ready.
+func answers(ctx context.Context, kind string, o client.Object, revision, status, message string) {
+	GinkgoHelper()
+	doc := map[string]any{"observedGeneration": o.GetGeneration(), "conditions": []metav1.Condition{{Type: "Ready", Status: metav1.ConditionStatus(status),
+		Reason: "Spec", Message: message, ObservedGeneration: o.GetGeneration(), LastTransitionTime: metav1.Now()}}}
+	if kind == sourcev1.ExternalArtifactKind {
+		delete(doc, "observedGeneration")
+	}
+	if revision != "" {
+		files := map[string]string{"main/a.yaml": configMap("a", revision)}
+		a, err := server.Publish(fmt.Sprintf("%s/%s/%s", strings.ToLower(kind), o.GetNamespace(), o.GetName()), tree(oneComponent, files), revision)
+		Expect(err).NotTo(HaveOccurred())
+		doc["artifact"] = a
+	}
+	raw, err := json.Marshal(map[string]any{"status": doc})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(plane.Client().Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, raw))).To(Succeed())
+}
+
+func sourced(kind, name string) func(*appsv1.KsctlInstall) {
+	return func(in *appsv1.KsctlInstall) { in.Spec.SourceRef.Kind, in.Spec.SourceRef.Name = kind, name }
+}
+
+// fluxKinds are what the specs below use of Flux.
+var fluxKinds = []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind, sourcev1.ExternalArtifactKind}
+
+var _ = Describe("Sources of Flux, which came after the controller", Ordered, func() {
+	It("wake what waits for their kinds, and are named while they are missing", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		installs := map[string]*appsv1.KsctlInstall{}
+		for _, kind := range fluxKinds {
+			in := newInstall(ctx, ns, strings.ToLower(kind), hourly, sourced(kind, "src"))
+			says(ctx, in, "False", "SourceKindNotServed", "does not serve "+kind, "KsctlSource")
+			installs[kind] = in
+		}
+		Expect(plane.Apply(ctx, "testdata/crds")).To(Succeed())
+		began := time.Now()
+		for _, kind := range fluxKinds {
+			says(ctx, installs[kind], "False", "SourceNotFound", kind+" "+ns+"/src does not exist")
+		}
+		AddReportEntry("from the definitions to the installs' answers", time.Since(began).String())
+		for _, kind := range fluxKinds {
+			src := fluxSource(kind, ns, "src")
+			Expect(plane.Client().Create(ctx, src)).To(Succeed())
+			says(ctx, installs[kind], "Unknown", "SourceNotReady", kind+" "+ns+"/src has no artifact yet", "nobody has reconciled it yet")
+			commit(ctx, installs[kind], func(in *appsv1.KsctlInstall) { in.Spec.Suspend = true })
+		}
+	})
+
+	It("may go and come again", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		in := newInstall(ctx, ns, "i", hourly, sourced(sourcev1.ExternalArtifactKind, "src"))
+		says(ctx, in, "False", "SourceNotFound")
+		for i := range 2 {
+			By(fmt.Sprint("round ", i))
+			crd := widgetObject("", "", "externalartifacts."+sourcev1.GroupVersion.Group)
+			crd.SetGroupVersionKind(crdKind)
+			removed(ctx, crd)
+			says(ctx, in, "False", "SourceKindNotServed")
+			Expect(plane.Apply(ctx, "testdata/crds/externalartifacts.yaml")).To(Succeed())
+			says(ctx, in, "False", "SourceNotFound")
+			src := fluxSource(sourcev1.ExternalArtifactKind, ns, "src")
+			Expect(plane.Client().Create(ctx, src)).To(Succeed())
+			answers(ctx, sourcev1.ExternalArtifactKind, src, fmt.Sprintf("main@sha1:%d", i), "True", "stored artifact")
+			atRevision(ctx, in, fmt.Sprintf("main@sha1:%d", i))
+		}
+	})
+
+	for _, kind := range fluxKinds {
+		It("are followed: "+kind, func(ctx SpecContext) {
+			ns := namespaceFor(ctx)
+			in := newInstall(ctx, ns, "i", hourly, sourced(kind, "src"))
+			says(ctx, in, "False", "SourceNotFound", kind+" "+ns+"/src does not exist")
+			src := fluxSource(kind, ns, "src")
+			Expect(plane.Client().Create(ctx, src)).To(Succeed())
+			says(ctx, in, "Unknown", "SourceNotReady", "nobody has reconciled it yet")
+			Expect(condition(in, "Stalled")).To(BeNil())
+
+			By("saying why there is no artifact, and then why not any more")
+			answers(ctx, kind, src, "", "False", "authentication required")
+			says(ctx, in, "Unknown", "SourceNotReady", "has no artifact yet: authentication required")
+			answers(ctx, kind, src, "", "False", "branch not found")
+			says(ctx, in, "Unknown", "SourceNotReady", "has no artifact yet: branch not found")
+
+			answers(ctx, kind, src, "main@sha1:1", "True", "stored artifact")
+			atRevision(ctx, in, "main@sha1:1")
+
+			By("taking another artifact at once")
+			mark := marked(ctx)
+			began := time.Now()
+			answers(ctx, kind, src, "main@sha1:2", "True", "stored artifact")
+			Eventually(ctx, func() (string, error) {
+				a := aConfigMap(ns, "a")
+				err := get(ctx, a)
+				return a.Data["value"], err
+			}, soon, 5*time.Millisecond).Should(Equal("main@sha1:2"))
+			AddReportEntry("from the artifact to the object", time.Since(began).String())
+			atRevision(ctx, in, "main@sha1:2")
+			Expect(since(ctx, mark, cluster.As(tenant(ns)), cluster.Write)).To(HaveLen(1))
+
+			By("staying at the last artifact while the source fails, and when it is deleted")
+			answers(ctx, kind, src, "main@sha1:2", "False", "the server is down")
+			Consistently(ctx, func() string { _ = get(ctx, in); return string(ready(in).Status) }, "300ms").Should(Equal("True"))
+			Expect(plane.Client().Delete(ctx, src)).To(Succeed())
+			says(ctx, in, "False", "SourceNotFound", kind+" "+ns+"/src does not exist")
+			Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeFalse())
+
+			By("going on with a new one of that name")
+			src = fluxSource(kind, ns, "src")
+			Expect(plane.Client().Create(ctx, src)).To(Succeed())
+			answers(ctx, kind, src, "main@sha1:3", "True", "stored artifact")
+			atRevision(ctx, in, "main@sha1:3")
+
+			By("being removed without the source")
+			Expect(plane.Client().Delete(ctx, src)).To(Succeed())
+			removed(ctx, in)
+			Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeTrue())
+		})
+	}
+})
+
+var _ = Describe("Artifacts", func() {
+	It("that can't be fetched are tried again, and named", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		server.FailNext(1000) // the content is in no cache: it has the namespace in it
+		DeferCleanup(server.FailNext, 0)
+		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", ns)}))
+		in := newInstall(ctx, ns, "i", retrying(time.Second))
+		says(ctx, in, "False", "ArtifactFailed", "ksctlsource/"+ns+"/src", "503")
+		server.FailNext(0)
+		atRevision(ctx, in, "main@sha1:1")
+	})
+
+	It("that are not what their digest says are refused, and the last good one stays", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))
+		in := newInstall(ctx, ns, "i", hourly)
+		atRevision(ctx, in, "main@sha1:1")
+		mark := marked(ctx)
+		a, err := server.Publish("ksctlsource/"+ns+"/src", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "2")}), "main@sha1:2")
+		Expect(err).NotTo(HaveOccurred())
+		a.Digest = "sha256:" + strings.Repeat("0", 64)
+		src := &appsv1.KsctlSource{ObjectMeta: named(ns, "src")}
+		Expect(get(ctx, src)).To(Succeed())
+		src.Status.Artifact = &a
+		Expect(plane.Client().Status().Update(ctx, src)).To(Succeed())
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(get(ctx, in)).To(Succeed())
+			g.Expect(ready(in)).To(And(HaveField("Status", BeEquivalentTo("False")), HaveField("Message", ContainSubstring("digest"))))
+		}, soon).Should(Succeed())
+		Expect(in.Status.LastAppliedRevision).To(Equal("main@sha1:1"))
+		Expect(since(ctx, mark, cluster.As(tenant(ns)), cluster.Write)).To(BeEmpty())
+		publish(ctx, ns, "src", "main@sha1:3", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "3")}))
+		atRevision(ctx, in, "main@sha1:3")
+	})
+})

@@ -1,0 +1,98 @@
+package machine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// namespace of containerd that the kubelet's containers are in.
+const namespace = "k8s.io"
+
+// startContainerd gives it folders and a socket of its own, so that one that the
+// machine has already is left alone.
+func (n *Node) startContainerd(ctx context.Context, pause string) error {
+	// https://github.com/containerd/containerd/blob/v1.6.20/docs/cri/config.md
+	config := fmt.Sprintf(`version = 2
+root = %q
+state = %q
+[grpc]
+  address = %q
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = %q
+  # A container of this machine may lack CAP_SYS_RESOURCE.
+  restrict_oom_score_adj = true
+  disable_apparmor = true
+  netns_mounts_under_state_dir = true
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    # Works on any file system, also where this machine is a container.
+    snapshotter = "native"
+    default_runtime_name = "runc"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = %q
+    conf_dir = %q
+`, n.path("containerd"), n.path("state"), n.socket(), pause, cniFolder, n.path("cni"))
+	file := n.path("containerd.toml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		return err
+	}
+	var err error
+	if n.containerd, err = n.h.RunProgram("containerd", n.h.Plane.Config(), nil, "--config="+file); err != nil {
+		return err
+	}
+	return await(ctx, "containerd answers", func(ctx context.Context) error {
+		_, err := n.ctr(ctx, "version")
+		return err
+	}, n.containerd)
+}
+
+func (n *Node) path(name string) string { return filepath.Join(n.dir, name) }
+
+func (n *Node) socket() string { return n.path("containerd.sock") }
+
+// ctr asks containerd, and returns the words of its answer.
+func (n *Node) ctr(ctx context.Context, args ...string) ([]string, error) {
+	out, err := exec.CommandContext(ctx, "ctr", append([]string{"--address=" + n.socket(), "--namespace=" + namespace}, args...)...).CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("ctr %v: %w: %s", args, err, bytes.TrimSpace(out))
+	}
+	return strings.Fields(string(out)), nil
+}
+
+// clear ends what the pods have left to run, for containerd leaves it running.
+func (n *Node) clear(ctx context.Context) error {
+	tasks, err := n.ctr(ctx, "tasks", "list", "--quiet")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, task := range tasks {
+		_, err := n.ctr(ctx, "tasks", "delete", "--force", task)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// unmount takes away what is mounted below the node's folder, the innermost first.
+func (n *Node) unmount(ctx context.Context) error {
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return err
+	}
+	lines := strings.Split(string(mounts), "\n")
+	var errs []error
+	for i := len(lines) - 1; i >= 0; i-- {
+		fields := strings.Fields(lines[i])
+		if len(fields) > 1 && strings.HasPrefix(fields[1], n.dir+"/") {
+			errs = append(errs, run(ctx, "umount", "--lazy", fields[1]))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,164 @@
+package removal_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/ksctl/gitops/e2e/harness"
+)
+
+// everything of a stack that has one of each: what gates, what holds, what is kept.
+func everything(group, space string) map[string]string {
+	return map[string]string{
+		"base/namespace.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + space + "}\n",
+		"base/crd.yaml":       definition(group),
+		"operator/operator.yaml": fmt.Sprintf(`apiVersion: apps/v1
+kind: Deployment
+metadata: {name: operator, namespace: %s}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: operator}}
+  template:
+    metadata: {labels: {app: operator}}
+    spec: {containers: [{name: main, image: "example.com/operator:1"}]}
+`, space),
+		"operator/webhook.yaml": fmt.Sprintf(`apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: %[1]s}
+webhooks:
+- name: widgets.%[1]s
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  failurePolicy: Ignore
+  clientConfig: {service: {name: operator, namespace: %[2]s}}
+  rules: [{operations: [CREATE], apiGroups: [%[1]s], apiVersions: [v1], resources: [widgets]}]
+`, group, space),
+		"use/widget.yaml": fmt.Sprintf("apiVersion: %s/v1\nkind: Widget\nmetadata: {name: w, namespace: %s, finalizers: [%s/operator]}\n", group, space, group),
+		"use/job.yaml": fmt.Sprintf(`apiVersion: batch/v1
+kind: Job
+metadata: {name: setup, namespace: %s}
+spec:
+  template: {spec: {restartPolicy: Never, containers: [{name: main, image: "example.com/setup:1"}]}}
+`, space),
+		"use/claim.yaml": strings.Replace(claim, "{name: data}", "{name: data, namespace: "+space+"}", 1),
+	}
+}
+
+const everythingStack = `spec:
+  version: 1.0.0
+  components:
+  - {name: base, manifests: [base/]}
+  - {name: operator, manifests: [operator/], dependsOn: [base]}
+  - {name: use, manifests: [use/], dependsOn: [operator]}
+`
+
+// operate takes the finalizer off Widgets that are deleted, as their operator
+// would for as long as its Deployment is there.
+func operate(ctx context.Context, group, space string) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer GinkgoRecover()
+		for tick := time.NewTicker(50 * time.Millisecond); ctx.Err() == nil; {
+			select {
+			case <-ctx.Done():
+			case <-tick.C:
+				w := widget(group, space, "w")
+				if get(ctx, w) != nil || w.GetDeletionTimestamp() == nil {
+					continue
+				}
+				operator := widget(group, space, "operator")
+				operator.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
+				if get(ctx, operator) == nil {
+					_ = h.Plane.Client().Patch(ctx, w, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+				}
+			}
+		}
+	})
+	return func() { cancel(); wg.Wait() }
+}
+
+// census names every object of the cluster, less what comes and goes by itself.
+func census(ctx context.Context) []string {
+	GinkgoHelper()
+	disco, err := discovery.NewDiscoveryClientForConfig(h.Plane.Config())
+	Expect(err).NotTo(HaveOccurred())
+	dyn, err := dynamic.NewForConfig(h.Plane.Config())
+	Expect(err).NotTo(HaveOccurred())
+	_, lists, err := disco.ServerGroupsAndResources()
+	Expect(err).NotTo(HaveOccurred())
+	seen := map[string]bool{}
+	for _, l := range lists {
+		gv, err := schema.ParseGroupVersion(l.GroupVersion)
+		Expect(err).NotTo(HaveOccurred())
+		for _, r := range l.APIResources {
+			if !slices.Contains(r.Verbs, "list") || r.Name == "events" || r.Name == "leases" || strings.Contains(r.Name, "/") {
+				continue
+			}
+			all, err := dyn.Resource(gv.WithResource(r.Name)).List(ctx, metav1.ListOptions{})
+			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
+				continue
+			}
+			Expect(err).NotTo(HaveOccurred())
+			for i := range all.Items {
+				u := &all.Items[i]
+				seen[gv.Group+"/"+u.GetKind()+" "+u.GetNamespace()+"/"+u.GetName()] = true
+			}
+		}
+	}
+	var out []string
+	for k := range seen {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+var _ = Describe("A stack with one of everything", Serial, func() {
+	It("leaves the cluster as it was, each of 20 times", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		group, space := ns+".example.com", ns+"-x"
+		Expect(h.Publish(ctx, ns, "src", "r1", harness.Tree(everythingStack, everything(group, space)))).To(Succeed())
+		DeferCleanup(operate(ctx, group, space))
+		var before []string
+		Eventually(ctx, func(g Gomega) { // what earlier specs left is being collected
+			var namespaces corev1.NamespaceList
+			g.Expect(h.Plane.Client().List(ctx, &namespaces)).To(Succeed())
+			for i := range namespaces.Items {
+				g.Expect(namespaces.Items[i].DeletionTimestamp).To(BeNil(), namespaces.Items[i].Name)
+			}
+			before = census(ctx)
+			g.Consistently(ctx, func() []string { return census(ctx) }, time.Second, "300ms").Should(Equal(before))
+		}, soon).Should(Succeed(), "the cluster is at rest")
+		pvc := &corev1.PersistentVolumeClaim{ObjectMeta: named(space, "data")}
+		began := time.Now()
+		const times = 20
+		for i := range times {
+			in := install(ctx, ns, "i", of("app"))
+			becomesReady(ctx, in)
+			remove(ctx, in)
+			gone(ctx, in)
+			Expect(get(ctx, pvc)).To(Succeed(), "the claim is kept, and its namespace with it")
+			Expect(pvc.DeletionTimestamp).To(BeNil())
+			remove(ctx, pvc, &corev1.Namespace{ObjectMeta: named("", space)})
+			gone(ctx, &corev1.Namespace{ObjectMeta: named("", space)})
+			Eventually(ctx, func() []string { return census(ctx) }, soon, "200ms").Should(Equal(before), "time %d: nothing is left, nothing is missing", i+1)
+		}
+		AddReportEntry("installed and removed", fmt.Sprintf("%d times in %s", times, time.Since(began).Round(time.Second)), ReportEntryVisibilityAlways)
+	}, SpecTimeout(20*time.Minute))
+})

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/ksctl/gitops/e2e/cluster/artifacts"
+)
+
+// chart is a stack of one Helm component with ten objects, one of which
+// changes with the value.
+func chart(value string) fs.FS {
+	var objects strings.Builder
+	for i := range 6 {
+		v := "fixed"
+		if i == 0 {
+			v = value
+		}
+		fmt.Fprintf(&objects, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Values.name }}-%d\"}\ndata: {value: %q}\n", i, v)
+	}
+	objects.WriteString(`---
+apiVersion: v1
+kind: Secret
+metadata: {name: "{{ .Values.name }}"}
+stringData: {password: secret}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: "{{ .Values.name }}"}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: "{{ .Values.name }}"}
+spec: {selector: {app: "{{ .Values.name }}"}, ports: [{port: 80}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: "{{ .Values.name }}"}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: "{{ .Values.name }}"}}
+  template:
+    metadata: {labels: {app: "{{ .Values.name }}"}}
+    spec: {containers: [{name: main, image: "example.com/app:1"}]}
+`)
+	return tree(objects.String())
+}
+
+// small is a stack of one Helm component with so many ConfigMaps.
+func small(n int) fs.FS {
+	var objects strings.Builder
+	for i := range n {
+		fmt.Fprintf(&objects, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Values.name }}-%d\"}\ndata: {value: fixed}\n", i)
+	}
+	return tree(objects.String())
+}
+
+// tree is a source with a stack "app" whose component has a template.
+func tree(template string) fs.FS {
+	return artifacts.Files(map[string]string{
+		"stacks/app/stack.yaml": `apiVersion: apps.ksctl.com/v1
+kind: Stack
+metadata: {name: app}
+spec:
+  version: 1.0.0
+  components:
+  - name: main
+    helm: {chart: ./chart}
+`,
+		"stacks/app/chart/Chart.yaml":         "apiVersion: v2\nname: app\nversion: 1.0.0\n",
+		"stacks/app/chart/values.yaml":        "name: none\n",
+		"stacks/app/chart/templates/all.yaml": template,
+	})
+}

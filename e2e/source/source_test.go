@@ -1,0 +1,185 @@
+package source_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	fluxmeta "github.com/fluxcd/pkg/apis/meta"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/harness/witness"
+)
+
+const soon = time.Minute
+
+var (
+	h    *harness.Harness
+	repo *gitserver.Server
+)
+
+func TestSource(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Source")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, heard.Writer(witness.Log)))))
+	var err error
+	h, err = harness.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return h.Stop() })
+	watching, err := client.NewWithWatch(h.Plane.Config(), client.Options{Scheme: h.Plane.Client().Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(heard.Watch(ctx, watching)).To(Succeed())
+	DeferCleanup(nothingWasTold)
+	repo, err = gitserver.New(GinkgoT().TempDir())
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(repo.Close)
+})
+
+// heard is told what the controllers of the suite tell.
+var heard = &witness.Witness{}
+
+// What opens the private repository, and what does not.
+var (
+	password      = heard.Secret("hunter2-hunter2")
+	wrongPassword = heard.Secret("hunter1-hunter1")
+)
+
+// nothingWasTold fails when a secret of some spec stands in what was told.
+func nothingWasTold(ctx SpecContext) {
+	Expect(heard.Process()).To(Succeed())
+	Expect(heard.Verdict(ctx)).To(Succeed())
+}
+
+func stack(value string) map[string]string {
+	return map[string]string{
+		"stacks/app/stack.yaml":  "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: app}\n" + harness.OneComponent,
+		"stacks/app/main/a.yaml": fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {value: %q}\n", value),
+	}
+}
+
+// ask has an object looked at now.
+func ask(ctx context.Context, o client.Object, token string) {
+	GinkgoHelper()
+	Expect(h.Plane.Client().Patch(ctx, o, client.RawPatch("application/merge-patch+json",
+		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, appsv1.RequestedAtAnnotation, token)))).To(Succeed())
+}
+
+var _ = Describe("A KsctlSource of a Git repository", func() {
+	It("brings commits to the cluster, by branch and by commit, also after a restart without storage", func(ctx SpecContext) {
+		ns, err := h.Namespace(ctx, "git")
+		Expect(err).NotTo(HaveOccurred())
+		r, err := repo.NewRepo(ctx, "fleet")
+		Expect(err).NotTo(HaveOccurred())
+		first, err := r.Commit(ctx, stack("1"), "one")
+		Expect(err).NotTo(HaveOccurred())
+		c, err := h.StartController()
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() error { return c.Stop() })
+
+		src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "src"},
+			Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: &metav1.Duration{Duration: time.Hour}},
+				Git: &appsv1.GitSource{URL: r.URL(), Ref: &appsv1.GitRef{Branch: "main"}}}}
+		Expect(h.Plane.Client().Create(ctx, src)).To(Succeed())
+		in := harness.Install(ns, "i")
+		Expect(h.Plane.Client().Create(ctx, in)).To(Succeed())
+		value := func() (string, error) {
+			cm := &corev1.ConfigMap{}
+			err := h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "a"}, cm)
+			return cm.Data["value"], err
+		}
+		Eventually(ctx, value, soon).Should(Equal("1"), "the branch's first commit is installed")
+
+		_, err = r.Commit(ctx, stack("2"), "two")
+		Expect(err).NotTo(HaveOccurred())
+		ask(ctx, src, "now")
+		Eventually(ctx, value, soon).Should(Equal("2"), "the source's artifact woke the install")
+		Expect(h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(in), in)).To(Succeed())
+
+		By("restarting with empty storage")
+		Expect(c.Stop()).To(Succeed())
+		c, err = h.StartController()
+		Expect(err).NotTo(HaveOccurred())
+		patch(ctx, src, fmt.Sprintf(`{"spec":{"git":{"ref":{"branch":null,"commit":%q}}}}`, first))
+		Eventually(ctx, value, soon).Should(Equal("1"), "the commit that was pinned is installed")
+		Expect(h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)).To(Succeed())
+		Expect(src.Status.Artifact.Revision).To(HaveSuffix("sha1:" + first))
+
+		By("naming a branch that is not there")
+		patch(ctx, src, `{"spec":{"git":{"ref":{"commit":null,"branch":"mian"}}}}`)
+		Eventually(ctx, func() (string, error) {
+			err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)
+			for _, c := range src.Status.Conditions {
+				if c.Type == "Ready" && c.Status == "False" {
+					return c.Reason + ": " + c.Message, err
+				}
+			}
+			return "", err
+		}, soon).Should(And(HavePrefix("BranchNotFound"), ContainSubstring("main")), "the message names the branch that was meant")
+		Expect(value()).To(Equal("1"), "what is installed stays")
+
+		for _, o := range []client.Object{in, src} {
+			Expect(h.Plane.Client().Delete(ctx, o)).To(Succeed())
+			Eventually(ctx, func() error { return h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(o), o) }, soon).
+				Should(MatchError(ContainSubstring("not found")), "%s goes", o.GetName())
+		}
+	})
+
+	It("opens a private repository with a Secret, and notices that it changes", func(ctx SpecContext) {
+		ns, err := h.Namespace(ctx, "git")
+		Expect(err).NotTo(HaveOccurred())
+		server, err := gitserver.New(GinkgoT().TempDir(), gitserver.WithLogin("user", password))
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(server.Close)
+		r, err := server.NewRepo(ctx, "private")
+		Expect(err).NotTo(HaveOccurred())
+		_, err = r.Commit(ctx, stack("1"), "one")
+		Expect(err).NotTo(HaveOccurred())
+		c, err := h.StartController()
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() error { return c.Stop() })
+
+		hour := &metav1.Duration{Duration: time.Hour}
+		src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "src"},
+			Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: hour, RetryInterval: hour},
+				Git: &appsv1.GitSource{URL: r.URL(), SecretRef: &fluxmeta.LocalObjectReference{Name: "login"}}}}
+		Expect(h.Plane.Client().Create(ctx, src)).To(Succeed())
+		reason := func() (string, error) {
+			err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)
+			if ready := apimeta.FindStatusCondition(src.Status.Conditions, appsv1.ReadyCondition); ready != nil {
+				return ready.Reason, err
+			}
+			return "", err
+		}
+		Eventually(ctx, reason, soon).Should(Equal("SecretNotFound"), "there is no Secret")
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "login"},
+			StringData: map[string]string{"username": "user", "password": wrongPassword}}
+		Expect(h.Plane.Client().Create(ctx, secret)).To(Succeed())
+		Eventually(ctx, reason, soon).Should(Equal("AuthenticationFailed"), "the new Secret is looked at without a wait")
+		secret.StringData = map[string]string{"password": password}
+		Expect(h.Plane.Client().Update(ctx, secret)).To(Succeed())
+		Eventually(ctx, reason, soon).Should(Equal("Succeeded"), "the changed Secret is looked at without a wait")
+		b, err := json.Marshal(src)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(b)).NotTo(ContainSubstring("hunter"))
+		Expect(h.Plane.Client().Delete(ctx, src)).To(Succeed())
+		Eventually(ctx, func() error { return h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(src), src) }, soon).
+			Should(MatchError(ContainSubstring("not found")), "the source goes")
+	})
+})

@@ -1,0 +1,59 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// lock takes an exclusive lock on a file, which the kernel drops if the
+// process dies, and returns how to release it. While another process holds it
+// p says so; ctx ends the wait.
+func lock(ctx context.Context, path string, p *reporter) (release func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open the lock file: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = file.Close()
+		}
+	}()
+	if err := tryLock(file); err == nil {
+		return func() { _ = file.Close() }, nil
+	} else if !errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+
+	p.say("waiting for another process that builds it")
+	defer p.beat("still waiting for the other process")()
+	// A blocking flock can't be cancelled, so ask now and then instead.
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for %s: %w", path, ctx.Err())
+		case <-tick.C:
+		}
+		err := tryLock(file)
+		if err == nil {
+			return func() { _ = file.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+	}
+}
+
+func tryLock(file *os.File) error {
+	for {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}

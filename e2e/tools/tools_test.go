@@ -1,0 +1,155 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestEveryToolHasARecipe(t *testing.T) {
+	w, err := openWorkshop(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]string{}
+	for _, name := range All() {
+		tool, ok := lookup(name)
+		if !ok {
+			t.Fatalf("%s is listed and can't be looked up", name)
+		}
+		r, err := w.recipe(tool)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if !strings.HasPrefix(r.version, "v") {
+			t.Errorf("%s: version %q", name, r.version)
+		}
+		if other, twice := seen[r.binary]; twice {
+			t.Errorf("%s and %s share %s", name, other, r.binary)
+		}
+		seen[r.binary] = name
+		if tool.Dir == "controlplane" && tool.Module == "k8s.io/kubernetes" &&
+			!strings.Contains(r.ldflags, "k8s.io/component-base/version.gitVersion="+r.version) {
+			t.Errorf("%s carries no version: %s", name, r.ldflags)
+		}
+	}
+}
+
+func TestAModuleHasItsFiles(t *testing.T) {
+	dir, err := ModuleDir(t.Context(), Etcd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
+		t.Error(err)
+	}
+	if _, err := ModuleDir(t.Context(), "etcdd"); err == nil {
+		t.Error("an unknown tool has a module")
+	}
+}
+
+func TestResultDependsOnEverythingThatDecidesIt(t *testing.T) {
+	base := recipe{tool: Tool{Name: "x", Package: "p"}, version: "v1", ldflags: "-s"}
+	w := workshop{goVersion: "go1"}
+	keys := map[string]bool{w.key(base, []byte("mod"), []byte("sum")): true}
+	add := func(what, key string) {
+		if keys[key] {
+			t.Errorf("another %s gives the same folder %s", what, key)
+		}
+		keys[key] = true
+	}
+	add("go.mod", w.key(base, []byte("mod2"), []byte("sum")))
+	add("go.sum", w.key(base, []byte("mod"), []byte("sum2")))
+	add("split", w.key(base, []byte("mods"), []byte("um")))
+	add("Go version", workshop{goVersion: "go2"}.key(base, []byte("mod"), []byte("sum")))
+	flags := base
+	flags.ldflags = "-w"
+	add("flag", w.key(flags, []byte("mod"), []byte("sum")))
+}
+
+func TestProvidedProgramsAreNotBuilt(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, Etcd)
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, Kubectl), []byte("not executable"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(AssetsVariable, dir)
+	if got := provided(Kubectl); got != "" {
+		t.Errorf("a file that can't be run was taken: %s", got)
+	}
+	paths, err := Build(t.Context(), nil, Etcd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if paths[Etcd] != path {
+		t.Errorf("got %s, want %s", paths[Etcd], path)
+	}
+}
+
+func TestUnknownToolIsNamed(t *testing.T) {
+	_, err := Build(t.Context(), nil, "etcdd")
+	if err == nil || !strings.Contains(err.Error(), `"etcdd"`) || !strings.Contains(err.Error(), Kwok) {
+		t.Errorf("error %v names neither the tool nor the known ones", err)
+	}
+}
+
+func TestLockLetsOneInAtATime(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	p := &reporter{out: &bytes.Buffer{}, what: "x", start: time.Now()}
+	release, err := lock(t.Context(), path, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := lock(ctx, path, p); !errors.Is(err, context.Canceled) {
+		t.Errorf("waiting for a lock that is held, then cancelled: %v", err)
+	}
+
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		second, err := lock(t.Context(), path, p)
+		if err != nil {
+			t.Errorf("second: %v", err)
+			return
+		}
+		second()
+	})
+	release()
+	wg.Wait()
+}
+
+func TestFailedBuildLeavesNothing(t *testing.T) {
+	w, err := openWorkshop(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.cache = t.TempDir()
+	r, err := w.recipe(Tool{Name: "nothing", Dir: "controlplane", Package: "go.etcd.io/etcd/nothing", Module: "go.etcd.io/etcd/server/v3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &bytes.Buffer{}
+	p := &reporter{out: out, what: "nothing", start: time.Now()}
+	if err := w.make(t.Context(), r, p); err == nil || !strings.Contains(err.Error(), "go.etcd.io/etcd/nothing") {
+		t.Errorf("error %v does not carry the go command's words", err)
+	}
+	left, err := filepath.Glob(r.binary + "*")
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if !strings.Contains(out.String(), "nothing: building") {
+		t.Errorf("no progress: %q", out)
+	}
+}
