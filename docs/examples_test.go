@@ -1,0 +1,66 @@
+package docs_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ksctl/gitops/stacks"
+	"github.com/ksctl/gitops/stacks/checkout"
+)
+
+// beside are files that an example needs and a page does not show.
+var beside = map[string]map[string]string{
+	"docs/stack-format.md": {
+		"stacks/monitoring/crds/kinds.yaml":             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kinds}\n",
+		"stacks/monitoring/settings/kustomization.yaml": "resources: [settings.yaml]\n",
+		"stacks/monitoring/settings/settings.yaml":      "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {retention: 1d, debug: 'false'}\n",
+		"stacks/monitoring/drain/job.yaml":              "apiVersion: batch/v1\nkind: Job\nmetadata: {name: drain}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: \"example.com/drain:1\"}]}}}\n",
+		"clusters/prod/README":                          "",
+	},
+	"docs/charts.md": {"clusters/prod/README": ""},
+	"README.md":      {},
+}
+
+// The YAML of a page whose first line is a path makes a repository that is valid.
+func TestExamplesAreValid(t *testing.T) {
+	block := regexp.MustCompile("(?s)```yaml\n(# ([\\w./-]+\\.yaml)\n.*?)```")
+	for page, files := range beside {
+		dir := t.TempDir()
+		write := func(name, content string) {
+			path := filepath.Join(dir, name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for name, content := range files {
+			write(name, content)
+		}
+		found := block.FindAllStringSubmatch(read(t, page), -1)
+		for _, m := range found {
+			write(m[2], m[1])
+		}
+		if len(found) < 2 {
+			t.Errorf("%s has %d examples", page, len(found))
+		}
+		c, err := checkout.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		report := c.Validate(t.Context(), stacks.Capabilities{})
+		// Charts of repositories are not fetched.
+		report.Warnings = slices.DeleteFunc(report.Warnings, func(w string) bool { return strings.Contains(w, "is not fetched here") })
+		if got := report.String(); got != "1 stack, 1 install: ok" || len(report.Warnings) > 0 {
+			t.Errorf("%s: %s %v %v", page, got, report.Problems, report.Warnings)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

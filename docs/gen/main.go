@@ -1,0 +1,54 @@
+// Command gen writes the pages of docs that follow from the code: api.md from
+// the CRDs, controller-flags.md from the flags and metrics.md from what is registered.
+//
+//	go run ./docs/gen          write them
+//	go run ./docs/gen -check   fail if they are stale, and write nothing
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	check := flag.Bool("check", false, "Fail if a page is stale, and write nothing.")
+	root := flag.String("root", ".", "The folder of the repository.")
+	flag.Parse()
+	if err := run(*root, *check); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(root string, check bool) error {
+	api, err := apiPage(filepath.Join(root, "config", "crd", "bases"))
+	if err != nil {
+		return err
+	}
+	measured, err := metricsPage()
+	if err != nil {
+		return err
+	}
+	var stale []error
+	for name, page := range map[string][]byte{"api.md": api, "controller-flags.md": flagsPage(), "metrics.md": measured} {
+		path := filepath.Join(root, "docs", name)
+		if !check {
+			if err := os.WriteFile(path, page, 0o644); err != nil {
+				return err
+			}
+			continue
+		}
+		have, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(have, page) {
+			stale = append(stale, fmt.Errorf("docs/%s is stale (run: make docs)", name))
+		}
+	}
+	return errors.Join(stale...)
+}

@@ -1,0 +1,110 @@
+package docs_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Every test that docs/reliability.md names must exist.
+func TestReliabilityNamesTestsThatExist(t *testing.T) {
+	reference := regexp.MustCompile("`([a-z][\\w/-]*)`: ([^;|]+)")
+	names := map[string][]string{}
+	rows := 0
+	for line := range strings.Lines(read(t, "docs/reliability.md")) {
+		if !strings.HasPrefix(line, "|") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(cells) != 3 {
+			t.Errorf("%d cells, not a fault, what happens and the tests: %s", len(cells), line)
+			continue
+		}
+		if strings.HasPrefix(cells[0], "---") || strings.TrimSpace(cells[0]) == "Fault" {
+			continue
+		}
+		rows++
+		found := reference.FindAllStringSubmatch(cells[2], -1)
+		if len(found) == 0 {
+			t.Errorf("no test is named for: %s", cells[0])
+		}
+		for _, m := range found {
+			pkg, name := m[1], strings.TrimSpace(m[2])
+			if names[pkg] == nil {
+				names[pkg] = testsOf(t, pkg)
+			}
+			if !slices.Contains(names[pkg], name) {
+				t.Errorf("%s has no test %q", pkg, name)
+			}
+		}
+	}
+	if rows < 30 {
+		t.Errorf("%d rows: is the table read?", rows)
+	}
+}
+
+// testsOf are the names of a package's tests: functions, and specs and the
+// containers that they are in, by their whole text.
+func testsOf(t *testing.T, pkg string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s has no tests: %v", pkg, err)
+	}
+	var out []string
+	for _, path := range files {
+		source, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, source, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && (strings.HasPrefix(f.Name.Name, "Test") || strings.HasPrefix(f.Name.Name, "Fuzz")) {
+				out = append(out, f.Name.Name)
+			}
+		}
+		specs(file, "", &out)
+	}
+	return out
+}
+
+// specNodes are Ginkgo's functions that take a text first.
+var specNodes = []string{"Describe", "Context", "When", "It", "Specify", "DescribeTable", "DescribeTableSubtree", "Entry"}
+
+// specs collects the texts below a node, each after those of its containers.
+func specs(n ast.Node, within string, out *[]string) {
+	ast.Inspect(n, func(c ast.Node) bool {
+		call, ok := c.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		fn, ok := call.Fun.(*ast.Ident)
+		if !ok || !slices.Contains(specNodes, fn.Name) || len(call.Args) < 2 {
+			return true
+		}
+		text, ok := call.Args[0].(*ast.BasicLit)
+		if !ok || text.Kind != token.STRING {
+			return true
+		}
+		s, err := strconv.Unquote(text.Value)
+		if err != nil {
+			return true
+		}
+		name := strings.TrimSpace(within + " " + s)
+		*out = append(*out, name)
+		for _, arg := range call.Args[1:] {
+			specs(arg, name, out)
+		}
+		return false
+	})
+}
