@@ -1,0 +1,229 @@
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# Settings, as in: make test PKG=./stacks/... ARGS='-run TestLoad'
+GO       ?= go
+PKG      ?= ./...
+ARGS     ?=
+TIMEOUT  ?= 30m
+FUZZTIME ?= 30s
+TARGET   ?=
+KILLS    ?= 300
+SEED     ?=
+PUSHES   ?= 20
+# Of make bench; what is empty is as the scenario has it.
+SCENARIO ?=
+N        ?=
+RUNS     ?= 5
+PEER     ?=
+PROFILE  ?=
+OUT      ?= docs/benchmarks
+# Image that deploy installs; it has no default.
+IMG      ?=
+# Version that the programs call themselves; empty: that of the commit.
+VERSION  ?=
+# The kubectl on PATH, else the one that the tests use.
+KUBECTL  ?= $(or $(shell command -v kubectl),$(shell $(GO) run ./e2e/tools/cmd/build kubectl | cut -f2))
+
+# A module of its own, as a user's would be: ./... ends before it.
+LIBRARY := examples/library
+WHOLE    = $(filter ./...,$(PKG))
+
+BIN := $(CURDIR)/bin
+# Tools are pinned by modules of their own and kept by version.
+CONTROLLER_GEN_VERSION := $(shell awk '$$1 == "sigs.k8s.io/controller-tools" {print $$2}' internal/tools/controller-gen/go.mod)
+CODE_GENERATOR_VERSION := $(shell awk '$$1 == "k8s.io/code-generator" {print $$2}' internal/tools/code-generator/go.mod)
+GOLANGCI_LINT_VERSION  := $(shell awk '$$1 == "github.com/golangci/golangci-lint/v2" {print $$2}' internal/tools/golangci-lint/go.mod)
+CONTROLLER_GEN := $(BIN)/controller-gen-$(CONTROLLER_GEN_VERSION)
+# A folder: there are four of them.
+CODE_GENERATOR := $(BIN)/code-generator-$(CODE_GENERATOR_VERSION)
+GOLANGCI_LINT  := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+# The race detector needs a C compiler.
+RACE = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
+
+##@ General
+
+.PHONY: help
+help: ## Show this help.
+	@awk 'BEGIN {FS = ":.*## "; print "Usage: make TARGET [NAME=value]"} \
+	  /^##@ / {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-zA-Z_-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Development
+
+.PHONY: test
+test: tools ## Run every test (PKG= and ARGS= narrow it down). Builds what the tests need first.
+	@$(if $(RACE),,echo "note: no C compiler, so the race detector is off" >&2)
+	$(GO) test $(RACE) -p 2 -timeout $(TIMEOUT) $(ARGS) $(PKG)
+	$(if $(WHOLE),$(GO) -C $(LIBRARY) test $(RACE) -p 2 -timeout $(TIMEOUT) $(ARGS) ./...)
+
+.PHONY: tools
+tools: ## Build what tests run against, a control plane, Flux' controllers and Argo CD: twenty minutes once, then kept. KUBEBUILDER_ASSETS replaces it.
+	@$(GO) run ./e2e/tools/cmd/build
+
+.PHONY: node
+node: tools ## Run the chart on a real node that is made here, and taken down again: root, Linux, and what apt-get has of containerd.
+	KSCTL_E2E_NODE=1 $(GO) test $(RACE) -count=1 -timeout 60m ./e2e/node/... -ginkgo.v -ginkgo.show-node-events=false
+
+.PHONY: demo
+demo: ## Show the controllers at work on this machine alone; KEEP=1 leaves all of it up until Ctrl-C.
+	@echo 'compiling the demo (the first time it takes minutes)' >&2
+	@$(GO) run ./e2e/demo
+
+.PHONY: build
+build: ## Build the programs into bin/.
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $(if $(VERSION),-X github.com/ksctl/gitops/internal/version.version=$(VERSION))" -o $(BIN)/ ./cmd/...
+
+.PHONY: manifests
+manifests: $(CONTROLLER_GEN) ## Generate CRDs and the controller's role from the markers in the code, Argo CD's keys from their scripts, and what the chart has of them.
+	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
+	$(CONTROLLER_GEN) rbac:roleName=ksctl-gitops paths=./internal/manager/... output:rbac:dir=config/rbac
+	$(GO) run ./config/argocd/gen
+	cp config/crd/bases/*.yaml config/chart/files/crds/
+	cp config/rbac/role.yaml config/rbac/user_roles.yaml config/chart/files/
+
+.PHONY: generate
+generate: $(CONTROLLER_GEN) $(CODE_GENERATOR) ## Generate the deep copies of the types, and their clients.
+	@# The old clients go first: types that they name may be gone.
+	.ci/clients $(CODE_GENERATOR) api/client
+	$(CONTROLLER_GEN) object paths=./api/...
+
+.PHONY: fmt
+fmt: $(GOLANGCI_LINT) ## Format the code.
+	$(GOLANGCI_LINT) fmt
+
+.PHONY: vet
+vet: ## Run go vet.
+	$(GO) vet $(PKG)
+	$(if $(WHOLE),$(GO) -C $(LIBRARY) vet ./...)
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Run the linters (ARGS=--fix mends what can be mended).
+	$(GOLANGCI_LINT) run --allow-parallel-runners $(ARGS) $(PKG)
+	$(if $(WHOLE),cd $(LIBRARY) && $(GOLANGCI_LINT) run --allow-parallel-runners $(ARGS) ./...)
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target, or those that TARGET matches, for FUZZTIME (30s).
+	@GO=$(GO) .ci/fuzz $(FUZZTIME) '$(TARGET)'
+
+.PHONY: soak
+soak: tools ## Kill the controller KILLS times (300) at random moments; SEED= repeats a run.
+	KSCTL_E2E_KILLS=$(KILLS) KSCTL_E2E_SEED=$(SEED) $(GO) test -v -count=1 -timeout 3h ./e2e/faults -ginkgo.focus 'that is killed'
+
+.PHONY: bench
+bench: tools ## Measure the controller beside others and write docs/benchmarks: hours. SCENARIO=a,b N=100 RUNS=1 PEER= PROFILE=1 OUT= change that.
+	$(GO) run ./e2e/bench -out '$(OUT)' -runs $(RUNS) $(if $(SCENARIO),-scenario $(SCENARIO)) $(if $(N),-installs $(N)) $(if $(PEER),-peer $(PEER)) $(if $(filter 1,$(PROFILE)),-profile) $(ARGS)
+
+.PHONY: pushes
+pushes: tools ## Measure from git push to the object applied, PUSHES times (20) through Flux and through a KsctlSource with a webhook.
+	KSCTL_E2E_PUSHES=$(PUSHES) $(GO) test -v -count=1 -timeout $(TIMEOUT) ./e2e/flux -ginkgo.focus 'From git push'
+
+.PHONY: microbench
+microbench: ## Run the benchmarks of single functions (PKG= and ARGS= narrow it down).
+	$(GO) test -run '^$$' -bench . -benchmem $(ARGS) $(PKG) | grep -v 'no test files'
+
+.PHONY: docs
+docs: ## Write the pages of docs/ that follow from the code.
+	$(GO) run ./docs/gen
+
+##@ Checks
+
+.PHONY: verify
+verify: verify-sizes verify-modules verify-generated verify-docs verify-format lint ## Fail when something generated, documented or formatted is stale, or a linter complains.
+
+.PHONY: verify-sizes
+verify-sizes:
+	.ci/sizes
+
+.PHONY: verify-modules
+verify-modules:
+	@find . -name go.mod -not -path './bin/*' | sort | while read -r mod; do \
+	  echo "go mod tidy -diff in $$(dirname "$$mod")"; $(GO) -C "$$(dirname "$$mod")" mod tidy -diff; done
+
+.PHONY: verify-generated
+verify-generated: $(CONTROLLER_GEN) $(CODE_GENERATOR)
+	.ci/stale $(CONTROLLER_GEN) $(CODE_GENERATOR)
+
+.PHONY: verify-docs
+verify-docs:
+	$(GO) test ./docs/...
+
+.PHONY: verify-format
+verify-format: $(GOLANGCI_LINT)
+	$(GOLANGCI_LINT) fmt --diff
+
+##@ Release (docs/release.md)
+
+RELEASE = $(GO) run ./internal/release --out '$(BIN)/release' $(if $(VERSION),--version '$(VERSION)')
+
+.PHONY: image
+image: ## Build the controller's image for amd64 and arm64 into bin/release/image, without a container engine; IMG=repository pushes it, PLATFORM= is for others.
+	$(RELEASE) image $(if $(PLATFORM),--platform $(PLATFORM)) $(if $(IMG),--push $(IMG))
+
+.PHONY: docker-build docker-push
+docker-build: ## As image, and pushes nothing.
+	$(RELEASE) image $(if $(PLATFORM),--platform $(PLATFORM))
+docker-push: ## As image, and pushes it: make docker-push IMG=repository VERSION=0.1.0
+	@test -n '$(IMG)' || { echo 'error: say where to: make docker-push IMG=repository VERSION=0.1.0' >&2; exit 1; }
+	$(RELEASE) image $(if $(PLATFORM),--platform $(PLATFORM)) --push $(IMG)
+
+.PHONY: release
+release: ## Everything that a release consists of, pushed: make release VERSION=0.1.0 REGISTRY=registry.example.com/ksctl
+	@test -n '$(VERSION)' -a -n '$(REGISTRY)' || { echo 'error: make release VERSION=0.1.0 REGISTRY=registry.example.com/ksctl' >&2; exit 1; }
+	rm -rf '$(BIN)/release'
+	$(RELEASE) image --push $(REGISTRY)/controller
+	$(RELEASE) chart --image $(REGISTRY)/controller --push $(REGISTRY)/charts
+	$(RELEASE) manifest --image $(REGISTRY)/controller
+	$(RELEASE) catalogue --push $(REGISTRY)/catalog
+	$(RELEASE) cli
+
+.PHONY: sign
+sign: ## Sign what was pushed and the checksums: with COSIGN_KEY, or as who a token of the environment says (keyless).
+	@GO=$(GO) .ci/sign '$(BIN)/release'
+
+##@ Cluster (the current context of kubectl)
+
+.PHONY: install
+install: ## Install the CRDs.
+	$(KUBECTL) apply --server-side -k config/crd
+
+.PHONY: uninstall
+uninstall: unused ## Delete the CRDs. Refused while there are installs, removals or sources.
+	$(KUBECTL) delete --ignore-not-found -k config/crd
+
+.PHONY: run
+run: install ## Run the controller on this machine against the cluster, with your own rights.
+	$(KUBECTL) apply --server-side -f config/manager/namespace.yaml
+	$(GO) run ./cmd/controller --storage-addr=127.0.0.1:9790 --storage-adv-addr=127.0.0.1:9790 --log-encoding=console $(ARGS)
+
+.PHONY: deploy
+deploy: ## Install CRDs, roles and the controller: make deploy IMG=image:tag
+	@test -n '$(IMG)' || { echo 'error: say which image to deploy: make deploy IMG=image:tag' >&2; exit 1; }
+	@mkdir -p $(BIN)/deploy
+	@printf '%s\n' 'resources: [../../config/default]' 'patches:' '- target: {kind: Deployment, name: ksctl-gitops}' \
+	  '  patch: |' '    [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "$(IMG)"}]' >$(BIN)/deploy/kustomization.yaml
+	$(KUBECTL) apply --server-side -k $(BIN)/deploy
+
+.PHONY: undeploy
+undeploy: unused ## Delete the controller, its roles and the CRDs. Refused while there are installs, removals or sources.
+	$(KUBECTL) delete --ignore-not-found -k config/default
+
+# Without a controller nobody removes what they installed, and their finalizers
+# would hold them for ever.
+.PHONY: unused
+unused:
+	@for kind in ksctlinstalls ksctlremoves ksctlsources; do \
+	  test -n "$$($(KUBECTL) get crd $$kind.apps.ksctl.com --ignore-not-found --output name)" || continue; \
+	  left=$$($(KUBECTL) get $$kind --all-namespaces --output name); \
+	  test -z "$$left" || { echo "error: delete these first, while the controller runs: $$left" >&2; exit 1; }; done
+
+$(CONTROLLER_GEN): internal/tools/controller-gen/go.mod internal/tools/controller-gen/go.sum
+	@GO=$(GO) .ci/tool internal/tools/controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen $@
+
+$(CODE_GENERATOR): internal/tools/code-generator/go.mod internal/tools/code-generator/go.sum
+	@GO=$(GO) .ci/tool internal/tools/code-generator tool $@
+
+$(GOLANGCI_LINT): internal/tools/golangci-lint/go.mod internal/tools/golangci-lint/go.sum
+	@GO=$(GO) .ci/tool internal/tools/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint $@
