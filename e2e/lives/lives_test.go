@@ -1,0 +1,162 @@
+package lives_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/harness"
+)
+
+const (
+	inProgress  = status.InProgressStatus
+	current     = status.CurrentStatus
+	failed      = status.FailedStatus
+	terminating = status.TerminatingStatus
+	gone        = status.Status("Gone")
+)
+
+// deployment whose pods become ready when their fate is taken away.
+const deployment = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s}
+spec:
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}, annotations: {%[2]s: %[3]s}}
+    spec: {containers: [{name: main, image: "example.com/main:1"}]}
+`
+
+// slow publishes a stack of one deployment that is not ready by itself.
+func slow(ctx context.Context, ns, revision, name string) {
+	GinkgoHelper()
+	Expect(h.Publish(ctx, ns, "src", revision, harness.Tree(harness.OneComponent,
+		map[string]string{"main/d.yaml": fmt.Sprintf(deployment, name, cluster.FateAnnotation, cluster.FateNeverReady)}))).To(Succeed())
+}
+
+// cheer lets the pods of a deployment become ready.
+func cheer(ctx context.Context, ns, name string) {
+	GinkgoHelper()
+	var pods corev1.PodList
+	Eventually(ctx, func() ([]corev1.Pod, error) {
+		err := h.Plane.Client().List(ctx, &pods, client.InNamespace(ns), client.MatchingLabels{"app": name})
+		return pods.Items, err
+	}, soon).Should(HaveLen(1))
+	change(ctx, &pods.Items[0], fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, cluster.FateAnnotation))
+}
+
+// ends deletes an object that somebody else holds as well, and lets go of it.
+func ends(ctx context.Context, l *life, o client.Object, ours string) {
+	GinkgoHelper()
+	finalizers := `["example.com/held"]`
+	if ours != "" {
+		finalizers = fmt.Sprintf(`["example.com/held",%q]`, ours)
+	}
+	change(ctx, o, fmt.Sprintf(hold, finalizers))
+	Expect(h.Plane.Client().Delete(ctx, o)).To(Succeed())
+	Eventually(ctx, func() ([]string, error) {
+		err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)
+		return o.GetFinalizers(), err
+	}, soon).Should(Equal([]string{"example.com/held"}), "ours goes, that of others stays")
+	l.reaches(ctx, terminating)
+	change(ctx, o, fmt.Sprintf(hold, "null"))
+	l.reaches(ctx, gone)
+}
+
+var _ = Describe("In each version of its life kstatus knows of", func() {
+	It("a KsctlInstall whether it is in progress, current, failed or terminating", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		in := harness.Install(ns, "i")
+		l := record(ctx, in)
+		Expect(h.Plane.Client().Create(ctx, in)).To(Succeed())
+		l.reaches(ctx, inProgress)
+		slow(ctx, ns, "r1", "one")
+		cheer(ctx, ns, "one")
+		l.reaches(ctx, current)
+		By("a commit that can't be read")
+		Expect(h.Publish(ctx, ns, "src", "r2", harness.Tree("spec: {version: one}\n", nil))).To(Succeed())
+		l.reaches(ctx, failed)
+		By("the next one, which takes a while")
+		slow(ctx, ns, "r3", "two")
+		l.reaches(ctx, inProgress)
+		cheer(ctx, ns, "two")
+		l.reaches(ctx, current)
+		By("a change of its own spec")
+		change(ctx, in, `{"spec":{"interval":"2h"}}`)
+		Eventually(ctx, func() (int64, error) {
+			err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(in), in)
+			return in.Status.ObservedGeneration, err
+		}, soon).Should(BeEquivalentTo(2))
+		l.reaches(ctx, current)
+		ends(ctx, l, in, "ksctl.com/teardown")
+		l.was(inProgress, current, failed, inProgress, current, inProgress, current, terminating, gone)
+	})
+
+	It("a KsctlSource", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		r, err := git.NewRepo(ctx, ns)
+		Expect(err).NotTo(HaveOccurred())
+		src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "s"}, Spec: appsv1.KsctlSourceSpec{
+			Schedule: appsv1.Schedule{Interval: &metav1.Duration{Duration: time.Hour}, RetryInterval: &metav1.Duration{Duration: time.Second}},
+			Git:      &appsv1.GitSource{URL: r.URL()}}}
+		l := record(ctx, src)
+		Expect(h.Plane.Client().Create(ctx, src)).To(Succeed())
+		Eventually(ctx, func() ([]metav1.Condition, error) {
+			err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)
+			return src.Status.Conditions, err
+		}, soon).Should(ContainElement(And(HaveField("Type", "Ready"), HaveField("Reason", "RepositoryEmpty"))))
+		l.reaches(ctx, inProgress)
+		By("a first commit")
+		_, err = r.Commit(ctx, map[string]string{"a": "1"}, "one")
+		Expect(err).NotTo(HaveOccurred())
+		l.reaches(ctx, current)
+		By("a range that can't be read")
+		change(ctx, src, `{"spec":{"git":{"ref":{"semver":"one"}}}}`)
+		l.reaches(ctx, failed)
+		By("a branch")
+		change(ctx, src, `{"spec":{"git":{"ref":{"semver":null,"branch":"main"}}}}`)
+		l.reaches(ctx, current)
+		ends(ctx, l, src, "")
+		l.was(inProgress, current, inProgress, failed, inProgress, current, terminating, gone)
+	})
+
+	It("a KsctlRemove", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		slow(ctx, ns, "r1", "one")
+		in := harness.Install(ns, "i")
+		Expect(h.Plane.Client().Create(ctx, in)).To(Succeed())
+		cheer(ctx, ns, "one")
+		Eventually(ctx, func() (string, error) {
+			err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(in), in)
+			return string(harness.Ready(in).Status), err
+		}, soon).Should(Equal("True"))
+		rm := &appsv1.KsctlRemove{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "rm"}, Spec: appsv1.KsctlRemoveSpec{
+			InstallRef: &appsv1.InstallRef{Name: "i"}, Components: []string{"mian"}}}
+		l := record(ctx, rm)
+		Expect(h.Plane.Client().Create(ctx, rm)).To(Succeed())
+		l.reaches(ctx, failed)
+		By("what somebody holds")
+		d := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "one"}}
+		change(ctx, d, fmt.Sprintf(hold, `["example.com/held"]`))
+		change(ctx, rm, `{"spec":{"components":null}}`)
+		l.reaches(ctx, inProgress)
+		Eventually(ctx, func() (*metav1.Time, error) {
+			err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(d), d)
+			return d.DeletionTimestamp, err
+		}, soon).ShouldNot(BeNil())
+		By("and lets go of")
+		change(ctx, d, fmt.Sprintf(hold, "null"))
+		l.reaches(ctx, current)
+		ends(ctx, l, rm, "ksctl.com/teardown")
+		l.was(inProgress, failed, inProgress, current, terminating, gone)
+	})
+})
