@@ -44,6 +44,7 @@ func newWorld(ctx context.Context) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.Shipped = true // as the peers' tools are
 	return &world{Harness: h}, nil
 }
 

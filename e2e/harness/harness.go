@@ -44,7 +44,9 @@ type Harness struct {
 	Server *artifacts.Server
 	// Config has the rights that config/rbac ships, no more.
 	Config *rest.Config
-	dir    string
+	// Shipped makes Build compile as a release is: smaller, and a build of its own.
+	Shipped bool
+	dir     string
 
 	built    sync.Once
 	binary   string

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -39,6 +40,10 @@ func (h *Harness) Build(ctx context.Context) (string, error) {
 	h.built.Do(func() {
 		h.binary = filepath.Join(h.dir, "controller")
 		cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", h.binary, "github.com/ksctl/gitops/cmd/controller")
+		if h.Shipped {
+			cmd.Args = slices.Insert(cmd.Args, 2, "-trimpath", "-ldflags=-s -w")
+			cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		}
 		cmd.Dir = repository(".")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			h.buildErr = fmt.Errorf("building the controller: %w\n%s", err, out)
