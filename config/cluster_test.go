@@ -19,7 +19,7 @@ import (
 
 const (
 	system = "ksctl-gitops-system"
-	soon   = 30 * time.Second
+	soon   = 2 * time.Minute
 )
 
 // What is shipped, on a real API server, applied as a user does it.

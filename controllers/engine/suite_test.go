@@ -28,7 +28,7 @@ import (
 )
 
 // soon is how long anything in these specs may take; it takes far less.
-const soon = 30 * time.Second
+const soon = 2 * time.Minute
 
 var plane *cluster.Cluster
 

@@ -28,7 +28,7 @@ type Options struct {
 	// Grace is how long a kind that nobody uses goes on being watched; 5 min by default.
 	Grace time.Duration
 	// MinBackoff and MaxBackoff bound the wait after a failure, which doubles
-	// each time and is spread by half; 250 ms and 1 min by default.
+	// each time and is spread by half; 250 ms and 30 s by default, client-go's longest.
 	MinBackoff, MaxBackoff time.Duration
 	// Lists is how many kinds are listed at a time; 4 by default.
 	Lists int
@@ -46,7 +46,7 @@ func (o *Options) setDefaults() {
 	for _, d := range []struct {
 		value *time.Duration
 		def   time.Duration
-	}{{&o.StaleAfter, 30 * time.Second}, {&o.Grace, 5 * time.Minute}, {&o.MinBackoff, 250 * time.Millisecond}, {&o.MaxBackoff, time.Minute}} {
+	}{{&o.StaleAfter, 30 * time.Second}, {&o.Grace, 5 * time.Minute}, {&o.MinBackoff, 250 * time.Millisecond}, {&o.MaxBackoff, 30 * time.Second}} {
 		if *d.value <= 0 {
 			*d.value = d.def
 		}

@@ -24,7 +24,7 @@ import (
 )
 
 // soon is how long anything here may take.
-const soon = 2 * time.Minute
+const soon = 5 * time.Minute
 
 const (
 	argoNamespace = "argocd"

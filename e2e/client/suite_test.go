@@ -14,7 +14,7 @@ import (
 )
 
 // soon is how long anything in these specs may take; it takes far less.
-const soon = time.Minute
+const soon = 4 * time.Minute
 
 var (
 	plane *cluster.Cluster

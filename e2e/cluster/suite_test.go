@@ -16,7 +16,7 @@ import (
 )
 
 // soon is how long anything in these specs may take; it takes far less.
-const soon = 30 * time.Second
+const soon = 2 * time.Minute
 
 // plane is the cluster that all specs share; each works in its own namespace.
 var plane *cluster.Cluster

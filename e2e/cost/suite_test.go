@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	soon = 2 * time.Minute
+	soon = 5 * time.Minute
 	// long is for what thousands of objects take.
 	long = 5 * time.Minute
 )

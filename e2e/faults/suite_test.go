@@ -25,7 +25,7 @@ import (
 )
 
 // soon is how long anything in these specs may take; it takes far less.
-const soon = 2 * time.Minute
+const soon = 5 * time.Minute
 
 const (
 	// seedVariable repeats a run: its value is the seed that the run printed.

@@ -30,7 +30,7 @@ import (
 )
 
 // soon is how long anything in these specs may take; it takes far less.
-const soon = 60 * time.Second
+const soon = 4 * time.Minute
 
 // systemNamespace and account are where and as whom the shipped manifests run
 // the controller.

@@ -29,7 +29,7 @@ import (
 	"github.com/ksctl/gitops/e2e/harness/witness"
 )
 
-const soon = time.Minute
+const soon = 4 * time.Minute
 
 // long is for what hundreds of objects take.
 const long = 5 * time.Minute

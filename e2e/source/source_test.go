@@ -25,7 +25,7 @@ import (
 	"github.com/ksctl/gitops/e2e/harness/witness"
 )
 
-const soon = time.Minute
+const soon = 4 * time.Minute
 
 var (
 	h    *harness.Harness

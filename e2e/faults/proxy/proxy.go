@@ -22,13 +22,18 @@ import (
 type Rule struct {
 	// When all of these are met. None: every request.
 	When []cluster.Condition
-	// Chance that it happens to a request, from 0 to 1; 0 means always.
+	// Chance that it happens to a request, from 0 to 1; 0 means always. Of
+	// requests with one verb and resource it hits inARow at most before it spares one.
 	Chance float64
 	// Times that it happens at most; 0 means without end.
 	Times int
 	// Do is what happens.
 	Do Fault
 }
+
+// inARow is where chance ends: the waits of a client that is hit without end
+// double without end, and no wait for it would be long enough.
+const inARow = 3
 
 // Fault handles a request in place of the API server; next is the way to it.
 type Fault func(w http.ResponseWriter, r *http.Request, next http.Handler)
@@ -42,7 +47,8 @@ type Proxy struct {
 	random  *rand.Rand
 	rules   []*rule
 	flights map[*flight]bool
-	done    int // faults so far
+	row     map[alike]int // faults since one was spared
+	done    int           // faults so far
 	seen    func(cluster.Request)
 }
 
@@ -50,6 +56,9 @@ type rule struct {
 	Rule
 	left int // of Times
 }
+
+// alike is what requests that count as a row have in common.
+type alike struct{ verb, group, resource string }
 
 // flight is a request on its way.
 type flight struct {
@@ -68,7 +77,7 @@ func New(target *rest.Config, seed uint64) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("a way to the API server: %w", err)
 	}
-	p := &Proxy{random: rand.New(rand.NewPCG(seed, 0)), flights: map[*flight]bool{}}
+	p := &Proxy{random: rand.New(rand.NewPCG(seed, 0)), flights: map[*flight]bool{}, row: map[alike]int{}}
 	quiet := log.New(io.Discard, "", 0) // requests that end in the middle are what it is for
 	p.forth = &httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to) },
@@ -168,14 +177,17 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 func (p *Proxy) fault(q cluster.Request) Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	to := alike{verb: q.Verb, group: q.Group, resource: q.Resource}
 	for _, r := range p.rules {
-		if !meets(q, r.When) || r.Times > 0 && r.left == 0 || r.Chance > 0 && p.random.Float64() >= r.Chance {
+		if !meets(q, r.When) || r.Times > 0 && r.left == 0 || r.Chance > 0 && (p.row[to] >= inARow || p.random.Float64() >= r.Chance) {
 			continue
 		}
 		r.left--
 		p.done++
+		p.row[to]++
 		return r.Do
 	}
+	p.row[to] = 0
 	return nil
 }
 

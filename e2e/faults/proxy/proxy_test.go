@@ -131,6 +131,26 @@ func TestChancesFollowTheSeed(t *testing.T) {
 	}
 }
 
+func TestChanceSparesOneAfterARow(t *testing.T) {
+	p, _, _ := rig(t, namespace)
+	p.Set(Rule{When: []cluster.Condition{cluster.Watch}, Chance: 1, Do: Expired})
+	for n := range 3 * (inARow + 1) {
+		hit := p.fault(cluster.Request{Verb: "watch", Resource: "namespaces"}) != nil
+		if want := n%(inARow+1) < inARow; hit != want {
+			t.Errorf("request %d is hit: %t", n, hit)
+		}
+		if p.fault(cluster.Request{Verb: "list", Resource: "namespaces"}) != nil {
+			t.Error("a list is hit")
+		}
+	}
+	p.Set(Rule{Do: Expired})
+	for range 2 * inARow {
+		if p.fault(cluster.Request{Verb: "watch", Resource: "namespaces"}) == nil {
+			t.Error("what always happens did not")
+		}
+	}
+}
+
 func TestCutEndsWatches(t *testing.T) {
 	p, client, _ := rig(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
