@@ -106,16 +106,30 @@ func (a *actor) meet(ctx context.Context, act *Action) result {
 	if u.GetDeletionTimestamp() != nil {
 		return result{err: leaving(u)}
 	}
+	uid, by := u.GetUID(), ""
+	if a.takesOver(state) {
+		by = Manager(u)
+		u, err = a.takeFields(ctx, it, u)
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			return result{again: true}
+		}
+		if err != nil {
+			return a.failed(act, err)
+		}
+	}
 	kept, err := keptFields(u, it.Ignore)
 	if err != nil {
 		return a.failed(act, err)
 	}
-	uid := u.GetUID()
 	u, err = a.apply(ctx, WriteUpdate, it, precondition{uid: uid, version: u.GetResourceVersion()}, state == appsv1.EntryAdopted, kept)
 	if err != nil {
 		return a.updateFailed(ctx, act, uid, state, err)
 	}
-	return a.applied(act, u, state)
+	r := a.applied(act, u, state)
+	if by != "" && r.change != nil {
+		r.change.Note = "taken over from " + by
+	}
+	return r
 }
 
 // maxTries is how often an object is read and sent again that changes meanwhile.
@@ -132,7 +146,8 @@ func (a *actor) update(ctx context.Context, act *Action) result {
 		state = appsv1.EntryAdopted
 	}
 	kept, version := l.Kept, l.ResourceVersion
-	read := needsRead(it, &l)
+	reclaims := l.Claimed && a.takesOver(state)
+	read := reclaims || needsRead(it, &l)
 	for try := 1; ; try++ {
 		if read {
 			u, err := a.resource(it).Get(ctx, it.Name, metav1.GetOptions{})
@@ -141,6 +156,11 @@ func (a *actor) update(ctx context.Context, act *Action) result {
 			}
 			if u.GetUID() != l.UID {
 				return a.look(ctx, act, l.UID)
+			}
+			if reclaims {
+				if u, err = a.takeFields(ctx, it, u); err != nil {
+					return a.updateFailed(ctx, act, l.UID, state, err)
+				}
 			}
 			if kept, err = keptFields(u, it.Ignore); err != nil {
 				return a.failed(act, err)

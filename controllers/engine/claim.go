@@ -11,6 +11,10 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
+// instanceLabel is by what Argo CD tracks where it does so by label, unless it is told
+// another one. Charts set it as well.
+const instanceLabel = "app.kubernetes.io/instance"
+
 // claim says whether an object that exists may be managed by an owner, and the
 // state that it gets in the inventory. It is a pure function.
 func claim(owner OwnerKey, ref stacks.Ref, recorded *appsv1.InventoryEntry, adopt appsv1.AdoptMode, u *unstructured.Unstructured) (appsv1.EntryState, error) {
@@ -65,14 +69,16 @@ func Controller(u *unstructured.Unstructured) string {
 		return fmt.Sprintf("%s %s, which created it", c.Kind, c.Name)
 	}
 	switch {
-	case labels["kustomize.toolkit.fluxcd.io/name"] != "":
-		return fmt.Sprintf("Flux Kustomization %s/%s", labels["kustomize.toolkit.fluxcd.io/namespace"], labels["kustomize.toolkit.fluxcd.io/name"])
-	case labels["helm.toolkit.fluxcd.io/name"] != "":
-		return fmt.Sprintf("Flux HelmRelease %s/%s", labels["helm.toolkit.fluxcd.io/namespace"], labels["helm.toolkit.fluxcd.io/name"])
-	case ann["argocd.argoproj.io/tracking-id"] != "":
-		return fmt.Sprintf("Argo CD (%s)", ann["argocd.argoproj.io/tracking-id"])
-	case labels["argocd.argoproj.io/instance"] != "":
-		return fmt.Sprintf("Argo CD application %s", labels["argocd.argoproj.io/instance"])
+	case labels[live.KustomizationLabel] != "":
+		return fmt.Sprintf("Flux Kustomization %s/%s", labels["kustomize.toolkit.fluxcd.io/namespace"], labels[live.KustomizationLabel])
+	case labels[live.HelmReleaseLabel] != "":
+		return fmt.Sprintf("Flux HelmRelease %s/%s", labels["helm.toolkit.fluxcd.io/namespace"], labels[live.HelmReleaseLabel])
+	case ann[live.ArgoTracking] != "":
+		return fmt.Sprintf("Argo CD (%s)", ann[live.ArgoTracking])
+	case labels[live.ArgoLabel] != "":
+		return fmt.Sprintf("Argo CD application %s", labels[live.ArgoLabel])
+	case labels[instanceLabel] != "" && appliedByArgo(u, instanceLabel):
+		return fmt.Sprintf("Argo CD application %s", labels[instanceLabel])
 	default:
 		return ""
 	}
@@ -81,8 +87,8 @@ func Controller(u *unstructured.Unstructured) string {
 // ReleaseOf is the Helm release that an object says it belongs to; nil when none.
 func ReleaseOf(u *unstructured.Unstructured) *stacks.Release {
 	ann := u.GetAnnotations()
-	if ann["meta.helm.sh/release-name"] == "" {
+	if ann[live.ReleaseName] == "" {
 		return nil
 	}
-	return &stacks.Release{Name: ann["meta.helm.sh/release-name"], Namespace: ann["meta.helm.sh/release-namespace"]}
+	return &stacks.Release{Name: ann[live.ReleaseName], Namespace: ann["meta.helm.sh/release-namespace"]}
 }

@@ -124,7 +124,7 @@ func decideKnown(in *Input, a Action) (Action, bool) {
 		// Deleted and made again with our mark on it, as a restored backup does.
 		a.Verb, a.Reason = Update, Taken
 		return a, false
-	case l.LabelLost, l.Mark.Owner == "", live.Drifted(a.Entry.Baseline, l.Owned):
+	case l.LabelLost, l.Mark.Owner == "", live.Drifted(a.Entry.Baseline, l.Owned), claimedBack(in, &a):
 		if in.Policies.Drift == appsv1.DriftWarn || in.Policies.Drift == appsv1.DriftIgnore {
 			a.Verb, a.Reason = Skip, Drifted
 			break
@@ -141,6 +141,12 @@ func decideKnown(in *Input, a Action) (Action, bool) {
 	}
 	a.Message = fmt.Sprintf("%s is %s", a.Item.Ref, describe(l))
 	return a, false
+}
+
+// claimedBack is true for an object that was taken over for good, and that the tool which
+// had it claims again: it was not told to leave it.
+func claimedBack(in *Input, a *Action) bool {
+	return a.Live.Claimed && a.Entry.State == appsv1.EntryApplied && in.Policies.Adopt == appsv1.AdoptAlways
 }
 
 // decideShared is for a namespace that may have several users.

@@ -36,6 +36,7 @@ const (
 	flagSucceeded
 	flagProtected
 	flagSuspended
+	flagClaimed
 )
 
 // entry is an Object, packed: there may be tens of thousands.
@@ -94,6 +95,7 @@ func pack(o *Object, in *interner) *entry {
 	e.set(flagAdopted, o.Adopted)
 	e.set(flagProtected, o.Protected)
 	e.set(flagSuspended, o.Suspended)
+	e.set(flagClaimed, o.Claimed)
 	var r rare
 	var ok bool
 	if e.uid, ok = parseUUID(string(o.UID)); !ok {
@@ -141,6 +143,7 @@ func (e *entry) unpack(gk schema.GroupKind, n name) Object {
 		Adopted:      e.is(flagAdopted),
 		Protected:    e.is(flagProtected),
 		Suspended:    e.is(flagSuspended),
+		Claimed:      e.is(flagClaimed),
 	}
 	if e.rv != 0 {
 		o.ResourceVersion = strconv.FormatUint(e.rv, 10)
@@ -166,7 +169,7 @@ func (e *entry) unpack(gk schema.GroupKind, n name) Object {
 // removal: not in other messages, and not in the resource version, which every
 // heartbeat changes.
 func (e *entry) matters(b *entry) bool {
-	const acted = flagDone | flagDeleting | flagLabelLost | flagMarkLost | flagReplicas | flagProtected | flagSuspended
+	const acted = flagDone | flagDeleting | flagLabelLost | flagMarkLost | flagReplicas | flagProtected | flagSuspended | flagClaimed
 	if e.UID() != b.UID() || e.owned != b.owned || e.ready != b.ready || e.flags&acted != b.flags&acted || e.owner != b.owner {
 		return true
 	}

@@ -78,6 +78,9 @@ type Object struct {
 	OtherManager string
 	// Adopted is true when the object says that it was there before us.
 	Adopted bool
+	// Claimed is true when another manager has put the mark of a tool on the object
+	// that deletes what carries it; see ToolMarks.
+	Claimed bool
 	// LabelLost is true when the object no longer has the label that selects it.
 	// It is not watched: Index.Observe is how the index learns of it. Only
 	// objects of an Index have it.

@@ -75,6 +75,7 @@ func project(u *unstructured.Unstructured, key []byte) (Object, string, error) {
 func (o *Object) projectOwned(object, meta map[string]any, ignore string, key []byte) string {
 	m := readManaged(meta)
 	o.OtherManager = m.other
+	o.Claimed = m.claimed(object)
 	ignored, err := ParseIgnored(ignore)
 	if err != nil {
 		ignored = nil

@@ -13,6 +13,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/install"
+	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -130,7 +131,12 @@ var _ = Describe("An object that was there before", func() {
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"))
 		in := newInstall(ctx, ns, "i", adopting(appsv1.AdoptAlways))
 		atRevision(ctx, in, "main@sha1:1")
-		Expect(seen(ctx, ns, "a").UID).To(Equal(before.UID))
+		a := seen(ctx, ns, "a")
+		Expect(a.UID).To(Equal(before.UID))
+		Expect(a.Data).To(Equal(map[string]string{"value": "1"}), "what its former owner applied is not kept alive by that")
+		Expect(a.Labels).NotTo(HaveKey("kustomize.toolkit.fluxcd.io/name"), "or that would prune it one day")
+		Expect(a.ManagedFields).To(HaveEach(HaveField("Manager", live.FieldManager)))
+		Eventually(ctx, told(ctx, in, "Adopted"), soon).Should(ContainElement(HaveField("Message", ContainSubstring("taken over from Flux Kustomization flux-system/apps"))))
 		removed(ctx, in)
 		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeTrue())
 	})

@@ -1,0 +1,41 @@
+package live
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+func TestClaimedByATool(t *testing.T) {
+	const mine, flux, helm = `{"f:metadata": {"f:labels": {"f:app": {}}}}`, `{"f:metadata": {"f:labels": {"f:kustomize.toolkit.fluxcd.io/name": {}}}}`,
+		`{"f:metadata": {"f:annotations": {"f:meta.helm.sh/release-name": {}}}}`
+	entry := func(manager, operation, fields string) any {
+		var set map[string]any
+		if err := json.Unmarshal([]byte(fields), &set); err != nil {
+			t.Fatal(err)
+		}
+		return map[string]any{"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsV1": set}
+	}
+	marked := map[string]any{"labels": map[string]any{"app": "x", KustomizationLabel: "shop"}, "annotations": map[string]any{ReleaseName: "shop"}}
+	for name, tc := range map[string]struct {
+		managed []any
+		want    bool
+	}{
+		"by nobody":                         {nil, false},
+		"by Flux":                           {[]any{entry(FieldManager, "Apply", mine), entry("kustomize-controller", "Apply", flux)}, true},
+		"by Helm":                           {[]any{entry(FieldManager, "Apply", mine), entry("helm", "Update", helm)}, true},
+		"by what the stack renders":         {[]any{entry(FieldManager, "Apply", flux)}, false},
+		"by somebody who has another label": {[]any{entry("kubectl-label", "Update", mine)}, false},
+		"by somebody who labels what we do": {[]any{entry(FieldManager, "Apply", flux), entry("kustomize-controller", "Apply", flux)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := readManaged(map[string]any{"managedFields": tc.managed})
+			if got := m.claimed(map[string]any{"metadata": marked}); got != tc.want {
+				t.Errorf("got %v", got)
+			}
+			gone := readManaged(map[string]any{"managedFields": tc.managed})
+			if gone.claimed(map[string]any{"metadata": map[string]any{}}) {
+				t.Error("a mark that is gone counts")
+			}
+		})
+	}
+}
