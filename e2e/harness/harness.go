@@ -51,6 +51,9 @@ type Harness struct {
 	built    sync.Once
 	binary   string
 	buildErr error
+
+	shellOnce sync.Once
+	shellErr  error
 }
 
 // Plain starts a control plane that nothing of ours is on.

@@ -1,0 +1,151 @@
+package argocd_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	workloads "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/ksctl/gitops/controllers/live"
+	"github.com/ksctl/gitops/e2e/harness"
+)
+
+const moving, fromApplication = "docs/moving.md", "From an Argo CD Application"
+
+const settingsMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {greeting: hello, more: yes please}\n"
+
+// moved is what must be the same before and after a move: the uids of what runs, and what
+// the Deployment says.
+type moved struct {
+	settings, web types.UID
+	spec          workloads.DeploymentSpec
+	pods          []types.UID
+}
+
+func running(ctx context.Context, ns string) moved {
+	GinkgoHelper()
+	settings, web, pods := configMapOf(ns, "settings"), webOf(ns), &corev1.PodList{}
+	Expect(get(ctx, settings)).To(Succeed())
+	Expect(get(ctx, web)).To(Succeed())
+	Expect(h.Plane.Client().List(ctx, pods, client.InNamespace(ns))).To(Succeed())
+	m := moved{settings: settings.UID, web: web.UID, spec: web.Spec}
+	for i := range pods.Items {
+		m.pods = append(m.pods, pods.Items[i].UID)
+	}
+	Expect(m.pods).NotTo(BeEmpty())
+	return m
+}
+
+func webOf(ns string) *workloads.Deployment {
+	return &workloads.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}}
+}
+
+// argos are the objects that Argo CD has a claim to.
+func argos(ctx context.Context, ns string) []string {
+	GinkgoHelper()
+	var out []string
+	for _, o := range []client.Object{configMapOf(ns, "settings"), webOf(ns)} {
+		Expect(get(ctx, o)).To(Succeed())
+		applied := slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return strings.HasPrefix(e.Manager, "argocd") })
+		_, tracked := o.GetAnnotations()[live.ArgoTracking]
+		_, labelled := o.GetLabels()[live.ArgoLabel]
+		if applied || tracked || labelled || o.GetAnnotations()[corev1.LastAppliedConfigAnnotation] != "" {
+			out = append(out, o.GetName())
+		}
+	}
+	return out
+}
+
+// run runs a block of commands of docs/moving.md in a repository, whose namespace is ns.
+func run(ctx context.Context, block int, ns string, files map[string]string) string {
+	GinkgoHelper()
+	scripts, err := harness.Blocks(moving, fromApplication, "sh")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(len(scripts)).To(BeNumerically(">", block))
+	dir := GinkgoT().TempDir()
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		Expect(os.MkdirAll(filepath.Dir(path), 0o750)).To(Succeed())
+		Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
+	}
+	out, err := h.Shell(ctx, dir, inNamespace(scripts[block], ns))
+	Expect(err).NotTo(HaveOccurred())
+	return out
+}
+
+// inNamespace is what a page says for the namespace and the Application shop, for others.
+func inNamespace(text, ns string) string {
+	return strings.NewReplacer("-n shop ", "-n "+ns+" ", "namespace: shop", "namespace: "+ns, "application shop", "application "+ns).Replace(text)
+}
+
+var _ = Describe("Moving over from an Application", func() {
+	DescribeTable("deletes nothing, as docs/moving.md does it", func(ctx SpecContext, stopped bool, options ...string) {
+		said, err := harness.Files(moving, fromApplication)
+		Expect(err).NotTo(HaveOccurred())
+		w := newWorld(ctx, map[string]string{"synced/web.yaml": deployment("web", ""), "synced/settings.yaml": settingsMap, "synced/rest.yaml": configMap("rest", "x")})
+		w.sync(ctx, "", options...)
+		is(ctx, w.ns, "Healthy")
+		was := running(ctx, w.ns)
+		Expect(argos(ctx, w.ns)).To(ConsistOf("settings", "web"))
+
+		By("1. stop it")
+		if stopped {
+			run(ctx, 0, w.ns, nil)
+		} else {
+			patch(ctx, application(w.ns), `{"spec":{"syncPolicy":{"automated":null}}}`)
+		}
+		By("2. write the stack")
+		files := map[string]string{"stacks/shop/app/web.yaml": deployment("web", ""), "stacks/shop/app/settings.yaml": settingsMap}
+		for name, content := range said {
+			files[name] = inNamespace(content, w.ns)
+		}
+		By("3. look")
+		for _, line := range strings.Split(run(ctx, 1, w.ns, files), "\n") {
+			Expect(line).NotTo(MatchRegexp(`^[-+] .*(image|greeting|replicas|labels|kind):`), "nothing changes")
+		}
+		By("an install that may not take over")
+		w.commit(ctx, files)
+		fleet := strings.NewReplacer("metadata: {name: fleet}", "metadata: {name: fleet, namespace: "+w.ns+"}", "REPO", w.repo.URL()).Replace(source)
+		Expect(h.Plane.ApplyYAML(ctx, []byte(fleet))).To(Succeed())
+		careful := strings.Replace(files["clusters/prod/install.yaml"], "  adopt: Always\n", "", 1)
+		Expect(h.Plane.ApplyYAML(ctx, []byte(careful))).To(Succeed())
+		in := install(w.ns, "shop")
+		Eventually(ctx, func() (string, error) {
+			err := get(ctx, in)
+			return harness.Ready(in).Reason + ": " + harness.Ready(in).Message, err
+		}, soon).Should(And(HavePrefix("OwnedByAnother: "), ContainSubstring("Argo CD ("+w.ns+":")))
+		Expect(running(ctx, w.ns)).To(Equal(was))
+
+		By("4. take over")
+		run(ctx, 2, w.ns, files)
+		Expect(argos(ctx, w.ns)).To(BeEmpty())
+		Expect(running(ctx, w.ns)).To(Equal(was))
+
+		By("5. remove the Application")
+		run(ctx, 3, w.ns, nil)
+		Eventually(ctx, func() bool { return gone(ctx, application(w.ns)) }, soon).Should(BeTrue())
+		Expect(running(ctx, w.ns)).To(Equal(was))
+		Expect(gone(ctx, configMapOf(w.ns, "rest"))).To(Equal(!stopped), "what was not taken over goes with a finalizer that was left")
+
+		By("what leaves the stack leaves the cluster")
+		w.commit(ctx, map[string]string{"stacks/shop/app/settings.yaml": strings.Replace(settingsMap, ", more: yes please", "", 1)})
+		Eventually(ctx, func() (map[string]string, error) {
+			cm := configMapOf(w.ns, "settings")
+			err := get(ctx, cm)
+			return cm.Data, err
+		}, soon).Should(Equal(map[string]string{"greeting": "hello"}))
+	},
+		Entry("", SpecTimeout(6*time.Minute), true),
+		Entry("with a server-side apply", SpecTimeout(6*time.Minute), true, "ServerSideApply=true"),
+		Entry("with the finalizer forgotten", SpecTimeout(6*time.Minute), false))
+})
