@@ -13,6 +13,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/source"
 	"github.com/ksctl/gitops/controllers/source/webhook"
+	"github.com/ksctl/gitops/controllers/storage"
 	"github.com/ksctl/gitops/stacks/artifact/git"
 	"github.com/ksctl/gitops/stacks/artifact/oci"
 )
@@ -22,7 +23,7 @@ type Sources struct {
 	// Addr is where artifacts are served, as ":9090"; AdvAddr the host under which
 	// installs fetch them, that of Addr when empty. Every replica serves its own.
 	Addr, AdvAddr string
-	// StorageBytes is what artifacts may take on disk; source.DefaultStorageBytes when 0.
+	// StorageBytes is what artifacts may take on disk; storage.DefaultBytes when 0.
 	StorageBytes int64
 	// GitLimits bound a Git repository; those of its tree are Options.ArtifactLimits.
 	GitLimits git.Limits
@@ -33,9 +34,12 @@ type Sources struct {
 
 // AddSources adds the reconciler of KsctlSource, and the server of what it fetches.
 func (c *Controllers) AddSources(ctx context.Context, o Sources) error {
-	storage, err := source.OpenStorage(source.StorageOptions{Path: filepath.Join(c.opts.StoragePath, "served"),
+	served, err := storage.Open(storage.Options{Path: filepath.Join(c.opts.StoragePath, "served"),
 		MaxBytes: o.StorageBytes, Addr: o.Addr, AdvAddr: o.AdvAddr})
 	if err != nil {
+		return err
+	}
+	if err := c.mgr.Add(served); err != nil {
 		return err
 	}
 	// On the same disk as artifacts, and empty: a process that was killed leaves
@@ -46,10 +50,10 @@ func (c *Controllers) AddSources(ctx context.Context, o Sources) error {
 	limits.Tree = c.opts.ArtifactLimits
 	steps := &source.Steps{Git: git.NewClient(git.Options{Limits: limits, TempDir: work}),
 		OCI:     oci.NewClient(oci.Options{Limits: c.opts.ArtifactLimits, TempDir: work}),
-		Secrets: c.mgr.GetAPIReader(), Storage: storage, Webhooks: o.WebhookAddr != "", Limits: c.opts.ArtifactLimits, Clock: clock.RealClock{}}
+		Secrets: c.mgr.GetAPIReader(), Storage: served.Space(source.Space), Webhooks: o.WebhookAddr != "", Limits: c.opts.ArtifactLimits, Clock: clock.RealClock{}}
 	setup := &source.Setup{
 		Reconciler: newReconciler(c, source.Kind, steps, func() *appsv1.KsctlSource { return &appsv1.KsctlSource{} }),
-		Storage:    storage,
+		Storage:    steps.Storage,
 		Options:    c.controllerOptions(),
 	}
 	// Not by the cache: an install may name a source that another shard fetches.

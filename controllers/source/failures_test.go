@@ -13,6 +13,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/storage"
 	"github.com/ksctl/gitops/stacks/artifact"
 	"github.com/ksctl/gitops/stacks/artifact/git"
 )
@@ -81,7 +82,7 @@ func TestFailures(t *testing.T) {
 	t.Run("the disk", func(t *testing.T) {
 		r := newRig(t)
 		r.commit(map[string]string{"a": "a"})
-		if err := os.WriteFile(filepath.Join(r.dir, space), []byte("in the way"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(r.dir, Space), []byte("in the way"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		r.failed(StorageOperationFailedReason)
@@ -118,5 +119,43 @@ func TestTimeout(t *testing.T) {
 	r.obj.Spec.Timeout = nil
 	if out, ok := r.reconcileWith(ctx).(reconcile.Retry); !ok {
 		t.Errorf("got %+v", out)
+	}
+}
+
+func TestNoRoomIsSaidAndHeals(t *testing.T) {
+	r := newRig(t)
+	r.commit(map[string]string{"a": strings.Repeat("1", 10)})
+	r.room = 10
+	r.start()
+	if said := r.failed(storage.FullReason); !strings.Contains(said, "--source-storage-bytes") {
+		t.Errorf("does not say what to do: %s", said)
+	}
+	if left := r.kept(); len(left) > 0 {
+		t.Errorf("kept %v", left)
+	}
+	r.room = 0
+	r.start()
+	r.done()
+}
+
+func TestTheDiskFailsAndHeals(t *testing.T) {
+	r := newRig(t)
+	r.commit(map[string]string{"a": "1"})
+	r.done()
+	r.commit(map[string]string{"a": "2"})
+	away := filepath.Join(t.TempDir(), "away")
+	if err := os.Rename(r.dir, away); err != nil {
+		t.Fatal(err)
+	}
+	r.failed(StorageOperationFailedReason)
+	if got := r.obj.Status.Artifact; got == nil {
+		t.Error("the artifact is withdrawn")
+	}
+	if err := os.Rename(away, r.dir); err != nil {
+		t.Fatal(err)
+	}
+	r.done()
+	if got := r.content("a"); got != "2" {
+		t.Errorf("got %q", got)
 	}
 }

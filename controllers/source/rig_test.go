@@ -21,6 +21,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/storage"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
 	"github.com/ksctl/gitops/stacks/artifact"
 	"github.com/ksctl/gitops/stacks/artifact/git"
@@ -41,7 +42,9 @@ type rig struct {
 	web    *httptest.Server
 	dir    string
 	limits artifact.Limits
-	api    client.Client
+	// room that artifacts have; 0: the default.
+	room int64
+	api  client.Client
 	// events are the reasons of those that were recorded.
 	events []string
 }
@@ -79,13 +82,13 @@ func (r *rig) start() {
 			r.t.Fatal(err)
 		}
 	}
-	storage, err := OpenStorage(StorageOptions{Path: r.dir, AdvAddr: strings.TrimPrefix(r.web.URL, "http://")})
+	served, err := storage.Open(storage.Options{Path: r.dir, AdvAddr: strings.TrimPrefix(r.web.URL, "http://"), MaxBytes: r.room})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.Steps = &Steps{Git: git.NewClient(git.Options{TempDir: r.t.TempDir(), Limits: git.Limits{Tree: r.limits}}),
 		OCI:     oci.NewClient(oci.Options{TempDir: r.t.TempDir(), Limits: r.limits, Backoff: time.Nanosecond}),
-		Secrets: r.api, Storage: storage, Limits: r.limits, Clock: r.clock}
+		Secrets: r.api, Storage: served.Space(Space), Limits: r.limits, Clock: r.clock}
 }
 
 func (r *rig) reconcile() reconcile.Outcome {
@@ -205,7 +208,7 @@ func (r *rig) content(name string) string {
 // kept are the files in the storage's folder of the source.
 func (r *rig) kept() []string {
 	r.t.Helper()
-	found, err := os.ReadDir(filepath.Join(r.dir, folder(fleet)))
+	found, err := os.ReadDir(filepath.Join(r.dir, Space, fleet.Namespace, fleet.Name))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		r.t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,25 +16,26 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/storage"
 )
+
+// Space is where sources keep their artifacts.
+const Space = "ksctlsource"
 
 // Setup says what the controller watches.
 type Setup struct {
 	Reconciler *reconcile.Reconciler[*appsv1.KsctlSource]
-	// Storage is served by the manager.
-	Storage *Storage
+	// Storage is swept of what sources left that are gone.
+	Storage *storage.Space
 	Options controller.Options
 }
 
 // bySecret is the field by which the sources that refer to a Secret are found.
 const bySecret = "spec.secretRef"
 
-// Register adds the controller and the file server to a manager.
+// Register adds the controller to a manager.
 func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
-	if err := mgr.Add(s.Storage); err != nil {
-		return fmt.Errorf("file server of %s: %w", Kind, err)
-	}
-	if err := mgr.Add(&sweeper{reader: mgr.GetClient(), storage: s.Storage, every: sweepEvery}); err != nil {
+	if err := mgr.Add(&storage.Sweeper{Space: s.Storage, Owners: owners(mgr.GetClient()), Every: storage.SweepEvery}); err != nil {
 		return fmt.Errorf("sweeper of %s: %w", Kind, err)
 	}
 	err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.KsctlSource{}, bySecret, func(o client.Object) []string {
@@ -53,6 +55,18 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		return fmt.Errorf("controller of %s: %w", Kind, err)
 	}
 	return nil
+}
+
+// owners lists the sources that there are.
+func owners(reader client.Reader) func(context.Context) ([]types.NamespacedName, error) {
+	return func(ctx context.Context) (all []types.NamespacedName, err error) {
+		var list appsv1.KsctlSourceList
+		err = reader.List(ctx, &list, client.UnsafeDisableDeepCopy)
+		for i := range list.Items {
+			all = append(all, client.ObjectKeyFromObject(&list.Items[i]))
+		}
+		return all, err
+	}
 }
 
 // withSecret finds the sources that refer to a Secret.

@@ -15,6 +15,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/storage"
 	"github.com/ksctl/gitops/stacks/artifact"
 	"github.com/ksctl/gitops/stacks/artifact/git"
 	"github.com/ksctl/gitops/stacks/artifact/oci"
@@ -35,8 +36,6 @@ const (
 	SucceededReason = fluxmeta.SucceededReason
 	// StorageOperationFailedReason: the artifact can't be kept or read back.
 	StorageOperationFailedReason = "StorageOperationFailed"
-	// StorageFullReason: artifacts take all the room that they may.
-	StorageFullReason = "StorageFull"
 )
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
@@ -53,7 +52,7 @@ type Steps struct {
 	// kept nowhere.
 	Secrets client.Reader
 	// Storage keeps artifacts.
-	Storage *Storage
+	Storage *storage.Space
 	// Limits of one artifact: what is stored here must be fit to be fetched.
 	Limits   artifact.Limits
 	Clock    clock.PassiveClock
@@ -154,7 +153,7 @@ func (s *Steps) kept(obj *appsv1.KsctlSource) (*fluxmeta.Artifact, error) {
 // keep goes on with an artifact that is there already. Another branch of the
 // same commit, or another address of this process, still have to be told.
 func (s *Steps) keep(obj *appsv1.KsctlSource, a *fluxmeta.Artifact, revision string) string {
-	name, err := pathOf(client.ObjectKeyFromObject(obj), a.Digest)
+	name, err := s.Storage.PathOf(client.ObjectKeyFromObject(obj), a.Digest)
 	if url := s.Storage.URL(name); err == nil && (a.Revision != revision || a.URL != url || a.Path != name) {
 		a = a.DeepCopy()
 		a.Revision, a.URL, a.Path, a.LastUpdateTime = revision, url, name, metav1.NewTime(s.Clock.Now())
@@ -290,8 +289,8 @@ func reasonOf(err error) string {
 	if e, ok := errors.AsType[*secretError](err); ok {
 		return e.reason
 	}
-	if _, ok := errors.AsType[*FullError](err); ok {
-		return StorageFullReason
+	if _, ok := errors.AsType[*storage.FullError](err); ok {
+		return storage.FullReason
 	}
 	if _, ok := errors.AsType[*storageError](err); ok {
 		return StorageOperationFailedReason

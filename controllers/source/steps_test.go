@@ -193,12 +193,12 @@ func TestRestart(t *testing.T) {
 		requests int64
 	}{
 		"with the storage":      {func(*rig) error { return nil }, 1},
-		"with an empty storage": {func(r *rig) error { return os.RemoveAll(filepath.Join(r.dir, space)) }, 2},
+		"with an empty storage": {func(r *rig) error { return os.RemoveAll(filepath.Join(r.dir, Space)) }, 2},
 		"with a damaged artifact": {func(r *rig) error {
 			return os.WriteFile(filepath.Join(r.dir, r.obj.Status.Artifact.Path), []byte("x"), 0o600)
 		}, 2},
 		"with a truncated artifact":   {func(r *rig) error { return os.Truncate(filepath.Join(r.dir, r.obj.Status.Artifact.Path), 10) }, 2},
-		"with a half-written one too": {func(r *rig) error { return os.WriteFile(filepath.Join(r.dir, partial+"1"), []byte("x"), 0o600) }, 1},
+		"with a half-written one too": {func(r *rig) error { return os.WriteFile(filepath.Join(r.dir, "tmp-1"), []byte("x"), 0o600) }, 1},
 	}
 	for name, c := range damages {
 		t.Run(name, func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestRestart(t *testing.T) {
 			if got := r.content("b/c"); got != "c" {
 				t.Errorf("got %q", got)
 			}
-			if _, err := os.Stat(filepath.Join(r.dir, partial+"1")); err == nil {
+			if _, err := os.Stat(filepath.Join(r.dir, "tmp-1")); err == nil {
 				t.Error("what a killed process left must go")
 			}
 		})

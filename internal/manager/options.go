@@ -19,8 +19,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ksctl/gitops/controllers/setup"
-	"github.com/ksctl/gitops/controllers/source"
 	"github.com/ksctl/gitops/controllers/source/webhook"
+	"github.com/ksctl/gitops/controllers/storage"
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/artifact"
 	"github.com/ksctl/gitops/stacks/artifact/git"
@@ -106,7 +106,7 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.CatalogURL, "catalog-url", "", "The repository with versions of catalogue stacks that are not shipped, as oci://registry/repository; each is at <stack>:<version> below it.")
 	fs.BoolVar(&o.CatalogInsecure, "catalog-insecure", false, "Allow plain http for --catalog-url.")
 	limits := artifact.DefaultLimits()
-	fs.Int64Var(&o.SourceStorageBytes, "source-storage-bytes", source.DefaultStorageBytes, "The bytes that artifacts of KsctlSources may take on disk, all together.")
+	fs.Int64Var(&o.SourceStorageBytes, "source-storage-bytes", storage.DefaultBytes, "The bytes that artifacts of KsctlSources may take on disk, all together.")
 	fs.Int64Var(&o.ArtifactCacheBytes, "artifact-cache-bytes", 1<<30, "The bytes that unpacked artifacts may take on disk.")
 	fs.Int64Var(&o.RenderCacheBytes, "render-cache-bytes", stacks.DefaultCacheBytes, "The bytes that remembered renders may take in memory, compressed.")
 	fs.DurationVar(&o.ArtifactTimeout, "artifact-timeout", artifact.DefaultTimeout, "How long one attempt to download an artifact may take, and unpacking it.")

@@ -1,31 +1,26 @@
-package source
+package storage
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
 // put stores one file as the artifact of a source, and gives its digest and size.
-func put(t *testing.T, s *Storage, name, content string) (string, int64, error) {
+func put(t *testing.T, s *Space, name, content string) (string, int64, error) {
 	t.Helper()
 	_, packed, err := s.Store(t.Context(), types.NamespacedName{Namespace: "team", Name: name}, fstest.MapFS{"a": {Data: []byte(content)}}, artifact.PackOptions{})
 	return packed.Digest, packed.Size, err
 }
 
-func has(t *testing.T, s *Storage, name, digest string) bool {
+func has(t *testing.T, s *Space, name, digest string) bool {
 	t.Helper()
 	yes, err := s.Has(types.NamespacedName{Namespace: "team", Name: name}, digest)
 	if err != nil {
@@ -55,14 +50,14 @@ func TestStorageIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	open := func() *Storage {
+	open := func() *Space {
 		t.Helper()
-		s, err := OpenStorage(StorageOptions{Path: dir, AdvAddr: "x", MaxBytes: 3*size + size/2})
+		s, err := Open(Options{Path: dir, AdvAddr: "x", MaxBytes: 3*size + size/2})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = s.Close() })
-		return s
+		return s.Space("kind")
 	}
 	s := open()
 	must := func(name, content string) string {
@@ -115,43 +110,7 @@ func TestStorageIsBounded(t *testing.T) {
 	}
 }
 
-func TestNoRoomIsSaidAndHeals(t *testing.T) {
-	r := newRig(t)
-	r.commit(map[string]string{"a": strings.Repeat("1", 10)})
-	r.Storage.book.max = 10
-	if said := r.failed(StorageFullReason); !strings.Contains(said, "--source-storage-bytes") {
-		t.Errorf("does not say what to do: %s", said)
-	}
-	if left := r.kept(); len(left) > 0 {
-		t.Errorf("kept %v", left)
-	}
-	r.Storage.book.max = DefaultStorageBytes
-	r.done()
-}
-
-func TestTheDiskFailsAndHeals(t *testing.T) {
-	r := newRig(t)
-	r.commit(map[string]string{"a": "1"})
-	r.done()
-	r.commit(map[string]string{"a": "2"})
-	away := filepath.Join(t.TempDir(), "away")
-	if err := os.Rename(r.dir, away); err != nil {
-		t.Fatal(err)
-	}
-	r.failed(StorageOperationFailedReason)
-	if got := r.obj.Status.Artifact; got == nil {
-		t.Error("the artifact is withdrawn")
-	}
-	if err := os.Rename(away, r.dir); err != nil {
-		t.Fatal(err)
-	}
-	r.done()
-	if got := r.content("a"); got != "2" {
-		t.Errorf("got %q", got)
-	}
-}
-
-func TestSweepsWhatNoSourceUses(t *testing.T) {
+func TestSweepsWhatNoOwnerUses(t *testing.T) {
 	s, dir := newStorage(t)
 	kept, _, err := put(t, s, "kept", "1")
 	if err != nil {
@@ -160,18 +119,15 @@ func TestSweepsWhatNoSourceUses(t *testing.T) {
 	if _, _, err := put(t, s, "gone", "1"); err != nil {
 		t.Fatal(err)
 	}
-	scheme := runtime.NewScheme()
-	if err := appsv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "kept"}}).Build()
-	sweeper := &sweeper{reader: reader, storage: s, every: time.Hour}
+	sweeper := &Sweeper{Space: s, Owners: func(context.Context) ([]types.NamespacedName, error) {
+		return []types.NamespacedName{{Namespace: "team", Name: "kept"}}, nil
+	}}
 	for range 2 {
 		if err := sweeper.sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := os.Stat(filepath.Join(dir, space, "team", "gone")); !errors.Is(err, os.ErrNotExist) || !has(t, s, "kept", kept) {
-			t.Errorf("the folder of a source that is gone: %v", err)
+		if _, err := os.Stat(filepath.Join(dir, s.folder(types.NamespacedName{Namespace: "team", Name: "gone"}))); !errors.Is(err, os.ErrNotExist) || !has(t, s, "kept", kept) {
+			t.Errorf("the folder of an owner that is gone: %v", err)
 		}
 	}
 	if got := onDisk(t, dir); got != s.book.total {

@@ -1,4 +1,4 @@
-package source
+package storage
 
 import (
 	"context"
@@ -19,15 +19,17 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-func newStorage(t *testing.T) (*Storage, string) {
+var fleet = types.NamespacedName{Namespace: "team", Name: "fleet"}
+
+func newStorage(t *testing.T) (*Space, string) {
 	t.Helper()
 	dir := t.TempDir()
-	s, err := OpenStorage(StorageOptions{Path: dir, AdvAddr: "storage"})
+	s, err := Open(Options{Path: dir, AdvAddr: "storage"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	return s, dir
+	return s.Space("kind"), dir
 }
 
 func TestServesArtifactsAndNothingElse(t *testing.T) {
@@ -37,12 +39,12 @@ func TestServesArtifactsAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum := strings.TrimPrefix(packed.Digest, "sha256:")
-	for _, path := range []string{partial + "1", "ksctlsource/team/fleet/notes.txt", "secret.tar.gz"} {
+	for _, path := range []string{partial + "1", "kind/team/fleet/notes.txt", "secret.tar.gz"} {
 		if err := os.WriteFile(filepath.Join(dir, path), []byte("secret"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "ksctlsource/team/fleet", strings.Repeat("0", 64)+extension)); err != nil {
+	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "kind/team/fleet", strings.Repeat("0", 64)+extension)); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -54,17 +56,17 @@ func TestServesArtifactsAndNothingElse(t *testing.T) {
 		{"POST", "/" + name, 405},
 		{"DELETE", "/" + name, 405},
 		{"GET", "/", 404},
-		{"GET", "/ksctlsource", 404},
-		{"GET", "/ksctlsource/team/fleet/", 404},
-		{"GET", "/ksctlsource/team/fleet", 404},
+		{"GET", "/kind", 404},
+		{"GET", "/kind/team/fleet/", 404},
+		{"GET", "/kind/team/fleet", 404},
 		{"GET", "/" + partial + "1", 404},
 		{"GET", "/secret.tar.gz", 404},
-		{"GET", "/ksctlsource/team/fleet/notes.txt", 404},
-		{"GET", "/ksctlsource/team/other/" + sum + extension, 404},
-		{"GET", "/ksctlsource/team/../team/fleet/" + sum + extension, 404},
-		{"GET", "/ksctlsource/../team/" + sum + extension, 404},
-		{"GET", "/ksctlsource/team/fleet/" + strings.Repeat("0", 64) + extension, 404},
-		{"GET", "/ksctlsource/team/fleet/" + strings.Repeat("1", 64) + extension, 404},
+		{"GET", "/kind/team/fleet/notes.txt", 404},
+		{"GET", "/kind/team/other/" + sum + extension, 404},
+		{"GET", "/kind/team/../team/fleet/" + sum + extension, 404},
+		{"GET", "/kind/../team/" + sum + extension, 404},
+		{"GET", "/kind/team/fleet/" + strings.Repeat("0", 64) + extension, 404},
+		{"GET", "/kind/team/fleet/" + strings.Repeat("1", 64) + extension, 404},
 	} {
 		w := httptest.NewRecorder()
 		req := httptest.NewRequest(c.method, "/", nil)
@@ -123,7 +125,7 @@ func TestStartSaysThatTheAddressIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
-	s, err := OpenStorage(StorageOptions{Path: t.TempDir(), Addr: listener.Addr().String()})
+	s, err := Open(Options{Path: t.TempDir(), Addr: listener.Addr().String()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +157,7 @@ func TestAdvertisedAddress(t *testing.T) {
 	}
 }
 
-func TestSourcesDoNotShareFolders(t *testing.T) {
+func TestOwnersDoNotShareFolders(t *testing.T) {
 	s, _ := newStorage(t)
 	other := types.NamespacedName{Namespace: "team", Name: "other"}
 	fsys := fstest.MapFS{"a": {Data: []byte("a")}}
@@ -168,8 +170,15 @@ func TestSourcesDoNotShareFolders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	elsewhere := s.Space("other")
+	if _, _, err := elsewhere.Store(t.Context(), fleet, fsys, artifact.PackOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.Remove(fleet); err != nil {
 		t.Fatal(err)
+	}
+	if there, err := elsewhere.Has(fleet, packed.Digest); err != nil || !there {
+		t.Errorf("what another kind keeps under the same name went, too: %v", err)
 	}
 	for key, want := range map[types.NamespacedName]bool{fleet: false, other: true} {
 		if got, err := s.Has(key, packed.Digest); err != nil || got != want {

@@ -1,4 +1,4 @@
-package source
+package storage
 
 import (
 	"context"
@@ -83,7 +83,7 @@ func (s *Storage) Handler() http.Handler {
 func servedPath(url string) (name, sum string, ok bool) {
 	name = strings.TrimPrefix(url, "/")
 	elements := strings.Split(name, "/")
-	if len(elements) != 4 || elements[0] != space || path.Clean(name) != name {
+	if len(elements) != 4 || path.Clean(name) != name {
 		return "", "", false
 	}
 	sum, ok = strings.CutSuffix(elements[3], extension)

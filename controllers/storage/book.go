@@ -1,4 +1,4 @@
-package source
+package storage
 
 import (
 	"cmp"
@@ -10,8 +10,11 @@ import (
 	"sync"
 )
 
-// DefaultStorageBytes is what artifacts of sources may take on disk.
-const DefaultStorageBytes = 2 << 30
+// DefaultBytes is what artifacts may take on disk.
+const DefaultBytes = 2 << 30
+
+// FullReason is the reason of conditions that a FullError gives.
+const FullReason = "StorageFull"
 
 // book is what a storage holds, by path.
 type book struct {
@@ -28,7 +31,7 @@ type held struct {
 	size int64
 	// used orders artifacts: a larger number was used later.
 	used int64
-	// current is true for the one that the status of a source names.
+	// current is true for the one that the status of its owner names.
 	current bool
 	// checked is true once this process knows that the content is right.
 	checked bool
@@ -43,7 +46,7 @@ type FullError struct {
 // Error implements error.
 func (e *FullError) Error() string {
 	return fmt.Sprintf("there is no room for an artifact of %d bytes: those in use take the rest of the %d bytes that sources may store; raise --source-storage-bytes, "+
-		"ignore more files with spec.ignore, or delete sources", e.Need, e.Max)
+		"ignore more files with spec.ignore of a KsctlSource, or delete sources", e.Need, e.Max)
 }
 
 // scan takes over what an earlier process left.
@@ -53,7 +56,7 @@ func (b *book) scan(root fs.FS) error {
 		info fs.FileInfo
 	}
 	var all []found
-	err := fs.WalkDir(root, space, func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return nil //nolint:nilerr // what can't be read is found out when it is used
 		}
@@ -97,7 +100,7 @@ func (b *book) isChecked(name string) bool {
 	return b.files[name] != nil && b.files[name].checked
 }
 
-// use notes that an artifact is right and is what its source offers.
+// use notes that an artifact is right and is what its owner offers.
 func (b *book) use(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,8 +116,8 @@ func (b *book) use(name string) {
 }
 
 // evictable are the artifacts to remove so that there is room for one more in a
-// folder: such as no source offers, the longest unused first, and what that
-// source itself offered until now. An error if that does not suffice.
+// folder: such as no owner offers, the longest unused first, and what that
+// owner itself offered until now. An error if that does not suffice.
 func (b *book) evictable(size int64, folder string) ([]string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

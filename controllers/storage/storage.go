@@ -1,4 +1,4 @@
-package source
+package storage
 
 import (
 	"context"
@@ -21,19 +21,17 @@ import (
 )
 
 const (
-	// space is the first element of the path of everything that is served.
-	space     = "ksctlsource"
 	extension = ".tar.gz"
 	partial   = "tmp-"
 )
 
-// StorageOptions say where artifacts are kept and served.
-type StorageOptions struct {
+// Options say where artifacts are kept and served.
+type Options struct {
 	// Path is the folder that holds artifacts. One process owns it.
 	Path string
 	// Addr to serve at, such as ":9090".
 	Addr string
-	// MaxBytes that all artifacts together may take; DefaultStorageBytes when 0.
+	// MaxBytes that all artifacts together may take; DefaultBytes when 0.
 	// What is being packed comes on top.
 	MaxBytes int64
 	// AdvAddr is the host, with a port if it is not 80, under which others reach
@@ -42,8 +40,7 @@ type StorageOptions struct {
 	AdvAddr string
 }
 
-// Storage keeps artifacts of sources on disk, each named by its digest, and
-// serves them.
+// Storage keeps the artifacts of all spaces in one folder, and serves them.
 type Storage struct {
 	addr string
 	adv  string
@@ -54,9 +51,9 @@ type Storage struct {
 	placing sync.Mutex
 }
 
-// OpenStorage opens the folder, which it makes if need be. What a process that
-// was killed left half written is removed, if the disk lets it.
-func OpenStorage(o StorageOptions) (*Storage, error) {
+// Open opens the folder, which it makes if need be. What a process that was
+// killed left half written is removed, if the disk lets it.
+func Open(o Options) (*Storage, error) {
 	adv, err := advertised(o.Addr, o.AdvAddr, os.Hostname)
 	if err != nil {
 		return nil, err
@@ -70,7 +67,7 @@ func OpenStorage(o StorageOptions) (*Storage, error) {
 	}
 	s := &Storage{addr: o.Addr, adv: adv, root: root, dir: o.Path, book: &book{max: o.MaxBytes, files: map[string]*held{}}}
 	if s.book.max == 0 {
-		s.book.max = DefaultStorageBytes
+		s.book.max = DefaultBytes
 	}
 	found, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
@@ -110,23 +107,32 @@ func advertised(addr, adv string, hostname func() (string, error)) (string, erro
 // URL under which a path is served.
 func (s *Storage) URL(name string) string { return "http://" + s.adv + "/" + name }
 
-func folder(source types.NamespacedName) string {
-	return path.Join(space, source.Namespace, source.Name)
+// Space is where the objects of one kind keep their artifacts: a folder for each.
+type Space struct {
+	*Storage
+	name string
 }
 
-// pathOf is where the artifact of a source with that digest is kept.
-func pathOf(source types.NamespacedName, digest string) (string, error) {
+// Space returns that of a name, which is the first element of its paths.
+func (s *Storage) Space(name string) *Space { return &Space{Storage: s, name: name} }
+
+func (s *Space) folder(owner types.NamespacedName) string {
+	return path.Join(s.name, owner.Namespace, owner.Name)
+}
+
+// PathOf is where the artifact of an owner with that digest is kept.
+func (s *Space) PathOf(owner types.NamespacedName, digest string) (string, error) {
 	sum, err := artifact.ParseDigest(digest)
 	if err != nil {
 		return "", err
 	}
-	return path.Join(folder(source), sum+extension), nil
+	return path.Join(s.folder(owner), sum+extension), nil
 }
 
-// Has is true when the artifact of a source with that digest is kept, whole.
+// Has is true when the artifact of an owner with that digest is kept, whole.
 // Its content is compared once in the life of a process.
-func (s *Storage) Has(source types.NamespacedName, digest string) (bool, error) {
-	name, perr := pathOf(source, digest)
+func (s *Space) Has(owner types.NamespacedName, digest string) (bool, error) {
+	name, perr := s.PathOf(owner, digest)
 	if perr != nil {
 		return false, nil // a digest of a kind that we never write
 	}
@@ -154,8 +160,8 @@ func (s *Storage) Has(source types.NamespacedName, digest string) (bool, error) 
 	return true, nil
 }
 
-// Store keeps the files of fsys as an artifact of a source and returns its path.
-func (s *Storage) Store(ctx context.Context, source types.NamespacedName, fsys fs.FS, o artifact.PackOptions) (string, artifact.Packed, error) {
+// Store keeps the files of fsys as an artifact of an owner and returns its path.
+func (s *Space) Store(ctx context.Context, owner types.NamespacedName, fsys fs.FS, o artifact.PackOptions) (string, artifact.Packed, error) {
 	temp, err := os.CreateTemp(s.dir, partial)
 	if err != nil {
 		return "", artifact.Packed{}, err
@@ -167,7 +173,7 @@ func (s *Storage) Store(ctx context.Context, source types.NamespacedName, fsys f
 	}
 	var name string
 	if err == nil {
-		name, err = s.place(source, base, packed)
+		name, err = s.place(owner, base, packed)
 	}
 	if err != nil {
 		_ = s.root.Remove(base)
@@ -176,8 +182,8 @@ func (s *Storage) Store(ctx context.Context, source types.NamespacedName, fsys f
 	return name, packed, nil
 }
 
-func (s *Storage) place(source types.NamespacedName, temp string, packed artifact.Packed) (string, error) {
-	name, err := pathOf(source, packed.Digest)
+func (s *Space) place(owner types.NamespacedName, temp string, packed artifact.Packed) (string, error) {
+	name, err := s.PathOf(owner, packed.Digest)
 	if err != nil {
 		return "", err
 	}
@@ -187,7 +193,7 @@ func (s *Storage) place(source types.NamespacedName, temp string, packed artifac
 		s.book.use(name)
 		return name, s.root.Remove(temp)
 	}
-	gone, err := s.book.evictable(packed.Size, folder(source))
+	gone, err := s.book.evictable(packed.Size, s.folder(owner))
 	if err != nil {
 		return "", err
 	}
@@ -215,9 +221,9 @@ func (s *Storage) remove(name string) error {
 	return nil
 }
 
-// Keep removes every artifact of a source but those of the digests.
-func (s *Storage) Keep(source types.NamespacedName, digests ...string) error {
-	found, err := fs.ReadDir(s.root.FS(), folder(source))
+// Keep removes every artifact of an owner but those of the digests.
+func (s *Space) Keep(owner types.NamespacedName, digests ...string) error {
+	found, err := fs.ReadDir(s.root.FS(), s.folder(owner))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -225,9 +231,9 @@ func (s *Storage) Keep(source types.NamespacedName, digests ...string) error {
 		return err
 	}
 	for _, d := range found {
-		name := path.Join(folder(source), d.Name())
+		name := path.Join(s.folder(owner), d.Name())
 		if slices.ContainsFunc(digests, func(digest string) bool {
-			keep, err := pathOf(source, digest)
+			keep, err := s.PathOf(owner, digest)
 			return err == nil && keep == name
 		}) {
 			continue
@@ -239,10 +245,10 @@ func (s *Storage) Keep(source types.NamespacedName, digests ...string) error {
 	return nil
 }
 
-// Remove removes every artifact of a source.
-func (s *Storage) Remove(source types.NamespacedName) error {
-	if err := s.Keep(source); err != nil {
+// Remove removes every artifact of an owner.
+func (s *Space) Remove(owner types.NamespacedName) error {
+	if err := s.Keep(owner); err != nil {
 		return err
 	}
-	return s.root.RemoveAll(folder(source))
+	return s.root.RemoveAll(s.folder(owner))
 }
