@@ -24,6 +24,11 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 		return reconcile.Retry{Err: err}
 	}
 	defer o.rest()
+	a := req.Object.Annotations[appsv1.AbandonAnnotation]
+	abandoned := a != "" && a == string(req.Object.UID)
+	if err := s.withdraw(ctx, o); err != nil && !abandoned { // else it goes as what belongs to the install
+		return reconcile.Retry{Err: err}
+	}
 	if o.inv.Len() == 0 {
 		if err := o.flush(ctx); err != nil {
 			return s.unrecorded(o, err, "")
@@ -31,7 +36,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 		s.Engine.Forget(s.Target, o.Key())
 		return reconcile.Done{Message: "nothing is left"}
 	}
-	if a := req.Object.Annotations[appsv1.AbandonAnnotation]; a != "" && a == string(req.Object.UID) {
+	if abandoned {
 		return s.abandon(ctx, o)
 	}
 	o.holdAll = false

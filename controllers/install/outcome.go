@@ -39,6 +39,14 @@ const (
 	RemovedByRequestReason = "RemovedByRequest"
 	// DependentsReason: others depend on an install that is being removed.
 	DependentsReason = "DependentsExist"
+	// SecretsRefusedReason: what is to be published has Secrets, or may have content of them.
+	SecretsRefusedReason = "SecretsRefused"
+	// PublishingFailedReason: a request or the disk failed.
+	PublishingFailedReason = "PublishingFailed"
+	// PublishingDisabledReason: the controller has no server for what is published.
+	PublishingDisabledReason = "PublishingDisabled"
+	// StillInstalledReason: an install that is only to be published has objects here.
+	StillInstalledReason = "StillInstalled"
 )
 
 // outcome says how a pass ended and writes the components into the status.

@@ -14,6 +14,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/publish"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -48,6 +49,11 @@ type owner struct {
 	removals removals
 	missing  map[string]time.Time
 	holdAll  bool
+
+	// recorded is true where the status that was read says that something is published;
+	// published is what of it this process knows.
+	recorded  bool
+	published publish.Kept
 
 	// heirs are who may want what the install wants no more; nil: nobody.
 	heirs *heirs

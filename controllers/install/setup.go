@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -15,6 +16,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/storage"
 )
 
 // Waker calls back with the key of an owner whose objects changed.
@@ -40,6 +42,8 @@ type Setup struct {
 	KindsChanged func(name string)
 	// KindsListed is called once those that are there were listed.
 	KindsListed func()
+	// Storage of what is published is swept of what installs left that are gone; nil: there is none.
+	Storage *storage.Space
 	// Installation is the controller's --owner-id.
 	Installation          string
 	DefaultServiceAccount string
@@ -56,6 +60,11 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	if err := w.index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+	if s.Storage != nil {
+		if err := mgr.Add(&storage.Sweeper{Space: s.Storage, Owners: owners(mgr.GetClient()), Every: storage.SweepEvery}); err != nil {
+			return fmt.Errorf("sweeper of %s: %w", Kind, err)
+		}
+	}
 	b := ctrl.NewControllerManagedBy(mgr).Named("ksctlinstall").
 		For(&appsv1.KsctlInstall{}, builder.WithPredicates(s.Reconciler.Wishes())).
 		Watches(&appsv1.KsctlInstall{}, w.neighbours()).
@@ -67,6 +76,11 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	}
 	var c controller.Controller
 	sources := newSourceWatches(s.Served, func(kind string, object client.Object) error {
+		if kind == sourcev1.ExternalArtifactKind {
+			if err := c.Watch(source.Kind(mgr.GetCache(), object, w.published())); err != nil {
+				return err
+			}
+		}
 		return c.Watch(source.Kind(mgr.GetCache(), object, w.installs(bySource, kind), predicate.Funcs{UpdateFunc: artifactChanged}))
 	}, w.wakeUnready)
 	b = b.WatchesMetadata(metadata("apiextensions.k8s.io", "CustomResourceDefinition"), w.unserved(sources)).
@@ -78,4 +92,18 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	// What is served by now is listed with the rest; what can't be told is asked for again.
 	_ = sources.ask(ctx)
 	return mgr.Add(sources)
+}
+
+// owners lists the installs that may have published something.
+func owners(reader client.Reader) func(context.Context) ([]types.NamespacedName, error) {
+	return func(ctx context.Context) (all []types.NamespacedName, err error) {
+		var list appsv1.KsctlInstallList
+		err = reader.List(ctx, &list, client.UnsafeDisableDeepCopy)
+		for i := range list.Items {
+			if in := &list.Items[i]; in.Spec.Publish != nil || publishes(in) {
+				all = append(all, client.ObjectKeyFromObject(in))
+			}
+		}
+		return all, err
+	}
 }

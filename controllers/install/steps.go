@@ -14,6 +14,7 @@ import (
 	"github.com/ksctl/gitops/controllers/account"
 	"github.com/ksctl/gitops/controllers/content"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/publish"
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
@@ -33,6 +34,8 @@ type Steps struct {
 	Depends Watched
 	// Plans remember what installs want.
 	Plans *Plans
+	// Publisher offers renders to Flux; nil: nothing can be published.
+	Publisher *publish.Publisher
 	// Chunks hold inventories that do not fit a status.
 	Chunks *engine.ChunkStore
 	// Installation is the controller's --owner-id.
@@ -68,6 +71,11 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 	if err := s.followed(ctx, o); err != nil {
 		return reconcile.Retry{Err: err}
 	}
+	if req.Object.Spec.Publish == nil {
+		if err := s.withdraw(ctx, o); err != nil {
+			return reconcile.Retry{Err: err}
+		}
+	}
 	if out := s.untold(ctx, req.Object); out != nil {
 		return out
 	}
@@ -91,7 +99,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 }
 
 // install takes the next possible step towards what the stack says. Planned is
-// false when it could not even be said what that is.
+// false when it could not even be said what that is, and when nothing is to be installed.
 func (s *Steps) install(ctx context.Context, o *owner) (out reconcile.Outcome, planned bool) {
 	req := o.req
 	spec := &req.Object.Spec
@@ -116,6 +124,12 @@ func (s *Steps) install(ctx context.Context, o *owner) (out reconcile.Outcome, p
 		return renderOutcome(err, revision, s.Clock.Now()), false
 	}
 	req.Object.Status.StackVersion, req.Object.Status.Warnings = want.stackVersion, want.warnings
+	of := offer{want: want, origin: revision}
+	if publishesOnly(req.Object) {
+		of.components = engine.Prepare(ctx, want.rendered, o.Policies(), s.Target.Discovery)
+		s.Plans.put(req.Object, from.Digest, nil)
+		return s.publishOnly(ctx, o, of), false
+	}
 	if len(want.rendered) == 0 && o.inv.Len() > 0 {
 		return reconcile.Stalled{Reason: EmptyRenderReason, Revision: revision,
 			Err: fmt.Errorf("stack %q renders no objects, but %d are installed: nothing is removed; delete the KsctlInstall if that is meant", req.Object.Spec.Stack, o.inv.Len())}, false
@@ -140,7 +154,8 @@ func (s *Steps) install(ctx context.Context, o *owner) (out reconcile.Outcome, p
 	if err != nil {
 		return s.unrecorded(o, err, revision), true
 	}
-	return o.outcome(rep, revision, s.Clock.Now()), true
+	of.components = components
+	return s.publishReady(ctx, o, of, o.outcome(rep, revision, s.Clock.Now())), true
 }
 
 // unrecorded is the outcome of a pass that could not be finished. Where somebody
@@ -175,7 +190,7 @@ func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlI
 	if err != nil {
 		return nil, err
 	}
-	o.req = req
+	o.req, o.recorded = req, publishes(req.Object)
 	return o, nil
 }
 

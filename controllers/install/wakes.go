@@ -81,7 +81,7 @@ func (w *wakes) index(ctx context.Context, ix client.FieldIndexer) error {
 		},
 		byTakeOver: takesOver,
 		byUnserved: func(in *appsv1.KsctlInstall) []string {
-			if !isReady(in) {
+			if !isReady(in) || unpublished(in) {
 				return []string{"true"}
 			}
 			return nil
@@ -136,6 +136,18 @@ func metadata(group, kind string) *metav1.PartialObjectMetadata {
 func (w *wakes) installs(field, kind string) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
 		return w.find(ctx, field, fieldValue(kind, o.GetNamespace(), o.GetName()))
+	})
+}
+
+// published wakes the install that an ExternalArtifact is of, or would be.
+func (w *wakes) published() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
+		var in appsv1.KsctlInstall
+		name := client.ObjectKeyFromObject(o)
+		if err := w.client.Get(ctx, name, &in, client.UnsafeDisableDeepCopy); err != nil || in.Spec.Publish == nil {
+			return nil
+		}
+		return []crreconcile.Request{request(name)}
 	})
 }
 

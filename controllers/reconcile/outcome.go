@@ -19,6 +19,8 @@ type Done struct {
 	Reason string
 	// Revision that is in place, for events.
 	Revision string
+	// Until is when to look again for something beside what is done; zero: at the interval.
+	Until time.Time
 	// Minor is true when nothing but the revision is new: others, who may have more to
 	// say of it, come first.
 	Minor bool
@@ -138,7 +140,7 @@ func judge(o Outcome) verdict {
 	switch o := o.(type) {
 	case Done:
 		return verdict{ready: "True", reason: cmp.Or(o.Reason, fluxmeta.ReconciliationSucceededReason), message: o.Message,
-			revision: o.Revision, removeFinalizer: true, minor: o.Minor}
+			revision: o.Revision, removeFinalizer: true, minor: o.Minor, requeueAt: o.Until}
 	case Waiting:
 		v := verdict{ready: "Unknown", reason: cmp.Or(o.Reason, fluxmeta.ProgressingReason), message: o.On,
 			reconciling: fluxmeta.ProgressingReason, revision: o.Revision, requeueAt: o.Until}

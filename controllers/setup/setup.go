@@ -25,7 +25,9 @@ import (
 	"github.com/ksctl/gitops/controllers/install"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/metrics"
+	"github.com/ksctl/gitops/controllers/publish"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/storage"
 )
 
 // EventsLinger is how long the events of the end may take.
@@ -53,6 +55,8 @@ type Controllers struct {
 	key []byte
 	// content gets what stacks hold, for whoever wants it.
 	content *content.Loader
+	// served has what is served to others; nil until AddSources.
+	served *storage.Storage
 }
 
 // New adds what the reconcilers share to a manager: the index of live objects and,
@@ -105,13 +109,18 @@ func (c *Controllers) addEvents() error {
 	return c.mgr.Add(q)
 }
 
-// AddInstalls adds the reconciler of KsctlInstall.
+// AddInstalls adds the reconciler of KsctlInstall. What installs publish is served by the
+// server of AddSources: without that, or before it, nothing is published.
 func (c *Controllers) AddInstalls(ctx context.Context) error {
 	steps := &install.Steps{
 		Client: c.mgr.GetClient(), Content: c.content,
 		Engine: c.engine, Target: c.target,
 		Chunks:       &engine.ChunkStore{Client: c.mgr.GetClient(), Reader: c.mgr.GetClient(), Direct: c.mgr.GetAPIReader()},
 		Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount, ConfigsSelected: c.opts.ConfigsSelected, SecretKey: c.key, Clock: clock.RealClock{},
+	}
+	if c.served != nil {
+		steps.Publisher = &publish.Publisher{Client: c.mgr.GetClient(), Direct: c.mgr.GetAPIReader(), Serves: c.discovery.Serves, Storage: c.served.Space(install.Space),
+			Limits: c.opts.ArtifactLimits, FieldOwner: FieldOwner, Clock: clock.RealClock{}}
 	}
 	depends, err := depend.New(c.mgr.GetConfig())
 	if err != nil {
@@ -126,6 +135,9 @@ func (c *Controllers) AddInstalls(ctx context.Context) error {
 		Index:      c.index, Depends: depends, Plans: steps.Plans, Served: c.discovery, KindsChanged: c.kindsChanged, KindsListed: c.discovery.Reset,
 		Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount,
 		Options: c.controllerOptions(),
+	}
+	if c.served != nil {
+		setup.Storage = steps.Publisher.Storage
 	}
 	return setup.Register(ctx, c.mgr)
 }

@@ -42,6 +42,7 @@ func (c *Controllers) AddSources(ctx context.Context, o Sources) error {
 	if err := c.mgr.Add(served); err != nil {
 		return err
 	}
+	c.served = served
 	// On the same disk as artifacts, and empty: a process that was killed leaves
 	// what it worked on. If the disk does not let go of it, each source says so.
 	work := filepath.Join(c.opts.StoragePath, "work")

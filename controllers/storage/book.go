@@ -46,7 +46,7 @@ type FullError struct {
 // Error implements error.
 func (e *FullError) Error() string {
 	return fmt.Sprintf("there is no room for an artifact of %d bytes: those in use take the rest of the %d bytes that sources may store; raise --source-storage-bytes, "+
-		"ignore more files with spec.ignore of a KsctlSource, or delete sources", e.Need, e.Max)
+		"ignore more files with spec.ignore of a KsctlSource, or delete sources or installs that publish", e.Need, e.Max)
 }
 
 // scan takes over what an earlier process left.

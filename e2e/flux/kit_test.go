@@ -73,7 +73,7 @@ func (w world) head(ctx context.Context) string {
 func (w world) object(kind, name string) *unstructured.Unstructured {
 	GinkgoHelper()
 	versions := map[string]string{"Kustomization": "kustomize.toolkit.fluxcd.io/v1", "GitRepository": "source.toolkit.fluxcd.io/v1",
-		"OCIRepository": "source.toolkit.fluxcd.io/v1", "KsctlInstall": "apps.ksctl.com/v1", "KsctlRemove": "apps.ksctl.com/v1"}
+		"OCIRepository": "source.toolkit.fluxcd.io/v1", "ExternalArtifact": "source.toolkit.fluxcd.io/v1", "KsctlInstall": "apps.ksctl.com/v1", "KsctlRemove": "apps.ksctl.com/v1"}
 	Expect(versions).To(HaveKey(kind))
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion(versions[kind])

@@ -92,7 +92,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	startFlux(ctx, "source-controller", paths[tools.SourceController],
 		"--storage-path="+GinkgoT().TempDir(), "--storage-addr="+storage, "--storage-adv-addr="+storage)
 	// Each Kustomization that waits has one of the workers.
-	startFlux(ctx, fluxAccount, paths[tools.KustomizeController], append(lockdown, "--no-remote-bases=true", "--concurrent=20")...)
+	startFlux(ctx, fluxAccount, paths[tools.KustomizeController], append(lockdown, "--no-remote-bases=true", "--concurrent=20", "--feature-gates=ExternalArtifact=true")...)
 })
 
 // programs of Flux, by the name of their account.

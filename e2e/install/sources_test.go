@@ -10,6 +10,7 @@ import (
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,6 +58,25 @@ func sourced(kind, name string) func(*appsv1.KsctlInstall) {
 	return func(in *appsv1.KsctlInstall) { in.Spec.SourceRef.Kind, in.Spec.SourceRef.Name = kind, name }
 }
 
+func publishing(in *appsv1.KsctlInstall) { in.Spec.Publish = &appsv1.Publish{} }
+
+// isPublished waits until the condition Published of an install is as wanted.
+func isPublished(ctx context.Context, in *appsv1.KsctlInstall, status metav1.ConditionStatus, reason string, said ...string) {
+	GinkgoHelper()
+	all := HavePrefix(string(status) + " " + reason + ": ")
+	for _, text := range said {
+		all = And(all, ContainSubstring(text))
+	}
+	Eventually(ctx, func() (string, error) {
+		err := get(ctx, in)
+		c := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.PublishedCondition)
+		if err != nil || c == nil {
+			return "no such condition", err
+		}
+		return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message), nil
+	}, soon, 20*time.Millisecond).Should(all)
+}
+
 // fluxKinds are what the specs below use of Flux.
 var fluxKinds = []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind, sourcev1.ExternalArtifactKind}
 
@@ -69,12 +89,18 @@ var _ = Describe("Sources of Flux, which came after the controller", Ordered, fu
 			says(ctx, in, "False", "SourceKindNotServed", "does not serve "+kind, "KsctlSource")
 			installs[kind] = in
 		}
+		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))
+		publisher := newInstall(ctx, ns, "publisher", hourly, publishing)
+		isPublished(ctx, publisher, "False", "SourceKindNotServed", "does not serve ExternalArtifact")
+		becomes(ctx, publisher, "True", "ReconciliationSucceeded") // what is installed is
 		Expect(plane.Apply(ctx, "testdata/crds")).To(Succeed())
 		began := time.Now()
 		for _, kind := range fluxKinds {
 			says(ctx, installs[kind], "False", "SourceNotFound", kind+" "+ns+"/src does not exist")
 		}
 		AddReportEntry("from the definitions to the installs' answers", time.Since(began).String())
+		isPublished(ctx, publisher, "True", "Succeeded", "ExternalArtifact "+ns+"/publisher")
+		commit(ctx, publisher, func(in *appsv1.KsctlInstall) { in.Spec.Suspend = true })
 		for _, kind := range fluxKinds {
 			src := fluxSource(kind, ns, "src")
 			Expect(plane.Client().Create(ctx, src)).To(Succeed())
@@ -100,6 +126,64 @@ var _ = Describe("Sources of Flux, which came after the controller", Ordered, fu
 			answers(ctx, sourcev1.ExternalArtifactKind, src, fmt.Sprintf("main@sha1:%d", i), "True", "stored artifact")
 			atRevision(ctx, in, fmt.Sprintf("main@sha1:%d", i))
 		}
+	})
+
+	It("have what an install publishes", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))
+
+		By("never in the place of somebody else's")
+		theirs := &sourcev1.ExternalArtifact{ObjectMeta: named(ns, "i")}
+		Expect(plane.Client().Create(ctx, theirs)).To(Succeed())
+		in := newInstall(ctx, ns, "i", hourly, publishing)
+		isPublished(ctx, in, "False", "OwnedByAnother", "ExternalArtifact "+ns+"/i exists")
+		becomes(ctx, in, "True", "ReconciliationSucceeded")
+		Expect(get(ctx, theirs)).To(Succeed())
+		Expect(theirs.Status.Artifact).To(BeNil())
+		Expect(plane.Client().Delete(ctx, theirs)).To(Succeed())
+		isPublished(ctx, in, "True", "Succeeded")
+
+		By("as it should be, whatever somebody does to it")
+		own := &sourcev1.ExternalArtifact{ObjectMeta: named(ns, "i")}
+		Expect(get(ctx, own)).To(Succeed())
+		Expect(metav1.IsControlledBy(own, in)).To(BeTrue())
+		Expect(own.OwnerReferences[0].BlockOwnerDeletion).To(BeNil(), "that takes a right more")
+		uid, revision := own.UID, own.Status.Artifact.Revision
+		Expect(plane.Client().Delete(ctx, own)).To(Succeed())
+		Eventually(ctx, func() (string, error) {
+			again := &sourcev1.ExternalArtifact{ObjectMeta: named(ns, "i")}
+			if err := get(ctx, again); err != nil {
+				return "", client.IgnoreNotFound(err)
+			}
+			if again.UID == uid || again.Status.Artifact == nil {
+				return "not yet", nil
+			}
+			return again.Status.Artifact.Revision, nil
+		}, soon).Should(Equal(revision))
+
+		By("not where objects are installed that would have two owners")
+		commit(ctx, in, func(in *appsv1.KsctlInstall) { in.Spec.Publish.Mode = appsv1.PublishOnly })
+		says(ctx, in, "False", "StillInstalled", "1 objects are installed here")
+		commit(ctx, in, func(in *appsv1.KsctlInstall) { in.Spec.Publish.Mode = "" })
+		becomes(ctx, in, "True", "ReconciliationSucceeded")
+
+		By("not with what may have content of a Secret, unless that is meant")
+		publish(ctx, ns, "charted", "main@sha1:1", tree(valued, chartOf("{a: a, b: b, c: c, d: d, e: e, f: f}", letters)))
+		Expect(plane.Client().Create(ctx, private(ns, "a: hidden"))).To(Succeed())
+		reader := newInstall(ctx, ns, "reader", hourly, publishing, from(appsv1.ValuesReference{Kind: "Secret", Name: "private"}), func(in *appsv1.KsctlInstall) {
+			in.Spec.SourceRef.Name, in.Spec.Publish.Mode = "charted", appsv1.PublishOnly
+		})
+		says(ctx, reader, "False", "SecretsRefused", "private")
+		Expect(absent(ctx, &sourcev1.ExternalArtifact{ObjectMeta: named(ns, "reader")})).To(BeTrue())
+		commit(ctx, reader, func(in *appsv1.KsctlInstall) { in.Spec.Publish.Secrets = appsv1.SecretsInclude })
+		says(ctx, reader, "True", "ReconciliationSucceeded", "nothing is installed here")
+		isPublished(ctx, reader, "True", "Succeeded", "ExternalArtifact "+ns+"/reader")
+		Expect(absent(ctx, aConfigMap(ns, "letters"))).To(BeTrue())
+
+		By("and goes with it")
+		removed(ctx, in)
+		Expect(absent(ctx, &sourcev1.ExternalArtifact{ObjectMeta: named(ns, "i")})).To(BeTrue())
+		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeTrue())
 	})
 
 	for _, kind := range fluxKinds {

@@ -210,6 +210,11 @@ type KsctlInstallSpec struct {
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
+	// Publish offers what the stack renders to as an ExternalArtifact of Flux.
+	// Nothing is published when unset, and what was is taken back.
+	// +optional
+	Publish *Publish `json:"publish,omitempty"`
+
 	// Force recreates an object when a change touches an immutable field, unless
 	// guard.protectKinds or the annotation ksctl.com/prevent-deletion forbids to delete it.
 	// +optional
@@ -224,7 +229,8 @@ type KsctlInstallStatus struct {
 	// +optional
 	LastAttemptedRevision string `json:"lastAttemptedRevision,omitempty"`
 
-	// LastAppliedRevision is the source's revision that is applied and was ready.
+	// LastAppliedRevision is the source's revision that is applied and was ready; with
+	// spec.publish.mode Only the one that was published.
 	// +optional
 	LastAppliedRevision string `json:"lastAppliedRevision,omitempty"`
 

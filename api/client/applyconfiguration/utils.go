@@ -86,6 +86,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &appsv1.OCIVerificationApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("OIDCIdentityMatch"):
 		return &appsv1.OIDCIdentityMatchApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("Publish"):
+		return &appsv1.PublishApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("Removal"):
 		return &appsv1.RemovalApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("RemovalObject"):

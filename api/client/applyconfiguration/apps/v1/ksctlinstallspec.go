@@ -62,6 +62,9 @@ type KsctlInstallSpecApplyConfiguration struct {
 	// DeletionPolicy says what becomes of the objects when the install is deleted.
 	// Delete when unset.
 	DeletionPolicy *appsv1.DeletionPolicy `json:"deletionPolicy,omitempty"`
+	// Publish offers what the stack renders to as an ExternalArtifact of Flux.
+	// Nothing is published when unset, and what was is taken back.
+	Publish *PublishApplyConfiguration `json:"publish,omitempty"`
 	// Force recreates an object when a change touches an immutable field, unless
 	// guard.protectKinds or the annotation ksctl.com/prevent-deletion forbids to delete it.
 	Force *bool `json:"force,omitempty"`
@@ -266,6 +269,14 @@ func (b *KsctlInstallSpecApplyConfiguration) WithGuard(value *GuardApplyConfigur
 // If called multiple times, the DeletionPolicy field is set to the value of the last call.
 func (b *KsctlInstallSpecApplyConfiguration) WithDeletionPolicy(value appsv1.DeletionPolicy) *KsctlInstallSpecApplyConfiguration {
 	b.DeletionPolicy = &value
+	return b
+}
+
+// WithPublish sets the Publish field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Publish field is set to the value of the last call.
+func (b *KsctlInstallSpecApplyConfiguration) WithPublish(value *PublishApplyConfiguration) *KsctlInstallSpecApplyConfiguration {
+	b.Publish = value
 	return b
 }
 

@@ -14,7 +14,8 @@ type KsctlInstallStatusApplyConfiguration struct {
 	CommonStatusApplyConfiguration `json:""`
 	// LastAttemptedRevision is the source's revision that was tried last.
 	LastAttemptedRevision *string `json:"lastAttemptedRevision,omitempty"`
-	// LastAppliedRevision is the source's revision that is applied and was ready.
+	// LastAppliedRevision is the source's revision that is applied and was ready; with
+	// spec.publish.mode Only the one that was published.
 	LastAppliedRevision *string `json:"lastAppliedRevision,omitempty"`
 	// StackVersion is the version of the stack that was tried last.
 	StackVersion *string `json:"stackVersion,omitempty"`

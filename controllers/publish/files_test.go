@@ -1,0 +1,144 @@
+package publish
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/stacks"
+)
+
+// object is a rendered one; in is its namespace.
+func object(kind, in, name string, more ...string) stacks.Object {
+	m := map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": name}}
+	if in != "" {
+		m["metadata"].(map[string]any)["namespace"] = in
+	}
+	for _, field := range more {
+		m["metadata"].(map[string]any)[field] = "x"
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return stacks.Object{Ref: stacks.Ref{Kind: kind, Namespace: in, Name: name}, Version: "v1", Manifest: b}
+}
+
+func with(o stacks.Object, change func(*stacks.Object)) stacks.Object {
+	change(&o)
+	return o
+}
+
+// content of a tree, by path.
+func content(t *testing.T, tree fs.FS) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := fs.WalkDir(tree, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := fs.ReadFile(tree, path)
+		out[path] = string(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestFiles(t *testing.T) {
+	app := object("ConfigMap", "shop", "app")
+	secret := object("Secret", "shop", "token")
+	doc := func(kind, name string) string {
+		return "---\napiVersion: v1\nkind: " + kind + "\nmetadata:\n  name: " + name + "\n  namespace: shop\n"
+	}
+	for name, c := range map[string]struct {
+		components []Component
+		secrets    appsv1.PublishedSecrets
+		want       map[string]string
+	}{
+		"a file for each component, in their order": {
+			components: []Component{{Name: "z", Objects: []stacks.Object{app, object("Service", "shop", "app")}}, {Name: "a", Objects: []stacks.Object{object("ConfigMap", "shop", "other")}}},
+			want: map[string]string{"kustomization.yaml": "components/z.yaml components/a.yaml",
+				"components/z.yaml": doc("ConfigMap", "app") + doc("Service", "app"), "components/a.yaml": doc("ConfigMap", "other")},
+		},
+		"namespaces that components ask for, once and first": {
+			components: []Component{{Name: "a", Namespace: "shop", Objects: []stacks.Object{app}}, {Name: "b", Namespace: "shop"}},
+			want: map[string]string{"kustomization.yaml": "namespaces.yaml components/a.yaml",
+				"namespaces.yaml": "---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n", "components/a.yaml": doc("ConfigMap", "app")},
+		},
+		"without what only an API server writes, and the namespace of what has none": {
+			components: []Component{{Name: "a", Objects: []stacks.Object{
+				with(object("ConfigMap", "shop", "app", "uid", "resourceVersion", "managedFields"), func(o *stacks.Object) { o.Namespace = "" })}}},
+			want: map[string]string{"kustomization.yaml": "components/a.yaml", "components/a.yaml": "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\n"},
+		},
+		"without Jobs that wait for a removal": {
+			components: []Component{{Name: "a", Objects: []stacks.Object{app,
+				with(object("Job", "shop", "last"), func(o *stacks.Object) { o.Hook = &stacks.Hook{Phase: stacks.HookPreRemove} })}}},
+			want: map[string]string{"kustomization.yaml": "components/a.yaml", "components/a.yaml": doc("ConfigMap", "app")},
+		},
+		"without Secrets": {
+			components: []Component{{Name: "a", Objects: []stacks.Object{app, secret}}, {Name: "b", Objects: []stacks.Object{secret}}},
+			secrets:    appsv1.SecretsOmit,
+			want:       map[string]string{"kustomization.yaml": "components/a.yaml", "components/a.yaml": doc("ConfigMap", "app")},
+		},
+		"with Secrets": {
+			components: []Component{{Name: "a", Objects: []stacks.Object{app, secret}}},
+			secrets:    appsv1.SecretsInclude,
+			want:       map[string]string{"kustomization.yaml": "components/a.yaml", "components/a.yaml": doc("ConfigMap", "app") + doc("Secret", "token")},
+		},
+		"with the Secrets of another group": {
+			components: []Component{{Name: "a", Objects: []stacks.Object{with(secret, func(o *stacks.Object) { o.Group = "example.com" })}}},
+			want:       map[string]string{"kustomization.yaml": "components/a.yaml", "components/a.yaml": doc("Secret", "token")},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree, err := Files(c.components, c.secrets)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := content(t, tree)
+			if c.want[kustomizationFile] = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- " +
+				strings.ReplaceAll(c.want[kustomizationFile], " ", "\n- ") + "\n"; !maps.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			disk := filesys.MakeFsInMemory()
+			for path, text := range got {
+				if err := disk.WriteFile(path, []byte(text)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(disk, "."); err != nil {
+				t.Errorf("kustomize can't build it: %v", err)
+			}
+		})
+	}
+}
+
+func TestFilesRefuses(t *testing.T) {
+	var many []stacks.Object
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+		many = append(many, object("Secret", "shop", name))
+	}
+	for _, secrets := range []appsv1.PublishedSecrets{"", appsv1.SecretsRefuse} {
+		_, err := Files([]Component{{Name: "a", Objects: append(slices.Clone(many), object("ConfigMap", "shop", "app"))}}, secrets)
+		refused, ok := errors.AsType[*SecretsError](err)
+		if !ok || len(refused.Rendered) != 7 || !strings.Contains(err.Error(), "shop/a, shop/b, shop/c, shop/d, shop/e and 2 more") {
+			t.Errorf("%q: got %v", secrets, err)
+		}
+	}
+	for name, components := range map[string][]Component{"nothing": nil, "what is left out": {{Name: "a", Objects: many}}} {
+		if _, err := Files(components, appsv1.SecretsOmit); !errors.Is(err, ErrEmpty) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
