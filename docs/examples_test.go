@@ -21,8 +21,9 @@ var beside = map[string]map[string]string{
 		"stacks/monitoring/drain/job.yaml":              "apiVersion: batch/v1\nkind: Job\nmetadata: {name: drain}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: \"example.com/drain:1\"}]}}}\n",
 		"clusters/prod/README":                          "",
 	},
-	"docs/charts.md": {"clusters/prod/README": ""},
-	"README.md":      {},
+	"docs/charts.md":     {"clusters/prod/README": ""},
+	"docs/standalone.md": {},
+	"README.md":          {},
 }
 
 // The YAML of a page whose first line is a path makes a repository that is valid.
