@@ -63,9 +63,9 @@ var _ = Describe("An Application of our kinds", func() {
 		Expect(kinds).To(ConsistOf("KsctlInstall", "KsctlRemove", "KsctlSource"), "no child counts as its own")
 		Expect(shows(w.ns)).To(ConsistOf("KsctlInstall", "KsctlRemove", "KsctlSource"), "nor is it in the tree")
 	},
-		Entry("with a client-side diff", SpecTimeout(4*time.Minute), ""),
-		Entry("with a server-side diff", SpecTimeout(4*time.Minute), `argocd.argoproj.io/compare-options: "ServerSideDiff=true"`, "ServerSideApply=true"),
-		Entry("with a server-side apply and a client-side diff", SpecTimeout(4*time.Minute), "", "ServerSideApply=true"))
+		Entry("with a client-side diff", SpecTimeout(15*time.Minute), ""),
+		Entry("with a server-side diff", SpecTimeout(15*time.Minute), `argocd.argoproj.io/compare-options: "ServerSideDiff=true"`, "ServerSideApply=true"),
+		Entry("with a server-side apply and a client-side diff", SpecTimeout(15*time.Minute), "", "ServerSideApply=true"))
 
 	It("is as healthy as they are, with their message", func(ctx SpecContext) {
 		w := newWorld(ctx, content("", map[string]string{"source.yaml": source, "install.yaml": kinInstall}))
@@ -94,7 +94,7 @@ var _ = Describe("An Application of our kinds", func() {
 		w.commit(ctx, map[string]string{"synced/install.yaml": kinInstall})
 		refresh(ctx, w.ns)
 		is(ctx, w.ns, "Healthy")
-	}, SpecTimeout(6*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 
 	It("heals what somebody changes, and prunes with all that was installed", func(ctx SpecContext) {
 		w := newWorld(ctx, content("", map[string]string{"source.yaml": source, "install.yaml": kinInstall}))
@@ -127,7 +127,7 @@ var _ = Describe("An Application of our kinds", func() {
 		Expect(gone(ctx, configMapOf(w.ns, "base"))).To(BeTrue())
 		Expect(gone(ctx, configMapOf(w.ns, "extra"))).To(BeTrue())
 		is(ctx, w.ns, "Healthy")
-	}, SpecTimeout(6*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 
 	It("has waves that wait for an install", func(ctx SpecContext) {
 		inWave := func(name string, wave int) string {
@@ -146,7 +146,7 @@ var _ = Describe("An Application of our kinds", func() {
 		w.commit(ctx, map[string]string{"stacks/app/base/web.yaml": deployment("web", "")})
 		is(ctx, w.ns, "Healthy")
 		Expect(gone(ctx, configMapOf(w.ns, "second-extra"))).To(BeFalse())
-	}, SpecTimeout(6*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 
 	It("goes when what it installed has gone", func(ctx SpecContext) {
 		w := newWorld(ctx, content("", map[string]string{"source.yaml": source, "install.yaml": kinInstall}))
@@ -166,5 +166,5 @@ var _ = Describe("An Application of our kinds", func() {
 		Eventually(ctx, func() bool { return gone(ctx, application(w.ns)) }, soon).Should(BeTrue())
 		Expect(gone(ctx, configMapOf(w.ns, "base"))).To(BeTrue())
 		Expect(gone(ctx, in)).To(BeTrue())
-	}, SpecTimeout(6*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 })

@@ -73,6 +73,6 @@ var _ = Describe("The example", Ordered, func() {
 		Expect(gone(ctx, d)).To(BeTrue())
 		Expect(gone(ctx, settings)).To(BeTrue())
 	},
-		Entry("for dev", SpecTimeout(5*time.Minute), "dev", 1, "Hello developers"),
-		Entry("for prod", SpecTimeout(5*time.Minute), "prod", 3, "Good morning"))
+		Entry("for dev", SpecTimeout(15*time.Minute), "dev", 1, "Hello developers"),
+		Entry("for prod", SpecTimeout(15*time.Minute), "prod", 3, "Good morning"))
 })

@@ -4,6 +4,7 @@
 package argocd_test
 
 import (
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -16,10 +17,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/harness/witness"
 	"github.com/ksctl/gitops/e2e/tools"
 )
 
@@ -88,8 +92,26 @@ spec:
   clusterResourceWhitelist: [{group: "*", kind: "*"}]
 `
 
+// ownController labels objects that the suite's controller leaves to those of a spec.
+const ownController = "e2e.ksctl.com/controller"
+
+// heard is told what our controller tells.
+var heard = &witness.Witness{}
+
+// aSecret is in a Secret that is installed.
+var aSecret = heard.Secret("told-to-nobody-at-all")
+
+// nothingWasTold fails when the secret stands in what was told, also by Argo CD of our kinds.
+func nothingWasTold(ctx SpecContext) {
+	for _, p := range programs {
+		heard.Hear(witness.Log, p.Log())
+	}
+	Expect(heard.Process()).To(Succeed())
+	Expect(heard.Verdict(ctx)).To(Succeed())
+}
+
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(GinkgoLogr)
+	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, heard.Writer(witness.Log)))))
 	paths, err := tools.Build(ctx, GinkgoWriter, tools.ArgoCD)
 	Expect(err).NotTo(HaveOccurred())
 	module, err := tools.ModuleDir(ctx, tools.ArgoCD)
@@ -100,7 +122,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	h, err = harness.Start(ctx, cluster.Options{Audit: true, CRDPaths: crds})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return h.Stop() })
-	c, err := h.StartController()
+	watching, err := client.NewWithWatch(h.Plane.Config(), client.Options{Scheme: h.Plane.Client().Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(heard.Watch(ctx, watching)).To(Succeed())
+	DeferCleanup(nothingWasTold)
+	c, err := h.StartController("--no-cross-namespace-refs=true", "--watch-label-selector=!"+ownController)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(c.Stop)
 	git, err = gitserver.New(GinkgoT().TempDir())
@@ -117,16 +143,18 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 func kubectl(ctx SpecContext, args ...string) {
 	GinkgoHelper()
 	out, err := exec.CommandContext(ctx, h.Plane.Kubectl(), append([]string{"--kubeconfig", h.Plane.Kubeconfig()}, args...)...).CombinedOutput()
+	GinkgoWriter.Println(string(out))
 	Expect(err).NotTo(HaveOccurred(), string(out))
 }
 
 // programs of Argo CD, by name.
 var programs = map[string]*harness.Process{}
 
-var _ = JustAfterEach(func() {
+var _ = JustAfterEach(func(ctx SpecContext) {
 	if !CurrentSpecReport().Failed() {
 		return
 	}
+	kubectl(ctx, "get", "--all-namespaces", "-o", "yaml", "ksctlsources,ksctlinstalls,ksctlremoves")
 	for name, p := range programs {
 		GinkgoWriter.Println(name, "\n", p.Log())
 	}

@@ -4,6 +4,7 @@
 package flux_test
 
 import (
+	"io"
 	"os"
 	"slices"
 	"testing"
@@ -12,11 +13,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/harness/witness"
 	"github.com/ksctl/gitops/e2e/tools"
 )
 
@@ -68,14 +72,36 @@ subjects:
 // lockdown is what keeps tenants apart, of Flux' controllers and of ours.
 var lockdown = []string{"--no-cross-namespace-refs=true", "--default-service-account=default"}
 
+// ownController labels objects that the suite's controller leaves to those of a spec.
+const ownController = "e2e.ksctl.com/controller"
+
+// heard is told what our controller tells.
+var heard = &witness.Witness{}
+
+// aSecret is in a Secret that is installed.
+var aSecret = heard.Secret("told-to-nobody-at-all")
+
+// nothingWasTold fails when the secret stands in what was told, also by Flux of our kinds.
+func nothingWasTold(ctx SpecContext) {
+	for _, p := range programs {
+		heard.Hear(witness.Log, p.Log())
+	}
+	Expect(heard.Process()).To(Succeed())
+	Expect(heard.Verdict(ctx)).To(Succeed())
+}
+
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(GinkgoLogr)
+	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, heard.Writer(witness.Log)))))
 	paths, err := tools.Build(ctx, GinkgoWriter, tools.KustomizeController, tools.SourceController)
 	Expect(err).NotTo(HaveOccurred())
 	h, err = harness.Start(ctx, cluster.Options{Audit: true, CRDPaths: definitions(ctx)})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return h.Stop() })
-	flags := slices.Clone(lockdown)
+	watching, err := client.NewWithWatch(h.Plane.Config(), client.Options{Scheme: h.Plane.Client().Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(heard.Watch(ctx, watching)).To(Succeed())
+	DeferCleanup(nothingWasTold)
+	flags := append(slices.Clone(lockdown), "--watch-label-selector=!"+ownController)
 	if os.Getenv(pushes) != "" {
 		receiver = freeAddress()
 		flags = append(flags, "--webhook-addr="+receiver)

@@ -207,7 +207,7 @@ var _ = Describe("A status that names a revision", func() {
 			done = v.Status.LastAppliedRevision == "main@sha1:2"
 		}
 		Expect(seen).To(BeNumerically(">", 1), "the intent and the outcome")
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(15*time.Minute))
 })
 
 var _ = DescribeTable("Absurd intervals are refused at admission", func(ctx SpecContext, field, value string) {

@@ -181,7 +181,7 @@ var _ = Describe("What kubectl applied", func() {
 		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeFalse())
 		remove(ctx, rm)
 		gone(ctx, rm)
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 
 	It("stays where it was made anew since it was found, and where others have it", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
@@ -204,7 +204,7 @@ var _ = Describe("What kubectl applied", func() {
 			Expect(cm.DeletionTimestamp).To(BeNil())
 			Expect(cm.Annotations).NotTo(HaveKey(live.MarkAnnotation))
 		}
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 
 	It("is a definition that others have objects of, which stays or takes them along, as it is told", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
@@ -231,7 +231,7 @@ var _ = Describe("What kubectl applied", func() {
 		approve(ctx, rm, rm.Status.Removal.Digest)
 		tells(ctx, rm, metav1.ConditionTrue, bysource.RemovedReason, "1 objects of the stack app were removed")
 		gone(ctx, crd)
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 
 	It("is released where the KsctlRemove is deleted before it is done", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
@@ -250,7 +250,7 @@ var _ = Describe("What kubectl applied", func() {
 			Expect(cm.Annotations).NotTo(HaveKey(live.MarkAnnotation))
 			Expect(cm.Labels).NotTo(HaveKey(live.OwnerLabel))
 		}
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 })
 
 var _ = Describe("A KsctlRemove of a stack that a KsctlInstall has", func() {
@@ -265,7 +265,7 @@ var _ = Describe("A KsctlRemove of a stack that a KsctlInstall has", func() {
 		Expect(because(rm, ns+"_a__ConfigMap")).To(Equal("NotMatched: it belongs to KsctlInstall " + ns + "/i"))
 		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeFalse())
 		becomesReady(ctx, in)
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 })
 
 var _ = Describe("A namespace that a stack brought", func() {
@@ -295,5 +295,5 @@ var _ = Describe("A namespace that a stack brought", func() {
 				Expect(because(rm, "_"+space+"__Namespace")).To(ContainSubstring("ConfigMap theirs is in it"))
 			}
 		}
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 })

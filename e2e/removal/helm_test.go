@@ -86,7 +86,7 @@ var _ = Describe("What Helm installed", func() {
 		tells(ctx, rm, metav1.ConditionTrue, bysource.RemovedReason, "6 objects")
 		Expect(helmLists(ctx, ns)).To(BeZero())
 		Eventually(ctx, func() []string { return inside(ctx, ns) }, soon).Should(ConsistOf(before))
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 
 	It("keeps its records while it has objects that the stack does not render", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
@@ -97,7 +97,7 @@ var _ = Describe("What Helm installed", func() {
 		Expect(because(rm, ns+"_site-more__ConfigMap")).To(HavePrefix("NotMatched: Helm release " + ns + "/site has it, and the stack does not render it"))
 		Expect(because(rm, ns+"_sh.helm.release.v1.site.v2__Secret")).To(ContainSubstring("has 1 objects that the stack does not render"))
 		Expect(helmLists(ctx, ns)).To(Equal(1))
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 
 	It("is not another release's, and leaves what Helm would keep", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
@@ -111,7 +111,7 @@ var _ = Describe("What Helm installed", func() {
 		Expect(because(rm, ns+"_site-keep__ConfigMap")).To(Equal("Kept: its annotation helm.sh/resource-policy is keep"))
 		Expect(absent(ctx, &corev1.Secret{ObjectMeta: named(ns, "site-password")})).To(BeTrue())
 		Expect(helmLists(ctx, ns)).To(BeZero())
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 })
 
 func prefixed(prefix string, files map[string]string) map[string]string {

@@ -1,0 +1,89 @@
+package flux_test
+
+import (
+	"strings"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ksctl/gitops/e2e/harness"
+)
+
+// secret is an object that holds the suite's secret, of a type that can't be changed.
+func secret(kind string) string {
+	return "apiVersion: v1\nkind: Secret\nmetadata: {name: token}\ntype: " + kind + "\nstringData: {token: " + aSecret + "}\n"
+}
+
+var _ = Describe("Under Flux", func() {
+	It("an install whose account is deleted changes nothing until it is there again, and nobody tells a secret", func(ctx SpecContext) {
+		team := strings.ReplaceAll(kinInstall, "serviceAccountName: "+harness.Deployer, "serviceAccountName: team")
+		files := content(map[string]string{"clusters/prod/install.yaml": team, "stacks/app/base/token.yaml": secret("example.com/one")})
+		w := newTenant(ctx, "", files)
+		k, in := w.sync(ctx, "cluster", "./clusters/prod", "serviceAccountName: team\n"), w.object("KsctlInstall", "app")
+		readyAt(ctx, k, w.head(ctx))
+
+		By("its account being deleted")
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "team"}}
+		Expect(h.Plane.Client().Delete(ctx, account)).To(Succeed())
+		files["stacks/app/extra/extra.yaml"] = configMap("extra", "2")
+		w.commit(ctx, files)
+		refuses(ctx, in, "ServiceAccountNotFound", w.ns+"/team")
+		Expect(value(ctx, w.ns, "extra", "value")).To(Equal("1"))
+
+		By("a Secret that the API server refuses, when it is there again")
+		files["stacks/app/base/token.yaml"] = secret("example.com/two")
+		w.commit(ctx, files)
+		Expect(h.Plane.Client().Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "team"}})).To(Succeed())
+		refuses(ctx, in, "ReconciliationFailed", "token", "immutable")
+
+		By("all being well")
+		files["stacks/app/base/token.yaml"] = secret("example.com/one")
+		revision := w.commit(ctx, files)
+		readyAt(ctx, in, revision)
+		Expect(value(ctx, w.ns, "extra", "value")).To(Equal("2"))
+		readyAt(ctx, k, revision)
+	}, SpecTimeout(15*time.Minute))
+
+	It("a leader that is stopped is replaced, commits go on, and it does no harm when it comes back", func(ctx SpecContext) {
+		labelled := strings.Replace(kinInstall, "name: app}", "name: app, labels: {"+ownController+": NS}}", 1)
+		w := newWorld(ctx, content(nil))
+		files := content(map[string]string{"clusters/prod/install.yaml": strings.ReplaceAll(labelled, "NS", w.ns)})
+		replica := func(name string) *harness.Process {
+			GinkgoHelper()
+			p, err := h.StartProcess(ctx, h.Config, append([]string{"--owner-id=" + w.ns, "--watch-label-selector=" + ownController + "=" + w.ns,
+				"--enable-leader-election", "--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s", "--leader-election-retry-period=500ms"}, lockdown...)...)
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(p.Kill)
+			programs[name+" replica"] = p
+			return p
+		}
+		first := replica("first")
+		k, in := w.sync(ctx, "cluster", "./clusters/prod", ""), w.object("KsctlInstall", "app")
+		readyAt(ctx, k, w.commit(ctx, files))
+		second := replica("second")
+		Expect(second.Healthy(ctx)).To(Succeed())
+		base := configMapOf(w.ns, "base")
+		Expect(get(ctx, base)).To(Succeed())
+		uid := base.UID
+
+		Expect(first.Signal(syscall.SIGSTOP)).To(Succeed())
+		files["stacks/app/base/base.yaml"] = configMap("base", "2")
+		revision := w.commit(ctx, files)
+		readyAt(ctx, in, revision)
+		readyAt(ctx, k, revision)
+		Expect(first.Signal(syscall.SIGCONT)).To(Succeed())
+		Eventually(ctx, first.Done(), soon).Should(BeClosed(), "a lost lease ends the process")
+		files["stacks/app/base/base.yaml"] = configMap("base", "3")
+		readyAt(ctx, in, w.commit(ctx, files))
+		Expect(get(ctx, base)).To(Succeed())
+		Expect(base.Data).To(HaveKeyWithValue("value", "3"))
+		Expect(base.UID).To(Equal(uid), "nobody deleted it meanwhile")
+		delete(files, "clusters/prod/install.yaml")
+		w.commit(ctx, files)
+		Eventually(ctx, gone, soon).WithArguments(ctx, in).Should(BeTrue())
+	}, SpecTimeout(15*time.Minute))
+})
