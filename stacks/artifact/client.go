@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -27,6 +28,8 @@ type ClientOptions struct {
 	TLS *tls.Config
 	// Proxy to go through, instead of the environment's.
 	Proxy *url.URL
+	// AnswerWithin is how long a server may take to begin an answer; 2 min when zero.
+	AnswerWithin time.Duration
 }
 
 // NewHTTPClient makes a client for URLs that others chose: it follows few
@@ -56,7 +59,7 @@ func NewHTTPClientWith(o ClientOptions) *http.Client {
 			MaxIdleConnsPerHost:   4,
 			IdleConnTimeout:       90 * time.Second,
 			TLSHandshakeTimeout:   connectTimeout,
-			ResponseHeaderTimeout: responseHeaderTimeout,
+			ResponseHeaderTimeout: cmp.Or(o.AnswerWithin, responseHeaderTimeout),
 			OnProxyConnectResponse: func(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
 				if resp.StatusCode != http.StatusOK {
 					return &ProxyError{Status: resp.StatusCode}

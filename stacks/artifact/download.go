@@ -25,6 +25,9 @@ func (f *Fetcher) download(ctx context.Context, dir string, a Artifact, sum stri
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return "", &Error{Reason: RefusedAddress, URL: MaskURL(rawURL), Message: "not an http or https URL"}
 	}
+	if e := f.silent.says(rawURL); e != nil {
+		return "", e
+	}
 	for attempt := 1; ; attempt++ {
 		name, err := f.attempt(ctx, client, dir, rawURL, sum)
 		if err == nil {
@@ -32,6 +35,10 @@ func (f *Fetcher) download(ctx context.Context, dir string, a Artifact, sum stri
 		}
 		e, retry := judge(ctx, err)
 		e.URL = MaskURL(rawURL)
+		if retry && timedOut(err) {
+			f.silent.note(rawURL, e)
+			return "", e
+		}
 		if !retry || attempt >= f.attempts {
 			return "", e
 		}
@@ -39,6 +46,16 @@ func (f *Fetcher) download(ctx context.Context, dir string, a Artifact, sum stri
 			return "", e
 		}
 	}
+}
+
+// timedOut is true when nobody answered in time. Who waits for that again keeps a worker
+// from what could be done.
+func timedOut(err error) bool {
+	e, ok := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err)
+	return ok && e.Timeout()
 }
 
 // again marks what another attempt may mend.

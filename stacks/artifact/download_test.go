@@ -153,35 +153,55 @@ func TestFetchStopsWaitingWithItsContext(t *testing.T) {
 	}
 }
 
-// silent is the body of an answer that never goes on.
-type silent struct{ ctx context.Context }
+// stuck is the body of an answer that never goes on.
+type stuck struct{ ctx context.Context }
 
-func (s silent) Read([]byte) (int, error) { <-s.ctx.Done(); return 0, s.ctx.Err() }
-func (s silent) Close() error             { return nil }
+func (s stuck) Read([]byte) (int, error) { <-s.ctx.Done(); return 0, s.ctx.Err() }
+func (s stuck) Close() error             { return nil }
 
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestFetchIsBoundedInTime: a server that answers and then goes silent is an attempt that failed.
+// TestFetchIsBoundedInTime: a server that answers and then goes silent costs one wait,
+// and those who ask soon after none.
 func TestFetchIsBoundedInTime(t *testing.T) {
 	// A bubble's time: on a busy machine a server's answer can be as slow as this.
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
 		client := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 			asked++
-			return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Body: silent{r.Context()}, Request: r}, nil
+			return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Body: stuck{r.Context()}, Request: r}, nil
 		})}
-		f := newFetcher(t, Options{Attempts: 2, Timeout: time.Minute})
-		began := time.Now()
-		_, err := f.Fetch(t.Context(), Artifact{URL: "http://server.example/a.tar.gz", Digest: digestOf(nil), Client: client})
-		if got := reasonOf(t, err); got != Unreachable || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("reason %q: %v", got, err)
+		f := newFetcher(t, Options{Timeout: time.Minute})
+		try := func(what, path string, wantAsked int, wantTook time.Duration) {
+			t.Helper()
+			began := time.Now()
+			_, err := f.Fetch(t.Context(), Artifact{URL: "http://server.example/" + path, Digest: digestOf(nil), Client: client})
+			if got := reasonOf(t, err); got != Unreachable || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: reason %q: %v", what, got, err)
+			}
+			if took := time.Since(began).Round(time.Second); asked != wantAsked || took != wantTook {
+				t.Errorf("%s: asked %d times by now, took %s, want %d and %s", what, asked, took, wantAsked, wantTook)
+			}
 		}
-		if took := time.Since(began).Round(time.Second); asked != 2 || took != 2*time.Minute {
-			t.Errorf("asked %d times in %s, want 2 in 2m0s", asked, took)
-		}
+		try("the first", "a.tar.gz", 1, time.Minute)
+		try("another one at once", "a.tar.gz", 1, 0)
+		try("another artifact", "b.tar.gz", 2, time.Minute)
+		time.Sleep(DefaultAnswerWithin)
+		try("another one later", "a.tar.gz", 3, time.Minute)
 	})
+}
+
+func TestFetchGivesUpOnAServerThatDoesNotAnswer(t *testing.T) {
+	s := serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	_, err := newFetcher(t, Options{AnswerWithin: 50 * time.Millisecond}).Fetch(t.Context(), Artifact{URL: s.URL, Digest: digestOf(nil)})
+	if got := reasonOf(t, err); got != Unreachable || !timedOut(err) {
+		t.Errorf("reason %q: %v", got, err)
+	}
+	if n := s.requests.Load(); n > 1 {
+		t.Errorf("%d requests", n)
+	}
 }
 
 func TestFetchIsNotDecodedOnTheWay(t *testing.T) {

@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"os"
@@ -46,7 +47,7 @@ type Options struct {
 	CacheBytes int64
 	// Limits of one artifact.
 	Limits Limits
-	// Client to fetch with; NewHTTPClient when nil.
+	// Client to fetch with; one of NewHTTPClientWith when nil.
 	Client *http.Client
 	// Attempts to make before a server counts as unreachable; 3 when zero.
 	Attempts int
@@ -55,10 +56,16 @@ type Options struct {
 	Backoff time.Duration
 	// Timeout of one attempt, and of unpacking what it got; DefaultTimeout when zero.
 	Timeout time.Duration
+	// AnswerWithin is how long a server may take to begin an answer, unless Client says;
+	// 10 s when zero. One that takes longer is not asked again for as long.
+	AnswerWithin time.Duration
 }
 
-// DefaultTimeout is that of Options.
-const DefaultTimeout = 2 * time.Minute
+// Defaults of Options.
+const (
+	DefaultTimeout      = 2 * time.Minute
+	DefaultAnswerWithin = 10 * time.Second
+)
 
 // Fetcher gets artifacts and keeps their trees. Many callers may use it at once.
 type Fetcher struct {
@@ -68,6 +75,7 @@ type Fetcher struct {
 	attempts int
 	backoff  time.Duration
 	timeout  time.Duration
+	silent   silent
 
 	mu      sync.Mutex
 	flights map[string]*flight
@@ -94,8 +102,9 @@ func NewFetcher(o Options) (*Fetcher, error) {
 	}
 	f := &Fetcher{cache: c, client: o.Client, limits: o.Limits.WithDefaults(), attempts: o.Attempts,
 		backoff: o.Backoff, timeout: o.Timeout, flights: map[string]*flight{}}
+	f.silent = silent{pause: cmp.Or(o.AnswerWithin, DefaultAnswerWithin), now: time.Now}
 	if f.client == nil {
-		f.client = NewHTTPClient()
+		f.client = NewHTTPClientWith(ClientOptions{AnswerWithin: f.silent.pause})
 	}
 	if f.attempts == 0 {
 		f.attempts = 3
