@@ -132,10 +132,57 @@ type SourceWebhook struct {
 	SecretRef fluxmeta.LocalObjectReference `json:"secretRef"`
 }
 
+// CommitStatusType is whose API commit statuses are written with.
+type CommitStatusType string
+
+// Types of SourceCommitStatus.
+const (
+	// GitHubStatus is github.com, and GitHub Enterprise.
+	GitHubStatus CommitStatusType = "github"
+	// GitLabStatus is gitlab.com, and GitLab elsewhere.
+	GitLabStatus CommitStatusType = "gitlab"
+	// GiteaStatus is Gitea, and Forgejo.
+	GiteaStatus CommitStatusType = "gitea"
+)
+
+// SourceCommitStatus has installs of the source stand at the commit that they are of:
+// pending, success or failure, one for each install.
+//
+// +kubebuilder:validation:XValidation:rule="size(self.secretRef.name) > 0",message="secretRef: name the Secret with the token"
+type SourceCommitStatus struct {
+	// Type is whose API is spoken: github, gitlab or gitea (Forgejo, too).
+	// +kubebuilder:validation:Enum=github;gitlab;gitea
+	Type CommitStatusType `json:"type"`
+
+	// SecretRef names a Secret of this namespace with a token that may write commit
+	// statuses, under token; and ca.crt for a certificate authority of your own, where
+	// that of git.secretRef is not the one. A change of the Secret is noticed at once.
+	SecretRef fluxmeta.LocalObjectReference `json:"secretRef"`
+
+	// Address of the repository, such as https://git.example.com/team/fleet, if it is
+	// not git.url: for a repository that is fetched from a mirror, or over SSH from
+	// a host of another name. The token is shown to the host of this address, or to that of
+	// git.url without it; for github.com to api.github.com.
+	// +optional
+	// +kubebuilder:validation:Pattern="^https?://.+"
+	// +kubebuilder:validation:MaxLength=2048
+	Address string `json:"address,omitempty"`
+
+	// Cluster is what this cluster is called in the names of statuses, which are
+	// ksctlinstall/<namespace>/<name>/<cluster>: clusters that follow one repository
+	// need names of their own. The first part of the source's UID when unset, which is
+	// another one when the cluster is built anew.
+	// +optional
+	// +kubebuilder:validation:Pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+	// +kubebuilder:validation:MaxLength=63
+	Cluster string `json:"cluster,omitempty"`
+}
+
 // KsctlSourceSpec says what to fetch.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.git), has(self.oci)].exists_one(set, set)",message="set exactly one of git and oci: where to fetch from"
 // +kubebuilder:validation:XValidation:rule="!has(self.webhook) || !has(self.oci) || self.webhook.type in ['generic', 'generic-hmac']",message="webhook.type of a registry is generic or generic-hmac"
+// +kubebuilder:validation:XValidation:rule="!has(self.commitStatus) || has(self.git)",message="commitStatus needs git: what comes from a registry is no commit"
 type KsctlSourceSpec struct {
 	Schedule `json:",inline"`
 
@@ -159,6 +206,11 @@ type KsctlSourceSpec struct {
 	// pushes (--webhook-addr). The path to send to is in status.webhookPath.
 	// +optional
 	Webhook *SourceWebhook `json:"webhook,omitempty"`
+
+	// CommitStatus writes how installs of the source stand to the commits of the
+	// repository.
+	// +optional
+	CommitStatus *SourceCommitStatus `json:"commitStatus,omitempty"`
 }
 
 // KsctlSourceStatus is what was fetched.

@@ -96,6 +96,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &appsv1.RemovalStepApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("Schedule"):
 		return &appsv1.ScheduleApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("SourceCommitStatus"):
+		return &appsv1.SourceCommitStatusApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("SourceRef"):
 		return &appsv1.SourceRefApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("SourceWebhook"):

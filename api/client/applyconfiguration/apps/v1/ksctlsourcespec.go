@@ -24,6 +24,9 @@ type KsctlSourceSpecApplyConfiguration struct {
 	// Webhook has a push start a look at once, where the controller receives
 	// pushes (--webhook-addr). The path to send to is in status.webhookPath.
 	Webhook *SourceWebhookApplyConfiguration `json:"webhook,omitempty"`
+	// CommitStatus writes how installs of the source stand to the commits of the
+	// repository.
+	CommitStatus *SourceCommitStatusApplyConfiguration `json:"commitStatus,omitempty"`
 }
 
 // KsctlSourceSpecApplyConfiguration constructs a declarative configuration of the KsctlSourceSpec type for use with
@@ -93,5 +96,13 @@ func (b *KsctlSourceSpecApplyConfiguration) WithIgnore(value string) *KsctlSourc
 // If called multiple times, the Webhook field is set to the value of the last call.
 func (b *KsctlSourceSpecApplyConfiguration) WithWebhook(value *SourceWebhookApplyConfiguration) *KsctlSourceSpecApplyConfiguration {
 	b.Webhook = value
+	return b
+}
+
+// WithCommitStatus sets the CommitStatus field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CommitStatus field is set to the value of the last call.
+func (b *KsctlSourceSpecApplyConfiguration) WithCommitStatus(value *SourceCommitStatusApplyConfiguration) *KsctlSourceSpecApplyConfiguration {
+	b.CommitStatus = value
 	return b
 }
