@@ -38,8 +38,8 @@ type Access struct {
 	Proxy *url.URL
 }
 
-// tls is what servers are checked with; nil: as the system does.
-func (a *Access) tls() (*tls.Config, error) {
+// TLS is what servers are checked with; nil: as the system does. The error is an *Error.
+func (a *Access) TLS() (*tls.Config, error) {
 	if len(a.CA) == 0 {
 		return nil, nil
 	}

@@ -54,7 +54,7 @@ func (c *Client) httpWire(u *url.URL, a *Access, masked string) (*httpWire, erro
 			r.SetBasicAuth(login.Username(), password)
 		}
 	}
-	config, err := a.tls()
+	config, err := a.TLS()
 	if err != nil {
 		return nil, err
 	}
