@@ -52,6 +52,10 @@ type Options struct {
 	// installs are looked at together.
 	Jitter uint8
 
+	// Leads returns an error while another process may lead, though this one was not told
+	// yet: nothing is said then to anybody but the API server. nil: none ever does.
+	Leads func() error
+
 	// Events gets what happens to objects; nil: the API server.
 	Events record.EventRecorder
 	// Metrics gets how objects stand, for whoever registers its collectors; nil: nobody.

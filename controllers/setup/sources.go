@@ -32,7 +32,8 @@ type Sources struct {
 	WebhookBytes int64
 }
 
-// AddSources adds the reconciler of KsctlSource, and the server of what it fetches.
+// AddSources adds the reconciler of KsctlSource, the server of what it fetches, and what
+// tells commits how installs stand.
 func (c *Controllers) AddSources(ctx context.Context, o Sources) error {
 	served, err := storage.Open(storage.Options{Path: filepath.Join(c.opts.StoragePath, "served"),
 		MaxBytes: o.StorageBytes, Addr: o.Addr, AdvAddr: o.AdvAddr})
@@ -59,7 +60,11 @@ func (c *Controllers) AddSources(ctx context.Context, o Sources) error {
 	}
 	// Not by the cache: an install may name a source that another shard fetches.
 	setup.Reconciler.Selector = c.selected()
-	if err := setup.Register(ctx, c.mgr); err != nil || o.WebhookAddr == "" {
+	if err := setup.Register(ctx, c.mgr); err != nil {
+		return err
+	}
+	teller := source.NewTeller(c.mgr.GetClient(), steps, c.opts.Events, c.opts.Leads, clock.RealClock{})
+	if err := teller.Register(ctx, c.mgr, c.controllerOptions()); err != nil || o.WebhookAddr == "" {
 		return err
 	}
 	return webhook.New(webhook.Options{

@@ -62,6 +62,9 @@ func secretsOf(obj *appsv1.KsctlSource) []string {
 	if obj.Spec.Webhook != nil {
 		names = append(names, obj.Spec.Webhook.SecretRef.Name)
 	}
+	if obj.Spec.CommitStatus != nil {
+		names = append(names, obj.Spec.CommitStatus.SecretRef.Name)
+	}
 	slices.Sort(names)
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
 }

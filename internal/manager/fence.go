@@ -31,11 +31,14 @@ type fence struct {
 
 // fenced has writes through a configuration guarded by a lease. What leads
 // to the lease is let through, and so is everything before it was first taken.
-func fenced(cfg *rest.Config, namespace, name string, valid time.Duration) {
+//
+// The fence is also for what is written elsewhere.
+func fenced(cfg *rest.Config, namespace, name string, valid time.Duration) *fence {
 	f := &fence{lease: "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases", valid: valid, now: time.Now}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return &fencedTripper{fence: f, next: next, name: name}
 	})
+	return f
 }
 
 type fencedTripper struct {

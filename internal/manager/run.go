@@ -57,6 +57,8 @@ type process struct {
 	metrics *metrics.Recorder
 	// pool renders; nil when this process does.
 	pool *renderworker.Pool
+	// leads fails when another process may lead; nil without leader election.
+	leads func() error
 }
 
 func build(ctx context.Context, cfg *rest.Config, o *Options) (*process, error) {
@@ -67,8 +69,9 @@ func build(ctx context.Context, cfg *rest.Config, o *Options) (*process, error) 
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = o.QPS, o.Burst
 	bound(cfg, answerWithin)
+	p := &process{opts: o, metrics: metrics.NewRecorder()}
 	if o.LeaderElection.Enable {
-		fenced(cfg, o.RuntimeNamespace, leaderElectionID, o.LeaderElection.LeaseDuration)
+		p.leads = fenced(cfg, o.RuntimeNamespace, leaderElectionID, o.LeaderElection.LeaseDuration).holds
 	}
 	caches, err := cacheOptions(o, scheme)
 	if err != nil {
@@ -87,7 +90,7 @@ func build(ctx context.Context, cfg *rest.Config, o *Options) (*process, error) 
 		return nil, fmt.Errorf("manager: %w", err)
 	}
 	probes.SetupChecks(mgr, ctrl.Log.WithName("setup"))
-	p := &process{opts: o, mgr: mgr, metrics: metrics.NewRecorder()}
+	p.mgr = mgr
 	for _, c := range p.metrics.Collectors() {
 		// A second manager in one process, as in tests, shares the registry.
 		var there prometheus.AlreadyRegisteredError
@@ -107,7 +110,7 @@ func (p *process) addKinds(ctx context.Context) error {
 	shared := setup.Options{
 		OwnerID: o.OwnerID, Namespace: o.RuntimeNamespace, StoragePath: o.StoragePath, DefaultServiceAccount: o.DefaultServiceAccount,
 		NoCrossNamespaceRefs: o.ACL.NoCrossNamespaceRefs, ConfigsSelected: o.Watch.ConfigsLabelSelector != "",
-		Concurrent: o.Concurrent, Jitter: o.Jitter.Percentage, Events: p.events, Metrics: p.metrics,
+		Concurrent: o.Concurrent, Jitter: o.Jitter.Percentage, Events: p.events, Metrics: p.metrics, Leads: p.leads,
 		Render: p.renderFunc(), OnRender: observeRender, RenderCacheBytes: o.RenderCacheBytes,
 		ArtifactCacheBytes: o.ArtifactCacheBytes, ArtifactLimits: o.ArtifactLimits, ArtifactTimeout: o.ArtifactTimeout,
 		ChartCacheBytes: o.ChartCacheBytes, ChartIndexBytes: o.ChartIndexBytes, ChartLimits: o.ChartLimits,
