@@ -58,7 +58,7 @@ apiVersion: argoproj.io/v1alpha1
 kind: Application
 metadata:
   name: %[1]s
-  namespace: argocd
+  namespace: %[6]s
   annotations: {%[2]s}
   finalizers: [%[3]s]
 spec:
@@ -68,7 +68,7 @@ spec:
   syncPolicy:
     automated: {prune: true, selfHeal: true}
     syncOptions: [%[5]s]
-`, w.ns, annotations, finalizer, w.repo.URL(), strings.Join(options, ", ")))).To(Succeed())
+`, w.ns, annotations, finalizer, w.repo.URL(), strings.Join(options, ", "), argoNamespace))).To(Succeed())
 }
 
 func get(ctx context.Context, o client.Object) error {

@@ -30,10 +30,10 @@ import (
 // soon is how long anything here may take.
 const soon = 5 * time.Minute
 
-const (
-	argoNamespace = "argocd"
-	argoAccount   = "argocd-application-controller"
-)
+const argoAccount = "argocd-application-controller"
+
+// argoNamespace is where the Applications of a spec are.
+var argoNamespace = "argocd"
 
 var (
 	h     *harness.Harness
@@ -160,6 +160,13 @@ var _ = JustAfterEach(func(ctx SpecContext) {
 	}
 })
 
+// startController starts an application controller for the Applications of a namespace,
+// with the settings there.
+var startController func(ctx SpecContext, namespace, repo string)
+
+// repoServer is the address of the repo server that all use.
+var repoServer string
+
 // startArgoCD starts the two programs that sync, with a redis in this process.
 func startArgoCD(ctx SpecContext, binary, module string) {
 	GinkgoHelper()
@@ -194,14 +201,25 @@ func startArgoCD(ctx SpecContext, binary, module string) {
 		DeferCleanup(func() { _ = p.Stop() }) // it is told to end, and may say so with its status
 		programs[name] = p
 	}
+	startController = func(ctx SpecContext, namespace, repo string) {
+		GinkgoHelper()
+		config, err := h.Plane.ConfigFor(ctx, namespace, argoAccount)
+		Expect(err).NotTo(HaveOccurred())
+		p, err := h.RunProgram(binary, config, slices.Concat(env, []string{"ARGOCD_BINARY_NAME=argocd-application-controller"}),
+			"--redis", redis.Addr(), "--redis-compress", "none", "--loglevel", "warn", "--namespace", namespace, "--metrics-port", portOf(freeAddress()),
+			"--repo-server", repo, "--repo-server-plaintext", "--app-resync", "3", "--app-resync-jitter", "0", "--self-heal-timeout-seconds", "1", "--persist-resource-health")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { _ = p.Stop() }) // it is told to end, and may say so with its status
+		programs["argocd-application-controller of "+namespace] = p
+	}
 	address, metrics := freeAddress(), freeAddress()
+	repoServer = address
 	host, port, err := net.SplitHostPort(address)
 	Expect(err).NotTo(HaveOccurred())
 	shared := []string{"--redis", redis.Addr(), "--redis-compress", "none", "--loglevel", "warn"}
 	start("argocd-repo-server", slices.Concat(shared, []string{"--address", host, "--port", port, "--metrics-address", host, "--metrics-port", portOf(metrics),
 		"--disable-tls", "--client-ca-path=", "--revision-cache-expiration", "1s"})...)
-	start("argocd-application-controller", slices.Concat(shared, []string{"--namespace", argoNamespace, "--metrics-port", portOf(freeAddress()), "--repo-server", address, "--repo-server-plaintext",
-		"--app-resync", "3", "--app-resync-jitter", "0", "--self-heal-timeout-seconds", "1", "--persist-resource-health"})...)
+	startController(ctx, argoNamespace, address)
 }
 
 func freeAddress() string {
