@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	corev1 "k8s.io/api/core/v1"
@@ -107,7 +108,8 @@ func (s *Steps) publishOnly(ctx context.Context, o *owner, of offer) reconcile.O
 	}
 	switch reason, stays := notPublished(err); {
 	case pending:
-		return reconcile.Waiting{On: "publishing revision " + revision, Until: s.Clock.Now(), Revision: revision}
+		// Not sooner than a status is written again: nothing is published before it is on record.
+		return reconcile.Waiting{On: "publishing revision " + revision, Until: s.Clock.Now().Add(time.Second), Revision: revision}
 	case stays:
 		return reconcile.Stalled{Err: err, Reason: reason, Revision: revision}
 	case err != nil:
@@ -135,9 +137,15 @@ func (s *Steps) publish(ctx context.Context, o *owner, of offer) (pending bool, 
 	default:
 		revision, err = s.Publisher.Publish(ctx, &publish.Offer{
 			Owner: in, Kind: appsv1.GroupVersion.WithKind(Kind), Version: of.want.stackVersion, Origin: of.origin,
+			Secrets: in.Spec.Publish.Secrets == appsv1.SecretsInclude,
 			Content: of.want.digest + " " + string(in.Spec.Publish.Secrets),
 			Files:   func(ctx context.Context) (fs.FS, error) { return o.files(ctx, of.components) },
 		}, &o.published)
+	}
+	if _, refused := errors.AsType[*publish.SecretsError](err); refused {
+		if failed := s.Publisher.Retract(ctx, in, &o.published); failed != nil {
+			err = failed
+		}
 	}
 	if err != nil {
 		reason, _ := notPublished(err)

@@ -27,12 +27,23 @@ func ToolMarks() [][]string {
 // toolMarks is not made anew for each object.
 var toolMarks = ToolMarks()
 
-// claimed is true when others put the mark of a tool on an object.
-func (m *managed) claimed(object map[string]any) bool {
+// claimed is true when others put the mark of a tool on an object. One that is ignored
+// is left to them.
+func (m *managed) claimed(object map[string]any, ignored []string) bool {
 	return slices.ContainsFunc(toolMarks, func(mark []string) bool {
-		if _, present := lookup(object, mark); !present {
+		if _, present := lookup(object, mark); !present || slices.ContainsFunc(ignored, func(p string) bool { return touches(p, mark) }) {
 			return false
 		}
 		return slices.ContainsFunc(m.others, func(o map[string]any) bool { return owns(o, object, mark) })
 	})
+}
+
+// touches is true for a pointer to a field, into it or to what it is in.
+func touches(pointer string, field []string) bool {
+	tokens, err := parsePointer(pointer)
+	if err != nil {
+		return false
+	}
+	n := min(len(tokens), len(field))
+	return slices.Equal(tokens[:n], field[:n])
 }

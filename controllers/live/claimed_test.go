@@ -29,13 +29,27 @@ func TestClaimedByATool(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := readManaged(map[string]any{"managedFields": tc.managed})
-			if got := m.claimed(map[string]any{"metadata": marked}); got != tc.want {
+			if got := m.claimed(map[string]any{"metadata": marked}, nil); got != tc.want {
 				t.Errorf("got %v", got)
 			}
 			gone := readManaged(map[string]any{"managedFields": tc.managed})
-			if gone.claimed(map[string]any{"metadata": map[string]any{}}) {
+			if gone.claimed(map[string]any{"metadata": map[string]any{}}, nil) {
 				t.Error("a mark that is gone counts")
 			}
 		})
+	}
+}
+
+func TestAMarkThatIsIgnoredIsNoClaim(t *testing.T) {
+	theirs := map[string]any{"f:metadata": map[string]any{"f:labels": map[string]any{"f:" + KustomizationLabel: map[string]any{}}}}
+	m := readManaged(map[string]any{"managedFields": []any{map[string]any{"manager": "kustomize-controller", "operation": "Apply", "apiVersion": "v1", "fieldsV1": theirs}}})
+	object := map[string]any{"metadata": map[string]any{"labels": map[string]any{KustomizationLabel: "shop"}}}
+	for ignored, want := range map[string]bool{
+		"/metadata": false, "/metadata/labels": false, "/metadata/labels/kustomize.toolkit.fluxcd.io~1name": false,
+		"/metadata/annotations": true, "/metadata/labels/kustomize.toolkit.fluxcd.io": true, "/spec": true,
+	} {
+		if got := m.claimed(object, []string{ignored}); got != want {
+			t.Errorf("with %s ignored: %v", ignored, got)
+		}
 	}
 }

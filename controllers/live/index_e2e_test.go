@@ -197,7 +197,7 @@ var _ = Describe("An index", func() {
 		Expect(reason(ix, configMaps)()).To(BeEmpty())
 		ix.Use("two", nil)
 		Eventually(reason(ix, configMaps)).Should(Equal(live.NotWatched), "nobody uses ConfigMaps")
-		Expect(ix.Stats()).To(And(HaveField("Objects", 0), HaveField("Watches", 0)))
+		Eventually(ix.Stats).Should(And(HaveField("Objects", 0), HaveField("Watches", 0)))
 		ix.Use("two", []*meta.RESTMapping{configMaps})
 		Eventually(has(ix, refOf(u))).Should(BeTrue(), "the object is known again")
 	})

@@ -75,11 +75,11 @@ func project(u *unstructured.Unstructured, key []byte) (Object, string, error) {
 func (o *Object) projectOwned(object, meta map[string]any, ignore string, key []byte) string {
 	m := readManaged(meta)
 	o.OtherManager = m.other
-	o.Claimed = m.claimed(object)
 	ignored, err := ParseIgnored(ignore)
 	if err != nil {
 		ignored = nil
 	}
+	o.Claimed = m.claimed(object, ignored)
 	// The value of replicas never counts, only who holds it.
 	skip := &pointers{}
 	skip.add([]string{"spec", "replicas"})

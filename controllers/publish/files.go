@@ -69,7 +69,10 @@ func Files(components []Component, secrets appsv1.PublishedSecrets) (fs.FS, erro
 	tree := fstest.MapFS{}
 	add := func(name string, content []byte) { tree[name] = &fstest.MapFile{Data: content, Mode: 0o644} }
 	var refused, resources []string
-	if b := namespaces(components); len(b) > 0 {
+	switch b, err := namespaces(components); {
+	case err != nil:
+		return nil, err
+	case len(b) > 0:
 		add(namespacesFile, b)
 		resources = append(resources, namespacesFile)
 	}
@@ -113,7 +116,7 @@ func Files(components []Component, secrets appsv1.PublishedSecrets) (fs.FS, erro
 func isSecret(o *stacks.Object) bool { return o.Group == "" && o.Kind == "Secret" }
 
 // namespaces that components ask for, each once.
-func namespaces(components []Component) []byte {
+func namespaces(components []Component) ([]byte, error) {
 	var names []string
 	for _, c := range components {
 		if c.Namespace != "" && !slices.Contains(names, c.Namespace) {
@@ -122,10 +125,19 @@ func namespaces(components []Component) []byte {
 	}
 	var b bytes.Buffer
 	for _, name := range names {
-		fmt.Fprintf(&b, "---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: %s\n", name)
+		text, err := yaml.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
+		if err != nil {
+			return nil, err
+		}
+		b.WriteString("---\n")
+		b.Write(text)
 	}
-	return b.Bytes()
+	return b.Bytes(), nil
 }
+
+// localConfig is an annotation with which a build leaves an object out, which an
+// install of the same files has: see kustomize's konfig.LocalConfigAnnotation.
+const localConfig = "config.kubernetes.io/local-config"
 
 // document is an object as YAML, without what only an API server writes.
 func document(o *stacks.Object) ([]byte, error) {
@@ -139,6 +151,9 @@ func document(o *stacks.Object) ([]byte, error) {
 		}
 		if o.Namespace == "" {
 			delete(md, "namespace")
+		}
+		if annotations, ok := md["annotations"].(map[string]any); ok {
+			delete(annotations, localConfig)
 		}
 	}
 	b, err := json.Marshal(m)

@@ -76,6 +76,19 @@ func TestFiles(t *testing.T) {
 			want: map[string]string{"kustomization.yaml": "namespaces.yaml components/a.yaml",
 				"namespaces.yaml": "---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n", "components/a.yaml": doc("ConfigMap", "app")},
 		},
+		"namespaces with names that YAML takes for something else": {
+			components: []Component{{Name: "a", Namespace: "1e3"}, {Name: "b", Namespace: "2024-01-01"}, {Name: "c", Namespace: "null"}},
+			want: map[string]string{"kustomization.yaml": "namespaces.yaml",
+				"namespaces.yaml": "---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: \"1e3\"\n---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: \"2024-01-01\"\n" +
+					"---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: \"null\"\n"},
+		},
+		"with what a build of its own would leave out": {
+			components: []Component{{Name: "a", Objects: []stacks.Object{with(app, func(o *stacks.Object) {
+				o.Manifest = []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"app","namespace":"shop","annotations":{"config.kubernetes.io/local-config":"true"}}}`)
+			})}}},
+			want: map[string]string{"kustomization.yaml": "components/a.yaml",
+				"components/a.yaml": "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  annotations: {}\n  name: app\n  namespace: shop\n"},
+		},
 		"without what only an API server writes, and the namespace of what has none": {
 			components: []Component{{Name: "a", Objects: []stacks.Object{
 				with(object("ConfigMap", "shop", "app", "uid", "resourceVersion", "managedFields"), func(o *stacks.Object) { o.Namespace = "" })}}},

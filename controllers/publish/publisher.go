@@ -55,6 +55,8 @@ type Offer struct {
 	// Version of what is offered, as people call it; Origin is the revision of the
 	// source that it was made from.
 	Version, Origin string
+	// Secrets is true when they may be among the files.
+	Secrets bool
 	// Content identifies the files: while it stays, they are not asked for again.
 	Content string
 	Files   func(context.Context) (fs.FS, error)
@@ -159,7 +161,7 @@ func newer(a, b string) bool {
 }
 
 // store keeps the files of an offer, unless they are kept already. The artifact
-// before stays, for whoever is about to download it.
+// before stays, for whoever is about to download it, but for Secrets that were taken back.
 func (p *Publisher) store(ctx context.Context, key types.NamespacedName, o *Offer, have *sourcev1.ExternalArtifact, kept *Kept) error {
 	if kept.content == o.Content {
 		if there, err := p.Storage.Has(key, kept.packed.Digest); there || err != nil {
@@ -175,7 +177,7 @@ func (p *Publisher) store(ctx context.Context, key types.NamespacedName, o *Offe
 		return err
 	}
 	keep := []string{packed.Digest}
-	if have != nil && have.Status.Artifact != nil {
+	if have != nil && have.Status.Artifact != nil && (o.Secrets || !offersSecrets(have)) {
 		keep = append(keep, have.Status.Artifact.Digest)
 	}
 	if err := p.Storage.Keep(key, keep...); err != nil {
@@ -193,7 +195,7 @@ func (p *Publisher) artifact(key types.NamespacedName, o *Offer, kept *Kept) (*f
 		return nil, err
 	}
 	return &fluxmeta.Artifact{Path: path, URL: p.Storage.URL(path), Revision: o.Version + "@" + kept.packed.Digest, Digest: kept.packed.Digest,
-		LastUpdateTime: metav1.NewTime(p.Clock.Now()), Size: ptr.To(kept.packed.Size), Metadata: map[string]string{originKey: o.Origin}}, nil
+		LastUpdateTime: metav1.NewTime(p.Clock.Now()), Size: ptr.To(kept.packed.Size), Metadata: metadata(o)}, nil
 }
 
 // write does what it takes until the API server has what is wanted.

@@ -77,10 +77,11 @@ type rig struct {
 	packed   int
 	served   bool
 	// blind is true while the cache has nothing.
-	blind bool
-	dir   string
-	api   client.WithWatch
-	web   *httptest.Server
+	secrets bool // may be among the files
+	blind   bool
+	dir     string
+	api     client.WithWatch
+	web     *httptest.Server
 }
 
 func newRig(t *testing.T, there ...client.Object) *rig {
@@ -151,7 +152,7 @@ func (r *rig) publish(files string) (string, error) {
 	r.t.Helper()
 	clear(r.requests)
 	r.packed = 0
-	return r.Publish(r.t.Context(), &Offer{Owner: r.owner, Kind: appsv1.GroupVersion.WithKind("KsctlInstall"), Version: "1.0.0", Origin: "main@sha1:abc", Content: files,
+	return r.Publish(r.t.Context(), &Offer{Owner: r.owner, Kind: appsv1.GroupVersion.WithKind("KsctlInstall"), Version: "1.0.0", Origin: "main@sha1:abc", Secrets: r.secrets, Content: files,
 		Files: func(context.Context) (fs.FS, error) {
 			r.packed++
 			return fstest.MapFS{"a": {Data: []byte(files)}}, nil

@@ -69,6 +69,27 @@ spec:
     automated: {prune: true, selfHeal: true}
     syncOptions: [%[5]s]
 `, w.ns, annotations, finalizer, w.repo.URL(), strings.Join(options, ", "), argoNamespace))).To(Succeed())
+	DeferCleanup(w.rest)
+}
+
+// rest leaves nothing behind that is looked at again and again, beside the next spec.
+func (w world) rest(ctx SpecContext) {
+	c := h.Plane.Client()
+	for _, body := range []string{`{"metadata":{"finalizers":null}}`, `{"spec":{"syncPolicy":{"automated":null}}}`} {
+		Expect(client.IgnoreNotFound(c.Patch(ctx, application(w.ns), client.RawPatch(types.MergePatchType, []byte(body))))).To(Succeed())
+	}
+	Expect(client.IgnoreNotFound(c.Delete(ctx, application(w.ns)))).To(Succeed())
+	suspend := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`))
+	var sources appsv1.KsctlSourceList
+	var installs appsv1.KsctlInstallList
+	Expect(c.List(ctx, &sources, client.InNamespace(w.ns))).To(Succeed())
+	Expect(c.List(ctx, &installs, client.InNamespace(w.ns))).To(Succeed())
+	for i := range sources.Items {
+		Expect(client.IgnoreNotFound(c.Patch(ctx, &sources.Items[i], suspend))).To(Succeed())
+	}
+	for i := range installs.Items {
+		Expect(client.IgnoreNotFound(c.Patch(ctx, &installs.Items[i], suspend))).To(Succeed())
+	}
 }
 
 func get(ctx context.Context, o client.Object) error {

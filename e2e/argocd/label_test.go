@@ -42,7 +42,7 @@ var _ = DescribeTable("An Argo CD that tracks by label", func(ctx SpecContext, n
 	}, soon).Should(ConsistOf("app", "extra", "fleet"), "what the install made is not its own, whatever label it has")
 	Expect(gone(ctx, configMapOf(w.ns, "base"))).To(BeFalse())
 },
-	Entry("of its own", SpecTimeout(5*time.Minute), "argocd-own", ", application.instanceLabelKey: argocd.argoproj.io/instance",
+	Entry("of its own", SpecTimeout(15*time.Minute), "argocd-own", ", application.instanceLabelKey: argocd.argoproj.io/instance",
 		func(w world) string { return w.ns }),
-	Entry("of charts, too", SpecTimeout(5*time.Minute), "argocd-shared", "",
+	Entry("of charts, too", SpecTimeout(15*time.Minute), "argocd-shared", "",
 		func(world) string { return "" }))

@@ -132,6 +132,11 @@ var _ = Describe("Moving over from an Application", func() {
 		Expect(running(ctx, w.ns)).To(Equal(was))
 
 		By("5. remove the Application")
+		refresh(ctx, w.ns)
+		Eventually(ctx, func() (string, error) {
+			s, err := statusOf(ctx, w.ns)
+			return s.Sync.Status, err
+		}, soon).Should(Equal("OutOfSync"), "it knows that it lost them")
 		run(ctx, 3, w.ns, nil)
 		Eventually(ctx, func() bool { return gone(ctx, application(w.ns)) }, soon).Should(BeTrue())
 		Expect(running(ctx, w.ns)).To(Equal(was))
@@ -145,7 +150,7 @@ var _ = Describe("Moving over from an Application", func() {
 			return cm.Data, err
 		}, soon).Should(Equal(map[string]string{"greeting": "hello"}))
 	},
-		Entry("", SpecTimeout(6*time.Minute), true),
-		Entry("with a server-side apply", SpecTimeout(6*time.Minute), true, "ServerSideApply=true"),
-		Entry("with the finalizer forgotten", SpecTimeout(6*time.Minute), false))
+		Entry("", SpecTimeout(15*time.Minute), true),
+		Entry("with a server-side apply", SpecTimeout(15*time.Minute), true, "ServerSideApply=true"),
+		Entry("with the finalizer forgotten", SpecTimeout(15*time.Minute), false))
 })

@@ -53,5 +53,5 @@ var _ = Describe("docs/standalone.md", func() {
 		}, soon).Should(HaveSuffix(":6.9.2"))
 		follow("Remove it")
 		Expect(gone(ctx, hello)).To(BeTrue())
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 })

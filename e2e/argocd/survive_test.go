@@ -75,7 +75,7 @@ var _ = Describe("Under Argo CD", func() {
 		replica := func(name string) *harness.Process {
 			GinkgoHelper()
 			p, err := h.StartProcess(ctx, h.Config, "--owner-id="+w.ns, "--watch-label-selector="+ownController+"="+w.ns,
-				"--enable-leader-election", "--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s", "--leader-election-retry-period=500ms")
+				"--enable-leader-election", "--leader-election-lease-duration=30s", "--leader-election-renew-deadline=24s", "--leader-election-retry-period=500ms")
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(p.Kill)
 			programs[name+" replica"] = p

@@ -21,7 +21,7 @@ var _ = Describe("A leader that is stopped for longer than its lease", func() {
 	It("finds itself replaced and ends, and has done no harm", func(ctx SpecContext) {
 		f := newFleet(ctx, map[string]int{"i": 200})
 		p := trouble()
-		elected := []string{"--enable-leader-election", "--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s",
+		elected := []string{"--enable-leader-election", "--leader-election-lease-duration=30s", "--leader-election-renew-deadline=24s",
 			"--leader-election-retry-period=500ms"}
 		first := start(ctx, f, p, elected...)
 		f.install(ctx, "i", 1)
@@ -73,7 +73,7 @@ var _ = Describe("A leader that is stopped for longer than its lease", func() {
 	It("may have sent an object that its successor has removed since, which is removed again", func(ctx SpecContext) {
 		f := newFleet(ctx, map[string]int{"i": 20})
 		p := trouble()
-		elected := []string{"--enable-leader-election", "--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s",
+		elected := []string{"--enable-leader-election", "--leader-election-lease-duration=30s", "--leader-election-renew-deadline=24s",
 			"--leader-election-retry-period=500ms"}
 		first := start(ctx, f, p, elected...)
 		f.install(ctx, "i", 1)

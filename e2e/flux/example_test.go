@@ -78,7 +78,7 @@ var _ = Describe("The example", Ordered, func() {
 		Expect(os.Symlink(h.Plane.Kubectl(), filepath.Join(bin, "kubectl"))).To(Succeed())
 		out, err := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", bin, "github.com/ksctl/gitops/cmd/kubectl-ksctl").CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(out))
-	}, NodeTimeout(5*time.Minute))
+	}, NodeTimeout(15*time.Minute))
 
 	DescribeTable("is followed with the commands of its README", func(ctx SpecContext, cluster string, replicas int, image, greeting string) {
 		head, err := repo.Head(ctx, "main")

@@ -55,7 +55,7 @@ var _ = Describe("Under Flux", func() {
 		replica := func(name string) *harness.Process {
 			GinkgoHelper()
 			p, err := h.StartProcess(ctx, h.Config, append([]string{"--owner-id=" + w.ns, "--watch-label-selector=" + ownController + "=" + w.ns,
-				"--enable-leader-election", "--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s", "--leader-election-retry-period=500ms"}, lockdown...)...)
+				"--enable-leader-election", "--leader-election-lease-duration=30s", "--leader-election-renew-deadline=24s", "--leader-election-retry-period=500ms"}, lockdown...)...)
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(p.Kill)
 			programs[name+" replica"] = p

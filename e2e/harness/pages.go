@@ -56,7 +56,7 @@ func Files(page, heading string) (map[string]string, error) {
 // Shell runs a script in a folder as a person would, with kubectl and our plugin of it,
 // as the administrator of the cluster. It gives what the script wrote.
 func (h *Harness) Shell(ctx context.Context, dir, script string) (string, error) {
-	h.shellOnce.Do(func() { h.shellErr = h.makeShell(ctx) })
+	h.shellOnce.Do(func() { h.shellErr = h.makeShell(context.WithoutCancel(ctx)) })
 	if h.shellErr != nil {
 		return "", h.shellErr
 	}

@@ -39,7 +39,8 @@ type Process struct {
 func (h *Harness) Build(ctx context.Context) (string, error) {
 	h.built.Do(func() {
 		h.binary = filepath.Join(h.dir, "controller")
-		cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", h.binary, "github.com/ksctl/gitops/cmd/controller")
+		// What one spec has no time for, others need.
+		cmd := exec.CommandContext(context.WithoutCancel(ctx), "go", "build", "-buildvcs=false", "-o", h.binary, "github.com/ksctl/gitops/cmd/controller")
 		if h.Shipped {
 			cmd.Args = slices.Insert(cmd.Args, 2, "-trimpath", "-ldflags=-s -w")
 			cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -138,7 +139,7 @@ func (p *Process) run(cmd *exec.Cmd, started chan<- error) {
 
 // Healthy waits until the controller says that it is ready.
 func (p *Process) Healthy(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
 	for {
 		if _, err := ask(ctx, "http://"+p.health+"/readyz"); err == nil {

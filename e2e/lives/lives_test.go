@@ -92,11 +92,11 @@ var _ = Describe("In each version of its life kstatus knows of", func() {
 		l.reaches(ctx, current)
 		By("a change of its own spec")
 		change(ctx, in, `{"spec":{"interval":"2h"}}`)
-		Eventually(ctx, func() (int64, error) {
-			err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(in), in)
-			return in.Status.ObservedGeneration, err
-		}, soon).Should(BeEquivalentTo(2))
-		l.reaches(ctx, current)
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(in), in)).To(Succeed())
+			g.Expect(in.Status.ObservedGeneration).To(BeEquivalentTo(2))
+			g.Expect(in.Status.Conditions).To(HaveExactElements(HaveField("Status", metav1.ConditionTrue)), "Ready and nothing else")
+		}, soon).Should(Succeed())
 		ends(ctx, l, in, "ksctl.com/teardown")
 		l.was(inProgress, current, failed, inProgress, current, inProgress, current, terminating, gone)
 	})

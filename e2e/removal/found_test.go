@@ -99,7 +99,12 @@ func kubectl(ctx context.Context, ns, stdin string, args ...string) string {
 // inside names every object of a namespace but our own and what comes with it.
 func inside(ctx context.Context, ns string) []string {
 	GinkgoHelper()
-	return slices.DeleteFunc(census(ctx), func(s string) bool {
+	var all []string
+	Eventually(ctx, func() (err error) {
+		all, err = census(ctx)
+		return err
+	}, soon).Should(Succeed())
+	return slices.DeleteFunc(all, func(s string) bool {
 		return !strings.Contains(s, " "+ns+"/") || strings.HasPrefix(s, appsv1.GroupVersion.Group) ||
 			s == "/ServiceAccount "+ns+"/default" || s == "/ConfigMap "+ns+"/kube-root-ca.crt"
 	})

@@ -188,7 +188,7 @@ var _ = Describe("Moving over from a HelmRelease", func() {
 		Expect(h.Plane.Client().Delete(ctx, in)).To(Succeed())
 		Eventually(ctx, absent, soon).WithArguments(ctx, removed).Should(BeTrue(), "it is the install's for good")
 	},
-		Entry("applied on the server's side", SpecTimeout(10*time.Minute), "true", false),
-		Entry("applied on the client's side, as by Helm 3", SpecTimeout(10*time.Minute), "false", false),
-		Entry("and is not undone by Helm", SpecTimeout(10*time.Minute), "true", true))
+		Entry("applied on the server's side", SpecTimeout(15*time.Minute), "true", false),
+		Entry("applied on the client's side, as by Helm 3", SpecTimeout(15*time.Minute), "false", false),
+		Entry("and is not undone by Helm", SpecTimeout(15*time.Minute), "true", true))
 })

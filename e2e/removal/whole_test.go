@@ -3,6 +3,7 @@ package removal_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -94,18 +95,25 @@ func operate(ctx context.Context, group, space string) (stop func()) {
 }
 
 // census names every object of the cluster, less what comes and goes by itself.
-func census(ctx context.Context) []string {
-	GinkgoHelper()
+func census(ctx context.Context) ([]string, error) {
 	disco, err := discovery.NewDiscoveryClientForConfig(h.Plane.Config())
-	Expect(err).NotTo(HaveOccurred())
+	if err != nil {
+		return nil, err
+	}
 	dyn, err := dynamic.NewForConfig(h.Plane.Config())
-	Expect(err).NotTo(HaveOccurred())
+	if err != nil {
+		return nil, err
+	}
 	_, lists, err := disco.ServerGroupsAndResources()
-	Expect(err).NotTo(HaveOccurred())
+	if err != nil {
+		return nil, err
+	}
 	seen := map[string]bool{}
 	for _, l := range lists {
 		gv, err := schema.ParseGroupVersion(l.GroupVersion)
-		Expect(err).NotTo(HaveOccurred())
+		if err != nil {
+			return nil, err
+		}
 		for _, r := range l.APIResources {
 			if !slices.Contains(r.Verbs, "list") || r.Name == "events" || r.Name == "leases" || strings.Contains(r.Name, "/") {
 				continue
@@ -114,19 +122,16 @@ func census(ctx context.Context) []string {
 			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
 				continue
 			}
-			Expect(err).NotTo(HaveOccurred())
+			if err != nil {
+				return nil, err
+			}
 			for i := range all.Items {
 				u := &all.Items[i]
 				seen[gv.Group+"/"+u.GetKind()+" "+u.GetNamespace()+"/"+u.GetName()] = true
 			}
 		}
 	}
-	var out []string
-	for k := range seen {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
+	return slices.Sorted(maps.Keys(seen)), nil
 }
 
 var _ = Describe("A stack with one of everything", Serial, func() {
@@ -142,8 +147,10 @@ var _ = Describe("A stack with one of everything", Serial, func() {
 			for i := range namespaces.Items {
 				g.Expect(namespaces.Items[i].DeletionTimestamp).To(BeNil(), namespaces.Items[i].Name)
 			}
-			before = census(ctx)
-			g.Consistently(ctx, func() []string { return census(ctx) }, time.Second, "300ms").Should(Equal(before))
+			var err error
+			before, err = census(ctx)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Consistently(ctx, census, time.Second, "300ms").WithArguments(ctx).Should(Equal(before))
 		}, soon).Should(Succeed(), "the cluster is at rest")
 		pvc := &corev1.PersistentVolumeClaim{ObjectMeta: named(space, "data")}
 		began := time.Now()
@@ -157,7 +164,7 @@ var _ = Describe("A stack with one of everything", Serial, func() {
 			Expect(pvc.DeletionTimestamp).To(BeNil())
 			remove(ctx, pvc, &corev1.Namespace{ObjectMeta: named("", space)})
 			gone(ctx, &corev1.Namespace{ObjectMeta: named("", space)})
-			Eventually(ctx, func() []string { return census(ctx) }, soon, "200ms").Should(Equal(before), "time %d: nothing is left, nothing is missing", i+1)
+			Eventually(ctx, census, soon, "200ms").WithArguments(ctx).Should(Equal(before), "time %d: nothing is left, nothing is missing", i+1)
 		}
 		AddReportEntry("installed and removed", fmt.Sprintf("%d times in %s", times, time.Since(began).Round(time.Second)), ReportEntryVisibilityAlways)
 	}, SpecTimeout(20*time.Minute))

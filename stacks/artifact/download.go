@@ -25,7 +25,8 @@ func (f *Fetcher) download(ctx context.Context, dir string, a Artifact, sum stri
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return "", &Error{Reason: RefusedAddress, URL: MaskURL(rawURL), Message: "not an http or https URL"}
 	}
-	if e := f.silent.says(rawURL); e != nil {
+	shared := a.Client == nil // who has a client of its own may be served well, and told nothing of others
+	if e := f.silent.says(rawURL); shared && e != nil {
 		return "", e
 	}
 	for attempt := 1; ; attempt++ {
@@ -36,7 +37,9 @@ func (f *Fetcher) download(ctx context.Context, dir string, a Artifact, sum stri
 		e, retry := judge(ctx, err)
 		e.URL = MaskURL(rawURL)
 		if retry && timedOut(err) {
-			f.silent.note(rawURL, e)
+			if shared {
+				f.silent.note(rawURL, e)
+			}
 			return "", e
 		}
 		if !retry || attempt >= f.attempts {

@@ -173,8 +173,9 @@ func TestFetchIsBoundedInTime(t *testing.T) {
 			asked++
 			return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Body: stuck{r.Context()}, Request: r}, nil
 		})}
-		f := newFetcher(t, Options{Timeout: time.Minute})
-		try := func(what, path string, wantAsked int, wantTook time.Duration) {
+		f := newFetcher(t, Options{Timeout: time.Minute, Client: client})
+		own := &http.Client{Transport: client.Transport}
+		try := func(what, path string, client *http.Client, wantAsked int, wantTook time.Duration) {
 			t.Helper()
 			began := time.Now()
 			_, err := f.Fetch(t.Context(), Artifact{URL: "http://server.example/" + path, Digest: digestOf(nil), Client: client})
@@ -185,11 +186,12 @@ func TestFetchIsBoundedInTime(t *testing.T) {
 				t.Errorf("%s: asked %d times by now, took %s, want %d and %s", what, asked, took, wantAsked, wantTook)
 			}
 		}
-		try("the first", "a.tar.gz", 1, time.Minute)
-		try("another one at once", "a.tar.gz", 1, 0)
-		try("another artifact", "b.tar.gz", 2, time.Minute)
+		try("the first", "a.tar.gz", nil, 1, time.Minute)
+		try("another one at once", "a.tar.gz", nil, 1, 0)
+		try("one with a client of its own", "a.tar.gz", own, 2, time.Minute)
 		time.Sleep(DefaultAnswerWithin)
-		try("another one later", "a.tar.gz", 3, time.Minute)
+		try("another one later", "a.tar.gz", nil, 3, time.Minute)
+		try("another artifact at once", "b.tar.gz", nil, 4, time.Minute)
 	})
 }
 

@@ -56,8 +56,9 @@ type Options struct {
 	Backoff time.Duration
 	// Timeout of one attempt, and of unpacking what it got; DefaultTimeout when zero.
 	Timeout time.Duration
-	// AnswerWithin is how long a server may take to begin an answer, unless Client says;
-	// 10 s when zero. One that takes longer is not asked again for as long.
+	// AnswerWithin is how long a server may take to begin an answer, unless a client says;
+	// 10 s when zero. One that takes longer is asked for that again as much later, but
+	// by artifacts that bring their own client.
 	AnswerWithin time.Duration
 }
 
