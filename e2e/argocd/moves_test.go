@@ -13,7 +13,6 @@ import (
 	workloads "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ksctl/gitops/controllers/live"
@@ -24,26 +23,12 @@ const moving, fromApplication = "docs/moving.md", "From an Argo CD Application"
 
 const settingsMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {greeting: hello, more: yes please}\n"
 
-// moved is what must be the same before and after a move: the uids of what runs, and what
-// the Deployment says.
-type moved struct {
-	settings, web types.UID
-	spec          workloads.DeploymentSpec
-	pods          []types.UID
-}
-
-func running(ctx context.Context, ns string) moved {
+func running(ctx context.Context, ns string) harness.Running {
 	GinkgoHelper()
-	settings, web, pods := configMapOf(ns, "settings"), webOf(ns), &corev1.PodList{}
-	Expect(get(ctx, settings)).To(Succeed())
-	Expect(get(ctx, web)).To(Succeed())
-	Expect(h.Plane.Client().List(ctx, pods, client.InNamespace(ns))).To(Succeed())
-	m := moved{settings: settings.UID, web: web.UID, spec: web.Spec}
-	for i := range pods.Items {
-		m.pods = append(m.pods, pods.Items[i].UID)
-	}
-	Expect(m.pods).NotTo(BeEmpty())
-	return m
+	r, err := h.Running(ctx, ns)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(r.Pods).NotTo(BeEmpty())
+	return r
 }
 
 func webOf(ns string) *workloads.Deployment {

@@ -74,8 +74,7 @@ var _ = Describe("Under Argo CD", func() {
 		w.commit(ctx, content("", map[string]string{"source.yaml": labelled(source, "fleet"), "install.yaml": labelled(kinInstall, "app")}))
 		replica := func(name string) *harness.Process {
 			GinkgoHelper()
-			p, err := h.StartProcess(ctx, h.Config, "--owner-id="+w.ns, "--watch-label-selector="+ownController+"="+w.ns,
-				"--enable-leader-election", "--leader-election-lease-duration=30s", "--leader-election-renew-deadline=24s", "--leader-election-retry-period=500ms")
+			p, err := h.StartProcess(ctx, h.Config, append([]string{"--owner-id=" + w.ns, "--watch-label-selector=" + ownController + "=" + w.ns}, harness.Elected...)...)
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(p.Kill)
 			programs[name+" replica"] = p

@@ -15,18 +15,17 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/harness"
 )
 
 var _ = Describe("A leader that is stopped for longer than its lease", func() {
 	It("finds itself replaced and ends, and has done no harm", func(ctx SpecContext) {
 		f := newFleet(ctx, map[string]int{"i": 200})
 		p := trouble()
-		elected := []string{"--enable-leader-election", "--leader-election-lease-duration=30s", "--leader-election-renew-deadline=24s",
-			"--leader-election-retry-period=500ms"}
-		first := start(ctx, f, p, elected...)
+		first := start(ctx, f, p, harness.Elected...)
 		f.install(ctx, "i", 1)
 		f.stands(ctx)
-		second := start(ctx, f, nil, elected...)
+		second := start(ctx, f, nil, harness.Elected...)
 		Expect(second.Healthy(ctx)).To(Succeed())
 
 		By("the leader being stopped in the middle of a change")
@@ -73,12 +72,10 @@ var _ = Describe("A leader that is stopped for longer than its lease", func() {
 	It("may have sent an object that its successor has removed since, which is removed again", func(ctx SpecContext) {
 		f := newFleet(ctx, map[string]int{"i": 20})
 		p := trouble()
-		elected := []string{"--enable-leader-election", "--leader-election-lease-duration=30s", "--leader-election-renew-deadline=24s",
-			"--leader-election-retry-period=500ms"}
-		first := start(ctx, f, p, elected...)
+		first := start(ctx, f, p, harness.Elected...)
 		f.install(ctx, "i", 1)
 		f.stands(ctx)
-		second := start(ctx, f, nil, elected...)
+		second := start(ctx, f, nil, harness.Elected...)
 		Expect(second.Healthy(ctx)).To(Succeed())
 
 		By("the leader being stopped while it makes what comes with one revision and goes with another")

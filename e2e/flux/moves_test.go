@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -62,30 +61,16 @@ func under(folder string, files map[string]string) map[string]string {
 	return out
 }
 
-// moved is what must be the same before and after a move: the uids of what runs, and what
-// the Deployment says. Its generation counts annotations as well, of which our mark is one.
-type moved struct {
-	settings, web types.UID
-	spec          workloads.DeploymentSpec
-	pods          []types.UID
-}
-
-func running(ctx context.Context, ns string) moved {
+func running(ctx context.Context, ns string) harness.Running {
 	GinkgoHelper()
-	settings, web, pods := configMapOf(ns, "settings"), webOf(ns), &corev1.PodList{}
-	Expect(get(ctx, settings)).To(Succeed())
-	Expect(get(ctx, web)).To(Succeed())
-	Expect(h.Plane.Client().List(ctx, pods, client.InNamespace(ns))).To(Succeed())
-	m := moved{settings: settings.UID, web: web.UID, spec: web.Spec}
-	for i := range pods.Items {
-		m.pods = append(m.pods, pods.Items[i].UID)
-	}
-	Expect(m.pods).NotTo(BeEmpty())
-	return m
+	r, err := h.Running(ctx, ns)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(r.Pods).NotTo(BeEmpty())
+	return r
 }
 
 // started is what runs once the Deployment has its pod.
-func started(ctx context.Context, ns string) moved {
+func started(ctx context.Context, ns string) harness.Running {
 	GinkgoHelper()
 	Eventually(ctx, func() (int32, error) {
 		web := webOf(ns)

@@ -1,6 +1,7 @@
 package flux_test
 
 import (
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -54,8 +55,7 @@ var _ = Describe("Under Flux", func() {
 		files := content(map[string]string{"clusters/prod/install.yaml": strings.ReplaceAll(labelled, "NS", w.ns)})
 		replica := func(name string) *harness.Process {
 			GinkgoHelper()
-			p, err := h.StartProcess(ctx, h.Config, append([]string{"--owner-id=" + w.ns, "--watch-label-selector=" + ownController + "=" + w.ns,
-				"--enable-leader-election", "--leader-election-lease-duration=30s", "--leader-election-renew-deadline=24s", "--leader-election-retry-period=500ms"}, lockdown...)...)
+			p, err := h.StartProcess(ctx, h.Config, slices.Concat([]string{"--owner-id=" + w.ns, "--watch-label-selector=" + ownController + "=" + w.ns}, harness.Elected, lockdown)...)
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(p.Kill)
 			programs[name+" replica"] = p

@@ -21,6 +21,11 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 )
 
+// Elected are the flags of a replica among several: a machine that stalls does not lose
+// such a lease, and it is soon another's when its holder is gone.
+var Elected = []string{"--enable-leader-election", "--leader-election-lease-duration=30s", "--leader-election-renew-deadline=24s",
+	"--leader-election-retry-period=500ms"}
+
 // Process is the controller as it is shipped: a program of its own.
 type Process struct {
 	// Pid of the program.
