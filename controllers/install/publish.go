@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"time"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	corev1 "k8s.io/api/core/v1"
@@ -108,8 +107,7 @@ func (s *Steps) publishOnly(ctx context.Context, o *owner, of offer) reconcile.O
 	}
 	switch reason, stays := notPublished(err); {
 	case pending:
-		// Not sooner than a status is written again: nothing is published before it is on record.
-		return reconcile.Waiting{On: "publishing revision " + revision, Until: s.Clock.Now().Add(time.Second), Revision: revision}
+		return reconcile.Waiting{On: "publishing revision " + revision, Until: s.Clock.Now(), Revision: revision}
 	case stays:
 		return reconcile.Stalled{Err: err, Reason: reason, Revision: revision}
 	case err != nil:

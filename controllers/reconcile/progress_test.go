@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -73,6 +74,16 @@ var _ = Describe("Progress", func() {
 		Entry("a person asked", func(ctx SpecContext, r *rig) { r.annotate(ctx, appsv1.RequestedAtAnnotation, "now") }, reconcile.Waiting{On: "2 of 9"}),
 		Entry("another spec", func(ctx SpecContext, r *rig) { r.change(ctx, func(in *install) { in.Spec.Stack = "t" }) }, reconcile.Waiting{On: "2 of 9"}),
 	)
+
+	It("is not put off with another condition beside it", func(ctx SpecContext) {
+		r := newRig(ctx)
+		r.run(ctx, reconcile.Waiting{On: "1 of 9"})
+		_, writes := r.runWith(ctx, func(_ context.Context, req *request) reconcile.Outcome {
+			apimeta.SetStatusCondition(&req.Object.Status.Conditions, metav1.Condition{Type: appsv1.PublishedCondition, Status: metav1.ConditionUnknown, Reason: "Progressing"})
+			return reconcile.Waiting{On: "2 of 9"}
+		})
+		Expect(writes).To(Equal([]string{"status"}))
+	})
 
 	It("that must be on record is written at once, and the outcome after it", func(ctx SpecContext) {
 		r := newRig(ctx)

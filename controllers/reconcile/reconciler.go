@@ -98,9 +98,6 @@ const (
 	DefaultTimeout       = 5 * time.Minute
 )
 
-// minStatusInterval is the least time between two writes that only show progress.
-const minStatusInterval = time.Second
-
 // Interval is the longest time until an object is verified again.
 func Interval(s *appsv1.Schedule) time.Duration { return duration(s.Interval, DefaultInterval) }
 
@@ -221,20 +218,6 @@ func (r *Reconciler[T]) run(ctx context.Context, key types.NamespacedName, befor
 	}
 	r.memory.resume(key)
 	return r.next(after, v), nil
-}
-
-// tooSoon is how long a write that only shows progress has to wait.
-func (r *Reconciler[T]) tooSoon(key types.NamespacedName, before, after T, requested bool) time.Duration {
-	b, a := readyOf(before.CommonStatus()), readyOf(after.CommonStatus())
-	if requested || a.Status != metav1.ConditionUnknown || b.Status != a.Status || b.Reason != a.Reason ||
-		before.CommonStatus().ObservedGeneration != after.CommonStatus().ObservedGeneration {
-		return 0
-	}
-	since := r.Clock.Since(r.memory.lastWrite(key))
-	if since < 0 { // the clock was set back
-		return 0
-	}
-	return minStatusInterval - since
 }
 
 func (r *Reconciler[T]) statusFailed(key types.NamespacedName, err error) (ctrl.Result, error) {
