@@ -19,6 +19,7 @@ N        ?=
 RUNS     ?= 5
 PEER     ?=
 PROFILE  ?=
+RESUME   ?=
 OUT      ?= docs/benchmarks
 # Image that deploy installs; it has no default.
 IMG      ?=
@@ -113,8 +114,8 @@ soak: tools ## Kill the controller KILLS times (300) at random moments; SEED= re
 	KSCTL_E2E_KILLS=$(KILLS) KSCTL_E2E_SEED=$(SEED) $(GO) test -v -count=1 -timeout 3h ./e2e/faults -ginkgo.focus 'that is killed'
 
 .PHONY: bench
-bench: tools ## Measure the controller beside others and write docs/benchmarks: hours. SCENARIO=a,b N=100 RUNS=1 PEER= PROFILE=1 OUT= change that.
-	$(GO) run ./e2e/bench -out '$(OUT)' -runs $(RUNS) $(if $(SCENARIO),-scenario $(SCENARIO)) $(if $(N),-installs $(N)) $(if $(PEER),-peer $(PEER)) $(if $(filter 1,$(PROFILE)),-profile) $(ARGS)
+bench: tools ## Measure the controller beside others and write docs/benchmarks: hours. SCENARIO=a,b N=100 RUNS=1 PEER= PROFILE=1 OUT= change that, RESUME=1 goes on.
+	$(GO) run ./e2e/bench -out '$(OUT)' -runs $(RUNS) $(if $(SCENARIO),-scenario $(SCENARIO)) $(if $(N),-installs $(N)) $(if $(PEER),-peer $(PEER)) $(if $(filter 1,$(PROFILE)),-profile) $(if $(filter 1,$(RESUME)),-resume) $(ARGS)
 
 .PHONY: pushes
 pushes: tools ## Measure from git push to the object applied, PUSHES times (20) through Flux and through a KsctlSource with a webhook.

@@ -37,6 +37,7 @@ type options struct {
 	timeout          time.Duration
 	concurrent       int // of ours; 0 as shipped
 	profile          bool
+	resume           bool
 }
 
 func main() {
@@ -76,6 +77,7 @@ func parse(args []string) (options, error) {
 	fs.DurationVar(&o.timeout, "timeout", 30*time.Minute, "how long the scenarios on one control plane may take")
 	fs.IntVar(&o.concurrent, "concurrent", 0, "--concurrent of ours; 0 is as shipped")
 	fs.BoolVar(&o.profile, "profile", false, "write CPU and heap profiles of each scenario below -out")
+	fs.BoolVar(&o.resume, "resume", false, "go on with the results that -out has of this commit, instead of beginning anew")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
@@ -99,8 +101,8 @@ func parse(args []string) (options, error) {
 			o.installs = append(o.installs, n)
 		}
 	}
-	if o.profile && o.out == "" {
-		return o, errors.New("-profile needs -out, where profiles are written to")
+	if (o.profile || o.resume) && o.out == "" {
+		return o, errors.New("-profile and -resume need -out, the folder of the results")
 	}
 	return o, nil
 }
@@ -112,21 +114,15 @@ func run(ctx context.Context, o options) error {
 	if r.Versions, err = versions(o.peers); err != nil {
 		return err
 	}
+	if o.resume {
+		if r, err = resumed(o.out, r); err != nil {
+			return err
+		}
+	}
 	for i := range o.runs {
 		for _, j := range jobs(o) {
 			for _, name := range o.peers {
-				results, err := once(ctx, j, o, name)
-				if err != nil {
-					return fmt.Errorf("%s: %w", name, err)
-				}
-				for _, result := range results {
-					result.Peer, result.Run = name, i+1
-					r.Results = append(r.Results, result)
-				}
-				if o.out == "" {
-					continue
-				}
-				if err := write(o.out, r); err != nil {
+				if err := add(ctx, &r, o, j, name, i+1); err != nil {
 					return err
 				}
 			}
@@ -134,6 +130,27 @@ func run(ctx context.Context, o options) error {
 	}
 	fmt.Print(r.Table(titles()))
 	return nil
+}
+
+// add measures a run of a job with one peer, unless the report has it.
+func add(ctx context.Context, r *report.Report, o options, j job, peer string, run int) error {
+	title := j.title(peer, run)
+	if slices.Contains(r.Done, title) {
+		return nil
+	}
+	results, err := once(ctx, j, o, peer)
+	if err != nil {
+		return fmt.Errorf("%s: %w", title, err)
+	}
+	for _, result := range results {
+		result.Peer, result.Run = peer, run
+		r.Results = append(r.Results, result)
+	}
+	r.Done = append(r.Done, title)
+	if o.out == "" {
+		return nil
+	}
+	return write(o.out, *r)
 }
 
 // job is what is measured on one control plane, one scenario after the other.

@@ -55,6 +55,8 @@ type Report struct {
 	Machine  Machine           `json:"machine"`
 	Versions map[string]string `json:"versions"`
 	Results  []Result          `json:"results"`
+	// Done is what was measured in one go, so that it can be gone on with later.
+	Done []string `json:"done"`
 }
 
 // Machine is where it ran.

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ksctl/gitops/e2e/bench/report"
+)
+
+func TestResumed(t *testing.T) {
+	dir := t.TempDir()
+	now := report.Report{Commit: "abc", Machine: report.Machine{Processors: 2}, Versions: map[string]string{"etcd": "v1"}}
+	if r, err := resumed(dir, now); err != nil || len(r.Done) != 0 {
+		t.Fatalf("an empty folder: %+v, %v", r, err)
+	}
+	before := now
+	before.Done = []string{jobs(options{scenarios: []string{"b"}})[0].title(report.Ours, 1)}
+	before.Results = []report.Result{{Scenario: "b", Peer: report.Ours, Run: 1}}
+	if err := write(dir, before); err != nil {
+		t.Fatal(err)
+	}
+	r, err := resumed(dir, now)
+	if err != nil || len(r.Results) != 1 || len(r.Done) != 1 {
+		t.Fatalf("got %+v, %v", r, err)
+	}
+	// What is done is not measured again: there is no control plane here.
+	if err := add(t.Context(), &r, options{}, jobs(options{scenarios: []string{"b"}})[0], report.Ours, 1); err != nil || len(r.Results) != 1 {
+		t.Errorf("measured again: %v", err)
+	}
+	for want, other := range map[string]report.Report{
+		"commit":        {Commit: "def", Machine: now.Machine, Versions: now.Versions},
+		"machine":       {Commit: "abc", Versions: now.Versions},
+		"other version": {Commit: "abc", Machine: now.Machine},
+	} {
+		if _, err := resumed(dir, other); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("another %s: %v", want, err)
+		}
+	}
+}
