@@ -1,0 +1,23 @@
+// Package sops says how files are decrypted that are encrypted with SOPS
+// (https://getsops.io), and tells them from others. It decrypts none itself: the
+// libraries of all clouds that this takes are large, so that a program may have it done by
+// another one. stacks/sops/codec does it in this process.
+package sops
+
+import "context"
+
+// Request is one file to decrypt. It can be serialised, so that another process can do it.
+type Request struct {
+	// Name of the file, for errors alone.
+	Name   string `json:"name,omitempty"`
+	Data   []byte `json:"data"`
+	Format Format `json:"format"`
+	// Secret has the keys, in the vocabulary of Flux: private keys of age in *.agekey, of
+	// OpenPGP in *.asc, credentials in sops.aws-kms, sops.azure-kv, sops.gcp-kms and
+	// sops.vault-token. Other entries mean nothing.
+	Secret map[string][]byte `json:"secret"`
+}
+
+// Decrypter decrypts a file. Errors that say something of the file or of the keys
+// are *Error.
+type Decrypter func(ctx context.Context, r Request) ([]byte, error)
