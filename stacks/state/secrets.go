@@ -1,0 +1,79 @@
+package state
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// EncryptedRegex fits the names of what is secret in every dialect, for the setting of
+// SOPS of the same name: with it names, sizes and addresses stay readable.
+const EncryptedRegex = `^(Credentials|cluster_kubeconfig|private_key|PrivateKey|etcd_key|k3s_token|certificate_key|bootstrap_token|` +
+	`access_key_id|secret_access_key|AcessKeyID|AcessKeySecret|subscription_id|tenant_id|client_id|client_secret|token)$`
+
+var secretKey = regexp.MustCompile(EncryptedRegex)
+
+// Secrets are JSON pointers (RFC 6901) of what is secret in a file and not encrypted:
+// by its name, or by what it looks like where the name says nothing. Values that are
+// empty are none.
+func (f *File) Secrets() []string {
+	s := scan{}
+	s.walk(f.tree, "", f.Form == CredentialsForm)
+	return s.found
+}
+
+// Secrets are the pointers of [File.Secrets] in any JSON file, whether it is one of
+// ksctl or not.
+func Secrets(data []byte) ([]string, error) {
+	tree, err := decode(data)
+	if err != nil {
+		return nil, err
+	}
+	s := scan{}
+	s.walk(tree, "", false)
+	return s.found, nil
+}
+
+type scan struct{ found []string }
+
+// walk looks at everything below a pointer; all of it is secret below a name that is.
+func (s *scan) walk(v any, at string, secret bool) {
+	switch v := v.(type) {
+	case object:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			s.walk(v[key], at+"/"+pointer.Replace(key), (secret || secretKey.MatchString(key)) && !open[key])
+		}
+	case []any:
+		for i, v := range v {
+			s.walk(v, fmt.Sprintf("%s/%d", at, i), secret)
+		}
+	case string:
+		if v != "" && !encrypted(v) && (secret || telling(v)) {
+			s.found = append(s.found, at)
+		}
+	case json.Number:
+		if secret {
+			s.found = append(s.found, at)
+		}
+	}
+}
+
+// open are what credentials say of themselves.
+var open = map[string]bool{"cloud_provider": true, "ID": true}
+
+// encrypted is true for a value in the form of SOPS.
+func encrypted(v string) bool {
+	return strings.HasPrefix(v, "ENC[") && strings.HasSuffix(v, "]")
+}
+
+// withPassword is an address with a password in it, such as that of a MongoDB.
+var withPassword = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[^/@\s]*:[^/@\s]+@`)
+
+// telling is true for a value that is secret whatever it is called.
+func telling(v string) bool {
+	return strings.Contains(v, "PRIVATE KEY-----") || strings.Contains(v, "client-key-data:") || strings.Contains(v, "AGE-SECRET-KEY-") ||
+		withPassword.MatchString(v)
+}

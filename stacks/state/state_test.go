@@ -1,0 +1,391 @@
+package state
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ksctl/gitops/stacks/internal/problem"
+)
+
+func read(t *testing.T, name string) (*File, []byte) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Parse(name, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, data
+}
+
+// pools in short: how many of a role, and their size.
+func pools(c *Cluster) string {
+	var out []string
+	for _, p := range c.Pools {
+		out = append(out, strings.TrimSpace(fmt.Sprintf("%d %s %s", p.Count, p.Role, p.Size)))
+	}
+	return strings.Join(out, ", ")
+}
+
+func TestEveryDialect(t *testing.T) {
+	for _, c := range []struct {
+		file        string
+		form        Form
+		dialect     Dialect
+		key         string
+		versions    map[string]string
+		kubernetes  string
+		pools       string
+		addons      int
+		credentials string
+		external    bool
+	}{
+		{"v1_0_civo_ha_k3s.json", ExportForm, V1, "civo.ha.old.LON1", map[string]string{"kubernetes": "1.27.4"}, "1.27.4",
+			"3 ControlPlane, 2 Worker, 1 LoadBalancer", 0, "civo", false},
+		{"v1_2_0_aws_managed.json", DocumentForm, V12, "aws.managed.eks-one.us-east-1", map[string]string{"kubernetes": "1.30"}, "1.30",
+			"3 Worker t2.medium", 2, "", false},
+		{"v1_azure_ha_k3s.json", ExportForm, V126, "azure.ha.demo.eastus", nil, "",
+			"3 ControlPlane Standard_F2s, 1 Worker Standard_F2s, 3 Datastore Standard_F2s, 1 LoadBalancer Standard_F2s", -1, "azure", false},
+		{"v1_aws_ha_kubeadm.json", ExportForm, V126, "aws.ha.demo.us-east-1", nil, "", "", -1, "aws", false},
+		{"v1_local_managed.json", ExportForm, V126, "local.managed.demo.LOCAL", map[string]string{"kubernetes": "1.27.1"}, "1.27.1",
+			"2 Worker local_machine", 0, "", false},
+		{"v2_0_azure_selfmanaged.json", ExportForm, V2, "azure.selfmanaged.two.eastus", map[string]string{"kubeadm": "1.32.0", "etcd": "3.5.15", "haproxy": "3.0"}, "1.32.0",
+			"1 ControlPlane Standard_F2s, 2 Worker, 1 LoadBalancer Standard_F2s", 1, "", true},
+		{"v2_aws_managed.json", DocumentForm, V27, "aws.managed.demo.us-east-1", map[string]string{"eks": "1.31"}, "1.31", "", 2, "", false},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			f, data := read(t, c.file)
+			if f.Form != c.form || len(f.Clusters) != 1 {
+				t.Fatalf("it is %v", f)
+			}
+			got := f.Clusters[0]
+			if got.Dialect != c.dialect || got.ID.Key() != c.key || got.External != c.external {
+				t.Errorf("dialect %s, key %s, external %v", got.Dialect, got.ID, got.External)
+			}
+			if c.versions != nil && !reflect.DeepEqual(got.Versions, c.versions) {
+				t.Errorf("versions %v", got.Versions)
+			}
+			if c.versions != nil && got.Kubernetes() != c.kubernetes {
+				t.Errorf("Kubernetes %s", got.Kubernetes())
+			}
+			if pools(got) != c.pools {
+				t.Errorf("pools: %s", pools(got))
+			}
+			if c.addons >= 0 && len(got.Addons) != c.addons {
+				t.Errorf("addons: %v", got.Addons)
+			}
+			var clouds []string
+			for _, cr := range f.Credentials {
+				clouds = append(clouds, cr.Cloud)
+			}
+			if strings.Join(clouds, " ") != c.credentials {
+				t.Errorf("credentials of %v", clouds)
+			}
+			if problems := got.Check(); len(problems) != 0 {
+				t.Errorf("problems: %v", problems)
+			}
+			roundTrip(t, f, data)
+		})
+	}
+}
+
+// roundTrip takes a file through the store and back into an export.
+func roundTrip(t *testing.T, f *File, data []byte) {
+	t.Helper()
+	var clusters []*Cluster
+	for _, c := range f.Clusters {
+		back, err := ReadCluster(c.ID.Key(), c.JSON())
+		if err != nil {
+			t.Fatal(err)
+		}
+		clusters = append(clusters, back)
+	}
+	var credentials []*Credentials
+	for _, c := range f.Credentials {
+		back, err := ReadCredentials(c.Cloud, c.JSON())
+		if err != nil {
+			t.Fatal(err)
+		}
+		credentials = append(credentials, back)
+	}
+	exported, err := Export(clusters, credentials)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var was, is struct{ Clusters, Credentials []json.RawMessage }
+	if f.Form == DocumentForm {
+		was.Clusters = []json.RawMessage{data}
+	} else if err := json.Unmarshal(data, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(exported, &is); err != nil {
+		t.Fatal(err)
+	}
+	same(t, was.Clusters, is.Clusters)
+	same(t, slices.DeleteFunc(was.Credentials, func(m json.RawMessage) bool { return string(m) == "null" }), is.Credentials)
+}
+
+// same compares lists whatever their order.
+func same(t *testing.T, was, is []json.RawMessage) {
+	t.Helper()
+	canonical := func(list []json.RawMessage) []string {
+		var out []string
+		for _, m := range list {
+			c, err := Canonical(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, string(c))
+		}
+		slices.Sort(out)
+		return out
+	}
+	if a, b := canonical(was), canonical(is); !slices.Equal(a, b) {
+		t.Errorf("it was\n%s\nand is\n%s", a, b)
+	}
+}
+
+func TestAddons(t *testing.T) {
+	f, _ := read(t, "v2_aws_managed.json")
+	want := []Addon{{Name: "kcm", For: "ksctl", Version: "v0.2.0"}, {Name: "cilium", For: "ksctl", Components: map[string]string{"cilium": "1.17.0"}, CNI: true}}
+	if got := f.Clusters[0].Addons; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v", got)
+	}
+	if c := f.Clusters[0]; c.Team != "platform" || c.Owner != "me" || c.Phase != "running" {
+		t.Errorf("platform: %s %s %s", c.Team, c.Owner, c.Phase)
+	}
+}
+
+func TestMachinesThatAreGone(t *testing.T) {
+	f, _ := read(t, "v1_0_civo_ha_k3s.json")
+	workers := f.Clusters[0].Pools[1]
+	want := []Machine{{Ordinal: 0, Name: "old-vm-wp-0", PrivateIP: "10.0.0.4", PublicIP: "192.0.2.4"}, {Ordinal: 2, Name: "old-vm-wp-2", PrivateIP: "10.0.0.6", PublicIP: "192.0.2.6"}}
+	if !reflect.DeepEqual(workers.Machines, want) {
+		t.Errorf("got %+v", workers.Machines)
+	}
+}
+
+func TestSecrets(t *testing.T) {
+	for file, want := range map[string][]string{
+		"v1_0_civo_ha_k3s.json": {
+			"/Clusters/0/cluster_kubeconfig", "/Clusters/0/kubernetes_bootstrap_state/b/cloud_ssh_info/PrivateKey",
+			"/Clusters/0/kubernetes_bootstrap_state/b/etcd_key", "/Clusters/0/kubernetes_bootstrap_state/k3s/k3s_token",
+			"/Clusters/0/ssh_key_pair/private_key", "/Credentials/0/civo/token",
+		},
+		"v1_0_aws_credentials.json": {"/aws/AcessKeyID", "/aws/AcessKeySecret"},
+		"v1_local_managed.json":     {"/Clusters/0/cluster_kubeconfig"},
+		"v1_2_0_aws_managed.json":   {"/cluster_kubeconfig"},
+		"v2_aws_managed.json":       nil,
+		"v2_0_azure_selfmanaged.json": {
+			"/Clusters/0/cluster_kubeconfig", "/Clusters/0/kubernetes_bootstrap_state/b/cloud_ssh_info/PrivateKey",
+			"/Clusters/0/kubernetes_bootstrap_state/b/etcd_key", "/Clusters/0/kubernetes_bootstrap_state/kubeadm/bootstrap_token",
+			"/Clusters/0/kubernetes_bootstrap_state/kubeadm/certificate_key", "/Clusters/0/ssh_key_pair/private_key",
+		},
+	} {
+		f, _ := read(t, file)
+		got := f.Secrets()
+		slices.Sort(got)
+		if slices.Sort(want); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q\nwant %q", file, got, want)
+		}
+	}
+}
+
+func TestSecretsWhateverTheirNames(t *testing.T) {
+	got, err := Secrets([]byte(`{"a/b":"-----BEGIN RSA PRIVATE KEY-----","m":{"uri":"mongodb+srv://u:p@host/?x=y"},"k":["x","apiVersion: v1\nclient-key-data: eA=="],
+		"open":"https://example.com/a:b@c","token":"ENC[AES256_GCM,data:x,type:str]","certificate_key":"","Credentials":[{"cloud_provider":"gcp","ID":"0","gcp":{"json":"x","n":1}}]}`))
+	want := []string{"/Credentials/0/gcp/json", "/Credentials/0/gcp/n", "/a~1b", "/k/1", "/m/uri"}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for name, c := range map[string]struct{ data, says string }{
+		"nothing":            {``, "line 1: not JSON"},
+		"half":               {"{\n\"Clusters\": [", "line 2: not JSON"},
+		"two":                {`{"Clusters":[]} {}`, "something after"},
+		"twice":              {`{"Clusters":[],"Clusters":[]}`, "comes twice"},
+		"a list":             {`[]`, "no JSON object"},
+		"lower case":         {`{"clusters":[]}`, `did you mean "Clusters"?`},
+		"something else":     {`{"kind":"ConfigMap"}`, "neither an export"},
+		"no list":            {`{"Clusters":{}}`, "/Clusters: it is no list"},
+		"no object":          {`{"Clusters":["x"]}`, "/Clusters/0: it is no object"},
+		"nobody's":           {`{"Credentials":[null,{"aws":{"secret_access_key":"FAKE"}}]}`, "/Credentials/1/cloud_provider"},
+		"deep":               {strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1), "in each other"},
+		"encrypted":          {`{"Clusters":[],"sops":{}}`, "was not decrypted"},
+		"credentials of all": {`{"cloud_provider":"../x"}`, "names no cloud"},
+	} {
+		_, err := Parse("a.json", []byte(c.data))
+		e, ok := errors.AsType[*problem.Error](err)
+		if !ok || e.File != "a.json" || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "FAKE") {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if _, err := Parse("large", make([]byte, MaxBytes+1)); err == nil {
+		t.Error("a file without bounds is read")
+	}
+}
+
+func TestParseTakesWhatIsEmpty(t *testing.T) {
+	for _, data := range []string{`{"Clusters":null,"Credentials":[null]}`, `{"Clusters":[null]}`, `{"Credentials":[]}`} {
+		if f, err := Parse("x", []byte(data)); err != nil || len(f.Clusters)+len(f.Credentials) != 0 {
+			t.Errorf("%s: %v, %v", data, f, err)
+		}
+	}
+	f, err := Parse("x", []byte(`{"cluster_name":null,"cloud_infrastructure_state":{"aws":null},"kubernetes_bootstrap_state":7,"addons":{"apps":[null,3],"cni":null}}`))
+	if err != nil || len(f.Clusters) != 1 || len(f.Clusters[0].Pools)+len(f.Clusters[0].Addons) != 0 {
+		t.Errorf("%v, %v", f, err)
+	}
+}
+
+func TestDialectOfWhatSaysLittle(t *testing.T) {
+	for doc, want := range map[string]Dialect{
+		`{}`:                                          V1,
+		`{"cluster_type":"selfmanaged"}`:              V2,
+		`{"bootstrap_provider":"kind"}`:               V2,
+		`{"provisioner_addons":null}`:                 V2,
+		`{"platform":null,"versions":{}}`:             V27,
+		`{"addons":{"apps":null}}`:                    V126,
+		`{"addons":{"cni":{"name":"","version":""}}}`: V12,
+		`{"addons":null,"kubernetes_bootstrap_state":{"b":{"k8s_version":""}}}`:       V12,
+		`{"addons":{"apps":[{"name":"x","components":{"x":{"version":"1"}}}]}}`:       V126,
+		`{"addons":{"apps":[{"name":"x","version":"1"}],"cni":{"components":null}}}`:  V12,
+		`{"addons":{"cni":null},"kubernetes_bootstrap_state":{"b":{"etcd_key":"x"}}}`: V126,
+	} {
+		v, err := decode([]byte(doc))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := dialectOf(v.(object)); got != want {
+			t.Errorf("%s: got %s, want %s", doc, got, want)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for doc, want := range map[string][]string{
+		`{"cluster_name":"demo","region":"eastus","cloud_provider":"azur","cluster_type":"ha"}`:           {`/cloud_provider: it is "azur"; ksctl knows aws, azure, civo and local; did you mean "azure"?`},
+		`{"cluster_name":"demo","region":"eastus","cloud_provider":"gcp","cluster_type":"HA"}`:            {"/cloud_provider", "/cluster_type"},
+		`{"cluster_name":"a.b","region":"x.y","cloud_provider":"aws","cluster_type":"ha"}`:                {"/cluster_name", "/region"},
+		`{"cluster_name":"","cloud_provider":"aws","cluster_type":"ha"}`:                                  {"/cluster_name: it is empty", "/region: it is empty"},
+		`{"cluster_name":"demo","region":"r","cloud_provider":"aws","cluster_type":"managed","ID":"000"}`: nil,
+		`{"cluster_name":"demo","region":"r","cloud_provider":"aws","cluster_type":"managed","cloud_infrastructure_state":{"azure":{}}}`: {
+			"/cloud_infrastructure_state: it says nothing of aws"},
+	} {
+		f, err := Parse("x", []byte(doc))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := f.Clusters[0].Check()
+		if len(got) != len(want) {
+			t.Errorf("%s: got %v", doc, got)
+			continue
+		}
+		for i, e := range got {
+			if !strings.Contains(e.Error(), want[i]) {
+				t.Errorf("%s: got %v, want %s", doc, e, want[i])
+			}
+		}
+	}
+}
+
+func TestFilter(t *testing.T) {
+	id := ID{"azure", "ha", "demo", "eastus"}
+	for _, f := range []Filter{{}, {Cloud: "azure"}, {"azure", "ha", "demo", "eastus"}} {
+		if !f.Fits(id) {
+			t.Errorf("%+v does not fit", f)
+		}
+	}
+	for _, f := range []Filter{{Cloud: "aws"}, {ClusterType: "managed"}, {ClusterName: "demo", Region: "westus"}} {
+		if f.Fits(id) {
+			t.Errorf("%+v fits", f)
+		}
+	}
+	if back, ok := ParseKey(id.Key()); !ok || back != id {
+		t.Errorf("back: %v", back)
+	}
+	if _, ok := ParseKey("a.b.c"); ok {
+		t.Error("three parts are a key")
+	}
+}
+
+func TestSizes(t *testing.T) {
+	values := map[string][]byte{"small": make([]byte, 10), "large": make([]byte, MaxStoreBytes-10)}
+	if err := CheckSize(values); err != nil {
+		t.Error(err)
+	}
+	values["last"] = make([]byte, 1)
+	var full *FullError
+	if err := CheckSize(values); !errors.As(err, &full) || full.Bytes != MaxStoreBytes+1 || !strings.Contains(err.Error(), "large (1048566 bytes), small (10 bytes)") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestEqual(t *testing.T) {
+	if !Equal([]byte(`{"a":1.50,"b":[null]}`), []byte("{\n\"b\": [null], \"a\": 1.50}")) || Equal([]byte(`{"a":1}`), []byte(`{"a":2}`)) || Equal([]byte(`{`), []byte(`{`)) {
+		t.Error("not what is equal")
+	}
+}
+
+// Whatever prints a document prints nothing of it.
+func TestNothingIsPrinted(t *testing.T) {
+	for _, file := range slices.Sorted(maps.Keys(map[string]bool{"v1_0_civo_ha_k3s.json": true, "v1_aws_ha_kubeadm.json": true})) {
+		f, _ := read(t, file)
+		var out bytes.Buffer
+		for _, v := range []any{f, *f.Clusters[0], f.Clusters, f.Credentials, f.Credentials[0]} {
+			_, _ = fmt.Fprintf(&out, "%v %+v %#v %s", v, v, v, v)
+		}
+		if strings.Contains(out.String(), "FAKE") {
+			t.Errorf("%s: %s", file, out.String())
+		}
+	}
+}
+
+// FuzzParse: any bytes are a file or an error that quotes nothing, and what is a file
+// goes through the store and back.
+func FuzzParse(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file, err := Parse("x", data)
+		if err != nil {
+			return
+		}
+		_ = file.Secrets()
+		for _, c := range file.Clusters {
+			_ = c.Check()
+			if !Equal(c.JSON(), c.JSON()) {
+				t.Fatal("a document is not equal to itself")
+			}
+		}
+		exported, err := Export(file.Clusters, file.Credentials)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := Parse("y", exported)
+		if err != nil || len(back.Clusters) != len(file.Clusters) || len(back.Credentials) != len(file.Credentials) {
+			t.Fatalf("%v, %v, was %v", back, err, file)
+		}
+	})
+}
