@@ -37,6 +37,13 @@ var refused = []manifest{
 	{"KsctlInstall", "a zero retryInterval", install + "retryInterval: 0s", "retryInterval must be between 1s and 720h"},
 	{"KsctlInstall", "a zero timeout", install + "timeout: 0m0s", "timeout must be between 1s and 720h"},
 	{"KsctlInstall", "a word as timeout", install + "timeout: soon", "spec.timeout"},
+	{"ImportState", "a zero interval", source + "interval: 0s", "interval must be between 1s and 720h"},
+	{"ImportState", "nothing to import", "path: x", "set exactly one of sourceRef and rawExportedData"},
+	{"ImportState", "two things to import", source + "rawExportedData: e30=", "set exactly one of sourceRef and rawExportedData"},
+	{"ImportState", "the catalogue", "sourceRef: {kind: Catalog}", "the catalogue has stacks, and no states"},
+	{"ImportState", "a path in itself", "rawExportedData: e30=\npath: x", "rawExportedData is one file"},
+	{"ImportState", "another provider", source + "decryption: {provider: gpg, secretRef: {name: x}}", "spec.decryption.provider"},
+	{"ImportState", "another policy", source + "conflict: Merge", "spec.conflict"},
 	{"KsctlSource", "a zero interval", git + "interval: 0s", "interval must be between 1s and 720h"},
 
 	// References.
@@ -134,6 +141,9 @@ var accepted = []manifest{
 	{kind: "KsctlRemove", name: "components, and nothing to keep", spec: remove + "components: [dashboards, web]\nkeep: []\ncustomResources: Delete\ntimeout: 10m"},
 	{kind: "KsctlRemove", name: "something to keep", spec: remove + "keep: [{kind: PersistentVolumeClaim}, {group: \"\", kind: Secret, namespace: x, name: z}]"},
 	{kind: "KsctlRemove", name: "a stack of a source", spec: found + "path: ./stacks\napprovedDigest: abc\nparameters: {a: [1]}\nchoices: [{name: web, version: 1.2.3, override: {values: {x: null}}}]\ncomponents: [web]"},
+	{kind: "ImportState", name: "the least", spec: source},
+	{kind: "ImportState", name: "an export in itself", spec: "rawExportedData: e30="},
+	{kind: "ImportState", name: "everything", spec: source + "path: ./states\ndecryption: {provider: sops, secretRef: {name: age}}\nselect: {cloud: aws, clusterType: ha, clusterName: demo, region: us-east-1}\ncredentials: Skip\nstore: {namespace: ksctl}\nconflict: Overwrite\ndryRun: true\ndeletionPolicy: Delete\nserviceAccountName: importer"},
 	{kind: "KsctlSource", name: "the least", spec: git},
 	{kind: "KsctlSource", name: "a webhook", spec: git + "webhook: {type: gitea, secretRef: {name: x}}"},
 	{kind: "KsctlSource", name: "a commit status", spec: git + "commitStatus: {type: gitlab, address: 'https://x/y/z', cluster: prod-eu, secretRef: {name: x}}"},
@@ -153,6 +163,9 @@ func (m manifest) object(t *testing.T) *unstructured.Unstructured {
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	u.SetAPIVersion("apps.ksctl.com/v1")
+	if m.kind == "ImportState" {
+		u.SetAPIVersion("storage.ksctl.com/v1alpha1")
+	}
 	u.SetKind(m.kind)
 	u.SetNamespace("default")
 	u.SetGenerateName("x-")

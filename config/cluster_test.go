@@ -85,7 +85,7 @@ func awaitKinds(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, soon, true, func(context.Context) (bool, error) {
-		for _, kind := range []string{"ksctlinstalls", "ksctlremoves", "ksctlsources", "ksctlinventories"} {
+		for _, kind := range []string{"ksctlinstalls", "ksctlremoves", "ksctlsources", "ksctlinventories", "importstates"} {
 			if _, last = run(t, c, "explain", kind+".metadata"); last != nil {
 				return false, nil
 			}
@@ -130,7 +130,7 @@ func (r right) holds(t *testing.T, c *cluster.Cluster) bool {
 }
 
 func testRights(t *testing.T, c *cluster.Cluster) {
-	const apps = "apps.ksctl.com"
+	const apps, states = "apps.ksctl.com", "storage.ksctl.com"
 	controller := cluster.ServiceAccountUser(system, "ksctl-gitops")
 	if err := c.ApplyYAML(t.Context(), []byte(`
 kind: List
@@ -161,6 +161,7 @@ items:
 		{controller, "patch", apps, "ksctlinstalls", "status", "team", true},
 		{controller, "patch", apps, "ksctlremoves", "status", "team", true},
 		{controller, "create", apps, "ksctlinventories", "", "team", true},
+		{controller, "patch", states, "importstates", "status", "team", true},
 		{controller, "create", "", "secrets", "", system, true},
 		{controller, "update", "coordination.k8s.io", "leases", "", system, true},
 		// And nothing else.
@@ -182,6 +183,8 @@ items:
 		{"editor", "create", apps, "ksctlremoves", "", "team", true},
 		{"viewer", "create", apps, "ksctlremoves", "", "team", false},
 		{"editor", "delete", apps, "ksctlinventories", "", "team", false},
+		{"editor", "create", states, "importstates", "", "team", true},
+		{"viewer", "get", states, "importstates", "", "team", false},
 		{"editor", "patch", apps, "ksctlinstalls", "status", "team", false},
 		{"editor", "create", apps, "ksctlinstalls", "", "default", false},
 	} {

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -166,12 +167,12 @@ func TestStateMetricsFollowTheKinds(t *testing.T) {
 	if err := yaml.UnmarshalStrict(shipped(t, "monitoring", "kube-state-metrics", "values.yaml"), &values); err != nil {
 		t.Fatal(err)
 	}
-	kinds, plurals := map[string]*apiextensionsv1.JSONSchemaProps{}, []string{}
+	kinds, plurals := map[string]*apiextensionsv1.JSONSchemaProps{}, map[string][]string{}
 	for _, crd := range crds(t) {
 		for _, v := range crd.Spec.Versions {
 			if _, reconciled := v.Schema.OpenAPIV3Schema.Properties["status"].Properties["conditions"]; reconciled {
 				kinds[crd.Spec.Group+"/"+v.Name+" "+crd.Spec.Names.Kind] = v.Schema.OpenAPIV3Schema
-				plurals = append(plurals, crd.Spec.Names.Plural)
+				plurals[crd.Spec.Group] = append(plurals[crd.Spec.Group], crd.Spec.Names.Plural)
 			}
 		}
 	}
@@ -200,11 +201,22 @@ func TestStateMetricsFollowTheKinds(t *testing.T) {
 	if want := slices.Sorted(maps.Keys(kinds)); !slices.Equal(slices.Sorted(slices.Values(told)), want) {
 		t.Errorf("told are %q, reconciled %q", told, want)
 	}
-	config, rules := values.CustomResourceState, values.RBAC.ExtraRules
-	if !config.Enabled || config.Config.Kind != "CustomResourceStateMetrics" || len(rules) != 1 ||
-		!slices.Equal(slices.Sorted(slices.Values(rules[0].Resources)), slices.Sorted(slices.Values(plurals))) ||
-		!slices.Equal(rules[0].APIGroups, []string{"apps.ksctl.com"}) || !slices.Equal(rules[0].Verbs, []string{"list", "watch"}) {
-		t.Errorf("it may not see %q: %+v", plurals, rules)
+	if config := values.CustomResourceState; !config.Enabled || config.Config.Kind != "CustomResourceStateMetrics" {
+		t.Errorf("it tells nothing: %+v", config)
+	}
+	seen := map[string][]string{}
+	for _, rule := range values.RBAC.ExtraRules {
+		if len(rule.APIGroups) != 1 || !slices.Equal(rule.Verbs, []string{"list", "watch"}) {
+			t.Errorf("it may do %+v", rule)
+			continue
+		}
+		seen[rule.APIGroups[0]] = slices.Sorted(slices.Values(rule.Resources))
+	}
+	for group := range plurals {
+		slices.Sort(plurals[group])
+	}
+	if !reflect.DeepEqual(seen, plurals) {
+		t.Errorf("it may see %q of %q", seen, plurals)
 	}
 }
 

@@ -29,11 +29,11 @@ func read(t *testing.T, path string) string {
 
 // inside are reasons that code decides by and that no condition has: a failed
 // download is ArtifactFailed on every object.
-var inside = []string{"DigestMismatch", "NotFound", "Unreachable"}
+var inside = []string{"DigestMismatch", "NotFound", "Unreachable", "EncryptionRecipientInvalid"}
 
 func TestEveryReasonIsDescribed(t *testing.T) {
 	inCode := map[string]bool{}
-	for _, dir := range []string{"controllers", "stacks/artifact", "stacks/chart"} {
+	for _, dir := range []string{"controllers", "stacks/artifact", "stacks/chart", "stacks/sops"} {
 		reasons(t, dir, inCode)
 	}
 	page := map[string]bool{}

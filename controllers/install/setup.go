@@ -16,6 +16,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/sourceref"
 	"github.com/ksctl/gitops/controllers/storage"
 )
 
@@ -36,7 +37,7 @@ type Setup struct {
 	// Plans call back with the installs that wait for those of others.
 	Plans *Plans
 	// Served tells which kinds of sources there are.
-	Served Served
+	Served sourceref.Served
 	// KindsChanged is called with the name of each CustomResourceDefinition or
 	// APIService that changed, before anything is woken by it.
 	KindsChanged func(name string)
@@ -75,13 +76,13 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		b = b.WatchesMetadata(metadata("", kind), w.installs(field, kind))
 	}
 	var c controller.Controller
-	sources := newSourceWatches(s.Served, func(kind string, object client.Object) error {
+	sources := sourceref.NewWatches(s.Served, func(kind string, object client.Object) error {
 		if kind == sourcev1.ExternalArtifactKind {
 			if err := c.Watch(source.Kind(mgr.GetCache(), object, w.published())); err != nil {
 				return err
 			}
 		}
-		return c.Watch(source.Kind(mgr.GetCache(), object, w.installs(bySource, kind), predicate.Funcs{UpdateFunc: artifactChanged}))
+		return c.Watch(source.Kind(mgr.GetCache(), object, w.installs(bySource, kind), predicate.Funcs{UpdateFunc: sourceref.ArtifactChanged}))
 	}, w.wakeUnready)
 	b = b.WatchesMetadata(metadata("apiextensions.k8s.io", "CustomResourceDefinition"), w.unserved(sources)).
 		WatchesMetadata(metadata("apiregistration.k8s.io", "APIService"), w.unserved(sources))
@@ -90,7 +91,7 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		return fmt.Errorf("controller of %s: %w", Kind, err)
 	}
 	// What is served by now is listed with the rest; what can't be told is asked for again.
-	_ = sources.ask(ctx)
+	_ = sources.Ask(ctx)
 	return mgr.Add(sources)
 }
 

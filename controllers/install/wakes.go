@@ -16,12 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	crreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	fluxmeta "github.com/fluxcd/pkg/apis/meta"
-
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/depend"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/sourceref"
 	"github.com/ksctl/gitops/stacks/chart"
 )
 
@@ -157,11 +156,11 @@ func (w *wakes) find(ctx context.Context, field, value string) []crreconcile.Req
 
 // unserved wakes the installs that are not ready: one may wait for the kind
 // that a CustomResourceDefinition or an APIService brought.
-func (w *wakes) unserved(sources *sourceWatches) handler.EventHandler {
+func (w *wakes) unserved(sources *sourceref.Watches) handler.EventHandler {
 	h := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
 		w.setup.KindsChanged(o.GetName())
 		if strings.HasSuffix(o.GetName(), "."+sourcev1.GroupVersion.Group) {
-			sources.changed()
+			sources.Changed()
 		}
 		return w.find(ctx, byUnserved, "true")
 	})
@@ -174,7 +173,7 @@ func (w *wakes) unserved(sources *sourceWatches) handler.EventHandler {
 			h.Create(ctx, e, q)
 		case !listed.Swap(true):
 			w.setup.KindsListed()
-			sources.changed()
+			sources.Changed()
 		}
 	}
 	return handler.Funcs{CreateFunc: create, UpdateFunc: h.Update, DeleteFunc: h.Delete, GenericFunc: h.Generic}
@@ -204,22 +203,5 @@ func (w *wakes) liveObjects(ctx context.Context, queue workqueue.TypedRateLimiti
 	wake := func(install types.NamespacedName) { queue.Add(request(install)) }
 	w.setup.Depends.Subscribe(wake)
 	w.setup.Plans.Subscribe(wake)
-	return nil
-}
-
-// artifactChanged lets events of a source through that carry another artifact,
-// and all while there is none: they may say another reason why.
-func artifactChanged(e event.UpdateEvent) bool {
-	before, after := artifactOf(e.ObjectOld), artifactOf(e.ObjectNew)
-	if before == nil || after == nil {
-		return true
-	}
-	return before.Digest != after.Digest || before.Revision != after.Revision || before.URL != after.URL
-}
-
-func artifactOf(o client.Object) *fluxmeta.Artifact {
-	if s, ok := o.(interface{ GetArtifact() *fluxmeta.Artifact }); ok {
-		return s.GetArtifact()
-	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ksctl/gitops/controllers/metrics"
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/artifact"
+	"github.com/ksctl/gitops/stacks/sops"
 )
 
 // FieldOwner is the field manager of what the controllers write to their own
@@ -65,6 +66,9 @@ type Options struct {
 	// loops or eats memory can't be stopped. Requests and results can be
 	// serialised, so that a process of its own can do it.
 	Render func(context.Context, stacks.Request) (stacks.Result, error)
+	// Decrypt decrypts files that are encrypted with SOPS, such as stacks/sops/codec does;
+	// nil: they are refused.
+	Decrypt sops.Decrypter
 	// OnRender is called after each render that was really done.
 	OnRender func(req stacks.Request, took time.Duration, err error)
 	// RenderCacheBytes bounds remembered renders in memory, ArtifactCacheBytes and

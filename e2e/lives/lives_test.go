@@ -13,7 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/cluster/artifacts"
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
@@ -127,6 +129,28 @@ var _ = Describe("In each version of its life kstatus knows of", func() {
 		l.reaches(ctx, current)
 		ends(ctx, l, src, "")
 		l.was(inProgress, current, inProgress, failed, inProgress, current, terminating, gone)
+	})
+
+	It("an ImportState", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		in := &v1alpha1.ImportState{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "s"}, Spec: v1alpha1.ImportStateSpec{
+			Schedule:  appsv1.Schedule{Interval: &metav1.Duration{Duration: time.Hour}, RetryInterval: &metav1.Duration{Duration: time.Hour}},
+			SourceRef: &appsv1.SourceRef{Kind: "KsctlSource", Name: "src"}, Store: &v1alpha1.StateStore{Namespace: ns}, ServiceAccountName: harness.Deployer}}
+		l := record(ctx, in)
+		Expect(h.Plane.Client().Create(ctx, in)).To(Succeed())
+		l.reaches(ctx, inProgress)
+		state := `{"cluster_name":"demo","cluster_type":"ha","region":"LON1","cloud_provider":%q}`
+		By("a first state")
+		Expect(h.Publish(ctx, ns, "src", "r1", artifacts.Files(map[string]string{"demo.json": fmt.Sprintf(state, "civo")}))).To(Succeed())
+		l.reaches(ctx, current)
+		By("one that ksctl can't work with")
+		Expect(h.Publish(ctx, ns, "src", "r2", artifacts.Files(map[string]string{"demo.json": fmt.Sprintf(state, "cvio")}))).To(Succeed())
+		l.reaches(ctx, failed)
+		By("the next one")
+		Expect(h.Publish(ctx, ns, "src", "r3", artifacts.Files(map[string]string{"demo.json": fmt.Sprintf(state, "aws")}))).To(Succeed())
+		l.reaches(ctx, current)
+		ends(ctx, l, in, "")
+		l.was(inProgress, current, failed, inProgress, current, terminating, gone)
 	})
 
 	It("a KsctlRemove", func(ctx SpecContext) {

@@ -13,6 +13,8 @@ package manager
 // +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinstalls;ksctlsources;ksctlremoves,verbs=patch
 // +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinstalls/status;ksctlsources/status;ksctlremoves/status,verbs=patch
 // +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinventories,verbs=create;update;delete
+// +kubebuilder:rbac:groups=storage.ksctl.com,resources=importstates,verbs=patch
+// +kubebuilder:rbac:groups=storage.ksctl.com,resources=importstates/status,verbs=patch
 //
 // What installs publish:
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts,verbs=create;patch;delete

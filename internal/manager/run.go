@@ -133,5 +133,8 @@ func (p *process) addKinds(ctx context.Context) error {
 	if err := controllers.AddInstalls(ctx); err != nil {
 		return err
 	}
-	return controllers.AddRemovals(ctx)
+	if err := controllers.AddRemovals(ctx); err != nil {
+		return err
+	}
+	return controllers.AddImports(ctx)
 }

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -55,12 +56,15 @@ func ReadCredentials(key string, data []byte) (*Credentials, error) {
 
 // Equal is true for documents that say the same.
 func Equal(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
 	x, err := Canonical(a)
 	if err != nil {
 		return false
 	}
 	y, err := Canonical(b)
-	return err == nil && string(x) == string(y)
+	return err == nil && bytes.Equal(x, y)
 }
 
 // Size of what a store's ConfigMap holds, in bytes as the API server counts them.

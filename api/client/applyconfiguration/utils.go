@@ -6,6 +6,8 @@ import (
 	v1 "github.com/ksctl/gitops/api/apps/v1"
 	appsv1 "github.com/ksctl/gitops/api/client/applyconfiguration/apps/v1"
 	internal "github.com/ksctl/gitops/api/client/applyconfiguration/internal"
+	storagev1alpha1 "github.com/ksctl/gitops/api/client/applyconfiguration/storage/v1alpha1"
+	v1alpha1 "github.com/ksctl/gitops/api/storage/v1alpha1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 	schema "k8s.io/apimachinery/pkg/runtime/schema"
 	managedfields "k8s.io/apimachinery/pkg/util/managedfields"
@@ -28,6 +30,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &appsv1.ComponentChoiceApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ComponentStatus"):
 		return &appsv1.ComponentStatusApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("Decryption"):
+		return &appsv1.DecryptionApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("Dependency"):
 		return &appsv1.DependencyApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("Drift"):
@@ -106,6 +110,22 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &appsv1.TakeOverApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ValuesReference"):
 		return &appsv1.ValuesReferenceApplyConfiguration{}
+
+		// Group=storage.ksctl.com, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("ImportedCluster"):
+		return &storagev1alpha1.ImportedClusterApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ImportedCredentials"):
+		return &storagev1alpha1.ImportedCredentialsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ImportState"):
+		return &storagev1alpha1.ImportStateApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ImportStateSpec"):
+		return &storagev1alpha1.ImportStateSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ImportStateStatus"):
+		return &storagev1alpha1.ImportStateStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("StateSelector"):
+		return &storagev1alpha1.StateSelectorApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("StateStore"):
+		return &storagev1alpha1.StateStoreApplyConfiguration{}
 
 	}
 	return nil

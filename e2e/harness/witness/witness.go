@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	storagev1alpha1 "github.com/ksctl/gitops/api/storage/v1alpha1"
 )
 
 // Witness hears and remembers. Its methods may be called from several goroutines at once.
@@ -53,7 +54,7 @@ var kinds = func() []schema.GroupVersionKind {
 	for _, kind := range []string{"KsctlInstall", "KsctlRemove", "KsctlSource", "KsctlInventory"} {
 		out = append(out, appsv1.GroupVersion.WithKind(kind+"List"))
 	}
-	return out
+	return append(out, storagev1alpha1.GroupVersion.WithKind("ImportStateList"))
 }()
 
 // shortest is the least that a secret must have so that finding it means something.
@@ -196,7 +197,7 @@ func (w *Witness) Verdict(ctx context.Context) error {
 		for i := range list.Items {
 			w.see(place(kind), &list.Items[i])
 		}
-		if kind.Group == appsv1.GroupVersion.Group {
+		if kind.Group != corev1.GroupName {
 			objects += w.Heard()[place(kind)]
 		}
 	}

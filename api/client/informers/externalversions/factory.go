@@ -11,6 +11,7 @@ import (
 	versioned "github.com/ksctl/gitops/api/client/clientset/versioned"
 	apps "github.com/ksctl/gitops/api/client/informers/externalversions/apps"
 	internalinterfaces "github.com/ksctl/gitops/api/client/informers/externalversions/internalinterfaces"
+	storage "github.com/ksctl/gitops/api/client/informers/externalversions/storage"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 	schema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -310,8 +311,13 @@ type SharedInformerFactory interface {
 	InformerFor(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) cache.SharedIndexInformer
 
 	Apps() apps.Interface
+	Storage() storage.Interface
 }
 
 func (f *sharedInformerFactory) Apps() apps.Interface {
 	return apps.New(f, f.namespace, f.tweakListOptions)
+}
+
+func (f *sharedInformerFactory) Storage() storage.Interface {
+	return storage.New(f, f.namespace, f.tweakListOptions)
 }

@@ -1,4 +1,4 @@
-package install
+package sourceref
 
 import (
 	"context"
@@ -70,10 +70,10 @@ func (f *flux) asks() int {
 }
 
 // running starts the watcher of sources in a bubble; stop waits until it ended.
-func (f *flux) running(t *testing.T) (s *sourceWatches, stop func()) {
+func (f *flux) running(t *testing.T) (s *Watches, stop func()) {
 	t.Helper()
-	s = newSourceWatches(f, f.watch, func(context.Context) { f.becomes(func() { f.woken++ }) })
-	_ = s.ask(t.Context()) // as Register does
+	s = NewWatches(f, f.watch, func(context.Context) { f.becomes(func() { f.woken++ }) })
+	_ = s.Ask(t.Context()) // as Register does
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Start(ctx) }()
@@ -111,7 +111,7 @@ func TestSourcesAreWatchedOnceTheyAreServed(t *testing.T) {
 			t.Error("it is asked though nothing changed")
 		}
 		f.becomes(func() { f.settling = true })
-		s.changed()
+		s.Changed()
 		f.expect(t, "it is not served yet", 1, "KsctlSource")
 		f.becomes(func() { f.groups = append(f.groups, sourcev1.GroupVersion.Group) })
 		time.Sleep(settlingStep)
@@ -127,10 +127,10 @@ func TestSourcesAreWatchedOnceTheyAreServed(t *testing.T) {
 			t.Error("it is asked though it has settled")
 		}
 		f.becomes(func() { f.groups = f.groups[:1] })
-		s.changed()
+		s.Changed()
 		f.expect(t, "Flux went", 3, all...)
 		f.becomes(func() { f.groups = append(f.groups, sourcev1.GroupVersion.Group) })
-		s.changed()
+		s.Changed()
 		f.expect(t, "Flux is back, and watched still", 4, all...)
 	})
 }
@@ -146,7 +146,7 @@ func TestSourcesOfWhichNothingIsKnown(t *testing.T) {
 		all := append([]string{"KsctlSource"}, fluxKinds...)
 		f.expect(t, "it answers", 2, all...)
 		f.becomes(func() { f.unknown = sourcev1.GroupVersion.Group })
-		s.changed()
+		s.Changed()
 		f.expect(t, "it does not any more", 2, all...)
 		stop()
 	})
@@ -162,8 +162,8 @@ func TestSourcesOfWhichNothingIsKnown(t *testing.T) {
 
 // Who tells of a change never waits: it is the goroutine that events come by.
 func TestWhoTellsOfAChangeDoesNotWait(*testing.T) {
-	s := newSourceWatches(&flux{}, nil, nil)
+	s := NewWatches(&flux{}, nil, nil)
 	for range 3 {
-		s.changed()
+		s.Changed()
 	}
 }

@@ -1,0 +1,204 @@
+package importstate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	fluxmeta "github.com/fluxcd/pkg/apis/meta"
+
+	"github.com/ksctl/gitops/api/storage/v1alpha1"
+	"github.com/ksctl/gitops/controllers/content"
+	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/stacks"
+	"github.com/ksctl/gitops/stacks/sops"
+	"github.com/ksctl/gitops/stacks/state"
+)
+
+// Reasons of an ImportState's conditions beside those of sources and of stacks/sops.
+const (
+	// NotFoundReason: the source has no such file or folder.
+	NotFoundReason = "PathNotFound"
+	// InvalidStateReason: a file is no state of ksctl, or one that ksctl could not work with.
+	InvalidStateReason = "InvalidState"
+	// PlaintextReason: secrets are readable in the source.
+	PlaintextReason = "PlaintextSecrets"
+	// SecretNotFoundReason: the Secret with the keys does not exist.
+	SecretNotFoundReason = "SecretNotFound"
+	// ConflictReason: the store has another state of a cluster.
+	ConflictReason = "StateConflict"
+	// ExternalStorageReason: ksctl keeps the states in a MongoDB.
+	ExternalStorageReason = "ExternalStorage"
+	// StoreFullReason: the store has no room.
+	StoreFullReason = "StoreFull"
+	// StoreContendedReason: somebody else kept writing to the store.
+	StoreContendedReason = "StoreContended"
+	// DryRunReason: the status says what would be done.
+	DryRunReason = "DryRun"
+)
+
+// readError says what is wrong with what is imported. A person has to mend it.
+type readError struct {
+	reason string
+	err    error
+}
+
+func fail(reason, format string, args ...any) error {
+	return &readError{reason: reason, err: fmt.Errorf(format, args...)}
+}
+
+// Error implements error.
+func (e *readError) Error() string { return e.err.Error() }
+
+// Unwrap gives the cause.
+func (e *readError) Unwrap() error { return e.err }
+
+// problem is why a file is not imported.
+type problem struct {
+	reason, message string
+	// terminal is true when another try would not help.
+	terminal bool
+}
+
+// problemOf an error of one file.
+func problemOf(err error) problem {
+	var (
+		read   *readError
+		cipher *sops.Error
+		parse  *stacks.Error
+	)
+	switch {
+	case errors.As(err, &read):
+		return problem{read.reason, err.Error(), true}
+	case errors.As(err, &cipher):
+		return problem{string(cipher.Reason), err.Error(), cipher.Terminal()}
+	case errors.As(err, &parse):
+		return problem{InvalidStateReason, err.Error(), true}
+	}
+	return problem{fluxmeta.ReconciliationFailedReason, err.Error(), false}
+}
+
+// failed is the outcome of an error that keeps everything back.
+func failed(err error, revision string) reconcile.Outcome {
+	var read *readError
+	var cipher *sops.Error
+	if !errors.As(err, &read) && !errors.As(err, &cipher) {
+		return content.RenderOutcome(err, revision) // of fetching
+	}
+	return problemOf(err).outcome(revision)
+}
+
+func (p problem) outcome(revision string) reconcile.Outcome {
+	if p.terminal {
+		return reconcile.Stalled{Err: errors.New(p.message), Reason: p.reason, Revision: revision}
+	}
+	return reconcile.Retry{Err: errors.New(p.message), Reason: p.reason, Revision: revision}
+}
+
+// outcome says how an import stands whose plan was carried out as far as it may be. What is
+// wrong is told before what is right.
+func (p *plan) outcome(want wishes, namespace, revision string, dryRun bool) reconcile.Outcome {
+	if len(want.problems) > 0 {
+		first := slices.MinFunc(want.problems, func(a, b problem) int { return cmp.Compare(rank(a.terminal), rank(b.terminal)) })
+		var messages []string
+		for _, one := range want.problems {
+			messages = append(messages, one.message)
+		}
+		first.message = lines(messages)
+		return first.outcome(revision)
+	}
+	for _, bad := range []struct {
+		action v1alpha1.StateAction
+		reason string
+	}{
+		{v1alpha1.StateInvalid, InvalidStateReason}, {v1alpha1.StateFull, StoreFullReason},
+		{v1alpha1.StateConflict, ConflictReason}, {v1alpha1.StateExternal, ExternalStorageReason},
+	} {
+		if messages := p.saying(bad.action); len(messages) > 0 {
+			if bad.action == v1alpha1.StateFull {
+				messages = []string{p.full.Error()}
+			}
+			return reconcile.Stalled{Err: errors.New(lines(messages)), Reason: bad.reason, Revision: revision}
+		}
+	}
+	if dryRun {
+		return reconcile.Done{Message: p.would(namespace), Reason: DryRunReason, Revision: revision}
+	}
+	return reconcile.Done{Message: p.message(namespace), Revision: revision}
+}
+
+func rank(terminal bool) int {
+	if terminal {
+		return 1
+	}
+	return 0 // is tried again, and with it everything
+}
+
+// lines are some messages, and how many more there are.
+func lines(messages []string) string {
+	const most = 5
+	out := strings.Join(messages[:min(len(messages), most)], "; ")
+	if more := len(messages) - most; more > 0 {
+		out += fmt.Sprintf("; and %d more", more)
+	}
+	return out
+}
+
+// saying are the messages of entries with an action.
+func (p *plan) saying(action v1alpha1.StateAction) (out []string) {
+	for _, c := range p.clusters {
+		if c.Action == action {
+			out = append(out, c.Key+": "+c.Message)
+		}
+	}
+	for _, c := range p.credentials {
+		if c.Action == action {
+			out = append(out, "credentials of "+c.Cloud+": "+c.Message)
+		}
+	}
+	return out
+}
+
+// count of the entries with one of some actions.
+func (p *plan) count(actions ...v1alpha1.StateAction) (clusters, credentials int) {
+	for _, c := range p.clusters {
+		if slices.Contains(actions, c.Action) {
+			clusters++
+		}
+	}
+	for _, c := range p.credentials {
+		if slices.Contains(actions, c.Action) {
+			credentials++
+		}
+	}
+	return clusters, credentials
+}
+
+// message of an import that is as it is wanted. It depends on what stands in the status
+// alone, so that nothing is written while that stays.
+func (p *plan) message(namespace string) string {
+	out := said(p.count(v1alpha1.StateInSync, v1alpha1.StateChangedSince)) + " in ksctl's store in namespace " + namespace
+	if n, m := p.count(v1alpha1.StateChangedSince); n+m > 0 {
+		out += "; changed there since: " + said(n, m)
+	}
+	if n, m := p.count(v1alpha1.StateLeft); n+m > 0 {
+		out += "; no more in the source: " + said(n, m)
+	}
+	return out + p.room()
+}
+
+// room warns of a store that will be full.
+func (p *plan) room() string {
+	if p.bytes < state.WarnStoreBytes {
+		return ""
+	}
+	return fmt.Sprintf("; its states have %d of the %d bytes that a ConfigMap can hold: further ones will be refused", p.bytes, state.MaxStoreBytes)
+}
+
+// would says what an import would do.
+func (p *plan) would(namespace string) string {
+	return fmt.Sprintf("nothing is written (spec.dryRun); in ksctl's store in namespace %s it would create %s and overwrite %s%s",
+		namespace, said(p.count(v1alpha1.StateCreate)), said(p.count(v1alpha1.StateUpdate)), p.room())
+}

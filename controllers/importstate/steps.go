@@ -1,0 +1,220 @@
+package importstate
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/ksctl/gitops/api/storage/v1alpha1"
+	"github.com/ksctl/gitops/controllers/account"
+	"github.com/ksctl/gitops/controllers/content"
+	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/stacks/artifact"
+	"github.com/ksctl/gitops/stacks/sops"
+	"github.com/ksctl/gitops/stacks/state"
+)
+
+// Kind of the objects that are reconciled here.
+const Kind = "ImportState"
+
+// fieldManager of what is written to the store.
+const fieldManager = "ksctl-gitops"
+
+// attempts to write while others write, too, before it is left to a later pass.
+const attempts = 10
+
+// Steps reconcile an ImportState.
+type Steps struct {
+	// Client reads from the cache, Secrets from the API server.
+	Client  client.Reader
+	Secrets client.Reader
+	// Content gets what sources hold.
+	Content *content.Loader
+	// Decrypt decrypts files; nil: encrypted ones are refused.
+	Decrypt sops.Decrypter
+	// Target has ksctl's store.
+	Target *engine.Target
+	// DefaultServiceAccount is used where an object names none; empty: it is refused.
+	DefaultServiceAccount string
+	// SecretKey keys hashes of what is written.
+	SecretKey []byte
+}
+
+var _ reconcile.Steps[*v1alpha1.ImportState] = (*Steps)(nil)
+
+// Reconcile implements reconcile.Steps: observe → plan → act → outcome.
+func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState]) reconcile.Outcome {
+	obj := req.Object
+	timeout := reconcile.Timeout(&obj.Spec.Schedule)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not finished within the timeout of %s", timeout))
+	defer cancel()
+	var from artifact.Artifact
+	if ref := obj.Spec.SourceRef; ref != nil {
+		var err error
+		if from, err = s.Content.Artifact(ctx, *ref, obj.Namespace, "", ""); err != nil {
+			return content.SourceOutcome(err)
+		}
+	}
+	obj.Status.LastAttemptedRevision = from.Revision
+	files, err := s.files(ctx, &obj.Spec, from)
+	if err != nil {
+		return failed(err, from.Revision)
+	}
+	want, err := s.wishes(ctx, obj, files)
+	if err != nil {
+		return failed(err, from.Revision)
+	}
+	c, err := s.clientFor(ctx, obj)
+	if err != nil {
+		return account.Outcome(err, from.Revision)
+	}
+	return s.carry(ctx, req, want, c, from.Revision)
+}
+
+// carry brings what is wanted into the store. Whoever writes there meanwhile goes first.
+func (s *Steps) carry(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState], want wishes, c *engine.Client, revision string) reconcile.Outcome {
+	obj := req.Object
+	how := policy{overwrite: obj.Spec.Conflict == v1alpha1.OverwriteConflict, dryRun: obj.Spec.DryRun, hash: s.hash}
+	namespace := namespaceOf(&obj.Spec)
+	before := obj.Status
+	if before.Store != namespace {
+		before = v1alpha1.ImportStateStatus{} // what was written elsewhere stays there
+	}
+	st, err := readStore(ctx, c, namespace)
+	if err != nil {
+		return reconcile.Retry{Err: err, Revision: revision}
+	}
+	for range attempts {
+		p := newPlan(want, st.held, before, how)
+		if err := s.act(ctx, req, st, &p, how); err != nil {
+			if err = st.reread(ctx, err); err != nil {
+				return reconcile.Retry{Err: err, Revision: revision}
+			}
+			continue
+		}
+		p.report(&obj.Status, namespace)
+		out := p.outcome(want, namespace, revision, how.dryRun)
+		if _, done := out.(reconcile.Done); done && !how.dryRun {
+			obj.Status.LastAppliedRevision = revision
+		}
+		return out
+	}
+	return reconcile.Retry{Reason: StoreContendedReason, Revision: revision, After: time.Second,
+		Err: fmt.Errorf("ksctl's store in namespace %s was written by others %d times while it was to be written from here: it is tried again", namespace, attempts)}
+}
+
+// act writes what the plan says, after the status has it: a process that ends in between
+// leaves nothing in the store that the next takes for somebody else's.
+func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState], st *store, p *plan, how policy) error {
+	if how.dryRun || len(p.states)+len(p.secrets) == 0 {
+		return nil
+	}
+	p.announce(how)
+	p.report(&req.Object.Status, st.namespace)
+	if err := req.Persist(ctx, "writing to ksctl's store in namespace "+st.namespace); err != nil {
+		return err
+	}
+	if err := st.write(ctx, p.states, p.secrets); err != nil {
+		return err
+	}
+	req.Event(corev1.EventTypeNormal, "StateWritten", p.written()+" to ksctl's store in namespace "+st.namespace)
+	return nil
+}
+
+// report writes the plan into a status.
+func (p *plan) report(status *v1alpha1.ImportStateStatus, namespace string) {
+	status.Clusters, status.Credentials = p.clusters, p.credentials
+	status.Store, status.StoreBytes = namespace, int64(p.bytes)
+}
+
+// Finalize implements reconcile.Steps.
+func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState]) reconcile.Outcome {
+	obj := req.Object
+	if obj.Spec.DeletionPolicy != v1alpha1.DeleteState || obj.Status.Store == "" {
+		return reconcile.Done{Message: "what was imported stays in the store"}
+	}
+	c, err := s.clientFor(ctx, obj)
+	if err != nil {
+		return account.Outcome(err, "")
+	}
+	st, err := readStore(ctx, c, obj.Status.Store)
+	if err != nil {
+		return reconcile.Retry{Err: err}
+	}
+	for range attempts {
+		states, credentials, kept := leaving(&obj.Status, st.held, s.hash)
+		if err := st.remove(ctx, states, credentials); err != nil {
+			if err = st.reread(ctx, err); err != nil {
+				return reconcile.Retry{Err: err}
+			}
+			continue
+		}
+		if len(kept) > 0 {
+			req.Event(corev1.EventTypeWarning, "StateKept", "changed in the store since it was imported, and left there: "+lines(kept))
+		}
+		return reconcile.Done{Message: "what was imported was taken out of the store"}
+	}
+	return reconcile.Retry{Reason: StoreContendedReason, After: time.Second, Err: fmt.Errorf("ksctl's store in namespace %s is written by others all the time", obj.Status.Store)}
+}
+
+// leaving are the keys of what was written and is as it was written, and those that
+// somebody has changed since.
+func leaving(status *v1alpha1.ImportStateStatus, have held, hash func([]byte) string) (states, credentials, kept []string) {
+	judge := func(key string, have []byte, written, writing string) bool {
+		if have == nil || written == "" && writing == "" {
+			return false
+		}
+		if h := hash(have); h != written && h != writing {
+			kept = append(kept, key)
+			return false
+		}
+		return true
+	}
+	for _, row := range status.Clusters {
+		if judge(row.Key, have.states[row.Key], row.Written, row.Writing) {
+			states = append(states, row.Key)
+		}
+	}
+	for _, row := range status.Credentials {
+		if judge(row.Cloud, have.credentials[row.Cloud], row.Written, row.Writing) {
+			credentials = append(credentials, row.Cloud)
+		}
+	}
+	return states, credentials, kept
+}
+
+// Forget implements reconcile.Steps. Nothing is kept in memory of an import.
+func (s *Steps) Forget(types.NamespacedName) {}
+
+// hash tells documents apart by what they say, and tells nothing of them.
+func (s *Steps) hash(data []byte) string {
+	canonical, err := state.Canonical(data)
+	if err != nil {
+		canonical = data // of somebody else, and not JSON
+	}
+	mac := hmac.New(sha256.New, s.SecretKey)
+	mac.Write(canonical)
+	return hex.EncodeToString(mac.Sum(nil)[:16])
+}
+
+func namespaceOf(spec *v1alpha1.ImportStateSpec) string {
+	if spec.Store == nil {
+		return state.StoreNamespace
+	}
+	return cmp.Or(spec.Store.Namespace, state.StoreNamespace)
+}
+
+// clientFor returns a client with the rights of the import's account.
+func (s *Steps) clientFor(ctx context.Context, obj *v1alpha1.ImportState) (*engine.Client, error) {
+	name := types.NamespacedName{Namespace: obj.Namespace, Name: cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount)}
+	return account.Client(ctx, s.Client, s.Target, name)
+}

@@ -1,0 +1,20 @@
+package setup
+
+import (
+	"context"
+
+	"github.com/ksctl/gitops/api/storage/v1alpha1"
+	"github.com/ksctl/gitops/controllers/importstate"
+)
+
+// AddImports adds the reconciler of ImportState.
+func (c *Controllers) AddImports(ctx context.Context) error {
+	steps := &importstate.Steps{Client: c.mgr.GetClient(), Secrets: c.mgr.GetAPIReader(), Content: c.content, Decrypt: c.opts.Decrypt, Target: c.target,
+		DefaultServiceAccount: c.opts.DefaultServiceAccount, SecretKey: c.key}
+	setup := &importstate.Setup{
+		Reconciler: newReconciler(c, importstate.Kind, steps, func() *v1alpha1.ImportState { return &v1alpha1.ImportState{} }),
+		Served:     c.discovery, Options: c.controllerOptions(),
+	}
+	setup.Reconciler.Selector = c.selected()
+	return setup.Register(ctx, c.mgr)
+}

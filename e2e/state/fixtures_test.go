@@ -1,0 +1,59 @@
+package state_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// lookUp follows a JSON pointer.
+func lookUp(v any, pointer string) any {
+	for _, part := range strings.Split(pointer, "/")[1:] {
+		part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+		switch in := v.(type) {
+		case map[string]any:
+			v = in[part]
+		case []any:
+			i, err := strconv.Atoi(part)
+			if err != nil || i >= len(in) {
+				return nil
+			}
+			v = in[i]
+		}
+	}
+	return v
+}
+
+// documents are the states of an export, canonical, and the credentials in it by cloud.
+func documents(export []byte) (states []string, credentials map[string]string) {
+	GinkgoHelper()
+	var file struct{ Clusters, Credentials []json.RawMessage }
+	Expect(json.Unmarshal(export, &file)).To(Succeed())
+	for _, doc := range file.Clusters {
+		states = append(states, canonical(doc))
+	}
+	credentials = map[string]string{}
+	for _, doc := range file.Credentials {
+		var of struct {
+			Cloud string `json:"cloud_provider"`
+		}
+		Expect(json.Unmarshal(doc, &of)).To(Succeed())
+		if of.Cloud != "" {
+			credentials[of.Cloud] = canonical(doc)
+		}
+	}
+	return states, credentials
+}
+
+// cluster is the document of a cluster of Civo.
+func document(name, words string) string {
+	return `{"ID":"000000000000000000000000","cluster_name":"` + name + `","cluster_type":"ha","region":"LON1","cloud_provider":"civo","words":"` + words + `"}`
+}
+
+func keyOf(name string) string { return "civo.ha." + name + ".LON1" }
+
+func encoded(doc string) string { return base64.StdEncoding.EncodeToString([]byte(doc)) }

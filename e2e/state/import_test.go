@@ -1,0 +1,247 @@
+package state_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/api/storage/v1alpha1"
+	"github.com/ksctl/gitops/stacks/state"
+)
+
+var _ = Describe("An ImportState", func() {
+	It("brings every dialect into the store as it is, and writes nothing when asked again", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		files, want := map[string]string{}, []any{}
+		wantCredentials := map[string]string{}
+		for _, name := range []string{"v1_0_civo_ha_k3s", "v1_azure_ha_k3s", "v1_aws_ha_kubeadm", "v1_local_managed"} {
+			data := fixture(name + ".json")
+			files["clusters/"+name+"/state.json"] = string(data)
+			states, credentials := documents(data)
+			for _, doc := range states {
+				want = append(want, doc)
+			}
+			for cloud, doc := range credentials {
+				wantCredentials[cloud] = doc
+			}
+		}
+		for _, name := range []string{"v1_2_0_aws_managed", "v2_aws_managed"} {
+			files["clusters/"+name+".json"] = string(fixture(name + ".json"))
+			want = append(want, canonical(fixture(name+".json")))
+		}
+		publish(ctx, ns, "main@sha1:1", files)
+		in := imported(ns)
+		create(ctx, in)
+		Eventually(ctx, stands(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: 6 states and the credentials of 3 clouds in ksctl's store in namespace " + ns))
+		var got []string
+		for _, doc := range stored(ctx, ns) {
+			got = append(got, doc)
+		}
+		Expect(got).To(ConsistOf(want...))
+		var secret corev1.Secret
+		Expect(h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: state.StoreSecret}, &secret)).To(Succeed())
+		Expect(secret.Data).To(HaveLen(3))
+		for cloud, doc := range wantCredentials {
+			Expect(canonical(secret.Data[cloud])).To(Equal(doc), cloud)
+		}
+		Expect(in.Status.LastAppliedRevision).To(Equal("main@sha1:1"))
+
+		By("asking for a reconcile with nothing new")
+		var before, after corev1.ConfigMap
+		name := client.ObjectKey{Namespace: ns, Name: state.StoreConfigMap}
+		Expect(h.Plane.Client().Get(ctx, name, &before)).To(Succeed())
+		patch(ctx, in, fmt.Sprintf(`{"metadata":{"annotations":{%q:"again"}}}`, appsv1.RequestedAtAnnotation))
+		Eventually(ctx, func() (string, error) {
+			err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(in), in)
+			return in.Status.LastHandledReconcileAt, err
+		}, soon).Should(Equal("again"))
+		Expect(h.Plane.Client().Get(ctx, name, &after)).To(Succeed())
+		Expect(after.ResourceVersion).To(Equal(before.ResourceVersion))
+	})
+
+	It("leaves what ksctl makes of a state, refuses another one, and overwrites it when it is told to", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: state.StoreConfigMap},
+			BinaryData: map[string][]byte{"aws.ha.other.us-east-1": []byte(`{"not":"ours"}`), keyOf("taken"): []byte(document("taken", "of ksctl"))}}
+		create(ctx, other)
+		publish(ctx, ns, "main@sha1:1", map[string]string{"clusters/a.json": document("demo", "one"), "clusters/b.json": document("taken", "one")})
+		in := imported(ns)
+		create(ctx, in)
+		Eventually(ctx, stands(ctx, in), soon).Should(And(HavePrefix("False StateConflict: "+keyOf("taken")), ContainSubstring("spec.conflict to Overwrite")))
+		Expect(stored(ctx, ns)).To(And(HaveKeyWithValue(keyOf("demo"), ContainSubstring(`"one"`)), HaveKeyWithValue(keyOf("taken"), ContainSubstring("of ksctl")), HaveKey("aws.ha.other.us-east-1")))
+
+		By("scaling a cluster as ksctl does, and telling the import to overwrite")
+		patch(ctx, other, fmt.Sprintf(`{"binaryData":{%q:%q}}`, keyOf("demo"), encoded(document("demo", "scaled"))))
+		patch(ctx, in, `{"spec":{"conflict":"Overwrite"}}`)
+		Eventually(ctx, stands(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: 2 states in ksctl's store in namespace " + ns + "; changed there since: 1 state"))
+		Expect(stored(ctx, ns)).To(And(HaveKeyWithValue(keyOf("demo"), ContainSubstring(`"scaled"`)), HaveKeyWithValue(keyOf("taken"), ContainSubstring(`"one"`))))
+
+		By("committing another state")
+		publish(ctx, ns, "main@sha1:2", map[string]string{"clusters/a.json": document("demo", "two"), "clusters/b.json": document("taken", "one")})
+		Eventually(ctx, func() map[string]string { return stored(ctx, ns) }, soon).Should(HaveKeyWithValue(keyOf("demo"), ContainSubstring(`"two"`)))
+		Expect(stored(ctx, ns)).To(HaveKeyWithValue("aws.ha.other.us-east-1", `{"not":"ours"}`))
+	})
+
+	It("refuses what is readable, and names pointers and no values (must-survive 40)", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		publish(ctx, ns, "main@sha1:1", map[string]string{"clusters/a.json": string(fixture("v1_azure_ha_k3s.json")), "clusters/b.json": document("demo", "one")})
+		in := imported(ns, func(s *v1alpha1.ImportStateSpec) { s.AllowPlaintext = false })
+		create(ctx, in)
+		Eventually(ctx, stands(ctx, in), soon).Should(And(HavePrefix("False PlaintextSecrets: clusters/a.json: secrets are readable at /Clusters/0/cluster_kubeconfig"),
+			ContainSubstring("and 4 more"), ContainSubstring("kubectl ksctl state encrypt")))
+		Expect(stored(ctx, ns)).To(And(HaveLen(1), HaveKey(keyOf("demo"))), "what is wrong with one file keeps no other back")
+	})
+
+	It("says before the store is full, and refuses what does not fit as a whole", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		const clusters = 500
+		files := map[string]string{}
+		for i := range clusters {
+			name := fmt.Sprintf("cluster-%03d", i)
+			files["clusters/"+name+".json"] = strings.Replace(string(fixture("v1_azure_ha_k3s.json")), `"cluster_name": "demo"`, fmt.Sprintf(`"cluster_name": %q`, name), 1)
+		}
+		// Credentials of one cloud stand in one file alone.
+		for name, content := range files {
+			if name != "clusters/cluster-000.json" {
+				files[name] = strings.Replace(content, `"Credentials":`, `"Others":`, 1)
+			}
+		}
+		publish(ctx, ns, "main@sha1:1", files)
+		in := imported(ns)
+		began := time.Now()
+		create(ctx, in)
+		Eventually(ctx, stands(ctx, in), soon).Should(And(HavePrefix("False StoreFull: ksctl's store would have "), ContainSubstring("bytes for 500 clusters, and a ConfigMap holds 1048576")))
+		AddReportEntry("500 clusters in one folder are refused after", time.Since(began).String())
+		Expect(stored(ctx, ns)).To(BeEmpty())
+		Expect(in.Status.Clusters).To(HaveLen(clusters))
+
+		By("committing fewer")
+		each := len(canonical(fixture("v1_azure_ha_k3s.json")))
+		fit := state.MaxStoreBytes * 9 / 10 / each
+		for i := fit; i < clusters; i++ {
+			delete(files, fmt.Sprintf("clusters/cluster-%03d.json", i))
+		}
+		began = time.Now()
+		publish(ctx, ns, "main@sha1:2", files)
+		Eventually(ctx, stands(ctx, in), soon).Should(And(HavePrefix("True "), ContainSubstring("of the 1048576 bytes that a ConfigMap can hold")))
+		AddReportEntry(fmt.Sprintf("%d clusters in one folder are imported after", fit), time.Since(began).String())
+		Expect(stored(ctx, ns)).To(HaveLen(fit))
+	})
+
+	It("loses no update of those who write beside it", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		publish(ctx, ns, "main@sha1:0", map[string]string{"clusters/a.json": document("demo", "revision 0")})
+		in := imported(ns)
+		create(ctx, in)
+		Eventually(ctx, stands(ctx, in), soon).Should(HavePrefix("True "))
+		const writes = 1000
+		var wrote int
+		done := make(chan error, 1)
+		go func() {
+			var err error
+			for i := 1; i <= writes && err == nil; i++ {
+				err = asKsctl(ctx, ns, "aws.ha.beside.us-east-1", fmt.Sprintf(`{"write":%d}`, i))
+			}
+			wrote = writes
+			done <- err
+		}()
+		revision := 0
+		Eventually(ctx, func(g Gomega) {
+			revision++
+			publish(ctx, ns, fmt.Sprintf("main@sha1:%d", revision), map[string]string{"clusters/a.json": document("demo", fmt.Sprintf("revision %d", revision))})
+			g.Expect(done).To(Receive(BeNil()))
+		}, 10*time.Minute, 50*time.Millisecond).Should(Succeed())
+		Expect(wrote).To(Equal(writes))
+		Eventually(ctx, func() map[string]string { return stored(ctx, ns) }, soon).Should(And(
+			HaveKeyWithValue("aws.ha.beside.us-east-1", fmt.Sprintf(`{"write":%d}`, writes)),
+			HaveKeyWithValue(keyOf("demo"), ContainSubstring(fmt.Sprintf(`"revision %d"`, revision)))))
+		AddReportEntry("commits while ksctl wrote 1000 times", fmt.Sprint(revision))
+	}, SpecTimeout(15*time.Minute))
+
+	It("takes an export that stands in the object itself, with credentials that are null", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		in := imported(ns, func(s *v1alpha1.ImportStateSpec) {
+			s.SourceRef, s.Path, s.RawExportedData = nil, "", fixture("v1_local_managed.json")
+		})
+		create(ctx, in)
+		Eventually(ctx, stands(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: 1 state in ksctl's store in namespace " + ns))
+		states, _ := documents(fixture("v1_local_managed.json"))
+		Expect(stored(ctx, ns)).To(Equal(map[string]string{"local.managed.demo.LOCAL": states[0]}))
+	})
+
+	It("writes nothing on a dry run, nor where ksctl keeps its states in a MongoDB", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		publish(ctx, ns, "main@sha1:1", map[string]string{"clusters/a.json": string(fixture("v1_0_civo_ha_k3s.json"))})
+		in := imported(ns, func(s *v1alpha1.ImportStateSpec) { s.DryRun = true })
+		create(ctx, in)
+		Eventually(ctx, stands(ctx, in), soon).Should(And(HavePrefix("True DryRun: nothing is written"), ContainSubstring("create 1 state and the credentials of 1 cloud")))
+		Expect(stored(ctx, ns)).To(BeEmpty())
+		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: state.ExternalStoreSecret}, StringData: map[string]string{"MONGODB_URI": "mongodb://db"}})
+		patch(ctx, in, `{"spec":{"dryRun":null}}`)
+		Eventually(ctx, stands(ctx, in), soon).Should(HavePrefix("False ExternalStorage: civo.ha.old.LON1: ksctl keeps its states in a MongoDB here"))
+		Expect(stored(ctx, ns)).To(BeEmpty())
+		var secret corev1.Secret
+		Expect(h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: state.StoreSecret}, &secret)).To(Succeed())
+		Expect(secret.Data).To(And(HaveLen(1), HaveKey("civo")))
+	})
+
+	It("takes out of the store what it wrote, when it is deleted and told so", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		publish(ctx, ns, "main@sha1:1", map[string]string{"clusters/a.json": document("demo", "one"), "clusters/b.json": document("scaled", "one"), "clusters/c.json": document("kept", "one")})
+		keep := imported(ns, func(s *v1alpha1.ImportStateSpec) { s.Path = "clusters/c.json" })
+		keep.Name = "keep"
+		in := imported(ns, func(s *v1alpha1.ImportStateSpec) {
+			s.DeletionPolicy = v1alpha1.DeleteState
+			s.Select = &v1alpha1.StateSelector{Cloud: "civo", ClusterType: "ha"}
+		})
+		create(ctx, keep)
+		Eventually(ctx, stands(ctx, keep), soon).Should(HavePrefix("True "))
+		create(ctx, in)
+		Eventually(ctx, stands(ctx, in), soon).Should(HavePrefix("True "))
+		Expect(asKsctl(ctx, ns, keyOf("scaled"), document("scaled", "two"))).To(Succeed())
+		Expect(h.Plane.Client().Delete(ctx, keep)).To(Succeed())
+		Expect(h.Plane.Client().Delete(ctx, in)).To(Succeed())
+		for _, o := range []client.Object{keep, in} {
+			Eventually(ctx, func() error { return h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(o), o) }, soon).Should(MatchError(ContainSubstring("not found")))
+		}
+		Expect(stored(ctx, ns)).To(And(HaveLen(1), HaveKeyWithValue(keyOf("scaled"), ContainSubstring(`"two"`))))
+	})
+
+	It("acts with the rights of its account, and says what is missing", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		publish(ctx, ns, "main@sha1:1", map[string]string{"clusters/a.json": document("demo", "one")})
+		create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "weak"}})
+		in := imported(ns, func(s *v1alpha1.ImportStateSpec) { s.ServiceAccountName = "weak" })
+		create(ctx, in)
+		Eventually(ctx, stands(ctx, in), soon).Should(And(HavePrefix("False ReconciliationFailed: reading ksctl's store"), ContainSubstring(ns+":weak"), ContainSubstring("forbidden")))
+		patch(ctx, in, `{"spec":{"serviceAccountName":"nobody"}}`)
+		Eventually(ctx, stands(ctx, in), soon).Should(HavePrefix("False ServiceAccountNotFound"))
+		patch(ctx, in, `{"spec":{"serviceAccountName":"deployer","store":{"namespace":"nowhere-at-all"}}}`)
+		Eventually(ctx, stands(ctx, in), soon).Should(ContainSubstring("there is no namespace nowhere-at-all: create it"))
+	})
+})
+
+// asKsctl writes to the store as ksctl does: it reads everything, and writes everything
+// back. It tries again when somebody was there first.
+func asKsctl(ctx context.Context, ns, key, doc string) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		var cm corev1.ConfigMap
+		if err := h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: state.StoreConfigMap}, &cm); err != nil {
+			return err
+		}
+		if cm.BinaryData == nil {
+			cm.BinaryData = map[string][]byte{}
+		}
+		cm.BinaryData[key] = []byte(doc)
+		return h.Plane.Client().Update(ctx, &cm)
+	})
+}

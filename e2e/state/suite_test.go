@@ -1,0 +1,176 @@
+// Package state_test imports states that ksctl exported into ksctl's own store on a real
+// API server: from Git, encrypted, beside ksctl itself, which goes on writing there.
+package state_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/api/storage/v1alpha1"
+	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/cluster/artifacts"
+	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/harness/witness"
+	"github.com/ksctl/gitops/stacks/state"
+)
+
+// soon is how long anything in these specs may take; it takes far less.
+const soon = 4 * time.Minute
+
+var (
+	h   *harness.Harness
+	git *gitserver.Server
+)
+
+// heard is told what the controller tells.
+var heard = &witness.Witness{}
+
+func TestState(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "State")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, heard.Writer(witness.Log)))))
+	registerSecrets()
+	var err error
+	h, err = harness.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return h.Stop() })
+	watching, err := client.NewWithWatch(h.Plane.Config(), client.Options{Scheme: h.Plane.Client().Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(heard.Watch(ctx, watching)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(heard.Process()).To(Succeed())
+		Expect(heard.Verdict(ctx)).To(Succeed())
+	})
+	c, err := h.StartController()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(c.Stop)
+	git, err = gitserver.New(GinkgoT().TempDir())
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(git.Close)
+})
+
+// fixtures are documents of every dialect.
+const fixtures = "../../stacks/state/testdata"
+
+func fixture(name string) []byte {
+	GinkgoHelper()
+	data, err := os.ReadFile(filepath.Join(fixtures, name))
+	Expect(err).NotTo(HaveOccurred())
+	return data
+}
+
+// registerSecrets has every secret of the fixtures listened for that is long enough to
+// mean something.
+func registerSecrets() {
+	GinkgoHelper()
+	files, err := filepath.Glob(filepath.Join(fixtures, "*.json"))
+	Expect(err).NotTo(HaveOccurred())
+	n := 0
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		Expect(err).NotTo(HaveOccurred())
+		var tree any
+		Expect(json.Unmarshal(data, &tree)).To(Succeed())
+		pointers, err := state.Secrets(data)
+		Expect(err).NotTo(HaveOccurred())
+		for _, at := range pointers {
+			value, ok := lookUp(tree, at).(string)
+			if ok && len(value) >= 8 && value != "apiVersion: v1\n" {
+				heard.Secret(value)
+				n++
+			}
+		}
+	}
+	Expect(n).To(BeNumerically(">", 10))
+}
+
+func namespace(ctx context.Context) string {
+	GinkgoHelper()
+	ns, err := h.Namespace(ctx, "state")
+	Expect(err).NotTo(HaveOccurred())
+	return ns
+}
+
+// publish offers files as the source "src".
+func publish(ctx context.Context, ns, revision string, files map[string]string) {
+	GinkgoHelper()
+	Expect(h.Publish(ctx, ns, "src", revision, artifacts.Files(files))).To(Succeed())
+}
+
+// imported is an ImportState of the source "src" into a store in its own namespace.
+func imported(ns string, change ...func(*v1alpha1.ImportStateSpec)) *v1alpha1.ImportState {
+	hour := &metav1.Duration{Duration: time.Hour}
+	in := &v1alpha1.ImportState{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "import"},
+		Spec: v1alpha1.ImportStateSpec{Schedule: appsv1.Schedule{Interval: hour, RetryInterval: hour},
+			SourceRef: &appsv1.SourceRef{Kind: "KsctlSource", Name: "src"}, Path: "clusters", AllowPlaintext: true,
+			Store: &v1alpha1.StateStore{Namespace: ns}, ServiceAccountName: harness.Deployer}}
+	for _, f := range change {
+		f(&in.Spec)
+	}
+	return in
+}
+
+func create(ctx context.Context, o client.Object) {
+	GinkgoHelper()
+	Expect(h.Plane.Client().Create(ctx, o)).To(Succeed())
+}
+
+// patch changes an object as a commit would.
+func patch(ctx context.Context, o client.Object, body string) {
+	GinkgoHelper()
+	Expect(h.Plane.Client().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(body)))).To(Succeed())
+}
+
+// stands is how an import stands at its spec: its reason and its message, once it has one.
+func stands(ctx context.Context, in *v1alpha1.ImportState) func() (string, error) {
+	return func() (string, error) {
+		if err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(in), in); err != nil {
+			return "", err
+		}
+		c := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition)
+		if c == nil || c.ObservedGeneration != in.Generation {
+			return "", nil
+		}
+		return string(c.Status) + " " + c.Reason + ": " + c.Message, nil
+	}
+}
+
+// stored are the states in the store of a namespace, canonical.
+func stored(ctx context.Context, ns string) map[string]string {
+	GinkgoHelper()
+	var cm corev1.ConfigMap
+	err := h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: state.StoreConfigMap}, &cm)
+	Expect(client.IgnoreNotFound(err)).To(Succeed())
+	out := map[string]string{}
+	for key, data := range cm.BinaryData {
+		out[key] = canonical(data)
+	}
+	return out
+}
+
+func canonical(data []byte) string {
+	GinkgoHelper()
+	c, err := state.Canonical(data)
+	Expect(err).NotTo(HaveOccurred())
+	return string(c)
+}
