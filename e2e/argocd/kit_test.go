@@ -16,9 +16,8 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/e2e/harness/argo"
 )
-
-const finalizer = "resources-finalizer.argocd.argoproj.io"
 
 // world is a namespace, a repository of stacks and of what is synced to the namespace,
 // and the Application that does so.
@@ -68,7 +67,7 @@ spec:
   syncPolicy:
     automated: {prune: true, selfHeal: true}
     syncOptions: [%[5]s]
-`, w.ns, annotations, finalizer, w.repo.URL(), strings.Join(options, ", "), argoNamespace))).To(Succeed())
+`, w.ns, annotations, argo.Finalizer, w.repo.URL(), strings.Join(options, ", "), argoNamespace))).To(Succeed())
 	DeferCleanup(w.rest)
 }
 
@@ -116,8 +115,7 @@ func application(name string) *unstructured.Unstructured {
 // refresh has an Application compared now.
 func refresh(ctx context.Context, name string) {
 	GinkgoHelper()
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"argocd.argoproj.io/refresh":"normal"}}}`))
-	Expect(h.Plane.Client().Patch(ctx, application(name), patch)).To(Succeed())
+	Expect(h.Plane.Client().Patch(ctx, application(name), argo.Refresh)).To(Succeed())
 }
 
 // resource is what an Application says of one object.
@@ -186,11 +184,11 @@ func says(ctx context.Context, name, kind, expression string) {
 func shows(name string) []string {
 	GinkgoHelper()
 	var kinds []string
-	for _, key := range redis.Keys() {
+	for _, key := range argoCD.Redis.Keys() {
 		if !strings.HasPrefix(key, "app|resources-tree|"+name+"|") {
 			continue
 		}
-		value, err := redis.Get(key)
+		value, err := argoCD.Redis.Get(key)
 		Expect(err).NotTo(HaveOccurred())
 		var tree struct{ Nodes []struct{ Kind string } }
 		Expect(json.Unmarshal([]byte(value), &tree)).To(Succeed())

@@ -1,27 +1,24 @@
 package argocd_test
 
 import (
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/harness/argo"
 )
 
 // An Argo CD beside the other one, of another namespace, which tracks by label: by that
 // which docs/argocd.md recommends, or by the one that it has by default.
-var _ = DescribeTable("An Argo CD that tracks by label", func(ctx SpecContext, namespace, key string, instance func(world) string) {
+var _ = DescribeTable("An Argo CD that tracks by label", func(ctx SpecContext, namespace string, settings map[string]string, instance func(world) string) {
 	DeferCleanup(func(was string) { argoNamespace = was }, argoNamespace)
 	argoNamespace = namespace
-	its := strings.NewReplacer("namespace: argocd", "namespace: "+namespace, "{name: argocd}", "{name: "+namespace+"}",
-		"metadata: {name: argocd-application-controller}", "metadata: {name: "+namespace+"}",
-		"{name: argocd-cm, namespace: argocd, labels: {app.kubernetes.io/part-of: argocd}}",
-		"{name: argocd-cm, namespace: "+namespace+", labels: {app.kubernetes.io/part-of: argocd}}\ndata: {application.resourceTrackingMethod: label"+key+"}").Replace(settings)
-	Expect(h.Plane.ApplyYAML(ctx, []byte(its))).To(Succeed())
+	settings["application.resourceTrackingMethod"] = "label"
+	Expect(argo.Prepare(ctx, h.Plane, namespace, settings)).To(Succeed())
 	kubectl(ctx, "apply", "--server-side", "--field-manager", "ksctl-gitops", "--namespace", namespace, "-k", "../../config/argocd")
-	startController(ctx, namespace, repoServer)
+	startController(ctx, namespace)
 
 	w := newWorld(ctx, nil)
 	w.commit(ctx, content(instance(w), map[string]string{"source.yaml": source, "install.yaml": kinInstall, "theirs.yaml": configMap("extra", "x")}))
@@ -42,7 +39,7 @@ var _ = DescribeTable("An Argo CD that tracks by label", func(ctx SpecContext, n
 	}, soon).Should(ConsistOf("app", "extra", "fleet"), "what the install made is not its own, whatever label it has")
 	Expect(gone(ctx, configMapOf(w.ns, "base"))).To(BeFalse())
 },
-	Entry("of its own", SpecTimeout(15*time.Minute), "argocd-own", ", application.instanceLabelKey: argocd.argoproj.io/instance",
+	Entry("of its own", SpecTimeout(15*time.Minute), "argocd-own", map[string]string{"application.instanceLabelKey": "argocd.argoproj.io/instance"},
 		func(w world) string { return w.ns }),
-	Entry("of charts, too", SpecTimeout(15*time.Minute), "argocd-shared", "",
+	Entry("of charts, too", SpecTimeout(15*time.Minute), "argocd-shared", map[string]string{},
 		func(world) string { return "" }))

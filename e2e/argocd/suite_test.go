@@ -5,15 +5,10 @@ package argocd_test
 
 import (
 	"io"
-	"net"
-	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -23,74 +18,28 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/harness/argo"
 	"github.com/ksctl/gitops/e2e/harness/witness"
-	"github.com/ksctl/gitops/e2e/tools"
 )
 
 // soon is how long anything here may take.
 const soon = 5 * time.Minute
 
-const argoAccount = "argocd-application-controller"
-
 // argoNamespace is where the Applications of a spec are.
-var argoNamespace = "argocd"
+var argoNamespace = argo.Namespace
 
 var (
-	h     *harness.Harness
-	git   *gitserver.Server
-	redis *miniredis.Miniredis
+	h   *harness.Harness
+	git *gitserver.Server
+	// argoCD starts its programs, and repoServer is the address of the one that all use.
+	argoCD     *argo.Programs
+	repoServer string
 )
 
 func TestArgoCD(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Argo CD")
 }
-
-// settings are what an installation of Argo CD begins with.
-const settings = `
-apiVersion: v1
-kind: Namespace
-metadata: {name: argocd}
----
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: argocd-application-controller, namespace: argocd}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: argocd-application-controller}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
-subjects: [{kind: ServiceAccount, name: argocd-application-controller, namespace: argocd}]
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: argocd-cm, namespace: argocd, labels: {app.kubernetes.io/part-of: argocd}}
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: argocd-rbac-cm, namespace: argocd, labels: {app.kubernetes.io/part-of: argocd}}
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: argocd-tls-certs-cm, namespace: argocd, labels: {app.kubernetes.io/part-of: argocd}}
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: argocd-ssh-known-hosts-cm, namespace: argocd, labels: {app.kubernetes.io/part-of: argocd}}
----
-apiVersion: v1
-kind: Secret
-metadata: {name: argocd-secret, namespace: argocd, labels: {app.kubernetes.io/part-of: argocd}}
-stringData: {server.secretkey: e2e}
----
-apiVersion: argoproj.io/v1alpha1
-kind: AppProject
-metadata: {name: default, namespace: argocd}
-spec:
-  sourceRepos: ["*"]
-  destinations: [{server: "*", namespace: "*"}]
-  clusterResourceWhitelist: [{group: "*", kind: "*"}]
-`
 
 // ownController labels objects that the suite's controller leaves to those of a spec.
 const ownController = "e2e.ksctl.com/controller"
@@ -112,14 +61,9 @@ func nothingWasTold(ctx SpecContext) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, heard.Writer(witness.Log)))))
-	paths, err := tools.Build(ctx, GinkgoWriter, tools.ArgoCD)
+	definitions, err := argo.Definitions(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	module, err := tools.ModuleDir(ctx, tools.ArgoCD)
-	Expect(err).NotTo(HaveOccurred())
-	crds, err := filepath.Glob(filepath.Join(module, "manifests", "crds", "*-crd.yaml"))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(crds).NotTo(BeEmpty())
-	h, err = harness.Start(ctx, cluster.Options{Audit: true, CRDPaths: crds})
+	h, err = harness.Start(ctx, cluster.Options{Audit: true, CRDPaths: definitions})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return h.Stop() })
 	watching, err := client.NewWithWatch(h.Plane.Config(), client.Options{Scheme: h.Plane.Client().Scheme()})
@@ -133,10 +77,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(git.Close)
 
-	Expect(h.Plane.ApplyYAML(ctx, []byte(settings))).To(Succeed())
+	Expect(argo.Prepare(ctx, h.Plane, argoNamespace, nil)).To(Succeed())
 	kubectl(ctx, "apply", "--server-side", "--field-manager", "ksctl-gitops", "--namespace", argoNamespace, "-k", "../../config/argocd")
 	kubectl(ctx, "apply", "--server-side", "--field-manager", "fleet", "--namespace", argoNamespace, "-f", "../../examples/argocd/argocd-cm.yaml")
-	startArgoCD(ctx, paths[tools.ArgoCD], module)
+	startArgoCD(ctx)
 })
 
 // kubectl runs it as the administrator.
@@ -160,78 +104,32 @@ var _ = JustAfterEach(func(ctx SpecContext) {
 	}
 })
 
+// startArgoCD starts the two programs that sync.
+func startArgoCD(ctx SpecContext) {
+	GinkgoHelper()
+	var err error
+	argoCD, err = argo.New(ctx, h, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(argoCD.Close)
+	p, address, err := argoCD.StartRepoServer(ctx, argoNamespace, "--revision-cache-expiration", "1s")
+	Expect(err).NotTo(HaveOccurred())
+	keep("argocd-repo-server", p)
+	repoServer = address
+	startController(ctx, argoNamespace)
+}
+
 // startController starts an application controller for the Applications of a namespace,
 // with the settings there.
-var startController func(ctx SpecContext, namespace, repo string)
-
-// repoServer is the address of the repo server that all use.
-var repoServer string
-
-// startArgoCD starts the two programs that sync, with a redis in this process.
-func startArgoCD(ctx SpecContext, binary, module string) {
+func startController(ctx SpecContext, namespace string) {
 	GinkgoHelper()
-	redis = miniredis.NewMiniRedis()
-	Expect(redis.StartAddr("127.0.0.1:0")).To(Succeed())
-	DeferCleanup(redis.Close)
-	dir := GinkgoT().TempDir()
-	for _, folder := range []string{"bin", "tls", "ssh", "gpg", "gnupg", "plugins"} {
-		Expect(os.Mkdir(filepath.Join(dir, folder), 0o755)).To(Succeed())
-	}
-	// It comes with the module, where nothing can be run.
-	wrapper, err := os.ReadFile(filepath.Join(module, "hack", "git-verify-wrapper.sh"))
+	p, err := argoCD.StartController(ctx, namespace, repoServer, "--app-resync", "3", "--app-resync-jitter", "0",
+		"--self-heal-timeout-seconds", "1", "--persist-resource-health")
 	Expect(err).NotTo(HaveOccurred())
-	Expect(os.WriteFile(filepath.Join(dir, "bin", "git-verify-wrapper.sh"), wrapper, 0o755)).To(Succeed())
-	env := []string{
-		"PATH=" + filepath.Join(dir, "bin") + string(os.PathListSeparator) + os.Getenv("PATH"),
-		"HOSTNAME=" + argoAccount + "-0",
-		"ARGOCD_FAKE_IN_CLUSTER=true",
-		"ARGOCD_GPG_ENABLED=false",
-		"ARGOCD_TLS_DATA_PATH=" + filepath.Join(dir, "tls"),
-		"ARGOCD_SSH_DATA_PATH=" + filepath.Join(dir, "ssh"),
-		"ARGOCD_GPG_DATA_PATH=" + filepath.Join(dir, "gpg"),
-		"ARGOCD_GNUPGHOME=" + filepath.Join(dir, "gnupg"),
-		"ARGOCD_PLUGINSOCKFILEPATH=" + filepath.Join(dir, "plugins"),
-		"ARGOCD_ASK_PASS_SOCK=" + filepath.Join(dir, "ask.sock"),
-	}
-	config, err := h.Plane.ConfigFor(ctx, argoNamespace, argoAccount)
-	Expect(err).NotTo(HaveOccurred())
-	start := func(name string, args ...string) {
-		p, err := h.RunProgram(binary, config, slices.Concat(env, []string{"ARGOCD_BINARY_NAME=" + name}), args...)
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { _ = p.Stop() }) // it is told to end, and may say so with its status
-		programs[name] = p
-	}
-	startController = func(ctx SpecContext, namespace, repo string) {
-		GinkgoHelper()
-		config, err := h.Plane.ConfigFor(ctx, namespace, argoAccount)
-		Expect(err).NotTo(HaveOccurred())
-		p, err := h.RunProgram(binary, config, slices.Concat(env, []string{"ARGOCD_BINARY_NAME=argocd-application-controller"}),
-			"--redis", redis.Addr(), "--redis-compress", "none", "--loglevel", "warn", "--namespace", namespace, "--metrics-port", portOf(freeAddress()),
-			"--repo-server", repo, "--repo-server-plaintext", "--app-resync", "3", "--app-resync-jitter", "0", "--self-heal-timeout-seconds", "1", "--persist-resource-health")
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { _ = p.Stop() }) // it is told to end, and may say so with its status
-		programs["argocd-application-controller of "+namespace] = p
-	}
-	address, metrics := freeAddress(), freeAddress()
-	repoServer = address
-	host, port, err := net.SplitHostPort(address)
-	Expect(err).NotTo(HaveOccurred())
-	shared := []string{"--redis", redis.Addr(), "--redis-compress", "none", "--loglevel", "warn"}
-	start("argocd-repo-server", slices.Concat(shared, []string{"--address", host, "--port", port, "--metrics-address", host, "--metrics-port", portOf(metrics),
-		"--disable-tls", "--client-ca-path=", "--revision-cache-expiration", "1s"})...)
-	startController(ctx, argoNamespace, address)
+	keep("argocd-application-controller of "+namespace, p)
 }
 
-func freeAddress() string {
-	GinkgoHelper()
-	addr, err := cluster.FreeAddress()
-	Expect(err).NotTo(HaveOccurred())
-	return addr
-}
-
-func portOf(address string) string {
-	GinkgoHelper()
-	_, port, err := net.SplitHostPort(address)
-	Expect(err).NotTo(HaveOccurred())
-	return port
+// keep has a program stopped in the end, and its log at hand until then.
+func keep(name string, p *harness.Process) {
+	DeferCleanup(func() { _ = p.Stop() }) // it is told to end, and may say so with its status
+	programs[name] = p
 }

@@ -32,7 +32,7 @@ type Process struct {
 	Pid int
 
 	log     string
-	health  string // address
+	health  string // URL that answers when it is of use
 	metrics string // address
 	process *os.Process
 	done    chan struct{}
@@ -94,12 +94,14 @@ func (h *Harness) StartProgram(binary string, config *rest.Config, flags ...stri
 	if err != nil {
 		return nil, err
 	}
-	p.health, p.metrics = health, metrics
+	p.HealthyAt("http://" + health + "/readyz")
+	p.metrics = metrics
 	return p, nil
 }
 
 // RunProgram runs any program with a home of its own and, in KUBECONFIG, what a
 // configuration allows. env adds to its environment, and what is said last counts.
+// [Process.HealthyAt] says where it tells that it is of use.
 func (h *Harness) RunProgram(binary string, config *rest.Config, env []string, args ...string) (*Process, error) {
 	dir, err := os.MkdirTemp(h.dir, "process-")
 	if err != nil {
@@ -142,12 +144,15 @@ func (p *Process) run(cmd *exec.Cmd, started chan<- error) {
 	p.err = cmd.Wait()
 }
 
-// Healthy waits until the controller says that it is ready.
+// HealthyAt says at which URL the program answers with status 200 when it is of use.
+func (p *Process) HealthyAt(url string) { p.health = url }
+
+// Healthy waits until the program says that it is of use.
 func (p *Process) Healthy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
 	for {
-		if _, err := ask(ctx, "http://"+p.health+"/readyz"); err == nil {
+		if _, err := ask(ctx, p.health); err == nil {
 			return nil
 		}
 		select {
