@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,15 +26,17 @@ func TestEveryScenarioHasALayoutAndATitle(t *testing.T) {
 			t.Errorf("%s has no title, or no number of installs", sc.name)
 		}
 		sites, src := sc.layout(options{objects: 10}, 40)
-		seen := map[types.NamespacedName]bool{}
-		for i, key := range keys(sites) {
-			if _, ok := src[sites[i].Folder]; !ok {
-				t.Errorf("%s: %s wants the folder %s, which is not there", sc.name, key, sites[i].Folder)
+		for _, p := range []peer{&ours{}, &argoCD{}} {
+			seen := map[types.NamespacedName]bool{}
+			for i, key := range keys(p, sites) {
+				if _, ok := src[sites[i].Folder]; !ok {
+					t.Errorf("%s: %s wants the folder %s, which is not there", sc.name, key, sites[i].Folder)
+				}
+				if seen[key] {
+					t.Errorf("%s: two installs are called %s", sc.name, key)
+				}
+				seen[key] = true
 			}
-			if seen[key] {
-				t.Errorf("%s: two installs are called %s", sc.name, key)
-			}
-			seen[key] = true
 		}
 	}
 	for _, m := range report.Marks {
@@ -120,7 +123,8 @@ func TestACommitChangesOneObject(t *testing.T) {
 
 func TestInOrder(t *testing.T) {
 	sites, _ := pairs(options{}, 2)
-	base, dependent := keys(sites)[0], keys(sites)[1]
+	both := keys(&ours{}, sites)
+	base, dependent := both[0], both[1]
 	now := time.Now()
 	if !inOrder(sites, moments{dependent: now, base: now.Add(time.Millisecond)}) {
 		t.Error("the dependent went first, and that is called out of order")
@@ -140,7 +144,11 @@ func status(t *testing.T, text string) *unstructured.Unstructured {
 }
 
 func TestChecks(t *testing.T) {
-	ready := "metadata: {generation: 2}\nstatus:\n  observedGeneration: 2\n  lastAppliedRevision: r1\n  lastHandledReconcileAt: now\n  conditions: [{type: Ready, status: \"True\"}]\n"
+	well := "metadata: {generation: 2}\nstatus:\n  observedGeneration: 2\n  lastAppliedRevision: r1\n  lastHandledReconcileAt: now\n  conditions: [{type: Ready, status: \"True\"}]\n"
+	at := func(p peer, revision string) check { return ready(p, func(r string) bool { return r == revision }) }
+	since := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	fresh := (&argoCD{}).refreshed(since)
+	synced := "metadata: {annotations: {x: y}}\nstatus:\n  reconciledAt: \"2026-01-02T03:04:05Z\"\n  sync: {status: Synced, revision: r1}\n  health: {status: Healthy}\n"
 	key := types.NamespacedName{Name: "x"}
 	for _, c := range []struct {
 		name  string
@@ -148,13 +156,23 @@ func TestChecks(t *testing.T) {
 		text  string
 		want  bool
 	}{
-		{"ready", readyAt("r1"), ready, true},
-		{"another revision", readyAt("r2"), ready, false},
-		{"an older generation", readyAt("r1"), strings.Replace(ready, "observedGeneration: 2", "observedGeneration: 1", 1), false},
-		{"not ready", readyAt("r1"), strings.Replace(ready, `"True"`, "Unknown", 1), false},
-		{"answered", answered("now"), ready, true},
-		{"not answered", answered("then"), ready, false},
-		{"there", gone, ready, false},
+		{"ready", at(&ours{}, "r1"), well, true},
+		{"another revision", at(&ours{}, "r2"), well, false},
+		{"an older generation", at(&ours{}, "r1"), strings.Replace(well, "observedGeneration: 2", "observedGeneration: 1", 1), false},
+		{"not ready", at(&ours{}, "r1"), strings.Replace(well, `"True"`, "Unknown", 1), false},
+		{"no revision at all", ready(&ours{}, func(string) bool { return true }), strings.Replace(well, "lastAppliedRevision: r1", "x: y", 1), false},
+		{"answered", answered("now"), well, true},
+		{"not answered", answered("then"), well, false},
+		{"there", gone, well, false},
+		{"an Application", at(&argoCD{}, "r1"), synced, true},
+		{"an Application at another revision", at(&argoCD{}, "r2"), synced, false},
+		{"an Application that is not synced", at(&argoCD{}, "r1"), strings.Replace(synced, "Synced", "OutOfSync", 1), false},
+		{"an Application that is not healthy", at(&argoCD{}, "r1"), strings.Replace(synced, "Healthy", "Progressing", 1), false},
+		{"refreshed", fresh, synced, true},
+		{"refreshed before", fresh, strings.Replace(synced, "04:05Z", "04:04Z", 1), false},
+		{"never refreshed", fresh, strings.Replace(synced, "reconciledAt", "x", 1), false},
+		{"to be refreshed", fresh, strings.Replace(synced, "x: y", "argocd.argoproj.io/refresh: normal", 1), false},
+		{"refreshed, and no longer healthy", fresh, strings.Replace(synced, "Healthy", "Degraded", 1), false},
 	} {
 		if got := c.check(key, status(t, c.text)); got != c.want {
 			t.Errorf("%s: got %v", c.name, got)
@@ -203,15 +221,40 @@ func TestParse(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	u := look(os.Getpid())
+	roots := []int{os.Getpid()}
+	u := look(roots)
 	if u.peak == 0 {
 		t.Error("this process has no memory")
+	}
+	if none := look(nil); none != (usage{}) {
+		t.Errorf("no process took %+v", none)
 	}
 	for began := time.Now(); time.Since(began) < 100*time.Millisecond; {
 		_ = strings.Repeat("x", 1000)
 	}
-	if now := look(os.Getpid()); now.cpu <= u.cpu {
+	if now := look(roots); now.cpu <= u.cpu {
 		t.Errorf("this process took no time: %s, then %s", u.cpu, now.cpu)
+	}
+}
+
+func TestEachProcessCountsOnce(t *testing.T) {
+	child := exec.Command("sleep", "3600")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = child.Process.Kill()
+		_ = child.Wait()
+	}()
+	self := os.Getpid()
+	for _, roots := range [][]int{{self}, {self, child.Process.Pid}, {child.Process.Pid, self}} {
+		got := tree(roots)
+		if !slices.Equal(got[:len(roots)], roots) || !slices.Contains(got, child.Process.Pid) {
+			t.Errorf("%v have %v", roots, got)
+		}
+		if slices.Sort(got); len(slices.Compact(got)) != len(got) {
+			t.Errorf("%v have one twice: %v", roots, got)
+		}
 	}
 }
 
@@ -244,5 +287,43 @@ func TestWhatSharesAControlPlane(t *testing.T) {
 		if len(j.scenarios) != 1 && (j.installs != 3 || j.scenarios[0].name != "a" || j.scenarios[1].name != "c") {
 			t.Errorf("got %d installs of %v", j.installs, j.scenarios)
 		}
+	}
+}
+
+func TestWhoDoesWhat(t *testing.T) {
+	for peer, want := range map[string]string{
+		report.Ours:   "a b c d1 d2 e f0 f g h i j k",
+		report.Flux:   "a b c d1 d2 e f0 f g i j k",
+		report.ArgoCD: "a b d2 i",
+		report.Floor:  "a b c g k",
+	} {
+		var names []string
+		for _, sc := range scenarios {
+			if sc.peers == nil || slices.Contains(sc.peers, peer) {
+				names = append(names, sc.name)
+			}
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s does %s, want %s", peer, got, want)
+		}
+	}
+	o, err := parse(nil)
+	if want := []string{report.Ours, report.Flux, report.Floor}; err != nil || !slices.Equal(o.peers, want) {
+		t.Errorf("%v: %v take part when nobody says who, want %v", err, o.peers, want)
+	}
+}
+
+func TestAnApplicationInstallsWhatTheOthersDo(t *testing.T) {
+	sites, src := pairs(options{}, 2)
+	u, ok := (&argoCD{url: "http://git.example.com/fleet.git"}).wish(sites[1], time.Hour).(*unstructured.Unstructured)
+	if !ok {
+		t.Fatal("it is something else")
+	}
+	path, _, _ := unstructured.NestedString(u.Object, "spec", "source", "path")
+	if files, err := fs.Glob(src.tree(), path+"/*.yaml"); err != nil || len(files) != 4 {
+		t.Errorf("%s has %v: %v", path, files, err)
+	}
+	if ns, _, _ := unstructured.NestedString(u.Object, "spec", "destination", "namespace"); ns != sites[1].Namespace {
+		t.Errorf("it goes to %s", ns)
 	}
 }

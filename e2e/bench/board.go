@@ -139,8 +139,10 @@ func describe(object *unstructured.Unstructured) string {
 	if object == nil {
 		return "nothing was heard of it"
 	}
-	status, message := condition(object, "Ready")
-	return fmt.Sprintf("Ready is %s: %s", status, message)
+	if status, message := condition(object, "Ready"); status != "" {
+		return fmt.Sprintf("Ready is %s: %s", status, message)
+	}
+	return fmt.Sprintf("its status is %v", object.Object["status"])
 }
 
 // condition of an object, and its message.
@@ -155,21 +157,18 @@ func condition(object *unstructured.Unstructured, kind string) (status, message 
 	return status, message
 }
 
-// readyAt is met by installs, of ours or of Flux, that are Ready at a revision
-// for the spec that they have.
-func readyAt(revision string) check {
+// ready is met by installs of a peer that are ready at a revision that will do.
+func ready(p peer, will func(revision string) bool) check {
 	return func(_ types.NamespacedName, o *unstructured.Unstructured) bool {
 		if o == nil {
 			return false
 		}
-		status, _ := condition(o, "Ready")
-		applied, _, _ := unstructured.NestedString(o.Object, "status", "lastAppliedRevision")
-		observed, _, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration")
-		return status == "True" && applied == revision && observed == o.GetGeneration()
+		revision := p.readyAt(o)
+		return revision != "" && will(revision)
 	}
 }
 
-// answered is met by installs that have answered a request to reconcile.
+// answered is met by installs, of ours or of Flux, that have answered a request to reconcile.
 func answered(token string) check {
 	return func(_ types.NamespacedName, o *unstructured.Unstructured) bool {
 		if o == nil {

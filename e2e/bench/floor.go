@@ -34,7 +34,7 @@ const (
 // the objects, and an outcome when they are ready. It has no watch of the
 // source, no render, no plan, and takes its orders by call.
 type floor struct {
-	world       *world
+	toolkit
 	client      client.Client
 	deployments *board
 }
@@ -64,7 +64,7 @@ func (f *floor) stop() error {
 func (*floor) user() string                                      { return floorUser }
 func (*floor) resource() schema.GroupVersionResource             { return installs }
 func (*floor) wish(s site, interval time.Duration) client.Object { return install(s, interval) }
-func (*floor) process() *harness.Process                         { return nil }
+func (*floor) processes() []*harness.Process                     { return nil }
 func (*floor) profiles() string                                  { return "" }
 
 // objects of a folder, in an order in which they can be sent.

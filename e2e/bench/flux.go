@@ -27,6 +27,7 @@ const (
 // does unless a Kustomization names an account: that is its fastest way.
 type flux struct {
 	watcher
+	toolkit
 	options options
 	binary  string
 	config  *rest.Config
@@ -89,4 +90,4 @@ func (*flux) wish(s site, interval time.Duration) client.Object {
 }
 
 // profiles are served beside its metrics.
-func (f *flux) profiles() string { return f.process().MetricsAddress() }
+func (f *flux) profiles() string { return f.processes()[0].MetricsAddress() }

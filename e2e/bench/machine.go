@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -62,9 +63,9 @@ func commitID(ctx context.Context) string {
 func versions(peers []string) (map[string]string, error) {
 	out := map[string]string{"Go": runtime.Version()}
 	programs := []string{tools.APIServer, tools.Etcd, tools.Kwok}
-	for _, p := range peers {
-		if p == report.Flux {
-			programs = append(programs, tools.KustomizeController)
+	for peer, program := range map[string]string{report.Flux: tools.KustomizeController, report.ArgoCD: tools.ArgoCD} {
+		if slices.Contains(peers, peer) {
+			programs = append(programs, program)
 		}
 	}
 	for _, name := range programs {

@@ -1,6 +1,6 @@
-// Command bench measures the controller beside Flux' kustomize-controller and a
-// floor that only sends what any installer must, each on a real control plane of
-// its own, with the same objects from the same source.
+// Command bench measures the controller beside Flux' kustomize-controller, Argo CD
+// when that is asked for, and a floor that only sends what any installer must, each
+// on a real control plane of its own, with the same objects from the same source.
 //
 //	go run ./e2e/bench -scenario a,b -installs 100 -runs 5 -out docs/benchmarks
 //

@@ -17,6 +17,7 @@ import (
 // ours is the controller of this repository, as it is shipped.
 type ours struct {
 	watcher
+	toolkit
 	options options
 	pprof   string
 }

@@ -28,7 +28,7 @@ type profiler struct {
 
 // profile begins to take CPU profiles, if that was asked for and the peer has any.
 func (s *session) profile(ctx context.Context, scenario string) (*profiler, error) {
-	if !s.options.profile || s.peer.process() == nil || s.peer.profiles() == "" {
+	if !s.options.profile || len(s.peer.processes()) == 0 || s.peer.profiles() == "" {
 		return nil, nil
 	}
 	dir := filepath.Join(s.options.out, "profiles")

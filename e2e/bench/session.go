@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/bench/report"
 	"github.com/ksctl/gitops/e2e/cluster"
 )
@@ -80,13 +79,25 @@ func (s *session) close() error {
 	return errors.Join(errs...)
 }
 
-// pid of the peer; 0 while it has no process.
-func (s *session) pid() int {
-	if p := s.peer.process(); p != nil {
-		return p.Pid
+// pids of the peer; none while it has no process.
+func (s *session) pids() []int {
+	var out []int
+	for _, p := range s.peer.processes() {
+		out = append(out, p.Pid)
 	}
-	return 0
+	return out
 }
+
+// commit moves the peer's source on.
+func (s *session) commit(ctx context.Context, to source) (err error) {
+	s.commits++
+	s.source = to
+	s.revision, err = s.peer.publish(ctx, to)
+	return err
+}
+
+// next is a value that no commit had so far.
+func (s *session) next() string { return strconv.Itoa(s.commits + 1) }
 
 // moments are when each of the objects was as it should be.
 type moments = map[types.NamespacedName]time.Time
@@ -94,9 +105,9 @@ type moments = map[types.NamespacedName]time.Time
 // measure records what an action costs. The action returns when each object
 // that it is about was as it should be; none means that it took as long as it took.
 func (s *session) measure(ctx context.Context, scenario string, act func(ctx context.Context) (moments, error)) error {
-	root := s.pid()
-	before := look(root)
-	forgetPeak(root)
+	roots := s.pids()
+	before := look(roots)
+	forgetPeak(roots)
 	mark, err := s.Plane.AuditMark(ctx)
 	if err != nil {
 		return err
@@ -105,7 +116,7 @@ func (s *session) measure(ctx context.Context, scenario string, act func(ctx con
 	if err != nil {
 		return err
 	}
-	peaks := sample(ctx, s.pid)
+	peaks := sample(ctx, s.pids)
 	s.began = time.Now()
 	times, err := act(ctx)
 	ended := time.Now()
@@ -114,8 +125,8 @@ func (s *session) measure(ctx context.Context, scenario string, act func(ctx con
 		return errors.Join(fmt.Errorf("scenario %s with %d installs: %w", scenario, len(s.sites), err), profiles.end(ctx))
 	}
 	time.Sleep(settle)
-	after := look(s.pid())
-	if s.pid() != root { // it was started meanwhile
+	after := look(s.pids())
+	if !slices.Equal(s.pids(), roots) { // it was started meanwhile
 		before = usage{}
 	}
 	r := report.Result{Scenario: scenario, Installs: len(s.sites), WallSeconds: ended.Sub(s.began).Seconds(), PeakRSSBytes: peaks.result(),
@@ -151,17 +162,19 @@ func count(r *report.Result, all cluster.Requests, user string) {
 	}
 }
 
-func keys(sites []site) []types.NamespacedName {
+// keys of a peer's installs at sites.
+func keys(p peer, sites []site) []types.NamespacedName {
 	out := make([]types.NamespacedName, len(sites))
 	for i, s := range sites {
-		out[i] = types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+		out[i] = client.ObjectKeyFromObject(p.wish(s, time.Hour))
 	}
 	return out
 }
 
 // install makes the wishes of sites, and waits until some of them are Ready.
-func (s *session) install(ctx context.Context, interval time.Duration, ready []site) (moments, error) {
-	w := s.board.expect(keys(ready), readyAt(s.revision))
+func (s *session) install(ctx context.Context, interval time.Duration, some []site) (moments, error) {
+	now := s.revision
+	w := s.board.expect(keys(s.peer, some), ready(s.peer, func(revision string) bool { return revision == now }))
 	err := each(ctx, s.sites, func(ctx context.Context, at site) error {
 		return s.Plane.Client().Create(ctx, s.peer.wish(at, interval))
 	})
@@ -180,13 +193,7 @@ func (s *session) change(ctx context.Context, to source) (moments, error) {
 	from := s.source
 	// The revision is not known before the commit, and Ready after it is what counts.
 	before := s.revision
-	w := s.board.expect(keys(s.sites), func(key types.NamespacedName, o *unstructured.Unstructured) bool {
-		applied := ""
-		if o != nil {
-			applied, _, _ = unstructured.NestedString(o.Object, "status", "lastAppliedRevision")
-		}
-		return applied != before && readyAt(applied)(key, o)
-	})
+	w := s.board.expect(keys(s.peer, s.sites), ready(s.peer, func(revision string) bool { return revision != before }))
 	if err := s.commit(ctx, to); err != nil {
 		return nil, err
 	}
@@ -198,9 +205,8 @@ func (s *session) change(ctx context.Context, to source) (moments, error) {
 
 // request asks each install for a reconcile, and returns what waits for the answers.
 func (s *session) request(ctx context.Context) (*wait, error) {
-	token := strconv.FormatInt(time.Now().UnixNano(), 10)
-	w := s.board.expect(keys(s.sites), answered(token))
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, appsv1.RequestedAtAnnotation, token))
+	patch, done := s.peer.ask()
+	w := s.board.expect(keys(s.peer, s.sites), done)
 	return w, each(ctx, s.sites, func(ctx context.Context, at site) error {
 		return s.Plane.Client().Patch(ctx, s.peer.wish(at, time.Hour), patch)
 	})
@@ -208,7 +214,7 @@ func (s *session) request(ctx context.Context) (*wait, error) {
 
 // remove deletes every wish at once, and waits until none is left.
 func (s *session) remove(ctx context.Context) (moments, error) {
-	w := s.board.expect(keys(s.sites), gone)
+	w := s.board.expect(keys(s.peer, s.sites), gone)
 	err := each(ctx, s.sites, func(ctx context.Context, at site) error {
 		return s.Plane.Client().Delete(ctx, s.peer.wish(at, time.Hour))
 	})

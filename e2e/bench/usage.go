@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,21 +15,21 @@ import (
 // ticks is USER_HZ of Linux.
 const ticks = 100
 
-// usage of a process and everything that it has started.
+// usage of processes and everything that they have started.
 type usage struct {
 	cpu, workers time.Duration
 	peak         int64 // bytes: the largest resident set of each, added up, what they share once
 }
 
-// tree are a process and its descendants, itself first.
-func tree(root int) []int {
-	all := []int{root}
+// tree are processes and their descendants, themselves first.
+func tree(roots []int) []int {
+	all := slices.Clone(roots)
 	for i := 0; i < len(all); i++ {
 		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", all[i]))
 		for _, list := range lists {
 			data, _ := os.ReadFile(list) // a thread may have ended
 			for _, field := range strings.Fields(string(data)) {
-				if pid, err := strconv.Atoi(field); err == nil {
+				if pid, err := strconv.Atoi(field); err == nil && !slices.Contains(all, pid) {
 					all = append(all, pid)
 				}
 			}
@@ -37,13 +38,13 @@ func tree(root int) []int {
 	return all
 }
 
-// look reads what a process and its descendants have used so far.
-func look(root int) usage {
+// look reads what processes and their descendants have used so far.
+func look(roots []int) usage {
 	var u usage
-	for i, pid := range tree(root) {
+	for i, pid := range tree(roots) {
 		own, waited := times(pid)
 		u.cpu += own + waited
-		if i > 0 {
+		if i >= len(roots) {
 			u.workers += own
 		}
 		u.workers += waited
@@ -83,8 +84,8 @@ func memory(pid int, name string) int64 {
 
 // forgetPeak makes what is resident now the peak. Without the right to, the
 // peak is that of the whole life.
-func forgetPeak(root int) {
-	for _, pid := range tree(root) {
+func forgetPeak(roots []int) {
+	for _, pid := range tree(roots) {
 		_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 	}
 }
@@ -96,18 +97,16 @@ type sampler struct {
 	peak int64
 }
 
-// sample watches a process until the sampler is asked for its result; pid may
-// change while it runs, and be 0.
-func sample(ctx context.Context, pid func() int) *sampler {
+// sample watches processes until the sampler is asked for its result; pids may
+// change while it runs, and there may be none.
+func sample(ctx context.Context, pids func() []int) *sampler {
 	ctx, stop := context.WithCancel(ctx)
 	s := &sampler{stop: stop}
 	s.wg.Go(func() {
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			if p := pid(); p != 0 {
-				s.peak = max(s.peak, look(p).peak)
-			}
+			s.peak = max(s.peak, look(pids()).peak)
 			select {
 			case <-ctx.Done():
 				return

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"time"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
@@ -34,7 +33,7 @@ const (
 type world struct {
 	*harness.Harness
 	commits  int
-	revision string
+	revision string // as the peer calls it
 	source   source
 }
 
@@ -112,28 +111,24 @@ func poll(ctx context.Context, ask func() (bool, error)) error {
 	}
 }
 
-// commit publishes a source: its archive, and then the status that names it.
-func (w *world) commit(ctx context.Context, s source) error {
-	w.commits++
+// publish offers a source as a new artifact of the GitRepository: its archive, and then
+// the status that names it.
+func (w *world) publish(ctx context.Context, s source) (string, error) {
 	revision := fmt.Sprintf("main@sha1:%x", sha1.Sum(fmt.Append(nil, w.commits))) //nolint:gosec // a name
 	a, err := w.Server.Publish("gitrepository/"+sourceNamespace+"/"+sourceName, s.tree(), revision)
 	if err != nil {
-		return err
+		return "", err
 	}
 	var repository sourcev1.GitRepository
 	if err := w.Plane.Client().Get(ctx, types.NamespacedName{Namespace: sourceNamespace, Name: sourceName}, &repository); err != nil {
-		return err
+		return "", err
 	}
 	repository.Status.Artifact = &a
 	repository.Status.ObservedGeneration = repository.Generation
 	repository.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Succeeded",
 		Message: "stored artifact for revision " + revision, LastTransitionTime: metav1.Now(), ObservedGeneration: repository.Generation}}
-	w.revision, w.source = revision, s
-	return w.Plane.Client().Status().Update(ctx, &repository)
+	return revision, w.Plane.Client().Status().Update(ctx, &repository)
 }
-
-// next is a value that no commit had so far.
-func (w *world) next() string { return strconv.Itoa(w.commits + 1) }
 
 // each does something for every site, some at a time.
 func each(ctx context.Context, sites []site, do func(ctx context.Context, s site) error) error {

@@ -86,6 +86,9 @@ func TestJudge(t *testing.T) {
 		{Scenario: "f0", Peer: Ours, Installs: 9, WallSeconds: 1},
 		{Scenario: "i", Peer: Ours, Installs: 10, Ordered: &no},
 		{Scenario: "g1", Peer: Floor, Installs: 1, WallSeconds: 1},
+		{Scenario: "d2", Peer: ArgoCD, Installs: 10, CPUSeconds: 2},
+		{Scenario: "b", Peer: Ours, Installs: 20, CPUSeconds: 1},
+		{Scenario: "b", Peer: ArgoCD, Installs: 10, CPUSeconds: 2},
 	}
 	for _, c := range []struct {
 		name  string
@@ -102,6 +105,8 @@ func TestJudge(t *testing.T) {
 		{"absolute", Mark{Scenario: "c", Metric: P95, Limit: 0.5}, 0.5, true, false},
 		{"without the peer", Mark{Scenario: "c", Metric: P95, Limit: 0.2, Against: Flux}, 0, false, true},
 		{"writes per install", Mark{Scenario: "d2", Metric: Status, Limit: 1}, 1, true, false},
+		{"against Argo CD", Mark{Scenario: "d2", Metric: CPU, Limit: 1, Against: ArgoCD}, 2, true, false},
+		{"Argo CD with fewer installs", Mark{Scenario: "b", Metric: CPU, Limit: 1, Against: ArgoCD}, 0, false, true},
 		{"another request", Mark{Scenario: "d2", Metric: Other, Limit: 0}, 0, false, false},
 		{"another scenario", Mark{Scenario: "f", Metric: Wall, Limit: 1.1, Base: "f0"}, 1.1, false, false},
 		{"order", Mark{Scenario: "i", Metric: Disorder, Limit: 0}, 0, false, false},
@@ -152,6 +157,27 @@ func TestTable(t *testing.T) {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
+	}
+}
+
+func TestTableWithArgoCD(t *testing.T) {
+	r := example()
+	r.Results = []Result{{Scenario: "d2", Peer: Ours, Installs: 10, WallSeconds: 1, CPUSeconds: 0.5},
+		{Scenario: "d2", Peer: ArgoCD, Installs: 10, WallSeconds: 4, CPUSeconds: 2}}
+	page := r.Table(nil)
+	for _, want := range []string{
+		"| ours | 1 | 1.0 s (0.25×) | 500 ms (0.25×) |", "| argo-cd | 1 | 4.0 s | 2.0 s |", "| d2 | 10 | CPU ≤ 1× argo-cd | 2.0 s | 500 ms | met |",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+	r.Results = append(r.Results, Result{Scenario: "d2", Peer: Flux, Installs: 10, WallSeconds: 8, CPUSeconds: 10})
+	if page := r.Table(nil); !strings.Contains(page, "| argo-cd | 1 | 4.0 s (0.5×) | 2.0 s (0.2×) |") {
+		t.Errorf("beside Flux it is compared with something else:\n%s", page)
+	}
+	if chart := Chart("CPU", CPU, Medians(r.Results)); !strings.Contains(chart, colours[ArgoCD]) {
+		t.Errorf("the chart lacks its bar:\n%s", chart)
 	}
 }
 

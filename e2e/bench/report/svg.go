@@ -17,7 +17,7 @@ const (
 )
 
 // colours of the peers; others are grey.
-var colours = map[string]string{Ours: "#2b6cb0", Flux: "#c05621", Floor: "#718096"}
+var colours = map[string]string{Ours: "#2b6cb0", Flux: "#c05621", ArgoCD: "#2c7a7b", Floor: "#718096"}
 
 // Chart draws one metric of every scenario that has it: a group of bars for
 // each, on a scale of its own, because scenarios differ by orders of magnitude.

@@ -17,7 +17,8 @@ func (r Report) Table(titles map[string]string) string {
 	for _, name := range slices.Sorted(maps.Keys(r.Versions)) {
 		fmt.Fprintf(&b, "- %s %s\n", name, r.Versions[name])
 	}
-	b.WriteString("\nMedians where there was more than one run. Requests are without watches, leases and events.\n")
+	b.WriteString("\nMedians where there was more than one run. Requests are without watches, leases and events.\n" +
+		"(0.5×) is half of what " + Flux + " has, or " + ArgoCD + " where that had no part.\n")
 	for _, group := range grouped(medians) {
 		first := group[0]
 		fmt.Fprintf(&b, "\n## %s, %d installs\n\n", heading(first.Scenario, titles), first.Installs)
@@ -72,15 +73,20 @@ func row(m Result, group []Result) string {
 	return "| " + strings.Join(cells, " | ") + " |\n"
 }
 
-// withRatio is a number, and how it stands to that of Flux.
+// withRatio is a number, and how it stands to that of Flux, or of Argo CD where Flux had
+// no part.
 func withRatio(metric Metric, m Result, group []Result) string {
 	value, ok := metric.Of(m)
 	if !ok {
 		return "–"
 	}
 	text := metric.Format(value)
+	base := Flux
+	if !slices.ContainsFunc(group, func(r Result) bool { return r.Peer == Flux }) {
+		base = ArgoCD
+	}
 	for _, other := range group {
-		if other.Peer != Flux || m.Peer == Flux {
+		if other.Peer != base || m.Peer == base {
 			continue
 		}
 		theirs, ok := metric.Of(other)
