@@ -11,10 +11,11 @@ import (
 
 // EncryptedRegex fits the names of what is secret in every dialect, for the setting of
 // SOPS of the same name: with it names, sizes and addresses stay readable.
-const EncryptedRegex = `^(Credentials|cluster_kubeconfig|private_key|PrivateKey|etcd_key|k3s_token|certificate_key|bootstrap_token|` +
+const EncryptedRegex = `^(cluster_kubeconfig|private_key|PrivateKey|etcd_key|k3s_token|certificate_key|bootstrap_token|` +
 	`access_key_id|secret_access_key|AcessKeyID|AcessKeySecret|subscription_id|tenant_id|client_id|client_secret|token)$`
 
-var secretKey = regexp.MustCompile(EncryptedRegex)
+// secretKey fits these, and the whole of credentials, whatever cloud they are of.
+var secretKey = regexp.MustCompile(EncryptedRegex + `|^` + credentialsKey + `$`)
 
 // Secrets are JSON pointers (RFC 6901) of what is secret in a file and not encrypted:
 // by its name, or by what it looks like where the name says nothing. Values that are

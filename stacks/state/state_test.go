@@ -334,7 +334,7 @@ func TestSizes(t *testing.T) {
 }
 
 func TestEqual(t *testing.T) {
-	if !Equal([]byte(`{"a":1.50,"b":[null]}`), []byte("{\n\"b\": [null], \"a\": 1.50}")) || Equal([]byte(`{"a":1}`), []byte(`{"a":2}`)) || Equal([]byte(`{`), []byte(`[`)) {
+	if !Equal([]byte(`{"a":1.50,"b":[null, 1e3, 12345678901234567890]}`), []byte("{\n\"b\": [null, 1000, 12345678901234567890], \"a\": 1.5}")) || Equal([]byte(`{"a":1}`), []byte(`{"a":2}`)) || Equal([]byte(`{`), []byte(`[`)) {
 		t.Error("not what is equal")
 	}
 }

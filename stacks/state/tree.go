@@ -100,14 +100,37 @@ func (d *decoder) end() error {
 	return nil
 }
 
-// Canonical is a JSON value in one form: keys sorted, no white space, numbers as they
-// were written. Two documents are equal when these bytes are.
+// Canonical is a JSON value in one form: keys sorted, no white space, each number written
+// in one way. Two documents are equal when these bytes are.
 func Canonical(data []byte) ([]byte, error) {
 	v, err := decode(data)
 	if err != nil {
 		return nil, err
 	}
-	return encode(v)
+	return encode(normal(v))
+}
+
+// normal writes every number that is no whole one as the shortest that means the same,
+// as RFC 8785 has it; whole ones are exact, however large.
+func normal(v any) any {
+	switch v := v.(type) {
+	case object:
+		for key, value := range v {
+			v[key] = normal(value)
+		}
+	case []any:
+		for i, value := range v {
+			v[i] = normal(value)
+		}
+	case json.Number:
+		if f, err := v.Float64(); err == nil && strings.ContainsAny(v.String(), ".eE") {
+			if whole := int64(f); f == float64(whole) && whole > -1<<53 && whole < 1<<53 {
+				return whole
+			}
+			return f
+		}
+	}
+	return v
 }
 
 func encode(v any) ([]byte, error) {

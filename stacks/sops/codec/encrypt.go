@@ -1,0 +1,103 @@
+package codec
+
+import (
+	"context"
+	"time"
+
+	library "github.com/getsops/sops/v3"
+	"github.com/getsops/sops/v3/aes"
+	"github.com/getsops/sops/v3/age"
+	"github.com/getsops/sops/v3/keyservice"
+	"github.com/getsops/sops/v3/version"
+
+	"github.com/ksctl/gitops/stacks/sops"
+)
+
+// EncryptOptions say what is encrypted.
+type EncryptOptions struct {
+	// EncryptedRegex fits the names of what is encrypted, and all below them; everything
+	// but what has a name that ends in _unencrypted when it is empty, as SOPS has it.
+	EncryptedRegex string
+	Limits         Limits
+}
+
+// Encrypt makes a file of SOPS of a plain one, for age recipients (age1…): any of their owners
+// can decrypt it, with this package or with sops, and edit it with sops. The MAC covers all
+// values, also those that stay plain. Every error is an [*Error].
+func Encrypt(data []byte, f sops.Format, recipients []string, o EncryptOptions) (file []byte, err error) {
+	defer recovered(&err)
+	store := storeOf(f)
+	if err := readable(data, f, store, o.Limits.WithDefaults()); err != nil {
+		return nil, err
+	}
+	var group library.KeyGroup
+	for _, r := range recipients {
+		if err := checkRecipient(r); err != nil {
+			return nil, err
+		}
+		group = append(group, &age.MasterKey{Recipient: r})
+	}
+	if len(group) == 0 {
+		return nil, fail(sops.RecipientInvalid, "there is no recipient to encrypt to")
+	}
+	branches, err := store.LoadPlainFile(data)
+	if err != nil {
+		return nil, invalid("it is no %s file that can be read", f)
+	}
+	for _, b := range branches {
+		if store.HasSopsTopLevelKey(b) {
+			return nil, invalid("it has an entry %q at its top already: it is encrypted, or SOPS could not tell it from one that is", "sops")
+		}
+	}
+	tree := library.Tree{Branches: branches, Metadata: library.Metadata{
+		KeyGroups: []library.KeyGroup{group}, EncryptedRegex: o.EncryptedRegex, Version: version.Version, LastModified: time.Now().UTC(),
+	}}
+	if f == sops.Binary {
+		tree.Metadata.EncryptedRegex = "" // it is one value
+	}
+	if tree.Metadata.EncryptedRegex == "" {
+		tree.Metadata.UnencryptedSuffix = library.DefaultUnencryptedSuffix
+	}
+	if err := seal(&tree); err != nil {
+		return nil, err
+	}
+	if file, err = store.EmitEncryptedFile(tree); err != nil {
+		return nil, fail(sops.Broken, "the encrypted file can't be written")
+	}
+	return file, nil
+}
+
+// seal encrypts the values of a tree with a new key, and that for its recipients.
+func seal(tree *library.Tree) error {
+	services := []keyservice.KeyServiceClient{keyservice.NewCustomLocalClient(sealer{})}
+	key, errs := tree.GenerateDataKeyWithKeyServices(services)
+	if len(errs) > 0 {
+		return fail(sops.RecipientInvalid, "the data key can't be encrypted for one of the recipients")
+	}
+	cipher := aes.NewCipher()
+	mac, err := tree.Encrypt(key, cipher)
+	if err != nil {
+		return fail(sops.Broken, "a value can't be encrypted")
+	}
+	tree.Metadata.MessageAuthenticationCode, err = cipher.Encrypt(mac, key, tree.Metadata.LastModified.Format(time.RFC3339))
+	if err != nil {
+		return fail(sops.Broken, "the MAC can't be encrypted")
+	}
+	return nil
+}
+
+// sealer encrypts data keys for age recipients.
+type sealer struct {
+	keyservice.UnimplementedKeyServiceServer
+}
+
+// Encrypt implements keyservice.KeyServiceServer.
+func (sealer) Encrypt(_ context.Context, req *keyservice.EncryptRequest) (*keyservice.EncryptResponse, error) {
+	k, ok := req.Key.KeyType.(*keyservice.Key_AgeKey)
+	if !ok {
+		return nil, errMissing
+	}
+	key := age.MasterKey{Recipient: k.AgeKey.Recipient}
+	err := key.Encrypt(req.Plaintext)
+	return &keyservice.EncryptResponse{Ciphertext: []byte(key.EncryptedKey)}, err
+}

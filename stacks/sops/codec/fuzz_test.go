@@ -1,0 +1,105 @@
+package codec
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"filippo.io/age"
+
+	"github.com/ksctl/gitops/stacks/sops"
+)
+
+// fuzzLimits keep an input's cost below a moment.
+var fuzzLimits = Limits{Bytes: 64 << 10, Keys: 10, Requests: 1}
+
+var fuzzFormats = []Format{sops.YAML, sops.JSON, sops.Dotenv, sops.INI, sops.Binary}
+
+// FuzzDecrypt: any file is decrypted or refused with an error of ours that shows
+// nothing of the key, and nothing comes back with an error.
+func FuzzDecrypt(f *testing.F) {
+	id := newAge(f)
+	recipient := id.Recipient().String()
+	keys := keysOf(f, "a.agekey", id.String(), VaultToken, "hvs.token-secret", AWSCredentials, awsYAML, AzureCredentials, azureYAML)
+	for i, format := range fuzzFormats {
+		file := encrypted(f, plains[format], format, EncryptOptions{}, recipient)
+		f.Add(file, byte(i))
+		f.Add(bytes.Replace(file, []byte("mac"), []byte("x"), 1), byte(i))
+		f.Add([]byte(plains[format]), byte(i))
+	}
+	f.Add([]byte("a: &a [*a]\nsops: *a\n"), byte(0))
+	f.Add([]byte("sops:\n  lastmodified: 2026-11-01T12:00:00Z\n  hc_vault: [{vault_address: 'https://169.254.169.254', engine_path: a, key_name: b, enc: c}]\n"), byte(0))
+	f.Add([]byte("sops:\n  lastmodified: 2026-11-01T12:00:00Z\n  shamir_threshold: 2\n  key_groups: [{pgp: [{fp: a, enc: b}]}, {age: [{recipient: a, enc: b}]}]\n"), byte(0))
+	f.Fuzz(func(t *testing.T, file []byte, format byte) {
+		fmt := fuzzFormats[int(format)%len(fuzzFormats)]
+		o := Options{Limits: fuzzLimits, dial: noNetwork}
+		out, err := Decrypt(t.Context(), file, fmt, keys, o)
+		if err == nil {
+			return
+		}
+		if _, ok := err.(*Error); !ok || out != nil { //nolint:errorlint // it has to be this one
+			t.Fatalf("%T %v, %d bytes", err, err, len(out))
+		}
+		silent(t, err, id.String(), "hvs.token-secret", "aws-secret-key", "azure-secret")
+		sops.Encrypted(file, fmt)
+	})
+}
+
+// FuzzEncrypt: what can be encrypted can be decrypted, and means the same.
+func FuzzEncrypt(f *testing.F) {
+	id := newAge(f)
+	keys := ageKeys(f, id)
+	for i, format := range fuzzFormats {
+		f.Add([]byte(plains[format]), byte(i), "")
+		f.Add([]byte(plains[format]), byte(i), "o")
+	}
+	f.Fuzz(func(t *testing.T, plain []byte, format byte, pattern string) {
+		fmt := fuzzFormats[int(format)%len(fuzzFormats)]
+		l := fuzzLimits
+		file, err := Encrypt(plain, fmt, []string{id.Recipient().String()}, EncryptOptions{EncryptedRegex: pattern, Limits: l})
+		if err != nil {
+			if file != nil {
+				t.Fatalf("an error and a file: %v", err)
+			}
+			return
+		}
+		l.Bytes = 16*l.Bytes + len(file)
+		out, err := Decrypt(t.Context(), file, fmt, keys, Options{Limits: l})
+		if err != nil && fmt != sops.INI && fmt != sops.Dotenv && fmt != sops.YAML {
+			t.Fatalf("%v\n%s", err, file)
+		}
+		if fmt == sops.Binary && !bytes.Equal(out, plain) {
+			t.Fatalf("got %q", out)
+		}
+	})
+}
+
+// FuzzKeys: any Secret is read, or refused with an error that shows nothing of it.
+func FuzzKeys(f *testing.F) {
+	_, _, private := newPGP(f)
+	for name, value := range map[string]string{
+		"a.agekey": newAge(f).String(), "a.asc": private, VaultToken: "hvs.token", AWSCredentials: awsYAML, AzureCredentials: azJSON,
+		GCPCredentials: `{"type": "external_account"}`, VaultAddresses: "https://a", VaultCA: "-----BEGIN CERTIFICATE-----\n", "other": "x",
+	} {
+		f.Add(name, []byte(value))
+		f.Add(name, []byte(strings.ToLower(value)))
+	}
+	f.Fuzz(func(t *testing.T, name string, value []byte) {
+		keys, err := KeysFromSecret(map[string][]byte{name: value})
+		if err == nil {
+			for _, r := range keys.Recipients() {
+				if _, err := age.ParseRecipients(strings.NewReader(r)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return
+		}
+		if e, ok := err.(*Error); !ok || e.Reason != sops.KeyInvalid { //nolint:errorlint // it has to be this one
+			t.Fatalf("%T %v", err, err)
+		}
+		// A word of the message may stand in the value, but hardly so much of it.
+		if s := string(value); len(s) >= 24 && !strings.Contains(name, s) && strings.Contains(err.Error(), s) {
+			t.Fatalf("%v shows %q", err, s)
+		}
+	})
+}

@@ -1,0 +1,202 @@
+package codec
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"unicode/utf16"
+
+	"filippo.io/age"
+	"github.com/ProtonMail/go-crypto/openpgp"
+
+	"github.com/ksctl/gitops/stacks/sops"
+)
+
+const (
+	awsYAML   = "aws_access_key_id: AKIDEXAMPLE\naws_secret_access_key: aws-secret-key\naws_session_token: aws-session-secret\n"
+	azureYAML = "tenantId: 11111111-2222-3333-4444-555555555555\nclientId: client\nclientSecret: azure-secret\n"
+	azJSON    = `{"appId": "client", "displayName": "x", "password": "azure-secret", "tenant": "11111111-2222-3333-4444-555555555555"}`
+)
+
+// gcpJSON is the key of a service account.
+func gcpJSON(tb testing.TB, tokens string) string {
+	tb.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	b, err := json.Marshal(map[string]string{
+		"type": "service_account", "client_email": "a@b.iam.gserviceaccount.com", "private_key_id": "1", "token_uri": tokens,
+		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestKeysFromSecret(t *testing.T) {
+	id, id2 := newAge(t), newAge(t)
+	_, public, private := newPGP(t)
+	_, _, private2 := newPGP(t)
+	gcp := gcpJSON(t, "")
+	wide := func(order func([]byte, uint16) []byte, mark string) string {
+		b := []byte(mark)
+		for _, u := range utf16.Encode([]rune(azJSON)) {
+			b = order(b, u)
+		}
+		return string(b)
+	}
+	little := func(b []byte, u uint16) []byte { return append(b, byte(u), byte(u>>8)) }
+	big := func(b []byte, u uint16) []byte { return append(b, byte(u>>8), byte(u)) }
+	for name, c := range map[string]struct {
+		pairs []string
+		want  string
+	}{
+		"nothing":               {nil, "keys (age 0, PGP 0, services [])"},
+		"other keys":            {[]string{"a", "\xff", "token", "x", "x.vault-token", "x"}, "keys (age 0, PGP 0, services [])"},
+		"age":                   {[]string{"a.agekey", "# made by age\r\n" + id.String() + "\r\n\n  " + id2.String()}, "keys (age 2, PGP 0, services [])"},
+		"two keys of age":       {[]string{"a.agekey", id.String(), "b.agekey", id2.String()}, "keys (age 2, PGP 0, services [])"},
+		"PGP":                   {[]string{"a.asc", private}, "keys (age 0, PGP 1, services [])"},
+		"several PGP blocks":    {[]string{"a.asc", "my key\n" + private + private2}, "keys (age 0, PGP 2, services [])"},
+		"PGP with a public key": {[]string{"a.asc", public + private}, "keys (age 0, PGP 2, services [])"},
+		"PGP, not armored":      {[]string{"a.asc", raw(t, private)}, "keys (age 0, PGP 1, services [])"},
+		"Vault":                 {[]string{VaultToken, " hvs.token\n"}, "keys (age 0, PGP 0, services [Vault])"},
+		"AWS":                   {[]string{AWSCredentials, awsYAML}, "keys (age 0, PGP 0, services [AWS])"},
+		"Azure":                 {[]string{AzureCredentials, azureYAML}, "keys (age 0, PGP 0, services [Azure])"},
+		"Azure, by az":          {[]string{AzureCredentials, azJSON}, "keys (age 0, PGP 0, services [Azure])"},
+		"Azure, with a mark":    {[]string{AzureCredentials, "\xef\xbb\xbf" + azJSON}, "keys (age 0, PGP 0, services [Azure])"},
+		"Azure, UTF-16":         {[]string{AzureCredentials, wide(little, "\xff\xfe")}, "keys (age 0, PGP 0, services [Azure])"},
+		"Azure, UTF-16 swapped": {[]string{AzureCredentials, wide(big, "\xfe\xff")}, "keys (age 0, PGP 0, services [Azure])"},
+		"GCP":                   {[]string{GCPCredentials, gcp + "\n"}, "keys (age 0, PGP 0, services [GCP])"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			keys := keysOf(t, c.pairs...)
+			if keys.String() != c.want || keys.Empty() != strings.Contains(c.want, "0, PGP 0, services []") {
+				t.Errorf("%s (empty %v), want %s", keys, keys.Empty(), c.want)
+			}
+		})
+	}
+}
+
+func raw(t *testing.T, text string) string {
+	t.Helper()
+	b, err := unarmored(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestMalformedKeys(t *testing.T) {
+	id := newAge(t).String()
+	entity, _, private := newPGP(t)
+	if err := entity.EncryptPrivateKeys([]byte("passphrase-secret"), nil); err != nil {
+		t.Fatal(err)
+	}
+	locked := armored(t, openpgp.PrivateKeyType, func(b *bytes.Buffer) error { return entity.SerializePrivateWithoutSigning(b, nil) })
+	damaged := strings.Replace(private, private[200:210], "!!!!!!!!!!", 1)
+	for name, c := range map[string]struct {
+		key, value, says string
+	}{
+		"age, no identity":           {"a.agekey", "# nothing\n", "holds no age identity"},
+		"age, a word":                {"a.agekey", "\nhunter2-secret", "line 2 no age identity"},
+		"age, damaged":               {"a.agekey", id[:len(id)-4] + "QQQQ", "damaged"},
+		"age, cut":                   {"a.agekey", id[:40], "damaged"},
+		"age, a recipient":           {"a.agekey", "age1hunter2-secret", "line 1 no age identity"},
+		"age, a plugin":              {"a.agekey", "AGE-PLUGIN-YUBIKEY-1HUNTER2-secret", "plugin"},
+		"age, an SSH key":            {"a.agekey", "-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2-secret", "line 1 no age identity"},
+		"PGP, none":                  {"a.asc", "hunter2-secret", "no PGP key that can be read"},
+		"PGP, damaged":               {"a.asc", damaged, "PGP key"},
+		"PGP, cut off":               {"a.asc", private[:300], "cut off"},
+		"PGP, with passphrase":       {"a.asc", locked, "protected by a passphrase: take that off"},
+		"Vault, empty":               {VaultToken, "\n", "not a token"},
+		"Vault, two lines":           {VaultToken, "hunter2-secret\nX-Evil: 1", "not a token"},
+		"Vault, no address":          {VaultAddresses, " ", "names no address"},
+		"Vault, no certificate":      {VaultCA, "hunter2-secret", "no certificate"},
+		"AWS, not YAML":              {AWSCredentials, "aws_secret_access_key: [hunter2-secret", "is not YAML"},
+		"AWS, another type":          {AWSCredentials, "hunter2-secret", "is not YAML"},
+		"AWS, half":                  {AWSCredentials, "aws_secret_access_key: hunter2-secret", "needs aws_access_key_id"},
+		"AWS, a header":              {AWSCredentials, "aws_access_key_id: \"a\\nb\"\naws_secret_access_key: hunter2-secret", "needs aws_access_key_id"},
+		"Azure, not YAML":            {AzureCredentials, "clientSecret: [hunter2-secret", "is not YAML"},
+		"Azure, half":                {AzureCredentials, "clientSecret: hunter2-secret", "needs tenantId"},
+		"Azure, a path":              {AzureCredentials, "tenantId: ../x\nclientId: a\nclientSecret: hunter2-secret", "needs tenantId"},
+		"Azure, an identity":         {AzureCredentials, "clientId: hunter2-secret", "managed identity"},
+		"Azure, a certificate":       {AzureCredentials, "tenantId: x\nclientId: y\nclientCertificate: hunter2-secret", "clientCertificate"},
+		"GCP, not JSON":              {GCPCredentials, "{hunter2-secret", "is not the JSON key"},
+		"GCP, no key":                {GCPCredentials, `{"type": "service_account", "private_key": "hunter2-secret"}`, "needs client_email"},
+		"GCP, a user":                {GCPCredentials, `{"type": "authorized_user", "refresh_token": "hunter2-secret"}`, "only service_account is taken"},
+		"GCP, tokens from elsewhere": {GCPCredentials, `{"type": "service_account", "client_email": "a@b", "token_uri": "https://evil.example.com/"}`, "not Google's"},
+		"GCP, a program": {
+			GCPCredentials, `{"type": "external_account", "credential_source": {"executable": {"command": "/bin/hunter2-secret"}}}`, "type external_account",
+		},
+		"GCP, a file": {GCPCredentials, `{"type": "external_account", "credential_source": {"file": "/var/run/secrets/hunter2-secret"}}`, "type external_account"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			keys, err := KeysFromSecret(map[string][]byte{c.key: []byte(c.value), "ignored": nil})
+			refused(t, err, sops.KeyInvalid, c.says, "hunter2-secret", "HUNTER2", id, id[20:40], private[100:140], "passphrase-secret")
+			refused(t, err, sops.KeyInvalid, "the key "+c.key+" of the Secret")
+			if !keys.Empty() || !ours(err).Terminal() {
+				t.Error("keys came back, or trying again could help")
+			}
+		})
+	}
+}
+
+// Whoever prints keys, or something that holds them, sees nothing of them.
+func TestKeysShowNothing(t *testing.T) {
+	id := newAge(t)
+	_, _, private := newPGP(t)
+	pem := gcpJSON(t, "")
+	keys := keysOf(t, "a.agekey", id.String(), "a.asc", private, VaultToken, "hvs.secret", AWSCredentials, awsYAML,
+		AzureCredentials, azureYAML, GCPCredentials, pem)
+	holder := struct {
+		Keys   Keys
+		hidden Keys
+		again  *Keys
+	}{keys, keys, &keys}
+	var log bytes.Buffer
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "keys", keys, "all", holder)
+	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "keys", keys, "all", holder)
+	for _, v := range []any{keys, &keys, holder, &holder, []Keys{keys}, map[string]Keys{"a": keys}} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+			fmt.Fprintf(&log, verb, v) //nolint:govet // each of them
+		}
+		b, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Write(b)
+	}
+	for _, s := range []string{id.String()[20:40], private[100:140], "hvs.secret", "aws-secret-key", "aws-session-secret", "azure-secret", pem[60:100]} {
+		for _, form := range []string{s, fmt.Sprintf("%x", s), fmt.Sprintf("%d", []byte(s)), base64.StdEncoding.EncodeToString([]byte(s))} {
+			if strings.Contains(log.String(), form) {
+				t.Errorf("%s is shown", form)
+			}
+		}
+	}
+	if !strings.Contains(log.String(), "keys (age 1, PGP 1, services [AWS Azure GCP Vault])") {
+		t.Error("not even their kinds are shown")
+	}
+}
+
+// hybridIdentity is one that survives a quantum computer.
+var hybridIdentity = func() string {
+	id, err := age.GenerateHybridIdentity()
+	if err != nil {
+		panic(err)
+	}
+	return id.String()
+}()
