@@ -52,6 +52,9 @@ type Harness struct {
 	binary   string
 	buildErr error
 
+	worker    sync.Once
+	workerErr error
+
 	shellOnce sync.Once
 	shellErr  error
 }

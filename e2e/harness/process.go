@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/internal/sopsworker"
 )
 
 // Elected are the flags of a replica among several: a machine that stalls does not lose
@@ -56,6 +57,19 @@ func (h *Harness) Build(ctx context.Context) (string, error) {
 		}
 	})
 	return h.binary, h.buildErr
+}
+
+// SOPSWorker builds the program that decrypts, once, and returns its path, for --sops-worker.
+func (h *Harness) SOPSWorker(ctx context.Context) (string, error) {
+	path := filepath.Join(h.dir, sopsworker.Program)
+	h.worker.Do(func() {
+		cmd := exec.CommandContext(context.WithoutCancel(ctx), "go", "build", "-buildvcs=false", "-o", path, "github.com/ksctl/gitops/cmd/sops-worker")
+		cmd.Dir = repository(".")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			h.workerErr = fmt.Errorf("building %s: %w\n%s", sopsworker.Program, err, out)
+		}
+	})
+	return path, h.workerErr
 }
 
 // StartProcess runs the controller as a process, with what a configuration

@@ -66,6 +66,8 @@ type Options struct {
 	// its arguments. Without it stacks are rendered in this process: only a command
 	// knows that it can be started so.
 	RenderProgram []string
+	// SOPSWorker is the program that decrypts files; beside this program's own when empty.
+	SOPSWorker string
 	// ChartCacheBytes bounds the charts of repositories on disk, ChartIndexBytes one index.yaml.
 	ChartCacheBytes, ChartIndexBytes int64
 	ChartLimits                      stacks.ChartLimits
@@ -116,6 +118,7 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	bindChartLimits(fs, &o.ChartLimits, stacks.DefaultChartLimits())
 	bindGitLimits(fs, &o.GitLimits, git.Limits{}.WithDefaults())
 	o.Render.bindFlags(fs)
+	fs.StringVar(&o.SOPSWorker, "sops-worker", "", "The program that decrypts files of SOPS; sops-worker in the folder of this program when empty.")
 	fs.BoolVar(&o.NoRemoteBases, "no-remote-bases", true, "Kustomizations fetch no remote bases. They never do; false is refused.")
 	o.ACL.BindFlags(fs)
 	o.Watch.BindFlags(fs)

@@ -19,6 +19,7 @@ import (
 	"github.com/ksctl/gitops/controllers/metrics"
 	"github.com/ksctl/gitops/controllers/setup"
 	"github.com/ksctl/gitops/internal/renderworker"
+	"github.com/ksctl/gitops/internal/sopsworker"
 )
 
 // leaderElectionID names the Lease.
@@ -111,7 +112,7 @@ func (p *process) addKinds(ctx context.Context) error {
 		OwnerID: o.OwnerID, Namespace: o.RuntimeNamespace, StoragePath: o.StoragePath, DefaultServiceAccount: o.DefaultServiceAccount,
 		NoCrossNamespaceRefs: o.ACL.NoCrossNamespaceRefs, ConfigsSelected: o.Watch.ConfigsLabelSelector != "",
 		Concurrent: o.Concurrent, Jitter: o.Jitter.Percentage, Events: p.events, Metrics: p.metrics, Leads: p.leads,
-		Render: p.renderFunc(), OnRender: observeRender, RenderCacheBytes: o.RenderCacheBytes,
+		Render: p.renderFunc(), OnRender: observeRender, Decrypt: sopsworker.New(sopsworker.Options{Path: o.SOPSWorker}).Decrypt, RenderCacheBytes: o.RenderCacheBytes,
 		ArtifactCacheBytes: o.ArtifactCacheBytes, ArtifactLimits: o.ArtifactLimits, ArtifactTimeout: o.ArtifactTimeout,
 		ChartCacheBytes: o.ChartCacheBytes, ChartIndexBytes: o.ChartIndexBytes, ChartLimits: o.ChartLimits,
 		CatalogURL: o.CatalogURL, CatalogInsecure: o.CatalogInsecure,

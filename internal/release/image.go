@@ -14,11 +14,13 @@ import (
 
 	"github.com/ksctl/gitops/internal/release/image"
 	"github.com/ksctl/gitops/internal/release/sbom"
+	"github.com/ksctl/gitops/internal/sopsworker"
 )
 
 const (
 	controllerPackage = "github.com/ksctl/gitops/cmd/controller"
 	controllerName    = "controller"
+	workerPackage     = "github.com/ksctl/gitops/cmd/sops-worker"
 )
 
 func imageCommand(r *release) *cobra.Command {
@@ -42,7 +44,11 @@ func (r *release) image(ctx context.Context, platforms []string, push string) er
 		if err != nil {
 			return err
 		}
-		binaries = append(binaries, image.Binary{Platform: *p, Name: controllerName, Content: binary})
+		worker, err := r.compile(ctx, workerPackage, *p)
+		if err != nil {
+			return err
+		}
+		binaries = append(binaries, image.Binary{Platform: *p, Name: controllerName, Content: binary, Beside: []image.Program{{Name: sopsworker.Program, Content: worker}}})
 	}
 	index, err := image.Index(binaries, image.Options{Created: r.created, Labels: r.annotations()})
 	if err != nil {
@@ -67,24 +73,26 @@ func (r *release) image(ctx context.Context, platforms []string, push string) er
 	return r.pushImage(ctx, push, index, documents)
 }
 
-// documents writes what each binary is made of.
-func (r *release) documents(binaries []image.Binary) ([][]byte, error) {
-	out := make([][]byte, 0, len(binaries))
-	for _, b := range binaries {
-		document, err := sbom.Of(b.Name, r.version, b.Content)
-		if err != nil {
-			return nil, err
+// documents writes what the programs of each image are made of.
+func (r *release) documents(binaries []image.Binary) ([][][]byte, error) {
+	out := make([][][]byte, len(binaries))
+	for i, b := range binaries {
+		for _, p := range append([]image.Program{{Name: b.Name, Content: b.Content}}, b.Beside...) {
+			document, err := sbom.Of(p.Name, r.version, p.Content)
+			if err != nil {
+				return nil, err
+			}
+			if err := r.write(fmt.Sprintf("%s_%s_%s_%s.cdx.json", p.Name, r.version, b.Platform.OS, b.Platform.Architecture), document); err != nil {
+				return nil, err
+			}
+			out[i] = append(out[i], document)
 		}
-		if err := r.write(fmt.Sprintf("%s_%s_%s_%s.cdx.json", b.Name, r.version, b.Platform.OS, b.Platform.Architecture), document); err != nil {
-			return nil, err
-		}
-		out = append(out, document)
 	}
 	return out, nil
 }
 
 // pushImage pushes the index and, to each of its images, what it is made of.
-func (r *release) pushImage(ctx context.Context, repository string, index v1.ImageIndex, documents [][]byte) error {
+func (r *release) pushImage(ctx context.Context, repository string, index v1.ImageIndex, documents [][][]byte) error {
 	tag, err := r.tag(repository)
 	if err != nil {
 		return err
@@ -99,11 +107,13 @@ func (r *release) pushImage(ctx context.Context, repository string, index v1.Ima
 		return err
 	}
 	for i, m := range manifest.Manifests {
-		attached, err := image.Attach(ctx, tag.Digest(m.Digest.String()), sbom.MediaType, documents[i], credentials())
-		if err != nil {
-			return err
+		for _, document := range documents[i] {
+			attached, err := image.Attach(ctx, tag.Digest(m.Digest.String()), sbom.MediaType, document, credentials())
+			if err != nil {
+				return err
+			}
+			refs = append(refs, attached)
 		}
-		refs = append(refs, attached)
 	}
 	return r.pushed(refs...)
 }

@@ -27,6 +27,14 @@ type Binary struct {
 	// Name is that of the file, in the root of the image.
 	Name    string
 	Content []byte
+	// Beside are further programs that it starts, in the root of the image, too.
+	Beside []Program
+}
+
+// Program is a file of an image.
+type Program struct {
+	Name    string
+	Content []byte
 }
 
 // Options say what an image tells about itself.
@@ -45,7 +53,11 @@ func Build(b Binary, o Options) (v1.Image, error) {
 	}
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	// Certificates change seldom, so they are a layer of their own, below.
-	for _, f := range []file{{certificatesPath, 0o644, roots}, {b.Name, 0o755, b.Content}} {
+	files := []file{{certificatesPath, 0o644, roots}}
+	for _, p := range b.Beside {
+		files = append(files, file{p.Name, 0o755, p.Content})
+	}
+	for _, f := range append(files, file{b.Name, 0o755, b.Content}) {
 		layer, err := f.layer()
 		if err != nil {
 			return nil, fmt.Errorf("layer of %s: %w", f.name, err)

@@ -24,7 +24,7 @@ import (
 var (
 	binaries = []Binary{
 		{Platform: v1.Platform{OS: "linux", Architecture: "amd64"}, Name: "controller", Content: []byte("for amd64")},
-		{Platform: v1.Platform{OS: "linux", Architecture: "arm64"}, Name: "controller", Content: []byte("for arm64")},
+		{Platform: v1.Platform{OS: "linux", Architecture: "arm64"}, Name: "controller", Content: []byte("for arm64"), Beside: []Program{{Name: "helper", Content: []byte("beside")}}},
 	}
 	options = Options{Created: time.Unix(1e9, 0).UTC(), Labels: map[string]string{"org.opencontainers.image.version": "1.2.3"}}
 )
@@ -85,7 +85,7 @@ func TestAnImageHasNothingElse(t *testing.T) {
 		checkFile(t, h.Name, r)
 	}
 	slices.Sort(found)
-	want := []string{"controller -rwxr-xr-x", "etc drwxr-xr-x", "etc/ssl drwxr-xr-x", "etc/ssl/certs drwxr-xr-x", "etc/ssl/certs/ca-certificates.crt -rw-r--r--"}
+	want := []string{"controller -rwxr-xr-x", "etc drwxr-xr-x", "etc/ssl drwxr-xr-x", "etc/ssl/certs drwxr-xr-x", "etc/ssl/certs/ca-certificates.crt -rw-r--r--", "helper -rwxr-xr-x"}
 	if got := strings.ReplaceAll(strings.Join(found, "\n"), "/ ", " "); got != strings.Join(want, "\n") {
 		t.Errorf("got %s\nwant %s", got, strings.Join(want, "\n"))
 	}

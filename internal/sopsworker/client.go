@@ -1,0 +1,143 @@
+package sopsworker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/ksctl/gitops/stacks/sops"
+)
+
+// Program is the name of the program.
+const Program = "sops-worker"
+
+// Options of a Client. Zero fields take the defaults.
+type Options struct {
+	// Path of the program; beside this program's own when empty.
+	Path string
+	// Timeout of one file; a minute when zero.
+	Timeout time.Duration
+	// MemoryBytes that the program may have; 512 MiB when zero. They are bounded on Linux only.
+	MemoryBytes int64
+	// AtATime is how many files are decrypted at a time; 2 when zero.
+	AtATime int
+}
+
+// Client has files decrypted.
+type Client struct {
+	opts Options
+	// slots has room for those that are at work.
+	slots chan struct{}
+}
+
+// New returns a client. It starts nothing.
+func New(o Options) *Client {
+	if o.Path == "" {
+		if own, err := os.Executable(); err == nil {
+			o.Path = filepath.Join(filepath.Dir(own), Program)
+		}
+	}
+	if o.Timeout == 0 {
+		o.Timeout = time.Minute
+	}
+	if o.MemoryBytes == 0 {
+		o.MemoryBytes = 512 << 20
+	}
+	if o.AtATime == 0 {
+		o.AtATime = 2
+	}
+	return &Client{opts: o, slots: make(chan struct{}, o.AtATime)}
+}
+
+// answer of the program: one of the two.
+type answer struct {
+	Data  []byte      `json:"data,omitempty"`
+	Error *sops.Error `json:"error,omitempty"`
+}
+
+// maxAnswer is the most that is read of an answer: a file of the largest size, in base64.
+const maxAnswer = 32 << 20
+
+var _ sops.Decrypter = (*Client)(nil).Decrypt
+
+// Decrypt decrypts a file. Every error is a *sops.Error.
+func (c *Client) Decrypt(ctx context.Context, r sops.Request) ([]byte, error) {
+	select {
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+	case <-ctx.Done():
+		return nil, interrupted(ctx)
+	}
+	ask, err := json.Marshal(r)
+	if err != nil {
+		return nil, &sops.Error{Reason: sops.Broken, Message: "the request can't be written"}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.Timeout, fmt.Errorf("decrypting takes longer than %s", c.opts.Timeout))
+	defer cancel()
+	out := &bounded{most: maxAnswer}
+	cmd := exec.CommandContext(ctx, c.opts.Path)
+	cmd.Stdin, cmd.Stdout = bytes.NewReader(ask), out
+	// Nothing of this process' own. It collects garbage before it meets the bound.
+	cmd.Env = []string{fmt.Sprintf("GOMEMLIMIT=%d", c.opts.MemoryBytes/8*7)}
+	cmd.WaitDelay = 5 * time.Second
+	attach(cmd)
+	if err := cmd.Start(); err != nil {
+		if ctx.Err() != nil {
+			return nil, interrupted(ctx)
+		}
+		return nil, c.notStarted(err)
+	}
+	bound(cmd.Process.Pid, c.opts.MemoryBytes)
+	err = cmd.Wait()
+	if ctx.Err() != nil {
+		return nil, interrupted(ctx)
+	}
+	var a answer
+	if err != nil || out.over || json.Unmarshal(out.data.Bytes(), &a) != nil {
+		// What it wrote itself could hold anything.
+		return nil, &sops.Error{Reason: sops.Unavailable, Message: fmt.Sprintf("the program that decrypts ended before it was done: %s", cmd.ProcessState)}
+	}
+	if a.Error != nil {
+		return nil, a.Error
+	}
+	return a.Data, nil
+}
+
+func interrupted(ctx context.Context) error {
+	err := context.Cause(ctx)
+	return &sops.Error{Reason: sops.Interrupted, Message: "decrypting was interrupted: " + err.Error(), Err: err}
+}
+
+func (c *Client) notStarted(err error) error {
+	message := fmt.Sprintf("the program that decrypts (%s) can't be started", c.opts.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		message = fmt.Sprintf("the program that decrypts is not there: %s; it is part of each release, see --sops-worker", c.opts.Path)
+	case errors.Is(err, fs.ErrPermission):
+		message += ": it may not be run"
+	}
+	return &sops.Error{Reason: sops.Unavailable, Message: message}
+}
+
+// bounded keeps what is written to it, up to a size.
+type bounded struct {
+	data bytes.Buffer
+	most int
+	over bool
+}
+
+// Write implements io.Writer.
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.data.Len()+len(p) > b.most {
+		b.over = true
+		return 0, errors.New("the answer is too long")
+	}
+	return b.data.Write(p)
+}

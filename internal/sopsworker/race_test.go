@@ -1,0 +1,5 @@
+//go:build race
+
+package sopsworker
+
+const raced = true

@@ -1,0 +1,134 @@
+package sopsworker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ksctl/gitops/stacks/sops"
+)
+
+var fakes = map[string]sops.Decrypter{
+	"works": func(_ context.Context, r sops.Request) ([]byte, error) {
+		return append([]byte(r.Name+" "), append(r.Data, r.Secret["a.agekey"]...)...), nil
+	},
+	"refuses": func(context.Context, sops.Request) ([]byte, error) {
+		return nil, &sops.Error{Reason: sops.KeyMissing, Message: "no key"}
+	},
+	"fails": func(context.Context, sops.Request) ([]byte, error) { return nil, errors.New("hunter2") },
+	"hangs": func(context.Context, sops.Request) ([]byte, error) {
+		time.Sleep(time.Hour)
+		return nil, nil
+	},
+	"panics": func(context.Context, sops.Request) ([]byte, error) { panic("hunter2") },
+	"eats": func(context.Context, sops.Request) ([]byte, error) {
+		var all [][]byte
+		for {
+			all = append(all, bytes.Repeat([]byte{1}, 64<<20))
+			runtime.KeepAlive(all)
+		}
+	},
+}
+
+func TestMain(m *testing.M) {
+	name := filepath.Base(os.Args[0])
+	if fake, ok := fakes[name]; ok {
+		if err := Serve(context.Background(), os.Stdin, os.Stdout, fake); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// program is this test binary under the name of a fake: it has no environment to be told by.
+func program(t *testing.T, fake string) string {
+	t.Helper()
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), fake)
+	if err := os.Symlink(own, link); err != nil {
+		t.Fatal(err)
+	}
+	return link
+}
+
+var request = sops.Request{Name: "a.json", Data: []byte("data "), Format: sops.JSON, Secret: map[string][]byte{"a.agekey": []byte("key")}}
+
+func TestDecrypt(t *testing.T) {
+	t.Setenv("NOBODY", "hunter2")
+	got, err := New(Options{Path: program(t, "works"), MemoryBytes: 64 << 30}).Decrypt(t.Context(), request)
+	if err != nil || string(got) != "a.json data key" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestDecryptSaysWhy(t *testing.T) {
+	for fake, c := range map[string]struct {
+		reason sops.Reason
+		says   string
+		wait   time.Duration
+		memory int64
+	}{
+		"refuses": {reason: sops.KeyMissing, says: "no key"},
+		"fails":   {reason: sops.Broken, says: "nothing can be said"},
+		"panics":  {reason: sops.Unavailable, says: "ended before it was done: exit status 2"},
+		"hangs":   {reason: sops.Interrupted, says: "longer than 500ms", wait: 500 * time.Millisecond},
+		"eats":    {reason: sops.Unavailable, says: "ended before it was done", memory: 1 << 30},
+	} {
+		if raced && c.memory != 0 {
+			continue // the race detector maps more than any bound
+		}
+		memory := c.memory
+		if memory == 0 {
+			memory = 64 << 30
+		}
+		_, err := New(Options{Path: program(t, fake), Timeout: c.wait, MemoryBytes: memory}).Decrypt(t.Context(), request)
+		e, ok := errors.AsType[*sops.Error](err)
+		if !ok || e.Reason != c.reason || !strings.Contains(e.Message, c.says) || strings.Contains(e.Message, "hunter2") {
+			t.Errorf("%s: got %v", fake, err)
+		}
+	}
+}
+
+func TestDecryptWithoutTheProgram(t *testing.T) {
+	_, err := New(Options{Path: "/nowhere/sops-worker"}).Decrypt(t.Context(), request)
+	e, ok := errors.AsType[*sops.Error](err)
+	if !ok || e.Reason != sops.Unavailable || e.Terminal() || !strings.Contains(e.Message, "--sops-worker") {
+		t.Errorf("got %v", err)
+	}
+	if c := New(Options{}); filepath.Base(c.opts.Path) != Program {
+		t.Errorf("it looks for %s", c.opts.Path)
+	}
+}
+
+func TestDecryptEndsWithItsContext(t *testing.T) {
+	c := New(Options{Path: program(t, "hangs"), AtATime: 1, MemoryBytes: 64 << 30})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	for range 2 { // one at work, one that waits for it
+		go func() { _, err := c.Decrypt(ctx, request); ended <- err }()
+	}
+	cancel()
+	for range 2 {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+func TestServeRefusesWhatIsNoRequest(t *testing.T) {
+	var out bytes.Buffer
+	err := Serve(t.Context(), strings.NewReader(`{"data": hunter2`), &out, fakes["works"])
+	if err == nil || strings.Contains(err.Error(), "hunter2") || out.Len() != 0 {
+		t.Errorf("got %v, %s", err, out.String())
+	}
+}
