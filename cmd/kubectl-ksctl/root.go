@@ -20,14 +20,14 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	}
 	root := &cobra.Command{
 		Use:           "kubectl-ksctl",
-		Short:         "Check and render stacks, without a cluster",
+		Short:         "Check and render stacks, and look after states of clusters, without a cluster",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: name},
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	root.SetOut(out)
 	root.SetErr(errOut)
-	root.AddCommand(newValidateCommand(), newRenderCommand(), newVersionCommand())
+	root.AddCommand(newValidateCommand(), newRenderCommand(), newStateCommand(), newVersionCommand())
 	return root
 }
 

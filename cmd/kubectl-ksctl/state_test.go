@@ -1,0 +1,147 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"filippo.io/age"
+
+	"github.com/ksctl/gitops/stacks/state"
+)
+
+const states = "../../stacks/state/testdata"
+
+// keyPair is a file with a private key of age, and its public key.
+func keyPair(t *testing.T) (file, public string) {
+	t.Helper()
+	id, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = filepath.Join(t.TempDir(), "age.agekey")
+	if err := os.WriteFile(file, []byte("# a comment\n"+id.String()+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file, id.Recipient().String()
+}
+
+func TestStateInspect(t *testing.T) {
+	t.Setenv("SOPS_AGE_KEY_FILE", "")
+	names, err := filepath.Glob(states + "/*.json")
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	got := run(t, append([]string{"state", "inspect"}, names...)...)
+	golden(t, "state-inspect.txt", got)
+	if strings.Contains(got, "FAKE") {
+		t.Error("a secret is shown")
+	}
+	if got := run(t, "state", "inspect", "testdata/nowhere.json"); !strings.HasPrefix(got, "error: open testdata/nowhere.json") {
+		t.Error(got)
+	}
+}
+
+func TestStateValidate(t *testing.T) {
+	t.Setenv("SOPS_AGE_KEY_FILE", "")
+	if got := run(t, "state", "validate", states+"/v2_aws_managed.json"); got != "1 file, 1 cluster: ok\n" {
+		t.Error(got)
+	}
+	if got := run(t, "state", "validate", "--allow-plaintext", states+"/v1_azure_ha_k3s.json"); got != "1 file, 1 cluster: ok\n" {
+		t.Error(got)
+	}
+	wrong := filepath.Join(t.TempDir(), "wrong.json")
+	if err := os.WriteFile(wrong, []byte(`{"cluster_name":"demo","cluster_type":"ha","region":"r","cloud_provider":"azur"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := run(t, "state", "validate", states+"/v1_2_0_aws_managed.json", wrong)
+	for _, want := range []string{"/cluster_kubeconfig: it is a secret, and readable", `did you mean "azure"?`, "exit 1\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+}
+
+func TestStateThereAndBack(t *testing.T) {
+	t.Setenv("SOPS_AGE_KEY_FILE", "")
+	keys, public := keyPair(t)
+	names, err := filepath.Glob(states + "/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		dir := t.TempDir()
+		sealed, back := filepath.Join(dir, "sealed.json"), filepath.Join(dir, "back.json")
+		if got := run(t, "state", "encrypt", name, "--age", public, "-o", sealed); got != "" {
+			t.Fatalf("%s: %s", name, got)
+		}
+		data, err := os.ReadFile(sealed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, secret := range []string{"FAKE-kubeconfig", "FAKE-private-key", "FAKE-civo-token", "AKIAFAKE", "FAKE-SECRET", "K10fake", "PRIVATE KEY"} {
+			if strings.Contains(string(data), secret) {
+				t.Errorf("%s: %s is readable:\n%s", name, secret, data)
+			}
+		}
+		if got := run(t, "state", "inspect", sealed); !strings.Contains(got, ", encrypted\n") {
+			t.Errorf("%s: %s", name, got)
+		}
+		if got := run(t, "state", "validate", sealed, "--age-key-file", keys); !strings.HasSuffix(got, ": ok\n") {
+			t.Errorf("%s: %s", name, got)
+		}
+		if got := run(t, "state", "decrypt", sealed, "--age-key-file", keys, "-o", back); got != "" {
+			t.Fatalf("%s: %s", name, got)
+		}
+		was, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		is, err := os.ReadFile(back)
+		if err != nil || !state.Equal(was, is) {
+			t.Errorf("%s: it comes back as\n%s", name, is)
+		}
+		if info, err := os.Stat(back); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: anybody may read it: %v, %v", back, info.Mode(), err)
+		}
+	}
+}
+
+func TestStateEncryptInPlaceAndWhatItRefuses(t *testing.T) {
+	keys, public := keyPair(t)
+	t.Setenv("SOPS_AGE_KEY_FILE", keys)
+	name := filepath.Join(t.TempDir(), "state.json")
+	// The name of the secret says nothing: the whole file is encrypted.
+	doc := `{"cluster_name":"demo","cluster_type":"ha","region":"r","cloud_provider":"aws","note":"-----BEGIN RSA PRIVATE KEY-----"}`
+	if err := os.WriteFile(name, []byte(doc), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, "state", "encrypt", name, "--age", public, "--in-place"); got != "" {
+		t.Fatal(got)
+	}
+	if got := run(t, "state", "encrypt", name, "--age", public, "--in-place"); !strings.Contains(got, "encrypted already") {
+		t.Error(got)
+	}
+	if got := run(t, "state", "inspect", name); !strings.Contains(got, "aws.ha.demo.r") {
+		t.Error(got)
+	}
+	t.Setenv("SOPS_AGE_KEY_FILE", "")
+	for args, want := range map[string]string{
+		"inspect":                      "encrypted as a whole",
+		"validate":                     "--age-key-file",
+		"decrypt":                      "--age-key-file",
+		"decrypt --age-key-file /none": "--age-key-file: open /none",
+	} {
+		words := strings.Fields(args)
+		if got := run(t, append([]string{"state", words[0], name}, words[1:]...)...); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", args, got)
+		}
+	}
+	if got := run(t, "state", "encrypt", "main.go", "--age", public); !strings.Contains(got, "error: main.go: line 1: not JSON") {
+		t.Error(got)
+	}
+	if got := run(t, "state", "encrypt", states+"/v2_aws_managed.json", "--age", "age1nobody"); !strings.Contains(got, "age1nobody") {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ksctl/gitops/stacks/sops"
+	"github.com/ksctl/gitops/stacks/sops/codec"
+	"github.com/ksctl/gitops/stacks/state"
+)
+
+// target is where a file goes.
+type target struct {
+	file    string
+	inPlace bool
+}
+
+func (t *target) addFlags(fs *pflag.FlagSet) {
+	fs.StringVarP(&t.file, "output", "o", "", "file to write; standard output when unset")
+	fs.BoolVar(&t.inPlace, "in-place", false, "write over the file itself")
+}
+
+// write puts data where it belongs, whole or not at all.
+func (t *target) write(out io.Writer, from string, data []byte, mode os.FileMode) (err error) {
+	file := t.file
+	if t.inPlace {
+		if file != "" || from == "-" {
+			return errors.New("--in-place is for a file, and without --output")
+		}
+		file = from
+	}
+	if file == "" {
+		_, err := out.Write(data)
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(file), ".ksctl-state-*") // readable by its owner alone
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(tmp.Name())
+		}
+	}()
+	_, err = tmp.Write(data)
+	if err = errors.Join(err, tmp.Chmod(mode), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), file)
+}
+
+func newStateEncryptCommand() *cobra.Command {
+	var to target
+	var recipients []string
+	cmd := &cobra.Command{
+		Use:   "encrypt FILE --age RECIPIENT",
+		Short: "Encrypt the secrets of a file, so that it can go into Git",
+		Long: `Encrypt every secret of a file that ksctl exported, to public keys of age. Names, sizes and addresses
+stay readable, and nothing can be changed unnoticed. It is a file of SOPS then: sops edits it, and
+an ImportState with the private key in a Secret imports it.`,
+		Example: "  kubectl ksctl state encrypt export.json --age age1… -o states/clusters.json\n  kubectl ksctl state encrypt states/clusters.json --age age1… --in-place",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			data, err := readFile(args[0])
+			if err != nil {
+				return err
+			}
+			sealed, err := encryptState(args[0], data, recipients)
+			if err != nil {
+				return err
+			}
+			return to.write(cmd.OutOrStdout(), args[0], sealed, 0o644)
+		},
+	}
+	to.addFlags(cmd.Flags())
+	cmd.Flags().StringSliceVar(&recipients, "age", nil, "public key of age that may decrypt the file; once for each, or with commas")
+	_ = cmd.MarkFlagRequired("age")
+	return cmd
+}
+
+// encryptState encrypts the secrets of a file one by one; all of it, if one of them has
+// a name that tells nothing.
+func encryptState(name string, data []byte, recipients []string) ([]byte, error) {
+	if sops.Encrypted(data, sops.JSON) {
+		return nil, fmt.Errorf("%s: it is encrypted already; for other keys: sops updatekeys, or decrypt it first", name)
+	}
+	if _, err := state.Parse(name, data); err != nil {
+		return nil, err
+	}
+	for _, regex := range []string{state.EncryptedRegex, ""} {
+		sealed, err := codec.Encrypt(data, sops.JSON, recipients, codec.EncryptOptions{EncryptedRegex: regex})
+		if err != nil {
+			return nil, err
+		}
+		readable, err := state.Secrets(sealed)
+		if err != nil {
+			return nil, err
+		}
+		if len(readable) == 0 {
+			return sealed, nil
+		}
+	}
+	return nil, fmt.Errorf("%s: a secret stays readable that can't be encrypted", name)
+}
+
+func newStateDecryptCommand() *cobra.Command {
+	var to target
+	var keys ageKeys
+	cmd := &cobra.Command{
+		Use:     "decrypt FILE --age-key-file KEYS",
+		Short:   "Decrypt a file",
+		Long:    `Decrypt a file with private keys of age. What is written can be read by its owner alone.`,
+		Example: "  kubectl ksctl state decrypt states/clusters.json --age-key-file age.agekey -o export.json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			data, err := readFile(args[0])
+			if err != nil {
+				return err
+			}
+			if !sops.Encrypted(data, sops.JSON) {
+				return fmt.Errorf("%s: it is not encrypted", args[0])
+			}
+			plain, err := keys.decrypt(cmd.Context(), args[0], data)
+			if err != nil {
+				return err
+			}
+			return to.write(cmd.OutOrStdout(), args[0], plain, 0o600)
+		},
+	}
+	to.addFlags(cmd.Flags())
+	keys.addFlag(cmd.Flags())
+	return cmd
+}
