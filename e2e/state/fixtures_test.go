@@ -57,3 +57,10 @@ func document(name, words string) string {
 func keyOf(name string) string { return "civo.ha." + name + ".LON1" }
 
 func encoded(doc string) string { return base64.StdEncoding.EncodeToString([]byte(doc)) }
+
+// replaced is a text with something else in it, which has to be there.
+func replaced(text, old, with string) string {
+	GinkgoHelper()
+	Expect(text).To(ContainSubstring(old))
+	return strings.Replace(text, old, with, 1)
+}

@@ -61,13 +61,15 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		Expect(heard.Process()).To(Succeed())
 		Expect(heard.Verdict(ctx)).To(Succeed())
 	})
-	c, err := h.StartController()
+	worker, err := h.SOPSWorker(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	c, err := h.StartController("--sops-worker=" + worker)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(c.Stop)
 	git, err = gitserver.New(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(git.Close)
-})
+}, NodeTimeout(20*time.Minute))
 
 // fixtures are documents of every dialect.
 const fixtures = "../../stacks/state/testdata"
