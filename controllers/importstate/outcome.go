@@ -183,6 +183,9 @@ func (p *plan) message(namespace string) string {
 	if n, m := p.count(v1alpha1.StateChangedSince); n+m > 0 {
 		out += "; changed there since: " + said(n, m)
 	}
+	if n, m := p.count(v1alpha1.StateRemovedSince); n+m > 0 {
+		out += "; taken out there since: " + said(n, m)
+	}
 	if n, m := p.count(v1alpha1.StateLeft); n+m > 0 {
 		out += "; no more in the source: " + said(n, m)
 	}
@@ -194,7 +197,8 @@ func (p *plan) room() string {
 	if p.bytes < state.WarnStoreBytes {
 		return ""
 	}
-	return fmt.Sprintf("; its states have %d of the %d bytes that a ConfigMap can hold: further ones will be refused", p.bytes, state.MaxStoreBytes)
+	// In steps, for whoever else writes there changes it all the time.
+	return fmt.Sprintf("; its states take %d %% of what a ConfigMap can hold: further ones will be refused", p.bytes*20/state.MaxStoreBytes*5)
 }
 
 // would says what an import would do.

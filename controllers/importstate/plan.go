@@ -24,6 +24,8 @@ type wishes struct {
 // held is what a store holds.
 type held struct {
 	states, credentials map[string][]byte
+	// hasStates and hasCredentials are true when there is something to hold them.
+	hasStates, hasCredentials bool
 	// external is true when ksctl keeps its states in a MongoDB instead.
 	external bool
 }
@@ -43,22 +45,23 @@ type plan struct {
 	states, secrets map[string][]byte
 	// bytes that the states in the store have afterwards.
 	bytes int
-	// full is why states are not written though they should be; nil: there is room.
+	// full is why nothing is written though it should be; nil: there is room.
 	full error
 }
 
 // newPlan decides about each entry of the store, from what is wanted of it, what it holds
 // and what was written before.
 func newPlan(want wishes, have held, before v1alpha1.ImportStateStatus, how policy) plan {
-	p := plan{states: map[string][]byte{}, secrets: map[string][]byte{}, clusters: unique(want.refused)}
-	entries := map[string]entry{}
-	for _, c := range before.Clusters {
-		entries[c.Key] = entry{written: c.Written, writing: c.Writing}
+	p := plan{states: map[string][]byte{}, secrets: map[string][]byte{}}
+	known := map[string]v1alpha1.ImportedCluster{}
+	for _, row := range before.Clusters {
+		known[row.Key] = row
 	}
 	for _, c := range want.clusters {
-		e := entries[c.ID.Key()]
-		e.want, e.have = c.JSON(), have.states[c.ID.Key()]
-		row := rowOf(c, e)
+		key := c.ID.Key()
+		e := entry{want: c.JSON(), have: have.states[key], there: have.hasStates, record: recordOf(known[key])}
+		e.promote(how)
+		row := rowOf(c, e.record)
 		switch {
 		case have.external:
 			row.Action, row.Message = v1alpha1.StateExternal, "ksctl keeps its states in a MongoDB here: import it there"
@@ -76,39 +79,47 @@ func newPlan(want wishes, have held, before v1alpha1.ImportStateStatus, how poli
 		}
 		p.clusters = append(p.clusters, row)
 	}
-	p.addLeft(have, before)
+	for _, row := range want.refused {
+		was := known[row.Key]
+		row.Written, row.Ours, row.Writing = was.Written, was.Ours, was.Writing
+		p.clusters = append(p.clusters, row)
+	}
+	p.addLeft(want, have, before)
 	p.addCredentials(want, have, before, how)
 	p.fit(have)
-	slices.SortFunc(p.clusters, func(a, b v1alpha1.ImportedCluster) int { return cmp.Compare(a.Key, b.Key) })
+	p.clusters = unique(p.clusters)
 	slices.SortFunc(p.credentials, func(a, b v1alpha1.ImportedCredentials) int { return cmp.Compare(a.Cloud, b.Cloud) })
 	return p
 }
 
 // rowOf is the line of a cluster. What names one that is refused may be anything.
-func rowOf(c *state.Cluster, e entry) v1alpha1.ImportedCluster {
-	id := state.ID{Cloud: clip(c.ID.Cloud), Type: clip(c.ID.Type), Name: clip(c.ID.Name), Region: clip(c.ID.Region)}
+func rowOf(c *state.Cluster, r record) v1alpha1.ImportedCluster {
+	id := state.ID{Cloud: clip(c.ID.Cloud, 64), Type: clip(c.ID.Type, 64), Name: clip(c.ID.Name, 64), Region: clip(c.ID.Region, 64)}
 	return v1alpha1.ImportedCluster{Key: id.Key(), Name: id.Name, Cloud: id.Cloud, Region: id.Region, Type: id.Type,
-		Dialect: string(c.Dialect), Written: e.written, Writing: e.writing}
+		Dialect: string(c.Dialect), Written: r.written, Ours: r.ours, Writing: r.writing}
 }
 
-// clip keeps the beginning of a word.
-func clip(s string) string { return strings.ToValidUTF8(s[:min(len(s), 64)], "") }
+// clip keeps the beginning of a text.
+func clip(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }
 
-// unique leaves out lines of the same key, which a list can't have.
+// unique sorts lines, and leaves out those of the same key, which a list can't have: the first counts.
 func unique(rows []v1alpha1.ImportedCluster) []v1alpha1.ImportedCluster {
-	sorted := slices.SortedStableFunc(slices.Values(rows), func(a, b v1alpha1.ImportedCluster) int { return cmp.Compare(a.Key, b.Key) })
-	return slices.CompactFunc(sorted, func(a, b v1alpha1.ImportedCluster) bool { return a.Key == b.Key })
+	slices.SortStableFunc(rows, func(a, b v1alpha1.ImportedCluster) int { return cmp.Compare(a.Key, b.Key) })
+	return slices.CompactFunc(rows, func(a, b v1alpha1.ImportedCluster) bool { return a.Key == b.Key })
 }
 
 // addLeft keeps the lines of what was written before and is in the source no more: it
-// stays in the store, and goes with the object if that is asked for.
-func (p *plan) addLeft(have held, before v1alpha1.ImportStateStatus) {
+// stays in the store, and goes with the object if that is asked for. Where a file can't be
+// read, nobody knows what it has, and its lines stay as they were.
+func (p *plan) addLeft(want wishes, have held, before v1alpha1.ImportStateStatus) {
 	for _, row := range before.Clusters {
 		known := slices.ContainsFunc(p.clusters, func(c v1alpha1.ImportedCluster) bool { return c.Key == row.Key })
-		if known || row.Written == "" || have.states[row.Key] == nil {
+		if known || recordOf(row) == (record{}) || have.states[row.Key] == nil || len(p.clusters) >= maxClusters {
 			continue
 		}
-		row.Action, row.Ready, row.Message = v1alpha1.StateLeft, true, explain(v1alpha1.StateLeft)
+		if len(want.problems) == 0 {
+			row.Action, row.Ready, row.Message = v1alpha1.StateLeft, true, explain(v1alpha1.StateLeft)
+		}
 		p.clusters = append(p.clusters, row)
 	}
 }
@@ -116,19 +127,21 @@ func (p *plan) addLeft(have held, before v1alpha1.ImportStateStatus) {
 // addCredentials decides about the credentials of each cloud.
 func (p *plan) addCredentials(want wishes, have held, before v1alpha1.ImportStateStatus, how policy) {
 	rows := map[string]v1alpha1.ImportedCredentials{}
+	records := map[string]record{}
 	for _, row := range before.Credentials {
-		if row.Written != "" && have.credentials[row.Cloud] != nil {
-			row.Action, row.Ready, row.Message = v1alpha1.StateLeft, true, explain(v1alpha1.StateLeft)
-			rows[row.Cloud] = row
+		records[row.Cloud] = record{row.Written, row.Writing, row.Ours}
+		if records[row.Cloud] == (record{}) || have.credentials[row.Cloud] == nil {
+			continue
 		}
+		if len(want.problems) == 0 {
+			row.Action, row.Ready, row.Message = v1alpha1.StateLeft, true, explain(v1alpha1.StateLeft)
+		}
+		rows[row.Cloud] = row
 	}
 	for _, c := range want.credentials {
-		e := entry{want: c.JSON(), have: have.credentials[c.Cloud]}
-		i := slices.IndexFunc(before.Credentials, func(row v1alpha1.ImportedCredentials) bool { return row.Cloud == c.Cloud })
-		if i >= 0 {
-			e.written, e.writing = before.Credentials[i].Written, before.Credentials[i].Writing
-		}
-		row := v1alpha1.ImportedCredentials{Cloud: c.Cloud, Action: e.decide(how), Written: e.written, Writing: e.writing}
+		e := entry{want: c.JSON(), have: have.credentials[c.Cloud], there: have.hasCredentials, record: records[c.Cloud]}
+		e.promote(how)
+		row := v1alpha1.ImportedCredentials{Cloud: c.Cloud, Action: e.decide(how), Written: e.written, Ours: e.ours, Writing: e.writing}
 		row.Message, row.Ready = explain(row.Action), settled(row.Action)
 		if row.Action == v1alpha1.StateInSync {
 			row.Written, row.Writing = how.hash(e.want), ""
@@ -165,66 +178,6 @@ func (p *plan) fit(have held) {
 	p.bytes = state.Size(after)
 }
 
-// entry is one value of the store.
-type entry struct {
-	// want is what the source has, have what the store has; nil: nothing.
-	want, have []byte
-	// written identifies what was written last, writing what was about to be when a
-	// pass ended that did not say how.
-	written, writing string
-}
-
-// decide is what becomes of an entry that the source has.
-func (e entry) decide(how policy) v1alpha1.StateAction {
-	if e.have == nil {
-		return v1alpha1.StateCreate
-	}
-	if state.Equal(e.want, e.have) {
-		return v1alpha1.StateInSync
-	}
-	// Nobody has touched it since it was written from here.
-	if has := how.hash(e.have); has == e.written || has == e.writing {
-		return v1alpha1.StateUpdate
-	}
-	// It is in the store already, and ksctl has gone on from there.
-	if how.hash(e.want) == e.written {
-		return v1alpha1.StateChangedSince
-	}
-	if how.overwrite {
-		return v1alpha1.StateUpdate
-	}
-	return v1alpha1.StateConflict
-}
-
-// writes is true for what something is written for.
-func writes(a v1alpha1.StateAction) bool {
-	return a == v1alpha1.StateCreate || a == v1alpha1.StateUpdate
-}
-
-// settled is true for what is in the store as it is to be.
-func settled(a v1alpha1.StateAction) bool {
-	return a == v1alpha1.StateInSync || a == v1alpha1.StateChangedSince
-}
-
-// explain says more of an action, for a person.
-func explain(a v1alpha1.StateAction) string {
-	switch a {
-	case v1alpha1.StateCreate:
-		return "it is to be written"
-	case v1alpha1.StateUpdate:
-		return "it is to be written over what the store has"
-	case v1alpha1.StateChangedSince:
-		return "it was imported, and has been changed in the store since; it is left alone until the source changes"
-	case v1alpha1.StateConflict:
-		return "the store has another one, which was not written from here: compare the two, then correct the source, or set spec.conflict to Overwrite"
-	case v1alpha1.StateLeft:
-		return "the source has it no more; it stays in the store"
-	case v1alpha1.StateFull:
-		return "the store has no room for what is to be written"
-	}
-	return ""
-}
-
 // announce marks what is about to be written, so that a pass that ends before it could say
 // how is understood by the next.
 func (p *plan) announce(how policy) {
@@ -246,7 +199,7 @@ func (p *plan) written() (did string) {
 	for i := range p.clusters {
 		if row := &p.clusters[i]; writes(row.Action) {
 			row.Action, row.Message, row.Ready = v1alpha1.StateInSync, "", true
-			row.Written, row.Writing = row.Writing, ""
+			row.Written, row.Writing, row.Ours = row.Writing, "", true
 			n++
 		}
 	}
@@ -254,7 +207,7 @@ func (p *plan) written() (did string) {
 	for i := range p.credentials {
 		if row := &p.credentials[i]; writes(row.Action) {
 			row.Action, row.Message, row.Ready = v1alpha1.StateInSync, "", true
-			row.Written, row.Writing = row.Writing, ""
+			row.Written, row.Writing, row.Ours = row.Writing, "", true
 			m++
 		}
 	}

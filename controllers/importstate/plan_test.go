@@ -53,6 +53,7 @@ func TestDecide(t *testing.T) {
 		want, have       string
 		written, writing string
 		overwrite        bool
+		lost             bool // the store itself is gone
 		action           v1alpha1.StateAction
 	}{
 		"new":                                   {want: a, action: v1alpha1.StateCreate},
@@ -66,7 +67,9 @@ func TestDecide(t *testing.T) {
 		"ksctl moved on, and may be undone":     {want: a, have: b, written: a, overwrite: true, action: v1alpha1.StateChangedSince},
 		"both moved on":                         {want: c, have: b, written: a, action: v1alpha1.StateConflict},
 		"both moved on, and the source counts":  {want: c, have: b, written: a, overwrite: true, action: v1alpha1.StateUpdate},
-		"it was taken out of the store":         {want: a, written: a, action: v1alpha1.StateCreate},
+		"ksctl took it out":                     {want: a, written: a, action: v1alpha1.StateRemovedSince},
+		"ksctl took it out, and it is new":      {want: b, written: a, action: v1alpha1.StateCreate},
+		"the store is gone":                     {want: a, written: a, lost: true, action: v1alpha1.StateCreate},
 		"written, and ended before it was said": {want: c, have: b, written: a, writing: b, action: v1alpha1.StateUpdate},
 		"ended before it was written":           {want: c, have: a, written: a, writing: b, action: v1alpha1.StateUpdate},
 		"written, ended, and the source undone": {want: a, have: b, written: a, writing: b, action: v1alpha1.StateUpdate},
@@ -77,11 +80,13 @@ func TestDecide(t *testing.T) {
 			}
 			return hashed([]byte(doc))
 		}
-		e := entry{want: []byte(test.want), written: hash(test.written), writing: hash(test.writing)}
+		e := entry{want: []byte(test.want), there: !test.lost, record: record{written: hash(test.written), writing: hash(test.writing)}}
 		if test.have != "" {
 			e.have = []byte(test.have)
 		}
-		if got := e.decide(policy{overwrite: test.overwrite, hash: hashed}); got != test.action {
+		how := policy{overwrite: test.overwrite, hash: hashed}
+		e.promote(how)
+		if got := e.decide(how); got != test.action {
 			t.Errorf("%s: got %s, want %s", name, got, test.action)
 		}
 	}
@@ -113,7 +118,7 @@ func TestPlanOfAStoreFromItsFirstWriteOn(t *testing.T) {
 	}
 	var status v1alpha1.ImportStateStatus
 	p.report(&status, "ksctl")
-	have = held{states: p.states, credentials: p.secrets}
+	have = held{states: p.states, credentials: p.secrets, hasStates: true, hasCredentials: true}
 	// Nothing new: nothing is written, and the status stays as it is.
 	again := newPlan(want, have, status, how)
 	if got := actions(again); got != "civo.ha.demo.LON1=InSync civo.ha.next.LON1=InSync civo=InSync" || len(again.states)+len(again.secrets) != 0 {
@@ -173,7 +178,7 @@ func TestPlanWarnsBeforeTheStoreIsFull(t *testing.T) {
 	want := wishes{clusters: []*state.Cluster{cluster(t, document("demo", strings.Repeat("x", state.WarnStoreBytes)))}}
 	p := newPlan(want, held{}, v1alpha1.ImportStateStatus{}, policy{hash: hashed})
 	out, ok := p.outcome(want, "ksctl", "r", true).(reconcile.Done)
-	if !ok || out.Reason != DryRunReason || !strings.Contains(out.Message, "would create 1 state") || !strings.Contains(out.Message, "of the 1048576 bytes") {
+	if !ok || out.Reason != DryRunReason || !strings.Contains(out.Message, "would create 1 state") || !strings.Contains(out.Message, "take 80 % of what a ConfigMap can hold") {
 		t.Errorf("got %+v", out)
 	}
 }
@@ -184,5 +189,90 @@ func TestProblemsOfFilesAreToldTogether(t *testing.T) {
 	out, ok := p.outcome(want, "ksctl", "r", false).(reconcile.Retry)
 	if !ok || out.Reason != "B" || out.Err.Error() != "a.json: bad; b.json: no answer" {
 		t.Errorf("got %+v", out)
+	}
+}
+
+func TestPlanDeletesWhatItWroteAndNothingElse(t *testing.T) {
+	how := policy{hash: hashed}
+	want := wishes{clusters: []*state.Cluster{cluster(t, document("demo", "a"))}}
+	have := held{states: map[string][]byte{demo: []byte(document("demo", "a"))}, hasStates: true}
+	p := newPlan(want, have, v1alpha1.ImportStateStatus{}, how)
+	if actions(p) != demo+"=InSync" || p.clusters[0].Ours {
+		t.Fatalf("found there: %s, %+v", actions(p), p.clusters)
+	}
+	var status v1alpha1.ImportStateStatus
+	p.report(&status, "ksctl")
+	if states, _, _ := leaving(&status, have, hashed); len(states) != 0 {
+		t.Errorf("what was found there is deleted: %v", states)
+	}
+	// The source moves on, and nobody has touched it: it is written, and ours from then on.
+	want.clusters[0] = cluster(t, document("demo", "b"))
+	p = newPlan(want, have, status, how)
+	if actions(p) != demo+"=Update" {
+		t.Fatalf("moved on: %s", actions(p))
+	}
+	p.announce(how)
+	p.report(&status, "ksctl")
+	// The pass ended without saying how: the next knows what it finds.
+	have.states = p.states
+	want.clusters[0] = cluster(t, document("demo", "c"))
+	p = newPlan(want, have, status, how)
+	if actions(p) != demo+"=Update" || !p.clusters[0].Ours {
+		t.Fatalf("after a crash: %s, %+v", actions(p), p.clusters)
+	}
+	p.report(&status, "ksctl")
+	if states, _, _ := leaving(&status, have, hashed); !slices.Equal(states, []string{demo}) {
+		t.Errorf("what was written stays: %v", states)
+	}
+}
+
+func TestGathering(t *testing.T) {
+	file := func(name string, clusters []string, clouds ...string) *state.File {
+		f := &state.File{}
+		for _, doc := range clusters {
+			f.Clusters = append(f.Clusters, cluster(t, doc))
+		}
+		for _, cloud := range clouds {
+			f.Credentials = append(f.Credentials, credentials(t, cloud, name))
+		}
+		return f
+	}
+	a, b, wrong := document("demo", "a"), document("demo", "b"), strings.Replace(document("demo", "a"), `"civo"`, `"cvio"`, 1)
+	for name, c := range map[string]struct {
+		files  []*state.File
+		filter state.Filter
+		want   string
+	}{
+		"one file":                          {[]*state.File{file("x", []string{a}, "civo", "aws")}, state.Filter{}, "1 clusters, 0 refused, 1 credentials, 0 problems"},
+		"credentials alone":                 {[]*state.File{file("x", nil, "civo", "aws")}, state.Filter{}, "0 clusters, 0 refused, 2 credentials, 0 problems"},
+		"of a cloud that is not selected":   {[]*state.File{file("x", nil, "civo", "aws")}, state.Filter{Cloud: "aws"}, "0 clusters, 0 refused, 1 credentials, 0 problems"},
+		"no cluster is selected":            {[]*state.File{file("x", []string{a}, "civo")}, state.Filter{ClusterName: "other"}, "0 clusters, 0 refused, 0 credentials, 0 problems"},
+		"the same twice":                    {[]*state.File{file("x", []string{a}, "civo"), file("x", []string{a}, "civo")}, state.Filter{}, "1 clusters, 0 refused, 1 credentials, 0 problems"},
+		"two states of one cluster":         {[]*state.File{file("x", []string{a}), file("x", []string{b}), file("x", []string{a})}, state.Filter{}, "0 clusters, 2 refused, 0 credentials, 0 problems"},
+		"two credentials of one cloud":      {[]*state.File{file("x", []string{a}, "civo"), file("y", nil, "civo")}, state.Filter{}, "1 clusters, 0 refused, 0 credentials, 1 problems"},
+		"one that ksctl could not use":      {[]*state.File{file("x", []string{wrong})}, state.Filter{}, "0 clusters, 1 refused, 0 credentials, 0 problems"},
+		"one that is wrong, and a good one": {[]*state.File{file("x", []string{wrong, a})}, state.Filter{}, "1 clusters, 1 refused, 0 credentials, 0 problems"},
+	} {
+		g := newGathering(c.filter)
+		for i, f := range c.files {
+			g.add(fmt.Sprint(i), f)
+		}
+		w := g.wishes(true)
+		if got := fmt.Sprintf("%d clusters, %d refused, %d credentials, %d problems", len(w.clusters), len(w.refused), len(w.credentials), len(w.problems)); got != c.want {
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
+		seen := map[string]bool{}
+		for _, row := range newPlan(w, held{}, v1alpha1.ImportStateStatus{}, policy{hash: hashed}).clusters {
+			if seen[row.Key] {
+				t.Errorf("%s: two lines of %s", name, row.Key)
+			}
+			seen[row.Key] = true
+		}
+	}
+	g := newGathering(state.Filter{})
+	g.problems = []problem{{"X", "y.json: unreadable", false}}
+	g.add("x", file("x", nil, "civo"))
+	if w := g.wishes(true); len(w.credentials) != 0 {
+		t.Error("credentials are taken though nobody knows which clusters there are")
 	}
 }

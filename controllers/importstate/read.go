@@ -2,19 +2,21 @@ package importstate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/stacks/artifact"
 	"github.com/ksctl/gitops/stacks/sops"
@@ -29,7 +31,7 @@ type file struct {
 
 // maxTotal bytes of all files of a folder: each document goes into a store of 1 MiB,
 // or is refused.
-const maxTotal = 64 << 20
+const maxTotal = 16 << 20
 
 // maxClusters of one import: each has a line in its status.
 const maxClusters = 1000
@@ -74,7 +76,8 @@ func filesBelow(fsys fs.FS, at string) ([]file, error) {
 		return err
 	}
 	if !info.IsDir() {
-		return out, errors.Join(add(at))
+		err := add(at)
+		return out, err
 	}
 	err = fs.WalkDir(fsys, at, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(name, ".json") {
@@ -102,58 +105,96 @@ func read(fsys fs.FS, name string, most int64) ([]byte, error) {
 	return data, err
 }
 
-// wishes reads what files want, decrypted and checked. What is wrong with one file or one
-// cluster keeps no other back.
-func (s *Steps) wishes(ctx context.Context, obj *v1alpha1.ImportState, files []file) (wishes, error) {
-	keys, err := s.keys(ctx, obj.Namespace, obj.Spec.Decryption)
+// reading is what was read last, and of what: the content of the source, the spec and the
+// version of the Secret.
+type reading struct {
+	of   string
+	want wishes
+}
+
+// want reads what a source wants, unless it was read already.
+func (s *Steps) want(ctx context.Context, obj *v1alpha1.ImportState, c dynamic.Interface, from artifact.Artifact) (wishes, error) {
+	keys, err := readKeys(ctx, c, obj)
 	if err != nil {
 		return wishes{}, err
 	}
-	var out wishes
-	g := gathering{filter: filterOf(obj.Spec.Select), byKey: map[string]string{}, byCloud: map[string]string{}}
+	last, err := s.read.Get(client.ObjectKeyFromObject(obj), obj.UID, func() (*reading, error) { return &reading{}, nil })
+	if err != nil {
+		return wishes{}, err
+	}
+	of := fmt.Sprintf("%s %d %s", from.Digest, obj.Generation, keys.version)
+	if last.of == of {
+		return last.want, nil
+	}
+	files, err := s.files(ctx, &obj.Spec, from)
+	if err != nil {
+		return wishes{}, err
+	}
+	want, err := s.wishes(ctx, &obj.Spec, keys, files)
+	if err != nil {
+		return wishes{}, err
+	}
+	*last = reading{}
+	if !slices.ContainsFunc(want.problems, func(p problem) bool { return !p.terminal }) {
+		*last = reading{of, want}
+	}
+	return want, nil
+}
+
+// wishes reads what files want, decrypted and checked. What is wrong with one file or one
+// cluster keeps no other back.
+func (s *Steps) wishes(ctx context.Context, spec *v1alpha1.ImportStateSpec, keys keys, files []file) (wishes, error) {
+	g := newGathering(filterOf(spec.Select))
 	for _, f := range files {
-		parsed, err := s.open(ctx, f, keys, &obj.Spec)
+		parsed, err := s.open(ctx, f, keys, spec)
 		if ctx.Err() != nil {
 			return wishes{}, context.Cause(ctx)
 		}
 		if err != nil {
-			out.problems = append(out.problems, problemOf(err))
+			g.problems = append(g.problems, problemOf(err))
 			continue
 		}
-		g.add(&out, f.name, parsed)
+		g.add(f.name, parsed)
 	}
-	if n := len(out.clusters) + len(out.refused); n > maxClusters {
+	want := g.wishes(spec.Credentials != v1alpha1.SkipCredentials)
+	if n := len(want.clusters) + len(want.refused); n > maxClusters {
 		return wishes{}, fail(InvalidStateReason, "the source has %d clusters, and an import takes %d: select fewer of them, or split them over several imports", n, maxClusters)
 	}
-	if obj.Spec.Credentials == v1alpha1.SkipCredentials {
-		out.credentials = nil
-	}
-	out.credentials = g.fitting(out.credentials)
-	return out, nil
+	return want, nil
 }
 
-// keys are those of the Secret that decrypts; nil: there is none.
-func (s *Steps) keys(ctx context.Context, namespace string, d *appsv1.Decryption) (map[string][]byte, error) {
+// keys of the Secret that decrypts, and which version of it; the zero value: there is none.
+type keys struct {
+	data    map[string][]byte
+	version string
+}
+
+// readKeys reads the Secret with the keys, with the rights of the import's account.
+func readKeys(ctx context.Context, c dynamic.Interface, obj *v1alpha1.ImportState) (keys, error) {
+	d := obj.Spec.Decryption
 	if d == nil {
-		return nil, nil
+		return keys{}, nil
 	}
-	var secret corev1.Secret
-	name := client.ObjectKey{Namespace: namespace, Name: d.SecretRef.Name}
-	err := s.Secrets.Get(ctx, name, &secret)
+	name := client.ObjectKey{Namespace: obj.Namespace, Name: d.SecretRef.Name}
+	u, err := c.Resource(secrets).Namespace(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, fail(SecretNotFoundReason, "there is no Secret %s: make it, or correct spec.decryption.secretRef", name)
+		return keys{}, fail(SecretNotFoundReason, "there is no Secret %s: make it, or correct spec.decryption.secretRef", name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the Secret %s of spec.decryption: %w", name, err)
+		return keys{}, fmt.Errorf("reading the Secret %s of spec.decryption: %w", name, err)
+	}
+	var secret corev1.Secret
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &secret); err != nil {
+		return keys{}, fmt.Errorf("reading the Secret %s of spec.decryption: it is none", name) // what it holds stays unsaid
 	}
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
 	}
-	return secret.Data, nil
+	return keys{secret.Data, string(secret.UID) + " " + secret.ResourceVersion}, nil
 }
 
 // open decrypts a file if it is encrypted, and reads it.
-func (s *Steps) open(ctx context.Context, f file, keys map[string][]byte, spec *v1alpha1.ImportStateSpec) (*state.File, error) {
+func (s *Steps) open(ctx context.Context, f file, keys keys, spec *v1alpha1.ImportStateSpec) (*state.File, error) {
 	encrypted := sops.Encrypted(f.data, sops.JSON)
 	if !spec.AllowPlaintext {
 		plain, err := state.Secrets(f.data)
@@ -167,16 +208,19 @@ func (s *Steps) open(ctx context.Context, f file, keys map[string][]byte, spec *
 	}
 	data := f.data
 	if encrypted {
-		if keys == nil {
+		if keys.data == nil {
 			return nil, fail(string(sops.KeyMissing), "%s: it is encrypted with SOPS, and spec.decryption names no keys", f.name)
 		}
 		if s.Decrypt == nil {
 			return nil, fail(string(sops.Unavailable), "%s: it is encrypted with SOPS, and this program decrypts nothing", f.name)
 		}
 		var err error
-		if data, err = s.Decrypt(ctx, sops.Request{Name: f.name, Data: f.data, Format: sops.JSON, Secret: keys}); err != nil {
+		if data, err = s.Decrypt(ctx, sops.Request{Name: f.name, Data: f.data, Format: sops.JSON, Secret: keys.data}); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.name, err)
 		}
+	}
+	if sealed, err := state.Sealed(data); err == nil && len(sealed) > 0 {
+		return nil, fail(InvalidStateReason, "%s: values are encrypted at %s, and the metadata of SOPS is missing: restore the file, or encrypt it anew", f.name, atMost(sealed, 5))
 	}
 	return state.Parse(f.name, data)
 }
@@ -194,58 +238,4 @@ func filterOf(sel *v1alpha1.StateSelector) state.Filter {
 		return state.Filter{}
 	}
 	return state.Filter{Cloud: sel.Cloud, ClusterType: sel.ClusterType, ClusterName: sel.ClusterName, Region: sel.Region}
-}
-
-// gathering puts the content of several files together.
-type gathering struct {
-	filter state.Filter
-	// byKey and byCloud are in which file each was found.
-	byKey, byCloud map[string]string
-	clouds         map[string]bool
-	any            bool // a file had a cluster, selected or not
-}
-
-func (g *gathering) add(out *wishes, name string, f *state.File) {
-	for _, c := range f.Clusters {
-		g.any = true
-		if !g.filter.Fits(c.ID) {
-			continue
-		}
-		row := rowOf(c, entry{})
-		row.Action = v1alpha1.StateInvalid
-		if problems := c.Check(); len(problems) > 0 {
-			row.Message = name + ": " + problems[0].Error()
-			out.refused = append(out.refused, row)
-			continue
-		}
-		if first, twice := g.byKey[row.Key]; twice {
-			out.problems = append(out.problems, problemOf(fail(InvalidStateReason, "%s: the cluster %s is in %s, too: leave one of the two out", name, row.Key, first)))
-			continue
-		}
-		g.byKey[row.Key] = name
-		if g.clouds == nil {
-			g.clouds = map[string]bool{}
-		}
-		g.clouds[c.ID.Cloud] = true
-		out.clusters = append(out.clusters, c)
-	}
-	for _, c := range f.Credentials {
-		if first, twice := g.byCloud[c.Cloud]; twice {
-			out.problems = append(out.problems, problemOf(fail(InvalidStateReason, "%s: the credentials of %s are in %s, too: leave one of the two out", name, c.Cloud, first)))
-			continue
-		}
-		g.byCloud[c.Cloud] = name
-		out.credentials = append(out.credentials, c)
-	}
-}
-
-// fitting are the credentials of clouds that clusters were selected in; all of them
-// where there is no cluster.
-func (g *gathering) fitting(all []*state.Credentials) (out []*state.Credentials) {
-	for _, c := range all {
-		if !g.any && (g.filter.Cloud == "" || g.filter.Cloud == c.Cloud) || g.clouds[c.Cloud] {
-			out = append(out, c)
-		}
-	}
-	return out
 }

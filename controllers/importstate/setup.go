@@ -1,8 +1,10 @@
 package importstate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync/atomic"
 
@@ -29,15 +31,17 @@ import (
 type Setup struct {
 	Reconciler *reconcile.Reconciler[*v1alpha1.ImportState]
 	// Served tells which kinds of sources there are.
-	Served  sourceref.Served
-	Options controller.Options
+	Served                sourceref.Served
+	DefaultServiceAccount string
+	Options               controller.Options
 }
 
 // Fields by which imports are found.
 const (
-	bySource = "spec.sourceRef of an import"
-	bySecret = "spec.decryption.secretRef"
-	byStore  = "spec.store"
+	bySource  = "spec.sourceRef of an import"
+	byAccount = "spec.serviceAccountName of an import"
+	bySecret  = "spec.decryption.secretRef"
+	byStore   = "spec.store"
 )
 
 var fields = map[string]func(*v1alpha1.ImportState) string{
@@ -65,7 +69,11 @@ func fieldValue(kind, namespace, name string) string { return kind + "/" + names
 
 // Register adds the controller to a manager.
 func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
-	for field, of := range fields {
+	all := maps.Clone(fields)
+	all[byAccount] = func(in *v1alpha1.ImportState) string {
+		return fieldValue("ServiceAccount", in.Namespace, cmp.Or(in.Spec.ServiceAccountName, s.DefaultServiceAccount))
+	}
+	for field, of := range all {
 		err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.ImportState{}, field, func(o client.Object) []string {
 			return []string{of(o.(*v1alpha1.ImportState))}
 		})
@@ -85,6 +93,9 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	c, err = ctrl.NewControllerManagedBy(mgr).Named("importstate").
 		For(&v1alpha1.ImportState{}, builder.WithPredicates(s.Reconciler.Wishes())).
 		WatchesMetadata(metadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(w.secret)).
+		WatchesMetadata(metadata("", "ServiceAccount"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
+			return w.find(ctx, client.MatchingFields{byAccount: fieldValue("ServiceAccount", o.GetNamespace(), o.GetName())})
+		})).
 		WatchesMetadata(metadata("", "ConfigMap"), handler.EnqueueRequestsFromMapFunc(w.configMap)).
 		WatchesMetadata(metadata("apiextensions.k8s.io", "CustomResourceDefinition"), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []crreconcile.Request {
 			if strings.HasSuffix(o.GetName(), "."+sourcev1.GroupVersion.Group) {

@@ -34,9 +34,8 @@ const attempts = 10
 
 // Steps reconcile an ImportState.
 type Steps struct {
-	// Client reads from the cache, Secrets from the API server.
-	Client  client.Reader
-	Secrets client.Reader
+	// Client reads from the cache.
+	Client client.Reader
 	// Content gets what sources hold.
 	Content *content.Loader
 	// Decrypt decrypts files; nil: encrypted ones are refused.
@@ -47,6 +46,9 @@ type Steps struct {
 	DefaultServiceAccount string
 	// SecretKey keys hashes of what is written.
 	SecretKey []byte
+
+	// read is what was read last: decrypting costs a process, and requests to key services.
+	read reconcile.Kept[*reading]
 }
 
 var _ reconcile.Steps[*v1alpha1.ImportState] = (*Steps)(nil)
@@ -65,17 +67,13 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*v1alpha1.
 		}
 	}
 	obj.Status.LastAttemptedRevision = from.Revision
-	files, err := s.files(ctx, &obj.Spec, from)
-	if err != nil {
-		return failed(err, from.Revision)
-	}
-	want, err := s.wishes(ctx, obj, files)
-	if err != nil {
-		return failed(err, from.Revision)
-	}
 	c, err := s.clientFor(ctx, obj)
 	if err != nil {
 		return account.Outcome(err, from.Revision)
+	}
+	want, err := s.want(ctx, obj, c, from)
+	if err != nil {
+		return failed(err, from.Revision)
 	}
 	return s.carry(ctx, req, want, c, from.Revision)
 }
@@ -87,9 +85,12 @@ func (s *Steps) carry(ctx context.Context, req *reconcile.Request[*v1alpha1.Impo
 	namespace := namespaceOf(&obj.Spec)
 	before := obj.Status
 	if before.Store != namespace {
-		before = v1alpha1.ImportStateStatus{} // what was written elsewhere stays there
+		if before.Store != "" && !how.dryRun {
+			req.Event(corev1.EventTypeWarning, "StateKept", "what was imported into ksctl's store in namespace "+before.Store+" stays there, and is not looked after any more")
+		}
+		before = v1alpha1.ImportStateStatus{}
 	}
-	st, err := readStore(ctx, c, namespace)
+	st, err := readStore(ctx, c, namespace, obj.Spec.Credentials != v1alpha1.SkipCredentials)
 	if err != nil {
 		return reconcile.Retry{Err: err, Revision: revision}
 	}
@@ -99,6 +100,7 @@ func (s *Steps) carry(ctx context.Context, req *reconcile.Request[*v1alpha1.Impo
 			if err = st.reread(ctx, err); err != nil {
 				return reconcile.Retry{Err: err, Revision: revision}
 			}
+			before = obj.Status // with what was about to be written, of which some may be
 			continue
 		}
 		p.report(&obj.Status, namespace)
@@ -133,7 +135,7 @@ func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.Import
 // report writes the plan into a status.
 func (p *plan) report(status *v1alpha1.ImportStateStatus, namespace string) {
 	status.Clusters, status.Credentials = p.clusters, p.credentials
-	status.Store, status.StoreBytes = namespace, int64(p.bytes)
+	status.Store = namespace
 }
 
 // Finalize implements reconcile.Steps.
@@ -144,11 +146,11 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.I
 	}
 	c, err := s.clientFor(ctx, obj)
 	if err != nil {
-		return account.Outcome(err, "")
+		return account.Outcome(fmt.Errorf("%w; or set spec.deletionPolicy to Keep, to leave in the store what was imported", err), "")
 	}
-	st, err := readStore(ctx, c, obj.Status.Store)
+	st, err := readStore(ctx, c, obj.Status.Store, len(obj.Status.Credentials) > 0)
 	if err != nil {
-		return reconcile.Retry{Err: err}
+		return reconcile.Retry{Err: fmt.Errorf("%w; or set spec.deletionPolicy to Keep, to leave in the store what was imported", err)}
 	}
 	for range attempts {
 		states, credentials, kept := leaving(&obj.Status, st.held, s.hash)
@@ -169,31 +171,31 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.I
 // leaving are the keys of what was written and is as it was written, and those that
 // somebody has changed since.
 func leaving(status *v1alpha1.ImportStateStatus, have held, hash func([]byte) string) (states, credentials, kept []string) {
-	judge := func(key string, have []byte, written, writing string) bool {
-		if have == nil || written == "" && writing == "" {
+	judge := func(key string, have []byte, r record) bool {
+		if have == nil || !r.ours && r.writing == "" {
 			return false
 		}
-		if h := hash(have); h != written && h != writing {
+		if h := hash(have); h != r.writing && (h != r.written || !r.ours) {
 			kept = append(kept, key)
 			return false
 		}
 		return true
 	}
 	for _, row := range status.Clusters {
-		if judge(row.Key, have.states[row.Key], row.Written, row.Writing) {
+		if judge(row.Key, have.states[row.Key], recordOf(row)) {
 			states = append(states, row.Key)
 		}
 	}
 	for _, row := range status.Credentials {
-		if judge(row.Cloud, have.credentials[row.Cloud], row.Written, row.Writing) {
+		if judge(row.Cloud, have.credentials[row.Cloud], record{row.Written, row.Writing, row.Ours}) {
 			credentials = append(credentials, row.Cloud)
 		}
 	}
 	return states, credentials, kept
 }
 
-// Forget implements reconcile.Steps. Nothing is kept in memory of an import.
-func (s *Steps) Forget(types.NamespacedName) {}
+// Forget implements reconcile.Steps.
+func (s *Steps) Forget(key types.NamespacedName) { s.read.Drop(key) }
 
 // hash tells documents apart by what they say, and tells nothing of them.
 func (s *Steps) hash(data []byte) string {

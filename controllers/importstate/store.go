@@ -33,26 +33,31 @@ var (
 )
 
 // readStore reads what ksctl keeps in a namespace, with the rights of a client.
-func readStore(ctx context.Context, client dynamic.Interface, namespace string) (*store, error) {
+func readStore(ctx context.Context, client dynamic.Interface, namespace string, credentials bool) (*store, error) {
 	s := &store{namespace: namespace, client: client}
-	if err := errors.Join(s.readStates(ctx), s.readCredentials(ctx)); err != nil {
+	if err := s.readStates(ctx); err != nil {
 		return nil, err
+	}
+	if credentials {
+		if err := s.readCredentials(ctx); err != nil {
+			return nil, err
+		}
 	}
 	var err error
 	s.external, err = s.get(ctx, secrets, state.ExternalStoreSecret, &corev1.Secret{})
 	return s, err
 }
 
-func (s *store) readStates(ctx context.Context) error {
+func (s *store) readStates(ctx context.Context) (err error) {
 	var states corev1.ConfigMap
-	_, err := s.get(ctx, configMaps, state.StoreConfigMap, &states)
+	s.hasStates, err = s.get(ctx, configMaps, state.StoreConfigMap, &states)
 	s.states, s.configMap = states.BinaryData, states.ResourceVersion
 	return err
 }
 
-func (s *store) readCredentials(ctx context.Context) error {
+func (s *store) readCredentials(ctx context.Context) (err error) {
 	var credentials corev1.Secret
-	_, err := s.get(ctx, secrets, state.StoreSecret, &credentials)
+	s.hasCredentials, err = s.get(ctx, secrets, state.StoreSecret, &credentials)
 	s.credentials, s.secret = credentials.Data, credentials.ResourceVersion
 	return err
 }
@@ -62,7 +67,7 @@ func (s *store) readCredentials(ctx context.Context) error {
 func (s *store) reread(ctx context.Context, err error) error {
 	var write *writeError
 	switch {
-	case !errors.As(err, &write) || !apierrors.IsConflict(write.err) && !apierrors.IsAlreadyExists(write.err):
+	case !errors.As(err, &write) || !write.taken():
 		return err
 	case write.resource == secrets:
 		return s.readCredentials(ctx)
@@ -141,7 +146,7 @@ func (s *store) put(ctx context.Context, resource schema.GroupVersionResource, n
 		_, err = c.Create(ctx, u, metav1.CreateOptions{FieldManager: fieldManager})
 	}
 	if err != nil {
-		return &writeError{resource: resource, what: kind + " " + s.namespace + "/" + name, namespace: s.namespace, err: err}
+		return &writeError{resource: resource, existed: version != "", what: kind + " " + s.namespace + "/" + name, namespace: s.namespace, err: err}
 	}
 	return nil
 }
@@ -150,12 +155,18 @@ func (s *store) put(ctx context.Context, resource schema.GroupVersionResource, n
 type writeError struct {
 	resource        schema.GroupVersionResource
 	what, namespace string
+	existed         bool // when it was read
 	err             error
+}
+
+// taken is true when somebody else wrote meanwhile.
+func (e *writeError) taken() bool {
+	return apierrors.IsConflict(e.err) || apierrors.IsAlreadyExists(e.err) || e.existed && apierrors.IsNotFound(e.err)
 }
 
 // Error implements error.
 func (e *writeError) Error() string {
-	if apierrors.IsNotFound(e.err) {
+	if apierrors.IsNotFound(e.err) && !e.existed {
 		return fmt.Sprintf("writing %s: there is no namespace %s: create it, or set spec.store.namespace to the one that ksctl uses", e.what, e.namespace)
 	}
 	return "writing " + e.what + ": " + e.err.Error()

@@ -9,11 +9,11 @@ import (
 
 // AddImports adds the reconciler of ImportState.
 func (c *Controllers) AddImports(ctx context.Context) error {
-	steps := &importstate.Steps{Client: c.mgr.GetClient(), Secrets: c.mgr.GetAPIReader(), Content: c.content, Decrypt: c.opts.Decrypt, Target: c.target,
+	steps := &importstate.Steps{Client: c.mgr.GetClient(), Content: c.content, Decrypt: c.opts.Decrypt, Target: c.target,
 		DefaultServiceAccount: c.opts.DefaultServiceAccount, SecretKey: c.key}
 	setup := &importstate.Setup{
 		Reconciler: newReconciler(c, importstate.Kind, steps, func() *v1alpha1.ImportState { return &v1alpha1.ImportState{} }),
-		Served:     c.discovery, Options: c.controllerOptions(),
+		Served:     c.discovery, DefaultServiceAccount: c.opts.DefaultServiceAccount, Options: c.controllerOptions(),
 	}
 	setup.Reconciler.Selector = c.selected()
 	return setup.Register(ctx, c.mgr)

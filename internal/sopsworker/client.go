@@ -24,7 +24,7 @@ type Options struct {
 	Path string
 	// Timeout of one file; a minute when zero.
 	Timeout time.Duration
-	// MemoryBytes that the program may have; 512 MiB when zero. They are bounded on Linux only.
+	// MemoryBytes that the program may have; 256 MiB when zero. They are bounded on Linux only.
 	MemoryBytes int64
 	// AtATime is how many files are decrypted at a time; 2 when zero.
 	AtATime int
@@ -48,7 +48,7 @@ func New(o Options) *Client {
 		o.Timeout = time.Minute
 	}
 	if o.MemoryBytes == 0 {
-		o.MemoryBytes = 512 << 20
+		o.MemoryBytes = 256 << 20
 	}
 	if o.AtATime == 0 {
 		o.AtATime = 2

@@ -1,6 +1,8 @@
 package sopsworker
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
 	"syscall"
 
@@ -17,4 +19,6 @@ func attach(cmd *exec.Cmd) {
 func bound(pid int, memory int64) {
 	_ = unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: uint64(memory), Max: uint64(memory)}, nil)
 	_ = unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
+	// Should the machine run out of memory, it is this process that has to go.
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0)
 }

@@ -59,7 +59,6 @@ type Cluster struct {
 	External bool
 
 	raw json.RawMessage
-	doc object
 }
 
 // zeroID is what the stores that are no database write (an ObjectID of MongoDB).
@@ -76,7 +75,7 @@ func newCluster(raw json.RawMessage, doc object) (*Cluster, error) {
 			Name: text(doc, "cluster_name"), Region: text(doc, "region")},
 		Dialect: dialectOf(doc), Bootstrap: text(doc, "bootstrap_provider"), Context: text(doc, "cluster_kubeconfig_context"),
 		Team: text(doc, "platform", "team"), Owner: text(doc, "platform", "owner"), Phase: text(doc, "platform", "state"),
-		raw: small, doc: doc,
+		raw: small,
 	}
 	id := text(doc, "ID")
 	c.External = id != "" && id != zeroID
@@ -88,7 +87,16 @@ func newCluster(raw json.RawMessage, doc object) (*Cluster, error) {
 func (c *Cluster) JSON() []byte { return c.raw }
 
 // KubeConfig of the cluster, "" if the document has none. It is a secret.
-func (c *Cluster) KubeConfig() string { return text(c.doc, "cluster_kubeconfig") }
+func (c *Cluster) KubeConfig() string { return text(c.tree(), "cluster_kubeconfig") }
+
+// tree of the document. It is made anew each time: documents are kept, and it takes much more room.
+func (c *Cluster) tree() any {
+	v, err := decode(c.raw)
+	if err != nil {
+		return nil // it was read before
+	}
+	return v
+}
 
 // Format implements fmt.Formatter: a document is never printed.
 func (c Cluster) Format(s fmt.State, _ rune) { _, _ = fmt.Fprintf(s, "cluster %s", c.ID) }

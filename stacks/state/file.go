@@ -34,8 +34,6 @@ type File struct {
 	Form        Form
 	Clusters    []*Cluster
 	Credentials []*Credentials
-
-	tree any
 }
 
 // Parse reads a file; its name is for errors alone, which are *stacks.Error. One that is
@@ -45,8 +43,8 @@ func Parse(name string, data []byte) (*File, error) {
 	if err != nil {
 		return nil, &problem.Error{File: name, Message: err.Error()}
 	}
-	f := &File{tree: tree}
-	if err := f.read(data); err != nil {
+	f := &File{}
+	if err := f.read(data, tree); err != nil {
 		err.File = name
 		return nil, err
 	}
@@ -54,8 +52,8 @@ func Parse(name string, data []byte) (*File, error) {
 }
 
 // read fills the file from its bytes.
-func (f *File) read(data []byte) *problem.Error {
-	top, ok := f.tree.(object)
+func (f *File) read(data []byte, tree any) *problem.Error {
+	top, ok := tree.(object)
 	if !ok {
 		return wrong("", "it is no JSON object: want an export of ksctl, the state of a cluster, or credentials of a cloud")
 	}

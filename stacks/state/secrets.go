@@ -11,7 +11,7 @@ import (
 
 // EncryptedRegex fits the names of what is secret in every dialect, for the setting of
 // SOPS of the same name: with it names, sizes and addresses stay readable.
-const EncryptedRegex = `^(cluster_kubeconfig|private_key|PrivateKey|etcd_key|k3s_token|certificate_key|bootstrap_token|` +
+const EncryptedRegex = `(?i)^(cluster_kubeconfig|private_key|PrivateKey|etcd_key|k3s_token|certificate_key|bootstrap_token|` +
 	`access_key_id|secret_access_key|AcessKeyID|AcessKeySecret|subscription_id|tenant_id|client_id|client_secret|token)$`
 
 // secretKey fits these, and the whole of credentials, whatever cloud they are of.
@@ -20,15 +20,19 @@ var secretKey = regexp.MustCompile(EncryptedRegex + `|^` + credentialsKey + `$`)
 // Secrets are JSON pointers (RFC 6901) of what is secret in a file and not encrypted:
 // by its name, or by what it looks like where the name says nothing. Values that are
 // empty are none.
-func (f *File) Secrets() []string {
-	s := scan{}
-	s.walk(f.tree, "", f.Form == CredentialsForm)
-	return s.found
+func Secrets(data []byte) ([]string, error) {
+	tree, err := decode(data)
+	if err != nil {
+		return nil, err
+	}
+	s := scan{plain: true}
+	top, _ := tree.(object)
+	s.walk(tree, "", has(top, "cloud_provider") && !has(top, "cluster_name") && !has(top, "cloud_infrastructure_state"))
+	return s.found, nil
 }
 
-// Secrets are the pointers of [File.Secrets] in any JSON file, whether it is one of
-// ksctl or not.
-func Secrets(data []byte) ([]string, error) {
+// Sealed are JSON pointers of the values in a file that are encrypted in the form of SOPS.
+func Sealed(data []byte) ([]string, error) {
 	tree, err := decode(data)
 	if err != nil {
 		return nil, err
@@ -38,7 +42,11 @@ func Secrets(data []byte) ([]string, error) {
 	return s.found, nil
 }
 
-type scan struct{ found []string }
+// scan looks for what is secret: for what can be read of it, or for what can't.
+type scan struct {
+	plain bool
+	found []string
+}
 
 // walk looks at everything below a pointer; all of it is secret below a name that is.
 func (s *scan) walk(v any, at string, secret bool) {
@@ -52,18 +60,18 @@ func (s *scan) walk(v any, at string, secret bool) {
 			s.walk(v, fmt.Sprintf("%s/%d", at, i), secret)
 		}
 	case string:
-		if v != "" && !encrypted(v) && (secret || telling(v)) {
+		if encrypted(v) != s.plain && v != "" && (!s.plain || secret || telling(v)) {
 			s.found = append(s.found, at)
 		}
 	case json.Number:
-		if secret {
+		if s.plain && secret {
 			s.found = append(s.found, at)
 		}
 	}
 }
 
 // open are what credentials say of themselves.
-var open = map[string]bool{"cloud_provider": true, "ID": true}
+var open = map[string]bool{"cloud_provider": true, "ID": true, "sops": true}
 
 // encrypted is true for a value in the form of SOPS.
 func encrypted(v string) bool {

@@ -193,8 +193,11 @@ func TestSecrets(t *testing.T) {
 			"/Clusters/0/kubernetes_bootstrap_state/kubeadm/certificate_key", "/Clusters/0/ssh_key_pair/private_key",
 		},
 	} {
-		f, _ := read(t, file)
-		got := f.Secrets()
+		_, data := read(t, file)
+		got, err := Secrets(data)
+		if err != nil {
+			t.Fatal(err)
+		}
 		slices.Sort(got)
 		if slices.Sort(want); !slices.Equal(got, want) {
 			t.Errorf("%s: got %q\nwant %q", file, got, want)
@@ -205,6 +208,14 @@ func TestSecrets(t *testing.T) {
 func TestSecretsWhateverTheirNames(t *testing.T) {
 	got, err := Secrets([]byte(`{"a/b":"-----BEGIN RSA PRIVATE KEY-----","m":{"uri":"mongodb+srv://u:p@host/?x=y"},"k":["x","apiVersion: v1\nclient-key-data: eA=="],
 		"open":"https://example.com/a:b@c","token":"ENC[AES256_GCM,data:x,type:str]","certificate_key":"","Credentials":[{"cloud_provider":"gcp","ID":"0","gcp":{"json":"x","n":1}}]}`))
+	bare, err2 := Secrets([]byte(`{"cloud_provider":"gcp","gcp":{"api_key":"x"},"K3S_Token":"y"}`))
+	if err2 != nil || !slices.Equal(bare, []string{"/K3S_Token", "/gcp/api_key"}) {
+		t.Errorf("bare credentials: %q, %v", bare, err2)
+	}
+	sealed, err2 := Sealed([]byte(`{"a":["ENC[AES256_GCM,data:x,type:str]"],"b":"x"}`))
+	if err2 != nil || !slices.Equal(sealed, []string{"/a/0"}) {
+		t.Errorf("sealed: %q, %v", sealed, err2)
+	}
 	want := []string{"/Credentials/0/gcp/json", "/Credentials/0/gcp/n", "/a~1b", "/k/1", "/m/uri"}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v", got, err)
@@ -225,6 +236,7 @@ func TestParseRefuses(t *testing.T) {
 		"nobody's":           {`{"Credentials":[null,{"aws":{"secret_access_key":"FAKE"}}]}`, "/Credentials/1/cloud_provider"},
 		"deep":               {strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1), "in each other"},
 		"encrypted":          {`{"Clusters":[],"sops":{}}`, "was not decrypted"},
+		"a bomb":             {`{"Clusters":[` + strings.Repeat("{},", 10000) + `{}]}`, "more values than"},
 		"credentials of all": {`{"cloud_provider":"../x"}`, "names no cloud"},
 	} {
 		_, err := Parse("a.json", []byte(c.data))
@@ -372,7 +384,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_ = file.Secrets()
+		_, _ = Secrets(data)
 		for _, c := range file.Clusters {
 			_ = c.Check()
 			if !Equal(c.JSON(), c.JSON()) {

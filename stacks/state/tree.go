@@ -11,7 +11,7 @@ import (
 
 // MaxBytes is the largest file that is read: ksctl's own store holds 1 MiB, and an
 // export of some hundred clusters is a few.
-const MaxBytes = 16 << 20
+const MaxBytes = 8 << 20
 
 // maxDepth of objects and lists in each other; ksctl's documents have seven.
 const maxDepth = 64
@@ -25,7 +25,7 @@ func decode(data []byte) (any, error) {
 	if len(data) > MaxBytes {
 		return nil, fmt.Errorf("it has %d bytes; at most %d are read", len(data), MaxBytes)
 	}
-	d := &decoder{json: json.NewDecoder(bytes.NewReader(data)), data: data}
+	d := &decoder{json: json.NewDecoder(bytes.NewReader(data)), data: data, left: fewestValues + len(data)/bytesPerValue}
 	d.json.UseNumber()
 	v, err := d.value(0)
 	if err != nil {
@@ -40,7 +40,15 @@ func decode(data []byte) (any, error) {
 type decoder struct {
 	json *json.Decoder
 	data []byte
+	left int // values that may come
 }
+
+// A file may have so many values, and one more for so many bytes: those of ksctl have one for
+// some twenty. Each takes much more in memory than the three bytes that it can be written in.
+const (
+	fewestValues  = 1000
+	bytesPerValue = 8
+)
 
 // fail says where the decoder stands.
 func (d *decoder) fail(why string) error {
@@ -49,6 +57,9 @@ func (d *decoder) fail(why string) error {
 }
 
 func (d *decoder) value(depth int) (any, error) {
+	if d.left--; d.left < 0 {
+		return nil, d.fail("it has more values than a state of its size could have")
+	}
 	token, err := d.json.Token()
 	if err != nil {
 		return nil, d.fail("not JSON") // the decoder's own words quote what is there

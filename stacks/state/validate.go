@@ -43,7 +43,7 @@ func (c *Cluster) Check() []*problem.Error {
 	}
 	name("cloud_provider", c.ID.Cloud, Clouds)
 	name("cluster_type", c.ID.Type, types)
-	if at(c.doc, "cloud_infrastructure_state") != nil && at(c.doc, "cloud_infrastructure_state", c.ID.Cloud) == nil && slices.Contains(Clouds, c.ID.Cloud) {
+	if infra := at(c.tree(), "cloud_infrastructure_state"); infra != nil && at(infra, c.ID.Cloud) == nil && slices.Contains(Clouds, c.ID.Cloud) {
 		out = append(out, wrong("/cloud_infrastructure_state", "it says nothing of %s, which the cluster is in", c.ID.Cloud))
 	}
 	return out

@@ -123,8 +123,8 @@ type ImportStateSpec struct {
 	Store *StateStore `json:"store,omitempty"`
 
 	// Conflict says what happens when the store holds another state of a cluster. Refuse
-	// when unset. What ksctl changes after the import is no conflict: it is left alone
-	// until the source changes.
+	// when unset. What ksctl changes or removes after the import is no conflict: it is left
+	// alone until the source changes.
 	// +optional
 	Conflict ConflictPolicy `json:"conflict,omitempty"`
 
@@ -142,94 +142,6 @@ type ImportStateSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
-}
-
-// StateAction is what becomes of an entry of the store.
-type StateAction string
-
-// State actions.
-const (
-	// StateInSync is an entry that is as the source has it.
-	StateInSync StateAction = "InSync"
-	// StateCreate and StateUpdate are entries that are to be written.
-	StateCreate StateAction = "Create"
-	StateUpdate StateAction = "Update"
-	// StateChangedSince is an entry that was imported, and that ksctl has changed since.
-	StateChangedSince StateAction = "ChangedSince"
-	// StateConflict is an entry that is another one than the source's, and not ours.
-	StateConflict StateAction = "Conflict"
-	// StateLeft is an entry that was imported, and that the source has no more.
-	StateLeft StateAction = "LeftSource"
-	// StateInvalid is one that ksctl could not work with.
-	StateInvalid StateAction = "Invalid"
-	// StateExternal is one whose store is a MongoDB.
-	StateExternal StateAction = "ExternalStorage"
-	// StateFull is one that the store has no room for.
-	StateFull StateAction = "StoreFull"
-)
-
-// ImportedCluster is how the state of one cluster stands.
-type ImportedCluster struct {
-	// Key of the cluster in ksctl's store: <cloud>.<type>.<name>.<region>.
-	Key string `json:"key"`
-
-	// Name of the cluster.
-	Name string `json:"name"`
-
-	// Cloud that it is in.
-	Cloud string `json:"cloud"`
-
-	// Region of the cloud.
-	Region string `json:"region"`
-
-	// Type of the cluster: ha or selfmanaged, or managed.
-	Type string `json:"type"`
-
-	// Dialect is the first release of ksctl that writes documents of this form.
-	// +optional
-	Dialect string `json:"dialect,omitempty"`
-
-	// Action is what is done, or why nothing is.
-	Action StateAction `json:"action"`
-
-	// Ready is true when the cluster's state is in the store.
-	Ready bool `json:"ready"`
-
-	// Message says more, for a person.
-	// +optional
-	Message string `json:"message,omitempty"`
-
-	// Written identifies what was written last, by a keyed hash.
-	// +optional
-	Written string `json:"written,omitempty"`
-
-	// Writing identifies what is about to be written, until that is known to be done.
-	// +optional
-	Writing string `json:"writing,omitempty"`
-}
-
-// ImportedCredentials is how the credentials of one cloud stand.
-type ImportedCredentials struct {
-	// Cloud that they are of.
-	Cloud string `json:"cloud"`
-
-	// Action is what is done, or why nothing is.
-	Action StateAction `json:"action"`
-
-	// Ready is true when the credentials are in the store.
-	Ready bool `json:"ready"`
-
-	// Message says more, for a person.
-	// +optional
-	Message string `json:"message,omitempty"`
-
-	// Written identifies what was written last, by a keyed hash.
-	// +optional
-	Written string `json:"written,omitempty"`
-
-	// Writing identifies what is about to be written, until that is known to be done.
-	// +optional
-	Writing string `json:"writing,omitempty"`
 }
 
 // ImportStateStatus is what was seen of one import.
@@ -259,11 +171,6 @@ type ImportStateStatus struct {
 	// Store that was written to: its namespace.
 	// +optional
 	Store string `json:"store,omitempty"`
-
-	// StoreBytes is what the states in the store have together, of the 1048576 that they
-	// may have.
-	// +optional
-	StoreBytes int64 `json:"storeBytes,omitempty"`
 }
 
 // ImportState keeps states of clusters that ksctl exported in ksctl's store.

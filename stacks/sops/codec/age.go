@@ -51,7 +51,7 @@ func checkRecipient(s string) error {
 	switch {
 	case err == nil:
 		return nil
-	case strings.HasPrefix(s, "AGE-SECRET-KEY-"):
+	case strings.Contains(strings.ToUpper(s), "AGE-SECRET-KEY-"):
 		return fail(sops.RecipientInvalid, "a recipient is a private age identity: give its public key (age1…), and make a new one, for this one may have been seen")
 	}
 	return fail(sops.RecipientInvalid, "the recipient %s is no public key of age (age1…)", shown(s))

@@ -88,6 +88,7 @@ func readGCP(value []byte) ([]byte, error) {
 		Type     string `json:"type"`
 		Email    string `json:"client_email"`
 		TokenURI string `json:"token_uri"`
+		Universe string `json:"universe_domain"`
 	}
 	if err := json.Unmarshal(value, &c); err != nil {
 		return nil, invalid("is not the JSON key of a service account")
@@ -97,6 +98,8 @@ func readGCP(value []byte) ([]byte, error) {
 		return nil, invalid("holds credentials of the type %s; only service_account is taken, for others would run programs or read files here", shown(c.Type))
 	case c.Email == "":
 		return nil, invalid("is not the JSON key of a service account: it needs client_email and private_key")
+	case c.Universe != "" && c.Universe != "googleapis.com":
+		return nil, invalid("has the universe_domain %s, which is not Google's", shown(c.Universe))
 	case c.TokenURI != "" && !googleTokens.MatchString(c.TokenURI):
 		return nil, invalid("has the token_uri %s, which is not Google's", shown(c.TokenURI))
 	}

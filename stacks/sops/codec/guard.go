@@ -111,3 +111,25 @@ func (o Options) address(raw string) error {
 	}
 	return nil
 }
+
+// oneHost lets requests through that go to one host.
+type oneHost struct {
+	next http.RoundTripper
+	host string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (o oneHost) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Host != o.host {
+		return nil, fail(sops.AddressRefused, "it leads to another host")
+	}
+	return o.next.RoundTrip(r)
+}
+
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}

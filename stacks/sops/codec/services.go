@@ -153,9 +153,16 @@ func (a *attempt) openAzure(ctx context.Context, k *keyservice.AzureKeyVaultKey,
 	return key.DecryptContext(ctx)
 }
 
+// vaultPath is a path of an engine, or the name of a key in it. The library joins them, and the
+// token would open whatever that leads to.
+var vaultPath = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_./-]{0,255}$`)
+
 func (a *attempt) openVault(ctx context.Context, k *keyservice.VaultKey, sealed []byte) ([]byte, error) {
 	if err := a.opts.address(k.VaultAddress); err != nil {
 		return nil, err
+	}
+	if !vaultPath.MatchString(k.EnginePath) || !vaultPath.MatchString(k.KeyName) || strings.Contains(k.EnginePath+"/"+k.KeyName, "..") {
+		return nil, fail(sops.AddressRefused, "that is no path of a key")
 	}
 	plain := func(s string) string { return strings.TrimRight(s, "/") }
 	if named := a.keys.vault.addresses; len(named) > 0 && !slices.ContainsFunc(named, func(s string) bool { return plain(s) == plain(k.VaultAddress) }) {
@@ -163,7 +170,9 @@ func (a *attempt) openVault(ctx context.Context, k *keyservice.VaultKey, sealed 
 	}
 	key := hcvault.MasterKey{VaultAddress: k.VaultAddress, EnginePath: k.EnginePath, KeyName: k.KeyName, EncryptedKey: string(sealed)}
 	hcvault.Token(a.keys.vault.token).ApplyToMasterKey(&key)
-	hcvault.NewHTTPClient(a.opts.client(a.keys.vault.roots)).ApplyToMasterKey(&key)
+	client := a.opts.client(a.keys.vault.roots)
+	client.Transport = oneHost{client.Transport, hostOf(k.VaultAddress)} // the library of Vault follows redirects by itself
+	hcvault.NewHTTPClient(client).ApplyToMasterKey(&key)
 	part, err := key.DecryptContext(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("vault: %w", err)

@@ -144,10 +144,33 @@ func TestVault(t *testing.T) {
 		t.Log(address)
 		refused(t, err, sops.AddressRefused, says, "hvs.token-secret")
 	}
+	for _, path := range []string{"../../sys/seal", "a/../b", "", "/x", "a b"} {
+		hostile := sealedTo(t, func([]byte) keys.MasterKey {
+			return &hcvault.MasterKey{VaultAddress: "https://vault.example.com:8200", EnginePath: "ns/transit", KeyName: path, EncryptedKey: "x"}
+		})
+		_, err := Decrypt(t.Context(), hostile, sops.YAML, token, s.options())
+		t.Log(path)
+		refused(t, err, sops.AddressRefused, "no path of a key", "hvs.token-secret")
+	}
 	if s.asked.Load() != before {
 		t.Error("somebody was asked all the same")
 	}
 	decrypts(t, to(s.URL), sops.YAML, token, Options{RootCAs: s.roots, AllowLoopback: true})
+}
+
+// A server that leads elsewhere gets no second request, and nobody else the token.
+func TestVaultThatLeadsElsewhere(t *testing.T) {
+	s := newService(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "https://kms.eu-west-1.amazonaws.com/v1/x", http.StatusTemporaryRedirect)
+	})
+	file := sealedTo(t, func([]byte) keys.MasterKey {
+		return &hcvault.MasterKey{VaultAddress: "https://vault.example.com", EnginePath: "transit", KeyName: "demo", EncryptedKey: "x"}
+	})
+	_, err := Decrypt(t.Context(), file, sops.YAML, keysOf(t, VaultToken, "hvs.token-secret"), s.options())
+	e := ours(err)
+	if e.Reason != sops.AddressRefused && e.Reason != sops.ServiceFailed || s.asked.Load() != 1 {
+		t.Errorf("got %v after %d requests", err, s.asked.Load())
+	}
 }
 
 func TestAWS(t *testing.T) {

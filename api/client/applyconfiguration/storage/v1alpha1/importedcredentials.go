@@ -19,8 +19,10 @@ type ImportedCredentialsApplyConfiguration struct {
 	Ready *bool `json:"ready,omitempty"`
 	// Message says more, for a person.
 	Message *string `json:"message,omitempty"`
-	// Written identifies what was written last, by a keyed hash.
+	// Written identifies what the source and the store had in common last, by a keyed hash.
 	Written *string `json:"written,omitempty"`
+	// Ours is true when it was written from here, and not found there.
+	Ours *bool `json:"ours,omitempty"`
 	// Writing identifies what is about to be written, until that is known to be done.
 	Writing *string `json:"writing,omitempty"`
 }
@@ -68,6 +70,14 @@ func (b *ImportedCredentialsApplyConfiguration) WithMessage(value string) *Impor
 // If called multiple times, the Written field is set to the value of the last call.
 func (b *ImportedCredentialsApplyConfiguration) WithWritten(value string) *ImportedCredentialsApplyConfiguration {
 	b.Written = &value
+	return b
+}
+
+// WithOurs sets the Ours field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Ours field is set to the value of the last call.
+func (b *ImportedCredentialsApplyConfiguration) WithOurs(value bool) *ImportedCredentialsApplyConfiguration {
+	b.Ours = &value
 	return b
 }
 

@@ -38,8 +38,8 @@ type ImportStateSpecApplyConfiguration struct {
 	// Store is ksctl's store, which is written to.
 	Store *StateStoreApplyConfiguration `json:"store,omitempty"`
 	// Conflict says what happens when the store holds another state of a cluster. Refuse
-	// when unset. What ksctl changes after the import is no conflict: it is left alone
-	// until the source changes.
+	// when unset. What ksctl changes or removes after the import is no conflict: it is left
+	// alone until the source changes.
 	Conflict *storagev1alpha1.ConflictPolicy `json:"conflict,omitempty"`
 	// DryRun writes nothing but status, which says what would be done.
 	DryRun *bool `json:"dryRun,omitempty"`

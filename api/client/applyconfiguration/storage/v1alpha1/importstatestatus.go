@@ -23,9 +23,6 @@ type ImportStateStatusApplyConfiguration struct {
 	Credentials []ImportedCredentialsApplyConfiguration `json:"credentials,omitempty"`
 	// Store that was written to: its namespace.
 	Store *string `json:"store,omitempty"`
-	// StoreBytes is what the states in the store have together, of the 1048576 that they
-	// may have.
-	StoreBytes *int64 `json:"storeBytes,omitempty"`
 }
 
 // ImportStateStatusApplyConfiguration constructs a declarative configuration of the ImportStateStatus type for use with
@@ -110,13 +107,5 @@ func (b *ImportStateStatusApplyConfiguration) WithCredentials(values ...*Importe
 // If called multiple times, the Store field is set to the value of the last call.
 func (b *ImportStateStatusApplyConfiguration) WithStore(value string) *ImportStateStatusApplyConfiguration {
 	b.Store = &value
-	return b
-}
-
-// WithStoreBytes sets the StoreBytes field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the StoreBytes field is set to the value of the last call.
-func (b *ImportStateStatusApplyConfiguration) WithStoreBytes(value int64) *ImportStateStatusApplyConfiguration {
-	b.StoreBytes = &value
 	return b
 }
