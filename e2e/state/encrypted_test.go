@@ -1,6 +1,9 @@
 package state_test
 
 import (
+	"strings"
+	"time"
+
 	"filippo.io/age"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -12,6 +15,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
+	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/stacks/sops"
 	"github.com/ksctl/gitops/stacks/sops/codec"
 	"github.com/ksctl/gitops/stacks/state"
@@ -64,6 +68,27 @@ var _ = Describe("An ImportState of encrypted files", func() {
 		Expect(h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: state.StoreSecret}, &stored)).To(Succeed())
 		Expect(canonical(stored.Data["azure"])).To(Equal(credentials["azure"]))
 		Expect(in.Status.LastAppliedRevision).To(HavePrefix("main@sha1:"))
+	})
+
+	It("needs no more rights than the page says", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		mine := identity()
+		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "age"}, StringData: map[string]string{"keys.agekey": mine.String()}})
+		rights, err := harness.Blocks("docs/state.md", "What is written", "yaml")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(rights).To(HaveLen(1))
+		Expect(h.Plane.ApplyYAML(ctx, []byte(strings.NewReplacer("namespace: team", "namespace: "+ns, "namespace: ksctl", "namespace: "+ns).Replace(rights[0])))).To(Succeed())
+		publish(ctx, ns, "main@sha1:1", map[string]string{"clusters/prod.json": sealed(string(fixture("v1_azure_ha_k3s.json")), mine)})
+		in := imported(ns, func(s *v1alpha1.ImportStateSpec) {
+			s.AllowPlaintext, s.ServiceAccountName, s.DeletionPolicy = false, "importer", v1alpha1.DeleteState
+			s.RetryInterval = &metav1.Duration{Duration: time.Second} // rights may be a moment behind
+			s.Decryption = &appsv1.Decryption{Provider: "sops", SecretRef: fluxmeta.LocalObjectReference{Name: "age"}}
+		})
+		create(ctx, in)
+		Eventually(ctx, stands(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: 1 state and the credentials of 1 cloud in ksctl's store in namespace " + ns))
+		Expect(h.Plane.Client().Delete(ctx, in)).To(Succeed())
+		Eventually(ctx, func() error { return h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(in), in) }, soon).Should(MatchError(ContainSubstring("not found")))
+		Expect(stored(ctx, ns)).To(BeEmpty())
 	})
 
 	It("refuses one that was changed by hand, and one of whose secrets some are readable", func(ctx SpecContext) {
