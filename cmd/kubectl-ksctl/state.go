@@ -78,6 +78,9 @@ func (k *ageKeys) look(ctx context.Context, name string) (*looked, error) {
 	}
 	switch {
 	case !l.encrypted:
+		if sealed, err := state.Sealed(data); err == nil && len(sealed) > 0 {
+			return nil, fmt.Errorf("%s: %s: it is encrypted, and the metadata of SOPS is missing: restore the file, or encrypt it anew", name, sealed[0])
+		}
 	case k.file != "":
 		if data, err = k.decrypt(ctx, name, data); err != nil {
 			return nil, err

@@ -127,6 +127,13 @@ func TestStateEncryptInPlaceAndWhatItRefuses(t *testing.T) {
 		t.Error(got)
 	}
 	t.Setenv("SOPS_AGE_KEY_FILE", "")
+	lost := filepath.Join(t.TempDir(), "lost.json")
+	if err := os.WriteFile(lost, []byte(`{"cluster_name":"demo","cluster_type":"ha","region":"r","cloud_provider":"aws","cluster_kubeconfig":"ENC[AES256_GCM,data:x]"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, "state", "validate", lost); !strings.Contains(got, "/cluster_kubeconfig: it is encrypted, and the metadata of SOPS is missing") || !strings.HasSuffix(got, "exit 1\n") {
+		t.Error(got)
+	}
 	for args, want := range map[string]string{
 		"inspect":                      "encrypted as a whole",
 		"validate":                     "--age-key-file",

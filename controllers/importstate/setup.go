@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -54,24 +52,22 @@ var fields = map[string]func(*v1alpha1.ImportState) string{
 		if namespace == "" {
 			namespace = in.Namespace
 		}
-		return fieldValue(ref.Kind, namespace, ref.Name)
+		return reconcile.FieldValue(ref.Kind, namespace, ref.Name)
 	},
 	bySecret: func(in *v1alpha1.ImportState) string {
 		if in.Spec.Decryption == nil {
 			return ""
 		}
-		return fieldValue("Secret", in.Namespace, in.Spec.Decryption.SecretRef.Name)
+		return reconcile.FieldValue("Secret", in.Namespace, in.Spec.Decryption.SecretRef.Name)
 	},
 	byStore: func(in *v1alpha1.ImportState) string { return namespaceOf(&in.Spec) },
 }
-
-func fieldValue(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
 
 // Register adds the controller to a manager.
 func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	all := maps.Clone(fields)
 	all[byAccount] = func(in *v1alpha1.ImportState) string {
-		return fieldValue("ServiceAccount", in.Namespace, cmp.Or(in.Spec.ServiceAccountName, s.DefaultServiceAccount))
+		return reconcile.FieldValue("ServiceAccount", in.Namespace, cmp.Or(in.Spec.ServiceAccountName, s.DefaultServiceAccount))
 	}
 	for field, of := range all {
 		err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.ImportState{}, field, func(o client.Object) []string {
@@ -85,19 +81,19 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	var c controller.Controller
 	sources := sourceref.NewWatches(s.Served, func(kind string, object client.Object) error {
 		wake := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
-			return w.find(ctx, client.MatchingFields{bySource: fieldValue(kind, o.GetNamespace(), o.GetName())})
+			return w.find(ctx, client.MatchingFields{bySource: reconcile.FieldValue(kind, o.GetNamespace(), o.GetName())})
 		})
 		return c.Watch(source.Kind(mgr.GetCache(), object, wake, predicate.Funcs{UpdateFunc: sourceref.ArtifactChanged}))
 	}, w.all)
 	var err error
 	c, err = ctrl.NewControllerManagedBy(mgr).Named("importstate").
 		For(&v1alpha1.ImportState{}, builder.WithPredicates(s.Reconciler.Wishes())).
-		WatchesMetadata(metadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(w.secret)).
-		WatchesMetadata(metadata("", "ServiceAccount"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
-			return w.find(ctx, client.MatchingFields{byAccount: fieldValue("ServiceAccount", o.GetNamespace(), o.GetName())})
+		WatchesMetadata(reconcile.Metadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(w.secret)).
+		WatchesMetadata(reconcile.Metadata("", "ServiceAccount"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
+			return w.find(ctx, client.MatchingFields{byAccount: reconcile.FieldValue("ServiceAccount", o.GetNamespace(), o.GetName())})
 		})).
-		WatchesMetadata(metadata("", "ConfigMap"), handler.EnqueueRequestsFromMapFunc(w.configMap)).
-		WatchesMetadata(metadata("apiextensions.k8s.io", "CustomResourceDefinition"), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []crreconcile.Request {
+		WatchesMetadata(reconcile.Metadata("", "ConfigMap"), handler.EnqueueRequestsFromMapFunc(w.configMap)).
+		WatchesMetadata(reconcile.Metadata("apiextensions.k8s.io", "CustomResourceDefinition"), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []crreconcile.Request {
 			if strings.HasSuffix(o.GetName(), "."+sourcev1.GroupVersion.Group) {
 				sources.Changed()
 			}
@@ -112,12 +108,6 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	// What is served by now is listed with the rest; what can't be told is asked for again.
 	_ = sources.Ask(ctx)
 	return mgr.Add(sources)
-}
-
-func metadata(group, kind string) *metav1.PartialObjectMetadata {
-	m := &metav1.PartialObjectMetadata{}
-	m.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind})
-	return m
 }
 
 // wakes finds the imports that an event concerns.
@@ -136,7 +126,7 @@ func (w *wakes) secret(ctx context.Context, o client.Object) []crreconcile.Reque
 	if name := o.GetName(); name == state.StoreSecret || name == state.ExternalStoreSecret {
 		return w.find(ctx, client.MatchingFields{byStore: o.GetNamespace()})
 	}
-	return w.find(ctx, client.MatchingFields{bySecret: fieldValue("Secret", o.GetNamespace(), o.GetName())})
+	return w.find(ctx, client.MatchingFields{bySecret: reconcile.FieldValue("Secret", o.GetNamespace(), o.GetName())})
 }
 
 // configMap wakes the imports of a store.

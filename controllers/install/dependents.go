@@ -14,6 +14,7 @@ import (
 	"github.com/ksctl/gitops/controllers/depend"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/live"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -68,7 +69,7 @@ func (d *dependent) words(of string) string {
 func (s *Steps) dependOn(ctx context.Context, o *owner) (map[types.NamespacedName]*dependent, needs, error) {
 	me := client.ObjectKeyFromObject(o.req.Object)
 	var ofInstall, ofObject appsv1.KsctlInstallList
-	for value, list := range map[string]*appsv1.KsctlInstallList{fieldValue(Kind, me.Namespace, me.Name): &ofInstall, onObjects: &ofObject} {
+	for value, list := range map[string]*appsv1.KsctlInstallList{reconcile.FieldValue(Kind, me.Namespace, me.Name): &ofInstall, onObjects: &ofObject} {
 		if err := s.Client.List(ctx, list, client.MatchingFields{byDependency: value}, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, nil, err
 		}

@@ -124,11 +124,11 @@ func place(id string) string {
 
 func sourceField(in *appsv1.KsctlInstall) string {
 	if in.Spec.SourceRef.Kind == appsv1.CatalogKind {
-		return fieldValue(appsv1.CatalogKind, in.Spec.Stack, in.Spec.StackVersion) // a source each
+		return reconcile.FieldValue(appsv1.CatalogKind, in.Spec.Stack, in.Spec.StackVersion) // a source each
 	}
 	ns := in.Spec.SourceRef.Namespace
 	if ns == "" {
 		ns = in.Namespace
 	}
-	return fieldValue(in.Spec.SourceRef.Kind, ns, in.Spec.SourceRef.Name)
+	return reconcile.FieldValue(in.Spec.SourceRef.Kind, ns, in.Spec.SourceRef.Name)
 }

@@ -15,6 +15,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/depend"
+	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[crreconcile.Request]
@@ -24,7 +25,7 @@ type queue = workqueue.TypedRateLimitingInterface[crreconcile.Request]
 // start when this has heard of all that are there.
 func (w *wakes) neighbours() handler.EventHandler {
 	dependents := func(ctx context.Context, o client.Object, q queue) {
-		for _, r := range w.find(ctx, byDependency, fieldValue(Kind, o.GetNamespace(), o.GetName())) {
+		for _, r := range w.find(ctx, byDependency, reconcile.FieldValue(Kind, o.GetNamespace(), o.GetName())) {
 			q.Add(r)
 		}
 	}

@@ -73,7 +73,7 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		WatchesRawSource(source.Func(w.liveObjects)).
 		WithOptions(s.Options)
 	for kind, field := range map[string]string{"ConfigMap": byValues, "Secret": byValues, "ServiceAccount": byAccount} {
-		b = b.WatchesMetadata(metadata("", kind), w.installs(field, kind))
+		b = b.WatchesMetadata(reconcile.Metadata("", kind), w.installs(field, kind))
 	}
 	var c controller.Controller
 	sources := sourceref.NewWatches(s.Served, func(kind string, object client.Object) error {
@@ -84,8 +84,8 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		}
 		return c.Watch(source.Kind(mgr.GetCache(), object, w.installs(bySource, kind), predicate.Funcs{UpdateFunc: sourceref.ArtifactChanged}))
 	}, w.wakeUnready)
-	b = b.WatchesMetadata(metadata("apiextensions.k8s.io", "CustomResourceDefinition"), w.unserved(sources)).
-		WatchesMetadata(metadata("apiregistration.k8s.io", "APIService"), w.unserved(sources))
+	b = b.WatchesMetadata(reconcile.Metadata("apiextensions.k8s.io", "CustomResourceDefinition"), w.unserved(sources)).
+		WatchesMetadata(reconcile.Metadata("apiregistration.k8s.io", "APIService"), w.unserved(sources))
 	var err error
 	if c, err = b.Build(s.Reconciler); err != nil {
 		return fmt.Errorf("controller of %s: %w", Kind, err)

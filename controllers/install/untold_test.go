@@ -27,7 +27,7 @@ func cacheOf(t *testing.T, installs ...*appsv1.KsctlInstall) client.Client {
 		WithIndex(&appsv1.KsctlInstall{}, byTakeOver, func(o client.Object) []string { return takesOver(o.(*appsv1.KsctlInstall)) }).
 		WithIndex(&appsv1.KsctlInstall{}, byDependency, func(o client.Object) (out []string) {
 			for _, d := range dependencyNames(o.(*appsv1.KsctlInstall)) {
-				out = append(out, fieldValue(Kind, d.Namespace, d.Name))
+				out = append(out, reconcile.FieldValue(Kind, d.Namespace, d.Name))
 			}
 			return out
 		})

@@ -8,7 +8,6 @@ import (
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,11 +52,11 @@ func (w *wakes) index(ctx context.Context, ix client.FieldIndexer) error {
 		},
 		byValues: func(in *appsv1.KsctlInstall) (out []string) {
 			for _, v := range in.Spec.ValuesFrom {
-				out = append(out, fieldValue(v.Kind, in.Namespace, v.Name))
+				out = append(out, reconcile.FieldValue(v.Kind, in.Namespace, v.Name))
 			}
 			for i := range in.Spec.Charts {
 				for _, name := range chart.SecretNames(&in.Spec.Charts[i]) {
-					out = append(out, fieldValue("Secret", in.Namespace, name))
+					out = append(out, reconcile.FieldValue("Secret", in.Namespace, name))
 				}
 			}
 			return out
@@ -67,11 +66,11 @@ func (w *wakes) index(ctx context.Context, ix client.FieldIndexer) error {
 			if name == "" {
 				name = w.setup.DefaultServiceAccount
 			}
-			return []string{fieldValue("ServiceAccount", in.Namespace, name)}
+			return []string{reconcile.FieldValue("ServiceAccount", in.Namespace, name)}
 		},
 		byDependency: func(in *appsv1.KsctlInstall) (out []string) {
 			for _, d := range dependencyNames(in) {
-				out = append(out, fieldValue(Kind, d.Namespace, d.Name))
+				out = append(out, reconcile.FieldValue(Kind, d.Namespace, d.Name))
 			}
 			if len(depend.Objects(in)) > 0 {
 				out = append(out, onObjects)
@@ -123,18 +122,10 @@ func isReady(in *appsv1.KsctlInstall) bool {
 	return false
 }
 
-func fieldValue(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
-
-func metadata(group, kind string) *metav1.PartialObjectMetadata {
-	m := &metav1.PartialObjectMetadata{}
-	m.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind})
-	return m
-}
-
 // installs wakes the installs whose field names an object of a kind.
 func (w *wakes) installs(field, kind string) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
-		return w.find(ctx, field, fieldValue(kind, o.GetNamespace(), o.GetName()))
+		return w.find(ctx, field, reconcile.FieldValue(kind, o.GetNamespace(), o.GetName()))
 	})
 }
 

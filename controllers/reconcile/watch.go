@@ -5,7 +5,9 @@ import (
 	"fmt"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -30,6 +32,16 @@ func (r *Reconciler[T]) Wishes() predicate.Predicate {
 func (r *Reconciler[T]) selects(o client.Object) bool {
 	return r.Selector == nil || r.Selector.Generic(event.GenericEvent{Object: o})
 }
+
+// Metadata is an object of a kind of version v1 by its metadata alone, for watches that need no more.
+func Metadata(group, kind string) *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind})
+	return m
+}
+
+// FieldValue is what an index has of a reference to an object.
+func FieldValue(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
 
 // Find returns a request for each object of a list that a selector, if there is
 // one, lets through. The reader is a cache with the index that the options name.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -64,12 +62,10 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 			return fmt.Errorf("index of %s: %w", Kind, err)
 		}
 	}
-	secret := &metav1.PartialObjectMetadata{}
-	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	err := ctrl.NewControllerManagedBy(mgr).Named("ksctlremove").
 		For(&appsv1.KsctlRemove{}, builder.WithPredicates(s.Reconciler.Wishes())).
 		Watches(&appsv1.KsctlInstall{}, handler.EnqueueRequestsFromMapFunc(s.named(mgr.GetClient(), byInstall))).
-		WatchesMetadata(secret, handler.EnqueueRequestsFromMapFunc(s.named(mgr.GetClient(), bySecret))).
+		WatchesMetadata(reconcile.Metadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(s.named(mgr.GetClient(), bySecret))).
 		WatchesRawSource(source.Func(s.liveObjects)).
 		WithOptions(s.Options).
 		Complete(s.Reconciler)

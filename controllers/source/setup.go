@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -44,11 +42,9 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("index of %s: %w", Kind, err)
 	}
-	secret := &metav1.PartialObjectMetadata{}
-	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	err = ctrl.NewControllerManagedBy(mgr).Named("ksctlsource").
 		For(&appsv1.KsctlSource{}, builder.WithPredicates(s.Reconciler.Wishes())).
-		WatchesMetadata(secret, handler.EnqueueRequestsFromMapFunc(s.withSecret(mgr.GetClient()))).
+		WatchesMetadata(reconcile.Metadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(s.withSecret(mgr.GetClient()))).
 		WithOptions(s.Options).
 		Complete(s.Reconciler)
 	if err != nil {
