@@ -20,7 +20,7 @@ func crashes(t *testing.T, life func(r *chunkRig, die func(*Inventory) bool)) {
 		died := false
 		life(r, func(inv *Inventory) bool {
 			left := n
-			r.before = func() error {
+			r.before = func(string) error {
 				if left--; left < 0 {
 					return errCrash
 				}
@@ -137,9 +137,8 @@ func TestChunkWriteThatFailsInBetween(t *testing.T) {
 	put(old, 1500, 2500)
 	inv := r.load(old.Status())
 	put(inv, 0, 1500)
-	left := 2
-	r.before = func() error {
-		if left--; left < 0 {
+	r.before = func(what string) error {
+		if what == "create 2" {
 			return errors.New("timeout")
 		}
 		return nil

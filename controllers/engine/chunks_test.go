@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,9 +23,11 @@ type chunkRig struct {
 	*ChunkStore
 	t      *testing.T
 	server client.WithWatch
+	// mu guards what follows: chunks are written at the same time.
+	mu     sync.Mutex
 	writes []string
-	// before is called before each write; its error is that of the write.
-	before func() error
+	// before is called before each write with what it is, as writes has it; its error is that of the write.
+	before func(what string) error
 }
 
 func newChunkRig(t *testing.T) *chunkRig {
@@ -35,9 +38,12 @@ func newChunkRig(t *testing.T) *chunkRig {
 	}
 	r := &chunkRig{t: t}
 	write := func(verb string, o client.Object, do func() error) error {
-		r.writes = append(r.writes, verb+" "+o.GetName()[len(o.GetName())-1:])
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		what := verb + " " + o.GetName()[len(o.GetName())-1:]
+		r.writes = append(r.writes, what)
 		if r.before != nil {
-			if err := r.before(); err != nil {
+			if err := r.before(what); err != nil {
 				return err
 			}
 		}
@@ -72,13 +78,14 @@ func (r *chunkRig) load(status *appsv1.Inventory) *Inventory {
 	return NewInventory(status, chunks)
 }
 
-// save expects certain writes.
+// save expects certain writes, in any order.
 func (r *chunkRig) save(inv *Inventory, want ...string) {
 	r.t.Helper()
 	r.writes = nil
 	if err := r.Save(r.t.Context(), me, inv); err != nil {
 		r.t.Fatal(err)
 	}
+	slices.SortFunc(r.writes, func(a, b string) int { return strings.Compare(a[len(a)-1:], b[len(b)-1:]) })
 	if !slices.Equal(r.writes, want) {
 		r.t.Errorf("wrote %v, want %v", r.writes, want)
 	}
@@ -244,6 +251,7 @@ func TestChunkConflictOnDelete(t *testing.T) {
 	r.save(inv, "create 0", "create 1")
 	status := inv.Status()
 	r.touch(0)
+	r.touch(1) // each by itself: they are written at the same time
 	for _, e := range inv.Entries() {
 		inv.Remove(e.ID)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -100,7 +101,10 @@ func FuzzInventory(f *testing.F) {
 		if got := load(); !slices.Equal(got, want) {
 			t.Fatalf("by the status alone: %v, want %v", got, want)
 		}
+		var mu sync.Mutex // chunks are written at the same time
 		err := inv.Save(func(n int) string { return "fresh-" + strconv.Itoa(n) }, func(c Chunk) error {
+			mu.Lock()
+			defer mu.Unlock()
 			if stored[c.Name] = c.Entries; len(c.Entries) == 0 {
 				delete(stored, c.Name)
 			}

@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"cmp"
 	"hash/fnv"
 	"slices"
 	"sort"
 	"strconv"
+
+	"golang.org/x/sync/errgroup"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
@@ -257,19 +260,29 @@ func (inv *Inventory) Dirty(c Chunk) bool {
 	return false
 }
 
-// Save lays the entries out over chunks and writes those that changed. When a
-// write fails the inventory knows which ones were done before it.
+// savers is how many chunks are written at a time.
+const savers = 4
+
+// Save lays the entries out over chunks and writes those that changed, some at a
+// time. When a write fails the inventory knows which ones were done all the same.
 func (inv *Inventory) Save(name func(n int) string, write func(Chunk) error) error {
-	for _, c := range inv.Spread(name) {
-		if !inv.Dirty(c) {
-			continue
-		}
-		if err := write(c); err != nil {
-			return err
-		}
-		inv.written(c)
+	changed := slices.DeleteFunc(inv.Spread(name), func(c Chunk) bool { return !inv.Dirty(c) })
+	errs := make([]error, len(changed))
+	var g errgroup.Group
+	g.SetLimit(savers)
+	for i, c := range changed {
+		g.Go(func() error {
+			errs[i] = write(c)
+			return nil
+		})
 	}
-	return nil
+	_ = g.Wait() // each has an error of its own
+	for i, c := range changed {
+		if errs[i] == nil {
+			inv.written(c)
+		}
+	}
+	return cmp.Or(errs...)
 }
 
 // written tells the inventory that a chunk now holds exactly this.

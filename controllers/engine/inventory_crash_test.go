@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,7 +33,10 @@ func (d *disk) persist(inv *Inventory, stop func() error) error {
 		stop = func() error { return nil }
 	}
 	if inv.NeedsChunks() {
+		var mu sync.Mutex // chunks are written at the same time
 		save := func(c Chunk) error {
+			mu.Lock()
+			defer mu.Unlock()
 			if err := stop(); err != nil {
 				return err
 			}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
@@ -111,6 +111,9 @@ func (f *floor) created(ctx context.Context, sites []site) error {
 			}
 			slots <- struct{}{}
 			defer func() { <-slots }()
+			if err := f.chunks(ctx, s, objects[s], appsv1.EntryApplied); err != nil {
+				return err
+			}
 			return f.outcome(ctx, s, objects[s])
 		})
 	}
@@ -149,6 +152,9 @@ func (f *floor) begin(ctx context.Context, s site, objects []*unstructured.Unstr
 	if err := f.client.Patch(ctx, in, finalizer, floorOwner); err != nil {
 		return err
 	}
+	if err := f.chunks(ctx, s, objects, appsv1.EntryIntended); err != nil {
+		return err
+	}
 	if err := f.status(ctx, s, objects, appsv1.EntryIntended, nil); err != nil {
 		return err
 	}
@@ -182,13 +188,8 @@ func (f *floor) status(ctx context.Context, s site, objects []*unstructured.Unst
 	if conditions != nil {
 		status.LastAppliedRevision = f.world.revision
 	}
-	if len(objects) <= 1000 { // no status holds more
-		status.Inventory = &appsv1.Inventory{}
-		for _, o := range objects {
-			gvk := o.GroupVersionKind()
-			status.Inventory.Entries = append(status.Inventory.Entries, appsv1.InventoryEntry{Component: "main", State: state, Version: gvk.Version,
-				ID: strings.Join([]string{o.GetNamespace(), o.GetName(), gvk.Group, gvk.Kind}, "_")})
-		}
+	if len(objects) <= engine.MaxStatusEntries {
+		status.Inventory = &appsv1.Inventory{Entries: entries(objects, state)}
 	}
 	body, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
@@ -250,6 +251,9 @@ func (f *floor) removed(ctx context.Context, sites []site) error {
 				if err := f.client.Delete(ctx, o); err != nil {
 					return err
 				}
+			}
+			if err := f.chunks(ctx, s, objects, ""); err != nil {
+				return err
 			}
 			in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
 			return f.client.Patch(ctx, in, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)), floorOwner)

@@ -18,7 +18,7 @@ const ticks = 100
 // usage of processes and everything that they have started.
 type usage struct {
 	cpu, workers time.Duration
-	peak         int64 // bytes: the largest resident set of each, added up, what they share once
+	peak         int64 // bytes: the largest resident set of each since it was forgotten, added up, what they share once
 }
 
 // tree are processes and their descendants, themselves first.
@@ -90,7 +90,8 @@ func forgetPeak(roots []int) {
 	}
 }
 
-// sampler keeps the highest peak, also of processes that end meanwhile.
+// sampler keeps the highest peak of all processes together, also of those that
+// end meanwhile. Each sample forgets it: what two had at different times is no peak.
 type sampler struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup
@@ -106,7 +107,9 @@ func sample(ctx context.Context, pids func() []int) *sampler {
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			s.peak = max(s.peak, look(pids()).peak)
+			roots := pids()
+			s.peak = max(s.peak, look(roots).peak)
+			forgetPeak(roots)
 			select {
 			case <-ctx.Done():
 				return

@@ -18,7 +18,7 @@ const (
 	DefaultTimeout     = time.Minute
 	DefaultMemoryBytes = 512 << 20
 	DefaultOutputBytes = 64 << 20
-	DefaultIdle        = time.Minute
+	DefaultIdle        = 5 * time.Second
 )
 
 // What Options may say. A worker needs some memory before it renders anything.

@@ -96,7 +96,7 @@ func guarded(ctx context.Context, req stacks.Request, render func(context.Contex
 }
 
 // keptBytes is what a worker may keep between renders without giving it back.
-const keptBytes = 64 << 20
+const keptBytes = 32 << 20
 
 // tidy gives memory back after a large render: the next one may be small, or never come.
 func tidy() {

@@ -25,7 +25,7 @@ type Result struct {
 	// is the part of those. Zero for a peer without a process of its own.
 	CPUSeconds       float64 `json:"cpuSeconds"`
 	WorkerCPUSeconds float64 `json:"workerCPUSeconds"`
-	// PeakRSSBytes is the largest resident set of each process, added up; the file
+	// PeakRSSBytes is the largest resident set of all processes together; the file
 	// that several of them run counts once.
 	PeakRSSBytes int64 `json:"peakRSSBytes"`
 

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine"
+)
+
+// entries of an inventory that lists the objects.
+func entries(objects []*unstructured.Unstructured, state appsv1.EntryState) []appsv1.InventoryEntry {
+	out := make([]appsv1.InventoryEntry, 0, len(objects))
+	for _, o := range objects {
+		gvk := o.GroupVersionKind()
+		out = append(out, appsv1.InventoryEntry{Component: "main", State: state, Version: gvk.Version,
+			ID: strings.Join([]string{o.GetNamespace(), o.GetName(), gvk.Group, gvk.Kind}, "_")})
+	}
+	return out
+}
+
+// chunks writes what is intended or was done with more objects than a status
+// can list, or deletes that again when there is no state.
+func (f *floor) chunks(ctx context.Context, s site, objects []*unstructured.Unstructured, state appsv1.EntryState) error {
+	if len(objects) <= engine.MaxStatusEntries {
+		return nil
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(floorParallel)
+	i := 0
+	for part := range slices.Chunk(objects, engine.MaxStatusEntries) {
+		c := &appsv1.KsctlInventory{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: fmt.Sprintf("%s-%d", s.Name, i)},
+			Owner: appsv1.InventoryOwner{Group: appsv1.GroupVersion.Group, Kind: "KsctlInstall", Name: s.Name}, Entries: entries(part, state)}
+		i++
+		g.Go(func() error {
+			switch state {
+			case appsv1.EntryIntended:
+				return f.client.Create(ctx, c, floorOwner)
+			case "":
+				return client.IgnoreNotFound(f.client.Delete(ctx, c))
+			}
+			body, err := json.Marshal(map[string]any{"entries": c.Entries})
+			if err != nil {
+				return err
+			}
+			return f.client.Patch(ctx, c, client.RawPatch(types.MergePatchType, body), floorOwner)
+		})
+	}
+	return g.Wait()
+}
