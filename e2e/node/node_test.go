@@ -138,7 +138,7 @@ var _ = Describe("The chart on a real node", func() {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 		Expect(h.Plane.Client().Create(ctx, ns)).To(Succeed())
 		set := []string{"--namespace", system, "--set", "replicas=2", "--set", "resources.requests.cpu=10m", "--set", "defaultServiceAccount=" + harness.Deployer}
-		command(ctx, helm, append([]string{"install", "ksctl-gitops", packaged, "--wait", "--timeout", "4m"}, set...)...)
+		command(ctx, helm, append([]string{"install", "ksctl-gitops", before, "--wait", "--timeout", "4m"}, set...)...)
 		Eventually(ctx, controllers, soon, "1s").Should(HaveLen(2), "both replicas are Ready")
 		var first string
 		Eventually(ctx, func(g Gomega) {
@@ -166,16 +166,21 @@ var _ = Describe("The chart on a real node", func() {
 		}, soon, "1s").Should(Succeed(), "and leads")
 		isReady(ctx, in)
 
-		By("upgrading it")
-		var before []string
-		Eventually(ctx, func() (list []string, err error) { before, err = controllers(ctx); return before, err }, soon, "1s").Should(HaveLen(2))
+		By("upgrading it to a release that defines more")
+		Expect(defined(ctx)).NotTo(HaveKey(young))
+		var old []string
+		Eventually(ctx, func() (list []string, err error) { old, err = controllers(ctx); return old, err }, soon, "1s").Should(HaveLen(2))
 		command(ctx, helm, append([]string{"upgrade", "ksctl-gitops", packaged, "--wait", "--timeout", "4m", "--set", "flags.concurrent=3"}, set...)...)
 		Eventually(ctx, func(g Gomega) {
 			after, err := controllers(ctx)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(after).To(HaveLen(2))
-			g.Expect(after).NotTo(ContainElement(BeElementOf(before)))
+			g.Expect(after).NotTo(ContainElement(BeElementOf(old)))
 		}, soon, "1s").Should(Succeed(), "both are new")
+		Expect(defined(ctx)).To(HaveKey(young), "definitions are upgraded with the chart")
+		uid := in.UID
+		isReady(ctx, in)
+		Expect(in.UID).To(Equal(uid), "what it defines stays")
 		offer(ctx, "good evening")
 		Eventually(ctx, serves, soon, "1s").WithArguments(in.Namespace).Should(Equal("good evening"))
 
