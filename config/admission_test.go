@@ -44,6 +44,10 @@ var refused = []manifest{
 	{"ImportState", "a path in itself", "rawExportedData: e30=\npath: x", "rawExportedData is one file"},
 	{"ImportState", "another provider", source + "decryption: {provider: gpg, secretRef: {name: x}}", "spec.decryption.provider"},
 	{"ImportState", "another policy", source + "conflict: Merge", "spec.conflict"},
+	{"KsctlCluster", "no way to reach it", "interval: 1m", "set exactly one of importRef and kubeConfigRef"},
+	{"KsctlCluster", "two ways to reach it", "importRef: {name: x}\nkubeConfigRef: {name: x}", "set exactly one of importRef and kubeConfigRef"},
+	{"KsctlCluster", "a namespace that is none", "kubeConfigRef: {name: x}\nargocd: {namespace: A/B}", "spec.argocd.namespace"},
+	{"KsctlCluster", "a zero interval", "kubeConfigRef: {name: x}\ninterval: 0s", "interval must be between 1s and 720h"},
 	{"KsctlSource", "a zero interval", git + "interval: 0s", "interval must be between 1s and 720h"},
 
 	// References.
@@ -141,6 +145,8 @@ var accepted = []manifest{
 	{kind: "KsctlRemove", name: "components, and nothing to keep", spec: remove + "components: [dashboards, web]\nkeep: []\ncustomResources: Delete\ntimeout: 10m"},
 	{kind: "KsctlRemove", name: "something to keep", spec: remove + "keep: [{kind: PersistentVolumeClaim}, {group: \"\", kind: Secret, namespace: x, name: z}]"},
 	{kind: "KsctlRemove", name: "a stack of a source", spec: found + "path: ./stacks\napprovedDigest: abc\nparameters: {a: [1]}\nchoices: [{name: web, version: 1.2.3, override: {values: {x: null}}}]\ncomponents: [web]"},
+	{kind: "KsctlCluster", name: "a kubeconfig", spec: "kubeConfigRef: {name: x}"},
+	{kind: "KsctlCluster", name: "everything", spec: "importRef: {name: x, key: aws.ha.demo.us-east-1}\nargocd: {namespace: argocd, name: demo, project: web}\nserviceAccountName: deployer"},
 	{kind: "ImportState", name: "the least", spec: source},
 	{kind: "ImportState", name: "an export in itself", spec: "rawExportedData: e30="},
 	{kind: "ImportState", name: "everything", spec: source + "path: ./states\ndecryption: {provider: sops, secretRef: {name: age}}\nselect: {cloud: aws, clusterType: ha, clusterName: demo, region: us-east-1}\ncredentials: Skip\nstore: {namespace: ksctl}\nconflict: Overwrite\ndryRun: true\ndeletionPolicy: Delete\nserviceAccountName: importer"},
@@ -163,8 +169,11 @@ func (m manifest) object(t *testing.T) *unstructured.Unstructured {
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	u.SetAPIVersion("apps.ksctl.com/v1")
-	if m.kind == "ImportState" {
+	switch m.kind {
+	case "ImportState":
 		u.SetAPIVersion("storage.ksctl.com/v1alpha1")
+	case "KsctlCluster":
+		u.SetAPIVersion("cluster.ksctl.com/v1")
 	}
 	u.SetKind(m.kind)
 	u.SetNamespace("default")

@@ -85,7 +85,7 @@ func awaitKinds(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, soon, true, func(context.Context) (bool, error) {
-		for _, kind := range []string{"ksctlinstalls", "ksctlremoves", "ksctlsources", "ksctlinventories", "importstates"} {
+		for _, kind := range []string{"ksctlinstalls", "ksctlremoves", "ksctlsources", "ksctlinventories", "importstates", "ksctlclusters"} {
 			if _, last = run(t, c, "explain", kind+".metadata"); last != nil {
 				return false, nil
 			}

@@ -62,6 +62,7 @@ func newPlan(want wishes, have held, before v1alpha1.ImportStateStatus, how poli
 		e := entry{want: c.JSON(), have: have.states[key], there: have.hasStates, record: recordOf(known[key])}
 		e.promote(how)
 		row := rowOf(c, e.record)
+		row.Cluster = known[key].Cluster
 		switch {
 		case have.external:
 			row.Action, row.Message = v1alpha1.StateExternal, "ksctl keeps its states in a MongoDB here: import it there"
@@ -81,7 +82,7 @@ func newPlan(want wishes, have held, before v1alpha1.ImportStateStatus, how poli
 	}
 	for _, row := range want.refused {
 		was := known[row.Key]
-		row.Written, row.Ours, row.Writing = was.Written, was.Ours, was.Writing
+		row.Written, row.Ours, row.Writing, row.Cluster = was.Written, was.Ours, was.Writing, was.Cluster
 		p.clusters = append(p.clusters, row)
 	}
 	p.addLeft(want, have, before)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,6 +47,8 @@ type Steps struct {
 	DefaultServiceAccount string
 	// SecretKey keys hashes of what is written.
 	SecretKey []byte
+	// Selector restricts the objects that are reconciled here; nil: all are.
+	Selector labels.Selector
 
 	// read is what was read last: decrypting costs a process, and requests to key services.
 	read reconcile.Kept[*reading]
@@ -105,8 +108,17 @@ func (s *Steps) carry(ctx context.Context, req *reconcile.Request[*v1alpha1.Impo
 		}
 		p.report(&obj.Status, namespace)
 		out := p.outcome(want, namespace, revision, how.dryRun)
-		if _, done := out.(reconcile.Done); done && !how.dryRun {
+		if how.dryRun {
+			return out
+		}
+		if _, done := out.(reconcile.Done); done {
 			obj.Status.LastAppliedRevision = revision
+		}
+		if err := s.introduce(ctx, req, c); err != nil {
+			if _, done := out.(reconcile.Done); done {
+				return reconcile.Retry{Err: err, Revision: revision}
+			}
+			req.Event(corev1.EventTypeWarning, "ClusterNotMade", err.Error())
 		}
 		return out
 	}
@@ -147,6 +159,9 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.I
 	c, err := s.clientFor(ctx, obj)
 	if err != nil {
 		return account.Outcome(fmt.Errorf("%w; or set spec.deletionPolicy to Keep, to leave in the store what was imported", err), "")
+	}
+	if err := s.dismiss(ctx, obj, c); err != nil {
+		return reconcile.Retry{Err: fmt.Errorf("%w; or set spec.deletionPolicy to Keep, to leave what was imported", err)}
 	}
 	st, err := readStore(ctx, c, obj.Status.Store, len(obj.Status.Credentials) > 0)
 	if err != nil {

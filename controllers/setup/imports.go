@@ -10,7 +10,7 @@ import (
 // AddImports adds the reconciler of ImportState.
 func (c *Controllers) AddImports(ctx context.Context) error {
 	steps := &importstate.Steps{Client: c.mgr.GetClient(), Content: c.content, Decrypt: c.opts.Decrypt, Target: c.target,
-		DefaultServiceAccount: c.opts.DefaultServiceAccount, SecretKey: c.key}
+		DefaultServiceAccount: c.opts.DefaultServiceAccount, SecretKey: c.key, Selector: c.opts.Selector}
 	setup := &importstate.Setup{
 		Reconciler: newReconciler(c, importstate.Kind, steps, func() *v1alpha1.ImportState { return &v1alpha1.ImportState{} }),
 		Served:     c.discovery, DefaultServiceAccount: c.opts.DefaultServiceAccount, Options: c.controllerOptions(),

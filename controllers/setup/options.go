@@ -43,6 +43,10 @@ type Options struct {
 	// Selector restricts the KsctlSources and KsctlRemoves that are reconciled; nil: all. Which
 	// KsctlInstalls are is up to the manager's cache.
 	Selector labels.Selector
+	// ArgoCDNamespaces may get the Secrets by which Argo CD knows clusters.
+	ArgoCDNamespaces []string
+	// InsecureKubeConfigTLS takes kubeconfigs that do not verify who answers.
+	InsecureKubeConfigTLS bool
 	// ConfigsSelected says that the manager's cache holds only some ConfigMaps and
 	// Secrets: others are read at each reconcile.
 	ConfigsSelected bool

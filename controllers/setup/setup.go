@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	storagev1alpha1 "github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/content"
 	"github.com/ksctl/gitops/controllers/depend"
@@ -36,7 +37,7 @@ const EventsLinger = 5 * time.Second
 
 // AddToScheme adds every kind that the reconcilers read or write.
 func AddToScheme(s *runtime.Scheme) error {
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, sourcev1.AddToScheme, appsv1.AddToScheme, storagev1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, sourcev1.AddToScheme, appsv1.AddToScheme, storagev1alpha1.AddToScheme, clusterv1.AddToScheme} {
 		if err := add(s); err != nil {
 			return err
 		}

@@ -1,8 +1,11 @@
 package lives_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
@@ -13,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/artifacts"
@@ -151,6 +155,31 @@ var _ = Describe("In each version of its life kstatus knows of", func() {
 		l.reaches(ctx, current)
 		ends(ctx, l, in, "")
 		l.was(inProgress, current, failed, inProgress, current, terminating, gone)
+	})
+
+	It("a KsctlCluster", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		hour := &metav1.Duration{Duration: time.Hour}
+		in := &clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "c"}, Spec: clusterv1.KsctlClusterSpec{
+			Schedule: appsv1.Schedule{Interval: hour, RetryInterval: hour}, KubeConfigRef: &clusterv1.KubeConfigRef{Name: "access"}, ServiceAccountName: harness.Deployer}}
+		l := record(ctx, in)
+		Expect(h.Plane.Client().Create(ctx, in)).To(Succeed())
+		l.reaches(ctx, failed)
+		By("a kubeconfig")
+		access, err := os.ReadFile(h.Plane.Kubeconfig())
+		Expect(err).NotTo(HaveOccurred())
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "access"}, StringData: map[string]string{"value": string(access)}}
+		Expect(h.Plane.Client().Create(ctx, secret)).To(Succeed())
+		l.reaches(ctx, current)
+		By("one of a cluster that does not answer")
+		silent := base64.StdEncoding.EncodeToString(bytes.ReplaceAll(access, []byte(h.Plane.Config().Host), []byte("https://127.0.0.1:1")))
+		change(ctx, secret, fmt.Sprintf(`{"data":{"value":%q}}`, silent))
+		l.reaches(ctx, inProgress)
+		By("the one before")
+		change(ctx, secret, fmt.Sprintf(`{"data":{"value":%q}}`, base64.StdEncoding.EncodeToString(access)))
+		l.reaches(ctx, current)
+		ends(ctx, l, in, "")
+		l.was(inProgress, failed, inProgress, current, inProgress, current, terminating, gone)
 	})
 
 	It("a KsctlRemove", func(ctx SpecContext) {

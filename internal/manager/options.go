@@ -68,6 +68,10 @@ type Options struct {
 	RenderProgram []string
 	// SOPSWorker is the program that decrypts files; beside this program's own when empty.
 	SOPSWorker string
+	// ArgoCDNamespaces may get the Secrets by which Argo CD knows clusters.
+	ArgoCDNamespaces []string
+	// InsecureKubeConfigTLS takes kubeconfigs that do not verify who answers.
+	InsecureKubeConfigTLS bool
 	// ChartCacheBytes bounds the charts of repositories on disk, ChartIndexBytes one index.yaml.
 	ChartCacheBytes, ChartIndexBytes int64
 	ChartLimits                      stacks.ChartLimits
@@ -119,6 +123,8 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	bindGitLimits(fs, &o.GitLimits, git.Limits{}.WithDefaults())
 	o.Render.bindFlags(fs)
 	fs.StringVar(&o.SOPSWorker, "sops-worker", "", "The program that decrypts files of SOPS; sops-worker in the folder of this program when empty.")
+	fs.StringSliceVar(&o.ArgoCDNamespaces, "argocd-namespaces", nil, "The namespaces of Argo CD that Secrets of clusters may be written into, with the rights of the clusters' accounts; none when empty.")
+	fs.BoolVar(&o.InsecureKubeConfigTLS, "insecure-kubeconfig-tls", false, "Take kubeconfigs that do not verify who answers.")
 	fs.BoolVar(&o.NoRemoteBases, "no-remote-bases", true, "Kustomizations fetch no remote bases. They never do; false is refused.")
 	o.ACL.BindFlags(fs)
 	o.Watch.BindFlags(fs)

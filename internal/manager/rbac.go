@@ -15,6 +15,8 @@ package manager
 // +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinventories,verbs=create;update;delete
 // +kubebuilder:rbac:groups=storage.ksctl.com,resources=importstates,verbs=patch
 // +kubebuilder:rbac:groups=storage.ksctl.com,resources=importstates/status,verbs=patch
+// +kubebuilder:rbac:groups=cluster.ksctl.com,resources=ksctlclusters,verbs=patch
+// +kubebuilder:rbac:groups=cluster.ksctl.com,resources=ksctlclusters/status,verbs=patch
 //
 // What installs publish:
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts,verbs=create;patch;delete

@@ -116,6 +116,7 @@ func (p *process) addKinds(ctx context.Context) error {
 		ArtifactCacheBytes: o.ArtifactCacheBytes, ArtifactLimits: o.ArtifactLimits, ArtifactTimeout: o.ArtifactTimeout,
 		ChartCacheBytes: o.ChartCacheBytes, ChartIndexBytes: o.ChartIndexBytes, ChartLimits: o.ChartLimits,
 		CatalogURL: o.CatalogURL, CatalogInsecure: o.CatalogInsecure,
+		ArgoCDNamespaces: o.ArgoCDNamespaces, InsecureKubeConfigTLS: o.InsecureKubeConfigTLS,
 	}
 	if o.Watch.LabelSelector != "" {
 		var err error
@@ -137,5 +138,8 @@ func (p *process) addKinds(ctx context.Context) error {
 	if err := controllers.AddRemovals(ctx); err != nil {
 		return err
 	}
-	return controllers.AddImports(ctx)
+	if err := controllers.AddImports(ctx); err != nil {
+		return err
+	}
+	return controllers.AddClusters(ctx)
 }

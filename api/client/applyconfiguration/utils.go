@@ -5,8 +5,10 @@ package applyconfiguration
 import (
 	v1 "github.com/ksctl/gitops/api/apps/v1"
 	appsv1 "github.com/ksctl/gitops/api/client/applyconfiguration/apps/v1"
+	applyconfigurationclusterv1 "github.com/ksctl/gitops/api/client/applyconfiguration/cluster/v1"
 	internal "github.com/ksctl/gitops/api/client/applyconfiguration/internal"
 	storagev1alpha1 "github.com/ksctl/gitops/api/client/applyconfiguration/storage/v1alpha1"
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	v1alpha1 "github.com/ksctl/gitops/api/storage/v1alpha1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 	schema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -111,7 +113,29 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 	case v1.SchemeGroupVersion.WithKind("ValuesReference"):
 		return &appsv1.ValuesReferenceApplyConfiguration{}
 
+		// Group=cluster.ksctl.com, Version=v1
+	case clusterv1.SchemeGroupVersion.WithKind("ArgoCDCluster"):
+		return &applyconfigurationclusterv1.ArgoCDClusterApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("ClusterFacts"):
+		return &applyconfigurationclusterv1.ClusterFactsApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("ClusterImport"):
+		return &applyconfigurationclusterv1.ClusterImportApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("KsctlCluster"):
+		return &applyconfigurationclusterv1.KsctlClusterApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("KsctlClusterSpec"):
+		return &applyconfigurationclusterv1.KsctlClusterSpecApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("KsctlClusterStatus"):
+		return &applyconfigurationclusterv1.KsctlClusterStatusApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("KubeConfigRef"):
+		return &applyconfigurationclusterv1.KubeConfigRefApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("NodePool"):
+		return &applyconfigurationclusterv1.NodePoolApplyConfiguration{}
+
 		// Group=storage.ksctl.com, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("ArgoCDPublication"):
+		return &storagev1alpha1.ArgoCDPublicationApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ClusterPublication"):
+		return &storagev1alpha1.ClusterPublicationApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ImportedCluster"):
 		return &storagev1alpha1.ImportedClusterApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ImportedCredentials"):

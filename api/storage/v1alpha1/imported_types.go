@@ -57,6 +57,10 @@ type ImportedCluster struct {
 	// +optional
 	Message string `json:"message,omitempty"`
 
+	// Cluster is the KsctlCluster that this import made for it, or found.
+	// +optional
+	Cluster string `json:"cluster,omitempty"`
+
 	// Written identifies what the source and the store had in common last, by a keyed hash.
 	// +optional
 	Written string `json:"written,omitempty"`

@@ -74,6 +74,29 @@ type StateStore struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
+// ArgoCDPublication says which Argo CD is told of clusters.
+type ArgoCDPublication struct {
+	// Namespace of Argo CD. The controller's --argocd-namespaces must list it.
+	// +kubebuilder:validation:Pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+}
+
+// ClusterPublication says how imported clusters are made known.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.argocd) || self.kubeConfig",message="argocd needs kubeConfig: true"
+type ClusterPublication struct {
+	// KubeConfig makes a KsctlCluster in this namespace for each imported cluster that has
+	// none, once: what is in it is yours then. It keeps the cluster's kubeconfig in a
+	// Secret. Its name is the cluster's, or <cloud>-<type>-<name>-<region> where that is
+	// taken.
+	KubeConfig bool `json:"kubeConfig"`
+
+	// ArgoCD has Argo CD know the clusters, too.
+	// +optional
+	ArgoCD *ArgoCDPublication `json:"argocd,omitempty"`
+}
+
 // ImportStateSpec says which states to import, and where they go.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.sourceRef) != has(self.rawExportedData)",message="set exactly one of sourceRef and rawExportedData: where the state is"
@@ -132,7 +155,12 @@ type ImportStateSpec struct {
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
 
-	// DeletionPolicy says what becomes of what was written when this object is deleted.
+	// Publish says how the imported clusters are made known.
+	// +optional
+	Publish *ClusterPublication `json:"publish,omitempty"`
+
+	// DeletionPolicy says what becomes of what was written, and of the KsctlClusters that
+	// were made, when this object is deleted.
 	// Keep when unset.
 	// +optional
 	DeletionPolicy StateDeletionPolicy `json:"deletionPolicy,omitempty"`

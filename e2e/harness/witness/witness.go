@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	storagev1alpha1 "github.com/ksctl/gitops/api/storage/v1alpha1"
 )
 
@@ -54,7 +55,7 @@ var kinds = func() []schema.GroupVersionKind {
 	for _, kind := range []string{"KsctlInstall", "KsctlRemove", "KsctlSource", "KsctlInventory"} {
 		out = append(out, appsv1.GroupVersion.WithKind(kind+"List"))
 	}
-	return append(out, storagev1alpha1.GroupVersion.WithKind("ImportStateList"))
+	return append(out, storagev1alpha1.GroupVersion.WithKind("ImportStateList"), clusterv1.GroupVersion.WithKind("KsctlClusterList"))
 }()
 
 // shortest is the least that a secret must have so that finding it means something.

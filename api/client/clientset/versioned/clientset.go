@@ -7,6 +7,7 @@ import (
 	http "net/http"
 
 	appsv1 "github.com/ksctl/gitops/api/client/clientset/versioned/typed/apps/v1"
+	clusterv1 "github.com/ksctl/gitops/api/client/clientset/versioned/typed/cluster/v1"
 	storagev1alpha1 "github.com/ksctl/gitops/api/client/clientset/versioned/typed/storage/v1alpha1"
 	discovery "k8s.io/client-go/discovery"
 	rest "k8s.io/client-go/rest"
@@ -16,6 +17,7 @@ import (
 type Interface interface {
 	Discovery() discovery.DiscoveryInterfaces
 	AppsV1() appsv1.AppsV1Interface
+	ClusterV1() clusterv1.ClusterV1Interface
 	StorageV1alpha1() storagev1alpha1.StorageV1alpha1Interface
 }
 
@@ -23,12 +25,18 @@ type Interface interface {
 type Clientset struct {
 	*discovery.DiscoveryClient
 	appsV1          *appsv1.AppsV1Client
+	clusterV1       *clusterv1.ClusterV1Client
 	storageV1alpha1 *storagev1alpha1.StorageV1alpha1Client
 }
 
 // AppsV1 retrieves the AppsV1Client
 func (c *Clientset) AppsV1() appsv1.AppsV1Interface {
 	return c.appsV1
+}
+
+// ClusterV1 retrieves the ClusterV1Client
+func (c *Clientset) ClusterV1() clusterv1.ClusterV1Interface {
+	return c.clusterV1
 }
 
 // StorageV1alpha1 retrieves the StorageV1alpha1Client
@@ -84,6 +92,10 @@ func NewForConfigAndClient(c *rest.Config, httpClient *http.Client) (*Clientset,
 	if err != nil {
 		return nil, err
 	}
+	cs.clusterV1, err = clusterv1.NewForConfigAndClient(&configShallowCopy, httpClient)
+	if err != nil {
+		return nil, err
+	}
 	cs.storageV1alpha1, err = storagev1alpha1.NewForConfigAndClient(&configShallowCopy, httpClient)
 	if err != nil {
 		return nil, err
@@ -110,6 +122,7 @@ func NewForConfigOrDie(c *rest.Config) *Clientset {
 func New(c rest.Interface) *Clientset {
 	var cs Clientset
 	cs.appsV1 = appsv1.New(c)
+	cs.clusterV1 = clusterv1.New(c)
 	cs.storageV1alpha1 = storagev1alpha1.New(c)
 
 	cs.DiscoveryClient = discovery.NewDiscoveryClient(c)

@@ -10,6 +10,7 @@ import (
 
 	versioned "github.com/ksctl/gitops/api/client/clientset/versioned"
 	apps "github.com/ksctl/gitops/api/client/informers/externalversions/apps"
+	cluster "github.com/ksctl/gitops/api/client/informers/externalversions/cluster"
 	internalinterfaces "github.com/ksctl/gitops/api/client/informers/externalversions/internalinterfaces"
 	storage "github.com/ksctl/gitops/api/client/informers/externalversions/storage"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -311,11 +312,16 @@ type SharedInformerFactory interface {
 	InformerFor(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) cache.SharedIndexInformer
 
 	Apps() apps.Interface
+	Cluster() cluster.Interface
 	Storage() storage.Interface
 }
 
 func (f *sharedInformerFactory) Apps() apps.Interface {
 	return apps.New(f, f.namespace, f.tweakListOptions)
+}
+
+func (f *sharedInformerFactory) Cluster() cluster.Interface {
+	return cluster.New(f, f.namespace, f.tweakListOptions)
 }
 
 func (f *sharedInformerFactory) Storage() storage.Interface {

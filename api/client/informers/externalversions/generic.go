@@ -6,6 +6,7 @@ import (
 	fmt "fmt"
 
 	v1 "github.com/ksctl/gitops/api/apps/v1"
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	v1alpha1 "github.com/ksctl/gitops/api/storage/v1alpha1"
 	schema "k8s.io/apimachinery/pkg/runtime/schema"
 	cache "k8s.io/client-go/tools/cache"
@@ -46,6 +47,10 @@ func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Apps().V1().KsctlRemoves().Informer()}, nil
 	case v1.SchemeGroupVersion.WithResource("ksctlsources"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Apps().V1().KsctlSources().Informer()}, nil
+
+		// Group=cluster.ksctl.com, Version=v1
+	case clusterv1.SchemeGroupVersion.WithResource("ksctlclusters"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Cluster().V1().KsctlClusters().Informer()}, nil
 
 		// Group=storage.ksctl.com, Version=v1alpha1
 	case v1alpha1.SchemeGroupVersion.WithResource("importstates"):

@@ -29,6 +29,8 @@ type ImportedClusterApplyConfiguration struct {
 	Ready *bool `json:"ready,omitempty"`
 	// Message says more, for a person.
 	Message *string `json:"message,omitempty"`
+	// Cluster is the KsctlCluster that this import made for it, or found.
+	Cluster *string `json:"cluster,omitempty"`
 	// Written identifies what the source and the store had in common last, by a keyed hash.
 	Written *string `json:"written,omitempty"`
 	// Ours is true when it was written from here, and not found there.
@@ -112,6 +114,14 @@ func (b *ImportedClusterApplyConfiguration) WithReady(value bool) *ImportedClust
 // If called multiple times, the Message field is set to the value of the last call.
 func (b *ImportedClusterApplyConfiguration) WithMessage(value string) *ImportedClusterApplyConfiguration {
 	b.Message = &value
+	return b
+}
+
+// WithCluster sets the Cluster field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Cluster field is set to the value of the last call.
+func (b *ImportedClusterApplyConfiguration) WithCluster(value string) *ImportedClusterApplyConfiguration {
+	b.Cluster = &value
 	return b
 }
 

@@ -43,7 +43,10 @@ type ImportStateSpecApplyConfiguration struct {
 	Conflict *storagev1alpha1.ConflictPolicy `json:"conflict,omitempty"`
 	// DryRun writes nothing but status, which says what would be done.
 	DryRun *bool `json:"dryRun,omitempty"`
-	// DeletionPolicy says what becomes of what was written when this object is deleted.
+	// Publish says how the imported clusters are made known.
+	Publish *ClusterPublicationApplyConfiguration `json:"publish,omitempty"`
+	// DeletionPolicy says what becomes of what was written, and of the KsctlClusters that
+	// were made, when this object is deleted.
 	// Keep when unset.
 	DeletionPolicy *storagev1alpha1.StateDeletionPolicy `json:"deletionPolicy,omitempty"`
 	// ServiceAccountName is the account in this namespace whose rights are used to read
@@ -168,6 +171,14 @@ func (b *ImportStateSpecApplyConfiguration) WithConflict(value storagev1alpha1.C
 // If called multiple times, the DryRun field is set to the value of the last call.
 func (b *ImportStateSpecApplyConfiguration) WithDryRun(value bool) *ImportStateSpecApplyConfiguration {
 	b.DryRun = &value
+	return b
+}
+
+// WithPublish sets the Publish field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Publish field is set to the value of the last call.
+func (b *ImportStateSpecApplyConfiguration) WithPublish(value *ClusterPublicationApplyConfiguration) *ImportStateSpecApplyConfiguration {
+	b.Publish = value
 	return b
 }
 

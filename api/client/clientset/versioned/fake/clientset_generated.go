@@ -7,6 +7,8 @@ import (
 	clientset "github.com/ksctl/gitops/api/client/clientset/versioned"
 	appsv1 "github.com/ksctl/gitops/api/client/clientset/versioned/typed/apps/v1"
 	fakeappsv1 "github.com/ksctl/gitops/api/client/clientset/versioned/typed/apps/v1/fake"
+	clusterv1 "github.com/ksctl/gitops/api/client/clientset/versioned/typed/cluster/v1"
+	fakeclusterv1 "github.com/ksctl/gitops/api/client/clientset/versioned/typed/cluster/v1/fake"
 	storagev1alpha1 "github.com/ksctl/gitops/api/client/clientset/versioned/typed/storage/v1alpha1"
 	fakestoragev1alpha1 "github.com/ksctl/gitops/api/client/clientset/versioned/typed/storage/v1alpha1/fake"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -125,6 +127,11 @@ var (
 // AppsV1 retrieves the AppsV1Client
 func (c *Clientset) AppsV1() appsv1.AppsV1Interface {
 	return &fakeappsv1.FakeAppsV1{Fake: &c.Fake}
+}
+
+// ClusterV1 retrieves the ClusterV1Client
+func (c *Clientset) ClusterV1() clusterv1.ClusterV1Interface {
+	return &fakeclusterv1.FakeClusterV1{Fake: &c.Fake}
 }
 
 // StorageV1alpha1 retrieves the StorageV1alpha1Client

@@ -1,0 +1,25 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is the group and version of every kind in this package.
+var GroupVersion = schema.GroupVersion{Group: "cluster.ksctl.com", Version: "v1"}
+
+// SchemeGroupVersion is GroupVersion, under the name that generated clients know.
+var SchemeGroupVersion = GroupVersion
+
+// Resource is a resource of this group, as ksctlclusters.
+func Resource(resource string) schema.GroupResource {
+	return GroupVersion.WithResource(resource).GroupResource()
+}
+
+// AddToScheme registers the kinds of this package.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion, &KsctlCluster{}, &KsctlClusterList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}

@@ -1,0 +1,165 @@
+package cluster
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/rest"
+)
+
+// What is read of an answer, at most: whoever answers is not trusted.
+const (
+	maxAnswer  = 1 << 20
+	maxHeaders = 64 << 10
+	maxVersion = 64
+)
+
+// versionPattern is what a version of Kubernetes looks like. An answer stands in the status.
+var versionPattern = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+[-+.0-9A-Za-z]*$`)
+
+// statusError is an answer that is none of an API server that knows us.
+type statusError struct {
+	path string
+	code int
+}
+
+func (e *statusError) Error() string {
+	switch e.code {
+	case http.StatusUnauthorized:
+		return "it does not know the user of the kubeconfig (401)"
+	case http.StatusForbidden:
+		return "the user of the kubeconfig may not ask for its version (403)"
+	}
+	return fmt.Sprintf("it answers %s with %d %s", e.path, e.code, http.StatusText(e.code))
+}
+
+var errNoServer = errors.New("what answers is no API server of Kubernetes")
+
+// ask asks an API server for its version, and for the number of its nodes.
+func ask(ctx context.Context, cfg *rest.Config) (Answer, error) {
+	c, done, err := clientOf(cfg)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer done()
+	base := strings.TrimSuffix(cfg.Host, "/")
+	var v version.Info
+	if err := read(ctx, c, base+"/version", &v); err != nil {
+		return Answer{}, explain(ctx, err)
+	}
+	if len(v.GitVersion) > maxVersion || !versionPattern.MatchString(v.GitVersion) || tells(v.GitVersion, cfg) {
+		return Answer{}, errNoServer
+	}
+	out := Answer{Version: v.GitVersion}
+	var nodes struct {
+		Metadata struct {
+			Remaining *int64 `json:"remainingItemCount"`
+		} `json:"metadata"`
+		Items []json.RawMessage `json:"items"`
+	}
+	err = read(ctx, c, base+"/api/v1/nodes?limit=1", &nodes)
+	var status *statusError
+	switch {
+	case errors.As(err, &status) && status.code == http.StatusForbidden:
+		return out, nil // it need not be allowed
+	case err != nil:
+		return Answer{}, explain(ctx, err)
+	}
+	n := int32(min(len(nodes.Items), 1)) // one was asked for
+	if r := nodes.Metadata.Remaining; r != nil {
+		n += int32(min(max(*r, 0), 1<<30))
+	}
+	out.Nodes = &n
+	return out, nil
+}
+
+// tells is true when an answer has credentials in it.
+func tells(answer string, cfg *rest.Config) bool {
+	return cfg.BearerToken != "" && strings.Contains(answer, cfg.BearerToken) || cfg.Password != "" && strings.Contains(answer, cfg.Password)
+}
+
+// clientOf returns a client with connections of its own, and what closes them.
+func clientOf(cfg *rest.Config) (c *http.Client, done func(), err error) {
+	tlsConfig, err := rest.TLSConfigFor(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	t := &http.Transport{Proxy: cfg.Proxy, TLSClientConfig: tlsConfig, DisableCompression: true, MaxResponseHeaderBytes: maxHeaders}
+	rt, err := rest.HTTPWrappersForConfig(cfg, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Where it sends us to is not where it was said to be.
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &http.Client{Transport: rt, CheckRedirect: stay}, t.CloseIdleConnections, nil
+}
+
+// read reads an answer.
+func read(ctx context.Context, c *http.Client, address string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", "application/json")
+	res, err := c.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return err
+	}
+	if res.StatusCode != http.StatusOK {
+		return &statusError{path: req.URL.Path, code: res.StatusCode}
+	}
+	if json.Unmarshal(body, into) != nil {
+		return errNoServer
+	}
+	return nil
+}
+
+// explain is an error without what differs each time, such as our own port or the time, and
+// without what a stranger says.
+func explain(ctx context.Context, err error) error {
+	var (
+		status  *statusError
+		address *url.Error
+		op      *net.OpError
+		name    *net.DNSError
+		invalid x509.CertificateInvalidError
+		host    x509.HostnameError
+		unknown x509.UnknownAuthorityError
+	)
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return errors.New("it does not answer in time")
+	case errors.As(err, &status), errors.Is(err, errNoServer):
+		return err
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return errors.New("its certificate has expired, or is not valid yet")
+	case errors.As(err, &invalid):
+		return errors.New("its certificate is not valid")
+	case errors.As(err, &host):
+		return errors.New("its certificate is for another address")
+	case errors.As(err, &unknown):
+		return errors.New("its certificate is of an authority that the kubeconfig does not have")
+	case errors.As(err, &name):
+		return errors.New("its name is not known")
+	case errors.As(err, &op):
+		return fmt.Errorf("%s: %w", op.Op, op.Err)
+	case errors.As(err, &address):
+		return address.Err
+	}
+	return err
+}

@@ -1,0 +1,221 @@
+package state_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/api/storage/v1alpha1"
+	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/stacks/state"
+)
+
+// argocd is the namespace that --argocd-namespaces lists.
+const argocd = "argocd"
+
+// living is the state of a cluster, with a kubeconfig that works.
+func living(name, kubeconfig string) string {
+	GinkgoHelper()
+	var doc map[string]any
+	Expect(json.Unmarshal([]byte(document(name, "alive")), &doc)).To(Succeed())
+	doc["cluster_kubeconfig"], doc["bootstrap_provider"] = kubeconfig, "k3s"
+	out, err := json.Marshal(doc)
+	Expect(err).NotTo(HaveOccurred())
+	return string(out)
+}
+
+// access is a kubeconfig of another control plane, whose key is listened for.
+func access(plane *cluster.Cluster) string {
+	GinkgoHelper()
+	data, err := os.ReadFile(plane.Kubeconfig())
+	Expect(err).NotTo(HaveOccurred())
+	heard.Secret(base64.StdEncoding.EncodeToString(plane.Config().KeyData))
+	return string(data)
+}
+
+// healthy is how a cluster stands at its spec.
+func healthy(ctx context.Context, c *clusterv1.KsctlCluster) func() (string, error) {
+	return func() (string, error) {
+		if err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(c), c); err != nil {
+			return "", err
+		}
+		ready := apimeta.FindStatusCondition(c.Status.Conditions, appsv1.ReadyCondition)
+		if ready == nil || ready.ObservedGeneration != c.Generation {
+			return "", nil
+		}
+		return string(ready.Status) + " " + ready.Reason + ": " + ready.Message, nil
+	}
+}
+
+func clusterOf(ns, name string, spec clusterv1.KsctlClusterSpec) *clusterv1.KsctlCluster {
+	spec.ServiceAccountName = harness.Deployer
+	return &clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: spec}
+}
+
+func secretOf(ctx context.Context, ns, name string) func() (map[string]string, error) {
+	return func() (map[string]string, error) {
+		var s corev1.Secret
+		err := h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, &s)
+		out := map[string]string{}
+		for key, value := range s.Data {
+			out[key] = string(value)
+		}
+		return out, err
+	}
+}
+
+func absent(ctx context.Context, o client.Object) func() bool {
+	return func() bool { return apierrors.IsNotFound(h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)) }
+}
+
+var _ = Describe("A KsctlCluster", func() {
+	It("is made of an import, reached, and follows what ksctl changes", func(ctx SpecContext) {
+		remote, err := cluster.Start(ctx, cluster.Options{Nodes: 3, NoScheduler: true})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(remote.Stop)
+		ns := namespace(ctx)
+		publish(ctx, ns, "main@sha1:1", map[string]string{"clusters/a.json": living("demo-eu", access(remote))})
+		in := imported(ns, func(s *v1alpha1.ImportStateSpec) { s.Publish = &v1alpha1.ClusterPublication{KubeConfig: true} })
+		create(ctx, in)
+
+		By("reaching it")
+		c := clusterOf(ns, "demo-eu", clusterv1.KsctlClusterSpec{})
+		Eventually(ctx, healthy(ctx, c), soon).Should(And(HavePrefix("True ReconciliationSucceeded: reachable with v1."), HaveSuffix(" and 3 nodes; kubeconfig in Secret demo-eu-kubeconfig")))
+		Expect(c.Spec.ImportRef).To(HaveValue(Equal(clusterv1.ClusterImport{Name: "import", Key: keyOf("demo-eu")})))
+		Expect(c.Labels).To(And(HaveKeyWithValue(clusterv1.CloudLabel, "civo"), HaveKeyWithValue(clusterv1.RegionLabel, "LON1"), HaveKeyWithValue(clusterv1.TypeLabel, "ha"), HaveKeyWithValue(clusterv1.DistributionLabel, "k3s")))
+		Expect(c.Status.Facts.Name).To(Equal("demo-eu"))
+		Expect(c.Status.KubeConfigExpires.After(time.Now())).To(BeTrue())
+		Expect(apimeta.IsStatusConditionTrue(c.Status.Conditions, clusterv1.ReachableCondition)).To(BeTrue())
+
+		By("using its kubeconfig as Flux does")
+		data, err := secretOf(ctx, ns, "demo-eu-kubeconfig")()
+		Expect(err).NotTo(HaveOccurred())
+		cfg, err := clientcmd.RESTConfigFromKubeConfig([]byte(data["value"]))
+		Expect(err).NotTo(HaveOccurred())
+		set, err := kubernetes.NewForConfig(cfg)
+		Expect(err).NotTo(HaveOccurred())
+		nodes, err := set.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(nodes.Items).To(HaveLen(3))
+
+		By("rotating it as ksctl does, in the store")
+		other, err := remote.ConfigForUser("rotated", "system:masters")
+		Expect(err).NotTo(HaveOccurred())
+		path, err := remote.WriteKubeconfig("rotated", other)
+		Expect(err).NotTo(HaveOccurred())
+		rotated, err := os.ReadFile(path)
+		Expect(err).NotTo(HaveOccurred())
+		store := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: state.StoreConfigMap}}
+		patch(ctx, store, fmt.Sprintf(`{"binaryData":{%q:%q}}`, keyOf("demo-eu"), encoded(living("demo-eu", string(rotated)))))
+		Eventually(ctx, secretOf(ctx, ns, "demo-eu-kubeconfig"), soon).Should(HaveKeyWithValue("value", ContainSubstring(base64.StdEncoding.EncodeToString(other.CertData))))
+
+		By("putting right what somebody does to the Secret")
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "demo-eu-kubeconfig"}}
+		Expect(h.Plane.Client().Delete(ctx, secret)).To(Succeed())
+		Eventually(ctx, secretOf(ctx, ns, "demo-eu-kubeconfig"), soon).Should(HaveKey("value"))
+
+		By("stopping its API server")
+		Expect(remote.StopAPIServer()).To(Succeed())
+		patch(ctx, c, fmt.Sprintf(`{"metadata":{"annotations":{%q:"down"}}}`, appsv1.RequestedAtAnnotation))
+		Eventually(ctx, healthy(ctx, c), soon).Should(And(HavePrefix("False Unreachable: "+c.Status.Server+" does not answer as an API server: "), ContainSubstring("connection refused")))
+		Expect(c.Status.LastHandledReconcileAt).To(Equal("down"))
+		Expect(secretOf(ctx, ns, "demo-eu-kubeconfig")()).To(HaveKey("value"), "it may come back")
+		Expect(remote.StartAPIServer(ctx)).To(Succeed())
+		Eventually(ctx, healthy(ctx, c), soon).Should(HavePrefix("True "), "nobody has to ask")
+
+		By("deleting it")
+		Expect(h.Plane.Client().Delete(ctx, c)).To(Succeed())
+		Eventually(ctx, absent(ctx, c), soon).Should(BeTrue())
+		Expect(absent(ctx, secret)()).To(BeTrue())
+	})
+
+	It("refuses a hostile kubeconfig, by what is wrong with it (must-survive 29)", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		for name, user := range map[string]string{
+			"exec": "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/touch, args: [/tmp/hostile], interactiveMode: Never}",
+			"file": "tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token",
+		} {
+			create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, StringData: map[string]string{"value": "apiVersion: v1\nkind: Config\ncurrent-context: x\n" +
+				"contexts: [{name: x, context: {cluster: x, user: x}}]\nclusters: [{name: x, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: x, user: {" + user + "}}]\n"}})
+			c := clusterOf(ns, name, clusterv1.KsctlClusterSpec{KubeConfigRef: &clusterv1.KubeConfigRef{Name: name}})
+			create(ctx, c)
+			want := map[string]string{"exec": `the user "x" runs a program (exec)`, "file": `the user "x" names a file in tokenFile`}[name]
+			Eventually(ctx, healthy(ctx, c), soon).Should(And(HavePrefix("False KubeConfigRefused: Secret "+ns+"/"+name+", key value: kubeconfig: "), ContainSubstring(want)))
+			Expect(absent(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name + "-kubeconfig"}})()).To(BeTrue())
+		}
+	})
+
+	It("is known to Argo CD only where that is allowed, and leaves other people's Secrets", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "self"}, StringData: map[string]string{"value": access(h.Plane)}})
+		c := clusterOf(ns, "self", clusterv1.KsctlClusterSpec{KubeConfigRef: &clusterv1.KubeConfigRef{Name: "self"}, ArgoCD: &clusterv1.ArgoCDCluster{Namespace: "kube-system"}})
+		create(ctx, c)
+		Eventually(ctx, healthy(ctx, c), soon).Should(HavePrefix("False ArgoCDNamespaceNotAllowed: spec.argocd.namespace: the controller's --argocd-namespaces does not list kube-system"))
+		patch(ctx, c, fmt.Sprintf(`{"spec":{"argocd":{"namespace":%q,"project":"web"}}}`, argocd))
+		Eventually(ctx, healthy(ctx, c), soon).Should(HavePrefix("True "))
+		name := "cluster-" + ns + ".self"
+		Expect(c.Status.ArgoCDSecret).To(Equal(argocd + "/" + name))
+		Expect(secretOf(ctx, argocd, name)()).To(And(HaveKeyWithValue("name", ns+".self"), HaveKeyWithValue("server", h.Plane.Config().Host), HaveKeyWithValue("project", "web"), HaveKeyWithValue("config", ContainSubstring("tlsClientConfig"))))
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: argocd, Name: name}}
+		Expect(h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(secret), secret)).To(Succeed())
+		Expect(secret.Labels).To(HaveKeyWithValue("argocd.argoproj.io/secret-type", "cluster"))
+
+		By("not wanting it any more")
+		patch(ctx, c, `{"spec":{"argocd":null}}`)
+		Eventually(ctx, absent(ctx, secret), soon).Should(BeTrue())
+
+		By("wanting a name that is taken")
+		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: argocd, Name: name}, StringData: map[string]string{"mine": "stays"}})
+		patch(ctx, c, fmt.Sprintf(`{"spec":{"argocd":{"namespace":%q}}}`, argocd))
+		Eventually(ctx, healthy(ctx, c), soon).Should(HavePrefix("False SecretTaken: Secret " + argocd + "/" + name))
+		Expect(h.Plane.Client().Delete(ctx, c)).To(Succeed())
+		Eventually(ctx, absent(ctx, c), soon).Should(BeTrue())
+		Expect(secretOf(ctx, argocd, name)()).To(HaveKeyWithValue("mine", "stays"))
+		Expect(secretOf(ctx, ns, "self")()).To(HaveKey("value"), "it is not ours")
+	})
+
+	It("keeps no worker when many do not answer", func(ctx SpecContext) {
+		// It takes connections, and says nothing.
+		silent, err := net.Listen("tcp", "127.0.0.1:0")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(silent.Close)
+		ns := namespace(ctx)
+		own := access(h.Plane)
+		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "well"}, StringData: map[string]string{"value": own}})
+		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "silent"}, StringData: map[string]string{
+			"value": strings.ReplaceAll(own, h.Plane.Config().Host, "https://"+silent.Addr().String())}})
+		const many = 100
+		var all []*clusterv1.KsctlCluster
+		for i := range many {
+			c := clusterOf(ns, fmt.Sprintf("silent-%03d", i), clusterv1.KsctlClusterSpec{Schedule: appsv1.Schedule{Timeout: &metav1.Duration{Duration: 2 * time.Second}}, KubeConfigRef: &clusterv1.KubeConfigRef{Name: "silent"}})
+			create(ctx, c)
+			all = append(all, c)
+		}
+		for _, c := range all {
+			Eventually(ctx, healthy(ctx, c), soon).Should(And(HavePrefix("False Unreachable: "), HaveSuffix("it does not answer in time")))
+		}
+		c := clusterOf(ns, "well", clusterv1.KsctlClusterSpec{KubeConfigRef: &clusterv1.KubeConfigRef{Name: "well"}})
+		began := time.Now()
+		create(ctx, c)
+		Eventually(ctx, healthy(ctx, c), soon).Should(HavePrefix("True "))
+		AddReportEntry(fmt.Sprintf("beside %d clusters that do not answer one is reached after", many), time.Since(began).String())
+	})
+})
