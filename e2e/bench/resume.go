@@ -33,9 +33,16 @@ func resumed(dir string, now report.Report) (report.Report, error) {
 		return now, fmt.Errorf("%s is of commit %q, and this is %q; check that one out, or measure into another -out", file, before.Commit, now.Commit)
 	case before.Machine != now.Machine:
 		return now, fmt.Errorf("%s is of another machine (%+v, and this is %+v); measure into another -out", file, before.Machine, now.Machine)
-	case !maps.Equal(before.Versions, now.Versions):
-		return now, fmt.Errorf("%s is of other versions (%v, and these are %v); measure into another -out", file, before.Versions, now.Versions)
 	}
+	// With other peers than before there are other programs.
+	for name, version := range now.Versions {
+		if was, ok := before.Versions[name]; ok && was != version {
+			return now, fmt.Errorf("%s is of %s %s, and this is another version, %s; measure into another -out", file, name, was, version)
+		}
+	}
+	versions := maps.Clone(now.Versions)
+	maps.Copy(versions, before.Versions)
+	before.Versions = versions
 	return before, nil
 }
 

@@ -27,10 +27,15 @@ func TestResumed(t *testing.T) {
 	if err := add(t.Context(), &r, options{}, jobs(options{scenarios: []string{"b"}})[0], report.Ours, 1); err != nil || len(r.Results) != 1 {
 		t.Errorf("measured again: %v", err)
 	}
+	more := now
+	more.Versions = map[string]string{"argo-cd": "v3"}
+	if r, err := resumed(dir, more); err != nil || len(r.Versions) != 2 {
+		t.Errorf("with another peer: %v, %v", r.Versions, err)
+	}
 	for want, other := range map[string]report.Report{
-		"commit":        {Commit: "def", Machine: now.Machine, Versions: now.Versions},
-		"machine":       {Commit: "abc", Versions: now.Versions},
-		"other version": {Commit: "abc", Machine: now.Machine},
+		"commit":          {Commit: "def", Machine: now.Machine, Versions: now.Versions},
+		"machine":         {Commit: "abc", Versions: now.Versions},
+		"another version": {Commit: "abc", Machine: now.Machine, Versions: map[string]string{"etcd": "v2"}},
 	} {
 		if _, err := resumed(dir, other); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("another %s: %v", want, err)
