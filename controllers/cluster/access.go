@@ -146,6 +146,9 @@ func (s *Steps) fromStore(ctx context.Context, obj *clusterv1.KsctlCluster, c dy
 		return known{}, fail(ClusterNotImportedReason, "ksctl's store in namespace %s: %s is no state of a cluster", store, key)
 	}
 	doc := file.Clusters[0]
+	if doc.ID.Key() != key {
+		return known{}, fail(ClusterNotImportedReason, "ksctl's store in namespace %s: under %s stands the state of another cluster", store, key)
+	}
 	config := doc.KubeConfig()
 	if config == "" {
 		return known{}, wait(KubeConfigNotFoundReason, "the state of %s has no kubeconfig: ksctl has not finished making the cluster", key)

@@ -9,9 +9,9 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
+	"syscall"
 
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
@@ -134,7 +134,7 @@ func read(ctx context.Context, c *http.Client, address string, into any) error {
 func explain(ctx context.Context, err error) error {
 	var (
 		status  *statusError
-		address *url.Error
+		errno   syscall.Errno
 		op      *net.OpError
 		name    *net.DNSError
 		invalid x509.CertificateInvalidError
@@ -156,10 +156,10 @@ func explain(ctx context.Context, err error) error {
 		return errors.New("its certificate is of an authority that the kubeconfig does not have")
 	case errors.As(err, &name):
 		return errors.New("its name is not known")
+	case errors.As(err, &errno):
+		return errors.New(errno.Error())
 	case errors.As(err, &op):
-		return fmt.Errorf("%s: %w", op.Op, op.Err)
-	case errors.As(err, &address):
-		return address.Err
+		return errors.New("its connection fails at " + op.Op)
 	}
-	return err
+	return errors.New("what answers does not speak as an API server does")
 }

@@ -8,6 +8,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -102,5 +103,47 @@ func TestErrorsAreTheSameEachTime(t *testing.T) {
 			}
 			first = err.Error()
 		}
+	}
+}
+
+// What is no HTTP is quoted by those who try to read it.
+func TestWhatAStrangerSaysIsNotTold(t *testing.T) {
+	for what, answer := range map[string]string{
+		"another protocol":  "220 %s ready\r\n",
+		"a status":          "HTTP/1.1 2x0 %s\r\n\r\n",
+		"a header":          "HTTP/1.1 200 OK\r\n%s\r\n\r\n",
+		"a transfer coding": "HTTP/1.1 200 OK\r\nTransfer-Encoding: %s\r\n\r\n",
+	} {
+		cfg := stranger(t, func(w http.ResponseWriter, r *http.Request) {
+			c, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = fmt.Fprintf(c, answer, r.Header.Get("Authorization"))
+			_ = c.Close()
+		})
+		if _, err := ask(t.Context(), cfg); err == nil || strings.Contains(err.Error(), "s3cr3t") {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = fmt.Fprint(c, "HTTP/1.1 403 s3cr3t-t0k3n\r\n\r\n")
+		_ = c.Close()
+	}))
+	t.Cleanup(proxy.Close)
+	cfg := stranger(t, says(nil))
+	at, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Proxy = http.ProxyURL(at)
+	if _, err := ask(t.Context(), cfg); err == nil || strings.Contains(err.Error(), "s3cr3t") {
+		t.Errorf("a proxy: got %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"math"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -15,18 +16,24 @@ var managed = map[string]string{"aws": "eks", "azure": "aks", "local": "kind"}
 
 // factsOf says what the state of a cluster does.
 func factsOf(c *state.Cluster) *clusterv1.ClusterFacts {
-	out := &clusterv1.ClusterFacts{Name: c.ID.Name, Cloud: c.ID.Cloud, Region: c.ID.Region, Type: c.ID.Type, Distribution: c.Bootstrap}
+	out := &clusterv1.ClusterFacts{Name: clip(c.ID.Name), Cloud: clip(c.ID.Cloud), Region: clip(c.ID.Region), Type: clip(c.ID.Type), Distribution: clip(c.Bootstrap)}
 	if c.ID.Type == state.Managed {
-		out.Distribution = cmp.Or(c.Bootstrap, managed[c.ID.Cloud])
+		out.Distribution = cmp.Or(out.Distribution, managed[c.ID.Cloud])
 	}
-	if len(c.Versions) > 0 {
-		out.Versions = c.Versions
+	for name, version := range c.Versions {
+		if out.Versions == nil {
+			out.Versions = map[string]string{}
+		}
+		out.Versions[name] = clip(version)
 	}
 	for _, p := range c.Pools {
-		out.Pools = append(out.Pools, clusterv1.NodePool{Role: clusterv1.PoolRole(p.Role), Size: p.Size, Count: int32(min(p.Count, math.MaxInt32))})
+		out.Pools = append(out.Pools, clusterv1.NodePool{Role: clusterv1.PoolRole(p.Role), Size: clip(p.Size), Count: int32(min(p.Count, math.MaxInt32))})
 	}
 	return out
 }
+
+// clip keeps the beginning of a fact: whoever writes to the store may write anything.
+func clip(s string) string { return strings.ToValidUTF8(s[:min(len(s), 64)], "") }
 
 // selecting are the labels by which clusters are selected.
 var selecting = []string{clusterv1.CloudLabel, clusterv1.RegionLabel, clusterv1.TypeLabel, clusterv1.DistributionLabel}

@@ -73,9 +73,10 @@ type opinion struct {
 // probe is what is known of one cluster. It is guarded by Prober.mu.
 type probe struct {
 	question
-	// asking is true until there is an answer to the question as it is.
-	asking   bool
-	answered bool
+	// asking is true until there is an answer to the question as it is, running while
+	// somebody is at it: after a change of access it may stand in both lanes.
+	asking, running bool
+	answered        bool
 	// answeredToken is the wish that the answer is one to.
 	answeredToken string
 	at            time.Time
@@ -189,10 +190,11 @@ func (p *Prober) drain(ctx context.Context, from lane) {
 func (p *Prober) work(ctx context.Context, key types.NamespacedName) {
 	p.mu.Lock()
 	e := p.byKey[key]
-	if e == nil || !e.asking {
+	if e == nil || !e.asking || e.running {
 		p.mu.Unlock()
 		return
 	}
+	e.running = true
 	q := e.question
 	p.mu.Unlock()
 	within, cancel := context.WithTimeout(ctx, q.within)
@@ -214,7 +216,7 @@ func (p *Prober) take(key types.NamespacedName, e *probe, token string, answer A
 	if p.byKey[key] != e {
 		return false
 	}
-	e.asking, e.answered, e.answeredToken, e.at, e.err = false, true, token, p.Clock.Now(), err
+	e.asking, e.running, e.answered, e.answeredToken, e.at, e.err = false, false, true, token, p.Clock.Now(), err
 	if err != nil {
 		e.failures++ // what it said before still holds of it
 	} else {

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -76,10 +75,6 @@ func (s *Steps) write(ctx context.Context, req *reconcile.Request[*clusterv1.Ksc
 		return nil
 	}
 	did, err := ensure(ctx, c, w, of(req.Object))
-	var step *stepError
-	if errors.As(err, &step) && w.argocd { // it is somebody else's
-		req.Object.Status.ArgoCDSecret = ""
-	}
 	if err != nil {
 		return err
 	}
@@ -115,10 +110,10 @@ func (s *Steps) retire(ctx context.Context, obj *clusterv1.KsctlCluster, c dynam
 	return nil
 }
 
-// secretsOf are the Secrets that the status says were written, or are somebody's kubeconfig.
+// secretsOf are the Secrets that the status says were written, or were about to be.
 func secretsOf(obj *clusterv1.KsctlCluster) []types.NamespacedName {
 	var out []types.NamespacedName
-	if name := obj.Status.KubeConfigSecret; name != "" {
+	if name := obj.Status.KubeConfigSecret; name == obj.Name+secretSuffix {
 		out = append(out, types.NamespacedName{Namespace: obj.Namespace, Name: name})
 	}
 	if name, ok := parseName(obj.Status.ArgoCDSecret); ok {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -133,7 +134,11 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.
 		return s.withoutAccount(ctx, obj, names, err)
 	}
 	for _, name := range names {
-		if err := drop(ctx, c, name, of(obj)); err != nil {
+		err := drop(ctx, c, name, of(obj))
+		if apierrors.IsForbidden(err) { // its rights went first
+			return s.withoutAccount(ctx, obj, names, err)
+		}
+		if err != nil {
 			return reconcile.Retry{Err: fmt.Errorf("%w; or leave it, with the annotation %s: %s", err, appsv1.AbandonAnnotation, obj.UID)}
 		}
 	}

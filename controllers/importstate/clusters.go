@@ -3,12 +3,14 @@ package importstate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,6 +26,9 @@ import (
 // MadeByAnnotation is on each KsctlCluster that an import has made: the import's name. What
 // is in its spec is its users' from then on.
 const MadeByAnnotation = "storage.ksctl.com/import"
+
+// errBehind says that the cache does not have yet what was just made.
+var errBehind = errors.New("somebody else has just made it")
 
 var clusters = clusterv1.GroupVersion.WithResource("ksctlclusters")
 
@@ -49,7 +54,7 @@ func (s *Steps) introduce(ctx context.Context, req *reconcile.Request[*v1alpha1.
 		}
 		_, err = c.Resource(clusters).Namespace(obj.Namespace).Create(ctx, made, metav1.CreateOptions{FieldManager: fieldManager})
 		if apierrors.IsAlreadyExists(err) {
-			continue // the cache is behind; whose it is the next pass sees
+			return fmt.Errorf("spec.publish: KsctlCluster %s/%s: %w", obj.Namespace, name, errBehind)
 		}
 		if err != nil {
 			return fmt.Errorf("spec.publish: making KsctlCluster %s/%s: %w", obj.Namespace, name, err)
@@ -139,19 +144,32 @@ func nameOf(s string) string {
 
 // dismiss deletes the KsctlClusters that an import has made, if they are still of it.
 func (s *Steps) dismiss(ctx context.Context, obj *v1alpha1.ImportState, c dynamic.Interface) error {
-	r := c.Resource(clusters).Namespace(obj.Namespace)
-	for _, row := range obj.Status.Clusters {
-		if row.Cluster == "" {
+	var list clusterv1.KsctlClusterList
+	err := s.Client.List(ctx, &list, client.InNamespace(obj.Namespace), client.UnsafeDisableDeepCopy)
+	if apimeta.IsNoMatchError(err) {
+		return nil // there can be none
+	}
+	if err != nil {
+		return err
+	}
+	for i := range list.Items {
+		made := &list.Items[i]
+		if made.Annotations[MadeByAnnotation] != obj.Name || made.Spec.ImportRef == nil || made.Spec.ImportRef.Name != obj.Name || made.DeletionTimestamp != nil {
 			continue
 		}
-		made, err := r.Get(ctx, row.Cluster, metav1.GetOptions{})
-		if err == nil && made.GetAnnotations()[MadeByAnnotation] == obj.Name {
-			uid := made.GetUID()
-			err = r.Delete(ctx, row.Cluster, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-		}
+		err := c.Resource(clusters).Namespace(obj.Namespace).Delete(ctx, made.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &made.UID}})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("deleting KsctlCluster %s/%s, which this import made: %w", obj.Namespace, row.Cluster, err)
+			return fmt.Errorf("deleting KsctlCluster %s/%s, which this import made: %w", obj.Namespace, made.Name, err)
 		}
 	}
 	return nil
+}
+
+// knownClusters are the lines of a status with nothing in them but which KsctlClusters there are.
+func knownClusters(rows []v1alpha1.ImportedCluster) []v1alpha1.ImportedCluster {
+	out := make([]v1alpha1.ImportedCluster, 0, len(rows))
+	for _, row := range rows {
+		out = append(out, v1alpha1.ImportedCluster{Key: row.Key, Cluster: row.Cluster})
+	}
+	return out
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -91,7 +92,7 @@ func (s *Steps) carry(ctx context.Context, req *reconcile.Request[*v1alpha1.Impo
 		if before.Store != "" && !how.dryRun {
 			req.Event(corev1.EventTypeWarning, "StateKept", "what was imported into ksctl's store in namespace "+before.Store+" stays there, and is not looked after any more")
 		}
-		before = v1alpha1.ImportStateStatus{}
+		before = v1alpha1.ImportStateStatus{Clusters: knownClusters(before.Clusters)}
 	}
 	st, err := readStore(ctx, c, namespace, obj.Spec.Credentials != v1alpha1.SkipCredentials)
 	if err != nil {
@@ -116,7 +117,11 @@ func (s *Steps) carry(ctx context.Context, req *reconcile.Request[*v1alpha1.Impo
 		}
 		if err := s.introduce(ctx, req, c); err != nil {
 			if _, done := out.(reconcile.Done); done {
-				return reconcile.Retry{Err: err, Revision: revision}
+				retry := reconcile.Retry{Err: err, Revision: revision}
+				if errors.Is(err, errBehind) {
+					retry.After = time.Second
+				}
+				return retry
 			}
 			req.Event(corev1.EventTypeWarning, "ClusterNotMade", err.Error())
 		}

@@ -135,8 +135,11 @@ var _ = Describe("A KsctlCluster", func() {
 		By("stopping its API server")
 		Expect(remote.StopAPIServer()).To(Succeed())
 		patch(ctx, c, fmt.Sprintf(`{"metadata":{"annotations":{%q:"down"}}}`, appsv1.RequestedAtAnnotation))
-		Eventually(ctx, healthy(ctx, c), soon).Should(And(HavePrefix("False Unreachable: "+c.Status.Server+" does not answer as an API server: "), ContainSubstring("connection refused")))
-		Expect(c.Status.LastHandledReconcileAt).To(Equal("down"))
+		Eventually(ctx, func() (string, error) {
+			_, err := healthy(ctx, c)()
+			return c.Status.LastHandledReconcileAt, err
+		}, soon).Should(Equal("down"))
+		Expect(healthy(ctx, c)()).To(Equal("False Unreachable: " + c.Status.Server + " does not answer as an API server: connection refused"))
 		Expect(secretOf(ctx, ns, "demo-eu-kubeconfig")()).To(HaveKey("value"), "it may come back")
 		Expect(remote.StartAPIServer(ctx)).To(Succeed())
 		Eventually(ctx, healthy(ctx, c), soon).Should(HavePrefix("True "), "nobody has to ask")
