@@ -71,6 +71,13 @@ func refused(ctx context.Context) string {
 			}
 			return os.Remove(dir)
 		}},
+		{"read the kernel's log", func() error {
+			f, err := os.Open("/dev/kmsg") // the kubelet looks there for processes that ran out of memory
+			if err != nil {
+				return err
+			}
+			return f.Close()
+		}},
 		{"forward packets", func() error {
 			was, err := os.ReadFile(forwarding)
 			if err != nil {
