@@ -7,15 +7,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
+	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/kubeconfig"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks/state"
@@ -75,7 +73,7 @@ func (s *Steps) fromSecret(ctx context.Context, obj *clusterv1.KsctlCluster, c d
 	ref := obj.Spec.KubeConfigRef
 	name := obj.Namespace + "/" + ref.Name
 	var secret corev1.Secret
-	found, err := get(ctx, c, secrets, obj.Namespace, ref.Name, &secret)
+	found, err := engine.Read(ctx, c, secrets, obj.Namespace, ref.Name, &secret)
 	if err != nil {
 		return known{}, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
@@ -193,7 +191,7 @@ func (s *Steps) states(ctx context.Context, obj *clusterv1.KsctlCluster, c dynam
 	namespace := obj.Status.Store
 	return s.stores.read(storeKey{account: s.account(obj), namespace: namespace}, version, func() (map[string][]byte, error) {
 		var store corev1.ConfigMap
-		found, err := get(ctx, c, configMaps, namespace, state.StoreConfigMap, &store)
+		found, err := engine.Read(ctx, c, configMaps, namespace, state.StoreConfigMap, &store)
 		if err != nil {
 			return nil, fmt.Errorf("reading ksctl's store: %w", err)
 		}
@@ -208,15 +206,3 @@ var (
 	configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 	secrets    = corev1.SchemeGroupVersion.WithResource("secrets")
 )
-
-// get reads an object; false if it is not there.
-func get(ctx context.Context, c dynamic.Interface, kind schema.GroupVersionResource, namespace, name string, into any) (bool, error) {
-	u, err := c.Resource(kind).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return true, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into)
-}

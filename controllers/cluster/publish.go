@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -120,4 +121,10 @@ func secretsOf(obj *clusterv1.KsctlCluster) []types.NamespacedName {
 		out = append(out, name)
 	}
 	return out
+}
+
+// parseName reads <namespace>/<name>.
+func parseName(s string) (types.NamespacedName, bool) {
+	namespace, name, ok := strings.Cut(s, "/")
+	return types.NamespacedName{Namespace: namespace, Name: name}, ok
 }

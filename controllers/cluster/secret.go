@@ -19,11 +19,10 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/kubeconfig"
+	"github.com/ksctl/gitops/controllers/live"
 )
-
-// fieldManager of the Secrets that are written.
-const fieldManager = "ksctl-gitops"
 
 // OfAnnotation is on each Secret that is written for a cluster: <namespace>/<name> of the
 // KsctlCluster.
@@ -112,7 +111,7 @@ const (
 // ensure makes a Secret as it is wanted.
 func ensure(ctx context.Context, c dynamic.Interface, w wanted, owner string) (done, error) {
 	var have corev1.Secret
-	found, err := get(ctx, c, secrets, w.name.Namespace, w.name.Name, &have)
+	found, err := engine.Read(ctx, c, secrets, w.name.Namespace, w.name.Name, &have)
 	switch {
 	case err != nil:
 		return done{}, fmt.Errorf("reading Secret %s: %w", w.name, err)
@@ -127,7 +126,7 @@ func ensure(ctx context.Context, c dynamic.Interface, w wanted, owner string) (d
 	if err != nil {
 		return done{}, err
 	}
-	u, err := c.Resource(secrets).Namespace(w.name.Namespace).Patch(ctx, w.name.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: fieldManager})
+	u, err := c.Resource(secrets).Namespace(w.name.Namespace).Patch(ctx, w.name.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: live.FieldManager})
 	if err != nil {
 		return done{}, fmt.Errorf("changing Secret %s: %w", w.name, err)
 	}
@@ -143,7 +142,7 @@ func create(ctx context.Context, c dynamic.Interface, w wanted, owner string) (d
 	if err != nil {
 		return done{}, err
 	}
-	u, err := c.Resource(secrets).Namespace(w.name.Namespace).Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{FieldManager: fieldManager})
+	u, err := c.Resource(secrets).Namespace(w.name.Namespace).Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{FieldManager: live.FieldManager})
 	if err != nil {
 		return done{}, fmt.Errorf("creating Secret %s: %w", w.name, err)
 	}
@@ -193,7 +192,7 @@ func change(have *corev1.Secret, w wanted) map[string]any {
 // drop deletes a Secret, if it is ours.
 func drop(ctx context.Context, c dynamic.Interface, name types.NamespacedName, owner string) error {
 	var have corev1.Secret
-	found, err := get(ctx, c, secrets, name.Namespace, name.Name, &have)
+	found, err := engine.Read(ctx, c, secrets, name.Namespace, name.Name, &have)
 	if err != nil {
 		return fmt.Errorf("reading Secret %s: %w", name, err)
 	}

@@ -5,10 +5,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -94,7 +92,7 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 			return w.find(ctx, client.MatchingFields{byAccount: reconcile.FieldValue("ServiceAccount", o.GetNamespace(), o.GetName())})
 		})).
 		WatchesMetadata(reconcile.Metadata("", "ConfigMap"), handler.EnqueueRequestsFromMapFunc(w.configMap)).
-		WatchesRawSource(source.Func(w.start)).
+		WatchesRawSource(source.Func(w.queue.Start)).
 		WithOptions(s.Options).
 		Build(s.Reconciler)
 	if err != nil {
@@ -124,7 +122,7 @@ var imports = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 type wakes struct {
 	reader   client.Reader
 	selector predicate.Predicate
-	queue    atomic.Pointer[workqueue.TypedRateLimitingInterface[crreconcile.Request]]
+	queue    reconcile.Queue
 }
 
 func (w *wakes) find(ctx context.Context, opts ...client.ListOption) []crreconcile.Request {
@@ -148,15 +146,7 @@ func (w *wakes) configMap(ctx context.Context, o client.Object) []crreconcile.Re
 	return w.find(ctx, client.MatchingFields{imported: "true"})
 }
 
-// start keeps the queue, for what no event of an object tells.
-func (w *wakes) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[crreconcile.Request]) error {
-	w.queue.Store(&queue)
-	return nil
-}
-
 // one wakes a cluster that has answered.
 func (w *wakes) one(key types.NamespacedName) {
-	if queue := w.queue.Load(); queue != nil {
-		(*queue).Add(crreconcile.Request{NamespacedName: key})
-	}
+	w.queue.Add(crreconcile.Request{NamespacedName: key})
 }

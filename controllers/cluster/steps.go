@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/account"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
@@ -111,11 +113,11 @@ func (s *Steps) label(ctx context.Context, obj *clusterv1.KsctlCluster, changes 
 	}
 	now := &clusterv1.KsctlCluster{}
 	now.Namespace, now.Name = obj.Namespace, obj.Name
-	patch, err := mergePatch(map[string]any{"metadata": map[string]any{"uid": obj.UID, "labels": changes}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": obj.UID, "labels": changes}})
 	if err != nil {
 		return false, err
 	}
-	if err := s.Client.Patch(ctx, now, patch, client.FieldOwner(fieldManager)); err != nil {
+	if err := s.Client.Patch(ctx, now, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(live.FieldManager)); err != nil {
 		return false, fmt.Errorf("labelling the cluster: %w", err)
 	}
 	return true, nil
@@ -154,7 +156,7 @@ func (s *Steps) withoutAccount(ctx context.Context, obj *clusterv1.KsctlCluster,
 	}
 	for _, name := range names {
 		var have corev1.Secret
-		found, err := get(ctx, c, secrets, name.Namespace, name.Name, &have)
+		found, err := engine.Read(ctx, c, secrets, name.Namespace, name.Name, &have)
 		if err != nil {
 			return reconcile.Retry{Err: err}
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,6 +33,18 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 		return nil, err
 	}
 	return &Client{Interface: dynamic.New(c), rest: c}, nil
+}
+
+// Read reads an object into a value of its type, with a client's rights; false if it is not there.
+func Read(ctx context.Context, c dynamic.Interface, kind schema.GroupVersionResource, namespace, name string, into any) (bool, error) {
+	u, err := c.Resource(kind).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into)
 }
 
 // Delete asks for deletion of an object with a uid, and with a resourceVersion unless

@@ -20,6 +20,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
+	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
@@ -52,7 +53,7 @@ func (s *Steps) introduce(ctx context.Context, req *reconcile.Request[*v1alpha1.
 		if err != nil {
 			return err
 		}
-		_, err = c.Resource(clusters).Namespace(obj.Namespace).Create(ctx, made, metav1.CreateOptions{FieldManager: fieldManager})
+		_, err = c.Resource(clusters).Namespace(obj.Namespace).Create(ctx, made, metav1.CreateOptions{FieldManager: live.FieldManager})
 		if apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("spec.publish: KsctlCluster %s/%s: %w", obj.Namespace, name, errBehind)
 		}

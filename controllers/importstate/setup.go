@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"sync/atomic"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -99,7 +97,7 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 			}
 			return nil
 		})).
-		WatchesRawSource(source.Func(w.start)).
+		WatchesRawSource(source.Func(w.queue.Start)).
 		WithOptions(s.Options).
 		Build(s.Reconciler)
 	if err != nil {
@@ -114,7 +112,7 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 type wakes struct {
 	reader   client.Reader
 	selector predicate.Predicate
-	queue    atomic.Pointer[workqueue.TypedRateLimitingInterface[crreconcile.Request]]
+	queue    reconcile.Queue
 }
 
 func (w *wakes) find(ctx context.Context, opts ...client.ListOption) []crreconcile.Request {
@@ -137,19 +135,7 @@ func (w *wakes) configMap(ctx context.Context, o client.Object) []crreconcile.Re
 	return w.find(ctx, client.MatchingFields{byStore: o.GetNamespace()})
 }
 
-// start keeps the queue, for what no event of an object tells.
-func (w *wakes) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[crreconcile.Request]) error {
-	w.queue.Store(&queue)
-	return nil
-}
-
 // all wakes every import: the cluster serves other kinds of sources than before.
 func (w *wakes) all(ctx context.Context) {
-	queue := w.queue.Load()
-	if queue == nil {
-		return
-	}
-	for _, r := range w.find(ctx) {
-		(*queue).Add(r)
-	}
+	w.queue.Add(w.find(ctx)...)
 }

@@ -28,9 +28,6 @@ import (
 // Kind of the objects that are reconciled here.
 const Kind = "ImportState"
 
-// fieldManager of what is written to the store.
-const fieldManager = "ksctl-gitops"
-
 // attempts to write while others write, too, before it is left to a later pass.
 const attempts = 10
 

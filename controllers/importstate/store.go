@@ -10,11 +10,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks/state"
 )
 
@@ -77,14 +78,11 @@ func (s *store) reread(ctx context.Context, err error) error {
 
 // get reads an object; false if it is not there.
 func (s *store) get(ctx context.Context, kind schema.GroupVersionResource, name string, into any) (bool, error) {
-	u, err := s.client.Resource(kind).Namespace(s.namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
+	found, err := engine.Read(ctx, s.client, kind, s.namespace, name, into)
 	if err != nil {
 		return false, fmt.Errorf("reading ksctl's store: %w", err)
 	}
-	return true, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into)
+	return found, nil
 }
 
 // write puts values into the store: its own keys alone, and only if nobody has written
@@ -137,13 +135,13 @@ func (s *store) put(ctx context.Context, resource schema.GroupVersionResource, n
 	}
 	c := s.client.Resource(resource).Namespace(s.namespace)
 	if version != "" {
-		_, err = c.Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: fieldManager})
+		_, err = c.Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: live.FieldManager})
 	} else {
 		u := &unstructured.Unstructured{}
 		if err := u.UnmarshalJSON(body); err != nil {
 			return err
 		}
-		_, err = c.Create(ctx, u, metav1.CreateOptions{FieldManager: fieldManager})
+		_, err = c.Create(ctx, u, metav1.CreateOptions{FieldManager: live.FieldManager})
 	}
 	if err != nil {
 		return &writeError{resource: resource, existed: version != "", what: kind + " " + s.namespace + "/" + name, namespace: s.namespace, err: err}

@@ -42,7 +42,7 @@ const (
 type wakes struct {
 	client client.Reader
 	setup  *Setup
-	queue  atomic.Pointer[workqueue.TypedRateLimitingInterface[crreconcile.Request]]
+	queue  reconcile.Queue
 }
 
 func (w *wakes) index(ctx context.Context, ix client.FieldIndexer) error {
@@ -172,18 +172,14 @@ func (w *wakes) unserved(sources *sourceref.Watches) handler.EventHandler {
 
 // wakeUnready wakes the installs that are not ready without an event.
 func (w *wakes) wakeUnready(ctx context.Context) {
-	queue := w.queue.Load()
-	if queue == nil {
-		return
-	}
-	for _, r := range w.find(ctx, byUnserved, "true") {
-		(*queue).Add(r)
-	}
+	w.queue.Add(w.find(ctx, byUnserved, "true")...)
 }
 
 // liveObjects wakes the owner of objects that changed.
 func (w *wakes) liveObjects(ctx context.Context, queue workqueue.TypedRateLimitingInterface[crreconcile.Request]) error {
-	w.queue.Store(&queue)
+	if err := w.queue.Start(ctx, queue); err != nil {
+		return err
+	}
 	stop := w.setup.Index.Subscribe(func(ownerKey string) {
 		k, ok := engine.ParseOwnerKey(ownerKey)
 		if ok && k.Kind == Kind && k.Installation == w.setup.Installation {

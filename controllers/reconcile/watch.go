@@ -3,11 +3,13 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -42,6 +44,29 @@ func Metadata(group, kind string) *metav1.PartialObjectMetadata {
 
 // FieldValue is what an index has of a reference to an object.
 func FieldValue(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
+
+// Queue is that of a controller, for what no event of an object tells. What is added before
+// Start is dropped: everything is looked at then.
+type Queue struct {
+	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[crreconcile.Request]]
+}
+
+// Start is the source.Func of the controller whose queue it is.
+func (q *Queue) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[crreconcile.Request]) error {
+	q.queue.Store(&queue)
+	return nil
+}
+
+// Add wakes objects.
+func (q *Queue) Add(requests ...crreconcile.Request) {
+	queue := q.queue.Load()
+	if queue == nil {
+		return
+	}
+	for _, r := range requests {
+		(*queue).Add(r)
+	}
+}
 
 // Find returns a request for each object of a list that a selector, if there is
 // one, lets through. The reader is a cache with the index that the options name.

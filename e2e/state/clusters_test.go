@@ -150,6 +150,62 @@ var _ = Describe("A KsctlCluster", func() {
 		Expect(absent(ctx, secret)()).To(BeTrue())
 	})
 
+	It("needs no more rights than the pages say, and goes with the import that made it", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		for page, at := range map[string]string{"docs/clusters.md": "The kubeconfig", "docs/state.md": "What is written"} {
+			blocks, err := harness.Blocks(page, at, "yaml")
+			Expect(err).NotTo(HaveOccurred())
+			rights := blocks[len(blocks)-1]
+			Expect(rights).To(ContainSubstring("kind: RoleBinding"))
+			Expect(h.Plane.ApplyYAML(ctx, []byte(strings.NewReplacer("namespace: team", "namespace: "+ns, "namespace: ksctl", "namespace: "+ns).Replace(rights)))).To(Succeed())
+		}
+		publish(ctx, ns, "main@sha1:1", map[string]string{"clusters/a.json": living("one", access(h.Plane)), "clusters/b.json": living("two", access(h.Plane))})
+		in := imported(ns, func(s *v1alpha1.ImportStateSpec) {
+			s.ServiceAccountName, s.DeletionPolicy, s.Publish = "importer", v1alpha1.DeleteState, &v1alpha1.ClusterPublication{KubeConfig: true}
+			s.RetryInterval = &metav1.Duration{Duration: time.Second} // rights may be a moment behind
+		})
+		create(ctx, in)
+		one, two := clusterOf(ns, "one", clusterv1.KsctlClusterSpec{}), clusterOf(ns, "two", clusterv1.KsctlClusterSpec{})
+		for _, c := range []*clusterv1.KsctlCluster{one, two} {
+			Eventually(ctx, healthy(ctx, c), soon).Should(HavePrefix("True "))
+			Expect(c.Spec.ServiceAccountName).To(Equal("importer"))
+		}
+
+		By("deleting the import with what it made, but for what is somebody else's by now")
+		mine := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "mine"}, StringData: map[string]string{"value": access(h.Plane)}}
+		create(ctx, mine)
+		patch(ctx, one, `{"spec":{"importRef":null,"kubeConfigRef":{"name":"mine"}}}`)
+		Eventually(ctx, healthy(ctx, one), soon).Should(And(HavePrefix("True "), HaveSuffix("kubeconfig in Secret mine")))
+		Expect(absent(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "one-kubeconfig"}})()).To(BeTrue())
+		Expect(h.Plane.Client().Delete(ctx, in)).To(Succeed())
+		Eventually(ctx, absent(ctx, in), soon).Should(BeTrue())
+		Eventually(ctx, absent(ctx, two), soon).Should(BeTrue())
+		Expect(absent(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "two-kubeconfig"}})()).To(BeTrue())
+		Expect(healthy(ctx, one)()).To(HavePrefix("True "), "it is not the import's any more")
+		Expect(h.Plane.Client().Delete(ctx, one)).To(Succeed())
+		Eventually(ctx, absent(ctx, one), soon).Should(BeTrue())
+		Expect(secretOf(ctx, ns, "mine")()).To(HaveKey("value"))
+	})
+
+	It("is let go when its account went first", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		publish(ctx, ns, "main@sha1:1", map[string]string{"clusters/a.json": living("demo", access(h.Plane))})
+		create(ctx, imported(ns, func(s *v1alpha1.ImportStateSpec) { s.Publish = &v1alpha1.ClusterPublication{KubeConfig: true} }))
+		c := clusterOf(ns, "demo", clusterv1.KsctlClusterSpec{})
+		Eventually(ctx, healthy(ctx, c), soon).Should(HavePrefix("True "))
+		Expect(h.Plane.Client().Delete(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: harness.Deployer}})).To(Succeed())
+		Eventually(ctx, healthy(ctx, c), soon).Should(HavePrefix("False ServiceAccountNotFound"))
+		Expect(h.Plane.Client().Delete(ctx, c)).To(Succeed())
+		Eventually(ctx, func() (string, error) {
+			err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(c), c)
+			ready := apimeta.FindStatusCondition(c.Status.Conditions, appsv1.ReadyCondition)
+			return ready.Message, err
+		}, soon).Should(And(ContainSubstring("Secret "+ns+"/demo-kubeconfig is to be deleted with its rights"), ContainSubstring(appsv1.AbandonAnnotation+": "+string(c.UID))))
+		patch(ctx, c, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, appsv1.AbandonAnnotation, c.UID))
+		Eventually(ctx, absent(ctx, c), soon).Should(BeTrue())
+		Expect(secretOf(ctx, ns, "demo-kubeconfig")()).To(HaveKey("value"), "it is left behind")
+	})
+
 	It("refuses a hostile kubeconfig, by what is wrong with it (must-survive 29)", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		for name, user := range map[string]string{
