@@ -66,6 +66,7 @@ func (r *resolver) helmValues(p *PlannedComponent, mapped, explicit map[string]a
 		return
 	}
 	var layers []layer
+	r.tree.For(c.Name)
 	for _, rel := range c.Helm.ValuesFiles {
 		file := path.Join(r.def.dir, rel)
 		m, err := readValues(r.tree, file)

@@ -101,6 +101,9 @@ func ChoicesFromInstall(install *appsv1.KsctlInstall, values []ValuesInput) (Cho
 
 // ValuesSource names a values reference for people.
 func ValuesSource(ref appsv1.ValuesReference) string {
+	if ref.Kind == appsv1.ClusterValues {
+		return "the cluster"
+	}
 	return fmt.Sprintf("%s %s, key %s", ref.Kind, ref.Name, ValuesKey(ref))
 }
 

@@ -33,6 +33,9 @@ func contentHash(o *manifest.Object, raw, key []byte) string {
 func Digest(req Request) (string, error) {
 	key := req.SecretKey
 	req.Root, req.SecretKey, req.ChartLimits = "", nil, ChartLimits{}
+	if req.Keys != "" {
+		req.Decrypted = nil
+	}
 	req.Charts = slices.Clone(req.Charts)
 	for i := range req.Charts {
 		req.Charts[i].Root = ""

@@ -11,6 +11,7 @@ import (
 	"github.com/ksctl/gitops/stacks/internal/helm"
 	"github.com/ksctl/gitops/stacks/internal/problem"
 	"github.com/ksctl/gitops/stacks/internal/source"
+	"github.com/ksctl/gitops/stacks/sops"
 )
 
 // maxStackFile bounds a stack file in bytes.
@@ -18,14 +19,15 @@ const maxStackFile = 1 << 20
 
 // Load reads and validates the stack file of a stack: <dir>/stack.yaml or
 // <dir>/<stack>/stack.yaml below root. Everything that is wrong is reported at once,
-// as Errors.
+// as Errors; as an *EncryptedError where it may be due to files that are encrypted.
 func Load(root, dir, stack string) (*Definition, error) {
 	tree, err := source.Open(root)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = tree.Close() }()
-	return loadFrom(tree, root, dir, stack, ChartLimits{})
+	def, err := loadFrom(tree, root, dir, stack, ChartLimits{})
+	return def, orEncrypted(err, tree, stack)
 }
 
 // Find is the path of the file of a stack below root, as Load would read it.
@@ -88,13 +90,17 @@ func LoadFile(root, file string) (*Definition, error) {
 	if err != nil {
 		return nil, &Error{File: file, Message: err.Error(), Err: err}
 	}
-	return loadFile(tree, root, clean, ChartLimits{})
+	def, err := loadFile(tree, root, clean, ChartLimits{})
+	return def, orEncrypted(err, tree, "")
 }
 
 func loadFile(tree *source.Tree, root, file string, limits ChartLimits) (*Definition, error) {
-	data, err := tree.Read(file, maxStackFile)
+	data, err := tree.Stored(file, maxStackFile)
 	if err != nil {
 		return nil, err
+	}
+	if _, encrypted := sops.Detect(file, data); encrypted {
+		return nil, &Error{File: file, Message: "a stack file must not be encrypted: only what it names is decrypted; move what is secret into a file of its own"}
 	}
 	def, err := parseDefinition(file, data)
 	if err != nil {

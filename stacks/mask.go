@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/ksctl/gitops/stacks/internal/problem"
+	"github.com/ksctl/gitops/stacks/internal/source"
 )
 
 // shortestSecret is what is worth hiding; shorter values would blot out the whole message.
@@ -20,13 +21,24 @@ const shortestSecret = 4
 // mask hides values that are not public in messages: those of template engines may
 // repeat them.
 type mask struct {
+	// replacer is nil where there is too much to look for.
 	replacer *strings.Replacer
 	secret   bool
 }
 
-func newMask(inputs []ValuesInput) mask {
-	var found []string
-	secret := false
+// maxMasked bytes of secrets are looked for in a message. Of what has more, nothing is repeated.
+const maxMasked = 1 << 20
+
+// blunt stands for a message that may repeat secrets.
+const blunt = "this is wrong, and what is known of it may repeat what was decrypted, which is too much to be looked for in it"
+
+// maskOf hides what a render reads that is not public.
+func maskOf(tree *source.Tree, req *Request) mask {
+	return newMask(req.Choices.Values, decryptedSecrets(tree, req.Decrypted))
+}
+
+func newMask(inputs []ValuesInput, found []string) mask {
+	secret := len(found) > 0
 	for _, in := range inputs {
 		if in.Public {
 			continue
@@ -39,6 +51,13 @@ func newMask(inputs []ValuesInput) mask {
 			continue
 		}
 		found = append(found, scalars(m)...)
+	}
+	total := 0
+	for _, value := range found {
+		total += len(value)
+	}
+	if total > maxMasked {
+		return mask{secret: true}
 	}
 	var forms []string
 	for _, value := range found {
@@ -85,7 +104,7 @@ func (m mask) err(err error) error {
 	var out Errors
 	for _, e := range problem.All(err) {
 		own := *e
-		own.Message = m.replacer.Replace(own.Message)
+		own.Message = m.hide(own.Message)
 		if m.secret && !errors.Is(e.Err, context.Canceled) && !errors.Is(e.Err, context.DeadlineExceeded) {
 			own.Err = nil
 		}
@@ -96,6 +115,14 @@ func (m mask) err(err error) error {
 
 func (m mask) warnings(list []string) {
 	for i := range list {
-		list[i] = m.replacer.Replace(list[i])
+		list[i] = m.hide(list[i])
 	}
+}
+
+// hide replaces what is secret in a message.
+func (m mask) hide(message string) string {
+	if m.replacer == nil {
+		return blunt
+	}
+	return m.replacer.Replace(message)
 }

@@ -5,9 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"fmt"
-	"path"
 	"slices"
-	"strings"
 
 	"github.com/Masterminds/semver/v3"
 
@@ -30,7 +28,27 @@ func Render(ctx context.Context, req Request) (Result, error) {
 		return Result{}, err
 	}
 	defer func() { _ = tree.Close() }()
+	tree.Decrypt(req.Decrypted)
+	result, err := renderFrom(ctx, tree, req)
+	// What was met encrypted comes first: whatever else is wrong may follow from it.
+	if files := encryptedIn(tree, &req); len(files) > 0 {
+		return Result{}, &EncryptedError{Stack: req.Stack, Files: files}
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	if len(result.Warnings) > 0 {
+		maskOf(tree, &req).warnings(result.Warnings)
+	}
+	result.Digest, result.Trace, result.Decrypted = digest, tree.Trace(), tree.Opened()
+	return result, nil
+}
+
+func renderFrom(ctx context.Context, tree *source.Tree, req Request) (Result, error) {
 	def, err := loadFrom(tree, req.Root, req.Path, req.Stack, req.ChartLimits)
+	if err != nil && len(req.Decrypted) > 0 {
+		err = maskOf(tree, &req).err(err) // of what the install chose nothing was read yet
+	}
 	if err != nil {
 		return Result{}, err
 	}
@@ -39,18 +57,13 @@ func Render(ctx context.Context, req Request) (Result, error) {
 	}
 	plan, err := resolve(ctx, tree, def, req)
 	if err != nil {
-		return Result{}, newMask(req.Choices.Values).err(err)
+		return Result{}, maskOf(tree, &req).err(err)
 	}
 	r := &renderer{ctx: ctx, req: req, tree: tree, def: def, plan: plan}
 	result, err := r.render()
 	if err != nil {
-		return Result{}, newMask(req.Choices.Values).err(err)
+		return Result{}, maskOf(tree, &req).err(err)
 	}
-	if len(result.Warnings) > 0 {
-		newMask(req.Choices.Values).warnings(result.Warnings)
-	}
-	result.Digest = digest
-	result.Trace = tree.Trace()
 	return result, nil
 }
 
@@ -90,11 +103,17 @@ func (r *renderer) render() (Result, error) {
 	rendered := make([][]*manifest.Object, len(r.plan.Components))
 	for i := range r.plan.Components {
 		p := &r.plan.Components[i]
+		if r.tries() && p.Component.Helm != nil {
+			continue // all that it reads was read
+		}
 		objects, err := r.guarded(p, func() ([]*manifest.Object, error) { return r.content(p) })
-		if err != nil {
+		if err != nil && !r.tries() {
 			return Result{}, err
 		}
 		rendered[i] = objects
+	}
+	if r.tries() {
+		return Result{}, nil
 	}
 	if err := r.place(rendered); err != nil {
 		return Result{}, err
@@ -163,6 +182,7 @@ func (r *renderer) place(rendered [][]*manifest.Object) error {
 // content renders one component, before overrides.
 func (r *renderer) content(p *PlannedComponent) ([]*manifest.Object, error) {
 	c := p.Component
+	r.tree.For(c.Name)
 	switch {
 	case c.Helm != nil && p.chart == nil:
 		return nil, nil // left out, with a warning
@@ -208,43 +228,6 @@ func (r *renderer) blame(p *PlannedComponent, err error) error {
 		out = append(out, &own)
 	}
 	return out.Err()
-}
-
-// manifests reads files and folders of plain manifests.
-func (r *renderer) manifests(c *Component) ([]*manifest.Object, error) {
-	var files []string
-	for _, rel := range c.Manifests {
-		clean, err := source.Clean(r.def.dir, rel)
-		if err != nil {
-			return nil, err
-		}
-		if !r.tree.IsDir(clean) {
-			files = append(files, clean)
-			continue
-		}
-		below, err := r.tree.Files(clean, nil)
-		if err != nil {
-			return nil, err
-		}
-		for _, file := range below {
-			switch strings.ToLower(path.Ext(file)) {
-			case ".yaml", ".yml", ".json":
-				files = append(files, file)
-			}
-		}
-	}
-	var out []*manifest.Object
-	var errs Errors
-	for _, file := range files {
-		data, err := r.tree.Read(file, source.MaxFile)
-		if err != nil {
-			return nil, err
-		}
-		objects, err := manifest.Parse(file, data, true)
-		errs = append(errs, problem.All(err)...)
-		out = append(out, objects...)
-	}
-	return out, errs.Err()
 }
 
 func (r *renderer) result(rendered [][]*manifest.Object) (Result, error) {

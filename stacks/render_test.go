@@ -131,6 +131,7 @@ func TestDigestCoversEveryInput(t *testing.T) {
 		"version":      func(r *stacks.Request) { r.Choices.Components[0].Version = "x" },
 		"enabled":      func(r *stacks.Request) { r.Choices.Components[0].Enabled = &no },
 		"override":     func(r *stacks.Request) { r.Choices.Components[0].Override["x"] = 1 },
+		"keys":         func(r *stacks.Request) { r.Keys = "x" },
 	}
 	seen := map[string]string{first: "nothing"}
 	for name, change := range changes {

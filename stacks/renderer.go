@@ -6,6 +6,7 @@ import (
 	"container/list"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -70,6 +71,12 @@ func NewRenderer(opts RendererOptions) *Renderer {
 // Render returns what was remembered for the digest of req, or renders. The result
 // is the caller's own; it has no trace.
 func (r *Renderer) Render(ctx context.Context, req Request) (Result, error) {
+	return r.RenderDecrypting(ctx, req, nil)
+}
+
+// RenderDecrypting is Render for what may be encrypted: see Decrypting. What is remembered
+// for the keys that req.Keys names is not decrypted again.
+func (r *Renderer) RenderDecrypting(ctx context.Context, req Request, open Opener) (Result, error) {
 	digest, err := Digest(req)
 	if err != nil {
 		return Result{}, err
@@ -87,16 +94,20 @@ func (r *Renderer) Render(ctx context.Context, req Request) (Result, error) {
 		r.moveOn(e, digest)
 		return e.expand(digest)
 	}
-	began := time.Now()
-	result, err := r.guarded(ctx, req)
-	if r.opts.OnRender != nil {
-		r.opts.OnRender(req, time.Since(began), err)
-	}
+	result, err := Decrypting(ctx, req, open, func(ctx context.Context, with Request) (Result, error) {
+		began := time.Now()
+		result, err := r.guarded(ctx, with)
+		_, tried := errors.AsType[*EncryptedError](err)
+		if r.opts.OnRender != nil && (open == nil || !tried) {
+			r.opts.OnRender(req, time.Since(began), err) // what was decrypted is told nobody
+		}
+		return result, err
+	})
 	if err != nil {
 		return Result{}, err
 	}
 	trace := result.Trace
-	result.Trace = nil
+	result.Digest, result.Trace = digest, nil
 	return result, r.remember(&entry{digest: digest, base: base}, result, trace)
 }
 

@@ -49,14 +49,20 @@ type PlannedComponent struct {
 
 // Resolve applies choices to a definition. Precedence, low to high: the stack's
 // defaults, values from ConfigMaps and Secrets, parameters, component override.
-// Charts of repositories must be among those fetched.
+// Charts of repositories must be among those fetched. Where values are encrypted the error
+// is an *EncryptedError.
 func Resolve(ctx context.Context, def *Definition, install Identity, choices Choices, fetched ...FetchedChart) (*Plan, error) {
 	tree, err := source.Open(def.root)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = tree.Close() }()
-	return resolve(ctx, tree, def, Request{Install: install, Choices: choices, Charts: fetched})
+	req := Request{Stack: def.Metadata.Name, Install: install, Choices: choices, Charts: fetched}
+	plan, err := resolve(ctx, tree, def, req)
+	if files := encryptedIn(tree, &req); len(files) > 0 {
+		return nil, &EncryptedError{Stack: req.Stack, Files: files}
+	}
+	return plan, err
 }
 
 // resolver collects what is wrong with the choices of one install.

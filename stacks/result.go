@@ -45,6 +45,12 @@ type Request struct {
 	// SecretKey keys the hashes of Secrets, so that a published hash tells
 	// nothing about the content.
 	SecretKey []byte `json:"secretKey,omitempty"`
+	// Keys tells apart with which keys encrypted files are decrypted, such as a keyed hash
+	// of them. With other keys, something else may be rendered, or nothing.
+	Keys string `json:"keys,omitempty"`
+	// Decrypted is what encrypted files hold, by their path below Root. Where Keys are
+	// set it follows from them and from the files, and is no input of the digest.
+	Decrypted map[string][]byte `json:"decrypted,omitempty"`
 }
 
 // ChartLimits bound one chart, its subcharts included and unpacked; what is 0 is as in
@@ -78,6 +84,8 @@ type Result struct {
 	// Trace is what was read of the source, and a hash of what was seen: another
 	// revision in which all of it is the same renders the same.
 	Trace map[string]string `json:"trace,omitempty"`
+	// Decrypted are the encrypted files, and the values, that it was rendered from.
+	Decrypted []string `json:"decrypted,omitempty"`
 }
 
 // RenderedComponent is the objects of one component.

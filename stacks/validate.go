@@ -129,6 +129,7 @@ func (v *validator) head() {
 
 func (v *validator) component(i int) {
 	c := &v.def.Spec.Components[i]
+	v.tree.For(c.Name)
 	at := func(field string) place { return v.def.at("spec.components["+strconv.Itoa(i)+"]", field) }
 	if !isLabel(c.Name) {
 		v.add(at("name").must("must be a DNS label (lower case letters, digits and dashes, at most 63), not %q", c.Name))

@@ -1,5 +1,5 @@
-// Command sops-worker decrypts one file for the controller: a request as JSON on standard
-// input, the answer on standard output. People have kubectl ksctl state decrypt, or sops.
+// Command sops-worker decrypts or encrypts one file for the controller: a request as JSON on
+// standard input, the answer on standard output. People have kubectl ksctl state, or sops.
 package main
 
 import (
@@ -12,7 +12,8 @@ import (
 )
 
 func main() {
-	if err := sopsworker.Serve(context.Background(), os.Stdin, os.Stdout, codec.Decrypter(codec.Options{})); err != nil {
+	work := sopsworker.Work{Decrypt: codec.Decrypter(codec.Options{}), Encrypt: codec.Encrypter(codec.Limits{})}
+	if err := sopsworker.Serve(context.Background(), os.Stdin, os.Stdout, work); err != nil {
 		fmt.Fprintln(os.Stderr, "sops-worker:", err)
 		os.Exit(1)
 	}

@@ -32,6 +32,8 @@ type reply struct {
 	// Problems are stacks.Errors. Their causes stay behind: they are values of
 	// another process.
 	Problems stacks.Errors `json:"problems,omitempty"`
+	// Encrypted names what has to be decrypted first.
+	Encrypted *stacks.EncryptedError `json:"encrypted,omitempty"`
 	// Failure is an error that is not the stack's.
 	Failure string `json:"failure,omitempty"`
 }
@@ -95,6 +97,8 @@ func (r *reply) outcome() (stacks.Result, error) {
 			}
 		}
 		return stacks.Result{}, r.Problems
+	case r.Encrypted != nil && len(r.Encrypted.Files) > 0:
+		return stacks.Result{}, r.Encrypted
 	case r.Failure != "":
 		return stacks.Result{}, errors.New(r.Failure)
 	case r.Result == nil:
@@ -106,7 +110,9 @@ func (r *reply) outcome() (stacks.Result, error) {
 // replyTo is what is sent of an outcome, in at most so many bytes.
 func replyTo(stack string, res stacks.Result, err error, limit int64) ([]byte, error) {
 	var r reply
-	if problems := (stacks.Errors)(nil); errors.As(err, &problems) {
+	if encrypted := (*stacks.EncryptedError)(nil); errors.As(err, &encrypted) {
+		r.Encrypted = encrypted
+	} else if problems := (stacks.Errors)(nil); errors.As(err, &problems) {
 		r.Problems = problems
 	} else if one := (*stacks.Error)(nil); errors.As(err, &one) {
 		r.Problems = stacks.Errors{one}

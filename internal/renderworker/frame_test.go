@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -23,6 +24,8 @@ func FuzzReply(f *testing.F) {
 	}
 	f.Add(frame(reply{Result: &stacks.Result{Digest: "d", Components: []stacks.RenderedComponent{{Name: "c", Objects: []stacks.Object{{Manifest: json.RawMessage(`{"a":1}`)}}}}}}))
 	f.Add(frame(reply{Problems: stacks.Errors{{File: "f", Line: 1, Message: "no"}}}))
+	f.Add(frame(reply{Encrypted: &stacks.EncryptedError{Stack: "s", Files: []stacks.EncryptedFile{{Component: "c", File: "a.yaml"}}}}))
+	f.Add(frame(map[string]any{"encrypted": map[string]any{}}))
 	f.Add(frame(reply{Failure: "gone"}))
 	f.Add(frame(map[string]any{"problems": []any{nil}}))
 	f.Add([]byte("\xff\xff\xff\xff{}"))
@@ -68,6 +71,24 @@ func TestFramesAreBounded(t *testing.T) {
 	}
 	if err := receive(bytes.NewReader(b.Bytes()[:50]), 102, &s); !errors.Is(err, errFrame) {
 		t.Errorf("broken off: %v", err)
+	}
+}
+
+// What has to be decrypted is known on the other side as what it is.
+func TestEncryptedCrosses(t *testing.T) {
+	want := &stacks.EncryptedError{Stack: "s", Files: []stacks.EncryptedFile{{Component: "c", File: "a.yaml"}, {Values: "ConfigMap site, key values.yaml"}}}
+	body, err := replyTo("s", stacks.Result{}, want, 1<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r reply
+	if err := json.Unmarshal(body, &r); err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.outcome()
+	var got *stacks.EncryptedError
+	if !errors.As(err, &got) || !reflect.DeepEqual(got, want) {
+		t.Errorf("%T %v", err, err)
 	}
 }
 

@@ -26,11 +26,11 @@ type Options struct {
 	Timeout time.Duration
 	// MemoryBytes that the program may have; 256 MiB when zero. They are bounded on Linux only.
 	MemoryBytes int64
-	// AtATime is how many files are decrypted at a time; 2 when zero.
+	// AtATime is how many files are worked on at a time; 2 when zero.
 	AtATime int
 }
 
-// Client has files decrypted.
+// Client has files decrypted and encrypted.
 type Client struct {
 	opts Options
 	// slots has room for those that are at work.
@@ -65,44 +65,57 @@ type answer struct {
 // maxAnswer is the most that is read of an answer: a file of the largest size, in base64.
 const maxAnswer = 32 << 20
 
-var _ sops.Decrypter = (*Client)(nil).Decrypt
+var (
+	_ sops.Decrypter = (*Client)(nil).Decrypt
+	_ sops.Encrypter = (*Client)(nil).Encrypt
+)
 
 // Decrypt decrypts a file. Every error is a *sops.Error.
 func (c *Client) Decrypt(ctx context.Context, r sops.Request) ([]byte, error) {
+	return c.ask(ctx, "decrypt", request{Decrypt: &r})
+}
+
+// Encrypt encrypts a file. Every error is a *sops.Error.
+func (c *Client) Encrypt(ctx context.Context, r sops.EncryptRequest) ([]byte, error) {
+	return c.ask(ctx, "encrypt", request{Encrypt: &r})
+}
+
+// ask has the program do something with one file.
+func (c *Client) ask(ctx context.Context, verb string, r request) ([]byte, error) {
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
 	case <-ctx.Done():
-		return nil, interrupted(ctx)
+		return nil, interrupted(ctx, verb)
 	}
-	ask, err := json.Marshal(r)
+	body, err := json.Marshal(r)
 	if err != nil {
 		return nil, &sops.Error{Reason: sops.Broken, Message: "the request can't be written"}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.Timeout, fmt.Errorf("decrypting takes longer than %s", c.opts.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.Timeout, fmt.Errorf("%sing takes longer than %s", verb, c.opts.Timeout))
 	defer cancel()
 	out := &bounded{most: maxAnswer}
 	cmd := exec.CommandContext(ctx, c.opts.Path)
-	cmd.Stdin, cmd.Stdout = bytes.NewReader(ask), out
+	cmd.Stdin, cmd.Stdout = bytes.NewReader(body), out
 	// Nothing of this process' own. It collects garbage before it meets the bound.
 	cmd.Env = []string{fmt.Sprintf("GOMEMLIMIT=%d", c.opts.MemoryBytes/8*7)}
 	cmd.WaitDelay = 5 * time.Second
 	attach(cmd)
 	if err := cmd.Start(); err != nil {
 		if ctx.Err() != nil {
-			return nil, interrupted(ctx)
+			return nil, interrupted(ctx, verb)
 		}
-		return nil, c.notStarted(err)
+		return nil, c.notStarted(err, verb)
 	}
 	bound(cmd.Process.Pid, c.opts.MemoryBytes)
 	err = cmd.Wait()
 	if ctx.Err() != nil {
-		return nil, interrupted(ctx)
+		return nil, interrupted(ctx, verb)
 	}
 	var a answer
 	if err != nil || out.over || json.Unmarshal(out.data.Bytes(), &a) != nil {
 		// What it wrote itself could hold anything.
-		return nil, &sops.Error{Reason: sops.Unavailable, Message: fmt.Sprintf("the program that decrypts ended before it was done: %s", cmd.ProcessState)}
+		return nil, &sops.Error{Reason: sops.Unavailable, Message: fmt.Sprintf("the program that %ss ended before it was done: %s", verb, cmd.ProcessState)}
 	}
 	if a.Error != nil {
 		return nil, a.Error
@@ -110,16 +123,16 @@ func (c *Client) Decrypt(ctx context.Context, r sops.Request) ([]byte, error) {
 	return a.Data, nil
 }
 
-func interrupted(ctx context.Context) error {
+func interrupted(ctx context.Context, verb string) error {
 	err := context.Cause(ctx)
-	return &sops.Error{Reason: sops.Interrupted, Message: "decrypting was interrupted: " + err.Error(), Err: err}
+	return &sops.Error{Reason: sops.Interrupted, Message: verb + "ing was interrupted: " + err.Error(), Err: err}
 }
 
-func (c *Client) notStarted(err error) error {
-	message := fmt.Sprintf("the program that decrypts (%s) can't be started", c.opts.Path)
+func (c *Client) notStarted(err error, verb string) error {
+	message := fmt.Sprintf("the program that %ss (%s) can't be started", verb, c.opts.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		message = fmt.Sprintf("the program that decrypts is not there: %s; it is part of each release, see --sops-worker", c.opts.Path)
+		message = fmt.Sprintf("the program that %ss is not there: %s; it is part of each release, see --sops-worker", verb, c.opts.Path)
 	case errors.Is(err, fs.ErrPermission):
 		message += ": it may not be run"
 	}

@@ -1,4 +1,4 @@
-// Package sopsworker has files decrypted by a program of its own, cmd/sops-worker. The
+// Package sopsworker has files decrypted and encrypted by a program of its own, cmd/sops-worker. The
 // libraries for that take as much memory as the rest of the controller, in which most files are
 // not encrypted; and what a stranger encrypted can't harm a process that ends after it.
 //

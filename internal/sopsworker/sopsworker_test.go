@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -36,10 +37,18 @@ var fakes = map[string]sops.Decrypter{
 	},
 }
 
+// encrypt shows what it was asked.
+func encrypt(_ context.Context, r sops.EncryptRequest) ([]byte, error) {
+	if len(r.Recipients) == 0 {
+		return nil, &sops.Error{Reason: sops.RecipientInvalid, Message: "no recipient"}
+	}
+	return fmt.Appendf(nil, "%s %s %s %q %s", r.Name, r.Data, r.Format, r.Recipients, r.EncryptedRegex), nil
+}
+
 func TestMain(m *testing.M) {
 	name := filepath.Base(os.Args[0])
 	if fake, ok := fakes[name]; ok {
-		if err := Serve(context.Background(), os.Stdin, os.Stdout, fake); err != nil {
+		if err := Serve(context.Background(), os.Stdin, os.Stdout, Work{Decrypt: fake, Encrypt: encrypt}); err != nil {
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -61,11 +70,11 @@ func program(t *testing.T, fake string) string {
 	return link
 }
 
-var request = sops.Request{Name: "a.json", Data: []byte("data "), Format: sops.JSON, Secret: map[string][]byte{"a.agekey": []byte("key")}}
+var sealed = sops.Request{Name: "a.json", Data: []byte("data "), Format: sops.JSON, Secret: map[string][]byte{"a.agekey": []byte("key")}}
 
 func TestDecrypt(t *testing.T) {
 	t.Setenv("NOBODY", "hunter2")
-	got, err := New(Options{Path: program(t, "works"), MemoryBytes: 64 << 30}).Decrypt(t.Context(), request)
+	got, err := New(Options{Path: program(t, "works"), MemoryBytes: 64 << 30}).Decrypt(t.Context(), sealed)
 	if err != nil || string(got) != "a.json data key" {
 		t.Errorf("got %q, %v", got, err)
 	}
@@ -91,7 +100,7 @@ func TestDecryptSaysWhy(t *testing.T) {
 		if memory == 0 {
 			memory = 64 << 30
 		}
-		_, err := New(Options{Path: program(t, fake), Timeout: c.wait, MemoryBytes: memory}).Decrypt(t.Context(), request)
+		_, err := New(Options{Path: program(t, fake), Timeout: c.wait, MemoryBytes: memory}).Decrypt(t.Context(), sealed)
 		e, ok := errors.AsType[*sops.Error](err)
 		if !ok || e.Reason != c.reason || !strings.Contains(e.Message, c.says) || strings.Contains(e.Message, "hunter2") {
 			t.Errorf("%s: got %v", fake, err)
@@ -100,7 +109,7 @@ func TestDecryptSaysWhy(t *testing.T) {
 }
 
 func TestDecryptWithoutTheProgram(t *testing.T) {
-	_, err := New(Options{Path: "/nowhere/sops-worker"}).Decrypt(t.Context(), request)
+	_, err := New(Options{Path: "/nowhere/sops-worker"}).Decrypt(t.Context(), sealed)
 	e, ok := errors.AsType[*sops.Error](err)
 	if !ok || e.Reason != sops.Unavailable || e.Terminal() || !strings.Contains(e.Message, "--sops-worker") {
 		t.Errorf("got %v", err)
@@ -115,7 +124,7 @@ func TestDecryptEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	for range 2 { // one at work, one that waits for it
-		go func() { _, err := c.Decrypt(ctx, request); ended <- err }()
+		go func() { _, err := c.Decrypt(ctx, sealed); ended <- err }()
 	}
 	cancel()
 	for range 2 {
@@ -125,10 +134,26 @@ func TestDecryptEndsWithItsContext(t *testing.T) {
 	}
 }
 
+func TestEncrypt(t *testing.T) {
+	c := New(Options{Path: program(t, "works"), MemoryBytes: 64 << 30})
+	r := sops.EncryptRequest{Name: "a.json", Data: []byte("data"), Format: sops.JSON, Recipients: []string{"age1x"}, EncryptedRegex: "^a$"}
+	got, err := c.Encrypt(t.Context(), r)
+	if err != nil || string(got) != `a.json data json ["age1x"] ^a$` {
+		t.Errorf("got %q, %v", got, err)
+	}
+	r.Recipients = nil
+	_, err = c.Encrypt(t.Context(), r)
+	if e, ok := errors.AsType[*sops.Error](err); !ok || e.Reason != sops.RecipientInvalid {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestServeRefusesWhatIsNoRequest(t *testing.T) {
-	var out bytes.Buffer
-	err := Serve(t.Context(), strings.NewReader(`{"data": hunter2`), &out, fakes["works"])
-	if err == nil || strings.Contains(err.Error(), "hunter2") || out.Len() != 0 {
-		t.Errorf("got %v, %s", err, out.String())
+	for _, in := range []string{`{"data": hunter2`, `{"data": "hunter2"}`} {
+		var out bytes.Buffer
+		err := Serve(t.Context(), strings.NewReader(in), &out, Work{Decrypt: fakes["works"], Encrypt: encrypt})
+		if err == nil || strings.Contains(err.Error(), "hunter2") || out.Len() != 0 {
+			t.Errorf("got %v, %s", err, out.String())
+		}
 	}
 }

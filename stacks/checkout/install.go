@@ -118,7 +118,7 @@ func (i *Install) Request(root string, caps stacks.Capabilities, values func(app
 			}
 			continue
 		}
-		inputs = append(inputs, stacks.ValuesInput{Component: ref.Component, Source: stacks.ValuesSource(ref), Data: data, Public: ref.Kind == "ConfigMap"})
+		inputs = append(inputs, stacks.ValuesInput{Component: ref.Component, Source: stacks.ValuesSource(ref), Data: data, Public: ref.Kind != "Secret"})
 	}
 	choices, err := stacks.ChoicesFromInstall(&i.KsctlInstall, inputs)
 	return stacks.Request{

@@ -77,11 +77,24 @@ func (v *validation) problems(errs stacks.Errors) {
 func (v *validation) stack(file string) {
 	v.report.Stacks++
 	def, err := stacks.LoadFile(v.c.root, file)
+	if v.encrypted(err, file) {
+		return
+	}
 	if err != nil {
 		v.problems(problem.All(err))
 		return
 	}
 	v.definitions[file] = def
+}
+
+// encrypted warns of what can't be checked here because it is encrypted; false: that is
+// not what an error says.
+func (v *validation) encrypted(err error, what string) bool {
+	met, ok := errors.AsType[*stacks.EncryptedError](err)
+	if ok {
+		v.warn("%s: %s encrypted with SOPS, so that what is made of it is not checked here", what, met.Named())
+	}
+	return ok
 }
 
 // install renders an install whose stack is here.
@@ -141,6 +154,9 @@ func (v *validation) render(i *Install, root string, def *stacks.Definition) {
 	}
 	req.WithoutCharts = true // nothing is fetched here
 	result, err := stacks.Render(v.ctx, req)
+	if v.encrypted(err, fmt.Sprintf("%s:%d", i.File, i.Line)) {
+		return
+	}
 	found := i.place(problem.All(err))
 	for _, ref := range missing {
 		v.warn("%s:%d: %s is not in this checkout; %q was checked without it", i.File, i.lines.Of("spec.valuesFrom"), stacks.ValuesSource(ref), i.Name)
@@ -168,6 +184,9 @@ func (v *validation) unused(file string) {
 		Root: v.c.root, Path: def.Dir(), Stack: def.Metadata.Name, Capabilities: v.capabilities(def),
 		Install: stacks.Identity{Namespace: "default", Name: def.Metadata.Name}, WithoutCharts: true,
 	})
+	if v.encrypted(err, file) {
+		return
+	}
 	for _, e := range problem.All(err) {
 		if e.File != "" && !isChart(def, e.Component) {
 			v.problems(stacks.Errors{e})

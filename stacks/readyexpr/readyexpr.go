@@ -5,14 +5,11 @@ package readyexpr
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"k8s.io/utils/lru"
@@ -76,24 +73,38 @@ func newExprEnvs() (envs, error) {
 // that is no bool, more than 2 KiB, or a construct that is left out so that
 // nothing can outgrow the object: map, and lists made of loop variables.
 func Check(expr string) error {
-	_, err := compileCached(expr)
+	_, err := compileCached(expr, judging)
 	return err
 }
 
-func compileCached(expr string) (cel.Program, error) {
+// purpose is what an expression is for: to judge, which gives a bool, or to give a value.
+type purpose bool
+
+const (
+	judging purpose = false
+	valuing purpose = true
+)
+
+type cacheKey struct {
+	expr string
+	purpose
+}
+
+func compileCached(expr string, p purpose) (cel.Program, error) {
 	if len(expr) > maxExpr {
 		return nil, fmt.Errorf("%d bytes, at most %d", len(expr), maxExpr)
 	}
-	if c, ok := exprCache.Get(expr); ok {
+	key := cacheKey{expr, p}
+	if c, ok := exprCache.Get(key); ok {
 		return c.(compiledExpr).program, c.(compiledExpr).err
 	}
 	var c compiledExpr
-	c.program, c.err = compile(expr)
-	exprCache.Add(expr, c)
+	c.program, c.err = compile(expr, p)
+	exprCache.Add(key, c)
 	return c.program, c.err
 }
 
-func compile(expr string) (cel.Program, error) {
+func compile(expr string, p purpose) (cel.Program, error) {
 	env, err := exprEnvs()
 	if err != nil {
 		return nil, err
@@ -109,7 +120,7 @@ func compile(expr string) (cel.Program, error) {
 	if issues.Err() != nil {
 		return nil, issues.Err()
 	}
-	if t := checked.OutputType(); t != cel.BoolType && t != cel.DynType {
+	if t := checked.OutputType(); p == judging && t != cel.BoolType && t != cel.DynType {
 		return nil, &NotBoolError{Type: t.String()}
 	}
 	return env.full.Program(checked,
@@ -119,133 +130,50 @@ func compile(expr string) (cel.Program, error) {
 		cel.EvalOptions(cel.OptOptimize))
 }
 
-// deepCost makes comparing cost what it takes: by itself CEL takes a comparison
-// of whole objects for one step.
-type deepCost struct{}
-
-// CallCost implements interpreter.ActualCostEstimator.
-func (deepCost) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
-	switch function {
-	case operators.Equals, operators.NotEquals, operators.In:
-	default:
-		return nil
-	}
-	cost := uint64(1)
-	for _, a := range args {
-		cost += values(a.Value(), maxExprCost)
-	}
-	return &cost
-}
-
-// values counts the values that a value consists of, up to a limit.
-func values(v any, limit uint64) uint64 {
-	n := uint64(1)
-	switch c := v.(type) {
-	case map[string]any:
-		for _, e := range c {
-			if n > limit {
-				break
-			}
-			n += values(e, limit-n)
-		}
-	case []any:
-		for _, e := range c {
-			if n > limit {
-				break
-			}
-			n += values(e, limit-n)
-		}
-	case string:
-		n += uint64(len(c) / 64)
-	}
-	return n
-}
-
-var (
-	errMap         = errors.New("map is not available in a ready expression")
-	errLoopLiteral = errors.New("a list or map in a ready expression can't hold a loop variable")
-)
-
-// checkBounded refuses what could double a value again and again, where the
-// limit of cost does not count: a list that holds a loop variable twice, bound
-// to the variable of the next loop, and so on, is small until it is compared.
-func checkBounded(e ast.Expr, loops []string) error {
-	switch e.Kind() {
-	case ast.SelectKind:
-		return checkBounded(e.AsSelect().Operand(), loops)
-	case ast.CallKind:
-		return checkCall(e.AsCall(), loops)
-	case ast.ListKind:
-		return checkLiteral(e.AsList().Elements(), loops)
-	case ast.MapKind:
-		var parts []ast.Expr
-		for _, entry := range e.AsMap().Entries() {
-			parts = append(parts, entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
-		}
-		return checkLiteral(parts, loops)
-	case ast.StructKind:
-		return errors.New("messages are not available in a ready expression")
-	}
-	return nil
-}
-
-func checkCall(c ast.CallExpr, loops []string) error {
-	name := c.FunctionName()
-	if name == "map" && c.IsMemberFunction() {
-		return errMap
-	}
-	args := c.Args()
-	if c.IsMemberFunction() {
-		if err := checkBounded(c.Target(), loops); err != nil {
-			return err
-		}
-		if len(args) == 2 && args[0].Kind() == ast.IdentKind {
-			switch name {
-			case "all", "exists", "exists_one", "filter":
-				loops = append(loops[:len(loops):len(loops)], args[0].AsIdent())
-				args = args[1:]
-			}
-		}
-	}
-	for _, a := range args {
-		if err := checkBounded(a, loops); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func checkLiteral(parts []ast.Expr, loops []string) error {
-	for _, p := range parts {
-		if err := checkBounded(p, loops); err != nil {
-			return err
-		}
-		if mentions(p, loops) {
-			return errLoopLiteral
-		}
-	}
-	return nil
-}
-
-func mentions(e ast.Expr, names []string) bool {
-	found := false
-	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
-		if e.Kind() != ast.IdentKind {
-			return
-		}
-		for _, n := range names {
-			found = found || e.AsIdent() == n
-		}
-	}))
-	return found
-}
-
 // Eval says whether an object is ready by an expression. A field that is not
 // there yet is an error.
 func Eval(expr string, object map[string]any) (bool, error) {
-	program, err := compileCached(expr)
+	out, err := eval(expr, judging, object)
 	if err != nil {
 		return false, err
+	}
+	is, ok := out.(types.Bool)
+	if !ok {
+		return false, &NotBoolError{Type: out.Type().TypeName()}
+	}
+	return bool(is), nil
+}
+
+// maxValue is the longest text that Value gives, in bytes.
+const maxValue = 4096
+
+// Value is what an expression over an object gives: a text, a number or a bool, within the
+// bounds of those that judge.
+func Value(expr string, object map[string]any) (any, error) {
+	out, err := eval(expr, valuing, object)
+	if err != nil {
+		return nil, err
+	}
+	switch v := out.(type) {
+	case types.String:
+		if len(v) > maxValue {
+			return nil, fmt.Errorf("gives a text of %d bytes, at most %d", len(v), maxValue)
+		}
+		return string(v), nil
+	case types.Bool:
+		return bool(v), nil
+	case types.Int:
+		return int64(v), nil
+	case types.Double:
+		return float64(v), nil
+	}
+	return nil, fmt.Errorf("gives %s, not a text, a number or a bool", out.Type().TypeName())
+}
+
+func eval(expr string, p purpose, object map[string]any) (ref.Val, error) {
+	program, err := compileCached(expr, p)
+	if err != nil {
+		return nil, err
 	}
 	vars := make(map[string]any, len(exprVariables)+1)
 	vars["self"] = object
@@ -257,12 +185,5 @@ func Eval(expr string, object map[string]any) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), maxExprTime)
 	defer cancel()
 	out, _, err := program.ContextEval(ctx, vars)
-	if err != nil {
-		return false, err
-	}
-	is, ok := out.(types.Bool)
-	if !ok {
-		return false, &NotBoolError{Type: out.Type().TypeName()}
-	}
-	return bool(is), nil
+	return out, err
 }

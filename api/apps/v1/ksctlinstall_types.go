@@ -63,53 +63,23 @@ type ComponentChoice struct {
 	Override *apiextensionsv1.JSON `json:"override,omitempty"`
 }
 
-// ValuesReference takes values for one component from a ConfigMap or a Secret
-// in the install's namespace.
-type ValuesReference struct {
-	// Kind of the object that holds the values.
-	// +kubebuilder:validation:Enum=ConfigMap;Secret
-	Kind string `json:"kind"`
-
-	// Name of the object that holds the values.
-	// +kubebuilder:validation:Pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
-
-	// Key in its data. values.yaml when unset.
-	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	Key string `json:"key,omitempty"`
-
-	// Component that the values are for.
-	// +kubebuilder:validation:Pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-	// +kubebuilder:validation:MaxLength=63
-	Component string `json:"component"`
-
-	// Optional values may be absent.
-	// +optional
-	Optional bool `json:"optional,omitempty"`
-}
-
-// AdoptMode says which existing objects an install may take over.
-// +kubebuilder:validation:Enum=Never;Unowned;Always
-type AdoptMode string
-
-// Adopt modes.
-const (
-	// AdoptNever refuses every object that exists already.
-	AdoptNever AdoptMode = "Never"
-	// AdoptUnowned takes objects that no other manager claims; removal releases them again.
-	AdoptUnowned AdoptMode = "Unowned"
-	// AdoptAlways takes objects from any manager but another install; removal deletes them.
-	AdoptAlways AdoptMode = "Always"
-)
-
 // KsctlInstallSpec is the wish for one stack on one cluster.
 //
 // +kubebuilder:validation:XValidation:rule="self.sourceRef.kind != 'Catalog' || (has(self.stackVersion) && size(self.stackVersion) > 0)",message="a stack of the catalogue needs its stackVersion: so nothing changes when the controller is upgraded"
 // +kubebuilder:validation:XValidation:rule="self.sourceRef.kind != 'Catalog' || !has(self.path) || size(self.path) == 0",message="a stack of the catalogue has no path"
+// +kubebuilder:validation:XValidation:rule="!has(self.clusterRef) || !has(self.kubeConfig)",message="set at most one of clusterRef and kubeConfig: which cluster to install to"
+// +kubebuilder:validation:XValidation:rule="!has(self.clusterSelector) || !(has(self.clusterRef) || has(self.kubeConfig) || has(self.publish) || has(self.takeOver))",message="with clusterSelector there is an install for each cluster: clusterRef, kubeConfig, publish and takeOver go without it"
+// +kubebuilder:validation:XValidation:rule="!has(self.valuesFrom) || has(self.clusterRef) || has(self.clusterSelector) || self.valuesFrom.all(v, v.kind != 'Cluster')",message="values of kind Cluster are those of a KsctlCluster: set clusterRef or clusterSelector"
 type KsctlInstallSpec struct {
 	Schedule `json:",inline"`
+
+	// The cluster that the stack is installed to. It is not changed while something is installed.
+	TargetCluster `json:",inline"`
+
+	// ClusterSelector installs to every KsctlCluster of the namespace that it picks: there is
+	// an install for each, which goes when the cluster is not picked any more.
+	// +optional
+	ClusterSelector *ClusterSelector `json:"clusterSelector,omitempty"`
 
 	// SourceRef names the source that holds the stack.
 	SourceRef SourceRef `json:"sourceRef"`
@@ -163,8 +133,13 @@ type KsctlInstallSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Charts []ChartRepository `json:"charts,omitempty"`
 
+	// Decryption says how files of the source, and values of valuesFrom, are decrypted that
+	// are encrypted with SOPS. Without it they are refused.
+	// +optional
+	Decryption *Decryption `json:"decryption,omitempty"`
+
 	// ServiceAccountName is the account in the install's namespace whose rights
-	// are used for every request to the cluster. The controller's
+	// are used for every request to this cluster. The controller's
 	// --default-service-account when unset.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
@@ -248,6 +223,24 @@ type KsctlInstallStatus struct {
 	// +optional
 	Inventory *Inventory `json:"inventory,omitempty"`
 
+	// Cluster that has what is in the inventory: <namespace>.<name> of a KsctlCluster, or
+	// secret:<namespace>.<name> of a Secret with a kubeconfig. That which the controller
+	// runs in when unset.
+	// +optional
+	Cluster string `json:"cluster,omitempty"`
+
+	// ClusterUID is the uid of that cluster's namespace kube-system, by which it is told from
+	// another one that is reached in its place; unset when it may not be read.
+	// +optional
+	ClusterUID string `json:"clusterUID,omitempty"`
+
+	// Clusters are those that spec.clusterSelector picks, and those that it picked and that are
+	// not rid of the stack yet.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Clusters []InstalledCluster `json:"clusters,omitempty"`
+
 	// Removals are the KsctlRemoves that the install follows.
 	// +optional
 	// +listType=map
@@ -270,6 +263,7 @@ type KsctlInstallStatus struct {
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=".status.conditions[?(@.type==\"Ready\")].message"
 // +kubebuilder:printcolumn:name="Stack",type=string,JSONPath=".spec.stack",priority=1
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=".status.stackVersion",priority=1
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=".status.cluster",priority=1
 type KsctlInstall struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -54,10 +54,14 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="has(self.installRef) != has(self.sourceRef)",message="set exactly one of installRef and sourceRef: whose objects to remove"
 // +kubebuilder:validation:XValidation:rule="!has(self.sourceRef) || has(self.stack)",message="sourceRef needs stack: what to look for"
-// +kubebuilder:validation:XValidation:rule="has(self.sourceRef) || !(has(self.path) || has(self.stack) || has(self.stackVersion) || has(self.parameters) || has(self.choices) || has(self.charts) || has(self.targetNamespace) || has(self.serviceAccountName) || has(self.approvedDigest))",message="path, stack, stackVersion, parameters, choices, charts, targetNamespace, serviceAccountName and approvedDigest go with sourceRef: an installRef has those of the install"
+// +kubebuilder:validation:XValidation:rule="has(self.sourceRef) || !(has(self.path) || has(self.stack) || has(self.stackVersion) || has(self.parameters) || has(self.choices) || has(self.charts) || has(self.decryption) || has(self.targetNamespace) || has(self.serviceAccountName) || has(self.approvedDigest) || has(self.clusterRef) || has(self.kubeConfig))",message="path, stack, stackVersion, parameters, choices, charts, decryption, targetNamespace, serviceAccountName, approvedDigest, clusterRef and kubeConfig go with sourceRef: an installRef has those of the install"
+// +kubebuilder:validation:XValidation:rule="!has(self.clusterRef) || !has(self.kubeConfig)",message="set at most one of clusterRef and kubeConfig: which cluster to remove from"
 // +kubebuilder:validation:XValidation:rule="!has(self.sourceRef) || self.sourceRef.kind != 'Catalog' || (has(self.stackVersion) && size(self.stackVersion) > 0)",message="a stack of the catalogue needs its stackVersion"
 type KsctlRemoveSpec struct {
 	Schedule `json:",inline"`
+
+	// The cluster that the stack of sourceRef is removed from.
+	TargetCluster `json:",inline"`
 
 	// InstallRef names the install of this namespace whose objects are to go. While
 	// the KsctlRemove exists they stay away; when it is deleted, the install brings
@@ -109,6 +113,10 @@ type KsctlRemoveSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Charts []ChartRepository `json:"charts,omitempty"`
 
+	// Decryption says how files of the source are decrypted that are encrypted with SOPS.
+	// +optional
+	Decryption *Decryption `json:"decryption,omitempty"`
+
 	// TargetNamespace is where objects of the stack are looked for that name no
 	// namespace and whose component names none. That of the KsctlRemove when unset.
 	// +optional
@@ -117,7 +125,7 @@ type KsctlRemoveSpec struct {
 	TargetNamespace string `json:"targetNamespace,omitempty"`
 
 	// ServiceAccountName is the account in this namespace whose rights are used for
-	// every request to the cluster. The controller's --default-service-account when unset.
+	// every request to this cluster. The controller's --default-service-account when unset.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
@@ -149,53 +157,6 @@ type KsctlRemoveSpec struct {
 	ApprovedDigest string `json:"approvedDigest,omitempty"`
 }
 
-// RemovalObject is one object of a removal, and what is to say of it.
-type RemovalObject struct {
-	// ID is <namespace>_<name>_<group>_<kind>.
-	ID string `json:"id"`
-	// Reason is one word for why it is named.
-	// +optional
-	Reason string `json:"reason,omitempty"`
-	// Message says the same for people.
-	// +optional
-	Message string `json:"message,omitempty"`
-}
-
-// RemovalStep is what goes side by side. The next step begins when all of it is gone.
-type RemovalStep struct {
-	// Wave of the components, counted from 0; the last wave goes first.
-	Wave int32 `json:"wave"`
-	// Count of the objects.
-	Count int32 `json:"count"`
-	// Objects by id; with many, the first of them.
-	// +optional
-	Objects []string `json:"objects,omitempty"`
-}
-
-// Removal is the rehearsal of a removal: it stands here before the first delete.
-type Removal struct {
-	// Generation of the spec that it was made for.
-	Generation int64 `json:"generation"`
-	// Digest of the objects that it was made for.
-	Digest string `json:"digest"`
-	// MadeAt is when it was made; spec.timeout counts from there.
-	MadeAt metav1.Time `json:"madeAt"`
-	// Count of the objects that are asked to go.
-	Count int32 `json:"count"`
-	// Order in which they go.
-	// +optional
-	Order []RemovalStep `json:"order,omitempty"`
-	// Kept are the objects that will be left, and why; with many, the first of them.
-	// +optional
-	Kept []RemovalObject `json:"kept,omitempty"`
-	// Blockers are what would hold the removal as things stand; with many, the first of them.
-	// +optional
-	Blockers []RemovalObject `json:"blockers,omitempty"`
-	// Dependents are those that need what is to go, in words; with many, the first of them.
-	// +optional
-	Dependents []string `json:"dependents,omitempty"`
-}
-
 // KsctlRemoveStatus is how far a removal came.
 type KsctlRemoveStatus struct {
 	CommonStatus `json:",inline"`
@@ -223,6 +184,14 @@ type KsctlRemoveStatus struct {
 	// Inventory is what is removed in the form with sourceRef.
 	// +optional
 	Inventory *Inventory `json:"inventory,omitempty"`
+
+	// Cluster that has what is in the inventory, as in a KsctlInstall.
+	// +optional
+	Cluster string `json:"cluster,omitempty"`
+
+	// ClusterUID is the uid of that cluster's namespace kube-system, as in a KsctlInstall.
+	// +optional
+	ClusterUID string `json:"clusterUID,omitempty"`
 }
 
 // KsctlRemove takes away what was installed, and keeps it away while it exists.

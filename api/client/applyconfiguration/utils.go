@@ -26,6 +26,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &appsv1.ChartStatusApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ChartVerification"):
 		return &appsv1.ChartVerificationApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("ClusterReference"):
+		return &appsv1.ClusterReferenceApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("ClusterSelector"):
+		return &appsv1.ClusterSelectorApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("ClusterValue"):
+		return &appsv1.ClusterValueApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("CommonStatus"):
 		return &appsv1.CommonStatusApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ComponentChoice"):
@@ -50,6 +56,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &appsv1.IgnoreRuleApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("IgnoreTarget"):
 		return &appsv1.IgnoreTargetApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("InstalledCluster"):
+		return &appsv1.InstalledClusterApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("InstallRef"):
 		return &appsv1.InstallRefApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("InstallRemoval"):
@@ -82,6 +90,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &appsv1.KsctlSourceSpecApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("KsctlSourceStatus"):
 		return &appsv1.KsctlSourceStatusApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("KubeConfigReference"):
+		return &appsv1.KubeConfigReferenceApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("OCILayerSelector"):
 		return &appsv1.OCILayerSelectorApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("OCIRef"):
@@ -102,6 +112,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &appsv1.RemovalStepApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("Schedule"):
 		return &appsv1.ScheduleApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("SecretKeyReference"):
+		return &appsv1.SecretKeyReferenceApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("SourceCommitStatus"):
 		return &appsv1.SourceCommitStatusApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("SourceRef"):
@@ -110,6 +122,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &appsv1.SourceWebhookApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("TakeOver"):
 		return &appsv1.TakeOverApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("TargetCluster"):
+		return &appsv1.TargetClusterApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ValuesReference"):
 		return &appsv1.ValuesReferenceApplyConfiguration{}
 
@@ -136,6 +150,22 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &storagev1alpha1.ArgoCDPublicationApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ClusterPublication"):
 		return &storagev1alpha1.ClusterPublicationApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("CommitAuthor"):
+		return &storagev1alpha1.CommitAuthorApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ExportedFile"):
+		return &storagev1alpha1.ExportedFileApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ExportRepository"):
+		return &storagev1alpha1.ExportRepositoryApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ExportSecret"):
+		return &storagev1alpha1.ExportSecretApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ExportState"):
+		return &storagev1alpha1.ExportStateApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ExportStateSpec"):
+		return &storagev1alpha1.ExportStateSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ExportStateStatus"):
+		return &storagev1alpha1.ExportStateStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ExportTarget"):
+		return &storagev1alpha1.ExportTargetApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ImportedCluster"):
 		return &storagev1alpha1.ImportedClusterApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ImportedCredentials"):

@@ -21,6 +21,10 @@ const ClusterLabel = "cluster.ksctl.com/cluster"
 // ReachableCondition says whether the cluster's API server answers.
 const ReachableCondition = "Reachable"
 
+// InUseCondition names who has objects on the cluster. It is there only while somebody has:
+// so long the KsctlCluster stays, and keeps its kubeconfig, also when it is deleted.
+const InUseCondition = "InUse"
+
 // ClusterImport names the import that brought the state of a cluster.
 type ClusterImport struct {
 	// Name of an ImportState in this namespace.

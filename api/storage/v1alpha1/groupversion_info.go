@@ -19,7 +19,7 @@ func Resource(resource string) schema.GroupResource {
 
 // AddToScheme registers the kinds of this package.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &ImportState{}, &ImportStateList{})
+	s.AddKnownTypes(GroupVersion, &ImportState{}, &ImportStateList{}, &ExportState{}, &ExportStateList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -103,8 +103,9 @@ func saying(text string, secrets []string) string {
 	return strconv.Quote(text[:min(len(text), maxSaying)])
 }
 
-// wireTo is what talks to the server of a repository.
-func (c *Client) wireTo(repo Repository) (wire, *url.URL, error) {
+// wireTo is what talks to the server of a repository: to the program that reads it, or to
+// the one that writes.
+func (c *Client) wireTo(repo Repository, program string) (wire, *url.URL, error) {
 	u, err := url.Parse(repo.URL)
 	if err != nil || u.Host == "" {
 		return nil, nil, fail(URLInvalid, "%s is not a URL of a repository", artifact.MaskURL(repo.URL))
@@ -112,10 +113,10 @@ func (c *Client) wireTo(repo Repository) (wire, *url.URL, error) {
 	masked := artifact.MaskURL(repo.URL)
 	switch u.Scheme {
 	case "http", "https":
-		w, err := c.httpWire(u, &repo.Access, masked)
+		w, err := c.httpWire(u, &repo.Access, program, masked)
 		return w, u, err
 	case "ssh":
-		w, err := c.sshWire(u, &repo.Access, masked)
+		w, err := c.sshWire(u, &repo.Access, program, masked)
 		return w, u, err
 	}
 	return nil, nil, fail(URLInvalid, "%s is not a URL of https, http or ssh", masked)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"runtime/debug"
 
@@ -37,7 +38,7 @@ type Options struct {
 	TempDir string
 }
 
-// Client reads repositories. Many callers may use it at once.
+// Client reads repositories, and commits to them. Many callers may use it at once.
 type Client struct {
 	http   *http.Client
 	limits Limits
@@ -76,11 +77,15 @@ type Remote struct {
 
 // List asks a server for the branches and tags of a repository. It is one
 // request and gets no content. The error is an *Error.
-func (c *Client) List(ctx context.Context, repo Repository) (_ *Remote, err error) {
-	w, u, err := c.wireTo(repo)
+func (c *Client) List(ctx context.Context, repo Repository) (*Remote, error) {
+	w, u, err := c.wireTo(repo, uploadPack)
 	if err != nil {
 		return nil, err
 	}
+	return c.list(ctx, repo, w, u)
+}
+
+func (c *Client) list(ctx context.Context, repo Repository, w wire, u *url.URL) (_ *Remote, err error) {
 	r := &Remote{client: c, wire: w, masked: artifact.MaskURL(repo.URL), secrets: repo.Access.secrets(u)}
 	defer func() { err = r.discreet(err) }()
 	body, err := w.list(ctx)

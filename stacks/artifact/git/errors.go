@@ -59,6 +59,14 @@ const (
 	SubmoduleInvalid Reason = "SubmoduleInvalid"
 	// CommitNotFound is a commit that the repository does not have, or does not give out.
 	CommitNotFound Reason = "CommitNotFound"
+	// BranchInvalid is a name that no branch can have.
+	BranchInvalid Reason = "BranchInvalid"
+	// BranchMoved is a branch that somebody else pushed to while a commit was made for it.
+	BranchMoved Reason = "BranchMoved"
+	// PushRefused is a server that does not take a commit.
+	PushRefused Reason = "PushRefused"
+	// PathTaken is a path of a commit where something else than a file is.
+	PathTaken Reason = "PathTaken"
 	// Unsupported is a repository that this package can't read.
 	Unsupported Reason = "UnsupportedRepository"
 )
@@ -91,7 +99,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // a push or a change on the server may mend is not.
 func (e *Error) Terminal() bool {
 	switch e.Reason {
-	case URLInvalid, CredentialsInvalid, SemVerInvalid, SubmoduleInvalid, Unsupported:
+	case URLInvalid, CredentialsInvalid, SemVerInvalid, SubmoduleInvalid, Unsupported, BranchInvalid:
 		return true
 	}
 	if inner, ok := errors.AsType[*artifact.Error](e.Err); ok {

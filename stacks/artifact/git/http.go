@@ -3,6 +3,7 @@ package git
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -11,10 +12,13 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
+// Programs of a server.
 const (
-	service  = "git-upload-pack"
-	infoRefs = "/info/refs"
+	uploadPack  = "git-upload-pack"  // it reads a repository
+	receivePack = "git-receive-pack" // it writes to it
 )
+
+const infoRefs = "/info/refs"
 
 // wire talks to the server of one repository.
 type wire interface {
@@ -31,14 +35,18 @@ type httpWire struct {
 	asked, base *url.URL
 	// authorize adds the credentials; nil where there are none, or none for base.
 	authorize func(*http.Request)
+	// program of the server.
+	program string
+	// stays is true where no redirect to another host is followed.
+	stays bool
 	// own is true for a client that nobody else uses.
 	own     bool
 	masked  string
 	secrets []string
 }
 
-func (c *Client) httpWire(u *url.URL, a *Access, masked string) (*httpWire, error) {
-	w := &httpWire{http: c.http, asked: u, masked: masked, secrets: a.secrets(u)}
+func (c *Client) httpWire(u *url.URL, a *Access, program, masked string) (*httpWire, error) {
+	w := &httpWire{http: c.http, asked: u, program: program, masked: masked, secrets: a.secrets(u)}
 	login := u.User
 	if a.Username != "" || a.Password != "" {
 		login = url.UserPassword(a.Username, a.Password)
@@ -68,12 +76,18 @@ func (c *Client) httpWire(u *url.URL, a *Access, masked string) (*httpWire, erro
 func (w *httpWire) list(ctx context.Context) (io.ReadCloser, error) {
 	ask := w.asked.JoinPath(infoRefs)
 	ask.User, ask.Fragment, ask.RawFragment = nil, "", ""
-	ask.RawQuery = url.Values{"service": {service}}.Encode()
+	ask.RawQuery = url.Values{"service": {w.program}}.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, ask.String(), nil)
 	if err != nil {
 		return nil, failBy(URLInvalid, artifact.WithoutURL(err), "%s is not a URL to ask", w.masked)
 	}
-	got, err := w.do(ctx, w.http, req)
+	client := w.http
+	if w.stays {
+		stay := *w.http
+		stay.CheckRedirect = sameHost(w.http.CheckRedirect)
+		client = &stay
+	}
+	got, err := w.do(ctx, client, req)
 	if err != nil {
 		return nil, err
 	}
@@ -82,6 +96,21 @@ func (w *httpWire) list(ctx context.Context) (io.ReadCloser, error) {
 		return nil, err
 	}
 	return got, nil
+}
+
+// sameHost lets redirects through that stay with a host, such as to the name that ends in .git.
+func sameHost(next func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
+	return func(r *http.Request, via []*http.Request) error {
+		from := via[len(via)-1].URL
+		upgrade := from.Scheme == "http" && r.URL.Scheme == "https" && from.Hostname() == r.URL.Hostname()
+		if !upgrade && (r.URL.Scheme != from.Scheme || r.URL.Host != from.Host) {
+			return fail(OperationFailed, "%s redirects to another host, %s, where nothing is written: if that is right, name it in the URL", artifact.MaskURL(from.String()), quoted(r.URL.Host))
+		}
+		if next == nil {
+			return nil
+		}
+		return next(r, via)
+	}
 }
 
 // page is an answer of the status 200.
@@ -97,6 +126,9 @@ func (w *httpWire) do(ctx context.Context, client *http.Client, req *http.Reques
 		w.authorize(req)
 	}
 	resp, err := client.Do(req) //nolint:bodyclose // the page closes it
+	if said, ok := errors.AsType[*Error](err); ok {
+		return nil, said
+	}
 	if err != nil {
 		return nil, unreachable(ctx, err, w.masked)
 	}
@@ -130,7 +162,7 @@ func (w *httpWire) found(asked *url.URL, got *page) error {
 	if !strings.HasSuffix(at.Path, infoRefs) {
 		return fail(OperationFailed, "%s redirects to something that is not a repository", w.masked)
 	}
-	if want := "application/x-" + service + "-advertisement"; got.kind != want {
+	if want := "application/x-" + w.program + "-advertisement"; got.kind != want {
 		return fail(OperationFailed, "%s does not serve a Git repository over smart HTTP (content type %s): check the URL", w.masked, saying(got.kind, w.secrets))
 	}
 	w.base = at.JoinPath("..", "..")
@@ -144,12 +176,12 @@ func (w *httpWire) found(asked *url.URL, got *page) error {
 
 // ask implements wire. It comes after list.
 func (w *httpWire) ask(ctx context.Context, request []byte) (io.ReadCloser, error) {
-	post, err := http.NewRequestWithContext(ctx, http.MethodPost, w.base.JoinPath(service).String(), bytes.NewReader(request))
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, w.base.JoinPath(w.program).String(), bytes.NewReader(request))
 	if err != nil {
-		return nil, failBy(OperationFailed, artifact.WithoutURL(err), "asking %s for a commit", w.masked)
+		return nil, failBy(OperationFailed, artifact.WithoutURL(err), "asking %s", w.masked)
 	}
-	post.Header.Set("Content-Type", "application/x-"+service+"-request")
-	post.Header.Set("Accept", "application/x-"+service+"-result")
+	post.Header.Set("Content-Type", "application/x-"+w.program+"-request")
+	post.Header.Set("Accept", "application/x-"+w.program+"-result")
 	// Only the first request may be redirected, as with git itself.
 	stay := *w.http
 	stay.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

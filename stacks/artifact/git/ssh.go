@@ -23,12 +23,13 @@ const (
 	maxSaid = 1 << 10
 )
 
-// sshWire speaks to git-upload-pack over SSH: each question is a connection of
+// sshWire speaks to a program of the server over SSH: each question is a connection of
 // its own, so that nothing stays open between them.
 type sshWire struct {
 	address string // host:port
 	user    string
 	path    string
+	program string
 	signer  ssh.Signer
 	hosts   knownHosts
 	proxy   *url.URL
@@ -37,8 +38,8 @@ type sshWire struct {
 	secrets []string
 }
 
-func (c *Client) sshWire(u *url.URL, a *Access, masked string) (*sshWire, error) {
-	w := &sshWire{user: sshUser, path: u.Path, proxy: a.Proxy, limits: c.limits, masked: masked, secrets: a.secrets(u)}
+func (c *Client) sshWire(u *url.URL, a *Access, program, masked string) (*sshWire, error) {
+	w := &sshWire{user: sshUser, path: u.Path, program: program, proxy: a.Proxy, limits: c.limits, masked: masked, secrets: a.secrets(u)}
 	port := u.Port()
 	if port == "" {
 		port = sshPort
@@ -123,7 +124,7 @@ func (w *sshWire) ask(ctx context.Context, request []byte) (io.ReadCloser, error
 	return s, nil
 }
 
-// sshStream is what git-upload-pack on the server writes.
+// sshStream is what the program on the server writes.
 type sshStream struct {
 	client  *ssh.Client
 	session *ssh.Session
@@ -135,7 +136,7 @@ type sshStream struct {
 	wire    *sshWire
 }
 
-// open connects and starts git-upload-pack.
+// open connects and starts the program.
 func (w *sshWire) open(ctx context.Context) (_ *sshStream, err error) {
 	conn, err := w.dial(ctx)
 	if err != nil {
@@ -160,7 +161,7 @@ func (w *sshWire) open(ctx context.Context) (_ *sshStream, err error) {
 		}
 	}
 	if err == nil {
-		err = s.session.Start(service + " '" + strings.ReplaceAll(w.path, "'", `'\''`) + "'")
+		err = s.session.Start(w.program + " '" + strings.ReplaceAll(w.path, "'", `'\''`) + "'")
 	}
 	if err != nil {
 		return nil, unreachable(ctx, err, w.masked)
@@ -235,8 +236,12 @@ func (s *sshStream) Read(p []byte) (int, error) {
 	}
 	s.any = true // what follows is said once
 	if exit, ok := errors.AsType[*ssh.ExitError](s.session.Wait()); ok {
-		return n, fail(RepositoryNotFound, "there is no repository at %s, or this private key (identity) may not read it; the server ended with %d and says: %s",
-			s.wire.masked, exit.ExitStatus(), saying(s.said.String(), s.wire.secrets))
+		may := "read it"
+		if s.wire.program == receivePack {
+			may = "write to it"
+		}
+		return n, fail(RepositoryNotFound, "there is no repository at %s, or this private key (identity) may not %s; the server ended with %d and says: %s",
+			s.wire.masked, may, exit.ExitStatus(), saying(s.said.String(), s.wire.secrets))
 	}
 	return n, err
 }

@@ -91,7 +91,7 @@ func (t *Tree) Matches(trace map[string]string) bool {
 			info, _ := t.root.Stat(name) //nolint:errcheck // info is nil then
 			got = kindOf(info)
 		} else if name, ok := strings.CutPrefix(key, traceFile); ok {
-			data, err := t.Read(name, MaxFile)
+			data, err := t.Stored(name, MaxFile)
 			if err != nil {
 				return false
 			}

@@ -30,6 +30,7 @@ type Tree struct {
 	bytes atomic.Int64
 	files atomic.Int64
 	seen  trace
+	seal  seal
 }
 
 // Open opens the folder dir.
@@ -82,8 +83,18 @@ func (t *Tree) IsFile(name string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// Read reads a regular file of at most limit bytes.
+// Read reads a regular file of at most limit bytes. One that is encrypted is what was given
+// with Decrypt; without that it is as it lies there, and stands in Sealed.
 func (t *Tree) Read(name string, limit int64) ([]byte, error) {
+	data, err := t.Stored(name, limit)
+	if err != nil {
+		return nil, err
+	}
+	return t.seal.open(name, data, limit)
+}
+
+// Stored reads a regular file of at most limit bytes as it lies there, encrypted or not.
+func (t *Tree) Stored(name string, limit int64) ([]byte, error) {
 	fail := func(format string, args ...any) error {
 		return &problem.Error{File: name, Message: fmt.Sprintf(format, args...)}
 	}

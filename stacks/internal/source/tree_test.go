@@ -3,8 +3,10 @@ package source
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -115,4 +117,44 @@ func TestDepthIsBounded(t *testing.T) {
 	}
 	_, err := tree.Files(".", nil)
 	refused(t, err, "nested deeper than 32")
+}
+
+// An encrypted file is what was given for it, or is remembered with who wanted it.
+func TestSealedFiles(t *testing.T) {
+	tree, root := open(t)
+	const sealed = "a: ENC[x]\nsops: {mac: x}\n"
+	for name, content := range map[string]string{"sealed.yaml": sealed, "plain.yaml": "sops: none\n"} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(name, want string) {
+		t.Helper()
+		if data, err := tree.Read(name, MaxFile); err != nil || string(data) != want {
+			t.Errorf("%s: %q, %v", name, data, err)
+		}
+	}
+	tree.For("one")
+	read("sealed.yaml", sealed)
+	read("plain.yaml", "sops: none\n")
+	tree.For("two")
+	read("./sealed.yaml", sealed)
+	if got := tree.Sealed(); !slices.Equal(got, []Sealed{{"sealed.yaml", "one"}, {"sealed.yaml", "two"}}) {
+		t.Errorf("met %v", got)
+	}
+	before := tree.Trace()
+	tree.Decrypt(map[string][]byte{"sealed.yaml": []byte("a: 1\n"), "plain.yaml": []byte("no")})
+	read("sealed.yaml", "a: 1\n")
+	read("plain.yaml", "sops: none\n")
+	if got := tree.Opened(); !slices.Equal(got, []string{"sealed.yaml"}) {
+		t.Errorf("opened %v", got)
+	}
+	if !maps.Equal(before, tree.Trace()) || !tree.Matches(before) {
+		t.Error("what lies there is what a trace is of")
+	}
+	_, err := tree.Read("sealed.yaml", 4)
+	refused(t, err, "allowed")
+	tree.Decrypt(map[string][]byte{"sealed.yaml": []byte(strings.Repeat("x", 100))})
+	_, err = tree.Read("sealed.yaml", 50)
+	refused(t, err, "the file has 100 bytes once it is decrypted; 50 are allowed")
 }

@@ -68,3 +68,10 @@ func Decrypter(o Options) sops.Decrypter {
 		return Decrypt(ctx, r.Data, r.Format, keys, o)
 	}
 }
+
+// Encrypter is Encrypt for the contract of package sops.
+func Encrypter(l Limits) sops.Encrypter {
+	return func(_ context.Context, r sops.EncryptRequest) ([]byte, error) {
+		return Encrypt(r.Data, r.Format, r.Recipients, EncryptOptions{EncryptedRegex: r.EncryptedRegex, Limits: l})
+	}
+}

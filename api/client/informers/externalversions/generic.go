@@ -53,6 +53,8 @@ func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Cluster().V1().KsctlClusters().Informer()}, nil
 
 		// Group=storage.ksctl.com, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithResource("exportstates"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Storage().V1alpha1().ExportStates().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("importstates"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Storage().V1alpha1().ImportStates().Informer()}, nil
 

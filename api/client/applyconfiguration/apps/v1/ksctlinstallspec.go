@@ -14,6 +14,11 @@ import (
 // KsctlInstallSpec is the wish for one stack on one cluster.
 type KsctlInstallSpecApplyConfiguration struct {
 	ScheduleApplyConfiguration `json:""`
+	// The cluster that the stack is installed to. It is not changed while something is installed.
+	TargetClusterApplyConfiguration `json:""`
+	// ClusterSelector installs to every KsctlCluster of the namespace that it picks: there is
+	// an install for each, which goes when the cluster is not picked any more.
+	ClusterSelector *ClusterSelectorApplyConfiguration `json:"clusterSelector,omitempty"`
 	// SourceRef names the source that holds the stack.
 	SourceRef *SourceRefApplyConfiguration `json:"sourceRef,omitempty"`
 	// Path is the folder in the source that holds stack.yaml, or
@@ -37,8 +42,11 @@ type KsctlInstallSpecApplyConfiguration struct {
 	// Charts says how to reach repositories that charts of the stack come from.
 	// One that is not listed is asked without credentials.
 	Charts []ChartRepositoryApplyConfiguration `json:"charts,omitempty"`
+	// Decryption says how files of the source, and values of valuesFrom, are decrypted that
+	// are encrypted with SOPS. Without it they are refused.
+	Decryption *DecryptionApplyConfiguration `json:"decryption,omitempty"`
 	// ServiceAccountName is the account in the install's namespace whose rights
-	// are used for every request to the cluster. The controller's
+	// are used for every request to this cluster. The controller's
 	// --default-service-account when unset.
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
 	// TargetNamespace is where namespaced objects go that name no namespace and
@@ -105,6 +113,30 @@ func (b *KsctlInstallSpecApplyConfiguration) WithTimeout(value metav1.Duration) 
 // If called multiple times, the Suspend field is set to the value of the last call.
 func (b *KsctlInstallSpecApplyConfiguration) WithSuspend(value bool) *KsctlInstallSpecApplyConfiguration {
 	b.ScheduleApplyConfiguration.Suspend = &value
+	return b
+}
+
+// WithClusterRef sets the ClusterRef field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ClusterRef field is set to the value of the last call.
+func (b *KsctlInstallSpecApplyConfiguration) WithClusterRef(value *ClusterReferenceApplyConfiguration) *KsctlInstallSpecApplyConfiguration {
+	b.TargetClusterApplyConfiguration.ClusterRef = value
+	return b
+}
+
+// WithKubeConfig sets the KubeConfig field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the KubeConfig field is set to the value of the last call.
+func (b *KsctlInstallSpecApplyConfiguration) WithKubeConfig(value *KubeConfigReferenceApplyConfiguration) *KsctlInstallSpecApplyConfiguration {
+	b.TargetClusterApplyConfiguration.KubeConfig = value
+	return b
+}
+
+// WithClusterSelector sets the ClusterSelector field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ClusterSelector field is set to the value of the last call.
+func (b *KsctlInstallSpecApplyConfiguration) WithClusterSelector(value *ClusterSelectorApplyConfiguration) *KsctlInstallSpecApplyConfiguration {
+	b.ClusterSelector = value
 	return b
 }
 
@@ -192,6 +224,14 @@ func (b *KsctlInstallSpecApplyConfiguration) WithCharts(values ...*ChartReposito
 		}
 		b.Charts = append(b.Charts, *values[i])
 	}
+	return b
+}
+
+// WithDecryption sets the Decryption field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Decryption field is set to the value of the last call.
+func (b *KsctlInstallSpecApplyConfiguration) WithDecryption(value *DecryptionApplyConfiguration) *KsctlInstallSpecApplyConfiguration {
+	b.Decryption = value
 	return b
 }
 

@@ -23,6 +23,16 @@ type KsctlInstallStatusApplyConfiguration struct {
 	Components []ComponentStatusApplyConfiguration `json:"components,omitempty"`
 	// Inventory is what the install owns.
 	Inventory *InventoryApplyConfiguration `json:"inventory,omitempty"`
+	// Cluster that has what is in the inventory: <namespace>.<name> of a KsctlCluster, or
+	// secret:<namespace>.<name> of a Secret with a kubeconfig. That which the controller
+	// runs in when unset.
+	Cluster *string `json:"cluster,omitempty"`
+	// ClusterUID is the uid of that cluster's namespace kube-system, by which it is told from
+	// another one that is reached in its place; unset when it may not be read.
+	ClusterUID *string `json:"clusterUID,omitempty"`
+	// Clusters are those that spec.clusterSelector picks, and those that it picked and that are
+	// not rid of the stack yet.
+	Clusters []InstalledClusterApplyConfiguration `json:"clusters,omitempty"`
 	// Removals are the KsctlRemoves that the install follows.
 	Removals []InstallRemovalApplyConfiguration `json:"removals,omitempty"`
 	// Warnings of the last render, at most 10.
@@ -106,6 +116,35 @@ func (b *KsctlInstallStatusApplyConfiguration) WithComponents(values ...*Compone
 // If called multiple times, the Inventory field is set to the value of the last call.
 func (b *KsctlInstallStatusApplyConfiguration) WithInventory(value *InventoryApplyConfiguration) *KsctlInstallStatusApplyConfiguration {
 	b.Inventory = value
+	return b
+}
+
+// WithCluster sets the Cluster field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Cluster field is set to the value of the last call.
+func (b *KsctlInstallStatusApplyConfiguration) WithCluster(value string) *KsctlInstallStatusApplyConfiguration {
+	b.Cluster = &value
+	return b
+}
+
+// WithClusterUID sets the ClusterUID field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ClusterUID field is set to the value of the last call.
+func (b *KsctlInstallStatusApplyConfiguration) WithClusterUID(value string) *KsctlInstallStatusApplyConfiguration {
+	b.ClusterUID = &value
+	return b
+}
+
+// WithClusters adds the given value to the Clusters field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Clusters field.
+func (b *KsctlInstallStatusApplyConfiguration) WithClusters(values ...*InstalledClusterApplyConfiguration) *KsctlInstallStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithClusters")
+		}
+		b.Clusters = append(b.Clusters, *values[i])
+	}
 	return b
 }
 

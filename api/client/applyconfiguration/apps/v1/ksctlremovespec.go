@@ -15,6 +15,8 @@ import (
 // the install that owns it, or by the stack that something else installed.
 type KsctlRemoveSpecApplyConfiguration struct {
 	ScheduleApplyConfiguration `json:""`
+	// The cluster that the stack of sourceRef is removed from.
+	TargetClusterApplyConfiguration `json:""`
 	// InstallRef names the install of this namespace whose objects are to go. While
 	// the KsctlRemove exists they stay away; when it is deleted, the install brings
 	// them back after its retryInterval.
@@ -37,11 +39,13 @@ type KsctlRemoveSpecApplyConfiguration struct {
 	// Charts says how to reach repositories that charts of the stack come from. One
 	// that is not listed is asked without credentials.
 	Charts []ChartRepositoryApplyConfiguration `json:"charts,omitempty"`
+	// Decryption says how files of the source are decrypted that are encrypted with SOPS.
+	Decryption *DecryptionApplyConfiguration `json:"decryption,omitempty"`
 	// TargetNamespace is where objects of the stack are looked for that name no
 	// namespace and whose component names none. That of the KsctlRemove when unset.
 	TargetNamespace *string `json:"targetNamespace,omitempty"`
 	// ServiceAccountName is the account in this namespace whose rights are used for
-	// every request to the cluster. The controller's --default-service-account when unset.
+	// every request to this cluster. The controller's --default-service-account when unset.
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
 	// Components to remove; all when empty.
 	Components []string `json:"components,omitempty"`
@@ -92,6 +96,22 @@ func (b *KsctlRemoveSpecApplyConfiguration) WithTimeout(value metav1.Duration) *
 // If called multiple times, the Suspend field is set to the value of the last call.
 func (b *KsctlRemoveSpecApplyConfiguration) WithSuspend(value bool) *KsctlRemoveSpecApplyConfiguration {
 	b.ScheduleApplyConfiguration.Suspend = &value
+	return b
+}
+
+// WithClusterRef sets the ClusterRef field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ClusterRef field is set to the value of the last call.
+func (b *KsctlRemoveSpecApplyConfiguration) WithClusterRef(value *ClusterReferenceApplyConfiguration) *KsctlRemoveSpecApplyConfiguration {
+	b.TargetClusterApplyConfiguration.ClusterRef = value
+	return b
+}
+
+// WithKubeConfig sets the KubeConfig field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the KubeConfig field is set to the value of the last call.
+func (b *KsctlRemoveSpecApplyConfiguration) WithKubeConfig(value *KubeConfigReferenceApplyConfiguration) *KsctlRemoveSpecApplyConfiguration {
+	b.TargetClusterApplyConfiguration.KubeConfig = value
 	return b
 }
 
@@ -166,6 +186,14 @@ func (b *KsctlRemoveSpecApplyConfiguration) WithCharts(values ...*ChartRepositor
 		}
 		b.Charts = append(b.Charts, *values[i])
 	}
+	return b
+}
+
+// WithDecryption sets the Decryption field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Decryption field is set to the value of the last call.
+func (b *KsctlRemoveSpecApplyConfiguration) WithDecryption(value *DecryptionApplyConfiguration) *KsctlRemoveSpecApplyConfiguration {
+	b.Decryption = value
 	return b
 }
 

@@ -24,6 +24,10 @@ type KsctlRemoveStatusApplyConfiguration struct {
 	Remaining []RemovalObjectApplyConfiguration `json:"remaining,omitempty"`
 	// Inventory is what is removed in the form with sourceRef.
 	Inventory *InventoryApplyConfiguration `json:"inventory,omitempty"`
+	// Cluster that has what is in the inventory, as in a KsctlInstall.
+	Cluster *string `json:"cluster,omitempty"`
+	// ClusterUID is the uid of that cluster's namespace kube-system, as in a KsctlInstall.
+	ClusterUID *string `json:"clusterUID,omitempty"`
 }
 
 // KsctlRemoveStatusApplyConfiguration constructs a declarative configuration of the KsctlRemoveStatus type for use with
@@ -111,5 +115,21 @@ func (b *KsctlRemoveStatusApplyConfiguration) WithRemaining(values ...*RemovalOb
 // If called multiple times, the Inventory field is set to the value of the last call.
 func (b *KsctlRemoveStatusApplyConfiguration) WithInventory(value *InventoryApplyConfiguration) *KsctlRemoveStatusApplyConfiguration {
 	b.Inventory = value
+	return b
+}
+
+// WithCluster sets the Cluster field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Cluster field is set to the value of the last call.
+func (b *KsctlRemoveStatusApplyConfiguration) WithCluster(value string) *KsctlRemoveStatusApplyConfiguration {
+	b.Cluster = &value
+	return b
+}
+
+// WithClusterUID sets the ClusterUID field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ClusterUID field is set to the value of the last call.
+func (b *KsctlRemoveStatusApplyConfiguration) WithClusterUID(value string) *KsctlRemoveStatusApplyConfiguration {
+	b.ClusterUID = &value
 	return b
 }

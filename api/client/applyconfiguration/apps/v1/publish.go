@@ -19,8 +19,8 @@ type PublishApplyConfiguration struct {
 	Mode *appsv1.PublishMode `json:"mode,omitempty"`
 	// Secrets says what becomes of Secrets: whoever can reach the controller's file
 	// server can read what is published. Refuse publishes nothing while the stack
-	// renders a Secret or spec.valuesFrom reads one; Omit leaves rendered Secrets
-	// out, and refuses what reads one; Include publishes everything. Refuse when unset.
+	// renders a Secret, spec.valuesFrom reads one or something is decrypted; Omit leaves
+	// rendered Secrets out, and refuses the others; Include publishes everything. Refuse when unset.
 	Secrets *appsv1.PublishedSecrets `json:"secrets,omitempty"`
 }
 

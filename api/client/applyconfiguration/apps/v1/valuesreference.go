@@ -6,12 +6,14 @@ package v1
 // with apply.
 //
 // ValuesReference takes values for one component from a ConfigMap or a Secret
-// in the install's namespace.
+// in the install's namespace, or from the KsctlCluster that the install is for.
 type ValuesReferenceApplyConfiguration struct {
-	// Kind of the object that holds the values.
+	// Kind of the object that holds the values; Cluster for the KsctlCluster that the install is for.
 	Kind *string `json:"kind,omitempty"`
 	// Name of the object that holds the values.
 	Name *string `json:"name,omitempty"`
+	// Set are the values of kind Cluster.
+	Set []ClusterValueApplyConfiguration `json:"set,omitempty"`
 	// Key in its data. values.yaml when unset.
 	Key *string `json:"key,omitempty"`
 	// Component that the values are for.
@@ -39,6 +41,19 @@ func (b *ValuesReferenceApplyConfiguration) WithKind(value string) *ValuesRefere
 // If called multiple times, the Name field is set to the value of the last call.
 func (b *ValuesReferenceApplyConfiguration) WithName(value string) *ValuesReferenceApplyConfiguration {
 	b.Name = &value
+	return b
+}
+
+// WithSet adds the given value to the Set field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Set field.
+func (b *ValuesReferenceApplyConfiguration) WithSet(values ...*ClusterValueApplyConfiguration) *ValuesReferenceApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithSet")
+		}
+		b.Set = append(b.Set, *values[i])
+	}
 	return b
 }
 

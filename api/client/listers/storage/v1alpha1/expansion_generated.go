@@ -2,6 +2,14 @@
 
 package v1alpha1
 
+// ExportStateListerExpansion allows custom methods to be added to
+// ExportStateLister.
+type ExportStateListerExpansion interface{}
+
+// ExportStateNamespaceListerExpansion allows custom methods to be added to
+// ExportStateNamespaceLister.
+type ExportStateNamespaceListerExpansion interface{}
+
 // ImportStateListerExpansion allows custom methods to be added to
 // ImportStateLister.
 type ImportStateListerExpansion interface{}

@@ -8,6 +8,8 @@ import (
 
 // Interface provides access to all the informers in this group version.
 type Interface interface {
+	// ExportStates returns a ExportStateInformer.
+	ExportStates() TypedExportStateInformer
 	// ImportStates returns a ImportStateInformer.
 	ImportStates() TypedImportStateInformer
 }
@@ -21,6 +23,11 @@ type version struct {
 // New returns a new Interface.
 func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakListOptions internalinterfaces.TweakListOptionsFunc) Interface {
 	return &version{factory: f, namespace: namespace, tweakListOptions: tweakListOptions}
+}
+
+// ExportStates returns a TypedExportStateInformer.
+func (v *version) ExportStates() TypedExportStateInformer {
+	return &exportStateInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
 }
 
 // ImportStates returns a TypedImportStateInformer.

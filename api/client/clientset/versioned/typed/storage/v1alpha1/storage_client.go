@@ -12,12 +12,17 @@ import (
 
 type StorageV1alpha1Interface interface {
 	RESTClient() rest.Interface
+	ExportStatesGetter
 	ImportStatesGetter
 }
 
 // StorageV1alpha1Client is used to interact with features provided by the storage.ksctl.com group.
 type StorageV1alpha1Client struct {
 	restClient rest.Interface
+}
+
+func (c *StorageV1alpha1Client) ExportStates(namespace string) ExportStateInterface {
+	return newExportStates(c, namespace)
 }
 
 func (c *StorageV1alpha1Client) ImportStates(namespace string) ImportStateInterface {

@@ -12,6 +12,10 @@ type FakeStorageV1alpha1 struct {
 	*testing.Fake
 }
 
+func (c *FakeStorageV1alpha1) ExportStates(namespace string) v1alpha1.ExportStateInterface {
+	return newFakeExportStates(c, namespace)
+}
+
 func (c *FakeStorageV1alpha1) ImportStates(namespace string) v1alpha1.ImportStateInterface {
 	return newFakeImportStates(c, namespace)
 }
