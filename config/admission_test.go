@@ -23,6 +23,8 @@ const (
 	remove  = "installRef: {name: web}\n"
 	found   = source + "stack: web\n"
 	git     = "git: {url: https://git.example.com/fleet.git}\n"
+
+	recipients = "recipients: [age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p]\n"
 )
 
 var refused = []manifest{
@@ -44,6 +46,20 @@ var refused = []manifest{
 	{"ImportState", "a path in itself", "rawExportedData: e30=\npath: x", "rawExportedData is one file"},
 	{"ImportState", "another provider", source + "decryption: {provider: gpg, secretRef: {name: x}}", "spec.decryption.provider"},
 	{"ImportState", "another policy", source + "conflict: Merge", "spec.conflict"},
+	{"ExportState", "nobody to read it", "to: {secret: {name: x}}", "spec.recipients"},
+	{"ExportState", "no recipient", "recipients: []\nto: {secret: {name: x}}", "spec.recipients"},
+	{"ExportState", "a private key", "recipients: [AGE-SECRET-KEY-1QQPQ]\nto: {secret: {name: x}}", "spec.recipients[0]"},
+	{"ExportState", "a recipient that is none", "recipients: [age1short]\nto: {secret: {name: x}}", "spec.recipients[0]"},
+	{"ExportState", "nowhere to go", recipients + "to: {}", "set exactly one of secret and git"},
+	{"ExportState", "two places to go", recipients + "to: {secret: {name: x}, git: {url: 'https://x', branch: main, author: {name: x, email: x@y}}}", "set exactly one of secret and git"},
+	{"ExportState", "no branch", recipients + "to: {git: {url: 'https://x', author: {name: x, email: x@y}}}", "spec.to.git.branch"},
+	{"ExportState", "a branch that is none", recipients + "to: {git: {url: 'https://x', branch: -f, author: {name: x, email: x@y}}}", "spec.to.git.branch"},
+	{"ExportState", "no author", recipients + "to: {git: {url: 'https://x', branch: main}}", "spec.to.git.author"},
+	{"ExportState", "an author of two lines", recipients + "to: {git: {url: 'https://x', branch: main, author: {name: \"x\\ny\", email: x@y}}}", "spec.to.git.author.name"},
+	{"ExportState", "SSH without a key", recipients + "to: {git: {url: 'ssh://x/y', branch: main, author: {name: x, email: x@y}}}", "a URL of ssh needs a secretRef"},
+	{"ExportState", "to delete commits", recipients + "deletionPolicy: Delete\nto: {git: {url: 'https://x', branch: main, author: {name: x, email: x@y}}}", "deletionPolicy Delete is for a Secret"},
+	{"ExportState", "another policy", recipients + "credentials: Import\nto: {secret: {name: x}}", "spec.credentials"},
+	{"ExportState", "a zero interval", recipients + "interval: 0s\nto: {secret: {name: x}}", "interval must be between 1s and 720h"},
 	{"KsctlCluster", "no way to reach it", "interval: 1m", "set exactly one of importRef and kubeConfigRef"},
 	{"KsctlCluster", "two ways to reach it", "importRef: {name: x}\nkubeConfigRef: {name: x}", "set exactly one of importRef and kubeConfigRef"},
 	{"KsctlCluster", "a namespace that is none", "kubeConfigRef: {name: x}\nargocd: {namespace: A/B}", "spec.argocd.namespace"},
@@ -56,6 +72,15 @@ var refused = []manifest{
 	{"KsctlInstall", "a source without a name", "sourceRef: {kind: KsctlSource, name: \"\"}\nstack: web", "spec.sourceRef.name"},
 	{"KsctlInstall", "values from another kind", install + "valuesFrom: [{kind: Pod, name: x, component: web}]", `supported values: "ConfigMap", "Secret"`},
 	{"KsctlInstall", "values for no component", install + "valuesFrom: [{kind: Secret, name: x}]", "spec.valuesFrom[0].component: Required value"},
+	{"KsctlInstall", "two clusters", install + "clusterRef: {name: a}\nkubeConfig: {secretRef: {name: b}}", "set at most one of clusterRef and kubeConfig"},
+	{"KsctlInstall", "a kubeconfig that is nowhere", install + "kubeConfig: {}", "spec.kubeConfig.secretRef"},
+	{"KsctlInstall", "one cluster and many", install + "clusterRef: {name: a}\nclusterSelector: {}", "with clusterSelector there is an install for each cluster"},
+	{"KsctlInstall", "many clusters at no time", install + "clusterSelector: {maxConcurrent: 0}", "spec.clusterSelector.maxConcurrent"},
+	{"KsctlInstall", "values of no cluster", install + "valuesFrom: [{kind: Cluster, component: web, set: [{path: a, expr: metadata.name}]}]", "set clusterRef or clusterSelector"},
+	{"KsctlInstall", "values of a cluster by a name", install + "clusterSelector: {}\nvaluesFrom: [{kind: Cluster, name: x, component: web}]", "Cluster has neither name nor key, but set"},
+	{"KsctlInstall", "values of nothing", install + "valuesFrom: [{kind: Secret, component: web}]", "need their name"},
+	{"KsctlRemove", "two clusters", found + "clusterRef: {name: a}\nkubeConfig: {secretRef: {name: b}}", "set at most one of clusterRef and kubeConfig"},
+	{"KsctlRemove", "a cluster of an install", remove + "clusterRef: {name: a}", "an installRef has those of the install"},
 
 	// Names.
 	{"KsctlInstall", "no stack", source, "spec.stack: Required value"},
@@ -90,6 +115,9 @@ var refused = []manifest{
 	{"KsctlRemove", "an install of another namespace", "installRef: {name: web, namespace: x}", `unknown field "spec.installRef.namespace"`},
 	{"KsctlRemove", "a source and no stack", source, "sourceRef needs stack"},
 	{"KsctlRemove", "an install and a stack", remove + "stack: web", "go with sourceRef"},
+	{"KsctlRemove", "an install and keys", remove + "decryption: {provider: sops, secretRef: {name: x}}", "go with sourceRef"},
+	{"KsctlInstall", "another provider of encryption", install + "decryption: {provider: gpg, secretRef: {name: x}}", "spec.decryption.provider"},
+	{"KsctlInstall", "decryption without keys", install + "decryption: {provider: sops}", "spec.decryption.secretRef: Required value"},
 	{"KsctlRemove", "an install and an account", remove + "serviceAccountName: x", "go with sourceRef"},
 	{"KsctlRemove", "an install and a digest", remove + "approvedDigest: abc", "go with sourceRef"},
 	{"KsctlRemove", "the catalogue and no version", "sourceRef: {kind: Catalog}\nstack: web", "needs its stackVersion"},
@@ -141,15 +169,23 @@ var accepted = []manifest{
 	{kind: "KsctlInstall", name: "the least", spec: install},
 	{kind: "KsctlInstall", name: "durations of several units", spec: install + "interval: 1h30m\nretryInterval: 1.5m\ntimeout: 720h"},
 	{kind: "KsctlInstall", name: "any override and parameters", spec: install + "parameters: {a: {b: [1]}}\ncomponents: [{name: web, enabled: false, override: {values: {x: null, y: 1}, own: true}}]"},
+	{kind: "KsctlInstall", name: "another cluster", spec: install + "clusterRef: {name: prod.eu, namespace: clusters}"},
+	{kind: "KsctlInstall", name: "many clusters", spec: install + "clusterSelector: {matchLabels: {a: b}, matchExpressions: [{key: c, operator: Exists}], maxConcurrent: 3, onFailure: Continue}\nvaluesFrom: [{kind: Cluster, component: web, set: [{path: a.b, expr: metadata.name}]}]"},
+	{kind: "KsctlInstall", name: "a kubeconfig", spec: install + "kubeConfig: {secretRef: {name: prod, key: config}}"},
 	{kind: "KsctlRemove", name: "the least", spec: remove},
+	{kind: "KsctlRemove", name: "another cluster", spec: found + "clusterRef: {name: prod}"},
 	{kind: "KsctlRemove", name: "components, and nothing to keep", spec: remove + "components: [dashboards, web]\nkeep: []\ncustomResources: Delete\ntimeout: 10m"},
 	{kind: "KsctlRemove", name: "something to keep", spec: remove + "keep: [{kind: PersistentVolumeClaim}, {group: \"\", kind: Secret, namespace: x, name: z}]"},
-	{kind: "KsctlRemove", name: "a stack of a source", spec: found + "path: ./stacks\napprovedDigest: abc\nparameters: {a: [1]}\nchoices: [{name: web, version: 1.2.3, override: {values: {x: null}}}]\ncomponents: [web]"},
+	{kind: "KsctlRemove", name: "a stack of a source", spec: found + "path: ./stacks\napprovedDigest: abc\nparameters: {a: [1]}\nchoices: [{name: web, version: 1.2.3, override: {values: {x: null}}}]\ncomponents: [web]\ndecryption: {provider: sops, secretRef: {name: age}}"},
 	{kind: "KsctlCluster", name: "a kubeconfig", spec: "kubeConfigRef: {name: x}"},
 	{kind: "KsctlCluster", name: "everything", spec: "importRef: {name: x, key: aws.ha.demo.us-east-1}\nargocd: {namespace: argocd, name: demo, project: web}\nserviceAccountName: deployer"},
 	{kind: "ImportState", name: "the least", spec: source},
 	{kind: "ImportState", name: "an export in itself", spec: "rawExportedData: e30="},
 	{kind: "ImportState", name: "everything", spec: source + "path: ./states\ndecryption: {provider: sops, secretRef: {name: age}}\nselect: {cloud: aws, clusterType: ha, clusterName: demo, region: us-east-1}\ncredentials: Skip\nstore: {namespace: ksctl}\nconflict: Overwrite\ndryRun: true\ndeletionPolicy: Delete\nserviceAccountName: importer"},
+	{kind: "ExportState", name: "the least", spec: recipients + "to: {secret: {name: x}}"},
+	{kind: "ExportState", name: "a key for after quantum computers", spec: "recipients: [age1pq1" + strings.Repeat("q", 1950) + "]\nto: {secret: {name: x}}"},
+	{kind: "ExportState", name: "everything", spec: recipients + "from: {namespace: ksctl}\nselect: {cloud: aws, clusterType: ha, clusterName: demo, region: us-east-1}\ncredentials: Export\nprune: true\ndeletionPolicy: Keep\nserviceAccountName: exporter\n" +
+		"to: {git: {url: 'ssh://git@git.example.com/fleet.git', branch: states/prod, path: ./states, secretRef: {name: login}, proxySecretRef: {name: proxy}, author: {name: Ünal of ksctl, email: x@example.com}, message: Back up}}"},
 	{kind: "KsctlSource", name: "the least", spec: git},
 	{kind: "KsctlSource", name: "a webhook", spec: git + "webhook: {type: gitea, secretRef: {name: x}}"},
 	{kind: "KsctlSource", name: "a commit status", spec: git + "commitStatus: {type: gitlab, address: 'https://x/y/z', cluster: prod-eu, secretRef: {name: x}}"},
@@ -170,7 +206,7 @@ func (m manifest) object(t *testing.T) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	u.SetAPIVersion("apps.ksctl.com/v1")
 	switch m.kind {
-	case "ImportState":
+	case "ImportState", "ExportState":
 		u.SetAPIVersion("storage.ksctl.com/v1alpha1")
 	case "KsctlCluster":
 		u.SetAPIVersion("cluster.ksctl.com/v1")

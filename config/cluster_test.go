@@ -85,7 +85,7 @@ func awaitKinds(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, soon, true, func(context.Context) (bool, error) {
-		for _, kind := range []string{"ksctlinstalls", "ksctlremoves", "ksctlsources", "ksctlinventories", "importstates", "ksctlclusters"} {
+		for _, kind := range []string{"ksctlinstalls", "ksctlremoves", "ksctlsources", "ksctlinventories", "importstates", "exportstates", "ksctlclusters"} {
 			if _, last = run(t, c, "explain", kind+".metadata"); last != nil {
 				return false, nil
 			}
@@ -161,7 +161,10 @@ items:
 		{controller, "patch", apps, "ksctlinstalls", "status", "team", true},
 		{controller, "patch", apps, "ksctlremoves", "status", "team", true},
 		{controller, "create", apps, "ksctlinventories", "", "team", true},
+		{controller, "create", apps, "ksctlinstalls", "", "team", true}, // for the clusters that one selects
+		{controller, "delete", apps, "ksctlinstalls", "", "team", true},
 		{controller, "patch", states, "importstates", "status", "team", true},
+		{controller, "patch", states, "exportstates", "status", "team", true},
 		{controller, "create", "", "secrets", "", system, true},
 		{controller, "update", "coordination.k8s.io", "leases", "", system, true},
 		// And nothing else.
@@ -169,8 +172,6 @@ items:
 		{controller, "patch", "", "configmaps", "", "team", false},
 		{controller, "create", "apps", "deployments", "", "team", false},
 		{controller, "delete", "", "namespaces", "", "", false},
-		{controller, "create", apps, "ksctlinstalls", "", "team", false},
-		{controller, "delete", apps, "ksctlinstalls", "", "team", false},
 		{controller, "create", apps, "ksctlremoves", "", "team", false},
 		{controller, "create", "rbac.authorization.k8s.io", "clusterrolebindings", "", "", false},
 		// Users.
@@ -185,6 +186,8 @@ items:
 		{"editor", "delete", apps, "ksctlinventories", "", "team", false},
 		{"editor", "create", states, "importstates", "", "team", true},
 		{"viewer", "get", states, "importstates", "", "team", false},
+		{"editor", "create", states, "exportstates", "", "team", true},
+		{"viewer", "get", states, "exportstates", "", "team", true},
 		{"editor", "patch", apps, "ksctlinstalls", "status", "team", false},
 		{"editor", "create", apps, "ksctlinstalls", "", "default", false},
 	} {

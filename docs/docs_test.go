@@ -29,7 +29,7 @@ func read(t *testing.T, path string) string {
 
 // inside are reasons that code decides by and that no condition has: a failed
 // download is ArtifactFailed on every object.
-var inside = []string{"DigestMismatch", "NotFound", "Unreachable", "EncryptionRecipientInvalid"}
+var inside = []string{"DigestMismatch", "NotFound", "Unreachable", "BranchMoved"}
 
 func TestEveryReasonIsDescribed(t *testing.T) {
 	inCode := map[string]bool{}

@@ -25,6 +25,7 @@ type renderOptions struct {
 	set, override   []string
 	valuesFrom      []string
 	secrets         []string
+	keys            ageKeys
 	offline         bool
 	components      []string
 	output          string
@@ -57,6 +58,7 @@ charts of repositories, which are fetched unless --offline refuses that.`,
 	flags.StringArrayVar(&o.override, "override", nil, "override of a component: component.key=value")
 	flags.StringArrayVar(&o.valuesFrom, "values-from", nil, "content of a valuesFrom reference of the install: kind/name/key=file")
 	flags.StringArrayVar(&o.secrets, "secret", nil, "key of a Secret that spec.charts of the install names: name/key=file")
+	o.keys.addFlag(flags)
 	flags.BoolVar(&o.offline, "offline", false, "fetch no chart: refuse a stack that needs one of a repository")
 	flags.StringSliceVar(&o.components, "component", nil, "print only these components")
 	flags.StringVarP(&o.output, "output", "o", "yaml", "yaml, or json for the whole result")
@@ -93,7 +95,7 @@ func (o *renderOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer done()
-	result, err := stacks.Render(cmd.Context(), req)
+	result, err := stacks.Decrypting(cmd.Context(), req, o.keys.open, stacks.Render)
 	if err != nil {
 		return err
 	}
@@ -151,7 +153,7 @@ func (o *renderOptions) request(install *checkout.Install) (stacks.Request, erro
 	}
 	used := map[string]bool{}
 	req, missing, err := install.Request(o.root, caps, func(ref appsv1.ValuesReference) ([]byte, bool) {
-		key := ref.Kind + "/" + ref.Name + "/" + stacks.ValuesKey(ref)
+		key := valuesName(ref)
 		used[key] = true
 		data, ok := given[key]
 		return data, ok
@@ -161,8 +163,7 @@ func (o *renderOptions) request(install *checkout.Install) (stacks.Request, erro
 	}
 	var errs []error
 	for _, ref := range missing {
-		errs = append(errs, fmt.Errorf("the install takes values from %s: give them with --values-from %s/%s/%s=FILE",
-			stacks.ValuesSource(ref), ref.Kind, ref.Name, stacks.ValuesKey(ref)))
+		errs = append(errs, fmt.Errorf("the install takes values from %s: give them with --values-from %s=FILE", stacks.ValuesSource(ref), valuesName(ref)))
 	}
 	for key := range given {
 		if !used[key] {

@@ -7,8 +7,18 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/stacks"
 )
+
+// valuesName is how a values reference is named on the command line: kind/name/key, and
+// what depends on the cluster by its component.
+func valuesName(ref appsv1.ValuesReference) string {
+	if ref.Kind == appsv1.ClusterValues {
+		return ref.Kind + "/" + ref.Component + "/" + stacks.ValuesKey(ref)
+	}
+	return ref.Kind + "/" + ref.Name + "/" + stacks.ValuesKey(ref)
+}
 
 // parseValuesFrom reads the files of kind/name/key=file.
 func parseValuesFrom(flags []string) (map[string][]byte, error) {

@@ -38,20 +38,25 @@ func (k *ageKeys) addFlag(fs *pflag.FlagSet) {
 // errNoKey says that a file is encrypted, and nobody said with what to decrypt it.
 var errNoKey = errors.New("it is encrypted: name the file with the key in --age-key-file")
 
-// decrypt decrypts a file with the keys.
+// decrypt decrypts a file of JSON with the keys.
 func (k *ageKeys) decrypt(ctx context.Context, name string, data []byte) ([]byte, error) {
+	plain, err := k.open(ctx, name, sops.JSON, data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return plain, nil
+}
+
+// open decrypts a file with the keys.
+func (k *ageKeys) open(ctx context.Context, name string, f sops.Format, data []byte) ([]byte, error) {
 	if k.file == "" {
-		return nil, fmt.Errorf("%s: %w", name, errNoKey)
+		return nil, errNoKey
 	}
 	keys, err := os.ReadFile(k.file)
 	if err != nil {
 		return nil, fmt.Errorf("--age-key-file: %w", err)
 	}
-	plain, err := codec.Decrypter(codec.Options{})(ctx, sops.Request{Name: name, Data: data, Format: sops.JSON, Secret: map[string][]byte{"keys.agekey": keys}})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return plain, nil
+	return codec.Decrypter(codec.Options{})(ctx, sops.Request{Name: name, Data: data, Format: f, Secret: map[string][]byte{"keys.agekey": keys}})
 }
 
 // looked is a file as far as it can be looked into.

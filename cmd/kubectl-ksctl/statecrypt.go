@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -71,7 +72,7 @@ an ImportState with the private key in a Secret imports it.`,
 			if err != nil {
 				return err
 			}
-			sealed, err := encryptState(args[0], data, recipients)
+			sealed, err := encryptState(cmd.Context(), args[0], data, recipients)
 			if err != nil {
 				return err
 			}
@@ -86,27 +87,14 @@ an ImportState with the private key in a Secret imports it.`,
 
 // encryptState encrypts the secrets of a file one by one; all of it, if one of them has
 // a name that tells nothing.
-func encryptState(name string, data []byte, recipients []string) ([]byte, error) {
+func encryptState(ctx context.Context, name string, data []byte, recipients []string) ([]byte, error) {
 	if sops.Encrypted(data, sops.JSON) {
 		return nil, fmt.Errorf("%s: it is encrypted already; for other keys: sops updatekeys, or decrypt it first", name)
 	}
 	if _, err := state.Parse(name, data); err != nil {
 		return nil, err
 	}
-	for _, regex := range []string{state.EncryptedRegex, ""} {
-		sealed, err := codec.Encrypt(data, sops.JSON, recipients, codec.EncryptOptions{EncryptedRegex: regex})
-		if err != nil {
-			return nil, err
-		}
-		readable, err := state.Secrets(sealed)
-		if err != nil {
-			return nil, err
-		}
-		if len(readable) == 0 {
-			return sealed, nil
-		}
-	}
-	return nil, fmt.Errorf("%s: a secret stays readable that can't be encrypted", name)
+	return state.Seal(ctx, name, data, recipients, codec.Encrypter(codec.Limits{}))
 }
 
 func newStateDecryptCommand() *cobra.Command {

@@ -19,10 +19,6 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// fluxKeys of a Secret are where Flux looks for a kubeconfig, in this order.
-// https://fluxcd.io/flux/components/kustomize/kustomizations/#kubeconfig-remote-clusters
-var fluxKeys = []string{"value", "value.yaml"}
-
 // known is what is known of a cluster before it is asked.
 type known struct {
 	access *kubeconfig.Access
@@ -80,22 +76,15 @@ func (s *Steps) fromSecret(ctx context.Context, obj *clusterv1.KsctlCluster, c d
 	if !found {
 		return known{}, fail(KubeConfigNotFoundReason, "spec.kubeConfigRef: Secret %s does not exist", name)
 	}
-	keys := fluxKeys
-	if ref.Key != "" {
-		keys = []string{ref.Key}
+	key, data := kubeconfig.FromSecret(secret.Data, ref.Key)
+	if data == nil {
+		return known{}, fail(KubeConfigNotFoundReason, "spec.kubeConfigRef: Secret %s has no key %s", name, key)
 	}
-	for _, key := range keys {
-		data, ok := secret.Data[key]
-		if !ok {
-			continue
-		}
-		access, err := s.read(data, ref.Context)
-		if err != nil {
-			return known{}, fail(KubeConfigRefusedReason, "Secret %s, key %s: %w", name, key, err)
-		}
-		return known{access: access, secret: ref.Name, key: key}, nil
+	access, err := s.read(data, ref.Context)
+	if err != nil {
+		return known{}, fail(KubeConfigRefusedReason, "Secret %s, key %s: %w", name, key, err)
 	}
-	return known{}, fail(KubeConfigNotFoundReason, "spec.kubeConfigRef: Secret %s has no key %s", name, keys[0])
+	return known{access: access, secret: ref.Name, key: key}, nil
 }
 
 func (s *Steps) read(data []byte, context string) (*kubeconfig.Access, error) {

@@ -10,6 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+
+	"github.com/ksctl/gitops/controllers/reach"
 )
 
 const (
@@ -29,7 +31,7 @@ type Prober struct {
 	// Wake is called when a cluster has answered, or has not in time.
 	Wake func(types.NamespacedName)
 	// ask asks a cluster.
-	ask func(ctx context.Context, cfg *rest.Config) (Answer, error)
+	ask func(ctx context.Context, cfg *rest.Config) (reach.Answer, error)
 
 	once sync.Once
 	// queue is of those that may answer, late of those that did not the last time.
@@ -40,14 +42,6 @@ type Prober struct {
 
 // lane is clusters that wait to be asked.
 type lane = workqueue.TypedInterface[types.NamespacedName]
-
-// Answer of a cluster.
-type Answer struct {
-	// Version of Kubernetes.
-	Version string
-	// Nodes that there are; nil: it may not be asked.
-	Nodes *int32
-}
 
 // question is how, and when, a cluster is asked.
 type question struct {
@@ -64,7 +58,7 @@ type question struct {
 
 // opinion is what a cluster said last.
 type opinion struct {
-	Answer
+	reach.Answer
 	err error
 	// next is when it is asked again.
 	next time.Time
@@ -80,7 +74,7 @@ type probe struct {
 	// answeredToken is the wish that the answer is one to.
 	answeredToken string
 	at            time.Time
-	answer        Answer
+	answer        reach.Answer
 	err           error
 	failures      int
 }
@@ -90,7 +84,7 @@ func (p *Prober) init() {
 		p.queue, p.late = workqueue.NewTyped[types.NamespacedName](), workqueue.NewTyped[types.NamespacedName]()
 		p.byKey = map[types.NamespacedName]*probe{}
 		if p.ask == nil {
-			p.ask = ask
+			p.ask = reach.Ask
 		}
 	})
 }
@@ -210,7 +204,7 @@ func (p *Prober) work(ctx context.Context, key types.NamespacedName) {
 
 // take keeps an answer, unless the cluster is reached in another way by now. Who wished
 // meanwhile to have it asked waits for another one.
-func (p *Prober) take(key types.NamespacedName, e *probe, token string, answer Answer, err error) bool {
+func (p *Prober) take(key types.NamespacedName, e *probe, token string, answer reach.Answer, err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.byKey[key] != e {

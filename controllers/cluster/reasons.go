@@ -25,6 +25,8 @@ const (
 	UnreachableReason = "Unreachable"
 	// AskingReason: the API server of the cluster was not asked yet.
 	AskingReason = "Asking"
+	// InUseReason: somebody has objects on the cluster.
+	InUseReason = "InUse"
 	// AnsweredReason: the API server of the cluster has answered.
 	AnsweredReason = "Answered"
 )

@@ -17,6 +17,7 @@ import (
 	crreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/reconcile"
@@ -82,10 +83,17 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 			return fmt.Errorf("index of %s: %w", Kind, err)
 		}
 	}
+	for _, kind := range []client.Object{&appsv1.KsctlInstall{}, &appsv1.KsctlRemove{}} {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, kind, onCluster, places); err != nil {
+			return fmt.Errorf("index of %T: %w", kind, err)
+		}
+	}
 	w := &wakes{reader: mgr.GetClient(), selector: s.Reconciler.Selector}
 	s.Prober.Wake = w.one
 	_, err := ctrl.NewControllerManagedBy(mgr).Named("ksctlcluster").
 		For(&clusterv1.KsctlCluster{}, builder.WithPredicates(s.Reconciler.Wishes())).
+		Watches(&appsv1.KsctlInstall{}, handler.EnqueueRequestsFromMapFunc(usedBy), builder.WithPredicates(placed)).
+		Watches(&appsv1.KsctlRemove{}, handler.EnqueueRequestsFromMapFunc(usedBy), builder.WithPredicates(placed)).
 		Watches(&v1alpha1.ImportState{}, handler.EnqueueRequestsFromMapFunc(w.imports), builder.WithPredicates(imports)).
 		WatchesMetadata(reconcile.Metadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(w.secret)).
 		WatchesMetadata(reconcile.Metadata("", "ServiceAccount"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {

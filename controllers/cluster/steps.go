@@ -31,8 +31,10 @@ const maxAskTime = 10 * time.Second
 
 // Steps reconcile a KsctlCluster.
 type Steps struct {
-	// Client reads from the cache, and writes labels of our own kind.
+	// Client reads from the cache, and writes labels of our own kind. Direct asks the API server
+	// who uses a cluster that is being deleted.
 	Client client.Client
+	Direct client.Reader
 	// Target is the cluster that the objects are in.
 	Target *engine.Target
 	Prober *Prober
@@ -64,6 +66,11 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*clusterv1
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not finished within the timeout of %s", timeout))
 	defer cancel()
 	before := req.Object.Status.DeepCopy()
+	users, err := s.users(ctx, req.Object)
+	if err != nil {
+		return failed(err)
+	}
+	s.used(req.Object, users)
 	out, asked := s.step(ctx, req, before)
 	if !asked { // what it said before is of another time
 		apimeta.RemoveStatusCondition(&req.Object.Status.Conditions, clusterv1.ReachableCondition)
@@ -130,6 +137,16 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.
 	if a := obj.Annotations[appsv1.AbandonAnnotation]; a != "" && a == string(obj.UID) {
 		req.Event(corev1.EventTypeWarning, "Abandoned", fmt.Sprintf("left behind, because of the annotation %s: Secrets %v", appsv1.AbandonAnnotation, names))
 		return reconcile.Done{Message: "its Secrets are left behind"}
+	}
+	users, err := s.usersNow(ctx, obj)
+	if err != nil {
+		return reconcile.Retry{Err: err}
+	}
+	if s.used(obj, users); len(users) > 0 {
+		// They need the kubeconfig as it is, to the end. How that stands is said after it.
+		s.step(ctx, req, obj.Status.DeepCopy())
+		return reconcile.Waiting{On: fmt.Sprintf("in use by %s, which go first: without the cluster's kubeconfig nothing could be removed there", listed(users)), Reason: InUseReason,
+			Until: s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))} // those of other shards are not heard of
 	}
 	c, err := account.Client(ctx, s.Client, s.Target, s.account(obj))
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 	"github.com/ksctl/gitops/stacks/catalog"
 	"github.com/ksctl/gitops/stacks/chart"
+	"github.com/ksctl/gitops/stacks/sops"
 )
 
 // Loader gets the content of stacks.
@@ -26,6 +27,8 @@ type Loader struct {
 	Fetcher  *artifact.Fetcher
 	Charts   *chart.Fetcher
 	Renderer *stacks.Renderer
+	// Decrypt decrypts files; nil: they are refused.
+	Decrypt sops.Decrypter
 	// ChartLimits bound each chart that is rendered.
 	ChartLimits stacks.ChartLimits
 }
@@ -49,15 +52,15 @@ func (l *Loader) Newest(ctx context.Context, direct client.Reader, ref appsv1.So
 	return from.Artifact(ctx, ref, namespace, stack, version)
 }
 
-// Render fetches what a render needs, and renders it. access is how a repository of
-// charts is reached; accept, if it is set, may refuse the charts that were found.
-func (l *Loader) Render(ctx context.Context, a artifact.Artifact, req stacks.Request, access func(repository string) (*chart.Access, error), accept func(*stacks.Request) error) (stacks.Result, error) {
+// Render fetches what a render needs, and renders it. keys decrypt what is encrypted; access is
+// how a repository of charts is reached; accept, if it is set, may refuse the charts that were found.
+func (l *Loader) Render(ctx context.Context, a artifact.Artifact, req stacks.Request, keys *Keys, access func(repository string) (*chart.Access, error), accept func(*stacks.Request) error) (stacks.Result, error) {
 	tree, err := l.Fetcher.Fetch(ctx, a)
 	if err != nil {
 		return stacks.Result{}, err
 	}
 	defer tree.Release()
-	req.Root, req.ChartLimits = tree.Root, l.ChartLimits
+	req.Root, req.ChartLimits, req.Keys = tree.Root, l.ChartLimits, keys.Fingerprint()
 	release, err := l.Charts.FetchAll(ctx, &req, access)
 	if err != nil {
 		return stacks.Result{}, err
@@ -68,5 +71,6 @@ func (l *Loader) Render(ctx context.Context, a artifact.Artifact, req stacks.Req
 			return stacks.Result{}, err
 		}
 	}
-	return l.Renderer.Render(ctx, req)
+	res, err := l.Renderer.RenderDecrypting(ctx, req, l.opener(keys))
+	return res, keyless(err)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact/oci"
 	"github.com/ksctl/gitops/stacks/catalog"
 	"github.com/ksctl/gitops/stacks/chart"
+	"github.com/ksctl/gitops/stacks/sops"
 )
 
 // Reasons of conditions beside those of the packages that content comes from.
@@ -69,8 +70,16 @@ func RenderOutcome(err error, revision string) reconcile.Outcome {
 		stack   *stacks.Error
 		art     *artifact.Error
 		missing *ChartSecretError
+		keys    *KeysNotFoundError
+		cipher  *sops.Error
 	)
 	switch {
+	case errors.As(err, &keys):
+		return reconcile.Retry{Err: err, Reason: KeysNotFoundReason, Revision: revision}
+	case errors.As(err, &cipher) && cipher.Terminal():
+		return reconcile.Stalled{Err: err, Reason: string(cipher.Reason), Revision: revision}
+	case errors.As(err, &cipher):
+		return reconcile.Retry{Err: err, Reason: string(cipher.Reason), Revision: revision}
 	case errors.As(err, &missing):
 		return reconcile.Retry{Err: err, Reason: ChartSecretNotFoundReason, Revision: revision}
 	case errors.As(err, &fetch) && fetch.Terminal():

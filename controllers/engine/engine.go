@@ -127,10 +127,12 @@ func (e *Engine) Teardown(ctx context.Context, t *Target, c *Client, o Owner, re
 	return rep, err
 }
 
-// Forget drops what is remembered of an owner.
+// Forget drops what is remembered of an owner. The target is nil for one that never had any.
 func (e *Engine) Forget(t *Target, key OwnerKey) {
-	t.Index.Use(key.String(), nil)
-	t.Index.Await(key.String(), nil)
+	if t != nil {
+		t.Index.Use(key.String(), nil)
+		t.Index.Await(key.String(), nil)
+	}
 	e.holds.forget(key.String())
 }
 

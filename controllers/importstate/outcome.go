@@ -12,6 +12,7 @@ import (
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/content"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/statestore"
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/sops"
 	"github.com/ksctl/gitops/stacks/state"
@@ -179,15 +180,15 @@ func (p *plan) count(actions ...v1alpha1.StateAction) (clusters, credentials int
 // message of an import that is as it is wanted. It depends on what stands in the status
 // alone, so that nothing is written while that stays.
 func (p *plan) message(namespace string) string {
-	out := said(p.count(v1alpha1.StateInSync, v1alpha1.StateChangedSince)) + " in ksctl's store in namespace " + namespace
+	out := statestore.Said(p.count(v1alpha1.StateInSync, v1alpha1.StateChangedSince)) + " in ksctl's store in namespace " + namespace
 	if n, m := p.count(v1alpha1.StateChangedSince); n+m > 0 {
-		out += "; changed there since: " + said(n, m)
+		out += "; changed there since: " + statestore.Said(n, m)
 	}
 	if n, m := p.count(v1alpha1.StateRemovedSince); n+m > 0 {
-		out += "; taken out there since: " + said(n, m)
+		out += "; taken out there since: " + statestore.Said(n, m)
 	}
 	if n, m := p.count(v1alpha1.StateLeft); n+m > 0 {
-		out += "; no more in the source: " + said(n, m)
+		out += "; no more in the source: " + statestore.Said(n, m)
 	}
 	return out + p.room()
 }
@@ -204,5 +205,5 @@ func (p *plan) room() string {
 // would says what an import would do.
 func (p *plan) would(namespace string) string {
 	return fmt.Sprintf("nothing is written (spec.dryRun); in ksctl's store in namespace %s it would create %s and overwrite %s%s",
-		namespace, said(p.count(v1alpha1.StateCreate)), said(p.count(v1alpha1.StateUpdate)), p.room())
+		namespace, statestore.Said(p.count(v1alpha1.StateCreate)), statestore.Said(p.count(v1alpha1.StateUpdate)), p.room())
 }

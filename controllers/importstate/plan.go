@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
+	"github.com/ksctl/gitops/controllers/statestore"
 	"github.com/ksctl/gitops/stacks/state"
 )
 
@@ -19,15 +20,6 @@ type wishes struct {
 	refused []v1alpha1.ImportedCluster
 	// problems with files, as a whole.
 	problems []problem
-}
-
-// held is what a store holds.
-type held struct {
-	states, credentials map[string][]byte
-	// hasStates and hasCredentials are true when there is something to hold them.
-	hasStates, hasCredentials bool
-	// external is true when ksctl keeps its states in a MongoDB instead.
-	external bool
 }
 
 // policy is how an import goes about it.
@@ -51,7 +43,7 @@ type plan struct {
 
 // newPlan decides about each entry of the store, from what is wanted of it, what it holds
 // and what was written before.
-func newPlan(want wishes, have held, before v1alpha1.ImportStateStatus, how policy) plan {
+func newPlan(want wishes, have statestore.Held, before v1alpha1.ImportStateStatus, how policy) plan {
 	p := plan{states: map[string][]byte{}, secrets: map[string][]byte{}}
 	known := map[string]v1alpha1.ImportedCluster{}
 	for _, row := range before.Clusters {
@@ -59,12 +51,12 @@ func newPlan(want wishes, have held, before v1alpha1.ImportStateStatus, how poli
 	}
 	for _, c := range want.clusters {
 		key := c.ID.Key()
-		e := entry{want: c.JSON(), have: have.states[key], there: have.hasStates, record: recordOf(known[key])}
+		e := entry{want: c.JSON(), have: have.States[key], there: have.HasStates, record: recordOf(known[key])}
 		e.promote(how)
 		row := rowOf(c, e.record)
 		row.Cluster = known[key].Cluster
 		switch {
-		case have.external:
+		case have.External:
 			row.Action, row.Message = v1alpha1.StateExternal, "ksctl keeps its states in a MongoDB here: import it there"
 		case c.External:
 			row.Action, row.Message = v1alpha1.StateExternal, "it was exported from a MongoDB, where its state is still kept"
@@ -112,10 +104,10 @@ func unique(rows []v1alpha1.ImportedCluster) []v1alpha1.ImportedCluster {
 // addLeft keeps the lines of what was written before and is in the source no more: it
 // stays in the store, and goes with the object if that is asked for. Where a file can't be
 // read, nobody knows what it has, and its lines stay as they were.
-func (p *plan) addLeft(want wishes, have held, before v1alpha1.ImportStateStatus) {
+func (p *plan) addLeft(want wishes, have statestore.Held, before v1alpha1.ImportStateStatus) {
 	for _, row := range before.Clusters {
 		known := slices.ContainsFunc(p.clusters, func(c v1alpha1.ImportedCluster) bool { return c.Key == row.Key })
-		if known || recordOf(row) == (record{}) || have.states[row.Key] == nil || len(p.clusters) >= maxClusters {
+		if known || recordOf(row) == (record{}) || have.States[row.Key] == nil || len(p.clusters) >= maxClusters {
 			continue
 		}
 		if len(want.problems) == 0 {
@@ -126,12 +118,12 @@ func (p *plan) addLeft(want wishes, have held, before v1alpha1.ImportStateStatus
 }
 
 // addCredentials decides about the credentials of each cloud.
-func (p *plan) addCredentials(want wishes, have held, before v1alpha1.ImportStateStatus, how policy) {
+func (p *plan) addCredentials(want wishes, have statestore.Held, before v1alpha1.ImportStateStatus, how policy) {
 	rows := map[string]v1alpha1.ImportedCredentials{}
 	records := map[string]record{}
 	for _, row := range before.Credentials {
 		records[row.Cloud] = record{row.Written, row.Writing, row.Ours}
-		if records[row.Cloud] == (record{}) || have.credentials[row.Cloud] == nil {
+		if records[row.Cloud] == (record{}) || have.Credentials[row.Cloud] == nil {
 			continue
 		}
 		if len(want.problems) == 0 {
@@ -140,7 +132,7 @@ func (p *plan) addCredentials(want wishes, have held, before v1alpha1.ImportStat
 		rows[row.Cloud] = row
 	}
 	for _, c := range want.credentials {
-		e := entry{want: c.JSON(), have: have.credentials[c.Cloud], there: have.hasCredentials, record: records[c.Cloud]}
+		e := entry{want: c.JSON(), have: have.Credentials[c.Cloud], there: have.HasCredentials, record: records[c.Cloud]}
 		e.promote(how)
 		row := v1alpha1.ImportedCredentials{Cloud: c.Cloud, Action: e.decide(how), Written: e.written, Ours: e.ours, Writing: e.writing}
 		row.Message, row.Ready = explain(row.Action), settled(row.Action)
@@ -157,14 +149,14 @@ func (p *plan) addCredentials(want wishes, have held, before v1alpha1.ImportStat
 
 // fit drops every write when the states do not all fit: half of an import would
 // leave ksctl itself no room.
-func (p *plan) fit(have held) {
-	after := maps.Clone(have.states)
+func (p *plan) fit(have statestore.Held) {
+	after := maps.Clone(have.States)
 	if after == nil {
 		after = map[string][]byte{}
 	}
 	maps.Copy(after, p.states)
 	if p.full = state.CheckSize(after); p.full != nil {
-		p.states, p.secrets, after = nil, nil, have.states
+		p.states, p.secrets, after = nil, nil, have.States
 		for i := range p.clusters {
 			if row := &p.clusters[i]; writes(row.Action) {
 				row.Action, row.Message = v1alpha1.StateFull, explain(v1alpha1.StateFull)
@@ -212,24 +204,5 @@ func (p *plan) written() (did string) {
 			m++
 		}
 	}
-	return fmt.Sprintf("wrote %s", said(n, m))
-}
-
-// said counts states and credentials in words.
-func said(clusters, credentials int) string {
-	states, clouds := plural(clusters, "state"), "the credentials of "+plural(credentials, "cloud")
-	switch {
-	case credentials == 0:
-		return states
-	case clusters == 0:
-		return clouds
-	}
-	return states + " and " + clouds
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return fmt.Sprintf("wrote %s", statestore.Said(n, m))
 }

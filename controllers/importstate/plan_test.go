@@ -10,6 +10,7 @@ import (
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/statestore"
 	"github.com/ksctl/gitops/stacks/state"
 )
 
@@ -107,7 +108,7 @@ func actions(p plan) string {
 func TestPlanOfAStoreFromItsFirstWriteOn(t *testing.T) {
 	how := policy{hash: hashed}
 	want := wishes{clusters: []*state.Cluster{cluster(t, document("demo", "a")), cluster(t, document("next", "a"))}, credentials: []*state.Credentials{credentials(t, "civo", "x")}}
-	have := held{states: map[string][]byte{"aws.ha.other.r": []byte("{}")}}
+	have := statestore.Held{States: map[string][]byte{"aws.ha.other.r": []byte("{}")}}
 	p := newPlan(want, have, v1alpha1.ImportStateStatus{}, how)
 	if got := actions(p); got != "civo.ha.demo.LON1=Create civo.ha.next.LON1=Create civo=Create" || len(p.states) != 2 || len(p.secrets) != 1 {
 		t.Fatalf("first: %s", got)
@@ -118,7 +119,7 @@ func TestPlanOfAStoreFromItsFirstWriteOn(t *testing.T) {
 	}
 	var status v1alpha1.ImportStateStatus
 	p.report(&status, "ksctl")
-	have = held{states: p.states, credentials: p.secrets, hasStates: true, hasCredentials: true}
+	have = statestore.Held{States: p.states, Credentials: p.secrets, HasStates: true, HasCredentials: true}
 	// Nothing new: nothing is written, and the status stays as it is.
 	again := newPlan(want, have, status, how)
 	if got := actions(again); got != "civo.ha.demo.LON1=InSync civo.ha.next.LON1=InSync civo=InSync" || len(again.states)+len(again.secrets) != 0 {
@@ -137,7 +138,7 @@ func TestPlanOfAStoreFromItsFirstWriteOn(t *testing.T) {
 		t.Errorf("lost: %+v", out)
 	}
 	lost.report(&status, "ksctl")
-	have.states[demo] = []byte(document("demo", "scaled"))
+	have.States[demo] = []byte(document("demo", "scaled"))
 	states, creds, kept := leaving(&status, have, hashed)
 	if !slices.Equal(states, []string{"civo.ha.next.LON1"}) || !slices.Equal(creds, []string{"civo"}) || !slices.Equal(kept, []string{demo}) {
 		t.Errorf("leaving %v, %v, kept %v", states, creds, kept)
@@ -151,17 +152,17 @@ func TestPlanRefuses(t *testing.T) {
 	bad := wishes{refused: []v1alpha1.ImportedCluster{{Key: "b", Action: v1alpha1.StateInvalid, Message: "b.json: wrong"}, {Key: "b", Action: v1alpha1.StateInvalid}, {Key: "a", Action: v1alpha1.StateInvalid}}}
 	for name, c := range map[string]struct {
 		want   wishes
-		have   held
+		have   statestore.Held
 		action string
 		reason string
 		says   string
 		writes int
 	}{
-		"another state":        {one, held{states: map[string][]byte{demo: []byte(document("demo", "b"))}}, demo + "=Conflict", ConflictReason, "spec.conflict to Overwrite", 0},
-		"MongoDB in the store": {one, held{external: true}, demo + "=ExternalStorage", ExternalStorageReason, "MongoDB", 0},
-		"exported from one":    {external, held{}, demo + "=ExternalStorage civo=Create", ExternalStorageReason, "exported from a MongoDB", 1},
-		"no room":              {large, held{}, demo + "=StoreFull civo=StoreFull", StoreFullReason, "bytes for 1 clusters", 0},
-		"nonsense":             {bad, held{}, "a=Invalid b=Invalid", InvalidStateReason, "b.json: wrong", 0},
+		"another state":        {one, statestore.Held{States: map[string][]byte{demo: []byte(document("demo", "b"))}}, demo + "=Conflict", ConflictReason, "spec.conflict to Overwrite", 0},
+		"MongoDB in the store": {one, statestore.Held{External: true}, demo + "=ExternalStorage", ExternalStorageReason, "MongoDB", 0},
+		"exported from one":    {external, statestore.Held{}, demo + "=ExternalStorage civo=Create", ExternalStorageReason, "exported from a MongoDB", 1},
+		"no room":              {large, statestore.Held{}, demo + "=StoreFull civo=StoreFull", StoreFullReason, "bytes for 1 clusters", 0},
+		"nonsense":             {bad, statestore.Held{}, "a=Invalid b=Invalid", InvalidStateReason, "b.json: wrong", 0},
 	} {
 		p := newPlan(c.want, c.have, v1alpha1.ImportStateStatus{}, policy{hash: hashed})
 		if actions(p) != c.action || len(p.states)+len(p.secrets) != c.writes {
@@ -176,7 +177,7 @@ func TestPlanRefuses(t *testing.T) {
 
 func TestPlanWarnsBeforeTheStoreIsFull(t *testing.T) {
 	want := wishes{clusters: []*state.Cluster{cluster(t, document("demo", strings.Repeat("x", state.WarnStoreBytes)))}}
-	p := newPlan(want, held{}, v1alpha1.ImportStateStatus{}, policy{hash: hashed})
+	p := newPlan(want, statestore.Held{}, v1alpha1.ImportStateStatus{}, policy{hash: hashed})
 	out, ok := p.outcome(want, "ksctl", "r", true).(reconcile.Done)
 	if !ok || out.Reason != DryRunReason || !strings.Contains(out.Message, "would create 1 state") || !strings.Contains(out.Message, "take 80 % of what a ConfigMap can hold") {
 		t.Errorf("got %+v", out)
@@ -185,7 +186,7 @@ func TestPlanWarnsBeforeTheStoreIsFull(t *testing.T) {
 
 func TestProblemsOfFilesAreToldTogether(t *testing.T) {
 	want := wishes{problems: []problem{{"A", "a.json: bad", true}, {"B", "b.json: no answer", false}}}
-	p := newPlan(want, held{}, v1alpha1.ImportStateStatus{}, policy{hash: hashed})
+	p := newPlan(want, statestore.Held{}, v1alpha1.ImportStateStatus{}, policy{hash: hashed})
 	out, ok := p.outcome(want, "ksctl", "r", false).(reconcile.Retry)
 	if !ok || out.Reason != "B" || out.Err.Error() != "a.json: bad; b.json: no answer" {
 		t.Errorf("got %+v", out)
@@ -195,7 +196,7 @@ func TestProblemsOfFilesAreToldTogether(t *testing.T) {
 func TestPlanDeletesWhatItWroteAndNothingElse(t *testing.T) {
 	how := policy{hash: hashed}
 	want := wishes{clusters: []*state.Cluster{cluster(t, document("demo", "a"))}}
-	have := held{states: map[string][]byte{demo: []byte(document("demo", "a"))}, hasStates: true}
+	have := statestore.Held{States: map[string][]byte{demo: []byte(document("demo", "a"))}, HasStates: true}
 	p := newPlan(want, have, v1alpha1.ImportStateStatus{}, how)
 	if actions(p) != demo+"=InSync" || p.clusters[0].Ours {
 		t.Fatalf("found there: %s, %+v", actions(p), p.clusters)
@@ -214,7 +215,7 @@ func TestPlanDeletesWhatItWroteAndNothingElse(t *testing.T) {
 	p.announce(how)
 	p.report(&status, "ksctl")
 	// The pass ended without saying how: the next knows what it finds.
-	have.states = p.states
+	have.States = p.states
 	want.clusters[0] = cluster(t, document("demo", "c"))
 	p = newPlan(want, have, status, how)
 	if actions(p) != demo+"=Update" || !p.clusters[0].Ours {
@@ -262,7 +263,7 @@ func TestGathering(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)
 		}
 		seen := map[string]bool{}
-		for _, row := range newPlan(w, held{}, v1alpha1.ImportStateStatus{}, policy{hash: hashed}).clusters {
+		for _, row := range newPlan(w, statestore.Held{}, v1alpha1.ImportStateStatus{}, policy{hash: hashed}).clusters {
 			if seen[row.Key] {
 				t.Errorf("%s: two lines of %s", name, row.Key)
 			}

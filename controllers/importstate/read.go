@@ -18,10 +18,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
+	"github.com/ksctl/gitops/controllers/statestore"
 	"github.com/ksctl/gitops/stacks/artifact"
 	"github.com/ksctl/gitops/stacks/sops"
 	"github.com/ksctl/gitops/stacks/state"
 )
+
+var secrets = corev1.SchemeGroupVersion.WithResource("secrets")
 
 // file of a source.
 type file struct {
@@ -144,7 +147,7 @@ func (s *Steps) want(ctx context.Context, obj *v1alpha1.ImportState, c dynamic.I
 // wishes reads what files want, decrypted and checked. What is wrong with one file or one
 // cluster keeps no other back.
 func (s *Steps) wishes(ctx context.Context, spec *v1alpha1.ImportStateSpec, keys keys, files []file) (wishes, error) {
-	g := newGathering(filterOf(spec.Select))
+	g := newGathering(statestore.FilterOf(spec.Select))
 	for _, f := range files {
 		parsed, err := s.open(ctx, f, keys, spec)
 		if ctx.Err() != nil {
@@ -231,11 +234,4 @@ func atMost(words []string, n int) string {
 		return strings.Join(words, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(words[:n], ", "), len(words)-n)
-}
-
-func filterOf(sel *v1alpha1.StateSelector) state.Filter {
-	if sel == nil {
-		return state.Filter{}
-	}
-	return state.Filter{Cloud: sel.Cloud, ClusterType: sel.ClusterType, ClusterName: sel.ClusterName, Region: sel.Region}
 }

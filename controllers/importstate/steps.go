@@ -3,9 +3,6 @@ package importstate
 import (
 	"cmp"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -20,9 +17,9 @@ import (
 	"github.com/ksctl/gitops/controllers/content"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/statestore"
 	"github.com/ksctl/gitops/stacks/artifact"
 	"github.com/ksctl/gitops/stacks/sops"
-	"github.com/ksctl/gitops/stacks/state"
 )
 
 // Kind of the objects that are reconciled here.
@@ -91,14 +88,14 @@ func (s *Steps) carry(ctx context.Context, req *reconcile.Request[*v1alpha1.Impo
 		}
 		before = v1alpha1.ImportStateStatus{Clusters: knownClusters(before.Clusters)}
 	}
-	st, err := readStore(ctx, c, namespace, obj.Spec.Credentials != v1alpha1.SkipCredentials)
+	st, err := statestore.Read(ctx, c, namespace, obj.Spec.Credentials != v1alpha1.SkipCredentials)
 	if err != nil {
 		return reconcile.Retry{Err: err, Revision: revision}
 	}
 	for range attempts {
-		p := newPlan(want, st.held, before, how)
+		p := newPlan(want, st.Held, before, how)
 		if err := s.act(ctx, req, st, &p, how); err != nil {
-			if err = st.reread(ctx, err); err != nil {
+			if err = st.Reread(ctx, err); err != nil {
 				return reconcile.Retry{Err: err, Revision: revision}
 			}
 			before = obj.Status // with what was about to be written, of which some may be
@@ -130,19 +127,19 @@ func (s *Steps) carry(ctx context.Context, req *reconcile.Request[*v1alpha1.Impo
 
 // act writes what the plan says, after the status has it: a process that ends in between
 // leaves nothing in the store that the next takes for somebody else's.
-func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState], st *store, p *plan, how policy) error {
+func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState], st *statestore.Store, p *plan, how policy) error {
 	if how.dryRun || len(p.states)+len(p.secrets) == 0 {
 		return nil
 	}
 	p.announce(how)
-	p.report(&req.Object.Status, st.namespace)
-	if err := req.Persist(ctx, "writing to ksctl's store in namespace "+st.namespace); err != nil {
+	p.report(&req.Object.Status, st.Namespace)
+	if err := req.Persist(ctx, "writing to ksctl's store in namespace "+st.Namespace); err != nil {
 		return err
 	}
-	if err := st.write(ctx, p.states, p.secrets); err != nil {
+	if err := st.Write(ctx, p.states, p.secrets); err != nil {
 		return err
 	}
-	req.Event(corev1.EventTypeNormal, "StateWritten", p.written()+" to ksctl's store in namespace "+st.namespace)
+	req.Event(corev1.EventTypeNormal, "StateWritten", p.written()+" to ksctl's store in namespace "+st.Namespace)
 	return nil
 }
 
@@ -165,14 +162,14 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.I
 	if err := s.dismiss(ctx, obj, c); err != nil {
 		return reconcile.Retry{Err: fmt.Errorf("%w; or set spec.deletionPolicy to Keep, to leave what was imported", err)}
 	}
-	st, err := readStore(ctx, c, obj.Status.Store, len(obj.Status.Credentials) > 0)
+	st, err := statestore.Read(ctx, c, obj.Status.Store, len(obj.Status.Credentials) > 0)
 	if err != nil {
 		return reconcile.Retry{Err: fmt.Errorf("%w; or set spec.deletionPolicy to Keep, to leave in the store what was imported", err)}
 	}
 	for range attempts {
-		states, credentials, kept := leaving(&obj.Status, st.held, s.hash)
-		if err := st.remove(ctx, states, credentials); err != nil {
-			if err = st.reread(ctx, err); err != nil {
+		states, credentials, kept := leaving(&obj.Status, st.Held, s.hash)
+		if err := st.Remove(ctx, states, credentials); err != nil {
+			if err = st.Reread(ctx, err); err != nil {
 				return reconcile.Retry{Err: err}
 			}
 			continue
@@ -187,7 +184,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.I
 
 // leaving are the keys of what was written and is as it was written, and those that
 // somebody has changed since.
-func leaving(status *v1alpha1.ImportStateStatus, have held, hash func([]byte) string) (states, credentials, kept []string) {
+func leaving(status *v1alpha1.ImportStateStatus, have statestore.Held, hash func([]byte) string) (states, credentials, kept []string) {
 	judge := func(key string, have []byte, r record) bool {
 		if have == nil || !r.ours && r.writing == "" {
 			return false
@@ -199,12 +196,12 @@ func leaving(status *v1alpha1.ImportStateStatus, have held, hash func([]byte) st
 		return true
 	}
 	for _, row := range status.Clusters {
-		if judge(row.Key, have.states[row.Key], recordOf(row)) {
+		if judge(row.Key, have.States[row.Key], recordOf(row)) {
 			states = append(states, row.Key)
 		}
 	}
 	for _, row := range status.Credentials {
-		if judge(row.Cloud, have.credentials[row.Cloud], record{row.Written, row.Writing, row.Ours}) {
+		if judge(row.Cloud, have.Credentials[row.Cloud], record{row.Written, row.Writing, row.Ours}) {
 			credentials = append(credentials, row.Cloud)
 		}
 	}
@@ -215,22 +212,9 @@ func leaving(status *v1alpha1.ImportStateStatus, have held, hash func([]byte) st
 func (s *Steps) Forget(key types.NamespacedName) { s.read.Drop(key) }
 
 // hash tells documents apart by what they say, and tells nothing of them.
-func (s *Steps) hash(data []byte) string {
-	canonical, err := state.Canonical(data)
-	if err != nil {
-		canonical = data // of somebody else, and not JSON
-	}
-	mac := hmac.New(sha256.New, s.SecretKey)
-	mac.Write(canonical)
-	return hex.EncodeToString(mac.Sum(nil)[:16])
-}
+func (s *Steps) hash(data []byte) string { return statestore.Hash(s.SecretKey, data) }
 
-func namespaceOf(spec *v1alpha1.ImportStateSpec) string {
-	if spec.Store == nil {
-		return state.StoreNamespace
-	}
-	return cmp.Or(spec.Store.Namespace, state.StoreNamespace)
-}
+func namespaceOf(spec *v1alpha1.ImportStateSpec) string { return statestore.NamespaceOf(spec.Store) }
 
 // clientFor returns a client with the rights of the import's account.
 func (s *Steps) clientFor(ctx context.Context, obj *v1alpha1.ImportState) (*engine.Client, error) {

@@ -10,9 +10,9 @@ import (
 	"github.com/ksctl/gitops/controllers/engine"
 )
 
-// clientFor returns a client with the rights of the install's account.
+// clientFor returns a client of this cluster with the rights of the install's account.
 func (s *Steps) clientFor(ctx context.Context, in *appsv1.KsctlInstall) (*engine.Client, error) {
-	return account.Client(ctx, s.Client, s.Target, types.NamespacedName{Namespace: in.Namespace, Name: s.account(in)})
+	return account.Client(ctx, s.Client, s.Targets.Local, types.NamespacedName{Namespace: in.Namespace, Name: s.account(in)})
 }
 
 // account is the name of the account that an install acts as; empty when nobody

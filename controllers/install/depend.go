@@ -153,7 +153,7 @@ func (s *Steps) objectNotReady(ctx context.Context, o *owner, c *engine.Client, 
 	if d.OfInstall() {
 		gv, kind = appsv1.GroupVersion, Kind
 	}
-	m, err := s.Target.Discovery.Resolve(ctx, gv.Group, gv.Version, kind)
+	m, err := s.Targets.Local.Discovery.Resolve(ctx, gv.Group, gv.Version, kind)
 	var unserved *engine.NotServedError
 	if errors.As(err, &unserved) {
 		return fmt.Sprintf("%s %s: %v", kind, name, unserved), nil

@@ -15,6 +15,7 @@ import (
 	"github.com/ksctl/gitops/controllers/depend"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/sourceref"
+	"github.com/ksctl/gitops/controllers/target"
 )
 
 // onlyConfigMaps is a cluster that serves those.
@@ -41,7 +42,7 @@ func TestDependenciesOnOneObject(t *testing.T) {
 	r := newValuesRig(t, configMap("x", "1", "yes"))
 	w := &watched{version: "1"}
 	r.Depends, r.Content = w, &content.Loader{Sources: &sourceref.Resolver{}}
-	r.Target = &engine.Target{Discovery: onlyConfigMaps{}}
+	r.Targets = &target.Targets{Local: &engine.Target{Discovery: onlyConfigMaps{}}}
 	on := func(expr string) appsv1.Dependency {
 		return appsv1.Dependency{APIVersion: "v1", Kind: "ConfigMap", Name: "x", ReadyExpr: expr}
 	}

@@ -74,8 +74,11 @@ func (s *Steps) dependOn(ctx context.Context, o *owner) (map[types.NamespacedNam
 			return nil, nil, err
 		}
 	}
-	if len(ofObject.Items) > 0 {
-		s.Engine.Observe(ctx, s.Target, o)
+	switch {
+	case o.key.Cluster != engine.LocalCluster:
+		ofObject.Items = nil // what others depend on is in this cluster
+	case len(ofObject.Items) > 0:
+		s.Engine.Observe(ctx, s.Targets.Local, o)
 	}
 	goes := s.goes(ctx, o)
 	out := map[types.NamespacedName]*dependent{}
@@ -109,7 +112,7 @@ func (s *Steps) goes(ctx context.Context, o *owner) func(id string) bool {
 			return false
 		}
 		heir, _ := p.Heir(id)
-		return heir == nil && s.Engine.Holds(ctx, s.Target, o, id)
+		return heir == nil && s.Engine.Holds(ctx, s.Targets.Local, o, id)
 	}
 }
 
@@ -154,5 +157,5 @@ func (s *Steps) parent(in *appsv1.KsctlInstall) (types.NamespacedName, bool) {
 	}
 	k, ok := engine.ParseOwnerKey(m.Owner)
 	return types.NamespacedName{Namespace: k.Namespace, Name: k.Name},
-		ok && k.Kind == Kind && k.Installation == s.Installation && k.Cluster == s.Target.ClusterID
+		ok && k.Kind == Kind && k.Installation == s.Installation && k.Cluster == engine.LocalCluster
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/ksctl/gitops/controllers/account"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/target"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -33,7 +34,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 		if err := o.flush(ctx); err != nil {
 			return s.unrecorded(o, err, "")
 		}
-		s.Engine.Forget(s.Target, o.Key())
+		s.leave(o)
 		return reconcile.Done{Message: "nothing is left"}
 	}
 	if abandoned {
@@ -58,7 +59,10 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	if err != nil {
 		return s.withoutAccount(ctx, o, err)
 	}
-	rep, err := s.Engine.Teardown(ctx, s.Target, c, o, s.retry(req.Object))
+	if c, err = s.aim(ctx, o, c); err != nil {
+		return target.Outcome(orAbandon(req.Object, err), "")
+	}
+	rep, err := s.Engine.Teardown(ctx, o.target, c, o, s.retry(req.Object))
 	o.report(rep)
 	if err == nil {
 		s.settled(o, rep)
@@ -70,15 +74,21 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	if o.inv.Len() == 0 {
 		return reconcile.Done{Message: "everything was removed"}
 	}
+	if lost := s.lost(o, rep.Errors...); lost != nil {
+		return target.Outcome(orAbandon(req.Object, lost), "")
+	}
 	return o.removing(rep, o.inv.Len(), s.Clock.Now())
 }
 
 // withoutAccount ends a removal whose account is gone if nothing is left to
 // remove. Never with the controller's own rights.
 func (s *Steps) withoutAccount(ctx context.Context, o *owner, cause error) reconcile.Outcome {
-	reader, err := s.Target.Client(nil)
+	if o.key.Cluster != engine.LocalCluster { // who is there to read the kubeconfig?
+		return account.Outcome(orAbandon(o.req.Object, cause), "")
+	}
+	reader, err := s.Targets.Local.Client(nil)
 	if err == nil {
-		err = s.Engine.Vanished(ctx, s.Target, reader, o)
+		err = s.Engine.Vanished(ctx, s.Targets.Local, reader, o)
 	}
 	if err == nil && o.inv.Len() > 0 {
 		err = fmt.Errorf("%d objects are left to remove: %w", o.inv.Len(), cause)
@@ -95,6 +105,15 @@ func (s *Steps) withoutAccount(ctx context.Context, o *owner, cause error) recon
 // abandon lets an install go whatever of what it owns is left, as its annotation
 // says, and records what that is.
 func (s *Steps) abandon(ctx context.Context, o *owner) reconcile.Outcome {
+	if err := s.giveUp(ctx, o, ""); err != nil {
+		return s.unrecorded(o, err, "")
+	}
+	s.leave(o)
+	return reconcile.Done{Message: "abandoned"}
+}
+
+// giveUp forgets what an install has, and says what that is, and why.
+func (s *Steps) giveUp(ctx context.Context, o *owner, why string) error {
 	var left []string
 	for _, e := range o.inv.Entries() {
 		name := e.ID
@@ -105,12 +124,15 @@ func (s *Steps) abandon(ctx context.Context, o *owner) reconcile.Outcome {
 		o.inv.Remove(e.ID)
 	}
 	if err := o.flush(ctx); err != nil {
-		return s.unrecorded(o, err, "")
+		return err
 	}
-	log.FromContext(ctx).Info("abandoned: left behind as they are", "objects", left)
-	o.req.Event(corev1.EventTypeWarning, AbandonedReason, fmt.Sprintf("%d objects are left behind as they are: %s", len(left), list(left)))
-	s.Engine.Forget(s.Target, o.Key())
-	return reconcile.Done{Message: "abandoned"}
+	log.FromContext(ctx).Info("abandoned: left behind as they are", "objects", left, "why", why)
+	message := fmt.Sprintf("%d objects are left behind as they are: %s", len(left), list(left))
+	if why != "" {
+		message += "; " + why
+	}
+	o.req.Event(corev1.EventTypeWarning, AbandonedReason, message)
+	return nil
 }
 
 // removing says what the removal waits for, and when that takes too long. It goes

@@ -67,9 +67,15 @@ func (s *Steps) withObjects(ctx context.Context, dependents []appsv1.KsctlInstal
 	if err := s.Client.List(ctx, &installs, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
+	elsewhere := map[types.NamespacedName]bool{}
 	for i := range installs.Items {
-		if in := &installs.Items[i]; in.Status.Inventory != nil {
-			note(client.ObjectKeyFromObject(in), in.Status.Inventory.Entries)
+		in := &installs.Items[i]
+		switch name := client.ObjectKeyFromObject(in); {
+		case in.Status.Inventory == nil:
+		case !isLocal(in):
+			elsewhere[name] = true
+		default:
+			note(name, in.Status.Inventory.Entries)
 		}
 	}
 	var chunks appsv1.KsctlInventoryList
@@ -77,8 +83,9 @@ func (s *Steps) withObjects(ctx context.Context, dependents []appsv1.KsctlInstal
 		return nil, err
 	}
 	for i := range chunks.Items {
-		if c := &chunks.Items[i]; c.Owner.Kind == Kind {
-			note(types.NamespacedName{Namespace: c.Namespace, Name: c.Owner.Name}, c.Entries)
+		c := &chunks.Items[i]
+		if name := (types.NamespacedName{Namespace: c.Namespace, Name: c.Owner.Name}); c.Owner.Kind == Kind && !elsewhere[name] {
+			note(name, c.Entries)
 		}
 	}
 	return func(in *appsv1.KsctlInstall) []types.NamespacedName {

@@ -30,7 +30,7 @@ func (s *Steps) findHeirs(o *owner, artifact string) {
 	in := o.req.Object
 	me := client.ObjectKeyFromObject(in)
 	s.Plans.settle(me)
-	o.heirs = &heirs{plans: s.Plans, key: o.key, leaver: leaver{name: me, source: sourceField(in), artifact: artifact}}
+	o.heirs = &heirs{plans: s.Plans, key: o.key, leaver: leaver{name: me, cluster: o.key.Cluster, source: sourceField(in), artifact: artifact}}
 }
 
 // toldWithin is when to look again whether plans were told what the cache knows: they

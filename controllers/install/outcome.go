@@ -25,6 +25,8 @@ const (
 	InvalidObjectReason = "InvalidObject"
 	// ValuesNotFoundReason: a ConfigMap, a Secret or a key of it is missing.
 	ValuesNotFoundReason = "ValuesNotFound"
+	// ClusterValuesReason: an expression of valuesFrom gives no value for the cluster.
+	ClusterValuesReason = "InvalidClusterValues"
 	// DependencyCycleReason: installs depend on each other.
 	DependencyCycleReason = "DependencyCycle"
 	// InvalidDependencyReason: an entry of spec.dependsOn can't be what it is.
@@ -39,7 +41,7 @@ const (
 	RemovedByRequestReason = "RemovedByRequest"
 	// DependentsReason: others depend on an install that is being removed.
 	DependentsReason = "DependentsExist"
-	// SecretsRefusedReason: what is to be published has Secrets, or may have content of them.
+	// SecretsRefusedReason: what is to be published has Secrets, or may have content of them or of what is encrypted.
 	SecretsRefusedReason = "SecretsRefused"
 	// PublishingFailedReason: a request or the disk failed.
 	PublishingFailedReason = "PublishingFailed"

@@ -16,7 +16,9 @@ import (
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/publish"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/target"
 	"github.com/ksctl/gitops/stacks"
+	"github.com/ksctl/gitops/stacks/artifact"
 )
 
 // owner is an install as the engine sees it, and what is kept of it between
@@ -26,6 +28,11 @@ type owner struct {
 	inv    *engine.Inventory
 	chunks *engine.ChunkStore
 	mu     sync.Mutex // guards manifests: objects are sent side by side
+	// target is the cluster that it is for, as found last; nil: it was not yet. uid is that
+	// cluster's, if it is known; stays is nil when the KsctlCluster is not being deleted.
+	target *engine.Target
+	uid    string
+	stays  func(context.Context) error
 	// req is the reconcile under way; nil between two.
 	req *reconcile.Request[*appsv1.KsctlInstall]
 
@@ -33,6 +40,9 @@ type owner struct {
 	// the reconcile under way, by object.
 	render    func(ctx context.Context) (stacks.Result, error)
 	manifests map[string]json.RawMessage
+
+	// from is the artifact that it took in last.
+	from artifact.Artifact
 
 	// rendered is the last render without its manifests; values are what its ConfigMaps and Secrets held.
 	rendered wanted
@@ -154,10 +164,17 @@ func manifestKey(component string, obj *stacks.Object) string {
 
 // Persist implements engine.Owner.
 func (o *owner) Persist(ctx context.Context) error {
+	first := o.req.Object.Status.Cluster == ""
 	if err := o.flush(ctx); err != nil {
 		return err
 	}
-	return o.req.Persist(ctx, "applying revision "+o.req.Object.Status.LastAttemptedRevision)
+	if err := o.req.Persist(ctx, "applying revision "+o.req.Object.Status.LastAttemptedRevision); err != nil {
+		return err
+	}
+	if first && o.stays != nil {
+		return o.stays(ctx)
+	}
+	return nil
 }
 
 // flush brings the inventory into the status, and what does not fit there into chunks.
@@ -166,7 +183,9 @@ func (o *owner) flush(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.req.Object.Status.Inventory = status
+	st := &o.req.Object.Status
+	st.Inventory, st.Cluster = status, target.Status(o.key.Cluster, status)
+	st.ClusterUID = target.StatusUID(st.ClusterUID, o.uid, status)
 	return nil
 }
 

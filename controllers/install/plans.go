@@ -11,6 +11,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/target"
 )
 
 // Plans remember which installs there are and what each wants as of which
@@ -19,8 +20,8 @@ import (
 type Plans struct {
 	mu      sync.Mutex
 	members map[types.NamespacedName]*member
-	// bySource has the members of a source, by the artifact that they planned.
-	bySource map[string]map[string]*group
+	// bySource has the members of a source and a cluster, by the artifact that they planned.
+	bySource map[origin]map[string]*group
 	// followers take over from an install.
 	followers map[types.NamespacedName]map[types.NamespacedName]*member
 	// byID has the members that want an object, by the hash of its id.
@@ -31,13 +32,17 @@ type Plans struct {
 	wake     func(types.NamespacedName)
 }
 
+// origin is what those have in common who may want the same object.
+type origin struct{ cluster, source string }
+
 // unplanned is the artifact of a member that made no plan in this process.
 const unplanned = ""
 
 // member is one install and what it wants.
 type member struct {
-	name   types.NamespacedName
-	source string
+	name types.NamespacedName
+	// cluster that it is for, and source of its stack, which tells who may want the same.
+	cluster, source string
 	// follows is the install that it takes over from; empty: none.
 	follows types.NamespacedName
 	leaving bool
@@ -49,6 +54,8 @@ type member struct {
 	ids      []uint64
 	at       int // in its group
 }
+
+func (m *member) origin() origin { return origin{cluster: m.cluster, source: m.source} }
 
 // group are members in no order. A slice, because a map that was emptied to a few
 // takes as long to walk as when it was full.
@@ -70,7 +77,7 @@ func (g *group) remove(m *member) {
 func NewPlans() *Plans {
 	return &Plans{
 		members:   map[types.NamespacedName]*member{},
-		bySource:  map[string]map[string]*group{},
+		bySource:  map[origin]map[string]*group{},
 		followers: map[types.NamespacedName]map[types.NamespacedName]*member{},
 		byID:      map[uint64][]*member{},
 		waits:     newWaits(),
@@ -86,8 +93,11 @@ func (p *Plans) Subscribe(wake func(types.NamespacedName)) {
 	p.wake = wake
 }
 
-func hashID(id string) uint64 {
+// hashID is the hash of an object of a cluster.
+func hashID(cluster, id string) uint64 {
 	h := fnv.New64a()
+	h.Write([]byte(cluster))
+	h.Write([]byte{0})
 	h.Write([]byte(id))
 	return h.Sum64()
 }
@@ -105,7 +115,7 @@ func (p *Plans) seen(in *appsv1.KsctlInstall) {
 	m.describe(in)
 	p.enter(m)
 	var woken []types.NamespacedName
-	if before.source != m.source || before.follows != m.follows || before.leaving != m.leaving || before.stuck != m.stuck {
+	if before.cluster != m.cluster || before.source != m.source || before.follows != m.follows || before.leaving != m.leaving || before.stuck != m.stuck {
 		woken = p.review(p.waits.on(m.name))
 	}
 	p.unlockAndWake(woken)
@@ -124,8 +134,9 @@ func (p *Plans) know(in *appsv1.KsctlInstall) bool {
 
 // describe takes over what an install says of itself.
 func (m *member) describe(in *appsv1.KsctlInstall) {
-	m.source, m.follows = sourceField(in), types.NamespacedName{}
-	m.leaving, m.stuck = in.DeletionTimestamp != nil || askedWhole(in), whyNot(in)
+	m.cluster, m.source, m.follows = target.OfInstall(in), sourceField(in), types.NamespacedName{}
+	// One for many clusters has nothing itself.
+	m.leaving, m.stuck = in.DeletionTimestamp != nil || askedWhole(in) || isFleet(in), whyNot(in)
 	if t := in.Spec.TakeOver; t != nil {
 		m.follows = types.NamespacedName{Namespace: in.Namespace, Name: t.Name}
 	}
@@ -148,9 +159,10 @@ func (p *Plans) gone(install types.NamespacedName) {
 // put records what an install wants of an artifact.
 func (p *Plans) put(in *appsv1.KsctlInstall, artifact string, components []engine.Component) {
 	var ids []uint64
+	cluster := target.OfInstall(in)
 	for i := range components {
 		for j := range components[i].Items {
-			ids = append(ids, hashID(components[i].Items[j].ID))
+			ids = append(ids, hashID(cluster, components[i].Items[j].ID))
 		}
 	}
 	slices.Sort(ids)
@@ -231,10 +243,10 @@ func (p *Plans) enter(m *member) {
 	if m.leaving {
 		return
 	}
-	of := p.bySource[m.source]
+	of := p.bySource[m.origin()]
 	if of == nil {
 		of = map[string]*group{}
-		p.bySource[m.source] = of
+		p.bySource[m.origin()] = of
 	}
 	if of[m.artifact] == nil {
 		of[m.artifact] = &group{}
@@ -251,14 +263,14 @@ func (p *Plans) enter(m *member) {
 
 // leave takes a member out from where enter put it.
 func (p *Plans) leave(m *member) {
-	of := p.bySource[m.source]
+	of := p.bySource[m.origin()]
 	if g := of[m.artifact]; g != nil && m.at < len(g.list) && g.list[m.at] == m {
 		if g.remove(m); len(g.list) == 0 {
 			delete(of, m.artifact)
 		}
 	}
 	if len(of) == 0 {
-		delete(p.bySource, m.source)
+		delete(p.bySource, m.origin())
 	}
 	delete(p.followers[m.follows], m.name)
 	if len(p.followers[m.follows]) == 0 {

@@ -69,7 +69,7 @@ func key(name string) types.NamespacedName { return types.NamespacedName{Namespa
 
 // me asks about the object "x" as install "me" of source "src" at artifact "b".
 func me(artifact string) leaver {
-	return leaver{name: key("me"), source: sourceField(install("me", "src", nil)), artifact: artifact}
+	return leaver{name: key("me"), cluster: engine.LocalCluster, source: sourceField(install("me", "src", nil)), artifact: artifact}
 }
 
 func TestHeirs(t *testing.T) {
@@ -225,7 +225,7 @@ func TestManyInstallsWaitForEachOther(t *testing.T) {
 	}
 	for i, in := range all {
 		r.put(in, "b", wanting(fmt.Sprint("keep", i)))
-		heir, on := r.ask(leaver{name: key(in.Name), source: sourceField(in), artifact: "b"}, idOf("ns", fmt.Sprint("drop", i)))
+		heir, on := r.ask(leaver{name: key(in.Name), cluster: engine.LocalCluster, source: sourceField(in), artifact: "b"}, idOf("ns", fmt.Sprint("drop", i)))
 		if heir != nil || (on == nil) != (i == n-1) {
 			t.Fatalf("%d: heir %v, waits for %v", i, heir, on)
 		}

@@ -130,8 +130,8 @@ func (s *Steps) publish(ctx context.Context, o *owner, of offer) (pending bool, 
 	switch read := secretsRead(&in.Spec); {
 	case s.Publisher == nil:
 		err = errNoServer
-	case len(read) > 0 && in.Spec.Publish.Secrets != appsv1.SecretsInclude:
-		err = &publish.SecretsError{Read: read}
+	case len(read)+len(of.want.decrypted) > 0 && in.Spec.Publish.Secrets != appsv1.SecretsInclude:
+		err = &publish.SecretsError{Read: read, Decrypted: of.want.decrypted}
 	default:
 		revision, err = s.Publisher.Publish(ctx, &publish.Offer{
 			Owner: in, Kind: appsv1.GroupVersion.WithKind(Kind), Version: of.want.stackVersion, Origin: of.origin,

@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/account"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/target"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -57,11 +57,11 @@ func (s *Steps) removeAsked(ctx context.Context, o *owner) (rep *engine.Report, 
 	if len(going) == 0 {
 		return nil, o.store(ctx, s, "")
 	}
-	c, err := s.clientFor(ctx, o.req.Object)
+	c, err := s.there(ctx, o)
 	if err != nil {
-		return nil, account.Outcome(err, "")
+		return nil, target.Outcome(err, "")
 	}
-	rep, err = s.Engine.Remove(ctx, s.Target, c, o, s.retry(o.req.Object))
+	rep, err = s.Engine.Remove(ctx, o.target, c, o, s.retry(o.req.Object))
 	if rep != nil {
 		o.report(rep)
 		o.noteKept(going, rep)
@@ -70,7 +70,13 @@ func (s *Steps) removeAsked(ctx context.Context, o *owner) (rep *engine.Report, 
 		return nil, s.unrecorded(o, err, "")
 	}
 	s.settled(o, rep)
-	return rep, o.store(ctx, s, "")
+	if failed = o.store(ctx, s, ""); failed != nil {
+		return rep, failed
+	}
+	if lost := s.lost(o, rep.Errors...); lost != nil {
+		return rep, target.Outcome(lost, "")
+	}
+	return rep, nil
 }
 
 // store brings the inventory into the status; the outcome is that of a failure.

@@ -7,6 +7,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/content"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/artifact"
@@ -18,6 +19,8 @@ type wanted struct {
 	stackVersion string
 	warnings     []string
 	rendered     []stacks.RenderedComponent
+	// decrypted is what it was rendered from that was encrypted.
+	decrypted []string
 }
 
 // maxWarnings bounds the warnings in a status; the last one counts the others.
@@ -39,7 +42,7 @@ func warnings(all []string) []string {
 // input changed.
 func (s *Steps) render(ctx context.Context, o *owner, c dynamic.Interface, a artifact.Artifact) (*wanted, error) {
 	in := o.req.Object
-	values, secrets, err := s.inputs(ctx, o, c)
+	values, secrets, keys, err := s.inputs(ctx, o, c)
 	if err != nil {
 		return nil, err
 	}
@@ -47,14 +50,14 @@ func (s *Steps) render(ctx context.Context, o *owner, c dynamic.Interface, a art
 	if err != nil {
 		return nil, err
 	}
-	caps, err := s.Target.Capabilities(ctx)
+	caps, err := o.target.Capabilities(ctx)
 	if err != nil {
 		return nil, err
 	}
 	req := stacks.Request{
 		Digest: a.Digest, Path: in.Spec.Path, Stack: in.Spec.Stack,
 		Install: stacks.Identity{Namespace: in.Namespace, Name: in.Name},
-		Choices: choices, Capabilities: caps, SecretKey: s.SecretKey,
+		Choices: choices, Capabilities: caps, SecretKey: s.SecretKey, Keys: keys.Fingerprint(),
 	}
 	digest, err := stacks.Digest(req)
 	if err != nil {
@@ -68,7 +71,7 @@ func (s *Steps) render(ctx context.Context, o *owner, c dynamic.Interface, a art
 	if o.rendered.digest == digest {
 		return &o.rendered, nil
 	}
-	render := s.rendering(in, a, secrets, req)
+	render := s.rendering(in, a, secrets, keys, req)
 	if o.req.Requested {
 		o.stopped = setback{}
 	}
@@ -83,17 +86,17 @@ func (s *Steps) render(ctx context.Context, o *owner, c dynamic.Interface, a art
 	o.remember(&res)
 	forgetManifests(&res)
 	o.rendered = wanted{digest: digest, stackVersion: res.StackVersion, rendered: nonEmpty(res.Components),
-		warnings: warnings(res.Warnings)}
+		warnings: warnings(res.Warnings), decrypted: res.Decrypted}
 	return &o.rendered, nil
 }
 
 // rendering fetches what a render needs, and renders it.
-func (s *Steps) rendering(in *appsv1.KsctlInstall, a artifact.Artifact, secrets chartSecrets, req stacks.Request) func(context.Context) (stacks.Result, error) {
+func (s *Steps) rendering(in *appsv1.KsctlInstall, a artifact.Artifact, secrets chartSecrets, keys *content.Keys, req stacks.Request) func(context.Context) (stacks.Result, error) {
 	// It is kept between reconciles: with what it needs of the install, and no more.
 	var kept appsv1.KsctlInstall
 	kept.Spec.Charts, kept.Status.Components = in.Spec.Charts, in.Status.Components
 	return func(ctx context.Context) (stacks.Result, error) {
-		return s.Content.Render(ctx, a, req, secrets.access(&kept), func(req *stacks.Request) error { return unchanged(&kept, req) })
+		return s.Content.Render(ctx, a, req, keys, secrets.access(&kept), func(req *stacks.Request) error { return unchanged(&kept, req) })
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ksctl/gitops/controllers/content"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/target"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -77,12 +78,18 @@ func renderOutcome(err error, revision string, now time.Time) reconcile.Outcome 
 		changed *ChartChangedError
 		stopped *stoppedError
 		values  *ValuesError
+		cluster *ClusterValueError
+		lost    *target.UnreachableError
 	)
 	switch {
+	case errors.As(err, &lost): // what it serves is asked of the cluster
+		return target.Outcome(lost, revision)
 	case errors.As(err, &changed):
 		return reconcile.Stalled{Err: err, Reason: ChartChangedReason, Revision: revision}
 	case errors.As(err, &stopped):
 		return reconcile.Retry{Err: err, Reason: content.RenderStoppedReason, Revision: revision, After: max(stopped.until.Sub(now), time.Millisecond)}
+	case errors.As(err, &cluster):
+		return reconcile.Stalled{Err: err, Reason: ClusterValuesReason, Revision: revision}
 	case errors.As(err, &values):
 		return reconcile.Retry{Err: err, Reason: ValuesNotFoundReason, Revision: revision}
 	}

@@ -15,9 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/controllers/sourceref"
 	"github.com/ksctl/gitops/controllers/storage"
+	"github.com/ksctl/gitops/controllers/target"
 )
 
 // Waker calls back with the key of an owner whose objects changed.
@@ -28,8 +30,9 @@ type Waker interface {
 // Setup says what the controller watches and whom each event wakes.
 type Setup struct {
 	Reconciler *reconcile.Reconciler[*appsv1.KsctlInstall]
-	// Index of the local cluster.
-	Index Waker
+	// Index of this cluster, and Clusters are the others.
+	Index    Waker
+	Clusters *target.Clusters
 	// Depends calls back with the install that an object is watched for, when it changed.
 	Depends interface {
 		Subscribe(f func(install types.NamespacedName))
@@ -70,11 +73,13 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		For(&appsv1.KsctlInstall{}, builder.WithPredicates(s.Reconciler.Wishes())).
 		Watches(&appsv1.KsctlInstall{}, w.neighbours()).
 		Watches(&appsv1.KsctlRemove{}, w.removes()).
+		Watches(&clusterv1.KsctlCluster{}, w.clusters(), builder.WithPredicates(otherCluster())).
+		Watches(&appsv1.KsctlInstall{}, w.fleets()).
 		WatchesRawSource(source.Func(w.liveObjects)).
 		WithOptions(s.Options)
-	for kind, field := range map[string]string{"ConfigMap": byValues, "Secret": byValues, "ServiceAccount": byAccount} {
-		b = b.WatchesMetadata(reconcile.Metadata("", kind), w.installs(field, kind))
-	}
+	b = b.WatchesMetadata(reconcile.Metadata("", "ConfigMap"), w.installs(byValues, "ConfigMap")).
+		WatchesMetadata(reconcile.Metadata("", "Secret"), w.secrets()).
+		WatchesMetadata(reconcile.Metadata("", "ServiceAccount"), w.installs(byAccount, "ServiceAccount"))
 	var c controller.Controller
 	sources := sourceref.NewWatches(s.Served, func(kind string, object client.Object) error {
 		if kind == sourcev1.ExternalArtifactKind {

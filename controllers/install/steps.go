@@ -16,6 +16,7 @@ import (
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/publish"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/target"
 )
 
 // Kind of the objects that are reconciled here.
@@ -27,9 +28,9 @@ type Steps struct {
 	Client client.Reader
 	// Content gets what stacks hold.
 	Content *content.Loader
-	// Engine acts on Target.
-	Engine *engine.Engine
-	Target *engine.Target
+	// Engine acts on the cluster that an install is for, which Targets find.
+	Engine  *engine.Engine
+	Targets *target.Targets
 	// Depends watches what installs depend on.
 	Depends Watched
 	// Plans remember what installs want.
@@ -103,9 +104,13 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 func (s *Steps) install(ctx context.Context, o *owner) (out reconcile.Outcome, planned bool) {
 	req := o.req
 	spec := &req.Object.Spec
-	from, err := s.Content.Artifact(ctx, spec.SourceRef, req.Object.Namespace, spec.Stack, spec.StackVersion)
+	offered, err := s.Content.Artifact(ctx, spec.SourceRef, req.Object.Namespace, spec.Stack, spec.StackVersion)
 	if err != nil {
 		return content.SourceOutcome(err), false
+	}
+	from, ok := o.released(offered)
+	if !ok {
+		return reconcile.Waiting{On: "waits for its turn to take in revision " + offered.Revision, Reason: WaitsForTurnReason}, false
 	}
 	revision := from.Revision
 	req.Object.Status.LastAttemptedRevision = revision
@@ -119,6 +124,10 @@ func (s *Steps) install(ctx context.Context, o *owner) (out reconcile.Outcome, p
 	if len(o.blocked) > 0 && o.inv.Len() == 0 {
 		return blocked(o.blocked, revision), false // what a chart needs of the cluster may come with them
 	}
+	there, err := s.aim(ctx, o, c)
+	if err != nil {
+		return target.Outcome(err, revision), false
+	}
 	want, err := s.render(ctx, o, c, from)
 	if err != nil {
 		return renderOutcome(err, revision, s.Clock.Now()), false
@@ -126,23 +135,29 @@ func (s *Steps) install(ctx context.Context, o *owner) (out reconcile.Outcome, p
 	req.Object.Status.StackVersion, req.Object.Status.Warnings = want.stackVersion, want.warnings
 	of := offer{want: want, origin: revision}
 	if publishesOnly(req.Object) {
-		of.components = engine.Prepare(ctx, want.rendered, o.Policies(), s.Target.Discovery)
+		of.components = engine.Prepare(ctx, want.rendered, o.Policies(), o.target.Discovery)
 		s.Plans.put(req.Object, from.Digest, nil)
 		return s.publishOnly(ctx, o, of), false
 	}
+	return s.apply(ctx, o, of, there, from.Digest)
+}
+
+// apply takes the next possible step towards what was rendered, as a client of the cluster.
+func (s *Steps) apply(ctx context.Context, o *owner, of offer, there *engine.Client, digest string) (out reconcile.Outcome, planned bool) {
+	req, want, revision := o.req, of.want, of.origin
 	if len(want.rendered) == 0 && o.inv.Len() > 0 {
 		return reconcile.Stalled{Reason: EmptyRenderReason, Revision: revision,
 			Err: fmt.Errorf("stack %q renders no objects, but %d are installed: nothing is removed; delete the KsctlInstall if that is meant", req.Object.Spec.Stack, o.inv.Len())}, false
 	}
 	req.Object.Status.Components = announced(req.Object.Status.Components, want.rendered)
-	components := engine.Prepare(ctx, o.wantedOf(want.rendered), o.Policies(), s.Target.Discovery)
+	components := engine.Prepare(ctx, o.wantedOf(want.rendered), o.Policies(), o.target.Discovery)
 	for i := range components {
 		components[i].Blocked = o.blocked
 	}
-	s.Plans.put(req.Object, from.Digest, components)
-	s.findHeirs(o, from.Digest)
+	s.Plans.put(req.Object, digest, components)
+	s.findHeirs(o, digest)
 	going := o.going()
-	rep, err := s.Engine.Reconcile(ctx, s.Target, c, o, components, s.retry(req.Object))
+	rep, err := s.Engine.Reconcile(ctx, o.target, there, o, components, s.retry(req.Object))
 	o.report(rep)
 	if rep != nil && len(going) > 0 {
 		o.noteKept(going, rep)
@@ -153,6 +168,9 @@ func (s *Steps) install(ctx context.Context, o *owner) (out reconcile.Outcome, p
 	}
 	if err != nil {
 		return s.unrecorded(o, err, revision), true
+	}
+	if lost := s.lost(o, rep.Errors...); lost != nil {
+		return target.Outcome(lost, revision), true
 	}
 	of.components = components
 	return s.publishReady(ctx, o, of, o.outcome(rep, revision, s.Clock.Now())), true
@@ -166,6 +184,13 @@ func (s *Steps) unrecorded(o *owner, err error, revision string) reconcile.Outco
 	if errors.As(err, &conflict) {
 		s.Forget(client.ObjectKeyFromObject(o.req.Object))
 		out.After = time.Second
+		return out
+	}
+	var going *target.Error
+	if lost := s.lost(o, err); lost != nil {
+		return target.Outcome(lost, revision)
+	} else if errors.As(err, &going) {
+		return target.Outcome(err, revision)
 	}
 	return out
 }
@@ -173,7 +198,7 @@ func (s *Steps) unrecorded(o *owner, err error, revision string) reconcile.Outco
 // Forget implements reconcile.Steps.
 func (s *Steps) Forget(key types.NamespacedName) {
 	if o, kept := s.owners.Drop(key); kept {
-		s.Engine.Forget(s.Target, o.Key())
+		s.leave(o)
 	}
 	s.Depends.Use(key, nil)
 	s.Plans.forget(key)
@@ -181,16 +206,22 @@ func (s *Steps) Forget(key types.NamespacedName) {
 
 // owner returns what is kept in memory of an install, loading it the first time.
 func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) (*owner, error) {
-	name := client.ObjectKeyFromObject(req.Object)
-	o, err := s.owners.Get(name, req.Object.UID, func() (*owner, error) {
-		key := engine.OwnerKey{Installation: s.Installation, Cluster: s.Target.ClusterID, Kind: Kind, Namespace: name.Namespace, Name: name.Name}
-		inv, err := s.Chunks.Open(ctx, key, req.Object.Status.Inventory)
+	in := req.Object
+	name := client.ObjectKeyFromObject(in)
+	load := func() (*owner, error) {
+		key := engine.OwnerKey{Installation: s.Installation, Cluster: target.OfInstall(in), Kind: Kind, Namespace: name.Namespace, Name: name.Name}
+		inv, err := s.Chunks.Open(ctx, key, in.Status.Inventory)
 		return &owner{chunks: s.Chunks, key: key, inv: inv, corrected: s.Corrected}, err
-	})
+	}
+	o, err := s.owners.Get(name, in.UID, load)
+	if err == nil && o.inv.Len() == 0 && o.key.Cluster != target.OfInstall(in) {
+		s.Forget(name) // it goes to another cluster, and has left nothing behind
+		o, err = s.owners.Get(name, in.UID, load)
+	}
 	if err != nil {
 		return nil, err
 	}
-	o.req, o.recorded = req, publishes(req.Object)
+	o.req, o.recorded = req, publishes(in)
 	return o, nil
 }
 

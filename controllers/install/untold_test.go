@@ -13,6 +13,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/target"
 )
 
 // cacheOf knows installs, by the fields that Finalize asks for.
@@ -47,7 +48,7 @@ func TestWhoTakesOverIsHeardOfBeforeAnythingGoes(t *testing.T) {
 	rig := func() (*Steps, *reconcile.Request[*appsv1.KsctlInstall]) {
 		c := cacheOf(t, heir.DeepCopy(), needing.DeepCopy(), other.DeepCopy())
 		s := &Steps{Client: c, Plans: NewPlans(), Chunks: &engine.ChunkStore{Reader: c, Direct: c},
-			Engine: engine.New(engine.Options{}), Target: &engine.Target{ClusterID: engine.LocalCluster}, Clock: testclock.NewFakePassiveClock(now)}
+			Engine: engine.New(engine.Options{}), Targets: &target.Targets{Local: &engine.Target{ClusterID: engine.LocalCluster}}, Clock: testclock.NewFakePassiveClock(now)}
 		return s, &reconcile.Request[*appsv1.KsctlInstall]{Object: install("me", "src", []string{"ns"}, goes)}
 	}
 	for name, tell := range map[string]func(*Plans){

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/content"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -44,18 +45,22 @@ var valuesResources = map[string]schema.GroupVersionResource{
 // inputs reads what an install refers to. Existence and version come from a
 // watch of the metadata; the data is read, as the install's account, when the
 // version changed.
-func (s *Steps) inputs(ctx context.Context, o *owner, c dynamic.Interface) ([]stacks.ValuesInput, chartSecrets, error) {
+func (s *Steps) inputs(ctx context.Context, o *owner, c dynamic.Interface) ([]stacks.ValuesInput, chartSecrets, *content.Keys, error) {
 	seen := map[valuesKey]cachedValues{}
 	values, err := s.valuesFor(ctx, o, c, seen)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	secrets, err := s.chartSecretsFor(ctx, o, c, seen)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
+	}
+	keys, err := s.keysFor(ctx, o, c, seen)
+	if err != nil {
+		return nil, nil, nil, err
 	}
 	o.values = seen
-	return values, secrets, nil
+	return values, secrets, keys, nil
 }
 
 // valuesFor is what valuesFrom refers to.
@@ -63,6 +68,14 @@ func (s *Steps) valuesFor(ctx context.Context, o *owner, c dynamic.Interface, se
 	in := o.req.Object
 	var out []stacks.ValuesInput
 	for _, ref := range in.Spec.ValuesFrom {
+		if ref.Kind == appsv1.ClusterValues {
+			data, err := s.clusterValues(ctx, in, &ref)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, stacks.ValuesInput{Component: ref.Component, Source: stacks.ValuesSource(ref), Data: data, Public: true})
+			continue
+		}
 		key := valuesKey{ref.Kind, ref.Name}
 		v, ok := seen[key]
 		if !ok {

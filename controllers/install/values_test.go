@@ -79,7 +79,7 @@ func optional(ref appsv1.ValuesReference) appsv1.ValuesReference {
 
 func (r *valuesRig) values(refs ...appsv1.ValuesReference) (string, error) {
 	r.o.req.Object.Spec.ValuesFrom = refs
-	in, _, err := r.inputs(r.t.Context(), r.o, r.server)
+	in, _, _, err := r.inputs(r.t.Context(), r.o, r.server)
 	var out []string
 	for _, v := range in {
 		out = append(out, fmt.Sprintf("%s=%s", v.Source, v.Data))

@@ -18,8 +18,9 @@ type wait struct {
 
 // leaver is an install that wants an object no more.
 type leaver struct {
-	name   types.NamespacedName
-	source string
+	name types.NamespacedName
+	// cluster that has the object.
+	cluster, source string
 	// artifact that it planned; empty when it is being deleted.
 	artifact string
 }
@@ -45,7 +46,7 @@ func (ws *waits) put(w *wait) {
 	}
 	ws.of[w.leaver.name][w.id] = w
 	enter(ws.by, w.on, w)
-	enter(ws.id, hashID(w.id), w)
+	enter(ws.id, hashID(w.leaver.cluster, w.id), w)
 }
 
 func (ws *waits) drop(w *wait) {
@@ -54,7 +55,7 @@ func (ws *waits) drop(w *wait) {
 		delete(ws.of, w.leaver.name)
 	}
 	leave(ws.by, w.on, w)
-	leave(ws.id, hashID(w.id), w)
+	leave(ws.id, hashID(w.leaver.cluster, w.id), w)
 }
 
 // clear ends all waits of an install.
@@ -120,9 +121,9 @@ func (p *Plans) settle(install types.NamespacedName) {
 
 // find is ask without waiting. The lock is held.
 func (p *Plans) find(l leaver, id string) (heir, on *member) {
-	for _, m := range p.byID[hashID(id)] {
+	for _, m := range p.byID[hashID(l.cluster, id)] {
 		follows := m.follows == l.name
-		if m.name == l.name || m.leaving || !follows && m.source != l.source {
+		if m.name == l.name || m.leaving || m.cluster != l.cluster || !follows && m.source != l.source {
 			continue
 		}
 		if follows || l.artifact == "" || m.artifact == l.artifact {
@@ -130,14 +131,14 @@ func (p *Plans) find(l leaver, id string) (heir, on *member) {
 		}
 	}
 	for _, m := range p.followers[l.name] {
-		if m.artifact == unplanned && m.name != l.name && m.couldClaim(id) {
+		if m.artifact == unplanned && m.name != l.name && m.cluster == l.cluster && m.couldClaim(id) {
 			return nil, m
 		}
 	}
 	if l.artifact == "" { // who is deleted waits for those alone that say that they follow
 		return nil, nil
 	}
-	for artifact, g := range p.bySource[l.source] {
+	for artifact, g := range p.bySource[origin{cluster: l.cluster, source: l.source}] {
 		if artifact == l.artifact {
 			continue
 		}

@@ -3,39 +3,27 @@ package install
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync/atomic"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	crreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/depend"
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/controllers/sourceref"
-	"github.com/ksctl/gitops/stacks/chart"
-)
-
-// Fields by which installs are found.
-const (
-	bySource   = "spec.sourceRef"
-	byValues   = "what is read"
-	byAccount  = "spec.serviceAccountName"
-	byUnserved = "waits for a kind"
-	// byDependency are the installs that depend on one, and those that depend on objects.
-	byDependency = "spec.dependsOn"
-	onObjects    = "objects"
-	// byTakeOver are the installs that take over from one, in its namespace.
-	byTakeOver = "spec.takeOver"
-	// byInstallRef are the KsctlRemoves that name an install, in its namespace.
-	byInstallRef = "spec.installRef of an install"
+	"github.com/ksctl/gitops/controllers/target"
 )
 
 // wakes finds the installs that an event concerns.
@@ -46,45 +34,6 @@ type wakes struct {
 }
 
 func (w *wakes) index(ctx context.Context, ix client.FieldIndexer) error {
-	fields := map[string]func(*appsv1.KsctlInstall) []string{
-		bySource: func(in *appsv1.KsctlInstall) []string {
-			return []string{sourceField(in)}
-		},
-		byValues: func(in *appsv1.KsctlInstall) (out []string) {
-			for _, v := range in.Spec.ValuesFrom {
-				out = append(out, reconcile.FieldValue(v.Kind, in.Namespace, v.Name))
-			}
-			for i := range in.Spec.Charts {
-				for _, name := range chart.SecretNames(&in.Spec.Charts[i]) {
-					out = append(out, reconcile.FieldValue("Secret", in.Namespace, name))
-				}
-			}
-			return out
-		},
-		byAccount: func(in *appsv1.KsctlInstall) []string {
-			name := in.Spec.ServiceAccountName
-			if name == "" {
-				name = w.setup.DefaultServiceAccount
-			}
-			return []string{reconcile.FieldValue("ServiceAccount", in.Namespace, name)}
-		},
-		byDependency: func(in *appsv1.KsctlInstall) (out []string) {
-			for _, d := range dependencyNames(in) {
-				out = append(out, reconcile.FieldValue(Kind, d.Namespace, d.Name))
-			}
-			if len(depend.Objects(in)) > 0 {
-				out = append(out, onObjects)
-			}
-			return out
-		},
-		byTakeOver: takesOver,
-		byUnserved: func(in *appsv1.KsctlInstall) []string {
-			if !isReady(in) || unpublished(in) {
-				return []string{"true"}
-			}
-			return nil
-		},
-	}
 	err := ix.IndexField(ctx, &appsv1.KsctlRemove{}, byInstallRef, func(o client.Object) []string {
 		if ref := o.(*appsv1.KsctlRemove).Spec.InstallRef; ref != nil {
 			return []string{ref.Name}
@@ -94,21 +43,13 @@ func (w *wakes) index(ctx context.Context, ix client.FieldIndexer) error {
 	if err != nil {
 		return fmt.Errorf("index of KsctlRemove: %w", err)
 	}
-	for field, values := range fields {
+	for field, values := range fields(w.setup.DefaultServiceAccount) {
 		err := ix.IndexField(ctx, &appsv1.KsctlInstall{}, field, func(o client.Object) []string {
 			return values(o.(*appsv1.KsctlInstall))
 		})
 		if err != nil {
 			return fmt.Errorf("index %q of %s: %w", field, Kind, err)
 		}
-	}
-	return nil
-}
-
-// takesOver names the install that one takes over from.
-func takesOver(in *appsv1.KsctlInstall) []string {
-	if t := in.Spec.TakeOver; t != nil {
-		return []string{t.Name}
 	}
 	return nil
 }
@@ -175,18 +116,79 @@ func (w *wakes) wakeUnready(ctx context.Context) {
 	w.queue.Add(w.find(ctx, byUnserved, "true")...)
 }
 
-// liveObjects wakes the owner of objects that changed.
+// clusters wakes the installs for a KsctlCluster, and those that may pick it.
+func (w *wakes) clusters() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
+		out := w.find(ctx, byCluster, target.ClusterID(o.GetNamespace(), o.GetName()))
+		return append(out, reconcile.Find(ctx, w.client, &appsv1.KsctlInstallList{}, nil, client.InNamespace(o.GetNamespace()), client.MatchingFields{selecting: "true"})...)
+	})
+}
+
+// otherCluster lets the changes of a KsctlCluster through that installs care for: how it is
+// reached, whether it is picked, and what values are taken from.
+func otherCluster() predicate.Predicate {
+	known := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*clusterv1.KsctlCluster)
+		after, is := e.ObjectNew.(*clusterv1.KsctlCluster)
+		return !ok || !is || !maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) ||
+			!apiequality.Semantic.DeepEqual(before.Status.Facts, after.Status.Facts) || before.Status.KubernetesVersion != after.Status.KubernetesVersion
+	}}
+	return predicate.Or(target.Moved, known)
+}
+
+// fleetOf names the install that made one for a cluster; "": none did.
+func fleetOf(o client.Object) string {
+	owner := metav1.GetControllerOf(o)
+	if owner == nil || owner.Kind != Kind || !strings.HasPrefix(owner.APIVersion, appsv1.GroupVersion.Group+"/") {
+		return ""
+	}
+	return owner.Name
+}
+
+// fleets wakes the install that made one for a cluster, when that stands otherwise.
+func (w *wakes) fleets() handler.EventHandler {
+	made := func(o client.Object, q queue) {
+		if name := fleetOf(o); name != "" {
+			q.Add(request(types.NamespacedName{Namespace: o.GetNamespace(), Name: name}))
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { made(e.Object, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { made(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			before, after := e.ObjectOld.(*appsv1.KsctlInstall), e.ObjectNew.(*appsv1.KsctlInstall)
+			if before.Annotations[appsv1.ReleaseAnnotation] != after.Annotations[appsv1.ReleaseAnnotation] || readyStatus(before) != readyStatus(after) || readyMessage(before) != readyMessage(after) || before.Generation != after.Generation ||
+				before.Status.LastAppliedRevision != after.Status.LastAppliedRevision || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) {
+				made(after, q)
+			}
+		},
+	}
+}
+
+// secrets wakes the installs that read a Secret, and those for a cluster whose kubeconfig it has.
+func (w *wakes) secrets() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
+		out := w.find(ctx, byValues, reconcile.FieldValue("Secret", o.GetNamespace(), o.GetName()))
+		for _, id := range target.WithSecret(ctx, w.client, o) {
+			out = append(out, w.find(ctx, byCluster, id)...)
+		}
+		return out
+	})
+}
+
+// liveObjects wakes the owner of objects that changed, here or in another cluster.
 func (w *wakes) liveObjects(ctx context.Context, queue workqueue.TypedRateLimitingInterface[crreconcile.Request]) error {
 	if err := w.queue.Start(ctx, queue); err != nil {
 		return err
 	}
-	stop := w.setup.Index.Subscribe(func(ownerKey string) {
+	changed := func(ownerKey string) {
 		k, ok := engine.ParseOwnerKey(ownerKey)
 		if ok && k.Kind == Kind && k.Installation == w.setup.Installation {
 			queue.Add(crreconcile.Request{NamespacedName: types.NamespacedName{Namespace: k.Namespace, Name: k.Name}})
 		}
-	})
-	context.AfterFunc(ctx, stop)
+	}
+	context.AfterFunc(ctx, w.setup.Index.Subscribe(changed))
+	w.setup.Clusters.Subscribe(changed)
 	wake := func(install types.NamespacedName) { queue.Add(request(install)) }
 	w.setup.Depends.Subscribe(wake)
 	w.setup.Plans.Subscribe(wake)

@@ -38,13 +38,18 @@ const (
 type SecretsError struct {
 	// Rendered are Secrets that the stack renders, Read those that its values come from.
 	Rendered, Read []string
+	// Decrypted is what it was rendered from that is encrypted where it comes from.
+	Decrypted []string
 }
 
 // Error implements error.
 func (e *SecretsError) Error() string {
 	const why = "whoever can reach the controller's file server can read what is published, and "
-	if len(e.Read) > 0 {
+	switch {
+	case len(e.Read) > 0:
 		return why + fmt.Sprintf("what spec.valuesFrom reads of Secrets (%s) may stand anywhere in it: read no Secret, or set spec.publish.secrets to Include if that is meant", some(e.Read))
+	case len(e.Decrypted) > 0:
+		return why + fmt.Sprintf("what was decrypted (%s) may stand anywhere in it: set spec.publish.secrets to Include if that is meant", some(e.Decrypted))
 	}
 	return why + fmt.Sprintf("the stack renders Secrets (%s): set spec.publish.secrets to Omit to leave them out, or to Include if that is meant", some(e.Rendered))
 }

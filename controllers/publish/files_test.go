@@ -149,6 +149,9 @@ func TestFilesRefuses(t *testing.T) {
 			t.Errorf("%q: got %v", secrets, err)
 		}
 	}
+	if err := (&SecretsError{Decrypted: []string{"a.yaml"}}); !strings.Contains(err.Error(), "what was decrypted (a.yaml)") || !strings.Contains(err.Error(), "to Include") {
+		t.Errorf("got %v", err)
+	}
 	for name, components := range map[string][]Component{"nothing": nil, "what is left out": {{Name: "a", Objects: many}}} {
 		if _, err := Files(components, appsv1.SecretsOmit); !errors.Is(err, ErrEmpty) {
 			t.Errorf("%s: got %v", name, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/controllers/remove/match"
+	"github.com/ksctl/gitops/controllers/target"
 )
 
 // InstallKind is the kind whose objects are removed by spec.installRef.
@@ -33,13 +34,15 @@ type ByInstall struct {
 	// Client reads from the cache, Direct from the API server.
 	Client, Direct client.Reader
 	Engine         *engine.Engine
-	Target         *engine.Target
+	Targets        *target.Targets
 	// Content finds what the source of an install offers.
 	Content *content.Loader
 	// Installation is the controller's --owner-id.
 	Installation          string
 	DefaultServiceAccount string
 	Clock                 clock.PassiveClock
+
+	aims reconcile.Kept[*aimed]
 }
 
 var _ Form = (*ByInstall)(nil)
@@ -54,6 +57,10 @@ func (b *ByInstall) Reconcile(ctx context.Context, req *reconcile.Request[*appsv
 	if in == nil {
 		return b.absent(rm)
 	}
+	if in.Spec.ClusterSelector != nil {
+		return reconcile.Stalled{Reason: FormNotSupportedReason, Err: fmt.Errorf(
+			"KsctlInstall %s is for many clusters: name the install of one of them, which its status.clusters has; or change its clusterSelector, or delete it", in.Name)}
+	}
 	took := follows(in, rm)
 	v, err := b.view(ctx, rm, in, took == nil)
 	if err != nil {
@@ -64,23 +71,37 @@ func (b *ByInstall) Reconcile(ctx context.Context, req *reconcile.Request[*appsv
 			return out
 		}
 	}
-	b.Engine.Watch(ctx, b.Target, b.key(rm, Kind, rm.Name), v)
-	if took == nil {
-		return b.rehearse(ctx, rm, in, v)
+	a := &aimed{key: engine.OwnerKey{Cluster: engine.LocalCluster}, target: b.Targets.Local}
+	if v.Entries.Len() > 0 { // else there is nothing to look for
+		if a, err = b.aim(ctx, rm, in, req.Requested); err != nil {
+			return target.Outcome(err, "")
+		}
+		b.Engine.Watch(ctx, a.target, a.key, v)
 	}
-	left := b.Engine.Standing(b.Target, v)
+	if took == nil {
+		return b.orLost(a, b.rehearse(ctx, rm, in, a, v))
+	}
+	left := b.Engine.Standing(a.target, v)
 	if len(left) == 0 { // a cache may be behind: ask who knows
 		if v, err = b.view(ctx, rm, in, true); err != nil {
 			return reconcile.Retry{Err: err}
 		}
-		left = b.Engine.Standing(b.Target, v)
+		left = b.Engine.Standing(a.target, v)
 	}
 	progress(&rm.Status, left, took.Kept)
 	if len(left) == 0 {
-		b.Engine.Forget(b.Target, b.key(rm, Kind, rm.Name))
+		b.forget(client.ObjectKeyFromObject(rm))
 		return reconcile.Done{Message: done(rm, took.Kept)}
 	}
-	return b.waiting(rm, in, going(rm, in, left))
+	return b.orLost(a, b.waiting(rm, in, going(rm, in, left)))
+}
+
+// orLost is an outcome, or that of the cluster having ceased to answer.
+func (b *ByInstall) orLost(a *aimed, out reconcile.Outcome) reconcile.Outcome {
+	if lost := b.Targets.Lost(a.target); lost != nil {
+		return target.Outcome(lost, "")
+	}
+	return out
 }
 
 // unknown finds out whether components are named that the install has not, with the
@@ -173,8 +194,7 @@ func (b *ByInstall) Finalize(context.Context, *reconcile.Request[*appsv1.KsctlRe
 
 // Forget implements reconcile.Steps.
 func (b *ByInstall) Forget(key types.NamespacedName) {
-	rm := &appsv1.KsctlRemove{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	b.Engine.Forget(b.Target, b.key(rm, Kind, rm.Name))
+	b.forget(key)
 }
 
 // install reads the install that is named; nil: there is none.
@@ -213,7 +233,7 @@ func (b *ByInstall) view(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1
 	if exact {
 		chunks.Direct = b.Direct
 	}
-	key := b.key(rm, InstallKind, in.Name)
+	key := engine.OwnerKey{Installation: b.Installation, Cluster: target.OfInstall(in), Kind: InstallKind, Namespace: in.Namespace, Name: in.Name}
 	entries, err := chunks.Open(ctx, key, in.Status.Inventory)
 	if err != nil {
 		return nil, err
@@ -223,14 +243,10 @@ func (b *ByInstall) view(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1
 	return &engine.View{Of: key, Entries: entries, Policy: p}, nil
 }
 
-func (b *ByInstall) key(rm *appsv1.KsctlRemove, kind, name string) engine.OwnerKey {
-	return engine.OwnerKey{Installation: b.Installation, Cluster: b.Target.ClusterID, Kind: kind, Namespace: rm.Namespace, Name: name}
-}
-
 // absent is for an install that is not there, or no more: what it was left with is all
 // that there is.
 func (b *ByInstall) absent(rm *appsv1.KsctlRemove) reconcile.Outcome {
-	b.Engine.Forget(b.Target, b.key(rm, Kind, rm.Name))
+	b.forget(client.ObjectKeyFromObject(rm))
 	name := rm.Namespace + "/" + rm.Spec.InstallRef.Name
 	if said := rm.Status.Removal; said == nil || said.Generation != rm.Generation {
 		rm.Status.Removal = &appsv1.Removal{Generation: rm.Generation, Digest: engine.Digest(nil), MadeAt: metav1.NewTime(b.Clock.Now())}

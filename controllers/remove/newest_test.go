@@ -20,6 +20,7 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/controllers/remove/match"
 	"github.com/ksctl/gitops/controllers/sourceref"
+	"github.com/ksctl/gitops/controllers/target"
 )
 
 // at is a source at a revision; without one there is none.
@@ -69,7 +70,7 @@ func TestUnknownComponentsByTheNewestSource(t *testing.T) {
 						return apierrors.NewServiceUnavailable("no")
 					}})
 			}
-			b := &ByInstall{Client: cached, Direct: direct, Target: &engine.Target{ClusterID: engine.LocalCluster},
+			b := &ByInstall{Client: cached, Direct: direct, Targets: &target.Targets{Cache: cached, Local: &engine.Target{ClusterID: engine.LocalCluster}},
 				Content: &content.Loader{Sources: &sourceref.Resolver{Client: cached}}, Clock: testclock.NewFakePassiveClock(now)}
 			switch out := b.Reconcile(t.Context(), &reconcile.Request[*appsv1.KsctlRemove]{Object: rm.DeepCopy()}).(type) {
 			case reconcile.Stalled:

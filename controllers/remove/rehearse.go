@@ -7,12 +7,10 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/account"
 	"github.com/ksctl/gitops/controllers/depend"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
@@ -44,18 +42,22 @@ func asked(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall) func(*appsv1.Invento
 
 // rehearse writes down what will go, unless that stands there already, and waits for
 // the install to take it up.
-func (b *ByInstall) rehearse(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, v *engine.View) reconcile.Outcome {
+func (b *ByInstall) rehearse(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, a *aimed, v *engine.View) reconcile.Outcome {
 	named := slices.DeleteFunc(v.Entries.Entries(), func(e appsv1.InventoryEntry) bool { return !rm.Spec.Names(e.Component) })
 	digest := engine.Digest(named)
 	if said := rm.Status.Removal; said == nil || said.Generation != rm.Generation || said.Digest != digest {
-		r, err := b.Engine.Rehearse(ctx, b.Target, b.clientOf(ctx, in), v)
+		r, err := b.Engine.Rehearse(ctx, a.target, a.client, v)
 		if err != nil {
 			return reconcile.Retry{Err: err}
 		}
 		if r.Unsynced != nil { // told when it is
 			return reconcile.Waiting{On: r.Unsynced.Error(), Reason: reconcile.IndexStaleReason}
 		}
-		dependents, err := b.dependents(ctx, rm, in, goes(r))
+		going := goes(r)
+		if a.key.Cluster != engine.LocalCluster {
+			going = func(string) bool { return false } // what others depend on is in this cluster
+		}
+		dependents, err := b.dependents(ctx, rm, in, going)
 		if err != nil {
 			return reconcile.Retry{Err: err}
 		}
@@ -66,20 +68,6 @@ func (b *ByInstall) rehearse(ctx context.Context, rm *appsv1.KsctlRemove, in *ap
 	rm.Status.Removed, rm.Status.Left = ptr.To[int32](0), ptr.To(int32(len(named)))
 	rm.Status.Remaining = nil
 	return b.waiting(rm, in, planned(rm))
-}
-
-// clientOf has the rights of the install's account; nil when there is none: what only
-// a request can tell is then not foreseen.
-func (b *ByInstall) clientOf(ctx context.Context, in *appsv1.KsctlInstall) *engine.Client {
-	name := in.Spec.ServiceAccountName
-	if name == "" {
-		name = b.DefaultServiceAccount
-	}
-	c, err := account.Client(ctx, b.Client, b.Target, types.NamespacedName{Namespace: in.Namespace, Name: name})
-	if err != nil {
-		return nil
-	}
-	return c
 }
 
 // Bounds of what a rehearsal names; the rest is counted.

@@ -28,6 +28,6 @@ func (c *Controllers) newContent() (*content.Loader, error) {
 	return &content.Loader{
 		Sources: &sourceref.Resolver{Client: c.mgr.GetClient(), Serves: c.discovery.Serves, NoCrossNamespace: c.opts.NoCrossNamespaceRefs},
 		Catalog: catalog.New(catalog.Options{Limits: c.opts.ArtifactLimits, URL: c.opts.CatalogURL, Insecure: c.opts.CatalogInsecure}),
-		Fetcher: fetcher, Charts: charts, Renderer: renderer, ChartLimits: c.opts.ChartLimits,
+		Fetcher: fetcher, Charts: charts, Renderer: renderer, Decrypt: c.opts.Decrypt, ChartLimits: c.opts.ChartLimits,
 	}, nil
 }

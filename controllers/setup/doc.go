@@ -7,6 +7,6 @@
 //
 // AddInstalls is enough where Flux fetches the sources. AddSources is for clusters
 // without Flux, and before AddInstalls for installs that publish; AddRemovals is for
-// KsctlRemove, AddImports for ImportState, AddClusters for KsctlCluster. The manager's scheme has to know what AddToScheme adds, the cluster the CRDs of config/crd, and the manager's account
+// KsctlRemove, AddImports for ImportState, AddExports for ExportState, AddClusters for KsctlCluster. The manager's scheme has to know what AddToScheme adds, the cluster the CRDs of config/crd, and the manager's account
 // needs the rights of config/rbac. Each method is called once, before the manager starts.
 package setup

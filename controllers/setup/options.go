@@ -73,6 +73,9 @@ type Options struct {
 	// Decrypt decrypts files that are encrypted with SOPS, such as stacks/sops/codec does;
 	// nil: they are refused.
 	Decrypt sops.Decrypter
+	// Encrypt encrypts files with SOPS, such as stacks/sops/codec does; nil: nothing is
+	// exported.
+	Encrypt sops.Encrypter
 	// OnRender is called after each render that was really done.
 	OnRender func(req stacks.Request, took time.Duration, err error)
 	// RenderCacheBytes bounds remembered renders in memory, ArtifactCacheBytes and

@@ -13,17 +13,20 @@ import (
 
 // AddRemovals adds the reconciler of KsctlRemove.
 func (c *Controllers) AddRemovals(ctx context.Context) error {
+	if err := c.addTargets(ctx); err != nil {
+		return err
+	}
 	cache := c.mgr.GetClient()
 	steps := &remove.Steps{
-		ByInstall: &remove.ByInstall{Client: cache, Direct: c.mgr.GetAPIReader(), Engine: c.engine, Target: c.target, Content: c.content,
+		ByInstall: &remove.ByInstall{Client: cache, Direct: c.mgr.GetAPIReader(), Engine: c.engine, Targets: c.targets, Content: c.content,
 			Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount, Clock: clock.RealClock{}},
-		BySource: &bysource.Steps{Client: cache, Direct: c.mgr.GetAPIReader(), Content: c.content, Engine: c.engine, Target: c.target,
+		BySource: &bysource.Steps{Client: cache, Direct: c.mgr.GetAPIReader(), Content: c.content, Engine: c.engine, Targets: c.targets,
 			Chunks:       &engine.ChunkStore{Client: cache, Reader: cache, Direct: c.mgr.GetAPIReader()},
 			Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount, SecretKey: c.key, Clock: clock.RealClock{}},
 	}
 	setup := &remove.Setup{
 		Reconciler: newReconciler(c, remove.Kind, steps, func() *appsv1.KsctlRemove { return &appsv1.KsctlRemove{} }),
-		Index:      c.index, Installation: c.opts.OwnerID,
+		Index:      c.index, Clusters: c.targets.Clusters, Installation: c.opts.OwnerID,
 		Options: c.controllerOptions(),
 	}
 	// Not by the cache: an install follows whatever names it.

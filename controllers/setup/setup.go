@@ -30,6 +30,7 @@ import (
 	"github.com/ksctl/gitops/controllers/publish"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/controllers/storage"
+	"github.com/ksctl/gitops/controllers/target"
 )
 
 // EventsLinger is how long the events of the end may take.
@@ -47,10 +48,12 @@ func AddToScheme(s *runtime.Scheme) error {
 
 // Controllers are what the reconcilers of one manager share.
 type Controllers struct {
-	opts      Options
-	mgr       ctrl.Manager
-	index     *live.Index
-	target    *engine.Target
+	opts   Options
+	mgr    ctrl.Manager
+	index  *live.Index
+	target *engine.Target
+	// targets are nil until a kind is added that has some.
+	targets   *target.Targets
 	engine    *engine.Engine
 	discovery *engine.ServerDiscovery
 	// key for hashes of secret content.
@@ -114,9 +117,12 @@ func (c *Controllers) addEvents() error {
 // AddInstalls adds the reconciler of KsctlInstall. What installs publish is served by the
 // server of AddSources: without that, or before it, nothing is published.
 func (c *Controllers) AddInstalls(ctx context.Context) error {
+	if err := c.addTargets(ctx); err != nil {
+		return err
+	}
 	steps := &install.Steps{
 		Client: c.mgr.GetClient(), Content: c.content,
-		Engine: c.engine, Target: c.target,
+		Engine: c.engine, Targets: c.targets,
 		Chunks:       &engine.ChunkStore{Client: c.mgr.GetClient(), Reader: c.mgr.GetClient(), Direct: c.mgr.GetAPIReader()},
 		Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount, ConfigsSelected: c.opts.ConfigsSelected, SecretKey: c.key, Clock: clock.RealClock{},
 	}
@@ -132,9 +138,10 @@ func (c *Controllers) AddInstalls(ctx context.Context) error {
 		return err
 	}
 	steps.Depends, steps.Plans, steps.Corrected = depends, install.NewPlans(), c.opts.Metrics.Corrected
+	forms := &install.Forms{One: steps, Many: &install.Fleets{Client: c.mgr.GetClient(), Content: c.content, One: steps, FieldOwner: FieldOwner, Clock: clock.RealClock{}}}
 	setup := &install.Setup{
-		Reconciler: newReconciler(c, install.Kind, steps, func() *appsv1.KsctlInstall { return &appsv1.KsctlInstall{} }),
-		Index:      c.index, Depends: depends, Plans: steps.Plans, Served: c.discovery, KindsChanged: c.kindsChanged, KindsListed: c.discovery.Reset,
+		Reconciler: newReconciler(c, install.Kind, forms, func() *appsv1.KsctlInstall { return &appsv1.KsctlInstall{} }),
+		Index:      c.index, Clusters: c.targets.Clusters, Depends: depends, Plans: steps.Plans, Served: c.discovery, KindsChanged: c.kindsChanged, KindsListed: c.discovery.Reset,
 		Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount,
 		Options: c.controllerOptions(),
 	}

@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"context"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/live"
+	"github.com/ksctl/gitops/controllers/target"
 )
 
 // newTarget is the cluster that the controller runs against.
@@ -59,4 +61,21 @@ func (c *clients) as(account *types.NamespacedName) (*engine.Client, error) {
 	}
 	c.byAccount[*account] = client
 	return client, nil
+}
+
+// addTargets has the clusters that objects are applied to.
+func (c *Controllers) addTargets(ctx context.Context) error {
+	if c.targets != nil {
+		return nil
+	}
+	if err := target.Index(ctx, c.mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	clusters := target.NewClusters(target.Options{Installation: c.opts.OwnerID, SecretKey: c.key, Log: c.mgr.GetLogger()})
+	if err := c.mgr.Add(clusters); err != nil {
+		return err
+	}
+	c.targets = &target.Targets{Cache: c.mgr.GetClient(), Direct: c.mgr.GetAPIReader(), Local: c.target, Clusters: clusters,
+		NoCrossNamespace: c.opts.NoCrossNamespaceRefs, AllowInsecure: c.opts.InsecureKubeConfigTLS}
+	return nil
 }

@@ -30,8 +30,8 @@ func (s *Steps) hook(ctx context.Context, obj *appsv1.KsctlSource) error {
 	token := webhook.Token(secret)
 	if token == "" {
 		obj.Status.WebhookPath = ""
-		return &secretError{SecretInvalidReason, fmt.Sprintf("the Secret %s/%s of %s has no %s of at least %d bytes: add one, as `openssl rand -hex 32` makes",
-			secret.Namespace, secret.Name, field, webhook.TokenKey, webhook.MinTokenBytes)}
+		return badSecret(SecretInvalidReason, fmt.Sprintf("the Secret %s/%s of %s has no %s of at least %d bytes: add one, as `openssl rand -hex 32` makes",
+			secret.Namespace, secret.Name, field, webhook.TokenKey, webhook.MinTokenBytes))
 	}
 	obj.Status.WebhookPath = webhook.Path(client.ObjectKeyFromObject(obj), token)
 	return nil

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/gitsecret"
 	"github.com/ksctl/gitops/stacks/artifact/oci"
 	"github.com/ksctl/gitops/stacks/artifact/verify"
 )
@@ -88,7 +89,7 @@ func (s *Steps) trustOfOCI(ctx context.Context, namespace string, o *appsv1.OCIS
 	case !keyless:
 		t.verifier, err = verify.NewCosignKeys(secret.Data)
 	default:
-		if err = needs(secret, field, verify.TrustedRootKey); err == nil {
+		if err = gitsecret.Needs(secret, field, verify.TrustedRootKey); err == nil {
 			t.verifier, err = verify.NewCosignKeyless(secret.Data[verify.TrustedRootKey], identities(v))
 		}
 	}
@@ -118,7 +119,7 @@ func (s *Steps) accessOCI(ctx context.Context, namespace string, o *appsv1.OCISo
 		}
 	}
 	if o.ProxySecretRef != nil {
-		a.Proxy, err = s.proxy(ctx, namespace, o.ProxySecretRef.Name, "spec.oci.proxySecretRef")
+		a.Proxy, err = gitsecret.Reader(s.secret).Proxy(ctx, namespace, o.ProxySecretRef.Name, "spec.oci.proxySecretRef")
 	}
 	return a, err
 }
@@ -134,7 +135,7 @@ func (s *Steps) keychain(ctx context.Context, namespace string, o *appsv1.OCISou
 		account := &corev1.ServiceAccount{}
 		err := s.Secrets.Get(ctx, client.ObjectKey{Namespace: namespace, Name: o.ServiceAccountName}, account)
 		if apierrors.IsNotFound(err) {
-			return nil, &secretError{ServiceAccountNotFoundReason, fmt.Sprintf("there is no ServiceAccount %s/%s: make it, or correct spec.oci.serviceAccountName", namespace, o.ServiceAccountName)}
+			return nil, badSecret(ServiceAccountNotFoundReason, fmt.Sprintf("there is no ServiceAccount %s/%s: make it, or correct spec.oci.serviceAccountName", namespace, o.ServiceAccountName))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading the ServiceAccount %s/%s of spec.oci.serviceAccountName: %w", namespace, o.ServiceAccountName, err)
@@ -156,7 +157,7 @@ func (s *Steps) keychain(ctx context.Context, namespace string, o *appsv1.OCISou
 	}
 	chain, err := kauth.NewFromPullSecrets(ctx, secrets)
 	if err != nil { // its text may repeat what the Secret holds
-		return nil, &secretError{SecretInvalidReason, fmt.Sprintf("a Secret of %s names a registry that is not well-formed", wanted[0].field)}
+		return nil, badSecret(SecretInvalidReason, fmt.Sprintf("a Secret of %s names a registry that is not well-formed", wanted[0].field))
 	}
 	return chain, nil
 }
@@ -171,8 +172,8 @@ func pullSecret(secret *corev1.Secret, field string) error {
 			return nil
 		}
 	}
-	return &secretError{SecretInvalidReason, fmt.Sprintf("the Secret %s/%s of %s holds no credentials of registries: expected type %s, made with kubectl create secret docker-registry",
-		secret.Namespace, secret.Name, field, corev1.SecretTypeDockerConfigJson)}
+	return badSecret(SecretInvalidReason, fmt.Sprintf("the Secret %s/%s of %s holds no credentials of registries: expected type %s, made with kubectl create secret docker-registry",
+		secret.Namespace, secret.Name, field, corev1.SecretTypeDockerConfigJson))
 }
 
 // certificates are the authority of the registry and what to show to it.
@@ -183,23 +184,23 @@ func (s *Steps) certificates(ctx context.Context, namespace, name string) (*tls.
 		return nil, err
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if ca := secret.Data[caKey]; len(ca) > 0 {
+	if ca := secret.Data[gitsecret.CAKey]; len(ca) > 0 {
 		if config.RootCAs, err = x509.SystemCertPool(); err != nil {
 			config.RootCAs = x509.NewCertPool()
 		}
 		if !config.RootCAs.AppendCertsFromPEM(ca) {
-			return nil, &secretError{SecretInvalidReason, fmt.Sprintf("the %s in the Secret %s/%s of %s holds no certificate in PEM form", caKey, namespace, name, field)}
+			return nil, badSecret(SecretInvalidReason, fmt.Sprintf("the %s in the Secret %s/%s of %s holds no certificate in PEM form", gitsecret.CAKey, namespace, name, field))
 		}
 	}
 	if len(secret.Data[certificateKey]) > 0 || len(secret.Data[privateKeyKey]) > 0 {
 		pair, err := tls.X509KeyPair(secret.Data[certificateKey], secret.Data[privateKeyKey])
 		if err != nil {
-			return nil, &secretError{SecretInvalidReason, fmt.Sprintf("%s and %s in the Secret %s/%s of %s are no certificate with its key in PEM form", certificateKey, privateKeyKey, namespace, name, field)}
+			return nil, badSecret(SecretInvalidReason, fmt.Sprintf("%s and %s in the Secret %s/%s of %s are no certificate with its key in PEM form", certificateKey, privateKeyKey, namespace, name, field))
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
 	if config.RootCAs == nil && config.Certificates == nil {
-		return nil, &secretError{SecretInvalidReason, fmt.Sprintf("the Secret %s/%s of %s has neither %s, nor %s and %s: add what the registry needs", namespace, name, field, caKey, certificateKey, privateKeyKey)}
+		return nil, badSecret(SecretInvalidReason, fmt.Sprintf("the Secret %s/%s of %s has neither %s, nor %s and %s: add what the registry needs", namespace, name, field, gitsecret.CAKey, certificateKey, privateKeyKey))
 	}
 	return config, nil
 }

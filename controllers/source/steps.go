@@ -287,7 +287,7 @@ func reasonOf(err error) string {
 		return string(e.Reason)
 	}
 	if e, ok := errors.AsType[*secretError](err); ok {
-		return e.reason
+		return e.Reason
 	}
 	if _, ok := errors.AsType[*storage.FullError](err); ok {
 		return storage.FullReason

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/gitsecret"
 	"github.com/ksctl/gitops/controllers/source/commitstatus"
 	"github.com/ksctl/gitops/stacks/artifact"
 )
@@ -209,15 +210,15 @@ func (t *Teller) post(ctx context.Context, src *appsv1.KsctlSource, next commits
 	if err != nil {
 		return unread(err)
 	}
-	token := line(secret, tokenKey)
+	token := gitsecret.Line(secret, tokenKey)
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return &secretError{SecretInvalidReason, fmt.Sprintf("the Secret %s/%s of %s has no %s, or one that is not a line of letters, digits and signs: correct it", secret.Namespace, secret.Name, field, tokenKey)}
+		return badSecret(SecretInvalidReason, fmt.Sprintf("the Secret %s/%s of %s has no %s, or one that is not a line of letters, digits and signs: correct it", secret.Namespace, secret.Name, field, tokenKey))
 	}
 	reach, err := t.Steps.access(ctx, src.Namespace, src.Spec.Git)
 	if err != nil {
 		return unread(err)
 	}
-	if ca := secret.Data[caKey]; len(ca) > 0 {
+	if ca := secret.Data[gitsecret.CAKey]; len(ca) > 0 {
 		reach.CA = ca
 	}
 	config, err := reach.TLS()

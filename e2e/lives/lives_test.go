@@ -157,6 +157,29 @@ var _ = Describe("In each version of its life kstatus knows of", func() {
 		l.was(inProgress, current, failed, inProgress, current, terminating, gone)
 	})
 
+	It("an ExportState", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		hour := &metav1.Duration{Duration: time.Hour}
+		in := &v1alpha1.ExportState{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "s"}, Spec: v1alpha1.ExportStateSpec{
+			Schedule: appsv1.Schedule{Interval: hour, RetryInterval: hour}, From: &v1alpha1.StateStore{Namespace: ns}, ServiceAccountName: harness.Deployer,
+			Recipients: []string{"age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"}, To: v1alpha1.ExportTarget{Secret: &v1alpha1.ExportSecret{Name: "backup"}}}}
+		l := record(ctx, in)
+		Expect(h.Plane.Client().Create(ctx, in)).To(Succeed())
+		l.reaches(ctx, inProgress)
+		By("a store without a cluster")
+		store := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "ksctl-state"}}
+		Expect(h.Plane.Client().Create(ctx, store)).To(Succeed())
+		l.reaches(ctx, current)
+		By("an entry that is no state")
+		change(ctx, store, fmt.Sprintf(`{"binaryData":{"civo.ha.demo.LON1":%q}}`, base64.StdEncoding.EncodeToString([]byte("{}"))))
+		l.reaches(ctx, failed)
+		By("its end")
+		change(ctx, store, `{"binaryData":null}`)
+		l.reaches(ctx, current)
+		ends(ctx, l, in, "")
+		l.was(inProgress, current, failed, current, terminating, gone)
+	})
+
 	It("a KsctlCluster", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		hour := &metav1.Duration{Duration: time.Hour}

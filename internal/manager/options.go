@@ -122,7 +122,7 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	bindChartLimits(fs, &o.ChartLimits, stacks.DefaultChartLimits())
 	bindGitLimits(fs, &o.GitLimits, git.Limits{}.WithDefaults())
 	o.Render.bindFlags(fs)
-	fs.StringVar(&o.SOPSWorker, "sops-worker", "", "The program that decrypts files of SOPS; sops-worker in the folder of this program when empty.")
+	fs.StringVar(&o.SOPSWorker, "sops-worker", "", "The program that decrypts and encrypts files of SOPS; sops-worker in the folder of this program when empty.")
 	fs.StringSliceVar(&o.ArgoCDNamespaces, "argocd-namespaces", nil, "The namespaces of Argo CD that Secrets of clusters may be written into, with the rights of the clusters' accounts; none when empty.")
 	fs.BoolVar(&o.InsecureKubeConfigTLS, "insecure-kubeconfig-tls", false, "Take kubeconfigs that do not verify who answers.")
 	fs.BoolVar(&o.NoRemoteBases, "no-remote-bases", true, "Kustomizations fetch no remote bases. They never do; false is refused.")

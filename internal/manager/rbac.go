@@ -11,10 +11,11 @@ package manager
 //
 // Our own kinds; the spec belongs to Git, so that only metadata is patched:
 // +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinstalls;ksctlsources;ksctlremoves,verbs=patch
+// +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinstalls,verbs=create;update;delete
 // +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinstalls/status;ksctlsources/status;ksctlremoves/status,verbs=patch
 // +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinventories,verbs=create;update;delete
-// +kubebuilder:rbac:groups=storage.ksctl.com,resources=importstates,verbs=patch
-// +kubebuilder:rbac:groups=storage.ksctl.com,resources=importstates/status,verbs=patch
+// +kubebuilder:rbac:groups=storage.ksctl.com,resources=importstates;exportstates,verbs=patch
+// +kubebuilder:rbac:groups=storage.ksctl.com,resources=importstates/status;exportstates/status,verbs=patch
 // +kubebuilder:rbac:groups=cluster.ksctl.com,resources=ksctlclusters,verbs=patch
 // +kubebuilder:rbac:groups=cluster.ksctl.com,resources=ksctlclusters/status,verbs=patch
 //

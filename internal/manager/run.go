@@ -108,11 +108,12 @@ func build(ctx context.Context, cfg *rest.Config, o *Options) (*process, error) 
 // addKinds registers the controllers.
 func (p *process) addKinds(ctx context.Context) error {
 	o := p.opts
+	sops := sopsworker.New(sopsworker.Options{Path: o.SOPSWorker})
 	shared := setup.Options{
 		OwnerID: o.OwnerID, Namespace: o.RuntimeNamespace, StoragePath: o.StoragePath, DefaultServiceAccount: o.DefaultServiceAccount,
 		NoCrossNamespaceRefs: o.ACL.NoCrossNamespaceRefs, ConfigsSelected: o.Watch.ConfigsLabelSelector != "",
 		Concurrent: o.Concurrent, Jitter: o.Jitter.Percentage, Events: p.events, Metrics: p.metrics, Leads: p.leads,
-		Render: p.renderFunc(), OnRender: observeRender, Decrypt: sopsworker.New(sopsworker.Options{Path: o.SOPSWorker}).Decrypt, RenderCacheBytes: o.RenderCacheBytes,
+		Render: p.renderFunc(), OnRender: observeRender, Decrypt: sops.Decrypt, Encrypt: sops.Encrypt, RenderCacheBytes: o.RenderCacheBytes,
 		ArtifactCacheBytes: o.ArtifactCacheBytes, ArtifactLimits: o.ArtifactLimits, ArtifactTimeout: o.ArtifactTimeout,
 		ChartCacheBytes: o.ChartCacheBytes, ChartIndexBytes: o.ChartIndexBytes, ChartLimits: o.ChartLimits,
 		CatalogURL: o.CatalogURL, CatalogInsecure: o.CatalogInsecure,
@@ -139,6 +140,9 @@ func (p *process) addKinds(ctx context.Context) error {
 		return err
 	}
 	if err := controllers.AddImports(ctx); err != nil {
+		return err
+	}
+	if err := controllers.AddExports(ctx, setup.Exports{GitLimits: o.GitLimits}); err != nil {
 		return err
 	}
 	return controllers.AddClusters(ctx)

@@ -2,6 +2,7 @@ package bysource
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +24,14 @@ func access(ctx context.Context, c dynamic.Interface, rm *appsv1.KsctlRemove) fu
 			return nil, nil
 		}
 		secrets, err := chart.ReadSecrets(repo, func(name string) (map[string][]byte, error) {
-			return secret(ctx, c, repo.Repository, rm.Namespace, name)
+			data, err := secret(ctx, c, rm.Namespace, name)
+			switch {
+			case apierrors.IsNotFound(err):
+				return nil, &content.ChartSecretError{Repository: repo.Repository, Namespace: rm.Namespace, Name: name}
+			case err != nil:
+				return nil, fmt.Errorf("spec.charts: Secret %s/%s for the repository %s: %w", rm.Namespace, name, repo.Repository, err)
+			}
+			return data, nil
 		})
 		if err != nil {
 			return nil, err
@@ -32,18 +40,33 @@ func access(ctx context.Context, c dynamic.Interface, rm *appsv1.KsctlRemove) fu
 	}
 }
 
-// secret reads a Secret of spec.charts with the account's rights.
-func secret(ctx context.Context, c dynamic.Interface, repository, namespace, name string) (map[string][]byte, error) {
-	u, err := c.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, &content.ChartSecretError{Repository: repository, Namespace: namespace, Name: name}
+// keys are those of spec.decryption; nil: none is named.
+func (s *Steps) keys(ctx context.Context, c dynamic.Interface, rm *appsv1.KsctlRemove) (*content.Keys, error) {
+	if rm.Spec.Decryption == nil {
+		return nil, nil
 	}
+	name := rm.Spec.Decryption.SecretRef.Name
+	data, err := secret(ctx, c, rm.Namespace, name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, &content.KeysNotFoundError{Namespace: rm.Namespace, Name: name}
+	case err != nil:
+		return nil, fmt.Errorf("reading the Secret %s/%s of spec.decryption: %w", rm.Namespace, name, err)
+	}
+	return content.NewKeys(data, s.SecretKey)
+}
+
+// secret reads a Secret with the account's rights.
+func secret(ctx context.Context, c dynamic.Interface, namespace, name string) (map[string][]byte, error) {
+	u, err := c.Resource(secrets).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("spec.charts: Secret %s/%s for the repository %s: %w", namespace, name, repository, err)
+		return nil, err
 	}
 	var s corev1.Secret
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &s); err != nil {
-		return nil, fmt.Errorf("spec.charts: Secret %s/%s for the repository %s: %w", namespace, name, repository, err)
+		return nil, errNoSecret // what it holds stays unsaid
 	}
 	return s.Data, nil
 }
+
+var errNoSecret = errors.New("it is none")

@@ -24,7 +24,7 @@ import (
 
 // freeze renders the stack, looks for what is there of it, and puts that into the
 // status; nil when it did.
-func (s *Steps) freeze(ctx context.Context, o *owner, c *engine.Client, asked string) reconcile.Outcome {
+func (s *Steps) freeze(ctx context.Context, o *owner, c clients, asked string) reconcile.Outcome {
 	rm := o.req.Object
 	// What is frozen stays, so it is not to be of what a cache has yet.
 	from, err := s.Content.Newest(ctx, s.Direct, *rm.Spec.SourceRef, rm.Namespace, rm.Spec.Stack, rm.Spec.StackVersion)
@@ -37,25 +37,29 @@ func (s *Steps) freeze(ctx context.Context, o *owner, c *engine.Client, asked st
 		return out
 	}
 	rm.Status.LastAttemptedRevision = from.Revision
-	req, err := s.request(ctx, rm)
+	req, err := s.request(ctx, o)
 	if err != nil {
 		return content.RenderOutcome(err, from.Revision)
 	}
 	req.Digest = from.Digest
-	res, err := s.Content.Render(ctx, from, req, access(ctx, c, rm), nil)
+	keys, err := s.keys(ctx, c.here, rm)
+	if err != nil {
+		return content.RenderOutcome(err, from.Revision)
+	}
+	res, err := s.Content.Render(ctx, from, req, keys, access(ctx, c.here, rm), nil)
 	if err != nil {
 		return content.RenderOutcome(err, from.Revision)
 	}
 	if err := match.Components(&rm.Spec, "the stack", names(res.Components)); err != nil {
 		return reconcile.Stalled{Err: err, Reason: match.NoSuchComponentReason, Revision: from.Revision}
 	}
-	l := &looker{client: c, discovery: s.Target.Discovery, spec: &rm.Spec, self: o.Key().String(), home: rm.Namespace}
-	f, err := l.look(ctx, engine.Prepare(ctx, res.Components, engine.Policies{}, s.Target.Discovery), res.Components)
+	l := &looker{client: c.there, discovery: o.target.Discovery, spec: &rm.Spec, self: o.Key().String(), home: rm.Namespace}
+	f, err := l.look(ctx, engine.Prepare(ctx, res.Components, engine.Policies{}, o.target.Discovery), res.Components)
 	if err != nil {
 		return reconcile.Retry{Err: err, Revision: from.Revision}
 	}
 	o.replace(f.set)
-	if err := s.foresee(ctx, o, c, f); err != nil {
+	if err := s.foresee(ctx, o, c.there, f); err != nil {
 		return reconcile.Retry{Err: err, Revision: from.Revision}
 	}
 	s.show(rm, f, asked)
@@ -64,7 +68,7 @@ func (s *Steps) freeze(ctx context.Context, o *owner, c *engine.Client, asked st
 
 // foresee completes what was found with what others have in it, and who needs it.
 func (s *Steps) foresee(ctx context.Context, o *owner, c *engine.Client, f *found) error {
-	stay, hold, err := s.Engine.Foresee(ctx, s.Target, c, o)
+	stay, hold, err := s.Engine.Foresee(ctx, o.target, c, o)
 	if err != nil {
 		return err
 	}
@@ -73,6 +77,9 @@ func (s *Steps) foresee(ctx context.Context, o *owner, c *engine.Client, f *foun
 	}
 	for _, r := range hold {
 		f.blockers = append(f.blockers, appsv1.RemovalObject{ID: r.Entry.ID, Reason: waits, Message: r.Message})
+	}
+	if o.key.Cluster != engine.LocalCluster {
+		return nil // what installs depend on is in this cluster
 	}
 	var installs appsv1.KsctlInstallList
 	if err := s.Client.List(ctx, &installs, client.UnsafeDisableDeepCopy); err != nil {
@@ -83,7 +90,8 @@ func (s *Steps) foresee(ctx context.Context, o *owner, c *engine.Client, f *foun
 }
 
 // request is what the stack is rendered from.
-func (s *Steps) request(ctx context.Context, rm *appsv1.KsctlRemove) (stacks.Request, error) {
+func (s *Steps) request(ctx context.Context, o *owner) (stacks.Request, error) {
+	rm := o.req.Object
 	spec := &rm.Spec
 	// The choices are those that an install would have.
 	choices, err := stacks.ChoicesFromInstall(&appsv1.KsctlInstall{Spec: appsv1.KsctlInstallSpec{Stack: spec.Stack, StackVersion: spec.StackVersion,
@@ -91,7 +99,7 @@ func (s *Steps) request(ctx context.Context, rm *appsv1.KsctlRemove) (stacks.Req
 	if err != nil {
 		return stacks.Request{}, err
 	}
-	caps, err := s.Target.Capabilities(ctx)
+	caps, err := o.target.Capabilities(ctx)
 	if err != nil {
 		return stacks.Request{}, err
 	}

@@ -8,6 +8,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/target"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -17,6 +18,9 @@ type owner struct {
 	key    engine.OwnerKey
 	inv    *engine.Inventory
 	chunks *engine.ChunkStore
+	// target is the cluster that it is for, as found last; nil: it was not yet.
+	target *engine.Target
+	uid    string
 	// req is the reconcile under way.
 	req *reconcile.Request[*appsv1.KsctlRemove]
 	// orphan releases what is left instead of deleting it.
@@ -63,7 +67,9 @@ func (o *owner) flush(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.req.Object.Status.Inventory = status
+	st := &o.req.Object.Status
+	st.Inventory, st.Cluster = status, target.Status(o.key.Cluster, status)
+	st.ClusterUID = target.StatusUID(st.ClusterUID, o.uid, status)
 	return nil
 }
 

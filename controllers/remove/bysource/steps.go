@@ -15,10 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/account"
 	"github.com/ksctl/gitops/controllers/content"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/target"
 )
 
 // Kind of the objects that are reconciled here.
@@ -38,9 +38,9 @@ type Steps struct {
 	Client, Direct client.Reader
 	// Content gets what stacks hold.
 	Content *content.Loader
-	// Engine acts on Target.
-	Engine *engine.Engine
-	Target *engine.Target
+	// Engine acts on the cluster that is named, which Targets find.
+	Engine  *engine.Engine
+	Targets *target.Targets
 	// Chunks hold inventories that do not fit a status.
 	Chunks *engine.ChunkStore
 	// Installation is the controller's --owner-id.
@@ -71,17 +71,17 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 	if frozen(rm, asked) && (approved(rm) || !req.Requested) {
 		return s.proceed(ctx, o)
 	}
-	c, err := s.client(ctx, rm)
+	c, err := s.clients(ctx, o)
 	if err != nil {
-		return account.Outcome(err, "")
+		return target.Outcome(err, "")
 	}
 	if o.begun() { // the spec asks for something else by now
-		if out := s.letGo(ctx, o, c); out != nil {
+		if out := s.letGo(ctx, o, c.there); out != nil {
 			return out
 		}
 	}
 	if out := s.freeze(ctx, o, c, asked); out != nil {
-		return out
+		return s.orLost(o, out)
 	}
 	if err := o.flush(ctx); err != nil {
 		return s.unrecorded(o, err)
@@ -110,9 +110,9 @@ func (s *Steps) proceed(ctx context.Context, o *owner) reconcile.Outcome {
 	case !approved(rm):
 		return o.unapproved()
 	}
-	c, err := s.client(ctx, rm)
+	c, err := s.clients(ctx, o)
 	if err != nil {
-		return account.Outcome(err, rm.Status.LastAttemptedRevision)
+		return target.Outcome(err, rm.Status.LastAttemptedRevision)
 	}
 	if o.req.Requested {
 		s.Engine.Forgive(o.Key())
@@ -125,12 +125,12 @@ func (s *Steps) proceed(ctx context.Context, o *owner) reconcile.Outcome {
 			return s.unrecorded(o, err)
 		}
 	}
-	return s.remove(ctx, o, c)
+	return s.remove(ctx, o, c.there)
 }
 
 // remove takes the next possible step towards the absence of what was approved.
 func (s *Steps) remove(ctx context.Context, o *owner, c *engine.Client) reconcile.Outcome {
-	left, errs, err := s.Engine.Take(ctx, s.Target, c, o, belongsTo(o.Key().String()))
+	left, errs, err := s.Engine.Take(ctx, o.target, c, o, belongsTo(o.Key().String()))
 	o.told(left)
 	if err == nil && len(errs) > 0 {
 		// In part it could not keep the order.
@@ -138,7 +138,7 @@ func (s *Steps) remove(ctx context.Context, o *owner, c *engine.Client) reconcil
 	}
 	var rep *engine.Report
 	if err == nil {
-		rep, err = s.Engine.Teardown(ctx, s.Target, c, o, s.retry(o.req.Object))
+		rep, err = s.Engine.Teardown(ctx, o.target, c, o, s.retry(o.req.Object))
 		if rep != nil {
 			o.told(rep.Changes)
 		}
@@ -153,14 +153,14 @@ func (s *Steps) remove(ctx context.Context, o *owner, c *engine.Client) reconcil
 	case o.inv.Len() == 0:
 		return done(o.req.Object)
 	}
-	return s.waiting(o, rep)
+	return s.orLost(o, s.waiting(o, rep))
 }
 
 // letGo releases what was marked, where the spec changed while it was being removed;
 // nil when nothing is left of it.
 func (s *Steps) letGo(ctx context.Context, o *owner, c *engine.Client) reconcile.Outcome {
 	o.orphan = true
-	rep, err := s.Engine.Teardown(ctx, s.Target, c, o, s.retry(o.req.Object))
+	rep, err := s.Engine.Teardown(ctx, o.target, c, o, s.retry(o.req.Object))
 	o.orphan = false
 	if ferr := o.flush(ctx); err == nil {
 		err = ferr
@@ -169,7 +169,7 @@ func (s *Steps) letGo(ctx context.Context, o *owner, c *engine.Client) reconcile
 	case err != nil:
 		return s.unrecorded(o, err)
 	case o.inv.Len() > 0:
-		return reconcile.Waiting{On: fmt.Sprintf("%d objects are left to release: %s", o.inv.Len(), on(rep)), Reason: reconcile.RemovingReason, Until: rep.RetryAt}
+		return s.orLost(o, reconcile.Waiting{On: fmt.Sprintf("%d objects are left to release: %s", o.inv.Len(), on(rep)), Reason: reconcile.RemovingReason, Until: rep.RetryAt})
 	}
 	return nil
 }
@@ -189,14 +189,15 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 		if err := o.flush(ctx); err != nil {
 			return s.unrecorded(o, err)
 		}
-		s.Engine.Forget(s.Target, o.Key())
+		s.leave(o)
 		return reconcile.Done{Message: "nothing of it is marked"}
 	}
-	c, err := s.client(ctx, req.Object)
+	c, err := s.clients(ctx, o)
 	if err != nil {
-		return account.Outcome(fmt.Errorf("%d objects are left to release: %w", o.inv.Len(), err), "")
+		return target.Outcome(fmt.Errorf("%d objects are left to release: %w; or leave them marked, with the annotation %s: %s",
+			o.inv.Len(), err, appsv1.AbandonAnnotation, req.Object.UID), "")
 	}
-	if out := s.letGo(ctx, o, c); out != nil {
+	if out := s.letGo(ctx, o, c.there); out != nil {
 		return out
 	}
 	return reconcile.Done{Message: "what was left was released"}
@@ -205,31 +206,38 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 // Forget implements reconcile.Steps.
 func (s *Steps) Forget(key types.NamespacedName) {
 	if o, kept := s.owners.Drop(key); kept {
-		s.Engine.Forget(s.Target, o.Key())
+		s.leave(o)
 	}
 }
 
 // owner returns what is kept in memory of a KsctlRemove, loading it the first time.
 func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlRemove]) (*owner, error) {
-	name := client.ObjectKeyFromObject(req.Object)
-	o, err := s.owners.Get(name, req.Object.UID, func() (*owner, error) {
-		key := engine.OwnerKey{Installation: s.Installation, Cluster: s.Target.ClusterID, Kind: Kind, Namespace: name.Namespace, Name: name.Name}
-		inv, err := s.Chunks.Open(ctx, key, req.Object.Status.Inventory)
+	rm := req.Object
+	name := client.ObjectKeyFromObject(rm)
+	cluster := target.Installed(rm.Namespace, &rm.Spec.TargetCluster, rm.Status.Inventory, rm.Status.Cluster)
+	load := func() (*owner, error) {
+		key := engine.OwnerKey{Installation: s.Installation, Cluster: cluster, Kind: Kind, Namespace: name.Namespace, Name: name.Name}
+		inv, err := s.Chunks.Open(ctx, key, rm.Status.Inventory)
 		return &owner{chunks: s.Chunks, key: key, inv: inv}, err
-	})
+	}
+	o, err := s.owners.Get(name, rm.UID, load)
 	if err != nil {
 		return nil, err
 	}
 	o.req = req
-	return o, nil
-}
-
-func (s *Steps) client(ctx context.Context, rm *appsv1.KsctlRemove) (*engine.Client, error) {
-	name := rm.Spec.ServiceAccountName
-	if name == "" {
-		name = s.DefaultServiceAccount
+	if named := target.ID(rm.Namespace, &rm.Spec.TargetCluster); o.key.Cluster != named && !o.begun() {
+		o.replace(nil) // it is to look at another cluster, and has touched nothing
+		if err := o.flush(ctx); err != nil {
+			return nil, err
+		}
+		s.Forget(name)
+		cluster = named
+		if o, err = s.owners.Get(name, rm.UID, load); err != nil {
+			return nil, err
+		}
+		o.req = req
 	}
-	return account.Client(ctx, s.Client, s.Target, types.NamespacedName{Namespace: rm.Namespace, Name: name})
+	return o, nil
 }
 
 func (s *Steps) retry(rm *appsv1.KsctlRemove) engine.Retry {
@@ -244,6 +252,7 @@ func (s *Steps) unrecorded(o *owner, err error) reconcile.Outcome {
 	if errors.As(err, &conflict) {
 		s.Forget(client.ObjectKeyFromObject(o.req.Object))
 		out.After = time.Second
+		return out
 	}
-	return out
+	return s.orLost(o, out)
 }

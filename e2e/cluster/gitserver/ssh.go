@@ -161,13 +161,14 @@ func (d *SSH) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 }
 
 func (d *SSH) run(channel ssh.Channel, command string) uint32 {
-	path, ok := strings.CutPrefix(command, "git-upload-pack '/")
+	program, path, ok := strings.Cut(command, " '/")
 	path, quoted := strings.CutSuffix(path, "'")
-	if !ok || !quoted || strings.Contains(path, "..") {
+	known := program == "git-upload-pack" || program == "git-receive-pack"
+	if !ok || !known || !quoted || strings.Contains(path, "..") {
 		_, _ = fmt.Fprintf(channel.Stderr(), "not allowed: %s\n", command)
 		return 128
 	}
-	cmd := exec.CommandContext(d.ctx, d.server.git, "upload-pack", path)
+	cmd := exec.CommandContext(d.ctx, d.server.git, strings.TrimPrefix(program, "git-"), path)
 	cmd.Dir, cmd.Env = d.server.dir, d.server.environ()
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

@@ -55,7 +55,7 @@ var kinds = func() []schema.GroupVersionKind {
 	for _, kind := range []string{"KsctlInstall", "KsctlRemove", "KsctlSource", "KsctlInventory"} {
 		out = append(out, appsv1.GroupVersion.WithKind(kind+"List"))
 	}
-	return append(out, storagev1alpha1.GroupVersion.WithKind("ImportStateList"), clusterv1.GroupVersion.WithKind("KsctlClusterList"))
+	return append(out, storagev1alpha1.GroupVersion.WithKind("ImportStateList"), storagev1alpha1.GroupVersion.WithKind("ExportStateList"), clusterv1.GroupVersion.WithKind("KsctlClusterList"))
 }()
 
 // shortest is the least that a secret must have so that finding it means something.

@@ -4,10 +4,17 @@ import "k8s.io/apimachinery/pkg/runtime/schema"
 
 // WakeGroup is Wake for every kind of a group that is watched.
 func (ix *Index) WakeGroup(group string) {
+	ix.wakeKinds(func(gk schema.GroupKind) bool { return gk.Group == group })
+}
+
+// WakeAll is Wake for every kind that is watched: the API server answers again.
+func (ix *Index) WakeAll() { ix.wakeKinds(func(schema.GroupKind) bool { return true }) }
+
+func (ix *Index) wakeKinds(wanted func(schema.GroupKind) bool) {
 	var kinds []schema.GroupKind
 	ix.mu.RLock()
 	for gk := range ix.groups {
-		if gk.Group == group {
+		if wanted(gk) {
 			kinds = append(kinds, gk)
 		}
 	}

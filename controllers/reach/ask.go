@@ -1,4 +1,4 @@
-package cluster
+package reach
 
 import (
 	"context"
@@ -27,6 +27,9 @@ const (
 // versionPattern is what a version of Kubernetes looks like. An answer stands in the status.
 var versionPattern = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+[-+.0-9A-Za-z]*$`)
 
+// uidPattern is what a uid looks like, which stands in a status, too.
+var uidPattern = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
 // statusError is an answer that is none of an API server that knows us.
 type statusError struct {
 	path string
@@ -45,8 +48,19 @@ func (e *statusError) Error() string {
 
 var errNoServer = errors.New("what answers is no API server of Kubernetes")
 
-// ask asks an API server for its version, and for the number of its nodes.
-func ask(ctx context.Context, cfg *rest.Config) (Answer, error) {
+// Answer of a cluster.
+type Answer struct {
+	// Version of Kubernetes.
+	Version string
+	// Nodes that there are; nil: it may not be asked.
+	Nodes *int32
+	// UID of the namespace kube-system, which no two clusters have in common; "": it may not
+	// be asked.
+	UID string
+}
+
+// Ask asks an API server for its version, and for the number of its nodes.
+func Ask(ctx context.Context, cfg *rest.Config) (Answer, error) {
 	c, done, err := clientOf(cfg)
 	if err != nil {
 		return Answer{}, err
@@ -55,32 +69,61 @@ func ask(ctx context.Context, cfg *rest.Config) (Answer, error) {
 	base := strings.TrimSuffix(cfg.Host, "/")
 	var v version.Info
 	if err := read(ctx, c, base+"/version", &v); err != nil {
-		return Answer{}, explain(ctx, err)
+		return Answer{}, Explain(ctx, err)
 	}
 	if len(v.GitVersion) > maxVersion || !versionPattern.MatchString(v.GitVersion) || tells(v.GitVersion, cfg) {
 		return Answer{}, errNoServer
 	}
 	out := Answer{Version: v.GitVersion}
+	if out.UID, err = systemUID(ctx, c, base); err == nil {
+		out.Nodes, err = countNodes(ctx, c, base)
+	}
+	if err != nil {
+		return Answer{}, Explain(ctx, err)
+	}
+	return out, nil
+}
+
+// refused is true for what a user is not allowed to ask. It need not be.
+func refused(err error) bool {
+	var status *statusError
+	return errors.As(err, &status) && (status.code == http.StatusForbidden || status.code == http.StatusNotFound)
+}
+
+// systemUID is the uid of the namespace kube-system.
+func systemUID(ctx context.Context, c *http.Client, base string) (string, error) {
+	var system struct {
+		Metadata struct {
+			UID string `json:"uid"`
+		} `json:"metadata"`
+	}
+	err := read(ctx, c, base+"/api/v1/namespaces/kube-system", &system)
+	if refused(err) || err == nil && !uidPattern.MatchString(system.Metadata.UID) {
+		return "", nil
+	}
+	return system.Metadata.UID, err
+}
+
+// countNodes is the number of nodes.
+func countNodes(ctx context.Context, c *http.Client, base string) (*int32, error) {
 	var nodes struct {
 		Metadata struct {
 			Remaining *int64 `json:"remainingItemCount"`
 		} `json:"metadata"`
 		Items []json.RawMessage `json:"items"`
 	}
-	err = read(ctx, c, base+"/api/v1/nodes?limit=1", &nodes)
-	var status *statusError
-	switch {
-	case errors.As(err, &status) && status.code == http.StatusForbidden:
-		return out, nil // it need not be allowed
-	case err != nil:
-		return Answer{}, explain(ctx, err)
+	err := read(ctx, c, base+"/api/v1/nodes?limit=1", &nodes)
+	if refused(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	n := int32(min(len(nodes.Items), 1)) // one was asked for
 	if r := nodes.Metadata.Remaining; r != nil {
 		n += int32(min(max(*r, 0), 1<<30))
 	}
-	out.Nodes = &n
-	return out, nil
+	return &n, nil
 }
 
 // tells is true when an answer has credentials in it.
@@ -129,9 +172,9 @@ func read(ctx context.Context, c *http.Client, address string, into any) error {
 	return nil
 }
 
-// explain is an error without what differs each time, such as our own port or the time, and
-// without what a stranger says.
-func explain(ctx context.Context, err error) error {
+// Explain is an error of a request without what differs each time, such as our own port or
+// the time, and without what a stranger says.
+func Explain(ctx context.Context, err error) error {
 	var (
 		status  *statusError
 		errno   syscall.Errno

@@ -1,4 +1,4 @@
-package cluster
+package reach
 
 import (
 	"context"
@@ -41,13 +41,20 @@ func says(texts map[string]string) http.HandlerFunc {
 const healthyVersion = `{"gitVersion":"v1.36.3+k3s1"}`
 
 func TestAsk(t *testing.T) {
-	got, err := ask(t.Context(), stranger(t, says(map[string]string{"/version": healthyVersion, "/api/v1/nodes": `{"metadata":{"remainingItemCount":4},"items":[{}]}`})))
+	got, err := Ask(t.Context(), stranger(t, says(map[string]string{"/version": healthyVersion, "/api/v1/nodes": `{"metadata":{"remainingItemCount":4},"items":[{}]}`})))
 	if err != nil || got.Version != "v1.36.3+k3s1" || got.Nodes == nil || *got.Nodes != 5 {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	got, err = ask(t.Context(), stranger(t, says(map[string]string{"/version": healthyVersion})))
-	if err != nil || got.Nodes != nil {
-		t.Errorf("nodes that it may not list: %+v, %v", got, err)
+	got, err = Ask(t.Context(), stranger(t, says(map[string]string{"/version": healthyVersion})))
+	if err != nil || got.Nodes != nil || got.UID != "" {
+		t.Errorf("what it may not ask: %+v, %v", got, err)
+	}
+	const uid = "8d5ffd70-3d0b-4b0e-9f4e-2f4f6b1f7a10"
+	for said, want := range map[string]string{uid: uid, "s3cr3t-t0k3n": ""} {
+		got, err = Ask(t.Context(), stranger(t, says(map[string]string{"/version": healthyVersion, "/api/v1/namespaces/kube-system": `{"metadata":{"uid":"` + said + `"}}`})))
+		if err != nil || got.UID != want {
+			t.Errorf("uid %q: %+v, %v", said, got, err)
+		}
 	}
 }
 
@@ -73,7 +80,7 @@ func TestStrangersAreNotTrusted(t *testing.T) {
 		}, ""},
 		"more nodes than can be": {says(map[string]string{"/version": healthyVersion, "/api/v1/nodes": `{"metadata":{"remainingItemCount":"s3cr3t-t0k3n"}}`}), "no API server"},
 	} {
-		_, err := ask(t.Context(), stranger(t, c.answers))
+		_, err := Ask(t.Context(), stranger(t, c.answers))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", what, err, c.want)
 		}
@@ -93,7 +100,7 @@ func TestErrorsAreTheSameEachTime(t *testing.T) {
 		var first string
 		for range 2 {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-			_, err := ask(ctx, cfg)
+			_, err := Ask(ctx, cfg)
 			cancel()
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Fatalf("got %v, want %q", err, want)
@@ -123,7 +130,7 @@ func TestWhatAStrangerSaysIsNotTold(t *testing.T) {
 			_, _ = fmt.Fprintf(c, answer, r.Header.Get("Authorization"))
 			_ = c.Close()
 		})
-		if _, err := ask(t.Context(), cfg); err == nil || strings.Contains(err.Error(), "s3cr3t") {
+		if _, err := Ask(t.Context(), cfg); err == nil || strings.Contains(err.Error(), "s3cr3t") {
 			t.Errorf("%s: got %v", what, err)
 		}
 	}
@@ -143,7 +150,7 @@ func TestWhatAStrangerSaysIsNotTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Proxy = http.ProxyURL(at)
-	if _, err := ask(t.Context(), cfg); err == nil || strings.Contains(err.Error(), "s3cr3t") {
+	if _, err := Ask(t.Context(), cfg); err == nil || strings.Contains(err.Error(), "s3cr3t") {
 		t.Errorf("a proxy: got %v", err)
 	}
 }

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"filippo.io/age"
+
+	"github.com/ksctl/gitops/stacks/sops"
+	"github.com/ksctl/gitops/stacks/sops/codec"
+)
+
+// What is encrypted is rendered with the key, and said to be without.
+func TestEncryptedStack(t *testing.T) {
+	t.Setenv("SOPS_AGE_KEY_FILE", "")
+	id, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := codec.Encrypt([]byte("apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {password: hunter2}\n"), sops.YAML,
+		[]string{id.Recipient().String()}, codec.EncryptOptions{EncryptedRegex: "^stringData$"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, keys := t.TempDir(), filepath.Join(t.TempDir(), "age.agekey")
+	for file, content := range map[string]string{
+		filepath.Join(root, "stack.yaml"): "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: demo}\nspec: {version: 1.0.0, components: [{name: app, manifests: [a.yaml]}]}\n",
+		filepath.Join(root, "a.yaml"):     string(sealed), keys: id.String(),
+	} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	render := []string{"render", "--root", root, "--stack", "demo"}
+	if got, want := run(t, render...), "error: component \"app\": file a.yaml: it is encrypted: name the file with the key in --age-key-file\nexit 1\n"; got != want {
+		t.Errorf("got %s", got)
+	}
+	if got := run(t, append(render, "--age-key-file", keys)...); !strings.Contains(got, "password: hunter2") || strings.Contains(got, "sops") {
+		t.Errorf("got %s", got)
+	}
+	if got := run(t, "validate", root); !strings.HasPrefix(got, "warning: stack.yaml: component \"app\": file a.yaml: it is encrypted with SOPS, so that") || !strings.HasSuffix(got, ": ok\n") {
+		t.Errorf("got %s", got)
+	}
+}

@@ -1,0 +1,249 @@
+package install
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/target"
+)
+
+// site is one cluster that an install is for, or was.
+type site struct {
+	cluster string
+	// install that was made for it; nil: none.
+	install *appsv1.KsctlInstall
+	// picked is true while the selector picks the cluster; current when the install is as it
+	// is to be, and may take in what the source has.
+	picked, current bool
+	// lost is true for a cluster that is gone, or on its way.
+	lost bool
+}
+
+// rollout is the next step of bringing a change to clusters.
+type rollout struct {
+	// change are the clusters whose install is made or changed now, remove those whose goes.
+	change, remove []string
+	lines          []appsv1.InstalledCluster
+	counts         map[appsv1.ClusterState]int
+	// failed are those because of which the others wait.
+	failed []string
+	// held is the digest of removals that wait for somebody to approve them; empty: none do.
+	held string
+}
+
+// planRollout takes the next step. It is a pure function: sites are in their order.
+func planRollout(sites []site, revision string, o rolloutOptions) rollout {
+	r := rollout{counts: map[appsv1.ClusterState]int{}}
+	states := make([]appsv1.ClusterState, len(sites))
+	busy := 0
+	for i, s := range sites {
+		states[i] = stateOf(s, revision, o.now)
+		switch {
+		case !s.picked:
+		case !s.current:
+			if inProgress(s.install, o.now) { // with what it was to take in before
+				busy++
+			}
+		case states[i] == appsv1.ClusterUpdating:
+			busy++
+		case states[i] == appsv1.ClusterFailed:
+			r.failed = append(r.failed, s.cluster)
+		}
+	}
+	free := o.maxConcurrent - busy
+	if o.stop && len(r.failed) > 0 {
+		free = 0
+	}
+	for _, i := range turns(sites, states) {
+		if free <= 0 {
+			break
+		}
+		free--
+		states[i] = appsv1.ClusterUpdating
+		r.change = append(r.change, sites[i].cluster)
+	}
+	r.leave(sites, states, o.approved)
+	for i, s := range sites {
+		if s.picked || s.install != nil {
+			r.lines = append(r.lines, lineOf(s, states[i]))
+			r.counts[states[i]]++
+		}
+	}
+	return r
+}
+
+// rolloutOptions are what the spec says of it.
+type rolloutOptions struct {
+	maxConcurrent int
+	// stop is true when nothing goes on once a cluster has failed.
+	stop bool
+	// approved is the digest of removals that somebody has approved.
+	approved string
+	now      time.Time
+}
+
+// inProgress is true for an install that is taking something in.
+func inProgress(in *appsv1.KsctlInstall, now time.Time) bool {
+	if in == nil || in.DeletionTimestamp != nil {
+		return false
+	}
+	ready := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition)
+	return ready == nil || ready.ObservedGeneration != in.Generation ||
+		ready.Status == metav1.ConditionUnknown && ready.Reason != WaitsForTurnReason && ready.Reason != target.ClusterNotReadyReason && !isLate(in, ready, now)
+}
+
+// isLate is true for an install that has not come to an end for longer than its timeout.
+func isLate(in *appsv1.KsctlInstall, ready *metav1.Condition, now time.Time) bool {
+	return now.Sub(ready.LastTransitionTime.Time) > reconcile.Timeout(&in.Spec.Schedule)
+}
+
+// turns are the sites that wait for a change, those first that failed before: they may wait
+// for it most.
+func turns(sites []site, states []appsv1.ClusterState) []int {
+	var first, then []int
+	for i, s := range sites {
+		switch {
+		case !s.picked || s.current || s.lost || states[i] == appsv1.ClusterRemoving:
+		case s.install != nil && readyStatus(s.install) == metav1.ConditionFalse:
+			first = append(first, i)
+		default:
+			then = append(then, i)
+		}
+	}
+	return append(first, then...)
+}
+
+// leave decides which installs go. Of a cluster that is gone its install does; that a
+// selector picks much less than before is held until somebody approves of it.
+func (r *rollout) leave(sites []site, states []appsv1.ClusterState, approved string) {
+	var dropped, these []string
+	have := 0
+	for i, s := range sites {
+		if s.install == nil {
+			continue
+		}
+		if have++; s.picked && !s.lost || states[i] == appsv1.ClusterRemoving {
+			continue
+		}
+		if s.lost {
+			r.remove = append(r.remove, s.cluster)
+			continue
+		}
+		dropped = append(dropped, s.cluster)
+		these = append(these, s.cluster+" "+string(s.install.UID)) // of an approval of before nothing is left
+	}
+	if have > 2 && 2*len(dropped) > have {
+		if digest := digestOf(these); digest != approved {
+			r.held = digest
+			return
+		}
+	}
+	r.remove = append(r.remove, dropped...)
+}
+
+func digestOf(names []string) string {
+	sum := sha256.Sum256([]byte(strings.Join(names, "/")))
+	return hex.EncodeToString(sum[:6])
+}
+
+// stateOf says how one cluster stands.
+func stateOf(s site, revision string, now time.Time) appsv1.ClusterState {
+	switch {
+	case s.install == nil:
+		return appsv1.ClusterWaiting
+	case s.install.DeletionTimestamp != nil:
+		return appsv1.ClusterRemoving
+	case s.picked && !s.current:
+		return appsv1.ClusterWaiting
+	}
+	ready := apimeta.FindStatusCondition(s.install.Status.Conditions, appsv1.ReadyCondition)
+	switch {
+	case ready == nil || ready.ObservedGeneration != s.install.Generation:
+		return appsv1.ClusterUpdating
+	case ready.Reason == target.ClusterNotReadyReason:
+		return appsv1.ClusterUnreachable
+	case ready.Status == metav1.ConditionUnknown && isLate(s.install, ready, now):
+		return appsv1.ClusterFailed
+	case ready.Status == metav1.ConditionUnknown:
+		return appsv1.ClusterUpdating
+	case ready.Status == metav1.ConditionFalse && ready.Reason == target.ClusterUnreachableReason:
+		return appsv1.ClusterUnreachable
+	case ready.Status == metav1.ConditionFalse:
+		return appsv1.ClusterFailed
+	case s.install.Status.LastAppliedRevision != revision && !removedWhole(s.install):
+		return appsv1.ClusterUpdating
+	}
+	return appsv1.ClusterReady
+}
+
+func readyStatus(in *appsv1.KsctlInstall) metav1.ConditionStatus {
+	if c := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition); c != nil {
+		return c.Status
+	}
+	return metav1.ConditionUnknown
+}
+
+// maxLineMessage bounds what a line says, in bytes: there may be a thousand.
+const maxLineMessage = 256
+
+func lineOf(s site, state appsv1.ClusterState) appsv1.InstalledCluster {
+	line := appsv1.InstalledCluster{Name: s.cluster, State: state}
+	if s.install == nil {
+		return line
+	}
+	line.Install, line.Revision = s.install.Name, s.install.Status.LastAppliedRevision
+	if state != appsv1.ClusterReady && state != appsv1.ClusterWaiting {
+		line.Message = bounded(readyMessage(s.install), maxLineMessage)
+	}
+	return line
+}
+
+// words says how many clusters are how.
+func (r *rollout) words() string {
+	total := 0
+	for _, n := range r.counts {
+		total += n
+	}
+	out := fmt.Sprintf("%d of %d clusters are ready", r.counts[appsv1.ClusterReady], total)
+	for _, s := range []struct {
+		state appsv1.ClusterState
+		words string
+	}{
+		{appsv1.ClusterFailed, "failed"}, {appsv1.ClusterUnreachable, "do not answer"}, {appsv1.ClusterUpdating, "take in the change"},
+		{appsv1.ClusterWaiting, "wait for their turn"}, {appsv1.ClusterRemoving, "are being cleared"},
+	} {
+		if n := r.counts[s.state]; n > 0 {
+			out += fmt.Sprintf("; %d %s: %s", n, s.words, r.named(s.state))
+		}
+	}
+	return out
+}
+
+// named are the clusters in a state.
+func (r *rollout) named(state appsv1.ClusterState) string {
+	var names []string
+	for i := range r.lines {
+		if r.lines[i].State == state {
+			names = append(names, r.lines[i].Name)
+		}
+	}
+	return list(names)
+}
+
+// first is what the first cluster in a state says.
+func (r *rollout) first(state appsv1.ClusterState) string {
+	i := slices.IndexFunc(r.lines, func(l appsv1.InstalledCluster) bool { return l.State == state })
+	if i < 0 || r.lines[i].Message == "" {
+		return ""
+	}
+	return ": " + r.lines[i].Message
+}

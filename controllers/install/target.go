@@ -1,0 +1,91 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/target"
+	"github.com/ksctl/gitops/stacks/artifact"
+)
+
+// isLocal is true for an install whose objects are in the cluster that it is in itself.
+func isLocal(in *appsv1.KsctlInstall) bool { return target.OfInstall(in) == engine.LocalCluster }
+
+// aim finds the cluster that an install is for, and returns a client of it. Here is a client
+// of this cluster, with the rights of the install's account.
+func (s *Steps) aim(ctx context.Context, o *owner, here *engine.Client) (*engine.Client, error) {
+	in := o.req.Object
+	u := target.User{Key: o.key, Spec: &in.Spec.TargetCluster, Account: s.account(in), Here: here,
+		Empty: o.inv.Len() == 0, UID: in.Status.ClusterUID, Requested: o.req.Requested}
+	t, there, err := s.Targets.Of(ctx, u)
+	var other *target.OtherClusterError
+	if errors.As(err, &other) && in.Annotations[appsv1.ApproveAnnotation] == other.UID {
+		if err := s.giveUp(ctx, o, "they are on another cluster than "+target.People(o.key.Cluster)+" is by now"); err != nil {
+			return nil, err
+		}
+		u.Empty = true
+		t, there, err = s.Targets.Of(ctx, u)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if o.target != t {
+		o.target = t
+		s.Engine.Forgive(o.key) // what failed may not fail in this way of reaching it
+	}
+	o.uid = s.Targets.UID(t)
+	o.stays = func(ctx context.Context) error { return s.Targets.Stays(ctx, in.Namespace, &in.Spec.TargetCluster) }
+	return there, nil
+}
+
+// released is the artifact that an install may take in: one that was made for a cluster takes
+// in another one when it is its turn. Until then it goes on with what it took in last; ok is
+// false when it does not know that any more.
+func (o *owner) released(offered artifact.Artifact) (from artifact.Artifact, ok bool) {
+	digest := o.req.Object.Annotations[appsv1.ReleaseAnnotation]
+	if fleetOf(o.req.Object) != "" && digest != offered.Digest {
+		return o.from, digest != "" && o.from.Digest == digest
+	}
+	o.from = offered
+	return offered, true
+}
+
+// there returns a client of the cluster that an install is for.
+func (s *Steps) there(ctx context.Context, o *owner) (*engine.Client, error) {
+	here, err := s.clientFor(ctx, o.req.Object)
+	if err != nil {
+		return nil, err
+	}
+	return s.aim(ctx, o, here)
+}
+
+// lost is why a pass could not do what it should: the cluster ceased to answer. What failed
+// is tried again at once when it does, and time that passes meanwhile does not count.
+func (s *Steps) lost(o *owner, errs ...error) error {
+	err := s.Targets.Lost(o.target, errs...)
+	if err != nil {
+		s.Engine.Forgive(o.key)
+		o.since, o.unsyncedSince = time.Time{}, time.Time{}
+	}
+	return err
+}
+
+// orAbandon tells of the way out for an install that goes, where its cluster may never be
+// reached again.
+func orAbandon(in *appsv1.KsctlInstall, err error) error {
+	return fmt.Errorf("%w; or leave what is there as it is, with the annotation %s: %s", err, appsv1.AbandonAnnotation, in.UID)
+}
+
+// leave ends what is kept of an install in memory beside the install itself.
+func (s *Steps) leave(o *owner) {
+	at := o.target
+	if at == nil && o.key.Cluster == engine.LocalCluster {
+		at = s.Targets.Local
+	}
+	s.Engine.Forget(at, o.key)
+	s.Targets.Forget(o.key)
+}

@@ -1,0 +1,292 @@
+package target
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/ksctl/gitops/controllers/reach"
+)
+
+// guarded is a gate before a server, which can be told not to answer.
+type guarded struct {
+	*gate
+	clock *clocktesting.FakeClock
+	told  chan bool
+	url   string
+
+	mu sync.Mutex
+	// down fails everything, revoked what asks how it is.
+	down, revoked error
+	asks          int
+}
+
+func newGuarded(t *testing.T, handler http.HandlerFunc) *guarded {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	g := &guarded{clock: clocktesting.NewFakeClock(time.Unix(0, 0)), told: make(chan bool, 10), url: server.URL}
+	g.gate = &gate{id: "team.prod", cfg: &rest.Config{Host: server.URL}, clock: g.clock, doubts: make(chan struct{}, 1), wishes: make(chan struct{}, 1),
+		changed: func(open bool) { g.told <- open }, connect: g.connecting,
+		ask: func(context.Context, *rest.Config) (reach.Answer, error) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.asks++
+			return reach.Answer{}, cmp.Or(g.down, g.revoked)
+		}}
+	return g
+}
+
+// connecting has connections that fail while the server is down.
+func (g *guarded) connecting(cfg *rest.Config) (*connections, error) {
+	c, err := connect(cfg)
+	if err != nil {
+		return nil, err
+	}
+	inner := c.RoundTripper
+	c.RoundTripper = roundTrip(func(r *http.Request) (*http.Response, error) {
+		g.mu.Lock()
+		down := g.down
+		g.mu.Unlock()
+		if down != nil {
+			return nil, down
+		}
+		return inner.RoundTrip(r)
+	})
+	return c, nil
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func (g *guarded) goDown(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.down = err
+}
+
+func (g *guarded) start(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		g.run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+// get returns the status of an answer.
+func (g *guarded) get(t *testing.T, path string) (int, error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.url+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := g.RoundTrip(req)
+	if err != nil {
+		return 0, err
+	}
+	return res.StatusCode, res.Body.Close()
+}
+
+func (g *guarded) await(t *testing.T, open bool) {
+	t.Helper()
+	select {
+	case got := <-g.told:
+		if got != open {
+			t.Fatalf("told %t, want %t", got, open)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatalf("nobody was told that it is open: %t", open)
+	}
+}
+
+func TestGate(t *testing.T) {
+	g := newGuarded(t, func(http.ResponseWriter, *http.Request) {})
+	var unreachable *UnreachableError
+	if _, err := g.get(t, "/"); !errors.As(err, &unreachable) || unreachable.Err != nil {
+		t.Errorf("before it was asked: %v", err)
+	}
+	g.start(t)
+	g.await(t, true)
+	if _, err := g.get(t, "/"); err != nil {
+		t.Errorf("open: %v", err)
+	}
+
+	g.goDown(errors.New("the line is dead"))
+	if _, err := g.get(t, "/"); !errors.As(err, &unreachable) || unreachable.Err == nil {
+		t.Errorf("the first one that fails: %v", err)
+	}
+	if _, err := g.get(t, "/"); !errors.As(err, &unreachable) {
+		t.Errorf("those after it fail without being sent: %v", err)
+	}
+	// It was open a moment ago: it is not asked in a circle.
+	for !g.clock.HasWaiters() {
+		runtime.Gosched()
+	}
+	g.clock.Step(2 * maxBackoff)
+	g.await(t, false)
+	if err := g.closed(); err == nil || !strings.Contains(err.Error(), "KsctlCluster team/prod does not answer: the line is dead; nothing is changed there") {
+		t.Errorf("shut: %v", err)
+	}
+
+	g.goDown(nil)
+	g.askNow()
+	g.await(t, true)
+	if _, err := g.get(t, "/"); err != nil {
+		t.Errorf("open again: %v", err)
+	}
+	select {
+	case <-g.told:
+		t.Error("told twice")
+	default:
+	}
+}
+
+func TestGateStaysOpenForOneWhoGivesUp(t *testing.T) {
+	entered := make(chan struct{})
+	g := newGuarded(t, func(_ http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-r.Context().Done()
+	})
+	g.start(t)
+	g.await(t, true)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-entered
+		cancel()
+	}()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.RoundTrip(req); !errors.Is(err, context.Canceled) { //nolint:bodyclose // there is none
+		t.Errorf("got %v", err)
+	}
+	if err := g.closed(); err != nil {
+		t.Errorf("it is shut: %v", err)
+	}
+}
+
+func TestGateFollowsNobody(t *testing.T) {
+	g := newGuarded(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://elsewhere.example.com/", http.StatusTemporaryRedirect)
+	})
+	g.start(t)
+	g.await(t, true)
+	if _, err := g.get(t, "/api"); err == nil || !strings.Contains(err.Error(), "sends /api elsewhere (307)") {
+		t.Errorf("got %v", err)
+	}
+	if err := g.closed(); err != nil {
+		t.Errorf("it is shut: %v", err)
+	}
+}
+
+func TestGateKeepsItsCredentials(t *testing.T) {
+	g := newGuarded(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "you said "+r.Header.Get("Authorization"), http.StatusForbidden)
+	})
+	g.cfg.BearerToken = "s3cr3t"
+	g.start(t)
+	g.await(t, true)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := g.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if said, err := io.ReadAll(res.Body); err != nil || string(said) != "you said Bearer …\n" {
+		t.Errorf("got %s, %v", said, err)
+	}
+}
+
+func TestGateAsksBesideOneThatIsRefused(t *testing.T) {
+	g := newGuarded(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+	g.start(t)
+	g.await(t, true)
+	// One API refuses, and the cluster is well: it stays open.
+	if status, err := g.get(t, "/"); err != nil || status != http.StatusUnauthorized {
+		t.Errorf("got %v, %v", status, err)
+	}
+	g.untilAsked(t, 2)
+	if err := g.closed(); err != nil {
+		t.Errorf("it is shut: %v", err)
+	}
+	// The credentials are no good any more.
+	g.mu.Lock()
+	g.revoked = errors.New("it does not know the user")
+	g.mu.Unlock()
+	if _, err := g.get(t, "/"); err != nil {
+		t.Error(err)
+	}
+	g.untilAsked(t, 3)
+	g.await(t, false)
+	if err := g.closed(); err == nil || !strings.Contains(err.Error(), "does not know the user") {
+		t.Errorf("it is open: %v", err)
+	}
+}
+
+// A cluster that falls silent holds nobody for long.
+func TestGateBreaksOffWhatHasNoAnswer(t *testing.T) {
+	release := make(chan struct{})
+	g := newGuarded(t, func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+	})
+	defer close(release)
+	g.start(t)
+	g.await(t, true)
+	g.mu.Lock()
+	g.revoked = errors.New("it does not answer in time")
+	g.mu.Unlock()
+	g.clock.Step(doubtEvery)
+	began := time.Now()
+	var unreachable *UnreachableError
+	if _, err := g.get(t, "/"); !errors.As(err, &unreachable) {
+		t.Errorf("got %v", err)
+	}
+	if took := time.Since(began); took > requestTimeout/2 {
+		t.Errorf("it took %s", took)
+	}
+	g.await(t, false)
+}
+
+// untilAsked waits for the cluster to have been asked so often.
+func (g *guarded) untilAsked(t *testing.T, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		g.mu.Lock()
+		asked := g.asks
+		g.mu.Unlock()
+		if asked >= n {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("asked %d times, not %d", asked, n)
+		}
+		if g.clock.HasWaiters() {
+			g.clock.Step(doubtEvery)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package target
+
+import (
+	"testing"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine"
+)
+
+func TestID(t *testing.T) {
+	for want, tc := range map[string]struct {
+		spec   appsv1.TargetCluster
+		people string
+	}{
+		engine.LocalCluster: {people: "this cluster"},
+		"team.prod.eu":      {spec: appsv1.TargetCluster{ClusterRef: &appsv1.ClusterReference{Name: "prod.eu"}}, people: "KsctlCluster team/prod.eu"},
+		"other.prod":        {spec: appsv1.TargetCluster{ClusterRef: &appsv1.ClusterReference{Name: "prod", Namespace: "other"}}, people: "KsctlCluster other/prod"},
+		"secret:team.prod": {spec: appsv1.TargetCluster{KubeConfig: &appsv1.KubeConfigReference{SecretRef: appsv1.SecretKeyReference{Name: "prod"}}},
+			people: "the cluster of Secret team/prod"},
+		"secret:team.prod:config": {spec: appsv1.TargetCluster{KubeConfig: &appsv1.KubeConfigReference{SecretRef: appsv1.SecretKeyReference{Name: "prod", Key: "config"}}},
+			people: "the cluster of Secret team/prod, key config"},
+	} {
+		id := ID("team", &tc.spec)
+		if id != want || People(id) != tc.people {
+			t.Errorf("got %q, %q; want %q, %q", id, People(id), want, tc.people)
+		}
+		key := engine.OwnerKey{Installation: "x", Cluster: id, Kind: "K", Namespace: "team", Name: "n"}
+		if back, ok := engine.ParseOwnerKey(key.String()); !ok || back != key {
+			t.Errorf("%s does not fit a mark", id)
+		}
+		ns, name, ok := ParseClusterID(id)
+		if ok != (tc.spec.ClusterRef != nil) || ok && ClusterID(ns, name) != id {
+			t.Errorf("%s is read as %s/%s, %t", id, ns, name, ok)
+		}
+	}
+}
+
+func TestInstalledIsWhereTheInventoryIs(t *testing.T) {
+	spec := &appsv1.TargetCluster{ClusterRef: &appsv1.ClusterReference{Name: "new"}}
+	for want, got := range map[string]string{
+		"team.new":          Installed("team", spec, nil, "team.old"),
+		"team.old":          Installed("team", spec, &appsv1.Inventory{}, "team.old"),
+		engine.LocalCluster: Installed("team", spec, &appsv1.Inventory{}, ""),
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if Status(engine.LocalCluster, &appsv1.Inventory{}) != "" || Status("team.old", nil) != "" || Status("team.old", &appsv1.Inventory{}) != "team.old" {
+		t.Error("a status names a cluster only while something is there, and never this one")
+	}
+}
