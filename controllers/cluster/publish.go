@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
@@ -104,7 +105,7 @@ func (s *Steps) retire(ctx context.Context, obj *clusterv1.KsctlCluster, c dynam
 		if stays {
 			continue
 		}
-		if err := drop(ctx, c, name, of(obj)); err != nil {
+		if err := engine.DropSecret(ctx, c, name, OfAnnotation, of(obj)); err != nil {
 			return err
 		}
 	}

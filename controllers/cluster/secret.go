@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -187,23 +186,6 @@ func change(have *corev1.Secret, w wanted) map[string]any {
 		labels[label] = value
 	}
 	return map[string]any{"metadata": map[string]any{"resourceVersion": have.ResourceVersion, "labels": labels}, "data": data}
-}
-
-// drop deletes a Secret, if it is ours.
-func drop(ctx context.Context, c dynamic.Interface, name types.NamespacedName, owner string) error {
-	var have corev1.Secret
-	found, err := engine.Read(ctx, c, secrets, name.Namespace, name.Name, &have)
-	if err != nil {
-		return fmt.Errorf("reading Secret %s: %w", name, err)
-	}
-	if !found || have.Annotations[OfAnnotation] != owner {
-		return nil
-	}
-	err = c.Resource(secrets).Namespace(name.Namespace).Delete(ctx, name.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &have.UID}})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("deleting Secret %s: %w", name, err)
-	}
-	return nil
 }
 
 // allowed is nil when Argo CD's Secrets may be written into a namespace.

@@ -153,7 +153,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.
 		return s.withoutAccount(ctx, obj, names, err)
 	}
 	for _, name := range names {
-		err := drop(ctx, c, name, of(obj))
+		err := engine.DropSecret(ctx, c, name, OfAnnotation, of(obj))
 		if apierrors.IsForbidden(err) { // its rights went first
 			return s.withoutAccount(ctx, obj, names, err)
 		}

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,6 +46,25 @@ func Read(ctx context.Context, c dynamic.Interface, kind schema.GroupVersionReso
 		return false, err
 	}
 	return true, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into)
+}
+
+// DropSecret deletes a Secret with a client's rights, if an annotation says that it is its
+// owner's, and it is there.
+func DropSecret(ctx context.Context, c dynamic.Interface, name types.NamespacedName, annotation, owner string) error {
+	secrets := corev1.SchemeGroupVersion.WithResource("secrets")
+	var have corev1.Secret
+	found, err := Read(ctx, c, secrets, name.Namespace, name.Name, &have)
+	if err != nil {
+		return fmt.Errorf("reading Secret %s: %w", name, err)
+	}
+	if !found || have.Annotations[annotation] != owner {
+		return nil
+	}
+	err = c.Resource(secrets).Namespace(name.Namespace).Delete(ctx, name.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &have.UID}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting Secret %s: %w", name, err)
+	}
+	return nil
 }
 
 // Delete asks for deletion of an object with a uid, and with a resourceVersion unless

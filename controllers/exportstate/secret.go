@@ -134,20 +134,3 @@ func (s *secretPlace) patch(ctx context.Context, c change) (*unstructured.Unstru
 	}
 	return s.client.Resource(secrets).Namespace(s.name.Namespace).Patch(ctx, s.name.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: live.FieldManager})
 }
-
-// drop deletes a Secret, if it is the export's.
-func drop(ctx context.Context, c dynamic.Interface, name types.NamespacedName, owner string) error {
-	var have corev1.Secret
-	there, err := engine.Read(ctx, c, secrets, name.Namespace, name.Name, &have)
-	if err != nil {
-		return fmt.Errorf("reading Secret %s: %w", name, err)
-	}
-	if !there || have.Annotations[ExportAnnotation] != owner {
-		return nil
-	}
-	err = c.Resource(secrets).Namespace(name.Namespace).Delete(ctx, name.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &have.UID}})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("deleting Secret %s: %w", name, err)
-	}
-	return nil
-}

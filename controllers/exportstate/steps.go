@@ -239,7 +239,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.E
 	if err != nil {
 		return account.Outcome(fmt.Errorf("%w%s", err, way), "")
 	}
-	if err := drop(ctx, c, types.NamespacedName{Namespace: obj.Namespace, Name: obj.Status.Secret}, obj.Name); err != nil {
+	if err := engine.DropSecret(ctx, c, types.NamespacedName{Namespace: obj.Namespace, Name: obj.Status.Secret}, ExportAnnotation, obj.Name); err != nil {
 		return reconcile.Retry{Err: fmt.Errorf("%w%s", err, way)}
 	}
 	return reconcile.Done{Message: "what was exported is deleted"}

@@ -81,8 +81,6 @@ const (
 	ClustersFailedReason = "ClustersFailed"
 	// WaitsForTurnReason: it is not the cluster's turn yet to take in what the source has.
 	WaitsForTurnReason = "WaitsForTurn"
-	// InstallTakenReason: an install of the name that is needed is somebody else's.
-	InstallTakenReason = "InstallTaken"
 )
 
 // maxClusters of one install: each has a line in its status.
@@ -105,10 +103,6 @@ func (f *Fleets) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.K
 	in.Status.LastAttemptedRevision = from.Revision
 	sites, err := f.sites(ctx, in, from.Digest)
 	if err != nil {
-		var taken *takenError
-		if errors.As(err, &taken) {
-			return reconcile.Stalled{Err: err, Reason: InstallTakenReason, Revision: from.Revision}
-		}
 		return reconcile.Retry{Err: err, Revision: from.Revision}
 	}
 	sel := in.Spec.ClusterSelector
@@ -119,13 +113,6 @@ func (f *Fleets) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.K
 		return reconcile.Retry{Err: err, Revision: from.Revision}
 	}
 	return f.outcome(in, &r, from.Revision)
-}
-
-// takenError says that an install is somebody else's.
-type takenError struct{ name types.NamespacedName }
-
-func (e *takenError) Error() string {
-	return fmt.Sprintf("KsctlInstall %s is not one that this install made for a cluster: rename one of the two", e.name)
 }
 
 // sites are the clusters that are picked, and those that have an install.
@@ -162,7 +149,7 @@ func (f *Fleets) sites(ctx context.Context, in *appsv1.KsctlInstall, digest stri
 		if !s.picked && s.install == nil {
 			continue
 		}
-		if err := f.free(ctx, in, s); err != nil {
+		if err := f.look(ctx, in, s); err != nil {
 			return nil, err
 		}
 		out = append(out, *s)
@@ -174,17 +161,15 @@ func (f *Fleets) sites(ctx context.Context, in *appsv1.KsctlInstall, digest stri
 	return out, nil
 }
 
-// free is nil when the name of an install that is needed is not somebody else's.
-func (f *Fleets) free(ctx context.Context, in *appsv1.KsctlInstall, s *site) error {
+// look finds out whether the name of an install that is needed is somebody else's.
+func (f *Fleets) look(ctx context.Context, in *appsv1.KsctlInstall, s *site) error {
 	if s.install != nil {
 		return nil
 	}
 	var x appsv1.KsctlInstall
 	name := types.NamespacedName{Namespace: in.Namespace, Name: siteName(in.Name, s.cluster)}
 	err := f.Client.Get(ctx, name, &x, client.UnsafeDisableDeepCopy)
-	if err == nil && !isSite(&x, in) {
-		return &takenError{name: name}
-	}
+	s.taken = err == nil && !isSite(&x, in)
 	return client.IgnoreNotFound(err)
 }
 

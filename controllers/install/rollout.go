@@ -24,8 +24,9 @@ type site struct {
 	// picked is true while the selector picks the cluster; current when the install is as it
 	// is to be, and may take in what the source has.
 	picked, current bool
-	// lost is true for a cluster that is gone, or on its way.
-	lost bool
+	// lost is true for a cluster that is gone, or on its way; taken where somebody else's
+	// install has the name of the one that it is to have.
+	lost, taken bool
 }
 
 // rollout is the next step of bringing a change to clusters.
@@ -112,7 +113,7 @@ func turns(sites []site, states []appsv1.ClusterState) []int {
 	var first, then []int
 	for i, s := range sites {
 		switch {
-		case !s.picked || s.current || s.lost || states[i] == appsv1.ClusterRemoving:
+		case !s.picked || s.current || s.lost || s.taken || states[i] == appsv1.ClusterRemoving:
 		case s.install != nil && readyStatus(s.install) == metav1.ConditionFalse:
 			first = append(first, i)
 		default:
@@ -158,6 +159,8 @@ func digestOf(names []string) string {
 // stateOf says how one cluster stands.
 func stateOf(s site, revision string, now time.Time) appsv1.ClusterState {
 	switch {
+	case s.taken:
+		return appsv1.ClusterFailed
 	case s.install == nil:
 		return appsv1.ClusterWaiting
 	case s.install.DeletionTimestamp != nil:
@@ -197,6 +200,9 @@ const maxLineMessage = 256
 
 func lineOf(s site, state appsv1.ClusterState) appsv1.InstalledCluster {
 	line := appsv1.InstalledCluster{Name: s.cluster, State: state}
+	if s.taken {
+		line.Message = "the KsctlInstall that it is to have exists, and is somebody else's: rename one of the two"
+	}
 	if s.install == nil {
 		return line
 	}

@@ -18,7 +18,7 @@ import (
 func siteAt(cluster, word string) site {
 	s := site{cluster: cluster, picked: true}
 	word, old := strings.CutSuffix(word, "*")
-	if word == "" {
+	if s.taken = word == "taken"; s.taken || word == "" {
 		return s
 	}
 	s.current = !old
@@ -67,6 +67,7 @@ func TestRollout(t *testing.T) {
 		"who is behind is at it":          {sites: "a=behind b=", most: 1, states: "Updating Waiting"},
 		"one is done":                     {sites: "a=ready b=busy c=", most: 2, change: "c", states: "Ready Updating Updating"},
 		"all are done":                    {sites: "a=ready b=ready", most: 2, states: "Ready Ready"},
+		"one has a name that is taken":    {sites: "a=taken b=", most: 1, change: "b", states: "Failed Updating"},
 		"one takes too long":              {sites: "a=late b= c=", most: 1, goOn: true, change: "b", states: "Failed Updating Waiting"},
 		"one has no kubeconfig":           {sites: "a=unready b=", most: 1, change: "b", states: "Unreachable Updating"},
 		"another change comes in between": {sites: "a=busy* b=ready* c=ready*", most: 2, change: "a", states: "Updating Waiting Waiting"},

@@ -75,12 +75,28 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(git.Close)
 }, NodeTimeout(20*time.Minute))
 
+// another is one more control plane, for a spec that stops it or has it take the place of another.
+func another(ctx context.Context) *cluster.Cluster {
+	GinkgoHelper()
+	plane, err := cluster.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(plane.Stop)
+	heard.Secret(base64.StdEncoding.EncodeToString(plane.Config().KeyData))
+	return plane
+}
+
 // namespaces makes a namespace with an account here, and one there.
 func namespaces(ctx context.Context) (here, there string) {
 	GinkgoHelper()
+	return namespacesOn(ctx, remote)
+}
+
+// namespacesOn is namespaces with the one there on some control plane.
+func namespacesOn(ctx context.Context, plane *cluster.Cluster) (here, there string) {
+	GinkgoHelper()
 	here, err := h.Namespace(ctx, "targets")
 	Expect(err).NotTo(HaveOccurred())
-	there, err = remote.Namespace(ctx, "there")
+	there, err = plane.Namespace(ctx, "there")
 	Expect(err).NotTo(HaveOccurred())
 	return here, there
 }

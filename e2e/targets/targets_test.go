@@ -1,7 +1,6 @@
 package targets_test
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -39,13 +38,8 @@ func exported(name, kubeconfig string) string {
 
 var _ = Describe("An install for another cluster", func() {
 	It("is installed, put right, held while the cluster does not answer, and removed with everything at once", func(ctx SpecContext) {
-		plane, err := cluster.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(plane.Stop)
-		here, err := h.Namespace(ctx, "targets")
-		Expect(err).NotTo(HaveOccurred())
-		there, err := plane.Namespace(ctx, "there")
-		Expect(err).NotTo(HaveOccurred())
+		plane := another(ctx)
+		here, there := namespacesOn(ctx, plane)
 
 		By("importing its state from an encrypted file in Git")
 		key, err := age.GenerateX25519Identity()
@@ -197,9 +191,7 @@ var _ = Describe("An install for another cluster", func() {
 	})
 
 	It("leaves what another cluster has that is reached by the same name, until somebody gives up what was there", func(ctx SpecContext) {
-		second, err := cluster.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(second.Stop)
+		second := another(ctx)
 		here, there := namespaces(ctx)
 		Expect(second.Client().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: there}})).To(Succeed())
 		prod(ctx, here)
@@ -212,7 +204,6 @@ var _ = Describe("An install for another cluster", func() {
 
 		By("building it anew under the same name")
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "prod"}}
-		heard.Secret(base64.StdEncoding.EncodeToString(second.Config().KeyData))
 		patch(ctx, h.Plane.Client(), secret, fmt.Sprintf(`{"stringData":{"value":%q}}`, kubeconfig(second)))
 		Eventually(ctx, stands(ctx, in), soon).Should(HavePrefix("False ClusterChanged: KsctlCluster " + here + "/prod leads to another cluster than the one that has what is installed"))
 		offer(ctx, here, "main@sha1:2", map[string]string{"a": "two"})
@@ -235,15 +226,9 @@ var _ = Describe("An install for another cluster", func() {
 	})
 
 	It("is held when its cluster is gone for ever, until somebody abandons what is there (must-survive 38)", func(ctx SpecContext) {
-		plane, err := cluster.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(plane.Stop)
-		here, err := h.Namespace(ctx, "targets")
-		Expect(err).NotTo(HaveOccurred())
-		there, err := plane.Namespace(ctx, "there")
-		Expect(err).NotTo(HaveOccurred())
+		plane := another(ctx)
+		here, there := namespacesOn(ctx, plane)
 		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "prod"}, StringData: map[string]string{"value": kubeconfig(plane)}})
-		heard.Secret(base64.StdEncoding.EncodeToString(plane.Config().KeyData))
 		c := &clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "prod"},
 			Spec: clusterv1.KsctlClusterSpec{KubeConfigRef: &clusterv1.KubeConfigRef{Name: "prod"}, ServiceAccountName: harness.Deployer}}
 		create(ctx, c)
