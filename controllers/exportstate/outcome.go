@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/gitsecret"
@@ -92,7 +91,7 @@ func (p *plan) outcome(where string, room int, revision string) reconcile.Outcom
 		reason string
 	}{{v1alpha1.ExportInvalid, InvalidStateReason}, {v1alpha1.ExportTaken, FileTakenReason}} {
 		if messages := p.saying(bad.action); len(messages) > 0 {
-			return reconcile.Stalled{Err: errors.New(lines(messages)), Reason: cmp.Or(p.reason, bad.reason), Revision: revision}
+			return reconcile.Stalled{Err: errors.New(statestore.Lines(messages)), Reason: cmp.Or(p.reason, bad.reason), Revision: revision}
 		}
 	}
 	return reconcile.Done{Message: p.message(where) + warning(room), Revision: revision}
@@ -132,14 +131,4 @@ func warning(bytes int) string {
 		return ""
 	}
 	return fmt.Sprintf("; they take %d %% of what a Secret can hold: more will be refused", bytes*20/state.MaxStoreBytes*5)
-}
-
-// lines are some messages, and how many more there are.
-func lines(messages []string) string {
-	const most = 5
-	out := strings.Join(messages[:min(len(messages), most)], "; ")
-	if more := len(messages) - most; more > 0 {
-		out += fmt.Sprintf("; and %d more", more)
-	}
-	return out
 }

@@ -85,11 +85,8 @@ func clusterOf(key string, data []byte) (*state.Cluster, error) {
 
 // refused is the line of an entry that can't be exported.
 func refused(key string, err error) v1alpha1.ExportedFile {
-	return v1alpha1.ExportedFile{Key: key, File: key + suffix, Action: v1alpha1.ExportInvalid, Message: clip(err.Error(), 300)}
+	return v1alpha1.ExportedFile{Key: key, File: key + suffix, Action: v1alpha1.ExportInvalid, Message: statestore.Clip(err.Error(), 300)}
 }
-
-// clip keeps the beginning of a text.
-func clip(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }
 
 // isExport is true for a file that is an encrypted export of a cluster, or of the credentials
 // of a cloud.

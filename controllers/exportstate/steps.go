@@ -121,7 +121,7 @@ func (s *Steps) carry(ctx context.Context, req *reconcile.Request[*v1alpha1.Expo
 		p := newPlan(want, have, obj.Status, obj.Spec.Prune)
 		err = s.act(ctx, req, to, &p, m)
 		switch {
-		case err != nil && contended(err):
+		case contended(err):
 			continue
 		case err != nil:
 			return failed(err)
@@ -178,7 +178,7 @@ func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.Export
 	}
 	obj.Status.LastExportedRevision = revision
 	if len(p.restored) > 0 {
-		req.Event(corev1.EventTypeWarning, "ExportRestored", "somebody had changed or removed, and they are written again: "+lines(p.restored))
+		req.Event(corev1.EventTypeWarning, "ExportRestored", "somebody had changed or removed, and they are written again: "+statestore.Lines(p.restored))
 	}
 	req.Event(corev1.EventTypeNormal, "StateExported", p.did()+" to "+to.String())
 	p.written()
@@ -203,7 +203,7 @@ func (s *Steps) seal(ctx context.Context, spec *v1alpha1.ExportStateSpec, p *pla
 				if len(bad.Readable) > 0 {
 					reason = PlaintextReason
 				}
-				p.refuse(d.file, reason, clip(err.Error(), 300))
+				p.refuse(d.file, reason, statestore.Clip(err.Error(), 300))
 				continue
 			}
 			if err != nil {

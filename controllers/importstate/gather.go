@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
+	"github.com/ksctl/gitops/controllers/statestore"
 	"github.com/ksctl/gitops/stacks/state"
 )
 
@@ -51,7 +52,7 @@ func (g *gathering) addCluster(name string, c *state.Cluster) {
 	key := c.ID.Key()
 	refuse := func(why string) {
 		row := rowOf(c, record{})
-		row.Action, row.Message = v1alpha1.StateInvalid, clip(why, 300)
+		row.Action, row.Message = v1alpha1.StateInvalid, statestore.Clip(why, 300)
 		g.refused = append(g.refused, row)
 	}
 	first, twice := g.from[key]

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 
@@ -107,7 +106,7 @@ func (p *plan) outcome(want wishes, namespace, revision string, dryRun bool) rec
 		for _, one := range want.problems {
 			messages = append(messages, one.message)
 		}
-		first.message = lines(messages)
+		first.message = statestore.Lines(messages)
 		return first.outcome(revision)
 	}
 	for _, bad := range []struct {
@@ -121,7 +120,7 @@ func (p *plan) outcome(want wishes, namespace, revision string, dryRun bool) rec
 			if bad.action == v1alpha1.StateFull {
 				messages = []string{p.full.Error()}
 			}
-			return reconcile.Stalled{Err: errors.New(lines(messages)), Reason: bad.reason, Revision: revision}
+			return reconcile.Stalled{Err: errors.New(statestore.Lines(messages)), Reason: bad.reason, Revision: revision}
 		}
 	}
 	if dryRun {
@@ -135,16 +134,6 @@ func rank(terminal bool) int {
 		return 1
 	}
 	return 0 // is tried again, and with it everything
-}
-
-// lines are some messages, and how many more there are.
-func lines(messages []string) string {
-	const most = 5
-	out := strings.Join(messages[:min(len(messages), most)], "; ")
-	if more := len(messages) - most; more > 0 {
-		out += fmt.Sprintf("; and %d more", more)
-	}
-	return out
 }
 
 // saying are the messages of entries with an action.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/statestore"
@@ -87,13 +86,10 @@ func newPlan(want wishes, have statestore.Held, before v1alpha1.ImportStateStatu
 
 // rowOf is the line of a cluster. What names one that is refused may be anything.
 func rowOf(c *state.Cluster, r record) v1alpha1.ImportedCluster {
-	id := state.ID{Cloud: clip(c.ID.Cloud, 64), Type: clip(c.ID.Type, 64), Name: clip(c.ID.Name, 64), Region: clip(c.ID.Region, 64)}
+	id := state.ID{Cloud: statestore.Clip(c.ID.Cloud, 64), Type: statestore.Clip(c.ID.Type, 64), Name: statestore.Clip(c.ID.Name, 64), Region: statestore.Clip(c.ID.Region, 64)}
 	return v1alpha1.ImportedCluster{Key: id.Key(), Name: id.Name, Cloud: id.Cloud, Region: id.Region, Type: id.Type,
 		Dialect: string(c.Dialect), Written: r.written, Ours: r.ours, Writing: r.writing}
 }
-
-// clip keeps the beginning of a text.
-func clip(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }
 
 // unique sorts lines, and leaves out those of the same key, which a list can't have: the first counts.
 func unique(rows []v1alpha1.ImportedCluster) []v1alpha1.ImportedCluster {

@@ -175,7 +175,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.I
 			continue
 		}
 		if len(kept) > 0 {
-			req.Event(corev1.EventTypeWarning, "StateKept", "changed in the store since it was imported, and left there: "+lines(kept))
+			req.Event(corev1.EventTypeWarning, "StateKept", "changed in the store since it was imported, and left there: "+statestore.Lines(kept))
 		}
 		return reconcile.Done{Message: "what was imported was taken out of the store"}
 	}

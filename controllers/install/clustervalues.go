@@ -44,9 +44,9 @@ func (s *Steps) clusterValues(ctx context.Context, in *appsv1.KsctlInstall, ref 
 
 // evaluate is the pure part of clusterValues.
 func evaluate(c *clusterv1.KsctlCluster, ref *appsv1.ValuesReference) ([]byte, error) {
-	seen := clusterv1.KsctlCluster{Spec: c.Spec, Status: c.Status}
+	// No more than what wakes those who use it, see otherCluster.
+	seen := clusterv1.KsctlCluster{Spec: c.Spec, Status: clusterv1.KsctlClusterStatus{Facts: c.Status.Facts, KubernetesVersion: c.Status.KubernetesVersion}}
 	seen.Name, seen.Namespace, seen.Labels, seen.Annotations = c.Name, c.Namespace, c.Labels, c.Annotations
-	seen.Status.Conditions = nil // they come and go, and each time everything would be rendered anew
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&seen)
 	if err != nil {
 		return nil, err

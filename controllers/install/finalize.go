@@ -74,8 +74,8 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	if o.inv.Len() == 0 {
 		return reconcile.Done{Message: "everything was removed"}
 	}
-	if lost := s.lost(o, rep.Errors...); lost != nil {
-		return target.Outcome(orAbandon(req.Object, lost), "")
+	if out, lost := s.orLost(o, nil, "", rep.Errors...); lost {
+		return out
 	}
 	return o.removing(rep, o.inv.Len(), s.Clock.Now())
 }

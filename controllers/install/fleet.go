@@ -109,7 +109,7 @@ func (f *Fleets) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.K
 	r := planRollout(sites, from.Revision, rolloutOptions{maxConcurrent: int(ptr.Deref(sel.MaxConcurrent, appsv1.DefaultMaxConcurrent)),
 		stop: sel.OnFailure != appsv1.FailureContinue, approved: in.Annotations[appsv1.ApproveAnnotation], now: f.Clock.Now()})
 	in.Status.Clusters = r.lines
-	if err := f.act(ctx, in, sites, &r, from.Digest); err != nil {
+	if err := f.act(ctx, in, sites, &r); err != nil {
 		return reconcile.Retry{Err: err, Revision: from.Revision}
 	}
 	return f.outcome(in, &r, from.Revision)
@@ -142,7 +142,7 @@ func (f *Fleets) sites(ctx context.Context, in *appsv1.KsctlInstall, digest stri
 			s = &site{cluster: name, lost: true}
 			byCluster[name] = s
 		}
-		s.install, s.current = x, currentSite(x, siteInstall(in, name, digest))
+		s.install = x
 	}
 	var out []site
 	for _, s := range byCluster {
@@ -152,6 +152,8 @@ func (f *Fleets) sites(ctx context.Context, in *appsv1.KsctlInstall, digest stri
 		if err := f.look(ctx, in, s); err != nil {
 			return nil, err
 		}
+		s.want = siteInstall(in, s.cluster, digest)
+		s.current = s.install != nil && currentSite(s.install, s.want)
 		out = append(out, *s)
 	}
 	slices.SortFunc(out, func(a, b site) int { return cmp.Compare(a.cluster, b.cluster) })
@@ -197,18 +199,18 @@ func (f *Fleets) made(ctx context.Context, in *appsv1.KsctlInstall) ([]appsv1.Ks
 }
 
 // act makes, changes and removes installs. What it does to one does not depend on others.
-func (f *Fleets) act(ctx context.Context, in *appsv1.KsctlInstall, sites []site, r *rollout, digest string) error {
+func (f *Fleets) act(ctx context.Context, in *appsv1.KsctlInstall, sites []site, r *rollout) error {
 	var errs []error
 	for i := range sites {
 		s := &sites[i]
 		var err error
-		switch want := siteInstall(in, s.cluster, digest); {
+		switch {
 		case slices.Contains(r.remove, s.cluster):
 			err = f.remove(ctx, in, s.install)
 		case slices.Contains(r.change, s.cluster) && s.install == nil:
-			err = f.Client.Create(ctx, want, client.FieldOwner(f.FieldOwner))
+			err = f.Client.Create(ctx, s.want, client.FieldOwner(f.FieldOwner))
 		case slices.Contains(r.change, s.cluster):
-			err = f.Client.Update(ctx, adjusted(s.install, want), client.FieldOwner(f.FieldOwner))
+			err = f.Client.Update(ctx, adjusted(s.install, s.want), client.FieldOwner(f.FieldOwner))
 		case s.install != nil && s.install.DeletionTimestamp == nil:
 			err = f.handOn(ctx, in, s.install)
 		}

@@ -73,10 +73,8 @@ func (s *Steps) removeAsked(ctx context.Context, o *owner) (rep *engine.Report, 
 	if failed = o.store(ctx, s, ""); failed != nil {
 		return rep, failed
 	}
-	if lost := s.lost(o, rep.Errors...); lost != nil {
-		return rep, target.Outcome(lost, "")
-	}
-	return rep, nil
+	failed, _ = s.orLost(o, nil, "", rep.Errors...)
+	return rep, failed
 }
 
 // store brings the inventory into the status; the outcome is that of a failure.

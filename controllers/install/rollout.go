@@ -19,8 +19,8 @@ import (
 // site is one cluster that an install is for, or was.
 type site struct {
 	cluster string
-	// install that was made for it; nil: none.
-	install *appsv1.KsctlInstall
+	// install that was made for it, nil: none; want is how it is to be.
+	install, want *appsv1.KsctlInstall
 	// picked is true while the selector picks the cluster; current when the install is as it
 	// is to be, and may take in what the source has.
 	picked, current bool
@@ -35,8 +35,6 @@ type rollout struct {
 	change, remove []string
 	lines          []appsv1.InstalledCluster
 	counts         map[appsv1.ClusterState]int
-	// failed are those because of which the others wait.
-	failed []string
 	// held is the digest of removals that wait for somebody to approve them; empty: none do.
 	held string
 }
@@ -45,7 +43,7 @@ type rollout struct {
 func planRollout(sites []site, revision string, o rolloutOptions) rollout {
 	r := rollout{counts: map[appsv1.ClusterState]int{}}
 	states := make([]appsv1.ClusterState, len(sites))
-	busy := 0
+	busy, failed := 0, 0
 	for i, s := range sites {
 		states[i] = stateOf(s, revision, o.now)
 		switch {
@@ -57,11 +55,11 @@ func planRollout(sites []site, revision string, o rolloutOptions) rollout {
 		case states[i] == appsv1.ClusterUpdating:
 			busy++
 		case states[i] == appsv1.ClusterFailed:
-			r.failed = append(r.failed, s.cluster)
+			failed++
 		}
 	}
 	free := o.maxConcurrent - busy
-	if o.stop && len(r.failed) > 0 {
+	if o.stop && failed > 0 {
 		free = 0
 	}
 	for _, i := range turns(sites, states) {
@@ -74,10 +72,8 @@ func planRollout(sites []site, revision string, o rolloutOptions) rollout {
 	}
 	r.leave(sites, states, o.approved)
 	for i, s := range sites {
-		if s.picked || s.install != nil {
-			r.lines = append(r.lines, lineOf(s, states[i]))
-			r.counts[states[i]]++
-		}
+		r.lines = append(r.lines, lineOf(s, states[i]))
+		r.counts[states[i]]++
 	}
 	return r
 }
@@ -113,7 +109,7 @@ func turns(sites []site, states []appsv1.ClusterState) []int {
 	var first, then []int
 	for i, s := range sites {
 		switch {
-		case !s.picked || s.current || s.lost || s.taken || states[i] == appsv1.ClusterRemoving:
+		case !s.picked || s.current || s.taken || states[i] == appsv1.ClusterRemoving:
 		case s.install != nil && readyStatus(s.install) == metav1.ConditionFalse:
 			first = append(first, i)
 		default:
@@ -132,7 +128,7 @@ func (r *rollout) leave(sites []site, states []appsv1.ClusterState, approved str
 		if s.install == nil {
 			continue
 		}
-		if have++; s.picked && !s.lost || states[i] == appsv1.ClusterRemoving {
+		if have++; s.picked || states[i] == appsv1.ClusterRemoving {
 			continue
 		}
 		if s.lost {

@@ -149,7 +149,7 @@ func TestSiteInstall(t *testing.T) {
 
 func TestClusterValues(t *testing.T) {
 	c := &clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Name: "prod", Namespace: "team", Labels: map[string]string{"region": "eu"}},
-		Status: clusterv1.KsctlClusterStatus{Facts: &clusterv1.ClusterFacts{Cloud: "aws"}, Nodes: new(int32(3))}}
+		Status: clusterv1.KsctlClusterStatus{Facts: &clusterv1.ClusterFacts{Cloud: "aws"}, KubernetesVersion: "v1.36.3"}}
 	set := func(pairs ...string) *appsv1.ValuesReference {
 		ref := &appsv1.ValuesReference{Kind: appsv1.ClusterValues, Component: "web"}
 		for i := 0; i < len(pairs); i += 2 {
@@ -157,9 +157,9 @@ func TestClusterValues(t *testing.T) {
 		}
 		return ref
 	}
-	got, err := evaluate(c, set("ingress.host", "'app.' + metadata.name + '.example.com'", "region", "metadata.labels['region']", "nodes", "status.nodes",
+	got, err := evaluate(c, set("ingress.host", "'app.' + metadata.name + '.example.com'", "region", "metadata.labels['region']", "version", "status.kubernetesVersion",
 		"cloud", "status.facts.cloud", `labels.a\.b/c`, "has(status.facts.region)"))
-	want := "cloud: aws\ningress:\n  host: app.prod.example.com\nlabels:\n  a.b/c: false\nnodes: 3\nregion: eu\n"
+	want := "cloud: aws\ningress:\n  host: app.prod.example.com\nlabels:\n  a.b/c: false\nregion: eu\nversion: v1.36.3\n"
 	if err != nil || string(got) != want {
 		t.Errorf("got %s, %v; want %s", got, err, want)
 	}

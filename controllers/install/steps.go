@@ -169,8 +169,8 @@ func (s *Steps) apply(ctx context.Context, o *owner, of offer, there *engine.Cli
 	if err != nil {
 		return s.unrecorded(o, err, revision), true
 	}
-	if lost := s.lost(o, rep.Errors...); lost != nil {
-		return target.Outcome(lost, revision), true
+	if out, lost := s.orLost(o, nil, revision, rep.Errors...); lost {
+		return out, true
 	}
 	of.components = components
 	return s.publishReady(ctx, o, of, o.outcome(rep, revision, s.Clock.Now())), true
@@ -187,12 +187,11 @@ func (s *Steps) unrecorded(o *owner, err error, revision string) reconcile.Outco
 		return out
 	}
 	var going *target.Error
-	if lost := s.lost(o, err); lost != nil {
-		return target.Outcome(lost, revision)
-	} else if errors.As(err, &going) {
+	if errors.As(err, &going) {
 		return target.Outcome(err, revision)
 	}
-	return out
+	judged, _ := s.orLost(o, out, revision)
+	return judged
 }
 
 // Forget implements reconcile.Steps.

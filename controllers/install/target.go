@@ -8,6 +8,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/controllers/target"
 	"github.com/ksctl/gitops/stacks/artifact"
 )
@@ -21,25 +22,28 @@ func (s *Steps) aim(ctx context.Context, o *owner, here *engine.Client) (*engine
 	in := o.req.Object
 	u := target.User{Key: o.key, Spec: &in.Spec.TargetCluster, Account: s.account(in), Here: here,
 		Empty: o.inv.Len() == 0, UID: in.Status.ClusterUID, Requested: o.req.Requested}
-	t, there, err := s.Targets.Of(ctx, u)
+	at, err := s.Targets.Of(ctx, u)
 	var other *target.OtherClusterError
 	if errors.As(err, &other) && in.Annotations[appsv1.ApproveAnnotation] == other.UID {
 		if err := s.giveUp(ctx, o, "they are on another cluster than "+target.People(o.key.Cluster)+" is by now"); err != nil {
 			return nil, err
 		}
 		u.Empty = true
-		t, there, err = s.Targets.Of(ctx, u)
+		at, err = s.Targets.Of(ctx, u)
+	}
+	if errors.As(err, &other) && in.DeletionTimestamp == nil {
+		return nil, fmt.Errorf("%w; or, when that one is gone for good, give up what was there and begin anew with the annotation %s: %s", err, appsv1.ApproveAnnotation, other.UID)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if o.target != t {
-		o.target = t
+	if o.target != at.Target {
+		o.target = at.Target
 		s.Engine.Forgive(o.key) // what failed may not fail in this way of reaching it
 	}
-	o.uid = s.Targets.UID(t)
+	o.uid = at.UID
 	o.stays = func(ctx context.Context) error { return s.Targets.Stays(ctx, in.Namespace, &in.Spec.TargetCluster) }
-	return there, nil
+	return at.Client, nil
 }
 
 // released is the artifact that an install may take in: one that was made for a cluster takes
@@ -63,15 +67,14 @@ func (s *Steps) there(ctx context.Context, o *owner) (*engine.Client, error) {
 	return s.aim(ctx, o, here)
 }
 
-// lost is why a pass could not do what it should: the cluster ceased to answer. What failed
-// is tried again at once when it does, and time that passes meanwhile does not count.
-func (s *Steps) lost(o *owner, errs ...error) error {
-	err := s.Targets.Lost(o.target, errs...)
-	if err != nil {
+// orLost is an outcome, or that of the cluster having ceased to answer. What failed is tried
+// again at once when it does, and time that passes meanwhile does not count.
+func (s *Steps) orLost(o *owner, out reconcile.Outcome, revision string, errs ...error) (_ reconcile.Outcome, lost bool) {
+	if out, lost = s.Targets.OrLost(o.target, out, revision, errs...); lost {
 		s.Engine.Forgive(o.key)
 		o.since, o.unsyncedSince = time.Time{}, time.Time{}
 	}
-	return err
+	return out, lost
 }
 
 // orAbandon tells of the way out for an install that goes, where its cluster may never be

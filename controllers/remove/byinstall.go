@@ -98,9 +98,7 @@ func (b *ByInstall) Reconcile(ctx context.Context, req *reconcile.Request[*appsv
 
 // orLost is an outcome, or that of the cluster having ceased to answer.
 func (b *ByInstall) orLost(a *aimed, out reconcile.Outcome) reconcile.Outcome {
-	if lost := b.Targets.Lost(a.target); lost != nil {
-		return target.Outcome(lost, "")
-	}
+	out, _ = b.Targets.OrLost(a.target, out, "")
 	return out
 }
 

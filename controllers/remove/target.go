@@ -40,9 +40,13 @@ func (b *ByInstall) aim(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.
 	if err != nil && key.Cluster != engine.LocalCluster {
 		return nil, err // who is there to read the kubeconfig?
 	}
-	a.target, a.client, err = b.Targets.Of(ctx, target.User{Key: key, Spec: &in.Spec.TargetCluster, Account: account, Here: here,
+	at, err := b.Targets.Of(ctx, target.User{Key: key, Spec: &in.Spec.TargetCluster, Account: account, Here: here,
 		UID: in.Status.ClusterUID, Requested: requested})
-	return a, err
+	if err != nil {
+		return nil, err
+	}
+	a.target, a.client = at.Target, at.Client
+	return a, nil
 }
 
 // here is the install's account, and a client of this cluster with its rights; nil when there

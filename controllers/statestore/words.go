@@ -1,6 +1,9 @@
 package statestore
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Said counts states and credentials in words.
 func Said(states, credentials int) string {
@@ -21,3 +24,16 @@ func Plural(n int, noun string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
+
+// Lines are some messages, and how many more there are.
+func Lines(messages []string) string {
+	const most = 5
+	out := strings.Join(messages[:min(len(messages), most)], "; ")
+	if more := len(messages) - most; more > 0 {
+		out += fmt.Sprintf("; and %d more", more)
+	}
+	return out
+}
+
+// Clip keeps the beginning of a text, of so many bytes at most.
+func Clip(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }

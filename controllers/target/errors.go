@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/account"
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
@@ -64,8 +63,7 @@ type OtherClusterError struct {
 
 // Error implements error.
 func (e *OtherClusterError) Error() string {
-	return fmt.Sprintf("%s leads to another cluster than the one that has what is installed: nothing is changed on it. Make it lead there again; or, when that one is gone for good, give up what was there and begin anew with the annotation %s: %s",
-		People(e.Cluster), appsv1.ApproveAnnotation, e.UID)
+	return People(e.Cluster) + " leads to another cluster than the one that has what is installed: nothing is changed on it. Make it lead there again"
 }
 
 // UnreachableError says that a cluster does not answer. Whoever uses the cluster is woken when

@@ -68,17 +68,25 @@ type User struct {
 	Requested bool
 }
 
+// Aim is a cluster that somebody acts on.
+type Aim struct {
+	Target *engine.Target
+	Client *engine.Client
+	// UID of the cluster; "": it is this one, or its uid is not known.
+	UID string
+}
+
 // Of returns the cluster that a user acts on, and a client of it. Its errors are an *Error, an
 // *OtherClusterError, an *UnreachableError, or those of requests to this cluster.
-func (t *Targets) Of(ctx context.Context, u User) (*engine.Target, *engine.Client, error) {
+func (t *Targets) Of(ctx context.Context, u User) (Aim, error) {
 	named := ID(u.Key.Namespace, u.Spec)
 	switch {
 	case named != u.Key.Cluster:
-		return nil, nil, fail(ClusterChangedReason,
+		return Aim{}, fail(ClusterChangedReason,
 			"what is installed is on %s, and the spec names %s by now: nothing is changed on either. Name %[1]s again; to move, remove it there first, with a KsctlRemove or by deleting this object",
 			People(u.Key.Cluster), People(named))
 	case named == engine.LocalCluster:
-		return t.Local, u.Here, nil
+		return Aim{Target: t.Local, Client: u.Here}, nil
 	}
 	m, err := t.access(ctx, u)
 	if err != nil {
@@ -86,28 +94,40 @@ func (t *Targets) Of(ctx context.Context, u User) (*engine.Target, *engine.Clien
 		if errors.As(err, &known) && !known.Waits {
 			t.Clusters.release(u.Key.String()) // what it knew before is not to be used any more
 		}
-		return nil, nil, err
+		return Aim{}, err
 	}
 	x, err := t.Clusters.use(u.Key.String(), m.key, m.access)
 	if err != nil {
-		return nil, nil, err
+		return Aim{}, err
 	}
 	if err := x.gate.closed(); err != nil {
 		if u.Requested {
 			x.gate.askNow()
 		}
-		return nil, nil, err
+		return Aim{}, err
 	}
-	if uid := x.gate.clusterUID(); !u.Empty && u.UID != "" && uid != "" && uid != u.UID {
-		return nil, nil, &OtherClusterError{Cluster: named, UID: uid}
+	uid := x.gate.clusterUID()
+	if !u.Empty && u.UID != "" && uid != "" && uid != u.UID {
+		return Aim{}, &OtherClusterError{Cluster: named, UID: uid}
 	}
 	c, err := x.target.Client(nil)
-	return x.target, c, err
+	return Aim{Target: x.target, Client: c, UID: uid}, err
 }
 
-// Lost is why requests to a target do not go through any more, or did not; nil: they do. What
-// failed since is then not the fault of what was asked.
-func (t *Targets) Lost(target *engine.Target, errs ...error) error {
+// OrLost is an outcome, or that of the cluster not answering: that requests to it do not go through
+// any more, or did not, is not the fault of what was asked. Lost is true then.
+func (t *Targets) OrLost(target *engine.Target, out reconcile.Outcome, revision string, errs ...error) (_ reconcile.Outcome, lost bool) {
+	if retry, failed := out.(reconcile.Retry); failed {
+		errs = append(errs, retry.Err)
+	}
+	if err := t.lost(target, errs); err != nil {
+		return Outcome(err, revision), true
+	}
+	return out, false
+}
+
+// lost is why requests to a target do not go through any more, or did not; nil: they do.
+func (t *Targets) lost(target *engine.Target, errs []error) error {
 	if target == nil || target == t.Local {
 		return nil
 	}
@@ -123,17 +143,6 @@ func (t *Targets) Lost(target *engine.Target, errs ...error) error {
 		}
 	}
 	return nil
-}
-
-// UID of the cluster of a target; "": it is this cluster's, or not known.
-func (t *Targets) UID(target *engine.Target) string {
-	if target == nil || target == t.Local {
-		return ""
-	}
-	if x := t.Clusters.at(target); x != nil {
-		return x.gate.clusterUID()
-	}
-	return ""
 }
 
 // Stays is nil when the KsctlCluster that a user acts on is there, as the API server has it, and

@@ -121,10 +121,10 @@ func TestOf(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&u)
 			}
-			got, c, err := targets.Of(t.Context(), u)
+			got, err := targets.Of(t.Context(), u)
 			if tc.error == "" {
-				if err != nil || got != targets.Local || c != here {
-					t.Errorf("got %v, %v, %v", got, c, err)
+				if err != nil || got.Target != targets.Local || got.Client != here {
+					t.Errorf("got %v, %v", got, err)
 				}
 				return
 			}
@@ -149,7 +149,7 @@ func TestOfReadsAKubeconfigOnce(t *testing.T) {
 	u := userOf(byRef("prod"), here)
 	var unreachable *UnreachableError
 	for range 3 {
-		if _, _, err := targets.Of(t.Context(), u); !errors.As(err, &unreachable) {
+		if _, err := targets.Of(t.Context(), u); !errors.As(err, &unreachable) {
 			t.Fatal(err)
 		}
 	}
@@ -158,7 +158,7 @@ func TestOfReadsAKubeconfigOnce(t *testing.T) {
 	}
 	other := u
 	other.Key.Name, other.Account = "other", "somebody"
-	if _, _, err := targets.Of(t.Context(), other); !errors.As(err, &unreachable) {
+	if _, err := targets.Of(t.Context(), other); !errors.As(err, &unreachable) {
 		t.Fatal(err)
 	}
 	if reads() != 2 || len(targets.Clusters.byKey) != 1 {
@@ -181,7 +181,7 @@ func TestOfReadsAKubeconfigOnce(t *testing.T) {
 func TestOfNeedsTheRightToReadTheKubeconfig(t *testing.T) {
 	denied := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "good", errors.New("no"))
 	targets, here, _ := targetsOf(t, denied, secretWith("team", "good", map[string]string{"value": access}))
-	_, _, err := targets.Of(t.Context(), userOf(bySecret("good", ""), here))
+	_, err := targets.Of(t.Context(), userOf(bySecret("good", ""), here))
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ServiceAccount team/deployer may not get: whoever may get it may use the cluster") {
 		t.Errorf("got %v", err)
 	}

@@ -10,8 +10,9 @@ type ClusterValue struct {
 	// +kubebuilder:validation:MaxLength=253
 	Path string `json:"path"`
 
-	// Expr is a CEL expression over the KsctlCluster (self, and its metadata, spec and status)
-	// that gives the value: a text, a number or a bool.
+	// Expr is a CEL expression over the KsctlCluster that gives the value: a text of up to 4 KiB, a
+	// number or a bool. It sees spec, of metadata name, namespace, labels and annotations, and of
+	// status facts and kubernetesVersion.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	Expr string `json:"expr"`

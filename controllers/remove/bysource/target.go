@@ -24,28 +24,27 @@ func (s *Steps) clients(ctx context.Context, o *owner) (clients, error) {
 	if err != nil {
 		return clients{}, err
 	}
-	t, there, err := s.Targets.Of(ctx, target.User{Key: o.key, Spec: &rm.Spec.TargetCluster, Account: name, Here: here,
-		Empty: o.inv.Len() == 0, UID: rm.Status.ClusterUID, Requested: o.req.Requested})
+	at, err := s.Targets.Of(ctx, target.User{Key: o.key, Spec: &rm.Spec.TargetCluster, Account: name, Here: here,
+		Empty: !o.begun(), UID: rm.Status.ClusterUID, Requested: o.req.Requested})
 	if err != nil {
 		return clients{}, err
 	}
-	if o.target != t {
-		o.target = t
+	if o.target != at.Target {
+		o.target = at.Target
 		s.Engine.Forgive(o.key) // what failed may not fail in this way of reaching it
 	}
-	o.uid = s.Targets.UID(t)
-	return clients{here: here, there: there}, nil
+	o.uid = at.UID
+	return clients{here: here, there: at.Client}, nil
 }
 
 // orLost is an outcome, or that of the cluster having ceased to answer: what failed is tried
 // again at once when it does.
 func (s *Steps) orLost(o *owner, out reconcile.Outcome) reconcile.Outcome {
-	lost := s.Targets.Lost(o.target)
-	if lost == nil {
-		return out
+	out, lost := s.Targets.OrLost(o.target, out, o.req.Object.Status.LastAttemptedRevision)
+	if lost {
+		s.Engine.Forgive(o.key)
 	}
-	s.Engine.Forgive(o.key)
-	return target.Outcome(lost, o.req.Object.Status.LastAttemptedRevision)
+	return out
 }
 
 // leave ends what is kept of a KsctlRemove in memory beside it.
