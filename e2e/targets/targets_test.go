@@ -20,7 +20,6 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
-	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/stacks/sops"
 	"github.com/ksctl/gitops/stacks/sops/codec"

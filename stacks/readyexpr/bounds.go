@@ -51,8 +51,8 @@ func values(v any, limit uint64) uint64 {
 }
 
 var (
-	errMap         = errors.New("map is not available in a ready expression")
-	errLoopLiteral = errors.New("a list or map in a ready expression can't hold a loop variable")
+	errMap         = errors.New("map is not available in an expression")
+	errLoopLiteral = errors.New("a list or map in an expression can't hold a loop variable")
 )
 
 // checkBounded refuses what could double a value again and again, where the
@@ -73,7 +73,7 @@ func checkBounded(e ast.Expr, loops []string) error {
 		}
 		return checkLiteral(parts, loops)
 	case ast.StructKind:
-		return errors.New("messages are not available in a ready expression")
+		return errors.New("messages are not available in an expression")
 	}
 	return nil
 }

@@ -224,7 +224,7 @@ type KsctlInstallStatus struct {
 	Inventory *Inventory `json:"inventory,omitempty"`
 
 	// Cluster that has what is in the inventory: <namespace>.<name> of a KsctlCluster, or
-	// secret:<namespace>.<name> of a Secret with a kubeconfig. That which the controller
+	// secret:<namespace>.<name> of a Secret with a kubeconfig, with :<key> where a key is named. That which the controller
 	// runs in when unset.
 	// +optional
 	Cluster string `json:"cluster,omitempty"`

@@ -13,7 +13,7 @@ type ExportedCredentialsPolicy string
 
 // Policies for credentials of an export.
 const (
-	// ExportCredentials exports those of the clouds that clusters were selected in.
+	// ExportCredentials exports those of the clouds that clusters were selected in, of all without select.
 	ExportCredentials ExportedCredentialsPolicy = "Export"
 	// KeepCredentials exports none.
 	KeepCredentials ExportedCredentialsPolicy = "Skip"

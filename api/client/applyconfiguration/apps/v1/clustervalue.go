@@ -9,8 +9,9 @@ package v1
 type ClusterValueApplyConfiguration struct {
 	// Path of the value, such as ingress.host. A dot in a key is written as \.
 	Path *string `json:"path,omitempty"`
-	// Expr is a CEL expression over the KsctlCluster (self, and its metadata, spec and status)
-	// that gives the value: a text, a number or a bool.
+	// Expr is a CEL expression over the KsctlCluster that gives the value: a text of up to 4 KiB, a
+	// number or a bool. It sees spec, of metadata name, namespace, labels and annotations, and of
+	// status facts and kubernetesVersion.
 	Expr *string `json:"expr,omitempty"`
 }
 

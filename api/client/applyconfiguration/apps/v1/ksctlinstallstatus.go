@@ -24,7 +24,7 @@ type KsctlInstallStatusApplyConfiguration struct {
 	// Inventory is what the install owns.
 	Inventory *InventoryApplyConfiguration `json:"inventory,omitempty"`
 	// Cluster that has what is in the inventory: <namespace>.<name> of a KsctlCluster, or
-	// secret:<namespace>.<name> of a Secret with a kubeconfig. That which the controller
+	// secret:<namespace>.<name> of a Secret with a kubeconfig, with :<key> where a key is named. That which the controller
 	// runs in when unset.
 	Cluster *string `json:"cluster,omitempty"`
 	// ClusterUID is the uid of that cluster's namespace kube-system, by which it is told from
