@@ -39,9 +39,12 @@ BIN := $(CURDIR)/bin
 CONTROLLER_GEN_VERSION := $(shell awk '$$1 == "sigs.k8s.io/controller-tools" {print $$2}' internal/tools/controller-gen/go.mod)
 CODE_GENERATOR_VERSION := $(shell awk '$$1 == "k8s.io/code-generator" {print $$2}' internal/tools/code-generator/go.mod)
 GOLANGCI_LINT_VERSION  := $(shell awk '$$1 == "github.com/golangci/golangci-lint/v2" {print $$2}' internal/tools/golangci-lint/go.mod)
+PROTOCOMPILE_VERSION   := $(shell awk '$$1 == "github.com/bufbuild/protocompile" {print $$2}' internal/tools/protobuf/go.mod)
 CONTROLLER_GEN := $(BIN)/controller-gen-$(CONTROLLER_GEN_VERSION)
 # A folder: there are four of them.
 CODE_GENERATOR := $(BIN)/code-generator-$(CODE_GENERATOR_VERSION)
+# Another: what reads .proto files, and two plugins.
+PROTOBUF       := $(BIN)/protobuf-$(PROTOCOMPILE_VERSION)
 GOLANGCI_LINT  := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 # The race detector needs a C compiler.
 RACE = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
@@ -88,7 +91,8 @@ manifests: $(CONTROLLER_GEN) ## Generate CRDs and the controller's role from the
 	cp config/rbac/role.yaml config/rbac/user_roles.yaml config/chart/files/
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) $(CODE_GENERATOR) ## Generate the deep copies of the types, and their clients.
+generate: $(CONTROLLER_GEN) $(CODE_GENERATOR) $(PROTOBUF) ## Generate the deep copies of the types, their clients, and what is spoken over gRPC.
+	$(PROTOBUF)/protobuf $(PROTOBUF) controllers controllers
 	@# The old clients go first: types that they name may be gone.
 	.ci/clients $(CODE_GENERATOR) api/client
 	$(CONTROLLER_GEN) object paths=./api/...
@@ -146,8 +150,8 @@ verify-modules:
 	  echo "go mod tidy -diff in $$(dirname "$$mod")"; $(GO) -C "$$(dirname "$$mod")" mod tidy -diff; done
 
 .PHONY: verify-generated
-verify-generated: $(CONTROLLER_GEN) $(CODE_GENERATOR)
-	.ci/stale $(CONTROLLER_GEN) $(CODE_GENERATOR)
+verify-generated: $(CONTROLLER_GEN) $(CODE_GENERATOR) $(PROTOBUF)
+	.ci/stale $(CONTROLLER_GEN) $(CODE_GENERATOR) $(PROTOBUF)
 
 .PHONY: verify-docs
 verify-docs:
@@ -227,6 +231,9 @@ $(CONTROLLER_GEN): internal/tools/controller-gen/go.mod internal/tools/controlle
 
 $(CODE_GENERATOR): internal/tools/code-generator/go.mod internal/tools/code-generator/go.sum
 	@GO=$(GO) .ci/tool internal/tools/code-generator tool $@
+
+$(PROTOBUF): internal/tools/protobuf/go.mod internal/tools/protobuf/go.sum internal/tools/protobuf/main.go
+	@GO=$(GO) .ci/tool internal/tools/protobuf tool $@
 
 $(GOLANGCI_LINT): internal/tools/golangci-lint/go.mod internal/tools/golangci-lint/go.sum
 	@GO=$(GO) .ci/tool internal/tools/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint $@

@@ -214,7 +214,12 @@ func (s *Steps) Forget(key types.NamespacedName) { s.read.Drop(key) }
 // hash tells documents apart by what they say, and tells nothing of them.
 func (s *Steps) hash(data []byte) string { return statestore.Hash(s.SecretKey, data) }
 
-func namespaceOf(spec *v1alpha1.ImportStateSpec) string { return statestore.NamespaceOf(spec.Store) }
+func namespaceOf(spec *v1alpha1.ImportStateSpec) string {
+	if spec.Store == nil {
+		return statestore.NamespaceOf(nil)
+	}
+	return statestore.NamespaceOf(&spec.Store.StateStore)
+}
 
 // clientFor returns a client with the rights of the import's account.
 func (s *Steps) clientFor(ctx context.Context, obj *v1alpha1.ImportState) (*engine.Client, error) {

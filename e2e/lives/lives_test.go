@@ -139,7 +139,7 @@ var _ = Describe("In each version of its life kstatus knows of", func() {
 		ns := namespace(ctx)
 		in := &v1alpha1.ImportState{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "s"}, Spec: v1alpha1.ImportStateSpec{
 			Schedule:  appsv1.Schedule{Interval: &metav1.Duration{Duration: time.Hour}, RetryInterval: &metav1.Duration{Duration: time.Hour}},
-			SourceRef: &appsv1.SourceRef{Kind: "KsctlSource", Name: "src"}, Store: &v1alpha1.StateStore{Namespace: ns}, ServiceAccountName: harness.Deployer}}
+			SourceRef: &appsv1.SourceRef{Kind: "KsctlSource", Name: "src"}, Store: &v1alpha1.ImportStore{StateStore: v1alpha1.StateStore{Namespace: ns}}, ServiceAccountName: harness.Deployer}}
 		l := record(ctx, in)
 		Expect(h.Plane.Client().Create(ctx, in)).To(Succeed())
 		l.reaches(ctx, inProgress)

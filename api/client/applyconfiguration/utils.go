@@ -20,6 +20,8 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=apps.ksctl.com, Version=v1
+	case v1.SchemeGroupVersion.WithKind("AgentEndpoint"):
+		return &appsv1.AgentEndpointApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ChartRepository"):
 		return &appsv1.ChartRepositoryApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ChartStatus"):
@@ -130,10 +132,24 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		// Group=cluster.ksctl.com, Version=v1
 	case clusterv1.SchemeGroupVersion.WithKind("ArgoCDCluster"):
 		return &applyconfigurationclusterv1.ArgoCDClusterApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("AutoScaledCluster"):
+		return &applyconfigurationclusterv1.AutoScaledClusterApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("AutoscalerDeployment"):
+		return &applyconfigurationclusterv1.AutoscalerDeploymentApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("AutoscalerStatus"):
+		return &applyconfigurationclusterv1.AutoscalerStatusApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("Bounds"):
+		return &applyconfigurationclusterv1.BoundsApplyConfiguration{}
 	case clusterv1.SchemeGroupVersion.WithKind("ClusterFacts"):
 		return &applyconfigurationclusterv1.ClusterFactsApplyConfiguration{}
 	case clusterv1.SchemeGroupVersion.WithKind("ClusterImport"):
 		return &applyconfigurationclusterv1.ClusterImportApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("KsctlAutoScaler"):
+		return &applyconfigurationclusterv1.KsctlAutoScalerApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("KsctlAutoScalerSpec"):
+		return &applyconfigurationclusterv1.KsctlAutoScalerSpecApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("KsctlAutoScalerStatus"):
+		return &applyconfigurationclusterv1.KsctlAutoScalerStatusApplyConfiguration{}
 	case clusterv1.SchemeGroupVersion.WithKind("KsctlCluster"):
 		return &applyconfigurationclusterv1.KsctlClusterApplyConfiguration{}
 	case clusterv1.SchemeGroupVersion.WithKind("KsctlClusterSpec"):
@@ -142,8 +158,28 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationclusterv1.KsctlClusterStatusApplyConfiguration{}
 	case clusterv1.SchemeGroupVersion.WithKind("KubeConfigRef"):
 		return &applyconfigurationclusterv1.KubeConfigRefApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("MachineCapacity"):
+		return &applyconfigurationclusterv1.MachineCapacityApplyConfiguration{}
 	case clusterv1.SchemeGroupVersion.WithKind("NodePool"):
 		return &applyconfigurationclusterv1.NodePoolApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("PodRules"):
+		return &applyconfigurationclusterv1.PodRulesApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("PoolBackoff"):
+		return &applyconfigurationclusterv1.PoolBackoffApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("PoolScale"):
+		return &applyconfigurationclusterv1.PoolScaleApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("ScaleDown"):
+		return &applyconfigurationclusterv1.ScaleDownApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("ScaleOperation"):
+		return &applyconfigurationclusterv1.ScaleOperationApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("ScaleUp"):
+		return &applyconfigurationclusterv1.ScaleUpApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("ScalingLimits"):
+		return &applyconfigurationclusterv1.ScalingLimitsApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("WorkerPool"):
+		return &applyconfigurationclusterv1.WorkerPoolApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("WorkerPoolStatus"):
+		return &applyconfigurationclusterv1.WorkerPoolStatusApplyConfiguration{}
 
 		// Group=storage.ksctl.com, Version=v1alpha1
 	case v1alpha1.SchemeGroupVersion.WithKind("ArgoCDPublication"):
@@ -176,6 +212,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &storagev1alpha1.ImportStateSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ImportStateStatus"):
 		return &storagev1alpha1.ImportStateStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ImportStore"):
+		return &storagev1alpha1.ImportStoreApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("StateSelector"):
 		return &storagev1alpha1.StateSelectorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("StateStore"):

@@ -19,7 +19,7 @@ func Resource(resource string) schema.GroupResource {
 
 // AddToScheme registers the kinds of this package.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &KsctlCluster{}, &KsctlClusterList{})
+	s.AddKnownTypes(GroupVersion, &KsctlCluster{}, &KsctlClusterList{}, &KsctlAutoScaler{}, &KsctlAutoScalerList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

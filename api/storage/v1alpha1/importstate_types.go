@@ -74,6 +74,19 @@ type StateStore struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
+// ImportStore is where states are brought: ksctl's own store, or an agent that has one.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.agent) || !has(self.__namespace__)",message="an agent knows its store: leave namespace out"
+type ImportStore struct {
+	StateStore `json:",inline"`
+
+	// Agent is ksctl's agent, that brings an export into the store of the cluster that it
+	// runs in: what was in that of the same clusters goes. It can't be asked what the store
+	// has, so nothing is compared, published or taken back.
+	// +optional
+	Agent *appsv1.AgentEndpoint `json:"agent,omitempty"`
+}
+
 // ArgoCDPublication says which Argo CD is told of clusters.
 type ArgoCDPublication struct {
 	// Namespace of Argo CD. The controller's --argocd-namespaces must list it.
@@ -143,7 +156,7 @@ type ImportStateSpec struct {
 
 	// Store is ksctl's store, which is written to.
 	// +optional
-	Store *StateStore `json:"store,omitempty"`
+	Store *ImportStore `json:"store,omitempty"`
 
 	// Conflict says what happens when the store holds another state of a cluster. Refuse
 	// when unset. What ksctl changes or removes after the import is no conflict: it is left

@@ -49,6 +49,8 @@ func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Apps().V1().KsctlSources().Informer()}, nil
 
 		// Group=cluster.ksctl.com, Version=v1
+	case clusterv1.SchemeGroupVersion.WithResource("ksctlautoscalers"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Cluster().V1().KsctlAutoScalers().Informer()}, nil
 	case clusterv1.SchemeGroupVersion.WithResource("ksctlclusters"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Cluster().V1().KsctlClusters().Informer()}, nil
 

@@ -36,7 +36,7 @@ type ImportStateSpecApplyConfiguration struct {
 	// cluster.
 	Credentials *storagev1alpha1.CredentialsPolicy `json:"credentials,omitempty"`
 	// Store is ksctl's store, which is written to.
-	Store *StateStoreApplyConfiguration `json:"store,omitempty"`
+	Store *ImportStoreApplyConfiguration `json:"store,omitempty"`
 	// Conflict says what happens when the store holds another state of a cluster. Refuse
 	// when unset. What ksctl changes or removes after the import is no conflict: it is left
 	// alone until the source changes.
@@ -153,7 +153,7 @@ func (b *ImportStateSpecApplyConfiguration) WithCredentials(value storagev1alpha
 // WithStore sets the Store field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Store field is set to the value of the last call.
-func (b *ImportStateSpecApplyConfiguration) WithStore(value *StateStoreApplyConfiguration) *ImportStateSpecApplyConfiguration {
+func (b *ImportStateSpecApplyConfiguration) WithStore(value *ImportStoreApplyConfiguration) *ImportStateSpecApplyConfiguration {
 	b.Store = value
 	return b
 }

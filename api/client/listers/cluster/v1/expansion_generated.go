@@ -2,6 +2,14 @@
 
 package v1
 
+// KsctlAutoScalerListerExpansion allows custom methods to be added to
+// KsctlAutoScalerLister.
+type KsctlAutoScalerListerExpansion interface{}
+
+// KsctlAutoScalerNamespaceListerExpansion allows custom methods to be added to
+// KsctlAutoScalerNamespaceLister.
+type KsctlAutoScalerNamespaceListerExpansion interface{}
+
 // KsctlClusterListerExpansion allows custom methods to be added to
 // KsctlClusterLister.
 type KsctlClusterListerExpansion interface{}

@@ -8,6 +8,8 @@ import (
 
 // Interface provides access to all the informers in this group version.
 type Interface interface {
+	// KsctlAutoScalers returns a KsctlAutoScalerInformer.
+	KsctlAutoScalers() TypedKsctlAutoScalerInformer
 	// KsctlClusters returns a KsctlClusterInformer.
 	KsctlClusters() TypedKsctlClusterInformer
 }
@@ -21,6 +23,11 @@ type version struct {
 // New returns a new Interface.
 func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakListOptions internalinterfaces.TweakListOptionsFunc) Interface {
 	return &version{factory: f, namespace: namespace, tweakListOptions: tweakListOptions}
+}
+
+// KsctlAutoScalers returns a TypedKsctlAutoScalerInformer.
+func (v *version) KsctlAutoScalers() TypedKsctlAutoScalerInformer {
+	return &ksctlAutoScalerInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
 }
 
 // KsctlClusters returns a TypedKsctlClusterInformer.

@@ -12,12 +12,17 @@ import (
 
 type ClusterV1Interface interface {
 	RESTClient() rest.Interface
+	KsctlAutoScalersGetter
 	KsctlClustersGetter
 }
 
 // ClusterV1Client is used to interact with features provided by the cluster.ksctl.com group.
 type ClusterV1Client struct {
 	restClient rest.Interface
+}
+
+func (c *ClusterV1Client) KsctlAutoScalers(namespace string) KsctlAutoScalerInterface {
+	return newKsctlAutoScalers(c, namespace)
 }
 
 func (c *ClusterV1Client) KsctlClusters(namespace string) KsctlClusterInterface {

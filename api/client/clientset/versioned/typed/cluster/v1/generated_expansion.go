@@ -2,4 +2,6 @@
 
 package v1
 
+type KsctlAutoScalerExpansion interface{}
+
 type KsctlClusterExpansion interface{}

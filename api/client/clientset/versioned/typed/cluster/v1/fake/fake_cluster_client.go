@@ -12,6 +12,10 @@ type FakeClusterV1 struct {
 	*testing.Fake
 }
 
+func (c *FakeClusterV1) KsctlAutoScalers(namespace string) v1.KsctlAutoScalerInterface {
+	return newFakeKsctlAutoScalers(c, namespace)
+}
+
 func (c *FakeClusterV1) KsctlClusters(namespace string) v1.KsctlClusterInterface {
 	return newFakeKsctlClusters(c, namespace)
 }

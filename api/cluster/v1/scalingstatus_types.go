@@ -1,0 +1,119 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+)
+
+// OperationKind is what an operation does.
+type OperationKind string
+
+// Operation kinds.
+const (
+	OperationScaleUp   OperationKind = "ScaleUp"
+	OperationScaleDown OperationKind = "ScaleDown"
+)
+
+// OperationState is how an operation stands.
+type OperationState string
+
+// Operation states.
+const (
+	// OperationPending is one that is written down, and of which the agent may not know.
+	OperationPending OperationState = "Pending"
+	// OperationRunning is one that the agent has begun.
+	OperationRunning OperationState = "Running"
+	// OperationJoining is one whose machines are there, and have not all joined.
+	OperationJoining OperationState = "Joining"
+	// OperationSucceeded and OperationFailed are ended.
+	OperationSucceeded OperationState = "Succeeded"
+	OperationFailed    OperationState = "Failed"
+)
+
+// ScaleOperation is the one that is at work, or ended last.
+type ScaleOperation struct {
+	// ID that the agent knows it by.
+	ID string `json:"id"`
+
+	// Kind of the operation.
+	Kind OperationKind `json:"kind"`
+
+	// Pool whose machines it makes or deletes.
+	Pool string `json:"pool"`
+
+	// From is how many workers the cluster had.
+	From int32 `json:"from"`
+
+	// DesiredWorkers is how many workers the cluster is to have.
+	DesiredWorkers int32 `json:"desiredWorkers"`
+
+	// NodeSize of machines that are made.
+	// +optional
+	NodeSize string `json:"nodeSize,omitempty"`
+
+	// StartedAt is when it was written down.
+	StartedAt metav1.Time `json:"startedAt"`
+
+	// EndedAt is when it ended.
+	// +optional
+	EndedAt *metav1.Time `json:"endedAt,omitempty"`
+
+	// State of the operation.
+	State OperationState `json:"state"`
+
+	// Message says more, for a person.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// AutoscalerStatus is how Cluster Autoscaler itself stands.
+type AutoscalerStatus struct {
+	// Version that is meant to run.
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// Deployment in this namespace that it runs in.
+	// +optional
+	Deployment string `json:"deployment,omitempty"`
+
+	// ConfigHash is of its flags and certificates: when it changes, it starts anew.
+	// +optional
+	ConfigHash string `json:"configHash,omitempty"`
+
+	// LastProbeTime is when it last said how it is, in its ConfigMap in the cluster.
+	// +optional
+	LastProbeTime *metav1.Time `json:"lastProbeTime,omitempty"`
+
+	// Flags that the spec means, for one that is not installed here.
+	// +optional
+	// +listType=atomic
+	Flags []string `json:"flags,omitempty"`
+}
+
+// KsctlAutoScalerStatus is how the scaling of a cluster stands.
+type KsctlAutoScalerStatus struct {
+	appsv1.CommonStatus `json:",inline"`
+
+	// Autoscaler is how Cluster Autoscaler stands.
+	// +optional
+	Autoscaler *AutoscalerStatus `json:"autoscaler,omitempty"`
+
+	// Operation that is at work, or ended last.
+	// +optional
+	Operation *ScaleOperation `json:"operation,omitempty"`
+
+	// Pools are how each pool stands.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Pools []WorkerPoolStatus `json:"pools,omitempty"`
+
+	// Workers is how many the cluster has, whatever pool they are of.
+	// +optional
+	Workers int32 `json:"workers,omitempty"`
+
+	// UnmanagedWorkers are of no pool: no pool has their size.
+	// +optional
+	UnmanagedWorkers int32 `json:"unmanagedWorkers,omitempty"`
+}
