@@ -50,6 +50,8 @@ func AddToScheme(s *runtime.Scheme) error {
 type Controllers struct {
 	opts   Options
 	mgr    ctrl.Manager
+	// direct reads from and writes to the API server, with the controller's own rights.
+	direct client.Client
 	index  *live.Index
 	target *engine.Target
 	// targets are nil until a kind is added that has some.
@@ -81,7 +83,7 @@ func New(ctx context.Context, mgr ctrl.Manager, o Options) (*Controllers, error)
 	if err != nil {
 		return nil, err
 	}
-	c := &Controllers{opts: o, mgr: mgr, engine: engine.New(engine.Options{})}
+	c := &Controllers{opts: o, mgr: mgr, direct: direct, engine: engine.New(engine.Options{})}
 	if c.key, err = hashKey(ctx, direct, o.Namespace); err != nil {
 		return nil, err
 	}

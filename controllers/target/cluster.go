@@ -29,6 +29,8 @@ type cluster struct {
 	index  *live.Index
 	kinds  *kinds
 	target *engine.Target
+	// streams is a client whose requests may take as long as they do.
+	streams *engine.Client
 
 	// Guarded by Clusters.mu.
 	users     map[string]struct{}
@@ -59,6 +61,11 @@ func (c *Clusters) newCluster(k key, access *kubeconfig.Access) (*cluster, error
 	served := engine.NewServerDiscovery(dc)
 	client, err := engine.NewClient(through)
 	if err != nil {
+		return nil, err
+	}
+	endless := rest.CopyConfig(through)
+	endless.Timeout = 0
+	if x.streams, err = engine.NewClient(endless); err != nil {
 		return nil, err
 	}
 	x.target = &engine.Target{ClusterID: k.id, Discovery: served, Index: x.index, Capabilities: served.Capabilities,

@@ -72,6 +72,8 @@ type User struct {
 type Aim struct {
 	Target *engine.Target
 	Client *engine.Client
+	// Streams is a client for watches, which have no end of their own.
+	Streams *engine.Client
 	// UID of the cluster; "": it is this one, or its uid is not known.
 	UID string
 }
@@ -86,7 +88,7 @@ func (t *Targets) Of(ctx context.Context, u User) (Aim, error) {
 			"what is installed is on %s, and the spec names %s by now: nothing is changed on either. Name %[1]s again; to move, remove it there first, with a KsctlRemove or by deleting this object",
 			People(u.Key.Cluster), People(named))
 	case named == engine.LocalCluster:
-		return Aim{Target: t.Local, Client: u.Here}, nil
+		return Aim{Target: t.Local, Client: u.Here, Streams: u.Here}, nil
 	}
 	m, err := t.access(ctx, u)
 	if err != nil {
@@ -111,7 +113,7 @@ func (t *Targets) Of(ctx context.Context, u User) (Aim, error) {
 		return Aim{}, &OtherClusterError{Cluster: named, UID: uid}
 	}
 	c, err := x.target.Client(nil)
-	return Aim{Target: x.target, Client: c, UID: uid}, err
+	return Aim{Target: x.target, Client: c, Streams: x.streams, UID: uid}, err
 }
 
 // OrLost is an outcome, or that of the cluster not answering: that requests to it do not go through

@@ -54,6 +54,8 @@ type Harness struct {
 
 	worker    sync.Once
 	workerErr error
+	agent     sync.Once
+	agentErr  error
 
 	shellOnce sync.Once
 	shellErr  error

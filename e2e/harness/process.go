@@ -61,15 +61,24 @@ func (h *Harness) Build(ctx context.Context) (string, error) {
 
 // SOPSWorker builds the program that decrypts, once, and returns its path, for --sops-worker.
 func (h *Harness) SOPSWorker(ctx context.Context) (string, error) {
-	path := filepath.Join(h.dir, sopsworker.Program)
-	h.worker.Do(func() {
-		cmd := exec.CommandContext(context.WithoutCancel(ctx), "go", "build", "-buildvcs=false", "-o", path, "github.com/ksctl/gitops/cmd/sops-worker")
-		cmd.Dir = repository(".")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			h.workerErr = fmt.Errorf("building %s: %w\n%s", sopsworker.Program, err, out)
-		}
-	})
-	return path, h.workerErr
+	h.worker.Do(func() { h.workerErr = h.build(ctx, sopsworker.Program) })
+	return filepath.Join(h.dir, sopsworker.Program), h.workerErr
+}
+
+// Agent builds the program that makes machines, once, and returns its path.
+func (h *Harness) Agent(ctx context.Context) (string, error) {
+	h.agent.Do(func() { h.agentErr = h.build(ctx, "agent") })
+	return filepath.Join(h.dir, "agent"), h.agentErr
+}
+
+// build compiles a program of ours. What one spec has no time for, others need.
+func (h *Harness) build(ctx context.Context, program string) error {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "go", "build", "-buildvcs=false", "-o", filepath.Join(h.dir, program), "github.com/ksctl/gitops/cmd/"+program)
+	cmd.Dir = repository(".")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", program, err, out)
+	}
+	return nil
 }
 
 // StartProcess runs the controller as a process, with what a configuration

@@ -72,6 +72,8 @@ type Options struct {
 	ArgoCDNamespaces []string
 	// InsecureKubeConfigTLS takes kubeconfigs that do not verify who answers.
 	InsecureKubeConfigTLS bool
+	// NodeGroupAddr is where Cluster Autoscaler is answered, NodeGroupAdvAddr what it is told.
+	NodeGroupAddr, NodeGroupAdvAddr string
 	// ChartCacheBytes bounds the charts of repositories on disk, ChartIndexBytes one index.yaml.
 	ChartCacheBytes, ChartIndexBytes int64
 	ChartLimits                      stacks.ChartLimits
@@ -125,6 +127,8 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.SOPSWorker, "sops-worker", "", "The program that decrypts and encrypts files of SOPS; sops-worker in the folder of this program when empty.")
 	fs.StringSliceVar(&o.ArgoCDNamespaces, "argocd-namespaces", nil, "The namespaces of Argo CD that Secrets of clusters may be written into, with the rights of the clusters' accounts; none when empty.")
 	fs.BoolVar(&o.InsecureKubeConfigTLS, "insecure-kubeconfig-tls", false, "Take kubeconfigs that do not verify who answers.")
+	fs.StringVar(&o.NodeGroupAddr, "nodegroup-addr", "", "The address that node groups of KsctlAutoScalers are served at for Cluster Autoscaler, such as :9443; empty serves none.")
+	fs.StringVar(&o.NodeGroupAdvAddr, "nodegroup-adv-addr", "", "The host:port that Cluster Autoscaler reaches --nodegroup-addr at.")
 	fs.BoolVar(&o.NoRemoteBases, "no-remote-bases", true, "Kustomizations fetch no remote bases. They never do; false is refused.")
 	o.ACL.BindFlags(fs)
 	o.Watch.BindFlags(fs)

@@ -16,8 +16,8 @@ package manager
 // +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinventories,verbs=create;update;delete
 // +kubebuilder:rbac:groups=storage.ksctl.com,resources=importstates;exportstates,verbs=patch
 // +kubebuilder:rbac:groups=storage.ksctl.com,resources=importstates/status;exportstates/status,verbs=patch
-// +kubebuilder:rbac:groups=cluster.ksctl.com,resources=ksctlclusters,verbs=patch
-// +kubebuilder:rbac:groups=cluster.ksctl.com,resources=ksctlclusters/status,verbs=patch
+// +kubebuilder:rbac:groups=cluster.ksctl.com,resources=ksctlclusters;ksctlautoscalers,verbs=patch
+// +kubebuilder:rbac:groups=cluster.ksctl.com,resources=ksctlclusters/status;ksctlautoscalers/status,verbs=patch
 //
 // What installs publish:
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts,verbs=create;patch;delete
@@ -26,6 +26,7 @@ package manager
 // Events on them:
 // +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch
 //
-// In its own namespace the key for hashes, and the lease of the leader:
-// +kubebuilder:rbac:groups="",namespace=ksctl-gitops-system,resources=secrets,verbs=get;create
+// In its own namespace the key for hashes, the authority of the node group server, and the
+// lease of the leader:
+// +kubebuilder:rbac:groups="",namespace=ksctl-gitops-system,resources=secrets,verbs=get;create;update
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=ksctl-gitops-system,resources=leases,verbs=get;create;update;patch

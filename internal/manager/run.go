@@ -145,5 +145,8 @@ func (p *process) addKinds(ctx context.Context) error {
 	if err := controllers.AddExports(ctx, setup.Exports{GitLimits: o.GitLimits}); err != nil {
 		return err
 	}
-	return controllers.AddClusters(ctx)
+	if err := controllers.AddClusters(ctx); err != nil {
+		return err
+	}
+	return controllers.AddAutoScalers(ctx, setup.AutoScalers{Addr: o.NodeGroupAddr, AdvAddr: o.NodeGroupAdvAddr})
 }

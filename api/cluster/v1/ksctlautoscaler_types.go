@@ -68,6 +68,8 @@ type KsctlAutoScalerSpec struct {
 const (
 	// AcceptedCondition is false for a second one of the same cluster.
 	AcceptedCondition = "Accepted"
+	// StateImportedCondition says whether the cluster is known by its state, or by a kubeconfig alone.
+	StateImportedCondition = "StateImported"
 	// ProviderServingCondition says whether Cluster Autoscaler is answered.
 	ProviderServingCondition = "ProviderServing"
 	// AutoscalerAvailableCondition says whether Cluster Autoscaler runs.

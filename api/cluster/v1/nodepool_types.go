@@ -133,6 +133,11 @@ type WorkerPoolStatus struct {
 	// Target is how many machines the pool is to have.
 	Target int32 `json:"target"`
 
+	// Change is how many machines are asked for beside those that are there, or, where it
+	// is negative, how many of them are to go.
+	// +optional
+	Change int32 `json:"change,omitempty"`
+
 	// Registered is how many nodes have joined.
 	Registered int32 `json:"registered"`
 

@@ -17,6 +17,9 @@ type WorkerPoolStatusApplyConfiguration struct {
 	NodeGroupID *string `json:"nodeGroupID,omitempty"`
 	// Target is how many machines the pool is to have.
 	Target *int32 `json:"target,omitempty"`
+	// Change is how many machines are asked for beside those that are there, or, where it
+	// is negative, how many of them are to go.
+	Change *int32 `json:"change,omitempty"`
 	// Registered is how many nodes have joined.
 	Registered *int32 `json:"registered,omitempty"`
 	// Ready is how many of them are.
@@ -60,6 +63,14 @@ func (b *WorkerPoolStatusApplyConfiguration) WithNodeGroupID(value string) *Work
 // If called multiple times, the Target field is set to the value of the last call.
 func (b *WorkerPoolStatusApplyConfiguration) WithTarget(value int32) *WorkerPoolStatusApplyConfiguration {
 	b.Target = &value
+	return b
+}
+
+// WithChange sets the Change field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Change field is set to the value of the last call.
+func (b *WorkerPoolStatusApplyConfiguration) WithChange(value int32) *WorkerPoolStatusApplyConfiguration {
+	b.Change = &value
 	return b
 }
 

@@ -1,0 +1,90 @@
+package autoscaler
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/settings"
+	"github.com/ksctl/gitops/controllers/engine"
+)
+
+const (
+	// healthInterval is how often Cluster Autoscaler's word is read at most.
+	healthInterval = 20 * time.Second
+	// staleProbe is how old it may be: Cluster Autoscaler ends itself after --max-inactivity, 10m.
+	staleProbe = 15 * time.Minute
+)
+
+// probe is what Cluster Autoscaler says of itself, as its ConfigMap has it.
+// https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/clusterstate/api/types.go
+type probe struct {
+	AutoscalerStatus string `json:"autoscalerStatus"`
+	ClusterWide      struct {
+		Health struct {
+			Status        string      `json:"status"`
+			LastProbeTime metav1.Time `json:"lastProbeTime"`
+		} `json:"health"`
+	} `json:"clusterWide"`
+}
+
+// health is what Cluster Autoscaler says of itself; nil: it is well, or has said nothing yet.
+func (s *Steps) health(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *sight) error {
+	key, now := client.ObjectKeyFromObject(obj), s.Clock.Now()
+	said, due := s.board.lastProbe(key, now)
+	if due {
+		var have corev1.ConfigMap
+		found, err := engine.Read(ctx, seen.client, corev1.SchemeGroupVersion.WithResource("configmaps"), settings.Namespace, settings.StatusConfigMap, &have)
+		if err != nil {
+			return again(AutoscalerUnhealthyReason, "reading what Cluster Autoscaler says of itself, ConfigMap %s/%s of the cluster: %w", settings.Namespace, settings.StatusConfigMap, err)
+		}
+		said = nil
+		if found {
+			said = readProbe(have.Data["status"])
+		}
+		s.board.keepProbe(key, said, now)
+	}
+	if said == nil {
+		return nil
+	}
+	at := said.ClusterWide.Health.LastProbeTime
+	if !at.IsZero() {
+		obj.Status.Autoscaler.LastProbeTime = &at
+	}
+	switch status := said.ClusterWide.Health.Status; {
+	case !at.IsZero() && now.Sub(at.Time) > staleProbe:
+		return wait(AutoscalerUnhealthyReason, "Cluster Autoscaler has said nothing of itself since %s: see its log", at.UTC().Format(time.RFC3339))
+	case status != "" && status != "Healthy":
+		return wait(AutoscalerUnhealthyReason, "Cluster Autoscaler says that the cluster is %s: see ConfigMap %s/%s of the cluster", clip(status), settings.Namespace, settings.StatusConfigMap)
+	}
+	return nil
+}
+
+// readProbe reads the ConfigMap; nil: it is none of a release that is known.
+func readProbe(text string) *probe {
+	var p probe
+	if err := yaml.Unmarshal([]byte(text), &p); err != nil || p.AutoscalerStatus == "" {
+		return nil
+	}
+	return &p
+}
+
+// lastProbe is what was read last, and whether it is time to read it again.
+func (b *board) lastProbe(key client.ObjectKey, now time.Time) (*probe, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.card(key)
+	return c.probe, now.Sub(c.probed) >= healthInterval
+}
+
+func (b *board) keepProbe(key client.ObjectKey, p *probe, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.card(key)
+	c.probe, c.probed = p, now
+}

@@ -1,0 +1,172 @@
+package autoscaler
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/ksctl/gitops/controllers/engine"
+)
+
+var nodesResource = corev1.SchemeGroupVersion.WithResource("nodes")
+
+// Watches keep the nodes of each cluster that scales. They are run by a manager.
+type Watches struct {
+	// Wake is called when the nodes of a cluster have changed in what matters.
+	Wake func(types.NamespacedName)
+
+	mu  sync.Mutex
+	ctx context.Context
+	// early are those that were asked for before Start.
+	early []types.NamespacedName
+	byKey map[types.NamespacedName]*nodeWatch
+	wg    sync.WaitGroup
+}
+
+// nodeWatch watches the nodes of one cluster.
+type nodeWatch struct {
+	target   *engine.Target
+	informer cache.SharedIndexInformer
+	cancel   context.CancelFunc
+}
+
+// Start implements manager.Runnable.
+func (w *Watches) Start(ctx context.Context) error {
+	w.mu.Lock()
+	w.ctx = ctx
+	early := w.early
+	w.mu.Unlock()
+	for _, key := range early {
+		w.Wake(key)
+	}
+	<-ctx.Done()
+	w.mu.Lock()
+	w.ctx = nil
+	w.mu.Unlock()
+	w.wg.Wait()
+	return nil
+}
+
+// Nodes are those of a cluster; false: not all are known yet, and Wake is called when they are.
+// They are not to be changed.
+func (w *Watches) Nodes(key types.NamespacedName, t *engine.Target, c dynamic.Interface) ([]*corev1.Node, bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ctx == nil {
+		w.early = append(w.early, key)
+		return nil, false, nil
+	}
+	x := w.byKey[key]
+	if x == nil || x.target != t { // it is reached in another way than before
+		if x != nil {
+			x.cancel()
+		}
+		var err error
+		if x, err = w.watch(key, t, c); err != nil {
+			return nil, false, err
+		}
+	}
+	if !x.informer.HasSynced() {
+		return nil, false, nil
+	}
+	items := x.informer.GetStore().List()
+	nodes := make([]*corev1.Node, 0, len(items))
+	for _, item := range items {
+		nodes = append(nodes, item.(*corev1.Node))
+	}
+	return nodes, true, nil
+}
+
+// Forget ends the watch of a cluster.
+func (w *Watches) Forget(key types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if x := w.byKey[key]; x != nil {
+		x.cancel()
+		delete(w.byKey, key)
+	}
+}
+
+// watch begins to watch the nodes of a cluster. It is called with the lock held.
+func (w *Watches) watch(key types.NamespacedName, t *engine.Target, c dynamic.Interface) (*nodeWatch, error) {
+	ctx, cancel := context.WithCancel(w.ctx)
+	nodes := c.Resource(nodesResource)
+	informer := cache.NewSharedIndexInformer(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return nodes.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return nodes.Watch(ctx, o)
+		},
+	}, &unstructured.Unstructured{}, 0, cache.Indexers{})
+	wake := func() { w.Wake(key) }
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { wake() },
+		DeleteFunc: func(any) { wake() },
+		UpdateFunc: func(before, after any) {
+			if !sameNode(before.(*corev1.Node), after.(*corev1.Node)) {
+				wake()
+			}
+		},
+	})
+	if err == nil {
+		err = informer.SetTransform(project)
+	}
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("watching nodes: %w", err)
+	}
+	x := &nodeWatch{target: t, informer: informer, cancel: cancel}
+	if w.byKey == nil {
+		w.byKey = map[types.NamespacedName]*nodeWatch{}
+	}
+	w.byKey[key] = x
+	w.wg.Go(func() { informer.RunWithContext(ctx) })
+	w.wg.Go(func() {
+		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+			wake() // a cluster without nodes has no event
+		}
+	})
+	return x, nil
+}
+
+// sameNode is true for nodes that differ in nothing but their version: heartbeats change that
+// all the time.
+func sameNode(before, after *corev1.Node) bool {
+	b, a := *before, *after
+	b.ResourceVersion, a.ResourceVersion = "", ""
+	return apiequality.Semantic.DeepEqual(&b, &a)
+}
+
+// project keeps of a node what is decided by.
+func project(o any) (any, error) {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return o, nil
+	}
+	var full corev1.Node
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &full); err != nil {
+		return nil, fmt.Errorf("node %s: %w", u.GetName(), err)
+	}
+	node := &corev1.Node{Spec: full.Spec}
+	m := &full.ObjectMeta
+	node.ObjectMeta = metav1.ObjectMeta{Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Labels: m.Labels, CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp}
+	if v, ok := m.Annotations[scaleDownDisabledAnnotation]; ok {
+		node.Annotations = map[string]string{scaleDownDisabledAnnotation: v}
+	}
+	node.Status = corev1.NodeStatus{Capacity: full.Status.Capacity, Allocatable: full.Status.Allocatable, NodeInfo: full.Status.NodeInfo}
+	for _, c := range full.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			node.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
+		}
+	}
+	return node, nil
+}

@@ -1,0 +1,186 @@
+package autoscaler
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/agent"
+	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/target"
+)
+
+const (
+	// defaultProvisionTime is spec.scaleUp.maxNodeProvisionTime when unset.
+	defaultProvisionTime = 20 * time.Minute
+)
+
+// sight is what was observed of a cluster.
+type sight struct {
+	target *engine.Target
+	client *engine.Client
+	// cluster is as the cache has it.
+	cluster *clusterv1.KsctlCluster
+	hosts   hosts
+	nodes   []*corev1.Node
+	fleet   fleet
+	// word of the agent on the operation at work, and why it says nothing now; nil: it answers.
+	word     word
+	agentErr error
+	// plain is true for an agent of ksctl's own, that answers when it is done.
+	plain bool
+	// late are the machines that have not joined in time; next is when something is due here.
+	late map[int32]bool
+	next time.Time
+}
+
+// soonest has it looked at again at a time; zero: at none.
+func (s *sight) soonest(at time.Time) {
+	if !at.IsZero() && (s.next.IsZero() || at.Before(s.next)) {
+		s.next = at
+	}
+}
+
+// reach finds the way to the cluster, and its nodes.
+func (s *Steps) reach(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], here *engine.Client) (*sight, error) {
+	obj := req.Object
+	ref := &appsv1.TargetCluster{ClusterRef: &appsv1.ClusterReference{Name: obj.Spec.ClusterRef.Name}}
+	user := target.User{Key: s.key(obj), Spec: ref, Account: s.account(obj).Name, Here: here, Empty: true, Requested: req.Requested}
+	s.board.uses(client.ObjectKeyFromObject(obj), user.Key)
+	at, err := s.Targets.Of(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	seen := &sight{target: at.Target, client: at.Client, cluster: &clusterv1.KsctlCluster{}}
+	if err := s.Client.Get(ctx, types.NamespacedName{Namespace: obj.Namespace, Name: obj.Spec.ClusterRef.Name}, seen.cluster); err != nil {
+		return nil, err
+	}
+	seen.hosts = newHosts(clusterName(seen.cluster))
+	nodes, synced, err := s.Watches.Nodes(client.ObjectKeyFromObject(obj), at.Target, at.Streams)
+	switch {
+	case err != nil:
+		return nil, err
+	case !synced:
+		return nil, wait(AskingReason, "the nodes of KsctlCluster %s are being read", seen.cluster.Name)
+	}
+	seen.nodes = nodes
+	return seen, nil
+}
+
+// clusterName is what ksctl calls a cluster.
+func clusterName(c *clusterv1.KsctlCluster) string {
+	if c.Status.Facts != nil && c.Status.Facts.Name != "" {
+		return c.Status.Facts.Name
+	}
+	return c.Name
+}
+
+// observe is all that is known of a cluster and its machines.
+func (s *Steps) observe(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], here *engine.Client) (*sight, error) {
+	seen, err := s.reach(ctx, req, here)
+	if err != nil {
+		return nil, err
+	}
+	obj := req.Object
+	key := client.ObjectKeyFromObject(obj)
+	q, err := s.question(ctx, obj, seen, here)
+	if err != nil {
+		return nil, err
+	}
+	said, known := s.Links.Ask(key, q)
+	if !known {
+		return nil, unheard(obj, said.err)
+	}
+	seen.word, seen.agentErr, seen.plain = said.word, said.err, said.plain
+	seen.fleet = newFleet(seen.hosts, obj.Spec.Pools, seen.nodes, listingOf(said, seen.cluster, obj.Status.Workers))
+	seen.late, seen.next = s.board.joins(key, &seen.fleet, obj.Status.Operation, provisionTime(&obj.Spec), s.Clock.Now())
+	return seen, nil
+}
+
+func provisionTime(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
+	if spec.ScaleUp == nil || spec.ScaleUp.MaxNodeProvisionTime == nil {
+		return defaultProvisionTime
+	}
+	return spec.ScaleUp.MaxNodeProvisionTime.Duration
+}
+
+// listingOf is what is known of the array of workers. ksctl's own agent says nothing: then it is
+// what the imported state has, or else what was known before.
+func listingOf(said answer, c *clusterv1.KsctlCluster, before int32) listing {
+	l := listing{exact: !said.plain}
+	for _, w := range said.workers {
+		l.machines = append(l.machines, machine{index: int32(w.Index), size: w.Size})
+	}
+	if !said.plain {
+		return l
+	}
+	count, size := before, ""
+	if f := c.Status.Facts; f != nil {
+		count = 0
+		for _, p := range f.Pools {
+			if p.Role == workerRole {
+				count, size = count+p.Count, p.Size // there is a size where all are of one
+			}
+		}
+	}
+	for i := range min(count, maxWorkers) {
+		l.machines = append(l.machines, machine{index: i, size: size})
+	}
+	return l
+}
+
+// workerRole is that of workers in the facts of a cluster.
+const workerRole clusterv1.PoolRole = "Worker"
+
+// question is how the agent is reached, and what it is asked.
+func (s *Steps) question(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *sight, here *engine.Client) (question, error) {
+	endpoint := obj.Spec.Agent
+	var data map[string][]byte
+	if ref := endpoint.SecretRef; ref != nil {
+		var secret corev1.Secret
+		found, err := engine.Read(ctx, here, corev1.SchemeGroupVersion.WithResource("secrets"), obj.Namespace, ref.Name, &secret)
+		if err != nil {
+			return question{}, again(AgentAccessReason, "reading Secret %s of the agent: %w", ref.Name, err)
+		}
+		if !found {
+			return question{}, again(AgentAccessReason, "Secret %s, which should have what the agent's TLS needs, does not exist", ref.Name)
+		}
+		data = secret.Data
+	}
+	id, err := json.Marshal([]any{endpoint, data})
+	if err != nil {
+		return question{}, err
+	}
+	q := question{id: sha256.Sum256(id), cluster: clusterName(seen.cluster), within: provisionTime(&obj.Spec)}
+	if atWork(obj.Status.Operation) {
+		q.op = obj.Status.Operation.DeepCopy()
+	}
+	q.open = func() (Conn, error) { return agent.Dial(endpoint, data) }
+	return q, nil
+}
+
+// unheard is why an agent has said nothing yet.
+func unheard(obj *clusterv1.KsctlAutoScaler, err error) error {
+	var (
+		secret  *agent.SecretError
+		address *agent.AddressError
+	)
+	switch {
+	case err == nil:
+		return wait(AskingReason, "the agent at %s is being asked for the machines", obj.Spec.Agent.Address)
+	case errors.As(err, &secret) && obj.Spec.Agent.SecretRef != nil:
+		return fail(AgentAccessReason, "spec.agent.secretRef: Secret %s: %w", obj.Spec.Agent.SecretRef.Name, err)
+	case errors.As(err, &address):
+		return fail(AgentAccessReason, "spec.agent.address: %w", err)
+	}
+	return again(AgentUnreachableReason, "%s: %w; nothing is scaled until it answers", obj.Spec.Agent.Address, err)
+}

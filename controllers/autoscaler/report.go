@@ -1,0 +1,110 @@
+package autoscaler
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/nodegroup"
+)
+
+// grant has a change in the plan.
+func (p *plan) grant(c nodegroup.Change, now time.Time) {
+	r := rowOf(p.rows, c.Pool)
+	if r == nil {
+		return
+	}
+	from := r.target()
+	r.missing = max(r.missing-c.Forgive, 0)
+	r.change = c.Target - r.existing - r.missing
+	if b := p.backoffs[c.Pool]; b != nil {
+		b.Missing = r.missing
+	}
+	if p.scaled == nil {
+		p.scaled = map[string]*clusterv1.PoolScale{}
+	}
+	p.scaled[c.Pool] = &clusterv1.PoolScale{Time: metav1.NewTime(now), From: from, To: r.target(), Reason: c.Reason}
+}
+
+// report writes the plan into a status.
+func (p *plan) report(obj *clusterv1.KsctlAutoScaler, seen *sight) {
+	status := &obj.Status
+	lines := make([]clusterv1.WorkerPoolStatus, 0, len(p.rows))
+	for _, r := range p.rows {
+		line := clusterv1.WorkerPoolStatus{Name: r.pool.Name, NodeGroupID: groupID(obj, r.pool.Name), Target: r.target(), Change: r.change,
+			Creating: max(r.change, 0), Deleting: max(-r.change, 0), Backoff: p.backoffs[r.pool.Name], LastScale: p.scaled[r.pool.Name]}
+		_, line.TemplateSource = template(seen, r.pool)
+		for i := range seen.fleet.machines {
+			m := &seen.fleet.machines[i]
+			switch {
+			case m.pool != r.pool.Name:
+			case m.node == nil && int32(i) < beyond(p.op, &seen.fleet):
+				line.Creating++
+			case m.ready():
+				line.Registered, line.Ready = line.Registered+1, line.Ready+1
+			case m.node != nil:
+				line.Registered++
+			}
+		}
+		if was := poolStatus(status, r.pool.Name); line.LastScale == nil && was != nil {
+			line.LastScale = was.LastScale
+		}
+		lines = append(lines, line)
+	}
+	status.Pools, status.Operation = lines, p.op
+	status.Workers, status.UnmanagedWorkers = seen.fleet.size(), 0
+	if op := p.op; seen.plain && op != nil && op.State == clusterv1.OperationSucceeded && p.ended != nil {
+		status.Workers = op.DesiredWorkers // it can't be asked
+	}
+	for i := range seen.fleet.machines {
+		if seen.fleet.machines[i].pool == "" {
+			status.UnmanagedWorkers++
+		}
+	}
+}
+
+// beyond is the place from which on machines are those that an operation is making: they are
+// counted as asked for.
+func beyond(op *clusterv1.ScaleOperation, f *fleet) int32 {
+	if atWork(op) && op.Kind == clusterv1.OperationScaleUp {
+		return op.From
+	}
+	return f.size()
+}
+
+// doing says what is at work.
+func (p *plan) doing() string {
+	if atWork(p.op) {
+		return describe(p.op)
+	}
+	return "taking in what is asked for"
+}
+
+// describe an operation, for people.
+func describe(op *clusterv1.ScaleOperation) string {
+	n := op.DesiredWorkers - op.From
+	what := "making"
+	if op.Kind == clusterv1.OperationScaleDown {
+		what, n = "deleting", -n
+	}
+	return fmt.Sprintf("%s %d %s of pool %s: from %d workers to %d", what, n, plural("machine", n), op.Pool, op.From, op.DesiredWorkers)
+}
+
+func plural(word string, n int32) string {
+	if n == 1 {
+		return word
+	}
+	return word + "s"
+}
+
+// released is true for a worker whose deletion failed: it is used again.
+func (p *plan) released(m *machine) bool {
+	op := p.op
+	if op == nil || op.Kind != clusterv1.OperationScaleDown || op.State != clusterv1.OperationFailed || op.EndedAt == nil {
+		return false
+	}
+	at, ok := taintedAt(m.node)
+	return ok && at.Before(op.EndedAt.Time)
+}

@@ -1,0 +1,125 @@
+package autoscaler
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/agent"
+)
+
+// maxWorkers of a cluster.
+const maxWorkers = 10_000
+
+// talk is a conversation with an agent.
+type talk struct {
+	id   [sha256.Size]byte
+	conn Conn
+	// plainDone has how operations ended that ksctl's own agent was asked for: it knows no ids.
+	plainDone map[string]word
+}
+
+func (t *talk) close() {
+	if t.conn != nil {
+		t.conn.Close()
+		t.conn = nil
+	}
+}
+
+// turn asks an agent once: what there is, and how the operation stands. One that it does not
+// know it is told of.
+func (t *talk) turn(ctx context.Context, q question, before answer) answer {
+	silent := func(err error) answer {
+		before.err = err
+		return before
+	}
+	if t.conn == nil || t.id != q.id {
+		t.close()
+		conn, err := q.open()
+		if err != nil {
+			return silent(err)
+		}
+		t.conn, t.id = conn, q.id
+	}
+	within, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	state, err := t.conn.List(within, q.cluster)
+	var plain *agent.NoWorkersError
+	switch {
+	case errors.As(err, &plain):
+		return t.plain(ctx, q)
+	case err != nil:
+		return silent(err)
+	}
+	for _, w := range state.Workers {
+		if w.Index >= maxWorkers {
+			return silent(fmt.Errorf("the agent lists a worker with the index %d, and at most %d are taken", w.Index, maxWorkers))
+		}
+	}
+	said := answer{workers: state.Workers, word: wordOf(state.Operation)}
+	if q.op == nil || said.word.id == q.op.ID {
+		return said
+	}
+	op, err := t.conn.Begin(within, agent.BeginRequest{Cluster: q.cluster, ID: q.op.ID, Desired: uint32(q.op.DesiredWorkers), Current: uint32(q.op.From), Size: q.op.NodeSize})
+	switch {
+	case isAborted(err): // there are others than were known when it was written down
+		said.word = word{id: q.op.ID, state: agentFailed, code: CodeFailed, message: err.Error()}
+	case err != nil:
+		said.err = err
+	default:
+		said.word = wordOf(&op)
+	}
+	return said
+}
+
+// plain has ksctl's own agent carry out an operation. It answers when that is done.
+func (t *talk) plain(ctx context.Context, q question) answer {
+	said := answer{plain: true}
+	if q.op == nil {
+		return said
+	}
+	if done, ok := t.plainDone[q.op.ID]; ok {
+		said.word = done
+		return said
+	}
+	within, cancel := context.WithTimeout(ctx, q.within)
+	defer cancel()
+	err := t.conn.Scale(within, q.op.Kind == clusterv1.OperationScaleUp, uint32(q.op.DesiredWorkers), q.op.NodeSize)
+	said.word = word{id: q.op.ID, state: agentSucceeded}
+	if err != nil {
+		said.word = word{id: q.op.ID, state: agentFailed, code: CodeFailed, message: err.Error()}
+	}
+	clear(t.plainDone) // one at a time
+	t.plainDone[q.op.ID] = said.word
+	return said
+}
+
+// isAborted is true where the agent has other workers than it was told.
+func isAborted(err error) bool {
+	var said *agent.Error
+	return errors.As(err, &said) && said.Answered && said.Code == codes.Aborted
+}
+
+// wordOf is what an agent says of the operation that it began last.
+func wordOf(op *agent.Operation) word {
+	if op == nil {
+		return word{}
+	}
+	w := word{id: op.ID, message: op.Message}
+	switch op.Phase {
+	case agent.PhaseSucceeded:
+		w.state = agentSucceeded
+	case agent.PhaseFailed:
+		w.state, w.code = agentFailed, failureCodes[op.Failure]
+	default:
+		w.state = agentRunning
+	}
+	return w
+}
+
+// failureCodes of our own agent.
+var failureCodes = map[agent.Failure]string{agent.OutOfResources: CodeOutOfResources, agent.DrainFailure: CodeDrain, agent.OtherFailure: CodeFailed}

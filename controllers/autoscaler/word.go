@@ -1,0 +1,34 @@
+package autoscaler
+
+// agentState is how an operation stands, as the agent says.
+type agentState int
+
+const (
+	agentRunning agentState = iota + 1
+	agentSucceeded
+	agentFailed
+)
+
+// word is what the agent says of an operation.
+type word struct {
+	// id of the operation; "": it knows of none.
+	id    string
+	state agentState
+	// code and message are of why it failed, or what it is at.
+	code, message string
+}
+
+// Codes of failures.
+const (
+	// CodeOutOfResources: the cloud has no more machines of that size, or the account may
+	// have none.
+	CodeOutOfResources = "OutOfResources"
+	// CodeDrain: pods of a worker could not be moved in time.
+	CodeDrain = "Drain"
+	// CodeFailed is what the agent failed with otherwise.
+	CodeFailed = "Failed"
+	// CodeNotDone: the agent said that it was done, and it was not.
+	CodeNotDone = "NotDone"
+	// CodeJoinTimeout: a machine was made, and did not join the cluster in time.
+	CodeJoinTimeout = "JoinTimeout"
+)
