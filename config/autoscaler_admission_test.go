@@ -1,11 +1,14 @@
 package config_test
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/ksctl/gitops/e2e/cluster"
 )
 
 // What the specs of KsctlAutoScalers begin with: all that is required, and all of that but pools
@@ -135,5 +138,18 @@ func testClusterStays(t *testing.T, c client.Client) {
 	spec["clusterRef"] = map[string]any{"name": "other"}
 	if err := c.Update(t.Context(), u); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "clusterRef can't be changed: make another KsctlAutoScaler") {
 		t.Errorf("another cluster: %v", err)
+	}
+}
+
+// What brings Cluster Autoscaler, and what the catalogue makes of that, are as the API server wants them,
+// also where Pods are restricted.
+func testAutoscaler(t *testing.T, c *cluster.Cluster) {
+	kubectl(t, c, "label", "namespace", "team", "pod-security.kubernetes.io/warn=restricted")
+	files, err := filepath.Glob("../controllers/autoscaler/settings/testdata/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, f := range files {
+		kubectl(t, c, "apply", "--server-side", "--dry-run=server", "--validate=strict", "--warnings-as-errors", "-f", f)
 	}
 }

@@ -49,6 +49,7 @@ func TestOnACluster(t *testing.T) {
 		// Nothing was added to what was written, so that a sync tool sees no difference.
 		kubectl(t, c, "diff", "--server-side", "-k", "samples")
 	})
+	t.Run("what a KsctlAutoScaler installs", func(t *testing.T) { testAutoscaler(t, c) })
 	strict := client.WithFieldValidation(c.Client(), metav1.FieldValidationStrict)
 	for _, m := range slices.Concat(refused, refusedAutoscalers) {
 		t.Run("refuses "+m.kind+" with "+m.name, func(t *testing.T) { m.testRefused(t, strict) })

@@ -79,7 +79,7 @@ func TestInstalls(t *testing.T) {
 			}
 			var got bytes.Buffer
 			for _, in := range installs {
-				text, err := yaml.Marshal(map[string]any{"metadata": in.ObjectMeta, "spec": in.Spec})
+				text, err := yaml.Marshal(map[string]any{"apiVersion": appsv1.GroupVersion.String(), "kind": "KsctlInstall", "metadata": in.ObjectMeta, "spec": in.Spec})
 				if err != nil {
 					t.Fatal(err)
 				}

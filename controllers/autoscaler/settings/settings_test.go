@@ -126,9 +126,8 @@ func TestFlagsByDefault(t *testing.T) {
 
 func TestFlagsOfEachField(t *testing.T) {
 	for want, edit := range map[string]func(*clusterv1.KsctlAutoScalerSpec){
-		"--scale-down-enabled=false":  func(s *clusterv1.KsctlAutoScalerSpec) { s.Mode = clusterv1.ScalingUpOnly },
-		"--scale-down-enabled=false ": func(s *clusterv1.KsctlAutoScalerSpec) { s.Mode = clusterv1.ScalingOff },
-		"--max-nodes-total=7":         func(s *clusterv1.KsctlAutoScalerSpec) { s.Limits = &clusterv1.ScalingLimits{MaxNodesTotal: 7} },
+		"--scale-down-enabled=false": func(s *clusterv1.KsctlAutoScalerSpec) { s.Mode = clusterv1.ScalingUpOnly },
+		"--max-nodes-total=7":        func(s *clusterv1.KsctlAutoScalerSpec) { s.Limits = &clusterv1.ScalingLimits{MaxNodesTotal: 7} },
 		"--cores-total=3:320000": func(s *clusterv1.KsctlAutoScalerSpec) {
 			s.Limits = &clusterv1.ScalingLimits{Cores: &clusterv1.Bounds{Min: ptr.To[int32](3)}}
 		},
@@ -154,9 +153,14 @@ func TestFlagsOfEachField(t *testing.T) {
 	} {
 		spec := least().Spec
 		edit(&spec)
-		if got := settings.Flags(&spec, inputs()); !slices.Contains(got, strings.TrimSpace(want)) || !slices.IsSorted(got) {
+		if got := settings.Flags(&spec, inputs()); !slices.Contains(got, want) || !slices.IsSorted(got) {
 			t.Errorf("got %q, want %s", got, want)
 		}
+	}
+	off := least().Spec
+	off.Mode = clusterv1.ScalingOff
+	if got := settings.Flags(&off, inputs()); !slices.Contains(got, "--scale-down-enabled=false") {
+		t.Errorf("got %q", got)
 	}
 	spec, old := everything().Spec, inputs()
 	old.Version = "1.34.5"

@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"bytes"
 	"crypto/x509"
 	"time"
 )
@@ -95,7 +96,7 @@ func Keep(data map[string][]byte, now time.Time) (a *Authority, changed bool, er
 // where that is due or it can't be read.
 func (a *Authority) Renew(data map[string][]byte, s Subject, now time.Time) (p *Pair, changed bool, err error) {
 	if p, err = ReadPair(data); err == nil && !a.Due(p, s, now) {
-		return p, string(data[BundleKey]) != string(a.Bundle()), nil
+		return p, !bytes.Equal(data[BundleKey], a.Bundle()), nil
 	}
 	p, err = a.Issue(s, now)
 	return p, true, err
