@@ -221,7 +221,7 @@ undeploy: unused ## Delete the controller, its roles and the CRDs. Refused while
 # would hold them for ever.
 .PHONY: unused
 unused:
-	@for kind in ksctlinstalls.apps ksctlremoves.apps ksctlsources.apps importstates.storage exportstates.storage ksctlclusters.cluster; do \
+	@for kind in ksctlinstalls.apps ksctlremoves.apps ksctlsources.apps importstates.storage exportstates.storage ksctlautoscalers.cluster ksctlclusters.cluster; do \
 	  test -n "$$($(KUBECTL) get crd $$kind.ksctl.com --ignore-not-found --output name)" || continue; \
 	  left=$$($(KUBECTL) get $$kind.ksctl.com --all-namespaces --output name); \
 	  test -z "$$left" || { echo "error: delete these first, while the controller runs: $$left" >&2; exit 1; }; done

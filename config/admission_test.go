@@ -208,7 +208,7 @@ func (m manifest) object(t *testing.T) *unstructured.Unstructured {
 	switch m.kind {
 	case "ImportState", "ExportState":
 		u.SetAPIVersion("storage.ksctl.com/v1alpha1")
-	case "KsctlCluster":
+	case "KsctlCluster", "KsctlAutoScaler":
 		u.SetAPIVersion("cluster.ksctl.com/v1")
 	}
 	u.SetKind(m.kind)

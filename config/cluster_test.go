@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -48,13 +49,15 @@ func TestOnACluster(t *testing.T) {
 		// Nothing was added to what was written, so that a sync tool sees no difference.
 		kubectl(t, c, "diff", "--server-side", "-k", "samples")
 	})
+	t.Run("what a KsctlAutoScaler installs", func(t *testing.T) { testAutoscaler(t, c) })
 	strict := client.WithFieldValidation(c.Client(), metav1.FieldValidationStrict)
-	for _, m := range refused {
+	for _, m := range slices.Concat(refused, refusedAutoscalers) {
 		t.Run("refuses "+m.kind+" with "+m.name, func(t *testing.T) { m.testRefused(t, strict) })
 	}
-	for _, m := range accepted {
+	for _, m := range slices.Concat(accepted, acceptedAutoscalers) {
 		t.Run("accepts "+m.kind+" with "+m.name, func(t *testing.T) { m.testAccepted(t, strict) })
 	}
+	t.Run("the cluster of a KsctlAutoScaler stays", func(t *testing.T) { testClusterStays(t, strict) })
 }
 
 func kubectl(t *testing.T, c *cluster.Cluster, args ...string) []byte {
@@ -85,7 +88,7 @@ func awaitKinds(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, soon, true, func(context.Context) (bool, error) {
-		for _, kind := range []string{"ksctlinstalls", "ksctlremoves", "ksctlsources", "ksctlinventories", "importstates", "exportstates", "ksctlclusters"} {
+		for _, kind := range []string{"ksctlinstalls", "ksctlremoves", "ksctlsources", "ksctlinventories", "importstates", "exportstates", "ksctlclusters", "ksctlautoscalers"} {
 			if _, last = run(t, c, "explain", kind+".metadata"); last != nil {
 				return false, nil
 			}

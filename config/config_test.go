@@ -177,7 +177,7 @@ func TestGeneratedFilesAreFresh(t *testing.T) {
 		t.Skip("builds generators")
 	}
 	tools := map[string]string{}
-	for _, module := range []string{"controller-gen", "code-generator"} {
+	for _, module := range []string{"controller-gen", "code-generator", "protobuf"} {
 		tools[module] = filepath.Join(t.TempDir(), module)
 		if err := os.Mkdir(tools[module], 0o755); err != nil {
 			t.Fatal(err)
@@ -188,7 +188,7 @@ func TestGeneratedFilesAreFresh(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
-	stale := exec.CommandContext(t.Context(), filepath.Join("..", ".ci", "stale"), filepath.Join(tools["controller-gen"], "controller-gen"), tools["code-generator"])
+	stale := exec.CommandContext(t.Context(), filepath.Join("..", ".ci", "stale"), filepath.Join(tools["controller-gen"], "controller-gen"), tools["code-generator"], tools["protobuf"])
 	if out, err := stale.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/ksctl/gitops/config/argocd/lua"
 )
 
-const folder = "resource_customizations/apps.ksctl.com"
+const folder = "resource_customizations"
 
 // requestedAt is written by an action with the time; Argo CD's own tests put the same
 // time into what they compare.
@@ -57,17 +57,22 @@ func keys(t *testing.T) map[string]string {
 	return cm.Data
 }
 
-// kinds are those that a folder is for.
+// kinds are those that have a folder, as <group>/<kind>.
 func kinds(t *testing.T) []string {
 	t.Helper()
-	dirs, err := filepath.Glob(folder + "/*")
+	dirs, err := filepath.Glob(folder + "/*/*")
 	if err != nil || len(dirs) == 0 {
 		t.Fatalf("%v, %v", dirs, err)
 	}
 	for i := range dirs {
-		dirs[i] = filepath.Base(dirs[i])
+		dirs[i] = strings.TrimPrefix(filepath.ToSlash(dirs[i]), folder+"/")
 	}
 	return dirs
+}
+
+// key of argocd-cm for a kind.
+func key(what, kind string) string {
+	return "resource.customizations." + what + "." + strings.ReplaceAll(kind, "/", "_")
 }
 
 // used checks that each file of test data is in a test.
@@ -86,7 +91,7 @@ func used(t *testing.T, dir string, inputs map[string]bool) {
 
 func TestHealth(t *testing.T) {
 	for _, kind := range kinds(t) {
-		dir, script := filepath.Join(folder, kind), keys(t)["resource.customizations.health.apps.ksctl.com_"+kind]
+		dir, script := filepath.Join(folder, kind), keys(t)[key("health", kind)]
 		var cases struct {
 			Tests []struct {
 				InputPath    string     `json:"inputPath"`
@@ -150,7 +155,7 @@ func TestActions(t *testing.T) {
 	for _, kind := range kinds(t) {
 		dir := filepath.Join(folder, kind, "actions")
 		var a actions
-		if err := yaml.UnmarshalStrict([]byte(keys(t)["resource.customizations.actions.apps.ksctl.com_"+kind]), &a); err != nil {
+		if err := yaml.UnmarshalStrict([]byte(keys(t)[key("actions", kind)]), &a); err != nil {
 			t.Fatal(err)
 		}
 		var cases actionTests
@@ -230,13 +235,13 @@ func TestEveryReconciledKindHasTheSame(t *testing.T) {
 			want = append(want, crd.Spec.Group+"/"+crd.Spec.Names.Kind)
 		}
 	}
-	dirs, err := filepath.Glob("resource_customizations/*/*")
+	dirs, err := filepath.Glob(folder + "/*/*")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
 	for _, d := range dirs {
-		got = append(got, strings.TrimPrefix(filepath.ToSlash(d), "resource_customizations/"))
+		got = append(got, strings.TrimPrefix(filepath.ToSlash(d), folder+"/"))
 		for _, script := range []string{"health.lua", "actions/discovery.lua", "actions/reconcile/action.lua", "actions/suspend/action.lua", "actions/resume/action.lua"} {
 			same(t, filepath.Join(d, script), filepath.Join(dirs[0], script))
 		}

@@ -19,7 +19,8 @@ import (
 // released are the versions that were shipped once, with a digest of their
 // files: what an install pins must never change. A new version is added here.
 var released = map[string]string{
-	"tenant@1.0.0": "a0696416b4fb6fb3e5c873e700a2b8a7753ae6da8a635311457ae0ff31083dcc",
+	"cluster-autoscaler@1.0.0": "7642012b2bac7f91584405c05d7a84d576755a42cff990599ec6d17bcd5d5415",
+	"tenant@1.0.0":             "a0696416b4fb6fb3e5c873e700a2b8a7753ae6da8a635311457ae0ff31083dcc",
 }
 
 func fingerprint(t *testing.T, files fs.FS) string {
@@ -127,7 +128,7 @@ func TestArtifacts(t *testing.T) {
 		"another version":                {more, "tenant", "9.0.0", "tenant 9", ""},
 		"another stack":                  {more, "extra", "2.0.0", "extra 2", ""},
 		"no such version":                {alone, "tenant", "9.0.0", "", `no version "9.0.0" of stack "tenant"; it has 1.0.0`},
-		"no such stack":                  {alone, "tenat", "1.0.0", "", `no stack "tenat"; it has tenant`},
+		"no such stack":                  {alone, "tenat", "1.0.0", "", `no stack "tenat"; it has cluster-autoscaler, tenant`},
 		"nowhere":                        {more, "tenant", "8.0.0", "", `has no tag "8.0.0"`},
 		"a way out":                      {alone, "tenant", "../../tenant/1.0.0", "", "no version"},
 	} {
