@@ -21,14 +21,20 @@ var secretKey = regexp.MustCompile(EncryptedRegex + `|^` + credentialsKey + `$`)
 // by its name, or by what it looks like where the name says nothing. Values that are
 // empty are none.
 func Secrets(data []byte) ([]string, error) {
+	s, err := plain(data)
+	return s.found, err
+}
+
+// plain looks for what is secret in a file and can be read.
+func plain(data []byte) (scan, error) {
 	tree, err := decode(data)
 	if err != nil {
-		return nil, err
+		return scan{}, err
 	}
 	s := scan{plain: true}
 	top, _ := tree.(object)
 	s.walk(tree, "", has(top, "cloud_provider") && !has(top, "cluster_name") && !has(top, "cloud_infrastructure_state"))
-	return s.found, nil
+	return s, nil
 }
 
 // Sealed are JSON pointers of the values in a file that are encrypted in the form of SOPS.
@@ -45,7 +51,12 @@ func Sealed(data []byte) ([]string, error) {
 // scan looks for what is secret: for what can be read of it, or for what can't.
 type scan struct {
 	plain bool
-	found []string
+	// found are JSON pointers, values what these lead to.
+	found, values []string
+}
+
+func (s *scan) find(at, value string) {
+	s.found, s.values = append(s.found, at), append(s.values, value)
 }
 
 // walk looks at everything below a pointer; all of it is secret below a name that is.
@@ -61,11 +72,11 @@ func (s *scan) walk(v any, at string, secret bool) {
 		}
 	case string:
 		if encrypted(v) != s.plain && v != "" && (!s.plain || secret || telling(v)) {
-			s.found = append(s.found, at)
+			s.find(at, v)
 		}
 	case json.Number:
 		if s.plain && secret {
-			s.found = append(s.found, at)
+			s.find(at, v.String())
 		}
 	}
 }
