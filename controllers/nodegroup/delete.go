@@ -95,6 +95,12 @@ func (d *deletion) permit(s *standing) error {
 			return refuse(codes.FailedPrecondition, "%s can't go before %s: ksctl deletes the worker that it made last", d.name(first), d.name(at))
 		}
 	}
+	for at := range d.Workers {
+		// Which of the two is to go could not be told from their number.
+		if w := &d.Workers[at]; w.Pool == d.group.Name && w.Node == "" && !d.leaving[at] {
+			return refuse(codes.FailedPrecondition, "%s can't go yet: %s of its pool has to join first, or to be given up", d.name(first), d.name(at))
+		}
+	}
 	for i := range d.standings {
 		// They would come to the end of the array, and the nodes could not go any more.
 		if n := d.standings[i].coming(); n > 0 {
