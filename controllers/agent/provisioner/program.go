@@ -71,7 +71,7 @@ func (p *Program) Run(ctx context.Context, r Request) ([]Worker, error) {
 func judge(ctx context.Context, cmd *exec.Cmd, out *bounded, err error) ([]Worker, error) {
 	if errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success() && ctx.Err() == nil {
 		// It ended well, and left something that holds its output: that has nothing to do any more.
-		killGroup(cmd)
+		_ = killGroup(cmd)
 		err = nil
 	}
 	switch {

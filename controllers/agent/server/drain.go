@@ -109,14 +109,17 @@ func (j *job) evict(ctx context.Context, node string) (left []string, why string
 	if err != nil {
 		return nil, "", fmt.Errorf("listing the pods of node %s: %w", node, err)
 	}
+	dead := j.dead(ctx, node)
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if pod.Spec.NodeName != node || stays(pod) {
 			continue
 		}
 		name := pod.Namespace + "/" + pod.Name
-		if pod.DeletionTimestamp != nil {
-			left = append(left, name)
+		if ends := pod.DeletionTimestamp; ends != nil {
+			if !dead || j.opts.Clock.Now().Before(ends.Time) {
+				left = append(left, name)
+			}
 			continue
 		}
 		uid := pod.UID
@@ -136,6 +139,21 @@ func (j *job) evict(ctx context.Context, node string) (left []string, why string
 		left = append(left, name)
 	}
 	return left, why, nil
+}
+
+// dead is true for a node whose kubelet says nothing any more, or nothing good: a pod on it that
+// was asked to go, and had its time to, is not waited for.
+func (j *job) dead(ctx context.Context, name string) bool {
+	node, err := j.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return false
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status != corev1.ConditionTrue
+		}
+	}
+	return false
 }
 
 // stays is true for a pod that is not moved: it belongs to the node, or has ended.

@@ -146,7 +146,7 @@ func TestADrainThatIsInterruptedGoesOn(t *testing.T) {
 func TestADrainThatMayNotBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCloud(2, pod("web", lastNode))
-		c.client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		c.client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewForbidden(corev1.Resource("pods/eviction"), "web", errors.New("no rights"))
 		})
 		r := start(t, c, &memory{})
@@ -158,6 +158,44 @@ func TestADrainThatMayNotBe(t *testing.T) {
 			t.Errorf("nodes %s", got)
 		}
 	})
+}
+
+// unready has a node's kubelet not answer.
+func unready(t *testing.T, c *cloud, name string) {
+	t.Helper()
+	node, err := c.client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+	if _, err := c.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPodsThatNobodyCanStop(t *testing.T) {
+	for name, dead := range map[string]bool{"on a node that is gone": true, "on one that is there": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				// It was asked to go, and has half a minute.
+				ends := metav1.NewTime(time.Now().Add(30 * time.Second))
+				c := newCloud(2, pod("web", lastNode, func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = &ends, []string{"kubelet"} }))
+				if dead {
+					unready(t, c, lastNode)
+				}
+				r := start(t, c, &memory{})
+				began := time.Now()
+				got := r.do(t, "a", 2, 1)
+				took := time.Since(began)
+				if dead && (got.State != succeeded || took < 30*time.Second || took > time.Minute) {
+					t.Errorf("%+v after %s", got, took)
+				}
+				if !dead && (got.Failure != "DRAIN" || !strings.Contains(got.Message, "they were asked to go and are still there")) {
+					t.Errorf("%+v after %s", got, took)
+				}
+			})
+		})
+	}
 }
 
 func TestAWorkerWithoutANodeGoes(t *testing.T) {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -190,7 +191,7 @@ func (m *memory) Save(_ context.Context, cluster string, old, data []byte) error
 	if m.fails != nil {
 		return m.fails
 	}
-	if string(m.data[cluster]) != string(old) {
+	if !bytes.Equal(m.data[cluster], old) {
 		return ErrTaken
 	}
 	if m.data == nil {
