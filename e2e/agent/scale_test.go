@@ -136,7 +136,7 @@ var _ = Describe("The agent", func() {
 		b := budget(ctx, ns, "web")
 		before := pods(ctx, ns, "web")
 		began := time.Now()
-		Expect(r.do(ctx, "held", 2, 1)).To(HaveFailed(agentpb.Operation_DRAIN, "node "+last.Name+" could not be drained within 4s, and no machine was deleted: of its pods "+ns+"/web-"))
+		Expect(r.do(ctx, "held", 2, 1)).To(HaveFailed(agentpb.Operation_DRAIN, "node "+last.Name+" could not be drained within 4s, and no machine was deleted: "+ns+"/web-"))
 		Expect(time.Since(began)).To(BeNumerically(">=", 4*time.Second))
 		Expect(r.indexes(ctx)).To(ConsistOf(0, 1))
 		Expect(r.node(ctx, 1).Spec.Unschedulable).To(BeFalse(), "it is given back")

@@ -34,7 +34,7 @@ func (e *DrainError) Error() string {
 	if e.Why != "" {
 		why = e.Why
 	}
-	return fmt.Sprintf("node %s could not be drained within %s, and no machine was deleted: of its pods %s are left: %s", e.Node, e.Within, pods, why)
+	return fmt.Sprintf("node %s could not be drained within %s, and no machine was deleted: %s (of its pods %s are left)", e.Node, e.Within, why, pods)
 }
 
 // drainAll drains nodes. All of them are cordoned first, so that no pod moves from one that goes to

@@ -59,7 +59,7 @@ func TestABudgetHoldsADrain(t *testing.T) {
 	}{
 		"for a while": {held: 3 * time.Minute, state: succeeded, nodes: "demo-vm-wp-0-00001", did: "Delete 2 1 medium"},
 		"for ever": {held: time.Hour, state: failed, failure: "DRAIN", nodes: "demo-vm-wp-0-00001 demo-vm-wp-1-00002",
-			message: "node demo-vm-wp-1-00002 could not be drained within 5m0s, and no machine was deleted: of its pods apps/web are left: apps/web: Cannot evict pod as it would violate the pod's disruption budget."},
+			message: "node demo-vm-wp-1-00002 could not be drained within 5m0s, and no machine was deleted: apps/web: Cannot evict pod as it would violate the pod's disruption budget. (of its pods apps/web are left)"},
 		"for ever, and another has cordoned it": {held: time.Hour, cordoned: true, state: failed, failure: "DRAIN", nodes: "demo-vm-wp-0-00001 demo-vm-wp-1-00002!"},
 		"for ever, by force":                    {held: time.Hour, force: true, state: succeeded, nodes: "demo-vm-wp-0-00001", did: "Delete 2 1 medium"},
 	} {

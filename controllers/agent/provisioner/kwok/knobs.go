@@ -35,6 +35,9 @@ type Knobs struct {
 	Sizes map[string]Size `json:"sizes,omitempty"`
 	// ProviderID of nodes that are made from now on.
 	ProviderID ProviderID `json:"providerID,omitempty"`
+	// NoNode has machines that are made from now on join no cluster: they are listed, and there is
+	// no node of theirs. They join when this is no more so, and machines are listed next.
+	NoNode bool `json:"noNode,omitempty"`
 	// List, Create and Delete go wrong so.
 	List   Knob `json:"list,omitzero"`
 	Create Knob `json:"create,omitzero"`

@@ -1,6 +1,7 @@
 package kwok
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -46,7 +47,7 @@ func (p *Provisioner) Run(ctx context.Context, r provisioner.Request) ([]provisi
 	}
 	switch r.Operation {
 	case provisioner.List:
-		return p.list(ctx, r.Cluster, k.List)
+		return p.list(ctx, r.Cluster, k)
 	case provisioner.Create:
 		return nil, p.create(ctx, r, k)
 	case provisioner.Delete:
@@ -55,10 +56,12 @@ func (p *Provisioner) Run(ctx context.Context, r provisioner.Request) ([]provisi
 	return nil, &provisioner.Error{Code: "UnknownOperation", Class: provisioner.Other, Message: "no such operation: " + string(r.Operation)}
 }
 
-// machine is a node that was made here.
+// machine is what was made here.
 type machine struct {
 	index uint32
-	node  *corev1.Node
+	size  string
+	// node of it; nil: it has joined nothing.
+	node *corev1.Node
 }
 
 // machines are those of a cluster, by their index; there may be several at one, if it was made
@@ -80,16 +83,26 @@ func (p *Provisioner) machines(ctx context.Context, cluster provisioner.Cluster)
 		if err != nil {
 			continue // longer than any that is made here
 		}
-		out = append(out, machine{uint32(index), node})
+		out = append(out, machine{uint32(index), node.Labels[corev1.LabelInstanceTypeStable], node})
+	}
+	lone, err := p.lone(cluster)
+	if err != nil {
+		return nil, err
+	}
+	for index, size := range lone {
+		out = append(out, machine{index, size, nil})
 	}
 	slices.SortFunc(out, func(a, b machine) int { return int(int64(a.index) - int64(b.index)) })
 	return out, nil
 }
 
-func (p *Provisioner) list(ctx context.Context, cluster provisioner.Cluster, knob Knob) ([]provisioner.Worker, error) {
+func (p *Provisioner) list(ctx context.Context, cluster provisioner.Cluster, k Knobs) ([]provisioner.Worker, error) {
 	out := []provisioner.Worker{}
-	if done, err := knob.goWrong(p.wait(ctx)); done {
+	if done, err := k.List.goWrong(p.wait(ctx)); done {
 		return out, err
+	}
+	if err := p.join(ctx, cluster, k); err != nil {
+		return nil, err
 	}
 	machines, err := p.machines(ctx, cluster)
 	if err != nil {
@@ -97,7 +110,11 @@ func (p *Provisioner) list(ctx context.Context, cluster provisioner.Cluster, kno
 	}
 	for i, m := range machines {
 		if i == 0 || machines[i-1].index != m.index {
-			out = append(out, provisioner.Worker{Index: m.index, Name: cluster.WorkerName(m.index), Size: m.node.Labels[corev1.LabelInstanceTypeStable], Node: m.node.Name})
+			w := provisioner.Worker{Index: m.index, Name: cluster.WorkerName(m.index), Size: m.size}
+			if m.node != nil {
+				w.Node = m.node.Name
+			}
+			out = append(out, w)
 		}
 	}
 	return out, nil
@@ -113,24 +130,27 @@ func (p *Provisioner) create(ctx context.Context, r provisioner.Request, k Knobs
 	if err != nil {
 		return err
 	}
-	id := p.ProviderID
-	if k.ProviderID != "" {
-		id = k.ProviderID
-	}
 	var steps []func() error
 	for index := r.From; index < r.Desired; index++ {
 		if slices.ContainsFunc(machines, func(m machine) bool { return m.index == index }) {
 			continue
 		}
 		steps = append(steps, func() error {
-			node := newNode(r.Cluster, index, r.Size, size, id)
-			if _, err := p.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
-				return fmt.Errorf("creating node %s: %w", node.Name, err)
+			if k.NoNode {
+				return p.keep(r.Cluster, index, r.Size)
 			}
-			return nil
+			return p.newNode(ctx, r.Cluster, index, r.Size, size, k)
 		})
 	}
 	return p.do(ctx, steps, k.Create)
+}
+
+func (p *Provisioner) newNode(ctx context.Context, cluster provisioner.Cluster, index uint32, sizeName string, size Size, k Knobs) error {
+	node := nodeOf(cluster, index, sizeName, size, cmp.Or(k.ProviderID, p.ProviderID))
+	if _, err := p.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating node %s: %w", node.Name, err)
+	}
+	return nil
 }
 
 // delete deletes machines from the end.
@@ -146,6 +166,9 @@ func (p *Provisioner) delete(ctx context.Context, r provisioner.Request, knob Kn
 			break
 		}
 		steps = append(steps, func() error {
+			if m.node == nil {
+				return p.forget(r.Cluster, m.index)
+			}
 			err := p.Client.CoreV1().Nodes().Delete(ctx, m.node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &m.node.UID}})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return fmt.Errorf("deleting node %s: %w", m.node.Name, err)
@@ -185,8 +208,8 @@ func (p *Provisioner) wait(ctx context.Context) func(time.Duration) error {
 	}
 }
 
-// newNode is a fake node, named as ksctl's machines name theirs.
-func newNode(cluster provisioner.Cluster, index uint32, sizeName string, size Size, id ProviderID) *corev1.Node {
+// nodeOf is a fake node, named as ksctl's machines name theirs.
+func nodeOf(cluster provisioner.Cluster, index uint32, sizeName string, size Size, id ProviderID) *corev1.Node {
 	name := cluster.WorkerName(index) + "-" + suffix()
 	capacity := size.capacity()
 	node := &corev1.Node{

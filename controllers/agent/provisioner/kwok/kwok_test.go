@@ -219,3 +219,38 @@ func TestKnobsOfList(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+func TestMachinesWithoutANode(t *testing.T) {
+	const alone = `{"noNode":true}`
+	p := newProvisioner(t, alone)
+	nodes := func(want int) {
+		t.Helper()
+		list, err := p.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) != want {
+			t.Errorf("%d nodes, %v; want %d", len(list.Items), err, want)
+		}
+	}
+	for _, step := range []struct {
+		knobs   string
+		request provisioner.Request
+		want    string
+		nodes   int
+	}{
+		{"", create(0, 1), "0", 1},
+		{alone, create(0, 3), "0 1 2", 1},
+		{alone, create(0, 3), "0 1 2", 1},
+		{alone, remove(3, 2), "0 1", 1},
+		{"", create(0, 2), "0 1", 2}, // it joins late
+		{alone, create(2, 3), "0 1 2", 2},
+		{alone, remove(3, 0), "", 0},
+	} {
+		turn(t, p, step.knobs)
+		if _, err := p.Run(t.Context(), step.request); err != nil {
+			t.Fatal(err)
+		}
+		if got := indexes(t, p); got != step.want {
+			t.Fatalf("after %+v: %q, want %q", step.request, got, step.want)
+		}
+		nodes(step.nodes)
+	}
+}
