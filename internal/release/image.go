@@ -20,8 +20,14 @@ import (
 const (
 	controllerPackage = "github.com/ksctl/gitops/cmd/controller"
 	controllerName    = "controller"
-	workerPackage     = "github.com/ksctl/gitops/cmd/sops-worker"
 )
+
+// beside are the programs that go into the image with the controller: what it starts, and the agent, for
+// whom the same image serves.
+var beside = []struct{ name, pkg string }{
+	{sopsworker.Program, "github.com/ksctl/gitops/cmd/sops-worker"},
+	{"agent", "github.com/ksctl/gitops/cmd/agent"},
+}
 
 func imageCommand(r *release) *cobra.Command {
 	var platforms []string
@@ -40,15 +46,11 @@ func (r *release) image(ctx context.Context, platforms []string, push string) er
 		if err != nil {
 			return fmt.Errorf("--platform %s: %w", said, err)
 		}
-		binary, err := r.compile(ctx, controllerPackage, *p)
+		binary, err := r.programs(ctx, *p)
 		if err != nil {
 			return err
 		}
-		worker, err := r.compile(ctx, workerPackage, *p)
-		if err != nil {
-			return err
-		}
-		binaries = append(binaries, image.Binary{Platform: *p, Name: controllerName, Content: binary, Beside: []image.Program{{Name: sopsworker.Program, Content: worker}}})
+		binaries = append(binaries, binary)
 	}
 	index, err := image.Index(binaries, image.Options{Created: r.created, Labels: r.annotations()})
 	if err != nil {
@@ -71,6 +73,22 @@ func (r *release) image(ctx context.Context, platforms []string, push string) er
 		return err
 	}
 	return r.pushImage(ctx, push, index, documents)
+}
+
+// programs compiles what goes into the image of one platform.
+func (r *release) programs(ctx context.Context, p v1.Platform) (image.Binary, error) {
+	content, err := r.compile(ctx, controllerPackage, p)
+	if err != nil {
+		return image.Binary{}, err
+	}
+	out := image.Binary{Platform: p, Name: controllerName, Content: content}
+	for _, b := range beside {
+		if content, err = r.compile(ctx, b.pkg, p); err != nil {
+			return image.Binary{}, err
+		}
+		out.Beside = append(out.Beside, image.Program{Name: b.name, Content: content})
+	}
+	return out, nil
 }
 
 // documents writes what the programs of each image are made of.

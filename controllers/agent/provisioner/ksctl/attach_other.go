@@ -1,0 +1,7 @@
+//go:build !linux
+
+package ksctl
+
+import "os/exec"
+
+func attach(*exec.Cmd) {}

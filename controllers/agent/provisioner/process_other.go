@@ -1,0 +1,9 @@
+//go:build !linux
+
+package provisioner
+
+import "os/exec"
+
+func attach(*exec.Cmd) {}
+
+func killGroup(cmd *exec.Cmd) error { return cmd.Process.Kill() }

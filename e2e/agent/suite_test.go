@@ -1,0 +1,163 @@
+// Package agent_test runs our agent as a process of its own, with the rights that it is shipped
+// with, on a real API server: machines are fake nodes, and pods, budgets and evictions are real.
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/ksctl/gitops/controllers/agent/provisioner/kwok"
+	"github.com/ksctl/gitops/e2e/cluster"
+)
+
+// soon is how long anything in these specs may take; it takes far less.
+const soon = 2 * time.Minute
+
+var (
+	plane *cluster.Cluster
+	// binary is the agent, kubeconfig has the rights that it is shipped with.
+	binary, kubeconfig string
+)
+
+func TestAgent(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Agent")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(GinkgoWriter)))
+	binary = filepath.Join(GinkgoT().TempDir(), "agent")
+	out, err := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", binary, "github.com/ksctl/gitops/cmd/agent").CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(out))
+	plane, err = cluster.Start(ctx, cluster.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return plane.Stop() })
+	Expect(plane.Apply(ctx, "../../config/agent-kwok")).To(Succeed())
+	kubeconfig, err = plane.KubeconfigFor(ctx, "ksctl", "ksctl-agent")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(plane.AwaitRight(ctx, cluster.ServiceAccountUser("ksctl", "ksctl-agent"),
+		authorizationv1.ResourceAttributes{Verb: "create", Resource: "nodes"})).To(Succeed())
+}, NodeTimeout(20*time.Minute))
+
+var clusters atomic.Int32
+
+// rig is a cluster of its own for one spec, whose machines are fake nodes of the shared one.
+type rig struct {
+	name   string
+	knobs  string
+	folder string
+	agent  *process
+}
+
+// newRig has a cluster of so many workers of the size medium.
+func newRig(ctx context.Context, workers uint32, flags ...string) *rig {
+	GinkgoHelper()
+	r := &rig{name: fmt.Sprintf("c%d", clusters.Add(1)), folder: GinkgoT().TempDir()}
+	r.knobs = filepath.Join(r.folder, "knobs.json")
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(plane.Client().DeleteAllOf(ctx, &corev1.Node{}, client.MatchingLabels{kwok.ClusterLabel: r.name})).To(Succeed())
+	})
+	r.start(ctx, flags...)
+	if workers > 0 {
+		Expect(r.do(ctx, "first", 0, workers)).To(HaveSucceeded())
+		r.awaitReady(ctx)
+	}
+	return r
+}
+
+// start runs the agent of the cluster, without TLS unless flags say otherwise.
+func (r *rig) start(ctx context.Context, flags ...string) {
+	GinkgoHelper()
+	defaults := []string{"--cluster-name=" + r.name, "--provisioner=kwok", "--provisioner-arg=--config=" + r.knobs}
+	if len(flags) == 0 || flags[0] != "--tls" {
+		defaults = append(defaults, "--plaintext")
+	} else {
+		flags = flags[1:]
+	}
+	r.agent = startProcess(ctx, r.folder, append(defaults, flags...)...)
+	DeferCleanup(r.agent.kill)
+	r.agent.awaitReady(ctx)
+}
+
+// turn the knobs of the provisioner.
+func (r *rig) turn(knobs string) {
+	GinkgoHelper()
+	Expect(os.WriteFile(r.knobs+".new", []byte(knobs), 0o600)).To(Succeed())
+	Expect(os.Rename(r.knobs+".new", r.knobs)).To(Succeed())
+}
+
+// nodes of the cluster, in the order of their index.
+func (r *rig) nodes(ctx context.Context) []corev1.Node {
+	GinkgoHelper()
+	var list corev1.NodeList
+	Expect(plane.Client().List(ctx, &list, client.MatchingLabels{kwok.ClusterLabel: r.name})).To(Succeed())
+	return list.Items
+}
+
+// indexes of the machines that there are, by their nodes.
+func (r *rig) indexes(ctx context.Context) []int {
+	GinkgoHelper()
+	out := []int{}
+	for _, n := range r.nodes(ctx) {
+		var index int
+		_, err := fmt.Sscanf(n.Name, r.name+"-vm-wp-%d-", &index)
+		Expect(err).NotTo(HaveOccurred())
+		out = append(out, index)
+	}
+	return out
+}
+
+// node of a worker.
+func (r *rig) node(ctx context.Context, index int) *corev1.Node {
+	GinkgoHelper()
+	for _, n := range r.nodes(ctx) {
+		var have int
+		if _, err := fmt.Sscanf(n.Name, r.name+"-vm-wp-%d-", &have); err == nil && have == index {
+			return &n
+		}
+	}
+	Fail(fmt.Sprintf("there is no node of worker %d", index))
+	return nil
+}
+
+// awaitReady waits until pods can be put on all nodes.
+func (r *rig) awaitReady(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		for _, n := range r.nodes(ctx) {
+			g.Expect(n.Spec.Taints).To(BeEmpty())
+			g.Expect(n.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.NodeReady), HaveField("Status", corev1.ConditionTrue))))
+		}
+	}).WithTimeout(soon).Should(Succeed())
+}
+
+// namespace for the pods of a spec.
+func namespace(ctx context.Context) string {
+	GinkgoHelper()
+	name, err := plane.Namespace(ctx, "agent")
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(plane.Client().Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+	})
+	return name
+}
+
+func create(ctx context.Context, o client.Object) {
+	GinkgoHelper()
+	Expect(plane.Client().Create(ctx, o)).To(Succeed())
+}
