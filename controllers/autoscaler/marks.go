@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -64,7 +63,7 @@ func marks(f *fleet, pools []clusterv1.WorkerPool, mode clusterv1.ScalingMode, r
 			x.disabled, x.change = nil, true
 		}
 		if pool != nil {
-			x.labelled(pool)
+			x.labels = missing(m.node, pool)
 			x.tainted(pool, release(m))
 			if m.node.Spec.ProviderID == "" {
 				x.providerID = "ksctl://" + m.node.Name
@@ -77,20 +76,18 @@ func marks(f *fleet, pools []clusterv1.WorkerPool, mode clusterv1.ScalingMode, r
 	return out
 }
 
-func (x *mark) labelled(pool *clusterv1.WorkerPool) {
-	want := maps.Clone(pool.Labels)
-	if want == nil {
-		want = map[string]string{}
-	}
-	want[clusterv1.PoolLabel] = pool.Name
-	for name, value := range want {
-		if have, ok := x.node.Labels[name]; !ok || have != value {
-			if x.labels == nil {
-				x.labels = map[string]any{}
-			}
-			x.labels[name] = value
+// missing are the labels of its pool that a node has not.
+func missing(node *corev1.Node, pool *clusterv1.WorkerPool) map[string]any {
+	out := map[string]any{}
+	for name, value := range pool.Labels {
+		if have, ok := node.Labels[name]; !ok || have != value {
+			out[name] = value
 		}
 	}
+	if node.Labels[clusterv1.PoolLabel] != pool.Name {
+		out[clusterv1.PoolLabel] = pool.Name
+	}
+	return out
 }
 
 // tainted adds the pool's taints when a node joins: what somebody takes off later stays off.

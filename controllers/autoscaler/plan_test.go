@@ -44,7 +44,13 @@ func (w *world) fleet() fleet {
 	var nodes []*corev1.Node
 	for i, joined := range w.joined {
 		if joined {
-			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("demo-vm-wp-%d-abcde", i), UID: types.UID(fmt.Sprint(i))}}
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("demo-vm-wp-%d-abcde", i), UID: types.UID(fmt.Sprint(i)), Labels: map[string]string{}},
+				Spec: corev1.NodeSpec{ProviderID: fmt.Sprintf("k3s://%d", i)}}
+			for _, p := range testPools {
+				if p.NodeSize == w.sizes[i] {
+					n.Labels[clusterv1.PoolLabel] = p.Name
+				}
+			}
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 			nodes = append(nodes, n)
 		}

@@ -54,7 +54,9 @@ func workersOf(seen *sight, p *plan) []nodegroup.Worker {
 	for i := range seen.fleet.machines {
 		m := &seen.fleet.machines[i]
 		w := nodegroup.Worker{Index: m.index, Pool: m.pool, Ready: m.ready()}
-		if m.node != nil {
+		// Before it has the labels of its pool no pod that asks for them fits on it, and another
+		// machine would be asked for: so long it counts as one that is to come.
+		if r := rowOf(p.rows, m.pool); m.node != nil && (r == nil || m.node.Spec.ProviderID != "" && len(missing(m.node, r.pool)) == 0) {
 			w.Node, w.ProviderID = m.node.Name, m.node.Spec.ProviderID
 		}
 		out = append(out, w)
