@@ -77,7 +77,7 @@ func TestItEndsWhenWhoAsksIsAnswered(t *testing.T) {
 	if s.deadline.IsZero() || time.Until(s.deadline) > within {
 		t.Errorf("deadline %s", s.deadline)
 	}
-	stopped := make(chan error, 1)
+	stopped, begun := make(chan error, 1), time.Now()
 	go func() { stopped <- r.stop() }()
 	select {
 	case err := <-stopped:
@@ -89,6 +89,9 @@ func TestItEndsWhenWhoAsksIsAnswered(t *testing.T) {
 	}
 	if err := <-stopped; err != nil {
 		t.Error(err)
+	}
+	if took := time.Since(begun); took > handshakeWithin/2 {
+		t.Errorf("waited %s for who says nothing", took)
 	}
 	if r.listener.Listening() {
 		t.Error("listens after its end")
