@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -123,13 +123,7 @@ func TestWishesAreLoggedAndCounted(t *testing.T) {
 	r.listener.Log = funcr.New(logged.write, funcr.Options{})
 	r.start()
 	a := autoscaler{TB: t, CloudProviderClient: r.as(prod)}
-	count := func(method, code string) float64 {
-		var m dto.Metric
-		if err := requests.WithLabelValues(method, code).Write(&m); err != nil {
-			t.Fatal(err)
-		}
-		return m.GetCounter().GetValue()
-	}
+	count := func(method, code string) float64 { return testutil.ToFloat64(requests.WithLabelValues(method, code)) }
 	before := count("NodeGroupIncreaseSize", "OutOfRange")
 	a.begin()
 	a.groups()
