@@ -109,6 +109,10 @@ func TestNobodyIsLetInWithoutAnAuthority(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, cluster(1, 0))
 			r.listener.ClientCAs = f
+			// Without one, crypto/tls would believe the authorities of the system.
+			if config, err := r.listener.tls().GetConfigForClient(nil); err == nil && config.ClientCAs == nil {
+				t.Error("a connection has no authority of its own")
+			}
 			r.start()
 			if err := refresh(t, r.as(prod)); status.Code(err) != codes.Unavailable {
 				t.Error(err)
@@ -120,10 +124,12 @@ func TestNobodyIsLetInWithoutAnAuthority(t *testing.T) {
 // A connection is kept; the certificate that it was made with may expire meanwhile.
 func TestACertificateThatExpiresOnAConnection(t *testing.T) {
 	r := newRig(t, cluster(1, 0)).start()
-	c := r.as(prod)
+	certificate := r.authority.issue(t, client(Identity(prod)))
+	c := r.dial(certificate)
 	if err := refresh(t, c); err != nil {
 		t.Fatal(err)
 	}
 	r.clock.Step(2 * time.Hour)
 	refused(t, refresh(t, c), codes.Unauthenticated, "expired")
+	refused(t, refresh(t, r.dial(certificate)), codes.Unavailable, "") // not even a connection
 }

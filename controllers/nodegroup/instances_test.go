@@ -28,10 +28,11 @@ func listed(all []*externalgrpc.Instance) []string {
 // placeholder with an error.
 func TestInstances(t *testing.T) {
 	c := failing(noon)
-	c.Workers = append(c.Workers, joined(3, "big"), joined(4, "small"), joined(5, ""))
+	c.Workers = append(c.Workers, joined(3, "big"), joined(4, "small"), joined(5, ""), joined(6, "small"))
 	with(c, 1, unjoined)
 	with(c, 2, func(w *Worker) { w.ProviderID = "" })
 	with(c, 4, goes)
+	with(c, 6, func(w *Worker) { w.Node = "" }) // its machine is known, and no node of it
 	want := []string{
 		"k3s://prod-vm-wp-0-abcde instanceRunning",
 		"k3s://prod-vm-wp-4-abcde instanceDeleting",

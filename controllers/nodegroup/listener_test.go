@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -77,7 +77,7 @@ func TestItEndsWhenWhoAsksIsAnswered(t *testing.T) {
 	if s.deadline.IsZero() || time.Until(s.deadline) > within {
 		t.Errorf("deadline %s", s.deadline)
 	}
-	stopped := make(chan error, 1)
+	stopped, begun := make(chan error, 1), time.Now()
 	go func() { stopped <- r.stop() }()
 	select {
 	case err := <-stopped:
@@ -89,6 +89,9 @@ func TestItEndsWhenWhoAsksIsAnswered(t *testing.T) {
 	}
 	if err := <-stopped; err != nil {
 		t.Error(err)
+	}
+	if took := time.Since(begun); took > handshakeWithin/2 {
+		t.Errorf("waited %s for who says nothing", took)
 	}
 	if r.listener.Listening() {
 		t.Error("listens after its end")
@@ -120,13 +123,7 @@ func TestWishesAreLoggedAndCounted(t *testing.T) {
 	r.listener.Log = funcr.New(logged.write, funcr.Options{})
 	r.start()
 	a := autoscaler{TB: t, CloudProviderClient: r.as(prod)}
-	count := func(method, code string) float64 {
-		var m dto.Metric
-		if err := requests.WithLabelValues(method, code).Write(&m); err != nil {
-			t.Fatal(err)
-		}
-		return m.GetCounter().GetValue()
-	}
+	count := func(method, code string) float64 { return testutil.ToFloat64(requests.WithLabelValues(method, code)) }
 	before := count("NodeGroupIncreaseSize", "OutOfRange")
 	a.begin()
 	a.groups()
