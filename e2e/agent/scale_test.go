@@ -78,6 +78,14 @@ func pods(ctx context.Context, ns, app string) map[string]string {
 }
 
 var _ = Describe("The agent", func() {
+	It("is admitted as it is shipped", func(ctx SpecContext) {
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ksctl", Name: "ksctl-agent"}}
+		Eventually(ctx, func() (int32, error) {
+			err := plane.Client().Get(ctx, client.ObjectKeyFromObject(d), d)
+			return d.Status.AvailableReplicas, err
+		}).WithTimeout(soon).Should(BeEquivalentTo(1))
+	})
+
 	It("makes machines behind the last one, and deletes them from the end", func(ctx SpecContext) {
 		r := newRig(ctx, 2)
 		Expect(r.do(ctx, "up", 2, 4)).To(HaveSucceeded())

@@ -99,7 +99,7 @@ func program(t *testing.T, role string, log logr.Logger) *Program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Program{Command: []string{own}, Env: []string{roleVariable + "=" + role}, Log: log}
+	return &Program{Command: []string{own}, Env: []string{roleVariable + "=" + role, "GORACE=atexit_sleep_ms=0"}, Log: log}
 }
 
 func TestAProgramsAnswer(t *testing.T) {

@@ -26,19 +26,34 @@ type workerNode struct {
 	node   *corev1.Node
 }
 
-// nodePattern fits the nodes of a worker: ksctl's machines add five characters to their name, so
-// that a machine which is made again is another node.
-func nodePattern(worker string) *regexp.Regexp {
-	return regexp.MustCompile("^" + regexp.QuoteMeta(worker) + "(-[a-z0-9]{5})?$")
+// suffix is what ksctl's machines add to their name when they start, so that one that is made again
+// is another node.
+var suffix = regexp.MustCompile(`^-[a-z0-9]{5}$`)
+
+// isNodeOf is true for a node of a worker: it has the worker's name, or that and the suffix.
+func isNodeOf(w provisioner.Worker, node string) bool {
+	rest, ok := strings.CutPrefix(node, w.Name)
+	return node == w.Node || ok && (rest == "" || suffix.MatchString(rest))
 }
 
 // match finds the nodes of workers, in the order of the workers.
 func match(workers []provisioner.Worker, nodes []corev1.Node) []workerNode {
+	byName := map[string][]*corev1.Node{}
+	for i := range nodes {
+		n := &nodes[i]
+		byName[n.Name] = append(byName[n.Name], n)
+		if at := strings.LastIndexByte(n.Name, '-'); at > 0 {
+			byName[n.Name[:at]] = append(byName[n.Name[:at]], n)
+		}
+	}
 	var out []workerNode
 	for _, w := range workers {
-		pattern := nodePattern(w.Name)
-		for i := range nodes {
-			if n := &nodes[i]; n.Name == w.Node || pattern.MatchString(n.Name) {
+		found := byName[w.Name]
+		if w.Node != "" && !isNodeOf(provisioner.Worker{Name: w.Name}, w.Node) {
+			found = slices.Concat(found, byName[w.Node])
+		}
+		for _, n := range found {
+			if isNodeOf(w, n.Name) {
 				out = append(out, workerNode{w.Name, n})
 			}
 		}
@@ -58,9 +73,7 @@ func refs(nodes []workerNode) []nodeRef {
 // split tells nodes whose machines are gone from those whose machines are there.
 func (j *job) split(nodes []nodeRef) (gone, there []nodeRef) {
 	for _, ref := range nodes {
-		has := func(w provisioner.Worker) bool {
-			return w.Node == ref.Name || nodePattern(w.Name).MatchString(ref.Name)
-		}
+		has := func(w provisioner.Worker) bool { return isNodeOf(w, ref.Name) }
 		if slices.ContainsFunc(j.workers, has) {
 			there = append(there, ref)
 		} else {
@@ -72,18 +85,20 @@ func (j *job) split(nodes []nodeRef) (gone, there []nodeRef) {
 
 // fill says of each worker what its node is called, where the provisioner does not and there is one.
 func fill(workers []provisioner.Worker, nodes []corev1.Node) {
+	found := map[string][]string{}
+	for _, n := range match(workers, nodes) {
+		found[n.worker] = append(found[n.worker], n.node.Name)
+	}
 	for i := range workers {
-		if w := &workers[i]; w.Node == "" {
-			if found := match(workers[i:i+1], nodes); len(found) == 1 {
-				w.Node = found[0].node.Name
-			}
+		if w := &workers[i]; w.Node == "" && len(found[w.Name]) == 1 {
+			w.Node = found[w.Name][0]
 		}
 	}
 }
 
-// nodes of the cluster.
-func (c *cluster) nodes(ctx context.Context) ([]corev1.Node, error) {
-	list, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+// nodes of the cluster, as they are at a version; "" is the newest, "0" any that is at hand.
+func (c *cluster) nodes(ctx context.Context, version string) ([]corev1.Node, error) {
+	list, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: version})
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
@@ -113,7 +128,7 @@ func (j *job) again(what string, try func() error) error {
 // nodesOf are the nodes of workers, the last worker's first.
 func (j *job) nodesOf(workers []provisioner.Worker) (out []workerNode, err error) {
 	err = j.again("finding the nodes of workers", func() error {
-		nodes, err := j.nodes(j.stop)
+		nodes, err := j.nodes(j.stop, "")
 		out = match(workers, nodes)
 		return err
 	})

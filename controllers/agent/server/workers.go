@@ -2,11 +2,13 @@ package server
 
 import (
 	"context"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/ksctl/gitops/controllers/agent/agentpb"
+	"github.com/ksctl/gitops/controllers/agent/provisioner"
 )
 
 // workers is the service of our own.
@@ -34,12 +36,14 @@ func (w *workers) List(ctx context.Context, r *agentpb.ListRequest) (*agentpb.Li
 	if err != nil {
 		return nil, status.Errorf(codes.Unavailable, "which workers there are is not known: %v", err)
 	}
-	nodes, err := c.nodes(ctx)
-	if err != nil {
-		// Which node a worker is may be unknown.
-		c.log.Error(err, "the nodes of the workers are not known")
+	if slices.ContainsFunc(machines, func(m provisioner.Worker) bool { return m.Node == "" }) {
+		nodes, err := c.nodes(ctx, "0")
+		if err != nil {
+			// Which node a worker is may be unknown.
+			c.log.Error(err, "the nodes of the workers are not known")
+		}
+		fill(machines, nodes)
 	}
-	fill(machines, nodes)
 	for _, m := range machines {
 		out.Workers = append(out.Workers, &agentpb.Worker{Index: m.Index, Name: m.Name, Size: m.Size, Node: m.Node})
 	}
