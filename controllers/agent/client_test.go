@@ -108,9 +108,9 @@ func TestNobodyIsThere(t *testing.T) {
 		says    string
 		code    codes.Code
 	}{
-		"nothing listens":     {gone, "connection refused", codes.Unavailable},
-		"it says nothing":     {silent.Addr().String(), "it does not answer in time", codes.DeadlineExceeded},
-		"it wants TLS":        {serve(t, taking(), secured(t, cert, key, nil)), "", codes.Unavailable},
+		"nothing listens": {gone, "connection refused", codes.Unavailable},
+		"it says nothing": {silent.Addr().String(), "it does not answer in time", codes.DeadlineExceeded},
+		"it wants TLS":    {serve(t, taking(), secured(t, cert, key, nil)), "", codes.Unavailable},
 	} {
 		err := dial(t, appsv1.AgentEndpoint{Address: c.address, Plaintext: true}, nil).Import(within(t, 2*time.Second), []byte("{}"))
 		failure, ok := errors.AsType[*Error](err)
@@ -143,8 +143,8 @@ func TestWordsOfAStranger(t *testing.T) {
 	const export = `{"Clusters":[{"cluster_name":"demo","k3s_token":"K10-s3cr3t-of-k3s"}],"Credentials":[{"cloud_provider":"civo","civo":{"token":"s3cr3t-of-civo"}}]}`
 	for says, want := range map[string]string{
 		"no\nsuch\tthing\x00 \u202eon\r\n earth": "no such thing on earth",
-		"": "",
-		`json: "k3s_token":"K10-s3cr3t-of-k3s"`: "its words are left out",
+		"":                                       "",
+		`json: "k3s_token":"K10-s3cr3t-of-k3s"`:  "its words are left out",
 		"token s3cr3t-of-civo refused":           "its words are left out",
 		strings.Repeat("ä", 1000):                strings.Repeat("ä", 148) + "…",
 	} {

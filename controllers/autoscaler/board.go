@@ -119,6 +119,9 @@ func (b *board) joins(key types.NamespacedName, f *fleet, op *clusterv1.ScaleOpe
 		since, ok := c.unjoined[m.index]
 		if !ok {
 			since = now
+			if op != nil && op.Kind == clusterv1.OperationScaleUp && int32(i) >= op.From && int32(i) < op.DesiredWorkers {
+				since = op.StartedAt.Time
+			}
 		}
 		unjoined[m.index] = since
 		switch due := since.Add(within); {
@@ -132,6 +135,11 @@ func (b *board) joins(key types.NamespacedName, f *fleet, op *clusterv1.ScaleOpe
 		}
 	}
 	c.unjoined = unjoined
+	if atWork(op) && op.Kind == clusterv1.OperationScaleUp {
+		if due := op.StartedAt.Add(within); now.Before(due) && (next.IsZero() || due.Before(next)) {
+			next = due
+		}
+	}
 	return late, next
 }
 

@@ -130,3 +130,17 @@ func nodeReady(n *corev1.Node) bool {
 
 // size is how many machines there are.
 func (f *fleet) size() int32 { return int32(len(f.machines)) }
+
+// lose has machines that are late, and can't be deleted as others are behind them, be of no pool until
+// they join: who asked for them is not to wait for them any more.
+func (f *fleet) lose(late map[int32]bool) {
+	last := len(f.machines) - 1
+	for last >= 0 && late[f.machines[last].index] {
+		last--
+	}
+	for i := range max(last, 0) {
+		if m := &f.machines[i]; late[m.index] {
+			m.pool = ""
+		}
+	}
+}

@@ -102,7 +102,8 @@ func (s *Steps) observe(ctx context.Context, req *reconcile.Request[*clusterv1.K
 	}
 	seen.word, seen.agentErr, seen.plain = said.word, said.err, said.plain
 	seen.fleet = newFleet(seen.hosts, obj.Spec.Pools, seen.nodes, listingOf(said, seen.cluster, obj.Status.Workers))
-	seen.late, seen.next = s.board.joins(key, &seen.fleet, obj.Status.Operation, provisionTime(&obj.Spec), s.Clock.Now())
+	seen.late, seen.next = s.board.joins(key, &seen.fleet, obj.Status.Operation, joinWithin(&obj.Spec), s.Clock.Now())
+	seen.fleet.lose(seen.late)
 	return seen, nil
 }
 
@@ -111,6 +112,12 @@ func provisionTime(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
 		return defaultProvisionTime
 	}
 	return spec.ScaleUp.MaxNodeProvisionTime.Duration
+}
+
+// joinWithin is how long a machine may take from being asked for to joining, before it is said that
+// it could not be had. Cluster Autoscaler waits a little longer.
+func joinWithin(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
+	return provisionTime(spec) * 9 / 10
 }
 
 // listingOf is what is known of the array of workers. ksctl's own agent says nothing: then it is

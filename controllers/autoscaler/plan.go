@@ -27,8 +27,9 @@ type facts struct {
 	status *clusterv1.KsctlAutoScalerStatus
 	fleet  *fleet
 	word   word
-	// late are machines that have not joined in time, by their index.
-	late map[int32]bool
+	// late are machines that have not joined in time, by their index; within is that time.
+	late   map[int32]bool
+	within time.Duration
 	// uid of the object, and the time.
 	uid string
 	now time.Time
@@ -57,6 +58,7 @@ func newPlan(f facts) *plan {
 	}
 	if atWork(p.op) {
 		p.settle(f)
+		p.overdue(f)
 	}
 	for i := range p.rows {
 		p.bound(&p.rows[i], f)
@@ -110,8 +112,10 @@ func (p *plan) settle(f facts) {
 	asked := op.DesiredWorkers - op.From
 	r.change -= asked
 	switch {
-	case said.state != agentFailed:
+	case said.state != agentFailed && r.change >= 0:
 		delete(p.backoffs, op.Pool)
+	case said.state != agentFailed: // it took too long: who has joined meanwhile stays
+		r.change = max(r.change, -unjoined(f.fleet, op.Pool))
 	case op.Kind == clusterv1.OperationScaleUp:
 		made := min(max(size-op.From, 0), asked)
 		r.missing += asked - made
@@ -119,6 +123,39 @@ func (p *plan) settle(f facts) {
 	default:
 		p.fail(op.Pool, said, r.missing, f.now)
 	}
+}
+
+// unjoined counts the last machines of the array, as far as they are of a pool and have not joined.
+func unjoined(f *fleet, pool string) (n int32) {
+	for i := len(f.machines) - 1; i >= 0 && f.machines[i].pool == pool && f.machines[i].node == nil; i-- {
+		n++
+	}
+	return n
+}
+
+// overdue says of machines that are still being made that they could not be had: Cluster Autoscaler
+// would stop scaling the whole cluster for them. When they come after all they are deleted, unless
+// they have joined by then.
+func (p *plan) overdue(f facts) {
+	op := p.op
+	if !atWork(op) || op.Kind != clusterv1.OperationScaleUp || f.now.Before(op.StartedAt.Add(f.within)) {
+		return
+	}
+	r := rowOf(p.rows, op.Pool)
+	if r == nil || r.change < op.DesiredWorkers-op.From {
+		return // it was said
+	}
+	missing := op.DesiredWorkers - op.From
+	for i := op.From; i < min(op.DesiredWorkers, f.fleet.size()); i++ {
+		if f.fleet.machines[i].node != nil {
+			missing--
+		}
+	}
+	if missing <= 0 {
+		return
+	}
+	r.change, r.missing = r.change-missing, r.missing+missing
+	p.fail(op.Pool, word{code: CodeSlow, message: "the agent is still making machines"}, r.missing, f.now)
 }
 
 // fail has a pool left alone for some time.
@@ -151,7 +188,7 @@ func (p *plan) bound(r *row, f facts) {
 	was := r.change
 	switch {
 	case f.mode == clusterv1.ScalingOff:
-		r.change = begun
+		r.change = min(max(r.change, min(begun, 0)), max(begun, 0))
 	case f.mode == clusterv1.ScalingUpOnly:
 		r.change = max(r.change, min(begun, 0))
 	}

@@ -63,7 +63,7 @@ func (w *world) step(ask ...func(*nodegroup.Cluster) ([]nodegroup.Change, error)
 	w.t.Helper()
 	f := w.fleet()
 	seen := &sight{fleet: f, cluster: &clusterv1.KsctlCluster{}, late: w.late}
-	in := facts{mode: mode(&w.obj), spec: &w.obj.Spec, status: &w.obj.Status, fleet: &seen.fleet, word: w.word, late: w.late, uid: string(w.obj.UID), now: w.now}
+	in := facts{mode: mode(&w.obj), spec: &w.obj.Spec, status: &w.obj.Status, fleet: &seen.fleet, word: w.word, late: w.late, within: 10 * time.Minute, uid: string(w.obj.UID), now: w.now}
 	p := newPlan(in)
 	for _, decide := range ask {
 		c, err := newView(&w.obj, seen, p, w.now)
@@ -295,6 +295,45 @@ func TestMachinesOfOthersAreTakenIn(t *testing.T) {
 		return nodegroup.Delete(c, "ns/as/small", []nodegroup.Node{{Name: "demo-vm-wp-1-abcde"}})
 	}); p.op != nil {
 		t.Fatalf("operation %+v", p.op)
+	}
+}
+
+func TestMachinesThatTakeTooLongAreSaidToBeMissing(t *testing.T) {
+	w := newWorld(t, "s-1")
+	p := w.step(increase("small", 2, w.now))
+	w.carry(p.op, 1, agentRunning)
+	w.joined[1] = true
+	w.now = w.now.Add(time.Hour)
+	for range 2 { // it is said once
+		p = w.step()
+		if got := w.pool("small"); got.Target != 3 || got.Backoff == nil || got.Backoff.Code != CodeSlow || got.Backoff.Missing != 1 {
+			t.Fatalf("pool %+v", got)
+		}
+	}
+	w.carry(p.op, 1, agentSucceeded)
+	p = w.step()
+	// The one that has joined stays, the other one goes.
+	if p.op.Kind != clusterv1.OperationScaleDown || p.op.From != 3 || p.op.DesiredWorkers != 2 {
+		t.Fatalf("operation %+v", p.op)
+	}
+}
+
+func TestMachineThatIsLateInTheMiddleIsNobodys(t *testing.T) {
+	w := newWorld(t, "s-1", "s-1", "s-1")
+	w.joined[1] = false
+	f := w.fleet()
+	f.lose(map[int32]bool{1: true})
+	if f.machines[1].pool != "" || f.machines[0].pool != "small" || f.machines[2].pool != "small" {
+		t.Fatalf("%+v", f.machines)
+	}
+	f = w.fleet()
+	w.joined[2] = false
+	if f = w.fleet(); f.size() != 3 {
+		t.Fatal(f.size())
+	}
+	f.lose(map[int32]bool{1: true, 2: true}) // they are at the end
+	if f.machines[1].pool != "small" || f.machines[2].pool != "small" {
+		t.Fatalf("%+v", f.machines)
 	}
 }
 

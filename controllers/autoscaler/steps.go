@@ -124,7 +124,7 @@ func mode(obj *clusterv1.KsctlAutoScaler) clusterv1.ScalingMode {
 
 // plan is what becomes of the pools, and who waits for it to be on record.
 func (s *Steps) plan(obj *clusterv1.KsctlAutoScaler, seen *sight) (*plan, []*request) {
-	f := facts{mode: mode(obj), spec: &obj.Spec, status: &obj.Status, fleet: &seen.fleet, word: seen.word, late: seen.late, uid: string(obj.UID), now: s.Clock.Now()}
+	f := facts{mode: mode(obj), spec: &obj.Spec, status: &obj.Status, fleet: &seen.fleet, word: seen.word, late: seen.late, within: joinWithin(&obj.Spec), uid: string(obj.UID), now: s.Clock.Now()}
 	p := newPlan(f)
 	granted := s.hear(obj, seen, p)
 	p.choose(f)

@@ -48,8 +48,8 @@ func AddToScheme(s *runtime.Scheme) error {
 
 // Controllers are what the reconcilers of one manager share.
 type Controllers struct {
-	opts   Options
-	mgr    ctrl.Manager
+	opts Options
+	mgr  ctrl.Manager
 	// direct reads from and writes to the API server, with the controller's own rights.
 	direct client.Client
 	index  *live.Index

@@ -25,9 +25,12 @@ var _ = Describe("A controller and an agent that are killed", func() {
 			total = n
 		}
 		Expect(inProcess.Stop()).To(Succeed())
-		DeferCleanup(startController)
-		p := process(ctx)
 		s := newSite(ctx)
+		p := process(ctx)
+		DeferCleanup(func() { // what runs at the end takes the site away
+			p.Kill()
+			startController()
+		})
 		s.turn(knobs{Create: map[string]any{"after": 1, "delay": "150ms"}, Delete: map[string]any{"after": 1, "delay": "150ms"}})
 		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
 		s.loops(ctx)
@@ -84,7 +87,6 @@ func process(ctx context.Context) *harness.Process {
 	p, err := h.StartProcess(ctx, h.Config, providerFlags()...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
-		p.Kill()
 		if CurrentSpecReport().Failed() {
 			GinkgoWriter.Println(p.Log())
 		}

@@ -61,6 +61,7 @@ var _ = Describe("A KsctlAutoScaler", func() {
 		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("3/3/3/0/0"))
 		ca := s.autoscaler(ctx)
 		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
+		s.request(ctx)
 		Eventually(ctx, s.stands(ctx), soon).Should(HavePrefix("True "))
 		before := s.as.ResourceVersion
 		for range 20 {

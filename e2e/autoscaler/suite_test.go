@@ -24,6 +24,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -383,4 +384,13 @@ func (s *site) deployment(ctx context.Context) *k8sappsv1.Deployment {
 	d := &k8sappsv1.Deployment{}
 	Expect(h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: s.ns, Name: "workers-autoscaler"}, d)).To(Succeed())
 	return d
+}
+
+// request asks for a reconcile, and waits for it.
+func (s *site) request(ctx context.Context) {
+	GinkgoHelper()
+	at := time.Now().Format(time.RFC3339Nano)
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, appsv1.RequestedAtAnnotation, at)
+	Expect(h.Plane.Client().Patch(ctx, s.as, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+	Eventually(ctx, func() (string, error) { return s.as.Status.LastHandledReconcileAt, s.get(ctx) }, soon).Should(Equal(at))
 }

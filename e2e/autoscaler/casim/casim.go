@@ -300,23 +300,14 @@ func (a *Autoscaler) scaleUp(ctx context.Context, groups []*group, pending []*co
 		if g.target >= g.MaxSize || time.Now().Before(a.backoff[g.Id]) {
 			continue
 		}
-		var cpu int64
-		for _, p := range pending {
-			if labels.SelectorFromSet(p.Spec.NodeSelector).Matches(labels.Set(g.template.Labels)) {
-				for _, c := range p.Spec.Containers {
-					cpu += c.Resources.Requests.Cpu().MilliValue()
-				}
-			}
+		need, err := a.need(ctx, g, pending)
+		if err != nil {
+			return err
 		}
-		each := g.template.Status.Allocatable.Cpu().MilliValue()
-		if cpu == 0 || each == 0 {
-			continue
-		}
-		need := int32((cpu+each-1)/each) - (g.target - int32(len(g.nodes)) - int32(len(g.failed)))
 		if need = min(need, g.MaxSize-g.target); need <= 0 {
 			continue
 		}
-		_, err := a.api.NodeGroupIncreaseSize(ctx, &externalgrpc.NodeGroupIncreaseSizeRequest{Id: g.Id, Delta: need})
+		_, err = a.api.NodeGroupIncreaseSize(ctx, &externalgrpc.NodeGroupIncreaseSizeRequest{Id: g.Id, Delta: need})
 		if a.refused(err) != nil {
 			a.backoff[g.Id] = time.Now().Add(5 * time.Second)
 			return err
@@ -324,6 +315,46 @@ func (a *Autoscaler) scaleUp(ctx context.Context, groups []*group, pending []*co
 		return nil
 	}
 	return nil
+}
+
+// need is how many machines a group lacks for the pods that fit in it, of which some fit on nodes that
+// are there, and some on machines that are on their way.
+func (a *Autoscaler) need(ctx context.Context, g *group, pending []*corev1.Pod) (int32, error) {
+	var all corev1.PodList
+	if err := a.Cluster.List(ctx, &all); err != nil {
+		return 0, err
+	}
+	used := map[string]int64{}
+	for i := range all.Items {
+		used[all.Items[i].Spec.NodeName] += request(&all.Items[i])
+	}
+	var fitting, each int64
+	for _, p := range pending {
+		if labels.SelectorFromSet(p.Spec.NodeSelector).Matches(labels.Set(g.template.Labels)) {
+			fitting, each = fitting+1, request(p)
+		}
+	}
+	if fitting == 0 {
+		return 0, nil
+	}
+	for _, n := range g.nodes {
+		if !tainted(n) {
+			fitting -= (n.Status.Allocatable.Cpu().MilliValue() - used[n.Name]) / each
+		}
+	}
+	per := g.template.Status.Allocatable.Cpu().MilliValue() / each
+	if fitting <= 0 || per == 0 {
+		return 0, nil
+	}
+	return int32((fitting+per-1)/per) - (g.target - int32(len(g.nodes)) - int32(len(g.failed))), nil
+}
+
+// request is what a pod requests of processors, in thousandths.
+func request(p *corev1.Pod) (milli int64) {
+	for _, c := range p.Spec.Containers {
+		milli += c.Resources.Requests.Cpu().MilliValue()
+	}
+	return milli
 }
 
 // scaleDown asks for the deletion of one node that has no pods and may go.
