@@ -24,6 +24,8 @@ const (
 	found   = source + "stack: web\n"
 	git     = "git: {url: https://git.example.com/fleet.git}\n"
 
+	agent = "store:\n  agent: {address: 'agent:8080', plaintext: true}\n"
+
 	recipients = "recipients: [age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p]\n"
 )
 
@@ -46,6 +48,12 @@ var refused = []manifest{
 	{"ImportState", "a path in itself", "rawExportedData: e30=\npath: x", "rawExportedData is one file"},
 	{"ImportState", "another provider", source + "decryption: {provider: gpg, secretRef: {name: x}}", "spec.decryption.provider"},
 	{"ImportState", "another policy", source + "conflict: Merge", "spec.conflict"},
+	{"ImportState", "an agent and a namespace", source + agent + "  namespace: ksctl", "an agent knows its store"},
+	{"ImportState", "an agent that is asked for clusters", source + agent + "publish: {kubeConfig: true}", "an agent can't be asked for what its store has"},
+	{"ImportState", "an agent that takes back", source + agent + "deletionPolicy: Delete", "an agent takes nothing out of its store"},
+	{"ImportState", "an agent that nobody is to know", source + "store: {agent: {address: 'agent:8080'}}", "set secretRef, for TLS, or plaintext: true"},
+	{"ImportState", "an agent both ways", source + "store: {agent: {address: 'agent:8080', plaintext: true, secretRef: {name: x}}}", "set secretRef, for TLS, or plaintext: true"},
+	{"ImportState", "an agent without a port", source + "store: {agent: {address: agent, plaintext: true}}", "spec.store.agent.address"},
 	{"ExportState", "nobody to read it", "to: {secret: {name: x}}", "spec.recipients"},
 	{"ExportState", "no recipient", "recipients: []\nto: {secret: {name: x}}", "spec.recipients"},
 	{"ExportState", "a private key", "recipients: [AGE-SECRET-KEY-1QQPQ]\nto: {secret: {name: x}}", "spec.recipients[0]"},
@@ -182,6 +190,7 @@ var accepted = []manifest{
 	{kind: "ImportState", name: "the least", spec: source},
 	{kind: "ImportState", name: "an export in itself", spec: "rawExportedData: e30="},
 	{kind: "ImportState", name: "everything", spec: source + "path: ./states\ndecryption: {provider: sops, secretRef: {name: age}}\nselect: {cloud: aws, clusterType: ha, clusterName: demo, region: us-east-1}\ncredentials: Skip\nstore: {namespace: ksctl}\nconflict: Overwrite\ndryRun: true\ndeletionPolicy: Delete\nserviceAccountName: importer"},
+	{kind: "ImportState", name: "an agent", spec: source + "store: {agent: {address: '[::1]:8080', secretRef: {name: x}, serverName: agent.example}}\nconflict: Overwrite\npublish: {kubeConfig: false}\ndeletionPolicy: Keep"},
 	{kind: "ExportState", name: "the least", spec: recipients + "to: {secret: {name: x}}"},
 	{kind: "ExportState", name: "a key for after quantum computers", spec: "recipients: [age1pq1" + strings.Repeat("q", 1950) + "]\nto: {secret: {name: x}}"},
 	{kind: "ExportState", name: "everything", spec: recipients + "from: {namespace: ksctl}\nselect: {cloud: aws, clusterType: ha, clusterName: demo, region: us-east-1}\ncredentials: Export\nprune: true\ndeletionPolicy: Keep\nserviceAccountName: exporter\n" +

@@ -89,13 +89,22 @@ func TestImportInTheClear(t *testing.T) {
 	}
 }
 
-func TestNobodyIsThere(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func TestAddressesOfIPv6(t *testing.T) {
+	listener, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {
-		t.Fatal(err)
+		t.Skip("this machine has none")
 	}
-	gone := listener.Addr().String()
 	_ = listener.Close()
+	a := newAuthority(t)
+	cert, key := a.issue("agent.example", soon())
+	at := serveAt(t, listener.Addr().String(), taking(), secured(t, cert, key, nil))
+	secret := map[string][]byte{CAKey: a.ca(), TokenKey: []byte("t")}
+	if err := dial(t, appsv1.AgentEndpoint{Address: at}, secret).Import(within(t, 20*time.Second), []byte("{}")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNobodyIsThere(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +117,7 @@ func TestNobodyIsThere(t *testing.T) {
 		says    string
 		code    codes.Code
 	}{
-		"nothing listens": {gone, "connection refused", codes.Unavailable},
+		"nothing listens": {"127.0.0.1:1", "connection refused", codes.Unavailable},
 		"it says nothing": {silent.Addr().String(), "it does not answer in time", codes.DeadlineExceeded},
 		"it wants TLS":    {serve(t, taking(), secured(t, cert, key, nil)), "", codes.Unavailable},
 	} {

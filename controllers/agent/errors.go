@@ -87,9 +87,13 @@ func explain(err error) error {
 	return &Error{Code: codes.Unavailable, Message: trouble(err)}
 }
 
+// refusesTLS is all that a server tells that does not take our certificate.
+const refusesTLS = "it refuses the TLS connection: see whether it knows the authority of our " + CertKey
+
 // trouble is that in words.
 func trouble(err error) string {
 	var (
+		silent  *silentError
 		invalid x509.CertificateInvalidError
 		host    x509.HostnameError
 		unknown x509.UnknownAuthorityError
@@ -102,6 +106,8 @@ func trouble(err error) string {
 	switch {
 	case err == nil:
 		return "what answers does not speak gRPC, or not without TLS"
+	case errors.As(err, &silent):
+		return silent.Error()
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return "its certificate has expired, or is not valid yet"
 	case errors.As(err, &invalid):
@@ -119,7 +125,7 @@ func trouble(err error) string {
 	case errors.As(err, &errno):
 		return errno.Error()
 	case errors.As(err, &op) && op.Op == "remote error": // an alert of TLS, as crypto/tls has it
-		return "it refuses the TLS connection: see whether it knows the authority of our " + CertKey
+		return refusesTLS
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
 		return "it does not answer in time"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc/credentials"
 
@@ -54,25 +55,57 @@ func (l *line) ClientHandshake(ctx context.Context, authority string, raw net.Co
 	if l.failed(err); err != nil {
 		return nil, nil, err
 	}
-	return &watched{Conn: c, line: l}, info, nil
+	return &watched{Conn: c, line: l, secure: info.AuthType() == "tls"}, info, nil
 }
 
 // Clone implements credentials.TransportCredentials. What fails is remembered here all the same.
 func (l *line) Clone() credentials.TransportCredentials { return l }
 
-// watched is a connection whose end is remembered: that our certificate is refused is only
-// told after the handshake, with TLS 1.3.
+// watched is a connection whose end is remembered.
 type watched struct {
 	net.Conn
 
-	line *line
+	line   *line
+	secure bool
+	// spoke is true when anything was read.
+	spoke atomic.Bool
+}
+
+// silentError is a connection that ended before anything was said. With TLS 1.3 our certificate
+// is refused after the handshake, and whether the refusal itself arrives is a matter of chance.
+type silentError struct{ secure bool }
+
+// Error implements error.
+func (e *silentError) Error() string {
+	if e.secure {
+		return refusesTLS
+	}
+	return "it closes the connection without a word: see whether it wants TLS"
 }
 
 // Read implements net.Conn.
 func (w *watched) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
-	if err != nil && !errors.Is(err, net.ErrClosed) {
+	if n > 0 {
+		w.spoke.Store(true)
+	}
+	return n, w.ended(err)
+}
+
+// Write implements net.Conn.
+func (w *watched) Write(p []byte) (int, error) {
+	n, err := w.Conn.Write(p)
+	return n, w.ended(err)
+}
+
+// ended remembers an error that is not of our own making.
+func (w *watched) ended(err error) error {
+	switch {
+	case err == nil || errors.Is(err, net.ErrClosed):
+	case !w.spoke.Load():
+		w.line.failed(&silentError{w.secure})
+	default:
 		w.line.failed(err)
 	}
-	return n, err
+	return err
 }

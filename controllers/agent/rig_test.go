@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"testing"
@@ -67,11 +68,11 @@ func (a *authority) ca() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// issue is a certificate for 127.0.0.1 and a name, and its key, that end at a time.
+// issue is a certificate for loopback and a name, and its key, that end at a time.
 func (a *authority) issue(name string, until time.Time) (cert, key []byte) {
 	a.Helper()
 	private := newKey(a)
-	c := a.sign(&x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	c := a.sign(&x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: until, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}, a.cert, &private.PublicKey)
 	der, err := x509.MarshalPKCS8PrivateKey(private)
@@ -115,7 +116,12 @@ func (f *fake) Begin(ctx context.Context, r *agentpb.BeginRequest) (*agentpb.Beg
 // serve has an agent listen on loopback, as ksctl's own if it has no workers.
 func serve(t *testing.T, f *fake, options ...grpc.ServerOption) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	return serveAt(t, "127.0.0.1:0", f, options...)
+}
+
+func serveAt(t *testing.T, address string, f *fake, options ...grpc.ServerOption) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +133,7 @@ func serve(t *testing.T, f *fake, options ...grpc.ServerOption) string {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := server.Serve(listener); err != nil {
+		if err := server.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			t.Error(err)
 		}
 	}()

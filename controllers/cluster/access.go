@@ -104,6 +104,8 @@ func (s *Steps) fromImport(ctx context.Context, obj *clusterv1.KsctlCluster, c d
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return known{}, err
+	case imp.Status.Agent != "":
+		return known{}, fail(ClusterNotImportedReason, "ImportState %s sends to an agent, whose store can't be read: set spec.kubeConfigRef instead of spec.importRef", ref.Name)
 	default:
 		if store = imp.Status.Store; store == "" {
 			return known{}, wait(ClusterNotImportedReason, "ImportState %s has imported no cluster yet", ref.Name)

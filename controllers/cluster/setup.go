@@ -114,7 +114,7 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 var imports = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1alpha1.ImportState)
 	after, is := e.ObjectNew.(*v1alpha1.ImportState)
-	if !ok || !is || before.Status.Store != after.Status.Store || len(before.Status.Clusters) != len(after.Status.Clusters) {
+	if !ok || !is || before.Status.Store != after.Status.Store || before.Status.Agent != after.Status.Agent || len(before.Status.Clusters) != len(after.Status.Clusters) {
 		return true
 	}
 	for i := range before.Status.Clusters {

@@ -51,6 +51,21 @@ func (e entry) decide(how policy) v1alpha1.StateAction {
 	return v1alpha1.StateConflict
 }
 
+// decideSent is what becomes of an entry that an agent is to have, which may have another one
+// at any time. What was about to be sent when a pass ended may have been sent or not.
+func (e entry) decideSent(how policy) v1alpha1.StateAction {
+	sent := e.writing == "" && e.written != "" && how.hash(e.want) == e.written
+	switch {
+	case sent && (!how.again || !how.overwrite):
+		return v1alpha1.StateSent
+	case !how.overwrite:
+		return v1alpha1.StateConflict
+	case e.written == "":
+		return v1alpha1.StateCreate
+	}
+	return v1alpha1.StateUpdate
+}
+
 // writes is true for what something is written for.
 func writes(a v1alpha1.StateAction) bool {
 	return a == v1alpha1.StateCreate || a == v1alpha1.StateUpdate

@@ -25,9 +25,9 @@ const (
 	InvalidStateReason = "InvalidState"
 	// PlaintextReason: secrets are readable in the source.
 	PlaintextReason = "PlaintextSecrets"
-	// SecretNotFoundReason: the Secret with the keys does not exist.
+	// SecretNotFoundReason: the Secret with the keys, or that of the agent, does not exist.
 	SecretNotFoundReason = "SecretNotFound"
-	// ConflictReason: the store has another state of a cluster.
+	// ConflictReason: the store has another state of a cluster, or that of an agent may have.
 	ConflictReason = "StateConflict"
 	// ExternalStorageReason: ksctl keeps the states in a MongoDB.
 	ExternalStorageReason = "ExternalStorage"
@@ -37,7 +37,19 @@ const (
 	StoreContendedReason = "StoreContended"
 	// DryRunReason: the status says what would be done.
 	DryRunReason = "DryRun"
+	// AgentSecretInvalidReason: the Secret of the agent lacks a key, or holds what can't be used.
+	AgentSecretInvalidReason = "AgentSecretInvalid"
+	// AgentAddressRefusedReason: the address of the agent is none, or is never dialled.
+	AgentAddressRefusedReason = "AgentAddressRefused"
+	// AgentUnreachableReason: the agent does not answer, or is not who it should be.
+	AgentUnreachableReason = "AgentUnreachable"
+	// AgentFailedReason: the agent answers that it failed.
+	AgentFailedReason = "AgentFailed"
 )
+
+// place is where an import brings what it has: ksctl's store in a namespace, or an agent at
+// an address.
+type place struct{ namespace, agent string }
 
 // readError says what is wrong with what is imported. A person has to mend it.
 type readError struct {
@@ -99,7 +111,7 @@ func (p problem) outcome(revision string) reconcile.Outcome {
 
 // outcome says how an import stands whose plan was carried out as far as it may be. What is
 // wrong is told before what is right.
-func (p *plan) outcome(want wishes, namespace, revision string, dryRun bool) reconcile.Outcome {
+func (p *plan) outcome(want wishes, to place, revision string, dryRun bool) reconcile.Outcome {
 	if len(want.problems) > 0 {
 		first := slices.MinFunc(want.problems, func(a, b problem) int { return cmp.Compare(rank(a.terminal), rank(b.terminal)) })
 		var messages []string
@@ -124,9 +136,9 @@ func (p *plan) outcome(want wishes, namespace, revision string, dryRun bool) rec
 		}
 	}
 	if dryRun {
-		return reconcile.Done{Message: p.would(namespace), Reason: DryRunReason, Revision: revision}
+		return reconcile.Done{Message: p.would(to), Reason: DryRunReason, Revision: revision}
 	}
-	return reconcile.Done{Message: p.message(namespace), Revision: revision}
+	return reconcile.Done{Message: p.message(to), Revision: revision}
 }
 
 func rank(terminal bool) int {
@@ -168,8 +180,11 @@ func (p *plan) count(actions ...v1alpha1.StateAction) (clusters, credentials int
 
 // message of an import that is as it is wanted. It depends on what stands in the status
 // alone, so that nothing is written while that stays.
-func (p *plan) message(namespace string) string {
-	out := statestore.Said(p.count(v1alpha1.StateInSync, v1alpha1.StateChangedSince)) + " in ksctl's store in namespace " + namespace
+func (p *plan) message(to place) string {
+	out := statestore.Said(p.count(v1alpha1.StateInSync, v1alpha1.StateChangedSince)) + " in ksctl's store in namespace " + to.namespace
+	if to.agent != "" {
+		out = statestore.Said(p.count(v1alpha1.StateSent)) + " sent to the agent at " + to.agent
+	}
 	if n, m := p.count(v1alpha1.StateChangedSince); n+m > 0 {
 		out += "; changed there since: " + statestore.Said(n, m)
 	}
@@ -192,7 +207,11 @@ func (p *plan) room() string {
 }
 
 // would says what an import would do.
-func (p *plan) would(namespace string) string {
+func (p *plan) would(to place) string {
+	if to.agent != "" {
+		return fmt.Sprintf("nothing is sent (spec.dryRun); to the agent at %s it would send %s%s", to.agent,
+			statestore.Said(p.count(v1alpha1.StateCreate, v1alpha1.StateUpdate)), p.room())
+	}
 	return fmt.Sprintf("nothing is written (spec.dryRun); in ksctl's store in namespace %s it would create %s and overwrite %s%s",
-		namespace, statestore.Said(p.count(v1alpha1.StateCreate)), statestore.Said(p.count(v1alpha1.StateUpdate)), p.room())
+		to.namespace, statestore.Said(p.count(v1alpha1.StateCreate)), statestore.Said(p.count(v1alpha1.StateUpdate)), p.room())
 }

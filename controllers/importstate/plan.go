@@ -24,6 +24,8 @@ type wishes struct {
 // policy is how an import goes about it.
 type policy struct {
 	overwrite, dryRun bool
+	// again has an agent be sent what it was sent before, too.
+	again bool
 	// hash tells values apart that must not be told.
 	hash func(data []byte) string
 }
@@ -39,6 +41,9 @@ type plan struct {
 	// full is why nothing is written though it should be; nil: there is room.
 	full error
 }
+
+// fromMongoDB says of a state why it is not imported.
+const fromMongoDB = "it was exported from a MongoDB, where its state is still kept"
 
 // newPlan decides about each entry of the store, from what is wanted of it, what it holds
 // and what was written before.
@@ -58,7 +63,7 @@ func newPlan(want wishes, have statestore.Held, before v1alpha1.ImportStateStatu
 		case have.External:
 			row.Action, row.Message = v1alpha1.StateExternal, "ksctl keeps its states in a MongoDB here: import it there"
 		case c.External:
-			row.Action, row.Message = v1alpha1.StateExternal, "it was exported from a MongoDB, where its state is still kept"
+			row.Action, row.Message = v1alpha1.StateExternal, fromMongoDB
 		default:
 			row.Action = e.decide(how)
 			row.Message, row.Ready = explain(row.Action), settled(row.Action)
@@ -187,18 +192,27 @@ func (p *plan) written() (did string) {
 	n := 0
 	for i := range p.clusters {
 		if row := &p.clusters[i]; writes(row.Action) {
-			row.Action, row.Message, row.Ready = v1alpha1.StateInSync, "", true
-			row.Written, row.Writing, row.Ours = row.Writing, "", true
+			now(row, v1alpha1.StateInSync)
 			n++
 		}
 	}
 	m := 0
 	for i := range p.credentials {
 		if row := &p.credentials[i]; writes(row.Action) {
-			row.Action, row.Message, row.Ready = v1alpha1.StateInSync, "", true
-			row.Written, row.Writing, row.Ours = row.Writing, "", true
+			nowCredentials(row, v1alpha1.StateInSync)
 			m++
 		}
 	}
 	return fmt.Sprintf("wrote %s", statestore.Said(n, m))
+}
+
+// now takes note that what was about to be written was.
+func now(row *v1alpha1.ImportedCluster, action v1alpha1.StateAction) {
+	row.Action, row.Message, row.Ready = action, "", true
+	row.Written, row.Writing, row.Ours = row.Writing, "", true
+}
+
+func nowCredentials(row *v1alpha1.ImportedCredentials, action v1alpha1.StateAction) {
+	row.Action, row.Message, row.Ready = action, "", true
+	row.Written, row.Writing, row.Ours = row.Writing, "", true
 }

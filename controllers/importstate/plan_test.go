@@ -118,7 +118,7 @@ func TestPlanOfAStoreFromItsFirstWriteOn(t *testing.T) {
 		t.Error(did)
 	}
 	var status v1alpha1.ImportStateStatus
-	p.report(&status, "ksctl")
+	p.report(&status, place{namespace: "ksctl"})
 	have = statestore.Held{States: p.states, Credentials: p.secrets, HasStates: true, HasCredentials: true}
 	// Nothing new: nothing is written, and the status stays as it is.
 	again := newPlan(want, have, status, how)
@@ -133,11 +133,11 @@ func TestPlanOfAStoreFromItsFirstWriteOn(t *testing.T) {
 	if got := actions(lost); got != "civo.ha.demo.LON1=InSync civo.ha.next.LON1=LeftSource civo=LeftSource" {
 		t.Errorf("lost: %s", got)
 	}
-	out, ok := lost.outcome(want, "ksctl", "main@sha1:1", false).(reconcile.Done)
+	out, ok := lost.outcome(want, place{namespace: "ksctl"}, "main@sha1:1", false).(reconcile.Done)
 	if !ok || out.Message != "1 state in ksctl's store in namespace ksctl; no more in the source: 1 state and the credentials of 1 cloud" {
 		t.Errorf("lost: %+v", out)
 	}
-	lost.report(&status, "ksctl")
+	lost.report(&status, place{namespace: "ksctl"})
 	have.States[demo] = []byte(document("demo", "scaled"))
 	states, creds, kept := leaving(&status, have, hashed)
 	if !slices.Equal(states, []string{"civo.ha.next.LON1"}) || !slices.Equal(creds, []string{"civo"}) || !slices.Equal(kept, []string{demo}) {
@@ -168,7 +168,7 @@ func TestPlanRefuses(t *testing.T) {
 		if actions(p) != c.action || len(p.states)+len(p.secrets) != c.writes {
 			t.Errorf("%s: %s, %d writes", name, actions(p), len(p.states)+len(p.secrets))
 		}
-		out, ok := p.outcome(c.want, "ksctl", "r", false).(reconcile.Stalled)
+		out, ok := p.outcome(c.want, place{namespace: "ksctl"}, "r", false).(reconcile.Stalled)
 		if !ok || out.Reason != c.reason || !strings.Contains(out.Err.Error(), c.says) {
 			t.Errorf("%s: %+v", name, out)
 		}
@@ -178,7 +178,7 @@ func TestPlanRefuses(t *testing.T) {
 func TestPlanWarnsBeforeTheStoreIsFull(t *testing.T) {
 	want := wishes{clusters: []*state.Cluster{cluster(t, document("demo", strings.Repeat("x", state.WarnStoreBytes)))}}
 	p := newPlan(want, statestore.Held{}, v1alpha1.ImportStateStatus{}, policy{hash: hashed})
-	out, ok := p.outcome(want, "ksctl", "r", true).(reconcile.Done)
+	out, ok := p.outcome(want, place{namespace: "ksctl"}, "r", true).(reconcile.Done)
 	if !ok || out.Reason != DryRunReason || !strings.Contains(out.Message, "would create 1 state") || !strings.Contains(out.Message, "take 80 % of what a ConfigMap can hold") {
 		t.Errorf("got %+v", out)
 	}
@@ -187,7 +187,7 @@ func TestPlanWarnsBeforeTheStoreIsFull(t *testing.T) {
 func TestProblemsOfFilesAreToldTogether(t *testing.T) {
 	want := wishes{problems: []problem{{"A", "a.json: bad", true}, {"B", "b.json: no answer", false}}}
 	p := newPlan(want, statestore.Held{}, v1alpha1.ImportStateStatus{}, policy{hash: hashed})
-	out, ok := p.outcome(want, "ksctl", "r", false).(reconcile.Retry)
+	out, ok := p.outcome(want, place{namespace: "ksctl"}, "r", false).(reconcile.Retry)
 	if !ok || out.Reason != "B" || out.Err.Error() != "a.json: bad; b.json: no answer" {
 		t.Errorf("got %+v", out)
 	}
@@ -202,7 +202,7 @@ func TestPlanDeletesWhatItWroteAndNothingElse(t *testing.T) {
 		t.Fatalf("found there: %s, %+v", actions(p), p.clusters)
 	}
 	var status v1alpha1.ImportStateStatus
-	p.report(&status, "ksctl")
+	p.report(&status, place{namespace: "ksctl"})
 	if states, _, _ := leaving(&status, have, hashed); len(states) != 0 {
 		t.Errorf("what was found there is deleted: %v", states)
 	}
@@ -213,7 +213,7 @@ func TestPlanDeletesWhatItWroteAndNothingElse(t *testing.T) {
 		t.Fatalf("moved on: %s", actions(p))
 	}
 	p.announce(how)
-	p.report(&status, "ksctl")
+	p.report(&status, place{namespace: "ksctl"})
 	// The pass ended without saying how: the next knows what it finds.
 	have.States = p.states
 	want.clusters[0] = cluster(t, document("demo", "c"))
@@ -221,7 +221,7 @@ func TestPlanDeletesWhatItWroteAndNothingElse(t *testing.T) {
 	if actions(p) != demo+"=Update" || !p.clusters[0].Ours {
 		t.Fatalf("after a crash: %s, %+v", actions(p), p.clusters)
 	}
-	p.report(&status, "ksctl")
+	p.report(&status, place{namespace: "ksctl"})
 	if states, _, _ := leaving(&status, have, hashed); !slices.Equal(states, []string{demo}) {
 		t.Errorf("what was written stays: %v", states)
 	}

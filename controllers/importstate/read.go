@@ -178,22 +178,30 @@ func readKeys(ctx context.Context, c dynamic.Interface, obj *v1alpha1.ImportStat
 	if d == nil {
 		return keys{}, nil
 	}
-	name := client.ObjectKey{Namespace: obj.Namespace, Name: d.SecretRef.Name}
+	secret, err := readSecret(ctx, c, client.ObjectKey{Namespace: obj.Namespace, Name: d.SecretRef.Name}, "spec.decryption")
+	if err != nil {
+		return keys{}, err
+	}
+	return keys{secret.Data, string(secret.UID) + " " + secret.ResourceVersion}, nil
+}
+
+// readSecret reads a Secret that a field of a spec refers to, with the rights of a client.
+func readSecret(ctx context.Context, c dynamic.Interface, name client.ObjectKey, field string) (*corev1.Secret, error) {
 	u, err := c.Resource(secrets).Namespace(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return keys{}, fail(SecretNotFoundReason, "there is no Secret %s: make it, or correct spec.decryption.secretRef", name)
+		return nil, fail(SecretNotFoundReason, "there is no Secret %s: make it, or correct %s.secretRef", name, field)
 	}
 	if err != nil {
-		return keys{}, fmt.Errorf("reading the Secret %s of spec.decryption: %w", name, err)
+		return nil, fmt.Errorf("reading the Secret %s of %s: %w", name, field, err)
 	}
-	var secret corev1.Secret
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &secret); err != nil {
-		return keys{}, fmt.Errorf("reading the Secret %s of spec.decryption: it is none", name) // what it holds stays unsaid
+	secret := &corev1.Secret{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, secret); err != nil {
+		return nil, fmt.Errorf("reading the Secret %s of %s: it is none", name, field) // what it holds stays unsaid
 	}
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
 	}
-	return keys{secret.Data, string(secret.UID) + " " + secret.ResourceVersion}, nil
+	return secret, nil
 }
 
 // open decrypts a file if it is encrypted, and reads it.

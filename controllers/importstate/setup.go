@@ -37,6 +37,7 @@ const (
 	bySource  = "spec.sourceRef of an import"
 	byAccount = "spec.serviceAccountName of an import"
 	bySecret  = "spec.decryption.secretRef"
+	byAgent   = "spec.store.agent.secretRef"
 	byStore   = "spec.store"
 )
 
@@ -58,7 +59,19 @@ var fields = map[string]func(*v1alpha1.ImportState) string{
 		}
 		return reconcile.FieldValue("Secret", in.Namespace, in.Spec.Decryption.SecretRef.Name)
 	},
-	byStore: func(in *v1alpha1.ImportState) string { return namespaceOf(&in.Spec) },
+	byAgent: func(in *v1alpha1.ImportState) string {
+		a := agentOf(&in.Spec)
+		if a == nil || a.SecretRef == nil {
+			return ""
+		}
+		return reconcile.FieldValue("Secret", in.Namespace, a.SecretRef.Name)
+	},
+	byStore: func(in *v1alpha1.ImportState) string {
+		if agentOf(&in.Spec) != nil {
+			return "" // another cluster's
+		}
+		return namespaceOf(&in.Spec)
+	},
 }
 
 // Register adds the controller to a manager.
@@ -119,12 +132,13 @@ func (w *wakes) find(ctx context.Context, opts ...client.ListOption) []crreconci
 	return reconcile.Find(ctx, w.reader, &v1alpha1.ImportStateList{}, w.selector, opts...)
 }
 
-// secret wakes the imports that are decrypted with a Secret, and those of its store.
+// secret wakes the imports that are decrypted or sent with a Secret, and those of its store.
 func (w *wakes) secret(ctx context.Context, o client.Object) []crreconcile.Request {
 	if name := o.GetName(); name == state.StoreSecret || name == state.ExternalStoreSecret {
 		return w.find(ctx, client.MatchingFields{byStore: o.GetNamespace()})
 	}
-	return w.find(ctx, client.MatchingFields{bySecret: reconcile.FieldValue("Secret", o.GetNamespace(), o.GetName())})
+	name := reconcile.FieldValue("Secret", o.GetNamespace(), o.GetName())
+	return append(w.find(ctx, client.MatchingFields{bySecret: name}), w.find(ctx, client.MatchingFields{byAgent: name})...)
 }
 
 // configMap wakes the imports of a store.

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
@@ -44,9 +46,12 @@ type Steps struct {
 	SecretKey []byte
 	// Selector restricts the objects that are reconciled here; nil: all are.
 	Selector labels.Selector
+	Clock    clock.PassiveClock
 
 	// read is what was read last: decrypting costs a process, and requests to key services.
 	read reconcile.Kept[*reading]
+	// sending is how many wait for their agents.
+	sending atomic.Int32
 }
 
 var _ reconcile.Steps[*v1alpha1.ImportState] = (*Steps)(nil)
@@ -73,6 +78,9 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*v1alpha1.
 	if err != nil {
 		return failed(err, from.Revision)
 	}
+	if agentOf(&obj.Spec) != nil {
+		return s.deliver(ctx, req, want, c, from.Revision)
+	}
 	return s.carry(ctx, req, want, c, from.Revision)
 }
 
@@ -81,13 +89,9 @@ func (s *Steps) carry(ctx context.Context, req *reconcile.Request[*v1alpha1.Impo
 	obj := req.Object
 	how := policy{overwrite: obj.Spec.Conflict == v1alpha1.OverwriteConflict, dryRun: obj.Spec.DryRun, hash: s.hash}
 	namespace := namespaceOf(&obj.Spec)
-	before := obj.Status
-	if before.Store != namespace {
-		if before.Store != "" && !how.dryRun {
-			req.Event(corev1.EventTypeWarning, "StateKept", "what was imported into ksctl's store in namespace "+before.Store+" stays there, and is not looked after any more")
-		}
-		before = v1alpha1.ImportStateStatus{Clusters: knownClusters(before.Clusters)}
-	}
+	to := place{namespace: namespace}
+	before := former(&obj.Status, to)
+	takeLeave(req, to)
 	st, err := statestore.Read(ctx, c, namespace, obj.Spec.Credentials != v1alpha1.SkipCredentials)
 	if err != nil {
 		return reconcile.Retry{Err: err, Revision: revision}
@@ -101,8 +105,8 @@ func (s *Steps) carry(ctx context.Context, req *reconcile.Request[*v1alpha1.Impo
 			before = obj.Status // with what was about to be written, of which some may be
 			continue
 		}
-		p.report(&obj.Status, namespace)
-		out := p.outcome(want, namespace, revision, how.dryRun)
+		p.report(&obj.Status, to)
+		out := p.outcome(want, to, revision, how.dryRun)
 		if how.dryRun {
 			return out
 		}
@@ -132,7 +136,7 @@ func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.Import
 		return nil
 	}
 	p.announce(how)
-	p.report(&req.Object.Status, st.Namespace)
+	p.report(&req.Object.Status, place{namespace: st.Namespace})
 	if err := req.Persist(ctx, "writing to ksctl's store in namespace "+st.Namespace); err != nil {
 		return err
 	}
@@ -144,9 +148,29 @@ func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.Import
 }
 
 // report writes the plan into a status.
-func (p *plan) report(status *v1alpha1.ImportStateStatus, namespace string) {
+func (p *plan) report(status *v1alpha1.ImportStateStatus, to place) {
 	status.Clusters, status.Credentials = p.clusters, p.credentials
-	status.Store = namespace
+	status.Store, status.Agent = to.namespace, to.agent
+}
+
+// former is the status of an import, without what was brought to another place than it is to go to.
+func former(status *v1alpha1.ImportStateStatus, to place) v1alpha1.ImportStateStatus {
+	if status.Store == to.namespace && status.Agent == to.agent {
+		return *status
+	}
+	return v1alpha1.ImportStateStatus{Clusters: knownClusters(status.Clusters)}
+}
+
+// takeLeave says what stays at the place that an import went to before.
+func takeLeave(req *reconcile.Request[*v1alpha1.ImportState], to place) {
+	was := place{namespace: req.Object.Status.Store, agent: req.Object.Status.Agent}
+	switch {
+	case was == to || req.Object.Spec.DryRun:
+	case was.agent != "":
+		req.Event(corev1.EventTypeWarning, "StateKept", "what was sent to the agent at "+was.agent+" stays there, and is not looked after any more")
+	case was.namespace != "":
+		req.Event(corev1.EventTypeWarning, "StateKept", "what was imported into ksctl's store in namespace "+was.namespace+" stays there, and is not looked after any more")
+	}
 }
 
 // Finalize implements reconcile.Steps.

@@ -3,6 +3,8 @@ package setup
 import (
 	"context"
 
+	"k8s.io/utils/clock"
+
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/importstate"
 )
@@ -10,7 +12,7 @@ import (
 // AddImports adds the reconciler of ImportState.
 func (c *Controllers) AddImports(ctx context.Context) error {
 	steps := &importstate.Steps{Client: c.mgr.GetClient(), Content: c.content, Decrypt: c.opts.Decrypt, Target: c.target,
-		DefaultServiceAccount: c.opts.DefaultServiceAccount, SecretKey: c.key, Selector: c.opts.Selector}
+		DefaultServiceAccount: c.opts.DefaultServiceAccount, SecretKey: c.key, Selector: c.opts.Selector, Clock: clock.RealClock{}}
 	setup := &importstate.Setup{
 		Reconciler: newReconciler(c, importstate.Kind, steps, func() *v1alpha1.ImportState { return &v1alpha1.ImportState{} }),
 		Served:     c.discovery, DefaultServiceAccount: c.opts.DefaultServiceAccount, Options: c.controllerOptions(),

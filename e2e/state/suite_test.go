@@ -37,7 +37,20 @@ const soon = 4 * time.Minute
 var (
 	h   *harness.Harness
 	git *gitserver.Server
+
+	// running is the controller, with its flags.
+	running *harness.Controller
+	flags   []string
 )
+
+// restart ends the controller, and starts another.
+func restart() {
+	GinkgoHelper()
+	Expect(running.Stop()).To(Succeed())
+	var err error
+	running, err = h.StartController(flags...)
+	Expect(err).NotTo(HaveOccurred())
+}
 
 // heard is told what the controller tells.
 var heard = &witness.Witness{}
@@ -64,9 +77,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	worker, err := h.SOPSWorker(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: argocd}})
-	c, err := h.StartController("--sops-worker="+worker, "--argocd-namespaces="+argocd)
+	flags = []string{"--sops-worker=" + worker, "--argocd-namespaces=" + argocd}
+	running, err = h.StartController(flags...)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(c.Stop)
+	DeferCleanup(func() error { return running.Stop() })
 	git, err = gitserver.New(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(git.Close)

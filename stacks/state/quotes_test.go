@@ -8,10 +8,10 @@ func TestQuotes(t *testing.T) {
 		"": false,
 		"json: cannot unmarshal number into Go struct field StorageDocument.cluster_name": false,
 		"cluster demo-in-the-east: invalid cluster type k":                                false,
-		"invalid token hunter2":                                                           true,
-		`"private_key":"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ"`:             true,
-		"MC4C AQAw BQYD K2Vw":                                                             true,
-		"MC4CAQAwBQYDK2V":                                                                 false, // 15 of them tell little
+		"invalid token hunter2": true,
+		`"private_key":"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ"`: true,
+		"MC4C AQAw BQYD K2Vw": true,
+		"MC4CAQAwBQYDK2V":     false, // 15 of them tell little
 	} {
 		if got := Quotes(text, []byte(doc)); got != want {
 			t.Errorf("%q: got %t, want %t", text, got, want)

@@ -24,6 +24,9 @@ const (
 	StateExternal StateAction = "ExternalStorage"
 	// StateFull is one that the store has no room for.
 	StateFull StateAction = "StoreFull"
+	// StateSent is an entry that was sent to an agent as the source has it. What became of it
+	// there is not known.
+	StateSent StateAction = "Sent"
 )
 
 // ImportedCluster is how the state of one cluster stands.
@@ -50,7 +53,7 @@ type ImportedCluster struct {
 	// Action is what is done, or why nothing is.
 	Action StateAction `json:"action"`
 
-	// Ready is true when the cluster's state is in the store.
+	// Ready is true when the cluster's state is in the store, or was sent to the agent.
 	Ready bool `json:"ready"`
 
 	// Message says more, for a person.
@@ -61,7 +64,8 @@ type ImportedCluster struct {
 	// +optional
 	Cluster string `json:"cluster,omitempty"`
 
-	// Written identifies what the source and the store had in common last, by a keyed hash.
+	// Written identifies what the source and the store had in common last, or what was sent
+	// to the agent last, by a keyed hash.
 	// +optional
 	Written string `json:"written,omitempty"`
 
@@ -82,14 +86,15 @@ type ImportedCredentials struct {
 	// Action is what is done, or why nothing is.
 	Action StateAction `json:"action"`
 
-	// Ready is true when the credentials are in the store.
+	// Ready is true when the credentials are in the store, or were sent to the agent.
 	Ready bool `json:"ready"`
 
 	// Message says more, for a person.
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// Written identifies what the source and the store had in common last, by a keyed hash.
+	// Written identifies what the source and the store had in common last, or what was sent
+	// to the agent last, by a keyed hash.
 	// +optional
 	Written string `json:"written,omitempty"`
 

@@ -81,8 +81,9 @@ type ImportStore struct {
 	StateStore `json:",inline"`
 
 	// Agent is ksctl's agent, that brings an export into the store of the cluster that it
-	// runs in: what was in that of the same clusters goes. It can't be asked what the store
-	// has, so nothing is compared, published or taken back.
+	// runs in: what was in that of the same clusters goes, so conflict: Overwrite has to be
+	// set. It can't be asked what the store has, so nothing is compared, published or taken
+	// back: what is another than was sent last is sent.
 	// +optional
 	Agent *appsv1.AgentEndpoint `json:"agent,omitempty"`
 }
@@ -115,6 +116,8 @@ type ClusterPublication struct {
 // +kubebuilder:validation:XValidation:rule="has(self.sourceRef) != has(self.rawExportedData)",message="set exactly one of sourceRef and rawExportedData: where the state is"
 // +kubebuilder:validation:XValidation:rule="!has(self.sourceRef) || self.sourceRef.kind != 'Catalog'",message="the catalogue has stacks, and no states: name a source"
 // +kubebuilder:validation:XValidation:rule="!has(self.rawExportedData) || !has(self.path)",message="rawExportedData is one file: it has no path"
+// +kubebuilder:validation:XValidation:rule="!has(self.store) || !has(self.store.agent) || !has(self.publish) || !self.publish.kubeConfig",message="an agent can't be asked for what its store has: leave publish out, and give a KsctlCluster a kubeConfigRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.store) || !has(self.store.agent) || !has(self.deletionPolicy) || self.deletionPolicy != 'Delete'",message="an agent takes nothing out of its store: leave deletionPolicy at Keep"
 type ImportStateSpec struct {
 	appsv1.Schedule `json:",inline"`
 
@@ -160,7 +163,8 @@ type ImportStateSpec struct {
 
 	// Conflict says what happens when the store holds another state of a cluster. Refuse
 	// when unset. What ksctl changes or removes after the import is no conflict: it is left
-	// alone until the source changes.
+	// alone until the source changes. An agent's store may always hold another one: with
+	// Refuse, nothing is sent to it.
 	// +optional
 	Conflict ConflictPolicy `json:"conflict,omitempty"`
 
@@ -212,6 +216,10 @@ type ImportStateStatus struct {
 	// Store that was written to: its namespace.
 	// +optional
 	Store string `json:"store,omitempty"`
+
+	// Agent that was sent to: its address.
+	// +optional
+	Agent string `json:"agent,omitempty"`
 }
 
 // ImportState keeps states of clusters that ksctl exported in ksctl's store.

@@ -25,13 +25,14 @@ type ImportedClusterApplyConfiguration struct {
 	Dialect *string `json:"dialect,omitempty"`
 	// Action is what is done, or why nothing is.
 	Action *storagev1alpha1.StateAction `json:"action,omitempty"`
-	// Ready is true when the cluster's state is in the store.
+	// Ready is true when the cluster's state is in the store, or was sent to the agent.
 	Ready *bool `json:"ready,omitempty"`
 	// Message says more, for a person.
 	Message *string `json:"message,omitempty"`
 	// Cluster is the KsctlCluster that this import made for it, or found.
 	Cluster *string `json:"cluster,omitempty"`
-	// Written identifies what the source and the store had in common last, by a keyed hash.
+	// Written identifies what the source and the store had in common last, or what was sent
+	// to the agent last, by a keyed hash.
 	Written *string `json:"written,omitempty"`
 	// Ours is true when it was written from here, and not found there.
 	Ours *bool `json:"ours,omitempty"`

@@ -15,11 +15,12 @@ type ImportedCredentialsApplyConfiguration struct {
 	Cloud *string `json:"cloud,omitempty"`
 	// Action is what is done, or why nothing is.
 	Action *storagev1alpha1.StateAction `json:"action,omitempty"`
-	// Ready is true when the credentials are in the store.
+	// Ready is true when the credentials are in the store, or were sent to the agent.
 	Ready *bool `json:"ready,omitempty"`
 	// Message says more, for a person.
 	Message *string `json:"message,omitempty"`
-	// Written identifies what the source and the store had in common last, by a keyed hash.
+	// Written identifies what the source and the store had in common last, or what was sent
+	// to the agent last, by a keyed hash.
 	Written *string `json:"written,omitempty"`
 	// Ours is true when it was written from here, and not found there.
 	Ours *bool `json:"ours,omitempty"`

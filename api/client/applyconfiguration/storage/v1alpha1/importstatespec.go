@@ -39,7 +39,8 @@ type ImportStateSpecApplyConfiguration struct {
 	Store *ImportStoreApplyConfiguration `json:"store,omitempty"`
 	// Conflict says what happens when the store holds another state of a cluster. Refuse
 	// when unset. What ksctl changes or removes after the import is no conflict: it is left
-	// alone until the source changes.
+	// alone until the source changes. An agent's store may always hold another one: with
+	// Refuse, nothing is sent to it.
 	Conflict *storagev1alpha1.ConflictPolicy `json:"conflict,omitempty"`
 	// DryRun writes nothing but status, which says what would be done.
 	DryRun *bool `json:"dryRun,omitempty"`

@@ -23,6 +23,8 @@ type ImportStateStatusApplyConfiguration struct {
 	Credentials []ImportedCredentialsApplyConfiguration `json:"credentials,omitempty"`
 	// Store that was written to: its namespace.
 	Store *string `json:"store,omitempty"`
+	// Agent that was sent to: its address.
+	Agent *string `json:"agent,omitempty"`
 }
 
 // ImportStateStatusApplyConfiguration constructs a declarative configuration of the ImportStateStatus type for use with
@@ -107,5 +109,13 @@ func (b *ImportStateStatusApplyConfiguration) WithCredentials(values ...*Importe
 // If called multiple times, the Store field is set to the value of the last call.
 func (b *ImportStateStatusApplyConfiguration) WithStore(value string) *ImportStateStatusApplyConfiguration {
 	b.Store = &value
+	return b
+}
+
+// WithAgent sets the Agent field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Agent field is set to the value of the last call.
+func (b *ImportStateStatusApplyConfiguration) WithAgent(value string) *ImportStateStatusApplyConfiguration {
+	b.Agent = &value
 	return b
 }

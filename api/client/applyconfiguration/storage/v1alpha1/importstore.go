@@ -13,8 +13,9 @@ import (
 type ImportStoreApplyConfiguration struct {
 	StateStoreApplyConfiguration `json:""`
 	// Agent is ksctl's agent, that brings an export into the store of the cluster that it
-	// runs in: what was in that of the same clusters goes. It can't be asked what the store
-	// has, so nothing is compared, published or taken back.
+	// runs in: what was in that of the same clusters goes, so conflict: Overwrite has to be
+	// set. It can't be asked what the store has, so nothing is compared, published or taken
+	// back: what is another than was sent last is sent.
 	Agent *v1.AgentEndpointApplyConfiguration `json:"agent,omitempty"`
 }
 
