@@ -22,7 +22,7 @@ func (s *Steps) conclude(obj *clusterv1.KsctlAutoScaler, seen *sight, p *plan, r
 		{Type: clusterv1.AcceptedCondition, Status: metav1.ConditionTrue, Reason: "Accepted", Message: "KsctlCluster " + obj.Spec.ClusterRef.Name + " scales by it"},
 		imported(seen),
 		said(clusterv1.ProviderServingCondition, "Serving", served(r, now), r.serving),
-		said(clusterv1.AutoscalerAvailableCondition, "Available", "Cluster Autoscaler is installed", r.installed),
+		said(clusterv1.AutoscalerAvailableCondition, "Available", strings.Join(append([]string{"Cluster Autoscaler is installed"}, r.notes...), "; "), r.installed),
 		said(clusterv1.AutoscalerHealthyCondition, "Healthy", "Cluster Autoscaler says nothing else", r.healthy),
 	}
 	progressing := metav1.Condition{Type: clusterv1.ProgressingCondition, Status: metav1.ConditionFalse, Reason: "Idle", Message: "no machine is being made or deleted"}

@@ -40,6 +40,8 @@ type running struct {
 	// well; nil: all is as it should be. asked is when it asked last.
 	serving, installed, healthy error
 	asked                       time.Time
+	// notes are what people should know of its version.
+	notes []string
 	// renew is when its certificate is renewed.
 	renew time.Time
 }
@@ -51,6 +53,10 @@ func (s *Steps) run(ctx context.Context, obj *clusterv1.KsctlAutoScaler, here *e
 		return out, nil
 	}
 	out.asked = s.Published.LastAsked(client.ObjectKeyFromObject(obj))
+	if ref := seen.cluster.Spec.KubeConfigRef; ref != nil && ref.Context != "" && settings.Installed(&obj.Spec) {
+		out.installed = fail(KubeConfigContextReason, "KsctlCluster %s names a context of its kubeconfig, and Cluster Autoscaler takes the current one: give it a kubeconfig with that context alone, or set spec.autoscaler.install to false", seen.cluster.Name)
+		return out, nil
+	}
 	version, err := settings.Version(specVersion(&obj.Spec), seen.cluster.Status.KubernetesVersion)
 	if err != nil {
 		out.installed = fail(VersionReason, "%w", err)
@@ -62,6 +68,7 @@ func (s *Steps) run(ctx context.Context, obj *clusterv1.KsctlAutoScaler, here *e
 	if in.Certificates, out.renew, err = s.certify(ctx, obj, here); err != nil {
 		return out, err
 	}
+	out.notes = settings.Notes(&obj.Spec, version, seen.cluster.Status.KubernetesVersion)
 	want, err := settings.Installs(obj, in)
 	if err != nil {
 		return out, err

@@ -26,6 +26,8 @@ const (
 	AutoscalerUnhealthyReason = "AutoscalerUnhealthy"
 	// VersionReason: no release of Cluster Autoscaler fits the cluster.
 	VersionReason = "NoSuchVersion"
+	// KubeConfigContextReason: Cluster Autoscaler would use another context of the kubeconfig.
+	KubeConfigContextReason = "KubeConfigContext"
 	// ScalingReason: machines are being made or deleted.
 	ScalingReason = "Scaling"
 	// BackoffReason: machines of a pool could not be made or deleted.

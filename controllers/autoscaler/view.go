@@ -8,7 +8,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/autoscaler/settings"
 	"github.com/ksctl/gitops/controllers/nodegroup"
 )
 
@@ -38,7 +37,7 @@ func newView(obj *clusterv1.KsctlAutoScaler, seen *sight, p *plan, now time.Time
 }
 
 func groupID(obj *clusterv1.KsctlAutoScaler, pool string) string {
-	return settings.GroupID(obj.Namespace, obj.Name, pool)
+	return nodegroup.GroupID(client.ObjectKeyFromObject(obj), pool)
 }
 
 func failureOf(b *clusterv1.PoolBackoff, missing int32, now time.Time) *nodegroup.Failure {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ksctl/gitops/controllers/nodegroup/externalgrpc"
+	"github.com/ksctl/gitops/controllers/nodegroup/pki"
 )
 
 func refresh(t *testing.T, c externalgrpc.CloudProviderClient) error {
@@ -25,9 +26,9 @@ func refresh(t *testing.T, c externalgrpc.CloudProviderClient) error {
 
 func TestWhoIsNotLetIn(t *testing.T) {
 	r := newRig(t, cluster(1, 0)).start()
-	expired := client(Identity(prod))
+	expired := client(pki.Identity(prod))
 	expired.NotAfter = time.Now().Add(-time.Minute)
-	server := x509.Certificate{URIs: []*url.URL{Identity(prod)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	server := x509.Certificate{URIs: []*url.URL{pki.Identity(prod)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	uri := func(s string) *url.URL {
 		u, err := url.Parse(s)
 		if err != nil {
@@ -38,10 +39,10 @@ func TestWhoIsNotLetIn(t *testing.T) {
 	for name, certificate := range map[string]*tls.Certificate{
 		"without a certificate":        nil,
 		"expired":                      r.authority.issue(t, expired),
-		"of another authority":         newAuthority(t).issue(t, client(Identity(prod))),
+		"of another authority":         newAuthority(t).issue(t, client(pki.Identity(prod))),
 		"a server's":                   r.authority.issue(t, server),
 		"without an identity":          r.authority.issue(t, client()),
-		"with two":                     r.authority.issue(t, client(Identity(prod), Identity(other))),
+		"with two":                     r.authority.issue(t, client(pki.Identity(prod), pki.Identity(other))),
 		"of something else":            r.authority.issue(t, client(uri("ksctl://agent/team/prod"))),
 		"of another system":            r.authority.issue(t, client(uri("spiffe://autoscaler/team/prod"))),
 		"with a longer name":           r.authority.issue(t, client(uri("ksctl://autoscaler/team/prod/x"))),
@@ -51,7 +52,7 @@ func TestWhoIsNotLetIn(t *testing.T) {
 		"with a port":                  r.authority.issue(t, client(uri("ksctl://autoscaler:1/team/prod"))),
 		"with a name that is escaped":  r.authority.issue(t, client(uri("ksctl://autoscaler/team/prod%2Fx"))),
 		"with a name that is no name":  r.authority.issue(t, client(uri("ksctl://autoscaler/team/PROD"))),
-		"one good, one bad identity":   r.authority.issue(t, client(Identity(prod), uri("ksctl://autoscaler/x"))),
+		"one good, one bad identity":   r.authority.issue(t, client(pki.Identity(prod), uri("ksctl://autoscaler/x"))),
 		"with a name of a person only": r.authority.issue(t, x509.Certificate{DNSNames: []string{"prod.team"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +72,7 @@ func TestWhoIsNotLetIn(t *testing.T) {
 func TestAnOlderTLSIsRefused(t *testing.T) {
 	r := newRig(t, cluster(1, 0)).start()
 	conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: r.authority.pool(), ServerName: "localhost", MaxVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
-		Certificates: []tls.Certificate{*r.authority.issue(t, client(Identity(prod)))}}}).DialContext(t.Context(), "tcp", r.addr)
+		Certificates: []tls.Certificate{*r.authority.issue(t, client(pki.Identity(prod)))}}}).DialContext(t.Context(), "tcp", r.addr)
 	if err == nil {
 		_ = conn.Close()
 		t.Error("TLS 1.2 is spoken")
@@ -94,7 +95,7 @@ func TestCertificatesAreReplacedWithoutAStart(t *testing.T) {
 	if err := refresh(t, r.as(prod)); err != nil {
 		t.Errorf("after the replacement: %v", err)
 	}
-	stale := before.issue(t, client(Identity(prod)))
+	stale := before.issue(t, client(pki.Identity(prod)))
 	if err := refresh(t, r.dial(stale)); err == nil {
 		t.Error("a client of the authority before is let in")
 	}
@@ -124,7 +125,7 @@ func TestNobodyIsLetInWithoutAnAuthority(t *testing.T) {
 // A connection is kept; the certificate that it was made with may expire meanwhile.
 func TestACertificateThatExpiresOnAConnection(t *testing.T) {
 	r := newRig(t, cluster(1, 0)).start()
-	certificate := r.authority.issue(t, client(Identity(prod)))
+	certificate := r.authority.issue(t, client(pki.Identity(prod)))
 	c := r.dial(certificate)
 	if err := refresh(t, c); err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/ksctl/gitops/controllers/nodegroup/externalgrpc"
+	"github.com/ksctl/gitops/controllers/nodegroup/pki"
 )
 
 // Bounds of what clients may cost.
@@ -137,7 +138,7 @@ func (l *Listener) tls() *tls.Config {
 				ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authorities,
 				SessionTicketsDisabled: true, // who comes again is verified again
 				VerifyConnection: func(s tls.ConnectionState) error {
-					_, err := identityOf(s.PeerCertificates[0])
+					_, err := pki.ClientOf(s.PeerCertificates[0])
 					return err
 				},
 			}, nil

@@ -26,6 +26,7 @@ import (
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/nodegroup/externalgrpc"
+	"github.com/ksctl/gitops/controllers/nodegroup/pki"
 )
 
 var (
@@ -277,7 +278,7 @@ func (r *rig) dial(certificate *tls.Certificate) externalgrpc.CloudProviderClien
 // as connects as the Cluster Autoscaler of a cluster.
 func (r *rig) as(key types.NamespacedName) externalgrpc.CloudProviderClient {
 	r.Helper()
-	return r.dial(r.authority.issue(r, client(Identity(key))))
+	return r.dial(r.authority.issue(r, client(pki.Identity(key))))
 }
 
 // cluster is prod with a pool "small" of 0 to 6 machines, and one "big" of 0 to 4.

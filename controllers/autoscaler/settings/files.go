@@ -13,7 +13,10 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/nodegroup"
 )
 
 // CloudConfig is the YAML that tells the provider externalgrpc where the node group server
@@ -38,17 +41,12 @@ type Group struct {
 	Priority int32
 }
 
-// GroupID is what Cluster Autoscaler knows a pool by: <namespace>/<autoscaler>/<pool>.
-func GroupID(namespace, autoscaler, pool string) string {
-	return namespace + "/" + autoscaler + "/" + pool
-}
-
 // Groups of a KsctlAutoScaler.
 func Groups(as *clusterv1.KsctlAutoScaler) []Group {
 	out := make([]Group, 0, len(as.Spec.Pools))
 	for i := range as.Spec.Pools {
 		p := &as.Spec.Pools[i]
-		out = append(out, Group{ID: GroupID(as.Namespace, as.Name, p.Name), Priority: p.Priority})
+		out = append(out, Group{ID: nodegroup.GroupID(types.NamespacedName{Namespace: as.Namespace, Name: as.Name}, p.Name), Priority: p.Priority})
 	}
 	return out
 }

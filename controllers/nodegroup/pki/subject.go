@@ -17,6 +17,11 @@ const (
 	uriHost   = "autoscaler"
 )
 
+// Identity is the URI that the certificate of a KsctlAutoScaler's Cluster Autoscaler has.
+func Identity(key types.NamespacedName) *url.URL {
+	return &url.URL{Scheme: uriScheme, Host: uriHost, Path: "/" + key.Namespace + "/" + key.Name}
+}
+
 // Subject is who a certificate is for: a server by its hosts, or a client by the autoscaler that
 // it is of.
 type Subject struct {
@@ -61,7 +66,7 @@ func (s Subject) write(c *x509.Certificate) {
 	if len(s.Hosts) == 0 {
 		c.Subject.CommonName = "autoscaler"
 		c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-		c.URIs = []*url.URL{{Scheme: uriScheme, Host: uriHost, Path: "/" + s.Client.Namespace + "/" + s.Client.Name}}
+		c.URIs = []*url.URL{Identity(s.Client)}
 		return
 	}
 	c.Subject.CommonName = "node groups"
@@ -106,8 +111,7 @@ func ClientOf(c *x509.Certificate) (types.NamespacedName, error) {
 	}
 	namespace, name, _ := strings.Cut(strings.TrimPrefix(c.URIs[0].Path, "/"), "/")
 	key := types.NamespacedName{Namespace: namespace, Name: name}
-	want := url.URL{Scheme: uriScheme, Host: uriHost, Path: "/" + namespace + "/" + name}
-	if err := checkKey(key); err != nil || c.URIs[0].String() != want.String() {
+	if err := checkKey(key); err != nil || c.URIs[0].String() != Identity(key).String() {
 		return none, refuse("", "the URI of the certificate is not of the form %s://%s/<namespace>/<name>", uriScheme, uriHost)
 	}
 	return key, nil
