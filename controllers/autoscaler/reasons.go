@@ -28,8 +28,6 @@ const (
 	VersionReason = "NoSuchVersion"
 	// KubeConfigContextReason: Cluster Autoscaler would use another context of the kubeconfig.
 	KubeConfigContextReason = "KubeConfigContext"
-	// ScalingReason: machines are being made or deleted.
-	ScalingReason = "Scaling"
 	// BackoffReason: machines of a pool could not be made or deleted.
 	BackoffReason = "Backoff"
 	// NameTakenReason: an install or a Secret of the name that is needed is somebody else's.

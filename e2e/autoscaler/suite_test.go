@@ -153,8 +153,12 @@ func (s *site) leave(ctx SpecContext) {
 
 // pool has machines that kwok's provisioner knows by their size.
 func pool(name string, least, most int32) clusterv1.WorkerPool {
-	return clusterv1.WorkerPool{Name: name, NodeSize: name, MinSize: least, MaxSize: most}
+	return clusterv1.WorkerPool{Name: name, NodeSize: name, MinSize: least, MaxSize: most,
+		Capacity: &clusterv1.MachineCapacity{CPU: quantity(cores[name]), Memory: quantity("8Gi")}}
 }
+
+// cores of a machine.
+var cores = map[string]string{"small": "2", "large": "4"}
 
 // startAgent runs an agent for the site's workers, which knows the controller by a certificate.
 func (s *site) startAgent(ctx context.Context) (address string) {
@@ -213,7 +217,10 @@ type knobs struct {
 
 func (s *site) turn(k knobs) {
 	GinkgoHelper()
-	k.Sizes = map[string]any{"small": map[string]any{"cpu": "2", "memory": "4Gi"}, "large": map[string]any{"cpu": "4", "memory": "16Gi"}}
+	k.Sizes = map[string]any{}
+	for name, n := range cores {
+		k.Sizes[name] = map[string]any{"cpu": n, "memory": "8Gi"}
+	}
 	data, err := json.Marshal(k)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(os.WriteFile(s.knobs+".new", data, 0o600)).To(Succeed())

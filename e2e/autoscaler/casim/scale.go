@@ -1,0 +1,151 @@
+package casim
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/ksctl/gitops/controllers/nodegroup/externalgrpc"
+)
+
+// pending are the pods that no node takes.
+func (a *Autoscaler) pending(ctx context.Context) ([]*corev1.Pod, error) {
+	var pods corev1.PodList
+	if err := a.Cluster.List(ctx, &pods); err != nil {
+		return nil, err
+	}
+	var out []*corev1.Pod
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && p.Spec.NodeName == "" && p.DeletionTimestamp == nil {
+				out = append(out, p)
+			}
+		}
+	}
+	return out, nil
+}
+
+// scaleUp asks for as many machines as pods need that fit in no machine that is on its way.
+func (a *Autoscaler) scaleUp(ctx context.Context, groups []*group, pending []*corev1.Pod) error {
+	for _, g := range groups {
+		if g.target >= g.MaxSize || time.Now().Before(a.backoff[g.Id]) {
+			continue
+		}
+		need, err := a.need(ctx, g, pending)
+		if err != nil {
+			return err
+		}
+		if need = min(need, g.MaxSize-g.target); need <= 0 {
+			continue
+		}
+		_, err = a.api.NodeGroupIncreaseSize(ctx, &externalgrpc.NodeGroupIncreaseSizeRequest{Id: g.Id, Delta: need})
+		if a.refused(err) != nil {
+			a.backoff[g.Id] = time.Now().Add(5 * time.Second)
+			return err
+		}
+		return nil
+	}
+	return nil
+}
+
+// need is how many machines a group lacks for the pods that fit in it, of which some fit on nodes that
+// are there, and some on machines that are on their way.
+func (a *Autoscaler) need(ctx context.Context, g *group, pending []*corev1.Pod) (int32, error) {
+	var all corev1.PodList
+	if err := a.Cluster.List(ctx, &all); err != nil {
+		return 0, err
+	}
+	used := map[string]int64{}
+	for i := range all.Items {
+		used[all.Items[i].Spec.NodeName] += request(&all.Items[i])
+	}
+	var fitting, each int64
+	for _, p := range pending {
+		if labels.SelectorFromSet(p.Spec.NodeSelector).Matches(labels.Set(g.template.Labels)) {
+			fitting, each = fitting+1, request(p)
+		}
+	}
+	if fitting == 0 {
+		return 0, nil
+	}
+	for _, n := range g.nodes {
+		if !tainted(n) {
+			fitting -= (n.Status.Allocatable.Cpu().MilliValue() - used[n.Name]) / each
+		}
+	}
+	per := g.template.Status.Allocatable.Cpu().MilliValue() / each
+	if fitting <= 0 || per == 0 {
+		return 0, nil
+	}
+	return int32((fitting+per-1)/per) - (g.target - int32(len(g.nodes)) - int32(len(g.failed))), nil
+}
+
+// request is what a pod requests of processors, in thousandths.
+func request(p *corev1.Pod) (milli int64) {
+	for _, c := range p.Spec.Containers {
+		milli += c.Resources.Requests.Cpu().MilliValue()
+	}
+	return milli
+}
+
+// scaleDown asks for the deletion of one node that has no pods and may go.
+func (a *Autoscaler) scaleDown(ctx context.Context, groups []*group) error {
+	var pods corev1.PodList
+	if err := a.Cluster.List(ctx, &pods); err != nil {
+		return err
+	}
+	busy := map[string]bool{}
+	for i := range pods.Items {
+		if p := &pods.Items[i]; p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			busy[p.Spec.NodeName] = true
+		}
+	}
+	for _, g := range groups {
+		if g.target <= g.MinSize {
+			continue
+		}
+		for _, n := range g.nodes {
+			if busy[n.Name] || n.Annotations[DisabledAnnotation] == "true" || tainted(n) {
+				continue
+			}
+			if err := a.taint(ctx, n); err != nil {
+				return err
+			}
+			_, err := a.api.NodeGroupDeleteNodes(ctx, &externalgrpc.NodeGroupDeleteNodesRequest{Id: g.Id, Nodes: []*externalgrpc.ExternalGrpcNode{grpcNode(n)}})
+			if err != nil { // it is used again, as Cluster Autoscaler does
+				err = errors.Join(err, a.untaint(ctx, n))
+			}
+			return a.refused(err)
+		}
+	}
+	return nil
+}
+
+func tainted(n *corev1.Node) bool {
+	for _, t := range n.Spec.Taints {
+		if t.Key == ToBeDeletedTaint {
+			return true
+		}
+	}
+	return false
+}
+
+// taint marks a node as one that goes.
+func (a *Autoscaler) taint(ctx context.Context, n *corev1.Node) error {
+	before := n.DeepCopy()
+	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: ToBeDeletedTaint, Value: strconv.FormatInt(time.Now().Unix(), 10), Effect: corev1.TaintEffectNoSchedule})
+	return a.Cluster.Patch(ctx, n, client.MergeFrom(before))
+}
+
+func (a *Autoscaler) untaint(ctx context.Context, n *corev1.Node) error {
+	before := n.DeepCopy()
+	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == ToBeDeletedTaint })
+	return a.Cluster.Patch(ctx, n, client.MergeFrom(before))
+}
