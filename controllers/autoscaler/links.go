@@ -33,14 +33,12 @@ type Conn interface {
 	Close()
 }
 
-// question is how an agent is reached, and what it is to do.
+// question is how an agent is reached.
 type question struct {
 	// id tells one way of reaching it from another.
 	id      [sha256.Size]byte
 	open    func() (Conn, error)
 	cluster string
-	// op is the operation at work; nil: none is.
-	op *clusterv1.ScaleOperation
 	// within is how long an agent that answers when it is done may take.
 	within time.Duration
 }
@@ -73,6 +71,8 @@ type Links struct {
 // link is to one agent. It is guarded by Links.mu.
 type link struct {
 	question
+	// op is the operation at work; nil: none is.
+	op     *clusterv1.ScaleOperation
 	answer answer
 	heard  bool
 	// changed has a value when there is something else to ask.
@@ -121,7 +121,6 @@ func (l *Links) Ask(key types.NamespacedName, q question) (answer, bool) {
 		x.signal()
 	default:
 		x.question.open, x.within = q.open, q.within
-		x.carry(q.op)
 	}
 	return x.answer, x.heard
 }
@@ -169,9 +168,9 @@ func (l *Links) run(ctx context.Context, key types.NamespacedName, x *link) {
 	defer t.close()
 	for ctx.Err() == nil {
 		l.mu.Lock()
-		q, before := x.question, x.answer
+		q, op, before := x.question, x.op, x.answer
 		l.mu.Unlock()
-		said := t.turn(ctx, q, before)
+		said := t.turn(ctx, q, op, before)
 		if ctx.Err() != nil {
 			return
 		}
@@ -180,7 +179,7 @@ func (l *Links) run(ctx context.Context, key types.NamespacedName, x *link) {
 		switch {
 		case said.err != nil:
 			wait = silentInterval
-		case q.op != nil:
+		case op != nil:
 			wait = atWorkInterval
 		}
 		timer := l.Clock.NewTimer(wait)

@@ -102,6 +102,10 @@ func (s *Steps) observe(ctx context.Context, req *reconcile.Request[*clusterv1.K
 	}
 	seen.word, seen.agentErr, seen.plain = said.word, said.err, said.plain
 	seen.fleet = newFleet(seen.hosts, obj.Spec.Pools, seen.nodes, listingOf(said, seen.cluster, obj.Status.Workers))
+	if op := obj.Status.Operation; said.plain && atWork(op) && op.Kind == clusterv1.OperationScaleUp && seen.fleet.size() > op.DesiredWorkers && seen.word.id != op.ID {
+		// ksctl's own agent would forget those that are more, and leave their machines behind.
+		seen.word = word{id: op.ID, state: agentFailed, code: CodeFailed, message: "others have made workers meanwhile"}
+	}
 	seen.late, seen.next = s.board.joins(key, &seen.fleet, obj.Status.Operation, joinWithin(&obj.Spec), s.Clock.Now())
 	seen.fleet.lose(seen.late)
 	return seen, nil
@@ -168,9 +172,6 @@ func (s *Steps) question(ctx context.Context, obj *clusterv1.KsctlAutoScaler, se
 		return question{}, err
 	}
 	q := question{id: sha256.Sum256(id), cluster: clusterName(seen.cluster), within: provisionTime(&obj.Spec)}
-	if atWork(obj.Status.Operation) {
-		q.op = obj.Status.Operation.DeepCopy()
-	}
 	q.open = func() (Conn, error) { return agent.Dial(endpoint, data) }
 	return q, nil
 }

@@ -32,7 +32,7 @@ func (t *talk) close() {
 
 // turn asks an agent once: what there is, and how the operation stands. One that it does not
 // know it is told of.
-func (t *talk) turn(ctx context.Context, q question, before answer) answer {
+func (t *talk) turn(ctx context.Context, q question, asked *clusterv1.ScaleOperation, before answer) answer {
 	silent := func(err error) answer {
 		before.err = err
 		return before
@@ -51,7 +51,7 @@ func (t *talk) turn(ctx context.Context, q question, before answer) answer {
 	var plain *agent.NoWorkersError
 	switch {
 	case errors.As(err, &plain):
-		return t.plain(ctx, q)
+		return t.plain(ctx, q, asked)
 	case err != nil:
 		return silent(err)
 	}
@@ -61,13 +61,13 @@ func (t *talk) turn(ctx context.Context, q question, before answer) answer {
 		}
 	}
 	said := answer{workers: state.Workers, word: wordOf(state.Operation)}
-	if q.op == nil || said.word.id == q.op.ID {
+	if asked == nil || said.word.id == asked.ID {
 		return said
 	}
-	op, err := t.conn.Begin(within, agent.BeginRequest{Cluster: q.cluster, ID: q.op.ID, Desired: uint32(q.op.DesiredWorkers), Current: uint32(q.op.From), Size: q.op.NodeSize})
+	op, err := t.conn.Begin(within, agent.BeginRequest{Cluster: q.cluster, ID: asked.ID, Desired: uint32(asked.DesiredWorkers), Current: uint32(asked.From), Size: asked.NodeSize})
 	switch {
 	case isAborted(err): // there are others than were known when it was written down
-		said.word = word{id: q.op.ID, state: agentFailed, code: CodeFailed, message: err.Error()}
+		said.word = word{id: asked.ID, state: agentFailed, code: CodeFailed, message: err.Error()}
 	case err != nil:
 		said.err = err
 	default:
@@ -77,24 +77,24 @@ func (t *talk) turn(ctx context.Context, q question, before answer) answer {
 }
 
 // plain has ksctl's own agent carry out an operation. It answers when that is done.
-func (t *talk) plain(ctx context.Context, q question) answer {
+func (t *talk) plain(ctx context.Context, q question, asked *clusterv1.ScaleOperation) answer {
 	said := answer{plain: true}
-	if q.op == nil {
+	if asked == nil {
 		return said
 	}
-	if done, ok := t.plainDone[q.op.ID]; ok {
+	if done, ok := t.plainDone[asked.ID]; ok {
 		said.word = done
 		return said
 	}
 	within, cancel := context.WithTimeout(ctx, q.within)
 	defer cancel()
-	err := t.conn.Scale(within, q.op.Kind == clusterv1.OperationScaleUp, uint32(q.op.DesiredWorkers), q.op.NodeSize)
-	said.word = word{id: q.op.ID, state: agentSucceeded}
+	err := t.conn.Scale(within, asked.Kind == clusterv1.OperationScaleUp, uint32(asked.DesiredWorkers), asked.NodeSize)
+	said.word = word{id: asked.ID, state: agentSucceeded}
 	if err != nil {
-		said.word = word{id: q.op.ID, state: agentFailed, code: CodeFailed, message: err.Error()}
+		said.word = word{id: asked.ID, state: agentFailed, code: CodeFailed, message: err.Error()}
 	}
 	clear(t.plainDone) // one at a time
-	t.plainDone[q.op.ID] = said.word
+	t.plainDone[asked.ID] = said.word
 	return said
 }
 
