@@ -60,7 +60,7 @@ func (s *Steps) run(ctx context.Context, obj *clusterv1.KsctlAutoScaler, here *e
 	version, err := settings.Version(specVersion(&obj.Spec), seen.cluster.Status.KubernetesVersion)
 	if err != nil {
 		out.installed = fail(VersionReason, "%w", err)
-		return out, nil
+		return out, nil //nolint:nilerr // it is said in the status
 	}
 	in := settings.Inputs{Version: version, Address: s.Provider.Address, KubeConfigSecret: seen.cluster.Status.KubeConfigSecret, KubeConfigKey: seen.cluster.Status.KubeConfigKey,
 		ClientSecret: settings.ClientSecretName(obj.Name)}

@@ -97,9 +97,9 @@ func (l *Links) Start(ctx context.Context) error {
 	return nil
 }
 
-// Ask returns what an agent said last; false when that is to be awaited, with why it says
+// ask returns what an agent said last; false when that is to be awaited, with why it says
 // nothing. It goes on asking.
-func (l *Links) Ask(key types.NamespacedName, q question) (answer, bool) {
+func (l *Links) ask(key types.NamespacedName, q question) (answer, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx == nil {
@@ -125,8 +125,8 @@ func (l *Links) Ask(key types.NamespacedName, q question) (answer, bool) {
 	return x.answer, x.heard
 }
 
-// Carry has an agent carry out an operation that is on record; nil: there is none.
-func (l *Links) Carry(key types.NamespacedName, op *clusterv1.ScaleOperation) {
+// carry has an agent carry out an operation that is on record; nil: there is none.
+func (l *Links) carry(key types.NamespacedName, op *clusterv1.ScaleOperation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !atWork(op) {

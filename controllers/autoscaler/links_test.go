@@ -103,14 +103,14 @@ func operation(id string, from, to int32) *clusterv1.ScaleOperation {
 func TestAnOperationIsBegunOnceAndFollowed(t *testing.T) {
 	f := &fakeAgent{state: agent.State{Workers: []agent.Worker{{Index: 0, Size: "s-1"}}}}
 	talking(t, f, func(l *Links, q question, _ *int) {
-		if _, known := l.Ask(testKey, q); known {
+		if _, known := l.ask(testKey, q); known {
 			t.Fatal("known before anything was said")
 		}
 		synctest.Wait()
-		if said, known := l.Ask(testKey, q); !known || len(said.workers) != 1 || said.word.id != "" {
+		if said, known := l.ask(testKey, q); !known || len(said.workers) != 1 || said.word.id != "" {
 			t.Fatalf("%+v %v", said, known)
 		}
-		l.Carry(testKey, operation("one", 1, 3))
+		l.carry(testKey, operation("one", 1, 3))
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		f.set(func() {
@@ -121,7 +121,7 @@ func TestAnOperationIsBegunOnceAndFollowed(t *testing.T) {
 		})
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if said, _ := l.Ask(testKey, q); said.word != (word{id: "one", state: agentFailed, code: CodeOutOfResources, message: "none left"}) {
+		if said, _ := l.ask(testKey, q); said.word != (word{id: "one", state: agentFailed, code: CodeOutOfResources, message: "none left"}) {
 			t.Fatalf("%+v", said.word)
 		}
 	})
@@ -130,10 +130,10 @@ func TestAnOperationIsBegunOnceAndFollowed(t *testing.T) {
 func TestAnAgentWithOtherWorkersFailsTheOperation(t *testing.T) {
 	f := &fakeAgent{begin: &agent.Error{Code: codes.Aborted, Message: "there are 5", Answered: true}}
 	talking(t, f, func(l *Links, q question, _ *int) {
-		l.Ask(testKey, q)
-		l.Carry(testKey, operation("one", 1, 3))
+		l.ask(testKey, q)
+		l.carry(testKey, operation("one", 1, 3))
 		synctest.Wait()
-		if said, known := l.Ask(testKey, q); !known || said.word.state != agentFailed || said.word.id != "one" {
+		if said, known := l.ask(testKey, q); !known || said.word.state != agentFailed || said.word.id != "one" {
 			t.Fatalf("%+v", said)
 		}
 	})
@@ -142,9 +142,9 @@ func TestAnAgentWithOtherWorkersFailsTheOperation(t *testing.T) {
 func TestASilentAgentKeepsWhatItSaid(t *testing.T) {
 	f := &fakeAgent{err: errors.New("nobody there")}
 	talking(t, f, func(l *Links, q question, wakes *int) {
-		l.Ask(testKey, q)
+		l.ask(testKey, q)
 		synctest.Wait()
-		if said, known := l.Ask(testKey, q); known || said.err == nil {
+		if said, known := l.ask(testKey, q); known || said.err == nil {
 			t.Fatalf("%+v", said)
 		}
 		f.set(func() { f.err, f.state.Workers = nil, []agent.Worker{{}} })
@@ -153,7 +153,7 @@ func TestASilentAgentKeepsWhatItSaid(t *testing.T) {
 		f.set(func() { f.err = errors.New("gone again") })
 		time.Sleep(idleInterval)
 		synctest.Wait()
-		if said, known := l.Ask(testKey, q); !known || said.err == nil || len(said.workers) != 1 {
+		if said, known := l.ask(testKey, q); !known || said.err == nil || len(said.workers) != 1 {
 			t.Fatalf("%+v", said)
 		}
 		before := *wakes
@@ -168,16 +168,16 @@ func TestASilentAgentKeepsWhatItSaid(t *testing.T) {
 func TestAnAgentOfKsctlsOwnIsAskedOnce(t *testing.T) {
 	f := &fakeAgent{err: &agent.NoWorkersError{}, hang: 10 * time.Second}
 	talking(t, f, func(l *Links, q question, _ *int) {
-		l.Ask(testKey, q)
-		l.Carry(testKey, operation("one", 1, 3))
+		l.ask(testKey, q)
+		l.carry(testKey, operation("one", 1, 3))
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if said, _ := l.Ask(testKey, q); said.word.id != "" {
+		if said, _ := l.ask(testKey, q); said.word.id != "" {
 			t.Fatal("answered before it was done")
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		said, known := l.Ask(testKey, q)
+		said, known := l.ask(testKey, q)
 		f.set(func() {
 			if !known || !said.plain || said.word.state != agentSucceeded || len(f.scaled) != 1 || f.scaled[0] != 3 {
 				t.Fatalf("%+v, scaled %v", said, f.scaled)
@@ -189,9 +189,9 @@ func TestAnAgentOfKsctlsOwnIsAskedOnce(t *testing.T) {
 func TestAnAgentThatListsTooManyIsNotBelieved(t *testing.T) {
 	f := &fakeAgent{state: agent.State{Workers: []agent.Worker{{Index: 4_000_000_000}}}}
 	talking(t, f, func(l *Links, q question, _ *int) {
-		l.Ask(testKey, q)
+		l.ask(testKey, q)
 		synctest.Wait()
-		if said, known := l.Ask(testKey, q); known || said.err == nil {
+		if said, known := l.ask(testKey, q); known || said.err == nil {
 			t.Fatalf("%+v", said)
 		}
 	})

@@ -96,7 +96,7 @@ func (s *Steps) observe(ctx context.Context, req *reconcile.Request[*clusterv1.K
 	if err != nil {
 		return nil, err
 	}
-	said, known := s.Links.Ask(key, q)
+	said, known := s.Links.ask(key, q)
 	if !known {
 		return nil, unheard(obj, said.err)
 	}

@@ -91,10 +91,10 @@ func (p *plan) bound(r *row, f facts) {
 		begun = p.op.DesiredWorkers - p.op.From
 	}
 	was := r.change
-	switch {
-	case f.mode == clusterv1.ScalingOff:
+	switch f.mode {
+	case clusterv1.ScalingOff:
 		r.change = min(max(r.change, min(begun, 0)), max(begun, 0))
-	case f.mode == clusterv1.ScalingUpOnly:
+	case clusterv1.ScalingUpOnly:
 		r.change = max(r.change, min(begun, 0))
 	}
 	if over := r.target() - r.pool.MaxSize; over > 0 {
@@ -133,23 +133,23 @@ func backsOff(b *clusterv1.PoolBackoff, now time.Time) bool {
 	return b != nil && now.Before(b.Until.Time)
 }
 
-// dismissLate has machines deleted that have not joined in time, if they are the last ones: who
-// asked for them is told that they could not be made.
+// dismissLate has the last machine deleted if it has not joined in time: who asked for it is told that
+// it could not be made. The one before is looked at when it is gone.
 func (p *plan) dismissLate(f facts) {
 	if f.mode == clusterv1.ScalingOff {
 		return
 	}
-	for i := len(f.fleet.machines) - 1; i >= 0 && f.late[f.fleet.machines[i].index]; i-- {
-		m := &f.fleet.machines[i]
-		r := rowOf(p.rows, m.pool)
-		if r == nil || i < len(f.fleet.machines)-1 && f.fleet.machines[i+1].pool != m.pool || r.change < 0 {
-			return
-		}
-		r.missing++
-		p.fail(m.pool, word{code: CodeJoinTimeout, message: "a machine was made and has not joined the cluster in time: it is deleted"}, r.missing, f.now)
-		r.change--
-		return // one at a time: the next one is looked at when it is gone
+	last := f.fleet.size() - 1
+	if last < 0 || !f.late[f.fleet.machines[last].index] {
+		return
 	}
+	r := rowOf(p.rows, f.fleet.machines[last].pool)
+	if r == nil || r.change < 0 {
+		return
+	}
+	r.missing++
+	p.fail(r.pool.Name, word{code: CodeJoinTimeout, message: "a machine was made and has not joined the cluster in time: it is deleted"}, r.missing, f.now)
+	r.change--
 }
 
 // next is the operation that is due; nil: none is.

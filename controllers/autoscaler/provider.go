@@ -1,6 +1,7 @@
 package autoscaler
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -109,7 +110,7 @@ func (p *Provider) renew(ctx context.Context) (changed bool, err error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	changed = p.authority == nil || string(p.authority.Bundle()) != string(authority.Bundle())
+	changed = p.authority == nil || !bytes.Equal(p.authority.Bundle(), authority.Bundle())
 	subject := pki.Server(host)
 	if p.server == nil || authority.Due(p.server, subject, now) {
 		if p.server, err = authority.Issue(subject, now); err != nil {

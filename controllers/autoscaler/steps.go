@@ -148,7 +148,7 @@ func (s *Steps) act(ctx context.Context, req *reconcile.Request[*clusterv1.Ksctl
 		return err
 	}
 	s.tell(req, p, begun)
-	s.Links.Carry(client.ObjectKeyFromObject(obj), p.op)
+	s.Links.carry(client.ObjectKeyFromObject(obj), p.op)
 	if err := put(ctx, seen.client, marks(&seen.fleet, obj.Spec.Pools, mode(obj), p.released)); err != nil {
 		return err
 	}

@@ -156,7 +156,7 @@ func (a *Autoscaler) Loop(ctx context.Context) error {
 func (a *Autoscaler) look(ctx context.Context) ([]*group, error) {
 	answer, err := a.api.NodeGroups(ctx, &externalgrpc.NodeGroupsRequest{})
 	if err != nil {
-		return nil, nil // it sees no groups then, and stays well
+		return nil, nil //nolint:nilerr // it sees no groups then, and stays well
 	}
 	var nodes corev1.NodeList
 	if err := a.Cluster.List(ctx, &nodes); err != nil {
