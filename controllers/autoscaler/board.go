@@ -23,10 +23,15 @@ type board struct {
 
 // card is that of one object. It is guarded by board.mu.
 type card struct {
+	uid   types.UID
 	user  engine.OwnerKey
 	asked []*request
 	// unjoined is since when machines are known that have not joined, by their index.
 	unjoined map[int32]time.Time
+	// memos are Secrets by their names.
+	memos map[string]memo
+	// joined are machines that have had a node.
+	joined map[int32]bool
 	// probe is what Cluster Autoscaler said of itself, probed when that was read.
 	probe  *probe
 	probed time.Time
@@ -34,6 +39,8 @@ type card struct {
 
 // request is what Cluster Autoscaler asks for.
 type request struct {
+	// ctx ends when nobody waits for it any more.
+	ctx    context.Context
 	decide func(*nodegroup.Cluster) ([]nodegroup.Change, error)
 	done   chan error
 }
@@ -51,10 +58,18 @@ func (b *board) card(key types.NamespacedName) *card {
 }
 
 // uses remembers by what name an object uses its cluster.
-func (b *board) uses(key types.NamespacedName, user engine.OwnerKey) {
+func (b *board) uses(key types.NamespacedName, uid types.UID, user engine.OwnerKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.card(key).user = user
+	c := b.card(key)
+	c.uid, c.user = uid, user
+}
+
+// is true for the object that is remembered by a name.
+func (b *board) is(key types.NamespacedName, uid types.UID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.card(key).uid == uid
 }
 
 // ask adds a request, and returns what takes it back.
@@ -106,21 +121,22 @@ func (b *board) silence(published *nodegroup.Clusters, key types.NamespacedName,
 
 // joins takes note of machines that have not joined, and says which of them are late, and when
 // the next one is. While an operation is at work its machines have time.
-func (b *board) joins(key types.NamespacedName, f *fleet, op *clusterv1.ScaleOperation, within time.Duration, now time.Time) (late map[int32]bool, next time.Time) {
+func (b *board) joins(key types.NamespacedName, f *fleet, status *clusterv1.KsctlAutoScalerStatus, within time.Duration, now time.Time) (late map[int32]bool, next time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.card(key)
-	unjoined := map[int32]time.Time{}
+	c, op := b.card(key), status.Operation
+	unjoined, joined := map[int32]time.Time{}, map[int32]bool{}
 	for i := range f.machines {
 		m := &f.machines[i]
-		if m.node != nil || atWork(op) && int32(i) >= min(op.From, op.DesiredWorkers) {
+		if joined[m.index] = m.node != nil || c.joined[m.index]; m.node != nil || atWork(op) && int32(i) >= min(op.From, op.DesiredWorkers) {
 			continue
 		}
 		since, ok := c.unjoined[m.index]
 		if !ok {
 			since = now
-			if op != nil && op.Kind == clusterv1.OperationScaleUp && int32(i) >= op.From && int32(i) < op.DesiredWorkers {
-				since = op.StartedAt.Time
+			// One that was just made is waited for from when it was asked for.
+			if made(i, op) && !c.joined[m.index] && op.EndedAt != nil && now.Sub(op.EndedAt.Time) < within {
+				since = askedAt(op, status)
 			}
 		}
 		unjoined[m.index] = since
@@ -134,9 +150,9 @@ func (b *board) joins(key types.NamespacedName, f *fleet, op *clusterv1.ScaleOpe
 			next = due
 		}
 	}
-	c.unjoined = unjoined
+	c.unjoined, c.joined = unjoined, joined
 	if atWork(op) && op.Kind == clusterv1.OperationScaleUp {
-		if due := op.StartedAt.Add(within); now.Before(due) && (next.IsZero() || due.Before(next)) {
+		if due := askedAt(op, status).Add(within); now.Before(due) && (next.IsZero() || due.Before(next)) {
 			next = due
 		}
 	}
@@ -171,7 +187,7 @@ func (l *Ledger) Change(ctx context.Context, key types.NamespacedName, decide fu
 	if obj.Spec.Suspend { // nothing reconciles it
 		return unready(errSuspended)
 	}
-	r := &request{decide: decide, done: make(chan error, 1)}
+	r := &request{ctx: ctx, decide: decide, done: make(chan error, 1)}
 	back := l.Steps.board.ask(key, r)
 	l.Wake(key)
 	select {

@@ -91,9 +91,17 @@ func served(r running, now time.Time) string {
 func (p *plan) troubles(seen *sight, now time.Time) []string {
 	var out []string
 	for _, r := range p.rows {
-		if b := p.backoffs[r.pool.Name]; backsOff(b, now) {
-			out = append(out, fmt.Sprintf("pool %s: nothing is made until %s, after %d %s: %s: %s", r.pool.Name, b.Until.UTC().Format(time.RFC3339), b.Failures, plural("failure", b.Failures), b.Code, clip(b.Message)))
+		b := p.backoffs[r.pool.Name]
+		what := "made"
+		if b != nil && b.Operation == clusterv1.OperationScaleDown {
+			what = "deleted"
 		}
+		if b != nil && backsOff(b, b.Operation, now) {
+			out = append(out, fmt.Sprintf("pool %s: nothing is %s until %s, after %d %s: %s: %s", r.pool.Name, what, b.Until.UTC().Format(time.RFC3339), b.Failures, plural("failure", b.Failures), b.Code, clip(b.Message)))
+		}
+	}
+	if p.held != "" {
+		out = append(out, "nothing is made: "+p.held)
 	}
 	for _, i := range sorted(seen.late) {
 		out = append(out, fmt.Sprintf("worker %d was made and has not joined the cluster in time", i))
@@ -114,7 +122,7 @@ func sorted(set map[int32]bool) []int32 {
 func (p *plan) until(seen *sight, r running, now time.Time) time.Time {
 	due := []time.Time{seen.next, r.renew}
 	for _, b := range p.backoffs {
-		if backsOff(b, now) {
+		if b != nil && backsOff(b, b.Operation, now) {
 			due = append(due, b.Until.Time)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -19,12 +20,31 @@ type machine struct {
 	size  string
 	// pool that it is of; "": no pool has its size.
 	pool string
-	// node that it joined as; nil: it has not.
-	node *corev1.Node
+	// nodeName is what the agent says of its node; "": nothing. node is that which it joined as;
+	// nil: it has not.
+	nodeName string
+	node     *corev1.Node
+	// lost is true for one that has not joined in time, and can't be deleted.
+	lost bool
 }
 
 // ready is true for one whose node is.
 func (m *machine) ready() bool { return m.node != nil && nodeReady(m.node) }
+
+// leaves is true for one that may be deleted: that has not joined, or that Cluster Autoscaler has
+// marked, as it does before it asks for that.
+func (m *machine) leaves() bool {
+	if m.node == nil {
+		return true
+	}
+	_, marked := taintedAt(m.node)
+	return marked
+}
+
+// made is true for a place that an operation had machines made for.
+func made(place int, op *clusterv1.ScaleOperation) bool {
+	return op != nil && op.Kind == clusterv1.OperationScaleUp && int32(place) >= op.From && int32(place) < op.DesiredWorkers
+}
 
 // fleet is the machines of a cluster.
 type fleet struct {
@@ -42,6 +62,15 @@ type listing struct {
 	machines []machine
 	// exact is true where there are no others: a node of another one is of a machine that is gone.
 	exact bool
+	// last operation, by which is known what can't be asked where it is not exact.
+	last *clusterv1.ScaleOperation
+}
+
+// hasLeft is true for a node of a machine that the last operation deleted.
+func (l *listing) hasLeft(index int32, node *corev1.Node) bool {
+	op := l.last
+	return op != nil && op.Kind == clusterv1.OperationScaleDown && op.State == clusterv1.OperationSucceeded && op.EndedAt != nil &&
+		index >= op.DesiredWorkers && node.CreationTimestamp.Before(op.EndedAt)
 }
 
 // hosts tells which node is which worker: ksctl names a machine <cluster>-vm-wp-<index>, and its
@@ -65,17 +94,23 @@ func (h hosts) index(node string) (int32, bool) {
 // newFleet puts together what is known of the machines and what the cluster has.
 func newFleet(h hosts, pools []clusterv1.WorkerPool, nodes []*corev1.Node, l listing) fleet {
 	var f fleet
-	byIndex := map[int32]*machine{}
+	byIndex, byNode := map[int32]*machine{}, map[string]*machine{}
 	for _, m := range l.machines {
 		byIndex[m.index] = &m
+		if m.nodeName != "" {
+			byNode[m.nodeName] = &m
+		}
 	}
 	for _, node := range nodes {
 		i, ok := h.index(node.Name)
-		m := byIndex[i]
+		m := byNode[node.Name]
+		if m == nil && ok {
+			m = byIndex[i]
+		}
 		switch {
-		case !ok:
+		case m == nil && !ok:
 			f.others++
-		case m == nil && l.exact:
+		case m == nil && (l.exact || l.hasLeft(i, node)):
 			f.strays = append(f.strays, node)
 		case m == nil:
 			byIndex[i] = &machine{index: i, node: node}
@@ -88,30 +123,49 @@ func newFleet(h hosts, pools []clusterv1.WorkerPool, nodes []*corev1.Node, l lis
 			f.strays = append(f.strays, node)
 		}
 	}
-	bySize := map[string]string{}
-	for _, p := range pools {
-		bySize[p.NodeSize] = p.Name
+	if !l.exact {
+		fill(byIndex)
 	}
-	for _, i := range slices.Sorted(maps.Keys(byIndex)) {
+	for place, i := range slices.Sorted(maps.Keys(byIndex)) {
 		m := *byIndex[i]
-		m.pool = poolOf(&m, pools, bySize)
+		if m.size == "" && !l.exact && made(place, l.last) {
+			m.size = l.last.NodeSize
+		}
+		m.pool = poolOf(&m, pools)
 		f.machines = append(f.machines, m)
 	}
 	slices.SortFunc(f.strays, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	return f
 }
 
+// fill adds the machines before the last one that has a node: ksctl's array has no empty places.
+func fill(byIndex map[int32]*machine) {
+	last := int32(-1)
+	for i := range byIndex {
+		last = max(last, i)
+	}
+	for i := range last {
+		if byIndex[i] == nil {
+			byIndex[i] = &machine{index: i}
+		}
+	}
+}
+
 // poolOf is the pool of a machine: that of its size, as the agent or its node say it, or the one
 // that its node was labelled with.
-func poolOf(m *machine, pools []clusterv1.WorkerPool, bySize map[string]string) string {
-	if m.size != "" || m.node == nil {
-		return bySize[m.size]
+func poolOf(m *machine, pools []clusterv1.WorkerPool) string {
+	if m.size == "" && m.node != nil {
+		if name := m.node.Labels[clusterv1.PoolLabel]; slices.ContainsFunc(pools, func(p clusterv1.WorkerPool) bool { return p.Name == name }) {
+			return name
+		}
+		m.size = m.node.Labels[corev1.LabelInstanceTypeStable]
 	}
-	if name := m.node.Labels[clusterv1.PoolLabel]; slices.ContainsFunc(pools, func(p clusterv1.WorkerPool) bool { return p.Name == name }) {
-		return name
+	for i := range pools {
+		if strings.EqualFold(pools[i].NodeSize, m.size) {
+			return pools[i].Name
+		}
 	}
-	m.size = m.node.Labels[corev1.LabelInstanceTypeStable]
-	return bySize[m.size]
+	return ""
 }
 
 // laterNode is true for a node that came after another one.
@@ -131,16 +185,24 @@ func nodeReady(n *corev1.Node) bool {
 // size is how many machines there are.
 func (f *fleet) size() int32 { return int32(len(f.machines)) }
 
-// lose has machines that are late, and can't be deleted as others are behind them, be of no pool until
-// they join: who asked for them is not to wait for them any more.
-func (f *fleet) lose(late map[int32]bool) {
-	last := len(f.machines) - 1
-	for last >= 0 && late[f.machines[last].index] {
-		last--
-	}
-	for i := range max(last, 0) {
-		if m := &f.machines[i]; late[m.index] {
-			m.pool = ""
+// unmanaged counts the machines of no pool.
+func (f *fleet) unmanaged() (n int32) {
+	for i := range f.machines {
+		if f.machines[i].pool == "" {
+			n++
 		}
+	}
+	return n
+}
+
+// lose has machines that are late be counted on by nobody until they join, but for those that may
+// be deleted: the last ones, that the last operation made.
+func (f *fleet) lose(late map[int32]bool, last *clusterv1.ScaleOperation) {
+	end := len(f.machines)
+	for end > 0 && late[f.machines[end-1].index] && made(end-1, last) {
+		end--
+	}
+	for i := range end {
+		f.machines[i].lost = late[f.machines[i].index]
 	}
 }

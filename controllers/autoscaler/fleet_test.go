@@ -67,10 +67,63 @@ func TestFleet(t *testing.T) {
 	})
 	t.Run("of one that does not", func(t *testing.T) {
 		f := newFleet(newHosts("demo"), testPools, nodes, listing{machines: []machine{{index: 0}, {index: 1}}})
-		if f.size() != 3 || f.machines[0].pool != "small" || f.machines[1].pool != "large" || f.machines[2].pool != "" || f.machines[2].index != 7 {
+		if f.size() != 8 || f.machines[0].pool != "small" || f.machines[1].pool != "large" || f.machines[7].pool != "" || f.machines[7].node == nil {
 			t.Fatalf("%d machines: %+v", f.size(), f.machines)
 		}
 	})
+}
+
+func TestWhatCantBeAskedIsKnownByTheLastOperation(t *testing.T) {
+	ended := metav1.NewTime(time.Unix(1_800_000_000, 0))
+	up := operation("up", 1, 3)
+	up.State, up.EndedAt = clusterv1.OperationSucceeded, &ended
+	f := newFleet(newHosts("demo"), testPools, []*corev1.Node{node("demo-vm-wp-0", time.Hour, map[string]string{clusterv1.PoolLabel: "small"})},
+		listing{machines: []machine{{index: 0}, {index: 1}, {index: 2}}, last: up})
+	if f.machines[1].pool != "small" || f.machines[2].pool != "small" {
+		t.Errorf("%+v", f.machines)
+	}
+	down := operation("down", 3, 2)
+	down.State, down.EndedAt = clusterv1.OperationSucceeded, &ended
+	f = newFleet(newHosts("demo"), testPools, []*corev1.Node{node("demo-vm-wp-2", time.Hour, nil)}, listing{machines: []machine{{index: 0}, {index: 1}}, last: down})
+	if f.size() != 2 || len(f.strays) != 1 {
+		t.Errorf("%d machines, %d strays", f.size(), len(f.strays))
+	}
+	c := &clusterv1.KsctlCluster{}
+	c.Status.Facts = &clusterv1.ClusterFacts{Pools: []clusterv1.NodePool{{Role: workerRole, Count: 3}}}
+	status := &clusterv1.KsctlAutoScalerStatus{Operation: down, Workers: 2}
+	if l := listingOf(answer{plain: true}, c, status); len(l.machines) != 2 {
+		t.Errorf("the state is of before: %d machines", len(l.machines))
+	}
+	c.Status.Facts.Pools[0].Count = 5
+	if l := listingOf(answer{plain: true}, c, status); len(l.machines) != 5 {
+		t.Errorf("the state is newer: %d machines", len(l.machines))
+	}
+}
+
+func TestANodeIsFoundByWhatTheAgentSays(t *testing.T) {
+	f := newFleet(newHosts("demo"), testPools, []*corev1.Node{node("ip-10-0-0-7.internal", time.Hour, nil)}, listing{exact: true, machines: []machine{{index: 0, size: "s-1", nodeName: "ip-10-0-0-7.internal"}}})
+	if f.others != 0 || f.machines[0].node == nil {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for what, p := range map[string]clusterv1.WorkerPool{
+		"a reserved label":     {Labels: map[string]string{"node-role.kubernetes.io/worker": ""}},
+		"our own label":        {Labels: map[string]string{clusterv1.PoolLabel: "other"}},
+		"a label's value":      {Labels: map[string]string{"a": "b c"}},
+		"a label's name":       {Labels: map[string]string{"a b": "c"}},
+		"a taint that evicts":  {Taints: []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoExecute}}},
+		"a taint of no effect": {Taints: []corev1.Taint{{Key: "a"}}},
+		"a reserved taint":     {Taints: []corev1.Taint{{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoSchedule}}},
+	} {
+		if validate([]clusterv1.WorkerPool{p}) == nil {
+			t.Errorf("%s is taken", what)
+		}
+	}
+	if err := validate([]clusterv1.WorkerPool{{Labels: map[string]string{"example.com/team": "a"}, Taints: []corev1.Taint{{Key: "only", Value: "a", Effect: corev1.TaintEffectNoSchedule}}}}); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestMarks(t *testing.T) {
@@ -82,8 +135,9 @@ func TestMarks(t *testing.T) {
 		n.Labels = map[string]string{clusterv1.PoolLabel: "small"}
 	}
 	of := func(mode clusterv1.ScalingMode, sizes ...string) []mark {
+		mayGo := func(*machine) bool { return mode == clusterv1.ScalingAuto }
 		f := newFleet(newHosts("demo"), testPools, nodes, sized(sizes...))
-		return marks(&f, testPools, mode, no)
+		return marks(&f, testPools, mayGo, no)
 	}
 	if got := of(clusterv1.ScalingAuto, "s-1", "s-1", "s-1"); len(got) != 1 || got[0].node.Name != "demo-vm-wp-2" || !got[0].change || got[0].disabled != nil {
 		t.Errorf("the last one may go: %+v", got)

@@ -54,7 +54,8 @@ func (s *Steps) health(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen
 	}
 	at := said.ClusterWide.Health.LastProbeTime
 	if !at.IsZero() {
-		obj.Status.Autoscaler.LastProbeTime = &at
+		minute := metav1.NewTime(at.Truncate(time.Minute)) // not a write for each time that it is read
+		obj.Status.Autoscaler.LastProbeTime = &minute
 	}
 	switch status := said.ClusterWide.Health.Status; {
 	case !at.IsZero() && now.Sub(at.Time) > staleProbe:

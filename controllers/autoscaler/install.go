@@ -25,7 +25,6 @@ import (
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/nodegroup/pki"
-	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
 // OfAnnotation is on the Secret by which Cluster Autoscaler says who it is: <namespace>/<name> of
@@ -95,15 +94,6 @@ func specVersion(spec *clusterv1.KsctlAutoScalerSpec) string {
 	return spec.Autoscaler.Version
 }
 
-// revision of a Secret as the cache has it.
-func (s *Steps) revision(ctx context.Context, name types.NamespacedName) string {
-	meta := reconcile.Metadata("", "Secret")
-	if err := s.Client.Get(ctx, name, meta); err != nil {
-		return ""
-	}
-	return meta.ResourceVersion
-}
-
 func tlsSecret(obj *clusterv1.KsctlAutoScaler) types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.Namespace, Name: settings.ClientSecretName(obj.Name)}
 }
@@ -111,8 +101,7 @@ func tlsSecret(obj *clusterv1.KsctlAutoScaler) types.NamespacedName {
 // certify keeps the Secret by which Cluster Autoscaler says who it is.
 func (s *Steps) certify(ctx context.Context, obj *clusterv1.KsctlAutoScaler, here *engine.Client) (certificates [2][]byte, renew time.Time, err error) {
 	name := tlsSecret(obj)
-	var have corev1.Secret
-	found, err := engine.Read(ctx, here, secretsResource, name.Namespace, name.Name, &have)
+	have, found, err := s.secret(ctx, here, client.ObjectKeyFromObject(obj), name)
 	if err != nil {
 		return certificates, renew, fmt.Errorf("reading Secret %s: %w", name, err)
 	}
@@ -129,7 +118,7 @@ func (s *Steps) certify(ctx context.Context, obj *clusterv1.KsctlAutoScaler, her
 		if data, err = authority.PairData(pair); err != nil {
 			return certificates, renew, err
 		}
-		if err := keep(ctx, here, name, found, data, &have, of(obj)); err != nil {
+		if err := keep(ctx, here, name, found, data, have, of(obj)); err != nil {
 			return certificates, renew, err
 		}
 	}

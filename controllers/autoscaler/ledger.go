@@ -1,54 +1,71 @@
 package autoscaler
 
 import (
+	"strings"
+
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 )
 
 // row is how a pool stands, in numbers that belong together.
 type row struct {
 	pool *clusterv1.WorkerPool
-	// existing machines: while an operation is at work, as they were before it.
-	existing int32
-	// change is what is asked for beside them, missing what could not be made.
+	// existing machines, as they were before the operation at work, and begun what that changes.
+	existing, begun int32
+	// change is what was asked for and has not begun, missing what could not be made.
 	change, missing int32
+	// floor is what minSize asks for beside that. It is worked out anew each time.
+	floor int32
+	// lost machines exist, have not joined in time and can't be deleted: nobody counts on them, and
+	// nobody makes others in their place.
+	lost int32
 }
 
 // target is how many machines the pool is to have.
-func (r row) target() int32 { return r.existing + r.change + r.missing }
+func (r *row) target() int32 { return r.existing + r.begun + r.pending() + r.missing }
+
+// pending is what is to be begun.
+func (r *row) pending() int32 { return r.change + r.floor }
 
 // rows are how the pools of a spec stand.
 func rows(spec *clusterv1.KsctlAutoScalerSpec, status *clusterv1.KsctlAutoScalerStatus, f *fleet) []row {
 	out := make([]row, 0, len(spec.Pools))
 	for i := range spec.Pools {
 		p := &spec.Pools[i]
-		r := row{pool: p, existing: existing(p.Name, status.Operation, f)}
+		r := row{pool: p}
 		if was := poolStatus(status, p.Name); was != nil {
-			r.change = max(was.Change, -r.existing) // what went otherwise is not to go once more
+			r.change = was.Change
 			if was.Backoff != nil {
 				r.missing = was.Backoff.Missing
 			}
 		}
+		r.count(status.Operation, f)
 		out = append(out, r)
 	}
 	return out
 }
 
-// existing counts the machines of a pool. While an operation is at work they come and go, and
-// what it is to change is counted as asked for until it ends.
-func existing(pool string, op *clusterv1.ScaleOperation, f *fleet) (n int32) {
-	upTo := f.size()
-	if atWork(op) {
-		upTo = min(op.From, op.DesiredWorkers)
-		if op.Kind == clusterv1.OperationScaleDown && op.Pool == pool {
-			n = op.From - op.DesiredWorkers
-		}
-	}
+// count takes in which machines there are. While an operation is at work they come and go: what
+// it changes is counted as begun, whether it is done or not.
+func (r *row) count(op *clusterv1.ScaleOperation, f *fleet) {
+	r.existing, r.begun, r.lost = 0, 0, 0
 	for i := range f.machines {
-		if int32(i) < upTo && f.machines[i].pool == pool {
-			n++
+		switch m := &f.machines[i]; {
+		case m.pool != r.pool.Name:
+		case m.lost:
+			r.lost++
+		default:
+			r.existing++
 		}
 	}
-	return n
+	if atWork(op) && ofPool(op, r.pool) {
+		r.existing -= f.size() - op.From
+		r.begun = op.DesiredWorkers - op.From - op.GivenUp
+	}
+}
+
+// ofPool is true for an operation on a pool, which may have another name by now.
+func ofPool(op *clusterv1.ScaleOperation, pool *clusterv1.WorkerPool) bool {
+	return strings.EqualFold(op.NodeSize, pool.NodeSize)
 }
 
 // atWork is true for an operation that has not ended.
@@ -68,6 +85,16 @@ func poolStatus(status *clusterv1.KsctlAutoScalerStatus, name string) *clusterv1
 func rowOf(rows []row, pool string) *row {
 	for i := range rows {
 		if rows[i].pool.Name == pool {
+			return &rows[i]
+		}
+	}
+	return nil
+}
+
+// rowOfOperation is that of the pool that an operation is of; nil: it left the spec.
+func rowOfOperation(rows []row, op *clusterv1.ScaleOperation) *row {
+	for i := range rows {
+		if ofPool(op, rows[i].pool) {
 			return &rows[i]
 		}
 	}

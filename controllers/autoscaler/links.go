@@ -16,7 +16,7 @@ import (
 
 const (
 	// askWithin is how long an agent may take to say what there is, or to begin.
-	askWithin = 10 * time.Second
+	askWithin = 40 * time.Second
 	// atWorkInterval is how often an agent that is at work is asked how it stands, and
 	// idleInterval how often one that is not: machines may be made by others, too.
 	atWorkInterval = time.Second
@@ -47,8 +47,8 @@ type question struct {
 type answer struct {
 	workers []agent.Worker
 	word    word
-	// plain is true for an agent of ksctl's own.
-	plain bool
+	// listed is true where it said which workers there are; plain for an agent of ksctl's own.
+	listed, plain bool
 	// err is why it says nothing now; what it said before is kept.
 	err error
 }
@@ -199,7 +199,7 @@ func (l *Links) take(key types.NamespacedName, x *link, q question, said answer)
 		l.mu.Unlock()
 		return
 	}
-	heard := said.err == nil || x.heard
+	heard := said.err == nil || said.listed || x.heard
 	same := heard == x.heard && sameAnswer(said, x.answer)
 	x.answer, x.heard = said, heard
 	l.mu.Unlock()

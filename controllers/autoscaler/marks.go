@@ -3,6 +3,7 @@ package autoscaler
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -39,9 +40,9 @@ type mark struct {
 }
 
 // marks are the changes of the nodes of a fleet: each worker has its pool's labels and taints, a
-// providerID, by which Cluster Autoscaler knows it, and all but the one that may go are kept
-// from Cluster Autoscaler. release are those workers whose deletion failed: they are used again.
-func marks(f *fleet, pools []clusterv1.WorkerPool, mode clusterv1.ScalingMode, release func(*machine) bool) []mark {
+// providerID, by which Cluster Autoscaler knows it, and all but the last one, if that may go, are
+// kept from Cluster Autoscaler. release are those workers whose deletion failed: they are used again.
+func marks(f *fleet, pools []clusterv1.WorkerPool, mayGo func(*machine) bool, release func(*machine) bool) []mark {
 	byName := map[string]*clusterv1.WorkerPool{}
 	for i := range pools {
 		byName[pools[i].Name] = &pools[i]
@@ -54,7 +55,7 @@ func marks(f *fleet, pools []clusterv1.WorkerPool, mode clusterv1.ScalingMode, r
 		}
 		pool := byName[m.pool]
 		x := mark{node: m.node}
-		keep := mode == clusterv1.ScalingUpOnly || i < len(f.machines)-1
+		keep := i < len(f.machines)-1 || !mayGo(m)
 		switch have := m.node.Annotations[scaleDownDisabledAnnotation]; {
 		case pool == nil:
 		case keep && have != "true":
@@ -131,9 +132,13 @@ func (x *mark) patch() ([]byte, error) {
 	return json.Marshal(doc)
 }
 
+// mostMarks is how many nodes are changed at a time: the changes wake us for the others.
+const mostMarks = 100
+
 // put makes the changes. A node that has changed meanwhile wakes us again.
 func put(ctx context.Context, c dynamic.Interface, all []mark) error {
-	for i := range all {
+	var errs []error
+	for i := range all[:min(len(all), mostMarks)] {
 		x := &all[i]
 		patch, err := x.patch()
 		if err != nil {
@@ -141,10 +146,13 @@ func put(ctx context.Context, c dynamic.Interface, all []mark) error {
 		}
 		_, err = c.Resource(nodesResource).Patch(ctx, x.node.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: live.FieldManager})
 		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("marking node %s: %w", x.node.Name, err)
+			errs = append(errs, fmt.Errorf("marking node %s: %w", x.node.Name, err))
+		}
+		if ctx.Err() != nil || len(errs) > 3 {
+			break
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // unmark takes off the nodes what keeps them from Cluster Autoscaler.
@@ -188,7 +196,7 @@ func gone(strays []*corev1.Node, now time.Time) (nodes []*corev1.Node, next time
 // sweep deletes nodes whose machines are gone: no cloud controller does that here.
 func sweep(ctx context.Context, c dynamic.Interface, nodes []*corev1.Node) error {
 	for _, node := range nodes {
-		err := c.Resource(nodesResource).Delete(ctx, node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID}})
+		err := c.Resource(nodesResource).Delete(ctx, node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion}})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("deleting node %s, whose machine is gone: %w", node.Name, err)
 		}

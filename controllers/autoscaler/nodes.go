@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -38,6 +39,8 @@ type nodeWatch struct {
 	target   *engine.Target
 	informer cache.SharedIndexInformer
 	cancel   context.CancelFunc
+	// failure is why the nodes can't be watched; nil: they can.
+	failure atomic.Pointer[error]
 }
 
 // Start implements manager.Runnable.
@@ -77,6 +80,9 @@ func (w *Watches) Nodes(key types.NamespacedName, t *engine.Target, c dynamic.In
 		}
 	}
 	if !x.informer.HasSynced() {
+		if err := x.failure.Load(); err != nil {
+			return nil, false, *err
+		}
 		return nil, false, nil
 	}
 	items := x.informer.GetStore().List()
@@ -108,6 +114,7 @@ func (w *Watches) watch(key types.NamespacedName, t *engine.Target, c dynamic.In
 		},
 	}, &unstructured.Unstructured{}, 0, cache.Indexers{})
 	wake := func() { w.Wake(key) }
+	x := &nodeWatch{target: t, informer: informer, cancel: cancel}
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { wake() },
 		DeleteFunc: func(any) { wake() },
@@ -120,11 +127,18 @@ func (w *Watches) watch(key types.NamespacedName, t *engine.Target, c dynamic.In
 	if err == nil {
 		err = informer.SetTransform(project)
 	}
+	if err == nil {
+		err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+			err = fmt.Errorf("watching the nodes of the cluster: %w", err)
+			if x.failure.Swap(&err) == nil {
+				wake()
+			}
+		})
+	}
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("watching nodes: %w", err)
 	}
-	x := &nodeWatch{target: t, informer: informer, cancel: cancel}
 	if w.byKey == nil {
 		w.byKey = map[types.NamespacedName]*nodeWatch{}
 	}

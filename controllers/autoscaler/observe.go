@@ -55,7 +55,7 @@ func (s *Steps) reach(ctx context.Context, req *reconcile.Request[*clusterv1.Ksc
 	obj := req.Object
 	ref := &appsv1.TargetCluster{ClusterRef: &appsv1.ClusterReference{Name: obj.Spec.ClusterRef.Name}}
 	user := target.User{Key: s.key(obj), Spec: ref, Account: s.account(obj).Name, Here: here, Empty: true, Requested: req.Requested}
-	s.board.uses(client.ObjectKeyFromObject(obj), user.Key)
+	s.board.uses(client.ObjectKeyFromObject(obj), obj.UID, user.Key)
 	at, err := s.Targets.Of(ctx, user)
 	if err != nil {
 		return nil, err
@@ -101,13 +101,13 @@ func (s *Steps) observe(ctx context.Context, req *reconcile.Request[*clusterv1.K
 		return nil, unheard(obj, said.err)
 	}
 	seen.word, seen.agentErr, seen.plain = said.word, said.err, said.plain
-	seen.fleet = newFleet(seen.hosts, obj.Spec.Pools, seen.nodes, listingOf(said, seen.cluster, obj.Status.Workers))
+	seen.fleet = newFleet(seen.hosts, obj.Spec.Pools, seen.nodes, listingOf(said, seen.cluster, &obj.Status))
 	if op := obj.Status.Operation; said.plain && atWork(op) && op.Kind == clusterv1.OperationScaleUp && seen.fleet.size() > op.DesiredWorkers && seen.word.id != op.ID {
 		// ksctl's own agent would forget those that are more, and leave their machines behind.
 		seen.word = word{id: op.ID, state: agentFailed, code: CodeFailed, message: "others have made workers meanwhile"}
 	}
-	seen.late, seen.next = s.board.joins(key, &seen.fleet, obj.Status.Operation, joinWithin(&obj.Spec), s.Clock.Now())
-	seen.fleet.lose(seen.late)
+	seen.late, seen.next = s.board.joins(key, &seen.fleet, &obj.Status, joinWithin(&obj.Spec), s.Clock.Now())
+	seen.fleet.lose(seen.late, obj.Status.Operation)
 	return seen, nil
 }
 
@@ -126,21 +126,25 @@ func joinWithin(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
 
 // listingOf is what is known of the array of workers. ksctl's own agent says nothing: then it is
 // what the imported state has, or else what was known before.
-func listingOf(said answer, c *clusterv1.KsctlCluster, before int32) listing {
-	l := listing{exact: !said.plain}
+func listingOf(said answer, c *clusterv1.KsctlCluster, status *clusterv1.KsctlAutoScalerStatus) listing {
+	l := listing{exact: !said.plain, last: status.Operation}
 	for _, w := range said.workers {
-		l.machines = append(l.machines, machine{index: int32(w.Index), size: w.Size})
+		l.machines = append(l.machines, machine{index: int32(w.Index), size: w.Size, nodeName: w.Node})
 	}
 	if !said.plain {
 		return l
 	}
-	count, size := before, ""
+	count, size := status.Workers, ""
 	if f := c.Status.Facts; f != nil {
-		count = 0
+		known := int32(0)
 		for _, p := range f.Pools {
 			if p.Role == workerRole {
-				count, size = count+p.Count, p.Size // there is a size where all are of one
+				known, size = known+p.Count, p.Size // there is a size where all are of one
 			}
+		}
+		// The state may be read again only some time after an operation.
+		if op := status.Operation; op == nil || op.State != clusterv1.OperationSucceeded || known != op.From {
+			count = known
 		}
 	}
 	for i := range min(count, maxWorkers) {
@@ -157,8 +161,7 @@ func (s *Steps) question(ctx context.Context, obj *clusterv1.KsctlAutoScaler, se
 	endpoint := obj.Spec.Agent
 	var data map[string][]byte
 	if ref := endpoint.SecretRef; ref != nil {
-		var secret corev1.Secret
-		found, err := engine.Read(ctx, here, corev1.SchemeGroupVersion.WithResource("secrets"), obj.Namespace, ref.Name, &secret)
+		secret, found, err := s.secret(ctx, here, client.ObjectKeyFromObject(obj), types.NamespacedName{Namespace: obj.Namespace, Name: ref.Name})
 		if err != nil {
 			return question{}, again(AgentAccessReason, "reading Secret %s of the agent: %w", ref.Name, err)
 		}

@@ -17,6 +17,9 @@ const (
 	maxBackoff   = 30 * time.Minute
 	// backoffMemory is how long failures count after the back-off has ended.
 	backoffMemory = time.Hour
+	// wishTime is how long a deletion that was asked for may wait for its machine to be the last
+	// one, marked by Cluster Autoscaler.
+	wishTime = 2 * time.Minute
 )
 
 // facts are what a plan follows from.
@@ -26,7 +29,9 @@ type facts struct {
 	spec   *clusterv1.KsctlAutoScalerSpec
 	status *clusterv1.KsctlAutoScalerStatus
 	fleet  *fleet
-	word   word
+	// word of the agent, and plain where it is ksctl's own, which can't be asked what there is.
+	word  word
+	plain bool
 	// late are machines that have not joined in time, by their index; within is that time.
 	late   map[int32]bool
 	within time.Duration
@@ -43,8 +48,9 @@ type plan struct {
 	op, ended *clusterv1.ScaleOperation
 	// scaled are the pools of which Cluster Autoscaler asked for something.
 	scaled map[string]*clusterv1.PoolScale
-	// cancelled says of pools what is not done any more, and why.
+	// cancelled says of pools what is not done any more, and why; held why nothing is made.
 	cancelled []string
+	held      string
 }
 
 // newPlan takes in what the agent said of the operation at work, and what the spec says by now.
@@ -52,7 +58,7 @@ type plan struct {
 func newPlan(f facts) *plan {
 	p := &plan{rows: rows(f.spec, f.status, f.fleet), backoffs: map[string]*clusterv1.PoolBackoff{}, op: f.status.Operation.DeepCopy()}
 	for _, r := range p.rows {
-		if was := poolStatus(f.status, r.pool.Name); was != nil {
+		if was := poolStatus(f.status, r.pool.Name); was != nil && was.Backoff != nil {
 			p.backoffs[r.pool.Name] = was.Backoff.DeepCopy()
 		}
 	}
@@ -60,6 +66,7 @@ func newPlan(f facts) *plan {
 		p.settle(f)
 		p.overdue(f)
 	}
+	p.held = hold(f)
 	for i := range p.rows {
 		p.bound(&p.rows[i], f)
 	}
@@ -77,70 +84,110 @@ func (p *plan) choose(f facts) {
 	}
 }
 
+// hold is why no machine is made: what there is can't be told for sure.
+func hold(f facts) string {
+	for _, node := range f.fleet.strays {
+		if nodeReady(node) && f.now.After(node.CreationTimestamp.Add(strayTime)) {
+			return fmt.Sprintf("node %s is ready, and the agent lists no such worker", node.Name)
+		}
+	}
+	for i := range f.fleet.machines {
+		if m := &f.fleet.machines[i]; f.plain && m.pool == "" && m.node == nil {
+			return fmt.Sprintf("worker %d has not joined, and of what size it is can't be told before", m.index)
+		}
+	}
+	return ""
+}
+
 // bound keeps what is asked for within what the spec allows by now.
 func (p *plan) bound(r *row, f facts) {
 	name := r.pool.Name
 	if b := p.backoffs[name]; b != nil && !f.now.Before(b.Until.Time) {
 		b.Missing, r.missing = 0, 0 // it may be asked for again
-		if f.now.After(b.Until.Add(backoffMemory)) {
+		if f.now.After(b.Until.Add(backoffMemory)) && b.Code != CodeOtherSize {
 			delete(p.backoffs, name)
 		}
 	}
-	var begun int32
-	if atWork(p.op) && p.op.Pool == name {
-		begun = p.op.DesiredWorkers - p.op.From
-	}
 	was := r.change
-	switch f.mode {
-	case clusterv1.ScalingOff:
-		r.change = min(max(r.change, min(begun, 0)), max(begun, 0))
-	case clusterv1.ScalingUpOnly:
-		r.change = max(r.change, min(begun, 0))
+	switch {
+	case f.mode == clusterv1.ScalingOff:
+		r.change = 0
+	case f.mode == clusterv1.ScalingUpOnly:
+		r.change = max(r.change, 0)
 	}
-	if over := r.target() - r.pool.MaxSize; over > 0 {
-		r.change = min(r.change, max(r.change-over, begun, 0))
+	r.change = max(r.change, -r.existing)
+	if r.change < 0 && stale(f, name) {
+		r.change = 0
+	}
+	if over := r.target() + r.lost - r.pool.MaxSize; over > 0 && r.change > 0 {
+		r.change = max(r.change-over, 0)
+	}
+	// No deletion goes below minSize, whatever was asked for before it was raised.
+	if under := r.pool.MinSize - r.target(); under > 0 && r.change < 0 {
+		r.change = min(r.change+under, 0)
 	}
 	if r.change != was {
 		p.cancelled = append(p.cancelled, fmt.Sprintf("pool %s: %s", name, changed(was, r.change)))
 	}
-	if under := r.pool.MinSize - r.target(); under > 0 && f.mode != clusterv1.ScalingOff && (r.change < 0 || enforcesMin(f.spec) && !backsOff(p.backoffs[name], f.now)) {
-		if r.change < 0 && !enforcesMin(f.spec) {
-			under = min(under, -r.change)
-		}
-		r.change += under
-	}
+	p.setFloor(r, f)
 	if b := p.backoffs[name]; b != nil {
 		b.Missing = r.missing
 	}
 }
 
-func changed(was, is int32) string {
-	switch {
-	case was > 0:
-		return fmt.Sprintf("%d machines are not made any more", was-max(is, 0))
-	case was < 0:
-		return fmt.Sprintf("%d machines stay", min(is, 0)-was)
+// setFloor works out what minSize asks for.
+func (p *plan) setFloor(r *row, f facts) {
+	r.floor = 0
+	if f.mode == clusterv1.ScalingOff || !enforcesMin(f.spec) || p.held != "" || !p.mayGrow(r, f) {
+		return
 	}
-	return ""
+	r.floor = max(min(r.pool.MinSize-r.target()-r.lost, roomFor(f.spec, f.fleet)), 0)
+}
+
+// mayGrow is false for a pool for which nothing is made now.
+func (p *plan) mayGrow(r *row, f facts) bool {
+	b := p.backoffs[r.pool.Name]
+	switch {
+	case b == nil || b.Operation != clusterv1.OperationScaleUp:
+		return true
+	case b.Code == CodeOtherSize && f.fleet.unmanaged() > 0:
+		return false
+	}
+	return !f.now.Before(b.Until.Time)
+}
+
+// stale is true for a deletion that nobody waits for any more: whoever asked for it has marked the
+// node, which is then the last one, or has gone on.
+func stale(f facts, pool string) bool {
+	was := poolStatus(f.status, pool)
+	if was == nil || was.LastScale == nil || atWork(f.status.Operation) || f.now.Before(was.LastScale.Time.Add(wishTime)) {
+		return false
+	}
+	last := len(f.fleet.machines) - 1
+	return last < 0 || !f.fleet.machines[last].leaves()
+}
+
+func changed(was, is int32) string {
+	if was > 0 {
+		return fmt.Sprintf("%d machines are not made any more", was-max(is, 0))
+	}
+	return fmt.Sprintf("%d machines stay", min(is, 0)-was)
 }
 
 func enforcesMin(spec *clusterv1.KsctlAutoScalerSpec) bool {
 	return spec.ScaleUp == nil || spec.ScaleUp.EnforceMinSize == nil || *spec.ScaleUp.EnforceMinSize
 }
 
-// backsOff is true while nothing is made for a pool.
-func backsOff(b *clusterv1.PoolBackoff, now time.Time) bool {
-	return b != nil && now.Before(b.Until.Time)
+// backsOff is true while a pool is left alone after an operation of a kind.
+func backsOff(b *clusterv1.PoolBackoff, kind clusterv1.OperationKind, now time.Time) bool {
+	return b != nil && b.Operation == kind && now.Before(b.Until.Time)
 }
 
-// dismissLate has the last machine deleted if it has not joined in time: who asked for it is told that
-// it could not be made. The one before is looked at when it is gone.
+// dismissLate has the last machine deleted if it was made last and has not joined in time: who asked
+// for it is told that it could not be made. The one before is looked at when it is gone.
 func (p *plan) dismissLate(f facts) {
-	if f.mode == clusterv1.ScalingOff {
-		return
-	}
 	last := f.fleet.size() - 1
-	if last < 0 || !f.late[f.fleet.machines[last].index] {
+	if f.mode != clusterv1.ScalingAuto || last < 0 || !f.late[f.fleet.machines[last].index] || f.fleet.machines[last].lost {
 		return
 	}
 	r := rowOf(p.rows, f.fleet.machines[last].pool)
@@ -148,8 +195,9 @@ func (p *plan) dismissLate(f facts) {
 		return
 	}
 	r.missing++
-	p.fail(r.pool.Name, word{code: CodeJoinTimeout, message: "a machine was made and has not joined the cluster in time: it is deleted"}, r.missing, f.now)
+	p.fail(r, clusterv1.OperationScaleUp, word{code: CodeJoinTimeout, message: "a machine was made and has not joined the cluster in time: it is deleted"}, f.now)
 	r.change--
+	r.floor = 0
 }
 
 // next is the operation that is due; nil: none is.
@@ -157,22 +205,22 @@ func (p *plan) next(f facts) *clusterv1.ScaleOperation {
 	if f.mode == clusterv1.ScalingOff {
 		return nil
 	}
-	size := f.fleet.size()
-	if pool, n := p.leaving(f.fleet); n > 0 {
-		return p.operation(f, clusterv1.OperationScaleDown, pool, size-n)
+	if r, n := p.leaving(f.fleet); n > 0 {
+		r.change += n
+		return p.operation(f, clusterv1.OperationScaleDown, r, -n)
 	}
 	for i := range p.rows {
 		r := &p.rows[i]
-		if r.change <= 0 || backsOff(p.backoffs[r.pool.Name], f.now) {
+		if r.pending() <= 0 || p.held != "" || !p.mayGrow(r, f) {
 			continue
 		}
-		if room := roomFor(f.spec, f.fleet); room < r.change {
-			p.cancelled = append(p.cancelled, fmt.Sprintf("pool %s: %s", r.pool.Name, changed(r.change, room)))
-			if r.change = room; room == 0 {
-				continue
-			}
+		n := min(r.pending(), roomFor(f.spec, f.fleet))
+		if r.change > n {
+			p.cancelled = append(p.cancelled, fmt.Sprintf("pool %s: %s", r.pool.Name, changed(r.change, n)))
 		}
-		return p.operation(f, clusterv1.OperationScaleUp, r.pool, size+r.change)
+		if r.change, r.floor = 0, 0; n > 0 {
+			return p.operation(f, clusterv1.OperationScaleUp, r, n)
+		}
 	}
 	return nil
 }
@@ -180,19 +228,15 @@ func (p *plan) next(f facts) *clusterv1.ScaleOperation {
 // roomFor is how many nodes the cluster may still get.
 func roomFor(spec *clusterv1.KsctlAutoScalerSpec, f *fleet) int32 {
 	if spec.Limits == nil || spec.Limits.MaxNodesTotal == 0 {
-		return 1 << 30
+		return 1 << 20
 	}
 	return max(spec.Limits.MaxNodesTotal-f.others-f.size(), 0)
 }
 
 // leaving is the pool whose machines are at the end of the array and are to go, and how many of
-// them are.
-func (p *plan) leaving(f *fleet) (*clusterv1.WorkerPool, int32) {
-	var (
-		r *row
-		n int32
-	)
-	for i := len(f.machines) - 1; i >= 0; i-- {
+// them are: none that has joined, and that Cluster Autoscaler has not marked.
+func (p *plan) leaving(f *fleet) (r *row, n int32) {
+	for i := len(f.machines) - 1; i >= 0 && f.machines[i].leaves(); i-- {
 		m := &f.machines[i]
 		if r == nil {
 			r = rowOf(p.rows, m.pool)
@@ -202,16 +246,15 @@ func (p *plan) leaving(f *fleet) (*clusterv1.WorkerPool, int32) {
 		}
 		n++
 	}
-	if n == 0 {
-		return nil, 0
-	}
-	return r.pool, n
+	return r, n
 }
 
-func (p *plan) operation(f facts, kind clusterv1.OperationKind, pool *clusterv1.WorkerPool, desired int32) *clusterv1.ScaleOperation {
+// operation is begun for a pool.
+func (p *plan) operation(f facts, kind clusterv1.OperationKind, r *row, n int32) *clusterv1.ScaleOperation {
+	r.begun = n
 	return &clusterv1.ScaleOperation{
-		ID: f.uid[:min(8, len(f.uid))] + "-" + strconv.FormatInt(f.now.UnixNano(), 36), Kind: kind, Pool: pool.Name,
-		From: f.fleet.size(), DesiredWorkers: desired, NodeSize: pool.NodeSize,
+		ID: f.uid[:min(8, len(f.uid))] + "-" + strconv.FormatInt(f.now.UnixNano(), 36), Kind: kind, Pool: r.pool.Name,
+		From: f.fleet.size(), DesiredWorkers: f.fleet.size() + n, NodeSize: r.pool.NodeSize,
 		StartedAt: metav1.NewTime(f.now), State: clusterv1.OperationPending,
 	}
 }

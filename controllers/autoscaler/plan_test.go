@@ -25,13 +25,15 @@ type world struct {
 	obj    clusterv1.KsctlAutoScaler
 	sizes  []string
 	joined []bool
-	word   word
-	late   map[int32]bool
-	now    time.Time
+	// tainted are the workers that Cluster Autoscaler has marked.
+	tainted map[int]bool
+	word    word
+	late    map[int32]bool
+	now     time.Time
 }
 
 func newWorld(t *testing.T, sizes ...string) *world {
-	w := &world{t: t, sizes: sizes, joined: make([]bool, len(sizes)), now: time.Unix(1_800_000_000, 0)}
+	w := &world{t: t, sizes: sizes, joined: make([]bool, len(sizes)), tainted: map[int]bool{}, now: time.Unix(1_800_000_000, 0)}
 	for i := range w.joined {
 		w.joined[i] = true
 	}
@@ -52,6 +54,9 @@ func (w *world) fleet() fleet {
 				}
 			}
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+			if w.tainted[i] {
+				n.Spec.Taints = []corev1.Taint{{Key: toBeDeletedTaint, Value: fmt.Sprint(w.now.Unix())}}
+			}
 			nodes = append(nodes, n)
 		}
 	}
@@ -62,6 +67,7 @@ func (w *world) fleet() fleet {
 func (w *world) step(ask ...func(*nodegroup.Cluster) ([]nodegroup.Change, error)) *plan {
 	w.t.Helper()
 	f := w.fleet()
+	f.lose(w.late, w.obj.Status.Operation)
 	seen := &sight{fleet: f, cluster: &clusterv1.KsctlCluster{}, late: w.late}
 	in := facts{mode: mode(&w.obj), spec: &w.obj.Spec, status: &w.obj.Status, fleet: &seen.fleet, word: w.word, late: w.late, within: 10 * time.Minute, uid: string(w.obj.UID), now: w.now}
 	p := newPlan(in)
@@ -120,14 +126,31 @@ func increase(pool string, n int32, now time.Time) func(*nodegroup.Cluster) ([]n
 	}
 }
 
-// removeLast asks for the deletion of the last worker.
-func removeLast(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
-	for i := len(c.Workers) - 1; i >= 0; i-- {
-		if x := c.Workers[i]; !x.Deleting && x.Node != "" {
-			return nodegroup.Delete(c, "ns/as/"+x.Pool, []nodegroup.Node{{Name: x.Node}})
-		}
+// removeLast marks the last worker that is not marked, and asks for its deletion, as Cluster
+// Autoscaler does.
+func (w *world) removeLast() func(*nodegroup.Cluster) ([]nodegroup.Change, error) {
+	last := len(w.sizes) - 1
+	for last >= 0 && (w.tainted[last] || !w.joined[last]) {
+		last--
 	}
-	return nil, nil
+	if last >= 0 {
+		w.tainted[last] = true
+	}
+	return func(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
+		if last < 0 {
+			return nil, nil
+		}
+		for _, p := range testPools {
+			if p.NodeSize == w.sizes[last] {
+				changes, err := nodegroup.Delete(c, "ns/as/"+p.Name, []nodegroup.Node{{Name: fmt.Sprintf("demo-vm-wp-%d-abcde", last)}})
+				if err != nil {
+					delete(w.tainted, last) // it is used again
+				}
+				return changes, err
+			}
+		}
+		return nil, nil
+	}
 }
 
 // carry is the agent at work: it makes or deletes so many machines, and says what it says.
@@ -137,6 +160,7 @@ func (w *world) carry(op *clusterv1.ScaleOperation, n int32, state agentState) {
 			w.sizes, w.joined = append(w.sizes, op.NodeSize), append(w.joined, false)
 		} else {
 			w.sizes, w.joined = w.sizes[:len(w.sizes)-1], w.joined[:len(w.joined)-1]
+			delete(w.tainted, len(w.sizes))
 		}
 	}
 	w.word = word{id: op.ID, state: state, code: CodeFailed, message: "said by the agent"}
@@ -221,7 +245,13 @@ func TestSuccessThatIsNoneIsAFailure(t *testing.T) {
 
 func TestOnlyTheTailGoes(t *testing.T) {
 	w := newWorld(t, "s-1", "l-1", "s-1")
-	p := w.step(removeLast, removeLast)
+	w.tainted[1], w.tainted[2] = true, true
+	del := func(i int, pool string) func(*nodegroup.Cluster) ([]nodegroup.Change, error) {
+		return func(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
+			return nodegroup.Delete(c, "ns/as/"+pool, []nodegroup.Node{{Name: fmt.Sprintf("demo-vm-wp-%d-abcde", i)}})
+		}
+	}
+	p := w.step(del(2, "small"), del(1, "large"))
 	if p.op == nil || p.op.Kind != clusterv1.OperationScaleDown || p.op.Pool != "small" || p.op.DesiredWorkers != 2 {
 		t.Fatalf("operation %+v", p.op)
 	}
@@ -240,11 +270,84 @@ func TestOnlyTheTailGoes(t *testing.T) {
 
 func TestFailedDeletionLeavesTheMachine(t *testing.T) {
 	w := newWorld(t, "s-1", "s-1")
-	p := w.step(removeLast)
+	p := w.step(w.removeLast())
 	w.carry(p.op, 0, agentFailed)
 	w.step()
 	if got := w.pool("small"); got.Target != 2 || got.Change != 0 || got.Backoff == nil {
 		t.Fatalf("pool %+v", got)
+	}
+}
+
+func TestMachinesOfAnotherSizeAreMadeOnce(t *testing.T) {
+	w := newWorld(t, "s-1")
+	p := w.step(increase("small", 1, w.now))
+	op := *p.op
+	op.NodeSize = "x-9" // what it makes instead
+	w.carry(&op, 1, agentSucceeded)
+	if p = w.step(); p.op.State != clusterv1.OperationFailed || w.pool("small").Backoff.Code != CodeOtherSize {
+		t.Fatalf("operation %+v", p.op)
+	}
+	for range 10 {
+		w.now = w.now.Add(time.Hour)
+		if p = w.step(increase("small", 1, w.now)); atWork(p.op) {
+			t.Fatalf("another one is made: %+v", p.op)
+		}
+	}
+	w = newWorld(t, "S-1") // the cloud's own spelling
+	if w.step(); w.pool("small").Target != 1 || w.obj.Status.UnmanagedWorkers != 0 {
+		t.Fatalf("%+v", w.pool("small"))
+	}
+}
+
+func TestAPoolThatIsRenamedInTheMidstGetsNoMore(t *testing.T) {
+	w := newWorld(t)
+	w.obj.Spec.Pools = []clusterv1.WorkerPool{{Name: "small", NodeSize: "s-1", MinSize: 3, MaxSize: 9}}
+	p := w.step()
+	w.carry(p.op, 1, agentRunning)
+	w.obj.Spec.Pools = []clusterv1.WorkerPool{{Name: "other", NodeSize: "s-1", MinSize: 3, MaxSize: 9}}
+	w.step()
+	if got := w.pool("other"); got.Target != 3 {
+		t.Fatalf("in the midst: %+v", got)
+	}
+	w.carry(p.op, 2, agentSucceeded)
+	if p = w.step(); atWork(p.op) || w.pool("other").Target != 3 {
+		t.Fatalf("pool %+v, operation %+v", w.pool("other"), p.op)
+	}
+}
+
+func TestADeletionOfAMachineThatWentOtherwiseHitsNoOther(t *testing.T) {
+	w := newWorld(t, "s-1", "s-1", "s-1")
+	w.obj.Status.Pools = []clusterv1.WorkerPoolStatus{{Name: "small", Change: -1, LastScale: &clusterv1.PoolScale{Time: metav1.NewTime(w.now), From: 4, To: 3}}}
+	p := w.step()
+	if p.op != nil { // the last one is not marked
+		t.Fatalf("operation %+v", p.op)
+	}
+	w.now = w.now.Add(2 * wishTime)
+	if p = w.step(); p.op != nil || w.pool("small").Target != 3 {
+		t.Fatalf("operation %+v, pool %+v", p.op, w.pool("small"))
+	}
+}
+
+func TestANodeThatVanishesIsNoMachineThatNeverJoined(t *testing.T) {
+	w := newWorld(t, "s-1", "s-1")
+	var b board
+	op := operation("one", 1, 2)
+	op.State, op.EndedAt = clusterv1.OperationSucceeded, &metav1.Time{Time: w.now.Add(-time.Minute)}
+	op.StartedAt = metav1.NewTime(w.now.Add(-time.Hour))
+	w.obj.Status.Operation = op
+	f := w.fleet()
+	b.joins(testKey, &f, &w.obj.Status, 10*time.Minute, w.now)
+	w.joined[1] = false
+	f = w.fleet()
+	if late, _ := b.joins(testKey, &f, &w.obj.Status, 10*time.Minute, w.now); len(late) != 0 {
+		t.Fatalf("late: %v", late)
+	}
+	if late, _ := b.joins(testKey, &f, &w.obj.Status, 10*time.Minute, w.now.Add(time.Hour)); !late[1] {
+		t.Fatal("never late")
+	}
+	var other board // of another process, which has not seen it join
+	if late, _ := other.joins(testKey, &f, &w.obj.Status, 10*time.Minute, w.now); !late[1] {
+		t.Fatal("made an hour ago, and not late")
 	}
 }
 
@@ -266,15 +369,15 @@ func TestMinSizeOfTheSpecActsAtOnce(t *testing.T) {
 
 func TestOffDropsWhatHasNotBegun(t *testing.T) {
 	w := newWorld(t, "s-1", "s-1", "s-1")
-	p := w.step(removeLast)
+	p := w.step(w.removeLast())
 	w.obj.Spec.Mode = clusterv1.ScalingOff
 	w.step(increase("large", 1, w.now))
-	if got := w.pool("small"); got.Target != 2 || got.Change != -1 {
+	if got := w.pool("small"); got.Target != 2 || got.Change != 0 || got.Deleting != 1 {
 		t.Fatalf("what has begun: %+v", got)
 	}
 	w.carry(p.op, 1, agentSucceeded)
 	w.step()
-	if p = w.step(removeLast, increase("large", 1, w.now)); atWork(p.op) {
+	if p = w.step(w.removeLast(), increase("large", 1, w.now)); atWork(p.op) {
 		t.Fatalf("operation %+v", p.op)
 	}
 	if got := w.pool("large"); got.Target != 0 {
@@ -322,8 +425,8 @@ func TestMachineThatIsLateInTheMiddleIsNobodys(t *testing.T) {
 	w := newWorld(t, "s-1", "s-1", "s-1")
 	w.joined[1] = false
 	f := w.fleet()
-	f.lose(map[int32]bool{1: true})
-	if f.machines[1].pool != "" || f.machines[0].pool != "small" || f.machines[2].pool != "small" {
+	f.lose(map[int32]bool{1: true}, nil)
+	if !f.machines[1].lost || f.machines[0].lost || f.machines[2].lost {
 		t.Fatalf("%+v", f.machines)
 	}
 	f = w.fleet()
@@ -331,8 +434,9 @@ func TestMachineThatIsLateInTheMiddleIsNobodys(t *testing.T) {
 	if f = w.fleet(); f.size() != 3 {
 		t.Fatal(f.size())
 	}
-	f.lose(map[int32]bool{1: true, 2: true}) // they are at the end
-	if f.machines[1].pool != "small" || f.machines[2].pool != "small" {
+	made := operation("one", 1, 3)
+	f.lose(map[int32]bool{1: true, 2: true}, made) // they are at the end, and were made last
+	if f.machines[1].lost || f.machines[2].lost {
 		t.Fatalf("%+v", f.machines)
 	}
 }
@@ -375,7 +479,7 @@ func (w *world) chaos(r *rand.Rand) {
 		case 0, 1:
 			asks = append(asks, increase([]string{"small", "large"}[r.IntN(2)], int32(r.IntN(9)-1), w.now))
 		case 2:
-			asks = append(asks, removeLast)
+			asks = append(asks, w.removeLast())
 		case 3:
 			pool := []string{"small", "large"}[r.IntN(2)]
 			asks = append(asks, func(c *nodegroup.Cluster) ([]nodegroup.Change, error) {

@@ -18,7 +18,8 @@ func (p *plan) grant(c nodegroup.Change, now time.Time) {
 	}
 	from := r.target()
 	r.missing = max(r.missing-c.Forgive, 0)
-	r.change = c.Target - r.existing - r.missing
+	// What minSize asks for is asked for with it.
+	r.change, r.floor = c.Target-r.existing-r.begun-r.missing, 0
 	if b := p.backoffs[c.Pool]; b != nil {
 		b.Missing = r.missing
 	}
@@ -34,12 +35,12 @@ func (p *plan) report(obj *clusterv1.KsctlAutoScaler, seen *sight) {
 	lines := make([]clusterv1.WorkerPoolStatus, 0, len(p.rows))
 	for _, r := range p.rows {
 		line := clusterv1.WorkerPoolStatus{Name: r.pool.Name, NodeGroupID: groupID(obj, r.pool.Name), Target: r.target(), Change: r.change,
-			Creating: max(r.change, 0), Deleting: max(-r.change, 0), Backoff: p.backoffs[r.pool.Name], LastScale: p.scaled[r.pool.Name]}
+			Creating: max(r.begun, 0) + max(r.pending(), 0), Deleting: max(-r.begun, 0) + max(-r.change, 0), Backoff: p.backoffs[r.pool.Name], LastScale: p.scaled[r.pool.Name]}
 		_, line.TemplateSource = template(seen, r.pool)
 		for i := range seen.fleet.machines {
 			m := &seen.fleet.machines[i]
 			switch {
-			case m.pool != r.pool.Name:
+			case m.pool != r.pool.Name || m.lost:
 			case m.node == nil && int32(i) < beyond(p.op, &seen.fleet):
 				line.Creating++
 			case m.ready():
@@ -54,14 +55,9 @@ func (p *plan) report(obj *clusterv1.KsctlAutoScaler, seen *sight) {
 		lines = append(lines, line)
 	}
 	status.Pools, status.Operation = lines, p.op
-	status.Workers, status.UnmanagedWorkers = seen.fleet.size(), 0
+	status.Workers, status.UnmanagedWorkers = seen.fleet.size(), seen.fleet.unmanaged()
 	if op := p.op; seen.plain && op != nil && op.State == clusterv1.OperationSucceeded && p.ended != nil {
 		status.Workers = op.DesiredWorkers // it can't be asked
-	}
-	for i := range seen.fleet.machines {
-		if seen.fleet.machines[i].pool == "" {
-			status.UnmanagedWorkers++
-		}
 	}
 }
 

@@ -16,15 +16,12 @@ func (p *plan) settle(f facts) {
 		return // it does not know of it yet
 	}
 	said := f.word
-	size := f.fleet.size()
-	switch {
-	case said.state == agentRunning:
+	if said.state == agentRunning {
 		op.State, op.Message = clusterv1.OperationRunning, said.message
 		return
-	case said.state == agentSucceeded && op.Kind == clusterv1.OperationScaleUp && size < op.DesiredWorkers,
-		said.state == agentSucceeded && op.Kind == clusterv1.OperationScaleDown && size > op.DesiredWorkers:
-		said.state, said.code = agentFailed, CodeNotDone
-		said.message = fmt.Sprintf("the agent said that it was done, and the cluster has %d workers instead of %d", size, op.DesiredWorkers)
+	}
+	if said.state == agentSucceeded && !f.plain {
+		said = examine(said, op, f.fleet)
 	}
 	now := metav1.NewTime(f.now)
 	op.EndedAt, op.Message = &now, said.message
@@ -33,28 +30,49 @@ func (p *plan) settle(f facts) {
 		op.State = clusterv1.OperationFailed
 	}
 	p.ended = op
-	r := rowOf(p.rows, op.Pool)
 	// The rows were as before it; from here on they are as it left them.
 	for i := range p.rows {
-		p.rows[i].existing = existing(p.rows[i].pool.Name, op, f.fleet)
+		p.rows[i].count(op, f.fleet)
 	}
-	if r == nil { // the pool left the spec meanwhile
-		return
-	}
-	asked := op.DesiredWorkers - op.From
-	r.change -= asked
+	r := rowOfOperation(p.rows, op)
 	switch {
-	case said.state != agentFailed && r.change >= 0:
-		delete(p.backoffs, op.Pool)
-	case said.state != agentFailed: // it took too long: who has joined meanwhile stays
-		r.change = max(r.change, -unjoined(f.fleet, op.Pool))
-	case op.Kind == clusterv1.OperationScaleUp:
-		made := min(max(size-op.From, 0), asked)
-		r.missing += asked - made
-		p.fail(op.Pool, said, r.missing, f.now)
+	case r == nil: // the pool left the spec meanwhile
+	case said.state == agentFailed && op.Kind == clusterv1.OperationScaleUp:
+		made := max(f.fleet.size()-op.From, 0)
+		r.missing += max(op.DesiredWorkers-op.From-op.GivenUp-made, 0)
+		p.fail(r, op.Kind, said, f.now)
+	case said.state == agentFailed:
+		p.fail(r, op.Kind, said, f.now)
+	case op.GivenUp > 0: // it took too long: who has joined meanwhile stays
+		r.change -= min(op.GivenUp, unjoined(f.fleet, r.pool.Name))
 	default:
-		p.fail(op.Pool, said, r.missing, f.now)
+		delete(p.backoffs, r.pool.Name)
 	}
+}
+
+// examine compares what the agent says it did with the machines that it lists.
+func examine(said word, op *clusterv1.ScaleOperation, f *fleet) word {
+	failed := func(code, format string, args ...any) word {
+		return word{id: said.id, state: agentFailed, code: code, message: fmt.Sprintf(format, args...)}
+	}
+	size := f.size()
+	if op.Kind == clusterv1.OperationScaleUp && size < op.DesiredWorkers || op.Kind == clusterv1.OperationScaleDown && size > op.DesiredWorkers {
+		return failed(CodeNotDone, "the agent said that it was done, and the cluster has %d workers instead of %d", size, op.DesiredWorkers)
+	}
+	if op.Kind == clusterv1.OperationScaleDown {
+		return said
+	}
+	var others []string
+	for i := range f.machines {
+		if m := &f.machines[i]; made(i, op) && m.pool == "" {
+			others = append(others, m.size)
+		}
+	}
+	if len(others) > 0 {
+		return failed(CodeOtherSize, "%d machines of size %s were asked for, and there are %d of size %q, which is no pool's: nothing more is made for the pool while there are workers of no pool",
+			op.DesiredWorkers-op.From, op.NodeSize, len(others), others[0])
+	}
+	return said
 }
 
 // unjoined counts the last machines of the array, as far as they are of a pool and have not joined.
@@ -70,30 +88,44 @@ func unjoined(f *fleet, pool string) (n int32) {
 // they have joined by then.
 func (p *plan) overdue(f facts) {
 	op := p.op
-	if !atWork(op) || op.Kind != clusterv1.OperationScaleUp || f.now.Before(op.StartedAt.Add(f.within)) {
+	if !atWork(op) || op.Kind != clusterv1.OperationScaleUp || op.GivenUp > 0 || f.now.Before(askedAt(op, f.status).Add(f.within)) {
 		return
 	}
-	r := rowOf(p.rows, op.Pool)
-	if r == nil || r.change < op.DesiredWorkers-op.From {
-		return // it was said
+	r := rowOfOperation(p.rows, op)
+	if r == nil {
+		return
 	}
-	missing := op.DesiredWorkers - op.From
+	late := op.DesiredWorkers - op.From
 	for i := op.From; i < min(op.DesiredWorkers, f.fleet.size()); i++ {
 		if f.fleet.machines[i].node != nil {
-			missing--
+			late--
 		}
 	}
-	if missing <= 0 {
+	if late <= 0 {
 		return
 	}
-	r.change, r.missing = r.change-missing, r.missing+missing
-	p.fail(op.Pool, word{code: CodeSlow, message: "the agent is still making machines"}, r.missing, f.now)
+	op.GivenUp = late
+	r.begun -= late
+	r.missing += late
+	p.fail(r, op.Kind, word{code: CodeSlow, message: "the agent is still making machines"}, f.now)
+}
+
+// askedAt is since when the machines of an operation are waited for: Cluster Autoscaler may have
+// asked for them long before they were begun.
+func askedAt(op *clusterv1.ScaleOperation, status *clusterv1.KsctlAutoScalerStatus) time.Time {
+	at := op.StartedAt.Time
+	if was := poolStatus(status, op.Pool); was != nil && was.LastScale != nil && was.LastScale.To > was.LastScale.From {
+		if asked := was.LastScale.Time.Time; asked.Before(at) && at.Sub(asked) < time.Hour {
+			return asked
+		}
+	}
+	return at
 }
 
 // fail has a pool left alone for some time.
-func (p *plan) fail(pool string, said word, missing int32, now time.Time) {
-	b := &clusterv1.PoolBackoff{Code: said.code, Message: said.message, Failures: 1, Missing: missing}
-	if was := p.backoffs[pool]; was != nil {
+func (p *plan) fail(r *row, kind clusterv1.OperationKind, said word, now time.Time) {
+	b := &clusterv1.PoolBackoff{Operation: kind, Code: said.code, Message: said.message, Failures: 1, Missing: r.missing}
+	if was := p.backoffs[r.pool.Name]; was != nil && was.Operation == kind {
 		b.Failures = was.Failures + 1
 	}
 	wait := maxBackoff
@@ -101,5 +133,5 @@ func (p *plan) fail(pool string, said word, missing int32, now time.Time) {
 		wait = min(firstBackoff<<n, maxBackoff)
 	}
 	b.Until = metav1.NewTime(now.Add(wait))
-	p.backoffs[pool] = b
+	p.backoffs[r.pool.Name] = b
 }

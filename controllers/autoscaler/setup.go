@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,6 +69,7 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		For(&clusterv1.KsctlAutoScaler{}, builder.WithPredicates(s.Reconciler.Wishes())).
 		Owns(&appsv1.KsctlInstall{}).
 		Watches(&clusterv1.KsctlAutoScaler{}, handler.EnqueueRequestsFromMapFunc(w.rivals), builder.WithPredicates(departed)).
+		Watches(&clusterv1.KsctlAutoScaler{}, handler.Funcs{UpdateFunc: s.suspended}).
 		Watches(&clusterv1.KsctlCluster{}, handler.EnqueueRequestsFromMapFunc(w.cluster)).
 		WatchesMetadata(reconcile.Metadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(w.named(bySecret, "Secret"))).
 		WatchesMetadata(reconcile.Metadata("", "ServiceAccount"), handler.EnqueueRequestsFromMapFunc(w.named(byAccount, "ServiceAccount"))).
@@ -93,6 +95,13 @@ var departed = predicate.Funcs{
 	CreateFunc:  func(event.CreateEvent) bool { return false },
 	UpdateFunc:  func(event.UpdateEvent) bool { return false },
 	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+// suspended has Cluster Autoscaler wait for an object that nothing reconciles any more.
+func (s *Setup) suspended(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[crreconcile.Request]) {
+	if obj, ok := e.ObjectNew.(*clusterv1.KsctlAutoScaler); ok && obj.Spec.Suspend && obj.DeletionTimestamp == nil && s.Steps.Published.Get(client.ObjectKeyFromObject(obj)) != nil {
+		s.Steps.silence(obj, errSuspended)
+	}
 }
 
 // wakes finds the objects that an event concerns.

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,6 +45,8 @@ type Steps struct {
 	// Provider is where it is served.
 	Provider *Provider
 	Clock    clock.PassiveClock
+	// Selector restricts the objects that are reconciled here; nil: all are.
+	Selector labels.Selector
 
 	board board
 }
@@ -56,7 +59,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*clusterv1
 	timeout := reconcile.Timeout(&obj.Spec.Schedule)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not finished within the timeout of %s", timeout))
 	defer cancel()
-	if err := s.accept(ctx, obj); err != nil {
+	if err := errors.Join(s.accept(ctx, obj), validate(obj.Spec.Pools)); err != nil {
 		s.silence(obj, err)
 		return outcome(err)
 	}
@@ -71,14 +74,19 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*clusterv1
 		return outcome(err)
 	}
 	p, granted := s.plan(obj, seen)
-	if err := s.act(ctx, req, seen, p, granted); err != nil {
-		return s.orLost(seen, reconcile.Retry{Err: err})
+	if err := s.record(ctx, req, seen, p, granted); err != nil {
+		return reconcile.Retry{Err: err}
 	}
+	failed := s.mark(ctx, obj, seen, p)
 	runs, err := s.run(ctx, obj, here, seen)
 	if err != nil {
 		return outcome(err)
 	}
-	return s.conclude(obj, seen, p, runs)
+	out := s.conclude(obj, seen, p, runs)
+	if failed != nil {
+		out = s.orLost(seen, reconcile.Retry{Err: failed})
+	}
+	return out
 }
 
 // account whose rights are used.
@@ -124,20 +132,21 @@ func mode(obj *clusterv1.KsctlAutoScaler) clusterv1.ScalingMode {
 
 // plan is what becomes of the pools, and who waits for it to be on record.
 func (s *Steps) plan(obj *clusterv1.KsctlAutoScaler, seen *sight) (*plan, []*request) {
-	f := facts{mode: mode(obj), spec: &obj.Spec, status: &obj.Status, fleet: &seen.fleet, word: seen.word, late: seen.late, within: joinWithin(&obj.Spec), uid: string(obj.UID), now: s.Clock.Now()}
+	f := facts{mode: mode(obj), spec: &obj.Spec, status: &obj.Status, fleet: &seen.fleet, word: seen.word, plain: seen.plain, late: seen.late, within: joinWithin(&obj.Spec), uid: string(obj.UID), now: s.Clock.Now()}
 	p := newPlan(f)
 	granted := s.hear(obj, seen, p)
 	p.choose(f)
 	return p, granted
 }
 
-// act writes down what is to be done, says so to Cluster Autoscaler, and has it done.
-func (s *Steps) act(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], seen *sight, p *plan, granted []*request) error {
-	obj := req.Object
-	begun := atWork(p.op) && p.op.State == clusterv1.OperationPending && (obj.Status.Operation == nil || obj.Status.Operation.ID != p.op.ID)
+// record writes down what is to be done, says so to Cluster Autoscaler, and has it done.
+func (s *Steps) record(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], seen *sight, p *plan, granted []*request) error {
+	obj, before := req.Object, req.Object.Status.DeepCopy()
+	begun := atWork(p.op) && p.op.State == clusterv1.OperationPending && (before.Operation == nil || before.Operation.ID != p.op.ID)
 	p.report(obj, seen)
 	if begun || p.ended != nil || len(p.cancelled) > 0 || len(granted) > 0 {
 		if err := req.Persist(ctx, p.doing()); err != nil {
+			before.DeepCopyInto(&obj.Status) // what was refused is not written down later, either
 			answerAll(granted, unready(err))
 			return err
 		}
@@ -149,15 +158,22 @@ func (s *Steps) act(ctx context.Context, req *reconcile.Request[*clusterv1.Ksctl
 	}
 	s.tell(req, p, begun)
 	s.Links.carry(client.ObjectKeyFromObject(obj), p.op)
-	if err := put(ctx, seen.client, marks(&seen.fleet, obj.Spec.Pools, mode(obj), p.released)); err != nil {
+	return nil
+}
+
+// mark puts on nodes what they have because of their pools, and deletes those whose machines are gone.
+func (s *Steps) mark(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *sight, p *plan) error {
+	now := s.Clock.Now()
+	mayGo := func(m *machine) bool {
+		return mode(obj) == clusterv1.ScalingAuto && !backsOff(p.backoffs[m.pool], clusterv1.OperationScaleDown, now)
+	}
+	err := put(ctx, seen.client, marks(&seen.fleet, obj.Spec.Pools, mayGo, p.released))
+	if atWork(p.op) || seen.agentErr != nil { // what is a machine of whom is not known
 		return err
 	}
-	if atWork(p.op) { // what is a machine of whom is not known until it ends
-		return nil
-	}
-	nodes, next := gone(seen.fleet.strays, s.Clock.Now())
+	nodes, next := gone(seen.fleet.strays, now)
 	seen.soonest(next)
-	return sweep(ctx, seen.client, nodes)
+	return errors.Join(err, sweep(ctx, seen.client, nodes))
 }
 
 // tell records what has happened.
@@ -189,6 +205,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.
 		return reconcile.Done{Message: "left behind"}
 	}
 	s.silence(obj, errGoing)
+	s.Links.carry(client.ObjectKeyFromObject(obj), nil)
 	left, err := s.uninstall(ctx, obj)
 	if err != nil {
 		return reconcile.Retry{Err: err}
@@ -223,11 +240,12 @@ func (s *Steps) release(ctx context.Context, req *reconcile.Request[*clusterv1.K
 	return unmark(ctx, seen.client, seen.nodes, seen.hosts)
 }
 
-// Forget implements reconcile.Steps. An object whose status somebody else changed is still there:
-// what its agent is at goes on.
+// Forget implements reconcile.Steps. An object whose status somebody else changed is still there,
+// and ours: what its agent is at goes on.
 func (s *Steps) Forget(key types.NamespacedName) {
 	var obj clusterv1.KsctlAutoScaler
-	if err := s.Client.Get(context.Background(), key, &obj); err == nil && obj.DeletionTimestamp == nil {
+	err := s.Client.Get(context.Background(), key, &obj)
+	if err == nil && obj.DeletionTimestamp == nil && (s.Selector == nil || s.Selector.Matches(labels.Set(obj.Labels))) && s.board.is(key, obj.UID) {
 		return
 	}
 	s.Published.Drop(key)

@@ -19,6 +19,8 @@ const maxWorkers = 10_000
 type talk struct {
 	id   [sha256.Size]byte
 	conn Conn
+	// own is true once it was our own agent that answered.
+	own bool
 	// plainDone has how operations ended that ksctl's own agent was asked for: it knows no ids.
 	plainDone map[string]word
 }
@@ -43,30 +45,33 @@ func (t *talk) turn(ctx context.Context, q question, asked *clusterv1.ScaleOpera
 		if err != nil {
 			return silent(err)
 		}
-		t.conn, t.id = conn, q.id
+		t.conn, t.id, t.own = conn, q.id, false
 	}
 	within, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	state, err := t.conn.List(within, q.cluster)
 	var plain *agent.NoWorkersError
 	switch {
-	case errors.As(err, &plain):
+	case errors.As(err, &plain) && !t.own:
 		return t.plain(ctx, q, asked)
 	case err != nil:
 		return silent(err)
 	}
+	t.own = true
 	for _, w := range state.Workers {
 		if w.Index >= maxWorkers {
 			return silent(fmt.Errorf("the agent lists a worker with the index %d, and at most %d are taken", w.Index, maxWorkers))
 		}
 	}
-	said := answer{workers: state.Workers, word: wordOf(state.Operation)}
+	said := answer{listed: true, workers: state.Workers, word: wordOf(state.Operation)}
 	if asked == nil || said.word.id == asked.ID {
 		return said
 	}
-	op, err := t.conn.Begin(within, agent.BeginRequest{Cluster: q.cluster, ID: asked.ID, Desired: uint32(asked.DesiredWorkers), Current: uint32(asked.From), Size: asked.NodeSize})
+	beginning, cancelBegin := context.WithTimeout(ctx, askWithin)
+	defer cancelBegin()
+	op, err := t.conn.Begin(beginning, agent.BeginRequest{Cluster: q.cluster, ID: asked.ID, Desired: uint32(asked.DesiredWorkers), Current: uint32(asked.From), Size: asked.NodeSize})
 	switch {
-	case isAborted(err): // there are others than were known when it was written down
+	case isRefused(err):
 		said.word = word{id: asked.ID, state: agentFailed, code: CodeFailed, message: err.Error()}
 	case err != nil:
 		said.err = err
@@ -98,10 +103,11 @@ func (t *talk) plain(ctx context.Context, q question, asked *clusterv1.ScaleOper
 	return said
 }
 
-// isAborted is true where the agent has other workers than it was told.
-func isAborted(err error) bool {
+// isRefused is true where an agent will never begin an operation: it has other workers than it was
+// told, or makes no such machines, or not so many.
+func isRefused(err error) bool {
 	var said *agent.Error
-	return errors.As(err, &said) && said.Answered && said.Code == codes.Aborted
+	return errors.As(err, &said) && said.Answered && (said.Code == codes.Aborted || said.Code == codes.InvalidArgument || said.Code == codes.OutOfRange)
 }
 
 // wordOf is what an agent says of the operation that it began last.

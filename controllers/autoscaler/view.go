@@ -25,7 +25,7 @@ func newView(obj *clusterv1.KsctlAutoScaler, seen *sight, p *plan, now time.Time
 			return nil, fmt.Errorf("pool %s: %w", r.pool.Name, err)
 		}
 		c.Groups = append(c.Groups, nodegroup.Group{ID: groupID(obj, r.pool.Name), Name: r.pool.Name,
-			Min: r.pool.MinSize, Max: r.pool.MaxSize, Target: r.target(), Failure: failureOf(p.backoffs[r.pool.Name], r.missing, now), Template: bytes})
+			Min: r.pool.MinSize, Max: max(r.pool.MaxSize-r.lost, 0), Target: r.target(), Failure: failureOf(p.backoffs[r.pool.Name], r.missing, now), Template: bytes})
 	}
 	c.Workers = workersOf(seen, p)
 	for i := range c.Workers {
@@ -41,7 +41,7 @@ func groupID(obj *clusterv1.KsctlAutoScaler, pool string) string {
 }
 
 func failureOf(b *clusterv1.PoolBackoff, missing int32, now time.Time) *nodegroup.Failure {
-	if b == nil || !backsOff(b, now) && missing == 0 {
+	if b == nil || !backsOff(b, clusterv1.OperationScaleUp, now) && missing == 0 {
 		return nil
 	}
 	return &nodegroup.Failure{OutOfResources: b.Code == CodeOutOfResources, Code: b.Code, Message: b.Message, Count: missing, Until: b.Until.Time}
@@ -53,6 +53,9 @@ func workersOf(seen *sight, p *plan) []nodegroup.Worker {
 	for i := range seen.fleet.machines {
 		m := &seen.fleet.machines[i]
 		w := nodegroup.Worker{Index: m.index, Pool: m.pool, Ready: m.ready()}
+		if m.lost {
+			w.Pool = ""
+		}
 		// Before it has the labels of its pool no pod that asks for them fits on it, and another
 		// machine would be asked for: so long it counts as one that is to come.
 		if r := rowOf(p.rows, m.pool); m.node != nil && (r == nil || m.node.Spec.ProviderID != "" && len(missing(m.node, r.pool)) == 0) {
@@ -60,18 +63,16 @@ func workersOf(seen *sight, p *plan) []nodegroup.Worker {
 		}
 		out = append(out, w)
 	}
-	begun := map[string]int32{}
 	if op := p.op; atWork(op) {
-		begun[op.Pool] = op.From - op.DesiredWorkers
-		for int32(len(out)) < op.DesiredWorkers {
-			out = append(out, nodegroup.Worker{Index: after(out), Pool: op.Pool})
+		for r := rowOfOperation(p.rows, op); r != nil && int32(len(out)) < op.DesiredWorkers; {
+			out = append(out, nodegroup.Worker{Index: after(out), Pool: r.pool.Name})
 		}
 		for i := range out {
 			out[i].Deleting = int32(i) >= op.DesiredWorkers
 		}
 	}
 	for _, r := range p.rows { // asked for, and not begun
-		left := -r.change - max(begun[r.pool.Name], 0)
+		left := -r.change
 		for i := len(out) - 1; i >= 0 && left > 0; i-- {
 			if out[i].Pool == r.pool.Name && !out[i].Deleting {
 				out[i].Deleting = true
@@ -104,6 +105,9 @@ func (s *Steps) publish(obj *clusterv1.KsctlAutoScaler, seen *sight, p *plan) er
 // when it is on record.
 func (s *Steps) hear(obj *clusterv1.KsctlAutoScaler, seen *sight, p *plan) (granted []*request) {
 	for _, r := range s.board.take(client.ObjectKeyFromObject(obj)) {
+		if r.ctx.Err() != nil {
+			continue // it was answered that nothing is done
+		}
 		c, err := newView(obj, seen, p, s.Clock.Now())
 		if err != nil {
 			r.done <- err

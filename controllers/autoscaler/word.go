@@ -29,6 +29,8 @@ const (
 	CodeFailed = "Failed"
 	// CodeNotDone: the agent said that it was done, and it was not.
 	CodeNotDone = "NotDone"
+	// CodeOtherSize: machines of another size were made than were asked for.
+	CodeOtherSize = "OtherSize"
 	// CodeSlow: the agent takes longer to make machines than they may take to join.
 	CodeSlow = "Slow"
 	// CodeJoinTimeout: a machine was made, and did not join the cluster in time.

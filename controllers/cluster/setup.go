@@ -83,7 +83,7 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 			return fmt.Errorf("index of %s: %w", Kind, err)
 		}
 	}
-	for _, kind := range []client.Object{&appsv1.KsctlInstall{}, &appsv1.KsctlRemove{}} {
+	for _, kind := range []client.Object{&appsv1.KsctlInstall{}, &appsv1.KsctlRemove{}, &clusterv1.KsctlAutoScaler{}} {
 		if err := mgr.GetFieldIndexer().IndexField(ctx, kind, onCluster, places); err != nil {
 			return fmt.Errorf("index of %T: %w", kind, err)
 		}
@@ -94,6 +94,7 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		For(&clusterv1.KsctlCluster{}, builder.WithPredicates(s.Reconciler.Wishes())).
 		Watches(&appsv1.KsctlInstall{}, handler.EnqueueRequestsFromMapFunc(usedBy), builder.WithPredicates(placed)).
 		Watches(&appsv1.KsctlRemove{}, handler.EnqueueRequestsFromMapFunc(usedBy), builder.WithPredicates(placed)).
+		Watches(&clusterv1.KsctlAutoScaler{}, handler.EnqueueRequestsFromMapFunc(usedBy), builder.WithPredicates(placed)).
 		Watches(&v1alpha1.ImportState{}, handler.EnqueueRequestsFromMapFunc(w.imports), builder.WithPredicates(imports)).
 		WatchesMetadata(reconcile.Metadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(w.secret)).
 		WatchesMetadata(reconcile.Metadata("", "ServiceAccount"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {

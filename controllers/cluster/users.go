@@ -31,6 +31,10 @@ func placeOf(o client.Object) string {
 		if o.Status.Removed != nil { // before it has touched nothing
 			return o.Status.Cluster
 		}
+	case *clusterv1.KsctlAutoScaler:
+		if len(o.Status.Pools) > 0 { // its nodes are marked
+			return target.ClusterID(o.Namespace, o.Spec.ClusterRef.Name)
+		}
 	}
 	return ""
 }
@@ -63,9 +67,10 @@ func users(ctx context.Context, reader client.Reader, obj *clusterv1.KsctlCluste
 		id       = target.ClusterID(obj.Namespace, obj.Name)
 		installs appsv1.KsctlInstallList
 		removes  appsv1.KsctlRemoveList
+		scalers  clusterv1.KsctlAutoScalerList
 		out      []string
 	)
-	for _, list := range []client.ObjectList{&installs, &removes} {
+	for _, list := range []client.ObjectList{&installs, &removes, &scalers} {
 		if err := reader.List(ctx, list, opts...); err != nil {
 			return nil, fmt.Errorf("looking for who uses the cluster: %w", err)
 		}
@@ -78,6 +83,11 @@ func users(ctx context.Context, reader client.Reader, obj *clusterv1.KsctlCluste
 	for i := range removes.Items {
 		if rm := &removes.Items[i]; placeOf(rm) == id {
 			out = append(out, "KsctlRemove "+rm.Namespace+"/"+rm.Name)
+		}
+	}
+	for i := range scalers.Items {
+		if as := &scalers.Items[i]; placeOf(as) == id {
+			out = append(out, "KsctlAutoScaler "+as.Namespace+"/"+as.Name)
 		}
 	}
 	slices.Sort(out)

@@ -87,9 +87,13 @@ const (
 	TemplateUnknown TemplateSource = "Unknown"
 )
 
-// PoolBackoff is how long nothing is made for a pool, after that failed.
+// PoolBackoff is how long a pool is left alone after a failure.
 type PoolBackoff struct {
-	// Until then nothing is made.
+	// Operation that failed: after ScaleUp nothing is made until then, after ScaleDown nothing
+	// is deleted.
+	Operation OperationKind `json:"operation"`
+
+	// Until then it is left alone.
 	Until metav1.Time `json:"until"`
 
 	// Code of what failed.
@@ -133,8 +137,8 @@ type WorkerPoolStatus struct {
 	// Target is how many machines the pool is to have.
 	Target int32 `json:"target"`
 
-	// Change is how many machines are asked for beside those that are there, or, where it
-	// is negative, how many of them are to go.
+	// Change is how many machines are asked for and not begun, or, where it is negative, how
+	// many are to go.
 	// +optional
 	Change int32 `json:"change,omitempty"`
 

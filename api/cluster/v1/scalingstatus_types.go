@@ -48,6 +48,10 @@ type ScaleOperation struct {
 	// DesiredWorkers is how many workers the cluster is to have.
 	DesiredWorkers int32 `json:"desiredWorkers"`
 
+	// GivenUp is how many of its machines were said not to be had, as they took too long.
+	// +optional
+	GivenUp int32 `json:"givenUp,omitempty"`
+
 	// NodeSize of machines that are made.
 	// +optional
 	NodeSize string `json:"nodeSize,omitempty"`

@@ -3,15 +3,19 @@
 package v1
 
 import (
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // PoolBackoffApplyConfiguration represents a declarative configuration of the PoolBackoff type for use
 // with apply.
 //
-// PoolBackoff is how long nothing is made for a pool, after that failed.
+// PoolBackoff is how long a pool is left alone after a failure.
 type PoolBackoffApplyConfiguration struct {
-	// Until then nothing is made.
+	// Operation that failed: after ScaleUp nothing is made until then, after ScaleDown nothing
+	// is deleted.
+	Operation *clusterv1.OperationKind `json:"operation,omitempty"`
+	// Until then it is left alone.
 	Until *metav1.Time `json:"until,omitempty"`
 	// Code of what failed.
 	Code *string `json:"code,omitempty"`
@@ -28,6 +32,14 @@ type PoolBackoffApplyConfiguration struct {
 // apply.
 func PoolBackoff() *PoolBackoffApplyConfiguration {
 	return &PoolBackoffApplyConfiguration{}
+}
+
+// WithOperation sets the Operation field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Operation field is set to the value of the last call.
+func (b *PoolBackoffApplyConfiguration) WithOperation(value clusterv1.OperationKind) *PoolBackoffApplyConfiguration {
+	b.Operation = &value
+	return b
 }
 
 // WithUntil sets the Until field in the declarative configuration to the given value

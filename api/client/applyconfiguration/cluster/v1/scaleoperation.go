@@ -22,6 +22,8 @@ type ScaleOperationApplyConfiguration struct {
 	From *int32 `json:"from,omitempty"`
 	// DesiredWorkers is how many workers the cluster is to have.
 	DesiredWorkers *int32 `json:"desiredWorkers,omitempty"`
+	// GivenUp is how many of its machines were said not to be had, as they took too long.
+	GivenUp *int32 `json:"givenUp,omitempty"`
 	// NodeSize of machines that are made.
 	NodeSize *string `json:"nodeSize,omitempty"`
 	// StartedAt is when it was written down.
@@ -77,6 +79,14 @@ func (b *ScaleOperationApplyConfiguration) WithFrom(value int32) *ScaleOperation
 // If called multiple times, the DesiredWorkers field is set to the value of the last call.
 func (b *ScaleOperationApplyConfiguration) WithDesiredWorkers(value int32) *ScaleOperationApplyConfiguration {
 	b.DesiredWorkers = &value
+	return b
+}
+
+// WithGivenUp sets the GivenUp field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the GivenUp field is set to the value of the last call.
+func (b *ScaleOperationApplyConfiguration) WithGivenUp(value int32) *ScaleOperationApplyConfiguration {
+	b.GivenUp = &value
 	return b
 }
 

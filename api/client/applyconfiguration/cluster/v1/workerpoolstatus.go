@@ -17,8 +17,8 @@ type WorkerPoolStatusApplyConfiguration struct {
 	NodeGroupID *string `json:"nodeGroupID,omitempty"`
 	// Target is how many machines the pool is to have.
 	Target *int32 `json:"target,omitempty"`
-	// Change is how many machines are asked for beside those that are there, or, where it
-	// is negative, how many of them are to go.
+	// Change is how many machines are asked for and not begun, or, where it is negative, how
+	// many are to go.
 	Change *int32 `json:"change,omitempty"`
 	// Registered is how many nodes have joined.
 	Registered *int32 `json:"registered,omitempty"`
