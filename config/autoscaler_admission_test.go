@@ -15,10 +15,10 @@ import (
 // and agent.
 const (
 	pools    = "pools: [{name: small, nodeSize: t3.medium, minSize: 1, maxSize: 5}, {name: large, nodeSize: t3.xlarge, minSize: 0, maxSize: 3}]\n"
-	agent    = "agent: {address: 'agent.example.com:8443', secretRef: {name: agent}}\n"
+	agentTLS = "agent: {address: 'agent.example.com:8443', secretRef: {name: agent}}\n"
 	scaled   = "clusterRef: {name: prod}\n"
-	scaler   = scaled + agent + pools
-	poolless = scaled + agent
+	scaler   = scaled + agentTLS + pools
+	poolless = scaled + agentTLS
 )
 
 // pool is a spec with a pool of these fields alone.
@@ -42,8 +42,8 @@ var refusedAutoscalers = []manifest{
 	{"KsctlAutoScaler", "no pools", poolless, "spec.pools: Required value"},
 	{"KsctlAutoScaler", "no pool", poolless + "pools: []", "spec.pools"},
 	{"KsctlAutoScaler", "too many pools", manyPools(17), "must have at most 16 items"},
-	{"KsctlAutoScaler", "a cluster without a name", agent + pools + "clusterRef: {name: ''}", "spec.clusterRef.name"},
-	{"KsctlAutoScaler", "a cluster with a long name", agent + pools + "clusterRef: {name: " + strings.Repeat("x", 64) + "}", "spec.clusterRef.name"},
+	{"KsctlAutoScaler", "a cluster without a name", agentTLS + pools + "clusterRef: {name: ''}", "spec.clusterRef.name"},
+	{"KsctlAutoScaler", "a cluster with a long name", agentTLS + pools + "clusterRef: {name: " + strings.Repeat("x", 64) + "}", "spec.clusterRef.name"},
 	{"KsctlAutoScaler", "another mode", scaler + "mode: Manual", `supported values: "Auto", "ScaleUpOnly", "Off"`},
 	{"KsctlAutoScaler", "a zero interval", scaler + "interval: 0s", "interval must be between 1s and 720h"},
 	{"KsctlAutoScaler", "a misspelt field", scaler + "scaledown: {}", `unknown field "spec.scaledown"`},

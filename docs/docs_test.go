@@ -27,9 +27,9 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// inside are reasons that code decides by and that no condition has: a failed
+// inside are reasons that code decides by, or declares, and that no condition has: a failed
 // download is ArtifactFailed on every object.
-var inside = []string{"DigestMismatch", "NotFound", "Unreachable", "BranchMoved"}
+var inside = []string{"DigestMismatch", "NotFound", "Unreachable", "BranchMoved", "Scaling"}
 
 func TestEveryReasonIsDescribed(t *testing.T) {
 	inCode := map[string]bool{}
@@ -37,8 +37,12 @@ func TestEveryReasonIsDescribed(t *testing.T) {
 		reasons(t, dir, inCode)
 	}
 	page := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `([A-Z][A-Za-z]+)` \\|").FindAllStringSubmatch(read(t, "docs/conditions.md"), -1) {
-		page[m[1]] = true
+	// A row has one, or several that mean the same.
+	word := regexp.MustCompile("`([A-Z][A-Za-z]+)`")
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[A-Z][A-Za-z]+`(?:, `[A-Z][A-Za-z]+`)*) \\|").FindAllStringSubmatch(read(t, "docs/conditions.md"), -1) {
+		for _, m := range word.FindAllStringSubmatch(row[1], -1) {
+			page[m[1]] = true
+		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(inCode)) {
 		if !page[reason] && !slices.Contains(inside, reason) {
@@ -53,8 +57,20 @@ func TestEveryReasonIsDescribed(t *testing.T) {
 }
 
 // reasons collects the reasons of conditions and events that packages set:
-// constants called …Reason or of a type Reason, and those of Flux.
+// constants called …Reason or of a type Reason, those of Flux, and codes of failures.
 func reasons(t *testing.T, dir string, into map[string]bool) {
+	t.Helper()
+	c := collector{into: into, operations: operations(t)}
+	sources(t, dir, func(file *ast.File) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			c.collect(n)
+			return true
+		})
+	})
+}
+
+// sources calls use for each file of Go below a folder that is no test.
+func sources(t *testing.T, dir string, use func(*ast.File)) {
 	t.Helper()
 	err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -71,10 +87,7 @@ func reasons(t *testing.T, dir string, into map[string]bool) {
 		if err != nil {
 			return err
 		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			collect(n, into)
-			return true
-		})
+		use(file)
 		return nil
 	})
 	if err != nil {
@@ -82,29 +95,78 @@ func reasons(t *testing.T, dir string, into map[string]bool) {
 	}
 }
 
-func collect(n ast.Node, into map[string]bool) {
+// operations are the kinds of them, after which events are called.
+func operations(t *testing.T) []string {
+	t.Helper()
+	found := map[string]bool{}
+	c := collector{into: found}
+	sources(t, "api/cluster/v1", func(file *ast.File) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.ValueSpec); ok && isIdent(spec.Type, "OperationKind") {
+				for _, v := range spec.Values {
+					c.add(v)
+				}
+			}
+			return true
+		})
+	})
+	if len(found) == 0 {
+		t.Fatal("no kinds of operations were found")
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// collector collects reasons.
+type collector struct {
+	into map[string]bool
+	// operations are what string(op.Kind) may be.
+	operations []string
+}
+
+func (c *collector) collect(n ast.Node) {
 	switch n := n.(type) {
 	case *ast.ValueSpec:
-		kind, _ := n.Type.(*ast.Ident)
 		for i, name := range n.Names {
-			if i < len(n.Values) && (strings.HasSuffix(name.Name, "Reason") || kind != nil && kind.Name == "Reason") {
-				literal(n.Values[i], into)
+			if i < len(n.Values) && (strings.HasSuffix(name.Name, "Reason") || isIdent(n.Type, "Reason") || codeName.MatchString(name.Name)) {
+				c.add(n.Values[i])
 			}
 		}
 	case *ast.SelectorExpr: // fluxmeta.ProgressingReason = "Progressing"
-		pkg, _ := n.X.(*ast.Ident)
-		if reason, ok := strings.CutSuffix(n.Sel.Name, "Reason"); ok && reason != "" && pkg != nil && pkg.Name == "fluxmeta" {
-			into[reason] = true
+		if reason, ok := strings.CutSuffix(n.Sel.Name, "Reason"); ok && reason != "" && isIdent(n.X, "fluxmeta") {
+			c.into[reason] = true
 		}
 	case *ast.CompositeLit: // {"Adopted", corev1.EventTypeNormal, …}
 		if len(n.Elts) > 1 && eventType(n.Elts[1]) {
-			literal(n.Elts[0], into)
+			c.add(n.Elts[0])
 		}
-	case *ast.CallExpr: // Event(corev1.EventTypeWarning, "Contested", …)
-		if len(n.Args) > 1 && eventType(n.Args[0]) {
-			literal(n.Args[1], into)
+	case *ast.KeyValueExpr: // metav1.Condition{Reason: "Idle", …}
+		if isIdent(n.Key, "Reason") {
+			c.add(n.Value)
+		}
+	case *ast.AssignStmt: // c.Status, c.Reason = metav1.ConditionFalse, "NoState"
+		for i, to := range n.Lhs {
+			if s, ok := to.(*ast.SelectorExpr); ok && s.Sel.Name == "Reason" && len(n.Lhs) == len(n.Rhs) {
+				c.add(n.Rhs[i])
+			}
+		}
+	case *ast.CallExpr: // Event(corev1.EventTypeWarning, "Contested", …), said(clusterv1.…Condition, "Serving", …)
+		if len(n.Args) > 1 && (eventType(n.Args[0]) || isIdent(n.Fun, "said") && conditionType(n.Args[0])) {
+			c.add(n.Args[1])
 		}
 	}
+}
+
+// codeName is that of a constant with the code of a failure, which a back-off has.
+var codeName = regexp.MustCompile(`^Code[A-Z]`)
+
+func isIdent(e ast.Expr, name string) bool {
+	i, ok := e.(*ast.Ident)
+	return ok && i.Name == name
+}
+
+func conditionType(e ast.Expr) bool {
+	s, ok := e.(*ast.SelectorExpr)
+	return ok && strings.HasSuffix(s.Sel.Name, "Condition")
 }
 
 func eventType(e ast.Expr) bool {
@@ -112,12 +174,35 @@ func eventType(e ast.Expr) bool {
 	return ok && strings.HasPrefix(s.Sel.Name, "EventType")
 }
 
-func literal(e ast.Expr, into map[string]bool) {
-	if l, ok := e.(*ast.BasicLit); ok && l.Kind == token.STRING {
-		if s, err := strconv.Unquote(l.Value); err == nil && s != "" {
-			into[s] = true
+func (c *collector) add(e ast.Expr) {
+	for _, word := range c.words(e) {
+		if word != "" {
+			c.into[word] = true
 		}
 	}
+}
+
+// words are what an expression may be: a literal, string(op.Kind), or the one after the other.
+func (c *collector) words(e ast.Expr) (out []string) {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		if s, err := strconv.Unquote(e.Value); e.Kind == token.STRING && err == nil {
+			return []string{s}
+		}
+	case *ast.CallExpr:
+		if len(e.Args) == 1 && isIdent(e.Fun, "string") {
+			if s, ok := e.Args[0].(*ast.SelectorExpr); ok && s.Sel.Name == "Kind" {
+				return c.operations
+			}
+		}
+	case *ast.BinaryExpr:
+		for _, first := range c.words(e.X) {
+			for _, last := range c.words(e.Y) {
+				out = append(out, first+last)
+			}
+		}
+	}
+	return out
 }
 
 // pages are all that people read.
