@@ -19,12 +19,12 @@ func (s *Steps) conclude(obj *clusterv1.KsctlAutoScaler, seen *sight, p *plan, r
 	now := s.Clock.Now()
 	troubles := p.troubles(seen, now)
 	conditions := []metav1.Condition{
-		{Type: clusterv1.AcceptedCondition, Status: metav1.ConditionTrue, Reason: "Accepted", Message: "KsctlCluster " + obj.Spec.ClusterRef.Name + " scales by it"},
 		imported(seen),
 		said(clusterv1.ProviderServingCondition, "Serving", served(r, now), r.serving),
 		said(clusterv1.AutoscalerAvailableCondition, "Available", strings.Join(append([]string{"Cluster Autoscaler is installed"}, r.notes...), "; "), r.installed),
 		said(clusterv1.AutoscalerHealthyCondition, "Healthy", "Cluster Autoscaler says nothing else", r.healthy),
 	}
+	accepted(obj, nil, now)
 	progressing := metav1.Condition{Type: clusterv1.ProgressingCondition, Status: metav1.ConditionFalse, Reason: "Idle", Message: "no machine is being made or deleted"}
 	if atWork(p.op) {
 		progressing.Status, progressing.Reason, progressing.Message = metav1.ConditionTrue, string(p.op.Kind), describe(p.op)
@@ -55,6 +55,13 @@ func (s *Steps) conclude(obj *clusterv1.KsctlAutoScaler, seen *sight, p *plan, r
 		message = fmt.Sprintf("mode is %s: %s", m, message)
 	}
 	return reconcile.Done{Message: message, Until: until}
+}
+
+// accepted says whether the cluster scales by an object; err is why it does not.
+func accepted(obj *clusterv1.KsctlAutoScaler, err error, now time.Time) {
+	c := said(clusterv1.AcceptedCondition, "Accepted", "KsctlCluster "+obj.Spec.ClusterRef.Name+" scales by it", err)
+	c.ObservedGeneration, c.LastTransitionTime = obj.Generation, metav1.NewTime(now)
+	apimeta.SetStatusCondition(&obj.Status.Conditions, c)
 }
 
 func imported(seen *sight) metav1.Condition {

@@ -61,6 +61,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*clusterv1
 	defer cancel()
 	if err := errors.Join(s.accept(ctx, obj), validate(obj.Spec.Pools)); err != nil {
 		s.silence(obj, err)
+		accepted(obj, err, s.Clock.Now())
 		return outcome(err)
 	}
 	here, err := account.Client(ctx, s.Client, s.Local, s.account(obj))
@@ -201,7 +202,7 @@ func (s *Steps) orLost(seen *sight, out reconcile.Outcome) reconcile.Outcome {
 func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler]) reconcile.Outcome {
 	obj := req.Object
 	if a := obj.Annotations[appsv1.AbandonAnnotation]; a != "" && a == string(obj.UID) {
-		req.Event(corev1.EventTypeWarning, "Abandoned", "left behind, because of the annotation "+appsv1.AbandonAnnotation+": Cluster Autoscaler's installs, and marks on nodes")
+		req.Event(corev1.EventTypeWarning, "Abandoned", "left behind, because of the annotation "+appsv1.AbandonAnnotation+": marks on nodes, and the Secret by which Cluster Autoscaler is known")
 		return reconcile.Done{Message: "left behind"}
 	}
 	s.silence(obj, errGoing)

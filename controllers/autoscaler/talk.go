@@ -1,6 +1,7 @@
 package autoscaler
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -120,7 +121,7 @@ func wordOf(op *agent.Operation) word {
 	case agent.PhaseSucceeded:
 		w.state = agentSucceeded
 	case agent.PhaseFailed:
-		w.state, w.code = agentFailed, failureCodes[op.Failure]
+		w.state, w.code = agentFailed, cmp.Or(failureCodes[op.Failure], CodeFailed)
 	default:
 		w.state = agentRunning
 	}

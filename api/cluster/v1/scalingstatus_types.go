@@ -24,8 +24,6 @@ const (
 	OperationPending OperationState = "Pending"
 	// OperationRunning is one that the agent has begun.
 	OperationRunning OperationState = "Running"
-	// OperationJoining is one whose machines are there, and have not all joined.
-	OperationJoining OperationState = "Joining"
 	// OperationSucceeded and OperationFailed are ended.
 	OperationSucceeded OperationState = "Succeeded"
 	OperationFailed    OperationState = "Failed"
