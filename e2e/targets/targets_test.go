@@ -53,7 +53,7 @@ var _ = Describe("An install for another cluster", func() {
 		create(ctx, &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "states"}, Spec: appsv1.KsctlSourceSpec{Git: &appsv1.GitSource{URL: repo.URL()}}})
 		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "age"}, StringData: map[string]string{"keys.agekey": key.String()}})
 		imp := &v1alpha1.ImportState{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "states"}, Spec: v1alpha1.ImportStateSpec{
-			SourceRef: &appsv1.SourceRef{Kind: "KsctlSource", Name: "states"}, Path: "clusters", Store: &v1alpha1.StateStore{Namespace: here},
+			SourceRef: &appsv1.SourceRef{Kind: "KsctlSource", Name: "states"}, Path: "clusters", Store: &v1alpha1.ImportStore{StateStore: v1alpha1.StateStore{Namespace: here}},
 			Decryption: &appsv1.Decryption{Provider: "sops", SecretRef: fluxmeta.LocalObjectReference{Name: "age"}},
 			Publish:    &v1alpha1.ClusterPublication{KubeConfig: true}, ServiceAccountName: harness.Deployer,
 		}}
