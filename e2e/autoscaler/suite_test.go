@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -196,10 +197,17 @@ func (s *site) startAgent(ctx context.Context) (address string) {
 	create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "agent"}, Data: data})
 	there, err := remote.Namespace(ctx, "agent")
 	Expect(err).NotTo(HaveOccurred())
-	s.flags = []string{"serve", "--listen=" + address, "--metrics-addr=", "--cluster-name=" + s.name, "--cloud=local", "--region=LOCAL", "--provisioner=kwok",
+	s.flags = []string{"serve", "--listen=" + address, "--metrics-addr=", "--health-addr=", "--cluster-name=" + s.name, "--cloud=local", "--region=LOCAL", "--provisioner=kwok",
 		"--kubeconfig=" + remote.Kubeconfig(), "--provisioner-arg=--config=" + s.knobs, "--namespace=" + there, "--no-states", "--drain-timeout=5s",
 		"--tls-cert=" + filepath.Join(dir, "tls.crt"), "--tls-key=" + filepath.Join(dir, "tls.key"), "--client-ca=" + filepath.Join(dir, "ca.crt")}
 	s.runAgent(ctx)
+	Eventually(ctx, func() error { // the controller tries again in 5s only
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err == nil {
+			err = c.Close()
+		}
+		return err
+	}, soon, 20*time.Millisecond).Should(Succeed())
 	return address
 }
 
