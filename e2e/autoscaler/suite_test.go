@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -106,29 +107,41 @@ type site struct {
 // newSite makes a cluster with an agent, and a KsctlAutoScaler of it.
 func newSite(ctx context.Context, change ...func(*clusterv1.KsctlAutoScalerSpec)) *site {
 	GinkgoHelper()
+	s := bareSite(ctx, change...)
+	s.as.Spec.Agent = appsv1.AgentEndpoint{Address: s.startAgent(ctx), SecretRef: localRef("agent")}
+	create(ctx, s.cluster())
+	create(ctx, s.as)
+	return s
+}
+
+// bareSite has a namespace with a kubeconfig, and says what the KsctlAutoScaler is to be like.
+func bareSite(ctx context.Context, change ...func(*clusterv1.KsctlAutoScalerSpec)) *site {
+	GinkgoHelper()
 	ns, err := h.Namespace(ctx, "scale")
 	Expect(err).NotTo(HaveOccurred())
 	s := &site{ns: ns, name: ns, knobs: filepath.Join(GinkgoT().TempDir(), "knobs.json")}
+	s.turn(knobs{})
 	kubeconfig, err := os.ReadFile(remote.Kubeconfig())
 	Expect(err).NotTo(HaveOccurred())
 	create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "kubeconfig"}, Data: map[string][]byte{"value": kubeconfig}})
-	create(ctx, &clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: s.name},
-		Spec: clusterv1.KsctlClusterSpec{KubeConfigRef: &clusterv1.KubeConfigRef{Name: "kubeconfig"}, ServiceAccountName: harness.Deployer}})
-	address := s.startAgent(ctx)
 	fast := &metav1.Duration{Duration: time.Second}
 	s.as = &clusterv1.KsctlAutoScaler{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "workers"}, Spec: clusterv1.KsctlAutoScalerSpec{
 		Schedule:   appsv1.Schedule{Interval: &metav1.Duration{Duration: time.Hour}, RetryInterval: fast},
 		ClusterRef: clusterv1.AutoScaledCluster{Name: s.name}, ServiceAccountName: harness.Deployer,
-		Agent: appsv1.AgentEndpoint{Address: address, SecretRef: localRef("agent")},
 		Pools: []clusterv1.WorkerPool{pool("small", 1, 4), pool("large", 0, 3)},
 	}}
 	for _, f := range change {
 		f(&s.as.Spec)
 	}
 	s.own()
-	create(ctx, s.as)
 	DeferCleanup(s.leave)
 	return s
+}
+
+// cluster that scales, by a kubeconfig alone.
+func (s *site) cluster() *clusterv1.KsctlCluster {
+	return &clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: s.name},
+		Spec: clusterv1.KsctlClusterSpec{KubeConfigRef: &clusterv1.KubeConfigRef{Name: "kubeconfig"}, ServiceAccountName: harness.Deployer}}
 }
 
 // own has the site's pods fit on the site's nodes alone: the control plane is others', too.
@@ -144,7 +157,9 @@ func (s *site) own() {
 
 // leave takes everything away that the site has.
 func (s *site) leave(ctx SpecContext) {
-	s.agent.Kill()
+	if s.agent != nil {
+		s.agent.Kill()
+	}
 	Expect(client.IgnoreNotFound(h.Plane.Client().Delete(ctx, s.as))).To(Succeed())
 	Eventually(ctx, absent(ctx, s.as), soon).Should(BeTrue())
 	Expect(remote.Client().DeleteAllOf(ctx, &corev1.Node{}, client.MatchingLabels{"site": s.name})).To(Succeed())
@@ -182,11 +197,17 @@ func (s *site) startAgent(ctx context.Context) (address string) {
 	create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "agent"}, Data: data})
 	there, err := remote.Namespace(ctx, "agent")
 	Expect(err).NotTo(HaveOccurred())
-	s.turn(knobs{})
-	s.flags = []string{"serve", "--listen=" + address, "--metrics-addr=", "--cluster-name=" + s.name, "--cloud=local", "--region=LOCAL", "--provisioner=kwok",
+	s.flags = []string{"serve", "--listen=" + address, "--metrics-addr=", "--health-addr=", "--cluster-name=" + s.name, "--cloud=local", "--region=LOCAL", "--provisioner=kwok",
 		"--kubeconfig=" + remote.Kubeconfig(), "--provisioner-arg=--config=" + s.knobs, "--namespace=" + there, "--no-states", "--drain-timeout=5s",
 		"--tls-cert=" + filepath.Join(dir, "tls.crt"), "--tls-key=" + filepath.Join(dir, "tls.key"), "--client-ca=" + filepath.Join(dir, "ca.crt")}
 	s.runAgent(ctx)
+	Eventually(ctx, func() error { // the controller tries again in 5s only
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err == nil {
+			err = c.Close()
+		}
+		return err
+	}, soon, 20*time.Millisecond).Should(Succeed())
 	return address
 }
 
@@ -209,6 +230,7 @@ func (s *site) runAgent(ctx context.Context) {
 // knobs say what goes wrong with machines.
 type knobs struct {
 	ProviderID string         `json:"providerID,omitempty"`
+	NoNode     bool           `json:"noNode,omitempty"`
 	Sizes      map[string]any `json:"sizes,omitempty"`
 	List       map[string]any `json:"list,omitempty"`
 	Create     map[string]any `json:"create,omitempty"`

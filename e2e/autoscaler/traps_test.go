@@ -1,0 +1,327 @@
+package autoscaler_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler"
+	"github.com/ksctl/gitops/controllers/nodegroup/externalgrpc"
+	"github.com/ksctl/gitops/e2e/autoscaler/casim"
+)
+
+// within has machines join within a time from now on, of which the last tenth is ours to say that they
+// did not.
+func (s *site) within(ctx context.Context, d time.Duration) {
+	GinkgoHelper()
+	s.commit(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) {
+		spec.ScaleUp = &clusterv1.ScaleUp{MaxNodeProvisionTime: &metav1.Duration{Duration: d}}
+	})
+	Eventually(ctx, s.stands(ctx), soon).Should(HavePrefix("True "))
+}
+
+var _ = Describe("What Cluster Autoscaler, clouds and pods do", func() {
+	It("an agent that takes minutes: that is said, nothing runs away, and machines that come later go", func(ctx SpecContext) {
+		s := newSite(ctx)
+		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
+		s.within(ctx, 4*time.Second)
+		s.turn(knobs{NoNode: true, Create: map[string]any{"delay": "8s"}})
+		s.loops(ctx)
+		s.load(ctx, "small", 3)
+		most := s.watchMachines(ctx)
+		Eventually(ctx, s.stands(ctx), soon, 50*time.Millisecond).Should(And(HavePrefix("False Backoff: pool small: "), ContainSubstring(autoscaler.CodeSlow+": ")))
+		op := s.as.Status.Operation
+		Expect(op.State).NotTo(Or(Equal(clusterv1.OperationFailed), Equal(clusterv1.OperationSucceeded)), "it goes on")
+		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(HavePrefix("1/1/1/"), "Cluster Autoscaler takes note")
+		Eventually(ctx, func() (string, error) { return s.operation(ctx) }, soon).Should(Equal("ScaleDown 3 to 1 Succeeded"), "they came, and had not joined")
+		Expect(s.machines(ctx)()).To(Equal(int32(1)))
+		Consistently(ctx, s.numbers(ctx, "small"), 2*time.Second).Should(Equal("1/1/1/0/0"), "there is a back-off")
+		Expect(most()).To(Equal(int32(3)), "no more were made than were asked for")
+	})
+
+	It("an agent that takes minutes: a machine that has joined by then stays", func(ctx SpecContext) {
+		s := newSite(ctx)
+		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
+		s.within(ctx, 3*time.Second)
+		s.turn(knobs{Create: map[string]any{"delay": "5s"}})
+		ca := s.autoscaler(ctx)
+		ca.MayDelete = false
+		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
+		Expect(s.increase(ctx, "small", 1)).To(Succeed())
+		Eventually(ctx, s.failures(ctx, "small"), soon, 50*time.Millisecond).Should(Equal([]string{autoscaler.CodeSlow}))
+		Expect(ca.Loop(ctx)).To(Succeed())
+		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
+		Eventually(ctx, s.nodes(ctx), soon).Should(ConsistOf("0:small", "1:small"))
+		Consistently(ctx, s.nodes(ctx), 2*time.Second).Should(ConsistOf("0:small", "1:small"))
+	})
+
+	It("an agent that takes minutes, and then fails: nothing goes that is there", func(ctx SpecContext) {
+		s := newSite(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 2 })
+		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
+		s.commit(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 1 })
+		s.within(ctx, 3*time.Second)
+		ca := s.autoscaler(ctx)
+		ca.MayDelete = false
+		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
+		s.turn(knobs{Create: map[string]any{"delay": "5s", "fail": map[string]any{"code": "QuotaExceeded", "class": "OutOfResources", "message": "none is left"}}})
+		Expect(s.increase(ctx, "small", 1)).To(Succeed())
+		Eventually(ctx, s.failures(ctx, "small"), soon, 50*time.Millisecond).Should(Equal([]string{autoscaler.CodeSlow}))
+		Expect(ca.Loop(ctx)).To(Succeed())
+		Eventually(ctx, s.stands(ctx), soon).Should(ContainSubstring("none is left"))
+		Consistently(ctx, s.nodes(ctx), 3*time.Second).Should(ConsistOf("0:small", "1:small"), "nobody asked for that")
+		Expect(s.operation(ctx)).To(Equal("ScaleUp 2 to 3 Failed"))
+		Expect(s.numbers(ctx, "small")()).To(Equal("2/2/2/0/0"))
+	})
+
+	It("busy nodes: one in the middle that is idle waits, and the last goes first", func(ctx SpecContext) {
+		s := newSite(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 3 })
+		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("3/3/3/0/0"))
+		s.load(ctx, "small", 3)
+		Eventually(ctx, s.running(ctx), soon).Should(Equal(3))
+		s.commit(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 0 })
+		Eventually(ctx, s.stands(ctx), soon).Should(HavePrefix("True "))
+		s.loops(ctx)
+		s.free(ctx, 1)
+		Consistently(ctx, s.nodes(ctx), 3*time.Second).Should(ConsistOf("0:small", "1:small", "2:small"))
+		Expect(s.ca.Refusals()).To(BeEmpty(), "it is not even asked for")
+		Expect(s.remove(ctx, "small", 1)).To(MatchError(ContainSubstring("ksctl deletes the worker that it made last")))
+		Expect(s.nodes(ctx)()).To(HaveLen(3))
+		s.free(ctx, 2)
+		var seen []string
+		Eventually(ctx, func() ([]string, error) {
+			now, err := s.nodes(ctx)()
+			if at := fmt.Sprint(indexes(now)); len(seen) == 0 || seen[len(seen)-1] != at {
+				seen = append(seen, at)
+			}
+			return now, err
+		}, soon, 20*time.Millisecond).Should(ConsistOf("0:small"))
+		Expect([]string{"[0 1 2]", "[0 1]", "[0]"}).To(ContainElements(seen), "nothing but the last one went")
+		Consistently(ctx, s.nodes(ctx), 2*time.Second).Should(ConsistOf("0:small"), "it is busy")
+	})
+
+	It("a PDB keeps a worker: it is given back as it was, and that is said", func(ctx SpecContext) {
+		s := newSite(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 2 })
+		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
+		s.load(ctx, "small", 2)
+		Eventually(ctx, s.running(ctx), soon).Should(Equal(2))
+		two := intstr.FromInt32(2)
+		budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.podNamespace(ctx), Name: "all"},
+			Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &two, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"load": s.name}}}}
+		Expect(remote.Client().Create(ctx, budget)).To(Succeed())
+		Eventually(ctx, func() (int32, error) {
+			err := remote.Client().Get(ctx, client.ObjectKeyFromObject(budget), budget)
+			return budget.Status.CurrentHealthy, err
+		}, soon).Should(BeEquivalentTo(2))
+		s.commit(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 1 })
+		Eventually(ctx, s.stands(ctx), soon).Should(HavePrefix("True "))
+		ca := s.autoscaler(ctx)
+		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
+		last := s.node(ctx, 1)
+		before := last.DeepCopy()
+		last.Spec.Taints = append(last.Spec.Taints, corev1.Taint{Key: casim.ToBeDeletedTaint, Value: strconv.FormatInt(time.Now().Unix(), 10), Effect: corev1.TaintEffectNoSchedule})
+		Expect(remote.Client().Patch(ctx, last, client.MergeFrom(before))).To(Succeed())
+		Expect(s.remove(ctx, "small", 1)).To(Succeed())
+		Eventually(ctx, s.numbers(ctx, "small"), soon, 50*time.Millisecond).Should(Equal("1/2/2/0/1"))
+		Eventually(ctx, s.stands(ctx), soon).Should(And(HavePrefix("False Backoff: pool small: "), ContainSubstring(": "+autoscaler.CodeDrain+": ")))
+		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
+		Expect(s.operation(ctx)).To(Equal("ScaleDown 2 to 1 Failed"))
+		Eventually(ctx, func(g Gomega) {
+			now := s.node(ctx, 1)
+			g.Expect(now.UID).To(Equal(last.UID))
+			g.Expect(now.Spec.Unschedulable).To(BeFalse())
+			g.Expect(now.Spec.Taints).To(BeEmpty(), "else it is lost to both")
+		}, soon).Should(Succeed())
+		Expect(s.running(ctx)()).To(Equal(2))
+		Expect(remote.Client().Delete(ctx, budget)).To(Succeed())
+	})
+
+	It("scale from zero: templates have what pods can use of a machine that nobody has seen", func(ctx SpecContext) {
+		s := newSite(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) {
+			spec.Pools = []clusterv1.WorkerPool{
+				{Name: "said", NodeSize: "nobody's", MaxSize: 2, Capacity: &clusterv1.MachineCapacity{CPU: quantity("6"), Memory: quantity("4Gi")},
+					Taints: []corev1.Taint{{Key: "only", Value: "said", Effect: corev1.TaintEffectNoSchedule}}},
+				{Name: "known", NodeSize: "t3.medium", MaxSize: 2},
+				{Name: "unknown", NodeSize: "unheard-of", MaxSize: 2},
+			}
+		})
+		Eventually(ctx, s.stands(ctx), soon).Should(HavePrefix("True "))
+		ca := s.autoscaler(ctx)
+		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
+		for name, want := range map[string]struct {
+			source      clusterv1.TemplateSource
+			cpu, memory string
+		}{
+			// 60m, 10m, 5m, 5m and twice 2.5m; a quarter of the memory; 100m and 200Mi of the system; 100Mi of eviction.
+			"said":  {clusterv1.TemplateOverride, "5815m", "2772Mi"},
+			"known": {clusterv1.TemplateCatalog, "1830m", "2772Mi"},
+			// 1 CPU and 1Gi, of which 256Mi are a quarter.
+			"unknown": {clusterv1.TemplateUnknown, "840m", "468Mi"},
+		} {
+			answer, err := ca.API().NodeGroupTemplateNodeInfo(ctx, &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: s.group(name)})
+			Expect(err).NotTo(HaveOccurred())
+			var node corev1.Node
+			Expect(node.Unmarshal(answer.NodeBytes)).To(Succeed())
+			has := node.Status.Allocatable
+			Expect(has.Cpu().String()).To(Equal(want.cpu), name)
+			Expect(has.Memory().String()).To(Equal(want.memory), name)
+			Expect(node.Labels).To(And(HaveKeyWithValue(clusterv1.PoolLabel, name), HaveKeyWithValue("site", s.name), HaveKeyWithValue(corev1.LabelOSStable, "linux")))
+			Expect(node.Spec.Taints).To(HaveLen(map[string]int{"said": 1}[name]))
+			Expect(s.template(ctx, name)).To(Equal(want.source))
+		}
+		By("a pod that fits in one")
+		go func() {
+			defer GinkgoRecover()
+			ca.Run(ctx, 300*time.Millisecond)
+		}()
+		s.load(ctx, "known", 1)
+		Eventually(ctx, s.running(ctx), soon).Should(Equal(1))
+		Expect(s.nodes(ctx)()).To(ConsistOf("0:known"), "one machine, of one pool")
+		Eventually(ctx, func() clusterv1.TemplateSource { return s.template(ctx, "known") }, soon).Should(Equal(clusterv1.TemplateNode))
+	})
+})
+
+// group is the id of a pool's.
+func (s *site) group(poolName string) string { return s.ns + "/workers/" + poolName }
+
+// increase asks for machines, as Cluster Autoscaler does.
+func (s *site) increase(ctx context.Context, poolName string, delta int32) error {
+	_, err := s.ca.API().NodeGroupIncreaseSize(ctx, &externalgrpc.NodeGroupIncreaseSizeRequest{Id: s.group(poolName), Delta: delta})
+	return err
+}
+
+// remove asks for the deletion of the node of a worker.
+func (s *site) remove(ctx context.Context, poolName string, index int) error {
+	GinkgoHelper()
+	n := s.node(ctx, index)
+	_, err := s.ca.API().NodeGroupDeleteNodes(ctx, &externalgrpc.NodeGroupDeleteNodesRequest{Id: s.group(poolName),
+		Nodes: []*externalgrpc.ExternalGrpcNode{{ProviderID: n.Spec.ProviderID, Name: n.Name, Labels: n.Labels, Annotations: n.Annotations}}})
+	if err != nil {
+		Expect(status.Code(err)).To(Equal(codes.FailedPrecondition), err.Error())
+	}
+	return err
+}
+
+// instances of a pool, by their ids.
+func (s *site) instances(ctx context.Context, poolName string) func() ([]string, error) {
+	return func() ([]string, error) {
+		answer, err := s.ca.API().NodeGroupNodes(ctx, &externalgrpc.NodeGroupNodesRequest{Id: s.group(poolName)})
+		var out []string
+		for _, x := range answer.GetInstances() {
+			out = append(out, x.Id)
+		}
+		return out, err
+	}
+}
+
+// failures of a pool, by their codes, as Cluster Autoscaler sees them.
+func (s *site) failures(ctx context.Context, poolName string) func() ([]string, error) {
+	return func() ([]string, error) {
+		answer, err := s.ca.API().NodeGroupNodes(ctx, &externalgrpc.NodeGroupNodesRequest{Id: s.group(poolName)})
+		var out []string
+		for _, x := range answer.GetInstances() {
+			if code := x.GetStatus().GetErrorInfo().GetErrorCode(); code != "" {
+				out = append(out, code)
+			}
+		}
+		return out, err
+	}
+}
+
+// machines is how many there are, as the agent says.
+func (s *site) machines(ctx context.Context) func() (int32, error) {
+	return func() (int32, error) {
+		err := s.get(ctx)
+		return s.as.Status.Workers, err
+	}
+}
+
+// watchMachines looks at the number of machines until the spec ends; what it returns says the highest.
+func (s *site) watchMachines(ctx context.Context) (most func() int32) {
+	looking, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	highest, done, key := int32(0), make(chan struct{}), client.ObjectKeyFromObject(s.as)
+	go func() {
+		defer close(done)
+		for looking.Err() == nil {
+			now := &clusterv1.KsctlAutoScaler{}
+			if h.Plane.Client().Get(looking, key, now) == nil {
+				highest = max(highest, now.Status.Workers)
+			}
+			select {
+			case <-looking.Done():
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+	DeferCleanup(cancel)
+	return func() int32 {
+		cancel()
+		<-done
+		return highest
+	}
+}
+
+// operation that was begun last, and how it stands.
+func (s *site) operation(ctx context.Context) (string, error) {
+	err := s.get(ctx)
+	op := s.as.Status.Operation
+	if err != nil || op == nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s %d to %d %s", op.Kind, op.From, op.DesiredWorkers, op.State), nil
+}
+
+// template is how it is known what the next machine of a pool would be like.
+func (s *site) template(ctx context.Context, poolName string) clusterv1.TemplateSource {
+	GinkgoHelper()
+	Expect(s.get(ctx)).To(Succeed())
+	for _, p := range s.as.Status.Pools {
+		if p.Name == poolName {
+			return p.TemplateSource
+		}
+	}
+	return ""
+}
+
+// node of a worker.
+func (s *site) node(ctx context.Context, index int) *corev1.Node {
+	GinkgoHelper()
+	var all corev1.NodeList
+	Expect(remote.Client().List(ctx, &all)).To(Succeed())
+	for i := range all.Items {
+		n := &all.Items[i]
+		var have int
+		if _, err := fmt.Sscanf(n.Name, s.name+"-vm-wp-%d-", &have); err == nil && have == index {
+			return n
+		}
+	}
+	Fail(fmt.Sprintf("there is no node of worker %d", index))
+	return nil
+}
+
+// free deletes the pods of a worker.
+func (s *site) free(ctx context.Context, index int) {
+	GinkgoHelper()
+	node := s.node(ctx, index).Name
+	var pods corev1.PodList
+	Expect(remote.Client().List(ctx, &pods, client.InNamespace(s.name+"-load"))).To(Succeed())
+	freed := 0
+	for i := range pods.Items {
+		if pods.Items[i].Spec.NodeName == node {
+			freed++
+			Expect(remote.Client().Delete(ctx, &pods.Items[i], client.GracePeriodSeconds(0))).To(Succeed())
+		}
+	}
+	Expect(freed).To(Equal(1))
+}

@@ -1,0 +1,78 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/ksctl/gitops/e2e/tools"
+)
+
+// FluxDefinitions are files and folders with those of Flux; some are written to dir. Sources are
+// of the version whose types we have; the source-controller that can be built here is older and
+// reads two of them as v1beta2, so that these are served as that as well, with the same schema.
+func FluxDefinitions(ctx context.Context, dir string) ([]string, error) {
+	sources, err := filepath.Glob(repository("e2e/install/testdata/crds/*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range sources {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		if data, err = alsoV1Beta2(data); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(path)), data, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	source, err := tools.ModuleDir(ctx, tools.SourceController)
+	if err != nil {
+		return nil, err
+	}
+	kustomize, err := tools.ModuleDir(ctx, tools.KustomizeController)
+	if err != nil {
+		return nil, err
+	}
+	// It does not start without those of charts.
+	helm, err := filepath.Glob(filepath.Join(source, "config", "crd", "bases", "*_helm*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	if len(sources) == 0 || len(helm) != 2 {
+		return nil, fmt.Errorf("%d definitions of sources and %d of charts are not all of Flux'", len(sources), len(helm))
+	}
+	return append(helm, dir, filepath.Join(kustomize, "config", "crd", "bases")), nil
+}
+
+func alsoV1Beta2(data []byte) ([]byte, error) {
+	var definition map[string]any
+	if err := yaml.Unmarshal(data, &definition); err != nil {
+		return nil, err
+	}
+	kind, _, err := unstructured.NestedString(definition, "spec", "names", "kind")
+	if err != nil || !slices.Contains([]string{"OCIRepository", "Bucket"}, kind) {
+		return data, err
+	}
+	versions, _, err := unstructured.NestedSlice(definition, "spec", "versions")
+	if err != nil || len(versions) != 1 {
+		return nil, fmt.Errorf("%s has %d versions: %w", kind, len(versions), err)
+	}
+	older, ok := runtime.DeepCopyJSONValue(versions[0]).(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("%s has a version that is none", kind)
+	}
+	older["name"], older["storage"] = "v1beta2", false
+	if err := unstructured.SetNestedSlice(definition, append(versions, older), "spec", "versions"); err != nil {
+		return nil, err
+	}
+	return yaml.Marshal(definition)
+}
