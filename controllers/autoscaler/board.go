@@ -3,6 +3,7 @@ package autoscaler
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,21 +73,20 @@ func (b *board) is(key types.NamespacedName, uid types.UID) bool {
 	return b.card(key).uid == uid
 }
 
-// ask adds a request, and returns what takes it back.
-func (b *board) ask(key types.NamespacedName, r *request) (back func()) {
+// ask adds a request, and returns what takes it back; false: somebody else has it, and answers it.
+func (b *board) ask(key types.NamespacedName, r *request) (back func() bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.card(key)
 	c.asked = append(c.asked, r)
-	return func() {
+	return func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		for i, x := range c.asked {
-			if x == r {
-				c.asked = append(c.asked[:i:i], c.asked[i+1:]...)
-				return
-			}
+		i := slices.Index(c.asked, r)
+		if i >= 0 {
+			c.asked = slices.Delete(slices.Clone(c.asked), i, i+1)
 		}
+		return i >= 0
 	}
 }
 
@@ -190,14 +190,25 @@ func (l *Ledger) Change(ctx context.Context, key types.NamespacedName, decide fu
 	r := &request{ctx: ctx, decide: decide, done: make(chan error, 1)}
 	back := l.Steps.board.ask(key, r)
 	l.Wake(key)
-	select {
-	case err := <-r.done:
-		return err
-	case <-ctx.Done():
-		back()
-		return unready(context.Cause(ctx))
+	look := l.Steps.Clock.NewTicker(lookInterval)
+	defer look.Stop()
+	for {
+		select {
+		case err := <-r.done:
+			return err
+		case <-ctx.Done():
+			back()
+			return unready(context.Cause(ctx))
+		case <-look.C(): // it may have been suspended when the cache did not know yet
+			if err := l.Steps.Client.Get(ctx, key, &obj); err == nil && obj.Spec.Suspend && back() {
+				return unready(errSuspended)
+			}
+		}
 	}
 }
+
+// lookInterval is how often it is looked at whether a request can still be heard.
+const lookInterval = 500 * time.Millisecond
 
 // unready is the answer of a cluster of which nothing can be said now.
 func unready(err error) error {

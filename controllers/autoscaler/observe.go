@@ -54,7 +54,7 @@ func (s *sight) soonest(at time.Time) {
 func (s *Steps) reach(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], here *engine.Client) (*sight, error) {
 	obj := req.Object
 	ref := &appsv1.TargetCluster{ClusterRef: &appsv1.ClusterReference{Name: obj.Spec.ClusterRef.Name}}
-	user := target.User{Key: s.key(obj), Spec: ref, Account: s.account(obj).Name, Here: here, Empty: true, Requested: req.Requested}
+	user := target.User{Key: s.key(obj), Spec: ref, Account: s.account(obj).Name, Here: here, Empty: len(obj.Status.Pools) == 0, Requested: req.Requested}
 	s.board.uses(client.ObjectKeyFromObject(obj), obj.UID, user.Key)
 	at, err := s.Targets.Of(ctx, user)
 	if err != nil {

@@ -45,6 +45,9 @@ type Provider struct {
 	// Changed is called when there is another authority.
 	Changed func()
 
+	// wake has a value when its Secret has changed.
+	wake chan struct{}
+
 	mu        sync.RWMutex
 	authority *pki.Authority
 	server    *pki.Pair
@@ -70,10 +73,22 @@ func (p *Provider) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-timer.C():
+		case <-p.wake:
 		}
 		timer.Stop()
 	}
 	return nil
+}
+
+// look has the Secret looked at, if it is the one that has the authority.
+func (p *Provider) look(secret client.Object) {
+	if secret.GetNamespace() != p.Namespace || secret.GetName() != authoritySecret {
+		return
+	}
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
 }
 
 // renew makes what is missing or due.

@@ -70,14 +70,6 @@ func beyond(op *clusterv1.ScaleOperation, f *fleet) int32 {
 	return f.size()
 }
 
-// doing says what is at work.
-func (p *plan) doing() string {
-	if atWork(p.op) {
-		return describe(p.op)
-	}
-	return "taking in what is asked for"
-}
-
 // describe an operation, for people.
 func describe(op *clusterv1.ScaleOperation) string {
 	n := op.DesiredWorkers - op.From

@@ -46,7 +46,9 @@ func (p *plan) settle(f facts) {
 	case op.GivenUp > 0: // it took too long: who has joined meanwhile stays
 		r.change -= min(op.GivenUp, unjoined(f.fleet, r.pool.Name))
 	default:
-		delete(p.backoffs, r.pool.Name)
+		if b := p.backoffs[r.pool.Name]; b != nil && b.Operation == op.Kind {
+			delete(p.backoffs, r.pool.Name)
+		}
 	}
 }
 

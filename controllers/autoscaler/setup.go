@@ -71,7 +71,10 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		Watches(&clusterv1.KsctlAutoScaler{}, handler.EnqueueRequestsFromMapFunc(w.rivals), builder.WithPredicates(departed)).
 		Watches(&clusterv1.KsctlAutoScaler{}, handler.Funcs{UpdateFunc: s.suspended}).
 		Watches(&clusterv1.KsctlCluster{}, handler.EnqueueRequestsFromMapFunc(w.cluster)).
-		WatchesMetadata(reconcile.Metadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(w.named(bySecret, "Secret"))).
+		WatchesMetadata(reconcile.Metadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
+			s.Steps.Provider.look(o)
+			return w.named(bySecret, "Secret")(ctx, o)
+		})).
 		WatchesMetadata(reconcile.Metadata("", "ServiceAccount"), handler.EnqueueRequestsFromMapFunc(w.named(byAccount, "ServiceAccount"))).
 		WatchesRawSource(source.Func(w.queue.Start)).
 		WithOptions(s.Options).
@@ -115,6 +118,7 @@ type wakes struct {
 func (w *wakes) connect(s *Setup) {
 	steps := s.Steps
 	steps.Watches.Wake, steps.Links.Wake, s.Ledger.Wake = w.one, w.one, w.one
+	steps.Provider.wake = make(chan struct{}, 1)
 	steps.Provider.Changed = func() { w.queue.Add(w.find(context.Background())...) }
 	steps.Targets.Clusters.Subscribe(func(ownerKey string) {
 		if k, ok := engine.ParseOwnerKey(ownerKey); ok && k.Kind == Kind {

@@ -44,7 +44,7 @@ type Steps struct {
 	Published *nodegroup.Clusters
 	// Provider is where it is served.
 	Provider *Provider
-	Clock    clock.PassiveClock
+	Clock    clock.WithTicker
 	// Selector restricts the objects that are reconciled here; nil: all are.
 	Selector labels.Selector
 
@@ -146,7 +146,7 @@ func (s *Steps) record(ctx context.Context, req *reconcile.Request[*clusterv1.Ks
 	begun := atWork(p.op) && p.op.State == clusterv1.OperationPending && (before.Operation == nil || before.Operation.ID != p.op.ID)
 	p.report(obj, seen)
 	if begun || p.ended != nil || len(p.cancelled) > 0 || len(granted) > 0 {
-		if err := req.Persist(ctx, p.doing()); err != nil {
+		if err := req.Persist(ctx, ""); err != nil {
 			before.DeepCopyInto(&obj.Status) // what was refused is not written down later, either
 			answerAll(granted, unready(err))
 			return err

@@ -50,7 +50,7 @@ type Request[T Object] struct {
 	// Requested is true when a person asked for this reconcile and has no answer yet.
 	Requested bool
 	// Persist writes the status now, with what is being done as the message of its
-	// conditions. It is for what must be recorded before it is done; the outcome is
+	// conditions; with "" they stay as they are. It is for what must be recorded before it is done; the outcome is
 	// written without it.
 	Persist func(ctx context.Context, doing string) error
 	// Event records what happened to the object.

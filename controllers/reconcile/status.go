@@ -123,7 +123,9 @@ func (r *Reconciler[T]) persist(ctx context.Context, key types.NamespacedName, b
 		return before, err
 	}
 	// Said with it, it needs no write of its own if what is done is ready soon.
-	setConditions(after.CommonStatus(), judge(Waiting{On: doing}), after.GetGeneration(), metav1.NewTime(r.Clock.Now()))
+	if doing != "" {
+		setConditions(after.CommonStatus(), judge(Waiting{On: doing}), after.GetGeneration(), metav1.NewTime(r.Clock.Now()))
+	}
 	stored, wrote, err := r.writeStatus(ctx, before, after)
 	if err != nil || !wrote {
 		return before, err
