@@ -116,8 +116,9 @@ fuzz: ## Run each fuzz target, or those that TARGET matches, for FUZZTIME (30s).
 	@GO=$(GO) .ci/fuzz $(FUZZTIME) '$(TARGET)'
 
 .PHONY: soak
-soak: tools ## Kill the controller KILLS times (300) at random moments; SEED= repeats a run.
+soak: tools ## Kill the controller, and an agent, KILLS times (300) at random moments; SEED= repeats a run.
 	KSCTL_E2E_KILLS=$(KILLS) KSCTL_E2E_SEED=$(SEED) $(GO) test -v -count=1 -timeout 3h ./e2e/faults -ginkgo.focus 'that is killed'
+	KSCTL_E2E_KILLS=$(KILLS) $(GO) test -v -count=1 -timeout 3h ./e2e/autoscaler -ginkgo.focus 'that are killed'
 
 .PHONY: bench
 bench: tools ## Measure the controller beside others and write docs/benchmarks: hours. SCENARIO=a,b N=100 RUNS=1 PEER= PROFILE=1 OUT= change that, RESUME=1 goes on.

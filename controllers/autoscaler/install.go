@@ -49,21 +49,22 @@ type running struct {
 func (s *Steps) run(ctx context.Context, obj *clusterv1.KsctlAutoScaler, here *engine.Client, seen *sight) (running, error) {
 	var out running
 	if out.serving = s.Provider.Serving(); out.serving != nil {
-		return out, nil
+		return out, nil //nolint:nilerr // it is said in the status
 	}
 	out.asked = s.Published.LastAsked(client.ObjectKeyFromObject(obj))
 	if ref := seen.cluster.Spec.KubeConfigRef; ref != nil && ref.Context != "" && settings.Installed(&obj.Spec) {
 		out.installed = fail(KubeConfigContextReason, "KsctlCluster %s names a context of its kubeconfig, and Cluster Autoscaler takes the current one: give it a kubeconfig with that context alone, or set spec.autoscaler.install to false", seen.cluster.Name)
 		return out, nil
 	}
-	version, err := settings.Version(specVersion(&obj.Spec), seen.cluster.Status.KubernetesVersion)
-	if err != nil {
-		out.installed = fail(VersionReason, "%w", err)
+	version, none := settings.Version(specVersion(&obj.Spec), seen.cluster.Status.KubernetesVersion)
+	if none != nil {
+		out.installed = fail(VersionReason, "%w", none)
 		return out, nil //nolint:nilerr // it is said in the status
 	}
 	in := settings.Inputs{Version: version, Address: s.Provider.Address, KubeConfigSecret: seen.cluster.Status.KubeConfigSecret, KubeConfigKey: seen.cluster.Status.KubeConfigKey,
 		ClientSecret: settings.ClientSecretName(obj.Name)}
 	in.KubeConfigRevision = s.revision(ctx, types.NamespacedName{Namespace: obj.Namespace, Name: in.KubeConfigSecret})
+	var err error
 	if in.Certificates, out.renew, err = s.certify(ctx, obj, here); err != nil {
 		return out, err
 	}

@@ -109,10 +109,10 @@ func (p *plan) bound(r *row, f facts) {
 		}
 	}
 	was := r.change
-	switch {
-	case f.mode == clusterv1.ScalingOff:
+	switch f.mode {
+	case clusterv1.ScalingOff:
 		r.change = 0
-	case f.mode == clusterv1.ScalingUpOnly:
+	case clusterv1.ScalingUpOnly:
 		r.change = max(r.change, 0)
 	}
 	r.change = max(r.change, -r.existing)
