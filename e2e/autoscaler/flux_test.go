@@ -263,9 +263,9 @@ func (r *repository) applied(ctx context.Context) []string {
 		Expect(h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
 		for _, m := range o.GetManagedFields() {
 			var fields map[string]any
-			Expect(json.Unmarshal(m.FieldsV1.Raw, &fields)).To(Succeed())
+			Expect(json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields)).To(Succeed())
 			if m.Manager == tools.KustomizeController {
-				out = append(out, o.GetName()+" "+string(m.Operation)+" "+m.Time.String()+" "+string(m.FieldsV1.Raw))
+				out = append(out, o.GetName()+" "+string(m.Operation)+" "+m.Time.String()+" "+m.FieldsV1.GetRawString())
 				continue
 			}
 			Expect(fields).NotTo(HaveKey("f:spec"), "%s has fields of the spec of %s", m.Manager, o.GetName())
