@@ -30,6 +30,8 @@ const (
 	KubeConfigContextReason = "KubeConfigContext"
 	// BackoffReason: machines of a pool could not be made or deleted.
 	BackoffReason = "Backoff"
+	// OrderReason: no agent deletes machines in the order that the spec asks for.
+	OrderReason = "OrderNotSupported"
 	// InvalidPoolReason: a label or a taint of a pool is none that nodes can have from it.
 	InvalidPoolReason = "InvalidPool"
 	// NameTakenReason: an install or a Secret of the name that is needed is somebody else's.

@@ -59,7 +59,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*clusterv1
 	timeout := reconcile.Timeout(&obj.Spec.Schedule)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not finished within the timeout of %s", timeout))
 	defer cancel()
-	if err := errors.Join(s.accept(ctx, obj), validate(obj.Spec.Pools)); err != nil {
+	if err := cmp.Or(s.accept(ctx, obj), validate(obj.Spec.Pools), inOrder(&obj.Spec)); err != nil {
 		s.silence(obj, err)
 		accepted(obj, err, s.Clock.Now())
 		return outcome(err)
@@ -111,6 +111,14 @@ func (s *Steps) accept(ctx context.Context, obj *clusterv1.KsctlAutoScaler) erro
 		if x := &all.Items[i]; x.UID != obj.UID && before(x, obj) {
 			return fail(ConflictReason, "KsctlCluster %s scales by KsctlAutoScaler %s already: put the pools there, and delete this one", obj.Spec.ClusterRef.Name, x.Name)
 		}
+	}
+	return nil
+}
+
+// inOrder refuses an order that no agent keeps to.
+func inOrder(spec *clusterv1.KsctlAutoScalerSpec) error {
+	if spec.ScaleDown != nil && spec.ScaleDown.Order == clusterv1.AnyOrder {
+		return fail(OrderReason, "spec.scaleDown.order: Any needs an agent that deletes machines by name, and neither ksctl's own nor ours does: leave it out, or make it Tail")
 	}
 	return nil
 }

@@ -20,12 +20,18 @@ const (
 )
 
 // ScaleDownOrder says which machine of a cluster may go.
-// +kubebuilder:validation:Enum=Tail
+// +kubebuilder:validation:Enum=Tail;Any
 type ScaleDownOrder string
 
-// TailOrder lets the worker that was made last go first, as ksctl keeps its workers in an
-// array and deletes the end of it.
-const TailOrder ScaleDownOrder = "Tail"
+// Orders.
+const (
+	// TailOrder lets the worker that was made last go first, as ksctl keeps its workers in an
+	// array and deletes the end of it.
+	TailOrder ScaleDownOrder = "Tail"
+	// AnyOrder lets each of them go. It needs an agent that deletes by name, and none that is
+	// known here does: it is refused.
+	AnyOrder ScaleDownOrder = "Any"
+)
 
 // Expander chooses among the pools that a pod would fit in.
 // +kubebuilder:validation:Enum=LeastWaste;Priority;LeastNodes;MostPods;Random
