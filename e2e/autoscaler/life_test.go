@@ -57,7 +57,7 @@ var _ = Describe("What becomes of a KsctlAutoScaler", func() {
 		Expect(s.machines(ctx)()).To(BeEquivalentTo(len(nodes)))
 	})
 
-	It("suspend: what is asked for is refused, and what is known is still told", func(ctx SpecContext) {
+	It("suspend: loops end before they begin, and what is asked for is refused", func(ctx SpecContext) {
 		s := newSite(ctx)
 		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
 		ca := s.autoscaler(ctx)
@@ -76,7 +76,10 @@ var _ = Describe("What becomes of a KsctlAutoScaler", func() {
 		n := s.node(ctx, 0)
 		_, err := ca.API().NodeGroupDeleteNodes(ctx, &externalgrpc.NodeGroupDeleteNodesRequest{Id: s.group("small"), Nodes: []*externalgrpc.ExternalGrpcNode{{Name: n.Name, ProviderID: n.Spec.ProviderID}}})
 		Expect(err).To(MatchError(ContainSubstring("spec.suspend is true")))
-		Expect(ca.Loop(ctx)).To(Succeed(), "it reads, and has nothing to do")
+		Expect(ca.Loop(ctx)).To(MatchError(ContainSubstring("spec.suspend is true")), "else it would move pods in vain")
+		groups, err := ca.API().NodeGroups(ctx, &externalgrpc.NodeGroupsRequest{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(groups.NodeGroups).To(HaveLen(2), "what is known is still told")
 		Consistently(ctx, s.nodes(ctx), 2*time.Second).Should(ConsistOf("0:small"))
 		s.commit(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Suspend = false })
 		Eventually(ctx, func() error { return s.increase(ctx, "small", 1) }, soon).Should(Succeed())
