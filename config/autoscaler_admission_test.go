@@ -77,7 +77,7 @@ var refusedAutoscalers = []manifest{
 	{"KsctlAutoScaler", "no core at all", scaler + "limits: {cores: {max: 0}}", "spec.limits.cores.max"},
 
 	// When machines come and go.
-	{"KsctlAutoScaler", "another order", scaler + "scaleDown: {order: Any}", `supported values: "Tail"`},
+	{"KsctlAutoScaler", "another order", scaler + "scaleDown: {order: Head}", `supported values: "Tail", "Any"`},
 	{"KsctlAutoScaler", "more than all of a node", scaler + "scaleDown: {utilizationThresholdPercent: 101}", "spec.scaleDown.utilizationThresholdPercent"},
 	{"KsctlAutoScaler", "a word as duration", scaler + "scaleDown: {unneededTime: soon}", "spec.scaleDown.unneededTime"},
 	{"KsctlAutoScaler", "a negative duration", scaler + "scaleDown: {delayAfterAdd: -1m}", "spec.scaleDown.delayAfterAdd"},
