@@ -39,8 +39,8 @@ var _ = Describe("What Cluster Autoscaler, clouds and pods do", func() {
 		s.within(ctx, 4*time.Second)
 		s.turn(knobs{NoNode: true, Create: map[string]any{"delay": "8s"}})
 		s.loops(ctx)
-		s.load(ctx, "small", 3)
 		most := s.watchMachines(ctx)
+		Eventually(ctx, func() error { return s.increase(ctx, "small", 2) }, soon).Should(Succeed())
 		Eventually(ctx, s.stands(ctx), soon, 50*time.Millisecond).Should(And(HavePrefix("False Backoff: pool small: "), ContainSubstring(autoscaler.CodeSlow+": ")))
 		op := s.as.Status.Operation
 		Expect(op.State).NotTo(Or(Equal(clusterv1.OperationFailed), Equal(clusterv1.OperationSucceeded)), "it goes on")
