@@ -76,9 +76,9 @@ func imported(seen *sight) metav1.Condition {
 // said is a condition that is true unless there is an error.
 func said(kind, reason, message string, err error) metav1.Condition {
 	c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}
-	var step *stepError
+	var step *reconcile.StepError
 	if errors.As(err, &step) {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, step.reason, err.Error()
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, step.Reason, err.Error()
 	}
 	return c
 }

@@ -12,6 +12,7 @@ import (
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/autoscaler/settings"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
 const (
@@ -41,7 +42,7 @@ func (s *Steps) health(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen
 		var have corev1.ConfigMap
 		found, err := engine.Read(ctx, seen.client, corev1.SchemeGroupVersion.WithResource("configmaps"), settings.Namespace, settings.StatusConfigMap, &have)
 		if err != nil {
-			return again(AutoscalerUnhealthyReason, "reading what Cluster Autoscaler says of itself, ConfigMap %s/%s of the cluster: %w", settings.Namespace, settings.StatusConfigMap, err)
+			return reconcile.TryAgain(AutoscalerUnhealthyReason, "reading what Cluster Autoscaler says of itself, ConfigMap %s/%s of the cluster: %w", settings.Namespace, settings.StatusConfigMap, err)
 		}
 		said = nil
 		if found {
@@ -59,9 +60,9 @@ func (s *Steps) health(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen
 	}
 	switch status := said.ClusterWide.Health.Status; {
 	case !at.IsZero() && now.Sub(at.Time) > staleProbe:
-		return wait(AutoscalerUnhealthyReason, "Cluster Autoscaler has said nothing of itself since %s: see its log", at.UTC().Format(time.RFC3339))
+		return reconcile.Wait(AutoscalerUnhealthyReason, "Cluster Autoscaler has said nothing of itself since %s: see its log", at.UTC().Format(time.RFC3339))
 	case status != "" && status != "Healthy":
-		return wait(AutoscalerUnhealthyReason, "Cluster Autoscaler says that the cluster is %s: see ConfigMap %s/%s of the cluster", clip(status), settings.Namespace, settings.StatusConfigMap)
+		return reconcile.Wait(AutoscalerUnhealthyReason, "Cluster Autoscaler says that the cluster is %s: see ConfigMap %s/%s of the cluster", clip(status), settings.Namespace, settings.StatusConfigMap)
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/nodegroup/pki"
+	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
 // OfAnnotation is on the Secret by which Cluster Autoscaler says who it is: <namespace>/<name> of
@@ -53,12 +54,12 @@ func (s *Steps) run(ctx context.Context, obj *clusterv1.KsctlAutoScaler, here *e
 	}
 	out.asked = s.Published.LastAsked(client.ObjectKeyFromObject(obj))
 	if ref := seen.cluster.Spec.KubeConfigRef; ref != nil && ref.Context != "" && settings.Installed(&obj.Spec) {
-		out.installed = fail(KubeConfigContextReason, "KsctlCluster %s names a context of its kubeconfig, and Cluster Autoscaler takes the current one: give it a kubeconfig with that context alone, or set spec.autoscaler.install to false", seen.cluster.Name)
+		out.installed = reconcile.Fail(KubeConfigContextReason, "KsctlCluster %s names a context of its kubeconfig, and Cluster Autoscaler takes the current one: give it a kubeconfig with that context alone, or set spec.autoscaler.install to false", seen.cluster.Name)
 		return out, nil
 	}
 	version, none := settings.Version(specVersion(&obj.Spec), seen.cluster.Status.KubernetesVersion)
 	if none != nil {
-		out.installed = fail(VersionReason, "%w", none)
+		out.installed = reconcile.Fail(VersionReason, "%w", none)
 		return out, nil //nolint:nilerr // it is said in the status
 	}
 	in := settings.Inputs{Version: version, Address: s.Provider.Address, KubeConfigSecret: seen.cluster.Status.KubeConfigSecret, KubeConfigKey: seen.cluster.Status.KubeConfigKey,
@@ -107,7 +108,7 @@ func (s *Steps) certify(ctx context.Context, obj *clusterv1.KsctlAutoScaler, her
 		return certificates, renew, fmt.Errorf("reading Secret %s: %w", name, err)
 	}
 	if found && have.Annotations[OfAnnotation] != of(obj) {
-		return certificates, renew, fail(NameTakenReason, "Secret %s exists, and is not this KsctlAutoScaler's: delete it, or rename the KsctlAutoScaler", name)
+		return certificates, renew, reconcile.Fail(NameTakenReason, "Secret %s exists, and is not this KsctlAutoScaler's: delete it, or rename the KsctlAutoScaler", name)
 	}
 	authority := s.Provider.Authority()
 	pair, changed, err := authority.Renew(have.Data, pki.Client(client.ObjectKeyFromObject(obj)), s.Clock.Now())
@@ -208,7 +209,7 @@ func (s *Steps) ensure(ctx context.Context, obj *clusterv1.KsctlAutoScaler, want
 		have = *want
 	case err != nil:
 	case !metav1.IsControlledBy(&have, obj):
-		return nil, fail(NameTakenReason, "KsctlInstall %s exists, and is not this KsctlAutoScaler's: delete it, or rename the KsctlAutoScaler", want.Name)
+		return nil, reconcile.Fail(NameTakenReason, "KsctlInstall %s exists, and is not this KsctlAutoScaler's: delete it, or rename the KsctlAutoScaler", want.Name)
 	case !apiequality.Semantic.DeepEqual(have.Spec, want.Spec) || have.Labels[settings.Label] != want.Labels[settings.Label]:
 		have.Spec, have.Labels = want.Spec, want.Labels
 		err = s.Client.Update(ctx, &have, client.FieldOwner(s.FieldOwner))
@@ -224,7 +225,7 @@ func (s *Steps) ensure(ctx context.Context, obj *clusterv1.KsctlAutoScaler, want
 	if ready != nil {
 		message = ready.Message
 	}
-	return wait(AutoscalerNotReadyReason, "KsctlInstall %s is not ready: %s", want.Name, clip(message)), nil
+	return reconcile.Wait(AutoscalerNotReadyReason, "KsctlInstall %s is not ready: %s", want.Name, clip(message)), nil
 }
 
 // uninstall deletes what brings Cluster Autoscaler, and says what is left of it.

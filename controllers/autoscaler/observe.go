@@ -70,7 +70,7 @@ func (s *Steps) reach(ctx context.Context, req *reconcile.Request[*clusterv1.Ksc
 	case err != nil:
 		return nil, err
 	case !synced:
-		return nil, wait(AskingReason, "the nodes of KsctlCluster %s are being read", seen.cluster.Name)
+		return nil, reconcile.Wait(AskingReason, "the nodes of KsctlCluster %s are being read", seen.cluster.Name)
 	}
 	seen.nodes = nodes
 	return seen, nil
@@ -163,10 +163,10 @@ func (s *Steps) question(ctx context.Context, obj *clusterv1.KsctlAutoScaler, se
 	if ref := endpoint.SecretRef; ref != nil {
 		secret, found, err := s.secret(ctx, here, client.ObjectKeyFromObject(obj), types.NamespacedName{Namespace: obj.Namespace, Name: ref.Name})
 		if err != nil {
-			return question{}, again(AgentAccessReason, "reading Secret %s of the agent: %w", ref.Name, err)
+			return question{}, reconcile.TryAgain(AgentAccessReason, "reading Secret %s of the agent: %w", ref.Name, err)
 		}
 		if !found {
-			return question{}, again(AgentAccessReason, "Secret %s, which should have what the agent's TLS needs, does not exist", ref.Name)
+			return question{}, reconcile.TryAgain(AgentAccessReason, "Secret %s, which should have what the agent's TLS needs, does not exist", ref.Name)
 		}
 		data = secret.Data
 	}
@@ -187,11 +187,11 @@ func unheard(obj *clusterv1.KsctlAutoScaler, err error) error {
 	)
 	switch {
 	case err == nil:
-		return wait(AskingReason, "the agent at %s is being asked for the machines", obj.Spec.Agent.Address)
+		return reconcile.Wait(AskingReason, "the agent at %s is being asked for the machines", obj.Spec.Agent.Address)
 	case errors.As(err, &secret) && obj.Spec.Agent.SecretRef != nil:
-		return fail(AgentAccessReason, "spec.agent.secretRef: Secret %s: %w", obj.Spec.Agent.SecretRef.Name, err)
+		return reconcile.Fail(AgentAccessReason, "spec.agent.secretRef: Secret %s: %w", obj.Spec.Agent.SecretRef.Name, err)
 	case errors.As(err, &address):
-		return fail(AgentAccessReason, "spec.agent.address: %w", err)
+		return reconcile.Fail(AgentAccessReason, "spec.agent.address: %w", err)
 	}
-	return again(AgentUnreachableReason, "%s: %w; nothing is scaled until it answers", obj.Spec.Agent.Address, err)
+	return reconcile.TryAgain(AgentUnreachableReason, "%s: %w; nothing is scaled until it answers", obj.Spec.Agent.Address, err)
 }

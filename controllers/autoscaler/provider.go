@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ksctl/gitops/controllers/nodegroup/pki"
+	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
 // authoritySecret is the Secret in the controller's namespace with the authority that Cluster
@@ -149,11 +150,11 @@ func (p *Provider) Serving() error {
 	defer p.mu.RUnlock()
 	switch {
 	case p.Address == "":
-		return fail(NotServingReason, "the controller runs without --nodegroup-addr and --nodegroup-adv-addr: no Cluster Autoscaler is answered")
+		return reconcile.Fail(NotServingReason, "the controller runs without --nodegroup-addr and --nodegroup-adv-addr: no Cluster Autoscaler is answered")
 	case p.err != nil && p.authority == nil:
-		return again(NotServingReason, "there is no certificate for the node group server: %w", p.err)
+		return reconcile.TryAgain(NotServingReason, "there is no certificate for the node group server: %w", p.err)
 	case p.authority == nil:
-		return wait(NotServingReason, "the certificates of the node group server are being made")
+		return reconcile.Wait(NotServingReason, "the certificates of the node group server are being made")
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package autoscaler
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/controllers/target"
@@ -41,43 +40,11 @@ const (
 // errGoing is why Cluster Autoscaler is told nothing of one that is being deleted.
 var errGoing = errors.New("the KsctlAutoScaler is being deleted")
 
-// stepError is why there is no next step. It carries what becomes of that.
-type stepError struct {
-	reason string
-	err    error
-	// waits is true when an event will tell more, and nobody has to mend anything; again when
-	// it may be mended without an event.
-	waits, again bool
-}
-
-// Error implements error.
-func (e *stepError) Error() string { return e.err.Error() }
-
-// Unwrap gives the cause.
-func (e *stepError) Unwrap() error { return e.err }
-
-func fail(reason, format string, args ...any) error {
-	return &stepError{reason: reason, err: fmt.Errorf(format, args...)}
-}
-
-func wait(reason, format string, args ...any) error {
-	return &stepError{reason: reason, waits: true, err: fmt.Errorf(format, args...)}
-}
-
-func again(reason, format string, args ...any) error {
-	return &stepError{reason: reason, again: true, err: fmt.Errorf(format, args...)}
-}
-
 // outcome of an error.
 func outcome(err error) reconcile.Outcome {
-	var step *stepError
-	switch {
-	case !errors.As(err, &step):
-		return target.Outcome(err, "")
-	case step.waits:
-		return reconcile.Waiting{On: err.Error(), Reason: step.reason}
-	case step.again:
-		return reconcile.Retry{Err: err, Reason: step.reason}
+	var step *reconcile.StepError
+	if errors.As(err, &step) {
+		return reconcile.Failed(err)
 	}
-	return reconcile.Stalled{Err: err, Reason: step.reason}
+	return target.Outcome(err, "")
 }

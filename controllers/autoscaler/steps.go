@@ -109,7 +109,7 @@ func (s *Steps) accept(ctx context.Context, obj *clusterv1.KsctlAutoScaler) erro
 	}
 	for i := range all.Items {
 		if x := &all.Items[i]; x.UID != obj.UID && before(x, obj) {
-			return fail(ConflictReason, "KsctlCluster %s scales by KsctlAutoScaler %s already: put the pools there, and delete this one", obj.Spec.ClusterRef.Name, x.Name)
+			return reconcile.Fail(ConflictReason, "KsctlCluster %s scales by KsctlAutoScaler %s already: put the pools there, and delete this one", obj.Spec.ClusterRef.Name, x.Name)
 		}
 	}
 	return nil
@@ -118,7 +118,7 @@ func (s *Steps) accept(ctx context.Context, obj *clusterv1.KsctlAutoScaler) erro
 // inOrder refuses an order that no agent keeps to.
 func inOrder(spec *clusterv1.KsctlAutoScalerSpec) error {
 	if spec.ScaleDown != nil && spec.ScaleDown.Order == clusterv1.AnyOrder {
-		return fail(OrderReason, "spec.scaleDown.order: Any needs an agent that deletes machines by name, and neither ksctl's own nor ours does: leave it out, or make it Tail")
+		return reconcile.Fail(OrderReason, "spec.scaleDown.order: Any needs an agent that deletes machines by name, and neither ksctl's own nor ours does: leave it out, or make it Tail")
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
 // reservedDomains are those of labels and taints that mean something to others than who writes a pool.
@@ -23,15 +24,15 @@ func validate(pools []clusterv1.WorkerPool) error {
 		p := &pools[i]
 		for _, name := range slices.Sorted(maps.Keys(p.Labels)) {
 			if err := validKey(name); err != nil {
-				return fail(InvalidPoolReason, "pool %s: label %q: %w", p.Name, name, err)
+				return reconcile.Fail(InvalidPoolReason, "pool %s: label %q: %w", p.Name, name, err)
 			}
 		}
 		if errs := metav1validation.ValidateLabels(p.Labels, field.NewPath("labels")); len(errs) > 0 {
-			return fail(InvalidPoolReason, "pool %s: %w", p.Name, errs.ToAggregate())
+			return reconcile.Fail(InvalidPoolReason, "pool %s: %w", p.Name, errs.ToAggregate())
 		}
 		for _, t := range p.Taints {
 			if err := validTaint(t); err != nil {
-				return fail(InvalidPoolReason, "pool %s: taint %q: %w", p.Name, t.Key, err)
+				return reconcile.Fail(InvalidPoolReason, "pool %s: taint %q: %w", p.Name, t.Key, err)
 			}
 		}
 	}

@@ -74,15 +74,15 @@ func (s *Steps) fromSecret(ctx context.Context, obj *clusterv1.KsctlCluster, c d
 		return known{}, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	if !found {
-		return known{}, fail(KubeConfigNotFoundReason, "spec.kubeConfigRef: Secret %s does not exist", name)
+		return known{}, reconcile.Fail(KubeConfigNotFoundReason, "spec.kubeConfigRef: Secret %s does not exist", name)
 	}
 	key, data := kubeconfig.FromSecret(secret.Data, ref.Key)
 	if data == nil {
-		return known{}, fail(KubeConfigNotFoundReason, "spec.kubeConfigRef: Secret %s has no key %s", name, key)
+		return known{}, reconcile.Fail(KubeConfigNotFoundReason, "spec.kubeConfigRef: Secret %s has no key %s", name, key)
 	}
 	access, err := s.read(data, ref.Context)
 	if err != nil {
-		return known{}, fail(KubeConfigRefusedReason, "Secret %s, key %s: %w", name, key, err)
+		return known{}, reconcile.Fail(KubeConfigRefusedReason, "Secret %s, key %s: %w", name, key, err)
 	}
 	return known{access: access, secret: ref.Name, key: key}, nil
 }
@@ -100,15 +100,15 @@ func (s *Steps) fromImport(ctx context.Context, obj *clusterv1.KsctlCluster, c d
 	store, key := obj.Status.Store, obj.Status.Key
 	switch {
 	case apierrors.IsNotFound(err) && (store == "" || obj.Status.Import != ref.Name || ref.Key != "" && ref.Key != key):
-		return known{}, fail(ImportNotFoundReason, "spec.importRef: ImportState %s/%s does not exist", obj.Namespace, ref.Name)
+		return known{}, reconcile.Fail(ImportNotFoundReason, "spec.importRef: ImportState %s/%s does not exist", obj.Namespace, ref.Name)
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return known{}, err
 	case imp.Status.Agent != "":
-		return known{}, fail(ClusterNotImportedReason, "ImportState %s sends to an agent, whose store can't be read: set spec.kubeConfigRef instead of spec.importRef", ref.Name)
+		return known{}, reconcile.Fail(ClusterNotImportedReason, "ImportState %s sends to an agent, whose store can't be read: set spec.kubeConfigRef instead of spec.importRef", ref.Name)
 	default:
 		if store = imp.Status.Store; store == "" {
-			return known{}, wait(ClusterNotImportedReason, "ImportState %s has imported no cluster yet", ref.Name)
+			return known{}, reconcile.Wait(ClusterNotImportedReason, "ImportState %s has imported no cluster yet", ref.Name)
 		}
 		if key, err = keyOf(ref, imp); err != nil {
 			return known{}, err
@@ -128,23 +128,23 @@ func (s *Steps) fromStore(ctx context.Context, obj *clusterv1.KsctlCluster, c dy
 	}
 	data := states[key]
 	if data == nil {
-		return known{}, wait(ClusterNotImportedReason, "ksctl's store in namespace %s has no state of %s", store, key)
+		return known{}, reconcile.Wait(ClusterNotImportedReason, "ksctl's store in namespace %s has no state of %s", store, key)
 	}
 	file, err := state.Parse(key, data)
 	if err != nil || len(file.Clusters) != 1 {
-		return known{}, fail(ClusterNotImportedReason, "ksctl's store in namespace %s: %s is no state of a cluster", store, key)
+		return known{}, reconcile.Fail(ClusterNotImportedReason, "ksctl's store in namespace %s: %s is no state of a cluster", store, key)
 	}
 	doc := file.Clusters[0]
 	if doc.ID.Key() != key {
-		return known{}, fail(ClusterNotImportedReason, "ksctl's store in namespace %s: under %s stands the state of another cluster", store, key)
+		return known{}, reconcile.Fail(ClusterNotImportedReason, "ksctl's store in namespace %s: under %s stands the state of another cluster", store, key)
 	}
 	config := doc.KubeConfig()
 	if config == "" {
-		return known{}, wait(KubeConfigNotFoundReason, "the state of %s has no kubeconfig: ksctl has not finished making the cluster", key)
+		return known{}, reconcile.Wait(KubeConfigNotFoundReason, "the state of %s has no kubeconfig: ksctl has not finished making the cluster", key)
 	}
 	access, err := s.read([]byte(config), doc.Context)
 	if err != nil {
-		return known{}, fail(KubeConfigRefusedReason, "state of %s: %w", key, err)
+		return known{}, reconcile.Fail(KubeConfigRefusedReason, "state of %s: %w", key, err)
 	}
 	return known{access: access, facts: factsOf(doc)}, nil
 }
@@ -153,10 +153,10 @@ func (s *Steps) fromStore(ctx context.Context, obj *clusterv1.KsctlCluster, c dy
 func keyOf(ref *clusterv1.ClusterImport, imp *v1alpha1.ImportState) (string, error) {
 	rows := imp.Status.Clusters
 	if len(rows) == 0 {
-		return "", wait(ClusterNotImportedReason, "ImportState %s has imported no cluster yet", ref.Name)
+		return "", reconcile.Wait(ClusterNotImportedReason, "ImportState %s has imported no cluster yet", ref.Name)
 	}
 	if ref.Key == "" && len(rows) > 1 {
-		return "", fail(ClusterNotImportedReason, "spec.importRef: ImportState %s has %d clusters: set key to that of one of them, such as %s", ref.Name, len(rows), rows[0].Key)
+		return "", reconcile.Fail(ClusterNotImportedReason, "spec.importRef: ImportState %s has %d clusters: set key to that of one of them, such as %s", ref.Name, len(rows), rows[0].Key)
 	}
 	want := cmp.Or(ref.Key, rows[0].Key)
 	for _, row := range rows {
@@ -164,7 +164,7 @@ func keyOf(ref *clusterv1.ClusterImport, imp *v1alpha1.ImportState) (string, err
 			return want, nil
 		}
 	}
-	return "", wait(ClusterNotImportedReason, "ImportState %s has no cluster %s", ref.Name, want)
+	return "", reconcile.Wait(ClusterNotImportedReason, "ImportState %s has no cluster %s", ref.Name, want)
 }
 
 // storeVersion is the version of a store as the cache has it; "" if it has none.
@@ -187,7 +187,7 @@ func (s *Steps) states(ctx context.Context, obj *clusterv1.KsctlCluster, c dynam
 			return nil, fmt.Errorf("reading ksctl's store: %w", err)
 		}
 		if !found {
-			return nil, wait(ClusterNotImportedReason, "there is no ksctl store in namespace %s", namespace)
+			return nil, reconcile.Wait(ClusterNotImportedReason, "there is no ksctl store in namespace %s", namespace)
 		}
 		return store.BinaryData, nil
 	})

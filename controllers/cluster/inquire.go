@@ -22,11 +22,11 @@ func (s *Steps) inquire(req *reconcile.Request[*clusterv1.KsctlCluster], k known
 	obj := req.Object
 	cfg, err := k.access.Config()
 	if err != nil {
-		return failed(fail(KubeConfigRefusedReason, "%w", err))
+		return reconcile.Failed(reconcile.Fail(KubeConfigRefusedReason, "%w", err))
 	}
 	yaml, err := k.access.YAML()
 	if err != nil {
-		return failed(err)
+		return reconcile.Failed(err)
 	}
 	q := question{id: sha256.Sum256(yaml), config: cfg, within: min(reconcile.Timeout(&obj.Spec.Schedule), maxAskTime),
 		interval: reconcile.Interval(&obj.Spec.Schedule), failed: apimeta.IsStatusConditionFalse(before.Conditions, clusterv1.ReachableCondition)}

@@ -1,12 +1,5 @@
 package cluster
 
-import (
-	"errors"
-	"fmt"
-
-	"github.com/ksctl/gitops/controllers/reconcile"
-)
-
 // Reasons of a KsctlCluster's conditions.
 const (
 	// ImportNotFoundReason: the import that spec.importRef names does not exist.
@@ -30,37 +23,3 @@ const (
 	// AnsweredReason: the API server of the cluster has answered.
 	AnsweredReason = "Answered"
 )
-
-// stepError is why a cluster can't be reached. It carries what becomes of that.
-type stepError struct {
-	reason string
-	err    error
-	// waits is true when an event will tell more, and nobody has to mend anything.
-	waits bool
-}
-
-// Error implements error.
-func (e *stepError) Error() string { return e.err.Error() }
-
-// Unwrap gives the cause.
-func (e *stepError) Unwrap() error { return e.err }
-
-func fail(reason, format string, args ...any) error {
-	return &stepError{reason: reason, err: fmt.Errorf(format, args...)}
-}
-
-func wait(reason, format string, args ...any) error {
-	return &stepError{reason: reason, err: fmt.Errorf(format, args...), waits: true}
-}
-
-// failed is the outcome of an error.
-func failed(err error) reconcile.Outcome {
-	var step *stepError
-	switch {
-	case !errors.As(err, &step):
-		return reconcile.Retry{Err: err}
-	case step.waits:
-		return reconcile.Waiting{On: err.Error(), Reason: step.reason}
-	}
-	return reconcile.Stalled{Err: err, Reason: step.reason}
-}

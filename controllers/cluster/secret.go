@@ -21,6 +21,7 @@ import (
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/kubeconfig"
 	"github.com/ksctl/gitops/controllers/live"
+	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
 // OfAnnotation is on each Secret that is written for a cluster: <namespace>/<name> of the
@@ -117,7 +118,7 @@ func ensure(ctx context.Context, c dynamic.Interface, w wanted, owner string) (d
 	case !found:
 		return create(ctx, c, w, owner)
 	case have.Annotations[OfAnnotation] != owner:
-		return done{}, fail(SecretTakenReason, "Secret %s exists, and is not this cluster's: delete it, or rename the KsctlCluster", w.name)
+		return done{}, reconcile.Fail(SecretTakenReason, "Secret %s exists, and is not this cluster's: delete it, or rename the KsctlCluster", w.name)
 	case fits(&have, w):
 		return done{version: have.ResourceVersion}, nil
 	}
@@ -193,5 +194,5 @@ func (s *Steps) allowed(argo *clusterv1.ArgoCDCluster) error {
 	if argo == nil || slices.Contains(s.ArgoCDNamespaces, argo.Namespace) {
 		return nil
 	}
-	return fail(ArgoCDNotAllowedReason, "spec.argocd.namespace: the controller's --argocd-namespaces does not list %s", argo.Namespace)
+	return reconcile.Fail(ArgoCDNotAllowedReason, "spec.argocd.namespace: the controller's --argocd-namespaces does not list %s", argo.Namespace)
 }

@@ -68,7 +68,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*clusterv1
 	before := req.Object.Status.DeepCopy()
 	users, err := s.users(ctx, req.Object)
 	if err != nil {
-		return failed(err)
+		return reconcile.Failed(err)
 	}
 	s.used(req.Object, users)
 	out, asked := s.step(ctx, req, before)
@@ -82,7 +82,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*clusterv1
 func (s *Steps) step(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlCluster], before *clusterv1.KsctlClusterStatus) (out reconcile.Outcome, asked bool) {
 	obj := req.Object
 	if err := s.allowed(obj.Spec.ArgoCD); err != nil {
-		return failed(err), false
+		return reconcile.Failed(err), false
 	}
 	c, err := account.Client(ctx, s.Client, s.Target, s.account(obj))
 	if err != nil {
@@ -90,19 +90,19 @@ func (s *Steps) step(ctx context.Context, req *reconcile.Request[*clusterv1.Ksct
 	}
 	k, err := s.know(ctx, obj, c)
 	if err != nil {
-		return failed(err), false
+		return reconcile.Failed(err), false
 	}
 	obj.Status.Facts, obj.Status.Server = k.facts, k.access.Server
 	labels := labelsOf(k.facts)
 	did, err := s.label(ctx, obj, relabel(obj.Labels, labels, labelsOf(before.Facts)))
 	switch {
 	case err != nil:
-		return failed(err), false
+		return reconcile.Failed(err), false
 	case did:
 		return reconcile.Deferred{Until: s.Clock.Now().Add(time.Second)}, true // the change wakes it
 	}
 	if err := s.publish(ctx, req, c, k, labels); err != nil {
-		return failed(err), false
+		return reconcile.Failed(err), false
 	}
 	return s.inquire(req, k, before), true
 }
