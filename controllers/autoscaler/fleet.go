@@ -56,23 +56,6 @@ type fleet struct {
 	strays []*corev1.Node
 }
 
-// listing is what is known of the array.
-type listing struct {
-	// machines by their index, in order, with their sizes, "" where that is not known.
-	machines []machine
-	// exact is true where there are no others: a node of another one is of a machine that is gone.
-	exact bool
-	// last operation, by which is known what can't be asked where it is not exact.
-	last *clusterv1.ScaleOperation
-}
-
-// hasLeft is true for a node of a machine that the last operation deleted.
-func (l *listing) hasLeft(index int32, node *corev1.Node) bool {
-	op := l.last
-	return op != nil && op.Kind == clusterv1.OperationScaleDown && op.State == clusterv1.OperationSucceeded && op.EndedAt != nil &&
-		index >= op.DesiredWorkers && node.CreationTimestamp.Before(op.EndedAt)
-}
-
 // hosts tells which node is which worker: ksctl names a machine <cluster>-vm-wp-<index>, and its
 // first start may add a dash and five characters.
 type hosts struct{ name *regexp.Regexp }
@@ -128,10 +111,12 @@ func newFleet(h hosts, pools []clusterv1.WorkerPool, nodes []*corev1.Node, l lis
 	}
 	for place, i := range slices.Sorted(maps.Keys(byIndex)) {
 		m := *byIndex[i]
-		if m.size == "" && !l.exact && made(place, l.last) {
-			m.size = l.last.NodeSize
-		}
 		m.pool = poolOf(&m, pools)
+		if m.pool == "" && m.size == "" && !l.exact { // its node does not say it
+			if m.size = l.sizeOf(place); m.size != "" {
+				m.pool = poolOf(&m, pools)
+			}
+		}
 		f.machines = append(f.machines, m)
 	}
 	slices.SortFunc(f.strays, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })

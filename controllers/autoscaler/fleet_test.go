@@ -91,12 +91,19 @@ func TestWhatCantBeAskedIsKnownByTheLastOperation(t *testing.T) {
 	c := &clusterv1.KsctlCluster{}
 	c.Status.Facts = &clusterv1.ClusterFacts{Pools: []clusterv1.NodePool{{Role: workerRole, Count: 3}}}
 	status := &clusterv1.KsctlAutoScalerStatus{Operation: down, Workers: 2}
-	if l := listingOf(answer{plain: true}, c, status); len(l.machines) != 2 {
-		t.Errorf("the state is of before: %d machines", len(l.machines))
-	}
-	c.Status.Facts.Pools[0].Count = 5
-	if l := listingOf(answer{plain: true}, c, status); len(l.machines) != 5 {
-		t.Errorf("the state is newer: %d machines", len(l.machines))
+	for what, x := range map[string]struct {
+		taken, says, want int32
+		after             time.Duration
+	}{
+		"as it was taken in":                    {taken: 3, says: 3, want: 2, after: 2 * time.Hour},
+		"another one, of more":                  {taken: 3, says: 5, want: 5},
+		"one of less, which may be of before":   {taken: 3, says: 1, want: 2},
+		"one of less, long after the operation": {taken: 3, says: 1, want: 1, after: 2 * time.Hour},
+	} {
+		c.Status.Facts.Pools[0].Count, status.ImportedWorkers = x.says, x.taken
+		if l := listingOf(answer{plain: true}, c, status, time.Hour, ended.Add(x.after)); len(l.machines) != int(x.want) {
+			t.Errorf("%s: %d machines, want %d", what, len(l.machines), x.want)
+		}
 	}
 }
 

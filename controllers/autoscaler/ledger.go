@@ -44,11 +44,17 @@ func rows(spec *clusterv1.KsctlAutoScalerSpec, status *clusterv1.KsctlAutoScaler
 	return out
 }
 
-// count takes in which machines there are. While an operation is at work they come and go: what
-// it changes is counted as begun, whether it is done or not.
+// count takes in which machines there are. While an operation is at work those that it makes or
+// deletes come and go: they are counted as begun, whether that is done or not.
 func (r *row) count(op *clusterv1.ScaleOperation, f *fleet) {
 	r.existing, r.begun, r.lost = 0, 0, 0
-	for i := range f.machines {
+	end := f.size()
+	if atWork(op) && ofPool(op, r.pool) {
+		end = min(op.From, op.DesiredWorkers, end)
+		r.existing = max(op.From-op.DesiredWorkers, 0)
+		r.begun = op.DesiredWorkers - op.From - op.GivenUp
+	}
+	for i := range end {
 		switch m := &f.machines[i]; {
 		case m.pool != r.pool.Name:
 		case m.lost:
@@ -56,10 +62,6 @@ func (r *row) count(op *clusterv1.ScaleOperation, f *fleet) {
 		default:
 			r.existing++
 		}
-	}
-	if atWork(op) && ofPool(op, r.pool) {
-		r.existing -= f.size() - op.From
-		r.begun = op.DesiredWorkers - op.From - op.GivenUp
 	}
 }
 

@@ -38,6 +38,8 @@ type sight struct {
 	agentErr error
 	// plain is true for an agent of ksctl's own, that answers when it is done.
 	plain bool
+	// imported is how many workers the imported state has, as far as that was taken in.
+	imported int32
 	// late are the machines that have not joined in time; next is when something is due here.
 	late map[int32]bool
 	next time.Time
@@ -101,9 +103,11 @@ func (s *Steps) observe(ctx context.Context, req *reconcile.Request[*clusterv1.K
 		return nil, unheard(obj, said.err)
 	}
 	seen.word, seen.agentErr, seen.plain = said.word, said.err, said.plain
-	seen.fleet = newFleet(seen.hosts, obj.Spec.Pools, seen.nodes, listingOf(said, seen.cluster, &obj.Status))
-	if op := obj.Status.Operation; said.plain && atWork(op) && op.Kind == clusterv1.OperationScaleUp && seen.fleet.size() > op.DesiredWorkers && seen.word.id != op.ID {
-		// ksctl's own agent would forget those that are more, and leave their machines behind.
+	l := listingOf(said, seen.cluster, &obj.Status, joinWithin(&obj.Spec), s.Clock.Now())
+	seen.imported = l.imported
+	seen.fleet = newFleet(seen.hosts, obj.Spec.Pools, seen.nodes, l)
+	if op := obj.Status.Operation; said.plain && atWork(op) && seen.fleet.size() > max(op.From, op.DesiredWorkers) && seen.word.id != op.ID {
+		// ksctl's own agent would forget those that are more, or delete them.
 		seen.word = word{id: op.ID, state: agentFailed, code: CodeFailed, message: "others have made workers meanwhile"}
 	}
 	seen.late, seen.next = s.board.joins(key, &seen.fleet, &obj.Status, joinWithin(&obj.Spec), s.Clock.Now())
@@ -123,38 +127,6 @@ func provisionTime(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
 func joinWithin(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
 	return provisionTime(spec) * 9 / 10
 }
-
-// listingOf is what is known of the array of workers. ksctl's own agent says nothing: then it is
-// what the imported state has, or else what was known before.
-func listingOf(said answer, c *clusterv1.KsctlCluster, status *clusterv1.KsctlAutoScalerStatus) listing {
-	l := listing{exact: !said.plain, last: status.Operation}
-	for _, w := range said.workers {
-		l.machines = append(l.machines, machine{index: int32(w.Index), size: w.Size, nodeName: w.Node})
-	}
-	if !said.plain {
-		return l
-	}
-	count, size := status.Workers, ""
-	if f := c.Status.Facts; f != nil {
-		known := int32(0)
-		for _, p := range f.Pools {
-			if p.Role == workerRole {
-				known, size = known+p.Count, p.Size // there is a size where all are of one
-			}
-		}
-		// The state may be read again only some time after an operation.
-		if op := status.Operation; op == nil || op.State != clusterv1.OperationSucceeded || known != op.From {
-			count = known
-		}
-	}
-	for i := range min(count, maxWorkers) {
-		l.machines = append(l.machines, machine{index: i, size: size})
-	}
-	return l
-}
-
-// workerRole is that of workers in the facts of a cluster.
-const workerRole clusterv1.PoolRole = "Worker"
 
 // question is how the agent is reached, and what it is asked.
 func (s *Steps) question(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *sight, here *engine.Client) (question, error) {

@@ -51,6 +51,8 @@ type plan struct {
 	// cancelled says of pools what is not done any more, and why; held why nothing is made.
 	cancelled []string
 	held      string
+	// doubt is of how many workers there are; nil: that is known.
+	doubt *doubt
 }
 
 // newPlan takes in what the agent said of the operation at work, and what the spec says by now.
@@ -66,7 +68,8 @@ func newPlan(f facts) *plan {
 		p.settle(f)
 		p.overdue(f)
 	}
-	p.held = hold(f)
+	p.doubt = doubtOf(p.op, f)
+	p.held = hold(f, p.doubt)
 	for i := range p.rows {
 		p.bound(&p.rows[i], f)
 	}
@@ -85,7 +88,10 @@ func (p *plan) choose(f facts) {
 }
 
 // hold is why no machine is made: what there is can't be told for sure.
-func hold(f facts) string {
+func hold(f facts, d *doubt) string {
+	if d != nil {
+		return d.String()
+	}
 	for _, node := range f.fleet.strays {
 		if nodeReady(node) && f.now.After(node.CreationTimestamp.Add(strayTime)) {
 			return fmt.Sprintf("node %s is ready, and the agent lists no such worker", node.Name)
@@ -116,7 +122,7 @@ func (p *plan) bound(r *row, f facts) {
 		r.change = max(r.change, 0)
 	}
 	r.change = max(r.change, -r.existing)
-	if r.change < 0 && stale(f, name) {
+	if r.change < 0 && p.stale(f, name) {
 		r.change = 0
 	}
 	if over := r.target() + r.lost - r.pool.MaxSize; over > 0 && r.change > 0 {
@@ -158,13 +164,17 @@ func (p *plan) mayGrow(r *row, f facts) bool {
 
 // stale is true for a deletion that nobody waits for any more: whoever asked for it has marked the
 // node, which is then the last one, or has gone on.
-func stale(f facts, pool string) bool {
+func (p *plan) stale(f facts, pool string) bool {
 	was := poolStatus(f.status, pool)
 	if was == nil || was.LastScale == nil || atWork(f.status.Operation) || f.now.Before(was.LastScale.Time.Add(wishTime)) {
 		return false
 	}
 	last := len(f.fleet.machines) - 1
-	return last < 0 || !f.fleet.machines[last].leaves()
+	if last < 0 || !f.fleet.machines[last].leaves() {
+		return true
+	}
+	first := rowOf(p.rows, f.fleet.machines[last].pool)
+	return first == nil || first.change >= 0 // of which nobody wants the deletion any more
 }
 
 func changed(was, is int32) string {
@@ -204,6 +214,9 @@ func (p *plan) dismissLate(f facts) {
 func (p *plan) next(f facts) *clusterv1.ScaleOperation {
 	if f.mode == clusterv1.ScalingOff {
 		return nil
+	}
+	if d := p.doubt; d != nil && d.least < d.most {
+		return p.clear(f)
 	}
 	if r, n := p.leaving(f.fleet); n > 0 {
 		r.change += n
@@ -252,9 +265,15 @@ func (p *plan) leaving(f *fleet) (r *row, n int32) {
 // operation is begun for a pool.
 func (p *plan) operation(f facts, kind clusterv1.OperationKind, r *row, n int32) *clusterv1.ScaleOperation {
 	r.begun = n
+	op := p.begin(f, kind, f.fleet.size(), f.fleet.size()+n)
+	op.Pool, op.NodeSize = r.pool.Name, r.pool.NodeSize
+	return op
+}
+
+// begin is an operation on the array.
+func (p *plan) begin(f facts, kind clusterv1.OperationKind, from, to int32) *clusterv1.ScaleOperation {
 	return &clusterv1.ScaleOperation{
-		ID: f.uid[:min(8, len(f.uid))] + "-" + strconv.FormatInt(f.now.UnixNano(), 36), Kind: kind, Pool: r.pool.Name,
-		From: f.fleet.size(), DesiredWorkers: f.fleet.size() + n, NodeSize: r.pool.NodeSize,
-		StartedAt: metav1.NewTime(f.now), State: clusterv1.OperationPending,
+		ID: f.uid[:min(8, len(f.uid))] + "-" + strconv.FormatInt(f.now.UnixNano(), 36), Kind: kind,
+		From: from, DesiredWorkers: to, StartedAt: metav1.NewTime(f.now), State: clusterv1.OperationPending,
 	}
 }

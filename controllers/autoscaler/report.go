@@ -55,10 +55,8 @@ func (p *plan) report(obj *clusterv1.KsctlAutoScaler, seen *sight) {
 		lines = append(lines, line)
 	}
 	status.Pools, status.Operation = lines, p.op
+	status.ImportedWorkers = seen.imported
 	status.Workers, status.UnmanagedWorkers = seen.fleet.size(), seen.fleet.unmanaged()
-	if op := p.op; seen.plain && op != nil && op.State == clusterv1.OperationSucceeded && p.ended != nil {
-		status.Workers = op.DesiredWorkers // it can't be asked
-	}
 }
 
 // beyond is the place from which on machines are those that an operation is making: they are
@@ -76,6 +74,9 @@ func describe(op *clusterv1.ScaleOperation) string {
 	what := "making"
 	if op.Kind == clusterv1.OperationScaleDown {
 		what, n = "deleting", -n
+	}
+	if op.Pool == "" {
+		return fmt.Sprintf("%s %d %s that never joined: from %d workers to %d", what, n, plural("machine", n), op.From, op.DesiredWorkers)
 	}
 	return fmt.Sprintf("%s %d %s of pool %s: from %d workers to %d", what, n, plural("machine", n), op.Pool, op.From, op.DesiredWorkers)
 }

@@ -27,7 +27,7 @@ func (p *plan) settle(f facts) {
 	op.EndedAt, op.Message = &now, said.message
 	op.State = clusterv1.OperationSucceeded
 	if said.state == agentFailed {
-		op.State = clusterv1.OperationFailed
+		op.State, op.Code = clusterv1.OperationFailed, said.code
 	}
 	p.ended = op
 	// The rows were as before it; from here on they are as it left them.

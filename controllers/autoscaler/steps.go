@@ -143,6 +143,9 @@ func mode(obj *clusterv1.KsctlAutoScaler) clusterv1.ScalingMode {
 func (s *Steps) plan(obj *clusterv1.KsctlAutoScaler, seen *sight) (*plan, []*request) {
 	f := facts{mode: mode(obj), spec: &obj.Spec, status: &obj.Status, fleet: &seen.fleet, word: seen.word, plain: seen.plain, late: seen.late, within: joinWithin(&obj.Spec), uid: string(obj.UID), now: s.Clock.Now()}
 	p := newPlan(f)
+	if p.doubt != nil && f.now.Before(p.doubt.until) {
+		seen.soonest(p.doubt.until)
+	}
 	granted := s.hear(obj, seen, p)
 	p.choose(f)
 	return p, granted

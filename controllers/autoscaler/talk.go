@@ -97,11 +97,20 @@ func (t *talk) plain(ctx context.Context, q question, asked *clusterv1.ScaleOper
 	err := t.conn.Scale(within, asked.Kind == clusterv1.OperationScaleUp, uint32(asked.DesiredWorkers), asked.NodeSize)
 	said.word = word{id: asked.ID, state: agentSucceeded}
 	if err != nil {
-		said.word = word{id: asked.ID, state: agentFailed, code: CodeFailed, message: err.Error()}
+		said.word = word{id: asked.ID, state: agentFailed, code: CodeNoAnswer, message: err.Error()}
+		if isAnswered(err) {
+			said.word.code = CodeFailed
+		}
 	}
 	clear(t.plainDone) // one at a time
 	t.plainDone[asked.ID] = said.word
 	return said
+}
+
+// isAnswered is true where the agent itself said so.
+func isAnswered(err error) bool {
+	var said *agent.Error
+	return errors.As(err, &said) && said.Answered
 }
 
 // isRefused is true where an agent will never begin an operation: it has other workers than it was

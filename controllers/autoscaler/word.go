@@ -33,6 +33,9 @@ const (
 	CodeOtherSize = "OtherSize"
 	// CodeSlow: the agent takes longer to make machines than they may take to join.
 	CodeSlow = "Slow"
+	// CodeNoAnswer: ksctl's own agent did not say in time whether it was done, or was not reached
+	// any more. It may still be at work.
+	CodeNoAnswer = "NoAnswer"
 	// CodeJoinTimeout: a machine was made, and did not join the cluster in time.
 	CodeJoinTimeout = "JoinTimeout"
 )

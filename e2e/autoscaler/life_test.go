@@ -40,7 +40,7 @@ var _ = Describe("What becomes of a KsctlAutoScaler", func() {
 			return status.Code(err)
 		}
 		Eventually(ctx, refresh, soon).Should(Equal(codes.Unavailable))
-		Expect(s.stands(ctx)()).NotTo(HavePrefix("True "))
+		Eventually(ctx, s.stands(ctx), soon).ShouldNot(HavePrefix("True ")) // it is written down after that
 		Expect(status.Code(s.increase(ctx, "large", 1))).To(Equal(codes.Unavailable), "nothing is taken down that can't be judged")
 		groups, err := ca.API().NodeGroups(ctx, &externalgrpc.NodeGroupsRequest{})
 		Expect(err).NotTo(HaveOccurred())

@@ -64,6 +64,10 @@ type ScaleOperation struct {
 	// State of the operation.
 	State OperationState `json:"state"`
 
+	// Code of why it failed.
+	// +optional
+	Code string `json:"code,omitempty"`
+
 	// Message says more, for a person.
 	// +optional
 	Message string `json:"message,omitempty"`
@@ -114,6 +118,11 @@ type KsctlAutoScalerStatus struct {
 	// Workers is how many the cluster has, whatever pool they are of.
 	// +optional
 	Workers int32 `json:"workers,omitempty"`
+
+	// ImportedWorkers is how many of them the imported state had when that was last taken in. It is
+	// asked only where the agent does not say which there are.
+	// +optional
+	ImportedWorkers int32 `json:"importedWorkers,omitempty"`
 
 	// UnmanagedWorkers are of no pool: no pool has their size.
 	// +optional

@@ -21,6 +21,9 @@ type KsctlAutoScalerStatusApplyConfiguration struct {
 	Pools []WorkerPoolStatusApplyConfiguration `json:"pools,omitempty"`
 	// Workers is how many the cluster has, whatever pool they are of.
 	Workers *int32 `json:"workers,omitempty"`
+	// ImportedWorkers is how many of them the imported state had when that was last taken in. It is
+	// asked only where the agent does not say which there are.
+	ImportedWorkers *int32 `json:"importedWorkers,omitempty"`
 	// UnmanagedWorkers are of no pool: no pool has their size.
 	UnmanagedWorkers *int32 `json:"unmanagedWorkers,omitempty"`
 }
@@ -94,6 +97,14 @@ func (b *KsctlAutoScalerStatusApplyConfiguration) WithPools(values ...*WorkerPoo
 // If called multiple times, the Workers field is set to the value of the last call.
 func (b *KsctlAutoScalerStatusApplyConfiguration) WithWorkers(value int32) *KsctlAutoScalerStatusApplyConfiguration {
 	b.Workers = &value
+	return b
+}
+
+// WithImportedWorkers sets the ImportedWorkers field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ImportedWorkers field is set to the value of the last call.
+func (b *KsctlAutoScalerStatusApplyConfiguration) WithImportedWorkers(value int32) *KsctlAutoScalerStatusApplyConfiguration {
+	b.ImportedWorkers = &value
 	return b
 }
 

@@ -32,6 +32,8 @@ type ScaleOperationApplyConfiguration struct {
 	EndedAt *metav1.Time `json:"endedAt,omitempty"`
 	// State of the operation.
 	State *clusterv1.OperationState `json:"state,omitempty"`
+	// Code of why it failed.
+	Code *string `json:"code,omitempty"`
 	// Message says more, for a person.
 	Message *string `json:"message,omitempty"`
 }
@@ -119,6 +121,14 @@ func (b *ScaleOperationApplyConfiguration) WithEndedAt(value metav1.Time) *Scale
 // If called multiple times, the State field is set to the value of the last call.
 func (b *ScaleOperationApplyConfiguration) WithState(value clusterv1.OperationState) *ScaleOperationApplyConfiguration {
 	b.State = &value
+	return b
+}
+
+// WithCode sets the Code field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Code field is set to the value of the last call.
+func (b *ScaleOperationApplyConfiguration) WithCode(value string) *ScaleOperationApplyConfiguration {
+	b.Code = &value
 	return b
 }
 
