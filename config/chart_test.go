@@ -175,8 +175,10 @@ func TestTheChartsValues(t *testing.T) {
 			t.Errorf("%s", key)
 		}
 	}
-	if args := container(map[string]any{"replicas": 2})["args"].([]any); !slices.Contains(args, any("--storage-adv-addr=$(POD_IP):9090")) {
-		t.Errorf("artifacts of replicas are looked for at %v", args)
+	for _, want := range []string{"--storage-adv-addr=$(POD_IP):9090", "--nodegroup-adv-addr=$(POD_IP):9443"} {
+		if args := container(map[string]any{"replicas": 2})["args"].([]any); !slices.Contains(args, any(want)) {
+			t.Errorf("what only the leader has is looked for at %v, want %s", args, want)
+		}
 	}
 	for _, key := range []string{"CustomResourceDefinition ksctlinstalls.apps.ksctl.com", "CustomResourceDefinition ksctlsources.apps.ksctl.com"} {
 		if got := rendered(t, "x", nil)[key].GetAnnotations()["helm.sh/resource-policy"]; got != "keep" {
