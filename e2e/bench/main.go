@@ -74,7 +74,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.out, "out", "", "the folder that results are written to; none are when empty, but the table is printed")
 	fs.IntVar(&o.objects, "objects", 5000, "how many objects the large install has")
 	fs.DurationVar(&o.idle, "idle", time.Minute, "how long the idle scenario takes")
-	fs.DurationVar(&o.timeout, "timeout", 30*time.Minute, "how long the scenarios on one control plane may take")
+	fs.DurationVar(&o.timeout, "timeout", 20*time.Minute, "how long the scenarios on one control plane may take before they are given up; -resume tries them again")
 	fs.IntVar(&o.concurrent, "concurrent", 0, "--concurrent of ours; 0 is as shipped")
 	fs.BoolVar(&o.profile, "profile", false, "write CPU and heap profiles of each scenario below -out")
 	fs.BoolVar(&o.resume, "resume", false, "go on with the results that -out has of this commit, instead of beginning anew")
@@ -119,18 +119,30 @@ func run(ctx context.Context, o options) error {
 			return err
 		}
 	}
+	var gaveUp error
 	for i := range o.runs {
 		for _, j := range jobs(o) {
 			for _, name := range o.peers {
-				if err := add(ctx, &r, o, j, name, i+1); err != nil {
+				err := add(ctx, &r, o, j, name, i+1)
+				var late *lateError
+				switch {
+				case errors.As(err, &late): // a peer that has stopped working is not the others' end
+					fmt.Fprintln(os.Stderr, "bench: given up:", err)
+					gaveUp = errors.Join(gaveUp, err)
+				case err != nil:
 					return err
 				}
 			}
 		}
 	}
 	fmt.Print(r.Table(titles()))
-	return nil
+	return gaveUp
 }
+
+// lateError is why a job was given up.
+type lateError struct{ within time.Duration }
+
+func (e *lateError) Error() string { return fmt.Sprintf("not within %s (-timeout)", e.within) }
 
 // add measures a run of a job with one peer, unless the report has it.
 func add(ctx context.Context, r *report.Report, o options, j job, peer string, run int) error {
@@ -191,8 +203,13 @@ func once(ctx context.Context, j job, o options, peer string) (_ []report.Result
 	if len(j.scenarios) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not within %s (-timeout)", o.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, &lateError{o.timeout})
 	defer cancel()
+	defer func() {
+		if late := context.Cause(ctx); err != nil && late != nil && !errors.Is(err, late) {
+			err = errors.Join(late, err)
+		}
+	}()
 	sites, src := j.scenarios[0].layout(o, j.installs)
 	s, err := newSession(ctx, peer, o, sites)
 	if err != nil {
