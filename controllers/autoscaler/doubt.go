@@ -7,44 +7,54 @@ import (
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 )
 
-// doubtTime is how long machines may take to join, and nodes to be seen as gone, after ksctl's own
-// agent said that it failed. Nodes are taken for not ready after some 40 seconds.
-const doubtTime = time.Minute
+const (
+	// doubtTime is how long machines may take to join, and nodes to be seen as gone or not ready,
+	// after ksctl's own agent said that it failed.
+	doubtTime = time.Minute
+	// recountInterval is how soon a recount that failed is tried again.
+	recountInterval = 5 * time.Minute
+)
 
 // doubt is how many workers there may be where ksctl's own agent failed: it does not say how far it
 // came, and would forget those that are more than it is asked to make.
 type doubt struct {
+	op          *clusterv1.ScaleOperation
 	least, most int32
 	// until is when what has not joined is taken for what will not.
 	until time.Time
+	// idle is the worker that has a node which is not ready, and maybe no machine; -1: there is none.
+	idle int32
+	// why nothing is done about it; "": it is.
+	why string
 }
 
-// doubtOf is how much is not known after an operation; nil: all is.
-func doubtOf(op *clusterv1.ScaleOperation, f facts) *doubt {
-	if !f.plain || atWork(op) {
+// settleDoubt is how much is not known after an operation; nil: all is, which is then written down.
+func (p *plan) settleDoubt(f facts) *doubt {
+	op := p.op
+	if op == nil || !op.Unsettled || atWork(op) {
 		return nil
 	}
 	joined := joinedEnd(f.fleet)
-	if op == nil || op.State != clusterv1.OperationFailed || op.EndedAt == nil {
-		return phantoms(f, joined)
-	}
-	d := &doubt{least: max(op.From, joined), most: op.DesiredWorkers, until: op.EndedAt.Add(doubtTime)}
-	if op.Kind == clusterv1.OperationScaleDown {
-		d.least, d.most = max(op.DesiredWorkers, joined), op.From
-	}
-	if op.Code == CodeNoAnswer { // it may still be at work
+	d := &doubt{op: op, least: max(min(op.From, op.DesiredWorkers), joined), most: max(op.From, op.DesiredWorkers), idle: -1}
+	d.until = op.EndedAt.Add(doubtTime)
+	switch {
+	case op.Code == CodeNoAnswer: // it may still be at work
 		d.until = op.EndedAt.Add(f.within)
+	case op.Kind == clusterv1.OperationRecount:
+		d.until = op.EndedAt.Add(recountInterval)
 	}
 	if d.least < d.most {
+		d.why = f.noRecount(d, joined)
 		return d
 	}
-	// Those that it was to delete have their nodes: they may have no machines.
-	for i := op.DesiredWorkers; i < min(op.From, f.fleet.size()); i++ {
-		if f.now.Before(d.until) || !f.fleet.machines[i].ready() {
+	for i := op.DesiredWorkers; op.Kind == clusterv1.OperationScaleDown && i < min(op.From, f.fleet.size()); i++ {
+		if f.now.Before(d.until) || !f.fleet.machines[i].ready() { // it may have no machine
+			d.idle = i
 			return d
 		}
 	}
-	return phantoms(f, joined)
+	op.Unsettled = false
+	return nil
 }
 
 // joinedEnd is the place behind the last machine that has joined.
@@ -57,41 +67,74 @@ func joinedEnd(f *fleet) int32 {
 	return 0
 }
 
-// phantoms are the last machines where somebody else said that there are some, and none has joined
-// in time.
-func phantoms(f facts, joined int32) *doubt {
-	last := f.fleet.size() - 1
-	if last < joined || !f.late[f.fleet.machines[last].index] || f.fleet.machines[last].pool != "" {
-		return nil
+// noRecount is why what has not joined is not deleted; "": it may be.
+func (f facts) noRecount(d *doubt, joined int32) string {
+	switch {
+	case f.mode == clusterv1.ScalingOff:
+		return "mode is Off"
+	case f.mode == clusterv1.ScalingUpOnly && d.op.Kind == clusterv1.OperationScaleDown:
+		return "mode is ScaleUpOnly"
+	case joined < min(d.op.From, d.op.DesiredWorkers):
+		return fmt.Sprintf("worker %d, which is not of the operation, has no node that is known as its own", joined)
+	case f.fleet.size() > d.most:
+		return "the imported state has more"
+	case f.fleet.newestOther.After(d.op.StartedAt.Time):
+		return "a node has joined since that may be one of them, by another name"
 	}
-	return &doubt{least: joined, most: last + 1, until: f.now}
+	return ""
 }
 
 // String says it to a person.
 func (d *doubt) String() string {
-	if d.least < d.most {
-		return fmt.Sprintf("there are between %d and %d workers, and the agent does not say how many: if there still are at %s, those that have not joined are deleted", d.least, d.most, d.until.UTC().Format(time.RFC3339))
+	if d.idle >= 0 {
+		return fmt.Sprintf("the agent failed to delete worker %d, and its node is not ready, or was not seen to be since: where its machine is gone, delete the Node", d.idle)
 	}
-	return "the agent failed to delete workers, and of those not all are ready: there may be no machines of them"
+	text := fmt.Sprintf("there are between %d and %d workers, and the agent, which failed, does not say how many", d.least, d.most)
+	if d.why != "" {
+		return text + ": they have to join, or to be deleted by hand, as " + d.why
+	}
+	return fmt.Sprintf("%s: those that have not joined at %s are deleted", text, d.until.UTC().Format(time.RFC3339))
 }
 
-// clear is the operation that ends a doubt of how many there are, before which nothing else is begun:
-// what has not joined is deleted, if it is there. nil: not yet.
-func (p *plan) clear(f facts) *clusterv1.ScaleOperation {
+// recount is the operation that ends a doubt; nil: none, or not yet.
+func (p *plan) recount(f facts) *clusterv1.ScaleOperation {
 	d := p.doubt
-	// Machines that nobody counts on may go even where none is to be deleted otherwise.
-	if f.now.Before(d.until) || f.mode == clusterv1.ScalingUpOnly && d.least < f.fleet.size() {
+	if d.idle >= 0 || d.why != "" || f.now.Before(d.until) {
 		return nil
 	}
-	op := p.begin(f, clusterv1.OperationScaleDown, d.most, d.least)
-	if last := p.op; last != nil && last.State == clusterv1.OperationFailed {
-		op.Pool, op.NodeSize = last.Pool, last.NodeSize
-		if r := rowOfOperation(p.rows, last); r != nil && backsOff(p.backoffs[r.pool.Name], clusterv1.OperationScaleDown, f.now) {
-			return nil
+	op := p.begin(f, clusterv1.OperationRecount, d.most, d.least)
+	op.Pool, op.NodeSize = d.op.Pool, d.op.NodeSize
+	return op
+}
+
+// joining is true while machines have yet to join, or to get the labels of their pool: ksctl's own
+// agent does not say of what size they are, which only the last operation tells.
+func (f facts) joining() bool {
+	op := f.status.Operation
+	for i := range f.fleet.machines {
+		m := &f.fleet.machines[i]
+		if !made(i, op) || f.late[m.index] {
+			continue
+		}
+		if m.node == nil || m.pool != "" && m.node.Labels[clusterv1.PoolLabel] == "" {
+			return true
 		}
 	}
-	for i := range p.rows {
-		p.rows[i].count(op, f.fleet)
+	return false
+}
+
+// absent is why nothing is made of what ksctl's own agent may have and nobody sees; "": there is
+// nothing of that.
+func (f facts) absent() string {
+	for i := range f.fleet.machines {
+		m := &f.fleet.machines[i]
+		switch {
+		case m.node != nil || made(i, f.status.Operation) && !f.late[m.index]:
+		case int32(i) >= f.counted:
+			return fmt.Sprintf("the imported state has %d workers, and worker %d has not joined: nothing is scaled until it has, or another state is imported", f.fleet.size(), m.index)
+		default:
+			return fmt.Sprintf("worker %d has no node, and the agent does not say whether there is a machine of it: have it join, or delete it, and those behind it, with ksctl, and make this object anew", m.index)
+		}
 	}
-	return op
+	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -52,6 +53,8 @@ type fleet struct {
 	machines []machine
 	// others is how many nodes are no machine of the array, such as those of the control plane.
 	others int32
+	// newestOther is when the latest of those joined.
+	newestOther time.Time
 	// strays are nodes of machines that are not there any more.
 	strays []*corev1.Node
 }
@@ -93,6 +96,7 @@ func newFleet(h hosts, pools []clusterv1.WorkerPool, nodes []*corev1.Node, l lis
 		switch {
 		case m == nil && !ok:
 			f.others++
+			f.newestOther = later(f.newestOther, node.CreationTimestamp.Time)
 		case m == nil && (l.exact || l.hasLeft(i, node)):
 			f.strays = append(f.strays, node)
 		case m == nil:
@@ -111,11 +115,10 @@ func newFleet(h hosts, pools []clusterv1.WorkerPool, nodes []*corev1.Node, l lis
 	}
 	for place, i := range slices.Sorted(maps.Keys(byIndex)) {
 		m := *byIndex[i]
-		m.pool = poolOf(&m, pools)
-		if m.pool == "" && m.size == "" && !l.exact { // its node does not say it
-			if m.size = l.sizeOf(place); m.size != "" {
-				m.pool = poolOf(&m, pools)
-			}
+		if l.exact {
+			m.pool = poolOf(&m, pools)
+		} else {
+			l.place(&m, place, pools)
 		}
 		f.machines = append(f.machines, m)
 	}
@@ -151,6 +154,13 @@ func poolOf(m *machine, pools []clusterv1.WorkerPool) string {
 		}
 	}
 	return ""
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // laterNode is true for a node that came after another one.

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 )
@@ -92,17 +93,17 @@ func TestWhatCantBeAskedIsKnownByTheLastOperation(t *testing.T) {
 	c.Status.Facts = &clusterv1.ClusterFacts{Pools: []clusterv1.NodePool{{Role: workerRole, Count: 3}}}
 	status := &clusterv1.KsctlAutoScalerStatus{Operation: down, Workers: 2}
 	for what, x := range map[string]struct {
-		taken, says, want int32
-		after             time.Duration
+		taken      *int32
+		says, want int32
 	}{
-		"as it was taken in":                    {taken: 3, says: 3, want: 2, after: 2 * time.Hour},
-		"another one, of more":                  {taken: 3, says: 5, want: 5},
-		"one of less, which may be of before":   {taken: 3, says: 1, want: 2},
-		"one of less, long after the operation": {taken: 3, says: 1, want: 1, after: 2 * time.Hour},
+		"before anything else was known": {says: 3, want: 3},
+		"as it was":                      {taken: ptr.To[int32](3), says: 3, want: 2},
+		"another one, of more":           {taken: ptr.To[int32](3), says: 5, want: 5},
+		"one of less":                    {taken: ptr.To[int32](3), says: 1, want: 2},
 	} {
 		c.Status.Facts.Pools[0].Count, status.ImportedWorkers = x.says, x.taken
-		if l := listingOf(answer{plain: true}, c, status, time.Hour, ended.Add(x.after)); len(l.machines) != int(x.want) {
-			t.Errorf("%s: %d machines, want %d", what, len(l.machines), x.want)
+		if l := listingOf(answer{plain: true}, c, status, ended.Time); len(l.machines) != int(x.want) || l.counted != 2 {
+			t.Errorf("%s: %d machines of which %d are counted, want %d", what, len(l.machines), l.counted, x.want)
 		}
 	}
 }

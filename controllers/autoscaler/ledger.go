@@ -49,7 +49,7 @@ func rows(spec *clusterv1.KsctlAutoScalerSpec, status *clusterv1.KsctlAutoScaler
 func (r *row) count(op *clusterv1.ScaleOperation, f *fleet) {
 	r.existing, r.begun, r.lost = 0, 0, 0
 	end := f.size()
-	if atWork(op) && ofPool(op, r.pool) {
+	if atWork(op) && ofPool(op, r.pool) && op.Kind != clusterv1.OperationRecount {
 		end = min(op.From, op.DesiredWorkers, end)
 		r.existing = max(op.From-op.DesiredWorkers, 0)
 		r.begun = op.DesiredWorkers - op.From - op.GivenUp

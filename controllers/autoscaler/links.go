@@ -72,9 +72,11 @@ type Links struct {
 type link struct {
 	question
 	// op is the operation at work; nil: none is.
-	op     *clusterv1.ScaleOperation
-	answer answer
-	heard  bool
+	op *clusterv1.ScaleOperation
+	// resumed is true for one that somebody may have told the agent of before.
+	resumed bool
+	answer  answer
+	heard   bool
 	// changed has a value when there is something else to ask.
 	changed chan struct{}
 	cancel  context.CancelFunc
@@ -125,22 +127,24 @@ func (l *Links) ask(key types.NamespacedName, q question) (answer, bool) {
 	return x.answer, x.heard
 }
 
-// carry has an agent carry out an operation that is on record; nil: there is none.
-func (l *Links) carry(key types.NamespacedName, op *clusterv1.ScaleOperation) {
+// carry has an agent carry out an operation that is on record; nil: there is none. One that has not
+// begun just now may have been told it before.
+func (l *Links) carry(key types.NamespacedName, op *clusterv1.ScaleOperation, begun bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !atWork(op) {
 		op = nil
 	}
 	if x := l.byKey[key]; x != nil {
-		x.carry(op)
+		x.carry(op, begun)
 	}
 }
 
-func (x *link) carry(op *clusterv1.ScaleOperation) {
+func (x *link) carry(op *clusterv1.ScaleOperation, begun bool) {
 	known := x.op != nil && op != nil && x.op.ID == op.ID
 	x.op = op.DeepCopy()
 	if op != nil && !known {
+		x.resumed = !begun
 		x.signal()
 	}
 }
@@ -168,7 +172,7 @@ func (l *Links) run(ctx context.Context, key types.NamespacedName, x *link) {
 	defer t.close()
 	for ctx.Err() == nil {
 		l.mu.Lock()
-		q, op, before := x.question, x.op, x.answer
+		q, op, before := x.question, task{x.op, x.resumed, l.Clock.Now()}, x.answer
 		l.mu.Unlock()
 		said := t.turn(ctx, q, op, before)
 		if ctx.Err() != nil {
@@ -179,7 +183,7 @@ func (l *Links) run(ctx context.Context, key types.NamespacedName, x *link) {
 		switch {
 		case said.err != nil:
 			wait = silentInterval
-		case op != nil:
+		case op.op != nil:
 			wait = atWorkInterval
 		}
 		timer := l.Clock.NewTimer(wait)

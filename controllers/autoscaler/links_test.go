@@ -110,7 +110,7 @@ func TestAnOperationIsBegunOnceAndFollowed(t *testing.T) {
 		if said, known := l.ask(testKey, q); !known || len(said.workers) != 1 || said.word.id != "" {
 			t.Fatalf("%+v %v", said, known)
 		}
-		l.carry(testKey, operation("one", 1, 3))
+		l.carry(testKey, operation("one", 1, 3), true)
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		f.set(func() {
@@ -131,7 +131,7 @@ func TestAnAgentWithOtherWorkersFailsTheOperation(t *testing.T) {
 	f := &fakeAgent{begin: &agent.Error{Code: codes.Aborted, Message: "there are 5", Answered: true}}
 	talking(t, f, func(l *Links, q question, _ *int) {
 		l.ask(testKey, q)
-		l.carry(testKey, operation("one", 1, 3))
+		l.carry(testKey, operation("one", 1, 3), true)
 		synctest.Wait()
 		if said, known := l.ask(testKey, q); !known || said.word.state != agentFailed || said.word.id != "one" {
 			t.Fatalf("%+v", said)
@@ -169,7 +169,7 @@ func TestAnAgentOfKsctlsOwnIsAskedOnce(t *testing.T) {
 	f := &fakeAgent{err: &agent.NoWorkersError{}, hang: 10 * time.Second}
 	talking(t, f, func(l *Links, q question, _ *int) {
 		l.ask(testKey, q)
-		l.carry(testKey, operation("one", 1, 3))
+		l.carry(testKey, operation("one", 1, 3), true)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		if said, _ := l.ask(testKey, q); said.word.id != "" {

@@ -1,6 +1,8 @@
 package autoscaler
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,51 +22,47 @@ type listing struct {
 	exact bool
 	// last operation, by which is known what can't be asked where it is not exact.
 	last *clusterv1.ScaleOperation
-	// imported is how many the imported state has, as far as that was taken in, and importedSize
-	// that of those of which nothing else is known.
+	// young are machines whose nodes do not say of what size they are, by their index.
+	young map[int32]string
+	// counted is how many there are where the imported state is not asked.
+	counted int32
+	// imported is how many the imported state has, -1 where there is none, and importedSize that of
+	// those of which nothing else is known.
 	imported     int32
 	importedSize string
-}
-
-// sizeOf is what size the machine at a place was asked for; "": that is not known.
-func (l *listing) sizeOf(place int) string {
-	switch {
-	case made(place, l.last):
-		return l.last.NodeSize
-	case int32(place) < l.imported:
-		return l.importedSize
-	}
-	return ""
 }
 
 // hasLeft is true for a node of a machine that the last operation deleted.
 func (l *listing) hasLeft(index int32, node *corev1.Node) bool {
 	op := l.last
-	return op != nil && op.Kind == clusterv1.OperationScaleDown && op.State == clusterv1.OperationSucceeded && op.EndedAt != nil &&
+	return op != nil && op.Kind != clusterv1.OperationScaleUp && op.State == clusterv1.OperationSucceeded && op.EndedAt != nil &&
 		index >= op.DesiredWorkers && node.CreationTimestamp.Before(op.EndedAt)
 }
 
 // listingOf is what is known of the array of workers. ksctl's own agent says nothing: then there
-// are as many as there were, until the imported state says something new, and as the last
-// operation left them.
-func listingOf(said answer, c *clusterv1.KsctlCluster, status *clusterv1.KsctlAutoScalerStatus, within time.Duration, now time.Time) listing {
-	l := listing{exact: !said.plain, last: status.Operation, imported: status.ImportedWorkers}
+// are as many as there were, as the last operation left them, or more when the imported state says
+// so. That it has fewer may be of before.
+func listingOf(said answer, c *clusterv1.KsctlCluster, status *clusterv1.KsctlAutoScalerStatus, now time.Time) listing {
+	l := listing{exact: !said.plain, last: status.Operation, counted: status.Workers}
+	l.imported, l.importedSize = importedWorkers(c)
 	for _, w := range said.workers {
 		l.machines = append(l.machines, machine{index: int32(w.Index), size: w.Size, nodeName: w.Node})
 	}
 	if !said.plain {
 		return l
 	}
-	count := status.Workers
-	known, size := importedWorkers(c)
-	l.importedSize = size
-	if known >= 0 && known != l.imported && (known >= count || settledFor(l.last, within, now)) {
-		count, l.imported = known, known
-	}
 	if op := l.last; atWork(op) && said.word.id == op.ID && said.word.state == agentSucceeded {
 		// Its nodes come to be known, or to be gone, some time after it said so.
-		l.last, count = op.DeepCopy(), op.DesiredWorkers
-		l.last.State, l.last.EndedAt = clusterv1.OperationSucceeded, &metav1.Time{Time: now}
+		l.last, l.counted = op.DeepCopy(), op.DesiredWorkers
+		l.last.State, l.last.EndedAt = clusterv1.OperationSucceeded, &metav1.Time{Time: now.Truncate(time.Second)}
+	}
+	l.young = map[int32]string{}
+	for _, w := range status.NewWorkers {
+		l.young[w.Index] = w.NodeSize
+	}
+	count := l.counted
+	if seen := status.ImportedWorkers; seen == nil || *seen != l.imported {
+		count = max(count, l.imported)
 	}
 	for i := range min(count, maxWorkers) {
 		l.machines = append(l.machines, machine{index: i})
@@ -72,14 +70,8 @@ func listingOf(said answer, c *clusterv1.KsctlCluster, status *clusterv1.KsctlAu
 	return l
 }
 
-// settledFor is true once whatever an operation made has had so much time to join. A state that
-// is imported before may be older than it.
-func settledFor(op *clusterv1.ScaleOperation, within time.Duration, now time.Time) bool {
-	return op == nil || !atWork(op) && (op.EndedAt == nil || !now.Before(op.EndedAt.Add(within)))
-}
-
-// importedWorkers is how many workers the imported state has, -1 where there is none; and their size,
-// where all are of one.
+// importedWorkers is how many workers the imported state has, -1 where there is none; and their
+// size, where all are of one.
 func importedWorkers(c *clusterv1.KsctlCluster) (count int32, size string) {
 	if c.Status.Facts == nil {
 		return -1, ""
@@ -90,4 +82,30 @@ func importedWorkers(c *clusterv1.KsctlCluster) (count int32, size string) {
 		}
 	}
 	return count, size
+}
+
+// place puts a machine into a pool where the agent does not say of what size it is: the one that its
+// node was labelled with, that it was made for, or whose size its node or the imported state has. The
+// size that a node has is asked late: k3s has it be "k3s".
+func (l *listing) place(m *machine, at int, pools []clusterv1.WorkerPool) {
+	sizes := []string{l.young[m.index]}
+	if op := l.last; op != nil && op.Kind != clusterv1.OperationScaleDown && int32(at) >= min(op.From, op.DesiredWorkers) && int32(at) < max(op.From, op.DesiredWorkers) {
+		sizes = append(sizes, op.NodeSize)
+	}
+	if m.node != nil {
+		if name := m.node.Labels[clusterv1.PoolLabel]; slices.ContainsFunc(pools, func(p clusterv1.WorkerPool) bool { return p.Name == name }) {
+			m.pool = name
+			return
+		}
+		sizes = append(sizes, m.node.Labels[corev1.LabelInstanceTypeStable])
+	}
+	if int32(at) < l.imported {
+		sizes = append(sizes, l.importedSize)
+	}
+	for _, size := range sizes {
+		if i := slices.IndexFunc(pools, func(p clusterv1.WorkerPool) bool { return strings.EqualFold(p.NodeSize, size) }); i >= 0 {
+			m.size, m.pool = size, pools[i].Name
+			return
+		}
+	}
 }

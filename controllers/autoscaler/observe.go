@@ -38,8 +38,9 @@ type sight struct {
 	agentErr error
 	// plain is true for an agent of ksctl's own, that answers when it is done.
 	plain bool
-	// imported is how many workers the imported state has, as far as that was taken in.
-	imported int32
+	// counted is how many workers there are where the imported state is not asked, and imported how
+	// many that has, -1 where there is none.
+	counted, imported int32
 	// late are the machines that have not joined in time; next is when something is due here.
 	late map[int32]bool
 	next time.Time
@@ -103,12 +104,12 @@ func (s *Steps) observe(ctx context.Context, req *reconcile.Request[*clusterv1.K
 		return nil, unheard(obj, said.err)
 	}
 	seen.word, seen.agentErr, seen.plain = said.word, said.err, said.plain
-	l := listingOf(said, seen.cluster, &obj.Status, joinWithin(&obj.Spec), s.Clock.Now())
-	seen.imported = l.imported
+	l := listingOf(said, seen.cluster, &obj.Status, s.Clock.Now())
+	seen.counted, seen.imported = l.counted, l.imported
 	seen.fleet = newFleet(seen.hosts, obj.Spec.Pools, seen.nodes, l)
 	if op := obj.Status.Operation; said.plain && atWork(op) && seen.fleet.size() > max(op.From, op.DesiredWorkers) && seen.word.id != op.ID {
 		// ksctl's own agent would forget those that are more, or delete them.
-		seen.word = word{id: op.ID, state: agentFailed, code: CodeFailed, message: "others have made workers meanwhile"}
+		seen.word = word{id: op.ID, state: agentFailed, code: CodeNoAnswer, message: "others have made workers meanwhile"}
 	}
 	seen.late, seen.next = s.board.joins(key, &seen.fleet, &obj.Status, joinWithin(&obj.Spec), s.Clock.Now())
 	seen.fleet.lose(seen.late, obj.Status.Operation)

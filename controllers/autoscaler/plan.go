@@ -32,6 +32,8 @@ type facts struct {
 	// word of the agent, and plain where it is ksctl's own, which can't be asked what there is.
 	word  word
 	plain bool
+	// counted is how many workers there are where the imported state is not asked, for ksctl's own.
+	counted int32
 	// late are machines that have not joined in time, by their index; within is that time.
 	late   map[int32]bool
 	within time.Duration
@@ -51,6 +53,8 @@ type plan struct {
 	// cancelled says of pools what is not done any more, and why; held why nothing is made.
 	cancelled []string
 	held      string
+	// waits is true while nothing is made as machines have yet to join.
+	waits bool
 	// doubt is of how many workers there are; nil: that is known.
 	doubt *doubt
 }
@@ -68,8 +72,8 @@ func newPlan(f facts) *plan {
 		p.settle(f)
 		p.overdue(f)
 	}
-	p.doubt = doubtOf(p.op, f)
-	p.held = hold(f, p.doubt)
+	p.doubt = p.settleDoubt(f)
+	p.held, p.waits = p.hold(f), f.plain && f.joining()
 	for i := range p.rows {
 		p.bound(&p.rows[i], f)
 	}
@@ -88,19 +92,17 @@ func (p *plan) choose(f facts) {
 }
 
 // hold is why no machine is made: what there is can't be told for sure.
-func hold(f facts, d *doubt) string {
-	if d != nil {
-		return d.String()
+func (p *plan) hold(f facts) string {
+	if p.doubt != nil {
+		return p.doubt.String()
 	}
 	for _, node := range f.fleet.strays {
 		if nodeReady(node) && f.now.After(node.CreationTimestamp.Add(strayTime)) {
-			return fmt.Sprintf("node %s is ready, and the agent lists no such worker", node.Name)
+			return fmt.Sprintf("node %s is ready, and as the agent says there is no such worker", node.Name)
 		}
 	}
-	for i := range f.fleet.machines {
-		if m := &f.fleet.machines[i]; f.plain && m.pool == "" && m.node == nil {
-			return fmt.Sprintf("worker %d has not joined, and of what size it is can't be told before", m.index)
-		}
+	if f.plain {
+		return f.absent()
 	}
 	return ""
 }
@@ -144,7 +146,7 @@ func (p *plan) bound(r *row, f facts) {
 // setFloor works out what minSize asks for.
 func (p *plan) setFloor(r *row, f facts) {
 	r.floor = 0
-	if f.mode == clusterv1.ScalingOff || !enforcesMin(f.spec) || p.held != "" || !p.mayGrow(r, f) {
+	if f.mode == clusterv1.ScalingOff || !enforcesMin(f.spec) || p.held != "" || p.waits || !p.mayGrow(r, f) {
 		return
 	}
 	r.floor = max(min(r.pool.MinSize-r.target()-r.lost, roomFor(f.spec, f.fleet)), 0)
@@ -215,8 +217,11 @@ func (p *plan) next(f facts) *clusterv1.ScaleOperation {
 	if f.mode == clusterv1.ScalingOff {
 		return nil
 	}
-	if d := p.doubt; d != nil && d.least < d.most {
-		return p.clear(f)
+	if p.doubt != nil && p.doubt.idle < 0 {
+		return p.recount(f)
+	}
+	if f.plain && f.fleet.size() > max(f.counted, joinedEnd(f.fleet)) {
+		return nil // which there are is not known
 	}
 	if r, n := p.leaving(f.fleet); n > 0 {
 		r.change += n
@@ -224,7 +229,7 @@ func (p *plan) next(f facts) *clusterv1.ScaleOperation {
 	}
 	for i := range p.rows {
 		r := &p.rows[i]
-		if r.pending() <= 0 || p.held != "" || !p.mayGrow(r, f) {
+		if r.pending() <= 0 || p.held != "" || p.waits || !p.mayGrow(r, f) {
 			continue
 		}
 		n := min(r.pending(), roomFor(f.spec, f.fleet))

@@ -3,6 +3,7 @@ package autoscaler
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -35,10 +36,15 @@ type world struct {
 	plain bool
 	facts int32
 	board board
+	// labelled are the workers whose nodes have had a label of their pool put on.
+	labelled map[int]string
+	// instanceType is what the cluster's own controller has nodes be, others are nodes of no worker.
+	instanceType string
+	others       []*corev1.Node
 }
 
 func newWorld(t *testing.T, sizes ...string) *world {
-	w := &world{t: t, sizes: sizes, joined: make([]bool, len(sizes)), tainted: map[int]bool{}, now: time.Unix(1_800_000_000, 0)}
+	w := &world{t: t, sizes: sizes, joined: make([]bool, len(sizes)), tainted: map[int]bool{}, labelled: map[int]string{}, now: time.Unix(1_800_000_000, 0)}
 	for i := range w.joined {
 		w.joined[i] = true
 	}
@@ -53,16 +59,19 @@ func (w *world) fleet() fleet {
 }
 
 // look is what there is, and how many workers the imported state has.
-func (w *world) look() (fleet, int32) {
-	var nodes []*corev1.Node
+func (w *world) look() (fleet, listing) {
+	nodes := slices.Clone(w.others)
 	for i, joined := range w.joined {
 		if joined {
 			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("demo-vm-wp-%d-abcde", i), UID: types.UID(fmt.Sprint(i)), Labels: map[string]string{}},
 				Spec: corev1.NodeSpec{ProviderID: fmt.Sprintf("k3s://%d", i)}}
 			for _, p := range testPools {
-				if p.NodeSize == w.sizes[i] {
+				if !w.plain && p.NodeSize == w.sizes[i] || w.plain && p.Name == w.labelled[i] {
 					n.Labels[clusterv1.PoolLabel] = p.Name
 				}
+			}
+			if w.instanceType != "" {
+				n.Labels[corev1.LabelInstanceTypeStable] = w.instanceType
 			}
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 			if w.tainted[i] {
@@ -72,10 +81,10 @@ func (w *world) look() (fleet, int32) {
 		}
 	}
 	if w.plain {
-		l := listingOf(answer{plain: true, word: w.word}, w.cluster(), &w.obj.Status, 10*time.Minute, w.now)
-		return newFleet(newHosts("demo"), w.obj.Spec.Pools, nodes, l), l.imported
+		l := listingOf(answer{plain: true, word: w.word}, w.cluster(), &w.obj.Status, w.now)
+		return newFleet(newHosts("demo"), w.obj.Spec.Pools, nodes, l), l
 	}
-	return newFleet(newHosts("demo"), w.obj.Spec.Pools, nodes, sized(w.sizes...)), 0
+	return newFleet(newHosts("demo"), w.obj.Spec.Pools, nodes, sized(w.sizes...)), listing{}
 }
 
 // cluster as it was imported.
@@ -90,13 +99,13 @@ func (w *world) cluster() *clusterv1.KsctlCluster {
 // step is one reconcile; ask is what Cluster Autoscaler asks for in it.
 func (w *world) step(ask ...func(*nodegroup.Cluster) ([]nodegroup.Change, error)) *plan {
 	w.t.Helper()
-	f, imported := w.look()
+	f, l := w.look()
 	if w.plain {
 		w.late, _ = w.board.joins(client.ObjectKeyFromObject(&w.obj), &f, &w.obj.Status, 10*time.Minute, w.now)
 	}
 	f.lose(w.late, w.obj.Status.Operation)
-	seen := &sight{fleet: f, cluster: w.cluster(), plain: w.plain, imported: imported, late: w.late}
-	in := facts{mode: mode(&w.obj), spec: &w.obj.Spec, status: &w.obj.Status, fleet: &seen.fleet, word: w.word, plain: w.plain, late: w.late, within: 10 * time.Minute, uid: string(w.obj.UID), now: w.now}
+	seen := &sight{fleet: f, cluster: w.cluster(), plain: w.plain, counted: l.counted, imported: l.imported, late: w.late}
+	in := facts{mode: mode(&w.obj), spec: &w.obj.Spec, status: &w.obj.Status, fleet: &seen.fleet, word: w.word, plain: w.plain, counted: l.counted, late: w.late, within: 10 * time.Minute, uid: string(w.obj.UID), now: w.now}
 	p := newPlan(in)
 	for _, decide := range ask {
 		c, err := newView(&w.obj, seen, p, w.now)
@@ -113,6 +122,11 @@ func (w *world) step(ask ...func(*nodegroup.Cluster) ([]nodegroup.Change, error)
 	}
 	p.choose(in)
 	p.report(&w.obj, seen)
+	for i := range f.machines {
+		if m := &f.machines[i]; w.plain && m.node != nil && m.pool != "" {
+			w.labelled[int(m.index)] = m.pool
+		}
+	}
 	w.check(p)
 	return p
 }
@@ -188,6 +202,7 @@ func (w *world) carry(op *clusterv1.ScaleOperation, n int32, state agentState) {
 		} else {
 			w.sizes, w.joined = w.sizes[:len(w.sizes)-1], w.joined[:len(w.joined)-1]
 			delete(w.tainted, len(w.sizes))
+			delete(w.labelled, len(w.sizes))
 		}
 	}
 	w.word = word{id: op.ID, state: state, code: CodeFailed, message: "said by the agent"}

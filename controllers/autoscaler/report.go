@@ -55,8 +55,25 @@ func (p *plan) report(obj *clusterv1.KsctlAutoScaler, seen *sight) {
 		lines = append(lines, line)
 	}
 	status.Pools, status.Operation = lines, p.op
-	status.ImportedWorkers = seen.imported
-	status.Workers, status.UnmanagedWorkers = seen.fleet.size(), seen.fleet.unmanaged()
+	if status.Workers = seen.fleet.size(); seen.plain {
+		status.Workers = max(seen.counted, joinedEnd(&seen.fleet))
+	}
+	// From here on the imported state is older than what is known.
+	if seen.imported >= 0 && (!seen.plain || p.ended != nil && p.ended.State == clusterv1.OperationSucceeded) {
+		status.ImportedWorkers = &seen.imported
+	}
+	status.NewWorkers = young(seen)
+	status.UnmanagedWorkers = seen.fleet.unmanaged()
+}
+
+// young are the machines of ksctl's own agent whose nodes do not say of what pool they are.
+func young(seen *sight) (out []clusterv1.NewWorker) {
+	for i := range seen.fleet.machines {
+		if m := &seen.fleet.machines[i]; seen.plain && m.size != "" && (m.node == nil || m.node.Labels[clusterv1.PoolLabel] == "") {
+			out = append(out, clusterv1.NewWorker{Index: m.index, NodeSize: m.size})
+		}
+	}
+	return out
 }
 
 // beyond is the place from which on machines are those that an operation is making: they are
@@ -75,8 +92,8 @@ func describe(op *clusterv1.ScaleOperation) string {
 	if op.Kind == clusterv1.OperationScaleDown {
 		what, n = "deleting", -n
 	}
-	if op.Pool == "" {
-		return fmt.Sprintf("%s %d %s that never joined: from %d workers to %d", what, n, plural("machine", n), op.From, op.DesiredWorkers)
+	if op.Kind == clusterv1.OperationRecount {
+		return fmt.Sprintf("deleting what has not joined: of %d workers at most %d stay", op.From, op.DesiredWorkers)
 	}
 	return fmt.Sprintf("%s %d %s of pool %s: from %d workers to %d", what, n, plural("machine", n), op.Pool, op.From, op.DesiredWorkers)
 }

@@ -27,7 +27,7 @@ func (p *plan) settle(f facts) {
 	op.EndedAt, op.Message = &now, said.message
 	op.State = clusterv1.OperationSucceeded
 	if said.state == agentFailed {
-		op.State, op.Code = clusterv1.OperationFailed, said.code
+		op.State, op.Code, op.Unsettled = clusterv1.OperationFailed, said.code, f.plain
 	}
 	p.ended = op
 	// The rows were as before it; from here on they are as it left them.
@@ -37,6 +37,7 @@ func (p *plan) settle(f facts) {
 	r := rowOfOperation(p.rows, op)
 	switch {
 	case r == nil: // the pool left the spec meanwhile
+	case op.Kind == clusterv1.OperationRecount: // nobody asked for it
 	case said.state == agentFailed && op.Kind == clusterv1.OperationScaleUp:
 		made := max(f.fleet.size()-op.From, 0)
 		r.missing += max(op.DesiredWorkers-op.From-op.GivenUp-made, 0)

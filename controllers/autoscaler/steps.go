@@ -141,7 +141,7 @@ func mode(obj *clusterv1.KsctlAutoScaler) clusterv1.ScalingMode {
 
 // plan is what becomes of the pools, and who waits for it to be on record.
 func (s *Steps) plan(obj *clusterv1.KsctlAutoScaler, seen *sight) (*plan, []*request) {
-	f := facts{mode: mode(obj), spec: &obj.Spec, status: &obj.Status, fleet: &seen.fleet, word: seen.word, plain: seen.plain, late: seen.late, within: joinWithin(&obj.Spec), uid: string(obj.UID), now: s.Clock.Now()}
+	f := facts{mode: mode(obj), spec: &obj.Spec, status: &obj.Status, fleet: &seen.fleet, word: seen.word, plain: seen.plain, counted: seen.counted, late: seen.late, within: joinWithin(&obj.Spec), uid: string(obj.UID), now: s.Clock.Now()}
 	p := newPlan(f)
 	if p.doubt != nil && f.now.Before(p.doubt.until) {
 		seen.soonest(p.doubt.until)
@@ -169,7 +169,7 @@ func (s *Steps) record(ctx context.Context, req *reconcile.Request[*clusterv1.Ks
 		return err
 	}
 	s.tell(req, p, begun)
-	s.Links.carry(client.ObjectKeyFromObject(obj), p.op)
+	s.Links.carry(client.ObjectKeyFromObject(obj), p.op, begun)
 	return nil
 }
 
@@ -217,7 +217,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.
 		return reconcile.Done{Message: "left behind"}
 	}
 	s.silence(obj, errGoing)
-	s.Links.carry(client.ObjectKeyFromObject(obj), nil)
+	s.Links.carry(client.ObjectKeyFromObject(obj), nil, false)
 	left, err := s.uninstall(ctx, obj)
 	if err != nil {
 		return reconcile.Retry{Err: err}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -15,6 +16,18 @@ import (
 
 // maxWorkers of a cluster.
 const maxWorkers = 10_000
+
+// sendWithin is how old a deletion may be that ksctl's own agent is told of: machines that join
+// later may be in use.
+const sendWithin = time.Minute
+
+// task is what an agent has to do at a time.
+type task struct {
+	op *clusterv1.ScaleOperation
+	// resumed is true for one that it may have been told before.
+	resumed bool
+	now     time.Time
+}
 
 // talk is a conversation with an agent.
 type talk struct {
@@ -35,7 +48,8 @@ func (t *talk) close() {
 
 // turn asks an agent once: what there is, and how the operation stands. One that it does not
 // know it is told of.
-func (t *talk) turn(ctx context.Context, q question, asked *clusterv1.ScaleOperation, before answer) answer {
+func (t *talk) turn(ctx context.Context, q question, do task, before answer) answer {
+	asked := do.op
 	silent := func(err error) answer {
 		before.err = err
 		return before
@@ -54,7 +68,7 @@ func (t *talk) turn(ctx context.Context, q question, asked *clusterv1.ScaleOpera
 	var plain *agent.NoWorkersError
 	switch {
 	case errors.As(err, &plain) && !t.own:
-		return t.plain(ctx, q, asked)
+		return t.plain(ctx, q, do)
 	case err != nil:
 		return silent(err)
 	}
@@ -83,28 +97,43 @@ func (t *talk) turn(ctx context.Context, q question, asked *clusterv1.ScaleOpera
 }
 
 // plain has ksctl's own agent carry out an operation. It answers when that is done.
-func (t *talk) plain(ctx context.Context, q question, asked *clusterv1.ScaleOperation) answer {
+func (t *talk) plain(ctx context.Context, q question, do task) answer {
 	said := answer{plain: true}
-	if asked == nil {
+	if do.op == nil {
 		return said
 	}
-	if done, ok := t.plainDone[asked.ID]; ok {
+	if done, ok := t.plainDone[do.op.ID]; ok {
 		said.word = done
 		return said
 	}
+	said.word = t.scale(ctx, q, do)
+	clear(t.plainDone) // one at a time
+	t.plainDone[do.op.ID] = said.word
+	return said
+}
+
+// scale is how it went.
+func (t *talk) scale(ctx context.Context, q question, do task) word {
+	failed := func(code, message string) word {
+		return word{id: do.op.ID, state: agentFailed, code: code, message: message}
+	}
+	up := do.op.Kind == clusterv1.OperationScaleUp
+	switch {
+	case !up && do.resumed:
+		return failed(CodeNoAnswer, "the controller started anew meanwhile, and does not ask for deletions twice")
+	case !up && do.now.After(do.op.StartedAt.Add(sendWithin)):
+		return failed(CodeFailed, "the agent was not reached in time: it was not asked for it")
+	}
 	within, cancel := context.WithTimeout(ctx, q.within)
 	defer cancel()
-	err := t.conn.Scale(within, asked.Kind == clusterv1.OperationScaleUp, uint32(asked.DesiredWorkers), asked.NodeSize)
-	said.word = word{id: asked.ID, state: agentSucceeded}
-	if err != nil {
-		said.word = word{id: asked.ID, state: agentFailed, code: CodeNoAnswer, message: err.Error()}
-		if isAnswered(err) {
-			said.word.code = CodeFailed
-		}
+	err := t.conn.Scale(within, up, uint32(do.op.DesiredWorkers), do.op.NodeSize)
+	switch {
+	case err == nil:
+		return word{id: do.op.ID, state: agentSucceeded}
+	case do.resumed || !isAnswered(err): // what it was told before may still be at work
+		return failed(CodeNoAnswer, err.Error())
 	}
-	clear(t.plainDone) // one at a time
-	t.plainDone[asked.ID] = said.word
-	return said
+	return failed(CodeFailed, err.Error())
 }
 
 // isAnswered is true where the agent itself said so.

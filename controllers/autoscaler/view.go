@@ -25,7 +25,7 @@ func newView(obj *clusterv1.KsctlAutoScaler, seen *sight, p *plan, now time.Time
 			return nil, fmt.Errorf("pool %s: %w", r.pool.Name, err)
 		}
 		c.Groups = append(c.Groups, nodegroup.Group{ID: groupID(obj, r.pool.Name), Name: r.pool.Name,
-			Min: r.pool.MinSize, Max: max(r.pool.MaxSize-r.lost, 0), Target: r.target(), Failure: failureOf(p.backoffs[r.pool.Name], r.missing, now), Template: bytes})
+			Min: r.pool.MinSize, Max: max(r.pool.MaxSize-r.lost, 0), Target: r.target(), Failure: p.failureOf(r, now), Template: bytes})
 	}
 	c.Workers = workersOf(seen, p)
 	for i := range c.Workers {
@@ -40,11 +40,15 @@ func groupID(obj *clusterv1.KsctlAutoScaler, pool string) string {
 	return nodegroup.GroupID(client.ObjectKeyFromObject(obj), pool)
 }
 
-func failureOf(b *clusterv1.PoolBackoff, missing int32, now time.Time) *nodegroup.Failure {
-	if b == nil || !backsOff(b, clusterv1.OperationScaleUp, now) && missing == 0 {
+func (p *plan) failureOf(r *row, now time.Time) *nodegroup.Failure {
+	b := p.backoffs[r.pool.Name]
+	if d := p.doubt; d != nil && !backsOff(b, clusterv1.OperationScaleUp, now) {
+		return &nodegroup.Failure{Code: CodeUnsettled, Message: d.String(), Count: r.missing, Until: later(d.until, now.Add(doubtTime))}
+	}
+	if b == nil || !backsOff(b, clusterv1.OperationScaleUp, now) && r.missing == 0 {
 		return nil
 	}
-	return &nodegroup.Failure{OutOfResources: b.Code == CodeOutOfResources, Code: b.Code, Message: b.Message, Count: missing, Until: b.Until.Time}
+	return &nodegroup.Failure{OutOfResources: b.Code == CodeOutOfResources, Code: b.Code, Message: b.Message, Count: r.missing, Until: b.Until.Time}
 }
 
 // workersOf is the array, with the machines that are being made, and those marked that are to go.

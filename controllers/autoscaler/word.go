@@ -36,6 +36,9 @@ const (
 	// CodeNoAnswer: ksctl's own agent did not say in time whether it was done, or was not reached
 	// any more. It may still be at work.
 	CodeNoAnswer = "NoAnswer"
+	// CodeUnsettled: nothing is made for any pool, as ksctl's own agent failed, and did not say how
+	// many workers there are.
+	CodeUnsettled = "Unsettled"
 	// CodeJoinTimeout: a machine was made, and did not join the cluster in time.
 	CodeJoinTimeout = "JoinTimeout"
 )

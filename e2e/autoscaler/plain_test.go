@@ -138,7 +138,7 @@ func plainSite(ctx context.Context) (*site, *plainAgent) {
 	s := bareSite(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 2 })
 	nodes, err := kubernetes.NewForConfig(remote.Config())
 	Expect(err).NotTo(HaveOccurred())
-	a := &plainAgent{cluster: provisioner.Cluster{Name: s.name}, kwok: &kwok.Provisioner{Client: nodes, Clock: clock.RealClock{}, Config: s.knobs, ProviderID: kwok.None}}
+	a := &plainAgent{cluster: provisioner.Cluster{Name: s.name}, kwok: &kwok.Provisioner{Client: nodes, Clock: clock.RealClock{}, Config: s.knobs, ProviderID: kwok.None, InstanceType: "k3s"}}
 	listening, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())
 	server := grpc.NewServer()

@@ -160,6 +160,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationclusterv1.KubeConfigRefApplyConfiguration{}
 	case clusterv1.SchemeGroupVersion.WithKind("MachineCapacity"):
 		return &applyconfigurationclusterv1.MachineCapacityApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("NewWorker"):
+		return &applyconfigurationclusterv1.NewWorkerApplyConfiguration{}
 	case clusterv1.SchemeGroupVersion.WithKind("NodePool"):
 		return &applyconfigurationclusterv1.NodePoolApplyConfiguration{}
 	case clusterv1.SchemeGroupVersion.WithKind("PodRules"):

@@ -13,6 +13,9 @@ type OperationKind string
 const (
 	OperationScaleUp   OperationKind = "ScaleUp"
 	OperationScaleDown OperationKind = "ScaleDown"
+	// OperationRecount has ksctl's own agent have as many workers as have joined, after it failed
+	// and did not say how far it had come.
+	OperationRecount OperationKind = "Recount"
 )
 
 // OperationState is how an operation stands.
@@ -68,9 +71,23 @@ type ScaleOperation struct {
 	// +optional
 	Code string `json:"code,omitempty"`
 
+	// Unsettled is true while it is not known how far an operation came that failed: ksctl's own agent
+	// does not say. No other one is begun meanwhile.
+	// +optional
+	Unsettled bool `json:"unsettled,omitempty"`
+
 	// Message says more, for a person.
 	// +optional
 	Message string `json:"message,omitempty"`
+}
+
+// NewWorker is a machine that only the operation that made it knows the size of.
+type NewWorker struct {
+	// Index in the name of the machine.
+	Index int32 `json:"index"`
+
+	// NodeSize that it was asked for with.
+	NodeSize string `json:"nodeSize"`
 }
 
 // AutoscalerStatus is how Cluster Autoscaler itself stands.
@@ -119,10 +136,17 @@ type KsctlAutoScalerStatus struct {
 	// +optional
 	Workers int32 `json:"workers,omitempty"`
 
-	// ImportedWorkers is how many of them the imported state had when that was last taken in. It is
-	// asked only where the agent does not say which there are.
+	// ImportedWorkers is how many the imported state had when it was last known otherwise how many
+	// there are. It counts again when it says something else.
 	// +optional
-	ImportedWorkers int32 `json:"importedWorkers,omitempty"`
+	ImportedWorkers *int32 `json:"importedWorkers,omitempty"`
+
+	// NewWorkers were made, and have yet to join or to get the labels of their pool. Only where the agent
+	// does not say of what size they are.
+	// +optional
+	// +listType=map
+	// +listMapKey=index
+	NewWorkers []NewWorker `json:"newWorkers,omitempty"`
 
 	// UnmanagedWorkers are of no pool: no pool has their size.
 	// +optional

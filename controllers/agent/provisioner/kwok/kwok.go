@@ -23,6 +23,8 @@ import (
 const (
 	// ClusterLabel marks the nodes that were made here, with the name of their cluster.
 	ClusterLabel = "agent.ksctl.com/kwok-cluster"
+	// sizeLabel has the size that a machine was asked for with.
+	sizeLabel = "agent.ksctl.com/kwok-size"
 	// fakeAnnotation is the one by which kwok knows the nodes that it plays.
 	fakeAnnotation = "kwok.x-k8s.io/node"
 )
@@ -35,6 +37,8 @@ type Provisioner struct {
 	Config string
 	// ProviderID of new nodes, unless the file says another.
 	ProviderID ProviderID
+	// InstanceType that new nodes say they are of; their size when it is "". k3s has it be "k3s".
+	InstanceType string
 }
 
 var _ provisioner.Runner = (*Provisioner)(nil)
@@ -83,7 +87,7 @@ func (p *Provisioner) machines(ctx context.Context, cluster provisioner.Cluster)
 		if err != nil {
 			continue // longer than any that is made here
 		}
-		out = append(out, machine{uint32(index), node.Labels[corev1.LabelInstanceTypeStable], node})
+		out = append(out, machine{uint32(index), node.Labels[sizeLabel], node})
 	}
 	lone, err := p.lone(cluster)
 	if err != nil {
@@ -147,6 +151,7 @@ func (p *Provisioner) create(ctx context.Context, r provisioner.Request, k Knobs
 
 func (p *Provisioner) newNode(ctx context.Context, cluster provisioner.Cluster, index uint32, sizeName string, size Size, k Knobs) error {
 	node := nodeOf(cluster, index, sizeName, size, cmp.Or(k.ProviderID, p.ProviderID))
+	node.Labels[corev1.LabelInstanceTypeStable] = cmp.Or(p.InstanceType, sizeName)
 	if _, err := p.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating node %s: %w", node.Name, err)
 	}
@@ -219,7 +224,7 @@ func nodeOf(cluster provisioner.Cluster, index uint32, sizeName string, size Siz
 			Labels: map[string]string{
 				ClusterLabel: cluster.Name, "type": "kwok",
 				corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: goruntime.GOARCH,
-				corev1.LabelInstanceTypeStable: sizeName,
+				sizeLabel: sizeName,
 			},
 		},
 		Status: corev1.NodeStatus{Capacity: capacity, Allocatable: allocatable(capacity)},

@@ -21,9 +21,12 @@ type KsctlAutoScalerStatusApplyConfiguration struct {
 	Pools []WorkerPoolStatusApplyConfiguration `json:"pools,omitempty"`
 	// Workers is how many the cluster has, whatever pool they are of.
 	Workers *int32 `json:"workers,omitempty"`
-	// ImportedWorkers is how many of them the imported state had when that was last taken in. It is
-	// asked only where the agent does not say which there are.
+	// ImportedWorkers is how many the imported state had when it was last known otherwise how many
+	// there are. It counts again when it says something else.
 	ImportedWorkers *int32 `json:"importedWorkers,omitempty"`
+	// NewWorkers were made, and have yet to join or to get the labels of their pool. Only where the agent
+	// does not say of what size they are.
+	NewWorkers []NewWorkerApplyConfiguration `json:"newWorkers,omitempty"`
 	// UnmanagedWorkers are of no pool: no pool has their size.
 	UnmanagedWorkers *int32 `json:"unmanagedWorkers,omitempty"`
 }
@@ -105,6 +108,19 @@ func (b *KsctlAutoScalerStatusApplyConfiguration) WithWorkers(value int32) *Ksct
 // If called multiple times, the ImportedWorkers field is set to the value of the last call.
 func (b *KsctlAutoScalerStatusApplyConfiguration) WithImportedWorkers(value int32) *KsctlAutoScalerStatusApplyConfiguration {
 	b.ImportedWorkers = &value
+	return b
+}
+
+// WithNewWorkers adds the given value to the NewWorkers field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the NewWorkers field.
+func (b *KsctlAutoScalerStatusApplyConfiguration) WithNewWorkers(values ...*NewWorkerApplyConfiguration) *KsctlAutoScalerStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithNewWorkers")
+		}
+		b.NewWorkers = append(b.NewWorkers, *values[i])
+	}
 	return b
 }
 

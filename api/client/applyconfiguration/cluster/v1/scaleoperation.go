@@ -34,6 +34,9 @@ type ScaleOperationApplyConfiguration struct {
 	State *clusterv1.OperationState `json:"state,omitempty"`
 	// Code of why it failed.
 	Code *string `json:"code,omitempty"`
+	// Unsettled is true while it is not known how far an operation came that failed: ksctl's own agent
+	// does not say. No other one is begun meanwhile.
+	Unsettled *bool `json:"unsettled,omitempty"`
 	// Message says more, for a person.
 	Message *string `json:"message,omitempty"`
 }
@@ -129,6 +132,14 @@ func (b *ScaleOperationApplyConfiguration) WithState(value clusterv1.OperationSt
 // If called multiple times, the Code field is set to the value of the last call.
 func (b *ScaleOperationApplyConfiguration) WithCode(value string) *ScaleOperationApplyConfiguration {
 	b.Code = &value
+	return b
+}
+
+// WithUnsettled sets the Unsettled field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Unsettled field is set to the value of the last call.
+func (b *ScaleOperationApplyConfiguration) WithUnsettled(value bool) *ScaleOperationApplyConfiguration {
+	b.Unsettled = &value
 	return b
 }
 
