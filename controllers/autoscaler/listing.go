@@ -36,7 +36,7 @@ type listing struct {
 func (l *listing) hasLeft(index int32, node *corev1.Node) bool {
 	op := l.last
 	return op != nil && op.Kind != clusterv1.OperationScaleUp && op.State == clusterv1.OperationSucceeded && op.EndedAt != nil &&
-		index >= op.DesiredWorkers && node.CreationTimestamp.Before(op.EndedAt)
+		index >= op.DesiredWorkers && !node.CreationTimestamp.After(op.EndedAt.Time)
 }
 
 // listingOf is what is known of the array of workers. ksctl's own agent says nothing: then there
