@@ -110,6 +110,35 @@ var _ = Describe("An install for many clusters", func() {
 		Expect(left.Items).To(BeEmpty())
 	})
 
+	It("goes first to those that wait longest, and to one that has failed, which waits for its turn when it fails again", func(ctx SpecContext) {
+		here, there := namespaces(ctx)
+		fleetOf(ctx, here, "a", "b", "c", "d")
+		in := harness.Install(here, "app")
+		in.Spec.TargetNamespace = there
+		in.Spec.ClusterSelector = &appsv1.ClusterSelector{MaxConcurrent: ptr.To[int32](1)}
+		in.Spec.ValuesFrom = []appsv1.ValuesReference{{Kind: appsv1.ClusterValues, Component: "main", Set: []appsv1.ClusterValue{{Path: "name", Expr: "metadata.name"}}}}
+		// Each commit but the first ends at a cluster that can't take it in.
+		commit := func(n int, broken string) {
+			GinkgoHelper()
+			charted(ctx, here, fmt.Sprint("r", n), fmt.Sprint("word", n), fmt.Sprintf("{{ if eq .Values.name %q }}{{ fail \"not here\" }}{{ end }}\n", broken))
+		}
+		commit(1, "")
+		create(ctx, in)
+		Eventually(ctx, states(ctx, in), soon).Should(Equal("a Ready r1\nb Ready r1\nc Ready r1\nd Ready r1\n"))
+		commit(2, "b")
+		Eventually(ctx, states(ctx, in), soon).Should(Equal("a Ready r2\nb Failed r1\nc Waiting r1\nd Waiting r1\n"), "by name")
+		commit(3, "d")
+		Eventually(ctx, states(ctx, in), soon).Should(Equal("a Waiting r2\nb Ready r3\nc Ready r3\nd Failed r1\n"), "b has failed, and a has had its turn")
+		commit(4, "d")
+		Eventually(ctx, states(ctx, in), soon).Should(Equal("a Waiting r2\nb Waiting r3\nc Waiting r3\nd Failed r1\n"), "d has failed")
+		commit(5, "d")
+		Eventually(ctx, states(ctx, in), soon).Should(Equal("a Ready r5\nb Ready r5\nc Ready r5\nd Failed r1\n"), "d has failed again")
+		commit(6, "")
+		Eventually(ctx, stands(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: Applied revision r6: 4 of 4 clusters are ready"))
+		Expect(h.Plane.Client().Delete(ctx, in)).To(Succeed())
+		Eventually(ctx, absent(ctx, h.Plane.Client(), in), soon).Should(BeTrue())
+	})
+
 	It("clears clusters as it says at the end, also those that were not told yet, and abandons all of them", func(ctx SpecContext) {
 		here, there := namespaces(ctx)
 		fleetOf(ctx, here, "a", "b", "c")
