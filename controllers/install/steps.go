@@ -179,6 +179,7 @@ func (s *Steps) apply(ctx context.Context, o *owner, of offer, there *engine.Cli
 		return out, true
 	}
 	if out := o.unserved(errors.Join(rep.Errors...), rep.RetryAt); out != nil {
+		s.Engine.Forgive(o.key) // its turn may bring what is served
 		return out, true
 	}
 	of.components = components
