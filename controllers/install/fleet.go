@@ -203,13 +203,17 @@ func (f *Fleets) act(ctx context.Context, in *appsv1.KsctlInstall, sites []site,
 	var errs []error
 	for i := range sites {
 		s := &sites[i]
+		turn, changes := r.change[s.cluster]
+		if changes {
+			s.want.Annotations[appsv1.TurnAnnotation] = turn.String()
+		}
 		var err error
 		switch {
 		case slices.Contains(r.remove, s.cluster):
 			err = f.remove(ctx, in, s.install)
-		case slices.Contains(r.change, s.cluster) && s.install == nil:
+		case changes && s.install == nil:
 			err = f.Client.Create(ctx, s.want, client.FieldOwner(f.FieldOwner))
-		case slices.Contains(r.change, s.cluster):
+		case changes:
 			err = f.Client.Update(ctx, adjusted(s.install, s.want), client.FieldOwner(f.FieldOwner))
 		case s.install != nil && s.install.DeletionTimestamp == nil:
 			err = f.handOn(ctx, in, s.install)

@@ -18,7 +18,6 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/controllers/target"
 	"github.com/ksctl/gitops/stacks"
-	"github.com/ksctl/gitops/stacks/artifact"
 )
 
 // owner is an install as the engine sees it, and what is kept of it between
@@ -41,8 +40,8 @@ type owner struct {
 	render    func(ctx context.Context) (stacks.Result, error)
 	manifests map[string]json.RawMessage
 
-	// from is the artifact that it took in last.
-	from artifact.Artifact
+	// awaits is the revision that it is not its turn yet to take in; empty: none.
+	awaits string
 
 	// rendered is the last render without its manifests; values are what its ConfigMaps and Secrets held.
 	rendered wanted

@@ -32,16 +32,17 @@ type site struct {
 // rollout is the next step of bringing a change to clusters.
 type rollout struct {
 	// change are the clusters whose install is made or changed now, remove those whose goes.
-	change, remove []string
-	lines          []appsv1.InstalledCluster
-	counts         map[appsv1.ClusterState]int
+	change map[string]turn
+	remove []string
+	lines  []appsv1.InstalledCluster
+	counts map[appsv1.ClusterState]int
 	// held is the digest of removals that wait for somebody to approve them; empty: none do.
 	held string
 }
 
-// planRollout takes the next step. It is a pure function: sites are in their order.
+// planRollout takes the next step. It is a pure function: sites are in the order of their names.
 func planRollout(sites []site, revision string, o rolloutOptions) rollout {
-	r := rollout{counts: map[appsv1.ClusterState]int{}}
+	r := rollout{change: map[string]turn{}, counts: map[appsv1.ClusterState]int{}}
 	states := make([]appsv1.ClusterState, len(sites))
 	busy, failed := 0, 0
 	for i, s := range sites {
@@ -62,13 +63,13 @@ func planRollout(sites []site, revision string, o rolloutOptions) rollout {
 	if o.stop && failed > 0 {
 		free = 0
 	}
-	for _, i := range turns(sites, states) {
+	for _, g := range turns(sites, states) {
 		if free <= 0 {
 			break
 		}
 		free--
-		states[i] = appsv1.ClusterUpdating
-		r.change = append(r.change, sites[i].cluster)
+		states[g.site] = appsv1.ClusterUpdating
+		r.change[sites[g.site].cluster] = g.turn
 	}
 	r.leave(sites, states, o.approved)
 	for i, s := range sites {
@@ -101,22 +102,6 @@ func inProgress(in *appsv1.KsctlInstall, now time.Time) bool {
 // isLate is true for an install that has not come to an end for longer than its timeout.
 func isLate(in *appsv1.KsctlInstall, ready *metav1.Condition, now time.Time) bool {
 	return now.Sub(ready.LastTransitionTime.Time) > reconcile.Timeout(&in.Spec.Schedule)
-}
-
-// turns are the sites that wait for a change, those first that failed before: they may wait
-// for it most.
-func turns(sites []site, states []appsv1.ClusterState) []int {
-	var first, then []int
-	for i, s := range sites {
-		switch {
-		case !s.picked || s.current || s.taken || states[i] == appsv1.ClusterRemoving:
-		case s.install != nil && readyStatus(s.install) == metav1.ConditionFalse:
-			first = append(first, i)
-		default:
-			then = append(then, i)
-		}
-	}
-	return append(first, then...)
 }
 
 // leave decides which installs go. Of a cluster that is gone its install does; that a

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -93,7 +94,7 @@ func TestRollout(t *testing.T) {
 			for _, l := range r.lines {
 				states = append(states, string(l.State))
 			}
-			if got := strings.Join(r.change, " "); got != tc.change {
+			if got := strings.Join(slices.Sorted(maps.Keys(r.change)), " "); got != tc.change {
 				t.Errorf("changes %q, want %q", got, tc.change)
 			}
 			if got := strings.Join(r.remove, " "); got != tc.remove {

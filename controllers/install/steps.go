@@ -108,9 +108,12 @@ func (s *Steps) install(ctx context.Context, o *owner) (out reconcile.Outcome, p
 	if err != nil {
 		return content.SourceOutcome(err), false
 	}
-	from, ok := o.released(offered)
-	if !ok {
-		return reconcile.Waiting{On: "waits for its turn to take in revision " + offered.Revision, Reason: WaitsForTurnReason}, false
+	from, err := o.released(ctx, offered)
+	if err != nil {
+		return reconcile.Retry{Err: err, Revision: offered.Revision}, false
+	}
+	if from.Digest == "" {
+		return o.waitsForTurn("what it took in last is not known"), false
 	}
 	revision := from.Revision
 	req.Object.Status.LastAttemptedRevision = revision
@@ -129,6 +132,9 @@ func (s *Steps) install(ctx context.Context, o *owner) (out reconcile.Outcome, p
 		return target.Outcome(err, revision), false
 	}
 	want, err := s.render(ctx, o, c, from)
+	if out := o.unserved(err, s.Clock.Now().Add(reconcile.RetryInterval(&spec.Schedule))); out != nil {
+		return out, false
+	}
 	if err != nil {
 		return renderOutcome(err, revision, s.Clock.Now()), false
 	}
@@ -170,6 +176,10 @@ func (s *Steps) apply(ctx context.Context, o *owner, of offer, there *engine.Cli
 		return s.unrecorded(o, err, revision), true
 	}
 	if out, lost := s.orLost(o, nil, revision, rep.Errors...); lost {
+		return out, true
+	}
+	if out := o.unserved(errors.Join(rep.Errors...), rep.RetryAt); out != nil {
+		s.Engine.Forgive(o.key) // its turn may bring what is served
 		return out, true
 	}
 	of.components = components

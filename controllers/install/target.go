@@ -10,7 +10,6 @@ import (
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/controllers/target"
-	"github.com/ksctl/gitops/stacks/artifact"
 )
 
 // isLocal is true for an install whose objects are in the cluster that it is in itself.
@@ -44,18 +43,6 @@ func (s *Steps) aim(ctx context.Context, o *owner, here *engine.Client) (*engine
 	o.uid = at.UID
 	o.stays = func(ctx context.Context) error { return s.Targets.Stays(ctx, in.Namespace, &in.Spec.TargetCluster) }
 	return at.Client, nil
-}
-
-// released is the artifact that an install may take in: one that was made for a cluster takes
-// in another one when it is its turn. Until then it goes on with what it took in last; ok is
-// false when it does not know that any more.
-func (o *owner) released(offered artifact.Artifact) (from artifact.Artifact, ok bool) {
-	digest := o.req.Object.Annotations[appsv1.ReleaseAnnotation]
-	if fleetOf(o.req.Object) != "" && digest != offered.Digest {
-		return o.from, digest != "" && o.from.Digest == digest
-	}
-	o.from = offered
-	return offered, true
 }
 
 // there returns a client of the cluster that an install is for.

@@ -3,6 +3,7 @@ package targets_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -108,6 +109,86 @@ var _ = Describe("An install for many clusters", func() {
 		var left appsv1.KsctlInstallList
 		Expect(h.Plane.Client().List(ctx, &left, client.InNamespace(here))).To(Succeed())
 		Expect(left.Items).To(BeEmpty())
+	})
+
+	It("goes first to those that wait longest, and to one that has failed, which waits for its turn when it fails again", func(ctx SpecContext) {
+		here, there := namespaces(ctx)
+		fleetOf(ctx, here, "a", "b", "c", "d")
+		in := harness.Install(here, "app")
+		in.Spec.TargetNamespace = there
+		in.Spec.ClusterSelector = &appsv1.ClusterSelector{MaxConcurrent: ptr.To[int32](1)}
+		in.Spec.ValuesFrom = []appsv1.ValuesReference{{Kind: appsv1.ClusterValues, Component: "main", Set: []appsv1.ClusterValue{{Path: "name", Expr: "metadata.name"}}}}
+		// Each commit but the first ends at a cluster that can't take it in.
+		commit := func(n int, broken string) {
+			GinkgoHelper()
+			charted(ctx, here, fmt.Sprint("r", n), fmt.Sprint("word", n), fmt.Sprintf("{{ if eq .Values.name %q }}{{ fail \"not here\" }}{{ end }}\n", broken))
+		}
+		commit(1, "")
+		create(ctx, in)
+		Eventually(ctx, states(ctx, in), soon).Should(Equal("a Ready r1\nb Ready r1\nc Ready r1\nd Ready r1\n"))
+		commit(2, "b")
+		Eventually(ctx, states(ctx, in), soon).Should(Equal("a Ready r2\nb Failed r1\nc Waiting r1\nd Waiting r1\n"), "by name")
+		commit(3, "d")
+		Eventually(ctx, states(ctx, in), soon).Should(Equal("a Waiting r2\nb Ready r3\nc Ready r3\nd Failed r1\n"), "b has failed, and a has had its turn")
+		commit(4, "d")
+		Eventually(ctx, states(ctx, in), soon).Should(Equal("a Waiting r2\nb Waiting r3\nc Waiting r3\nd Failed r1\n"), "d has failed")
+		commit(5, "d")
+		Eventually(ctx, states(ctx, in), soon).Should(Equal("a Ready r5\nb Ready r5\nc Ready r5\nd Failed r1\n"), "d has failed again")
+		commit(6, "")
+		Eventually(ctx, stands(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: Applied revision r6: 4 of 4 clusters are ready"))
+		Expect(h.Plane.Client().Delete(ctx, in)).To(Succeed())
+		Eventually(ctx, absent(ctx, h.Plane.Client(), in), soon).Should(BeTrue())
+	})
+
+	It("keeps a cluster that waits as it is after a start, and says so where it can't", func(ctx SpecContext) {
+		here, there := namespaces(ctx)
+		fleetOf(ctx, here, "a", "b")
+		charted(ctx, here, "r1", "one", "")
+		var src appsv1.KsctlSource
+		Expect(h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: here, Name: "src"}, &src)).To(Succeed())
+		first := *src.Status.Artifact
+		in := harness.Install(here, "app")
+		in.Spec.TargetNamespace = there
+		in.Spec.ClusterSelector = &appsv1.ClusterSelector{MaxConcurrent: ptr.To[int32](1)}
+		in.Spec.ValuesFrom = []appsv1.ValuesReference{{Kind: appsv1.ClusterValues, Component: "main", Set: []appsv1.ClusterValue{{Path: "name", Expr: "metadata.name"}}}}
+		create(ctx, in)
+		Eventually(ctx, states(ctx, in), soon).Should(Equal("a Ready r1\nb Ready r1\n"))
+		charted(ctx, here, "r2", "two", "{{ if eq .Values.name \"a\" }}{{ fail \"not here\" }}{{ end }}\n")
+		Eventually(ctx, states(ctx, in), soon).Should(Equal("a Failed r1\nb Waiting r1\n"))
+		waits := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "app-b"}}
+		Expect(stands(ctx, waits)()).To(HavePrefix("True ReconciliationSucceeded: Applied revision r1: "))
+		Expect(waits.Status.Artifact).To(Equal(&appsv1.TakenArtifact{Revision: "r1", Digest: first.Digest, URL: first.URL}))
+		drift := func(word string) func() {
+			return func() {
+				GinkgoHelper()
+				patch(ctx, remote.Client(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: there, Name: "on-b"}}, fmt.Sprintf(`{"data":{"word":%q}}`, word))
+			}
+		}
+
+		By("starting the controller, after something was changed")
+		restart(drift("mine"))
+		Eventually(ctx, words(ctx, remote.Client(), there), soon).Should(HaveKeyWithValue("on-b", "one-"))
+		drift("again")()
+		Eventually(ctx, words(ctx, remote.Client(), there), soon).Should(HaveKeyWithValue("on-b", "one-"))
+		Eventually(ctx, states(ctx, in), soon).Should(Equal("a Failed r1\nb Waiting r1\n"))
+		Eventually(ctx, stands(ctx, waits), soon).Should(HavePrefix("True ReconciliationSucceeded: Applied revision r1: "))
+
+		By("starting it where what the cluster has is not served any more")
+		restart(func() {
+			h.Server.Replace(first.Path, nil)
+			drift("kept")()
+		})
+		Eventually(ctx, stands(ctx, waits), soon).Should(Equal("Unknown WaitsForTurn: waits for its turn to take in revision r2, and nothing is changed or put right until then: " +
+			"revision r1, which it took in last, is not served any more: " + first.URL + ": the server answered 404 Not Found"))
+		Consistently(ctx, words(ctx, remote.Client(), there), 2*time.Second).Should(HaveKeyWithValue("on-b", "kept"))
+		Eventually(ctx, states(ctx, in), soon).Should(Equal("a Failed r1\nb Waiting r1\n"))
+
+		By("a commit that all of them can take in")
+		charted(ctx, here, "r3", "three", "")
+		Eventually(ctx, stands(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: Applied revision r3: 2 of 2 clusters are ready"))
+		Expect(words(ctx, remote.Client(), there)()).To(Equal(map[string]string{"on-a": "three-", "on-b": "three-"}))
+		Expect(h.Plane.Client().Delete(ctx, in)).To(Succeed())
+		Eventually(ctx, absent(ctx, h.Plane.Client(), in), soon).Should(BeTrue())
 	})
 
 	It("clears clusters as it says at the end, also those that were not told yet, and abandons all of them", func(ctx SpecContext) {

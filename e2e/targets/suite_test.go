@@ -39,6 +39,9 @@ var (
 	// remote is another control plane.
 	remote *cluster.Cluster
 	git    *gitserver.Server
+	// running is the controller, with its flags.
+	running *harness.Controller
+	flags   []string
 	// heard is told what the controller tells.
 	heard = &witness.Witness{}
 )
@@ -67,13 +70,24 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	})
 	worker, err := h.SOPSWorker(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	c, err := h.StartController("--sops-worker=" + worker)
+	flags = []string{"--sops-worker=" + worker}
+	running, err = h.StartController(flags...)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(c.Stop)
+	DeferCleanup(func() error { return running.Stop() })
 	git, err = gitserver.New(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(git.Close)
 }, NodeTimeout(20*time.Minute))
+
+// restart ends the controller, and starts another with an empty disk. Nobody is there meanwhile.
+func restart(meanwhile func()) {
+	GinkgoHelper()
+	Expect(running.Stop()).To(Succeed())
+	meanwhile()
+	var err error
+	running, err = h.StartController(flags...)
+	Expect(err).NotTo(HaveOccurred())
+}
 
 // another is one more control plane, for a spec that stops it or has it take the place of another.
 func another(ctx context.Context) *cluster.Cluster {

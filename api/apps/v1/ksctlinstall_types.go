@@ -209,6 +209,11 @@ type KsctlInstallStatus struct {
 	// +optional
 	LastAppliedRevision string `json:"lastAppliedRevision,omitempty"`
 
+	// Artifact is what an install that was made for a cluster took in last: it keeps to that
+	// until it may take in another one.
+	// +optional
+	Artifact *TakenArtifact `json:"artifact,omitempty"`
+
 	// StackVersion is the version of the stack that was tried last.
 	// +optional
 	StackVersion string `json:"stackVersion,omitempty"`

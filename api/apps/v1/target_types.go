@@ -76,6 +76,24 @@ const FleetLabel = "apps.ksctl.com/fleet"
 // it may take in.
 const ReleaseAnnotation = "apps.ksctl.com/release"
 
+// TurnAnnotation on an install that was made for a cluster has the number of the turn in which it
+// was last given a change, with "ahead" behind it where others had waited longer.
+const TurnAnnotation = "apps.ksctl.com/turn"
+
+// TakenArtifact is an artifact that an install took in.
+type TakenArtifact struct {
+	// Revision of the source.
+	// +optional
+	Revision string `json:"revision,omitempty"`
+
+	// Digest of the tarball.
+	Digest string `json:"digest"`
+
+	// URL that served it; unset where it could hold a secret.
+	// +optional
+	URL string `json:"url,omitempty"`
+}
+
 // InstalledCluster is how one cluster stands that a clusterSelector picks, or picked.
 type InstalledCluster struct {
 	// Name of the KsctlCluster.

@@ -122,6 +122,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &appsv1.SourceRefApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("SourceWebhook"):
 		return &appsv1.SourceWebhookApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("TakenArtifact"):
+		return &appsv1.TakenArtifactApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("TakeOver"):
 		return &appsv1.TakeOverApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("TargetCluster"):

@@ -17,6 +17,9 @@ type KsctlInstallStatusApplyConfiguration struct {
 	// LastAppliedRevision is the source's revision that is applied and was ready; with
 	// spec.publish.mode Only the one that was published.
 	LastAppliedRevision *string `json:"lastAppliedRevision,omitempty"`
+	// Artifact is what an install that was made for a cluster took in last: it keeps to that
+	// until it may take in another one.
+	Artifact *TakenArtifactApplyConfiguration `json:"artifact,omitempty"`
 	// StackVersion is the version of the stack that was tried last.
 	StackVersion *string `json:"stackVersion,omitempty"`
 	// Components in their order.
@@ -87,6 +90,14 @@ func (b *KsctlInstallStatusApplyConfiguration) WithLastAttemptedRevision(value s
 // If called multiple times, the LastAppliedRevision field is set to the value of the last call.
 func (b *KsctlInstallStatusApplyConfiguration) WithLastAppliedRevision(value string) *KsctlInstallStatusApplyConfiguration {
 	b.LastAppliedRevision = &value
+	return b
+}
+
+// WithArtifact sets the Artifact field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Artifact field is set to the value of the last call.
+func (b *KsctlInstallStatusApplyConfiguration) WithArtifact(value *TakenArtifactApplyConfiguration) *KsctlInstallStatusApplyConfiguration {
+	b.Artifact = value
 	return b
 }
 
