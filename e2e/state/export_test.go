@@ -153,12 +153,15 @@ var _ = Describe("An ExportState", func() {
 		Expect(out.Status.LastExportedRevision).To(Equal(before))
 
 		By("changing one state as ksctl does")
-		scaled := canonical([]byte(document("scaled", "by ksctl")))
+		unknown := heard.Secret("what-a-later-release-adds")
+		scaled := canonical([]byte(replaced(document("scaled", "by ksctl"), `"words":`, `"vault":{"name":"new","unseal":["`+unknown+`"]},"words":`)))
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: state.StoreConfigMap}}
 		patch(ctx, cm, fmt.Sprintf(`{"binaryData":{%q:%q}}`, keyOf("scaled"), encoded(scaled)))
 		Eventually(ctx, func() string { return commits(ctx, repo) }, soon).Should(Equal("2"))
 		Eventually(ctx, exports(ctx, out), soon).Should(HavePrefix("True ReconciliationSucceeded: 7 states"))
 		Expect(inGit(ctx, repo, "diff", "--name-only", "main~1", "main")).To(Equal("states/" + keyOf("scaled") + ".json"))
+		Expect(inGit(ctx, repo, "cat-file", "blob", "main:states/"+keyOf("scaled")+".json")).To(And(ContainSubstring(`"cluster_name": "scaled"`),
+			Not(ContainSubstring(unknown)), Not(ContainSubstring(`"new"`)), Not(ContainSubstring("by ksctl"))))
 		Eventually(ctx, func() map[string]string { return stored(ctx, there) }, soon).Should(HaveKeyWithValue(keyOf("scaled"), scaled))
 		askAgain(ctx, out, "once more")
 		Expect(commits(ctx, repo)).To(Equal("2"))
@@ -169,13 +172,16 @@ var _ = Describe("An ExportState", func() {
 		keep(ctx, ns, map[string]string{keyOf("demo"): document("demo", "one"), keyOf("taken"): document("taken", "one")})
 		repo, err := git.NewRepo(ctx, ns)
 		Expect(err).NotTo(HaveOccurred())
-		_, err = repo.Commit(ctx, map[string]string{"states/README": "mine", "states/" + keyOf("taken") + ".json": "mine, too"}, "one")
+		_, err = repo.Commit(ctx, map[string]string{"states/README": "mine", "states/" + keyOf("taken") + ".json": "mine, too",
+			// one of the same cluster that an earlier release wrote, of whose status nothing is left
+			"states/" + keyOf("demo") + ".json": sealedBefore(document("demo", "one"), mine)}, "one")
 		Expect(err).NotTo(HaveOccurred())
 		out := exported(ns, toGit(repo), mine)
 		create(ctx, out)
 		Eventually(ctx, exports(ctx, out), soon).Should(HavePrefix("False FileTaken: " + keyOf("taken") + ": the file that it would go to is there"))
 		Expect(inGit(ctx, repo, "cat-file", "blob", "main:states/"+keyOf("taken")+".json")).To(Equal("mine, too"))
 		Expect(opened(ctx, []byte(inGit(ctx, repo, "cat-file", "blob", "main:states/"+keyOf("demo")+".json")), mine)).To(Equal(canonical([]byte(document("demo", "one")))))
+		Expect(inGit(ctx, repo, "cat-file", "blob", "main:states/"+keyOf("demo")+".json")).NotTo(ContainSubstring(`"one"`))
 
 		By("moving that away, and breaking the file that is the export's")
 		_, err = repo.Commit(ctx, map[string]string{"states/" + keyOf("demo") + ".json": "broken"}, "two", gitserver.Delete("states/"+keyOf("taken")+".json"))
