@@ -214,6 +214,31 @@ var _ = Describe("An ExportState", func() {
 		Expect(commits(ctx, repo)).To(Equal("6"))
 	})
 
+	It("leaves to an older one what that writes to the same folder, and takes over when it is suspended", func(ctx SpecContext) {
+		ns, there, mine := namespace(ctx), namespace(ctx), identity()
+		keep(ctx, ns, map[string]string{keyOf("demo"): document("demo", "one")})
+		keep(ctx, there, map[string]string{keyOf("demo"): document("demo", "another"), keyOf("mine"): document("mine", "one")})
+		repo, err := git.NewRepo(ctx, ns)
+		Expect(err).NotTo(HaveOccurred())
+		older, younger := exported(ns, toGit(repo), mine), exported(there, toGit(repo), mine)
+		create(ctx, older)
+		Eventually(ctx, exports(ctx, older), soon).Should(HavePrefix("True ReconciliationSucceeded: 1 state"))
+		time.Sleep(time.Until(older.CreationTimestamp.Add(2 * time.Second))) // ages are told in seconds
+		create(ctx, younger)
+		Eventually(ctx, exports(ctx, younger), soon).Should(HavePrefix("False ExportedByAnother: " + keyOf("demo") + ": ExportState " + ns + "/export, which is older, writes it to the same folder"))
+		Expect(inGit(ctx, repo, "ls-tree", "-r", "--name-only", "main")).To(Equal("states/" + keyOf("demo") + ".json\nstates/" + keyOf("mine") + ".json"))
+		askAgain(ctx, older, "again")
+		askAgain(ctx, younger, "again")
+		Expect(commits(ctx, repo)).To(Equal("2"))
+		Expect(opened(ctx, []byte(inGit(ctx, repo, "cat-file", "blob", "main:states/"+keyOf("demo")+".json")), mine)).To(Equal(canonical([]byte(document("demo", "one")))))
+
+		By("suspending the older one, which is noticed at once")
+		patch(ctx, older, `{"spec":{"suspend":true}}`)
+		Eventually(ctx, exports(ctx, younger), soon).Should(HavePrefix("True ReconciliationSucceeded: 2 states"))
+		Expect(opened(ctx, []byte(inGit(ctx, repo, "cat-file", "blob", "main:states/"+keyOf("demo")+".json")), mine)).To(Equal(canonical([]byte(document("demo", "another")))))
+		Expect(commits(ctx, repo)).To(Equal("3"))
+	})
+
 	It("says why it can't push, and pushes when it can", func(ctx SpecContext) {
 		ns, mine := namespace(ctx), identity()
 		keep(ctx, ns, map[string]string{keyOf("demo"): document("demo", "one")})
