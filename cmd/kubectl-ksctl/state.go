@@ -64,7 +64,7 @@ type looked struct {
 	name      string
 	file      *state.File
 	encrypted bool
-	// closed is true when the file is encrypted as a whole, and there is no key.
+	// closed is true when what its clusters are called is encrypted, too, and there is no key.
 	closed bool
 	// readable are pointers of the secrets that anybody can read who has the file.
 	readable []string
@@ -103,8 +103,8 @@ func (k *ageKeys) look(ctx context.Context, name string) (*looked, error) {
 	return l, err
 }
 
-// nameless is true for a cluster whose name is encrypted.
-func nameless(c *state.Cluster) bool { return strings.HasPrefix(c.ID.Name, "ENC[") }
+// nameless is true for a cluster of which it is encrypted which it is.
+func nameless(c *state.Cluster) bool { return strings.Contains(c.ID.Key(), "ENC[") }
 
 // withoutMetadata is an encrypted file as if it were none: names and sizes can be read.
 func withoutMetadata(data []byte) ([]byte, error) {

@@ -61,10 +61,11 @@ func newStateEncryptCommand() *cobra.Command {
 	var recipients []string
 	cmd := &cobra.Command{
 		Use:   "encrypt FILE --age RECIPIENT",
-		Short: "Encrypt the secrets of a file, so that it can go into Git",
-		Long: `Encrypt every secret of a file that ksctl exported, to public keys of age. Names, sizes and addresses
-stay readable, and nothing can be changed unnoticed. It is a file of SOPS then: sops edits it, and
-an ImportState with the private key in a Secret imports it.`,
+		Short: "Encrypt a file but for names, sizes and addresses, so that it can go into Git",
+		Long: `Encrypt a file that ksctl exported, to public keys of age. Names, versions, sizes and addresses of clusters
+and machines stay readable; all else is encrypted, also what a later release of ksctl adds, and nothing can
+be changed unnoticed. It is a file of SOPS then: sops edits it, and an ImportState with the private key in a
+Secret imports it.`,
 		Example: "  kubectl ksctl state encrypt export.json --age age1… -o states/clusters.json\n  kubectl ksctl state encrypt states/clusters.json --age age1… --in-place",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -85,8 +86,7 @@ an ImportState with the private key in a Secret imports it.`,
 	return cmd
 }
 
-// encryptState encrypts the secrets of a file one by one; all of it, if one of them has
-// a name that tells nothing.
+// encryptState encrypts a file but for what is known to be open.
 func encryptState(ctx context.Context, name string, data []byte, recipients []string) ([]byte, error) {
 	if sops.Encrypted(data, sops.JSON) {
 		return nil, fmt.Errorf("%s: it is encrypted already; for other keys: sops updatekeys, or decrypt it first", name)

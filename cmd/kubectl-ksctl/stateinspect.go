@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 
@@ -40,7 +41,7 @@ secrets in them that are readable. No value of a secret is shown.`,
 // print shows a file without its secrets.
 func (l *looked) print(out io.Writer) error {
 	if l.closed {
-		_, err := fmt.Fprintf(out, "%s: encrypted as a whole; --age-key-file shows what it holds\n", l.name)
+		_, err := fmt.Fprintf(out, "%s: encrypted, its names, too; --age-key-file shows what it holds\n", l.name)
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -74,11 +75,14 @@ func (l *looked) kind() string {
 	return fmt.Sprintf("%s, with %s that can be read", what, plural(len(l.readable), "secret"))
 }
 
+// sealedValue is one in the form of SOPS.
+var sealedValue = regexp.MustCompile(`ENC\[[^\]]*\]`)
+
 func or(s string) string {
 	if s == "" {
 		return "-"
 	}
-	return s
+	return sealedValue.ReplaceAllString(s, "(encrypted)")
 }
 
 func machines(c *state.Cluster) string {

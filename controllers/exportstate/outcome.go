@@ -32,6 +32,8 @@ const (
 	SecretFullReason = "SecretFull"
 	// FileTakenReason: a file of the name that is to be written is somebody else's.
 	FileTakenReason = "FileTaken"
+	// ExportedByAnotherReason: an older export writes the same file.
+	ExportedByAnotherReason = "ExportedByAnother"
 	// TargetContendedReason: somebody else kept writing to the target.
 	TargetContendedReason = "TargetContended"
 )
@@ -89,7 +91,7 @@ func (p *plan) outcome(where string, room int, revision string) reconcile.Outcom
 	for _, bad := range []struct {
 		action v1alpha1.ExportAction
 		reason string
-	}{{v1alpha1.ExportInvalid, InvalidStateReason}, {v1alpha1.ExportTaken, FileTakenReason}} {
+	}{{v1alpha1.ExportInvalid, InvalidStateReason}, {v1alpha1.ExportTaken, FileTakenReason}, {v1alpha1.ExportByAnother, ExportedByAnotherReason}} {
 		if messages := p.saying(bad.action); len(messages) > 0 {
 			return reconcile.Stalled{Err: errors.New(statestore.Lines(messages)), Reason: cmp.Or(p.reason, bad.reason), Revision: revision}
 		}

@@ -105,6 +105,6 @@ func isExport(data []byte, key string) bool {
 	if id, ok := state.ParseKey(key); ok {
 		want = []string{id.Cloud, id.Type, id.Name, id.Region}
 	}
-	// A document is encrypted as a whole where a secret in it has a name that tells nothing.
+	// What names the cluster is encrypted, too, where something else is called so that may be secret.
 	return slices.EqualFunc(got, want, func(g, w string) bool { return g == w || strings.HasPrefix(g, "ENC[") && w != "" })
 }

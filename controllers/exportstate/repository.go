@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"maps"
 	"path"
-	"strings"
 
 	"k8s.io/utils/clock"
 
@@ -33,9 +32,12 @@ type gitPlace struct {
 var _ place = (*gitPlace)(nil)
 
 // String implements place.
-func (g *gitPlace) String() string {
-	out := "branch " + g.spec.Branch + " of " + artifact.MaskURL(g.spec.URL)
-	if at := g.folder(); at != "." {
+func (g *gitPlace) String() string { return describe(g.spec) }
+
+// describe a folder on a branch, for people.
+func describe(to *v1alpha1.ExportRepository) string {
+	out := "branch " + to.Branch + " of " + artifact.MaskURL(to.URL)
+	if at := folderOf(to); at != "." {
 		out += ", folder " + at
 	}
 	return out
@@ -57,12 +59,7 @@ func (g *gitPlace) close() {
 }
 
 // folder that files are in, from the root.
-func (g *gitPlace) folder() string {
-	if at := strings.TrimPrefix(path.Clean("/"+g.spec.Path), "/"); at != "" {
-		return at
-	}
-	return "."
-}
+func (g *gitPlace) folder() string { return folderOf(g.spec) }
 
 // look implements place. Where the branch is as it was, nothing is fetched.
 func (g *gitPlace) look(ctx context.Context, keys map[string]string) (_ map[string]found, err error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"filippo.io/age"
@@ -83,6 +84,35 @@ func check(t *testing.T, d document, sealed []byte, key string) {
 	}
 	if !state.Equal(back, d.data) {
 		t.Errorf("%s: it reads back as something else", d.file)
+	}
+}
+
+// What an earlier release wrote, which encrypted what it knew to be secret and left the rest, stays as
+// it is until the state changes: the same content is no commit.
+func TestWrittenByAnEarlierRelease(t *testing.T) {
+	r := newRig(t)
+	r.store(map[string]string{"demo": "one"})
+	r.done("1 state")
+	before, err := codec.Encrypt(state1("demo", "one"), sops.JSON, r.obj.Spec.Recipients, codec.EncryptOptions{EncryptedRegex: state.EncryptedRegex})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const file = "states/" + demo + suffix
+	r.commit(map[string]string{file: string(before)})
+	row := &r.obj.Status.Clusters[0]
+	row.Written = record{readRecord(row.Written).document, statestore.Sum(r.steps.SecretKey, before)}.String()
+	r.restart()
+	r.done("1 state")
+	r.commits(2)
+	if got := r.opened([]byte(r.git("cat-file", "blob", "main:"+file))); !state.Equal([]byte(got), state1("demo", "one")) {
+		t.Errorf("got %s", got)
+	}
+	r.store(map[string]string{"demo": "two"})
+	r.done("1 state")
+	r.commits(3)
+	got := r.git("cat-file", "blob", "main:"+file)
+	if strings.Contains(got, `"two"`) || !strings.Contains(got, `"demo"`) || !strings.Contains(got, "unencrypted_regex") {
+		t.Errorf("got %s", got)
 	}
 }
 

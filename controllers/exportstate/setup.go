@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -32,11 +33,18 @@ type Setup struct {
 const (
 	byStore   = "spec.from of an export"
 	bySecret  = "Secrets of an export"
+	byMeeting = "spec.to.git of an export"
 	byAccount = "spec.serviceAccountName of an export"
 )
 
 var fields = map[string]func(*v1alpha1.ExportState) []string{
 	byStore: func(in *v1alpha1.ExportState) []string { return []string{statestore.NamespaceOf(in.Spec.From)} },
+	byMeeting: func(in *v1alpha1.ExportState) []string {
+		if to := in.Spec.To.Git; to != nil {
+			return []string{meeting(to)}
+		}
+		return nil
+	},
 	bySecret: func(in *v1alpha1.ExportState) []string {
 		var out []string
 		add := func(name string) { out = append(out, reconcile.FieldValue("Secret", in.Namespace, name)) }
@@ -71,6 +79,7 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	w := &wakes{reader: mgr.GetClient(), selector: s.Reconciler.Selector}
 	err := ctrl.NewControllerManagedBy(mgr).Named("exportstate").
 		For(&v1alpha1.ExportState{}, builder.WithPredicates(s.Reconciler.Wishes())).
+		Watches(&v1alpha1.ExportState{}, handler.EnqueueRequestsFromMapFunc(w.others)).
 		WatchesMetadata(reconcile.Metadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(w.secret)).
 		WatchesMetadata(reconcile.Metadata("", "ServiceAccount"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
 			return w.find(ctx, client.MatchingFields{byAccount: reconcile.FieldValue("ServiceAccount", o.GetNamespace(), o.GetName())})
@@ -92,6 +101,17 @@ type wakes struct {
 
 func (w *wakes) find(ctx context.Context, opts ...client.ListOption) []crreconcile.Request {
 	return reconcile.Find(ctx, w.reader, &v1alpha1.ExportStateList{}, w.selector, opts...)
+}
+
+// others wakes the exports to the same folder.
+func (w *wakes) others(ctx context.Context, o client.Object) []crreconcile.Request {
+	to := o.(*v1alpha1.ExportState).Spec.To.Git
+	if to == nil {
+		return nil
+	}
+	return slices.DeleteFunc(w.find(ctx, client.MatchingFields{byMeeting: meeting(to)}), func(r crreconcile.Request) bool {
+		return r.NamespacedName == client.ObjectKeyFromObject(o)
+	})
 }
 
 // secret wakes the exports of a store, those that write a Secret and those that it opens a

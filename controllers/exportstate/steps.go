@@ -84,6 +84,9 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*v1alpha1.
 	if err != nil {
 		return failed(err)
 	}
+	if err := s.yield(ctx, obj, &want); err != nil {
+		return failed(err)
+	}
 	m, err := s.memos.Get(client.ObjectKeyFromObject(obj), obj.UID, func() (*memo, error) { return &memo{}, nil })
 	if err != nil {
 		return failed(err)
@@ -95,6 +98,20 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*v1alpha1.
 	defer to.close()
 	s.move(req, to)
 	return s.carry(ctx, req, want, to, m)
+}
+
+// yield leaves to older exports what they write to the same folder.
+func (s *Steps) yield(ctx context.Context, obj *v1alpha1.ExportState, want *wishes) error {
+	to := obj.Spec.To.Git
+	if to == nil {
+		return nil
+	}
+	var all v1alpha1.ExportStateList
+	if err := s.Client.List(ctx, &all, client.MatchingFields{byMeeting: meeting(to)}, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	want.without(rivals(obj, all.Items))
+	return nil
 }
 
 // move gives up what was written to another place than the spec names now.

@@ -22,6 +22,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
@@ -74,10 +75,15 @@ func newRig(t *testing.T, options ...gitserver.Option) *rig {
 	return r
 }
 
-// restart is another process: it knows what the status says.
-func (r *rig) restart() {
+// restart is another process: it knows what the status says, and what other exports there are.
+func (r *rig) restart(others ...client.Object) {
 	work := r.TempDir()
-	cache := fake.NewClientBuilder().WithObjects(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "exporter"}}).Build()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		r.Fatal(err)
+	}
+	cache := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "exporter"}}).WithObjects(others...).
+		WithIndex(&v1alpha1.ExportState{}, byMeeting, func(o client.Object) []string { return fields[byMeeting](o.(*v1alpha1.ExportState)) }).Build()
 	r.steps = &Steps{Client: cache, Git: git.NewClient(git.Options{TempDir: work}), Encrypt: codec.Encrypter(codec.Limits{}), SecretKey: []byte("key"), Clock: clock.RealClock{},
 		Target: &engine.Target{Client: func(*types.NamespacedName) (*engine.Client, error) { return &engine.Client{Interface: r.api}, nil }}}
 	r.Cleanup(func() {

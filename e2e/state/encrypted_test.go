@@ -1,6 +1,7 @@
 package state_test
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -32,6 +33,14 @@ func identity() *age.X25519Identity {
 
 // sealed is a document as kubectl ksctl state encrypt makes it.
 func sealed(doc string, to *age.X25519Identity) string {
+	GinkgoHelper()
+	out, err := state.Seal(context.Background(), "a.json", []byte(doc), []string{to.Recipient().String()}, codec.Encrypter(codec.Limits{}))
+	Expect(err).NotTo(HaveOccurred())
+	return string(out)
+}
+
+// sealedBefore is one as earlier releases made it: only what was known to be secret is encrypted.
+func sealedBefore(doc string, to *age.X25519Identity) string {
 	GinkgoHelper()
 	out, err := codec.Encrypt([]byte(doc), sops.JSON, []string{to.Recipient().String()}, codec.EncryptOptions{EncryptedRegex: state.EncryptedRegex})
 	Expect(err).NotTo(HaveOccurred())
@@ -96,17 +105,25 @@ var _ = Describe("An ImportState of encrypted files", func() {
 		mine := identity()
 		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "age"}, StringData: map[string]string{"keys.agekey": mine.String()}})
 		encrypted := sealed(document("demo", "one"), mine)
-		publish(ctx, ns, "main@sha1:1", map[string]string{"clusters/a.json": replaced(encrypted, `"words": "one"`, `"words": "two"`)})
+		publish(ctx, ns, "main@sha1:1", map[string]string{"clusters/a.json": replaced(encrypted, `"region": "LON1"`, `"region": "LON2"`)})
 		in := imported(ns, func(s *v1alpha1.ImportStateSpec) {
 			s.AllowPlaintext = false
 			s.Decryption = &appsv1.Decryption{Provider: "sops", SecretRef: fluxmeta.LocalObjectReference{Name: "age"}}
 		})
 		create(ctx, in)
 		Eventually(ctx, stands(ctx, in), soon).Should(HavePrefix("False DecryptionIntegrityFailed: clusters/a.json: the MAC of the file is not that of its values"))
-		publish(ctx, ns, "main@sha1:2", map[string]string{"clusters/a.json": replaced(encrypted, `"words": "one"`, `"cluster_kubeconfig": "one"`)})
+		publish(ctx, ns, "main@sha1:2", map[string]string{"clusters/a.json": replaced(encrypted, `"region": "LON1"`, `"cluster_kubeconfig": "one"`)})
 		Eventually(ctx, stands(ctx, in), soon).Should(HavePrefix("False PlaintextSecrets: clusters/a.json: secrets are readable at /cluster_kubeconfig"))
 		Expect(stored(ctx, ns)).To(BeEmpty())
 		publish(ctx, ns, "main@sha1:3", map[string]string{"clusters/a.json": encrypted})
 		Eventually(ctx, stands(ctx, in), soon).Should(HavePrefix("True "))
+
+		By("one beside it that an earlier release encrypted, by a narrower rule")
+		before := sealedBefore(document("before", "one"), mine)
+		Expect(before).To(ContainSubstring(`"words": "one"`))
+		Expect(encrypted).NotTo(ContainSubstring(`"one"`))
+		publish(ctx, ns, "main@sha1:4", map[string]string{"clusters/a.json": encrypted, "clusters/b.json": before})
+		Eventually(ctx, func() map[string]string { return stored(ctx, ns) }, soon).Should(Equal(map[string]string{
+			keyOf("demo"): canonical([]byte(document("demo", "one"))), keyOf("before"): canonical([]byte(document("before", "one")))}))
 	})
 })

@@ -153,12 +153,15 @@ var _ = Describe("An ExportState", func() {
 		Expect(out.Status.LastExportedRevision).To(Equal(before))
 
 		By("changing one state as ksctl does")
-		scaled := canonical([]byte(document("scaled", "by ksctl")))
+		unknown := heard.Secret("what-a-later-release-adds")
+		scaled := canonical([]byte(replaced(document("scaled", "by ksctl"), `"words":`, `"vault":{"name":"new","unseal":["`+unknown+`"]},"words":`)))
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: state.StoreConfigMap}}
 		patch(ctx, cm, fmt.Sprintf(`{"binaryData":{%q:%q}}`, keyOf("scaled"), encoded(scaled)))
 		Eventually(ctx, func() string { return commits(ctx, repo) }, soon).Should(Equal("2"))
 		Eventually(ctx, exports(ctx, out), soon).Should(HavePrefix("True ReconciliationSucceeded: 7 states"))
 		Expect(inGit(ctx, repo, "diff", "--name-only", "main~1", "main")).To(Equal("states/" + keyOf("scaled") + ".json"))
+		Expect(inGit(ctx, repo, "cat-file", "blob", "main:states/"+keyOf("scaled")+".json")).To(And(ContainSubstring(`"cluster_name": "scaled"`),
+			Not(ContainSubstring(unknown)), Not(ContainSubstring(`"new"`)), Not(ContainSubstring("by ksctl"))))
 		Eventually(ctx, func() map[string]string { return stored(ctx, there) }, soon).Should(HaveKeyWithValue(keyOf("scaled"), scaled))
 		askAgain(ctx, out, "once more")
 		Expect(commits(ctx, repo)).To(Equal("2"))
@@ -169,13 +172,16 @@ var _ = Describe("An ExportState", func() {
 		keep(ctx, ns, map[string]string{keyOf("demo"): document("demo", "one"), keyOf("taken"): document("taken", "one")})
 		repo, err := git.NewRepo(ctx, ns)
 		Expect(err).NotTo(HaveOccurred())
-		_, err = repo.Commit(ctx, map[string]string{"states/README": "mine", "states/" + keyOf("taken") + ".json": "mine, too"}, "one")
+		_, err = repo.Commit(ctx, map[string]string{"states/README": "mine", "states/" + keyOf("taken") + ".json": "mine, too",
+			// one of the same cluster that an earlier release wrote, of whose status nothing is left
+			"states/" + keyOf("demo") + ".json": sealedBefore(document("demo", "one"), mine)}, "one")
 		Expect(err).NotTo(HaveOccurred())
 		out := exported(ns, toGit(repo), mine)
 		create(ctx, out)
 		Eventually(ctx, exports(ctx, out), soon).Should(HavePrefix("False FileTaken: " + keyOf("taken") + ": the file that it would go to is there"))
 		Expect(inGit(ctx, repo, "cat-file", "blob", "main:states/"+keyOf("taken")+".json")).To(Equal("mine, too"))
 		Expect(opened(ctx, []byte(inGit(ctx, repo, "cat-file", "blob", "main:states/"+keyOf("demo")+".json")), mine)).To(Equal(canonical([]byte(document("demo", "one")))))
+		Expect(inGit(ctx, repo, "cat-file", "blob", "main:states/"+keyOf("demo")+".json")).NotTo(ContainSubstring(`"one"`))
 
 		By("moving that away, and breaking the file that is the export's")
 		_, err = repo.Commit(ctx, map[string]string{"states/" + keyOf("demo") + ".json": "broken"}, "two", gitserver.Delete("states/"+keyOf("taken")+".json"))
@@ -206,6 +212,31 @@ var _ = Describe("An ExportState", func() {
 		Expect(h.Plane.Client().Delete(ctx, out)).To(Succeed())
 		Eventually(ctx, func() error { return h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(out), out) }, soon).Should(Satisfy(apierrors.IsNotFound))
 		Expect(commits(ctx, repo)).To(Equal("6"))
+	})
+
+	It("leaves to an older one what that writes to the same folder, and takes over when it is suspended", func(ctx SpecContext) {
+		ns, there, mine := namespace(ctx), namespace(ctx), identity()
+		keep(ctx, ns, map[string]string{keyOf("demo"): document("demo", "one")})
+		keep(ctx, there, map[string]string{keyOf("demo"): document("demo", "another"), keyOf("mine"): document("mine", "one")})
+		repo, err := git.NewRepo(ctx, ns)
+		Expect(err).NotTo(HaveOccurred())
+		older, younger := exported(ns, toGit(repo), mine), exported(there, toGit(repo), mine)
+		create(ctx, older)
+		Eventually(ctx, exports(ctx, older), soon).Should(HavePrefix("True ReconciliationSucceeded: 1 state"))
+		time.Sleep(time.Until(older.CreationTimestamp.Add(2 * time.Second))) // ages are told in seconds
+		create(ctx, younger)
+		Eventually(ctx, exports(ctx, younger), soon).Should(HavePrefix("False ExportedByAnother: " + keyOf("demo") + ": ExportState " + ns + "/export, which is older, writes it to the same folder"))
+		Expect(inGit(ctx, repo, "ls-tree", "-r", "--name-only", "main")).To(Equal("states/" + keyOf("demo") + ".json\nstates/" + keyOf("mine") + ".json"))
+		askAgain(ctx, older, "again")
+		askAgain(ctx, younger, "again")
+		Expect(commits(ctx, repo)).To(Equal("2"))
+		Expect(opened(ctx, []byte(inGit(ctx, repo, "cat-file", "blob", "main:states/"+keyOf("demo")+".json")), mine)).To(Equal(canonical([]byte(document("demo", "one")))))
+
+		By("suspending the older one, which is noticed at once")
+		patch(ctx, older, `{"spec":{"suspend":true}}`)
+		Eventually(ctx, exports(ctx, younger), soon).Should(HavePrefix("True ReconciliationSucceeded: 2 states"))
+		Expect(opened(ctx, []byte(inGit(ctx, repo, "cat-file", "blob", "main:states/"+keyOf("demo")+".json")), mine)).To(Equal(canonical([]byte(document("demo", "another")))))
+		Expect(commits(ctx, repo)).To(Equal("3"))
 	})
 
 	It("says why it can't push, and pushes when it can", func(ctx SpecContext) {

@@ -42,7 +42,7 @@ func encrypt(_ context.Context, r sops.EncryptRequest) ([]byte, error) {
 	if len(r.Recipients) == 0 {
 		return nil, &sops.Error{Reason: sops.RecipientInvalid, Message: "no recipient"}
 	}
-	return fmt.Appendf(nil, "%s %s %s %q %s", r.Name, r.Data, r.Format, r.Recipients, r.EncryptedRegex), nil
+	return fmt.Appendf(nil, "%s %s %s %q %s%s", r.Name, r.Data, r.Format, r.Recipients, r.EncryptedRegex, r.UnencryptedRegex), nil
 }
 
 func TestMain(m *testing.M) {
@@ -139,6 +139,10 @@ func TestEncrypt(t *testing.T) {
 	r := sops.EncryptRequest{Name: "a.json", Data: []byte("data"), Format: sops.JSON, Recipients: []string{"age1x"}, EncryptedRegex: "^a$"}
 	got, err := c.Encrypt(t.Context(), r)
 	if err != nil || string(got) != `a.json data json ["age1x"] ^a$` {
+		t.Errorf("got %q, %v", got, err)
+	}
+	r.EncryptedRegex, r.UnencryptedRegex = "", "^b$"
+	if got, err = c.Encrypt(t.Context(), r); err != nil || string(got) != `a.json data json ["age1x"] ^b$` {
 		t.Errorf("got %q, %v", got, err)
 	}
 	r.Recipients = nil

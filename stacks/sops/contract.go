@@ -39,8 +39,11 @@ type EncryptRequest struct {
 	// Recipients are public keys of age.
 	Recipients []string `json:"recipients"`
 	// EncryptedRegex fits the names of what is encrypted, and all below them; everything
-	// when it is empty.
+	// when it is empty, but what UnencryptedRegex fits.
 	EncryptedRegex string `json:"encryptedRegex,omitempty"`
+	// UnencryptedRegex fits the names of what stays plain, and all below them; it goes without
+	// the other.
+	UnencryptedRegex string `json:"unencryptedRegex,omitempty"`
 }
 
 // Encrypter encrypts a file. Errors that say something of the file or of the recipients

@@ -3,6 +3,7 @@ package state
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,18 +12,18 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// SealError says that a file can't be encrypted so that no secret stays readable and
-// nothing is lost. It names JSON pointers, never values.
+// SealError says that a file can't be encrypted so that nothing stays readable that may be secret,
+// and nothing is lost. It names JSON pointers, never values.
 type SealError struct {
 	// Name of the file.
 	Name string
-	// Readable are the secrets that would stay so, Changed what would become something else.
+	// Readable is what would stay so, Changed what would become something else.
 	Readable, Changed []string
 }
 
 func (e *SealError) Error() string {
 	if len(e.Readable) > 0 {
-		return fmt.Sprintf("%s: a secret stays readable that can't be encrypted, at %s", e.Name, some(e.Readable))
+		return fmt.Sprintf("%s: what may be secret stays readable, at %s", e.Name, some(e.Readable))
 	}
 	return fmt.Sprintf("%s: encrypting changes what it says, at %s", e.Name, some(e.Changed))
 }
@@ -36,33 +37,15 @@ func some(pointers []string) string {
 	return strings.Join(pointers, ", ")
 }
 
-// Seal encrypts the secrets of a file one by one, to public keys of age; all of the file, if one
-// of them has a name that tells nothing. What it returns was looked through: no secret is
-// readable in it, and the rest says what it said. Errors are *SealError and those of encrypt.
+// Seal encrypts a file to public keys of age: every value but those that are known to be open, such as
+// names, sizes and addresses. So what a later release of ksctl adds is encrypted, too. What it returns was
+// looked through. Errors are *SealError and those of encrypt.
 func Seal(ctx context.Context, name string, data []byte, recipients []string, encrypt sops.Encrypter) ([]byte, error) {
-	failed := &SealError{Name: name}
-	for _, regex := range []string{EncryptedRegex, ""} {
-		sealed, err := encrypt(ctx, sops.EncryptRequest{Name: name, Data: data, Format: sops.JSON, Recipients: recipients, EncryptedRegex: regex})
-		if err != nil {
-			return nil, err
-		}
-		if failed.Readable, err = Secrets(sealed); err != nil {
-			return nil, err
-		}
-		if failed.Changed, err = changed(data, sealed); err != nil {
-			return nil, err
-		}
-		if len(failed.Readable)+len(failed.Changed) == 0 {
-			return sealed, nil
-		}
+	was, err := decode(data)
+	if err != nil {
+		return nil, err
 	}
-	return nil, failed
-}
-
-// changed are JSON pointers of what can be read in an encrypted file, and is something else
-// than in the plain one.
-func changed(plain, sealed []byte) ([]string, error) {
-	was, err := decode(plain)
+	sealed, err := encrypt(ctx, sops.EncryptRequest{Name: name, Data: data, Format: sops.JSON, Recipients: recipients, UnencryptedRegex: openRegex(was)})
 	if err != nil {
 		return nil, err
 	}
@@ -73,10 +56,14 @@ func changed(plain, sealed []byte) ([]string, error) {
 	if top, ok := is.(object); ok {
 		delete(top, "sops")
 	}
-	return differ(normal(was), normal(is), ""), nil
+	if e := (&SealError{Name: name, Readable: exposed(is), Changed: differ(was, is, "")}); len(e.Readable)+len(e.Changed) > 0 {
+		return nil, e
+	}
+	return sealed, nil
 }
 
-// differ are JSON pointers of the differences of two values. What is encrypted is none.
+// differ are JSON pointers of the differences of a value and what became of it. What is encrypted
+// is none, if SOPS can bring it back.
 func differ(was, is any, at string) (out []string) {
 	switch is := is.(type) {
 	case object:
@@ -97,15 +84,36 @@ func differ(was, is any, at string) (out []string) {
 			out = append(out, differ(list[i], v, fmt.Sprintf("%s/%d", at, i))...)
 		}
 		return out
-	case string:
-		if encrypted(is) {
-			return nil
-		}
 	}
-	a, err := encode(was)
-	b, berr := encode(is)
-	if err != nil || berr != nil || !bytes.Equal(a, b) {
+	if !kept(was, is) {
 		return []string{at}
 	}
 	return nil
+}
+
+// kept is true for a value that says what it said, or that SOPS brings back so.
+func kept(was, is any) bool {
+	if s, ok := is.(string); ok && encrypted(s) {
+		switch v := was.(type) {
+		case string, bool:
+			return true
+		case json.Number:
+			is = asSOPS(v)
+		}
+	}
+	a, err := encode(normal(was))
+	b, berr := encode(normal(is))
+	return err == nil && berr == nil && bytes.Equal(a, b)
+}
+
+// asSOPS is a number as SOPS brings it back: whole ones of 64 bits are exact, others are not.
+func asSOPS(n json.Number) any {
+	if i, err := n.Int64(); err == nil {
+		return i
+	}
+	f, err := n.Float64()
+	if err != nil {
+		return nil
+	}
+	return f
 }

@@ -1,42 +1,105 @@
 package state
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"filippo.io/age"
+
 	"github.com/ksctl/gitops/stacks/sops"
+	"github.com/ksctl/gitops/stacks/sops/codec"
 )
 
 func TestSealLooksAtWhatItGot(t *testing.T) {
-	const plain = `{"cluster_name":"demo","n":1.50,"k3s_token":"hunter2","list":[{"a":null}]}`
-	for name, c := range map[string]struct {
-		sealed string // of both tries
-		says   string
-	}{
-		"fine":             {`{"cluster_name":"demo","n":1.5,"k3s_token":"ENC[x]","list":[{"a":null}],"sops":{"mac":"x"}}`, ""},
-		"all encrypted":    {`{"cluster_name":"ENC[x]","n":"ENC[x]","k3s_token":"ENC[x]","list":[{"a":null}],"sops":{}}`, ""},
-		"readable":         {plain, "a.json: a secret stays readable that can't be encrypted, at /k3s_token"},
-		"another name":     {`{"cluster_name":"dem","n":1.5,"k3s_token":"ENC[x]","list":[{"a":null}]}`, "at /cluster_name"},
-		"a field is gone":  {`{"cluster_name":"demo","k3s_token":"ENC[x]","list":[{"a":null}]}`, "encrypting changes what it says"},
-		"another number":   {`{"cluster_name":"demo","n":1,"k3s_token":"ENC[x]","list":[{"a":null}]}`, "at /n"},
-		"another list":     {`{"cluster_name":"demo","n":1.5,"k3s_token":"ENC[x]","list":[]}`, "at /list"},
-		"deep in the list": {`{"cluster_name":"demo","n":1.5,"k3s_token":"ENC[x]","list":[{"a":"b"}]}`, "at /list/0/a"},
+	const plain = `{"cluster_name":"demo","nodes":1.50,"k3s_token":"hunter2","list":[{"a":null,"b":true}],"n":1e3}`
+	for name, c := range map[string]struct{ sealed, says string }{
+		"fine":             {`{"cluster_name":"demo","nodes":1.5,"k3s_token":"ENC[x]","list":[{"a":null,"b":"ENC[x]"}],"n":"ENC[x]","sops":{"mac":"x"}}`, ""},
+		"all encrypted":    {`{"cluster_name":"ENC[x]","nodes":"ENC[x]","k3s_token":"ENC[x]","list":[{"a":null,"b":"ENC[x]"}],"n":"ENC[x]","sops":{}}`, ""},
+		"readable":         {plain, "a.json: what may be secret stays readable, at /k3s_token, /list/0/b, /n"},
+		"another name":     {`{"cluster_name":"dem","nodes":1.5,"k3s_token":"ENC[x]","list":[{"a":null,"b":"ENC[x]"}],"n":"ENC[x]"}`, "at /cluster_name"},
+		"a field is gone":  {`{"cluster_name":"demo","k3s_token":"ENC[x]","list":[{"a":null,"b":"ENC[x]"}],"n":"ENC[x]"}`, "encrypting changes what it says"},
+		"another number":   {`{"cluster_name":"demo","nodes":1,"k3s_token":"ENC[x]","list":[{"a":null,"b":"ENC[x]"}],"n":"ENC[x]"}`, "at /nodes"},
+		"another list":     {`{"cluster_name":"demo","nodes":1.5,"k3s_token":"ENC[x]","list":[],"n":"ENC[x]"}`, "at /list"},
+		"a value for null": {`{"cluster_name":"demo","nodes":1.5,"k3s_token":"ENC[x]","list":[{"a":"ENC[x]","b":"ENC[x]"}],"n":"ENC[x]"}`, "at /list/0/a"},
 	} {
-		var asked []string
+		var asked []sops.EncryptRequest
 		got, err := Seal(t.Context(), "a.json", []byte(plain), []string{"age1x"}, func(_ context.Context, r sops.EncryptRequest) ([]byte, error) {
-			asked = append(asked, r.EncryptedRegex)
+			asked = append(asked, r)
 			return []byte(c.sealed), nil
 		})
-		if c.says == "" {
-			if err != nil || string(got) != c.sealed || len(asked) != 1 || asked[0] != EncryptedRegex {
-				t.Errorf("%s: got %s, %v after %v", name, got, err, asked)
-			}
-			continue
+		if len(asked) != 1 || asked[0].EncryptedRegex != "" || !strings.Contains(asked[0].UnencryptedRegex, "(cluster_name|nodes)") {
+			t.Errorf("%s: asked for %v", name, asked)
 		}
-		if bad, ok := errors.AsType[*SealError](err); !ok || !strings.Contains(bad.Error(), c.says) || strings.Contains(bad.Error(), "hunter2") || len(asked) != 2 || asked[1] != "" {
-			t.Errorf("%s: got %v after %v", name, err, asked)
+		if bad, ok := errors.AsType[*SealError](err); c.says == "" && (err != nil || string(got) != c.sealed) ||
+			c.says != "" && (!ok || !strings.Contains(bad.Error(), c.says) || strings.Contains(bad.Error(), "hunter2")) {
+			t.Errorf("%s: got %s, %v", name, got, err)
 		}
 	}
+}
+
+// SOPS reads whole numbers of 64 bits, and others as floats.
+func TestNumbersThatAreKept(t *testing.T) {
+	for number, want := range map[string]bool{
+		"0": true, "-7": true, "9223372036854775807": true, "1000.0": true, "1e3": true, "1.5": true, "1e17": true, "0.1": true, "1e300": true,
+		"9223372036854775808": false, "-0": false, "-0.0": false, "1e400": false,
+	} {
+		was, err := decode([]byte(number))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := kept(was, "ENC[x]"); got != want {
+			t.Errorf("%s: got %t, want %t", number, got, want)
+		}
+	}
+}
+
+// FuzzSeal: what is sealed shows nothing but what is open and comes back as it was, or it is refused.
+func FuzzSeal(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	for _, doc := range []string{`{"name":{"":"x"},"versions":{"k3s":[1.5,-0]},"ID":{}}`, `{"a":18446744073709551615,"b":[[true,null,""]],"c_unencrypted":"x"}`, `{"cluster_name":"ENC[x]","x":"ENC[x]"}`, `0`} {
+		f.Add([]byte(doc))
+	}
+	mine, err := age.GenerateX25519Identity()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		sealed, err := Seal(t.Context(), "x", data, []string{mine.Recipient().String()}, codec.Encrypter(codec.Limits{}))
+		if err != nil {
+			return
+		}
+		back, err := codec.Decrypter(codec.Options{})(t.Context(), sops.Request{Data: sealed, Format: sops.JSON, Secret: map[string][]byte{"a.agekey": []byte(mine.String())}})
+		if err != nil || !Equal(back, data) {
+			t.Fatalf("%v: %s\nof %s", err, back, sealed)
+		}
+		for _, l := range leavesOf(t, data) {
+			if v, ok := l.value.(string); ok && !l.open() && len(v) > 20 && strings.Count(string(data), v) == 1 && bytes.Contains(sealed, []byte(v)) {
+				t.Fatalf("%s can be read in %s", l.at, sealed)
+			}
+		}
+	})
+}
+
+func leavesOf(t *testing.T, data []byte) []leaf {
+	t.Helper()
+	tree, err := decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leaves(tree)
 }

@@ -167,6 +167,8 @@ const (
 	ExportLeft ExportAction = "LeftStore"
 	// ExportTaken is a file that is somebody else's.
 	ExportTaken ExportAction = "FileTaken"
+	// ExportByAnother is a file that an older ExportState writes.
+	ExportByAnother ExportAction = "ExportedByAnother"
 	// ExportInvalid is an entry of the store that can't be exported.
 	ExportInvalid ExportAction = "Invalid"
 )

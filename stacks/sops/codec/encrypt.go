@@ -2,6 +2,7 @@ package codec
 
 import (
 	"context"
+	"regexp"
 	"time"
 
 	library "github.com/getsops/sops/v3"
@@ -18,7 +19,21 @@ type EncryptOptions struct {
 	// EncryptedRegex fits the names of what is encrypted, and all below them; everything
 	// but what has a name that ends in _unencrypted when it is empty, as SOPS has it.
 	EncryptedRegex string
-	Limits         Limits
+	// UnencryptedRegex fits the names of what stays plain, and all below them: what nobody
+	// thought of is encrypted. A file of SOPS has one rule, so that there is one of the two.
+	UnencryptedRegex string
+	Limits           Limits
+}
+
+// check refuses rules that SOPS would pass over.
+func (o EncryptOptions) check() error {
+	if o.EncryptedRegex != "" && o.UnencryptedRegex != "" {
+		return invalid("there are two rules of what is encrypted, and a file of SOPS has one")
+	}
+	if _, err := regexp.Compile(o.EncryptedRegex + o.UnencryptedRegex); err != nil {
+		return invalid("the rule of what is encrypted is no regular expression")
+	}
+	return nil
 }
 
 // Encrypt makes a file of SOPS of a plain one, for age recipients (age1…): any of their owners
@@ -28,6 +43,9 @@ func Encrypt(data []byte, f sops.Format, recipients []string, o EncryptOptions) 
 	defer recovered(&err)
 	store := storeOf(f)
 	if err := readable(data, f, store, o.Limits.WithDefaults()); err != nil {
+		return nil, err
+	}
+	if err := o.check(); err != nil {
 		return nil, err
 	}
 	var group library.KeyGroup
@@ -50,12 +68,12 @@ func Encrypt(data []byte, f sops.Format, recipients []string, o EncryptOptions) 
 		}
 	}
 	tree := library.Tree{Branches: branches, Metadata: library.Metadata{
-		KeyGroups: []library.KeyGroup{group}, EncryptedRegex: o.EncryptedRegex, Version: version.Version, LastModified: time.Now().UTC(),
+		KeyGroups: []library.KeyGroup{group}, Version: version.Version, LastModified: time.Now().UTC(),
 	}}
-	if f == sops.Binary {
-		tree.Metadata.EncryptedRegex = "" // it is one value
+	if f != sops.Binary { // which is one value
+		tree.Metadata.EncryptedRegex, tree.Metadata.UnencryptedRegex = o.EncryptedRegex, o.UnencryptedRegex
 	}
-	if tree.Metadata.EncryptedRegex == "" {
+	if tree.Metadata.EncryptedRegex+tree.Metadata.UnencryptedRegex == "" {
 		tree.Metadata.UnencryptedSuffix = library.DefaultUnencryptedSuffix
 	}
 	if err := seal(&tree); err != nil {

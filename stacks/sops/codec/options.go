@@ -72,6 +72,6 @@ func Decrypter(o Options) sops.Decrypter {
 // Encrypter is Encrypt for the contract of package sops.
 func Encrypter(l Limits) sops.Encrypter {
 	return func(_ context.Context, r sops.EncryptRequest) ([]byte, error) {
-		return Encrypt(r.Data, r.Format, r.Recipients, EncryptOptions{EncryptedRegex: r.EncryptedRegex, Limits: l})
+		return Encrypt(r.Data, r.Format, r.Recipients, EncryptOptions{EncryptedRegex: r.EncryptedRegex, UnencryptedRegex: r.UnencryptedRegex, Limits: l})
 	}
 }

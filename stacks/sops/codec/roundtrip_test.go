@@ -102,3 +102,24 @@ func TestEncryptedRegex(t *testing.T) {
 	_, err = Encrypt([]byte(plain), sops.JSON, nil, EncryptOptions{})
 	refused(t, err, sops.RecipientInvalid, "no recipient")
 }
+
+// What the rule does not name is encrypted, whatever it is, but for what is empty.
+func TestUnencryptedRegex(t *testing.T) {
+	id := newAge(t)
+	const plain = `{"name": "demo", "a": {"key": "one", "name": ["two"]}, "n": 3, "yes": true, "none": null, "empty": "", "x_unencrypted": "four", "whole": 1e3}`
+	file := encrypted(t, plain, sops.JSON, EncryptOptions{UnencryptedRegex: "^(name)$"}, id.Recipient().String())
+	for word, want := range map[string]bool{`"demo"`: true, `"two"`: true, `"one"`: false, `"four"`: false, `"none": null`: true, `"empty": ""`: true, `"n": 3`: false, `"yes": true`: false} {
+		if strings.Contains(string(file), word) != want {
+			t.Errorf("%s: want %v in\n%s", word, want, file)
+		}
+	}
+	alike(t, sops.JSON, decrypts(t, file, sops.JSON, ageKeys(t, id), Options{}), plain)
+	for want, o := range map[string]EncryptOptions{
+		"two rules":             {EncryptedRegex: "a", UnencryptedRegex: "b"},
+		"no regular expression": {UnencryptedRegex: "("},
+		"no regular":            {EncryptedRegex: "("},
+	} {
+		_, err := Encrypt([]byte(plain), sops.JSON, []string{id.Recipient().String()}, o)
+		refused(t, err, sops.FileInvalid, want)
+	}
+}

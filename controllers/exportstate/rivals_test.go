@@ -1,0 +1,104 @@
+package exportstate
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ksctl/gitops/api/storage/v1alpha1"
+	"github.com/ksctl/gitops/controllers/reconcile"
+)
+
+// exportAt is an export of some age, to a folder of fleet.git.
+func exportAt(namespace, name string, age time.Duration, rows ...v1alpha1.ExportedFile) v1alpha1.ExportState {
+	to := &v1alpha1.ExportRepository{URL: "https://git.example.com/team/fleet.git", Branch: "main", Path: "states"}
+	return v1alpha1.ExportState{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name), CreationTimestamp: metav1.Unix(1e9-int64(age.Seconds()), 0)},
+		Spec:       v1alpha1.ExportStateSpec{To: v1alpha1.ExportTarget{Git: to}},
+		Status:     v1alpha1.ExportStateStatus{Target: describe(to), Clusters: rows},
+	}
+}
+
+func TestMeeting(t *testing.T) {
+	one := v1alpha1.ExportRepository{URL: "https://git.example.com/team/fleet.git", Branch: "main", Path: "states"}
+	for _, c := range []struct {
+		url, branch, path string
+		want              bool
+	}{
+		{"https://git.example.com/team/fleet.git", "main", "./states/", true},
+		{"https://robot@GIT.example.com/team/fleet/", "main", "states", true},
+		{"ssh://git@git.example.com/team/fleet.git", "main", "a/../states", true},
+		{"https://git.example.com/team/fleet.git", "next", "states", false},
+		{"https://git.example.com/team/fleet.git", "main", "", false},
+		{"https://git.example.com/team/other.git", "main", "states", false},
+		{"https://git.example.com/Team/fleet.git", "main", "states", false},
+		{"https://git.example.org/team/fleet.git", "main", "states", false},
+	} {
+		if got := meeting(&one) == meeting(&v1alpha1.ExportRepository{URL: c.url, Branch: c.branch, Path: c.path}); got != c.want {
+			t.Errorf("%+v: got %t", c, got)
+		}
+	}
+}
+
+func TestRivals(t *testing.T) {
+	const file = demo + suffix
+	row := func(action v1alpha1.ExportAction) v1alpha1.ExportedFile {
+		return v1alpha1.ExportedFile{Key: demo, File: file, Written: "a-f", Action: action, Ready: action == v1alpha1.ExportInSync}
+	}
+	older := func(change func(*v1alpha1.ExportState)) []v1alpha1.ExportState {
+		x := exportAt("other", "backup", time.Hour, row(v1alpha1.ExportInSync))
+		x.Spec.To.Git = x.Spec.To.Git.DeepCopy()
+		change(&x)
+		return []v1alpha1.ExportState{x}
+	}
+	me, by := exportAt(team, "backup", time.Minute), map[string]types.NamespacedName{file: {Namespace: "other", Name: "backup"}}
+	for name, c := range map[string]struct {
+		all  []v1alpha1.ExportState
+		want map[string]types.NamespacedName
+	}{
+		"nobody else":      {[]v1alpha1.ExportState{me}, nil},
+		"an older one":     {older(func(*v1alpha1.ExportState) {}), by},
+		"a younger one":    {older(func(x *v1alpha1.ExportState) { x.CreationTimestamp = metav1.Unix(1e9, 0) }), nil},
+		"as old":           {older(func(x *v1alpha1.ExportState) { x.CreationTimestamp = me.CreationTimestamp }), by},
+		"another folder":   {older(func(x *v1alpha1.ExportState) { x.Spec.To.Git.Path = "b" }), nil},
+		"it moves here":    {older(func(x *v1alpha1.ExportState) { x.Status.Target = "branch b" }), nil},
+		"suspended":        {older(func(x *v1alpha1.ExportState) { x.Spec.Suspend = true }), nil},
+		"on its way out":   {older(func(x *v1alpha1.ExportState) { x.DeletionTimestamp = &me.CreationTimestamp }), nil},
+		"into a Secret":    {older(func(x *v1alpha1.ExportState) { x.Spec.To.Git = nil }), nil},
+		"another cluster":  {older(func(x *v1alpha1.ExportState) { x.Status.Clusters[0].File = "x" }), map[string]types.NamespacedName{"x": by[file]}},
+		"is to mend it":    {older(func(x *v1alpha1.ExportState) { x.Status.Clusters[0] = row(v1alpha1.ExportRestore) }), by},
+		"left it there":    {older(func(x *v1alpha1.ExportState) { x.Status.Clusters[0] = row(v1alpha1.ExportLeft) }), nil},
+		"leaves it to one": {older(func(x *v1alpha1.ExportState) { x.Status.Clusters[0] = row(v1alpha1.ExportByAnother) }), nil},
+		"never wrote it":   {older(func(x *v1alpha1.ExportState) { x.Status.Clusters[0].Written = "" }), nil},
+		"the oldest of many": {append(older(func(*v1alpha1.ExportState) {}), exportAt("b", "b", 3*time.Hour, row(v1alpha1.ExportInSync)),
+			exportAt("c", "c", 2*time.Hour, row(v1alpha1.ExportInSync))), map[string]types.NamespacedName{file: {Namespace: "b", Name: "b"}}},
+	} {
+		if got := rivals(&me, c.all); !maps.Equal(got, c.want) {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
+// What another writes is left to it, is told, and comes back when it has gone.
+func TestLeftToAnother(t *testing.T) {
+	r := newRig(t)
+	r.store(map[string]string{"demo": "one", "mine": "one"})
+	other := exportAt("other", "backup", time.Hour, v1alpha1.ExportedFile{Key: demo, File: demo + suffix, Written: "a-f", Ready: true, Action: v1alpha1.ExportInSync})
+	other.Spec.To.Git = r.obj.Spec.To.Git
+	other.Status.Target = describe(other.Spec.To.Git)
+	r.obj.CreationTimestamp = metav1.Unix(1e9, 0)
+	r.restart(&other)
+	r.failed(ExportedByAnotherReason, true, demo+": ExportState other/backup, which is older, writes it")
+	r.files("states/civo.ha.mine.LON1.json")
+	r.failed(ExportedByAnotherReason, true, "other/backup")
+	r.commits(1)
+	r.restart()
+	r.done("2 states")
+	r.commits(2)
+	if _, ok := r.reconcile().(reconcile.Done); !ok {
+		t.Error("it does not stay so")
+	}
+}
