@@ -143,7 +143,7 @@ var _ = Describe("An install for many clusters", func() {
 	It("keeps a cluster that waits as it is after a start, and says so where it can't", func(ctx SpecContext) {
 		here, there := namespaces(ctx)
 		fleetOf(ctx, here, "a", "b")
-		charted(ctx, here, "r1", "one", "")
+		charted(ctx, here, "r1", "one", "# of "+here+" alone: what others have is in the cache, too\n")
 		var src appsv1.KsctlSource
 		Expect(h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: here, Name: "src"}, &src)).To(Succeed())
 		first := *src.Status.Artifact
