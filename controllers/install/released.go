@@ -28,11 +28,18 @@ func (o *owner) released(ctx context.Context, offered artifact.Artifact) (artifa
 		if last != nil && last.Digest == offered.Digest {
 			return offered, nil
 		}
-		// On record before anything of it is applied, or a start might take that back.
-		return offered, o.req.Persist(ctx, "")
+		// On record before anything of it is applied, or a start might take that back. One that has
+		// failed counts as busy from here on.
+		doing := ""
+		if !isReady(in) {
+			doing = "taking in revision " + offered.Revision
+		}
+		return offered, o.req.Persist(ctx, doing)
 	}
 	o.awaits = offered.Revision
-	if last == nil {
+	// Where it had a turn for another one, its spec may be of that, or it has taken that in and had no
+	// chance to say so.
+	if last == nil || last.Digest != in.Annotations[appsv1.ReleaseAnnotation] {
 		return artifact.Artifact{}, nil
 	}
 	return artifact.Artifact{URL: last.URL, Revision: last.Revision, Digest: last.Digest, Client: offered.Client}, nil

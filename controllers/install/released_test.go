@@ -41,13 +41,13 @@ func TestReleased(t *testing.T) {
 		"it is its turn":                    {in: forCluster("r2", takenAt("r1")), from: "r2", has: "r2", recorded: true},
 		"it has it":                         {in: forCluster("r2", takenAt("r2")), from: "r2", has: "r2"},
 		"it waits":                          {in: forCluster("r1", takenAt("r1")), from: "r1", has: "r1", awaits: "r2"},
-		"it waits, and had a turn for none": {in: forCluster("r1b", takenAt("r1")), from: "r1", has: "r1", awaits: "r2"},
+		"it waits, and had a turn for none": {in: forCluster("r1b", takenAt("r1")), has: "r1", awaits: "r2"},
 		"it waits, from an earlier version": {in: forCluster("r1", nil), awaits: "r2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			recorded := false
 			o := &owner{awaits: "before", req: &reconcile.Request[*appsv1.KsctlInstall]{Object: tc.in, Persist: func(_ context.Context, doing string) error {
-				recorded = doing == "" && tc.in.Status.Artifact.Revision == "r2" && tc.in.Status.LastAttemptedRevision != "r2"
+				recorded = doing == "taking in revision r2" && tc.in.Status.Artifact.Revision == "r2" && tc.in.Status.LastAttemptedRevision != "r2"
 				return nil
 			}}}
 			from, err := o.released(t.Context(), at("r2"))

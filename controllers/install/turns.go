@@ -21,6 +21,9 @@ type turn struct {
 	ahead bool
 }
 
+// mostTurns is the largest number of a turn: there is one for each change.
+const mostTurns = 1 << 53
+
 // aheadMark is behind the number of a turn that was given ahead of others.
 const aheadMark = " ahead"
 
@@ -31,7 +34,7 @@ func turnOf(in *appsv1.KsctlInstall) turn {
 	}
 	text, ahead := strings.CutSuffix(in.Annotations[appsv1.TurnAnnotation], aheadMark)
 	number, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || number < 0 {
+	if err != nil || number < 0 || number > mostTurns {
 		return turn{}
 	}
 	return turn{number: number, ahead: ahead}
@@ -57,10 +60,13 @@ type given struct {
 // fails again it keeps to the order, or others would never get theirs.
 func turns(sites []site, states []appsv1.ClusterState) []given {
 	var first, then []given
-	var latest int64
+	var latest, this int64
 	for i, s := range sites {
 		g := given{site: i, last: turnOf(s.install)}
 		latest = max(latest, g.last.number)
+		if s.picked && s.current {
+			this = max(this, g.last.number)
+		}
 		switch {
 		case !s.picked || s.current || s.taken || states[i] == appsv1.ClusterRemoving:
 		case isFailing(s.install) && !g.last.ahead:
@@ -69,14 +75,17 @@ func turns(sites []site, states []appsv1.ClusterState) []given {
 			then = append(then, g)
 		}
 	}
+	// Turns of one change have one number: when all have had theirs, they go by name again, as do
+	// other installs of the same source, which may have to wait for this one.
+	next := cmp.Or(this, latest+1)
 	longest := func(a, b given) int { return cmp.Compare(a.last.number, b.last.number) }
 	slices.SortStableFunc(first, longest)
 	slices.SortStableFunc(then, longest)
 	for i := range first {
-		first[i].turn = turn{number: latest + 1, ahead: len(then) > 0 && then[0].last.number < first[i].last.number}
+		first[i].turn = turn{number: next, ahead: len(then) > 0 && then[0].last.number < first[i].last.number}
 	}
 	for i := range then {
-		then[i].turn.number = latest + 1
+		then[i].turn.number = next
 	}
 	return append(first, then...)
 }

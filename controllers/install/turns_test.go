@@ -15,7 +15,7 @@ import (
 func TestTurnOf(t *testing.T) {
 	for text, want := range map[string]turn{
 		"7": {number: 7}, "7 ahead": {number: 7, ahead: true},
-		"": {}, "x": {}, "-1": {}, " ahead": {}, "7 behind": {}, "99999999999999999999": {},
+		"": {}, "x": {}, "-1": {}, " ahead": {}, "7 behind": {}, "99999999999999999999": {}, "9223372036854775807": {},
 	} {
 		in := &appsv1.KsctlInstall{}
 		in.Annotations = map[string]string{appsv1.TurnAnnotation: text}
@@ -38,7 +38,7 @@ func TestTurns(t *testing.T) {
 		"who has waited longest":                   {"a=ready*/4 b=ready*/3 c=ready*/2", "c:5 b:5 a:5"},
 		"ties by name":                             {"a=ready*/4 b=ready*/3 c=ready*/3", "b:5 c:5 a:5"},
 		"a new one never had any":                  {"a=ready*/4 b= c=ready*/3", "b:5 c:5 a:5"},
-		"who is as it is to be counts, and waits":  {"a=ready/9 b=ready*/3", "b:10"},
+		"a change has one number":                  {"a=ready/9 b=ready*/3", "b:9"},
 		"who is not picked any more, too":          {"a=dropped/9 b=ready*/3", "b:10"},
 		"one has failed":                           {"a=ready*/1 b=ready*/2 c=failed*/3", "c:4 ahead a:4 b:4"},
 		"one has failed again":                     {"a=ready*/1 b=ready*/2 c=failed*/3+", "a:4 b:4 c:4"},
