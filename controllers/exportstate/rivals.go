@@ -45,10 +45,11 @@ func rivals(obj *v1alpha1.ExportState, all []v1alpha1.ExportState) map[string]ty
 	return out
 }
 
-// meets is true for two exports to one folder, the other of which is at work there.
+// meets is true for two exports to one folder, the other of which is at work there. One of another
+// namespace may say that of itself without having been let into the repository.
 func meets(obj, x *v1alpha1.ExportState) bool {
 	here, there := obj.Spec.To.Git, x.Spec.To.Git
-	return here != nil && there != nil && x.UID != obj.UID && !x.Spec.Suspend && x.DeletionTimestamp == nil &&
+	return here != nil && there != nil && x.UID != obj.UID && x.Namespace == obj.Namespace && !x.Spec.Suspend && x.DeletionTimestamp == nil &&
 		meeting(here) == meeting(there) && x.Status.Target == describe(there)
 }
 

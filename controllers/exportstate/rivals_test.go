@@ -49,12 +49,12 @@ func TestRivals(t *testing.T) {
 		return v1alpha1.ExportedFile{Key: demo, File: file, Written: "a-f", Action: action, Ready: action == v1alpha1.ExportInSync}
 	}
 	older := func(change func(*v1alpha1.ExportState)) []v1alpha1.ExportState {
-		x := exportAt("other", "backup", time.Hour, row(v1alpha1.ExportInSync))
+		x := exportAt(team, "ahead", time.Hour, row(v1alpha1.ExportInSync))
 		x.Spec.To.Git = x.Spec.To.Git.DeepCopy()
 		change(&x)
 		return []v1alpha1.ExportState{x}
 	}
-	me, by := exportAt(team, "backup", time.Minute), map[string]types.NamespacedName{file: {Namespace: "other", Name: "backup"}}
+	me, by := exportAt(team, "backup", time.Minute), map[string]types.NamespacedName{file: {Namespace: team, Name: "ahead"}}
 	for name, c := range map[string]struct {
 		all  []v1alpha1.ExportState
 		want map[string]types.NamespacedName
@@ -63,6 +63,7 @@ func TestRivals(t *testing.T) {
 		"an older one":     {older(func(*v1alpha1.ExportState) {}), by},
 		"a younger one":    {older(func(x *v1alpha1.ExportState) { x.CreationTimestamp = metav1.Unix(1e9, 0) }), nil},
 		"as old":           {older(func(x *v1alpha1.ExportState) { x.CreationTimestamp = me.CreationTimestamp }), by},
+		"of others":        {older(func(x *v1alpha1.ExportState) { x.Namespace = "other" }), nil},
 		"another folder":   {older(func(x *v1alpha1.ExportState) { x.Spec.To.Git.Path = "b" }), nil},
 		"it moves here":    {older(func(x *v1alpha1.ExportState) { x.Status.Target = "branch b" }), nil},
 		"suspended":        {older(func(x *v1alpha1.ExportState) { x.Spec.Suspend = true }), nil},
@@ -73,8 +74,8 @@ func TestRivals(t *testing.T) {
 		"left it there":    {older(func(x *v1alpha1.ExportState) { x.Status.Clusters[0] = row(v1alpha1.ExportLeft) }), nil},
 		"leaves it to one": {older(func(x *v1alpha1.ExportState) { x.Status.Clusters[0] = row(v1alpha1.ExportByAnother) }), nil},
 		"never wrote it":   {older(func(x *v1alpha1.ExportState) { x.Status.Clusters[0].Written = "" }), nil},
-		"the oldest of many": {append(older(func(*v1alpha1.ExportState) {}), exportAt("b", "b", 3*time.Hour, row(v1alpha1.ExportInSync)),
-			exportAt("c", "c", 2*time.Hour, row(v1alpha1.ExportInSync))), map[string]types.NamespacedName{file: {Namespace: "b", Name: "b"}}},
+		"the oldest of many": {append(older(func(*v1alpha1.ExportState) {}), exportAt(team, "b", 3*time.Hour, row(v1alpha1.ExportInSync)),
+			exportAt(team, "c", 2*time.Hour, row(v1alpha1.ExportInSync))), map[string]types.NamespacedName{file: {Namespace: team, Name: "b"}}},
 	} {
 		if got := rivals(&me, c.all); !maps.Equal(got, c.want) {
 			t.Errorf("%s: got %v", name, got)
@@ -86,14 +87,14 @@ func TestRivals(t *testing.T) {
 func TestLeftToAnother(t *testing.T) {
 	r := newRig(t)
 	r.store(map[string]string{"demo": "one", "mine": "one"})
-	other := exportAt("other", "backup", time.Hour, v1alpha1.ExportedFile{Key: demo, File: demo + suffix, Written: "a-f", Ready: true, Action: v1alpha1.ExportInSync})
+	other := exportAt(team, "ahead", time.Hour, v1alpha1.ExportedFile{Key: demo, File: demo + suffix, Written: "a-f", Ready: true, Action: v1alpha1.ExportInSync})
 	other.Spec.To.Git = r.obj.Spec.To.Git
 	other.Status.Target = describe(other.Spec.To.Git)
 	r.obj.CreationTimestamp = metav1.Unix(1e9, 0)
 	r.restart(&other)
-	r.failed(ExportedByAnotherReason, true, demo+": ExportState other/backup, which is older, writes it")
+	r.failed(ExportedByAnotherReason, true, demo+": ExportState "+team+"/ahead, which is older, writes it")
 	r.files("states/civo.ha.mine.LON1.json")
-	r.failed(ExportedByAnotherReason, true, "other/backup")
+	r.failed(ExportedByAnotherReason, true, team+"/ahead")
 	r.commits(1)
 	r.restart()
 	r.done("2 states")

@@ -110,7 +110,7 @@ func (w *wakes) others(ctx context.Context, o client.Object) []crreconcile.Reque
 		return nil
 	}
 	return slices.DeleteFunc(w.find(ctx, client.MatchingFields{byMeeting: meeting(to)}), func(r crreconcile.Request) bool {
-		return r.NamespacedName == client.ObjectKeyFromObject(o)
+		return r.Namespace != o.GetNamespace() || r.Name == o.GetName()
 	})
 }
 

@@ -107,7 +107,7 @@ func (s *Steps) yield(ctx context.Context, obj *v1alpha1.ExportState, want *wish
 		return nil
 	}
 	var all v1alpha1.ExportStateList
-	if err := s.Client.List(ctx, &all, client.MatchingFields{byMeeting: meeting(to)}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.Client.List(ctx, &all, client.InNamespace(obj.Namespace), client.MatchingFields{byMeeting: meeting(to)}, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
 	want.without(rivals(obj, all.Items))
@@ -206,6 +206,7 @@ func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.Export
 // seal encrypts what is to be written. What would stay readable is taken out of the plan.
 func (s *Steps) seal(ctx context.Context, spec *v1alpha1.ExportStateSpec, p *plan, m *memo) (map[string][]byte, error) {
 	out, kept := map[string][]byte{}, map[string][]byte{}
+	defer func() { m.sealed = kept }()
 	for _, d := range slices.Clone(p.write) {
 		at := d.file + " " + d.sum
 		data := m.sealed[at]
@@ -223,13 +224,16 @@ func (s *Steps) seal(ctx context.Context, spec *v1alpha1.ExportStateSpec, p *pla
 				p.refuse(d.file, reason, statestore.Clip(err.Error(), 300))
 				continue
 			}
+			if bad, ok := errors.AsType[*sops.Error](err); ok && bad.Reason == sops.FileInvalid {
+				p.refuse(d.file, InvalidStateReason, statestore.Clip(err.Error(), 300))
+				continue
+			}
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", d.file, err)
 			}
 		}
 		out[d.file], kept[at] = data, data
 	}
-	m.sealed = kept
 	return out, nil
 }
 

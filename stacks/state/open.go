@@ -88,11 +88,14 @@ func openRegex(tree any) string {
 		}
 	}
 	if len(names) == 0 {
-		return ""
+		return nothing
 	}
 	// SOPS compiles it for each name that it looks at. With (?m) that takes half as long.
 	return "(?m)^(" + strings.Join(slices.Sorted(maps.Keys(names)), "|") + ")$"
 }
+
+// nothing fits no name: without a rule SOPS leaves open what has a suffix.
+const nothing = `[^\s\S]`
 
 // exposed are JSON pointers of what can be read in an encrypted file, and is not known to be open.
 func exposed(tree any) (out []string) {
