@@ -23,7 +23,9 @@ type doubt struct {
 	// until is when what has not joined is taken for what will not.
 	until time.Time
 	// idle is the worker that has a node which is not ready, and maybe no machine; -1: there is none.
+	// It is bare if it has no node at all.
 	idle int32
+	bare bool
 	// why nothing is done about it; "": it is.
 	why string
 }
@@ -31,11 +33,20 @@ type doubt struct {
 // settleDoubt is how much is not known after an operation; nil: all is, which is then written down.
 func (p *plan) settleDoubt(f facts) *doubt {
 	op := p.op
-	if op == nil || !op.Unsettled || atWork(op) {
+	if op == nil || op.State != clusterv1.OperationFailed {
+		return nil
+	}
+	if f.plain && op.Code == "" { // it failed under an earlier version, which did not ask
+		op.Code, op.Unsettled = CodeFailed, true
+	}
+	if op.Unsettled = op.Unsettled && f.plain; !op.Unsettled {
 		return nil
 	}
 	joined := joinedEnd(f.fleet)
 	d := &doubt{op: op, least: max(min(op.From, op.DesiredWorkers), joined), most: max(op.From, op.DesiredWorkers), idle: -1}
+	if op.Kind == clusterv1.OperationScaleUp { // what has joined once is not deleted for having no node now
+		d.least = max(d.least, min(f.counted, d.most))
+	}
 	d.until = op.EndedAt.Add(doubtTime)
 	switch {
 	case op.Code == CodeNoAnswer: // it may still be at work
@@ -48,8 +59,8 @@ func (p *plan) settleDoubt(f facts) *doubt {
 		return d
 	}
 	for i := op.DesiredWorkers; op.Kind == clusterv1.OperationScaleDown && i < min(op.From, f.fleet.size()); i++ {
-		if f.now.Before(d.until) || !f.fleet.machines[i].ready() { // it may have no machine
-			d.idle = i
+		if m := &f.fleet.machines[i]; f.now.Before(d.until) || !m.ready() { // it may have no machine
+			d.idle, d.bare = i, m.node == nil
 			return d
 		}
 	}
@@ -86,6 +97,9 @@ func (f facts) noRecount(d *doubt, joined int32) string {
 
 // String says it to a person.
 func (d *doubt) String() string {
+	if d.bare {
+		return fmt.Sprintf("the agent failed to delete workers, and worker %d, which is not the last one, has no node: delete it, and those behind it, with ksctl, and make this object anew", d.idle)
+	}
 	if d.idle >= 0 {
 		return fmt.Sprintf("the agent failed to delete worker %d, and its node is not ready, or was not seen to be since: where its machine is gone, delete the Node", d.idle)
 	}
@@ -130,6 +144,7 @@ func (f facts) absent() string {
 		m := &f.fleet.machines[i]
 		switch {
 		case m.node != nil || made(i, f.status.Operation) && !f.late[m.index]:
+		case atWork(f.status.Operation) && int32(i) >= min(f.status.Operation.From, f.status.Operation.DesiredWorkers):
 		case int32(i) >= f.counted:
 			return fmt.Sprintf("the imported state has %d workers, and worker %d has not joined: nothing is scaled until it has, or another state is imported", f.fleet.size(), m.index)
 		default:

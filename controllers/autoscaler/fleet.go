@@ -74,7 +74,7 @@ func (h hosts) index(node string) (int32, bool) {
 		return 0, false
 	}
 	i, err := strconv.ParseInt(m[1], 10, 32)
-	return int32(i), err == nil
+	return int32(i), err == nil && i < maxWorkers
 }
 
 // newFleet puts together what is known of the machines and what the cluster has.

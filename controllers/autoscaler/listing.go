@@ -22,8 +22,8 @@ type listing struct {
 	exact bool
 	// last operation, by which is known what can't be asked where it is not exact.
 	last *clusterv1.ScaleOperation
-	// young are machines whose nodes do not say of what size they are, by their index.
-	young map[int32]string
+	// sizes of machines that were known before, by their index: most nodes do not say it.
+	sizes map[int32]string
 	// counted is how many there are where the imported state is not asked.
 	counted int32
 	// imported is how many the imported state has, -1 where there is none, and importedSize that of
@@ -56,12 +56,13 @@ func listingOf(said answer, c *clusterv1.KsctlCluster, status *clusterv1.KsctlAu
 		l.last, l.counted = op.DeepCopy(), op.DesiredWorkers
 		l.last.State, l.last.EndedAt = clusterv1.OperationSucceeded, &metav1.Time{Time: now.Truncate(time.Second)}
 	}
-	l.young = map[int32]string{}
-	for _, w := range status.NewWorkers {
-		l.young[w.Index] = w.NodeSize
+	l.sizes = map[int32]string{}
+	for _, w := range status.WorkerSizes {
+		l.sizes[w.Index] = w.NodeSize
 	}
 	count := l.counted
-	if seen := status.ImportedWorkers; seen == nil || *seen != l.imported {
+	// What has just succeeded is newer.
+	if seen := status.ImportedWorkers; l.last == status.Operation && (seen == nil || *seen != l.imported) {
 		count = max(count, l.imported)
 	}
 	for i := range min(count, maxWorkers) {
@@ -85,19 +86,22 @@ func importedWorkers(c *clusterv1.KsctlCluster) (count int32, size string) {
 }
 
 // place puts a machine into a pool where the agent does not say of what size it is: the one that its
-// node was labelled with, that it was made for, or whose size its node or the imported state has. The
-// size that a node has is asked late: k3s has it be "k3s".
+// node was labelled with, or whose size its node has, or it had before, was asked for with, or has in
+// the imported state. The size of a node may be no cloud's: k3s has it be "k3s".
 func (l *listing) place(m *machine, at int, pools []clusterv1.WorkerPool) {
-	sizes := []string{l.young[m.index]}
-	if op := l.last; op != nil && op.Kind != clusterv1.OperationScaleDown && int32(at) >= min(op.From, op.DesiredWorkers) && int32(at) < max(op.From, op.DesiredWorkers) {
-		sizes = append(sizes, op.NodeSize)
-	}
+	sizes := make([]string, 0, 4)
 	if m.node != nil {
-		if name := m.node.Labels[clusterv1.PoolLabel]; slices.ContainsFunc(pools, func(p clusterv1.WorkerPool) bool { return p.Name == name }) {
-			m.pool = name
+		name := m.node.Labels[clusterv1.PoolLabel]
+		if i := slices.IndexFunc(pools, func(p clusterv1.WorkerPool) bool { return p.Name == name }); i >= 0 {
+			m.size, m.pool = pools[i].NodeSize, name
 			return
 		}
 		sizes = append(sizes, m.node.Labels[corev1.LabelInstanceTypeStable])
+	}
+	m.size = l.sizes[m.index] // kept for a pool that comes back
+	sizes = append(sizes, m.size)
+	if op := l.last; op != nil && op.Kind != clusterv1.OperationScaleDown && int32(at) >= min(op.From, op.DesiredWorkers) && int32(at) < max(op.From, op.DesiredWorkers) {
+		sizes = append(sizes, op.NodeSize)
 	}
 	if int32(at) < l.imported {
 		sizes = append(sizes, l.importedSize)

@@ -73,7 +73,7 @@ func newPlan(f facts) *plan {
 		p.overdue(f)
 	}
 	p.doubt = p.settleDoubt(f)
-	p.held, p.waits = p.hold(f), f.plain && f.joining()
+	p.held, p.waits = p.hold(f), f.plain && (f.joining() || len(f.fleet.strays) > 0)
 	for i := range p.rows {
 		p.bound(&p.rows[i], f)
 	}
@@ -98,7 +98,7 @@ func (p *plan) hold(f facts) string {
 	}
 	for _, node := range f.fleet.strays {
 		if nodeReady(node) && f.now.After(node.CreationTimestamp.Add(strayTime)) {
-			return fmt.Sprintf("node %s is ready, and as the agent says there is no such worker", node.Name)
+			return fmt.Sprintf("node %s is ready, and as the agent says there is no such worker: delete the Node if its machine is gone, and the machine if it is not", node.Name)
 		}
 	}
 	if f.plain {
@@ -202,6 +202,9 @@ func (p *plan) dismissLate(f facts) {
 	if f.mode != clusterv1.ScalingAuto || last < 0 || !f.late[f.fleet.machines[last].index] || f.fleet.machines[last].lost {
 		return
 	}
+	if f.plain && p.op != nil && f.fleet.newestOther.After(p.op.StartedAt.Time) {
+		return // it may have joined by another name
+	}
 	r := rowOf(p.rows, f.fleet.machines[last].pool)
 	if r == nil || r.change < 0 {
 		return
@@ -222,6 +225,9 @@ func (p *plan) next(f facts) *clusterv1.ScaleOperation {
 	}
 	if f.plain && f.fleet.size() > max(f.counted, joinedEnd(f.fleet)) {
 		return nil // which there are is not known
+	}
+	if f.plain && len(f.fleet.strays) > 0 {
+		return nil // when another operation is the last, nobody knows any more that their machines are gone
 	}
 	if r, n := p.leaving(f.fleet); n > 0 {
 		r.change += n

@@ -62,15 +62,15 @@ func (p *plan) report(obj *clusterv1.KsctlAutoScaler, seen *sight) {
 	if seen.imported >= 0 && (!seen.plain || p.ended != nil && p.ended.State == clusterv1.OperationSucceeded) {
 		status.ImportedWorkers = &seen.imported
 	}
-	status.NewWorkers = young(seen)
+	status.WorkerSizes = sizesOf(seen)
 	status.UnmanagedWorkers = seen.fleet.unmanaged()
 }
 
-// young are the machines of ksctl's own agent whose nodes do not say of what pool they are.
-func young(seen *sight) (out []clusterv1.NewWorker) {
+// sizesOf the machines of ksctl's own agent, as far as they are known.
+func sizesOf(seen *sight) (out []clusterv1.WorkerSize) {
 	for i := range seen.fleet.machines {
-		if m := &seen.fleet.machines[i]; seen.plain && m.size != "" && (m.node == nil || m.node.Labels[clusterv1.PoolLabel] == "") {
-			out = append(out, clusterv1.NewWorker{Index: m.index, NodeSize: m.size})
+		if m := &seen.fleet.machines[i]; seen.plain && m.size != "" {
+			out = append(out, clusterv1.WorkerSize{Index: m.index, NodeSize: m.size})
 		}
 	}
 	return out
@@ -105,10 +105,11 @@ func plural(word string, n int32) string {
 	return word + "s"
 }
 
-// released is true for a worker whose deletion failed: it is used again.
+// released is true for a worker whose deletion failed: it is used again, once it is known that the
+// agent is not at it any more.
 func (p *plan) released(m *machine) bool {
 	op := p.op
-	if op == nil || op.Kind != clusterv1.OperationScaleDown || op.State != clusterv1.OperationFailed || op.EndedAt == nil {
+	if op == nil || op.Kind != clusterv1.OperationScaleDown || op.State != clusterv1.OperationFailed || op.Unsettled || op.EndedAt == nil {
 		return false
 	}
 	at, ok := taintedAt(m.node)

@@ -162,8 +162,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationclusterv1.KubeConfigRefApplyConfiguration{}
 	case clusterv1.SchemeGroupVersion.WithKind("MachineCapacity"):
 		return &applyconfigurationclusterv1.MachineCapacityApplyConfiguration{}
-	case clusterv1.SchemeGroupVersion.WithKind("NewWorker"):
-		return &applyconfigurationclusterv1.NewWorkerApplyConfiguration{}
 	case clusterv1.SchemeGroupVersion.WithKind("NodePool"):
 		return &applyconfigurationclusterv1.NodePoolApplyConfiguration{}
 	case clusterv1.SchemeGroupVersion.WithKind("PodRules"):
@@ -184,6 +182,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationclusterv1.WorkerPoolApplyConfiguration{}
 	case clusterv1.SchemeGroupVersion.WithKind("WorkerPoolStatus"):
 		return &applyconfigurationclusterv1.WorkerPoolStatusApplyConfiguration{}
+	case clusterv1.SchemeGroupVersion.WithKind("WorkerSize"):
+		return &applyconfigurationclusterv1.WorkerSizeApplyConfiguration{}
 
 		// Group=storage.ksctl.com, Version=v1alpha1
 	case v1alpha1.SchemeGroupVersion.WithKind("ArgoCDPublication"):

@@ -72,7 +72,7 @@ type ScaleOperation struct {
 	Code string `json:"code,omitempty"`
 
 	// Unsettled is true while it is not known how far an operation came that failed: ksctl's own agent
-	// does not say. No other one is begun meanwhile.
+	// does not say. Nothing is made meanwhile.
 	// +optional
 	Unsettled bool `json:"unsettled,omitempty"`
 
@@ -81,12 +81,12 @@ type ScaleOperation struct {
 	Message string `json:"message,omitempty"`
 }
 
-// NewWorker is a machine that only the operation that made it knows the size of.
-type NewWorker struct {
+// WorkerSize is of what size a worker is.
+type WorkerSize struct {
 	// Index in the name of the machine.
 	Index int32 `json:"index"`
 
-	// NodeSize that it was asked for with.
+	// NodeSize in the cloud's words.
 	NodeSize string `json:"nodeSize"`
 }
 
@@ -141,12 +141,11 @@ type KsctlAutoScalerStatus struct {
 	// +optional
 	ImportedWorkers *int32 `json:"importedWorkers,omitempty"`
 
-	// NewWorkers were made, and have yet to join or to get the labels of their pool. Only where the agent
-	// does not say of what size they are.
+	// WorkerSizes are what sizes workers are of, as far as that is known, where the agent does not say it.
 	// +optional
 	// +listType=map
 	// +listMapKey=index
-	NewWorkers []NewWorker `json:"newWorkers,omitempty"`
+	WorkerSizes []WorkerSize `json:"workerSizes,omitempty"`
 
 	// UnmanagedWorkers are of no pool: no pool has their size.
 	// +optional

@@ -24,9 +24,8 @@ type KsctlAutoScalerStatusApplyConfiguration struct {
 	// ImportedWorkers is how many the imported state had when it was last known otherwise how many
 	// there are. It counts again when it says something else.
 	ImportedWorkers *int32 `json:"importedWorkers,omitempty"`
-	// NewWorkers were made, and have yet to join or to get the labels of their pool. Only where the agent
-	// does not say of what size they are.
-	NewWorkers []NewWorkerApplyConfiguration `json:"newWorkers,omitempty"`
+	// WorkerSizes are what sizes workers are of, as far as that is known, where the agent does not say it.
+	WorkerSizes []WorkerSizeApplyConfiguration `json:"workerSizes,omitempty"`
 	// UnmanagedWorkers are of no pool: no pool has their size.
 	UnmanagedWorkers *int32 `json:"unmanagedWorkers,omitempty"`
 }
@@ -111,15 +110,15 @@ func (b *KsctlAutoScalerStatusApplyConfiguration) WithImportedWorkers(value int3
 	return b
 }
 
-// WithNewWorkers adds the given value to the NewWorkers field in the declarative configuration
+// WithWorkerSizes adds the given value to the WorkerSizes field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the NewWorkers field.
-func (b *KsctlAutoScalerStatusApplyConfiguration) WithNewWorkers(values ...*NewWorkerApplyConfiguration) *KsctlAutoScalerStatusApplyConfiguration {
+// If called multiple times, values provided by each call will be appended to the WorkerSizes field.
+func (b *KsctlAutoScalerStatusApplyConfiguration) WithWorkerSizes(values ...*WorkerSizeApplyConfiguration) *KsctlAutoScalerStatusApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
-			panic("nil value passed to WithNewWorkers")
+			panic("nil value passed to WithWorkerSizes")
 		}
-		b.NewWorkers = append(b.NewWorkers, *values[i])
+		b.WorkerSizes = append(b.WorkerSizes, *values[i])
 	}
 	return b
 }

@@ -35,7 +35,7 @@ type ScaleOperationApplyConfiguration struct {
 	// Code of why it failed.
 	Code *string `json:"code,omitempty"`
 	// Unsettled is true while it is not known how far an operation came that failed: ksctl's own agent
-	// does not say. No other one is begun meanwhile.
+	// does not say. Nothing is made meanwhile.
 	Unsettled *bool `json:"unsettled,omitempty"`
 	// Message says more, for a person.
 	Message *string `json:"message,omitempty"`

@@ -2,27 +2,27 @@
 
 package v1
 
-// NewWorkerApplyConfiguration represents a declarative configuration of the NewWorker type for use
+// WorkerSizeApplyConfiguration represents a declarative configuration of the WorkerSize type for use
 // with apply.
 //
-// NewWorker is a machine that only the operation that made it knows the size of.
-type NewWorkerApplyConfiguration struct {
+// WorkerSize is of what size a worker is.
+type WorkerSizeApplyConfiguration struct {
 	// Index in the name of the machine.
 	Index *int32 `json:"index,omitempty"`
-	// NodeSize that it was asked for with.
+	// NodeSize in the cloud's words.
 	NodeSize *string `json:"nodeSize,omitempty"`
 }
 
-// NewWorkerApplyConfiguration constructs a declarative configuration of the NewWorker type for use with
+// WorkerSizeApplyConfiguration constructs a declarative configuration of the WorkerSize type for use with
 // apply.
-func NewWorker() *NewWorkerApplyConfiguration {
-	return &NewWorkerApplyConfiguration{}
+func WorkerSize() *WorkerSizeApplyConfiguration {
+	return &WorkerSizeApplyConfiguration{}
 }
 
 // WithIndex sets the Index field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Index field is set to the value of the last call.
-func (b *NewWorkerApplyConfiguration) WithIndex(value int32) *NewWorkerApplyConfiguration {
+func (b *WorkerSizeApplyConfiguration) WithIndex(value int32) *WorkerSizeApplyConfiguration {
 	b.Index = &value
 	return b
 }
@@ -30,7 +30,7 @@ func (b *NewWorkerApplyConfiguration) WithIndex(value int32) *NewWorkerApplyConf
 // WithNodeSize sets the NodeSize field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the NodeSize field is set to the value of the last call.
-func (b *NewWorkerApplyConfiguration) WithNodeSize(value string) *NewWorkerApplyConfiguration {
+func (b *WorkerSizeApplyConfiguration) WithNodeSize(value string) *WorkerSizeApplyConfiguration {
 	b.NodeSize = &value
 	return b
 }
