@@ -33,7 +33,7 @@ type doubt struct {
 // settleDoubt is how much is not known after an operation; nil: all is, which is then written down.
 func (p *plan) settleDoubt(f facts) *doubt {
 	op := p.op
-	if op == nil || op.State != clusterv1.OperationFailed {
+	if op == nil || op.State != clusterv1.OperationFailed || op.EndedAt == nil {
 		return nil
 	}
 	if f.plain && op.Code == "" { // it failed under an earlier version, which did not ask
