@@ -220,10 +220,11 @@ var _ = Describe("An ExportState", func() {
 		keep(ctx, there, map[string]string{keyOf("demo"): document("demo", "another"), keyOf("mine"): document("mine", "one")})
 		repo, err := git.NewRepo(ctx, ns)
 		Expect(err).NotTo(HaveOccurred())
-		older, younger := exported(ns, toGit(repo), mine), exported(there, toGit(repo), mine)
+		older := exported(ns, toGit(repo), mine)
+		younger := exported(ns, toGit(repo), mine, func(spec *v1alpha1.ExportStateSpec) { spec.From.Namespace = there })
+		younger.Name = "younger" // of those of one second the first by name is the older one
 		create(ctx, older)
 		Eventually(ctx, exports(ctx, older), soon).Should(HavePrefix("True ReconciliationSucceeded: 1 state"))
-		time.Sleep(time.Until(older.CreationTimestamp.Add(2 * time.Second))) // ages are told in seconds
 		create(ctx, younger)
 		Eventually(ctx, exports(ctx, younger), soon).Should(HavePrefix("False ExportedByAnother: " + keyOf("demo") + ": ExportState " + ns + "/export, which is older, writes it to the same folder"))
 		Expect(inGit(ctx, repo, "ls-tree", "-r", "--name-only", "main")).To(Equal("states/" + keyOf("demo") + ".json\nstates/" + keyOf("mine") + ".json"))
