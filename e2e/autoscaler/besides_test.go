@@ -43,7 +43,7 @@ var _ = Describe("A KsctlAutoScaler, besides", func() {
 		s := newSite(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 2 })
 		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
 		Eventually(ctx, s.stands(ctx), soon).Should(HavePrefix("True "))
-		Expect(s.node(ctx, 0).Annotations).To(HaveKey(casim.DisabledAnnotation))
+		Eventually(ctx, func() map[string]string { return s.node(ctx, 0).Annotations }, soon).Should(HaveKey(casim.DisabledAnnotation)) // it is put on after that is said
 		c := s.cluster()
 		Expect(h.Plane.Client().Delete(ctx, c)).To(Succeed())
 		Consistently(ctx, absent(ctx, c), 2*time.Second).Should(BeFalse(), "there are marks on its nodes")
