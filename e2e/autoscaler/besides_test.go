@@ -14,7 +14,7 @@ import (
 
 var _ = Describe("A KsctlAutoScaler, besides", func() {
 	It("a scale-up that never arrives: it is said before Cluster Autoscaler gives up, and the machine goes", func(ctx SpecContext) {
-		const provisionTime = 6 * time.Second
+		const provisionTime = 20 * time.Second
 		s := newSite(ctx)
 		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
 		s.within(ctx, provisionTime)
