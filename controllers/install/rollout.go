@@ -161,19 +161,12 @@ func stateOf(s site, revision string, now time.Time) appsv1.ClusterState {
 		return appsv1.ClusterUpdating
 	case ready.Status == metav1.ConditionFalse && ready.Reason == target.ClusterUnreachableReason:
 		return appsv1.ClusterUnreachable
-	case ready.Status == metav1.ConditionFalse && notBegun(s.install):
-		return appsv1.ClusterUpdating
 	case ready.Status == metav1.ConditionFalse:
 		return appsv1.ClusterFailed
 	case s.install.Status.LastAppliedRevision != revision && !removedWhole(s.install):
 		return appsv1.ClusterUpdating
 	}
 	return appsv1.ClusterReady
-}
-
-// notBegun is true for an install that has yet to look at the change that it was given.
-func notBegun(in *appsv1.KsctlInstall) bool {
-	return in.Status.Artifact != nil && in.Status.Artifact.Digest != in.Annotations[appsv1.ReleaseAnnotation]
 }
 
 func readyStatus(in *appsv1.KsctlInstall) metav1.ConditionStatus {

@@ -55,6 +55,17 @@ func siteAt(cluster, word string) site {
 	return s
 }
 
+// A cluster that fails before it looks at the change that it was given, as without its account, holds
+// the others up as one that failed, not as one at work without an end.
+func TestOneThatFailsBeforeItLooksHasFailed(t *testing.T) {
+	s := siteAt("a", "failed")
+	s.install.Annotations = map[string]string{appsv1.ReleaseAnnotation: "sha256:r2"}
+	s.install.Status.Artifact = takenAt("r1")
+	if got := stateOf(s, "r2", time.Unix(1000, 0)); got != appsv1.ClusterFailed {
+		t.Errorf("it is %s", got)
+	}
+}
+
 func TestRollout(t *testing.T) {
 	for name, tc := range map[string]struct {
 		// sites as name=word, those that are changed and removed, and all states in order.
