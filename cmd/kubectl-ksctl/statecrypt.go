@@ -63,9 +63,9 @@ func newStateEncryptCommand() *cobra.Command {
 		Use:   "encrypt FILE --age RECIPIENT",
 		Short: "Encrypt a file but for names, sizes and addresses, so that it can go into Git",
 		Long: `Encrypt a file that ksctl exported, to public keys of age. Names, versions, sizes and addresses of clusters
-and machines stay readable; all else is encrypted, also what a later release of ksctl adds, and nothing can
-be changed unnoticed. It is a file of SOPS then: sops edits it, and an ImportState with the private key in a
-Secret imports it.`,
+and machines stay readable; all else is encrypted, also what a later release of ksctl adds, and no encrypted
+value can be changed or moved unnoticed. It is a file of SOPS then: sops edits it, and an ImportState with
+the private key in a Secret imports it.`,
 		Example: "  kubectl ksctl state encrypt export.json --age age1… -o states/clusters.json\n  kubectl ksctl state encrypt states/clusters.json --age age1… --in-place",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -143,19 +143,38 @@ func fill(byIndex map[int32]*machine) {
 // that its node was labelled with.
 func poolOf(m *machine, pools []clusterv1.WorkerPool) string {
 	if m.size == "" && m.node != nil {
-		if name := m.node.Labels[clusterv1.PoolLabel]; slices.ContainsFunc(pools, func(p clusterv1.WorkerPool) bool { return p.Name == name }) {
-			return name
+		if p := labelled(pools, m.node); p != nil {
+			return p.Name
 		}
 		m.size = m.node.Labels[corev1.LabelInstanceTypeStable]
 	}
-	for i := range pools {
-		if strings.EqualFold(pools[i].NodeSize, m.size) {
-			return pools[i].Name
-		}
+	if p := sizedAs(pools, m.size); p != nil {
+		return p.Name
 	}
 	return ""
 }
 
+// labelled is the pool that a node has the label of; nil: none.
+func labelled(pools []clusterv1.WorkerPool, node *corev1.Node) *clusterv1.WorkerPool {
+	for i := range pools {
+		if pools[i].Name == node.Labels[clusterv1.PoolLabel] {
+			return &pools[i]
+		}
+	}
+	return nil
+}
+
+// sizedAs is the pool whose machines are of a size; nil: none are.
+func sizedAs(pools []clusterv1.WorkerPool, size string) *clusterv1.WorkerPool {
+	for i := range pools {
+		if strings.EqualFold(pools[i].NodeSize, size) {
+			return &pools[i]
+		}
+	}
+	return nil
+}
+
+// later of two times.
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

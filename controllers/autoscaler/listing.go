@@ -1,8 +1,6 @@
 package autoscaler
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -91,9 +89,8 @@ func importedWorkers(c *clusterv1.KsctlCluster) (count int32, size string) {
 func (l *listing) place(m *machine, at int, pools []clusterv1.WorkerPool) {
 	sizes := make([]string, 0, 4)
 	if m.node != nil {
-		name := m.node.Labels[clusterv1.PoolLabel]
-		if i := slices.IndexFunc(pools, func(p clusterv1.WorkerPool) bool { return p.Name == name }); i >= 0 {
-			m.size, m.pool = pools[i].NodeSize, name
+		if p := labelled(pools, m.node); p != nil {
+			m.size, m.pool = p.NodeSize, p.Name
 			return
 		}
 		sizes = append(sizes, m.node.Labels[corev1.LabelInstanceTypeStable])
@@ -107,8 +104,8 @@ func (l *listing) place(m *machine, at int, pools []clusterv1.WorkerPool) {
 		sizes = append(sizes, l.importedSize)
 	}
 	for _, size := range sizes {
-		if i := slices.IndexFunc(pools, func(p clusterv1.WorkerPool) bool { return strings.EqualFold(p.NodeSize, size) }); i >= 0 {
-			m.size, m.pool = size, pools[i].Name
+		if p := sizedAs(pools, size); p != nil {
+			m.size, m.pool = size, p.Name
 			return
 		}
 	}

@@ -22,8 +22,8 @@ var reservedDomains = []string{"kubernetes.io", "k8s.io", "cluster.ksctl.com", "
 func validate(pools []clusterv1.WorkerPool) error {
 	for i := range pools {
 		p := &pools[i]
-		if j := slices.IndexFunc(pools[:i], func(other clusterv1.WorkerPool) bool { return strings.EqualFold(other.NodeSize, p.NodeSize) }); j >= 0 && p.NodeSize != "" {
-			return reconcile.Fail(InvalidPoolReason, "pools %s and %s are of the same nodeSize: give one of them another one", pools[j].Name, p.Name)
+		if other := sizedAs(pools[:i], p.NodeSize); other != nil {
+			return reconcile.Fail(InvalidPoolReason, "pools %s and %s are of the same nodeSize: give one of them another one", other.Name, p.Name)
 		}
 		for _, name := range slices.Sorted(maps.Keys(p.Labels)) {
 			if err := validKey(name); err != nil {

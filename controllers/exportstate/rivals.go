@@ -17,13 +17,15 @@ func folderOf(to *v1alpha1.ExportRepository) string {
 	return cmp.Or(strings.TrimPrefix(path.Clean("/"+to.Path), "/"), ".")
 }
 
-// meeting is where exports meet: a folder of a branch, however the address of the repository is written.
-func meeting(to *v1alpha1.ExportRepository) string {
+// meeting is where exports of a namespace meet: a folder of a branch, however the address of the
+// repository is written. What one of another namespace says of itself proves nothing: it may never
+// have been let into the repository.
+func meeting(namespace string, to *v1alpha1.ExportRepository) string {
 	at := to.URL
 	if u, err := url.Parse(to.URL); err == nil {
 		at = strings.ToLower(u.Host) + strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), ".git") + "?" + u.RawQuery
 	}
-	return strings.Join([]string{at, to.Branch, folderOf(to)}, " ")
+	return strings.Join([]string{namespace, at, to.Branch, folderOf(to)}, " ")
 }
 
 // rivals are the files that an older export has written to the same folder, and which that is: they
@@ -45,12 +47,11 @@ func rivals(obj *v1alpha1.ExportState, all []v1alpha1.ExportState) map[string]ty
 	return out
 }
 
-// meets is true for two exports to one folder, the other of which is at work there. One of another
-// namespace may say that of itself without having been let into the repository.
+// meets is true for two exports to one folder, the other of which is at work there.
 func meets(obj, x *v1alpha1.ExportState) bool {
 	here, there := obj.Spec.To.Git, x.Spec.To.Git
-	return here != nil && there != nil && x.UID != obj.UID && x.Namespace == obj.Namespace && !x.Spec.Suspend && x.DeletionTimestamp == nil &&
-		meeting(here) == meeting(there) && x.Status.Target == describe(there)
+	return here != nil && there != nil && x.UID != obj.UID && !x.Spec.Suspend && x.DeletionTimestamp == nil &&
+		meeting(obj.Namespace, here) == meeting(x.Namespace, there) && x.Status.Target == describe(there)
 }
 
 // before is true for the older of two exports, which goes on.
@@ -58,7 +59,7 @@ func before(a, b *v1alpha1.ExportState) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
 	}
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name)) < 0
+	return a.Name < b.Name
 }
 
 // without takes out of what is wished for what others write.

@@ -37,7 +37,7 @@ func TestMeeting(t *testing.T) {
 		{"https://git.example.com/Team/fleet.git", "main", "states", false},
 		{"https://git.example.org/team/fleet.git", "main", "states", false},
 	} {
-		if got := meeting(&one) == meeting(&v1alpha1.ExportRepository{URL: c.url, Branch: c.branch, Path: c.path}); got != c.want {
+		if got := meeting(team, &one) == meeting(team, &v1alpha1.ExportRepository{URL: c.url, Branch: c.branch, Path: c.path}); got != c.want {
 			t.Errorf("%+v: got %t", c, got)
 		}
 	}

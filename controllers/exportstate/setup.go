@@ -41,7 +41,7 @@ var fields = map[string]func(*v1alpha1.ExportState) []string{
 	byStore: func(in *v1alpha1.ExportState) []string { return []string{statestore.NamespaceOf(in.Spec.From)} },
 	byMeeting: func(in *v1alpha1.ExportState) []string {
 		if to := in.Spec.To.Git; to != nil {
-			return []string{meeting(to)}
+			return []string{meeting(in.Namespace, to)}
 		}
 		return nil
 	},
@@ -109,8 +109,8 @@ func (w *wakes) others(ctx context.Context, o client.Object) []crreconcile.Reque
 	if to == nil {
 		return nil
 	}
-	return slices.DeleteFunc(w.find(ctx, client.MatchingFields{byMeeting: meeting(to)}), func(r crreconcile.Request) bool {
-		return r.Namespace != o.GetNamespace() || r.Name == o.GetName()
+	return slices.DeleteFunc(w.find(ctx, client.MatchingFields{byMeeting: meeting(o.GetNamespace(), to)}), func(r crreconcile.Request) bool {
+		return r.NamespacedName == client.ObjectKeyFromObject(o)
 	})
 }
 

@@ -107,7 +107,7 @@ func (s *Steps) yield(ctx context.Context, obj *v1alpha1.ExportState, want *wish
 		return nil
 	}
 	var all v1alpha1.ExportStateList
-	if err := s.Client.List(ctx, &all, client.InNamespace(obj.Namespace), client.MatchingFields{byMeeting: meeting(to)}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.Client.List(ctx, &all, client.MatchingFields{byMeeting: meeting(obj.Namespace, to)}, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
 	want.without(rivals(obj, all.Items))

@@ -82,7 +82,7 @@ func Encrypt(data []byte, f sops.Format, recipients []string, o EncryptOptions) 
 	if file, err = store.EmitEncryptedFile(tree); err != nil {
 		return nil, fail(sops.Broken, "the encrypted file can't be written")
 	}
-	if most := o.Limits.WithDefaults().Bytes; int64(len(file)) > int64(most) {
+	if most := o.Limits.WithDefaults().Bytes; len(file) > most {
 		return nil, invalid("encrypted it has %d bytes, and at most %d are read: make several files of it", len(file), most)
 	}
 	return file, nil
