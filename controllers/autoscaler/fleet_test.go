@@ -129,6 +129,9 @@ func TestValidate(t *testing.T) {
 			t.Errorf("%s is taken", what)
 		}
 	}
+	if validate([]clusterv1.WorkerPool{{Name: "a", NodeSize: "s-1"}, {Name: "b", NodeSize: "S-1"}}) == nil {
+		t.Error("two pools of one size are taken")
+	}
 	if err := validate([]clusterv1.WorkerPool{{Labels: map[string]string{"example.com/team": "a"}, Taints: []corev1.Taint{{Key: "only", Value: "a", Effect: corev1.TaintEffectNoSchedule}}}}); err != nil {
 		t.Error(err)
 	}

@@ -2,14 +2,17 @@ package exportstate
 
 import (
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/stacks/state"
 )
 
 // exportAt is an export of some age, to a folder of fleet.git.
@@ -102,4 +105,14 @@ func TestLeftToAnother(t *testing.T) {
 	if _, ok := r.reconcile().(reconcile.Done); !ok {
 		t.Error("it does not stay so")
 	}
+}
+
+// A state that SOPS does not take stops no others.
+func TestOneStateThatCannotBeEncrypted(t *testing.T) {
+	r := newRig(t)
+	bad := strings.Replace(string(state1("bad", "one")), "{", `{"n":1e400,`, 1)
+	r.put(configMaps, &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: state.StoreNamespace, Name: state.StoreConfigMap},
+		BinaryData: map[string][]byte{demo: state1("demo", "one"), "civo.ha.bad.LON1": []byte(bad)}})
+	r.failed(InvalidStateReason, true, "civo.ha.bad.LON1")
+	r.files("states/" + demo + suffix)
 }

@@ -123,3 +123,13 @@ func TestUnencryptedRegex(t *testing.T) {
 		refused(t, err, sops.FileInvalid, want)
 	}
 }
+
+func TestNothingIsEncryptedThatCannotBeReadAgain(t *testing.T) {
+	id := newAge(t)
+	plain := []byte(`{"list": [` + strings.Repeat("1, ", 200) + `1]}`)
+	_, err := Encrypt(plain, sops.JSON, []string{id.Recipient().String()}, EncryptOptions{Limits: Limits{Bytes: 2000}})
+	refused(t, err, sops.FileInvalid, "at most 2000 are read")
+	if _, err := Encrypt(plain, sops.JSON, []string{id.Recipient().String()}, EncryptOptions{}); err != nil {
+		t.Error(err)
+	}
+}
