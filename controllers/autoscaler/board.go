@@ -136,7 +136,7 @@ func (b *board) joins(key types.NamespacedName, f *fleet, status *clusterv1.Ksct
 			since = now
 			// One that was just made is waited for from when it was asked for.
 			if made(i, op) && !c.joined[m.index] && op.EndedAt != nil && now.Sub(op.EndedAt.Time) < within {
-				since = askedAt(op, status)
+				since = askedAt(op)
 			}
 		}
 		unjoined[m.index] = since
@@ -152,7 +152,7 @@ func (b *board) joins(key types.NamespacedName, f *fleet, status *clusterv1.Ksct
 	}
 	c.unjoined, c.joined = unjoined, joined
 	if atWork(op) && op.Kind == clusterv1.OperationScaleUp {
-		if due := askedAt(op, status).Add(within); now.Before(due) && (next.IsZero() || due.Before(next)) {
+		if due := askedAt(op).Add(within); now.Before(due) && (next.IsZero() || due.Before(next)) {
 			next = due
 		}
 	}

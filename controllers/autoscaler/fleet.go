@@ -210,10 +210,13 @@ func (f *fleet) unmanaged() (n int32) {
 }
 
 // lose has machines that are late be counted on by nobody until they join, but for those that may
-// be deleted: the last ones, that the last operation made.
-func (f *fleet) lose(late map[int32]bool, last *clusterv1.ScaleOperation) {
+// be deleted: the last ones, that the last operation made. One that is counted on and neither joins
+// nor goes would have Cluster Autoscaler stop scaling the whole cluster.
+func (f *fleet) lose(late map[int32]bool, last *clusterv1.ScaleOperation, mode clusterv1.ScalingMode, plain bool) {
 	end := len(f.machines)
-	for end > 0 && late[f.machines[end-1].index] && made(end-1, last) {
+	// Those of ksctl's own agent may have joined by another name.
+	kept := mode == clusterv1.ScalingOff || plain && last != nil && f.newestOther.After(last.StartedAt.Time)
+	for !kept && end > 0 && late[f.machines[end-1].index] && made(end-1, last) {
 		end--
 	}
 	for i := range end {

@@ -273,6 +273,6 @@ func (m *model) observe() *sight {
 		}
 	}
 	late, _ := m.board.joins(client.ObjectKeyFromObject(&m.obj), &f, &m.obj.Status, modelTime, m.now)
-	f.lose(late, m.obj.Status.Operation)
+	f.lose(late, m.obj.Status.Operation, mode(&m.obj), true)
 	return &sight{fleet: f, cluster: c, word: said, plain: true, counted: l.counted, imported: l.imported, late: late}
 }

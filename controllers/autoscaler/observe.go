@@ -112,7 +112,7 @@ func (s *Steps) observe(ctx context.Context, req *reconcile.Request[*clusterv1.K
 		seen.word = word{id: op.ID, state: agentFailed, code: CodeNoAnswer, message: "others have made workers meanwhile"}
 	}
 	seen.late, seen.next = s.board.joins(key, &seen.fleet, &obj.Status, joinWithin(&obj.Spec), s.Clock.Now())
-	seen.fleet.lose(seen.late, obj.Status.Operation)
+	seen.fleet.lose(seen.late, obj.Status.Operation, mode(obj), seen.plain)
 	return seen, nil
 }
 

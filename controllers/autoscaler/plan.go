@@ -48,7 +48,7 @@ type plan struct {
 	backoffs map[string]*clusterv1.PoolBackoff
 	// op is the operation that is at work, or ended last; ended is one that has just ended.
 	op, ended *clusterv1.ScaleOperation
-	// scaled are the pools of which Cluster Autoscaler asked for something.
+	// scaled are the pools that change, and why.
 	scaled map[string]*clusterv1.PoolScale
 	// cancelled says of pools what is not done any more, and why; held why nothing is made.
 	cancelled []string
@@ -109,19 +109,13 @@ func (p *plan) hold(f facts) string {
 
 // bound keeps what is asked for within what the spec allows by now.
 func (p *plan) bound(r *row, f facts) {
-	name := r.pool.Name
-	if b := p.backoffs[name]; b != nil && !f.now.Before(b.Until.Time) {
-		b.Missing, r.missing = 0, 0 // it may be asked for again
-		if f.now.After(b.Until.Add(backoffMemory)) && b.Code != CodeOtherSize {
-			delete(p.backoffs, name)
-		}
-	}
-	was := r.change
+	name, was := r.pool.Name, r.change
+	p.age(r, f)
 	switch f.mode {
 	case clusterv1.ScalingOff:
 		r.change = 0
-	case clusterv1.ScalingUpOnly:
-		r.change = max(r.change, 0)
+	case clusterv1.ScalingUpOnly: // what has never joined may go
+		r.change = max(r.change, -unjoined(f.fleet, name))
 	}
 	r.change = max(r.change, -r.existing)
 	if r.change < 0 && p.stale(f, name) {
@@ -143,25 +137,32 @@ func (p *plan) bound(r *row, f facts) {
 	}
 }
 
+// age ends a back-off when it is over: what could not be made may be asked for again.
+func (p *plan) age(r *row, f facts) {
+	b := p.backoffs[r.pool.Name]
+	switch {
+	case b == nil:
+	case b.Code == CodeOtherSize && f.fleet.unmanaged() <= b.Unmanaged: // they are gone, or of a pool
+		r.missing = 0
+		delete(p.backoffs, r.pool.Name)
+	case f.now.Before(b.Until.Time):
+	case b.Code == CodeOtherSize: // it ends with them, and is to be seen until then
+		b.Until = metav1.NewTime(f.now.Add(maxBackoff))
+	default:
+		b.Missing, r.missing = 0, 0
+		if f.now.After(b.Until.Add(backoffMemory)) {
+			delete(p.backoffs, r.pool.Name)
+		}
+	}
+}
+
 // setFloor works out what minSize asks for.
 func (p *plan) setFloor(r *row, f facts) {
 	r.floor = 0
-	if f.mode == clusterv1.ScalingOff || !enforcesMin(f.spec) || p.held != "" || p.waits || !p.mayGrow(r, f) {
+	if f.mode == clusterv1.ScalingOff || !enforcesMin(f.spec) || p.held != "" || p.waits || backsOff(p.backoffs[r.pool.Name], clusterv1.OperationScaleUp, f.now) {
 		return
 	}
 	r.floor = max(min(r.pool.MinSize-r.target()-r.lost, roomFor(f.spec, f.fleet)), 0)
-}
-
-// mayGrow is false for a pool for which nothing is made now.
-func (p *plan) mayGrow(r *row, f facts) bool {
-	b := p.backoffs[r.pool.Name]
-	switch {
-	case b == nil || b.Operation != clusterv1.OperationScaleUp:
-		return true
-	case b.Code == CodeOtherSize && f.fleet.unmanaged() > 0:
-		return false
-	}
-	return !f.now.Before(b.Until.Time)
 }
 
 // stale is true for a deletion that nobody waits for any more: whoever asked for it has marked the
@@ -199,11 +200,8 @@ func backsOff(b *clusterv1.PoolBackoff, kind clusterv1.OperationKind, now time.T
 // for it is told that it could not be made. The one before is looked at when it is gone.
 func (p *plan) dismissLate(f facts) {
 	last := f.fleet.size() - 1
-	if f.mode != clusterv1.ScalingAuto || last < 0 || !f.late[f.fleet.machines[last].index] || f.fleet.machines[last].lost {
+	if f.mode == clusterv1.ScalingOff || last < 0 || !f.late[f.fleet.machines[last].index] || f.fleet.machines[last].lost {
 		return
-	}
-	if f.plain && p.op != nil && f.fleet.newestOther.After(p.op.StartedAt.Time) {
-		return // it may have joined by another name
 	}
 	r := rowOf(p.rows, f.fleet.machines[last].pool)
 	if r == nil || r.change < 0 {
@@ -211,6 +209,7 @@ func (p *plan) dismissLate(f facts) {
 	}
 	r.missing++
 	p.fail(r, clusterv1.OperationScaleUp, word{code: CodeJoinTimeout, message: "a machine was made and has not joined the cluster in time: it is deleted"}, f.now)
+	p.scale(r, r.existing, r.existing-1, "a machine has not joined in time", f.now)
 	r.change--
 	r.floor = 0
 }
@@ -235,15 +234,22 @@ func (p *plan) next(f facts) *clusterv1.ScaleOperation {
 	}
 	for i := range p.rows {
 		r := &p.rows[i]
-		if r.pending() <= 0 || p.held != "" || p.waits || !p.mayGrow(r, f) {
+		if r.pending() <= 0 || p.held != "" || p.waits || backsOff(p.backoffs[r.pool.Name], clusterv1.OperationScaleUp, f.now) {
 			continue
 		}
 		n := min(r.pending(), roomFor(f.spec, f.fleet))
 		if r.change > n {
 			p.cancelled = append(p.cancelled, fmt.Sprintf("pool %s: %s", r.pool.Name, changed(r.change, n)))
 		}
+		requested := p.requestedAt(f, r)
+		if floor := min(r.floor, n); floor > 0 {
+			to := r.target() - r.pending() + n
+			p.scale(r, to-floor, to, fmt.Sprintf("minSize is %d", r.pool.MinSize), f.now)
+		}
 		if r.change, r.floor = 0, 0; n > 0 {
-			return p.operation(f, clusterv1.OperationScaleUp, r, n)
+			op := p.operation(f, clusterv1.OperationScaleUp, r, n)
+			op.RequestedAt = requested
+			return op
 		}
 	}
 	return nil

@@ -82,9 +82,9 @@ func (w *world) look() (fleet, listing) {
 	}
 	if w.plain {
 		l := listingOf(answer{plain: true, word: w.word}, w.cluster(), &w.obj.Status, w.now)
-		return newFleet(newHosts("demo"), w.obj.Spec.Pools, nodes, l), l
+		return newFleet(testHosts, w.obj.Spec.Pools, nodes, l), l
 	}
-	return newFleet(newHosts("demo"), w.obj.Spec.Pools, nodes, sized(w.sizes...)), listing{}
+	return newFleet(testHosts, w.obj.Spec.Pools, nodes, sized(w.sizes...)), listing{}
 }
 
 // cluster as it was imported.
@@ -103,7 +103,7 @@ func (w *world) step(ask ...func(*nodegroup.Cluster) ([]nodegroup.Change, error)
 	if w.plain {
 		w.late, _ = w.board.joins(client.ObjectKeyFromObject(&w.obj), &f, &w.obj.Status, 10*time.Minute, w.now)
 	}
-	f.lose(w.late, w.obj.Status.Operation)
+	f.lose(w.late, w.obj.Status.Operation, mode(&w.obj), w.plain)
 	seen := &sight{fleet: f, cluster: w.cluster(), plain: w.plain, counted: l.counted, imported: l.imported, late: w.late}
 	in := facts{mode: mode(&w.obj), spec: &w.obj.Spec, status: &w.obj.Status, fleet: &seen.fleet, word: w.word, plain: w.plain, counted: l.counted, late: w.late, within: 10 * time.Minute, uid: string(w.obj.UID), now: w.now}
 	p := newPlan(in)
@@ -467,7 +467,7 @@ func TestMachineThatIsLateInTheMiddleIsNobodys(t *testing.T) {
 	w := newWorld(t, "s-1", "s-1", "s-1")
 	w.joined[1] = false
 	f := w.fleet()
-	f.lose(map[int32]bool{1: true}, nil)
+	f.lose(map[int32]bool{1: true}, nil, clusterv1.ScalingAuto, false)
 	if !f.machines[1].lost || f.machines[0].lost || f.machines[2].lost {
 		t.Fatalf("%+v", f.machines)
 	}
@@ -477,7 +477,7 @@ func TestMachineThatIsLateInTheMiddleIsNobodys(t *testing.T) {
 		t.Fatal(f.size())
 	}
 	made := operation("one", 1, 3)
-	f.lose(map[int32]bool{1: true, 2: true}, made) // they are at the end, and were made last
+	f.lose(map[int32]bool{1: true, 2: true}, made, clusterv1.ScalingAuto, false) // they are at the end, and were made last
 	if f.machines[1].lost || f.machines[2].lost {
 		t.Fatalf("%+v", f.machines)
 	}
@@ -506,6 +506,7 @@ func TestWhateverIsAsked(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			w := newWorld(t, "s-1")
 			w.obj.Spec.Limits = &clusterv1.ScalingLimits{MaxNodesTotal: 5}
+			w.late = map[int32]bool{}
 			for range 200 {
 				w.chaos(r)
 			}
@@ -551,14 +552,17 @@ func (w *world) chaos(r *rand.Rand) {
 		}
 	}
 	for i := range w.joined {
-		w.joined[i] = w.joined[i] || r.IntN(2) == 0
+		w.joined[i] = w.joined[i] || !w.late[int32(i)] && r.IntN(3) == 0
 	}
+	w.never(r)
+	w.step()
+	w.step(w.notStuck)
 	w.now = w.now.Add(time.Duration(r.IntN(120)) * time.Second)
 }
 
 // calm lets everything come to its end, and looks at it.
 func (w *world) calm() {
-	w.obj.Spec.Mode = clusterv1.ScalingAuto
+	w.obj.Spec.Mode, w.late = clusterv1.ScalingAuto, nil
 	for range 20 {
 		w.now = w.now.Add(2 * time.Hour)
 		if p := w.step(); atWork(p.op) {

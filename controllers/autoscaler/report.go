@@ -23,10 +23,15 @@ func (p *plan) grant(c nodegroup.Change, now time.Time) {
 	if b := p.backoffs[c.Pool]; b != nil {
 		b.Missing = r.missing
 	}
+	p.scale(r, from, r.target(), c.Reason, now)
+}
+
+// scale is the last change of a pool from here on.
+func (p *plan) scale(r *row, from, to int32, reason string, now time.Time) {
 	if p.scaled == nil {
 		p.scaled = map[string]*clusterv1.PoolScale{}
 	}
-	p.scaled[c.Pool] = &clusterv1.PoolScale{Time: metav1.NewTime(now), From: from, To: r.target(), Reason: c.Reason}
+	p.scaled[r.pool.Name] = &clusterv1.PoolScale{Time: metav1.NewTime(now), From: from, To: to, Reason: reason}
 }
 
 // report writes the plan into a status.

@@ -42,6 +42,7 @@ func (p *plan) settle(f facts) {
 		made := max(f.fleet.size()-op.From, 0)
 		r.missing += max(op.DesiredWorkers-op.From-op.GivenUp-made, 0)
 		p.fail(r, op.Kind, said, f.now)
+		p.backoffs[r.pool.Name].Unmanaged = f.fleet.unmanaged() - int32(len(otherSizes(op, f.fleet)))
 	case said.state == agentFailed:
 		p.fail(r, op.Kind, said, f.now)
 	case op.GivenUp > 0: // it took too long: who has joined meanwhile stays
@@ -65,17 +66,21 @@ func examine(said word, op *clusterv1.ScaleOperation, f *fleet) word {
 	if op.Kind == clusterv1.OperationScaleDown {
 		return said
 	}
-	var others []string
-	for i := range f.machines {
-		if m := &f.machines[i]; made(i, op) && m.pool == "" {
-			others = append(others, m.size)
-		}
-	}
-	if len(others) > 0 {
-		return failed(CodeOtherSize, "%d machines of size %s were asked for, and there are %d of size %q, which is no pool's: nothing more is made for the pool while there are workers of no pool",
+	if others := otherSizes(op, f); len(others) > 0 {
+		return failed(CodeOtherSize, "%d machines of size %s were asked for, and there are %d of size %q, which is no pool's: nothing more is made for the pool until they are deleted, or of a pool",
 			op.DesiredWorkers-op.From, op.NodeSize, len(others), others[0])
 	}
 	return said
+}
+
+// otherSizes are those of machines that an operation made and that are of no pool.
+func otherSizes(op *clusterv1.ScaleOperation, f *fleet) (sizes []string) {
+	for i := range f.machines {
+		if m := &f.machines[i]; made(i, op) && m.pool == "" {
+			sizes = append(sizes, m.size)
+		}
+	}
+	return sizes
 }
 
 // unjoined counts the last machines of the array, as far as they are of a pool and have not joined.
@@ -91,7 +96,7 @@ func unjoined(f *fleet, pool string) (n int32) {
 // they have joined by then.
 func (p *plan) overdue(f facts) {
 	op := p.op
-	if !atWork(op) || op.Kind != clusterv1.OperationScaleUp || op.GivenUp > 0 || f.now.Before(askedAt(op, f.status).Add(f.within)) {
+	if !atWork(op) || op.Kind != clusterv1.OperationScaleUp || op.GivenUp > 0 || f.now.Before(askedAt(op).Add(f.within)) {
 		return
 	}
 	r := rowOfOperation(p.rows, op)
@@ -115,14 +120,23 @@ func (p *plan) overdue(f facts) {
 
 // askedAt is since when the machines of an operation are waited for: Cluster Autoscaler may have
 // asked for them long before they were begun.
-func askedAt(op *clusterv1.ScaleOperation, status *clusterv1.KsctlAutoScalerStatus) time.Time {
-	at := op.StartedAt.Time
-	if was := poolStatus(status, op.Pool); was != nil && was.LastScale != nil && was.LastScale.To > was.LastScale.From {
-		if asked := was.LastScale.Time.Time; asked.Before(at) && at.Sub(asked) < time.Hour {
-			return asked
-		}
+func askedAt(op *clusterv1.ScaleOperation) time.Time {
+	if asked := op.RequestedAt; asked != nil && op.StartedAt.Sub(asked.Time) < time.Hour {
+		return asked.Time
 	}
-	return at
+	return op.StartedAt.Time
+}
+
+// requestedAt is when Cluster Autoscaler asked for what is to be made for a pool; nil: it did not.
+func (p *plan) requestedAt(f facts, r *row) *metav1.Time {
+	last := p.scaled[r.pool.Name]
+	if was := poolStatus(f.status, r.pool.Name); last == nil && was != nil {
+		last = was.LastScale
+	}
+	if r.change <= 0 || last == nil || last.To <= last.From {
+		return nil
+	}
+	return last.Time.DeepCopy()
 }
 
 // fail has a pool left alone for some time.

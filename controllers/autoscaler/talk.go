@@ -21,6 +21,10 @@ const maxWorkers = 10_000
 // later may be in use.
 const sendWithin = time.Minute
 
+// beginWithin is how old a deletion may be that our own agent is told of: minSize may have been
+// raised, and the machine be used again.
+const beginWithin = 5 * time.Minute
+
 // task is what an agent has to do at a time.
 type task struct {
 	op *clusterv1.ScaleOperation
@@ -82,6 +86,10 @@ func (t *talk) turn(ctx context.Context, q question, do task, before answer) ans
 	if asked == nil || said.word.id == asked.ID {
 		return said
 	}
+	if asked.Kind != clusterv1.OperationScaleUp && do.now.After(asked.StartedAt.Add(beginWithin)) {
+		said.word = unreached(asked)
+		return said
+	}
 	beginning, cancelBegin := context.WithTimeout(ctx, askWithin)
 	defer cancelBegin()
 	op, err := t.conn.Begin(beginning, agent.BeginRequest{Cluster: q.cluster, ID: asked.ID, Desired: uint32(asked.DesiredWorkers), Current: uint32(asked.From), Size: asked.NodeSize})
@@ -122,7 +130,7 @@ func (t *talk) scale(ctx context.Context, q question, do task) word {
 	case !up && do.resumed:
 		return failed(CodeNoAnswer, "the controller started anew meanwhile, and does not ask for deletions twice")
 	case !up && do.now.After(do.op.StartedAt.Add(sendWithin)):
-		return failed(CodeFailed, "the agent was not reached in time: it was not asked for it")
+		return unreached(do.op)
 	}
 	within, cancel := context.WithTimeout(ctx, q.within)
 	defer cancel()
@@ -134,6 +142,11 @@ func (t *talk) scale(ctx context.Context, q question, do task) word {
 		return failed(CodeNoAnswer, err.Error())
 	}
 	return failed(CodeFailed, err.Error())
+}
+
+// unreached is how a deletion ended that an agent was not told of.
+func unreached(op *clusterv1.ScaleOperation) word {
+	return word{id: op.ID, state: agentFailed, code: CodeFailed, message: "the agent was not reached in time: it was not asked for it"}
 }
 
 // isAnswered is true where the agent itself said so.

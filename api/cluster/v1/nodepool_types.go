@@ -109,6 +109,11 @@ type PoolBackoff struct {
 	// has taken note.
 	// +optional
 	Missing int32 `json:"missing,omitempty"`
+
+	// Unmanaged is how many workers were of no pool before machines of another size were made than
+	// were asked for (OtherSize): nothing is made for the pool while there are more.
+	// +optional
+	Unmanaged int32 `json:"unmanaged,omitempty"`
 }
 
 // PoolScale is a change of a pool.

@@ -57,6 +57,11 @@ type ScaleOperation struct {
 	// +optional
 	NodeSize string `json:"nodeSize,omitempty"`
 
+	// RequestedAt is when Cluster Autoscaler asked for it, which may be long before; unset where
+	// minSize asks for its machines, and for deletions.
+	// +optional
+	RequestedAt *metav1.Time `json:"requestedAt,omitempty"`
+
 	// StartedAt is when it was written down.
 	StartedAt metav1.Time `json:"startedAt"`
 

@@ -26,6 +26,9 @@ type PoolBackoffApplyConfiguration struct {
 	// Missing machines that were asked for and could not be made, until Cluster Autoscaler
 	// has taken note.
 	Missing *int32 `json:"missing,omitempty"`
+	// Unmanaged is how many workers were of no pool before machines of another size were made than
+	// were asked for (OtherSize): nothing is made for the pool while there are more.
+	Unmanaged *int32 `json:"unmanaged,omitempty"`
 }
 
 // PoolBackoffApplyConfiguration constructs a declarative configuration of the PoolBackoff type for use with
@@ -79,5 +82,13 @@ func (b *PoolBackoffApplyConfiguration) WithFailures(value int32) *PoolBackoffAp
 // If called multiple times, the Missing field is set to the value of the last call.
 func (b *PoolBackoffApplyConfiguration) WithMissing(value int32) *PoolBackoffApplyConfiguration {
 	b.Missing = &value
+	return b
+}
+
+// WithUnmanaged sets the Unmanaged field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Unmanaged field is set to the value of the last call.
+func (b *PoolBackoffApplyConfiguration) WithUnmanaged(value int32) *PoolBackoffApplyConfiguration {
+	b.Unmanaged = &value
 	return b
 }

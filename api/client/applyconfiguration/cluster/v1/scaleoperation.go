@@ -26,6 +26,9 @@ type ScaleOperationApplyConfiguration struct {
 	GivenUp *int32 `json:"givenUp,omitempty"`
 	// NodeSize of machines that are made.
 	NodeSize *string `json:"nodeSize,omitempty"`
+	// RequestedAt is when Cluster Autoscaler asked for it, which may be long before; unset where
+	// minSize asks for its machines, and for deletions.
+	RequestedAt *metav1.Time `json:"requestedAt,omitempty"`
 	// StartedAt is when it was written down.
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 	// EndedAt is when it ended.
@@ -100,6 +103,14 @@ func (b *ScaleOperationApplyConfiguration) WithGivenUp(value int32) *ScaleOperat
 // If called multiple times, the NodeSize field is set to the value of the last call.
 func (b *ScaleOperationApplyConfiguration) WithNodeSize(value string) *ScaleOperationApplyConfiguration {
 	b.NodeSize = &value
+	return b
+}
+
+// WithRequestedAt sets the RequestedAt field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RequestedAt field is set to the value of the last call.
+func (b *ScaleOperationApplyConfiguration) WithRequestedAt(value metav1.Time) *ScaleOperationApplyConfiguration {
+	b.RequestedAt = &value
 	return b
 }
 
