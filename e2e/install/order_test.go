@@ -153,7 +153,7 @@ spec:
 		p50, p90 := percentile(latencies, 50), percentile(latencies, 90)
 		AddReportEntry("from ready to the next wave's first create", fmt.Sprintf("p50 %s, p90 %s of %d", p50, p90, len(latencies)))
 		Expect(latencies[0]).To(BeNumerically(">", 0), "no wave begins before the one before it is ready")
-		Expect(p50).To(BeNumerically("<", 5*time.Second), "also on a busy machine: every timer of the install is an hour away")
+		Expect(p50).To(BeNumerically("<", 30*time.Second), "also on a busy machine: every timer of the install is an hour away")
 	})
 
 	It("holds dependents of what is not ready at each level, and nothing else", func(ctx SpecContext) {
