@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -248,7 +249,9 @@ func (r *child) checkSuggestions() {
 	if len(script) < 10 {
 		r.t.Fatalf("there should be more commands than %q", script)
 	}
-	shell := exec.Command("sh", "-e", "-x", "-c", strings.Join(script, "\n")+"\ncd .. && rm -r fleet")
+	ctx, cancel := context.WithTimeout(r.t.Context(), soon)
+	defer cancel()
+	shell := exec.CommandContext(ctx, "sh", "-e", "-x", "-c", strings.Join(script, "\n")+"\ncd .. && rm -r fleet")
 	shell.Dir = r.home
 	shell.Env = append(os.Environ(), "HOME="+r.home, "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_AUTHOR_NAME=me", "GIT_AUTHOR_EMAIL=me@example.com",
 		"GIT_COMMITTER_NAME=me", "GIT_COMMITTER_EMAIL=me@example.com")
