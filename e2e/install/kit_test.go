@@ -204,6 +204,12 @@ func eventsOf(ctx context.Context, in *appsv1.KsctlInstall) []corev1.Event {
 	return out
 }
 
+// isEarly is true of an event of an install that waited for what a spec has made just before
+// it: the watch that tells of it may be behind.
+func isEarly(e corev1.Event) bool {
+	return slices.Contains([]string{"SourceNotFound", "SourceNotReady", "ServiceAccountNotFound"}, e.Reason)
+}
+
 func condition(in *appsv1.KsctlInstall, kind string) *metav1.Condition {
 	return apimeta.FindStatusCondition(in.Status.Conditions, kind)
 }
