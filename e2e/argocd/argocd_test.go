@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/e2e/harness"
 )
 
 const never = cluster.FateNeverReady
@@ -159,8 +159,7 @@ var _ = Describe("An Application of our kinds", func() {
 		Consistently(ctx, func() bool { return gone(ctx, application(w.ns)) || gone(ctx, install(w.ns, "app")) }, 5*time.Second).
 			Should(BeFalse(), "both wait for what is held")
 		in := install(w.ns, "app")
-		Expect(get(ctx, in)).To(Succeed())
-		Expect(in.Status.Conditions).To(ContainElement(And(HaveField("Type", appsv1.ReadyCondition), HaveField("Message", ContainSubstring("example.com/hold")))))
+		Eventually(ctx, func() (string, error) { err := get(ctx, in); return harness.Ready(in).Message, err }, soon).Should(ContainSubstring("example.com/hold"))
 
 		patch(ctx, configMapOf(w.ns, "base"), `{"metadata":{"finalizers":null}}`)
 		Eventually(ctx, func() bool { return gone(ctx, application(w.ns)) }, soon).Should(BeTrue())

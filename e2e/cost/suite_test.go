@@ -20,7 +20,7 @@ import (
 const (
 	soon = 5 * time.Minute
 	// long is for what thousands of objects take.
-	long = 5 * time.Minute
+	long = 10 * time.Minute
 )
 
 var h *harness.Harness

@@ -19,7 +19,7 @@ import (
 
 const (
 	// stopGrace is how long the controller may take to end when asked.
-	stopGrace = 15 * time.Second
+	stopGrace = time.Minute
 	// tailLines of its log are shown when something failed.
 	tailLines = 12
 )

@@ -33,8 +33,12 @@ const (
 	tempVariable = "TMPDIR"
 )
 
-// signalGrace is how much later than another process this one may see a signal.
-const signalGrace = 300 * time.Millisecond
+// signalGrace is how much later than another process this one may see a signal, on a
+// machine that is busy.
+const signalGrace = 3 * time.Second
+
+// patience bounds an act. It takes seconds, and longer on a machine that is busy.
+const patience = 4 * time.Minute
 
 // What the example's dev cluster has.
 const (
@@ -202,7 +206,7 @@ func (d *demo) runController(ctx context.Context, binary string, cancel context.
 	if err != nil {
 		return "", err
 	}
-	ctx, stop := within(ctx, time.Minute)
+	ctx, stop := within(ctx, patience)
 	defer stop()
 	if err := until(ctx, refresh, d.controller.healthy); err != nil {
 		return "", err

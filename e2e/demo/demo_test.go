@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -22,7 +23,7 @@ import (
 )
 
 // soon is how long a demo may take to come to something; it takes far less.
-const soon = 4 * time.Minute
+const soon = 12 * time.Minute
 
 // program is the demo, compiled once.
 var program = sync.OnceValues(func() (string, error) {
@@ -130,10 +131,7 @@ func TestOrphaned(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.wait()
-	deadline := time.Now().Add(soon)
-	for len(r.processes()) > 0 && time.Now().Before(deadline) {
-		time.Sleep(100 * time.Millisecond)
-	}
+	r.ended(soon)
 	if !strings.Contains(r.output(), "what started it is gone") {
 		t.Errorf("it ends without a word:\n%s", r.output())
 	}
@@ -251,7 +249,9 @@ func (r *child) checkSuggestions() {
 	if len(script) < 10 {
 		r.t.Fatalf("there should be more commands than %q", script)
 	}
-	shell := exec.Command("sh", "-e", "-x", "-c", strings.Join(script, "\n")+"\ncd .. && rm -r fleet")
+	ctx, cancel := context.WithTimeout(r.t.Context(), soon)
+	defer cancel()
+	shell := exec.CommandContext(ctx, "sh", "-e", "-x", "-c", strings.Join(script, "\n")+"\ncd .. && rm -r fleet")
 	shell.Dir = r.home
 	shell.Env = append(os.Environ(), "HOME="+r.home, "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_AUTHOR_NAME=me", "GIT_AUTHOR_EMAIL=me@example.com",
 		"GIT_COMMITTER_NAME=me", "GIT_COMMITTER_EMAIL=me@example.com")
@@ -264,7 +264,7 @@ func (r *child) checkSuggestions() {
 // checkNothingLeft finds processes and files of the demo.
 func (r *child) checkNothingLeft() {
 	r.t.Helper()
-	if left := r.processes(); len(left) > 0 {
+	if left := r.ended(30 * time.Second); len(left) > 0 { // one that was killed takes its time
 		r.t.Errorf("processes are left: %q\n%s", left, r.output())
 	}
 	// The folder of all runs is shared, and stays.
@@ -277,6 +277,15 @@ func (r *child) checkNothingLeft() {
 		})
 		if err != nil {
 			r.t.Error(err)
+		}
+	}
+}
+
+// ended waits for the end of all processes, and returns those that are left.
+func (r *child) ended(within time.Duration) (left []string) {
+	for deadline := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
+		if left = r.processes(); len(left) == 0 || time.Now().After(deadline) {
+			return left
 		}
 	}
 }

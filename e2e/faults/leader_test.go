@@ -3,6 +3,7 @@ package faults_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -32,6 +33,8 @@ var _ = Describe("A leader that is stopped for longer than its lease", func() {
 		// Its requests are under way when it is stopped, and more of them to come.
 		var under atomic.Int64
 		held, release := make(chan struct{}, 100), make(chan struct{})
+		letGo := sync.OnceFunc(func() { close(release) })
+		DeferCleanup(letGo)
 		p.Watch(func(q cluster.Request) {
 			if cluster.Write(q) && notLease(q) && cluster.In(f.ns)(q) && q.Group != appsv1.GroupVersion.Group {
 				under.Add(1)
@@ -50,7 +53,7 @@ var _ = Describe("A leader that is stopped for longer than its lease", func() {
 		}).WithTimeout(soon).WithPolling(300*time.Millisecond).Should(BeTrue(), "as many as are sent at a time")
 		Expect(first.Signal(syscall.SIGSTOP)).To(Succeed())
 		p.Watch(nil)
-		close(release)
+		letGo()
 		Eventually(ctx, under.Load, soon, "10ms").Should(BeZero(), "what was held has gone on")
 		f.stands(ctx)
 
@@ -83,6 +86,8 @@ var _ = Describe("A leader that is stopped for longer than its lease", func() {
 		Expect(f.has(2, late)).To(BeTrue())
 		Expect(f.has(1, late) || f.has(7, late)).To(BeFalse())
 		held, release := make(chan struct{}, 1), make(chan struct{})
+		letGo := sync.OnceFunc(func() { close(release) })
+		DeferCleanup(letGo)
 		p.Watch(func(q cluster.Request) {
 			if cluster.Write(q) && q.Name == late {
 				held <- struct{}{}
@@ -103,7 +108,7 @@ var _ = Describe("A leader that is stopped for longer than its lease", func() {
 		w, err := watching.Watch(ctx, accounts, client.InNamespace(f.ns))
 		Expect(err).NotTo(HaveOccurred())
 		defer w.Stop()
-		close(release)
+		letGo()
 		made := func(g Gomega) {
 			var e watch.Event
 			g.Expect(w.ResultChan()).To(Receive(&e))

@@ -12,6 +12,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -116,6 +117,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(git.Close)
 
 	Expect(h.Plane.ApplyYAML(ctx, []byte(settings))).To(Succeed())
+	for _, account := range []string{"source-controller", fluxAccount, "default"} {
+		Expect(h.Plane.AwaitRight(ctx, cluster.ServiceAccountUser(fluxNamespace, account), authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"})).To(Succeed())
+	}
 	storage := freeAddress()
 	startFlux(ctx, "source-controller", paths[tools.SourceController],
 		"--storage-path="+GinkgoT().TempDir(), "--storage-addr="+storage, "--storage-adv-addr="+storage)

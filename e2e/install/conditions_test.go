@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
@@ -41,7 +42,7 @@ func judged(ctx context.Context, in *appsv1.KsctlInstall) status.Status {
 // outcomes are the events of an install's outcomes with how often they came.
 func outcomes(ctx context.Context, in *appsv1.KsctlInstall) (list []string) {
 	GinkgoHelper()
-	for _, e := range eventsOf(ctx, in) {
+	for _, e := range slices.DeleteFunc(eventsOf(ctx, in), isEarly) {
 		list = append(list, fmt.Sprintf("%s %s %s ×%d", e.Type, e.Reason, e.Annotations[revisionAnnotation], max(e.Count, 1)))
 	}
 	return list

@@ -58,7 +58,7 @@ func merge(body string) func(context.Context, *corev1.ConfigMap) error {
 }
 
 var _ = Describe("Drift", func() {
-	DescribeTable("is put right within seconds",
+	DescribeTable("is put right by its event",
 		func(ctx SpecContext, change func(context.Context, *corev1.ConfigMap) error) {
 			const objects = 20
 			ns := namespaceFor(ctx)
@@ -76,7 +76,7 @@ var _ = Describe("Drift", func() {
 			p50, p95 := percentile(took, 50), percentile(took, 95)
 			AddReportEntry("put right", fmt.Sprintf("p50 %s, p95 %s of %d", p50.Round(time.Millisecond), p95.Round(time.Millisecond), objects),
 				ReportEntryVisibilityAlways)
-			Expect(p50).To(BeNumerically("<=", 5*time.Second), "by its event: every timer is an hour away")
+			Expect(p50).To(BeNumerically("<=", 30*time.Second), "also on a busy machine: every timer is an hour away")
 			n := writes(ctx, ns, mark)
 			Expect(n).To(HaveLen(objects), n.String())
 			Expect(get(ctx, in)).To(Succeed())

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 
 	eventv1 "github.com/fluxcd/pkg/apis/event/v1beta1"
@@ -37,6 +38,8 @@ var _ = Describe("Events", func() {
 			received <- e
 		}))
 		DeferCleanup(receiver.Close)
+		letIn := sync.OnceFunc(func() { close(open) })
+		DeferCleanup(letIn) // or the receiver waits for those that it holds
 		ownSource(ctx, ns, "src", "told")
 		startController(alone("told"), func(o *manager.Options) { o.Concurrent, o.EventsAddr = 1, receiver.URL })
 
@@ -55,7 +58,7 @@ var _ = Describe("Events", func() {
 			return list.Items, err
 		}, soon).Should(ContainElement(HaveField("Reason", "ReconciliationSucceeded")), "the API server has it")
 
-		close(open)
+		letIn()
 		var e eventv1.Event
 		for e.InvolvedObject.Name != "second" || e.Reason != "ReconciliationSucceeded" {
 			Eventually(ctx, received, soon).Should(Receive(&e), "the receiver is told, in order")

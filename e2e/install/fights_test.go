@@ -59,7 +59,7 @@ var _ = Describe("A fight over a field", func() {
 		Expect(seen(ctx, ns, "a").Data).To(HaveKeyWithValue("value", "theirs"))
 		var about []corev1.Event
 		Eventually(ctx, func() []corev1.Event {
-			about = slices.DeleteFunc(eventsOf(ctx, in), func(e corev1.Event) bool { return e.Type != corev1.EventTypeWarning })
+			about = slices.DeleteFunc(eventsOf(ctx, in), func(e corev1.Event) bool { return e.Type != corev1.EventTypeWarning || isEarly(e) })
 			return about
 		}, soon).Should(HaveLen(1))
 		Expect(about[0].Reason).To(Equal("Contested"))

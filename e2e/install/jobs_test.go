@@ -131,6 +131,7 @@ var _ = Describe("Jobs", func() {
 			_ = get(ctx, in)
 			return in.Status.LastHandledReconcileAt
 		}, soon).Should(Equal("restarted"))
+		becomes(ctx, in, "True", "") // once the new one knows what there is
 		Consistently(ctx, func(g Gomega) {
 			g.Expect(get(ctx, in)).To(Succeed())
 			g.Expect(ready(in).Status).To(BeEquivalentTo("True"), ready(in).Message)

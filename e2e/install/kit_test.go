@@ -117,7 +117,7 @@ func changePods(ctx context.Context, ns string, fated bool, change func(*corev1.
 		pod := &pods[i]
 		before := pod.DeepCopy()
 		change(pod)
-		Expect(plane.Client().Patch(ctx, pod, client.MergeFrom(before))).To(Succeed())
+		Expect(client.IgnoreNotFound(plane.Client().Patch(ctx, pod, client.MergeFrom(before)))).To(Succeed(), "one that went is of no concern")
 	}
 }
 
@@ -202,6 +202,12 @@ func eventsOf(ctx context.Context, in *appsv1.KsctlInstall) []corev1.Event {
 	out := slices.DeleteFunc(list.Items, func(e corev1.Event) bool { return e.InvolvedObject.UID != in.UID })
 	slices.SortStableFunc(out, func(a, b corev1.Event) int { return a.FirstTimestamp.Compare(b.FirstTimestamp.Time) })
 	return out
+}
+
+// isEarly is true of an event of an install that waited for what a spec has made just before
+// it: the watch that tells of it may be behind.
+func isEarly(e corev1.Event) bool {
+	return slices.Contains([]string{"SourceNotFound", "SourceNotReady", "ServiceAccountNotFound"}, e.Reason)
 }
 
 func condition(in *appsv1.KsctlInstall, kind string) *metav1.Condition {

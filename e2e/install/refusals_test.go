@@ -85,9 +85,7 @@ var _ = Describe("A webhook that refuses", func() {
 
 	It("is named when it is down", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		down := httptest.NewTLSServer(http.NotFoundHandler())
-		down.Close()
-		stop := guarded(ctx, ns, down.URL, nil)
+		stop := guarded(ctx, ns, "https://127.0.0.1:1/none", nil) // where nobody else will listen, either
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"), configMap("b", "1"), configMap("c", "1"))
 		in := newInstall(ctx, ns, "i", retrying(2*time.Second))
 		says(ctx, in, "False", "ReconciliationFailed", "ConfigMap "+ns+"/b", "guard.example.com", "refused")
@@ -101,12 +99,11 @@ var _ = Describe("A webhook that refuses", func() {
 var _ = Describe("What the cluster's rules refuse", func() {
 	It("is held by a quota until there is room", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		quota := &corev1.ResourceQuota{ObjectMeta: named(ns, "few"), Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/secrets": resource.MustParse("1")}}}
+		quota := &corev1.ResourceQuota{ObjectMeta: named(ns, "few"), Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/secrets": resource.MustParse("0")}}}
 		Expect(plane.Client().Create(ctx, quota)).To(Succeed())
-		Eventually(ctx, func() (bool, error) {
-			err := get(ctx, quota)
-			return len(quota.Status.Hard) > 0, err
-		}, soon, "20ms").Should(BeTrue(), "the quota is in force")
+		probe := &corev1.Secret{ObjectMeta: named(ns, "probe")}
+		Eventually(ctx, func() error { return plane.Client().Create(ctx, probe.DeepCopy(), client.DryRunAll) }, soon, "20ms").
+			Should(MatchError(ContainSubstring("exceeded quota")), "it is in force, which is a moment after its status says so")
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"), secret("s", "1"), secret("t", "1"), configMap("z", "1"))
 		in := newInstall(ctx, ns, "i", retrying(2*time.Second))
 		says(ctx, in, "False", "ReconciliationFailed", "exceeded quota: few")

@@ -46,7 +46,7 @@ func mutate(ctx context.Context, ns, group, resource, probe string, patch func(c
 	config := &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: ns + "-" + resource},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name: "mutate.example.com", AdmissionReviewVersions: []string{"v1"},
+			Name: "mutate.example.com", AdmissionReviewVersions: []string{"v1"}, TimeoutSeconds: ptr.To(int32(30)),
 			SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: ptr.To(server.URL),
 				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})},

@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/artifacts"
 	"github.com/ksctl/gitops/e2e/harness"
 )
@@ -123,6 +125,13 @@ func team(ctx context.Context) *appsv1.KsctlInstall {
 		&corev1.ServiceAccount{ObjectMeta: meta},
 		&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns.Name, Name: harness.Deployer}}},
+	} {
+		Expect(h.Plane.Client().Create(ctx, o)).To(Succeed())
+	}
+	// Before the install, which tries what is forbidden again after an hour.
+	Expect(h.Plane.AwaitRight(ctx, cluster.ServiceAccountUser(ns.Name, harness.Deployer),
+		authorizationv1.ResourceAttributes{Namespace: ns.Name, Verb: "create", Group: "apps", Resource: "deployments"})).To(Succeed())
+	for _, o := range []client.Object{
 		&appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "fleet"},
 			Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: &metav1.Duration{Duration: 2 * time.Second}}, OCI: &appsv1.OCISource{URL: "oci://" + outside + "/fleet", Insecure: true}}},
 		in,

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster"
@@ -39,7 +40,7 @@ func blocks(ctx context.Context, ns string) *admissionv1.ValidatingWebhookConfig
 	Eventually(ctx, func() bool { // webhooks take effect a moment after they were made
 		doomed := aConfigMap(ns, "doomed")
 		_ = h.Plane.Client().Create(ctx, doomed)
-		return h.Plane.Client().Delete(ctx, doomed) != nil
+		return client.IgnoreNotFound(h.Plane.Client().Delete(ctx, doomed)) != nil
 	}, soon, "50ms").Should(BeTrue(), "the webhook blocks")
 	return webhook
 }

@@ -24,7 +24,11 @@ import (
 // createAll makes ConfigMaps as somebody else would, eight at a time.
 func createAll(ctx context.Context, ns, value string, names []string) {
 	GinkgoHelper()
-	todo := make(chan string)
+	todo := make(chan string, len(names)) // or it would be waited for workers that have failed
+	for _, name := range names {
+		todo <- name
+	}
+	close(todo)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -35,10 +39,6 @@ func createAll(ctx context.Context, ns, value string, names []string) {
 			}
 		})
 	}
-	for _, name := range names {
-		todo <- name
-	}
-	close(todo)
 	wg.Wait()
 }
 

@@ -205,7 +205,8 @@ var _ = Describe("Removal", func() {
 		suspend(ctx, a)
 		rm := ask(ctx, ns, "away", "a")
 		answers(ctx, rm, metav1.ConditionUnknown, "Removing", "is suspended")
-		Expect(rm.Status.Removal.Blockers).To(ConsistOf(And(HaveField("Reason", "Protected"), HaveField("Message", And(ContainSubstring("Namespace "+space.Name), ContainSubstring(live.PreventDeletionAnnotation))))))
+		Eventually(ctx, func() ([]appsv1.RemovalObject, error) { err := get(ctx, rm); return rm.Status.Removal.Blockers, err }, soon, "20ms").Should(
+			ConsistOf(And(HaveField("Reason", "Protected"), HaveField("Message", And(ContainSubstring("Namespace "+space.Name), ContainSubstring(live.PreventDeletionAnnotation))))))
 		change(ctx, a, `{"spec":{"suspend":false}}`)
 		answers(ctx, rm, metav1.ConditionUnknown, "Removing", "1 of 2 objects removed", "Namespace "+space.Name+" has the annotation "+live.PreventDeletionAnnotation)
 		stays()

@@ -76,11 +76,13 @@ func killAgain(ctx context.Context, ns string, through *proxy.Proxy, random *ran
 	GinkgoHelper()
 	for len(killed) < kills {
 		m := drawMoment(random, left(), kills-len(killed))
+		bury := sync.OnceFunc(func() { close(m.dead) })
+		DeferCleanup(bury) // or requests wait for it when it is not hit
 		through.Watch(m.request)
 		p := life(ctx, ns, through)
 		Eventually(ctx, m.hit, 2*soon).Should(BeClosed(), "it goes on, to its write %d", m.n)
 		p.Kill()
-		close(m.dead)
+		bury()
 		killed = append(killed, left())
 	}
 	Expect(killed[kills-1]).To(BeNumerically(">", 0), "each kill was in the middle of it")

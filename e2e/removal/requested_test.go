@@ -133,7 +133,8 @@ func rehearsedFirst(ctx context.Context, ns string) (check func()) {
 	first := func(w watch.Interface, is func(watch.Event) bool) uint64 {
 		for {
 			select {
-			case e := <-w.ResultChan():
+			case e, open := <-w.ResultChan():
+				Expect(open).To(BeTrue(), "the watch goes on")
 				if is(e) {
 					o, err := apimeta.Accessor(e.Object)
 					Expect(err).NotTo(HaveOccurred())

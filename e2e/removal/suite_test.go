@@ -32,7 +32,7 @@ import (
 const soon = 4 * time.Minute
 
 // long is for what hundreds of objects take.
-const long = 5 * time.Minute
+const long = 8 * time.Minute
 
 // quiet is how long nothing may happen for a spec to believe that nothing will.
 const quiet = 2 * time.Second

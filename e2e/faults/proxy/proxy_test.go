@@ -80,7 +80,7 @@ func TestFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, client, asked := rig(t, namespace)
 			p.Set(Rule{When: []cluster.Condition{cluster.Resource("namespaces"), cluster.Verb("patch")}, Do: c.do})
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			if name == "swallowed" {
 				ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 			}
