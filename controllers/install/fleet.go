@@ -129,6 +129,10 @@ func (f *Fleets) sites(ctx context.Context, in *appsv1.KsctlInstall, digest stri
 	if err != nil {
 		return nil, err
 	}
+	before := make(map[string]*appsv1.InstalledCluster, len(in.Status.Clusters))
+	for i := range in.Status.Clusters {
+		before[in.Status.Clusters[i].Name] = &in.Status.Clusters[i]
+	}
 	byCluster := map[string]*site{}
 	for i := range clusters.Items {
 		c := &clusters.Items[i]
@@ -152,7 +156,7 @@ func (f *Fleets) sites(ctx context.Context, in *appsv1.KsctlInstall, digest stri
 		if err := f.look(ctx, in, s); err != nil {
 			return nil, err
 		}
-		s.want = siteInstall(in, s.cluster, digest)
+		s.want, s.before = siteInstall(in, s.cluster, digest), before[s.cluster]
 		s.current = s.install != nil && currentSite(s.install, s.want)
 		out = append(out, *s)
 	}

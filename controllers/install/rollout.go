@@ -21,6 +21,8 @@ type site struct {
 	cluster string
 	// install that was made for it, nil: none; want is how it is to be.
 	install, want *appsv1.KsctlInstall
+	// before is how it stood; nil: nobody has looked yet.
+	before *appsv1.InstalledCluster
 	// picked is true while the selector picks the cluster; current when the install is as it
 	// is to be, and may take in what the source has.
 	picked, current bool
@@ -73,7 +75,11 @@ func planRollout(sites []site, revision string, o rolloutOptions) rollout {
 	}
 	r.leave(sites, states, o.approved)
 	for i, s := range sites {
-		r.lines = append(r.lines, lineOf(s, states[i]))
+		line := lineOf(s, states[i])
+		if _, begins := r.change[s.cluster]; states[i] == appsv1.ClusterUpdating {
+			line.Since = s.since(begins, o.now)
+		}
+		r.lines = append(r.lines, line)
 		r.counts[states[i]]++
 	}
 	return r
@@ -155,7 +161,7 @@ func stateOf(s site, revision string, now time.Time) appsv1.ClusterState {
 		return appsv1.ClusterUpdating
 	case ready.Reason == target.ClusterNotReadyReason:
 		return appsv1.ClusterUnreachable
-	case ready.Status == metav1.ConditionUnknown && isLate(s.install, ready, now):
+	case ready.Status == metav1.ConditionUnknown && isLate(s.install, ready, now) && s.hadTime(now):
 		return appsv1.ClusterFailed
 	case ready.Status == metav1.ConditionUnknown:
 		return appsv1.ClusterUpdating
@@ -167,6 +173,27 @@ func stateOf(s site, revision string, now time.Time) appsv1.ClusterState {
 		return appsv1.ClusterUpdating
 	}
 	return appsv1.ClusterReady
+}
+
+// hadTime is true for a cluster that has taken in a change for longer than the timeout: before, it may
+// have waited for its kubeconfig or its turn for long.
+func (s *site) hadTime(now time.Time) bool {
+	switch b := s.before; {
+	case b == nil:
+		return false
+	case b.State == appsv1.ClusterUpdating:
+		return b.Since == nil || now.Sub(b.Since.Time) > reconcile.Timeout(&s.install.Spec.Schedule)
+	default:
+		return b.State == appsv1.ClusterFailed
+	}
+}
+
+// since when a cluster takes in a change that takes in one now.
+func (s *site) since(begins bool, now time.Time) *metav1.Time {
+	if b := s.before; !begins && b != nil && b.State == appsv1.ClusterUpdating && b.Since != nil {
+		return b.Since
+	}
+	return &metav1.Time{Time: now}
 }
 
 func readyStatus(in *appsv1.KsctlInstall) metav1.ConditionStatus {

@@ -36,8 +36,12 @@ func siteAt(cluster, word string) site {
 		c.Status, s.install.Status.LastAppliedRevision = metav1.ConditionTrue, "r1"
 	case "busy":
 		c.Status = metav1.ConditionUnknown
-	case "late":
+	case "late", "fresh": // fresh had no kubeconfig for long
 		c.Status, c.LastTransitionTime = metav1.ConditionUnknown, metav1.Unix(1, 0)
+		s.before = &appsv1.InstalledCluster{State: appsv1.ClusterUpdating, Since: &c.LastTransitionTime}
+		if word == "fresh" {
+			s.before = &appsv1.InstalledCluster{State: appsv1.ClusterUnreachable}
+		}
 	case "unready":
 		c.Status, c.Reason = metav1.ConditionUnknown, target.ClusterNotReadyReason
 	case "failed":
@@ -81,6 +85,7 @@ func TestRollout(t *testing.T) {
 		"all are done":                    {sites: "a=ready b=ready", most: 2, states: "Ready Ready"},
 		"one has a name that is taken":    {sites: "a=taken b=", most: 1, change: "b", states: "Failed Updating"},
 		"one takes too long":              {sites: "a=late b= c=", most: 1, goOn: true, change: "b", states: "Failed Updating Waiting"},
+		"one had no kubeconfig for long":  {sites: "a=fresh b=", most: 2, change: "b", states: "Updating Updating"},
 		"one has no kubeconfig":           {sites: "a=unready b=", most: 1, change: "b", states: "Unreachable Updating"},
 		"another change comes in between": {sites: "a=busy* b=ready* c=ready*", most: 2, change: "a", states: "Updating Waiting Waiting"},
 		"one has failed":                  {sites: "a=failed b=ready* c=", most: 2, states: "Failed Waiting Waiting"},
@@ -124,6 +129,30 @@ func TestRollout(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A cluster has its timeout for each change, from when it begins with it.
+func TestSinceWhenAClusterTakesInAChange(t *testing.T) {
+	s := siteAt("a", "fresh")
+	s.install.Spec.Timeout = &metav1.Duration{Duration: time.Minute}
+	var line appsv1.InstalledCluster
+	look := func(at int64) {
+		line = planRollout([]site{s}, "r2", rolloutOptions{maxConcurrent: 1, now: time.Unix(at, 0)}).lines[0]
+		s.before = &line
+	}
+	for _, x := range []struct {
+		at    int64
+		state appsv1.ClusterState
+		since int64
+	}{{1000, appsv1.ClusterUpdating, 1000}, {1060, appsv1.ClusterUpdating, 1000}, {1061, appsv1.ClusterFailed, 0}, {1062, appsv1.ClusterFailed, 0}} {
+		if look(x.at); line.State != x.state || (line.Since == nil) != (x.since == 0) || line.Since != nil && line.Since.Unix() != x.since {
+			t.Errorf("at %d: %+v", x.at, line)
+		}
+	}
+	s.current = false // another commit
+	if look(1070); line.State != appsv1.ClusterUpdating || line.Since.Unix() != 1070 {
+		t.Errorf("another change: %+v", line)
 	}
 }
 

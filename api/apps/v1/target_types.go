@@ -106,6 +106,10 @@ type InstalledCluster struct {
 	// State is Ready, Updating, Failed, Unreachable, Waiting for its turn, or Removing.
 	State ClusterState `json:"state"`
 
+	// Since is when it began to take in a change; set while State is Updating.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+
 	// Revision of the source that is applied there.
 	// +optional
 	Revision string `json:"revision,omitempty"`

@@ -4,6 +4,7 @@ package v1
 
 import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // InstalledClusterApplyConfiguration represents a declarative configuration of the InstalledCluster type for use
@@ -17,6 +18,8 @@ type InstalledClusterApplyConfiguration struct {
 	Install *string `json:"install,omitempty"`
 	// State is Ready, Updating, Failed, Unreachable, Waiting for its turn, or Removing.
 	State *appsv1.ClusterState `json:"state,omitempty"`
+	// Since is when it began to take in a change; set while State is Updating.
+	Since *metav1.Time `json:"since,omitempty"`
 	// Revision of the source that is applied there.
 	Revision *string `json:"revision,omitempty"`
 	// Message says more where it is not ready.
@@ -50,6 +53,14 @@ func (b *InstalledClusterApplyConfiguration) WithInstall(value string) *Installe
 // If called multiple times, the State field is set to the value of the last call.
 func (b *InstalledClusterApplyConfiguration) WithState(value appsv1.ClusterState) *InstalledClusterApplyConfiguration {
 	b.State = &value
+	return b
+}
+
+// WithSince sets the Since field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Since field is set to the value of the last call.
+func (b *InstalledClusterApplyConfiguration) WithSince(value metav1.Time) *InstalledClusterApplyConfiguration {
+	b.Since = &value
 	return b
 }
 
