@@ -55,12 +55,14 @@ var _ = Describe("What Cluster Autoscaler, clouds and pods do", func() {
 		s := newSite(ctx)
 		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
 		s.within(ctx, 3*time.Second)
-		s.turn(knobs{Create: map[string]any{"delay": "5s"}})
+		// It is made at once, and joins while the agent still says that it is at it.
+		s.turn(knobs{NoNode: true, Create: map[string]any{"after": 1, "delay": "20s"}})
 		ca := s.autoscaler(ctx)
 		ca.MayDelete = false
 		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
 		Expect(s.increase(ctx, "small", 1)).To(Succeed())
 		Eventually(ctx, s.failures(ctx, "small"), soon, 50*time.Millisecond).Should(Equal([]string{autoscaler.CodeSlow}))
+		s.turn(knobs{})
 		Expect(ca.Loop(ctx)).To(Succeed())
 		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
 		Eventually(ctx, s.nodes(ctx), soon).Should(ConsistOf("0:small", "1:small"))
