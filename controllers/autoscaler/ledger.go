@@ -53,6 +53,9 @@ func (r *row) count(op *clusterv1.ScaleOperation, f *fleet) {
 		end = min(op.From, op.DesiredWorkers, end)
 		r.existing = max(op.From-op.DesiredWorkers, 0)
 		r.begun = op.DesiredWorkers - op.From - op.GivenUp
+		if op.GivenUp > 0 { // who has joined since stays
+			r.begun = max(r.begun, joinedOf(op, f))
+		}
 	}
 	for i := range end {
 		switch m := &f.machines[i]; {
@@ -63,6 +66,16 @@ func (r *row) count(op *clusterv1.ScaleOperation, f *fleet) {
 			r.existing++
 		}
 	}
+}
+
+// joinedOf is how many of the machines that an operation makes have joined.
+func joinedOf(op *clusterv1.ScaleOperation, f *fleet) (n int32) {
+	for i := op.From; i < min(op.DesiredWorkers, f.size()); i++ {
+		if f.machines[i].node != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // ofPool is true for an operation on a pool, which may have another name by now.

@@ -584,3 +584,32 @@ func (w *world) calm() {
 		}
 	}
 }
+
+// TestAMachineThatJoinsAfterAllIsNotMadeTwice: Cluster Autoscaler takes note that it could not be had
+// when it has joined, and the agent is still at it.
+func TestAMachineThatJoinsAfterAllIsNotMadeTwice(t *testing.T) {
+	w := newWorld(t, "s-1")
+	p := w.step(increase("small", 1, w.now))
+	w.carry(p.op, 1, agentRunning)
+	w.now = w.now.Add(time.Hour)
+	w.step()
+	w.joined[1] = true
+	p = w.step(func(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
+		var failed []nodegroup.Node
+		for _, x := range nodegroup.Instances(c, "ns/as/small") {
+			if x.GetStatus().GetErrorInfo() != nil {
+				failed = append(failed, nodegroup.Node{Name: x.Id, ProviderID: x.Id})
+			}
+		}
+		if len(failed) != 1 {
+			t.Errorf("%d machines could not be had", len(failed))
+		}
+		return nodegroup.Delete(c, "ns/as/small", failed)
+	})
+	w.carry(p.op, 0, agentSucceeded)
+	w.now = w.now.Add(time.Hour)
+	p = w.step()
+	if got := w.pool("small"); got.Target != 2 || got.Change != 0 || atWork(p.op) {
+		t.Fatalf("pool %+v, operation %+v", got, p.op)
+	}
+}

@@ -103,12 +103,7 @@ func (p *plan) overdue(f facts) {
 	if r == nil {
 		return
 	}
-	late := op.DesiredWorkers - op.From
-	for i := op.From; i < min(op.DesiredWorkers, f.fleet.size()); i++ {
-		if f.fleet.machines[i].node != nil {
-			late--
-		}
-	}
+	late := op.DesiredWorkers - op.From - joinedOf(op, f.fleet)
 	if late <= 0 {
 		return
 	}

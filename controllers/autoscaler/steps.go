@@ -163,7 +163,7 @@ func (s *Steps) record(ctx context.Context, req *reconcile.Request[*clusterv1.Ks
 			return err
 		}
 	}
-	err := s.publish(obj, seen, p)
+	err := s.publish(ctx, obj, seen, p)
 	answerAll(granted, err)
 	if err != nil {
 		return err

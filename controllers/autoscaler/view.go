@@ -1,6 +1,7 @@
 package autoscaler
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -96,12 +97,17 @@ func after(workers []nodegroup.Worker) int32 {
 }
 
 // publish tells Cluster Autoscaler how the cluster stands.
-func (s *Steps) publish(obj *clusterv1.KsctlAutoScaler, seen *sight, p *plan) error {
+func (s *Steps) publish(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *sight, p *plan) error {
 	c, err := newView(obj, seen, p, s.Clock.Now())
 	if err != nil {
 		return err
 	}
 	s.Published.Publish(c)
+	// It may be suspended by now: that was told before this, and nothing tells it again.
+	var now clusterv1.KsctlAutoScaler
+	if err := s.Client.Get(ctx, c.Key, &now, client.UnsafeDisableDeepCopy); err == nil && now.Spec.Suspend && now.DeletionTimestamp == nil {
+		s.silence(obj, errSuspended)
+	}
 	return nil
 }
 

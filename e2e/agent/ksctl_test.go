@@ -54,6 +54,9 @@ var _ = Describe("With ksctl's command line", func() {
 		Expect(res.GetWorkers()).To(HaveLen(3))
 		Eventually(ctx, func() (string, error) {
 			res, err := r.workers().List(ctx, &agentpb.ListRequest{})
+			if len(res.GetWorkers()) != 3 {
+				return "", err
+			}
 			return res.GetWorkers()[2].GetNode(), err
 		}).WithTimeout(soon).Should(Equal(name + "-vm-wp-2-abc20"))
 		Expect(r.do(ctx, "down", 3, 2)).To(HaveSucceeded(), r.agent.said())
@@ -78,5 +81,5 @@ var _ = Describe("With ksctl's command line", func() {
 			"create-cluster ha-aws add-nodes -n " + name + " -r us-east-1" + with + "4 --bootstrap k3s --nodeSizeWP medium",
 			"create-cluster ha-aws add-nodes -n " + name + " -r us-east-1" + with + "4 --bootstrap k3s --nodeSizeWP medium",
 		}))
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 })

@@ -111,13 +111,18 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// term asks the agent to end, and returns how it did.
+// term asks the agent to end, and returns how it did. One that does not is killed.
 func (p *process) term() error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	<-p.done
-	return p.err
+	select {
+	case <-p.done:
+		return p.err
+	case <-time.After(soon):
+		p.kill()
+		return fmt.Errorf("the agent did not end within %s", soon)
+	}
 }
 
 // provisioners are the processes that the agent of a rig has started and that are alive.

@@ -103,9 +103,9 @@ var _ = Describe("The agent", func() {
 		Expect(res.GetWorkers()).To(HaveLen(1))
 		Expect(res.GetWorkers()[0].GetNode()).To(Equal(r.node(ctx, 0).Name))
 		Expect(res.GetOperation().GetId()).To(Equal("down"))
-		metrics, err := ask(ctx, "http://"+r.agent.metrics+"/metrics")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(metrics).To(ContainSubstring(`ksctl_agent_operations_total{cluster="` + r.name + `",direction="down",result="SUCCEEDED"} 1`))
+		Eventually(ctx, func() (string, error) { // it is counted after it has ended
+			return ask(ctx, "http://"+r.agent.metrics+"/metrics")
+		}).WithTimeout(soon).Should(ContainSubstring(`ksctl_agent_operations_total{cluster="` + r.name + `",direction="down",result="SUCCEEDED"} 1`))
 	})
 
 	It("keeps worker 10 apart from worker 1", func(ctx SpecContext) {
@@ -150,6 +150,9 @@ var _ = Describe("The agent", func() {
 		Expect(r.node(ctx, 1).Spec.Unschedulable).To(BeFalse(), "it is given back")
 		Expect(r.node(ctx, 1).Annotations).NotTo(HaveKey("agent.ksctl.com/cordoned-by"))
 		Expect(pods(ctx, ns, "web")).To(Equal(before))
+		// From here on there is time to take the budget away.
+		r.agent.kill()
+		r.start(ctx)
 		r.begin(ctx, "let-go", 2, 1)
 		Eventually(ctx, func() bool { return r.node(ctx, 1).Spec.Unschedulable }).WithTimeout(soon).Should(BeTrue())
 		Expect(plane.Client().Delete(ctx, b)).To(Succeed())
@@ -289,7 +292,7 @@ var _ = Describe("An agent that is killed", func() {
 var _ = Describe("An agent that is to end", func() {
 	It("lets what runs end, and takes nothing new", func(ctx SpecContext) {
 		r := newRig(ctx, 1)
-		r.turn(`{"create":{"delay":"3s"}}`)
+		r.turn(`{"create":{"delay":"10s"}}`) // so long it is seen at work
 		r.begin(ctx, "op", 1, 3)
 		workers := r.workers()
 		Eventually(ctx, func() (string, error) {
@@ -309,7 +312,7 @@ var _ = Describe("An agent that is to end", func() {
 		r.begin(ctx, "op", 1, 3)
 		Eventually(ctx, func() int { return len(r.indexes(ctx)) }).WithTimeout(soon).Should(Equal(2))
 		Expect(r.agent.term()).To(Succeed(), r.agent.said())
-		Expect(r.provisioners()).To(BeEmpty())
+		Eventually(ctx, r.provisioners).WithTimeout(soon).Should(BeEmpty())
 		r.turn(`{}`)
 		r.start(ctx)
 		Expect(r.await(ctx, "op", 1, 3)).To(HaveSucceeded())

@@ -25,12 +25,15 @@ var _ = Describe("A controller and an agent that are killed", func() {
 			total = n
 		}
 		Expect(inProcess.Stop()).To(Succeed())
-		s := newSite(ctx)
-		p := process(ctx)
-		DeferCleanup(func() { // what runs at the end takes the site away
-			p.Kill()
+		var p *harness.Process
+		DeferCleanup(func() { // after the site was taken away by what runs then, and also when there is none
+			if p != nil {
+				p.Kill()
+			}
 			startController()
 		})
+		s := newSite(ctx)
+		p = process(ctx)
 		s.turn(knobs{Create: map[string]any{"after": 1, "delay": "150ms"}, Delete: map[string]any{"after": 1, "delay": "150ms"}})
 		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
 		s.loops(ctx)

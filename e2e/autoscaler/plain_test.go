@@ -68,7 +68,7 @@ var _ = Describe("ksctl's own agent", func() {
 	It("shows one that hangs, and gives it up in time", func(ctx SpecContext) {
 		s, a := plainSite(ctx)
 		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
-		s.within(ctx, 4*time.Second)
+		s.within(ctx, 20*time.Second)
 		ca := s.autoscaler(ctx)
 		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
 		a.behave(func(ctx context.Context) error {
@@ -79,9 +79,14 @@ var _ = Describe("ksctl's own agent", func() {
 		Eventually(ctx, func() (string, error) {
 			err := s.get(ctx)
 			c := apimeta.FindStatusCondition(s.as.Status.Conditions, clusterv1.ProgressingCondition)
+			if c == nil {
+				return "", err
+			}
 			return string(c.Status) + " " + c.Reason + ": " + c.Message, err
 		}, soon).Should(Equal("True ScaleUp: making 1 machine of pool small: from 2 workers to 3"))
-		Eventually(ctx, s.stands(ctx), soon, 50*time.Millisecond).Should(And(HavePrefix("False Backoff: pool small: "), ContainSubstring(autoscaler.CodeSlow+": ")))
+		// The last tenth of that time is between the two, which may be missed.
+		Eventually(ctx, s.stands(ctx), soon, 50*time.Millisecond).Should(And(HavePrefix("False Backoff: pool small: "),
+			Or(ContainSubstring(autoscaler.CodeSlow+": "), ContainSubstring(autoscaler.CodeNoAnswer+": "))))
 		Eventually(ctx, func() (string, error) { return s.operation(ctx) }, soon).Should(Equal("ScaleUp 2 to 3 Failed"))
 		Expect(s.as.Status.Operation.Message).To(ContainSubstring("it does not answer in time"))
 		a.behave(nil)

@@ -40,7 +40,7 @@ import (
 )
 
 // soon is how long anything in these specs may take; it takes far less.
-const soon = 2 * time.Minute
+const soon = 4 * time.Minute
 
 var (
 	h *harness.Harness
@@ -108,10 +108,16 @@ type site struct {
 func newSite(ctx context.Context, change ...func(*clusterv1.KsctlAutoScalerSpec)) *site {
 	GinkgoHelper()
 	s := bareSite(ctx, change...)
+	s.begin(ctx)
+	return s
+}
+
+// begin makes the cluster of a bare site, which scales from here on.
+func (s *site) begin(ctx context.Context) {
+	GinkgoHelper()
 	s.as.Spec.Agent = appsv1.AgentEndpoint{Address: s.startAgent(ctx), SecretRef: localRef("agent")}
 	create(ctx, s.cluster())
 	create(ctx, s.as)
-	return s
 }
 
 // bareSite has a namespace with a kubeconfig, and says what the KsctlAutoScaler is to be like.
@@ -198,7 +204,7 @@ func (s *site) startAgent(ctx context.Context) (address string) {
 	there, err := remote.Namespace(ctx, "agent")
 	Expect(err).NotTo(HaveOccurred())
 	s.flags = []string{"serve", "--listen=" + address, "--metrics-addr=", "--health-addr=", "--cluster-name=" + s.name, "--cloud=local", "--region=LOCAL", "--provisioner=kwok",
-		"--kubeconfig=" + remote.Kubeconfig(), "--provisioner-arg=--config=" + s.knobs, "--namespace=" + there, "--no-states", "--drain-timeout=5s",
+		"--kubeconfig=" + remote.Kubeconfig(), "--provisioner-arg=--config=" + s.knobs, "--namespace=" + there, "--no-states", "--drain-timeout=15s",
 		"--tls-cert=" + filepath.Join(dir, "tls.crt"), "--tls-key=" + filepath.Join(dir, "tls.key"), "--client-ca=" + filepath.Join(dir, "ca.crt")}
 	s.runAgent(ctx)
 	Eventually(ctx, func() error { // the controller tries again in 5s only

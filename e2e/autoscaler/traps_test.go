@@ -37,7 +37,7 @@ var _ = Describe("What Cluster Autoscaler, clouds and pods do", func() {
 		s := newSite(ctx)
 		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
 		s.within(ctx, 4*time.Second)
-		s.turn(knobs{NoNode: true, Create: map[string]any{"delay": "8s"}})
+		s.turn(knobs{NoNode: true, Create: map[string]any{"delay": "20s"}})
 		s.loops(ctx)
 		most := s.watchMachines(ctx)
 		Eventually(ctx, func() error { return s.increase(ctx, "small", 2) }, soon).Should(Succeed())
@@ -48,20 +48,22 @@ var _ = Describe("What Cluster Autoscaler, clouds and pods do", func() {
 		Eventually(ctx, func() (string, error) { return s.operation(ctx) }, soon).Should(Equal("ScaleDown 3 to 1 Succeeded"), "they came, and had not joined")
 		Expect(s.machines(ctx)()).To(Equal(int32(1)))
 		Consistently(ctx, s.numbers(ctx, "small"), 2*time.Second).Should(Equal("1/1/1/0/0"), "there is a back-off")
-		Expect(most()).To(Equal(int32(3)), "no more were made than were asked for")
+		Expect(most()).To(BeNumerically("<=", 3), "no more were made than were asked for")
 	})
 
 	It("an agent that takes minutes: a machine that has joined by then stays", func(ctx SpecContext) {
 		s := newSite(ctx)
 		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
 		s.within(ctx, 3*time.Second)
-		s.turn(knobs{Create: map[string]any{"delay": "5s"}})
+		// It is made at once, and joins while the agent still says that it is at it.
+		s.turn(knobs{NoNode: true, Create: map[string]any{"after": 1, "delay": "20s"}})
 		ca := s.autoscaler(ctx)
 		ca.MayDelete = false
 		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
 		Expect(s.increase(ctx, "small", 1)).To(Succeed())
 		Eventually(ctx, s.failures(ctx, "small"), soon, 50*time.Millisecond).Should(Equal([]string{autoscaler.CodeSlow}))
 		Expect(ca.Loop(ctx)).To(Succeed())
+		s.turn(knobs{})
 		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
 		Eventually(ctx, s.nodes(ctx), soon).Should(ConsistOf("0:small", "1:small"))
 		Consistently(ctx, s.nodes(ctx), 2*time.Second).Should(ConsistOf("0:small", "1:small"))
@@ -75,7 +77,7 @@ var _ = Describe("What Cluster Autoscaler, clouds and pods do", func() {
 		ca := s.autoscaler(ctx)
 		ca.MayDelete = false
 		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
-		s.turn(knobs{Create: map[string]any{"delay": "5s", "fail": map[string]any{"code": "QuotaExceeded", "class": "OutOfResources", "message": "none is left"}}})
+		s.turn(knobs{Create: map[string]any{"delay": "20s", "fail": map[string]any{"code": "QuotaExceeded", "class": "OutOfResources", "message": "none is left"}}})
 		Expect(s.increase(ctx, "small", 1)).To(Succeed())
 		Eventually(ctx, s.failures(ctx, "small"), soon, 50*time.Millisecond).Should(Equal([]string{autoscaler.CodeSlow}))
 		Expect(ca.Loop(ctx)).To(Succeed())
@@ -187,7 +189,7 @@ var _ = Describe("What Cluster Autoscaler, clouds and pods do", func() {
 		}()
 		s.load(ctx, "known", 1)
 		Eventually(ctx, s.running(ctx), soon).Should(Equal(1))
-		Expect(s.nodes(ctx)()).To(ConsistOf("0:known"), "one machine, of one pool")
+		Expect(s.nodes(ctx)()).To(ConsistOf("0:known"), "one machine, of one pool") // pods run on labelled nodes alone
 		Eventually(ctx, func() clusterv1.TemplateSource { return s.template(ctx, "known") }, soon).Should(Equal(clusterv1.TemplateNode))
 	})
 })

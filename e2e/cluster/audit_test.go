@@ -94,7 +94,7 @@ var _ = Describe("The audit log", func() {
 			answered <- err
 		}()
 		Eventually(ctx, func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // for the rig's own request
 			defer cancel()
 			_, err := plane.AuditSince(ctx, before)
 			return err

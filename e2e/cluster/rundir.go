@@ -145,7 +145,7 @@ func killLeftovers(dir string) error {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 		left = append(left, pid)
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for _, pid := range left {
 		for strings.Contains(commandLine(pid), dir) {
 			if time.Now().After(deadline) {

@@ -28,6 +28,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/agent/agentpb"
+	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/stacks/state"
 )
 
@@ -134,8 +135,8 @@ func (a *ksctlAgent) answers(first func(ctx context.Context, data []byte) error)
 	a.first = first
 }
 
-// listen has an agent listen at an address until the spec ends, or it is stopped.
-func (a *ksctlAgent) listen(address string, options ...grpc.ServerOption) (at string, stop func()) {
+// listen has an agent listen at an address until the spec ends.
+func (a *ksctlAgent) listen(address string, options ...grpc.ServerOption) (at string) {
 	GinkgoHelper()
 	listener, err := net.Listen("tcp", address)
 	Expect(err).NotTo(HaveOccurred())
@@ -143,12 +144,11 @@ func (a *ksctlAgent) listen(address string, options ...grpc.ServerOption) (at st
 	agentpb.RegisterKsctlAgentServer(server, a)
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
-	stop = sync.OnceFunc(func() {
+	DeferCleanup(func() {
 		server.Stop()
 		Expect(<-done).To(Or(Succeed(), MatchError(grpc.ErrServerStopped)), "it may be stopped before it began")
 	})
-	DeferCleanup(stop)
-	return listener.Addr().String(), stop
+	return listener.Addr().String()
 }
 
 // through is an ImportState of the source "src" through an agent.
@@ -171,7 +171,7 @@ var _ = Describe("An ImportState through an agent", func() {
 	It("sends every dialect as it is, and nothing again but what has changed, or what it is asked for", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		agent := &ksctlAgent{ns: ns}
-		address, _ := agent.listen("127.0.0.1:0")
+		address := agent.listen("127.0.0.1:0")
 		files, want, all := map[string]string{}, []any{}, []string{"azure", "civo"}
 		for _, name := range []string{"v1_0_civo_ha_k3s", "v1_2_0_aws_managed", "v2_aws_managed", "v1_azure_ha_k3s", "v1_local_managed"} {
 			data := fixture(name + ".json")
@@ -243,7 +243,7 @@ var _ = Describe("An ImportState through an agent", func() {
 			}
 			return next(ctx, req)
 		})
-		address, _ := agent.listen("127.0.0.1:0", asks, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13})))
+		address := agent.listen("127.0.0.1:0", asks, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13})))
 		publish(ctx, ns, "main@sha1:1", map[string]string{"clusters/a.json": document("demo", "one")})
 		in := through(ns, appsv1.AgentEndpoint{Address: address, SecretRef: &fluxmeta.LocalObjectReference{Name: "agent"}, ServerName: "agent.example"})
 		in.Spec.RetryInterval = &metav1.Duration{Duration: time.Hour} // the Secret wakes it
@@ -264,11 +264,11 @@ var _ = Describe("An ImportState through an agent", func() {
 	It("says what an agent does that is down, slow or refuses, sends what that keeps back no more, and tells none of its secrets", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		agent := &ksctlAgent{ns: ns}
-		address, stop := agent.listen("127.0.0.1:0")
-		stop()
+		address, err := cluster.FreeAddress()
+		Expect(err).NotTo(HaveOccurred())
 		publish(ctx, ns, "main@sha1:1", map[string]string{"clusters/a.json": document("demo", "one"), "clusters/b.json": string(fixture("v1_azure_ha_k3s.json"))})
 		in := through(ns, appsv1.AgentEndpoint{Address: address, Plaintext: true})
-		in.Spec.Credentials, in.Spec.Timeout = v1alpha1.SkipCredentials, &metav1.Duration{Duration: time.Second}
+		in.Spec.Credentials = v1alpha1.SkipCredentials
 		create(ctx, in)
 		Eventually(ctx, stands(ctx, in), soon).Should(Equal("False AgentUnreachable: spec.store.agent: the agent can't be reached: connection refused"))
 
@@ -277,8 +277,15 @@ var _ = Describe("An ImportState through an agent", func() {
 			<-ctx.Done()
 			return status.FromContextError(ctx.Err()).Err()
 		})
+		patch(ctx, in, `{"spec":{"timeout":"1s"}}`)
+		Eventually(ctx, stands(ctx, in), soon).Should(HavePrefix("False AgentUnreachable: "), "from here on nobody waits longer")
 		agent.listen(address)
 		Eventually(ctx, stands(ctx, in), soon).Should(Equal("False AgentUnreachable: spec.store.agent: the agent can't be reached: it does not answer in time"))
+
+		By("giving it time: what it took and did not answer to in time would be sent again")
+		agent.answers(func(context.Context, []byte) error { return status.Error(codes.Internal, "not yet") })
+		patch(ctx, in, `{"spec":{"timeout":null}}`)
+		Eventually(ctx, stands(ctx, in), soon).Should(ContainSubstring("the agent answers Internal: not yet"))
 
 		By("refusing one state with all that it says")
 		agent.answers(func(_ context.Context, data []byte) error {

@@ -139,7 +139,7 @@ var _ = Describe("A KsctlCluster", func() {
 			_, err := healthy(ctx, c)()
 			return c.Status.LastHandledReconcileAt, err
 		}, soon).Should(Equal("down"))
-		Expect(healthy(ctx, c)()).To(Equal("False Unreachable: " + c.Status.Server + " does not answer as an API server: connection refused"))
+		Eventually(ctx, healthy(ctx, c), soon).Should(Equal("False Unreachable: "+c.Status.Server+" does not answer as an API server: connection refused"), "the first may meet the connection that ended")
 		Expect(secretOf(ctx, ns, "demo-eu-kubeconfig")()).To(HaveKey("value"), "it may come back")
 		Expect(remote.StartAPIServer(ctx)).To(Succeed())
 		Eventually(ctx, healthy(ctx, c), soon).Should(HavePrefix("True "), "nobody has to ask")
@@ -268,6 +268,9 @@ var _ = Describe("A KsctlCluster", func() {
 			create(ctx, c)
 			all = append(all, c)
 		}
+		DeferCleanup(func(ctx SpecContext) { // else they are asked in vain beside all other specs
+			Expect(h.Plane.Client().DeleteAllOf(ctx, &clusterv1.KsctlCluster{}, client.InNamespace(ns))).To(Succeed())
+		})
 		for _, c := range all {
 			Eventually(ctx, healthy(ctx, c), soon).Should(And(HavePrefix("False Unreachable: "), HaveSuffix("it does not answer in time")))
 		}

@@ -246,7 +246,8 @@ var _ = Describe("An ImportState", func() {
 // asKsctl writes to the store as ksctl does: it reads everything, and writes everything
 // back. It tries again when somebody was there first.
 func asKsctl(ctx context.Context, ns, key, doc string) error {
-	return retry.RetryOnConflict(wait.Backoff{Steps: 1000, Duration: 5 * time.Millisecond, Factor: 1.2, Cap: 200 * time.Millisecond}, func() error {
+	// No cap: a Backoff that reaches it ends.
+	return retry.RetryOnConflict(wait.Backoff{Steps: 1000, Duration: 20 * time.Millisecond, Jitter: 1}, func() error {
 		var cm corev1.ConfigMap
 		if err := h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: state.StoreConfigMap}, &cm); err != nil {
 			return err

@@ -156,7 +156,7 @@ var _ = Describe("An install for many clusters", func() {
 		charted(ctx, here, "r2", "two", "{{ if eq .Values.name \"a\" }}{{ fail \"not here\" }}{{ end }}\n")
 		Eventually(ctx, states(ctx, in), soon).Should(Equal("a Failed r1\nb Waiting r1\n"))
 		waits := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "app-b"}}
-		Expect(stands(ctx, waits)()).To(HavePrefix("True ReconciliationSucceeded: Applied revision r1: "))
+		Eventually(ctx, stands(ctx, waits), soon).Should(HavePrefix("True ReconciliationSucceeded: Applied revision r1: "))
 		Expect(waits.Status.Artifact).To(Equal(&appsv1.TakenArtifact{Revision: "r1", Digest: first.Digest, URL: first.URL}))
 		drift := func(word string) func() {
 			return func() {

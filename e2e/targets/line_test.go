@@ -45,12 +45,26 @@ func (l *line) accept() {
 			_ = from.Close()
 			continue
 		}
-		l.mu.Lock()
-		l.conns = append(l.conns, from, to)
-		l.mu.Unlock()
+		if !l.keep(from, to) {
+			return
+		}
 		l.wg.Go(func() { l.carry(to, from) })
 		l.wg.Go(func() { l.carry(from, to) })
 	}
+}
+
+// keep has connections end with the line; false: it has ended, and they with it.
+func (l *line) keep(conns ...net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		for _, c := range conns {
+			_ = c.Close()
+		}
+		return false
+	}
+	l.conns = append(l.conns, conns...)
+	return true
 }
 
 // carry copies what comes, while the line is not cut.

@@ -1,6 +1,7 @@
 package targets_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -141,8 +142,10 @@ var _ = Describe("An install for another cluster", func() {
 		create(ctx, rm)
 		Eventually(ctx, stands(ctx, rm), soon).Should(HavePrefix("True "))
 		Expect(words(ctx, remote.Client(), here)()).To(BeEmpty())
-		Expect(h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(far), far)).To(Succeed())
-		Expect(far.Status.Cluster).To(BeEmpty(), "it has nothing there any more")
+		Eventually(ctx, func() (string, error) {
+			err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(far), far)
+			return far.Status.Cluster, err
+		}, soon).Should(BeEmpty(), "it has nothing there any more")
 	})
 
 	It("uses a kubeconfig in a Secret, follows its rotation, and needs the right to read it", func(ctx SpecContext) {
@@ -339,6 +342,12 @@ spec:
 		for _, in := range all {
 			Eventually(ctx, stands(ctx, in), soon).Should(HavePrefix("True ReconciliationSucceeded: Applied revision main@sha1:2"))
 		}
+
+		By("leaving none that asks for its cluster in vain beside the next spec")
+		Expect(h.Plane.Client().DeleteAllOf(ctx, &appsv1.KsctlInstall{}, client.InNamespace(here))).To(Succeed())
+		for _, in := range append(all, well) {
+			Eventually(ctx, absent(ctx, h.Plane.Client(), in), soon).Should(BeTrue())
+		}
 	})
 
 	It("keeps no worker when its cluster says nothing", func(ctx SpecContext) {
@@ -346,29 +355,42 @@ spec:
 		silent, err := net.Listen("tcp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(silent.Close)
-		here, _ := namespaces(ctx)
-		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "silent"}, StringData: map[string]string{
-			"value": strings.ReplaceAll(kubeconfig(remote), remote.Config().Host, "https://"+silent.Addr().String())}})
-		offer(ctx, here, "main@sha1:1", map[string]string{"a": "one"})
-		const many = 50
-		for i := range many {
-			in := install(here, fmt.Sprintf("silent-%02d", i), here)
-			in.Spec.ClusterRef, in.Spec.KubeConfig = nil, &appsv1.KubeConfigReference{SecretRef: appsv1.SecretKeyReference{Name: "silent"}}
-			create(ctx, in)
+		// An answer is waited for 10 s: one who waits for another's is later each time, and a machine
+		// that is slow now and then is not.
+		const within, many = 10 * time.Second, 50
+		took := within
+		for try := 0; try < 3 && took >= within; try++ {
+			took = beside(ctx, many, silent.Addr().String())
+			AddReportEntry(fmt.Sprintf("beside %d installs for a cluster that says nothing one here is Ready after", many), took.String())
 		}
-		well := harness.Install(here, "well")
-		began := time.Now()
-		create(ctx, well)
-		Eventually(ctx, stands(ctx, well), soon).Should(HavePrefix("True "))
-		took := time.Since(began)
-		AddReportEntry(fmt.Sprintf("beside %d installs for a cluster that says nothing one here is Ready after", many), took.String())
-		Expect(took).To(BeNumerically("<", 10*time.Second), "an answer is waited for 10 s: one who waits for another's would be later")
-		first := install(here, "silent-00", here)
-		Eventually(ctx, stands(ctx, first), soon).Should(Equal("False ClusterUnreachable: the cluster of Secret " + here + "/silent does not answer: it does not answer in time; nothing is changed there until it does"))
-		Expect(h.Plane.Client().DeleteAllOf(ctx, &appsv1.KsctlInstall{}, client.InNamespace(here))).To(Succeed())
-		Eventually(ctx, absent(ctx, h.Plane.Client(), first), soon).Should(BeTrue(), "it has nothing there")
+		Expect(took).To(BeNumerically("<", within))
 	})
 })
+
+// beside is how soon an install here is Ready beside many that are for a cluster that says nothing. They
+// are told so, and go.
+func beside(ctx context.Context, many int, silent string) (took time.Duration) {
+	GinkgoHelper()
+	here, _ := namespaces(ctx)
+	create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "silent"}, StringData: map[string]string{
+		"value": strings.ReplaceAll(kubeconfig(remote), remote.Config().Host, "https://"+silent)}})
+	offer(ctx, here, "main@sha1:1", map[string]string{"a": "one"})
+	for i := range many {
+		in := install(here, fmt.Sprintf("silent-%02d", i), here)
+		in.Spec.ClusterRef, in.Spec.KubeConfig = nil, &appsv1.KubeConfigReference{SecretRef: appsv1.SecretKeyReference{Name: "silent"}}
+		create(ctx, in)
+	}
+	well := harness.Install(here, "well")
+	began := time.Now()
+	create(ctx, well)
+	Eventually(ctx, stands(ctx, well), soon).Should(HavePrefix("True "))
+	took = time.Since(began)
+	first := install(here, "silent-00", here)
+	Eventually(ctx, stands(ctx, first), soon).Should(Equal("False ClusterUnreachable: the cluster of Secret " + here + "/silent does not answer: it does not answer in time; nothing is changed there until it does"))
+	Expect(h.Plane.Client().DeleteAllOf(ctx, &appsv1.KsctlInstall{}, client.InNamespace(here))).To(Succeed())
+	Eventually(ctx, absent(ctx, h.Plane.Client(), first), soon).Should(BeTrue(), "it has nothing there")
+	return took
+}
 
 // message is that of the Ready condition of a cluster.
 func message(c *clusterv1.KsctlCluster) string {

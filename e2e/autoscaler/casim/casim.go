@@ -27,6 +27,10 @@ const (
 	DisabledAnnotation = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 )
 
+// callTime is how long a call may take: three times what Cluster Autoscaler waits. One that is given up
+// may have been heard, and a machine that is slow at times would be asked for twice.
+const callTime = 30 * time.Second
+
 // Autoscaler plays Cluster Autoscaler for one cluster.
 type Autoscaler struct {
 	// Cluster that is scaled.
@@ -95,7 +99,7 @@ func (a *Autoscaler) count(ctx context.Context, method string, req, reply any, c
 	a.mu.Lock()
 	a.calls[method[len("/clusterautoscaler.cloudprovider.v1.externalgrpc.CloudProvider/"):]]++
 	a.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	return invoke(ctx, method, req, reply, cc, opts...)
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // closeGrace is how long requests may still take when a server is closed.
-const closeGrace = 10 * time.Second
+const closeGrace = time.Minute
 
 // Server serves the bare repositories in one folder. Its methods may be called
 // from several goroutines at once.
@@ -91,7 +91,7 @@ func (s *Server) checkBackend() error {
 	return nil
 }
 
-// Close stops the server when requests have ended, or after 10 seconds.
+// Close stops the server when requests have ended, or after a minute.
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()

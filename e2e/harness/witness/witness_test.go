@@ -75,7 +75,7 @@ func TestASecretIsFoundInObjects(t *testing.T) {
 	if err := c.Create(t.Context(), status); err != nil {
 		t.Fatal(err)
 	}
-	deadline, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	deadline, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for { // both come by watches of their own
 		found := fmt.Sprint(w.Found())

@@ -1,0 +1,37 @@
+package autoscaler
+
+import (
+	"errors"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/nodegroup"
+)
+
+// TestWhoWasSuspendedMeanwhileWaits: the reconcile has read it before, and who tells of a suspension has
+// told it already.
+func TestWhoWasSuspendedMeanwhileWaits(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := clusterv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	for _, suspend := range []bool{true, false} {
+		read := &clusterv1.KsctlAutoScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "workers"}}
+		now := read.DeepCopy()
+		now.Spec.Suspend = suspend
+		s := &Steps{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(now).Build(), Published: nodegroup.NewClusters(), Clock: clock.RealClock{}}
+		if err := s.publish(t.Context(), read, &sight{}, &plan{}); err != nil {
+			t.Fatal(err)
+		}
+		told := s.Published.Get(client.ObjectKeyFromObject(read))
+		if told == nil || errors.Is(told.Unready, errSuspended) != suspend {
+			t.Errorf("suspended %v: Cluster Autoscaler is told %+v", suspend, told)
+		}
+	}
+}
