@@ -212,6 +212,7 @@ type rig struct {
 	served    atomic.Pointer[tls.Certificate]
 	listener  *Listener
 	addr      string
+	connect   func(context.Context) (net.Conn, error)
 	stop      func() error
 }
 
@@ -238,6 +239,13 @@ func (r *rig) start() *rig {
 		r.Fatal(err)
 	}
 	r.addr = socket.Addr().String()
+	r.connect = func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", r.addr) }
+	return r.serve(socket)
+}
+
+// serve answers who connects.
+func (r *rig) serve(socket net.Listener) *rig {
+	r.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- r.listener.serve(ctx, socket) }()
@@ -260,14 +268,8 @@ func (r *rig) dial(certificate *tls.Certificate) externalgrpc.CloudProviderClien
 	if certificate != nil {
 		config.Certificates = []tls.Certificate{*certificate}
 	}
-	_, port, err := net.SplitHostPort(r.addr)
-	if err != nil {
-		r.Fatal(err)
-	}
-	conn, err := grpc.NewClient("passthrough:///localhost:"+port, grpc.WithTransportCredentials(credentials.NewTLS(config)),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "tcp", r.addr)
-		}))
+	conn, err := grpc.NewClient("passthrough:///localhost", grpc.WithTransportCredentials(credentials.NewTLS(config)),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return r.connect(ctx) }))
 	if err != nil {
 		r.Fatal(err)
 	}
