@@ -226,6 +226,7 @@ func newRig(t testing.TB, clusters ...*Cluster) *rig {
 	r.clients.Store(r.authority.pool())
 	r.served.Store(r.authority.server(t))
 	r.listener = &Listener{Server: NewServer(r.clusters, r.ledger, r.clock, Caller), Clock: r.clock, Log: logr.Discard(),
+		handshake:   time.Minute, // on a busy machine a client is slow to say who it is
 		Certificate: func() (*tls.Certificate, error) { return r.served.Load(), nil },
 		ClientCAs:   func() (*x509.CertPool, error) { return r.clients.Load(), nil }}
 	return r
