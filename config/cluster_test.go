@@ -103,7 +103,7 @@ func awaitKinds(t *testing.T, c *cluster.Cluster) {
 // Its namespace enforces the restricted Pod Security standard, so a pod that
 // came into being meets it.
 func testPod(t *testing.T, c *cluster.Cluster) {
-	kubectl(t, c, "-n", system, "rollout", "status", "deployment/ksctl-gitops", "--timeout=30s")
+	kubectl(t, c, "-n", system, "rollout", "status", "deployment/ksctl-gitops", "--timeout="+soon.String())
 	var ns corev1.Namespace
 	if err := c.Client().Get(t.Context(), client.ObjectKey{Name: system}, &ns); err != nil {
 		t.Fatal(err)

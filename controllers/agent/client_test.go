@@ -60,7 +60,7 @@ func TestImportOverTLS(t *testing.T) {
 	} {
 		client := dial(t, appsv1.AgentEndpoint{Address: serve(t, taking(), c.server...), ServerName: c.name}, c.secret)
 		for range 2 { // and the same each time
-			err := client.Import(within(t, 20*time.Second), []byte(`{"Clusters":[],"Credentials":null}`))
+			err := client.Import(within(t, time.Minute), []byte(`{"Clusters":[],"Credentials":null}`))
 			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("%s: got %v, want %q", what, err, c.says)
 			}
@@ -77,14 +77,14 @@ func TestImportInTheClear(t *testing.T) {
 		return nil
 	}})
 	const export = `{"Clusters":[{"cluster_name":"demo"}],"Credentials":[null]}`
-	if err := c.Import(within(t, 20*time.Second), []byte(export)); err != nil || string(got.GetData()) != export || got.GetOperation() != agentpb.StorageOperation_IMPORT {
+	if err := c.Import(within(t, time.Minute), []byte(export)); err != nil || string(got.GetData()) != export || got.GetOperation() != agentpb.StorageOperation_IMPORT {
 		t.Errorf("got %v, %v", got, err)
 	}
 	large, ok := errors.AsType[*TooLargeError](c.Import(t.Context(), make([]byte, MaxRequest)))
 	if !ok || large.Bytes <= MaxRequest || large.Most != MaxRequest || !strings.Contains(large.Error(), "nothing was sent") {
 		t.Errorf("got %v", large)
 	}
-	if err := c.Import(within(t, 20*time.Second), make([]byte, MaxRequest-8)); err != nil {
+	if err := c.Import(within(t, time.Minute), make([]byte, MaxRequest-8)); err != nil {
 		t.Errorf("what is just small enough: %v", err)
 	}
 }
@@ -97,9 +97,9 @@ func TestAddressesOfIPv6(t *testing.T) {
 	_ = listener.Close()
 	a := newAuthority(t)
 	cert, key := a.issue("agent.example", soon())
-	at := serveAt(t, listener.Addr().String(), taking(), secured(t, cert, key, nil))
+	at := serveAt(t, "[::1]:0", taking(), secured(t, cert, key, nil))
 	secret := map[string][]byte{CAKey: a.ca(), TokenKey: []byte("t")}
-	if err := dial(t, appsv1.AgentEndpoint{Address: at}, secret).Import(within(t, 20*time.Second), []byte("{}")); err != nil {
+	if err := dial(t, appsv1.AgentEndpoint{Address: at}, secret).Import(within(t, time.Minute), []byte("{}")); err != nil {
 		t.Error(err)
 	}
 }
@@ -116,12 +116,13 @@ func TestNobodyIsThere(t *testing.T) {
 		address string
 		says    string
 		code    codes.Code
+		wait    time.Duration
 	}{
-		"nothing listens": {"127.0.0.1:1", "connection refused", codes.Unavailable},
-		"it says nothing": {silent.Addr().String(), "it does not answer in time", codes.DeadlineExceeded},
-		"it wants TLS":    {serve(t, taking(), secured(t, cert, key, nil)), "", codes.Unavailable},
+		"nothing listens": {"127.0.0.1:1", "connection refused", codes.Unavailable, time.Minute},
+		"it says nothing": {silent.Addr().String(), "it does not answer in time", codes.DeadlineExceeded, 2 * time.Second},
+		"it wants TLS":    {serve(t, taking(), secured(t, cert, key, nil)), "", codes.Unavailable, time.Minute},
 	} {
-		err := dial(t, appsv1.AgentEndpoint{Address: c.address, Plaintext: true}, nil).Import(within(t, 2*time.Second), []byte("{}"))
+		err := dial(t, appsv1.AgentEndpoint{Address: c.address, Plaintext: true}, nil).Import(within(t, c.wait), []byte("{}"))
 		failure, ok := errors.AsType[*Error](err)
 		if !ok || failure.Answered || failure.Code != c.code || !strings.Contains(err.Error(), "the agent can't be reached: "+c.says) {
 			t.Errorf("%s: got %v", what, err)
@@ -158,7 +159,7 @@ func TestWordsOfAStranger(t *testing.T) {
 		strings.Repeat("ä", 1000):                strings.Repeat("ä", 148) + "…",
 	} {
 		c := plain(t, &fake{storage: func(context.Context, *agentpb.ReqStore) error { return status.Error(codes.Internal, says) }})
-		err := c.Import(within(t, 20*time.Second), []byte(export))
+		err := c.Import(within(t, time.Minute), []byte(export))
 		failure, ok := errors.AsType[*Error](err)
 		if !ok || !failure.Answered || failure.Code != codes.Internal || !strings.HasPrefix(failure.Message, want) || len(failure.Message) > maxWords || strings.Contains(err.Error(), "s3cr3t") {
 			t.Errorf("%.60q: got %v", says, err)
@@ -167,7 +168,7 @@ func TestWordsOfAStranger(t *testing.T) {
 	endless := plain(t, &fake{storage: func(context.Context, *agentpb.ReqStore) error {
 		return status.Error(codes.Internal, strings.Repeat("x", 10*maxHeaders))
 	}})
-	if failure, ok := errors.AsType[*Error](endless.Import(within(t, 20*time.Second), []byte("{}"))); !ok || len(failure.Message) > maxWords {
+	if failure, ok := errors.AsType[*Error](endless.Import(within(t, time.Minute), []byte("{}"))); !ok || len(failure.Message) > maxWords {
 		t.Errorf("words without end: got %v", failure)
 	}
 }
@@ -179,15 +180,15 @@ func TestScale(t *testing.T) {
 		asked = fmt.Sprintf("%s %d %s", r.GetOperation(), r.GetDesiredNoOfWP(), r.GetNodeSizeOfWP())
 		return updated, failure
 	}})
-	if err := c.Scale(within(t, 20*time.Second), true, 4, "g4s.kube.small"); err != nil || asked != "SCALE_UP 4 g4s.kube.small" {
+	if err := c.Scale(within(t, time.Minute), true, 4, "g4s.kube.small"); err != nil || asked != "SCALE_UP 4 g4s.kube.small" {
 		t.Errorf("asked for %s: %v", asked, err)
 	}
-	if err := c.Scale(within(t, 20*time.Second), false, 3, ""); err != nil || asked != "SCALE_DOWN 3 " {
+	if err := c.Scale(within(t, time.Minute), false, 3, ""); err != nil || asked != "SCALE_DOWN 3 " {
 		t.Errorf("asked for %s: %v", asked, err)
 	}
 	for _, failure = range []error{nil, status.Error(codes.Unimplemented, "no worker was added")} {
 		updated = failure != nil
-		err := c.Scale(within(t, 20*time.Second), true, 5, "")
+		err := c.Scale(within(t, time.Minute), true, 5, "")
 		if got, ok := errors.AsType[*Error](err); !ok || !got.Answered || failure != nil && got.Code != codes.Unimplemented {
 			t.Errorf("%v: got %v", failure, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -92,6 +93,17 @@ func TestAt(t *testing.T) {
 	}
 }
 
+// soon is what comes over a channel.
+func soon[T any](t *testing.T, c <-chan T) (what T) {
+	t.Helper()
+	select {
+	case what = <-c:
+	case <-time.After(time.Minute):
+		t.Fatal("nothing came within a minute")
+	}
+	return what
+}
+
 // Who uses an object is woken once it is known, and whenever it changed.
 func TestUsersAreWoken(t *testing.T) {
 	scheme := metadatafake.NewTestScheme()
@@ -118,11 +130,11 @@ func TestUsersAreWoken(t *testing.T) {
 	w.Use(user("before"), []Target{target("x")})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	ended := make(chan error)
+	ended := make(chan error, 1)
 	go func() { ended <- w.Start(ctx) }()
 	expect := func(why, who, version string) {
 		t.Helper()
-		if got := <-woken; got != who {
+		if got := soon(t, woken); got != who {
 			t.Errorf("%s: %s was woken", why, got)
 		}
 		if v, known := w.Version(target("x")); v != version || !known {
@@ -130,7 +142,7 @@ func TestUsersAreWoken(t *testing.T) {
 		}
 	}
 	expect("it was listed", "before", "1")
-	<-watching
+	soon(t, watching)
 	if err := server.Tracker().Update(configMaps, object("2"), "ns"); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +158,7 @@ func TestUsersAreWoken(t *testing.T) {
 		t.Error("nobody uses it any more, and it is known")
 	}
 	stop()
-	if err := <-ended; err != nil {
+	if err := soon(t, ended); err != nil {
 		t.Error(err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -106,6 +107,29 @@ func (k *ksctls) listen(t *testing.T, address string) (at string, stop func()) {
 	return listener.Addr().String(), stop
 }
 
+// kept is an address of loopback whose port nobody else on this machine gets while nobody
+// listens at it: connections to it are refused.
+func kept(t *testing.T) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	syscall.CloseOnExec(fd)
+	// As net.Listen does, which can have the port, too, then.
+	err = errors.Join(syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1),
+		syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
+}
+
 // sending is an import through an agent.
 type sending struct {
 	*testing.T
@@ -125,7 +149,7 @@ func newSending(t *testing.T) *sending {
 	t.Helper()
 	s := &sending{T: t, agent: &ksctls{}, api: dynamicfake.NewSimpleDynamicClient(clientgoscheme.Scheme)}
 	var address string
-	address, s.stop = s.agent.listen(t, "127.0.0.1:0")
+	address, s.stop = s.agent.listen(t, kept(t))
 	s.obj = &v1alpha1.ImportState{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "import", UID: "1"}, Spec: v1alpha1.ImportStateSpec{
 		AllowPlaintext: true, ServiceAccountName: "importer", Conflict: v1alpha1.OverwriteConflict,
 		Store: &v1alpha1.ImportStore{Agent: &appsv1.AgentEndpoint{Address: address, Plaintext: true}}}}

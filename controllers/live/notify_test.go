@@ -97,7 +97,7 @@ func next(t *testing.T, c <-chan string) string {
 	select {
 	case s := <-c:
 		return s
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nothing was told")
 		return ""
 	}

@@ -20,7 +20,7 @@ import (
 // watchError is what a watch of ConfigMaps from a resource version begins with,
 // if that is an error.
 func watchError(ctx context.Context, namespace, rv string) *metav1.Status {
-	w, err := resource(configMaps, namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: rv})
+	w, err := resource(configMaps, namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: rv, TimeoutSeconds: ptr.To(int64(10))})
 	if err != nil {
 		s := apierrors.APIStatus(nil)
 		if errors.As(err, &s) {

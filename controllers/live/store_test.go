@@ -351,8 +351,10 @@ func TestAHintIsTakenBackAtOnce(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		for ix.Synced(testRef.GroupKind()) != nil {
-			runtime.Gosched()
+		for deadline := time.Now().Add(time.Minute); ix.Synced(testRef.GroupKind()) != nil; runtime.Gosched() {
+			if time.Now().After(deadline) {
+				t.Fatal("the hint is not taken back")
+			}
 		}
 		if o, _ := ix.Get(testRef); !o.LabelLost {
 			t.Fatal("the kind is synced, and the object as it was before")

@@ -18,7 +18,7 @@ import (
 
 func refresh(t *testing.T, c externalgrpc.CloudProviderClient) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err := c.Refresh(ctx, &externalgrpc.RefreshRequest{})
 	return err

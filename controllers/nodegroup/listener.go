@@ -1,6 +1,7 @@
 package nodegroup
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -50,6 +51,8 @@ type Listener struct {
 	Clock       clock.PassiveClock
 	Log         logr.Logger
 
+	// handshake is handshakeWithin, unless a test has more time.
+	handshake time.Duration
 	listening atomic.Bool
 }
 
@@ -110,7 +113,7 @@ func (l *Listener) options() []grpc.ServerOption {
 		grpc.Creds(&watched{TransportCredentials: credentials.NewTLS(l.tls()), log: l.Log, failures: rate.NewLimiter(rate.Every(10*time.Second), 10)}),
 		grpc.UnaryInterceptor(l.answer),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeader),
-		grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(handshakeWithin), grpc.WaitForHandlers(true),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(cmp.Or(l.handshake, handshakeWithin)), grpc.WaitForHandlers(true),
 		// A client that is gone is noticed, and certificates are looked at again each hour.
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 15 * time.Minute, MaxConnectionAge: time.Hour,
 			MaxConnectionAgeGrace: time.Minute, Time: time.Minute, Timeout: 20 * time.Second}),

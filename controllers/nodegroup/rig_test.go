@@ -212,6 +212,7 @@ type rig struct {
 	served    atomic.Pointer[tls.Certificate]
 	listener  *Listener
 	addr      string
+	connect   func(context.Context) (net.Conn, error)
 	stop      func() error
 }
 
@@ -225,6 +226,7 @@ func newRig(t testing.TB, clusters ...*Cluster) *rig {
 	r.clients.Store(r.authority.pool())
 	r.served.Store(r.authority.server(t))
 	r.listener = &Listener{Server: NewServer(r.clusters, r.ledger, r.clock, Caller), Clock: r.clock, Log: logr.Discard(),
+		handshake:   time.Minute, // on a busy machine a client is slow to say who it is
 		Certificate: func() (*tls.Certificate, error) { return r.served.Load(), nil },
 		ClientCAs:   func() (*x509.CertPool, error) { return r.clients.Load(), nil }}
 	return r
@@ -238,6 +240,13 @@ func (r *rig) start() *rig {
 		r.Fatal(err)
 	}
 	r.addr = socket.Addr().String()
+	r.connect = func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", r.addr) }
+	return r.serve(socket)
+}
+
+// serve answers who connects.
+func (r *rig) serve(socket net.Listener) *rig {
+	r.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- r.listener.serve(ctx, socket) }()
@@ -260,14 +269,8 @@ func (r *rig) dial(certificate *tls.Certificate) externalgrpc.CloudProviderClien
 	if certificate != nil {
 		config.Certificates = []tls.Certificate{*certificate}
 	}
-	_, port, err := net.SplitHostPort(r.addr)
-	if err != nil {
-		r.Fatal(err)
-	}
-	conn, err := grpc.NewClient("passthrough:///localhost:"+port, grpc.WithTransportCredentials(credentials.NewTLS(config)),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "tcp", r.addr)
-		}))
+	conn, err := grpc.NewClient("passthrough:///localhost", grpc.WithTransportCredentials(credentials.NewTLS(config)),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return r.connect(ctx) }))
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -139,10 +140,12 @@ func TestGate(t *testing.T) {
 		t.Errorf("those after it fail without being sent: %v", err)
 	}
 	// It was open a moment ago: it is not asked in a circle.
-	for !g.clock.HasWaiters() {
-		runtime.Gosched()
+	for deadline := time.Now().Add(time.Minute); !g.clock.HasWaiters(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("it waits for nothing")
+		}
 	}
-	g.clock.Step(2 * maxBackoff)
+	g.untilTold(t)
 	g.await(t, false)
 	if err := g.closed(); err == nil || !strings.Contains(err.Error(), "KsctlCluster team/prod does not answer: the line is dead; nothing is changed there") {
 		t.Errorf("shut: %v", err)
@@ -240,7 +243,7 @@ func TestGateAsksBesideOneThatIsRefused(t *testing.T) {
 	if _, err := g.get(t, "/"); err != nil {
 		t.Error(err)
 	}
-	g.untilAsked(t, 3)
+	g.untilTold(t)
 	g.await(t, false)
 	if err := g.closed(); err == nil || !strings.Contains(err.Error(), "does not know the user") {
 		t.Errorf("it is open: %v", err)
@@ -262,7 +265,6 @@ func TestGateBreaksOffWhatHasNoAnswer(t *testing.T) {
 	g.mu.Lock()
 	g.revoked = errors.New("it does not answer in time")
 	g.mu.Unlock()
-	began := time.Now()
 	got := make(chan error, 1)
 	go func() {
 		_, err := g.get(t, "/")
@@ -270,27 +272,36 @@ func TestGateBreaksOffWhatHasNoAnswer(t *testing.T) {
 	}()
 	g.untilAsked(t, 2)
 	var unreachable *UnreachableError
-	if err := <-got; !errors.As(err, &unreachable) {
+	// One that is not broken off ends at its own timeout, which would be told.
+	if err := <-got; !errors.As(err, &unreachable) || unreachable.Err != nil {
 		t.Errorf("got %v", err)
-	}
-	if took := time.Since(began); took > requestTimeout/2 {
-		t.Errorf("it took %s", took)
 	}
 	g.await(t, false)
 }
 
-// untilAsked waits for the cluster to have been asked so often.
+// untilAsked lets time pass until the cluster was asked so often.
 func (g *guarded) untilAsked(t *testing.T, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
+	g.until(t, fmt.Sprintf("asked %d times", n), func() bool {
 		g.mu.Lock()
-		asked := g.asks
-		g.mu.Unlock()
-		if asked >= n {
-			return
-		}
+		defer g.mu.Unlock()
+		return g.asks >= n
+	})
+}
+
+// untilTold lets time pass until somebody was told.
+func (g *guarded) untilTold(t *testing.T) {
+	t.Helper()
+	g.until(t, "told", func() bool { return len(g.told) > 0 })
+}
+
+// until lets time pass as often as somebody waits for it. Once is not enough: on a busy machine
+// a request is late by itself, and what it has the gate doubt is waited for, too.
+func (g *guarded) until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !is(); runtime.Gosched() {
 		if time.Now().After(deadline) {
-			t.Fatalf("asked %d times, not %d", asked, n)
+			t.Fatalf("it was not %s within a minute", what)
 		}
 		if g.clock.HasWaiters() {
 			g.clock.Step(doubtEvery)

@@ -140,7 +140,8 @@ func parent() {
 // naughty is a pool of workers that misbehave.
 func naughty(t testing.TB, change func(*Options)) *Pool {
 	t.Helper()
-	o := Options{Args: []string{"naughty"}, Workers: 1, Timeout: time.Minute}
+	// On a busy machine a worker is idle between two lines of a test for longer than by default.
+	o := Options{Args: []string{"naughty"}, Workers: 1, Timeout: time.Minute, Idle: time.Hour}
 	if raced {
 		o.MemoryBytes = 1 << 30 // the race detector takes some of its own
 	}

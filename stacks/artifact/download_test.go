@@ -173,7 +173,7 @@ func TestFetchIsBoundedInTime(t *testing.T) {
 			asked++
 			return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Body: stuck{r.Context()}, Request: r}, nil
 		})}
-		f := newFetcher(t, Options{Timeout: time.Minute, Client: client})
+		f := newFetcher(t, Options{Timeout: time.Minute, AnswerWithin: DefaultAnswerWithin, Client: client})
 		own := &http.Client{Transport: client.Transport}
 		try := func(what, path string, client *http.Client, wantAsked int, wantTook time.Duration) {
 			t.Helper()

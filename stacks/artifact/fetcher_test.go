@@ -45,6 +45,9 @@ func newFetcher(t testing.TB, o Options) *Fetcher {
 	if o.Backoff == 0 {
 		o.Backoff = time.Nanosecond
 	}
+	if o.AnswerWithin == 0 {
+		o.AnswerWithin = time.Minute // a busy machine takes its time
+	}
 	f, err := NewFetcher(o)
 	if err != nil {
 		t.Fatal(err)

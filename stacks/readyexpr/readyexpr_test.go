@@ -97,8 +97,8 @@ func TestReadyExprIsBounded(t *testing.T) {
 	} {
 		began := time.Now()
 		_, err := Eval(expr, object)
-		// A tenth of it is usual.
-		if took := time.Since(began); took > 5*maxExprTime {
+		// Far above maxExprTime: the machine may be busy, what is not bounded takes hours.
+		if took := time.Since(began); took > 60*maxExprTime {
 			t.Errorf("%.60s took %s (%v)", expr, took, err)
 		}
 	}

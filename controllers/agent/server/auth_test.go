@@ -202,7 +202,7 @@ func TestWhoMayCall(t *testing.T) {
 	certs := listen(t, func(i *Identity) { i.TokenFile = "" })
 	tokens := listen(t, func(i *Identity) { i.ClientCAFile = "" })
 	theirs := newAuthority(t, "theirs")
-	late := func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }
+	late := func(c *x509.Certificate) { c.NotAfter = both.clock.Now().Add(-time.Minute) }
 	for name, c := range map[string]struct {
 		site  *site
 		certs []tls.Certificate

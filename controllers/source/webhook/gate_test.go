@@ -54,7 +54,7 @@ func (g *gated) again(source string, n byte) result {
 // waits until somebody waits for the clock, then lets time pass.
 func (g *gated) step(t *testing.T, d time.Duration) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for !g.clock.HasWaiters() {
 		select {
 		case <-deadline:
@@ -69,7 +69,7 @@ func (g *gated) look(t *testing.T) {
 	t.Helper()
 	select {
 	case <-g.looks:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no look")
 	}
 }

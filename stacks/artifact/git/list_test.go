@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -58,14 +57,6 @@ func TestDistance(t *testing.T) {
 func TestListFailures(t *testing.T) {
 	s, repo := newRepo(t)
 	_, private := newRepo(t, gitserver.WithLogin("user", "hunter2"))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
 	with := func(url, login string) string { return strings.Replace(url, "http://", "http://"+login+"@", 1) }
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -90,7 +81,7 @@ func TestListFailures(t *testing.T) {
 		"login needed":        {private.URL(), AuthenticationRequired},
 		"login refused":       {with(private.URL(), "user:wrongpassword"), AuthenticationFailed},
 		"access denied":       {web.URL + "/denied", AuthenticationFailed},
-		"nobody listens":      {"http://" + closed + "/x.git", OperationFailed},
+		"nobody listens":      {"http://127.0.0.1:1/x.git", OperationFailed},
 		"no such host":        {"http://nothing.invalid/x.git", OperationFailed},
 		"a web site":          {web.URL + "/x", OperationFailed},
 		"bad gateway":         {web.URL + "/broken", OperationFailed},

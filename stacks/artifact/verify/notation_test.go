@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ksctl/gitops/e2e/cluster/signatures"
+	"github.com/ksctl/gitops/stacks/artifact"
 )
 
 // notary makes an authority, whose certificate is valid from then on, and who
@@ -19,7 +20,9 @@ func (r *rig) notary(level string, from time.Time, responders ...string) (*signa
 	r.must(err)
 	policy, err := signatures.Policy(level)
 	r.must(err)
-	v, err := NewNotation(map[string][]byte{PolicyName: policy, "ca.crt": n.PEM()}, nil)
+	client := artifact.NewHTTPClient()
+	client.Timeout = time.Minute // a busy machine is slow to say whether a certificate was revoked
+	v, err := NewNotation(map[string][]byte{PolicyName: policy, "ca.crt": n.PEM()}, client)
 	r.must(err)
 	return n, v
 }
