@@ -41,8 +41,9 @@ type mark struct {
 
 // marks are the changes of the nodes of a fleet: each worker has its pool's labels and taints, a
 // providerID, by which Cluster Autoscaler knows it, and all but the last one, if that may go, are
-// kept from Cluster Autoscaler. release are those workers whose deletion failed: they are used again.
-func marks(f *fleet, pools []clusterv1.WorkerPool, mayGo func(*machine) bool, release func(*machine) bool) []mark {
+// kept from Cluster Autoscaler. released are those that are used again after it has marked them, by
+// their index, of whatever pool, or of none any more.
+func marks(f *fleet, pools []clusterv1.WorkerPool, mayGo func(*machine) bool, released map[int32]bool) []mark {
 	byName := map[string]*clusterv1.WorkerPool{}
 	for i := range pools {
 		byName[pools[i].Name] = &pools[i]
@@ -54,7 +55,7 @@ func marks(f *fleet, pools []clusterv1.WorkerPool, mayGo func(*machine) bool, re
 			continue
 		}
 		pool := byName[m.pool]
-		x := mark{node: m.node}
+		x := mark{node: m.node, taints: slices.Clone(m.node.Spec.Taints)}
 		keep := i < len(f.machines)-1 || !mayGo(m)
 		switch have := m.node.Annotations[scaleDownDisabledAnnotation]; {
 		case pool == nil:
@@ -65,10 +66,13 @@ func marks(f *fleet, pools []clusterv1.WorkerPool, mayGo func(*machine) bool, re
 		}
 		if pool != nil {
 			x.labels = missing(m.node, pool)
-			x.tainted(pool, release(m))
+			x.tainted(pool)
 			if m.node.Spec.ProviderID == "" {
 				x.providerID = "ksctl://" + m.node.Name
 			}
+		}
+		if released[m.index] {
+			x.release()
 		}
 		if x.change || len(x.labels) > 0 || x.retaint || x.providerID != "" {
 			out = append(out, x)
@@ -92,20 +96,22 @@ func missing(node *corev1.Node, pool *clusterv1.WorkerPool) map[string]any {
 }
 
 // tainted adds the pool's taints when a node joins: what somebody takes off later stays off.
-func (x *mark) tainted(pool *clusterv1.WorkerPool, release bool) {
-	x.taints = slices.Clone(x.node.Spec.Taints)
-	if x.node.Labels[clusterv1.PoolLabel] != pool.Name {
-		for _, t := range pool.Taints {
-			if !slices.ContainsFunc(x.taints, func(have corev1.Taint) bool { return have.MatchTaint(&t) }) {
-				x.taints, x.retaint = append(x.taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}), true
-			}
+func (x *mark) tainted(pool *clusterv1.WorkerPool) {
+	if x.node.Labels[clusterv1.PoolLabel] == pool.Name {
+		return
+	}
+	for _, t := range pool.Taints {
+		if !slices.ContainsFunc(x.taints, func(have corev1.Taint) bool { return have.MatchTaint(&t) }) {
+			x.taints, x.retaint = append(x.taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}), true
 		}
 	}
-	if release {
-		n := len(x.taints)
-		x.taints = slices.DeleteFunc(x.taints, func(t corev1.Taint) bool { return t.Key == toBeDeletedTaint })
-		x.retaint = x.retaint || len(x.taints) < n
-	}
+}
+
+// release takes off what Cluster Autoscaler put on.
+func (x *mark) release() {
+	n := len(x.taints)
+	x.taints = slices.DeleteFunc(x.taints, func(t corev1.Taint) bool { return t.Key == toBeDeletedTaint })
+	x.retaint = x.retaint || len(x.taints) < n
 }
 
 // patch is the change as a merge patch, for the node as it was seen.

@@ -194,7 +194,8 @@ func (m *model) ready(node *corev1.Node, is bool) {
 
 // mark is what a reconcile does to nodes.
 func (m *model) mark(f *fleet, p *plan) {
-	for _, x := range marks(f, m.obj.Spec.Pools, func(*machine) bool { return true }, p.released) {
+	released, _ := p.released(f, askTime(&m.obj.Spec), m.now)
+	for _, x := range marks(f, m.obj.Spec.Pools, func(*machine) bool { return true }, released) {
 		node := m.nodes[x.node.Name]
 		for name, value := range x.labels {
 			node.Labels[name] = fmt.Sprint(value)
