@@ -36,6 +36,7 @@ type mark struct {
 	change     bool
 	taints     []corev1.Taint
 	retaint    bool
+	uncordon   bool
 	providerID string
 }
 
@@ -107,11 +108,14 @@ func (x *mark) tainted(pool *clusterv1.WorkerPool) {
 	}
 }
 
-// release takes off what Cluster Autoscaler put on.
+// release takes off what Cluster Autoscaler put on: it cordons a node as it taints it. One that has
+// not that taint was cordoned by a person, and stays so.
 func (x *mark) release() {
 	n := len(x.taints)
 	x.taints = slices.DeleteFunc(x.taints, func(t corev1.Taint) bool { return t.Key == toBeDeletedTaint })
-	x.retaint = x.retaint || len(x.taints) < n
+	if len(x.taints) < n {
+		x.retaint, x.uncordon = true, x.node.Spec.Unschedulable
+	}
 }
 
 // patch is the change as a merge patch, for the node as it was seen.
@@ -127,6 +131,9 @@ func (x *mark) patch() ([]byte, error) {
 	if x.retaint {
 		spec["taints"] = x.taints
 		meta["resourceVersion"] = x.node.ResourceVersion // a list is replaced whole
+	}
+	if x.uncordon {
+		spec["unschedulable"] = nil
 	}
 	if x.providerID != "" {
 		spec["providerID"] = x.providerID

@@ -202,7 +202,7 @@ func (m *model) mark(f *fleet, p *plan) {
 		}
 		if x.retaint {
 			m.say("%s is released", node.Name)
-			node.Spec.Taints = x.taints
+			node.Spec.Taints, node.Spec.Unschedulable = x.taints, node.Spec.Unschedulable && !x.uncordon
 		}
 	}
 	if atWork(p.op) {
@@ -226,11 +226,11 @@ func (m *model) removeLast() func(*nodegroup.Cluster) ([]nodegroup.Change, error
 		if _, marked := taintedAt(node); marked {
 			continue
 		}
-		node.Spec.Taints = []corev1.Taint{{Key: toBeDeletedTaint, Value: fmt.Sprint(m.now.Unix())}}
+		node.Spec.Taints, node.Spec.Unschedulable = []corev1.Taint{{Key: toBeDeletedTaint, Value: fmt.Sprint(m.now.Unix())}}, true
 		return func(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
 			changes, err := nodegroup.Delete(c, "ns/as/"+node.Labels[clusterv1.PoolLabel], []nodegroup.Node{{Name: node.Name}})
 			if err != nil { // it is used again
-				node.Spec.Taints = nil
+				node.Spec.Taints, node.Spec.Unschedulable = nil, false
 			}
 			return changes, err
 		}

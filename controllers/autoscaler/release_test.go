@@ -1,6 +1,7 @@
 package autoscaler
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -18,6 +19,55 @@ func (w *world) released(p *plan, at time.Time, marked ...int) (map[int32]bool, 
 		f.machines[i].node.Spec.Taints = []corev1.Taint{{Key: toBeDeletedTaint, Value: fmt.Sprint(at.Unix())}}
 	}
 	return p.released(&f, askTime(&w.obj.Spec), w.now)
+}
+
+func TestWhoIsUsedAgainIsNotCordoned(t *testing.T) {
+	const other = `{"key":"other","effect":"NoSchedule"}`
+	for name, c := range map[string]struct {
+		marked, cordoned, keep bool
+		size, want             string
+	}{
+		"by Cluster Autoscaler":              {marked: true, cordoned: true, want: `{"taints":[` + other + `],"unschedulable":null}`},
+		"by Cluster Autoscaler, of no pool":  {marked: true, cordoned: true, size: "x-9", want: `{"taints":[` + other + `],"unschedulable":null}`},
+		"by Cluster Autoscaler, and it goes": {marked: true, cordoned: true, keep: true},
+		"by a person":                        {cordoned: true},
+		"not":                                {marked: true, want: `{"taints":[` + other + `]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := node("demo-vm-wp-0", time.Hour, map[string]string{clusterv1.PoolLabel: "small"})
+			n.ResourceVersion = "7"
+			n.Spec = corev1.NodeSpec{ProviderID: "k3s://0", Unschedulable: c.cordoned, Taints: []corev1.Taint{{Key: "other", Effect: corev1.TaintEffectNoSchedule}}}
+			if c.marked {
+				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: toBeDeletedTaint, Value: "1800000000", Effect: corev1.TaintEffectNoSchedule})
+			}
+			size := "s-1"
+			if c.size != "" {
+				size = c.size
+			}
+			f := newFleet(newHosts("demo"), testPools, []*corev1.Node{n}, sized(size))
+			all := marks(&f, testPools, func(*machine) bool { return true }, map[int32]bool{0: !c.keep})
+			if len(all) == 0 {
+				all = []mark{{node: n}}
+			}
+			raw, err := all[0].patch()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var patch struct {
+				Metadata metav1.ObjectMeta
+				Spec     json.RawMessage
+			}
+			if err := json.Unmarshal(raw, &patch); err != nil {
+				t.Fatal(err)
+			}
+			if string(patch.Spec) != c.want {
+				t.Errorf("%s, want %s", patch.Spec, c.want)
+			}
+			if c.want != "" && patch.Metadata.ResourceVersion != "7" {
+				t.Errorf("whoever changed the node meanwhile is overwritten: %s", raw)
+			}
+		})
+	}
 }
 
 func TestADeletionThatIsCancelledLeavesNoMark(t *testing.T) {
