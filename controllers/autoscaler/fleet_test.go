@@ -138,7 +138,6 @@ func TestValidate(t *testing.T) {
 }
 
 func TestMarks(t *testing.T) {
-	no := func(*machine) bool { return false }
 	nodes := []*corev1.Node{node("demo-vm-wp-0", time.Hour, nil), node("demo-vm-wp-1", time.Hour, nil), node("demo-vm-wp-2", time.Hour, nil)}
 	for _, n := range nodes {
 		n.Annotations = map[string]string{scaleDownDisabledAnnotation: "true"}
@@ -148,7 +147,7 @@ func TestMarks(t *testing.T) {
 	of := func(mode clusterv1.ScalingMode, sizes ...string) []mark {
 		mayGo := func(*machine) bool { return mode == clusterv1.ScalingAuto }
 		f := newFleet(newHosts("demo"), testPools, nodes, sized(sizes...))
-		return marks(&f, testPools, mayGo, no)
+		return marks(&f, testPools, mayGo, nil)
 	}
 	if got := of(clusterv1.ScalingAuto, "s-1", "s-1", "s-1"); len(got) != 1 || got[0].node.Name != "demo-vm-wp-2" || !got[0].change || got[0].disabled != nil {
 		t.Errorf("the last one may go: %+v", got)

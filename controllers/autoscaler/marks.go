@@ -36,13 +36,15 @@ type mark struct {
 	change     bool
 	taints     []corev1.Taint
 	retaint    bool
+	uncordon   bool
 	providerID string
 }
 
 // marks are the changes of the nodes of a fleet: each worker has its pool's labels and taints, a
 // providerID, by which Cluster Autoscaler knows it, and all but the last one, if that may go, are
-// kept from Cluster Autoscaler. release are those workers whose deletion failed: they are used again.
-func marks(f *fleet, pools []clusterv1.WorkerPool, mayGo func(*machine) bool, release func(*machine) bool) []mark {
+// kept from Cluster Autoscaler. released are those that are used again after it has marked them, by
+// their index, of whatever pool, or of none any more.
+func marks(f *fleet, pools []clusterv1.WorkerPool, mayGo func(*machine) bool, released map[int32]bool) []mark {
 	byName := map[string]*clusterv1.WorkerPool{}
 	for i := range pools {
 		byName[pools[i].Name] = &pools[i]
@@ -54,7 +56,7 @@ func marks(f *fleet, pools []clusterv1.WorkerPool, mayGo func(*machine) bool, re
 			continue
 		}
 		pool := byName[m.pool]
-		x := mark{node: m.node}
+		x := mark{node: m.node, taints: slices.Clone(m.node.Spec.Taints)}
 		keep := i < len(f.machines)-1 || !mayGo(m)
 		switch have := m.node.Annotations[scaleDownDisabledAnnotation]; {
 		case pool == nil:
@@ -65,10 +67,13 @@ func marks(f *fleet, pools []clusterv1.WorkerPool, mayGo func(*machine) bool, re
 		}
 		if pool != nil {
 			x.labels = missing(m.node, pool)
-			x.tainted(pool, release(m))
+			x.tainted(pool)
 			if m.node.Spec.ProviderID == "" {
 				x.providerID = "ksctl://" + m.node.Name
 			}
+		}
+		if released[m.index] {
+			x.release()
 		}
 		if x.change || len(x.labels) > 0 || x.retaint || x.providerID != "" {
 			out = append(out, x)
@@ -92,19 +97,24 @@ func missing(node *corev1.Node, pool *clusterv1.WorkerPool) map[string]any {
 }
 
 // tainted adds the pool's taints when a node joins: what somebody takes off later stays off.
-func (x *mark) tainted(pool *clusterv1.WorkerPool, release bool) {
-	x.taints = slices.Clone(x.node.Spec.Taints)
-	if x.node.Labels[clusterv1.PoolLabel] != pool.Name {
-		for _, t := range pool.Taints {
-			if !slices.ContainsFunc(x.taints, func(have corev1.Taint) bool { return have.MatchTaint(&t) }) {
-				x.taints, x.retaint = append(x.taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}), true
-			}
+func (x *mark) tainted(pool *clusterv1.WorkerPool) {
+	if x.node.Labels[clusterv1.PoolLabel] == pool.Name {
+		return
+	}
+	for _, t := range pool.Taints {
+		if !slices.ContainsFunc(x.taints, func(have corev1.Taint) bool { return have.MatchTaint(&t) }) {
+			x.taints, x.retaint = append(x.taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}), true
 		}
 	}
-	if release {
-		n := len(x.taints)
-		x.taints = slices.DeleteFunc(x.taints, func(t corev1.Taint) bool { return t.Key == toBeDeletedTaint })
-		x.retaint = x.retaint || len(x.taints) < n
+}
+
+// release takes off what Cluster Autoscaler put on: it cordons a node as it taints it. One that has
+// not that taint was cordoned by a person, and stays so.
+func (x *mark) release() {
+	n := len(x.taints)
+	x.taints = slices.DeleteFunc(x.taints, func(t corev1.Taint) bool { return t.Key == toBeDeletedTaint })
+	if len(x.taints) < n {
+		x.retaint, x.uncordon = true, x.node.Spec.Unschedulable
 	}
 }
 
@@ -121,6 +131,9 @@ func (x *mark) patch() ([]byte, error) {
 	if x.retaint {
 		spec["taints"] = x.taints
 		meta["resourceVersion"] = x.node.ResourceVersion // a list is replaced whole
+	}
+	if x.uncordon {
+		spec["unschedulable"] = nil
 	}
 	if x.providerID != "" {
 		spec["providerID"] = x.providerID

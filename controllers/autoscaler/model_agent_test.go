@@ -194,14 +194,15 @@ func (m *model) ready(node *corev1.Node, is bool) {
 
 // mark is what a reconcile does to nodes.
 func (m *model) mark(f *fleet, p *plan) {
-	for _, x := range marks(f, m.obj.Spec.Pools, func(*machine) bool { return true }, p.released) {
+	released, _ := p.released(f, askTime(&m.obj.Spec), m.now)
+	for _, x := range marks(f, m.obj.Spec.Pools, func(*machine) bool { return true }, released) {
 		node := m.nodes[x.node.Name]
 		for name, value := range x.labels {
 			node.Labels[name] = fmt.Sprint(value)
 		}
 		if x.retaint {
 			m.say("%s is released", node.Name)
-			node.Spec.Taints = x.taints
+			node.Spec.Taints, node.Spec.Unschedulable = x.taints, node.Spec.Unschedulable && !x.uncordon
 		}
 	}
 	if atWork(p.op) {
@@ -225,11 +226,11 @@ func (m *model) removeLast() func(*nodegroup.Cluster) ([]nodegroup.Change, error
 		if _, marked := taintedAt(node); marked {
 			continue
 		}
-		node.Spec.Taints = []corev1.Taint{{Key: toBeDeletedTaint, Value: fmt.Sprint(m.now.Unix())}}
+		node.Spec.Taints, node.Spec.Unschedulable = []corev1.Taint{{Key: toBeDeletedTaint, Value: fmt.Sprint(m.now.Unix())}}, true
 		return func(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
 			changes, err := nodegroup.Delete(c, "ns/as/"+node.Labels[clusterv1.PoolLabel], []nodegroup.Node{{Name: node.Name}})
 			if err != nil { // it is used again
-				node.Spec.Taints = nil
+				node.Spec.Taints, node.Spec.Unschedulable = nil, false
 			}
 			return changes, err
 		}

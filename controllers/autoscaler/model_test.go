@@ -220,6 +220,11 @@ func (m *model) settle() {
 	if n := int(m.obj.Status.Workers); m.held == "" && n != len(m.slots) {
 		m.wrong("%d workers in the status, and there are %d", n, len(m.slots))
 	}
+	for _, s := range m.slots {
+		if node := m.nodes[s.node]; m.held == "" && node != nil && node.Spec.Unschedulable {
+			m.wrong("node %s stays cordoned", node.Name)
+		}
+	}
 }
 
 // step is one reconcile; ask is what Cluster Autoscaler asks for in it.

@@ -28,19 +28,19 @@ func TestAMachineThatIsBeingDeletedIsNotMissed(t *testing.T) {
 
 func TestAMarkStaysWhileTheAgentMayBeDeleting(t *testing.T) {
 	w := newPlain(t, "s-1", "s-1")
-	marked := machine{node: node("demo-vm-wp-1-abcde", time.Hour, nil)}
-	marked.node.Spec.Taints = []corev1.Taint{{Key: toBeDeletedTaint, Value: "1800000000"}}
+	marked := w.now
+	used := func(p *plan) bool { again, _ := w.released(p, marked, 1); return again[1] }
 	p := w.step(w.removeLast())
 	w.carry(p.op, 0, agentFailed)
 	w.word.code = CodeNoAnswer
 	w.now = w.now.Add(5 * time.Second)
 	delete(w.tainted, 1)
-	if p = w.step(); !p.op.Unsettled || p.released(&marked) {
-		t.Fatalf("it may still be deleted: unsettled %v, released %v", p.op.Unsettled, p.released(&marked))
+	if p = w.step(); !p.op.Unsettled || used(p) {
+		t.Fatalf("it may still be deleted: unsettled %v, released %v", p.op.Unsettled, used(p))
 	}
 	w.now = w.now.Add(time.Hour)
-	if p = w.step(); p.op.Unsettled || !p.released(&marked) {
-		t.Fatalf("it is used again: unsettled %v, released %v", p.op.Unsettled, p.released(&marked))
+	if p = w.step(); p.op.Unsettled || !used(p) {
+		t.Fatalf("it is used again: unsettled %v, released %v", p.op.Unsettled, used(p))
 	}
 }
 

@@ -109,14 +109,3 @@ func plural(word string, n int32) string {
 	}
 	return word + "s"
 }
-
-// released is true for a worker whose deletion failed: it is used again, once it is known that the
-// agent is not at it any more.
-func (p *plan) released(m *machine) bool {
-	op := p.op
-	if op == nil || op.Kind != clusterv1.OperationScaleDown || op.State != clusterv1.OperationFailed || op.Unsettled || op.EndedAt == nil {
-		return false
-	}
-	at, ok := taintedAt(m.node)
-	return ok && at.Before(op.EndedAt.Time)
-}

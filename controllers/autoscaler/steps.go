@@ -179,7 +179,9 @@ func (s *Steps) mark(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *
 	mayGo := func(m *machine) bool {
 		return mode(obj) == clusterv1.ScalingAuto && !backsOff(p.backoffs[m.pool], clusterv1.OperationScaleDown, now)
 	}
-	err := put(ctx, seen.client, marks(&seen.fleet, obj.Spec.Pools, mayGo, p.released))
+	released, due := p.released(&seen.fleet, askTime(&obj.Spec), now)
+	seen.soonest(due)
+	err := put(ctx, seen.client, marks(&seen.fleet, obj.Spec.Pools, mayGo, released))
 	if atWork(p.op) || seen.agentErr != nil { // what is a machine of whom is not known
 		return err
 	}

@@ -3,7 +3,6 @@ package autoscaler_test
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -19,7 +18,6 @@ import (
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/autoscaler"
 	"github.com/ksctl/gitops/controllers/nodegroup/externalgrpc"
-	"github.com/ksctl/gitops/e2e/autoscaler/casim"
 )
 
 // within has machines join within a time from now on, of which the last tenth is ours to say that they
@@ -131,9 +129,7 @@ var _ = Describe("What Cluster Autoscaler, clouds and pods do", func() {
 		ca := s.autoscaler(ctx)
 		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
 		last := s.node(ctx, 1)
-		before := last.DeepCopy()
-		last.Spec.Taints = append(last.Spec.Taints, corev1.Taint{Key: casim.ToBeDeletedTaint, Value: strconv.FormatInt(time.Now().Unix(), 10), Effect: corev1.TaintEffectNoSchedule})
-		Expect(remote.Client().Patch(ctx, last, client.MergeFrom(before))).To(Succeed())
+		Expect(ca.Mark(ctx, last)).To(Succeed())
 		Expect(s.remove(ctx, "small", 1)).To(Succeed())
 		Eventually(ctx, s.numbers(ctx, "small"), soon, 50*time.Millisecond).Should(Equal("1/2/2/0/1"))
 		Eventually(ctx, s.stands(ctx), soon).Should(And(HavePrefix("False Backoff: pool small: "), ContainSubstring(": "+autoscaler.CodeDrain+": ")))
@@ -142,8 +138,8 @@ var _ = Describe("What Cluster Autoscaler, clouds and pods do", func() {
 		Eventually(ctx, func(g Gomega) {
 			now := s.node(ctx, 1)
 			g.Expect(now.UID).To(Equal(last.UID))
-			g.Expect(now.Spec.Unschedulable).To(BeFalse())
 			g.Expect(now.Spec.Taints).To(BeEmpty(), "else it is lost to both")
+			g.Expect(now.Spec.Unschedulable).To(BeFalse(), "the agent leaves a node cordoned that it did not cordon")
 		}, soon).Should(Succeed())
 		Expect(s.running(ctx)()).To(Equal(2))
 		Expect(remote.Client().Delete(ctx, budget)).To(Succeed())

@@ -51,6 +51,8 @@ type Autoscaler struct {
 	asked map[string]time.Time
 	// backoff is until when nothing is asked for a group.
 	backoff map[string]time.Time
+	// started is true when nodes that an earlier process marked are used again.
+	started bool
 }
 
 // Dial speaks with a node group server, with what the Secret of an autoscaler has.
@@ -133,6 +135,9 @@ func (a *Autoscaler) Loop(ctx context.Context) error {
 	}
 	groups, err := a.look(ctx)
 	if err != nil {
+		return err
+	}
+	if err := a.startAnew(ctx, groups); err != nil {
 		return err
 	}
 	if a.dropFailed(ctx, groups) {

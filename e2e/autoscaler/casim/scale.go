@@ -115,12 +115,12 @@ func (a *Autoscaler) scaleDown(ctx context.Context, groups []*group) error {
 			if busy[n.Name] || n.Annotations[DisabledAnnotation] == "true" || tainted(n) {
 				continue
 			}
-			if err := a.taint(ctx, n); err != nil {
+			if err := a.Mark(ctx, n); err != nil {
 				return err
 			}
 			_, err := a.api.NodeGroupDeleteNodes(ctx, &externalgrpc.NodeGroupDeleteNodesRequest{Id: g.Id, Nodes: []*externalgrpc.ExternalGrpcNode{grpcNode(n)}})
 			if err != nil { // it is used again, as Cluster Autoscaler does
-				err = errors.Join(err, a.untaint(ctx, n))
+				err = errors.Join(err, a.unmark(ctx, n))
 			}
 			return a.refused(err)
 		}
@@ -137,15 +137,37 @@ func tainted(n *corev1.Node) bool {
 	return false
 }
 
-// taint marks a node as one that goes.
-func (a *Autoscaler) taint(ctx context.Context, n *corev1.Node) error {
+// Mark marks a node as one that goes, and cordons it in the same step.
+func (a *Autoscaler) Mark(ctx context.Context, n *corev1.Node) error {
 	before := n.DeepCopy()
 	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: ToBeDeletedTaint, Value: strconv.FormatInt(time.Now().Unix(), 10), Effect: corev1.TaintEffectNoSchedule})
+	n.Spec.Unschedulable = true
 	return a.Cluster.Patch(ctx, n, client.MergeFrom(before))
 }
 
-func (a *Autoscaler) untaint(ctx context.Context, n *corev1.Node) error {
+// unmark has a node be used again that has the taint. One that is cordoned without it stays so.
+func (a *Autoscaler) unmark(ctx context.Context, n *corev1.Node) error {
+	if !tainted(n) {
+		return nil
+	}
 	before := n.DeepCopy()
 	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == ToBeDeletedTaint })
+	n.Spec.Unschedulable = false
 	return a.Cluster.Patch(ctx, n, client.MergeFrom(before))
+}
+
+// startAnew has nodes be used again that an earlier process marked, once.
+func (a *Autoscaler) startAnew(ctx context.Context, groups []*group) error {
+	if a.started || len(groups) == 0 {
+		return nil
+	}
+	for _, g := range groups {
+		for _, n := range g.nodes {
+			if err := a.unmark(ctx, n); err != nil {
+				return err
+			}
+		}
+	}
+	a.started = true
+	return nil
 }
