@@ -101,7 +101,7 @@ var _ = Describe("Installs that depend on others", func() {
 		Eventually(ctx, func() string { _ = get(ctx, a); return a.Status.LastHandledReconcileAt }, soon, "20ms").Should(Equal("now"))
 		requests, err := h.Plane.AuditSince(ctx, mark)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(requests.Where(cluster.By(cluster.ServiceAccountUser(ns, "deployer")))).To(BeEmpty())
+		Expect(requests.Where(cluster.As(cluster.ServiceAccountUser(ns, "deployer")))).To(BeEmpty())
 
 		By("what can't be is said")
 		change(ctx, a, `{"spec":{"dependsOn":[{"apiVersion":"v1","kind":"ConfigMap","name":"switch","readyExpr":"self.data.on =="}]}}`)
