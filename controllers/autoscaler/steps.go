@@ -47,6 +47,8 @@ type Steps struct {
 	Clock    clock.WithTicker
 	// Selector restricts the objects that are reconciled here; nil: all are.
 	Selector labels.Selector
+	// Scaled is told of each operation that ended: of which pool, what it did, and how it ended; nil: nobody is.
+	Scaled func(key types.NamespacedName, pool, operation, result string)
 
 	board board
 }
@@ -156,7 +158,8 @@ func (s *Steps) record(ctx context.Context, req *reconcile.Request[*clusterv1.Ks
 	obj, before := req.Object, req.Object.Status.DeepCopy()
 	begun := atWork(p.op) && p.op.State == clusterv1.OperationPending && (before.Operation == nil || before.Operation.ID != p.op.ID)
 	p.report(obj, seen)
-	if begun || p.ended != nil || len(p.cancelled) > 0 || len(granted) > 0 {
+	backoffs := p.newBackoffs(before, s.Clock.Now())
+	if begun || p.ended != nil || len(p.cancelled) > 0 || len(granted) > 0 || len(backoffs) > 0 {
 		if err := req.Persist(ctx, ""); err != nil {
 			before.DeepCopyInto(&obj.Status) // what was refused is not written down later, either
 			answerAll(granted, unready(err))
@@ -169,6 +172,8 @@ func (s *Steps) record(ctx context.Context, req *reconcile.Request[*clusterv1.Ks
 		return err
 	}
 	s.tell(req, p, begun)
+	s.count(obj, p)
+	tellBackoffs(req, backoffs)
 	s.Links.carry(client.ObjectKeyFromObject(obj), p.op, begun)
 	return nil
 }

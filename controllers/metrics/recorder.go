@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
@@ -21,8 +22,9 @@ import (
 type Recorder struct {
 	// took is what Flux's controllers have. Of readiness and suspension they tell
 	// nothing any more, and neither is told here under their names.
-	took      *fluxmetrics.Recorder
-	corrected *prometheus.CounterVec
+	took              *fluxmetrics.Recorder
+	corrected, scaled *prometheus.CounterVec
+	now               func() time.Time
 
 	mu      sync.Mutex
 	objects map[id]standing
@@ -50,8 +52,16 @@ type standing struct {
 // number is one value of a kind of its own.
 type number struct {
 	of    *prometheus.Desc
-	state string
 	value float64
+	// labels beside those of the object.
+	labels []string
+	// until then it is so, and 0 from then on: nothing need happen to the object at that time.
+	// Zero: it stays.
+	until time.Time
+}
+
+func count(of *prometheus.Desc, value float64, labels ...string) number {
+	return number{of: of, value: value, labels: labels}
 }
 
 // The object's namespace has the name that Flux gives it: Prometheus calls the one of
@@ -75,7 +85,7 @@ var (
 // NewRecorder returns a recorder that knows of nothing.
 func NewRecorder() *Recorder {
 	return &Recorder{
-		took: fluxmetrics.NewRecorder(), objects: map[id]standing{},
+		took: fluxmetrics.NewRecorder(), objects: map[id]standing{}, scaled: newScaled(), now: time.Now,
 		corrected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ksctl_drift_corrected_total",
 			Help: "Objects of a KsctlInstall that somebody had changed or deleted, and that were put right.",
@@ -85,7 +95,7 @@ func NewRecorder() *Recorder {
 
 // Collectors are to be registered.
 func (r *Recorder) Collectors() []prometheus.Collector {
-	out := []prometheus.Collector{r, r.corrected}
+	out := []prometheus.Collector{r, r.corrected, r.scaled}
 	for _, c := range r.took.Collectors() {
 		if durations, ok := c.(*prometheus.HistogramVec); ok {
 			out = append(out, durations)
@@ -113,34 +123,38 @@ func (r *Recorder) Stands(kind string, o reconcile.Object) {
 	if at := o.GetDeletionTimestamp(); at != nil {
 		s.leaving = at.Time
 	}
+	at := id{kind, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.objects[id{kind, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}}] = s
+	r.dropPools(at.NamespacedName, r.objects[at].numbers, s.numbers)
+	r.objects[at] = s
 }
 
 // numbers are those that only one kind has.
 func numbers(o reconcile.Object) []number {
 	switch o := o.(type) {
 	case *appsv1.KsctlInstall:
-		count, held := map[bool]float64{}, map[bool]float64{}
+		have, held := map[bool]float64{}, map[bool]float64{}
 		for i := range o.Status.Components {
 			c := &o.Status.Components[i]
-			count[c.Ready]++
+			have[c.Ready]++
 			held[c.Ready] += float64(c.Objects)
 		}
 		return []number{
-			{components, "ready", count[true]}, {components, "unready", count[false]},
-			{objects, "ready", held[true]}, {objects, "unready", held[false]},
+			count(components, have[true], "ready"), count(components, have[false], "unready"),
+			count(objects, held[true], "ready"), count(objects, held[false], "unready"),
 		}
 	case *appsv1.KsctlRemove:
 		var out []number
 		if n := o.Status.Removed; n != nil {
-			out = append(out, number{removal, "removed", float64(*n)})
+			out = append(out, count(removal, float64(*n), "removed"))
 		}
 		if n := o.Status.Left; n != nil {
-			out = append(out, number{removal, "left", float64(*n)})
+			out = append(out, count(removal, float64(*n), "left"))
 		}
 		return out
+	case *clusterv1.KsctlAutoScaler:
+		return scaling(o)
 	}
 	return nil
 }
@@ -148,8 +162,11 @@ func numbers(o reconcile.Object) []number {
 // Forget implements reconcile.Metrics.
 func (r *Recorder) Forget(kind string, key types.NamespacedName) {
 	r.took.DeleteDuration(reference(kind, key))
-	if kind == "KsctlInstall" {
+	switch kind {
+	case "KsctlInstall":
 		r.corrected.DeleteLabelValues(key.Namespace, key.Name)
+	case "KsctlAutoScaler":
+		r.scaled.DeletePartialMatch(prometheus.Labels{object[0]: key.Namespace, object[1]: key.Name})
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,7 +175,7 @@ func (r *Recorder) Forget(kind string, key types.NamespacedName) {
 
 // Describe implements prometheus.Collector.
 func (r *Recorder) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{info, deletion, components, objects, removal} {
+	for _, d := range append([]*prometheus.Desc{info, deletion, components, objects, removal}, ofScaling...) {
 		to <- d
 	}
 }
@@ -171,13 +188,18 @@ func (r *Recorder) Collect(to chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
+	now := r.now()
 	for id, s := range all {
 		gauge(info, 1, id.kind, id.Namespace, id.Name, s.ready, s.reason, strconv.FormatBool(s.suspended))
 		if !s.leaving.IsZero() {
 			gauge(deletion, float64(s.leaving.Unix()), id.kind, id.Namespace, id.Name)
 		}
 		for _, n := range s.numbers {
-			gauge(n.of, n.value, id.Namespace, id.Name, n.state)
+			value := n.value
+			if !n.until.IsZero() && !now.Before(n.until) {
+				value = 0
+			}
+			gauge(n.of, value, append([]string{id.Namespace, id.Name}, n.labels...)...)
 		}
 	}
 }

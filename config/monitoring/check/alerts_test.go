@@ -144,6 +144,7 @@ var scenarios = map[string]struct {
 		15 * time.Minute, `{exported_namespace="shop", kind="KsctlInstall", name="web"}`,
 		[]string{install + `ready="True", reason="ReconciliationSucceeded", suspended="false"} 1x30`,
 			install + `ready="False", reason="DeletionsHeld", suspended="false"} 1x30`,
+			`ksctl_resource_info{job="j", pod="p", kind="KsctlAutoScaler", exported_namespace="shop", name="web", ready="False", reason="Backoff", suspended="false"} 1x30`,
 			install + `ready="False", reason="Timeout", suspended="true"} 1x30`,
 			install + `ready="False", reason="Timeout", suspended="false"} 1x6 _x30`},
 	},
@@ -174,6 +175,19 @@ var scenarios = map[string]struct {
 		50 * time.Minute, `{exported_namespace="shop", name="web"}`,
 		[]string{`ksctl_drift_corrected_total{job="j", pod="p", exported_namespace="shop", name="web"} 0x4 3x100`,
 			`ksctl_drift_corrected_total{job="j", pod="p", exported_namespace="shop", name="all-at-once"} 0x4 100x100`},
+	},
+	"KsctlAutoScalerDegraded": {
+		[]string{`ksctl_autoscaler_degraded{job="j", pod="p", exported_namespace="shop", name="web"} 1x10 _x10`, // and another one leads
+			`ksctl_autoscaler_degraded{job="j", pod="q", exported_namespace="shop", name="web"} _x10 1x20`},
+		15 * time.Minute, `{exported_namespace="shop", name="web"}`,
+		[]string{`ksctl_autoscaler_degraded{job="j", pod="p", exported_namespace="shop", name="web"} 0x4 1x8 0x20`},
+	},
+	"KsctlPoolBacksOff": {
+		// It fails two minutes after each try: back-offs of 1, 2, 4 and 8 minutes.
+		[]string{`ksctl_autoscaler_pool_failures{job="j", pod="p", exported_namespace="shop", name="web", pool="small"} 0x1 1x2 2x3 3x5 4x9 5x17`},
+		15 * time.Minute, `{exported_namespace="shop", name="web", pool="small"}`,
+		[]string{`ksctl_autoscaler_pool_failures{job="j", pod="p", exported_namespace="shop", name="web", pool="small"} 0x1 1x2 2x3 3x5 0x100`,
+			`ksctl_autoscaler_pool_failures{job="j", pod="p", exported_namespace="shop", name="web", pool="large"} 1x100`},
 	},
 	"KsctlGitOpsAbsent": {
 		[]string{`controller_runtime_max_concurrent_reconciles{controller="another"} 1x30`},
