@@ -121,12 +121,19 @@ func (p *plan) outcome(want wishes, to place, revision string, dryRun bool) reco
 		first.message = statestore.Lines(messages)
 		return first.outcome(revision)
 	}
+	// Each of them, also one that has no line, as another file has a good state under its key.
+	if len(want.refused) > 0 {
+		var messages []string
+		for _, row := range want.refused {
+			messages = append(messages, row.Key+": "+row.Message)
+		}
+		return reconcile.Stalled{Err: errors.New(statestore.Lines(messages)), Reason: InvalidStateReason, Revision: revision}
+	}
 	for _, bad := range []struct {
 		action v1alpha1.StateAction
 		reason string
 	}{
-		{v1alpha1.StateInvalid, InvalidStateReason}, {v1alpha1.StateFull, StoreFullReason},
-		{v1alpha1.StateConflict, ConflictReason}, {v1alpha1.StateExternal, ExternalStorageReason},
+		{v1alpha1.StateFull, StoreFullReason}, {v1alpha1.StateConflict, ConflictReason}, {v1alpha1.StateExternal, ExternalStorageReason},
 	} {
 		if messages := p.saying(bad.action); len(messages) > 0 {
 			if bad.action == v1alpha1.StateFull {

@@ -91,10 +91,15 @@ func newPlan(want wishes, have statestore.Held, before v1alpha1.ImportStateStatu
 
 // rowOf is the line of a cluster. What names one that is refused may be anything.
 func rowOf(c *state.Cluster, r record) v1alpha1.ImportedCluster {
-	id := state.ID{Cloud: statestore.Clip(c.ID.Cloud, 64), Type: statestore.Clip(c.ID.Type, 64), Name: statestore.Clip(c.ID.Name, 64), Region: statestore.Clip(c.ID.Region, 64)}
+	// Longer than those of any key that ksctl could have: no line is taken for another's.
+	id := state.ID{Cloud: word(c.ID.Cloud, 16), Type: word(c.ID.Type, 16), Name: word(c.ID.Name, 64), Region: word(c.ID.Region, 65)}
 	return v1alpha1.ImportedCluster{Key: id.Key(), Name: id.Name, Cloud: id.Cloud, Region: id.Region, Type: id.Type,
 		Dialect: string(c.Dialect), Written: r.written, Ours: r.ours, Writing: r.writing}
 }
+
+// word is the beginning of a name, without what takes several bytes each as JSON: a
+// thousand such names are more than etcd takes.
+func word(s string, most int) string { return statestore.Clip(statestore.Plain(s, `"\`), most) }
 
 // unique sorts lines, and leaves out those of the same key, which a list can't have: the first counts.
 func unique(rows []v1alpha1.ImportedCluster) []v1alpha1.ImportedCluster {
