@@ -21,6 +21,10 @@ type wishes struct {
 	problems []problem
 }
 
+// complete is true when everything that the source has is known. A document that is refused
+// may be one that was fine before, under another key.
+func (w *wishes) complete() bool { return len(w.problems)+len(w.refused) == 0 }
+
 // policy is how an import goes about it.
 type policy struct {
 	overwrite, dryRun bool
@@ -109,14 +113,22 @@ func unique(rows []v1alpha1.ImportedCluster) []v1alpha1.ImportedCluster {
 
 // addLeft keeps the lines of what was written before and is in the source no more: it
 // stays in the store, and goes with the object if that is asked for. Where a file can't be
-// read, nobody knows what it has, and its lines stay as they were.
+// read, nobody knows what it has, and its lines stay as they were, whatever the store has: what
+// ksctl has taken out since is not to be written again when the file is mended.
 func (p *plan) addLeft(want wishes, have statestore.Held, before v1alpha1.ImportStateStatus) {
 	for _, row := range before.Clusters {
 		known := slices.ContainsFunc(p.clusters, func(c v1alpha1.ImportedCluster) bool { return c.Key == row.Key })
-		if known || recordOf(row) == (record{}) || have.States[row.Key] == nil || len(p.clusters) >= maxClusters {
+		if known || recordOf(row) == (record{}) || len(p.clusters) >= maxClusters {
 			continue
 		}
-		if len(want.problems) == 0 {
+		there := have.States[row.Key] != nil
+		if !there && want.complete() {
+			continue
+		}
+		switch {
+		case !there && row.Ready:
+			row.Action, row.Ready, row.Message = v1alpha1.StateRemovedSince, false, explain(v1alpha1.StateRemovedSince)
+		case there && len(want.problems) == 0:
 			row.Action, row.Ready, row.Message = v1alpha1.StateLeft, true, explain(v1alpha1.StateLeft)
 		}
 		p.clusters = append(p.clusters, row)
@@ -129,10 +141,14 @@ func (p *plan) addCredentials(want wishes, have statestore.Held, before v1alpha1
 	records := map[string]record{}
 	for _, row := range before.Credentials {
 		records[row.Cloud] = record{row.Written, row.Writing, row.Ours}
-		if records[row.Cloud] == (record{}) || have.Credentials[row.Cloud] == nil {
+		there := have.Credentials[row.Cloud] != nil
+		if records[row.Cloud] == (record{}) || !there && want.complete() {
 			continue
 		}
-		if len(want.problems) == 0 {
+		switch {
+		case !there && row.Ready:
+			row.Action, row.Ready, row.Message = v1alpha1.StateRemovedSince, false, explain(v1alpha1.StateRemovedSince)
+		case there && len(want.problems) == 0:
 			row.Action, row.Ready, row.Message = v1alpha1.StateLeft, true, explain(v1alpha1.StateLeft)
 		}
 		rows[row.Cloud] = row
