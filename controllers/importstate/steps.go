@@ -91,11 +91,11 @@ func (s *Steps) carry(ctx context.Context, req *reconcile.Request[*v1alpha1.Impo
 	namespace := namespaceOf(&obj.Spec)
 	to := place{namespace: namespace}
 	before := former(&obj.Status, to)
-	takeLeave(req, to)
 	st, err := statestore.Read(ctx, c, namespace, obj.Spec.Credentials != v1alpha1.SkipCredentials)
 	if err != nil {
 		return reconcile.Retry{Err: err, Revision: revision}
 	}
+	takeLeave(req, to) // once: from here on each pass notes where it went
 	for range attempts {
 		p := newPlan(want, st.Held, before, how)
 		if err := s.act(ctx, req, st, &p, how); err != nil {
