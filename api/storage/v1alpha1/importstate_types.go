@@ -187,7 +187,8 @@ type ImportStateSpec struct {
 	// +optional
 	Conflict ConflictPolicy `json:"conflict,omitempty"`
 
-	// DryRun writes nothing but status, which says what would be done.
+	// DryRun writes nothing but status, which says what would be done: where another store or
+	// agent was brought something before, in the message alone.
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
 

@@ -55,7 +55,8 @@ type ImportStateSpecApplyConfiguration struct {
 	// alone until the source changes. An agent's store may always hold another one: with
 	// Refuse, nothing is sent to it.
 	Conflict *storagev1alpha1.ConflictPolicy `json:"conflict,omitempty"`
-	// DryRun writes nothing but status, which says what would be done.
+	// DryRun writes nothing but status, which says what would be done: where another store or
+	// agent was brought something before, in the message alone.
 	DryRun *bool `json:"dryRun,omitempty"`
 	// Publish says how the imported clusters are made known.
 	Publish *ClusterPublicationApplyConfiguration `json:"publish,omitempty"`
