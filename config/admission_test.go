@@ -189,6 +189,7 @@ var accepted = []manifest{
 	{kind: "KsctlCluster", name: "everything", spec: "importRef: {name: x, key: aws.ha.demo.us-east-1}\nargocd: {namespace: argocd, name: demo, project: web}\nserviceAccountName: deployer"},
 	{kind: "ImportState", name: "the least", spec: source},
 	{kind: "ImportState", name: "an export in itself", spec: "rawExportedData: e30="},
+	{kind: "ImportState", name: "what ksctl's first one has", spec: "handled: false\nrawExportedData: e30=\nreasonOfFailure: no answer\nsuccess: false"},
 	{kind: "ImportState", name: "everything", spec: source + "path: ./states\ndecryption: {provider: sops, secretRef: {name: age}}\nselect: {cloud: aws, clusterType: ha, clusterName: demo, region: us-east-1}\ncredentials: Skip\nstore: {namespace: ksctl}\nconflict: Overwrite\ndryRun: true\ndeletionPolicy: Delete\nserviceAccountName: importer"},
 	{kind: "ImportState", name: "an agent", spec: source + "store: {agent: {address: '[::1]:8080', secretRef: {name: x}, serverName: agent.example}}\nconflict: Overwrite\npublish: {kubeConfig: false}\ndeletionPolicy: Keep"},
 	{kind: "ExportState", name: "the least", spec: recipients + "to: {secret: {name: x}}"},

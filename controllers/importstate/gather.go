@@ -52,7 +52,7 @@ func (g *gathering) addCluster(name string, c *state.Cluster) {
 	key := c.ID.Key()
 	refuse := func(why string) {
 		row := rowOf(c, record{})
-		row.Action, row.Message = v1alpha1.StateInvalid, statestore.Clip(why, 300)
+		row.Action, row.Message = v1alpha1.StateInvalid, statestore.Clip(statestore.Plain(why, ""), 300)
 		g.refused = append(g.refused, row)
 	}
 	first, twice := g.from[key]

@@ -51,6 +51,17 @@ const (
 // an address.
 type place struct{ namespace, agent string }
 
+// placeOf is where an import has brought something; the zero value: nowhere yet.
+func placeOf(status *v1alpha1.ImportStateStatus) place { return place{status.Store, status.Agent} }
+
+// String is what messages call it.
+func (p place) String() string {
+	if p.agent != "" {
+		return "the agent at " + p.agent
+	}
+	return "ksctl's store in namespace " + p.namespace
+}
+
 // readError says what is wrong with what is imported. A person has to mend it.
 type readError struct {
 	reason string
@@ -121,12 +132,19 @@ func (p *plan) outcome(want wishes, to place, revision string, dryRun bool) reco
 		first.message = statestore.Lines(messages)
 		return first.outcome(revision)
 	}
+	// Each of them, also one that has no line, as another file has a good state under its key.
+	if len(want.refused) > 0 {
+		var messages []string
+		for _, row := range want.refused {
+			messages = append(messages, row.Key+": "+row.Message)
+		}
+		return reconcile.Stalled{Err: errors.New(statestore.Lines(messages)), Reason: InvalidStateReason, Revision: revision}
+	}
 	for _, bad := range []struct {
 		action v1alpha1.StateAction
 		reason string
 	}{
-		{v1alpha1.StateInvalid, InvalidStateReason}, {v1alpha1.StateFull, StoreFullReason},
-		{v1alpha1.StateConflict, ConflictReason}, {v1alpha1.StateExternal, ExternalStorageReason},
+		{v1alpha1.StateFull, StoreFullReason}, {v1alpha1.StateConflict, ConflictReason}, {v1alpha1.StateExternal, ExternalStorageReason},
 	} {
 		if messages := p.saying(bad.action); len(messages) > 0 {
 			if bad.action == v1alpha1.StateFull {
@@ -181,9 +199,9 @@ func (p *plan) count(actions ...v1alpha1.StateAction) (clusters, credentials int
 // message of an import that is as it is wanted. It depends on what stands in the status
 // alone, so that nothing is written while that stays.
 func (p *plan) message(to place) string {
-	out := statestore.Said(p.count(v1alpha1.StateInSync, v1alpha1.StateChangedSince)) + " in ksctl's store in namespace " + to.namespace
+	out := statestore.Said(p.count(v1alpha1.StateInSync, v1alpha1.StateChangedSince)) + " in " + to.String()
 	if to.agent != "" {
-		out = statestore.Said(p.count(v1alpha1.StateSent)) + " sent to the agent at " + to.agent
+		out = statestore.Said(p.count(v1alpha1.StateSent)) + " sent to " + to.String()
 	}
 	if n, m := p.count(v1alpha1.StateChangedSince); n+m > 0 {
 		out += "; changed there since: " + statestore.Said(n, m)
@@ -209,9 +227,9 @@ func (p *plan) room() string {
 // would says what an import would do.
 func (p *plan) would(to place) string {
 	if to.agent != "" {
-		return fmt.Sprintf("nothing is sent (spec.dryRun); to the agent at %s it would send %s%s", to.agent,
+		return fmt.Sprintf("nothing is sent (spec.dryRun); to %s it would send %s%s", to,
 			statestore.Said(p.count(v1alpha1.StateCreate, v1alpha1.StateUpdate)), p.room())
 	}
-	return fmt.Sprintf("nothing is written (spec.dryRun); in ksctl's store in namespace %s it would create %s and overwrite %s%s",
-		to.namespace, statestore.Said(p.count(v1alpha1.StateCreate)), statestore.Said(p.count(v1alpha1.StateUpdate)), p.room())
+	return fmt.Sprintf("nothing is written (spec.dryRun); in %s it would create %s and overwrite %s%s",
+		to, statestore.Said(p.count(v1alpha1.StateCreate)), statestore.Said(p.count(v1alpha1.StateUpdate)), p.room())
 }

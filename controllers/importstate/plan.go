@@ -21,6 +21,10 @@ type wishes struct {
 	problems []problem
 }
 
+// complete is true when everything that the source has is known. A document that is refused
+// may be one that was fine before, under another key.
+func (w *wishes) complete() bool { return len(w.problems)+len(w.refused) == 0 }
+
 // policy is how an import goes about it.
 type policy struct {
 	overwrite, dryRun bool
@@ -91,10 +95,15 @@ func newPlan(want wishes, have statestore.Held, before v1alpha1.ImportStateStatu
 
 // rowOf is the line of a cluster. What names one that is refused may be anything.
 func rowOf(c *state.Cluster, r record) v1alpha1.ImportedCluster {
-	id := state.ID{Cloud: statestore.Clip(c.ID.Cloud, 64), Type: statestore.Clip(c.ID.Type, 64), Name: statestore.Clip(c.ID.Name, 64), Region: statestore.Clip(c.ID.Region, 64)}
+	// Longer than those of any key that ksctl could have: no line is taken for another's.
+	id := state.ID{Cloud: word(c.ID.Cloud, 16), Type: word(c.ID.Type, 16), Name: word(c.ID.Name, 64), Region: word(c.ID.Region, 65)}
 	return v1alpha1.ImportedCluster{Key: id.Key(), Name: id.Name, Cloud: id.Cloud, Region: id.Region, Type: id.Type,
 		Dialect: string(c.Dialect), Written: r.written, Ours: r.ours, Writing: r.writing}
 }
+
+// word is the beginning of a name, without what takes several bytes each as JSON: a
+// thousand such names are more than etcd takes.
+func word(s string, most int) string { return statestore.Clip(statestore.Plain(s, `"\`), most) }
 
 // unique sorts lines, and leaves out those of the same key, which a list can't have: the first counts.
 func unique(rows []v1alpha1.ImportedCluster) []v1alpha1.ImportedCluster {
@@ -104,14 +113,22 @@ func unique(rows []v1alpha1.ImportedCluster) []v1alpha1.ImportedCluster {
 
 // addLeft keeps the lines of what was written before and is in the source no more: it
 // stays in the store, and goes with the object if that is asked for. Where a file can't be
-// read, nobody knows what it has, and its lines stay as they were.
+// read, nobody knows what it has, and its lines stay as they were, whatever the store has: what
+// ksctl has taken out since is not to be written again when the file is mended.
 func (p *plan) addLeft(want wishes, have statestore.Held, before v1alpha1.ImportStateStatus) {
 	for _, row := range before.Clusters {
 		known := slices.ContainsFunc(p.clusters, func(c v1alpha1.ImportedCluster) bool { return c.Key == row.Key })
-		if known || recordOf(row) == (record{}) || have.States[row.Key] == nil || len(p.clusters) >= maxClusters {
+		if known || recordOf(row) == (record{}) || len(p.clusters) >= maxClusters {
 			continue
 		}
-		if len(want.problems) == 0 {
+		there := have.States[row.Key] != nil
+		if !there && want.complete() {
+			continue
+		}
+		switch {
+		case !there && row.Ready:
+			row.Action, row.Ready, row.Message = v1alpha1.StateRemovedSince, false, explain(v1alpha1.StateRemovedSince)
+		case there && len(want.problems) == 0:
 			row.Action, row.Ready, row.Message = v1alpha1.StateLeft, true, explain(v1alpha1.StateLeft)
 		}
 		p.clusters = append(p.clusters, row)
@@ -124,10 +141,14 @@ func (p *plan) addCredentials(want wishes, have statestore.Held, before v1alpha1
 	records := map[string]record{}
 	for _, row := range before.Credentials {
 		records[row.Cloud] = record{row.Written, row.Writing, row.Ours}
-		if records[row.Cloud] == (record{}) || have.Credentials[row.Cloud] == nil {
+		there := have.Credentials[row.Cloud] != nil
+		if records[row.Cloud] == (record{}) || !there && want.complete() {
 			continue
 		}
-		if len(want.problems) == 0 {
+		switch {
+		case !there && row.Ready:
+			row.Action, row.Ready, row.Message = v1alpha1.StateRemovedSince, false, explain(v1alpha1.StateRemovedSince)
+		case there && len(want.problems) == 0:
 			row.Action, row.Ready, row.Message = v1alpha1.StateLeft, true, explain(v1alpha1.StateLeft)
 		}
 		rows[row.Cloud] = row

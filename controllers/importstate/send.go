@@ -50,7 +50,10 @@ func (s *Steps) deliver(ctx context.Context, req *reconcile.Request[*v1alpha1.Im
 	how := policy{overwrite: obj.Spec.Conflict == v1alpha1.OverwriteConflict, dryRun: obj.Spec.DryRun, again: req.Requested, hash: s.hash}
 	at := place{agent: to.Address}
 	p := newDelivery(want, former(&obj.Status, at), how)
-	due := !how.dryRun && len(p.states)+len(p.secrets) > 0
+	if how.dryRun {
+		return p.preview(&obj.Status, want, at, revision)
+	}
+	due := len(p.states)+len(p.secrets) > 0
 	if due {
 		defer s.sending.Add(-1)
 		if s.sending.Add(1) > maxSending {
@@ -77,8 +80,8 @@ func (s *Steps) deliver(ctx context.Context, req *reconcile.Request[*v1alpha1.Im
 		}
 	}
 	p.report(&obj.Status, at)
-	out := p.outcome(want, at, revision, how.dryRun)
-	if _, done := out.(reconcile.Done); done && !how.dryRun {
+	out := p.outcome(want, at, revision, false)
+	if _, done := out.(reconcile.Done); done {
 		obj.Status.LastAppliedRevision = revision
 	}
 	return out

@@ -91,11 +91,11 @@ func (s *Steps) carry(ctx context.Context, req *reconcile.Request[*v1alpha1.Impo
 	namespace := namespaceOf(&obj.Spec)
 	to := place{namespace: namespace}
 	before := former(&obj.Status, to)
-	takeLeave(req, to)
 	st, err := statestore.Read(ctx, c, namespace, obj.Spec.Credentials != v1alpha1.SkipCredentials)
 	if err != nil {
 		return reconcile.Retry{Err: err, Revision: revision}
 	}
+	takeLeave(req, to) // once: from here on each pass notes where it went
 	for range attempts {
 		p := newPlan(want, st.Held, before, how)
 		if err := s.act(ctx, req, st, &p, how); err != nil {
@@ -105,11 +105,11 @@ func (s *Steps) carry(ctx context.Context, req *reconcile.Request[*v1alpha1.Impo
 			before = obj.Status // with what was about to be written, of which some may be
 			continue
 		}
-		p.report(&obj.Status, to)
-		out := p.outcome(want, to, revision, how.dryRun)
 		if how.dryRun {
-			return out
+			return p.preview(&obj.Status, want, to, revision)
 		}
+		p.report(&obj.Status, to)
+		out := p.outcome(want, to, revision, false)
 		if _, done := out.(reconcile.Done); done {
 			obj.Status.LastAppliedRevision = revision
 		}
@@ -153,9 +153,34 @@ func (p *plan) report(status *v1alpha1.ImportStateStatus, to place) {
 	status.Store, status.Agent = to.namespace, to.agent
 }
 
+// preview says what a plan would do. KsctlClusters look where the status says that something was
+// brought, and its lines have what was written there: so it goes on telling of that place, and
+// has the lines of the plan only if that is of the same one, or nothing was brought anywhere yet.
+func (p *plan) preview(status *v1alpha1.ImportStateStatus, want wishes, to place, revision string) reconcile.Outcome {
+	out := p.outcome(want, to, revision, true)
+	was := placeOf(status)
+	if was == to || was == (place{}) {
+		status.Clusters, status.Credentials = p.clusters, p.credentials
+		return out
+	}
+	stays := "; status tells, as before, of " + was.String()
+	switch o := out.(type) {
+	case reconcile.Done:
+		o.Message += stays
+		return o
+	case reconcile.Stalled:
+		o.Err = fmt.Errorf("%w%s", o.Err, stays)
+		return o
+	case reconcile.Retry:
+		o.Err = fmt.Errorf("%w%s", o.Err, stays)
+		return o
+	}
+	return out
+}
+
 // former is the status of an import, without what was brought to another place than it is to go to.
 func former(status *v1alpha1.ImportStateStatus, to place) v1alpha1.ImportStateStatus {
-	if status.Store == to.namespace && status.Agent == to.agent {
+	if placeOf(status) == to {
 		return *status
 	}
 	return v1alpha1.ImportStateStatus{Clusters: knownClusters(status.Clusters)}
@@ -163,13 +188,13 @@ func former(status *v1alpha1.ImportStateStatus, to place) v1alpha1.ImportStateSt
 
 // takeLeave says what stays at the place that an import went to before.
 func takeLeave(req *reconcile.Request[*v1alpha1.ImportState], to place) {
-	was := place{namespace: req.Object.Status.Store, agent: req.Object.Status.Agent}
+	was := placeOf(&req.Object.Status)
 	switch {
 	case was == to || req.Object.Spec.DryRun:
 	case was.agent != "":
-		req.Event(corev1.EventTypeWarning, "StateKept", "what was sent to the agent at "+was.agent+" stays there, and is not looked after any more")
+		req.Event(corev1.EventTypeWarning, "StateKept", "what was sent to "+was.String()+" stays there, and is not looked after any more")
 	case was.namespace != "":
-		req.Event(corev1.EventTypeWarning, "StateKept", "what was imported into ksctl's store in namespace "+was.namespace+" stays there, and is not looked after any more")
+		req.Event(corev1.EventTypeWarning, "StateKept", "what was imported into "+was.String()+" stays there, and is not looked after any more")
 	}
 }
 

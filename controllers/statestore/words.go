@@ -3,6 +3,7 @@ package statestore
 import (
 	"fmt"
 	"strings"
+	"unicode"
 )
 
 // Said counts states and credentials in words.
@@ -37,3 +38,14 @@ func Lines(messages []string) string {
 
 // Clip keeps the beginning of a text, of so many bytes at most.
 func Clip(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }
+
+// Plain has a question mark for all of a text that can't be printed, that JSON writes in
+// several bytes, or that is among others.
+func Plain(s, others string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || r == unicode.ReplacementChar || strings.ContainsRune("<>&"+others, r) {
+			return '?'
+		}
+		return r
+	}, s)
+}

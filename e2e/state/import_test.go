@@ -10,12 +10,16 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
+	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/stacks/state"
 )
 
@@ -174,6 +178,40 @@ var _ = Describe("An ImportState", func() {
 		Eventually(ctx, stands(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: 1 state in ksctl's store in namespace " + ns))
 		states, _ := documents(fixture("v1_local_managed.json"))
 		Expect(stored(ctx, ns)).To(Equal(map[string]string{"local.managed.demo.LOCAL": states[0]}))
+	})
+
+	It("takes a manifest of ksctl's first ImportState, once it is said who imports and that secrets are readable", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		manifest := &unstructured.Unstructured{}
+		Expect(yaml.Unmarshal(fmt.Appendf(nil, `apiVersion: storage.ksctl.com/v1alpha1
+kind: ImportState
+metadata:
+  labels: {app.kubernetes.io/name: operators, app.kubernetes.io/managed-by: kustomize}
+  name: importstate-sample
+  namespace: %s
+spec:
+  handled: true
+  success: false
+  reasonOfFailure: the agent did not answer
+  rawExportedData: %s
+`, ns, encoded(string(fixture("v1_local_managed.json")))), &manifest.Object)).To(Succeed())
+		spec := runtime.DeepCopyJSON(manifest.Object)["spec"].(map[string]any)
+		strict := client.WithFieldValidation(h.Plane.Client(), metav1.FieldValidationStrict)
+		Expect(strict.Apply(ctx, client.ApplyConfigurationFromUnstructured(manifest), client.FieldOwner("fleet"))).To(Succeed())
+		in := &v1alpha1.ImportState{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: manifest.GetName()}}
+		Eventually(ctx, stands(ctx, in), soon).Should(And(HavePrefix("False ServiceAccountNotFound: "), ContainSubstring("--default-service-account")))
+		patch(ctx, in, fmt.Sprintf(`{"spec":{"serviceAccountName":%q,"store":{"namespace":%q}}}`, harness.Deployer, ns))
+		Eventually(ctx, stands(ctx, in), soon).Should(HavePrefix("False PlaintextSecrets: spec.rawExportedData: "))
+		patch(ctx, in, `{"spec":{"allowPlaintext":true}}`)
+		Eventually(ctx, stands(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: 1 state in ksctl's store in namespace " + ns))
+		states, _ := documents(fixture("v1_local_managed.json"))
+		Expect(stored(ctx, ns)).To(Equal(map[string]string{"local.managed.demo.LOCAL": states[0]}))
+
+		By("looking for what the manifest said, of which nothing is touched")
+		Expect(h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(in), manifest)).To(Succeed())
+		for field, value := range spec {
+			Expect(manifest.Object["spec"]).To(HaveKeyWithValue(field, value))
+		}
 	})
 
 	It("writes nothing on a dry run, nor where ksctl keeps its states in a MongoDB", func(ctx SpecContext) {

@@ -138,6 +138,25 @@ type ImportStateSpec struct {
 	// +optional
 	RawExportedData []byte `json:"rawExportedData,omitempty"`
 
+	// Handled is what the first ImportState of ksctl noted here. It is ignored: an import with
+	// handled: true is carried out as any other.
+	//
+	// Deprecated: status says what was done.
+	// +optional
+	Handled bool `json:"handled,omitempty"`
+
+	// Success is what the first ImportState of ksctl noted here, and is ignored.
+	//
+	// Deprecated: the condition Ready says how it ended.
+	// +optional
+	Success bool `json:"success,omitempty"`
+
+	// ReasonOfFailure is what the first ImportState of ksctl noted here, and is ignored.
+	//
+	// Deprecated: the condition Ready says why it failed.
+	// +optional
+	ReasonOfFailure string `json:"reasonOfFailure,omitempty"`
+
 	// Decryption says how files are decrypted that are encrypted with SOPS.
 	// +optional
 	Decryption *appsv1.Decryption `json:"decryption,omitempty"`
@@ -168,7 +187,8 @@ type ImportStateSpec struct {
 	// +optional
 	Conflict ConflictPolicy `json:"conflict,omitempty"`
 
-	// DryRun writes nothing but status, which says what would be done.
+	// DryRun writes nothing but status, which says what would be done: where another store or
+	// agent was brought something before, in the message alone.
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
 

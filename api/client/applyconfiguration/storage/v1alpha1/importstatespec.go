@@ -24,6 +24,19 @@ type ImportStateSpecApplyConfiguration struct {
 	// encrypted with SOPS, its secrets stand in this object for everybody who may read it,
 	// and it is refused without allowPlaintext.
 	RawExportedData []byte `json:"rawExportedData,omitempty"`
+	// Handled is what the first ImportState of ksctl noted here. It is ignored: an import with
+	// handled: true is carried out as any other.
+	//
+	// Deprecated: status says what was done.
+	Handled *bool `json:"handled,omitempty"`
+	// Success is what the first ImportState of ksctl noted here, and is ignored.
+	//
+	// Deprecated: the condition Ready says how it ended.
+	Success *bool `json:"success,omitempty"`
+	// ReasonOfFailure is what the first ImportState of ksctl noted here, and is ignored.
+	//
+	// Deprecated: the condition Ready says why it failed.
+	ReasonOfFailure *string `json:"reasonOfFailure,omitempty"`
 	// Decryption says how files are decrypted that are encrypted with SOPS.
 	Decryption *v1.DecryptionApplyConfiguration `json:"decryption,omitempty"`
 	// AllowPlaintext takes files in which secrets are readable. They are refused
@@ -42,7 +55,8 @@ type ImportStateSpecApplyConfiguration struct {
 	// alone until the source changes. An agent's store may always hold another one: with
 	// Refuse, nothing is sent to it.
 	Conflict *storagev1alpha1.ConflictPolicy `json:"conflict,omitempty"`
-	// DryRun writes nothing but status, which says what would be done.
+	// DryRun writes nothing but status, which says what would be done: where another store or
+	// agent was brought something before, in the message alone.
 	DryRun *bool `json:"dryRun,omitempty"`
 	// Publish says how the imported clusters are made known.
 	Publish *ClusterPublicationApplyConfiguration `json:"publish,omitempty"`
@@ -116,6 +130,30 @@ func (b *ImportStateSpecApplyConfiguration) WithRawExportedData(values ...byte) 
 	for i := range values {
 		b.RawExportedData = append(b.RawExportedData, values[i])
 	}
+	return b
+}
+
+// WithHandled sets the Handled field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Handled field is set to the value of the last call.
+func (b *ImportStateSpecApplyConfiguration) WithHandled(value bool) *ImportStateSpecApplyConfiguration {
+	b.Handled = &value
+	return b
+}
+
+// WithSuccess sets the Success field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Success field is set to the value of the last call.
+func (b *ImportStateSpecApplyConfiguration) WithSuccess(value bool) *ImportStateSpecApplyConfiguration {
+	b.Success = &value
+	return b
+}
+
+// WithReasonOfFailure sets the ReasonOfFailure field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ReasonOfFailure field is set to the value of the last call.
+func (b *ImportStateSpecApplyConfiguration) WithReasonOfFailure(value string) *ImportStateSpecApplyConfiguration {
+	b.ReasonOfFailure = &value
 	return b
 }
 
