@@ -135,7 +135,11 @@ func TestMachinesOfAnotherSizeAreSeenUntilTheyAreGone(t *testing.T) {
 	w.step()
 	for range 5 {
 		w.now = w.now.Add(time.Hour)
+		before := w.obj.Status.DeepCopy()
 		p = w.step(increase("small", 1, w.now))
+		if told := p.newBackoffs(before, w.now); len(told) > 0 {
+			t.Fatalf("it is said again: %+v", told)
+		}
 		if got := w.pool("small"); !backsOff(got.Backoff, clusterv1.OperationScaleUp, w.now) || got.Change != 0 || len(p.troubles(&sight{}, w.now)) == 0 {
 			t.Fatalf("pool %+v", got)
 		}

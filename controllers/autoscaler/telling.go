@@ -19,7 +19,7 @@ type newBackoff struct {
 }
 
 // newBackoffs are those that are not in the status of before. Each failure has one of its own, until
-// another time. They are written down at once: else the next reconcile would begin them anew, and say
+// another time; that of machines of another size lasts as long as they do. They are written down at once: else the next reconcile would begin them anew, and say
 // so twice.
 func (p *plan) newBackoffs(before *clusterv1.KsctlAutoScalerStatus, now time.Time) (out []newBackoff) {
 	for i := range p.rows {
@@ -28,7 +28,7 @@ func (p *plan) newBackoffs(before *clusterv1.KsctlAutoScalerStatus, now time.Tim
 		if b == nil || !backsOff(b, b.Operation, now) {
 			continue
 		}
-		if was == nil || was.Backoff == nil || was.Backoff.Operation != b.Operation || !was.Backoff.Until.Equal(&b.Until) {
+		if was == nil || was.Backoff == nil || was.Backoff.Operation != b.Operation || was.Backoff.Failures != b.Failures || !was.Backoff.Until.Equal(&b.Until) && b.Code != CodeOtherSize {
 			out = append(out, newBackoff{name, b})
 		}
 	}

@@ -28,7 +28,7 @@ type teller struct {
 
 func newTeller(t *testing.T, sizes ...string) *teller {
 	x := &teller{world: newWorld(t, sizes...)}
-	x.steps = &Steps{Published: nodegroup.NewClusters(), Links: &Links{}, Scaled: func(key types.NamespacedName, pool, operation, result string) {
+	x.steps = &Steps{Client: cacheWith(t), Published: nodegroup.NewClusters(), Links: &Links{}, Scaled: func(key types.NamespacedName, pool, operation, result string) {
 		x.counted = append(x.counted, strings.Join([]string{key.String(), pool, operation, result}, " "))
 	}}
 	return x

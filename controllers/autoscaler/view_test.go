@@ -14,18 +14,24 @@ import (
 	"github.com/ksctl/gitops/controllers/nodegroup"
 )
 
-// TestWhoWasSuspendedMeanwhileWaits: the reconcile has read it before, and who tells of a suspension has
-// told it already.
-func TestWhoWasSuspendedMeanwhileWaits(t *testing.T) {
+// cacheWith has objects as the controller reads them.
+func cacheWith(t *testing.T, objs ...client.Object) client.Client {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := clusterv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).Build()
+}
+
+// TestWhoWasSuspendedMeanwhileWaits: the reconcile has read it before, and who tells of a suspension has
+// told it already.
+func TestWhoWasSuspendedMeanwhileWaits(t *testing.T) {
 	for _, suspend := range []bool{true, false} {
 		read := &clusterv1.KsctlAutoScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "workers"}}
 		now := read.DeepCopy()
 		now.Spec.Suspend = suspend
-		s := &Steps{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(now).Build(), Published: nodegroup.NewClusters(), Clock: clock.RealClock{}}
+		s := &Steps{Client: cacheWith(t, now), Published: nodegroup.NewClusters(), Clock: clock.RealClock{}}
 		if err := s.publish(t.Context(), read, &sight{}, &plan{}); err != nil {
 			t.Fatal(err)
 		}
