@@ -48,7 +48,8 @@ type Steps struct {
 	// Selector restricts the objects that are reconciled here; nil: all are.
 	Selector labels.Selector
 
-	board board
+	board  board
+	vigils vigils
 }
 
 var _ reconcile.Steps[*clusterv1.KsctlAutoScaler] = (*Steps)(nil)
@@ -263,6 +264,7 @@ func (s *Steps) Forget(key types.NamespacedName) {
 	s.Published.Drop(key)
 	s.Watches.Forget(key)
 	s.Links.Forget(key)
+	s.vigils.forget(key)
 	if user := s.board.forget(key); user.Name != "" {
 		s.Targets.Forget(user)
 	}
