@@ -83,6 +83,8 @@ var refusedAutoscalers = []manifest{
 	{"KsctlAutoScaler", "a negative duration", scaler + "scaleDown: {delayAfterAdd: -1m}", "spec.scaleDown.delayAfterAdd"},
 	{"KsctlAutoScaler", "a duration that is a number", scaler + "scaleUp: {newPodDelay: 10}", "must be of type string"},
 	{"KsctlAutoScaler", "a loop without end", scaler + "scaleUp: {scanInterval: 4900ms}", "scanInterval must be at least 5s"},
+	{"KsctlAutoScaler", "no time to join", scaler + "scaleUp: {maxNodeProvisionTime: 0s}", "maxNodeProvisionTime must be at least 1s"},
+	{"KsctlAutoScaler", "hardly any time to join", scaler + "scaleUp: {maxNodeProvisionTime: 999ms}", "maxNodeProvisionTime must be at least 1s"},
 	{"KsctlAutoScaler", "an expander that goes by price", scaler + "scaleUp: {expanders: [Price]}", "spec.scaleUp.expanders[0]"},
 	{"KsctlAutoScaler", "no expander", scaler + "scaleUp: {expanders: []}", "spec.scaleUp.expanders"},
 	{"KsctlAutoScaler", "four expanders", scaler + "scaleUp: {expanders: [LeastWaste, Priority, LeastNodes, MostPods]}", "must have at most 3 items"},
@@ -102,6 +104,7 @@ var acceptedAutoscalers = []manifest{
 	{kind: "KsctlAutoScaler", name: "an agent of ksctl", spec: scaled + pools + "agent: {address: '[fd00::7]:8080', plaintext: true}"},
 	{kind: "KsctlAutoScaler", name: "as many pools as may be", spec: manyPools(16)},
 	{kind: "KsctlAutoScaler", name: "exactly as many nodes as may be", spec: poolless + "limits: {maxNodesTotal: 6}\npools: [{name: a, nodeSize: x, minSize: 3, maxSize: 4}, {name: b, nodeSize: z, minSize: 3, maxSize: 3}]"},
+	{kind: "KsctlAutoScaler", name: "the least time to join", spec: scaler + "scaleUp: {maxNodeProvisionTime: 1s}"},
 	{kind: "KsctlAutoScaler", name: "no limit", spec: scaler + "limits: {maxNodesTotal: 0}"},
 	{kind: "KsctlAutoScaler", name: "things that are empty", spec: scaler + "autoscaler: {}\nlimits: {cores: {}}\nscaleDown: {}\nscaleUp: {}\npods: {}"},
 	{kind: "KsctlAutoScaler", name: "everything", spec: scaled + "interval: 10m\nmode: ScaleUpOnly\n" +

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/settings"
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
@@ -21,7 +22,7 @@ func (s *Steps) conclude(obj *clusterv1.KsctlAutoScaler, seen *sight, p *plan, r
 	conditions := []metav1.Condition{
 		imported(seen),
 		said(clusterv1.ProviderServingCondition, "Serving", served(r, now), r.serving),
-		said(clusterv1.AutoscalerAvailableCondition, "Available", strings.Join(append([]string{"Cluster Autoscaler is installed"}, r.notes...), "; "), r.installed),
+		said(clusterv1.AutoscalerAvailableCondition, "Available", strings.Join(append([]string{available(obj)}, r.notes...), "; "), r.installed),
 		said(clusterv1.AutoscalerHealthyCondition, "Healthy", "Cluster Autoscaler says nothing else", r.healthy),
 	}
 	accepted(obj, nil, now)
@@ -83,6 +84,14 @@ func said(kind, reason, message string, err error) metav1.Condition {
 	return c
 }
 
+// available is what there is of Cluster Autoscaler, when nothing is wrong with that.
+func available(obj *clusterv1.KsctlAutoScaler) string {
+	if !settings.Installed(&obj.Spec) {
+		return "nothing is to be installed: spec.autoscaler.install is false"
+	}
+	return "Cluster Autoscaler is installed"
+}
+
 // served is when Cluster Autoscaler has asked last, in words that do not change with each loop.
 func served(r running, now time.Time) string {
 	switch {
@@ -127,7 +136,7 @@ func sorted(set map[int32]bool) []int32 {
 
 // until is when something is due that no event tells.
 func (p *plan) until(seen *sight, r running, now time.Time) time.Time {
-	due := []time.Time{seen.next, r.renew}
+	due := []time.Time{seen.next, r.renew, r.silent}
 	for _, b := range p.backoffs {
 		if b != nil && backsOff(b, b.Operation, now) {
 			due = append(due, b.Until.Time)

@@ -2,6 +2,8 @@ package autoscaler
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +20,8 @@ import (
 const (
 	// healthInterval is how often Cluster Autoscaler's word is read at most.
 	healthInterval = 20 * time.Second
-	// staleProbe is how old it may be: Cluster Autoscaler ends itself after --max-inactivity, 10m.
+	// staleProbe is how old it may be, and how long ago it may have asked: Cluster Autoscaler ends
+	// itself after --max-inactivity, 10m.
 	staleProbe = 15 * time.Minute
 )
 
@@ -34,7 +37,7 @@ type probe struct {
 	} `json:"clusterWide"`
 }
 
-// health is what Cluster Autoscaler says of itself; nil: it is well, or has said nothing yet.
+// health is what Cluster Autoscaler says of itself; nil: it is well, or has said nothing.
 func (s *Steps) health(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *sight) error {
 	key, now := client.ObjectKeyFromObject(obj), s.Clock.Now()
 	said, due := s.board.lastProbe(key, now)
@@ -65,6 +68,73 @@ func (s *Steps) health(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen
 		return reconcile.Wait(AutoscalerUnhealthyReason, "Cluster Autoscaler says that the cluster is %s: see ConfigMap %s/%s of the cluster", clip(status), settings.Namespace, settings.StatusConfigMap)
 	}
 	return nil
+}
+
+// silentAfter is how long Cluster Autoscaler may ask for nothing. It asks once in each of its loops.
+func silentAfter(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
+	if spec.ScaleUp == nil || spec.ScaleUp.ScanInterval == nil {
+		return staleProbe
+	}
+	return max(staleProbe, 2*spec.ScaleUp.ScanInterval.Duration)
+}
+
+// listen says that Cluster Autoscaler is not well where it asks for nothing: its Pod is ready for
+// so long after each start, whether it reaches us or not. No event tells of that, but for the end of it.
+func (s *Steps) listen(obj *clusterv1.KsctlAutoScaler, r *running) {
+	key, now, ours := client.ObjectKeyFromObject(obj), s.Clock.Now(), settings.Installed(&obj.Spec)
+	since := s.vigils.since(key, r, ours, now)
+	if since.IsZero() {
+		return
+	}
+	since = later(since, r.asked)
+	if due := since.Add(silentAfter(&obj.Spec)); now.Before(due) {
+		r.silent = due
+		return
+	}
+	s.Published.Await(key)
+	look := fmt.Sprintf("look at its log, and whether its Pod reaches %s (--nodegroup-adv-addr)", s.Provider.Address)
+	if !ours {
+		look = fmt.Sprintf("spec.autoscaler.install is false: look whether one of yours runs with status.autoscaler.flags, and reaches %s (--nodegroup-adv-addr)", s.Provider.Address)
+	}
+	r.healthy = reconcile.Wait(AutoscalerSilentReason, "Cluster Autoscaler has not asked since %s; %s", since.UTC().Format(time.RFC3339), look)
+}
+
+// vigils are since when Cluster Autoscalers should ask.
+type vigils struct {
+	mu    sync.Mutex
+	byKey map[client.ObjectKey]vigil
+}
+
+type vigil struct {
+	since time.Time
+	// ours is true for one that is installed here.
+	ours bool
+}
+
+// since is from when on one should ask, as far as this controller has seen: it was installed, and
+// could be answered. Zero: it need not. One that is not ready now and then, as it is started again,
+// is waited for all the same.
+func (v *vigils) since(key client.ObjectKey, r *running, ours bool, now time.Time) time.Time {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	x := v.byKey[key]
+	if !r.wanted || x.ours != ours {
+		x = vigil{ours: ours}
+	}
+	if r.wanted && r.installed == nil && x.since.IsZero() {
+		x.since = now
+	}
+	if v.byKey == nil {
+		v.byKey = map[client.ObjectKey]vigil{}
+	}
+	v.byKey[key] = x
+	return x.since
+}
+
+func (v *vigils) forget(key client.ObjectKey) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.byKey, key)
 }
 
 // readProbe reads the ConfigMap; nil: it is none of a release that is known.

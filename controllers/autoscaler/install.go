@@ -40,6 +40,9 @@ type running struct {
 	// well; nil: all is as it should be. asked is when it asked last.
 	serving, installed, healthy error
 	asked                       time.Time
+	// wanted is true where it should run, and ask; silent is when it has not asked for too long.
+	wanted bool
+	silent time.Time
 	// notes are what people should know of its version.
 	notes []string
 	// renew is when its certificate is renewed.
@@ -48,6 +51,15 @@ type running struct {
 
 // run has Cluster Autoscaler run, and says how it stands.
 func (s *Steps) run(ctx context.Context, obj *clusterv1.KsctlAutoScaler, here *engine.Client, seen *sight) (running, error) {
+	out, err := s.bring(ctx, obj, here, seen)
+	if err == nil {
+		s.listen(obj, &out)
+	}
+	return out, err
+}
+
+// bring has it installed.
+func (s *Steps) bring(ctx context.Context, obj *clusterv1.KsctlAutoScaler, here *engine.Client, seen *sight) (running, error) {
 	var out running
 	if out.serving = s.Provider.Serving(); out.serving != nil {
 		return out, nil //nolint:nilerr // it is said in the status
@@ -84,7 +96,7 @@ func (s *Steps) run(ctx context.Context, obj *clusterv1.KsctlAutoScaler, here *e
 		return out, err
 	}
 	if mode(obj) != clusterv1.ScalingOff {
-		out.healthy = s.health(ctx, obj, seen)
+		out.wanted, out.healthy = true, s.health(ctx, obj, seen)
 	}
 	return out, nil
 }

@@ -23,6 +23,8 @@ const (
 	AutoscalerNotReadyReason = "AutoscalerNotReady"
 	// AutoscalerUnhealthyReason: Cluster Autoscaler says that it is not well.
 	AutoscalerUnhealthyReason = "AutoscalerUnhealthy"
+	// AutoscalerSilentReason: Cluster Autoscaler has not asked for long.
+	AutoscalerSilentReason = "AutoscalerSilent"
 	// VersionReason: no release of Cluster Autoscaler fits the cluster.
 	VersionReason = "NoSuchVersion"
 	// KubeConfigContextReason: Cluster Autoscaler would use another context of the kubeconfig.

@@ -117,7 +117,7 @@ type wakes struct {
 // connect has everything that runs beside the controller wake its objects.
 func (w *wakes) connect(s *Setup) {
 	steps := s.Steps
-	steps.Watches.Wake, steps.Links.Wake, s.Ledger.Wake = w.one, w.one, w.one
+	steps.Watches.Wake, steps.Links.Wake, s.Ledger.Wake, steps.Published.Wake = w.one, w.one, w.one, w.one
 	steps.Provider.wake = make(chan struct{}, 1)
 	steps.Provider.Changed = func() { w.queue.Add(w.find(context.Background())...) }
 	steps.Targets.Clusters.Subscribe(func(ownerKey string) {

@@ -50,7 +50,8 @@ type Steps struct {
 	// Scaled is told of each operation that ended: of which pool, what it did, and how it ended; nil: nobody is.
 	Scaled func(key types.NamespacedName, pool, operation, result string)
 
-	board board
+	board  board
+	vigils vigils
 }
 
 var _ reconcile.Steps[*clusterv1.KsctlAutoScaler] = (*Steps)(nil)
@@ -270,6 +271,7 @@ func (s *Steps) Forget(key types.NamespacedName) {
 	s.Published.Drop(key)
 	s.Watches.Forget(key)
 	s.Links.Forget(key)
+	s.vigils.forget(key)
 	if user := s.board.forget(key); user.Name != "" {
 		s.Targets.Forget(user)
 	}

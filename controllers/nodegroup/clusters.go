@@ -10,6 +10,9 @@ import (
 
 // Clusters is what was published last of each cluster. All that is read is read from here.
 type Clusters struct {
+	// Wake is told when one asks that was awaited. It must not block.
+	Wake func(types.NamespacedName)
+
 	mu    sync.RWMutex
 	byKey map[types.NamespacedName]*entry
 }
@@ -19,6 +22,8 @@ type entry struct {
 	latest atomic.Pointer[index]
 	// asked is when its Cluster Autoscaler asked last, in nanoseconds of Unix time; 0: never.
 	asked atomic.Int64
+	// awaited is true while somebody waits for it to ask.
+	awaited atomic.Bool
 }
 
 // NewClusters returns one that knows of no cluster.
@@ -65,6 +70,13 @@ func (s *Clusters) LastAsked(key types.NamespacedName) time.Time {
 	return time.Time{}
 }
 
+// Await has Wake told when the Cluster Autoscaler of a cluster asks next.
+func (s *Clusters) Await(key types.NamespacedName) {
+	if e := s.of(key); e != nil {
+		e.awaited.Store(true)
+	}
+}
+
 func (s *Clusters) of(key types.NamespacedName) *entry {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -78,5 +90,8 @@ func (s *Clusters) ask(key types.NamespacedName, now time.Time) *index {
 		return nil
 	}
 	e.asked.Store(now.UnixNano())
+	if e.awaited.CompareAndSwap(true, false) {
+		s.Wake(key)
+	}
 	return e.latest.Load()
 }

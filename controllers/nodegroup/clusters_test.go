@@ -4,6 +4,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestClusters(t *testing.T) {
@@ -28,6 +30,26 @@ func TestClusters(t *testing.T) {
 	s.Drop(prod)
 	if s.Get(prod) != nil || !s.LastAsked(prod).IsZero() {
 		t.Error("still there")
+	}
+}
+
+func TestWhoIsAwaitedIsToldOfOnce(t *testing.T) {
+	s := NewClusters()
+	var woken []types.NamespacedName
+	s.Wake = func(key types.NamespacedName) { woken = append(woken, key) }
+	s.Await(prod) // of which nothing is known
+	s.Publish(cluster(1, 0))
+	s.ask(prod, noon)
+	if len(woken) > 0 {
+		t.Errorf("told of %v, for whom nobody waits", woken)
+	}
+	s.Await(prod)
+	s.Await(prod)
+	s.Publish(cluster(2, 0))
+	s.ask(prod, noon)
+	s.ask(prod, noon)
+	if len(woken) != 1 || woken[0] != prod {
+		t.Errorf("told of %v", woken)
 	}
 }
 

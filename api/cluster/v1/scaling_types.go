@@ -160,6 +160,7 @@ type ScaleDown struct {
 // ScaleUp says when machines come.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.scanInterval) || duration(self.scanInterval) >= duration('5s')",message="scanInterval must be at least 5s"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxNodeProvisionTime) || duration(self.maxNodeProvisionTime) >= duration('1s')",message="maxNodeProvisionTime must be at least 1s"
 type ScaleUp struct {
 	// Expanders choose among the pools that a pod would fit in, one after the other. Random
 	// is the last one. [LeastWaste] when unset.

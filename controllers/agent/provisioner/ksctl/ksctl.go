@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -128,25 +129,57 @@ func workersOf(c *state.Cluster) []provisioner.Worker {
 	return out
 }
 
-// places is how long ksctl's array of workers is, of which it counts on. It may have empty places,
-// also at its end, after machines could not be made.
-func places(c *state.Cluster) (uint32, error) {
+// array is ksctl's one of workers. It may have empty places, also at its end, after machines
+// could not be made.
+type array struct {
+	// places is how long it is, of which ksctl counts on.
+	places uint32
+	// hosts are the names by which ksctl finds the Nodes of its places.
+	hosts []string
+}
+
+func arrayOf(c *state.Cluster) (array, error) {
 	var doc struct {
 		Clouds map[string]struct {
 			Workers map[string]json.RawMessage `json:"info_worker_planes"`
 		} `json:"cloud_infrastructure_state"`
 	}
 	if err := json.Unmarshal(c.JSON(), &doc); err != nil {
-		return 0, refuse("NoState", "the state of cluster %s has no array of workers", c.ID)
+		return array{}, refuse("NoState", "the state of cluster %s has no array of workers", c.ID)
 	}
-	n := 0
-	for _, raw := range doc.Clouds[c.ID.Cloud].Workers {
+	var a array
+	for key, raw := range doc.Clouds[c.ID.Cloud].Workers {
 		var list []json.RawMessage
 		if json.Unmarshal(raw, &list) == nil {
-			n = max(n, len(list))
+			a.places = max(a.places, uint32(len(list)))
+		}
+		var names []string
+		if (key == "hostnames" || key == "names" && a.hosts == nil) && json.Unmarshal(raw, &names) == nil {
+			a.hosts = names
 		}
 	}
-	return uint32(n), nil
+	return a, nil
+}
+
+// gaps is why nothing is done about an array with empty places, and what a person is to do. ksctl
+// makes machines behind its last place only. Its delete would shorten it, but takes an empty name for
+// the beginning of a Node's, and so deletes the first Node that there is.
+func gaps(c *state.Cluster, a array) error {
+	end, gap := 0, 0
+	for i, host := range a.hosts {
+		if host == "" {
+			continue
+		}
+		if i > end {
+			gap = i
+		}
+		end = i + 1
+	}
+	what := fmt.Sprintf("cut its arrays to %d, as config/agent/README.md says of HasGaps; don't have ksctl delete empty places, it would take other Nodes", end)
+	if uint32(end) == a.places { // the last empty one has workers behind it
+		what = fmt.Sprintf("have ksctl delete the workers behind (--noWP %d), then see HasGaps in config/agent/README.md", gap)
+	}
+	return refuse("HasGaps", "ksctl's state has %d places for %d workers, and ksctl fills no empty ones: %s", a.places, len(machines(c)), what)
 }
 
 // busy says why ksctl would refuse; nil: it would not.
@@ -161,16 +194,16 @@ func busy(c *state.Cluster) error {
 // create adds workers. What ksctl is told is how many there are to be: told less than there
 // are, it would forget machines that the cloud goes on with.
 func (p *Provisioner) create(ctx context.Context, r provisioner.Request, c *state.Cluster) error {
-	have, err := places(c)
+	a, err := arrayOf(c)
 	if err != nil {
 		return err
 	}
-	count := uint32(len(machines(c)))
+	have, count := a.places, uint32(len(machines(c)))
 	switch {
 	case have == r.Desired && count == have:
 		return nil
 	case have != count:
-		return refuse("HasGaps", "ksctl's array has %d places for %d workers, and ksctl can only add some behind the last place: delete workers with it until there is no gap", have, count)
+		return gaps(c, a)
 	case have > r.Desired || r.From != have:
 		return refuse("HasMoved", "workers are to be made from %d to %d, and there are %d", r.From, r.Desired, have)
 	}
@@ -180,11 +213,14 @@ func (p *Provisioner) create(ctx context.Context, r provisioner.Request, c *stat
 	return p.ksctl(ctx, p.Add, r, "--nodeSizeWP", r.Size)
 }
 
-// delete deletes workers from the end.
+// delete deletes workers from the end, if all of them have names.
 func (p *Provisioner) delete(ctx context.Context, r provisioner.Request, c *state.Cluster) error {
-	have, err := places(c)
-	if err != nil || have <= r.Desired {
+	a, err := arrayOf(c)
+	if err != nil || a.places <= r.Desired {
 		return err
+	}
+	if n := uint32(len(a.hosts)); n > r.Desired && slices.Contains(a.hosts[r.Desired:], "") {
+		return gaps(c, a)
 	}
 	if err := busy(c); err != nil {
 		return err

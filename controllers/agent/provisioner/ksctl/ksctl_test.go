@@ -110,7 +110,11 @@ func TestWhatKsctlIsCalledWith(t *testing.T) {
 		"up with a gap":                   {doc: doc(`"","demo-vm-wp-1"`, ""), request: create(0, 3), code: "HasGaps"},
 		"up with a gap at the end":        {doc: doc(two+`,"",""`, ""), request: create(2, 3), code: "HasGaps"},
 		"a gap at the end fills no place": {doc: doc(two+`,""`, ""), request: create(2, 3), code: "HasGaps"},
-		"down with a gap at the end":      {doc: doc(two+`,""`, ""), request: remove(2, 1), want: "delete-cluster ha-aws delete-nodes -n demo -r us-east-1 -s store-local --noWP 1 --bootstrap k3s --yes", workers: 1},
+		"down with a gap at the end":      {doc: doc(two+`,""`, ""), request: remove(2, 1), code: "HasGaps"},
+		"down to before a gap":            {doc: doc(`"demo-vm-wp-0","","demo-vm-wp-2"`, ""), request: remove(3, 1), code: "HasGaps"},
+		"down to behind a gap":            {doc: doc(`"demo-vm-wp-0","","demo-vm-wp-2"`, ""), request: remove(3, 2), want: "delete-cluster ha-aws delete-nodes -n demo -r us-east-1 -s store-local --noWP 2 --bootstrap k3s --yes", workers: 2},
+		"down to where there is nothing":  {doc: doc(two+`,""`, ""), request: remove(3, 3), workers: 2},
+		"down with one that has no host":  {doc: strings.Replace(doc(two, ""), `"names"`, `"hostnames":["demo-vm-wp-0",""],"names"`, 1), request: remove(2, 1), code: "HasGaps"},
 		"ksctl is at work":                {doc: doc(two, `"platform":{"state":"configuring"},`), request: create(2, 3), code: "Busy"},
 		"no state":                        {request: create(2, 3), code: "NoState"},
 		"another's state":                 {doc: strings.Replace(doc(two, ""), `"demo"`, `"other"`, 1), request: create(2, 3), code: "NoState"},
@@ -137,6 +141,22 @@ func TestWhatKsctlIsCalledWith(t *testing.T) {
 				t.Errorf("workers %v, %v; want %d", workers, err, c.workers)
 			}
 		})
+	}
+}
+
+// TestGapsSayWhatToDo has what people are told be safe: ksctl takes the first Node for one without a name.
+func TestGapsSayWhatToDo(t *testing.T) {
+	for names, want := range map[string]string{
+		two + `,"",""`: "4 places for 2 workers, and ksctl fills no empty ones: cut its arrays to 2, as config/agent/README.md says of HasGaps; don't have ksctl delete empty places",
+		`"","demo-vm-wp-1","","demo-vm-wp-3","demo-vm-wp-4"`: "5 places for 3 workers, and ksctl fills no empty ones: have ksctl delete the workers behind (--noWP 3), then see HasGaps",
+		`"demo-vm-wp-0","","demo-vm-wp-2",""`:                "4 places for 2 workers, and ksctl fills no empty ones: cut its arrays to 3",
+		`""`:                                                 "2 places for 0 workers, and ksctl fills no empty ones: cut its arrays to 0",
+	} {
+		r := newRig(t, doc(names, ""))
+		_, err := r.Run(t.Context(), provisioner.Request{Operation: provisioner.Create, Cluster: demo, Desired: 9, Size: "t3.medium"})
+		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 256 {
+			t.Errorf("%s: %v", names, err)
+		}
 	}
 }
 
