@@ -9,14 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/nodegroup"
 	"github.com/ksctl/gitops/controllers/nodegroup/pki"
@@ -47,15 +44,9 @@ func newListener(t *testing.T) *listener {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	name := tlsSecret(&w.obj)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, Annotations: map[string]string{OfAnnotation: of(&w.obj)}}, Data: data}
-	w.steps = &Steps{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(secret).Build(), Clock: w.clock, Published: nodegroup.NewClusters(), Watches: &Watches{}, Links: &Links{},
+	w.steps = &Steps{Client: cacheWith(t, secret), Clock: w.clock, Published: nodegroup.NewClusters(), Watches: &Watches{}, Links: &Links{},
 		Provider: &Provider{Address: "ksctl.example.com:9443", authority: authority}}
 	w.steps.Published.Wake = func(types.NamespacedName) { w.woken++ }
 	return w
@@ -75,7 +66,7 @@ func (w *listener) reconcile() (available, healthy *metav1.Condition, out reconc
 	seen := &sight{fleet: w.fleet(), cluster: w.cluster()}
 	seen.cluster.Status.KubernetesVersion = "v1.36.1"
 	p, _ := s.plan(&w.obj, seen)
-	if err := s.publish(&w.obj, seen, p); err != nil {
+	if err := s.publish(ctx, &w.obj, seen, p); err != nil {
 		w.t.Fatal(err)
 	}
 	r, err := s.run(ctx, &w.obj, nil, seen)

@@ -18,7 +18,8 @@ func (w *world) never(r *rand.Rand) {
 		switch op := w.obj.Status.Operation; {
 		case joined:
 			delete(w.late, int32(i))
-		case !(atWork(op) && made(i, op)) && r.IntN(2) == 0:
+		case atWork(op) && made(i, op): // it has time
+		case r.IntN(2) == 0:
 			w.late[int32(i)] = true
 		}
 	}
