@@ -10,7 +10,7 @@ import (
 )
 
 // cipherOf a tree is the library's, and the tree one whose rule costs little. The library compiles an
-// expression anew for each name on the way to each value, which took minutes for a large file. So
+// expression anew for each name on the way to each value, which took most of a minute for a large file. So
 // each name is matched here once, those that fit are marked, and the rule is a suffix: that mark.
 // The library walks on, and what it writes, and proves by the MAC, is what it would be. Take the
 // marks off afterwards.
