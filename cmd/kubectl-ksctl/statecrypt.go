@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -27,8 +28,8 @@ func (t *target) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&t.inPlace, "in-place", false, "write over the file itself")
 }
 
-// write puts data where it belongs, whole or not at all.
-func (t *target) write(out io.Writer, from string, data []byte, mode os.FileMode) (err error) {
+// write puts data where it belongs: into a file whole or not at all.
+func (t *target) write(out io.Writer, from string, data []byte, mode os.FileMode) error {
 	file := t.file
 	if t.inPlace {
 		if file != "" || from == "-" {
@@ -40,6 +41,37 @@ func (t *target) write(out io.Writer, from string, data []byte, mode os.FileMode
 		_, err := out.Write(data)
 		return err
 	}
+	info, err := os.Stat(file)
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		return writeInto(file, data)
+	case err == nil:
+		// What a link leads to is replaced, and not the link.
+		if file, err = filepath.EvalSymlinks(file); err != nil {
+			return err
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	default:
+		if link, err := os.Lstat(file); err == nil && link.Mode()&fs.ModeSymlink != 0 {
+			return fmt.Errorf("%s: it is a link to a file that is not there", file)
+		}
+	}
+	return replace(file, data, mode)
+}
+
+// writeInto writes data into a device or a pipe, which is nothing to be replaced.
+func writeInto(file string, data []byte) error {
+	f, err := os.OpenFile(file, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
+}
+
+// replace writes a file beside another one, and puts it in its place.
+func replace(file string, data []byte, mode os.FileMode) (err error) {
 	tmp, err := os.CreateTemp(filepath.Dir(file), ".ksctl-state-*") // readable by its owner alone
 	if err != nil {
 		return err

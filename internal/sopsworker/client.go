@@ -3,6 +3,7 @@ package sopsworker
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,8 +23,9 @@ const Program = "sops-worker"
 type Options struct {
 	// Path of the program; beside this program's own when empty.
 	Path string
-	// Timeout of one file; a minute when zero.
-	Timeout time.Duration
+	// Timeout of one file, a minute when zero, and TimeoutPerMiB that it has besides; half a minute
+	// when zero. A CPU takes a second for the largest file, and a pod may have a small part of one.
+	Timeout, TimeoutPerMiB time.Duration
 	// MemoryBytes that the program may have; 256 MiB when zero. They are bounded on Linux only.
 	MemoryBytes int64
 	// AtATime is how many files are worked on at a time; 2 when zero.
@@ -35,6 +37,7 @@ type Client struct {
 	opts Options
 	// slots has room for those that are at work.
 	slots chan struct{}
+	late  lateness
 }
 
 // New returns a client. It starts nothing.
@@ -47,13 +50,16 @@ func New(o Options) *Client {
 	if o.Timeout == 0 {
 		o.Timeout = time.Minute
 	}
+	if o.TimeoutPerMiB == 0 {
+		o.TimeoutPerMiB = 30 * time.Second
+	}
 	if o.MemoryBytes == 0 {
 		o.MemoryBytes = 256 << 20
 	}
 	if o.AtATime == 0 {
 		o.AtATime = 2
 	}
-	return &Client{opts: o, slots: make(chan struct{}, o.AtATime)}
+	return &Client{opts: o, slots: make(chan struct{}, o.AtATime), late: lateness{now: time.Now, files: map[identity]delay{}}}
 }
 
 // answer of the program: one of the two.
@@ -72,16 +78,24 @@ var (
 
 // Decrypt decrypts a file. Every error is a *sops.Error.
 func (c *Client) Decrypt(ctx context.Context, r sops.Request) ([]byte, error) {
-	return c.ask(ctx, "decrypt", request{Decrypt: &r})
+	return c.ask(ctx, "decrypt", request{Decrypt: &r}, len(r.Data))
 }
 
 // Encrypt encrypts a file. Every error is a *sops.Error.
 func (c *Client) Encrypt(ctx context.Context, r sops.EncryptRequest) ([]byte, error) {
-	return c.ask(ctx, "encrypt", request{Encrypt: &r})
+	return c.ask(ctx, "encrypt", request{Encrypt: &r}, len(r.Data))
 }
 
-// ask has the program do something with one file.
-func (c *Client) ask(ctx context.Context, verb string, r request) ([]byte, error) {
+// maxTimed is the size of the largest file that is worked on: more gets no more time.
+const maxTimed = 5 << 20
+
+// timeout of a file of a size.
+func (c *Client) timeout(size int) time.Duration {
+	return c.opts.Timeout + time.Duration(min(size, maxTimed))*c.opts.TimeoutPerMiB/(1<<20)
+}
+
+// ask has the program do something with one file of a size, unless that was late and has to wait.
+func (c *Client) ask(ctx context.Context, verb string, r request, size int) ([]byte, error) {
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
@@ -92,8 +106,26 @@ func (c *Client) ask(ctx context.Context, verb string, r request) ([]byte, error
 	if err != nil {
 		return nil, &sops.Error{Reason: sops.Broken, Message: "the request can't be written"}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.Timeout, fmt.Errorf("%sing takes longer than %s", verb, c.opts.Timeout))
+	id := sha256.Sum256(body)
+	if err := c.late.refuse(id, verb); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	timeout := c.timeout(size)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%sing takes longer than %s", verb, timeout.Round(time.Millisecond)))
 	defer cancel()
+	data, err := c.run(ctx, verb, body)
+	switch {
+	case err == nil:
+		c.late.remove(id)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(began) >= c.opts.Timeout: // ours, or that of who asks
+		c.late.add(id)
+	}
+	return data, err
+}
+
+// run runs the program for one request.
+func (c *Client) run(ctx context.Context, verb string, body []byte) ([]byte, error) {
 	out := &bounded{most: maxAnswer}
 	cmd := exec.CommandContext(ctx, c.opts.Path)
 	cmd.Stdin, cmd.Stdout = bytes.NewReader(body), out
@@ -108,7 +140,7 @@ func (c *Client) ask(ctx context.Context, verb string, r request) ([]byte, error
 		return nil, c.notStarted(err, verb)
 	}
 	bound(cmd.Process.Pid, c.opts.MemoryBytes)
-	err = cmd.Wait()
+	err := cmd.Wait()
 	if ctx.Err() != nil {
 		return nil, interrupted(ctx, verb)
 	}

@@ -134,6 +134,65 @@ func TestDecryptEndsWithItsContext(t *testing.T) {
 	}
 }
 
+func TestTimeoutGrowsWithTheFile(t *testing.T) {
+	c := New(Options{})
+	for size, want := range map[int]time.Duration{0: time.Minute, 1 << 19: 75 * time.Second, 5 << 20: 210 * time.Second, 1 << 40: 210 * time.Second} {
+		if got := c.timeout(size); got != want {
+			t.Errorf("%d bytes: got %s, want %s", size, got, want)
+		}
+	}
+}
+
+// A file that takes too long is not tried at each retry, and another one is.
+func TestDecryptThatWasLateWaits(t *testing.T) {
+	c := New(Options{Path: program(t, "hangs"), Timeout: 50 * time.Millisecond, MemoryBytes: 64 << 30})
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	c.late.now = func() time.Time { return now }
+	try := func(r sops.Request, says string) {
+		t.Helper()
+		_, err := c.Decrypt(t.Context(), r)
+		e, ok := errors.AsType[*sops.Error](err)
+		if !ok || e.Reason != sops.Interrupted || e.Terminal() || !strings.Contains(e.Message, says) {
+			t.Fatalf("got %v, want %s", err, says)
+		}
+	}
+	for wait := time.Minute; wait < 3*time.Hour; wait *= 2 {
+		try(sealed, "takes longer than 50ms")
+		until := now.Add(min(wait, time.Hour))
+		now = until.Add(-time.Second)
+		try(sealed, "not tried before "+until.Format(time.RFC3339))
+		now = until
+	}
+	changed := sealed
+	changed.Data = []byte("other ")
+	try(sealed, "takes longer")
+	try(changed, "takes longer")
+	now, c.opts.Path, c.opts.Timeout = now.Add(time.Hour), program(t, "works"), time.Minute
+	if _, err := c.Decrypt(t.Context(), sealed); err != nil {
+		t.Error(err)
+	}
+	if c.late.add(identity{}); len(c.late.files) != 2 {
+		t.Errorf("it remembers %d files", len(c.late.files))
+	}
+	now = now.Add(3 * time.Hour)
+	for i := range 2 * mostLate {
+		c.late.add(identity{byte(i), byte(i >> 8)})
+	}
+	if len(c.late.files) != mostLate {
+		t.Errorf("it remembers %d files", len(c.late.files))
+	}
+}
+
+// Whoever asks may give up, which says nothing of the file.
+func TestDecryptThatNobodyWaitsForIsNotLate(t *testing.T) {
+	c := New(Options{Path: program(t, "hangs"), MemoryBytes: 64 << 30})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := c.Decrypt(ctx, sealed); !errors.Is(err, context.DeadlineExceeded) || len(c.late.files) != 0 {
+		t.Errorf("got %v, and it remembers %d files", err, len(c.late.files))
+	}
+}
+
 func TestEncrypt(t *testing.T) {
 	c := New(Options{Path: program(t, "works"), MemoryBytes: 64 << 30})
 	r := sops.EncryptRequest{Name: "a.json", Data: []byte("data"), Format: sops.JSON, Recipients: []string{"age1x"}, EncryptedRegex: "^a$"}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	library "github.com/getsops/sops/v3"
-	"github.com/getsops/sops/v3/aes"
 	"github.com/getsops/sops/v3/config"
 	"github.com/getsops/sops/v3/logging"
 	"github.com/getsops/sops/v3/stores/dotenv"
@@ -29,7 +28,7 @@ func storeOf(f sops.Format) library.Store {
 	case sops.YAML:
 		return yamlstore.NewStore(&config.YAMLStoreConfig{Indent: 4})
 	case sops.JSON:
-		return json.NewStore(&config.JSONStoreConfig{Indent: -1})
+		return jsonStore{json.NewStore(&config.JSONStoreConfig{Indent: -1})}
 	case sops.Dotenv:
 		return dotenv.NewStore(&config.DotenvStoreConfig{})
 	case sops.INI:
@@ -84,8 +83,9 @@ func readable(data []byte, f sops.Format, store library.Store, l Limits) error {
 
 // open decrypts the values of a tree, and proves that they are those that were encrypted.
 func open(tree *library.Tree, key []byte) error {
-	cipher := aes.NewCipher()
-	mac, err := tree.Decrypt(key, cipher)
+	marked, cipher, unmark := cipherOf(tree)
+	mac, err := marked.Decrypt(key, cipher)
+	unmark()
 	if err != nil {
 		return fail(sops.IntegrityFailed, "a value does not decrypt: it was changed, moved or left readable after the file was encrypted")
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	library "github.com/getsops/sops/v3"
-	"github.com/getsops/sops/v3/aes"
 	"github.com/getsops/sops/v3/age"
 	"github.com/getsops/sops/v3/keyservice"
 	"github.com/getsops/sops/v3/version"
@@ -95,8 +94,9 @@ func seal(tree *library.Tree) error {
 	if len(errs) > 0 {
 		return fail(sops.RecipientInvalid, "the data key can't be encrypted for one of the recipients")
 	}
-	cipher := aes.NewCipher()
-	mac, err := tree.Encrypt(key, cipher)
+	marked, cipher, unmark := cipherOf(tree)
+	mac, err := marked.Encrypt(key, cipher)
+	unmark()
 	if err != nil {
 		return fail(sops.Broken, "a value can't be encrypted")
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/getsops/sops/v3/aes"
 	"github.com/getsops/sops/v3/azkv"
 	"github.com/getsops/sops/v3/gcpkms"
+	"github.com/getsops/sops/v3/hckms"
 	"github.com/getsops/sops/v3/hcvault"
 	"github.com/getsops/sops/v3/keys"
 	"github.com/getsops/sops/v3/kms"
@@ -47,7 +48,7 @@ func newService(t *testing.T, handle http.HandlerFunc) *service {
 	}
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		DNSNames: []string{"vault.example.com", "kms.eu-west-1.amazonaws.com"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+		DNSNames: []string{"vault.example.com", "kms.eu-west-1.amazonaws.com", "demo.vault.azure.net", "login.microsoftonline.com"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
@@ -209,6 +210,57 @@ func TestAWS(t *testing.T) {
 	if s.asked.Load() != before {
 		t.Error("somebody was asked all the same")
 	}
+}
+
+// The service is both the vault and where tokens for it come from.
+func TestAzure(t *testing.T) {
+	const tenant, login = "11111111-2222-3333-4444-555555555555", "https://login.microsoftonline.com/"
+	reply := func(w http.ResponseWriter, body any) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(body)
+	}
+	s := newService(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.Contains(r.URL.Path, "/discovery/instance"):
+			reply(w, map[string]string{"tenant_discovery_endpoint": login + tenant + "/v2.0/.well-known/openid-configuration"})
+		case strings.HasSuffix(r.URL.Path, "/.well-known/openid-configuration"):
+			reply(w, map[string]string{"token_endpoint": login + tenant + "/oauth2/v2.0/token", "authorization_endpoint": login + tenant + "/oauth2/v2.0/authorize", "issuer": login + tenant + "/v2.0"})
+		case strings.HasSuffix(r.URL.Path, "/oauth2/v2.0/token"):
+			if r.FormValue("client_id") != "client" || r.FormValue("client_secret") != "azure-secret" || r.Host != "login.microsoftonline.com" {
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			reply(w, map[string]any{"access_token": "azure-token-secret", "token_type": "Bearer", "expires_in": 3600})
+		case r.Header.Get("Authorization") != "Bearer azure-token-secret":
+			w.Header().Set("WWW-Authenticate", `Bearer authorization="`+login+tenant+`", resource="https://vault.azure.net"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		case r.Host == "demo.vault.azure.net" && r.URL.Path == "/keys/sops/1/decrypt":
+			var in struct{ Alg, Value string }
+			_ = json.NewDecoder(r.Body).Decode(&in)
+			reply(w, map[string]string{"kid": "https://demo.vault.azure.net/keys/sops/1", "value": in.Value})
+		default:
+			w.WriteHeader(http.StatusForbidden)
+		}
+	})
+	to := func(version string) []byte {
+		return sealedTo(t, func(key []byte) keys.MasterKey {
+			return &azkv.MasterKey{VaultURL: "https://demo.vault.azure.net", Name: "sops", Version: version, EncryptedKey: base64.RawURLEncoding.EncodeToString(key)}
+		})
+	}
+	if got := decrypts(t, to("1"), sops.YAML, keysOf(t, AzureCredentials, azureYAML), s.options()); got != "a: value-secret\n" {
+		t.Errorf("got %q", got)
+	}
+	_, err := Decrypt(t.Context(), to("2"), sops.YAML, keysOf(t, AzureCredentials, azureYAML), s.options())
+	refused(t, err, sops.ServiceFailed, "403 Forbidden", "azure-secret", "azure-token-secret")
+}
+
+// Keys of Huawei Cloud are named, and nobody is asked.
+func TestHuawei(t *testing.T) {
+	file := sealedTo(t, func(key []byte) keys.MasterKey {
+		return &hckms.MasterKey{KeyID: "tr-west-1:1234", Region: "tr-west-1", KeyUUID: "1234", EncryptedKey: inBase64(key)}
+	})
+	_, err := Decrypt(t.Context(), file, sops.YAML, Keys{}, Options{dial: noNetwork})
+	refused(t, err, sops.KeyMissing, "the Huawei Cloud KMS key tr-west-1:1234: keys of that service are not used here")
 }
 
 func TestAddressesOfOtherClouds(t *testing.T) {
