@@ -12,6 +12,14 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
+// Reasons of events.
+const (
+	// ScaleUpBackoffReason: nothing is made for a pool from now on.
+	ScaleUpBackoffReason = "ScaleUpBackoff"
+	// ScaleDownBackoffReason: nothing is deleted for a pool from now on.
+	ScaleDownBackoffReason = "ScaleDownBackoff"
+)
+
 // newBackoff is one that a plan begins.
 type newBackoff struct {
 	pool string
@@ -39,11 +47,11 @@ func (p *plan) newBackoffs(before *clusterv1.KsctlAutoScalerStatus, now time.Tim
 // says it only where nothing goes before it, such as an agent that has ceased to answer.
 func tellBackoffs(req *reconcile.Request[*clusterv1.KsctlAutoScaler], begun []newBackoff) {
 	for _, b := range begun {
-		what := "made"
+		reason, what := ScaleUpBackoffReason, "made"
 		if b.Operation == clusterv1.OperationScaleDown {
-			what = "deleted"
+			reason, what = ScaleDownBackoffReason, "deleted"
 		}
-		req.Event(corev1.EventTypeWarning, string(b.Operation)+"Backoff", fmt.Sprintf("pool %s backs off until %s, nothing is %s: %s, %d %s in a row: %s",
+		req.Event(corev1.EventTypeWarning, reason, fmt.Sprintf("pool %s backs off until %s, nothing is %s: %s, %d %s in a row: %s",
 			b.pool, b.Until.UTC().Format(time.RFC3339), what, b.Code, b.Failures, plural("failure", b.Failures), b.Message))
 	}
 }
