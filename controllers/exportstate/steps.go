@@ -249,23 +249,6 @@ func (s *Steps) report(obj *v1alpha1.ExportState, p *plan) {
 	obj.Status.Digest = statestore.Sum(s.SecretKey, []byte(strings.Join(all, "\n")))
 }
 
-// Finalize implements reconcile.Steps.
-func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.ExportState]) reconcile.Outcome {
-	obj := req.Object
-	if obj.Spec.DeletionPolicy != v1alpha1.DeleteState || obj.Status.Secret == "" {
-		return reconcile.Done{Message: "what was exported stays"}
-	}
-	const way = "; or set spec.deletionPolicy to Keep, to leave what was exported"
-	c, err := s.clientFor(ctx, obj)
-	if err != nil {
-		return account.Outcome(fmt.Errorf("%w%s", err, way), "")
-	}
-	if err := engine.DropSecret(ctx, c, types.NamespacedName{Namespace: obj.Namespace, Name: obj.Status.Secret}, ExportAnnotation, obj.Name); err != nil {
-		return reconcile.Retry{Err: fmt.Errorf("%w%s", err, way)}
-	}
-	return reconcile.Done{Message: "what was exported is deleted"}
-}
-
 // Forget implements reconcile.Steps.
 func (s *Steps) Forget(key types.NamespacedName) { s.memos.Drop(key) }
 
