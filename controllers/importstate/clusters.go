@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +24,7 @@ import (
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/statestore"
 )
 
 // MadeByAnnotation is on each KsctlCluster that an import has made: the import's name. What
@@ -30,6 +33,12 @@ const MadeByAnnotation = "storage.ksctl.com/import"
 
 // errBehind says that the cache does not have yet what was just made.
 var errBehind = errors.New("somebody else has just made it")
+
+// InUseReason says that a KsctlCluster that an import has made is in use, and goes before it.
+const InUseReason = "InUse"
+
+// orKeep says how to delete an import without what it has written.
+const orKeep = "; or set spec.deletionPolicy to Keep, to leave what was imported"
 
 var clusters = clusterv1.GroupVersion.WithResource("ksctlclusters")
 
@@ -143,27 +152,50 @@ func nameOf(s string) string {
 	return strings.Trim(s[:min(len(s), 200)], "-")
 }
 
-// dismiss deletes the KsctlClusters that an import has made, if they are still of it.
-func (s *Steps) dismiss(ctx context.Context, obj *v1alpha1.ImportState, c dynamic.Interface) error {
+// dismiss deletes the KsctlClusters that an import has made, if they are still of it. It returns
+// those that are there yet: what uses them needs the states in the store to the end.
+func (s *Steps) dismiss(ctx context.Context, obj *v1alpha1.ImportState, c dynamic.Interface) (left []clusterv1.KsctlCluster, err error) {
 	var list clusterv1.KsctlClusterList
-	err := s.Client.List(ctx, &list, client.InNamespace(obj.Namespace), client.UnsafeDisableDeepCopy)
+	err = s.Client.List(ctx, &list, client.InNamespace(obj.Namespace), client.UnsafeDisableDeepCopy)
 	if apimeta.IsNoMatchError(err) {
-		return nil // there can be none
+		return nil, nil // there can be none
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i := range list.Items {
 		made := &list.Items[i]
-		if made.Annotations[MadeByAnnotation] != obj.Name || made.Spec.ImportRef == nil || made.Spec.ImportRef.Name != obj.Name || made.DeletionTimestamp != nil {
+		if made.Annotations[MadeByAnnotation] != obj.Name || made.Spec.ImportRef == nil || made.Spec.ImportRef.Name != obj.Name {
+			continue
+		}
+		left = append(left, *made)
+		if made.DeletionTimestamp != nil {
 			continue
 		}
 		err := c.Resource(clusters).Namespace(obj.Namespace).Delete(ctx, made.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &made.UID}})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("deleting KsctlCluster %s/%s, which this import made: %w", obj.Namespace, made.Name, err)
+			return nil, fmt.Errorf("deleting KsctlCluster %s/%s, which this import made: %w", obj.Namespace, made.Name, err)
 		}
 	}
-	return nil
+	return left, nil
+}
+
+// await waits for KsctlClusters to go. Nothing wakes the import then: those that nobody uses take
+// a moment, and the others as long as their users.
+func (s *Steps) await(obj *v1alpha1.ImportState, left []clusterv1.KsctlCluster) reconcile.Outcome {
+	out := reconcile.Waiting{Reason: reconcile.RemovingReason, Until: s.Clock.Now().Add(time.Second)}
+	var names []string
+	for i := range left {
+		name := left[i].Name
+		if used := apimeta.FindStatusCondition(left[i].Status.Conditions, clusterv1.InUseCondition); used != nil {
+			name += " (in use by " + used.Message + ")"
+			out.Reason, out.Until = InUseReason, s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	out.On = "these KsctlClusters go first, and their kubeconfigs are in ksctl's store until then: " + statestore.Lines(names) + orKeep
+	return out
 }
 
 // knownClusters are the lines of a status with nothing in them but which KsctlClusters there are.

@@ -208,8 +208,12 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.I
 	if err != nil {
 		return account.Outcome(fmt.Errorf("%w; or set spec.deletionPolicy to Keep, to leave in the store what was imported", err), "")
 	}
-	if err := s.dismiss(ctx, obj, c); err != nil {
-		return reconcile.Retry{Err: fmt.Errorf("%w; or set spec.deletionPolicy to Keep, to leave what was imported", err)}
+	left, err := s.dismiss(ctx, obj, c)
+	if err != nil {
+		return reconcile.Retry{Err: fmt.Errorf("%w%s", err, orKeep)}
+	}
+	if len(left) > 0 {
+		return s.await(obj, left)
 	}
 	st, err := statestore.Read(ctx, c, obj.Status.Store, len(obj.Status.Credentials) > 0)
 	if err != nil {

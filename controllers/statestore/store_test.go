@@ -2,6 +2,7 @@ package statestore
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -212,7 +213,7 @@ func TestAnotherError(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "there is no namespace team: create it") {
 		t.Errorf("got %v", err)
 	}
-	if again := s.Reread(t.Context(), err); again != err {
+	if again := s.Reread(t.Context(), err); !errors.Is(again, err) {
 		t.Errorf("got %v", again)
 	}
 }

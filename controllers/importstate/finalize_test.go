@@ -1,0 +1,96 @@
+package importstate
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/api/storage/v1alpha1"
+	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/controllers/statestore"
+	"github.com/ksctl/gitops/stacks/state"
+)
+
+// of is a KsctlCluster that the import has made, as the cache has it.
+func of(imp, name string, change ...func(*clusterv1.KsctlCluster)) *clusterv1.KsctlCluster {
+	c := made(name, imp, "")
+	c.Namespace, c.Annotations, c.Finalizers = "team", map[string]string{MadeByAnnotation: imp}, []string{"x/y"}
+	for _, f := range change {
+		f(&c)
+	}
+	return &c
+}
+
+// inUse has a KsctlCluster be deleted, and stay because of its users.
+func inUse(c *clusterv1.KsctlCluster) {
+	c.DeletionTimestamp = &metav1.Time{Time: start}
+	c.Status.Conditions = []metav1.Condition{{Type: clusterv1.InUseCondition, Status: metav1.ConditionTrue, Message: "KsctlInstall team/app"}}
+}
+
+// finalized is the deletion of an import of one state, while the cache has KsctlClusters. It
+// tells which of them were deleted, and whether the state is in the store afterwards.
+func finalized(t *testing.T, there ...client.Object) (out reconcile.Outcome, deleted []string, stays bool) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	doc := []byte(document("one", "a"))
+	const key = "civo.ha.one.LON1"
+	objects := []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: state.StoreConfigMap, ResourceVersion: "1"}, BinaryData: map[string][]byte{key: doc}}}
+	for _, o := range there {
+		objects = append(objects, o)
+	}
+	api := dynamicfake.NewSimpleDynamicClient(scheme, objects...)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "importer"}}
+	s := &Steps{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(account).WithObjects(there...).Build(), SecretKey: []byte("key"), Clock: clocktesting.NewFakePassiveClock(start),
+		Target: &engine.Target{Client: func(*types.NamespacedName) (*engine.Client, error) { return &engine.Client{Interface: api}, nil }}}
+	obj := &v1alpha1.ImportState{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "import"}, Spec: v1alpha1.ImportStateSpec{ServiceAccountName: "importer", DeletionPolicy: v1alpha1.DeleteState},
+		Status: v1alpha1.ImportStateStatus{Store: "team", Clusters: []v1alpha1.ImportedCluster{{Key: key, Written: s.hash(doc), Ours: true}}}}
+	out = s.Finalize(t.Context(), &reconcile.Request[*v1alpha1.ImportState]{Object: obj, Event: func(_, reason, message string) { t.Errorf("%s: %s", reason, message) }})
+	for _, a := range api.Actions() {
+		if a, ok := a.(interface{ GetName() string }); ok && a.(interface{ GetVerb() string }).GetVerb() == "delete" {
+			deleted = append(deleted, a.GetName())
+		}
+	}
+	slices.Sort(deleted)
+	after, err := statestore.Read(t.Context(), api, "team", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out, deleted, after.States[key] != nil
+}
+
+func TestStatesStayUntilTheirClustersAreGone(t *testing.T) {
+	out, deleted, stays := finalized(t, of("import", "used", inUse), of("import", "free"), of("other", "theirs"))
+	w, ok := out.(reconcile.Waiting)
+	if !ok || w.Reason != InUseReason || !strings.Contains(w.On, ": free; used (in use by KsctlInstall team/app); or set spec.deletionPolicy to Keep") || !w.Until.Equal(start.Add(reconcile.DefaultRetryInterval)) {
+		t.Errorf("got %#v", out)
+	}
+	if !stays || !slices.Equal(deleted, []string{"free"}) {
+		t.Errorf("the state stays: %v, deleted: %v", stays, deleted)
+	}
+	out, deleted, stays = finalized(t, of("import", "free"))
+	if w, ok := out.(reconcile.Waiting); !ok || w.Reason != reconcile.RemovingReason || !w.Until.Equal(start.Add(time.Second)) || !stays || len(deleted) != 1 {
+		t.Errorf("one that nobody uses takes a moment: got %#v, the state stays: %v, deleted: %v", out, stays, deleted)
+	}
+	taken := of("import", "taken", inUse, func(c *clusterv1.KsctlCluster) { c.Spec.ImportRef = nil })
+	out, deleted, stays = finalized(t, of("other", "theirs", inUse), taken)
+	if _, ok := out.(reconcile.Done); !ok || stays || len(deleted) > 0 {
+		t.Errorf("no other is waited for: got %#v, the state stays: %v, deleted: %v", out, stays, deleted)
+	}
+}
