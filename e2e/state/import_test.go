@@ -136,39 +136,6 @@ var _ = Describe("An ImportState", func() {
 		Expect(stored(ctx, ns)).To(HaveLen(fit))
 	})
 
-	It("loses no update of those who write beside it", func(ctx SpecContext) {
-		ns := namespace(ctx)
-		publish(ctx, ns, "main@sha1:0", map[string]string{"clusters/a.json": document("demo", "revision 0")})
-		in := imported(ns)
-		create(ctx, in)
-		Eventually(ctx, stands(ctx, in), soon).Should(HavePrefix("True "))
-		const writes = 1000
-		done := make(chan error, 1)
-		go func() {
-			var err error
-			for i := 1; i <= writes && err == nil; i++ {
-				err = asKsctl(ctx, ns, "aws.ha.beside.us-east-1", fmt.Sprintf(`{"write":%d}`, i))
-			}
-			done <- err
-		}()
-		revision, ended, failure := 0, false, error(nil)
-		Eventually(ctx, func() bool {
-			revision++
-			publish(ctx, ns, fmt.Sprintf("main@sha1:%d", revision), map[string]string{"clusters/a.json": document("demo", fmt.Sprintf("revision %d", revision))})
-			select {
-			case failure = <-done:
-				ended = true
-			default:
-			}
-			return ended
-		}, 12*time.Minute, 50*time.Millisecond).Should(BeTrue())
-		Expect(failure).NotTo(HaveOccurred())
-		Eventually(ctx, func() map[string]string { return stored(ctx, ns) }, soon).Should(And(
-			HaveKeyWithValue("aws.ha.beside.us-east-1", fmt.Sprintf(`{"write":%d}`, writes)),
-			HaveKeyWithValue(keyOf("demo"), ContainSubstring(fmt.Sprintf(`"revision %d"`, revision)))))
-		AddReportEntry("commits while ksctl wrote 1000 times", fmt.Sprint(revision))
-	}, SpecTimeout(15*time.Minute))
-
 	It("takes an export that stands in the object itself, with credentials that are null", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		in := imported(ns, func(s *v1alpha1.ImportStateSpec) {
