@@ -173,8 +173,8 @@ var _ = Describe("An ImportState through an agent", func() {
 		agent := &ksctlAgent{ns: ns}
 		address := agent.listen("127.0.0.1:0")
 		files, want, all := map[string]string{}, []any{}, []string{"azure", "civo"}
-		for _, name := range []string{"v1_0_civo_ha_k3s", "v1_2_0_aws_managed", "v2_aws_managed", "v1_azure_ha_k3s", "v1_local_managed"} {
-			data := fixture(name + ".json")
+		for _, name := range []string{"v1_0_civo_ha_k3s", "v1_2_0_aws_managed", "v2_0_azure_selfmanaged", "v2_aws_managed", "v1_azure_ha_k3s", "v1_local_managed"} {
+			data := ofStore(name + ".json")
 			files["clusters/"+name+".json"] = string(data)
 			parsed, err := state.Parse(name, data)
 			Expect(err).NotTo(HaveOccurred())
@@ -192,7 +192,7 @@ var _ = Describe("An ImportState through an agent", func() {
 
 		By("telling it to overwrite")
 		patch(ctx, in, `{"spec":{"conflict":"Overwrite"}}`)
-		Eventually(ctx, stands(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: 5 states and the credentials of 2 clouds sent to the agent at " + address))
+		Eventually(ctx, stands(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: 6 states and the credentials of 2 clouds sent to the agent at " + address))
 		Expect(agent.came()).To(Equal(all))
 		var got []string
 		for _, doc := range stored(ctx, ns) {

@@ -179,7 +179,7 @@ var _ = Describe("A KsctlCluster", func() {
 		Expect(absent(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "one-kubeconfig"}})()).To(BeTrue())
 		Expect(h.Plane.Client().Delete(ctx, in)).To(Succeed())
 		Eventually(ctx, absent(ctx, in), soon).Should(BeTrue())
-		Eventually(ctx, absent(ctx, two), soon).Should(BeTrue())
+		Expect(absent(ctx, two)()).To(BeTrue(), "it goes before the state that it is of")
 		Expect(absent(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "two-kubeconfig"}})()).To(BeTrue())
 		Expect(healthy(ctx, one)()).To(HavePrefix("True "), "it is not the import's any more")
 		Expect(h.Plane.Client().Delete(ctx, one)).To(Succeed())

@@ -103,24 +103,24 @@ var _ = Describe("An ExportState", func() {
 	It("commits what an ImportState elsewhere brings back equal, and commits again only what ksctl has changed", func(ctx SpecContext) {
 		ns, there, mine := namespace(ctx), namespace(ctx), identity()
 		files := map[string]string{}
-		for _, name := range []string{"v1_0_civo_ha_k3s", "v1_azure_ha_k3s", "v1_aws_ha_kubeadm", "v1_local_managed", "v1_2_0_aws_managed", "v2_aws_managed"} {
-			files["clusters/"+name+".json"] = string(fixture(name + ".json"))
+		for _, name := range []string{"v1_0_civo_ha_k3s", "v1_azure_ha_k3s", "v1_aws_ha_kubeadm", "v1_local_managed", "v1_2_0_aws_managed", "v2_0_azure_selfmanaged", "v2_aws_managed"} {
+			files["clusters/"+name+".json"] = string(ofStore(name + ".json"))
 		}
 		publish(ctx, ns, "main@sha1:1", files)
 		in := imported(ns)
 		create(ctx, in)
-		Eventually(ctx, stands(ctx, in), soon).Should(HavePrefix("True ReconciliationSucceeded: 6 states and the credentials of 3 clouds"))
+		Eventually(ctx, stands(ctx, in), soon).Should(HavePrefix("True ReconciliationSucceeded: 7 states and the credentials of 3 clouds"))
 		want := stored(ctx, ns)
-		Expect(want).To(HaveLen(6))
+		Expect(want).To(HaveLen(7))
 
 		repo, err := git.NewRepo(ctx, ns)
 		Expect(err).NotTo(HaveOccurred())
 		out := exported(ns, toGit(repo), mine, func(s *v1alpha1.ExportStateSpec) { s.Credentials = v1alpha1.ExportCredentials })
 		create(ctx, out)
-		Eventually(ctx, exports(ctx, out), soon).Should(Equal("True ReconciliationSucceeded: 6 states and the credentials of 3 clouds in branch main of " + repo.URL() + ", folder states"))
+		Eventually(ctx, exports(ctx, out), soon).Should(Equal("True ReconciliationSucceeded: 7 states and the credentials of 3 clouds in branch main of " + repo.URL() + ", folder states"))
 		Expect(commits(ctx, repo)).To(Equal("1"))
 		Expect(out.Status.LastExportedRevision).To(Equal("main@sha1:" + inGit(ctx, repo, "rev-parse", "main")))
-		Expect(out.Status.Clusters).To(HaveLen(6))
+		Expect(out.Status.Clusters).To(HaveLen(7))
 		Expect(inGit(ctx, repo, "log", "-1", "--format=%an <%ae>%n%B", "main")).To(And(HavePrefix("Robot <robot@example.com>\nExport the state of clusters\n"), ContainSubstring("- azure.ha.demo.eastus.json\n"), ContainSubstring("ExportState: "+ns+"/export")))
 		for name := range strings.SplitSeq(inGit(ctx, repo, "ls-tree", "-r", "--name-only", "main"), "\n") {
 			readable, err := state.Secrets([]byte(inGit(ctx, repo, "cat-file", "blob", "main:"+name)))
@@ -137,7 +137,7 @@ var _ = Describe("An ExportState", func() {
 			s.Decryption = &appsv1.Decryption{Provider: "sops", SecretRef: fluxmeta.LocalObjectReference{Name: "age"}}
 		})
 		create(ctx, back)
-		Eventually(ctx, stands(ctx, back), soon).Should(HavePrefix("True ReconciliationSucceeded: 6 states and the credentials of 3 clouds"))
+		Eventually(ctx, stands(ctx, back), soon).Should(HavePrefix("True ReconciliationSucceeded: 7 states and the credentials of 3 clouds"))
 		Expect(stored(ctx, there)).To(Equal(want))
 		var first, second corev1.Secret
 		Expect(h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: state.StoreSecret}, &first)).To(Succeed())
@@ -158,7 +158,7 @@ var _ = Describe("An ExportState", func() {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: state.StoreConfigMap}}
 		patch(ctx, cm, fmt.Sprintf(`{"binaryData":{%q:%q}}`, keyOf("scaled"), encoded(scaled)))
 		Eventually(ctx, func() string { return commits(ctx, repo) }, soon).Should(Equal("2"))
-		Eventually(ctx, exports(ctx, out), soon).Should(HavePrefix("True ReconciliationSucceeded: 7 states"))
+		Eventually(ctx, exports(ctx, out), soon).Should(HavePrefix("True ReconciliationSucceeded: 8 states"))
 		Expect(inGit(ctx, repo, "diff", "--name-only", "main~1", "main")).To(Equal("states/" + keyOf("scaled") + ".json"))
 		Expect(inGit(ctx, repo, "cat-file", "blob", "main:states/"+keyOf("scaled")+".json")).To(And(ContainSubstring(`"cluster_name": "scaled"`),
 			Not(ContainSubstring(unknown)), Not(ContainSubstring(`"new"`)), Not(ContainSubstring("by ksctl"))))

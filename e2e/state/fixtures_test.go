@@ -28,6 +28,17 @@ func lookUp(v any, pointer string) any {
 	return v
 }
 
+// ofStore is a fixture as ksctl's own store has it: the one that was exported from a MongoDB has
+// an id, which is zero elsewhere.
+func ofStore(name string) []byte {
+	GinkgoHelper()
+	data := string(fixture(name))
+	if name == "v2_0_azure_selfmanaged.json" {
+		data = replaced(data, "65f0c0ffee65f0c0ffee65f0", "000000000000000000000000")
+	}
+	return []byte(data)
+}
+
 // documents are the states of an export, canonical, and the credentials in it by cloud.
 func documents(export []byte) (states []string, credentials map[string]string) {
 	GinkgoHelper()

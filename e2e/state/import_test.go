@@ -28,8 +28,8 @@ var _ = Describe("An ImportState", func() {
 		ns := namespace(ctx)
 		files, want := map[string]string{}, []any{}
 		wantCredentials := map[string]string{}
-		for _, name := range []string{"v1_0_civo_ha_k3s", "v1_azure_ha_k3s", "v1_aws_ha_kubeadm", "v1_local_managed"} {
-			data := fixture(name + ".json")
+		for _, name := range []string{"v1_0_civo_ha_k3s", "v1_azure_ha_k3s", "v1_aws_ha_kubeadm", "v1_local_managed", "v2_0_azure_selfmanaged"} {
+			data := ofStore(name + ".json")
 			files["clusters/"+name+"/state.json"] = string(data)
 			states, credentials := documents(data)
 			for _, doc := range states {
@@ -46,7 +46,7 @@ var _ = Describe("An ImportState", func() {
 		publish(ctx, ns, "main@sha1:1", files)
 		in := imported(ns)
 		create(ctx, in)
-		Eventually(ctx, stands(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: 6 states and the credentials of 3 clouds in ksctl's store in namespace " + ns))
+		Eventually(ctx, stands(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: 7 states and the credentials of 3 clouds in ksctl's store in namespace " + ns))
 		var got []string
 		for _, doc := range stored(ctx, ns) {
 			got = append(got, doc)
