@@ -12,7 +12,7 @@ import (
 
 // change pushes a new version of the stack and shows which objects it changed.
 func (d *demo) change(ctx context.Context) error {
-	ctx, cancel := within(ctx, patience)
+	ctx, cancel := within(ctx)
 	defer cancel()
 	before, err := d.snapshot(ctx)
 	if err != nil {

@@ -206,7 +206,7 @@ func (d *demo) runController(ctx context.Context, binary string, cancel context.
 	if err != nil {
 		return "", err
 	}
-	ctx, stop := within(ctx, patience)
+	ctx, stop := within(ctx)
 	defer stop()
 	if err := until(ctx, refresh, d.controller.healthy); err != nil {
 		return "", err
@@ -270,8 +270,8 @@ func until(ctx context.Context, every time.Duration, ask func(context.Context) e
 }
 
 // within bounds an act, and says so when the time is over.
-func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
+func within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %s", patience))
 }
 
 func (d *demo) getInstall(ctx context.Context) (*appsv1.KsctlInstall, error) {

@@ -49,7 +49,7 @@ var damages = []damage{
 
 // drift breaks objects by hand and shows them being put right.
 func (d *demo) drift(ctx context.Context) error {
-	ctx, cancel := within(ctx, patience)
+	ctx, cancel := within(ctx)
 	defer cancel()
 	d.act("DRIFT", "somebody with kubectl knows better")
 	revision, err := d.repository.revision(ctx)

@@ -28,7 +28,7 @@ const (
 
 // install applies the cluster's folder and follows the stack to Ready.
 func (d *demo) install(ctx context.Context) error {
-	ctx, cancel := within(ctx, patience)
+	ctx, cancel := within(ctx)
 	defer cancel()
 	var err error
 	if d.plan, err = d.readPlan(ctx); err != nil {

@@ -14,7 +14,7 @@ import (
 
 // remove deletes the install and watches what it made go, last wave first.
 func (d *demo) remove(ctx context.Context) error {
-	ctx, cancel := within(ctx, patience)
+	ctx, cancel := within(ctx)
 	defer cancel()
 	before, err := d.snapshot(ctx)
 	if err != nil {
