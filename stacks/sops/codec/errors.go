@@ -8,6 +8,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/hashicorp/vault/api"
+	"github.com/huaweicloud/huaweicloud-sdk-go-v3/core/sdkerr"
 
 	"github.com/ksctl/gitops/stacks/sops"
 )
@@ -99,6 +100,9 @@ func answered(err error) int {
 		return e.StatusCode
 	}
 	if e, ok := errors.AsType[*api.ResponseError](err); ok { // Vault
+		return e.StatusCode
+	}
+	if e, ok := errors.AsType[*sdkerr.ServiceResponseError](err); ok && e.StatusCode >= 300 { // Huawei; below that it was the body
 		return e.StatusCode
 	}
 	return 0

@@ -48,8 +48,8 @@ func (a *attempt) open(req *keyservice.DecryptRequest) (part []byte, name string
 		part, err := a.ask(a.keys.vault.token != "", VaultToken, func(ctx context.Context) ([]byte, error) { return a.openVault(ctx, k.VaultKey, req.Ciphertext) })
 		return part, "the Vault key " + shown(k.VaultKey.VaultAddress) + " " + shown(k.VaultKey.KeyName), err
 	case *keyservice.Key_HckmsKey:
-		// The library lets nobody guard where its client for it goes, or say for how long.
-		return nil, "the Huawei Cloud KMS key " + shown(k.HckmsKey.KeyId), fail(sops.KeyMissing, "keys of that service are not used here: encrypt the file to another one as well, such as one of age (sops rotate --add-age)")
+		part, err := a.ask(a.keys.huawei != nil, HuaweiCredentials, func(ctx context.Context) ([]byte, error) { return a.openHuawei(ctx, k.HckmsKey, req.Ciphertext) })
+		return part, "the Huawei Cloud KMS key " + shown(k.HckmsKey.KeyId), err
 	}
 	return nil, "a key", fail(sops.KeyMissing, "there is no way to use keys of its kind here")
 }
