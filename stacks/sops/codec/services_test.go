@@ -48,7 +48,7 @@ func newService(t *testing.T, handle http.HandlerFunc) *service {
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		DNSNames: []string{"vault.example.com", "kms.eu-west-1.amazonaws.com", "demo.vault.azure.net", "login.microsoftonline.com",
-			"kms.tr-west-1.myhuaweicloud.com", "kms.eu-west-101.myhuaweicloud.eu"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+			"kms.tr-west-1.myhuaweicloud.com", "kms.eu-west-101.myhuaweicloud.eu", "cloudkms.googleapis.com", "oauth2.googleapis.com"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
