@@ -17,7 +17,7 @@ type Request struct {
 	Format Format `json:"format"`
 	// Secret has the keys, in the vocabulary of Flux: private keys of age in *.agekey, of
 	// OpenPGP in *.asc, credentials in sops.aws-kms, sops.azure-kv, sops.gcp-kms and
-	// sops.vault-token. Other entries mean nothing.
+	// sops.vault-token, and of our own sops.hckms. Other entries mean nothing.
 	Secret map[string][]byte `json:"secret"`
 }
 

@@ -10,7 +10,7 @@ type Decryption struct {
 
 	// SecretRef names a Secret of this namespace with keys, as Flux has them: private
 	// keys of age in *.agekey, of OpenPGP in *.asc, and credentials in sops.aws-kms,
-	// sops.azure-kv, sops.gcp-kms and sops.vault-token. A change of the Secret is
-	// noticed at once.
+	// sops.azure-kv, sops.gcp-kms and sops.vault-token; Flux does not have those of
+	// Huawei Cloud in sops.hckms. A change of the Secret is noticed at once.
 	SecretRef fluxmeta.LocalObjectReference `json:"secretRef"`
 }

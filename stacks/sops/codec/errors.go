@@ -8,6 +8,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/hashicorp/vault/api"
+	"github.com/huaweicloud/huaweicloud-sdk-go-v3/core/sdkerr"
+	"golang.org/x/oauth2"
 
 	"github.com/ksctl/gitops/stacks/sops"
 )
@@ -99,6 +101,18 @@ func answered(err error) int {
 		return e.StatusCode
 	}
 	if e, ok := errors.AsType[*api.ResponseError](err); ok { // Vault
+		return e.StatusCode
+	}
+	if e, ok := errors.AsType[interface {
+		error
+		HTTPCode() int
+	}](err); ok { // GCP
+		return max(e.HTTPCode(), 0)
+	}
+	if e, ok := errors.AsType[*oauth2.RetrieveError](err); ok && e.Response != nil { // where tokens for GCP come from
+		return e.Response.StatusCode
+	}
+	if e, ok := errors.AsType[*sdkerr.ServiceResponseError](err); ok && e.StatusCode >= 300 { // Huawei; below that it was the body
 		return e.StatusCode
 	}
 	return 0

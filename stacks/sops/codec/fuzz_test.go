@@ -20,7 +20,7 @@ var fuzzFormats = []Format{sops.YAML, sops.JSON, sops.Dotenv, sops.INI, sops.Bin
 func FuzzDecrypt(f *testing.F) {
 	id := newAge(f)
 	recipient := id.Recipient().String()
-	keys := keysOf(f, "a.agekey", id.String(), VaultToken, "hvs.token-secret", AWSCredentials, awsYAML, AzureCredentials, azureYAML)
+	keys := keysOf(f, "a.agekey", id.String(), VaultToken, "hvs.token-secret", AWSCredentials, awsYAML, AzureCredentials, azureYAML, HuaweiCredentials, huaweiYML)
 	for i, format := range fuzzFormats {
 		file := encrypted(f, plains[format], format, EncryptOptions{}, recipient)
 		f.Add(file, byte(i))
@@ -29,6 +29,7 @@ func FuzzDecrypt(f *testing.F) {
 	}
 	f.Add([]byte("a: &a [*a]\nsops: *a\n"), byte(0))
 	f.Add([]byte("sops:\n  lastmodified: 2026-11-01T12:00:00Z\n  hc_vault: [{vault_address: 'https://169.254.169.254', engine_path: a, key_name: b, enc: c}]\n"), byte(0))
+	f.Add([]byte("sops:\n  lastmodified: 2026-11-01T12:00:00Z\n  hckms: [{key_id: 'tr-west-1:00000000-0000-0000-0000-000000000000', enc: c}]\n"), byte(0))
 	f.Add([]byte("sops:\n  lastmodified: 2026-11-01T12:00:00Z\n  shamir_threshold: 2\n  key_groups: [{pgp: [{fp: a, enc: b}]}, {age: [{recipient: a, enc: b}]}]\n"), byte(0))
 	f.Fuzz(func(t *testing.T, file []byte, format byte) {
 		fmt := fuzzFormats[int(format)%len(fuzzFormats)]
@@ -40,7 +41,7 @@ func FuzzDecrypt(f *testing.F) {
 		if _, ok := err.(*Error); !ok || out != nil { //nolint:errorlint // it has to be this one
 			t.Fatalf("%T %v, %d bytes", err, err, len(out))
 		}
-		silent(t, err, id.String(), "hvs.token-secret", "aws-secret-key", "azure-secret")
+		silent(t, err, id.String(), "hvs.token-secret", "aws-secret-key", "azure-secret", "huawei-secret-key", "huawei-session-secret")
 		sops.Encrypted(file, fmt)
 	})
 }
@@ -79,7 +80,7 @@ func FuzzKeys(f *testing.F) {
 	_, _, private := newPGP(f)
 	for name, value := range map[string]string{
 		"a.agekey": newAge(f).String(), "a.asc": private, VaultToken: "hvs.token", AWSCredentials: awsYAML, AzureCredentials: azJSON,
-		GCPCredentials: `{"type": "external_account"}`, VaultAddresses: "https://a", VaultCA: "-----BEGIN CERTIFICATE-----\n", "other": "x",
+		GCPCredentials: `{"type": "external_account"}`, VaultAddresses: "https://a", VaultCA: "-----BEGIN CERTIFICATE-----\n", HuaweiCredentials: huaweiYML, "other": "x",
 	} {
 		f.Add(name, []byte(value))
 		f.Add(name, []byte(strings.ToLower(value)))

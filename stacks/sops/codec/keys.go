@@ -16,7 +16,7 @@ import (
 )
 
 // Keys of a Secret that KeysFromSecret reads, in Flux's vocabulary and with the
-// same content, so that one Secret serves both. Of the last two Flux knows
+// same content, so that one Secret serves both. Of the last three Flux knows
 // nothing.
 const (
 	// AgeSuffix ends keys that hold age identities, one a line.
@@ -40,6 +40,9 @@ const (
 	// VaultCA holds the certificates (PEM) that Vault's own is trusted by, instead
 	// of the system's.
 	VaultCA = "sops.vault-ca.crt"
+	// HuaweiCredentials holds access_key, secret_key, project_id and, for temporary
+	// ones, security_token of Huawei Cloud, as YAML or JSON.
+	HuaweiCredentials = "sops.hckms"
 )
 
 // Keys are what may decrypt. They show nothing of themselves when printed. The
@@ -57,6 +60,8 @@ type material struct {
 	azure *azureCredentials
 	gcp   []byte
 	vault vaultCredentials
+
+	huawei *huaweiCredentials
 }
 
 type vaultCredentials struct {
@@ -110,6 +115,9 @@ func (m *material) read(name string, value []byte) (err error) {
 	case GCPCredentials:
 		m.gcp, err = readGCP(value)
 		return err
+	case HuaweiCredentials:
+		m.huawei, err = readHuawei(value)
+		return err
 	}
 	switch path.Ext(name) {
 	case AgeSuffix:
@@ -135,7 +143,7 @@ func (k Keys) material() *material {
 // Empty tells that there is no key at all.
 func (k Keys) Empty() bool {
 	m := k.material()
-	return len(m.age)+len(m.pgp) == 0 && m.aws == nil && m.azure == nil && m.gcp == nil && m.vault.token == ""
+	return len(m.age)+len(m.pgp) == 0 && m.aws == nil && m.azure == nil && m.gcp == nil && m.huawei == nil && m.vault.token == ""
 }
 
 // Recipients are the public halves of the age identities, which files can be
@@ -160,7 +168,7 @@ func (k Keys) String() string {
 	for _, kind := range []struct {
 		name  string
 		there bool
-	}{{"AWS", m.aws != nil}, {"Azure", m.azure != nil}, {"GCP", m.gcp != nil}, {"Vault", m.vault.token != ""}} {
+	}{{"AWS", m.aws != nil}, {"Azure", m.azure != nil}, {"GCP", m.gcp != nil}, {"Huawei", m.huawei != nil}, {"Vault", m.vault.token != ""}} {
 		if kind.there {
 			kinds = append(kinds, kind.name)
 		}

@@ -23,6 +23,7 @@ import (
 const (
 	awsYAML   = "aws_access_key_id: AKIDEXAMPLE\naws_secret_access_key: aws-secret-key\naws_session_token: aws-session-secret\n"
 	azureYAML = "tenantId: 11111111-2222-3333-4444-555555555555\nclientId: client\nclientSecret: azure-secret\n"
+	huaweiYML = "access_key: HUAWEIEXAMPLE\nsecret_key: huawei-secret-key\nsecurity_token: huawei-session-secret\nproject_id: 0123456789abcdef0123456789abcdef\n"
 	azJSON    = `{"appId": "client", "displayName": "x", "password": "azure-secret", "tenant": "11111111-2222-3333-4444-555555555555"}`
 )
 
@@ -81,6 +82,8 @@ func TestKeysFromSecret(t *testing.T) {
 		"Azure, UTF-16":         {[]string{AzureCredentials, wide(little, "\xff\xfe")}, "keys (age 0, PGP 0, services [Azure])"},
 		"Azure, UTF-16 swapped": {[]string{AzureCredentials, wide(big, "\xfe\xff")}, "keys (age 0, PGP 0, services [Azure])"},
 		"GCP":                   {[]string{GCPCredentials, gcp + "\n"}, "keys (age 0, PGP 0, services [GCP])"},
+		"Huawei":                {[]string{HuaweiCredentials, huaweiYML}, "keys (age 0, PGP 0, services [Huawei])"},
+		"Huawei, as JSON":       {[]string{HuaweiCredentials, `{"access_key": "a", "secret_key": "b", "project_id": "0e12"}`}, "keys (age 0, PGP 0, services [Huawei])"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			keys := keysOf(t, c.pairs...)
@@ -135,6 +138,11 @@ func TestMalformedKeys(t *testing.T) {
 		"Azure, a path":              {AzureCredentials, "tenantId: ../x\nclientId: a\nclientSecret: hunter2-secret", "needs tenantId"},
 		"Azure, an identity":         {AzureCredentials, "clientId: hunter2-secret", "managed identity"},
 		"Azure, a certificate":       {AzureCredentials, "tenantId: x\nclientId: y\nclientCertificate: hunter2-secret", "clientCertificate"},
+		"Huawei, not YAML":           {HuaweiCredentials, "secret_key: [hunter2-secret", "is not YAML or JSON"},
+		"Huawei, half":               {HuaweiCredentials, "secret_key: hunter2-secret\nproject_id: a", "needs access_key"},
+		"Huawei, no project":         {HuaweiCredentials, "access_key: a\nsecret_key: hunter2-secret", "and project_id"},
+		"Huawei, a path":             {HuaweiCredentials, "access_key: a\nsecret_key: hunter2-secret\nproject_id: a/../b", "and project_id"},
+		"Huawei, a header":           {HuaweiCredentials, "access_key: a\nsecret_key: b\nproject_id: c\nsecurity_token: \"hunter2-secret\\nX: y\"", "needs access_key"},
 		"GCP, not JSON":              {GCPCredentials, "{hunter2-secret", "is not the JSON key"},
 		"GCP, no key":                {GCPCredentials, `{"type": "service_account", "private_key": "hunter2-secret"}`, "needs client_email"},
 		"GCP, a user":                {GCPCredentials, `{"type": "authorized_user", "refresh_token": "hunter2-secret"}`, "only service_account is taken"},
@@ -161,7 +169,7 @@ func TestKeysShowNothing(t *testing.T) {
 	_, _, private := newPGP(t)
 	pem := gcpJSON(t, "")
 	keys := keysOf(t, "a.agekey", id.String(), "a.asc", private, VaultToken, "hvs.secret", AWSCredentials, awsYAML,
-		AzureCredentials, azureYAML, GCPCredentials, pem)
+		AzureCredentials, azureYAML, GCPCredentials, pem, HuaweiCredentials, huaweiYML)
 	holder := struct {
 		Keys   Keys
 		hidden Keys
@@ -180,14 +188,14 @@ func TestKeysShowNothing(t *testing.T) {
 		}
 		log.Write(b)
 	}
-	for _, s := range []string{id.String()[20:40], private[100:140], "hvs.secret", "aws-secret-key", "aws-session-secret", "azure-secret", pem[60:100]} {
+	for _, s := range []string{id.String()[20:40], private[100:140], "hvs.secret", "aws-secret-key", "aws-session-secret", "azure-secret", pem[60:100], "huawei-secret-key", "huawei-session-secret"} {
 		for _, form := range []string{s, fmt.Sprintf("%x", s), fmt.Sprintf("%d", []byte(s)), base64.StdEncoding.EncodeToString([]byte(s))} {
 			if strings.Contains(log.String(), form) {
 				t.Errorf("%s is shown", form)
 			}
 		}
 	}
-	if !strings.Contains(log.String(), "keys (age 1, PGP 1, services [AWS Azure GCP Vault])") {
+	if !strings.Contains(log.String(), "keys (age 1, PGP 1, services [AWS Azure GCP Huawei Vault])") {
 		t.Error("not even their kinds are shown")
 	}
 }

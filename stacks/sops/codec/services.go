@@ -2,6 +2,7 @@ package codec
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -15,7 +16,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	agekeys "github.com/getsops/sops/v3/age"
 	"github.com/getsops/sops/v3/azkv"
-	"github.com/getsops/sops/v3/gcpkms"
 	"github.com/getsops/sops/v3/hcvault"
 	"github.com/getsops/sops/v3/keyservice"
 	"github.com/getsops/sops/v3/kms"
@@ -48,8 +48,8 @@ func (a *attempt) open(req *keyservice.DecryptRequest) (part []byte, name string
 		part, err := a.ask(a.keys.vault.token != "", VaultToken, func(ctx context.Context) ([]byte, error) { return a.openVault(ctx, k.VaultKey, req.Ciphertext) })
 		return part, "the Vault key " + shown(k.VaultKey.VaultAddress) + " " + shown(k.VaultKey.KeyName), err
 	case *keyservice.Key_HckmsKey:
-		// The library lets nobody guard where its client for it goes, or say for how long.
-		return nil, "the Huawei Cloud KMS key " + shown(k.HckmsKey.KeyId), fail(sops.KeyMissing, "keys of that service are not used here: encrypt the file to another one as well, such as one of age (sops rotate --add-age)")
+		part, err := a.ask(a.keys.huawei != nil, HuaweiCredentials, func(ctx context.Context) ([]byte, error) { return a.openHuawei(ctx, k.HckmsKey, req.Ciphertext) })
+		return part, "the Huawei Cloud KMS key " + shown(k.HckmsKey.KeyId), err
 	}
 	return nil, "a key", fail(sops.KeyMissing, "there is no way to use keys of its kind here")
 }
@@ -84,7 +84,7 @@ func (a *attempt) ask(has bool, secret string, do func(ctx context.Context) ([]b
 	if e, ok := asOurs(err); ok {
 		return nil, e
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) { // of a client, which may notice first
 		return nil, fail(sops.ServiceFailed, "it does not answer in time")
 	}
 	if code := answered(err); code != 0 {
@@ -110,17 +110,6 @@ func (a *attempt) openAWS(ctx context.Context, k *keyservice.KmsKey, sealed []by
 	c := a.keys.aws
 	kms.NewCredentialsProvider(credentials.NewStaticCredentialsProvider(c.ID, c.Secret, c.Token)).ApplyToMasterKey(&key)
 	kms.NewHTTPClient(a.opts.client(nil)).ApplyToMasterKey(&key)
-	return key.DecryptContext(ctx)
-}
-
-var gcpResource = regexp.MustCompile(`^projects/[a-zA-Z0-9.:-]{1,128}/locations/[a-z0-9-]{1,63}/keyRings/[a-zA-Z0-9_-]{1,63}/cryptoKeys/[a-zA-Z0-9_-]{1,63}$`)
-
-func (a *attempt) openGCP(ctx context.Context, k *keyservice.GcpKmsKey, sealed []byte) ([]byte, error) {
-	if !gcpResource.MatchString(k.ResourceId) {
-		return nil, fail(sops.AddressRefused, "that is no name of a key (projects/…/locations/…/keyRings/…/cryptoKeys/…)")
-	}
-	key := gcpkms.MasterKey{ResourceID: k.ResourceId, EncryptedKey: string(sealed)}
-	gcpkms.CredentialJSON(a.keys.gcp).ApplyToMasterKey(&key)
 	return key.DecryptContext(ctx)
 }
 

@@ -15,8 +15,8 @@ type DecryptionApplyConfiguration struct {
 	Provider *string `json:"provider,omitempty"`
 	// SecretRef names a Secret of this namespace with keys, as Flux has them: private
 	// keys of age in *.agekey, of OpenPGP in *.asc, and credentials in sops.aws-kms,
-	// sops.azure-kv, sops.gcp-kms and sops.vault-token. A change of the Secret is
-	// noticed at once.
+	// sops.azure-kv, sops.gcp-kms and sops.vault-token; Flux does not have those of
+	// Huawei Cloud in sops.hckms. A change of the Secret is noticed at once.
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 }
 

@@ -1,0 +1,67 @@
+package codec
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/getsops/sops/v3/gcpkms"
+	"github.com/getsops/sops/v3/keys"
+
+	"github.com/ksctl/gitops/stacks/sops"
+)
+
+// The service is both the KMS and where tokens for it come from.
+func TestGCP(t *testing.T) {
+	const ring = "projects/p/locations/global/keyRings/r/cryptoKeys/"
+	forbidden := false
+	s := newService(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.Host == "oauth2.googleapis.com" && r.URL.Path == "/token" && !forbidden && strings.Count(r.FormValue("assertion"), ".") == 2:
+			_ = json.NewEncoder(w).Encode(map[string]any{"access_token": "gcp-token-secret", "token_type": "Bearer", "expires_in": 3600})
+		case r.Host == "cloudkms.googleapis.com" && r.Header.Get("Authorization") == "Bearer gcp-token-secret" && r.URL.Path == "/v1/"+ring+"k:decrypt":
+			var in struct{ Ciphertext string }
+			_ = json.NewDecoder(r.Body).Decode(&in)
+			_ = json.NewEncoder(w).Encode(map[string]string{"plaintext": in.Ciphertext})
+		case strings.HasSuffix(r.URL.Path, "/slow:decrypt"):
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+		default:
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"error": {"code": 403, "status": "PERMISSION_DENIED", "message": "not with `+r.Header.Get("Authorization")+`"}}`)
+		}
+	})
+	to := func(name string) []byte {
+		return sealedTo(t, func(key []byte) keys.MasterKey {
+			return &gcpkms.MasterKey{ResourceID: ring + name, EncryptedKey: inBase64(key)}
+		})
+	}
+	account := gcpJSON(t, "")
+	credentials, secrets := keysOf(t, GCPCredentials, account), []string{"gcp-token-secret", account[60:100]}
+	if got := decrypts(t, to("k"), sops.YAML, credentials, s.options()); got != "a: value-secret\n" {
+		t.Errorf("got %q", got)
+	}
+	_, err := Decrypt(t.Context(), to("other"), sops.YAML, credentials, s.options())
+	refused(t, err, sops.ServiceFailed, "403 Forbidden", secrets...)
+	o := s.options()
+	o.Limits.RequestTimeout = time.Second
+	_, err = Decrypt(t.Context(), to("slow"), sops.YAML, credentials, o)
+	refused(t, err, sops.ServiceFailed, "does not answer in time", secrets...)
+	forbidden = true
+	_, err = Decrypt(t.Context(), to("k"), sops.YAML, credentials, s.options())
+	refused(t, err, sops.ServiceFailed, "403 Forbidden", secrets...)
+	before := s.asked.Load()
+	t.Setenv("GOOGLE_CREDENTIALS", account)
+	_, err = Decrypt(t.Context(), to("k"), sops.YAML, Keys{}, s.options())
+	refused(t, err, sops.KeyMissing, "no credentials for it (key sops.gcp-kms)")
+	t.Setenv("SOPS_GCP_KMS_ENDPOINT", "https://demo.vault.azure.net")
+	_, err = Decrypt(t.Context(), to("k"), sops.YAML, credentials, s.options())
+	refused(t, err, sops.AddressRefused, "leads to another host", secrets...)
+	if s.asked.Load() != before {
+		t.Error("somebody was asked all the same")
+	}
+}
