@@ -128,7 +128,8 @@ func (b *board) joins(key types.NamespacedName, f *fleet, status *clusterv1.Ksct
 	unjoined, joined := map[int32]time.Time{}, map[int32]bool{}
 	for i := range f.machines {
 		m := &f.machines[i]
-		if joined[m.index] = m.node != nil || c.joined[m.index]; m.node != nil || atWork(op) && int32(i) >= min(op.From, op.DesiredWorkers) {
+		m.joined = m.node != nil || c.joined[m.index]
+		if joined[m.index] = m.joined; m.node != nil || atWork(op) && int32(i) >= min(op.From, op.DesiredWorkers) {
 			continue
 		}
 		since, ok := c.unjoined[m.index]

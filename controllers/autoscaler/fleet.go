@@ -25,6 +25,8 @@ type machine struct {
 	// nil: it has not.
 	nodeName string
 	node     *corev1.Node
+	// joined is true for one that has, or had, a node.
+	joined bool
 	// lost is true for one that has not joined in time, and can't be deleted.
 	lost bool
 }
@@ -209,14 +211,33 @@ func (f *fleet) unmanaged() (n int32) {
 	return n
 }
 
+// ofNoPool is true if one of the machines from a place on is of no pool.
+func (f *fleet) ofNoPool(from int32) bool {
+	for i := from; i < f.size(); i++ {
+		if f.machines[i].pool == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// dismissed is true for a place whose machine was to be deleted, and is there yet.
+func dismissed(place int, op *clusterv1.ScaleOperation) bool {
+	return op != nil && op.Kind == clusterv1.OperationScaleDown && op.State == clusterv1.OperationFailed && int32(place) >= op.DesiredWorkers && int32(place) < op.From
+}
+
 // lose has machines that are late be counted on by nobody until they join, but for those that may
-// be deleted: the last ones, that the last operation made. One that is counted on and neither joins
+// be deleted: the last ones, that the last operation made, or failed to delete. One that is counted on and neither joins
 // nor goes would have Cluster Autoscaler stop scaling the whole cluster.
 func (f *fleet) lose(late map[int32]bool, last *clusterv1.ScaleOperation, mode clusterv1.ScalingMode, plain bool) {
 	end := len(f.machines)
 	// Those of ksctl's own agent may have joined by another name.
 	kept := mode == clusterv1.ScalingOff || plain && last != nil && f.newestOther.After(last.StartedAt.Time)
-	for !kept && end > 0 && late[f.machines[end-1].index] && made(end-1, last) {
+	for !kept && end > 0 {
+		m := &f.machines[end-1]
+		if !late[m.index] || !made(end-1, last) && !dismissed(end-1, last) || mode == clusterv1.ScalingUpOnly && m.joined {
+			break
+		}
 		end--
 	}
 	for i := range end {

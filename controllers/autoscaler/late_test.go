@@ -50,7 +50,7 @@ func (w *world) notStuck(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
 			continue
 		}
 		if _, err := nodegroup.Decrease(c, g.ID, joined-g.Target); err != nil {
-			w.t.Fatalf("pool %s has the target %d and %d nodes, late %v, workers %+v: %v", g.Name, g.Target, joined, w.late, c.Workers, err)
+			w.t.Fatalf("mode %q: pool %s has the target %d and %d nodes, late %v, workers %+v: %v", w.obj.Spec.Mode, g.Name, g.Target, joined, w.late, c.Workers, err)
 		}
 	}
 	return nil, nil
@@ -151,5 +151,75 @@ func TestMachinesOfAnotherSizeAreSeenUntilTheyAreGone(t *testing.T) {
 	}
 	if p = w.step(increase("small", 1, w.now)); !atWork(p.op) {
 		t.Fatal("not begun")
+	}
+}
+
+// All that one operation made and that never join go at once: of those that are left nobody would know
+// any more that it made them.
+func TestMachinesThatNeverJoinAreDeletedTogether(t *testing.T) {
+	w := newWorld(t, "s-1")
+	p := w.step(increase("small", 3, w.now))
+	w.carry(p.op, 3, agentSucceeded)
+	w.step()
+	w.now = w.now.Add(time.Hour)
+	w.late = map[int32]bool{1: true, 2: true, 3: true}
+	p = w.step()
+	if got := w.pool("small"); p.op.Kind != clusterv1.OperationScaleDown || p.op.DesiredWorkers != 1 || got.Backoff.Missing != 3 || got.Backoff.Failures != 1 {
+		t.Fatalf("operation %+v, pool %+v", p.op, got)
+	}
+	// The agent fails: they are tried again, and not left for ever.
+	w.carry(p.op, 1, agentFailed)
+	w.late = map[int32]bool{1: true, 2: true}
+	w.step()
+	w.now = w.now.Add(time.Hour)
+	if p = w.step(); p.op.Kind != clusterv1.OperationScaleDown || !atWork(p.op) || p.op.DesiredWorkers != 1 {
+		t.Fatalf("operation %+v, pool %+v", p.op, w.pool("small"))
+	}
+}
+
+// That a machine could be made says nothing of whether it joins: the pool waits for longer each time.
+func TestFailuresOfMachinesThatNeverJoinAddUp(t *testing.T) {
+	w := newWorld(t, "s-1")
+	for failures := range int32(5) {
+		p := w.step(increase("small", 1, w.now))
+		if !atWork(p.op) {
+			t.Fatalf("not begun after %d: %+v", failures, w.pool("small"))
+		}
+		w.carry(p.op, 1, agentSucceeded)
+		w.step()
+		w.now = w.now.Add(20 * time.Minute)
+		w.late = map[int32]bool{1: true}
+		p = w.step()
+		if got := w.pool("small").Backoff; got == nil || got.Failures != failures+1 {
+			t.Fatalf("back-off %+v, want %d failures", got, failures+1)
+		}
+		w.late = nil
+		w.carry(p.op, 1, agentSucceeded)
+		w.step()
+		w.now = w.pool("small").Backoff.Until.Time
+	}
+}
+
+func TestAMachineThatHadJoinedIsKeptInScaleUpOnly(t *testing.T) {
+	for mode, kept := range map[clusterv1.ScalingMode]bool{clusterv1.ScalingAuto: false, clusterv1.ScalingUpOnly: true} {
+		f := newWorld(t, "s-1", "s-1").fleet()
+		f.machines[1].node, f.machines[1].joined = nil, true
+		if f.lose(map[int32]bool{1: true}, operation("one", 1, 2), mode, false); f.machines[1].lost != kept {
+			t.Errorf("%s: kept %t", mode, f.machines[1].lost)
+		}
+	}
+}
+
+func TestMachinesOfThePoolThatItIsMadeToBeHoldNothing(t *testing.T) {
+	w := newWorld(t, "s-1", "s-1")
+	p := w.step(increase("small", 1, w.now))
+	op := *p.op
+	op.NodeSize = "y-9" // what it makes instead
+	w.carry(&op, 1, agentSucceeded)
+	w.step()
+	w.obj.Spec.Pools = []clusterv1.WorkerPool{{Name: "small", NodeSize: "y-9", MinSize: 1, MaxSize: 4}}
+	w.now = w.now.Add(time.Hour)
+	if p = w.step(increase("small", 1, w.now)); w.pool("small").Backoff != nil || !atWork(p.op) {
+		t.Fatalf("operation %+v, pool %+v", p.op, w.pool("small"))
 	}
 }

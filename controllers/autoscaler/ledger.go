@@ -54,7 +54,9 @@ func (r *row) count(op *clusterv1.ScaleOperation, f *fleet) {
 		r.existing = max(op.From-op.DesiredWorkers, 0)
 		r.begun = op.DesiredWorkers - op.From - op.GivenUp
 		if op.GivenUp > 0 { // who has joined since stays
-			r.begun = max(r.begun, joinedOf(op, f))
+			joined := joinedOf(op, f)
+			r.begun = max(r.begun, joined)
+			r.missing = min(r.missing, op.DesiredWorkers-op.From-joined)
 		}
 	}
 	for i := range end {

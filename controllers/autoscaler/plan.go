@@ -142,7 +142,7 @@ func (p *plan) age(r *row, f facts) {
 	b := p.backoffs[r.pool.Name]
 	switch {
 	case b == nil:
-	case b.Code == CodeOtherSize && f.fleet.unmanaged() <= b.Unmanaged: // they are gone, or of a pool
+	case b.Code == CodeOtherSize && !f.fleet.ofNoPool(b.From): // they are gone, or of a pool
 		r.missing = 0
 		delete(p.backoffs, r.pool.Name)
 	case f.now.Before(b.Until.Time):
@@ -194,24 +194,6 @@ func enforcesMin(spec *clusterv1.KsctlAutoScalerSpec) bool {
 // backsOff is true while a pool is left alone after an operation of a kind.
 func backsOff(b *clusterv1.PoolBackoff, kind clusterv1.OperationKind, now time.Time) bool {
 	return b != nil && b.Operation == kind && now.Before(b.Until.Time)
-}
-
-// dismissLate has the last machine deleted if it was made last and has not joined in time: who asked
-// for it is told that it could not be made. The one before is looked at when it is gone.
-func (p *plan) dismissLate(f facts) {
-	last := f.fleet.size() - 1
-	if f.mode == clusterv1.ScalingOff || last < 0 || !f.late[f.fleet.machines[last].index] || f.fleet.machines[last].lost {
-		return
-	}
-	r := rowOf(p.rows, f.fleet.machines[last].pool)
-	if r == nil || r.change < 0 {
-		return
-	}
-	r.missing++
-	p.fail(r, clusterv1.OperationScaleUp, word{code: CodeJoinTimeout, message: "a machine was made and has not joined the cluster in time: it is deleted"}, f.now)
-	p.scale(r, r.existing, r.existing-1, "a machine has not joined in time", f.now)
-	r.change--
-	r.floor = 0
 }
 
 // next is the operation that is due; nil: none is.

@@ -555,7 +555,8 @@ func (w *world) chaos(r *rand.Rand) {
 		w.joined[i] = w.joined[i] || !w.late[int32(i)] && r.IntN(3) == 0
 	}
 	w.never(r)
-	w.step()
+	w.step() // an operation ends
+	w.step() // another one begins
 	w.step(w.notStuck)
 	w.now = w.now.Add(time.Duration(r.IntN(120)) * time.Second)
 }
@@ -593,19 +594,25 @@ func TestAMachineThatJoinsAfterAllIsNotMadeTwice(t *testing.T) {
 	w.carry(p.op, 1, agentRunning)
 	w.now = w.now.Add(time.Hour)
 	w.step()
-	w.joined[1] = true
-	p = w.step(func(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
-		var failed []nodegroup.Node
+	var failed []nodegroup.Node
+	w.step(func(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
 		for _, x := range nodegroup.Instances(c, "ns/as/small") {
 			if x.GetStatus().GetErrorInfo() != nil {
 				failed = append(failed, nodegroup.Node{Name: x.Id, ProviderID: x.Id})
 			}
 		}
-		if len(failed) != 1 {
-			t.Errorf("%d machines could not be had", len(failed))
-		}
+		return nil, nil
+	})
+	if len(failed) != 1 {
+		t.Errorf("%d machines could not be had", len(failed))
+	}
+	w.joined[1] = true
+	p = w.step(func(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
 		return nodegroup.Delete(c, "ns/as/small", failed)
 	})
+	if got := w.pool("small"); got.Target != 2 {
+		t.Errorf("pool %+v", got)
+	}
 	w.carry(p.op, 0, agentSucceeded)
 	w.now = w.now.Add(time.Hour)
 	p = w.step()

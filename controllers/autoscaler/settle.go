@@ -42,13 +42,17 @@ func (p *plan) settle(f facts) {
 		made := max(f.fleet.size()-op.From, 0)
 		r.missing += max(op.DesiredWorkers-op.From-op.GivenUp-made, 0)
 		p.fail(r, op.Kind, said, f.now)
-		p.backoffs[r.pool.Name].Unmanaged = f.fleet.unmanaged() - int32(len(otherSizes(op, f.fleet)))
+		if said.code == CodeOtherSize {
+			p.backoffs[r.pool.Name].From = op.From
+		}
 	case said.state == agentFailed:
 		p.fail(r, op.Kind, said, f.now)
 	case op.GivenUp > 0: // it took too long: who has joined meanwhile stays
+		r.missing = min(r.missing, op.DesiredWorkers-op.From-joinedOf(op, f.fleet))
 		r.change -= min(op.GivenUp, unjoined(f.fleet, r.pool.Name))
 	default:
-		if b := p.backoffs[r.pool.Name]; b != nil && b.Operation == op.Kind {
+		// That a machine was made does not say that it joins.
+		if b := p.backoffs[r.pool.Name]; b != nil && b.Operation == op.Kind && b.Code != CodeJoinTimeout {
 			delete(p.backoffs, r.pool.Name)
 		}
 	}

@@ -87,7 +87,7 @@ func (t *talk) turn(ctx context.Context, q question, do task, before answer) ans
 		return said
 	}
 	if asked.Kind != clusterv1.OperationScaleUp && do.now.After(asked.StartedAt.Add(beginWithin)) {
-		said.word = unreached(asked)
+		said.word = unreached(asked, before.err)
 		return said
 	}
 	beginning, cancelBegin := context.WithTimeout(ctx, askWithin)
@@ -130,7 +130,7 @@ func (t *talk) scale(ctx context.Context, q question, do task) word {
 	case !up && do.resumed:
 		return failed(CodeNoAnswer, "the controller started anew meanwhile, and does not ask for deletions twice")
 	case !up && do.now.After(do.op.StartedAt.Add(sendWithin)):
-		return unreached(do.op)
+		return unreached(do.op, nil)
 	}
 	within, cancel := context.WithTimeout(ctx, q.within)
 	defer cancel()
@@ -144,9 +144,13 @@ func (t *talk) scale(ctx context.Context, q question, do task) word {
 	return failed(CodeFailed, err.Error())
 }
 
-// unreached is how a deletion ended that an agent was not told of.
-func unreached(op *clusterv1.ScaleOperation) word {
-	return word{id: op.ID, state: agentFailed, code: CodeFailed, message: "the agent was not reached in time: it was not asked for it"}
+// unreached is how a deletion ended that an agent did not begin; why is what it said last.
+func unreached(op *clusterv1.ScaleOperation, why error) word {
+	w := word{id: op.ID, state: agentFailed, code: CodeFailed, message: "the agent did not begin with it in time, and is not asked for it any more"}
+	if why != nil {
+		w.message += ": " + why.Error()
+	}
+	return w
 }
 
 // isAnswered is true where the agent itself said so.

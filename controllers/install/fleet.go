@@ -227,6 +227,9 @@ func (f *Fleets) act(ctx context.Context, in *appsv1.KsctlInstall, sites []site,
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("the install for cluster %s: %w", s.cluster, err))
+			if changes {
+				r.refuse(s)
+			}
 		}
 	}
 	return errors.Join(errs...)

@@ -52,7 +52,7 @@ func planRollout(sites []site, revision string, o rolloutOptions) rollout {
 		switch {
 		case !s.picked:
 		case !s.current:
-			if inProgress(s.install, o.now) { // with what it was to take in before
+			if s.inProgress(o.now) { // with what it was to take in before
 				busy++
 			}
 		case states[i] == appsv1.ClusterUpdating:
@@ -76,9 +76,8 @@ func planRollout(sites []site, revision string, o rolloutOptions) rollout {
 	r.leave(sites, states, o.approved)
 	for i, s := range sites {
 		line := lineOf(s, states[i])
-		if _, begins := r.change[s.cluster]; states[i] == appsv1.ClusterUpdating {
-			line.Since = s.since(begins, o.now)
-		}
+		_, begins := r.change[s.cluster]
+		line.Since = s.since(states[i], begins, o.now)
 		r.lines = append(r.lines, line)
 		r.counts[states[i]]++
 	}
@@ -95,14 +94,23 @@ type rolloutOptions struct {
 	now      time.Time
 }
 
-// inProgress is true for an install that is taking something in.
-func inProgress(in *appsv1.KsctlInstall, now time.Time) bool {
+// inProgress is true for a cluster whose install is taking something in.
+func (s *site) inProgress(now time.Time) bool {
+	in := s.install
 	if in == nil || in.DeletionTimestamp != nil {
 		return false
 	}
 	ready := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition)
-	return ready == nil || ready.ObservedGeneration != in.Generation ||
-		ready.Status == metav1.ConditionUnknown && ready.Reason != WaitsForTurnReason && ready.Reason != target.ClusterNotReadyReason && !isLate(in, ready, now)
+	switch {
+	case ready == nil || ready.ObservedGeneration != in.Generation:
+		return true
+	case ready.Status != metav1.ConditionUnknown || ready.Reason == WaitsForTurnReason || ready.Reason == target.ClusterNotReadyReason:
+		return false
+	case !isLate(in, ready, now):
+		return true
+	}
+	unknown := s.before != nil && s.before.State == appsv1.ClusterWaiting && s.before.Since == nil // since when it is at it
+	return !unknown && !s.hadTime(now)
 }
 
 // isLate is true for an install that has not come to an end for longer than its timeout.
@@ -181,19 +189,33 @@ func (s *site) hadTime(now time.Time) bool {
 	switch b := s.before; {
 	case b == nil:
 		return false
-	case b.State == appsv1.ClusterUpdating:
-		return b.Since == nil || now.Sub(b.Since.Time) > reconcile.Timeout(&s.install.Spec.Schedule)
+	case b.Since != nil:
+		return now.Sub(b.Since.Time) > reconcile.Timeout(&s.install.Spec.Schedule)
 	default:
-		return b.State == appsv1.ClusterFailed
+		return b.State == appsv1.ClusterFailed || b.State == appsv1.ClusterUpdating
 	}
 }
 
-// since when a cluster takes in a change that takes in one now.
-func (s *site) since(begins bool, now time.Time) *metav1.Time {
-	if b := s.before; !begins && b != nil && b.State == appsv1.ClusterUpdating && b.Since != nil {
-		return b.Since
+// since is when a cluster began with the change that it takes in; nil: it takes in none. One that waits
+// for its turn may be at the change before.
+func (s *site) since(state appsv1.ClusterState, begins bool, now time.Time) *metav1.Time {
+	began := s.before != nil && s.before.Since != nil && !begins
+	switch {
+	case state == appsv1.ClusterWaiting && began && s.inProgress(now), state == appsv1.ClusterUpdating && began:
+		return s.before.Since
+	case state == appsv1.ClusterUpdating:
+		return &metav1.Time{Time: now}
 	}
-	return &metav1.Time{Time: now}
+	return nil
+}
+
+// refuse is for a cluster whose change could not be written: it does not begin.
+func (r *rollout) refuse(s *site) {
+	for i := range r.lines {
+		if r.lines[i].Name == s.cluster && s.before != nil && s.before.Since != nil {
+			r.lines[i].Since = s.before.Since
+		}
+	}
 }
 
 func readyStatus(in *appsv1.KsctlInstall) metav1.ConditionStatus {

@@ -150,9 +150,20 @@ func TestSinceWhenAClusterTakesInAChange(t *testing.T) {
 			t.Errorf("at %d: %+v", x.at, line)
 		}
 	}
-	s.current = false // another commit
-	if look(1070); line.State != appsv1.ClusterUpdating || line.Since.Unix() != 1070 {
+	s.before.State, s.before.Since = appsv1.ClusterUpdating, &metav1.Time{Time: time.Unix(1065, 0)}
+	s.current = false // another commit, whose turn has to wait for the change that it is at
+	behind := siteAt("b", "ready*")
+	r := planRollout([]site{s, behind}, "r2", rolloutOptions{maxConcurrent: 0, now: time.Unix(1070, 0)})
+	if s.before = &r.lines[0]; s.before.State != appsv1.ClusterWaiting || s.before.Since == nil || !s.inProgress(time.Unix(1125, 0)) || s.inProgress(time.Unix(1126, 0)) {
+		t.Errorf("at the change before: %+v", r.lines)
+	}
+	if look(1130); line.State != appsv1.ClusterUpdating || line.Since.Unix() != 1130 {
 		t.Errorf("another change: %+v", line)
+	}
+	// One that can't be written begins with nothing, and the status stays as it is.
+	r = planRollout([]site{s}, "r2", rolloutOptions{maxConcurrent: 1, now: time.Unix(1200, 0)})
+	if r.refuse(&s); r.lines[0].Since.Unix() != 1130 {
+		t.Errorf("refused: %+v", r.lines[0])
 	}
 }
 

@@ -106,7 +106,7 @@ type InstalledCluster struct {
 	// State is Ready, Updating, Failed, Unreachable, Waiting for its turn, or Removing.
 	State ClusterState `json:"state"`
 
-	// Since is when it began to take in a change; set while State is Updating.
+	// Since is when it began to take in a change; set while it does.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 

@@ -110,10 +110,10 @@ type PoolBackoff struct {
 	// +optional
 	Missing int32 `json:"missing,omitempty"`
 
-	// Unmanaged is how many workers were of no pool before machines of another size were made than
-	// were asked for (OtherSize): nothing is made for the pool while there are more.
+	// From is how many workers there were before machines of another size were made than were asked
+	// for (OtherSize): nothing is made for the pool while one of those behind them is of no pool.
 	// +optional
-	Unmanaged int32 `json:"unmanaged,omitempty"`
+	From int32 `json:"from,omitempty"`
 }
 
 // PoolScale is a change of a pool.

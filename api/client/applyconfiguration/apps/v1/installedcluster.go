@@ -18,7 +18,7 @@ type InstalledClusterApplyConfiguration struct {
 	Install *string `json:"install,omitempty"`
 	// State is Ready, Updating, Failed, Unreachable, Waiting for its turn, or Removing.
 	State *appsv1.ClusterState `json:"state,omitempty"`
-	// Since is when it began to take in a change; set while State is Updating.
+	// Since is when it began to take in a change; set while it does.
 	Since *metav1.Time `json:"since,omitempty"`
 	// Revision of the source that is applied there.
 	Revision *string `json:"revision,omitempty"`

@@ -26,9 +26,9 @@ type PoolBackoffApplyConfiguration struct {
 	// Missing machines that were asked for and could not be made, until Cluster Autoscaler
 	// has taken note.
 	Missing *int32 `json:"missing,omitempty"`
-	// Unmanaged is how many workers were of no pool before machines of another size were made than
-	// were asked for (OtherSize): nothing is made for the pool while there are more.
-	Unmanaged *int32 `json:"unmanaged,omitempty"`
+	// From is how many workers there were before machines of another size were made than were asked
+	// for (OtherSize): nothing is made for the pool while one of those behind them is of no pool.
+	From *int32 `json:"from,omitempty"`
 }
 
 // PoolBackoffApplyConfiguration constructs a declarative configuration of the PoolBackoff type for use with
@@ -85,10 +85,10 @@ func (b *PoolBackoffApplyConfiguration) WithMissing(value int32) *PoolBackoffApp
 	return b
 }
 
-// WithUnmanaged sets the Unmanaged field in the declarative configuration to the given value
+// WithFrom sets the From field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Unmanaged field is set to the value of the last call.
-func (b *PoolBackoffApplyConfiguration) WithUnmanaged(value int32) *PoolBackoffApplyConfiguration {
-	b.Unmanaged = &value
+// If called multiple times, the From field is set to the value of the last call.
+func (b *PoolBackoffApplyConfiguration) WithFrom(value int32) *PoolBackoffApplyConfiguration {
+	b.From = &value
 	return b
 }
