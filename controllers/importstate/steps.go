@@ -87,11 +87,12 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*v1alpha1.
 // carry brings what is wanted into the store. Whoever writes there meanwhile goes first.
 func (s *Steps) carry(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState], want wishes, c *engine.Client, revision string) reconcile.Outcome {
 	obj := req.Object
-	how := policy{overwrite: obj.Spec.Conflict == v1alpha1.OverwriteConflict, dryRun: obj.Spec.DryRun, hash: s.hash}
+	how := policy{overwrite: obj.Spec.Conflict == v1alpha1.OverwriteConflict, dryRun: obj.Spec.DryRun,
+		noCredentials: obj.Spec.Credentials == v1alpha1.SkipCredentials, hash: s.hash}
 	namespace := namespaceOf(&obj.Spec)
 	to := place{namespace: namespace}
 	before := former(&obj.Status, to)
-	st, err := statestore.Read(ctx, c, namespace, obj.Spec.Credentials != v1alpha1.SkipCredentials)
+	st, err := statestore.Read(ctx, c, namespace, !how.noCredentials)
 	if err != nil {
 		return reconcile.Retry{Err: err, Revision: revision}
 	}
