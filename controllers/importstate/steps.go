@@ -207,7 +207,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.I
 	}
 	c, err := s.clientFor(ctx, obj)
 	if err != nil {
-		return account.Outcome(fmt.Errorf("%w; or set spec.deletionPolicy to Keep, to leave in the store what was imported", err), "")
+		return account.Outcome(fmt.Errorf("%w%s", err, orKeep), "")
 	}
 	left, err := s.dismiss(ctx, obj, c)
 	if err != nil {
@@ -218,7 +218,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.I
 	}
 	st, err := statestore.Read(ctx, c, obj.Status.Store, len(obj.Status.Credentials) > 0)
 	if err != nil {
-		return reconcile.Retry{Err: fmt.Errorf("%w; or set spec.deletionPolicy to Keep, to leave in the store what was imported", err)}
+		return reconcile.Retry{Err: fmt.Errorf("%w%s", err, orKeep)}
 	}
 	for range attempts {
 		states, credentials, kept := leaving(&obj.Status, st.Held, s.hash)
