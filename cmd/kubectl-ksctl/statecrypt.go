@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -43,7 +44,12 @@ func (t *target) write(out io.Writer, from string, data []byte, mode os.FileMode
 	}
 	info, err := os.Stat(file)
 	switch {
-	case err == nil && !info.Mode().IsRegular():
+	case err == nil && t.inPlace && (!info.Mode().IsRegular() || opened(file)):
+		return fmt.Errorf("%s: --in-place is for a regular file", file)
+	case err == nil && !t.inPlace && sameAs(info, out) != nil:
+		_, err = sameAs(info, out).Write(data)
+		return err
+	case err == nil && (!info.Mode().IsRegular() || opened(file)):
 		return writeInto(file, data)
 	case err == nil:
 		// What a link leads to is replaced, and not the link.
@@ -60,9 +66,48 @@ func (t *target) write(out io.Writer, from string, data []byte, mode os.FileMode
 	return replace(file, data, mode)
 }
 
-// writeInto writes data into a device or a pipe, which is nothing to be replaced.
+// sameAs is what this process writes to already, if that is the file: a file that standard output
+// goes to may hold more, which replacing it would lose.
+func sameAs(info fs.FileInfo, out io.Writer) io.Writer {
+	for _, w := range []io.Writer{out, os.Stdout, os.Stderr} {
+		if f, ok := w.(*os.File); ok {
+			if its, err := f.Stat(); err == nil && os.SameFile(info, its) {
+				return w
+			}
+		}
+	}
+	return nil
+}
+
+// opened is true for a name of what somebody has open, as /dev/fd/3 is: to this process it looks
+// like the file itself. What lies in /dev/shm are files like any others.
+func opened(file string) bool {
+	below := func(dir string) bool { return strings.HasPrefix(file, dir) }
+	for range 40 { // as many links as Linux follows
+		var err error
+		if file, err = filepath.Abs(file); err != nil {
+			return false
+		}
+		if below("/proc/") || below("/dev/") && !below("/dev/shm/") {
+			return true
+		}
+		to, err := os.Readlink(file)
+		if err != nil {
+			return false
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(file), to)
+		}
+		file = to
+	}
+	return false
+}
+
+// writeInto writes data into a device or a pipe, which is nothing to be replaced, or after what a
+// file that somebody has open holds. Only where a file may be made does Linux refuse the pipe of
+// somebody else in a folder that anybody writes to (fs.protected_fifos).
 func writeInto(file string, data []byte) error {
-	f, err := os.OpenFile(file, os.O_WRONLY, 0)
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -79,5 +80,68 @@ func TestWriteThroughALink(t *testing.T) {
 	}
 	if err := (&target{file: dir}).write(nil, "", []byte("sealed"), 0o644); err == nil {
 		t.Error("a folder was written")
+	}
+}
+
+// What standard output or another open file goes to may hold more: that stays.
+func TestWriteToWhatIsOpen(t *testing.T) {
+	open := func() (*os.File, string) {
+		name := filepath.Join(t.TempDir(), "all.json")
+		if err := os.WriteFile(name, []byte("before "), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		return f, name
+	}
+	out, outName := open()
+	stderr, stderrName := open()
+	defer func(was *os.File) { os.Stderr = was }(os.Stderr)
+	os.Stderr = stderr
+	other, otherName := open()
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(fmt.Sprintf("/proc/self/fd/%d", other.Fd()), link); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ to, file string }{{outName, outName}, {stderrName, stderrName}, {link, otherName}} {
+		if _, err := os.Stat(c.to); err != nil {
+			t.Skipf("no /proc here: %v", err)
+		}
+		if err := (&target{file: c.to}).write(out, "", []byte("sealed"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(c.file); err != nil || string(got) != "before sealed" {
+			t.Errorf("%s holds %q, %v", c.to, got, err)
+		}
+	}
+}
+
+// What goes into a pipe is stored nowhere.
+func TestNothingButAFileIsWrittenInPlace(t *testing.T) {
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = reader.Close(), writer.Close() }()
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	held, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = held.Close() }()
+	for _, name := range []string{pipe, fmt.Sprintf("/dev/fd/%d", writer.Fd())} {
+		if _, err := os.Stat(name); err != nil {
+			t.Skipf("no /dev/fd here: %v", err)
+		}
+		err := (&target{inPlace: true}).write(nil, name, []byte("sealed"), 0o644)
+		if err == nil || !strings.Contains(err.Error(), "--in-place is for a regular file") {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }

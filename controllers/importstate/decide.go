@@ -31,6 +31,15 @@ func (e *entry) promote(how policy) {
 	}
 }
 
+// back is what can be said of an entry that the store lacked and has again, while nobody knows
+// what the source has.
+func (r record) back(have []byte, how policy) v1alpha1.StateAction {
+	if h := how.hash(have); h == r.written || h == r.writing {
+		return v1alpha1.StateInSync
+	}
+	return v1alpha1.StateChangedSince
+}
+
 // decide is what becomes of an entry that the source has.
 func (e entry) decide(how policy) v1alpha1.StateAction {
 	imported := e.written != "" && how.hash(e.want) == e.written

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -92,5 +93,28 @@ func TestStatesStayUntilTheirClustersAreGone(t *testing.T) {
 	out, deleted, stays = finalized(t, of("other", "theirs", inUse), taken)
 	if _, ok := out.(reconcile.Done); !ok || stays || len(deleted) > 0 {
 		t.Errorf("no other is waited for: got %#v, the state stays: %v, deleted: %v", out, stays, deleted)
+	}
+}
+
+// Whatever keeps the deletion from going on, it says the same of how to do without.
+func TestAnImportThatCannotGoSaysHowItCan(t *testing.T) {
+	api := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+	api.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("forbidden")
+	})
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "importer"}}
+	s := &Steps{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(account).Build(), Clock: clocktesting.NewFakePassiveClock(start),
+		Target: &engine.Target{Client: func(*types.NamespacedName) (*engine.Client, error) { return &engine.Client{Interface: api}, nil }}}
+	for name, says := range map[string]string{"importer": "forbidden", "nobody": "nobody"} {
+		obj := &v1alpha1.ImportState{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "import"}, Status: v1alpha1.ImportStateStatus{Store: "team"},
+			Spec: v1alpha1.ImportStateSpec{ServiceAccountName: name, DeletionPolicy: v1alpha1.DeleteState}}
+		out, ok := s.Finalize(t.Context(), &reconcile.Request[*v1alpha1.ImportState]{Object: obj}).(reconcile.Retry)
+		if !ok || !strings.Contains(out.Err.Error(), says) || !strings.HasSuffix(out.Err.Error(), orKeep) {
+			t.Errorf("%s: got %+v", name, out)
+		}
 	}
 }

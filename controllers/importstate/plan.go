@@ -30,6 +30,8 @@ type policy struct {
 	overwrite, dryRun bool
 	// again has an agent be sent what it was sent before, too.
 	again bool
+	// noCredentials: those of the store were not read, so that nothing is known of them.
+	noCredentials bool
 	// hash tells values apart that must not be told.
 	hash func(data []byte) string
 }
@@ -85,7 +87,7 @@ func newPlan(want wishes, have statestore.Held, before v1alpha1.ImportStateStatu
 		row.Written, row.Ours, row.Writing, row.Cluster = was.Written, was.Ours, was.Writing, was.Cluster
 		p.clusters = append(p.clusters, row)
 	}
-	p.addLeft(want, have, before)
+	p.addLeft(want, have, before, how)
 	p.addCredentials(want, have, before, how)
 	p.fit(have)
 	p.clusters = unique(p.clusters)
@@ -113,9 +115,9 @@ func unique(rows []v1alpha1.ImportedCluster) []v1alpha1.ImportedCluster {
 
 // addLeft keeps the lines of what was written before and is in the source no more: it
 // stays in the store, and goes with the object if that is asked for. Where a file can't be
-// read, nobody knows what it has, and its lines stay as they were, whatever the store has: what
-// ksctl has taken out since is not to be written again when the file is mended.
-func (p *plan) addLeft(want wishes, have statestore.Held, before v1alpha1.ImportStateStatus) {
+// read, nobody knows what it has, and its lines stay as they were, but for what they say of the
+// store: what ksctl has taken out since is not to be written again when the file is mended.
+func (p *plan) addLeft(want wishes, have statestore.Held, before v1alpha1.ImportStateStatus, how policy) {
 	for _, row := range before.Clusters {
 		known := slices.ContainsFunc(p.clusters, func(c v1alpha1.ImportedCluster) bool { return c.Key == row.Key })
 		if known || recordOf(row) == (record{}) || len(p.clusters) >= maxClusters {
@@ -130,28 +132,45 @@ func (p *plan) addLeft(want wishes, have statestore.Held, before v1alpha1.Import
 			row.Action, row.Ready, row.Message = v1alpha1.StateRemovedSince, false, explain(v1alpha1.StateRemovedSince)
 		case there && len(want.problems) == 0:
 			row.Action, row.Ready, row.Message = v1alpha1.StateLeft, true, explain(v1alpha1.StateLeft)
+		case there && row.Action == v1alpha1.StateRemovedSince:
+			row.Action = recordOf(row).back(have.States[row.Key], how)
+			row.Message, row.Ready = explain(row.Action), true
 		}
 		p.clusters = append(p.clusters, row)
 	}
 }
 
-// addCredentials decides about the credentials of each cloud.
-func (p *plan) addCredentials(want wishes, have statestore.Held, before v1alpha1.ImportStateStatus, how policy) {
-	rows := map[string]v1alpha1.ImportedCredentials{}
-	records := map[string]record{}
+// addLeftCredentials keeps the lines of credentials as addLeft does those of clusters. Where the
+// store's were not read, it may have them or not, and their lines stay; but nobody is to mend what
+// is not imported any more.
+func (p *plan) addLeftCredentials(want wishes, have statestore.Held, before v1alpha1.ImportStateStatus, how policy) {
 	for _, row := range before.Credentials {
-		records[row.Cloud] = record{row.Written, row.Writing, row.Ours}
+		was := record{row.Written, row.Writing, row.Ours}
+		wanted := slices.ContainsFunc(p.credentials, func(c v1alpha1.ImportedCredentials) bool { return c.Cloud == row.Cloud })
 		there := have.Credentials[row.Cloud] != nil
-		if records[row.Cloud] == (record{}) || !there && want.complete() {
+		kept := there || how.noCredentials && row.Ready || !want.complete()
+		if wanted || was == (record{}) || !kept {
 			continue
 		}
 		switch {
+		case how.noCredentials:
 		case !there && row.Ready:
 			row.Action, row.Ready, row.Message = v1alpha1.StateRemovedSince, false, explain(v1alpha1.StateRemovedSince)
 		case there && len(want.problems) == 0:
 			row.Action, row.Ready, row.Message = v1alpha1.StateLeft, true, explain(v1alpha1.StateLeft)
+		case there && row.Action == v1alpha1.StateRemovedSince:
+			row.Action = was.back(have.Credentials[row.Cloud], how)
+			row.Message, row.Ready = explain(row.Action), true
 		}
-		rows[row.Cloud] = row
+		p.credentials = append(p.credentials, row)
+	}
+}
+
+// addCredentials decides about the credentials of each cloud.
+func (p *plan) addCredentials(want wishes, have statestore.Held, before v1alpha1.ImportStateStatus, how policy) {
+	records := map[string]record{}
+	for _, row := range before.Credentials {
+		records[row.Cloud] = record{row.Written, row.Writing, row.Ours}
 	}
 	for _, c := range want.credentials {
 		e := entry{want: c.JSON(), have: have.Credentials[c.Cloud], there: have.HasCredentials, record: records[c.Cloud]}
@@ -164,9 +183,9 @@ func (p *plan) addCredentials(want wishes, have statestore.Held, before v1alpha1
 		if writes(row.Action) {
 			p.secrets[c.Cloud] = e.want
 		}
-		rows[c.Cloud] = row
+		p.credentials = append(p.credentials, row)
 	}
-	p.credentials = slices.Collect(maps.Values(rows))
+	p.addLeftCredentials(want, have, before, how)
 }
 
 // fit drops every write when the states do not all fit: half of an import would
@@ -194,16 +213,18 @@ func (p *plan) fit(have statestore.Held) {
 }
 
 // announce marks what is about to be written, so that a pass that ends before it could say
-// how is understood by the next.
+// how is understood by the next. The line of a former pass may say that it is to be written, too.
 func (p *plan) announce(how policy) {
 	for i := range p.clusters {
-		if row := &p.clusters[i]; writes(row.Action) {
-			row.Writing = how.hash(p.states[row.Key])
+		row := &p.clusters[i]
+		if data, ok := p.states[row.Key]; ok {
+			row.Writing = how.hash(data)
 		}
 	}
 	for i := range p.credentials {
-		if row := &p.credentials[i]; writes(row.Action) {
-			row.Writing = how.hash(p.secrets[row.Cloud])
+		row := &p.credentials[i]
+		if data, ok := p.secrets[row.Cloud]; ok {
+			row.Writing = how.hash(data)
 		}
 	}
 }
@@ -212,14 +233,16 @@ func (p *plan) announce(how policy) {
 func (p *plan) written() (did string) {
 	n := 0
 	for i := range p.clusters {
-		if row := &p.clusters[i]; writes(row.Action) {
+		row := &p.clusters[i]
+		if _, ok := p.states[row.Key]; ok {
 			now(row, v1alpha1.StateInSync)
 			n++
 		}
 	}
 	m := 0
 	for i := range p.credentials {
-		if row := &p.credentials[i]; writes(row.Action) {
+		row := &p.credentials[i]
+		if _, ok := p.secrets[row.Cloud]; ok {
 			nowCredentials(row, v1alpha1.StateInSync)
 			m++
 		}

@@ -87,11 +87,12 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*v1alpha1.
 // carry brings what is wanted into the store. Whoever writes there meanwhile goes first.
 func (s *Steps) carry(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState], want wishes, c *engine.Client, revision string) reconcile.Outcome {
 	obj := req.Object
-	how := policy{overwrite: obj.Spec.Conflict == v1alpha1.OverwriteConflict, dryRun: obj.Spec.DryRun, hash: s.hash}
+	how := policy{overwrite: obj.Spec.Conflict == v1alpha1.OverwriteConflict, dryRun: obj.Spec.DryRun,
+		noCredentials: obj.Spec.Credentials == v1alpha1.SkipCredentials, hash: s.hash}
 	namespace := namespaceOf(&obj.Spec)
 	to := place{namespace: namespace}
 	before := former(&obj.Status, to)
-	st, err := statestore.Read(ctx, c, namespace, obj.Spec.Credentials != v1alpha1.SkipCredentials)
+	st, err := statestore.Read(ctx, c, namespace, !how.noCredentials)
 	if err != nil {
 		return reconcile.Retry{Err: err, Revision: revision}
 	}
@@ -206,7 +207,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.I
 	}
 	c, err := s.clientFor(ctx, obj)
 	if err != nil {
-		return account.Outcome(fmt.Errorf("%w; or set spec.deletionPolicy to Keep, to leave in the store what was imported", err), "")
+		return account.Outcome(fmt.Errorf("%w%s", err, orKeep), "")
 	}
 	left, err := s.dismiss(ctx, obj, c)
 	if err != nil {
@@ -217,7 +218,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.I
 	}
 	st, err := statestore.Read(ctx, c, obj.Status.Store, len(obj.Status.Credentials) > 0)
 	if err != nil {
-		return reconcile.Retry{Err: fmt.Errorf("%w; or set spec.deletionPolicy to Keep, to leave in the store what was imported", err)}
+		return reconcile.Retry{Err: fmt.Errorf("%w%s", err, orKeep)}
 	}
 	for range attempts {
 		states, credentials, kept := leaving(&obj.Status, st.Held, s.hash)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/controllers/statestore"
 	"github.com/ksctl/gitops/stacks/state"
 )
@@ -56,6 +57,70 @@ func TestWhatKsctlDeletedStaysAwayAfterAFault(t *testing.T) {
 			if p.clusters[0].Cluster != "made" {
 				t.Errorf("%s: its KsctlCluster is made again", name)
 			}
+		}
+	}
+}
+
+// With spec.credentials Skip nobody looks whether the store has any.
+func TestCredentialsThatWereNotReadAreNotGone(t *testing.T) {
+	line := v1alpha1.ImportedCredentials{Cloud: "civo", Action: v1alpha1.StateInSync, Ready: true, Written: "x", Ours: true}
+	status := v1alpha1.ImportStateStatus{Credentials: []v1alpha1.ImportedCredentials{line}}
+	for name, want := range map[string]wishes{
+		"a broken file":      {problems: []problem{{"X", "a.json: bad", true}}},
+		"a refused document": {refused: []v1alpha1.ImportedCluster{{Key: demo}}},
+		"nothing wrong":      {},
+	} {
+		p := newPlan(want, statestore.Held{HasStates: true}, status, policy{hash: hashed, noCredentials: true})
+		if len(p.credentials) != 1 || p.credentials[0] != line {
+			t.Errorf("%s: got %+v", name, p.credentials)
+		}
+	}
+}
+
+// Somebody may turn to Skip because of what can't be written: that is neither waited for, nor
+// taken for written with the rest.
+func TestCredentialsThatAreSkippedHoldNothingUp(t *testing.T) {
+	how := policy{hash: hashed, noCredentials: true}
+	for _, action := range []v1alpha1.StateAction{v1alpha1.StateCreate, v1alpha1.StateConflict, v1alpha1.StateFull} {
+		status := v1alpha1.ImportStateStatus{Credentials: []v1alpha1.ImportedCredentials{{Cloud: "civo", Action: action, Writing: "x"}}}
+		want := wishes{clusters: []*state.Cluster{cluster(t, document("demo", "a"))}}
+		p := newPlan(want, statestore.Held{}, status, how)
+		if _, ok := p.outcome(want, place{namespace: "ksctl"}, "r", false).(reconcile.Done); !ok || len(p.credentials) > 0 {
+			t.Errorf("%s: got %+v", action, p.credentials)
+		}
+		want.problems = []problem{{"X", "b.json: bad", true}}
+		p = newPlan(want, statestore.Held{}, status, how)
+		p.announce(how)
+		p.written()
+		if got := p.credentials; len(got) != 1 || got[0] != status.Credentials[0] || p.clusters[0].Action != v1alpha1.StateInSync {
+			t.Errorf("%s: got %+v", action, got)
+		}
+	}
+}
+
+// A store is lost and restored, all while a file can't be read.
+func TestWhatIsBackIsNotSaidToBeGone(t *testing.T) {
+	how := policy{hash: hashed}
+	fault := wishes{problems: []problem{{"X", "a.json: bad", true}}}
+	p := newPlan(wishes{clusters: []*state.Cluster{cluster(t, document("demo", "a"))}, credentials: []*state.Credentials{credentials(t, "civo", "x")}}, statestore.Held{}, v1alpha1.ImportStateStatus{}, how)
+	p.announce(how)
+	full := statestore.Held{States: p.states, Credentials: p.secrets, HasStates: true, HasCredentials: true}
+	other := statestore.Held{States: map[string][]byte{demo: []byte(document("demo", "b"))}, Credentials: map[string][]byte{"civo": credentials(t, "civo", "y").JSON()}}
+	p.written()
+	var status v1alpha1.ImportStateStatus
+	for _, c := range []struct {
+		have  statestore.Held
+		want  v1alpha1.StateAction
+		ready bool
+	}{{statestore.Held{}, v1alpha1.StateRemovedSince, false}, {full, v1alpha1.StateInSync, true}, {statestore.Held{}, v1alpha1.StateRemovedSince, false}, {other, v1alpha1.StateChangedSince, true}} {
+		p.report(&status, place{namespace: "ksctl"})
+		p = newPlan(fault, c.have, status, how)
+		if got := actions(p); got != demo+"="+string(c.want)+" civo="+string(c.want) {
+			t.Fatalf("got %s, want %s", got, c.want)
+		}
+		state, secret := p.clusters[0], p.credentials[0]
+		if says := explain(c.want); state.Message != says || secret.Message != says || state.Ready != c.ready || secret.Ready != c.ready {
+			t.Errorf("got %+v and %+v", state, secret)
 		}
 	}
 }

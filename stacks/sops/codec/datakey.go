@@ -25,10 +25,12 @@ var errMissing = errors.New("no key for it")
 type attempt struct {
 	keyservice.UnimplementedKeyServiceServer
 	// ctx of the file: the library has none.
-	ctx  context.Context //nolint:containedctx // see above
-	keys *material
-	opts Options
-	left int // requests that may be made
+	ctx context.Context //nolint:containedctx // see above
+	// asking is the ctx of all requests together.
+	asking context.Context //nolint:containedctx // see above
+	keys   *material
+	opts   Options
+	left   int // requests that may be made
 
 	missingAge, missingPGP []string
 	failed                 []*Error
@@ -39,7 +41,9 @@ var order = []string{"age", "pgp", "kms", "gcp_kms", "azure_kv", "hc_vault", "hc
 
 // dataKey finds the key that the values of a file are encrypted with.
 func dataKey(ctx context.Context, meta *library.Metadata, keys Keys, o Options) ([]byte, error) {
-	a := &attempt{ctx: ctx, keys: keys.material(), opts: o, left: o.Limits.Requests}
+	asking, cancel := context.WithTimeout(ctx, o.Limits.RequestsTimeout)
+	defer cancel()
+	a := &attempt{ctx: ctx, asking: asking, keys: keys.material(), opts: o, left: o.Limits.Requests}
 	key, err := meta.GetDataKeyWithKeyServices([]keyservice.KeyServiceClient{keyservice.NewCustomLocalClient(a)}, order)
 	if ended := ended(ctx); ended != nil {
 		return nil, ended

@@ -19,11 +19,14 @@ type Limits struct {
 	Requests int
 	// RequestTimeout is how long one of these may take.
 	RequestTimeout time.Duration
+	// RequestsTimeout is how long all of them may take together: less than the minute that the
+	// program has which works on a file, so that it can say that it was a key service.
+	RequestsTimeout time.Duration
 }
 
 // DefaultLimits are generous for files that people edit.
 func DefaultLimits() Limits {
-	return Limits{Bytes: 5 << 20, Keys: 200, Requests: 20, RequestTimeout: 15 * time.Second}
+	return Limits{Bytes: 5 << 20, Keys: 200, Requests: 20, RequestTimeout: 15 * time.Second, RequestsTimeout: 45 * time.Second}
 }
 
 // WithDefaults fills in the fields that are zero.
@@ -39,6 +42,9 @@ func (l Limits) WithDefaults() Limits {
 	}
 	if l.RequestTimeout == 0 {
 		l.RequestTimeout = d.RequestTimeout
+	}
+	if l.RequestsTimeout == 0 {
+		l.RequestsTimeout = d.RequestsTimeout
 	}
 	return l
 }

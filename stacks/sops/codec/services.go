@@ -75,7 +75,10 @@ func (a *attempt) ask(has bool, secret string, do func(ctx context.Context) ([]b
 	if a.left--; a.left < 0 {
 		return nil, invalid("the file has more keys of key services than are asked (%d)", a.opts.Limits.Requests)
 	}
-	ctx, cancel := context.WithTimeout(a.ctx, a.opts.Limits.RequestTimeout)
+	if a.asking.Err() != nil {
+		return nil, fail(sops.ServiceFailed, "it is not asked, as others did not answer in time")
+	}
+	ctx, cancel := context.WithTimeout(a.asking, a.opts.Limits.RequestTimeout)
 	defer cancel()
 	part, err := do(ctx)
 	if err == nil {
