@@ -14,8 +14,12 @@ func (p *plan) dismissLate(f facts) {
 	if f.mode == clusterv1.ScalingOff || n == 0 || r == nil || r.change < 0 {
 		return
 	}
+	message := "a machine was made and has not joined the cluster in time: it is deleted"
+	if n > 1 {
+		message = fmt.Sprintf("%d machines were made and have not joined the cluster in time: they are deleted", n)
+	}
 	r.missing += n + r.change // what has just been asked for comes after the back-off, too
-	p.fail(r, clusterv1.OperationScaleUp, word{code: CodeJoinTimeout, message: fmt.Sprintf("made, not joined to the cluster in time, and deleted: %d %s", n, plural("machine", n))}, f.now)
+	p.fail(r, clusterv1.OperationScaleUp, word{code: CodeJoinTimeout, message: message}, f.now)
 	p.scale(r, r.existing, r.existing-n, fmt.Sprintf("not joined in time: %d %s", n, plural("machine", n)), f.now)
 	r.change, r.floor = -n, 0
 }
