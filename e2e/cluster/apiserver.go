@@ -85,7 +85,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	}
 	var err error
 	c.apiServerSince = time.Now()
-	if c.apiServer, err = c.run.launch(tools.APIServer, c.binaries.APIServer, c.apiServerArgs()); err != nil {
+	if c.apiServer, err = c.run.launch(tools.APIServer, c.binaries[tools.APIServer], c.apiServerArgs()); err != nil {
 		return err
 	}
 	ready := func(ctx context.Context) error {
@@ -135,7 +135,7 @@ func (c *Cluster) StartEtcd(ctx context.Context) error {
 		return errors.New("start etcd: it is running")
 	}
 	var err error
-	if c.etcd, err = c.run.launch(tools.Etcd, c.binaries.Etcd, c.etcdArgs()); err != nil {
+	if c.etcd, err = c.run.launch(tools.Etcd, c.binaries[tools.Etcd], c.etcdArgs()); err != nil {
 		return err
 	}
 	ready := func(ctx context.Context) error {

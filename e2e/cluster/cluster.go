@@ -32,7 +32,7 @@ const (
 // server.
 type Cluster struct {
 	opts     Options
-	binaries tools.Binaries
+	binaries map[string]string // paths, by name
 	run      *runDir
 	pki      *pki
 
@@ -62,7 +62,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if opts.Progress != nil {
 		progress = opts.Progress
 	}
-	binaries, err := tools.ControlPlane(ctx, progress)
+	binaries, err := tools.Build(ctx, progress, opts.Tools()...)
 	if err != nil {
 		return nil, fmt.Errorf("get the control plane's programs: %w", err)
 	}
@@ -89,7 +89,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if c.etcd, err = c.run.launch(tools.Etcd, c.binaries.Etcd, c.etcdArgs()); err != nil {
+	if c.etcd, err = c.run.launch(tools.Etcd, c.binaries[tools.Etcd], c.etcdArgs()); err != nil {
 		return err
 	}
 	// The API server keeps asking for etcd, so there is no need to wait here.
@@ -181,6 +181,10 @@ func (c *Cluster) stop() error {
 // may put files of their own there.
 func (c *Cluster) Dir() string { return c.run.dir }
 
+// LogFile returns the path of a log in the run's folder for a program of the suite's. It is
+// kept wherever the programs' own logs are kept.
+func (c *Cluster) LogFile(name string) string { return c.run.path(name + ".log") }
+
 // Kubectl returns the path of a kubectl that fits the cluster. It needs
-// --kubeconfig; see [Cluster.Kubeconfig].
-func (c *Cluster) Kubectl() string { return c.binaries.Kubectl }
+// --kubeconfig; see [Cluster.Kubeconfig]. It is empty with Options.NoKubectl.
+func (c *Cluster) Kubectl() string { return c.binaries[tools.Kubectl] }

@@ -34,7 +34,7 @@ func (c *Cluster) programs() []program {
 	var list []program
 	if !c.opts.NoControllerManager {
 		list = append(list, program{
-			name: tools.ControllerManager, binary: c.binaries.ControllerManager, user: "system:kube-controller-manager",
+			name: tools.ControllerManager, binary: c.binaries[tools.ControllerManager], user: "system:kube-controller-manager",
 			args: []string{
 				"--leader-elect=false",
 				"--secure-port=0",
@@ -49,13 +49,13 @@ func (c *Cluster) programs() []program {
 	}
 	if !c.opts.NoScheduler {
 		list = append(list, program{
-			name: tools.Scheduler, binary: c.binaries.Scheduler, user: "system:kube-scheduler",
+			name: tools.Scheduler, binary: c.binaries[tools.Scheduler], user: "system:kube-scheduler",
 			args: []string{"--leader-elect=false", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000"},
 		})
 	}
 	if c.opts.nodes() > 0 {
 		list = append(list, program{
-			name: tools.Kwok, binary: c.binaries.Kwok, user: "kwok", groups: []string{"system:masters"},
+			name: tools.Kwok, binary: c.binaries[tools.Kwok], user: "kwok", groups: []string{"system:masters"},
 			args: []string{
 				"--config=" + c.run.path(stagesFile),
 				"--manage-all-nodes=false",

@@ -5,6 +5,8 @@ import (
 	"net"
 
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/ksctl/gitops/e2e/tools"
 )
 
 // FateAnnotation on a pod (or a pod template) decides what becomes of it on a
@@ -45,6 +47,9 @@ type Options struct {
 	// NoScheduler leaves kube-scheduler out: pods stay Pending.
 	NoScheduler bool
 
+	// NoKubectl leaves kubectl out, which takes time to build: [Cluster.Kubectl] is empty.
+	NoKubectl bool
+
 	// Audit records every request, for [Cluster.AuditSince].
 	Audit bool
 
@@ -62,6 +67,24 @@ type Options struct {
 
 	// Progress gets a line per step of a slow build; nil means standard error.
 	Progress io.Writer
+}
+
+// Tools returns the names of the programs that a cluster with these options consists of.
+func (o Options) Tools() []string {
+	names := []string{tools.Etcd, tools.APIServer}
+	if !o.NoControllerManager {
+		names = append(names, tools.ControllerManager)
+	}
+	if !o.NoScheduler {
+		names = append(names, tools.Scheduler)
+	}
+	if !o.NoKubectl {
+		names = append(names, tools.Kubectl)
+	}
+	if o.nodes() > 0 {
+		names = append(names, tools.Kwok)
+	}
+	return names
 }
 
 // nodes returns how many fake nodes the cluster has.

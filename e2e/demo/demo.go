@@ -113,7 +113,7 @@ func (d *demo) start(ctx context.Context, cancel context.CancelCauseFunc) error 
 		name, doing string
 		do          func(context.Context) (string, error)
 	}{
-		{"tools", "looking for the tools", d.buildTools},
+		{"tools", "preparing the control plane's programs", d.buildTools},
 		{"control plane", "starting the control plane", d.startCluster},
 		{"repository", "making the repository", d.serveGit},
 		{"definitions", "applying CRDs and roles", d.applyConfig},
@@ -151,11 +151,41 @@ func (d *demo) buildTools(ctx context.Context) (string, error) {
 	if err := os.Setenv(tempVariable, d.temp); err != nil {
 		return "", err
 	}
-	_, err = tools.ControlPlane(ctx, d.screen)
+	err = d.obtainTools(ctx)
 	if !had {
 		return toolNames, errors.Join(err, os.Unsetenv(tempVariable))
 	}
 	return toolNames, errors.Join(err, os.Setenv(tempVariable, before))
+}
+
+// obtainTools downloads what others have built, as building etcd and the API server is most of
+// the time of a first run, and builds the rest.
+func (d *demo) obtainTools(ctx context.Context) error {
+	missing, err := tools.Missing(ctx, tools.Etcd, tools.APIServer)
+	if err != nil {
+		return err
+	}
+	if len(missing) > 0 && os.Getenv(tools.AssetsVariable) == "" {
+		folder, err := tools.Download(ctx, d.screen)
+		switch {
+		case errors.Is(err, tools.ErrUnavailable):
+			d.line("%s", d.dim(err.Error()+"; building them from source"))
+		case err != nil:
+			return err
+		default:
+			// Where the cluster looks first.
+			if err := os.Setenv(tools.AssetsVariable, folder); err != nil {
+				return err
+			}
+		}
+	}
+	_, err = tools.Build(ctx, d.screen, d.clusterOptions().Tools()...)
+	return err
+}
+
+// clusterOptions leave kubectl out unless somebody will use it.
+func (d *demo) clusterOptions() cluster.Options {
+	return cluster.Options{Audit: true, NoKubectl: !d.keep, Progress: io.Discard}
 }
 
 func (d *demo) startCluster(ctx context.Context) (string, error) {
@@ -164,7 +194,9 @@ func (d *demo) startCluster(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	d.cluster, err = cluster.Start(ctx, cluster.Options{Scheme: known, Audit: true, Progress: io.Discard})
+	o := d.clusterOptions()
+	o.Scheme = known
+	d.cluster, err = cluster.Start(ctx, o)
 	if err != nil {
 		return "", err
 	}

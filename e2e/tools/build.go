@@ -20,35 +20,14 @@ const heartbeat = 15 * time.Second
 // that somebody else provides, as in controller-runtime's envtest.
 const AssetsVariable = "KUBEBUILDER_ASSETS"
 
-// Binaries are the paths of the programs of a control plane.
-type Binaries struct {
-	Etcd, APIServer, ControllerManager, Scheduler, Kubectl, Kwok string
-}
-
-// ControlPlane returns the programs of a control plane and builds the ones
-// that are missing, which takes minutes the first time. Progress goes to
-// progress, one line at a time; nil discards it.
+// Build returns the paths of the named programs, by name: those in the folder of
+// [AssetsVariable], then those of the cache. It builds the ones that are missing, which
+// takes minutes the first time. Progress goes to progress, one line at a time; nil discards
+// it. An unknown name, a provided program of another minor version, a failing build and a
+// checkout that can't be found are errors.
 //
-// It is safe to call from several processes at once: one builds, the others
-// wait. Cancelling ctx stops a build and leaves nothing half made behind.
-func ControlPlane(ctx context.Context, progress io.Writer) (Binaries, error) {
-	paths, err := Build(ctx, progress, controlPlane...)
-	if err != nil {
-		return Binaries{}, err
-	}
-	return Binaries{
-		Etcd:              paths[Etcd],
-		APIServer:         paths[APIServer],
-		ControllerManager: paths[ControllerManager],
-		Scheduler:         paths[Scheduler],
-		Kubectl:           paths[Kubectl],
-		Kwok:              paths[Kwok],
-	}, nil
-}
-
-// Build returns the paths of the named programs, by name, and builds the ones
-// that are missing. It behaves as [ControlPlane] does otherwise. An unknown
-// name, a failing build and a checkout that can't be found are errors.
+// It is safe to call from several processes at once: one builds, the others wait. Canceling
+// ctx stops a build and leaves nothing half made behind.
 func Build(ctx context.Context, progress io.Writer, names ...string) (map[string]string, error) {
 	if progress == nil {
 		progress = io.Discard
@@ -61,10 +40,6 @@ func Build(ctx context.Context, progress io.Writer, names ...string) (map[string
 		if !ok {
 			return nil, fmt.Errorf("no tool is called %q; there are %s", name, strings.Join(All(), ", "))
 		}
-		if path := provided(name); path != "" {
-			paths[name] = path
-			continue
-		}
 		if w.root == "" {
 			var err error
 			if w, err = openWorkshop(ctx); err != nil {
@@ -75,11 +50,19 @@ func Build(ctx context.Context, progress io.Writer, names ...string) (map[string
 		if err != nil {
 			return nil, err
 		}
+		if path := provided(name); path != "" {
+			if err := checkVersion(ctx, tool, path, r.version); err != nil {
+				return nil, fmt.Errorf("%s of %s: %w", name, AssetsVariable, err)
+			}
+			paths[name] = path
+			continue
+		}
 		paths[name] = r.binary
 		if !executable(r.binary) {
 			missing = append(missing, r)
 		}
 	}
+	announce(progress, missing)
 	for i, r := range missing {
 		p := &reporter{out: progress, what: fmt.Sprintf("%s %s (%d of %d)", r.tool.Name, r.version, i+1, len(missing)), start: time.Now()}
 		if err := w.make(ctx, r, p); err != nil {
@@ -87,6 +70,43 @@ func Build(ctx context.Context, progress io.Writer, names ...string) (map[string
 		}
 	}
 	return paths, nil
+}
+
+// announce writes what will be built and about how long that takes.
+func announce(progress io.Writer, missing []recipe) {
+	if len(missing) == 0 {
+		return
+	}
+	var names []string
+	var takes time.Duration
+	for _, r := range missing {
+		names, takes = append(names, r.tool.Name), takes+r.tool.Takes
+	}
+	_, _ = fmt.Fprintf(progress, "tools: building %s from source, once: about %s on two processors\n",
+		strings.Join(names, ", "), takes.Round(10*time.Second))
+}
+
+// Missing returns those of the named programs that [Build] would build.
+func Missing(ctx context.Context, names ...string) ([]string, error) {
+	w, err := openWorkshop(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var missing []string
+	for _, name := range names {
+		tool, ok := lookup(name)
+		if !ok {
+			return nil, fmt.Errorf("no tool is called %q; there are %s", name, strings.Join(All(), ", "))
+		}
+		r, err := w.recipe(tool)
+		if err != nil {
+			return nil, err
+		}
+		if provided(name) == "" && !executable(r.binary) {
+			missing = append(missing, name)
+		}
+	}
+	return missing, nil
 }
 
 // provided returns the program's path in the folder of [AssetsVariable], or ""

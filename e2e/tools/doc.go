@@ -10,7 +10,8 @@
 // Built programs are kept in <user cache>/ksctl-gitops/tools, one folder per
 // program, version, platform and build recipe, so a second run takes no time
 // and an old binary can't pass for a new one. Where KUBEBUILDER_ASSETS names a
-// folder, programs found in it are used as they are and only the others built.
+// folder, programs found in it are used and only the others built; one of another minor
+// version is refused. Download fetches what others have built, for a first look.
 //
 // Linux and macOS are supported; building needs the go command and the module
 // cache or a module proxy.

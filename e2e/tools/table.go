@@ -3,6 +3,7 @@ package tools
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // Tool is one program that can be built from a module beside this package.
@@ -18,6 +19,12 @@ type Tool struct {
 	// LDFlags returns what the linker is told for that version (such as
 	// "v1.36.3"), without "-s -w". Nil means nothing.
 	LDFlags func(version string) []string
+	// VersionArgs make the program print its version. Nil means that it can't, or prints
+	// none when it is built as a module.
+	VersionArgs []string
+	// Takes is how long a build takes on two processors with an empty cache. What a
+	// program shares with those before it in the table is not counted again.
+	Takes time.Duration
 }
 
 // Names of the programs in the table.
@@ -48,48 +55,58 @@ const (
 // folder (with a tool line for the package) and a line here. Order is build
 // order: what shares packages comes next to each other.
 var table = []Tool{
-	{Name: Etcd, Dir: "controlplane", Package: "go.etcd.io/etcd/server/v3", Module: "go.etcd.io/etcd/server/v3"},
-	kubernetes(APIServer),
-	kubernetes(ControllerManager),
-	kubernetes(Scheduler),
-	kubernetes(Kubectl),
+	{Name: Etcd, Dir: "controlplane", Package: "go.etcd.io/etcd/server/v3", Module: "go.etcd.io/etcd/server/v3",
+		VersionArgs: []string{"--version"}, Takes: time.Minute},
+	kubernetes(APIServer, 4*time.Minute),
+	kubernetes(ControllerManager, time.Minute),
+	kubernetes(Scheduler, 10*time.Second),
+	kubernetes(Kubectl, 30*time.Second),
 	{
 		Name: Kwok, Dir: "controlplane", Package: "sigs.k8s.io/kwok/cmd/kwok", Module: "sigs.k8s.io/kwok",
 		LDFlags: func(version string) []string {
 			return []string{"-X", "sigs.k8s.io/kwok/pkg/consts.Version=" + version}
 		},
+		VersionArgs: []string{"--version"}, Takes: 20 * time.Second,
 	},
 	{
 		Name: KustomizeController, Dir: "flux",
 		Package: "github.com/fluxcd/kustomize-controller", Module: "github.com/fluxcd/kustomize-controller",
+		Takes: 2 * time.Minute,
 	},
 	{
 		Name: SourceController, Dir: "source",
 		Package: "github.com/fluxcd/source-controller", Module: "github.com/fluxcd/source-controller",
+		Takes: 2 * time.Minute,
 	},
-	{Name: Helm, Dir: "helm", Package: "helm.sh/helm/v4/cmd/helm", Module: "helm.sh/helm/v4"},
-	node(Kubelet),
-	node(KubeProxy),
-	{Name: ArgoCD, Dir: "argocd", Package: "github.com/argoproj/argo-cd/v3/cmd", Module: "github.com/argoproj/argo-cd/v3"},
+	{Name: Helm, Dir: "helm", Package: "helm.sh/helm/v4/cmd/helm", Module: "helm.sh/helm/v4", Takes: time.Minute},
+	node(Kubelet, 3*time.Minute),
+	node(KubeProxy, 10*time.Second),
+	{Name: ArgoCD, Dir: "argocd", Package: "github.com/argoproj/argo-cd/v3/cmd", Module: "github.com/argoproj/argo-cd/v3", Takes: 3 * time.Minute},
 }
 
-// controlPlane names the programs that [ControlPlane] returns.
+// controlPlane names the programs of a control plane.
 var controlPlane = []string{Etcd, APIServer, ControllerManager, Scheduler, Kubectl, Kwok}
 
-func kubernetes(name string) Tool {
-	return Tool{
-		Name:    name,
-		Dir:     "controlplane",
-		Package: "k8s.io/kubernetes/cmd/" + name,
-		Module:  "k8s.io/kubernetes",
-		LDFlags: kubernetesVersion,
+func kubernetes(name string, takes time.Duration) Tool {
+	t := Tool{
+		Name:        name,
+		Dir:         "controlplane",
+		Package:     "k8s.io/kubernetes/cmd/" + name,
+		Module:      "k8s.io/kubernetes",
+		LDFlags:     kubernetesVersion,
+		VersionArgs: []string{"--version"},
+		Takes:       takes,
 	}
+	if name == Kubectl {
+		t.VersionArgs = []string{"version", "--client"}
+	}
+	return t
 }
 
 // node is a program of a node. They are a module of their own, so that a control
 // plane that is built already stays.
-func node(name string) Tool {
-	t := kubernetes(name)
+func node(name string, takes time.Duration) Tool {
+	t := kubernetes(name, takes)
 	t.Dir = "node"
 	return t
 }

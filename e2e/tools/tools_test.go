@@ -77,9 +77,16 @@ func TestResultDependsOnEverythingThatDecidesIt(t *testing.T) {
 func TestProvidedProgramsAreNotBuilt(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, Etcd)
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
+	version, err := Version(Etcd)
+	if err != nil {
 		t.Fatal(err)
 	}
+	printing := func(version string) {
+		if err := os.WriteFile(path, []byte("#!/bin/sh\necho etcd Version: "+version+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	printing(strings.TrimPrefix(version, "v"))
 	if err := os.WriteFile(filepath.Join(dir, Kubectl), []byte("not executable"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +100,45 @@ func TestProvidedProgramsAreNotBuilt(t *testing.T) {
 	}
 	if paths[Etcd] != path {
 		t.Errorf("got %s, want %s", paths[Etcd], path)
+	}
+	for _, other := range []string{"3.4.1", "4.6.16", "unknown"} {
+		printing(other)
+		if _, err := Build(t.Context(), nil, Etcd); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("version %s: error %v", other, err)
+		}
+	}
+}
+
+func TestBuiltProgramsPrintTheirVersion(t *testing.T) {
+	for _, name := range controlPlane {
+		missing, err := Missing(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(missing) > 0 {
+			t.Logf("%s is not built", name)
+			continue
+		}
+		paths, err := Build(t.Context(), nil, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		version, err := Version(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tool, _ := lookup(name)
+		if err := checkVersion(t.Context(), tool, paths[name], version); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestBuildAnnouncesWhatItBuilds(t *testing.T) {
+	var out bytes.Buffer
+	announce(&out, []recipe{{tool: Tool{Name: "a", Takes: time.Minute}}, {tool: Tool{Name: "b", Takes: 30 * time.Second}}})
+	if want := "tools: building a, b from source, once: about 1m30s on two processors\n"; out.String() != want {
+		t.Errorf("%q, want %q", &out, want)
 	}
 }
 

@@ -2,6 +2,7 @@
 // they are in the cache already, and prints name and path of each.
 //
 //	go run ./e2e/tools/cmd/build            what the tests run against
+//	go run ./e2e/tools/cmd/build -node      and what a real node needs
 //	go run ./e2e/tools/cmd/build etcd kwok  only these
 //
 // It must be run from inside the checkout. Progress goes to standard error.
@@ -9,6 +10,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -27,9 +29,14 @@ func main() {
 func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	names := os.Args[1:]
+	node := flag.Bool("node", false, "build kubelet and kube-proxy, too")
+	flag.Parse()
+	names := flag.Args()
 	if len(names) == 0 {
 		names = tools.Default()
+	}
+	if *node {
+		names = append(names, tools.Kubelet, tools.KubeProxy)
 	}
 	paths, err := tools.Build(ctx, os.Stderr, names...)
 	if err != nil {

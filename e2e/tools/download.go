@@ -1,0 +1,282 @@
+package tools
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/semver"
+	"sigs.k8s.io/yaml"
+)
+
+// MirrorVariable names the environment variable with the URL of a mirror of the releases of
+// kubernetes-sigs/controller-tools: below it are folders such as envtest-v1.36.2.
+const MirrorVariable = "KSCTL_TOOLS_MIRROR"
+
+// ErrUnavailable is returned when nothing can be downloaded: there is no network, or no
+// archive for this platform and version. The programs can be built instead.
+var ErrUnavailable = errors.New("prebuilt programs are not available")
+
+// ChecksumError means that an archive is not the one that the index names.
+type ChecksumError struct{ URL, Want, Got string }
+
+func (e *ChecksumError) Error() string {
+	return fmt.Sprintf("%s has the SHA-512 %s, but the index of sigs.k8s.io/controller-tools has %s: the archive was changed or damaged", e.URL, e.Got, e.Want)
+}
+
+// Bounds of an archive and of each program in it, in bytes. Version 1.36 has 60 MB.
+const (
+	maxArchive = 512 << 20
+	maxProgram = 1 << 30
+)
+
+// Download returns a folder with etcd, kube-apiserver and kubectl as the environment variable
+// [AssetsVariable] may name it, and downloads them the first time: the patch release of our
+// minor version that is nearest to ours. Address and checksum come from the index in the
+// module sigs.k8s.io/controller-tools, whose setup-envtest downloads the same archives.
+// Progress goes to progress, which may be nil. The error is [ErrUnavailable], a
+// [ChecksumError], or that of a file.
+func Download(ctx context.Context, progress io.Writer) (string, error) {
+	if progress == nil {
+		progress = io.Discard
+	}
+	w, err := openWorkshop(ctx)
+	if err != nil {
+		return "", err
+	}
+	want, err := Version(APIServer)
+	if err != nil {
+		return "", err
+	}
+	index, err := w.releaseIndex(ctx)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	a, err := nearestArchive(index, want, runtime.GOOS, runtime.GOARCH)
+	if err != nil {
+		return "", err
+	}
+	if mirror := os.Getenv(MirrorVariable); mirror != "" {
+		a.url = strings.TrimSuffix(mirror, "/") + "/" + path.Base(path.Dir(a.url)) + "/" + path.Base(a.url)
+	}
+	return w.download(ctx, a, &reporter{out: progress, what: "etcd, kube-apiserver and kubectl " + a.version, start: time.Now()})
+}
+
+// releaseIndex reads the index of the version of controller-tools that generates our CRDs.
+func (w workshop) releaseIndex(ctx context.Context) ([]byte, error) {
+	const module = "sigs.k8s.io/controller-tools"
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
+	cmd.Dir = filepath.Join(w.root, "..", "..", "internal", "tools", "controller-gen")
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly")
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("downloading the module %s: %w", module, err)
+	}
+	var found struct{ Dir string }
+	if err := json.Unmarshal(out, &found); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(filepath.Join(found.Dir, "envtest-releases.yaml"))
+}
+
+// archive is one entry of the index.
+type archive struct{ version, url, sha512 string }
+
+// nearestArchive returns the archive for a platform whose version has the wanted minor
+// version and the nearest patch version, the newer of two.
+func nearestArchive(index []byte, want, goos, goarch string) (archive, error) {
+	var content struct {
+		Releases map[string]map[string]struct{ Hash, SelfLink string }
+	}
+	if err := yaml.Unmarshal(index, &content); err != nil {
+		return archive{}, fmt.Errorf("reading the index of sigs.k8s.io/controller-tools: %w", err)
+	}
+	var best archive
+	for version, files := range content.Releases {
+		file, ok := files[fmt.Sprintf("envtest-%s-%s-%s.tar.gz", version, goos, goarch)]
+		if !ok || semver.MajorMinor(version) != semver.MajorMinor(want) || semver.Prerelease(version) != "" {
+			continue
+		}
+		nearer := distance(version, want) - distance(best.version, want)
+		if best.version == "" || nearer < 0 || nearer == 0 && semver.Compare(version, best.version) > 0 {
+			best = archive{version: version, url: file.SelfLink, sha512: file.Hash}
+		}
+	}
+	if best.version == "" {
+		return archive{}, fmt.Errorf("%w: the index of sigs.k8s.io/controller-tools has no version %s.x for %s/%s", ErrUnavailable, semver.MajorMinor(want), goos, goarch)
+	}
+	return best, nil
+}
+
+// distance is the number of patch releases between two versions of one minor version.
+func distance(a, b string) int {
+	patch := func(v string) int {
+		n, _ := strconv.Atoi(v[strings.LastIndex(v, ".")+1:])
+		return n
+	}
+	return max(patch(a)-patch(b), patch(b)-patch(a))
+}
+
+// download returns the folder of an archive's programs, unless another process has made it
+// by the time its lock is free.
+func (w workshop) download(ctx context.Context, a archive, p *reporter) (string, error) {
+	folder := filepath.Join(w.cache, strings.TrimSuffix(path.Base(a.url), ".tar.gz")+"-"+a.sha512[:min(12, len(a.sha512))])
+	if complete(folder) {
+		return folder, nil
+	}
+	if err := os.MkdirAll(w.cache, 0o755); err != nil {
+		return "", fmt.Errorf("create the cache folder: %w", err)
+	}
+	release, err := lock(ctx, folder+".lock", p)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	if complete(folder) {
+		return folder, nil
+	}
+	temp, err := os.MkdirTemp(w.cache, "download-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(temp) }()
+	p.say("downloading " + a.url)
+	stop := p.beat("still downloading")
+	err = fetch(ctx, a, filepath.Join(temp, "archive"))
+	stop()
+	if err != nil {
+		return "", err
+	}
+	programs := filepath.Join(temp, "programs")
+	if err := unpack(filepath.Join(temp, "archive"), programs); err != nil {
+		return "", fmt.Errorf("unpacking %s: %w", a.url, err)
+	}
+	if !complete(programs) {
+		return "", fmt.Errorf("%s lacks one of %s", a.url, strings.Join(prebuilt, ", "))
+	}
+	p.say("downloaded")
+	return folder, os.Rename(programs, folder)
+}
+
+// prebuilt are the programs in an archive.
+var prebuilt = []string{Etcd, APIServer, Kubectl}
+
+func complete(folder string) bool {
+	for _, name := range prebuilt {
+		if !executable(filepath.Join(folder, name)) {
+			return false
+		}
+	}
+	return true
+}
+
+// client gives up on a network that lets nothing through. A body may take its time.
+var client = &http.Client{Transport: &http.Transport{
+	Proxy:                 http.ProxyFromEnvironment,
+	DialContext:           (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+	TLSHandshakeTimeout:   10 * time.Second,
+	ResponseHeaderTimeout: 20 * time.Second,
+}}
+
+// fetch downloads an archive to a file and compares its checksum.
+func fetch(ctx context.Context, a archive, to string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return unavailable(ctx, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%w: %s answers %s", ErrUnavailable, a.url, resp.Status)
+	}
+	file, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	sum := sha512.New()
+	n, err := io.Copy(io.MultiWriter(file, sum), io.LimitReader(resp.Body, maxArchive+1))
+	if closed := file.Close(); err == nil && closed != nil {
+		return closed
+	}
+	if err != nil {
+		return unavailable(ctx, err)
+	}
+	if n > maxArchive {
+		return fmt.Errorf("%s is larger than %d bytes", a.url, maxArchive)
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != a.sha512 {
+		return &ChecksumError{URL: a.url, Want: a.sha512, Got: got}
+	}
+	return nil
+}
+
+// unavailable returns the cause of a canceled context as it is.
+func unavailable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// unpack writes the programs of an archive into a new folder.
+func unpack(archive, folder string) error {
+	file, err := os.Open(archive)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	content, err := gzip.NewReader(file)
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		return err
+	}
+	for reader := tar.NewReader(content); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, name := range prebuilt {
+			if header.Typeflag == tar.TypeReg && path.Base(header.Name) == name {
+				if err := writeProgram(filepath.Join(folder, name), reader); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+func writeProgram(to string, content io.Reader) error {
+	file, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(file, io.LimitReader(content, maxProgram+1))
+	if n > maxProgram {
+		err = fmt.Errorf("%s is larger than %d bytes", filepath.Base(to), maxProgram)
+	}
+	return errors.Join(err, file.Close())
+}
