@@ -4,7 +4,6 @@ package config_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -170,28 +169,6 @@ func defaulted(schema *apiextensionsv1.JSONSchemaProps, path string) []string {
 		out = append(out, defaulted(schema.Items.Schema, path+"[]")...)
 	}
 	return out
-}
-
-func TestGeneratedFilesAreFresh(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds generators")
-	}
-	tools := map[string]string{}
-	for _, module := range []string{"controller-gen", "code-generator", "protobuf"} {
-		tools[module] = filepath.Join(t.TempDir(), module)
-		if err := os.Mkdir(tools[module], 0o755); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.CommandContext(t.Context(), "go", "build", "-o", tools[module], "tool")
-		cmd.Dir = filepath.Join("..", "internal", "tools", module)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-	}
-	stale := exec.CommandContext(t.Context(), filepath.Join("..", ".ci", "stale"), filepath.Join(tools["controller-gen"], "controller-gen"), tools["code-generator"], tools["protobuf"])
-	if out, err := stale.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
 }
 
 // deployment is the controller's.

@@ -28,6 +28,7 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/registry"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/node/machine"
+	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/e2e/tools"
 	"github.com/ksctl/gitops/internal/release/chart"
 	"github.com/ksctl/gitops/internal/release/image"
@@ -65,8 +66,7 @@ func TestNode(t *testing.T) {
 		}
 		t.Fatalf("%s is set, and no node can be made here: %s", on, lacking)
 	}
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Node")
+	suite.Run(t, "Node")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -85,26 +85,16 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 
 	disconnect, err := machine.Connect(ctx)
-	possible(err)
+	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) error { return disconnect(ctx) })
 	h, err = harness.Plain(ctx, machine.ClusterOptions(cluster.Options{}))
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return h.Stop() })
 	node, err = machine.Start(ctx, h, pause)
-	possible(err)
+	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) error { return node.Stop(ctx) })
 	outside = reachable(images.Host())
 }, NodeTimeout(15*time.Minute))
-
-// possible skips the suite after an error in making the node, where it was only to be
-// tried: what a machine lacks shows at times when it is too late to ask.
-func possible(err error) {
-	GinkgoHelper()
-	if err != nil && os.Getenv(on) == try {
-		Skip("no real node can be made here: " + err.Error())
-	}
-	Expect(err).NotTo(HaveOccurred())
-}
 
 var _ = JustAfterEach(func() {
 	if CurrentSpecReport().Failed() {

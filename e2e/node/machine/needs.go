@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -34,6 +36,12 @@ func Lacking(ctx context.Context) string {
 	}
 	if len(missing) > 0 {
 		return fmt.Sprintf("it needs %s: apt-get install containerd runc containernetworking-plugins nftables iproute2 util-linux", strings.Join(missing, ", "))
+	}
+	if lacking := lackingCapabilities(); lacking != "" {
+		return lacking
+	}
+	if lacking := lackingControllers(); lacking != "" {
+		return lacking
 	}
 	return refused(ctx)
 }
@@ -93,11 +101,72 @@ func refused(ctx context.Context) string {
 	return ""
 }
 
+// capabilities are those that containerd gives to each container, and those that a node needs
+// for mounts and networks; capabilities(7) has the numbers.
+var capabilities = map[string]uint{
+	"CAP_CHOWN": 0, "CAP_DAC_OVERRIDE": 1, "CAP_FOWNER": 3, "CAP_FSETID": 4, "CAP_KILL": 5, "CAP_SETGID": 6, "CAP_SETUID": 7, "CAP_SETPCAP": 8,
+	"CAP_NET_BIND_SERVICE": 10, "CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13, "CAP_SYS_CHROOT": 18, "CAP_SYS_ADMIN": 21, "CAP_MKNOD": 27,
+	"CAP_AUDIT_WRITE": 29, "CAP_SETFCAP": 31,
+}
+
+// lackingCapabilities names the capabilities that this process does not have; "" if it has all.
+func lackingCapabilities() string {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return fmt.Sprintf("the capabilities of the process can't be read: %v", err)
+	}
+	return missingCapabilities(string(status))
+}
+
+// missingCapabilities reads /proc/PID/status.
+func missingCapabilities(status string) string {
+	_, rest, _ := strings.Cut(status, "CapEff:")
+	line, _, _ := strings.Cut(rest, "\n")
+	set, err := strconv.ParseUint(strings.TrimSpace(line), 16, 64)
+	if err != nil {
+		return fmt.Sprintf("the capabilities of the process can't be read: %v", err)
+	}
+	var missing []string
+	for name, bit := range capabilities {
+		if set&(1<<bit) == 0 {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 0 {
+		return ""
+	}
+	slices.Sort(missing)
+	return "it needs the capabilities " + strings.Join(missing, ", ")
+}
+
+// controllers of control groups without which the kubelet does not start.
+var controllers = []string{"cpu", "cpuset", "memory", "pids"}
+
+// lackingControllers names the controllers of control groups that are not there; "" if all are.
+func lackingControllers() string {
+	var missing []string
+	unified, err := os.ReadFile(filepath.Join(cgroupRoot, "cgroup.controllers"))
+	for _, name := range controllers {
+		if err == nil {
+			if !slices.Contains(strings.Fields(string(unified)), name) {
+				missing = append(missing, name)
+			}
+		} else if _, err := os.Stat(filepath.Join(cgroupRoot, name)); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("it needs the control group controllers %s in %s", strings.Join(missing, ", "), cgroupRoot)
+}
+
+const cgroupRoot = "/sys/fs/cgroup"
+
 // cgroups is the folder of a hierarchy: the only one, or that of memory.
 func cgroups() string {
-	const all = "/sys/fs/cgroup"
-	if _, err := os.Stat(filepath.Join(all, "cgroup.controllers")); err == nil {
-		return all
+	if _, err := os.Stat(filepath.Join(cgroupRoot, "cgroup.controllers")); err == nil {
+		return cgroupRoot
 	}
-	return filepath.Join(all, "memory")
+	return filepath.Join(cgroupRoot, "memory")
 }
