@@ -13,6 +13,7 @@ import (
 
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/live"
+	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -64,7 +65,7 @@ func expectKnown(ctx context.Context, namespace, name, where string) {
 	}
 }
 
-var _ = Describe("The spine", func() {
+var _ = Describe("The spine", suite.Safety, func() {
 	It("converges from a kill at every write boundary, and no object is unknown to the inventory", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		first := []stacks.RenderedComponent{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/live"
+	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -25,7 +26,7 @@ func sends(ctx context.Context, o *owner, manager, name, markOf string) {
 	Expect(plane.Client().Patch(ctx, cm, client.Apply, client.FieldOwner(manager))).To(Succeed())
 }
 
-var _ = Describe("An object that no inventory lists", func() {
+var _ = Describe("An object that no inventory lists", suite.Safety, func() {
 	It("is taken up and removed when we made it for this owner, and left when it only looks so", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		o := newOwner(ctx, ns, "o")

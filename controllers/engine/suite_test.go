@@ -24,6 +24,7 @@ import (
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -33,8 +34,7 @@ const soon = 2 * time.Minute
 var plane *cluster.Cluster
 
 func TestEngine(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Engine")
+	suite.Run(t, "Engine")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -35,10 +36,9 @@ var (
 )
 
 func TestLive(t *testing.T) {
-	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(soon)
 	SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
-	RunSpecs(t, "Live")
+	suite.Run(t, "Live")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

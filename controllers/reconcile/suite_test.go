@@ -22,6 +22,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
 // fieldOwner of what the skeleton writes.
@@ -34,8 +35,7 @@ var (
 )
 
 func TestReconciler(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Reconciler")
+	suite.Run(t, "Reconciler")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

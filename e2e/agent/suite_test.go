@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -23,6 +22,8 @@ import (
 
 	"github.com/ksctl/gitops/controllers/agent/provisioner/kwok"
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/programs"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
 // soon is how long anything in these specs may take; it takes far less.
@@ -35,15 +36,14 @@ var (
 )
 
 func TestAgent(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Agent")
+	suite.Run(t, "Agent")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(GinkgoWriter)))
-	binary = filepath.Join(GinkgoT().TempDir(), "agent")
-	out, err := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", binary, "github.com/ksctl/gitops/cmd/agent").CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), string(out))
+	var err error
+	binary, err = programs.Build(ctx, GinkgoT().TempDir(), programs.Agent)
+	Expect(err).NotTo(HaveOccurred())
 	plane, err = cluster.Start(ctx, cluster.Options{})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return plane.Stop() })

@@ -20,6 +20,7 @@ import (
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/harness/argo"
 	"github.com/ksctl/gitops/e2e/harness/witness"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
 // soon is how long anything here may take.
@@ -37,8 +38,7 @@ var (
 )
 
 func TestArgoCD(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Argo CD")
+	suite.Run(t, "Argo CD")
 }
 
 // ownController labels objects that the suite's controller leaves to those of a spec.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
 // secret is an object that holds the suite's secret, of a type that can't be changed.
@@ -66,7 +67,7 @@ var _ = Describe("Under Argo CD", func() {
 		Expect(gone(ctx, configMapOf(w.ns, "base"))).To(BeTrue())
 	}, SpecTimeout(15*time.Minute))
 
-	It("a leader that is stopped is replaced, commits go on, and it does no harm when it comes back", func(ctx SpecContext) {
+	It("a leader that is stopped is replaced, commits go on, and it does no harm when it comes back", suite.Safety, func(ctx SpecContext) {
 		w := newWorld(ctx, nil)
 		labelled := func(manifest, name string) string {
 			return strings.Replace(manifest, "metadata: {name: "+name+"}", "metadata: {name: "+name+", labels: {"+ownController+": "+w.ns+"}}", 1)

@@ -13,12 +13,13 @@ import (
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
 // operations that the spec has somebody killed in; KSCTL_E2E_KILLS sets another number.
 const operations = 15
 
-var _ = Describe("A controller and an agent that are killed", func() {
+var _ = Describe("A controller and an agent that are killed", suite.Safety, func() {
 	It("orphan no machine, make none twice, and have the right number in the end", func(ctx SpecContext) {
 		total := operations
 		if n, err := strconv.Atoi(os.Getenv("KSCTL_E2E_KILLS")); err == nil {

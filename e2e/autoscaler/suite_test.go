@@ -37,6 +37,7 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/harness/witness"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
 // soon is how long anything in these specs may take; it takes far less.
@@ -53,8 +54,7 @@ var (
 )
 
 func TestAutoscaler(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Autoscaler")
+	suite.Run(t, "Autoscaler")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

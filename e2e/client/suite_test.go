@@ -11,6 +11,7 @@ import (
 
 	"github.com/ksctl/gitops/api/client/clientset/versioned"
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
 // soon is how long anything in these specs may take; it takes far less.
@@ -23,8 +24,7 @@ var (
 )
 
 func TestClient(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Client")
+	suite.Run(t, "Client")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -10,6 +11,10 @@ import (
 	"syscall"
 	"time"
 )
+
+// LogsVariable is the environment variable with the folder to which [Cluster.Stop] moves the
+// logs of a run, each run in a folder of its own. Unset, logs are deleted with the run.
+const LogsVariable = "KSCTL_E2E_LOGS"
 
 const (
 	pidSuffix = ".pid"
@@ -73,13 +78,52 @@ func newRunDir(root string) (_ *runDir, err error) {
 	return r, nil
 }
 
-// remove gives the folder up; it is deleted unless keep.
+// remove gives the folder up; it is deleted unless keep. The logs go to the folder of
+// [LogsVariable] if that is set.
 func (r *runDir) remove(keep bool) error {
-	var err error
-	if !keep {
-		err = os.RemoveAll(r.dir)
+	var errs []error
+	if logs := os.Getenv(LogsVariable); logs != "" && !keep {
+		errs = append(errs, moveLogs(r.dir, filepath.Join(logs, filepath.Base(r.dir))))
 	}
-	return errors.Join(err, r.owner.Close())
+	if !keep {
+		errs = append(errs, os.RemoveAll(r.dir))
+	}
+	return errors.Join(append(errs, r.owner.Close())...)
+}
+
+// moveLogs moves the *.log files of a folder into another one.
+func moveLogs(from, to string) error {
+	files, err := filepath.Glob(filepath.Join(from, "*.log"))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return fmt.Errorf("create the folder for logs: %w", err)
+	}
+	for _, file := range files {
+		if err := moveFile(file, filepath.Join(to, filepath.Base(file))); err != nil {
+			return fmt.Errorf("move the log %s: %w", file, err)
+		}
+	}
+	return nil
+}
+
+// moveFile copies where the two paths are on different file systems.
+func moveFile(from, to string) error {
+	if err := os.Rename(from, to); !errors.Is(err, syscall.EXDEV) {
+		return err
+	}
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = source.Close() }()
+	target, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(target, source)
+	return errors.Join(err, target.Close())
 }
 
 // sweep ends what dead runs have left running, and deletes their folders.

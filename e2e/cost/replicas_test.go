@@ -6,9 +6,10 @@ import (
 
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
-var _ = Describe("Two replicas", func() {
+var _ = Describe("Two replicas", suite.Safety, func() {
 	It("act once, and one goes on when the other stops", func(ctx SpecContext) {
 		ns, err := h.Namespace(ctx, "replicas")
 		Expect(err).NotTo(HaveOccurred())

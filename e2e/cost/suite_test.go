@@ -15,6 +15,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
 const (
@@ -26,8 +27,7 @@ const (
 var h *harness.Harness
 
 func TestCost(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Cost")
+	suite.Run(t, "Cost")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

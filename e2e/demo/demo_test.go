@@ -20,6 +20,7 @@ import (
 	// The demo builds the controller. Without this, "go test" would take an old result
 	// for one of a controller that has changed since.
 	_ "github.com/ksctl/gitops/internal/manager"
+	"github.com/ksctl/gitops/internal/testrun/layout"
 )
 
 // soon is how long a demo may take to come to something; it takes far less.
@@ -81,7 +82,7 @@ func TestInterrupted(t *testing.T) {
 		check func(*child)
 	}{
 		"while the control plane starts": {after: "✓ tools"},
-		"while the controller is built":  {after: "✓ definitions"},
+		"while the controller is built":  {after: "✓ definitions", env: []string{layout.ProgramsVariable + "="}},
 		"while it installs":              {after: "INSTALL"},
 		"while it is left up":            {after: "Remove it all.*\n.*\n", env: []string{"KEEP=1"}, check: (*child).checkSuggestions},
 	} {

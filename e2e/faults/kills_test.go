@@ -15,6 +15,7 @@ import (
 
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/faults/proxy"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
 // kills is how often the controller is killed: some in each run of the tests,
@@ -30,7 +31,7 @@ func kills() int {
 	return n
 }
 
-var _ = Describe("A controller that is killed", func() {
+var _ = Describe("A controller that is killed", suite.Safety, func() {
 	It("at any moment of installs, changes and removals leaves no object that no inventory knows, and goes on", func(ctx SpecContext) {
 		f := newFleet(ctx, map[string]int{"big": 140, "small": 60})
 		p := trouble()

@@ -17,9 +17,10 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
-var _ = Describe("A leader that is stopped for longer than its lease", func() {
+var _ = Describe("A leader that is stopped for longer than its lease", suite.Safety, func() {
 	It("finds itself replaced and ends, and has done no harm", func(ctx SpecContext) {
 		f := newFleet(ctx, map[string]int{"i": 200})
 		p := trouble()

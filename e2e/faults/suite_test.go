@@ -21,6 +21,7 @@ import (
 	"github.com/ksctl/gitops/e2e/faults/proxy"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/harness/witness"
+	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/internal/manager"
 )
 
@@ -40,8 +41,7 @@ var (
 )
 
 func TestFaults(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Faults")
+	suite.Run(t, "Faults")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

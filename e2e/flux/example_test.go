@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/e2e/programs"
 )
 
 // example is the repository that users copy, with the address that it has here.
@@ -76,8 +77,9 @@ var _ = Describe("The example", Ordered, func() {
 		dir, bin = GinkgoT().TempDir(), GinkgoT().TempDir()
 		Expect(os.CopyFS(dir, example(repo.URL()))).To(Succeed())
 		Expect(os.Symlink(h.Plane.Kubectl(), filepath.Join(bin, "kubectl"))).To(Succeed())
-		out, err := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", bin, "github.com/ksctl/gitops/cmd/kubectl-ksctl").CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), string(out))
+		plugin, err := programs.Build(ctx, GinkgoT().TempDir(), programs.Kubectl)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(os.Symlink(plugin, filepath.Join(bin, programs.Kubectl))).To(Succeed())
 	}, NodeTimeout(15*time.Minute))
 
 	DescribeTable("is followed with the commands of its README", func(ctx SpecContext, cluster string, replicas int, image, greeting string) {

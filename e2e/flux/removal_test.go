@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
 const krmExtra = `apiVersion: apps.ksctl.com/v1
@@ -18,7 +19,7 @@ spec:
   components: [extra]
 `
 
-var _ = Describe("A Kustomization of an install and a removal", func() {
+var _ = Describe("A Kustomization of an install and a removal", suite.Safety, func() {
 	It("waits for both, which do not fight", func(ctx SpecContext) {
 		files := content(map[string]string{"clusters/prod/install.yaml": kinInstall})
 		w := newWorld(ctx, files)

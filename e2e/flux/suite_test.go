@@ -22,6 +22,7 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/harness/witness"
+	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/e2e/tools"
 )
 
@@ -41,8 +42,7 @@ var (
 )
 
 func TestFlux(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Flux")
+	suite.Run(t, "Flux")
 }
 
 // settings are what an installation of Flux begins with. The account default is whom
@@ -84,7 +84,7 @@ var aSecret = heard.Secret("told-to-nobody-at-all")
 
 // nothingWasTold fails when the secret stands in what was told, also by Flux of our kinds.
 func nothingWasTold(ctx SpecContext) {
-	for _, p := range programs {
+	for _, p := range processes {
 		heard.Hear(witness.Log, p.Log())
 	}
 	Expect(heard.Process()).To(Succeed())
@@ -127,8 +127,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	startFlux(ctx, fluxAccount, paths[tools.KustomizeController], append(lockdown, "--no-remote-bases=true", "--concurrent=20", "--feature-gates=ExternalArtifact=true")...)
 })
 
-// programs of Flux, by the name of their account.
-var programs = map[string]*harness.Process{}
+// processes of Flux, by the name of their account.
+var processes = map[string]*harness.Process{}
 
 func startFlux(ctx SpecContext, account, binary string, flags ...string) {
 	GinkgoHelper()
@@ -137,14 +137,14 @@ func startFlux(ctx SpecContext, account, binary string, flags ...string) {
 	p, err := h.StartProgram(binary, config, append([]string{"--watch-all-namespaces=true", "--enable-leader-election=false", "--requeue-dependency=1s"}, flags...)...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { _ = p.Stop() }) // it is told to end, and says so with its status
-	programs[account] = p
+	processes[account] = p
 }
 
 var _ = JustAfterEach(func(ctx SpecContext) {
 	if !CurrentSpecReport().Failed() {
 		return
 	}
-	for name, p := range programs {
+	for name, p := range processes {
 		GinkgoWriter.Println(name, "\n", p.Log())
 	}
 	installs := &appsv1.KsctlInstallList{}

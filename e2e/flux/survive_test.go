@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
 // secret is an object that holds the suite's secret, of a type that can't be changed.
@@ -49,7 +50,7 @@ var _ = Describe("Under Flux", func() {
 		readyAt(ctx, k, revision)
 	}, SpecTimeout(15*time.Minute))
 
-	It("a leader that is stopped is replaced, commits go on, and it does no harm when it comes back", func(ctx SpecContext) {
+	It("a leader that is stopped is replaced, commits go on, and it does no harm when it comes back", suite.Safety, func(ctx SpecContext) {
 		labelled := strings.Replace(kinInstall, "name: app}", "name: app, labels: {"+ownController+": NS}}", 1)
 		w := newWorld(ctx, content(nil))
 		files := content(map[string]string{"clusters/prod/install.yaml": strings.ReplaceAll(labelled, "NS", w.ns)})
@@ -58,7 +59,7 @@ var _ = Describe("Under Flux", func() {
 			p, err := h.StartProcess(ctx, h.Config, slices.Concat([]string{"--owner-id=" + w.ns, "--watch-label-selector=" + ownController + "=" + w.ns}, harness.Elected, lockdown)...)
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(p.Kill)
-			programs[name+" replica"] = p
+			processes[name+" replica"] = p
 			return p
 		}
 		first := replica("first")

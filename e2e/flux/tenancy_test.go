@@ -11,6 +11,7 @@ import (
 
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
 // newTenant is a world whose account "team" has the role edit there, and whose Kustomization
@@ -39,7 +40,7 @@ subjects: [{kind: ServiceAccount, name: team, namespace: %[1]s}]
 	return newWorldIn(ctx, ns, all)
 }
 
-var _ = Describe("A tenant under lockdown", func() {
+var _ = Describe("A tenant under lockdown", suite.Safety, func() {
 	const asTeam = "serviceAccountName: team\n"
 	team := strings.ReplaceAll(kinInstall, "serviceAccountName: "+harness.Deployer, "serviceAccountName: team")
 	synced := func(install string) map[string]string {

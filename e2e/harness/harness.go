@@ -52,10 +52,12 @@ type Harness struct {
 	binary   string
 	buildErr error
 
-	worker    sync.Once
-	workerErr error
-	agent     sync.Once
-	agentErr  error
+	worker     sync.Once
+	workerPath string
+	workerErr  error
+	agent      sync.Once
+	agentPath  string
+	agentErr   error
 
 	shellOnce sync.Once
 	shellErr  error

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/ksctl/gitops/e2e/programs"
 )
 
 // Blocks are the blocks of a language under a heading of a page of this repository,
@@ -79,10 +81,9 @@ func (h *Harness) makeShell(ctx context.Context) error {
 	if err := os.Symlink(h.Plane.Kubectl(), filepath.Join(h.shellDir(), "kubectl")); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", h.shellDir(), "github.com/ksctl/gitops/cmd/kubectl-ksctl")
-	cmd.Dir = repository(".")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building kubectl-ksctl: %w\n%s", err, out)
+	plugin, err := programs.Build(ctx, h.dir, programs.Kubectl)
+	if err != nil {
+		return err
 	}
-	return nil
+	return os.Symlink(plugin, filepath.Join(h.shellDir(), programs.Kubectl))
 }

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -19,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/ksctl/gitops/e2e/cluster"
-	"github.com/ksctl/gitops/internal/sopsworker"
+	"github.com/ksctl/gitops/e2e/programs"
 )
 
 // Elected are the flags of a replica among several: a machine that stalls does not lose
@@ -41,44 +40,29 @@ type Process struct {
 	once    sync.Once
 }
 
-// Build compiles the controller; the first call does, later ones return the same.
+// Build returns the path of the controller, built at the first call.
 func (h *Harness) Build(ctx context.Context) (string, error) {
 	h.built.Do(func() {
-		h.binary = filepath.Join(h.dir, "controller")
-		// What one spec has no time for, others need.
-		cmd := exec.CommandContext(context.WithoutCancel(ctx), "go", "build", "-buildvcs=false", "-o", h.binary, "github.com/ksctl/gitops/cmd/controller")
 		if h.Shipped {
-			cmd.Args = slices.Insert(cmd.Args, 2, "-trimpath", "-ldflags=-s -w")
-			cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+			h.binary = filepath.Join(h.dir, "shipped-"+programs.Controller)
+			h.buildErr = programs.BuildRelease(ctx, h.binary, programs.Controller)
+			return
 		}
-		cmd.Dir = repository(".")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			h.buildErr = fmt.Errorf("building the controller: %w\n%s", err, out)
-		}
+		h.binary, h.buildErr = programs.Build(ctx, h.dir, programs.Controller)
 	})
 	return h.binary, h.buildErr
 }
 
-// SOPSWorker builds the program that decrypts, once, and returns its path, for --sops-worker.
+// SOPSWorker returns the path of the program that decrypts, for --sops-worker.
 func (h *Harness) SOPSWorker(ctx context.Context) (string, error) {
-	h.worker.Do(func() { h.workerErr = h.build(ctx, sopsworker.Program) })
-	return filepath.Join(h.dir, sopsworker.Program), h.workerErr
+	h.worker.Do(func() { h.workerPath, h.workerErr = programs.Build(ctx, h.dir, programs.SOPSWorker) })
+	return h.workerPath, h.workerErr
 }
 
-// Agent builds the program that makes machines, once, and returns its path.
+// Agent returns the path of the program that makes machines.
 func (h *Harness) Agent(ctx context.Context) (string, error) {
-	h.agent.Do(func() { h.agentErr = h.build(ctx, "agent") })
-	return filepath.Join(h.dir, "agent"), h.agentErr
-}
-
-// build compiles a program of ours. What one spec has no time for, others need.
-func (h *Harness) build(ctx context.Context, program string) error {
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), "go", "build", "-buildvcs=false", "-o", filepath.Join(h.dir, program), "github.com/ksctl/gitops/cmd/"+program)
-	cmd.Dir = repository(".")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s: %w\n%s", program, err, out)
-	}
-	return nil
+	h.agent.Do(func() { h.agentPath, h.agentErr = programs.Build(ctx, h.dir, programs.Agent) })
+	return h.agentPath, h.agentErr
 }
 
 // StartProcess runs the controller as a process, with what a configuration
@@ -134,7 +118,8 @@ func (h *Harness) RunProgram(binary string, config *rest.Config, env []string, a
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{log: filepath.Join(dir, "log"), done: make(chan struct{})}
+	// With the logs of the control plane, which outlive a failed run.
+	p := &Process{log: h.Plane.LogFile(filepath.Base(binary) + "-" + filepath.Base(dir)), done: make(chan struct{})}
 	log, err := os.Create(p.log)
 	if err != nil {
 		return nil, err

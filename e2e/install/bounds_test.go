@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -13,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/e2e/programs"
 	"github.com/ksctl/gitops/internal/manager"
 	"github.com/ksctl/gitops/internal/renderworker"
 	"github.com/ksctl/gitops/stacks"
@@ -22,9 +21,8 @@ import (
 // process starts.
 func renderer(ctx context.Context) []string {
 	GinkgoHelper()
-	program := filepath.Join(GinkgoT().TempDir(), "controller")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "../../cmd/controller").CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), "%s", out)
+	program, err := programs.Build(ctx, GinkgoT().TempDir(), programs.Controller)
+	Expect(err).NotTo(HaveOccurred())
 	return []string{program, renderworker.Command}
 }
 

@@ -15,10 +15,11 @@ import (
 	"github.com/ksctl/gitops/controllers/install"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/stacks"
 )
 
-var _ = Describe("Two installs that claim one object", func() {
+var _ = Describe("Two installs that claim one object", suite.Safety, func() {
 	It("leave it to the first, and the second takes over by itself when that is gone", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"))
@@ -80,7 +81,7 @@ var _ = Describe("Two installs that claim one object", func() {
 	})
 })
 
-var _ = Describe("An object that was there before", func() {
+var _ = Describe("An object that was there before", suite.Safety, func() {
 	It("is adopted under Unowned, and released by removal", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		before := theirs(ctx, ns, "a", metav1.ObjectMeta{Labels: map[string]string{"app": "theirs"}, Annotations: map[string]string{"note": "theirs"}})
@@ -223,7 +224,7 @@ var _ = Describe("A management cluster that is rebuilt", func() {
 	})
 })
 
-var _ = Describe("An object that somebody deleted and made again", func() {
+var _ = Describe("An object that somebody deleted and made again", suite.Safety, func() {
 	// replaced deletes a managed object and makes another one of its name while
 	// the install looks away.
 	replaced := func(ctx context.Context, in *appsv1.KsctlInstall, meta metav1.ObjectMeta) *corev1.ConfigMap {

@@ -28,7 +28,7 @@ func configMap(name, value string) string {
 }
 
 var _ = Describe("The path from a revision to ready objects", func() {
-	It("installs, changes, prunes and removes", func(ctx SpecContext) {
+	It("installs, changes, prunes and removes", Label("smoke"), func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{
 			"main/a.yaml": configMap("a", "1"), "main/b.yaml": configMap("b", "1")}))

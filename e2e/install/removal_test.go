@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -99,7 +100,7 @@ var _ = Describe("Removal", func() {
 		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeTrue())
 	})
 
-	It("of objects that somebody removed, or made anew meanwhile, is done", func(ctx SpecContext) {
+	It("of objects that somebody removed, or made anew meanwhile, is done", suite.Safety, func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		in := settled(ctx, ns, 3)
 		suspend(ctx, in)

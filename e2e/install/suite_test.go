@@ -26,6 +26,7 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/artifacts"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/harness/witness"
+	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/internal/manager"
 )
 
@@ -48,8 +49,7 @@ var (
 )
 
 func TestInstall(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Install")
+	suite.Run(t, "Install")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
 // soon is how long anything in these specs may take; it takes far less.
@@ -28,8 +29,7 @@ var (
 )
 
 func TestLibrary(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Library")
+	suite.Run(t, "Library")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

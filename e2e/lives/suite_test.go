@@ -16,6 +16,7 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
 // soon is how long anything in these specs may take; it takes far less.
@@ -27,8 +28,7 @@ var (
 )
 
 func TestLives(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Lives")
+	suite.Run(t, "Lives")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -19,6 +19,7 @@ import (
 	"github.com/ksctl/gitops/controllers/remove/bysource"
 	"github.com/ksctl/gitops/e2e/faults/proxy"
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
 // createAll makes ConfigMaps as somebody else would, eight at a time.
@@ -43,7 +44,7 @@ func createAll(ctx context.Context, ns, value string, names []string) {
 }
 
 // More objects than one part of an inventory holds.
-var _ = Describe("A KsctlRemove of 1,200 objects that somebody else applied", Serial, func() {
+var _ = Describe("A KsctlRemove of 1,200 objects that somebody else applied", suite.Safety, Serial, func() {
 	It("takes exactly these though the controller is killed 8 times at random moments", func(ctx SpecContext) {
 		const n, kills = 1200, 8
 		ns := namespaceFor(ctx)

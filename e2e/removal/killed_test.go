@@ -16,6 +16,7 @@ import (
 	"github.com/ksctl/gitops/e2e/faults/proxy"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/harness/witness"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
 // life starts the controller as a process that reconciles the installs of one
@@ -91,7 +92,7 @@ func killAgain(ctx context.Context, ns string, through *proxy.Proxy, random *ran
 	return killed
 }
 
-var _ = Describe("Deleting 200 installs that depend on each other", Serial, func() {
+var _ = Describe("Deleting 200 installs that depend on each other", suite.Safety, Serial, func() {
 	It("ends in the right order and completely though the controller is killed 20 times at random moments", func(ctx SpecContext) {
 		const n, kills = 200, 20
 		ns := namespaceFor(ctx)

@@ -12,6 +12,7 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/artifacts"
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
 // two is a source with a stack each for two installs.
@@ -31,7 +32,7 @@ func of(stack string) func(*appsv1.KsctlInstall) {
 	return func(in *appsv1.KsctlInstall) { in.Spec.SourceRef.Name, in.Spec.Stack = "src", stack }
 }
 
-var _ = Describe("An object that moves", func() {
+var _ = Describe("An object that moves", suite.Safety, func() {
 	It("from one install to another in one commit is handed over, not deleted", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		var moved []string

@@ -23,6 +23,7 @@ import (
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
 const threeStack = `spec:
@@ -270,7 +271,7 @@ var _ = Describe("A removal that is asked for", func() {
 		gone(ctx, a, b, rm)
 	})
 
-	It("together with the install that it names settles, and nothing is written any more", func(ctx SpecContext) {
+	It("together with the install that it names settles, and nothing is written any more", suite.Safety, func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		three(ctx, ns, "a", "r1", "1")
 		rm := ask(ctx, ns, "away", "a", only("dash"))

@@ -27,6 +27,7 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/harness/witness"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
 const soon = 4 * time.Minute
@@ -40,8 +41,7 @@ const quiet = 2 * time.Second
 var h *harness.Harness
 
 func TestRemoval(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Removal")
+	suite.Run(t, "Removal")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -23,6 +23,7 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/harness/witness"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
 const soon = 4 * time.Minute
@@ -33,8 +34,7 @@ var (
 )
 
 func TestSource(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Source")
+	suite.Run(t, "Source")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -25,6 +25,7 @@ import (
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/stacks/state"
 )
 
@@ -251,7 +252,7 @@ var _ = Describe("A KsctlCluster", func() {
 		Expect(secretOf(ctx, ns, "self")()).To(HaveKey("value"), "it is not ours")
 	})
 
-	It("keeps no worker when many do not answer", func(ctx SpecContext) {
+	It("keeps no worker when many do not answer", suite.Safety, func(ctx SpecContext) {
 		// It takes connections, and says nothing.
 		silent, err := net.Listen("tcp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())

@@ -28,6 +28,7 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/harness/witness"
+	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/stacks/state"
 )
 
@@ -56,8 +57,7 @@ func restart() {
 var heard = &witness.Witness{}
 
 func TestState(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "State")
+	suite.Run(t, "State")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -29,6 +29,7 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/harness/witness"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
 // soon is how long anything in these specs may take; it takes far less.
@@ -47,8 +48,7 @@ var (
 )
 
 func TestTargets(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Targets")
+	suite.Run(t, "Targets")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -22,6 +22,7 @@ import (
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/stacks/sops"
 	"github.com/ksctl/gitops/stacks/sops/codec"
 	"github.com/ksctl/gitops/stacks/state"
@@ -350,7 +351,7 @@ spec:
 		}
 	})
 
-	It("keeps no worker when its cluster says nothing", func(ctx SpecContext) {
+	It("keeps no worker when its cluster says nothing", suite.Safety, func(ctx SpecContext) {
 		// It takes connections, and says nothing.
 		silent, err := net.Listen("tcp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())

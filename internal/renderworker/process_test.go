@@ -4,6 +4,7 @@ package renderworker
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ksctl/gitops/e2e/programs"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -114,13 +116,7 @@ var program = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "controller"), "../../cmd/controller")
-	build.Env = append(build.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	if err != nil {
-		return "", errors.Join(err, errors.New(string(out)))
-	}
-	return filepath.Join(dir, "controller"), nil
+	return programs.Build(context.Background(), dir, programs.Controller)
 })
 
 func production(t testing.TB, change func(*Options)) *Pool {

@@ -1,0 +1,63 @@
+// Package programs has the programs of cmd/ for tests that run them as processes.
+package programs
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/ksctl/gitops/internal/testrun/layout"
+)
+
+const module = "github.com/ksctl/gitops"
+
+// Names of the programs.
+const (
+	Controller = "controller"
+	SOPSWorker = "sops-worker"
+	Agent      = "agent"
+	Kubectl    = "kubectl-ksctl"
+)
+
+// Build returns the path of a program. It is one that make test has built for all tests, or
+// is built into folder. The working directory must be inside the module.
+func Build(ctx context.Context, folder, name string) (string, error) {
+	if built := os.Getenv(layout.ProgramsVariable); built != "" {
+		return filepath.Join(built, name), nil
+	}
+	path := filepath.Join(folder, name)
+	// A build that one test has no time for serves the others.
+	if err := compile(context.WithoutCancel(ctx), path, module+"/cmd/"+name); err != nil {
+		return "", fmt.Errorf("building %s: %w", name, err)
+	}
+	return path, nil
+}
+
+// BuildAll builds every program into folder, for [layout.ProgramsVariable].
+func BuildAll(ctx context.Context, folder string) error {
+	if err := compile(ctx, folder+string(filepath.Separator), module+"/cmd/..."); err != nil {
+		return fmt.Errorf("building the programs of the project: %w", err)
+	}
+	return nil
+}
+
+// BuildRelease builds a program as a release does, which is smaller.
+func BuildRelease(ctx context.Context, path, name string) error {
+	if err := compile(ctx, path, module+"/cmd/"+name, "-trimpath", "-ldflags=-s -w"); err != nil {
+		return fmt.Errorf("building %s: %w", name, err)
+	}
+	return nil
+}
+
+// compile builds without C, as a release does, so that a bound of memory meets Go's runtime.
+func compile(ctx context.Context, output, packages string, flags ...string) error {
+	args := append([]string{"build", "-buildvcs=false", "-o", output}, flags...)
+	cmd := exec.CommandContext(ctx, "go", append(args, packages)...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// testPackage is a package with tests, as go list -json has it.
+type testPackage struct {
+	ImportPath                                                    string
+	Module                                                        struct{ Path string }
+	Imports, TestGoFiles, XTestGoFiles, TestImports, XTestImports []string
+	// Folder is the package's path in the module.
+	Folder string `json:"-"`
+}
+
+// listPackages returns the packages of the patterns that have tests.
+func listPackages(ctx context.Context, patterns []string) ([]testPackage, error) {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-json=ImportPath,Module,Imports,TestGoFiles,XTestGoFiles,TestImports,XTestImports"}, patterns...)...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("listing packages: %w", err)
+	}
+	var packages []testPackage
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p testPackage
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return packages, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("reading the list of packages: %w", err)
+		}
+		p.Folder = strings.TrimPrefix(p.ImportPath, p.Module.Path+"/")
+		if len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 {
+			packages = append(packages, p)
+		}
+	}
+}
+
+// imports reports whether the package or its tests import a package of the module.
+func (p testPackage) imports(folder string) bool {
+	path := p.Module.Path + "/" + folder
+	return slices.Contains(p.Imports, path) || slices.Contains(p.TestImports, path) || slices.Contains(p.XTestImports, path)
+}
+
+// runsPrograms reports whether the tests run programs of cmd/, directly or through the rig.
+func (p testPackage) runsPrograms() bool {
+	return p.imports("e2e/programs") || p.imports("e2e/harness")
+}
+
+// pure reports whether the tests need no API server.
+func (p testPackage) pure() bool {
+	return !p.imports("e2e/suite") && !p.imports("e2e/cluster") && !p.imports("e2e/harness")
+}
+
+// printPure prints the packages of the patterns whose tests need no API server.
+func printPure(ctx context.Context, patterns []string) error {
+	packages, err := listPackages(ctx, patterns)
+	for _, p := range packages {
+		if p.pure() {
+			fmt.Println(p.ImportPath)
+		}
+	}
+	return err
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// result is the outcome of a run.
+type result struct {
+	failures []failure
+	flakes   []failure
+	skips    []skip
+	usages   []usage
+	// failed is set if go test failed, even where no test did.
+	failed bool
+	wall   time.Duration
+}
+
+// failure is a test that failed, at least once.
+type failure struct {
+	Package string
+	Name    string
+	// Error is the first that the test reported.
+	Error string
+	// Seed is that of a Ginkgo suite, 0 elsewhere.
+	Seed int64
+	// Logs is a file or a folder.
+	Logs string
+}
+
+// skip is a test that did not run, with its reason.
+type skip struct{ Package, Name, Reason string }
+
+// read collects what the programs of a run have written.
+func (f files) read(module string) (*result, error) {
+	events, err := os.Open(f.events())
+	if err != nil {
+		return nil, fmt.Errorf("reading the events of go test: %w", err)
+	}
+	defer func() { _ = events.Close() }()
+	tests, err := readEvents(events, module)
+	if err != nil {
+		return nil, err
+	}
+	r := &result{}
+	suites, err := readSuites(f, tests.packages())
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tests.failed() {
+		// The report of a suite knows the specs, unless something else failed.
+		if s, ok := suites[t.Package]; ok && (len(s.failures) > 0 || s.succeeded && !tests.failedAtLast(t)) {
+			continue
+		}
+		t.Logs = f.events()
+		if tests.failedAtLast(t) {
+			r.failures = append(r.failures, t)
+		} else {
+			r.flakes = append(r.flakes, t)
+		}
+	}
+	r.skips = tests.skipped()
+	for _, s := range suites {
+		r.failures, r.flakes, r.skips = append(r.failures, s.failures...), append(r.flakes, s.flakes...), append(r.skips, s.skips...)
+	}
+	sortFailures(r.failures)
+	sortFailures(r.flakes)
+	slices.SortFunc(r.skips, func(a, b skip) int { return strings.Compare(a.Package+" "+a.Name, b.Package+" "+b.Name) })
+	r.usages, err = f.readUsages()
+	return r, err
+}
+
+func sortFailures(list []failure) {
+	slices.SortFunc(list, func(a, b failure) int { return strings.Compare(a.Package+" "+a.Name, b.Package+" "+b.Name) })
+}
+
+// readUsages adds up what the attempts of each package took, and writes the table.
+func (f files) readUsages() ([]usage, error) {
+	data, err := os.ReadFile(f.usage())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	byPackage := map[string]usage{}
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	for lines.Scan() {
+		var u usage
+		if err := json.Unmarshal(lines.Bytes(), &u); err != nil {
+			return nil, fmt.Errorf("reading %s: %w", f.usage(), err)
+		}
+		if u.Package, err = filepath.Rel(root, u.Package); err != nil {
+			return nil, err
+		}
+		sum := byPackage[u.Package]
+		u.Wall, u.CPU = u.Wall+sum.Wall, u.CPU+sum.CPU
+		byPackage[u.Package] = u
+	}
+	var list []usage
+	for _, u := range byPackage {
+		list = append(list, u)
+	}
+	slices.SortFunc(list, func(a, b usage) int { return strings.Compare(a.Package, b.Package) })
+	table := "package\twall s\tCPU s\n"
+	for _, u := range list {
+		table += fmt.Sprintf("%s\t%.1f\t%.1f\n", u.Package, u.Wall, u.CPU)
+	}
+	return list, errors.Join(lines.Err(), os.WriteFile(f.table(), []byte(table), 0o600))
+}

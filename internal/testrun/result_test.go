@@ -1,0 +1,186 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/ginkgo/v2/types"
+
+	"github.com/ksctl/gitops/internal/testrun/layout"
+)
+
+const testModule = "example.com/m"
+
+// goEvents is what go test -json prints for a package with a test that fails twice, one that
+// passes when repeated, one that is skipped, and for packages that do not build or panic.
+const goEvents = `
+{"Action":"start","Package":"example.com/m/a"}
+{"Action":"output","Package":"example.com/m/a","Test":"TestBad","Output":"=== RUN   TestBad\n"}
+{"Action":"output","Package":"example.com/m/a","Test":"TestBad/inner","Output":"    a_test.go:7: wrong\n"}
+{"Action":"fail","Package":"example.com/m/a","Test":"TestBad/inner"}
+{"Action":"fail","Package":"example.com/m/a","Test":"TestBad"}
+{"Action":"output","Package":"example.com/m/a","Test":"TestFlaky","Output":"    a_test.go:9: late\n"}
+{"Action":"fail","Package":"example.com/m/a","Test":"TestFlaky"}
+{"Action":"output","Package":"example.com/m/a","Test":"TestSkipped","Output":"    a_test.go:11: no such machine\n"}
+{"Action":"skip","Package":"example.com/m/a","Test":"TestSkipped"}
+{"Action":"fail","Package":"example.com/m/a"}
+{"Action":"fail","Package":"example.com/m/a","Test":"TestBad/inner"}
+{"Action":"fail","Package":"example.com/m/a","Test":"TestBad"}
+{"Action":"pass","Package":"example.com/m/a","Test":"TestFlaky"}
+{"ImportPath":"example.com/m/b","Action":"build-output","Output":"b.go:3:1: syntax error\n"}
+{"Action":"fail","Package":"example.com/m/b","FailedBuild":"example.com/m/b"}
+{"Action":"output","Package":"example.com/m/c","Output":"panic: test timed out after 1s\n"}
+{"Action":"fail","Package":"example.com/m/c"}
+`
+
+func TestReadDistinguishesFailuresFlakesAndSkips(t *testing.T) {
+	f := files{t.TempDir()}
+	if err := f.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	write(t, f.events(), goEvents+`
+{"Action":"fail","Package":"example.com/m/e2e/s","Test":"TestSuite"}
+{"Action":"fail","Package":"example.com/m/e2e/s"}`)
+	failed := types.Failure{Message: "Expected\n    1\nto equal\n    2", Location: types.CodeLocation{FileName: "/src/s_test.go", LineNumber: 5}}
+	writeJSON(t, layout.SuiteOf(f.suites(), "e2e/s").JSON(), []types.Report{{SuiteConfig: types.SuiteConfig{RandomSeed: 42}, SpecReports: types.SpecReports{
+		{LeafNodeText: "fails", State: types.SpecStateFailed, Failure: failed},
+		{LeafNodeText: "flakes", State: types.SpecStatePassed, AdditionalFailures: []types.AdditionalFailure{{State: types.SpecStateFailed, Failure: failed}}},
+		{LeafNodeText: "is skipped", State: types.SpecStateSkipped, Failure: types.Failure{Message: "no root"}},
+		{LeafNodeText: "is filtered", State: types.SpecStateSkipped},
+		{LeafNodeText: "passes", State: types.SpecStatePassed},
+	}}})
+	r, err := f.read(testModule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]string{}
+	for _, x := range r.failures {
+		got["failed"] = append(got["failed"], x.Package+" "+x.Name+" "+x.Error)
+	}
+	for _, x := range r.flakes {
+		got["flaked"] = append(got["flaked"], x.Package+" "+x.Name+" "+x.Error)
+	}
+	for _, x := range r.skips {
+		got["skipped"] = append(got["skipped"], x.Package+" "+x.Name+" "+x.Reason)
+	}
+	want := map[string][]string{
+		"failed": {"a TestBad/inner a_test.go:7: wrong", "b  b.go:3:1: syntax error", "c  panic: test timed out after 1s",
+			"e2e/s fails s_test.go:5: Expected 1 to equal 2"},
+		"flaked":  {"a TestFlaky a_test.go:9: late", "e2e/s flakes s_test.go:5: Expected 1 to equal 2"},
+		"skipped": {"a TestSkipped a_test.go:11: no such machine", "e2e/s is skipped no root"},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+func TestReadReportsASuiteThatPassedButRaced(t *testing.T) {
+	f := files{t.TempDir()}
+	if err := f.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	write(t, f.events(), `{"Action":"output","Package":"example.com/m/s","Test":"TestSuite","Output":"WARNING: DATA RACE\n"}
+{"Action":"fail","Package":"example.com/m/s","Test":"TestSuite"}`)
+	writeJSON(t, layout.SuiteOf(f.suites(), "s").JSON(), []types.Report{{SuiteSucceeded: true}})
+	r, err := f.read(testModule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.failures) != 1 || r.failures[0].Error != "WARNING: DATA RACE" {
+		t.Errorf("failures %+v", r.failures)
+	}
+}
+
+func TestPassed(t *testing.T) {
+	flakes := make([]failure, maxFlakes+1)
+	for name, c := range map[string]struct {
+		result result
+		want   bool
+	}{
+		"nothing failed":  {result{}, true},
+		"few flakes":      {result{flakes: flakes[1:]}, true},
+		"too many flakes": {result{flakes: flakes}, false},
+		"a failure":       {result{failures: flakes[:1]}, false},
+		"go test failed":  {result{failed: true}, false},
+	} {
+		if got := c.result.passed(); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+func TestSummaryNamesEachFailureOnce(t *testing.T) {
+	r := result{failed: true, wall: 90 * time.Second,
+		failures: []failure{{Package: "e2e/s", Name: "fails", Error: "s_test.go:5: wrong", Seed: 42, Logs: "logs"}},
+		usages:   []usage{{Package: "slow", Wall: 31, CPU: 5}, {Package: "busy", Wall: 5, CPU: 31}, {Package: "fine", Wall: 29, CPU: 29}}}
+	b := budgets{"slow": {20, 20}, "busy": {20, 20}, "fine": {20, 20}}
+	got := r.summary(b, files{"out"})
+	for _, want := range []string{"e2e/s: fails (seed 42)\n    s_test.go:5: wrong\n    logs: logs", "slow: wall 31 s of 20", "busy: wall 5 s of 20, CPU 31 s of 20",
+		"== 1 failed, 0 flaked, 0 skipped in 1m30s; reports in out"} {
+		if strings.Count(got, want) != 1 {
+			t.Errorf("%q is not there once:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "fine") {
+		t.Errorf("a package within its budget is named:\n%s", got)
+	}
+}
+
+func TestUsagesOfAttemptsAreAddedUp(t *testing.T) {
+	f := files{t.TempDir()}
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range []usage{{Package: filepath.Join(wd, "a"), Wall: 1, CPU: 2}, {Package: filepath.Join(wd, "a"), Wall: 3, CPU: 4}} {
+		if err := u.append(f.usage()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := f.readUsages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 1 || got[0].Package != "a" || got[0].Wall != 4 || got[0].CPU != 6 {
+		t.Errorf("usages %+v", got)
+	}
+	if table, _ := os.ReadFile(f.table()); string(table) != "package\twall s\tCPU s\na\t4.0\t6.0\n" {
+		t.Errorf("table %q", table)
+	}
+}
+
+func TestBudgetsOrderLongestFirst(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "page.md")
+	write(t, page, "| package | wall s | CPU s |\n|---|---|---|\n| `e2e/long` | 90 | 1 |\n| `short` | 2 | 3 |\n")
+	b, err := readBudgets(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (budgets{"e2e/long": {90, 1}, "short": {2, 3}}); !reflect.DeepEqual(b, want) {
+		t.Errorf("budgets %v, want %v", b, want)
+	}
+	if b.compare("e2e/long", "short") >= 0 || b.compare("new", "e2e/long") >= 0 || b.compare("short", "new") <= 0 {
+		t.Error("wrong order")
+	}
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeJSON(t *testing.T, file string, content any) {
+	t.Helper()
+	text, err := json.Marshal(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, file, string(text))
+}

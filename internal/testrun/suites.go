@@ -1,0 +1,86 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/onsi/ginkgo/v2/types"
+
+	"github.com/ksctl/gitops/internal/testrun/layout"
+)
+
+// suiteResult is the outcome of one Ginkgo suite.
+type suiteResult struct {
+	succeeded        bool
+	failures, flakes []failure
+	skips            []skip
+}
+
+// readSuites reads the reports of those packages that are Ginkgo suites.
+func readSuites(f files, packages []string) (map[string]suiteResult, error) {
+	suites := map[string]suiteResult{}
+	for _, pkg := range packages {
+		files := layout.SuiteOf(f.suites(), pkg)
+		data, err := os.ReadFile(files.JSON())
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		var reports []types.Report
+		if err := json.Unmarshal(data, &reports); err != nil {
+			return nil, fmt.Errorf("reading %s: %w", files.JSON(), err)
+		}
+		for _, r := range reports {
+			suites[pkg] = suiteOf(pkg, files.Logs(), r)
+		}
+	}
+	return suites, nil
+}
+
+func suiteOf(pkg, logs string, r types.Report) suiteResult {
+	out := suiteResult{succeeded: r.SuiteSucceeded}
+	for _, s := range r.SpecReports {
+		f := failure{Package: pkg, Name: specName(s), Seed: r.SuiteConfig.RandomSeed, Logs: logs}
+		switch {
+		case s.State.Is(types.SpecStateFailureStates):
+			f.Error = specError(s.Failure)
+			out.failures = append(out.failures, f)
+		case len(s.AdditionalFailures) > 0:
+			f.Error = specError(s.AdditionalFailures[0].Failure)
+			out.flakes = append(out.flakes, f)
+		case s.State.Is(types.SpecStateSkipped|types.SpecStatePending) && (s.Failure.Message != "" || s.State.Is(types.SpecStatePending)):
+			out.skips = append(out.skips, skip{pkg, specName(s), firstLine(s.Failure.Message)})
+		}
+	}
+	return out
+}
+
+func specName(s types.SpecReport) string {
+	if text := s.FullText(); text != "" {
+		return text
+	}
+	return "[" + s.LeafNodeType.String() + "]"
+}
+
+// specError is one line with the place and the beginning of a failure's message.
+func specError(f types.Failure) string {
+	message := f.Message
+	if f.ForwardedPanic != "" {
+		message = "panic: " + f.ForwardedPanic
+	}
+	return fmt.Sprintf("%s:%d: %s", filepath.Base(f.Location.FileName), f.Location.LineNumber, firstLine(message))
+}
+
+// firstLine joins the first lines of a message, as a matcher's are short.
+func firstLine(message string) string {
+	const longest = 300
+	line := strings.Join(strings.Fields(message), " ")
+	return line[:min(len(line), longest)]
+}
