@@ -11,10 +11,14 @@ TIMEOUT  ?= 30m
 FUZZTIME ?= 30s
 TARGET   ?=
 KILLS    ?= 300
+# Of make mutate.
+ONLY     ?=
 SEED     ?=
 PUSHES   ?= 20
-# Of make node: 1, or try.
-NODE     ?= 1
+# Real node: 1 needs one; try skips where none can be made; empty skips.
+NODE     ?=
+# 1: make test keeps all processors busy and pauses the tests at random.
+LOAD     ?=
 # Of make bench; what is empty is as the scenario has it.
 SCENARIO ?=
 N        ?=
@@ -39,12 +43,14 @@ BIN := $(CURDIR)/bin
 CONTROLLER_GEN_VERSION := $(shell awk '$$1 == "sigs.k8s.io/controller-tools" {print $$2}' internal/tools/controller-gen/go.mod)
 CODE_GENERATOR_VERSION := $(shell awk '$$1 == "k8s.io/code-generator" {print $$2}' internal/tools/code-generator/go.mod)
 GOLANGCI_LINT_VERSION  := $(shell awk '$$1 == "github.com/golangci/golangci-lint/v2" {print $$2}' internal/tools/golangci-lint/go.mod)
+GOTESTSUM_VERSION      := $(shell awk '$$1 == "gotest.tools/gotestsum" {print $$2}' internal/tools/gotestsum/go.mod)
 PROTOCOMPILE_VERSION   := $(shell awk '$$1 == "github.com/bufbuild/protocompile" {print $$2}' internal/tools/protobuf/go.mod)
 CONTROLLER_GEN := $(BIN)/controller-gen-$(CONTROLLER_GEN_VERSION)
 # A folder: there are four of them.
 CODE_GENERATOR := $(BIN)/code-generator-$(CODE_GENERATOR_VERSION)
 # Another: what reads .proto files, and two plugins.
 PROTOBUF       := $(BIN)/protobuf-$(PROTOCOMPILE_VERSION)
+GOTESTSUM      := $(BIN)/gotestsum-$(GOTESTSUM_VERSION)
 GOLANGCI_LINT  := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 # The race detector needs a C compiler.
 RACE = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
@@ -59,19 +65,33 @@ help: ## Show this help.
 
 ##@ Development
 
+# CONTRIBUTING.md says what each of the three rings proves.
+.PHONY: test-fast
+test-fast: ## Run the tests that need no API server, and one install on a real one: 3 minutes.
+	@$(GO) run ./e2e/tools/cmd/build etcd kube-apiserver kube-controller-manager kubectl
+	$(GO) test -vet=off -short -p 2 $$($(GO) run ./internal/testrun pure ./...)
+	$(GO) test -vet=off -count=1 ./e2e/install -ginkgo.label-filter=smoke
+
 .PHONY: test
-test: tools ## Run every test (PKG= and ARGS= narrow it down). Builds what the tests need first.
+test: tools $(GOTESTSUM) ## Run what a pull request must pass (PKG= and ARGS= narrow it down, NODE=try adds a real node, LOAD=1 disturbs it).
 	@$(if $(RACE),,echo "note: no C compiler, so the race detector is off" >&2)
-	$(GO) test $(RACE) -p 2 -timeout $(TIMEOUT) $(ARGS) $(PKG)
-	$(if $(WHOLE),$(GO) -C $(LIBRARY) test $(RACE) -p 2 -timeout $(TIMEOUT) $(ARGS) ./...)
+	$(if $(WHOLE),$(GO) -C $(LIBRARY) test -vet=off -p 2 -timeout $(TIMEOUT) ./...)
+	KSCTL_E2E_NODE=$(NODE) $(GO) run ./internal/testrun -gotestsum $(GOTESTSUM) $(RACE) $(if $(filter 1,$(LOAD)),-load) -timeout $(TIMEOUT) -args '$(ARGS)' $(PKG)
+
+.PHONY: test-long
+test-long: soak mutate ## Run what takes hours: kills, long fuzzing, mutations, a loaded machine, benchmark marks.
+	$(MAKE) fuzz FUZZTIME=5m
+	$(MAKE) test LOAD=1
+	$(GO) run ./e2e/scale -installs 10000 -start
+	$(MAKE) bench
 
 .PHONY: tools
 tools: ## Build what tests run against, a control plane, Flux' controllers and Argo CD: twenty minutes once, then kept. KUBEBUILDER_ASSETS replaces it.
-	@$(GO) run ./e2e/tools/cmd/build
+	@$(GO) run ./e2e/tools/cmd/build $(if $(NODE),-node)
 
 .PHONY: node
-node: tools ## Run the chart on a real node that is made here, and taken down again: root, Linux, and what apt-get has of containerd. NODE=try skips it where none can be made.
-	KSCTL_E2E_NODE=$(NODE) $(GO) test $(RACE) -v -count=1 -timeout 60m ./e2e/node -ginkgo.v -ginkgo.show-node-events=false
+node: ## Run the chart on a real node that is made here, and taken down again: root, Linux, and what apt-get has of containerd. NODE=try skips it where none can be made.
+	@$(MAKE) test PKG=./e2e/node NODE=$(or $(NODE),1)
 
 .PHONY: demo
 demo: ## Show the controllers at work on this machine alone; KEEP=1 leaves all of it up until Ctrl-C.
@@ -119,6 +139,10 @@ fuzz: ## Run each fuzz target, or those that TARGET matches, for FUZZTIME (30s).
 soak: tools ## Kill the controller, and an agent, KILLS times (300) at random moments; SEED= repeats a run.
 	KSCTL_E2E_KILLS=$(KILLS) KSCTL_E2E_SEED=$(SEED) $(GO) test -v -count=1 -timeout 3h ./e2e/faults -ginkgo.focus 'that is killed'
 	KSCTL_E2E_KILLS=$(KILLS) $(GO) test -v -count=1 -timeout 3h ./e2e/autoscaler -ginkgo.focus 'that are killed'
+
+.PHONY: mutate
+mutate: tools ## Change the engine line by line, and fail when its tests do not notice (ONLY= narrows it down).
+	$(GO) run ./internal/mutate -only '$(ONLY)'
 
 .PHONY: bench
 bench: tools ## Measure the controller beside others and write docs/benchmarks: hours. SCENARIO=a,b N=100 RUNS=1 PEER= PROFILE=1 OUT= change that, RESUME=1 goes on.
@@ -235,6 +259,9 @@ $(CODE_GENERATOR): internal/tools/code-generator/go.mod internal/tools/code-gene
 
 $(PROTOBUF): internal/tools/protobuf/go.mod internal/tools/protobuf/go.sum internal/tools/protobuf/main.go
 	@GO=$(GO) .ci/tool internal/tools/protobuf tool $@
+
+$(GOTESTSUM): internal/tools/gotestsum/go.mod internal/tools/gotestsum/go.sum
+	@GO=$(GO) .ci/tool internal/tools/gotestsum gotest.tools/gotestsum $@
 
 $(GOLANGCI_LINT): internal/tools/golangci-lint/go.mod internal/tools/golangci-lint/go.sum
 	@GO=$(GO) .ci/tool internal/tools/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint $@

@@ -1,0 +1,52 @@
+package docs_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Every package with tests has a time budget, and every budget a package.
+func TestEveryTestPackageHasATimeBudget(t *testing.T) {
+	rows := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z0-9/_-]+)` \\| *\\d+ *\\| *\\d+ *\\|$").FindAllStringSubmatch(read(t, "CONTRIBUTING.md"), -1) {
+		rows[m[1]] = true
+	}
+	packages := map[string]bool{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != root && (d.Name() == "bin" || d.Name() == "testdata" || isModule(path)) {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(path, "_test.go") {
+			folder, err := filepath.Rel(root, filepath.Dir(path))
+			packages[filepath.ToSlash(folder)] = err == nil
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p := range packages {
+		if !rows[p] {
+			t.Errorf("CONTRIBUTING.md has no time budget for %s", p)
+		}
+	}
+	for p := range rows {
+		if !packages[p] {
+			t.Errorf("CONTRIBUTING.md has a time budget for %s, which has no tests", p)
+		}
+	}
+}
+
+// isModule reports whether a folder is a module of its own, which is not part of the run.
+func isModule(folder string) bool {
+	_, err := os.Stat(filepath.Join(folder, "go.mod"))
+	return err == nil
+}
