@@ -8,6 +8,9 @@ GO       ?= go
 PKG      ?= ./...
 ARGS     ?=
 TIMEOUT  ?= 30m
+# Packages that are tested at the same time. Suites wait for the cluster most of
+# the time, so there are more of them than processors.
+PARALLEL ?= 4
 FUZZTIME ?= 30s
 TARGET   ?=
 KILLS    ?= 300
@@ -76,10 +79,11 @@ test-fast: ## Run the tests that need no API server, and one install on a real o
 test: tools $(GOTESTSUM) ## Run what a pull request must pass (PKG= and ARGS= narrow it down, NODE=try adds a real node, LOAD=1 disturbs it).
 	@$(if $(RACE),,echo "note: no C compiler, so the race detector is off" >&2)
 	$(if $(WHOLE),$(GO) -C $(LIBRARY) test -vet=off -p 2 -timeout $(TIMEOUT) ./...)
-	KSCTL_E2E_NODE=$(NODE) $(GO) run ./internal/testrun -gotestsum $(GOTESTSUM) $(RACE) $(if $(filter 1,$(LOAD)),-load) -timeout $(TIMEOUT) -args '$(ARGS)' $(PKG)
+	KSCTL_E2E_NODE=$(NODE) $(GO) run ./internal/testrun -gotestsum $(GOTESTSUM) -p $(PARALLEL) $(RACE) $(if $(filter 1,$(LOAD)),-load) -timeout $(TIMEOUT) -args '$(ARGS)' $(PKG)
 
 .PHONY: test-long
 test-long: soak mutate ## Run what takes hours: kills, long fuzzing, mutations, a loaded machine, benchmark marks.
+	KSCTL_TEST_LONG=1 $(GO) test -v -count=1 -timeout 2h ./e2e/removal -ginkgo.label-filter=repeat
 	$(MAKE) fuzz FUZZTIME=5m
 	$(MAKE) test LOAD=1
 	$(GO) run ./e2e/scale -installs 10000 -start

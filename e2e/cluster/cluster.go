@@ -186,5 +186,5 @@ func (c *Cluster) Dir() string { return c.run.dir }
 func (c *Cluster) LogFile(name string) string { return c.run.path(name + ".log") }
 
 // Kubectl returns the path of a kubectl that fits the cluster. It needs
-// --kubeconfig; see [Cluster.Kubeconfig]. It is empty with Options.NoKubectl.
+// --kubeconfig; see [Cluster.Kubeconfig].
 func (c *Cluster) Kubectl() string { return c.binaries[tools.Kubectl] }

@@ -47,9 +47,6 @@ type Options struct {
 	// NoScheduler leaves kube-scheduler out: pods stay Pending.
 	NoScheduler bool
 
-	// NoKubectl leaves kubectl out, which takes time to build: [Cluster.Kubectl] is empty.
-	NoKubectl bool
-
 	// Audit records every request, for [Cluster.AuditSince].
 	Audit bool
 
@@ -71,15 +68,12 @@ type Options struct {
 
 // Tools returns the names of the programs that a cluster with these options consists of.
 func (o Options) Tools() []string {
-	names := []string{tools.Etcd, tools.APIServer}
+	names := []string{tools.Etcd, tools.APIServer, tools.Kubectl}
 	if !o.NoControllerManager {
 		names = append(names, tools.ControllerManager)
 	}
 	if !o.NoScheduler {
 		names = append(names, tools.Scheduler)
-	}
-	if !o.NoKubectl {
-		names = append(names, tools.Kubectl)
 	}
 	if o.nodes() > 0 {
 		names = append(names, tools.Kwok)

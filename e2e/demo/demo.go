@@ -179,14 +179,12 @@ func (d *demo) obtainTools(ctx context.Context) error {
 			}
 		}
 	}
-	_, err = tools.Build(ctx, d.screen, d.clusterOptions().Tools()...)
+	_, err = tools.Build(ctx, d.screen, clusterOptions().Tools()...)
 	return err
 }
 
-// clusterOptions leave kubectl out unless somebody will use it.
-func (d *demo) clusterOptions() cluster.Options {
-	return cluster.Options{Audit: true, NoKubectl: !d.keep, Progress: io.Discard}
-}
+// clusterOptions are of a whole control plane with a fake node.
+func clusterOptions() cluster.Options { return cluster.Options{Audit: true, Progress: io.Discard} }
 
 func (d *demo) startCluster(ctx context.Context) (string, error) {
 	known := runtime.NewScheme()
@@ -194,7 +192,7 @@ func (d *demo) startCluster(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	o := d.clusterOptions()
+	o := clusterOptions()
 	o.Scheme = known
 	d.cluster, err = cluster.Start(ctx, o)
 	if err != nil {

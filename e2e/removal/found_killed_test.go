@@ -44,9 +44,13 @@ func createAll(ctx context.Context, ns, value string, names []string) {
 }
 
 // More objects than one part of an inventory holds.
-var _ = Describe("A KsctlRemove of 1,200 objects that somebody else applied", suite.Safety, Serial, func() {
-	It("takes exactly these though the controller is killed 8 times at random moments", func(ctx SpecContext) {
-		const n, kills = 1200, 8
+var _ = Describe("A KsctlRemove of 1,200 objects that somebody else applied", suite.Safety, suite.Repeat, Serial, func() {
+	It("takes exactly these though the controller is killed again and again", func(ctx SpecContext) {
+		const n = 1200
+		kills := 3
+		if suite.Long() {
+			kills = 8
+		}
 		ns := namespaceFor(ctx)
 		before := inside(ctx, ns)
 		random := rand.New(rand.NewPCG(seed(), 3))

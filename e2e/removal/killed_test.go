@@ -92,9 +92,12 @@ func killAgain(ctx context.Context, ns string, through *proxy.Proxy, random *ran
 	return killed
 }
 
-var _ = Describe("Deleting 200 installs that depend on each other", suite.Safety, Serial, func() {
-	It("ends in the right order and completely though the controller is killed 20 times at random moments", func(ctx SpecContext) {
-		const n, kills = 200, 20
+var _ = Describe("Deleting many installs that depend on each other", suite.Safety, suite.Repeat, Serial, func() {
+	It("ends in the right order and completely though the controller is killed again and again", func(ctx SpecContext) {
+		n, kills := 80, 8
+		if suite.Long() {
+			n, kills = 200, 20
+		}
 		ns := namespaceFor(ctx)
 		random := rand.New(rand.NewPCG(seed(), 1))
 		needs := map[string][]string{}

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/suite"
 )
 
 // everything of a stack that has one of each: what gates, what holds, what is kept.
@@ -134,8 +135,8 @@ func census(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(seen)), nil
 }
 
-var _ = Describe("A stack with one of everything", Serial, func() {
-	It("leaves the cluster as it was, each of 20 times", func(ctx SpecContext) {
+var _ = Describe("A stack with one of everything", Serial, suite.Repeat, func() {
+	It("leaves the cluster as it was, each time", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		group, space := ns+".example.com", ns+"-x"
 		Expect(h.Publish(ctx, ns, "src", "r1", harness.Tree(everythingStack, everything(group, space)))).To(Succeed())
@@ -154,7 +155,10 @@ var _ = Describe("A stack with one of everything", Serial, func() {
 		}, soon).Should(Succeed(), "the cluster is at rest")
 		pvc := &corev1.PersistentVolumeClaim{ObjectMeta: named(space, "data")}
 		began := time.Now()
-		const times = 20
+		times := 4
+		if suite.Long() {
+			times = 20
+		}
 		for i := range times {
 			in := install(ctx, ns, "i", of("app"))
 			becomesReady(ctx, in)

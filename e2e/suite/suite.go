@@ -23,6 +23,12 @@ const timeout = 2 * time.Minute
 // not chance: they have one attempt whatever [layout.AttemptsVariable] allows.
 var Safety = []any{Label("safety"), MustPassRepeatedly(1)}
 
+// Long is whether the long ring runs: specs that repeat something do so often.
+func Long() bool { return os.Getenv(layout.LongVariable) == "1" }
+
+// Repeat marks specs that repeat something, and are worth more of it in the long ring.
+var Repeat = Label("repeat")
+
 // Run runs the specs of the calling package.
 func Run(t *testing.T, name string) {
 	t.Helper()

@@ -152,7 +152,7 @@ func (w workshop) compile(ctx context.Context, r recipe, p *reporter) error {
 	temp := fmt.Sprintf("%s.%d.tmp", r.binary, os.Getpid())
 	defer func() { _ = os.Remove(temp) }()
 
-	args := []string{"build", "-C", r.dir, "-trimpath", "-buildvcs=false", "-ldflags", r.ldflags, "-o", temp, r.tool.Package}
+	args := []string{"build", "-C", r.dir, "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-ldflags", r.ldflags, "-o", temp, r.tool.Package}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = w.environ()
 	// An interrupt lets the go command remove its own temporary folder.

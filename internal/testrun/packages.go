@@ -13,10 +13,13 @@ import (
 	"strings"
 )
 
+// module is the main module.
+type module struct{ Path, Dir string }
+
 // testPackage is a package with tests, as go list -json has it.
 type testPackage struct {
 	ImportPath                                                    string
-	Module                                                        struct{ Path string }
+	Module                                                        module
 	Imports, TestGoFiles, XTestGoFiles, TestImports, XTestImports []string
 	// Folder is the package's path in the module.
 	Folder string `json:"-"`

@@ -41,13 +41,13 @@ type failure struct {
 type skip struct{ Package, Name, Reason string }
 
 // read collects what the programs of a run have written.
-func (f files) read(module string) (*result, error) {
+func (f files) read(m module) (*result, error) {
 	events, err := os.Open(f.events())
 	if err != nil {
 		return nil, fmt.Errorf("reading the events of go test: %w", err)
 	}
 	defer func() { _ = events.Close() }()
-	tests, err := readEvents(events, module)
+	tests, err := readEvents(events, m.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (f files) read(module string) (*result, error) {
 	sortFailures(r.failures)
 	sortFailures(r.flakes)
 	slices.SortFunc(r.skips, func(a, b skip) int { return strings.Compare(a.Package+" "+a.Name, b.Package+" "+b.Name) })
-	r.usages, err = f.readUsages()
+	r.usages, err = f.readUsages(m.Dir)
 	return r, err
 }
 
@@ -84,15 +84,11 @@ func sortFailures(list []failure) {
 }
 
 // readUsages adds up what the attempts of each package took, and writes the table.
-func (f files) readUsages() ([]usage, error) {
+func (f files) readUsages(root string) ([]usage, error) {
 	data, err := os.ReadFile(f.usage())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	root, err := os.Getwd()
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/ksctl/gitops/internal/testrun/layout"
 )
 
-const testModule = "example.com/m"
+var testModule = module{Path: "example.com/m"}
 
 // goEvents is what go test -json prints for a package with a test that fails twice, one that
 // passes when repeated, one that is skipped, and for packages that do not build or panic.
@@ -142,7 +142,7 @@ func TestUsagesOfAttemptsAreAddedUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := f.readUsages()
+	got, err := f.readUsages(wd)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,8 @@ const (
 	// ReportsVariable is the environment variable with the folder for the reports of Ginkgo
 	// suites; see [Suite]. Nothing is written if it is unset.
 	ReportsVariable = "KSCTL_TEST_REPORTS"
+	// LongVariable is the environment variable that is 1 in make test-long.
+	LongVariable = "KSCTL_TEST_LONG"
 	// ProgramsVariable is the environment variable with the folder of the programs of cmd/,
 	// built. Suites build what they need themselves if it is unset.
 	ProgramsVariable = "KSCTL_TEST_PROGRAMS"
