@@ -3,11 +3,15 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
@@ -174,7 +178,8 @@ func refOf(act *Action) stacks.Ref {
 	return ref
 }
 
-// merge changes an object by a merge patch, which is a write boundary.
+// merge changes an object by a merge patch, which is a write boundary. An object with another
+// uid than that of the patch is a conflict.
 func (a *actor) merge(ctx context.Context, kind WriteKind, r dynamic.ResourceInterface, name string, change map[string]any) (*unstructured.Unstructured, error) {
 	body, err := json.Marshal(change)
 	if err != nil {
@@ -185,5 +190,18 @@ func (a *actor) merge(ctx context.Context, kind WriteKind, r dynamic.ResourceInt
 		u, err = r.Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: live.FieldManager})
 		return err
 	})
+	if otherUID(err) {
+		err = apierrors.NewConflict(schema.GroupResource{}, name, err)
+	}
 	return u, err
+}
+
+// otherUID reports whether a patch with a uid met an object with another one. The API server
+// answers that it may not be changed (422) to a merge patch, and a conflict to an apply.
+func otherUID(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }

@@ -255,6 +255,11 @@ func TestPlanOrder(t *testing.T) {
 		if len(p.Removals) != 0 {
 			t.Errorf("removals %v", verbs(p.Removals))
 		}
+		w = world{entries: []appsv1.InventoryEntry{applied("c", "three"), entry("old", appsv1.EntryApplied)},
+			live: []live.Object{alive("c"), alive("old")}}
+		if p := MakePlan(w.input(one, three)); len(p.Removals) != 0 {
+			t.Errorf("removals %v before an object of an earlier component is sent", verbs(p.Removals))
+		}
 		w = world{entries: []appsv1.InventoryEntry{applied("a", "one"), entry("old", appsv1.EntryApplied)},
 			live: []live.Object{alive("a"), alive("old")}}
 		p = MakePlan(w.input(one))

@@ -61,7 +61,9 @@ func (f files) read(m module) (*result, error) {
 		if s, ok := suites[t.Package]; ok && (len(s.failures) > 0 || s.succeeded && !tests.failedAtLast(t)) {
 			continue
 		}
-		t.Logs = f.events()
+		if t.Logs, err = f.writeOutput(t, tests.output[testID{t.Package, t.Name}]); err != nil {
+			return nil, err
+		}
 		if tests.failedAtLast(t) {
 			r.failures = append(r.failures, t)
 		} else {
@@ -77,6 +79,13 @@ func (f files) read(m module) (*result, error) {
 	slices.SortFunc(r.skips, func(a, b skip) int { return strings.Compare(a.Package+" "+a.Name, b.Package+" "+b.Name) })
 	r.usages, err = f.readUsages(m.Dir)
 	return r, err
+}
+
+// writeOutput writes what a failed test printed, and returns the file.
+func (f files) writeOutput(t failure, output string) (string, error) {
+	name := strings.NewReplacer("/", ".", " ", "_").Replace(t.Package + "." + t.Name)
+	file := filepath.Join(f.failed(), strings.TrimSuffix(name, ".")+".log")
+	return file, os.WriteFile(file, []byte(output), 0o600)
 }
 
 func sortFailures(list []failure) {

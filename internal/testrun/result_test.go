@@ -28,6 +28,7 @@ const goEvents = `
 {"Action":"fail","Package":"example.com/m/a","Test":"TestFlaky"}
 {"Action":"output","Package":"example.com/m/a","Test":"TestSkipped","Output":"    a_test.go:11: no such machine\n"}
 {"Action":"skip","Package":"example.com/m/a","Test":"TestSkipped"}
+{"Action":"skip","Package":"example.com/m/a","Test":"FuzzIt/seed#0"}
 {"Action":"fail","Package":"example.com/m/a"}
 {"Action":"fail","Package":"example.com/m/a","Test":"TestBad/inner"}
 {"Action":"fail","Package":"example.com/m/a","Test":"TestBad"}

@@ -78,13 +78,14 @@ func (f files) usage() string    { return filepath.Join(f.folder, "usage.jsonl")
 func (f files) table() string    { return filepath.Join(f.folder, "usage.tsv") }
 func (f files) summary() string  { return filepath.Join(f.folder, "summary.txt") }
 func (f files) suites() string   { return filepath.Join(f.folder, "suites") }
+func (f files) failed() string   { return filepath.Join(f.folder, "failed") }
 func (f files) programs() string { return filepath.Join(f.folder, "programs") }
 
 func (f files) prepare() error {
 	if err := os.RemoveAll(f.folder); err != nil {
 		return fmt.Errorf("removing the reports of the last run: %w", err)
 	}
-	return errors.Join(os.MkdirAll(f.suites(), 0o750), os.MkdirAll(f.programs(), 0o750))
+	return errors.Join(os.MkdirAll(f.suites(), 0o750), os.MkdirAll(f.failed(), 0o750), os.MkdirAll(f.programs(), 0o750))
 }
 
 // gotestsum runs the tests. An [exec.ExitError] means that some failed.
@@ -93,12 +94,12 @@ func gotestsum(ctx context.Context, o options, f files, packages []testPackage) 
 	if err != nil {
 		return err
 	}
-	var folders []string
+	var paths []string
 	for _, p := range packages {
-		folders = append(folders, "./"+p.Folder)
+		paths = append(paths, p.ImportPath)
 	}
 	args := []string{"--format=pkgname", "--format-icons=text", "--hide-summary=skipped,failed,output",
-		"--jsonfile=" + f.events(), "--junitfile=" + f.junit(), "--packages=" + strings.Join(folders, " ")}
+		"--jsonfile=" + f.events(), "--junitfile=" + f.junit(), "--packages=" + strings.Join(paths, " ")}
 	if o.attempts > 1 {
 		args = append(args, "--rerun-fails="+strconv.Itoa(o.attempts-1), "--rerun-fails-abort-on-data-race", "--rerun-fails-run-root-test")
 	}

@@ -60,7 +60,7 @@ func TestRunPassesWhenTheSecondAttemptDoes(t *testing.T) {
 	if !passed {
 		t.Error("the run failed")
 	}
-	contains(t, summary, "internal/testrun/testdata/flaky: TestSkipped: flaky_test.go:20: no such machine",
+	contains(t, summary, "internal/testrun/testdata/flaky: TestSkipped: flaky_test.go:18: no such machine",
 		"internal/testrun/testdata/flaky: TestFlaky\n    flaky_test.go:14: the first attempt fails", "== 0 failed, 1 flaked, 1 skipped in ")
 	if table, err := os.ReadFile(files{out}.table()); err != nil || !strings.Contains(string(table), "internal/testrun/testdata/flaky\t") {
 		t.Errorf("%q, %v", table, err)

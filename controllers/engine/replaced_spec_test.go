@@ -1,0 +1,77 @@
+package engine_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/live"
+	"github.com/ksctl/gitops/e2e/suite"
+	"github.com/ksctl/gitops/stacks"
+)
+
+// replace deletes the ConfigMap a and creates another one of that name with the mark of an
+// owner, as a restored backup has it. It returns the new uid.
+func replace(ctx context.Context, o *owner, labels map[string]string) types.UID {
+	GinkgoHelper()
+	ns := o.install.Namespace
+	Expect(plane.Client().Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}})).To(Succeed())
+	mark := live.Mark{Owner: o.Key().String(), ID: stacks.Ref{Kind: "ConfigMap", Namespace: ns, Name: "a"}.ID()}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a", Labels: labels, Annotations: map[string]string{live.MarkAnnotation: mark.String()}}}
+	Expect(plane.Client().Create(ctx, cm)).To(Succeed())
+	return cm.UID
+}
+
+func configMapA(ctx context.Context, namespace string) *corev1.ConfigMap {
+	GinkgoHelper()
+	cm := &corev1.ConfigMap{}
+	Expect(plane.Client().Get(ctx, types.NamespacedName{Namespace: namespace, Name: "a"}, cm)).To(Succeed())
+	return cm
+}
+
+var _ = Describe("An object that was replaced by one with our mark and another uid", suite.Safety, func() {
+	It("is not deleted, also where no watch selects it", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		o := newOwner(ctx, ns, "o")
+		before := start(ns, engine.Options{})
+		before.settle(ctx, o, []stacks.RenderedComponent{render("one", configMap(ns, "a", "1"))})
+		before.stop()
+		uid := replace(ctx, o, nil)
+		start(ns, engine.Options{}).teardown(ctx, load(ctx, ns, "o"))
+		Expect(configMapA(ctx, ns)).To(And(HaveField("UID", uid), HaveField("DeletionTimestamp", BeNil())))
+	})
+
+	It("is not handed over", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		o := newOwner(ctx, ns, "o")
+		var uid types.UID
+		p := start(ns, engine.Options{Boundary: func(ctx context.Context, kind engine.WriteKind, after bool) error {
+			if kind == engine.WriteRelease && !after && uid == "" {
+				uid = replace(ctx, o, map[string]string{live.OwnerLabel: o.Key().Installation})
+			}
+			return nil
+		}})
+		p.settle(ctx, o, []stacks.RenderedComponent{render("one", configMap(ns, "a", "1"))})
+		heir := o.Key()
+		heir.Name = "heir"
+		o.policies.Heir = func(string) (*engine.OwnerKey, string) { return &heir, "" }
+		next := engine.Prepare(ctx, []stacks.RenderedComponent{render("one", configMap(ns, "b", "1"))}, o.policies, p.target.Discovery)
+		Eventually(func() bool {
+			_, err := p.engine.Reconcile(ctx, p.target, p.client, o, next, retry)
+			Expect(err).NotTo(HaveOccurred())
+			_, known := o.inv.Get(stacks.Ref{Kind: "ConfigMap", Namespace: ns, Name: "a"}.ID())
+			return known
+		}, soon).Should(BeFalse(), "the inventory drops it")
+		cm := configMapA(ctx, ns)
+		Expect(uid).NotTo(BeEmpty(), "it was replaced")
+		Expect(cm.UID).To(Equal(uid))
+		mark, err := live.ParseMark(cm.Annotations[live.MarkAnnotation])
+		Expect(err).NotTo(HaveOccurred())
+		Expect(mark.Owner).To(Equal(o.Key().String()), "the mark is not that of the heir")
+	})
+})
