@@ -1,17 +1,23 @@
 package live
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,8 +41,14 @@ var (
 // idle is an index that is used for ConfigMaps and does not run.
 func idle(t *testing.T) (*Index, *testclock.FakeClock) {
 	t.Helper()
+	return idleAt(t, "http://localhost:1")
+}
+
+// idleAt is idle with an API server.
+func idleAt(t *testing.T, url string) (*Index, *testclock.FakeClock) {
+	t.Helper()
 	c := testclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	ix, err := New(&rest.Config{Host: "http://localhost:1"}, Options{Owner: "inst", Clock: c})
+	ix, err := New(&rest.Config{Host: url}, Options{Owner: "inst", Clock: c})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,6 +340,40 @@ func TestAHintIsLeftToTheAnswerOfOurOwnDelete(t *testing.T) {
 	answered()
 	if n := ix.confirms.Len(); n != 0 {
 		t.Errorf("%d questions after the answer that it is gone, want 0", n)
+	}
+}
+
+// A kind that is not served any more answers 404 to each name, and its objects may be served
+// in another version.
+func TestAHintIsNotConfirmedByAKindThatIsNotServed(t *testing.T) {
+	var served atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if !served.Load() {
+			http.NotFound(w, nil)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusNotFound)
+		status := apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "x").Status()
+		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		_ = json.NewEncoder(w).Encode(status)
+	}))
+	t.Cleanup(server.Close)
+	ix, _ := idleAt(t, server.URL)
+	watched(markedObject(uid1, 1))(t, ix)
+	deleted(uid1, 2)(t, ix)
+	if err := ix.confirm(t.Context(), testRef); !isNotServed(err) {
+		t.Errorf("error %v", err)
+	}
+	if _, ok := ix.Get(testRef); !ok {
+		t.Error("the object counts as gone while its kind is not served")
+	}
+	served.Store(true)
+	if err := ix.confirm(t.Context(), testRef); err != nil {
+		t.Error(err)
+	}
+	if _, ok := ix.Get(testRef); ok {
+		t.Error("the object is kept, and the API server has none of that name")
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // timeout of one script. Argo CD gives it a second, on a machine that is less busy.
-const timeout = time.Minute
+var timeout = time.Minute
 
 // Health is what a health script returns.
 type Health struct {

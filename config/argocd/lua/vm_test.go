@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 // What a script of argocd-cm can't use fails here as it would there.
@@ -35,6 +36,8 @@ func TestWhatTheMachineHas(t *testing.T) {
 }
 
 func TestScriptsThatCannotBe(t *testing.T) {
+	defer func(d time.Duration) { timeout = d }(timeout)
+	timeout = time.Second
 	for name, script := range map[string]string{
 		"no end":     `while true do end`,
 		"no table":   `return "Healthy"`,
