@@ -12,6 +12,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -56,6 +57,10 @@ func suspended(in *appsv1.KsctlInstall) { in.Spec.Suspend = true }
 
 func goes(in *appsv1.KsctlInstall) { in.DeletionTimestamp = &metav1.Time{} }
 
+func removedByRequest(in *appsv1.KsctlInstall) { in.Status.Removals = []appsv1.InstallRemoval{{}} }
+
+func chunked(in *appsv1.KsctlInstall) { in.Status.Inventory.Chunks = []string{"o-0"} }
+
 // plans makes components that want objects of namespace "ns".
 func wanting(names ...string) []engine.Component {
 	c := engine.Component{Name: "main"}
@@ -81,24 +86,27 @@ func TestHeirs(t *testing.T) {
 		artifact string
 		heir, on string
 	}{
-		"nobody else":                           {artifact: "b"},
-		"one wants it as of the same artifact":  {[]*appsv1.KsctlInstall{install("o", "src", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x", "y"}}, "b", "o", ""},
-		"one wants something else":              {[]*appsv1.KsctlInstall{install("o", "src", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"y"}}, "b", "", ""},
-		"one planned nothing yet":               {[]*appsv1.KsctlInstall{install("o", "src", here)}, nil, nil, "b", "", "o"},
-		"one is at another artifact":            {[]*appsv1.KsctlInstall{install("o", "src", here)}, map[string]string{"o": "a"}, map[string][]string{"o": {"x"}}, "b", "", "o"},
-		"one has objects elsewhere":             {[]*appsv1.KsctlInstall{install("o", "src", []string{"else"})}, nil, nil, "b", "", ""},
-		"one has nothing that is known":         {[]*appsv1.KsctlInstall{install("o", "src", nil)}, nil, nil, "b", "", "o"},
-		"one of another source":                 {[]*appsv1.KsctlInstall{install("o", "src2", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "", ""},
-		"one goes":                              {[]*appsv1.KsctlInstall{install("o", "src", here, goes)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "", ""},
-		"one wants it, another did not plan":    {[]*appsv1.KsctlInstall{install("o", "src", here), install("p", "src", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "o", ""},
-		"two want it":                           {[]*appsv1.KsctlInstall{install("o", "src2", here), install("p", "src", here)}, map[string]string{"o": "b", "p": "b"}, map[string][]string{"o": {"x"}, "p": {"x"}}, "b", "p", ""},
-		"deleted: nobody is waited for":         {[]*appsv1.KsctlInstall{install("o", "src", here)}, nil, nil, "", "", ""},
-		"deleted: one wants it":                 {[]*appsv1.KsctlInstall{install("o", "src", here)}, map[string]string{"o": "a"}, map[string][]string{"o": {"x"}}, "", "o", ""},
-		"deleted: who follows is waited for":    {[]*appsv1.KsctlInstall{install("o", "src2", nil, follows("me"))}, nil, nil, "", "", "o"},
-		"deleted: who follows wants it":         {[]*appsv1.KsctlInstall{install("o", "src2", nil, follows("me"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "", "o", ""},
-		"deleted: who follows does not want it": {[]*appsv1.KsctlInstall{install("o", "src2", nil, follows("me"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"y"}}, "", "", ""},
-		"who follows planned another artifact":  {[]*appsv1.KsctlInstall{install("o", "src", here, follows("me"))}, map[string]string{"o": "a"}, map[string][]string{"o": {"y"}}, "b", "", ""},
-		"who follows another one":               {[]*appsv1.KsctlInstall{install("o", "src2", nil, follows("you"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "", "", ""},
+		"nobody else":                                  {artifact: "b"},
+		"one wants it as of the same artifact":         {[]*appsv1.KsctlInstall{install("o", "src", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x", "y"}}, "b", "o", ""},
+		"one wants something else":                     {[]*appsv1.KsctlInstall{install("o", "src", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"y"}}, "b", "", ""},
+		"one planned nothing yet":                      {[]*appsv1.KsctlInstall{install("o", "src", here)}, nil, nil, "b", "", "o"},
+		"one is at another artifact":                   {[]*appsv1.KsctlInstall{install("o", "src", here)}, map[string]string{"o": "a"}, map[string][]string{"o": {"x"}}, "b", "", "o"},
+		"one has objects elsewhere":                    {[]*appsv1.KsctlInstall{install("o", "src", []string{"else"})}, nil, nil, "b", "", ""},
+		"one has nothing that is known":                {[]*appsv1.KsctlInstall{install("o", "src", nil)}, nil, nil, "b", "", "o"},
+		"one of another source":                        {[]*appsv1.KsctlInstall{install("o", "src2", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "", ""},
+		"one goes":                                     {[]*appsv1.KsctlInstall{install("o", "src", here, goes)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "", ""},
+		"one is removed whole by request":              {[]*appsv1.KsctlInstall{install("o", "src", here, removedByRequest)}, nil, nil, "b", "", ""},
+		"one wants it, another did not plan":           {[]*appsv1.KsctlInstall{install("o", "src", here), install("p", "src", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "o", ""},
+		"two want it":                                  {[]*appsv1.KsctlInstall{install("o", "src2", here), install("p", "src", here)}, map[string]string{"o": "b", "p": "b"}, map[string][]string{"o": {"x"}, "p": {"x"}}, "b", "p", ""},
+		"deleted: nobody is waited for":                {[]*appsv1.KsctlInstall{install("o", "src", here)}, nil, nil, "", "", ""},
+		"deleted: one wants it":                        {[]*appsv1.KsctlInstall{install("o", "src", here)}, map[string]string{"o": "a"}, map[string][]string{"o": {"x"}}, "", "o", ""},
+		"deleted: who follows is waited for":           {[]*appsv1.KsctlInstall{install("o", "src2", nil, follows("me"))}, nil, nil, "", "", "o"},
+		"deleted: who follows wants it":                {[]*appsv1.KsctlInstall{install("o", "src2", nil, follows("me"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "", "o", ""},
+		"deleted: who follows does not want it":        {[]*appsv1.KsctlInstall{install("o", "src2", nil, follows("me"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"y"}}, "", "", ""},
+		"who follows planned another artifact":         {[]*appsv1.KsctlInstall{install("o", "src", here, follows("me"))}, map[string]string{"o": "a"}, map[string][]string{"o": {"y"}}, "b", "", ""},
+		"who follows wants it, as of another artifact": {[]*appsv1.KsctlInstall{install("o", "src2", here, follows("me"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "b", "o", ""},
+		"one has more objects than its status lists":   {[]*appsv1.KsctlInstall{install("o", "src", []string{"else"}, chunked)}, nil, nil, "b", "", "o"},
+		"who follows another one":                      {[]*appsv1.KsctlInstall{install("o", "src2", nil, follows("you"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "", "", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -167,6 +175,26 @@ func TestWhoWaitsIsWoken(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestAnInstallWaitsForPlansAsLongAsItsPlanNeedsThem(t *testing.T) {
+	p := NewPlans()
+	p.seen(install("o", "src", []string{"ns"}))
+	if _, on := p.ask(me("b"), idOf("ns", "x")); on == nil {
+		t.Fatal("it waits for nobody")
+	}
+	s := &Steps{Plans: p}
+	o := &owner{req: &reconcile.Request[*appsv1.KsctlInstall]{Object: install("me", "src", []string{"ns"})}}
+	waits := func(reason engine.Reason) int {
+		s.settled(o, &engine.Report{Plan: engine.Plan{Waits: []engine.Action{{Reason: reason}}}})
+		return len(p.waits.of)
+	}
+	if n := waits(engine.Claimable); n != 1 {
+		t.Errorf("%d waits while another install may want an object, want 1", n)
+	}
+	if n := waits(engine.Held); n != 0 {
+		t.Errorf("%d waits when no plan is needed, want 0", n)
 	}
 }
 

@@ -1,0 +1,47 @@
+package install
+
+import (
+	"testing"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	crreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+)
+
+func needsBase(in *appsv1.KsctlInstall) { in.Spec.DependsOn = []appsv1.Dependency{{Name: "base"}} }
+
+func wholeIsRemoved(in *appsv1.KsctlInstall) {
+	removedByRequest(in)
+	in.Status.Inventory = nil
+	in.Status.Conditions[0].Reason = RemovedByRequestReason
+}
+
+// An install that goes waits for those that depend on it.
+func TestADependencyIsWokenWhenItIsNoLongerNeeded(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, after *appsv1.KsctlInstall
+		woken         bool
+	}{
+		"the dependency is dropped":    {install("app", "src", nil, needsBase), install("app", "src", nil), true},
+		"the dependent is removed":     {install("app", "src", nil, needsBase), install("app", "src", nil, needsBase, wholeIsRemoved), true},
+		"something else of it changes": {install("app", "src", nil, needsBase), install("app", "src2", nil, needsBase), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[crreconcile.Request]())
+			defer q.ShutDown()
+			w := &wakes{client: cacheOf(t), setup: &Setup{Plans: NewPlans()}}
+			w.neighbours().Update(t.Context(), event.UpdateEvent{ObjectOld: c.before, ObjectNew: c.after}, q)
+			woken := false
+			for q.Len() > 0 {
+				r, _ := q.Get()
+				woken = woken || r.NamespacedName == key("base")
+				q.Done(r)
+			}
+			if woken != c.woken {
+				t.Errorf("woken %v, want %v", woken, c.woken)
+			}
+		})
+	}
+}

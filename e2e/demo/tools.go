@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/tools"
+)
+
+const (
+	toolNames = "etcd, the programs of Kubernetes, kwok"
+	// tempVariable says where temporary files go.
+	tempVariable = "TMPDIR"
+)
+
+func (d *demo) buildTools(ctx context.Context) (string, error) {
+	gomod, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask the go command for the checkout: %w", err)
+	}
+	d.root = filepath.Dir(string(gomod))
+	if _, err := os.Stat(filepath.Join(d.root, "e2e", "demo")); err != nil {
+		return "", fmt.Errorf("run it from inside the checkout: %w", err)
+	}
+	// The builds inherit it; everything else goes where it always does.
+	before, had := os.LookupEnv(tempVariable)
+	if err := os.Setenv(tempVariable, d.temp); err != nil {
+		return "", err
+	}
+	err = d.obtainTools(ctx)
+	if !had {
+		return toolNames, errors.Join(err, os.Unsetenv(tempVariable))
+	}
+	return toolNames, errors.Join(err, os.Setenv(tempVariable, before))
+}
+
+// obtainTools downloads what others have built, as building etcd and the API server is most of
+// the time of a first run, and builds the rest.
+func (d *demo) obtainTools(ctx context.Context) error {
+	missing, err := tools.Missing(ctx, tools.Etcd, tools.APIServer)
+	if err != nil {
+		return err
+	}
+	if len(missing) > 0 && os.Getenv(tools.AssetsVariable) == "" {
+		folder, err := tools.Download(ctx, d.screen)
+		switch {
+		case errors.Is(err, tools.ErrUnavailable):
+			d.line("%s", d.dim(err.Error()+"; building them from source"))
+		case err != nil:
+			return err
+		default:
+			// Where the cluster looks first.
+			if err := os.Setenv(tools.AssetsVariable, folder); err != nil {
+				return err
+			}
+		}
+	}
+	_, err = tools.Build(ctx, d.screen, clusterOptions().Tools()...)
+	return err
+}
+
+// clusterOptions are of a whole control plane with a fake node.
+func clusterOptions() cluster.Options { return cluster.Options{Audit: true, Progress: io.Discard} }
