@@ -30,7 +30,8 @@ func command(args []string) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	passed, err := true, error(nil)
+	var err error
+	passed := true
 	if len(args) > 1 && args[0] == "pure" {
 		err = printPure(ctx, args[1:])
 	} else {
