@@ -14,7 +14,7 @@ PARALLEL ?= 4
 FUZZTIME ?= 30s
 TARGET   ?=
 KILLS    ?= 300
-# Of make mutate.
+# Filter of make mutate.
 ONLY     ?=
 SEED     ?=
 PUSHES   ?= 20
@@ -68,21 +68,21 @@ help: ## Show this help.
 
 ##@ Development
 
-# CONTRIBUTING.md says what each of the three rings proves.
+# CONTRIBUTING.md describes what each of the three sets of tests proves.
 .PHONY: test-fast
 test-fast: ## Run the tests that need no API server, and one install on a real one: 3 minutes.
-	@$(GO) run ./e2e/tools/cmd/build etcd kube-apiserver kube-controller-manager kubectl
+	@$(GO) run ./e2e/tools/cmd/build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok
 	$(GO) test -vet=off -short -p 2 $$($(GO) run ./internal/testrun pure ./...)
 	$(GO) test -vet=off -count=1 ./e2e/install -ginkgo.label-filter=smoke
 
 .PHONY: test
-test: tools $(GOTESTSUM) ## Run what a pull request must pass (PKG= and ARGS= narrow it down, NODE=try adds a real node, LOAD=1 disturbs it).
+test: tools $(GOTESTSUM) ## Run what a pull request must pass (PKG= and ARGS= narrow it down, NODE=try adds a real node, LOAD=1 adds CPU load and pauses).
 	@$(if $(RACE),,echo "note: no C compiler, so the race detector is off" >&2)
 	$(if $(WHOLE),$(GO) -C $(LIBRARY) test -vet=off -p 2 -timeout $(TIMEOUT) ./...)
-	KSCTL_E2E_NODE=$(NODE) $(GO) run ./internal/testrun -gotestsum $(GOTESTSUM) -p $(PARALLEL) $(RACE) $(if $(filter 1,$(LOAD)),-load) -timeout $(TIMEOUT) -args '$(ARGS)' $(PKG)
+	KSCTL_E2E_NODE=$(NODE) $(GO) run ./internal/testrun -gotestsum $(GOTESTSUM) -p $(PARALLEL) $(RACE) $(if $(filter 1,$(LOAD)),-load) -timeout $(TIMEOUT) $(PKG) -- $(ARGS)
 
 .PHONY: test-long
-test-long: soak mutate ## Run what takes hours: kills, long fuzzing, mutations, a loaded machine, benchmark marks.
+test-long: soak mutate ## Run what takes hours: kills, long fuzzing, mutations, a loaded machine, benchmarks.
 	KSCTL_TEST_LONG=1 $(GO) test -v -count=1 -timeout 2h ./e2e/removal -ginkgo.label-filter=repeat
 	$(MAKE) fuzz FUZZTIME=5m
 	$(MAKE) test LOAD=1
@@ -145,7 +145,7 @@ soak: tools ## Kill the controller, and an agent, KILLS times (300) at random mo
 	KSCTL_E2E_KILLS=$(KILLS) $(GO) test -v -count=1 -timeout 3h ./e2e/autoscaler -ginkgo.focus 'that are killed'
 
 .PHONY: mutate
-mutate: tools ## Change the engine line by line, and fail when its tests do not notice (ONLY= narrows it down).
+mutate: tools ## Change the engine line by line, and fail when its tests do not detect a change (ONLY= narrows it down).
 	$(GO) run ./internal/mutate -only '$(ONLY)'
 
 .PHONY: bench

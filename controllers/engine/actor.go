@@ -190,18 +190,23 @@ func (a *actor) merge(ctx context.Context, kind WriteKind, r dynamic.ResourceInt
 		u, err = r.Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: live.FieldManager})
 		return err
 	})
-	if otherUID(err) {
-		err = apierrors.NewConflict(schema.GroupResource{}, name, err)
+	if details := otherUID(err); details != nil {
+		err = apierrors.NewConflict(schema.GroupResource{Group: details.Group, Resource: details.Kind}, name, err)
 	}
 	return u, err
 }
 
-// otherUID reports whether a patch with a uid met an object with another one. The API server
-// answers that it may not be changed (422) to a merge patch, and a conflict to an apply.
-func otherUID(err error) bool {
+// otherUID returns the details of the answer to a patch with a uid that met an object with
+// another one; nil for other answers. The API server answers 422 to a merge patch, as a uid is
+// immutable, and 409 to an apply.
+func otherUID(err error) *metav1.StatusDetails {
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
-		return false
+		return nil
 	}
-	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
+	details := status.Status().Details
+	if !slices.ContainsFunc(details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" }) {
+		return nil
+	}
+	return details
 }

@@ -19,7 +19,7 @@ func wholeIsRemoved(in *appsv1.KsctlInstall) {
 }
 
 // An install that goes waits for those that depend on it.
-func TestADependencyIsWokenWhenItIsNoLongerNeeded(t *testing.T) {
+func TestDependencyIsEnqueuedWhenDependentDropsIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, after *appsv1.KsctlInstall
 		woken         bool

@@ -104,7 +104,7 @@ func TestHeirs(t *testing.T) {
 		"deleted: who follows wants it":                {[]*appsv1.KsctlInstall{install("o", "src2", nil, follows("me"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "", "o", ""},
 		"deleted: who follows does not want it":        {[]*appsv1.KsctlInstall{install("o", "src2", nil, follows("me"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"y"}}, "", "", ""},
 		"who follows planned another artifact":         {[]*appsv1.KsctlInstall{install("o", "src", here, follows("me"))}, map[string]string{"o": "a"}, map[string][]string{"o": {"y"}}, "b", "", ""},
-		"who follows wants it, as of another artifact": {[]*appsv1.KsctlInstall{install("o", "src2", here, follows("me"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "b", "o", ""},
+		"a follower wants it at another artifact": {[]*appsv1.KsctlInstall{install("o", "src2", here, follows("me"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "b", "o", ""},
 		"one has more objects than its status lists":   {[]*appsv1.KsctlInstall{install("o", "src", []string{"else"}, chunked)}, nil, nil, "b", "", "o"},
 		"who follows another one":                      {[]*appsv1.KsctlInstall{install("o", "src2", nil, follows("you"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "", "", ""},
 	}
@@ -178,7 +178,7 @@ func TestWhoWaitsIsWoken(t *testing.T) {
 	}
 }
 
-func TestAnInstallWaitsForPlansAsLongAsItsPlanNeedsThem(t *testing.T) {
+func TestWaitForPlansEndsWhenNoPlanIsNeeded(t *testing.T) {
 	p := NewPlans()
 	p.seen(install("o", "src", []string{"ns"}))
 	if _, on := p.ask(me("b"), idOf("ns", "x")); on == nil {

@@ -36,7 +36,6 @@ var (
 )
 
 func TestLive(t *testing.T) {
-	SetDefaultEventuallyTimeout(soon)
 	SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
 	suite.Run(t, "Live")
 }

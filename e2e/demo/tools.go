@@ -40,8 +40,8 @@ func (d *demo) buildTools(ctx context.Context) (string, error) {
 	return toolNames, errors.Join(err, os.Setenv(tempVariable, before))
 }
 
-// obtainTools downloads what others have built, as building etcd and the API server is most of
-// the time of a first run, and builds the rest.
+// obtainTools downloads release binaries of etcd and the API server, as building these takes
+// most of the time of a first run, and builds the rest.
 func (d *demo) obtainTools(ctx context.Context) error {
 	missing, err := tools.Missing(ctx, tools.Etcd, tools.APIServer)
 	if err != nil {
@@ -65,5 +65,5 @@ func (d *demo) obtainTools(ctx context.Context) error {
 	return err
 }
 
-// clusterOptions are of a whole control plane with a fake node.
+// clusterOptions returns the options of a full control plane with a fake node.
 func clusterOptions() cluster.Options { return cluster.Options{Audit: true, Progress: io.Discard} }

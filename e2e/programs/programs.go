@@ -51,7 +51,7 @@ func BuildRelease(ctx context.Context, path, name string) error {
 	return nil
 }
 
-// compile builds without C, as a release does, so that a bound of memory meets Go's runtime.
+// compile builds without C, as a release does, so that memory limits apply to the Go runtime only.
 func compile(ctx context.Context, output, packages string, flags ...string) error {
 	args := append([]string{"build", "-buildvcs=false", "-o", output}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, packages)...)

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
+
+	"github.com/ksctl/gitops/internal/testrun/layout"
 )
 
 // writeLogs writes the output of failed and flaked specs, which has the logs of controllers
@@ -22,20 +22,11 @@ func writeLogs(folder string, report Report) error {
 			continue
 		}
 		keep = true
-		file := filepath.Join(folder, fmt.Sprintf("spec-%03d-%s.log", i, fileName(s.LeafNodeText)))
+		file := filepath.Join(folder, fmt.Sprintf("spec-%03d-%s.log", i, layout.FileName(s.LeafNodeText)))
 		errs = append(errs, os.WriteFile(file, []byte(s.FullText()+"\n\n"+s.CapturedGinkgoWriterOutput+s.CapturedStdOutErr), 0o600))
 	}
 	if !keep {
 		errs = append(errs, os.RemoveAll(folder))
 	}
 	return errors.Join(errs...)
-}
-
-var notInFileNames = regexp.MustCompile(`[^A-Za-z0-9]+`)
-
-// fileName is a short name for a file about a spec.
-func fileName(text string) string {
-	const longest = 60
-	name := strings.Trim(notInFileNames.ReplaceAllString(text, "-"), "-")
-	return name[:min(len(name), longest)]
 }

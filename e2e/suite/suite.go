@@ -3,6 +3,8 @@
 package suite
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"testing"
 	"time"
@@ -19,14 +21,14 @@ import (
 // one second is too short for a machine that also compiles.
 const timeout = 2 * time.Minute
 
-// Safety decorates specs about ownership and data loss. One failure of them is a finding,
-// not chance: they have one attempt whatever [layout.AttemptsVariable] allows.
+// Safety decorates specs about ownership and data loss. Each failure must be investigated, so
+// they have one attempt whatever [layout.AttemptsVariable] allows.
 var Safety = []any{Label("safety"), MustPassRepeatedly(1)}
 
-// Long is whether the long ring runs: specs that repeat something do so often.
+// Long reports whether make test-long runs. Specs then repeat more often.
 func Long() bool { return os.Getenv(layout.LongVariable) == "1" }
 
-// Repeat marks specs that repeat something, and are worth more of it in the long ring.
+// Repeat labels specs that repeat more often in make test-long.
 var Repeat = Label("repeat")
 
 // Run runs the specs of the calling package.
@@ -45,12 +47,29 @@ func Run(t *testing.T, name string) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if err := start(files, t.Name()); err != nil {
+			t.Fatal(err)
+		}
 		reporter.JSONReport, reporter.JUnitReport = files.JSON(), files.JUnit()
 		t.Setenv(cluster.LogsVariable, files.Logs())
 		ReportAfterSuite("logs of failed specs", func(r Report) { Expect(writeLogs(files.Logs(), r)).To(Succeed()) })
 	}
 	ReportAfterSuite("no attempt panicked", func(r Report) { Expect(panicked(r)).To(BeEmpty(), "panics are not retried") })
 	RunSpecs(t, name, config, reporter)
+}
+
+// start notes that a suite has begun. Its second start in one run is an error: Ginkgo repeats
+// failed specs, and a suite that crashed is not repeated.
+func start(files layout.Suite, test string) error {
+	file, err := os.OpenFile(files.Started(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return errors.New("the suite is not run again: Ginkgo has repeated what may be repeated")
+	}
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(test)
+	return errors.Join(err, file.Close())
 }
 
 // panicked returns the specs that were repeated after a panic.

@@ -11,7 +11,7 @@
 // program, version, platform and build recipe, so a second run takes no time
 // and an old binary can't pass for a new one. Where KUBEBUILDER_ASSETS names a
 // folder, programs found in it are used and only the others built; one of another minor
-// version is refused. Download fetches what others have built, for a first look.
+// version is refused. Download gets release binaries for the demo.
 //
 // Linux and macOS are supported; building needs the go command and the module
 // cache or a module proxy.

@@ -6,14 +6,12 @@ import (
 	"context"
 	"crypto/sha512"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"runtime"
@@ -66,7 +64,7 @@ func Download(ctx context.Context, progress io.Writer) (string, error) {
 	}
 	index, err := w.releaseIndex(ctx)
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return "", unavailable(ctx, err)
 	}
 	a, err := nearestArchive(index, want, runtime.GOOS, runtime.GOARCH)
 	if err != nil {
@@ -80,19 +78,11 @@ func Download(ctx context.Context, progress io.Writer) (string, error) {
 
 // releaseIndex reads the index of the version of controller-tools that generates our CRDs.
 func (w workshop) releaseIndex(ctx context.Context) ([]byte, error) {
-	const module = "sigs.k8s.io/controller-tools"
-	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
-	cmd.Dir = filepath.Join(w.root, "..", "..", "internal", "tools", "controller-gen")
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly")
-	out, err := cmd.Output()
+	dir, err := moduleDir(ctx, filepath.Join(w.root, "..", "..", "internal", "tools", "controller-gen"), "sigs.k8s.io/controller-tools")
 	if err != nil {
-		return nil, fmt.Errorf("downloading the module %s: %w", module, err)
-	}
-	var found struct{ Dir string }
-	if err := json.Unmarshal(out, &found); err != nil {
 		return nil, err
 	}
-	return os.ReadFile(filepath.Join(found.Dir, "envtest-releases.yaml"))
+	return os.ReadFile(filepath.Join(dir, "envtest-releases.yaml"))
 }
 
 // archive is one entry of the index.
@@ -170,6 +160,10 @@ func (w workshop) download(ctx context.Context, a archive, p *reporter) (string,
 	if !complete(programs) {
 		return "", fmt.Errorf("%s lacks one of %s", a.url, strings.Join(prebuilt, ", "))
 	}
+	// What an incomplete folder has would be in the way.
+	if err := os.RemoveAll(folder); err != nil {
+		return "", err
+	}
 	p.say("downloaded")
 	return folder, os.Rename(programs, folder)
 }
@@ -186,7 +180,10 @@ func complete(folder string) bool {
 	return true
 }
 
-// client gives up on a network that lets nothing through. A body may take its time.
+// stallTimeout is how long a body may bring nothing.
+const stallTimeout = 30 * time.Second
+
+// client has timeouts for the connection and the header; stallTimeout is that of the body.
 var client = &http.Client{Transport: &http.Transport{
 	Proxy:                 http.ProxyFromEnvironment,
 	DialContext:           (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
@@ -196,7 +193,9 @@ var client = &http.Client{Transport: &http.Transport{
 
 // fetch downloads an archive to a file and compares its checksum.
 func fetch(ctx context.Context, a archive, to string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url, nil)
+	stalls, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	req, err := http.NewRequestWithContext(stalls, http.MethodGet, a.url, nil)
 	if err != nil {
 		return err
 	}
@@ -212,8 +211,10 @@ func fetch(ctx context.Context, a archive, to string) error {
 	if err != nil {
 		return err
 	}
+	timer := time.AfterFunc(stallTimeout, func() { cancel(fmt.Errorf("no data for %s", stallTimeout)) })
+	defer timer.Stop()
 	sum := sha512.New()
-	n, err := io.Copy(io.MultiWriter(file, sum), io.LimitReader(resp.Body, maxArchive+1))
+	n, err := io.Copy(io.MultiWriter(file, sum), io.LimitReader(&watched{body: resp.Body, timer: timer}, maxArchive+1))
 	if closed := file.Close(); err == nil && closed != nil {
 		return closed
 	}
@@ -227,6 +228,20 @@ func fetch(ctx context.Context, a archive, to string) error {
 		return &ChecksumError{URL: a.url, Want: a.sha512, Got: got}
 	}
 	return nil
+}
+
+// watched restarts a timer whenever a body brings something.
+type watched struct {
+	body  io.Reader
+	timer *time.Timer
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.body.Read(p)
+	if n > 0 {
+		w.timer.Reset(stallTimeout)
+	}
+	return n, err
 }
 
 // unavailable returns the cause of a canceled context as it is.

@@ -104,13 +104,19 @@ func ModuleDir(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", tool.Module)
-	cmd.Dir = filepath.Join(root, "e2e", "tools", tool.Dir)
+	return moduleDir(ctx, filepath.Join(root, "e2e", "tools", tool.Dir), tool.Module)
+}
+
+// moduleDir returns the folder of a module that the go.mod in dir requires, and downloads the
+// module if need be.
+func moduleDir(ctx context.Context, dir, module string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly")
-	out, failed := cmd.Output() // it says why on standard output
+	out, failed := cmd.Output() // the reason of a failure is on standard output
 	var found struct{ Dir, Error string }
 	if err := errors.Join(failed, json.Unmarshal(out, &found)); err != nil {
-		return "", fmt.Errorf("find the module of %s: %w %s", name, err, found.Error)
+		return "", fmt.Errorf("downloading the module %s: %w %s", module, err, found.Error)
 	}
 	return found.Dir, nil
 }

@@ -20,6 +20,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -56,11 +57,12 @@ func run(only string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
+	mutations = slices.DeleteFunc(mutations, func(m mutation) bool { return !filter.MatchString(m.String()) })
+	if err := passUnchanged(ctx, mutations, folder); err != nil {
+		return err
+	}
 	missed, ran := 0, 0
 	for _, m := range mutations {
-		if !filter.MatchString(m.String()) {
-			continue
-		}
 		began := time.Now()
 		result, err := m.try(ctx, folder)
 		if ctx.Err() != nil {
@@ -78,6 +80,27 @@ func run(only string) error {
 	fmt.Printf("%d of %d mutations caught\n", ran-missed, ran)
 	if missed > 0 {
 		return fmt.Errorf("%d mutations were not caught", missed)
+	}
+	return nil
+}
+
+// passUnchanged runs the tests of each package without a mutation: tests that fail anyway
+// would catch everything.
+func passUnchanged(ctx context.Context, mutations []mutation, folder string) error {
+	passed := map[string]bool{}
+	for _, m := range mutations {
+		if passed[m.Package] {
+			continue
+		}
+		m.New = m.Old
+		result, err := m.try(ctx, folder)
+		if err != nil {
+			return err
+		}
+		if result != survived {
+			return fmt.Errorf("the tests of %s fail without a mutation", m.Package)
+		}
+		passed[m.Package] = true
 	}
 	return nil
 }
@@ -130,10 +153,11 @@ func (m mutation) try(ctx context.Context, folder string) (string, error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("does not compile: %w\n%s", err, out)
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	cmd := exec.CommandContext(ctx, tests, "-test.failfast", "-test.timeout", timeout.String())
 	cmd.Dir = m.Package
+	// Suites stop their control plane when they are interrupted.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = time.Minute
 	err = cmd.Run()
 	var exit *exec.ExitError
 	switch {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -26,43 +27,73 @@ type testID struct{ Package, Test string }
 
 // tests is what go test reported, repetitions included.
 type tests struct {
-	// ends are the last actions of each test, in order: pass, fail or skip.
+	// ends are the last actions of each test, in order: pass, fail or skip. A test that did
+	// not end has failed.
 	ends map[testID][]string
 	// output is of tests that failed or were skipped, from their first such attempt.
 	output map[testID]string
+	// crashed are packages whose test program ended before a test did.
+	crashed map[string]bool
 }
 
-// readEvents reads the output of go test -json. Packages lose the module's path.
+// readEvents reads the output of go test -json. Packages lose the module's path. The last
+// line may be incomplete.
 func readEvents(r io.Reader, module string) (*tests, error) {
-	t := &tests{ends: map[testID][]string{}, output: map[testID]string{}}
-	pending, builds := map[testID]*strings.Builder{}, map[string]string{}
+	t := &tests{ends: map[testID][]string{}, output: map[testID]string{}, crashed: map[string]bool{}}
+	running, builds := map[testID]*strings.Builder{}, map[string]string{}
+	begin := func(id testID) *strings.Builder {
+		if running[id] == nil {
+			running[id] = &strings.Builder{}
+		}
+		return running[id]
+	}
+	end := func(id testID, action, build string) {
+		t.ends[id] = append(t.ends[id], action)
+		if _, kept := t.output[id]; action != "pass" && !kept {
+			t.output[id] = build + begin(id).String()
+		}
+		delete(running, id)
+	}
 	decoder := json.NewDecoder(bufio.NewReader(r))
 	for {
 		var e event
-		switch err := decoder.Decode(&e); {
-		case err == io.EOF:
-			return t, nil
-		case err != nil:
+		err := decoder.Decode(&e)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		if err != nil {
 			return nil, fmt.Errorf("reading the events of go test: %w", err)
 		}
 		id := testID{strings.TrimPrefix(e.Package, module+"/"), e.Test}
 		switch e.Action {
 		case "build-output":
 			builds[e.ImportPath] += e.Output
+		case "run":
+			begin(id)
 		case "output":
-			if pending[id] == nil {
-				pending[id] = &strings.Builder{}
-			}
-			pending[id].WriteString(e.Output)
+			begin(id).WriteString(e.Output)
 		case "pass", "fail", "skip":
-			t.ends[id] = append(t.ends[id], e.Action)
-			if _, kept := t.output[id]; e.Action != "pass" && !kept {
-				t.output[id] = builds[e.FailedBuild]
-				if b := pending[id]; b != nil {
-					t.output[id] += b.String()
-				}
+			if id.Test == "" {
+				t.endUnfinished(id.Package, running, end)
 			}
-			delete(pending, id)
+			end(id, e.Action, builds[e.FailedBuild])
+		}
+	}
+	for id := range running {
+		if id.Test != "" {
+			t.crashed[id.Package] = true
+			end(id, "fail", "")
+		}
+	}
+	return t, nil
+}
+
+// endUnfinished fails the tests of a package that have not ended when the package has.
+func (t *tests) endUnfinished(pkg string, running map[testID]*strings.Builder, end func(id testID, action, build string)) {
+	for id := range running {
+		if id.Package == pkg && id.Test != "" {
+			t.crashed[pkg] = true
+			end(id, "fail", "")
 		}
 	}
 }
@@ -75,33 +106,41 @@ func (t *tests) packages() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// failed returns the tests that failed at least once: the innermost ones, and packages in
-// which no test did.
-func (t *tests) failed() []failure {
-	var list []failure
+// failed returns the innermost tests that failed at last, and those that passed only when
+// they were repeated. A package in which no test failed, or whose program crashed, has failed
+// whatever its next attempt did, as not all of its tests ran.
+func (t *tests) failed() (failures, flakes []failure) {
+	anyAttempt := func(ends []string) bool { return slices.Contains(ends, "fail") }
+	lastAttempt := func(ends []string) bool { return ends[len(ends)-1] == "fail" }
 	for id, ends := range t.ends {
-		if slices.Contains(ends, "fail") && !t.failedWithin(id) {
-			list = append(list, failure{Package: id.Package, Name: id.Test, Error: firstError(t.output[id])})
+		f := failure{Package: id.Package, Name: id.Test, Error: firstError(t.output[id])}
+		switch {
+		case !anyAttempt(ends):
+		case id.Test == "":
+			if t.crashed[id.Package] || !t.within(id, anyAttempt) {
+				failures = append(failures, f)
+			}
+		case lastAttempt(ends):
+			if !t.within(id, lastAttempt) {
+				failures = append(failures, f)
+			}
+		case !t.within(id, anyAttempt):
+			flakes = append(flakes, f)
 		}
 	}
-	return list
+	return failures, flakes
 }
 
-// failedWithin reports whether a test inside another one, or inside a package, failed.
-func (t *tests) failedWithin(outer testID) bool {
+// within reports whether the attempts of some test inside another one, or inside a package,
+// meet a condition.
+func (t *tests) within(outer testID, condition func(ends []string) bool) bool {
 	for id, ends := range t.ends {
 		inside := outer.Test == "" && id.Test != "" || strings.HasPrefix(id.Test, outer.Test+"/")
-		if id.Package == outer.Package && id != outer && inside && slices.Contains(ends, "fail") {
+		if id.Package == outer.Package && inside && condition(ends) {
 			return true
 		}
 	}
 	return false
-}
-
-// failedAtLast reports whether the last attempt of a test failed, too.
-func (t *tests) failedAtLast(f failure) bool {
-	ends := t.ends[testID{f.Package, f.Name}]
-	return ends[len(ends)-1] == "fail"
 }
 
 // skipped returns the tests that did not run. A fuzz target skips inputs that are of no
@@ -121,11 +160,11 @@ var (
 	// reported is what t.Error, t.Skip and their like print.
 	reported = regexp.MustCompile(`(?m)^\s+\S+\.go:\d+: .*$`)
 	panics   = regexp.MustCompile(`(?m)^(panic: .*|WARNING: DATA RACE|fatal error: .*)$`)
-	// framing are the lines that say where a test begins and ends.
+	// framing are the lines that mark the begin and the end of a test.
 	framing = regexp.MustCompile(`^(=== |--- |\s*--- |FAIL|ok  |PASS|exit status)`)
 )
 
-// firstError is the line of a test's output that says what is wrong.
+// firstError is the first line of a test's output that describes an error.
 func firstError(output string) string {
 	if line := panics.FindString(output); line != "" {
 		return line

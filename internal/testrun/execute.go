@@ -9,19 +9,14 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
-
-	"github.com/ksctl/gitops/internal/testrun/layout"
 )
 
 // usage is what the tests of one package took.
 type usage struct {
 	// Package is the folder of the tests.
 	Package string
-	Start   time.Time
 	// Wall and CPU are seconds. CPU is of the test program and all its descendants.
 	Wall, CPU float64
 }
@@ -29,10 +24,6 @@ type usage struct {
 // execute runs a test program, appends its [usage] to the file in [usageVariable], and
 // returns its exit code.
 func execute(command []string) int {
-	if isRepeatedSuite(command[1:]) {
-		fmt.Println("Not run again: Ginkgo has repeated its failed specs already.")
-		return 1
-	}
 	folder, err := os.Getwd()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -41,12 +32,13 @@ func execute(command []string) int {
 	// Descendants whose parent is killed become children of this process, so that their
 	// times count.
 	adoptOrphans()
-	// The test program is in the same process group and receives the signal, too.
-	signal.Ignore(os.Interrupt, syscall.SIGTERM)
+	// The test program is in the same process group and receives the signals, too. It would
+	// inherit that they are ignored, so this process catches and drops them.
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
 	// It ends by its own timeout, and by the signals that its group receives.
 	cmd := exec.CommandContext(context.Background(), command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	u := usage{Package: folder, Start: time.Now()}
+	u, began := usage{Package: folder}, time.Now()
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -58,7 +50,7 @@ func execute(command []string) int {
 	err = cmd.Wait()
 	stop()
 	reapOrphans()
-	u.Wall, u.CPU = time.Since(u.Start).Seconds(), childrenCPU().Seconds()
+	u.Wall, u.CPU = time.Since(began).Seconds(), childrenCPU().Seconds()
 	if err := errors.Join(ignoreExit(err), u.append(os.Getenv(usageVariable))); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -73,19 +65,13 @@ func ignoreExit(err error) error {
 	return err
 }
 
-// isRepeatedSuite reports whether gotestsum runs a Ginkgo suite once more, which has a
-// report by then.
-func isRepeatedSuite(args []string) bool {
-	reports := os.Getenv(layout.ReportsVariable)
-	if reports == "" || !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "-test.run=") }) {
-		return false
+// childrenCPU is the processor time of all processes that this one has waited for.
+func childrenCPU() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &u); err != nil {
+		return 0
 	}
-	files, err := layout.WorkingSuite(reports)
-	if err != nil {
-		return false
-	}
-	_, err = os.Stat(files.JSON())
-	return err == nil
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func (u usage) append(file string) error {

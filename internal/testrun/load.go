@@ -34,7 +34,7 @@ func startLoad(ctx context.Context) (stop func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-// pauseAtRandom stops a process now and then, and lets it go on after a while.
+// pauseAtRandom stops a process now and then, and resumes it.
 func pauseAtRandom(pid int) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

@@ -1,7 +1,10 @@
 // Command testrun runs the tests of this module and ends with one screen about what failed,
 // what passed at the second attempt, what was skipped, and what exceeded its time budget.
 //
-//	testrun -gotestsum bin/gotestsum -out bin/test ./...
+//	testrun -gotestsum bin/gotestsum -out bin/test ./... -- -run TestLoad
+//
+// Arguments after -- are those of go test; the first -ginkgo flag and what follows it are those
+// of the test programs.
 //
 // "testrun pure ./..." prints the packages whose tests need no API server.
 //
@@ -15,6 +18,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -56,8 +61,9 @@ type options struct {
 	race      bool
 	load      bool
 	attempts  int
-	goArgs    string
 	packages  []string
+	// goArgs are for go test, testArgs for the test programs.
+	goArgs, testArgs []string
 }
 
 func parseOptions(args []string) (options, error) {
@@ -70,12 +76,19 @@ func parseOptions(args []string) (options, error) {
 	fs.DurationVar(&o.timeout, "timeout", 30*time.Minute, "bound of one package")
 	fs.BoolVar(&o.race, "race", false, "detect data races")
 	fs.BoolVar(&o.load, "load", false, "keep every processor busy and pause tests at random")
-	fs.StringVar(&o.goArgs, "args", "", "further arguments of go test")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
 	o.packages = fs.Args()
+	if i := slices.Index(o.packages, "--"); i >= 0 {
+		o.packages, o.goArgs = o.packages[:i], o.packages[i+1:]
+	}
+	if i := slices.IndexFunc(o.goArgs, isGinkgoFlag); i >= 0 {
+		o.goArgs, o.testArgs = o.goArgs[:i], o.goArgs[i:]
+	}
 	var err error
 	o.attempts, err = layout.Attempts()
 	return o, err
 }
+
+func isGinkgoFlag(arg string) bool { return strings.HasPrefix(strings.TrimLeft(arg, "-"), "ginkgo.") }

@@ -54,9 +54,9 @@ func (p testPackage) imports(folder string) bool {
 	return slices.Contains(p.Imports, path) || slices.Contains(p.TestImports, path) || slices.Contains(p.XTestImports, path)
 }
 
-// runsPrograms reports whether the tests run programs of cmd/, directly or through the rig.
+// runsPrograms reports whether the tests run programs of cmd/.
 func (p testPackage) runsPrograms() bool {
-	return p.imports("e2e/programs") || p.imports("e2e/harness")
+	return p.imports("e2e/programs") || p.imports("e2e/harness") || p.Folder == "e2e/demo"
 }
 
 // pure reports whether the tests need no API server.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,13 +18,4 @@ func reapOrphans() {
 			return
 		}
 	}
-}
-
-// childrenCPU is the processor time of all processes that this one has waited for.
-func childrenCPU() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

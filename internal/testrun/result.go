@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ksctl/gitops/internal/testrun/layout"
 )
 
 // result is the outcome of a run.
@@ -56,19 +58,18 @@ func (f files) read(m module) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range tests.failed() {
-		// The report of a suite knows the specs, unless something else failed.
-		if s, ok := suites[t.Package]; ok && (len(s.failures) > 0 || s.succeeded && !tests.failedAtLast(t)) {
+	failures, flakes := tests.failed()
+	for _, t := range failures {
+		// Its failed specs are listed one by one. A race fails the suite without one.
+		if s := suites[t.Package]; len(s.failures) > 0 && s.test == t.Name {
 			continue
 		}
-		if t.Logs, err = f.writeOutput(t, tests.output[testID{t.Package, t.Name}]); err != nil {
-			return nil, err
-		}
-		if tests.failedAtLast(t) {
-			r.failures = append(r.failures, t)
-		} else {
-			r.flakes = append(r.flakes, t)
-		}
+		t.Logs = f.writeOutput(len(r.failures), t, tests)
+		r.failures = append(r.failures, t)
+	}
+	for _, t := range flakes {
+		t.Logs = f.writeOutput(len(failures)+len(r.flakes), t, tests)
+		r.flakes = append(r.flakes, t)
 	}
 	r.skips = tests.skipped()
 	for _, s := range suites {
@@ -81,11 +82,14 @@ func (f files) read(m module) (*result, error) {
 	return r, err
 }
 
-// writeOutput writes what a failed test printed, and returns the file.
-func (f files) writeOutput(t failure, output string) (string, error) {
-	name := strings.NewReplacer("/", ".", " ", "_").Replace(t.Package + "." + t.Name)
-	file := filepath.Join(f.failed(), strings.TrimSuffix(name, ".")+".log")
-	return file, os.WriteFile(file, []byte(output), 0o600)
+// writeOutput writes the output of a failed test to the n-th file for such, and returns the
+// file, or why it could not be written.
+func (f files) writeOutput(n int, t failure, tests *tests) string {
+	file := filepath.Join(f.failed(), fmt.Sprintf("%03d-%s.log", n, layout.FileName(t.Package+" "+t.Name)))
+	if err := os.WriteFile(file, []byte(tests.output[testID{t.Package, t.Name}]), 0o600); err != nil {
+		return err.Error()
+	}
+	return file
 }
 
 func sortFailures(list []failure) {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,10 +41,12 @@ const goEvents = `
 `
 
 func TestReadDistinguishesFailuresFlakesAndSkips(t *testing.T) {
-	f := files{t.TempDir()}
-	if err := f.prepare(); err != nil {
+	f := files{filepath.Join(t.TempDir(), "out")}
+	unlock, err := f.prepare()
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer unlock()
 	write(t, f.events(), goEvents+`
 {"Action":"fail","Package":"example.com/m/e2e/s","Test":"TestSuite"}
 {"Action":"fail","Package":"example.com/m/e2e/s"}`)
@@ -55,6 +58,7 @@ func TestReadDistinguishesFailuresFlakesAndSkips(t *testing.T) {
 		{LeafNodeText: "is filtered", State: types.SpecStateSkipped},
 		{LeafNodeText: "passes", State: types.SpecStatePassed},
 	}}})
+	write(t, layout.SuiteOf(f.suites(), "e2e/s").Started(), "TestSuite")
 	r, err := f.read(testModule)
 	if err != nil {
 		t.Fatal(err)
@@ -81,13 +85,16 @@ func TestReadDistinguishesFailuresFlakesAndSkips(t *testing.T) {
 }
 
 func TestReadReportsASuiteThatPassedButRaced(t *testing.T) {
-	f := files{t.TempDir()}
-	if err := f.prepare(); err != nil {
+	f := files{filepath.Join(t.TempDir(), "out")}
+	unlock, err := f.prepare()
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer unlock()
 	write(t, f.events(), `{"Action":"output","Package":"example.com/m/s","Test":"TestSuite","Output":"WARNING: DATA RACE\n"}
 {"Action":"fail","Package":"example.com/m/s","Test":"TestSuite"}`)
 	writeJSON(t, layout.SuiteOf(f.suites(), "s").JSON(), []types.Report{{SuiteSucceeded: true}})
+	write(t, layout.SuiteOf(f.suites(), "s").Started(), "TestSuite")
 	r, err := f.read(testModule)
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +126,7 @@ func TestSummaryNamesEachFailureOnce(t *testing.T) {
 	r := result{failed: true, wall: 90 * time.Second,
 		failures: []failure{{Package: "e2e/s", Name: "fails", Error: "s_test.go:5: wrong", Seed: 42, Logs: "logs"}},
 		usages:   []usage{{Package: "slow", Wall: 31, CPU: 5}, {Package: "busy", Wall: 5, CPU: 31}, {Package: "fine", Wall: 29, CPU: 29}}}
-	b := budgets{"slow": {20, 20}, "busy": {20, 20}, "fine": {20, 20}}
+	b := budgets{"slow": {Wall: 20, CPU: 20}, "busy": {Wall: 20, CPU: 20}, "fine": {Wall: 20, CPU: 20}}
 	got := r.summary(b, files{"out"})
 	for _, want := range []string{"e2e/s: fails (seed 42)\n    s_test.go:5: wrong\n    logs: logs", "slow: wall 31 s of 20", "busy: wall 5 s of 20, CPU 31 s of 20",
 		"== 1 failed, 0 flaked, 0 skipped in 1m30s; reports in out"} {
@@ -156,17 +163,47 @@ func TestUsagesOfAttemptsAreAddedUp(t *testing.T) {
 }
 
 func TestBudgetsOrderLongestFirst(t *testing.T) {
-	page := filepath.Join(t.TempDir(), "page.md")
-	write(t, page, "| package | wall s | CPU s |\n|---|---|---|\n| `e2e/long` | 90 | 1 |\n| `short` | 2 | 3 |\n")
-	b, err := readBudgets(page)
+	b := budgets{"e2e/long": {Wall: 90, CPU: 1}, "short": {Wall: 2, CPU: 3}}
+	if b.compare("e2e/long", "short") >= 0 || b.compare("new", "e2e/long") >= 0 || b.compare("short", "new") <= 0 {
+		t.Error("wrong order")
+	}
+}
+
+func TestGinkgoFlagsAreForTheTestPrograms(t *testing.T) {
+	o, err := parseOptions([]string{"-p", "3", "./a", "./b", "--", "-run", "TestX", "-ginkgo.focus", "two words"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (budgets{"e2e/long": {90, 1}, "short": {2, 3}}); !reflect.DeepEqual(b, want) {
-		t.Errorf("budgets %v, want %v", b, want)
+	if o.parallel != 3 || !slices.Equal(o.packages, []string{"./a", "./b"}) || !slices.Equal(o.goArgs, []string{"-run", "TestX"}) ||
+		!slices.Equal(o.testArgs, []string{"-ginkgo.focus", "two words"}) {
+		t.Errorf("%+v", o)
 	}
-	if b.compare("e2e/long", "short") >= 0 || b.compare("new", "e2e/long") >= 0 || b.compare("short", "new") <= 0 {
-		t.Error("wrong order")
+}
+
+func TestATestThatDoesNotEndHasFailed(t *testing.T) {
+	for name, events := range map[string]string{
+		"its program is killed and passes when repeated": `{"Action":"run","Package":"m/a","Test":"TestX"}
+{"Action":"fail","Package":"m/a"}
+{"Action":"run","Package":"m/a","Test":"TestX"}
+{"Action":"pass","Package":"m/a","Test":"TestX"}
+{"Action":"pass","Package":"m/a"}`,
+		"the setup of the package fails and passes when repeated": `{"Action":"fail","Package":"m/a"}
+{"Action":"pass","Package":"m/a"}`,
+		"the run is interrupted": `{"Action":"run","Package":"m/a","Test":"TestX"}
+{"Action":"outp`,
+		"a test fails by itself when its part passes": `{"Action":"fail","Package":"m/a","Test":"TestX/part"}
+{"Action":"fail","Package":"m/a","Test":"TestX"}
+{"Action":"pass","Package":"m/a","Test":"TestX/part"}
+{"Action":"fail","Package":"m/a","Test":"TestX"}`,
+	} {
+		tests, err := readEvents(strings.NewReader(events), "m")
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if failures, _ := tests.failed(); len(failures) != 1 {
+			t.Errorf("%s: failures %+v", name, failures)
+		}
 	}
 }
 

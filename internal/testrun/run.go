@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,14 +30,11 @@ func run(ctx context.Context, args []string) (bool, error) {
 	if o.out, err = filepath.Abs(o.out); err != nil {
 		return false, err
 	}
-	f := files{o.out}
-	if err := f.prepare(); err != nil {
-		return false, err
-	}
-	budgets, err := readBudgets(o.budget)
+	table, err := layout.ReadBudgets(o.budget)
 	if err != nil {
 		return false, err
 	}
+	budgets := budgets(table)
 	packages, err := listPackages(ctx, o.packages)
 	if err != nil {
 		return false, err
@@ -45,17 +43,25 @@ func run(ctx context.Context, args []string) (bool, error) {
 		return false, fmt.Errorf("no package of %s has tests", strings.Join(o.packages, " "))
 	}
 	slices.SortStableFunc(packages, func(a, b testPackage) int { return budgets.compare(a.Folder, b.Folder) })
+	f := files{o.out}
+	unlock, err := f.prepare()
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	runner := gotestsum{options: o, files: f, packages: packages}
 	if slices.ContainsFunc(packages, testPackage.runsPrograms) {
 		if err := programs.BuildAll(ctx, f.programs()); err != nil {
 			return false, err
 		}
+		runner.programs = f.programs()
 	}
 	if o.load {
 		stop := startLoad(ctx)
 		defer stop()
 	}
 	began := time.Now()
-	failed := gotestsum(ctx, o, f, packages)
+	failed := runner.run(ctx)
 	if exit := (*exec.ExitError)(nil); failed != nil && !errors.As(failed, &exit) {
 		return false, failed
 	}
@@ -81,42 +87,96 @@ func (f files) suites() string   { return filepath.Join(f.folder, "suites") }
 func (f files) failed() string   { return filepath.Join(f.folder, "failed") }
 func (f files) programs() string { return filepath.Join(f.folder, "programs") }
 
-func (f files) prepare() error {
+// prepare empties the folder, and locks it against other runs until unlock is called.
+func (f files) prepare() (unlock func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(f.folder), 0o750); err != nil {
+		return nil, err
+	}
+	lock, err := os.OpenFile(f.folder+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	unlock = func() { _ = lock.Close() }
+	if err := f.empty(lock); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
+func (f files) empty(lock *os.File) error {
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return fmt.Errorf("another run uses %s: %w", f.folder, err)
+	}
+	entries, err := os.ReadDir(f.folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if _, err := os.Stat(f.suites()); err != nil && len(entries) > 0 {
+		return fmt.Errorf("%s has no reports of an earlier run; remove it, or set another folder", f.folder)
+	}
 	if err := os.RemoveAll(f.folder); err != nil {
 		return fmt.Errorf("removing the reports of the last run: %w", err)
 	}
 	return errors.Join(os.MkdirAll(f.suites(), 0o750), os.MkdirAll(f.failed(), 0o750), os.MkdirAll(f.programs(), 0o750))
 }
 
-// gotestsum runs the tests. An [exec.ExitError] means that some failed.
-func gotestsum(ctx context.Context, o options, f files, packages []testPackage) error {
+// gotestsum runs tests.
+type gotestsum struct {
+	options
+	files
+	packages []testPackage
+	// programs is the folder of the programs of cmd/; "" if no test needs them.
+	programs string
+}
+
+// run runs the tests. An [exec.ExitError] means that some failed.
+func (g gotestsum) run(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	var paths []string
-	for _, p := range packages {
-		paths = append(paths, p.ImportPath)
-	}
-	args := []string{"--format=pkgname", "--format-icons=text", "--hide-summary=skipped,failed,output",
-		"--jsonfile=" + f.events(), "--junitfile=" + f.junit(), "--packages=" + strings.Join(paths, " ")}
-	if o.attempts > 1 {
-		args = append(args, "--rerun-fails="+strconv.Itoa(o.attempts-1), "--rerun-fails-abort-on-data-race", "--rerun-fails-run-root-test")
-	}
-	// go vet is part of make lint. Without debug data, compilers need a fifth less time.
-	args = append(args, "--", "-vet=off", "-count=1", "-gcflags=all=-dwarf=false", "-p="+strconv.Itoa(o.parallel), "-timeout="+o.timeout.String(), "-exec="+self+" exec")
-	if o.race {
-		args = append(args, "-race")
-	}
-	cmd := exec.CommandContext(ctx, o.gotestsum, append(args, strings.Fields(o.goArgs)...)...)
+	cmd := exec.CommandContext(ctx, g.gotestsum, g.args(self)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), usageVariable+"="+f.usage(), layout.ReportsVariable+"="+f.suites(),
-		layout.ProgramsVariable+"="+f.programs(), loadVariable+"="+strconv.FormatBool(o.load))
-	// Tests end by themselves when interrupted, and take what they started with them.
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
-	cmd.WaitDelay = time.Minute
-	if err := cmd.Run(); err != nil {
+	cmd.Env = append(os.Environ(), usageVariable+"="+g.usage(), layout.ReportsVariable+"="+g.suites(), loadVariable+"="+strconv.FormatBool(g.load))
+	if g.programs != "" {
+		cmd.Env = append(cmd.Env, layout.ProgramsVariable+"="+g.programs)
+	}
+	// Everything that runs below is in one group: gotestsum passes signals to go test alone.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
+	cmd.WaitDelay = 2 * time.Minute
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		return context.Cause(ctx)
+	}
+	if err != nil {
 		return fmt.Errorf("running the tests: %w", err)
 	}
 	return nil
+}
+
+// args are those of gotestsum, whose program runs the tests below "self exec".
+func (g gotestsum) args(self string) []string {
+	var paths []string
+	for _, p := range g.packages {
+		paths = append(paths, p.ImportPath)
+	}
+	args := []string{"--format=pkgname", "--format-icons=text", "--hide-summary=skipped,failed,output",
+		"--jsonfile=" + g.events(), "--junitfile=" + g.junit(), "--packages=" + strings.Join(paths, " ")}
+	if g.attempts > 1 {
+		args = append(args, "--rerun-fails="+strconv.Itoa(g.attempts-1), "--rerun-fails-abort-on-data-race", "--rerun-fails-run-root-test")
+	}
+	// go vet is part of make lint. Without debug data, compilers need a fifth less time.
+	args = append(args, "--", "-vet=off", "-count=1", "-gcflags=all=-dwarf=false", "-p="+strconv.Itoa(g.parallel),
+		"-timeout="+g.timeout.String(), "-exec="+self+" exec")
+	if g.race {
+		args = append(args, "-race")
+	}
+	args = append(args, g.goArgs...)
+	if len(g.testArgs) > 0 {
+		args = append(append(args, "-args"), g.testArgs...)
+	}
+	return args
 }

@@ -16,7 +16,8 @@ import (
 
 // suiteResult is the outcome of one Ginkgo suite.
 type suiteResult struct {
-	succeeded        bool
+	// test runs the suite.
+	test             string
 	failures, flakes []failure
 	skips            []skip
 }
@@ -37,15 +38,19 @@ func readSuites(f files, packages []string) (map[string]suiteResult, error) {
 		if err := json.Unmarshal(data, &reports); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", files.JSON(), err)
 		}
+		started, err := os.ReadFile(files.Started())
+		if err != nil {
+			return nil, err
+		}
 		for _, r := range reports {
-			suites[pkg] = suiteOf(pkg, files.Logs(), r)
+			suites[pkg] = suiteOf(pkg, string(started), files.Logs(), r)
 		}
 	}
 	return suites, nil
 }
 
-func suiteOf(pkg, logs string, r types.Report) suiteResult {
-	out := suiteResult{succeeded: r.SuiteSucceeded}
+func suiteOf(pkg, test, logs string, r types.Report) suiteResult {
+	out := suiteResult{test: test}
 	for _, s := range r.SpecReports {
 		f := failure{Package: pkg, Name: specName(s), Seed: r.SuiteConfig.RandomSeed, Logs: logs}
 		switch {
@@ -78,9 +83,9 @@ func specError(f types.Failure) string {
 	return fmt.Sprintf("%s:%d: %s", filepath.Base(f.Location.FileName), f.Location.LineNumber, firstLine(message))
 }
 
-// firstLine joins the first lines of a message, as a matcher's are short.
+// firstLine joins the lines of a message and truncates the result.
 func firstLine(message string) string {
 	const longest = 300
-	line := strings.Join(strings.Fields(message), " ")
-	return line[:min(len(line), longest)]
+	line := []rune(strings.Join(strings.Fields(message), " "))
+	return string(line[:min(len(line), longest)])
 }

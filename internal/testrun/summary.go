@@ -31,7 +31,7 @@ func (r *result) summary(b budgets, f files) string {
 		}
 	}
 	section("SKIPPED", skips)
-	section("OVER BUDGET: more than 1.5 times the table in CONTRIBUTING.md (a warning)", over)
+	section(fmt.Sprintf("OVER BUDGET: more than %g times the table in CONTRIBUTING.md (a warning)", excess), over)
 	section("FLAKED: failed first and passed when repeated; fix each, or describe its cause in docs/flakes.md", describe(r.flakes))
 	section("FAILED", describe(r.failures))
 	switch {

@@ -136,7 +136,7 @@ func missingCapabilities(status string) string {
 		return ""
 	}
 	slices.Sort(missing)
-	return "it needs the capabilities " + strings.Join(missing, ", ")
+	return "a node needs the capabilities " + strings.Join(missing, ", ")
 }
 
 // controllers of control groups without which the kubelet does not start.
@@ -158,7 +158,7 @@ func lackingControllers() string {
 	if len(missing) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("it needs the control group controllers %s in %s", strings.Join(missing, ", "), cgroupRoot)
+	return fmt.Sprintf("a node needs the control group controllers %s in %s", strings.Join(missing, ", "), cgroupRoot)
 }
 
 const cgroupRoot = "/sys/fs/cgroup"

@@ -10,7 +10,7 @@ func TestMissingCapabilities(t *testing.T) {
 	for set, want := range map[string]string{
 		"000001ffffffffff": "",
 		"000001fffeffffff": "", // CAP_SYS_RESOURCE is not needed
-		"000001ffffdfefff": "it needs the capabilities CAP_NET_ADMIN, CAP_SYS_ADMIN",
+		"000001ffffdfefff": "a node needs the capabilities CAP_NET_ADMIN, CAP_SYS_ADMIN",
 		"x":                "the capabilities of the process can't be read: strconv.ParseUint: parsing \"x\": invalid syntax",
 	} {
 		if got := missingCapabilities(strings.Replace(status, "%", set, 1)); got != want {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -73,3 +74,16 @@ func (s Suite) JUnit() string { return s.base + ".xml" }
 
 // Logs is a folder.
 func (s Suite) Logs() string { return s.base + ".logs" }
+
+// Started is a file with the name of the test that runs the suite. It exists once the suite
+// has begun, also if it crashed.
+func (s Suite) Started() string { return s.base + ".started" }
+
+var notInFileNames = regexp.MustCompile(`[^A-Za-z0-9.]+`)
+
+// FileName is a short name for a file about a test.
+func FileName(text string) string {
+	const longest = 80
+	name := strings.Trim(notInFileNames.ReplaceAllString(text, "-"), "-")
+	return name[:min(len(name), longest)]
+}

@@ -1,0 +1,37 @@
+package layout
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+)
+
+// Budget is the time that the tests of one package may take, in seconds.
+type Budget struct{ Wall, CPU float64 }
+
+// budgetRow is a row of the table: package, wall seconds, CPU seconds.
+var budgetRow = regexp.MustCompile("(?m)^\\| `([a-z0-9/_-]+)` \\| *(\\d+) *\\| *(\\d+) *\\|$")
+
+// ReadBudgets reads the table of time budgets of a page, by package.
+func ReadBudgets(page string) (map[string]Budget, error) {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return nil, fmt.Errorf("reading the time budgets: %w", err)
+	}
+	budgets := map[string]Budget{}
+	for _, row := range budgetRow.FindAllStringSubmatch(string(text), -1) {
+		var b Budget
+		if b.Wall, err = strconv.ParseFloat(row[2], 64); err != nil {
+			return nil, err
+		}
+		if b.CPU, err = strconv.ParseFloat(row[3], 64); err != nil {
+			return nil, err
+		}
+		budgets[row[1]] = b
+	}
+	if len(budgets) == 0 {
+		return nil, fmt.Errorf("%s has no table of time budgets", page)
+	}
+	return budgets, nil
+}
