@@ -27,9 +27,6 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// soon is how long anything in these specs may take; it takes far less.
-const soon = 2 * time.Minute
-
 var (
 	plane *cluster.Cluster
 	admin dynamic.Interface
