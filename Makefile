@@ -91,7 +91,7 @@ test-long: soak mutate ## Run what takes hours: kills, long fuzzing, mutations, 
 
 .PHONY: tools
 tools: ## Build what tests run against, a control plane, Flux' controllers and Argo CD: twenty minutes once, then kept. KUBEBUILDER_ASSETS replaces it.
-	@$(GO) run ./e2e/tools/cmd/build $(if $(NODE),-node)
+	@$(GO) run ./e2e/tools/cmd/build $(if $(and $(NODE),$(filter 0,$(shell id -u))),-node)
 
 .PHONY: node
 node: ## Run the chart on a real node that is made here, and taken down again: root, Linux, and what apt-get has of containerd. NODE=try skips it where none can be made.

@@ -72,6 +72,6 @@ var _ = Describe("An object that was replaced by one with our mark and another u
 		Expect(cm.UID).To(Equal(uid))
 		mark, err := live.ParseMark(cm.Annotations[live.MarkAnnotation])
 		Expect(err).NotTo(HaveOccurred())
-		Expect(mark.Owner).To(Equal(o.Key().String()), "the mark is not that of the heir")
+		Expect(mark.Owner).To(Equal(o.Key().String()), "the mark is unchanged")
 	})
 })

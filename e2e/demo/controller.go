@@ -35,8 +35,8 @@ type controller struct {
 	err    error // how it ended; read after done
 }
 
-// buildController compiles the controller of the checkout, with temporary files
-// in a folder that somebody else removes. In make test it is compiled already.
+// buildController compiles the controller of the checkout. The caller removes temp, the folder
+// for temporary files. make test has compiled the controller before.
 func buildController(ctx context.Context, root, temp, binary string) error {
 	if built := os.Getenv(layout.ProgramsVariable); built != "" {
 		return os.Symlink(filepath.Join(built, "controller"), binary)

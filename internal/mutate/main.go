@@ -169,7 +169,7 @@ func (m mutation) try(ctx context.Context, folder string) (string, error) {
 	return "", err
 }
 
-// overlay writes the mutated file, and the file by which the go command finds it.
+// overlay writes the mutated file, and returns the overlay file for the go command.
 func (m mutation) overlay(folder string) (string, error) {
 	source, err := os.ReadFile(m.File)
 	if err != nil {
