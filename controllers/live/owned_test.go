@@ -173,3 +173,17 @@ func TestOtherManager(t *testing.T) {
 		t.Errorf("%q, %v", o.OtherManager, err)
 	}
 }
+
+// What our manager wrote by a patch is not part of what it applied.
+func TestReadManagedTakesOnlyWhatWeApplied(t *testing.T) {
+	entry := func(operation, field string) any {
+		return map[string]any{"manager": FieldManager, "operation": operation, "apiVersion": "v1", "fieldsV1": map[string]any{field: map[string]any{}}}
+	}
+	m := readManaged(map[string]any{"managedFields": []any{entry("Apply", "f:applied"), entry("Update", "f:patched")}})
+	if _, ok := m.ours["f:applied"]; !ok || len(m.ours) != 1 {
+		t.Errorf("ours %v", m.ours)
+	}
+	if len(m.others) != 1 {
+		t.Errorf("others %v", m.others)
+	}
+}

@@ -113,6 +113,10 @@ func gone(uid string) step {
 	return func(_ *testing.T, ix *Index) { ix.ObserveGone(testRef, types.UID(uid)) }
 }
 
+func released(uid string, rv int) step {
+	return func(_ *testing.T, ix *Index) { ix.ObserveReleased(testRef, types.UID(uid), strconv.Itoa(rv)) }
+}
+
 // TestNewestCounts feeds an index what comes in whatever order.
 func TestNewestCounts(t *testing.T) {
 	for _, tc := range []struct {
@@ -139,6 +143,8 @@ func TestNewestCounts(t *testing.T) {
 		{"another object gone", []step{watched(markedObject(uid1, 9)), gone(uid2)}, uid1 + "@9"},
 		{"gone, then a late event", []step{watched(markedObject(uid1, 9)), gone(uid1), watched(markedObject(uid1, 10))}, ""},
 		{"gone before it was heard of", []step{gone(uid1), watched(markedObject(uid1, 10))}, ""},
+		{"released, then a late event", []step{watched(markedObject(uid1, 9)), released(uid1, 11), watched(markedObject(uid1, 10))}, ""},
+		{"released, then marked again", []step{watched(markedObject(uid1, 9)), released(uid1, 11), watched(markedObject(uid1, 12))}, uid1 + "@12"},
 		{"gone, then made again", []step{watched(markedObject(uid1, 9)), gone(uid1), watched(markedObject(uid2, 12))}, uid2 + "@12"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -150,6 +156,17 @@ func TestNewestCounts(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestMattersForEachFlagThatOwnersActOn(t *testing.T) {
+	for flag, want := range map[flags]bool{flagDone: true, flagDeleting: true, flagLabelLost: true, flagMarkLost: true, flagReplicas: true,
+		flagProtected: true, flagSuspended: true, flagClaimed: true, flagHinted: false} {
+		var before, after entry
+		after.set(flag, true)
+		if got := after.matters(&before); got != want {
+			t.Errorf("flag %d: %v, want %v", flag, got, want)
+		}
 	}
 }
 
