@@ -108,7 +108,7 @@ func (d *demo) start(ctx context.Context, cancel context.CancelCauseFunc) error 
 		{"control plane", "starting the control plane", d.startCluster},
 		{"repository", "making the repository", d.serveGit},
 		{"definitions", "applying CRDs and roles", d.applyConfig},
-		{"build", "building the controller (the first time it takes minutes)", func(ctx context.Context) (string, error) {
+		{"build", "building the controller (about 2 minutes with an empty build cache, else seconds)", func(ctx context.Context) (string, error) {
 			binary = filepath.Join(d.cluster.Dir(), "controller")
 			return "cmd/controller", buildController(ctx, d.root, d.temp, binary)
 		}},
