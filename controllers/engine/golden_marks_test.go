@@ -1,0 +1,170 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/live"
+	"github.com/ksctl/gitops/internal/golden"
+	"github.com/ksctl/gitops/stacks"
+)
+
+// goldenOwners are owners of objects with golden marks.
+var goldenOwners = map[string]OwnerKey{
+	"in another cluster": {Installation: "prod", Cluster: "team.eu", Kind: "KsctlInstall", Namespace: "ns",
+		Name: "web"},
+	"of a removal": {Installation: "prod", Cluster: "secret:team.eu:config", Kind: "KsctlRemove", Namespace: "ns",
+		Name: "web"},
+}
+
+// Objects in clusters carry the label and the annotations of these requests.
+func TestGoldenMarks(t *testing.T) {
+	const manifest = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"ns",` +
+		`"labels":{"a":"b"}},"data":{"x":"1"}}`
+	cm := item("c", "a")
+	whole := cm
+	whole.ReadyExpr, whole.Ignore = "object.data.x == '1'", []string{"/data/a~1b", `/x"y`}
+	zone := Item{Object: stacks.Object{Ref: stacks.Ref{Group: "h.io", Kind: "Zone", Name: "z"}}, ID: "_z_h.io_Zone"}
+	role := Item{Object: stacks.Object{Ref: stacks.Ref{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole",
+		Name: "system:x|y"}}}
+	role.ID = role.Ref.ID()
+	cases := []struct {
+		name    string
+		item    Item
+		pre     precondition
+		adopted bool
+	}{
+		{"plain", cm, precondition{}, false},
+		{"to be made", cm, precondition{absent: true}, false},
+		{"to be changed", cm, precondition{uid: "u-1", version: "7"}, false},
+		{"adopted", cm, precondition{}, true},
+		{"with an expression and ignored paths", whole, precondition{uid: "u-1"}, false},
+		{"adopted, with an expression and ignored paths", whole, precondition{uid: "u-1"}, true},
+		{"in no namespace", zone, precondition{}, false},
+		{"with every separator in its name", role, precondition{}, false},
+		{"in another cluster", cm, precondition{}, false},
+		{"of a removal", cm, precondition{}, true},
+	}
+	var out bytes.Buffer
+	for i := range cases {
+		c := &cases[i]
+		owner, ok := goldenOwners[c.name]
+		if !ok {
+			owner = me
+		}
+		b, err := body(json.RawMessage(manifest), &c.item, owner, c.pre, c.adopted, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&out, "%s: %s\n", c.name, b)
+	}
+	golden.Equal(t, "marks.txt", out.Bytes())
+}
+
+// Each owner claims what it has marked, even if it adopts nothing, and nobody else does.
+func TestGoldenMarksAreRead(t *testing.T) {
+	for line := range strings.Lines(string(golden.Read(t, "marks.txt"))) {
+		name, text, _ := strings.Cut(line, ": ")
+		var u unstructured.Unstructured
+		if err := json.Unmarshal([]byte(text), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		owner, ok := goldenOwners[name]
+		if !ok {
+			owner = me
+		}
+		want := appsv1.EntryApplied
+		if strings.HasPrefix(name, "adopted") || name == "of a removal" {
+			want = appsv1.EntryAdopted
+		}
+		mark, err := live.ParseMark(u.GetAnnotations()[live.MarkAnnotation])
+		key, parsed := ParseOwnerKey(mark.Owner)
+		if err != nil || !parsed || key != owner {
+			t.Errorf("%s: the mark is read as %+v, %v", name, mark, err)
+		}
+		ref, err := stacks.ParseID(mark.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state, err := claim(owner, ref, &appsv1.InventoryEntry{}, appsv1.AdoptNever,
+			&u); err != nil || state != want {
+			t.Errorf("%s: claimed as %q, %v", name, state, err)
+		}
+		if state, err := claim(other, ref, &appsv1.InventoryEntry{}, appsv1.AdoptAlways, &u); err == nil {
+			t.Errorf("%s: another owner claims it as %q", name, state)
+		}
+	}
+}
+
+// recorder keeps the patches that are sent, and answers each with an error.
+type recorder struct {
+	dynamic.NamespaceableResourceInterface
+	err error
+	out bytes.Buffer
+}
+
+func (r *recorder) Resource(schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
+	return r
+}
+
+func (r *recorder) Namespace(string) dynamic.ResourceInterface { return r }
+
+func (r *recorder) Get(context.Context, string, metav1.GetOptions, ...string) (*unstructured.Unstructured, error) {
+	return existing(objectMeta{}), nil
+}
+
+func (r *recorder) Patch(_ context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions,
+	_ ...string) (*unstructured.Unstructured, error) {
+	fmt.Fprintf(&r.out, "%s of %s by %s, force %v: %s\n", kind, name, o.FieldManager, o.Force != nil && *o.Force, data)
+	return nil, r.err
+}
+
+// Marks that are written without a manifest, and the annotations of shared namespaces.
+func TestGoldenPatches(t *testing.T) {
+	_, discovery := newAPIServer()
+	r := &recorder{}
+	a := &actor{engine: New(Options{}), client: &Client{Interface: r}, target: &Target{Discovery: discovery},
+		owner: &View{Of: me, Entries: NewInventory(nil, nil)}}
+	ctx := t.Context()
+	namespace := Item{Object: sharedNamespace("apps"), Mapping: &meta.RESTMapping{Resource: namespaces}}
+	namespace.ID = namespace.Ref.ID()
+	marked := goldenEntry(1)
+	nobody := func(stacks.Ref, *unstructured.Unstructured) string { return "" }
+
+	r.err = apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, "apps", errors.New("it exists"))
+	a.share(ctx, &Action{Verb: Create, Item: &namespace})
+	_, _ = a.annotate(ctx, r, "apps", "7", map[string]any{usedBy(me): nil})
+	r.err = apierrors.NewServiceUnavailable("down")
+	a.handOver(ctx, &Action{Verb: HandOver, Entry: marked, Heir: &other}, ref("a"), r)
+	a.handOver(ctx, &Action{Verb: HandOver, Entry: numbered(1), Heir: &other}, ref("a"), r)
+	a.release(ctx, &Action{Verb: Release, Entry: marked}, ref("a"), r, marked.UID)
+	taken := entry("a", appsv1.EntryIntended)
+	taken.UID = "uid"
+	if res := a.takeOne(ctx, &taken, nobody); !errors.Is(res.err, r.err) {
+		t.Errorf("the patch that takes an object was not sent: %+v", res)
+	}
+	golden.Equal(t, "patches.txt", r.out.Bytes())
+}
+
+func TestGoldenNames(t *testing.T) {
+	var out bytes.Buffer
+	for _, c := range [][2]string{{"LocalCluster", LocalCluster}, {"InventoryOfLabel", InventoryOfLabel},
+		{"createdByAnnotation", createdByAnnotation}, {"usedByPrefix", usedByPrefix}, {"sharedHash", sharedHash}} {
+		fmt.Fprintf(&out, "%s = %s\n", c[0], c[1])
+	}
+	golden.Equal(t, "names.txt", out.Bytes())
+}

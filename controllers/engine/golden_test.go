@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/internal/golden"
+)
+
+// goldenEntry is an entry with every field set.
+func goldenEntry(n int) appsv1.InventoryEntry {
+	e := numbered(n)
+	e.UID, e.State = "9d8c1e54-0b4e-4b39-8f1b-6f0ab0a5b001", appsv1.EntryApplied
+	e.Wave, e.Leaving, e.PreRemove, e.Hash, e.Baseline = 2, true, 1, base, base+"r"
+	return e
+}
+
+func goldenRead[T any](t *testing.T, name string) *T {
+	t.Helper()
+	var v T
+	if err := yaml.UnmarshalStrict(golden.Read(t, name), &v); err != nil {
+		t.Fatal(err)
+	}
+	return &v
+}
+
+// The status has all entries, then none beside a chunk, then those that differ from the chunk.
+func TestGoldenInventory(t *testing.T) {
+	r := newChunkRig(t)
+	inv := r.load(nil)
+	wanted := map[string]bool{}
+	for i := range 4 {
+		inv.Put(goldenEntry(i))
+		wanted[goldenEntry(i).ID] = i > 0
+	}
+	golden.JSON(t, "inventory-unsettled.json", inv.Status())
+	inv.settle(wanted)
+	golden.JSON(t, "inventory.json", inv.Status())
+
+	r.save(inv, "create 0")
+	chunk := r.stored()[0]
+	chunk.TypeMeta, chunk.ResourceVersion = metav1.TypeMeta{}, ""
+	golden.JSON(t, "chunk.json", &chunk)
+	golden.Complete(t, chunk.Owner)
+	golden.Complete(t, chunk.Entries)
+	golden.JSON(t, "inventory-chunk.json", inv.Status())
+
+	changed := goldenEntry(1)
+	changed.State = appsv1.EntryAdopted
+	inv.Put(changed)
+	inv.Put(numbered(9))
+	inv.Remove(goldenEntry(2).ID)
+	journal := inv.Status()
+	golden.JSON(t, "inventory-journal.json", journal)
+	golden.Complete(t, journal)
+}
+
+// A new process finds the chunk by its label and continues the journal.
+func TestGoldenInventoryIsRead(t *testing.T) {
+	r := newChunkRig(t)
+	if err := r.server.Create(t.Context(), goldenRead[appsv1.KsctlInventory](t, "chunk.json")); err != nil {
+		t.Fatal(err)
+	}
+	journal := goldenRead[appsv1.Inventory](t, "inventory-journal.json")
+	inv := r.load(journal)
+	changed := goldenEntry(1)
+	changed.State = appsv1.EntryAdopted
+	want := []appsv1.InventoryEntry{goldenEntry(0), changed, goldenEntry(3), numbered(9)}
+	if got := inv.Entries(); !reflect.DeepEqual(got, want) {
+		t.Errorf("read as %+v", got)
+	}
+	if got := inv.Status(); !reflect.DeepEqual(got, journal) {
+		t.Errorf("a new process would write %+v", got)
+	}
+	r.save(inv, "update 0")
+}
+
+// Another change is measured by what was settled, if the ids that were wanted then are known.
+func TestGoldenInventoryIsSettled(t *testing.T) {
+	stored := goldenRead[appsv1.Inventory](t, "inventory.json")
+	inv := NewInventory(stored, nil)
+	if got := inv.Status(); !reflect.DeepEqual(got, stored) {
+		t.Errorf("a new process would write %+v", got)
+	}
+	inv.Put(goldenEntry(8))
+	inv.Put(numbered(9))
+	wanted := map[string]bool{}
+	for i := range 4 {
+		wanted[goldenEntry(i).ID] = i > 0
+	}
+	if known, unknown := inv.before(wanted), inv.before(nil); known != 5 || unknown != 4 {
+		t.Errorf("%d entries before with the ids, %d without", known, unknown)
+	}
+}
+
+func TestGoldenChunks(t *testing.T) {
+	var out bytes.Buffer
+	r := newChunkRig(t)
+	inv := r.load(nil)
+	put(inv, 0, 1500)
+	r.save(inv, "create 0", "create 1")
+	for _, c := range r.stored() {
+		fmt.Fprintf(&out, "1500 entries: %s: %d from %s to %s\n", c.Name, len(c.Entries), c.Entries[0].ID,
+			c.Entries[len(c.Entries)-1].ID)
+	}
+	long := strings.Repeat("a", 198)
+	for _, name := range []string{"a", long + "aa", long + "aaaaa", long + "a." + long[:50], long + "--" + long[:50]} {
+		r := newChunkRig(t)
+		key := me
+		key.Name = name
+		inv := NewInventory(nil, nil)
+		put(inv, 0, 1)
+		if err := r.Save(t.Context(), key, inv); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&out, "%s: %s\n", name, r.stored()[0].Name)
+	}
+	golden.Equal(t, "chunks.txt", out.Bytes())
+}
+
+func TestGoldenDigests(t *testing.T) {
+	var out bytes.Buffer
+	line := func(digest, format string, args ...any) {
+		fmt.Fprintf(&out, "%s: %s\n", fmt.Sprintf(format, args...), digest)
+	}
+	type entries = []appsv1.InventoryEntry
+	line(Digest(nil), "no entries")
+	line(Digest(entries{numbered(1)}), "an entry without uid")
+	line(Digest(entries{goldenEntry(1)}), "an entry with every field")
+	line(Digest(entries{goldenEntry(1), goldenEntry(2)}), "two entries")
+	line(Digest(entries{goldenEntry(2), goldenEntry(1)}), "two entries in another order")
+
+	remote, remove := me, me
+	remote.Cluster, remove.Kind = "team.eu", "KsctlRemove"
+	for _, key := range []OwnerKey{{}, me, remote, remove} {
+		line(ownerHash(key), "chunks of %s", key)
+		line(usedBy(key), "user %s", key)
+		if again, ok := ParseOwnerKey(key.String()); !ok || again != key {
+			t.Errorf("%s is read as %+v", key, again)
+		}
+	}
+
+	line(want("hash", "", nil), "the hash of a manifest alone")
+	line(want("hash", "object.ok", nil), "a hash with an expression")
+	line(want("hash", "", []string{"/spec/replicas"}), "a hash with an ignored path")
+	line(want("hash", "object.ok && 'a<b' != \"\"", []string{"/data/a~1b", "/spec/replicas"}), "a hash with both")
+
+	inv := NewInventory(nil, nil)
+	put(inv, 0, 3)
+	for _, wanted := range [][]int{nil, {1}, {1, 2}, {2, 1}, {7}} {
+		ids := map[string]bool{}
+		for _, n := range wanted {
+			ids[numbered(n).ID] = true
+		}
+		inv.settle(ids)
+		line(inv.Status().SettledIDs, "settled with entries 0 to 2, of which %v are wanted", wanted)
+	}
+	golden.Equal(t, "digests.txt", out.Bytes())
+}

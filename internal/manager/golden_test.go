@@ -1,0 +1,24 @@
+package manager
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ksctl/gitops/controllers/live"
+	"github.com/ksctl/gitops/controllers/setup"
+	"github.com/ksctl/gitops/internal/golden"
+)
+
+// During an update two releases run at the same time: they must compete for the same Lease, and
+// manage the same fields and objects.
+func TestGoldenNames(t *testing.T) {
+	t.Setenv("RUNTIME_NAMESPACE", "")
+	o := parse(t)
+	golden.Equal(t, "names.txt", []byte(strings.Join([]string{
+		"Lease: " + leaderElectionID,
+		"field manager of objects: " + live.FieldManager,
+		"field manager of statuses: " + setup.FieldOwner,
+		"owner id: " + o.OwnerID,
+		"namespace: " + o.RuntimeNamespace,
+	}, "\n")+"\n"))
+}

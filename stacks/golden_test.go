@@ -1,0 +1,125 @@
+package stacks_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	goldenfile "github.com/ksctl/gitops/internal/golden"
+	"github.com/ksctl/gitops/stacks"
+)
+
+// Inventories hold these hashes. With other ones every object of every install would be
+// applied again after an update.
+func TestGoldenContentHashes(t *testing.T) {
+	var lines strings.Builder
+	for _, name := range []string{"helm", "kustomize", "manifests", "overrides", "preremove"} {
+		for _, c := range mustRender(t, caseRequest(t, name)).Components {
+			for _, o := range c.Objects {
+				_, _ = fmt.Fprintf(&lines, "%s %s: %s\n", name, o.ID(), o.Hash)
+			}
+		}
+	}
+	goldenfile.Equal(t, "hashes.txt", []byte(lines.String()))
+}
+
+// Inventories hold these ids.
+func TestGoldenIDs(t *testing.T) {
+	const rbac = "rbac.authorization.k8s.io"
+	var lines strings.Builder
+	for _, ref := range []stacks.Ref{
+		{Kind: "Namespace", Name: "site"},
+		{Kind: "ConfigMap", Namespace: "team", Name: "site"},
+		{Group: "apps", Kind: "Deployment", Namespace: "team", Name: "web.v1"},
+		{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "things.example.com"},
+		{Group: "example.com", Kind: "Thing", Namespace: "team", Name: "under_score"},
+		{Group: rbac, Kind: "ClusterRole", Name: "system:controller:web"},
+		{Group: rbac, Kind: "RoleBinding", Namespace: "team", Name: "web:reader"},
+	} {
+		id := ref.ID()
+		_, _ = fmt.Fprintf(&lines, "group %q, kind %q, namespace %q, name %q: %s\n", ref.Group, ref.Kind,
+			ref.Namespace, ref.Name, id)
+		if back, err := stacks.ParseID(id); err != nil || back != ref {
+			t.Errorf("%s is read as %+v, %v; want %+v", id, back, err, ref)
+		}
+	}
+	goldenfile.Equal(t, "ids.txt", []byte(lines.String()))
+}
+
+// randomTemplate calls every random function that charts may use.
+const randomTemplate = `
+data:
+  randAlphaNum: {{ randAlphaNum 40 | quote }}
+  randAlpha: {{ randAlpha 40 | quote }}
+  randNumeric: {{ randNumeric 40 | quote }}
+  randAscii: {{ randAscii 40 | b64enc | quote }}
+  randBytes: {{ randBytes 32 | quote }}
+  randInt: {{ randInt -1000000 1000000 | quote }}
+  shuffle: {{ shuffle "abcdefghijklmnopqrstuvwxyz" | quote }}
+  uuidv4: {{ uuidv4 | quote }}
+`
+
+// Charts generate passwords with these functions. With other values, an update of the controller
+// would change the passwords of running programs.
+func TestGoldenRandomFunctions(t *testing.T) {
+	root := writeTree(t, map[string]string{
+		"stack.yaml":       components("- {name: shop, namespace: shop, helm: {chart: chart}}"),
+		"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+		// The seed is for one template: another one gets other values.
+		"chart/templates/first.yaml":  "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: first}" + randomTemplate,
+		"chart/templates/second.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: second}" + randomTemplate,
+	})
+	req := stacks.Request{Root: root, Stack: "demo", Install: stacks.Identity{Namespace: "team", Name: "site"},
+		Capabilities: stacks.Capabilities{KubeVersion: "v1.36.3"}, SecretKey: []byte("test key")}
+	var lines strings.Builder
+	for _, o := range mustRender(t, req).Components[0].Objects {
+		_, _ = fmt.Fprintf(&lines, "%s\n", o.Manifest)
+	}
+	goldenfile.Equal(t, "random.jsonl", []byte(lines.String()))
+}
+
+// fullRequest has every field set.
+func fullRequest() stacks.Request {
+	enabled := true
+	chart := stacks.ChartRef{Component: "web", DependencyOf: "charts/web",
+		Repository: "oci://registry.example.com/charts", Name: "web",
+		Version: "1.2.3", Digest: "sha256:" + strings.Repeat("a", 64)}
+	return stacks.Request{
+		Root: "/cache/tree", Digest: "sha256:" + strings.Repeat("b", 64), Path: "stacks", Stack: "demo",
+		Install: stacks.Identity{Namespace: "team", Name: "site"},
+		Choices: stacks.Choices{
+			StackVersion: "1.0.0", Parameters: map[string]any{"size": int64(3), "ratio": 0.5, "zone": "<eu>"},
+			Components: []stacks.ComponentChoice{{Name: "web", Version: "1.2.3",
+				Digest: "sha256:" + strings.Repeat("c", 64), Enabled: &enabled,
+				Override: map[string]any{"values": map[string]any{"replicas": int64(2)}}}},
+			Values: []stacks.ValuesInput{{Component: "web", Source: "ConfigMap site, key values.yaml",
+				Public: true, Data: []byte("replicas: 1\n")}},
+			TargetNamespace: "web", Strict: true,
+		},
+		Charts: []stacks.FetchedChart{{ChartRef: chart, Root: "/cache/chart"}}, WithoutCharts: true,
+		ChartLimits:  stacks.ChartLimits{Bytes: 1 << 20, Files: 100},
+		Capabilities: stacks.Capabilities{KubeVersion: "v1.36.3", APIVersions: []string{"apps/v1", "v1"}},
+		SecretKey:    []byte("test key"), Keys: "keyed hash",
+		Decrypted: map[string][]byte{"stacks/secret.yaml": []byte("data: {}\n")},
+	}
+}
+
+// The digest of a render request follows from its JSON. With another digest every stack would be
+// rendered again after an update.
+func TestGoldenRequestDigests(t *testing.T) {
+	full, decrypted := fullRequest(), fullRequest()
+	goldenfile.Complete(t, full)
+	decrypted.Keys = ""
+	var lines strings.Builder
+	for _, c := range []struct {
+		name string
+		req  stacks.Request
+	}{{"least", stacks.Request{}}, {"every field", full}, {"every field, decrypted files without keys", decrypted}} {
+		digest, err := stacks.Digest(c.req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = fmt.Fprintf(&lines, "%s: %s\n", c.name, digest)
+	}
+	goldenfile.Equal(t, "digests.txt", []byte(lines.String()))
+}
