@@ -28,7 +28,8 @@ type entry struct {
 type change struct {
 	branch  string
 	message string
-	parent  string // id; "" for none
+	time    time.Time // zero means now
+	parent  string    // id; "" for none
 	orphan  bool
 	replace bool // the entries are all there will be
 	entries []entry
@@ -44,6 +45,9 @@ func OnBranch(branch string) CommitOption { return func(c *change) { c.branch = 
 // Onto makes another commit the parent, and moves the branch there: with an
 // ancestor of the branch's tip that is a force push.
 func Onto(commit string) CommitOption { return func(c *change) { c.parent = commit } }
+
+// At sets the time of a commit, so that the same files get the same id again.
+func At(t time.Time) CommitOption { return func(c *change) { c.time = t } }
 
 // Orphan makes a commit without a parent and moves the branch to it.
 func Orphan() CommitOption { return func(c *change) { c.orphan, c.parent = true, "" } }
@@ -83,7 +87,10 @@ func Submodule(path, commit string) CommitOption {
 // with the commit's id.
 func (c *change) stream() io.Reader {
 	var b bytes.Buffer
-	now := time.Now().Unix()
+	if c.time.IsZero() {
+		c.time = time.Now()
+	}
+	now := c.time.Unix()
 	fmt.Fprintf(&b, "commit refs/heads/%s\nmark :1\n", c.branch)
 	fmt.Fprintf(&b, "author e2e <e2e@example.com> %d +0000\n", now)
 	fmt.Fprintf(&b, "committer e2e <e2e@example.com> %d +0000\n", now)

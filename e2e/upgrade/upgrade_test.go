@@ -1,0 +1,92 @@
+package upgrade_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/harness"
+)
+
+const requestedAt = appsv1.RequestedAtAnnotation
+
+// kind is an object with the status that all our kinds share.
+type kind interface {
+	client.Object
+	CommonStatus() *appsv1.CommonStatus
+}
+
+func kinds() []kind { return []kind{repo, app, held, extra, found, imported, exported, demo} }
+
+// request asks for a reconcile of every object, and waits for the answers.
+func request(ctx context.Context, value string) {
+	GinkgoHelper()
+	for _, o := range kinds() {
+		change(ctx, o, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, requestedAt, value))
+	}
+	for _, o := range kinds() {
+		Eventually(ctx, func() (string, error) {
+			err := get(ctx, o)
+			return o.CommonStatus().LastHandledReconcileAt, err
+		}, soon).Should(Equal(value), "%T %s", o, o.GetName())
+	}
+}
+
+var _ = Describe("A controller that starts over the objects of an earlier version", Ordered, func() {
+	It("writes one answer to the request of each object, and nothing else", func(ctx SpecContext) {
+		mark, err := h.Plane.AuditMark(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		controller := start()
+		DeferCleanup(controller.Stop)
+		request(ctx, "upgraded")
+
+		requests, err := h.Plane.AuditSince(ctx, mark)
+		Expect(err).NotTo(HaveOccurred())
+		user := cluster.ServiceAccountUser(harness.SystemNamespace, harness.Account)
+		writes := requests.Where(cluster.By(user), cluster.Write).Without(review)
+		answers := writes.Where(func(r cluster.Request) bool { return r.Subresource == "status" })
+		Expect(writes.Without(func(r cluster.Request) bool { return r.Subresource == "status" })).To(BeEmpty(), writes.String())
+		Expect(answers).To(HaveLen(len(kinds())), answers.String())
+	})
+
+	It("leaves every object as it was", func(ctx SpecContext) {
+		before, after := files(), stored(ctx)
+		for key, value := range before {
+			Expect(after).To(HaveKey(key))
+			Expect(comparable(after[key])).To(MatchJSON(comparable(value)), key)
+			delete(after, key)
+		}
+		Expect(after).To(BeEmpty())
+	})
+
+	It("deletes what is approved by the digest that the earlier version reported", func(ctx SpecContext) {
+		controller := start()
+		DeferCleanup(controller.Stop)
+		_, digest, ok := strings.Cut(harness.Ready(held).Message, appsv1.ApproveAnnotation+"=")
+		Expect(ok).To(BeTrue(), harness.Ready(held).Message)
+		digest, _, _ = strings.Cut(digest, " ")
+		change(ctx, held, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, appsv1.ApproveAnnotation, digest))
+		becomes(ctx, held, metav1.ConditionTrue, "ReconciliationSucceeded")
+		change(ctx, found, fmt.Sprintf(`{"spec":{"approvedDigest":%q}}`, found.Status.Removal.Digest))
+		becomes(ctx, found, metav1.ConditionTrue, "Removed")
+		for _, name := range []string{"b", "c", "found"} {
+			err := get(ctx, &corev1.ConfigMap{ObjectMeta: meta(name)})
+			Expect(apierrors.IsNotFound(err)).To(BeTrue(), "ConfigMap %s: %v", name, err)
+		}
+	})
+})
+
+// review is met by requests that ask for rights or identities, and by events: they change no
+// object of anybody.
+func review(r cluster.Request) bool {
+	return strings.HasSuffix(r.Resource, "reviews") || r.Resource == "events" || cluster.DryRun(r)
+}
