@@ -116,7 +116,7 @@ manifests: $(CONTROLLER_GEN) ## Generate CRDs and the controller's role from the
 
 .PHONY: generate
 generate: $(CONTROLLER_GEN) $(CODE_GENERATOR) $(PROTOBUF) ## Generate the deep copies of the types, their clients, and what is spoken over gRPC.
-	$(PROTOBUF)/protobuf $(PROTOBUF) controllers controllers
+	$(PROTOBUF)/protobuf $(PROTOBUF) internal internal
 	@# The old clients go first: types that they name may be gone.
 	.ci/clients $(CODE_GENERATOR) api/client
 	$(CONTROLLER_GEN) object paths=./api/...

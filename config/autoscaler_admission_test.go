@@ -148,7 +148,7 @@ func testClusterStays(t *testing.T, c client.Client) {
 // also where Pods are restricted.
 func testAutoscaler(t *testing.T, c *cluster.Cluster) {
 	kubectl(t, c, "label", "namespace", "team", "pod-security.kubernetes.io/warn=restricted")
-	files, err := filepath.Glob("../controllers/autoscaler/settings/testdata/*.yaml")
+	files, err := filepath.Glob("../internal/scaling/settings/testdata/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%v, %v", files, err)
 	}

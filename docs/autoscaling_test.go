@@ -13,7 +13,7 @@ import (
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	storagev1alpha1 "github.com/ksctl/gitops/api/storage/v1alpha1"
-	"github.com/ksctl/gitops/controllers/autoscaler/settings"
+	"github.com/ksctl/gitops/internal/scaling/settings"
 )
 
 // ofFlux is a Kustomization, whose types are not ours.

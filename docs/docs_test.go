@@ -33,7 +33,7 @@ var inside = []string{"DigestMismatch", "NotFound", "Unreachable", "BranchMoved"
 
 func TestEveryReasonIsDescribed(t *testing.T) {
 	inCode := map[string]bool{}
-	for _, dir := range []string{"controllers", "stacks/artifact", "stacks/chart", "stacks/sops"} {
+	for _, dir := range []string{"controllers", "internal/sources", "internal/clusters", "internal/scaling", "internal/agent", "internal/statestore", "stacks/artifact", "stacks/chart", "stacks/sops"} {
 		reasons(t, dir, inCode)
 	}
 	page := map[string]bool{}

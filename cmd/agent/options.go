@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
-	"github.com/ksctl/gitops/controllers/agent/provisioner"
-	"github.com/ksctl/gitops/controllers/agent/server"
+	"github.com/ksctl/gitops/internal/agent/provisioner"
+	"github.com/ksctl/gitops/internal/agent/server"
 	"github.com/ksctl/gitops/stacks/state"
 )
 

@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 
-	"github.com/ksctl/gitops/controllers/agent/provisioner"
-	"github.com/ksctl/gitops/controllers/agent/provisioner/ksctl"
-	"github.com/ksctl/gitops/controllers/agent/provisioner/kwok"
+	"github.com/ksctl/gitops/internal/agent/provisioner"
+	"github.com/ksctl/gitops/internal/agent/provisioner/ksctl"
+	"github.com/ksctl/gitops/internal/agent/provisioner/kwok"
 )
 
 // newProvisionCommand has the programs that make machines.

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/ksctl/gitops/controllers/agent/provisioner"
-	"github.com/ksctl/gitops/controllers/agent/server"
+	"github.com/ksctl/gitops/internal/agent/provisioner"
+	"github.com/ksctl/gitops/internal/agent/server"
 	"github.com/ksctl/gitops/internal/version"
 )
 

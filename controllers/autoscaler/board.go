@@ -12,7 +12,7 @@ import (
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/engine"
-	"github.com/ksctl/gitops/controllers/nodegroup"
+	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
 
 // board is what is remembered of objects between reconciles, and what Cluster Autoscaler asks

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/nodegroup"
-	"github.com/ksctl/gitops/controllers/nodegroup/pki"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/internal/scaling/nodegroup"
+	"github.com/ksctl/gitops/internal/scaling/pki"
 )
 
 // listener is a controller with a KsctlAutoScaler whose Cluster Autoscaler is somebody's own.

@@ -21,11 +21,11 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/autoscaler/settings"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/live"
-	"github.com/ksctl/gitops/controllers/nodegroup/pki"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/internal/scaling/pki"
+	"github.com/ksctl/gitops/internal/scaling/settings"
 )
 
 // OfAnnotation is on the Secret by which Cluster Autoscaler says who it is: <namespace>/<name> of

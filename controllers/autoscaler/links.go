@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/agent"
+	agentclient "github.com/ksctl/gitops/internal/agent/client"
 )
 
 const (
@@ -27,8 +27,8 @@ const (
 
 // Conn is a connection to an agent.
 type Conn interface {
-	List(ctx context.Context, cluster string) (agent.State, error)
-	Begin(ctx context.Context, r agent.BeginRequest) (agent.Operation, error)
+	List(ctx context.Context, cluster string) (agentclient.State, error)
+	Begin(ctx context.Context, r agentclient.BeginRequest) (agentclient.Operation, error)
 	Scale(ctx context.Context, up bool, desired uint32, size string) error
 	Close()
 }
@@ -45,7 +45,7 @@ type question struct {
 
 // answer is what an agent said last.
 type answer struct {
-	workers []agent.Worker
+	workers []agentclient.Worker
 	word    word
 	// listed is true where it said which workers there are; plain for an agent of ksctl's own.
 	listed, plain bool

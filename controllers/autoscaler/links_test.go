@@ -13,36 +13,36 @@ import (
 	"k8s.io/utils/clock"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/agent"
+	agentclient "github.com/ksctl/gitops/internal/agent/client"
 )
 
 // fakeAgent is an agent in memory.
 type fakeAgent struct {
 	mu     sync.Mutex
-	state  agent.State
+	state  agentclient.State
 	err    error
 	begin  error
-	begun  []agent.BeginRequest
+	begun  []agentclient.BeginRequest
 	scaled []uint32
 	// hang is how long Scale takes.
 	hang   time.Duration
 	closed int
 }
 
-func (f *fakeAgent) List(context.Context, string) (agent.State, error) {
+func (f *fakeAgent) List(context.Context, string) (agentclient.State, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state, f.err
 }
 
-func (f *fakeAgent) Begin(_ context.Context, r agent.BeginRequest) (agent.Operation, error) {
+func (f *fakeAgent) Begin(_ context.Context, r agentclient.BeginRequest) (agentclient.Operation, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.begun = append(f.begun, r)
 	if f.begin != nil {
-		return agent.Operation{}, f.begin
+		return agentclient.Operation{}, f.begin
 	}
-	f.state.Operation = &agent.Operation{ID: r.ID, Phase: agent.PhaseRunning}
+	f.state.Operation = &agentclient.Operation{ID: r.ID, Phase: agentclient.PhaseRunning}
 	return *f.state.Operation, nil
 }
 
@@ -101,7 +101,7 @@ func operation(id string, from, to int32) *clusterv1.ScaleOperation {
 }
 
 func TestAnOperationIsBegunOnceAndFollowed(t *testing.T) {
-	f := &fakeAgent{state: agent.State{Workers: []agent.Worker{{Index: 0, Size: "s-1"}}}}
+	f := &fakeAgent{state: agentclient.State{Workers: []agentclient.Worker{{Index: 0, Size: "s-1"}}}}
 	talking(t, f, func(l *Links, q question, _ *int) {
 		if _, known := l.ask(testKey, q); known {
 			t.Fatal("known before anything was said")
@@ -117,7 +117,7 @@ func TestAnOperationIsBegunOnceAndFollowed(t *testing.T) {
 			if len(f.begun) != 1 || f.begun[0].Current != 1 || f.begun[0].Desired != 3 {
 				t.Fatalf("begun %+v", f.begun)
 			}
-			f.state.Operation = &agent.Operation{ID: "one", Phase: agent.PhaseFailed, Failure: agent.OutOfResources, Message: "none left"}
+			f.state.Operation = &agentclient.Operation{ID: "one", Phase: agentclient.PhaseFailed, Failure: agentclient.OutOfResources, Message: "none left"}
 		})
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -128,7 +128,7 @@ func TestAnOperationIsBegunOnceAndFollowed(t *testing.T) {
 }
 
 func TestAnAgentWithOtherWorkersFailsTheOperation(t *testing.T) {
-	f := &fakeAgent{begin: &agent.Error{Code: codes.Aborted, Message: "there are 5", Answered: true}}
+	f := &fakeAgent{begin: &agentclient.Error{Code: codes.Aborted, Message: "there are 5", Answered: true}}
 	talking(t, f, func(l *Links, q question, _ *int) {
 		l.ask(testKey, q)
 		l.carry(testKey, operation("one", 1, 3), true)
@@ -147,7 +147,7 @@ func TestASilentAgentKeepsWhatItSaid(t *testing.T) {
 		if said, known := l.ask(testKey, q); known || said.err == nil {
 			t.Fatalf("%+v", said)
 		}
-		f.set(func() { f.err, f.state.Workers = nil, []agent.Worker{{}} })
+		f.set(func() { f.err, f.state.Workers = nil, []agentclient.Worker{{}} })
 		time.Sleep(silentInterval)
 		synctest.Wait()
 		f.set(func() { f.err = errors.New("gone again") })
@@ -166,7 +166,7 @@ func TestASilentAgentKeepsWhatItSaid(t *testing.T) {
 }
 
 func TestAnAgentOfKsctlsOwnIsAskedOnce(t *testing.T) {
-	f := &fakeAgent{err: &agent.NoWorkersError{}, hang: 10 * time.Second}
+	f := &fakeAgent{err: &agentclient.NoWorkersError{}, hang: 10 * time.Second}
 	talking(t, f, func(l *Links, q question, _ *int) {
 		l.ask(testKey, q)
 		l.carry(testKey, operation("one", 1, 3), true)
@@ -187,7 +187,7 @@ func TestAnAgentOfKsctlsOwnIsAskedOnce(t *testing.T) {
 }
 
 func TestAnAgentThatListsTooManyIsNotBelieved(t *testing.T) {
-	f := &fakeAgent{state: agent.State{Workers: []agent.Worker{{Index: 4_000_000_000}}}}
+	f := &fakeAgent{state: agentclient.State{Workers: []agentclient.Worker{{Index: 4_000_000_000}}}}
 	talking(t, f, func(l *Links, q question, _ *int) {
 		l.ask(testKey, q)
 		synctest.Wait()

@@ -13,10 +13,10 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/agent"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/controllers/target"
+	agentclient "github.com/ksctl/gitops/internal/agent/client"
+	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
 const (
@@ -148,15 +148,15 @@ func (s *Steps) question(ctx context.Context, obj *clusterv1.KsctlAutoScaler, se
 		return question{}, err
 	}
 	q := question{id: sha256.Sum256(id), cluster: clusterName(seen.cluster), within: provisionTime(&obj.Spec)}
-	q.open = func() (Conn, error) { return agent.Dial(endpoint, data) }
+	q.open = func() (Conn, error) { return agentclient.Dial(endpoint, data) }
 	return q, nil
 }
 
 // unheard is why an agent has said nothing yet.
 func unheard(obj *clusterv1.KsctlAutoScaler, err error) error {
 	var (
-		secret  *agent.SecretError
-		address *agent.AddressError
+		secret  *agentclient.SecretError
+		address *agentclient.AddressError
 	)
 	switch {
 	case err == nil:

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/agent"
+	agentclient "github.com/ksctl/gitops/internal/agent/client"
 )
 
 // TestWhateverKsctlsOwnAgentDoes is TestWhateverIsAsked with an agent that does not say what there
@@ -266,7 +266,7 @@ func TestKsctlsOwnAgentIsNotToldOfDeletionsLate(t *testing.T) {
 		"a scale-up": {operation("a", 1, 2), false, "", 1},
 	} {
 		t.Run(what, func(t *testing.T) {
-			f := &fakeAgent{err: &agent.NoWorkersError{}}
+			f := &fakeAgent{err: &agentclient.NoWorkersError{}}
 			talking(t, f, func(l *Links, q question, _ *int) {
 				l.ask(testKey, q)
 				x.op.StartedAt.Time = time.Now().Add(-2 * time.Minute)

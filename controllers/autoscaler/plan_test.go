@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/nodegroup"
+	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
 
 var testPools = []clusterv1.WorkerPool{

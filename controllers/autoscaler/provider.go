@@ -18,8 +18,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/ksctl/gitops/controllers/nodegroup/pki"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/internal/scaling/pki"
 )
 
 // authoritySecret is the Secret in the controller's namespace with the authority that Cluster

@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/controllers/target"
+	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
 // Reasons of a KsctlAutoScaler's conditions.

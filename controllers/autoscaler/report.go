@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/nodegroup"
+	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
 
 // grant has a change in the plan.

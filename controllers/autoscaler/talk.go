@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/agent"
+	agentclient "github.com/ksctl/gitops/internal/agent/client"
 )
 
 // maxWorkers of a cluster.
@@ -69,7 +69,7 @@ func (t *talk) turn(ctx context.Context, q question, do task, before answer) ans
 	within, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	state, err := t.conn.List(within, q.cluster)
-	var plain *agent.NoWorkersError
+	var plain *agentclient.NoWorkersError
 	switch {
 	case errors.As(err, &plain) && !t.own:
 		return t.plain(ctx, q, do)
@@ -92,7 +92,7 @@ func (t *talk) turn(ctx context.Context, q question, do task, before answer) ans
 	}
 	beginning, cancelBegin := context.WithTimeout(ctx, askWithin)
 	defer cancelBegin()
-	op, err := t.conn.Begin(beginning, agent.BeginRequest{Cluster: q.cluster, ID: asked.ID, Desired: uint32(asked.DesiredWorkers), Current: uint32(asked.From), Size: asked.NodeSize})
+	op, err := t.conn.Begin(beginning, agentclient.BeginRequest{Cluster: q.cluster, ID: asked.ID, Desired: uint32(asked.DesiredWorkers), Current: uint32(asked.From), Size: asked.NodeSize})
 	switch {
 	case isRefused(err):
 		said.word = word{id: asked.ID, state: agentFailed, code: CodeFailed, message: err.Error()}
@@ -155,27 +155,27 @@ func unreached(op *clusterv1.ScaleOperation, why error) word {
 
 // isAnswered is true where the agent itself said so.
 func isAnswered(err error) bool {
-	var said *agent.Error
+	var said *agentclient.Error
 	return errors.As(err, &said) && said.Answered
 }
 
 // isRefused is true where an agent will never begin an operation: it has other workers than it was
 // told, or makes no such machines, or not so many.
 func isRefused(err error) bool {
-	var said *agent.Error
+	var said *agentclient.Error
 	return errors.As(err, &said) && said.Answered && (said.Code == codes.Aborted || said.Code == codes.InvalidArgument || said.Code == codes.OutOfRange)
 }
 
 // wordOf is what an agent says of the operation that it began last.
-func wordOf(op *agent.Operation) word {
+func wordOf(op *agentclient.Operation) word {
 	if op == nil {
 		return word{}
 	}
 	w := word{id: op.ID, message: op.Message}
 	switch op.Phase {
-	case agent.PhaseSucceeded:
+	case agentclient.PhaseSucceeded:
 		w.state = agentSucceeded
-	case agent.PhaseFailed:
+	case agentclient.PhaseFailed:
 		w.state, w.code = agentFailed, cmp.Or(failureCodes[op.Failure], CodeFailed)
 	default:
 		w.state = agentRunning
@@ -184,4 +184,4 @@ func wordOf(op *agent.Operation) word {
 }
 
 // failureCodes of our own agent.
-var failureCodes = map[agent.Failure]string{agent.OutOfResources: CodeOutOfResources, agent.DrainFailure: CodeDrain, agent.OtherFailure: CodeFailed}
+var failureCodes = map[agentclient.Failure]string{agentclient.OutOfResources: CodeOutOfResources, agentclient.DrainFailure: CodeDrain, agentclient.OtherFailure: CodeFailed}

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/nodegroup"
+	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
 
 // newView is what Cluster Autoscaler is answered.

@@ -11,7 +11,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/kubeconfig"
+	"github.com/ksctl/gitops/internal/clusters/kubeconfig"
 	"github.com/ksctl/gitops/internal/golden"
 	"github.com/ksctl/gitops/stacks/state"
 )

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
-	"github.com/ksctl/gitops/controllers/reach"
+	"github.com/ksctl/gitops/internal/clusters/probe"
 )
 
 const (
@@ -31,13 +31,13 @@ type Prober struct {
 	// Wake is called when a cluster has answered, or has not in time.
 	Wake func(types.NamespacedName)
 	// ask asks a cluster.
-	ask func(ctx context.Context, cfg *rest.Config) (reach.Answer, error)
+	ask func(ctx context.Context, cfg *rest.Config) (probe.Answer, error)
 
 	once sync.Once
 	// queue is of those that may answer, late of those that did not the last time.
 	queue, late lane
 	mu          sync.Mutex
-	byKey       map[types.NamespacedName]*probe
+	byKey       map[types.NamespacedName]*probeState
 }
 
 // lane is clusters that wait to be asked.
@@ -58,14 +58,14 @@ type question struct {
 
 // opinion is what a cluster said last.
 type opinion struct {
-	reach.Answer
+	probe.Answer
 	err error
 	// next is when it is asked again.
 	next time.Time
 }
 
 // probe is what is known of one cluster. It is guarded by Prober.mu.
-type probe struct {
+type probeState struct {
 	question
 	// asking is true until there is an answer to the question as it is, running while
 	// somebody is at it: after a change of access it may stand in both lanes.
@@ -74,7 +74,7 @@ type probe struct {
 	// answeredToken is the wish that the answer is one to.
 	answeredToken string
 	at            time.Time
-	answer        reach.Answer
+	answer        probe.Answer
 	err           error
 	failures      int
 }
@@ -82,9 +82,9 @@ type probe struct {
 func (p *Prober) init() {
 	p.once.Do(func() {
 		p.queue, p.late = workqueue.NewTyped[types.NamespacedName](), workqueue.NewTyped[types.NamespacedName]()
-		p.byKey = map[types.NamespacedName]*probe{}
+		p.byKey = map[types.NamespacedName]*probeState{}
 		if p.ask == nil {
-			p.ask = reach.Ask
+			p.ask = probe.Ask
 		}
 	})
 }
@@ -98,7 +98,7 @@ func (p *Prober) opinion(key types.NamespacedName, q question) (opinion, bool) {
 	defer p.mu.Unlock()
 	e := p.byKey[key]
 	if e == nil || e.id != q.id {
-		e = &probe{}
+		e = &probeState{}
 		if q.failed {
 			e.failures = 1
 		}
@@ -120,7 +120,7 @@ func (p *Prober) opinion(key types.NamespacedName, q question) (opinion, bool) {
 }
 
 // enqueue is called with the lock held.
-func (p *Prober) enqueue(key types.NamespacedName, e *probe) {
+func (p *Prober) enqueue(key types.NamespacedName, e *probeState) {
 	e.asking = true
 	if e.failures > 0 {
 		p.late.Add(key)
@@ -130,7 +130,7 @@ func (p *Prober) enqueue(key types.NamespacedName, e *probe) {
 }
 
 // next is when it is to be asked again.
-func (e *probe) next() time.Time {
+func (e *probeState) next() time.Time {
 	wait := e.interval
 	if e.err != nil {
 		backoff := maxBackoff
@@ -204,7 +204,7 @@ func (p *Prober) work(ctx context.Context, key types.NamespacedName) {
 
 // take keeps an answer, unless the cluster is reached in another way by now. Who wished
 // meanwhile to have it asked waits for another one.
-func (p *Prober) take(key types.NamespacedName, e *probe, token string, answer reach.Answer, err error) bool {
+func (p *Prober) take(key types.NamespacedName, e *probeState, token string, answer probe.Answer, err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.byKey[key] != e {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/ksctl/gitops/controllers/reach"
+	"github.com/ksctl/gitops/internal/clusters/probe"
 )
 
 // asked is a prober whose clusters answer as a function says.
@@ -26,9 +26,9 @@ type asked struct {
 	count map[string]int
 }
 
-func newAsked(t *testing.T, answer func(ctx context.Context, host string) (reach.Answer, error)) *asked {
+func newAsked(t *testing.T, answer func(ctx context.Context, host string) (probe.Answer, error)) *asked {
 	a := &asked{t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)), woken: make(chan types.NamespacedName, 1000), count: map[string]int{}}
-	a.Prober = &Prober{Clock: a.clock, Wake: func(key types.NamespacedName) { a.woken <- key }, ask: func(ctx context.Context, cfg *rest.Config) (reach.Answer, error) {
+	a.Prober = &Prober{Clock: a.clock, Wake: func(key types.NamespacedName) { a.woken <- key }, ask: func(ctx context.Context, cfg *rest.Config) (probe.Answer, error) {
 		a.mu.Lock()
 		a.count[cfg.Host]++
 		a.mu.Unlock()
@@ -78,7 +78,7 @@ func (a *asked) await(key types.NamespacedName) {
 }
 
 func TestAnOpinionIsAskedForOnce(t *testing.T) {
-	a := newAsked(t, func(context.Context, string) (reach.Answer, error) { return reach.Answer{Version: "v1"}, nil })
+	a := newAsked(t, func(context.Context, string) (probe.Answer, error) { return probe.Answer{Version: "v1"}, nil })
 	if _, ok := a.opinion(named(0), at("a")); ok {
 		t.Fatal("it is known before it was asked for")
 	}
@@ -103,7 +103,7 @@ func TestAnOpinionIsAskedForOnce(t *testing.T) {
 }
 
 func TestAnotherAccessAndATokenAskAnew(t *testing.T) {
-	a := newAsked(t, func(_ context.Context, host string) (reach.Answer, error) { return reach.Answer{Version: host}, nil })
+	a := newAsked(t, func(_ context.Context, host string) (probe.Answer, error) { return probe.Answer{Version: host}, nil })
 	a.opinion(named(0), at("a"))
 	a.await(named(0))
 	if _, ok := a.opinion(named(0), at("b")); ok {
@@ -129,7 +129,7 @@ func TestAnotherAccessAndATokenAskAnew(t *testing.T) {
 
 func TestBackoff(t *testing.T) {
 	down := errors.New("down")
-	a := newAsked(t, func(context.Context, string) (reach.Answer, error) { return reach.Answer{}, down })
+	a := newAsked(t, func(context.Context, string) (probe.Answer, error) { return probe.Answer{}, down })
 	q := at("a")
 	q.interval = 100 * time.Second
 	for _, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 100 * time.Second, 100 * time.Second} {
@@ -148,9 +148,9 @@ func TestNobodyWaitsForThoseThatHang(t *testing.T) {
 	hang := make(chan struct{})
 	var mu sync.Mutex
 	failedOnce := map[string]bool{}
-	a := newAsked(t, func(ctx context.Context, host string) (reach.Answer, error) {
+	a := newAsked(t, func(ctx context.Context, host string) (probe.Answer, error) {
 		if host == "well" {
-			return reach.Answer{Version: "v1"}, nil
+			return probe.Answer{Version: "v1"}, nil
 		}
 		mu.Lock()
 		again := failedOnce[host]
@@ -162,7 +162,7 @@ func TestNobodyWaitsForThoseThatHang(t *testing.T) {
 			case <-ctx.Done():
 			}
 		}
-		return reach.Answer{}, errors.New("down")
+		return probe.Answer{}, errors.New("down")
 	})
 	const many = 2 * (probers + failing)
 	for i := range many {
@@ -181,7 +181,7 @@ func TestNobodyWaitsForThoseThatHang(t *testing.T) {
 }
 
 func TestForget(t *testing.T) {
-	a := newAsked(t, func(context.Context, string) (reach.Answer, error) { return reach.Answer{Version: "v1"}, nil })
+	a := newAsked(t, func(context.Context, string) (probe.Answer, error) { return probe.Answer{Version: "v1"}, nil })
 	a.opinion(named(0), at("a"))
 	a.await(named(0))
 	a.Forget(named(0))

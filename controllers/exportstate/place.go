@@ -13,7 +13,7 @@ import (
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/engine"
-	"github.com/ksctl/gitops/controllers/gitsecret"
+	"github.com/ksctl/gitops/internal/sources/gitsecret"
 	"github.com/ksctl/gitops/stacks/artifact/git"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
-	"github.com/ksctl/gitops/controllers/statestore"
+	"github.com/ksctl/gitops/internal/statestore"
 )
 
 // document is what one file is to have.

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
-	"github.com/ksctl/gitops/controllers/statestore"
+	"github.com/ksctl/gitops/internal/statestore"
 	"github.com/ksctl/gitops/stacks/sops"
 	"github.com/ksctl/gitops/stacks/state"
 )

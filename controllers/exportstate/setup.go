@@ -18,7 +18,7 @@ import (
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/controllers/statestore"
+	"github.com/ksctl/gitops/internal/statestore"
 	"github.com/ksctl/gitops/stacks/state"
 )
 

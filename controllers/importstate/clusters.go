@@ -24,7 +24,7 @@ import (
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/controllers/statestore"
+	"github.com/ksctl/gitops/internal/statestore"
 )
 
 // MadeByAnnotation is on each KsctlCluster that an import has made: the import's name. What

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
-	"github.com/ksctl/gitops/controllers/statestore"
+	"github.com/ksctl/gitops/internal/statestore"
 )
 
 // newDelivery decides about each entry that an agent is to have, from what is wanted of it and

@@ -13,9 +13,9 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
-	"github.com/ksctl/gitops/controllers/agent"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/controllers/statestore"
+	agentclient "github.com/ksctl/gitops/internal/agent/client"
+	"github.com/ksctl/gitops/internal/statestore"
 	"github.com/ksctl/gitops/stacks/state"
 )
 
@@ -88,7 +88,7 @@ func (s *Steps) deliver(ctx context.Context, req *reconcile.Request[*v1alpha1.Im
 }
 
 // dial prepares to speak with an agent, with what its Secret holds.
-func dial(ctx context.Context, c dynamic.Interface, namespace string, to *appsv1.AgentEndpoint) (*agent.Client, error) {
+func dial(ctx context.Context, c dynamic.Interface, namespace string, to *appsv1.AgentEndpoint) (*agentclient.Client, error) {
 	var (
 		data map[string][]byte
 		name client.ObjectKey
@@ -101,8 +101,8 @@ func dial(ctx context.Context, c dynamic.Interface, namespace string, to *appsv1
 		}
 		data = secret.Data
 	}
-	a, err := agent.Dial(*to, data)
-	if _, bad := errors.AsType[*agent.SecretError](err); bad {
+	a, err := agentclient.Dial(*to, data)
+	if _, bad := errors.AsType[*agentclient.SecretError](err); bad {
 		return nil, fail(AgentSecretInvalidReason, "the Secret %s of spec.store.agent.secretRef: %w", name, err)
 	}
 	if err != nil {
@@ -114,7 +114,7 @@ func dial(ctx context.Context, c dynamic.Interface, namespace string, to *appsv1
 // send sends what the plan says, one by one: of an export that an agent refuses in the middle,
 // nobody knows what was taken, and all of it would be sent, and overwritten, again and again. It
 // says how many entries were taken, and why the others were not.
-func (p *plan) send(ctx context.Context, a *agent.Client, want wishes) (states, credentials int, failures []error) {
+func (p *plan) send(ctx context.Context, a *agentclient.Client, want wishes) (states, credentials int, failures []error) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	for _, c := range want.clusters {
@@ -172,7 +172,7 @@ func (p *plan) cloud(name string) *v1alpha1.ImportedCredentials {
 }
 
 // give sends an export, in the form of ksctl's.
-func give(ctx context.Context, a *agent.Client, clusters []*state.Cluster, credentials []*state.Credentials) error {
+func give(ctx context.Context, a *agentclient.Client, clusters []*state.Cluster, credentials []*state.Credentials) error {
 	export, err := state.Export(clusters, credentials)
 	if err != nil {
 		return err
@@ -182,9 +182,9 @@ func give(ctx context.Context, a *agent.Client, clusters []*state.Cluster, crede
 
 // hopeless is true for an error that all that is sent after it would meet, too.
 func hopeless(err error) bool {
-	said, ok := errors.AsType[*agent.Error](err)
+	said, ok := errors.AsType[*agentclient.Error](err)
 	if !ok {
-		_, refused := errors.AsType[*agent.AddressError](err)
+		_, refused := errors.AsType[*agentclient.AddressError](err)
 		return refused
 	}
 	switch said.Code {
@@ -198,10 +198,10 @@ func hopeless(err error) bool {
 // over, the rest follows at once.
 func unsent(failures []error, some bool, revision string) reconcile.Outcome {
 	last := failures[len(failures)-1]
-	if bad, refused := errors.AsType[*agent.AddressError](last); refused {
+	if bad, refused := errors.AsType[*agentclient.AddressError](last); refused {
 		return reconcile.Stalled{Err: fmt.Errorf("spec.store.agent.address: %w", bad), Reason: AgentAddressRefusedReason, Revision: revision}
 	}
-	said, ok := errors.AsType[*agent.Error](last)
+	said, ok := errors.AsType[*agentclient.Error](last)
 	switch {
 	case ok && !said.Answered:
 		out := reconcile.Retry{Err: fmt.Errorf("spec.store.agent: %w", said), Reason: AgentUnreachableReason, Revision: revision}

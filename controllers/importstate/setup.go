@@ -19,7 +19,7 @@ import (
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/controllers/sourceref"
+	"github.com/ksctl/gitops/internal/sources/sourceref"
 	"github.com/ksctl/gitops/stacks/state"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/client-go/dynamic"
 
-	"github.com/ksctl/gitops/controllers/content"
+	"github.com/ksctl/gitops/internal/sources/content"
 )
 
 // keysFor reads the Secret of spec.decryption as the install's account, as values are;

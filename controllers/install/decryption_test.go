@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/content"
+	"github.com/ksctl/gitops/internal/sources/content"
 )
 
 // The keys are read as the account, when their Secret changed.

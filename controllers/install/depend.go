@@ -15,18 +15,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/depend"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/controllers/sourceref"
+	"github.com/ksctl/gitops/internal/clusters/dependency"
+	"github.com/ksctl/gitops/internal/sources/sourceref"
 	"github.com/ksctl/gitops/stacks/readyexpr"
 )
 
 // Watched says when objects change that installs depend on.
 type Watched interface {
-	Use(user types.NamespacedName, targets []depend.Target)
-	Version(t depend.Target) (version string, known bool)
+	Use(user types.NamespacedName, targets []dependency.Target)
+	Version(t dependency.Target) (version string, known bool)
 }
 
 // DependencyError says what is wrong with a dependency, so that only a change of
@@ -40,7 +40,7 @@ func (e *DependencyError) Error() string { return e.Message }
 // question is what is asked of an object that an install depends on: one may be
 // named twice, with other words for what is ready.
 type question struct {
-	target depend.Target
+	target dependency.Target
 	expr   string
 }
 
@@ -63,7 +63,7 @@ func (s *Steps) dependencies(ctx context.Context, o *owner, c *engine.Client) ([
 		return nil, &DependencyError{Reason: DependencyCycleReason, Message: "the installs depend on each other: " + strings.Join(path, " → ")}
 	}
 	var not []string
-	var targets []depend.Target
+	var targets []dependency.Target
 	verdicts := map[question]verdict{}
 	for i := range in.Spec.DependsOn {
 		d := &in.Spec.DependsOn[i]
@@ -161,7 +161,7 @@ func (s *Steps) objectNotReady(ctx context.Context, o *owner, c *engine.Client, 
 	if err != nil {
 		return "", err
 	}
-	t := depend.At(m, name)
+	t := dependency.At(m, name)
 	if t.Namespace == "" && d.Namespace != "" {
 		return "", &DependencyError{Reason: InvalidDependencyReason,
 			Message: fmt.Sprintf("%s lives in no namespace: take namespace %q out", d.Kind, d.Namespace)}

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/content"
-	"github.com/ksctl/gitops/controllers/depend"
 	"github.com/ksctl/gitops/controllers/engine"
-	"github.com/ksctl/gitops/controllers/sourceref"
-	"github.com/ksctl/gitops/controllers/target"
+	"github.com/ksctl/gitops/internal/clusters/dependency"
+	"github.com/ksctl/gitops/internal/clusters/target"
+	"github.com/ksctl/gitops/internal/sources/content"
+	"github.com/ksctl/gitops/internal/sources/sourceref"
 )
 
 // onlyConfigMaps is a cluster that serves those.
@@ -28,13 +28,13 @@ func (onlyConfigMaps) Resolve(_ context.Context, _, _, kind string) (*apimeta.RE
 
 // watched knows objects by their version.
 type watched struct {
-	used    []depend.Target
+	used    []dependency.Target
 	version string
 }
 
-func (w *watched) Use(_ types.NamespacedName, targets []depend.Target) { w.used = targets }
+func (w *watched) Use(_ types.NamespacedName, targets []dependency.Target) { w.used = targets }
 
-func (w *watched) Version(depend.Target) (string, bool) { return w.version, true }
+func (w *watched) Version(dependency.Target) (string, bool) { return w.version, true }
 
 // One object may be named twice, with other words for what is ready: it is watched
 // once, and each is answered for itself, without asking again while it does not change.
@@ -63,7 +63,7 @@ func TestDependenciesOnOneObject(t *testing.T) {
 	if r.reads > 3 {
 		t.Errorf("%d reads of an object that did not change", r.reads)
 	}
-	if want := (depend.Target{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), NamespacedName: types.NamespacedName{Namespace: "ns", Name: "x"}}); !slices.Equal(w.used, []depend.Target{want}) {
+	if want := (dependency.Target{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), NamespacedName: types.NamespacedName{Namespace: "ns", Name: "x"}}); !slices.Equal(w.used, []dependency.Target{want}) {
 		t.Errorf("watched are %v", w.used)
 	}
 	before := r.reads

@@ -11,10 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/depend"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/internal/clusters/dependency"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -84,7 +84,7 @@ func (s *Steps) dependOn(ctx context.Context, o *owner) (map[types.NamespacedNam
 	out := map[types.NamespacedName]*dependent{}
 	for i := range ofObject.Items {
 		d := &ofObject.Items[i]
-		for _, ref := range depend.On(d, goes) {
+		for _, ref := range dependency.On(d, goes) {
 			if ref.Namespace == "" || ref.Namespace == d.Namespace || !s.Content.Sources.NoCrossNamespace {
 				out[client.ObjectKeyFromObject(d)] = &dependent{install: d, on: &ref}
 				o.heirs.expect(ref.ID(), client.ObjectKeyFromObject(d))

@@ -2,9 +2,9 @@ package install
 
 import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/depend"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/controllers/target"
+	"github.com/ksctl/gitops/internal/clusters/dependency"
+	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/stacks/chart"
 )
 
@@ -101,7 +101,7 @@ func dependsOn(in *appsv1.KsctlInstall) (out []string) {
 	for _, d := range dependencyNames(in) {
 		out = append(out, reconcile.FieldValue(Kind, d.Namespace, d.Name))
 	}
-	if len(depend.Objects(in)) > 0 {
+	if len(dependency.Objects(in)) > 0 {
 		out = append(out, onObjects)
 	}
 	return out

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/depend"
+	"github.com/ksctl/gitops/internal/clusters/dependency"
 )
 
 // needs tells which installs one depends on.
@@ -50,7 +50,7 @@ func (s *Steps) withObjects(ctx context.Context, dependents []appsv1.KsctlInstal
 	}
 	owners := map[string][]types.NamespacedName{}
 	for i := range dependents {
-		for _, r := range depend.Objects(&dependents[i]) {
+		for _, r := range dependency.Objects(&dependents[i]) {
 			owners[r.ID()] = nil
 		}
 	}
@@ -90,7 +90,7 @@ func (s *Steps) withObjects(ctx context.Context, dependents []appsv1.KsctlInstal
 	}
 	return func(in *appsv1.KsctlInstall) []types.NamespacedName {
 		out := dependencyNames(in)
-		for _, r := range depend.Objects(in) {
+		for _, r := range dependency.Objects(in) {
 			out = append(out, owners[r.ID()]...)
 		}
 		return out

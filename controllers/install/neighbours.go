@@ -14,8 +14,8 @@ import (
 	crreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/depend"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/internal/clusters/dependency"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[crreconcile.Request]
@@ -59,7 +59,7 @@ func (w *wakes) needed(by *appsv1.KsctlInstall, q queue) {
 	for _, d := range dependencyNames(by) {
 		q.Add(request(d))
 	}
-	if len(depend.Objects(by)) > 0 {
+	if len(dependency.Objects(by)) > 0 {
 		for _, name := range w.setup.Plans.awaitingAny() {
 			q.Add(request(name))
 		}

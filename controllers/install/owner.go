@@ -14,9 +14,9 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
-	"github.com/ksctl/gitops/controllers/publish"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/controllers/target"
+	"github.com/ksctl/gitops/internal/clusters/target"
+	"github.com/ksctl/gitops/internal/sources/publish"
 	"github.com/ksctl/gitops/stacks"
 )
 

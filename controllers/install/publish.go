@@ -13,10 +13,10 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
-	"github.com/ksctl/gitops/controllers/publish"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/controllers/sourceref"
-	"github.com/ksctl/gitops/controllers/storage"
+	"github.com/ksctl/gitops/internal/sources/publish"
+	"github.com/ksctl/gitops/internal/sources/sourceref"
+	"github.com/ksctl/gitops/internal/sources/storage"
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 

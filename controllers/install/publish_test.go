@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/publish"
-	"github.com/ksctl/gitops/controllers/sourceref"
-	"github.com/ksctl/gitops/controllers/storage"
+	"github.com/ksctl/gitops/internal/sources/publish"
+	"github.com/ksctl/gitops/internal/sources/sourceref"
+	"github.com/ksctl/gitops/internal/sources/storage"
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ksctl/gitops/controllers/content"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/controllers/target"
+	"github.com/ksctl/gitops/internal/clusters/target"
+	"github.com/ksctl/gitops/internal/sources/content"
 	"github.com/ksctl/gitops/stacks"
 )
 

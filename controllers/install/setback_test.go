@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ksctl/gitops/controllers/content"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/internal/sources/content"
 	"github.com/ksctl/gitops/stacks"
 )
 

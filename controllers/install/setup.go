@@ -17,9 +17,9 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/controllers/sourceref"
-	"github.com/ksctl/gitops/controllers/storage"
-	"github.com/ksctl/gitops/controllers/target"
+	"github.com/ksctl/gitops/internal/clusters/target"
+	"github.com/ksctl/gitops/internal/sources/sourceref"
+	"github.com/ksctl/gitops/internal/sources/storage"
 )
 
 // Waker calls back with the key of an owner whose objects changed.

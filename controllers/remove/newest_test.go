@@ -15,12 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/content"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/controllers/remove/match"
-	"github.com/ksctl/gitops/controllers/sourceref"
-	"github.com/ksctl/gitops/controllers/target"
+	"github.com/ksctl/gitops/internal/clusters/target"
+	"github.com/ksctl/gitops/internal/sources/content"
+	"github.com/ksctl/gitops/internal/sources/sourceref"
 )
 
 // at is a source at a revision; without one there is none.

@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/depend"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/internal/clusters/dependency"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -158,7 +158,7 @@ func dependents(spec *appsv1.KsctlRemoveSpec, in *appsv1.KsctlInstall, all []app
 			continue
 		}
 		name := x.Namespace + "/" + x.Name
-		if on := depend.On(x, goes); dependsOn(x, in) {
+		if on := dependency.On(x, goes); dependsOn(x, in) {
 			name += ", which"
 		} else if len(on) > 0 {
 			name += fmt.Sprintf(", which needs %s and", on[0])

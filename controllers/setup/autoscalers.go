@@ -7,7 +7,7 @@ import (
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/autoscaler"
-	"github.com/ksctl/gitops/controllers/nodegroup"
+	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
 
 // AutoScalers says where Cluster Autoscaler is answered.

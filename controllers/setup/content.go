@@ -3,8 +3,8 @@ package setup
 import (
 	"path/filepath"
 
-	"github.com/ksctl/gitops/controllers/content"
-	"github.com/ksctl/gitops/controllers/sourceref"
+	"github.com/ksctl/gitops/internal/sources/content"
+	"github.com/ksctl/gitops/internal/sources/sourceref"
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/artifact"
 	"github.com/ksctl/gitops/stacks/catalog"

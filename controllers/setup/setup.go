@@ -20,17 +20,17 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	storagev1alpha1 "github.com/ksctl/gitops/api/storage/v1alpha1"
-	"github.com/ksctl/gitops/controllers/content"
-	"github.com/ksctl/gitops/controllers/depend"
 	"github.com/ksctl/gitops/controllers/engine"
-	"github.com/ksctl/gitops/controllers/events"
 	"github.com/ksctl/gitops/controllers/install"
 	"github.com/ksctl/gitops/controllers/live"
-	"github.com/ksctl/gitops/controllers/metrics"
-	"github.com/ksctl/gitops/controllers/publish"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/controllers/storage"
-	"github.com/ksctl/gitops/controllers/target"
+	"github.com/ksctl/gitops/internal/clusters/dependency"
+	"github.com/ksctl/gitops/internal/clusters/target"
+	"github.com/ksctl/gitops/internal/sources/content"
+	"github.com/ksctl/gitops/internal/sources/publish"
+	"github.com/ksctl/gitops/internal/sources/storage"
+	"github.com/ksctl/gitops/internal/telemetry/events"
+	"github.com/ksctl/gitops/internal/telemetry/metrics"
 )
 
 // EventsLinger is how long the events of the end may take.
@@ -132,7 +132,7 @@ func (c *Controllers) AddInstalls(ctx context.Context) error {
 		steps.Publisher = &publish.Publisher{Client: c.mgr.GetClient(), Direct: c.mgr.GetAPIReader(), Serves: c.discovery.Serves, Storage: c.served.Space(install.Space),
 			Limits: c.opts.ArtifactLimits, FieldOwner: FieldOwner, Clock: clock.RealClock{}}
 	}
-	depends, err := depend.New(c.mgr.GetConfig())
+	depends, err := dependency.New(c.mgr.GetConfig())
 	if err != nil {
 		return err
 	}

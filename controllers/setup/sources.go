@@ -12,8 +12,8 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/source"
-	"github.com/ksctl/gitops/controllers/source/webhook"
-	"github.com/ksctl/gitops/controllers/storage"
+	"github.com/ksctl/gitops/internal/sources/storage"
+	"github.com/ksctl/gitops/internal/sources/webhook"
 	"github.com/ksctl/gitops/stacks/artifact/git"
 	"github.com/ksctl/gitops/stacks/artifact/oci"
 )

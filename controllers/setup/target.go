@@ -10,7 +10,7 @@ import (
 
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/live"
-	"github.com/ksctl/gitops/controllers/target"
+	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
 // newTarget is the cluster that the controller runs against.

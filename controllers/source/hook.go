@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/source/webhook"
+	"github.com/ksctl/gitops/internal/sources/webhook"
 )
 
 // hook writes into the status where pushes are received. A path that can't be told

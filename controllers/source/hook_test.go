@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/source/webhook"
+	"github.com/ksctl/gitops/internal/sources/webhook"
 )
 
 // hooked has the rig's source receive pushes.

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/gitsecret"
-	"github.com/ksctl/gitops/controllers/source/commitstatus"
+	"github.com/ksctl/gitops/internal/sources/commitstatus"
+	"github.com/ksctl/gitops/internal/sources/gitsecret"
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 

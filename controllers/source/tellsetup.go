@@ -18,7 +18,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/controllers/source/commitstatus"
+	"github.com/ksctl/gitops/internal/sources/commitstatus"
 )
 
 // byOurs is the field by which the installs of a KsctlSource are found.

@@ -11,9 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/ksctl/gitops/controllers/agent/server"
-	"github.com/ksctl/gitops/controllers/metrics"
+	"github.com/ksctl/gitops/internal/agent/server"
 	_ "github.com/ksctl/gitops/internal/manager" // registers what the process measures
+	"github.com/ksctl/gitops/internal/telemetry/metrics"
 )
 
 // metric is one family of series.

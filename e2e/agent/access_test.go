@@ -23,7 +23,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/ksctl/gitops/controllers/agent/agentpb"
+	"github.com/ksctl/gitops/internal/agent/agentpb"
 )
 
 // authority signs certificates.

@@ -14,12 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/ksctl/gitops/controllers/agent/agentpb"
-	"github.com/ksctl/gitops/controllers/agent/provisioner/kwok"
+	"github.com/ksctl/gitops/internal/agent/agentpb"
+	"github.com/ksctl/gitops/internal/agent/provisioner/kwok"
 )
 
 // played is the program that plays ksctl.
-const played = "../../controllers/agent/provisioner/ksctl/testdata/ksctl"
+const played = "../../internal/agent/provisioner/ksctl/testdata/ksctl"
 
 var _ = Describe("With ksctl's command line", func() {
 	It("tells ksctl how many there are to be, and takes care of their nodes", func(ctx SpecContext) {

@@ -20,8 +20,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/ksctl/gitops/controllers/agent/agentpb"
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/internal/agent/agentpb"
 )
 
 // process is an agent as it is shipped.

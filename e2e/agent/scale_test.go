@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/ksctl/gitops/controllers/agent/agentpb"
+	"github.com/ksctl/gitops/internal/agent/agentpb"
 	"github.com/ksctl/gitops/stacks/state"
 )
 

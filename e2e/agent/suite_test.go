@@ -20,10 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/ksctl/gitops/controllers/agent/provisioner/kwok"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/programs"
 	"github.com/ksctl/gitops/e2e/suite"
+	"github.com/ksctl/gitops/internal/agent/provisioner/kwok"
 )
 
 // soon is how long anything in these specs may take; it takes far less.

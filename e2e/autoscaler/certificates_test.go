@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/ksctl/gitops/controllers/nodegroup/externalgrpc"
-	"github.com/ksctl/gitops/controllers/nodegroup/pki"
 	"github.com/ksctl/gitops/e2e/autoscaler/casim"
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/internal/scaling/nodegroup/externalgrpc"
+	"github.com/ksctl/gitops/internal/scaling/pki"
 )
 
 // configHash is the annotation of pods that has a Deployment roll.

@@ -18,10 +18,10 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/agent/agentpb"
-	"github.com/ksctl/gitops/controllers/agent/provisioner"
-	"github.com/ksctl/gitops/controllers/agent/provisioner/kwok"
 	"github.com/ksctl/gitops/controllers/autoscaler"
+	"github.com/ksctl/gitops/internal/agent/agentpb"
+	"github.com/ksctl/gitops/internal/agent/provisioner"
+	"github.com/ksctl/gitops/internal/agent/provisioner/kwok"
 )
 
 var _ = Describe("ksctl's own agent", func() {

@@ -12,7 +12,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/nodegroup/externalgrpc"
+	"github.com/ksctl/gitops/internal/scaling/nodegroup/externalgrpc"
 )
 
 var _ = Describe("A KsctlAutoScaler", func() {

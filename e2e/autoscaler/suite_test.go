@@ -32,12 +32,12 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/nodegroup/pki"
 	"github.com/ksctl/gitops/e2e/autoscaler/casim"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/harness/witness"
 	"github.com/ksctl/gitops/e2e/suite"
+	"github.com/ksctl/gitops/internal/scaling/pki"
 )
 
 // soon is how long anything in these specs may take; it takes far less.

@@ -17,7 +17,7 @@ import (
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/autoscaler"
-	"github.com/ksctl/gitops/controllers/nodegroup/externalgrpc"
+	"github.com/ksctl/gitops/internal/scaling/nodegroup/externalgrpc"
 )
 
 // within has machines join within a time from now on, of which the last tenth is ours to say that they

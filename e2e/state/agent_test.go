@@ -27,8 +27,8 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
-	"github.com/ksctl/gitops/controllers/agent/agentpb"
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/internal/agent/agentpb"
 	"github.com/ksctl/gitops/stacks/state"
 )
 

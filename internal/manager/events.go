@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/ksctl/gitops/controllers/events"
 	"github.com/ksctl/gitops/controllers/setup"
+	"github.com/ksctl/gitops/internal/telemetry/events"
 )
 
 const (

@@ -19,8 +19,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ksctl/gitops/controllers/setup"
-	"github.com/ksctl/gitops/controllers/source/webhook"
-	"github.com/ksctl/gitops/controllers/storage"
+	"github.com/ksctl/gitops/internal/sources/storage"
+	"github.com/ksctl/gitops/internal/sources/webhook"
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/artifact"
 	"github.com/ksctl/gitops/stacks/artifact/git"

@@ -16,10 +16,10 @@ import (
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/ksctl/gitops/controllers/metrics"
 	"github.com/ksctl/gitops/controllers/setup"
 	"github.com/ksctl/gitops/internal/renderworker"
 	"github.com/ksctl/gitops/internal/sopsworker"
+	"github.com/ksctl/gitops/internal/telemetry/metrics"
 )
 
 // leaderElectionID names the Lease.

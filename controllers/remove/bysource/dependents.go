@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/depend"
+	"github.com/ksctl/gitops/internal/clusters/dependency"
 )
 
 // dependents names the installs that depend on an object of a set.
@@ -16,7 +16,7 @@ func dependents(set []appsv1.InventoryEntry, installs []appsv1.KsctlInstall) []s
 	}
 	var out []string
 	for i := range installs {
-		for _, r := range depend.On(&installs[i], func(id string) bool { return ids[id] }) {
+		for _, r := range dependency.On(&installs[i], func(id string) bool { return ids[id] }) {
 			out = append(out, fmt.Sprintf("KsctlInstall %s/%s depends on %s", installs[i].Namespace, installs[i].Name, r))
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/controllers/target"
+	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/stacks"
 )
 

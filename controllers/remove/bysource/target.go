@@ -9,7 +9,7 @@ import (
 	"github.com/ksctl/gitops/controllers/account"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/controllers/target"
+	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
 // clients are one of this cluster, with the rights of the account, and one of the cluster

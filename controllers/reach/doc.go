@@ -1,3 +1,0 @@
-// Package reach asks API servers of other clusters how they are. Whoever answers is not
-// trusted: nothing that it says is repeated but a version that looks like one.
-package reach

@@ -1,0 +1,216 @@
+package nodegroup
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ksctl/gitops/internal/scaling/nodegroup/externalgrpc"
+)
+
+// Measured: so many requests in each idle loop, with 10 workers in two groups, an empty group
+// and 3 nodes that are not managed. Nothing of it is written, or asked of anybody.
+func TestAnIdleLoopIsAnsweredFromMemory(t *testing.T) {
+	c := cluster(6, 4, workers("small", "small", "small", "small", "small", "small", "big", "big", "big", "big")...)
+	c.Groups = append(c.Groups, Group{ID: groupID("zero"), Name: "zero", Max: 3, Template: []byte("zero")})
+	r, a := converse(t, c)
+	r.ledger.fail = errors.New("nothing may be written")
+	for range 3 {
+		a.begin()
+		ids := a.groups()
+		if len(ids) != 3 {
+			t.Fatal(ids)
+		}
+		for _, n := range nodes(c, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9) {
+			if a.groupOf(n) == "" {
+				t.Errorf("%v is of no group", n)
+			}
+		}
+		for range 7 { // an answer of none is not kept
+			for _, name := range []string{"prod-vm-cp-0", "prod-vm-cp-1", "prod-vm-cp-2"} {
+				if id := a.groupOf(Node{Name: name, ProviderID: "k3s://" + name}); id != "" {
+					t.Errorf("%s is of %s", name, id)
+				}
+			}
+		}
+		for range 3 {
+			for i, want := range []int32{6, 4, 0} {
+				if got := a.target(ids[i]); got != want {
+					t.Errorf("%s: %d, want %d", ids[i], got, want)
+				}
+			}
+		}
+		for range 40 {
+			_, err := a.NodeGroupGetOptions(t.Context(), &externalgrpc.NodeGroupAutoscalingOptionsRequest{Id: ids[0]})
+			a.ok(err)
+		}
+		if _, err := a.NodeGroupTemplateNodeInfo(t.Context(), &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: ids[2]}); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := r.clusters.LastAsked(prod); !got.Equal(r.clock.Now()) {
+		t.Errorf("last asked at %s", got)
+	}
+}
+
+// Measured: with ids that are no providerID of a node, 9 of 10 healthy workers were deleted.
+func TestNodesWithoutAProviderIDAreNotTakenForMachinesThatNeverJoined(t *testing.T) {
+	c := cluster(3, 0, workers("small", "small", "small")...)
+	for i := range c.Workers {
+		c.Workers[i].ProviderID = ""
+	}
+	_, a := converse(t, c)
+	if got := a.unregistered(groupID("small"), "", "", ""); len(got) != 0 {
+		t.Errorf("%v would be deleted", got)
+	}
+	for _, n := range nodes(c, 0, 1, 2) {
+		if got := a.groupOf(n); got != groupID("small") {
+			t.Errorf("%v is of %q", n, got)
+		}
+	}
+	a.ok(a.remove(groupID("small"), nodes(c, 2)...))
+}
+
+// Measured: with the defaults sent back, one pod got three machines.
+func TestOptionsAreNeverSentBack(t *testing.T) {
+	_, a := converse(t, cluster(1, 0, workers("small")...))
+	for _, id := range []string{groupID("small"), groupID("removed"), ""} {
+		out, err := a.NodeGroupGetOptions(t.Context(), &externalgrpc.NodeGroupAutoscalingOptionsRequest{Id: id, Defaults: &externalgrpc.NodeGroupAutoscalingOptions{
+			ScaleDownUtilizationThreshold: .5, MaxNodeProvisionDuration: durationpb.New(time.Minute)}})
+		if err != nil || out.GetNodeGroupAutoscalingOptions() != nil {
+			t.Errorf("%q: %v, %v", id, out, err)
+		}
+	}
+}
+
+// Measured: an empty template ends Cluster Autoscaler's process.
+func TestATemplateIsNeverEmptyOrLeftOut(t *testing.T) {
+	c := cluster(0, 0)
+	c.Groups[0].Template = nil
+	_, a := converse(t, c)
+	out, err := a.NodeGroupTemplateNodeInfo(t.Context(), &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: groupID("small")})
+	a.ok(err)
+	var like corev1.Node
+	if err := like.Unmarshal(out.GetNodeBytes()); err != nil || like.Status.Allocatable.Cpu().IsZero() {
+		t.Errorf("%v, %+v", err, like)
+	}
+	_, err = a.NodeGroupTemplateNodeInfo(t.Context(), &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: groupID("removed")})
+	refused(t, err, codes.NotFound, "removed")
+}
+
+// Rule 5: the loop ends at Refresh. An error of NodeGroups would be taken for no groups, and one
+// of a target ends the loop for all groups.
+func TestOnlyRefreshFailsWhileNothingIsKnown(t *testing.T) {
+	c := cluster(1, 0, workers("small")...)
+	c.Unready = errors.New("the agent does not answer")
+	_, a := converse(t, c)
+	_, err := a.Refresh(t.Context(), &externalgrpc.RefreshRequest{})
+	refused(t, err, codes.Unavailable, "the agent does not answer")
+	if got := a.groups(); len(got) != 2 {
+		t.Errorf("%v", got)
+	}
+	if got := a.target(groupID("small")); got != 1 {
+		t.Errorf("target %d", got)
+	}
+	if got := a.groupOf(nodes(c, 0)[0]); got != groupID("small") || len(a.instances(groupID("small"))) != 1 {
+		t.Errorf("%q", got)
+	}
+	refused(t, a.increase(groupID("small"), 1), codes.Unavailable, "the agent does not answer")
+	refused(t, a.remove(groupID("small"), nodes(c, 0)...), codes.Unavailable, "the agent does not answer")
+	refused(t, a.decrease(groupID("small"), -1), codes.Unavailable, "the agent does not answer")
+}
+
+func TestOfAClusterThatIsNotKnownYetNothingIsSaid(t *testing.T) {
+	r, a := converse(t)
+	_, refresh := a.Refresh(t.Context(), &externalgrpc.RefreshRequest{})
+	_, groups := a.NodeGroups(t.Context(), &externalgrpc.NodeGroupsRequest{})
+	for _, err := range []error{refresh, groups, a.increase(groupID("small"), 1)} {
+		refused(t, err, codes.Unavailable, prod.String())
+	}
+	r.clusters.Publish(cluster(1, 0))
+	a.begin()
+	r.clusters.Drop(prod)
+	_, err := a.Refresh(t.Context(), &externalgrpc.RefreshRequest{})
+	refused(t, err, codes.Unavailable, prod.String())
+}
+
+// It keeps the groups of a loop until the next one.
+func TestAPoolThatWasRemovedEndsNoLoop(t *testing.T) {
+	r, a := converse(t, cluster(1, 1, workers("small", "big")...))
+	a.begin()
+	r.ledger.edit(prod, func(c *Cluster) {
+		c.Groups, c.Workers[1].Pool = c.Groups[:1], ""
+	})
+	if got := a.target(groupID("big")); got != 0 {
+		t.Errorf("target %d", got)
+	}
+	if got := a.instances(groupID("big")); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+	refused(t, a.increase(groupID("big"), 1), codes.NotFound, "big")
+}
+
+func TestAnotherClustersGroupsAreNotSeen(t *testing.T) {
+	theirs := cluster(2, 0, workers("small", "small")...)
+	theirs.Key = other
+	for i := range theirs.Groups {
+		theirs.Groups[i].ID = GroupID(other, theirs.Groups[i].Name)
+	}
+	for i := range theirs.Workers {
+		theirs.Workers[i].Node = "other-" + theirs.Workers[i].Node
+		theirs.Workers[i].ProviderID = "k3s://" + theirs.Workers[i].Node
+	}
+	r, a := converse(t, cluster(1, 0, workers("small")...), theirs)
+	id := GroupID(other, "small")
+	for _, got := range a.groups() {
+		if !strings.HasPrefix(got, "team/prod/") {
+			t.Errorf("sees %s", got)
+		}
+	}
+	if got := a.groupOf(nodes(theirs, 0)[0]); got != "" {
+		t.Errorf("their node is of %s", got)
+	}
+	_, target := a.NodeGroupTargetSize(t.Context(), &externalgrpc.NodeGroupTargetSizeRequest{Id: id})
+	_, instances := a.NodeGroupNodes(t.Context(), &externalgrpc.NodeGroupNodesRequest{Id: id})
+	_, template := a.NodeGroupTemplateNodeInfo(t.Context(), &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: id})
+	for _, err := range []error{target, instances, template, a.increase(id, 1), a.decrease(id, -1), a.remove(id, nodes(theirs, 1)...)} {
+		refused(t, err, codes.NotFound, id)
+	}
+	refused(t, a.remove(groupID("small"), nodes(theirs, 1)...), codes.NotFound, "other-")
+	if got := r.ledger.taken(); len(got) != 0 || !r.clusters.LastAsked(other).IsZero() {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestTheRestIsAnswered(t *testing.T) {
+	_, a := converse(t, cluster(1, 0))
+	for range 2 {
+		label, err := a.GPULabel(t.Context(), &externalgrpc.GPULabelRequest{})
+		if err != nil || label.GetLabel() == "" {
+			t.Errorf("%v, %v", label, err)
+		}
+		gpus, err := a.GetAvailableGPUTypes(t.Context(), &externalgrpc.GetAvailableGPUTypesRequest{})
+		if err != nil || len(gpus.GetGpuTypes()) > 0 {
+			t.Errorf("%v, %v", gpus, err)
+		}
+	}
+	_, node := a.PricingNodePrice(t.Context(), &externalgrpc.PricingNodePriceRequest{})
+	_, pod := a.PricingPodPrice(t.Context(), &externalgrpc.PricingPodPriceRequest{})
+	refused(t, node, codes.Unimplemented, "")
+	refused(t, pod, codes.Unimplemented, "")
+	_, err := a.CloudProviderClient.Cleanup(t.Context(), &externalgrpc.CleanupRequest{})
+	a.ok(err)
+	// What it leaves out is no reason to end.
+	if _, err := a.NodeGroupForNode(t.Context(), &externalgrpc.NodeGroupForNodeRequest{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := a.NodeGroupDeleteNodes(t.Context(), &externalgrpc.NodeGroupDeleteNodesRequest{Id: groupID("small"), Nodes: []*externalgrpc.ExternalGrpcNode{nil}}); status.Code(err) != codes.NotFound {
+		t.Error(err)
+	}
+}

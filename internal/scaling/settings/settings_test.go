@@ -1,0 +1,259 @@
+package settings_test
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/internal/scaling/settings"
+)
+
+func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
+
+// least is a KsctlAutoScaler with what is required alone.
+func least() *clusterv1.KsctlAutoScaler {
+	return &clusterv1.KsctlAutoScaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "prod-eu", UID: "8a3c"},
+		Spec: clusterv1.KsctlAutoScalerSpec{
+			ClusterRef: clusterv1.AutoScaledCluster{Name: "prod-eu"},
+			Agent:      appsv1.AgentEndpoint{Address: "agent.example.com:8080", Plaintext: true},
+			Pools:      []clusterv1.WorkerPool{{Name: "small", NodeSize: "t3.medium", MaxSize: 5}, {Name: "large", NodeSize: "t3.2xlarge", MaxSize: 3, Priority: 10}},
+		},
+	}
+}
+
+// everything is one where nothing is as it is by default.
+func everything() *clusterv1.KsctlAutoScaler {
+	as := least()
+	as.Spec.Schedule = appsv1.Schedule{Interval: duration(time.Hour), RetryInterval: duration(time.Minute), Timeout: duration(5 * time.Minute), Suspend: true}
+	as.Spec.ServiceAccountName = "deployer"
+	as.Spec.Autoscaler = &clusterv1.AutoscalerDeployment{Version: "1.36.1", Image: "registry.example.com:5000/mirror/cluster-autoscaler", LogVerbosity: ptr.To[int32](4),
+		Resources: &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m"), corev1.ResourceMemory: resource.MustParse("2Gi")}}}
+	as.Spec.Limits = &clusterv1.ScalingLimits{MaxNodesTotal: 20, Cores: &clusterv1.Bounds{Min: ptr.To[int32](4), Max: ptr.To[int32](64)}, MemoryGiB: &clusterv1.Bounds{Max: ptr.To[int32](256)}}
+	as.Spec.ScaleDown = &clusterv1.ScaleDown{Order: clusterv1.TailOrder, UtilizationThresholdPercent: ptr.To[int32](65), UnneededTime: duration(5 * time.Minute), UnreadyTime: duration(time.Hour),
+		DelayAfterAdd: duration(90 * time.Second), DelayAfterDelete: duration(time.Minute), DelayAfterFailure: duration(10 * time.Second), MaxGracefulTermination: duration(1500 * time.Millisecond)}
+	as.Spec.ScaleUp = &clusterv1.ScaleUp{Expanders: []clusterv1.Expander{"Priority", "LeastNodes", "Random"}, BalanceSimilarPools: true, NewPodDelay: duration(30 * time.Second),
+		MaxNodeProvisionTime: duration(30 * time.Minute), MaxNodeStartupTime: duration(5 * time.Minute), EnforceMinSize: ptr.To(false), ScanInterval: duration(20 * time.Second)}
+	as.Spec.Pods = &clusterv1.PodRules{SkipNodesWithLocalStorage: ptr.To(false), SkipNodesWithSystemPods: ptr.To(false), SkipNodesWithCustomControllerPods: ptr.To(false),
+		IgnoreDaemonSetsUtilization: true, PriorityCutoff: ptr.To[int32](-100)}
+	return as
+}
+
+func inputs() settings.Inputs {
+	return settings.Inputs{Version: "1.36.1", Address: "ksctl-gitops.ksctl-gitops-system.svc:9443", KubeConfigSecret: "prod-eu-kubeconfig", KubeConfigKey: "value", KubeConfigRevision: "4711",
+		ClientSecret: "prod-eu-autoscaler-tls", Certificates: [2][]byte{[]byte("authority"), []byte("certificate")}}
+}
+
+func TestVersion(t *testing.T) {
+	for _, c := range []struct{ spec, cluster, want, says string }{
+		{"", "v1.36.3+k3s1", "1.36.1", ""},
+		{"", "v1.36.0", "1.36.1", ""},
+		{"", "1.35.2", "1.35.0", ""},
+		{"", "v1.34.9", "1.34.5", ""},
+		{"", "v1.30.1-eks-123", "1.34.5", ""},
+		{"", "v1.41.0", "1.36.1", ""},
+		{"1.35.4", "v1.36.3", "1.35.4", ""},
+		{"1.34.2", "", "1.34.2", ""},
+		{"1.34.1", "v1.34.1", "", "set spec.autoscaler.version to 1.34.2 or later"},
+		{"latest", "v1.34.1", "", "is no version of Cluster Autoscaler, such as 1.36.1"},
+		{"", "", "", "is not known yet"},
+		{"", "unknown", "", `"unknown" of Kubernetes: set spec.autoscaler.version`},
+		{"", "v2.0.0", "", "set spec.autoscaler.version"},
+	} {
+		got, err := settings.Version(c.spec, c.cluster)
+		var refused *settings.VersionError
+		if got != c.want || c.says == "" && err != nil || c.says != "" && (!errors.As(err, &refused) || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%q for %q: got %q, %v", c.spec, c.cluster, got, err)
+		}
+	}
+}
+
+func TestNotes(t *testing.T) {
+	startup := everything().Spec
+	for _, c := range []struct {
+		spec             clusterv1.KsctlAutoScalerSpec
+		version, cluster string
+		want             []string
+	}{
+		{least().Spec, "1.36.1", "v1.36.3+k3s1", nil},
+		{least().Spec, "1.34.5", "v1.30.0", []string{"Cluster Autoscaler 1.34.5 is not the one for Kubernetes 1.30"}},
+		{startup, "1.36.1", "v1.36.3", nil},
+		{startup, "1.34.5", "v1.34.3", []string{"spec.scaleUp.maxNodeStartupTime is left out: Cluster Autoscaler 1.34.5 has 15m"}},
+		{least().Spec, "1.36.1", "", nil},
+	} {
+		if got := settings.Notes(&c.spec, c.version, c.cluster); !slices.Equal(got, c.want) {
+			t.Errorf("%s for %s: got %q", c.version, c.cluster, got)
+		}
+	}
+}
+
+var always = []string{
+	"--cloud-config=/etc/cluster-autoscaler/config/cloud-config.yaml", "--cloud-provider=externalgrpc", "--enforce-node-group-min-size=true", "--expander=least-waste",
+	"--kubeconfig=/etc/cluster-autoscaler/kubeconfig/kubeconfig", "--leader-elect-resource-name=ksctl-cluster-autoscaler", "--leader-elect=true",
+	"--max-node-provision-time=20m0s", "--max-scale-down-parallelism=1", "--namespace=kube-system", "--v=1",
+}
+
+func TestFlagsByDefault(t *testing.T) {
+	as := least()
+	if got := settings.Flags(&as.Spec, inputs()); !slices.Equal(got, always) {
+		t.Errorf("got %q", got)
+	}
+	// What is said in so many words, and is so anyhow, changes nothing.
+	as.Spec.Mode = clusterv1.ScalingAuto
+	as.Spec.Autoscaler = &clusterv1.AutoscalerDeployment{LogVerbosity: ptr.To[int32](1)}
+	as.Spec.Limits = &clusterv1.ScalingLimits{Cores: &clusterv1.Bounds{}}
+	as.Spec.ScaleDown = &clusterv1.ScaleDown{Order: clusterv1.TailOrder, UtilizationThresholdPercent: ptr.To[int32](50), UnneededTime: duration(10 * time.Minute), UnreadyTime: duration(20 * time.Minute),
+		DelayAfterAdd: duration(10 * time.Minute), DelayAfterDelete: duration(0), DelayAfterFailure: duration(3 * time.Minute), MaxGracefulTermination: duration(10 * time.Minute)}
+	as.Spec.ScaleUp = &clusterv1.ScaleUp{Expanders: []clusterv1.Expander{"LeastWaste"}, NewPodDelay: duration(0), MaxNodeProvisionTime: duration(20 * time.Minute),
+		MaxNodeStartupTime: duration(15 * time.Minute), EnforceMinSize: ptr.To(true), ScanInterval: duration(10 * time.Second)}
+	as.Spec.Pods = &clusterv1.PodRules{SkipNodesWithLocalStorage: ptr.To(true), SkipNodesWithSystemPods: ptr.To(true), SkipNodesWithCustomControllerPods: ptr.To(true), PriorityCutoff: ptr.To[int32](-10)}
+	if got := settings.Flags(&as.Spec, inputs()); !slices.Equal(got, always) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestFlagsOfEachField(t *testing.T) {
+	for want, edit := range map[string]func(*clusterv1.KsctlAutoScalerSpec){
+		"--scale-down-enabled=false": func(s *clusterv1.KsctlAutoScalerSpec) { s.Mode = clusterv1.ScalingUpOnly },
+		"--max-nodes-total=7":        func(s *clusterv1.KsctlAutoScalerSpec) { s.Limits = &clusterv1.ScalingLimits{MaxNodesTotal: 7} },
+		"--cores-total=3:320000": func(s *clusterv1.KsctlAutoScalerSpec) {
+			s.Limits = &clusterv1.ScalingLimits{Cores: &clusterv1.Bounds{Min: ptr.To[int32](3)}}
+		},
+		"--memory-total=0:9": func(s *clusterv1.KsctlAutoScalerSpec) {
+			s.Limits = &clusterv1.ScalingLimits{MemoryGiB: &clusterv1.Bounds{Max: ptr.To[int32](9)}}
+		},
+		"--memory-total=7000000:7000000": func(s *clusterv1.KsctlAutoScalerSpec) {
+			s.Limits = &clusterv1.ScalingLimits{MemoryGiB: &clusterv1.Bounds{Min: ptr.To[int32](7000000)}}
+		},
+		"--scale-down-utilization-threshold=0": func(s *clusterv1.KsctlAutoScalerSpec) {
+			s.ScaleDown = &clusterv1.ScaleDown{UtilizationThresholdPercent: ptr.To[int32](0)}
+		},
+		"--expander=most-pods,random": func(s *clusterv1.KsctlAutoScalerSpec) {
+			s.ScaleUp = &clusterv1.ScaleUp{Expanders: []clusterv1.Expander{"MostPods", "Random"}}
+		},
+		"--max-graceful-termination-sec=0": func(s *clusterv1.KsctlAutoScalerSpec) {
+			s.ScaleDown = &clusterv1.ScaleDown{MaxGracefulTermination: duration(0)}
+		},
+		"--v=0": func(s *clusterv1.KsctlAutoScalerSpec) {
+			s.Autoscaler = &clusterv1.AutoscalerDeployment{LogVerbosity: ptr.To[int32](0)}
+		},
+		"--expendable-pods-priority-cutoff=0": func(s *clusterv1.KsctlAutoScalerSpec) { s.Pods = &clusterv1.PodRules{PriorityCutoff: ptr.To[int32](0)} },
+	} {
+		spec := least().Spec
+		edit(&spec)
+		if got := settings.Flags(&spec, inputs()); !slices.Contains(got, want) || !slices.IsSorted(got) {
+			t.Errorf("got %q, want %s", got, want)
+		}
+	}
+	off := least().Spec
+	off.Mode = clusterv1.ScalingOff
+	if got := settings.Flags(&off, inputs()); !slices.Contains(got, "--scale-down-enabled=false") {
+		t.Errorf("got %q", got)
+	}
+	spec, old := everything().Spec, inputs()
+	old.Version = "1.34.5"
+	if got := strings.Join(settings.Flags(&spec, old), " "); strings.Contains(got, "startup-time") {
+		t.Errorf("it does not know all of %s", got)
+	}
+}
+
+func TestPriorities(t *testing.T) {
+	as := least()
+	as.Namespace, as.Name = "team", "prod.eu"
+	as.Spec.Pools = append(as.Spec.Pools, clusterv1.WorkerPool{Name: "another", Priority: 10})
+	text := settings.Priorities(settings.Groups(as))
+	if want := "10:\n- '^team/prod\\.eu/another$'\n- '^team/prod\\.eu/large$'\n0:\n- '^team/prod\\.eu/small$'\n"; text != want {
+		t.Errorf("got %s", text)
+	}
+	var read map[int][]string
+	if err := yaml.Unmarshal([]byte(text), &read); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range settings.Groups(as) {
+		if !slices.ContainsFunc(read[int(g.Priority)], func(expr string) bool { return regexp.MustCompile(expr).MatchString(g.ID) }) {
+			t.Errorf("%s is in none of %v", g.ID, read)
+		}
+	}
+	if regexp.MustCompile(read[0][0]).MatchString("team/prodXeu/small") {
+		t.Error("it matches another group")
+	}
+}
+
+func TestCloudConfig(t *testing.T) {
+	for _, address := range []string{"groups.svc:9443", "[fd00::7]:9443"} {
+		var read map[string]string
+		if err := yaml.UnmarshalStrict([]byte(settings.CloudConfig(address, "/tls", 10*time.Second)), &read); err != nil {
+			t.Fatal(err)
+		}
+		if read["address"] != address || read["cert"] != "/tls/tls.crt" || read["key"] != "/tls/tls.key" || read["cacert"] != "/tls/ca.crt" || read["grpc_timeout"] != "10s" || len(read) != 5 {
+			t.Errorf("got %v", read)
+		}
+	}
+}
+
+func TestHash(t *testing.T) {
+	spec := least().Spec
+	base := settings.Hash(&spec, inputs())
+	if again := settings.Hash(&spec, inputs()); again != base || len(base) != 32 {
+		t.Errorf("got %s, and %s", base, again)
+	}
+	seen := map[string]string{base: "the first"}
+	for what, edit := range map[string]func(*clusterv1.KsctlAutoScalerSpec, *settings.Inputs){
+		"a flag": func(s *clusterv1.KsctlAutoScalerSpec, _ *settings.Inputs) { s.Mode = clusterv1.ScalingUpOnly },
+		"the image": func(s *clusterv1.KsctlAutoScalerSpec, _ *settings.Inputs) {
+			s.Autoscaler = &clusterv1.AutoscalerDeployment{Image: "x"}
+		},
+		"the version":     func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.Version = "1.36.2" },
+		"the address":     func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.Address = "x:1" },
+		"the certificate": func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.Certificates[1] = []byte("another") },
+		"the bundle":      func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.Certificates[0] = []byte("another") },
+		"what belongs together": func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) {
+			in.Certificates = [2][]byte{[]byte("authorityc"), []byte("ertificate")}
+		},
+		"the kubeconfig":     func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.KubeConfigRevision = "4712" },
+		"another kubeconfig": func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.KubeConfigSecret = "x" },
+	} {
+		spec, in := least().Spec, inputs()
+		edit(&spec, &in)
+		got := settings.Hash(&spec, in)
+		if other, ok := seen[got]; ok {
+			t.Errorf("%s: it is that of %s", what, other)
+		}
+		seen[got] = what
+	}
+	spec = least().Spec
+	spec.Pools = spec.Pools[:1]
+	if settings.Hash(&spec, inputs()) != base {
+		t.Error("pools are read anew all the time, and it starts anew for them")
+	}
+}
+
+func TestNames(t *testing.T) {
+	seen := map[string]string{}
+	for _, name := range []string{"a", "prod-eu", "prod.eu", strings.Repeat("x", 63), strings.Repeat("x", 64), strings.Repeat("x", 252) + "y", strings.Repeat("a-", 30) + ".b"} {
+		for _, got := range []string{settings.DeploymentName(name), settings.PrioritiesName(name), settings.ClientSecretName(name)} {
+			if len(validation.IsDNS1123Label(got)) > 0 || len(validation.IsValidLabelValue(got)) > 0 {
+				t.Errorf("%q is no name", got)
+			}
+			if other, ok := seen[got]; ok {
+				t.Errorf("%s has the name of %s: %s", name, other, got)
+			}
+			seen[got] = name
+		}
+	}
+	if got := settings.DeploymentName("prod-eu"); got != "prod-eu-autoscaler" {
+		t.Errorf("got %s", got)
+	}
+}
