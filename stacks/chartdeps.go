@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/ksctl/gitops/stacks/internal/helm"
-	"github.com/ksctl/gitops/stacks/internal/problem"
 	"github.com/ksctl/gitops/stacks/internal/source"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // dependencies are the charts of repositories that the chart of a component needs,

@@ -10,8 +10,8 @@ import (
 	"github.com/Masterminds/semver/v3"
 
 	"github.com/ksctl/gitops/stacks/internal/helm"
-	"github.com/ksctl/gitops/stacks/internal/problem"
 	"github.com/ksctl/gitops/stacks/internal/source"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // ChartRef names one chart of a repository, exactly.

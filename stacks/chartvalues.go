@@ -8,9 +8,9 @@ import (
 	"strconv"
 
 	"github.com/ksctl/gitops/stacks/internal/document"
-	"github.com/ksctl/gitops/stacks/internal/problem"
 	"github.com/ksctl/gitops/stacks/internal/source"
 	"github.com/ksctl/gitops/stacks/internal/values"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // layer is one source of Helm values.

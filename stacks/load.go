@@ -9,8 +9,8 @@ import (
 
 	"github.com/ksctl/gitops/stacks/internal/document"
 	"github.com/ksctl/gitops/stacks/internal/helm"
-	"github.com/ksctl/gitops/stacks/internal/problem"
 	"github.com/ksctl/gitops/stacks/internal/source"
+	"github.com/ksctl/gitops/stacks/problem"
 	"github.com/ksctl/gitops/stacks/sops"
 )
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/ksctl/gitops/stacks/internal/manifest"
-	"github.com/ksctl/gitops/stacks/internal/problem"
 	"github.com/ksctl/gitops/stacks/internal/source"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // manifests reads files and folders of plain manifests.

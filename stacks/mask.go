@@ -11,8 +11,8 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/ksctl/gitops/stacks/internal/problem"
 	"github.com/ksctl/gitops/stacks/internal/source"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // shortestSecret is what is worth hiding; shorter values would blot out the whole message.

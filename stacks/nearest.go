@@ -1,6 +1,6 @@
 package stacks
 
-import "github.com/ksctl/gitops/stacks/internal/problem"
+import "github.com/ksctl/gitops/stacks/problem"
 
 // Nearest is the name among those that are known that was most likely meant; empty
 // when none is near.

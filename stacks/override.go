@@ -11,8 +11,8 @@ import (
 	"github.com/ksctl/gitops/stacks/internal/document"
 	"github.com/ksctl/gitops/stacks/internal/expr"
 	"github.com/ksctl/gitops/stacks/internal/kustomize"
-	"github.com/ksctl/gitops/stacks/internal/problem"
 	"github.com/ksctl/gitops/stacks/internal/values"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // ReservedKeys of an override; every other key is a parameter of the component.

@@ -12,8 +12,8 @@ import (
 	"github.com/ksctl/gitops/stacks/internal/helm"
 	"github.com/ksctl/gitops/stacks/internal/kustomize"
 	"github.com/ksctl/gitops/stacks/internal/manifest"
-	"github.com/ksctl/gitops/stacks/internal/problem"
 	"github.com/ksctl/gitops/stacks/internal/source"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // Render renders a stack for one install. It is a function of the request and of

@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/ksctl/gitops/stacks/internal/helm"
-	"github.com/ksctl/gitops/stacks/internal/problem"
 	"github.com/ksctl/gitops/stacks/internal/source"
 	"github.com/ksctl/gitops/stacks/internal/values"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // Plan is a stack with the choices of one install applied: components in order,

@@ -11,9 +11,9 @@ import (
 	"github.com/Masterminds/semver/v3"
 
 	"github.com/ksctl/gitops/stacks/internal/expr"
-	"github.com/ksctl/gitops/stacks/internal/problem"
 	"github.com/ksctl/gitops/stacks/internal/source"
 	"github.com/ksctl/gitops/stacks/internal/values"
+	"github.com/ksctl/gitops/stacks/problem"
 	"github.com/ksctl/gitops/stacks/readyexpr"
 )
 

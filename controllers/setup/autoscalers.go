@@ -30,7 +30,7 @@ func (c *Controllers) AddAutoScalers(ctx context.Context, o AutoScalers) error {
 	}
 	steps := &autoscaler.Steps{Client: c.mgr.GetClient(), Targets: c.targets, Local: c.target, Installation: c.opts.OwnerID,
 		DefaultServiceAccount: c.opts.DefaultServiceAccount, FieldOwner: FieldOwner, Clock: clock.RealClock{},
-		Watches: &autoscaler.Watches{}, Links: &autoscaler.Links{Clock: clock.RealClock{}}, Published: published, Provider: provider, Selector: c.opts.Selector, Scaled: c.opts.Metrics.Scaled}
+		Watches: &autoscaler.Watches{}, Links: &autoscaler.Links{Clock: clock.RealClock{}}, Published: published, Provider: provider, Selector: c.opts.Selector, Scaled: c.metrics.Scaled}
 	ledger := &autoscaler.Ledger{Steps: steps}
 	setup := &autoscaler.Setup{
 		Reconciler: newReconciler(c, autoscaler.Kind, steps, func() *clusterv1.KsctlAutoScaler { return &clusterv1.KsctlAutoScaler{} }),
@@ -44,5 +44,5 @@ func (c *Controllers) AddAutoScalers(ctx context.Context, o AutoScalers) error {
 		return nil
 	}
 	return c.mgr.Add(&nodegroup.Listener{Addr: o.Addr, Server: nodegroup.NewServer(published, ledger, clock.RealClock{}, nodegroup.Caller),
-		Certificate: provider.Certificate, ClientCAs: provider.Clients, Clock: clock.RealClock{}, Log: c.mgr.GetLogger().WithName("nodegroup")})
+		Certificate: provider.Certificate, ClientCAs: provider.Clients, Clock: clock.RealClock{}, Log: c.mgr.GetLogger().WithName("nodegroup"), Metrics: c.metrics})
 }

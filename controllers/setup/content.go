@@ -24,7 +24,7 @@ func (c *Controllers) newContent() (*content.Loader, error) {
 	if err != nil {
 		return nil, err
 	}
-	renderer := stacks.NewRenderer(stacks.RendererOptions{CacheBytes: c.opts.RenderCacheBytes, Render: c.opts.Render, OnRender: c.opts.OnRender})
+	renderer := stacks.NewRenderer(stacks.RendererOptions{CacheBytes: c.opts.RenderCacheBytes, Render: c.opts.Render, OnRender: c.metrics.Rendered})
 	return &content.Loader{
 		Sources: &sourceref.Resolver{Client: c.mgr.GetClient(), Serves: c.discovery.Serves, NoCrossNamespace: c.opts.NoCrossNamespaceRefs},
 		Catalog: catalog.New(catalog.Options{Limits: c.opts.ArtifactLimits, URL: c.opts.CatalogURL, Insecure: c.opts.CatalogInsecure}),

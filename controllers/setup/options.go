@@ -7,10 +7,10 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/ksctl/gitops/internal/telemetry/metrics"
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/artifact"
 	"github.com/ksctl/gitops/stacks/sops"
@@ -63,8 +63,9 @@ type Options struct {
 
 	// Events gets what happens to objects; nil: the API server.
 	Events record.EventRecorder
-	// Metrics gets how objects stand, for whoever registers its collectors; nil: nobody.
-	Metrics *metrics.Recorder
+	// Metrics is where the metrics are registered, such as controller-runtime's metrics.Registry;
+	// nil: nowhere.
+	Metrics prometheus.Registerer
 
 	// Render renders a stack; nil: stacks.Render, in this process, where a render that
 	// loops or eats memory can't be stopped. Requests and results can be
@@ -76,8 +77,6 @@ type Options struct {
 	// Encrypt encrypts files with SOPS, such as stacks/sops/codec does; nil: nothing is
 	// exported.
 	Encrypt sops.Encrypter
-	// OnRender is called after each render that was really done.
-	OnRender func(req stacks.Request, took time.Duration, err error)
 	// RenderCacheBytes bounds remembered renders in memory, ArtifactCacheBytes and
 	// ChartCacheBytes what is kept on disk.
 	RenderCacheBytes, ArtifactCacheBytes, ChartCacheBytes int64

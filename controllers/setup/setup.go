@@ -50,6 +50,8 @@ func AddToScheme(s *runtime.Scheme) error {
 type Controllers struct {
 	opts Options
 	mgr  ctrl.Manager
+	// metrics of all kinds.
+	metrics *metrics.Recorder
 	// direct reads from and writes to the API server, with the controller's own rights.
 	direct client.Client
 	index  *live.Index
@@ -76,14 +78,15 @@ func New(ctx context.Context, mgr ctrl.Manager, o Options) (*Controllers, error)
 	if o.Concurrent == 0 {
 		o.Concurrent = DefaultConcurrent
 	}
-	if o.Metrics == nil {
-		o.Metrics = metrics.NewRecorder()
+	recorder, err := metrics.Register(o.Metrics)
+	if err != nil {
+		return nil, err
 	}
 	direct, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme()})
 	if err != nil {
 		return nil, err
 	}
-	c := &Controllers{opts: o, mgr: mgr, direct: direct, engine: engine.New(engine.Options{})}
+	c := &Controllers{opts: o, mgr: mgr, metrics: recorder, direct: direct, engine: engine.New(engine.Options{})}
 	if c.key, err = hashKey(ctx, direct, o.Namespace); err != nil {
 		return nil, err
 	}
@@ -111,7 +114,8 @@ func (c *Controllers) addEvents() error {
 	if err != nil {
 		return fmt.Errorf("events: %w", err)
 	}
-	q := &events.Queue{To: recorder, Scheme: c.mgr.GetScheme(), Clock: clock.RealClock{}, Linger: EventsLinger}
+	q := &events.Queue{To: recorder, Scheme: c.mgr.GetScheme(), Clock: clock.RealClock{}, Linger: EventsLinger,
+		Dropped: func() { c.metrics.EventDropped("kubernetes") }, Held: func(n int) { c.metrics.EventsWaiting("kubernetes", n) }}
 	c.opts.Events = q
 	return c.mgr.Add(q)
 }
@@ -139,7 +143,7 @@ func (c *Controllers) AddInstalls(ctx context.Context) error {
 	if err := c.mgr.Add(depends); err != nil {
 		return err
 	}
-	steps.Depends, steps.Plans, steps.Corrected = depends, install.NewPlans(), c.opts.Metrics.Corrected
+	steps.Depends, steps.Plans, steps.Corrected = depends, install.NewPlans(), c.metrics.Corrected
 	forms := &install.Forms{One: steps, Many: &install.Fleets{Client: c.mgr.GetClient(), Content: c.content, One: steps, FieldOwner: FieldOwner, Clock: clock.RealClock{}}}
 	setup := &install.Setup{
 		Reconciler: newReconciler(c, install.Kind, forms, func() *appsv1.KsctlInstall { return &appsv1.KsctlInstall{} }),
@@ -161,7 +165,7 @@ func (c *Controllers) controllerOptions() controller.Options {
 func newReconciler[T reconcile.Object](c *Controllers, kind string, steps reconcile.Steps[T], empty func() T) *reconcile.Reconciler[T] {
 	return &reconcile.Reconciler[T]{
 		Client: c.mgr.GetClient(), Reader: c.mgr.GetAPIReader(), New: empty, Kind: kind, Steps: steps,
-		Events: c.opts.Events, Metrics: c.opts.Metrics, Clock: clock.RealClock{}, FieldOwner: FieldOwner,
+		Events: c.opts.Events, Metrics: c.metrics, Clock: clock.RealClock{}, FieldOwner: FieldOwner,
 		Jitter: func(d time.Duration) time.Duration { return spread(d, c.opts.Jitter) },
 	}
 }

@@ -63,13 +63,13 @@ func (c *Controllers) AddSources(ctx context.Context, o Sources) error {
 	if err := setup.Register(ctx, c.mgr); err != nil {
 		return err
 	}
-	teller := source.NewTeller(c.mgr.GetClient(), steps, c.opts.Events, c.opts.Leads, clock.RealClock{})
+	teller := source.NewTeller(c.mgr.GetClient(), steps, c.opts.Events, c.opts.Leads, c.metrics.CommitStatus, clock.RealClock{})
 	if err := teller.Register(ctx, c.mgr, c.controllerOptions()); err != nil || o.WebhookAddr == "" {
 		return err
 	}
 	return webhook.New(webhook.Options{
 		Client: c.mgr.GetClient(), Secrets: c.mgr.GetAPIReader(), Addr: o.WebhookAddr, MaxBytes: o.WebhookBytes,
-		FieldOwner: FieldOwner, Clock: clock.RealClock{}, Log: c.mgr.GetLogger().WithName("webhook"),
+		FieldOwner: FieldOwner, Clock: clock.RealClock{}, Log: c.mgr.GetLogger().WithName("webhook"), Count: c.metrics.WebhookRequest,
 	}).Register(ctx, c.mgr)
 }
 

@@ -44,6 +44,8 @@ type Teller struct {
 	Events record.EventRecorder
 	// Leads returns an error when another process may lead by now; nil: none ever does.
 	Leads func() error
+	// Count is called for each commit status, with the type of the Git server and the result.
+	Count func(server, result string)
 	Clock clock.PassiveClock
 
 	http func() *http.Client
@@ -64,8 +66,8 @@ type telling struct {
 }
 
 // NewTeller makes a Teller.
-func NewTeller(c client.Reader, steps *Steps, events record.EventRecorder, leads func() error, clock clock.PassiveClock) *Teller {
-	return &Teller{Client: c, Steps: steps, Events: events, Leads: leads, Clock: clock,
+func NewTeller(c client.Reader, steps *Steps, events record.EventRecorder, leads func() error, count func(server, result string), clock clock.PassiveClock) *Teller {
+	return &Teller{Client: c, Steps: steps, Events: events, Leads: leads, Count: count, Clock: clock,
 		http: sync.OnceValue(artifact.NewHTTPClient), told: map[types.NamespacedName]*telling{}}
 }
 
@@ -117,7 +119,7 @@ func (t *Teller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 func (t *Teller) ended(ctx context.Context, src *appsv1.KsctlSource, mine *telling, next commitstatus.Next, err error) {
 	now := t.Clock.Now()
 	result, tell := mine.gate.Ended(err, now)
-	statuses.WithLabelValues(string(src.Spec.CommitStatus.Type), string(result)).Inc()
+	t.Count(string(src.Spec.CommitStatus.Type), string(result))
 	if result == commitstatus.Written || result == commitstatus.Invalid {
 		mine.ledger.Said(next, now)
 	} else {

@@ -60,7 +60,7 @@ func newTellRig(t *testing.T) *tellRig {
 			key, _ := sourceOf(o)
 			return []string{key.String()}
 		}).Build()
-	r.Teller = NewTeller(r.api, &Steps{Secrets: r.api}, r.events, func() error { return r.leads }, r.clock)
+	r.Teller = NewTeller(r.api, &Steps{Secrets: r.api}, r.events, func() error { return r.leads }, func(string, string) {}, r.clock)
 	server := httptest.NewServer(http.HandlerFunc(r.serve))
 	t.Cleanup(server.Close)
 	src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: fleet.Name, UID: "0c9c2e41-1"}}

@@ -9,10 +9,8 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/ksctl/gitops/internal/agent/server"
-	_ "github.com/ksctl/gitops/internal/manager" // registers what the process measures
 	"github.com/ksctl/gitops/internal/telemetry/metrics"
 )
 
@@ -22,16 +20,7 @@ type metric struct {
 	labels           []string
 }
 
-// ours are the metrics of the controller that no library registers, by name.
-func ours() (map[string]metric, error) {
-	registered, ok := crmetrics.Registry.(prometheus.Collector)
-	if !ok {
-		return nil, fmt.Errorf("the registry %T does not tell what it holds", crmetrics.Registry)
-	}
-	return among(append(metrics.NewRecorder().Collectors(), registered))
-}
-
-// among are those of collectors that no library registers, by name.
+// among returns the metrics of collectors by name.
 func among(collectors []prometheus.Collector) (map[string]metric, error) {
 	out := map[string]metric{}
 	for _, c := range collectors {
@@ -77,7 +66,7 @@ func metricOf(d *prometheus.Desc) (metric, error) {
 
 // metricsPage lists what the controller and the agent tell Prometheus.
 func metricsPage() ([]byte, error) {
-	all, err := ours()
+	all, err := among([]prometheus.Collector{metrics.NewRecorder()})
 	if err != nil {
 		return nil, err
 	}

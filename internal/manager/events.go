@@ -59,7 +59,7 @@ func (p *process) addEvents(ctx context.Context) error {
 
 // queue stands between what happens and a recorder.
 func (p *process) queue(to string, r record.EventRecorder) (*events.Queue, error) {
-	q := &events.Queue{To: r, Scheme: p.mgr.GetScheme(), Clock: clock.RealClock{}, Linger: setup.EventsLinger, Dropped: droppedEvents.WithLabelValues(to).Inc,
-		Held: func(n int) { waitingEvents.WithLabelValues(to).Set(float64(n)) }}
+	q := &events.Queue{To: r, Scheme: p.mgr.GetScheme(), Clock: clock.RealClock{}, Linger: setup.EventsLinger,
+		Dropped: func() { p.metrics.EventDropped(to) }, Held: func(n int) { p.metrics.EventsWaiting(to, n) }}
 	return q, p.mgr.Add(q)
 }

@@ -2,11 +2,9 @@ package manager
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/fluxcd/pkg/runtime/probes"
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -70,7 +68,7 @@ func build(ctx context.Context, cfg *rest.Config, o *Options) (*process, error) 
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = o.QPS, o.Burst
 	bound(cfg, answerWithin)
-	p := &process{opts: o, metrics: metrics.NewRecorder()}
+	p := &process{opts: o}
 	if o.LeaderElection.Enable {
 		p.leads = fenced(cfg, o.RuntimeNamespace, leaderElectionID, o.LeaderElection.LeaseDuration).holds
 	}
@@ -92,12 +90,8 @@ func build(ctx context.Context, cfg *rest.Config, o *Options) (*process, error) 
 	}
 	probes.SetupChecks(mgr, ctrl.Log.WithName("setup"))
 	p.mgr = mgr
-	for _, c := range p.metrics.Collectors() {
-		// A second manager in one process, as in tests, shares the registry.
-		var there prometheus.AlreadyRegisteredError
-		if err := crmetrics.Registry.Register(c); err != nil && !errors.As(err, &there) {
-			return nil, fmt.Errorf("metrics: %w", err)
-		}
+	if p.metrics, err = metrics.Register(crmetrics.Registry); err != nil {
+		return nil, err
 	}
 	if err := p.addEvents(ctx); err != nil {
 		return nil, err
@@ -112,8 +106,8 @@ func (p *process) addKinds(ctx context.Context) error {
 	shared := setup.Options{
 		OwnerID: o.OwnerID, Namespace: o.RuntimeNamespace, StoragePath: o.StoragePath, DefaultServiceAccount: o.DefaultServiceAccount,
 		NoCrossNamespaceRefs: o.ACL.NoCrossNamespaceRefs, ConfigsSelected: o.Watch.ConfigsLabelSelector != "",
-		Concurrent: o.Concurrent, Jitter: o.Jitter.Percentage, Events: p.events, Metrics: p.metrics, Leads: p.leads,
-		Render: p.renderFunc(), OnRender: observeRender, Decrypt: sops.Decrypt, Encrypt: sops.Encrypt, RenderCacheBytes: o.RenderCacheBytes,
+		Concurrent: o.Concurrent, Jitter: o.Jitter.Percentage, Events: p.events, Metrics: crmetrics.Registry, Leads: p.leads,
+		Render: p.renderFunc(), Decrypt: sops.Decrypt, Encrypt: sops.Encrypt, RenderCacheBytes: o.RenderCacheBytes,
 		ArtifactCacheBytes: o.ArtifactCacheBytes, ArtifactLimits: o.ArtifactLimits, ArtifactTimeout: o.ArtifactTimeout,
 		ChartCacheBytes: o.ChartCacheBytes, ChartIndexBytes: o.ChartIndexBytes, ChartLimits: o.ChartLimits,
 		CatalogURL: o.CatalogURL, CatalogInsecure: o.CatalogInsecure,

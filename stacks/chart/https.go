@@ -9,7 +9,7 @@ import (
 
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/artifact"
-	"github.com/ksctl/gitops/stacks/internal/problem"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // fromIndex finds a chart in a repository with an index.yaml.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/internal/document"
-	"github.com/ksctl/gitops/stacks/internal/problem"
 	"github.com/ksctl/gitops/stacks/internal/source"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // Checkout is what was found in a working copy.

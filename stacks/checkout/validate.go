@@ -8,7 +8,7 @@ import (
 
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/catalog"
-	"github.com/ksctl/gitops/stacks/internal/problem"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // Report is the outcome of Validate.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ksctl/gitops/stacks/internal/problem"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // Form of a file.

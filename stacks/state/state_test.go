@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ksctl/gitops/stacks/internal/problem"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 func read(t *testing.T, name string) (*File, []byte) {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ksctl/gitops/stacks/internal/problem"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // Names of ksctl's Kubernetes store (its driver "store-kubernetes").

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/ksctl/gitops/stacks/internal/problem"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // Clouds that ksctl makes clusters in: the first release also in Civo.

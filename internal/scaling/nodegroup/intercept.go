@@ -22,8 +22,7 @@ func (l *Listener) answer(ctx context.Context, in any, info *grpc.UnaryServerInf
 	start := l.Clock.Now()
 	out, err := l.guarded(ctx, in, info, next)
 	method, code, lasted := path.Base(info.FullMethod), status.Code(err), l.Clock.Since(start)
-	requests.WithLabelValues(method, code.String()).Inc()
-	took.WithLabelValues(method).Observe(lasted.Seconds())
+	l.Metrics.NodeGroupRequest(method, code.String(), lasted)
 	if asked := described(in); asked != nil {
 		l.logWrite(ctx, method, asked, lasted, err)
 	}

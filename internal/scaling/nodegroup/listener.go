@@ -37,6 +37,12 @@ const (
 	closeGrace = within
 )
 
+// Metrics records what Cluster Autoscalers ask.
+type Metrics interface {
+	NodeGroupRequest(method, code string, took time.Duration)
+	FailedHandshake()
+}
+
 // Listener has Cluster Autoscalers answered, over gRPC and TLS. A client shows a certificate with
 // an Identity in it.
 type Listener struct {
@@ -50,6 +56,7 @@ type Listener struct {
 	ClientCAs   func() (*x509.CertPool, error)
 	Clock       clock.PassiveClock
 	Log         logr.Logger
+	Metrics     Metrics
 
 	// handshake is handshakeWithin, unless a test has more time.
 	handshake time.Duration
@@ -110,7 +117,7 @@ func (l *Listener) serve(ctx context.Context, at net.Listener) error {
 
 func (l *Listener) options() []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.Creds(&watched{TransportCredentials: credentials.NewTLS(l.tls()), log: l.Log, failures: rate.NewLimiter(rate.Every(10*time.Second), 10)}),
+		grpc.Creds(&watched{TransportCredentials: credentials.NewTLS(l.tls()), metrics: l.Metrics, log: l.Log, failures: rate.NewLimiter(rate.Every(10*time.Second), 10)}),
 		grpc.UnaryInterceptor(l.answer),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeader),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(cmp.Or(l.handshake, handshakeWithin)), grpc.WaitForHandlers(true),

@@ -202,6 +202,29 @@ func client(uris ...*url.URL) x509.Certificate {
 }
 
 // rig is a listener on loopback, as Cluster Autoscaler meets it.
+// requestCounts counts requests by method and code.
+type requestCounts struct {
+	mu sync.Mutex
+	by map[[2]string]int
+}
+
+func (c *requestCounts) NodeGroupRequest(method, code string, _ time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by == nil {
+		c.by = map[[2]string]int{}
+	}
+	c.by[[2]string{method, code}]++
+}
+
+func (c *requestCounts) FailedHandshake() {}
+
+func (c *requestCounts) count(method, code string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.by[[2]string{method, code}]
+}
+
 type rig struct {
 	testing.TB
 	clusters  *Clusters
@@ -211,6 +234,7 @@ type rig struct {
 	clients   atomic.Pointer[x509.CertPool] // what clients are verified against
 	served    atomic.Pointer[tls.Certificate]
 	listener  *Listener
+	metrics   *requestCounts
 	addr      string
 	connect   func(context.Context) (net.Conn, error)
 	stop      func() error
@@ -218,14 +242,14 @@ type rig struct {
 
 func newRig(t testing.TB, clusters ...*Cluster) *rig {
 	t.Helper()
-	r := &rig{TB: t, clusters: NewClusters(), clock: clocktesting.NewFakeClock(time.Now()), authority: newAuthority(t)}
+	r := &rig{TB: t, clusters: NewClusters(), clock: clocktesting.NewFakeClock(time.Now()), authority: newAuthority(t), metrics: &requestCounts{}}
 	r.ledger = &memory{clusters: r.clusters}
 	for _, c := range clusters {
 		r.clusters.Publish(c)
 	}
 	r.clients.Store(r.authority.pool())
 	r.served.Store(r.authority.server(t))
-	r.listener = &Listener{Server: NewServer(r.clusters, r.ledger, r.clock, Caller), Clock: r.clock, Log: logr.Discard(),
+	r.listener = &Listener{Server: NewServer(r.clusters, r.ledger, r.clock, Caller), Clock: r.clock, Log: logr.Discard(), Metrics: r.metrics,
 		handshake:   time.Minute, // on a busy machine a client is slow to say who it is
 		Certificate: func() (*tls.Certificate, error) { return r.served.Load(), nil },
 		ClientCAs:   func() (*x509.CertPool, error) { return r.clients.Load(), nil }}

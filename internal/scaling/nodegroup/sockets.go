@@ -76,6 +76,7 @@ func (c *socket) Close() error {
 // watched has it counted, and now and then logged, when somebody is not let in.
 type watched struct {
 	credentials.TransportCredentials
+	metrics  Metrics
 	log      logr.Logger
 	failures *rate.Limiter
 }
@@ -84,7 +85,7 @@ type watched struct {
 func (w *watched) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	out, info, err := w.TransportCredentials.ServerHandshake(conn)
 	if err != nil {
-		handshakes.Inc()
+		w.metrics.FailedHandshake()
 		if w.failures.Allow() {
 			w.log.Info("a client was not let in", "from", conn.RemoteAddr().String(), "why", err.Error())
 		}
@@ -98,5 +99,5 @@ func (w *watched) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo
 
 // Clone implements credentials.TransportCredentials.
 func (w *watched) Clone() credentials.TransportCredentials {
-	return &watched{TransportCredentials: w.TransportCredentials.Clone(), log: w.log, failures: w.failures}
+	return &watched{TransportCredentials: w.TransportCredentials.Clone(), metrics: w.metrics, log: w.log, failures: w.failures}
 }

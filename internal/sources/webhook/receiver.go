@@ -48,6 +48,9 @@ type Options struct {
 	FieldOwner string
 	Clock      clock.Clock
 	Log        logr.Logger
+	// Count is called after each request, with the type of the webhook, empty if unknown, and
+	// the result; nil counts nothing.
+	Count func(webhook, result string)
 }
 
 // Receiver is told of pushes over HTTP.
@@ -65,6 +68,9 @@ type Receiver struct {
 
 // New makes a Receiver. It receives once it is started.
 func New(o Options) *Receiver {
+	if o.Count == nil {
+		o.Count = func(string, string) {}
+	}
 	if o.MaxBytes == 0 {
 		o.MaxBytes = DefaultMaxBytes
 	}

@@ -47,7 +47,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	kind, became, err := r.receive(w, req)
-	count(kind, became)
+	r.Count(string(kind), string(became))
 	answer := answers[became]
 	if answer.code == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")

@@ -14,7 +14,7 @@ import (
 // BenchmarkScrape is one scrape of 10,000 installs.
 func BenchmarkScrape(b *testing.B) {
 	r, reg := NewRecorder(), prometheus.NewRegistry()
-	reg.MustRegister(r.Collectors()...)
+	reg.MustRegister(r)
 	for i := range 10_000 {
 		in := install("True", "ReconciliationSucceeded", appsv1.ComponentStatus{Name: "a", Ready: true, Objects: 3})
 		in.Name = fmt.Sprint(i)

@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"strconv"
 	"sync"
@@ -17,13 +19,15 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
-// Recorder holds how each object stood when it was reconciled last, and tells it when
-// it is scraped.
+// Recorder records the controller's metrics, and collects them for a registry. It keeps the
+// state of each object as of its last reconcile, and reports it at each scrape.
 type Recorder struct {
-	// took is what Flux's controllers have. Of readiness and suspension they tell
-	// nothing any more, and neither is told here under their names.
+	// took and durations are what Flux's controllers have. They no longer report readiness and
+	// suspension, so neither is reported here under their names.
 	took              *fluxmetrics.Recorder
+	durations         prometheus.Collector
 	corrected, scaled *prometheus.CounterVec
+	requests          requests
 	now               func() time.Time
 
 	mu      sync.Mutex
@@ -82,26 +86,45 @@ var (
 	removal    = describe("ksctl_remove_objects", "Objects of a KsctlRemove, by state: removed, or left, which those have that are kept.", object[0], object[1], "state")
 )
 
-// NewRecorder returns a recorder that knows of nothing.
+// Register returns the recorder that r collects from, and registers a new one if there is none:
+// managers in one process share it. A nil r collects nothing.
+func Register(r prometheus.Registerer) (*Recorder, error) {
+	m := NewRecorder()
+	if r == nil {
+		return m, nil
+	}
+	err := r.Register(m)
+	if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+		if before, ok := there.ExistingCollector.(*Recorder); ok {
+			return before, nil
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
+	return m, nil
+}
+
+// NewRecorder returns an empty recorder.
 func NewRecorder() *Recorder {
-	return &Recorder{
-		took: fluxmetrics.NewRecorder(), objects: map[id]standing{}, scaled: newScaled(), now: time.Now,
+	r := &Recorder{
+		took: fluxmetrics.NewRecorder(), objects: map[id]standing{}, scaled: newScaled(), requests: newRequests(), now: time.Now,
 		corrected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ksctl_drift_corrected_total",
 			Help: "Objects of a KsctlInstall that somebody had changed or deleted, and that were put right.",
 		}, object),
 	}
-}
-
-// Collectors are to be registered.
-func (r *Recorder) Collectors() []prometheus.Collector {
-	out := []prometheus.Collector{r, r.corrected, r.scaled}
 	for _, c := range r.took.Collectors() {
 		if durations, ok := c.(*prometheus.HistogramVec); ok {
-			out = append(out, durations)
+			r.durations = durations
 		}
 	}
-	return out
+	return r
+}
+
+// counters are the collectors that count events, beside the state of objects.
+func (r *Recorder) counters() []prometheus.Collector {
+	return append(r.requests.collectors(), r.durations, r.corrected, r.scaled)
 }
 
 // Took implements reconcile.Metrics.
@@ -178,10 +201,16 @@ func (r *Recorder) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range append([]*prometheus.Desc{info, deletion, components, objects, removal}, ofScaling...) {
 		to <- d
 	}
+	for _, c := range r.counters() {
+		c.Describe(to)
+	}
 }
 
-// Collect implements prometheus.Collector. No reconcile waits for who scrapes.
+// Collect implements prometheus.Collector. No reconcile waits for a scrape.
 func (r *Recorder) Collect(to chan<- prometheus.Metric) {
+	for _, c := range r.counters() {
+		c.Collect(to)
+	}
 	r.mu.Lock()
 	all := maps.Clone(r.objects)
 	r.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ksctl/gitops/stacks/internal/problem"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // FuzzValue: any file is plain values that JSON can hold, or refused with a place

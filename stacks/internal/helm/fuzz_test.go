@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/ksctl/gitops/stacks/internal/problem"
 	"github.com/ksctl/gitops/stacks/internal/source"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 var fuzzOptions = Options{Release: "r", Namespace: "n", KubeVersion: "v1.36.0", Seed: []byte("seed")}

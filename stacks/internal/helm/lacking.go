@@ -16,8 +16,8 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 
 	"github.com/ksctl/gitops/stacks/internal/document"
-	"github.com/ksctl/gitops/stacks/internal/problem"
 	"github.com/ksctl/gitops/stacks/internal/source"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 const (

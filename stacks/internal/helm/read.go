@@ -14,8 +14,8 @@ import (
 	"helm.sh/helm/v4/pkg/chart/loader/archive"
 	"helm.sh/helm/v4/pkg/ignore"
 
-	"github.com/ksctl/gitops/stacks/internal/problem"
 	"github.com/ksctl/gitops/stacks/internal/source"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // readFolder reads a chart as it lies in the source, of at most left bytes.

@@ -16,7 +16,7 @@ import (
 	"helm.sh/helm/v4/pkg/engine"
 
 	"github.com/ksctl/gitops/stacks/internal/manifest"
-	"github.com/ksctl/gitops/stacks/internal/problem"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // helmVersion is what charts see as .Capabilities.HelmVersion; fixed, because

@@ -11,8 +11,8 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common"
 	commonutil "helm.sh/helm/v4/pkg/chart/common/util"
 
-	"github.com/ksctl/gitops/stacks/internal/problem"
 	"github.com/ksctl/gitops/stacks/internal/values"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // Mismatch is a value that a values.schema.json does not allow.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/ksctl/gitops/stacks/internal/document"
 	"github.com/ksctl/gitops/stacks/internal/manifest"
-	"github.com/ksctl/gitops/stacks/internal/problem"
 	"github.com/ksctl/gitops/stacks/internal/source"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // parseSchema parses the OpenAPI schema that kustomize keeps for the process. Builds

@@ -16,7 +16,7 @@ import (
 
 	"github.com/ksctl/gitops/stacks/internal/document"
 	"github.com/ksctl/gitops/stacks/internal/manifest"
-	"github.com/ksctl/gitops/stacks/internal/problem"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // Override is what an install changes of rendered objects.

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 
 	"github.com/ksctl/gitops/stacks/internal/document"
-	"github.com/ksctl/gitops/stacks/internal/problem"
 	"github.com/ksctl/gitops/stacks/internal/source"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // Limits of one build.

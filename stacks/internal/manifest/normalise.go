@@ -3,7 +3,7 @@ package manifest
 import (
 	"fmt"
 
-	"github.com/ksctl/gitops/stacks/internal/problem"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // foreignMarks belong to Argo CD: copied to an object, they would make it think

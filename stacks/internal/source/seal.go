@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/ksctl/gitops/stacks/internal/problem"
+	"github.com/ksctl/gitops/stacks/problem"
 	"github.com/ksctl/gitops/stacks/sops"
 )
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ksctl/gitops/stacks/internal/problem"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // open makes a tree and lets a test put files there.

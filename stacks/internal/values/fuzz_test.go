@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/ksctl/gitops/stacks/internal/problem"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // FuzzSchema: any schema is refused with an error, or judges any values, whose

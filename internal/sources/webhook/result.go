@@ -1,12 +1,5 @@
 package webhook
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
-
-	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-)
-
 // result is what became of a request.
 type result string
 
@@ -30,14 +23,3 @@ const (
 	busy     result = "busy"
 	failed   result = "failed"
 )
-
-var requests = prometheus.NewCounterVec(prometheus.CounterOpts{
-	Name: "ksctl_webhook_requests_total",
-	Help: "Requests that told of a push, by what became of them. Without a type: those of nobody who is known.",
-}, []string{"type", "result"})
-
-func init() { metrics.Registry.MustRegister(requests) }
-
-func count(kind appsv1.WebhookType, r result) {
-	requests.WithLabelValues(string(kind), string(r)).Inc()
-}
