@@ -186,9 +186,9 @@ func (a *actor) applied(act *Action, u *unstructured.Unstructured, state appsv1.
 	if err != nil {
 		return a.failed(act, err)
 	}
-	a.engine.holds.undelete(a.owner.Key().String(), act.Entry.ID)
+	a.engine.deletions.reset(a.owner.Key().String(), act.Entry.ID)
 	if corrects(act) {
-		a.engine.holds.corrected(a.owner.Key().String(), act.Entry.ID, a.engine.clock.Now())
+		a.engine.corrections.record(a.owner.Key().String(), act.Entry.ID, a.engine.clock.Now())
 	}
 	it := act.Item
 	change := &Change{Verb: act.Verb, Reason: act.Reason, Ref: it.Ref}

@@ -135,24 +135,24 @@ func (a *actor) take(act *Action, r *result) {
 		a.report.Changes = append(a.report.Changes, *r.change)
 	}
 	if r.err != nil {
-		a.hold(act, r.err)
+		a.backOff(act, r.err)
 	} else if r.again && a.sent[id] {
 		// Twice in one pass: somebody writes as fast as we do.
-		a.hold(act, &ObjectError{Ref: refOf(act), Verb: string(act.Verb), Err: errBusy})
+		a.backOff(act, &ObjectError{Ref: refOf(act), Verb: string(act.Verb), Err: errBusy})
 	}
 	if r.again {
 		a.sent[id] = true
 	}
 }
 
-// hold leaves an object alone until it may be tried again.
-func (a *actor) hold(act *Action, err error) {
+// backOff leaves an object alone until it may be tried again.
+func (a *actor) backOff(act *Action, err error) {
 	want := ""
 	if act.Item != nil {
 		want = act.Item.Want
 	}
 	now := a.engine.clock.Now()
-	a.engine.holds.put(a.owner.Key().String(), act.Entry.ID, hold{since: now, until: now.Add(backoff(err, a.retry.Interval)), want: want, err: err})
+	a.engine.backoffs.record(a.owner.Key().String(), act.Entry.ID, backoff{start: now, retryAt: now.Add(retryDelay(err, a.retry.Interval)), want: want, err: err})
 }
 
 // at calls the boundary before and after a write.

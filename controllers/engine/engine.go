@@ -28,13 +28,16 @@ const (
 // the pass at once, as a crash would: tests use it to stop at every boundary.
 type Boundary func(ctx context.Context, kind WriteKind, after bool) error
 
-// Engine reconciles owners. It holds what must be remembered between passes
-// and may be lost: who fights over an object, and what is waited out.
+// Engine reconciles owners. What it remembers between passes may be lost: the next pass finds
+// it out again.
 type Engine struct {
 	clock       clock.PassiveClock
 	boundary    Boundary
 	concurrency int
-	holds       *holds
+	backoffs    *backoffs
+	corrections *corrections
+	deletions   *pendingDeletions
+	terminating *terminatingNamespaces
 }
 
 // Options of an Engine. The zero value is for production.
@@ -56,7 +59,8 @@ func New(o Options) *Engine {
 	if o.Concurrency <= 0 {
 		o.Concurrency = 8
 	}
-	return &Engine{clock: o.Clock, boundary: o.Boundary, concurrency: o.Concurrency, holds: newHolds()}
+	return &Engine{clock: o.Clock, boundary: o.Boundary, concurrency: o.Concurrency,
+		backoffs: newBackoffs(), corrections: newCorrections(), deletions: newPendingDeletions(), terminating: newTerminatingNamespaces()}
 }
 
 // Change is one thing that a pass did.
@@ -99,6 +103,7 @@ func (e *Engine) Reconcile(ctx context.Context, t *Target, c *Client, o Owner, c
 		return nil, err
 	}
 	e.use(ctx, t, o, components, wanted)
+	e.backoffs.prune(o.Key().String(), wants(components), e.clock.Now())
 	rep, err := e.rounds(ctx, t, c, o, retry, wanted, func(in *Input) Plan {
 		in.Components = components
 		return MakePlan(in)
@@ -119,10 +124,11 @@ func (e *Engine) Teardown(ctx context.Context, t *Target, c *Client, o Owner, re
 		return nil, err
 	}
 	e.use(ctx, t, o, nil, nil)
+	e.backoffs.prune(o.Key().String(), nil, e.clock.Now())
 	rep, err := e.rounds(ctx, t, c, o, retry, nil, PlanTeardown)
 	if err == nil && o.Inventory().Len() == 0 {
 		t.Index.Use(o.Key().String(), nil)
-		e.holds.forget(o.Key().String())
+		e.forget(o.Key().String())
 	}
 	return rep, err
 }
@@ -133,7 +139,14 @@ func (e *Engine) Forget(t *Target, key OwnerKey) {
 		t.Index.Use(key.String(), nil)
 		t.Index.Await(key.String(), nil)
 	}
-	e.holds.forget(key.String())
+	e.forget(key.String())
+}
+
+func (e *Engine) forget(owner string) {
+	e.backoffs.resetAll(owner)
+	e.corrections.reset(owner)
+	e.deletions.resetAll(owner)
+	e.terminating.resetAll(owner)
 }
 
 // rounds plans and acts until nothing can be done now. What stays is not to go
@@ -160,7 +173,7 @@ func (e *Engine) rounds(ctx context.Context, t *Target, c *Client, o Owner, retr
 	}
 	e.release(o.Key(), &rep.Plan)
 	// As the plan saw it: of what it left alone, something may be due by now.
-	rep.RetryAt, rep.Errors = e.holds.standing(o.Key().String(), in.now)
+	rep.RetryAt, rep.Errors = e.backoffs.nextRetry(o.Key().String(), in.now)
 	if rep.Unsynced = unsynced(ctx, t, o); rep.Unsynced == nil {
 		rep.Unsynced = wasUnsynced(&rep.Plan, o.Inventory())
 	}
@@ -179,9 +192,9 @@ func (e *Engine) input(t *Target, o Owner) *Input {
 		Live:      func(r stacks.Ref) (live.Object, bool) { return t.Index.Get(r) },
 		Succeeded: t.Index.Succeeded,
 		Unsynced:  t.Index.Synced,
-		Held:      func(it *Item) string { return e.holds.why(owner, it.ID, it.Want, now) },
-		Deleted:   func(id string) types.UID { return e.holds.wasDeleted(owner, id) },
-		HeldBack:  func(id string) string { return e.holds.why(owner, id, "", now) },
+		Held:      func(it *Item) string { return e.backoffs.active(owner, it.ID, it.Want, now) },
+		Deleted:   func(id string) types.UID { return e.deletions.uid(owner, id) },
+		HeldBack:  func(id string) string { return e.backoffs.active(owner, id, "", now) },
 		now:       now,
 	}
 }
@@ -198,15 +211,19 @@ type Retry struct {
 var DefaultPolicies = Policies{Drift: appsv1.DriftCorrect, Adopt: appsv1.AdoptUnowned, Prune: true,
 	MaxDeletes: appsv1.DefaultMaxDeletes, MaxDeletePercent: appsv1.DefaultMaxDeletePercent, Protect: []string{"PersistentVolumeClaim"}}
 
-// Forgive tries at once what is waited out: a person asked for it.
-func (e *Engine) Forgive(key OwnerKey) { e.holds.forgive(key.String()) }
+// Forgive drops the back-offs of an owner, and the corrections that would cause new ones at
+// once: a person asked for another try.
+func (e *Engine) Forgive(key OwnerKey) {
+	e.backoffs.resetAll(key.String())
+	e.corrections.reset(key.String())
+}
 
-// release drops the holds of objects whose kind went away: what they failed for
+// release drops the back-offs of objects whose kind went away: what they failed for
 // went with it, and the kind's next event is what to wait for.
 func (e *Engine) release(key OwnerKey, p *Plan) {
 	for i := range p.Waits {
 		if w := &p.Waits[i]; w.Reason == NotServed && w.Item != nil {
-			e.holds.drop(key.String(), w.Item.ID)
+			e.backoffs.reset(key.String(), w.Item.ID)
 		}
 	}
 }

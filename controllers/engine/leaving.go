@@ -3,9 +3,11 @@ package engine
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
@@ -52,4 +54,42 @@ func leaving(u *unstructured.Unstructured) *LeavingError {
 
 func leavingObject(o *live.Object) *LeavingError {
 	return &LeavingError{Ref: o.Ref, Finalizers: o.Finalizers, Since: o.DeletionTimestamp, By: o.HeldBy, Remains: o.Remains}
+}
+
+// pendingDeletions remembers, per owner, the objects whose deletion the API server accepted.
+type pendingDeletions struct {
+	mu      sync.Mutex
+	byOwner map[string]map[string]types.UID
+}
+
+func newPendingDeletions() *pendingDeletions {
+	return &pendingDeletions{byOwner: map[string]map[string]types.UID{}}
+}
+
+func (d *pendingDeletions) record(owner, id string, uid types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.byOwner[owner] == nil {
+		d.byOwner[owner] = map[string]types.UID{}
+	}
+	d.byOwner[owner][id] = uid
+}
+
+// uid returns the uid of the object that was deleted; empty when none was.
+func (d *pendingDeletions) uid(owner, id string) types.UID {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.byOwner[owner][id]
+}
+
+func (d *pendingDeletions) reset(owner, id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.byOwner[owner], id)
+}
+
+func (d *pendingDeletions) resetAll(owner string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.byOwner, owner)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -95,6 +94,18 @@ func ids(components []Component) map[string]bool {
 	return out
 }
 
+// wants returns the content of each item by its id.
+func wants(components []Component) map[string]string {
+	out := map[string]string{}
+	for i := range components {
+		for j := range components[i].Items {
+			it := &components[i].Items[j]
+			out[it.ID] = it.Want
+		}
+	}
+	return out
+}
+
 // dropUnserved forgets entries that are not wanted, of kinds that are certain
 // to be gone: their objects went with them.
 func (e *Engine) dropUnserved(ctx context.Context, t *Target, o Owner, wanted map[string]bool) error {
@@ -124,45 +135,4 @@ func (e *Engine) dropUnserved(ctx context.Context, t *Target, o Owner, wanted ma
 		}
 	}
 	return nil
-}
-
-// ContestedError says that another writer keeps changing an object.
-type ContestedError struct {
-	Ref stacks.Ref
-	By  string
-	// Again is when the next correction is tried.
-	Again time.Time
-}
-
-func (e *ContestedError) Error() string {
-	by := e.By
-	if by == "" {
-		by = "another writer"
-	}
-	return fmt.Sprintf("%s keeps being changed by %s: corrected %d times in a minute, left alone until %s (or let it have the fields with spec.drift.ignore)",
-		e.Ref, by, maxCorrections, e.Again.UTC().Format(time.TimeOnly))
-}
-
-// corrects is true for an action that puts right what another writer did.
-func corrects(act *Action) bool { return act.Reason == Drifted || act.Reason == Missing }
-
-// contest takes corrections out of a plan that were made too often of late. It
-// reports whether there were any.
-func (e *Engine) contest(o Owner, retry Retry, p *Plan, rep *Report) bool {
-	found := false
-	now := e.clock.Now()
-	for i := range p.Actions {
-		act := &p.Actions[i]
-		if !corrects(act) || !e.holds.tooMany(o.Key().String(), act.Entry.ID, now) {
-			continue
-		}
-		found = true
-		err := &ContestedError{Ref: act.Item.Ref, Again: now.Add(max(retry.Contested, correctionWindow))}
-		if act.Live != nil {
-			err.By = act.Live.OtherManager
-		}
-		e.holds.put(o.Key().String(), act.Entry.ID, hold{since: now, until: err.Again, want: act.Item.Want, err: err})
-		rep.Contested = append(rep.Contested, Change{Verb: Update, Reason: Drifted, Ref: act.Item.Ref, Note: err.Error()})
-	}
-	return found
 }

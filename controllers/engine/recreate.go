@@ -73,7 +73,7 @@ func (a *actor) recreate(ctx context.Context, act *Action, uid types.UID, cause 
 	case err != nil && !apierrors.IsNotFound(err):
 		return a.failed(act, err)
 	}
-	a.engine.holds.deleted(a.owner.Key().String(), act.Entry.ID, uid)
+	a.engine.deletions.record(a.owner.Key().String(), act.Entry.ID, uid)
 	e := act.Entry
 	e.Hash = "" // whatever the drift mode, it is to be made anew
 	return result{entry: &e, change: &Change{Verb: Delete, Reason: Changed, Ref: it.Ref, Note: "recreated: " + errSpent.Error()}}

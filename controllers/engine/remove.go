@@ -72,7 +72,7 @@ func (a *actor) removeUnserved(ctx context.Context, act *Action, ref stacks.Ref,
 // confirm reads an object that the index does not know: gone, or without the
 // mark that makes it ours; or one that it hears nothing of.
 func (a *actor) confirm(ctx context.Context, act *Action, ref stacks.Ref, m *meta.RESTMapping) result {
-	if act.Live == nil && act.Entry.UID != "" && a.engine.holds.wasDeleted(a.owner.Key().String(), act.Entry.ID) == act.Entry.UID {
+	if act.Live == nil && act.Entry.UID != "" && a.engine.deletions.uid(a.owner.Key().String(), act.Entry.ID) == act.Entry.UID {
 		return a.gone(act, ref, act.Entry.UID) // we deleted it, and the index saw it go
 	}
 	r := resourceAt(a.client, m, ref)
@@ -152,7 +152,7 @@ func (a *actor) delete(ctx context.Context, act *Action, ref stacks.Ref, m *meta
 		r.change = change
 		return r
 	}
-	a.engine.holds.deleted(a.owner.Key().String(), act.Entry.ID, uid)
+	a.engine.deletions.record(a.owner.Key().String(), act.Entry.ID, uid)
 	e := act.Entry
 	e.UID = uid
 	return result{entry: &e, change: change}
@@ -184,7 +184,7 @@ func (a *actor) asJudged(ctx context.Context, act *Action, ref stacks.Ref, r dyn
 
 func (a *actor) gone(act *Action, ref stacks.Ref, uid types.UID) result {
 	a.target.Index.ObserveGone(ref, uid)
-	a.engine.holds.undelete(a.owner.Key().String(), act.Entry.ID)
+	a.engine.deletions.reset(a.owner.Key().String(), act.Entry.ID)
 	return result{drop: true}
 }
 

@@ -29,8 +29,8 @@ func fatal(err error) bool {
 	return errors.As(err, &crash) || errors.Is(err, context.Canceled)
 }
 
-// backoff is how long a failure is waited out, given the owner's retry interval.
-func backoff(err error, interval time.Duration) time.Duration {
+// retryDelay is how long a failure is waited out, given the owner's retry interval.
+func retryDelay(err error, interval time.Duration) time.Duration {
 	short := min(soon, interval)
 	var leaving *LeavingError
 	var owned *OwnedError

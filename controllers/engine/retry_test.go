@@ -51,10 +51,10 @@ func TestBackoff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, err := range []error{tc.err, &ObjectError{Ref: ref("a"), Verb: "create", Err: tc.err}, fmt.Errorf("more: %w", tc.err)} {
-				if got := backoff(err, interval); got != tc.want {
+				if got := retryDelay(err, interval); got != tc.want {
 					t.Errorf("%T: waits %s, want %s", err, got, tc.want)
 				}
-				if got := backoff(err, time.Second); got != time.Second {
+				if got := retryDelay(err, time.Second); got != time.Second {
 					t.Errorf("%T: waits %s, longer than an interval of 1s", err, got)
 				}
 			}

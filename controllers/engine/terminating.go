@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,7 +32,7 @@ var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespace
 
 // terminates notes that a namespace is being deleted, and says what to wait for.
 func (a *actor) terminates(ctx context.Context, act *Action, cause error) result {
-	a.engine.holds.terminates(a.owner.Key().String(), act.Item.Namespace)
+	a.engine.terminating.record(a.owner.Key().String(), act.Item.Namespace)
 	if r := a.enter(ctx, act); r != nil {
 		return *r
 	}
@@ -53,7 +54,7 @@ func (a *actor) enter(ctx context.Context, act *Action) *result {
 	ns := act.Item.Namespace
 	shared := a.sharedEntry(ns)
 	replaced := act.Reason == Missing && shared != nil // what went may have gone with its namespace
-	if !replaced && !a.engine.holds.isTerminating(a.owner.Key().String(), ns) {
+	if !replaced && !a.engine.terminating.has(a.owner.Key().String(), ns) {
 		return nil
 	}
 	at := a.place(ctx, ns)
@@ -81,46 +82,61 @@ func (a *actor) place(ctx context.Context, ns string) place {
 	u, err := a.client.Resource(namespaces).Get(ctx, ns, metav1.GetOptions{})
 	at, owner := place{}, a.owner.Key().String()
 	switch {
-	case apierrors.IsForbidden(err) && a.engine.holds.isTerminating(owner, ns):
+	case apierrors.IsForbidden(err) && a.engine.terminating.has(owner, ns):
 		// The account may not look: one object finds out for all others.
 		a.places[ns] = place{err: &TerminatingError{Namespace: ns}}
-		a.engine.holds.terminated(owner, ns)
+		a.engine.terminating.reset(owner, ns)
 		return at
 	case apierrors.IsForbidden(err):
 	case apierrors.IsNotFound(err):
-		a.engine.holds.terminated(owner, ns)
+		a.engine.terminating.reset(owner, ns)
 		return place{absent: true} // it may be there the next time
 	case err != nil:
 		at.err = err
 	case u.GetDeletionTimestamp() != nil:
-		a.engine.holds.terminates(owner, ns)
+		a.engine.terminating.record(owner, ns)
 		at.err = &TerminatingError{Namespace: ns, Why: live.Remains(u)}
 	default:
 		at.uid = u.GetUID()
-		a.engine.holds.terminated(owner, ns)
+		a.engine.terminating.reset(owner, ns)
 	}
 	a.places[ns] = at
 	return at
 }
 
-// terminates notes that nothing can be made in a namespace now.
-func (h *holds) terminates(owner, namespace string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.terminating[owner] == nil {
-		h.terminating[owner] = map[string]bool{}
+// terminatingNamespaces remembers, per owner, the namespaces that were seen to terminate.
+type terminatingNamespaces struct {
+	mu      sync.Mutex
+	byOwner map[string]map[string]bool
+}
+
+func newTerminatingNamespaces() *terminatingNamespaces {
+	return &terminatingNamespaces{byOwner: map[string]map[string]bool{}}
+}
+
+func (n *terminatingNamespaces) record(owner, namespace string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.byOwner[owner] == nil {
+		n.byOwner[owner] = map[string]bool{}
 	}
-	h.terminating[owner][namespace] = true
+	n.byOwner[owner][namespace] = true
 }
 
-func (h *holds) isTerminating(owner, namespace string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.terminating[owner][namespace]
+func (n *terminatingNamespaces) has(owner, namespace string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.byOwner[owner][namespace]
 }
 
-func (h *holds) terminated(owner, namespace string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.terminating[owner], namespace)
+func (n *terminatingNamespaces) reset(owner, namespace string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.byOwner[owner], namespace)
+}
+
+func (n *terminatingNamespaces) resetAll(owner string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.byOwner, owner)
 }

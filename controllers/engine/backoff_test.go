@@ -14,86 +14,118 @@ import (
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-func TestHolds(t *testing.T) {
-	h := newHolds()
-	held := hold{until: noon.Add(time.Minute), want: "v1", err: errors.New("no")}
-	h.put("me", "a", held)
+func TestBackoffIsActive(t *testing.T) {
+	s := newBackoffs()
+	s.record("me", "a", backoff{retryAt: noon.Add(time.Minute), want: "v1", err: errors.New("no")})
 	for name, tc := range map[string]struct {
 		owner, id, want string
 		at              time.Duration
-		held            bool
+		active          bool
 	}{
-		"held":                   {"me", "a", "v1", 0, true},
-		"to the last moment":     {"me", "a", "v1", time.Minute - 1, true},
-		"until":                  {"me", "a", "v1", time.Minute, false},
-		"another content":        {"me", "a", "v2", 0, false},
-		"to be removed":          {"me", "a", "", 0, false},
-		"another object":         {"me", "b", "v1", 0, false},
-		"another owner's object": {"you", "a", "v1", 0, false},
+		"the content that failed": {"me", "a", "v1", 0, true},
+		"to the last moment":      {"me", "a", "v1", time.Minute - 1, true},
+		"expired":                 {"me", "a", "v1", time.Minute, false},
+		"other content":           {"me", "a", "v2", 0, false},
+		"to be deleted":           {"me", "a", "", 0, false},
+		"another object":          {"me", "b", "v1", 0, false},
+		"another owner's object":  {"you", "a", "v1", 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h.put("me", "a", held)
-			got := h.why(tc.owner, tc.id, tc.want, noon.Add(tc.at))
-			if (got == "no") != tc.held {
+			if got := s.active(tc.owner, tc.id, tc.want, noon.Add(tc.at)); (got == "no") != tc.active {
 				t.Errorf("got %q", got)
 			}
-			if again := h.why(tc.owner, tc.id, tc.want, noon.Add(tc.at)); again != got {
-				t.Errorf("asked again: %q", again)
+			if s.active("me", "a", "v1", noon) == "" {
+				t.Error("asking cleared the back-off")
 			}
 		})
 	}
-	// A hold that another content lifted does not come back with the old one.
-	h.put("me", "a", held)
-	h.why("me", "a", "v2", noon)
-	if got := h.why("me", "a", "v1", noon); got != "" {
-		t.Errorf("got %q", got)
+}
+
+func TestPruneDropsBackoffsThatNoLongerApply(t *testing.T) {
+	s := newBackoffs()
+	for id, b := range map[string]backoff{
+		"same":    {retryAt: noon.Add(time.Hour), want: "v1"},
+		"changed": {retryAt: noon.Add(time.Hour), want: "v1"},
+		"leaves":  {retryAt: noon.Add(time.Hour), want: "v1"},
+		"leaving": {retryAt: noon.Add(time.Hour)},
+		"expired": {retryAt: noon, want: "v1"},
+	} {
+		b.err = errors.New(id)
+		s.record("me", id, b)
+	}
+	s.record("you", "changed", backoff{retryAt: noon.Add(time.Hour), want: "v1", err: errors.New("yours")})
+	s.prune("me", map[string]string{"same": "v1", "changed": "v2", "expired": "v1"}, noon)
+	if _, errs := s.nextRetry("me", noon.Add(-time.Second)); errors.Join(errs...).Error() != "leaving\nsame" {
+		t.Errorf("kept %v", errs)
+	}
+	if s.active("me", "changed", "v1", noon) != "" {
+		t.Error("a back-off that new content ended came back with the old content")
+	}
+	if s.active("you", "changed", "v1", noon) == "" {
+		t.Error("the back-off of another owner is gone")
 	}
 }
 
-func TestStandingHolds(t *testing.T) {
-	h := newHolds()
-	if at, errs := h.standing("me", noon); !at.IsZero() || errs != nil {
+func TestNextRetry(t *testing.T) {
+	s := newBackoffs()
+	if at, errs := s.nextRetry("me", noon); !at.IsZero() || errs != nil {
 		t.Errorf("%s, %v", at, errs)
 	}
-	for id, after := range map[string]time.Duration{"c": 3 * time.Minute, "a": 2 * time.Minute, "b": time.Minute, "over": 0} {
-		h.put("me", id, hold{until: noon.Add(after), err: errors.New(id)})
+	for id, after := range map[string]time.Duration{"c": 3 * time.Minute, "a": 2 * time.Minute, "b": time.Minute, "expired": 0} {
+		s.record("me", id, backoff{retryAt: noon.Add(after), err: errors.New(id)})
 	}
-	h.put("you", "a", hold{until: noon.Add(time.Second), err: errors.New("yours")})
-	at, errs := h.standing("me", noon)
+	s.record("you", "a", backoff{retryAt: noon.Add(time.Second), err: errors.New("yours")})
+	at, errs := s.nextRetry("me", noon)
 	if !at.Equal(noon.Add(time.Minute)) {
 		t.Errorf("the first ends at %s", at)
 	}
 	if got := errors.Join(errs...).Error(); got != "a\nb\nc" {
 		t.Errorf("errors %q: want them in the order of their objects", got)
 	}
-	h.drop("me", "b")
-	if at, _ := h.standing("me", noon); !at.Equal(noon.Add(2 * time.Minute)) {
+	s.reset("me", "b")
+	if at, _ := s.nextRetry("me", noon); !at.Equal(noon.Add(2 * time.Minute)) {
 		t.Errorf("the next ends at %s", at)
 	}
-	h.forget("me")
-	if at, errs := h.standing("me", noon); !at.IsZero() || errs != nil {
+	s.resetAll("me")
+	if at, errs := s.nextRetry("me", noon); !at.IsZero() || errs != nil {
 		t.Errorf("%s, %v", at, errs)
 	}
-	if _, errs := h.standing("you", noon); len(errs) != 1 {
-		t.Error("another owner's holds went, too")
+	if _, errs := s.nextRetry("you", noon); len(errs) != 1 {
+		t.Error("the back-offs of another owner are gone")
 	}
 }
 
-func TestDeletionsAreRemembered(t *testing.T) {
-	h := newHolds()
-	h.deleted("me", "a", "uid")
-	h.deleted("you", "a", "other")
-	if h.wasDeleted("me", "a") != "uid" || h.wasDeleted("me", "b") != "" || h.wasDeleted("nobody", "a") != "" {
-		t.Error("not as it was noted")
+// A removal is rehearsed on the inventory of an install, whose back-offs stay as they are.
+func TestRehearsalKeepsTheBackoffsOfTheInstall(t *testing.T) {
+	f := newFight(t)
+	index, err := live.New(&rest.Config{Host: "127.0.0.1:1"}, live.Options{Owner: "me"})
+	if err != nil {
+		t.Fatal(err)
 	}
-	h.forgive("me")
-	if h.wasDeleted("me", "a") != "uid" {
-		t.Error("a person who asks for another try does not undo a delete")
+	id := ref("a").ID()
+	f.backoffs.record(me.String(), id, backoff{start: noon, retryAt: noon.Add(time.Hour), want: "want", err: errors.New("no")})
+	view := &View{Of: me, Entries: NewInventory(nil, nil), Policy: DefaultPolicies}
+	view.Entries.Put(entry("a", appsv1.EntryApplied))
+	view.Policy.Asked = func(*appsv1.InventoryEntry) *Request { return &Request{} }
+	if remarks := f.Standing(&Target{Index: index}, view); len(remarks) != 1 {
+		t.Fatalf("the rehearsal looked at %d objects", len(remarks))
 	}
-	h.undelete("me", "a")
-	h.undelete("nobody", "a")
-	if h.wasDeleted("me", "a") != "" || h.wasDeleted("you", "a") != "other" {
-		t.Error("one is undone")
+	if f.backedOff("a") == "" {
+		t.Error("the rehearsal cleared the back-off")
+	}
+}
+
+func TestPendingDeletions(t *testing.T) {
+	d := newPendingDeletions()
+	d.record("me", "a", "uid")
+	d.record("you", "a", "other")
+	if d.uid("me", "a") != "uid" || d.uid("me", "b") != "" || d.uid("nobody", "a") != "" {
+		t.Error("not as recorded")
+	}
+	d.reset("me", "a")
+	d.reset("nobody", "a")
+	if d.uid("me", "a") != "" || d.uid("you", "a") != "other" {
+		t.Error("reset of one object")
 	}
 }
 
@@ -129,7 +161,7 @@ func (f *fight) contested(reason Reason, names ...string) bool {
 	}
 	for i := range p.Actions {
 		if corrects(&p.Actions[i]) {
-			f.holds.corrected(me.String(), p.Actions[i].Entry.ID, f.clock.Now())
+			f.corrections.record(me.String(), p.Actions[i].Entry.ID, f.clock.Now())
 		}
 	}
 	return false
@@ -137,8 +169,8 @@ func (f *fight) contested(reason Reason, names ...string) bool {
 
 func (f *fight) after(d time.Duration) { f.clock.SetTime(f.clock.Now().Add(d)) }
 
-func (f *fight) held(name string) string {
-	return f.holds.why(me.String(), ref(name).ID(), "want", f.clock.Now())
+func (f *fight) backedOff(name string) string {
+	return f.backoffs.active(me.String(), ref(name).ID(), "want", f.clock.Now())
 }
 
 func TestContest(t *testing.T) {
@@ -149,7 +181,7 @@ func TestContest(t *testing.T) {
 		}
 		f.after(time.Second)
 	}
-	if len(f.rep.Contested) > 0 || f.held("a") != "" {
+	if len(f.rep.Contested) > 0 || f.backedOff("a") != "" {
 		t.Error("said before it is so")
 	}
 	if !f.contested(Drifted, "a") {
@@ -158,7 +190,7 @@ func TestContest(t *testing.T) {
 	if len(f.rep.Contested) != 1 || f.rep.Contested[0].Ref != ref("a") {
 		t.Errorf("said: %+v", f.rep.Contested)
 	}
-	if why := f.held("a"); why == "" || why != f.rep.Contested[0].Note {
+	if why := f.backedOff("a"); why == "" || why != f.rep.Contested[0].Note {
 		t.Errorf("held for %q, said %q", why, f.rep.Contested[0].Note)
 	}
 	const note = "ConfigMap ns/a keeps being changed by kubectl: corrected 3 times in a minute, left alone until 12:10:03 (or let it have the fields with spec.drift.ignore)"
@@ -169,7 +201,7 @@ func TestContest(t *testing.T) {
 		t.Error("another object is another fight")
 	}
 	f.after(10 * time.Minute)
-	if f.held("a") != "" || f.contested(Drifted, "a") {
+	if f.backedOff("a") != "" || f.contested(Drifted, "a") {
 		t.Error("it is tried again when its time has come")
 	}
 }
@@ -212,14 +244,14 @@ func TestForgiveness(t *testing.T) {
 	for range maxCorrections + 1 {
 		f.contested(Drifted, "a")
 	}
-	if why := f.holds.why(me.String(), ref("a").ID(), "another content", f.clock.Now()); why != "" {
+	if why := f.backoffs.active(me.String(), ref("a").ID(), "another content", f.clock.Now()); why != "" {
 		t.Errorf("what the repository says now is sent at once, not held: %s", why)
 	}
 	for range maxCorrections + 1 {
 		f.contested(Drifted, "b")
 	}
 	f.Forgive(me)
-	if f.held("b") != "" {
+	if f.backedOff("b") != "" {
 		t.Error("still held")
 	}
 	if f.contested(Drifted, "b") {
@@ -243,7 +275,7 @@ func TestAHoldThatEndsDuringAPassIsComeBackFor(t *testing.T) {
 	}
 	it := item("c", "a")
 	until := noon.Add(time.Second)
-	f.holds.put(me.String(), it.ID, hold{since: noon, until: until, want: it.Want, err: errors.New("no")})
+	f.backoffs.record(me.String(), it.ID, backoff{start: noon, retryAt: until, want: it.Want, err: errors.New("no")})
 	rep, err := f.rounds(t.Context(), &Target{Index: index}, nil, idleOwner{}, Retry{}, nil, func(in *Input) Plan {
 		if in.Held(&it) == "" {
 			t.Error("the plan does not leave it alone")

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// backoff is why an object is left alone for a while.
+type backoff struct {
+	// start and retryAt bound it. If the clock was set back, retryAt may be years away.
+	start, retryAt time.Time
+	err            error
+	// want is the hash of the content that failed: other content is tried at once.
+	want string
+}
+
+func (b backoff) expired(now time.Time) bool { return !now.Before(b.retryAt) || setBack(now, b.start) }
+
+// setBack is true when the clock shows a time long before an earlier reading. A pass reads the
+// clock once, so a little before is normal.
+func setBack(now, earlier time.Time) bool { return now.Before(earlier.Add(-correctionWindow)) }
+
+// backoffs tracks, per owner, the objects whose last write failed and the time of their next
+// attempt. Losing it costs a request, never correctness.
+type backoffs struct {
+	mu      sync.Mutex
+	byOwner map[string]map[string]backoff
+}
+
+func newBackoffs() *backoffs { return &backoffs{byOwner: map[string]map[string]backoff{}} }
+
+func (s *backoffs) record(owner, id string, b backoff) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byOwner[owner] == nil {
+		s.byOwner[owner] = map[string]backoff{}
+	}
+	s.byOwner[owner][id] = b
+}
+
+// active returns the reason to leave an object with this content alone; empty when there is
+// none. It only reads: the plan of an owner, and others who look at that, ask it.
+func (s *backoffs) active(owner, id, want string, now time.Time) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b, ok := s.byOwner[owner][id]
+	if !ok || b.expired(now) || b.want != want {
+		return ""
+	}
+	return b.err.Error()
+}
+
+// prune drops the back-offs of an owner that have expired, or failed with other content than
+// is desired now: one that new content ended does not come back with the old content. wants has
+// the content of each desired object by id; an object that is to be deleted has none.
+func (s *backoffs) prune(owner string, wants map[string]string, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.byOwner[owner], func(id string, b backoff) bool { return b.expired(now) || b.want != wants[id] })
+}
+
+// nextRetry returns when the first back-off of an owner ends (zero when there is none), and the
+// errors that are backed off, in the order of their objects.
+func (s *backoffs) nextRetry(owner string, now time.Time) (time.Time, []error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var first time.Time
+	var errs []error
+	for _, id := range slices.Sorted(maps.Keys(s.byOwner[owner])) {
+		b := s.byOwner[owner][id]
+		if b.expired(now) {
+			continue
+		}
+		if first.IsZero() || b.retryAt.Before(first) {
+			first = b.retryAt
+		}
+		errs = append(errs, b.err)
+	}
+	return first, errs
+}
+
+// reset drops the back-off of one object.
+func (s *backoffs) reset(owner, id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byOwner[owner], id)
+}
+
+// resetAll drops every back-off of an owner.
+func (s *backoffs) resetAll(owner string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byOwner, owner)
+}
