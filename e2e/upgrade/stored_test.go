@@ -84,9 +84,9 @@ func write(ctx context.Context) {
 	}
 }
 
-// comparable returns an object without what a request changes: its annotation, the answer in
+// withoutRequest returns an object without what a request changes: its annotation, the answer in
 // the status, the time of the preview that is made for it, and the record of who set them.
-func comparable(value []byte) string {
+func withoutRequest(value []byte) string {
 	GinkgoHelper()
 	var object map[string]any
 	Expect(json.Unmarshal(value, &object)).To(Succeed())

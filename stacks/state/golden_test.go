@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -95,7 +96,7 @@ func TestGoldenExports(t *testing.T) {
 		}
 	}
 	slices.Reverse(clusters)
-	if data, err := Export(clusters, credentials); err != nil || string(data) != string(golden.Read(t, "export.json")) {
+	if data, err := Export(clusters, credentials); err != nil || !bytes.Equal(data, golden.Read(t, "export.json")) {
 		t.Errorf("the order of the files changes the export: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -59,7 +60,7 @@ func TestGoldenStores(t *testing.T) {
 	if err := (&FileStore{Folder: folder}).Save(t.Context(), "demo", nil, data); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := os.ReadFile(filepath.Join(folder, "demo.json")); err != nil || string(got) != string(data) {
+	if got, err := os.ReadFile(filepath.Join(folder, "demo.json")); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("the file has %s, %v", got, err)
 	}
 	client := fake.NewClientset()
