@@ -201,7 +201,6 @@ func client(uris ...*url.URL) x509.Certificate {
 	return x509.Certificate{URIs: uris, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 }
 
-// rig is a listener on loopback, as Cluster Autoscaler meets it.
 // requestCounts counts requests by method and code.
 type requestCounts struct {
 	mu sync.Mutex
@@ -225,6 +224,7 @@ func (c *requestCounts) count(method, code string) int {
 	return c.by[[2]string{method, code}]
 }
 
+// rig is a Listener on loopback, with what it depends on.
 type rig struct {
 	testing.TB
 	clusters  *Clusters
