@@ -212,7 +212,7 @@ release: ## Everything that a release consists of, pushed: make release VERSION=
 	$(RELEASE) image --push $(REGISTRY)/controller
 	$(RELEASE) chart --image $(REGISTRY)/controller --push $(REGISTRY)/charts
 	$(RELEASE) manifest --image $(REGISTRY)/controller
-	$(RELEASE) catalogue --push $(REGISTRY)/catalog
+	$(RELEASE) catalog --push $(REGISTRY)/catalog
 	$(RELEASE) cli
 
 .PHONY: sign

@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	system = "ksctl-gitops-system"
-	soon   = 2 * time.Minute
+	controllerNamespace = "ksctl-gitops-system"
+	timeout             = 2 * time.Minute
 )
 
-// What is shipped, on a real API server, applied as a user does it.
-func TestOnACluster(t *testing.T) {
+// The shipped manifests, applied to a real API server with kubectl, as users do.
+func TestManifestsOnAPIServer(t *testing.T) {
 	c, err := cluster.Start(t.Context(), cluster.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -36,8 +36,8 @@ func TestOnACluster(t *testing.T) {
 	})
 	kubectl(t, c, "apply", "--server-side", "--validate=strict", "-k", "default")
 	awaitKinds(t, c)
-	t.Run("the controller's pod is admitted", func(t *testing.T) { testPod(t, c) })
-	t.Run("rights", func(t *testing.T) { testRights(t, c) })
+	t.Run("the controller's Pod is admitted", func(t *testing.T) { testPod(t, c) })
+	t.Run("permissions", func(t *testing.T) { testPermissions(t, c) })
 	t.Run("explain", func(t *testing.T) {
 		out := kubectl(t, c, "explain", "ksctlinstalls.spec.drift.ignore.paths")
 		if !bytes.Contains(out, []byte("JSON pointers")) {
@@ -46,18 +46,18 @@ func TestOnACluster(t *testing.T) {
 	})
 	t.Run("samples", func(t *testing.T) {
 		kubectl(t, c, "apply", "--server-side", "--validate=strict", "-k", "samples")
-		// Nothing was added to what was written, so that a sync tool sees no difference.
+		// The API server adds no defaults, so that a sync tool sees no difference.
 		kubectl(t, c, "diff", "--server-side", "-k", "samples")
 	})
-	t.Run("what a KsctlAutoScaler installs", func(t *testing.T) { testAutoscaler(t, c) })
+	t.Run("the objects of a KsctlAutoScaler are accepted", func(t *testing.T) { testAutoscaler(t, c) })
 	strict := client.WithFieldValidation(c.Client(), metav1.FieldValidationStrict)
-	for _, m := range slices.Concat(refused, refusedAutoscalers) {
-		t.Run("refuses "+m.kind+" with "+m.name, func(t *testing.T) { m.testRefused(t, strict) })
+	for _, m := range slices.Concat(rejectedManifests, rejectedAutoscalers) {
+		t.Run("refuses "+m.kind+" with "+m.name, func(t *testing.T) { m.testRejected(t, strict) })
 	}
-	for _, m := range slices.Concat(accepted, acceptedAutoscalers) {
+	for _, m := range slices.Concat(acceptedManifests, acceptedAutoscalers) {
 		t.Run("accepts "+m.kind+" with "+m.name, func(t *testing.T) { m.testAccepted(t, strict) })
 	}
-	t.Run("the cluster of a KsctlAutoScaler stays", func(t *testing.T) { testClusterStays(t, strict) })
+	t.Run("the clusterRef of a KsctlAutoScaler is immutable", func(t *testing.T) { testClusterRefIsImmutable(t, strict) })
 }
 
 func kubectl(t *testing.T, c *cluster.Cluster, args ...string) []byte {
@@ -69,10 +69,11 @@ func kubectl(t *testing.T, c *cluster.Cluster, args ...string) []byte {
 	return out
 }
 
-// run has a cache of its own for each call: kinds come up while the test runs.
+// run runs kubectl with a separate discovery cache for each call, because kinds are added during
+// the test.
 func run(t *testing.T, c *cluster.Cluster, args ...string) ([]byte, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.Kubectl(), append([]string{"--kubeconfig", c.Kubeconfig(), "--cache-dir", t.TempDir()}, args...)...)
 	var stdout, stderr bytes.Buffer
@@ -83,11 +84,11 @@ func run(t *testing.T, c *cluster.Cluster, args ...string) ([]byte, error) {
 	return stdout.Bytes(), nil
 }
 
-// awaitKinds waits until the CRDs are served: discovery lags their condition.
+// awaitKinds waits until discovery has the kinds, which is after the CRDs are Established.
 func awaitKinds(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, soon, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, timeout, true, func(context.Context) (bool, error) {
 		for _, kind := range []string{"ksctlinstalls", "ksctlremoves", "ksctlsources", "ksctlinventories", "importstates", "exportstates", "ksctlclusters", "ksctlautoscalers"} {
 			if _, last = run(t, c, "explain", kind+".metadata"); last != nil {
 				return false, nil
@@ -100,12 +101,12 @@ func awaitKinds(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// Its namespace enforces the restricted Pod Security standard, so a pod that
-// came into being meets it.
+// testPod checks that the controller's Pod was created. Its namespace enforces the restricted Pod
+// Security standard, so a Pod that was created complies with it.
 func testPod(t *testing.T, c *cluster.Cluster) {
-	kubectl(t, c, "-n", system, "rollout", "status", "deployment/ksctl-gitops", "--timeout="+soon.String())
+	kubectl(t, c, "-n", controllerNamespace, "rollout", "status", "deployment/ksctl-gitops", "--timeout="+timeout.String())
 	var ns corev1.Namespace
-	if err := c.Client().Get(t.Context(), client.ObjectKey{Name: system}, &ns); err != nil {
+	if err := c.Client().Get(t.Context(), client.ObjectKey{Name: controllerNamespace}, &ns); err != nil {
 		t.Fatal(err)
 	}
 	if ns.Labels["pod-security.kubernetes.io/enforce"] != "restricted" {
@@ -113,13 +114,13 @@ func testPod(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// right is one thing that somebody may or may not do.
-type right struct {
+// permission is a request that a user may or may not make.
+type permission struct {
 	user, verb, group, resource, subresource, namespace string
 	allowed                                             bool
 }
 
-func (r right) holds(t *testing.T, c *cluster.Cluster) bool {
+func (r permission) matches(t *testing.T, c *cluster.Cluster) bool {
 	t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: r.user, Groups: []string{"system:authenticated"},
@@ -132,9 +133,9 @@ func (r right) holds(t *testing.T, c *cluster.Cluster) bool {
 	return review.Status.Allowed == r.allowed
 }
 
-func testRights(t *testing.T, c *cluster.Cluster) {
+func testPermissions(t *testing.T, c *cluster.Cluster) {
 	const apps, states = "apps.ksctl.com", "storage.ksctl.com"
-	controller := cluster.ServiceAccountUser(system, "ksctl-gitops")
+	controller := cluster.ServiceAccountUser(controllerNamespace, "ksctl-gitops")
 	if err := c.ApplyYAML(t.Context(), []byte(`
 kind: List
 apiVersion: v1
@@ -153,24 +154,24 @@ items:
 `)); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []right{
-		// The controller reads everything and acts as accounts.
+	for _, r := range []permission{
+		// The controller reads everything and impersonates service accounts.
 		{controller, "watch", "apps", "deployments", "", "team", true},
 		{controller, "list", "example.com", "anything", "", "team", true},
 		{controller, "impersonate", "", "serviceaccounts", "", "team", true},
 		{controller, "impersonate", "", "users", "", "", false},
 		{controller, "impersonate", "", "groups", "", "", false},
-		// It writes what is its own.
+		// It writes its own objects.
 		{controller, "patch", apps, "ksctlinstalls", "status", "team", true},
 		{controller, "patch", apps, "ksctlremoves", "status", "team", true},
 		{controller, "create", apps, "ksctlinventories", "", "team", true},
-		{controller, "create", apps, "ksctlinstalls", "", "team", true}, // for the clusters that one selects
+		{controller, "create", apps, "ksctlinstalls", "", "team", true}, // the installs of a clusterSelector
 		{controller, "delete", apps, "ksctlinstalls", "", "team", true},
 		{controller, "patch", states, "importstates", "status", "team", true},
 		{controller, "patch", states, "exportstates", "status", "team", true},
-		{controller, "create", "", "secrets", "", system, true},
-		{controller, "update", "coordination.k8s.io", "leases", "", system, true},
-		// And nothing else.
+		{controller, "create", "", "secrets", "", controllerNamespace, true},
+		{controller, "update", "coordination.k8s.io", "leases", "", controllerNamespace, true},
+		// It writes nothing else.
 		{controller, "create", "", "secrets", "", "team", false},
 		{controller, "patch", "", "configmaps", "", "team", false},
 		{controller, "create", "apps", "deployments", "", "team", false},
@@ -194,12 +195,12 @@ items:
 		{"editor", "patch", apps, "ksctlinstalls", "status", "team", false},
 		{"editor", "create", apps, "ksctlinstalls", "", "default", false},
 	} {
-		// The roles view and edit are put together a moment after ours exist.
-		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, soon, true, func(context.Context) (bool, error) {
-			return r.holds(t, c), nil
+		// The aggregation into the roles view and edit takes a moment.
+		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, timeout, true, func(context.Context) (bool, error) {
+			return r.matches(t, c), nil
 		})
 		if err != nil {
-			t.Errorf("%+v does not hold", r)
+			t.Errorf("the API server does not agree with %+v", r)
 		}
 	}
 }

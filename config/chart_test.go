@@ -15,14 +15,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// rendered is what the chart makes of values, by kind and name.
+// rendered renders the chart with values and returns the objects by kind and name.
 func rendered(t *testing.T, release string, values map[string]any) map[string]*unstructured.Unstructured {
 	t.Helper()
 	chart, err := loader.LoadDir("chart")
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := commonutil.ToRenderValues(chart, values, common.ReleaseOptions{Name: release, Namespace: system, IsInstall: true}, common.DefaultCapabilities)
+	all, err := commonutil.ToRenderValues(chart, values, common.ReleaseOptions{Name: release, Namespace: controllerNamespace, IsInstall: true}, common.DefaultCapabilities)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func rendered(t *testing.T, release string, values map[string]any) map[string]*u
 			}
 			key := u.GetKind() + " " + u.GetName()
 			if out[key] != nil {
-				t.Errorf("%s comes twice", key)
+				t.Errorf("%s is rendered twice", key)
 			}
 			out[key] = u
 		}
@@ -53,8 +53,9 @@ func rendered(t *testing.T, release string, values map[string]any) map[string]*u
 	return out
 }
 
-// alike leaves of an object what chart and kustomization have to have in common.
-func alike(t *testing.T, u *unstructured.Unstructured) map[string]any {
+// commonFields returns a copy of an object without the fields in which chart and kustomization
+// differ.
+func commonFields(t *testing.T, u *unstructured.Unstructured) map[string]any {
 	t.Helper()
 	raw, err := u.MarshalJSON()
 	if err != nil {
@@ -64,7 +65,8 @@ func alike(t *testing.T, u *unstructured.Unstructured) map[string]any {
 	if err := u.UnmarshalJSON(raw); err != nil {
 		t.Fatal(err)
 	}
-	// Aggregation is by labels; the others say whose it is.
+	// Only the labels for the aggregation of ClusterRoles must be equal. The other labels name the
+	// release.
 	u.SetLabels(maps.Collect(func(yield func(string, string) bool) {
 		for k, v := range u.GetLabels() {
 			if strings.HasPrefix(k, "rbac.authorization.k8s.io/") && !yield(k, v) {
@@ -82,7 +84,7 @@ func alike(t *testing.T, u *unstructured.Unstructured) map[string]any {
 		for _, c := range containers {
 			c, ok := c.(map[string]any)
 			if !ok {
-				t.Fatalf("a container is %T", c)
+				t.Fatalf("a container has type %T", c)
 			}
 			delete(c, "image")
 			delete(c, "imagePullPolicy")
@@ -94,13 +96,13 @@ func alike(t *testing.T, u *unstructured.Unstructured) map[string]any {
 	return u.Object
 }
 
-// The two ways to install the controller are one.
-func TestTheChartIsTheKustomization(t *testing.T) {
+// The chart and the kustomization install the same objects.
+func TestChartMatchesKustomization(t *testing.T) {
 	got := rendered(t, "ksctl-gitops", nil)
 	for _, want := range build(t, "default") {
 		key := want.GetKind() + " " + want.GetName()
 		if want.GetKind() == "Namespace" {
-			continue // is made by helm install --create-namespace
+			continue // helm install --create-namespace creates it
 		}
 		u := got[key]
 		if u == nil {
@@ -108,7 +110,7 @@ func TestTheChartIsTheKustomization(t *testing.T) {
 			continue
 		}
 		delete(got, key)
-		if a, b := alike(t, u), alike(t, want); !equality.Semantic.DeepEqual(a, b) {
+		if a, b := commonFields(t, u), commonFields(t, want); !equality.Semantic.DeepEqual(a, b) {
 			x, _ := yaml.Marshal(a)
 			y, _ := yaml.Marshal(b)
 			t.Errorf("%s: the chart has\n%s\nthe kustomization\n%s", key, x, y)
@@ -119,7 +121,7 @@ func TestTheChartIsTheKustomization(t *testing.T) {
 	}
 }
 
-func TestTheChartsLabelsSelectItsPods(t *testing.T) {
+func TestChartSelectorsMatchPods(t *testing.T) {
 	objects := rendered(t, "prod", map[string]any{"webhook": map[string]any{"enabled": true}})
 	pods, _, _ := unstructured.NestedStringMap(objects["Deployment prod-ksctl-gitops"].Object, "spec", "template", "metadata", "labels")
 	for key, path := range map[string][]string{
@@ -140,7 +142,7 @@ func TestTheChartsLabelsSelectItsPods(t *testing.T) {
 	}
 }
 
-func TestTheChartsValues(t *testing.T) {
+func TestChartValues(t *testing.T) {
 	container := func(values map[string]any) map[string]any {
 		list, _, _ := unstructured.NestedSlice(rendered(t, "ksctl-gitops", values)["Deployment ksctl-gitops"].Object, "spec", "template", "spec", "containers")
 		return list[0].(map[string]any)
@@ -152,7 +154,7 @@ func TestTheChartsValues(t *testing.T) {
 	if got := container(map[string]any{"image": map[string]any{"repository": "r/c", "tag": "1", "digest": digest}})["image"]; got != "r/c@"+digest {
 		t.Errorf("image %v", got)
 	}
-	var read map[string]any // as helm reads a file of values
+	var read map[string]any // numbers have the types that Helm reads from a values file
 	if err := yaml.Unmarshal([]byte("flags: {artifact-max-bytes: 67108864, no-cross-namespace-refs: true, kube-api-qps: 0.5}"), &read); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +179,7 @@ func TestTheChartsValues(t *testing.T) {
 	}
 	for _, want := range []string{"--storage-adv-addr=$(POD_IP):9090", "--nodegroup-adv-addr=$(POD_IP):9443"} {
 		if args := container(map[string]any{"replicas": 2})["args"].([]any); !slices.Contains(args, any(want)) {
-			t.Errorf("what only the leader has is looked for at %v, want %s", args, want)
+			t.Errorf("with two replicas, the leader must advertise its own address: got %v, want %s", args, want)
 		}
 	}
 	for _, key := range []string{"CustomResourceDefinition ksctlinstalls.apps.ksctl.com", "CustomResourceDefinition ksctlsources.apps.ksctl.com"} {
@@ -185,12 +187,12 @@ func TestTheChartsValues(t *testing.T) {
 			t.Errorf("%s: policy %q", key, got)
 		}
 		if rendered(t, "x", map[string]any{"crds": map[string]any{"install": false}})[key] != nil {
-			t.Errorf("%s is there", key)
+			t.Errorf("%s is rendered although crds.install is false", key)
 		}
 	}
 }
 
-func TestTheChartRefusesValuesThatItDoesNotKnow(t *testing.T) {
+func TestChartRejectsUnknownValues(t *testing.T) {
 	chart, err := loader.LoadDir("chart")
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +201,7 @@ func TestTheChartRefusesValuesThatItDoesNotKnow(t *testing.T) {
 		{"replica": 2}, {"image": map[string]any{"digest": "latest"}}, {"flags": map[string]any{"concurrent": []any{1}}}, {"goMemLimit": "1G"},
 	} {
 		if _, err := commonutil.ToRenderValues(chart, values, common.ReleaseOptions{Name: "x", Namespace: "y"}, common.DefaultCapabilities); err == nil {
-			t.Errorf("%v is taken", values)
+			t.Errorf("%v: got no error", values)
 		}
 	}
 }

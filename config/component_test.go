@@ -16,7 +16,8 @@ import (
 	"github.com/ksctl/gitops/internal/manager"
 )
 
-// isComponent is true for what builds only as a part of another kustomization.
+// isComponent reports whether a kustomization.yaml is a Component, which only builds as a part of
+// another kustomization.
 func isComponent(t *testing.T, file string) bool {
 	t.Helper()
 	content, err := os.ReadFile(file)
@@ -26,7 +27,8 @@ func isComponent(t *testing.T, file string) bool {
 	return strings.Contains(string(content), "\nkind: Component\n")
 }
 
-// withComponent is config/default with a component, as a user would write it.
+// withComponent returns a folder with a kustomization of config/default and a component, as a user
+// would write it.
 func withComponent(t *testing.T, name string) string {
 	t.Helper()
 	here, err := os.Getwd()
@@ -48,8 +50,9 @@ func withComponent(t *testing.T, name string) string {
 	return dir
 }
 
-// What the component opens is what the controller listens at, and without it nothing is.
-func TestWebhookComponent(t *testing.T) {
+// The component opens the port at which the controller listens for webhooks. Without the component,
+// the controller does not listen.
+func TestWebhookComponentOpensPort(t *testing.T) {
 	listens := func(d *appsv1.Deployment) string {
 		var o manager.Options
 		flags := pflag.NewFlagSet("controller", pflag.ContinueOnError)
@@ -60,7 +63,7 @@ func TestWebhookComponent(t *testing.T) {
 		return o.WebhookAddr
 	}
 	if addr := listens(deployment(t)); addr != "" {
-		t.Errorf("config/default receives webhooks at %s", addr)
+		t.Errorf("config/default listens for webhooks at %s", addr)
 	}
 	var opened int
 	for _, u := range build(t, withComponent(t, "webhook")) {
@@ -70,22 +73,22 @@ func TestWebhookComponent(t *testing.T) {
 			if !slices.ContainsFunc(d.Spec.Template.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool {
 				return p.Name == "webhook" && fmt.Sprintf(":%d", p.ContainerPort) == listens(d)
 			}) {
-				t.Errorf("no port webhook at %q", listens(d))
+				t.Errorf("no port webhook for address %q", listens(d))
 			}
 			opened++
 		case u.GetKind() == "Service" && u.GetName() == "ksctl-gitops-webhook":
 			if p := into[corev1.Service](t, u).Spec.Ports[0]; p.TargetPort.String() != "webhook" || p.Port != 80 {
-				t.Errorf("the Service leads to %+v", p)
+				t.Errorf("unexpected port of the Service: %+v", p)
 			}
 			opened++
 		case u.GetKind() == "NetworkPolicy" && u.GetName() == "ksctl-gitops-webhook":
 			if p := into[networkingv1.NetworkPolicy](t, u).Spec.Ingress[0].Ports[0]; p.Port.String() != "webhook" {
-				t.Errorf("the NetworkPolicy lets through %+v", p)
+				t.Errorf("unexpected port of the NetworkPolicy: %+v", p)
 			}
 			opened++
 		}
 	}
 	if opened != 3 {
-		t.Errorf("%d of Deployment, Service and NetworkPolicy", opened)
+		t.Errorf("found %d of 3 objects: Deployment, Service and NetworkPolicy", opened)
 	}
 }

@@ -1,4 +1,4 @@
-// Package config_test checks the manifests that are shipped.
+// Package config_test checks the shipped manifests.
 package config_test
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/ksctl/gitops/internal/manager"
 )
 
-// build builds a kustomization of this folder; it may load nothing from
-// outside its root but other kustomizations.
+// build builds a kustomization in this folder. The kustomization may load other kustomizations, but
+// no files outside its root.
 func build(t *testing.T, path string) []*unstructured.Unstructured {
 	t.Helper()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), path)
@@ -40,7 +40,7 @@ func build(t *testing.T, path string) []*unstructured.Unstructured {
 	return out
 }
 
-// into converts an object of a kustomization to its type.
+// into converts an object of a kustomization to its Go type.
 func into[T any](t *testing.T, u *unstructured.Unstructured) *T {
 	t.Helper()
 	out := new(T)
@@ -61,7 +61,7 @@ func TestEveryKustomizationBuilds(t *testing.T) {
 			path = withComponent(t, path)
 		}
 		if objects := build(t, path); len(objects) == 0 {
-			t.Errorf("%s builds nothing", file)
+			t.Errorf("%s has no objects", file)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func TestEveryFileIsPartOfItsKustomization(t *testing.T) {
 	}
 }
 
-// crds are the definitions as they are shipped.
+// crds returns the shipped CRDs.
 func crds(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	var out []*apiextensionsv1.CustomResourceDefinition
@@ -106,43 +106,43 @@ func TestFluxSubstitutesNothingInCRDs(t *testing.T) {
 	}
 }
 
-// What "kubectl explain" shows has to be there to be shown.
-func TestEveryFieldIsDescribed(t *testing.T) {
+// "kubectl explain" shows a description for every field.
+func TestEveryFieldHasDescription(t *testing.T) {
 	for _, crd := range crds(t) {
 		for _, v := range crd.Spec.Versions {
-			for _, path := range undescribed(v.Schema.OpenAPIV3Schema, crd.Spec.Names.Kind) {
+			for _, path := range fieldsWithoutDescription(v.Schema.OpenAPIV3Schema, crd.Spec.Names.Kind) {
 				t.Errorf("%s has no description", path)
 			}
 		}
 	}
 }
 
-func undescribed(schema *apiextensionsv1.JSONSchemaProps, path string) []string {
+// fieldsWithoutDescription returns the paths of the fields without a description.
+func fieldsWithoutDescription(schema *apiextensionsv1.JSONSchemaProps, path string) []string {
 	var out []string
 	for name, property := range schema.Properties {
 		at := path + "." + name
-		if property.Description == "" && !apimachinery(path, name) {
+		if property.Description == "" && !isObjectMeta(path, name) {
 			out = append(out, at)
 		}
-		out = append(out, undescribed(&property, at)...)
+		out = append(out, fieldsWithoutDescription(&property, at)...)
 	}
 	if schema.Items != nil && schema.Items.Schema != nil {
-		out = append(out, undescribed(schema.Items.Schema, path+"[]")...)
+		out = append(out, fieldsWithoutDescription(schema.Items.Schema, path+"[]")...)
 	}
 	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
-		out = append(out, undescribed(schema.AdditionalProperties.Schema, path+"{}")...)
+		out = append(out, fieldsWithoutDescription(schema.AdditionalProperties.Schema, path+"{}")...)
 	}
 	slices.Sort(out)
 	return out
 }
 
-// apimachinery is true for what every object has and Kubernetes describes.
-func apimachinery(path, name string) bool {
+// isObjectMeta reports whether Kubernetes itself describes a field, which every object has.
+func isObjectMeta(path, name string) bool {
 	return name == "metadata" && !strings.Contains(path, ".")
 }
 
-// A spec belongs to Git: a default that the API server writes into it would
-// show as a difference for ever.
+// Git owns the spec: a default that the API server sets would be a permanent difference.
 func TestNoSpecHasDefaults(t *testing.T) {
 	for _, crd := range crds(t) {
 		for _, v := range crd.Spec.Versions {
@@ -150,28 +150,29 @@ func TestNoSpecHasDefaults(t *testing.T) {
 			if !ok {
 				continue
 			}
-			for _, path := range defaulted(&spec, crd.Spec.Names.Kind+".spec") {
+			for _, path := range fieldsWithDefault(&spec, crd.Spec.Names.Kind+".spec") {
 				t.Errorf("%s has a default", path)
 			}
 		}
 	}
 }
 
-func defaulted(schema *apiextensionsv1.JSONSchemaProps, path string) []string {
+// fieldsWithDefault returns the paths of the fields with a default.
+func fieldsWithDefault(schema *apiextensionsv1.JSONSchemaProps, path string) []string {
 	var out []string
 	if schema.Default != nil {
 		out = append(out, path)
 	}
 	for name, property := range schema.Properties {
-		out = append(out, defaulted(&property, path+"."+name)...)
+		out = append(out, fieldsWithDefault(&property, path+"."+name)...)
 	}
 	if schema.Items != nil && schema.Items.Schema != nil {
-		out = append(out, defaulted(schema.Items.Schema, path+"[]")...)
+		out = append(out, fieldsWithDefault(schema.Items.Schema, path+"[]")...)
 	}
 	return out
 }
 
-// deployment is the controller's.
+// deployment returns the controller's Deployment.
 func deployment(t *testing.T) *appsv1.Deployment {
 	t.Helper()
 	for _, u := range build(t, "default") {
@@ -195,18 +196,18 @@ func TestDeploymentUsesFlagsThatExist(t *testing.T) {
 		t.Error(err)
 	}
 	if o.DefaultServiceAccount == "" {
-		t.Error("an install without an account would act as the controller")
+		t.Error("--default-service-account is not set: installs would run with the controller's permissions")
 	}
 	for name, addr := range map[string]string{"metrics": o.MetricsAddr, "health": o.HealthAddr, "artifacts": o.StorageAddr} {
 		found := slices.ContainsFunc(container.Ports, func(p corev1.ContainerPort) bool {
 			return p.Name == name && fmt.Sprintf(":%d", p.ContainerPort) == addr
 		})
 		if !found {
-			t.Errorf("no port %q at %s", name, addr)
+			t.Errorf("no port %q for address %s", name, addr)
 		}
 	}
 	mounted := slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == o.StoragePath })
 	if !mounted {
-		t.Errorf("nothing is mounted at %s", o.StoragePath)
+		t.Errorf("no volume is mounted at %s", o.StoragePath)
 	}
 }

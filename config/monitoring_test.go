@@ -21,10 +21,10 @@ import (
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/yaml"
 
-	_ "github.com/ksctl/gitops/internal/manager" // registers what the process measures
+	_ "github.com/ksctl/gitops/internal/manager" // registers the metrics of the process
 )
 
-func shipped(t *testing.T, path ...string) []byte {
+func readFile(t *testing.T, path ...string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(path...))
 	if err != nil {
@@ -33,10 +33,10 @@ func shipped(t *testing.T, path ...string) []byte {
 	return data
 }
 
-// TestRulesAndDashboard has Prometheus' own parser and engine read them.
+// The tests in monitoring/check read rules and dashboard with Prometheus' own parser and engine.
 func TestRulesAndDashboard(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds Prometheus' engine")
+		t.Skip("compiles Prometheus' engine")
 	}
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "./...")
 	cmd.Dir = filepath.Join("monitoring", "check")
@@ -45,8 +45,9 @@ func TestRulesAndDashboard(t *testing.T) {
 	}
 }
 
-// Of what libraries measure, that check knows only what it is told.
-func TestLibrariesMeasureWhatIsUsedOfThem(t *testing.T) {
+// monitoring/check/testdata/libraries.txt lists the metrics of libraries with their labels, because
+// the tests there cannot query the registry.
+func TestLibraryMetricsExist(t *testing.T) {
 	descs := make(chan *prometheus.Desc)
 	go func() {
 		defer close(descs)
@@ -61,7 +62,7 @@ func TestLibrariesMeasureWhatIsUsedOfThem(t *testing.T) {
 			have[f[1]] = strings.Join(names, " ")
 		}
 	}
-	for _, line := range strings.Split(strings.TrimSpace(string(shipped(t, "monitoring", "check", "testdata", "libraries.txt"))), "\n") {
+	for _, line := range strings.Split(strings.TrimSpace(string(readFile(t, "monitoring", "check", "testdata", "libraries.txt"))), "\n") {
 		words := strings.Fields(line)
 		slices.Sort(words[1:])
 		if got, ok := have[words[0]]; !ok || got != strings.Join(words[1:], " ") {
@@ -70,7 +71,7 @@ func TestLibrariesMeasureWhatIsUsedOfThem(t *testing.T) {
 	}
 }
 
-func TestAlertsAreDescribed(t *testing.T) {
+func TestAlertsAreDocumented(t *testing.T) {
 	names := func(form string, text []byte) []string {
 		var out []string
 		for _, m := range regexp.MustCompile(form).FindAllSubmatch(text, -1) {
@@ -78,17 +79,17 @@ func TestAlertsAreDescribed(t *testing.T) {
 		}
 		return out
 	}
-	alerts := names(`(?m)^    - alert: (\w+)$`, shipped(t, "monitoring", "rules.yaml"))
-	page := names("(?m)^\\| `(Ksctl\\w+)` \\|", shipped(t, "..", "docs", "monitoring.md"))
+	alerts := names(`(?m)^    - alert: (\w+)$`, readFile(t, "monitoring", "rules.yaml"))
+	page := names("(?m)^\\| `(Ksctl\\w+)` \\|", readFile(t, "..", "docs", "monitoring.md"))
 	if len(alerts) == 0 || !slices.Equal(alerts, page) {
-		t.Errorf("docs/monitoring.md describes %q, the rules have %q", page, alerts)
+		t.Errorf("docs/monitoring.md describes the alerts %q, rules.yaml has %q", page, alerts)
 	}
 }
 
-func TestMetricsAreScraped(t *testing.T) {
+func TestPodMonitorSelectsController(t *testing.T) {
 	var monitor *unstructured.Unstructured
 	for _, u := range build(t, "monitoring") {
-		if u.GetNamespace() != system {
+		if u.GetNamespace() != controllerNamespace {
 			t.Errorf("%s %s is in namespace %q", u.GetKind(), u.GetName(), u.GetNamespace())
 		}
 		if u.GetKind() == "PodMonitor" {
@@ -117,16 +118,16 @@ func TestMetricsAreScraped(t *testing.T) {
 		t.Errorf("%s selects no pod with %v", selector, pod.Labels)
 	}
 	for _, e := range spec.PodMetricsEndpoints {
-		if e.Port != "metrics" { // the port of that name is that of --metrics-addr
-			t.Errorf("it scrapes port %q", e.Port)
+		if e.Port != "metrics" { // the name of the port of --metrics-addr
+			t.Errorf("the PodMonitor scrapes port %q", e.Port)
 		}
 	}
 	if len(spec.PodMetricsEndpoints) != 1 {
-		t.Errorf("%d endpoints", len(spec.PodMetricsEndpoints))
+		t.Errorf("the PodMonitor has %d endpoints, want 1", len(spec.PodMetricsEndpoints))
 	}
 }
 
-// stateMetrics are the values for kube-state-metrics.
+// stateMetrics are the Helm values for kube-state-metrics.
 type stateMetrics struct {
 	RBAC struct {
 		ExtraRules []rbacv1.PolicyRule `json:"extraRules"`
@@ -136,13 +137,13 @@ type stateMetrics struct {
 		Config  struct {
 			Kind string `json:"kind"`
 			Spec struct {
-				Resources []stateOf `json:"resources"`
+				Resources []stateMetricsResource `json:"resources"`
 			} `json:"spec"`
 		} `json:"config"`
 	} `json:"customResourceState"`
 }
 
-type stateOf struct {
+type stateMetricsResource struct {
 	GroupVersionKind metav1.GroupVersionKind `json:"groupVersionKind"`
 	MetricNamePrefix string                  `json:"metricNamePrefix"`
 	Metrics          []struct {
@@ -158,13 +159,14 @@ type stateOf struct {
 	} `json:"metrics"`
 }
 
-// asFlux are the labels that gotk_resource_info has of each kind of Flux.
-var asFlux = map[string]string{"name": "metadata.name", "exported_namespace": "metadata.namespace",
+// fluxLabelPaths are the labels of gotk_resource_info for each Flux kind, with the paths of their
+// values.
+var fluxLabelPaths = map[string]string{"name": "metadata.name", "exported_namespace": "metadata.namespace",
 	"ready": "status.conditions.[type=Ready].status", "suspended": "spec.suspend"}
 
-func TestStateMetricsFollowTheKinds(t *testing.T) {
+func TestStateMetricsCoverReconciledKinds(t *testing.T) {
 	var values stateMetrics
-	if err := yaml.UnmarshalStrict(shipped(t, "monitoring", "kube-state-metrics", "values.yaml"), &values); err != nil {
+	if err := yaml.UnmarshalStrict(readFile(t, "monitoring", "kube-state-metrics", "values.yaml"), &values); err != nil {
 		t.Fatal(err)
 	}
 	kinds, plurals := map[string]*apiextensionsv1.JSONSchemaProps{}, map[string][]string{}
@@ -176,38 +178,38 @@ func TestStateMetricsFollowTheKinds(t *testing.T) {
 			}
 		}
 	}
-	var told []string
-	for _, of := range values.CustomResourceState.Config.Spec.Resources {
-		gvk := of.GroupVersionKind
+	var configured []string
+	for _, resource := range values.CustomResourceState.Config.Spec.Resources {
+		gvk := resource.GroupVersionKind
 		kind := fmt.Sprintf("%s/%s %s", gvk.Group, gvk.Version, gvk.Kind)
-		told = append(told, kind)
-		if kinds[kind] == nil || len(of.Metrics) != 1 || of.MetricNamePrefix != "gotk" || of.Metrics[0].Name != "resource_info" || of.Metrics[0].Each.Type != "Info" {
-			t.Errorf("%s: no such kind, or not gotk_resource_info alone", kind)
+		configured = append(configured, kind)
+		if kinds[kind] == nil || len(resource.Metrics) != 1 || resource.MetricNamePrefix != "gotk" || resource.Metrics[0].Name != "resource_info" || resource.Metrics[0].Each.Type != "Info" {
+			t.Errorf("%s: the kind does not exist, or its only metric is not gotk_resource_info", kind)
 			continue
 		}
-		paths := maps.Clone(of.Metrics[0].LabelsFromPath)
-		maps.Copy(paths, of.Metrics[0].Each.Info.LabelsFromPath)
+		paths := maps.Clone(resource.Metrics[0].LabelsFromPath)
+		maps.Copy(paths, resource.Metrics[0].Each.Info.LabelsFromPath)
 		for label, path := range paths {
-			if err := leads(kinds[kind], path); err != nil {
+			if err := checkPath(kinds[kind], path); err != nil {
 				t.Errorf("%s: label %s: %v", kind, label, err)
 			}
 		}
-		for label, path := range asFlux {
+		for label, path := range fluxLabelPaths {
 			if got := strings.Join(paths[label], "."); got != path {
-				t.Errorf("%s: label %s is from %q, want %s", kind, label, got, path)
+				t.Errorf("%s: label %s has path %q, want %s", kind, label, got, path)
 			}
 		}
 	}
-	if want := slices.Sorted(maps.Keys(kinds)); !slices.Equal(slices.Sorted(slices.Values(told)), want) {
-		t.Errorf("told are %q, reconciled %q", told, want)
+	if want := slices.Sorted(maps.Keys(kinds)); !slices.Equal(slices.Sorted(slices.Values(configured)), want) {
+		t.Errorf("values.yaml has the kinds %q, reconciled are %q", configured, want)
 	}
 	if config := values.CustomResourceState; !config.Enabled || config.Config.Kind != "CustomResourceStateMetrics" {
-		t.Errorf("it tells nothing: %+v", config)
+		t.Errorf("customResourceState is not enabled: %+v", config)
 	}
 	seen := map[string][]string{}
 	for _, rule := range values.RBAC.ExtraRules {
 		if len(rule.APIGroups) != 1 || !slices.Equal(rule.Verbs, []string{"list", "watch"}) {
-			t.Errorf("it may do %+v", rule)
+			t.Errorf("unexpected RBAC rule %+v", rule)
 			continue
 		}
 		seen[rule.APIGroups[0]] = slices.Sorted(slices.Values(rule.Resources))
@@ -216,39 +218,39 @@ func TestStateMetricsFollowTheKinds(t *testing.T) {
 		slices.Sort(plurals[group])
 	}
 	if !reflect.DeepEqual(seen, plurals) {
-		t.Errorf("it may see %q of %q", seen, plurals)
+		t.Errorf("the RBAC rules allow %q, want %q", seen, plurals)
 	}
 }
 
-// leads is nil for a path, as kube-state-metrics has them, to one value of a schema.
-func leads(schema *apiextensionsv1.JSONSchemaProps, path []string) error {
-	if path[0] == "metadata" { // Kubernetes' own, of every object
+// checkPath returns an error unless a path of kube-state-metrics leads to a scalar in the schema.
+func checkPath(schema *apiextensionsv1.JSONSchemaProps, path []string) error {
+	if path[0] == "metadata" { // in every object, and not in the schema
 		return nil
 	}
 	at := *schema
 	for i, step := range path {
 		field, chosen := strings.CutPrefix(step, "[")
-		if chosen { // [field=value]: the item with it
+		if chosen { // [field=value] selects the list item with this value
 			if at.Items == nil {
-				return fmt.Errorf("%v is no list", path[:i])
+				return fmt.Errorf("%v is not a list", path[:i])
 			}
 			at, field = *at.Items.Schema, strings.Split(field, "=")[0]
 		}
 		next, ok := at.Properties[field]
 		if !ok {
-			return fmt.Errorf("there is no %v", path[:i+1])
+			return fmt.Errorf("field %v does not exist", path[:i+1])
 		}
 		if !chosen {
 			at = next
 		}
 	}
 	if at.Type != "string" && at.Type != "boolean" && at.Type != "integer" {
-		return fmt.Errorf("%v is of type %q", path, at.Type)
+		return fmt.Errorf("%v has type %q, want a scalar", path, at.Type)
 	}
 	return nil
 }
 
-func TestPathsThatLeadNowhereAreFound(t *testing.T) {
+func TestCheckPathRejectsInvalidPaths(t *testing.T) {
 	var schema *apiextensionsv1.JSONSchemaProps
 	for _, crd := range crds(t) {
 		if crd.Spec.Names.Kind == "KsctlInstall" {
@@ -260,7 +262,7 @@ func TestPathsThatLeadNowhereAreFound(t *testing.T) {
 		"spec stacks": false, "spec": false, "spec stack name": false, "status conditions status": false,
 		"status conditions [kind=Ready] status": false, "spec [name=x] stack": false,
 	} {
-		if err := leads(schema, strings.Fields(path)); (err == nil) != ok {
+		if err := checkPath(schema, strings.Fields(path)); (err == nil) != ok {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

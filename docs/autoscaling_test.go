@@ -16,11 +16,11 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/settings"
 )
 
-// ofFlux is a Kustomization, whose types are not ours.
-const ofFlux = "kustomize.toolkit.fluxcd.io/v1"
+// fluxAPIVersion is the API version of Flux's Kustomization, whose types are not in this module.
+const fluxAPIVersion = "kustomize.toolkit.fluxcd.io/v1"
 
-// The YAML of docs/autoscaling.md is of objects whose fields there are, or of their specs.
-func TestYAMLOfAutoscalingIsOfTheTypes(t *testing.T) {
+// The YAML in docs/autoscaling.md has only fields that exist, in whole objects and in specs.
+func TestAutoscalingYAMLIsValid(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, storagev1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -42,7 +42,7 @@ func TestYAMLOfAutoscalingIsOfTheTypes(t *testing.T) {
 				t.Fatalf("%v\n%s", err, object)
 			}
 			kinds[id.Kind]++
-			if id.APIVersion == ofFlux {
+			if id.APIVersion == fluxAPIVersion {
 				continue
 			}
 			if _, _, err := decoder.Decode([]byte(object), nil, nil); err != nil {
@@ -57,28 +57,29 @@ func TestYAMLOfAutoscalingIsOfTheTypes(t *testing.T) {
 	}
 }
 
-// What docs/autoscaling.md says of Cluster Autoscaler's files and of its names is what it is told.
-func TestAutoscalingSaysWhatClusterAutoscalerIsTold(t *testing.T) {
+// docs/autoscaling.md has the file names, object names, versions and settings of Cluster Autoscaler
+// that the controller uses.
+func TestAutoscalingMatchesSettings(t *testing.T) {
 	page := read(t, "docs/autoscaling.md")
-	for _, name := range []string{settings.CloudConfigFile, settings.KubeConfigFile, "`" + settings.TLSFolder + "`", settings.LeaseName, settings.StatusConfigMap,
+	for _, name := range []string{settings.CloudConfigFile, settings.KubeConfigFile, "`" + settings.TLSDir + "`", settings.LeaseName, settings.StatusConfigMap,
 		settings.DeploymentName("<name>"), settings.PrioritiesName("<name>"), settings.ClientSecretName("<name>"), clusterv1.PoolLabel} {
 		if !strings.Contains(page, name) {
-			t.Errorf("%s is not mentioned", name)
+			t.Errorf("docs/autoscaling.md does not mention %s", name)
 		}
 	}
 	for _, version := range []string{"v1.30.0", "v1.34.0", "v1.35.1", "v1.36.2", "v1.99.0"} {
 		if v, err := settings.Version("", version); err != nil || !strings.Contains(page, v) {
-			t.Errorf("Kubernetes %s: Cluster Autoscaler %q is not mentioned (%v)", version, v, err)
+			t.Errorf("docs/autoscaling.md does not mention Cluster Autoscaler %q for Kubernetes %s (%v)", v, version, err)
 		}
 	}
-	want := settings.CloudConfig("ksctl-gitops.ksctl-gitops-system.svc:9443", settings.TLSFolder, settings.CallTimeout)
+	want := settings.CloudConfig("ksctl-gitops.ksctl-gitops-system.svc:9443", settings.TLSDir, settings.CallTimeout)
 	comment := regexp.MustCompile(` +#.*`)
 	if !slices.ContainsFunc(blocks(t, "docs/autoscaling.md", "yaml"), func(b string) bool { return comment.ReplaceAllString(b, "") == want }) {
-		t.Errorf("no YAML is\n%s", want)
+		t.Errorf("docs/autoscaling.md has no YAML block\n%s", want)
 	}
 }
 
-// blocks of a page, of a language.
+// blocks returns the code blocks of a page in a language.
 func blocks(t *testing.T, page, language string) []string {
 	t.Helper()
 	var out []string
@@ -86,7 +87,7 @@ func blocks(t *testing.T, page, language string) []string {
 		out = append(out, m[1])
 	}
 	if len(out) == 0 {
-		t.Fatalf("%s has no %s", page, language)
+		t.Fatalf("%s has no code block in %s", page, language)
 	}
 	return out
 }

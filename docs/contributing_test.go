@@ -10,7 +10,7 @@ import (
 	"github.com/ksctl/gitops/internal/testrun/layout"
 )
 
-// Every package with tests has a time budget, and every budget a package.
+// Every package with tests has a time budget, and every budget is that of a package with tests.
 func TestEveryTestPackageHasATimeBudget(t *testing.T) {
 	rows, err := layout.ReadBudgets(filepath.Join(root, "CONTRIBUTING.md"))
 	if err != nil {
@@ -46,7 +46,7 @@ func TestEveryTestPackageHasATimeBudget(t *testing.T) {
 	}
 }
 
-// isModule reports whether a folder is a module of its own, which is not part of the run.
+// isModule reports whether a folder is a separate Go module, whose tests are not part of the run.
 func isModule(folder string) bool {
 	_, err := os.Stat(filepath.Join(folder, "go.mod"))
 	return err == nil

@@ -1,4 +1,4 @@
-// Package docs_test checks that the pages say what the code does.
+// Package docs_test checks the documentation against the code.
 package docs_test
 
 import (
@@ -27,17 +27,17 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// inside are reasons that code decides by, or declares, and that no condition has: a failed
-// download is ArtifactFailed on every object.
-var inside = []string{"DigestMismatch", "NotFound", "Unreachable", "BranchMoved", "Scaling"}
+// internalReasons are reasons in the code that never occur in a condition, so they are not
+// documented: a failed download, for example, is ArtifactFailed on every object.
+var internalReasons = []string{"DigestMismatch", "NotFound", "Unreachable", "BranchMoved", "Scaling"}
 
-func TestEveryReasonIsDescribed(t *testing.T) {
+func TestEveryReasonIsDocumented(t *testing.T) {
 	inCode := map[string]bool{}
 	for _, dir := range []string{"controllers", "internal/sources", "internal/clusters", "internal/scaling", "internal/agent", "internal/statestore", "stacks/artifact", "stacks/chart", "stacks/sops"} {
-		reasons(t, dir, inCode)
+		collectReasons(t, dir, inCode)
 	}
 	page := map[string]bool{}
-	// A row has one, or several that mean the same.
+	// A row has one reason, or several with the same meaning.
 	word := regexp.MustCompile("`([A-Z][A-Za-z]+)`")
 	for _, row := range regexp.MustCompile("(?m)^\\| (`[A-Z][A-Za-z]+`(?:, `[A-Z][A-Za-z]+`)*) \\|").FindAllStringSubmatch(read(t, "docs/conditions.md"), -1) {
 		for _, m := range word.FindAllStringSubmatch(row[1], -1) {
@@ -45,7 +45,7 @@ func TestEveryReasonIsDescribed(t *testing.T) {
 		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(inCode)) {
-		if !page[reason] && !slices.Contains(inside, reason) {
+		if !page[reason] && !slices.Contains(internalReasons, reason) {
 			t.Errorf("docs/conditions.md does not describe %s", reason)
 		}
 	}
@@ -56,12 +56,12 @@ func TestEveryReasonIsDescribed(t *testing.T) {
 	}
 }
 
-// reasons collects the reasons of conditions and events that packages set:
-// constants called …Reason or of a type Reason, those of Flux, and codes of failures.
-func reasons(t *testing.T, dir string, into map[string]bool) {
+// collectReasons collects the reasons of conditions and events in the packages below a folder: constants
+// named …Reason or of a type Reason, Flux's reasons, and codes of failures.
+func collectReasons(t *testing.T, dir string, into map[string]bool) {
 	t.Helper()
 	c := collector{into: into, operations: operations(t)}
-	sources(t, dir, func(file *ast.File) {
+	walkSources(t, dir, func(file *ast.File) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			c.collect(n)
 			return true
@@ -69,14 +69,14 @@ func reasons(t *testing.T, dir string, into map[string]bool) {
 	})
 }
 
-// sources calls use for each file of Go below a folder that is no test.
-func sources(t *testing.T, dir string, use func(*ast.File)) {
+// walkSources calls visit for each Go file below a folder, except tests.
+func walkSources(t *testing.T, dir string, visit func(*ast.File)) {
 	t.Helper()
 	err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		// What the engine and the index call reasons are parts of messages.
+		// In these packages, a "reason" is a part of a message.
 		if d.IsDir() && (d.Name() == "engine" || d.Name() == "live") {
 			return filepath.SkipDir
 		}
@@ -87,7 +87,7 @@ func sources(t *testing.T, dir string, use func(*ast.File)) {
 		if err != nil {
 			return err
 		}
-		use(file)
+		visit(file)
 		return nil
 	})
 	if err != nil {
@@ -95,12 +95,12 @@ func sources(t *testing.T, dir string, use func(*ast.File)) {
 	}
 }
 
-// operations are the kinds of them, after which events are called.
+// operations returns the operation kinds of the cluster API. Reasons of events start with them.
 func operations(t *testing.T) []string {
 	t.Helper()
 	found := map[string]bool{}
 	c := collector{into: found}
-	sources(t, "api/cluster/v1", func(file *ast.File) {
+	walkSources(t, "api/cluster/v1", func(file *ast.File) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if spec, ok := n.(*ast.ValueSpec); ok && isIdent(spec.Type, "OperationKind") {
 				for _, v := range spec.Values {
@@ -116,13 +116,14 @@ func operations(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// collector collects reasons.
+// collector collects reasons from syntax trees.
 type collector struct {
 	into map[string]bool
-	// operations are what string(op.Kind) may be.
+	// operations are the possible values of string(op.Kind).
 	operations []string
 }
 
+// collect adds the reasons that a node sets.
 func (c *collector) collect(n ast.Node) {
 	switch n := n.(type) {
 	case *ast.ValueSpec:
@@ -149,14 +150,15 @@ func (c *collector) collect(n ast.Node) {
 				c.add(n.Rhs[i])
 			}
 		}
-	case *ast.CallExpr: // Event(corev1.EventTypeWarning, "Contested", …), said(clusterv1.…Condition, "Serving", …)
-		if len(n.Args) > 1 && (eventType(n.Args[0]) || isIdent(n.Fun, "said") && conditionType(n.Args[0])) {
+	case *ast.CallExpr: // Event(corev1.EventTypeWarning, "Contested", …), newCondition(clusterv1.…Condition, "Serving", …)
+		if len(n.Args) > 1 && (eventType(n.Args[0]) || isIdent(n.Fun, "newCondition") && conditionType(n.Args[0])) {
 			c.add(n.Args[1])
 		}
 	}
 }
 
-// codeName is that of a constant with the code of a failure, which a back-off has.
+// codeName matches the name of a constant with the code of a failure, which is the reason of a
+// backoff.
 var codeName = regexp.MustCompile(`^Code[A-Z]`)
 
 func isIdent(e ast.Expr, name string) bool {
@@ -174,6 +176,7 @@ func eventType(e ast.Expr) bool {
 	return ok && strings.HasPrefix(s.Sel.Name, "EventType")
 }
 
+// add adds the possible values of an expression.
 func (c *collector) add(e ast.Expr) {
 	for _, word := range c.words(e) {
 		if word != "" {
@@ -182,7 +185,8 @@ func (c *collector) add(e ast.Expr) {
 	}
 }
 
-// words are what an expression may be: a literal, string(op.Kind), or the one after the other.
+// words returns the possible values of an expression: a literal, string(op.Kind), or a
+// concatenation of these.
 func (c *collector) words(e ast.Expr) (out []string) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -205,7 +209,7 @@ func (c *collector) words(e ast.Expr) (out []string) {
 	return out
 }
 
-// pages are all that people read.
+// pages returns the paths of all documentation pages.
 func pages(t *testing.T) []string {
 	t.Helper()
 	out, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
@@ -235,7 +239,7 @@ func TestLinksAndCommandsExist(t *testing.T) {
 		}
 		for _, m := range target.FindAllStringSubmatch(text, -1) {
 			if !strings.Contains(makefile, "\n"+m[1]+":") {
-				t.Errorf("%s: there is no target %q", page, m[1])
+				t.Errorf("%s: the Makefile has no target %q", page, m[1])
 			}
 		}
 		for _, m := range run.FindAllStringSubmatch(text, -1) {

@@ -12,8 +12,8 @@ import (
 	"github.com/ksctl/gitops/stacks/checkout"
 )
 
-// beside are files that an example needs and a page does not show.
-var beside = map[string]map[string]string{
+// extraFiles are files, by page, that the examples in the page need and the page does not show.
+var extraFiles = map[string]map[string]string{
 	"docs/stack-format.md": {
 		"stacks/monitoring/crds/kinds.yaml":             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kinds}\n",
 		"stacks/monitoring/settings/kustomization.yaml": "resources: [settings.yaml]\n",
@@ -26,10 +26,10 @@ var beside = map[string]map[string]string{
 	"README.md":          {},
 }
 
-// The YAML of a page whose first line is a path makes a repository that is valid.
+// The YAML blocks in a page whose first line is a path are the files of a valid repository.
 func TestExamplesAreValid(t *testing.T) {
 	block := regexp.MustCompile("(?s)```yaml\n(# ([\\w./-]+\\.yaml)\n.*?)```")
-	for page, files := range beside {
+	for page, files := range extraFiles {
 		dir := t.TempDir()
 		write := func(name, content string) {
 			path := filepath.Join(dir, name)
@@ -48,14 +48,14 @@ func TestExamplesAreValid(t *testing.T) {
 			write(m[2], m[1])
 		}
 		if len(found) < 2 {
-			t.Errorf("%s has %d examples", page, len(found))
+			t.Errorf("found only %d examples in %s", len(found), page)
 		}
 		c, err := checkout.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		report := c.Validate(t.Context(), stacks.Capabilities{})
-		// Charts of repositories are not fetched.
+		// Charts from chart repositories are not fetched.
 		report.Warnings = slices.DeleteFunc(report.Warnings, func(w string) bool { return strings.Contains(w, "is not fetched here") })
 		if got := report.String(); got != "1 stack, 1 install: ok" || len(report.Warnings) > 0 {
 			t.Errorf("%s: %s %v %v", page, got, report.Problems, report.Warnings)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The Go of docs/library.md stands in code that is compiled and tested.
-func TestCodeOfTheLibraryIsCompiled(t *testing.T) {
+// The Go code in docs/library.md is quoted from code that is compiled and tested.
+func TestLibraryCodeIsQuoted(t *testing.T) {
 	var code strings.Builder
 	for _, dir := range []string{"examples/library", "e2e/client"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
@@ -27,11 +27,11 @@ func TestCodeOfTheLibraryIsCompiled(t *testing.T) {
 	}
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(t, "docs/library.md"), -1)
 	if len(blocks) < 5 {
-		t.Errorf("%d blocks: is the page read?", len(blocks))
+		t.Errorf("found only %d code blocks in docs/library.md", len(blocks))
 	}
 	for _, block := range blocks {
 		if !strings.Contains(code.String(), block[1]) {
-			t.Errorf("no file of examples/library has\n%s", block[1])
+			t.Errorf("no file in examples/library or e2e/client contains\n%s", block[1])
 		}
 	}
 }

@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// TestEveryBoundIsListed: a flag that bounds something stands in docs/limits.md, and
-// no other does.
-func TestEveryBoundIsListed(t *testing.T) {
+// docs/limits.md lists every flag that sets a limit, and no unknown flag.
+func TestEveryLimitFlagIsListed(t *testing.T) {
 	flag, limits := regexp.MustCompile("`(--[a-z-]+)`"), read(t, "docs/limits.md")
 	all := map[string]bool{}
 	for _, m := range flag.FindAllStringSubmatch(read(t, "docs/controller-flags.md"), -1) {
@@ -19,11 +18,11 @@ func TestEveryBoundIsListed(t *testing.T) {
 		}
 	}
 	if len(all) == 0 {
-		t.Fatal("no flags were found")
+		t.Fatal("found no flags in docs/controller-flags.md")
 	}
 	for _, m := range flag.FindAllStringSubmatch(limits, -1) {
 		if !all[m[1]] {
-			t.Errorf("docs/limits.md names %s, which is no flag", m[1])
+			t.Errorf("docs/limits.md lists %s, which does not exist", m[1])
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// Every test that docs/reliability.md names must exist.
+// Every test in docs/reliability.md exists.
 func TestReliabilityNamesTestsThatExist(t *testing.T) {
 	reference := regexp.MustCompile("`([a-z][\\w/-]*)`: ([^;|]+)")
 	names := map[string][]string{}
@@ -24,7 +24,7 @@ func TestReliabilityNamesTestsThatExist(t *testing.T) {
 		}
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
 		if len(cells) != 3 {
-			t.Errorf("%d cells, not a fault, what happens and the tests: %s", len(cells), line)
+			t.Errorf("the row has %d cells, want 3 (fault, what happens, tests): %s", len(cells), line)
 			continue
 		}
 		if strings.HasPrefix(cells[0], "---") || strings.TrimSpace(cells[0]) == "Fault" {
@@ -33,12 +33,12 @@ func TestReliabilityNamesTestsThatExist(t *testing.T) {
 		rows++
 		found := reference.FindAllStringSubmatch(cells[2], -1)
 		if len(found) == 0 {
-			t.Errorf("no test is named for: %s", cells[0])
+			t.Errorf("no test for the fault: %s", cells[0])
 		}
 		for _, m := range found {
 			pkg, name := m[1], strings.TrimSpace(m[2])
 			if names[pkg] == nil {
-				names[pkg] = testsOf(t, pkg)
+				names[pkg] = testNames(t, pkg)
 			}
 			if !slices.Contains(names[pkg], name) {
 				t.Errorf("%s has no test %q", pkg, name)
@@ -46,13 +46,13 @@ func TestReliabilityNamesTestsThatExist(t *testing.T) {
 		}
 	}
 	if rows < 30 {
-		t.Errorf("%d rows: is the table read?", rows)
+		t.Errorf("found only %d rows in docs/reliability.md", rows)
 	}
 }
 
-// testsOf are the names of a package's tests: functions, and specs and the
-// containers that they are in, by their whole text.
-func testsOf(t *testing.T, pkg string) []string {
+// testNames returns the names of the tests of a package: of functions, and of Ginkgo containers and
+// specs with their full text.
+func testNames(t *testing.T, pkg string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
 	if err != nil || len(files) == 0 {
@@ -73,16 +73,17 @@ func testsOf(t *testing.T, pkg string) []string {
 				out = append(out, f.Name.Name)
 			}
 		}
-		specs(file, "", &out)
+		specTexts(file, "", &out)
 	}
 	return out
 }
 
-// specNodes are Ginkgo's functions that take a text first.
+// specNodes are the functions of Ginkgo whose first argument is a text.
 var specNodes = []string{"Describe", "Context", "When", "It", "Specify", "DescribeTable", "DescribeTableSubtree", "Entry"}
 
-// specs collects the texts below a node, each after those of its containers.
-func specs(n ast.Node, within string, out *[]string) {
+// specTexts appends the full texts of the containers and specs below a node to out. within is the text
+// of the containers around the node.
+func specTexts(n ast.Node, within string, out *[]string) {
 	ast.Inspect(n, func(c ast.Node) bool {
 		call, ok := c.(*ast.CallExpr)
 		if !ok {
@@ -103,7 +104,7 @@ func specs(n ast.Node, within string, out *[]string) {
 		name := strings.TrimSpace(within + " " + s)
 		*out = append(*out, name)
 		for _, arg := range call.Args[1:] {
-			specs(arg, name, out)
+			specTexts(arg, name, out)
 		}
 		return false
 	})

@@ -1,4 +1,4 @@
-// Package examples_test checks what users copy.
+// Package examples_test validates the example repositories that users copy.
 package examples_test
 
 import (

@@ -8,8 +8,8 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// fourObjects is a kustomization of a Deployment, Service, ConfigMap and
-// ServiceAccount with an image, replicas and two patches.
+// fourObjects returns a stack with a kustomization of a Deployment, Service, ConfigMap and
+// ServiceAccount, with an image, replicas and two patches.
 func fourObjects() map[string]string {
 	return map[string]string{
 		"stack.yaml": components("- {name: app, kustomize: {path: k}}"),
@@ -78,7 +78,7 @@ func BenchmarkRendererHit(b *testing.B) {
 	}
 }
 
-// BenchmarkDigest makes the digest of the inputs of a render.
+// BenchmarkDigest computes the digest of a request.
 func BenchmarkDigest(b *testing.B) {
 	req := caseRequest(b, "helm")
 	b.ReportAllocs()
@@ -89,7 +89,7 @@ func BenchmarkDigest(b *testing.B) {
 	}
 }
 
-// BenchmarkRenderSmall renders what most installs have: a few plain manifests.
+// BenchmarkRenderSmall renders a few plain manifests, as in most installs.
 func BenchmarkRenderSmall(b *testing.B) {
 	benchRender(b, stacks.Request{Root: writeTree(b, map[string]string{
 		"stack.yaml": components("- {name: app, manifests: [m/]}"), "m/1.yaml": configMap, "m/2.yaml": web,

@@ -8,21 +8,20 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common"
 )
 
-// DefaultKubeVersion is what is rendered for when nothing says which cluster is meant.
+// DefaultKubeVersion is the Kubernetes version for renders without a target cluster.
 const DefaultKubeVersion = "v1.36.0"
 
-// newestMinor is the newest Kubernetes that NewestKubernetes tries.
+// newestMinor is the highest minor version of Kubernetes that NewestKubernetesVersion tries.
 const newestMinor = 60
 
-// BuiltinAPIVersions are the APIs of Kubernetes itself, as charts see them when no
-// cluster is asked.
+// BuiltinAPIVersions returns the built-in APIs of Kubernetes, for renders without a target cluster.
 func BuiltinAPIVersions() []string {
 	return slices.Sorted(slices.Values(common.DefaultVersionSet))
 }
 
-// NewestKubernetes is a version that the stack is for: the default, else the newest
-// in its range.
-func NewestKubernetes(def *Definition) string {
+// NewestKubernetesVersion returns a Kubernetes version that the stack supports: the default if it
+// is in the stack's range, else the newest in the range.
+func NewestKubernetesVersion(def *Definition) string {
 	constraint, err := semver.NewConstraint(def.Spec.Kubernetes)
 	if err != nil {
 		return DefaultKubeVersion

@@ -11,7 +11,7 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// tgz packs files into an archive, as helm package does.
+// tgz packs files into an archive, like helm package.
 func tgz(t testing.TB, files map[string]string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -36,7 +36,7 @@ func tgz(t testing.TB, files map[string]string) string {
 
 const valuesTemplate = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Chart.Name }}}\ndata: {values: {{ .Values | toJson | quote }}}\n"
 
-// renderChart renders a stack of one chart.
+// renderChart renders a stack with one chart.
 func renderChart(t testing.TB, files map[string]string, override map[string]any) (stacks.Result, error) {
 	t.Helper()
 	if files["stack.yaml"] == "" {
@@ -49,7 +49,7 @@ func renderChart(t testing.TB, files map[string]string, override map[string]any)
 	return stacks.Render(t.Context(), req)
 }
 
-func names(result stacks.Result) []string {
+func objectNames(result stacks.Result) []string {
 	var out []string
 	for _, c := range result.Components {
 		for _, o := range c.Objects {
@@ -59,7 +59,7 @@ func names(result stacks.Result) []string {
 	return out
 }
 
-func TestChartArchives(t *testing.T) {
+func TestChartsRenderFromArchivesAndFolders(t *testing.T) {
 	inner := tgz(t, map[string]string{"inner/Chart.yaml": "apiVersion: v2\nname: inner\nversion: 1.0.0\n", "inner/templates/x.yaml": valuesTemplate})
 	sub := tgz(t, map[string]string{
 		"sub/Chart.yaml": "apiVersion: v2\nname: sub\nversion: 1.0.0\ndependencies: [{name: inner, version: '*', repository: ''}]\n", "sub/templates/x.yaml": valuesTemplate,
@@ -72,23 +72,23 @@ func TestChartArchives(t *testing.T) {
 	}
 	want := []string{"inner", "shop", "sub"}
 	archive, err := renderChart(t, map[string]string{"chart.tgz": tgz(t, shop), "stack.yaml": components("- {name: shop, helm: {chart: chart.tgz}}")}, nil)
-	if err != nil || !slices.Equal(names(archive), want) {
-		t.Errorf("archive: %v %v", names(archive), err)
+	if err != nil || !slices.Equal(objectNames(archive), want) {
+		t.Errorf("archive: %v %v", objectNames(archive), err)
 	}
 	files := map[string]string{}
 	for name, content := range shop {
 		files["chart"+strings.TrimPrefix(name, "shop")] = content
 	}
 	folder, err := renderChart(t, files, nil)
-	if err != nil || !slices.Equal(names(folder), want) {
-		t.Errorf("folder: %v %v", names(folder), err)
+	if err != nil || !slices.Equal(objectNames(folder), want) {
+		t.Errorf("folder: %v %v", objectNames(folder), err)
 	}
 	if file := folder.Components[0].Objects[0].File; file != "chart/charts/sub/charts/inner/templates/x.yaml" {
-		t.Errorf("the inner template is in %s", file)
+		t.Errorf("the file of the inner template is %s", file)
 	}
 }
 
-func TestChartBombs(t *testing.T) {
+func TestChartArchivesAreBounded(t *testing.T) {
 	zeros := strings.Repeat("\x00", 40<<20)
 	bomb := tgz(t, map[string]string{"sub/Chart.yaml": "apiVersion: v2\nname: sub\nversion: 1.0.0\n", "sub/x": zeros})
 	_, err := renderChart(t, map[string]string{"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n", "chart/charts/a.tgz": bomb, "chart/charts/b.tgz": bomb}, nil)
@@ -105,7 +105,7 @@ func TestChartBombs(t *testing.T) {
 	}
 }
 
-func TestChartSchemas(t *testing.T) {
+func TestValuesAreValidatedAgainstChartSchemas(t *testing.T) {
 	files := func() map[string]string {
 		return map[string]string{
 			"chart/Chart.yaml":                      "apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies: [{name: cache, version: '*', repository: '', condition: cache.enabled}]\n",
@@ -135,8 +135,8 @@ func TestChartSchemas(t *testing.T) {
 		}
 	}
 	off, err := renderChart(t, files(), map[string]any{"cache": map[string]any{"enabled": false, "size": 100}})
-	if err != nil || !slices.Equal(names(off), []string{"shop"}) {
-		t.Errorf("a disabled subchart: %v %v", names(off), err)
+	if err != nil || !slices.Equal(objectNames(off), []string{"shop"}) {
+		t.Errorf("a disabled subchart: %v %v", objectNames(off), err)
 	}
 	broken := files()
 	broken["chart/values.schema.json"] = `{"type":"objct"}`
@@ -145,11 +145,11 @@ func TestChartSchemas(t *testing.T) {
 	}
 }
 
-func TestChartRequirements(t *testing.T) {
+func TestChartKubeVersionAndDeprecationAreChecked(t *testing.T) {
 	base := func(chart string) map[string]string {
 		return map[string]string{"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n" + chart, "chart/templates/x.yaml": valuesTemplate}
 	}
-	if _, err := renderChart(t, base("kubeVersion: '>=1.31'\n"), nil); err == nil || !strings.Contains(err.Error(), `chart/Chart.yaml: component "shop": the chart is for Kubernetes >=1.31, and the target has v1.30.0`) {
+	if _, err := renderChart(t, base("kubeVersion: '>=1.31'\n"), nil); err == nil || !strings.Contains(err.Error(), `chart/Chart.yaml: component "shop": the chart requires Kubernetes >=1.31, but the target has v1.30.0`) {
 		t.Error(err)
 	}
 	result, err := renderChart(t, base("deprecated: true\n"), nil)
@@ -162,17 +162,18 @@ func TestChartRequirements(t *testing.T) {
 	}
 }
 
-// A template that fails is told by its own line, however deep it was called.
-func TestChartErrorsNameTheirPlace(t *testing.T) {
+// The error of a failed template has the template's own file and line, however deeply it is
+// included.
+func TestTemplateErrorsHaveFileAndLine(t *testing.T) {
 	for want, template := range map[string]string{
-		`chart/templates/x.yaml:3: component "shop": the template failed: `:                                                            "a: 1\n\nb: {{ .Values.a.b.c }}\n",
-		`chart/templates/x.yaml:2: component "shop": the template failed: function "nope" not defined`:                                 "a: 1\nb: {{ nope }}\n",
-		`chart/templates/_h.tpl:3: component "shop": the template failed: `:                                                            "a: {{ include \"deep\" . }}\n",
-		`chart/templates/x.yaml:1: component "shop": the template failed: choose one`:                                                  "{{ fail \"choose one\" }}\n",
-		`chart/templates/x.yaml:2: component "shop": the template uses now, which is not allowed: it takes the clock`:                  "a: 1\nb: {{ now | date \"2006\" }}\n",
-		`chart/templates/x.yaml:1: component "shop": the template uses htpasswd, which is not allowed`:                                 "a: {{ htpasswd \"a\" \"b\" }}\n",
-		`chart/templates/x.yaml: component "shop": the key "a" is there twice, first in line 1 (line 2 of what the template rendered)`: "a: 1\na: 2\n",
-		`no template "gone" associated with template`:                                                                                  "a: {{ include \"gone\" . }}\n",
+		`chart/templates/x.yaml:3: component "shop": the template failed: `:                                                          "a: 1\n\nb: {{ .Values.a.b.c }}\n",
+		`chart/templates/x.yaml:2: component "shop": the template failed: function "nope" not defined`:                               "a: 1\nb: {{ nope }}\n",
+		`chart/templates/_h.tpl:3: component "shop": the template failed: `:                                                          "a: {{ include \"deep\" . }}\n",
+		`chart/templates/x.yaml:1: component "shop": the template failed: choose one`:                                                "{{ fail \"choose one\" }}\n",
+		`chart/templates/x.yaml:2: component "shop": the template uses now, which is not allowed: the function depends on the clock`: "a: 1\nb: {{ now | date \"2006\" }}\n",
+		`chart/templates/x.yaml:1: component "shop": the template uses htpasswd, which is not allowed`:                               "a: {{ htpasswd \"a\" \"b\" }}\n",
+		`chart/templates/x.yaml: component "shop": the key "a" is set twice, first on line 1 (line 2 of the rendered template)`:      "a: 1\na: 2\n",
+		`no template "gone" associated with template`:                                                                                "a: {{ include \"gone\" . }}\n",
 		`chart/templates/x.yaml`: "{{ define \"me\" }}{{ include \"me\" . }}{{ end }}{{ include \"me\" . }}\n",
 	} {
 		_, err := renderChart(t, map[string]string{
@@ -185,7 +186,7 @@ func TestChartErrorsNameTheirPlace(t *testing.T) {
 	}
 }
 
-func TestHookEdges(t *testing.T) {
+func TestHookAnnotationsSetPhasesAndWarnings(t *testing.T) {
 	result, err := renderChart(t, map[string]string{
 		"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
 		"chart/templates/x.yaml": `{{- range $name, $hook := dict "both" "pre-install,post-install" "crd" "crd-install" "odd" "pre-instal" "rollback" "post-rollback,pre-upgrade" "weight" "post-upgrade" "tests" "test,post-delete" "account" "pre-delete" }}
@@ -212,7 +213,7 @@ metadata: {name: {{ $name }}, annotations: {helm.sh/hook: "{{ $hook }}", helm.sh
 		}
 	}
 	warnings := strings.Join(result.Warnings, "\n")
-	for _, want := range []string{`ConfigMap "both" is a hook before and after`, `ConfigMap "odd" is left out: the hook pre-instal has no meaning here`, `hook weight "heavy", which is not a number`, `ConfigMap "tests" is left out`} {
+	for _, want := range []string{`ConfigMap "both" is both a pre hook and a post hook`, `ConfigMap "odd" is skipped: the hook pre-instal is not supported`, `hook weight "heavy", which is not a number`, `ConfigMap "tests" is skipped`} {
 		if !strings.Contains(warnings, want) {
 			t.Errorf("got %s\nwant %s", warnings, want)
 		}

@@ -9,20 +9,20 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// dependencies are the charts of repositories that the chart of a component needs,
-// which is in the source; none when something is wrong with it.
-func dependencies(look *helm.Look, def *Definition, c *Component) []ChartRef {
+// requiredDependencies returns the charts to fetch for a component whose chart is in the source.
+// It returns none if the chart or a dependency is invalid: Render reports that.
+func requiredDependencies(finder *helm.DependencyFinder, def *Definition, c *Component) []ChartRef {
 	dir, err := source.Clean(def.dir, c.Helm.Chart)
 	if err != nil || c.Helm.Chart == "" {
 		return nil
 	}
-	needs, err := look.Needed(dir)
+	needs, err := finder.Required(dir)
 	if err != nil {
-		return nil // Render says so
+		return nil // Render reports it
 	}
 	var out []ChartRef
 	for _, d := range needs {
-		if checkDependency(d) != nil {
+		if validateDependency(d) != nil {
 			return nil
 		}
 		out = append(out, dependencyRef(c, dir, d))
@@ -34,45 +34,45 @@ func dependencyRef(c *Component, dir string, d helm.Dependency) ChartRef {
 	return ChartRef{Component: c.Name, DependencyOf: dir, Repository: d.Repository, Name: d.Name, Version: d.Version}
 }
 
-// checkDependency says why a dependency can't be fetched. An address is not repeated:
-// there may be a password in it.
-func checkDependency(d helm.Dependency) error {
-	if err := checkRepository(d.Repository); err != nil {
-		return fmt.Errorf("the address of its repository %w", err)
+// validateDependency returns an error if a dependency cannot be fetched. The error does not contain
+// the repository URL, which may contain a password.
+func validateDependency(d helm.Dependency) error {
+	if err := validateRepositoryURL(d.Repository); err != nil {
+		return fmt.Errorf("its repository URL %w", err)
 	}
 	switch {
 	case !chartNamePattern.MatchString(d.Name):
-		return fmt.Errorf("its name must be that of a chart (letters, digits, dashes, dots and underscores), not %q", d.Name)
+		return fmt.Errorf("its name must be a chart name (letters, digits, dashes, dots and underscores), not %q", d.Name)
 	case !exactVersion(d.Version):
 		return fmt.Errorf("its version must be one exact version such as 1.4.0, not %q", d.Version)
 	}
 	return nil
 }
 
-// dependencies checks that what a chart in the source needs can be fetched.
-func (v *validator) dependencies(chart *helm.Chart, field place) {
-	if v.fetches += len(chart.Needs()); v.fetches > helm.MaxDependencies {
-		v.add(field.must("names %s, with whose dependencies more than %d charts would have to be fetched that charts in the source depend on; vendor some (helm dependency build) and commit them", chart.Path, helm.MaxDependencies))
+// checkDependencies checks that the missing dependencies of a chart in the source can be fetched.
+func (v *validator) checkDependencies(chart *helm.Chart, field fieldRef) {
+	if v.fetches += len(chart.RequiredDependencies()); v.fetches > helm.MaxDependencies {
+		v.add(field.fieldErrorf("names %s, with which the charts in the source have more than %d dependencies to fetch; vendor some of them (helm dependency build) and commit them", chart.Path, helm.MaxDependencies))
 		v.fetches = 0
 		return
 	}
-	for _, d := range chart.Needs() {
-		if err := checkDependency(d); err != nil {
-			v.add(field.must("names %s, whose dependency %s can't be fetched: %s; correct Chart.yaml and run helm dependency update, or vendor it (helm dependency build) and commit it", chart.Path, d.Name, err))
+	for _, d := range chart.RequiredDependencies() {
+		if err := validateDependency(d); err != nil {
+			v.add(field.fieldErrorf("names %s, whose dependency %s cannot be fetched: %s; correct Chart.yaml and run helm dependency update, or vendor it (helm dependency build) and commit it", chart.Path, d.Name, err))
 		}
 	}
 }
 
-// takeDependencies gives the chart of a component what was fetched for it. Without
-// that, a render that may leave charts out leaves this one out.
-func (r *resolver) takeDependencies(p *PlannedComponent) {
-	needs := p.chart.Needs()
+// attachDependencies adds the fetched dependencies to the chart of a component. If one was not
+// fetched, it skips the chart with a warning under Request.WithoutCharts, and fails otherwise.
+func (r *resolver) attachDependencies(p *ResolvedComponent) {
+	needs := p.chart.RequiredDependencies()
 	if len(needs) == 0 {
 		return
 	}
 	c, chart := p.Component, p.chart
 	p.chart = nil
-	var fetched []helm.Fetched
+	var fetched []helm.FetchedDependency
 	for _, d := range needs {
 		want := dependencyRef(c, chart.Path, d)
 		at := slices.IndexFunc(r.fetched, func(f FetchedChart) bool {
@@ -82,10 +82,10 @@ func (r *resolver) takeDependencies(p *PlannedComponent) {
 		})
 		switch {
 		case at >= 0:
-			fetched = append(fetched, helm.Fetched{Dependency: d, Root: r.fetched[at].Root})
+			fetched = append(fetched, helm.FetchedDependency{Dependency: d, Root: r.fetched[at].Root})
 			p.dependencies = append(p.dependencies, r.fetched[at].ChartRef)
 		case r.withoutCharts:
-			r.plan.Warnings = append(r.plan.Warnings, fmt.Sprintf("component %q: %s is not fetched here, so neither %s nor its values are checked", c.Name, want, chart.Path))
+			r.resolved.Warnings = append(r.resolved.Warnings, fmt.Sprintf("component %q: %s is not fetched here, so neither %s nor its values are checked", c.Name, want, chart.Path))
 		default:
 			r.add(c.Name, "helm.chart", "%s was not fetched", want)
 		}
@@ -93,8 +93,8 @@ func (r *resolver) takeDependencies(p *PlannedComponent) {
 	if len(fetched) < len(needs) {
 		return
 	}
-	whole, err := chart.With(fetched)
-	for _, e := range problem.All(err) {
+	whole, err := chart.WithDependencies(fetched)
+	for _, e := range problem.Flatten(err) {
 		own := *e
 		own.Component = c.Name
 		r.errs = append(r.errs, &own)

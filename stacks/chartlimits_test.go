@@ -7,18 +7,18 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// TestChartLimits: each bound of a chart is hit, wherever the chart comes from, and what
-// fits renders the same.
+// TestChartLimits checks each limit for charts in the source and for fetched charts. A chart within
+// the limits renders with the same digest.
 func TestChartLimits(t *testing.T) {
-	vendored := stacks.Request{Root: writeTree(t, store("1.2.3", map[string]string{"stack.yaml": components("- {name: shop, helm: {chart: store, values: {size: 1}}}")})),
+	vendored := stacks.Request{Root: writeTree(t, storeChart("1.2.3", map[string]string{"stack.yaml": components("- {name: shop, helm: {chart: store, values: {size: 1}}}")})),
 		Stack: "demo", Capabilities: stacks.Capabilities{KubeVersion: "v1.30.0"}}
 	fetched := fetchRequest(t, storeDigest)
-	fetch(t, &fetched, store("1.2.3", nil))
+	fetch(t, &fetched, storeChart("1.2.3", nil))
 	size := 0
-	for _, text := range store("1.2.3", nil) {
+	for _, text := range storeChart("1.2.3", nil) {
 		size += len(text)
 	}
-	files := len(store("1.2.3", nil))
+	files := len(storeChart("1.2.3", nil))
 	for name, req := range map[string]stacks.Request{"in the source": vendored, "fetched": fetched} {
 		first, err := stacks.Render(t.Context(), req)
 		if err != nil {
@@ -35,7 +35,7 @@ func TestChartLimits(t *testing.T) {
 				t.Errorf("%s, %+v: %v", name, limits, err)
 			}
 			if want == "" && (err != nil || result.Digest != first.Digest) {
-				t.Errorf("%s, %+v: %v: what fits renders the same", name, limits, err)
+				t.Errorf("%s, %+v: %v: a chart within the limits must render with the same digest", name, limits, err)
 			}
 		}
 	}

@@ -13,20 +13,21 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// layer is one source of Helm values.
-type layer struct {
-	// name for messages: a file, ConfigMap site, key values.yaml, or the override.
+// valuesLayer is one source of Helm values.
+type valuesLayer struct {
+	// name for messages, such as a file, "ConfigMap site, key values.yaml" or "override".
 	name   string
 	values map[string]any
-	// install is true for what the install brings.
+	// install is true for values that the install sets.
 	install bool
 }
 
-// blame finds the layer that a path of values came from: the highest that has it.
-func blame(layers []layer, keys []string) *layer {
+// originOf returns the layer that set a path of the values: the highest layer that has the path or
+// its longest existing prefix. It returns nil if no layer has any.
+func originOf(layers []valuesLayer, keys []string) *valuesLayer {
 	for ; ; keys = keys[:len(keys)-1] {
 		for i := len(layers) - 1; i >= 0; i-- {
-			if has(layers[i].values, keys) && len(keys) > 0 {
+			if hasPath(layers[i].values, keys) && len(keys) > 0 {
 				return &layers[i]
 			}
 		}
@@ -36,7 +37,7 @@ func blame(layers []layer, keys []string) *layer {
 	}
 }
 
-func has(v any, keys []string) bool {
+func hasPath(v any, keys []string) bool {
 	for _, key := range keys {
 		switch at := v.(type) {
 		case map[string]any:
@@ -58,26 +59,26 @@ func has(v any, keys []string) bool {
 	return true
 }
 
-// helmValues lays the values of a component over each other and checks them.
-func (r *resolver) helmValues(p *PlannedComponent, mapped, explicit map[string]any) {
+// mergeValues merges the values of a component and checks them.
+func (r *resolver) mergeValues(p *ResolvedComponent, mapped, explicit map[string]any) {
 	c := p.Component
-	inputs := r.inputs(c)
+	inputs := r.valuesInputs(c)
 	if c.Helm == nil {
 		return
 	}
-	var layers []layer
-	r.tree.For(c.Name)
+	var layers []valuesLayer
+	r.tree.SetComponent(c.Name)
 	for _, rel := range c.Helm.ValuesFiles {
 		file := path.Join(r.def.dir, rel)
 		m, err := readValues(r.tree, file)
-		r.errs = append(r.errs, problem.All(err)...)
-		layers = append(layers, layer{name: file, values: m})
+		r.errs = append(r.errs, problem.Flatten(err)...)
+		layers = append(layers, valuesLayer{name: file, values: m})
 	}
-	layers = append(layers, layer{name: r.def.file, values: c.Helm.Values})
+	layers = append(layers, valuesLayer{name: r.def.file, values: c.Helm.Values})
 	layers = append(layers, inputs...)
 	layers = append(layers,
-		layer{name: "the map of the parameters", values: mapped},
-		layer{name: "override", values: explicit, install: true})
+		valuesLayer{name: "parameters.map", values: mapped},
+		valuesLayer{name: "override", values: explicit, install: true})
 	for _, l := range layers {
 		p.Values = values.Merge(p.Values, l.values)
 	}
@@ -92,34 +93,34 @@ func (r *resolver) helmValues(p *PlannedComponent, mapped, explicit map[string]a
 	}
 }
 
-// inputs are the values from ConfigMaps and Secrets for one component.
-func (r *resolver) inputs(c *Component) []layer {
-	var out []layer
+// valuesInputs returns the values from ConfigMaps and Secrets for one component.
+func (r *resolver) valuesInputs(c *Component) []valuesLayer {
+	var out []valuesLayer
 	for _, in := range r.choices.Values {
 		if in.Component != c.Name {
 			continue
 		}
 		if c.Helm == nil {
-			r.add(c.Name, "spec.valuesFrom", "%s has values for charts, and this component is not one", in.Source)
+			r.add(c.Name, "spec.valuesFrom", "%s has Helm values, but this component is not a Helm chart", in.Source)
 			continue
 		}
 		m, err := parseValues(in)
-		for _, e := range problem.All(err) {
+		for _, e := range problem.Flatten(err) {
 			r.add(c.Name, "spec.valuesFrom", "%s", e.Message)
 		}
-		out = append(out, layer{name: in.Source, values: m, install: true})
+		out = append(out, valuesLayer{name: in.Source, values: m, install: true})
 	}
 	return out
 }
 
-// parseValues reads a values document. What it says is not repeated: it may be secret.
+// parseValues parses a values document. Its errors do not contain the content, which may be secret.
 func parseValues(in ValuesInput) (map[string]any, error) {
 	docs, err := document.Parse("", in.Data)
 	if err == nil && len(docs) == 0 {
 		return nil, nil
 	}
 	if err == nil && len(docs) > 1 {
-		return nil, &Error{Message: in.Source + ": one document is expected"}
+		return nil, &Error{Message: in.Source + ": must have one YAML document"}
 	}
 	if err == nil {
 		var m map[string]any
@@ -128,14 +129,14 @@ func parseValues(in ValuesInput) (map[string]any, error) {
 		}
 	}
 	line := 0
-	for _, e := range problem.All(err) {
+	for _, e := range problem.Flatten(err) {
 		line = e.Line
 	}
-	return nil, &Error{Message: fmt.Sprintf("%s: line %d: this is not a YAML mapping with unique keys", in.Source, line), Err: err}
+	return nil, &Error{Message: fmt.Sprintf("%s: line %d: not a YAML mapping with unique keys", in.Source, line), Err: err}
 }
 
-// checkSchema checks what the install brings against the component's own schema.
-func (r *resolver) checkSchema(c *Component, layers []layer) {
+// checkSchema checks the install's values against the component's own schema.
+func (r *resolver) checkSchema(c *Component, layers []valuesLayer) {
 	if c.Schema == nil {
 		return
 	}
@@ -154,48 +155,48 @@ func (r *resolver) checkSchema(c *Component, layers []layer) {
 		return
 	}
 	for _, v := range schema.Validate(brought) {
-		r.mismatch(c, layers, v)
+		r.addMismatch(c, layers, v)
 	}
 }
 
 // checkChart checks the values against the schemas of the chart and its subcharts.
-func (r *resolver) checkChart(p *PlannedComponent, layers []layer) {
+func (r *resolver) checkChart(p *ResolvedComponent, layers []valuesLayer) {
 	if !p.chart.HasSchemas() {
 		return
 	}
-	mismatches, warnings, err := p.chart.Check(p.Values)
-	for _, e := range problem.All(err) {
+	mismatches, warnings, err := p.chart.CheckValues(p.Values)
+	for _, e := range problem.Flatten(err) {
 		own := *e
 		own.Component = p.Component.Name
 		r.errs = append(r.errs, &own)
 	}
-	r.plan.Warnings = append(r.plan.Warnings, warnings...)
+	r.resolved.Warnings = append(r.resolved.Warnings, warnings...)
 	for _, m := range mismatches {
-		r.mismatch(p.Component, layers, m.Violation)
+		r.addMismatch(p.Component, layers, m.Violation)
 	}
 }
 
-// mismatch reports values that a schema doesn't allow, where they were written.
-func (r *resolver) mismatch(c *Component, layers []layer, v values.Violation) {
+// addMismatch reports a value that a schema does not allow, with the layer that set the value.
+func (r *resolver) addMismatch(c *Component, layers []valuesLayer, v values.Violation) {
 	keys := slices.Clone(v.Path)
 	if v.Unknown != "" {
 		keys = append(keys, v.Unknown)
 	}
-	from := blame(layers, keys)
+	from := originOf(layers, keys)
 	switch {
 	case from != nil && from.name == "override":
 		v.Path = append([]string{"values"}, v.Path...)
-		r.violation(c.Name, "override", "override key", v)
+		r.addViolation(c.Name, "override", "override key", v)
 	case from != nil:
-		r.violation(c.Name, "helm.values", from.name+": value", v)
+		r.addViolation(c.Name, "helm.values", from.name+": value", v)
 	default:
-		r.violation(c.Name, "helm.values", "value", v)
+		r.addViolation(c.Name, "helm.values", "value", v)
 	}
 }
 
-// checkKeys finds top-level keys that the chart knows nothing of.
-func (r *resolver) checkKeys(p *PlannedComponent, layers []layer) {
-	known := p.chart.TopLevel()
+// checkKeys reports top-level keys that the chart does not know.
+func (r *resolver) checkKeys(p *ResolvedComponent, layers []valuesLayer) {
+	known := p.chart.TopLevelKeys()
 	for _, l := range layers {
 		for _, key := range slices.Sorted(maps.Keys(l.values)) {
 			if slices.Contains(known, key) {
@@ -207,14 +208,14 @@ func (r *resolver) checkKeys(p *PlannedComponent, layers []layer) {
 			}
 			e := &Error{
 				Stack: r.def.Metadata.Name, Component: p.Component.Name, Field: field,
-				Message:    fmt.Sprintf("%s %q is not one of the chart %s", noun, shown, p.chart.Name()),
+				Message:    fmt.Sprintf("%s %q is not a value of the chart %s", noun, shown, p.chart.Name()),
 				Suggestion: problem.Nearest(key, known),
 			}
 			if l.install && r.choices.Strict {
 				r.errs = append(r.errs, e)
 				continue
 			}
-			r.plan.Warnings = append(r.plan.Warnings, e.Error())
+			r.resolved.Warnings = append(r.resolved.Warnings, e.Error())
 		}
 	}
 }
@@ -229,7 +230,7 @@ func readValues(tree *source.Tree, file string) (map[string]any, error) {
 		return nil, err
 	}
 	if len(docs) > 1 {
-		return nil, &problem.Error{File: file, Line: docs[1].Line, Message: "a values file holds one document, and this is another"}
+		return nil, &problem.Error{File: file, Line: docs[1].Line, Message: "a values file must have one YAML document, and this is the second"}
 	}
 	return document.Map(file, docs[0].Root)
 }

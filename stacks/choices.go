@@ -10,70 +10,69 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// Error is one thing that is wrong with a stack or with what an install wants of it.
+// Error is one problem of a stack or of the choices of an install.
 type Error = problem.Error
 
-// Errors is everything that was found wrong at once.
+// Errors are all problems that were found at once.
 type Errors = problem.Errors
 
-// Choices is what one install wants of a stack, in plain values.
+// Choices are the settings of one install for a stack, in plain values.
 type Choices struct {
-	// StackVersion, when set, must be exactly what the stack declares.
+	// StackVersion, if set, must equal the version that the stack declares.
 	StackVersion string `json:"stackVersion,omitempty"`
 	// Parameters are the stack-wide choices.
 	Parameters map[string]any `json:"parameters,omitempty"`
-	// Components are the choices for single components.
+	// Components are the choices per component.
 	Components []ComponentChoice `json:"components,omitempty"`
-	// Values for Helm charts, from ConfigMaps and Secrets. Later ones win.
+	// Values are Helm values from ConfigMaps and Secrets. Later entries override earlier ones.
 	Values []ValuesInput `json:"values,omitempty"`
-	// TargetNamespace is where objects go that name no namespace and whose
-	// component names none; that of the install when unset.
+	// TargetNamespace is the namespace of objects if neither the object nor its component sets
+	// one. Defaults to the namespace of the install.
 	TargetNamespace string `json:"targetNamespace,omitempty"`
-	// Strict makes an error of a key that no schema knows.
+	// Strict makes values that the chart does not know an error instead of a warning.
 	Strict bool `json:"strict,omitempty"`
 }
 
-// ComponentChoice is what one install wants of one component.
+// ComponentChoice has the settings of one install for one component.
 type ComponentChoice struct {
 	Name    string `json:"name"`
 	Version string `json:"version,omitempty"`
-	// Digest that a chart of a repository must have in that version.
+	// Digest is the expected digest of that version of a chart from a repository.
 	Digest string `json:"digest,omitempty"`
-	// Enabled is true when unset.
+	// Enabled defaults to true.
 	Enabled *bool `json:"enabled,omitempty"`
 	// Override has the reserved keys values, images, replicas and patches, and the
 	// component's own parameters.
 	Override map[string]any `json:"override,omitempty"`
 }
 
-// ValuesInput is the values document of a ConfigMap or a Secret. Unless it is public,
-// its content never appears in an error.
+// ValuesInput is the values document of a ConfigMap or a Secret. Errors never contain its content
+// unless Public is set.
 type ValuesInput struct {
 	Component string `json:"component"`
-	// Source names it for people: ConfigMap site, key values.yaml.
+	// Source describes the origin for messages, such as "ConfigMap site, key values.yaml".
 	Source string `json:"source"`
-	// Public says that the content is no secret: it may be repeated in errors of
-	// template engines.
+	// Public is true if the content is not secret. Errors of template engines may then contain it.
 	Public bool `json:"public,omitempty"`
 	// Data is YAML.
 	Data []byte `json:"data"`
 }
 
-// UnmarshalJSON keeps whole numbers whole, so that choices which crossed a process
-// boundary render the same.
+// UnmarshalJSON decodes integers as int64 and not as float64, so that choices that crossed a
+// process boundary render the same.
 func (c *Choices) UnmarshalJSON(data []byte) error {
 	type plain Choices
 	return utiljson.Unmarshal(data, (*plain)(c))
 }
 
-// UnmarshalJSON keeps whole numbers whole.
+// UnmarshalJSON decodes integers as int64 and not as float64.
 func (c *ComponentChoice) UnmarshalJSON(data []byte) error {
 	type plain ComponentChoice
 	return utiljson.Unmarshal(data, (*plain)(c))
 }
 
-// ChoicesFromInstall are the choices of an install. values are the contents of its
-// valuesFrom, in their order, without the optional ones that are absent.
+// ChoicesFromInstall returns the choices of an install. values are the contents of its
+// valuesFrom, in order, without optional references that do not exist.
 func ChoicesFromInstall(install *appsv1.KsctlInstall, values []ValuesInput) (Choices, error) {
 	spec := &install.Spec
 	out := Choices{
@@ -99,7 +98,7 @@ func ChoicesFromInstall(install *appsv1.KsctlInstall, values []ValuesInput) (Cho
 	return out, nil
 }
 
-// ValuesSource names a values reference for people.
+// ValuesSource describes a values reference for messages.
 func ValuesSource(ref appsv1.ValuesReference) string {
 	if ref.Kind == appsv1.ClusterValues {
 		return "the cluster"
@@ -107,7 +106,7 @@ func ValuesSource(ref appsv1.ValuesReference) string {
 	return fmt.Sprintf("%s %s, key %s", ref.Kind, ref.Name, ValuesKey(ref))
 }
 
-// ValuesKey is the key of a values reference in its ConfigMap or Secret.
+// ValuesKey returns the key of a values reference in its ConfigMap or Secret.
 func ValuesKey(ref appsv1.ValuesReference) string {
 	if ref.Key == "" {
 		return "values.yaml"

@@ -7,14 +7,14 @@ import (
 
 func TestCompressIsReversible(t *testing.T) {
 	for _, raw := range [][]byte{nil, []byte("a"), bytes.Repeat([]byte("object "), 1<<16), []byte("b")} {
-		got, err := expand(compress(raw))
+		got, err := decompress(compress(raw))
 		if err != nil || !bytes.Equal(got, raw) {
-			t.Errorf("%d bytes became %d: %v", len(raw), len(got), err)
+			t.Errorf("compressing and expanding %d bytes returned %d bytes: %v", len(raw), len(got), err)
 		}
 	}
 }
 
-// BenchmarkCompress: a render of some kilobytes, as most are.
+// BenchmarkCompress compresses some kilobytes, the size of most renders.
 func BenchmarkCompress(b *testing.B) {
 	raw := bytes.Repeat([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`), 100)
 	b.ReportAllocs()

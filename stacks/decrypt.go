@@ -11,62 +11,63 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// Opener decrypts what is called name. Errors that say something of it or of the keys
-// are *sops.Error.
-type Opener func(ctx context.Context, name string, f sops.Format, data []byte) ([]byte, error)
+// Decrypter decrypts data; name is the file or values source for messages. Errors of the data or
+// the keys are *sops.Error.
+type Decrypter func(ctx context.Context, name string, f sops.Format, data []byte) ([]byte, error)
 
-// Bounds of what is decrypted for one render.
+// Limits of decryption for one render.
 const (
-	// MaxDecryptedFiles are files, and values.
+	// MaxDecryptedFiles is the maximum number of encrypted files and values.
 	MaxDecryptedFiles = 1000
-	// MaxDecryptedBytes are those of all of them, decrypted.
+	// MaxDecryptedBytes is the maximum total size of the decrypted content.
 	MaxDecryptedBytes = 32 << 20
-	// maxRounds is how often a render may meet files that are encrypted: a kustomization that is
-	// encrypted names others.
+	// maxRounds is the maximum number of renders that discover further encrypted files: an
+	// encrypted kustomization may reference others.
 	maxRounds = 16
 )
 
-// Decrypting renders with render, and has decrypted what turns out to be encrypted: values of
-// the install, and files as a render meets them. Files that no render reads are not looked
-// at. Without open nothing is decrypted.
-func Decrypting(ctx context.Context, req Request, open Opener, render func(context.Context, Request) (Result, error)) (Result, error) {
-	if open == nil {
+// RenderWithDecryption calls render and decrypts its encrypted inputs with decrypt: the values of
+// the install, and the files that a render reads. Files that no render reads are not decrypted. If
+// decrypt is nil, nothing is decrypted.
+func RenderWithDecryption(ctx context.Context, req Request, decrypt Decrypter, render func(context.Context, Request) (Result, error)) (Result, error) {
+	if decrypt == nil {
 		return render(ctx, req)
 	}
-	d := &decryption{req: req, open: open, left: MaxDecryptedBytes}
-	if err := d.values(ctx); err != nil {
+	d := &decryption{req: req, decrypter: decrypt, remainingBytes: MaxDecryptedBytes}
+	if err := d.decryptValues(ctx); err != nil {
 		return Result{}, err
 	}
 	for range maxRounds {
 		result, err := render(ctx, d.req)
 		met, ok := errors.AsType[*EncryptedError](err)
 		if !ok {
-			result.Decrypted = append(result.Decrypted, d.opened...)
+			result.Decrypted = append(result.Decrypted, d.decryptedValues...)
 			return result, err
 		}
-		if err := d.files(ctx, met.Files); err != nil {
+		if err := d.decryptFiles(ctx, met.Files); err != nil {
 			return Result{}, err
 		}
 	}
-	return Result{}, unusable("each file that is decrypted leads to another one that is, more than %d times", maxRounds)
+	return Result{}, fileInvalidError("decrypted files reference further encrypted files, more than %d levels deep", maxRounds)
 }
 
-func unusable(format string, args ...any) error {
+func fileInvalidError(format string, args ...any) error {
 	return &sops.Error{Reason: sops.FileInvalid, Message: fmt.Sprintf(format, args...)}
 }
 
-// decryption is what was decrypted so far for one render.
+// decryption decrypts the inputs of one render.
 type decryption struct {
-	req  Request
-	open Opener
-	// opened are the values that were decrypted; left are the bytes that may be yet.
-	opened []string
-	left   int
-	count  int
+	req       Request
+	decrypter Decrypter
+	// decryptedValues are the sources of the decrypted values. remainingBytes is the remaining size
+	// of decrypted content; count is the number of decrypted files and values.
+	decryptedValues []string
+	remainingBytes  int
+	count           int
 }
 
-// values decrypts the values of the install. What they hold is no longer public.
-func (d *decryption) values(ctx context.Context) error {
+// decryptValues decrypts the values of the install. Decrypted values are not public.
+func (d *decryption) decryptValues(ctx context.Context) error {
 	enabled := encryptedValues(&d.req)
 	if len(enabled) == 0 {
 		return nil
@@ -75,18 +76,18 @@ func (d *decryption) values(ctx context.Context) error {
 	for _, i := range enabled {
 		in := &d.req.Choices.Values[i]
 		f, _ := valuesFormat(in.Data)
-		plain, err := d.one(ctx, EncryptedFile{Component: in.Component, Values: in.Source}, f, in.Data)
+		plain, err := d.decrypt(ctx, EncryptedFile{Component: in.Component, Values: in.Source}, f, in.Data)
 		if err != nil {
 			return err
 		}
 		in.Data, in.Public = plain, false
-		d.opened = append(d.opened, in.Source)
+		d.decryptedValues = append(d.decryptedValues, in.Source)
 	}
 	return nil
 }
 
-// files decrypts files of the source.
-func (d *decryption) files(ctx context.Context, met []EncryptedFile) error {
+// decryptFiles decrypts files of the source.
+func (d *decryption) decryptFiles(ctx context.Context, met []EncryptedFile) error {
 	tree, err := source.Open(d.req.Root)
 	if err != nil {
 		return err
@@ -98,52 +99,52 @@ func (d *decryption) files(ctx context.Context, met []EncryptedFile) error {
 	}
 	for _, f := range met {
 		if _, there := all[f.File]; there || f.File == "" {
-			continue // for another component
+			continue // decrypted already, for another component
 		}
-		data, err := tree.Stored(f.File, source.MaxFile)
+		data, err := tree.ReadRaw(f.File, source.MaxFile)
 		if err != nil {
 			return err
 		}
 		format, _ := sops.Detect(f.File, data)
-		if all[f.File], err = d.one(ctx, f, format, data); err != nil {
+		if all[f.File], err = d.decrypt(ctx, f, format, data); err != nil {
 			return err
 		}
 	}
 	if len(all) == len(d.req.Decrypted) {
-		return &sops.Error{Reason: sops.Broken, Message: (&EncryptedError{Files: met}).Named() + " decrypted, and met encrypted all the same"}
+		return &sops.Error{Reason: sops.InternalFailure, Message: (&EncryptedError{Files: met}).Subject() + " still encrypted after decryption"}
 	}
 	d.req.Decrypted = all
 	return nil
 }
 
-// one decrypts one of them, within the bounds.
-func (d *decryption) one(ctx context.Context, what EncryptedFile, f sops.Format, data []byte) ([]byte, error) {
+// decrypt decrypts one file or values document, within the limits.
+func (d *decryption) decrypt(ctx context.Context, what EncryptedFile, f sops.Format, data []byte) ([]byte, error) {
 	if d.count++; d.count > MaxDecryptedFiles {
-		return nil, unusable("more than %d files and values are encrypted: put what belongs together into one", MaxDecryptedFiles)
+		return nil, fileInvalidError("more than %d files and values are encrypted; merge some of them", MaxDecryptedFiles)
 	}
 	name := what.File
 	if name == "" {
 		name = what.Values
 	}
-	plain, err := d.open(ctx, name, f, data)
+	plain, err := d.decrypter(ctx, name, f, data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	if sops.Encrypted(plain, f) {
-		return nil, fmt.Errorf("%s: %w", what, unusable("it is encrypted twice"))
+	if sops.IsEncrypted(plain, f) {
+		return nil, fmt.Errorf("%s: %w", what, fileInvalidError("the content is encrypted twice"))
 	}
-	if d.left -= len(plain); d.left < 0 {
-		return nil, unusable("what is decrypted has more than %d bytes", MaxDecryptedBytes)
+	if d.remainingBytes -= len(plain); d.remainingBytes < 0 {
+		return nil, fileInvalidError("the decrypted content has more than %d bytes", MaxDecryptedBytes)
 	}
 	return plain, nil
 }
 
-// encryptedValues are the values that have to be decrypted, by their place.
+// encryptedValues returns the indexes of the encrypted values of enabled components.
 func encryptedValues(req *Request) (out []int) {
-	left := leftOut(req)
+	disabled := disabledByRequest(req)
 	for i := range req.Choices.Values {
 		in := &req.Choices.Values[i]
-		if _, encrypted := valuesFormat(in.Data); encrypted && !left[in.Component] {
+		if _, encrypted := valuesFormat(in.Data); encrypted && !disabled[in.Component] {
 			out = append(out, i)
 		}
 	}

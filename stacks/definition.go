@@ -5,59 +5,61 @@ import (
 	"github.com/ksctl/gitops/stacks/internal/helm"
 )
 
-// What a stack file must say in apiVersion and kind.
+// Required apiVersion and kind of a stack file.
 const (
 	APIVersion = "apps.ksctl.com/v1"
 	Kind       = "Stack"
-	// FileName of a stack definition.
+	// FileName is the file name of a stack definition.
 	FileName = "stack.yaml"
 )
 
-// Definition is a stack file that was read and found valid.
+// Definition is a parsed and validated stack file.
 type Definition struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
 	Metadata   Metadata `json:"metadata"`
 	Spec       Spec     `json:"spec"`
 
-	// root is the folder of the source, dir that of the stack below it.
+	// root is the folder of the source; dir and file are the stack's folder and file below it.
 	root string
 	dir  string
 	file string
-	// lines of the fields, for messages.
+	// lines are the line numbers of the fields, for messages.
 	lines document.Lines
-	// limits of each chart, and the charts by component.
+	// limits bound each chart.
 	limits helm.Limits
+	// charts are the charts in the source, by component name.
 	charts map[string]*helm.Chart
 }
 
-// File is the path of the stack file below the root of the source.
+// File returns the path of the stack file below the root of the source.
 func (d *Definition) File() string { return d.file }
 
-// Dir is the folder of the stack file below the root of the source.
+// Dir returns the folder of the stack file below the root of the source.
 func (d *Definition) Dir() string { return d.dir }
 
-// Metadata names the stack.
+// Metadata is the metadata of a stack.
 type Metadata struct {
 	Name        string            `json:"name"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Spec of a stack.
+// Spec is the spec of a stack.
 type Spec struct {
 	// Version of the stack itself, semver.
 	Version     string   `json:"version"`
 	Description string   `json:"description,omitempty"`
 	Maintainers []string `json:"maintainers,omitempty"`
-	// Kubernetes is the range of versions that the stack is for.
+	// Kubernetes is the range of Kubernetes versions that the stack supports.
 	Kubernetes string `json:"kubernetes,omitempty"`
 	// Parameters are the stack-wide choices.
 	Parameters *StackParameters `json:"parameters,omitempty"`
 	Components []Component      `json:"components"`
 }
 
-// StackParameters are stack-wide choices, visible to the map of every component as `stack`.
+// StackParameters are stack-wide choices. The parameters.map of every component reads them as
+// `stack`.
 type StackParameters struct {
 	Schema map[string]any `json:"schema"`
 }
@@ -66,9 +68,9 @@ type StackParameters struct {
 type Component struct {
 	Name      string   `json:"name"`
 	DependsOn []string `json:"dependsOn,omitempty"`
-	// Version is the default; that of the chart when unset.
+	// Version is the default version. Defaults to the version of the chart.
 	Version string `json:"version,omitempty"`
-	// Namespace for objects that name none.
+	// Namespace of objects without a namespace.
 	Namespace       string `json:"namespace,omitempty"`
 	CreateNamespace bool   `json:"createNamespace,omitempty"`
 
@@ -77,42 +79,42 @@ type Component struct {
 	// Manifests are files or folders.
 	Manifests []string `json:"manifests,omitempty"`
 
-	// Schema of the values that an install may override.
+	// Schema is the JSON schema of the values that an install may override.
 	Schema     map[string]any `json:"schema,omitempty"`
 	Parameters *Parameters    `json:"parameters,omitempty"`
-	// ReadyExpr is CEL over `self`, the object, for kinds that kstatus can't judge.
+	// ReadyExpr is a CEL expression over `self`, the object, for kinds whose readiness kstatus
+	// cannot compute.
 	ReadyExpr string `json:"readyExpr,omitempty"`
-	// PreRemove keeps the component's Jobs suspended until what the component
-	// depends on is removed, or the whole stack: they run and are waited for before
-	// anything is deleted.
+	// PreRemove suspends the component's Jobs until one of its dependencies, or the whole stack,
+	// is removed. Then the Jobs run, and nothing is deleted before they complete.
 	PreRemove bool `json:"preRemove,omitempty"`
 }
 
-// Helm renders a chart: of the source, or of a repository.
+// Helm renders a chart from the source or from a repository.
 type Helm struct {
 	// Chart is a folder or a .tgz, relative to the stack.
 	Chart string `json:"chart,omitempty"`
-	// Repository that has the chart called Name: https:// with an index.yaml, or
-	// oci://. The component's version says which, exactly.
+	// Repository of the chart Name: https:// with an index.yaml, or oci://. The component's
+	// version is the exact chart version.
 	Repository string `json:"repository,omitempty"`
 	Name       string `json:"name,omitempty"`
-	// Digest that the chart of that version must have, sha256:….
+	// Digest is the expected digest of that chart version, sha256:….
 	Digest      string         `json:"digest,omitempty"`
 	ReleaseName string         `json:"releaseName,omitempty"`
 	Values      map[string]any `json:"values,omitempty"`
 	ValuesFiles []string       `json:"valuesFiles,omitempty"`
 }
 
-// Kustomize builds a kustomization of the source.
+// Kustomize builds a kustomization in the source.
 type Kustomize struct {
 	Path string `json:"path"`
 }
 
-// Parameters are further override keys of a component and what they turn into.
+// Parameters are additional override keys of a component, and their mapping to an override.
 type Parameters struct {
 	Schema map[string]any `json:"schema"`
-	// Map is CEL over `params`, `stack` and `version`. Its result has the reserved
-	// override keys: values, images, replicas, patches.
+	// Map is a CEL expression over `params`, `stack` and `version`. It returns a map with the
+	// reserved override keys: values, images, replicas, patches.
 	Map string `json:"map,omitempty"`
 }
 
@@ -136,7 +138,7 @@ type Patch struct {
 	Patch  string       `json:"patch"`
 }
 
-// PatchTarget selects what a patch changes.
+// PatchTarget selects the objects that a patch changes.
 type PatchTarget struct {
 	Group              string `json:"group,omitempty"`
 	Version            string `json:"version,omitempty"`

@@ -9,17 +9,18 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// EncryptedFile is something that a render needs and that is encrypted with SOPS.
+// EncryptedFile is a file, or a values document, that a render needs and that is encrypted with
+// SOPS.
 type EncryptedFile struct {
-	// Component that it is for; empty for what several share.
+	// Component that needs the file. Empty if several components share it.
 	Component string `json:"component,omitempty"`
 	// File below the root of the source.
 	File string `json:"file,omitempty"`
-	// Values are what ValuesInput.Source says of values, where it is no file.
+	// Values is the ValuesInput.Source of a values document. Empty for a file.
 	Values string `json:"values,omitempty"`
 }
 
-// String names it for people.
+// String describes the file or values document for messages.
 func (f EncryptedFile) String() string {
 	what := f.Values
 	if f.File != "" {
@@ -31,21 +32,22 @@ func (f EncryptedFile) String() string {
 	return fmt.Sprintf("component %q: %s", f.Component, what)
 }
 
-// EncryptedError says that a render needs files that are encrypted, and whose content is
-// not in Request.Decrypted, or values that are. It names all that could be found; what comes
-// to light only once they are decrypted is in none of them.
+// EncryptedError is the error of a render that needs encrypted values, or encrypted files whose
+// content is not in Request.Decrypted. It lists all that the render found. Encrypted files that
+// only other encrypted files reference are not in the list.
 type EncryptedError struct {
 	Stack string          `json:"stack,omitempty"`
 	Files []EncryptedFile `json:"files"`
 }
 
-// Error says what is encrypted.
+// Error lists the encrypted files and values.
 func (e *EncryptedError) Error() string {
-	return e.Named() + " encrypted with SOPS, and nothing here decrypts it"
+	return e.Subject() + " encrypted with SOPS, but no decryption keys are given"
 }
 
-// Named names some of the files in a sentence that goes on with what they are.
-func (e *EncryptedError) Named() string {
+// Subject returns the beginning of a sentence about the files: up to five of them, followed by "it
+// is" or "they are".
+func (e *EncryptedError) Subject() string {
 	const most = 5
 	var names []string
 	for _, f := range e.Files[:min(len(e.Files), most)] {
@@ -60,31 +62,31 @@ func (e *EncryptedError) Named() string {
 	return strings.Join(names, "; ") + ": they are"
 }
 
-// encryptedIn is what was met encrypted and is needed: a component that is left out needs nothing.
-func encryptedIn(tree *source.Tree, req *Request) (out []EncryptedFile) {
+// encryptedInputs returns the encrypted values and files that enabled components need.
+func encryptedInputs(tree *source.Tree, req *Request) (out []EncryptedFile) {
 	for _, i := range encryptedValues(req) {
 		in := &req.Choices.Values[i]
 		out = append(out, EncryptedFile{Component: in.Component, Values: in.Source})
 	}
-	return append(out, filesIn(tree, req)...)
+	return append(out, encryptedFiles(tree, req)...)
 }
 
-func filesIn(tree *source.Tree, req *Request) (out []EncryptedFile) {
-	sealed := tree.Sealed()
-	if len(sealed) == 0 {
+func encryptedFiles(tree *source.Tree, req *Request) (out []EncryptedFile) {
+	undecrypted := tree.EncryptedFiles()
+	if len(undecrypted) == 0 {
 		return nil
 	}
-	left := leftOut(req)
-	for _, s := range sealed {
-		if !left[s.Component] {
+	disabled := disabledByRequest(req)
+	for _, s := range undecrypted {
+		if !disabled[s.Component] {
 			out = append(out, EncryptedFile{Component: s.Component, File: s.File})
 		}
 	}
 	return out
 }
 
-// leftOut are the components that an install does not want.
-func leftOut(req *Request) map[string]bool {
+// disabledByRequest returns the components that the install disables.
+func disabledByRequest(req *Request) map[string]bool {
 	out := map[string]bool{}
 	for i := range req.Choices.Components {
 		if c := &req.Choices.Components[i]; c.Enabled != nil && !*c.Enabled {
@@ -94,26 +96,27 @@ func leftOut(req *Request) map[string]bool {
 	return out
 }
 
-// valuesFormat tells whether values are encrypted, and in which format: they are YAML, or
-// what sops makes of JSON.
+// valuesFormat returns the format of a values document, YAML or JSON, and true if it is encrypted.
 func valuesFormat(data []byte) (sops.Format, bool) {
 	f := sops.YAML
 	if json.Valid(data) {
 		f = sops.JSON
 	}
-	return f, sops.Encrypted(data, f)
+	return f, sops.IsEncrypted(data, f)
 }
 
-// orEncrypted is an error, or that encrypted files were met: then it may be due to them.
-func orEncrypted(err error, tree *source.Tree, stack string) error {
+// preferEncryptedError returns an *EncryptedError in place of err if encrypted files were read,
+// because they may be the cause of err. It returns nil if err is nil.
+func preferEncryptedError(err error, tree *source.Tree, stack string) error {
 	if err == nil {
 		return nil
 	}
-	if files := encryptedIn(tree, &Request{}); len(files) > 0 {
+	if files := encryptedInputs(tree, &Request{}); len(files) > 0 {
 		return &EncryptedError{Stack: stack, Files: files}
 	}
 	return err
 }
 
-// tries is true for a render that only finds out what else is encrypted.
-func (r *renderer) tries() bool { return len(filesIn(r.tree, &r.req)) > 0 }
+// discoveryPass returns true if encrypted files were read: the render cannot succeed, and goes on
+// only to find further encrypted files.
+func (r *renderRun) discoveryPass() bool { return len(encryptedFiles(r.tree, &r.req)) > 0 }

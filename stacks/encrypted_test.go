@@ -20,11 +20,11 @@ import (
 	"github.com/ksctl/gitops/stacks/sops/codec"
 )
 
-// keyPair encrypts files, and decrypts them.
+// keyPair encrypts and decrypts files.
 type keyPair struct {
-	t      testing.TB
-	id     *age.X25519Identity
-	opened []string
+	t              testing.TB
+	id             *age.X25519Identity
+	decryptedFiles []string
 }
 
 func newKeyPair(t testing.TB) *keyPair {
@@ -36,8 +36,8 @@ func newKeyPair(t testing.TB) *keyPair {
 	return &keyPair{t: t, id: id}
 }
 
-// seal encrypts what has a name that fits regex; everything when it is empty.
-func (k *keyPair) seal(f sops.Format, regex, plain string) string {
+// encrypt encrypts the values whose key matches regex, or all values if regex is empty.
+func (k *keyPair) encrypt(f sops.Format, regex, plain string) string {
 	k.t.Helper()
 	out, err := codec.Encrypt([]byte(plain), f, []string{k.id.Recipient().String()}, codec.EncryptOptions{EncryptedRegex: regex})
 	if err != nil {
@@ -46,14 +46,14 @@ func (k *keyPair) seal(f sops.Format, regex, plain string) string {
 	return string(out)
 }
 
-// open is a stacks.Opener.
-func (k *keyPair) open(ctx context.Context, name string, f sops.Format, data []byte) ([]byte, error) {
-	k.opened = append(k.opened, name)
+// decrypt is a stacks.Decrypter.
+func (k *keyPair) decrypt(ctx context.Context, name string, f sops.Format, data []byte) ([]byte, error) {
+	k.decryptedFiles = append(k.decryptedFiles, name)
 	return codec.Decrypter(codec.Options{})(ctx, sops.Request{Name: name, Data: data, Format: f, Secret: map[string][]byte{"own.agekey": []byte(k.id.String())}})
 }
 
-// everyKind is a stack with encrypted files wherever a render reads some.
-func everyKind(k *keyPair) map[string]string {
+// allComponentKinds returns a stack with encrypted files at all places where a render reads files.
+func allComponentKinds(k *keyPair) map[string]string {
 	const secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: plain}\nstringData: {token: hunter2-manifest}\n"
 	return map[string]string{
 		"stack.yaml": components(
@@ -61,22 +61,22 @@ func everyKind(k *keyPair) map[string]string {
 			"- {name: made, kustomize: {path: made}}",
 			"- {name: shop, helm: {chart: chart, valuesFiles: [shop.yaml]}}",
 		),
-		"plain/secret.yaml": k.seal(sops.YAML, "^(data|stringData)$", secret),
+		"plain/secret.yaml": k.encrypt(sops.YAML, "^(data|stringData)$", secret),
 		"plain/about.yaml":  "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: about}\ndata: {sops: none}\n",
 		"made/kustomization.yaml": "resources: [config.json]\nsecretGenerator:\n- {name: env, envs: [made.env]}\n" +
 			"- {name: file, files: [token.txt, conf=settings.ini, creds]}\n",
-		"made/config.json":          k.seal(sops.JSON, "^data$", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"a":"hunter2-json"}}`),
-		"made/made.env":             k.seal(sops.Dotenv, "", "TOKEN=hunter2-env\n"),
-		"made/token.txt":            k.seal(sops.Binary, "", "hunter2-binary"),
-		"made/settings.ini":         k.seal(sops.INI, "", "[a]\nb = hunter2-ini\n"),
-		"made/creds":                k.seal(sops.Dotenv, "", "A=hunter2-nameless\n"),
-		"shop.yaml":                 k.seal(sops.YAML, "", "token: hunter2-values\n"),
+		"made/config.json":          k.encrypt(sops.JSON, "^data$", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"a":"hunter2-json"}}`),
+		"made/made.env":             k.encrypt(sops.Dotenv, "", "TOKEN=hunter2-env\n"),
+		"made/token.txt":            k.encrypt(sops.Binary, "", "hunter2-binary"),
+		"made/settings.ini":         k.encrypt(sops.INI, "", "[a]\nb = hunter2-ini\n"),
+		"made/creds":                k.encrypt(sops.Dotenv, "", "A=hunter2-nameless\n"),
+		"shop.yaml":                 k.encrypt(sops.YAML, "", "token: hunter2-values\n"),
 		"chart/Chart.yaml":          "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
-		"chart/values.yaml":         k.seal(sops.YAML, "", "token: ''\nown: hunter2-chart\n"),
+		"chart/values.yaml":         k.encrypt(sops.YAML, "", "token: ''\nown: hunter2-chart\n"),
 		"chart/templates/x.yaml":    "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shop}\ndata: {token: {{ .Values.token }}, own: {{ .Values.own }}}\n",
 		"chart/README.md":           "Encrypt it, with sops: as in this one:\n\nsops:\n  mac: ENC[AES256_GCM]\n",
-		"unread/other.yaml":         newKeyPair(k.t).seal(sops.YAML, "", "a: 1\n"),
-		"plain/not-a-manifest.conf": newKeyPair(k.t).seal(sops.Binary, "", "a"),
+		"unread/other.yaml":         newKeyPair(k.t).encrypt(sops.YAML, "", "a: 1\n"),
+		"plain/not-a-manifest.conf": newKeyPair(k.t).encrypt(sops.Binary, "", "a"),
 	}
 }
 
@@ -86,18 +86,19 @@ func encryptedRequest(t testing.TB, files map[string]string) stacks.Request {
 		Install: stacks.Identity{Namespace: "team", Name: "site"}, SecretKey: []byte("test key")}
 }
 
-var everyEncrypted = []string{"chart/values.yaml", "made/config.json", "made/creds", "made/made.env", "made/settings.ini", "made/token.txt", "plain/secret.yaml", "shop.yaml"}
+var allEncryptedFiles = []string{"chart/values.yaml", "made/config.json", "made/creds", "made/made.env", "made/settings.ini", "made/token.txt", "plain/secret.yaml", "shop.yaml"}
 
-// Every kind of component reads what its files hold, and no other file is decrypted.
-func TestEncryptedFilesAreRead(t *testing.T) {
+// Every kind of component reads the decrypted content of its files. Files that are not read are not
+// decrypted.
+func TestRenderDecryptsFilesThatItReads(t *testing.T) {
 	k := newKeyPair(t)
-	req := encryptedRequest(t, everyKind(k))
-	result, err := stacks.Decrypting(t.Context(), req, k.open, stacks.Render)
+	req := encryptedRequest(t, allComponentKinds(k))
+	result, err := stacks.RenderWithDecryption(t.Context(), req, k.decrypt, stacks.Render)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if slices.Sort(k.opened); !slices.Equal(k.opened, everyEncrypted) || !slices.Equal(result.Decrypted, everyEncrypted) {
-		t.Errorf("decrypted %q, and the result names %q", k.opened, result.Decrypted)
+	if slices.Sort(k.decryptedFiles); !slices.Equal(k.decryptedFiles, allEncryptedFiles) || !slices.Equal(result.Decrypted, allEncryptedFiles) {
+		t.Errorf("decrypted %q, but the result lists %q", k.decryptedFiles, result.Decrypted)
 	}
 	var text bytes.Buffer
 	if err := result.WriteYAML(&text); err != nil {
@@ -105,24 +106,24 @@ func TestEncryptedFilesAreRead(t *testing.T) {
 	}
 	for _, plain := range []string{"hunter2-manifest", "hunter2-json", b64("hunter2-env"), b64("hunter2-binary"), "hunter2-values", "hunter2-chart", "sops: none"} {
 		if !strings.Contains(text.String(), plain) {
-			t.Errorf("%s is not in what is rendered:\n%s", plain, text.String())
+			t.Errorf("%s is not in the result:\n%s", plain, text.String())
 		}
 	}
 	for _, file := range []string{"creds", "conf"} {
-		held := findObjectBy(t, result, "Secret", "file-")
+		held := findManifestByPrefix(t, result, "Secret", "file-")
 		if !strings.Contains(held, `"`+file+`"`) {
 			t.Errorf("no %s in %s", file, held)
 		}
 	}
 	if strings.Contains(text.String(), "ENC[") {
-		t.Errorf("something is rendered encrypted:\n%s", text.String())
+		t.Errorf("the result has encrypted content:\n%s", text.String())
 	}
 }
 
 func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
-// findObjectBy is the manifest of the object of a kind whose name begins so.
-func findObjectBy(t *testing.T, result stacks.Result, kind, prefix string) string {
+// findManifestByPrefix returns the manifest of the first object of a kind with a name prefix.
+func findManifestByPrefix(t *testing.T, result stacks.Result, kind, prefix string) string {
 	t.Helper()
 	for _, c := range result.Components {
 		for i := range c.Objects {
@@ -135,10 +136,11 @@ func findObjectBy(t *testing.T, result stacks.Result, kind, prefix string) strin
 	return ""
 }
 
-// Without what they hold a render names all of them, with their components.
-func TestEncryptedFilesAreNamed(t *testing.T) {
+// Without the decrypted content, the error of a render lists all encrypted files with their
+// components.
+func TestRenderWithoutKeysListsEncryptedFiles(t *testing.T) {
 	k := newKeyPair(t)
-	req := encryptedRequest(t, everyKind(k))
+	req := encryptedRequest(t, allComponentKinds(k))
 	_, err := stacks.Render(t.Context(), req)
 	met, ok := errors.AsType[*stacks.EncryptedError](err)
 	if !ok {
@@ -148,11 +150,11 @@ func TestEncryptedFilesAreNamed(t *testing.T) {
 	for _, f := range met.Files {
 		files = append(files, f.File)
 	}
-	if !slices.Equal(files, everyEncrypted) {
-		t.Errorf("met %q", files)
+	if !slices.Equal(files, allEncryptedFiles) {
+		t.Errorf("encrypted files: %q", files)
 	}
 	want := `component "shop": file chart/values.yaml; component "made": file made/config.json; component "made": file made/creds; ` +
-		`component "made": file made/made.env; component "made": file made/settings.ini; and 3 more: they are encrypted with SOPS, and nothing here decrypts it`
+		`component "made": file made/made.env; component "made": file made/settings.ini; and 3 more: they are encrypted with SOPS, but no decryption keys are given`
 	if err.Error() != want {
 		t.Errorf("got  %s\nwant %s", err, want)
 	}
@@ -160,8 +162,8 @@ func TestEncryptedFilesAreNamed(t *testing.T) {
 	no := false
 	req.Choices.Components = []stacks.ComponentChoice{{Name: "shop", Enabled: &no}, {Name: "made", Enabled: &no}}
 	_, err = stacks.Render(t.Context(), req)
-	if want := `component "plain": file plain/secret.yaml: it is encrypted with SOPS, and nothing here decrypts it`; err == nil || err.Error() != want {
-		t.Errorf("what is left out needs nothing: %v", err)
+	if want := `component "plain": file plain/secret.yaml: it is encrypted with SOPS, but no decryption keys are given`; err == nil || err.Error() != want {
+		t.Errorf("files of disabled components must not be listed: %v", err)
 	}
 	req.Choices.Components = append(req.Choices.Components, stacks.ComponentChoice{Name: "plain", Enabled: &no})
 	if _, err := stacks.Render(t.Context(), req); err != nil {
@@ -169,10 +171,10 @@ func TestEncryptedFilesAreNamed(t *testing.T) {
 	}
 }
 
-// Whoever loads or resolves a stack is told, too, instead of being given what is encrypted.
-func TestLoadNamesEncryptedFiles(t *testing.T) {
+// Load and Resolve also return an EncryptedError, instead of encrypted content.
+func TestLoadAndResolveReturnEncryptedError(t *testing.T) {
 	k := newKeyPair(t)
-	root := writeTree(t, everyKind(k))
+	root := writeTree(t, allComponentKinds(k))
 	def, err := stacks.Load(root, ".", "demo")
 	if err != nil {
 		t.Fatal(err)
@@ -181,42 +183,42 @@ func TestLoadNamesEncryptedFiles(t *testing.T) {
 	if met, ok := errors.AsType[*stacks.EncryptedError](err); !ok || !slices.Contains(met.Files, stacks.EncryptedFile{Component: "shop", File: "shop.yaml"}) {
 		t.Errorf("%T %v", err, err)
 	}
-	files := everyKind(k)
-	files["made/kustomization.yaml"] = k.seal(sops.YAML, "", files["made/kustomization.yaml"])
+	files := allComponentKinds(k)
+	files["made/kustomization.yaml"] = k.encrypt(sops.YAML, "", files["made/kustomization.yaml"])
 	if _, err = stacks.Load(writeTree(t, files), ".", "demo"); !errors.As(err, new(*stacks.EncryptedError)) {
 		t.Errorf("%T %v", err, err)
 	}
-	// What is in it is met only once it is decrypted.
+	// The files that an encrypted kustomization references are found only after its decryption.
 	req := encryptedRequest(t, files)
-	if result, err := stacks.Decrypting(t.Context(), req, k.open, stacks.Render); err != nil || len(result.Decrypted) != len(everyEncrypted)+1 {
+	if result, err := stacks.RenderWithDecryption(t.Context(), req, k.decrypt, stacks.Render); err != nil || len(result.Decrypted) != len(allEncryptedFiles)+1 {
 		t.Errorf("%q, %v", result.Decrypted, err)
 	}
 }
 
-func TestStackFilesAreNotDecrypted(t *testing.T) {
+func TestEncryptedStackFileIsRejected(t *testing.T) {
 	k := newKeyPair(t)
-	files := everyKind(k)
-	files["stack.yaml"] = k.seal(sops.YAML, "^description$", files["stack.yaml"])
+	files := allComponentKinds(k)
+	files["stack.yaml"] = k.encrypt(sops.YAML, "^description$", files["stack.yaml"])
 	req := encryptedRequest(t, files)
-	_, err := stacks.Decrypting(t.Context(), req, k.open, stacks.Render)
-	if err == nil || !strings.HasPrefix(err.Error(), "stack.yaml: a stack file must not be encrypted") || len(k.opened) > 0 {
-		t.Errorf("%v, after %q", err, k.opened)
+	_, err := stacks.RenderWithDecryption(t.Context(), req, k.decrypt, stacks.Render)
+	if err == nil || !strings.HasPrefix(err.Error(), "stack.yaml: a stack file must not be encrypted") || len(k.decryptedFiles) > 0 {
+		t.Errorf("%v, after %q", err, k.decryptedFiles)
 	}
 }
 
-// What can't be decrypted is named with its component; what failed is known by its type.
-func TestOtherKeysDecryptNothing(t *testing.T) {
+// The error for a file that cannot be decrypted has the component and the type of failure.
+func TestWrongKeyReturnsKeyMissing(t *testing.T) {
 	k, other := newKeyPair(t), newKeyPair(t)
-	files := everyKind(k)
+	files := allComponentKinds(k)
 	files["stack.yaml"] = components("- {name: plain, manifests: [plain]}")
-	_, err := stacks.Decrypting(t.Context(), encryptedRequest(t, files), other.open, stacks.Render)
+	_, err := stacks.RenderWithDecryption(t.Context(), encryptedRequest(t, files), other.decrypt, stacks.Render)
 	cipher, ok := errors.AsType[*sops.Error](err)
 	if !ok || cipher.Reason != sops.KeyMissing || !strings.HasPrefix(err.Error(), `component "plain": file plain/secret.yaml: `) {
 		t.Errorf("%T %v", err, err)
 	}
 }
 
-// Nothing but what is encrypted is replaced.
+// Request.Decrypted replaces only the content of encrypted files.
 func TestOnlyEncryptedFilesAreReplaced(t *testing.T) {
 	files := map[string]string{"stack.yaml": components("- {name: plain, manifests: [a.yaml]}"), "a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nsops: {version: 3}\n"}
 	req := encryptedRequest(t, files)
@@ -228,8 +230,8 @@ func TestOnlyEncryptedFilesAreReplaced(t *testing.T) {
 	}
 }
 
-// Values of an install are decrypted, whatever they come from, and are no longer public.
-func TestEncryptedValues(t *testing.T) {
+// Values of an install are decrypted, from ConfigMaps and Secrets, and are not public afterwards.
+func TestEncryptedValuesAreDecryptedAndRedacted(t *testing.T) {
 	k := newKeyPair(t)
 	files := map[string]string{
 		"stack.yaml": components("- {name: shop, helm: {chart: chart}}"), "chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
@@ -237,37 +239,37 @@ func TestEncryptedValues(t *testing.T) {
 	}
 	req := encryptedRequest(t, files)
 	req.Choices.Values = []stacks.ValuesInput{
-		{Component: "shop", Source: "ConfigMap site, key values.yaml", Public: true, Data: []byte(k.seal(sops.YAML, "", "a: hunter2-yaml\n"))},
-		{Component: "shop", Source: "Secret site, key values.json", Data: []byte(k.seal(sops.JSON, "", `{"b": "hunter2-json"}`))},
+		{Component: "shop", Source: "ConfigMap site, key values.yaml", Public: true, Data: []byte(k.encrypt(sops.YAML, "", "a: hunter2-yaml\n"))},
+		{Component: "shop", Source: "Secret site, key values.json", Data: []byte(k.encrypt(sops.JSON, "", `{"b": "hunter2-json"}`))},
 	}
 	_, err := stacks.Render(t.Context(), req)
-	if want := `component "shop": ConfigMap site, key values.yaml; component "shop": Secret site, key values.json: they are encrypted with SOPS, and nothing here decrypts it`; err == nil || err.Error() != want {
+	if want := `component "shop": ConfigMap site, key values.yaml; component "shop": Secret site, key values.json: they are encrypted with SOPS, but no decryption keys are given`; err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
-	result, err := stacks.Decrypting(t.Context(), req, k.open, stacks.Render)
+	result, err := stacks.RenderWithDecryption(t.Context(), req, k.decrypt, stacks.Render)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := findObjectBy(t, result, "ConfigMap", "shop"); !strings.Contains(text, "hunter2-yaml") || !strings.Contains(text, "hunter2-json") {
+	if text := findManifestByPrefix(t, result, "ConfigMap", "shop"); !strings.Contains(text, "hunter2-yaml") || !strings.Contains(text, "hunter2-json") {
 		t.Error(text)
 	}
 	if want := []string{"ConfigMap site, key values.yaml", "Secret site, key values.json"}; !slices.Equal(result.Decrypted, want) {
 		t.Errorf("%q", result.Decrypted)
 	}
 	writeFile(t, filepath.Join(req.Root, "chart/templates/x.yaml"), "{{ fail .Values.a }}")
-	if _, err = stacks.Decrypting(t.Context(), req, k.open, stacks.Render); err == nil || strings.Contains(err.Error(), "hunter2") {
+	if _, err = stacks.RenderWithDecryption(t.Context(), req, k.decrypt, stacks.Render); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// What was decrypted is hidden wherever a renderer repeats it, and what stands readable in
-// the same file is not.
-func TestDecryptedIsHidden(t *testing.T) {
+// Decrypted values are redacted in all messages of renderers. Plain values in the same file are
+// not.
+func TestDecryptedValuesAreRedacted(t *testing.T) {
 	k := newKeyPair(t)
 	const secret = "hunter2 \\\"quoted\\\" and more"
 	chart := map[string]string{
 		"stack.yaml": components("- {name: shop, helm: {chart: chart, valuesFiles: [shop.yaml]}}"), "chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
-		"chart/values.yaml": "token: ''\n", "shop.yaml": k.seal(sops.YAML, "^token$", "token: \""+secret+"\"\nreadable: visible\n"),
+		"chart/values.yaml": "token: ''\n", "shop.yaml": k.encrypt(sops.YAML, "^token$", "token: \""+secret+"\"\nreadable: visible\n"),
 	}
 	for name, files := range map[string]map[string]string{
 		"fail":     {"chart/templates/x.yaml": `{{ fail (printf "%s %s" .Values.token .Values.readable) }}`},
@@ -275,13 +277,13 @@ func TestDecryptedIsHidden(t *testing.T) {
 		"base64":   {"chart/templates/x.yaml": `{{ fail (printf "%s %s" (.Values.token | b64enc) .Values.readable) }}`},
 		"bad YAML": {"chart/templates/x.yaml": `"{{ .Values.readable }} {{ .Values.token }}`},
 		"a file of the chart": {
-			"chart/own.txt": k.seal(sops.Binary, "", "hunter2 of the chart"), "chart/templates/x.yaml": `{{ fail (printf "%s visible" (.Files.Get "own.txt")) }}`,
+			"chart/own.txt": k.encrypt(sops.Binary, "", "hunter2 of the chart"), "chart/templates/x.yaml": `{{ fail (printf "%s visible" (.Files.Get "own.txt")) }}`,
 		},
-		"a manifest": {"stack.yaml": components("- {name: shop, manifests: [m.yaml]}"), "m.yaml": k.seal(sops.YAML, "^k", "apiVersion: v1\nkind: \"hunter2 quoted\"\nvisible: 1\n")},
+		"a manifest": {"stack.yaml": components("- {name: shop, manifests: [m.yaml]}"), "m.yaml": k.encrypt(sops.YAML, "^k", "apiVersion: v1\nkind: \"hunter2 quoted\"\nvisible: 1\n")},
 		"a patch": {
 			"stack.yaml": components("- {name: shop, kustomize: {path: k}}"), "k/kustomization.yaml": "resources: [visible.yaml]\npatches: [{path: patch.yaml}]\n",
 			"k/visible.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: visible}\n",
-			"k/patch.yaml":   k.seal(sops.YAML, "^name$", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: hunter2 quoted}\n"),
+			"k/patch.yaml":   k.encrypt(sops.YAML, "^name$", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: hunter2 quoted}\n"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -291,9 +293,9 @@ func TestDecryptedIsHidden(t *testing.T) {
 					all[name] = content
 				}
 			}
-			_, err := stacks.Decrypting(t.Context(), encryptedRequest(t, all), k.open, stacks.Render)
+			_, err := stacks.RenderWithDecryption(t.Context(), encryptedRequest(t, all), k.decrypt, stacks.Render)
 			if err == nil {
-				t.Fatal("nothing is wrong with it")
+				t.Fatal("the render succeeded")
 			}
 			said := err.Error()
 			if one, ok := errors.AsType[*stacks.Error](err); ok && one.Err != nil {
@@ -301,18 +303,18 @@ func TestDecryptedIsHidden(t *testing.T) {
 			}
 			for _, form := range []string{"hunter2", "quoted", b64("hunter2 \"quoted\" and more")} {
 				if strings.Contains(said, form) {
-					t.Errorf("it says %s", said)
+					t.Errorf("the error contains a secret value: %s", said)
 				}
 			}
 			if strings.Contains(name, "fail") && !strings.Contains(said, "visible") {
-				t.Errorf("what is readable is hidden, too: %s", said)
+				t.Errorf("the plain value is redacted: %s", said)
 			}
 		})
 	}
 }
 
-// The digest tells keys apart, and not what follows from them.
-func TestDigestOfEncrypted(t *testing.T) {
+// The digest depends on the key ID, but not on content that follows from the keys.
+func TestDigestDependsOnKeysNotOnDecryptedContent(t *testing.T) {
 	digest := func(change func(*stacks.Request)) string {
 		req := stacks.Request{Stack: "demo", SecretKey: []byte("test key")}
 		change(&req)
@@ -323,76 +325,76 @@ func TestDigestOfEncrypted(t *testing.T) {
 		return out
 	}
 	none := digest(func(*stacks.Request) {})
-	one := digest(func(r *stacks.Request) { r.Keys = "1" })
-	if two := digest(func(r *stacks.Request) { r.Keys = "2" }); one == none || two == none || one == two {
-		t.Error("keys are not told apart")
+	one := digest(func(r *stacks.Request) { r.DecryptionKeyID = "1" })
+	if two := digest(func(r *stacks.Request) { r.DecryptionKeyID = "2" }); one == none || two == none || one == two {
+		t.Error("different keys have the same digest")
 	}
-	if digest(func(r *stacks.Request) { r.Keys, r.Decrypted = "1", map[string][]byte{"a": []byte("b")} }) != one {
-		t.Error("what follows from the keys is an input")
+	if digest(func(r *stacks.Request) { r.DecryptionKeyID, r.Decrypted = "1", map[string][]byte{"a": []byte("b")} }) != one {
+		t.Error("decrypted content with a key ID changes the digest")
 	}
 	if digest(func(r *stacks.Request) { r.Decrypted = map[string][]byte{"a": []byte("b")} }) == none {
-		t.Error("what is given without keys is no input")
+		t.Error("decrypted content without a key ID does not change the digest")
 	}
 }
 
-// What is remembered is decrypted once for the same keys, and is for nobody without them.
-func TestRendererRemembersByKeys(t *testing.T) {
+// Cached results are reused for the same keys without decrypting again, and never without the keys.
+func TestRendererCachesByDecryptionKeyID(t *testing.T) {
 	k := newKeyPair(t)
 	renders := 0
 	r := stacks.NewRenderer(stacks.RendererOptions{OnRender: func(req stacks.Request, _ time.Duration, err error) {
 		renders++
 		if len(req.Decrypted) > 0 {
-			t.Errorf("told of %d files that were decrypted, and of %v", len(req.Decrypted), err)
+			t.Errorf("OnRender got %d decrypted files, error %v", len(req.Decrypted), err)
 		}
 	}})
-	req := encryptedRequest(t, everyKind(k))
-	req.Digest, req.Keys = "sha256:1", "own"
-	first, err := r.RenderDecrypting(t.Context(), req, k.open)
-	if err != nil || renders != 1 || len(k.opened) != len(everyEncrypted) {
-		t.Fatalf("%v, %d renders, %d files decrypted", err, renders, len(k.opened))
+	req := encryptedRequest(t, allComponentKinds(k))
+	req.Digest, req.DecryptionKeyID = "sha256:1", "own"
+	first, err := r.RenderWithDecryption(t.Context(), req, k.decrypt)
+	if err != nil || renders != 1 || len(k.decryptedFiles) != len(allEncryptedFiles) {
+		t.Fatalf("%v, %d renders, %d files decrypted", err, renders, len(k.decryptedFiles))
 	}
 	again := func(why string, opened int) {
 		t.Helper()
-		k.opened = nil
-		second, err := r.RenderDecrypting(t.Context(), req, k.open)
-		if err != nil || len(k.opened) != opened || !reflect.DeepEqual(second.Components, first.Components) || !slices.Equal(second.Decrypted, everyEncrypted) {
-			t.Errorf("%s: %v, %d files decrypted", why, err, len(k.opened))
+		k.decryptedFiles = nil
+		second, err := r.RenderWithDecryption(t.Context(), req, k.decrypt)
+		if err != nil || len(k.decryptedFiles) != opened || !reflect.DeepEqual(second.Components, first.Components) || !slices.Equal(second.Decrypted, allEncryptedFiles) {
+			t.Errorf("%s: %v, %d files decrypted", why, err, len(k.decryptedFiles))
 		}
 	}
 	again("nothing changed", 0)
 	req.Digest = "sha256:2"
-	again("a revision that changed nothing that is read", 0)
-	req.Keys = "others"
-	again("other keys", len(everyEncrypted))
-	req.Keys = ""
+	again("a revision without changes to files that are read", 0)
+	req.DecryptionKeyID = "others"
+	again("other keys", len(allEncryptedFiles))
+	req.DecryptionKeyID = ""
 	if _, err := r.Render(t.Context(), req); !errors.As(err, new(*stacks.EncryptedError)) {
 		t.Errorf("without keys: %v", err)
 	}
 }
 
-// A new revision whose encrypted files are others is decrypted anew.
-func TestRendererSeesOtherEncryptedFiles(t *testing.T) {
+// A revision with changed encrypted files is decrypted again.
+func TestRendererDecryptsChangedFiles(t *testing.T) {
 	k := newKeyPair(t)
 	r := stacks.NewRenderer(stacks.RendererOptions{})
 	files := map[string]string{"stack.yaml": components("- {name: plain, manifests: [a.yaml]}")}
 	for i := range 3 {
-		files["a.yaml"] = k.seal(sops.YAML, "^data$", fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {n: \"%d\"}\n", i))
+		files["a.yaml"] = k.encrypt(sops.YAML, "^data$", fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {n: \"%d\"}\n", i))
 		req := encryptedRequest(t, files)
-		req.Digest, req.Keys = fmt.Sprintf("sha256:%d", i), "own"
-		result, err := r.RenderDecrypting(t.Context(), req, k.open)
+		req.Digest, req.DecryptionKeyID = fmt.Sprintf("sha256:%d", i), "own"
+		result, err := r.RenderWithDecryption(t.Context(), req, k.decrypt)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text := findObjectBy(t, result, "ConfigMap", "a"); !strings.Contains(text, fmt.Sprintf(`"n":"%d"`, i)) {
+		if text := findManifestByPrefix(t, result, "ConfigMap", "a"); !strings.Contains(text, fmt.Sprintf(`"n":"%d"`, i)) {
 			t.Errorf("revision %d: %s", i, text)
 		}
 	}
 }
 
-// Decrypting ends, whatever a source and its keys come to.
-func TestDecryptingIsBounded(t *testing.T) {
+// Decryption ends after a bounded number of files, bytes and rounds.
+func TestRenderWithDecryptionIsBounded(t *testing.T) {
 	root := writeTree(t, map[string]string{"a.yaml": "a: ENC[x]\nsops: {mac: x}\n"})
-	plain := func(content string) stacks.Opener {
+	plain := func(content string) stacks.Decrypter {
 		return func(context.Context, string, sops.Format, []byte) ([]byte, error) { return []byte(content), nil }
 	}
 	met := func(files ...string) error {
@@ -409,30 +411,30 @@ func TestDecryptingIsBounded(t *testing.T) {
 	}
 	round := 0
 	for name, tc := range map[string]struct {
-		open   stacks.Opener
+		open   stacks.Decrypter
 		render func() error
 		reason sops.Reason
 		said   string
 	}{
-		"the same again":   {plain("a: 1"), func() error { return met("a.yaml") }, sops.Broken, "met encrypted all the same"},
-		"always another":   {plain("a: 1"), func() error { round++; return met(many[round]) }, sops.FileInvalid, "more than 16 times"},
+		"the same again":   {plain("a: 1"), func() error { return met("a.yaml") }, sops.InternalFailure, "still encrypted after decryption"},
+		"always another":   {plain("a: 1"), func() error { round++; return met(many[round]) }, sops.FileInvalid, "more than 16 levels deep"},
 		"too many":         {plain("a: 1"), func() error { return met(many...) }, sops.FileInvalid, "more than 1000 files"},
 		"too much":         {plain(strings.Repeat("x", stacks.MaxDecryptedBytes+1)), func() error { return met("a.yaml") }, sops.FileInvalid, "more than 33554432 bytes"},
-		"encrypted twice":  {plain("a: ENC[x]\nsops: {mac: x}\n"), func() error { return met("a.yaml") }, sops.FileInvalid, "it is encrypted twice"},
-		"values as a file": {plain("a: 1"), func() error { return met("") }, sops.Broken, "met encrypted all the same"},
+		"encrypted twice":  {plain("a: ENC[x]\nsops: {mac: x}\n"), func() error { return met("a.yaml") }, sops.FileInvalid, "the content is encrypted twice"},
+		"values as a file": {plain("a: 1"), func() error { return met("") }, sops.InternalFailure, "still encrypted after decryption"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := stacks.Decrypting(t.Context(), stacks.Request{Root: root}, tc.open, func(context.Context, stacks.Request) (stacks.Result, error) { return stacks.Result{}, tc.render() })
+			_, err := stacks.RenderWithDecryption(t.Context(), stacks.Request{Root: root}, tc.open, func(context.Context, stacks.Request) (stacks.Result, error) { return stacks.Result{}, tc.render() })
 			cipher, ok := errors.AsType[*sops.Error](err)
 			if !ok || cipher.Reason != tc.reason || !strings.Contains(err.Error(), tc.said) {
 				t.Errorf("%T %v", err, err)
 			}
 		})
 	}
-	_, err := stacks.Decrypting(t.Context(), stacks.Request{Root: root}, plain(""), func(context.Context, stacks.Request) (stacks.Result, error) {
+	_, err := stacks.RenderWithDecryption(t.Context(), stacks.Request{Root: root}, plain(""), func(context.Context, stacks.Request) (stacks.Result, error) {
 		return stacks.Result{}, met("../outside")
 	})
 	if err == nil {
-		t.Errorf("outside of the source: %v", err)
+		t.Error("a file outside of the source was accepted")
 	}
 }

@@ -14,8 +14,8 @@ const fromRepository = "- {name: shop, version: 1.2.3, helm: {repository: 'https
 
 var storeDigest = "sha256:" + strings.Repeat("ab", 32)
 
-// store is a chart as it is unpacked.
-func store(version string, more map[string]string) map[string]string {
+// storeChart returns the files of an unpacked chart archive.
+func storeChart(version string, more map[string]string) map[string]string {
 	out := map[string]string{
 		"store/Chart.yaml":       "apiVersion: v2\nname: store\nversion: " + version + "\n",
 		"store/values.yaml":      "size: 0\nextra: 0\n",
@@ -33,10 +33,10 @@ func fetchRequest(t testing.TB, digest string) stacks.Request {
 		Stack: "demo", Capabilities: stacks.Capabilities{KubeVersion: "v1.30.0"}}
 }
 
-// fetch answers stacks.Charts as a fetcher would.
+// fetch sets req.Charts to what stacks.RequiredCharts returns, like a fetcher.
 func fetch(t testing.TB, req *stacks.Request, files map[string]string) {
 	t.Helper()
-	refs, err := stacks.Charts(*req)
+	refs, err := stacks.RequiredCharts(*req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,14 +47,14 @@ func fetch(t testing.TB, req *stacks.Request, files map[string]string) {
 	}
 }
 
-func TestRenderFetched(t *testing.T) {
+func TestFetchedChartRenders(t *testing.T) {
 	req := fetchRequest(t, storeDigest)
-	fetch(t, &req, store("1.2.3", map[string]string{".hidden/x": "", "store/.helmignore": "templates\n"}))
-	if _, err := stacks.Render(t.Context(), req); err == nil || !strings.Contains(err.Error(), "one folder is expected") {
+	fetch(t, &req, storeChart("1.2.3", map[string]string{".hidden/x": "", "store/.helmignore": "templates\n"}))
+	if _, err := stacks.Render(t.Context(), req); err == nil || !strings.Contains(err.Error(), "it must have exactly one folder") {
 		t.Errorf("two folders: %v", err)
 	}
-	// What was packed is not left out by a .helmignore.
-	fetch(t, &req, store("1.2.3", map[string]string{"store/.helmignore": "templates\n"}))
+	// The .helmignore does not apply to files in an archive.
+	fetch(t, &req, storeChart("1.2.3", map[string]string{"store/.helmignore": "templates\n"}))
 	result, err := stacks.Render(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestRenderFetched(t *testing.T) {
 	if o := c.Objects[0]; o.File != "store-1.2.3/templates/x.yaml" || !strings.Contains(string(o.Manifest), `"size":"1"`) {
 		t.Errorf("%s: %s", o.File, o.Manifest)
 	}
-	// It crosses a process boundary whole.
+	// A request that crossed a process boundary renders the same.
 	raw, err := json.Marshal(req)
 	if err != nil {
 		t.Fatal(err)
@@ -81,10 +81,10 @@ func TestRenderFetched(t *testing.T) {
 	}
 }
 
-// The digest of a render holds those of its charts, and not where they are.
-func TestDigestOfFetched(t *testing.T) {
+// The digest of a request includes the digests of its charts, but not their folders.
+func TestDigestIncludesChartDigestNotFolder(t *testing.T) {
 	req := fetchRequest(t, "")
-	fetch(t, &req, store("1.2.3", nil))
+	fetch(t, &req, storeChart("1.2.3", nil))
 	digest := func() string {
 		t.Helper()
 		d, err := stacks.Digest(req)
@@ -96,18 +96,18 @@ func TestDigestOfFetched(t *testing.T) {
 	first := digest()
 	req.Charts[0].Root = "elsewhere"
 	if digest() != first {
-		t.Error("where a chart is unpacked changes the digest")
+		t.Error("the folder of a chart changes the digest")
 	}
 	if req.Charts[0].Root != "elsewhere" {
-		t.Error("the request was changed")
+		t.Error("Digest changed the request")
 	}
 	req.Charts[0].Digest = "sha256:" + strings.Repeat("cd", 32)
 	if digest() == first {
-		t.Error("the digest of a chart does not change that of the render")
+		t.Error("the digest of a chart does not change the digest of the request")
 	}
 }
 
-func TestChartsOfARequest(t *testing.T) {
+func TestRequiredChartsAppliesChoices(t *testing.T) {
 	off := false
 	other := "sha256:" + strings.Repeat("cd", 32)
 	ref := func(version, digest string) string { return version + " " + digest }
@@ -115,19 +115,19 @@ func TestChartsOfARequest(t *testing.T) {
 		choice stacks.ComponentChoice
 		want   string
 	}{
-		"as the stack says":            {stacks.ComponentChoice{}, ref("1.2.3", storeDigest)},
-		"another version":              {stacks.ComponentChoice{Version: "2.0.0"}, ref("2.0.0", "")},
-		"another version, and digest":  {stacks.ComponentChoice{Version: "2.0.0", Digest: other}, ref("2.0.0", other)},
-		"the same version":             {stacks.ComponentChoice{Version: "1.2.3"}, ref("1.2.3", storeDigest)},
-		"another digest":               {stacks.ComponentChoice{Digest: other}, ref("1.2.3", other)},
-		"disabled":                     {stacks.ComponentChoice{Enabled: &off}, ""},
-		"a range":                      {stacks.ComponentChoice{Version: ">=1.0.0"}, ""},
-		"a digest that can't be right": {stacks.ComponentChoice{Digest: "abc"}, ""},
+		"defaults of the stack":      {stacks.ComponentChoice{}, ref("1.2.3", storeDigest)},
+		"another version":            {stacks.ComponentChoice{Version: "2.0.0"}, ref("2.0.0", "")},
+		"another version and digest": {stacks.ComponentChoice{Version: "2.0.0", Digest: other}, ref("2.0.0", other)},
+		"the same version":           {stacks.ComponentChoice{Version: "1.2.3"}, ref("1.2.3", storeDigest)},
+		"another digest":             {stacks.ComponentChoice{Digest: other}, ref("1.2.3", other)},
+		"disabled":                   {stacks.ComponentChoice{Enabled: &off}, ""},
+		"a range":                    {stacks.ComponentChoice{Version: ">=1.0.0"}, ""},
+		"an invalid digest":          {stacks.ComponentChoice{Digest: "abc"}, ""},
 	} {
 		req := fetchRequest(t, storeDigest)
 		c.choice.Name = "shop"
 		req.Choices.Components = []stacks.ComponentChoice{c.choice}
-		refs, err := stacks.Charts(req)
+		refs, err := stacks.RequiredCharts(req)
 		got := ""
 		for _, r := range refs {
 			got += ref(r.Version, r.Digest)
@@ -136,33 +136,33 @@ func TestChartsOfARequest(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, c.want)
 		}
 	}
-	// What is broken is Render's to say.
-	for name, text := range map[string]string{"no YAML": "[", "no stack": "a: 1"} {
-		refs, err := stacks.Charts(stacks.Request{Root: writeTree(t, map[string]string{"stack.yaml": text}), Stack: "demo"})
+	// RequiredCharts ignores an invalid stack: Render reports the error.
+	for name, text := range map[string]string{"not YAML": "[", "no stack": "a: 1"} {
+		refs, err := stacks.RequiredCharts(stacks.Request{Root: writeTree(t, map[string]string{"stack.yaml": text}), Stack: "demo"})
 		if err != nil || refs != nil {
 			t.Errorf("%s: %v, %v", name, refs, err)
 		}
 	}
 }
 
-func TestFetchedRefusals(t *testing.T) {
+func TestInvalidFetchedChartsAreRejected(t *testing.T) {
 	sub := map[string]string{"store/Chart.yaml": "apiVersion: v2\nname: store\nversion: 1.2.3\ndependencies: [{name: cache, version: 1.0.0, repository: 'https://x.example.com'}]\n"}
 	for name, c := range map[string]struct {
 		files  map[string]string
 		change func(*stacks.Request)
 		want   string
 	}{
-		"another version inside": {store("1.2.4", nil), nil, "gives the chart store 1.2.4 for store 1.2.3"},
-		"a dependency":           {store("1.2.3", sub), nil, `store-1.2.3/Chart.yaml: component "shop": the chart depends on cache, which is not packed with it; who publishes it has to (helm dependency build, then helm package)`},
-		"not fetched":            {store("1.2.3", nil), func(r *stacks.Request) { r.Charts = nil }, "chart store 1.2.3 of https://charts.example.com was not fetched"},
-		"another was fetched":    {store("1.2.3", nil), func(r *stacks.Request) { r.Charts[0].Version = "1.2.2" }, "was not fetched"},
+		"another version inside": {storeChart("1.2.4", nil), nil, "returned chart store 1.2.4 for store 1.2.3"},
+		"a dependency":           {storeChart("1.2.3", sub), nil, `store-1.2.3/Chart.yaml: component "shop": the chart depends on cache, which is not in the archive; ask the publisher to include it (helm dependency build, then helm package)`},
+		"not fetched":            {storeChart("1.2.3", nil), func(r *stacks.Request) { r.Charts = nil }, "chart store 1.2.3 of https://charts.example.com was not fetched"},
+		"another was fetched":    {storeChart("1.2.3", nil), func(r *stacks.Request) { r.Charts[0].Version = "1.2.2" }, "was not fetched"},
 		"no chart":               {map[string]string{"store/x": ""}, nil, "there is no Chart.yaml"},
-		"a range": {store("1.2.3", nil), func(r *stacks.Request) {
+		"a range": {storeChart("1.2.3", nil), func(r *stacks.Request) {
 			r.Choices.Components = []stacks.ComponentChoice{{Name: "shop", Version: "^1"}}
-		}, `version "^1" is wanted; one exact version of the chart is expected`},
-		"a digest that can't be right": {store("1.2.3", nil), func(r *stacks.Request) {
+		}, `version "^1" is not an exact version`},
+		"an invalid digest": {storeChart("1.2.3", nil), func(r *stacks.Request) {
 			r.Choices.Components = []stacks.ComponentChoice{{Name: "shop", Digest: "abc"}}
-		}, `digest "abc" is wanted`},
+		}, `digest "abc" is invalid`},
 	} {
 		req := fetchRequest(t, "")
 		fetch(t, &req, c.files)
@@ -173,19 +173,19 @@ func TestFetchedRefusals(t *testing.T) {
 			t.Errorf("%s: %v\nwant %s", name, err, c.want)
 		}
 	}
-	// A digest is for charts of repositories.
+	// A digest is allowed only for charts from repositories.
 	for _, content := range []string{"- {name: shop, helm: {chart: store}}", "- {name: shop, manifests: [store/values.yaml]}"} {
-		files := store("1.2.3", nil)
+		files := storeChart("1.2.3", nil)
 		files["stack.yaml"] = components(content)
 		_, err := stacks.Render(t.Context(), stacks.Request{Root: writeTree(t, files), Stack: "demo", Capabilities: stacks.Capabilities{KubeVersion: "v1.30.0"},
 			Choices: stacks.Choices{Components: []stacks.ComponentChoice{{Name: "shop", Digest: storeDigest}}}})
-		if err == nil || !strings.Contains(err.Error(), "a digest is wanted") {
+		if err == nil || !strings.Contains(err.Error(), "digest is set") {
 			t.Errorf("%s: %v", content, err)
 		}
 	}
 }
 
-func TestWithoutCharts(t *testing.T) {
+func TestWithoutChartsSkipsUnfetchedCharts(t *testing.T) {
 	req := fetchRequest(t, storeDigest)
 	req.WithoutCharts = true
 	req.Choices.Components = []stacks.ComponentChoice{{Name: "shop", Version: "2.0.0", Override: map[string]any{"values": map[string]any{"any": 1}}}}
@@ -194,7 +194,7 @@ func TestWithoutCharts(t *testing.T) {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	all := strings.Join(result.Warnings, "\n")
-	for _, want := range []string{`component "shop": chart store 2.0.0 of https://charts.example.com is not fetched here, so neither it nor its values are checked`, "the stack's digest is that of 1.2.3"} {
+	for _, want := range []string{`component "shop": chart store 2.0.0 of https://charts.example.com is not fetched here, so neither it nor its values are checked`, "the stack's digest is for version 1.2.3"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%s lacks %q", all, want)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/ksctl/gitops/stacks/internal/source"
 )
 
-// speaks checks that an error is typed and says something that can be printed.
-func speaks(t *testing.T, err error) {
+// checkErrors checks that an error is nil, or an Error or Errors with a printable message.
+func checkErrors(t *testing.T, err error) {
 	t.Helper()
 	if err == nil {
 		return
@@ -31,7 +31,7 @@ func speaks(t *testing.T, err error) {
 	}
 }
 
-// FuzzLoad: any stack file is a definition that Resolve takes, or errors with places.
+// FuzzLoad loads arbitrary stack files. Load and Resolve succeed or return typed errors.
 func FuzzLoad(f *testing.F) {
 	seeds, err := filepath.Glob("testdata/render/*/source/stacks/demo/stack.yaml")
 	if err != nil || len(seeds) == 0 {
@@ -46,16 +46,16 @@ func FuzzLoad(f *testing.F) {
 	}
 	f.Add([]byte("apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: demo}\nspec: {version: 1.0.0, components: [{name: a, manifests: [a.yaml], parameters: {schema: {properties: {x: {default: 1}}}, map: '{}'}}]}\n"))
 	f.Add([]byte("a: &a [*a]\n<<: *a\n? {}\n: x"))
-	root := tree(f, "", nil)
+	root := writeSource(f, "", nil)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if err := os.WriteFile(filepath.Join(root, FileName), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		def, err := Load(root, ".", "demo")
-		speaks(t, err)
+		checkErrors(t, err)
 		if err == nil {
 			_, err = Resolve(t.Context(), def, Identity{Namespace: "a", Name: "b"}, Choices{})
-			speaks(t, err)
+			checkErrors(t, err)
 		}
 	})
 }
@@ -71,7 +71,7 @@ const fuzzStack = `  components:
 
 const fuzzWeb = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: [{name: web, image: 'web:1'}]}}}\n"
 
-// FuzzOverride: any override renders, or is refused with errors.
+// FuzzOverride renders with arbitrary overrides. Render succeeds or returns typed errors.
 func FuzzOverride(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"values":{"from":"x","nested":null}}`, `{"on":true}`, `{"images":[{"name":"web","newTag":"2"}],"replicas":[{"name":"web","count":3}]}`,
@@ -82,7 +82,7 @@ func FuzzOverride(f *testing.F) {
 		f.Add(seed, true)
 		f.Add(seed, false)
 	}
-	root := tree(f, fuzzStack, map[string]string{"web.yaml": fuzzWeb})
+	root := writeSource(f, fuzzStack, map[string]string{"web.yaml": fuzzWeb})
 	f.Fuzz(func(t *testing.T, text string, chart bool) {
 		choice := ComponentChoice{Name: "web"}
 		if chart {
@@ -92,7 +92,7 @@ func FuzzOverride(f *testing.F) {
 			t.Skip()
 		}
 		result, err := Render(t.Context(), Request{Root: root, Stack: "demo", Choices: Choices{Components: []ComponentChoice{choice}}, Capabilities: Capabilities{KubeVersion: "1.30"}})
-		speaks(t, err)
+		checkErrors(t, err)
 		for _, c := range result.Components {
 			for _, o := range c.Objects {
 				if o.Name == "" || o.Kind == "" || !json.Valid(o.Manifest) {
@@ -103,43 +103,44 @@ func FuzzOverride(f *testing.F) {
 	})
 }
 
-// FuzzValues: any values document renders, or is refused without saying what is in it.
+// FuzzValues renders with arbitrary values documents. Render succeeds, or its errors do not contain
+// the values.
 func FuzzValues(f *testing.F) {
 	for _, seed := range []string{"from: x\n", "nested: {a: [1, 2]}\n", "- a\n", "a: &a [*a]\n", "from: {a: b}\n", "from: |\n  {{ .Values }}\n", "<<: {from: a}\n", "\xff", "from: !!binary aGk=\n", "hunter2-hunter2: 1\nhunter2-hunter2: 2\n"} {
 		f.Add([]byte(seed))
 	}
-	root := tree(f, fuzzStack, map[string]string{"web.yaml": fuzzWeb})
+	root := writeSource(f, fuzzStack, map[string]string{"web.yaml": fuzzWeb})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		_, err := Render(t.Context(), Request{Root: root, Stack: "demo", Capabilities: Capabilities{KubeVersion: "1.30"}, Choices: Choices{
 			Values: []ValuesInput{{Component: "shop", Source: "Secret s, key k", Data: data}},
 		}})
-		speaks(t, err)
+		checkErrors(t, err)
 		if err != nil && strings.Contains(err.Error(), "hunter2-hunter2") && !strings.Contains(err.Error(), "did you mean") && !strings.Contains(err.Error(), "is not in its schema") {
-			t.Fatalf("the message tells the values: %v", err)
+			t.Fatalf("the message contains the values: %v", err)
 		}
 	})
 }
 
-// FuzzMap: any expression compiles and ends, or is refused.
+// FuzzMap evaluates arbitrary expressions. Evaluation ends, or the expression is rejected.
 func FuzzMap(f *testing.F) {
 	for _, seed := range []string{`{}`, `params`, `params.on ? {'a': 1} : {'b': [2]}`, `{'a': [1,2].map(x, [x].map(y, y))}`, `{'a': 'x'.split('')}`, `stack.x`, `{'a': version.matches('(a+)+$')}`, `{?'a': params[?'on']}`, `a ? b : c ? {} : []`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		program, err := expr.NewMap(text)
-		speaks(t, err)
+		checkErrors(t, err)
 		if err != nil {
 			return
 		}
 		out, err := program.Eval(t.Context(), map[string]any{"on": true, "n": int64(1)}, nil, "1.0.0")
-		speaks(t, err)
+		checkErrors(t, err)
 		if _, err := json.Marshal(out); err != nil {
 			t.Fatal(err)
 		}
 	})
 }
 
-// FuzzManifest: any file is objects with names, or errors with lines.
+// FuzzManifest parses arbitrary files. The result is objects with names, or typed errors.
 func FuzzManifest(f *testing.F) {
 	for _, seed := range []string{
 		fuzzWeb, "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}]\n", "---\n---\n", "kind: AList\napiVersion: v1\nitems: &a [*a]\n",
@@ -149,10 +150,10 @@ func FuzzManifest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		objects, err := manifest.Parse("m.yaml", data, true)
-		speaks(t, err)
+		checkErrors(t, err)
 		for _, o := range objects {
-			manifest.Normalise(o)
-			manifest.Scopes{}.Place(o, "default")
+			manifest.Normalize(o)
+			manifest.Scopes{}.SetNamespace(o, "default")
 			if o.Name == "" || o.Kind == "" || o.Version == "" {
 				t.Fatalf("%+v", o)
 			}
@@ -164,7 +165,7 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// FuzzKustomization: any kustomization is built from the source alone, or refused.
+// FuzzKustomization builds arbitrary kustomizations. They build or are rejected with typed errors.
 func FuzzKustomization(f *testing.F) {
 	for _, seed := range []string{
 		"resources: [web.yaml]\n", "resources: [web.yaml]\nimages: [{name: web, newTag: x}]\n", "configMapGenerator: [{name: a, files: [web.yaml]}]\n",
@@ -173,7 +174,7 @@ func FuzzKustomization(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	root := tree(f, "", map[string]string{"k/web.yaml": fuzzWeb})
+	root := writeSource(f, "", map[string]string{"k/web.yaml": fuzzWeb})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if err := os.WriteFile(filepath.Join(root, "k", "kustomization.yaml"), data, 0o600); err != nil {
 			t.Fatal(err)
@@ -184,10 +185,10 @@ func FuzzKustomization(f *testing.F) {
 		}
 		defer func() { _ = from.Close() }()
 		if err := kustomize.Scan(from, "k"); err != nil {
-			speaks(t, err)
+			checkErrors(t, err)
 			return
 		}
 		_, err = kustomize.Build(t.Context(), from, "k")
-		speaks(t, err)
+		checkErrors(t, err)
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// Inventories hold these hashes. With other ones every object of every install would be
-// applied again after an update.
+// Inventories store these hashes. If they changed, an update would apply every object of every
+// install again.
 func TestGoldenContentHashes(t *testing.T) {
 	var lines strings.Builder
 	for _, name := range []string{"helm", "kustomize", "manifests", "overrides", "preremove"} {
@@ -23,7 +23,7 @@ func TestGoldenContentHashes(t *testing.T) {
 	goldenfile.Equal(t, "hashes.txt", []byte(lines.String()))
 }
 
-// Inventories hold these ids.
+// Inventories store these IDs.
 func TestGoldenIDs(t *testing.T) {
 	const rbac = "rbac.authorization.k8s.io"
 	var lines strings.Builder
@@ -40,7 +40,7 @@ func TestGoldenIDs(t *testing.T) {
 		_, _ = fmt.Fprintf(&lines, "group %q, kind %q, namespace %q, name %q: %s\n", ref.Group, ref.Kind,
 			ref.Namespace, ref.Name, id)
 		if back, err := stacks.ParseID(id); err != nil || back != ref {
-			t.Errorf("%s is read as %+v, %v; want %+v", id, back, err, ref)
+			t.Errorf("%s parses to %+v, %v; want %+v", id, back, err, ref)
 		}
 	}
 	goldenfile.Equal(t, "ids.txt", []byte(lines.String()))
@@ -59,13 +59,13 @@ data:
   uuidv4: {{ uuidv4 | quote }}
 `
 
-// Charts generate passwords with these functions. With other values, an update of the controller
-// would change the passwords of running programs.
+// Charts generate passwords with these functions. If their output changed, an update of the
+// controller would change the passwords of running programs.
 func TestGoldenRandomFunctions(t *testing.T) {
 	root := writeTree(t, map[string]string{
 		"stack.yaml":       components("- {name: shop, namespace: shop, helm: {chart: chart}}"),
 		"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
-		// The seed is for one template: another one gets other values.
+		// The seed includes the template: another template gets other values.
 		"chart/templates/first.yaml":  "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: first}" + randomTemplate,
 		"chart/templates/second.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: second}" + randomTemplate,
 	})
@@ -78,7 +78,7 @@ func TestGoldenRandomFunctions(t *testing.T) {
 	goldenfile.Equal(t, "random.jsonl", []byte(lines.String()))
 }
 
-// fullRequest has every field set.
+// fullRequest returns a request with all fields set.
 func fullRequest() stacks.Request {
 	enabled := true
 	chart := stacks.ChartRef{Component: "web", DependencyOf: "charts/web",
@@ -99,17 +99,17 @@ func fullRequest() stacks.Request {
 		Charts: []stacks.FetchedChart{{ChartRef: chart, Root: "/cache/chart"}}, WithoutCharts: true,
 		ChartLimits:  stacks.ChartLimits{Bytes: 1 << 20, Files: 100},
 		Capabilities: stacks.Capabilities{KubeVersion: "v1.36.3", APIVersions: []string{"apps/v1", "v1"}},
-		SecretKey:    []byte("test key"), Keys: "keyed hash",
+		SecretKey:    []byte("test key"), DecryptionKeyID: "keyed hash",
 		Decrypted: map[string][]byte{"stacks/secret.yaml": []byte("data: {}\n")},
 	}
 }
 
-// The digest of a render request follows from its JSON. With another digest every stack would be
-// rendered again after an update.
+// The digest of a request is a hash of its JSON. If it changed, an update would render every stack
+// again.
 func TestGoldenRequestDigests(t *testing.T) {
 	full, decrypted := fullRequest(), fullRequest()
 	goldenfile.Complete(t, full)
-	decrypted.Keys = ""
+	decrypted.DecryptionKeyID = ""
 	var lines strings.Builder
 	for _, c := range []struct {
 		name string

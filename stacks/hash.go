@@ -10,14 +10,15 @@ import (
 	"github.com/ksctl/gitops/stacks/internal/manifest"
 )
 
-// renderFormat changes whenever the same request renders something else than before.
+// renderFormat is part of the digest. Change it when the same request renders a different result
+// than before.
 const renderFormat = "1"
 
-// hashBytes of a content hash; 16 characters of base64url.
+// hashBytes is the length of a content hash: 16 characters of base64url.
 const hashBytes = 12
 
-// contentHash is that of a manifest; keyed for a Secret, whose content is often
-// guessable, so that a published hash tells nothing about it.
+// contentHash returns the hash of a manifest. The hash of a Secret is keyed: its content is often
+// guessable, and a published hash must not disclose it.
 func contentHash(o *manifest.Object, raw, key []byte) string {
 	if o.Group == "" && o.Kind == "Secret" {
 		mac := hmac.New(sha256.New, key)
@@ -28,12 +29,13 @@ func contentHash(o *manifest.Object, raw, key []byte) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:hashBytes])
 }
 
-// Digest of every input of a render. It is keyed, because values from Secrets are among them.
-// Where the artifact and charts are unpacked is not an input; their digests are.
+// Digest returns the digest of all inputs of a render. It is keyed, because the inputs include
+// values from Secrets. The digests of the artifact and the charts are inputs; the folders that they
+// are unpacked in are not.
 func Digest(req Request) (string, error) {
 	key := req.SecretKey
 	req.Root, req.SecretKey, req.ChartLimits = "", nil, ChartLimits{}
-	if req.Keys != "" {
+	if req.DecryptionKeyID != "" {
 		req.Decrypted = nil
 	}
 	req.Charts = slices.Clone(req.Charts)
@@ -42,7 +44,7 @@ func Digest(req Request) (string, error) {
 	}
 	req.Choices.Values = slices.Clone(req.Choices.Values)
 	for i := range req.Choices.Values {
-		// These are for messages only.
+		// These fields are for messages only.
 		req.Choices.Values[i].Public, req.Choices.Values[i].Source = false, ""
 	}
 	raw, err := manifest.Canonical(struct {
@@ -50,7 +52,7 @@ func Digest(req Request) (string, error) {
 		Request Request `json:"request"`
 	}{renderFormat, req})
 	if err != nil {
-		return "", &Error{Stack: req.Stack, Message: "the choices cannot be written as JSON", Err: err}
+		return "", &Error{Stack: req.Stack, Message: "the choices cannot be encoded as JSON", Err: err}
 	}
 	mac := hmac.New(sha256.New, key)
 	mac.Write(raw)

@@ -21,7 +21,8 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// helmTemplate is what Helm's own parts render, as its install command puts them together, as kind/name → YAML.
+// helmTemplate renders a chart with Helm's packages in the same way as helm install. It returns
+// YAML by kind/name.
 func helmTemplate(t *testing.T, dir, releaseName, namespace string, values map[string]any) map[string]string {
 	t.Helper()
 	chart, err := loader.LoadDir(dir)
@@ -74,11 +75,11 @@ func helmTemplate(t *testing.T, dir, releaseName, namespace string, values map[s
 			text.WriteString("\n---\n" + hook.Manifest)
 		}
 	}
-	return byName(t, text.String(), namespace)
+	return objectsByName(t, text.String(), namespace)
 }
 
-// byName takes documents apart.
-func byName(t *testing.T, text, namespace string) map[string]string {
+// objectsByName splits text into documents and returns YAML by kind/name.
+func objectsByName(t *testing.T, text, namespace string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for _, doc := range strings.Split("\n"+text, "\n---\n") {
@@ -97,7 +98,7 @@ func byName(t *testing.T, text, namespace string) map[string]string {
 			t.Fatal(err)
 		}
 		if m, ok := object["metadata"].(map[string]any); ok && meta.Metadata.Namespace == namespace {
-			delete(m, "namespace") // where it was put in, and where the chart wrote it
+			delete(m, "namespace") // whether set by the renderer or by the chart
 		}
 		raw, err := yaml.Marshal(object)
 		if err != nil {
@@ -108,11 +109,11 @@ func byName(t *testing.T, text, namespace string) map[string]string {
 	return out
 }
 
-// A chart renders to what Helm itself would install.
-func TestSameAsHelm(t *testing.T) {
+// A chart renders to the same objects as with Helm.
+func TestRenderMatchesHelm(t *testing.T) {
 	for name, values := range map[string]map[string]any{
 		"defaults": {},
-		"much": {
+		"many values": {
 			"replicaCount": 3, "ingress": map[string]any{"enabled": true}, "autoscaling": map[string]any{"enabled": true, "maxReplicas": 7},
 			"podAnnotations": map[string]any{"a": "b"}, "resources": map[string]any{"limits": map[string]any{"cpu": "1"}}, "serviceAccount": map[string]any{"create": false},
 			"httpRoute": map[string]any{"enabled": true}, "livenessProbe": nil,
@@ -141,7 +142,7 @@ func renderWith(t *testing.T, root string, values map[string]any) map[string]str
 	if err := result.WriteYAML(&b); err != nil {
 		t.Fatal(err)
 	}
-	return byName(t, b.String(), "prod")
+	return objectsByName(t, b.String(), "prod")
 }
 
 func compareObjects(t *testing.T, got, want map[string]string) {
@@ -156,13 +157,13 @@ func compareObjects(t *testing.T, got, want map[string]string) {
 	}
 	for id := range got {
 		if want[id] == "" {
-			t.Errorf("%s is there, and Helm doesn't render it", id)
+			t.Errorf("%s is rendered, but not by Helm", id)
 		}
 	}
 }
 
-// Subcharts, conditions, aliases, globals, nulls and hooks are as in Helm, too.
-func TestSameAsHelmWithSubcharts(t *testing.T) {
+// Subcharts, conditions, aliases, globals, nulls and hooks render to the same objects as with Helm.
+func TestRenderMatchesHelmWithSubcharts(t *testing.T) {
 	chart := "testdata/render/helm/source/stacks/demo/charts/shop"
 	for name, values := range map[string]map[string]any{
 		"defaults": {"global": map[string]any{"zone": "x"}},
@@ -173,7 +174,7 @@ func TestSameAsHelmWithSubcharts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			copyTree(t, chart, filepath.Join(root, "shop"))
-			// Helm lists keys in any order.
+			// Helm's keys function returns the keys in random order.
 			template := filepath.Join(root, "shop", "templates", "deployment.yaml")
 			text, err := os.ReadFile(template)
 			if err != nil {
@@ -183,7 +184,7 @@ func TestSameAsHelmWithSubcharts(t *testing.T) {
 			want := helmTemplate(t, filepath.Join(root, "shop"), "my", "prod", values)
 			writeFile(t, filepath.Join(root, stacks.FileName), components("- {name: my, namespace: prod, helm: {chart: shop}}"))
 			got := renderWith(t, root, values)
-			for _, other := range []string{"Secret/my-password", "Job/bye"} { // random; suspended until the removal
+			for _, other := range []string{"Secret/my-password", "Job/bye"} { // one has random content, the other is suspended until the removal
 				delete(got, other)
 				delete(want, other)
 			}

@@ -27,7 +27,7 @@ spec:
       - {name: side, image: "side:1"}
 `
 
-// renderKustomization renders a stack of one kustomization, in the folder k.
+// renderKustomization renders a stack with one kustomization, in the folder k.
 func renderKustomization(t testing.TB, files map[string]string, override map[string]any) (stacks.Result, error) {
 	t.Helper()
 	files["stack.yaml"] = components("- {name: app, kustomize: {path: k}}")
@@ -38,7 +38,8 @@ func renderKustomization(t testing.TB, files map[string]string, override map[str
 	return stacks.Render(t.Context(), req)
 }
 
-// Whatever field names it and however it is written, nothing is fetched: not over HTTP, not with git.
+// No field of a kustomization and no form of URL makes a build fetch anything, over HTTP or with
+// git.
 func TestKustomizeFetchesNothing(t *testing.T) {
 	var hits atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -46,7 +47,7 @@ func TestKustomizeFetchesNothing(t *testing.T) {
 		_, _ = w.Write([]byte(configMap))
 	}))
 	defer server.Close()
-	// A git that leaves a trace.
+	// A fake git that records its calls.
 	bin, trace := t.TempDir(), filepath.Join(t.TempDir(), "trace")
 	if err := os.WriteFile(filepath.Join(bin, "git"), []byte("#!/bin/sh\necho \"$@\" >>"+trace+"\nexit 1\n"), 0o700); err != nil {
 		t.Fatal(err)
@@ -68,7 +69,7 @@ func TestKustomizeFetchesNothing(t *testing.T) {
 			files := map[string]string{"k/kustomization.yaml": fmt.Sprintf(field, url), "base/kustomization.yaml": fmt.Sprintf("resources: [%q]", url)}
 			result, err := renderKustomization(t, files, nil)
 			if err == nil {
-				t.Errorf("%s with %s: rendered %v", field, url, names(result))
+				t.Errorf("%s with %s: the render succeeded: %v", field, url, objectNames(result))
 			}
 		}
 	}
@@ -80,7 +81,8 @@ func TestKustomizeFetchesNothing(t *testing.T) {
 	}
 }
 
-// One build that would change the OpenAPI schema is refused, so the next sees that of Kubernetes.
+// A build that would change the OpenAPI schema is rejected, so that the next build uses the schema
+// of Kubernetes.
 func TestKustomizeOpenAPIDoesNotLeak(t *testing.T) {
 	patched := func() string {
 		result, err := renderKustomization(t, map[string]string{
@@ -94,7 +96,7 @@ func TestKustomizeOpenAPIDoesNotLeak(t *testing.T) {
 	}
 	before := patched()
 	if !strings.Contains(before, `"image":"web:1"`) || !strings.Contains(before, `"image":"side:2"`) {
-		t.Fatalf("containers are merged by name: %s", before)
+		t.Fatalf("containers are not merged by name: %s", before)
 	}
 	for _, openapi := range []string{"openapi: {path: schema.json}", "openapi: {version: v1.21.2}"} {
 		_, err := renderKustomization(t, map[string]string{
@@ -110,8 +112,9 @@ func TestKustomizeOpenAPIDoesNotLeak(t *testing.T) {
 	}
 }
 
-// Every kustomization builds on two folders that build on two more: that doubles at each level.
-func TestKustomizeEnds(t *testing.T) {
+// Every kustomization has two bases with two bases each, so that their number doubles at each
+// level.
+func TestKustomizeBuildsAreBounded(t *testing.T) {
 	files := map[string]string{"k/kustomization.yaml": "resources: [../l0a, ../l0b]\n"}
 	for level := range 20 {
 		for _, side := range []string{"a", "b"} {
@@ -134,14 +137,14 @@ func TestKustomizeEnds(t *testing.T) {
 	}
 }
 
-// kustomize's own errors name the kustomization.
-func TestKustomizeErrors(t *testing.T) {
+// Errors of kustomize itself have the path of the kustomization.
+func TestKustomizeErrorsNameTheKustomization(t *testing.T) {
 	for want, files := range map[string]map[string]string{
-		`k/kustomization.yaml: component "app": the kustomization cannot be built: `:  {"k/kustomization.yaml": "resources: [web.yaml]\npatches: [{path: p.yaml}]\n", "k/web.yaml": web, "k/p.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: none}\n"},
-		`k/kustomization.yaml: component "app": the kustomization cannot be built:`:   {"k/kustomization.yaml": "resources: [web.yaml]\n", "k/web.yaml": "a: [\n"},
-		`k/kustomization.yaml:1: component "app": this is not valid YAML`:             {"k/kustomization.yaml": "resources: [\n"},
-		`k/kustomization.yaml:2: component "app": the key "resources" is there twice`: {"k/kustomization.yaml": "resources: []\nresources: []\n"},
-		`k/kustomization.yaml: component "app": the kustomization cannot be built`:    {"k/kustomization.yaml": "namePrefix: [x]\n"},
+		`k/kustomization.yaml: component "app": the kustomization cannot be built: `: {"k/kustomization.yaml": "resources: [web.yaml]\npatches: [{path: p.yaml}]\n", "k/web.yaml": web, "k/p.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: none}\n"},
+		`k/kustomization.yaml: component "app": the kustomization cannot be built:`:  {"k/kustomization.yaml": "resources: [web.yaml]\n", "k/web.yaml": "a: [\n"},
+		`k/kustomization.yaml:1: component "app": this is not valid YAML`:            {"k/kustomization.yaml": "resources: [\n"},
+		`k/kustomization.yaml:2: component "app": the key "resources" is set twice`:  {"k/kustomization.yaml": "resources: []\nresources: []\n"},
+		`k/kustomization.yaml: component "app": the kustomization cannot be built`:   {"k/kustomization.yaml": "namePrefix: [x]\n"},
 	} {
 		if _, err := renderKustomization(t, files, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v\nwant %s", err, want)
@@ -149,7 +152,7 @@ func TestKustomizeErrors(t *testing.T) {
 	}
 }
 
-// Transformers that are built in may be used, also from folders.
+// Built-in transformers are allowed, in files and in folders.
 func TestKustomizeBuiltinPlugins(t *testing.T) {
 	result, err := renderKustomization(t, map[string]string{
 		"k/kustomization.yaml": "resources: [web.yaml]\ntransformers: [t.yaml, ../more]\n", "k/web.yaml": web,
@@ -157,8 +160,8 @@ func TestKustomizeBuiltinPlugins(t *testing.T) {
 		"more/kustomization.yaml": "resources: [suffix.yaml]\n",
 		"more/suffix.yaml":        "apiVersion: builtin\nkind: SuffixTransformer\nmetadata: {name: x}\nsuffix: -post\nfieldSpecs: [{path: metadata/name}]\n",
 	}, nil)
-	if err != nil || strings.Join(names(result), " ") != "pre-web-post" {
-		t.Errorf("%v %v", names(result), err)
+	if err != nil || strings.Join(objectNames(result), " ") != "pre-web-post" {
+		t.Errorf("%v %v", objectNames(result), err)
 	}
 	_, err = renderKustomization(t, map[string]string{
 		"k/kustomization.yaml": "transformers: [../more]\n", "more/kustomization.yaml": "resources: [x.yaml]\n", "more/x.yaml": "apiVersion: mine/v1\nkind: Runner\nmetadata: {name: x}\n",
@@ -168,8 +171,8 @@ func TestKustomizeBuiltinPlugins(t *testing.T) {
 	}
 }
 
-// Overrides reach custom resources and pods in them, and leave everything else byte for byte.
-func TestOverridesOfAnyKind(t *testing.T) {
+// Overrides also change custom resources and their pod templates. They do not change anything else.
+func TestOverridesChangeOnlyMatchingObjects(t *testing.T) {
 	custom := "apiVersion: example.com/v1\nkind: Fleet\nmetadata: {name: fleet, namespace: own}\nspec: {template: {spec: {containers: [{name: a, image: 'registry.example.com:5000/web@sha256:00'}]}}, size: 0644, on: yes, list: [{name: x, v: 1}], date: 2024-01-02, empty: {}, none: null}\n"
 	files := func() map[string]string {
 		return map[string]string{"k/kustomization.yaml": "resources: [web.yaml, custom.yaml]\n", "k/web.yaml": web, "k/custom.yaml": custom}
@@ -191,13 +194,13 @@ func TestOverridesOfAnyKind(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if findObject(t, before, "Deployment", "web").Hash != findObject(t, after, "Deployment", "web").Hash {
-		t.Error("an object that nothing matches was changed")
+		t.Error("an object without a matching override was changed")
 	}
-	// What is there already matches, too.
+	// An override that sets the current value matches, too.
 	if _, err := renderKustomization(t, files(), map[string]any{"images": []any{map[string]any{"name": "web", "newTag": "1"}}, "replicas": []any{map[string]any{"name": "web", "count": int64(1)}}}); err != nil {
 		t.Error(err)
 	}
-	// A patch may rename, also into a duplicate.
+	// A patch may rename an object, but not to the name of another one.
 	_, err = renderKustomization(t, map[string]string{"k/kustomization.yaml": "resources: [web.yaml, b.yaml]\n", "k/web.yaml": web, "k/b.yaml": strings.Replace(web, "name: web", "name: web2", 1)}, map[string]any{
 		"patches": []any{map[string]any{"target": map[string]any{"name": "web2"}, "patch": `[{"op":"replace","path":"/metadata/name","value":"web"}]`}},
 	})

@@ -14,12 +14,12 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// maxStackFile bounds a stack file in bytes.
+// maxStackFile is the maximum size of a stack file in bytes.
 const maxStackFile = 1 << 20
 
 // Load reads and validates the stack file of a stack: <dir>/stack.yaml or
-// <dir>/<stack>/stack.yaml below root. Everything that is wrong is reported at once,
-// as Errors; as an *EncryptedError where it may be due to files that are encrypted.
+// <dir>/<stack>/stack.yaml below root. It returns all problems at once, as Errors. It returns an
+// *EncryptedError instead if encrypted files may be the cause.
 func Load(root, dir, stack string) (*Definition, error) {
 	tree, err := source.Open(root)
 	if err != nil {
@@ -27,21 +27,21 @@ func Load(root, dir, stack string) (*Definition, error) {
 	}
 	defer func() { _ = tree.Close() }()
 	def, err := loadFrom(tree, root, dir, stack, ChartLimits{})
-	return def, orEncrypted(err, tree, stack)
+	return def, preferEncryptedError(err, tree, stack)
 }
 
-// Find is the path of the file of a stack below root, as Load would read it.
-func Find(root, dir, stack string) (string, error) {
+// FindFile returns the path of the stack file that Load would read, below root.
+func FindFile(root, dir, stack string) (string, error) {
 	tree, err := source.Open(root)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = tree.Close() }()
-	return find(tree, dir, stack)
+	return findFile(tree, dir, stack)
 }
 
 func loadFrom(tree *source.Tree, root, dir, stack string, limits ChartLimits) (*Definition, error) {
-	file, err := find(tree, dir, stack)
+	file, err := findFile(tree, dir, stack)
 	if err != nil {
 		return nil, err
 	}
@@ -50,12 +50,12 @@ func loadFrom(tree *source.Tree, root, dir, stack string, limits ChartLimits) (*
 		return nil, err
 	}
 	if def.Metadata.Name != stack {
-		return nil, def.at("metadata.name", "").fail("the stack in this file is %q, not %q", def.Metadata.Name, stack)
+		return nil, def.fieldAt("metadata.name", "").errorf("the stack in this file is %q, not %q", def.Metadata.Name, stack)
 	}
 	return def, nil
 }
 
-func find(tree *source.Tree, dir, stack string) (string, error) {
+func findFile(tree *source.Tree, dir, stack string) (string, error) {
 	if !isLabel(stack) {
 		return "", &Error{Stack: stack, Field: "spec.stack", Message: "the name of a stack must be a DNS label"}
 	}
@@ -68,13 +68,13 @@ func find(tree *source.Tree, dir, stack string) (string, error) {
 		if _, err := tree.Stat(file); err == nil {
 			return file, nil
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			// Found, but not readable: a symbolic link that leaves the source.
+			// The file exists but cannot be read: a symbolic link that leaves the source.
 			_, err := tree.Read(file, maxStackFile)
 			return "", err
 		}
 	}
 	return "", &Error{
-		Stack: stack, Field: "spec.path", Suggestion: problem.Nearest(stack, stacksIn(tree, base)),
+		Stack: stack, Field: "spec.path", Suggestion: problem.Nearest(stack, stackNames(tree, base)),
 		Message: "there is neither " + own + " nor " + named + " in the source",
 	}
 }
@@ -91,16 +91,16 @@ func LoadFile(root, file string) (*Definition, error) {
 		return nil, &Error{File: file, Message: err.Error(), Err: err}
 	}
 	def, err := loadFile(tree, root, clean, ChartLimits{})
-	return def, orEncrypted(err, tree, "")
+	return def, preferEncryptedError(err, tree, "")
 }
 
 func loadFile(tree *source.Tree, root, file string, limits ChartLimits) (*Definition, error) {
-	data, err := tree.Stored(file, maxStackFile)
+	data, err := tree.ReadRaw(file, maxStackFile)
 	if err != nil {
 		return nil, err
 	}
 	if _, encrypted := sops.Detect(file, data); encrypted {
-		return nil, &Error{File: file, Message: "a stack file must not be encrypted: only what it names is decrypted; move what is secret into a file of its own"}
+		return nil, &Error{File: file, Message: "a stack file must not be encrypted: only files that it references are decrypted; move the secret values into a separate file"}
 	}
 	def, err := parseDefinition(file, data)
 	if err != nil {
@@ -113,9 +113,9 @@ func loadFile(tree *source.Tree, root, file string, limits ChartLimits) (*Defini
 	return def, nil
 }
 
-// parseDefinition decodes a stack file; what it says is not checked yet.
+// parseDefinition decodes a stack file. It does not validate the definition.
 func parseDefinition(file string, data []byte) (*Definition, error) {
-	node, err := document.Single(file, data)
+	node, err := document.ParseSingle(file, data)
 	if err != nil {
 		return nil, err
 	}
@@ -124,10 +124,10 @@ func parseDefinition(file string, data []byte) (*Definition, error) {
 	def.lines = lines
 	var errs Errors
 	for _, p := range problems {
-		component, field := def.split(p.Path)
+		component, field := def.splitComponentPath(p.Path)
 		errs = append(errs, &Error{
 			File: file, Line: p.Line, Component: component, Field: field,
-			Message: relabel(p, field), Suggestion: p.Suggestion,
+			Message: shortenFieldPath(p, field), Suggestion: p.Suggestion,
 		})
 	}
 	return def, errs.Err()
@@ -135,8 +135,9 @@ func parseDefinition(file string, data []byte) (*Definition, error) {
 
 var componentPath = regexp.MustCompile(`^spec\.components\[(\d+)\]\.?(.*)$`)
 
-// split finds the component that a path leads into, and the path within it.
-func (d *Definition) split(full string) (component, field string) {
+// splitComponentPath splits a field path into the name of the component and the path within it.
+// The component is empty for a field outside of spec.components.
+func (d *Definition) splitComponentPath(full string) (component, field string) {
 	m := componentPath.FindStringSubmatch(full)
 	if m == nil {
 		return "", full
@@ -152,8 +153,9 @@ func (d *Definition) split(full string) (component, field string) {
 	return name, m[2]
 }
 
-// relabel shortens the quoted path at the start of a message to that within the component.
-func relabel(p document.Problem, field string) string {
+// shortenFieldPath replaces the quoted path at the start of a message with the path within the
+// component.
+func shortenFieldPath(p document.Problem, field string) string {
 	quoted := "field " + strconv.Quote(p.Path)
 	if len(p.Message) >= len(quoted) && p.Message[:len(quoted)] == quoted && field != "" {
 		return "field " + strconv.Quote(field) + p.Message[len(quoted):]
@@ -161,8 +163,8 @@ func relabel(p document.Problem, field string) string {
 	return p.Message
 }
 
-// stacksIn names the folders of base that hold a stack file.
-func stacksIn(tree *source.Tree, base string) []string {
+// stackNames returns the names of the folders in base that have a stack file.
+func stackNames(tree *source.Tree, base string) []string {
 	entries, err := tree.ReadDir(base)
 	if err != nil {
 		return nil

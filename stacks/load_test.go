@@ -11,7 +11,7 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// writeTree makes a source from file names and contents.
+// writeTree writes files to a new folder.
 func writeTree(t testing.TB, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -42,16 +42,16 @@ func copyTree(t testing.TB, from, to string) {
 }
 
 const (
-	head      = "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: demo}\nspec:\n  version: 1.0.0\n"
-	configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+	stackHeader = "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: demo}\nspec:\n  version: 1.0.0\n"
+	configMap   = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 )
 
-// components is a stack file with these components, which start at line 7.
+// components returns a stack file with components, which start at line 7.
 func components(lines ...string) string {
-	return head + "  components:\n  " + strings.Join(lines, "\n  ") + "\n"
+	return stackHeader + "  components:\n  " + strings.Join(lines, "\n  ") + "\n"
 }
 
-func TestLoadRefuses(t *testing.T) {
+func TestLoadRejectsInvalidStacks(t *testing.T) {
 	deep := strings.Repeat("{a: ", 200) + "1" + strings.Repeat("}", 200)
 	bomb := "      a: &a [x,x,x,x,x,x,x,x,x,x]\n"
 	for i := 'b'; i < 'k'; i++ {
@@ -62,10 +62,10 @@ func TestLoadRefuses(t *testing.T) {
 		want  []string
 	}{
 		"empty":               {"", []string{"stack.yaml: the file is empty"}},
-		"not UTF-8":           {head + "  # \xff\n", []string{"stack.yaml:6: the file is not UTF-8"}},
-		"not YAML":            {head + "  components: [\n", []string{"stack.yaml:6: this is not valid YAML"}},
-		"two documents":       {components("- {name: a, manifests: [a.yaml]}") + "---\nkind: Stack\n", []string{"stack.yaml:9: the file must hold one document"}},
-		"duplicate key":       {components("- {name: a, manifests: [a.yaml]}") + "  version: 2.0.0\n", []string{`stack.yaml:8: field "spec.version" is there twice, first in line 5`}},
+		"not UTF-8":           {stackHeader + "  # \xff\n", []string{"stack.yaml:6: the file is not UTF-8"}},
+		"not YAML":            {stackHeader + "  components: [\n", []string{"stack.yaml:6: this is not valid YAML"}},
+		"two documents":       {components("- {name: a, manifests: [a.yaml]}") + "---\nkind: Stack\n", []string{"stack.yaml:9: the file must have one YAML document"}},
+		"duplicate key":       {components("- {name: a, manifests: [a.yaml]}") + "  version: 2.0.0\n", []string{`stack.yaml:8: field "spec.version" is set twice, first on line 5`}},
 		"deep":                {components("- {name: a, helm: {chart: x, values: " + deep + "}}"), []string{"stack.yaml:7: ", "nested deeper than 100"}},
 		"bomb":                {components("- name: a", "  helm:", "    chart: x", "    values:", bomb), []string{`stack.yaml:11: component "a": field "helm.values": the document has more than 1000000 values once its aliases are expanded`}},
 		"alias to itself":     {components("- name: a", "  helm: {chart: x, values: &v {x: *v}}"), []string{"nested deeper than"}},
@@ -75,39 +75,39 @@ func TestLoadRefuses(t *testing.T) {
 		"kubernetes range":    {components("- {name: a, manifests: [a.yaml]}") + "  kubernetes: new\n", []string{`stack.yaml:8: field "spec.kubernetes" must be a range of versions`}},
 		"head":                {"apiVersion: v1\nkind: Stak\nmetadata: {name: Demo}\nspec: {version: 1.0.0, components: []}\n", []string{`stack.yaml:1: field "apiVersion" must be "apps.ksctl.com/v1", not "v1"`, `stack.yaml:2: field "kind" must be "Stack"`, `stack.yaml:3: field "metadata.name" must be a DNS label`, `stack.yaml:4: field "spec.components" must list at least one component`}},
 		"no content":          {components("- {name: a}"), []string{`stack.yaml:7: component "a": the component needs exactly one of helm, kustomize and manifests`}},
-		"two contents":        {components("- {name: a, manifests: [a.yaml], kustomize: {path: k}}"), []string{`and has kustomize and manifests`, `field "kustomize.path" names k, which is not in the source`}},
-		"repository":          {components("- {name: a, helm: {repository: 'https://x.example.com', name: x}}"), []string{`field "version" is required: which version of the chart`}},
+		"two contents":        {components("- {name: a, manifests: [a.yaml], kustomize: {path: k}}"), []string{`but has kustomize and manifests`, `field "kustomize.path" names k, which is not in the source`}},
+		"repository":          {components("- {name: a, helm: {repository: 'https://x.example.com', name: x}}"), []string{`field "version" is required: the version of the chart`}},
 		"repository, range":   {components("- {name: a, version: 1.x, helm: {repository: 'oci://x.example.com', name: x}}"), []string{`field "version" must be one exact version of the chart such as 1.4.0, not "1.x"`}},
 		"repository, latest":  {components("- {name: a, version: latest, helm: {repository: 'oci://x.example.com', name: x}}"), []string{`not "latest"`}},
-		"repository, no name": {components("- {name: a, version: 1.0.0, helm: {repository: 'http://x.example.com', digest: abc}}"), []string{`field "helm.repository" must begin with https:// or oci://, not http://`, `field "helm.name" is required`, `field "helm.digest" must be sha256: and 64`}},
-		"repository, path":    {components("- {name: a, version: 1.0.0, helm: {repository: 'https://x.example.com?a=b', name: ../x}}"), []string{`field "helm.repository" must not have a query`, `field "helm.name" must be the name of a chart`}},
-		"repository, login":   {components("- {name: a, version: 1.0.0, helm: {repository: 'https://me:hunter2@x.example.com', name: x}}"), []string{`field "helm.repository" must not hold a user or a password; an install names a Secret`}},
-		"repository, chart":   {components("- {name: a, version: 1.0.0, helm: {chart: chart, repository: 'https://x.example.com', name: x}}"), []string{`field "helm" has chart, which is in the source, and repository`}},
-		"name, no repository": {components("- {name: a, helm: {chart: chart, name: x}}"), []string{`field "helm" has the name or the digest of a chart in a repository, and no repository`}},
-		"exclusive":           {head + "  exclusive: []\n", []string{`stack.yaml:6: field "spec.exclusive" is not known`}},
-		"unknown dependency":  {components("- {name: base, manifests: [a.yaml]}", "- {name: a, dependsOn: [bsae], manifests: [a.yaml]}"), []string{`stack.yaml:8: component "a": field "dependsOn[0]" names component "bsae", which the stack doesn't have; did you mean "base"?`}},
+		"repository, no name": {components("- {name: a, version: 1.0.0, helm: {repository: 'http://x.example.com', digest: abc}}"), []string{`field "helm.repository" must begin with https:// or oci://, not http://`, `field "helm.name" is required`, `field "helm.digest" must be sha256: followed by 64`}},
+		"repository, path":    {components("- {name: a, version: 1.0.0, helm: {repository: 'https://x.example.com?a=b', name: ../x}}"), []string{`field "helm.repository" must not have a query`, `field "helm.name" must be a chart name`}},
+		"repository, login":   {components("- {name: a, version: 1.0.0, helm: {repository: 'https://me:hunter2@x.example.com', name: x}}"), []string{`field "helm.repository" must not contain a user or password; reference a Secret`}},
+		"repository, chart":   {components("- {name: a, version: 1.0.0, helm: {chart: chart, repository: 'https://x.example.com', name: x}}"), []string{`field "helm" has both chart, which is in the source, and repository`}},
+		"name, no repository": {components("- {name: a, helm: {chart: chart, name: x}}"), []string{`field "helm" has name or digest, which are for a chart in a repository, but no repository`}},
+		"exclusive":           {stackHeader + "  exclusive: []\n", []string{`stack.yaml:6: field "spec.exclusive" is not known`}},
+		"unknown dependency":  {components("- {name: base, manifests: [a.yaml]}", "- {name: a, dependsOn: [bsae], manifests: [a.yaml]}"), []string{`stack.yaml:8: component "a": field "dependsOn[0]" names component "bsae", which is not in the stack; did you mean "base"?`}},
 		"dependency twice":    {components("- {name: base, manifests: [a.yaml]}", "- {name: a, dependsOn: [base, base], manifests: [a.yaml]}"), []string{`names component "base" twice`}},
 		"cycle":               {components("- {name: a, dependsOn: [c], manifests: [a.yaml]}", "- {name: b, dependsOn: [a], manifests: [a.yaml]}", "- {name: c, dependsOn: [b], manifests: [a.yaml]}"), []string{`component "a": field "dependsOn" makes a cycle: a → c → b → a`}},
 		"before removal":      {components("- {name: a, manifests: [a.yaml], preremove: true}"), []string{`component "a": field "preremove" is not known; did you mean "preRemove"?`}},
-		"waits for removal":   {components("- {name: drain, manifests: [a.yaml], preRemove: true}", "- {name: a, dependsOn: [drain], manifests: [a.yaml]}"), []string{`stack.yaml:8: component "a": field "dependsOn[0]" names component "drain", whose Jobs run before it is removed (preRemove)`}},
+		"waits for removal":   {components("- {name: drain, manifests: [a.yaml], preRemove: true}", "- {name: a, dependsOn: [drain], manifests: [a.yaml]}"), []string{`stack.yaml:8: component "a": field "dependsOn[0]" names component "drain", which has preRemove`}},
 		"own dependency":      {components("- {name: a, dependsOn: [a], manifests: [a.yaml]}"), []string{`makes a cycle: a → a`}},
-		"name twice":          {components("- {name: a, manifests: [a.yaml]}", "- {name: a, manifests: [a.yaml]}"), []string{`stack.yaml:8: component "a": field "name" is that of component 1, too; names must be unique`}},
+		"name twice":          {components("- {name: a, manifests: [a.yaml]}", "- {name: a, manifests: [a.yaml]}"), []string{`stack.yaml:8: component "a": field "name" is already used by component 1; names must be unique`}},
 		"bad name":            {components("- {name: A_b, manifests: [a.yaml]}"), []string{`field "name" must be a DNS label`}},
-		"path leaves":         {components("- {name: a, manifests: [../../x]}"), []string{`stack.yaml:7: component "a": field "manifests[0]" is wrong: the path "../../x" leaves the source`}},
+		"path leaves":         {components("- {name: a, manifests: [../../x]}"), []string{`stack.yaml:7: component "a": field "manifests[0]" is invalid: the path "../../x" leaves the source`}},
 		"path absolute":       {components("- {name: a, manifests: [/etc/passwd]}"), []string{`is absolute`}},
 		"path missing":        {components("- {name: a, manifests: [gone.yaml]}"), []string{`names gone.yaml, which is not in the source`}},
 		"path empty":          {components("- {name: a, manifests: ['']}"), []string{`field "manifests[0]" is required`}},
-		"release name":        {components("- {name: a, helm: {chart: chart, releaseName: A}}"), []string{`field "helm.releaseName" is the name of the Helm release`}},
-		"chart version":       {components("- {name: a, version: 2.0.0, helm: {chart: chart}}"), []string{`field "version" is 2.0.0, and the chart chart in the source is 1.0.0`}},
+		"release name":        {components("- {name: a, helm: {chart: chart, releaseName: A}}"), []string{`field "helm.releaseName" is the Helm release name`}},
+		"chart version":       {components("- {name: a, version: 2.0.0, helm: {chart: chart}}"), []string{`field "version" is 2.0.0, but the chart chart in the source has version 1.0.0`}},
 		"not a chart":         {components("- {name: a, helm: {chart: empty}}"), []string{`empty: component "a": there is no Chart.yaml: this is not a chart`}},
 		"library chart":       {components("- {name: a, helm: {chart: library}}"), []string{`library/Chart.yaml: component "a": this is a library chart`}},
 		"values file":         {components("- {name: a, helm: {chart: chart, valuesFiles: [list.yaml]}}"), []string{`list.yaml:1: component "a": a mapping is expected here, not a list`}},
 		"schema":              {components("- {name: a, helm: {chart: chart}, schema: {type: strin}}"), []string{`field "schema" is not a valid JSON schema: type`}},
 		"schema elsewhere":    {components("- {name: a, helm: {chart: chart}, schema: {$ref: 'https://x.example.com/s.json'}}"), []string{`refers to https://x.example.com/s.json; only references within the schema are allowed`}},
 		"schema file":         {components("- {name: a, helm: {chart: chart}, schema: {$ref: 'file:///etc/passwd'}}"), []string{`refers to file:///etc/passwd`}},
-		"schema of no chart":  {components("- {name: a, manifests: [a.yaml], schema: {}}"), []string{`field "schema" is about Helm values`}},
+		"schema of no chart":  {components("- {name: a, manifests: [a.yaml], schema: {}}"), []string{`field "schema" is for Helm values`}},
 		"reserved parameter":  {components("- {name: a, manifests: [a.yaml], parameters: {schema: {properties: {images: {}}}}}"), []string{`declares "images", which is a reserved override key`}},
-		"wrong default":       {components("- {name: a, manifests: [a.yaml], parameters: {schema: {properties: {n: {type: object, properties: {m: {type: integer, default: x}}}}}}}"), []string{`gives "n.m" a default that it doesn't allow`}},
+		"wrong default":       {components("- {name: a, manifests: [a.yaml], parameters: {schema: {properties: {n: {type: object, properties: {m: {type: integer, default: x}}}}}}}"), []string{`has a default for "n.m" that it does not allow`}},
 		"map syntax":          {components("- {name: a, manifests: [a.yaml], parameters: {schema: {}, map: 'params.'}}"), []string{`stack.yaml:7: component "a": field "parameters.map" does not compile: Syntax error`}},
 		"map variable":        {components("- {name: a, manifests: [a.yaml], parameters: {schema: {}, map: '{\"values\": parms}'}}"), []string{`undeclared reference to 'parms'`, "at 1:12 of the expression"}},
 		"map type":            {components("- {name: a, manifests: [a.yaml], parameters: {schema: {}, map: '1 + 1'}}"), []string{`must return a map, not int`}},
@@ -126,7 +126,7 @@ func TestLoadRefuses(t *testing.T) {
 			})
 			_, err := stacks.Load(root, ".", "demo")
 			if err == nil {
-				t.Fatal("it was accepted")
+				t.Fatal("Load succeeded")
 			}
 			for _, want := range tt.want {
 				if !strings.Contains(err.Error(), want) {
@@ -134,13 +134,13 @@ func TestLoadRefuses(t *testing.T) {
 				}
 			}
 			if strings.Contains(err.Error(), root) {
-				t.Errorf("the message tells where the source is unpacked: %v", err)
+				t.Errorf("the message contains the folder of the source: %v", err)
 			}
 		})
 	}
 }
 
-func TestLoadFinds(t *testing.T) {
+func TestLoadFindsStackFile(t *testing.T) {
 	root := writeTree(t, map[string]string{
 		"stacks/demo/stack.yaml":    components("- {name: a, manifests: [../shared/a.yaml]}"),
 		"stacks/shared/a.yaml":      configMap,
@@ -171,8 +171,8 @@ func TestLoadFinds(t *testing.T) {
 	}
 }
 
-// Nothing outside the root is read, whatever a symbolic link says.
-func TestLoadStaysInside(t *testing.T) {
+// Load and Render read nothing outside the root, even through a symbolic link.
+func TestLoadRejectsLinksOutOfTheSource(t *testing.T) {
 	outside := writeTree(t, map[string]string{"stack.yaml": components("- {name: a, manifests: [a.yaml]}"), "a.yaml": configMap, "Chart.yaml": "name: x\nversion: 1.0.0\n", "kustomization.yaml": "resources: []\n"})
 	for name, link := range map[string]struct{ at, to string }{
 		"stack file":       {"stack.yaml", filepath.Join(outside, "stack.yaml")},
@@ -201,16 +201,16 @@ func TestLoadStaysInside(t *testing.T) {
 			}
 			result, err := stacks.Render(t.Context(), stacks.Request{Root: root, Path: ".", Stack: "demo"})
 			if err == nil {
-				t.Fatalf("it was read: %v", result)
+				t.Fatalf("a file outside the root was read: %v", result)
 			}
 			if strings.Contains(err.Error(), outside) {
-				t.Errorf("the message tells where the link leads: %v", err)
+				t.Errorf("the message contains the target of the link: %v", err)
 			}
 		})
 	}
 }
 
-func TestLoadBounds(t *testing.T) {
+func TestLoadIsBounded(t *testing.T) {
 	big := writeTree(t, map[string]string{"stack.yaml": components("- {name: a, manifests: [a.yaml]}") + "#" + strings.Repeat("x", 1<<20)})
 	if _, err := stacks.Load(big, ".", "demo"); err == nil || !strings.Contains(err.Error(), "1048576 are allowed") {
 		t.Errorf("a file of more than 1 MiB: %v", err)
@@ -239,11 +239,11 @@ func TestLoadBounds(t *testing.T) {
 		}
 	}
 	if _, err := stacks.Render(t.Context(), stacks.Request{Root: loop, Stack: "demo"}); err == nil || !strings.Contains(err.Error(), "too many levels of symbolic links") {
-		t.Errorf("a folder that holds itself: %v", err)
+		t.Errorf("a folder with a link to itself: %v", err)
 	}
 }
 
-// Errors are typed, so that a caller can show the place.
+// Errors are typed, so that a caller can show file and line.
 func TestLoadErrorsAreTyped(t *testing.T) {
 	root := writeTree(t, map[string]string{"stack.yaml": components("- {name: a, manifests: [gone.yaml]}", "- {name: b, manifets: []}")})
 	_, err := stacks.Load(root, ".", "demo")

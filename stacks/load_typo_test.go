@@ -12,7 +12,7 @@ import (
 	"github.com/ksctl/gitops/stacks/internal/document"
 )
 
-// misspell swaps two neighbouring letters, or doubles the last.
+// misspell swaps two adjacent letters, or doubles the last one.
 func misspell(word string) string {
 	for i := 1; i+1 < len(word); i++ {
 		if word[i] != word[i+1] {
@@ -22,8 +22,8 @@ func misspell(word string) string {
 	return word + word[len(word)-1:]
 }
 
-// filler is a value of the right type for a field, in flow style.
-func filler(t reflect.Type) string {
+// sampleValue returns a value of the right type for a field, in YAML flow style.
+func sampleValue(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:
 		return "true"
@@ -32,14 +32,14 @@ func filler(t reflect.Type) string {
 	case reflect.Map, reflect.Struct:
 		return "{}"
 	case reflect.Pointer:
-		return filler(t.Elem())
+		return sampleValue(t.Elem())
 	}
 	return `"x"`
 }
 
-// TestEveryMisspeltField generates, from the Go types, a stack file for each field
-// with that field misspelt, and expects file, line, field and the right spelling.
-func TestEveryMisspeltField(t *testing.T) {
+// TestMisspelledFieldsGetSuggestions generates a stack file for each field of the Go types, with
+// that field misspelled. It expects file, line, field and the right spelling in the error.
+func TestMisspelledFieldsGetSuggestions(t *testing.T) {
 	tested := 0
 	var walk func(typ reflect.Type, path string, indent int, before []string)
 	walk = func(typ reflect.Type, path string, indent int, before []string) {
@@ -63,7 +63,7 @@ func TestEveryMisspeltField(t *testing.T) {
 				continue
 			}
 			wrong := misspell(name)
-			lines := append(append([]string{}, before...), strings.Repeat("  ", indent)+wrong+": "+filler(f.Type))
+			lines := append(append([]string{}, before...), strings.Repeat("  ", indent)+wrong+": "+sampleValue(f.Type))
 			expectTypo(t, lines, document.Join(path, wrong), name)
 			tested++
 			walk(f.Type, document.Join(path, name), indent+1, append(append([]string{}, before...), strings.Repeat("  ", indent)+name+":"))

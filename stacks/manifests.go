@@ -9,8 +9,8 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// manifests reads files and folders of plain manifests.
-func (r *renderer) manifests(c *Component) ([]*manifest.Object, error) {
+// readManifests reads files and folders of plain manifests.
+func (r *renderRun) readManifests(c *Component) ([]*manifest.Object, error) {
 	var files []string
 	for _, rel := range c.Manifests {
 		clean, err := source.Clean(r.def.dir, rel)
@@ -40,7 +40,7 @@ func (r *renderer) manifests(c *Component) ([]*manifest.Object, error) {
 			return nil, err
 		}
 		objects, err := manifest.Parse(file, data, true)
-		errs = append(errs, problem.All(err)...)
+		errs = append(errs, problem.Flatten(err)...)
 		out = append(out, objects...)
 	}
 	return out, errs.Err()

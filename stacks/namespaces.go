@@ -7,9 +7,10 @@ import (
 	"github.com/ksctl/gitops/stacks/internal/manifest"
 )
 
-// namespaces are those to create for each component. One that the stack renders
-// itself is not: it must then come before the component, or with it.
-func (r *renderer) namespaces(rendered [][]*manifest.Object) ([]string, error) {
+// namespacesToCreate returns the namespace to create for each component, or an empty string. A
+// namespace that the stack itself renders is not created: the component, or one that it depends on,
+// must render it.
+func (r *renderRun) namespacesToCreate(rendered [][]*manifest.Object) ([]string, error) {
 	renderedBy := map[string]int{}
 	for i, objects := range rendered {
 		for _, o := range objects {
@@ -18,11 +19,11 @@ func (r *renderer) namespaces(rendered [][]*manifest.Object) ([]string, error) {
 			}
 		}
 	}
-	comesAfter := r.comesAfter()
+	dependsOn := r.dependencyChecker()
 	out := make([]string, len(rendered))
 	var errs Errors
-	for i := range r.plan.Components {
-		p := &r.plan.Components[i]
+	for i := range r.resolved.Components {
+		p := &r.resolved.Components[i]
 		if !p.Component.CreateNamespace {
 			continue
 		}
@@ -31,22 +32,23 @@ func (r *renderer) namespaces(rendered [][]*manifest.Object) ([]string, error) {
 			out[i] = p.Namespace
 			continue
 		}
-		other := r.plan.Components[by].Component
-		if by != i && !comesAfter(p.Component.Name, other.Name) {
+		other := r.resolved.Components[by].Component
+		if by != i && !dependsOn(p.Component.Name, other.Name) {
 			errs = append(errs, &Error{
 				File: r.def.file, Component: p.Component.Name, Field: "createNamespace",
-				Message: fmt.Sprintf("the namespace %q is rendered by component %q; depend on that component", p.Namespace, other.Name),
+				Message: fmt.Sprintf("the namespace %q is rendered by component %q; add that component to dependsOn", p.Namespace, other.Name),
 			})
 		}
 	}
 	return out, errs.Err()
 }
 
-// comesAfter says whether a component comes after another, directly or not.
-func (r *renderer) comesAfter() func(name, other string) bool {
+// dependencyChecker returns a function that reports whether the component name depends on other,
+// directly or transitively.
+func (r *renderRun) dependencyChecker() func(name, other string) bool {
 	below := map[string][]string{}
-	for i := range r.plan.Components {
-		c := r.plan.Components[i].Component
+	for i := range r.resolved.Components {
+		c := r.resolved.Components[i].Component
 		below[c.Name] = c.DependsOn
 	}
 	return func(name, other string) bool {

@@ -8,9 +8,9 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// TestNamespaceAboveManyLayers: each component needs both of the layer below, so that
-// there are 2^40 ways from the top to the ground.
-func TestNamespaceAboveManyLayers(t *testing.T) {
+// Each component depends on both components of the layer below, so that there are 2^40 paths
+// through the dependencies. The check must not follow them all.
+func TestNamespaceCheckVisitsDependenciesOnce(t *testing.T) {
 	const layers = 40
 	files := map[string]string{"top.yaml": strings.Replace(configMap, "name: a", "name: top", 1),
 		"aside.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: site}\n"}
@@ -29,11 +29,11 @@ func TestNamespaceAboveManyLayers(t *testing.T) {
 		_, err := stacks.Render(t.Context(), stacks.Request{Root: writeTree(t, files), Stack: "demo"})
 		return err
 	}
-	if err := render(needs); err == nil || !strings.Contains(err.Error(), `rendered by component "aside"; depend on that component`) {
+	if err := render(needs); err == nil || !strings.Contains(err.Error(), `rendered by component "aside"; add that component to dependsOn`) {
 		t.Error(err)
 	}
 	lines[1] = "- {name: l0, dependsOn: [aside], manifests: [l0.yaml]}"
 	if err := render(needs); err != nil {
-		t.Errorf("it comes after it by way of all layers: %v", err)
+		t.Errorf("a transitive dependency was not found: %v", err)
 	}
 }

@@ -2,6 +2,6 @@ package stacks
 
 import "github.com/ksctl/gitops/stacks/problem"
 
-// Nearest is the name among those that are known that was most likely meant; empty
-// when none is near.
+// Nearest returns the known name that name was most likely meant to be. It returns an empty string
+// if no known name is similar.
 func Nearest(name string, known []string) string { return problem.Nearest(name, known) }

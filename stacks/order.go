@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// node is a component in the order of dependencies.
-type node struct {
+// orderedComponent is the index of a component in the spec, and its wave.
+type orderedComponent struct {
 	index int
 	wave  int
 }
 
-// order puts components after those they depend on, otherwise as declared. A cycle
-// is named. Dependencies that don't exist are somebody else's error.
-func order(def *Definition) ([]node, *Error) {
+// dependencyOrder sorts components after their dependencies, otherwise as declared. It returns an
+// error that names the cycle, if there is one. It ignores dependencies that do not exist:
+// validator.checkNames reports them.
+func dependencyOrder(def *Definition) ([]orderedComponent, *Error) {
 	components := def.Spec.Components
 	index := map[string]int{}
 	for i := range components {
@@ -24,11 +25,11 @@ func order(def *Definition) ([]node, *Error) {
 	}
 	waves := make([]int, len(components))
 	done := make([]bool, len(components))
-	var out []node
+	var out []orderedComponent
 	for len(out) < len(components) {
 		next := slices.IndexFunc(components, func(c Component) bool {
 			i := index[c.Name]
-			return !done[i] && ready(&c, index, done)
+			return !done[i] && dependenciesDone(&c, index, done)
 		})
 		if next < 0 {
 			break
@@ -39,17 +40,17 @@ func order(def *Definition) ([]node, *Error) {
 			}
 		}
 		done[next] = true
-		out = append(out, node{index: next, wave: waves[next]})
+		out = append(out, orderedComponent{index: next, wave: waves[next]})
 	}
 	if len(out) == len(index) {
 		return out, nil
 	}
 	cycle := findCycle(components, index, done)
-	at := def.at(fmt.Sprintf("spec.components[%d]", index[cycle[0]]), "dependsOn")
-	return nil, at.must("makes a cycle: %s", strings.Join(cycle, " → "))
+	at := def.fieldAt(fmt.Sprintf("spec.components[%d]", index[cycle[0]]), "dependsOn")
+	return nil, at.fieldErrorf("makes a cycle: %s", strings.Join(cycle, " → "))
 }
 
-func ready(c *Component, index map[string]int, done []bool) bool {
+func dependenciesDone(c *Component, index map[string]int, done []bool) bool {
 	for _, dep := range c.DependsOn {
 		if i, ok := index[dep]; ok && !done[i] {
 			return false
@@ -58,7 +59,7 @@ func ready(c *Component, index map[string]int, done []bool) bool {
 	return true
 }
 
-// findCycle walks dependencies that are not done until it meets one again.
+// findCycle follows dependencies that are not done until it visits a component twice.
 func findCycle(components []Component, index map[string]int, done []bool) []string {
 	start := slices.IndexFunc(components, func(c Component) bool { return !done[index[c.Name]] })
 	var trail []string

@@ -15,10 +15,11 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// ReservedKeys of an override; every other key is a parameter of the component.
+// ReservedKeys are the reserved keys of an override. Every other key is a parameter of the
+// component.
 var ReservedKeys = []string{"values", "images", "replicas", "patches"}
 
-// override is the reserved part of an override.
+// override has the reserved keys of an override.
 type override struct {
 	Values   map[string]any `json:"values"`
 	Images   []Image        `json:"images"`
@@ -26,17 +27,17 @@ type override struct {
 	Patches  []Patch        `json:"patches"`
 }
 
-// component applies the choices for one component.
-func (r *resolver) component(c *Component, wave int) PlannedComponent {
-	choice := r.choice(c.Name)
-	p := PlannedComponent{Component: c, Namespace: r.namespace(c), Wave: wave, Version: c.Version}
+// resolveComponent applies the choices for one component.
+func (r *resolver) resolveComponent(c *Component, wave int) ResolvedComponent {
+	choice := r.choiceFor(c.Name)
+	p := ResolvedComponent{Component: c, Namespace: r.namespaceFor(c), Wave: wave, Version: c.Version}
 	if choice.Version != "" {
 		p.Version = choice.Version
 	}
 	if c.Helm != nil {
 		r.openChart(&p, &choice)
 	} else if choice.Digest != "" {
-		r.add(c.Name, "digest", "a digest is wanted, and this component is not a chart")
+		r.add(c.Name, "digest", "digest is set, but this component is not a Helm chart")
 	}
 	params, own := map[string]any{}, map[string]any{}
 	for k, v := range choice.Override {
@@ -46,20 +47,20 @@ func (r *resolver) component(c *Component, wave int) PlannedComponent {
 			params[k] = v
 		}
 	}
-	explicit := r.reserved(c.Name, "override", own)
-	mapped := r.mapped(c, &p, params)
+	explicit := r.decodeReserved(c.Name, "override", own)
+	mapped := r.mapParameters(c, &p, params)
 	if c.Helm == nil && (explicit.Values != nil || mapped.Values != nil) {
-		r.add(c.Name, "override.values", "override key \"values\" is for charts, and this component is not one")
+		r.add(c.Name, "override.values", "override key \"values\" is for Helm charts, but this component is not a Helm chart")
 	}
-	p.Images = mergeNamed(mapped.Images, explicit.Images, func(i Image) string { return i.Name })
-	p.Replicas = mergeNamed(mapped.Replicas, explicit.Replicas, func(r Replica) string { return r.Name })
+	p.Images = mergeByName(mapped.Images, explicit.Images, func(i Image) string { return i.Name })
+	p.Replicas = mergeByName(mapped.Replicas, explicit.Replicas, func(r Replica) string { return r.Name })
 	p.Patches = append(slices.Clone(mapped.Patches), explicit.Patches...)
-	r.helmValues(&p, mapped.Values, explicit.Values)
+	r.mergeValues(&p, mapped.Values, explicit.Values)
 	return p
 }
 
-// reserved decodes the reserved keys of an override strictly.
-func (r *resolver) reserved(component, name string, m map[string]any) override {
+// decodeReserved decodes the reserved keys of an override strictly.
+func (r *resolver) decodeReserved(component, name string, m map[string]any) override {
 	var out override
 	if len(m) == 0 {
 		return out
@@ -71,7 +72,7 @@ func (r *resolver) reserved(component, name string, m map[string]any) override {
 	}
 	_, problems := document.Decode("", &node, &out)
 	for _, p := range problems {
-		r.addNear(p.Suggestion, component, document.Join(name, p.Path), "%s: %s", name, p.Message)
+		r.addWithSuggestion(p.Suggestion, component, document.Join(name, p.Path), "%s: %s", name, p.Message)
 	}
 	for i, image := range out.Images {
 		if image.Name == "" || image.NewName == "" && image.NewTag == "" && image.Digest == "" {
@@ -80,7 +81,7 @@ func (r *resolver) reserved(component, name string, m map[string]any) override {
 	}
 	for i, replica := range out.Replicas {
 		if replica.Name == "" || replica.Count < 0 {
-			r.add(component, name+".replicas", "%s: replicas[%d] needs name, and a count that is not negative", name, i)
+			r.add(component, name+".replicas", "%s: replicas[%d] needs name and a non-negative count", name, i)
 		}
 	}
 	for i, patch := range out.Patches {
@@ -91,11 +92,11 @@ func (r *resolver) reserved(component, name string, m map[string]any) override {
 	return out
 }
 
-// mapped checks the parameters of a component and turns them into an override.
-func (r *resolver) mapped(c *Component, p *PlannedComponent, params map[string]any) override {
+// mapParameters checks the parameters of a component and maps them to an override.
+func (r *resolver) mapParameters(c *Component, p *ResolvedComponent, params map[string]any) override {
 	if c.Parameters == nil {
 		for _, key := range slices.Sorted(maps.Keys(params)) {
-			r.addNear(problem.Nearest(key, ReservedKeys), c.Name, "override."+key, "override key %q is not known: the component declares no parameters", key)
+			r.addWithSuggestion(problem.Nearest(key, ReservedKeys), c.Name, "override."+key, "override key %q is not known: the component declares no parameters", key)
 		}
 		return override{}
 	}
@@ -110,26 +111,27 @@ func (r *resolver) mapped(c *Component, p *PlannedComponent, params map[string]a
 		if v.Unknown != "" && len(v.Path) == 0 {
 			v.Suggestion = problem.Nearest(v.Unknown, append(schema.Properties(), ReservedKeys...))
 		}
-		r.violation(c.Name, "override", "override key", v)
+		r.addViolation(c.Name, "override", "override key", v)
 	}
 	if c.Parameters.Map == "" || len(r.errs) > before {
 		return override{}
 	}
 	program, err := expr.NewMap(c.Parameters.Map)
 	if err != nil {
-		r.add(c.Name, "parameters.map", "the map of the parameters %s", err)
+		r.add(c.Name, "parameters.map", "parameters.map %s", err)
 		return override{}
 	}
-	out, err := program.Eval(r.ctx, p.Parameters, r.plan.Parameters, p.Version)
+	out, err := program.Eval(r.ctx, p.Parameters, r.resolved.Parameters, p.Version)
 	if err != nil {
-		r.add(c.Name, "parameters.map", "the map of the parameters %s", err)
+		r.add(c.Name, "parameters.map", "parameters.map %s", err)
 		return override{}
 	}
-	return r.reserved(c.Name, "the map of the parameters", out)
+	return r.decodeReserved(c.Name, "parameters.map", out)
 }
 
-// mergeNamed replaces what has the same name and appends what has not.
-func mergeNamed[T any](base, over []T, name func(T) string) []T {
+// mergeByName replaces items of base with items of over that have the same name, and appends the
+// others.
+func mergeByName[T any](base, over []T, name func(T) string) []T {
 	out := slices.Clone(base)
 	for _, item := range over {
 		at := slices.IndexFunc(out, func(b T) bool { return name(b) == name(item) })
@@ -142,8 +144,8 @@ func mergeNamed[T any](base, over []T, name func(T) string) []T {
 	return out
 }
 
-// kustomizeOverride is the part of an override that changes rendered objects.
-func kustomizeOverride(p *PlannedComponent) kustomize.Override {
+// kustomizeOverride returns the part of an override that changes rendered objects.
+func kustomizeOverride(p *ResolvedComponent) kustomize.Override {
 	var out kustomize.Override
 	for _, i := range p.Images {
 		out.Images = append(out.Images, types.Image{Name: i.Name, NewName: i.NewName, NewTag: i.NewTag, Digest: i.Digest})

@@ -7,10 +7,9 @@ import (
 	"github.com/ksctl/gitops/stacks/internal/manifest"
 )
 
-// suspend makes the Jobs of a component that run before it is removed wait for
-// that. They are applied with the rest, so that a removal needs neither source
-// nor stack.
-func (r *renderer) suspend(p *PlannedComponent, objects []*manifest.Object) error {
+// suspendPreRemoveJobs suspends the Jobs of a component that run before its removal. The Jobs are
+// applied with the other objects, so that a removal needs neither source nor stack.
+func (r *renderRun) suspendPreRemoveJobs(p *ResolvedComponent, objects []*manifest.Object) error {
 	jobs := 0
 	for _, o := range objects {
 		if p.Component.PreRemove && o.Hook == nil && isJob(o) {
@@ -22,14 +21,14 @@ func (r *renderer) suspend(p *PlannedComponent, objects []*manifest.Object) erro
 		jobs++
 		spec, ok := o.Value["spec"].(map[string]any)
 		if !ok {
-			return r.blame(p, &Error{File: o.File, Line: o.Line, Message: o.String() + " has no spec"})
+			return r.withComponent(p, &Error{File: o.File, Line: o.Line, Message: o.String() + " has no spec"})
 		}
 		spec["suspend"] = true
-		delete(spec, "ttlSecondsAfterFinished") // whether it succeeded has to be seen
+		delete(spec, "ttlSecondsAfterFinished") // the removal has to see whether the Job succeeded
 	}
 	if p.Component.PreRemove && jobs == 0 && (p.Component.Helm == nil || p.chart != nil) {
 		i := slices.IndexFunc(r.def.Spec.Components, func(c Component) bool { return c.Name == p.Component.Name })
-		return r.def.at("spec.components["+strconv.Itoa(i)+"]", "preRemove").must("is set, and the component renders no Job: nothing would run")
+		return r.def.fieldAt("spec.components["+strconv.Itoa(i)+"]", "preRemove").fieldErrorf("is set, but the component renders no Job")
 	}
 	return nil
 }

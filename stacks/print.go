@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// WriteYAML writes the objects of a render as YAML documents in the order in which
-// they are applied, each with a comment that says where it came from.
+// WriteYAML writes the rendered objects as YAML documents in apply order. A comment above each
+// object names its component, file and hook.
 func (r Result) WriteYAML(w io.Writer) error {
 	var b bytes.Buffer
 	for _, c := range r.Components {

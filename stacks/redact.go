@@ -15,30 +15,33 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// shortestSecret is what is worth hiding; shorter values would blot out the whole message.
+// shortestSecret is the minimum length in bytes of a redacted value. Shorter values would make the
+// whole message unreadable.
 const shortestSecret = 4
 
-// mask hides values that are not public in messages: those of template engines may
-// repeat them.
-type mask struct {
-	// replacer is nil where there is too much to look for.
+// redactor removes values that are not public from messages. Messages of template engines may
+// contain such values.
+type redactor struct {
+	// replacer is nil if there are more than maxRedactedBytes of secret values.
 	replacer *strings.Replacer
-	secret   bool
+	// secret is true if there are secret values at all.
+	secret bool
 }
 
-// maxMasked bytes of secrets are looked for in a message. Of what has more, nothing is repeated.
-const maxMasked = 1 << 20
+// maxRedactedBytes is the maximum total size of secret values to search for in messages. Above it,
+// withheldMessage replaces every message.
+const maxRedactedBytes = 1 << 20
 
-// blunt stands for a message that may repeat secrets.
-const blunt = "this is wrong, and what is known of it may repeat what was decrypted, which is too much to be looked for in it"
+// withheldMessage replaces a message that may contain secret values.
+const withheldMessage = "the error message is withheld: it may contain decrypted values, and there are too many of them to redact"
 
-// maskOf hides what a render reads that is not public.
-func maskOf(tree *source.Tree, req *Request) mask {
-	return newMask(req.Choices.Values, decryptedSecrets(tree, req.Decrypted))
+// redactorFor returns a redactor of all inputs of a render that are not public.
+func redactorFor(tree *source.Tree, req *Request) redactor {
+	return newRedactor(req.Choices.Values, decryptedSecrets(tree, req.Decrypted))
 }
 
-func newMask(inputs []ValuesInput, found []string) mask {
-	secret := len(found) > 0
+func newRedactor(inputs []ValuesInput, secrets []string) redactor {
+	secret := len(secrets) > 0
 	for _, in := range inputs {
 		if in.Public {
 			continue
@@ -46,24 +49,24 @@ func newMask(inputs []ValuesInput, found []string) mask {
 		secret = true
 		m, err := parseValues(in)
 		if err != nil {
-			// Not understood: every line may be the secret.
-			found = append(found, strings.Split(string(in.Data), "\n")...)
+			// The values cannot be parsed: every line may be secret.
+			secrets = append(secrets, strings.Split(string(in.Data), "\n")...)
 			continue
 		}
-		found = append(found, scalars(m)...)
+		secrets = append(secrets, scalars(m)...)
 	}
 	total := 0
-	for _, value := range found {
+	for _, value := range secrets {
 		total += len(value)
 	}
-	if total > maxMasked {
-		return mask{secret: true}
+	if total > maxRedactedBytes {
+		return redactor{secret: true}
 	}
 	var forms []string
-	for _, value := range found {
+	for _, value := range secrets {
 		quoted := strconv.Quote(value)
 		forms = append(forms, value, quoted[1:len(quoted)-1], base64.StdEncoding.EncodeToString([]byte(value)))
-		// Messages are folded and cut, so each word counts.
+		// Messages are folded and truncated, so single words are redacted, too.
 		forms = append(forms, strings.FieldsFunc(value, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`{}()", r) })...)
 	}
 	slices.SortFunc(forms, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
@@ -73,10 +76,10 @@ func newMask(inputs []ValuesInput, found []string) mask {
 			pairs = append(pairs, form, "***")
 		}
 	}
-	return mask{replacer: strings.NewReplacer(pairs...), secret: secret}
+	return redactor{replacer: strings.NewReplacer(pairs...), secret: secret}
 }
 
-// scalars are the leaves of values that could be secret.
+// scalars returns the strings and numbers in values.
 func scalars(v any) []string {
 	switch v := v.(type) {
 	case string:
@@ -99,12 +102,13 @@ func scalars(v any) []string {
 	return nil
 }
 
-// err hides values in every message. The causes go, because they repeat them.
-func (m mask) err(err error) error {
+// redactError redacts the messages of all errors. It drops their causes, which may contain secret
+// values, except for context errors.
+func (m redactor) redactError(err error) error {
 	var out Errors
-	for _, e := range problem.All(err) {
+	for _, e := range problem.Flatten(err) {
 		own := *e
-		own.Message = m.hide(own.Message)
+		own.Message = m.redact(own.Message)
 		if m.secret && !errors.Is(e.Err, context.Canceled) && !errors.Is(e.Err, context.DeadlineExceeded) {
 			own.Err = nil
 		}
@@ -113,16 +117,16 @@ func (m mask) err(err error) error {
 	return out.Err()
 }
 
-func (m mask) warnings(list []string) {
+func (m redactor) redactWarnings(list []string) {
 	for i := range list {
-		list[i] = m.hide(list[i])
+		list[i] = m.redact(list[i])
 	}
 }
 
-// hide replaces what is secret in a message.
-func (m mask) hide(message string) string {
+// redact replaces secret values in a message by "***".
+func (m redactor) redact(message string) string {
 	if m.replacer == nil {
-		return blunt
+		return withheldMessage
 	}
 	return m.replacer.Replace(message)
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// Wherever a secret value turns up in what a renderer says, it is hidden: as it is,
-// quoted, in base64, with its white space folded.
-func TestSecretsAreHidden(t *testing.T) {
+// Secret values are redacted in all messages of renderers: verbatim, quoted, in base64, and with
+// folded whitespace.
+func TestSecretValuesAreRedacted(t *testing.T) {
 	secret := "hunter2 \"quoted\"\n  and more"
 	forms := []string{"hunter2", base64.StdEncoding.EncodeToString([]byte(secret)), "and more"}
 	for name, template := range map[string]string{
@@ -46,14 +46,14 @@ func TestSecretsAreHidden(t *testing.T) {
 				}
 			}
 			if said == "" {
-				t.Fatal("nothing was said")
+				t.Fatal("there is neither an error nor a warning")
 			}
 			for _, form := range forms {
 				if strings.Contains(said, form) {
-					t.Errorf("it says %s", said)
+					t.Errorf("the message contains a secret value: %s", said)
 				}
 			}
-			// What is public may be told.
+			// Public values are not redacted.
 			if name == "fail" {
 				req.Choices.Values[0].Public = true
 				if _, err := stacks.Render(t.Context(), req); err == nil || !strings.Contains(err.Error(), "hunter2") {

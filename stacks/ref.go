@@ -7,8 +7,8 @@ import (
 
 const rbacGroup = "rbac.authorization.k8s.io"
 
-// ID is <namespace>_<name>_<group>_<kind>, the form that Flux inventories use
-// (cli-utils pkg/object): a colon in the name of an RBAC object is written "__".
+// ID returns <namespace>_<name>_<group>_<kind>, the format of Flux inventories (cli-utils
+// pkg/object). A colon in the name of an RBAC object becomes "__".
 func (r Ref) ID() string {
 	name := r.Name
 	if r.Group == rbacGroup {
@@ -17,7 +17,8 @@ func (r Ref) ID() string {
 	return r.Namespace + "_" + name + "_" + r.Group + "_" + r.Kind
 }
 
-// ParseID is the inverse of ID. It fails on a text with fewer than three underscores.
+// ParseID is the inverse of ID. It returns an error for fewer than three underscores, or without
+// a name or kind.
 func ParseID(id string) (Ref, error) {
 	namespace, rest, ok := strings.Cut(id, "_")
 	if !ok {
@@ -41,7 +42,7 @@ func ParseID(id string) (Ref, error) {
 	return r, nil
 }
 
-// String is how an object is named in messages: Kind namespace/name.
+// String returns "Kind namespace/name", for messages.
 func (r Ref) String() string {
 	if r.Namespace == "" {
 		return r.Kind + " " + r.Name

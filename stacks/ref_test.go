@@ -23,7 +23,7 @@ func TestIDRoundTrip(t *testing.T) {
 	}
 }
 
-func TestParseIDRefuses(t *testing.T) {
+func TestParseIDRejectsInvalidIDs(t *testing.T) {
 	for _, id := range []string{"", "a", "a_b", "a_b_c", "___", "a___K", "a_b__"} {
 		if r, err := ParseID(id); err == nil {
 			t.Errorf("ParseID(%q) = %+v, want an error", id, r)

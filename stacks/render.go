@@ -16,8 +16,8 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// Render renders a stack for one install. It is a function of the request and of
-// the files below Root and below those of its Charts, and touches nothing else.
+// Render renders a stack for one install. The result depends only on the request, on the files
+// below its Root and on the files of its Charts.
 func Render(ctx context.Context, req Request) (Result, error) {
 	digest, err := Digest(req)
 	if err != nil {
@@ -28,169 +28,169 @@ func Render(ctx context.Context, req Request) (Result, error) {
 		return Result{}, err
 	}
 	defer func() { _ = tree.Close() }()
-	tree.Decrypt(req.Decrypted)
+	tree.SetDecrypted(req.Decrypted)
 	result, err := renderFrom(ctx, tree, req)
-	// What was met encrypted comes first: whatever else is wrong may follow from it.
-	if files := encryptedIn(tree, &req); len(files) > 0 {
+	// Report encrypted inputs first: other errors may be a consequence.
+	if files := encryptedInputs(tree, &req); len(files) > 0 {
 		return Result{}, &EncryptedError{Stack: req.Stack, Files: files}
 	}
 	if err != nil {
 		return Result{}, err
 	}
 	if len(result.Warnings) > 0 {
-		maskOf(tree, &req).warnings(result.Warnings)
+		redactorFor(tree, &req).redactWarnings(result.Warnings)
 	}
-	result.Digest, result.Trace, result.Decrypted = digest, tree.Trace(), tree.Opened()
+	result.Digest, result.Trace, result.Decrypted = digest, tree.Trace(), tree.DecryptedFiles()
 	return result, nil
 }
 
 func renderFrom(ctx context.Context, tree *source.Tree, req Request) (Result, error) {
 	def, err := loadFrom(tree, req.Root, req.Path, req.Stack, req.ChartLimits)
 	if err != nil && len(req.Decrypted) > 0 {
-		err = maskOf(tree, &req).err(err) // of what the install chose nothing was read yet
+		err = redactorFor(tree, &req).redactError(err) // the choices of the install are not read yet
 	}
 	if err != nil {
 		return Result{}, err
 	}
-	if err := checkKubernetes(def, req.Capabilities.KubeVersion); err != nil {
+	if err := checkKubernetesVersion(def, req.Capabilities.KubeVersion); err != nil {
 		return Result{}, err
 	}
-	plan, err := resolve(ctx, tree, def, req)
+	resolved, err := resolve(ctx, tree, def, req)
 	if err != nil {
-		return Result{}, maskOf(tree, &req).err(err)
+		return Result{}, redactorFor(tree, &req).redactError(err)
 	}
-	r := &renderer{ctx: ctx, req: req, tree: tree, def: def, plan: plan}
+	r := &renderRun{ctx: ctx, req: req, tree: tree, def: def, resolved: resolved}
 	result, err := r.render()
 	if err != nil {
-		return Result{}, maskOf(tree, &req).err(err)
+		return Result{}, redactorFor(tree, &req).redactError(err)
 	}
 	return result, nil
 }
 
-// checkKubernetes compares the target's version, without what a vendor appended,
-// with the range of the stack.
-func checkKubernetes(def *Definition, version string) error {
+// checkKubernetesVersion checks the target's Kubernetes version, without a vendor suffix, against
+// the range of the stack.
+func checkKubernetesVersion(def *Definition, version string) error {
 	if def.Spec.Kubernetes == "" {
 		return nil
 	}
-	at := def.at("spec", "kubernetes")
+	at := def.fieldAt("spec", "kubernetes")
 	have, err := semver.NewVersion(version)
 	if err != nil {
-		return at.fail("the stack is for Kubernetes %s, and the target's version %q is not one", def.Spec.Kubernetes, version)
+		return at.errorf("the stack requires Kubernetes %s, but the target's version %q is not a version", def.Spec.Kubernetes, version)
 	}
 	wanted, err := semver.NewConstraint(def.Spec.Kubernetes)
 	if err != nil {
-		return at.must("must be a range of versions")
+		return at.fieldErrorf("must be a range of versions")
 	}
 	plain := semver.New(have.Major(), have.Minor(), have.Patch(), "", "")
 	if !wanted.Check(plain) {
-		return at.fail("the stack is for Kubernetes %s, and the target has %s", def.Spec.Kubernetes, version)
+		return at.errorf("the stack requires Kubernetes %s, but the target has %s", def.Spec.Kubernetes, version)
 	}
 	return nil
 }
 
-// renderer renders one plan.
-type renderer struct {
+// renderRun renders one resolved stack.
+type renderRun struct {
 	ctx      context.Context
 	req      Request
 	tree     *source.Tree
 	def      *Definition
-	plan     *Plan
+	resolved *ResolvedStack
 	warnings []string
 }
 
-func (r *renderer) render() (Result, error) {
-	rendered := make([][]*manifest.Object, len(r.plan.Components))
-	for i := range r.plan.Components {
-		p := &r.plan.Components[i]
-		if r.tries() && p.Component.Helm != nil {
-			continue // all that it reads was read
+func (r *renderRun) render() (Result, error) {
+	rendered := make([][]*manifest.Object, len(r.resolved.Components))
+	for i := range r.resolved.Components {
+		p := &r.resolved.Components[i]
+		if r.discoveryPass() && p.Component.Helm != nil {
+			continue // a chart component has already read all of its files
 		}
-		objects, err := r.guarded(p, func() ([]*manifest.Object, error) { return r.content(p) })
-		if err != nil && !r.tries() {
+		objects, err := r.runStep(p, func() ([]*manifest.Object, error) { return r.renderComponent(p) })
+		if err != nil && !r.discoveryPass() {
 			return Result{}, err
 		}
 		rendered[i] = objects
 	}
-	if r.tries() {
+	if r.discoveryPass() {
 		return Result{}, nil
 	}
-	if err := r.place(rendered); err != nil {
+	if err := r.assignNamespaces(rendered); err != nil {
 		return Result{}, err
 	}
 	changed := false
-	for i := range r.plan.Components {
-		p := &r.plan.Components[i]
+	for i := range r.resolved.Components {
+		p := &r.resolved.Components[i]
 		o := kustomizeOverride(p)
 		if o.Empty() {
 			continue
 		}
 		changed = true
-		objects, err := r.guarded(p, func() ([]*manifest.Object, error) { return kustomize.Apply(r.ctx, rendered[i], o) })
+		objects, err := r.runStep(p, func() ([]*manifest.Object, error) { return kustomize.Apply(r.ctx, rendered[i], o) })
 		if err != nil {
 			return Result{}, err
 		}
 		rendered[i] = objects
 	}
 	if changed {
-		if err := r.place(rendered); err != nil {
+		if err := r.assignNamespaces(rendered); err != nil {
 			return Result{}, err
 		}
 	}
 	for i, objects := range rendered {
-		if err := r.suspend(&r.plan.Components[i], objects); err != nil {
+		if err := r.suspendPreRemoveJobs(&r.resolved.Components[i], objects); err != nil {
 			return Result{}, err
 		}
 		for _, o := range objects {
-			manifest.Normalise(o)
+			manifest.Normalize(o)
 		}
 		manifest.Sort(objects)
 	}
-	return r.result(rendered)
+	return r.buildResult(rendered)
 }
 
-// guarded runs one step of a component; a panic in a renderer is an error of this render only.
-func (r *renderer) guarded(p *PlannedComponent, step func() ([]*manifest.Object, error)) (objects []*manifest.Object, err error) {
+// runStep runs one step for a component. It returns a panic of the renderer as an error.
+func (r *renderRun) runStep(p *ResolvedComponent, step func() ([]*manifest.Object, error)) (objects []*manifest.Object, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			objects, err = nil, r.blame(p, &Error{Message: fmt.Sprintf("the renderer gave up: %v", v)})
+			objects, err = nil, r.withComponent(p, &Error{Message: fmt.Sprintf("the renderer panicked: %v", v)})
 		}
 	}()
 	if err = r.ctx.Err(); err != nil {
-		return nil, r.blame(p, &Error{Message: "the render was stopped: " + err.Error(), Err: err})
+		return nil, r.withComponent(p, &Error{Message: "the render was stopped: " + err.Error(), Err: err})
 	}
 	if objects, err = step(); err != nil {
-		return nil, r.blame(p, err)
+		return nil, r.withComponent(p, err)
 	}
 	return objects, nil
 }
 
-// place gives every object its namespace; then none may be there twice.
-func (r *renderer) place(rendered [][]*manifest.Object) error {
+// assignNamespaces sets the namespace of every object, and reports duplicate objects.
+func (r *renderRun) assignNamespaces(rendered [][]*manifest.Object) error {
 	scopes := manifest.ScopesOf(slices.Concat(rendered...))
-	var placed []manifest.Placed
+	var placed []manifest.ComponentObject
 	for i, objects := range rendered {
-		p := &r.plan.Components[i]
+		p := &r.resolved.Components[i]
 		for _, o := range objects {
-			scopes.Place(o, p.Namespace)
-			placed = append(placed, manifest.Placed{Object: o, Component: p.Component.Name})
+			scopes.SetNamespace(o, p.Namespace)
+			placed = append(placed, manifest.ComponentObject{Object: o, Component: p.Component.Name})
 		}
 	}
-	return manifest.Duplicates(placed).Err()
+	return manifest.FindDuplicates(placed).Err()
 }
 
-// content renders one component, before overrides.
-func (r *renderer) content(p *PlannedComponent) ([]*manifest.Object, error) {
+// renderComponent renders one component without its overrides.
+func (r *renderRun) renderComponent(p *ResolvedComponent) ([]*manifest.Object, error) {
 	c := p.Component
-	r.tree.For(c.Name)
+	r.tree.SetComponent(c.Name)
 	switch {
 	case c.Helm != nil && p.chart == nil:
-		return nil, nil // left out, with a warning
+		return nil, nil // Resolve added a warning
 	case c.Helm != nil:
 		objects, warnings, err := p.chart.Render(r.ctx, helm.Options{
 			Release: releaseName(c), Namespace: p.Namespace, Values: p.Values,
 			KubeVersion: r.req.Capabilities.KubeVersion, APIVersions: r.req.Capabilities.APIVersions,
-			Seed: r.seed(c),
+			Seed: r.randomSeed(c),
 		})
 		for _, w := range warnings {
 			r.warnings = append(r.warnings, fmt.Sprintf("component %q: %s", c.Name, w))
@@ -203,12 +203,12 @@ func (r *renderer) content(p *PlannedComponent) ([]*manifest.Object, error) {
 		}
 		return kustomize.Build(r.ctx, r.tree, dir)
 	}
-	return r.manifests(c)
+	return r.readManifests(c)
 }
 
-// seed of random functions. It is keyed, so that who reads the source can't tell a
-// password that a chart makes up.
-func (r *renderer) seed(c *Component) []byte {
+// randomSeed returns the seed of a component's random functions. It is keyed, so that generated
+// passwords cannot be derived from the source.
+func (r *renderRun) randomSeed(c *Component) []byte {
 	mac := hmac.New(sha256.New, r.req.SecretKey)
 	for _, part := range []string{r.req.Install.Namespace, r.req.Install.Name, c.Name} {
 		_, _ = fmt.Fprintf(mac, "%d %s\n", len(part), part)
@@ -216,10 +216,10 @@ func (r *renderer) seed(c *Component) []byte {
 	return mac.Sum(nil)
 }
 
-// blame says which component errors are about.
-func (r *renderer) blame(p *PlannedComponent, err error) error {
+// withComponent sets the component of errors.
+func (r *renderRun) withComponent(p *ResolvedComponent, err error) error {
 	var out Errors
-	for _, e := range problem.All(err) {
+	for _, e := range problem.Flatten(err) {
 		own := *e
 		own.Component = p.Component.Name
 		if own.File == "" {
@@ -230,14 +230,14 @@ func (r *renderer) blame(p *PlannedComponent, err error) error {
 	return out.Err()
 }
 
-func (r *renderer) result(rendered [][]*manifest.Object) (Result, error) {
-	namespaces, err := r.namespaces(rendered)
+func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
+	namespaces, err := r.namespacesToCreate(rendered)
 	if err != nil {
 		return Result{}, err
 	}
-	out := Result{StackVersion: r.def.Spec.Version, Warnings: append(r.plan.Warnings, r.warnings...)}
+	out := Result{StackVersion: r.def.Spec.Version, Warnings: append(r.resolved.Warnings, r.warnings...)}
 	for i, objects := range rendered {
-		p := &r.plan.Components[i]
+		p := &r.resolved.Components[i]
 		c := RenderedComponent{
 			Name: p.Component.Name, Version: p.Version, DependsOn: p.Component.DependsOn, Wave: p.Wave,
 			ReadyExpr: p.Component.ReadyExpr, Objects: make([]Object, 0, len(objects)), CreateNamespace: namespaces[i], Chart: p.fetched,
@@ -247,9 +247,9 @@ func (r *renderer) result(rendered [][]*manifest.Object) (Result, error) {
 			c.Release = &Release{Namespace: p.Namespace, Name: releaseName(p.Component)}
 		}
 		for _, o := range objects {
-			object, err := r.object(o)
+			object, err := r.buildObject(o)
 			if err != nil {
-				return Result{}, r.blame(p, err)
+				return Result{}, r.withComponent(p, err)
 			}
 			c.Objects = append(c.Objects, object)
 		}
@@ -258,10 +258,10 @@ func (r *renderer) result(rendered [][]*manifest.Object) (Result, error) {
 	return out, nil
 }
 
-func (r *renderer) object(o *manifest.Object) (Object, error) {
+func (r *renderRun) buildObject(o *manifest.Object) (Object, error) {
 	raw, err := manifest.Canonical(o.Value)
 	if err != nil {
-		return Object{}, &Error{File: o.File, Line: o.Line, Message: fmt.Sprintf("%s cannot be written as JSON", o), Err: err}
+		return Object{}, &Error{File: o.File, Line: o.Line, Message: fmt.Sprintf("%s cannot be encoded as JSON", o), Err: err}
 	}
 	out := Object{
 		Ref:     Ref{Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name},

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// caseRequest reads testdata/render/<name>/request.yaml; the source is beside it.
+// caseRequest reads testdata/render/<name>/request.yaml. The source is in the same folder.
 func caseRequest(t testing.TB, name string) stacks.Request {
 	t.Helper()
 	dir := filepath.Join("testdata", "render", name)
@@ -35,7 +35,7 @@ func caseRequest(t testing.TB, name string) stacks.Request {
 	return req
 }
 
-// TestRender renders every case and compares the outcome, errors and warnings with the golden files.
+// TestRender renders every case and compares the result, errors and warnings with the golden files.
 func TestRender(t *testing.T) {
 	cases, err := os.ReadDir("testdata/render")
 	if err != nil {
@@ -62,7 +62,7 @@ func TestRender(t *testing.T) {
 			golden(t, filepath.Join("testdata", "render", c.Name(), "want"), got.String())
 			wantsError := strings.HasPrefix(c.Name(), "bad-")
 			if wantsError != (err != nil) {
-				t.Errorf("error is %v, and the case is called %s", err, c.Name())
+				t.Errorf("error is %v, but the case has the name %s", err, c.Name())
 			}
 		})
 	}

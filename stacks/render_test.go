@@ -13,7 +13,7 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// goodCases are the golden cases that render.
+// goodCases returns the names of the golden cases that render without an error.
 func goodCases(t testing.TB) []string {
 	t.Helper()
 	entries, err := os.ReadDir("testdata/render")
@@ -59,7 +59,7 @@ func TestRenderIsDeterministic(t *testing.T) {
 	}
 }
 
-// Renders of different stacks at once neither race nor leak into each other.
+// Concurrent renders of different stacks do not race and do not affect each other.
 func TestRenderConcurrently(t *testing.T) {
 	names := goodCases(t)
 	want := map[string]string{}
@@ -77,7 +77,7 @@ func TestRenderConcurrently(t *testing.T) {
 					return
 				}
 				if got := asJSON(t, result); got != want[name] {
-					t.Errorf("%s differs when rendered beside others", name)
+					t.Errorf("%s differs when rendered concurrently", name)
 				}
 			}
 		})
@@ -85,7 +85,7 @@ func TestRenderConcurrently(t *testing.T) {
 	wg.Wait()
 }
 
-// A request that crossed a process boundary renders the same, and so does its digest.
+// A request renders the same after a JSON round trip, and a result survives one, too.
 func TestRequestSurvivesJSON(t *testing.T) {
 	for _, name := range goodCases(t) {
 		req := caseRequest(t, name)
@@ -131,7 +131,7 @@ func TestDigestCoversEveryInput(t *testing.T) {
 		"version":      func(r *stacks.Request) { r.Choices.Components[0].Version = "x" },
 		"enabled":      func(r *stacks.Request) { r.Choices.Components[0].Enabled = &no },
 		"override":     func(r *stacks.Request) { r.Choices.Components[0].Override["x"] = 1 },
-		"keys":         func(r *stacks.Request) { r.Keys = "x" },
+		"keys":         func(r *stacks.Request) { r.DecryptionKeyID = "x" },
 	}
 	seen := map[string]string{first: "nothing"}
 	for name, change := range changes {
@@ -148,7 +148,7 @@ func TestDigestCoversEveryInput(t *testing.T) {
 	}
 	base.Root = "/elsewhere"
 	if digest, _ := stacks.Digest(base); digest != first {
-		t.Error("where the artifact is unpacked changes the digest")
+		t.Error("the folder of the artifact changes the digest")
 	}
 }
 
@@ -165,27 +165,27 @@ func findObject(t *testing.T, result stacks.Result, kind, name string) stacks.Ob
 	return stacks.Object{}
 }
 
-// What a chart makes up belongs to one install, and can't be told without the key.
+// Random values of a chart are specific to the install, and depend on the secret key.
 func TestRandomFunctionsAreSeeded(t *testing.T) {
 	req := caseRequest(t, "helm")
 	secret := func() string { return string(findObject(t, mustRender(t, req), "Secret", "shop-password").Manifest) }
 	first := secret()
 	req.Digest = "sha256:another-commit"
 	if secret() != first {
-		t.Error("another commit with the same chart changes it")
+		t.Error("another commit with the same chart changes the random value")
 	}
 	req.Install.Name = "other"
 	if secret() == first {
-		t.Error("another install has the same")
+		t.Error("another install has the same random value")
 	}
 	req.Install.Name = "site"
 	req.SecretKey = []byte("another")
 	if secret() == first {
-		t.Error("another key makes the same")
+		t.Error("another key has the same random value")
 	}
 }
 
-func TestHashes(t *testing.T) {
+func TestContentHashesAreKeyedForSecrets(t *testing.T) {
 	req := caseRequest(t, "helm")
 	before := mustRender(t, req)
 	req.SecretKey = []byte("another")
@@ -205,18 +205,18 @@ func TestHashes(t *testing.T) {
 		t.Error("the hash of a Secret must depend on the key")
 	}
 	if !same("Job", "migrate") || same("ConfigMap", "shop-cache") {
-		t.Error("the hash of anything else depends on its content, and on nothing else")
+		t.Error("the hash of other objects must depend only on their content")
 	}
 	plain := writeTree(t, map[string]string{"stack.yaml": components("- {name: a, manifests: [a.yaml]}"), "a.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {k: v}\n"})
 	hash := func(key string) string {
 		return findObject(t, mustRender(t, stacks.Request{Root: plain, Stack: "demo", SecretKey: []byte(key)}), "Secret", "a").Hash
 	}
 	if one, again := hash("one"), hash("one"); one == hash("two") || one != again {
-		t.Error("the hash of the same Secret must differ by key, and only by it")
+		t.Error("the hash of the same Secret must depend only on the key")
 	}
 }
 
-func TestRenderStops(t *testing.T) {
+func TestRenderStopsWhenCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, name := range goodCases(t) {
@@ -227,7 +227,7 @@ func TestRenderStops(t *testing.T) {
 	}
 }
 
-func TestPlacesAndFlags(t *testing.T) {
+func TestObjectsHaveNamespacesWavesAndHooks(t *testing.T) {
 	result := mustRender(t, caseRequest(t, "manifests"))
 	for _, tt := range []struct {
 		kind, name, namespace string
@@ -260,8 +260,9 @@ func TestPlacesAndFlags(t *testing.T) {
 	}
 }
 
-// A namespace that the stack renders itself is not created beside it, and comes first.
-func TestCreateNamespace(t *testing.T) {
+// A namespace that the stack renders itself is not created separately. The component that uses it
+// must depend on the component that renders it.
+func TestCreateNamespaceUnlessTheStackRendersIt(t *testing.T) {
 	for _, tt := range []struct{ own, depends, want string }{
 		{"", "", "site"},
 		{"a", "", ""},
@@ -276,7 +277,7 @@ func TestCreateNamespace(t *testing.T) {
 		files["stack.yaml"] = components("- {name: a, "+tt.depends+"namespace: site, createNamespace: true, manifests: [a.yaml]}", "- {name: b, dependsOn: [c], manifests: [b.yaml]}", "- {name: c, manifests: [c.yaml]}")
 		result, err := stacks.Render(t.Context(), stacks.Request{Root: writeTree(t, files), Stack: "demo"})
 		if tt.want == "error" {
-			if err == nil || !strings.Contains(err.Error(), `stack.yaml: component "a": the namespace "site" is rendered by component "b"; depend on that component`) {
+			if err == nil || !strings.Contains(err.Error(), `stack.yaml: component "a": the namespace "site" is rendered by component "b"; add that component to dependsOn`) {
 				t.Error(err)
 			}
 			continue
@@ -293,8 +294,8 @@ func TestCreateNamespace(t *testing.T) {
 	}
 }
 
-// Patches keep what is known of an object: where it came from, its hook, whose namespace it has.
-func TestOverridesKeepWhatIsKnown(t *testing.T) {
+// Patches preserve the origin of an object, its hook and NamespaceDefaulted.
+func TestOverridesPreserveOriginAndHook(t *testing.T) {
 	req := caseRequest(t, "helm")
 	before := mustRender(t, req)
 	req.Choices.Components[0].Override["patches"] = []any{map[string]any{

@@ -15,45 +15,44 @@ import (
 	"github.com/ksctl/gitops/stacks/internal/source"
 )
 
-// DefaultCacheBytes bounds what a Renderer remembers, compressed.
+// DefaultCacheBytes is the default size of a Renderer's cache in bytes, compressed.
 const DefaultCacheBytes = 64 << 20
 
-// RendererOptions of a Renderer.
+// RendererOptions are the options of a Renderer.
 type RendererOptions struct {
-	// CacheBytes bounds the remembered results, compressed. DefaultCacheBytes when 0.
+	// CacheBytes bounds the cached results, compressed. Defaults to DefaultCacheBytes.
 	CacheBytes int64
-	// Render does the work; the function Render when unset. Another one may have a
-	// worker process do it.
+	// Render executes a render, for example in a worker process. Defaults to the function Render.
 	Render func(context.Context, Request) (Result, error)
-	// OnRender is called after each render that was really done.
+	// OnRender is called after each render, but not for results from the cache. Its request has no
+	// decrypted content.
 	OnRender func(req Request, took time.Duration, err error)
 }
 
-// Renderer renders each digest once: results are remembered. A new revision of the
-// source that changed nothing that a render reads costs no render either. It is safe
-// for concurrent use.
+// Renderer caches results by the digest of the request. It also reuses a result for a new revision
+// of the source if the files that the render read are unchanged. It is safe for concurrent use.
 type Renderer struct {
 	opts RendererOptions
 
 	mu      sync.Mutex
-	entries map[string]*list.Element // of *entry, by digest
-	latest  map[string]*list.Element // of *entry, by base
-	recent  *list.List
+	entries map[string]*list.Element // of *cacheEntry, by digest
+	latest  map[string]*list.Element // of *cacheEntry, the newest by base
+	recent  *list.List               // of *cacheEntry, most recently used first
 	bytes   int64
 }
 
-type entry struct {
+type cacheEntry struct {
 	digest string
-	// base is the digest without the revision of the source.
+	// base is the digest of the request without the revision of the source.
 	base string
-	// result, without its digest and its trace, and the trace are compressed.
+	// result, without its digest and trace, and trace are compressed JSON.
 	result, trace []byte
 }
 
-func (e *entry) size() int64 { return int64(len(e.result) + len(e.trace)) }
+func (e *cacheEntry) size() int64 { return int64(len(e.result) + len(e.trace)) }
 
-func entryOf(at *list.Element) *entry {
-	e, _ := at.Value.(*entry) // nothing else is put into the list
+func entryOf(at *list.Element) *cacheEntry {
+	e, _ := at.Value.(*cacheEntry) // the list has no other type
 	return e
 }
 
@@ -68,21 +67,22 @@ func NewRenderer(opts RendererOptions) *Renderer {
 	return &Renderer{opts: opts, entries: map[string]*list.Element{}, latest: map[string]*list.Element{}, recent: list.New()}
 }
 
-// Render returns what was remembered for the digest of req, or renders. The result
-// is the caller's own; it has no trace.
+// Render returns the cached result for the digest of req, or renders. The caller may modify the
+// result. The result has no Trace.
 func (r *Renderer) Render(ctx context.Context, req Request) (Result, error) {
-	return r.RenderDecrypting(ctx, req, nil)
+	return r.RenderWithDecryption(ctx, req, nil)
 }
 
-// RenderDecrypting is Render for what may be encrypted: see Decrypting. What is remembered
-// for the keys that req.Keys names is not decrypted again.
-func (r *Renderer) RenderDecrypting(ctx context.Context, req Request, open Opener) (Result, error) {
+// RenderWithDecryption is like Render for a source with encrypted files, see the function
+// RenderWithDecryption. Cached results are reused for the same req.DecryptionKeyID without
+// decrypting again.
+func (r *Renderer) RenderWithDecryption(ctx context.Context, req Request, decrypt Decrypter) (Result, error) {
 	digest, err := Digest(req)
 	if err != nil {
 		return Result{}, err
 	}
-	if e := r.remembered(digest); e != nil {
-		return e.expand(digest)
+	if e := r.lookup(digest); e != nil {
+		return e.decode(digest)
 	}
 	anyRevision := req
 	anyRevision.Digest = ""
@@ -90,16 +90,16 @@ func (r *Renderer) RenderDecrypting(ctx context.Context, req Request, open Opene
 	if err != nil {
 		return Result{}, err
 	}
-	if e := r.before(base); e != nil && e.matches(req.Root) {
-		r.moveOn(e, digest)
-		return e.expand(digest)
+	if e := r.lookupPrevious(base); e != nil && e.matches(req.Root) {
+		r.rekey(e, digest)
+		return e.decode(digest)
 	}
-	result, err := Decrypting(ctx, req, open, func(ctx context.Context, with Request) (Result, error) {
+	result, err := RenderWithDecryption(ctx, req, decrypt, func(ctx context.Context, with Request) (Result, error) {
 		began := time.Now()
-		result, err := r.guarded(ctx, with)
+		result, err := r.renderRecovering(ctx, with)
 		_, tried := errors.AsType[*EncryptedError](err)
-		if r.opts.OnRender != nil && (open == nil || !tried) {
-			r.opts.OnRender(req, time.Since(began), err) // what was decrypted is told nobody
+		if r.opts.OnRender != nil && (decrypt == nil || !tried) {
+			r.opts.OnRender(req, time.Since(began), err) // req, not with: no decrypted content
 		}
 		return result, err
 	})
@@ -108,11 +108,11 @@ func (r *Renderer) RenderDecrypting(ctx context.Context, req Request, open Opene
 	}
 	trace := result.Trace
 	result.Digest, result.Trace = digest, nil
-	return result, r.remember(&entry{digest: digest, base: base}, result, trace)
+	return result, r.store(&cacheEntry{digest: digest, base: base}, result, trace)
 }
 
-// remembered is the entry of a digest; nil if there is none.
-func (r *Renderer) remembered(digest string) *entry {
+// lookup returns the cache entry of a digest, or nil.
+func (r *Renderer) lookup(digest string) *cacheEntry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at, hit := r.entries[digest]
@@ -123,8 +123,8 @@ func (r *Renderer) remembered(digest string) *entry {
 	return entryOf(at)
 }
 
-// before is the entry of an earlier revision; nil if there is none.
-func (r *Renderer) before(base string) *entry {
+// lookupPrevious returns the cache entry of an earlier revision of the source, or nil.
+func (r *Renderer) lookupPrevious(base string) *cacheEntry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if at := r.latest[base]; at != nil {
@@ -133,10 +133,10 @@ func (r *Renderer) before(base string) *entry {
 	return nil
 }
 
-// matches says whether the source has the same everywhere where it was read.
-func (e *entry) matches(root string) bool {
+// matches returns true if all files that the cached render read are unchanged in the source.
+func (e *cacheEntry) matches(root string) bool {
 	var trace map[string]string
-	raw, err := expand(e.trace)
+	raw, err := decompress(e.trace)
 	if err != nil || json.Unmarshal(raw, &trace) != nil {
 		return false
 	}
@@ -148,8 +148,9 @@ func (e *entry) matches(root string) bool {
 	return tree.Matches(trace)
 }
 
-// moveOn makes an entry that of another revision: nobody asks for the one before.
-func (r *Renderer) moveOn(e *entry, digest string) {
+// rekey moves an entry to the digest of a new revision. Requests for the old revision are not
+// expected.
+func (r *Renderer) rekey(e *cacheEntry, digest string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := r.entries[e.digest]
@@ -162,26 +163,26 @@ func (r *Renderer) moveOn(e *entry, digest string) {
 	r.recent.MoveToFront(at)
 }
 
-// guarded turns a panic into an error of this render only.
-func (r *Renderer) guarded(ctx context.Context, req Request) (result Result, err error) {
+// renderRecovering calls opts.Render and returns a panic as an error.
+func (r *Renderer) renderRecovering(ctx context.Context, req Request) (result Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &Error{Stack: req.Stack, Message: fmt.Sprintf("the renderer gave up: %v", v)}
+			err = &Error{Stack: req.Stack, Message: fmt.Sprintf("the renderer panicked: %v", v)}
 		}
 	}()
 	return r.opts.Render(ctx, req)
 }
 
-// remember keeps a result and forgets those that were not asked for the longest.
-func (r *Renderer) remember(e *entry, result Result, trace map[string]string) error {
+// store caches a result and evicts the least recently used ones.
+func (r *Renderer) store(e *cacheEntry, result Result, trace map[string]string) error {
 	result.Digest = ""
 	raw, err := json.Marshal(result)
 	if err != nil {
-		return fmt.Errorf("a render cannot be remembered: %w", err)
+		return fmt.Errorf("caching the render result: %w", err)
 	}
 	read, err := json.Marshal(trace)
 	if err != nil {
-		return fmt.Errorf("a render cannot be remembered: %w", err)
+		return fmt.Errorf("caching the render result: %w", err)
 	}
 	e.result, e.trace = compress(raw), compress(read)
 	r.mu.Lock()
@@ -205,11 +206,11 @@ func (r *Renderer) remember(e *entry, result Result, trace map[string]string) er
 	return nil
 }
 
-// compressors are kept: each has tables of most of a megabyte, whatever it compresses.
+// compressors pools flate writers: each allocates tables of almost 1 MiB, whatever it compresses.
 var compressors = sync.Pool{New: func() any {
 	w, err := flate.NewWriter(nil, flate.BestSpeed)
 	if err != nil {
-		panic(err) // the level is one of the package's own
+		panic(err) // cannot happen: BestSpeed is a valid level
 	}
 	return w
 }}
@@ -225,13 +226,13 @@ func compress(raw []byte) []byte {
 	return b.Bytes()
 }
 
-func expand(compressed []byte) ([]byte, error) {
+func decompress(compressed []byte) ([]byte, error) {
 	return io.ReadAll(flate.NewReader(bytes.NewReader(compressed)))
 }
 
-// expand is the result as that of a digest.
-func (e *entry) expand(digest string) (Result, error) {
-	raw, err := expand(e.result)
+// decode returns the cached result with the given digest.
+func (e *cacheEntry) decode(digest string) (Result, error) {
+	raw, err := decompress(e.result)
 	if err == nil {
 		out := Result{}
 		if err = json.Unmarshal(raw, &out); err == nil {
@@ -239,5 +240,5 @@ func (e *entry) expand(digest string) (Result, error) {
 			return out, nil
 		}
 	}
-	return Result{}, fmt.Errorf("a remembered render cannot be read: %w", err)
+	return Result{}, fmt.Errorf("reading the cached render result: %w", err)
 }

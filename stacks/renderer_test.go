@@ -16,7 +16,7 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-func TestRendererRendersOnce(t *testing.T) {
+func TestRendererCachesByDigest(t *testing.T) {
 	var renders atomic.Int32
 	r := stacks.NewRenderer(stacks.RendererOptions{OnRender: func(stacks.Request, time.Duration, error) { renders.Add(1) }})
 	req := caseRequest(t, "helm")
@@ -29,9 +29,9 @@ func TestRendererRendersOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if asJSON(t, result) != want {
-			t.Error("what is remembered differs from what is rendered")
+			t.Error("the cached result differs from the rendered one")
 		}
-		// The result is the caller's own.
+		// A caller may modify the result.
 		result.Components[0].Objects[0].Manifest[0] = 'x'
 	}
 	if n := renders.Load(); n != 1 {
@@ -43,9 +43,9 @@ func TestRendererRendersOnce(t *testing.T) {
 	}
 }
 
-// A commit that changes nothing that a render reads costs no render; any other does,
-// and never is something old returned: whichever file is changed, removed or added.
-func TestRendererAcrossRevisions(t *testing.T) {
+// A commit that does not change any file that a render reads causes no render. Any other commit
+// does, and the result is never stale, whether a file is changed, removed or added.
+func TestRendererReusesResultsAcrossRevisions(t *testing.T) {
 	for _, name := range goodCases(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,7 +66,8 @@ func TestRendererAcrossRevisions(t *testing.T) {
 			if _, err := r.Render(t.Context(), req); err != nil {
 				t.Fatal(err)
 			}
-			// Ignored by the chart, not a manifest, of a disabled component.
+			// A file that the chart ignores, one that is not a manifest, and one of a disabled
+			// component.
 			unread := []string{"old.yaml.bak", "README.md", "other.yaml"}
 			revision := 0
 			commit := func(change func(root string) error) bool {
@@ -88,7 +89,7 @@ func TestRendererAcrossRevisions(t *testing.T) {
 					t.Errorf("got  %v %s\nwant %v %s", gotErr, asJSON(t, got), wantErr, asJSON(t, want))
 				}
 				rendered := renders > before
-				// Back to the first, so that it is what the next is compared with.
+				// Render the first revision again, so that the next one is compared with it.
 				req.Digest = fmt.Sprintf("sha256:back%d", revision)
 				if _, err := r.Render(t.Context(), req); err != nil {
 					t.Fatal(err)
@@ -96,12 +97,12 @@ func TestRendererAcrossRevisions(t *testing.T) {
 				return rendered
 			}
 			if commit(func(string) error { return nil }) {
-				t.Error("nothing changed, and it was rendered")
+				t.Error("a revision without changes was rendered")
 			}
 			if commit(func(root string) error {
 				return os.WriteFile(filepath.Join(root, "UNRELATED.yaml"), []byte("x"), 0o600)
 			}) {
-				t.Error("an unrelated file changed, and it was rendered")
+				t.Error("a change of an unrelated file caused a render")
 			}
 			for _, file := range files {
 				if !commit(func(root string) error {
@@ -114,7 +115,7 @@ func TestRendererAcrossRevisions(t *testing.T) {
 					}
 					return f.Close()
 				}) && !slices.Contains(unread, filepath.Base(file)) {
-					t.Errorf("%s changed, and it was not rendered", file)
+					t.Errorf("a change of %s caused no render", file)
 				}
 				commit(func(root string) error { return os.Remove(filepath.Join(root, file)) })
 				commit(func(root string) error {
@@ -125,8 +126,8 @@ func TestRendererAcrossRevisions(t *testing.T) {
 	}
 }
 
-// A render that its caller gives up is not remembered.
-func TestRendererCancel(t *testing.T) {
+// A canceled render is not cached.
+func TestRendererDoesNotCacheCanceledRenders(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	renders := 0
 	r := stacks.NewRenderer(stacks.RendererOptions{Render: func(ctx context.Context, _ stacks.Request) (stacks.Result, error) {
@@ -142,9 +143,9 @@ func TestRendererCancel(t *testing.T) {
 	}
 }
 
-// What a revision did not change takes no second place in the cache: nobody else
-// is forgotten for it, in whichever order installs come.
-func TestRendererMovesOn(t *testing.T) {
+// A revision that reuses a result takes no additional space in the cache, so it does not evict the
+// results of other installs.
+func TestRendererRekeysEntryForNewRevision(t *testing.T) {
 	req := caseRequest(t, "helm")
 	renders := func(cache int64, asked ...string) (n int) {
 		r := stacks.NewRenderer(stacks.RendererOptions{CacheBytes: cache, OnRender: func(stacks.Request, time.Duration, error) { n++ }})
@@ -160,15 +161,15 @@ func TestRendererMovesOn(t *testing.T) {
 	room := int64(64)
 	for renders(room, "one@a", "two@a", "one@a", "two@a") != 2 {
 		if room += 64; room > 1<<20 {
-			t.Fatal("two installs are never remembered")
+			t.Fatal("the results of two installs are never cached")
 		}
 	}
 	if n := renders(room, "one@a", "two@a", "two@b", "one@b", "one@c", "two@c"); n != 2 {
-		t.Errorf("%d renders of two installs that there is room for", n)
+		t.Errorf("%d renders of two installs that fit in the cache, want 2", n)
 	}
 }
 
-func TestRendererForgets(t *testing.T) {
+func TestRendererEvictsLeastRecentlyUsed(t *testing.T) {
 	renders := map[string]int{}
 	r := stacks.NewRenderer(stacks.RendererOptions{CacheBytes: 300, Render: func(_ context.Context, req stacks.Request) (stacks.Result, error) {
 		renders[req.Digest]++
@@ -190,7 +191,7 @@ func TestRendererForgets(t *testing.T) {
 	}
 }
 
-func TestRendererSurvives(t *testing.T) {
+func TestRendererRecoversFromPanic(t *testing.T) {
 	calls := 0
 	r := stacks.NewRenderer(stacks.RendererOptions{Render: func(context.Context, stacks.Request) (stacks.Result, error) {
 		if calls++; calls == 1 {
@@ -199,9 +200,9 @@ func TestRendererSurvives(t *testing.T) {
 		return stacks.Result{}, nil
 	}})
 	if _, err := r.Render(t.Context(), stacks.Request{}); err == nil || !strings.Contains(err.Error(), "out of luck") {
-		t.Errorf("a panic became %v", err)
+		t.Errorf("the error of a panic is %v", err)
 	}
 	if _, err := r.Render(t.Context(), stacks.Request{}); err != nil || calls != 2 {
-		t.Errorf("an error must not be remembered: %v, %d calls", err, calls)
+		t.Errorf("an error must not be cached: %v, %d calls", err, calls)
 	}
 }

@@ -12,114 +12,114 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// Plan is a stack with the choices of one install applied: components in order,
-// exact versions, merged overrides.
-type Plan struct {
+// ResolvedStack is a stack with the choices of one install applied: components in order, exact
+// versions, merged overrides.
+type ResolvedStack struct {
 	Definition *Definition
 	// Parameters are the stack-wide choices, with defaults.
 	Parameters map[string]any
-	// Components that are enabled, each after those it depends on.
-	Components []PlannedComponent
+	// Components are the enabled components, each after its dependencies.
+	Components []ResolvedComponent
 	Warnings   []string
 }
 
-// PlannedComponent is a component and what the install made of it.
-type PlannedComponent struct {
+// ResolvedComponent is a component with the choices of one install applied.
+type ResolvedComponent struct {
 	Component *Component
 	// Version is exact.
 	Version string
-	// Namespace for objects that name none.
+	// Namespace of objects without a namespace.
 	Namespace string
 	// Wave is the length of the longest chain of dependencies below the component.
 	Wave int
 	// Parameters of the component, with defaults.
 	Parameters map[string]any
-	// Values for the chart, above its own defaults.
+	// Values override the chart's own values.
 	Values   map[string]any
 	Images   []Image
 	Replicas []Replica
 	Patches  []Patch
 
-	// chart is nil when it was not fetched and need not be.
+	// chart is nil if the component is not a chart, or if Request.WithoutCharts leaves it out.
 	chart *helm.Chart
-	// fetched is which chart of a repository it is, dependencies which it was given.
+	// fetched identifies a chart from a repository; dependencies are the fetched dependencies of
+	// a chart in the source.
 	fetched      *ChartRef
 	dependencies []ChartRef
 }
 
-// Resolve applies choices to a definition. Precedence, low to high: the stack's
-// defaults, values from ConfigMaps and Secrets, parameters, component override.
-// Charts of repositories must be among those fetched. Where values are encrypted the error
-// is an *EncryptedError.
-func Resolve(ctx context.Context, def *Definition, install Identity, choices Choices, fetched ...FetchedChart) (*Plan, error) {
+// Resolve applies choices to a definition. Precedence, lowest to highest: the stack's defaults,
+// values from ConfigMaps and Secrets, parameters, component override. fetched must include all
+// charts from repositories. The error is an *EncryptedError if values or files are encrypted.
+func Resolve(ctx context.Context, def *Definition, install Identity, choices Choices, fetched ...FetchedChart) (*ResolvedStack, error) {
 	tree, err := source.Open(def.root)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = tree.Close() }()
 	req := Request{Stack: def.Metadata.Name, Install: install, Choices: choices, Charts: fetched}
-	plan, err := resolve(ctx, tree, def, req)
-	if files := encryptedIn(tree, &req); len(files) > 0 {
+	resolved, err := resolve(ctx, tree, def, req)
+	if files := encryptedInputs(tree, &req); len(files) > 0 {
 		return nil, &EncryptedError{Stack: req.Stack, Files: files}
 	}
-	return plan, err
+	return resolved, err
 }
 
-// resolver collects what is wrong with the choices of one install.
+// resolver applies the choices of one install to a definition and collects the errors.
 type resolver struct {
 	ctx     context.Context
 	tree    *source.Tree
 	def     *Definition
 	install Identity
 	choices Choices
-	// fetched are the charts of repositories; withoutCharts leaves out what is not among them.
+	// fetched are the charts from repositories. withoutCharts skips charts that are not in it.
 	fetched       []FetchedChart
 	withoutCharts bool
-	plan          *Plan
+	resolved      *ResolvedStack
 	errs          Errors
 }
 
-func resolve(ctx context.Context, tree *source.Tree, def *Definition, req Request) (*Plan, error) {
+func resolve(ctx context.Context, tree *source.Tree, def *Definition, req Request) (*ResolvedStack, error) {
 	r := &resolver{ctx: ctx, tree: tree, def: def, install: req.Install, choices: req.Choices,
-		fetched: req.Charts, withoutCharts: req.WithoutCharts, plan: &Plan{Definition: def}}
+		fetched: req.Charts, withoutCharts: req.WithoutCharts, resolved: &ResolvedStack{Definition: def}}
 	if want := req.Choices.StackVersion; want != "" && want != def.Spec.Version {
-		r.add("", "spec.stackVersion", "version %s is wanted, and the source has %s", want, def.Spec.Version)
+		r.add("", "spec.stackVersion", "stack version %s is requested, but the source has %s", want, def.Spec.Version)
 	}
-	r.names()
-	r.stackParameters()
-	nodes, cycle := order(def)
+	r.checkNames()
+	r.resolveStackParameters()
+	nodes, cycle := dependencyOrder(def)
 	if cycle != nil {
 		return nil, cycle
 	}
-	disabled := r.disabled()
+	disabled := r.disabledComponents()
 	for _, n := range nodes {
 		c := &def.Spec.Components[n.index]
 		if disabled[c.Name] {
 			continue
 		}
-		r.plan.Components = append(r.plan.Components, r.component(c, n.wave))
+		r.resolved.Components = append(r.resolved.Components, r.resolveComponent(c, n.wave))
 	}
-	slices.Sort(r.plan.Warnings)
-	r.plan.Warnings = slices.Compact(r.plan.Warnings)
+	slices.Sort(r.resolved.Warnings)
+	r.resolved.Warnings = slices.Compact(r.resolved.Warnings)
 	if len(r.errs) > 0 {
 		return nil, r.errs.Err()
 	}
-	return r.plan, nil
+	return r.resolved, nil
 }
 
 func (r *resolver) add(component, field, format string, args ...any) {
-	r.addNear("", component, field, format, args...)
+	r.addWithSuggestion("", component, field, format, args...)
 }
 
-// addNear is add with the name that was probably meant.
-func (r *resolver) addNear(near, component, field, format string, args ...any) {
+// addWithSuggestion is like add; near is the name that was probably meant.
+func (r *resolver) addWithSuggestion(near, component, field, format string, args ...any) {
 	r.errs = append(r.errs, &Error{
 		Stack: r.def.Metadata.Name, Component: component, Field: field, Message: fmt.Sprintf(format, args...), Suggestion: near,
 	})
 }
 
-// names finds choices for components that the stack doesn't have.
-func (r *resolver) names() {
+// checkNames reports choices for components that are not in the stack, and duplicates.
+func (r *resolver) checkNames() {
 	var known []string
 	for i := range r.def.Spec.Components {
 		known = append(known, r.def.Spec.Components[i].Name)
@@ -128,7 +128,7 @@ func (r *resolver) names() {
 	for i := range r.choices.Components {
 		name := r.choices.Components[i].Name
 		if !slices.Contains(known, name) {
-			r.addNear(problem.Nearest(name, known), "", "spec.components", "there is no component %q", name)
+			r.addWithSuggestion(problem.Nearest(name, known), "", "spec.components", "there is no component %q", name)
 		}
 		if seen[name] {
 			r.add(name, "spec.components", "the install lists the component twice")
@@ -137,12 +137,12 @@ func (r *resolver) names() {
 	}
 	for _, in := range r.choices.Values {
 		if !slices.Contains(known, in.Component) {
-			r.addNear(problem.Nearest(in.Component, known), "", "spec.valuesFrom", "%s is for component %q, which there is not", in.Source, in.Component)
+			r.addWithSuggestion(problem.Nearest(in.Component, known), "", "spec.valuesFrom", "%s is for component %q, which is not in the stack", in.Source, in.Component)
 		}
 	}
 }
 
-func (r *resolver) stackParameters() {
+func (r *resolver) resolveStackParameters() {
 	params := r.def.Spec.Parameters
 	if params == nil {
 		for _, key := range slices.Sorted(maps.Keys(r.choices.Parameters)) {
@@ -155,17 +155,17 @@ func (r *resolver) stackParameters() {
 		r.add("", "spec.parameters", "the schema of the parameters %s", err)
 		return
 	}
-	r.plan.Parameters = schema.Defaults(r.choices.Parameters)
-	for _, v := range schema.Validate(r.plan.Parameters) {
-		r.violation("", "spec.parameters", "parameter", v)
+	r.resolved.Parameters = schema.Defaults(r.choices.Parameters)
+	for _, v := range schema.Validate(r.resolved.Parameters) {
+		r.addViolation("", "spec.parameters", "parameter", v)
 	}
 }
 
-// violation reports a place in the choices that doesn't fit its schema.
-func (r *resolver) violation(component, field, noun string, v values.Violation) {
+// addViolation reports a choice that violates its schema.
+func (r *resolver) addViolation(component, field, noun string, v values.Violation) {
 	switch {
 	case v.Unknown != "":
-		r.addNear(v.Suggestion, component, field, "%s %q is not in its schema", noun, values.Dotted(append(slices.Clone(v.Path), v.Unknown)))
+		r.addWithSuggestion(v.Suggestion, component, field, "%s %q is not in its schema", noun, values.Dotted(append(slices.Clone(v.Path), v.Unknown)))
 	case len(v.Path) == 0:
 		r.add(component, field, "the %ss %s", noun, v.Message)
 	default:
@@ -173,9 +173,9 @@ func (r *resolver) violation(component, field, noun string, v values.Violation) 
 	}
 }
 
-// disabled are the components that the install doesn't want. One that depends on
-// such a component must be disabled, too.
-func (r *resolver) disabled() map[string]bool {
+// disabledComponents returns the components that the install disables. It reports enabled
+// components that depend on a disabled one.
+func (r *resolver) disabledComponents() map[string]bool {
 	out := map[string]bool{}
 	for i := range r.choices.Components {
 		if c := &r.choices.Components[i]; c.Enabled != nil && !*c.Enabled {
@@ -186,14 +186,14 @@ func (r *resolver) disabled() map[string]bool {
 		c := &r.def.Spec.Components[i]
 		for _, dep := range c.DependsOn {
 			if out[dep] && !out[c.Name] {
-				r.add(c.Name, "enabled", "it depends on component %q, which is disabled; enable that one, or disable both", dep)
+				r.add(c.Name, "enabled", "depends on component %q, which is disabled; enable that component, or disable both", dep)
 			}
 		}
 	}
 	return out
 }
 
-func (r *resolver) choice(name string) ComponentChoice {
+func (r *resolver) choiceFor(name string) ComponentChoice {
 	for i := range r.choices.Components {
 		if r.choices.Components[i].Name == name {
 			return r.choices.Components[i]
@@ -202,8 +202,8 @@ func (r *resolver) choice(name string) ComponentChoice {
 	return ComponentChoice{Name: name}
 }
 
-// namespace for objects of a component that name none.
-func (r *resolver) namespace(c *Component) string {
+// namespaceFor returns the namespace for objects of a component without a namespace.
+func (r *resolver) namespaceFor(c *Component) string {
 	for _, ns := range []string{c.Namespace, r.choices.TargetNamespace, r.install.Namespace} {
 		if ns != "" {
 			return ns

@@ -13,8 +13,8 @@ import (
 	"github.com/ksctl/gitops/stacks/internal/values"
 )
 
-// tree makes a source with a chart and the given stack file.
-func tree(t testing.TB, stack string, more map[string]string) string {
+// writeSource writes a source with a chart and the given stack file.
+func writeSource(t testing.TB, stack string, more map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
 	files := map[string]string{
@@ -39,7 +39,7 @@ func tree(t testing.TB, stack string, more map[string]string) string {
 	return root
 }
 
-func plan(t testing.TB, root string, choices Choices) (*Plan, error) {
+func resolveStack(t testing.TB, root string, choices Choices) (*ResolvedStack, error) {
 	t.Helper()
 	def, err := Load(root, ".", "demo")
 	if err != nil {
@@ -48,9 +48,9 @@ func plan(t testing.TB, root string, choices Choices) (*Plan, error) {
 	return Resolve(t.Context(), def, Identity{Namespace: "team", Name: "site"}, choices)
 }
 
-// Each source of values wins over those before it, and only where it says something.
-func TestPrecedence(t *testing.T) {
-	root := tree(t, `  parameters: {schema: {properties: {zone: {default: eu}}}}
+// Each source of values overrides the previous ones, but only keys that it sets.
+func TestValuesPrecedence(t *testing.T) {
+	root := writeSource(t, `  parameters: {schema: {properties: {zone: {default: eu}}}}
   components:
   - name: shop
     helm: {chart: chart, values: {from: stack, nested: {from: stack, stack: 1}}, valuesFiles: [one.yaml, two.yaml]}
@@ -102,14 +102,14 @@ func TestPrecedence(t *testing.T) {
 }
 
 func TestOrderIsTopologicalAndStable(t *testing.T) {
-	root := tree(t, `  components:
+	root := writeSource(t, `  components:
   - {name: z, manifests: [a.yaml]}
   - {name: y, dependsOn: [w], manifests: [a.yaml]}
   - {name: x, manifests: [a.yaml]}
   - {name: w, dependsOn: [x], manifests: [a.yaml]}
   - {name: v, dependsOn: [z, y], manifests: [a.yaml]}
 `, nil)
-	p, err := plan(t, root, Choices{})
+	p, err := resolveStack(t, root, Choices{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,23 +121,23 @@ func TestOrderIsTopologicalAndStable(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	no := false
-	p, err = plan(t, root, Choices{Components: []ComponentChoice{{Name: "v", Enabled: &no}, {Name: "y", Enabled: &no}}})
+	p, err = resolveStack(t, root, Choices{Components: []ComponentChoice{{Name: "v", Enabled: &no}, {Name: "y", Enabled: &no}}})
 	if err != nil || len(p.Components) != 3 {
 		t.Errorf("without v and y: %v %v", p, err)
 	}
 }
 
 func TestNamespacePrecedence(t *testing.T) {
-	root := tree(t, "  components:\n  - {name: own, namespace: own, manifests: [a.yaml]}\n  - {name: other, manifests: [a.yaml]}\n", nil)
+	root := writeSource(t, "  components:\n  - {name: own, namespace: own, manifests: [a.yaml]}\n  - {name: other, manifests: [a.yaml]}\n", nil)
 	for target, want := range map[string]string{"": "team", "target": "target"} {
-		p, err := plan(t, root, Choices{TargetNamespace: target})
+		p, err := resolveStack(t, root, Choices{TargetNamespace: target})
 		if err != nil || p.Components[0].Namespace != "own" || p.Components[1].Namespace != want {
 			t.Errorf("target %q: %v %v", target, p, err)
 		}
 	}
 }
 
-func TestResolveRefuses(t *testing.T) {
+func TestResolveRejectsInvalidChoices(t *testing.T) {
 	stack := `  parameters: {schema: {required: [zone], properties: {zone: {type: string}, n: {type: integer, maximum: 3}}}}
   components:
   - name: shop
@@ -149,7 +149,7 @@ func TestResolveRefuses(t *testing.T) {
     manifests: [a.yaml]
     parameters: {schema: {properties: {kind: {type: string}}}, map: "params.kind == 'loop' ? {'patches': [1,2,3,4,5,6,7,8,9,10].map(a, [1,2,3,4,5,6,7,8,9,10].map(b, [1,2,3,4,5,6,7,8,9,10].map(c, [1,2,3,4,5,6,7,8,9,10].map(d, [1,2,3,4,5,6,7,8,9,10].map(e, [1,2,3,4,5,6,7,8,9,10].map(f, f))))))} : params.kind == 'typo' ? {'imagse': []} : params.kind == 'values' ? {'values': {}} : {'replicas': [{'name': params.gone, 'count': 1}]}"}
 `
-	root := tree(t, stack, nil)
+	root := writeSource(t, stack, nil)
 	zone := map[string]any{"zone": "eu"}
 	choice := func(name string, override map[string]any) Choices {
 		return Choices{Parameters: zone, Components: []ComponentChoice{
@@ -167,36 +167,36 @@ func TestResolveRefuses(t *testing.T) {
 		"parameter too large": {Choices{Parameters: map[string]any{"zone": "eu", "n": int64(4)}}, `stack "demo": parameter "n" must be at most 3`},
 		"schema at depth":     {choice("shop", map[string]any{"values": map[string]any{"nested": map[string]any{"form": "x"}}}), `component "shop": override key "values.nested.form" is not in its schema; did you mean "from"?`},
 		"schema enum":         {choice("shop", map[string]any{"values": map[string]any{"nested": map[string]any{"from": "c"}}}), `override key "values.nested.from" must be one of a, b`},
-		"values of no chart":  {choice("plain", map[string]any{"values": map[string]any{}}), `component "plain": override key "values" is for charts, and this component is not one`},
+		"values of no chart":  {choice("plain", map[string]any{"values": map[string]any{}}), `component "plain": override key "values" is for Helm charts, but this component is not a Helm chart`},
 		"no parameters":       {choice("plain", map[string]any{"image": "x"}), `component "plain": override key "image" is not known: the component declares no parameters; did you mean "images"?`},
 		"wrong type":          {choice("plain", map[string]any{"images": "x"}), `override: field "images" must be a list, not a string`},
-		"negative replicas":   {choice("plain", map[string]any{"replicas": []any{map[string]any{"name": "a", "count": int64(-1)}}}), `needs name, and a count that is not negative`},
-		"map costs too much":  {mapped("loop"), `the map of the parameters failed: `},
-		"map with a typo":     {mapped("typo"), `the map of the parameters: field "imagse" is not known; did you mean "images"?`},
-		"map with values":     {mapped("values"), `override key "values" is for charts`},
-		"map fails":           {mapped("x"), `the map of the parameters failed: no such key: gone`},
-		"values for plain":    {Choices{Parameters: zone, Values: []ValuesInput{{Component: "plain", Source: "ConfigMap x, key y", Data: []byte("a: 1")}}}, `component "plain": ConfigMap x, key y has values for charts`},
-		"values for nobody":   {Choices{Parameters: zone, Values: []ValuesInput{{Component: "shpo", Source: "ConfigMap x, key y"}}}, `ConfigMap x, key y is for component "shpo", which there is not; did you mean "shop"?`},
-		"values not YAML":     {Choices{Parameters: zone, Values: []ValuesInput{{Component: "shop", Source: "Secret x, key y", Data: []byte("a: 1\nhunter2: [")}}}, `Secret x, key y: line 2: this is not a YAML mapping with unique keys`},
-		"values twice":        {Choices{Parameters: zone, Values: []ValuesInput{{Component: "shop", Source: "Secret x, key y", Data: []byte("hunter2: 1\nhunter2: 1")}}}, `Secret x, key y: line 2: this is not a YAML mapping with unique keys`},
+		"negative replicas":   {choice("plain", map[string]any{"replicas": []any{map[string]any{"name": "a", "count": int64(-1)}}}), `needs name and a non-negative count`},
+		"map costs too much":  {mapped("loop"), `parameters.map failed: `},
+		"map with a typo":     {mapped("typo"), `parameters.map: field "imagse" is not known; did you mean "images"?`},
+		"map with values":     {mapped("values"), `override key "values" is for Helm charts`},
+		"map fails":           {mapped("x"), `parameters.map failed: no such key: gone`},
+		"values for plain":    {Choices{Parameters: zone, Values: []ValuesInput{{Component: "plain", Source: "ConfigMap x, key y", Data: []byte("a: 1")}}}, `component "plain": ConfigMap x, key y has Helm values`},
+		"unknown component":   {Choices{Parameters: zone, Values: []ValuesInput{{Component: "shpo", Source: "ConfigMap x, key y"}}}, `ConfigMap x, key y is for component "shpo", which is not in the stack; did you mean "shop"?`},
+		"values not YAML":     {Choices{Parameters: zone, Values: []ValuesInput{{Component: "shop", Source: "Secret x, key y", Data: []byte("a: 1\nhunter2: [")}}}, `Secret x, key y: line 2: not a YAML mapping with unique keys`},
+		"values twice":        {Choices{Parameters: zone, Values: []ValuesInput{{Component: "shop", Source: "Secret x, key y", Data: []byte("hunter2: 1\nhunter2: 1")}}}, `Secret x, key y: line 2: not a YAML mapping with unique keys`},
 		"values by schema":    {Choices{Parameters: zone, Values: []ValuesInput{{Component: "shop", Source: "Secret x, key y", Data: []byte("from: [hunter2]\nfre: {}")}}}, `Secret x, key y: value "fre" is not in its schema; did you mean "free"?`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := plan(t, root, tt.choices)
+			_, err := resolveStack(t, root, tt.choices)
 			if err == nil {
-				t.Fatal("it was accepted")
+				t.Fatal("Resolve succeeded")
 			}
 			if !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got:\n%v\nwant:\n%s", err, tt.want)
 			}
 			if strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("the message tells a value: %v", err)
+				t.Errorf("the message contains a value: %v", err)
 			}
 		})
 	}
 }
 
-// schemaForTypos has names at every depth: nested, in lists, behind references.
+// schemaForTypos has properties at several depths: nested, in lists and behind references.
 const schemaForTypos = `{
   "properties": {
     "retention": {"type": "string"},
@@ -207,10 +207,11 @@ const schemaForTypos = `{
   "$defs": {"extra": {"type": "object", "properties": {"priority": {"type": "string"}}}}
 }`
 
-// TestEveryMisspeltKey generates, from a schema, an override for each property with
-// that property misspelt, as a value and as a parameter, and expects its path and the right spelling.
-func TestEveryMisspeltKey(t *testing.T) {
-	root := tree(t, "  components:\n  - name: shop\n    helm: {chart: chart}\n    schema: "+schemaForTypos+"\n    parameters: {schema: "+schemaForTypos+"}\n", nil)
+// TestMisspelledKeysGetSuggestions generates an override for each property of a schema, with that
+// property misspelled, as a value and as a parameter. It expects the path and the right spelling in
+// the error.
+func TestMisspelledKeysGetSuggestions(t *testing.T) {
+	root := writeSource(t, "  components:\n  - name: shop\n    helm: {chart: chart}\n    schema: "+schemaForTypos+"\n    parameters: {schema: "+schemaForTypos+"}\n", nil)
 	var doc map[string]any
 	if err := json.Unmarshal([]byte(schemaForTypos), &doc); err != nil {
 		t.Fatal(err)
@@ -219,7 +220,7 @@ func TestEveryMisspeltKey(t *testing.T) {
 	var walk func(s map[string]any, wrap func(map[string]any) map[string]any, path string)
 	walk = func(s map[string]any, wrap func(map[string]any) map[string]any, path string) {
 		if ref, ok := s["$ref"].(string); ok {
-			s = object(object(doc["$defs"])[strings.TrimPrefix(ref, "#/$defs/")])
+			s = asObject(asObject(doc["$defs"])[strings.TrimPrefix(ref, "#/$defs/")])
 		}
 		if items, ok := s["items"].(map[string]any); ok {
 			walk(items, wrap, path+"[0]")
@@ -230,7 +231,7 @@ func TestEveryMisspeltKey(t *testing.T) {
 			full := strings.TrimPrefix(path+"."+wrong, ".")
 			expectKeyTypo(t, root, wrap(map[string]any{wrong: "x"}), full, name)
 			tested++
-			sub := object(object(s["properties"])[name])
+			sub := asObject(asObject(s["properties"])[name])
 			walk(sub, func(m map[string]any) map[string]any {
 				if sub["type"] == "array" {
 					return wrap(map[string]any{name: []any{m}})
@@ -248,13 +249,13 @@ func TestEveryMisspeltKey(t *testing.T) {
 func expectKeyTypo(t *testing.T, root string, m map[string]any, path, right string) {
 	t.Helper()
 	for prefix, override := range map[string]map[string]any{"values.": {"values": m}, "": m} {
-		_, err := plan(t, root, Choices{Components: []ComponentChoice{{Name: "shop", Override: override}}})
+		_, err := resolveStack(t, root, Choices{Components: []ComponentChoice{{Name: "shop", Override: override}}})
 		want := fmt.Sprintf("stack \"demo\": component \"shop\": override key %q is not in its schema; did you mean %q?", prefix+path, right)
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v\nwant %s", err, want)
 		}
 	}
-	_, err := plan(t, root, Choices{Values: []ValuesInput{{Component: "shop", Source: "Secret site, key x", Data: mustJSON(t, m)}}})
+	_, err := resolveStack(t, root, Choices{Values: []ValuesInput{{Component: "shop", Source: "Secret site, key x", Data: mustJSON(t, m)}}})
 	want := fmt.Sprintf("stack \"demo\": component \"shop\": Secret site, key x: value %q is not in its schema; did you mean %q?", path, right)
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
@@ -270,11 +271,11 @@ func mustJSON(t testing.TB, v any) []byte {
 	return raw
 }
 
-// Every way to misspell a reserved key, and every key below it, is told the right one.
-func TestEveryMisspeltReservedKey(t *testing.T) {
-	root := tree(t, "  components:\n  - {name: web, manifests: [a.yaml]}\n", nil)
+// A misspelled reserved key, or a misspelled key below it, gets a suggestion of the right one.
+func TestMisspelledReservedKeysGetSuggestions(t *testing.T) {
+	root := writeSource(t, "  components:\n  - {name: web, manifests: [a.yaml]}\n", nil)
 	for _, key := range ReservedKeys {
-		_, err := plan(t, root, Choices{Components: []ComponentChoice{{Name: "web", Override: map[string]any{misspell(key): map[string]any{}}}}})
+		_, err := resolveStack(t, root, Choices{Components: []ComponentChoice{{Name: "web", Override: map[string]any{misspell(key): map[string]any{}}}}})
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("did you mean %q?", key)) {
 			t.Errorf("%s: %v", key, err)
 		}
@@ -284,7 +285,7 @@ func TestEveryMisspeltReservedKey(t *testing.T) {
 	} {
 		for _, name := range names {
 			item := []any{map[string]any{misspell(name): "x"}}
-			_, err := plan(t, root, Choices{Components: []ComponentChoice{{Name: "web", Override: map[string]any{key: item}}}})
+			_, err := resolveStack(t, root, Choices{Components: []ComponentChoice{{Name: "web", Override: map[string]any{key: item}}}})
 			want := fmt.Sprintf("override: field %q is not known; did you mean %q?", key+"[0]."+misspell(name), name)
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v\nwant %s", err, want)

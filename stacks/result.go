@@ -8,8 +8,7 @@ import (
 	"github.com/ksctl/gitops/stacks/internal/helm"
 )
 
-// Capabilities of the cluster that a stack is rendered for. They are inputs of
-// a render, so that it needs no cluster.
+// Capabilities of the target cluster. They are inputs of a render, so that it needs no cluster.
 type Capabilities struct {
 	// KubeVersion as the API server reports it, such as v1.36.3.
 	KubeVersion string `json:"kubeVersion"`
@@ -18,11 +17,10 @@ type Capabilities struct {
 	APIVersions []string `json:"apiVersions,omitempty"`
 }
 
-// Request is everything that a render depends on, in plain values, so that it
-// can run in another process.
+// Request has all inputs of a render, in plain values, so that it can run in another process.
 type Request struct {
-	// Root is the folder that the source's artifact is unpacked in. Nothing
-	// outside it is read, but the charts that were fetched.
+	// Root is the folder with the unpacked artifact of the source. A render reads nothing outside
+	// of it except for fetched charts.
 	Root string `json:"root"`
 	// Digest of the artifact.
 	Digest string `json:"digest"`
@@ -30,40 +28,40 @@ type Request struct {
 	Path string `json:"path"`
 	// Stack is the name of the stack.
 	Stack string `json:"stack"`
-	// Install names who renders: the seed of random functions and the release.
+	// Install identifies the install. It seeds random functions and is the default namespace.
 	Install Identity `json:"install"`
 	// Choices of the install.
 	Choices Choices `json:"choices"`
-	// Charts of repositories, fetched: those that the function Charts names.
+	// Charts are the fetched charts from repositories: those of RequiredCharts.
 	Charts []FetchedChart `json:"charts,omitempty"`
-	// WithoutCharts leaves components out, with a warning, whose chart is not among them.
+	// WithoutCharts skips components whose chart is not in Charts, with a warning.
 	WithoutCharts bool `json:"withoutCharts,omitempty"`
-	// ChartLimits bound each chart. What renders within them renders the same.
+	// ChartLimits bound each chart. They do not change the result of a chart within the limits.
 	ChartLimits ChartLimits `json:"chartLimits,omitzero"`
 	// Capabilities of the target.
 	Capabilities Capabilities `json:"capabilities"`
-	// SecretKey keys the hashes of Secrets, so that a published hash tells
-	// nothing about the content.
+	// SecretKey keys the hashes of Secrets, so that a published hash does not disclose their
+	// content.
 	SecretKey []byte `json:"secretKey,omitempty"`
-	// Keys tells apart with which keys encrypted files are decrypted, such as a keyed hash
-	// of them. With other keys, something else may be rendered, or nothing.
-	Keys string `json:"keys,omitempty"`
-	// Decrypted is what encrypted files hold, by their path below Root. Where Keys are
-	// set it follows from them and from the files, and is no input of the digest.
+	// DecryptionKeyID identifies the decryption keys, for example by a keyed hash of them. With
+	// other keys, a render may return another result or fail.
+	DecryptionKeyID string `json:"keys,omitempty"`
+	// Decrypted is the content of encrypted files, by path below Root. If DecryptionKeyID is set,
+	// the content follows from the keys and the files, and is not an input of the digest.
 	Decrypted map[string][]byte `json:"decrypted,omitempty"`
 }
 
-// ChartLimits bound one chart, its subcharts included and unpacked; what is 0 is as in
-// DefaultChartLimits.
+// ChartLimits are the limits of one unpacked chart, including its subcharts. A limit of 0 means the
+// one of DefaultChartLimits.
 type ChartLimits struct {
 	Bytes int64 `json:"bytes,omitempty"`
 	Files int   `json:"files,omitempty"`
 }
 
-// DefaultChartLimits are far above what charts need.
+// DefaultChartLimits returns limits that are far above the size of usual charts.
 func DefaultChartLimits() ChartLimits { return ChartLimits(helm.DefaultLimits()) }
 
-// Identity names an install.
+// Identity is the namespace and name of an install.
 type Identity struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -71,58 +69,55 @@ type Identity struct {
 
 // Result is a rendered stack.
 type Result struct {
-	// Digest of every input of the render: two requests of the same digest
-	// render the same.
+	// Digest of all inputs of the render. Requests with the same digest render the same result.
 	Digest string `json:"digest"`
 	// StackVersion is the version that the stack declares.
 	StackVersion string `json:"stackVersion"`
-	// Components in the order in which they are applied: every component comes
-	// after those it depends on.
+	// Components in apply order: every component comes after its dependencies.
 	Components []RenderedComponent `json:"components"`
-	// Warnings for the user; the render is whole nevertheless.
+	// Warnings for the user. The result is complete nevertheless.
 	Warnings []string `json:"warnings,omitempty"`
-	// Trace is what was read of the source, and a hash of what was seen: another
-	// revision in which all of it is the same renders the same.
+	// Trace maps each path that the render read in the source to a hash of its content. A revision
+	// with the same hashes renders the same result.
 	Trace map[string]string `json:"trace,omitempty"`
-	// Decrypted are the encrypted files, and the values, that it was rendered from.
+	// Decrypted lists the encrypted files and values that the result was rendered from.
 	Decrypted []string `json:"decrypted,omitempty"`
 }
 
-// RenderedComponent is the objects of one component.
+// RenderedComponent is one component of a rendered stack with its objects.
 type RenderedComponent struct {
 	Name      string   `json:"name"`
 	Version   string   `json:"version,omitempty"`
 	DependsOn []string `json:"dependsOn,omitempty"`
 	// Wave is the length of the longest chain of dependencies below the component.
 	Wave int `json:"wave"`
-	// ReadyExpr is the CEL expression that judges objects of kinds that kstatus can't.
+	// ReadyExpr is a CEL expression for the readiness of kinds that kstatus does not support.
 	ReadyExpr string `json:"readyExpr,omitempty"`
-	// CreateNamespace names the namespace to create for the component, when it asks for one.
+	// CreateNamespace is the namespace to create for the component. Empty to create none.
 	CreateNamespace string `json:"createNamespace,omitempty"`
-	// Chart of a repository that the component was rendered from.
+	// Chart is the chart from a repository that the component was rendered from.
 	Chart *ChartRef `json:"chart,omitempty"`
-	// ChartDependencies are the charts of repositories that the component's chart in
-	// the source was given, because it does not bring them.
+	// ChartDependencies are the fetched dependencies of the component's chart, if the chart is in
+	// the source and does not vendor them.
 	ChartDependencies []ChartRef `json:"chartDependencies,omitempty"`
-	// Release is the Helm release that the component would be if Helm installed it;
-	// nil when it is no chart.
+	// Release is the Helm release that Helm would create for the component. Nil if the component
+	// is not a Helm chart.
 	Release *Release `json:"release,omitempty"`
-	// Objects sorted as they are applied: Namespaces, CRDs, pre hooks by weight,
-	// everything else by kind, webhooks, post hooks by weight.
+	// Objects in apply order: Namespaces, CRDs, pre hooks by weight, other objects by kind,
+	// webhooks, post hooks by weight.
 	Objects []Object `json:"objects"`
 }
 
-// HelmRecordPrefix is what the names of the Secrets begin with that Helm records
-// its releases in.
-const HelmRecordPrefix = "sh.helm.release.v1."
+// HelmReleaseSecretPrefix is the name prefix of the Secrets in which Helm stores its releases.
+const HelmReleaseSecretPrefix = "sh.helm.release.v1."
 
-// Release names a Helm release.
+// Release is the namespace and name of a Helm release.
 type Release struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 }
 
-// Ref names an object of a cluster.
+// Ref identifies an object in a cluster.
 type Ref struct {
 	Group     string `json:"group,omitempty"`
 	Kind      string `json:"kind"`
@@ -130,7 +125,7 @@ type Ref struct {
 	Name      string `json:"name"`
 }
 
-// GroupKind of the object.
+// GroupKind returns the group and kind of the object.
 func (r Ref) GroupKind() schema.GroupKind { return schema.GroupKind{Group: r.Group, Kind: r.Kind} }
 
 // Object is one rendered manifest.
@@ -138,17 +133,17 @@ type Object struct {
 	Ref
 	// Version of the API.
 	Version string `json:"version"`
-	// NamespaceDefaulted is true when the manifest named no namespace and the
-	// component's was put in. It is wrong for a cluster-scoped kind, which only
-	// the cluster can tell for kinds that are neither built in nor in the stack.
+	// NamespaceDefaulted is true if the manifest had no namespace and the component's namespace
+	// was set. The namespace is wrong for a cluster-scoped kind. If a kind is neither built in nor
+	// defined in the stack, only the cluster knows its scope.
 	NamespaceDefaulted bool `json:"namespaceDefaulted,omitempty"`
-	// Hook is set for Helm hooks.
+	// Hook is set for Helm hooks and for the Jobs of components with preRemove.
 	Hook *Hook `json:"hook,omitempty"`
-	// Manifest is canonical JSON: keys sorted, no white space.
+	// Manifest is canonical JSON: keys sorted, no whitespace.
 	Manifest json.RawMessage `json:"manifest"`
 	// Hash of the manifest: 16 characters of base64url. Keyed for Secrets.
 	Hash string `json:"hash"`
-	// File and Line are where the manifest came from, when that is known.
+	// File and Line are the origin of the manifest. Line is 0 if unknown.
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`
 }
@@ -160,14 +155,15 @@ type HookPhase string
 const (
 	HookPre  HookPhase = "Pre"
 	HookPost HookPhase = "Post"
-	// HookPreRemove is for a Job that is suspended until its component is removed.
+	// HookPreRemove is the phase of a Job that stays suspended until its component is removed.
 	HookPreRemove HookPhase = "PreRemove"
 )
 
-// Hook makes an object an ordered step of its component.
+// Hook marks an object as an ordered step of its component.
 type Hook struct {
 	Phase  HookPhase `json:"phase"`
 	Weight int       `json:"weight"`
-	// DeletePolicies are Helm's: before-hook-creation, hook-succeeded, hook-failed.
+	// DeletePolicies are Helm's hook delete policies: before-hook-creation, hook-succeeded,
+	// hook-failed.
 	DeletePolicies []string `json:"deletePolicies,omitempty"`
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/ksctl/gitops/stacks/schema"
 )
 
-// editorSchema is the published schema, parsed.
-func editorSchema(t testing.TB) map[string]any {
+// publishedSchema returns the parsed published schema.
+func publishedSchema(t testing.TB) map[string]any {
 	t.Helper()
 	var doc map[string]any
 	if err := json.Unmarshal(schema.Stack, &doc); err != nil {
@@ -24,27 +24,27 @@ func editorSchema(t testing.TB) map[string]any {
 	return doc
 }
 
-// deref follows a reference within the schema.
-func deref(doc, s map[string]any) map[string]any {
+// resolveRef follows a reference within the schema.
+func resolveRef(doc, s map[string]any) map[string]any {
 	ref, ok := s["$ref"].(string)
 	if !ok {
 		return s
 	}
-	return object(object(doc["definitions"])[strings.TrimPrefix(ref, "#/definitions/")])
+	return asObject(asObject(doc["definitions"])[strings.TrimPrefix(ref, "#/definitions/")])
 }
 
-// object is v as an object; nil when it is none.
-func object(v any) map[string]any {
+// asObject returns v as a map, or nil if it is not a map.
+func asObject(v any) map[string]any {
 	m, _ := v.(map[string]any)
 	return m
 }
 
 // TestSchemaAgreesWithTypes compares the published schema with the Go types, field by field.
 func TestSchemaAgreesWithTypes(t *testing.T) {
-	doc := editorSchema(t)
+	doc := publishedSchema(t)
 	var compare func(path string, typ reflect.Type, s map[string]any)
 	compare = func(path string, typ reflect.Type, s map[string]any) {
-		s = deref(doc, s)
+		s = resolveRef(doc, s)
 		want := ""
 		switch typ.Kind() {
 		case reflect.Pointer:
@@ -56,7 +56,7 @@ func TestSchemaAgreesWithTypes(t *testing.T) {
 			want = "boolean"
 		case reflect.Slice:
 			want = "array"
-			compare(path+"[]", typ.Elem(), object(s["items"]))
+			compare(path+"[]", typ.Elem(), asObject(s["items"]))
 		case reflect.Map:
 			want = "object"
 		case reflect.Struct:
@@ -67,26 +67,26 @@ func TestSchemaAgreesWithTypes(t *testing.T) {
 				t.Errorf("%s: the schema has %v, the type has %v", path, have, names)
 			}
 			if s["additionalProperties"] != false {
-				t.Errorf("%s: the schema must refuse what it doesn't list", path)
+				t.Errorf("%s: the schema must reject unknown fields", path)
 			}
 			for f := range typ.Fields() {
 				name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-				if sub := object(object(s["properties"])[name]); sub != nil {
+				if sub := asObject(asObject(s["properties"])[name]); sub != nil {
 					compare(document.Join(path, name), f.Type, sub)
 				}
 			}
 		}
 		if s["type"] != want {
-			t.Errorf("%s: the schema says %v, the type is %s", path, s["type"], want)
+			t.Errorf("%s: the schema has type %v, the Go type is %s", path, s["type"], want)
 		}
 	}
 	compare("", reflect.TypeFor[Definition](), doc)
 }
 
-// TestSchemaAgreesWithLoad validates every stack file of the tests with the published
-// schema. What Load accepts, an editor must not underline.
+// TestSchemaAgreesWithLoad validates the stack files of the tests with the published schema, so
+// that an editor does not mark a stack file that Load accepts.
 func TestSchemaAgreesWithLoad(t *testing.T) {
-	compiled, err := values.Compile(editorSchema(t), values.AsWritten)
+	compiled, err := values.Compile(publishedSchema(t), values.AsWritten)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestSchemaAgreesWithLoad(t *testing.T) {
 		if broken != nil {
 			return nil
 		}
-		node, err := document.Single(path, data)
+		node, err := document.ParseSingle(path, data)
 		if err != nil {
 			return err
 		}

@@ -11,34 +11,35 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// decryptedSecrets are the values that encrypted files hold and that stand readable in none
-// of them, as names and kinds do where only secrets are encrypted.
+// decryptedSecrets returns the values of decrypted files that are not in plain text in the
+// encrypted file. Names and kinds, for example, are in plain text if only the data of a Secret is
+// encrypted.
 func decryptedSecrets(tree *source.Tree, plain map[string][]byte) (out []string) {
 	for name, data := range plain {
-		stored, err := tree.Stored(name, source.MaxFile)
+		stored, err := tree.ReadRaw(name, source.MaxFile)
 		if err != nil {
 			stored = nil
 		}
 		f, _ := sops.Detect(name, stored)
 		readable := map[string]bool{}
-		for _, v := range leaves(f, stored) {
+		for _, v := range leafValues(f, stored) {
 			readable[v] = true
 		}
-		for _, v := range leaves(f, data) {
+		for _, v := range leafValues(f, data) {
 			if readable[v] {
 				continue
 			}
 			out = append(out, v)
 			if raw, err := base64.StdEncoding.DecodeString(v); err == nil {
-				out = append(out, string(raw)) // of a Secret
+				out = append(out, string(raw)) // the data of a Secret
 			}
 		}
 	}
 	return out
 }
 
-// leaves are the values of a file; every line of one that is not understood.
-func leaves(f sops.Format, data []byte) (out []string) {
+// leafValues returns the values of a file, or every line if the file cannot be parsed.
+func leafValues(f sops.Format, data []byte) (out []string) {
 	switch f {
 	case sops.YAML, sops.JSON:
 		docs, err := document.Parse("", data)
@@ -46,7 +47,7 @@ func leaves(f sops.Format, data []byte) (out []string) {
 			break
 		}
 		for _, doc := range docs {
-			out = nodeValues(out, doc.Root)
+			out = appendScalars(out, doc.Root)
 		}
 		return out
 	case sops.Dotenv, sops.INI:
@@ -63,9 +64,9 @@ func leaves(f sops.Format, data []byte) (out []string) {
 	return out
 }
 
-// nodeValues appends the scalars of a document that are no keys. Aliases stand for what is
-// there already.
-func nodeValues(out []string, n *yaml.Node) []string {
+// appendScalars appends the scalars of a document except for keys. It skips aliases: their anchors
+// are visited anyway.
+func appendScalars(out []string, n *yaml.Node) []string {
 	switch n.Kind {
 	case yaml.ScalarNode:
 		switch n.ShortTag() {
@@ -75,11 +76,11 @@ func nodeValues(out []string, n *yaml.Node) []string {
 		return append(out, n.Value)
 	case yaml.MappingNode:
 		for i := 1; i < len(n.Content); i += 2 {
-			out = nodeValues(out, n.Content[i])
+			out = appendScalars(out, n.Content[i])
 		}
 	case yaml.SequenceNode:
 		for _, item := range n.Content {
-			out = nodeValues(out, item)
+			out = appendScalars(out, item)
 		}
 	}
 	return out

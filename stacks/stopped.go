@@ -2,32 +2,31 @@ package stacks
 
 import "strconv"
 
-// Bound is what a render may use only so much of.
+// Bound is a resource that is limited for a render.
 type Bound string
 
 // Bounds of a render.
 const (
-	// TimeBound is the time that a render may take.
+	// TimeBound is the limit on the duration of a render.
 	TimeBound Bound = "Time"
-	// MemoryBound is the memory that a render may take.
+	// MemoryBound is the limit on the memory of a render.
 	MemoryBound Bound = "Memory"
-	// NoBound is that of a render whose process ended without having met one.
+	// NoBound means that the process of the render exited without exceeding a limit.
 	NoBound Bound = "None"
 )
 
-// StoppedError says that a render was ended before it was done. Unlike an Error it
-// need not be the stack's fault: with more time, on a machine that is less busy,
-// the same render may succeed.
+// StoppedError is the error of a render that was stopped before it completed. Unlike for an Error,
+// the stack may be correct: with more time, or on a less busy machine, the same render may succeed.
 type StoppedError struct {
 	Stack string
-	// Bound that the render met.
+	// Bound that the render exceeded.
 	Bound Bound
-	// Message is a whole sentence without its full stop: what happened, and which
-	// setting allows more.
+	// Message is a sentence without a full stop: what happened, and which setting raises the
+	// limit.
 	Message string
 }
 
-// Error names the stack and says what happened.
+// Error returns the message with the name of the stack.
 func (e *StoppedError) Error() string {
 	return "stack " + strconv.Quote(e.Stack) + ": " + e.Message
 }

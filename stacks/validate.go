@@ -17,7 +17,7 @@ import (
 	"github.com/ksctl/gitops/stacks/readyexpr"
 )
 
-// maxComponents bounds a stack.
+// maxComponents is the maximum number of components of a stack.
 const maxComponents = 256
 
 var (
@@ -27,16 +27,16 @@ var (
 
 func isLabel(s string) bool { return labelPattern.MatchString(s) }
 
-// place is where something in a stack file stands.
-type place struct {
+// fieldRef is a field of a stack file, for error messages.
+type fieldRef struct {
 	def   *Definition
 	path  string
 	field string
 }
 
-// at is a field of the stack, or with prefix spec.components[i] one of a component.
-func (d *Definition) at(prefix, field string) place {
-	p := place{def: d, path: prefix, field: field}
+// fieldAt returns a field of the stack, or of a component if prefix is spec.components[i].
+func (d *Definition) fieldAt(prefix, field string) fieldRef {
+	p := fieldRef{def: d, path: prefix, field: field}
 	if prefix != "" && field != "" {
 		p.path = prefix + "." + field
 	} else if prefix == "" {
@@ -45,115 +45,115 @@ func (d *Definition) at(prefix, field string) place {
 	return p
 }
 
-func (p place) fail(format string, args ...any) *Error {
-	component, field := p.def.split(p.path)
+func (p fieldRef) errorf(format string, args ...any) *Error {
+	component, field := p.def.splitComponentPath(p.path)
 	return &Error{File: p.def.file, Line: p.def.lines.Of(p.path), Component: component, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
-// must is fail with a message that begins with the name of the field.
-func (p place) must(format string, args ...any) *Error {
-	_, field := p.def.split(p.path)
-	return p.fail("field %q %s", field, fmt.Sprintf(format, args...))
+// fieldErrorf is like errorf, but its message begins with the name of the field.
+func (p fieldRef) fieldErrorf(format string, args ...any) *Error {
+	_, field := p.def.splitComponentPath(p.path)
+	return p.errorf("field %q %s", field, fmt.Sprintf(format, args...))
 }
 
-// validator collects what is wrong with one definition.
+// validator collects the errors of one definition.
 type validator struct {
 	def  *Definition
 	tree *source.Tree
 	errs Errors
-	// fetches counts the charts that charts in the source need fetched.
+	// fetches counts the chart dependencies to fetch for charts in the source.
 	fetches int
 }
 
 func (v *validator) add(e *Error) { v.errs = append(v.errs, e) }
 
-func (v *validator) addAll(p place, err error) {
-	for _, e := range problem.All(err) {
+func (v *validator) addAll(p fieldRef, err error) {
+	for _, e := range problem.Flatten(err) {
 		if e.File != "" {
-			// About another file, because of this component.
+			// The error is in another file that this component references.
 			other := *e
-			other.Component, _ = v.def.split(p.path)
+			other.Component, _ = v.def.splitComponentPath(p.path)
 			v.add(&other)
 			continue
 		}
-		own := p.must("%s", e.Message)
+		own := p.fieldErrorf("%s", e.Message)
 		own.Suggestion = e.Suggestion
 		v.add(own)
 	}
 }
 
-// validate checks what a definition says, against the files beside it.
+// validate checks a definition and the files that it references.
 func validate(def *Definition, tree *source.Tree) Errors {
 	v := &validator{def: def, tree: tree}
-	v.head()
+	v.checkHeader()
 	if len(def.Spec.Components) == 0 {
-		v.add(def.at("spec", "components").must("must list at least one component"))
+		v.add(def.fieldAt("spec", "components").fieldErrorf("must list at least one component"))
 	}
 	if len(def.Spec.Components) > maxComponents {
-		v.add(def.at("spec", "components").must("has %d components; %d are allowed", len(def.Spec.Components), maxComponents))
+		v.add(def.fieldAt("spec", "components").fieldErrorf("has %d components; %d are allowed", len(def.Spec.Components), maxComponents))
 		return v.errs
 	}
 	for i := range def.Spec.Components {
-		v.component(i)
+		v.checkComponent(i)
 	}
-	v.names()
-	if _, err := order(def); err != nil {
+	v.checkNames()
+	if _, err := dependencyOrder(def); err != nil {
 		v.add(err)
 	}
 	return v.errs
 }
 
-func (v *validator) head() {
+func (v *validator) checkHeader() {
 	d := v.def
 	if d.APIVersion != APIVersion {
-		v.add(d.at("", "apiVersion").must("must be %q, not %q", APIVersion, d.APIVersion))
+		v.add(d.fieldAt("", "apiVersion").fieldErrorf("must be %q, not %q", APIVersion, d.APIVersion))
 	}
 	if d.Kind != Kind {
-		v.add(d.at("", "kind").must("must be %q, not %q", Kind, d.Kind))
+		v.add(d.fieldAt("", "kind").fieldErrorf("must be %q, not %q", Kind, d.Kind))
 	}
 	if !isLabel(d.Metadata.Name) {
-		v.add(d.at("metadata", "name").must("must be a DNS label (lower case letters, digits and dashes, at most 63), not %q", d.Metadata.Name))
+		v.add(d.fieldAt("metadata", "name").fieldErrorf("must be a DNS label (lower case letters, digits and dashes, at most 63), not %q", d.Metadata.Name))
 	}
 	if _, err := semver.StrictNewVersion(d.Spec.Version); err != nil {
-		v.add(d.at("spec", "version").must("must be a semantic version such as 1.4.0, not %q", d.Spec.Version))
+		v.add(d.fieldAt("spec", "version").fieldErrorf("must be a semantic version such as 1.4.0, not %q", d.Spec.Version))
 	}
 	if d.Spec.Kubernetes != "" {
 		if _, err := semver.NewConstraint(d.Spec.Kubernetes); err != nil {
-			v.add(d.at("spec", "kubernetes").must("must be a range of versions such as \">=1.28\", not %q", d.Spec.Kubernetes))
+			v.add(d.fieldAt("spec", "kubernetes").fieldErrorf("must be a range of versions such as \">=1.28\", not %q", d.Spec.Kubernetes))
 		}
 	}
 	if d.Spec.Parameters != nil {
-		v.schema(d.at("spec", "parameters.schema"), d.Spec.Parameters.Schema, true)
+		v.checkSchema(d.fieldAt("spec", "parameters.schema"), d.Spec.Parameters.Schema, true)
 	}
 }
 
-func (v *validator) component(i int) {
+func (v *validator) checkComponent(i int) {
 	c := &v.def.Spec.Components[i]
-	v.tree.For(c.Name)
-	at := func(field string) place { return v.def.at("spec.components["+strconv.Itoa(i)+"]", field) }
+	v.tree.SetComponent(c.Name)
+	at := func(field string) fieldRef { return v.def.fieldAt("spec.components["+strconv.Itoa(i)+"]", field) }
 	if !isLabel(c.Name) {
-		v.add(at("name").must("must be a DNS label (lower case letters, digits and dashes, at most 63), not %q", c.Name))
+		v.add(at("name").fieldErrorf("must be a DNS label (lower case letters, digits and dashes, at most 63), not %q", c.Name))
 	}
 	if c.Namespace != "" && !isLabel(c.Namespace) {
-		v.add(at("namespace").must("must be a DNS label, not %q", c.Namespace))
+		v.add(at("namespace").fieldErrorf("must be a DNS label, not %q", c.Namespace))
 	}
-	v.content(c, at)
+	v.checkContent(c, at)
 	if c.Schema != nil {
 		if c.Helm == nil {
-			v.add(at("schema").must("is about Helm values, and this component is not a chart"))
+			v.add(at("schema").fieldErrorf("is for Helm values, but this component is not a Helm chart"))
 		}
-		v.schema(at("schema"), c.Schema, false)
+		v.checkSchema(at("schema"), c.Schema, false)
 	}
 	if c.ReadyExpr != "" {
 		if err := readyexpr.Check(c.ReadyExpr); err != nil {
-			v.add(at("readyExpr").must("%s", readyProblem(err)))
+			v.add(at("readyExpr").fieldErrorf("%s", readyExprError(err)))
 		}
 	}
-	v.parameters(c, at)
+	v.checkParameters(c, at)
 }
 
-// readyProblem says in one line why an expression can't judge.
-func readyProblem(err error) string {
+// readyExprError describes in one line why a readyExpr is invalid.
+func readyExprError(err error) string {
 	var nb *readyexpr.NotBoolError
 	if errors.As(err, &nb) {
 		return "must return true or false, not " + nb.Type
@@ -161,60 +161,60 @@ func readyProblem(err error) string {
 	return "does not compile: " + strings.Join(strings.Fields(err.Error()), " ")
 }
 
-func (v *validator) content(c *Component, at func(string) place) {
+func (v *validator) checkContent(c *Component, at func(string) fieldRef) {
 	var given []string
 	if c.Helm != nil {
 		given = append(given, "helm")
-		v.helm(c, at)
+		v.checkHelm(c, at)
 	}
 	if c.Kustomize != nil {
 		given = append(given, "kustomize")
-		v.kustomize(c, at)
+		v.checkKustomize(c, at)
 	}
 	if c.Manifests != nil {
 		given = append(given, "manifests")
 		for i, p := range c.Manifests {
-			v.exists(at("manifests["+strconv.Itoa(i)+"]"), p)
+			v.checkPath(at("manifests["+strconv.Itoa(i)+"]"), p)
 		}
 		if len(c.Manifests) == 0 {
-			v.add(at("manifests").must("must list at least one file or folder"))
+			v.add(at("manifests").fieldErrorf("must list at least one file or folder"))
 		}
 	}
 	if len(given) != 1 {
 		message := "needs exactly one of helm, kustomize and manifests"
 		if len(given) > 1 {
-			message += ", and has " + strings.Join(given, " and ")
+			message += ", but has " + strings.Join(given, " and ")
 		}
-		v.add(at("").fail("the component %s", message))
+		v.add(at("").errorf("the component %s", message))
 	}
 }
 
-func (v *validator) exists(p place, rel string) (string, bool) {
+func (v *validator) checkPath(p fieldRef, rel string) (string, bool) {
 	if rel == "" {
-		v.add(p.must("is required"))
+		v.add(p.fieldErrorf("is required"))
 		return "", false
 	}
 	clean, err := source.Clean(v.def.dir, rel)
 	if err != nil {
-		v.add(p.must("is wrong: %s", err))
+		v.add(p.fieldErrorf("is invalid: %s", err))
 		return "", false
 	}
 	if _, err := v.tree.Stat(clean); err != nil {
-		v.add(p.must("names %s, which is not in the source", clean))
+		v.add(p.fieldErrorf("names %s, which is not in the source", clean))
 		return "", false
 	}
 	return clean, true
 }
 
-func (v *validator) parameters(c *Component, at func(string) place) {
+func (v *validator) checkParameters(c *Component, at func(string) fieldRef) {
 	if c.Parameters == nil {
 		return
 	}
-	v.schema(at("parameters.schema"), c.Parameters.Schema, true)
+	v.checkSchema(at("parameters.schema"), c.Parameters.Schema, true)
 	if properties, ok := c.Parameters.Schema["properties"].(map[string]any); ok {
 		for _, key := range ReservedKeys {
 			if _, taken := properties[key]; taken {
-				v.add(at("parameters.schema").must("declares %q, which is a reserved override key", key))
+				v.add(at("parameters.schema").fieldErrorf("declares %q, which is a reserved override key", key))
 			}
 		}
 	}
@@ -225,7 +225,7 @@ func (v *validator) parameters(c *Component, at func(string) place) {
 	}
 }
 
-func (v *validator) schema(p place, schema map[string]any, defaults bool) {
+func (v *validator) checkSchema(p fieldRef, schema map[string]any, defaults bool) {
 	compiled, err := values.Compile(schema, values.Closed)
 	if err != nil {
 		v.addAll(p, err)
@@ -239,15 +239,15 @@ func (v *validator) schema(p place, schema map[string]any, defaults bool) {
 	}
 }
 
-// names checks that components are unique and depend on each other.
-func (v *validator) names() {
+// checkNames checks that component names are unique and that dependencies exist.
+func (v *validator) checkNames() {
 	first := map[string]int{}
 	var names []string
 	for i := range v.def.Spec.Components {
 		c := &v.def.Spec.Components[i]
-		at := v.def.at("spec.components["+strconv.Itoa(i)+"]", "name")
+		at := v.def.fieldAt("spec.components["+strconv.Itoa(i)+"]", "name")
 		if before, twice := first[c.Name]; twice && c.Name != "" {
-			v.add(at.must("is that of component %d, too; names must be unique", before+1))
+			v.add(at.fieldErrorf("is already used by component %d; names must be unique", before+1))
 			continue
 		}
 		first[c.Name] = i
@@ -256,16 +256,16 @@ func (v *validator) names() {
 	for i := range v.def.Spec.Components {
 		c := &v.def.Spec.Components[i]
 		for j, dep := range c.DependsOn {
-			at := v.def.at("spec.components["+strconv.Itoa(i)+"]", "dependsOn["+strconv.Itoa(j)+"]")
+			at := v.def.fieldAt("spec.components["+strconv.Itoa(i)+"]", "dependsOn["+strconv.Itoa(j)+"]")
 			switch {
 			case !slices.Contains(names, dep):
-				e := at.must("names component %q, which the stack doesn't have", dep)
+				e := at.fieldErrorf("names component %q, which is not in the stack", dep)
 				e.Suggestion = problem.Nearest(dep, names)
 				v.add(e)
 			case slices.Contains(c.DependsOn[:j], dep):
-				v.add(at.must("names component %q twice", dep))
+				v.add(at.fieldErrorf("names component %q twice", dep))
 			case v.def.Spec.Components[first[dep]].PreRemove && !c.PreRemove:
-				v.add(at.must("names component %q, whose Jobs run before it is removed (preRemove): nothing can wait for them here", dep))
+				v.add(at.fieldErrorf("names component %q, which has preRemove; only a component with preRemove can depend on it", dep))
 			}
 		}
 	}

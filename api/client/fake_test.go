@@ -13,7 +13,7 @@ import (
 	"github.com/ksctl/gitops/api/client/informers/externalversions"
 )
 
-// suspended is what a program under test would do.
+// suspended suspends an install, like a program under test.
 func suspended(t *testing.T, c versioned.Interface, ns, name string) {
 	t.Helper()
 	in, err := c.AppsV1().KsctlInstalls(ns).Get(t.Context(), name, metav1.GetOptions{})
@@ -26,7 +26,7 @@ func suspended(t *testing.T, c versioned.Interface, ns, name string) {
 	}
 }
 
-func TestFakeStandsForTheClient(t *testing.T) {
+func TestFakeClientReadsAndUpdatesObjects(t *testing.T) {
 	c := fake.NewSimpleClientset(
 		&appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: appsv1.KsctlInstallSpec{Stack: "shop"}},
 		&appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "web"}})
@@ -37,15 +37,15 @@ func TestFakeStandsForTheClient(t *testing.T) {
 	}
 	other, err := c.AppsV1().KsctlInstalls("other").Get(t.Context(), "web", metav1.GetOptions{})
 	if err != nil || other.Spec.Suspend {
-		t.Errorf("the other namespace: got %+v, %v", other.Spec, err)
+		t.Errorf("namespace other: got %+v, %v", other.Spec, err)
 	}
 	if _, err := c.AppsV1().KsctlInstalls("shop").Get(t.Context(), "missing", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("want that it is not found, got %v", err)
+		t.Errorf("got %v, want NotFound", err)
 	}
 }
 
-// TestFakeKnowsEveryKind reads each kind by the resource that its CRD serves.
-func TestFakeKnowsEveryKind(t *testing.T) {
+// TestFakeClientServesEveryAppsKind reads each kind by the resource name of its CRD.
+func TestFakeClientServesEveryAppsKind(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "shop", Name: "one"}
 	c := fake.NewSimpleClientset(&appsv1.KsctlInstall{ObjectMeta: meta}, &appsv1.KsctlRemove{ObjectMeta: meta},
 		&appsv1.KsctlSource{ObjectMeta: meta}, &appsv1.KsctlInventory{ObjectMeta: meta})
@@ -74,7 +74,7 @@ func TestFakeKnowsEveryKind(t *testing.T) {
 	}
 }
 
-func TestFakeFeedsInformers(t *testing.T) {
+func TestInformersListFromFakeClient(t *testing.T) {
 	c := fake.NewSimpleClientset(&appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
 	factory := externalversions.NewSharedInformerFactory(c, 0)
 	installs := factory.Apps().V1().KsctlInstalls()
@@ -82,7 +82,7 @@ func TestFakeFeedsInformers(t *testing.T) {
 	factory.Start(t.Context().Done())
 	for kind, synced := range factory.WaitForCacheSync(t.Context().Done()) {
 		if !synced {
-			t.Fatalf("%s is not listed", kind)
+			t.Fatalf("the cache of %s is not synced", kind)
 		}
 	}
 	all, err := lister.KsctlInstalls("shop").List(labels.Everything())

@@ -17,52 +17,52 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-func parse(t *testing.T, args ...string) *options {
+func parseFlags(t *testing.T, args ...string) *options {
 	t.Helper()
 	var o options
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	o.bind(flags)
+	o.bindFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
 	}
 	return &o
 }
 
-func TestFlagsThatGoTogether(t *testing.T) {
+func TestValidateFlagCombinations(t *testing.T) {
 	for args, want := range map[string]string{
 		"--cluster-name=demo --plaintext":                            "",
 		"--cluster-name=demo --tls-cert=a --tls-key=b --client-ca=c": "",
 		"--clusters=file --plaintext":                                "",
-		"--plaintext":                                                "--cluster-name, or --clusters",
+		"--plaintext":                                                "--cluster-name or --clusters",
 		"--cluster-name=demo":                                        "set --tls-cert and --tls-key",
 		"--cluster-name=demo --tls-cert=a":                           "set --tls-cert and --tls-key",
-		"--cluster-name=demo --plaintext --token-file=a":             "--plaintext can't be given with",
-		"--cluster-name=demo --plaintext --tls-cert=a --tls-key=b":   "--plaintext can't be given with",
-		"--cluster-name=demo --clusters=file --plaintext":            "can't be given with --cluster-name",
+		"--cluster-name=demo --plaintext --token-file=a":             "--plaintext can't be combined with",
+		"--cluster-name=demo --plaintext --tls-cert=a --tls-key=b":   "--plaintext can't be combined with",
+		"--cluster-name=demo --clusters=file --plaintext":            "can't be combined with --cluster-name",
 	} {
-		err := parse(t, strings.Fields(args)...).validate()
+		err := parseFlags(t, strings.Fields(args)...).validate()
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", args, err, want)
 		}
 	}
 }
 
-func TestTheVariablesOfKsctlsAgent(t *testing.T) {
+func TestClusterFromKsctlEnvironment(t *testing.T) {
 	t.Setenv("KSCTL_CLUSTER_NAME", "demo")
 	t.Setenv("KSCTL_CLOUD", "azure")
 	t.Setenv("KSCTL_REGION", "eastus")
 	t.Setenv("KSCTL_K8S_DISTRO", "kubeadm")
 	t.Setenv("KSCTL_CLUSTER_IS_HA", "true")
-	all, err := parse(t).all()
-	if err != nil || len(all) != 1 {
-		t.Fatalf("%v, %v", all, err)
+	clusters, err := parseFlags(t).loadClusters()
+	if err != nil || len(clusters) != 1 {
+		t.Fatalf("%v, %v", clusters, err)
 	}
-	if c := all[0]; c.Name != "demo" || c.Cloud != "azure" || c.Region != "eastus" || c.Distribution != "kubeadm" || c.Type != "ha" {
+	if c := clusters[0]; c.Name != "demo" || c.Cloud != "azure" || c.Region != "eastus" || c.Distribution != "kubeadm" || c.Type != "ha" {
 		t.Errorf("%+v", c)
 	}
 }
 
-func TestSeveralClusters(t *testing.T) {
+func TestLoadClustersFromFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "clusters.yaml")
 	write := func(text string) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -70,29 +70,29 @@ func TestSeveralClusters(t *testing.T) {
 		}
 	}
 	write("clusters:\n- name: one\n  cloud: aws\n- name: two\n  kubeconfig: /two\n  provisioner: /bin/mine\n  provisionerArgs: [a, b]\n")
-	all, err := parse(t, "--clusters="+path, "--provisioner=kwok", "--kubeconfig=/k").all()
-	if err != nil || len(all) != 2 || all[0].Cloud != "aws" || all[0].Type != "ha" || all[0].Kubeconfig != "/k" {
-		t.Fatalf("%+v, %v", all, err)
+	clusters, err := parseFlags(t, "--clusters="+path, "--provisioner=kwok", "--kubeconfig=/k").loadClusters()
+	if err != nil || len(clusters) != 2 || clusters[0].Cloud != "aws" || clusters[0].Type != "ha" || clusters[0].Kubeconfig != "/k" {
+		t.Fatalf("%+v, %v", clusters, err)
 	}
-	own, err := os.Executable()
+	executable, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range [][]string{{own, "provision", "kwok", "--kubeconfig=/k"}, {"/bin/mine", "a", "b"}} {
-		if got, err := all[i].command(); err != nil || !reflect.DeepEqual(got, want) {
+	for i, want := range [][]string{{executable, "provision", "kwok", "--kubeconfig=/k"}, {"/bin/mine", "a", "b"}} {
+		if got, err := clusters[i].provisionerCommand(); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%v, %v; want %v", got, err, want)
 		}
 	}
-	if _, err := (clusterOptions{Provisioner: "terraform"}).command(); err == nil {
-		t.Error("a provisioner of no path")
+	if _, err := (clusterOptions{Provisioner: "terraform"}).provisionerCommand(); err == nil {
+		t.Error("a provisioner that is neither built in nor a path is accepted")
 	}
 	write("clusters:\n- nam: one\n")
-	if _, err := parse(t, "--clusters="+path).all(); err == nil {
-		t.Error("a field that there is not")
+	if _, err := parseFlags(t, "--clusters="+path).loadClusters(); err == nil {
+		t.Error("an unknown field is accepted")
 	}
 }
 
-func TestLoggers(t *testing.T) {
+func TestNewLogger(t *testing.T) {
 	for _, c := range [][2]string{{"info", "json"}, {"debug", "text"}} {
 		if log, err := newLogger(c[0], c[1]); err != nil || log.GetSink() == nil {
 			t.Errorf("%v: %v", c, err)
@@ -105,8 +105,8 @@ func TestLoggers(t *testing.T) {
 	}
 }
 
-// The Deployments that are shipped say what this program understands.
-func TestDeployments(t *testing.T) {
+// The arguments and ports of the shipped Deployments match the flags of this program.
+func TestShippedDeploymentsMatchFlags(t *testing.T) {
 	for path, provisioner := range map[string]string{"../../config/agent": "ksctl", "../../config/agent-kwok": "kwok"} {
 		built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), path)
 		if err != nil {
@@ -133,7 +133,7 @@ func TestDeployments(t *testing.T) {
 			if !slices.Equal(c.Command, []string{"/agent"}) || c.Args[0] != "serve" {
 				t.Errorf("%s: %v %v", path, c.Command, c.Args)
 			}
-			o := parse(t, append(c.Args[1:], "--cluster-name=demo")...)
+			o := parseFlags(t, append(c.Args[1:], "--cluster-name=demo")...)
 			if err := o.validate(); err != nil || o.cluster.Provisioner != provisioner {
 				t.Errorf("%s: %v, %s", path, err, o.cluster.Provisioner)
 			}

@@ -1,5 +1,6 @@
-// Command agent has a cluster have as many workers as it is asked to, over gRPC, and is itself
-// two of the programs that it has machines made by.
+// Command agent scales the workers of clusters over gRPC. "agent serve" is the server. "agent
+// provision kwok" and "agent provision ksctl" are two of the provisioner programs that the server
+// starts to create and delete machines.
 package main
 
 import (
@@ -20,15 +21,15 @@ func main() {
 	if err := newCommand().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "agent:", err)
 		stop()
-		os.Exit(1) //nolint:gocritic // stop was called
+		os.Exit(1) //nolint:gocritic // the deferred stop was already called
 	}
 }
 
-// newCommand is the program.
+// newCommand returns the root command.
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "agent",
-		Short:         "Scale the workers of clusters that ksctl made",
+		Short:         "Scale the workers of clusters that ksctl created",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version.String(),

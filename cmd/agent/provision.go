@@ -15,11 +15,11 @@ import (
 	"github.com/ksctl/gitops/internal/agent/provisioner/kwok"
 )
 
-// newProvisionCommand has the programs that make machines.
+// newProvisionCommand returns the command with the built-in provisioners as subcommands.
 func newProvisionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "provision",
-		Short: "Do what one request asks for, which is read as JSON; agent serve starts it",
+		Short: "Run one provisioner request, read as JSON from standard input; started by agent serve",
 	}
 	cmd.AddCommand(newKwokCommand(), newKsctlCommand())
 	return cmd
@@ -31,10 +31,10 @@ func newKwokCommand() *cobra.Command {
 	var noProviderID bool
 	cmd := &cobra.Command{
 		Use:   "kwok",
-		Short: "Make fake nodes that kwok plays, for demonstrations and tests",
+		Short: "Create and delete fake nodes that kwok simulates, for demonstrations and tests",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := clusterConfig(kubeconfig)
+			config, err := restConfig(kubeconfig)
 			if err != nil {
 				return err
 			}
@@ -42,14 +42,14 @@ func newKwokCommand() *cobra.Command {
 				return err
 			}
 			if noProviderID {
-				p.ProviderID = kwok.None
+				p.ProviderID = kwok.NoProviderID
 			}
 			return provisioner.Serve(cmd.Context(), os.Stdin, os.Stdout, &p)
 		},
 	}
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "The kubeconfig of the cluster; empty: $KUBECONFIG, else that of the pod.")
-	cmd.Flags().StringVar(&p.Config, "config", "", "A JSON file with sizes of machines and what goes wrong; it is read at each call.")
-	cmd.Flags().BoolVar(&noProviderID, "no-provider-id", false, "Leave spec.providerID empty, as kubeadm does, and not k3s://<name>.")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "The kubeconfig of the cluster; if empty, $KUBECONFIG or else the pod's service account is used.")
+	cmd.Flags().StringVar(&p.ConfigFile, "config", "", "A JSON file with machine sizes and faults to inject; read at each request.")
+	cmd.Flags().BoolVar(&noProviderID, "no-provider-id", false, "Leave spec.providerID empty, as kubeadm does, instead of k3s://<name>.")
 	return cmd
 }
 
@@ -57,7 +57,7 @@ func newKsctlCommand() *cobra.Command {
 	var p ksctl.Provisioner
 	cmd := &cobra.Command{
 		Use:   "ksctl",
-		Short: "Make and delete machines with ksctl's command line",
+		Short: "Create and delete machines with ksctl's command line",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return provisioner.Serve(cmd.Context(), os.Stdin, os.Stdout, &p)
@@ -67,18 +67,19 @@ func newKsctlCommand() *cobra.Command {
 	return cmd
 }
 
-// clusterConfig is how to reach a cluster.
-func clusterConfig(kubeconfig string) (*rest.Config, error) {
+// restConfig returns a client configuration for the cluster of a kubeconfig; "" means $KUBECONFIG,
+// or the pod's service account if that is unset.
+func restConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		kubeconfig = os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
 	}
-	// With neither it is that of the pod.
+	// An empty path selects the in-cluster configuration.
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, err
 	}
 	config.UserAgent = "ksctl-agent"
-	config.QPS = -1 // the API server's own flow control is enough
+	config.QPS = -1 // no client-side limit: API Priority and Fairness is enough
 	config.Timeout = 30 * time.Second
 	return config, nil
 }

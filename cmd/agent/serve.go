@@ -28,7 +28,7 @@ func newServeCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Answer calls, and do what they begin",
+		Short: "Serve the gRPC API and scale clusters",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := newLogger(o.logLevel, o.logFormat)
@@ -38,22 +38,22 @@ func newServeCommand() *cobra.Command {
 			return o.serve(cmd.Context(), log)
 		},
 	}
-	o.bind(cmd.Flags())
+	o.bindFlags(cmd.Flags())
 	return cmd
 }
 
-// newLogger logs to standard error.
+// newLogger returns a logger that writes to standard error.
 func newLogger(level, format string) (logr.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return logr.Logger{}, fmt.Errorf("--log-level %q: want debug, info, warn or error", level)
 	}
-	how := &slog.HandlerOptions{Level: l}
+	handlerOptions := &slog.HandlerOptions{Level: l}
 	switch format {
 	case "json":
-		return logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, how)), nil
+		return logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, handlerOptions)), nil
 	case "text":
-		return logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, how)), nil
+		return logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, handlerOptions)), nil
 	}
 	return logr.Logger{}, fmt.Errorf("--log-format %q: want json or text", format)
 }
@@ -67,44 +67,44 @@ func (o *options) serve(ctx context.Context, log logr.Logger) error {
 	if err != nil {
 		return err
 	}
-	how := server.Listening{Reflection: o.reflection}
+	serveOptions := server.ServeOptions{Reflection: o.reflection}
 	if !o.plaintext {
-		how.Identity = &o.identity
+		serveOptions.Identity = &o.identity
 	}
-	var listening net.ListenConfig
-	on, err := listening.Listen(ctx, "tcp", o.listen)
+	var listenConfig net.ListenConfig
+	listener, err := listenConfig.Listen(ctx, "tcp", o.listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	log.Info("answering calls", "version", version.String(), "address", on.Addr().String(), "plaintext", o.plaintext,
+	log.Info("serving gRPC", "version", version.String(), "address", listener.Addr().String(), "plaintext", o.plaintext,
 		"certificates", o.identity.ClientCAFile != "", "tokens", o.identity.TokenFile != "")
-	all, ctx := errgroup.WithContext(ctx)
+	group, ctx := errgroup.WithContext(ctx)
 	ctx, cancel := context.WithCancel(ctx)
-	all.Go(func() error {
+	group.Go(func() error {
 		defer cancel()
-		return s.Serve(ctx, on, how)
+		return s.Serve(ctx, listener, serveOptions)
 	})
 	if o.metrics != "" {
-		all.Go(func() error { return serveHTTP(ctx, "--metrics-addr", o.metrics, metrics(o.server.Metrics)) })
+		group.Go(func() error { return serveHTTP(ctx, "--metrics-addr", o.metrics, metrics(o.server.Metrics)) })
 	}
 	if o.health != "" {
-		all.Go(func() error { return serveHTTP(ctx, "--health-addr", o.health, health(s.Ready)) })
+		group.Go(func() error { return serveHTTP(ctx, "--health-addr", o.health, health(s.Ready)) })
 	}
-	err = all.Wait()
-	log.Info("ended")
+	err = group.Wait()
+	log.Info("stopped")
 	return err
 }
 
-// newServer makes the agent of the options.
+// newServer returns the gRPC server that the options describe.
 func (o *options) newServer(log logr.Logger) (*server.Server, error) {
-	clusters, err := o.all()
+	clusters, err := o.loadClusters()
 	if err != nil {
 		return nil, err
 	}
 	so := &o.server
 	so.Log, so.Metrics = log, server.NewMetrics()
 	for _, c := range clusters {
-		config, err := clusterConfig(c.Kubeconfig)
+		config, err := restConfig(c.Kubeconfig)
 		if err != nil {
 			return nil, fmt.Errorf("cluster %s: %w", c.Name, err)
 		}
@@ -112,30 +112,31 @@ func (o *options) newServer(log logr.Logger) (*server.Server, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cluster %s: %w", c.Name, err)
 		}
-		command, err := c.command()
+		command, err := c.provisionerCommand()
 		if err != nil {
 			return nil, fmt.Errorf("cluster %s: %w", c.Name, err)
 		}
 		so.Clusters = append(so.Clusters, server.Cluster{Cluster: c.Cluster, Client: client, Runner: &provisioner.Program{Command: command, Log: log}})
 	}
-	if err := o.keep(); err != nil {
+	if err := o.setUpStores(); err != nil {
 		return nil, err
 	}
 	return server.New(*so)
 }
 
-// keep makes what the agent itself keeps things in: the cluster that it runs in, or a folder.
-func (o *options) keep() error {
+// setUpStores sets the store of operations, which is a folder or a ConfigMap of the cluster that
+// the agent runs in, and the client of ksctl's state store in that cluster.
+func (o *options) setUpStores() error {
 	so := &o.server
-	if o.storeFolder != "" {
-		so.Store = &server.FileStore{Folder: o.storeFolder}
+	if o.storeDir != "" {
+		so.Store = &server.FileStore{Dir: o.storeDir}
 	}
-	if o.storeFolder != "" && o.noStates {
+	if o.storeDir != "" && o.noStates {
 		return nil
 	}
-	config, err := clusterConfig(o.cluster.Kubeconfig)
+	config, err := restConfig(o.cluster.Kubeconfig)
 	if err != nil {
-		return fmt.Errorf("the cluster that the agent runs in: %w", err)
+		return fmt.Errorf("loading the configuration of the agent's own cluster: %w", err)
 	}
 	if so.Store == nil {
 		client, err := kubernetes.NewForConfig(config)
@@ -145,12 +146,12 @@ func (o *options) keep() error {
 		so.Store = &server.ConfigMapStore{Client: client, Namespace: o.namespace, Name: o.storeName}
 	}
 	if !o.noStates {
-		so.States, err = dynamic.NewForConfig(config)
+		so.StatesClient, err = dynamic.NewForConfig(config)
 	}
 	return err
 }
 
-// metrics for Prometheus.
+// metrics serves m and the metrics of the Go runtime and the process at /metrics.
 func metrics(m *server.Metrics) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(append(m.Collectors(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))...)
@@ -159,27 +160,28 @@ func metrics(m *server.Metrics) http.Handler {
 	return mux
 }
 
-// health for the kubelet.
+// health serves the kubelet's probes: /healthz always succeeds, /readyz while ready returns true.
 func health(ready func() bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !ready() {
-			http.Error(w, "it has not yet read what was begun, or is about to end", http.StatusServiceUnavailable)
+			http.Error(w, "the recorded operations are not loaded yet, or the agent is shutting down", http.StatusServiceUnavailable)
 		}
 	})
 	return mux
 }
 
-// serveHTTP serves until ctx ends.
+// serveHTTP serves until ctx ends, and then gives running requests 5 seconds to finish. flag is the
+// name of the flag that errors mention.
 func serveHTTP(ctx context.Context, flag, address string, handler http.Handler) error {
 	s := &http.Server{Addr: address, Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-	ended := context.AfterFunc(ctx, func() {
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	stopShutdown := context.AfterFunc(ctx, func() {
+		shutdownCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		_ = s.Shutdown(within)
+		_ = s.Shutdown(shutdownCtx)
 	})
-	defer ended()
+	defer stopShutdown()
 	if err := s.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("%s: %w", flag, err)
 	}

@@ -1,4 +1,5 @@
-// Command controller keeps what runs on a cluster equal to what repositories say.
+// Command controller is the GitOps controller: it keeps clusters in the state that repositories
+// declare.
 package main
 
 import (
@@ -15,9 +16,9 @@ import (
 	"github.com/ksctl/gitops/internal/version"
 )
 
-// gcPercent is how much garbage there may be of what is alive, unless GOGC says
-// otherwise. Most of that are caches, which hardly change: less than a third of the
-// default saves memory all the time, and costs a tenth of the little CPU time there is.
+// gcPercent is the garbage collection target, unless GOGC is set: the heap may grow by this
+// percentage of the live data. Most of the live data are caches, which rarely change, so less than
+// a third of the default saves memory permanently, and increases the low CPU usage by only a tenth.
 const gcPercent = 30
 
 func main() {
@@ -40,12 +41,12 @@ func main() {
 	log := ctrl.Log.WithName("setup")
 	cfg, err := ctrl.GetConfig()
 	if err != nil {
-		log.Error(err, "no configuration for the API server")
+		log.Error(err, "loading the kubeconfig failed")
 		os.Exit(1)
 	}
 	log.Info("starting", "version", version.String(), "owner-id", o.OwnerID)
 	if err := manager.Run(ctrl.SetupSignalHandler(), cfg, &o); err != nil {
-		log.Error(err, "stopped")
+		log.Error(err, "the controller stopped")
 		os.Exit(1)
 	}
 }

@@ -12,21 +12,21 @@ import (
 	"github.com/ksctl/gitops/stacks/checkout"
 )
 
-// charts fetches the charts of repositories that a render needs, as the controller
-// does. The caller calls done after the render.
-func (o *renderOptions) charts(ctx context.Context, install *checkout.Install, req *stacks.Request) (done func(), err error) {
+// fetchCharts fetches the charts from chart repositories that a render needs, like the controller.
+// The caller must call cleanup after the render.
+func (o *renderOptions) fetchCharts(ctx context.Context, install *checkout.Install, req *stacks.Request) (cleanup func(), err error) {
 	given, err := parseSecrets(o.secrets)
 	if err != nil {
 		return nil, err
 	}
-	refs, err := stacks.Charts(*req)
+	refs, err := stacks.RequiredCharts(*req)
 	if err != nil || len(refs) == 0 {
 		return func() {}, err
 	}
 	if o.offline {
 		var errs []error
 		for _, ref := range refs {
-			errs = append(errs, fmt.Errorf("component %q: %s would have to be fetched, and --offline refuses that", ref.Component, ref))
+			errs = append(errs, fmt.Errorf("component %q: %s must be fetched, which --offline forbids", ref.Component, ref))
 		}
 		return nil, errors.Join(errs...)
 	}
@@ -41,7 +41,7 @@ func (o *renderOptions) charts(ctx context.Context, install *checkout.Install, r
 		return nil, err
 	}
 	release, err := fetcher.FetchAll(ctx, req, func(repository string) (*chart.Access, error) {
-		return accessTo(install, repository, given)
+		return chartAccess(install, repository, given)
 	})
 	if err != nil {
 		clean()
@@ -50,15 +50,16 @@ func (o *renderOptions) charts(ctx context.Context, install *checkout.Install, r
 	return func() { release(); clean() }, nil
 }
 
-// accessTo is how the install reaches a repository, with Secrets from flags.
-func accessTo(install *checkout.Install, repository string, given map[string]map[string][]byte) (*chart.Access, error) {
-	repo := chart.For(install.Spec.Charts, repository)
+// chartAccess returns the access to a chart repository that the install configures, with the
+// content of Secrets from flags; nil if spec.charts does not list the repository.
+func chartAccess(install *checkout.Install, repository string, given map[string]map[string][]byte) (*chart.Access, error) {
+	repo := chart.FindRepository(install.Spec.Charts, repository)
 	if repo == nil {
 		return nil, nil
 	}
 	secrets, err := chart.ReadSecrets(repo, func(name string) (map[string][]byte, error) {
 		if given[name] == nil {
-			return nil, fmt.Errorf("spec.charts of the install reaches %s with the Secret %s: give its keys with --secret %s/KEY=FILE", repository, name, name)
+			return nil, fmt.Errorf("spec.charts of the install uses Secret %s for %s; set --secret %s/KEY=FILE for each of its keys", name, repository, name)
 		}
 		return given[name], nil
 	})
@@ -68,7 +69,8 @@ func accessTo(install *checkout.Install, repository string, given map[string]map
 	return chart.NewAccess(repo, secrets)
 }
 
-// parseSecrets reads the files of name/key=file.
+// parseSecrets parses flags of the form name/key=file. It returns the contents of the files by name
+// and key.
 func parseSecrets(flags []string) (map[string]map[string][]byte, error) {
 	out := map[string]map[string][]byte{}
 	for _, flag := range flags {

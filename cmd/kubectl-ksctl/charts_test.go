@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// chartRepository serves one chart, "web" 1.2.3, to who knows the password.
+// chartRepository serves the chart "web" 1.2.3. Clients have to send a password.
 func chartRepository(t *testing.T) (url string, ca []byte) {
 	t.Helper()
 	var b bytes.Buffer
@@ -68,10 +68,10 @@ func writeFiles(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// login are the flags that reach the repository.
+// login are the flags with the credentials and the CA of the repository.
 var login = []string{"--secret", "login/username=user", "--secret", "login/password=password", "--secret", "ca/ca.crt=ca.crt"}
 
-func TestChartsOfRepositories(t *testing.T) {
+func TestRenderFetchesCharts(t *testing.T) {
 	url, ca := chartRepository(t)
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{
@@ -94,17 +94,17 @@ func TestChartsOfRepositories(t *testing.T) {
 		t.Error(got)
 	}
 	for want, args := range map[string][]string{
-		`error: component "web": chart web 1.2.3 of ` + url + ` would have to be fetched, and --offline refuses that`:                              {"--offline"},
-		`error: spec.charts of the install reaches ` + url + ` with the Secret login: give its keys with --secret login/KEY=FILE`:                  nil,
-		`error: component "web": chart web 1.2.3 of ` + url + `: the index of the repository is refused: the repository answered 401 Unauthorized`: {"--secret", "login/username=user", "--secret", "login/password=wrong", "--secret", "ca/ca.crt=ca.crt"},
-		`error: --secret login: name/key=file is expected`:                                                                                         {"--secret", "login"},
+		`error: component "web": chart web 1.2.3 of ` + url + ` must be fetched, which --offline forbids`:                                                   {"--offline"},
+		`error: spec.charts of the install uses Secret login for ` + url + `; set --secret login/KEY=FILE for each of its keys`:                             nil,
+		`error: component "web": chart web 1.2.3 of ` + url + `: access to the index of the repository is denied: the repository answered 401 Unauthorized`: {"--secret", "login/username=user", "--secret", "login/password=wrong", "--secret", "ca/ca.crt=ca.crt"},
+		`error: --secret login: name/key=file is expected`:                                                                                                  {"--secret", "login"},
 	} {
 		if got := render(args...); !strings.HasPrefix(got, want) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
 	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
-		t.Errorf("%v are left behind, %v", left, err)
+		t.Errorf("temporary files remain: %v, %v", left, err)
 	}
 	want := `warning: clusters/shop.yaml:1: component "web": chart web 1.2.3 of ` + url + ` is not fetched here, so neither it nor its values are checked
 1 stack, 1 install: ok
@@ -114,8 +114,8 @@ func TestChartsOfRepositories(t *testing.T) {
 	}
 }
 
-// A chart in the source that depends on one of a repository is rendered with it.
-func TestDependenciesOfCharts(t *testing.T) {
+// A chart in the source that depends on a chart in a repository is rendered with it.
+func TestRenderFetchesChartDependencies(t *testing.T) {
 	url, ca := chartRepository(t)
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{
@@ -133,15 +133,15 @@ func TestDependenciesOfCharts(t *testing.T) {
 	if got := run(t, append(render, login...)...); !strings.Contains(got, "name: from-the-chart") {
 		t.Error(got)
 	}
-	which := "chart web 1.2.3 of " + url + "/ (which stacks/shop/chart depends on)"
+	description := "chart web 1.2.3 of " + url + "/ (which stacks/shop/chart depends on)"
 	if got := run(t, append(render, append(login, "-o", "json")...)...); !strings.Contains(got, `"chartDependencies": [`) || !strings.Contains(got, `"digest": "sha256:`) {
 		t.Error(got)
 	}
-	want := `error: component "main": ` + which + " would have to be fetched, and --offline refuses that\nexit 1\n"
+	want := `error: component "main": ` + description + " must be fetched, which --offline forbids\nexit 1\n"
 	if got := run(t, append(render, "--offline")...); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	want = `warning: clusters/shop.yaml:1: component "main": ` + which + ` is not fetched here, so neither stacks/shop/chart nor its values are checked
+	want = `warning: clusters/shop.yaml:1: component "main": ` + description + ` is not fetched here, so neither stacks/shop/chart nor its values are checked
 1 stack, 1 install: ok
 `
 	if got := run(t, "validate"); got != want {
@@ -150,7 +150,7 @@ func TestDependenciesOfCharts(t *testing.T) {
 	if err := os.Remove("stacks/shop/chart/Chart.lock"); err != nil {
 		t.Fatal(err)
 	}
-	want = `stacks/shop/chart/Chart.yaml: component "main": the chart depends on web, which is not in its folder charts/, and there is no Chart.lock that says in which version; ` +
+	want = `stacks/shop/chart/Chart.yaml: component "main": the chart depends on web, which is not in its folder charts/, and there is no Chart.lock with its version; ` +
 		"run helm dependency update and commit Chart.lock, or vendor it (helm dependency build) and commit it"
 	for _, args := range [][]string{{"validate"}, append(render, login...), append(render, "--offline")} {
 		if got := run(t, args...); !strings.Contains(got, want) {

@@ -1,5 +1,5 @@
-// Command kubectl-ksctl checks and renders stacks without a cluster. On the PATH it
-// is a kubectl plugin: kubectl ksctl validate.
+// Command kubectl-ksctl validates and renders stacks without a cluster. If it is on the PATH, it is
+// a kubectl plugin: kubectl ksctl validate.
 package main
 
 import (
@@ -11,8 +11,9 @@ import (
 	"syscall"
 )
 
-// errFailed ends the program with a failure that was told already.
-var errFailed = errors.New("failed")
+// errReported makes the program exit with 1 without a message, because the failure was already
+// printed.
+var errReported = errors.New("failed")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -21,7 +22,7 @@ func main() {
 	if err == nil {
 		return
 	}
-	if !errors.Is(err, errFailed) {
+	if !errors.Is(err, errReported) {
 		fmt.Fprintln(os.Stderr, "error:", err)
 	}
 	os.Exit(1)

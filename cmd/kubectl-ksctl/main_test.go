@@ -12,7 +12,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// run runs the program in this process and returns what it printed, and the error that would end it.
+// run runs the program in this process. It returns the output, the error and the exit code as one
+// text.
 func run(t *testing.T, args ...string) string {
 	t.Helper()
 	var out, errOut bytes.Buffer
@@ -24,7 +25,7 @@ func run(t *testing.T, args ...string) string {
 		text += "stderr: " + line
 	}
 	switch {
-	case errors.Is(err, errFailed):
+	case errors.Is(err, errReported):
 		text += "exit 1\n"
 	case err != nil:
 		text += "error: " + err.Error() + "\nexit 1\n"
@@ -84,21 +85,21 @@ func TestRenderStack(t *testing.T) {
 	with := func(args ...string) []string { return append(append([]string{}, stack...), args...) }
 	golden(t, "render-stack.txt", run(t, with("--only-api-versions", "--target-namespace", "boards")...))
 	for want, args := range map[string][]string{
-		`error: stack "monitoring": parameter "zoen" is not in its schema; did you mean "zone"?`:                                                          {"--set", "zoen=us"},
-		`error: stack "monitoring": parameter "zone" must be string, not number`:                                                                          {"--set", "zone=5"},
-		`error: stack "monitoring": component "prometheus": override key "noUi" is not in its schema; did you mean "noUI"?`:                               {"--override", "prometheus.noUi=true"},
-		`error: stack "monitoring": component "prometheus": override key "values.retenton" is not one of the chart prometheus; did you mean "retention"?`: {"--override", "prometheus.values.retenton=1d", "--strict"},
-		`error: stack "monitoring": there is no component "prometheu"; did you mean "prometheus"?`:                                                        {"--override", "prometheu.values.x=1"},
-		`error: --component x: the install renders no such component`:                                                                                     {"--component", "x"},
-		`error: --output text: yaml or json is expected`:                                                                                                  {"-o", "text"},
-		`error: --set x: key=value is expected`:                                                                                                           {"--set", "x"},
-		`error: --set a..b=1: a key is empty`:                                                                                                             {"--set", "a..b=1"},
-		`error: --override x=1: component.key=value is expected`:                                                                                          {"--override", "x=1"},
-		`error: --set zone.a=1: "zone" is not a mapping`:                                                                                                  {"--set", "zone=1", "--set", "zone.a=1"},
-		`error: --set zone=[: the value is not YAML`:                                                                                                      {"--set", "zone=["},
-		`error: --values-from site=x: ConfigMap/name/key=file or Secret/name/key=file is expected`:                                                        {"--values-from", "site=x"},
-		`error: --values-from ConfigMap/a/b: the install has no such valuesFrom`:                                                                          {"--values-from", "ConfigMap/a/b=main_test.go"},
-		`error: stacks/monitoring/stack.yaml:6: the stack is for Kubernetes >=1.28, and the target has v1.20.0`:                                           {"--kube-version", "v1.20.0"},
+		`error: stack "monitoring": parameter "zoen" is not in its schema; did you mean "zone"?`:                                                              {"--set", "zoen=us"},
+		`error: stack "monitoring": parameter "zone" must be string, not number`:                                                                              {"--set", "zone=5"},
+		`error: stack "monitoring": component "prometheus": override key "noUi" is not in its schema; did you mean "noUI"?`:                                   {"--override", "prometheus.noUi=true"},
+		`error: stack "monitoring": component "prometheus": override key "values.retenton" is not a value of the chart prometheus; did you mean "retention"?`: {"--override", "prometheus.values.retenton=1d", "--strict"},
+		`error: stack "monitoring": there is no component "prometheu"; did you mean "prometheus"?`:                                                            {"--override", "prometheu.values.x=1"},
+		`error: --component x: the install renders no such component`:                                                                                         {"--component", "x"},
+		`error: --output text: yaml or json is expected`:                                                                                                      {"-o", "text"},
+		`error: --set x: key=value is expected`:                                                                                                               {"--set", "x"},
+		`error: --set a..b=1: a key is empty`:                                                                                                                 {"--set", "a..b=1"},
+		`error: --override x=1: component.key=value is expected`:                                                                                              {"--override", "x=1"},
+		`error: --set zone.a=1: "zone" is not a mapping`:                                                                                                      {"--set", "zone=1", "--set", "zone.a=1"},
+		`error: --set zone=[: the value is not YAML`:                                                                                                          {"--set", "zone=["},
+		`error: --values-from site=x: ConfigMap/name/key=file or Secret/name/key=file is expected`:                                                            {"--values-from", "site=x"},
+		`error: --values-from ConfigMap/a/b: the install has no such valuesFrom`:                                                                              {"--values-from", "ConfigMap/a/b=main_test.go"},
+		`error: stacks/monitoring/stack.yaml:6: the stack requires Kubernetes >=1.28, but the target has v1.20.0`:                                             {"--kube-version", "v1.20.0"},
 	} {
 		if got := run(t, with(args...)...); !strings.HasPrefix(got, want+"\n") {
 			t.Errorf("%v\ngot  %s\nwant %s", args, got, want)
@@ -112,13 +113,13 @@ func TestRenderStack(t *testing.T) {
 	}
 }
 
-// Flags and the file say the same thing in the same words.
-func TestSetIsAnOverride(t *testing.T) {
+// An override in a flag has the same effect and the same warnings as an override in the install.
+func TestOverrideFlagMatchesInstall(t *testing.T) {
 	common := []string{"render", "--root", "testdata/fleet", "--path", "stacks", "--stack", "monitoring"}
 	got := run(t, append(common, "--override", "prometheus.noUI=true", "--override", `prometheus.values={retention: 5d, "a.b": 1}`, "--override", `prometheus.values.c\.d=1e3`)...)
 	for _, want := range []string{`ui: "false"`, "retention: 5d", `stderr: warning: stack "monitoring": component "prometheus": override key "values.a.b"`, `override key "values.c.d"`} {
 		if !strings.Contains(got, want) {
-			t.Errorf("%s\nlacks %s", got, want)
+			t.Errorf("got\n%s\nwithout %s", got, want)
 		}
 	}
 }

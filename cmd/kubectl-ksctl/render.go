@@ -37,8 +37,8 @@ func newRenderCommand() *cobra.Command {
 		Use:   "render {-f INSTALL | --stack NAME}",
 		Short: "Print the objects that an install renders to",
 		Long: `Print the objects that an install renders to, in the order in which they are applied. The install is
-a KsctlInstall in a file, or described by flags. Nothing is read but the checkout and the files that flags name, and
-charts of repositories, which are fetched unless --offline refuses that.`,
+a KsctlInstall in a file, or is described by flags. The command reads only the checkout, the files given
+in flags and, unless --offline is set, charts from chart repositories.`,
 		Example: `  kubectl ksctl render -f clusters/prod/monitoring.yaml
   kubectl ksctl render --path stacks --stack monitoring --set zone=eu --override prometheus.values.retention=30d
   kubectl ksctl render -f install.yaml --values-from Secret/site/values.yaml=site.yaml --component prometheus`,
@@ -50,19 +50,19 @@ charts of repositories, which are fetched unless --offline refuses that.`,
 	flags.StringVar(&o.root, "root", ".", "root of the checkout that holds the stack")
 	flags.StringVar(&o.path, "path", "", "folder below the root that holds stack.yaml or <stack>/stack.yaml")
 	flags.StringVar(&o.stack, "stack", "", "name of the stack")
-	flags.StringVar(&o.name, "name", "", "name of the install; that of the stack when unset")
-	flags.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the install; that in the file, else default")
-	flags.StringVar(&o.target, "target-namespace", "", "namespace for objects that name none")
-	flags.BoolVar(&o.strict, "strict", false, "refuse keys that no schema knows")
+	flags.StringVar(&o.name, "name", "", "name of the install; if unset, the name of the stack")
+	flags.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the install; if unset, the namespace in the file, or default")
+	flags.StringVar(&o.target, "target-namespace", "", "namespace for objects without a namespace")
+	flags.BoolVar(&o.strict, "strict", false, "fail on keys that are in no schema")
 	flags.StringArrayVar(&o.set, "set", nil, "parameter of the stack: key=value, with dots for nested keys and YAML for values")
 	flags.StringArrayVar(&o.override, "override", nil, "override of a component: component.key=value")
 	flags.StringArrayVar(&o.valuesFrom, "values-from", nil, "content of a valuesFrom reference of the install: kind/name/key=file")
-	flags.StringArrayVar(&o.secrets, "secret", nil, "key of a Secret that spec.charts of the install names: name/key=file")
+	flags.StringArrayVar(&o.secrets, "secret", nil, "content of a key of a Secret that spec.charts of the install references: name/key=file")
 	o.keys.addFlag(flags)
-	flags.BoolVar(&o.offline, "offline", false, "fetch no chart: refuse a stack that needs one of a repository")
+	flags.BoolVar(&o.offline, "offline", false, "do not fetch charts; fail if the stack needs a chart from a repository")
 	flags.StringSliceVar(&o.components, "component", nil, "print only these components")
 	flags.StringVarP(&o.output, "output", "o", "yaml", "yaml, or json for the whole result")
-	o.addFlags(flags, stacks.DefaultKubeVersion+" when unset")
+	o.addFlags(flags, "if unset, "+stacks.DefaultKubeVersion)
 	cmd.MarkFlagsOneRequired("filename", "stack")
 	for _, flag := range []string{"path", "stack", "name", "target-namespace"} {
 		cmd.MarkFlagsMutuallyExclusive("filename", flag)
@@ -78,8 +78,8 @@ func (o *renderOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if install.OfCatalog() {
-		root, remove, err := install.Unpack()
+	if install.FromCatalog() {
+		root, remove, err := install.UnpackCatalogStack()
 		if err != nil {
 			return err
 		}
@@ -90,12 +90,12 @@ func (o *renderOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	done, err := o.charts(cmd.Context(), install, &req)
+	cleanup, err := o.fetchCharts(cmd.Context(), install, &req)
 	if err != nil {
 		return err
 	}
-	defer done()
-	result, err := stacks.Decrypting(cmd.Context(), req, o.keys.open, stacks.Render)
+	defer cleanup()
+	result, err := stacks.RenderWithDecryption(cmd.Context(), req, o.keys.open, stacks.Render)
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (o *renderOptions) run(cmd *cobra.Command) error {
 		}
 	}
 	if o.output == "json" {
-		result.Trace = nil // what was read, for caches
+		result.Trace = nil // the inputs of the render, which only caches need
 		enc := json.NewEncoder(cmd.OutOrStdout())
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", "  ")
@@ -117,7 +117,7 @@ func (o *renderOptions) run(cmd *cobra.Command) error {
 	return result.WriteYAML(cmd.OutOrStdout())
 }
 
-// install is that of the file, or what the flags say.
+// install returns the install in the file, or the install that the flags describe.
 func (o *renderOptions) install() (*checkout.Install, error) {
 	if o.file == "" {
 		install := &checkout.Install{}
@@ -139,11 +139,13 @@ func (o *renderOptions) install() (*checkout.Install, error) {
 	return install, err
 }
 
+// request returns the render request of an install, with the values, parameters and overrides of
+// the flags.
 func (o *renderOptions) request(install *checkout.Install) (stacks.Request, error) {
 	if install.Namespace == "" {
 		install.Namespace = "default"
 	}
-	caps := o.get()
+	caps := o.build()
 	if caps.KubeVersion == "" {
 		caps.KubeVersion = stacks.DefaultKubeVersion
 	}
@@ -152,7 +154,7 @@ func (o *renderOptions) request(install *checkout.Install) (stacks.Request, erro
 		return stacks.Request{}, err
 	}
 	used := map[string]bool{}
-	req, missing, err := install.Request(o.root, caps, func(ref appsv1.ValuesReference) ([]byte, bool) {
+	req, missing, err := install.RenderRequest(o.root, caps, func(ref appsv1.ValuesReference) ([]byte, bool) {
 		key := valuesName(ref)
 		used[key] = true
 		data, ok := given[key]
@@ -175,7 +177,7 @@ func (o *renderOptions) request(install *checkout.Install) (stacks.Request, erro
 	return req, errors.Join(errs...)
 }
 
-// filter keeps the components that were asked for.
+// filter removes the components that are not in --component.
 func (o *renderOptions) filter(result *stacks.Result) error {
 	if len(o.components) == 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/ksctl/gitops/internal/version"
 )
 
-// newCommand is the program.
+// newCommand returns the root command, which prints to out and errOut.
 func newCommand(out, errOut io.Writer) *cobra.Command {
 	name := "kubectl-ksctl"
 	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") {
@@ -20,7 +20,7 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	}
 	root := &cobra.Command{
 		Use:           "kubectl-ksctl",
-		Short:         "Check and render stacks, and look after states of clusters, without a cluster",
+		Short:         "Validate and render stacks, and inspect and encrypt cluster states, without a cluster",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: name},
 		SilenceUsage:  true,
 		SilenceErrors: true,

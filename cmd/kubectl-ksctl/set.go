@@ -11,8 +11,8 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// valuesName is how a values reference is named on the command line: kind/name/key, and
-// what depends on the cluster by its component.
+// valuesName returns the name of a values reference on the command line: kind/name/key, or
+// kind/component/key if the values come from the cluster.
 func valuesName(ref appsv1.ValuesReference) string {
 	if ref.Kind == appsv1.ClusterValues {
 		return ref.Kind + "/" + ref.Component + "/" + stacks.ValuesKey(ref)
@@ -20,7 +20,8 @@ func valuesName(ref appsv1.ValuesReference) string {
 	return ref.Kind + "/" + ref.Name + "/" + stacks.ValuesKey(ref)
 }
 
-// parseValuesFrom reads the files of kind/name/key=file.
+// parseValuesFrom parses flags of the form kind/name/key=file. It returns the contents of the files
+// by kind/name/key.
 func parseValuesFrom(flags []string) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	for _, flag := range flags {
@@ -38,21 +39,21 @@ func parseValuesFrom(flags []string) (map[string][]byte, error) {
 	return out, nil
 }
 
-// setParameters puts key=value flags into the parameters of the stack.
+// setParameters sets the parameters of the stack from key=value flags.
 func setParameters(choices *stacks.Choices, flags []string) error {
 	for _, flag := range flags {
 		path, value, err := parseSet("--set", flag)
 		if err != nil {
 			return err
 		}
-		if choices.Parameters, err = put(choices.Parameters, path, value); err != nil {
+		if choices.Parameters, err = setNested(choices.Parameters, path, value); err != nil {
 			return fmt.Errorf("--set %s: %w", flag, err)
 		}
 	}
 	return nil
 }
 
-// setOverrides puts component.key=value flags into the overrides of components.
+// setOverrides sets the overrides of components from component.key=value flags.
 func setOverrides(choices *stacks.Choices, flags []string) error {
 	for _, flag := range flags {
 		path, value, err := parseSet("--override", flag)
@@ -63,13 +64,14 @@ func setOverrides(choices *stacks.Choices, flags []string) error {
 			return fmt.Errorf("--override %s: component.key=value is expected", flag)
 		}
 		choice := choiceFor(choices, path[0])
-		if choice.Override, err = put(choice.Override, path[1:], value); err != nil {
+		if choice.Override, err = setNested(choice.Override, path[1:], value); err != nil {
 			return fmt.Errorf("--override %s: %w", flag, err)
 		}
 	}
 	return nil
 }
 
+// choiceFor returns the choice of a component, and adds it if there is none.
 func choiceFor(choices *stacks.Choices, component string) *stacks.ComponentChoice {
 	for i := range choices.Components {
 		if choices.Components[i].Name == component {
@@ -80,7 +82,7 @@ func choiceFor(choices *stacks.Choices, component string) *stacks.ComponentChoic
 	return &choices.Components[len(choices.Components)-1]
 }
 
-// parseSet splits a.b=value; a dot after a backslash is part of the key.
+// parseSet parses a flag of the form a.b=value. A dot after a backslash is part of the key.
 func parseSet(name, flag string) ([]string, any, error) {
 	key, text, ok := strings.Cut(flag, "=")
 	if !ok || key == "" {
@@ -93,23 +95,23 @@ func parseSet(name, flag string) ([]string, any, error) {
 		}
 		path = append(path, strings.ReplaceAll(part, "\x00", "."))
 	}
-	// The value goes through the same door as that of an install.
-	var holder stacks.ComponentChoice
+	// Decode the value like an override in an install, so that both have the same Go types.
+	var choice stacks.ComponentChoice
 	raw, err := yaml.YAMLToJSON([]byte("override: {v: " + text + "}"))
 	if err != nil {
 		raw, err = yaml.YAMLToJSON([]byte("override:\n  v: " + text))
 	}
 	if err == nil {
-		err = yaml.Unmarshal(raw, &holder)
+		err = yaml.Unmarshal(raw, &choice)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s %s: the value is not YAML", name, flag)
 	}
-	return path, holder.Override["v"], nil
+	return path, choice.Override["v"], nil
 }
 
-// put sets a nested key; mappings on the way are made.
-func put(m map[string]any, path []string, value any) (map[string]any, error) {
+// setNested sets a nested key and creates missing mappings on its path.
+func setNested(m map[string]any, path []string, value any) (map[string]any, error) {
 	if m == nil {
 		m = map[string]any{}
 	}
@@ -121,7 +123,7 @@ func put(m map[string]any, path []string, value any) (map[string]any, error) {
 	if _, there := m[path[0]]; there && !isMap {
 		return nil, fmt.Errorf("%q is not a mapping", path[0])
 	}
-	below, err := put(below, path[1:], value)
+	below, err := setNested(below, path[1:], value)
 	m[path[0]] = below
 	return m, err
 }

@@ -21,24 +21,24 @@ import (
 func newStateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "state",
-		Short: "Look into states that ksctl exported, encrypt and decrypt them",
+		Short: "Inspect, validate, encrypt and decrypt state files that ksctl exported",
 		Args:  cobra.NoArgs,
 	}
 	cmd.AddCommand(newStateInspectCommand(), newStateValidateCommand(), newStateEncryptCommand(), newStateDecryptCommand())
 	return cmd
 }
 
-// ageKeys is the file with the keys that decrypt.
+// ageKeys is the flag with the file of private age keys.
 type ageKeys struct{ file string }
 
 func (k *ageKeys) addFlag(fs *pflag.FlagSet) {
-	fs.StringVar(&k.file, "age-key-file", os.Getenv("SOPS_AGE_KEY_FILE"), "file with private keys of age; that of $SOPS_AGE_KEY_FILE when unset")
+	fs.StringVar(&k.file, "age-key-file", os.Getenv("SOPS_AGE_KEY_FILE"), "file with private age keys; if unset, $SOPS_AGE_KEY_FILE")
 }
 
-// errNoKey says that a file is encrypted, and nobody said with what to decrypt it.
-var errNoKey = errors.New("it is encrypted: name the file with the key in --age-key-file")
+// errNoKey is returned for an encrypted file if --age-key-file is not set.
+var errNoKey = errors.New("the file is encrypted; set --age-key-file to a file with the private key")
 
-// decrypt decrypts a file of JSON with the keys.
+// decrypt decrypts a JSON file with the keys.
 func (k *ageKeys) decrypt(ctx context.Context, name string, data []byte) ([]byte, error) {
 	plain, err := k.open(ctx, name, sops.JSON, data)
 	if err != nil {
@@ -59,55 +59,56 @@ func (k *ageKeys) open(ctx context.Context, name string, f sops.Format, data []b
 	return codec.Decrypter(codec.Options{})(ctx, sops.Request{Name: name, Data: data, Format: f, Secret: map[string][]byte{"keys.agekey": keys}})
 }
 
-// looked is a file as far as it can be looked into.
-type looked struct {
+// stateFile is a state file, as far as it can be read.
+type stateFile struct {
 	name      string
 	file      *state.File
 	encrypted bool
-	// closed is true when what its clusters are called is encrypted, too, and there is no key.
-	closed bool
-	// readable are pointers of the secrets that anybody can read who has the file.
-	readable []string
+	// namesEncrypted is true if the names of the clusters are encrypted, too, and there is no key.
+	namesEncrypted bool
+	// plaintext are the JSON pointers of the secrets that are not encrypted.
+	plaintext []string
 }
 
-// look reads a file. One that is encrypted is decrypted where there is a key; else what
-// is not secret is read.
-func (k *ageKeys) look(ctx context.Context, name string) (*looked, error) {
+// read reads a state file. It decrypts an encrypted file if there is a key, and otherwise reads the
+// fields that are not encrypted.
+func (k *ageKeys) read(ctx context.Context, name string) (*stateFile, error) {
 	data, err := readFile(name)
 	if err != nil {
 		return nil, err
 	}
-	l := &looked{name: name, encrypted: sops.Encrypted(data, sops.JSON)}
-	if l.readable, err = state.Secrets(data); err != nil {
+	l := &stateFile{name: name, encrypted: sops.IsEncrypted(data, sops.JSON)}
+	if l.plaintext, err = state.SecretPointers(data); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	switch {
 	case !l.encrypted:
-		if sealed, err := state.Sealed(data); err == nil && len(sealed) > 0 {
-			return nil, fmt.Errorf("%s: %s: it is encrypted, and the metadata of SOPS is missing: restore the file, or encrypt it anew", name, sealed[0])
+		if sealed, err := state.EncryptedPointers(data); err == nil && len(sealed) > 0 {
+			return nil, fmt.Errorf("%s: %s: the value is encrypted, but the SOPS metadata is missing; restore the file or encrypt it again", name, sealed[0])
 		}
 	case k.file != "":
 		if data, err = k.decrypt(ctx, name, data); err != nil {
 			return nil, err
 		}
 	default:
-		if data, err = withoutMetadata(data); err != nil {
+		if data, err = dropSOPSMetadata(data); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	l.file, err = state.Parse(name, data)
 	if l.encrypted && k.file == "" {
-		l.closed = err != nil || slices.ContainsFunc(l.file.Clusters, nameless)
-		return l, nil //nolint:nilerr // it can't be read without the key
+		l.namesEncrypted = err != nil || slices.ContainsFunc(l.file.Clusters, nameEncrypted)
+		return l, nil //nolint:nilerr // the encrypted file cannot be parsed without the key
 	}
 	return l, err
 }
 
-// nameless is true for a cluster of which it is encrypted which it is.
-func nameless(c *state.Cluster) bool { return strings.Contains(c.ID.Key(), "ENC[") }
+// nameEncrypted reports whether the identity of a cluster is encrypted.
+func nameEncrypted(c *state.Cluster) bool { return strings.Contains(c.ID.Key(), "ENC[") }
 
-// withoutMetadata is an encrypted file as if it were none: names and sizes can be read.
-func withoutMetadata(data []byte) ([]byte, error) {
+// dropSOPSMetadata removes the SOPS metadata from an encrypted file, so that the fields that are
+// not encrypted, such as names and sizes, can be parsed.
+func dropSOPSMetadata(data []byte) ([]byte, error) {
 	var top map[string]json.RawMessage
 	if err := json.Unmarshal(data, &top); err != nil {
 		return nil, errors.New("not JSON")
@@ -116,7 +117,7 @@ func withoutMetadata(data []byte) ([]byte, error) {
 	return json.Marshal(top)
 }
 
-// readFile reads a file, or what comes in for "-".
+// readFile reads a file, or standard input if the name is "-".
 func readFile(name string) ([]byte, error) {
 	if name == "-" {
 		return io.ReadAll(io.LimitReader(os.Stdin, state.MaxBytes+1))

@@ -18,23 +18,23 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// target is where a file goes.
-type target struct {
+// outputTarget is the destination of an encrypted or decrypted file.
+type outputTarget struct {
 	file    string
 	inPlace bool
 }
 
-func (t *target) addFlags(fs *pflag.FlagSet) {
-	fs.StringVarP(&t.file, "output", "o", "", "file to write; standard output when unset")
-	fs.BoolVar(&t.inPlace, "in-place", false, "write over the file itself")
+func (t *outputTarget) addFlags(fs *pflag.FlagSet) {
+	fs.StringVarP(&t.file, "output", "o", "", "file to write; if unset, standard output")
+	fs.BoolVar(&t.inPlace, "in-place", false, "replace the input file")
 }
 
-// write puts data where it belongs: into a file whole or not at all.
-func (t *target) write(out io.Writer, from string, data []byte, mode os.FileMode) error {
+// write writes data to the target. A regular file is replaced atomically.
+func (t *outputTarget) write(out io.Writer, from string, data []byte, mode os.FileMode) error {
 	file := t.file
 	if t.inPlace {
 		if file != "" || from == "-" {
-			return errors.New("--in-place is for a file, and without --output")
+			return errors.New("--in-place requires a file name and excludes --output")
 		}
 		file = from
 	}
@@ -44,15 +44,15 @@ func (t *target) write(out io.Writer, from string, data []byte, mode os.FileMode
 	}
 	info, err := os.Stat(file)
 	switch {
-	case err == nil && t.inPlace && (!info.Mode().IsRegular() || opened(file)):
-		return fmt.Errorf("%s: --in-place is for a regular file", file)
-	case err == nil && !t.inPlace && sameAs(info, out) != nil:
-		_, err = sameAs(info, out).Write(data)
+	case err == nil && t.inPlace && (!info.Mode().IsRegular() || isDescriptorPath(file)):
+		return fmt.Errorf("%s: --in-place requires a regular file", file)
+	case err == nil && !t.inPlace && openStream(info, out) != nil:
+		_, err = openStream(info, out).Write(data)
 		return err
-	case err == nil && (!info.Mode().IsRegular() || opened(file)):
-		return writeInto(file, data)
+	case err == nil && (!info.Mode().IsRegular() || isDescriptorPath(file)):
+		return appendTo(file, data)
 	case err == nil:
-		// What a link leads to is replaced, and not the link.
+		// Replace the file that a link points to, not the link.
 		if file, err = filepath.EvalSymlinks(file); err != nil {
 			return err
 		}
@@ -60,15 +60,16 @@ func (t *target) write(out io.Writer, from string, data []byte, mode os.FileMode
 		return err
 	default:
 		if link, err := os.Lstat(file); err == nil && link.Mode()&fs.ModeSymlink != 0 {
-			return fmt.Errorf("%s: it is a link to a file that is not there", file)
+			return fmt.Errorf("%s: the target of the link does not exist", file)
 		}
 	}
-	return replace(file, data, mode)
+	return replaceFile(file, data, mode)
 }
 
-// sameAs is what this process writes to already, if that is the file: a file that standard output
-// goes to may hold more, which replacing it would lose.
-func sameAs(info fs.FileInfo, out io.Writer) io.Writer {
+// openStream returns the stream of this process that is open on the file, or nil. A file to which
+// standard output is redirected may have other content already, which replacing the file would
+// delete.
+func openStream(info fs.FileInfo, out io.Writer) io.Writer {
 	for _, w := range []io.Writer{out, os.Stdout, os.Stderr} {
 		if f, ok := w.(*os.File); ok {
 			if its, err := f.Stat(); err == nil && os.SameFile(info, its) {
@@ -79,11 +80,11 @@ func sameAs(info fs.FileInfo, out io.Writer) io.Writer {
 	return nil
 }
 
-// opened is true for a name of what somebody has open, as /dev/fd/3 is: to this process it looks
-// like the file itself. What lies in /dev/shm are files like any others.
-func opened(file string) bool {
+// isDescriptorPath reports whether a path leads to an open file descriptor, such as /dev/fd/3.
+// os.Stat returns the file itself for such a path. Files in /dev/shm are ordinary files.
+func isDescriptorPath(file string) bool {
 	below := func(dir string) bool { return strings.HasPrefix(file, dir) }
-	for range 40 { // as many links as Linux follows
+	for range 40 { // the number of links that Linux follows
 		var err error
 		if file, err = filepath.Abs(file); err != nil {
 			return false
@@ -103,10 +104,10 @@ func opened(file string) bool {
 	return false
 }
 
-// writeInto writes data into a device or a pipe, which is nothing to be replaced, or after what a
-// file that somebody has open holds. Only where a file may be made does Linux refuse the pipe of
-// somebody else in a folder that anybody writes to (fs.protected_fifos).
-func writeInto(file string, data []byte) error {
+// appendTo writes data to a device or a pipe, which cannot be replaced, or appends it to a file
+// that is open elsewhere. It sets O_CREATE because Linux only rejects a pipe of another user in a
+// world-writable folder (fs.protected_fifos) if this flag is set.
+func appendTo(file string, data []byte) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -115,9 +116,9 @@ func writeInto(file string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// replace writes a file beside another one, and puts it in its place.
-func replace(file string, data []byte, mode os.FileMode) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(file), ".ksctl-state-*") // readable by its owner alone
+// replaceFile writes a temporary file in the same folder and renames it to file.
+func replaceFile(file string, data []byte, mode os.FileMode) (err error) {
+	tmp, err := os.CreateTemp(filepath.Dir(file), ".ksctl-state-*") // only the owner can read it
 	if err != nil {
 		return err
 	}
@@ -134,15 +135,15 @@ func replace(file string, data []byte, mode os.FileMode) (err error) {
 }
 
 func newStateEncryptCommand() *cobra.Command {
-	var to target
+	var out outputTarget
 	var recipients []string
 	cmd := &cobra.Command{
 		Use:   "encrypt FILE --age RECIPIENT",
-		Short: "Encrypt a file but for names, sizes and addresses, so that it can go into Git",
-		Long: `Encrypt a file that ksctl exported, to public keys of age. Names, versions, sizes and addresses of clusters
-and machines stay readable; all else is encrypted, also what a later release of ksctl adds, and no encrypted
-value can be changed or moved unnoticed. It is a file of SOPS then: sops edits it, and an ImportState with
-the private key in a Secret imports it.`,
+		Short: "Encrypt the secrets in a state file, so that it can be committed to Git",
+		Long: `Encrypt a file that ksctl exported, for public age keys. Names, versions, sizes and addresses of clusters
+and machines stay readable. All other fields are encrypted, including those that later releases of ksctl add.
+An encrypted value cannot be changed or moved without detection. The result is a SOPS file: sops can edit it,
+and an ImportState can import it with the private key from a Secret.`,
 		Example: "  kubectl ksctl state encrypt export.json --age age1… -o states/clusters.json\n  kubectl ksctl state encrypt states/clusters.json --age age1… --in-place",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -154,33 +155,33 @@ the private key in a Secret imports it.`,
 			if err != nil {
 				return err
 			}
-			return to.write(cmd.OutOrStdout(), args[0], sealed, 0o644)
+			return out.write(cmd.OutOrStdout(), args[0], sealed, 0o644)
 		},
 	}
-	to.addFlags(cmd.Flags())
-	cmd.Flags().StringSliceVar(&recipients, "age", nil, "public key of age that may decrypt the file; once for each, or with commas")
+	out.addFlags(cmd.Flags())
+	cmd.Flags().StringSliceVar(&recipients, "age", nil, "public age key that can decrypt the file; can be repeated or comma-separated")
 	_ = cmd.MarkFlagRequired("age")
 	return cmd
 }
 
-// encryptState encrypts a file but for what is known to be open.
+// encryptState encrypts all fields of a state file except those that are known not to be secret.
 func encryptState(ctx context.Context, name string, data []byte, recipients []string) ([]byte, error) {
-	if sops.Encrypted(data, sops.JSON) {
-		return nil, fmt.Errorf("%s: it is encrypted already; for other keys: sops updatekeys, or decrypt it first", name)
+	if sops.IsEncrypted(data, sops.JSON) {
+		return nil, fmt.Errorf("%s: the file is already encrypted; to change its keys, run sops updatekeys or decrypt it first", name)
 	}
 	if _, err := state.Parse(name, data); err != nil {
 		return nil, err
 	}
-	return state.Seal(ctx, name, data, recipients, codec.Encrypter(codec.Limits{}))
+	return state.Encrypt(ctx, name, data, recipients, codec.Encrypter(codec.Limits{}))
 }
 
 func newStateDecryptCommand() *cobra.Command {
-	var to target
+	var out outputTarget
 	var keys ageKeys
 	cmd := &cobra.Command{
 		Use:     "decrypt FILE --age-key-file KEYS",
-		Short:   "Decrypt a file",
-		Long:    `Decrypt a file with private keys of age. What is written can be read by its owner alone.`,
+		Short:   "Decrypt a state file",
+		Long:    `Decrypt a state file with private age keys. Only the owner can read the written file.`,
 		Example: "  kubectl ksctl state decrypt states/clusters.json --age-key-file age.agekey -o export.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -188,17 +189,17 @@ func newStateDecryptCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !sops.Encrypted(data, sops.JSON) {
-				return fmt.Errorf("%s: it is not encrypted", args[0])
+			if !sops.IsEncrypted(data, sops.JSON) {
+				return fmt.Errorf("%s: the file is not encrypted", args[0])
 			}
 			plain, err := keys.decrypt(cmd.Context(), args[0], data)
 			if err != nil {
 				return err
 			}
-			return to.write(cmd.OutOrStdout(), args[0], plain, 0o600)
+			return out.write(cmd.OutOrStdout(), args[0], plain, 0o600)
 		},
 	}
-	to.addFlags(cmd.Flags())
+	out.addFlags(cmd.Flags())
 	keys.addFlag(cmd.Flags())
 	return cmd
 }

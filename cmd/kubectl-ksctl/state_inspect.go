@@ -16,14 +16,14 @@ func newStateInspectCommand() *cobra.Command {
 	var keys ageKeys
 	cmd := &cobra.Command{
 		Use:   "inspect FILE...",
-		Short: "Show the clusters of a file, and where its secrets stand",
-		Long: `Show the clusters and the credentials of files that ksctl exported, and JSON pointers of the
-secrets in them that are readable. No value of a secret is shown.`,
+		Short: "Show the clusters in state files, and whether the secrets are encrypted",
+		Long: `Show the clusters and the credentials in files that ksctl exported, and the JSON pointers of
+secrets that are not encrypted. The values of secrets are not shown.`,
 		Example: "  kubectl ksctl state inspect export.json\n  kubectl ksctl state inspect states/*.json --age-key-file age.agekey",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range args {
-				l, err := keys.look(cmd.Context(), name)
+				l, err := keys.read(cmd.Context(), name)
 				if err != nil {
 					return err
 				}
@@ -38,10 +38,10 @@ secrets in them that are readable. No value of a secret is shown.`,
 	return cmd
 }
 
-// print shows a file without its secrets.
-func (l *looked) print(out io.Writer) error {
-	if l.closed {
-		_, err := fmt.Fprintf(out, "%s: encrypted, its names, too; --age-key-file shows what it holds\n", l.name)
+// print prints a state file without the values of its secrets.
+func (l *stateFile) print(out io.Writer) error {
+	if l.namesEncrypted {
+		_, err := fmt.Fprintf(out, "%s: encrypted, including the names; set --age-key-file to show the content\n", l.name)
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -50,42 +50,43 @@ func (l *looked) print(out io.Writer) error {
 		_, _ = fmt.Fprintln(w, "CLUSTER\tDIALECT\tKUBERNETES\tMACHINES\tADDONS")
 	}
 	for _, c := range l.file.Clusters {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.ID, c.Dialect, or(c.Kubernetes()), or(machines(c)), or(addons(c)))
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.ID, c.Dialect, orDash(c.KubernetesVersion()), orDash(formatMachines(c)), orDash(formatAddons(c)))
 	}
 	for _, c := range l.file.Credentials {
 		_, _ = fmt.Fprintln(w, c)
 	}
-	for _, at := range l.readable {
-		_, _ = fmt.Fprintf(w, "readable: %s\n", at)
+	for _, at := range l.plaintext {
+		_, _ = fmt.Fprintf(w, "plaintext: %s\n", at)
 	}
 	return w.Flush()
 }
 
-// kind says what a file is.
-func (l *looked) kind() string {
-	what := map[state.Form]string{state.ExportForm: "export", state.DocumentForm: "state of a cluster", state.CredentialsForm: "credentials of a cloud"}[l.file.Form]
+// kind describes the format of a file and whether its secrets are encrypted.
+func (l *stateFile) kind() string {
+	format := map[state.Form]string{state.ExportForm: "export", state.DocumentForm: "cluster state", state.CredentialsForm: "cloud credentials"}[l.file.Form]
 	switch {
-	case l.encrypted && len(l.readable) == 0:
-		return what + ", encrypted"
+	case l.encrypted && len(l.plaintext) == 0:
+		return format + ", encrypted"
 	case l.encrypted:
-		return fmt.Sprintf("%s, encrypted, but not all of it: readable are %s", what, plural(len(l.readable), "secret"))
-	case len(l.readable) == 0:
-		return what + ", without a secret"
+		return fmt.Sprintf("%s, encrypted except %s", format, plural(len(l.plaintext), "secret"))
+	case len(l.plaintext) == 0:
+		return format + ", no secrets"
 	}
-	return fmt.Sprintf("%s, with %s that can be read", what, plural(len(l.readable), "secret"))
+	return fmt.Sprintf("%s, %s", format, plural(len(l.plaintext), "plaintext secret"))
 }
 
-// sealedValue is one in the form of SOPS.
+// sealedValue matches a value that SOPS encrypted.
 var sealedValue = regexp.MustCompile(`ENC\[[^\]]*\]`)
 
-func or(s string) string {
+// orDash returns s for a table cell: "-" if it is empty, and a note in place of encrypted values.
+func orDash(s string) string {
 	if s == "" {
 		return "-"
 	}
 	return sealedValue.ReplaceAllString(s, "(encrypted)")
 }
 
-func machines(c *state.Cluster) string {
+func formatMachines(c *state.Cluster) string {
 	var out []string
 	for _, p := range c.Pools {
 		text := fmt.Sprintf("%d %s", p.Count, p.Role)
@@ -97,7 +98,7 @@ func machines(c *state.Cluster) string {
 	return strings.Join(out, ", ")
 }
 
-func addons(c *state.Cluster) string {
+func formatAddons(c *state.Cluster) string {
 	var out []string
 	for _, a := range c.Addons {
 		out = append(out, strings.TrimSpace(a.Name+" "+a.Version))
@@ -107,56 +108,56 @@ func addons(c *state.Cluster) string {
 
 func newStateValidateCommand() *cobra.Command {
 	var keys ageKeys
-	var plain bool
+	var allowPlaintext bool
 	cmd := &cobra.Command{
 		Use:   "validate FILE...",
-		Short: "Check that files can be imported",
-		Long: `Check that files are states that ksctl could work with, and that their secrets are encrypted.
-Problems are told with their JSON pointers; the exit code is 1 when there are any.`,
+		Short: "Check that state files can be imported",
+		Long: `Check that files are valid states of ksctl, and that their secrets are encrypted. Problems are
+printed with their JSON pointers. The exit code is 1 if there are any.`,
 		Example: "  kubectl ksctl state validate states/*.json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			clusters, problems := 0, 0
-			tell := func(format string, values ...any) {
+			report := func(format string, values ...any) {
 				problems++
 				_, _ = fmt.Fprintf(cmd.OutOrStdout(), format+"\n", values...)
 			}
 			for _, name := range args {
-				l, err := keys.look(cmd.Context(), name)
+				l, err := keys.read(cmd.Context(), name)
 				switch {
 				case err != nil:
-					tell("%v", err)
-				case l.closed:
-					tell("%s: %v", name, errNoKey)
+					report("%v", err)
+				case l.namesEncrypted:
+					report("%s: %v", name, errNoKey)
 				default:
 					clusters += len(l.file.Clusters)
-					l.check(plain, tell)
+					l.check(allowPlaintext, report)
 				}
 			}
 			if problems > 0 {
-				return errFailed
+				return errReported
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s, %s: ok\n", plural(len(args), "file"), plural(clusters, "cluster"))
 			return err
 		},
 	}
 	keys.addFlag(cmd.Flags())
-	cmd.Flags().BoolVar(&plain, "allow-plaintext", false, "take files in which secrets are readable, as spec.allowPlaintext does")
+	cmd.Flags().BoolVar(&allowPlaintext, "allow-plaintext", false, "accept plaintext secrets, like spec.allowPlaintext")
 	return cmd
 }
 
-// check tells what is wrong with a file.
-func (l *looked) check(plain bool, tell func(format string, values ...any)) {
+// check reports the problems of a file. allowPlaintext accepts plaintext secrets.
+func (l *stateFile) check(allowPlaintext bool, report func(format string, values ...any)) {
 	for _, c := range l.file.Clusters {
-		for _, problem := range c.Check() {
-			tell("%s: %s: %v", l.name, c.ID, problem)
+		for _, problem := range c.Validate() {
+			report("%s: %s: %v", l.name, c.ID, problem)
 		}
 	}
-	if plain {
+	if allowPlaintext {
 		return
 	}
-	for _, at := range l.readable {
-		tell("%s: %s: it is a secret, and readable: kubectl ksctl state encrypt", l.name, at)
+	for _, at := range l.plaintext {
+		report("%s: %s: the secret is in plaintext; run kubectl ksctl state encrypt", l.name, at)
 	}
 }
 

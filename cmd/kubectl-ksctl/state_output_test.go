@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is no regular file is written into, and stays what it is.
-func TestWriteIntoAPipe(t *testing.T) {
+// Data is written into a pipe, and the pipe is not replaced by a regular file.
+func TestWriteToPipe(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	reader, err := os.OpenFile(pipe, os.O_RDWR, 0) // else whoever opens it waits for the other
+	reader, err := os.OpenFile(pipe, os.O_RDWR, 0) // opening only one end of a pipe blocks
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,12 +29,12 @@ func TestWriteIntoAPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{pipe, link} {
-		if err := (&target{file: name}).write(nil, "", []byte("sealed"), 0o644); err != nil {
+		if err := (&outputTarget{file: name}).write(nil, "", []byte("sealed"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		info, err := os.Stat(name)
 		if err != nil || info.Mode() != os.ModeNamedPipe|0o600 {
-			t.Fatalf("%s is now %v, %v", name, info.Mode(), err)
+			t.Fatalf("%s: mode after the write is %v, %v", name, info.Mode(), err)
 		}
 		got := make([]byte, 10)
 		if n, err := reader.Read(got); err != nil || string(got[:n]) != "sealed" {
@@ -42,12 +42,12 @@ func TestWriteIntoAPipe(t *testing.T) {
 		}
 	}
 	if beside, err := os.ReadDir(filepath.Dir(pipe)); err != nil || len(beside) != 1 {
-		t.Errorf("there is %v, %v", beside, err)
+		t.Errorf("files in the folder: %v, %v", beside, err)
 	}
 }
 
-// A link stays one, and what it leads to is replaced.
-func TestWriteThroughALink(t *testing.T) {
+// The target of a link is replaced, and the link stays.
+func TestWriteReplacesTargetOfLink(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	file, link := filepath.Join(elsewhere, "state.json"), filepath.Join(dir, "state.json")
 	if err := os.WriteFile(file, []byte("before"), 0o600); err != nil {
@@ -57,15 +57,15 @@ func TestWriteThroughALink(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, to := range []struct {
-		target
+		outputTarget
 		from string
-	}{{target{file: link}, ""}, {target{inPlace: true}, link}} {
+	}{{outputTarget{file: link}, ""}, {outputTarget{inPlace: true}, link}} {
 		if err := to.write(nil, to.from, []byte("sealed "+to.from), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		info, err := os.Lstat(link)
 		if err != nil || info.Mode()&os.ModeSymlink == 0 {
-			t.Errorf("the link is now %v, %v", info.Mode(), err)
+			t.Errorf("mode of the link after the write is %v, %v", info.Mode(), err)
 		}
 		got, err := os.ReadFile(file)
 		if err != nil || !bytes.Equal(got, []byte("sealed "+to.from)) {
@@ -75,16 +75,16 @@ func TestWriteThroughALink(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&target{file: link}).write(nil, "", []byte("sealed"), 0o644); err == nil || !strings.Contains(err.Error(), "not there") {
+	if err := (&outputTarget{file: link}).write(nil, "", []byte("sealed"), 0o644); err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("got %v", err)
 	}
-	if err := (&target{file: dir}).write(nil, "", []byte("sealed"), 0o644); err == nil {
-		t.Error("a folder was written")
+	if err := (&outputTarget{file: dir}).write(nil, "", []byte("sealed"), 0o644); err == nil {
+		t.Error("got no error for a folder")
 	}
 }
 
-// What standard output or another open file goes to may hold more: that stays.
-func TestWriteToWhatIsOpen(t *testing.T) {
+// A file that is open as standard output or elsewhere is appended to, so that its content stays.
+func TestWriteAppendsToOpenFile(t *testing.T) {
 	open := func() (*os.File, string) {
 		name := filepath.Join(t.TempDir(), "all.json")
 		if err := os.WriteFile(name, []byte("before "), 0o600); err != nil {
@@ -110,17 +110,17 @@ func TestWriteToWhatIsOpen(t *testing.T) {
 		if _, err := os.Stat(c.to); err != nil {
 			t.Skipf("no /proc here: %v", err)
 		}
-		if err := (&target{file: c.to}).write(out, "", []byte("sealed"), 0o644); err != nil {
+		if err := (&outputTarget{file: c.to}).write(out, "", []byte("sealed"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(c.file); err != nil || string(got) != "before sealed" {
-			t.Errorf("%s holds %q, %v", c.to, got, err)
+			t.Errorf("%s: content is %q, %v", c.to, got, err)
 		}
 	}
 }
 
-// What goes into a pipe is stored nowhere.
-func TestNothingButAFileIsWrittenInPlace(t *testing.T) {
+// --in-place rejects pipes: the data written to a pipe is not stored.
+func TestInPlaceRequiresRegularFile(t *testing.T) {
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -139,8 +139,8 @@ func TestNothingButAFileIsWrittenInPlace(t *testing.T) {
 		if _, err := os.Stat(name); err != nil {
 			t.Skipf("no /dev/fd here: %v", err)
 		}
-		err := (&target{inPlace: true}).write(nil, name, []byte("sealed"), 0o644)
-		if err == nil || !strings.Contains(err.Error(), "--in-place is for a regular file") {
+		err := (&outputTarget{inPlace: true}).write(nil, name, []byte("sealed"), 0o644)
+		if err == nil || !strings.Contains(err.Error(), "--in-place requires a regular file") {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-const states = "../../stacks/state/testdata"
+const stateTestdata = "../../stacks/state/testdata"
 
-// keyPair is a file with a private key of age, and its public key.
+// keyPair returns a file with a private age key, and the public key.
 func keyPair(t *testing.T) (file, public string) {
 	t.Helper()
 	id, err := age.GenerateX25519Identity()
@@ -29,7 +29,7 @@ func keyPair(t *testing.T) (file, public string) {
 
 func TestStateInspect(t *testing.T) {
 	t.Setenv("SOPS_AGE_KEY_FILE", "")
-	names, err := filepath.Glob(states + "/*.json")
+	names, err := filepath.Glob(stateTestdata + "/*.json")
 	if err != nil || len(names) == 0 {
 		t.Fatal(names, err)
 	}
@@ -45,28 +45,28 @@ func TestStateInspect(t *testing.T) {
 
 func TestStateValidate(t *testing.T) {
 	t.Setenv("SOPS_AGE_KEY_FILE", "")
-	if got := run(t, "state", "validate", states+"/v2_aws_managed.json"); got != "1 file, 1 cluster: ok\n" {
+	if got := run(t, "state", "validate", stateTestdata+"/v2_aws_managed.json"); got != "1 file, 1 cluster: ok\n" {
 		t.Error(got)
 	}
-	if got := run(t, "state", "validate", "--allow-plaintext", states+"/v1_azure_ha_k3s.json"); got != "1 file, 1 cluster: ok\n" {
+	if got := run(t, "state", "validate", "--allow-plaintext", stateTestdata+"/v1_azure_ha_k3s.json"); got != "1 file, 1 cluster: ok\n" {
 		t.Error(got)
 	}
 	wrong := filepath.Join(t.TempDir(), "wrong.json")
 	if err := os.WriteFile(wrong, []byte(`{"cluster_name":"demo","cluster_type":"ha","region":"r","cloud_provider":"azur"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got := run(t, "state", "validate", states+"/v1_2_0_aws_managed.json", wrong)
-	for _, want := range []string{"/cluster_kubeconfig: it is a secret, and readable", `did you mean "azure"?`, "exit 1\n"} {
+	got := run(t, "state", "validate", stateTestdata+"/v1_2_0_aws_managed.json", wrong)
+	for _, want := range []string{"/cluster_kubeconfig: the secret is in plaintext", `did you mean "azure"?`, "exit 1\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)
 		}
 	}
 }
 
-func TestStateThereAndBack(t *testing.T) {
+func TestStateEncryptRoundTrip(t *testing.T) {
 	t.Setenv("SOPS_AGE_KEY_FILE", "")
 	keys, public := keyPair(t)
-	names, err := filepath.Glob(states + "/*.json")
+	names, err := filepath.Glob(stateTestdata + "/*.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,12 +82,12 @@ func TestStateThereAndBack(t *testing.T) {
 		}
 		for _, secret := range []string{"FAKE-kubeconfig", "FAKE-private-key", "FAKE-civo-token", "AKIAFAKE", "FAKE-SECRET", "K10fake", "PRIVATE KEY"} {
 			if strings.Contains(string(data), secret) {
-				t.Errorf("%s: %s is readable:\n%s", name, secret, data)
+				t.Errorf("%s: %s is not encrypted:\n%s", name, secret, data)
 			}
 		}
-		plain := strings.Split(run(t, "state", "inspect", name), "\nreadable: ")[0]
-		if got := run(t, "state", "inspect", sealed); !strings.Contains(got, ", encrypted\n") || after(got) != after(plain+"\n") {
-			t.Errorf("%s: without the key it shows\n%s\nand else\n%s", name, got, plain)
+		plain := strings.Split(run(t, "state", "inspect", name), "\nplaintext: ")[0]
+		if got := run(t, "state", "inspect", sealed); !strings.Contains(got, ", encrypted\n") || afterFirstLine(got) != afterFirstLine(plain+"\n") {
+			t.Errorf("%s: the encrypted file shows\n%s\nand the plaintext file\n%s", name, got, plain)
 		}
 		if got := run(t, "state", "validate", sealed, "--age-key-file", keys); !strings.HasSuffix(got, ": ok\n") {
 			t.Errorf("%s: %s", name, got)
@@ -95,25 +95,28 @@ func TestStateThereAndBack(t *testing.T) {
 		if got := run(t, "state", "decrypt", sealed, "--age-key-file", keys, "-o", back); got != "" {
 			t.Fatalf("%s: %s", name, got)
 		}
-		was, err := os.ReadFile(name)
+		original, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		is, err := os.ReadFile(back)
-		if err != nil || !state.Equal(was, is) {
-			t.Errorf("%s: it comes back as\n%s", name, is)
+		decrypted, err := os.ReadFile(back)
+		if err != nil || !state.Equal(original, decrypted) {
+			t.Errorf("%s: the decrypted file differs:\n%s", name, decrypted)
 		}
 		if info, err := os.Stat(back); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: anybody may read it: %v, %v", back, info.Mode(), err)
+			t.Errorf("%s: mode is %v, want 0600: %v", back, info.Mode(), err)
 		}
 	}
 }
 
-// after the first line.
-func after(s string) string { _, rest, _ := strings.Cut(s, "\n"); return strings.TrimSpace(rest) }
+// afterFirstLine returns the text after the first line.
+func afterFirstLine(s string) string {
+	_, rest, _ := strings.Cut(s, "\n")
+	return strings.TrimSpace(rest)
+}
 
-// A release of ksctl that nobody here knows yet has a new secret.
-func TestStateEncryptWhatIsNotKnown(t *testing.T) {
+// A field that a later release of ksctl adds is encrypted, because it may be a secret.
+func TestStateEncryptUnknownFields(t *testing.T) {
 	t.Setenv("SOPS_AGE_KEY_FILE", "")
 	_, public := keyPair(t)
 	name := filepath.Join(t.TempDir(), "state.json")
@@ -133,11 +136,11 @@ func TestStateEncryptWhatIsNotKnown(t *testing.T) {
 	}
 }
 
-func TestStateEncryptInPlaceAndWhatItRefuses(t *testing.T) {
+func TestStateEncryptInPlaceAndErrors(t *testing.T) {
 	keys, public := keyPair(t)
 	t.Setenv("SOPS_AGE_KEY_FILE", keys)
 	name := filepath.Join(t.TempDir(), "state.json")
-	// What should say nothing of a secret does: it is encrypted, too.
+	// A secret in a field that normally stays readable is encrypted, too.
 	doc := `{"cluster_name":"demo","cluster_type":"ha","region":"-----BEGIN RSA PRIVATE KEY-----","cloud_provider":"aws"}`
 	if err := os.WriteFile(name, []byte(doc), 0o600); err != nil {
 		t.Fatal(err)
@@ -145,7 +148,7 @@ func TestStateEncryptInPlaceAndWhatItRefuses(t *testing.T) {
 	if got := run(t, "state", "encrypt", name, "--age", public, "--in-place"); got != "" {
 		t.Fatal(got)
 	}
-	if got := run(t, "state", "encrypt", name, "--age", public, "--in-place"); !strings.Contains(got, "encrypted already") {
+	if got := run(t, "state", "encrypt", name, "--age", public, "--in-place"); !strings.Contains(got, "already encrypted") {
 		t.Error(got)
 	}
 	if got := run(t, "state", "inspect", name); !strings.Contains(got, "aws.ha.demo.") {
@@ -156,11 +159,11 @@ func TestStateEncryptInPlaceAndWhatItRefuses(t *testing.T) {
 	if err := os.WriteFile(lost, []byte(`{"cluster_name":"demo","cluster_type":"ha","region":"r","cloud_provider":"aws","cluster_kubeconfig":"ENC[AES256_GCM,data:x]"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := run(t, "state", "validate", lost); !strings.Contains(got, "/cluster_kubeconfig: it is encrypted, and the metadata of SOPS is missing") || !strings.HasSuffix(got, "exit 1\n") {
+	if got := run(t, "state", "validate", lost); !strings.Contains(got, "/cluster_kubeconfig: the value is encrypted, but the SOPS metadata is missing") || !strings.HasSuffix(got, "exit 1\n") {
 		t.Error(got)
 	}
 	for args, want := range map[string]string{
-		"inspect":                      "encrypted, its names, too",
+		"inspect":                      "encrypted, including the names",
 		"validate":                     "--age-key-file",
 		"decrypt":                      "--age-key-file",
 		"decrypt --age-key-file /none": "--age-key-file: open /none",
@@ -173,7 +176,7 @@ func TestStateEncryptInPlaceAndWhatItRefuses(t *testing.T) {
 	if got := run(t, "state", "encrypt", "main.go", "--age", public); !strings.Contains(got, "error: main.go: line 1: not JSON") {
 		t.Error(got)
 	}
-	if got := run(t, "state", "encrypt", states+"/v2_aws_managed.json", "--age", "age1nobody"); !strings.Contains(got, "age1nobody") {
+	if got := run(t, "state", "encrypt", stateTestdata+"/v2_aws_managed.json", "--age", "age1nobody"); !strings.Contains(got, "age1nobody") {
 		t.Error(got)
 	}
 }

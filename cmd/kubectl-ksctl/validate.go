@@ -12,9 +12,9 @@ func newValidateCommand() *cobra.Command {
 	var caps capabilities
 	cmd := &cobra.Command{
 		Use:   "validate [DIR]",
-		Short: "Check every stack and every install of a checkout",
-		Long: `Check every stack.yaml of a checkout, and render every KsctlInstall in it whose stack
-is in it, as the controller would. Problems are told with file and line; the exit code is 1 when there are any.`,
+		Short: "Validate all stacks and installs in a checkout",
+		Long: `Validate every stack.yaml in a checkout, and render every KsctlInstall whose stack is in the
+checkout, like the controller. Problems are printed with file and line. The exit code is 1 if there are any.`,
 		Example: "  kubectl ksctl validate\n  kubectl ksctl validate ~/src/fleet --kube-version v1.33.1",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -25,7 +25,7 @@ is in it, as the controller would. Problems are told with file and line; the exi
 			return validate(cmd, dir, &caps)
 		},
 	}
-	caps.addFlags(cmd.Flags(), "for each stack, the newest that it is for when unset")
+	caps.addFlags(cmd.Flags(), "if unset, the newest version that each stack supports")
 	return cmd
 }
 
@@ -35,7 +35,7 @@ func validate(cmd *cobra.Command, dir string, caps *capabilities) error {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	report := c.Validate(cmd.Context(), caps.get())
+	report := c.Validate(cmd.Context(), caps.build())
 	out := cmd.OutOrStdout()
 	for _, w := range report.Warnings {
 		if _, err := fmt.Fprintln(out, "warning:", w); err != nil {
@@ -51,7 +51,7 @@ func validate(cmd *cobra.Command, dir string, caps *capabilities) error {
 		return err
 	}
 	if len(report.Problems) > 0 {
-		return errFailed
+		return errReported
 	}
 	return nil
 }

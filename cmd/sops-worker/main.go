@@ -1,5 +1,6 @@
-// Command sops-worker decrypts or encrypts one file for the controller: a request as JSON on
-// standard input, the answer on standard output. People have kubectl ksctl state, or sops.
+// Command sops-worker decrypts or encrypts one file for the controller. It reads a request as JSON
+// from standard input and writes the response to standard output. It is not for users, who can run
+// kubectl ksctl state or sops.
 package main
 
 import (
@@ -12,8 +13,8 @@ import (
 )
 
 func main() {
-	work := sopsworker.Work{Decrypt: codec.Decrypter(codec.Options{}), Encrypt: codec.Encrypter(codec.Limits{})}
-	if err := sopsworker.Serve(context.Background(), os.Stdin, os.Stdout, work); err != nil {
+	handlers := sopsworker.Handlers{Decrypt: codec.Decrypter(codec.Options{}), Encrypt: codec.Encrypter(codec.Limits{})}
+	if err := sopsworker.Serve(context.Background(), os.Stdin, os.Stdout, handlers); err != nil {
 		fmt.Fprintln(os.Stderr, "sops-worker:", err)
 		os.Exit(1)
 	}

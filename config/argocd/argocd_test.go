@@ -1,5 +1,5 @@
-// Package argocd_test runs the customizations for Argo CD on the tests beside them,
-// which are in the form of Argo CD's own.
+// Package argocd_test runs the tests of the Argo CD customizations. The test files have the format
+// of Argo CD's own resource_customizations.
 package argocd_test
 
 import (
@@ -23,11 +23,11 @@ import (
 
 const folder = "resource_customizations"
 
-// requestedAt is written by an action with the time; Argo CD's own tests put the same
-// time into what they compare.
+// requestedAt matches the time that an action writes into an annotation. Argo CD's own tests
+// replace it with a fixed time before they compare.
 var requestedAt = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$`)
 
-func load(t *testing.T, path string, into any) {
+func loadYAML(t *testing.T, path string, into any) {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -38,14 +38,14 @@ func load(t *testing.T, path string, into any) {
 	}
 }
 
-func object(t *testing.T, path string) map[string]any {
+func loadObject(t *testing.T, path string) map[string]any {
 	t.Helper()
 	var out map[string]any
-	load(t, path, &out)
+	loadYAML(t, path, &out)
 	return out
 }
 
-// keys of argocd-cm, as they are shipped.
+// keys returns the keys of the shipped argocd-cm.
 func keys(t *testing.T) map[string]string {
 	t.Helper()
 	var cm struct {
@@ -53,11 +53,11 @@ func keys(t *testing.T) map[string]string {
 		Metadata         map[string]string
 		Data             map[string]string
 	}
-	load(t, "component/argocd-cm.yaml", &cm)
+	loadYAML(t, "component/argocd-cm.yaml", &cm)
 	return cm.Data
 }
 
-// kinds are those that have a folder, as <group>/<kind>.
+// kinds returns the kinds that have a folder, as <group>/<kind>.
 func kinds(t *testing.T) []string {
 	t.Helper()
 	dirs, err := filepath.Glob(folder + "/*/*")
@@ -70,13 +70,13 @@ func kinds(t *testing.T) []string {
 	return dirs
 }
 
-// key of argocd-cm for a kind.
-func key(what, kind string) string {
-	return "resource.customizations." + what + "." + strings.ReplaceAll(kind, "/", "_")
+// key returns the key in argocd-cm for a kind. script is health or actions.
+func key(script, kind string) string {
+	return "resource.customizations." + script + "." + strings.ReplaceAll(kind, "/", "_")
 }
 
-// used checks that each file of test data is in a test.
-func used(t *testing.T, dir string, inputs map[string]bool) {
+// checkAllUsed checks that every file in testdata is used in a test.
+func checkAllUsed(t *testing.T, dir string, inputs map[string]bool) {
 	t.Helper()
 	files, err := filepath.Glob(dir + "/testdata/*.yaml")
 	if err != nil {
@@ -84,7 +84,7 @@ func used(t *testing.T, dir string, inputs map[string]bool) {
 	}
 	for _, f := range files {
 		if !inputs["testdata/"+filepath.Base(f)] {
-			t.Errorf("%s is in no test", f)
+			t.Errorf("%s is not used in a test", f)
 		}
 	}
 }
@@ -98,25 +98,25 @@ func TestHealth(t *testing.T) {
 				HealthStatus lua.Health `json:"healthStatus"`
 			} `json:"tests"`
 		}
-		load(t, dir+"/health_test.yaml", &cases)
+		loadYAML(t, dir+"/health_test.yaml", &cases)
 		inputs, seen := map[string]bool{}, map[string]bool{}
 		for _, tc := range cases.Tests {
 			inputs[tc.InputPath], seen[tc.HealthStatus.Status] = true, true
 			t.Run(kind+"/"+filepath.Base(tc.InputPath), func(t *testing.T) {
-				got, err := lua.HealthOf(script, object(t, filepath.Join(dir, tc.InputPath)))
+				got, err := lua.RunHealth(script, loadObject(t, filepath.Join(dir, tc.InputPath)))
 				if err != nil || got != tc.HealthStatus {
 					t.Errorf("%+v, %v; want %+v", got, err, tc.HealthStatus)
 				}
 			})
 		}
-		used(t, dir, inputs)
+		checkAllUsed(t, dir, inputs)
 		if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, []string{"Degraded", "Healthy", "Progressing", "Suspended"}) {
-			t.Errorf("%s is only ever %v", kind, got)
+			t.Errorf("%s: the tests only have the statuses %v", kind, got)
 		}
 	}
 }
 
-// actions of a kind as argocd-cm has them.
+// actions is the value of a resource.customizations.actions key in argocd-cm.
 type actions struct {
 	Discovery   string `json:"discovery.lua"`
 	Definitions []struct {
@@ -132,7 +132,7 @@ func (a *actions) script(t *testing.T, name string) string {
 			return d.Script
 		}
 	}
-	t.Fatalf("no action is called %q", name)
+	t.Fatalf("action %q does not exist", name)
 	return ""
 }
 
@@ -159,7 +159,7 @@ func TestActions(t *testing.T) {
 			t.Fatal(err)
 		}
 		var cases actionTests
-		load(t, dir+"/action_test.yaml", &cases)
+		loadYAML(t, dir+"/action_test.yaml", &cases)
 		inputs, tried := map[string]bool{}, map[string]bool{}
 		for _, tc := range cases.Discovery {
 			inputs[tc.InputPath] = true
@@ -168,7 +168,7 @@ func TestActions(t *testing.T) {
 				for _, r := range tc.Result {
 					want[r.Name] = lua.Action{Disabled: r.Disabled}
 				}
-				got, err := lua.ActionsOf(a.Discovery, object(t, filepath.Join(dir, tc.InputPath)))
+				got, err := lua.RunDiscovery(a.Discovery, loadObject(t, filepath.Join(dir, tc.InputPath)))
 				if err != nil || !reflect.DeepEqual(got, want) || len(got) != len(a.Definitions) {
 					t.Errorf("%+v, %v; want %+v", got, err, want)
 				}
@@ -177,24 +177,24 @@ func TestActions(t *testing.T) {
 		for _, tc := range cases.Action {
 			inputs[tc.InputPath], inputs[tc.ExpectedOutputPath], tried[tc.Action] = true, true, true
 			t.Run(kind+"/"+tc.Action+"/"+filepath.Base(tc.InputPath), func(t *testing.T) {
-				got, err := lua.Act(a.script(t, tc.Action), object(t, filepath.Join(dir, tc.InputPath)))
+				got, err := lua.RunAction(a.script(t, tc.Action), loadObject(t, filepath.Join(dir, tc.InputPath)))
 				if err != nil {
 					t.Fatal(err)
 				}
-				if want := object(t, filepath.Join(dir, tc.ExpectedOutputPath)); !reflect.DeepEqual(timeless(t, got), want) {
+				if want := loadObject(t, filepath.Join(dir, tc.ExpectedOutputPath)); !reflect.DeepEqual(withFixedTime(t, got), want) {
 					t.Errorf("%v\nwant %v", got, want)
 				}
 			})
 		}
-		used(t, dir, inputs)
+		checkAllUsed(t, dir, inputs)
 		if len(tried) != len(a.Definitions) {
-			t.Errorf("%s: only %v are tested", kind, tried)
+			t.Errorf("%s: only the actions %v are tested", kind, tried)
 		}
 	}
 }
 
-// timeless puts the time of the test data where an action wrote the time.
-func timeless(t *testing.T, o map[string]any) map[string]any {
+// withFixedTime replaces the time that an action wrote with the fixed time in the test data.
+func withFixedTime(t *testing.T, o map[string]any) map[string]any {
 	t.Helper()
 	meta, _ := o["metadata"].(map[string]any)
 	annotations, _ := meta["annotations"].(map[string]any)
@@ -210,8 +210,8 @@ func timeless(t *testing.T, o map[string]any) map[string]any {
 	return o
 }
 
-// A kind that is reconciled can be judged, and in the same way as the others.
-func TestEveryReconciledKindHasTheSame(t *testing.T) {
+// Every reconciled kind has customizations, and all kinds have the same scripts.
+func TestReconciledKindsHaveSameScripts(t *testing.T) {
 	crds, err := filepath.Glob("../crd/bases/*.yaml")
 	if err != nil || len(crds) == 0 {
 		t.Fatalf("%v, %v", crds, err)
@@ -243,15 +243,15 @@ func TestEveryReconciledKindHasTheSame(t *testing.T) {
 	for _, d := range dirs {
 		got = append(got, strings.TrimPrefix(filepath.ToSlash(d), folder+"/"))
 		for _, script := range []string{"health.lua", "actions/discovery.lua", "actions/reconcile/action.lua", "actions/suspend/action.lua", "actions/resume/action.lua"} {
-			same(t, filepath.Join(d, script), filepath.Join(dirs[0], script))
+			checkSameContent(t, filepath.Join(d, script), filepath.Join(dirs[0], script))
 		}
 	}
 	if slices.Sort(want); !slices.Equal(got, want) {
-		t.Errorf("customizations of %v; reconciled are %v", got, want)
+		t.Errorf("kinds with customizations are %v, reconciled kinds are %v", got, want)
 	}
 }
 
-func same(t *testing.T, a, b string) {
+func checkSameContent(t *testing.T, a, b string) {
 	t.Helper()
 	x, err := os.ReadFile(a)
 	if err != nil {
@@ -266,9 +266,9 @@ func same(t *testing.T, a, b string) {
 	}
 }
 
-// The component adds our keys to whatever argocd-cm an installation has, in its
-// namespace or in none.
-func TestTheComponentKeepsWhatIsThere(t *testing.T) {
+// The component adds our keys to an existing argocd-cm, whether its manifest sets the namespace or
+// not.
+func TestComponentKeepsExistingKeys(t *testing.T) {
 	for _, namespace := range []string{"", "  namespace: argocd\n"} {
 		fs := filesys.MakeFsInMemory()
 		for name, content := range map[string]string{

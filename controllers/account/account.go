@@ -1,5 +1,5 @@
-// Package account finds the service account whose rights an object of ours acts
-// with. The controller's own are for its own kinds: they are never lent.
+// Package account returns clients that impersonate the service account of a reconciled object. The
+// controller uses its own permissions only for its own kinds.
 package account
 
 import (
@@ -17,21 +17,22 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
-// ErrNone says that nobody said with whose rights to act.
-var ErrNone = errors.New("no service account: set spec.serviceAccountName, or run the controller with --default-service-account")
+// ErrNoServiceAccount reports an object without a service account and without a default.
+var ErrNoServiceAccount = errors.New("no service account: set spec.serviceAccountName, or run the controller with --default-service-account")
 
-// NotFoundError says that an account does not exist.
+// NotFoundError reports that a service account does not exist.
 type NotFoundError struct{ Account types.NamespacedName }
 
 func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("ServiceAccount %s does not exist: create it, or change spec.serviceAccountName", e.Account)
 }
 
-// Client returns a client of a target with the rights of an account. A missing
-// account is an error before any request is made as it; so is one without a name.
+// Client returns a client of a target with the permissions of a service account. It fails with
+// ErrNoServiceAccount for an empty name and with a NotFoundError for a missing account, before it
+// sends any request as that account.
 func Client(ctx context.Context, cache client.Reader, t *engine.Target, account types.NamespacedName) (*engine.Client, error) {
 	if account.Name == "" {
-		return nil, ErrNone
+		return nil, ErrNoServiceAccount
 	}
 	var meta metav1.PartialObjectMetadata
 	meta.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"})
@@ -40,16 +41,16 @@ func Client(ctx context.Context, cache client.Reader, t *engine.Target, account 
 	} else if err != nil {
 		return nil, err
 	}
-	return t.Client(&account)
+	return t.ClientFor(&account)
 }
 
-// Outcome of an error of Client.
-func Outcome(err error, revision string) reconcile.Outcome {
+// OutcomeOf returns the outcome of an error of Client.
+func OutcomeOf(err error, revision string) reconcile.Outcome {
 	var missing *NotFoundError
 	if errors.As(err, &missing) {
 		return reconcile.Retry{Err: err, Reason: reconcile.AccountNotFoundReason, Revision: revision}
 	}
-	if errors.Is(err, ErrNone) {
+	if errors.Is(err, ErrNoServiceAccount) {
 		return reconcile.Stalled{Err: err, Reason: reconcile.AccountNotFoundReason, Revision: revision}
 	}
 	return reconcile.Retry{Err: err, Revision: revision}

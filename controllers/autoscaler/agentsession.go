@@ -14,174 +14,178 @@ import (
 	agentclient "github.com/ksctl/gitops/internal/agent/client"
 )
 
-// maxWorkers of a cluster.
+// maxWorkers is the maximum number of workers of a cluster.
 const maxWorkers = 10_000
 
-// sendWithin is how old a deletion may be that ksctl's own agent is told of: machines that join
-// later may be in use.
-const sendWithin = time.Minute
+// maxScaleAge is the maximum age of a deletion that is sent to ksctl's own agent: machines that
+// join later may be in use.
+const maxScaleAge = time.Minute
 
-// beginWithin is how old a deletion may be that our own agent is told of: minSize may have been
-// raised, and the machine be used again.
-const beginWithin = 5 * time.Minute
+// maxBeginAge is the maximum age of a deletion that is sent to an agent that serves Workers:
+// minSize may have been raised since, and the machine may be in use again.
+const maxBeginAge = 5 * time.Minute
 
-// task is what an agent has to do at a time.
+// task is the operation that the agent has to carry out; op is nil if there is none.
 type task struct {
 	op *clusterv1.ScaleOperation
-	// resumed is true for one that it may have been told before.
+	// resumed is true if the operation may have been sent to the agent before.
 	resumed bool
 	now     time.Time
 }
 
-// talk is a conversation with an agent.
-type talk struct {
-	id   [sha256.Size]byte
+// agentSession is a session with an agent. It is not safe for concurrent use.
+type agentSession struct {
+	hash [sha256.Size]byte
 	conn Conn
-	// own is true once it was our own agent that answered.
-	own bool
-	// plainDone has how operations ended that ksctl's own agent was asked for: it knows no ids.
-	plainDone map[string]word
+	// servesWorkers is true once the agent has listed workers. ksctl's own agent never does.
+	servesWorkers bool
+	// finished has the results of the operations of ksctl's own agent, which knows no operation
+	// IDs.
+	finished map[string]operationStatus
 }
 
-func (t *talk) close() {
+func (t *agentSession) close() {
 	if t.conn != nil {
 		t.conn.Close()
 		t.conn = nil
 	}
 }
 
-// turn asks an agent once: what there is, and how the operation stands. One that it does not
-// know it is told of.
-func (t *talk) turn(ctx context.Context, q question, do task, before answer) answer {
-	asked := do.op
-	silent := func(err error) answer {
-		before.err = err
-		return before
+// poll reads the workers and the status of the operation from the agent once. If the agent does not
+// know the operation, poll sends it. If the agent cannot be read, poll returns the previous report
+// with the error.
+func (t *agentSession) poll(ctx context.Context, cfg sessionConfig, do task, last agentReport) agentReport {
+	requested := do.op
+	withError := func(err error) agentReport {
+		last.err = err
+		return last
 	}
-	if t.conn == nil || t.id != q.id {
+	if t.conn == nil || t.hash != cfg.hash {
 		t.close()
-		conn, err := q.open()
+		conn, err := cfg.dial()
 		if err != nil {
-			return silent(err)
+			return withError(err)
 		}
-		t.conn, t.id, t.own = conn, q.id, false
+		t.conn, t.hash, t.servesWorkers = conn, cfg.hash, false
 	}
-	within, cancel := context.WithTimeout(ctx, askWithin)
+	listCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	state, err := t.conn.List(within, q.cluster)
-	var plain *agentclient.NoWorkersError
+	listed, err := t.conn.List(listCtx, cfg.cluster)
+	var noWorkers *agentclient.NoWorkersError
 	switch {
-	case errors.As(err, &plain) && !t.own:
-		return t.plain(ctx, q, do)
+	case errors.As(err, &noWorkers) && !t.servesWorkers:
+		return t.scaleOnce(ctx, cfg, do)
 	case err != nil:
-		return silent(err)
+		return withError(err)
 	}
-	t.own = true
-	for _, w := range state.Workers {
+	t.servesWorkers = true
+	for _, w := range listed.Workers {
 		if w.Index >= maxWorkers {
-			return silent(fmt.Errorf("the agent lists a worker with the index %d, and at most %d are taken", w.Index, maxWorkers))
+			return withError(fmt.Errorf("the agent lists a worker with index %d: the index must be less than %d", w.Index, maxWorkers))
 		}
 	}
-	said := answer{listed: true, workers: state.Workers, word: wordOf(state.Operation)}
-	if asked == nil || said.word.id == asked.ID {
-		return said
+	report := agentReport{listed: true, workers: listed.Workers, operation: toOperationStatus(listed.Operation)}
+	if requested == nil || report.operation.id == requested.ID {
+		return report
 	}
-	if asked.Kind != clusterv1.OperationScaleUp && do.now.After(asked.StartedAt.Add(beginWithin)) {
-		said.word = unreached(asked, before.err)
-		return said
+	if requested.Kind != clusterv1.OperationScaleUp && do.now.After(requested.StartedAt.Add(maxBeginAge)) {
+		report.operation = expired(requested, last.err)
+		return report
 	}
-	beginning, cancelBegin := context.WithTimeout(ctx, askWithin)
+	beginCtx, cancelBegin := context.WithTimeout(ctx, callTimeout)
 	defer cancelBegin()
-	op, err := t.conn.Begin(beginning, agentclient.BeginRequest{Cluster: q.cluster, ID: asked.ID, Desired: uint32(asked.DesiredWorkers), Current: uint32(asked.From), Size: asked.NodeSize})
+	op, err := t.conn.Begin(beginCtx, agentclient.BeginRequest{Cluster: cfg.cluster, ID: requested.ID, Desired: uint32(requested.DesiredWorkers), Current: uint32(requested.From), Size: requested.NodeSize})
 	switch {
-	case isRefused(err):
-		said.word = word{id: asked.ID, state: agentFailed, code: CodeFailed, message: err.Error()}
+	case isRejected(err):
+		report.operation = operationStatus{id: requested.ID, phase: phaseFailed, code: CodeFailed, message: err.Error()}
 	case err != nil:
-		said.err = err
+		report.err = err
 	default:
-		said.word = wordOf(&op)
+		report.operation = toOperationStatus(&op)
 	}
-	return said
+	return report
 }
 
-// plain has ksctl's own agent carry out an operation. It answers when that is done.
-func (t *talk) plain(ctx context.Context, q question, do task) answer {
-	said := answer{plain: true}
+// scaleOnce lets ksctl's own agent carry out an operation, once for each operation ID.
+func (t *agentSession) scaleOnce(ctx context.Context, cfg sessionConfig, do task) agentReport {
+	report := agentReport{ksctlAgent: true}
 	if do.op == nil {
-		return said
+		return report
 	}
-	if done, ok := t.plainDone[do.op.ID]; ok {
-		said.word = done
-		return said
+	if result, ok := t.finished[do.op.ID]; ok {
+		report.operation = result
+		return report
 	}
-	said.word = t.scale(ctx, q, do)
-	clear(t.plainDone) // one at a time
-	t.plainDone[do.op.ID] = said.word
-	return said
+	report.operation = t.scale(ctx, cfg, do)
+	clear(t.finished) // there is one operation at a time
+	t.finished[do.op.ID] = report.operation
+	return report
 }
 
-// scale is how it went.
-func (t *talk) scale(ctx context.Context, q question, do task) word {
-	failed := func(code, message string) word {
-		return word{id: do.op.ID, state: agentFailed, code: code, message: message}
+// scale calls Scale of ksctl's own agent, which returns when the operation is done, and returns the
+// result of the operation.
+func (t *agentSession) scale(ctx context.Context, cfg sessionConfig, do task) operationStatus {
+	failed := func(code, message string) operationStatus {
+		return operationStatus{id: do.op.ID, phase: phaseFailed, code: code, message: message}
 	}
 	up := do.op.Kind == clusterv1.OperationScaleUp
 	switch {
 	case !up && do.resumed:
-		return failed(CodeNoAnswer, "the controller started anew meanwhile, and does not ask for deletions twice")
-	case !up && do.now.After(do.op.StartedAt.Add(sendWithin)):
-		return unreached(do.op, nil)
+		return failed(CodeNoAnswer, "the controller was restarted during the operation, and it does not send a deletion twice")
+	case !up && do.now.After(do.op.StartedAt.Add(maxScaleAge)):
+		return expired(do.op, nil)
 	}
-	within, cancel := context.WithTimeout(ctx, q.within)
+	scaleCtx, cancel := context.WithTimeout(ctx, cfg.scaleTimeout)
 	defer cancel()
-	err := t.conn.Scale(within, up, uint32(do.op.DesiredWorkers), do.op.NodeSize)
+	err := t.conn.Scale(scaleCtx, up, uint32(do.op.DesiredWorkers), do.op.NodeSize)
 	switch {
 	case err == nil:
-		return word{id: do.op.ID, state: agentSucceeded}
-	case do.resumed || !isAnswered(err): // what it was told before may still be at work
+		return operationStatus{id: do.op.ID, phase: phaseSucceeded}
+	case do.resumed || !isAgentError(err): // an earlier call may still be in progress
 		return failed(CodeNoAnswer, err.Error())
 	}
 	return failed(CodeFailed, err.Error())
 }
 
-// unreached is how a deletion ended that an agent did not begin; why is what it said last.
-func unreached(op *clusterv1.ScaleOperation, why error) word {
-	w := word{id: op.ID, state: agentFailed, code: CodeFailed, message: "the agent did not begin with it in time, and is not asked for it any more"}
-	if why != nil {
-		w.message += ": " + why.Error()
+// expired returns the result of a deletion that the agent did not begin in time. cause is the last
+// error of the agent; nil if there is none.
+func expired(op *clusterv1.ScaleOperation, cause error) operationStatus {
+	w := operationStatus{id: op.ID, phase: phaseFailed, code: CodeFailed, message: "the request expired because the agent did not begin the operation in time"}
+	if cause != nil {
+		w.message += ": " + cause.Error()
 	}
 	return w
 }
 
-// isAnswered is true where the agent itself said so.
-func isAnswered(err error) bool {
-	var said *agentclient.Error
-	return errors.As(err, &said) && said.Answered
+// isAgentError reports whether the agent itself returned the error.
+func isAgentError(err error) bool {
+	var agentErr *agentclient.Error
+	return errors.As(err, &agentErr) && agentErr.Answered
 }
 
-// isRefused is true where an agent will never begin an operation: it has other workers than it was
-// told, or makes no such machines, or not so many.
-func isRefused(err error) bool {
-	var said *agentclient.Error
-	return errors.As(err, &said) && said.Answered && (said.Code == codes.Aborted || said.Code == codes.InvalidArgument || said.Code == codes.OutOfRange)
+// isRejected reports whether the agent will never begin the operation: its number of workers
+// differs from the one in the request, or it supports no such size or number of machines.
+func isRejected(err error) bool {
+	var agentErr *agentclient.Error
+	return errors.As(err, &agentErr) && agentErr.Answered && (agentErr.Code == codes.Aborted || agentErr.Code == codes.InvalidArgument || agentErr.Code == codes.OutOfRange)
 }
 
-// wordOf is what an agent says of the operation that it began last.
-func wordOf(op *agentclient.Operation) word {
+// toOperationStatus converts the status of the operation that the agent began last.
+func toOperationStatus(op *agentclient.Operation) operationStatus {
 	if op == nil {
-		return word{}
+		return operationStatus{}
 	}
-	w := word{id: op.ID, message: op.Message}
+	w := operationStatus{id: op.ID, message: op.Message}
 	switch op.Phase {
 	case agentclient.PhaseSucceeded:
-		w.state = agentSucceeded
+		w.phase = phaseSucceeded
 	case agentclient.PhaseFailed:
-		w.state, w.code = agentFailed, cmp.Or(failureCodes[op.Failure], CodeFailed)
+		w.phase, w.code = phaseFailed, cmp.Or(failureCodes[op.Failure], CodeFailed)
 	default:
-		w.state = agentRunning
+		w.phase = phaseRunning
 	}
 	return w
 }
 
-// failureCodes of our own agent.
+// failureCodes maps the failures of an agent that serves Workers to failure codes.
 var failureCodes = map[agentclient.Failure]string{agentclient.OutOfResources: CodeOutOfResources, agentclient.DrainFailure: CodeDrain, agentclient.OtherFailure: CodeFailed}

@@ -15,17 +15,18 @@ import (
 )
 
 const (
-	// askWithin is how long an agent may take to say what there is, or to begin.
-	askWithin = 40 * time.Second
-	// atWorkInterval is how often an agent that is at work is asked how it stands, and
-	// idleInterval how often one that is not: machines may be made by others, too.
-	atWorkInterval = time.Second
-	idleInterval   = 30 * time.Second
-	// silentInterval is how soon one is asked again that did not answer.
-	silentInterval = 5 * time.Second
+	// callTimeout bounds the calls List and Begin.
+	callTimeout = 40 * time.Second
+	// An agent is polled every busyInterval while an operation is in progress, else every
+	// idleInterval, because others may create machines, too.
+	busyInterval = time.Second
+	idleInterval = 30 * time.Second
+	// retryInterval is the time after which a failed poll is retried.
+	retryInterval = 5 * time.Second
 )
 
-// Conn is a connection to an agent.
+// Conn calls an agent. ksctl's own agent serves Scale, agents that serve Workers have List and
+// Begin.
 type Conn interface {
 	List(ctx context.Context, cluster string) (agentclient.State, error)
 	Begin(ctx context.Context, r agentclient.BeginRequest) (agentclient.Operation, error)
@@ -33,63 +34,66 @@ type Conn interface {
 	Close()
 }
 
-// question is how an agent is reached.
-type question struct {
-	// id tells one way of reaching it from another.
-	id      [sha256.Size]byte
-	open    func() (Conn, error)
+// sessionConfig is the configuration of the session with an agent.
+type sessionConfig struct {
+	// hash is a hash of the agent's endpoint and Secret. If it changes, the session connects again.
+	hash    [sha256.Size]byte
+	dial    func() (Conn, error)
 	cluster string
-	// within is how long an agent that answers when it is done may take.
-	within time.Duration
+	// scaleTimeout bounds the call Scale, which returns when the operation is done.
+	scaleTimeout time.Duration
 }
 
-// answer is what an agent said last.
-type answer struct {
-	workers []agentclient.Worker
-	word    word
-	// listed is true where it said which workers there are; plain for an agent of ksctl's own.
-	listed, plain bool
-	// err is why it says nothing now; what it said before is kept.
+// agentReport is the last report of an agent.
+type agentReport struct {
+	workers   []agentclient.Worker
+	operation operationStatus
+	// listed is true if workers is the list of all workers. ksctlAgent is true for ksctl's own
+	// agent, which cannot list them.
+	listed, ksctlAgent bool
+	// err is the error of the last poll; nil if it succeeded. If listing fails, the other fields
+	// keep their values.
 	err error
 }
 
-// Links talk to agents, each in a goroutine of its own: no worker of the controller waits for
-// one. They are run by a manager.
-type Links struct {
-	// Wake is called when an agent has something new to say.
-	Wake  func(types.NamespacedName)
-	Clock clock.WithTicker
+// AgentSessions runs a session with each agent, in a goroutine of its own, so that no worker of the
+// controller waits for an agent. It is run by a manager.
+type AgentSessions struct {
+	// OnReport is called when the report of an agent changes.
+	OnReport func(types.NamespacedName)
+	Clock    clock.WithTicker
 
 	mu  sync.Mutex
 	ctx context.Context
-	// early are those that were asked for before Start.
+	// early are the objects whose report was requested before Start.
 	early []types.NamespacedName
-	byKey map[types.NamespacedName]*link
+	byKey map[types.NamespacedName]*sessionEntry
 	wg    sync.WaitGroup
 }
 
-// link is to one agent. It is guarded by Links.mu.
-type link struct {
-	question
-	// op is the operation at work; nil: none is.
+// sessionEntry is the input and output of one session. It is guarded by AgentSessions.mu.
+type sessionEntry struct {
+	sessionConfig
+	// op is the operation in progress; nil if there is none.
 	op *clusterv1.ScaleOperation
-	// resumed is true for one that somebody may have told the agent of before.
+	// resumed is true if op may have been sent to the agent before.
 	resumed bool
-	answer  answer
-	heard   bool
-	// changed has a value when there is something else to ask.
+	// report is the last report; hasReport is true if the agent has responded at least once.
+	report    agentReport
+	hasReport bool
+	// changed receives a value when the configuration or the operation changes.
 	changed chan struct{}
 	cancel  context.CancelFunc
 }
 
-// Start implements manager.Runnable. It returns when no agent is talked to any more.
-func (l *Links) Start(ctx context.Context) error {
+// Start implements manager.Runnable. It returns when all sessions have ended.
+func (l *AgentSessions) Start(ctx context.Context) error {
 	l.mu.Lock()
 	l.ctx = ctx
 	early := l.early
 	l.mu.Unlock()
 	for _, key := range early {
-		l.Wake(key)
+		l.OnReport(key)
 	}
 	<-ctx.Done()
 	l.mu.Lock()
@@ -99,48 +103,49 @@ func (l *Links) Start(ctx context.Context) error {
 	return nil
 }
 
-// ask returns what an agent said last; false when that is to be awaited, with why it says
-// nothing. It goes on asking.
-func (l *Links) ask(key types.NamespacedName, q question) (answer, bool) {
+// lastReport returns the last report of an agent, and starts the session if there is none. The
+// result is false if the agent has not responded yet; err of the report is then the error of the
+// last call.
+func (l *AgentSessions) lastReport(key types.NamespacedName, cfg sessionConfig) (agentReport, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx == nil {
 		l.early = append(l.early, key)
-		return answer{}, false
+		return agentReport{}, false
 	}
 	x := l.byKey[key]
 	switch {
 	case x == nil:
 		if l.byKey == nil {
-			l.byKey = map[types.NamespacedName]*link{}
+			l.byKey = map[types.NamespacedName]*sessionEntry{}
 		}
 		ctx, cancel := context.WithCancel(l.ctx)
-		x = &link{question: q, changed: make(chan struct{}, 1), cancel: cancel}
+		x = &sessionEntry{sessionConfig: cfg, changed: make(chan struct{}, 1), cancel: cancel}
 		l.byKey[key] = x
-		l.wg.Go(func() { l.run(ctx, key, x) })
-	case x.id != q.id || x.cluster != q.cluster:
-		x.question, x.answer, x.heard = q, answer{}, false
+		l.wg.Go(func() { l.runSession(ctx, key, x) })
+	case x.hash != cfg.hash || x.cluster != cfg.cluster:
+		x.sessionConfig, x.report, x.hasReport = cfg, agentReport{}, false
 		x.signal()
 	default:
-		x.question.open, x.within = q.open, q.within
+		x.sessionConfig.dial, x.scaleTimeout = cfg.dial, cfg.scaleTimeout
 	}
-	return x.answer, x.heard
+	return x.report, x.hasReport
 }
 
-// carry has an agent carry out an operation that is on record; nil: there is none. One that has not
-// begun just now may have been told it before.
-func (l *Links) carry(key types.NamespacedName, op *clusterv1.ScaleOperation, begun bool) {
+// run lets an agent carry out a recorded operation; nil stops sending one. begun is true if the
+// operation was recorded in this reconcile; else it may have been sent to the agent before.
+func (l *AgentSessions) run(key types.NamespacedName, op *clusterv1.ScaleOperation, begun bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !atWork(op) {
+	if !isInProgress(op) {
 		op = nil
 	}
 	if x := l.byKey[key]; x != nil {
-		x.carry(op, begun)
+		x.setOperation(op, begun)
 	}
 }
 
-func (x *link) carry(op *clusterv1.ScaleOperation, begun bool) {
+func (x *sessionEntry) setOperation(op *clusterv1.ScaleOperation, begun bool) {
 	known := x.op != nil && op != nil && x.op.ID == op.ID
 	x.op = op.DeepCopy()
 	if op != nil && !known {
@@ -149,15 +154,15 @@ func (x *link) carry(op *clusterv1.ScaleOperation, begun bool) {
 	}
 }
 
-func (x *link) signal() {
+func (x *sessionEntry) signal() {
 	select {
 	case x.changed <- struct{}{}:
 	default:
 	}
 }
 
-// Forget ends what is said to an agent.
-func (l *Links) Forget(key types.NamespacedName) {
+// Forget ends the session with an agent.
+func (l *AgentSessions) Forget(key types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if x := l.byKey[key]; x != nil {
@@ -166,25 +171,25 @@ func (l *Links) Forget(key types.NamespacedName) {
 	}
 }
 
-// run asks an agent until ctx ends.
-func (l *Links) run(ctx context.Context, key types.NamespacedName, x *link) {
-	t := talk{plainDone: map[string]word{}}
+// runSession polls an agent until ctx is done.
+func (l *AgentSessions) runSession(ctx context.Context, key types.NamespacedName, x *sessionEntry) {
+	t := agentSession{finished: map[string]operationStatus{}}
 	defer t.close()
 	for ctx.Err() == nil {
 		l.mu.Lock()
-		q, op, before := x.question, task{x.op, x.resumed, l.Clock.Now()}, x.answer
+		cfg, op, last := x.sessionConfig, task{x.op, x.resumed, l.Clock.Now()}, x.report
 		l.mu.Unlock()
-		said := t.turn(ctx, q, op, before)
+		report := t.poll(ctx, cfg, op, last)
 		if ctx.Err() != nil {
 			return
 		}
-		l.take(key, x, q, said)
+		l.storeReport(key, x, cfg, report)
 		wait := idleInterval
 		switch {
-		case said.err != nil:
-			wait = silentInterval
+		case report.err != nil:
+			wait = retryInterval
 		case op.op != nil:
-			wait = atWorkInterval
+			wait = busyInterval
 		}
 		timer := l.Clock.NewTimer(wait)
 		select {
@@ -196,23 +201,23 @@ func (l *Links) run(ctx context.Context, key types.NamespacedName, x *link) {
 	}
 }
 
-// take keeps an answer, unless the question is another one by now.
-func (l *Links) take(key types.NamespacedName, x *link, q question, said answer) {
+// storeReport stores a report, unless the configuration of the session has changed since.
+func (l *AgentSessions) storeReport(key types.NamespacedName, x *sessionEntry, cfg sessionConfig, report agentReport) {
 	l.mu.Lock()
-	if x.id != q.id || x.cluster != q.cluster {
+	if x.hash != cfg.hash || x.cluster != cfg.cluster {
 		l.mu.Unlock()
 		return
 	}
-	heard := said.err == nil || said.listed || x.heard
-	same := heard == x.heard && sameAnswer(said, x.answer)
-	x.answer, x.heard = said, heard
+	hasReport := report.err == nil || report.listed || x.hasReport
+	same := hasReport == x.hasReport && sameReport(report, x.report)
+	x.report, x.hasReport = report, hasReport
 	l.mu.Unlock()
 	if !same {
-		l.Wake(key)
+		l.OnReport(key)
 	}
 }
 
-func sameAnswer(a, b answer) bool {
+func sameReport(a, b agentReport) bool {
 	if (a.err == nil) != (b.err == nil) || a.err != nil && a.err.Error() != b.err.Error() {
 		return false
 	}

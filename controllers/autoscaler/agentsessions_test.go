@@ -18,15 +18,15 @@ import (
 
 // fakeAgent is an agent in memory.
 type fakeAgent struct {
-	mu     sync.Mutex
-	state  agentclient.State
-	err    error
-	begin  error
-	begun  []agentclient.BeginRequest
-	scaled []uint32
-	// hang is how long Scale takes.
-	hang   time.Duration
-	closed int
+	mu       sync.Mutex
+	state    agentclient.State
+	err      error
+	beginErr error
+	begun    []agentclient.BeginRequest
+	scaled   []uint32
+	// scaleDuration is how long Scale takes.
+	scaleDuration time.Duration
+	closed        int
 }
 
 func (f *fakeAgent) List(context.Context, string) (agentclient.State, error) {
@@ -39,8 +39,8 @@ func (f *fakeAgent) Begin(_ context.Context, r agentclient.BeginRequest) (agentc
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.begun = append(f.begun, r)
-	if f.begin != nil {
-		return agentclient.Operation{}, f.begin
+	if f.beginErr != nil {
+		return agentclient.Operation{}, f.beginErr
 	}
 	f.state.Operation = &agentclient.Operation{ID: r.ID, Phase: agentclient.PhaseRunning}
 	return *f.state.Operation, nil
@@ -49,12 +49,12 @@ func (f *fakeAgent) Begin(_ context.Context, r agentclient.BeginRequest) (agentc
 func (f *fakeAgent) Scale(ctx context.Context, _ bool, desired uint32, _ string) error {
 	f.mu.Lock()
 	f.scaled = append(f.scaled, desired)
-	hang, err := f.hang, f.begin
+	duration, err := f.scaleDuration, f.beginErr
 	f.mu.Unlock()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(hang):
+	case <-time.After(duration):
 		return err
 	}
 }
@@ -73,17 +73,17 @@ func (f *fakeAgent) set(change func()) {
 
 var testKey = types.NamespacedName{Namespace: "ns", Name: "as"}
 
-// talking runs links with one agent in a bubble of time.
-func talking(t *testing.T, f *fakeAgent, body func(l *Links, q question, wakes *int)) {
+// withSessions runs body with AgentSessions and one agent, on the fake clock of synctest.
+func withSessions(t *testing.T, f *fakeAgent, body func(l *AgentSessions, cfg sessionConfig, wakes *int)) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		wakes := 0
-		l := &Links{Clock: clock.RealClock{}, Wake: func(types.NamespacedName) { mu.Lock(); wakes++; mu.Unlock() }}
+		l := &AgentSessions{Clock: clock.RealClock{}, OnReport: func(types.NamespacedName) { mu.Lock(); wakes++; mu.Unlock() }}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); _ = l.Start(ctx) }()
 		synctest.Wait()
-		body(l, question{open: func() (Conn, error) { return f, nil }, within: time.Minute}, &wakes)
+		body(l, sessionConfig{dial: func() (Conn, error) { return f, nil }, scaleTimeout: time.Minute}, &wakes)
 		cancel()
 		<-done
 		if f.closed == 0 {
@@ -100,17 +100,17 @@ func operation(id string, from, to int32) *clusterv1.ScaleOperation {
 	return op
 }
 
-func TestAnOperationIsBegunOnceAndFollowed(t *testing.T) {
+func TestOperationBeginsOnceAndIsPolled(t *testing.T) {
 	f := &fakeAgent{state: agentclient.State{Workers: []agentclient.Worker{{Index: 0, Size: "s-1"}}}}
-	talking(t, f, func(l *Links, q question, _ *int) {
-		if _, known := l.ask(testKey, q); known {
-			t.Fatal("known before anything was said")
+	withSessions(t, f, func(l *AgentSessions, cfg sessionConfig, _ *int) {
+		if _, known := l.lastReport(testKey, cfg); known {
+			t.Fatal("there is a report before the agent has responded")
 		}
 		synctest.Wait()
-		if said, known := l.ask(testKey, q); !known || len(said.workers) != 1 || said.word.id != "" {
-			t.Fatalf("%+v %v", said, known)
+		if report, known := l.lastReport(testKey, cfg); !known || len(report.workers) != 1 || report.operation.id != "" {
+			t.Fatalf("%+v %v", report, known)
 		}
-		l.carry(testKey, operation("one", 1, 3), true)
+		l.run(testKey, operation("one", 1, 3), true)
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		f.set(func() {
@@ -121,78 +121,78 @@ func TestAnOperationIsBegunOnceAndFollowed(t *testing.T) {
 		})
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if said, _ := l.ask(testKey, q); said.word != (word{id: "one", state: agentFailed, code: CodeOutOfResources, message: "none left"}) {
-			t.Fatalf("%+v", said.word)
+		if report, _ := l.lastReport(testKey, cfg); report.operation != (operationStatus{id: "one", phase: phaseFailed, code: CodeOutOfResources, message: "none left"}) {
+			t.Fatalf("%+v", report.operation)
 		}
 	})
 }
 
-func TestAnAgentWithOtherWorkersFailsTheOperation(t *testing.T) {
-	f := &fakeAgent{begin: &agentclient.Error{Code: codes.Aborted, Message: "there are 5", Answered: true}}
-	talking(t, f, func(l *Links, q question, _ *int) {
-		l.ask(testKey, q)
-		l.carry(testKey, operation("one", 1, 3), true)
+func TestRejectedBeginFailsTheOperation(t *testing.T) {
+	f := &fakeAgent{beginErr: &agentclient.Error{Code: codes.Aborted, Message: "there are 5", Answered: true}}
+	withSessions(t, f, func(l *AgentSessions, cfg sessionConfig, _ *int) {
+		l.lastReport(testKey, cfg)
+		l.run(testKey, operation("one", 1, 3), true)
 		synctest.Wait()
-		if said, known := l.ask(testKey, q); !known || said.word.state != agentFailed || said.word.id != "one" {
-			t.Fatalf("%+v", said)
+		if report, known := l.lastReport(testKey, cfg); !known || report.operation.phase != phaseFailed || report.operation.id != "one" {
+			t.Fatalf("%+v", report)
 		}
 	})
 }
 
-func TestASilentAgentKeepsWhatItSaid(t *testing.T) {
-	f := &fakeAgent{err: errors.New("nobody there")}
-	talking(t, f, func(l *Links, q question, wakes *int) {
-		l.ask(testKey, q)
+func TestUnreachableAgentKeepsItsLastReport(t *testing.T) {
+	f := &fakeAgent{err: errors.New("connection refused")}
+	withSessions(t, f, func(l *AgentSessions, cfg sessionConfig, wakes *int) {
+		l.lastReport(testKey, cfg)
 		synctest.Wait()
-		if said, known := l.ask(testKey, q); known || said.err == nil {
-			t.Fatalf("%+v", said)
+		if report, known := l.lastReport(testKey, cfg); known || report.err == nil {
+			t.Fatalf("%+v", report)
 		}
 		f.set(func() { f.err, f.state.Workers = nil, []agentclient.Worker{{}} })
-		time.Sleep(silentInterval)
+		time.Sleep(retryInterval)
 		synctest.Wait()
-		f.set(func() { f.err = errors.New("gone again") })
+		f.set(func() { f.err = errors.New("connection lost") })
 		time.Sleep(idleInterval)
 		synctest.Wait()
-		if said, known := l.ask(testKey, q); !known || said.err == nil || len(said.workers) != 1 {
-			t.Fatalf("%+v", said)
+		if report, known := l.lastReport(testKey, cfg); !known || report.err == nil || len(report.workers) != 1 {
+			t.Fatalf("%+v", report)
 		}
 		before := *wakes
-		time.Sleep(10 * silentInterval)
+		time.Sleep(10 * retryInterval)
 		synctest.Wait()
 		if *wakes != before {
-			t.Errorf("woken %d times by nothing new", *wakes-before)
+			t.Errorf("OnReport called %d times without a change", *wakes-before)
 		}
 	})
 }
 
-func TestAnAgentOfKsctlsOwnIsAskedOnce(t *testing.T) {
-	f := &fakeAgent{err: &agentclient.NoWorkersError{}, hang: 10 * time.Second}
-	talking(t, f, func(l *Links, q question, _ *int) {
-		l.ask(testKey, q)
-		l.carry(testKey, operation("one", 1, 3), true)
+func TestKsctlAgentIsCalledOnce(t *testing.T) {
+	f := &fakeAgent{err: &agentclient.NoWorkersError{}, scaleDuration: 10 * time.Second}
+	withSessions(t, f, func(l *AgentSessions, cfg sessionConfig, _ *int) {
+		l.lastReport(testKey, cfg)
+		l.run(testKey, operation("one", 1, 3), true)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if said, _ := l.ask(testKey, q); said.word.id != "" {
-			t.Fatal("answered before it was done")
+		if report, _ := l.lastReport(testKey, cfg); report.operation.id != "" {
+			t.Fatal("the operation ended before Scale returned")
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		said, known := l.ask(testKey, q)
+		report, known := l.lastReport(testKey, cfg)
 		f.set(func() {
-			if !known || !said.plain || said.word.state != agentSucceeded || len(f.scaled) != 1 || f.scaled[0] != 3 {
-				t.Fatalf("%+v, scaled %v", said, f.scaled)
+			if !known || !report.ksctlAgent || report.operation.phase != phaseSucceeded || len(f.scaled) != 1 || f.scaled[0] != 3 {
+				t.Fatalf("%+v, scaled %v", report, f.scaled)
 			}
 		})
 	})
 }
 
-func TestAnAgentThatListsTooManyIsNotBelieved(t *testing.T) {
+func TestTooHighWorkerIndexIsRejected(t *testing.T) {
 	f := &fakeAgent{state: agentclient.State{Workers: []agentclient.Worker{{Index: 4_000_000_000}}}}
-	talking(t, f, func(l *Links, q question, _ *int) {
-		l.ask(testKey, q)
+	withSessions(t, f, func(l *AgentSessions, cfg sessionConfig, _ *int) {
+		l.lastReport(testKey, cfg)
 		synctest.Wait()
-		if said, known := l.ask(testKey, q); known || said.err == nil {
-			t.Fatalf("%+v", said)
+		if report, known := l.lastReport(testKey, cfg); known || report.err == nil {
+			t.Fatalf("%+v", report)
 		}
 	})
 }

@@ -22,78 +22,81 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/pki"
 )
 
-// authoritySecret is the Secret in the controller's namespace with the authority that Cluster
-// Autoscaler and the node group server know each other by.
+// authoritySecret is the Secret in the controller's namespace with the certificate authority of the
+// node group server and its clients.
 const authoritySecret = "ksctl-gitops-nodegroup-ca"
 
 const (
-	// renewInterval is how often it is looked at whether a certificate is to be renewed.
+	// renewInterval is how often the certificates are checked for renewal.
 	renewInterval = time.Hour
-	// againInterval is how soon that is tried again which failed.
-	againInterval = 5 * time.Second
+	// renewRetryInterval is the time after which a failed renewal is retried.
+	renewRetryInterval = 5 * time.Second
 )
 
-// Provider has the certificates of the node group server. It is run by a manager, while it leads.
-type Provider struct {
-	// Client reads from and writes to the API server, with the controller's own rights.
+// Certificates manages the certificates of the node group server. It is run by a manager, on the
+// leader only.
+type Certificates struct {
+	// Client reads from and writes to the API server, with the controller's own permissions.
 	Client client.Client
-	// Namespace of the controller.
+	// Namespace is the namespace of the controller.
 	Namespace string
-	// Address is what Cluster Autoscaler is told: <host>:<port>. "": nothing is served.
+	// Address is the <host>:<port> at which Cluster Autoscaler reaches the server; "" if there is
+	// no server.
 	Address string
 	Clock   clock.WithTicker
 	Log     logr.Logger
-	// Changed is called when there is another authority.
-	Changed func()
+	// OnAuthorityChange is called when the authority changes.
+	OnAuthorityChange func()
 
-	// wake has a value when its Secret has changed.
-	wake chan struct{}
+	// secretChanged receives a value when authoritySecret has changed.
+	secretChanged chan struct{}
 
 	mu        sync.RWMutex
 	authority *pki.Authority
-	server    *pki.Pair
+	server    *pki.KeyPair
 	err       error
 }
 
 // Start implements manager.Runnable.
-func (p *Provider) Start(ctx context.Context) error {
+func (p *Certificates) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
 		wait := renewInterval
 		changed, err := p.renew(ctx)
 		if err != nil {
-			wait = againInterval
-			p.Log.Error(err, "no certificate for the node group server yet", "retryAfter", wait.String())
+			wait = renewRetryInterval
+			p.Log.Error(err, "failed to renew the certificates of the node group server", "retryAfter", wait.String())
 		}
 		p.mu.Lock()
 		p.err = err
 		p.mu.Unlock()
 		if changed {
-			p.Changed()
+			p.OnAuthorityChange()
 		}
 		timer := p.Clock.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 		case <-timer.C():
-		case <-p.wake:
+		case <-p.secretChanged:
 		}
 		timer.Stop()
 	}
 	return nil
 }
 
-// look has the Secret looked at, if it is the one that has the authority.
-func (p *Provider) look(secret client.Object) {
+// handleSecret triggers a renewal if the Secret is authoritySecret.
+func (p *Certificates) handleSecret(secret client.Object) {
 	if secret.GetNamespace() != p.Namespace || secret.GetName() != authoritySecret {
 		return
 	}
 	select {
-	case p.wake <- struct{}{}:
+	case p.secretChanged <- struct{}{}:
 	default:
 	}
 }
 
-// renew makes what is missing or due.
-func (p *Provider) renew(ctx context.Context) (changed bool, err error) {
+// renew creates or renews the authority and the server certificate, if they are missing or due.
+// changed reports whether the authority changed.
+func (p *Certificates) renew(ctx context.Context) (changed bool, err error) {
 	host, _, err := net.SplitHostPort(p.Address)
 	if err != nil {
 		return false, fmt.Errorf("--nodegroup-adv-addr %q: want <host>:<port>", p.Address)
@@ -103,15 +106,15 @@ func (p *Provider) renew(ctx context.Context) (changed bool, err error) {
 	err = p.Client.Get(ctx, name, &secret)
 	missing := apierrors.IsNotFound(err)
 	if err != nil && !missing {
-		return false, fmt.Errorf("secret %s: %w", name, err)
+		return false, fmt.Errorf("reading Secret %s: %w", name, err)
 	}
 	now := p.Clock.Now()
-	authority, write, err := pki.Keep(secret.Data, now)
+	authority, write, err := pki.EnsureAuthority(secret.Data, now)
 	if err != nil {
-		return false, fmt.Errorf("secret %s: %w; delete it to have it made anew", name, err)
+		return false, fmt.Errorf("loading the authority of Secret %s: %w; delete the Secret to create a new authority", name, err)
 	}
 	if write {
-		if secret.Data, err = authority.Data(); err != nil {
+		if secret.Data, err = authority.SecretData(); err != nil {
 			return false, err
 		}
 		if missing {
@@ -121,14 +124,14 @@ func (p *Provider) renew(ctx context.Context) (changed bool, err error) {
 			err = p.Client.Update(ctx, &secret)
 		}
 		if err != nil {
-			return false, fmt.Errorf("secret %s: %w", name, err)
+			return false, fmt.Errorf("writing Secret %s: %w", name, err)
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	changed = p.authority == nil || !bytes.Equal(p.authority.Bundle(), authority.Bundle())
-	subject := pki.Server(host)
-	if p.server == nil || authority.Due(p.server, subject, now) {
+	subject := pki.ServerSubject(host)
+	if p.server == nil || authority.RenewalDue(p.server, subject, now) {
 		if p.server, err = authority.Issue(subject, now); err != nil {
 			return false, err
 		}
@@ -137,30 +140,31 @@ func (p *Provider) renew(ctx context.Context) (changed bool, err error) {
 	return changed, nil
 }
 
-// Authority is the one that issues certificates, and Serving is nil when there is one.
-func (p *Provider) Authority() *pki.Authority {
+// Authority returns the authority that issues certificates. It is not nil if ServingError returns
+// nil.
+func (p *Certificates) Authority() *pki.Authority {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.authority
 }
 
-// Serving is why nothing is served; nil: it is, as far as certificates go.
-func (p *Provider) Serving() error {
+// ServingError returns why Cluster Autoscalers cannot be served; nil if the certificates are ready.
+func (p *Certificates) ServingError() error {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	switch {
 	case p.Address == "":
-		return reconcile.Fail(NotServingReason, "the controller runs without --nodegroup-addr and --nodegroup-adv-addr: no Cluster Autoscaler is answered")
+		return reconcile.Fail(NotServingReason, "the controller runs without --nodegroup-addr and --nodegroup-adv-addr: requests of Cluster Autoscaler are not served")
 	case p.err != nil && p.authority == nil:
-		return reconcile.TryAgain(NotServingReason, "there is no certificate for the node group server: %w", p.err)
+		return reconcile.TryAgain(NotServingReason, "the node group server has no certificate: %w", p.err)
 	case p.authority == nil:
-		return reconcile.Wait(NotServingReason, "the certificates of the node group server are being made")
+		return reconcile.Wait(NotServingReason, "the certificates of the node group server are being created")
 	}
 	return nil
 }
 
-// Certificate is the one that the server shows now.
-func (p *Provider) Certificate() (*tls.Certificate, error) {
+// Certificate returns the current certificate of the server.
+func (p *Certificates) Certificate() (*tls.Certificate, error) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	if p.server == nil {
@@ -170,8 +174,8 @@ func (p *Provider) Certificate() (*tls.Certificate, error) {
 	return &cert, nil
 }
 
-// Clients are the authorities that clients may have their certificates from.
-func (p *Provider) Clients() (*x509.CertPool, error) {
+// ClientCAs returns the authorities that verify client certificates.
+func (p *Certificates) ClientCAs() (*x509.CertPool, error) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	if p.authority == nil {

@@ -15,67 +15,68 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/settings"
 )
 
-// conclude says how everything stands: the conditions, and the outcome.
-func (s *Steps) conclude(obj *clusterv1.KsctlAutoScaler, seen *sight, p *plan, r running) reconcile.Outcome {
+// conclude sets the conditions and returns the outcome.
+func (s *Steps) conclude(obj *clusterv1.KsctlAutoScaler, seen *observation, p *plan, r autoscalerHealth) reconcile.Outcome {
 	now := s.Clock.Now()
-	troubles := p.troubles(seen, now)
+	messages := p.degradedMessages(seen, now)
 	conditions := []metav1.Condition{
-		imported(seen),
-		said(clusterv1.ProviderServingCondition, "Serving", served(r, now), r.serving),
-		said(clusterv1.AutoscalerAvailableCondition, "Available", strings.Join(append([]string{available(obj)}, r.notes...), "; "), r.installed),
-		said(clusterv1.AutoscalerHealthyCondition, "Healthy", "Cluster Autoscaler says nothing else", r.healthy),
+		stateImportedCondition(seen),
+		newCondition(clusterv1.ProviderServingCondition, "Serving", servingMessage(r, now), r.servingErr),
+		newCondition(clusterv1.AutoscalerAvailableCondition, "Available", strings.Join(append([]string{availableMessage(obj)}, r.warnings...), "; "), r.installErr),
+		newCondition(clusterv1.AutoscalerHealthyCondition, "Healthy", "Cluster Autoscaler reports no problem", r.healthErr),
 	}
-	accepted(obj, nil, now)
-	progressing := metav1.Condition{Type: clusterv1.ProgressingCondition, Status: metav1.ConditionFalse, Reason: "Idle", Message: "no machine is being made or deleted"}
-	if atWork(p.op) {
-		progressing.Status, progressing.Reason, progressing.Message = metav1.ConditionTrue, string(p.op.Kind), describe(p.op)
+	setAccepted(obj, nil, now)
+	progressing := metav1.Condition{Type: clusterv1.ProgressingCondition, Status: metav1.ConditionFalse, Reason: "Idle", Message: "no machine is being created or deleted"}
+	if isInProgress(p.op) {
+		progressing.Status, progressing.Reason, progressing.Message = metav1.ConditionTrue, string(p.op.Kind), describeOperation(p.op)
 	}
-	degraded := metav1.Condition{Type: clusterv1.DegradedCondition, Status: metav1.ConditionFalse, Reason: "AsWanted", Message: "every pool can be brought to its target"}
-	if len(troubles) > 0 {
-		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, BackoffReason, strings.Join(troubles, "; ")
+	degraded := metav1.Condition{Type: clusterv1.DegradedCondition, Status: metav1.ConditionFalse, Reason: "AsWanted", Message: "every pool can reach its target"}
+	if len(messages) > 0 {
+		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, BackoffReason, strings.Join(messages, "; ")
 	}
 	for _, c := range append(conditions, progressing, degraded) {
 		c.ObservedGeneration = obj.Generation
 		c.LastTransitionTime = metav1.NewTime(now)
 		apimeta.SetStatusCondition(&obj.Status.Conditions, c)
 	}
-	until := p.until(seen, r, now)
+	until := p.nextDeadline(seen, r, now)
 	switch {
 	case seen.agentErr != nil:
-		return reconcile.By(outcome(unheard(obj, seen.agentErr)), until)
-	case len(troubles) > 0:
-		return reconcile.Waiting{Late: true, Reason: BackoffReason, On: degraded.Message, Until: until}
+		return reconcile.RequeueBy(outcome(agentError(obj, seen.agentErr)), until)
+	case len(messages) > 0:
+		return reconcile.Waiting{TimedOut: true, Reason: BackoffReason, On: degraded.Message, RequeueAt: until}
 	}
-	for _, err := range []error{r.serving, r.installed, r.healthy} {
+	for _, err := range []error{r.servingErr, r.installErr, r.healthErr} {
 		if err != nil {
-			return reconcile.By(outcome(err), until)
+			return reconcile.RequeueBy(outcome(err), until)
 		}
 	}
-	message := fmt.Sprintf("%d %s of KsctlCluster %s between minSize and maxSize", len(p.rows), plural("pool", int32(len(p.rows))), obj.Spec.ClusterRef.Name)
-	if m := mode(obj); m != clusterv1.ScalingAuto {
+	message := fmt.Sprintf("%d %s of KsctlCluster %s between minSize and maxSize", len(p.pools), plural("pool", int32(len(p.pools))), obj.Spec.ClusterRef.Name)
+	if m := effectiveMode(obj); m != clusterv1.ScalingAuto {
 		message = fmt.Sprintf("mode is %s: %s", m, message)
 	}
-	return reconcile.Done{Message: message, Until: until}
+	return reconcile.Done{Message: message, RequeueAt: until}
 }
 
-// accepted says whether the cluster scales by an object; err is why it does not.
-func accepted(obj *clusterv1.KsctlAutoScaler, err error, now time.Time) {
-	c := said(clusterv1.AcceptedCondition, "Accepted", "KsctlCluster "+obj.Spec.ClusterRef.Name+" scales by it", err)
+// setAccepted sets the condition Accepted: False if err is not nil.
+func setAccepted(obj *clusterv1.KsctlAutoScaler, err error, now time.Time) {
+	c := newCondition(clusterv1.AcceptedCondition, "Accepted", "KsctlCluster "+obj.Spec.ClusterRef.Name+" is scaled by this KsctlAutoScaler", err)
 	c.ObservedGeneration, c.LastTransitionTime = obj.Generation, metav1.NewTime(now)
 	apimeta.SetStatusCondition(&obj.Status.Conditions, c)
 }
 
-func imported(seen *sight) metav1.Condition {
-	c := metav1.Condition{Type: clusterv1.StateImportedCondition, Status: metav1.ConditionTrue, Reason: "Imported", Message: "the state of the cluster is known"}
+func stateImportedCondition(seen *observation) metav1.Condition {
+	c := metav1.Condition{Type: clusterv1.StateImportedCondition, Status: metav1.ConditionTrue, Reason: "Imported", Message: "the state of the cluster is imported"}
 	if seen.cluster.Status.Facts == nil {
 		c.Status, c.Reason = metav1.ConditionFalse, "NoState"
-		c.Message = "the KsctlCluster has a kubeconfig alone: its workers are those whose names begin with " + clusterName(seen.cluster) + "-vm-wp-"
+		c.Message = "the KsctlCluster has only a kubeconfig: its workers are the nodes whose names begin with " + clusterName(seen.cluster) + "-vm-wp-"
 	}
 	return c
 }
 
-// said is a condition that is true unless there is an error.
-func said(kind, reason, message string, err error) metav1.Condition {
+// newCondition returns a condition that is True, or False with the reason and message of err if err
+// is a *reconcile.StepError.
+func newCondition(kind, reason, message string, err error) metav1.Condition {
 	c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 	var step *reconcile.StepError
 	if errors.As(err, &step) {
@@ -84,48 +85,49 @@ func said(kind, reason, message string, err error) metav1.Condition {
 	return c
 }
 
-// available is what there is of Cluster Autoscaler, when nothing is wrong with that.
-func available(obj *clusterv1.KsctlAutoScaler) string {
-	if !settings.Installed(&obj.Spec) {
-		return "nothing is to be installed: spec.autoscaler.install is false"
+// availableMessage returns the message of the condition AutoscalerAvailable if it is True.
+func availableMessage(obj *clusterv1.KsctlAutoScaler) string {
+	if !settings.InstallRequested(&obj.Spec) {
+		return "not installed by this controller: spec.autoscaler.install is false"
 	}
 	return "Cluster Autoscaler is installed"
 }
 
-// served is when Cluster Autoscaler has asked last, in words that do not change with each loop.
-func served(r running, now time.Time) string {
+// servingMessage reports whether Cluster Autoscaler polls. The message does not change with each
+// poll, so that a poll causes no status write.
+func servingMessage(r autoscalerHealth, now time.Time) string {
 	switch {
-	case r.asked.IsZero():
-		return "Cluster Autoscaler has not asked yet"
-	case now.Sub(r.asked) > staleProbe:
-		return "Cluster Autoscaler has not asked since " + r.asked.UTC().Format(time.RFC3339)
+	case r.lastRequest.IsZero():
+		return "Cluster Autoscaler has not sent a request yet"
+	case now.Sub(r.lastRequest) > inactivityTimeout:
+		return "Cluster Autoscaler has not sent a request since " + r.lastRequest.UTC().Format(time.RFC3339)
 	}
-	return "Cluster Autoscaler asks, and is answered"
+	return "requests of Cluster Autoscaler are answered"
 }
 
-// troubles are what keeps pools from their targets, for people.
-func (p *plan) troubles(seen *sight, now time.Time) []string {
+// degradedMessages describes for users why pools cannot reach their targets.
+func (p *plan) degradedMessages(seen *observation, now time.Time) []string {
 	var out []string
-	for _, r := range p.rows {
+	for _, r := range p.pools {
 		b := p.backoffs[r.pool.Name]
-		what := "made"
+		action := "created"
 		if b != nil && b.Operation == clusterv1.OperationScaleDown {
-			what = "deleted"
+			action = "deleted"
 		}
-		if b != nil && backsOff(b, b.Operation, now) {
-			out = append(out, fmt.Sprintf("pool %s: nothing is %s until %s, after %d %s: %s: %s", r.pool.Name, what, b.Until.UTC().Format(time.RFC3339), b.Failures, plural("failure", b.Failures), b.Code, clip(b.Message)))
+		if b != nil && inBackoff(b, b.Operation, now) {
+			out = append(out, fmt.Sprintf("pool %s: no machines are %s until %s, after %d %s: %s: %s", r.pool.Name, action, b.Until.UTC().Format(time.RFC3339), b.Failures, plural("failure", b.Failures), b.Code, truncate(b.Message)))
 		}
 	}
-	if p.held != "" {
-		out = append(out, "nothing is made: "+p.held)
+	if p.blocked != "" {
+		out = append(out, "no machines are created: "+p.blocked)
 	}
-	for _, i := range sorted(seen.late) {
-		out = append(out, fmt.Sprintf("worker %d was made and has not joined the cluster in time", i))
+	for _, i := range sortedKeys(seen.overdue) {
+		out = append(out, fmt.Sprintf("worker %d did not join the cluster in time", i))
 	}
 	return out
 }
 
-func sorted(set map[int32]bool) []int32 {
+func sortedKeys(set map[int32]bool) []int32 {
 	var out []int32
 	for i := range set {
 		out = append(out, i)
@@ -134,11 +136,12 @@ func sorted(set map[int32]bool) []int32 {
 	return out
 }
 
-// until is when something is due that no event tells.
-func (p *plan) until(seen *sight, r running, now time.Time) time.Time {
-	due := []time.Time{seen.next, r.renew, r.silent}
+// nextDeadline returns the time of the next reconcile that no event triggers; zero if there is
+// none.
+func (p *plan) nextDeadline(seen *observation, r autoscalerHealth, now time.Time) time.Time {
+	due := []time.Time{seen.requeueAt, r.renewAt, r.pollDeadline}
 	for _, b := range p.backoffs {
-		if b != nil && backsOff(b, b.Operation, now) {
+		if b != nil && inBackoff(b, b.Operation, now) {
 			due = append(due, b.Until.Time)
 		}
 	}

@@ -7,31 +7,31 @@ import (
 )
 
 const (
-	// gracefulTermination is spec.scaleDown.maxGracefulTermination when unset.
-	gracefulTermination = 10 * time.Minute
-	// evictionTime is for how long Cluster Autoscaler tries to evict the pods of a node, and what it
-	// adds to the time that they have to end.
+	// gracefulTermination is the default of spec.scaleDown.maxGracefulTermination.
+	defaultGracefulTermination = 10 * time.Minute
+	// evictionTime is how long Cluster Autoscaler retries the eviction of a node's pods, plus what
+	// it adds to their termination grace period.
 	evictionTime = 2*time.Minute + 30*time.Second
 )
 
-// askTime is how long after marking a node Cluster Autoscaler may still ask for its deletion: it
-// moves the pods first.
-func askTime(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
-	grace := gracefulTermination
+// deletionRequestTimeout returns how long after it tainted a node Cluster Autoscaler may still
+// request its deletion: it evicts the pods first.
+func deletionRequestTimeout(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
+	grace := defaultGracefulTermination
 	if spec.ScaleDown != nil && spec.ScaleDown.MaxGracefulTermination != nil {
 		grace = spec.ScaleDown.MaxGracefulTermination.Duration
 	}
-	return grace + evictionTime + wishTime
+	return grace + evictionTime + deletionTimeout
 }
 
-// released are the workers that Cluster Autoscaler has marked and that are used again, by their
-// index: those whose deletion failed, and those whose nobody wants any more, as a commit has cancelled
-// it. Cluster Autoscaler was told that they go, and takes off no mark of them before it starts anew.
-// Next is when there may be another one. A mark that says no time is left alone.
-func (p *plan) released(f *fleet, within time.Duration, now time.Time) (out map[int32]bool, next time.Time) {
+// staleTaints returns the indexes of the workers whose deletion taint must be removed, because they
+// are in use again: their deletion failed, or a commit canceled it. Cluster Autoscaler assumes that
+// they are deleted, and only removes their taint when it is restarted. next is the earliest time at
+// which another taint may become stale. Taints whose value is not a time are kept.
+func (p *plan) staleTaints(f *machines, timeout time.Duration, now time.Time) (out map[int32]bool, next time.Time) {
 	out = map[int32]bool{}
-	for i := range f.machines {
-		m := &f.machines[i]
+	for i := range f.list {
+		m := &f.list[i]
 		if m.node == nil {
 			continue
 		}
@@ -39,10 +39,10 @@ func (p *plan) released(f *fleet, within time.Duration, now time.Time) (out map[
 		if !ok {
 			continue
 		}
-		switch due := at.Add(within); {
-		case p.failedAfter(at):
+		switch due := at.Add(timeout); {
+		case p.deletionFailedAfter(at):
 			out[m.index] = true
-		case p.goes(i, m): // what ends that wakes us
+		case p.deletionPending(i, m): // its end enqueues the object
 		case !now.Before(due):
 			out[m.index] = true
 		case next.IsZero() || due.Before(next):
@@ -52,20 +52,20 @@ func (p *plan) released(f *fleet, within time.Duration, now time.Time) (out map[
 	return out, next
 }
 
-// failedAfter is true if the last operation was a deletion that failed after a time, once it is known
-// that the agent is not at it any more.
-func (p *plan) failedAfter(at time.Time) bool {
+// deletionFailedAfter reports whether the last operation was a deletion that failed after a time.
+// It returns false while the agent may still be deleting.
+func (p *plan) deletionFailedAfter(at time.Time) bool {
 	op := p.op
 	return op != nil && op.Kind == clusterv1.OperationScaleDown && op.State == clusterv1.OperationFailed && !op.Unsettled && op.EndedAt != nil && at.Before(op.EndedAt.Time)
 }
 
-// goes is true for a machine at a place that the agent may be deleting, or that is of a pool of which
-// machines are still to go.
-func (p *plan) goes(place int, m *machine) bool {
+// deletionPending reports whether the agent may be deleting the machine at a position, or whether a
+// deletion is requested for its pool.
+func (p *plan) deletionPending(position int, m *machine) bool {
 	op := p.op
-	if op != nil && op.Kind != clusterv1.OperationScaleUp && (atWork(op) || op.Unsettled) && int32(place) >= op.DesiredWorkers {
+	if op != nil && op.Kind != clusterv1.OperationScaleUp && (isInProgress(op) || op.Unsettled) && int32(position) >= op.DesiredWorkers {
 		return true
 	}
-	r := rowOf(p.rows, m.pool)
+	r := findPool(p.pools, m.pool)
 	return r != nil && r.change < 0
 }

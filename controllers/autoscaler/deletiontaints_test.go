@@ -12,26 +12,26 @@ import (
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 )
 
-// released are the workers that are used again, where Cluster Autoscaler has marked some at a time.
-func (w *world) released(p *plan, at time.Time, marked ...int) (map[int32]bool, time.Time) {
-	f := w.fleet()
+// staleTaints returns the stale taints if Cluster Autoscaler has tainted some workers at a time.
+func (w *simulation) staleTaints(p *plan, at time.Time, marked ...int) (map[int32]bool, time.Time) {
+	f := w.machines()
 	for _, i := range marked {
-		f.machines[i].node.Spec.Taints = []corev1.Taint{{Key: toBeDeletedTaint, Value: fmt.Sprint(at.Unix())}}
+		f.list[i].node.Spec.Taints = []corev1.Taint{{Key: toBeDeletedTaint, Value: fmt.Sprint(at.Unix())}}
 	}
-	return p.released(&f, askTime(&w.obj.Spec), w.now)
+	return p.staleTaints(&f, deletionRequestTimeout(&w.obj.Spec), w.now)
 }
 
-func TestWhoIsUsedAgainIsNotCordoned(t *testing.T) {
+func TestStaleDeletionTaintIsRemovedAndNodeUncordoned(t *testing.T) {
 	const other = `{"key":"other","effect":"NoSchedule"}`
 	for name, c := range map[string]struct {
 		marked, cordoned, keep bool
 		size, want             string
 	}{
-		"by Cluster Autoscaler":              {marked: true, cordoned: true, want: `{"taints":[` + other + `],"unschedulable":null}`},
-		"by Cluster Autoscaler, of no pool":  {marked: true, cordoned: true, size: "x-9", want: `{"taints":[` + other + `],"unschedulable":null}`},
-		"by Cluster Autoscaler, and it goes": {marked: true, cordoned: true, keep: true},
-		"by a person":                        {cordoned: true},
-		"not":                                {marked: true, want: `{"taints":[` + other + `]}`},
+		"tainted and cordoned":             {marked: true, cordoned: true, want: `{"taints":[` + other + `],"unschedulable":null}`},
+		"tainted and cordoned, in no pool": {marked: true, cordoned: true, size: "x-9", want: `{"taints":[` + other + `],"unschedulable":null}`},
+		"tainted, deletion still expected": {marked: true, cordoned: true, keep: true},
+		"cordoned by a user":               {cordoned: true},
+		"tainted, not cordoned":            {marked: true, want: `{"taints":[` + other + `]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := node("demo-vm-wp-0", time.Hour, map[string]string{clusterv1.PoolLabel: "small"})
@@ -44,10 +44,10 @@ func TestWhoIsUsedAgainIsNotCordoned(t *testing.T) {
 			if c.size != "" {
 				size = c.size
 			}
-			f := newFleet(newHosts("demo"), testPools, []*corev1.Node{n}, sized(size))
-			all := marks(&f, testPools, func(*machine) bool { return true }, map[int32]bool{0: !c.keep})
+			f := newMachines(newWorkerNames("demo"), testPools, []*corev1.Node{n}, completeList(size))
+			all := nodeChanges(&f, testPools, func(*machine) bool { return true }, map[int32]bool{0: !c.keep})
 			if len(all) == 0 {
-				all = []mark{{node: n}}
+				all = []nodeChange{{node: n}}
 			}
 			raw, err := all[0].patch()
 			if err != nil {
@@ -64,79 +64,79 @@ func TestWhoIsUsedAgainIsNotCordoned(t *testing.T) {
 				t.Errorf("%s, want %s", patch.Spec, c.want)
 			}
 			if c.want != "" && patch.Metadata.ResourceVersion != "7" {
-				t.Errorf("whoever changed the node meanwhile is overwritten: %s", raw)
+				t.Errorf("the patch would overwrite a concurrent change of the node: %s", raw)
 			}
 		})
 	}
 }
 
-func TestADeletionThatIsCancelledLeavesNoMark(t *testing.T) {
+func TestCanceledDeletionLeavesNoTaint(t *testing.T) {
 	for name, commit := range map[string]func(*clusterv1.KsctlAutoScalerSpec){
 		"minSize": func(spec *clusterv1.KsctlAutoScalerSpec) {
 			spec.Pools = []clusterv1.WorkerPool{{Name: "small", NodeSize: "s-1", MinSize: 2, MaxSize: 4}}
 		},
 		"mode": func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Mode = clusterv1.ScalingOff },
-		"a pool taken out": func(spec *clusterv1.KsctlAutoScalerSpec) {
+		"removed pool": func(spec *clusterv1.KsctlAutoScalerSpec) {
 			spec.Pools = []clusterv1.WorkerPool{{Name: "large", NodeSize: "l-1", MaxSize: 4}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, "s-1", "s-1", "s-1")
+			w := newSimulation(t, "s-1", "s-1", "s-1")
 			at := w.now
 			w.step(w.removeLast())
-			p := w.step(w.removeLast()) // while the one before it is deleted
-			if got := w.pool("small"); !atWork(p.op) || got.Change != -1 {
+			p := w.step(w.removeLast()) // while the last machine is being deleted
+			if got := w.pool("small"); !isInProgress(p.op) || got.Change != -1 {
 				t.Fatalf("%+v, pool %+v", p.op, got)
 			}
 			w.now = at.Add(time.Hour)
-			if again, next := w.released(p, at, 1, 2); len(again) != 0 || !next.IsZero() {
-				t.Fatalf("they still go: %v, next at %s", again, next)
+			if again, next := w.staleTaints(p, at, 1, 2); len(again) != 0 || !next.IsZero() {
+				t.Fatalf("the deletions are pending: %v, next at %s", again, next)
 			}
 			commit(&w.obj.Spec)
 			w.now = at.Add(time.Minute)
 			p = w.step()
 			due := time.Unix(at.Unix(), 0).Add(14*time.Minute + 30*time.Second)
-			if again, next := w.released(p, at, 1, 2); len(again) != 0 || !next.Equal(due) {
-				t.Fatalf("Cluster Autoscaler may still ask: %v, next at %s", again, next)
+			if again, next := w.staleTaints(p, at, 1, 2); len(again) != 0 || !next.Equal(due) {
+				t.Fatalf("Cluster Autoscaler may still request the deletion: %v, next at %s", again, next)
 			}
 			w.now = due
-			if again, _ := w.released(p, at, 1, 2); len(again) != 1 || !again[1] {
-				t.Fatalf("while the one behind it is deleted: %v", again)
+			if again, _ := w.staleTaints(p, at, 1, 2); len(again) != 1 || !again[1] {
+				t.Fatalf("while the last machine is being deleted: %v", again)
 			}
-			w.carry(p.op, 1, agentSucceeded)
+			w.runOperation(p.op, 1, phaseSucceeded)
 			p = w.step()
-			if again, _ := w.released(p, at, 1); !again[1] {
-				t.Fatalf("when that is gone: %v, %+v", again, p.op)
+			if again, _ := w.staleTaints(p, at, 1); !again[1] {
+				t.Fatalf("after the last machine was deleted: %v, %+v", again, p.op)
 			}
 		})
 	}
 }
 
-func TestWhileCallsMayBeAtWorkNoMarkIsTakenOff(t *testing.T) {
-	w := newPlain(t, "s-1", "s-1")
+func TestDeletionTaintStaysWhileOperationIsUnsettled(t *testing.T) {
+	w := newKsctlAgentSimulation(t, "s-1", "s-1")
 	at := w.now
 	p := w.step(w.removeLast())
-	w.carry(p.op, 0, agentFailed)
-	w.word.code = CodeNoAnswer
+	w.runOperation(p.op, 0, phaseFailed)
+	w.reported.code = CodeNoAnswer
 	w.now = w.now.Add(time.Minute)
 	p = w.step()
 	p.op.Unsettled = true
 	w.now = w.now.Add(time.Hour)
-	if again, _ := w.released(p, at, 1); again[1] {
-		t.Fatal("it may still be deleted")
+	if again, _ := w.staleTaints(p, at, 1); again[1] {
+		t.Fatal("the machine may still be deleted")
 	}
 }
 
-func TestHowLongClusterAutoscalerMayStillAsk(t *testing.T) {
+func TestDeletionRequestTimeout(t *testing.T) {
 	spec := &clusterv1.KsctlAutoScalerSpec{ScaleDown: &clusterv1.ScaleDown{MaxGracefulTermination: &metav1.Duration{Duration: time.Hour}}}
-	if got := askTime(spec); got <= time.Hour+evictionTime {
-		t.Errorf("%s: it waits for pods for an hour", got)
+	if got := deletionRequestTimeout(spec); got <= time.Hour+evictionTime {
+		t.Errorf("%s is too short: pods may take an hour to terminate", got)
 	}
-	w := newWorld(t, "s-1")
+	w := newSimulation(t, "s-1")
 	p := w.step()
-	f := w.fleet()
-	f.machines[0].node.Spec.Taints = []corev1.Taint{{Key: toBeDeletedTaint, Value: "today"}}
-	if again, next := p.released(&f, 0, w.now); len(again) != 0 || !next.IsZero() {
-		t.Errorf("a mark that says no time: %v, next at %s", again, next)
+	f := w.machines()
+	f.list[0].node.Spec.Taints = []corev1.Taint{{Key: toBeDeletedTaint, Value: "today"}}
+	if again, next := p.staleTaints(&f, 0, w.now); len(again) != 0 || !next.IsZero() {
+		t.Errorf("a taint without a time: %v, next at %s", again, next)
 	}
 }

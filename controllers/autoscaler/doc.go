@@ -1,5 +1,6 @@
-// Package autoscaler reconciles KsctlAutoScalers. It observes the nodes of a cluster and what
-// its agent says of its machines, publishes both for Cluster Autoscaler (internal/scaling/nodegroup),
-// writes down what that asks for, and has the agent do it, one operation at a time. Cluster
-// Autoscaler itself it installs from the catalogue.
+// Package autoscaler reconciles KsctlAutoScalers. It observes the nodes of a cluster and the
+// machines that its agent reports, and publishes both for Cluster Autoscaler
+// (internal/scaling/nodegroup). It records the changes that Cluster Autoscaler requests in the
+// status, and lets the agent carry them out, one operation at a time. It also installs Cluster
+// Autoscaler from the catalog.
 package autoscaler

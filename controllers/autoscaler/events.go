@@ -14,54 +14,56 @@ import (
 
 // Reasons of events.
 const (
-	// ScaleUpBackoffReason: nothing is made for a pool from now on.
+	// ScaleUpBackoffReason: a backoff began, in which no machines of a pool are created.
 	ScaleUpBackoffReason = "ScaleUpBackoff"
-	// ScaleDownBackoffReason: nothing is deleted for a pool from now on.
+	// ScaleDownBackoffReason: a backoff began, in which no machines of a pool are deleted.
 	ScaleDownBackoffReason = "ScaleDownBackoff"
 )
 
-// newBackoff is one that a plan begins.
-type newBackoff struct {
+// startedBackoff is a backoff of a pool that begins with the plan.
+type startedBackoff struct {
 	pool string
 	*clusterv1.PoolBackoff
 }
 
-// newBackoffs are those that are not in the status of before. Each failure has one of its own, until
-// another time; that of machines of another size lasts as long as they do. They are written down at once: else the next reconcile would begin them anew, and say
-// so twice.
-func (p *plan) newBackoffs(before *clusterv1.KsctlAutoScalerStatus, now time.Time) (out []newBackoff) {
-	for i := range p.rows {
-		name := p.rows[i].pool.Name
+// startedBackoffs returns the backoffs that are not in the previous status. Each failure starts a
+// backoff with a new end; a backoff for machines of another size lasts as long as these machines
+// exist. The caller must persist them at once, or the next reconcile would start them again and
+// emit a second event.
+func (p *plan) startedBackoffs(before *clusterv1.KsctlAutoScalerStatus, now time.Time) (out []startedBackoff) {
+	for i := range p.pools {
+		name := p.pools[i].pool.Name
 		b, was := p.backoffs[name], poolStatus(before, name)
-		if b == nil || !backsOff(b, b.Operation, now) {
+		if b == nil || !inBackoff(b, b.Operation, now) {
 			continue
 		}
 		if was == nil || was.Backoff == nil || was.Backoff.Operation != b.Operation || was.Backoff.Failures != b.Failures || !was.Backoff.Until.Equal(&b.Until) && b.Code != CodeOtherSize {
-			out = append(out, newBackoff{name, b})
+			out = append(out, startedBackoff{name, b})
 		}
 	}
 	return out
 }
 
-// tellBackoffs records of which pools nothing is made, or deleted, from now on. The outcome's own event
-// says it only where nothing goes before it, such as an agent that has ceased to answer.
-func tellBackoffs(req *reconcile.Request[*clusterv1.KsctlAutoScaler], begun []newBackoff) {
-	for _, b := range begun {
-		reason, what := ScaleUpBackoffReason, "made"
+// emitBackoffs emits an event for each backoff that began. The event of the outcome is not enough:
+// it reports a backoff only if no other problem takes precedence, such as an unreachable agent.
+func emitBackoffs(req *reconcile.Request[*clusterv1.KsctlAutoScaler], started []startedBackoff) {
+	for _, b := range started {
+		reason, action := ScaleUpBackoffReason, "created"
 		if b.Operation == clusterv1.OperationScaleDown {
-			reason, what = ScaleDownBackoffReason, "deleted"
+			reason, action = ScaleDownBackoffReason, "deleted"
 		}
-		req.Event(corev1.EventTypeWarning, reason, fmt.Sprintf("pool %s backs off until %s, nothing is %s: %s, %d %s in a row: %s",
-			b.pool, b.Until.UTC().Format(time.RFC3339), what, b.Code, b.Failures, plural("failure", b.Failures), b.Message))
+		req.Event(corev1.EventTypeWarning, reason, fmt.Sprintf("pool %s backs off until %s, no machines are %s: %s, %d %s in a row: %s",
+			b.pool, b.Until.UTC().Format(time.RFC3339), action, b.Code, b.Failures, plural("failure", b.Failures), b.Message))
 	}
 }
 
-// count says how an operation has ended. One of a pool that left the spec is nobody's.
-func (s *Steps) count(obj *clusterv1.KsctlAutoScaler, p *plan) {
-	if s.Scaled == nil || p.ended == nil {
+// countOperation reports the result of the operation that ended to OperationEnded. It ignores an
+// operation of a pool that is no longer in the spec.
+func (s *Steps) countOperation(obj *clusterv1.KsctlAutoScaler, p *plan) {
+	if s.OperationEnded == nil || p.ended == nil {
 		return
 	}
-	r := rowOfOperation(p.rows, p.ended)
+	r := poolOfOperation(p.pools, p.ended)
 	if r == nil {
 		return
 	}
@@ -69,5 +71,5 @@ func (s *Steps) count(obj *clusterv1.KsctlAutoScaler, p *plan) {
 	if p.ended.State == clusterv1.OperationFailed {
 		result = cmp.Or(p.ended.Code, CodeFailed)
 	}
-	s.Scaled(client.ObjectKeyFromObject(obj), r.pool.Name, string(p.ended.Kind), result)
+	s.OperationEnded(client.ObjectKeyFromObject(obj), r.pool.Name, string(p.ended.Kind), result)
 }

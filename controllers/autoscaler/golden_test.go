@@ -13,7 +13,7 @@ import (
 	"github.com/ksctl/gitops/internal/golden"
 )
 
-// maskTexts returns a status with a placeholder for each text for people, which may be reworded.
+// maskTexts returns a status with a placeholder for each message, because messages may be reworded.
 func maskTexts(status *clusterv1.KsctlAutoScalerStatus) *clusterv1.KsctlAutoScalerStatus {
 	out := status.DeepCopy()
 	const placeholder = "a text for people"
@@ -33,48 +33,48 @@ func maskTexts(status *clusterv1.KsctlAutoScalerStatus) *clusterv1.KsctlAutoScal
 
 // A controller continues from the status that an earlier release wrote.
 func TestGoldenStatus(t *testing.T) {
-	for name, do := range map[string]func() *world{
-		"status-up.json": func() *world {
-			w := newWorld(t, "s-1")
+	for name, do := range map[string]func() *simulation{
+		"status-up.json": func() *simulation {
+			w := newSimulation(t, "s-1")
 			w.step(increase("small", 2, w.now))
 			return w
 		},
-		"status-running.json": func() *world {
-			w := newWorld(t, "s-1")
+		"status-running.json": func() *simulation {
+			w := newSimulation(t, "s-1")
 			p := w.step(increase("small", 2, w.now))
-			w.carry(p.op, 1, agentRunning)
+			w.runOperation(p.op, 1, phaseRunning)
 			w.step()
 			return w
 		},
-		"status-failed.json": func() *world {
-			w := newWorld(t, "s-1")
+		"status-failed.json": func() *simulation {
+			w := newSimulation(t, "s-1")
 			p := w.step(increase("small", 3, w.now))
-			w.carry(p.op, 1, agentFailed)
+			w.runOperation(p.op, 1, phaseFailed)
 			w.now = w.now.Add(time.Minute)
 			w.step()
 			return w
 		},
-		"status-slow.json": func() *world {
-			w := newWorld(t, "s-1")
+		"status-slow.json": func() *simulation {
+			w := newSimulation(t, "s-1")
 			w.step(increase("small", 3, w.now))
 			w.now = w.now.Add(11 * time.Minute)
 			w.step()
 			return w
 		},
-		"status-down.json": func() *world {
-			w := newWorld(t, "s-1", "l-1", "s-1")
+		"status-down.json": func() *simulation {
+			w := newSimulation(t, "s-1", "l-1", "s-1")
 			w.step(w.removeLast())
 			return w
 		},
-		"status-unmanaged.json": func() *world {
-			w := newWorld(t, "s-1", "x-9")
+		"status-unmanaged.json": func() *simulation {
+			w := newSimulation(t, "s-1", "x-9")
 			w.step()
 			return w
 		},
-		"status-plain.json": func() *world {
-			w := newPlain(t, "s-1", "s-1")
+		"status-plain.json": func() *simulation {
+			w := newKsctlAgentSimulation(t, "s-1", "s-1")
 			p := w.step(increase("small", 1, w.now))
-			w.carry(p.op, 0, agentFailed)
+			w.runOperation(p.op, 0, phaseFailed)
 			w.now = w.now.Add(time.Minute)
 			w.step()
 			return w
@@ -90,7 +90,7 @@ func TestGoldenOperationIDs(t *testing.T) {
 	now := time.Unix(1_800_000_000, 123_456_789)
 	var lines strings.Builder
 	for _, uid := range []string{"0c9c2e41-d2f9-4f9b-9c41-bebc1984d67a", "short", ""} {
-		op := (&plan{}).begin(facts{uid: uid, now: now}, clusterv1.OperationScaleUp, 1, 2)
+		op := (&plan{}).newOperation(planInput{uid: uid, now: now}, clusterv1.OperationScaleUp, 1, 2)
 		_, _ = fmt.Fprintf(&lines, "%q: %s\n", uid, op.ID)
 	}
 	golden.Equal(t, "operations.txt", []byte(lines.String()))
@@ -104,8 +104,8 @@ func TestGoldenNames(t *testing.T) {
 		"codes: " + strings.Join([]string{CodeOutOfResources, CodeDrain, CodeFailed, CodeNotDone, CodeOtherSize,
 			CodeSlow, CodeNoAnswer, CodeUnsettled, CodeJoinTimeout}, " "),
 		"node group: " + groupID(obj, "small"),
-		"annotation of the Secret: " + OfAnnotation + " = " + of(obj),
-		"Secret: " + tlsSecret(obj).String(),
+		"annotation of the Secret: " + OwnerAnnotation + " = " + ownerName(obj),
+		"Secret: " + tlsSecretName(obj).String(),
 		"annotation of nodes: " + scaleDownDisabledAnnotation,
 		"taint of nodes: " + toBeDeletedTaint,
 		"label of nodes: " + clusterv1.PoolLabel,
@@ -113,7 +113,7 @@ func TestGoldenNames(t *testing.T) {
 }
 
 // Nodes carry what these patches set. An earlier release may have set it.
-func TestGoldenMarks(t *testing.T) {
+func TestGoldenNodeChanges(t *testing.T) {
 	pools := []clusterv1.WorkerPool{{Name: "small", NodeSize: "s-1", MaxSize: 4,
 		Labels: map[string]string{"tier": "web", "zone": "eu"},
 		Taints: []corev1.Taint{{Key: "dedicated", Value: "web", Effect: corev1.TaintEffectNoSchedule}}}}
@@ -140,9 +140,9 @@ func TestGoldenMarks(t *testing.T) {
 			}
 		}),
 	}
-	f := newFleet(testHosts, pools, nodes, sized("s-1", "s-1", "s-1"))
-	all := marks(&f, pools, func(*machine) bool { return true }, map[int32]bool{2: true})
-	all = append(all, mark{node: nodes[1], change: true}) // as unmark has it
+	f := newMachines(testWorkerNames, pools, nodes, completeList("s-1", "s-1", "s-1"))
+	all := nodeChanges(&f, pools, func(*machine) bool { return true }, map[int32]bool{2: true})
+	all = append(all, nodeChange{node: nodes[1], setDisabled: true}) // the change of removeScaleDownDisabled
 	var lines strings.Builder
 	for i := range all {
 		patch, err := all[i].patch()

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// healthInterval is how often Cluster Autoscaler's word is read at most.
-	healthInterval = 20 * time.Second
-	// staleProbe is how old it may be, and how long ago it may have asked: Cluster Autoscaler ends
-	// itself after --max-inactivity, 10m.
-	staleProbe = 15 * time.Minute
+	// statusReadInterval is the minimum time between two reads of Cluster Autoscaler's status.
+	statusReadInterval = 20 * time.Second
+	// inactivityTimeout is the maximum age of this status, and of the last request of Cluster
+	// Autoscaler. It is longer than --max-inactivity, 10m, after which Cluster Autoscaler exits.
+	inactivityTimeout = 15 * time.Minute
 )
 
-// probe is what Cluster Autoscaler says of itself, as its ConfigMap has it.
+// autoscalerStatus is the status of Cluster Autoscaler in its ConfigMap.
 // https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/clusterstate/api/types.go
-type probe struct {
+type autoscalerStatus struct {
 	AutoscalerStatus string `json:"autoscalerStatus"`
 	ClusterWide      struct {
 		Health struct {
@@ -37,126 +37,132 @@ type probe struct {
 	} `json:"clusterWide"`
 }
 
-// health is what Cluster Autoscaler says of itself; nil: it is well, or has said nothing.
-func (s *Steps) health(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *sight) error {
+// checkHealth returns an error if Cluster Autoscaler reports in its ConfigMap that it is unhealthy,
+// or has not updated its status for too long. It returns nil if there is no status.
+func (s *Steps) checkHealth(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *observation) error {
 	key, now := client.ObjectKeyFromObject(obj), s.Clock.Now()
-	said, due := s.board.lastProbe(key, now)
+	reported, due := s.state.lastStatus(key, now)
 	if due {
-		var have corev1.ConfigMap
-		found, err := engine.Read(ctx, seen.client, corev1.SchemeGroupVersion.WithResource("configmaps"), settings.Namespace, settings.StatusConfigMap, &have)
+		var configMap corev1.ConfigMap
+		found, err := engine.GetInto(ctx, seen.client, corev1.SchemeGroupVersion.WithResource("configmaps"), settings.Namespace, settings.StatusConfigMap, &configMap)
 		if err != nil {
-			return reconcile.TryAgain(AutoscalerUnhealthyReason, "reading what Cluster Autoscaler says of itself, ConfigMap %s/%s of the cluster: %w", settings.Namespace, settings.StatusConfigMap, err)
+			return reconcile.TryAgain(AutoscalerUnhealthyReason, "reading the status of Cluster Autoscaler in ConfigMap %s/%s of the cluster: %w", settings.Namespace, settings.StatusConfigMap, err)
 		}
-		said = nil
+		reported = nil
 		if found {
-			said = readProbe(have.Data["status"])
+			reported = parseStatus(configMap.Data["status"])
 		}
-		s.board.keepProbe(key, said, now)
+		s.state.setStatus(key, reported, now)
 	}
-	if said == nil {
+	if reported == nil {
 		return nil
 	}
-	at := said.ClusterWide.Health.LastProbeTime
+	at := reported.ClusterWide.Health.LastProbeTime
 	if !at.IsZero() {
-		minute := metav1.NewTime(at.Truncate(time.Minute)) // not a write for each time that it is read
+		minute := metav1.NewTime(at.Truncate(time.Minute)) // limits the status writes to one a minute
 		obj.Status.Autoscaler.LastProbeTime = &minute
 	}
-	switch status := said.ClusterWide.Health.Status; {
-	case !at.IsZero() && now.Sub(at.Time) > staleProbe:
-		return reconcile.Wait(AutoscalerUnhealthyReason, "Cluster Autoscaler has said nothing of itself since %s: see its log", at.UTC().Format(time.RFC3339))
+	switch status := reported.ClusterWide.Health.Status; {
+	case !at.IsZero() && now.Sub(at.Time) > inactivityTimeout:
+		return reconcile.Wait(AutoscalerUnhealthyReason, "Cluster Autoscaler has not updated its status since %s: see its log", at.UTC().Format(time.RFC3339))
 	case status != "" && status != "Healthy":
-		return reconcile.Wait(AutoscalerUnhealthyReason, "Cluster Autoscaler says that the cluster is %s: see ConfigMap %s/%s of the cluster", clip(status), settings.Namespace, settings.StatusConfigMap)
+		return reconcile.Wait(AutoscalerUnhealthyReason, "Cluster Autoscaler reports the health of the cluster as %s: see ConfigMap %s/%s of the cluster", truncate(status), settings.Namespace, settings.StatusConfigMap)
 	}
 	return nil
 }
 
-// silentAfter is how long Cluster Autoscaler may ask for nothing. It asks once in each of its loops.
-func silentAfter(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
+// pollTimeout returns how long Cluster Autoscaler may send no request. It sends one in each loop.
+func pollTimeout(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
 	if spec.ScaleUp == nil || spec.ScaleUp.ScanInterval == nil {
-		return staleProbe
+		return inactivityTimeout
 	}
-	return max(staleProbe, 2*spec.ScaleUp.ScanInterval.Duration)
+	return max(inactivityTimeout, 2*spec.ScaleUp.ScanInterval.Duration)
 }
 
-// listen says that Cluster Autoscaler is not well where it asks for nothing: its Pod is ready for
-// so long after each start, whether it reaches us or not. No event tells of that, but for the end of it.
-func (s *Steps) listen(obj *clusterv1.KsctlAutoScaler, r *running) {
-	key, now, ours := client.ObjectKeyFromObject(obj), s.Clock.Now(), settings.Installed(&obj.Spec)
-	since := s.vigils.since(key, r, ours, now)
+// checkPolling sets healthErr if Cluster Autoscaler has not sent a request within pollTimeout:
+// after each start its Pod is ready for that long even if it cannot reach the controller. Else it
+// sets pollDeadline, because no event occurs when a request is missing. The next request enqueues
+// the object.
+func (s *Steps) checkPolling(obj *clusterv1.KsctlAutoScaler, r *autoscalerHealth) {
+	key, now, managed := client.ObjectKeyFromObject(obj), s.Clock.Now(), settings.InstallRequested(&obj.Spec)
+	since := s.deadlines.expectedSince(key, r, managed, now)
 	if since.IsZero() {
 		return
 	}
-	since = later(since, r.asked)
-	if due := since.Add(silentAfter(&obj.Spec)); now.Before(due) {
-		r.silent = due
+	since = later(since, r.lastRequest)
+	if due := since.Add(pollTimeout(&obj.Spec)); now.Before(due) {
+		r.pollDeadline = due
 		return
 	}
-	s.Published.Await(key)
-	look := fmt.Sprintf("look at its log, and whether its Pod reaches %s (--nodegroup-adv-addr)", s.Provider.Address)
-	if !ours {
-		look = fmt.Sprintf("spec.autoscaler.install is false: look whether one of yours runs with status.autoscaler.flags, and reaches %s (--nodegroup-adv-addr)", s.Provider.Address)
+	s.Published.WakeOnNextRequest(key)
+	hint := fmt.Sprintf("see its log, and check that its Pod can reach %s (--nodegroup-adv-addr)", s.Certificates.Address)
+	if !managed {
+		hint = fmt.Sprintf("spec.autoscaler.install is false: check that your Cluster Autoscaler runs with status.autoscaler.flags and can reach %s (--nodegroup-adv-addr)", s.Certificates.Address)
 	}
-	r.healthy = reconcile.Wait(AutoscalerSilentReason, "Cluster Autoscaler has not asked since %s; %s", since.UTC().Format(time.RFC3339), look)
+	r.healthErr = reconcile.Wait(AutoscalerNotPollingReason, "Cluster Autoscaler has not sent a request since %s; %s", since.UTC().Format(time.RFC3339), hint)
 }
 
-// vigils are since when Cluster Autoscalers should ask.
-type vigils struct {
+// deadlines has the time from which each Cluster Autoscaler is expected to poll.
+type deadlines struct {
 	mu    sync.Mutex
-	byKey map[client.ObjectKey]vigil
+	byKey map[client.ObjectKey]deadline
 }
 
-type vigil struct {
+// deadline is the entry of one Cluster Autoscaler.
+type deadline struct {
 	since time.Time
-	// ours is true for one that is installed here.
-	ours bool
+	// managed is true if this controller installs the Cluster Autoscaler.
+	managed bool
 }
 
-// since is from when on one should ask, as far as this controller has seen: it was installed, and
-// could be answered. Zero: it need not. One that is not ready now and then, as it is started again,
-// is waited for all the same.
-func (v *vigils) since(key client.ObjectKey, r *running, ours bool, now time.Time) time.Time {
+// expectedSince returns the time from which Cluster Autoscaler is expected to poll; zero if it is
+// not. It is the time at which this controller first observed that it was installed and could be
+// served. It does not change while Cluster Autoscaler is not ready at times, such as during a
+// restart.
+func (v *deadlines) expectedSince(key client.ObjectKey, r *autoscalerHealth, managed bool, now time.Time) time.Time {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	x := v.byKey[key]
-	if !r.wanted || x.ours != ours {
-		x = vigil{ours: ours}
+	if !r.expected || x.managed != managed {
+		x = deadline{managed: managed}
 	}
-	if r.wanted && r.installed == nil && x.since.IsZero() {
+	if r.expected && r.installErr == nil && x.since.IsZero() {
 		x.since = now
 	}
 	if v.byKey == nil {
-		v.byKey = map[client.ObjectKey]vigil{}
+		v.byKey = map[client.ObjectKey]deadline{}
 	}
 	v.byKey[key] = x
 	return x.since
 }
 
-func (v *vigils) forget(key client.ObjectKey) {
+func (v *deadlines) forget(key client.ObjectKey) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.byKey, key)
 }
 
-// readProbe reads the ConfigMap; nil: it is none of a release that is known.
-func readProbe(text string) *probe {
-	var p probe
+// parseStatus parses the status in the ConfigMap; nil if it does not have the format of a known
+// release.
+func parseStatus(text string) *autoscalerStatus {
+	var p autoscalerStatus
 	if err := yaml.Unmarshal([]byte(text), &p); err != nil || p.AutoscalerStatus == "" {
 		return nil
 	}
 	return &p
 }
 
-// lastProbe is what was read last, and whether it is time to read it again.
-func (b *board) lastProbe(key client.ObjectKey, now time.Time) (*probe, bool) {
+// lastStatus returns the cached status, and whether it must be read again.
+func (b *state) lastStatus(key client.ObjectKey, now time.Time) (*autoscalerStatus, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.card(key)
-	return c.probe, now.Sub(c.probed) >= healthInterval
+	c := b.entry(key)
+	return c.status, now.Sub(c.statusReadAt) >= statusReadInterval
 }
 
-func (b *board) keepProbe(key client.ObjectKey, p *probe, now time.Time) {
+func (b *state) setStatus(key client.ObjectKey, p *autoscalerStatus, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.card(key)
-	c.probe, c.probed = p, now
+	c := b.entry(key)
+	c.status, c.statusReadAt = p, now
 }

@@ -28,75 +28,77 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/settings"
 )
 
-// OfAnnotation is on the Secret by which Cluster Autoscaler says who it is: <namespace>/<name> of
-// the KsctlAutoScaler.
-const OfAnnotation = "cluster.ksctl.com/autoscaler-of"
+// OwnerAnnotation is an annotation of the Secret with Cluster Autoscaler's client certificate. Its
+// value is <namespace>/<name> of the KsctlAutoScaler.
+const OwnerAnnotation = "cluster.ksctl.com/autoscaler-of"
 
 var secretsResource = corev1.SchemeGroupVersion.WithResource("secrets")
 
-// running is how Cluster Autoscaler stands.
-type running struct {
-	// serving is why it is not answered, installed why it does not run, healthy why it is not
-	// well; nil: all is as it should be. asked is when it asked last.
-	serving, installed, healthy error
-	asked                       time.Time
-	// wanted is true where it should run, and ask; silent is when it has not asked for too long.
-	wanted bool
-	silent time.Time
-	// notes are what people should know of its version.
-	notes []string
-	// renew is when its certificate is renewed.
-	renew time.Time
+// autoscalerHealth is the observed state of Cluster Autoscaler.
+type autoscalerHealth struct {
+	// servingErr is why it cannot be served, installErr why it is not installed, healthErr why it
+	// is unhealthy; nil if there is no problem. lastRequest is the time of its last request.
+	servingErr, installErr, healthErr error
+	lastRequest                       time.Time
+	// expected is true if it should run and poll. pollDeadline is the time by which
+	// it must poll.
+	expected     bool
+	pollDeadline time.Time
+	// warnings are messages for users about its version.
+	warnings []string
+	// renewAt is the time at which its certificate must be renewed.
+	renewAt time.Time
 }
 
-// run has Cluster Autoscaler run, and says how it stands.
-func (s *Steps) run(ctx context.Context, obj *clusterv1.KsctlAutoScaler, here *engine.Client, seen *sight) (running, error) {
-	out, err := s.bring(ctx, obj, here, seen)
+// ensureAutoscaler installs Cluster Autoscaler and checks its health.
+func (s *Steps) ensureAutoscaler(ctx context.Context, obj *clusterv1.KsctlAutoScaler, localClient *engine.Client, seen *observation) (autoscalerHealth, error) {
+	out, err := s.installAutoscaler(ctx, obj, localClient, seen)
 	if err == nil {
-		s.listen(obj, &out)
+		s.checkPolling(obj, &out)
 	}
 	return out, err
 }
 
-// bring has it installed.
-func (s *Steps) bring(ctx context.Context, obj *clusterv1.KsctlAutoScaler, here *engine.Client, seen *sight) (running, error) {
-	var out running
-	if out.serving = s.Provider.Serving(); out.serving != nil {
-		return out, nil //nolint:nilerr // it is said in the status
+// installAutoscaler issues the client certificate of Cluster Autoscaler, installs it, and reads its
+// health.
+func (s *Steps) installAutoscaler(ctx context.Context, obj *clusterv1.KsctlAutoScaler, localClient *engine.Client, seen *observation) (autoscalerHealth, error) {
+	var out autoscalerHealth
+	if out.servingErr = s.Certificates.ServingError(); out.servingErr != nil {
+		return out, nil //nolint:nilerr // the status reports the error
 	}
-	out.asked = s.Published.LastAsked(client.ObjectKeyFromObject(obj))
-	if ref := seen.cluster.Spec.KubeConfigRef; ref != nil && ref.Context != "" && settings.Installed(&obj.Spec) {
-		out.installed = reconcile.Fail(KubeConfigContextReason, "KsctlCluster %s names a context of its kubeconfig, and Cluster Autoscaler takes the current one: give it a kubeconfig with that context alone, or set spec.autoscaler.install to false", seen.cluster.Name)
+	out.lastRequest = s.Published.LastRequest(client.ObjectKeyFromObject(obj))
+	if ref := seen.cluster.Spec.KubeConfigRef; ref != nil && ref.Context != "" && settings.InstallRequested(&obj.Spec) {
+		out.installErr = reconcile.Fail(KubeConfigContextReason, "KsctlCluster %s selects a kubeconfig context, but Cluster Autoscaler uses the current context: provide a kubeconfig with only that context, or set spec.autoscaler.install to false", seen.cluster.Name)
 		return out, nil
 	}
-	version, none := settings.Version(specVersion(&obj.Spec), seen.cluster.Status.KubernetesVersion)
-	if none != nil {
-		out.installed = reconcile.Fail(VersionReason, "%w", none)
-		return out, nil //nolint:nilerr // it is said in the status
+	version, versionErr := settings.Version(specVersion(&obj.Spec), seen.cluster.Status.KubernetesVersion)
+	if versionErr != nil {
+		out.installErr = reconcile.Fail(VersionReason, "%w", versionErr)
+		return out, nil //nolint:nilerr // the status reports the error
 	}
-	in := settings.Inputs{Version: version, Address: s.Provider.Address, KubeConfigSecret: seen.cluster.Status.KubeConfigSecret, KubeConfigKey: seen.cluster.Status.KubeConfigKey,
+	in := settings.Inputs{Version: version, Address: s.Certificates.Address, KubeConfigSecret: seen.cluster.Status.KubeConfigSecret, KubeConfigKey: seen.cluster.Status.KubeConfigKey,
 		ClientSecret: settings.ClientSecretName(obj.Name)}
-	in.KubeConfigRevision = s.revision(ctx, types.NamespacedName{Namespace: obj.Namespace, Name: in.KubeConfigSecret})
+	in.KubeConfigRevision = s.secretVersion(ctx, types.NamespacedName{Namespace: obj.Namespace, Name: in.KubeConfigSecret})
 	var err error
-	if in.Certificates, out.renew, err = s.certify(ctx, obj, here); err != nil {
+	if in.Certificates, out.renewAt, err = s.ensureClientCertificate(ctx, obj, localClient); err != nil {
 		return out, err
 	}
-	out.notes = settings.Notes(&obj.Spec, version, seen.cluster.Status.KubernetesVersion)
-	want, err := settings.Installs(obj, in)
+	out.warnings = settings.Warnings(&obj.Spec, version, seen.cluster.Status.KubernetesVersion)
+	want, err := settings.DesiredInstalls(obj, in)
 	if err != nil {
 		return out, err
 	}
-	obj.Status.Autoscaler = &clusterv1.AutoscalerStatus{Version: version, ConfigHash: settings.Hash(&obj.Spec, in)}
-	if settings.Installed(&obj.Spec) {
+	obj.Status.Autoscaler = &clusterv1.AutoscalerStatus{Version: version, ConfigHash: settings.ConfigHash(&obj.Spec, in)}
+	if settings.InstallRequested(&obj.Spec) {
 		obj.Status.Autoscaler.Deployment = settings.DeploymentName(obj.Name)
 	} else {
 		obj.Status.Autoscaler.Flags = settings.Flags(&obj.Spec, in)
 	}
-	if out.installed, err = s.install(ctx, obj, want); err != nil {
+	if out.installErr, err = s.syncInstalls(ctx, obj, want); err != nil {
 		return out, err
 	}
-	if mode(obj) != clusterv1.ScalingOff {
-		out.wanted, out.healthy = true, s.health(ctx, obj, seen)
+	if effectiveMode(obj) != clusterv1.ScalingOff {
+		out.expected, out.healthErr = true, s.checkHealth(ctx, obj, seen)
 	}
 	return out, nil
 }
@@ -108,54 +110,55 @@ func specVersion(spec *clusterv1.KsctlAutoScalerSpec) string {
 	return spec.Autoscaler.Version
 }
 
-func tlsSecret(obj *clusterv1.KsctlAutoScaler) types.NamespacedName {
+func tlsSecretName(obj *clusterv1.KsctlAutoScaler) types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.Namespace, Name: settings.ClientSecretName(obj.Name)}
 }
 
-// certify keeps the Secret by which Cluster Autoscaler says who it is.
-func (s *Steps) certify(ctx context.Context, obj *clusterv1.KsctlAutoScaler, here *engine.Client) (certificates [2][]byte, renew time.Time, err error) {
-	name := tlsSecret(obj)
-	have, found, err := s.secret(ctx, here, client.ObjectKeyFromObject(obj), name)
+// ensureClientCertificate creates the Secret with Cluster Autoscaler's client certificate, or
+// renews it.
+func (s *Steps) ensureClientCertificate(ctx context.Context, obj *clusterv1.KsctlAutoScaler, localClient *engine.Client) (certificates [2][]byte, renewAt time.Time, err error) {
+	name := tlsSecretName(obj)
+	current, found, err := s.readSecret(ctx, localClient, client.ObjectKeyFromObject(obj), name)
 	if err != nil {
-		return certificates, renew, fmt.Errorf("reading Secret %s: %w", name, err)
+		return certificates, renewAt, fmt.Errorf("reading Secret %s: %w", name, err)
 	}
-	if found && have.Annotations[OfAnnotation] != of(obj) {
-		return certificates, renew, reconcile.Fail(NameTakenReason, "Secret %s exists, and is not this KsctlAutoScaler's: delete it, or rename the KsctlAutoScaler", name)
+	if found && current.Annotations[OwnerAnnotation] != ownerName(obj) {
+		return certificates, renewAt, reconcile.Fail(NameTakenReason, "Secret %s exists, but is not owned by this KsctlAutoScaler: delete it, or rename the KsctlAutoScaler", name)
 	}
-	authority := s.Provider.Authority()
-	pair, changed, err := authority.Renew(have.Data, pki.Client(client.ObjectKeyFromObject(obj)), s.Clock.Now())
+	authority := s.Certificates.Authority()
+	pair, changed, err := authority.EnsureKeyPair(current.Data, pki.ClientSubject(client.ObjectKeyFromObject(obj)), s.Clock.Now())
 	if err != nil {
-		return certificates, renew, err
+		return certificates, renewAt, err
 	}
-	data := have.Data
+	data := current.Data
 	if changed || !found {
-		if data, err = authority.PairData(pair); err != nil {
-			return certificates, renew, err
+		if data, err = authority.KeyPairSecretData(pair); err != nil {
+			return certificates, renewAt, err
 		}
-		if err := keep(ctx, here, name, found, data, have, of(obj)); err != nil {
-			return certificates, renew, err
+		if err := writeSecret(ctx, localClient, name, found, data, current, ownerName(obj)); err != nil {
+			return certificates, renewAt, err
 		}
 	}
 	return [2][]byte{data[pki.BundleKey], data[pki.CertificateKey]}, pair.RenewAt(), nil
 }
 
-// keep writes a Secret, if nobody has meanwhile.
-func keep(ctx context.Context, c *engine.Client, name types.NamespacedName, found bool, data map[string][]byte, have *corev1.Secret, owner string) error {
-	if found && maps.EqualFunc(have.Data, data, bytes.Equal) {
+// writeSecret creates or updates a Secret. It fails if the Secret has changed since it was read.
+func writeSecret(ctx context.Context, c *engine.Client, name types.NamespacedName, found bool, data map[string][]byte, current *corev1.Secret, owner string) error {
+	if found && maps.EqualFunc(current.Data, data, bytes.Equal) {
 		return nil
 	}
 	if found {
-		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": have.ResourceVersion}, "data": data})
+		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": current.ResourceVersion}, "data": data})
 		if err != nil {
 			return err
 		}
 		if _, err := c.Resource(secretsResource).Namespace(name.Namespace).Patch(ctx, name.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: live.FieldManager}); err != nil {
-			return fmt.Errorf("changing Secret %s: %w", name, err)
+			return fmt.Errorf("patching Secret %s: %w", name, err)
 		}
 		return nil
 	}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, Annotations: map[string]string{OfAnnotation: owner}}, Type: corev1.SecretTypeTLS, Data: data})
+		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, Annotations: map[string]string{OwnerAnnotation: owner}}, Type: corev1.SecretTypeTLS, Data: data})
 	if err != nil {
 		return err
 	}
@@ -165,26 +168,26 @@ func keep(ctx context.Context, c *engine.Client, name types.NamespacedName, foun
 	return nil
 }
 
-// install makes and changes the installs of Cluster Autoscaler, and deletes those that are not
-// needed any more. Its first result is why they are not ready.
-func (s *Steps) install(ctx context.Context, obj *clusterv1.KsctlAutoScaler, want []*appsv1.KsctlInstall) (notReady, err error) {
-	have, err := s.installs(ctx, obj)
+// syncInstalls creates and updates the KsctlInstalls of Cluster Autoscaler, and deletes those that
+// are no longer needed. notReady is why they are not ready; nil if they are.
+func (s *Steps) syncInstalls(ctx context.Context, obj *clusterv1.KsctlAutoScaler, want []*appsv1.KsctlInstall) (notReady, err error) {
+	existing, err := s.ownedInstalls(ctx, obj)
 	if err != nil {
 		return nil, err
 	}
 	wanted := map[string]bool{}
 	for _, w := range want {
 		wanted[w.Name] = true
-		not, err := s.ensure(ctx, obj, w)
+		reason, err := s.ensureInstall(ctx, obj, w)
 		if err != nil {
 			return nil, err
 		}
 		if notReady == nil {
-			notReady = not
+			notReady = reason
 		}
 	}
-	for i := range have {
-		x := &have[i]
+	for i := range existing {
+		x := &existing[i]
 		if wanted[x.Name] || x.DeletionTimestamp != nil {
 			continue
 		}
@@ -195,8 +198,8 @@ func (s *Steps) install(ctx context.Context, obj *clusterv1.KsctlAutoScaler, wan
 	return notReady, nil
 }
 
-// installs are those that the object has made.
-func (s *Steps) installs(ctx context.Context, obj *clusterv1.KsctlAutoScaler) ([]appsv1.KsctlInstall, error) {
+// ownedInstalls returns the KsctlInstalls that the object controls.
+func (s *Steps) ownedInstalls(ctx context.Context, obj *clusterv1.KsctlAutoScaler) ([]appsv1.KsctlInstall, error) {
 	var all appsv1.KsctlInstallList
 	err := s.Client.List(ctx, &all, client.InNamespace(obj.Namespace), client.MatchingLabels{settings.Label: settings.DeploymentName(obj.Name)}, client.UnsafeDisableDeepCopy)
 	if err != nil {
@@ -211,38 +214,39 @@ func (s *Steps) installs(ctx context.Context, obj *clusterv1.KsctlAutoScaler) ([
 	return out, nil
 }
 
-// ensure makes an install as it is wanted, and says why it is not ready.
-func (s *Steps) ensure(ctx context.Context, obj *clusterv1.KsctlAutoScaler, want *appsv1.KsctlInstall) (notReady, err error) {
-	var have appsv1.KsctlInstall
-	err = s.Client.Get(ctx, client.ObjectKeyFromObject(want), &have)
+// ensureInstall creates or updates one KsctlInstall. notReady is why it is not ready; nil if it is.
+func (s *Steps) ensureInstall(ctx context.Context, obj *clusterv1.KsctlAutoScaler, want *appsv1.KsctlInstall) (notReady, err error) {
+	var current appsv1.KsctlInstall
+	err = s.Client.Get(ctx, client.ObjectKeyFromObject(want), &current)
 	switch {
 	case apierrors.IsNotFound(err):
 		err = s.Client.Create(ctx, want, client.FieldOwner(s.FieldOwner))
-		have = *want
+		current = *want
 	case err != nil:
-	case !metav1.IsControlledBy(&have, obj):
-		return nil, reconcile.Fail(NameTakenReason, "KsctlInstall %s exists, and is not this KsctlAutoScaler's: delete it, or rename the KsctlAutoScaler", want.Name)
-	case !apiequality.Semantic.DeepEqual(have.Spec, want.Spec) || have.Labels[settings.Label] != want.Labels[settings.Label]:
-		have.Spec, have.Labels = want.Spec, want.Labels
-		err = s.Client.Update(ctx, &have, client.FieldOwner(s.FieldOwner))
+	case !metav1.IsControlledBy(&current, obj):
+		return nil, reconcile.Fail(NameTakenReason, "KsctlInstall %s exists, but is not owned by this KsctlAutoScaler: delete it, or rename the KsctlAutoScaler", want.Name)
+	case !apiequality.Semantic.DeepEqual(current.Spec, want.Spec) || current.Labels[settings.Label] != want.Labels[settings.Label]:
+		current.Spec, current.Labels = want.Spec, want.Labels
+		err = s.Client.Update(ctx, &current, client.FieldOwner(s.FieldOwner))
 	}
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
-		return nil, fmt.Errorf("KsctlInstall %s, which brings Cluster Autoscaler: %w", want.Name, err)
+		return nil, fmt.Errorf("writing KsctlInstall %s of Cluster Autoscaler: %w", want.Name, err)
 	}
-	ready := apimeta.FindStatusCondition(have.Status.Conditions, appsv1.ReadyCondition)
-	if ready != nil && ready.Status == metav1.ConditionTrue && have.Status.ObservedGeneration == have.Generation {
+	ready := apimeta.FindStatusCondition(current.Status.Conditions, appsv1.ReadyCondition)
+	if ready != nil && ready.Status == metav1.ConditionTrue && current.Status.ObservedGeneration == current.Generation {
 		return nil, nil
 	}
-	message := "it is new"
+	message := "not reconciled yet"
 	if ready != nil {
 		message = ready.Message
 	}
-	return reconcile.Wait(AutoscalerNotReadyReason, "KsctlInstall %s is not ready: %s", want.Name, clip(message)), nil
+	return reconcile.Wait(AutoscalerNotReadyReason, "KsctlInstall %s is not ready: %s", want.Name, truncate(message)), nil
 }
 
-// uninstall deletes what brings Cluster Autoscaler, and says what is left of it.
-func (s *Steps) uninstall(ctx context.Context, obj *clusterv1.KsctlAutoScaler) (left string, err error) {
-	all, err := s.installs(ctx, obj)
+// deleteInstalls deletes the KsctlInstalls of Cluster Autoscaler, and returns the names of those
+// that still exist; "" if there are none.
+func (s *Steps) deleteInstalls(ctx context.Context, obj *clusterv1.KsctlAutoScaler) (remaining string, err error) {
+	all, err := s.ownedInstalls(ctx, obj)
 	if err != nil {
 		return "", err
 	}
@@ -259,7 +263,7 @@ func (s *Steps) uninstall(ctx context.Context, obj *clusterv1.KsctlAutoScaler) (
 	return strings.Join(names, ", "), nil
 }
 
-// maxWords is how much is repeated of others' messages, in bytes.
-const maxWords = 256
+// maxQuotedBytes bounds the messages of other components that are quoted in the status.
+const maxQuotedBytes = 256
 
-func clip(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxWords)], "") }
+func truncate(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxQuotedBytes)], "") }

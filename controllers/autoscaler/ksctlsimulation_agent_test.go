@@ -11,55 +11,56 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
 
-// slot is a place in the agent's array of workers: it may have no machine yet, or none any more.
+// slot is a position in the agent's array of workers. It may have no machine yet, or no longer.
 type slot struct {
 	size string
 	vm   bool
-	// never is true for a machine that never joins; node is as which it has.
-	never bool
-	node  string
+	// neverJoins is true for a machine that never joins. node is the name of its node; "" if it has
+	// not joined.
+	neverJoins bool
+	node       string
 }
 
-// call is what the agent was told.
+// call is a call of the agent.
 type call struct {
 	op clusterv1.ScaleOperation
-	// fail has it fail in the midst, and nobody hears of one that is lost.
+	// fail makes the call fail halfway. The response of a lost call never arrives.
 	fail, lost bool
 }
 
-// carry tells the agent of an operation, as the link does.
-func (m *model) carry(op *clusterv1.ScaleOperation, begun bool) {
+// runOperation sends an operation to the agent, as agentSession does.
+func (m *ksctlSimulation) runOperation(op *clusterv1.ScaleOperation, begun bool) {
 	m.t.Helper()
-	if !atWork(op) || m.sent == op.ID {
+	if !isInProgress(op) || m.sent == op.ID {
 		return
 	}
 	m.sent = op.ID
 	switch {
 	case begun:
-		m.word = word{}
+		m.reported = operationStatus{}
 		m.send(op)
-	case op.Kind == clusterv1.OperationScaleUp: // the controller has started anew
+	case op.Kind == clusterv1.OperationScaleUp: // the controller was restarted
 		m.send(op)
 	default:
-		m.word = word{id: op.ID, state: agentFailed, code: CodeNoAnswer, message: "the controller has started anew"}
+		m.reported = operationStatus{id: op.ID, phase: phaseFailed, code: CodeNoAnswer, message: "the controller was restarted"}
 	}
 }
 
-// send is a call of the agent: it writes down at once how many workers there are to be.
-func (m *model) send(op *clusterv1.ScaleOperation) {
+// send starts a call of the agent, which records the new number of workers at once.
+func (m *ksctlSimulation) send(op *clusterv1.ScaleOperation) {
 	m.t.Helper()
-	m.say("%s %s from %d to %d, and there are %d", op.Kind, op.NodeSize, op.From, op.DesiredWorkers, len(m.slots))
-	c := &call{op: *op, fail: m.ills.fail && m.once(4)}
+	m.logf("%s %s from %d to %d, currently %d", op.Kind, op.NodeSize, op.From, op.DesiredWorkers, len(m.slots))
+	c := &call{op: *op, fail: m.faults.fail && m.oneIn(4)}
 	m.calls = append(m.calls, c)
 	to := int(op.DesiredWorkers)
 	switch {
 	case op.Kind != clusterv1.OperationScaleUp && to > len(m.slots):
-		m.wrong("it goes beyond the end of its array")
+		m.failf("a deletion goes beyond the end of the array")
 	case op.Kind != clusterv1.OperationScaleUp:
 		return
 	case to < len(m.slots):
-		m.wrong("it forgets %d machines", len(m.slots)-to)
-	case c.fail && m.once(2):
+		m.failf("the agent forgets %d machines", len(m.slots)-to)
+	case c.fail && m.oneIn(2):
 		return
 	}
 	for len(m.slots) < to {
@@ -71,17 +72,17 @@ func (m *model) send(op *clusterv1.ScaleOperation) {
 	}
 	for _, p := range m.obj.Spec.Pools {
 		if n := counts[p.NodeSize]; p.NodeSize == op.NodeSize && n > p.MaxSize {
-			m.wrong("pool %s has %d machines, and maxSize is %d", p.Name, n, p.MaxSize)
+			m.failf("pool %s has %d machines, but maxSize is %d", p.Name, n, p.MaxSize)
 		}
 	}
 }
 
-// work is the agent's: it does some of what it was told, or all.
-func (m *model) work(all bool) {
+// runCalls completes some of the calls in progress, or all.
+func (m *ksctlSimulation) runCalls(all bool) {
 	m.t.Helper()
 	var left []*call
 	for _, c := range m.calls {
-		if !all && !m.once(3) {
+		if !all && !m.oneIn(3) {
 			left = append(left, c)
 			continue
 		}
@@ -90,36 +91,36 @@ func (m *model) work(all bool) {
 		} else {
 			m.destroy(c)
 		}
-		m.say("%s to %d is done, failed %v, lost %v: there are %d", c.op.Kind, c.op.DesiredWorkers, c.fail, c.lost, len(m.slots))
+		m.logf("%s to %d is done, failed %v, lost %v: now %d", c.op.Kind, c.op.DesiredWorkers, c.fail, c.lost, len(m.slots))
 		switch {
 		case c.lost:
 		case c.fail:
-			m.word = word{id: c.op.ID, state: agentFailed, code: CodeFailed, message: "said by the agent"}
+			m.reported = operationStatus{id: c.op.ID, phase: phaseFailed, code: CodeFailed, message: "message of the agent"}
 		default:
-			m.word = word{id: c.op.ID, state: agentSucceeded}
+			m.reported = operationStatus{id: c.op.ID, phase: phaseSucceeded}
 		}
 	}
 	m.calls = left
 }
 
-// skips is true for a machine that a call leaves as it is.
-func (m *model) skips(c *call) bool { return c.fail && m.once(2) }
+// skips reports, at random, whether a failing call skips a machine.
+func (m *ksctlSimulation) skips(c *call) bool { return c.fail && m.oneIn(2) }
 
-func (m *model) create(c *call) {
+func (m *ksctlSimulation) create(c *call) {
 	for i := c.op.From; i < c.op.DesiredWorkers && int(i) < len(m.slots); i++ {
 		if s := m.slots[i]; !s.vm && !m.skips(c) {
-			s.vm, s.never = true, m.ills.never && m.once(5)
+			s.vm, s.neverJoins = true, m.faults.neverJoin && m.oneIn(5)
 		}
 	}
 }
 
-// destroy deletes machines. The array is shortened when all are gone.
-func (m *model) destroy(c *call) {
+// destroy deletes machines. The array is shortened only if the call succeeds.
+func (m *ksctlSimulation) destroy(c *call) {
 	m.t.Helper()
 	to := int(c.op.DesiredWorkers)
 	for i := len(m.slots) - 1; i >= to; i-- {
 		if s := m.slots[i]; s.vm && !m.skips(c) {
-			m.kill(i, s)
+			m.deleteMachine(i, s)
 		}
 	}
 	if !c.fail {
@@ -127,15 +128,15 @@ func (m *model) destroy(c *call) {
 	}
 }
 
-// kill deletes a machine, which nobody may need.
-func (m *model) kill(i int, s *slot) {
+// deleteMachine deletes a machine. It fails the test if the machine is in use.
+func (m *ksctlSimulation) deleteMachine(i int, s *slot) {
 	m.t.Helper()
 	if node := m.nodes[s.node]; node != nil {
 		if _, marked := taintedAt(node); !marked && nodeReady(node) {
-			m.wrong("worker %d, which is in use, is deleted", i)
+			m.failf("worker %d is deleted while it is in use", i)
 		}
-		if m.ills.stale && m.once(2) {
-			m.ready(node, false)
+		if m.faults.staleNodes && m.oneIn(2) {
+			m.setReady(node, false)
 		} else {
 			delete(m.nodes, s.node)
 		}
@@ -143,19 +144,19 @@ func (m *model) kill(i int, s *slot) {
 	s.vm, s.node = false, ""
 }
 
-// silence has the answer to an operation be lost, while the agent goes on.
-func (m *model) silence(op *clusterv1.ScaleOperation) {
+// loseResponse drops the response of an operation, which the agent continues.
+func (m *ksctlSimulation) loseResponse(op *clusterv1.ScaleOperation) {
 	for _, c := range m.calls {
 		if c.op.ID == op.ID && !c.lost {
-			m.say("the agent does not answer")
+			m.logf("the response of the agent is lost")
 			c.lost = true
-			m.word = word{id: op.ID, state: agentFailed, code: CodeNoAnswer, message: "no answer"}
+			m.reported = operationStatus{id: op.ID, phase: phaseFailed, code: CodeNoAnswer, message: "no answer"}
 		}
 	}
 }
 
-// leaving is true for a machine that the agent is about to delete.
-func (m *model) leaving(i int) bool {
+// beingDeleted reports whether a call in progress deletes the machine.
+func (m *ksctlSimulation) beingDeleted(i int) bool {
 	for _, c := range m.calls {
 		if c.op.Kind != clusterv1.OperationScaleUp && i >= int(c.op.DesiredWorkers) {
 			return true
@@ -164,27 +165,27 @@ func (m *model) leaving(i int) bool {
 	return false
 }
 
-// joins has one of n machines join that are to.
-func (m *model) joins(n int) {
+// joinSome lets one of n machines join, of those that can.
+func (m *ksctlSimulation) joinSome(n int) {
 	for i, s := range m.slots {
-		if s.vm && s.node == "" && !s.never && !m.leaving(i) && m.once(n) {
+		if s.vm && s.node == "" && !s.neverJoins && !m.beingDeleted(i) && m.oneIn(n) {
 			m.join(i)
 		}
 	}
 }
 
-// join has a machine join, under a name that no other one had.
-func (m *model) join(i int) {
+// join lets a machine join, with a new node name.
+func (m *ksctlSimulation) join(i int) {
 	m.joined++
 	name := fmt.Sprintf("demo-vm-wp-%d-%05d", i, m.joined)
-	m.say("%s joins", name)
+	m.logf("%s joins", name)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{corev1.LabelInstanceTypeStable: "k3s"}}, Spec: corev1.NodeSpec{ProviderID: "k3s://" + name}}
 	node.CreationTimestamp = metav1.NewTime(m.now).Rfc3339Copy()
-	m.ready(node, true)
+	m.setReady(node, true)
 	m.nodes[name], m.slots[i].node = node, name
 }
 
-func (m *model) ready(node *corev1.Node, is bool) {
+func (m *ksctlSimulation) setReady(node *corev1.Node, is bool) {
 	c := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(m.now)}
 	if is {
 		c.Status = corev1.ConditionTrue
@@ -192,32 +193,32 @@ func (m *model) ready(node *corev1.Node, is bool) {
 	node.Status.Conditions = []corev1.NodeCondition{c}
 }
 
-// mark is what a reconcile does to nodes.
-func (m *model) mark(f *fleet, p *plan) {
-	released, _ := p.released(f, askTime(&m.obj.Spec), m.now)
-	for _, x := range marks(f, m.obj.Spec.Pools, func(*machine) bool { return true }, released) {
+// updateNodes changes and deletes nodes as a reconcile does.
+func (m *ksctlSimulation) updateNodes(f *machines, p *plan) {
+	released, _ := p.staleTaints(f, deletionRequestTimeout(&m.obj.Spec), m.now)
+	for _, x := range nodeChanges(f, m.obj.Spec.Pools, func(*machine) bool { return true }, released) {
 		node := m.nodes[x.node.Name]
 		for name, value := range x.labels {
 			node.Labels[name] = fmt.Sprint(value)
 		}
-		if x.retaint {
-			m.say("%s is released", node.Name)
+		if x.setTaints {
+			m.logf("the taints of %s are changed", node.Name)
 			node.Spec.Taints, node.Spec.Unschedulable = x.taints, node.Spec.Unschedulable && !x.uncordon
 		}
 	}
-	if atWork(p.op) {
+	if isInProgress(p.op) {
 		return
 	}
-	swept, _ := gone(f.strays, m.now)
+	swept, _ := deletableNodes(f.orphanedNodes, m.now)
 	for _, node := range swept {
-		m.say("%s is swept", node.Name)
+		m.logf("orphaned node %s is deleted", node.Name)
 		delete(m.nodes, node.Name)
 	}
 }
 
-// removeLast marks the last worker that is not marked, and asks for its deletion, as Cluster
-// Autoscaler does; nil: there is none.
-func (m *model) removeLast() func(*nodegroup.Cluster) ([]nodegroup.Change, error) {
+// removeLast taints the last worker that is not tainted, and returns the request for its deletion,
+// as Cluster Autoscaler does; nil if there is none.
+func (m *ksctlSimulation) removeLast() func(*nodegroup.Cluster) ([]nodegroup.Change, error) {
 	for i := len(m.slots) - 1; i >= 0; i-- {
 		node := m.nodes[m.slots[i].node]
 		if node == nil || node.Labels[clusterv1.PoolLabel] == "" {
@@ -228,8 +229,8 @@ func (m *model) removeLast() func(*nodegroup.Cluster) ([]nodegroup.Change, error
 		}
 		node.Spec.Taints, node.Spec.Unschedulable = []corev1.Taint{{Key: toBeDeletedTaint, Value: fmt.Sprint(m.now.Unix())}}, true
 		return func(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
-			changes, err := nodegroup.Delete(c, "ns/as/"+node.Labels[clusterv1.PoolLabel], []nodegroup.Node{{Name: node.Name}})
-			if err != nil { // it is used again
+			changes, err := nodegroup.PlanDelete(c, "ns/as/"+node.Labels[clusterv1.PoolLabel], []nodegroup.Node{{Name: node.Name}})
+			if err != nil { // the node is in use again
 				node.Spec.Taints, node.Spec.Unschedulable = nil, false
 			}
 			return changes, err

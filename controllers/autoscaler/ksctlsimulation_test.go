@@ -16,100 +16,102 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
 
-// ills are what may go wrong around ksctl's own agent.
-type ills struct {
-	// fail has the agent fail in the midst of what it does.
+// faults are the faults that the simulation injects.
+type faults struct {
+	// fail: calls of the agent fail halfway.
 	fail bool
-	// stale has Nodes of deleted machines linger, and not be ready.
-	stale bool
-	// restart has the controller forget what it remembers, and answers of the agent be lost.
+	// staleNodes: the Nodes of deleted machines remain, and are not ready.
+	staleNodes bool
+	// restart: the controller loses its in-memory state, and the responses of the agent.
 	restart bool
-	// lost has the agent not answer, and go on.
-	lost bool
-	// vanish has Nodes be deleted by hand.
-	vanish bool
-	// never has machines that never join.
-	never bool
-	// unready has Nodes be not ready at times.
-	unready bool
-	// imports has old exports of the state be imported.
-	imports bool
+	// lostResponses: responses of the agent are lost, while it continues.
+	lostResponses bool
+	// deletedNodes: Nodes are deleted manually.
+	deletedNodes bool
+	// neverJoin: some machines never join.
+	neverJoin bool
+	// unreadyNodes: Nodes are not ready at times.
+	unreadyNodes bool
+	// staleImports: old exports of the state are imported.
+	staleImports bool
 }
 
-// model is a cluster, ksctl's own agent, a link to it and an autoscaler in memory. Unlike world, its
-// agent does what it was told whether anybody waits for it or not.
-type model struct {
-	t     *testing.T
-	r     *rand.Rand
-	ills  ills
-	obj   clusterv1.KsctlAutoScaler
-	hosts hosts
-	board board
-	word  word
-	now   time.Time
-	// slots is the agent's array of workers, nodes those of the cluster by their names.
+// ksctlSimulation is a cluster, ksctl's own agent, a session with it and a KsctlAutoScaler in
+// memory. Unlike in simulation, the agent completes its calls even if the controller no longer
+// waits for the response.
+type ksctlSimulation struct {
+	t           *testing.T
+	r           *rand.Rand
+	faults      faults
+	obj         clusterv1.KsctlAutoScaler
+	workerNames workerNames
+	state       state
+	reported    operationStatus
+	now         time.Time
+	// slots is the agent's array of workers. nodes are the nodes of the cluster by name.
 	slots []*slot
 	nodes map[string]*corev1.Node
-	// joined is how many nodes have joined so far.
+	// joined is the number of nodes that have joined so far.
 	joined int
-	// calls are what the agent has been told and has not done.
+	// calls are the calls of the agent that are in progress.
 	calls []*call
-	// sent is the operation that the agent was told of last.
+	// sent is the ID of the operation that was sent to the agent last.
 	sent string
-	// exported is how many workers the last export of the state has, imported the last import; -1: none.
+	// exported is the number of workers in the last export of the state, imported the one in the
+	// last import; -1 if there is none.
 	exported, imported int32
-	held               string
+	blocked            string
 	log                []string
 }
 
 const (
-	modelSeeds = 40
-	modelTicks = 75
-	modelTime  = 18 * time.Minute
+	simulationSeeds       = 40
+	simulationTicks       = 75
+	simulationJoinTimeout = 18 * time.Minute
 )
 
-// TestWhateverGoesWrongWithKsctlsOwnAgent lets everybody do as they like. That nothing is done until a
-// person says what there is, is allowed where that can't be known.
-func TestWhateverGoesWrongWithKsctlsOwnAgent(t *testing.T) {
+// TestKsctlAgentWithRandomFaults injects random faults. In runs where the number of workers cannot
+// be determined, scaling may stay blocked until a user corrects it.
+func TestKsctlAgentWithRandomFaults(t *testing.T) {
 	for _, x := range []struct {
 		mode string
-		ills ills
+		ills faults
 		held int
 	}{
-		{"quiet", ills{}, 0},
-		{"none", ills{fail: true}, modelSeeds / 2},
-		{"stale", ills{fail: true, stale: true}, modelSeeds},
-		{"restart", ills{fail: true, restart: true}, modelSeeds},
-		{"lost", ills{fail: true, lost: true}, modelSeeds},
-		{"never", ills{fail: true, never: true}, modelSeeds},
-		{"vanish", ills{fail: true, vanish: true}, modelSeeds},
-		{"notready", ills{fail: true, unready: true}, modelSeeds},
-		{"imports", ills{fail: true, imports: true}, modelSeeds},
-		{"all", ills{true, true, true, true, true, true, true, true}, modelSeeds},
+		{"no faults", faults{}, 0},
+		{"failed calls", faults{fail: true}, simulationSeeds / 2},
+		{"stale nodes", faults{fail: true, staleNodes: true}, simulationSeeds},
+		{"restarts", faults{fail: true, restart: true}, simulationSeeds},
+		{"lost responses", faults{fail: true, lostResponses: true}, simulationSeeds},
+		{"machines that never join", faults{fail: true, neverJoin: true}, simulationSeeds},
+		{"deleted nodes", faults{fail: true, deletedNodes: true}, simulationSeeds},
+		{"unready nodes", faults{fail: true, unreadyNodes: true}, simulationSeeds},
+		{"stale imports", faults{fail: true, staleImports: true}, simulationSeeds},
+		{"all", faults{true, true, true, true, true, true, true, true}, simulationSeeds},
 	} {
 		t.Run(x.mode, func(t *testing.T) {
 			t.Parallel()
-			var held []uint64
-			for seed := range uint64(modelSeeds) {
+			var blocked []uint64
+			for seed := range uint64(simulationSeeds) {
 				t.Run(fmt.Sprint(seed), func(t *testing.T) {
-					m := newModel(t, seed, x.ills)
-					for range modelTicks {
+					m := newKsctlSimulation(t, seed, x.ills)
+					for range simulationTicks {
 						m.tick()
 					}
-					if m.settle(); m.held != "" {
-						held = append(held, seed)
+					if m.converge(); m.blocked != "" {
+						blocked = append(blocked, seed)
 					}
 				})
 			}
-			if len(held) > x.held {
-				t.Errorf("nothing is scaled any more in %d of %d runs: those of seeds %v", len(held), modelSeeds, held)
+			if len(blocked) > x.held {
+				t.Errorf("scaling is blocked at the end of %d of %d runs, with seeds %v", len(blocked), simulationSeeds, blocked)
 			}
 		})
 	}
 }
 
-func newModel(t *testing.T, seed uint64, with ills) *model {
-	m := &model{t: t, r: rand.New(rand.NewPCG(seed, 7)), ills: with, hosts: testHosts, nodes: map[string]*corev1.Node{}, now: time.Unix(1_800_000_000, 0), exported: -1, imported: -1}
+func newKsctlSimulation(t *testing.T, seed uint64, with faults) *ksctlSimulation {
+	m := &ksctlSimulation{t: t, r: rand.New(rand.NewPCG(seed, 7)), faults: with, workerNames: testWorkerNames, nodes: map[string]*corev1.Node{}, now: time.Unix(1_800_000_000, 0), exported: -1, imported: -1}
 	m.obj.Name, m.obj.Namespace, m.obj.UID = "as", "ns", "01234567-89ab"
 	m.obj.Spec.Pools = testPools
 	m.slots = []*slot{{size: "s-1", vm: true}}
@@ -118,26 +120,27 @@ func newModel(t *testing.T, seed uint64, with ills) *model {
 	return m
 }
 
-// testHosts are made once: that takes longer than all that a model does.
-var testHosts = newHosts("demo")
+// testWorkerNames is shared, because compiling the pattern takes longer than a whole simulation.
+var testWorkerNames = newWorkerNames("demo")
 
-// say writes down what happens, for when it goes wrong.
-func (m *model) say(format string, args ...any) {
+// logf adds a line to the log, which failf prints.
+func (m *ksctlSimulation) logf(format string, args ...any) {
 	m.log = append(m.log, m.now.UTC().Format("15:04:05 ")+fmt.Sprintf(format, args...))
 }
 
-// wrong fails the test, whose name has the seed.
-func (m *model) wrong(format string, args ...any) {
+// failf fails the test and prints the end of the log. The name of the test contains the seed.
+func (m *ksctlSimulation) failf(format string, args ...any) {
 	m.t.Helper()
-	m.say(format, args...)
+	m.logf(format, args...)
 	m.t.Fatal("\n" + strings.Join(m.log[max(len(m.log)-25, 0):], "\n"))
 }
 
-// once is true one time of n.
-func (m *model) once(n int) bool { return m.r.IntN(n) == 0 }
+// oneIn returns true with a probability of 1/n.
+func (m *ksctlSimulation) oneIn(n int) bool { return m.r.IntN(n) == 0 }
 
-// tick is a while in which anything may happen.
-func (m *model) tick() {
+// tick runs one reconcile with a random request, then lets the agent, the machines and the faults
+// progress.
+func (m *ksctlSimulation) tick() {
 	switch m.r.IntN(6) {
 	case 0, 1:
 		m.step(increase([]string{"small", "large"}[m.r.IntN(2)], int32(1+m.r.IntN(2)), m.now))
@@ -146,119 +149,119 @@ func (m *model) tick() {
 	default:
 		m.step(nil)
 	}
-	m.work(false)
-	m.joins(3)
-	m.trouble()
+	m.runCalls(false)
+	m.joinSome(3)
+	m.injectFaults()
 	m.now = m.now.Add(time.Duration(1+m.r.IntN(90)) * time.Second)
 }
 
-// trouble is what goes wrong about anything but what the agent does.
-func (m *model) trouble() {
-	if op := m.obj.Status.Operation; m.ills.lost && atWork(op) && m.once(15) {
-		m.silence(op)
+// injectFaults injects the faults that are not failures of calls.
+func (m *ksctlSimulation) injectFaults() {
+	if op := m.obj.Status.Operation; m.faults.lostResponses && isInProgress(op) && m.oneIn(15) {
+		m.loseResponse(op)
 	}
-	if m.ills.restart && m.once(20) {
+	if m.faults.restart && m.oneIn(20) {
 		m.restart()
 	}
-	if s := m.any(); m.ills.vanish && m.nodes[s.node] != nil && m.once(6) {
-		m.say("node %s is deleted by hand", s.node)
+	if s := m.randomSlot(); m.faults.deletedNodes && m.nodes[s.node] != nil && m.oneIn(6) {
+		m.logf("node %s is deleted manually", s.node)
 		delete(m.nodes, s.node)
 		s.node = ""
 	}
-	if node := m.nodes[m.any().node]; m.ills.unready && node != nil && m.once(8) {
-		m.ready(node, !nodeReady(node))
+	if node := m.nodes[m.randomSlot().node]; m.faults.unreadyNodes && node != nil && m.oneIn(8) {
+		m.setReady(node, !nodeReady(node))
 	}
-	if m.ills.imports {
+	if m.faults.staleImports {
 		switch m.r.IntN(30) {
 		case 0:
 			m.exported = int32(len(m.slots))
 		case 1:
-			m.say("an export of %d workers is imported", m.exported)
+			m.logf("an export of %d workers is imported", m.exported)
 			m.imported = m.exported
 		}
 	}
 }
 
-// any is one place of the array.
-func (m *model) any() *slot {
+// randomSlot returns a random slot of the array.
+func (m *ksctlSimulation) randomSlot() *slot {
 	if len(m.slots) == 0 {
 		return &slot{}
 	}
 	return m.slots[m.r.IntN(len(m.slots))]
 }
 
-// restart is one of the controller: what is not written down is forgotten.
-func (m *model) restart() {
-	m.say("the controller starts anew")
-	m.board, m.sent, m.word = board{}, "", word{}
+// restart restarts the controller: everything that is not in the status is lost.
+func (m *ksctlSimulation) restart() {
+	m.logf("the controller restarts")
+	m.state, m.sent, m.reported = state{}, "", operationStatus{}
 	for _, c := range m.calls {
 		c.lost = true
 	}
-	if op := m.obj.Status.Operation; op != nil && !atWork(op) {
+	if op := m.obj.Status.Operation; op != nil && !isInProgress(op) {
 		m.sent = op.ID
 	}
 }
 
-// settle lets everything come to its end, and looks at it.
-func (m *model) settle() {
-	m.say("nothing goes wrong any more")
-	m.ills = ills{}
+// converge reconciles without further faults and checks the result.
+func (m *ksctlSimulation) converge() {
+	m.logf("no more faults")
+	m.faults = faults{}
 	if m.imported >= 0 {
 		m.imported = int32(len(m.slots))
 	}
 	for range 15 {
 		for _, s := range m.slots {
 			if node := m.nodes[s.node]; node != nil {
-				m.ready(node, true)
+				m.setReady(node, true)
 			}
 		}
 		m.step(nil)
-		m.work(true)
-		m.joins(1)
+		m.runCalls(true)
+		m.joinSome(1)
 		m.now = m.now.Add(30 * time.Minute)
 	}
-	if n := int(m.obj.Status.Workers); m.held == "" && n != len(m.slots) {
-		m.wrong("%d workers in the status, and there are %d", n, len(m.slots))
+	if n := int(m.obj.Status.Workers); m.blocked == "" && n != len(m.slots) {
+		m.failf("%d workers in the status, want %d", n, len(m.slots))
 	}
 	for _, s := range m.slots {
-		if node := m.nodes[s.node]; m.held == "" && node != nil && node.Spec.Unschedulable {
-			m.wrong("node %s stays cordoned", node.Name)
+		if node := m.nodes[s.node]; m.blocked == "" && node != nil && node.Spec.Unschedulable {
+			m.failf("node %s stays cordoned", node.Name)
 		}
 	}
 }
 
-// step is one reconcile; ask is what Cluster Autoscaler asks for in it.
-func (m *model) step(ask func(*nodegroup.Cluster) ([]nodegroup.Change, error)) {
+// step runs one reconcile with a request of Cluster Autoscaler; nil if there is none.
+func (m *ksctlSimulation) step(ask func(*nodegroup.Cluster) ([]nodegroup.Change, error)) {
 	m.t.Helper()
 	seen := m.observe()
-	in := facts{mode: mode(&m.obj), spec: &m.obj.Spec, status: &m.obj.Status, fleet: &seen.fleet, word: seen.word, plain: true,
-		counted: seen.counted, late: seen.late, within: modelTime, uid: string(m.obj.UID), now: m.now}
+	in := planInput{mode: effectiveMode(&m.obj), spec: &m.obj.Spec, status: &m.obj.Status, machines: &seen.machines, reported: seen.reported, ksctlAgent: true,
+		knownWorkers: seen.knownWorkers, overdue: seen.overdue, joinTimeout: simulationJoinTimeout, uid: string(m.obj.UID), now: m.now}
 	p := newPlan(in)
 	if ask != nil {
-		view, err := newView(&m.obj, seen, p, m.now)
+		view, err := toCluster(&m.obj, seen, p, m.now)
 		if err != nil {
 			m.t.Fatal(err)
 		}
 		changes, _ := ask(view)
 		for _, x := range changes {
-			p.grant(x, m.now)
+			p.applyChange(x, m.now)
 		}
 	}
-	p.choose(in)
+	p.startNext(in)
 	before := m.obj.Status.Operation
-	begun := atWork(p.op) && (before == nil || before.ID != p.op.ID)
-	p.report(&m.obj, seen)
-	m.obj.Status = *m.obj.Status.DeepCopy() // as if it were written and read
-	if p.held != m.held {
-		m.say("held: %q", p.held)
-		m.held = p.held
+	begun := isInProgress(p.op) && (before == nil || before.ID != p.op.ID)
+	p.writeStatus(&m.obj, seen)
+	m.obj.Status = *m.obj.Status.DeepCopy() // simulates a write and a read
+	if p.blocked != m.blocked {
+		m.logf("blocked: %q", p.blocked)
+		m.blocked = p.blocked
 	}
-	m.mark(&seen.fleet, p)
-	m.carry(p.op, begun)
+	m.updateNodes(&seen.machines, p)
+	m.runOperation(p.op, begun)
 }
 
-// observe is as Steps.observe.
-func (m *model) observe() *sight {
+// observe does the same as Steps.observe.
+func (m *ksctlSimulation) observe() *observation {
 	c := &clusterv1.KsctlCluster{}
 	if m.imported >= 0 {
 		c.Status.Facts = &clusterv1.ClusterFacts{Pools: []clusterv1.NodePool{{Role: workerRole, Count: m.imported}}}
@@ -268,16 +271,16 @@ func (m *model) observe() *sight {
 		nodes = append(nodes, node.DeepCopy())
 	}
 	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
-	l := listingOf(answer{plain: true, word: m.word}, c, &m.obj.Status, m.now)
-	f := newFleet(m.hosts, m.obj.Spec.Pools, nodes, l)
-	said := m.word
-	if op := m.obj.Status.Operation; atWork(op) && f.size() > max(op.From, op.DesiredWorkers) && said.id != op.ID {
-		said = word{id: op.ID, state: agentFailed, code: CodeNoAnswer, message: "others have made workers meanwhile"}
+	l := newWorkerList(agentReport{ksctlAgent: true, operation: m.reported}, c, &m.obj.Status, m.now)
+	f := newMachines(m.workerNames, m.obj.Spec.Pools, nodes, l)
+	reported := m.reported
+	if op := m.obj.Status.Operation; isInProgress(op) && f.size() > max(op.From, op.DesiredWorkers) && reported.id != op.ID {
+		reported = operationStatus{id: op.ID, phase: phaseFailed, code: CodeNoAnswer, message: "workers were created by others during the operation"}
 		for _, c := range m.calls {
 			c.lost = true
 		}
 	}
-	late, _ := m.board.joins(client.ObjectKeyFromObject(&m.obj), &f, &m.obj.Status, modelTime, m.now)
-	f.lose(late, m.obj.Status.Operation, mode(&m.obj), true)
-	return &sight{fleet: f, cluster: c, word: said, plain: true, counted: l.counted, imported: l.imported, late: late}
+	late, _ := m.state.trackJoins(client.ObjectKeyFromObject(&m.obj), &f, &m.obj.Status, simulationJoinTimeout, m.now)
+	f.markLost(late, m.obj.Status.Operation, effectiveMode(&m.obj), true)
+	return &observation{machines: f, cluster: c, reported: reported, ksctlAgent: true, knownWorkers: l.knownWorkers, importedWorkers: l.importedWorkers, overdue: late}
 }

@@ -14,29 +14,30 @@ import (
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 )
 
-// machine is a worker of a cluster: a place in its array of workers.
+// machine is a worker of a cluster: an element of its array of workers.
 type machine struct {
-	// index is the number in its name. The last machine has the highest one; a place may be empty.
+	// index is the number in its name. The last machine has the highest index; the indexes may have
+	// gaps.
 	index int32
 	size  string
-	// pool that it is of; "": no pool has its size.
+	// pool is the name of its pool; "" if no pool has its size.
 	pool string
-	// nodeName is what the agent says of its node; "": nothing. node is that which it joined as;
-	// nil: it has not.
+	// nodeName is the name of its node as reported by the agent; "" if it is not reported. node is
+	// its Node; nil if it has not joined.
 	nodeName string
 	node     *corev1.Node
-	// joined is true for one that has, or had, a node.
+	// joined is true if the machine has, or had, a node.
 	joined bool
-	// lost is true for one that has not joined in time, and can't be deleted.
+	// lost is true if the machine has not joined in time and cannot be deleted.
 	lost bool
 }
 
-// ready is true for one whose node is.
+// ready reports whether the machine's node is ready.
 func (m *machine) ready() bool { return m.node != nil && nodeReady(m.node) }
 
-// leaves is true for one that may be deleted: that has not joined, or that Cluster Autoscaler has
-// marked, as it does before it asks for that.
-func (m *machine) leaves() bool {
+// deletable reports whether the machine may be deleted: it has not joined, or Cluster Autoscaler
+// has tainted its node, which precedes each deletion request.
+func (m *machine) deletable() bool {
 	if m.node == nil {
 		return true
 	}
@@ -44,34 +45,34 @@ func (m *machine) leaves() bool {
 	return marked
 }
 
-// made is true for a place that an operation had machines made for.
-func made(place int, op *clusterv1.ScaleOperation) bool {
-	return op != nil && op.Kind == clusterv1.OperationScaleUp && int32(place) >= op.From && int32(place) < op.DesiredWorkers
+// createdBy reports whether an operation creates, or created, the machine at a position.
+func createdBy(position int, op *clusterv1.ScaleOperation) bool {
+	return op != nil && op.Kind == clusterv1.OperationScaleUp && int32(position) >= op.From && int32(position) < op.DesiredWorkers
 }
 
-// fleet is the machines of a cluster.
-type fleet struct {
-	// machines in the order of the array.
-	machines []machine
-	// others is how many nodes are no machine of the array, such as those of the control plane.
-	others int32
-	// newestOther is when the latest of those joined.
-	newestOther time.Time
-	// strays are nodes of machines that are not there any more.
-	strays []*corev1.Node
+// machines is the array of workers of a cluster, matched with its nodes.
+type machines struct {
+	// list is in the order of the array.
+	list []machine
+	// otherNodes is the number of nodes that are not workers, such as those of the control plane.
+	otherNodes int32
+	// newestOtherNode is the time at which the newest of these nodes was created.
+	newestOtherNode time.Time
+	// orphanedNodes are nodes whose machines no longer exist.
+	orphanedNodes []*corev1.Node
 }
 
-// hosts tells which node is which worker: ksctl names a machine <cluster>-vm-wp-<index>, and its
-// first start may add a dash and five characters.
-type hosts struct{ name *regexp.Regexp }
+// workerNames maps node names to workers: ksctl names a machine <cluster>-vm-wp-<index>, and its
+// first boot may append a dash and five characters.
+type workerNames struct{ pattern *regexp.Regexp }
 
-func newHosts(cluster string) hosts {
-	return hosts{name: regexp.MustCompile(`^` + regexp.QuoteMeta(cluster) + `-vm-wp-(0|[1-9][0-9]{0,5})(-[a-z0-9]{5})?$`)}
+func newWorkerNames(cluster string) workerNames {
+	return workerNames{pattern: regexp.MustCompile(`^` + regexp.QuoteMeta(cluster) + `-vm-wp-(0|[1-9][0-9]{0,5})(-[a-z0-9]{5})?$`)}
 }
 
-// index of the worker whose node has a name; false: it is none of a worker.
-func (h hosts) index(node string) (int32, bool) {
-	m := h.name.FindStringSubmatch(node)
+// index returns the index of the worker whose node has a name; false if it is not a worker's name.
+func (h workerNames) index(node string) (int32, bool) {
+	m := h.pattern.FindStringSubmatch(node)
 	if m == nil {
 		return 0, false
 	}
@@ -79,9 +80,9 @@ func (h hosts) index(node string) (int32, bool) {
 	return int32(i), err == nil && i < maxWorkers
 }
 
-// newFleet puts together what is known of the machines and what the cluster has.
-func newFleet(h hosts, pools []clusterv1.WorkerPool, nodes []*corev1.Node, l listing) fleet {
-	var f fleet
+// newMachines matches the known workers with the nodes of the cluster.
+func newMachines(h workerNames, pools []clusterv1.WorkerPool, nodes []*corev1.Node, l workerList) machines {
+	var f machines
 	byIndex, byNode := map[int32]*machine{}, map[string]*machine{}
 	for _, m := range l.machines {
 		byIndex[m.index] = &m
@@ -97,39 +98,40 @@ func newFleet(h hosts, pools []clusterv1.WorkerPool, nodes []*corev1.Node, l lis
 		}
 		switch {
 		case m == nil && !ok:
-			f.others++
-			f.newestOther = later(f.newestOther, node.CreationTimestamp.Time)
-		case m == nil && (l.exact || l.hasLeft(i, node)):
-			f.strays = append(f.strays, node)
+			f.otherNodes++
+			f.newestOtherNode = later(f.newestOtherNode, node.CreationTimestamp.Time)
+		case m == nil && (l.complete || l.wasDeleted(i, node)):
+			f.orphanedNodes = append(f.orphanedNodes, node)
 		case m == nil:
 			byIndex[i] = &machine{index: i, node: node}
 		case m.node == nil:
 			m.node = node
-		case laterNode(node, m.node): // a machine that was made again, under another name
-			f.strays = append(f.strays, m.node)
+		case createdAfter(node, m.node): // the machine was re-created, and its node has another name
+			f.orphanedNodes = append(f.orphanedNodes, m.node)
 			m.node = node
 		default:
-			f.strays = append(f.strays, node)
+			f.orphanedNodes = append(f.orphanedNodes, node)
 		}
 	}
-	if !l.exact {
-		fill(byIndex)
+	if !l.complete {
+		fillGaps(byIndex)
 	}
-	for place, i := range slices.Sorted(maps.Keys(byIndex)) {
+	for position, i := range slices.Sorted(maps.Keys(byIndex)) {
 		m := *byIndex[i]
-		if l.exact {
+		if l.complete {
 			m.pool = poolOf(&m, pools)
 		} else {
-			l.place(&m, place, pools)
+			l.assignPool(&m, position, pools)
 		}
-		f.machines = append(f.machines, m)
+		f.list = append(f.list, m)
 	}
-	slices.SortFunc(f.strays, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(f.orphanedNodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	return f
 }
 
-// fill adds the machines before the last one that has a node: ksctl's array has no empty places.
-func fill(byIndex map[int32]*machine) {
+// fillGaps adds the missing machines before the last one that has a node: ksctl's array has no
+// gaps.
+func fillGaps(byIndex map[int32]*machine) {
 	last := int32(-1)
 	for i := range byIndex {
 		last = max(last, i)
@@ -141,23 +143,23 @@ func fill(byIndex map[int32]*machine) {
 	}
 }
 
-// poolOf is the pool of a machine: that of its size, as the agent or its node say it, or the one
-// that its node was labelled with.
+// poolOf returns the name of a machine's pool. If the agent does not report the size, it is the
+// pool in the label of the node, else the pool whose size the node's instance type is.
 func poolOf(m *machine, pools []clusterv1.WorkerPool) string {
 	if m.size == "" && m.node != nil {
-		if p := labelled(pools, m.node); p != nil {
+		if p := poolByLabel(pools, m.node); p != nil {
 			return p.Name
 		}
 		m.size = m.node.Labels[corev1.LabelInstanceTypeStable]
 	}
-	if p := sizedAs(pools, m.size); p != nil {
+	if p := poolBySize(pools, m.size); p != nil {
 		return p.Name
 	}
 	return ""
 }
 
-// labelled is the pool that a node has the label of; nil: none.
-func labelled(pools []clusterv1.WorkerPool, node *corev1.Node) *clusterv1.WorkerPool {
+// poolByLabel returns the pool in the label of a node; nil if there is none.
+func poolByLabel(pools []clusterv1.WorkerPool, node *corev1.Node) *clusterv1.WorkerPool {
 	for i := range pools {
 		if pools[i].Name == node.Labels[clusterv1.PoolLabel] {
 			return &pools[i]
@@ -166,8 +168,8 @@ func labelled(pools []clusterv1.WorkerPool, node *corev1.Node) *clusterv1.Worker
 	return nil
 }
 
-// sizedAs is the pool whose machines are of a size; nil: none are.
-func sizedAs(pools []clusterv1.WorkerPool, size string) *clusterv1.WorkerPool {
+// poolBySize returns the pool with a machine size; nil if there is none.
+func poolBySize(pools []clusterv1.WorkerPool, size string) *clusterv1.WorkerPool {
 	for i := range pools {
 		if strings.EqualFold(pools[i].NodeSize, size) {
 			return &pools[i]
@@ -176,7 +178,7 @@ func sizedAs(pools []clusterv1.WorkerPool, size string) *clusterv1.WorkerPool {
 	return nil
 }
 
-// later of two times.
+// later returns the later of two times.
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
@@ -184,8 +186,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// laterNode is true for a node that came after another one.
-func laterNode(a, b *corev1.Node) bool {
+// createdAfter reports whether node a was created after node b.
+func createdAfter(a, b *corev1.Node) bool {
 	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.Name > b.Name
 	}
@@ -198,49 +200,50 @@ func nodeReady(n *corev1.Node) bool {
 	})
 }
 
-// size is how many machines there are.
-func (f *fleet) size() int32 { return int32(len(f.machines)) }
+// size returns the number of machines.
+func (f *machines) size() int32 { return int32(len(f.list)) }
 
-// unmanaged counts the machines of no pool.
-func (f *fleet) unmanaged() (n int32) {
-	for i := range f.machines {
-		if f.machines[i].pool == "" {
+// unmanaged returns the number of machines that are in no pool.
+func (f *machines) unmanaged() (n int32) {
+	for i := range f.list {
+		if f.list[i].pool == "" {
 			n++
 		}
 	}
 	return n
 }
 
-// ofNoPool is true if one of the machines from a place on is of no pool.
-func (f *fleet) ofNoPool(from int32) bool {
+// hasUnmanaged reports whether a machine at or after a position is in no pool.
+func (f *machines) hasUnmanaged(from int32) bool {
 	for i := from; i < f.size(); i++ {
-		if f.machines[i].pool == "" {
+		if f.list[i].pool == "" {
 			return true
 		}
 	}
 	return false
 }
 
-// dismissed is true for a place whose machine was to be deleted, and is there yet.
-func dismissed(place int, op *clusterv1.ScaleOperation) bool {
-	return op != nil && op.Kind == clusterv1.OperationScaleDown && op.State == clusterv1.OperationFailed && int32(place) >= op.DesiredWorkers && int32(place) < op.From
+// deletionFailed reports whether an operation failed to delete the machine at a position.
+func deletionFailed(position int, op *clusterv1.ScaleOperation) bool {
+	return op != nil && op.Kind == clusterv1.OperationScaleDown && op.State == clusterv1.OperationFailed && int32(position) >= op.DesiredWorkers && int32(position) < op.From
 }
 
-// lose has machines that are late be counted on by nobody until they join, but for those that may
-// be deleted: the last ones, that the last operation made, or failed to delete. One that is counted on and neither joins
-// nor goes would have Cluster Autoscaler stop scaling the whole cluster.
-func (f *fleet) lose(late map[int32]bool, last *clusterv1.ScaleOperation, mode clusterv1.ScalingMode, plain bool) {
-	end := len(f.machines)
-	// Those of ksctl's own agent may have joined by another name.
-	kept := mode == clusterv1.ScalingOff || plain && last != nil && f.newestOther.After(last.StartedAt.Time)
+// markLost marks overdue machines as lost, so that they are not part of a target until they join.
+// It skips the machines that may be deleted: the last ones, if the last operation created them or
+// failed to delete them. A machine in the target that neither joins nor is deleted would make
+// Cluster Autoscaler stop scaling the whole cluster.
+func (f *machines) markLost(overdue map[int32]bool, last *clusterv1.ScaleOperation, mode clusterv1.ScalingMode, plain bool) {
+	end := len(f.list)
+	// Machines of ksctl's own agent may have joined under another name.
+	kept := mode == clusterv1.ScalingOff || plain && last != nil && f.newestOtherNode.After(last.StartedAt.Time)
 	for !kept && end > 0 {
-		m := &f.machines[end-1]
-		if !late[m.index] || !made(end-1, last) && !dismissed(end-1, last) || mode == clusterv1.ScalingUpOnly && m.joined {
+		m := &f.list[end-1]
+		if !overdue[m.index] || !createdBy(end-1, last) && !deletionFailed(end-1, last) || mode == clusterv1.ScalingUpOnly && m.joined {
 			break
 		}
 		end--
 	}
 	for i := range end {
-		f.machines[i].lost = late[f.machines[i].index]
+		f.list[i].lost = overdue[f.list[i].index]
 	}
 }

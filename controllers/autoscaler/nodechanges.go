@@ -20,70 +20,72 @@ import (
 )
 
 const (
-	// scaleDownDisabledAnnotation keeps a node from Cluster Autoscaler.
+	// scaleDownDisabledAnnotation excludes a node from scale-down by Cluster Autoscaler.
 	// https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md
 	scaleDownDisabledAnnotation = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-	// toBeDeletedTaint is put on a node by Cluster Autoscaler before it goes.
+	// toBeDeletedTaint is set by Cluster Autoscaler on a node before it is deleted.
 	toBeDeletedTaint = "ToBeDeletedByClusterAutoscaler"
 )
 
-// mark is what is to change of a node.
-type mark struct {
+// nodeChange is the change of a node.
+type nodeChange struct {
 	node   *corev1.Node
 	labels map[string]any
-	// disabled sets the annotation to a value, or takes it off; nil: it is as it should be.
-	disabled   any
-	change     bool
-	taints     []corev1.Taint
-	retaint    bool
-	uncordon   bool
-	providerID string
+	// disabled is the new value of scaleDownDisabledAnnotation; nil removes it. It is used only if
+	// setDisabled is true.
+	disabled    any
+	setDisabled bool
+	taints      []corev1.Taint
+	setTaints   bool
+	uncordon    bool
+	providerID  string
 }
 
-// marks are the changes of the nodes of a fleet: each worker has its pool's labels and taints, a
-// providerID, by which Cluster Autoscaler knows it, and all but the last one, if that may go, are
-// kept from Cluster Autoscaler. released are those that are used again after it has marked them, by
-// their index, of whatever pool, or of none any more.
-func marks(f *fleet, pools []clusterv1.WorkerPool, mayGo func(*machine) bool, released map[int32]bool) []mark {
+// nodeChanges returns the changes of the nodes of workers. Each worker of a pool gets the labels
+// and taints of its pool, and a providerID, by which Cluster Autoscaler identifies it. All of them
+// except the last worker, if mayDelete allows its deletion, are excluded from scale-down.
+// staleTaints contains the indexes of workers whose deletion taint is removed, whether they are in
+// a pool or not.
+func nodeChanges(f *machines, pools []clusterv1.WorkerPool, mayDelete func(*machine) bool, staleTaints map[int32]bool) []nodeChange {
 	byName := map[string]*clusterv1.WorkerPool{}
 	for i := range pools {
 		byName[pools[i].Name] = &pools[i]
 	}
-	var out []mark
-	for i := range f.machines {
-		m := &f.machines[i]
+	var out []nodeChange
+	for i := range f.list {
+		m := &f.list[i]
 		if m.node == nil || m.node.DeletionTimestamp != nil {
 			continue
 		}
 		pool := byName[m.pool]
-		x := mark{node: m.node, taints: slices.Clone(m.node.Spec.Taints)}
-		keep := i < len(f.machines)-1 || !mayGo(m)
+		x := nodeChange{node: m.node, taints: slices.Clone(m.node.Spec.Taints)}
+		disable := i < len(f.list)-1 || !mayDelete(m)
 		switch have := m.node.Annotations[scaleDownDisabledAnnotation]; {
 		case pool == nil:
-		case keep && have != "true":
-			x.disabled, x.change = "true", true
-		case !keep && have != "":
-			x.disabled, x.change = nil, true
+		case disable && have != "true":
+			x.disabled, x.setDisabled = "true", true
+		case !disable && have != "":
+			x.disabled, x.setDisabled = nil, true
 		}
 		if pool != nil {
-			x.labels = missing(m.node, pool)
-			x.tainted(pool)
+			x.labels = missingLabels(m.node, pool)
+			x.addTaints(pool)
 			if m.node.Spec.ProviderID == "" {
 				x.providerID = "ksctl://" + m.node.Name
 			}
 		}
-		if released[m.index] {
-			x.release()
+		if staleTaints[m.index] {
+			x.removeDeletionTaint()
 		}
-		if x.change || len(x.labels) > 0 || x.retaint || x.providerID != "" {
+		if x.setDisabled || len(x.labels) > 0 || x.setTaints || x.providerID != "" {
 			out = append(out, x)
 		}
 	}
 	return out
 }
 
-// missing are the labels of its pool that a node has not.
-func missing(node *corev1.Node, pool *clusterv1.WorkerPool) map[string]any {
+// missingLabels returns the labels of its pool that a node lacks.
+func missingLabels(node *corev1.Node, pool *clusterv1.WorkerPool) map[string]any {
 	out := map[string]any{}
 	for name, value := range pool.Labels {
 		if have, ok := node.Labels[name]; !ok || have != value {
@@ -96,41 +98,43 @@ func missing(node *corev1.Node, pool *clusterv1.WorkerPool) map[string]any {
 	return out
 }
 
-// tainted adds the pool's taints when a node joins: what somebody takes off later stays off.
-func (x *mark) tainted(pool *clusterv1.WorkerPool) {
+// addTaints adds the pool's taints when a node joins. It does not restore taints that are removed
+// later.
+func (x *nodeChange) addTaints(pool *clusterv1.WorkerPool) {
 	if x.node.Labels[clusterv1.PoolLabel] == pool.Name {
 		return
 	}
 	for _, t := range pool.Taints {
 		if !slices.ContainsFunc(x.taints, func(have corev1.Taint) bool { return have.MatchTaint(&t) }) {
-			x.taints, x.retaint = append(x.taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}), true
+			x.taints, x.setTaints = append(x.taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}), true
 		}
 	}
 }
 
-// release takes off what Cluster Autoscaler put on: it cordons a node as it taints it. One that has
-// not that taint was cordoned by a person, and stays so.
-func (x *mark) release() {
+// removeDeletionTaint removes the taint of Cluster Autoscaler and uncordons the node, because
+// Cluster Autoscaler cordons a node when it taints it. A cordoned node without that taint was
+// cordoned by a user, and stays cordoned.
+func (x *nodeChange) removeDeletionTaint() {
 	n := len(x.taints)
 	x.taints = slices.DeleteFunc(x.taints, func(t corev1.Taint) bool { return t.Key == toBeDeletedTaint })
 	if len(x.taints) < n {
-		x.retaint, x.uncordon = true, x.node.Spec.Unschedulable
+		x.setTaints, x.uncordon = true, x.node.Spec.Unschedulable
 	}
 }
 
-// patch is the change as a merge patch, for the node as it was seen.
-func (x *mark) patch() ([]byte, error) {
+// patch returns the change as a merge patch. It applies only to the observed node.
+func (x *nodeChange) patch() ([]byte, error) {
 	meta := map[string]any{"uid": x.node.UID}
 	if len(x.labels) > 0 {
 		meta["labels"] = x.labels
 	}
-	if x.change {
+	if x.setDisabled {
 		meta["annotations"] = map[string]any{scaleDownDisabledAnnotation: x.disabled}
 	}
 	spec := map[string]any{}
-	if x.retaint {
+	if x.setTaints {
 		spec["taints"] = x.taints
-		meta["resourceVersion"] = x.node.ResourceVersion // a list is replaced whole
+		meta["resourceVersion"] = x.node.ResourceVersion // a merge patch replaces the whole list
 	}
 	if x.uncordon {
 		spec["unschedulable"] = nil
@@ -145,13 +149,14 @@ func (x *mark) patch() ([]byte, error) {
 	return json.Marshal(doc)
 }
 
-// mostMarks is how many nodes are changed at a time: the changes wake us for the others.
-const mostMarks = 100
+// maxNodePatches is how many nodes are patched in one reconcile. Their events trigger the next one.
+const maxNodePatches = 100
 
-// put makes the changes. A node that has changed meanwhile wakes us again.
-func put(ctx context.Context, c dynamic.Interface, all []mark) error {
+// patchNodes applies the changes. It ignores conflicts: the event of the changed node triggers
+// another reconcile.
+func patchNodes(ctx context.Context, c dynamic.Interface, all []nodeChange) error {
 	var errs []error
-	for i := range all[:min(len(all), mostMarks)] {
+	for i := range all[:min(len(all), maxNodePatches)] {
 		x := &all[i]
 		patch, err := x.patch()
 		if err != nil {
@@ -159,7 +164,7 @@ func put(ctx context.Context, c dynamic.Interface, all []mark) error {
 		}
 		_, err = c.Resource(nodesResource).Patch(ctx, x.node.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: live.FieldManager})
 		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("marking node %s: %w", x.node.Name, err))
+			errs = append(errs, fmt.Errorf("patching node %s: %w", x.node.Name, err))
 		}
 		if ctx.Err() != nil || len(errs) > 3 {
 			break
@@ -168,25 +173,25 @@ func put(ctx context.Context, c dynamic.Interface, all []mark) error {
 	return errors.Join(errs...)
 }
 
-// unmark takes off the nodes what keeps them from Cluster Autoscaler.
-func unmark(ctx context.Context, c dynamic.Interface, nodes []*corev1.Node, h hosts) error {
-	var all []mark
+// removeScaleDownDisabled removes scaleDownDisabledAnnotation from the nodes of workers.
+func removeScaleDownDisabled(ctx context.Context, c dynamic.Interface, nodes []*corev1.Node, h workerNames) error {
+	var all []nodeChange
 	for _, node := range nodes {
 		if _, ok := h.index(node.Name); ok && node.Annotations[scaleDownDisabledAnnotation] == "true" {
-			all = append(all, mark{node: node, change: true})
+			all = append(all, nodeChange{node: node, setDisabled: true})
 		}
 	}
-	return put(ctx, c, all)
+	return patchNodes(ctx, c, all)
 }
 
-// strayTime is how long a node has not been ready before its machine is taken for gone: the agent's
-// word may be older than the node.
-const strayTime = 2 * time.Minute
+// orphanTimeout is how long an orphaned node must be not ready before it is deleted: the agent's
+// report may be older than the node.
+const orphanTimeout = 2 * time.Minute
 
-// gone are the nodes whose machines are gone, and next is when another one may be. Those that are
-// ready are no such node, whatever the agent says.
-func gone(strays []*corev1.Node, now time.Time) (nodes []*corev1.Node, next time.Time) {
-	for _, node := range strays {
+// deletableNodes returns the orphaned nodes to delete. next is the earliest time at which another
+// one may be deleted. A ready node is never deleted, whatever the agent reports.
+func deletableNodes(orphaned []*corev1.Node, now time.Time) (nodes []*corev1.Node, next time.Time) {
+	for _, node := range orphaned {
 		if nodeReady(node) || node.DeletionTimestamp != nil {
 			continue
 		}
@@ -196,7 +201,7 @@ func gone(strays []*corev1.Node, now time.Time) (nodes []*corev1.Node, next time
 				since = c.LastTransitionTime.Time
 			}
 		}
-		switch due := since.Add(strayTime); {
+		switch due := since.Add(orphanTimeout); {
 		case !now.Before(due):
 			nodes = append(nodes, node)
 		case next.IsZero() || due.Before(next):
@@ -206,19 +211,21 @@ func gone(strays []*corev1.Node, now time.Time) (nodes []*corev1.Node, next time
 	return nodes, next
 }
 
-// sweep deletes nodes whose machines are gone: no cloud controller does that here.
-func sweep(ctx context.Context, c dynamic.Interface, nodes []*corev1.Node) error {
+// deleteNodes deletes nodes whose machines no longer exist, because there is no cloud controller
+// that does.
+func deleteNodes(ctx context.Context, c dynamic.Interface, nodes []*corev1.Node) error {
 	for _, node := range nodes {
 		err := c.Resource(nodesResource).Delete(ctx, node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion}})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return fmt.Errorf("deleting node %s, whose machine is gone: %w", node.Name, err)
+			return fmt.Errorf("deleting node %s, whose machine no longer exists: %w", node.Name, err)
 		}
 	}
 	return nil
 }
 
-// taintedAt is when Cluster Autoscaler marked a node as one that goes: the taint's value has the
-// seconds since 1970.
+// taintedAt returns when Cluster Autoscaler set toBeDeletedTaint on a node: the value of the taint
+// is a Unix time in seconds. It returns false if there is no taint, or if its value is not a
+// number.
 func taintedAt(node *corev1.Node) (time.Time, bool) {
 	for _, t := range node.Spec.Taints {
 		if t.Key == toBeDeletedTaint {

@@ -21,14 +21,14 @@ import (
 
 var nodesResource = corev1.SchemeGroupVersion.WithResource("nodes")
 
-// Watches keep the nodes of each cluster that scales. They are run by a manager.
-type Watches struct {
-	// Wake is called when the nodes of a cluster have changed in what matters.
-	Wake func(types.NamespacedName)
+// NodeWatches watches the nodes of each target cluster. It is run by a manager.
+type NodeWatches struct {
+	// OnChange is called when the nodes of a cluster have changed, except for heartbeats.
+	OnChange func(types.NamespacedName)
 
 	mu  sync.Mutex
 	ctx context.Context
-	// early are those that were asked for before Start.
+	// early are the objects whose nodes were requested before Start.
 	early []types.NamespacedName
 	byKey map[types.NamespacedName]*nodeWatch
 	wg    sync.WaitGroup
@@ -39,18 +39,18 @@ type nodeWatch struct {
 	target   *engine.Target
 	informer cache.SharedIndexInformer
 	cancel   context.CancelFunc
-	// failure is why the nodes can't be watched; nil: they can.
+	// failure is the last error of the watch; nil if there was none.
 	failure atomic.Pointer[error]
 }
 
 // Start implements manager.Runnable.
-func (w *Watches) Start(ctx context.Context) error {
+func (w *NodeWatches) Start(ctx context.Context) error {
 	w.mu.Lock()
 	w.ctx = ctx
 	early := w.early
 	w.mu.Unlock()
 	for _, key := range early {
-		w.Wake(key)
+		w.OnChange(key)
 	}
 	<-ctx.Done()
 	w.mu.Lock()
@@ -60,9 +60,9 @@ func (w *Watches) Start(ctx context.Context) error {
 	return nil
 }
 
-// Nodes are those of a cluster; false: not all are known yet, and Wake is called when they are.
-// They are not to be changed.
-func (w *Watches) Nodes(key types.NamespacedName, t *engine.Target, c dynamic.Interface) ([]*corev1.Node, bool, error) {
+// Nodes returns the nodes of a cluster. The result is false until all nodes are listed; then
+// OnChange is called. The caller must not modify the nodes.
+func (w *NodeWatches) Nodes(key types.NamespacedName, t *engine.Target, c dynamic.Interface) ([]*corev1.Node, bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ctx == nil {
@@ -70,12 +70,12 @@ func (w *Watches) Nodes(key types.NamespacedName, t *engine.Target, c dynamic.In
 		return nil, false, nil
 	}
 	x := w.byKey[key]
-	if x == nil || x.target != t { // it is reached in another way than before
+	if x == nil || x.target != t { // the connection to the cluster has changed
 		if x != nil {
 			x.cancel()
 		}
 		var err error
-		if x, err = w.watch(key, t, c); err != nil {
+		if x, err = w.startWatch(key, t, c); err != nil {
 			return nil, false, err
 		}
 	}
@@ -94,7 +94,7 @@ func (w *Watches) Nodes(key types.NamespacedName, t *engine.Target, c dynamic.In
 }
 
 // Forget ends the watch of a cluster.
-func (w *Watches) Forget(key types.NamespacedName) {
+func (w *NodeWatches) Forget(key types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if x := w.byKey[key]; x != nil {
@@ -103,8 +103,8 @@ func (w *Watches) Forget(key types.NamespacedName) {
 	}
 }
 
-// watch begins to watch the nodes of a cluster. It is called with the lock held.
-func (w *Watches) watch(key types.NamespacedName, t *engine.Target, c dynamic.Interface) (*nodeWatch, error) {
+// startWatch starts to watch the nodes of a cluster. The caller holds the lock.
+func (w *NodeWatches) startWatch(key types.NamespacedName, t *engine.Target, c dynamic.Interface) (*nodeWatch, error) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	nodes := c.Resource(nodesResource)
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{
@@ -113,7 +113,7 @@ func (w *Watches) watch(key types.NamespacedName, t *engine.Target, c dynamic.In
 			return nodes.Watch(ctx, o)
 		},
 	}, &unstructured.Unstructured{}, 0, cache.Indexers{})
-	wake := func() { w.Wake(key) }
+	wake := func() { w.OnChange(key) }
 	x := &nodeWatch{target: t, informer: informer, cancel: cancel}
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { wake() },
@@ -125,7 +125,7 @@ func (w *Watches) watch(key types.NamespacedName, t *engine.Target, c dynamic.In
 		},
 	})
 	if err == nil {
-		err = informer.SetTransform(project)
+		err = informer.SetTransform(trimNode)
 	}
 	if err == nil {
 		err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
@@ -146,22 +146,22 @@ func (w *Watches) watch(key types.NamespacedName, t *engine.Target, c dynamic.In
 	w.wg.Go(func() { informer.RunWithContext(ctx) })
 	w.wg.Go(func() {
 		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
-			wake() // a cluster without nodes has no event
+			wake() // a cluster without nodes causes no event
 		}
 	})
 	return x, nil
 }
 
-// sameNode is true for nodes that differ in nothing but their version: heartbeats change that
-// all the time.
+// sameNode reports whether two nodes differ at most in their resourceVersion, which each heartbeat
+// changes.
 func sameNode(before, after *corev1.Node) bool {
 	b, a := *before, *after
 	b.ResourceVersion, a.ResourceVersion = "", ""
 	return apiequality.Semantic.DeepEqual(&b, &a)
 }
 
-// project keeps of a node what is decided by.
-func project(o any) (any, error) {
+// trimNode reduces a node to the fields that the controller uses.
+func trimNode(o any) (any, error) {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok {
 		return o, nil

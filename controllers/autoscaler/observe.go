@@ -20,66 +20,69 @@ import (
 )
 
 const (
-	// defaultProvisionTime is spec.scaleUp.maxNodeProvisionTime when unset.
+	// defaultProvisionTime is the default of spec.scaleUp.maxNodeProvisionTime.
 	defaultProvisionTime = 20 * time.Minute
 )
 
-// sight is what was observed of a cluster.
-type sight struct {
+// observation is the observed state of a cluster and its machines.
+type observation struct {
 	target *engine.Target
 	client *engine.Client
-	// cluster is as the cache has it.
-	cluster *clusterv1.KsctlCluster
-	hosts   hosts
-	nodes   []*corev1.Node
-	fleet   fleet
-	// word of the agent on the operation at work, and why it says nothing now; nil: it answers.
-	word     word
+	// cluster is read from the cache.
+	cluster     *clusterv1.KsctlCluster
+	workerNames workerNames
+	nodes       []*corev1.Node
+	machines    machines
+	// reported is the status of the operation in progress, as the agent reports it. agentErr is the
+	// error of the last call of the agent; nil if it succeeded.
+	reported operationStatus
 	agentErr error
-	// plain is true for an agent of ksctl's own, that answers when it is done.
-	plain bool
-	// counted is how many workers there are where the imported state is not asked, and imported how
-	// many that has, -1 where there is none.
-	counted, imported int32
-	// late are the machines that have not joined in time; next is when something is due here.
-	late map[int32]bool
-	next time.Time
+	// ksctlAgent is true if the agent is ksctl's own, which cannot list workers and responds when
+	// an operation is done.
+	ksctlAgent bool
+	// knownWorkers is the number of workers that is known without the imported state.
+	// importedWorkers is the number in the imported state; -1 if there is no imported state.
+	knownWorkers, importedWorkers int32
+	// overdue contains the indexes of the machines that have not joined in time. requeueAt is the
+	// earliest time at which the observation changes without an event; zero if there is none.
+	overdue   map[int32]bool
+	requeueAt time.Time
 }
 
-// soonest has it looked at again at a time; zero: at none.
-func (s *sight) soonest(at time.Time) {
-	if !at.IsZero() && (s.next.IsZero() || at.Before(s.next)) {
-		s.next = at
+// scheduleAt moves requeueAt forward to a time. It ignores the zero time.
+func (s *observation) scheduleAt(at time.Time) {
+	if !at.IsZero() && (s.requeueAt.IsZero() || at.Before(s.requeueAt)) {
+		s.requeueAt = at
 	}
 }
 
-// reach finds the way to the cluster, and its nodes.
-func (s *Steps) reach(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], here *engine.Client) (*sight, error) {
+// observeCluster resolves the target cluster and reads its nodes.
+func (s *Steps) observeCluster(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], localClient *engine.Client) (*observation, error) {
 	obj := req.Object
 	ref := &appsv1.TargetCluster{ClusterRef: &appsv1.ClusterReference{Name: obj.Spec.ClusterRef.Name}}
-	user := target.User{Key: s.key(obj), Spec: ref, Account: s.account(obj).Name, Here: here, Empty: len(obj.Status.Pools) == 0, Requested: req.Requested}
-	s.board.uses(client.ObjectKeyFromObject(obj), obj.UID, user.Key)
-	at, err := s.Targets.Of(ctx, user)
+	user := target.User{Key: s.ownerKey(obj), Spec: ref, Account: s.account(obj).Name, LocalClient: localClient, Empty: len(obj.Status.Pools) == 0, Requested: req.Requested}
+	s.state.setOwner(client.ObjectKeyFromObject(obj), obj.UID, user.Key)
+	at, err := s.Targets.Resolve(ctx, user)
 	if err != nil {
 		return nil, err
 	}
-	seen := &sight{target: at.Target, client: at.Client, cluster: &clusterv1.KsctlCluster{}}
+	seen := &observation{target: at.Target, client: at.Client, cluster: &clusterv1.KsctlCluster{}}
 	if err := s.Client.Get(ctx, types.NamespacedName{Namespace: obj.Namespace, Name: obj.Spec.ClusterRef.Name}, seen.cluster); err != nil {
 		return nil, err
 	}
-	seen.hosts = newHosts(clusterName(seen.cluster))
-	nodes, synced, err := s.Watches.Nodes(client.ObjectKeyFromObject(obj), at.Target, at.Streams)
+	seen.workerNames = newWorkerNames(clusterName(seen.cluster))
+	nodes, synced, err := s.NodeWatches.Nodes(client.ObjectKeyFromObject(obj), at.Target, at.WatchClient)
 	switch {
 	case err != nil:
 		return nil, err
 	case !synced:
-		return nil, reconcile.Wait(AskingReason, "the nodes of KsctlCluster %s are being read", seen.cluster.Name)
+		return nil, reconcile.Wait(ProbingReason, "KsctlCluster %s: the nodes are being listed", seen.cluster.Name)
 	}
 	seen.nodes = nodes
 	return seen, nil
 }
 
-// clusterName is what ksctl calls a cluster.
+// clusterName returns the name of a cluster in ksctl.
 func clusterName(c *clusterv1.KsctlCluster) string {
 	if c.Status.Facts != nil && c.Status.Facts.Name != "" {
 		return c.Status.Facts.Name
@@ -87,32 +90,32 @@ func clusterName(c *clusterv1.KsctlCluster) string {
 	return c.Name
 }
 
-// observe is all that is known of a cluster and its machines.
-func (s *Steps) observe(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], here *engine.Client) (*sight, error) {
-	seen, err := s.reach(ctx, req, here)
+// observe collects the state of a cluster and its machines, from the cluster and from the agent.
+func (s *Steps) observe(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], localClient *engine.Client) (*observation, error) {
+	seen, err := s.observeCluster(ctx, req, localClient)
 	if err != nil {
 		return nil, err
 	}
 	obj := req.Object
 	key := client.ObjectKeyFromObject(obj)
-	q, err := s.question(ctx, obj, seen, here)
+	cfg, err := s.sessionConfig(ctx, obj, seen, localClient)
 	if err != nil {
 		return nil, err
 	}
-	said, known := s.Links.ask(key, q)
+	report, known := s.AgentSessions.lastReport(key, cfg)
 	if !known {
-		return nil, unheard(obj, said.err)
+		return nil, agentError(obj, report.err)
 	}
-	seen.word, seen.agentErr, seen.plain = said.word, said.err, said.plain
-	l := listingOf(said, seen.cluster, &obj.Status, s.Clock.Now())
-	seen.counted, seen.imported = l.counted, l.imported
-	seen.fleet = newFleet(seen.hosts, obj.Spec.Pools, seen.nodes, l)
-	if op := obj.Status.Operation; said.plain && atWork(op) && seen.fleet.size() > max(op.From, op.DesiredWorkers) && seen.word.id != op.ID {
-		// ksctl's own agent would forget those that are more, or delete them.
-		seen.word = word{id: op.ID, state: agentFailed, code: CodeNoAnswer, message: "others have made workers meanwhile"}
+	seen.reported, seen.agentErr, seen.ksctlAgent = report.operation, report.err, report.ksctlAgent
+	l := newWorkerList(report, seen.cluster, &obj.Status, s.Clock.Now())
+	seen.knownWorkers, seen.importedWorkers = l.knownWorkers, l.importedWorkers
+	seen.machines = newMachines(seen.workerNames, obj.Spec.Pools, seen.nodes, l)
+	if op := obj.Status.Operation; report.ksctlAgent && isInProgress(op) && seen.machines.size() > max(op.From, op.DesiredWorkers) && seen.reported.id != op.ID {
+		// ksctl's own agent would forget or delete the workers beyond the requested number.
+		seen.reported = operationStatus{id: op.ID, phase: phaseFailed, code: CodeNoAnswer, message: "workers were created by others during the operation"}
 	}
-	seen.late, seen.next = s.board.joins(key, &seen.fleet, &obj.Status, joinWithin(&obj.Spec), s.Clock.Now())
-	seen.fleet.lose(seen.late, obj.Status.Operation, mode(obj), seen.plain)
+	seen.overdue, seen.requeueAt = s.state.trackJoins(key, &seen.machines, &obj.Status, joinTimeout(&obj.Spec), s.Clock.Now())
+	seen.machines.markLost(seen.overdue, obj.Status.Operation, effectiveMode(obj), seen.ksctlAgent)
 	return seen, nil
 }
 
@@ -123,48 +126,49 @@ func provisionTime(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
 	return spec.ScaleUp.MaxNodeProvisionTime.Duration
 }
 
-// joinWithin is how long a machine may take from being asked for to joining, before it is said that
-// it could not be had. Cluster Autoscaler waits a little longer.
-func joinWithin(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
+// joinTimeout returns the time from the request for a machine until it must have joined. After
+// that, its creation is reported as failed. Cluster Autoscaler's own timeout is a little longer.
+func joinTimeout(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
 	return provisionTime(spec) * 9 / 10
 }
 
-// question is how the agent is reached, and what it is asked.
-func (s *Steps) question(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *sight, here *engine.Client) (question, error) {
+// sessionConfig returns the configuration of the session with the agent.
+func (s *Steps) sessionConfig(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *observation, localClient *engine.Client) (sessionConfig, error) {
 	endpoint := obj.Spec.Agent
 	var data map[string][]byte
 	if ref := endpoint.SecretRef; ref != nil {
-		secret, found, err := s.secret(ctx, here, client.ObjectKeyFromObject(obj), types.NamespacedName{Namespace: obj.Namespace, Name: ref.Name})
+		secret, found, err := s.readSecret(ctx, localClient, client.ObjectKeyFromObject(obj), types.NamespacedName{Namespace: obj.Namespace, Name: ref.Name})
 		if err != nil {
-			return question{}, reconcile.TryAgain(AgentAccessReason, "reading Secret %s of the agent: %w", ref.Name, err)
+			return sessionConfig{}, reconcile.TryAgain(AgentAccessReason, "spec.agent.secretRef: reading Secret %s: %w", ref.Name, err)
 		}
 		if !found {
-			return question{}, reconcile.TryAgain(AgentAccessReason, "Secret %s, which should have what the agent's TLS needs, does not exist", ref.Name)
+			return sessionConfig{}, reconcile.TryAgain(AgentAccessReason, "spec.agent.secretRef: Secret %s does not exist: create it or correct the reference", ref.Name)
 		}
 		data = secret.Data
 	}
 	id, err := json.Marshal([]any{endpoint, data})
 	if err != nil {
-		return question{}, err
+		return sessionConfig{}, err
 	}
-	q := question{id: sha256.Sum256(id), cluster: clusterName(seen.cluster), within: provisionTime(&obj.Spec)}
-	q.open = func() (Conn, error) { return agentclient.Dial(endpoint, data) }
-	return q, nil
+	cfg := sessionConfig{hash: sha256.Sum256(id), cluster: clusterName(seen.cluster), scaleTimeout: provisionTime(&obj.Spec)}
+	cfg.dial = func() (Conn, error) { return agentclient.Dial(endpoint, data) }
+	return cfg, nil
 }
 
-// unheard is why an agent has said nothing yet.
-func unheard(obj *clusterv1.KsctlAutoScaler, err error) error {
+// agentError returns the error of a step that needs a report of the agent. err is the error of the
+// last call; nil if the agent has not responded yet.
+func agentError(obj *clusterv1.KsctlAutoScaler, err error) error {
 	var (
 		secret  *agentclient.SecretError
 		address *agentclient.AddressError
 	)
 	switch {
 	case err == nil:
-		return reconcile.Wait(AskingReason, "the agent at %s is being asked for the machines", obj.Spec.Agent.Address)
+		return reconcile.Wait(ProbingReason, "agent %s: waiting for its first response", obj.Spec.Agent.Address)
 	case errors.As(err, &secret) && obj.Spec.Agent.SecretRef != nil:
 		return reconcile.Fail(AgentAccessReason, "spec.agent.secretRef: Secret %s: %w", obj.Spec.Agent.SecretRef.Name, err)
 	case errors.As(err, &address):
 		return reconcile.Fail(AgentAccessReason, "spec.agent.address: %w", err)
 	}
-	return reconcile.TryAgain(AgentUnreachableReason, "%s: %w; nothing is scaled until it answers", obj.Spec.Agent.Address, err)
+	return reconcile.TryAgain(AgentUnreachableReason, "%s: %w; nothing is scaled until the agent responds", obj.Spec.Agent.Address, err)
 }

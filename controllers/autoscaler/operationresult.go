@@ -9,126 +9,129 @@ import (
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 )
 
-// settle takes in what the agent says of the operation at work.
-func (p *plan) settle(f facts) {
+// applyReport applies the reported status to the operation in progress.
+func (p *plan) applyReport(f planInput) {
 	op := p.op
-	if f.word.id != op.ID {
-		return // it does not know of it yet
+	if f.reported.id != op.ID {
+		return // the agent does not know the operation yet
 	}
-	said := f.word
-	if said.state == agentRunning {
-		op.State, op.Message = clusterv1.OperationRunning, said.message
+	reported := f.reported
+	if reported.phase == phaseRunning {
+		op.State, op.Message = clusterv1.OperationRunning, reported.message
 		return
 	}
-	if said.state == agentSucceeded && !f.plain {
-		said = examine(said, op, f.fleet)
+	if reported.phase == phaseSucceeded && !f.ksctlAgent {
+		reported = verifySuccess(reported, op, f.machines)
 	}
 	now := metav1.NewTime(f.now)
-	op.EndedAt, op.Message = &now, said.message
+	op.EndedAt, op.Message = &now, reported.message
 	op.State = clusterv1.OperationSucceeded
-	if said.state == agentFailed {
-		op.State, op.Code, op.Unsettled = clusterv1.OperationFailed, said.code, f.plain
+	if reported.phase == phaseFailed {
+		op.State, op.Code, op.Unsettled = clusterv1.OperationFailed, reported.code, f.ksctlAgent
 	}
 	p.ended = op
-	// The rows were as before it; from here on they are as it left them.
-	for i := range p.rows {
-		p.rows[i].count(op, f.fleet)
+	// The numbers were those before the operation; from here on they include its result.
+	for i := range p.pools {
+		p.pools[i].countMachines(op, f.machines)
 	}
-	r := rowOfOperation(p.rows, op)
+	r := poolOfOperation(p.pools, op)
 	switch {
-	case r == nil: // the pool left the spec meanwhile
-	case op.Kind == clusterv1.OperationRecount: // nobody asked for it
-	case said.state == agentFailed && op.Kind == clusterv1.OperationScaleUp:
-		made := max(f.fleet.size()-op.From, 0)
-		r.missing += max(op.DesiredWorkers-op.From-op.GivenUp-made, 0)
-		p.fail(r, op.Kind, said, f.now)
-		if said.code == CodeOtherSize {
+	case r == nil: // the pool was removed from the spec meanwhile
+	case op.Kind == clusterv1.OperationRecount: // it fulfills no request
+	case reported.phase == phaseFailed && op.Kind == clusterv1.OperationScaleUp:
+		created := max(f.machines.size()-op.From, 0)
+		r.missing += max(op.DesiredWorkers-op.From-op.GivenUp-created, 0)
+		p.recordFailure(r, op.Kind, reported, f.now)
+		if reported.code == CodeOtherSize {
 			p.backoffs[r.pool.Name].From = op.From
 		}
-	case said.state == agentFailed:
-		p.fail(r, op.Kind, said, f.now)
-	case op.GivenUp > 0: // it took too long: who has joined meanwhile stays
-		r.missing = min(r.missing, op.DesiredWorkers-op.From-joinedOf(op, f.fleet))
-		r.change -= min(op.GivenUp, unjoined(f.fleet, r.pool.Name))
+	case reported.phase == phaseFailed:
+		p.recordFailure(r, op.Kind, reported, f.now)
+	case op.GivenUp > 0: // it took too long: machines that have joined meanwhile are kept
+		r.missing = min(r.missing, op.DesiredWorkers-op.From-joinedCount(op, f.machines))
+		r.change -= min(op.GivenUp, unjoinedTail(f.machines, r.pool.Name))
 	default:
-		// That a machine was made does not say that it joins.
+		// A created machine may still not join.
 		if b := p.backoffs[r.pool.Name]; b != nil && b.Operation == op.Kind && b.Code != CodeJoinTimeout {
 			delete(p.backoffs, r.pool.Name)
 		}
 	}
 }
 
-// examine compares what the agent says it did with the machines that it lists.
-func examine(said word, op *clusterv1.ScaleOperation, f *fleet) word {
-	failed := func(code, format string, args ...any) word {
-		return word{id: said.id, state: agentFailed, code: code, message: fmt.Sprintf(format, args...)}
+// verifySuccess compares a reported success with the machines that the agent lists. It returns a
+// failure if they contradict it.
+func verifySuccess(reported operationStatus, op *clusterv1.ScaleOperation, f *machines) operationStatus {
+	failed := func(code, format string, args ...any) operationStatus {
+		return operationStatus{id: reported.id, phase: phaseFailed, code: code, message: fmt.Sprintf(format, args...)}
 	}
 	size := f.size()
 	if op.Kind == clusterv1.OperationScaleUp && size < op.DesiredWorkers || op.Kind == clusterv1.OperationScaleDown && size > op.DesiredWorkers {
-		return failed(CodeNotDone, "the agent said that it was done, and the cluster has %d workers instead of %d", size, op.DesiredWorkers)
+		return failed(CodeNotDone, "the agent reported success, but the cluster has %d workers instead of %d", size, op.DesiredWorkers)
 	}
 	if op.Kind == clusterv1.OperationScaleDown {
-		return said
+		return reported
 	}
 	if others := otherSizes(op, f); len(others) > 0 {
-		return failed(CodeOtherSize, "%d machines of size %s were asked for, and there are %d of size %q, which is no pool's: nothing more is made for the pool until they are deleted, or of a pool",
+		return failed(CodeOtherSize, "of %d requested machines of size %s, %d have size %q, which no pool has: no machines are created for the pool until these are deleted or a pool has their size",
 			op.DesiredWorkers-op.From, op.NodeSize, len(others), others[0])
 	}
-	return said
+	return reported
 }
 
-// otherSizes are those of machines that an operation made and that are of no pool.
-func otherSizes(op *clusterv1.ScaleOperation, f *fleet) (sizes []string) {
-	for i := range f.machines {
-		if m := &f.machines[i]; made(i, op) && m.pool == "" {
+// otherSizes returns the sizes of the machines that an operation created and that are in no pool.
+func otherSizes(op *clusterv1.ScaleOperation, f *machines) (sizes []string) {
+	for i := range f.list {
+		if m := &f.list[i]; createdBy(i, op) && m.pool == "" {
 			sizes = append(sizes, m.size)
 		}
 	}
 	return sizes
 }
 
-// unjoined counts the last machines of the array, as far as they are of a pool and have not joined.
-func unjoined(f *fleet, pool string) (n int32) {
-	for i := len(f.machines) - 1; i >= 0 && f.machines[i].pool == pool && f.machines[i].node == nil; i-- {
+// unjoinedTail returns the number of machines at the end of the array that are in a pool and have
+// not joined.
+func unjoinedTail(f *machines, pool string) (n int32) {
+	for i := len(f.list) - 1; i >= 0 && f.list[i].pool == pool && f.list[i].node == nil; i-- {
 		n++
 	}
 	return n
 }
 
-// overdue says of machines that are still being made that they could not be had: Cluster Autoscaler
-// would stop scaling the whole cluster for them. When they come after all they are deleted, unless
-// they have joined by then.
-func (p *plan) overdue(f facts) {
+// giveUpSlow records machines that are still being created after joinTimeout as failed: otherwise
+// Cluster Autoscaler would stop scaling the whole cluster. When the operation ends, they are
+// deleted, unless they have joined by then.
+func (p *plan) giveUpSlow(f planInput) {
 	op := p.op
-	if !atWork(op) || op.Kind != clusterv1.OperationScaleUp || op.GivenUp > 0 || f.now.Before(askedAt(op).Add(f.within)) {
+	if !isInProgress(op) || op.Kind != clusterv1.OperationScaleUp || op.GivenUp > 0 || f.now.Before(waitStart(op).Add(f.joinTimeout)) {
 		return
 	}
-	r := rowOfOperation(p.rows, op)
+	r := poolOfOperation(p.pools, op)
 	if r == nil {
 		return
 	}
-	late := op.DesiredWorkers - op.From - joinedOf(op, f.fleet)
-	if late <= 0 {
+	unjoined := op.DesiredWorkers - op.From - joinedCount(op, f.machines)
+	if unjoined <= 0 {
 		return
 	}
-	op.GivenUp = late
-	r.begun -= late
-	r.missing += late
-	p.fail(r, op.Kind, word{code: CodeSlow, message: "the agent is still making machines"}, f.now)
+	op.GivenUp = unjoined
+	r.inProgress -= unjoined
+	r.missing += unjoined
+	p.recordFailure(r, op.Kind, operationStatus{code: CodeSlow, message: "the agent is still creating machines"}, f.now)
 }
 
-// askedAt is since when the machines of an operation are waited for: Cluster Autoscaler may have
-// asked for them long before they were begun.
-func askedAt(op *clusterv1.ScaleOperation) time.Time {
-	if asked := op.RequestedAt; asked != nil && op.StartedAt.Sub(asked.Time) < time.Hour {
-		return asked.Time
+// waitStart returns the time from which the join timeout of an operation's machines counts: Cluster
+// Autoscaler may have requested them long before the operation began.
+func waitStart(op *clusterv1.ScaleOperation) time.Time {
+	if requested := op.RequestedAt; requested != nil && op.StartedAt.Sub(requested.Time) < time.Hour {
+		return requested.Time
 	}
 	return op.StartedAt.Time
 }
 
-// requestedAt is when Cluster Autoscaler asked for what is to be made for a pool; nil: it did not.
-func (p *plan) requestedAt(f facts, r *row) *metav1.Time {
-	last := p.scaled[r.pool.Name]
+// requestedAt returns when Cluster Autoscaler requested the machines to create for a pool; nil if
+// it requested none.
+func (p *plan) requestedAt(f planInput, r *poolPlan) *metav1.Time {
+	last := p.lastScales[r.pool.Name]
 	if was := poolStatus(f.status, r.pool.Name); last == nil && was != nil {
 		last = was.LastScale
 	}
@@ -138,15 +141,15 @@ func (p *plan) requestedAt(f facts, r *row) *metav1.Time {
 	return last.Time.DeepCopy()
 }
 
-// fail has a pool left alone for some time.
-func (p *plan) fail(r *row, kind clusterv1.OperationKind, said word, now time.Time) {
-	b := &clusterv1.PoolBackoff{Operation: kind, Code: said.code, Message: said.message, Failures: 1, Missing: r.missing}
+// recordFailure starts a backoff of a pool, or extends it.
+func (p *plan) recordFailure(r *poolPlan, kind clusterv1.OperationKind, result operationStatus, now time.Time) {
+	b := &clusterv1.PoolBackoff{Operation: kind, Code: result.code, Message: result.message, Failures: 1, Missing: r.missing}
 	if was := p.backoffs[r.pool.Name]; was != nil && was.Operation == kind {
 		b.Failures = was.Failures + 1
 	}
 	wait := maxBackoff
 	if n := b.Failures - 1; n < 10 {
-		wait = min(firstBackoff<<n, maxBackoff)
+		wait = min(initialBackoff<<n, maxBackoff)
 	}
 	b.Until = metav1.NewTime(now.Add(wait))
 	p.backoffs[r.pool.Name] = b

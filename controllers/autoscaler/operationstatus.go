@@ -1,44 +1,44 @@
 package autoscaler
 
-// agentState is how an operation stands, as the agent says.
-type agentState int
+// operationPhase is the phase of an operation, as the agent reports it.
+type operationPhase int
 
 const (
-	agentRunning agentState = iota + 1
-	agentSucceeded
-	agentFailed
+	phaseRunning operationPhase = iota + 1
+	phaseSucceeded
+	phaseFailed
 )
 
-// word is what the agent says of an operation.
-type word struct {
-	// id of the operation; "": it knows of none.
+// operationStatus is the status of an operation, as the agent reports it.
+type operationStatus struct {
+	// id is the ID of the operation; "" if the agent knows of none.
 	id    string
-	state agentState
-	// code and message are of why it failed, or what it is at.
+	phase operationPhase
+	// code is the failure code. message is the error, or a description of the progress.
 	code, message string
 }
 
-// Codes of failures.
+// Failure codes.
 const (
-	// CodeOutOfResources: the cloud has no more machines of that size, or the account may
-	// have none.
+	// CodeOutOfResources: the cloud has no capacity for the machine size, or the account has no
+	// quota.
 	CodeOutOfResources = "OutOfResources"
-	// CodeDrain: pods of a worker could not be moved in time.
+	// CodeDrain: the pods of a worker could not be evicted in time.
 	CodeDrain = "Drain"
-	// CodeFailed is what the agent failed with otherwise.
+	// CodeFailed: the agent failed for another reason.
 	CodeFailed = "Failed"
-	// CodeNotDone: the agent said that it was done, and it was not.
+	// CodeNotDone: the agent reported success, but the number of workers is not the requested one.
 	CodeNotDone = "NotDone"
-	// CodeOtherSize: machines of another size were made than were asked for.
+	// CodeOtherSize: the created machines do not have the requested size.
 	CodeOtherSize = "OtherSize"
-	// CodeSlow: the agent takes longer to make machines than they may take to join.
+	// CodeSlow: the agent takes longer to create machines than they may take to join.
 	CodeSlow = "Slow"
-	// CodeNoAnswer: ksctl's own agent did not say in time whether it was done, or was not reached
-	// any more. It may still be at work.
+	// CodeNoAnswer: ksctl's own agent did not respond in time, or the connection was lost. The
+	// operation may still be in progress.
 	CodeNoAnswer = "NoAnswer"
-	// CodeUnsettled: nothing is made for any pool, as ksctl's own agent failed, and did not say how
-	// many workers there are.
+	// CodeUnsettled: no machines are created for any pool, because ksctl's own agent failed and did
+	// not report the number of workers.
 	CodeUnsettled = "Unsettled"
-	// CodeJoinTimeout: a machine was made, and did not join the cluster in time.
+	// CodeJoinTimeout: a machine was created, but did not join the cluster in time.
 	CodeJoinTimeout = "JoinTimeout"
 )

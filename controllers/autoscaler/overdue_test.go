@@ -12,27 +12,27 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
 
-// never has machines that have not joined never join, some of the time: they are late.
-func (w *world) never(r *rand.Rand) {
+// randomizeOverdue makes some of the machines that have not joined overdue, at random.
+func (w *simulation) randomizeOverdue(r *rand.Rand) {
 	for i, joined := range w.joined {
 		switch op := w.obj.Status.Operation; {
 		case joined:
-			delete(w.late, int32(i))
-		case atWork(op) && made(i, op): // it has time
+			delete(w.overdue, int32(i))
+		case isInProgress(op) && createdBy(i, op): // being created, so not overdue
 		case r.IntN(2) == 0:
-			w.late[int32(i)] = true
+			w.overdue[int32(i)] = true
 		}
 	}
-	for i := range w.late {
+	for i := range w.overdue {
 		if int(i) >= len(w.joined) {
-			delete(w.late, i)
+			delete(w.overdue, i)
 		}
 	}
 }
 
-// notStuck looks at whether Cluster Autoscaler may give up what is counted on and does not come, where
-// nobody is at work on it: where it may not, it ends its loop, for all pools.
-func (w *world) notStuck(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
+// checkNotStuck checks that Cluster Autoscaler can cancel machines that are in a target and do not
+// exist, while no operation creates them. If it cannot, it ends its loop for all pools.
+func (w *simulation) checkNotStuck(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
 	w.t.Helper()
 	for i := range c.Groups {
 		g := &c.Groups[i]
@@ -42,28 +42,28 @@ func (w *world) notStuck(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
 			case x.Pool != g.Name:
 			case x.Node != "":
 				joined++
-			case !w.late[x.Index]:
+			case !w.overdue[x.Index]:
 				waits = true
 			}
 		}
 		if waits || g.Target <= joined {
 			continue
 		}
-		if _, err := nodegroup.Decrease(c, g.ID, joined-g.Target); err != nil {
-			w.t.Fatalf("mode %q: pool %s has the target %d and %d nodes, late %v, workers %+v: %v", w.obj.Spec.Mode, g.Name, g.Target, joined, w.late, c.Workers, err)
+		if _, err := nodegroup.PlanDecrease(c, g.ID, joined-g.Target); err != nil {
+			w.t.Fatalf("mode %q: pool %s has target %d and %d nodes, overdue %v, workers %+v: %v", w.obj.Spec.Mode, g.Name, g.Target, joined, w.overdue, c.Workers, err)
 		}
 	}
 	return nil, nil
 }
 
 func TestMachineThatNeverJoinsIsDeletedInScaleUpOnly(t *testing.T) {
-	w := newWorld(t, "s-1")
+	w := newSimulation(t, "s-1")
 	w.obj.Spec.Mode = clusterv1.ScalingUpOnly
 	p := w.step(increase("small", 1, w.now))
-	w.carry(p.op, 1, agentSucceeded)
+	w.runOperation(p.op, 1, phaseSucceeded)
 	w.step()
 	w.now = w.now.Add(time.Hour)
-	w.late = map[int32]bool{1: true}
+	w.overdue = map[int32]bool{1: true}
 	p = w.step()
 	got := w.pool("small")
 	if p.op.Kind != clusterv1.OperationScaleDown || p.op.DesiredWorkers != 1 || got.Target != 2 || got.Backoff == nil || got.Backoff.Missing != 1 {
@@ -74,25 +74,25 @@ func TestMachineThatNeverJoinsIsDeletedInScaleUpOnly(t *testing.T) {
 	}
 }
 
-// One that is neither deleted nor given up would stop the whole autoscaler.
-func TestMachineThatMayNotBeDeletedIsCountedOnByNobody(t *testing.T) {
-	off := newWorld(t, "s-1", "s-1")
+// A machine in a target that is neither deleted nor canceled would stop Cluster Autoscaler.
+func TestOverdueMachineThatMayNotBeDeletedIsLost(t *testing.T) {
+	off := newSimulation(t, "s-1", "s-1")
 	off.obj.Spec.Mode = clusterv1.ScalingOff
-	plain := newWorld(t, "s-1", "s-1")
-	plain.plain, plain.facts, plain.labelled = true, -1, map[int]string{0: "small"}
-	plain.obj.Status.Workers = 2
-	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "of-nobody", CreationTimestamp: metav1.NewTime(plain.now.Add(-time.Minute))}}
-	plain.others = []*corev1.Node{other}
-	for what, w := range map[string]*world{"mode Off": off, "another node has joined": plain} {
+	ksctlAgent := newSimulation(t, "s-1", "s-1")
+	ksctlAgent.ksctlAgent, ksctlAgent.importedWorkers, ksctlAgent.labeled = true, -1, map[int]string{0: "small"}
+	ksctlAgent.obj.Status.Workers = 2
+	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "of-nobody", CreationTimestamp: metav1.NewTime(ksctlAgent.now.Add(-time.Minute))}}
+	ksctlAgent.others = []*corev1.Node{other}
+	for what, w := range map[string]*simulation{"mode Off": off, "another node has joined": ksctlAgent} {
 		t.Run(what, func(t *testing.T) {
 			w.t, w.joined[1] = t, false
 			w.obj.Status.Operation = operation("one", 1, 2)
 			w.obj.Status.Operation.State, w.obj.Status.Operation.NodeSize = clusterv1.OperationSucceeded, "s-1"
 			w.obj.Status.Operation.StartedAt = metav1.NewTime(w.now.Add(-time.Hour))
 			w.obj.Status.Operation.EndedAt = &metav1.Time{Time: w.now.Add(-50 * time.Minute)}
-			w.late = map[int32]bool{1: true}
+			w.overdue = map[int32]bool{1: true}
 			w.step()
-			if w.plain { // it is known since then
+			if w.ksctlAgent { // the join timeout starts at the first reconcile
 				w.now = w.now.Add(time.Hour)
 				w.step()
 			}
@@ -103,19 +103,19 @@ func TestMachineThatMayNotBeDeletedIsCountedOnByNobody(t *testing.T) {
 	}
 }
 
-func TestWhatMinSizeAsksForIsWaitedForFromThen(t *testing.T) {
-	w := newWorld(t, "s-1")
+func TestMinSizeScaleUpStartsItsOwnJoinTimeout(t *testing.T) {
+	w := newSimulation(t, "s-1")
 	p := w.step(increase("small", 1, w.now))
 	if p.op.RequestedAt == nil || !p.op.RequestedAt.Time.Equal(w.now) {
 		t.Fatalf("operation %+v", p.op)
 	}
-	w.carry(p.op, 1, agentSucceeded)
+	w.runOperation(p.op, 1, phaseSucceeded)
 	w.joined[1] = true
 	w.step()
 	w.now = w.now.Add(30 * time.Minute)
 	w.obj.Spec.Pools = []clusterv1.WorkerPool{{Name: "small", NodeSize: "s-1", MinSize: 3, MaxSize: 4}}
 	p = w.step()
-	if !atWork(p.op) || p.op.RequestedAt != nil {
+	if !isInProgress(p.op) || p.op.RequestedAt != nil {
 		t.Fatalf("operation %+v", p.op)
 	}
 	w.now = w.now.Add(time.Second)
@@ -127,99 +127,99 @@ func TestWhatMinSizeAsksForIsWaitedForFromThen(t *testing.T) {
 	}
 }
 
-func TestMachinesOfAnotherSizeAreSeenUntilTheyAreGone(t *testing.T) {
-	w := newWorld(t, "s-1", "x-9") // one is of no pool, and stays
+func TestOtherSizeBackoffLastsUntilMachinesAreDeleted(t *testing.T) {
+	w := newSimulation(t, "s-1", "x-9") // one machine is in no pool, and is kept
 	p := w.step(increase("small", 1, w.now))
 	op := *p.op
-	op.NodeSize = "y-9" // what it makes instead
-	w.carry(&op, 1, agentSucceeded)
+	op.NodeSize = "y-9" // the agent creates another size
+	w.runOperation(&op, 1, phaseSucceeded)
 	w.step()
 	for range 5 {
 		w.now = w.now.Add(time.Hour)
 		before := w.obj.Status.DeepCopy()
 		p = w.step(increase("small", 1, w.now))
-		if told := p.newBackoffs(before, w.now); len(told) > 0 {
-			t.Fatalf("it is said again: %+v", told)
+		if started := p.startedBackoffs(before, w.now); len(started) > 0 {
+			t.Fatalf("the backoff started again: %+v", started)
 		}
-		if got := w.pool("small"); !backsOff(got.Backoff, clusterv1.OperationScaleUp, w.now) || got.Change != 0 || len(p.troubles(&sight{}, w.now)) == 0 {
+		if got := w.pool("small"); !inBackoff(got.Backoff, clusterv1.OperationScaleUp, w.now) || got.Change != 0 || len(p.degradedMessages(&observation{}, w.now)) == 0 {
 			t.Fatalf("pool %+v", got)
 		}
 	}
-	w.sizes, w.joined = w.sizes[:2], w.joined[:2] // somebody has deleted it
+	w.sizes, w.joined = w.sizes[:2], w.joined[:2] // deleted by a user
 	if w.step(); w.pool("small").Backoff != nil || w.pool("small").Target != 1 {
 		t.Fatalf("pool %+v", w.pool("small"))
 	}
-	if p = w.step(increase("small", 1, w.now)); !atWork(p.op) {
-		t.Fatal("not begun")
+	if p = w.step(increase("small", 1, w.now)); !isInProgress(p.op) {
+		t.Fatal("no operation began after the backoff")
 	}
 }
 
-// All that one operation made and that never join go at once: of those that are left nobody would know
-// any more that it made them.
+// All machines of one operation that never join are deleted at once: after another operation it
+// would be unknown that this operation created the rest.
 func TestMachinesThatNeverJoinAreDeletedTogether(t *testing.T) {
-	w := newWorld(t, "s-1")
+	w := newSimulation(t, "s-1")
 	p := w.step(increase("small", 3, w.now))
-	w.carry(p.op, 3, agentSucceeded)
+	w.runOperation(p.op, 3, phaseSucceeded)
 	w.step()
 	w.now = w.now.Add(time.Hour)
-	w.late = map[int32]bool{1: true, 2: true, 3: true}
+	w.overdue = map[int32]bool{1: true, 2: true, 3: true}
 	p = w.step()
 	if got := w.pool("small"); p.op.Kind != clusterv1.OperationScaleDown || p.op.DesiredWorkers != 1 || got.Backoff.Missing != 3 || got.Backoff.Failures != 1 {
 		t.Fatalf("operation %+v, pool %+v", p.op, got)
 	}
-	// The agent fails: they are tried again, and not left for ever.
-	w.carry(p.op, 1, agentFailed)
-	w.late = map[int32]bool{1: true, 2: true}
+	// The deletion fails and is retried.
+	w.runOperation(p.op, 1, phaseFailed)
+	w.overdue = map[int32]bool{1: true, 2: true}
 	w.step()
 	w.now = w.now.Add(time.Hour)
-	if p = w.step(); p.op.Kind != clusterv1.OperationScaleDown || !atWork(p.op) || p.op.DesiredWorkers != 1 {
+	if p = w.step(); p.op.Kind != clusterv1.OperationScaleDown || !isInProgress(p.op) || p.op.DesiredWorkers != 1 {
 		t.Fatalf("operation %+v, pool %+v", p.op, w.pool("small"))
 	}
 }
 
-// That a machine could be made says nothing of whether it joins: the pool waits for longer each time.
-func TestFailuresOfMachinesThatNeverJoinAddUp(t *testing.T) {
-	w := newWorld(t, "s-1")
+// A created machine may still not join, so the backoff increases with each join timeout.
+func TestJoinTimeoutsIncreaseTheBackoff(t *testing.T) {
+	w := newSimulation(t, "s-1")
 	for failures := range int32(5) {
 		p := w.step(increase("small", 1, w.now))
-		if !atWork(p.op) {
-			t.Fatalf("not begun after %d: %+v", failures, w.pool("small"))
+		if !isInProgress(p.op) {
+			t.Fatalf("no operation began after %d failures: %+v", failures, w.pool("small"))
 		}
-		w.carry(p.op, 1, agentSucceeded)
+		w.runOperation(p.op, 1, phaseSucceeded)
 		w.step()
 		w.now = w.now.Add(20 * time.Minute)
-		w.late = map[int32]bool{1: true}
+		w.overdue = map[int32]bool{1: true}
 		p = w.step()
 		if got := w.pool("small").Backoff; got == nil || got.Failures != failures+1 {
-			t.Fatalf("back-off %+v, want %d failures", got, failures+1)
+			t.Fatalf("backoff %+v, want %d failures", got, failures+1)
 		}
-		w.late = nil
-		w.carry(p.op, 1, agentSucceeded)
+		w.overdue = nil
+		w.runOperation(p.op, 1, phaseSucceeded)
 		w.step()
 		w.now = w.pool("small").Backoff.Until.Time
 	}
 }
 
-func TestAMachineThatHadJoinedIsKeptInScaleUpOnly(t *testing.T) {
+func TestMachineThatHadJoinedIsKeptInScaleUpOnly(t *testing.T) {
 	for mode, kept := range map[clusterv1.ScalingMode]bool{clusterv1.ScalingAuto: false, clusterv1.ScalingUpOnly: true} {
-		f := newWorld(t, "s-1", "s-1").fleet()
-		f.machines[1].node, f.machines[1].joined = nil, true
-		if f.lose(map[int32]bool{1: true}, operation("one", 1, 2), mode, false); f.machines[1].lost != kept {
-			t.Errorf("%s: kept %t", mode, f.machines[1].lost)
+		f := newSimulation(t, "s-1", "s-1").machines()
+		f.list[1].node, f.list[1].joined = nil, true
+		if f.markLost(map[int32]bool{1: true}, operation("one", 1, 2), mode, false); f.list[1].lost != kept {
+			t.Errorf("%s: kept %t", mode, f.list[1].lost)
 		}
 	}
 }
 
-func TestMachinesOfThePoolThatItIsMadeToBeHoldNothing(t *testing.T) {
-	w := newWorld(t, "s-1", "s-1")
+func TestOtherSizeBackoffEndsWhenPoolTakesThatSize(t *testing.T) {
+	w := newSimulation(t, "s-1", "s-1")
 	p := w.step(increase("small", 1, w.now))
 	op := *p.op
-	op.NodeSize = "y-9" // what it makes instead
-	w.carry(&op, 1, agentSucceeded)
+	op.NodeSize = "y-9" // the agent creates another size
+	w.runOperation(&op, 1, phaseSucceeded)
 	w.step()
 	w.obj.Spec.Pools = []clusterv1.WorkerPool{{Name: "small", NodeSize: "y-9", MinSize: 1, MaxSize: 4}}
 	w.now = w.now.Add(time.Hour)
-	if p = w.step(increase("small", 1, w.now)); w.pool("small").Backoff != nil || !atWork(p.op) {
+	if p = w.step(increase("small", 1, w.now)); w.pool("small").Backoff != nil || !isInProgress(p.op) {
 		t.Fatalf("operation %+v, pool %+v", p.op, w.pool("small"))
 	}
 }

@@ -21,30 +21,31 @@ var testPools = []clusterv1.WorkerPool{
 	{Name: "large", NodeSize: "l-1", MinSize: 0, MaxSize: 3},
 }
 
-// world is a cluster, its agent and its autoscaler in memory.
-type world struct {
+// simulation is a cluster, its agent and its KsctlAutoScaler in memory.
+type simulation struct {
 	t      *testing.T
 	obj    clusterv1.KsctlAutoScaler
 	sizes  []string
 	joined []bool
-	// tainted are the workers that Cluster Autoscaler has marked.
-	tainted map[int]bool
-	word    word
-	late    map[int32]bool
-	now     time.Time
-	// plain is an agent of ksctl's own; facts are what the imported state has of workers, -1: nothing.
-	plain bool
-	facts int32
-	board board
-	// labelled are the workers whose nodes have had a label of their pool put on.
-	labelled map[int]string
-	// instanceType is what the cluster's own controller has nodes be, others are nodes of no worker.
+	// tainted contains the indexes of the workers that Cluster Autoscaler has tainted.
+	tainted  map[int]bool
+	reported operationStatus
+	overdue  map[int32]bool
+	now      time.Time
+	// ksctlAgent is true for ksctl's own agent. importedWorkers is the number of workers in the
+	// imported state; -1 if there is none.
+	ksctlAgent      bool
+	importedWorkers int32
+	state           state
+	// labeled has the pool labels that reconciles have set on nodes, by index.
+	labeled map[int]string
+	// instanceType is the instance type label of all nodes. others are nodes that are not workers.
 	instanceType string
 	others       []*corev1.Node
 }
 
-func newWorld(t *testing.T, sizes ...string) *world {
-	w := &world{t: t, sizes: sizes, joined: make([]bool, len(sizes)), tainted: map[int]bool{}, labelled: map[int]string{}, now: time.Unix(1_800_000_000, 0)}
+func newSimulation(t *testing.T, sizes ...string) *simulation {
+	w := &simulation{t: t, sizes: sizes, joined: make([]bool, len(sizes)), tainted: map[int]bool{}, labeled: map[int]string{}, now: time.Unix(1_800_000_000, 0)}
 	for i := range w.joined {
 		w.joined[i] = true
 	}
@@ -53,20 +54,20 @@ func newWorld(t *testing.T, sizes ...string) *world {
 	return w
 }
 
-func (w *world) fleet() fleet {
-	f, _ := w.look()
+func (w *simulation) machines() machines {
+	f, _ := w.observe()
 	return f
 }
 
-// look is what there is, and how many workers the imported state has.
-func (w *world) look() (fleet, listing) {
+// observe returns the machines, and for ksctl's own agent the list of workers that is known.
+func (w *simulation) observe() (machines, workerList) {
 	nodes := slices.Clone(w.others)
 	for i, joined := range w.joined {
 		if joined {
 			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("demo-vm-wp-%d-abcde", i), UID: types.UID(fmt.Sprint(i)), Labels: map[string]string{}},
 				Spec: corev1.NodeSpec{ProviderID: fmt.Sprintf("k3s://%d", i)}}
 			for _, p := range testPools {
-				if !w.plain && p.NodeSize == w.sizes[i] || w.plain && p.Name == w.labelled[i] {
+				if !w.ksctlAgent && p.NodeSize == w.sizes[i] || w.ksctlAgent && p.Name == w.labeled[i] {
 					n.Labels[clusterv1.PoolLabel] = p.Name
 				}
 			}
@@ -80,35 +81,35 @@ func (w *world) look() (fleet, listing) {
 			nodes = append(nodes, n)
 		}
 	}
-	if w.plain {
-		l := listingOf(answer{plain: true, word: w.word}, w.cluster(), &w.obj.Status, w.now)
-		return newFleet(testHosts, w.obj.Spec.Pools, nodes, l), l
+	if w.ksctlAgent {
+		l := newWorkerList(agentReport{ksctlAgent: true, operation: w.reported}, w.cluster(), &w.obj.Status, w.now)
+		return newMachines(testWorkerNames, w.obj.Spec.Pools, nodes, l), l
 	}
-	return newFleet(testHosts, w.obj.Spec.Pools, nodes, sized(w.sizes...)), listing{}
+	return newMachines(testWorkerNames, w.obj.Spec.Pools, nodes, completeList(w.sizes...)), workerList{}
 }
 
-// cluster as it was imported.
-func (w *world) cluster() *clusterv1.KsctlCluster {
+// cluster returns the KsctlCluster with the imported state.
+func (w *simulation) cluster() *clusterv1.KsctlCluster {
 	c := &clusterv1.KsctlCluster{}
-	if w.plain && w.facts >= 0 {
-		c.Status.Facts = &clusterv1.ClusterFacts{Pools: []clusterv1.NodePool{{Role: workerRole, Count: w.facts}}}
+	if w.ksctlAgent && w.importedWorkers >= 0 {
+		c.Status.Facts = &clusterv1.ClusterFacts{Pools: []clusterv1.NodePool{{Role: workerRole, Count: w.importedWorkers}}}
 	}
 	return c
 }
 
-// step is one reconcile; ask is what Cluster Autoscaler asks for in it.
-func (w *world) step(ask ...func(*nodegroup.Cluster) ([]nodegroup.Change, error)) *plan {
+// step runs one reconcile with the given requests of Cluster Autoscaler.
+func (w *simulation) step(ask ...func(*nodegroup.Cluster) ([]nodegroup.Change, error)) *plan {
 	w.t.Helper()
-	f, l := w.look()
-	if w.plain {
-		w.late, _ = w.board.joins(client.ObjectKeyFromObject(&w.obj), &f, &w.obj.Status, 10*time.Minute, w.now)
+	f, l := w.observe()
+	if w.ksctlAgent {
+		w.overdue, _ = w.state.trackJoins(client.ObjectKeyFromObject(&w.obj), &f, &w.obj.Status, 10*time.Minute, w.now)
 	}
-	f.lose(w.late, w.obj.Status.Operation, mode(&w.obj), w.plain)
-	seen := &sight{fleet: f, cluster: w.cluster(), plain: w.plain, counted: l.counted, imported: l.imported, late: w.late}
-	in := facts{mode: mode(&w.obj), spec: &w.obj.Spec, status: &w.obj.Status, fleet: &seen.fleet, word: w.word, plain: w.plain, counted: l.counted, late: w.late, within: 10 * time.Minute, uid: string(w.obj.UID), now: w.now}
+	f.markLost(w.overdue, w.obj.Status.Operation, effectiveMode(&w.obj), w.ksctlAgent)
+	seen := &observation{machines: f, cluster: w.cluster(), ksctlAgent: w.ksctlAgent, knownWorkers: l.knownWorkers, importedWorkers: l.importedWorkers, overdue: w.overdue}
+	in := planInput{mode: effectiveMode(&w.obj), spec: &w.obj.Spec, status: &w.obj.Status, machines: &seen.machines, reported: w.reported, ksctlAgent: w.ksctlAgent, knownWorkers: l.knownWorkers, overdue: w.overdue, joinTimeout: 10 * time.Minute, uid: string(w.obj.UID), now: w.now}
 	p := newPlan(in)
 	for _, decide := range ask {
-		c, err := newView(&w.obj, seen, p, w.now)
+		c, err := toCluster(&w.obj, seen, p, w.now)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -117,28 +118,28 @@ func (w *world) step(ask ...func(*nodegroup.Cluster) ([]nodegroup.Change, error)
 			continue
 		}
 		for _, x := range changes {
-			p.grant(x, w.now)
+			p.applyChange(x, w.now)
 		}
 	}
-	p.choose(in)
-	p.report(&w.obj, seen)
-	for i := range f.machines {
-		if m := &f.machines[i]; w.plain && m.node != nil && m.pool != "" {
-			w.labelled[int(m.index)] = m.pool
+	p.startNext(in)
+	p.writeStatus(&w.obj, seen)
+	for i := range f.list {
+		if m := &f.list[i]; w.ksctlAgent && m.node != nil && m.pool != "" {
+			w.labeled[int(m.index)] = m.pool
 		}
 	}
-	w.check(p)
+	w.checkInvariants(p)
 	return p
 }
 
-// check is what holds at each moment, whatever is asked.
-func (w *world) check(p *plan) {
+// checkInvariants checks what must hold at any time, whatever is requested.
+func (w *simulation) checkInvariants(p *plan) {
 	w.t.Helper()
 	op := p.op
-	if atWork(op) && op.Kind == clusterv1.OperationScaleUp && (op.DesiredWorkers <= op.From || op.State == clusterv1.OperationPending && !w.plain && int(op.From) != len(w.sizes)) {
+	if isInProgress(op) && op.Kind == clusterv1.OperationScaleUp && (op.DesiredWorkers <= op.From || op.State == clusterv1.OperationPending && !w.ksctlAgent && int(op.From) != len(w.sizes)) {
 		w.t.Fatalf("scale-up %+v of %d workers", op, len(w.sizes))
 	}
-	if atWork(op) && op.State == clusterv1.OperationPending {
+	if isInProgress(op) && op.State == clusterv1.OperationPending {
 		counts := map[string]int32{}
 		for i, size := range w.sizes {
 			if int32(i) < op.DesiredWorkers {
@@ -156,20 +157,20 @@ func (w *world) check(p *plan) {
 	}
 	for _, line := range w.obj.Status.Pools {
 		if line.Target < 0 {
-			w.t.Fatalf("pool %s has the target %d", line.Name, line.Target)
+			w.t.Fatalf("pool %s has target %d", line.Name, line.Target)
 		}
 	}
 }
 
 func increase(pool string, n int32, now time.Time) func(*nodegroup.Cluster) ([]nodegroup.Change, error) {
 	return func(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
-		return nodegroup.Increase(c, "ns/as/"+pool, n, now)
+		return nodegroup.PlanIncrease(c, "ns/as/"+pool, n, now)
 	}
 }
 
-// removeLast marks the last worker that is not marked, and asks for its deletion, as Cluster
+// removeLast taints the last worker that is not tainted, and requests its deletion, as Cluster
 // Autoscaler does.
-func (w *world) removeLast() func(*nodegroup.Cluster) ([]nodegroup.Change, error) {
+func (w *simulation) removeLast() func(*nodegroup.Cluster) ([]nodegroup.Change, error) {
 	last := len(w.sizes) - 1
 	for last >= 0 && (w.tainted[last] || !w.joined[last]) {
 		last--
@@ -183,9 +184,9 @@ func (w *world) removeLast() func(*nodegroup.Cluster) ([]nodegroup.Change, error
 		}
 		for _, p := range testPools {
 			if p.NodeSize == w.sizes[last] {
-				changes, err := nodegroup.Delete(c, "ns/as/"+p.Name, []nodegroup.Node{{Name: fmt.Sprintf("demo-vm-wp-%d-abcde", last)}})
+				changes, err := nodegroup.PlanDelete(c, "ns/as/"+p.Name, []nodegroup.Node{{Name: fmt.Sprintf("demo-vm-wp-%d-abcde", last)}})
 				if err != nil {
-					delete(w.tainted, last) // it is used again
+					delete(w.tainted, last) // it is in use again
 				}
 				return changes, err
 			}
@@ -194,24 +195,24 @@ func (w *world) removeLast() func(*nodegroup.Cluster) ([]nodegroup.Change, error
 	}
 }
 
-// carry is the agent at work: it makes or deletes so many machines, and says what it says.
-func (w *world) carry(op *clusterv1.ScaleOperation, n int32, state agentState) {
+// runOperation lets the agent create or delete n machines of an operation, and report a phase.
+func (w *simulation) runOperation(op *clusterv1.ScaleOperation, n int32, phase operationPhase) {
 	for range n {
 		if op.Kind == clusterv1.OperationScaleUp {
 			w.sizes, w.joined = append(w.sizes, op.NodeSize), append(w.joined, false)
 		} else {
 			w.sizes, w.joined = w.sizes[:len(w.sizes)-1], w.joined[:len(w.joined)-1]
 			delete(w.tainted, len(w.sizes))
-			delete(w.labelled, len(w.sizes))
+			delete(w.labeled, len(w.sizes))
 		}
 	}
-	w.word = word{id: op.ID, state: state, code: CodeFailed, message: "said by the agent"}
-	if state == agentFailed {
-		w.word.code = CodeOutOfResources
+	w.reported = operationStatus{id: op.ID, phase: phase, code: CodeFailed, message: "message of the agent"}
+	if phase == phaseFailed {
+		w.reported.code = CodeOutOfResources
 	}
 }
 
-func (w *world) pool(name string) clusterv1.WorkerPoolStatus {
+func (w *simulation) pool(name string) clusterv1.WorkerPoolStatus {
 	w.t.Helper()
 	if p := poolStatus(&w.obj.Status, name); p != nil {
 		return *p
@@ -220,8 +221,8 @@ func (w *world) pool(name string) clusterv1.WorkerPoolStatus {
 	return clusterv1.WorkerPoolStatus{}
 }
 
-func TestScaleUpIsWrittenDownBeforeItIsBegunAndCounted(t *testing.T) {
-	w := newWorld(t, "s-1", "s-1")
+func TestScaleUpIsRecordedBeforeItBegins(t *testing.T) {
+	w := newSimulation(t, "s-1", "s-1")
 	p := w.step(increase("small", 2, w.now))
 	if op := p.op; op == nil || op.State != clusterv1.OperationPending || op.From != 2 || op.DesiredWorkers != 4 || op.NodeSize != "s-1" {
 		t.Fatalf("operation %+v", p.op)
@@ -229,12 +230,12 @@ func TestScaleUpIsWrittenDownBeforeItIsBegunAndCounted(t *testing.T) {
 	if got := w.pool("small"); got.Target != 4 || got.Creating != 2 || got.LastScale == nil || got.LastScale.From != 2 || got.LastScale.To != 4 {
 		t.Fatalf("pool %+v", got)
 	}
-	w.carry(p.op, 1, agentRunning) // half of it
+	w.runOperation(p.op, 1, phaseRunning) // one of two machines
 	w.step()
 	if got := w.pool("small"); got.Target != 4 || got.Creating != 2 {
-		t.Fatalf("at half: %+v", got)
+		t.Fatalf("with one of two machines: %+v", got)
 	}
-	w.carry(p.op, 1, agentSucceeded)
+	w.runOperation(p.op, 1, phaseSucceeded)
 	p = w.step()
 	if p.op.State != clusterv1.OperationSucceeded || p.ended == nil {
 		t.Fatalf("operation %+v", p.op)
@@ -244,19 +245,19 @@ func TestScaleUpIsWrittenDownBeforeItIsBegunAndCounted(t *testing.T) {
 	}
 }
 
-func TestFailureIsPlaceholdersAndBackoff(t *testing.T) {
-	w := newWorld(t, "s-1")
+func TestFailedScaleUpSetsMissingAndBackoff(t *testing.T) {
+	w := newSimulation(t, "s-1")
 	p := w.step(increase("small", 3, w.now))
-	w.carry(p.op, 1, agentFailed) // one of three came
+	w.runOperation(p.op, 1, phaseFailed) // one of three machines was created
 	p = w.step()
 	got := w.pool("small")
 	if p.op.State != clusterv1.OperationFailed || got.Target != 4 || got.Change != 0 || got.Backoff == nil || got.Backoff.Missing != 2 || got.Backoff.Code != CodeOutOfResources {
 		t.Fatalf("operation %+v, pool %+v", p.op, got)
 	}
-	if p = w.step(increase("small", 1, w.now)); atWork(p.op) {
-		t.Fatal("begun while it backs off")
+	if p = w.step(increase("small", 1, w.now)); isInProgress(p.op) {
+		t.Fatal("an operation began during the backoff")
 	}
-	// Cluster Autoscaler takes note of both.
+	// Cluster Autoscaler observes the two failed machines.
 	w.step(func(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
 		var nodes []nodegroup.Node
 		for _, x := range nodegroup.Instances(c, "ns/as/small") {
@@ -264,44 +265,44 @@ func TestFailureIsPlaceholdersAndBackoff(t *testing.T) {
 				nodes = append(nodes, nodegroup.Node{Name: x.GetId(), ProviderID: x.GetId()})
 			}
 		}
-		return nodegroup.Delete(c, "ns/as/small", nodes)
+		return nodegroup.PlanDelete(c, "ns/as/small", nodes)
 	})
 	if got = w.pool("small"); got.Target != 2 || got.Backoff.Missing != 0 {
 		t.Fatalf("after: %+v", got)
 	}
-	w.now = w.now.Add(2 * firstBackoff)
-	if p = w.step(increase("small", 1, w.now)); !atWork(p.op) {
-		t.Fatal("not begun after the back-off")
+	w.now = w.now.Add(2 * initialBackoff)
+	if p = w.step(increase("small", 1, w.now)); !isInProgress(p.op) {
+		t.Fatal("no operation began after the backoff")
 	}
 }
 
-func TestSuccessThatIsNoneIsAFailure(t *testing.T) {
-	w := newWorld(t, "s-1")
+func TestFalseSuccessIsAFailure(t *testing.T) {
+	w := newSimulation(t, "s-1")
 	p := w.step(increase("small", 1, w.now))
-	w.carry(p.op, 0, agentSucceeded)
+	w.runOperation(p.op, 0, phaseSucceeded)
 	p = w.step()
 	if got := w.pool("small"); p.op.State != clusterv1.OperationFailed || got.Backoff == nil || got.Backoff.Code != CodeNotDone || got.Backoff.Missing != 1 {
 		t.Fatalf("operation %+v, pool %+v", p.op, got)
 	}
 }
 
-func TestOnlyTheTailGoes(t *testing.T) {
-	w := newWorld(t, "s-1", "l-1", "s-1")
+func TestOnlyTheTailIsDeleted(t *testing.T) {
+	w := newSimulation(t, "s-1", "l-1", "s-1")
 	w.tainted[1], w.tainted[2] = true, true
 	del := func(i int, pool string) func(*nodegroup.Cluster) ([]nodegroup.Change, error) {
 		return func(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
-			return nodegroup.Delete(c, "ns/as/"+pool, []nodegroup.Node{{Name: fmt.Sprintf("demo-vm-wp-%d-abcde", i)}})
+			return nodegroup.PlanDelete(c, "ns/as/"+pool, []nodegroup.Node{{Name: fmt.Sprintf("demo-vm-wp-%d-abcde", i)}})
 		}
 	}
 	p := w.step(del(2, "small"), del(1, "large"))
 	if p.op == nil || p.op.Kind != clusterv1.OperationScaleDown || p.op.Pool != "small" || p.op.DesiredWorkers != 2 {
 		t.Fatalf("operation %+v", p.op)
 	}
-	w.carry(p.op, 1, agentSucceeded)
+	w.runOperation(p.op, 1, phaseSucceeded)
 	w.step()
 	w.now = w.now.Add(time.Second)
 	p = w.step()
-	// The second one that was asked for is another pool's.
+	// The other requested deletion is of another pool.
 	if p.op.Kind != clusterv1.OperationScaleDown || p.op.Pool != "large" || p.op.DesiredWorkers != 1 {
 		t.Fatalf("operation %+v", p.op)
 	}
@@ -310,116 +311,116 @@ func TestOnlyTheTailGoes(t *testing.T) {
 	}
 }
 
-func TestFailedDeletionLeavesTheMachine(t *testing.T) {
-	w := newWorld(t, "s-1", "s-1")
+func TestFailedDeletionKeepsTheMachine(t *testing.T) {
+	w := newSimulation(t, "s-1", "s-1")
 	p := w.step(w.removeLast())
-	w.carry(p.op, 0, agentFailed)
+	w.runOperation(p.op, 0, phaseFailed)
 	w.step()
 	if got := w.pool("small"); got.Target != 2 || got.Change != 0 || got.Backoff == nil {
 		t.Fatalf("pool %+v", got)
 	}
 }
 
-func TestMachinesOfAnotherSizeAreMadeOnce(t *testing.T) {
-	w := newWorld(t, "s-1")
+func TestMachinesOfAnotherSizeAreCreatedOnce(t *testing.T) {
+	w := newSimulation(t, "s-1")
 	p := w.step(increase("small", 1, w.now))
 	op := *p.op
-	op.NodeSize = "x-9" // what it makes instead
-	w.carry(&op, 1, agentSucceeded)
+	op.NodeSize = "x-9" // the agent creates another size
+	w.runOperation(&op, 1, phaseSucceeded)
 	if p = w.step(); p.op.State != clusterv1.OperationFailed || w.pool("small").Backoff.Code != CodeOtherSize {
 		t.Fatalf("operation %+v", p.op)
 	}
 	for range 10 {
 		w.now = w.now.Add(time.Hour)
-		if p = w.step(increase("small", 1, w.now)); atWork(p.op) {
-			t.Fatalf("another one is made: %+v", p.op)
+		if p = w.step(increase("small", 1, w.now)); isInProgress(p.op) {
+			t.Fatalf("another machine is created: %+v", p.op)
 		}
 	}
-	w = newWorld(t, "S-1") // the cloud's own spelling
+	w = newSimulation(t, "S-1") // the spelling of the cloud
 	if w.step(); w.pool("small").Target != 1 || w.obj.Status.UnmanagedWorkers != 0 {
 		t.Fatalf("%+v", w.pool("small"))
 	}
 }
 
-func TestAPoolThatIsRenamedInTheMidstGetsNoMore(t *testing.T) {
-	w := newWorld(t)
+func TestPoolRenamedDuringScaleUpGetsNoExtraMachines(t *testing.T) {
+	w := newSimulation(t)
 	w.obj.Spec.Pools = []clusterv1.WorkerPool{{Name: "small", NodeSize: "s-1", MinSize: 3, MaxSize: 9}}
 	p := w.step()
-	w.carry(p.op, 1, agentRunning)
+	w.runOperation(p.op, 1, phaseRunning)
 	w.obj.Spec.Pools = []clusterv1.WorkerPool{{Name: "other", NodeSize: "s-1", MinSize: 3, MaxSize: 9}}
 	w.step()
 	if got := w.pool("other"); got.Target != 3 {
-		t.Fatalf("in the midst: %+v", got)
+		t.Fatalf("during the operation: %+v", got)
 	}
-	w.carry(p.op, 2, agentSucceeded)
-	if p = w.step(); atWork(p.op) || w.pool("other").Target != 3 {
+	w.runOperation(p.op, 2, phaseSucceeded)
+	if p = w.step(); isInProgress(p.op) || w.pool("other").Target != 3 {
 		t.Fatalf("pool %+v, operation %+v", w.pool("other"), p.op)
 	}
 }
 
-func TestADeletionOfAMachineThatWentOtherwiseHitsNoOther(t *testing.T) {
-	w := newWorld(t, "s-1", "s-1", "s-1")
+func TestExpiredDeletionDeletesNoOtherMachine(t *testing.T) {
+	w := newSimulation(t, "s-1", "s-1", "s-1")
 	w.obj.Status.Pools = []clusterv1.WorkerPoolStatus{{Name: "small", Change: -1, LastScale: &clusterv1.PoolScale{Time: metav1.NewTime(w.now), From: 4, To: 3}}}
 	p := w.step()
-	if p.op != nil { // the last one is not marked
+	if p.op != nil { // the last machine is not tainted
 		t.Fatalf("operation %+v", p.op)
 	}
-	w.now = w.now.Add(2 * wishTime)
+	w.now = w.now.Add(2 * deletionTimeout)
 	if p = w.step(); p.op != nil || w.pool("small").Target != 3 {
 		t.Fatalf("operation %+v, pool %+v", p.op, w.pool("small"))
 	}
 }
 
-func TestANodeThatVanishesIsNoMachineThatNeverJoined(t *testing.T) {
-	w := newWorld(t, "s-1", "s-1")
-	var b board
+func TestDeletedNodeRestartsTheJoinTimeout(t *testing.T) {
+	w := newSimulation(t, "s-1", "s-1")
+	var b state
 	op := operation("one", 1, 2)
 	op.State, op.EndedAt = clusterv1.OperationSucceeded, &metav1.Time{Time: w.now.Add(-time.Minute)}
 	op.StartedAt = metav1.NewTime(w.now.Add(-time.Hour))
 	w.obj.Status.Operation = op
-	f := w.fleet()
-	b.joins(testKey, &f, &w.obj.Status, 10*time.Minute, w.now)
+	f := w.machines()
+	b.trackJoins(testKey, &f, &w.obj.Status, 10*time.Minute, w.now)
 	w.joined[1] = false
-	f = w.fleet()
-	if late, _ := b.joins(testKey, &f, &w.obj.Status, 10*time.Minute, w.now); len(late) != 0 {
-		t.Fatalf("late: %v", late)
+	f = w.machines()
+	if late, _ := b.trackJoins(testKey, &f, &w.obj.Status, 10*time.Minute, w.now); len(late) != 0 {
+		t.Fatalf("overdue: %v", late)
 	}
-	if late, _ := b.joins(testKey, &f, &w.obj.Status, 10*time.Minute, w.now.Add(time.Hour)); !late[1] {
-		t.Fatal("never late")
+	if late, _ := b.trackJoins(testKey, &f, &w.obj.Status, 10*time.Minute, w.now.Add(time.Hour)); !late[1] {
+		t.Fatal("never overdue")
 	}
-	var other board // of another process, which has not seen it join
-	if late, _ := other.joins(testKey, &f, &w.obj.Status, 10*time.Minute, w.now); !late[1] {
-		t.Fatal("made an hour ago, and not late")
+	var other state // of another process, which has not observed that the machine joined
+	if late, _ := other.trackJoins(testKey, &f, &w.obj.Status, 10*time.Minute, w.now); !late[1] {
+		t.Fatal("created an hour ago, but not overdue")
 	}
 }
 
-func TestMinSizeOfTheSpecActsAtOnce(t *testing.T) {
-	w := newWorld(t, "s-1")
+func TestRaisedMinSizeScalesUpAtOnce(t *testing.T) {
+	w := newSimulation(t, "s-1")
 	w.step()
 	w.obj.Spec.Pools = []clusterv1.WorkerPool{{Name: "small", NodeSize: "s-1", MinSize: 3, MaxSize: 4}}
 	p := w.step()
-	if !atWork(p.op) || p.op.DesiredWorkers != 3 {
+	if !isInProgress(p.op) || p.op.DesiredWorkers != 3 {
 		t.Fatalf("operation %+v", p.op)
 	}
 	no := false
-	w = newWorld(t)
+	w = newSimulation(t)
 	w.obj.Spec.ScaleUp = &clusterv1.ScaleUp{EnforceMinSize: &no}
 	if p := w.step(); p.op != nil {
 		t.Fatalf("operation %+v", p.op)
 	}
 }
 
-func TestOffDropsWhatHasNotBegun(t *testing.T) {
-	w := newWorld(t, "s-1", "s-1", "s-1")
+func TestModeOffCancelsPendingChanges(t *testing.T) {
+	w := newSimulation(t, "s-1", "s-1", "s-1")
 	p := w.step(w.removeLast())
 	w.obj.Spec.Mode = clusterv1.ScalingOff
 	w.step(increase("large", 1, w.now))
 	if got := w.pool("small"); got.Target != 2 || got.Change != 0 || got.Deleting != 1 {
-		t.Fatalf("what has begun: %+v", got)
+		t.Fatalf("the operation in progress: %+v", got)
 	}
-	w.carry(p.op, 1, agentSucceeded)
+	w.runOperation(p.op, 1, phaseSucceeded)
 	w.step()
-	if p = w.step(w.removeLast(), increase("large", 1, w.now)); atWork(p.op) {
+	if p = w.step(w.removeLast(), increase("large", 1, w.now)); isInProgress(p.op) {
 		t.Fatalf("operation %+v", p.op)
 	}
 	if got := w.pool("large"); got.Target != 0 {
@@ -427,69 +428,69 @@ func TestOffDropsWhatHasNotBegun(t *testing.T) {
 	}
 }
 
-func TestMachinesOfOthersAreTakenIn(t *testing.T) {
-	w := newWorld(t, "s-1")
+func TestMachinesCreatedByOthersAreCounted(t *testing.T) {
+	w := newSimulation(t, "s-1")
 	w.step()
 	w.sizes, w.joined = append(w.sizes, "s-1", "x-9"), append(w.joined, true, true)
 	p := w.step()
 	if got := w.pool("small"); got.Target != 2 || p.op != nil || w.obj.Status.UnmanagedWorkers != 1 {
 		t.Fatalf("pool %+v, operation %+v, status %+v", got, p.op, w.obj.Status)
 	}
-	// The last one is nobody's: no other may go.
+	// The last machine is in no pool: no machine before it may be deleted.
 	if p = w.step(func(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
-		return nodegroup.Delete(c, "ns/as/small", []nodegroup.Node{{Name: "demo-vm-wp-1-abcde"}})
+		return nodegroup.PlanDelete(c, "ns/as/small", []nodegroup.Node{{Name: "demo-vm-wp-1-abcde"}})
 	}); p.op != nil {
 		t.Fatalf("operation %+v", p.op)
 	}
 }
 
-func TestMachinesThatTakeTooLongAreSaidToBeMissing(t *testing.T) {
-	w := newWorld(t, "s-1")
+func TestSlowMachinesCountAsMissing(t *testing.T) {
+	w := newSimulation(t, "s-1")
 	p := w.step(increase("small", 2, w.now))
-	w.carry(p.op, 1, agentRunning)
+	w.runOperation(p.op, 1, phaseRunning)
 	w.joined[1] = true
 	w.now = w.now.Add(time.Hour)
-	for range 2 { // it is said once
+	for range 2 { // the failure is recorded once
 		p = w.step()
 		if got := w.pool("small"); got.Target != 3 || got.Backoff == nil || got.Backoff.Code != CodeSlow || got.Backoff.Missing != 1 {
 			t.Fatalf("pool %+v", got)
 		}
 	}
-	w.carry(p.op, 1, agentSucceeded)
+	w.runOperation(p.op, 1, phaseSucceeded)
 	p = w.step()
-	// The one that has joined stays, the other one goes.
+	// The machine that has joined is kept, the other one is deleted.
 	if p.op.Kind != clusterv1.OperationScaleDown || p.op.From != 3 || p.op.DesiredWorkers != 2 {
 		t.Fatalf("operation %+v", p.op)
 	}
 }
 
-func TestMachineThatIsLateInTheMiddleIsNobodys(t *testing.T) {
-	w := newWorld(t, "s-1", "s-1", "s-1")
+func TestOverdueMachineInTheMiddleIsLost(t *testing.T) {
+	w := newSimulation(t, "s-1", "s-1", "s-1")
 	w.joined[1] = false
-	f := w.fleet()
-	f.lose(map[int32]bool{1: true}, nil, clusterv1.ScalingAuto, false)
-	if !f.machines[1].lost || f.machines[0].lost || f.machines[2].lost {
-		t.Fatalf("%+v", f.machines)
+	f := w.machines()
+	f.markLost(map[int32]bool{1: true}, nil, clusterv1.ScalingAuto, false)
+	if !f.list[1].lost || f.list[0].lost || f.list[2].lost {
+		t.Fatalf("%+v", f.list)
 	}
-	f = w.fleet()
+	f = w.machines()
 	w.joined[2] = false
-	if f = w.fleet(); f.size() != 3 {
+	if f = w.machines(); f.size() != 3 {
 		t.Fatal(f.size())
 	}
-	made := operation("one", 1, 3)
-	f.lose(map[int32]bool{1: true, 2: true}, made, clusterv1.ScalingAuto, false) // they are at the end, and were made last
-	if f.machines[1].lost || f.machines[2].lost {
-		t.Fatalf("%+v", f.machines)
+	last := operation("one", 1, 3)
+	f.markLost(map[int32]bool{1: true, 2: true}, last, clusterv1.ScalingAuto, false) // the last machines, created by the last operation
+	if f.list[1].lost || f.list[2].lost {
+		t.Fatalf("%+v", f.list)
 	}
 }
 
 func TestMachineThatNeverJoinsIsDeleted(t *testing.T) {
-	w := newWorld(t, "s-1")
+	w := newSimulation(t, "s-1")
 	p := w.step(increase("small", 1, w.now))
-	w.carry(p.op, 1, agentSucceeded)
+	w.runOperation(p.op, 1, phaseSucceeded)
 	w.step()
 	w.now = w.now.Add(time.Hour)
-	w.late = map[int32]bool{1: true}
+	w.overdue = map[int32]bool{1: true}
 	p = w.step()
 	if p.op.Kind != clusterv1.OperationScaleDown || p.op.DesiredWorkers != 1 {
 		t.Fatalf("operation %+v", p.op)
@@ -499,23 +500,24 @@ func TestMachineThatNeverJoinsIsDeleted(t *testing.T) {
 	}
 }
 
-// TestWhateverIsAsked has Cluster Autoscaler, the agent and people do as they like.
-func TestWhateverIsAsked(t *testing.T) {
+// TestInvariantsWithRandomRequests simulates random requests of Cluster Autoscaler, results of the
+// agent and changes of the spec.
+func TestInvariantsWithRandomRequests(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
-			w := newWorld(t, "s-1")
+			w := newSimulation(t, "s-1")
 			w.obj.Spec.Limits = &clusterv1.ScalingLimits{MaxNodesTotal: 5}
-			w.late = map[int32]bool{}
+			w.overdue = map[int32]bool{}
 			for range 200 {
-				w.chaos(r)
+				w.randomStep(r)
 			}
-			w.calm()
+			w.converge()
 		})
 	}
 }
 
-func (w *world) chaos(r *rand.Rand) {
+func (w *simulation) randomStep(r *rand.Rand) {
 	var asks []func(*nodegroup.Cluster) ([]nodegroup.Change, error)
 	for range r.IntN(3) {
 		switch r.IntN(4) {
@@ -526,49 +528,49 @@ func (w *world) chaos(r *rand.Rand) {
 		case 3:
 			pool := []string{"small", "large"}[r.IntN(2)]
 			asks = append(asks, func(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
-				return nodegroup.Decrease(c, "ns/as/"+pool, -int32(r.IntN(3)))
+				return nodegroup.PlanDecrease(c, "ns/as/"+pool, -int32(r.IntN(3)))
 			})
 		}
 	}
 	w.obj.Spec.Mode = []clusterv1.ScalingMode{"", "", "", clusterv1.ScalingUpOnly, clusterv1.ScalingOff}[r.IntN(5)]
 	p := w.step(asks...)
 	if len(w.sizes) > 5 {
-		w.t.Fatalf("%d nodes, and maxNodesTotal is 5", len(w.sizes))
+		w.t.Fatalf("%d nodes, but maxNodesTotal is 5", len(w.sizes))
 	}
-	if op := p.op; atWork(op) {
+	if op := p.op; isInProgress(op) {
 		left := op.DesiredWorkers - int32(len(w.sizes))
 		if left < 0 {
 			left = -left
 		}
 		switch r.IntN(5) {
 		case 0:
-			w.carry(op, min(left, 1), agentRunning)
+			w.runOperation(op, min(left, 1), phaseRunning)
 		case 1:
-			w.carry(op, int32(r.IntN(int(left)+1)), agentFailed)
+			w.runOperation(op, int32(r.IntN(int(left)+1)), phaseFailed)
 		case 2:
-			w.carry(op, int32(r.IntN(int(left)+1)), agentSucceeded) // it may be a lie
+			w.runOperation(op, int32(r.IntN(int(left)+1)), phaseSucceeded) // may be false
 		case 3:
-			w.carry(op, left, agentSucceeded)
+			w.runOperation(op, left, phaseSucceeded)
 		}
 	}
 	for i := range w.joined {
-		w.joined[i] = w.joined[i] || !w.late[int32(i)] && r.IntN(3) == 0
+		w.joined[i] = w.joined[i] || !w.overdue[int32(i)] && r.IntN(3) == 0
 	}
-	w.never(r)
+	w.randomizeOverdue(r)
 	w.step() // an operation ends
 	w.step() // another one begins
-	w.step(w.notStuck)
+	w.step(w.checkNotStuck)
 	w.now = w.now.Add(time.Duration(r.IntN(120)) * time.Second)
 }
 
-// calm lets everything come to its end, and looks at it.
-func (w *world) calm() {
-	w.obj.Spec.Mode, w.late = clusterv1.ScalingAuto, nil
+// converge reconciles without further faults and checks the result.
+func (w *simulation) converge() {
+	w.obj.Spec.Mode, w.overdue = clusterv1.ScalingAuto, nil
 	for range 20 {
 		w.now = w.now.Add(2 * time.Hour)
-		if p := w.step(); atWork(p.op) {
+		if p := w.step(); isInProgress(p.op) {
 			n := p.op.DesiredWorkers - int32(len(w.sizes))
-			w.carry(p.op, max(n, -n), agentSucceeded)
+			w.runOperation(p.op, max(n, -n), phaseSucceeded)
 		}
 		for i := range w.joined {
 			w.joined[i] = true
@@ -586,12 +588,12 @@ func (w *world) calm() {
 	}
 }
 
-// TestAMachineThatJoinsAfterAllIsNotMadeTwice: Cluster Autoscaler takes note that it could not be had
-// when it has joined, and the agent is still at it.
-func TestAMachineThatJoinsAfterAllIsNotMadeTwice(t *testing.T) {
-	w := newWorld(t, "s-1")
+// Cluster Autoscaler observes the failure of a machine after the machine has joined, while the
+// operation is still in progress.
+func TestMachineThatJoinsLateIsNotCreatedTwice(t *testing.T) {
+	w := newSimulation(t, "s-1")
 	p := w.step(increase("small", 1, w.now))
-	w.carry(p.op, 1, agentRunning)
+	w.runOperation(p.op, 1, phaseRunning)
 	w.now = w.now.Add(time.Hour)
 	w.step()
 	var failed []nodegroup.Node
@@ -604,19 +606,19 @@ func TestAMachineThatJoinsAfterAllIsNotMadeTwice(t *testing.T) {
 		return nil, nil
 	})
 	if len(failed) != 1 {
-		t.Errorf("%d machines could not be had", len(failed))
+		t.Errorf("%d failed machines, want 1", len(failed))
 	}
 	w.joined[1] = true
 	p = w.step(func(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
-		return nodegroup.Delete(c, "ns/as/small", failed)
+		return nodegroup.PlanDelete(c, "ns/as/small", failed)
 	})
 	if got := w.pool("small"); got.Target != 2 {
 		t.Errorf("pool %+v", got)
 	}
-	w.carry(p.op, 0, agentSucceeded)
+	w.runOperation(p.op, 0, phaseSucceeded)
 	w.now = w.now.Add(time.Hour)
 	p = w.step()
-	if got := w.pool("small"); got.Target != 2 || got.Change != 0 || atWork(p.op) {
+	if got := w.pool("small"); got.Target != 2 || got.Change != 0 || isInProgress(p.op) {
 		t.Fatalf("pool %+v, operation %+v", got, p.op)
 	}
 }

@@ -12,23 +12,23 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
 
-// newView is what Cluster Autoscaler is answered.
-func newView(obj *clusterv1.KsctlAutoScaler, seen *sight, p *plan, now time.Time) (*nodegroup.Cluster, error) {
-	c := &nodegroup.Cluster{Key: client.ObjectKeyFromObject(obj), Mode: mode(obj), OtherNodes: seen.fleet.others, Busy: atWork(p.op)}
+// toCluster returns the state to publish for Cluster Autoscaler.
+func toCluster(obj *clusterv1.KsctlAutoScaler, seen *observation, p *plan, now time.Time) (*nodegroup.Cluster, error) {
+	c := &nodegroup.Cluster{Key: client.ObjectKeyFromObject(obj), Mode: effectiveMode(obj), OtherNodes: seen.machines.otherNodes, Busy: isInProgress(p.op)}
 	if obj.Spec.Limits != nil {
 		c.MaxNodes = obj.Spec.Limits.MaxNodesTotal
 	}
-	for i := range p.rows {
-		r := &p.rows[i]
-		node, _ := template(seen, r.pool)
-		bytes, err := nodegroup.Marshal(node)
+	for i := range p.pools {
+		r := &p.pools[i]
+		node, _ := poolTemplate(seen, r.pool)
+		bytes, err := nodegroup.MarshalNode(node)
 		if err != nil {
 			return nil, fmt.Errorf("pool %s: %w", r.pool.Name, err)
 		}
 		c.Groups = append(c.Groups, nodegroup.Group{ID: groupID(obj, r.pool.Name), Name: r.pool.Name,
-			Min: r.pool.MinSize, Max: max(r.pool.MaxSize-r.lost, 0), Target: r.target(), Failure: p.failureOf(r, now), Template: bytes})
+			Min: r.pool.MinSize, Max: max(r.pool.MaxSize-r.lost, 0), Target: r.target(), Failure: p.toFailure(r, now), Template: bytes})
 	}
-	c.Workers = workersOf(seen, p)
+	c.Workers = toWorkers(seen, p)
 	for i := range c.Workers {
 		if c.Workers[i].Pool == "" {
 			c.OtherNodes++
@@ -41,42 +41,43 @@ func groupID(obj *clusterv1.KsctlAutoScaler, pool string) string {
 	return nodegroup.GroupID(client.ObjectKeyFromObject(obj), pool)
 }
 
-func (p *plan) failureOf(r *row, now time.Time) *nodegroup.Failure {
+func (p *plan) toFailure(r *poolPlan, now time.Time) *nodegroup.Failure {
 	b := p.backoffs[r.pool.Name]
-	if d := p.doubt; d != nil && !backsOff(b, clusterv1.OperationScaleUp, now) {
-		return &nodegroup.Failure{Code: CodeUnsettled, Message: d.String(), Count: r.missing, Until: later(d.until, now.Add(doubtTime))}
+	if d := p.uncertainty; d != nil && !inBackoff(b, clusterv1.OperationScaleUp, now) {
+		return &nodegroup.Failure{Code: CodeUnsettled, Message: d.String(), Count: r.missing, BackoffUntil: later(d.deadline, now.Add(settleTime))}
 	}
-	if b == nil || !backsOff(b, clusterv1.OperationScaleUp, now) && r.missing == 0 {
+	if b == nil || !inBackoff(b, clusterv1.OperationScaleUp, now) && r.missing == 0 {
 		return nil
 	}
-	return &nodegroup.Failure{OutOfResources: b.Code == CodeOutOfResources, Code: b.Code, Message: b.Message, Count: r.missing, Until: b.Until.Time}
+	return &nodegroup.Failure{OutOfResources: b.Code == CodeOutOfResources, Code: b.Code, Message: b.Message, Count: r.missing, BackoffUntil: b.Until.Time}
 }
 
-// workersOf is the array, with the machines that are being made, and those marked that are to go.
-func workersOf(seen *sight, p *plan) []nodegroup.Worker {
+// toWorkers returns the array of workers, including machines that are being created. Machines that
+// are being deleted, or will be, are marked.
+func toWorkers(seen *observation, p *plan) []nodegroup.Worker {
 	var out []nodegroup.Worker
-	for i := range seen.fleet.machines {
-		m := &seen.fleet.machines[i]
+	for i := range seen.machines.list {
+		m := &seen.machines.list[i]
 		w := nodegroup.Worker{Index: m.index, Pool: m.pool, Ready: m.ready()}
 		if m.lost {
 			w.Pool = ""
 		}
-		// Before it has the labels of its pool no pod that asks for them fits on it, and another
-		// machine would be asked for: so long it counts as one that is to come.
-		if r := rowOf(p.rows, m.pool); m.node != nil && (r == nil || m.node.Spec.ProviderID != "" && len(missing(m.node, r.pool)) == 0) {
+		// A node without the labels of its pool does not fit pods that select them, and Cluster
+		// Autoscaler would request another machine. Until then the worker counts as not joined.
+		if r := findPool(p.pools, m.pool); m.node != nil && (r == nil || m.node.Spec.ProviderID != "" && len(missingLabels(m.node, r.pool)) == 0) {
 			w.Node, w.ProviderID = m.node.Name, m.node.Spec.ProviderID
 		}
 		out = append(out, w)
 	}
-	if op := p.op; atWork(op) {
-		for r := rowOfOperation(p.rows, op); r != nil && int32(len(out)) < op.DesiredWorkers; {
-			out = append(out, nodegroup.Worker{Index: after(out), Pool: r.pool.Name})
+	if op := p.op; isInProgress(op) {
+		for r := poolOfOperation(p.pools, op); r != nil && int32(len(out)) < op.DesiredWorkers; {
+			out = append(out, nodegroup.Worker{Index: nextIndex(out), Pool: r.pool.Name})
 		}
 		for i := range out {
 			out[i].Deleting = int32(i) >= op.DesiredWorkers
 		}
 	}
-	for _, r := range p.rows { // asked for, and not begun
+	for _, r := range p.pools { // deletions that are requested, but have not begun
 		left := -r.change
 		for i := len(out) - 1; i >= 0 && left > 0; i-- {
 			if out[i].Pool == r.pool.Name && !out[i].Deleting {
@@ -88,37 +89,38 @@ func workersOf(seen *sight, p *plan) []nodegroup.Worker {
 	return out
 }
 
-// after is the index of the next machine.
-func after(workers []nodegroup.Worker) int32 {
+// nextIndex returns the index of the next machine.
+func nextIndex(workers []nodegroup.Worker) int32 {
 	if len(workers) == 0 {
 		return 0
 	}
 	return workers[len(workers)-1].Index + 1
 }
 
-// publish tells Cluster Autoscaler how the cluster stands.
-func (s *Steps) publish(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *sight, p *plan) error {
-	c, err := newView(obj, seen, p, s.Clock.Now())
+// publish publishes the state of the cluster for Cluster Autoscaler.
+func (s *Steps) publish(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *observation, p *plan) error {
+	c, err := toCluster(obj, seen, p, s.Clock.Now())
 	if err != nil {
 		return err
 	}
 	s.Published.Publish(c)
-	// It may be suspended by now: that was told before this, and nothing tells it again.
+	// If the object was suspended meanwhile, pauseSuspended has run before Publish and does not run
+	// again.
 	var now clusterv1.KsctlAutoScaler
 	if err := s.Client.Get(ctx, c.Key, &now, client.UnsafeDisableDeepCopy); err == nil && now.Spec.Suspend && now.DeletionTimestamp == nil {
-		s.silence(obj, errSuspended)
+		s.pausePolling(obj, errSuspended)
 	}
 	return nil
 }
 
-// hear adds what Cluster Autoscaler asks for to a plan. Those whose wishes it has are answered
-// when it is on record.
-func (s *Steps) hear(obj *clusterv1.KsctlAutoScaler, seen *sight, p *plan) (granted []*request) {
-	for _, r := range s.board.take(client.ObjectKeyFromObject(obj)) {
+// applyRequests adds the requests of Cluster Autoscaler to a plan. It answers the requests without
+// a change. It returns the others, which must be answered when the plan is recorded.
+func (s *Steps) applyRequests(obj *clusterv1.KsctlAutoScaler, seen *observation, p *plan) (granted []*changeRequest) {
+	for _, r := range s.state.drainRequests(client.ObjectKeyFromObject(obj)) {
 		if r.ctx.Err() != nil {
-			continue // it was answered that nothing is done
+			continue // the caller has already received an error
 		}
-		c, err := newView(obj, seen, p, s.Clock.Now())
+		c, err := toCluster(obj, seen, p, s.Clock.Now())
 		if err != nil {
 			r.done <- err
 			continue
@@ -129,18 +131,18 @@ func (s *Steps) hear(obj *clusterv1.KsctlAutoScaler, seen *sight, p *plan) (gran
 			continue
 		}
 		for _, x := range changes {
-			p.grant(x, s.Clock.Now())
+			p.applyChange(x, s.Clock.Now())
 		}
 		granted = append(granted, r)
 	}
 	return granted
 }
 
-// template is what the next node of a pool would be like.
-func template(seen *sight, pool *clusterv1.WorkerPool) (*corev1.Node, clusterv1.TemplateSource) {
+// poolTemplate returns the template of the next node of a pool.
+func poolTemplate(seen *observation, pool *clusterv1.WorkerPool) (*corev1.Node, clusterv1.TemplateSource) {
 	in := nodegroup.TemplateInput{Pool: *pool}
-	for i := range seen.fleet.machines {
-		if m := &seen.fleet.machines[i]; m.pool == pool.Name && m.ready() {
+	for i := range seen.machines.list {
+		if m := &seen.machines.list[i]; m.pool == pool.Name && m.ready() {
 			in.Node = m.node
 			break
 		}

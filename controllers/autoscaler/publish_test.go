@@ -16,8 +16,8 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
 
-// cacheWith has objects as the controller reads them.
-func cacheWith(t *testing.T, objs ...client.Object) client.Client {
+// newFakeClient returns a client with the given objects.
+func newFakeClient(t *testing.T, objs ...client.Object) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme} {
@@ -28,20 +28,20 @@ func cacheWith(t *testing.T, objs ...client.Object) client.Client {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).Build()
 }
 
-// TestWhoWasSuspendedMeanwhileWaits: the reconcile has read it before, and who tells of a suspension has
-// told it already.
-func TestWhoWasSuspendedMeanwhileWaits(t *testing.T) {
+// The object is suspended after the reconcile has read it. The event of the suspension is already
+// handled, so publish must check again.
+func TestPublishPausesPollingIfSuspendedMeanwhile(t *testing.T) {
 	for _, suspend := range []bool{true, false} {
 		read := &clusterv1.KsctlAutoScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "workers"}}
 		now := read.DeepCopy()
 		now.Spec.Suspend = suspend
-		s := &Steps{Client: cacheWith(t, now), Published: nodegroup.NewClusters(), Clock: clock.RealClock{}}
-		if err := s.publish(t.Context(), read, &sight{}, &plan{}); err != nil {
+		s := &Steps{Client: newFakeClient(t, now), Published: nodegroup.NewClusters(), Clock: clock.RealClock{}}
+		if err := s.publish(t.Context(), read, &observation{}, &plan{}); err != nil {
 			t.Fatal(err)
 		}
-		told := s.Published.Get(client.ObjectKeyFromObject(read))
-		if told == nil || errors.Is(told.Unready, errSuspended) != suspend {
-			t.Errorf("suspended %v: Cluster Autoscaler is told %+v", suspend, told)
+		published := s.Published.Get(client.ObjectKeyFromObject(read))
+		if published == nil || errors.Is(published.UnreadyReason, errSuspended) != suspend {
+			t.Errorf("suspended %v: published %+v", suspend, published)
 		}
 	}
 }

@@ -9,44 +9,45 @@ import (
 
 // Reasons of a KsctlAutoScaler's conditions.
 const (
-	// ConflictReason: another KsctlAutoScaler has the cluster.
+	// ConflictReason: an older KsctlAutoScaler names the same cluster.
 	ConflictReason = "Conflict"
-	// AskingReason: the cluster, or its agent, was not heard of yet.
-	AskingReason = "Asking"
-	// AgentAccessReason: what it takes to speak with the agent is missing, or can't be used.
+	// ProbingReason: the nodes of the cluster are not listed yet, or its agent has not responded
+	// yet.
+	ProbingReason = "Asking"
+	// AgentAccessReason: the Secret or the address of the agent is missing or invalid.
 	AgentAccessReason = "AgentAccess"
-	// AgentUnreachableReason: the agent does not answer.
+	// AgentUnreachableReason: the last call of the agent failed.
 	AgentUnreachableReason = "AgentUnreachable"
-	// NotServingReason: Cluster Autoscaler is not answered.
+	// NotServingReason: requests of Cluster Autoscaler cannot be served.
 	NotServingReason = "NotServing"
-	// AutoscalerNotReadyReason: Cluster Autoscaler does not run yet.
+	// AutoscalerNotReadyReason: a KsctlInstall of Cluster Autoscaler is not ready.
 	AutoscalerNotReadyReason = "AutoscalerNotReady"
-	// AutoscalerUnhealthyReason: Cluster Autoscaler says that it is not well.
+	// AutoscalerUnhealthyReason: Cluster Autoscaler reports that it is unhealthy.
 	AutoscalerUnhealthyReason = "AutoscalerUnhealthy"
-	// AutoscalerSilentReason: Cluster Autoscaler has not asked for long.
-	AutoscalerSilentReason = "AutoscalerSilent"
-	// VersionReason: no release of Cluster Autoscaler fits the cluster.
+	// AutoscalerNotPollingReason: Cluster Autoscaler has not sent a request for too long.
+	AutoscalerNotPollingReason = "AutoscalerSilent"
+	// VersionReason: no release of Cluster Autoscaler supports the version of the cluster.
 	VersionReason = "NoSuchVersion"
 	// KubeConfigContextReason: Cluster Autoscaler would use another context of the kubeconfig.
 	KubeConfigContextReason = "KubeConfigContext"
-	// BackoffReason: machines of a pool could not be made or deleted.
+	// BackoffReason: machines of a pool could not be created or deleted, or did not join.
 	BackoffReason = "Backoff"
-	// OrderReason: no agent deletes machines in the order that the spec asks for.
+	// OrderReason: no agent supports the scale-down order of the spec.
 	OrderReason = "OrderNotSupported"
-	// InvalidPoolReason: a label or a taint of a pool is none that nodes can have from it.
+	// InvalidPoolReason: a label, a taint or the size of a pool is not allowed.
 	InvalidPoolReason = "InvalidPool"
-	// NameTakenReason: an install or a Secret of the name that is needed is somebody else's.
+	// NameTakenReason: a KsctlInstall or Secret with the required name belongs to another owner.
 	NameTakenReason = "NameTaken"
 )
 
-// errGoing is why Cluster Autoscaler is told nothing of one that is being deleted.
-var errGoing = errors.New("the KsctlAutoScaler is being deleted")
+// errDeleting rejects the requests for an object that is being deleted.
+var errDeleting = errors.New("the KsctlAutoScaler is being deleted")
 
-// outcome of an error.
+// outcome returns the outcome for an error.
 func outcome(err error) reconcile.Outcome {
 	var step *reconcile.StepError
 	if errors.As(err, &step) {
-		return reconcile.Failed(err)
+		return reconcile.OutcomeOf(err)
 	}
 	return target.Outcome(err, "")
 }

@@ -11,52 +11,54 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
-// memoTime is how long a Secret is used before it is read again: that the account may not read it
-// any more is noticed, too.
-const memoTime = 5 * time.Minute
+// secretTTL is the time after which a cached Secret is read again, so that a lost permission to
+// read it is noticed, too.
+const secretTTL = 5 * time.Minute
 
-// memo is a Secret as it was read last.
-type memo struct {
+// cachedSecret is a Secret and the time at which it was read.
+type cachedSecret struct {
 	version string
 	at      time.Time
 	secret  *corev1.Secret
 }
 
-// secret reads a Secret with an account's rights, when it has changed, and now and then: nodes change
-// far more often.
-func (s *Steps) secret(ctx context.Context, here *engine.Client, key, name types.NamespacedName) (*corev1.Secret, bool, error) {
-	version, now := s.revision(ctx, name), s.Clock.Now()
-	if m := s.board.memo(key, name.Name); version != "" && m.version == version && now.Sub(m.at) < memoTime {
+// readSecret reads a Secret with the permissions of the object's service account. It uses the cache
+// unless the Secret has changed or secretTTL has passed, because most reconciles are caused by
+// nodes.
+func (s *Steps) readSecret(ctx context.Context, localClient *engine.Client, key, name types.NamespacedName) (*corev1.Secret, bool, error) {
+	version, now := s.secretVersion(ctx, name), s.Clock.Now()
+	if m := s.state.secret(key, name.Name); version != "" && m.version == version && now.Sub(m.at) < secretTTL {
 		return m.secret, true, nil
 	}
 	var out corev1.Secret
-	found, err := engine.Read(ctx, here, secretsResource, name.Namespace, name.Name, &out)
+	found, err := engine.GetInto(ctx, localClient, secretsResource, name.Namespace, name.Name, &out)
 	if err != nil || !found {
 		return &out, found, err
 	}
-	s.board.keepMemo(key, name.Name, memo{version: out.ResourceVersion, at: now, secret: &out})
+	s.state.setSecret(key, name.Name, cachedSecret{version: out.ResourceVersion, at: now, secret: &out})
 	return &out, true, nil
 }
 
-func (b *board) memo(key types.NamespacedName, name string) memo {
+func (b *state) secret(key types.NamespacedName, name string) cachedSecret {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.card(key).memos[name]
+	return b.entry(key).secrets[name]
 }
 
-func (b *board) keepMemo(key types.NamespacedName, name string, m memo) {
+func (b *state) setSecret(key types.NamespacedName, name string, m cachedSecret) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.card(key)
-	if c.memos == nil {
-		c.memos = map[string]memo{}
+	c := b.entry(key)
+	if c.secrets == nil {
+		c.secrets = map[string]cachedSecret{}
 	}
-	c.memos[name] = m
+	c.secrets[name] = m
 }
 
-// revision of a Secret as the cache has it.
-func (s *Steps) revision(ctx context.Context, name types.NamespacedName) string {
-	meta := reconcile.Metadata("", "Secret")
+// secretVersion returns the resourceVersion of a Secret in the client's cache; "" if it cannot be
+// read.
+func (s *Steps) secretVersion(ctx context.Context, name types.NamespacedName) string {
+	meta := reconcile.PartialMetadata("", "Secret")
 	if err := s.Client.Get(ctx, name, meta); err != nil {
 		return ""
 	}

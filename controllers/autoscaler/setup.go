@@ -24,134 +24,137 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/settings"
 )
 
-// Setup says what the controller watches.
+// Setup registers the controller of KsctlAutoScalers and its watches.
 type Setup struct {
 	Reconciler            *reconcile.Reconciler[*clusterv1.KsctlAutoScaler]
 	Steps                 *Steps
-	Ledger                *Ledger
+	ChangeRecorder        *ChangeRecorder
 	DefaultServiceAccount string
 	Options               controller.Options
 }
 
-// Fields by which KsctlAutoScalers are found.
+// Names of the field indexes of KsctlAutoScalers.
 const (
-	byCluster = "spec.clusterRef.name"
-	bySecret  = "Secrets of a KsctlAutoScaler"
-	byAccount = "spec.serviceAccountName of a KsctlAutoScaler"
+	clusterIndex = ".spec.clusterRef.name"
+	secretIndex  = "secrets"
+	accountIndex = ".spec.serviceAccountName"
 )
 
-// Register adds the controller, and what it keeps running, to a manager.
+// Register adds the controller and its background tasks to a manager.
 func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	fields := map[string]func(*clusterv1.KsctlAutoScaler) []string{
-		byCluster: func(o *clusterv1.KsctlAutoScaler) []string { return []string{o.Spec.ClusterRef.Name} },
-		bySecret: func(o *clusterv1.KsctlAutoScaler) []string {
-			out := []string{reconcile.FieldValue("Secret", o.Namespace, settings.ClientSecretName(o.Name))}
+		clusterIndex: func(o *clusterv1.KsctlAutoScaler) []string { return []string{o.Spec.ClusterRef.Name} },
+		secretIndex: func(o *clusterv1.KsctlAutoScaler) []string {
+			out := []string{reconcile.IndexValue("Secret", o.Namespace, settings.ClientSecretName(o.Name))}
 			if ref := o.Spec.Agent.SecretRef; ref != nil {
-				out = append(out, reconcile.FieldValue("Secret", o.Namespace, ref.Name))
+				out = append(out, reconcile.IndexValue("Secret", o.Namespace, ref.Name))
 			}
 			return out
 		},
-		byAccount: func(o *clusterv1.KsctlAutoScaler) []string {
-			return []string{reconcile.FieldValue("ServiceAccount", o.Namespace, cmp.Or(o.Spec.ServiceAccountName, s.DefaultServiceAccount))}
+		accountIndex: func(o *clusterv1.KsctlAutoScaler) []string {
+			return []string{reconcile.IndexValue("ServiceAccount", o.Namespace, cmp.Or(o.Spec.ServiceAccountName, s.DefaultServiceAccount))}
 		},
 	}
-	for field, of := range fields {
+	for field, values := range fields {
 		err := mgr.GetFieldIndexer().IndexField(ctx, &clusterv1.KsctlAutoScaler{}, field, func(o client.Object) []string {
-			return of(o.(*clusterv1.KsctlAutoScaler))
+			return values(o.(*clusterv1.KsctlAutoScaler))
 		})
 		if err != nil {
-			return fmt.Errorf("index of %s: %w", Kind, err)
+			return fmt.Errorf("indexing %s: %w", Kind, err)
 		}
 	}
-	w := &wakes{reader: mgr.GetClient(), selector: s.Reconciler.Selector}
+	w := &enqueuer{reader: mgr.GetClient(), selector: s.Reconciler.Selector}
 	w.connect(s)
 	_, err := ctrl.NewControllerManagedBy(mgr).Named("ksctlautoscaler").
-		For(&clusterv1.KsctlAutoScaler{}, builder.WithPredicates(s.Reconciler.Wishes())).
+		For(&clusterv1.KsctlAutoScaler{}, builder.WithPredicates(s.Reconciler.SpecChanged())).
 		Owns(&appsv1.KsctlInstall{}).
-		Watches(&clusterv1.KsctlAutoScaler{}, handler.EnqueueRequestsFromMapFunc(w.rivals), builder.WithPredicates(departed)).
-		Watches(&clusterv1.KsctlAutoScaler{}, handler.Funcs{UpdateFunc: s.suspended}).
-		Watches(&clusterv1.KsctlCluster{}, handler.EnqueueRequestsFromMapFunc(w.cluster)).
-		WatchesMetadata(reconcile.Metadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
-			s.Steps.Provider.look(o)
-			return w.named(bySecret, "Secret")(ctx, o)
+		Watches(&clusterv1.KsctlAutoScaler{}, handler.EnqueueRequestsFromMapFunc(w.ofSameCluster), builder.WithPredicates(onlyDeletes)).
+		Watches(&clusterv1.KsctlAutoScaler{}, handler.Funcs{UpdateFunc: s.pauseSuspended}).
+		Watches(&clusterv1.KsctlCluster{}, handler.EnqueueRequestsFromMapFunc(w.ofCluster)).
+		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
+			s.Steps.Certificates.handleSecret(o)
+			return w.byField(secretIndex, "Secret")(ctx, o)
 		})).
-		WatchesMetadata(reconcile.Metadata("", "ServiceAccount"), handler.EnqueueRequestsFromMapFunc(w.named(byAccount, "ServiceAccount"))).
+		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"), handler.EnqueueRequestsFromMapFunc(w.byField(accountIndex, "ServiceAccount"))).
 		WatchesRawSource(source.Func(w.queue.Start)).
 		WithOptions(s.Options).
 		Build(s.Reconciler)
 	if err != nil {
-		return fmt.Errorf("controller of %s: %w", Kind, err)
+		return fmt.Errorf("building the controller of %s: %w", Kind, err)
 	}
-	for _, run := range []interface{ Start(context.Context) error }{s.Steps.Watches, s.Steps.Links} {
+	for _, run := range []interface{ Start(context.Context) error }{s.Steps.NodeWatches, s.Steps.AgentSessions} {
 		if err := mgr.Add(run); err != nil {
 			return err
 		}
 	}
-	if s.Steps.Provider.Address == "" {
+	if s.Steps.Certificates.Address == "" {
 		return nil
 	}
-	return mgr.Add(s.Steps.Provider)
+	return mgr.Add(s.Steps.Certificates)
 }
 
-// departed lets through that an object is deleted: the next one may have its cluster.
-var departed = predicate.Funcs{
+// onlyDeletes accepts only delete events. When a KsctlAutoScaler is deleted, the next one that
+// names the same cluster takes over.
+var onlyDeletes = predicate.Funcs{
 	CreateFunc:  func(event.CreateEvent) bool { return false },
 	UpdateFunc:  func(event.UpdateEvent) bool { return false },
 	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
-// suspended has Cluster Autoscaler wait for an object that nothing reconciles any more.
-func (s *Setup) suspended(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[crreconcile.Request]) {
+// pauseSuspended pauses the polling of Cluster Autoscaler when an object is suspended, because a
+// suspended object is not reconciled.
+func (s *Setup) pauseSuspended(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[crreconcile.Request]) {
 	if obj, ok := e.ObjectNew.(*clusterv1.KsctlAutoScaler); ok && obj.Spec.Suspend && obj.DeletionTimestamp == nil && s.Steps.Published.Get(client.ObjectKeyFromObject(obj)) != nil {
-		s.Steps.silence(obj, errSuspended)
+		s.Steps.pausePolling(obj, errSuspended)
 	}
 }
 
-// wakes finds the objects that an event concerns.
-type wakes struct {
+// enqueuer maps events to the KsctlAutoScalers that they affect.
+type enqueuer struct {
 	reader   client.Reader
 	selector predicate.Predicate
 	queue    reconcile.Queue
 }
 
-// connect has everything that runs beside the controller wake its objects.
-func (w *wakes) connect(s *Setup) {
+// connect sets the callbacks with which the background tasks enqueue objects.
+func (w *enqueuer) connect(s *Setup) {
 	steps := s.Steps
-	steps.Watches.Wake, steps.Links.Wake, s.Ledger.Wake, steps.Published.Wake = w.one, w.one, w.one, w.one
-	steps.Provider.wake = make(chan struct{}, 1)
-	steps.Provider.Changed = func() { w.queue.Add(w.find(context.Background())...) }
+	steps.NodeWatches.OnChange, steps.AgentSessions.OnReport, s.ChangeRecorder.Enqueue, steps.Published.Wake = w.enqueue, w.enqueue, w.enqueue, w.enqueue
+	steps.Certificates.secretChanged = make(chan struct{}, 1)
+	steps.Certificates.OnAuthorityChange = func() { w.queue.Add(w.requests(context.Background())...) }
 	steps.Targets.Clusters.Subscribe(func(ownerKey string) {
 		if k, ok := engine.ParseOwnerKey(ownerKey); ok && k.Kind == Kind {
-			w.one(types.NamespacedName{Namespace: k.Namespace, Name: k.Name})
+			w.enqueue(types.NamespacedName{Namespace: k.Namespace, Name: k.Name})
 		}
 	})
 }
 
-// one wakes an object.
-func (w *wakes) one(key types.NamespacedName) {
+// enqueue adds an object to the queue.
+func (w *enqueuer) enqueue(key types.NamespacedName) {
 	w.queue.Add(crreconcile.Request{NamespacedName: key})
 }
 
-func (w *wakes) find(ctx context.Context, opts ...client.ListOption) []crreconcile.Request {
-	return reconcile.Find(ctx, w.reader, &clusterv1.KsctlAutoScalerList{}, w.selector, opts...)
+func (w *enqueuer) requests(ctx context.Context, opts ...client.ListOption) []crreconcile.Request {
+	return reconcile.RequestsFor(ctx, w.reader, &clusterv1.KsctlAutoScalerList{}, w.selector, opts...)
 }
 
-// rivals are those that name the same cluster.
-func (w *wakes) rivals(ctx context.Context, o client.Object) []crreconcile.Request {
+// ofSameCluster returns requests for the objects that name the same cluster.
+func (w *enqueuer) ofSameCluster(ctx context.Context, o client.Object) []crreconcile.Request {
 	as, ok := o.(*clusterv1.KsctlAutoScaler)
 	if !ok {
 		return nil
 	}
-	return w.find(ctx, client.InNamespace(as.Namespace), client.MatchingFields{byCluster: as.Spec.ClusterRef.Name})
+	return w.requests(ctx, client.InNamespace(as.Namespace), client.MatchingFields{clusterIndex: as.Spec.ClusterRef.Name})
 }
 
-func (w *wakes) cluster(ctx context.Context, o client.Object) []crreconcile.Request {
-	return w.find(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{byCluster: o.GetName()})
+func (w *enqueuer) ofCluster(ctx context.Context, o client.Object) []crreconcile.Request {
+	return w.requests(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{clusterIndex: o.GetName()})
 }
 
-// named finds the objects that name another one, by a field.
-func (w *wakes) named(field, kind string) handler.MapFunc {
+// byField returns a function that maps an object of a kind to the KsctlAutoScalers that reference
+// it, by the index of a field.
+func (w *enqueuer) byField(field, kind string) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []crreconcile.Request {
-		return w.find(ctx, client.MatchingFields{field: reconcile.FieldValue(kind, o.GetNamespace(), o.GetName())})
+		return w.requests(ctx, client.MatchingFields{field: reconcile.IndexValue(kind, o.GetNamespace(), o.GetName())})
 	}
 }

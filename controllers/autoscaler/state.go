@@ -15,206 +15,208 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
 
-// board is what is remembered of objects between reconciles, and what Cluster Autoscaler asks
-// for until a reconcile has written it down: one at a time, as only a reconcile writes.
-type board struct {
+// state is the in-memory state of all objects: what is kept between reconciles, and the requests of
+// Cluster Autoscaler that are not recorded yet. Only a reconcile records requests, so that the
+// status has a single writer.
+type state struct {
 	mu    sync.Mutex
-	byKey map[types.NamespacedName]*card
+	byKey map[types.NamespacedName]*entry
 }
 
-// card is that of one object. It is guarded by board.mu.
-type card struct {
-	uid   types.UID
-	user  engine.OwnerKey
-	asked []*request
-	// unjoined is since when machines are known that have not joined, by their index.
-	unjoined map[int32]time.Time
-	// memos are Secrets by their names.
-	memos map[string]memo
-	// joined are machines that have had a node.
+// entry is the state of one object. It is guarded by state.mu.
+type entry struct {
+	uid      types.UID
+	owner    engine.OwnerKey
+	requests []*changeRequest
+	// unjoinedSince has the time at which each machine without a node was first seen, by index.
+	unjoinedSince map[int32]time.Time
+	// secrets are the cached Secrets by name.
+	secrets map[string]cachedSecret
+	// joined contains the indexes of the machines that have, or had, a node.
 	joined map[int32]bool
-	// probe is what Cluster Autoscaler said of itself, probed when that was read.
-	probe  *probe
-	probed time.Time
+	// status is the last status of Cluster Autoscaler, statusReadAt the time at which it was read.
+	status       *autoscalerStatus
+	statusReadAt time.Time
 }
 
-// request is what Cluster Autoscaler asks for.
-type request struct {
-	// ctx ends when nobody waits for it any more.
+// changeRequest is a change that Cluster Autoscaler requests.
+type changeRequest struct {
+	// ctx is done when the caller no longer waits for the result.
 	ctx    context.Context
 	decide func(*nodegroup.Cluster) ([]nodegroup.Change, error)
 	done   chan error
 }
 
-func (b *board) card(key types.NamespacedName) *card {
+func (b *state) entry(key types.NamespacedName) *entry {
 	if b.byKey == nil {
-		b.byKey = map[types.NamespacedName]*card{}
+		b.byKey = map[types.NamespacedName]*entry{}
 	}
 	c := b.byKey[key]
 	if c == nil {
-		c = &card{}
+		c = &entry{}
 		b.byKey[key] = c
 	}
 	return c
 }
 
-// uses remembers by what name an object uses its cluster.
-func (b *board) uses(key types.NamespacedName, uid types.UID, user engine.OwnerKey) {
+// setOwner stores the UID of an object, and the key by which it uses its target cluster.
+func (b *state) setOwner(key types.NamespacedName, uid types.UID, owner engine.OwnerKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.card(key)
-	c.uid, c.user = uid, user
+	c := b.entry(key)
+	c.uid, c.owner = uid, owner
 }
 
-// is true for the object that is remembered by a name.
-func (b *board) is(key types.NamespacedName, uid types.UID) bool {
+// isCurrent reports whether the stored UID of an object is uid.
+func (b *state) isCurrent(key types.NamespacedName, uid types.UID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.card(key).uid == uid
+	return b.entry(key).uid == uid
 }
 
-// ask adds a request, and returns what takes it back; false: somebody else has it, and answers it.
-func (b *board) ask(key types.NamespacedName, r *request) (back func() bool) {
+// addRequest adds a request and returns a function that withdraws it. The function returns false if
+// drainRequests has returned the request before: then the caller of drainRequests answers it.
+func (b *state) addRequest(key types.NamespacedName, r *changeRequest) (withdraw func() bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.card(key)
-	c.asked = append(c.asked, r)
+	c := b.entry(key)
+	c.requests = append(c.requests, r)
 	return func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		i := slices.Index(c.asked, r)
+		i := slices.Index(c.requests, r)
 		if i >= 0 {
-			c.asked = slices.Delete(slices.Clone(c.asked), i, i+1)
+			c.requests = slices.Delete(slices.Clone(c.requests), i, i+1)
 		}
 		return i >= 0
 	}
 }
 
-// take returns what is asked for. Whoever takes it answers it.
-func (b *board) take(key types.NamespacedName) []*request {
+// drainRequests removes and returns all requests of an object. The caller must answer them.
+func (b *state) drainRequests(key types.NamespacedName) []*changeRequest {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.card(key)
-	asked := c.asked
-	c.asked = nil
-	return asked
+	c := b.entry(key)
+	requests := c.requests
+	c.requests = nil
+	return requests
 }
 
-// answerAll tells who asks how that ended.
-func answerAll(asked []*request, err error) {
-	for _, r := range asked {
+// answerAll sends the result to the callers of all requests.
+func answerAll(requests []*changeRequest, err error) {
+	for _, r := range requests {
 		r.done <- err
 	}
 }
 
-// silence has Cluster Autoscaler wait until something is published again.
-func (b *board) silence(published *nodegroup.Clusters, key types.NamespacedName, why error) {
-	if was := published.Get(key); was != nil && !errors.Is(was.Unready, why) {
-		quiet := *was
-		quiet.Unready = why
-		published.Publish(&quiet)
-	} else if was == nil {
-		published.Publish(&nodegroup.Cluster{Key: key, Unready: why})
+// pausePolling publishes why the state of a cluster is uncertain, and rejects its open requests.
+func (b *state) pausePolling(published *nodegroup.Clusters, key types.NamespacedName, reason error) {
+	if last := published.Get(key); last != nil && !errors.Is(last.UnreadyReason, reason) {
+		paused := *last
+		paused.UnreadyReason = reason
+		published.Publish(&paused)
+	} else if last == nil {
+		published.Publish(&nodegroup.Cluster{Key: key, UnreadyReason: reason})
 	}
-	answerAll(b.take(key), unready(why))
+	answerAll(b.drainRequests(key), unavailable(reason))
 }
 
-// joins takes note of machines that have not joined, and says which of them are late, and when
-// the next one is. While an operation is at work its machines have time.
-func (b *board) joins(key types.NamespacedName, f *fleet, status *clusterv1.KsctlAutoScalerStatus, within time.Duration, now time.Time) (late map[int32]bool, next time.Time) {
+// trackJoins records which machines have not joined. It returns the overdue ones, and the time at
+// which the next one becomes overdue. The machines of an operation in progress are not overdue.
+func (b *state) trackJoins(key types.NamespacedName, f *machines, status *clusterv1.KsctlAutoScalerStatus, within time.Duration, now time.Time) (overdue map[int32]bool, next time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c, op := b.card(key), status.Operation
+	c, op := b.entry(key), status.Operation
 	unjoined, joined := map[int32]time.Time{}, map[int32]bool{}
-	for i := range f.machines {
-		m := &f.machines[i]
+	for i := range f.list {
+		m := &f.list[i]
 		m.joined = m.node != nil || c.joined[m.index]
-		if joined[m.index] = m.joined; m.node != nil || atWork(op) && int32(i) >= min(op.From, op.DesiredWorkers) {
+		if joined[m.index] = m.joined; m.node != nil || isInProgress(op) && int32(i) >= min(op.From, op.DesiredWorkers) {
 			continue
 		}
-		since, ok := c.unjoined[m.index]
+		since, ok := c.unjoinedSince[m.index]
 		if !ok {
 			since = now
-			// One that was just made is waited for from when it was asked for.
-			if made(i, op) && !c.joined[m.index] && op.EndedAt != nil && now.Sub(op.EndedAt.Time) < within {
-				since = askedAt(op)
+			// For a machine that was just created, the time starts at the request for it.
+			if createdBy(i, op) && !c.joined[m.index] && op.EndedAt != nil && now.Sub(op.EndedAt.Time) < within {
+				since = waitStart(op)
 			}
 		}
 		unjoined[m.index] = since
 		switch due := since.Add(within); {
 		case !now.Before(due):
-			if late == nil {
-				late = map[int32]bool{}
+			if overdue == nil {
+				overdue = map[int32]bool{}
 			}
-			late[m.index] = true
+			overdue[m.index] = true
 		case next.IsZero() || due.Before(next):
 			next = due
 		}
 	}
-	c.unjoined, c.joined = unjoined, joined
-	if atWork(op) && op.Kind == clusterv1.OperationScaleUp {
-		if due := askedAt(op).Add(within); now.Before(due) && (next.IsZero() || due.Before(next)) {
+	c.unjoinedSince, c.joined = unjoined, joined
+	if isInProgress(op) && op.Kind == clusterv1.OperationScaleUp {
+		if due := waitStart(op).Add(within); now.Before(due) && (next.IsZero() || due.Before(next)) {
 			next = due
 		}
 	}
-	return late, next
+	return overdue, next
 }
 
-// forget drops what is remembered of an object, and returns the name by which it used its cluster.
-func (b *board) forget(key types.NamespacedName) engine.OwnerKey {
-	answerAll(b.take(key), unready(nodegroup.ErrUnknown))
+// forget deletes the entry of an object, and returns the key by which it used its target cluster.
+func (b *state) forget(key types.NamespacedName) engine.OwnerKey {
+	answerAll(b.drainRequests(key), unavailable(nodegroup.ErrUnknownCluster))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	user := b.card(key).user
+	owner := b.entry(key).owner
 	delete(b.byKey, key)
-	return user
+	return owner
 }
 
-// Ledger has what Cluster Autoscaler asks for written down by a reconcile.
-type Ledger struct {
+// ChangeRecorder lets a reconcile record the changes that Cluster Autoscaler requests.
+type ChangeRecorder struct {
 	Steps *Steps
-	// Wake has an object reconciled.
-	Wake func(types.NamespacedName)
+	// Enqueue triggers a reconcile of an object.
+	Enqueue func(types.NamespacedName)
 }
 
-var _ nodegroup.Ledger = (*Ledger)(nil)
+var _ nodegroup.ChangeRecorder = (*ChangeRecorder)(nil)
 
-// Change implements nodegroup.Ledger.
-func (l *Ledger) Change(ctx context.Context, key types.NamespacedName, decide func(*nodegroup.Cluster) ([]nodegroup.Change, error)) error {
+// RecordChange implements nodegroup.ChangeRecorder.
+func (l *ChangeRecorder) RecordChange(ctx context.Context, key types.NamespacedName, decide func(*nodegroup.Cluster) ([]nodegroup.Change, error)) error {
 	var obj clusterv1.KsctlAutoScaler
 	if err := l.Steps.Client.Get(ctx, key, &obj); err != nil {
-		return unready(err)
+		return unavailable(err)
 	}
-	if obj.Spec.Suspend { // nothing reconciles it
-		return unready(errSuspended)
+	if obj.Spec.Suspend { // it is not reconciled
+		return unavailable(errSuspended)
 	}
-	r := &request{ctx: ctx, decide: decide, done: make(chan error, 1)}
-	back := l.Steps.board.ask(key, r)
-	l.Wake(key)
-	look := l.Steps.Clock.NewTicker(lookInterval)
-	defer look.Stop()
+	r := &changeRequest{ctx: ctx, decide: decide, done: make(chan error, 1)}
+	withdraw := l.Steps.state.addRequest(key, r)
+	l.Enqueue(key)
+	ticker := l.Steps.Clock.NewTicker(suspendCheckInterval)
+	defer ticker.Stop()
 	for {
 		select {
 		case err := <-r.done:
 			return err
 		case <-ctx.Done():
-			back()
-			return unready(context.Cause(ctx))
-		case <-look.C(): // it may have been suspended when the cache did not know yet
-			if err := l.Steps.Client.Get(ctx, key, &obj); err == nil && obj.Spec.Suspend && back() {
-				return unready(errSuspended)
+			withdraw()
+			return unavailable(context.Cause(ctx))
+		case <-ticker.C(): // the cache may not have had spec.suspend above
+			if err := l.Steps.Client.Get(ctx, key, &obj); err == nil && obj.Spec.Suspend && withdraw() {
+				return unavailable(errSuspended)
 			}
 		}
 	}
 }
 
-// lookInterval is how often it is looked at whether a request can still be heard.
-const lookInterval = 500 * time.Millisecond
+// suspendCheckInterval is how often RecordChange checks whether the object was suspended.
+const suspendCheckInterval = 500 * time.Millisecond
 
-// unready is the answer of a cluster of which nothing can be said now.
-func unready(err error) error {
-	return &nodegroup.Refusal{Code: codes.Unavailable, Message: err.Error()}
+// unavailable returns the error of a request while the state of the cluster is uncertain.
+func unavailable(err error) error {
+	return &nodegroup.RejectedError{Code: codes.Unavailable, Message: err.Error()}
 }
 
-// errSuspended is why nothing that is asked for is done.
+// errSuspended rejects the requests for a suspended object.
 var errSuspended = errors.New("spec.suspend is true: nothing is scaled")

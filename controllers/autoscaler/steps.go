@@ -22,36 +22,38 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
 
-// Kind of the objects that are reconciled here.
+// Kind is the kind of the reconciled objects.
 const Kind = "KsctlAutoScaler"
 
 // Steps reconcile a KsctlAutoScaler.
 type Steps struct {
 	// Client reads from the cache, and writes KsctlInstalls.
 	Client client.Client
-	// Targets finds the cluster, and Local is the one that the objects are in.
-	Targets *target.Targets
+	// Targets resolves the target cluster. Local is the cluster that the KsctlAutoScalers are in.
+	Targets *target.Resolver
 	Local   *engine.Target
-	// Installation is the controller's --owner-id.
+	// Installation is the value of the controller's flag --owner-id.
 	Installation string
-	// DefaultServiceAccount is used where an object names none; empty: it is refused.
+	// DefaultServiceAccount is used if the spec names no service account; empty: such an object
+	// is Stalled.
 	DefaultServiceAccount string
 	FieldOwner            string
 
-	Watches *Watches
-	Links   *Links
-	// Published is what Cluster Autoscaler is answered.
+	NodeWatches   *NodeWatches
+	AgentSessions *AgentSessions
+	// Published holds the state that is served to Cluster Autoscalers.
 	Published *nodegroup.Clusters
-	// Provider is where it is served.
-	Provider *Provider
-	Clock    clock.WithTicker
-	// Selector restricts the objects that are reconciled here; nil: all are.
+	// Certificates has the address and the certificates of the node group server.
+	Certificates *Certificates
+	Clock        clock.WithTicker
+	// Selector selects the objects to reconcile; nil selects all.
 	Selector labels.Selector
-	// Scaled is told of each operation that ended: of which pool, what it did, and how it ended; nil: nobody is.
-	Scaled func(key types.NamespacedName, pool, operation, result string)
+	// OperationEnded is called for each operation that ended, with its pool, its kind and its
+	// result ("Succeeded" or a failure code). It may be nil.
+	OperationEnded func(key types.NamespacedName, pool, operation, result string)
 
-	board  board
-	vigils vigils
+	state     state
+	deadlines deadlines
 }
 
 var _ reconcile.Steps[*clusterv1.KsctlAutoScaler] = (*Steps)(nil)
@@ -62,108 +64,110 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*clusterv1
 	timeout := reconcile.Timeout(&obj.Spec.Schedule)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not finished within the timeout of %s", timeout))
 	defer cancel()
-	if err := cmp.Or(s.accept(ctx, obj), validate(obj.Spec.Pools), inOrder(&obj.Spec)); err != nil {
-		s.silence(obj, err)
-		accepted(obj, err, s.Clock.Now())
+	if err := cmp.Or(s.checkConflict(ctx, obj), validatePools(obj.Spec.Pools), validateOrder(&obj.Spec)); err != nil {
+		s.pausePolling(obj, err)
+		setAccepted(obj, err, s.Clock.Now())
 		return outcome(err)
 	}
-	here, err := account.Client(ctx, s.Client, s.Local, s.account(obj))
+	localClient, err := account.Client(ctx, s.Client, s.Local, s.account(obj))
 	if err != nil {
-		s.silence(obj, err)
-		return account.Outcome(err, "")
+		s.pausePolling(obj, err)
+		return account.OutcomeOf(err, "")
 	}
-	seen, err := s.observe(ctx, req, here)
+	seen, err := s.observe(ctx, req, localClient)
 	if err != nil {
-		s.silence(obj, err)
+		s.pausePolling(obj, err)
 		return outcome(err)
 	}
 	p, granted := s.plan(obj, seen)
 	if err := s.record(ctx, req, seen, p, granted); err != nil {
 		return reconcile.Retry{Err: err}
 	}
-	failed := s.mark(ctx, obj, seen, p)
-	runs, err := s.run(ctx, obj, here, seen)
+	failed := s.updateNodes(ctx, obj, seen, p)
+	runs, err := s.ensureAutoscaler(ctx, obj, localClient, seen)
 	if err != nil {
 		return outcome(err)
 	}
 	out := s.conclude(obj, seen, p, runs)
 	if failed != nil {
-		out = s.orLost(seen, reconcile.Retry{Err: failed})
+		out = s.orUnreachable(seen, reconcile.Retry{Err: failed})
 	}
 	return out
 }
 
-// account whose rights are used.
+// account returns the service account whose permissions are used.
 func (s *Steps) account(obj *clusterv1.KsctlAutoScaler) types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.Namespace, Name: cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount)}
 }
 
-// key is that of the user of the cluster.
-func (s *Steps) key(obj *clusterv1.KsctlAutoScaler) engine.OwnerKey {
+// ownerKey returns the key of the object as a user of its target cluster.
+func (s *Steps) ownerKey(obj *clusterv1.KsctlAutoScaler) engine.OwnerKey {
 	return engine.OwnerKey{Installation: s.Installation, Cluster: target.ClusterID(obj.Namespace, obj.Spec.ClusterRef.Name), Kind: Kind, Namespace: obj.Namespace, Name: obj.Name}
 }
 
-// accept refuses all but the first that names a cluster.
-func (s *Steps) accept(ctx context.Context, obj *clusterv1.KsctlAutoScaler) error {
+// checkConflict returns an error unless the object is the oldest one that names its cluster.
+func (s *Steps) checkConflict(ctx context.Context, obj *clusterv1.KsctlAutoScaler) error {
 	var all clusterv1.KsctlAutoScalerList
-	err := s.Client.List(ctx, &all, client.InNamespace(obj.Namespace), client.MatchingFields{byCluster: obj.Spec.ClusterRef.Name}, client.UnsafeDisableDeepCopy)
+	err := s.Client.List(ctx, &all, client.InNamespace(obj.Namespace), client.MatchingFields{clusterIndex: obj.Spec.ClusterRef.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return err
 	}
 	for i := range all.Items {
-		if x := &all.Items[i]; x.UID != obj.UID && before(x, obj) {
-			return reconcile.Fail(ConflictReason, "KsctlCluster %s scales by KsctlAutoScaler %s already: put the pools there, and delete this one", obj.Spec.ClusterRef.Name, x.Name)
+		if x := &all.Items[i]; x.UID != obj.UID && precedes(x, obj) {
+			return reconcile.Fail(ConflictReason, "KsctlCluster %s is already scaled by KsctlAutoScaler %s: move the pools there, and delete this KsctlAutoScaler", obj.Spec.ClusterRef.Name, x.Name)
 		}
 	}
 	return nil
 }
 
-// inOrder refuses an order that no agent keeps to.
-func inOrder(spec *clusterv1.KsctlAutoScalerSpec) error {
+// validateOrder returns an error for a scale-down order that no agent supports.
+func validateOrder(spec *clusterv1.KsctlAutoScalerSpec) error {
 	if spec.ScaleDown != nil && spec.ScaleDown.Order == clusterv1.AnyOrder {
-		return reconcile.Fail(OrderReason, "spec.scaleDown.order: Any needs an agent that deletes machines by name, and neither ksctl's own nor ours does: leave it out, or make it Tail")
+		return reconcile.Fail(OrderReason, "spec.scaleDown.order: Any is not supported: it needs an agent that deletes machines by name, and no agent does; omit the field or set it to Tail")
 	}
 	return nil
 }
 
-// before is true for the older of two, by which the cluster scales.
-func before(a, b *clusterv1.KsctlAutoScaler) bool {
+// precedes reports whether a is older than b. The oldest object scales the cluster.
+func precedes(a, b *clusterv1.KsctlAutoScaler) bool {
 	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.Name < b.Name
 	}
 	return a.CreationTimestamp.Before(&b.CreationTimestamp)
 }
 
-// mode that is in force.
-func mode(obj *clusterv1.KsctlAutoScaler) clusterv1.ScalingMode {
+// effectiveMode returns the scaling mode: Off while the object is suspended or being deleted.
+func effectiveMode(obj *clusterv1.KsctlAutoScaler) clusterv1.ScalingMode {
 	if obj.Spec.Suspend || obj.DeletionTimestamp != nil {
 		return clusterv1.ScalingOff
 	}
 	return cmp.Or(obj.Spec.Mode, clusterv1.ScalingAuto)
 }
 
-// plan is what becomes of the pools, and who waits for it to be on record.
-func (s *Steps) plan(obj *clusterv1.KsctlAutoScaler, seen *sight) (*plan, []*request) {
-	f := facts{mode: mode(obj), spec: &obj.Spec, status: &obj.Status, fleet: &seen.fleet, word: seen.word, plain: seen.plain, counted: seen.counted, late: seen.late, within: joinWithin(&obj.Spec), uid: string(obj.UID), now: s.Clock.Now()}
+// plan returns the plan for the pools, and the requests of Cluster Autoscaler that it includes.
+// These requests must be answered when the plan is recorded.
+func (s *Steps) plan(obj *clusterv1.KsctlAutoScaler, seen *observation) (*plan, []*changeRequest) {
+	f := planInput{mode: effectiveMode(obj), spec: &obj.Spec, status: &obj.Status, machines: &seen.machines, reported: seen.reported, ksctlAgent: seen.ksctlAgent, knownWorkers: seen.knownWorkers, overdue: seen.overdue, joinTimeout: joinTimeout(&obj.Spec), uid: string(obj.UID), now: s.Clock.Now()}
 	p := newPlan(f)
-	if p.doubt != nil && f.now.Before(p.doubt.until) {
-		seen.soonest(p.doubt.until)
+	if p.uncertainty != nil && f.now.Before(p.uncertainty.deadline) {
+		seen.scheduleAt(p.uncertainty.deadline)
 	}
-	granted := s.hear(obj, seen, p)
-	p.choose(f)
+	granted := s.applyRequests(obj, seen, p)
+	p.startNext(f)
 	return p, granted
 }
 
-// record writes down what is to be done, says so to Cluster Autoscaler, and has it done.
-func (s *Steps) record(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], seen *sight, p *plan, granted []*request) error {
+// record persists the plan in the status, publishes it for Cluster Autoscaler, and hands the
+// operation to the agent's session.
+func (s *Steps) record(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], seen *observation, p *plan, granted []*changeRequest) error {
 	obj, before := req.Object, req.Object.Status.DeepCopy()
-	begun := atWork(p.op) && p.op.State == clusterv1.OperationPending && (before.Operation == nil || before.Operation.ID != p.op.ID)
-	p.report(obj, seen)
-	backoffs := p.newBackoffs(before, s.Clock.Now())
-	if begun || p.ended != nil || len(p.cancelled) > 0 || len(granted) > 0 || len(backoffs) > 0 {
+	begun := isInProgress(p.op) && p.op.State == clusterv1.OperationPending && (before.Operation == nil || before.Operation.ID != p.op.ID)
+	p.writeStatus(obj, seen)
+	backoffs := p.startedBackoffs(before, s.Clock.Now())
+	if begun || p.ended != nil || len(p.canceled) > 0 || len(granted) > 0 || len(backoffs) > 0 {
 		if err := req.Persist(ctx, ""); err != nil {
-			before.DeepCopyInto(&obj.Status) // what was refused is not written down later, either
-			answerAll(granted, unready(err))
+			before.DeepCopyInto(&obj.Status) // the final status write must not persist the rejected plan
+			answerAll(granted, unavailable(err))
 			return err
 		}
 	}
@@ -172,114 +176,116 @@ func (s *Steps) record(ctx context.Context, req *reconcile.Request[*clusterv1.Ks
 	if err != nil {
 		return err
 	}
-	s.tell(req, p, begun)
-	s.count(obj, p)
-	tellBackoffs(req, backoffs)
-	s.Links.carry(client.ObjectKeyFromObject(obj), p.op, begun)
+	s.emitEvents(req, p, begun)
+	s.countOperation(obj, p)
+	emitBackoffs(req, backoffs)
+	s.AgentSessions.run(client.ObjectKeyFromObject(obj), p.op, begun)
 	return nil
 }
 
-// mark puts on nodes what they have because of their pools, and deletes those whose machines are gone.
-func (s *Steps) mark(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *sight, p *plan) error {
+// updateNodes patches the nodes of workers as their pools require, and deletes the nodes whose
+// machines no longer exist.
+func (s *Steps) updateNodes(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *observation, p *plan) error {
 	now := s.Clock.Now()
-	mayGo := func(m *machine) bool {
-		return mode(obj) == clusterv1.ScalingAuto && !backsOff(p.backoffs[m.pool], clusterv1.OperationScaleDown, now)
+	mayDelete := func(m *machine) bool {
+		return effectiveMode(obj) == clusterv1.ScalingAuto && !inBackoff(p.backoffs[m.pool], clusterv1.OperationScaleDown, now)
 	}
-	released, due := p.released(&seen.fleet, askTime(&obj.Spec), now)
-	seen.soonest(due)
-	err := put(ctx, seen.client, marks(&seen.fleet, obj.Spec.Pools, mayGo, released))
-	if atWork(p.op) || seen.agentErr != nil { // what is a machine of whom is not known
+	staleTaints, due := p.staleTaints(&seen.machines, deletionRequestTimeout(&obj.Spec), now)
+	seen.scheduleAt(due)
+	err := patchNodes(ctx, seen.client, nodeChanges(&seen.machines, obj.Spec.Pools, mayDelete, staleTaints))
+	if isInProgress(p.op) || seen.agentErr != nil { // ownership of machines is unknown
 		return err
 	}
-	nodes, next := gone(seen.fleet.strays, now)
-	seen.soonest(next)
-	return errors.Join(err, sweep(ctx, seen.client, nodes))
+	nodes, next := deletableNodes(seen.machines.orphanedNodes, now)
+	seen.scheduleAt(next)
+	return errors.Join(err, deleteNodes(ctx, seen.client, nodes))
 }
 
-// tell records what has happened.
-func (s *Steps) tell(req *reconcile.Request[*clusterv1.KsctlAutoScaler], p *plan, begun bool) {
-	for _, what := range p.cancelled {
-		req.Event(corev1.EventTypeNormal, "ScaleCancelled", what)
+// emitEvents emits events about operations that began, ended or were canceled.
+func (s *Steps) emitEvents(req *reconcile.Request[*clusterv1.KsctlAutoScaler], p *plan, begun bool) {
+	for _, message := range p.canceled {
+		req.Event(corev1.EventTypeNormal, "ScaleCancelled", message)
 	}
 	if op := p.ended; op != nil && op.State == clusterv1.OperationFailed {
-		req.Event(corev1.EventTypeWarning, string(op.Kind)+"Failed", describe(op)+": "+op.Message)
+		req.Event(corev1.EventTypeWarning, string(op.Kind)+"Failed", describeOperation(op)+": "+op.Message)
 	} else if op != nil {
-		req.Event(corev1.EventTypeNormal, string(op.Kind)+"Done", describe(op))
+		req.Event(corev1.EventTypeNormal, string(op.Kind)+"Done", describeOperation(op))
 	}
 	if begun {
-		req.Event(corev1.EventTypeNormal, string(p.op.Kind), describe(p.op))
+		req.Event(corev1.EventTypeNormal, string(p.op.Kind), describeOperation(p.op))
 	}
 }
 
-// orLost is an outcome, or that of the cluster having ceased to answer.
-func (s *Steps) orLost(seen *sight, out reconcile.Outcome) reconcile.Outcome {
-	out, _ = s.Targets.OrLost(seen.target, out, "")
+// orUnreachable returns the outcome, or another one if the target cluster is unreachable.
+func (s *Steps) orUnreachable(seen *observation, out reconcile.Outcome) reconcile.Outcome {
+	out, _ = s.Targets.OrUnreachable(seen.target, out, "")
 	return out
 }
 
-// Finalize implements reconcile.Steps. What has begun goes on without us.
+// Finalize implements reconcile.Steps. An operation in progress continues without the controller.
 func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler]) reconcile.Outcome {
 	obj := req.Object
 	if a := obj.Annotations[appsv1.AbandonAnnotation]; a != "" && a == string(obj.UID) {
-		req.Event(corev1.EventTypeWarning, "Abandoned", "left behind, because of the annotation "+appsv1.AbandonAnnotation+": marks on nodes, and the Secret by which Cluster Autoscaler is known")
-		return reconcile.Done{Message: "left behind"}
+		req.Event(corev1.EventTypeWarning, "Abandoned", "annotations of nodes and the client Secret of Cluster Autoscaler are not deleted because of the annotation "+appsv1.AbandonAnnotation)
+		return reconcile.Done{Message: "annotations of nodes and the client Secret of Cluster Autoscaler are not deleted"}
 	}
-	s.silence(obj, errGoing)
-	s.Links.carry(client.ObjectKeyFromObject(obj), nil, false)
-	left, err := s.uninstall(ctx, obj)
+	s.pausePolling(obj, errDeleting)
+	s.AgentSessions.run(client.ObjectKeyFromObject(obj), nil, false)
+	remaining, err := s.deleteInstalls(ctx, obj)
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
-	if left != "" {
-		return reconcile.Waiting{On: left + ", which goes first", Until: s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))}
+	if remaining != "" {
+		return reconcile.Waiting{On: "waiting for the deletion of " + remaining, RequeueAt: s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))}
 	}
-	here, err := account.Client(ctx, s.Client, s.Local, s.account(obj))
+	localClient, err := account.Client(ctx, s.Client, s.Local, s.account(obj))
 	if err != nil {
-		return account.Outcome(fmt.Errorf("%w; or leave what there is, with the annotation %s: %s", err, appsv1.AbandonAnnotation, obj.UID), "")
+		return account.OutcomeOf(fmt.Errorf("%w; to keep the Secret and the annotations of nodes, set the annotation %s: %s", err, appsv1.AbandonAnnotation, obj.UID), "")
 	}
-	if err := engine.DropSecret(ctx, here, tlsSecret(obj), OfAnnotation, of(obj)); err != nil && !apierrors.IsForbidden(err) {
+	if err := engine.DeleteOwnedSecret(ctx, localClient, tlsSecretName(obj), OwnerAnnotation, ownerName(obj)); err != nil && !apierrors.IsForbidden(err) {
 		return reconcile.Retry{Err: err}
 	}
-	if err := s.release(ctx, req, here); err != nil {
-		return outcome(fmt.Errorf("%w; or leave the marks on its nodes, with the annotation %s: %s", err, appsv1.AbandonAnnotation, obj.UID))
+	if err := s.enableScaleDown(ctx, req, localClient); err != nil {
+		return outcome(fmt.Errorf("%w; to keep the annotations of nodes, set the annotation %s: %s", err, appsv1.AbandonAnnotation, obj.UID))
 	}
-	return reconcile.Done{Message: "Cluster Autoscaler is removed; the machines stay as they are"}
+	return reconcile.Done{Message: "Cluster Autoscaler is removed; the machines are kept"}
 }
 
-// release takes off the cluster's nodes what keeps them from a Cluster Autoscaler, where there
-// still is a way to it.
-func (s *Steps) release(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], here *engine.Client) error {
-	seen, err := s.reach(ctx, req, here)
-	var gone *target.Error
-	if errors.As(err, &gone) {
-		return nil // nobody knows the way any more
+// enableScaleDown removes the annotations that exclude nodes from scale-down, if the cluster can
+// still be reached.
+func (s *Steps) enableScaleDown(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], localClient *engine.Client) error {
+	seen, err := s.observeCluster(ctx, req, localClient)
+	var resolveErr *target.Error
+	if errors.As(err, &resolveErr) {
+		return nil // the cluster can no longer be resolved
 	}
 	if err != nil {
 		return err
 	}
-	return unmark(ctx, seen.client, seen.nodes, seen.hosts)
+	return removeScaleDownDisabled(ctx, seen.client, seen.nodes, seen.workerNames)
 }
 
-// Forget implements reconcile.Steps. An object whose status somebody else changed is still there,
-// and ours: what its agent is at goes on.
+// Forget implements reconcile.Steps. It keeps the state of an object that still exists and is
+// selected, such as after a conflicting status write: the agent's session continues.
 func (s *Steps) Forget(key types.NamespacedName) {
 	var obj clusterv1.KsctlAutoScaler
 	err := s.Client.Get(context.Background(), key, &obj)
-	if err == nil && obj.DeletionTimestamp == nil && (s.Selector == nil || s.Selector.Matches(labels.Set(obj.Labels))) && s.board.is(key, obj.UID) {
+	if err == nil && obj.DeletionTimestamp == nil && (s.Selector == nil || s.Selector.Matches(labels.Set(obj.Labels))) && s.state.isCurrent(key, obj.UID) {
 		return
 	}
 	s.Published.Drop(key)
-	s.Watches.Forget(key)
-	s.Links.Forget(key)
-	s.vigils.forget(key)
-	if user := s.board.forget(key); user.Name != "" {
+	s.NodeWatches.Forget(key)
+	s.AgentSessions.Forget(key)
+	s.deadlines.forget(key)
+	if user := s.state.forget(key); user.Name != "" {
 		s.Targets.Forget(user)
 	}
 }
 
-// silence has Cluster Autoscaler wait: nothing can be said of the cluster now.
-func (s *Steps) silence(obj *clusterv1.KsctlAutoScaler, why error) {
-	s.board.silence(s.Published, client.ObjectKeyFromObject(obj), why)
+// pausePolling publishes why the state of the cluster is uncertain. Until the next publish, Cluster
+// Autoscaler's loops end at their start, and its changes are rejected.
+func (s *Steps) pausePolling(obj *clusterv1.KsctlAutoScaler, reason error) {
+	s.state.pausePolling(s.Published, client.ObjectKeyFromObject(obj), reason)
 }
 
-func of(obj *clusterv1.KsctlAutoScaler) string { return obj.Namespace + "/" + obj.Name }
+func ownerName(obj *clusterv1.KsctlAutoScaler) string { return obj.Namespace + "/" + obj.Name }

@@ -8,59 +8,62 @@ import (
 )
 
 const (
-	// doubtTime is how long machines may take to join, and nodes to be seen as gone or not ready,
-	// after ksctl's own agent said that it failed.
-	doubtTime = time.Minute
-	// recountInterval is how soon a recount that failed is tried again.
+	// settleTime is how long machines may take to join, and nodes to be deleted or become not
+	// ready, after ksctl's own agent reported a failure.
+	settleTime = time.Minute
+	// recountInterval is the time after which a failed recount is retried.
 	recountInterval = 5 * time.Minute
 )
 
-// doubt is how many workers there may be where ksctl's own agent failed: it does not say how far it
-// came, and would forget those that are more than it is asked to make.
-type doubt struct {
-	op          *clusterv1.ScaleOperation
-	least, most int32
-	// until is when what has not joined is taken for what will not.
-	until time.Time
-	// idle is the worker that has a node which is not ready, and maybe no machine; -1: there is none.
-	// It is bare if it has no node at all.
-	idle int32
-	bare bool
-	// why nothing is done about it; "": it is.
-	why string
+// uncertainty describes the possible numbers of workers after a failure of ksctl's own agent. The
+// agent does not report how many workers it created or deleted, and it would forget the workers
+// beyond the number in the next request.
+type uncertainty struct {
+	op                     *clusterv1.ScaleOperation
+	minWorkers, maxWorkers int32
+	// deadline is the time after which machines that have not joined are no longer expected to
+	// join.
+	deadline time.Time
+	// suspect is the index of a worker that may have no machine, because its node is not ready; -1
+	// if there is none. suspectHasNoNode is true if it has no node at all.
+	suspect          int32
+	suspectHasNoNode bool
+	// blocker is why no recount is started; "" if one is.
+	blocker string
 }
 
-// settleDoubt is how much is not known after an operation; nil: all is, which is then written down.
-func (p *plan) settleDoubt(f facts) *doubt {
+// assessUncertainty returns what is uncertain after the last operation. If nothing is, it returns
+// nil and marks the operation as settled.
+func (p *plan) assessUncertainty(f planInput) *uncertainty {
 	op := p.op
 	if op == nil || op.State != clusterv1.OperationFailed || op.EndedAt == nil {
 		return nil
 	}
-	if f.plain && op.Code == "" { // it failed under an earlier version, which did not ask
+	if f.ksctlAgent && op.Code == "" { // recorded by an earlier version, which did not set Code and Unsettled
 		op.Code, op.Unsettled = CodeFailed, true
 	}
-	if op.Unsettled = op.Unsettled && f.plain; !op.Unsettled {
+	if op.Unsettled = op.Unsettled && f.ksctlAgent; !op.Unsettled {
 		return nil
 	}
-	joined := joinedEnd(f.fleet)
-	d := &doubt{op: op, least: max(min(op.From, op.DesiredWorkers), joined), most: max(op.From, op.DesiredWorkers), idle: -1}
-	if op.Kind == clusterv1.OperationScaleUp { // what has joined once is not deleted for having no node now
-		d.least = max(d.least, min(f.counted, d.most))
+	joined := joinedEnd(f.machines)
+	d := &uncertainty{op: op, minWorkers: max(min(op.From, op.DesiredWorkers), joined), maxWorkers: max(op.From, op.DesiredWorkers), suspect: -1}
+	if op.Kind == clusterv1.OperationScaleUp { // a worker that has joined before is not deleted for a missing node
+		d.minWorkers = max(d.minWorkers, min(f.knownWorkers, d.maxWorkers))
 	}
-	d.until = op.EndedAt.Add(doubtTime)
+	d.deadline = op.EndedAt.Add(settleTime)
 	switch {
-	case op.Code == CodeNoAnswer: // it may still be at work
-		d.until = op.EndedAt.Add(f.within)
+	case op.Code == CodeNoAnswer: // the operation may still be in progress
+		d.deadline = op.EndedAt.Add(f.joinTimeout)
 	case op.Kind == clusterv1.OperationRecount:
-		d.until = op.EndedAt.Add(recountInterval)
+		d.deadline = op.EndedAt.Add(recountInterval)
 	}
-	if d.least < d.most {
-		d.why = f.noRecount(d, joined)
+	if d.minWorkers < d.maxWorkers {
+		d.blocker = f.recountBlocker(d, joined)
 		return d
 	}
-	for i := op.DesiredWorkers; op.Kind == clusterv1.OperationScaleDown && i < min(op.From, f.fleet.size()); i++ {
-		if m := &f.fleet.machines[i]; f.now.Before(d.until) || !m.ready() { // it may have no machine
-			d.idle, d.bare = i, m.node == nil
+	for i := op.DesiredWorkers; op.Kind == clusterv1.OperationScaleDown && i < min(op.From, f.machines.size()); i++ {
+		if m := &f.machines.list[i]; f.now.Before(d.deadline) || !m.ready() { // the machine may be deleted
+			d.suspect, d.suspectHasNoNode = i, m.node == nil
 			return d
 		}
 	}
@@ -68,66 +71,68 @@ func (p *plan) settleDoubt(f facts) *doubt {
 	return nil
 }
 
-// joinedEnd is the place behind the last machine that has joined.
-func joinedEnd(f *fleet) int32 {
+// joinedEnd returns the position after the last machine that has joined.
+func joinedEnd(f *machines) int32 {
 	for i := f.size(); i > 0; i-- {
-		if f.machines[i-1].node != nil {
+		if f.list[i-1].node != nil {
 			return i
 		}
 	}
 	return 0
 }
 
-// noRecount is why what has not joined is not deleted; "": it may be.
-func (f facts) noRecount(d *doubt, joined int32) string {
+// recountBlocker returns why machines that have not joined must not be deleted; "" if they may be.
+func (f planInput) recountBlocker(d *uncertainty, joined int32) string {
 	switch {
 	case f.mode == clusterv1.ScalingOff:
 		return "mode is Off"
 	case f.mode == clusterv1.ScalingUpOnly && d.op.Kind == clusterv1.OperationScaleDown:
 		return "mode is ScaleUpOnly"
 	case joined < min(d.op.From, d.op.DesiredWorkers):
-		return fmt.Sprintf("worker %d, which is not of the operation, has no node that is known as its own", joined)
-	case f.fleet.size() > d.most:
-		return "the imported state has more"
-	case f.fleet.newestOther.After(d.op.StartedAt.Time):
-		return "a node has joined since that may be one of them, by another name"
+		return fmt.Sprintf("worker %d, which is not part of the operation, has no matching node", joined)
+	case f.machines.size() > d.maxWorkers:
+		return "the imported state has more workers"
+	case f.machines.newestOtherNode.After(d.op.StartedAt.Time):
+		return "a node has joined since, which may be one of them under another name"
 	}
 	return ""
 }
 
-// String says it to a person.
-func (d *doubt) String() string {
-	if d.bare {
-		return fmt.Sprintf("the agent failed to delete workers, and worker %d, which is not the last one, has no node: delete it, and those behind it, with ksctl, and make this object anew", d.idle)
+// String describes the uncertainty for users.
+func (d *uncertainty) String() string {
+	if d.suspectHasNoNode {
+		return fmt.Sprintf("the agent failed to delete workers, and worker %d, which is not the last one, has no node: delete it and all workers after it with ksctl, then re-create the KsctlAutoScaler", d.suspect)
 	}
-	if d.idle >= 0 {
-		return fmt.Sprintf("the agent failed to delete worker %d, and its node is not ready, or was not seen to be since: where its machine is gone, delete the Node", d.idle)
+	if d.suspect >= 0 {
+		return fmt.Sprintf("the agent failed to delete worker %d, and its node is not confirmed to be ready: if the machine is gone, delete the Node", d.suspect)
 	}
-	text := fmt.Sprintf("there are between %d and %d workers, and the agent, which failed, does not say how many", d.least, d.most)
-	if d.why != "" {
-		return text + ": they have to join, or to be deleted by hand, as " + d.why
+	text := fmt.Sprintf("there are between %d and %d workers, because the agent failed and does not report how many", d.minWorkers, d.maxWorkers)
+	if d.blocker != "" {
+		return text + ": wait until all have joined, or delete the others manually: they are not deleted because " + d.blocker
 	}
-	return fmt.Sprintf("%s: those that have not joined at %s are deleted", text, d.until.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%s: machines that have not joined by %s are deleted", text, d.deadline.UTC().Format(time.RFC3339))
 }
 
-// recount is the operation that ends a doubt; nil: none, or not yet.
-func (p *plan) recount(f facts) *clusterv1.ScaleOperation {
-	d := p.doubt
-	if d.idle >= 0 || d.why != "" || f.now.Before(d.until) {
+// recount returns the operation that resolves the uncertainty; nil if it is not possible or not
+// due.
+func (p *plan) recount(f planInput) *clusterv1.ScaleOperation {
+	d := p.uncertainty
+	if d.suspect >= 0 || d.blocker != "" || f.now.Before(d.deadline) {
 		return nil
 	}
-	op := p.begin(f, clusterv1.OperationRecount, d.most, d.least)
+	op := p.newOperation(f, clusterv1.OperationRecount, d.maxWorkers, d.minWorkers)
 	op.Pool, op.NodeSize = d.op.Pool, d.op.NodeSize
 	return op
 }
 
-// joining is true while machines have yet to join, or to get the labels of their pool: ksctl's own
-// agent does not say of what size they are, which only the last operation tells.
-func (f facts) joining() bool {
+// awaitsJoin reports whether machines have not joined yet, or do not have the label of their pool
+// yet. Until then only the last operation shows their size, because ksctl's own agent does not
+// report it.
+func (f planInput) awaitsJoin() bool {
 	op := f.status.Operation
-	for i := range f.fleet.machines {
-		m := &f.fleet.machines[i]
-		if !made(i, op) || f.late[m.index] {
+	for i := range f.machines.list {
+		m := &f.machines.list[i]
+		if !createdBy(i, op) || f.overdue[m.index] {
 			continue
 		}
 		if m.node == nil || m.pool != "" && m.node.Labels[clusterv1.PoolLabel] == "" {
@@ -137,18 +142,18 @@ func (f facts) joining() bool {
 	return false
 }
 
-// absent is why nothing is made of what ksctl's own agent may have and nobody sees; "": there is
-// nothing of that.
-func (f facts) absent() string {
-	for i := range f.fleet.machines {
-		m := &f.fleet.machines[i]
+// unjoinedWorker returns why no machine may be created because ksctl's own agent may have a worker
+// that has not joined; "" if there is none.
+func (f planInput) unjoinedWorker() string {
+	for i := range f.machines.list {
+		m := &f.machines.list[i]
 		switch {
-		case m.node != nil || made(i, f.status.Operation) && !f.late[m.index]:
-		case atWork(f.status.Operation) && int32(i) >= min(f.status.Operation.From, f.status.Operation.DesiredWorkers):
-		case int32(i) >= f.counted:
-			return fmt.Sprintf("the imported state has %d workers, and worker %d has not joined: nothing is scaled until it has, or another state is imported", f.fleet.size(), m.index)
+		case m.node != nil || createdBy(i, f.status.Operation) && !f.overdue[m.index]:
+		case isInProgress(f.status.Operation) && int32(i) >= min(f.status.Operation.From, f.status.Operation.DesiredWorkers):
+		case int32(i) >= f.knownWorkers:
+			return fmt.Sprintf("the imported state has %d workers, but worker %d has not joined: nothing is scaled until it joins or another state is imported", f.machines.size(), m.index)
 		default:
-			return fmt.Sprintf("worker %d has no node, and the agent does not say whether there is a machine of it: have it join, or delete it, and those behind it, with ksctl, and make this object anew", m.index)
+			return fmt.Sprintf("worker %d has no node, and the agent does not report whether its machine exists: make it join, or delete it and all workers after it with ksctl and re-create the KsctlAutoScaler", m.index)
 		}
 	}
 	return ""

@@ -15,18 +15,19 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
-// reservedDomains are those of labels and taints that mean something to others than who writes a pool.
+// reservedDomains are the prefixes of labels and taints that pools must not set, because other
+// components interpret them.
 var reservedDomains = []string{"kubernetes.io", "k8s.io", "cluster.ksctl.com", "agent.ksctl.com"}
 
-// validate refuses labels and taints that nodes can't have, or must not.
-func validate(pools []clusterv1.WorkerPool) error {
+// validatePools rejects labels and taints that are invalid or reserved, and pools of the same size.
+func validatePools(pools []clusterv1.WorkerPool) error {
 	for i := range pools {
 		p := &pools[i]
-		if other := sizedAs(pools[:i], p.NodeSize); other != nil {
-			return reconcile.Fail(InvalidPoolReason, "pools %s and %s are of the same nodeSize: give one of them another one", other.Name, p.Name)
+		if other := poolBySize(pools[:i], p.NodeSize); other != nil {
+			return reconcile.Fail(InvalidPoolReason, "pools %s and %s have the same nodeSize: change one of them", other.Name, p.Name)
 		}
 		for _, name := range slices.Sorted(maps.Keys(p.Labels)) {
-			if err := validKey(name); err != nil {
+			if err := validateKey(name); err != nil {
 				return reconcile.Fail(InvalidPoolReason, "pool %s: label %q: %w", p.Name, name, err)
 			}
 		}
@@ -34,7 +35,7 @@ func validate(pools []clusterv1.WorkerPool) error {
 			return reconcile.Fail(InvalidPoolReason, "pool %s: %w", p.Name, errs.ToAggregate())
 		}
 		for _, t := range p.Taints {
-			if err := validTaint(t); err != nil {
+			if err := validateTaint(t); err != nil {
 				return reconcile.Fail(InvalidPoolReason, "pool %s: taint %q: %w", p.Name, t.Key, err)
 			}
 		}
@@ -42,11 +43,11 @@ func validate(pools []clusterv1.WorkerPool) error {
 	return nil
 }
 
-func validKey(name string) error {
+func validateKey(name string) error {
 	domain, _, prefixed := strings.Cut(name, "/")
 	for _, reserved := range reservedDomains {
 		if prefixed && (domain == reserved || strings.HasSuffix(domain, "."+reserved)) {
-			return fmt.Errorf("labels and taints of %s are not a pool's to give: take another prefix", reserved)
+			return fmt.Errorf("prefix %s is reserved: use another one", reserved)
 		}
 	}
 	if errs := validation.IsQualifiedName(name); len(errs) > 0 {
@@ -55,8 +56,8 @@ func validKey(name string) error {
 	return nil
 }
 
-func validTaint(t corev1.Taint) error {
-	if err := validKey(t.Key); err != nil {
+func validateTaint(t corev1.Taint) error {
+	if err := validateKey(t.Key); err != nil {
 		return err
 	}
 	if errs := validation.IsValidLabelValue(t.Value); len(errs) > 0 {
@@ -66,5 +67,5 @@ func validTaint(t corev1.Taint) error {
 	case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule:
 		return nil
 	}
-	return fmt.Errorf("its effect is %q: want NoSchedule or PreferNoSchedule, as nodes that have joined may have pods", t.Effect)
+	return fmt.Errorf("invalid effect %q: use NoSchedule or PreferNoSchedule, because nodes may have pods before they are tainted", t.Effect)
 }

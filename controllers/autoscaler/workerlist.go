@@ -9,59 +9,60 @@ import (
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 )
 
-// workerRole is that of workers in the facts of a cluster.
+// workerRole is the role of worker pools in the facts of a cluster.
 const workerRole clusterv1.PoolRole = "Worker"
 
-// listing is what is known of the array.
-type listing struct {
-	// machines by their index, in order, with their sizes, "" where that is not known.
+// workerList is the known part of the array of workers.
+type workerList struct {
+	// machines are ordered by index. Their size is "" if it is unknown.
 	machines []machine
-	// exact is true where there are no others: a node of another one is of a machine that is gone.
-	exact bool
-	// last operation, by which is known what can't be asked where it is not exact.
-	last *clusterv1.ScaleOperation
-	// sizes of machines that were known before, by their index: most nodes do not say it.
+	// complete is true if there are no other machines: then the node of any other worker is
+	// orphaned.
+	complete bool
+	// lastOperation shows what cannot be listed, if the list is not complete.
+	lastOperation *clusterv1.ScaleOperation
+	// sizes are the last known sizes of machines, by index: most nodes have no label with it.
 	sizes map[int32]string
-	// counted is how many there are where the imported state is not asked.
-	counted int32
-	// imported is how many the imported state has, -1 where there is none, and importedSize that of
-	// those of which nothing else is known.
-	imported     int32
-	importedSize string
+	// knownWorkers is the number of workers that is known without the imported state.
+	knownWorkers int32
+	// importedWorkers is the number of workers in the imported state; -1 if there is none.
+	// importedSize is their size, for workers whose size is not known otherwise.
+	importedWorkers int32
+	importedSize    string
 }
 
-// hasLeft is true for a node of a machine that the last operation deleted.
-func (l *listing) hasLeft(index int32, node *corev1.Node) bool {
-	op := l.last
+// wasDeleted reports whether the last operation deleted the machine of a node.
+func (l *workerList) wasDeleted(index int32, node *corev1.Node) bool {
+	op := l.lastOperation
 	return op != nil && op.Kind != clusterv1.OperationScaleUp && op.State == clusterv1.OperationSucceeded && op.EndedAt != nil &&
 		index >= op.DesiredWorkers && !node.CreationTimestamp.After(op.EndedAt.Time)
 }
 
-// listingOf is what is known of the array of workers. ksctl's own agent says nothing: then there
-// are as many as there were, as the last operation left them, or more when the imported state says
-// so. That it has fewer may be of before.
-func listingOf(said answer, c *clusterv1.KsctlCluster, status *clusterv1.KsctlAutoScalerStatus, now time.Time) listing {
-	l := listing{exact: !said.plain, last: status.Operation, counted: status.Workers}
-	l.imported, l.importedSize = importedWorkers(c)
-	for _, w := range said.workers {
+// newWorkerList returns what is known of the array of workers. ksctl's own agent cannot list them:
+// then their number is the one after the last operation, or the one in the imported state if that
+// is higher. A lower number in the imported state may be outdated.
+func newWorkerList(report agentReport, c *clusterv1.KsctlCluster, status *clusterv1.KsctlAutoScalerStatus, now time.Time) workerList {
+	l := workerList{complete: !report.ksctlAgent, lastOperation: status.Operation, knownWorkers: status.Workers}
+	l.importedWorkers, l.importedSize = importedWorkers(c)
+	for _, w := range report.workers {
 		l.machines = append(l.machines, machine{index: int32(w.Index), size: w.Size, nodeName: w.Node})
 	}
-	if !said.plain {
+	if !report.ksctlAgent {
 		return l
 	}
-	if op := l.last; atWork(op) && said.word.id == op.ID && said.word.state == agentSucceeded {
-		// Its nodes come to be known, or to be gone, some time after it said so.
-		l.last, l.counted = op.DeepCopy(), op.DesiredWorkers
-		l.last.State, l.last.EndedAt = clusterv1.OperationSucceeded, &metav1.Time{Time: now.Truncate(time.Second)}
+	if op := l.lastOperation; isInProgress(op) && report.operation.id == op.ID && report.operation.phase == phaseSucceeded {
+		// The changes of its nodes are observed some time after the agent reports success.
+		l.lastOperation, l.knownWorkers = op.DeepCopy(), op.DesiredWorkers
+		l.lastOperation.State, l.lastOperation.EndedAt = clusterv1.OperationSucceeded, &metav1.Time{Time: now.Truncate(time.Second)}
 	}
 	l.sizes = map[int32]string{}
 	for _, w := range status.WorkerSizes {
 		l.sizes[w.Index] = w.NodeSize
 	}
-	count := l.counted
-	// What has just succeeded is newer.
-	if seen := status.ImportedWorkers; l.last == status.Operation && (seen == nil || *seen != l.imported) {
-		count = max(count, l.imported)
+	count := l.knownWorkers
+	// An operation that has just succeeded is newer than the imported state.
+	if seen := status.ImportedWorkers; l.lastOperation == status.Operation && (seen == nil || *seen != l.importedWorkers) {
+		count = max(count, l.importedWorkers)
 	}
 	for i := range min(count, maxWorkers) {
 		l.machines = append(l.machines, machine{index: i})
@@ -69,8 +70,8 @@ func listingOf(said answer, c *clusterv1.KsctlCluster, status *clusterv1.KsctlAu
 	return l
 }
 
-// importedWorkers is how many workers the imported state has, -1 where there is none; and their
-// size, where all are of one.
+// importedWorkers returns the number of workers in the imported state, -1 if there is none, and
+// their size if all have the same one.
 func importedWorkers(c *clusterv1.KsctlCluster) (count int32, size string) {
 	if c.Status.Facts == nil {
 		return -1, ""
@@ -83,28 +84,29 @@ func importedWorkers(c *clusterv1.KsctlCluster) (count int32, size string) {
 	return count, size
 }
 
-// place puts a machine into a pool where the agent does not say of what size it is: the one that its
-// node was labelled with, or whose size its node has, or it had before, was asked for with, or has in
-// the imported state. The size of a node may be no cloud's: k3s has it be "k3s".
-func (l *listing) place(m *machine, at int, pools []clusterv1.WorkerPool) {
+// assignPool sets the pool and size of a machine whose size the agent does not report. It takes the
+// pool in the label of the node, else the first pool with one of these sizes: the node's instance
+// type, the last known size, the size in the last operation, the size in the imported state. The
+// instance type may not be a size of the cloud: in k3s it is "k3s".
+func (l *workerList) assignPool(m *machine, position int, pools []clusterv1.WorkerPool) {
 	sizes := make([]string, 0, 4)
 	if m.node != nil {
-		if p := labelled(pools, m.node); p != nil {
+		if p := poolByLabel(pools, m.node); p != nil {
 			m.size, m.pool = p.NodeSize, p.Name
 			return
 		}
 		sizes = append(sizes, m.node.Labels[corev1.LabelInstanceTypeStable])
 	}
-	m.size = l.sizes[m.index] // kept for a pool that comes back
+	m.size = l.sizes[m.index] // kept in case its pool is added to the spec again
 	sizes = append(sizes, m.size)
-	if op := l.last; op != nil && op.Kind != clusterv1.OperationScaleDown && int32(at) >= min(op.From, op.DesiredWorkers) && int32(at) < max(op.From, op.DesiredWorkers) {
+	if op := l.lastOperation; op != nil && op.Kind != clusterv1.OperationScaleDown && int32(position) >= min(op.From, op.DesiredWorkers) && int32(position) < max(op.From, op.DesiredWorkers) {
 		sizes = append(sizes, op.NodeSize)
 	}
-	if int32(at) < l.imported {
+	if int32(position) < l.importedWorkers {
 		sizes = append(sizes, l.importedSize)
 	}
 	for _, size := range sizes {
-		if p := sizedAs(pools, size); p != nil {
+		if p := poolBySize(pools, size); p != nil {
 			m.size, m.pool = size, p.Name
 			return
 		}

@@ -24,29 +24,29 @@ import (
 	"github.com/ksctl/gitops/internal/clusters/kubeconfig"
 )
 
-// OfAnnotation is on each Secret that is written for a cluster: <namespace>/<name> of the
-// KsctlCluster.
-const OfAnnotation = "cluster.ksctl.com/of"
+// OwnerAnnotation is set on each Secret that is written for a cluster. Its value is the
+// <namespace>/<name> of the KsctlCluster.
+const OwnerAnnotation = "cluster.ksctl.com/of"
 
-// secretSuffix and secretKey are those of Cluster API, which Flux knows, too.
+// secretSuffix and secretKey are those of Cluster API, which Flux supports, too.
 // https://cluster-api.sigs.k8s.io/developer/core/controllers/cluster#kubeconfig-secrets
 const (
 	secretSuffix = "-kubeconfig"
 	secretKey    = "value"
 )
 
-// wanted is a Secret as it is to be.
-type wanted struct {
+// desiredSecret is the desired state of a Secret.
+type desiredSecret struct {
 	name   types.NamespacedName
 	labels map[string]string
 	data   map[string][]byte
-	// argocd is true for the one that Argo CD reads.
+	// argocd is true for the cluster Secret of Argo CD.
 	argocd bool
 }
 
-// wantedSecrets are those of a cluster.
-func wantedSecrets(obj *clusterv1.KsctlCluster, k known, labels map[string]string) ([]wanted, error) {
-	var out []wanted
+// desiredSecrets returns the desired Secrets of a cluster.
+func desiredSecrets(obj *clusterv1.KsctlCluster, k clusterInfo, labels map[string]string) ([]desiredSecret, error) {
+	var out []desiredSecret
 	labels = maps.Clone(labels)
 	labels[clusterv1.ClusterLabel] = labelValue(obj.Name)
 	if k.secret == "" {
@@ -54,14 +54,14 @@ func wantedSecrets(obj *clusterv1.KsctlCluster, k known, labels map[string]strin
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, wanted{name: types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name + secretSuffix}, labels: labels, data: map[string][]byte{secretKey: config}})
+		out = append(out, desiredSecret{name: types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name + secretSuffix}, labels: labels, data: map[string][]byte{secretKey: config}})
 	}
 	if argo := obj.Spec.ArgoCD; argo != nil {
 		name := argo.Name
 		if name == "" {
 			name = obj.Namespace + "." + obj.Name
 		}
-		data, err := k.access.ArgoCD(name)
+		data, err := k.access.ArgoCDSecretData(name)
 		if err != nil {
 			return nil, err
 		}
@@ -70,99 +70,100 @@ func wantedSecrets(obj *clusterv1.KsctlCluster, k known, labels map[string]strin
 		}
 		l := maps.Clone(labels)
 		l[kubeconfig.ArgoCDLabel] = kubeconfig.ArgoCDLabelValue
-		out = append(out, wanted{name: argoCDSecret(obj, argo.Namespace), labels: l, data: data, argocd: true})
+		out = append(out, desiredSecret{name: argoCDSecret(obj, argo.Namespace), labels: l, data: data, argocd: true})
 	}
 	return out, nil
 }
 
-// argoCDSecret is the Secret that Argo CD knows a cluster by.
+// argoCDSecret returns the name of the cluster Secret of Argo CD.
 func argoCDSecret(obj *clusterv1.KsctlCluster, namespace string) types.NamespacedName {
-	name := "cluster-" + obj.Namespace + "." + obj.Name // a namespace has no dot
+	name := "cluster-" + obj.Namespace + "." + obj.Name // unique, because a namespace contains no dot
 	if len(name) > 253 {
-		name = name[:200] + "-" + short(name)
+		name = name[:200] + "-" + shortHash(name)
 	}
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// labelValue is a name that fits a label.
+// labelValue returns a name as a label value: names over 63 bytes are shortened and get a hash.
 func labelValue(name string) string {
 	if len(name) <= 63 {
 		return name
 	}
-	return name[:40] + "-" + short(name)
+	return name[:40] + "-" + shortHash(name)
 }
 
-func short(s string) string {
+func shortHash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:8])
 }
 
-func of(obj *clusterv1.KsctlCluster) string { return obj.Namespace + "/" + obj.Name }
+func ownerOf(obj *clusterv1.KsctlCluster) string { return obj.Namespace + "/" + obj.Name }
 
-// done is what was done to a Secret, and the resourceVersion that it has since.
-type done struct{ did, version string }
+// writeResult is the action on a Secret ("" if it was up to date), and its resourceVersion
+// afterwards.
+type writeResult struct{ action, version string }
 
-// What is done to a Secret.
+// Actions of a writeResult.
 const (
 	created = "created"
 	changed = "changed"
 )
 
-// ensure makes a Secret as it is wanted.
-func ensure(ctx context.Context, c dynamic.Interface, w wanted, owner string) (done, error) {
+// ensureSecret creates or patches a Secret, if it differs from its desired state.
+func ensureSecret(ctx context.Context, c dynamic.Interface, w desiredSecret, owner string) (writeResult, error) {
 	var have corev1.Secret
-	found, err := engine.Read(ctx, c, secrets, w.name.Namespace, w.name.Name, &have)
+	found, err := engine.GetInto(ctx, c, secretGVR, w.name.Namespace, w.name.Name, &have)
 	switch {
 	case err != nil:
-		return done{}, fmt.Errorf("reading Secret %s: %w", w.name, err)
+		return writeResult{}, fmt.Errorf("reading Secret %s: %w", w.name, err)
 	case !found:
-		return create(ctx, c, w, owner)
-	case have.Annotations[OfAnnotation] != owner:
-		return done{}, reconcile.Fail(SecretTakenReason, "Secret %s exists, and is not this cluster's: delete it, or rename the KsctlCluster", w.name)
-	case fits(&have, w):
-		return done{version: have.ResourceVersion}, nil
+		return createSecret(ctx, c, w, owner)
+	case have.Annotations[OwnerAnnotation] != owner:
+		return writeResult{}, reconcile.Fail(SecretConflictReason, "Secret %s exists and belongs to another owner: delete it, or rename the KsctlCluster", w.name)
+	case upToDate(&have, w):
+		return writeResult{version: have.ResourceVersion}, nil
 	}
-	body, err := json.Marshal(change(&have, w))
+	body, err := json.Marshal(mergePatch(&have, w))
 	if err != nil {
-		return done{}, err
+		return writeResult{}, err
 	}
-	u, err := c.Resource(secrets).Namespace(w.name.Namespace).Patch(ctx, w.name.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: live.FieldManager})
+	u, err := c.Resource(secretGVR).Namespace(w.name.Namespace).Patch(ctx, w.name.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: live.FieldManager})
 	if err != nil {
-		return done{}, fmt.Errorf("changing Secret %s: %w", w.name, err)
+		return writeResult{}, fmt.Errorf("changing Secret %s: %w", w.name, err)
 	}
-	return done{changed, u.GetResourceVersion()}, nil
+	return writeResult{changed, u.GetResourceVersion()}, nil
 }
 
-func create(ctx context.Context, c dynamic.Interface, w wanted, owner string) (done, error) {
+func createSecret(ctx context.Context, c dynamic.Interface, w desiredSecret, owner string) (writeResult, error) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Name: w.name.Name, Namespace: w.name.Namespace, Labels: w.labels, Annotations: map[string]string{OfAnnotation: owner}},
+		ObjectMeta: metav1.ObjectMeta{Name: w.name.Name, Namespace: w.name.Namespace, Labels: w.labels, Annotations: map[string]string{OwnerAnnotation: owner}},
 		Type:       corev1.SecretTypeOpaque, Data: w.data,
 	})
 	if err != nil {
-		return done{}, err
+		return writeResult{}, err
 	}
-	u, err := c.Resource(secrets).Namespace(w.name.Namespace).Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{FieldManager: live.FieldManager})
+	u, err := c.Resource(secretGVR).Namespace(w.name.Namespace).Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{FieldManager: live.FieldManager})
 	if err != nil {
-		return done{}, fmt.Errorf("creating Secret %s: %w", w.name, err)
+		return writeResult{}, fmt.Errorf("creating Secret %s: %w", w.name, err)
 	}
-	return done{created, u.GetResourceVersion()}, nil
+	return writeResult{created, u.GetResourceVersion()}, nil
 }
 
-// sum tells what is wanted apart from what was wanted before.
-func (w *wanted) sum() ([sha256.Size]byte, error) {
+// hash returns a hash of the desired labels and data.
+func (w *desiredSecret) hash() ([sha256.Size]byte, error) {
 	body, err := json.Marshal([]any{w.labels, w.data})
 	return sha256.Sum256(body), err
 }
 
-// fits is true when a Secret has all that is wanted of it, and no other data.
-func fits(have *corev1.Secret, w wanted) bool {
+// upToDate reports whether a Secret has the desired labels and exactly the desired data.
+func upToDate(have *corev1.Secret, w desiredSecret) bool {
 	for label, value := range w.labels {
 		if have.Labels[label] != value {
 			return false
 		}
 	}
-	for _, label := range selecting {
+	for _, label := range selectorLabels {
 		if _, there := have.Labels[label]; there && w.labels[label] == "" {
 			return false
 		}
@@ -170,8 +171,9 @@ func fits(have *corev1.Secret, w wanted) bool {
 	return maps.EqualFunc(have.Data, w.data, bytes.Equal)
 }
 
-// change is the merge patch that makes a Secret fit, if nobody changes it meanwhile.
-func change(have *corev1.Secret, w wanted) map[string]any {
+// mergePatch returns the merge patch that brings a Secret to its desired state. It fails with a
+// conflict if the Secret changes before.
+func mergePatch(have *corev1.Secret, w desiredSecret) map[string]any {
 	data := map[string]any{}
 	for key := range have.Data {
 		data[key] = nil
@@ -180,7 +182,7 @@ func change(have *corev1.Secret, w wanted) map[string]any {
 		data[key] = value
 	}
 	labels := map[string]any{}
-	for _, label := range selecting {
+	for _, label := range selectorLabels {
 		labels[label] = nil
 	}
 	for label, value := range w.labels {
@@ -189,8 +191,9 @@ func change(have *corev1.Secret, w wanted) map[string]any {
 	return map[string]any{"metadata": map[string]any{"resourceVersion": have.ResourceVersion, "labels": labels}, "data": data}
 }
 
-// allowed is nil when Argo CD's Secrets may be written into a namespace.
-func (s *Steps) allowed(argo *clusterv1.ArgoCDCluster) error {
+// checkArgoCDNamespace returns an error if --argocd-namespaces does not list the namespace for the
+// Secret of Argo CD.
+func (s *Steps) checkArgoCDNamespace(argo *clusterv1.ArgoCDCluster) error {
 	if argo == nil || slices.Contains(s.ArgoCDNamespaces, argo.Namespace) {
 		return nil
 	}

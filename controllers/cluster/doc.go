@@ -1,3 +1,3 @@
-// Package cluster reconciles KsctlClusters: it takes a cluster's kubeconfig from its
-// imported state, gives it to whom it concerns as Secrets, and asks the cluster how it is.
+// Package cluster reconciles KsctlClusters: it reads a cluster's kubeconfig from its imported state
+// or from a Secret, writes it to Secrets for Flux and Argo CD, and probes the cluster's API server.
 package cluster

@@ -11,34 +11,34 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// managed are the distributions that clouds manage, by cloud.
-var managed = map[string]string{"aws": "eks", "azure": "aks", "local": "kind"}
+// managedDistributions are the distributions of managed clusters, by cloud.
+var managedDistributions = map[string]string{"aws": "eks", "azure": "aks", "local": "kind"}
 
-// factsOf says what the state of a cluster does.
+// factsOf returns the facts in the state of a cluster.
 func factsOf(c *state.Cluster) *clusterv1.ClusterFacts {
-	out := &clusterv1.ClusterFacts{Name: clip(c.ID.Name), Cloud: clip(c.ID.Cloud), Region: clip(c.ID.Region), Type: clip(c.ID.Type), Distribution: clip(c.Bootstrap)}
+	out := &clusterv1.ClusterFacts{Name: truncate(c.ID.Name), Cloud: truncate(c.ID.Cloud), Region: truncate(c.ID.Region), Type: truncate(c.ID.Type), Distribution: truncate(c.Bootstrap)}
 	if c.ID.Type == state.Managed {
-		out.Distribution = cmp.Or(out.Distribution, managed[c.ID.Cloud])
+		out.Distribution = cmp.Or(out.Distribution, managedDistributions[c.ID.Cloud])
 	}
 	for name, version := range c.Versions {
 		if out.Versions == nil {
 			out.Versions = map[string]string{}
 		}
-		out.Versions[name] = clip(version)
+		out.Versions[name] = truncate(version)
 	}
 	for _, p := range c.Pools {
-		out.Pools = append(out.Pools, clusterv1.NodePool{Role: clusterv1.PoolRole(p.Role), Size: clip(p.Size), Count: int32(min(p.Count, math.MaxInt32))})
+		out.Pools = append(out.Pools, clusterv1.NodePool{Role: clusterv1.PoolRole(p.Role), Size: truncate(p.Size), Count: int32(min(p.Count, math.MaxInt32))})
 	}
 	return out
 }
 
-// clip keeps the beginning of a fact: whoever writes to the store may write anything.
-func clip(s string) string { return strings.ToValidUTF8(s[:min(len(s), 64)], "") }
+// truncate shortens a fact to 64 bytes, because writers of the store are not trusted.
+func truncate(s string) string { return strings.ToValidUTF8(s[:min(len(s), 64)], "") }
 
-// selecting are the labels by which clusters are selected.
-var selecting = []string{clusterv1.CloudLabel, clusterv1.RegionLabel, clusterv1.TypeLabel, clusterv1.DistributionLabel}
+// selectorLabels are the labels that cluster selectors use.
+var selectorLabels = []string{clusterv1.CloudLabel, clusterv1.RegionLabel, clusterv1.TypeLabel, clusterv1.DistributionLabel}
 
-// labelsOf are those by which clusters are selected. What can't be a label's value is left out.
+// labelsOf returns the values of selectorLabels. Facts that are not valid label values are omitted.
 func labelsOf(f *clusterv1.ClusterFacts) map[string]string {
 	out := map[string]string{}
 	if f == nil {
@@ -53,9 +53,9 @@ func labelsOf(f *clusterv1.ClusterFacts) map[string]string {
 	return out
 }
 
-// relabel is the change of an object's labels: those that are wanted, and none of those that
-// were before and are not wanted any more.
-func relabel(have, want, before map[string]string) map[string]any {
+// labelPatch returns the changes to an object's labels: wanted labels are set, and labels of before
+// that are no longer wanted are removed, unless a user changed their value.
+func labelPatch(have, want, before map[string]string) map[string]any {
 	out := map[string]any{}
 	for label, value := range want {
 		if have[label] != value {

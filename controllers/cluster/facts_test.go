@@ -9,7 +9,7 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-func TestFacts(t *testing.T) {
+func TestFactsAndLabels(t *testing.T) {
 	for file, want := range map[string]struct {
 		labels map[string]string
 		pools  int
@@ -28,7 +28,7 @@ func TestFacts(t *testing.T) {
 		facts := factsOf(f.Clusters[0])
 		labels := labelsOf(facts)
 		if labels[clusterv1.RegionLabel] == "" {
-			t.Errorf("%s: no region", file)
+			t.Errorf("%s: no region label", file)
 		}
 		delete(labels, clusterv1.RegionLabel)
 		if !maps.Equal(labels, want.labels) || len(facts.Pools) != want.pools {
@@ -36,13 +36,13 @@ func TestFacts(t *testing.T) {
 		}
 	}
 	if labels := labelsOf(&clusterv1.ClusterFacts{Cloud: "no label's value", Region: "x"}); len(labels) != 1 {
-		t.Errorf("got %v", labels)
+		t.Errorf("got labels %v, want only the region", labels)
 	}
 }
 
-func TestRelabel(t *testing.T) {
+func TestLabelPatch(t *testing.T) {
 	have := map[string]string{"mine": "stays", "same": "1", "old": "1", "changed": "by hand"}
-	got := relabel(have, map[string]string{"same": "1", "new": "2"}, map[string]string{"old": "1", "changed": "0"})
+	got := labelPatch(have, map[string]string{"same": "1", "new": "2"}, map[string]string{"old": "1", "changed": "0"})
 	if want := map[string]any{"new": "2", "old": nil}; !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

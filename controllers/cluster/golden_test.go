@@ -34,7 +34,7 @@ func goldenCluster(name string) *clusterv1.KsctlCluster {
 	return obj
 }
 
-// Flux and Argo CD read these Secrets, and users select them by their labels.
+// TestGoldenSecrets pins the Secrets that Flux and Argo CD read, and that users select by label.
 func TestGoldenSecrets(t *testing.T) {
 	access, err := kubeconfig.Read([]byte(goldenKubeConfig), kubeconfig.Options{})
 	if err != nil {
@@ -49,29 +49,29 @@ func TestGoldenSecrets(t *testing.T) {
 	plain.Spec.ArgoCD = nil
 	for name, c := range map[string]struct {
 		obj    *clusterv1.KsctlCluster
-		k      known
+		k      clusterInfo
 		labels map[string]string
 	}{
-		"least":       {plain, known{access: access}, nil},
-		"argocd":      {goldenCluster("prod-eu"), known{access: access}, labels},
-		"every-field": {full, known{access: access}, labels},
-		"given":       {full, known{access: access, secret: "mine", key: "config"}, labels},
-		"long":        {goldenCluster(strings.Repeat("x", 242)), known{access: access}, labels},
+		"least":       {plain, clusterInfo{access: access}, nil},
+		"argocd":      {goldenCluster("prod-eu"), clusterInfo{access: access}, labels},
+		"every-field": {full, clusterInfo{access: access}, labels},
+		"given":       {full, clusterInfo{access: access, secret: "mine", key: "config"}, labels},
+		"long":        {goldenCluster(strings.Repeat("x", 242)), clusterInfo{access: access}, labels},
 	} {
 		if c.labels == nil {
 			c.labels = labelsOf(nil)
 		}
-		list, err := wantedSecrets(c.obj, c.k, c.labels)
+		list, err := desiredSecrets(c.obj, c.k, c.labels)
 		if err != nil {
 			t.Fatal(err)
 		}
 		client := dynamicfake.NewSimpleDynamicClient(clientgoscheme.Scheme)
 		var made []map[string]any
 		for _, w := range list {
-			if _, err := create(t.Context(), client, w, of(c.obj)); err != nil {
+			if _, err := createSecret(t.Context(), client, w, ownerOf(c.obj)); err != nil {
 				t.Fatal(err)
 			}
-			u, err := client.Resource(secrets).Namespace(w.name.Namespace).Get(t.Context(), w.name.Name,
+			u, err := client.Resource(secretGVR).Namespace(w.name.Namespace).Get(t.Context(), w.name.Name,
 				metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -82,7 +82,7 @@ func TestGoldenSecrets(t *testing.T) {
 	}
 }
 
-// Statuses hold these facts, and users select clusters by these labels.
+// TestGoldenFacts pins the facts in statuses, and the labels that users select clusters by.
 func TestGoldenFacts(t *testing.T) {
 	files, err := filepath.Glob("../../stacks/state/testdata/*.json")
 	if err != nil || len(files) == 0 {
@@ -109,16 +109,16 @@ func TestGoldenFacts(t *testing.T) {
 	}
 }
 
-// Objects carry these names, and statuses hold them.
+// TestGoldenNames pins names and labels of stored objects, and names in statuses.
 func TestGoldenNames(t *testing.T) {
 	argocd := argoCDSecret(goldenCluster("prod-eu"), "argocd")
-	if back, ok := parseName(argocd.String()); !ok || back != argocd {
-		t.Errorf("the Secret of Argo CD is read as %s", back)
+	if back, ok := parseNamespacedName(argocd.String()); !ok || back != argocd {
+		t.Errorf("the name of the Argo CD Secret is parsed as %s", back)
 	}
 	golden.Equal(t, "names.txt", []byte(strings.Join([]string{
-		"annotation of Secrets: " + OfAnnotation,
+		"annotation of Secrets: " + OwnerAnnotation,
 		"label of Secrets: " + clusterv1.ClusterLabel,
-		"labels of clusters: " + strings.Join(selecting, " "),
+		"labels of clusters: " + strings.Join(selectorLabels, " "),
 		"kubeconfig: " + secretSuffix + " " + secretKey,
 		"Secret of Argo CD: " + argocd.String(),
 	}, "\n")+"\n"))

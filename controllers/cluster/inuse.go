@@ -19,50 +19,52 @@ import (
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
-// onCluster is the field by which those are found that have objects on a cluster.
-const onCluster = "status.cluster"
+// clusterIndex indexes installs, removes and autoscalers by the cluster that their objects are on.
+const clusterIndex = ".status.cluster"
 
-// placeOf is the cluster that an object of ours has objects on; "": none but this one.
-func placeOf(o client.Object) string {
+// clusterOf returns the ID of the remote cluster that an install, a remove or an autoscaler has
+// objects on; "" if it has none.
+func clusterOf(o client.Object) string {
 	switch o := o.(type) {
 	case *appsv1.KsctlInstall:
 		return o.Status.Cluster
 	case *appsv1.KsctlRemove:
-		if o.Status.Removed != nil { // before it has touched nothing
+		if o.Status.Removed != nil { // nil: the remove has not started
 			return o.Status.Cluster
 		}
 	case *clusterv1.KsctlAutoScaler:
-		if len(o.Status.Pools) > 0 { // its nodes are marked
+		if len(o.Status.Pools) > 0 { // the autoscaler has marked nodes
 			return target.ClusterID(o.Namespace, o.Spec.ClusterRef.Name)
 		}
 	}
 	return ""
 }
 
-func places(o client.Object) []string {
-	if id := placeOf(o); id != "" {
+func indexCluster(o client.Object) []string {
+	if id := clusterOf(o); id != "" {
 		return []string{id}
 	}
 	return nil
 }
 
-// usersNow are those who have objects on a cluster, by the cache; asked of the API server where
-// that knows none.
-func (s *Steps) usersNow(ctx context.Context, obj *clusterv1.KsctlCluster) ([]string, error) {
-	known, err := s.users(ctx, obj)
-	if err != nil || len(known) > 0 {
-		return known, err
+// liveUsers returns the users of a cluster from the cache or, if the cache has none, from the API
+// server.
+func (s *Steps) liveUsers(ctx context.Context, obj *clusterv1.KsctlCluster) ([]string, error) {
+	cached, err := s.cachedUsers(ctx, obj)
+	if err != nil || len(cached) > 0 {
+		return cached, err
 	}
-	return users(ctx, s.Direct, obj)
+	return listUsers(ctx, s.Direct, obj)
 }
 
-// users are those who have objects on a cluster, by the cache.
-func (s *Steps) users(ctx context.Context, obj *clusterv1.KsctlCluster) ([]string, error) {
-	return users(ctx, s.Client, obj, client.MatchingFields{onCluster: target.ClusterID(obj.Namespace, obj.Name)}, client.UnsafeDisableDeepCopy)
+// cachedUsers returns the users of a cluster from the cache.
+func (s *Steps) cachedUsers(ctx context.Context, obj *clusterv1.KsctlCluster) ([]string, error) {
+	return listUsers(ctx, s.Client, obj, client.MatchingFields{clusterIndex: target.ClusterID(obj.Namespace, obj.Name)}, client.UnsafeDisableDeepCopy)
 }
 
-// users names those who have objects on a cluster, as a reader knows. Options may select them.
-func users(ctx context.Context, reader client.Reader, obj *clusterv1.KsctlCluster, opts ...client.ListOption) ([]string, error) {
+// listUsers lists the users of a cluster: the installs, removes and autoscalers that have objects
+// on it.
+func listUsers(ctx context.Context, reader client.Reader, obj *clusterv1.KsctlCluster, opts ...client.ListOption) ([]string, error) {
 	var (
 		id       = target.ClusterID(obj.Namespace, obj.Name)
 		installs appsv1.KsctlInstallList
@@ -72,21 +74,21 @@ func users(ctx context.Context, reader client.Reader, obj *clusterv1.KsctlCluste
 	)
 	for _, list := range []client.ObjectList{&installs, &removes, &scalers} {
 		if err := reader.List(ctx, list, opts...); err != nil {
-			return nil, fmt.Errorf("looking for who uses the cluster: %w", err)
+			return nil, fmt.Errorf("listing the users of the cluster: %w", err)
 		}
 	}
 	for i := range installs.Items {
-		if in := &installs.Items[i]; placeOf(in) == id {
+		if in := &installs.Items[i]; clusterOf(in) == id {
 			out = append(out, "KsctlInstall "+in.Namespace+"/"+in.Name)
 		}
 	}
 	for i := range removes.Items {
-		if rm := &removes.Items[i]; placeOf(rm) == id {
+		if rm := &removes.Items[i]; clusterOf(rm) == id {
 			out = append(out, "KsctlRemove "+rm.Namespace+"/"+rm.Name)
 		}
 	}
 	for i := range scalers.Items {
-		if as := &scalers.Items[i]; placeOf(as) == id {
+		if as := &scalers.Items[i]; clusterOf(as) == id {
 			out = append(out, "KsctlAutoScaler "+as.Namespace+"/"+as.Name)
 		}
 	}
@@ -94,34 +96,35 @@ func users(ctx context.Context, reader client.Reader, obj *clusterv1.KsctlCluste
 	return out, nil
 }
 
-// maxUsers is how many users a condition names before it counts.
+// maxUsers is the number of users that a condition lists by name. It counts the others.
 const maxUsers = 5
 
-func listed(users []string) string {
+func summarizeUsers(users []string) string {
 	if len(users) <= maxUsers {
 		return strings.Join(users, ", ")
 	}
 	return strings.Join(users[:maxUsers], ", ") + fmt.Sprintf(" and %d more", len(users)-maxUsers)
 }
 
-// used writes down who has objects on a cluster.
-func (s *Steps) used(obj *clusterv1.KsctlCluster, users []string) {
+// reportUsers sets or removes the condition InUse.
+func (s *Steps) reportUsers(obj *clusterv1.KsctlCluster, users []string) {
 	if len(users) == 0 {
 		apimeta.RemoveStatusCondition(&obj.Status.Conditions, clusterv1.InUseCondition)
 		return
 	}
 	apimeta.SetStatusCondition(&obj.Status.Conditions, metav1.Condition{Type: clusterv1.InUseCondition, Status: metav1.ConditionTrue, Reason: InUseReason,
-		Message: listed(users), ObservedGeneration: obj.Generation, LastTransitionTime: metav1.NewTime(s.Clock.Now())})
+		Message: summarizeUsers(users), ObservedGeneration: obj.Generation, LastTransitionTime: metav1.NewTime(s.Clock.Now())})
 }
 
-// usedBy finds the cluster that an object of ours has objects on.
-func usedBy(_ context.Context, o client.Object) []crreconcile.Request {
-	namespace, name, ok := target.ParseClusterID(placeOf(o))
+// clusterRequests returns the request for the cluster that an install, a remove or an autoscaler
+// has objects on.
+func clusterRequests(_ context.Context, o client.Object) []crreconcile.Request {
+	namespace, name, ok := target.ParseClusterID(clusterOf(o))
 	if !ok {
 		return nil
 	}
 	return []crreconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 }
 
-// placed lets the changes through with which somebody begins or ceases to use a cluster.
-var placed = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return placeOf(e.ObjectOld) != placeOf(e.ObjectNew) }}
+// clusterChanged accepts updates with which an object starts or stops using a cluster.
+var clusterChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return clusterOf(e.ObjectOld) != clusterOf(e.ObjectNew) }}

@@ -15,134 +15,134 @@ import (
 )
 
 const (
-	// probers is how many clusters are asked at a time, and failing how many more of
-	// those that did not answer the last time: nobody waits behind them.
-	probers = 24
-	failing = 8
-	// firstBackoff is when a cluster is asked again that did not answer; twice as long
-	// after each further time, up to maxBackoff or the interval.
-	firstBackoff = 10 * time.Second
-	maxBackoff   = 10 * time.Minute
+	// workers is the number of concurrent probes, and retryWorkers the number of additional
+	// workers for clusters whose last probe failed, so that these do not delay the others.
+	workers      = 24
+	retryWorkers = 8
+	// minBackoff is the delay after the first failed probe. It doubles with each further
+	// failure, up to maxBackoff or the interval.
+	minBackoff = 10 * time.Second
+	maxBackoff = 10 * time.Minute
 )
 
-// Prober asks clusters how they are. Nobody waits for one that does not answer.
+// Prober probes clusters in the background, so that reconciles never wait for a cluster.
 type Prober struct {
 	Clock clock.PassiveClock
-	// Wake is called when a cluster has answered, or has not in time.
-	Wake func(types.NamespacedName)
-	// ask asks a cluster.
-	ask func(ctx context.Context, cfg *rest.Config) (probe.Answer, error)
+	// OnResult is called when the probe of a cluster has succeeded, failed or timed out.
+	OnResult func(types.NamespacedName)
+	// probeFunc probes a cluster; probe.Run when nil.
+	probeFunc func(ctx context.Context, cfg *rest.Config) (probe.Result, error)
 
 	once sync.Once
-	// queue is of those that may answer, late of those that did not the last time.
-	queue, late lane
-	mu          sync.Mutex
-	byKey       map[types.NamespacedName]*probeState
+	// queue has the clusters whose last probe did not fail, retryQueue those whose last probe did.
+	queue, retryQueue probeQueue
+	mu                sync.Mutex
+	byKey             map[types.NamespacedName]*probeState
 }
 
-// lane is clusters that wait to be asked.
-type lane = workqueue.TypedInterface[types.NamespacedName]
+// probeQueue is a queue of clusters to probe.
+type probeQueue = workqueue.TypedInterface[types.NamespacedName]
 
-// question is how, and when, a cluster is asked.
-type question struct {
-	// id tells one access from another.
-	id     [sha256.Size]byte
-	config *rest.Config
-	// within is how long the answer may take, interval how long it holds.
-	within, interval time.Duration
-	// token is of the wish to ask it now; "" without one.
-	token string
-	// failed is true when it did not answer before this process was there.
-	failed bool
+// probeRequest describes how and when to probe a cluster.
+type probeRequest struct {
+	// accessHash is the hash of the kubeconfig.
+	accessHash [sha256.Size]byte
+	config     *rest.Config
+	// timeout bounds a probe. interval is how long its result is valid.
+	timeout, interval time.Duration
+	// requestToken is the value of the annotation that requests a reconcile; "" if there is none.
+	requestToken string
+	// failedBefore is true if the last probe before the start of this process failed.
+	failedBefore bool
 }
 
-// opinion is what a cluster said last.
-type opinion struct {
-	probe.Answer
+// probeResult is the result of the last probe of a cluster.
+type probeResult struct {
+	probe.Result
 	err error
-	// next is when it is asked again.
-	next time.Time
+	// nextProbe is the time of the next probe.
+	nextProbe time.Time
 }
 
-// probe is what is known of one cluster. It is guarded by Prober.mu.
+// probeState is the state of the probes of one cluster. It is guarded by Prober.mu.
 type probeState struct {
-	question
-	// asking is true until there is an answer to the question as it is, running while
-	// somebody is at it: after a change of access it may stand in both lanes.
-	asking, running bool
-	answered        bool
-	// answeredToken is the wish that the answer is one to.
+	probeRequest
+	// pending is true until a probe of the current request has ended, running while a worker
+	// probes the cluster: after a change of access the cluster may be in both queues.
+	pending, running bool
+	hasResult        bool
+	// answeredToken is the requestToken that the result answers.
 	answeredToken string
-	at            time.Time
-	answer        probe.Answer
+	probedAt      time.Time
+	lastSuccess   probe.Result
 	err           error
 	failures      int
 }
 
 func (p *Prober) init() {
 	p.once.Do(func() {
-		p.queue, p.late = workqueue.NewTyped[types.NamespacedName](), workqueue.NewTyped[types.NamespacedName]()
+		p.queue, p.retryQueue = workqueue.NewTyped[types.NamespacedName](), workqueue.NewTyped[types.NamespacedName]()
 		p.byKey = map[types.NamespacedName]*probeState{}
-		if p.ask == nil {
-			p.ask = probe.Ask
+		if p.probeFunc == nil {
+			p.probeFunc = probe.Run
 		}
 	})
 }
 
-// opinion returns what a cluster said last; false when that is to be awaited. It is asked
-// again when its access has changed, when its answer is older than the interval, and when
-// somebody wishes it by another token than before.
-func (p *Prober) opinion(key types.NamespacedName, q question) (opinion, bool) {
+// result returns the result of the last probe, and false if the caller has to wait for the first
+// probe with this access and token. It schedules a probe if the access or the token has changed, or
+// if the result is older than the interval.
+func (p *Prober) result(key types.NamespacedName, q probeRequest) (probeResult, bool) {
 	p.init()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.byKey[key]
-	if e == nil || e.id != q.id {
+	if e == nil || e.accessHash != q.accessHash {
 		e = &probeState{}
-		if q.failed {
+		if q.failedBefore {
 			e.failures = 1
 		}
 		p.byKey[key] = e
 	}
-	if q.token == "" {
-		q.token = e.token
+	if q.requestToken == "" {
+		q.requestToken = e.requestToken
 	}
-	e.question = q
+	e.probeRequest = q
 	now := p.Clock.Now()
-	if !e.asking && (!e.answered || e.token != e.answeredToken || !now.Before(e.next())) {
+	if !e.pending && (!e.hasResult || e.requestToken != e.answeredToken || !now.Before(e.nextProbe())) {
 		p.enqueue(key, e)
 	}
-	out := opinion{Answer: e.answer, err: e.err, next: e.next()}
-	if e.asking {
-		out.next = now.Add(q.interval) // the answer wakes it
+	out := probeResult{Result: e.lastSuccess, err: e.err, nextProbe: e.nextProbe()}
+	if e.pending {
+		out.nextProbe = now.Add(q.interval) // the result enqueues the cluster earlier
 	}
-	return out, e.answered && e.token == e.answeredToken
+	return out, e.hasResult && e.requestToken == e.answeredToken
 }
 
-// enqueue is called with the lock held.
+// enqueue schedules a probe. The caller holds the lock.
 func (p *Prober) enqueue(key types.NamespacedName, e *probeState) {
-	e.asking = true
+	e.pending = true
 	if e.failures > 0 {
-		p.late.Add(key)
+		p.retryQueue.Add(key)
 		return
 	}
 	p.queue.Add(key)
 }
 
-// next is when it is to be asked again.
-func (e *probeState) next() time.Time {
+// nextProbe returns the time of the next probe.
+func (e *probeState) nextProbe() time.Time {
 	wait := e.interval
 	if e.err != nil {
 		backoff := maxBackoff
 		if n := e.failures - 1; n < 10 {
-			backoff = min(firstBackoff<<n, maxBackoff)
+			backoff = min(minBackoff<<n, maxBackoff)
 		}
 		wait = min(wait, backoff)
 	}
-	return e.at.Add(wait)
+	return e.probedAt.Add(wait)
 }
 
-// Forget drops what is known of a cluster.
+// Forget drops the state of a cluster.
 func (p *Prober) Forget(key types.NamespacedName) {
 	p.init()
 	p.mu.Lock()
@@ -150,73 +150,73 @@ func (p *Prober) Forget(key types.NamespacedName) {
 	delete(p.byKey, key)
 }
 
-// Start implements manager.Runnable. It returns when nobody is asked any more.
+// Start implements manager.Runnable. It returns when all probes have ended.
 func (p *Prober) Start(ctx context.Context) error {
 	p.init()
 	var wg sync.WaitGroup
-	for i := range probers + failing {
-		from := p.queue
-		if i >= probers {
-			from = p.late
+	for i := range workers + retryWorkers {
+		queue := p.queue
+		if i >= workers {
+			queue = p.retryQueue
 		}
-		wg.Go(func() { p.drain(ctx, from) })
+		wg.Go(func() { p.runWorker(ctx, queue) })
 	}
 	<-ctx.Done()
 	p.queue.ShutDown()
-	p.late.ShutDown()
+	p.retryQueue.ShutDown()
 	wg.Wait()
 	return nil
 }
 
-// drain asks the clusters of a lane until it is shut down.
-func (p *Prober) drain(ctx context.Context, from lane) {
+// runWorker probes the clusters of a queue until the queue is shut down.
+func (p *Prober) runWorker(ctx context.Context, queue probeQueue) {
 	for {
-		key, end := from.Get()
+		key, end := queue.Get()
 		if end {
 			return
 		}
-		p.work(ctx, key)
-		from.Done(key)
+		p.probe(ctx, key)
+		queue.Done(key)
 	}
 }
 
-// work asks one cluster.
-func (p *Prober) work(ctx context.Context, key types.NamespacedName) {
+// probe probes one cluster.
+func (p *Prober) probe(ctx context.Context, key types.NamespacedName) {
 	p.mu.Lock()
 	e := p.byKey[key]
-	if e == nil || !e.asking || e.running {
+	if e == nil || !e.pending || e.running {
 		p.mu.Unlock()
 		return
 	}
 	e.running = true
-	q := e.question
+	q := e.probeRequest
 	p.mu.Unlock()
-	within, cancel := context.WithTimeout(ctx, q.within)
-	answer, err := p.ask(within, q.config)
+	probeCtx, cancel := context.WithTimeout(ctx, q.timeout)
+	answer, err := p.probeFunc(probeCtx, q.config)
 	cancel()
 	if ctx.Err() != nil {
 		return
 	}
-	if p.take(key, e, q.token, answer, err) && p.Wake != nil {
-		p.Wake(key)
+	if p.record(key, e, q.requestToken, answer, err) && p.OnResult != nil {
+		p.OnResult(key)
 	}
 }
 
-// take keeps an answer, unless the cluster is reached in another way by now. Who wished
-// meanwhile to have it asked waits for another one.
-func (p *Prober) take(key types.NamespacedName, e *probeState, token string, answer probe.Answer, err error) bool {
+// record stores a result, unless the access to the cluster has changed since. It schedules another
+// probe if the token has changed since.
+func (p *Prober) record(key types.NamespacedName, e *probeState, token string, answer probe.Result, err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.byKey[key] != e {
 		return false
 	}
-	e.asking, e.running, e.answered, e.answeredToken, e.at, e.err = false, false, true, token, p.Clock.Now(), err
+	e.pending, e.running, e.hasResult, e.answeredToken, e.probedAt, e.err = false, false, true, token, p.Clock.Now(), err
 	if err != nil {
-		e.failures++ // what it said before still holds of it
+		e.failures++ // keep the last successful result
 	} else {
-		e.failures, e.answer = 0, answer
+		e.failures, e.lastSuccess = 0, answer
 	}
-	if e.token != token {
+	if e.requestToken != token {
 		p.enqueue(key, e)
 	}
 	return true

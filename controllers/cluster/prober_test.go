@@ -15,20 +15,20 @@ import (
 	"github.com/ksctl/gitops/internal/clusters/probe"
 )
 
-// asked is a prober whose clusters answer as a function says.
-type asked struct {
+// testProber is a running Prober with a fake clock and a fake probe function.
+type testProber struct {
 	*Prober
-	t     *testing.T
-	clock *clocktesting.FakePassiveClock
-	woken chan types.NamespacedName
+	t       *testing.T
+	clock   *clocktesting.FakePassiveClock
+	results chan types.NamespacedName
 
 	mu    sync.Mutex
 	count map[string]int
 }
 
-func newAsked(t *testing.T, answer func(ctx context.Context, host string) (probe.Answer, error)) *asked {
-	a := &asked{t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)), woken: make(chan types.NamespacedName, 1000), count: map[string]int{}}
-	a.Prober = &Prober{Clock: a.clock, Wake: func(key types.NamespacedName) { a.woken <- key }, ask: func(ctx context.Context, cfg *rest.Config) (probe.Answer, error) {
+func newTestProber(t *testing.T, answer func(ctx context.Context, host string) (probe.Result, error)) *testProber {
+	a := &testProber{t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)), results: make(chan types.NamespacedName, 1000), count: map[string]int{}}
+	a.Prober = &Prober{Clock: a.clock, OnResult: func(key types.NamespacedName) { a.results <- key }, probeFunc: func(ctx context.Context, cfg *rest.Config) (probe.Result, error) {
 		a.mu.Lock()
 		a.count[cfg.Host]++
 		a.mu.Unlock()
@@ -46,111 +46,112 @@ func newAsked(t *testing.T, answer func(ctx context.Context, host string) (probe
 	return a
 }
 
-func (a *asked) times(host string) int {
+func (a *testProber) probes(host string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.count[host]
 }
 
-func named(i int) types.NamespacedName {
+func clusterKey(i int) types.NamespacedName {
 	return types.NamespacedName{Namespace: "x", Name: fmt.Sprint("c", i)}
 }
 
-func at(host string) question {
-	q := question{config: &rest.Config{Host: host}, within: time.Minute, interval: time.Hour}
-	copy(q.id[:], host)
+func requestFor(host string) probeRequest {
+	q := probeRequest{config: &rest.Config{Host: host}, timeout: time.Minute, interval: time.Hour}
+	copy(q.accessHash[:], host)
 	return q
 }
 
-// await waits until a cluster has answered.
-func (a *asked) await(key types.NamespacedName) {
+// await waits until the probe of a cluster has ended.
+func (a *testProber) await(key types.NamespacedName) {
 	a.t.Helper()
 	for {
 		select {
-		case got := <-a.woken:
+		case got := <-a.results:
 			if got == key {
 				return
 			}
 		case <-time.After(time.Minute):
-			a.t.Fatalf("%s is not woken", key)
+			a.t.Fatalf("no result for %s within a minute", key)
 		}
 	}
 }
 
-func TestAnOpinionIsAskedForOnce(t *testing.T) {
-	a := newAsked(t, func(context.Context, string) (probe.Answer, error) { return probe.Answer{Version: "v1"}, nil })
-	if _, ok := a.opinion(named(0), at("a")); ok {
-		t.Fatal("it is known before it was asked for")
+func TestResultIsReusedUntilItExpires(t *testing.T) {
+	a := newTestProber(t, func(context.Context, string) (probe.Result, error) { return probe.Result{Version: "v1"}, nil })
+	if _, ok := a.result(clusterKey(0), requestFor("a")); ok {
+		t.Fatal("there is a result before the first probe")
 	}
-	a.await(named(0))
+	a.await(clusterKey(0))
 	for range 3 {
-		said, ok := a.opinion(named(0), at("a"))
-		if !ok || said.Version != "v1" || said.err != nil || !said.next.Equal(a.clock.Now().Add(time.Hour)) {
+		said, ok := a.result(clusterKey(0), requestFor("a"))
+		if !ok || said.Version != "v1" || said.err != nil || !said.nextProbe.Equal(a.clock.Now().Add(time.Hour)) {
 			t.Fatalf("got %+v, %v", said, ok)
 		}
 	}
-	if n := a.times("a"); n != 1 {
-		t.Errorf("asked %d times", n)
+	if n := a.probes("a"); n != 1 {
+		t.Errorf("%d probes", n)
 	}
 	a.clock.SetTime(a.clock.Now().Add(time.Hour))
-	if said, ok := a.opinion(named(0), at("a")); !ok || said.Version != "v1" || said.next.Before(a.clock.Now().Add(time.Hour)) {
-		t.Errorf("what it said last does not hold while it is asked again: %+v, %v", said, ok)
+	if said, ok := a.result(clusterKey(0), requestFor("a")); !ok || said.Version != "v1" || said.nextProbe.Before(a.clock.Now().Add(time.Hour)) {
+		t.Errorf("the last result is not returned during the next probe: %+v, %v", said, ok)
 	}
-	a.await(named(0))
-	if n := a.times("a"); n != 2 {
-		t.Errorf("asked %d times", n)
+	a.await(clusterKey(0))
+	if n := a.probes("a"); n != 2 {
+		t.Errorf("%d probes", n)
 	}
 }
 
-func TestAnotherAccessAndATokenAskAnew(t *testing.T) {
-	a := newAsked(t, func(_ context.Context, host string) (probe.Answer, error) { return probe.Answer{Version: host}, nil })
-	a.opinion(named(0), at("a"))
-	a.await(named(0))
-	if _, ok := a.opinion(named(0), at("b")); ok {
-		t.Error("what the one said is taken for what the other says")
+func TestNewAccessAndRequestTokenStartProbes(t *testing.T) {
+	a := newTestProber(t, func(_ context.Context, host string) (probe.Result, error) { return probe.Result{Version: host}, nil })
+	a.result(clusterKey(0), requestFor("a"))
+	a.await(clusterKey(0))
+	if _, ok := a.result(clusterKey(0), requestFor("b")); ok {
+		t.Error("the result for one access is returned for another")
 	}
-	a.await(named(0))
-	if said, ok := a.opinion(named(0), at("b")); !ok || said.Version != "b" {
+	a.await(clusterKey(0))
+	if said, ok := a.result(clusterKey(0), requestFor("b")); !ok || said.Version != "b" {
 		t.Errorf("got %+v, %v", said, ok)
 	}
-	now := at("b")
-	now.token = "now"
-	if _, ok := a.opinion(named(0), now); ok {
-		t.Error("what it said before is the answer to a wish to ask it now")
+	now := requestFor("b")
+	now.requestToken = "now"
+	if _, ok := a.result(clusterKey(0), now); ok {
+		t.Error("a result from before the request is returned for it")
 	}
-	a.await(named(0))
-	if _, ok := a.opinion(named(0), now); !ok {
-		t.Error("the answer is not one to the wish")
+	a.await(clusterKey(0))
+	if _, ok := a.result(clusterKey(0), now); !ok {
+		t.Error("no result after the requested probe")
 	}
-	if n := a.times("b"); n != 2 {
-		t.Errorf("asked %d times", n)
+	if n := a.probes("b"); n != 2 {
+		t.Errorf("%d probes", n)
 	}
 }
 
-func TestBackoff(t *testing.T) {
+func TestFailedProbesBackOff(t *testing.T) {
 	down := errors.New("down")
-	a := newAsked(t, func(context.Context, string) (probe.Answer, error) { return probe.Answer{}, down })
-	q := at("a")
+	a := newTestProber(t, func(context.Context, string) (probe.Result, error) { return probe.Result{}, down })
+	q := requestFor("a")
 	q.interval = 100 * time.Second
 	for _, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 100 * time.Second, 100 * time.Second} {
-		a.opinion(named(0), q)
-		a.await(named(0))
-		said, ok := a.opinion(named(0), q)
-		if !ok || !errors.Is(said.err, down) || said.next.Sub(a.clock.Now()) != want {
-			t.Fatalf("got %+v, %v; want it asked again in %s, not in %s", said, ok, want, said.next.Sub(a.clock.Now()))
+		a.result(clusterKey(0), q)
+		a.await(clusterKey(0))
+		said, ok := a.result(clusterKey(0), q)
+		if !ok || !errors.Is(said.err, down) || said.nextProbe.Sub(a.clock.Now()) != want {
+			t.Fatalf("got %+v, %v; want the next probe in %s, not in %s", said, ok, want, said.nextProbe.Sub(a.clock.Now()))
 		}
-		a.clock.SetTime(said.next)
+		a.clock.SetTime(said.nextProbe)
 	}
 }
 
-// More of them than are asked at a time hang, and one that answers waits for none.
-func TestNobodyWaitsForThoseThatHang(t *testing.T) {
+// More probes hang than there are workers, and the probe of a healthy cluster does not wait for
+// them.
+func TestHangingProbesDoNotDelayOthers(t *testing.T) {
 	hang := make(chan struct{})
 	var mu sync.Mutex
 	failedOnce := map[string]bool{}
-	a := newAsked(t, func(ctx context.Context, host string) (probe.Answer, error) {
+	a := newTestProber(t, func(ctx context.Context, host string) (probe.Result, error) {
 		if host == "well" {
-			return probe.Answer{Version: "v1"}, nil
+			return probe.Result{Version: "v1"}, nil
 		}
 		mu.Lock()
 		again := failedOnce[host]
@@ -162,30 +163,30 @@ func TestNobodyWaitsForThoseThatHang(t *testing.T) {
 			case <-ctx.Done():
 			}
 		}
-		return probe.Answer{}, errors.New("down")
+		return probe.Result{}, errors.New("down")
 	})
-	const many = 2 * (probers + failing)
+	const many = 2 * (workers + retryWorkers)
 	for i := range many {
-		a.opinion(named(i), at(fmt.Sprint("hangs", i)))
+		a.result(clusterKey(i), requestFor(fmt.Sprint("hangs", i)))
 	}
 	for range many {
-		<-a.woken
+		<-a.results
 	}
 	a.clock.SetTime(a.clock.Now().Add(time.Hour))
-	for i := range many { // now they hang
-		a.opinion(named(i), at(fmt.Sprint("hangs", i)))
+	for i := range many { // the second probes hang
+		a.result(clusterKey(i), requestFor(fmt.Sprint("hangs", i)))
 	}
-	a.opinion(named(many), at("well"))
-	a.await(named(many))
+	a.result(clusterKey(many), requestFor("well"))
+	a.await(clusterKey(many))
 	close(hang)
 }
 
-func TestForget(t *testing.T) {
-	a := newAsked(t, func(context.Context, string) (probe.Answer, error) { return probe.Answer{Version: "v1"}, nil })
-	a.opinion(named(0), at("a"))
-	a.await(named(0))
-	a.Forget(named(0))
-	if _, ok := a.opinion(named(0), at("a")); ok {
-		t.Error("it is known still")
+func TestForgetDropsResult(t *testing.T) {
+	a := newTestProber(t, func(context.Context, string) (probe.Result, error) { return probe.Result{Version: "v1"}, nil })
+	a.result(clusterKey(0), requestFor("a"))
+	a.await(clusterKey(0))
+	a.Forget(clusterKey(0))
+	if _, ok := a.result(clusterKey(0), requestFor("a")); ok {
+		t.Error("the result is kept after Forget")
 	}
 }

@@ -14,64 +14,64 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
-// maxMessage bounds what is told of a cluster in a condition, in bytes.
-const maxMessage = 1024
+// maxMessageBytes bounds the message of the condition Reachable.
+const maxMessageBytes = 1024
 
-// inquire says how the cluster is, as far as it has told.
-func (s *Steps) inquire(req *reconcile.Request[*clusterv1.KsctlCluster], k known, before *clusterv1.KsctlClusterStatus) reconcile.Outcome {
+// checkReachability requests a probe of the cluster, and reports the latest result.
+func (s *Steps) checkReachability(req *reconcile.Request[*clusterv1.KsctlCluster], k clusterInfo, before *clusterv1.KsctlClusterStatus) reconcile.Outcome {
 	obj := req.Object
 	cfg, err := k.access.Config()
 	if err != nil {
-		return reconcile.Failed(reconcile.Fail(KubeConfigRefusedReason, "%w", err))
+		return reconcile.OutcomeOf(reconcile.Fail(KubeConfigRefusedReason, "%w", err))
 	}
 	yaml, err := k.access.YAML()
 	if err != nil {
-		return reconcile.Failed(err)
+		return reconcile.OutcomeOf(err)
 	}
-	q := question{id: sha256.Sum256(yaml), config: cfg, within: min(reconcile.Timeout(&obj.Spec.Schedule), maxAskTime),
-		interval: reconcile.Interval(&obj.Spec.Schedule), failed: apimeta.IsStatusConditionFalse(before.Conditions, clusterv1.ReachableCondition)}
+	probeReq := probeRequest{accessHash: sha256.Sum256(yaml), config: cfg, timeout: min(reconcile.Timeout(&obj.Spec.Schedule), maxProbeTimeout),
+		interval: reconcile.Interval(&obj.Spec.Schedule), failedBefore: apimeta.IsStatusConditionFalse(before.Conditions, clusterv1.ReachableCondition)}
 	if req.Requested {
-		q.token = obj.Annotations[appsv1.RequestedAtAnnotation]
+		probeReq.requestToken = obj.Annotations[appsv1.RequestedAtAnnotation]
 	}
-	said, ok := s.Prober.opinion(client.ObjectKeyFromObject(obj), q)
-	if !ok && (req.Requested || told(obj, before)) {
-		return reconcile.Deferred{} // the answer wakes it
+	result, ok := s.Prober.result(client.ObjectKeyFromObject(obj), probeReq)
+	if !ok && (req.Requested || statusIsCurrent(obj, before)) {
+		return reconcile.Deferred{} // the result of the probe enqueues the cluster
 	}
-	return s.judge(obj, k, said, ok)
+	return s.reportReachability(obj, k, result, ok)
 }
 
-// told is true when the status says how this cluster is: after a start of the controller
-// that holds until it is known to be otherwise.
-func told(obj *clusterv1.KsctlCluster, before *clusterv1.KsctlClusterStatus) bool {
+// statusIsCurrent reports whether the status has a probe result for this generation and server.
+// After a start of the controller this result stays until the first probe ends.
+func statusIsCurrent(obj *clusterv1.KsctlCluster, before *clusterv1.KsctlClusterStatus) bool {
 	ready := apimeta.FindStatusCondition(before.Conditions, appsv1.ReadyCondition)
 	reachable := apimeta.FindStatusCondition(before.Conditions, clusterv1.ReachableCondition)
 	return ready != nil && ready.ObservedGeneration == obj.Generation && ready.Status != metav1.ConditionUnknown &&
 		reachable != nil && reachable.Status != metav1.ConditionUnknown && before.Server == obj.Status.Server
 }
 
-// judge turns an opinion into conditions.
-func (s *Steps) judge(obj *clusterv1.KsctlCluster, k known, said opinion, ok bool) reconcile.Outcome {
+// reportReachability sets the conditions from the latest probe result.
+func (s *Steps) reportReachability(obj *clusterv1.KsctlCluster, k clusterInfo, result probeResult, ok bool) reconcile.Outcome {
 	set := func(status metav1.ConditionStatus, reason, message string) {
 		apimeta.SetStatusCondition(&obj.Status.Conditions, metav1.Condition{Type: clusterv1.ReachableCondition, Status: status, Reason: reason,
-			Message: message[:min(len(message), maxMessage)], ObservedGeneration: obj.Generation, LastTransitionTime: metav1.NewTime(s.Clock.Now())})
+			Message: message[:min(len(message), maxMessageBytes)], ObservedGeneration: obj.Generation, LastTransitionTime: metav1.NewTime(s.Clock.Now())})
 	}
-	server := k.access.Server[:min(len(k.access.Server), maxMessage/2)]
+	server := k.access.Server[:min(len(k.access.Server), maxMessageBytes/2)]
 	switch {
 	case !ok:
 		obj.Status.KubernetesVersion, obj.Status.Nodes = "", nil
-		set(metav1.ConditionUnknown, AskingReason, "asking "+server)
-		return reconcile.Waiting{On: "asking " + server, Reason: AskingReason}
-	case said.err != nil:
-		message := fmt.Errorf("%s does not answer as an API server: %w", server, said.err)
+		set(metav1.ConditionUnknown, ProbingReason, "probing "+server)
+		return reconcile.Waiting{On: "asking " + server, Reason: ProbingReason}
+	case result.err != nil:
+		message := fmt.Errorf("probing API server %s: %w", server, result.err)
 		set(metav1.ConditionFalse, UnreachableReason, message.Error())
-		return reconcile.Retry{Err: message, Reason: UnreachableReason, After: max(said.next.Sub(s.Clock.Now()), time.Second)}
+		return reconcile.Retry{Err: message, Reason: UnreachableReason, RequeueAfter: max(result.nextProbe.Sub(s.Clock.Now()), time.Second)}
 	}
-	obj.Status.KubernetesVersion, obj.Status.Nodes = said.Version, said.Nodes
-	set(metav1.ConditionTrue, AnsweredReason, server+" answers")
-	return reconcile.Done{Message: "reachable with " + said.Version + nodes(said.Nodes) + "; kubeconfig in Secret " + obj.Status.KubeConfigSecret, Until: said.next}
+	obj.Status.KubernetesVersion, obj.Status.Nodes = result.Version, result.Nodes
+	set(metav1.ConditionTrue, ProbeSucceededReason, "API server "+server+" responds")
+	return reconcile.Done{Message: "reachable with " + result.Version + nodeCount(result.Nodes) + "; kubeconfig in Secret " + obj.Status.KubeConfigSecret, RequeueAt: result.nextProbe}
 }
 
-func nodes(n *int32) string {
+func nodeCount(n *int32) string {
 	switch {
 	case n == nil:
 		return ""

@@ -2,24 +2,25 @@ package cluster
 
 // Reasons of a KsctlCluster's conditions.
 const (
-	// ImportNotFoundReason: the import that spec.importRef names does not exist.
+	// ImportNotFoundReason: the ImportState of spec.importRef does not exist.
 	ImportNotFoundReason = "ImportNotFound"
-	// ClusterNotImportedReason: the import has no state of the cluster.
+	// ClusterNotImportedReason: the ImportState has not imported the state of the cluster.
 	ClusterNotImportedReason = "ClusterNotImported"
-	// KubeConfigNotFoundReason: there is no kubeconfig, neither in the state nor in a Secret.
+	// KubeConfigNotFoundReason: neither the state nor the Secret contains a kubeconfig.
 	KubeConfigNotFoundReason = "KubeConfigNotFound"
-	// KubeConfigRefusedReason: the kubeconfig would run a program, read a file, or trust anybody.
+	// KubeConfigRefusedReason: the kubeconfig runs a program, reads a file, or disables TLS
+	// verification.
 	KubeConfigRefusedReason = "KubeConfigRefused"
-	// SecretTakenReason: a Secret of the name that is to be written is somebody else's.
-	SecretTakenReason = "SecretTaken"
-	// ArgoCDNotAllowedReason: --argocd-namespaces does not list the namespace.
+	// SecretConflictReason: a Secret with the name exists and belongs to another owner.
+	SecretConflictReason = "SecretTaken"
+	// ArgoCDNotAllowedReason: --argocd-namespaces does not list the namespace of spec.argocd.
 	ArgoCDNotAllowedReason = "ArgoCDNamespaceNotAllowed"
-	// UnreachableReason: the API server of the cluster does not answer as one.
+	// UnreachableReason: the last probe of the cluster's API server failed.
 	UnreachableReason = "Unreachable"
-	// AskingReason: the API server of the cluster was not asked yet.
-	AskingReason = "Asking"
-	// InUseReason: somebody has objects on the cluster.
+	// ProbingReason: no probe of the cluster's API server has ended yet.
+	ProbingReason = "Asking"
+	// InUseReason: installs, removes or autoscalers have objects on the cluster.
 	InUseReason = "InUse"
-	// AnsweredReason: the API server of the cluster has answered.
-	AnsweredReason = "Answered"
+	// ProbeSucceededReason: the last probe of the cluster's API server succeeded.
+	ProbeSucceededReason = "Answered"
 )

@@ -18,40 +18,40 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
-// publish writes the Secrets that are wanted, and takes away those that are not any more.
-// Their names stand in the status before they are written.
-func (s *Steps) publish(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlCluster], c dynamic.Interface, k known, labels map[string]string) error {
+// publish writes the desired Secrets, and deletes those that are no longer desired. The status
+// lists their names before they are written, so that none is orphaned.
+func (s *Steps) publish(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlCluster], c dynamic.Interface, k clusterInfo, labels map[string]string) error {
 	obj := req.Object
-	list, err := wantedSecrets(obj, k, labels)
+	list, err := desiredSecrets(obj, k, labels)
 	if err != nil {
 		return err
 	}
-	if err := s.retire(ctx, obj, c, list, k.secret); err != nil {
+	if err := s.deleteStaleSecrets(ctx, obj, c, list, k.secret); err != nil {
 		return err
 	}
-	before := secretsOf(obj)
-	report(obj, k, list)
-	if !slices.Equal(before, secretsOf(obj)) {
-		if err := req.Persist(ctx, "writing its Secrets"); err != nil {
+	before := recordedSecrets(obj)
+	reportSecrets(obj, k, list)
+	if !slices.Equal(before, recordedSecrets(obj)) {
+		if err := req.Persist(ctx, "recording the names of the Secrets"); err != nil {
 			return err
 		}
 	}
-	kept, err := s.written.Get(client.ObjectKeyFromObject(obj), obj.UID, func() (map[types.NamespacedName]record, error) {
-		return map[types.NamespacedName]record{}, nil
+	records, err := s.secretRecords.Get(client.ObjectKeyFromObject(obj), obj.UID, func() (map[types.NamespacedName]secretRecord, error) {
+		return map[types.NamespacedName]secretRecord{}, nil
 	})
 	if err != nil {
 		return err
 	}
 	for _, w := range list {
-		if err := s.write(ctx, req, c, w, kept); err != nil {
+		if err := s.writeSecret(ctx, req, c, w, records); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// report writes into the status which Secrets there are.
-func report(obj *clusterv1.KsctlCluster, k known, list []wanted) {
+// reportSecrets records the Secrets in the status.
+func reportSecrets(obj *clusterv1.KsctlCluster, k clusterInfo, list []desiredSecret) {
 	st := &obj.Status
 	st.KubeConfigSecret, st.KubeConfigKey, st.ArgoCDSecret, st.KubeConfigExpires = k.secret, k.key, "", nil
 	if k.secret == "" {
@@ -67,65 +67,65 @@ func report(obj *clusterv1.KsctlCluster, k known, list []wanted) {
 	}
 }
 
-// write makes one Secret as it is wanted, unless it is known to be.
-func (s *Steps) write(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlCluster], c dynamic.Interface, w wanted, kept map[types.NamespacedName]record) error {
-	sum, err := w.sum()
+// writeSecret creates or updates one Secret, unless the cache shows that it is up to date.
+func (s *Steps) writeSecret(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlCluster], c dynamic.Interface, w desiredSecret, records map[types.NamespacedName]secretRecord) error {
+	hash, err := w.hash()
 	if err != nil {
 		return err
 	}
-	if was := kept[w.name]; was.sum == sum && was.version != "" && s.version(ctx, w.name) == was.version {
+	if last := records[w.name]; last.hash == hash && last.version != "" && s.secretVersion(ctx, w.name) == last.version {
 		return nil
 	}
-	did, err := ensure(ctx, c, w, of(req.Object))
+	result, err := ensureSecret(ctx, c, w, ownerOf(req.Object))
 	if err != nil {
 		return err
 	}
-	kept[w.name] = record{version: did.version, sum: sum}
-	if did.did != "" {
-		req.Event(corev1.EventTypeNormal, "KubeConfigWritten", fmt.Sprintf("%s Secret %s", did.did, w.name))
+	records[w.name] = secretRecord{version: result.version, hash: hash}
+	if result.action != "" {
+		req.Event(corev1.EventTypeNormal, "KubeConfigWritten", fmt.Sprintf("%s Secret %s", result.action, w.name))
 	}
 	return nil
 }
 
-// version of a Secret as the cache has it; "" if it has none.
-func (s *Steps) version(ctx context.Context, name types.NamespacedName) string {
-	meta := reconcile.Metadata("", "Secret")
+// secretVersion returns the resourceVersion of a Secret in the cache; "" if it is not cached.
+func (s *Steps) secretVersion(ctx context.Context, name types.NamespacedName) string {
+	meta := reconcile.PartialMetadata("", "Secret")
 	if err := s.Client.Get(ctx, name, meta); err != nil {
-		return "" // it is looked at by a request then
+		return "" // the caller then reads the Secret from the API server
 	}
 	return meta.ResourceVersion
 }
 
-// retire deletes what was written before and is in no list. The kubeconfig that somebody
-// else wrote is none of ours.
-func (s *Steps) retire(ctx context.Context, obj *clusterv1.KsctlCluster, c dynamic.Interface, list []wanted, theirs string) error {
-	for _, name := range secretsOf(obj) {
-		stays := name.Namespace == obj.Namespace && name.Name == theirs ||
-			slices.ContainsFunc(list, func(w wanted) bool { return w.name == name })
-		if stays {
+// deleteStaleSecrets deletes the Secrets that were written before and are not in the list. It keeps
+// the Secret with the user's own kubeconfig.
+func (s *Steps) deleteStaleSecrets(ctx context.Context, obj *clusterv1.KsctlCluster, c dynamic.Interface, list []desiredSecret, userSecret string) error {
+	for _, name := range recordedSecrets(obj) {
+		keep := name.Namespace == obj.Namespace && name.Name == userSecret ||
+			slices.ContainsFunc(list, func(w desiredSecret) bool { return w.name == name })
+		if keep {
 			continue
 		}
-		if err := engine.DropSecret(ctx, c, name, OfAnnotation, of(obj)); err != nil {
+		if err := engine.DeleteOwnedSecret(ctx, c, name, OwnerAnnotation, ownerOf(obj)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// secretsOf are the Secrets that the status says were written, or were about to be.
-func secretsOf(obj *clusterv1.KsctlCluster) []types.NamespacedName {
+// recordedSecrets returns the Secrets in the status: they were written, or were about to be.
+func recordedSecrets(obj *clusterv1.KsctlCluster) []types.NamespacedName {
 	var out []types.NamespacedName
 	if name := obj.Status.KubeConfigSecret; name == obj.Name+secretSuffix {
 		out = append(out, types.NamespacedName{Namespace: obj.Namespace, Name: name})
 	}
-	if name, ok := parseName(obj.Status.ArgoCDSecret); ok {
+	if name, ok := parseNamespacedName(obj.Status.ArgoCDSecret); ok {
 		out = append(out, name)
 	}
 	return out
 }
 
-// parseName reads <namespace>/<name>.
-func parseName(s string) (types.NamespacedName, bool) {
+// parseNamespacedName parses <namespace>/<name>.
+func parseNamespacedName(s string) (types.NamespacedName, bool) {
 	namespace, name, ok := strings.Cut(s, "/")
 	return types.NamespacedName{Namespace: namespace, Name: name}, ok
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// Setup says what the controller watches.
+// Setup registers the controller of KsctlClusters with a manager.
 type Setup struct {
 	Reconciler            *reconcile.Reconciler[*clusterv1.KsctlCluster]
 	Prober                *Prober
@@ -32,20 +32,20 @@ type Setup struct {
 	Options               controller.Options
 }
 
-// Fields by which clusters are found.
+// Names of the field indexes of KsctlClusters.
 const (
-	byImport  = "spec.importRef"
-	bySecret  = "Secrets of a cluster"
-	byAccount = "spec.serviceAccountName of a cluster"
-	imported  = "spec.importRef is set"
+	byImport   = ".spec.importRef"
+	bySecret   = "secrets"
+	byAccount  = ".spec.serviceAccountName"
+	withImport = "hasImportRef"
 )
 
-var fields = map[string]func(*clusterv1.KsctlCluster) []string{
+var indexers = map[string]func(*clusterv1.KsctlCluster) []string{
 	byImport: func(c *clusterv1.KsctlCluster) []string {
 		if c.Spec.ImportRef == nil {
 			return nil
 		}
-		return []string{reconcile.FieldValue("ImportState", c.Namespace, c.Spec.ImportRef.Name)}
+		return []string{reconcile.IndexValue("ImportState", c.Namespace, c.Spec.ImportRef.Name)}
 	},
 	bySecret: func(c *clusterv1.KsctlCluster) []string {
 		names := []types.NamespacedName{{Namespace: c.Namespace, Name: c.Name + secretSuffix}}
@@ -56,12 +56,12 @@ var fields = map[string]func(*clusterv1.KsctlCluster) []string{
 			names = append(names, argoCDSecret(c, argo.Namespace))
 		}
 		var out []string
-		for _, name := range append(names, secretsOf(c)...) {
-			out = append(out, reconcile.FieldValue("Secret", name.Namespace, name.Name))
+		for _, name := range append(names, recordedSecrets(c)...) {
+			out = append(out, reconcile.IndexValue("Secret", name.Namespace, name.Name))
 		}
 		return out
 	},
-	imported: func(c *clusterv1.KsctlCluster) []string {
+	withImport: func(c *clusterv1.KsctlCluster) []string {
 		if c.Spec.ImportRef == nil {
 			return nil
 		}
@@ -69,38 +69,38 @@ var fields = map[string]func(*clusterv1.KsctlCluster) []string{
 	},
 }
 
-// Register adds the controller, and what asks clusters, to a manager.
+// Register adds the controller and its prober to a manager.
 func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
-	all := maps.Clone(fields)
+	all := maps.Clone(indexers)
 	all[byAccount] = func(c *clusterv1.KsctlCluster) []string {
-		return []string{reconcile.FieldValue("ServiceAccount", c.Namespace, cmp.Or(c.Spec.ServiceAccountName, s.DefaultServiceAccount))}
+		return []string{reconcile.IndexValue("ServiceAccount", c.Namespace, cmp.Or(c.Spec.ServiceAccountName, s.DefaultServiceAccount))}
 	}
-	for field, of := range all {
+	for field, indexer := range all {
 		err := mgr.GetFieldIndexer().IndexField(ctx, &clusterv1.KsctlCluster{}, field, func(o client.Object) []string {
-			return of(o.(*clusterv1.KsctlCluster))
+			return indexer(o.(*clusterv1.KsctlCluster))
 		})
 		if err != nil {
 			return fmt.Errorf("index of %s: %w", Kind, err)
 		}
 	}
 	for _, kind := range []client.Object{&appsv1.KsctlInstall{}, &appsv1.KsctlRemove{}, &clusterv1.KsctlAutoScaler{}} {
-		if err := mgr.GetFieldIndexer().IndexField(ctx, kind, onCluster, places); err != nil {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, kind, clusterIndex, indexCluster); err != nil {
 			return fmt.Errorf("index of %T: %w", kind, err)
 		}
 	}
-	w := &wakes{reader: mgr.GetClient(), selector: s.Reconciler.Selector}
-	s.Prober.Wake = w.one
+	w := &requestMapper{reader: mgr.GetClient(), selector: s.Reconciler.Selector}
+	s.Prober.OnResult = w.enqueue
 	_, err := ctrl.NewControllerManagedBy(mgr).Named("ksctlcluster").
-		For(&clusterv1.KsctlCluster{}, builder.WithPredicates(s.Reconciler.Wishes())).
-		Watches(&appsv1.KsctlInstall{}, handler.EnqueueRequestsFromMapFunc(usedBy), builder.WithPredicates(placed)).
-		Watches(&appsv1.KsctlRemove{}, handler.EnqueueRequestsFromMapFunc(usedBy), builder.WithPredicates(placed)).
-		Watches(&clusterv1.KsctlAutoScaler{}, handler.EnqueueRequestsFromMapFunc(usedBy), builder.WithPredicates(placed)).
-		Watches(&v1alpha1.ImportState{}, handler.EnqueueRequestsFromMapFunc(w.imports), builder.WithPredicates(imports)).
-		WatchesMetadata(reconcile.Metadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(w.secret)).
-		WatchesMetadata(reconcile.Metadata("", "ServiceAccount"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
-			return w.find(ctx, client.MatchingFields{byAccount: reconcile.FieldValue("ServiceAccount", o.GetNamespace(), o.GetName())})
+		For(&clusterv1.KsctlCluster{}, builder.WithPredicates(s.Reconciler.SpecChanged())).
+		Watches(&appsv1.KsctlInstall{}, handler.EnqueueRequestsFromMapFunc(clusterRequests), builder.WithPredicates(clusterChanged)).
+		Watches(&appsv1.KsctlRemove{}, handler.EnqueueRequestsFromMapFunc(clusterRequests), builder.WithPredicates(clusterChanged)).
+		Watches(&clusterv1.KsctlAutoScaler{}, handler.EnqueueRequestsFromMapFunc(clusterRequests), builder.WithPredicates(clusterChanged)).
+		Watches(&v1alpha1.ImportState{}, handler.EnqueueRequestsFromMapFunc(w.imports), builder.WithPredicates(importChanged)).
+		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(w.secret)).
+		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
+			return w.find(ctx, client.MatchingFields{byAccount: reconcile.IndexValue("ServiceAccount", o.GetNamespace(), o.GetName())})
 		})).
-		WatchesMetadata(reconcile.Metadata("", "ConfigMap"), handler.EnqueueRequestsFromMapFunc(w.configMap)).
+		WatchesMetadata(reconcile.PartialMetadata("", "ConfigMap"), handler.EnqueueRequestsFromMapFunc(w.configMap)).
 		WatchesRawSource(source.Func(w.queue.Start)).
 		WithOptions(s.Options).
 		Build(s.Reconciler)
@@ -110,9 +110,9 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	return mgr.Add(s.Prober)
 }
 
-// imports lets changes of an import through that change which clusters it has, where, and
-// which states.
-var imports = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+// importChanged accepts updates of an ImportState that change its store, its agent, its clusters or
+// the states that were written.
+var importChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1alpha1.ImportState)
 	after, is := e.ObjectNew.(*v1alpha1.ImportState)
 	if !ok || !is || before.Status.Store != after.Status.Store || before.Status.Agent != after.Status.Agent || len(before.Status.Clusters) != len(after.Status.Clusters) {
@@ -127,35 +127,36 @@ var imports = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return false
 }}
 
-// wakes finds the clusters that an event concerns.
-type wakes struct {
+// requestMapper maps events to requests for the clusters that they affect.
+type requestMapper struct {
 	reader   client.Reader
 	selector predicate.Predicate
 	queue    reconcile.Queue
 }
 
-func (w *wakes) find(ctx context.Context, opts ...client.ListOption) []crreconcile.Request {
-	return reconcile.Find(ctx, w.reader, &clusterv1.KsctlClusterList{}, w.selector, opts...)
+func (w *requestMapper) find(ctx context.Context, opts ...client.ListOption) []crreconcile.Request {
+	return reconcile.RequestsFor(ctx, w.reader, &clusterv1.KsctlClusterList{}, w.selector, opts...)
 }
 
-func (w *wakes) imports(ctx context.Context, o client.Object) []crreconcile.Request {
-	return w.find(ctx, client.MatchingFields{byImport: reconcile.FieldValue("ImportState", o.GetNamespace(), o.GetName())})
+func (w *requestMapper) imports(ctx context.Context, o client.Object) []crreconcile.Request {
+	return w.find(ctx, client.MatchingFields{byImport: reconcile.IndexValue("ImportState", o.GetNamespace(), o.GetName())})
 }
 
-// secret wakes the clusters that write a Secret, or whose kubeconfig it has.
-func (w *wakes) secret(ctx context.Context, o client.Object) []crreconcile.Request {
-	return w.find(ctx, client.MatchingFields{bySecret: reconcile.FieldValue("Secret", o.GetNamespace(), o.GetName())})
+// secret returns requests for the clusters that write a Secret, or read their kubeconfig from it.
+func (w *requestMapper) secret(ctx context.Context, o client.Object) []crreconcile.Request {
+	return w.find(ctx, client.MatchingFields{bySecret: reconcile.IndexValue("Secret", o.GetNamespace(), o.GetName())})
 }
 
-// configMap wakes the clusters that were imported: which store is theirs their imports say.
-func (w *wakes) configMap(ctx context.Context, o client.Object) []crreconcile.Request {
+// configMap returns requests for all imported clusters when a store changes: only the status of
+// their ImportStates has the namespace of their store.
+func (w *requestMapper) configMap(ctx context.Context, o client.Object) []crreconcile.Request {
 	if o.GetName() != state.StoreConfigMap {
 		return nil
 	}
-	return w.find(ctx, client.MatchingFields{imported: "true"})
+	return w.find(ctx, client.MatchingFields{withImport: "true"})
 }
 
-// one wakes a cluster that has answered.
-func (w *wakes) one(key types.NamespacedName) {
+// enqueue adds a request for a cluster whose probe has ended.
+func (w *requestMapper) enqueue(key types.NamespacedName) {
 	w.queue.Add(crreconcile.Request{NamespacedName: key})
 }

@@ -23,39 +23,42 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
-// Kind of the objects that are reconciled here.
+// Kind is the kind of the reconciled objects.
 const Kind = "KsctlCluster"
 
-// maxAskTime bounds how long a cluster's answer may take, whatever spec.timeout says.
-const maxAskTime = 10 * time.Second
+// maxProbeTimeout bounds the timeout of a probe, if spec.timeout is longer.
+const maxProbeTimeout = 10 * time.Second
 
-// Steps reconcile a KsctlCluster.
+// Steps reconciles KsctlClusters.
 type Steps struct {
-	// Client reads from the cache, and writes labels of our own kind. Direct asks the API server
-	// who uses a cluster that is being deleted.
+	// Client reads from the cache, and writes the labels of KsctlClusters. Direct reads the users
+	// of a cluster from the API server, before the cluster is finalized.
 	Client client.Client
 	Direct client.Reader
-	// Target is the cluster that the objects are in.
+	// Target is the cluster that the KsctlClusters are in.
 	Target *engine.Target
 	Prober *Prober
 	Clock  clock.PassiveClock
-	// DefaultServiceAccount is used where an object names none; empty: it is refused.
+	// DefaultServiceAccount is used if the spec names no service account; empty: such an object
+	// is Stalled.
 	DefaultServiceAccount string
-	// ArgoCDNamespaces may get Secrets by which Argo CD knows clusters.
+	// ArgoCDNamespaces are the namespaces that cluster Secrets of Argo CD may be written to.
 	ArgoCDNamespaces []string
-	// AllowInsecure takes kubeconfigs that do not verify who answers.
+	// AllowInsecure allows kubeconfigs that disable TLS verification.
 	AllowInsecure bool
 
-	stores stores
-	// memos are what was known last, written the Secrets as they were written or found.
-	memos   reconcile.Kept[*memo]
-	written reconcile.Kept[map[types.NamespacedName]record]
+	stores storeCache
+	// infoCache has the last clusterInfo of each cluster. secretRecords has the version and the
+	// hash of each Secret when it was last written or read.
+	infoCache     reconcile.ObjectCache[*cachedInfo]
+	secretRecords reconcile.ObjectCache[map[types.NamespacedName]secretRecord]
 }
 
-// record of a Secret.
-type record struct {
+// secretRecord is the resourceVersion of a Secret, and the hash of its desired state at that
+// version.
+type secretRecord struct {
 	version string
-	sum     [sha256.Size]byte
+	hash    [sha256.Size]byte
 }
 
 var _ reconcile.Steps[*clusterv1.KsctlCluster] = (*Steps)(nil)
@@ -66,66 +69,67 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*clusterv1
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not finished within the timeout of %s", timeout))
 	defer cancel()
 	before := req.Object.Status.DeepCopy()
-	users, err := s.users(ctx, req.Object)
+	users, err := s.cachedUsers(ctx, req.Object)
 	if err != nil {
-		return reconcile.Failed(err)
+		return reconcile.OutcomeOf(err)
 	}
-	s.used(req.Object, users)
-	out, asked := s.step(ctx, req, before)
-	if !asked { // what it said before is of another time
+	s.reportUsers(req.Object, users)
+	out, keepReachable := s.reconcileCluster(ctx, req, before)
+	if !keepReachable { // the last probe result is outdated
 		apimeta.RemoveStatusCondition(&req.Object.Status.Conditions, clusterv1.ReachableCondition)
 	}
 	return out
 }
 
-// step takes the next possible step; asked is true when it came to what the cluster says.
-func (s *Steps) step(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlCluster], before *clusterv1.KsctlClusterStatus) (out reconcile.Outcome, asked bool) {
+// reconcileCluster reconciles the labels, the Secrets and the reachability, in this order.
+// keepReachable is false if it ended before the kubeconfig and the Secrets were up to date.
+func (s *Steps) reconcileCluster(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlCluster], before *clusterv1.KsctlClusterStatus) (out reconcile.Outcome, keepReachable bool) {
 	obj := req.Object
-	if err := s.allowed(obj.Spec.ArgoCD); err != nil {
-		return reconcile.Failed(err), false
+	if err := s.checkArgoCDNamespace(obj.Spec.ArgoCD); err != nil {
+		return reconcile.OutcomeOf(err), false
 	}
-	c, err := account.Client(ctx, s.Client, s.Target, s.account(obj))
+	c, err := account.Client(ctx, s.Client, s.Target, s.accountOf(obj))
 	if err != nil {
-		return account.Outcome(err, ""), false
+		return account.OutcomeOf(err, ""), false
 	}
-	k, err := s.know(ctx, obj, c)
+	k, err := s.info(ctx, obj, c)
 	if err != nil {
-		return reconcile.Failed(err), false
+		return reconcile.OutcomeOf(err), false
 	}
 	obj.Status.Facts, obj.Status.Server = k.facts, k.access.Server
 	labels := labelsOf(k.facts)
-	did, err := s.label(ctx, obj, relabel(obj.Labels, labels, labelsOf(before.Facts)))
+	patched, err := s.patchLabels(ctx, obj, labelPatch(obj.Labels, labels, labelsOf(before.Facts)))
 	switch {
 	case err != nil:
-		return reconcile.Failed(err), false
-	case did:
-		return reconcile.Deferred{Until: s.Clock.Now().Add(time.Second)}, true // the change wakes it
+		return reconcile.OutcomeOf(err), false
+	case patched:
+		return reconcile.Deferred{RequeueAt: s.Clock.Now().Add(time.Second)}, true // the update enqueues the cluster
 	}
 	if err := s.publish(ctx, req, c, k, labels); err != nil {
-		return reconcile.Failed(err), false
+		return reconcile.OutcomeOf(err), false
 	}
-	return s.inquire(req, k, before), true
+	return s.checkReachability(req, k, before), true
 }
 
-// account whose rights are used.
-func (s *Steps) account(obj *clusterv1.KsctlCluster) types.NamespacedName {
+// accountOf returns the service account whose permissions are used.
+func (s *Steps) accountOf(obj *clusterv1.KsctlCluster) types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.Namespace, Name: cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount)}
 }
 
-// label changes labels of the object itself, by which it is selected. It is true when there
-// was something to change.
-func (s *Steps) label(ctx context.Context, obj *clusterv1.KsctlCluster, changes map[string]any) (bool, error) {
+// patchLabels changes the selector labels of the KsctlCluster. It returns true if there was a
+// change.
+func (s *Steps) patchLabels(ctx context.Context, obj *clusterv1.KsctlCluster, changes map[string]any) (bool, error) {
 	if len(changes) == 0 {
 		return false, nil
 	}
-	now := &clusterv1.KsctlCluster{}
-	now.Namespace, now.Name = obj.Namespace, obj.Name
+	target := &clusterv1.KsctlCluster{}
+	target.Namespace, target.Name = obj.Namespace, obj.Name
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": obj.UID, "labels": changes}})
 	if err != nil {
 		return false, err
 	}
-	if err := s.Client.Patch(ctx, now, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(live.FieldManager)); err != nil {
-		return false, fmt.Errorf("labelling the cluster: %w", err)
+	if err := s.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(live.FieldManager)); err != nil {
+		return false, fmt.Errorf("patching labels of the KsctlCluster: %w", err)
 	}
 	return true, nil
 }
@@ -133,52 +137,54 @@ func (s *Steps) label(ctx context.Context, obj *clusterv1.KsctlCluster, changes 
 // Finalize implements reconcile.Steps.
 func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlCluster]) reconcile.Outcome {
 	obj := req.Object
-	names := secretsOf(obj)
+	names := recordedSecrets(obj)
 	if a := obj.Annotations[appsv1.AbandonAnnotation]; a != "" && a == string(obj.UID) {
-		req.Event(corev1.EventTypeWarning, "Abandoned", fmt.Sprintf("left behind, because of the annotation %s: Secrets %v", appsv1.AbandonAnnotation, names))
-		return reconcile.Done{Message: "its Secrets are left behind"}
+		req.Event(corev1.EventTypeWarning, "Abandoned", fmt.Sprintf("Secrets %v are not deleted because of the annotation %s", names, appsv1.AbandonAnnotation))
+		return reconcile.Done{Message: "the Secrets of the cluster are not deleted"}
 	}
-	users, err := s.usersNow(ctx, obj)
+	users, err := s.liveUsers(ctx, obj)
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
-	if s.used(obj, users); len(users) > 0 {
-		// They need the kubeconfig as it is, to the end. How that stands is said after it.
-		s.step(ctx, req, obj.Status.DeepCopy())
-		return reconcile.Waiting{On: fmt.Sprintf("in use by %s, which go first: without the cluster's kubeconfig nothing could be removed there", listed(users)), Reason: InUseReason,
-			Until: s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))} // those of other shards are not heard of
+	if s.reportUsers(obj, users); len(users) > 0 {
+		// The users need an up-to-date kubeconfig until they are deleted. The outcome of its
+		// reconcile is ignored: the condition Ready reports the users.
+		s.reconcileCluster(ctx, req, obj.Status.DeepCopy())
+		return reconcile.Waiting{On: fmt.Sprintf("in use by %s: delete them first, because they need the kubeconfig to remove their objects from the cluster", summarizeUsers(users)), Reason: InUseReason,
+			RequeueAt: s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))} // users in other shards cause no event
 	}
-	c, err := account.Client(ctx, s.Client, s.Target, s.account(obj))
+	c, err := account.Client(ctx, s.Client, s.Target, s.accountOf(obj))
 	if err != nil {
-		return s.withoutAccount(ctx, obj, names, err)
+		return s.finalizeWithoutAccount(ctx, obj, names, err)
 	}
 	for _, name := range names {
-		err := engine.DropSecret(ctx, c, name, OfAnnotation, of(obj))
-		if apierrors.IsForbidden(err) { // its rights went first
-			return s.withoutAccount(ctx, obj, names, err)
+		err := engine.DeleteOwnedSecret(ctx, c, name, OwnerAnnotation, ownerOf(obj))
+		if apierrors.IsForbidden(err) { // the role binding was deleted before the cluster
+			return s.finalizeWithoutAccount(ctx, obj, names, err)
 		}
 		if err != nil {
-			return reconcile.Retry{Err: fmt.Errorf("%w; or leave it, with the annotation %s: %s", err, appsv1.AbandonAnnotation, obj.UID)}
+			return reconcile.Retry{Err: fmt.Errorf("%w; to keep the Secret, set the annotation %s: %s", err, appsv1.AbandonAnnotation, obj.UID)}
 		}
 	}
-	return reconcile.Done{Message: "its Secrets are deleted"}
+	return reconcile.Done{Message: "the Secrets of the cluster are deleted"}
 }
 
-// withoutAccount lets an object go whose account is gone, if nothing of it is left. Nothing
-// is deleted with the controller's own rights.
-func (s *Steps) withoutAccount(ctx context.Context, obj *clusterv1.KsctlCluster, names []types.NamespacedName, cause error) reconcile.Outcome {
-	c, err := s.Target.Client(nil)
+// finalizeWithoutAccount finishes the deletion of a cluster without usable account if none of its
+// Secrets exists any more. It deletes nothing: the controller's own permissions are not used for
+// that.
+func (s *Steps) finalizeWithoutAccount(ctx context.Context, obj *clusterv1.KsctlCluster, names []types.NamespacedName, cause error) reconcile.Outcome {
+	c, err := s.Target.ClientFor(nil)
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
 	for _, name := range names {
 		var have corev1.Secret
-		found, err := engine.Read(ctx, c, secrets, name.Namespace, name.Name, &have)
+		found, err := engine.GetInto(ctx, c, secretGVR, name.Namespace, name.Name, &have)
 		if err != nil {
 			return reconcile.Retry{Err: err}
 		}
-		if found && have.Annotations[OfAnnotation] == of(obj) {
-			return account.Outcome(fmt.Errorf("%w: Secret %s is to be deleted with its rights; or leave it, with the annotation %s: %s", cause, name, appsv1.AbandonAnnotation, obj.UID), "")
+		if found && have.Annotations[OwnerAnnotation] == ownerOf(obj) {
+			return account.OutcomeOf(fmt.Errorf("%w: deleting Secret %s needs the permissions of the account; to keep the Secret, set the annotation %s: %s", cause, name, appsv1.AbandonAnnotation, obj.UID), "")
 		}
 	}
 	return reconcile.Done{Message: "nothing is left"}
@@ -186,7 +192,7 @@ func (s *Steps) withoutAccount(ctx context.Context, obj *clusterv1.KsctlCluster,
 
 // Forget implements reconcile.Steps.
 func (s *Steps) Forget(key types.NamespacedName) {
-	s.written.Drop(key)
-	s.memos.Drop(key)
+	s.secretRecords.Drop(key)
+	s.infoCache.Drop(key)
 	s.Prober.Forget(key)
 }

@@ -7,36 +7,37 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// How long what was read of a store is kept: when it changes, each of its clusters is looked
-// at, and all within a moment. Where its version is not known, it may have changed meanwhile.
+// storeTTL is how long the content of a store is cached: a change of the store enqueues all of its
+// clusters, and their reconciles share one read. unversionedStoreTTL is shorter: it is for stores
+// whose version is unknown, and which may change without notice.
 const (
-	keepStore  = 30 * time.Second
-	keepGlance = 3 * time.Second
+	storeTTL            = 30 * time.Second
+	unversionedStoreTTL = 3 * time.Second
 )
 
-// storeKey is whose rights a store is read with.
+// storeKey is the namespace of a store, and the account that reads it.
 type storeKey struct {
 	account   types.NamespacedName
 	namespace string
 }
 
-// stores reads each version of a store once.
-type stores struct {
+// storeCache reads each version of a store once.
+type storeCache struct {
 	mu    sync.Mutex
-	byKey map[storeKey]*storeReading
+	byKey map[storeKey]*cachedStore
 }
 
-type storeReading struct {
+type cachedStore struct {
 	version string
 
 	mu     sync.Mutex
 	states map[string][]byte
 }
 
-// read returns what a store has, which is not to be changed. Others who want the same wait
-// for the one that reads it.
-func (s *stores) read(key storeKey, version string, load func() (map[string][]byte, error)) (map[string][]byte, error) {
-	r := s.reading(key, version)
+// read returns the content of a store, which the caller must not change. Concurrent calls for the
+// same version wait for one load. Errors are not cached.
+func (s *storeCache) read(key storeKey, version string, load func() (map[string][]byte, error)) (map[string][]byte, error) {
+	r := s.entry(key, version)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.states != nil {
@@ -50,29 +51,29 @@ func (s *stores) read(key storeKey, version string, load func() (map[string][]by
 		states = map[string][]byte{}
 	}
 	r.states = states
-	keep := keepStore
+	ttl := storeTTL
 	if version == "" {
-		keep = keepGlance
+		ttl = unversionedStoreTTL
 	}
-	time.AfterFunc(keep, func() { s.drop(key, r) })
+	time.AfterFunc(ttl, func() { s.drop(key, r) })
 	return states, nil
 }
 
-func (s *stores) reading(key storeKey, version string) *storeReading {
+func (s *storeCache) entry(key storeKey, version string) *cachedStore {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.byKey[key]; r != nil && r.version == version {
 		return r
 	}
 	if s.byKey == nil {
-		s.byKey = map[storeKey]*storeReading{}
+		s.byKey = map[storeKey]*cachedStore{}
 	}
-	r := &storeReading{version: version}
+	r := &cachedStore{version: version}
 	s.byKey[key] = r
 	return r
 }
 
-func (s *stores) drop(key storeKey, r *storeReading) {
+func (s *storeCache) drop(key storeKey, r *cachedStore) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.byKey[key] == r {

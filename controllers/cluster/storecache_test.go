@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-func TestAVersionOfAStoreIsReadOnce(t *testing.T) {
-	var s stores
+func TestStoreVersionIsReadOnce(t *testing.T) {
+	var s storeCache
 	reads := 0
 	load := func() (map[string][]byte, error) { reads++; return nil, nil }
 	for _, version := range []string{"1", "1", "2", "2"} {
@@ -15,7 +15,7 @@ func TestAVersionOfAStoreIsReadOnce(t *testing.T) {
 		}
 	}
 	if reads != 2 {
-		t.Errorf("read %d times", reads)
+		t.Errorf("%d reads, want 2", reads)
 	}
 	broken := errors.New("broken")
 	for range 2 {
@@ -24,6 +24,6 @@ func TestAVersionOfAStoreIsReadOnce(t *testing.T) {
 		}
 	}
 	if reads != 4 {
-		t.Errorf("a failure is remembered")
+		t.Errorf("%d reads, want 4: an error is cached", reads)
 	}
 }

@@ -10,40 +10,40 @@ import (
 	"github.com/ksctl/gitops/controllers/live"
 )
 
-// precondition is what must hold of the object for an apply to go through.
+// precondition is the precondition of an apply request.
 type precondition struct {
-	// absent: the API server answers 201 if the object was not there, 409 if it
-	// was. It refuses a resourceVersion that can't be for an existing object.
+	// absent: the object must not exist. The request has a resourceVersion that no existing object
+	// can have, so the API server responds with 409 if the object exists, and with 201 if not.
 	absent bool
-	// uid of the object that is to be changed.
+	// uid is the uid that the object must have.
 	uid types.UID
-	// version that the object must have if what is sent of it holds for no other.
-	version string
+	// resourceVersion is the version that the object must have if the request is valid only for
+	// this version.
+	resourceVersion string
 }
 
-// body is the server-side-apply request for an item: the manifest, our label
-// and marks, the precondition; and of the fields that are others' to change
-// what the live object says.
-func body(manifest json.RawMessage, it *Item, owner OwnerKey, pre precondition, adopted bool, kept []live.KeptField) ([]byte, error) {
+// applyPatch returns the server-side apply patch of an item: the manifest, our label and marks, the
+// precondition, and the live values of fields that others are allowed to change.
+func applyPatch(manifest json.RawMessage, it *Item, owner OwnerKey, pre precondition, adopted bool, kept []live.KeptField) ([]byte, error) {
 	var obj map[string]any
 	if err := utiljson.Unmarshal(manifest, &obj); err != nil {
-		return nil, fmt.Errorf("manifest of %s: %w", it.Ref, err)
+		return nil, fmt.Errorf("parsing the manifest of %s: %w", it.Ref, err)
 	}
-	racing, err := leaveOthers(obj, kept)
+	needsVersion, err := mergeKeptFields(obj, kept)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", it.Ref, err)
+		return nil, fmt.Errorf("merging kept fields of %s: %w", it.Ref, err)
 	}
 	foldStringData(it, obj)
-	md := object(obj, "metadata")
-	// What the API server writes stands in manifests that were read from a cluster.
+	md := nestedObject(obj, "metadata")
+	// Manifests that were exported from a cluster contain fields of the API server.
 	for _, field := range []string{"uid", "resourceVersion", "managedFields"} {
 		delete(md, field)
 	}
 	if it.Namespace == "" {
 		delete(md, "namespace")
 	}
-	object(md, "labels")[live.OwnerLabel] = owner.Installation
-	ann := object(md, "annotations")
+	nestedObject(md, "labels")[live.OwnerLabel] = owner.Installation
+	ann := nestedObject(md, "annotations")
 	ann[live.MarkAnnotation] = live.Mark{Owner: owner.String(), ID: it.ID}.String()
 	if it.ReadyExpr != "" {
 		ann[live.ReadyExprAnnotation] = it.ReadyExpr
@@ -64,17 +64,18 @@ func body(manifest json.RawMessage, it *Item, owner OwnerKey, pre precondition, 
 	if pre.uid != "" {
 		md["uid"] = string(pre.uid)
 	}
-	if racing && pre.version != "" {
-		md["resourceVersion"] = pre.version
+	if needsVersion && pre.resourceVersion != "" {
+		md["resourceVersion"] = pre.resourceVersion
 	}
 	out, err := json.Marshal(obj)
 	if err != nil {
-		return nil, fmt.Errorf("manifest of %s: %w", it.Ref, err)
+		return nil, fmt.Errorf("encoding the manifest of %s: %w", it.Ref, err)
 	}
 	return out, nil
 }
 
-func object(parent map[string]any, key string) map[string]any {
+// nestedObject returns the object at a key. It creates an empty one if there is none.
+func nestedObject(parent map[string]any, key string) map[string]any {
 	if m, ok := parent[key].(map[string]any); ok {
 		return m
 	}

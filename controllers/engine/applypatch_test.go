@@ -11,14 +11,14 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// marks are the annotations and the label that every request has.
+// marks are the label and the annotation of every apply patch.
 const marks = `"labels":{"ksctl.com/owner-id":"x"},"annotations":{"ksctl.com/mark":"x/local/KsctlInstall/ns/me|ns_a__ConfigMap"}`
 
-func TestBody(t *testing.T) {
+func TestApplyPatch(t *testing.T) {
 	cm := item("c", "a")
 	zone := Item{Object: stacks.Object{Ref: stacks.Ref{Group: "h.io", Kind: "Zone", Name: "z"}}, ID: "_z_h.io_Zone"}
-	told := cm
-	told.ReadyExpr, told.Ignore = "object.ok", []string{"/data/a~1b", `/x"y`}
+	withHints := cm
+	withHints.ReadyExpr, withHints.Ignore = "object.ok", []string{"/data/a~1b", `/x"y`}
 	rbac := Item{Object: stacks.Object{Ref: stacks.Ref{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "system:x|y"}}}
 	rbac.ID = rbac.Ref.ID()
 	for name, tc := range map[string]struct {
@@ -28,33 +28,33 @@ func TestBody(t *testing.T) {
 		adopted  bool
 		want     string
 	}{
-		"as it is": {cm, `{"kind":"ConfigMap","metadata":{"name":"a","namespace":"ns"},"data":{"n":"1"}}`, precondition{}, false,
+		"unconditional": {cm, `{"kind":"ConfigMap","metadata":{"name":"a","namespace":"ns"},"data":{"n":"1"}}`, precondition{}, false,
 			`{"kind":"ConfigMap","metadata":{"name":"a","namespace":"ns",` + marks + `},"data":{"n":"1"}}`},
-		"to be made": {cm, `{"metadata":{"name":"a"}}`, precondition{absent: true}, false,
+		"create": {cm, `{"metadata":{"name":"a"}}`, precondition{absent: true}, false,
 			`{"metadata":{"name":"a","resourceVersion":"1",` + marks + `}}`},
-		"to be changed": {cm, `{"metadata":{"name":"a"}}`, precondition{uid: "u-1", version: "7"}, false,
+		"update": {cm, `{"metadata":{"name":"a"}}`, precondition{uid: "u-1", resourceVersion: "7"}, false,
 			`{"metadata":{"name":"a","uid":"u-1",` + marks + `}}`},
-		"with labels of its own": {cm, `{"metadata":{"labels":{"a":"b","ksctl.com/owner-id":"theirs"},"annotations":{"c":"d","ksctl.com/mark":"theirs"}}}`, precondition{}, false,
+		"labels and annotations in the manifest": {cm, `{"metadata":{"labels":{"a":"b","ksctl.com/owner-id":"theirs"},"annotations":{"c":"d","ksctl.com/mark":"theirs"}}}`, precondition{}, false,
 			`{"metadata":{"labels":{"a":"b","ksctl.com/owner-id":"x"},"annotations":{"c":"d","ksctl.com/mark":"x/local/KsctlInstall/ns/me|ns_a__ConfigMap"}}}`},
-		"without metadata": {cm, `{"kind":"ConfigMap"}`, precondition{}, false, `{"kind":"ConfigMap","metadata":{` + marks + `}}`},
-		"with null":        {cm, `{"metadata":{"labels":null,"annotations":null}}`, precondition{}, false, `{"metadata":{` + marks + `}}`},
+		"no metadata": {cm, `{"kind":"ConfigMap"}`, precondition{}, false, `{"kind":"ConfigMap","metadata":{` + marks + `}}`},
+		"null labels": {cm, `{"metadata":{"labels":null,"annotations":null}}`, precondition{}, false, `{"metadata":{` + marks + `}}`},
 		"adopted": {cm, `{"metadata":{}}`, precondition{uid: "u-1"}, true,
 			`{"metadata":{"uid":"u-1","labels":{"ksctl.com/owner-id":"x"},"annotations":{"ksctl.com/adopted":"true","ksctl.com/mark":"x/local/KsctlInstall/ns/me|ns_a__ConfigMap"}}}`},
-		"with what the index must know": {told, `{"metadata":{}}`, precondition{}, false,
+		"ready expression and ignored paths": {withHints, `{"metadata":{}}`, precondition{}, false,
 			`{"metadata":{"labels":{"ksctl.com/owner-id":"x"},"annotations":{"ksctl.com/mark":"x/local/KsctlInstall/ns/me|ns_a__ConfigMap",
 			"ksctl.com/ready-expr":"object.ok","ksctl.com/ignore":"[\"/data/a~1b\",\"/x\\\"y\"]"}}}`},
-		"cluster-scoped, in a namespace that was put in": {zone, `{"metadata":{"name":"z","namespace":"ns"}}`, precondition{}, false,
+		"cluster-scoped with a defaulted namespace": {zone, `{"metadata":{"name":"z","namespace":"ns"}}`, precondition{}, false,
 			`{"metadata":{"name":"z","labels":{"ksctl.com/owner-id":"x"},"annotations":{"ksctl.com/mark":"x/local/KsctlInstall/ns/me|_z_h.io_Zone"}}}`},
-		"a name with every separator": {rbac, `{"metadata":{}}`, precondition{}, false,
+		"name with every separator": {rbac, `{"metadata":{}}`, precondition{}, false,
 			`{"metadata":{"labels":{"ksctl.com/owner-id":"x"},"annotations":{"ksctl.com/mark":"x/local/KsctlInstall/ns/me|_system__x|y_rbac.authorization.k8s.io_ClusterRole"}}}`},
-		// kubectl get -o yaml, committed: each of these would make every request fail.
-		"read from a cluster": {cm, `{"metadata":{"name":"a","uid":"theirs","resourceVersion":"12345","managedFields":[{"manager":"kubectl"}],"annotations":{"ksctl.com/adopted":"true"}}}`,
+		// A manifest from kubectl get -o yaml: each of these fields would make every request fail.
+		"exported from a cluster": {cm, `{"metadata":{"name":"a","uid":"theirs","resourceVersion":"12345","managedFields":[{"manager":"kubectl"}],"annotations":{"ksctl.com/adopted":"true"}}}`,
 			precondition{}, false, `{"metadata":{"name":"a",` + marks + `}}`},
 		"numbers": {cm, `{"metadata":{},"spec":{"big":9007199254740993,"small":0.1,"whole":1.0}}`, precondition{}, false,
 			`{"metadata":{` + marks + `},"spec":{"big":9007199254740993,"small":0.1,"whole":1}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := body(json.RawMessage(tc.manifest), &tc.item, me, tc.pre, tc.adopted, nil)
+			got, err := applyPatch(json.RawMessage(tc.manifest), &tc.item, me, tc.pre, tc.adopted, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +68,7 @@ func TestBody(t *testing.T) {
 				t.Fatal(err)
 			}
 			if m, err := live.ParseMark(doc.Metadata.Annotations[live.MarkAnnotation]); err != nil || m != (live.Mark{Owner: me.String(), ID: tc.item.ID}) {
-				t.Errorf("the mark is read back as %+v, %v", m, err)
+				t.Errorf("the mark is parsed as %+v, %v", m, err)
 			}
 			if strings.Contains(tc.manifest, "9007199254740993") && !strings.Contains(string(got), "9007199254740993") {
 				t.Error("a number was rounded")
@@ -76,13 +76,13 @@ func TestBody(t *testing.T) {
 		})
 	}
 	for _, bad := range []string{``, `[]`, `"x"`, `{`} {
-		if _, err := body(json.RawMessage(bad), &cm, me, precondition{}, false, nil); err == nil || !strings.Contains(err.Error(), "ConfigMap ns/a") {
+		if _, err := applyPatch(json.RawMessage(bad), &cm, me, precondition{}, false, nil); err == nil || !strings.Contains(err.Error(), "ConfigMap ns/a") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
 }
 
-func TestBodyLeavesToOthersWhatIsTheirs(t *testing.T) {
+func TestApplyPatchKeepsFieldsOfOthers(t *testing.T) {
 	const manifest = `{"spec":{"replicas":3,"items":[{"name":"a","image":"x"},{"name":"b","image":"y"}],"args":["1","2","3"]},"data":{"a/b":"1","c~d":"2","e":"3"}}`
 	ours := func(path, value string) live.KeptField {
 		return live.KeptField{Path: path, Value: json.RawMessage(value), Ours: true}
@@ -91,32 +91,32 @@ func TestBodyLeavesToOthersWhatIsTheirs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		kept []live.KeptField
 		want string
-		// racing: what is sent holds only for the version that was read.
+		// racing is true if the patch is valid only for the version that was read.
 		racing bool
 	}{
-		"nothing":                      {nil, manifest, true}, // somebody may be about to scale
-		"ours alone, present":          {[]live.KeptField{ours("/spec/replicas", "5")}, strings.Replace(manifest, `"replicas":3`, `"replicas":5`, 1), true},
-		"another's":                    {[]live.KeptField{theirs("/spec/replicas")}, strings.Replace(manifest, `"replicas":3,`, ``, 1), false},
-		"ours beside another's":        {[]live.KeptField{theirs("/spec/replicas"), ours("/data/e", `"9"`)}, strings.Replace(strings.Replace(manifest, `"replicas":3,`, ``, 1), `"e":"3"`, `"e":"9"`, 1), true},
-		"shared":                       {[]live.KeptField{{Path: "/spec/replicas", Value: json.RawMessage("5"), Ours: true, Others: true}}, strings.Replace(manifest, `"replicas":3,`, ``, 1), false},
-		"nobody's":                     {[]live.KeptField{{Path: "/spec/replicas", Value: json.RawMessage("5")}}, strings.Replace(manifest, `"replicas":3,`, ``, 1), false},
-		"not there, and not wanted":    {[]live.KeptField{theirs("/spec/paused"), theirs("/status/x/y"), theirs("/data/e/f"), theirs("/spec/items/9"), theirs("/spec/items/x")}, manifest, true},
-		"escaped slash":                {[]live.KeptField{ours("/data/a~1b", `"9"`)}, strings.Replace(manifest, `"a/b":"1"`, `"a/b":"9"`, 1), true},
-		"escaped tilde":                {[]live.KeptField{theirs("/data/c~0d")}, strings.Replace(manifest, `"c~d":"2",`, ``, 1), true},
-		"in an item of a list":         {[]live.KeptField{ours("/spec/items/1/image", `"z"`)}, strings.Replace(manifest, `"image":"y"`, `"image":"z"`, 1), true},
-		"in an item, another's":        {[]live.KeptField{theirs("/spec/items/0/image")}, strings.Replace(manifest, `,"image":"x"`, ``, 1), true},
-		"an item is replaced, not put": {[]live.KeptField{ours("/spec/args/1", `"9"`)}, strings.Replace(manifest, `"1","2","3"`, `"1","9","3"`, 1), true},
-		"an item goes":                 {[]live.KeptField{theirs("/spec/args/1")}, strings.Replace(manifest, `"1","2","3"`, `"1","3"`, 1), true},
-		"the last item goes":           {[]live.KeptField{theirs("/spec/args/2")}, strings.Replace(manifest, `"1","2","3"`, `"1","2"`, 1), true},
-		"two items go":                 {[]live.KeptField{theirs("/spec/args/0"), theirs("/spec/args/1")}, strings.Replace(manifest, `"1","2","3"`, `"3"`, 1), true},
-		"what nobody wants, and ours":  {[]live.KeptField{ours("/spec/deep/er", `{"x":1}`)}, strings.Replace(manifest, `"replicas":3`, `"replicas":3,"deep":{"er":{"x":1}}`, 1), true},
-		"an item that is not wanted":   {[]live.KeptField{ours("/spec/args/7", `"x"`), ours("/spec/none/0", `"x"`)}, manifest, true},
-		"a kept null":                  {[]live.KeptField{ours("/data/e", `null`)}, strings.Replace(manifest, `"e":"3"`, `"e":null`, 1), true},
-		"all of it":                    {[]live.KeptField{theirs("/spec"), theirs("/data")}, `{}`, false},
+		"nothing kept":               {nil, manifest, true}, // another client may be about to scale
+		"owned only by us":           {[]live.KeptField{ours("/spec/replicas", "5")}, strings.Replace(manifest, `"replicas":3`, `"replicas":5`, 1), true},
+		"owned by another manager":   {[]live.KeptField{theirs("/spec/replicas")}, strings.Replace(manifest, `"replicas":3,`, ``, 1), false},
+		"one of us, one of another":  {[]live.KeptField{theirs("/spec/replicas"), ours("/data/e", `"9"`)}, strings.Replace(strings.Replace(manifest, `"replicas":3,`, ``, 1), `"e":"3"`, `"e":"9"`, 1), true},
+		"owned by both":              {[]live.KeptField{{Path: "/spec/replicas", Value: json.RawMessage("5"), Ours: true, Others: true}}, strings.Replace(manifest, `"replicas":3,`, ``, 1), false},
+		"without owner":              {[]live.KeptField{{Path: "/spec/replicas", Value: json.RawMessage("5")}}, strings.Replace(manifest, `"replicas":3,`, ``, 1), false},
+		"not in the manifest":        {[]live.KeptField{theirs("/spec/paused"), theirs("/status/x/y"), theirs("/data/e/f"), theirs("/spec/items/9"), theirs("/spec/items/x")}, manifest, true},
+		"escaped slash":              {[]live.KeptField{ours("/data/a~1b", `"9"`)}, strings.Replace(manifest, `"a/b":"1"`, `"a/b":"9"`, 1), true},
+		"escaped tilde":              {[]live.KeptField{theirs("/data/c~0d")}, strings.Replace(manifest, `"c~d":"2",`, ``, 1), true},
+		"in a list item, ours":       {[]live.KeptField{ours("/spec/items/1/image", `"z"`)}, strings.Replace(manifest, `"image":"y"`, `"image":"z"`, 1), true},
+		"in a list item, another's":  {[]live.KeptField{theirs("/spec/items/0/image")}, strings.Replace(manifest, `,"image":"x"`, ``, 1), true},
+		"list item is replaced":      {[]live.KeptField{ours("/spec/args/1", `"9"`)}, strings.Replace(manifest, `"1","2","3"`, `"1","9","3"`, 1), true},
+		"list item is removed":       {[]live.KeptField{theirs("/spec/args/1")}, strings.Replace(manifest, `"1","2","3"`, `"1","3"`, 1), true},
+		"last list item is removed":  {[]live.KeptField{theirs("/spec/args/2")}, strings.Replace(manifest, `"1","2","3"`, `"1","2"`, 1), true},
+		"two list items are removed": {[]live.KeptField{theirs("/spec/args/0"), theirs("/spec/args/1")}, strings.Replace(manifest, `"1","2","3"`, `"3"`, 1), true},
+		"ours, not in the manifest":  {[]live.KeptField{ours("/spec/deep/er", `{"x":1}`)}, strings.Replace(manifest, `"replicas":3`, `"replicas":3,"deep":{"er":{"x":1}}`, 1), true},
+		"no list item at the index":  {[]live.KeptField{ours("/spec/args/7", `"x"`), ours("/spec/none/0", `"x"`)}, manifest, true},
+		"null value":                 {[]live.KeptField{ours("/data/e", `null`)}, strings.Replace(manifest, `"e":"3"`, `"e":null`, 1), true},
+		"the whole manifest":         {[]live.KeptField{theirs("/spec"), theirs("/data")}, `{}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			it := item("c", "a")
-			got, err := body(json.RawMessage(manifest), &it, me, precondition{uid: "u", version: "7"}, false, tc.kept)
+			got, err := applyPatch(json.RawMessage(manifest), &it, me, precondition{uid: "u", resourceVersion: "7"}, false, tc.kept)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -126,7 +126,7 @@ func TestBodyLeavesToOthersWhatIsTheirs(t *testing.T) {
 			}
 			md := doc["metadata"].(map[string]any)
 			if racing := md["resourceVersion"] == "7"; racing != tc.racing || (!racing && md["resourceVersion"] != nil) {
-				t.Errorf("bound to the version that was read: %v, want %t", md["resourceVersion"], tc.racing)
+				t.Errorf("resourceVersion %v, want it set: %t", md["resourceVersion"], tc.racing)
 			}
 			delete(doc, "metadata")
 			rest, err := json.Marshal(doc)
@@ -140,7 +140,7 @@ func TestBodyLeavesToOthersWhatIsTheirs(t *testing.T) {
 	}
 	it := item("c", "a")
 	for _, bad := range []live.KeptField{{Path: "no-pointer"}, ours("/data/e", `{`)} {
-		if _, err := body(json.RawMessage(manifest), &it, me, precondition{}, false, []live.KeptField{bad}); err == nil || !strings.Contains(err.Error(), bad.Path) {
+		if _, err := applyPatch(json.RawMessage(manifest), &it, me, precondition{}, false, []live.KeptField{bad}); err == nil || !strings.Contains(err.Error(), bad.Path) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}

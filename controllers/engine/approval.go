@@ -10,71 +10,73 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// HeldError says that more objects would be deleted than may be without approval.
-type HeldError struct {
-	// Deletes of Total objects that there were before the change; of all that there
-	// are where that takes back one that was never complete.
+// ApprovalRequiredError is returned when more objects would be deleted than are allowed without an
+// approval.
+type ApprovalRequiredError struct {
+	// Deletes is the number of objects to delete, of Total objects before the change. For a change
+	// that reverts an incomplete one, Total is the number of existing objects.
 	Deletes, Total int
-	// Digest to approve.
+	// Digest is the digest to approve.
 	Digest string
 }
 
-func (e *HeldError) Error() string {
+func (e *ApprovalRequiredError) Error() string {
 	return fmt.Sprintf("%d of %d objects left the stack, more than spec.guard lets go at once: correct the stack, or approve with the annotation %s=%s",
 		e.Deletes, e.Total, appsv1.ApproveAnnotation, e.Digest)
 }
 
-// leftover are the entries that nothing wants any more.
-func leftover(inv *Inventory, wanted map[string]bool) []appsv1.InventoryEntry {
+// undesiredEntries returns the inventory entries that are no longer desired.
+func undesiredEntries(inv *Inventory, desired map[string]bool) []appsv1.InventoryEntry {
 	var out []appsv1.InventoryEntry
 	for id, e := range inv.entries {
-		if !wanted[id] {
+		if !desired[id] {
 			out = append(out, e)
 		}
 	}
-	// In an order of their own, so that messages stay the same.
+	// Sorted, so that messages stay the same.
 	slices.SortFunc(out, func(a, b appsv1.InventoryEntry) int { return strings.Compare(a.ID, b.ID) })
 	return out
 }
 
-// approved returns the entries that may go. Those that need approval and have it
-// are recorded first, so that what is left of them needs none later; those that
-// have none wait.
-func approved(in *Input, leaving []appsv1.InventoryEntry, wanted map[string]bool, p *Plan) []appsv1.InventoryEntry {
+// approvedRemovals returns the entries that may be removed now. Entries that need an approval and
+// have it are persisted as approved first, so that the remaining ones need no approval later.
+// Entries without the approval wait.
+func approvedRemovals(in *Snapshot, undesired []appsv1.InventoryEntry, desired map[string]bool, p *Plan) []appsv1.InventoryEntry {
 	if !in.Policies.Prune {
-		return leaving // nothing is deleted
+		return undesired // nothing is deleted
 	}
-	needs := func(e appsv1.InventoryEntry) bool { return !e.Leaving && e.State != appsv1.EntryIntended }
-	var open []appsv1.InventoryEntry
-	for _, e := range leaving {
-		if needs(e) {
-			open = append(open, e)
+	needsApproval := func(e appsv1.InventoryEntry) bool { return !e.Leaving && e.State != appsv1.EntryIntended }
+	var unapproved []appsv1.InventoryEntry
+	for _, e := range undesired {
+		if needsApproval(e) {
+			unapproved = append(unapproved, e)
 		}
 	}
-	if len(open) == 0 {
-		return leaving
+	if len(unapproved) == 0 {
+		return undesired
 	}
-	held := &HeldError{Deletes: len(open), Total: max(len(open), in.Inventory.before(wanted)), Digest: digest(open)}
-	if !exceeds(&in.Policies, held) {
-		return leaving
+	approval := &ApprovalRequiredError{Deletes: len(unapproved), Total: max(len(unapproved), in.Inventory.countBefore(desired)), Digest: digest(unapproved)}
+	if !exceedsDeleteLimits(&in.Policies, approval) {
+		return undesired
 	}
-	if in.Policies.Approved == held.Digest {
-		for _, e := range open {
+	if in.Policies.ApprovedDigest == approval.Digest {
+		for _, e := range unapproved {
 			e.Leaving = true
 			p.Intents = append(p.Intents, e)
 		}
-		return leaving
+		return undesired
 	}
-	p.Waits = append(p.Waits, Action{Verb: Wait, Reason: Guarded, Entry: open[0], Err: held, Message: held.Error()})
-	return slices.DeleteFunc(slices.Clone(leaving), needs)
+	p.Waits = append(p.Waits, Action{Verb: VerbWait, Reason: ReasonApprovalRequired, Entry: unapproved[0], Err: approval, Message: approval.Error()})
+	return slices.DeleteFunc(slices.Clone(undesired), needsApproval)
 }
 
-func exceeds(p *Policies, held *HeldError) bool {
-	return held.Deletes > p.MaxDeletes ||
-		(held.Deletes > appsv1.FewDeletes && held.Deletes*100 > p.MaxDeletePercent*held.Total)
+// exceedsDeleteLimits is true when the number or the percentage of deletes is above its limit.
+func exceedsDeleteLimits(p *Policies, approval *ApprovalRequiredError) bool {
+	return approval.Deletes > p.MaxDeletes ||
+		(approval.Deletes > appsv1.FewDeletes && approval.Deletes*100 > p.MaxDeletePercent*approval.Total)
 }
 
-// digest of the objects that would go: another set has another one.
+// digest returns a digest of the ids and uids of entries.
 func digest(entries []appsv1.InventoryEntry) string {
 	var ids []string
 	for i := range entries {

@@ -13,197 +13,197 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// crowd are n objects that were applied.
-func crowd(n int) (w world) {
+// appliedObjects returns a fixture with n applied objects.
+func appliedObjects(n int) (w fixture) {
 	for i := range n {
 		name := fmt.Sprintf("o%03d", i)
-		w.entries, w.live = append(w.entries, entry(name, appsv1.EntryApplied)), append(w.live, alive(name))
+		w.entries, w.live = append(w.entries, entry(name, appsv1.EntryApplied)), append(w.live, liveObject(name))
 	}
 	return w
 }
 
-func TestGuardOfDeletes(t *testing.T) {
+func TestDeletesAboveLimitsNeedApproval(t *testing.T) {
 	for name, tc := range map[string]struct {
 		total, leaves int
 		policy        func(*Policies)
 		held          bool
 	}{
-		"few":                       {20, 10, nil, false},
-		"all of few":                {10, 10, nil, false},
-		"more than half":            {20, 11, nil, true},
-		"half of many":              {40, 20, nil, false},
-		"many":                      {200, 50, nil, false},
-		"too many":                  {200, 51, nil, true},
-		"none may go":               {5, 1, func(p *Policies) { p.MaxDeletes = 0 }, true},
-		"a higher share":            {20, 11, func(p *Policies) { p.MaxDeletePercent = 60 }, false},
-		"a higher number":           {200, 90, func(p *Policies) { p.MaxDeletes = 100 }, false},
-		"released and not deleted":  {200, 200, func(p *Policies) { p.Prune = false }, false},
-		"approved for another set":  {200, 51, func(p *Policies) { p.Approved = digest(nil) }, true},
-		"approved for exactly this": {200, 51, func(p *Policies) { p.Approved = digest(crowd(51).entries) }, false},
+		"10 of 20":                 {20, 10, nil, false},
+		"all of 10":                {10, 10, nil, false},
+		"more than half":           {20, 11, nil, true},
+		"half of many":             {40, 20, nil, false},
+		"50 of 200":                {200, 50, nil, false},
+		"51 of 200":                {200, 51, nil, true},
+		"no deletes allowed":       {5, 1, func(p *Policies) { p.MaxDeletes = 0 }, true},
+		"a higher percentage":      {20, 11, func(p *Policies) { p.MaxDeletePercent = 60 }, false},
+		"a higher number":          {200, 90, func(p *Policies) { p.MaxDeletes = 100 }, false},
+		"released, not deleted":    {200, 200, func(p *Policies) { p.Prune = false }, false},
+		"approved for another set": {200, 51, func(p *Policies) { p.ApprovedDigest = digest(nil) }, true},
+		"approved for this set":    {200, 51, func(p *Policies) { p.ApprovedDigest = digest(appliedObjects(51).entries) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := crowd(tc.total)
+			w := appliedObjects(tc.total)
 			w.policy = tc.policy
 			var keep []Item
 			for i := tc.leaves; i < tc.total; i++ {
 				keep = append(keep, item("c", fmt.Sprintf("o%03d", i)))
 			}
-			p := MakePlan(w.input(Component{Name: "c", Items: keep}))
-			var held *HeldError
+			p := PlanReconcile(w.snapshot(Component{Name: "c", Items: keep}))
+			var held *ApprovalRequiredError
 			for _, a := range p.Waits {
 				errors.As(a.Err, &held)
 			}
 			switch {
 			case (held != nil) != tc.held:
-				t.Errorf("held: %v", held)
+				t.Errorf("approval required: %v", held)
 			case !tc.held && len(p.Removals) != tc.leaves:
-				t.Errorf("%d go, want %d", len(p.Removals), tc.leaves)
+				t.Errorf("%d are removed, want %d", len(p.Removals), tc.leaves)
 			case tc.held && (len(p.Removals) > 0 || held.Deletes != tc.leaves || held.Total != tc.total || p.Ready()):
-				t.Errorf("%d go, %v", len(p.Removals), held)
+				t.Errorf("%d are removed, %v", len(p.Removals), held)
 			}
 		})
 	}
 }
 
-// What comes in the place of what leaves is in the inventory already when that is
-// judged, and makes it no smaller a part of what there was.
-func TestGuardCountsWhatThereWasBefore(t *testing.T) {
-	heir := func(string) (*OwnerKey, string) { return nil, "wait" }
+// New objects that replace removed ones are in the inventory when the delete limits are checked.
+// They must not reduce the percentage of deletes.
+func TestDeleteLimitsCountObjectsBeforeTheChange(t *testing.T) {
+	handoverTo := func(string) (*OwnerKey, string) { return nil, "wait" }
 	for name, tc := range map[string]struct {
 		before, leaves, added int
 		policy                func(*Policies)
 		held, settled         bool
 	}{
-		"nothing leaves":                     {40, 0, 40, nil, false, true},
-		"all are replaced":                   {40, 40, 40, nil, true, false},
-		"all are replaced by many more":      {40, 40, 200, nil, true, false},
-		"half is replaced":                   {40, 20, 20, nil, false, true},
-		"more than half is replaced":         {40, 21, 200, nil, true, false},
-		"a few are replaced":                 {10, 10, 10, nil, false, true},
-		"before was not recorded":            {0, 20, 40, nil, false, true},
-		"what never was complete is not all": {5, 20, 40, nil, true, false},
-		"others may want it":                 {40, 20, 20, func(p *Policies) { p.Heir = heir }, false, false},
-		"approved":                           {40, 40, 40, func(p *Policies) { p.Approved = digest(crowd(40).entries) }, false, true},
+		"nothing is removed":               {40, 0, 40, nil, false, true},
+		"all are replaced":                 {40, 40, 40, nil, true, false},
+		"all are replaced by many more":    {40, 40, 200, nil, true, false},
+		"half is replaced":                 {40, 20, 20, nil, false, true},
+		"more than half is replaced":       {40, 21, 200, nil, true, false},
+		"a few are replaced":               {10, 10, 10, nil, false, true},
+		"number before is not known":       {0, 20, 40, nil, false, true},
+		"more than before, never complete": {5, 20, 40, nil, true, false},
+		"handover not known yet":           {40, 20, 20, func(p *Policies) { p.HandoverTo = handoverTo }, false, false},
+		"approved":                         {40, 40, 40, func(p *Policies) { p.ApprovedDigest = digest(appliedObjects(40).entries) }, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := crowd(max(tc.before, tc.leaves) + tc.added)
+			w := appliedObjects(max(tc.before, tc.leaves) + tc.added)
 			w.policy = tc.policy
 			var keep []Item
 			for i := tc.leaves; i < len(w.entries); i++ {
 				keep = append(keep, item("c", fmt.Sprintf("o%03d", i)))
 			}
-			in := w.input(Component{Name: "c", Items: keep})
+			in := w.snapshot(Component{Name: "c", Items: keep})
 			in.Inventory.settled = tc.before
-			p := MakePlan(in)
-			if held := slices.ContainsFunc(p.Waits, func(a Action) bool { return a.Reason == Guarded }); held != tc.held || p.Settled != tc.settled {
-				t.Errorf("held: %t, settled: %t", held, p.Settled)
+			p := PlanReconcile(in)
+			if held := slices.ContainsFunc(p.Waits, func(a Action) bool { return a.Reason == ReasonApprovalRequired }); held != tc.held || p.Settled != tc.settled {
+				t.Errorf("approval required: %t, settled: %t", held, p.Settled)
 			}
 		})
 	}
-	w := world{entries: crowd(1).entries, live: crowd(1).live}
-	if MakePlan(w.input(Component{Name: "c", Items: []Item{item("c", "o000"), item("c", "new")}})).Settled {
-		t.Error("something is not sent")
+	w := fixture{entries: appliedObjects(1).entries, live: appliedObjects(1).live}
+	if PlanReconcile(w.snapshot(Component{Name: "c", Items: []Item{item("c", "o000"), item("c", "new")}})).Settled {
+		t.Error("settled before everything is applied")
 	}
-	in := w.input()
-	in.Inventory.settle(nil)
-	if again := NewInventory(in.Inventory.Status(), nil); again.before(nil) != 1 || again.settled != 1 {
-		t.Errorf("after a restart there were %d", again.settled)
+	in := w.snapshot()
+	in.Inventory.markSettled(nil)
+	if again := NewInventory(in.Inventory.Status(), nil); again.countBefore(nil) != 1 || again.settled != 1 {
+		t.Errorf("after a restart, %d are settled", again.settled)
 	}
 }
 
-// What a revision added that never was complete may go when that is taken back: it is
-// no part of what there was before.
-func TestGuardOfAChangeThatIsTakenBack(t *testing.T) {
+// Objects that an incomplete revision added may be removed when it is reverted: they do not count
+// as objects before the change.
+func TestDeleteLimitsOfARevertedChange(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, added int
-		from, to      int // what stays
-		intended      int // what was added and not made
+		from, to      int // the objects that stay
+		intended      int // added objects that were not created
 		held          string
 	}{
-		"as it was":                    {20, 15, 0, 20, 0, ""},
-		"more than there was":          {20, 30, 0, 20, 0, "30 of 50"},
-		"what is not made is not lost": {20, 30, 0, 20, 15, ""},
-		"nor was it there":             {20, 45, 0, 20, 20, "25 of 45"},
-		"more than may go at once":     {200, 51, 0, 200, 0, "51 of 251"},
-		"in part":                      {20, 15, 0, 21, 0, "14 of 20"},
-		"as many as there were stay":   {20, 15, 15, 35, 0, "15 of 20"},
-		"what it added stays":          {40, 40, 40, 80, 0, "40 of 40"},
-		"and something of what it had": {20, 15, 0, 19, 0, "16 of 20"},
+		"all added objects":          {20, 15, 0, 20, 0, ""},
+		"more than before":           {20, 30, 0, 20, 0, "30 of 50"},
+		"half of them not created":   {20, 30, 0, 20, 15, ""},
+		"too many, some not created": {20, 45, 0, 20, 20, "25 of 45"},
+		"more than MaxDeletes":       {200, 51, 0, 200, 0, "51 of 251"},
+		"reverted in part":           {20, 15, 0, 21, 0, "14 of 20"},
+		"other objects than before":  {20, 15, 15, 35, 0, "15 of 20"},
+		"only added objects stay":    {40, 40, 40, 80, 0, "40 of 40"},
+		"one more than was added":    {20, 15, 0, 19, 0, "16 of 20"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := crowd(tc.before)
+			w := appliedObjects(tc.before)
 			wanted := map[string]bool{}
 			for _, e := range w.entries {
 				wanted[e.ID] = true
 			}
-			inv := w.input().Inventory
-			inv.settle(wanted)
+			inv := w.snapshot().Inventory
+			inv.markSettled(wanted)
 			var keep []Item
 			for i := tc.from; i < tc.to; i++ {
 				keep = append(keep, item("c", fmt.Sprintf("o%03d", i)))
 			}
-			w = crowd(tc.before + tc.added)
-			in := w.input(Component{Name: "c", Items: keep})
+			w = appliedObjects(tc.before + tc.added)
+			in := w.snapshot(Component{Name: "c", Items: keep})
 			for i := range tc.intended {
 				w.entries[len(w.entries)-1-i].State = appsv1.EntryIntended
 			}
-			status := inv.Status() // it lasts
+			status := inv.Status() // as persisted
 			status.Entries = w.entries
 			in.Inventory = NewInventory(status, nil)
-			p := MakePlan(in)
+			p := PlanReconcile(in)
 			if tc.held == "" && len(p.Removals) != tc.added {
-				t.Errorf("%d go: %+v", len(p.Removals), p.Waits)
+				t.Errorf("%d are removed: %+v", len(p.Removals), p.Waits)
 			}
 			if tc.held != "" && (len(p.Waits) != 1 || !strings.HasPrefix(p.Waits[0].Message, tc.held+" objects left the stack")) {
-				t.Errorf("%d go: %+v", len(p.Removals), p.Waits)
+				t.Errorf("%d are removed: %+v", len(p.Removals), p.Waits)
 			}
 		})
 	}
 }
 
-// What was approved goes on without another approval when a part of it is gone.
-func TestApprovalOutlivesItsSet(t *testing.T) {
-	w := crowd(60)
-	w.policy = func(p *Policies) { p.Approved = digest(crowd(60).entries) }
-	first := MakePlan(w.input())
+// Approved deletes continue without another approval when some of the objects are gone.
+func TestApprovalCoversTheRemainingDeletes(t *testing.T) {
+	w := appliedObjects(60)
+	w.policy = func(p *Policies) { p.ApprovedDigest = digest(appliedObjects(60).entries) }
+	first := PlanReconcile(w.snapshot())
 	if len(first.Intents) != 60 || len(first.Removals) != 60 {
-		t.Fatalf("%d are recorded, %d go", len(first.Intents), len(first.Removals))
+		t.Fatalf("%d are recorded, %d are removed", len(first.Intents), len(first.Removals))
 	}
 	w.entries, w.policy = first.Intents[1:], nil
-	if p := MakePlan(w.input()); len(p.Removals) != 59 || len(p.Intents) != 0 {
-		t.Errorf("%d go on, %d are recorded", len(p.Removals), len(p.Intents))
+	if p := PlanReconcile(w.snapshot()); len(p.Removals) != 59 || len(p.Intents) != 0 {
+		t.Errorf("%d are removed, %d are recorded", len(p.Removals), len(p.Intents))
 	}
 	back := w.entries[0]
-	p := MakePlan((world{entries: w.entries[:1], live: w.live}).input(Component{Name: "c", Items: []Item{item("c", "o001")}}))
-	if len(p.Actions) != 1 || p.Actions[0].Verb != Record {
-		t.Errorf("%s is wanted again, and needs approval the next time: %+v", back.ID, p.Actions)
+	p := PlanReconcile((fixture{entries: w.entries[:1], live: w.live}).snapshot(Component{Name: "c", Items: []Item{item("c", "o001")}}))
+	if len(p.Actions) != 1 || p.Actions[0].Verb != VerbRecord {
+		t.Errorf("%s is desired again, but its approval is not revoked: %+v", back.ID, p.Actions)
 	}
 }
 
-func TestHeirs(t *testing.T) {
+func TestPlanHandover(t *testing.T) {
 	theirs := func(o *live.Object) { o.Mark.Owner = other.String() }
-	heir := func(string) (*OwnerKey, string) { return &other, "" }
+	handoverTo := func(string) (*OwnerKey, string) { return &other, "" }
 	for name, tc := range map[string]struct {
-		world  world
+		world  fixture
 		heir   func(string) (*OwnerKey, string)
 		verb   Verb
 		reason Reason
 	}{
-		"nobody wants it":           {crowd(1), func(string) (*OwnerKey, string) { return nil, "" }, Delete, Removed},
-		"nobody ever does":          {crowd(1), nil, Delete, Removed},
-		"somebody does":             {crowd(1), heir, HandOver, Moved},
-		"that is not known":         {crowd(1), func(string) (*OwnerKey, string) { return nil, "wait" }, Wait, Claimable},
-		"it was handed over before": {world{entries: crowd(1).entries, live: []live.Object{alive("o000", theirs)}}, heir, Drop, Owned},
-		"it failed before":          {world{entries: crowd(1).entries, live: crowd(1).live, held: map[string]string{ref("o000").ID(): "no"}}, heir, Wait, Held},
-		"a namespace is shared": {world{entries: []appsv1.InventoryEntry{{ID: stacks.Ref{Kind: "Namespace", Name: "x"}.ID(), Version: "v1",
-			State: appsv1.EntryShared, Hash: sharedHash}}}, heir, Delete, Removed},
+		"not desired by others":    {appliedObjects(1), func(string) (*OwnerKey, string) { return nil, "" }, VerbDelete, ReasonRemoved},
+		"handover disabled":        {appliedObjects(1), nil, VerbDelete, ReasonRemoved},
+		"desired by another owner": {appliedObjects(1), handoverTo, VerbHandOver, ReasonMoved},
+		"not known yet":            {appliedObjects(1), func(string) (*OwnerKey, string) { return nil, "wait" }, VerbWait, ReasonHandoverPending},
+		"handed over already":      {fixture{entries: appliedObjects(1).entries, live: []live.Object{liveObject("o000", theirs)}}, handoverTo, VerbDrop, ReasonOwnedByOther},
+		"backing off":              {fixture{entries: appliedObjects(1).entries, live: appliedObjects(1).live, backoffs: map[string]string{ref("o000").ID(): "no"}}, handoverTo, VerbWait, ReasonBackingOff},
+		"shared namespace": {fixture{entries: []appsv1.InventoryEntry{{ID: stacks.Ref{Kind: "Namespace", Name: "x"}.ID(), Version: "v1",
+			State: appsv1.EntryShared, Hash: sharedHash}}}, handoverTo, VerbDelete, ReasonRemoved},
 	} {
 		for _, teardown := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, teardown %t", name, teardown), func(t *testing.T) {
-				tc.world.policy = func(p *Policies) { p.Heir = tc.heir }
-				p := MakePlan(tc.world.input())
+				tc.world.policy = func(p *Policies) { p.HandoverTo = tc.heir }
+				p := PlanReconcile(tc.world.snapshot())
 				if teardown {
-					p = PlanTeardown(tc.world.input())
+					p = PlanTeardown(tc.world.snapshot())
 				}
 				all := slices.Concat(p.Removals, p.Waits)
 				if len(all) != 1 || all[0].Verb != tc.verb || all[0].Reason != tc.reason {
@@ -214,29 +214,29 @@ func TestHeirs(t *testing.T) {
 	}
 }
 
-func TestOrphans(t *testing.T) {
+func TestTeardownWithOrphanPolicy(t *testing.T) {
 	protected := func(o *live.Object) { o.Protected = true }
-	w := world{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied), entry("b", appsv1.EntryApplied), entry("c", appsv1.EntryIntended)},
-		live: []live.Object{alive("a"), alive("b", protected)}, policy: func(p *Policies) { p.Orphan = true }}
-	p := PlanTeardown(w.input())
-	same(t, "removals", verbs(p.Removals), "release "+ref("a").ID(), "release "+ref("b").ID(), "release "+ref("c").ID())
+	w := fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied), entry("b", appsv1.EntryApplied), entry("c", appsv1.EntryIntended)},
+		live: []live.Object{liveObject("a"), liveObject("b", protected)}, policy: func(p *Policies) { p.Orphan = true }}
+	p := PlanTeardown(w.snapshot())
+	expectEqual(t, "removals", verbs(p.Removals), "release "+ref("a").ID(), "release "+ref("b").ID(), "release "+ref("c").ID())
 	w.policy = nil
-	p = PlanTeardown(w.input())
-	same(t, "without it", verbs(p.Removals), "delete "+ref("a").ID(), "delete "+ref("c").ID())
-	same(t, "what waits", verbs(p.Waits), "wait "+ref("b").ID())
+	p = PlanTeardown(w.snapshot())
+	expectEqual(t, "removals without Orphan", verbs(p.Removals), "delete "+ref("a").ID(), "delete "+ref("c").ID())
+	expectEqual(t, "waits without Orphan", verbs(p.Waits), "wait "+ref("b").ID())
 }
 
-func TestLeavingSaysWhatItWaitsFor(t *testing.T) {
-	for want, err := range map[string]*LeavingError{
-		"ConfigMap ns/a is being deleted":            {Ref: ref("a")},
-		"ConfigMap ns/a is being deleted: x is left": {Ref: ref("a"), Remains: "x is left"},
-		"ConfigMap ns/a is being deleted since 2026-01-02T03:04:05Z: waits for finalizers [x], which m set": {Ref: ref("a"), Finalizers: []string{"x"}, By: "m", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
+func TestBeingDeletedErrorMessage(t *testing.T) {
+	for want, err := range map[string]*BeingDeletedError{
+		"ConfigMap ns/a is being deleted":                                                               {Ref: ref("a")},
+		"ConfigMap ns/a is being deleted: x is left":                                                    {Ref: ref("a"), Remaining: "x is left"},
+		"ConfigMap ns/a is being deleted since 2026-01-02T03:04:05Z: waits for finalizers [x] set by m": {Ref: ref("a"), Finalizers: []string{"x"}, FinalizerManager: "m", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
 	} {
 		if got := err.Error(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	if e := (&HeldError{Deletes: 5, Total: 9, Digest: "abc"}).Error(); !strings.Contains(e, "ksctl.com/approve=abc") {
+	if e := (&ApprovalRequiredError{Deletes: 5, Total: 9, Digest: "abc"}).Error(); !strings.Contains(e, "ksctl.com/approve=abc") {
 		t.Error(e)
 	}
 }
@@ -251,9 +251,9 @@ func TestDigest(t *testing.T) {
 	claimed, anew := a, a
 	claimed.State, anew.UID = appsv1.EntryApplied, "9"
 	if Digest([]appsv1.InventoryEntry{claimed, b, record}) != all {
-		t.Error("how far an object came changes the digest")
+		t.Error("the state of an entry changes the digest")
 	}
-	for name, set := range map[string][]appsv1.InventoryEntry{"an object less": {a, record}, "no record": {a, b}, "made anew": {anew, b, record}, "nothing": nil} {
+	for name, set := range map[string][]appsv1.InventoryEntry{"one object less": {a, record}, "no record": {a, b}, "recreated": {anew, b, record}, "nothing": nil} {
 		if Digest(set) == all {
 			t.Errorf("%s: the same digest", name)
 		}

@@ -7,18 +7,18 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// await has the index wake the owner when somebody else gives up an object that
-// it wants. It reports whether that happened since the plan was made, so that
-// nothing would tell of it.
-func (e *Engine) await(t *Target, o Owner, p *Plan) bool {
+// awaitReleases makes the index notify the owner when another owner releases an object that it
+// waits for. It returns true if that happened since the plan was made: no notification follows
+// then.
+func (e *Engine) awaitReleases(t *Target, o Owner, p *Plan) bool {
 	var refs []stacks.Ref
 	var owners []string
 	for i := range p.Waits {
-		if w := &p.Waits[i]; w.Reason == Owned && w.Live != nil {
+		if w := &p.Waits[i]; w.Reason == ReasonOwnedByOther && w.Live != nil {
 			refs, owners = append(refs, w.Item.Ref), append(owners, w.Live.Mark.Owner)
 		}
 	}
-	t.Index.Await(o.Key().String(), refs)
+	t.Index.SetAwaited(o.Key().String(), refs)
 	for i, ref := range refs {
 		if l, ok := t.Index.Get(ref); !ok || l.Mark.Owner != owners[i] {
 			return true
@@ -27,9 +27,9 @@ func (e *Engine) await(t *Target, o Owner, p *Plan) bool {
 	return false
 }
 
-// watched tells the index of an object that another owner of this installation
-// has, and reports whether it will hear when that changes.
-func (a *actor) watched(u *unstructured.Unstructured) bool {
+// observeOtherOwner adds an object of another owner of this installation to the index. It returns
+// true if the index will observe a change of the owner.
+func (a *executor) observeOtherOwner(u *unstructured.Unstructured) bool {
 	if u.GetLabels()[live.OwnerLabel] != a.owner.Key().Installation {
 		return false
 	}

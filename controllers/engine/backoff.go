@@ -7,20 +7,22 @@ import (
 	"time"
 )
 
-// backoff is why an object is left alone for a while.
+// backoff is the reason why an object is skipped until its retry.
 type backoff struct {
 	// start and retryAt bound it. If the clock was set back, retryAt may be years away.
 	start, retryAt time.Time
 	err            error
-	// want is the hash of the content that failed: other content is tried at once.
-	want string
+	// contentHash is the hash of the content that failed: other content is tried at once.
+	contentHash string
 }
 
-func (b backoff) expired(now time.Time) bool { return !now.Before(b.retryAt) || setBack(now, b.start) }
+func (b backoff) expired(now time.Time) bool {
+	return !now.Before(b.retryAt) || clockSetBack(now, b.start)
+}
 
-// setBack is true when the clock shows a time long before an earlier reading. A pass reads the
+// clockSetBack is true when the clock shows a time long before an earlier reading. A pass reads the
 // clock once, so a little before is normal.
-func setBack(now, earlier time.Time) bool { return now.Before(earlier.Add(-correctionWindow)) }
+func clockSetBack(now, earlier time.Time) bool { return now.Before(earlier.Add(-correctionWindow)) }
 
 // backoffs tracks, per owner, the objects whose last write failed and the time of their next
 // attempt. Losing it costs a request, never correctness.
@@ -40,25 +42,25 @@ func (s *backoffs) record(owner, id string, b backoff) {
 	s.byOwner[owner][id] = b
 }
 
-// active returns the reason to leave an object with this content alone; empty when there is
-// none. It only reads: the plan of an owner, and others who look at that, ask it.
-func (s *backoffs) active(owner, id, want string, now time.Time) string {
+// active returns the reason why an object with this content is backed off; empty when it is not. It
+// only reads: planning calls it, and so do previews of the plan of another owner.
+func (s *backoffs) active(owner, id, contentHash string, now time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b, ok := s.byOwner[owner][id]
-	if !ok || b.expired(now) || b.want != want {
+	if !ok || b.expired(now) || b.contentHash != contentHash {
 		return ""
 	}
 	return b.err.Error()
 }
 
-// prune drops the back-offs of an owner that have expired, or failed with other content than
-// is desired now: one that new content ended does not come back with the old content. wants has
-// the content of each desired object by id; an object that is to be deleted has none.
-func (s *backoffs) prune(owner string, wants map[string]string, now time.Time) {
+// prune drops the back-offs of an owner that have expired, or failed with other content than is
+// desired now: a back-off that new content ended does not return with the old content. desired has
+// the content hash of each desired object by id; an object that is to be deleted has none.
+func (s *backoffs) prune(owner string, desired map[string]string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.byOwner[owner], func(id string, b backoff) bool { return b.expired(now) || b.want != wants[id] })
+	maps.DeleteFunc(s.byOwner[owner], func(id string, b backoff) bool { return b.expired(now) || b.contentHash != desired[id] })
 }
 
 // nextRetry returns when the first back-off of an owner ends (zero when there is none), and the

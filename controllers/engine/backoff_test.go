@@ -14,16 +14,16 @@ import (
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-func TestBackoffIsActive(t *testing.T) {
+func TestBackoffIsActiveForFailedContentUntilRetry(t *testing.T) {
 	s := newBackoffs()
-	s.record("me", "a", backoff{retryAt: noon.Add(time.Minute), want: "v1", err: errors.New("no")})
+	s.record("me", "a", backoff{retryAt: noon.Add(time.Minute), contentHash: "v1", err: errors.New("no")})
 	for name, tc := range map[string]struct {
 		owner, id, want string
 		at              time.Duration
 		active          bool
 	}{
 		"the content that failed": {"me", "a", "v1", 0, true},
-		"to the last moment":      {"me", "a", "v1", time.Minute - 1, true},
+		"just before the retry":   {"me", "a", "v1", time.Minute - 1, true},
 		"expired":                 {"me", "a", "v1", time.Minute, false},
 		"other content":           {"me", "a", "v2", 0, false},
 		"to be deleted":           {"me", "a", "", 0, false},
@@ -35,7 +35,7 @@ func TestBackoffIsActive(t *testing.T) {
 				t.Errorf("got %q", got)
 			}
 			if s.active("me", "a", "v1", noon) == "" {
-				t.Error("asking cleared the back-off")
+				t.Error("reading cleared the back-off")
 			}
 		})
 	}
@@ -44,16 +44,16 @@ func TestBackoffIsActive(t *testing.T) {
 func TestPruneDropsBackoffsThatNoLongerApply(t *testing.T) {
 	s := newBackoffs()
 	for id, b := range map[string]backoff{
-		"same":    {retryAt: noon.Add(time.Hour), want: "v1"},
-		"changed": {retryAt: noon.Add(time.Hour), want: "v1"},
-		"leaves":  {retryAt: noon.Add(time.Hour), want: "v1"},
+		"same":    {retryAt: noon.Add(time.Hour), contentHash: "v1"},
+		"changed": {retryAt: noon.Add(time.Hour), contentHash: "v1"},
+		"leaves":  {retryAt: noon.Add(time.Hour), contentHash: "v1"},
 		"leaving": {retryAt: noon.Add(time.Hour)},
-		"expired": {retryAt: noon, want: "v1"},
+		"expired": {retryAt: noon, contentHash: "v1"},
 	} {
 		b.err = errors.New(id)
 		s.record("me", id, b)
 	}
-	s.record("you", "changed", backoff{retryAt: noon.Add(time.Hour), want: "v1", err: errors.New("yours")})
+	s.record("you", "changed", backoff{retryAt: noon.Add(time.Hour), contentHash: "v1", err: errors.New("yours")})
 	s.prune("me", map[string]string{"same": "v1", "changed": "v2", "expired": "v1"}, noon)
 	if _, errs := s.nextRetry("me", noon.Add(-time.Second)); errors.Join(errs...).Error() != "leaving\nsame" {
 		t.Errorf("kept %v", errs)
@@ -95,23 +95,23 @@ func TestNextRetry(t *testing.T) {
 	}
 }
 
-// A removal is rehearsed on the inventory of an install, whose back-offs stay as they are.
-func TestRehearsalKeepsTheBackoffsOfTheInstall(t *testing.T) {
-	f := newFight(t)
-	index, err := live.New(&rest.Config{Host: "127.0.0.1:1"}, live.Options{Owner: "me"})
+// RemovalProgress reads the inventory of an install, whose back-offs stay as they are.
+func TestRemovalProgressKeepsBackoffs(t *testing.T) {
+	f := newContestTest(t)
+	index, err := live.New(&rest.Config{Host: "127.0.0.1:1"}, live.Options{OwnerID: "me"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	id := ref("a").ID()
-	f.backoffs.record(me.String(), id, backoff{start: noon, retryAt: noon.Add(time.Hour), want: "want", err: errors.New("no")})
-	view := &View{Of: me, Entries: NewInventory(nil, nil), Policy: DefaultPolicies}
+	f.backoffs.record(me.String(), id, backoff{start: noon, retryAt: noon.Add(time.Hour), contentHash: "want", err: errors.New("no")})
+	view := &ReadOnlyOwner{OwnerKey: me, Entries: NewInventory(nil, nil), Policy: DefaultPolicies}
 	view.Entries.Put(entry("a", appsv1.EntryApplied))
-	view.Policy.Asked = func(*appsv1.InventoryEntry) *Request { return &Request{} }
-	if remarks := f.Standing(&Target{Index: index}, view); len(remarks) != 1 {
-		t.Fatalf("the rehearsal looked at %d objects", len(remarks))
+	view.Policy.RemovalRequest = func(*appsv1.InventoryEntry) *RemovalRequest { return &RemovalRequest{} }
+	if remarks := f.RemovalProgress(&Target{Index: index}, view); len(remarks) != 1 {
+		t.Fatalf("the progress has %d objects", len(remarks))
 	}
 	if f.backedOff("a") == "" {
-		t.Error("the rehearsal cleared the back-off")
+		t.Error("RemovalProgress cleared the back-off")
 	}
 }
 
@@ -129,8 +129,8 @@ func TestPendingDeletions(t *testing.T) {
 	}
 }
 
-// fight is an engine and an owner whose object somebody else keeps changing.
-type fight struct {
+// contestTest is an engine and an owner whose objects another writer keeps changing.
+type contestTest struct {
 	t     *testing.T
 	clock *clocktesting.FakePassiveClock
 	*Engine
@@ -138,152 +138,152 @@ type fight struct {
 	rep   Report
 }
 
-func newFight(t *testing.T) *fight {
+func newContestTest(t *testing.T) *contestTest {
 	c := clocktesting.NewFakePassiveClock(noon)
-	return &fight{t: t, clock: c, Engine: New(Options{Clock: c}), owner: keyOnly{}}
+	return &contestTest{t: t, clock: c, Engine: New(Options{Clock: c}), owner: keyOnly{}}
 }
 
-// keyOnly is an owner of which nothing but the key is asked.
+// keyOnly is an owner that has only a key.
 type keyOnly struct{ Owner }
 
 func (keyOnly) Key() OwnerKey { return me }
 
-// contested is true when a correction planned now is one too many; it is made otherwise.
-func (f *fight) contested(reason Reason, names ...string) bool {
+// contested plans corrections now. It returns true if there are too many; else it records them.
+func (f *contestTest) contested(reason Reason, names ...string) bool {
 	var p Plan
 	for _, name := range names {
 		it := item("c", name)
-		l := alive(name, func(o *live.Object) { o.OtherManager = "kubectl" })
-		p.Actions = append(p.Actions, Action{Verb: Update, Reason: reason, Item: &it, Entry: entry(name, appsv1.EntryApplied), Live: &l})
+		l := liveObject(name, func(o *live.Object) { o.OtherManager = "kubectl" })
+		p.Actions = append(p.Actions, Action{Verb: VerbUpdate, Reason: reason, Item: &it, Entry: entry(name, appsv1.EntryApplied), Live: &l})
 	}
-	if f.contest(f.owner, Retry{Interval: time.Minute, Contested: 10 * time.Minute}, &p, &f.rep) {
+	if f.backOffContested(f.owner, RetryPolicy{Interval: time.Minute, ContestedInterval: 10 * time.Minute}, &p, &f.rep) {
 		return true
 	}
 	for i := range p.Actions {
-		if corrects(&p.Actions[i]) {
+		if isCorrection(&p.Actions[i]) {
 			f.corrections.record(me.String(), p.Actions[i].Entry.ID, f.clock.Now())
 		}
 	}
 	return false
 }
 
-func (f *fight) after(d time.Duration) { f.clock.SetTime(f.clock.Now().Add(d)) }
+func (f *contestTest) advance(d time.Duration) { f.clock.SetTime(f.clock.Now().Add(d)) }
 
-func (f *fight) backedOff(name string) string {
+func (f *contestTest) backedOff(name string) string {
 	return f.backoffs.active(me.String(), ref(name).ID(), "want", f.clock.Now())
 }
 
-func TestContest(t *testing.T) {
-	f := newFight(t)
+func TestCorrectionsStopAfterMaxCorrections(t *testing.T) {
+	f := newContestTest(t)
 	for i := range maxCorrections {
-		if f.contested(Drifted, "a") {
-			t.Fatalf("correction %d is none too many", i+1)
+		if f.contested(ReasonDrifted, "a") {
+			t.Fatalf("correction %d is contested", i+1)
 		}
-		f.after(time.Second)
+		f.advance(time.Second)
 	}
 	if len(f.rep.Contested) > 0 || f.backedOff("a") != "" {
-		t.Error("said before it is so")
+		t.Error("reported before it is contested")
 	}
-	if !f.contested(Drifted, "a") {
-		t.Fatal("it goes on for ever")
+	if !f.contested(ReasonDrifted, "a") {
+		t.Fatal("corrected more often than maxCorrections")
 	}
 	if len(f.rep.Contested) != 1 || f.rep.Contested[0].Ref != ref("a") {
-		t.Errorf("said: %+v", f.rep.Contested)
+		t.Errorf("reported %+v", f.rep.Contested)
 	}
-	if why := f.backedOff("a"); why == "" || why != f.rep.Contested[0].Note {
-		t.Errorf("held for %q, said %q", why, f.rep.Contested[0].Note)
+	if reason := f.backedOff("a"); reason == "" || reason != f.rep.Contested[0].Message {
+		t.Errorf("backed off for %q, reported %q", reason, f.rep.Contested[0].Message)
 	}
-	const note = "ConfigMap ns/a keeps being changed by kubectl: corrected 3 times in a minute, left alone until 12:10:03 (or let it have the fields with spec.drift.ignore)"
-	if got := f.rep.Contested[0].Note; got != note {
-		t.Errorf("said %q", got)
+	const note = "ConfigMap ns/a keeps being changed by kubectl: corrected 3 times in a minute, left alone until 12:10:03; to accept these changes, list the fields in spec.drift.ignore"
+	if got := f.rep.Contested[0].Message; got != note {
+		t.Errorf("reported %q", got)
 	}
-	if f.contested(Drifted, "b") {
-		t.Error("another object is another fight")
+	if f.contested(ReasonDrifted, "b") {
+		t.Error("the corrections of another object are counted")
 	}
-	f.after(10 * time.Minute)
-	if f.backedOff("a") != "" || f.contested(Drifted, "a") {
-		t.Error("it is tried again when its time has come")
+	f.advance(10 * time.Minute)
+	if f.backedOff("a") != "" || f.contested(ReasonDrifted, "a") {
+		t.Error("still contested at the time of the next correction")
 	}
 }
 
-func TestContestCountsOneMinute(t *testing.T) {
-	f := newFight(t)
-	for range 20 { // one in 20 seconds is a writer that can be lived with
-		if f.contested(Drifted, "a") {
-			t.Fatal("three in a minute are not too many")
+func TestCorrectionsAreCountedPerMinute(t *testing.T) {
+	f := newContestTest(t)
+	for range 20 { // one change in 20 seconds is below the limit
+		if f.contested(ReasonDrifted, "a") {
+			t.Fatal("contested after three corrections in a minute")
 		}
-		f.after(20 * time.Second)
+		f.advance(20 * time.Second)
 	}
-	f.after(-time.Second)
-	f.contested(Drifted, "a")
-	if !f.contested(Drifted, "a") {
-		t.Error("five in a minute are")
+	f.advance(-time.Second)
+	f.contested(ReasonDrifted, "a")
+	if !f.contested(ReasonDrifted, "a") {
+		t.Error("not contested after five corrections in a minute")
 	}
 }
 
-func TestContestIsOfCorrectionsOnly(t *testing.T) {
-	f := newFight(t)
+func TestOnlyCorrectionsAreCounted(t *testing.T) {
+	f := newContestTest(t)
 	for range 10 {
-		for _, r := range []Reason{NewObject, Changed, Taken, Finished, Moved} {
+		for _, r := range []Reason{ReasonNew, ReasonChanged, ReasonReclaimed, ReasonFinished, ReasonMoved} {
 			if f.contested(r, "a") {
-				t.Fatalf("%s is what the repository says", r)
+				t.Fatalf("an update with reason %s is counted", r)
 			}
 		}
 	}
 	for range maxCorrections {
-		f.contested(Missing, "a") // somebody deletes it
+		f.contested(ReasonMissing, "a") // another client deletes it
 	}
-	if !f.contested(Drifted, "a") {
-		t.Error("deleting and changing it are one fight")
+	if !f.contested(ReasonDrifted, "a") {
+		t.Error("corrections of deletions are not counted")
 	}
 }
 
-// A person who asks for a try gets one, and a different content is no fight.
-func TestForgiveness(t *testing.T) {
-	f := newFight(t)
+// A retry that a user requests is made, and new content is applied at once.
+func TestResetBackoff(t *testing.T) {
+	f := newContestTest(t)
 	for range maxCorrections + 1 {
-		f.contested(Drifted, "a")
+		f.contested(ReasonDrifted, "a")
 	}
-	if why := f.backoffs.active(me.String(), ref("a").ID(), "another content", f.clock.Now()); why != "" {
-		t.Errorf("what the repository says now is sent at once, not held: %s", why)
+	if reason := f.backoffs.active(me.String(), ref("a").ID(), "another content", f.clock.Now()); reason != "" {
+		t.Errorf("new content is backed off: %s", reason)
 	}
 	for range maxCorrections + 1 {
-		f.contested(Drifted, "b")
+		f.contested(ReasonDrifted, "b")
 	}
-	f.Forgive(me)
+	f.ResetBackoff(me)
 	if f.backedOff("b") != "" {
-		t.Error("still held")
+		t.Error("still backed off")
 	}
-	if f.contested(Drifted, "b") {
-		t.Error("asked for, and not tried")
+	if f.contested(ReasonDrifted, "b") {
+		t.Error("the requested retry is contested")
 	}
 }
 
-// idleOwner has nothing.
-type idleOwner struct{ keyOnly }
+// emptyOwner is an owner without objects.
+type emptyOwner struct{ keyOnly }
 
-func (idleOwner) Inventory() *Inventory { return NewInventory(nil, nil) }
-func (idleOwner) Policies() Policies    { return DefaultPolicies }
+func (emptyOwner) Inventory() *Inventory { return NewInventory(nil, nil) }
+func (emptyOwner) Policies() Policies    { return DefaultPolicies }
 
-// What is due when a pass ends was left alone by its plan all the same: somebody has
-// to come back for it.
-func TestAHoldThatEndsDuringAPassIsComeBackFor(t *testing.T) {
-	f := newFight(t)
-	index, err := live.New(&rest.Config{Host: "127.0.0.1:1"}, live.Options{Owner: "me"})
+// A back-off that the plan respected may have expired when the pass ends. It needs a retry
+// nevertheless.
+func TestBackoffThatEndsDuringAPassIsRetried(t *testing.T) {
+	f := newContestTest(t)
+	index, err := live.New(&rest.Config{Host: "127.0.0.1:1"}, live.Options{OwnerID: "me"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	it := item("c", "a")
 	until := noon.Add(time.Second)
-	f.backoffs.record(me.String(), it.ID, backoff{start: noon, retryAt: until, want: it.Want, err: errors.New("no")})
-	rep, err := f.rounds(t.Context(), &Target{Index: index}, nil, idleOwner{}, Retry{}, nil, func(in *Input) Plan {
-		if in.Held(&it) == "" {
-			t.Error("the plan does not leave it alone")
+	f.backoffs.record(me.String(), it.ID, backoff{start: noon, retryAt: until, contentHash: it.ContentHash, err: errors.New("no")})
+	rep, err := f.runRounds(t.Context(), &Target{Index: index}, nil, emptyOwner{}, RetryPolicy{}, nil, func(in *Snapshot) Plan {
+		if in.BackoffReason(&it) == "" {
+			t.Error("not backed off during the plan")
 		}
-		f.after(time.Minute)
+		f.advance(time.Minute)
 		return Plan{}
 	})
 	if err != nil || !rep.RetryAt.Equal(until) || len(rep.Errors) != 1 {
-		t.Errorf("comes back at %s, for %v (%v)", rep.RetryAt, rep.Errors, err)
+		t.Errorf("retry at %s, errors %v (%v)", rep.RetryAt, rep.Errors, err)
 	}
 }

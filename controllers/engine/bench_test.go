@@ -10,29 +10,29 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// BenchmarkPlan plans 1,000 objects of which one has changed.
+// BenchmarkPlan plans 1,000 objects, one of which has changed.
 func BenchmarkPlan(b *testing.B) {
-	var w world
+	var w fixture
 	c := Component{Name: "c"}
 	alives := map[stacks.Ref]live.Object{}
 	for i := range 1000 {
 		name := fmt.Sprintf("o%04d", i)
 		c.Items = append(c.Items, item("c", name))
 		w.entries = append(w.entries, entry(name, appsv1.EntryApplied))
-		alives[ref(name)] = alive(name)
+		alives[ref(name)] = liveObject(name)
 	}
-	c.Items[500].Want = "another"
-	in := w.input(c)
+	c.Items[500].ContentHash = "another"
+	in := w.snapshot(c)
 	in.Live = func(r stacks.Ref) (live.Object, bool) { o, ok := alives[r]; return o, ok }
 	b.ReportAllocs()
 	for b.Loop() {
-		if p := MakePlan(in); len(p.Actions) != 1 {
+		if p := PlanReconcile(in); len(p.Actions) != 1 {
 			b.Fatalf("%d actions", len(p.Actions))
 		}
 	}
 }
 
-// BenchmarkPrepare makes a render of 1,000 objects ready for a plan.
+// BenchmarkPrepare prepares 1,000 rendered objects for planning.
 func BenchmarkPrepare(b *testing.B) {
 	rc := stacks.RenderedComponent{Name: "c"}
 	for i := range 1000 {
@@ -45,8 +45,8 @@ func BenchmarkPrepare(b *testing.B) {
 	}
 }
 
-// BenchmarkBody makes the request for a Deployment.
-func BenchmarkBody(b *testing.B) {
+// BenchmarkApplyPatch makes the apply patch of a Deployment.
+func BenchmarkApplyPatch(b *testing.B) {
 	it := Item{Object: stacks.Object{Ref: stacks.Ref{Group: "apps", Kind: "Deployment", Namespace: "ns", Name: "web"}, Version: "v1"}}
 	it.ID = it.Ref.ID()
 	manifest := json.RawMessage(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"ns","labels":{"app":"web"}},
@@ -54,7 +54,7 @@ func BenchmarkBody(b *testing.B) {
 		"containers":[{"name":"main","image":"registry.example.com/web:1.0.0","ports":[{"containerPort":8080}],"resources":{"requests":{"cpu":"10m","memory":"16Mi"}}}]}}}}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := body(manifest, &it, me, precondition{absent: true}, false, nil); err != nil {
+		if _, err := applyPatch(manifest, &it, me, precondition{absent: true}, false, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,8 +1,8 @@
 package engine
 
-// builtIn are the groups that every API server serves itself (k8s.io/api), so
-// that no CustomResourceDefinition brings a kind of theirs.
-var builtIn = map[string]bool{
+// builtInGroups are the groups that every API server serves itself (k8s.io/api): no
+// CustomResourceDefinition can provide a kind of these groups.
+var builtInGroups = map[string]bool{
 	"": true, "apps": true, "batch": true, "autoscaling": true, "policy": true,
 	"admissionregistration.k8s.io": true, "apiextensions.k8s.io": true, "apiregistration.k8s.io": true,
 	"authentication.k8s.io": true, "authorization.k8s.io": true, "certificates.k8s.io": true,
@@ -12,5 +12,5 @@ var builtIn = map[string]bool{
 	"scheduling.k8s.io": true, "storage.k8s.io": true, "storagemigration.k8s.io": true,
 }
 
-// IsBuiltIn is true for groups that every API server serves itself.
-func IsBuiltIn(group string) bool { return builtIn[group] }
+// IsBuiltIn is true for API groups that every API server serves itself.
+func IsBuiltIn(group string) bool { return builtInGroups[group] }

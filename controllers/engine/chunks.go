@@ -18,107 +18,109 @@ import (
 // InventoryOfLabel is on KsctlInventory objects; its value is a hash of their owner.
 const InventoryOfLabel = "ksctl.com/inventory-of"
 
-// ChunkStore keeps the parts of inventories that do not fit a status, in
-// KsctlInventory objects beside their owner. They have no owner reference:
-// what they list must not be forgotten with the owner.
+// ChunkStore stores inventories that are too large for a status in chunks: KsctlInventory objects
+// in the namespace of the owner. Chunks have no owner reference: the garbage collector must not
+// delete them with the owner while the objects that they list exist.
 type ChunkStore struct {
-	// Client writes. Direct is asked for the chunks of an owner that has some, or
-	// had in this process: a cache can be behind the writes of the process before,
-	// or our own. Reader, which may be a cache, is asked for those of others: what
-	// the status does not name, it still says itself.
-	Client client.Client
-	Reader client.Reader
-	Direct client.Reader
+	// Client writes. APIReader reads the chunks of an owner whose status names some, or that this
+	// process has loaded before: a cache can be behind the writes of the previous process, or of
+	// this one. Reader, which may be a cache, reads those of other owners: as long as the status
+	// names no chunks, it contains all entries itself.
+	Client    client.Client
+	Reader    client.Reader
+	APIReader client.Reader
 
 	mu       sync.Mutex
 	versions map[client.ObjectKey]string
-	// known are the owners that were loaded or saved before.
-	known map[OwnerKey]bool
+	// loaded are the owners whose chunks were loaded before.
+	loaded map[OwnerKey]bool
 }
 
-// ChunkConflictError says that somebody else changed a part of an inventory.
-// What is in memory is no better than what is stored: load it again.
+// ChunkConflictError is returned when another client changed a chunk. The inventory in memory may
+// be out of date: load it again.
 type ChunkConflictError struct{ Err error }
 
 func (e *ChunkConflictError) Error() string {
 	return "changed by another writer: " + e.Err.Error()
 }
 
-// Unwrap returns the API server's answer.
+// Unwrap returns the error of the API server.
 func (e *ChunkConflictError) Unwrap() error { return e.Err }
 
+// ownerHash returns the value of InventoryOfLabel for an owner.
 func ownerHash(key OwnerKey) string {
 	sum := sha256.Sum256([]byte(key.Kind + "/" + key.Namespace + "/" + key.Name))
 	return hex.EncodeToString(sum[:8])
 }
 
-// Load reads the chunks of an owner, also those that its status does not name
-// yet because a crash came in between.
-func (s *ChunkStore) Load(ctx context.Context, key OwnerKey, status *appsv1.Inventory) ([]appsv1.KsctlInventory, error) {
+// LoadChunks reads the chunks of an owner. They include chunks that its status does not name
+// because of a crash before the status was written.
+func (s *ChunkStore) LoadChunks(ctx context.Context, key OwnerKey, status *appsv1.Inventory) ([]appsv1.KsctlInventory, error) {
 	var list appsv1.KsctlInventoryList
-	named := status != nil && len(status.Chunks) > 0
-	err := s.reader(key, named).List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingLabels{InventoryOfLabel: ownerHash(key)})
+	hasChunks := status != nil && len(status.Chunks) > 0
+	err := s.reader(key, hasChunks).List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingLabels{InventoryOfLabel: ownerHash(key)})
 	if err != nil {
-		return nil, fmt.Errorf("inventory of %s: %w", key.People(), err)
+		return nil, fmt.Errorf("listing the inventory chunks of %s: %w", key.DisplayName(), err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range list.Items {
-		s.remember(&list.Items[i])
+		s.rememberVersion(&list.Items[i])
 	}
 	return list.Items, nil
 }
 
-// Open returns the inventory of an owner as its status and its chunks have it.
-func (s *ChunkStore) Open(ctx context.Context, key OwnerKey, status *appsv1.Inventory) (*Inventory, error) {
-	chunks, err := s.Load(ctx, key, status)
+// LoadInventory returns the inventory of an owner from its status and its chunks.
+func (s *ChunkStore) LoadInventory(ctx context.Context, key OwnerKey, status *appsv1.Inventory) (*Inventory, error) {
+	chunks, err := s.LoadChunks(ctx, key, status)
 	if err != nil {
 		return nil, err
 	}
 	return NewInventory(status, chunks), nil
 }
 
-// Record writes the chunks of an inventory that needs some, and returns what is to
-// stand in its owner's status.
-func (s *ChunkStore) Record(ctx context.Context, key OwnerKey, inv *Inventory) (*appsv1.Inventory, error) {
+// SaveInventory writes the chunks of an inventory if it needs some, and returns the inventory to
+// write into the status of the owner.
+func (s *ChunkStore) SaveInventory(ctx context.Context, key OwnerKey, inv *Inventory) (*appsv1.Inventory, error) {
 	if inv.NeedsChunks() {
-		if err := s.Save(ctx, key, inv); err != nil {
+		if err := s.SaveChunks(ctx, key, inv); err != nil {
 			return nil, err
 		}
 	}
 	return inv.Status(), nil
 }
 
-// reader is what to ask for the chunks of an owner.
-func (s *ChunkStore) reader(key OwnerKey, named bool) client.Reader {
+// reader returns the reader for the chunks of an owner, and records the owner as loaded.
+func (s *ChunkStore) reader(key OwnerKey, hasChunks bool) client.Reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if named || s.known[key] {
-		return s.Direct
+	if hasChunks || s.loaded[key] {
+		return s.APIReader
 	}
-	if s.known == nil {
-		s.known = map[OwnerKey]bool{}
+	if s.loaded == nil {
+		s.loaded = map[OwnerKey]bool{}
 	}
-	s.known[key] = true
+	s.loaded[key] = true
 	return s.Reader
 }
 
-// Save writes the chunks that differ from what was last written. The status is
-// to be written after it: until then it overrides the chunks with what it said
-// before, which costs a request, nothing else.
-func (s *ChunkStore) Save(ctx context.Context, key OwnerKey, inv *Inventory) error {
+// SaveChunks writes the chunks that have changed since they were last written. Write the status
+// after it: until then its previous entries override the chunks, which costs a request, but is
+// correct.
+func (s *ChunkStore) SaveChunks(ctx context.Context, key OwnerKey, inv *Inventory) error {
 	hash := ownerHash(key)
 	prefix := strings.TrimRight(fmt.Sprintf("%.200s", key.Name), "-.") + "-" + hash
 	name := func(n int) string { return fmt.Sprintf("%s-%d", prefix, n) }
-	return inv.Save(name, func(c Chunk) error {
-		if err := s.save(ctx, key, hash, c); err != nil {
-			return fmt.Errorf("inventory %s of %s: %w", c.Name, key.People(), err)
+	return inv.WriteChunks(name, func(c Chunk) error {
+		if err := s.saveChunk(ctx, key, hash, c); err != nil {
+			return fmt.Errorf("writing inventory chunk %s of %s: %w", c.Name, key.DisplayName(), err)
 		}
 		return nil
 	})
 }
 
-func (s *ChunkStore) save(ctx context.Context, key OwnerKey, hash string, c Chunk) error {
+// saveChunk creates, updates or deletes one chunk. A chunk without entries is deleted.
+func (s *ChunkStore) saveChunk(ctx context.Context, key OwnerKey, hash string, c Chunk) error {
 	name := client.ObjectKey{Namespace: key.Namespace, Name: c.Name}
 	s.mu.Lock()
 	version, exists := s.versions[name]
@@ -139,7 +141,7 @@ func (s *ChunkStore) save(ctx context.Context, key OwnerKey, hash string, c Chun
 		if err = s.Client.Update(ctx, obj); !apierrors.IsNotFound(err) {
 			break
 		}
-		obj.ResourceVersion = "" // deleted by somebody: what it listed is still ours
+		obj.ResourceVersion = "" // deleted by another client: its entries are still ours
 		fallthrough
 	default:
 		err = s.Client.Create(ctx, obj)
@@ -152,13 +154,13 @@ func (s *ChunkStore) save(ctx context.Context, key OwnerKey, hash string, c Chun
 	case err == nil && len(c.Entries) == 0:
 		delete(s.versions, name)
 	case err == nil:
-		s.remember(obj)
+		s.rememberVersion(obj)
 	}
 	return err
 }
 
-// remember is called with the lock held.
-func (s *ChunkStore) remember(c *appsv1.KsctlInventory) {
+// rememberVersion records the resourceVersion of a chunk. The caller holds the lock.
+func (s *ChunkStore) rememberVersion(c *appsv1.KsctlInventory) {
 	if s.versions == nil {
 		s.versions = map[client.ObjectKey]string{}
 	}

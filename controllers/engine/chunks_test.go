@@ -18,15 +18,16 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// chunkRig is an API server with chunks, and the store of a process.
+// chunkRig is a fake API server, and the chunk store of a process.
 type chunkRig struct {
 	*ChunkStore
 	t      *testing.T
 	server client.WithWatch
-	// mu guards what follows: chunks are written at the same time.
+	// mu guards the fields below: chunks are written concurrently.
 	mu     sync.Mutex
 	writes []string
-	// before is called before each write with what it is, as writes has it; its error is that of the write.
+	// before is called before each write with what it is, as writes has it; its error is that of
+	// the write.
 	before func(what string) error
 }
 
@@ -60,29 +61,29 @@ func newChunkRig(t *testing.T) *chunkRig {
 			return write("delete", o, func() error { return c.Delete(ctx, o, opts...) })
 		},
 	}).Build()
-	r.start()
+	r.restart()
 	return r
 }
 
-// start begins a new process.
-func (r *chunkRig) start() {
-	r.ChunkStore = &ChunkStore{Client: r.server, Reader: r.server, Direct: r.server}
+// restart replaces the store by that of a new process.
+func (r *chunkRig) restart() {
+	r.ChunkStore = &ChunkStore{Client: r.server, Reader: r.server, APIReader: r.server}
 }
 
 func (r *chunkRig) load(status *appsv1.Inventory) *Inventory {
 	r.t.Helper()
-	chunks, err := r.Load(r.t.Context(), me, status)
+	chunks, err := r.LoadChunks(r.t.Context(), me, status)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	return NewInventory(status, chunks)
 }
 
-// save expects certain writes, in any order.
+// save saves an inventory, and expects these writes in any order.
 func (r *chunkRig) save(inv *Inventory, want ...string) {
 	r.t.Helper()
 	r.writes = nil
-	if err := r.Save(r.t.Context(), me, inv); err != nil {
+	if err := r.SaveChunks(r.t.Context(), me, inv); err != nil {
 		r.t.Fatal(err)
 	}
 	slices.SortFunc(r.writes, func(a, b string) int { return strings.Compare(a[len(a)-1:], b[len(b)-1:]) })
@@ -91,16 +92,16 @@ func (r *chunkRig) save(inv *Inventory, want ...string) {
 	}
 }
 
-// conflicts expects that somebody else was there first.
-func (r *chunkRig) conflicts(inv *Inventory) {
+// expectConflict saves an inventory, and expects a conflict with another client.
+func (r *chunkRig) expectConflict(inv *Inventory) {
 	r.t.Helper()
-	err := r.Save(r.t.Context(), me, inv)
+	err := r.SaveChunks(r.t.Context(), me, inv)
 	var conflict *ChunkConflictError
 	if !errors.As(err, &conflict) {
 		r.t.Fatalf("got %v, want a conflict", err)
 	}
-	if !strings.Contains(err.Error(), me.People()) {
-		r.t.Errorf("whose inventory? %v", err)
+	if !strings.Contains(err.Error(), me.DisplayName()) {
+		r.t.Errorf("%v: the error does not name the owner", err)
 	}
 }
 
@@ -113,7 +114,7 @@ func (r *chunkRig) stored() []appsv1.KsctlInventory {
 	return list.Items
 }
 
-// touch writes a chunk as somebody else.
+// touch updates a chunk as another client.
 func (r *chunkRig) touch(n int) {
 	r.t.Helper()
 	c := r.stored()[n]
@@ -123,7 +124,7 @@ func (r *chunkRig) touch(n int) {
 	}
 }
 
-func put(inv *Inventory, from, to int) {
+func putNumbered(inv *Inventory, from, to int) {
 	for i := from; i < to; i++ {
 		inv.Put(numbered(i))
 	}
@@ -132,7 +133,7 @@ func put(inv *Inventory, from, to int) {
 func TestChunkStore(t *testing.T) {
 	r := newChunkRig(t)
 	inv := r.load(nil)
-	put(inv, 0, 1500)
+	putNumbered(inv, 0, 1500)
 	r.save(inv, "create 0", "create 1")
 	r.save(inv)
 	for _, c := range r.stored() {
@@ -146,10 +147,10 @@ func TestChunkStore(t *testing.T) {
 	inv.Put(e)
 	r.save(inv, "update 1")
 
-	r.start()
+	r.restart()
 	again := r.load(inv.Status())
 	if !maps.Equal(again.entries, inv.entries) {
-		t.Error("read back otherwise")
+		t.Error("the loaded inventory differs")
 	}
 	r.save(again) // nothing to write
 	for i := range 1000 {
@@ -157,7 +158,7 @@ func TestChunkStore(t *testing.T) {
 	}
 	r.save(again, "delete 0")
 	r.save(again)
-	put(again, 0, 600)
+	putNumbered(again, 0, 600)
 	r.save(again, "create 0")
 	for _, e := range again.Entries() {
 		again.Remove(e.ID)
@@ -168,21 +169,21 @@ func TestChunkStore(t *testing.T) {
 	}
 }
 
-func TestChunksAreOfOneOwner(t *testing.T) {
+func TestChunksBelongToOneOwner(t *testing.T) {
 	r := newChunkRig(t)
 	inv := r.load(nil)
-	put(inv, 0, 1001)
+	putNumbered(inv, 0, 1001)
 	r.save(inv, "create 0", "create 1")
 	elsewhere := me
 	elsewhere.Namespace = "another"
 	for _, key := range []OwnerKey{other, elsewhere, {Kind: "Other", Namespace: me.Namespace, Name: me.Name}} {
-		chunks, err := r.Load(t.Context(), key, nil)
+		chunks, err := r.LoadChunks(t.Context(), key, nil)
 		if err != nil || len(chunks) > 0 {
 			t.Errorf("%s gets %d chunks, %v", key, len(chunks), err)
 		}
 		theirs := NewInventory(nil, nil)
-		put(theirs, 0, 1)
-		if err := r.Save(t.Context(), key, theirs); err != nil {
+		putNumbered(theirs, 0, 1)
+		if err := r.SaveChunks(t.Context(), key, theirs); err != nil {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
@@ -191,7 +192,7 @@ func TestChunksAreOfOneOwner(t *testing.T) {
 	}
 }
 
-func TestChunkNamesAreNames(t *testing.T) {
+func TestChunkNamesAreValidAndUnique(t *testing.T) {
 	seen := map[string]string{}
 	for _, name := range []string{"a", strings.Repeat("a", 253), strings.Repeat("a", 252) + "b", strings.Repeat("a", 199) + "." + strings.Repeat("b", 50),
 		strings.Repeat("a", 198) + "--" + strings.Repeat("b", 50), strings.Repeat("a.", 126)} {
@@ -199,8 +200,8 @@ func TestChunkNamesAreNames(t *testing.T) {
 		key := me
 		key.Name = name
 		inv := NewInventory(nil, nil)
-		put(inv, 0, 1)
-		if err := r.Save(t.Context(), key, inv); err != nil {
+		putNumbered(inv, 0, 1)
+		if err := r.SaveChunks(t.Context(), key, inv); err != nil {
 			t.Fatal(err)
 		}
 		got := r.stored()[0].Name
@@ -214,26 +215,26 @@ func TestChunkNamesAreNames(t *testing.T) {
 	}
 }
 
-// Somebody writes a chunk: what they wrote is read before ours is written.
-func TestChunkConflicts(t *testing.T) {
+// After another client has written a chunk, a save fails until the chunk is loaded again.
+func TestChunkConflictOnWrite(t *testing.T) {
 	for name, between := range map[string]func(*chunkRig){
-		"an update of one that somebody touched": func(r *chunkRig) { r.touch(0) },
-		"a create of one that is there": func(r *chunkRig) {
-			r.versions = nil // as when the cache did not have it yet
+		"update of a chunk that another client changed": func(r *chunkRig) { r.touch(0) },
+		"create of an existing chunk": func(r *chunkRig) {
+			r.versions = nil // as if the cache did not have it yet
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newChunkRig(t)
 			inv := r.load(nil)
-			put(inv, 0, 1001)
+			putNumbered(inv, 0, 1001)
 			r.save(inv, "create 0", "create 1")
 			status := inv.Status()
 			between(r)
 			e := numbered(3)
 			e.State = appsv1.EntryApplied
 			inv.Put(e)
-			r.conflicts(inv)
-			r.conflicts(inv) // trying again as it is never helps
+			r.expectConflict(inv)
+			r.expectConflict(inv) // a retry without a load fails, too
 			again := r.load(status)
 			if again.Len() != 1001 {
 				t.Fatalf("%d entries", again.Len())
@@ -247,26 +248,26 @@ func TestChunkConflicts(t *testing.T) {
 func TestChunkConflictOnDelete(t *testing.T) {
 	r := newChunkRig(t)
 	inv := r.load(nil)
-	put(inv, 0, 1001)
+	putNumbered(inv, 0, 1001)
 	r.save(inv, "create 0", "create 1")
 	status := inv.Status()
 	r.touch(0)
-	r.touch(1) // each by itself: they are written at the same time
+	r.touch(1) // both, because they are written concurrently
 	for _, e := range inv.Entries() {
 		inv.Remove(e.ID)
 	}
-	r.conflicts(inv)
-	r.conflicts(inv) // and never passes for done
+	r.expectConflict(inv)
+	r.expectConflict(inv) // a retry fails, too
 	again := r.load(status)
 	if again.Len() != 1001 || len(r.stored()) != 2 {
 		t.Errorf("%d entries in %d chunks", again.Len(), len(r.stored()))
 	}
 }
 
-func TestChunksThatSomebodyDeleted(t *testing.T) {
+func TestDeletedChunksAreRecreated(t *testing.T) {
 	r := newChunkRig(t)
 	inv := r.load(nil)
-	put(inv, 0, 1500)
+	putNumbered(inv, 0, 1500)
 	r.save(inv, "create 0", "create 1")
 	for _, c := range r.stored() {
 		if err := r.server.Delete(t.Context(), &c); err != nil {
@@ -278,25 +279,24 @@ func TestChunksThatSomebodyDeleted(t *testing.T) {
 	inv.Put(e)
 	r.save(inv, "update 0", "create 0")
 	if got := r.stored(); len(got) != 1 || len(got[0].Entries) != 1000 {
-		t.Error("what it listed is still ours")
+		t.Error("the chunk is not recreated with its entries")
 	}
 	for i := range 1500 {
 		inv.Remove(numbered(i).ID)
 	}
-	r.save(inv, "delete 0", "delete 1") // one of them is not there
+	r.save(inv, "delete 0", "delete 1") // one of them does not exist
 }
 
-// A process that takes over from another one may have a cache that is behind
-// what that one wrote last.
-func TestChunksThatAStatusNamesAreReadFromTheServer(t *testing.T) {
+// The cache of a new process may be behind the last writes of the previous process.
+func TestChunksInStatusAreReadFromAPIServer(t *testing.T) {
 	r := newChunkRig(t)
 	inv := r.load(nil)
-	put(inv, 0, 1001)
+	putNumbered(inv, 0, 1001)
 	r.save(inv, "create 0", "create 1")
 	status := inv.Status()
-	r.start()
+	r.restart()
 	r.Reader = fake.NewClientBuilder().WithScheme(r.server.Scheme()).Build()
 	if n := r.load(status).Len(); n != 1001 {
-		t.Errorf("%d entries are known", n)
+		t.Errorf("loaded %d entries, want 1001", n)
 	}
 }

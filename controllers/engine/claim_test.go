@@ -23,7 +23,7 @@ func annotated(kv ...string) objectMeta {
 	return m
 }
 
-func labelled(kv ...string) objectMeta {
+func labeled(kv ...string) objectMeta {
 	return objectMeta{Labels: annotated(kv...).Annotations}
 }
 
@@ -38,53 +38,53 @@ func existing(m objectMeta) *unstructured.Unstructured {
 	return u
 }
 
-// managers are objects that say whose they are, and the name for that.
-var managers = map[string]struct {
+// managedObjects are objects with metadata of a manager, and the display name of the manager.
+var managedObjects = map[string]struct {
 	object objectMeta
 	by     string
 }{
 	"a controller":       {objectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "Deployment", Name: "web", Controller: ptr.To(true)}}}, "Deployment web"},
-	"Flux Kustomization": {labelled("kustomize.toolkit.fluxcd.io/name", "apps", "kustomize.toolkit.fluxcd.io/namespace", "flux-system"), "Flux Kustomization flux-system/apps"},
-	"Flux HelmRelease": {objectMeta{Labels: labelled("helm.toolkit.fluxcd.io/name", "podinfo", "helm.toolkit.fluxcd.io/namespace", "apps").Labels,
+	"Flux Kustomization": {labeled("kustomize.toolkit.fluxcd.io/name", "apps", "kustomize.toolkit.fluxcd.io/namespace", "flux-system"), "Flux Kustomization flux-system/apps"},
+	"Flux HelmRelease": {objectMeta{Labels: labeled("helm.toolkit.fluxcd.io/name", "podinfo", "helm.toolkit.fluxcd.io/namespace", "apps").Labels,
 		Annotations: annotated("meta.helm.sh/release-name", "podinfo", "meta.helm.sh/release-namespace", "apps").Annotations}, "Flux HelmRelease apps/podinfo"},
 	"Argo CD by annotation": {annotated("argocd.argoproj.io/tracking-id", "shop:/ConfigMap:ns/a"), "Argo CD (shop:/ConfigMap:ns/a)"},
-	"Argo CD by label":      {labelled("argocd.argoproj.io/instance", "shop"), "Argo CD application shop"},
+	"Argo CD by label":      {labeled("argocd.argoproj.io/instance", "shop"), "Argo CD application shop"},
 	"Helm":                  {annotated("meta.helm.sh/release-name", "web", "meta.helm.sh/release-namespace", "prod"), "Helm release prod/web"},
 }
 
-// unowned are objects that look as if they were somebody's and are not.
-var unowned = map[string]objectMeta{
-	"nothing said":                 {},
-	"what charts say of their own": labelled("app.kubernetes.io/instance", "x", "app.kubernetes.io/managed-by", "Helm", "app.kubernetes.io/name", "x"),
-	"an owner that is no controller": {OwnerReferences: []metav1.OwnerReference{
+// unmanagedObjects are objects that have no manager, although some have similar metadata.
+var unmanagedObjects = map[string]objectMeta{
+	"no metadata":             {},
+	"common labels of charts": labeled("app.kubernetes.io/instance", "x", "app.kubernetes.io/managed-by", "Helm", "app.kubernetes.io/name", "x"),
+	"owner references without a controller": {OwnerReferences: []metav1.OwnerReference{
 		{Kind: "Namespace", Name: "x"}, {Kind: "Namespace", Name: "y", Controller: ptr.To(false)}}},
-	"our label alone":          labelled(live.OwnerLabel, me.Installation),
-	"the mark of another copy": annotated(live.MarkAnnotation, live.Mark{Owner: other.String(), ID: ref("b").ID()}.String()),
-	"our mark on a copy":       annotated(live.MarkAnnotation, live.Mark{Owner: me.String(), ID: ref("b").ID()}.String()),
-	"a mark that is none":      annotated(live.MarkAnnotation, "|"),
-	"half a mark":              annotated(live.MarkAnnotation, me.String()),
-	"adopted by nobody":        annotated(live.AdoptedAnnotation, "true"),
+	"our label alone":                    labeled(live.OwnerLabel, me.Installation),
+	"a copy of another install's object": annotated(live.MarkAnnotation, live.Mark{Owner: other.String(), ID: ref("b").ID()}.String()),
+	"a copy of our object":               annotated(live.MarkAnnotation, live.Mark{Owner: me.String(), ID: ref("b").ID()}.String()),
+	"an empty mark":                      annotated(live.MarkAnnotation, "|"),
+	"a mark without an id":               annotated(live.MarkAnnotation, me.String()),
+	"the adopted annotation alone":       annotated(live.AdoptedAnnotation, "true"),
 }
 
-func TestClaimOfWhatOthersManage(t *testing.T) {
-	for name, m := range managers {
+func TestClaimObjectsOfOtherManagers(t *testing.T) {
+	for name, m := range managedObjects {
 		for adopt, refused := range map[appsv1.AdoptMode]bool{appsv1.AdoptNever: true, appsv1.AdoptUnowned: true, "": true, appsv1.AdoptAlways: false} {
 			t.Run(name+"/"+string(adopt), func(t *testing.T) {
 				state, err := claim(me, ref("a"), &appsv1.InventoryEntry{}, adopt, existing(m.object))
 				if !refused {
 					if err != nil || state != appsv1.EntryApplied {
-						t.Errorf("got %s, %v; Always takes it for good", state, err)
+						t.Errorf("got %s, %v; with Always it is taken over permanently", state, err)
 					}
 					return
 				}
-				refusedBy(t, err, m.by, "spec.adopt")
+				expectOwnedByOther(t, err, m.by, "spec.adopt")
 			})
 		}
 	}
 }
 
-func TestClaimOfWhatNobodyManages(t *testing.T) {
-	for name, m := range unowned {
+func TestClaimUnmanagedObjects(t *testing.T) {
+	for name, m := range unmanagedObjects {
 		t.Run(name, func(t *testing.T) {
 			none := &appsv1.InventoryEntry{State: appsv1.EntryIntended}
 			for adopt, want := range map[appsv1.AdoptMode]appsv1.EntryState{
@@ -94,7 +94,7 @@ func TestClaimOfWhatNobodyManages(t *testing.T) {
 				}
 			}
 			_, err := claim(me, ref("a"), none, appsv1.AdoptNever, existing(m))
-			refusedBy(t, err, "nobody", "spec.adopt")
+			expectOwnedByOther(t, err, "an unknown owner", "spec.adopt")
 		})
 	}
 }
@@ -103,28 +103,28 @@ func TestClaimByMark(t *testing.T) {
 	mark := func(owner OwnerKey, more ...string) objectMeta {
 		return annotated(append([]string{live.MarkAnnotation, live.Mark{Owner: owner.String(), ID: ref("a").ID()}.String()}, more...)...)
 	}
-	rebuilt := me
-	rebuilt.Installation = "another-installation"
+	otherInstallation := me
+	otherInstallation.Installation = "another-installation"
 	for name, tc := range map[string]struct {
 		object objectMeta
 		want   appsv1.EntryState
 		by     string
 	}{
-		"ours":                       {mark(me), appsv1.EntryApplied, ""},
-		"ours, adopted":              {mark(me, live.AdoptedAnnotation, "true"), appsv1.EntryAdopted, ""},
-		"ours, and Helm's, too":      {mark(me, "meta.helm.sh/release-name", "x"), appsv1.EntryApplied, ""},
-		"another install's":          {mark(other), "", "KsctlInstall ns/other"},
-		"another installation's":     {mark(rebuilt), "", "KsctlInstall ns/me"},
-		"of an owner without a form": {annotated(live.MarkAnnotation, "x y z|"+ref("a").ID()), "", `"x y z"`},
+		"ours":                      {mark(me), appsv1.EntryApplied, ""},
+		"ours, adopted":             {mark(me, live.AdoptedAnnotation, "true"), appsv1.EntryAdopted, ""},
+		"ours, with a Helm release": {mark(me, "meta.helm.sh/release-name", "x"), appsv1.EntryApplied, ""},
+		"another install's":         {mark(other), "", "KsctlInstall ns/other"},
+		"another installation's":    {mark(otherInstallation), "", "KsctlInstall ns/me"},
+		"of an invalid owner key":   {annotated(live.MarkAnnotation, "x y z|"+ref("a").ID()), "", `"x y z"`},
 	} {
-		// A mark is stronger than every choice: another install's is never taken.
+		// A mark takes precedence over spec.adopt: an object of another install is never claimed.
 		for _, adopt := range []appsv1.AdoptMode{appsv1.AdoptNever, appsv1.AdoptUnowned, appsv1.AdoptAlways} {
-			// Nor does a uid that was recorded once help: it was handed over.
+			// Nor because of a recorded uid: the object was handed over.
 			for _, recorded := range []appsv1.InventoryEntry{{}, {UID: "uid", State: appsv1.EntryApplied}, {UID: "gone", State: appsv1.EntryApplied}} {
 				t.Run(name+"/"+string(adopt), func(t *testing.T) {
 					state, err := claim(me, ref("a"), &recorded, adopt, existing(tc.object))
 					if tc.by != "" {
-						refusedBy(t, err, tc.by, "one of the two")
+						expectOwnedByOther(t, err, tc.by, "one of the two")
 						return
 					}
 					if err != nil || state != tc.want {
@@ -136,39 +136,39 @@ func TestClaimByMark(t *testing.T) {
 	}
 }
 
-// The uid in the inventory says that it is ours when somebody took the mark off.
+// An object that lost its mark is ours if the inventory has its uid.
 func TestClaimByUID(t *testing.T) {
 	for state, want := range map[appsv1.EntryState]appsv1.EntryState{
 		appsv1.EntryApplied: appsv1.EntryApplied, appsv1.EntryDone: appsv1.EntryApplied,
-		// What was there before us is released in the end, not deleted.
+		// An adopted object is released in the end, not deleted.
 		appsv1.EntryAdopted: appsv1.EntryAdopted,
 	} {
 		for _, adopt := range []appsv1.AdoptMode{appsv1.AdoptNever, appsv1.AdoptUnowned, appsv1.AdoptAlways} {
-			got, err := claim(me, ref("a"), &appsv1.InventoryEntry{UID: "uid", State: state}, adopt, existing(managers["Helm"].object))
+			got, err := claim(me, ref("a"), &appsv1.InventoryEntry{UID: "uid", State: state}, adopt, existing(managedObjects["Helm"].object))
 			if err != nil || got != want {
 				t.Errorf("%s under %s: got %q, %v", state, adopt, got, err)
 			}
 		}
 	}
-	// Another uid is another object, whatever its name.
+	// An object with another uid is another object, even with the same name.
 	_, err := claim(me, ref("a"), &appsv1.InventoryEntry{UID: "before", State: appsv1.EntryApplied}, appsv1.AdoptNever, existing(objectMeta{}))
-	refusedBy(t, err, "nobody", "spec.adopt")
-	// And no uid is no match for an object without one.
+	expectOwnedByOther(t, err, "an unknown owner", "spec.adopt")
+	// An entry without a uid does not match an object without one.
 	u := existing(objectMeta{})
 	u.SetUID("")
 	_, err = claim(me, ref("a"), &appsv1.InventoryEntry{State: appsv1.EntryApplied}, appsv1.AdoptNever, u)
-	refusedBy(t, err, "nobody", "spec.adopt")
+	expectOwnedByOther(t, err, "an unknown owner", "spec.adopt")
 }
 
-func refusedBy(t *testing.T, err error, by, hint string) {
+func expectOwnedByOther(t *testing.T, err error, by, hint string) {
 	t.Helper()
-	var owned *OwnedError
+	var owned *OwnedByOtherError
 	if !errors.As(err, &owned) {
-		t.Fatalf("got %v, want it to be refused", err)
+		t.Fatalf("got %v, want an OwnedByOtherError", err)
 	}
 	for _, part := range []string{"ConfigMap ns/a", by, hint} {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q does not say %q", err, part)
+			t.Errorf("%q does not contain %q", err, part)
 		}
 	}
 }
@@ -177,15 +177,15 @@ func TestOwnerKey(t *testing.T) {
 	for _, k := range []OwnerKey{me, other, {Installation: "a.b-c", Cluster: "prod-eu", Kind: "Minimart", Namespace: "ns", Name: "a.b.c"}, {}} {
 		got, ok := ParseOwnerKey(k.String())
 		if !ok || got != k {
-			t.Errorf("%q was read back as %+v, %t", k.String(), got, ok)
+			t.Errorf("%q is parsed as %+v, %t", k.String(), got, ok)
 		}
 	}
 	for _, s := range []string{"", "x", "a/b/c/d", "a/b/c/d/e/f", "ns/name"} {
 		if k, ok := ParseOwnerKey(s); ok {
-			t.Errorf("%q was read as %+v", s, k)
+			t.Errorf("%q is parsed as %+v", s, k)
 		}
 	}
-	if got := me.People(); got != "KsctlInstall ns/me" {
+	if got := me.DisplayName(); got != "KsctlInstall ns/me" {
 		t.Error(got)
 	}
 }

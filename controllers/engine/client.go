@@ -18,13 +18,13 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// Client makes requests with the rights of one account.
+// Client sends requests with the permissions of one account.
 type Client struct {
 	dynamic.Interface
 	rest rest.Interface
 }
 
-// NewClient returns a client of the API server that the config names.
+// NewClient returns a client for a REST config.
 func NewClient(cfg *rest.Config) (*Client, error) {
 	cfg = dynamic.ConfigFor(cfg)
 	cfg.GroupVersion = &schema.GroupVersion{}
@@ -36,8 +36,9 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 	return &Client{Interface: dynamic.New(c), rest: c}, nil
 }
 
-// Read reads an object into a value of its type, with a client's rights; false if it is not there.
-func Read(ctx context.Context, c dynamic.Interface, kind schema.GroupVersionResource, namespace, name string, into any) (bool, error) {
+// GetInto reads an object with the permissions of a client, and converts it into a value of its
+// type. It returns false if the object does not exist.
+func GetInto(ctx context.Context, c dynamic.Interface, kind schema.GroupVersionResource, namespace, name string, into any) (bool, error) {
 	u, err := c.Resource(kind).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
@@ -48,29 +49,28 @@ func Read(ctx context.Context, c dynamic.Interface, kind schema.GroupVersionReso
 	return true, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into)
 }
 
-// DropSecret deletes a Secret with a client's rights, if an annotation says that it is its
-// owner's, and it is there.
-func DropSecret(ctx context.Context, c dynamic.Interface, name types.NamespacedName, annotation, owner string) error {
+// DeleteOwnedSecret deletes a Secret with the permissions of a client, if the Secret exists and its
+// annotation has the owner as value.
+func DeleteOwnedSecret(ctx context.Context, c dynamic.Interface, name types.NamespacedName, annotation, owner string) error {
 	secrets := corev1.SchemeGroupVersion.WithResource("secrets")
-	var have corev1.Secret
-	found, err := Read(ctx, c, secrets, name.Namespace, name.Name, &have)
+	var secret corev1.Secret
+	found, err := GetInto(ctx, c, secrets, name.Namespace, name.Name, &secret)
 	if err != nil {
 		return fmt.Errorf("reading Secret %s: %w", name, err)
 	}
-	if !found || have.Annotations[annotation] != owner {
+	if !found || secret.Annotations[annotation] != owner {
 		return nil
 	}
-	err = c.Resource(secrets).Namespace(name.Namespace).Delete(ctx, name.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &have.UID}})
+	err = c.Resource(secrets).Namespace(name.Namespace).Delete(ctx, name.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID}})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting Secret %s: %w", name, err)
 	}
 	return nil
 }
 
-// Delete asks for deletion of an object with a uid, and with a resourceVersion unless
-// that is empty: of another one the error is a conflict. It reports whether the API
-// server answered that the object is gone; else something holds it, or nobody
-// can tell yet.
+// Delete deletes an object that has the uid, and the resourceVersion unless it is empty; else the
+// error is a conflict. gone is true if the response proves that the object is gone. If it is false,
+// the deletion may be pending, or complete without proof.
 func (c *Client) Delete(ctx context.Context, m *meta.RESTMapping, ref stacks.Ref, uid types.UID, version string) (gone bool, err error) {
 	opts := deleteOptions(uid, version)
 	res := c.rest.Delete().AbsPath(resourcePath(m.Resource, ref)...).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(&opts).Do(ctx)
@@ -81,8 +81,8 @@ func (c *Client) Delete(ctx context.Context, m *meta.RESTMapping, ref stacks.Ref
 	if err != nil {
 		return false, err
 	}
-	// What is gone is answered with a Status, what is going with the object. Of
-	// a Pod that goes gracefully a Status may be answered, too.
+	// The response is a Status for an object that is gone, and the object itself while its deletion
+	// is pending. For a Pod that terminates gracefully it may be a Status, too.
 	var s metav1.Status
 	if json.Unmarshal(b, &s) != nil || ref.GroupKind() == corev1.SchemeGroupVersion.WithKind("Pod").GroupKind() {
 		return false, nil //nolint:nilerr // no proof
@@ -90,7 +90,7 @@ func (c *Client) Delete(ctx context.Context, m *meta.RESTMapping, ref stacks.Ref
 	return s.Kind == "Status" && s.Status == metav1.StatusSuccess && s.Details != nil && s.Details.UID == uid, nil
 }
 
-// resourcePath is the path of an object below the root of the API server.
+// resourcePath returns the URL path of an object, in segments.
 func resourcePath(r schema.GroupVersionResource, ref stacks.Ref) []string {
 	path := []string{"apis", r.Group, r.Version}
 	if r.Group == "" {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// A clock that is set forth lets go what is waited out; one that is set back
-// keeps nothing waiting until it is where it was.
+// When the clock is set forward, back-offs expire. When it is set back, they do not last until the
+// clock reaches the earlier time again.
 func TestClockJumps(t *testing.T) {
-	for name, jump := range map[string]time.Duration{"a year forth": 365 * 24 * time.Hour, "a year back": -365 * 24 * time.Hour, "an hour back": -time.Hour} {
+	for name, jump := range map[string]time.Duration{"a year forward": 365 * 24 * time.Hour, "a year back": -365 * 24 * time.Hour, "an hour back": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			s, c, now := newBackoffs(), newCorrections(), noon
 			s.record("me", "a", backoff{start: now, retryAt: now.Add(time.Hour), err: errors.New("no")})
@@ -17,23 +17,23 @@ func TestClockJumps(t *testing.T) {
 				c.record("me", "b", now)
 			}
 			if s.active("me", "a", "", now) == "" || !c.tooMany("me", "b", now) {
-				t.Fatal("both are left alone before the clock jumps")
+				t.Fatal("not backed off before the clock jumps")
 			}
 			now = now.Add(jump)
 			if at, errs := s.nextRetry("me", now); !at.IsZero() || errs != nil {
 				t.Errorf("waits until %s for %v", at, errs)
 			}
 			if got := s.active("me", "a", "", now); got != "" {
-				t.Errorf("is left alone: %s", got)
+				t.Errorf("still backed off: %s", got)
 			}
 			if c.tooMany("me", "b", now) {
-				t.Error("corrections of another time count")
+				t.Error("corrections before the jump are counted")
 			}
 			for range maxCorrections {
 				c.record("me", "b", now)
 			}
 			if !c.tooMany("me", "b", now) {
-				t.Error("corrections of this time do not count")
+				t.Error("corrections after the jump are not counted")
 			}
 		})
 	}

@@ -8,48 +8,48 @@ import (
 	"github.com/ksctl/gitops/controllers/live"
 )
 
-// decide says what one wanted object needs, and whether it is ready as it is.
-// The rules stand in the order in which they win.
-func decide(in *Input, it *Item) (Action, bool) {
+// decideItem returns the action for a desired object, and true if the object is ready. The first
+// rule that matches wins.
+func decideItem(in *Snapshot, it *Item) (Action, bool) {
 	a := Action{Item: it}
-	a.Entry, _ = intent(in, it)
+	a.Entry, _ = entryFor(in, it)
 	if it.PreRemove > 0 && a.Entry.State == appsv1.EntryDone {
-		a.Entry.State, a.Entry.Hash = appsv1.EntryApplied, "" // it is to run again
+		a.Entry.State, a.Entry.Hash = appsv1.EntryApplied, "" // it has to run again
 	}
-	if it.Unserved != nil {
-		return unserved(a), false
+	if it.ResolveErr != nil {
+		return decideUnresolved(a), false
 	}
 	if it.Shared {
-		return decideShared(in, a)
+		return decideSharedNamespace(in, a)
 	}
-	if err := in.Unsynced(it.GroupKind()); err != nil {
-		a.Verb, a.Reason, a.Message = Wait, Unsynced, it.Ref.String()+": "+err.Error()
+	if err := in.SyncError(it.GroupKind()); err != nil {
+		a.Verb, a.Reason, a.Message = VerbWait, ReasonIndexNotSynced, it.Ref.String()+": "+err.Error()
 		return a, false
 	}
-	// An object that lost its mark is ours by its uid, or nobody's that is known.
+	// An object without a mark is ours if the entry has its uid. Else its owner is unknown.
 	if l, ok := in.Live(it.Ref); ok && (l.Mark.Owner != "" || l.UID == a.Entry.UID) {
 		a.Live = &l
 	}
-	// Somebody else of this installation has it: no request is needed to know.
+	// The index knows the other owner of this installation: no request is needed.
 	if a.Live != nil && a.Live.Mark.Owner != "" && a.Live.Mark.Owner != in.Owner.String() {
-		return refuse(a, &OwnedError{Ref: it.Ref, By: OwnerName(a.Live.Mark.Owner),
-			Hint: "remove it from one of the two"}), false
+		return refuseOwned(a, &OwnedByOtherError{Ref: it.Ref, By: OwnerDisplayName(a.Live.Mark.Owner),
+			Hint: "remove the object from one of the two"}), false
 	}
-	if held := in.Held(it); held != "" {
-		a.Verb, a.Reason, a.Message, a.Err = Refuse, Held, held, errHeld
+	if reason := in.BackoffReason(it); reason != "" {
+		a.Verb, a.Reason, a.Message, a.Err = VerbRefuse, ReasonBackingOff, reason, errBackingOff
 		return a, false
 	}
-	if it.RunsOnce && a.Entry.State != appsv1.EntryDone && a.Entry.Hash == it.Want && in.Succeeded(it.Ref, a.Entry.UID) {
-		a.Verb, a.Reason = Record, Finished
-		return a, true // whatever became of it since: its TTL may delete it
+	if it.RunsOnce && a.Entry.State != appsv1.EntryDone && a.Entry.Hash == it.ContentHash && in.Succeeded(it.Ref, a.Entry.UID) {
+		a.Verb, a.Reason = VerbRecord, ReasonFinished
+		return a, true // even if it no longer exists: its TTL may have deleted it
 	}
-	if it.RunsOnce && a.Entry.State == appsv1.EntryDone && a.Entry.Hash == it.Want {
-		a.Verb, a.Reason = Skip, Finished
-		return a, true // also while it goes
+	if it.RunsOnce && a.Entry.State == appsv1.EntryDone && a.Entry.Hash == it.ContentHash {
+		a.Verb, a.Reason = VerbSkip, ReasonFinished
+		return a, true // also during its deletion
 	}
-	if a.Live != nil && (a.Live.Deleting || in.Deleted(it.ID) == a.Live.UID) {
-		a.Verb, a.Reason = Wait, Leaving
-		a.Message = leavingObject(a.Live).Error()
+	if a.Live != nil && (a.Live.Deleting || in.PendingDeletion(it.ID) == a.Live.UID) {
+		a.Verb, a.Reason = VerbWait, ReasonBeingDeleted
+		a.Message = beingDeletedObject(a.Live).Error()
 		return a, false
 	}
 	switch a.Entry.State {
@@ -57,123 +57,126 @@ func decide(in *Input, it *Item) (Action, bool) {
 		if a.Live == nil {
 			return decideMissing(in, a)
 		}
-		return decideKnown(in, a)
+		return decidePresent(in, a)
 	default:
 		if a.Live == nil {
-			a.Verb, a.Reason = Create, NewObject
+			a.Verb, a.Reason = VerbCreate, ReasonNew
 			return a, false
 		}
-		// Its mark says that we made it, and nobody wrote that down: a crash
-		// between the create and the status, or a rebuilt management cluster.
-		a.Verb, a.Reason = Update, Taken
+		// It has our mark, but the inventory does not record it as applied: the controller crashed
+		// between the create and the status write, or the management cluster was rebuilt.
+		a.Verb, a.Reason = VerbUpdate, ReasonReclaimed
 		return a, false
 	}
 }
 
-var errHeld = errors.New("held")
+var errBackingOff = errors.New("backing off")
 
-func unserved(a Action) Action {
+// decideUnresolved returns the action for an item whose kind could not be resolved. It waits for a
+// kind that a CRD or an APIService may still provide, and refuses the others.
+func decideUnresolved(a Action) Action {
 	var ns *NotServedError
-	if errors.As(a.Item.Unserved, &ns) && !ns.BuiltIn {
-		a.Verb, a.Reason, a.Message = Wait, NotServed, a.Item.Ref.String()+": "+ns.Error()
+	if errors.As(a.Item.ResolveErr, &ns) && !ns.BuiltIn {
+		a.Verb, a.Reason, a.Message = VerbWait, ReasonNotServed, a.Item.Ref.String()+": "+ns.Error()
 		return a
 	}
-	a.Verb, a.Reason, a.Err = Refuse, Invalid, a.Item.Unserved
-	a.Message = a.Item.Ref.String() + ": " + a.Item.Unserved.Error()
+	a.Verb, a.Reason, a.Err = VerbRefuse, ReasonInvalid, a.Item.ResolveErr
+	a.Message = a.Item.Ref.String() + ": " + a.Item.ResolveErr.Error()
 	var scope *WrongScopeError
-	if ns == nil && !errors.As(a.Item.Unserved, &scope) {
-		a.Reason = Unsynced // the API server gave no answer
+	if ns == nil && !errors.As(a.Item.ResolveErr, &scope) {
+		a.Reason = ReasonIndexNotSynced // the discovery request failed
 	}
 	return a
 }
 
-func refuse(a Action, err error) Action {
-	a.Verb, a.Reason, a.Err, a.Message = Refuse, Owned, err, err.Error()
+func refuseOwned(a Action, err error) Action {
+	a.Verb, a.Reason, a.Err, a.Message = VerbRefuse, ReasonOwnedByOther, err, err.Error()
 	return a
 }
 
-// decideMissing is for an object that we applied and that is not there.
-func decideMissing(in *Input, a Action) (Action, bool) {
+// decideMissing returns the action for an applied object that does not exist.
+func decideMissing(in *Snapshot, a Action) (Action, bool) {
 	switch {
-	case a.Entry.Hash != a.Item.Want:
-		a.Verb, a.Reason = Create, Changed
+	case a.Entry.Hash != a.Item.ContentHash:
+		a.Verb, a.Reason = VerbCreate, ReasonChanged
 		return a, false
 	case in.Policies.Drift == appsv1.DriftWarn, in.Policies.Drift == appsv1.DriftIgnore:
-		a.Verb, a.Reason = Skip, Missing
+		a.Verb, a.Reason = VerbSkip, ReasonMissing
 		return a, true
 	default:
-		a.Verb, a.Reason = Create, Missing
+		a.Verb, a.Reason = VerbCreate, ReasonMissing
 		return a, false
 	}
 }
 
-// decideKnown is for an object that we applied and that is there.
-func decideKnown(in *Input, a Action) (Action, bool) {
+// decidePresent returns the action for an applied object that exists.
+func decidePresent(in *Snapshot, a Action) (Action, bool) {
 	l := a.Live
 	switch {
-	case a.Item.PreRemove > 0 && l.Done:
-		a.Verb, a.Reason = Update, Spent
+	case a.Item.PreRemove > 0 && l.Finished:
+		a.Verb, a.Reason = VerbUpdate, ReasonRemovalCanceled
 		return a, false
-	case a.Entry.Hash != a.Item.Want:
-		a.Verb, a.Reason = Update, Changed
+	case a.Entry.Hash != a.Item.ContentHash:
+		a.Verb, a.Reason = VerbUpdate, ReasonChanged
 		return a, false
-	case a.Item.RunsOnce && l.Ready == live.Current:
-		a.Verb, a.Reason = Record, Finished
+	case a.Item.RunsOnce && l.Readiness == live.Current:
+		a.Verb, a.Reason = VerbRecord, ReasonFinished
 		return a, true
 	case l.UID != a.Entry.UID:
-		// Deleted and made again with our mark on it, as a restored backup does.
-		a.Verb, a.Reason = Update, Taken
+		// Deleted and recreated with our mark, as by a restored backup.
+		a.Verb, a.Reason = VerbUpdate, ReasonReclaimed
 		return a, false
-	case l.LabelLost, l.Mark.Owner == "", live.Drifted(a.Entry.Baseline, l.Owned), claimedBack(in, &a):
+	case l.LabelLost, l.Mark.Owner == "", live.Drifted(a.Entry.Baseline, l.OwnedHash), reclaimedByTool(in, &a):
 		if in.Policies.Drift == appsv1.DriftWarn || in.Policies.Drift == appsv1.DriftIgnore {
-			a.Verb, a.Reason = Skip, Drifted
+			a.Verb, a.Reason = VerbSkip, ReasonDrifted
 			break
 		}
-		a.Verb, a.Reason = Update, Drifted
+		a.Verb, a.Reason = VerbUpdate, ReasonDrifted
 		return a, false
 	case a.Entry.Wave != a.Item.Wave, a.Entry.Component != a.Item.Component, a.Entry.PreRemove != a.Item.PreRemove, a.Entry.Leaving:
-		a.Verb, a.Reason = Record, Moved
+		a.Verb, a.Reason = VerbRecord, ReasonMoved
 	default:
-		a.Verb, a.Reason = Skip, Unchanged
+		a.Verb, a.Reason = VerbSkip, ReasonUnchanged
 	}
-	if l.Ready == live.Current || a.Item.PreRemove > 0 {
+	if l.Readiness == live.Current || a.Item.PreRemove > 0 {
 		return a, true
 	}
-	a.Message = fmt.Sprintf("%s is %s", a.Item.Ref, describe(l))
+	a.Message = fmt.Sprintf("%s is %s", a.Item.Ref, describeReadiness(l))
 	return a, false
 }
 
-// claimedBack is true for an object that was taken over for good, and that the tool which
-// had it claims again: it was not told to leave it.
-func claimedBack(in *Input, a *Action) bool {
-	return a.Live.Claimed && a.Entry.State == appsv1.EntryApplied && in.Policies.Adopt == appsv1.AdoptAlways
+// reclaimedByTool is true for an object that was taken over permanently and that its former tool
+// has marked again: that tool has not been configured to stop managing it.
+func reclaimedByTool(in *Snapshot, a *Action) bool {
+	return a.Live.TrackedByTool && a.Entry.State == appsv1.EntryApplied && in.Policies.Adopt == appsv1.AdoptAlways
 }
 
-// decideShared is for a namespace that may have several users.
-func decideShared(in *Input, a Action) (Action, bool) {
-	if held := in.Held(a.Item); held != "" {
-		a.Verb, a.Reason, a.Message, a.Err = Refuse, Held, held, errHeld
+// decideSharedNamespace returns the action for a namespace that several owners may use.
+func decideSharedNamespace(in *Snapshot, a Action) (Action, bool) {
+	if reason := in.BackoffReason(a.Item); reason != "" {
+		a.Verb, a.Reason, a.Message, a.Err = VerbRefuse, ReasonBackingOff, reason, errBackingOff
 		return a, false
 	}
 	if a.Entry.Hash != "" {
-		a.Verb, a.Reason = Skip, Unchanged
+		a.Verb, a.Reason = VerbSkip, ReasonUnchanged
 		return a, true
 	}
-	a.Verb, a.Reason = Create, NewObject
+	a.Verb, a.Reason = VerbCreate, ReasonNew
 	return a, false
 }
 
-func describe(l *live.Object) string {
+func describeReadiness(l *live.Object) string {
 	if l.Message == "" {
-		return l.Ready.String()
+		return l.Readiness.String()
 	}
-	return l.Ready.String() + ": " + l.Message
+	return l.Readiness.String() + ": " + l.Message
 }
 
-// OwnerName turns the owner of a mark into words.
-func OwnerName(owner string) string {
+// OwnerDisplayName returns the display name of the owner in a mark; the quoted text if it is not an
+// owner key.
+func OwnerDisplayName(owner string) string {
 	if k, ok := ParseOwnerKey(owner); ok {
-		return k.People()
+		return k.DisplayName()
 	}
 	return fmt.Sprintf("%q", owner)
 }

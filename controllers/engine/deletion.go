@@ -13,19 +13,19 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// LeavingError says that an object is being deleted and not gone.
-type LeavingError struct {
+// BeingDeletedError is returned for an object whose deletion is in progress.
+type BeingDeletedError struct {
 	Ref        stacks.Ref
 	Finalizers []string
-	// Since is when it was deleted, and By the field manager that set the
-	// finalizers, as far as that is known.
-	Since time.Time
-	By    string
-	// Remains is what a namespace says is left in it.
-	Remains string
+	// Since is the deletion timestamp, and FinalizerManager the field manager that set the
+	// finalizers; zero and empty when they are not known.
+	Since            time.Time
+	FinalizerManager string
+	// Remaining is the remaining content according to the status of a namespace.
+	Remaining string
 }
 
-func (e *LeavingError) Error() string {
+func (e *BeingDeletedError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s is being deleted", e.Ref)
 	if !e.Since.IsZero() {
@@ -33,30 +33,31 @@ func (e *LeavingError) Error() string {
 	}
 	if len(e.Finalizers) > 0 {
 		fmt.Fprintf(&b, ": waits for finalizers %v", e.Finalizers)
-		if e.By != "" {
-			fmt.Fprintf(&b, ", which %s set", e.By)
+		if e.FinalizerManager != "" {
+			fmt.Fprintf(&b, " set by %s", e.FinalizerManager)
 		}
 	}
-	if e.Remains != "" {
-		fmt.Fprintf(&b, ": %s", e.Remains)
+	if e.Remaining != "" {
+		fmt.Fprintf(&b, ": %s", e.Remaining)
 	}
 	return b.String()
 }
 
-// leaving is what an object that is being deleted waits for.
-func leaving(u *unstructured.Unstructured) *LeavingError {
+// beingDeleted returns the error for an object whose deletion is in progress.
+func beingDeleted(u *unstructured.Unstructured) *BeingDeletedError {
 	o, err := live.Project(u)
 	if err != nil {
-		return &LeavingError{Ref: stacks.Ref{Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName()}, Finalizers: u.GetFinalizers()}
+		return &BeingDeletedError{Ref: stacks.Ref{Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName()}, Finalizers: u.GetFinalizers()}
 	}
-	return leavingObject(&o)
+	return beingDeletedObject(&o)
 }
 
-func leavingObject(o *live.Object) *LeavingError {
-	return &LeavingError{Ref: o.Ref, Finalizers: o.Finalizers, Since: o.DeletionTimestamp, By: o.HeldBy, Remains: o.Remains}
+// beingDeletedObject is beingDeleted for an object of the index.
+func beingDeletedObject(o *live.Object) *BeingDeletedError {
+	return &BeingDeletedError{Ref: o.Ref, Finalizers: o.Finalizers, Since: o.DeletionTimestamp, FinalizerManager: o.FinalizerManager, Remaining: o.DeletionMessage}
 }
 
-// pendingDeletions remembers, per owner, the objects whose deletion the API server accepted.
+// pendingDeletions records, per owner, the objects whose deletion the API server accepted.
 type pendingDeletions struct {
 	mu      sync.Mutex
 	byOwner map[string]map[string]types.UID

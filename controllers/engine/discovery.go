@@ -16,80 +16,80 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// ServerDiscovery is the Discovery of one API server. It asks once and keeps
-// the answer until Reset, which an event of a CustomResourceDefinition or an
-// APIService calls for. Whoever needs an answer that is not there waits for it, no
-// longer than its context lasts.
+// ServerDiscovery is the Discovery of one API server. It caches the result of discovery until
+// Invalidate or MarkChanged; call MarkChanged on events of CustomResourceDefinitions and
+// APIServices. Callers without a cached result wait for the discovery, but not longer than their
+// context.
 type ServerDiscovery struct {
 	client discovery.DiscoveryInterfaceWithContext
-	// asking has room for the one that asks the server.
-	asking chan struct{}
+	// fetchSlot has capacity 1: it is full while one caller sends the discovery requests.
+	fetchSlot chan struct{}
 
-	mu     sync.Mutex // for the fields below, never while the server is asked
-	served *served
-	// asked and changed are when the server was asked last, and when what it
-	// serves was seen to change.
-	asked, changed time.Time
-	// resets tells an answer that is under way that it comes too late.
-	resets int
+	mu         sync.Mutex // guards the fields below; not held during requests
+	lastResult *discoveryResult
+	// fetchedAt is the start of the last discovery, and changedAt the time of the last MarkChanged.
+	fetchedAt, changedAt time.Time
+	// generation counts invalidations: a result of an older generation is not cached.
+	generation int
 }
 
-// served is one answer of the API server.
-type served struct {
+// discoveryResult is the result of one discovery.
+type discoveryResult struct {
 	mapper meta.RESTMapper
-	// kinds as they are written: the mapper takes other spellings, too.
+	// kinds has the exact kinds: the mapper accepts other spellings, too.
 	kinds map[schema.GroupVersionKind]bool
-	// mappings that were asked for: the mapper looks through all kinds each time.
+	// mappings caches resolved mappings: the mapper searches all kinds each time.
 	mappings sync.Map // of schema.GroupVersionKind to *meta.RESTMapping
 	lists    []*metav1.APIResourceList
-	// partial is set when a group did not answer, so that absence proves nothing.
+	// partial is set when a group did not answer: a missing kind is then no proof of its absence.
 	partial error
-	// capabilities for rendering.
+	// capabilities are the capabilities for rendering.
 	capabilities stacks.Capabilities
 }
 
-// NewServerDiscovery returns a Discovery that asks an API server.
+// NewServerDiscovery returns a Discovery of an API server.
 func NewServerDiscovery(client discovery.DiscoveryInterfaceWithContext) *ServerDiscovery {
-	return &ServerDiscovery{client: client, asking: make(chan struct{}, 1)}
+	return &ServerDiscovery{client: client, fetchSlot: make(chan struct{}, 1)}
 }
 
-// Reset forgets what the server serves; the next question asks again.
-func (d *ServerDiscovery) Reset() {
+// Invalidate drops the cached result. The next call starts a new discovery.
+func (d *ServerDiscovery) Invalidate() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.reset()
+	d.invalidateLocked()
 }
 
-// reset is Reset with the lock held.
-func (d *ServerDiscovery) reset() {
-	d.served = nil
-	d.resets++
+// invalidateLocked is Invalidate for callers that hold the lock.
+func (d *ServerDiscovery) invalidateLocked() {
+	d.lastResult = nil
+	d.generation++
 }
 
-// known is the answer that is good enough for a question of some time; nil: none.
-func (d *ServerDiscovery) known(at time.Time) (s *served, resets int) {
+// cached returns the cached result if it is recent enough for a call at some time, else nil; and
+// the current generation.
+func (d *ServerDiscovery) cached(at time.Time) (s *discoveryResult, generation int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.served == nil || d.outdated(at) {
-		return nil, d.resets
+	if d.lastResult == nil || d.outdated(at) {
+		return nil, d.generation
 	}
-	return d.served, d.resets
+	return d.lastResult, d.generation
 }
 
-// ask returns what is known, or asks the server: one at a time does, and the others
-// take its answer.
-func (d *ServerDiscovery) ask(ctx context.Context) (*served, error) {
+// discover returns the cached result, or starts a discovery. One caller at a time does; the others
+// wait for its result.
+func (d *ServerDiscovery) discover(ctx context.Context) (*discoveryResult, error) {
 	at := time.Now()
-	if s, _ := d.known(at); s != nil {
+	if s, _ := d.cached(at); s != nil {
 		return s, nil
 	}
 	select {
-	case d.asking <- struct{}{}:
+	case d.fetchSlot <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer func() { <-d.asking }()
-	s, resets := d.known(at)
+	defer func() { <-d.fetchSlot }()
+	s, generation := d.cached(at)
 	if s != nil {
 		return s, nil
 	}
@@ -97,19 +97,19 @@ func (d *ServerDiscovery) ask(ctx context.Context) (*served, error) {
 	s, err := d.fetch(ctx)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.asked = began
-	if err == nil && d.resets == resets {
-		d.served = s
+	d.fetchedAt = began
+	if err == nil && d.generation == generation {
+		d.lastResult = s
 	}
 	return s, err
 }
 
-// fetch asks the server.
-func (d *ServerDiscovery) fetch(ctx context.Context) (*served, error) {
+// fetch sends the discovery requests.
+func (d *ServerDiscovery) fetch(ctx context.Context) (*discoveryResult, error) {
 	groups, lists, err := d.client.ServerGroupsAndResourcesWithContext(ctx)
 	var failed *discovery.ErrGroupDiscoveryFailed
 	if err != nil && (ctx.Err() != nil || !errors.As(err, &failed)) {
-		return nil, err // what was broken off is no answer in part
+		return nil, err // an interrupted discovery is not a partial result
 	}
 	byVersion := map[string]*metav1.APIResourceList{}
 	kinds := map[schema.GroupVersionKind]bool{}
@@ -133,13 +133,13 @@ func (d *ServerDiscovery) fetch(ctx context.Context) (*served, error) {
 	if verr != nil {
 		return nil, verr
 	}
-	return &served{mapper: restmapper.NewDiscoveryRESTMapper(resources), kinds: kinds, lists: lists, partial: err,
+	return &discoveryResult{mapper: restmapper.NewDiscoveryRESTMapper(resources), kinds: kinds, lists: lists, partial: err,
 		capabilities: capabilities(version.GitVersion, lists)}, nil
 }
 
 // Resolve implements Resolver.
 func (d *ServerDiscovery) Resolve(ctx context.Context, group, version, kind string) (*meta.RESTMapping, error) {
-	s, err := d.ask(ctx)
+	s, err := d.discover(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -160,13 +160,13 @@ func (d *ServerDiscovery) Resolve(ctx context.Context, group, version, kind stri
 
 // Absent implements Discovery.
 func (d *ServerDiscovery) Absent(ctx context.Context, gk schema.GroupKind) (bool, error) {
-	d.Reset()
-	s, err := d.ask(ctx)
+	d.Invalidate()
+	s, err := d.discover(ctx)
 	if err != nil {
 		return false, err
 	}
 	if s.partial != nil {
-		return false, nil //nolint:nilerr // a group that did not answer proves nothing, and is no failure
+		return false, nil //nolint:nilerr // a group that did not answer proves no absence, and is no failure
 	}
 	_, err = s.mapper.RESTMapping(gk)
 	absent := meta.IsNoMatchError(err)
@@ -176,17 +176,17 @@ func (d *ServerDiscovery) Absent(ctx context.Context, gk schema.GroupKind) (bool
 	return absent, err
 }
 
-// Namespaced implements Discovery.
-func (d *ServerDiscovery) Namespaced(ctx context.Context) ([]schema.GroupVersionResource, error) {
-	s, err := d.ask(ctx)
+// NamespacedResources implements Discovery.
+func (d *ServerDiscovery) NamespacedResources(ctx context.Context) ([]schema.GroupVersionResource, error) {
+	s, err := d.discover(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if s.partial != nil {
 		return nil, s.partial
 	}
-	// What can't be deleted is a view of something else, such as PodMetrics.
-	// Each resource once, whatever versions serve it.
+	// Resources that cannot be deleted are views of other objects, such as PodMetrics. A resource
+	// is listed once, in the first version that serves it.
 	seen := map[schema.GroupResource]bool{}
 	var out []schema.GroupVersionResource
 	for _, l := range s.lists {
@@ -206,9 +206,9 @@ func (d *ServerDiscovery) Namespaced(ctx context.Context) ([]schema.GroupVersion
 	return out, nil
 }
 
-// Capabilities are what a render may know of the cluster.
+// Capabilities returns the capabilities of the cluster, for rendering.
 func (d *ServerDiscovery) Capabilities(ctx context.Context) (stacks.Capabilities, error) {
-	s, err := d.ask(ctx)
+	s, err := d.discover(ctx)
 	if err != nil {
 		return stacks.Capabilities{}, err
 	}
@@ -230,22 +230,22 @@ func capabilities(version string, lists []*metav1.APIResourceList) stacks.Capabi
 	return out
 }
 
-// Serves is true when the server serves a kind in some version. The error says why
-// that is not known: nobody answered, or nobody for the kind's group.
+// Serves is true when the server serves a kind in any version. It returns an error if that is not
+// known because the server, or the kind's API group, did not answer.
 func (d *ServerDiscovery) Serves(ctx context.Context, gk schema.GroupKind) (bool, error) {
-	s, err := d.ask(ctx)
+	s, err := d.discover(ctx)
 	if err != nil {
 		return false, err
 	}
 	_, err = s.mapper.RESTMapping(gk)
 	if meta.IsNoMatchError(err) {
-		return false, s.unanswered(gk.Group)
+		return false, s.groupError(gk.Group)
 	}
 	return err == nil, err
 }
 
-// unanswered is an error when some version of a group did not answer.
-func (s *served) unanswered(group string) error {
+// groupError returns an error if a version of a group did not answer.
+func (s *discoveryResult) groupError(group string) error {
 	var failed *discovery.ErrGroupDiscoveryFailed
 	if errors.As(s.partial, &failed) {
 		for gv := range failed.Groups {
@@ -257,33 +257,33 @@ func (s *served) unanswered(group string) error {
 	return nil
 }
 
-// Changed takes note that a CustomResourceDefinition or an APIService changed.
-func (d *ServerDiscovery) Changed() {
+// MarkChanged records that a CustomResourceDefinition or an APIService has changed.
+func (d *ServerDiscovery) MarkChanged() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.reset()
-	d.changed = time.Now()
+	d.invalidateLocked()
+	d.changedAt = time.Now()
 }
 
-// settling is how long after a change of what is served discovery may lag
-// behind it, and settlingStep how often it is asked in that time.
+// Discovery may lag behind a change of the served kinds for settlePeriod. During this time it is
+// repeated at settleInterval.
 const (
-	settling     = 10 * time.Second
-	settlingStep = 200 * time.Millisecond
+	settlePeriod   = 10 * time.Second
+	settleInterval = 200 * time.Millisecond
 )
 
-// Settling is true while the last answer may be out of date.
+// Settling is true while the last result may be out of date.
 func (d *ServerDiscovery) Settling() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return time.Since(d.changed) < settling
+	return time.Since(d.changedAt) < settlePeriod
 }
 
-// outdated is true when what changed of late may not be in the last answer, or
-// it was an answer in part some time ago. The lock is held.
+// outdated is true when the last result may not include a recent change, or when it is partial and
+// older than settlePeriod. The caller holds the lock.
 func (d *ServerDiscovery) outdated(at time.Time) bool {
-	if d.served.partial != nil && at.Sub(d.asked) >= settling {
+	if d.lastResult.partial != nil && at.Sub(d.fetchedAt) >= settlePeriod {
 		return true
 	}
-	return at.Sub(d.changed) < settling && at.Sub(d.asked) >= settlingStep
+	return at.Sub(d.changedAt) < settlePeriod && at.Sub(d.fetchedAt) >= settleInterval
 }

@@ -16,27 +16,27 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// apiServer is what an API server serves, for discovery alone.
+// apiServer is a fake API server for discovery.
 type apiServer struct {
 	discovery.DiscoveryInterfaceWithContext
 
-	mu    sync.Mutex
-	asked int
-	lists []*metav1.APIResourceList
-	// failed are groups that do not answer; down is set when nothing does.
-	failed        map[schema.GroupVersion]error
-	down, noTells error
-	// answers, when set, lets one answer through for each that is in it.
-	answers chan struct{}
+	mu       sync.Mutex
+	requests int
+	lists    []*metav1.APIResourceList
+	// failed are groups that do not answer; down fails every discovery.
+	failed           map[schema.GroupVersion]error
+	down, versionErr error
+	// allowed, if not nil, allows one response for each value in it.
+	allowed chan struct{}
 }
 
 func (s *apiServer) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked++
-	if s.answers != nil {
+	s.requests++
+	if s.allowed != nil {
 		select {
-		case <-s.answers:
+		case <-s.allowed:
 		case <-ctx.Done():
 			return nil, nil, ctx.Err()
 		}
@@ -73,10 +73,10 @@ func (s *apiServer) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]
 }
 
 func (s *apiServer) ServerVersionWithContext(context.Context) (*version.Info, error) {
-	return &version.Info{GitVersion: "v1.37.2"}, s.noTells
+	return &version.Info{GitVersion: "v1.37.2"}, s.versionErr
 }
 
-func serves(groupVersion string, resources ...metav1.APIResource) *metav1.APIResourceList {
+func resourceList(groupVersion string, resources ...metav1.APIResource) *metav1.APIResourceList {
 	return &metav1.APIResourceList{GroupVersion: groupVersion, APIResources: resources}
 }
 
@@ -84,19 +84,19 @@ func resource(name, kind string, namespaced bool, verbs ...string) metav1.APIRes
 	return metav1.APIResource{Name: name, Kind: kind, Namespaced: namespaced, Verbs: verbs}
 }
 
-var widgets = serves("g.io/v1", resource("widgets", "Widget", true, "get", "list"))
+var widgets = resourceList("g.io/v1", resource("widgets", "Widget", true, "get", "list"))
 
 func newAPIServer(more ...*metav1.APIResourceList) (*apiServer, *ServerDiscovery) {
 	s := &apiServer{lists: append([]*metav1.APIResourceList{
-		serves("v1", resource("configmaps", "ConfigMap", true, "get", "list"), resource("namespaces", "Namespace", false, "get", "list"),
+		resourceList("v1", resource("configmaps", "ConfigMap", true, "get", "list"), resource("namespaces", "Namespace", false, "get", "list"),
 			resource("pods", "Pod", true, "get", "list"), resource("pods/log", "Pod", true, "get"), resource("bindings", "Binding", true, "create")),
-		serves("apps/v1", resource("deployments", "Deployment", true, "get", "list"), resource("deployments/scale", "Scale", true, "get")),
+		resourceList("apps/v1", resource("deployments", "Deployment", true, "get", "list"), resource("deployments/scale", "Scale", true, "get")),
 	}, more...)}
 	return s, NewServerDiscovery(s)
 }
 
 func TestResolve(t *testing.T) {
-	s, d := newAPIServer(widgets, serves("g.io/v2", resource("widgets", "Widget", true, "get", "list")))
+	s, d := newAPIServer(widgets, resourceList("g.io/v2", resource("widgets", "Widget", true, "get", "list")))
 	for gvk, want := range map[schema.GroupVersionKind]string{
 		{Version: "v1", Kind: "ConfigMap"}:                   "/v1, Resource=configmaps",
 		{Group: "apps", Version: "v1", Kind: "Deployment"}:   "apps/v1, Resource=deployments",
@@ -125,74 +125,74 @@ func TestResolve(t *testing.T) {
 			t.Errorf("%s: got %+v, %v", gvk, m, err)
 		}
 	}
-	if s.asked != 1 {
-		t.Errorf("asked %d times", s.asked)
+	if s.requests != 1 {
+		t.Errorf("%d requests", s.requests)
 	}
-	d.Reset()
-	if _, err := d.Resolve(t.Context(), "", "v1", "ConfigMap"); err != nil || s.asked != 2 {
-		t.Errorf("asked %d times, %v", s.asked, err)
+	d.Invalidate()
+	if _, err := d.Resolve(t.Context(), "", "v1", "ConfigMap"); err != nil || s.requests != 2 {
+		t.Errorf("%d requests, %v", s.requests, err)
 	}
 }
 
-// A group that does not answer proves nothing about its kinds.
-func TestDiscoveryInPart(t *testing.T) {
+// A kind does not count as absent while a group does not answer.
+func TestPartialDiscoveryProvesNoAbsence(t *testing.T) {
 	s, d := newAPIServer()
 	s.failed = map[schema.GroupVersion]error{{Group: "metrics.k8s.io", Version: "v1"}: errors.New("down")}
 	if _, err := d.Resolve(t.Context(), "", "v1", "ConfigMap"); err != nil {
-		t.Errorf("the others are there: %v", err)
+		t.Errorf("a kind of another group is not resolved: %v", err)
 	}
 	for _, gk := range []schema.GroupKind{{Group: "metrics.k8s.io", Kind: "NodeMetrics"}, {Group: "g.io", Kind: "Widget"}} {
 		if absent, err := d.Absent(t.Context(), gk); absent || err != nil {
 			t.Errorf("%s: absent=%t, %v", gk, absent, err)
 		}
 	}
-	if _, err := d.Namespaced(t.Context()); err == nil {
-		t.Error("a namespace whose content is not known in full must not pass for empty")
+	if _, err := d.NamespacedResources(t.Context()); err == nil {
+		t.Error("no error although the list of resources is incomplete")
 	}
 	for gk, known := range map[schema.GroupKind]bool{{Group: "metrics.k8s.io", Kind: "NodeMetrics"}: false, {Group: "g.io", Kind: "Widget"}: true} {
 		if served, err := d.Serves(t.Context(), gk); served || (err == nil) != known {
 			t.Errorf("%s: served=%t, %v", gk, served, err)
 		}
 	}
-	asked := s.asked
-	if _, err := d.Resolve(t.Context(), "", "v1", "ConfigMap"); err != nil || s.asked != asked {
-		t.Errorf("asked %d times at once, %v", s.asked-asked, err)
+	asked := s.requests
+	if _, err := d.Resolve(t.Context(), "", "v1", "ConfigMap"); err != nil || s.requests != asked {
+		t.Errorf("%d requests for a cached kind, %v", s.requests-asked, err)
 	}
 	s.failed = nil
-	d.asked = d.asked.Add(-settling)
-	if _, err := d.Namespaced(t.Context()); err != nil {
-		t.Errorf("it is asked again after a while: %v", err)
+	d.fetchedAt = d.fetchedAt.Add(-settlePeriod)
+	if _, err := d.NamespacedResources(t.Context()); err != nil {
+		t.Errorf("a partial result is not renewed: %v", err)
 	}
 	if absent, err := d.Absent(t.Context(), schema.GroupKind{Group: "g.io", Kind: "Widget"}); !absent || err != nil {
 		t.Errorf("absent=%t, %v", absent, err)
 	}
 }
 
-func TestDiscoveryWithoutAnAnswer(t *testing.T) {
+func TestDiscoveryErrorsAreReturnedAndNotCached(t *testing.T) {
 	s, d := newAPIServer(widgets)
-	for name, fault := range map[string]*error{"no answer": &s.down, "no version": &s.noTells} {
+	for name, fault := range map[string]*error{"no answer": &s.down, "no version": &s.versionErr} {
 		*fault = errors.New("no route to host")
-		d.Reset()
+		d.Invalidate()
 		_, err := d.Resolve(t.Context(), "g.io", "v1", "Widget")
 		var missing *NotServedError
 		if err == nil || errors.As(err, &missing) {
-			t.Errorf("%s: %v: nothing is known of the kind", name, err)
+			t.Errorf("%s: %v: want another error than NotServedError", name, err)
 		}
 		if absent, err := d.Absent(t.Context(), schema.GroupKind{Group: "g.io", Kind: "Widget"}); absent || err == nil {
 			t.Errorf("%s: absent=%t, %v", name, absent, err)
 		}
-		if _, err := d.Namespaced(t.Context()); err == nil {
+		if _, err := d.NamespacedResources(t.Context()); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 		if _, err := d.Capabilities(t.Context()); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 		if served, err := d.Serves(t.Context(), schema.GroupKind{Group: "g.io", Kind: "Widget"}); served || err == nil {
-			t.Errorf("%s: served=%t, %v: nothing is known of the kind", name, served, err)
+			t.Errorf("%s: served=%t, %v: want an error", name, served, err)
 		}
 		*fault = nil
 		if _, err := d.Resolve(t.Context(), "g.io", "v1", "Widget"); err != nil {
-			t.Errorf("%s: a fault must not be remembered: %v", name, err)
+			t.Errorf("%s: the failure is cached: %v", name, err)
 		}
 	}
 }
@@ -203,23 +203,23 @@ func TestAbsent(t *testing.T) {
 	if absent, err := d.Absent(t.Context(), gk); absent || err != nil {
 		t.Errorf("absent=%t, %v", absent, err)
 	}
-	s.lists = s.lists[:2] // its definition is deleted, and no event came yet
+	s.lists = s.lists[:2] // its CRD is deleted, but the event has not arrived yet
 	if absent, err := d.Absent(t.Context(), gk); !absent || err != nil {
-		t.Errorf("absent=%t, %v: it must not be taken from memory", absent, err)
+		t.Errorf("absent=%t, %v: the cached result was used", absent, err)
 	}
 	for kind, want := range map[schema.GroupKind]bool{gk: false, {Kind: "Pod"}: true} {
 		if served, err := d.Serves(t.Context(), kind); served != want || err != nil {
-			t.Errorf("%s: served=%t, %v: what it learned is for the others, too", kind, served, err)
+			t.Errorf("%s: served=%t, %v: the result of Absent was not cached", kind, served, err)
 		}
 	}
 }
 
 func TestNamespaced(t *testing.T) {
 	verbs := []string{"list", "delete"}
-	_, d := newAPIServer(serves("g.io/v1", resource("widgets", "Widget", true, verbs...), resource("zones", "Zone", false, verbs...)),
-		serves("g.io/v1beta1", resource("widgets", "Widget", true, verbs...), resource("gadgets", "Gadget", true, verbs...)),
-		serves("metrics.k8s.io/v1beta1", resource("pods", "PodMetrics", true, "get", "list")))
-	got, err := d.Namespaced(t.Context())
+	_, d := newAPIServer(resourceList("g.io/v1", resource("widgets", "Widget", true, verbs...), resource("zones", "Zone", false, verbs...)),
+		resourceList("g.io/v1beta1", resource("widgets", "Widget", true, verbs...), resource("gadgets", "Gadget", true, verbs...)),
+		resourceList("metrics.k8s.io/v1beta1", resource("pods", "PodMetrics", true, "get", "list")))
+	got, err := d.NamespacedResources(t.Context())
 	want := []schema.GroupVersionResource{{Group: "g.io", Version: "v1", Resource: "widgets"}, {Group: "g.io", Version: "v1beta1", Resource: "gadgets"}}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v, %v", got, err)
@@ -235,54 +235,53 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// Discovery lags behind the event of a definition: for some time an answer that
-// a kind is not served is asked for again, but not by each that waits for it.
-func TestSettling(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // in which no time passes by itself
+// Discovery lags behind the event of a CRD: it is repeated for some time, but not for every caller.
+func TestDiscoveryIsRepeatedWhileSettling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // with a fake clock
 		s, d := newAPIServer()
 		resolve := func() error { _, err := d.Resolve(t.Context(), "g.io", "v1", "Widget"); return err }
-		asks := func(n int, why string) {
+		expectRequests := func(n int, why string) {
 			t.Helper()
-			before := s.asked
+			before := s.requests
 			for range 100 {
 				_ = resolve()
 			}
-			if got := s.asked - before; got != n {
-				t.Errorf("%s: asked %d times, want %d", why, got, n)
+			if got := s.requests - before; got != n {
+				t.Errorf("%s: %d requests, want %d", why, got, n)
 			}
 		}
-		asks(1, "nothing is known")
+		expectRequests(1, "no cached result")
 		if d.Settling() {
-			t.Error("nothing changed")
+			t.Error("settling without a change")
 		}
 		time.Sleep(time.Hour)
-		asks(0, "nothing changed")
-		d.Changed()
-		asks(1, "something changed")
+		expectRequests(0, "an hour without a change")
+		d.MarkChanged()
+		expectRequests(1, "after a change")
 		if !d.Settling() {
-			t.Error("something changed")
+			t.Error("not settling after a change")
 		}
-		time.Sleep(settlingStep)
-		asks(1, "the answer is old")
+		time.Sleep(settleInterval)
+		expectRequests(1, "after the settle interval")
 		s.lists = append(s.lists, widgets)
-		time.Sleep(settlingStep)
+		time.Sleep(settleInterval)
 		if err := resolve(); err != nil {
-			t.Errorf("it is served by now: %v", err)
+			t.Errorf("the kind is served now: %v", err)
 		}
-		asks(0, "it is known")
+		expectRequests(0, "the kind is cached")
 
 		s.lists = s.lists[:2]
-		d.Changed()
-		asks(1, "something changed")
-		time.Sleep(settling)
+		d.MarkChanged()
+		expectRequests(1, "after another change")
+		time.Sleep(settlePeriod)
 		if d.Settling() {
-			t.Error("it has settled")
+			t.Error("still settling after the settle period")
 		}
-		asks(0, "it has settled")
+		expectRequests(0, "after the settle period")
 	})
 }
 
-func TestDiscoverySideBySide(t *testing.T) {
+func TestConcurrentDiscovery(t *testing.T) {
 	s, d := newAPIServer(widgets)
 	var wg sync.WaitGroup
 	for range 20 {
@@ -290,73 +289,73 @@ func TestDiscoverySideBySide(t *testing.T) {
 			if _, err := d.Resolve(t.Context(), "g.io", "v1", "Widget"); err != nil {
 				t.Error(err)
 			}
-			d.Changed()
+			d.MarkChanged()
 			_, _ = d.Resolve(t.Context(), "g.io", "v1", "Nothing")
 			_ = d.Settling()
 		})
 	}
 	wg.Wait()
-	if s.asked > 41 {
-		t.Errorf("asked %d times", s.asked)
+	if s.requests > 41 {
+		t.Errorf("%d requests", s.requests)
 	}
 }
 
-// While the server takes its time, nobody waits but those that need its answer, and
-// they no longer than they want to.
-func TestNobodyWaitsForWhoAsks(t *testing.T) {
+// While the server is slow, only callers that need its response wait, and not longer than their
+// context.
+func TestDiscoveryCallersHonorTheirContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, d := newAPIServer(widgets)
-		s.answers = make(chan struct{}, 10)
+		s.allowed = make(chan struct{}, 10)
 		resolve := func(ctx context.Context) <-chan error {
 			done := make(chan error, 1)
 			go func() { _, err := d.Resolve(ctx, "g.io", "v1", "Widget"); done <- err }()
 			synctest.Wait() // it waits
 			return done
 		}
-		first, stop := context.WithCancel(t.Context())
-		asks := resolve(first)
-		impatient, cancel := context.WithCancel(t.Context())
-		waits := resolve(impatient)
-		if cancel(); !errors.Is(<-waits, context.Canceled) {
-			t.Error("one that waits for who asks has a context of its own")
+		fetchCtx, cancelFetch := context.WithCancel(t.Context())
+		fetching := resolve(fetchCtx)
+		waitingCtx, cancel := context.WithCancel(t.Context())
+		waiting := resolve(waitingCtx)
+		if cancel(); !errors.Is(<-waiting, context.Canceled) {
+			t.Error("a waiting caller ignores its context")
 		}
 		if d.Settling() {
-			t.Error("nothing changed")
+			t.Error("settling without a change")
 		}
 		later := resolve(t.Context())
-		if stop(); !errors.Is(<-asks, context.Canceled) {
-			t.Error("who asks has a context of its own")
+		if cancelFetch(); !errors.Is(<-fetching, context.Canceled) {
+			t.Error("the fetching caller ignores its context")
 		}
 		synctest.Wait()
-		if s.answers <- struct{}{}; <-later != nil {
-			t.Error("the next one asks in its place")
+		if s.allowed <- struct{}{}; <-later != nil {
+			t.Error("the next caller does not fetch in its place")
 		}
 
-		d.Reset()
-		asks = resolve(t.Context())
-		d.Changed()
+		d.Invalidate()
+		fetching = resolve(t.Context())
+		d.MarkChanged()
 		later = resolve(t.Context())
-		if s.answers <- struct{}{}; <-asks != nil {
-			t.Error("it has its answer")
+		if s.allowed <- struct{}{}; <-fetching != nil {
+			t.Error("the fetching caller has no result")
 		}
 		synctest.Wait()
 		select {
 		case err := <-later:
-			t.Errorf("an answer from before the change is no answer, %v", err)
+			t.Errorf("a result from before the change was used, %v", err)
 		default:
 		}
-		if s.answers <- struct{}{}; <-later != nil {
-			t.Error("it is asked again")
+		if s.allowed <- struct{}{}; <-later != nil {
+			t.Error("no second fetch after the change")
 		}
 	})
 }
 
-// However long an answer takes, those that waited for it take it: one asks for all.
-func TestOneAsksForAll(t *testing.T) {
+// All callers that waited for a slow response use it: there is one request.
+func TestConcurrentCallersShareOneDiscovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, d := newAPIServer(widgets)
-		d.Changed()
-		s.answers = make(chan struct{})
+		d.MarkChanged()
+		s.allowed = make(chan struct{})
 		var wg sync.WaitGroup
 		for range 10 {
 			wg.Go(func() {
@@ -366,19 +365,19 @@ func TestOneAsksForAll(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		time.Sleep(2 * settlingStep) // the bubble's time
-		close(s.answers)
+		time.Sleep(2 * settleInterval) // on the fake clock
+		close(s.allowed)
 		wg.Wait()
-		if s.asked != 1 {
-			t.Errorf("asked %d times", s.asked)
+		if s.requests != 1 {
+			t.Errorf("%d requests", s.requests)
 		}
 	})
 }
 
 func BenchmarkResolve(b *testing.B) {
 	var more []*metav1.APIResourceList
-	for i := range 60 { // as many kinds as a cluster with some operators has
-		l := serves(fmt.Sprintf("g%d.io/v1", i))
+	for i := range 60 { // as many kinds as in a cluster with some operators
+		l := resourceList(fmt.Sprintf("g%d.io/v1", i))
 		for k := range 5 {
 			l.APIResources = append(l.APIResources, resource(fmt.Sprintf("things%d", k), fmt.Sprintf("Thing%d", k), true, "get", "list"))
 		}

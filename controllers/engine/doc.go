@@ -1,10 +1,11 @@
-// Package engine makes a cluster equal to what an owner wants: it plans, applies,
-// waits, prunes and tears down, and knows nothing of the kind that owns.
+// Package engine reconciles the objects of an Owner on a Target cluster: it plans, applies, prunes
+// and tears down. It does not depend on the kind of the owner.
 //
-//	Observe   desired objects, inventory and live index → Input
-//	Plan      Input → the next possible actions (pure)
-//	Act       actions → requests, and the inventory that records them
+//	Observe   desired objects, inventory and live index → Snapshot
+//	Plan      Snapshot → the actions that are possible now (pure functions)
+//	Execute   actions → requests to the API server, and inventory entries that record them
 //
-// Nothing here waits: a pass takes the next possible step and returns what it
-// waits for. The live index wakes the owner when that came true.
+// The engine never blocks until objects become ready or are gone: a pass executes the actions that
+// are possible now and returns a Report of what is left. The live index notifies the owner when a
+// condition for the next actions becomes true.
 package engine

@@ -8,13 +8,13 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// maxCorrections of one object within correctionWindow are made before it is left alone.
+// An object is corrected at most maxCorrections times within correctionWindow.
 const (
 	maxCorrections   = 3
 	correctionWindow = time.Minute
 )
 
-// corrections remembers, per owner, when the drift of which object was corrected.
+// corrections records, per owner, the times at which the drift of an object was corrected.
 type corrections struct {
 	mu      sync.Mutex
 	byOwner map[string]map[string][]time.Time
@@ -38,8 +38,9 @@ func (c *corrections) tooMany(owner, id string, now time.Time) bool {
 	return len(recent(c.byOwner[owner][id], now)) >= maxCorrections
 }
 
+// recent returns the corrections within correctionWindow.
 func recent(corrections []time.Time, now time.Time) []time.Time {
-	for len(corrections) > 0 && (now.Sub(corrections[0]) >= correctionWindow || setBack(now, corrections[0])) {
+	for len(corrections) > 0 && (now.Sub(corrections[0]) >= correctionWindow || clockSetBack(now, corrections[0])) {
 		corrections = corrections[1:]
 	}
 	return corrections
@@ -51,12 +52,13 @@ func (c *corrections) reset(owner string) {
 	delete(c.byOwner, owner)
 }
 
-// ContestedError says that another writer keeps changing an object.
+// ContestedError is the error of an object that another writer keeps changing.
 type ContestedError struct {
 	Ref stacks.Ref
-	By  string
-	// Again is when the next correction is tried.
-	Again time.Time
+	// By is the field manager of the other writer; empty when it is unknown.
+	By string
+	// RetryAt is the time of the next correction.
+	RetryAt time.Time
 }
 
 func (e *ContestedError) Error() string {
@@ -64,30 +66,32 @@ func (e *ContestedError) Error() string {
 	if by == "" {
 		by = "another writer"
 	}
-	return fmt.Sprintf("%s keeps being changed by %s: corrected %d times in a minute, left alone until %s (or let it have the fields with spec.drift.ignore)",
-		e.Ref, by, maxCorrections, e.Again.UTC().Format(time.TimeOnly))
+	return fmt.Sprintf("%s keeps being changed by %s: corrected %d times in a minute, left alone until %s; to accept these changes, list the fields in spec.drift.ignore",
+		e.Ref, by, maxCorrections, e.RetryAt.UTC().Format(time.TimeOnly))
 }
 
-// corrects is true for an action that puts right what another writer did.
-func corrects(act *Action) bool { return act.Reason == Drifted || act.Reason == Missing }
+// isCorrection is true for an action that reverts a change of another writer.
+func isCorrection(act *Action) bool {
+	return act.Reason == ReasonDrifted || act.Reason == ReasonMissing
+}
 
-// contest takes corrections out of a plan that were made too often of late. It
-// reports whether there were any.
-func (e *Engine) contest(o Owner, retry Retry, p *Plan, rep *Report) bool {
+// backOffContested backs off the objects of a plan that were corrected too often recently. It
+// returns true if there are any: the plan has to be made again.
+func (e *Engine) backOffContested(o Owner, retry RetryPolicy, p *Plan, rep *Report) bool {
 	found := false
 	now := e.clock.Now()
 	for i := range p.Actions {
 		act := &p.Actions[i]
-		if !corrects(act) || !e.corrections.tooMany(o.Key().String(), act.Entry.ID, now) {
+		if !isCorrection(act) || !e.corrections.tooMany(o.Key().String(), act.Entry.ID, now) {
 			continue
 		}
 		found = true
-		err := &ContestedError{Ref: act.Item.Ref, Again: now.Add(max(retry.Contested, correctionWindow))}
+		err := &ContestedError{Ref: act.Item.Ref, RetryAt: now.Add(max(retry.ContestedInterval, correctionWindow))}
 		if act.Live != nil {
 			err.By = act.Live.OtherManager
 		}
-		e.backoffs.record(o.Key().String(), act.Entry.ID, backoff{start: now, retryAt: err.Again, want: act.Item.Want, err: err})
-		rep.Contested = append(rep.Contested, Change{Verb: Update, Reason: Drifted, Ref: act.Item.Ref, Note: err.Error()})
+		e.backoffs.record(o.Key().String(), act.Entry.ID, backoff{start: now, retryAt: err.RetryAt, contentHash: act.Item.ContentHash, err: err})
+		rep.Contested = append(rep.Contested, Change{Verb: VerbUpdate, Reason: ReasonDrifted, Ref: act.Item.Ref, Message: err.Error()})
 	}
 	return found
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// WriteKind is a kind of write boundary.
+// WriteKind is the kind of a write.
 type WriteKind string
 
-// Write boundaries, in the order in which an install meets them.
+// Kinds of writes, in the order in which they occur during the life of an owner.
 const (
 	WriteIntent  WriteKind = "intent"
 	WriteCreate  WriteKind = "create"
@@ -24,15 +24,15 @@ const (
 	WriteRelease WriteKind = "release"
 )
 
-// Boundary is called before and after each write of the engine. An error ends
-// the pass at once, as a crash would: tests use it to stop at every boundary.
-type Boundary func(ctx context.Context, kind WriteKind, after bool) error
+// WriteHook is called before and after each write of the engine. An error ends the pass at once, as
+// a crash would: tests use it to simulate a crash at every write.
+type WriteHook func(ctx context.Context, kind WriteKind, after bool) error
 
-// Engine reconciles owners. What it remembers between passes may be lost: the next pass finds
-// it out again.
+// Engine reconciles owners. Its state between passes is only a cache: after a restart, the next
+// passes rebuild it.
 type Engine struct {
 	clock       clock.PassiveClock
-	boundary    Boundary
+	writeHook   WriteHook
 	concurrency int
 	backoffs    *backoffs
 	corrections *corrections
@@ -40,11 +40,11 @@ type Engine struct {
 	terminating *terminatingNamespaces
 }
 
-// Options of an Engine. The zero value is for production.
+// Options configures an Engine. The zero value is for production.
 type Options struct {
-	Clock    clock.PassiveClock
-	Boundary Boundary
-	// Concurrency is how many objects of one kind are sent at a time; 8 when 0.
+	Clock     clock.PassiveClock
+	WriteHook WriteHook
+	// Concurrency is the number of objects of one kind that are sent at the same time; 8 when 0.
 	Concurrency int
 }
 
@@ -53,176 +53,178 @@ func New(o Options) *Engine {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	if o.Boundary == nil {
-		o.Boundary = func(context.Context, WriteKind, bool) error { return nil }
+	if o.WriteHook == nil {
+		o.WriteHook = func(context.Context, WriteKind, bool) error { return nil }
 	}
 	if o.Concurrency <= 0 {
 		o.Concurrency = 8
 	}
-	return &Engine{clock: o.Clock, boundary: o.Boundary, concurrency: o.Concurrency,
+	return &Engine{clock: o.Clock, writeHook: o.WriteHook, concurrency: o.Concurrency,
 		backoffs: newBackoffs(), corrections: newCorrections(), deletions: newPendingDeletions(), terminating: newTerminatingNamespaces()}
 }
 
-// Change is one thing that a pass did.
+// Change is a change that a pass made to one object.
 type Change struct {
 	Verb   Verb
 	Reason Reason
 	Ref    stacks.Ref
-	// Note for people: who drifted it, who owned it.
-	Note string
+	// Message is for users, such as the manager that changed the object, or that had it before.
+	Message string
 }
 
-// Report is what a pass did and what is left.
+// Report is the result of a pass: the changes that it made, and what is left to do.
 type Report struct {
-	// Plan as it stands after the pass.
+	// Plan is the last plan of the pass: what is still to do.
 	Plan Plan
-	// Changes that were made.
+	// Changes are the changes that the pass made.
 	Changes []Change
-	// Contested are objects that another writer keeps changing; said once when it starts.
+	// Contested are objects that another writer keeps changing. An object is reported once, when
+	// its corrections stop.
 	Contested []Change
-	// RetryAt is when the first thing that is waited out may be tried again; zero: never.
+	// RetryAt is the time of the first retry; zero when nothing is to be retried.
 	RetryAt time.Time
-	// Errors of the objects that are left alone until RetryAt or a change.
+	// Errors are the errors of the objects that are backed off until their retry or a change.
 	Errors []error
-	// Unsynced is set while the index does not know everything that the owner has.
-	Unsynced error
+	// SyncError is not nil while the index may not know all objects of the owner.
+	SyncError error
 }
 
-// maxRounds bounds one pass: a component has few steps, and each round does
-// everything that can be done.
+// maxRounds limits the rounds of one pass. A component has few steps, and each round executes all
+// actions that are possible, so a pass needs far fewer.
 const maxRounds = 100
 
-// Reconcile takes every step that is possible now towards the components.
-// Errors of single objects are in the report; the error returned ends the pass.
-func (e *Engine) Reconcile(ctx context.Context, t *Target, c *Client, o Owner, components []Component, retry Retry) (*Report, error) {
-	wanted := ids(components)
-	if err := e.dropUnserved(ctx, t, o, wanted); err != nil {
+// Reconcile executes all actions that are possible now to reach the desired state of the
+// components. Errors of single objects are in the report; a returned error ended the pass.
+func (e *Engine) Reconcile(ctx context.Context, t *Target, c *Client, o Owner, components []Component, retry RetryPolicy) (*Report, error) {
+	desired := itemIDs(components)
+	if err := e.dropUnserved(ctx, t, o, desired); err != nil {
 		return nil, err
 	}
-	if err := e.takeUp(ctx, t, c, o, wanted); err != nil {
+	if err := e.adoptStrays(ctx, t, c, o, desired); err != nil {
 		return nil, err
 	}
-	e.use(ctx, t, o, components, wanted)
-	e.backoffs.prune(o.Key().String(), wants(components), e.clock.Now())
-	rep, err := e.rounds(ctx, t, c, o, retry, wanted, func(in *Input) Plan {
+	e.setOwnerKinds(ctx, t, o, components, desired)
+	e.backoffs.prune(o.Key().String(), contentHashes(components), e.clock.Now())
+	rep, err := e.runRounds(ctx, t, c, o, retry, desired, func(in *Snapshot) Plan {
 		in.Components = components
-		return MakePlan(in)
+		return PlanReconcile(in)
 	})
 	if err == nil && rep.Plan.Settled {
-		o.Inventory().settle(wanted)
+		o.Inventory().markSettled(desired)
 	}
 	return rep, err
 }
 
-// Teardown takes every step that is possible now towards owning nothing. It
-// reads only the inventory. It is finished when the inventory is empty.
-func (e *Engine) Teardown(ctx context.Context, t *Target, c *Client, o Owner, retry Retry) (*Report, error) {
+// Teardown executes all actions that are possible now to remove all objects of the owner. It needs
+// only the inventory. It is complete when the inventory is empty.
+func (e *Engine) Teardown(ctx context.Context, t *Target, c *Client, o Owner, retry RetryPolicy) (*Report, error) {
 	if err := e.dropUnserved(ctx, t, o, nil); err != nil {
 		return nil, err
 	}
-	if err := e.takeUp(ctx, t, c, o, nil); err != nil {
+	if err := e.adoptStrays(ctx, t, c, o, nil); err != nil {
 		return nil, err
 	}
-	e.use(ctx, t, o, nil, nil)
+	e.setOwnerKinds(ctx, t, o, nil, nil)
 	e.backoffs.prune(o.Key().String(), nil, e.clock.Now())
-	rep, err := e.rounds(ctx, t, c, o, retry, nil, PlanTeardown)
+	rep, err := e.runRounds(ctx, t, c, o, retry, nil, PlanTeardown)
 	if err == nil && o.Inventory().Len() == 0 {
-		t.Index.Use(o.Key().String(), nil)
-		e.forget(o.Key().String())
+		t.Index.SetOwnerKinds(o.Key().String(), nil)
+		e.forgetOwner(o.Key().String())
 	}
 	return rep, err
 }
 
-// Forget drops what is remembered of an owner. The target is nil for one that never had any.
+// Forget drops the in-memory state of an owner. The target is nil for an owner that never had one.
 func (e *Engine) Forget(t *Target, key OwnerKey) {
 	if t != nil {
-		t.Index.Use(key.String(), nil)
-		t.Index.Await(key.String(), nil)
+		t.Index.SetOwnerKinds(key.String(), nil)
+		t.Index.SetAwaited(key.String(), nil)
 	}
-	e.forget(key.String())
+	e.forgetOwner(key.String())
 }
 
-func (e *Engine) forget(owner string) {
+func (e *Engine) forgetOwner(owner string) {
 	e.backoffs.resetAll(owner)
 	e.corrections.reset(owner)
 	e.deletions.resetAll(owner)
 	e.terminating.resetAll(owner)
 }
 
-// rounds plans and acts until nothing can be done now. What stays is not to go
-// with something else.
-func (e *Engine) rounds(ctx context.Context, t *Target, c *Client, o Owner, retry Retry, stays map[string]bool, plan func(*Input) Plan) (*Report, error) {
+// runRounds plans and executes until no action is possible now. retained are the ids of entries
+// that stay: an object must not be deleted if that would delete one of them, too.
+func (e *Engine) runRounds(ctx context.Context, t *Target, c *Client, o Owner, retry RetryPolicy, retained map[string]bool, plan func(*Snapshot) Plan) (*Report, error) {
 	rep := &Report{}
-	a := &actor{engine: e, target: t, client: c, owner: o, retry: retry, report: rep, sent: map[string]bool{}, stays: stays}
-	var in *Input
+	a := &executor{engine: e, target: t, client: c, owner: o, retry: retry, report: rep, replanned: map[string]bool{}, retained: retained}
+	var in *Snapshot
 	for range maxRounds {
-		in = e.input(t, o)
+		in = e.snapshot(t, o)
 		rep.Plan = plan(in)
-		if e.contest(o, retry, &rep.Plan, rep) {
+		if e.backOffContested(o, retry, &rep.Plan, rep) {
 			rep.Plan = plan(in)
 		}
 		if rep.Plan.Idle() {
-			if e.await(t, o, &rep.Plan) {
+			if e.awaitReleases(t, o, &rep.Plan) {
 				continue
 			}
 			break
 		}
-		if err := a.round(ctx, &rep.Plan); err != nil {
+		if err := a.executeRound(ctx, &rep.Plan); err != nil {
 			return rep, err
 		}
 	}
-	e.release(o.Key(), &rep.Plan)
-	// As the plan saw it: of what it left alone, something may be due by now.
+	e.resetUnservedBackoffs(o.Key(), &rep.Plan)
+	// At the time of the plan: a back-off that the plan respected may have expired since.
 	rep.RetryAt, rep.Errors = e.backoffs.nextRetry(o.Key().String(), in.now)
-	if rep.Unsynced = unsynced(ctx, t, o); rep.Unsynced == nil {
-		rep.Unsynced = wasUnsynced(&rep.Plan, o.Inventory())
+	if rep.SyncError = syncError(ctx, t, o); rep.SyncError == nil {
+		rep.SyncError = planSyncError(&rep.Plan, o.Inventory())
 	}
-	if soon := e.clock.Now().Add(settlingStep); waitsForKind(&rep.Plan) && t.Discovery.Settling() && (rep.RetryAt.IsZero() || soon.Before(rep.RetryAt)) {
-		rep.RetryAt = soon // discovery lags behind the event that announced the kind
+	if settleRetry := e.clock.Now().Add(settleInterval); waitsForKind(&rep.Plan) && t.Discovery.Settling() && (rep.RetryAt.IsZero() || settleRetry.Before(rep.RetryAt)) {
+		rep.RetryAt = settleRetry // discovery lags behind the event that announced the kind
 	}
 	return rep, nil
 }
 
-func (e *Engine) input(t *Target, o Owner) *Input {
+func (e *Engine) snapshot(t *Target, o Owner) *Snapshot {
 	owner, now := o.Key().String(), e.clock.Now()
-	return &Input{
-		Owner:     o.Key(),
-		Inventory: o.Inventory(),
-		Policies:  o.Policies(),
-		Live:      func(r stacks.Ref) (live.Object, bool) { return t.Index.Get(r) },
-		Succeeded: t.Index.Succeeded,
-		Unsynced:  t.Index.Synced,
-		Held:      func(it *Item) string { return e.backoffs.active(owner, it.ID, it.Want, now) },
-		Deleted:   func(id string) types.UID { return e.deletions.uid(owner, id) },
-		HeldBack:  func(id string) string { return e.backoffs.active(owner, id, "", now) },
-		now:       now,
+	return &Snapshot{
+		Owner:                o.Key(),
+		Inventory:            o.Inventory(),
+		Policies:             o.Policies(),
+		Live:                 func(r stacks.Ref) (live.Object, bool) { return t.Index.Get(r) },
+		Succeeded:            t.Index.Succeeded,
+		SyncError:            t.Index.Synced,
+		BackoffReason:        func(it *Item) string { return e.backoffs.active(owner, it.ID, it.ContentHash, now) },
+		PendingDeletion:      func(id string) types.UID { return e.deletions.uid(owner, id) },
+		RemovalBackoffReason: func(id string) string { return e.backoffs.active(owner, id, "", now) },
+		now:                  now,
 	}
 }
 
-// Retry says how long what failed is waited out.
-type Retry struct {
-	// Interval after a failed attempt.
+// RetryPolicy configures the delays before retries.
+type RetryPolicy struct {
+	// Interval is the delay after a failed write. Transient errors are retried sooner.
 	Interval time.Duration
-	// Contested is how long an object is left alone that another writer keeps changing.
-	Contested time.Duration
+	// ContestedInterval is the delay before the next correction of an object that another writer
+	// keeps changing; at least a minute.
+	ContestedInterval time.Duration
 }
 
-// DefaultPolicies are those of an owner that says nothing.
+// DefaultPolicies are the policies of an owner that sets none.
 var DefaultPolicies = Policies{Drift: appsv1.DriftCorrect, Adopt: appsv1.AdoptUnowned, Prune: true,
-	MaxDeletes: appsv1.DefaultMaxDeletes, MaxDeletePercent: appsv1.DefaultMaxDeletePercent, Protect: []string{"PersistentVolumeClaim"}}
+	MaxDeletes: appsv1.DefaultMaxDeletes, MaxDeletePercent: appsv1.DefaultMaxDeletePercent, ProtectKinds: []string{"PersistentVolumeClaim"}}
 
-// Forgive drops the back-offs of an owner, and the corrections that would cause new ones at
-// once: a person asked for another try.
-func (e *Engine) Forgive(key OwnerKey) {
+// ResetBackoff drops the back-offs of an owner, and the counted corrections, which would cause new
+// back-offs at once. It is for a user who requests an immediate retry.
+func (e *Engine) ResetBackoff(key OwnerKey) {
 	e.backoffs.resetAll(key.String())
 	e.corrections.reset(key.String())
 }
 
-// release drops the back-offs of objects whose kind went away: what they failed for
-// went with it, and the kind's next event is what to wait for.
-func (e *Engine) release(key OwnerKey, p *Plan) {
+// resetUnservedBackoffs drops the back-offs of objects whose kind is no longer served: the cause of
+// the failure is gone with the kind, and the retry is triggered by the event of the kind's return.
+func (e *Engine) resetUnservedBackoffs(key OwnerKey, p *Plan) {
 	for i := range p.Waits {
-		if w := &p.Waits[i]; w.Reason == NotServed && w.Item != nil {
+		if w := &p.Waits[i]; w.Reason == ReasonNotServed && w.Item != nil {
 			e.backoffs.reset(key.String(), w.Item.ID)
 		}
 	}
@@ -230,7 +232,7 @@ func (e *Engine) release(key OwnerKey, p *Plan) {
 
 func waitsForKind(p *Plan) bool {
 	for i := range p.Waits {
-		if p.Waits[i].Reason == NotServed {
+		if p.Waits[i].Reason == ReasonNotServed {
 			return true
 		}
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// NotServedError says that the cluster serves no such kind.
+// NotServedError is returned for a kind that the cluster does not serve.
 type NotServedError struct {
 	GVK schema.GroupVersionKind
-	// BuiltIn is true when the group is served by every API server, so that no
-	// CRD will ever bring the kind: the manifest is wrong.
+	// BuiltIn is true when every API server serves the group itself. No CRD can provide the kind:
+	// the manifest is wrong.
 	BuiltIn bool
 }
 
@@ -20,54 +20,57 @@ func (e *NotServedError) Error() string {
 	if e.BuiltIn {
 		return fmt.Sprintf("the cluster serves no kind %s in %s: check apiVersion and kind", e.GVK.Kind, e.GVK.GroupVersion())
 	}
-	return fmt.Sprintf("kind %s of %s is not served yet: no CustomResourceDefinition or APIService brings it", e.GVK.Kind, e.GVK.GroupVersion())
+	return fmt.Sprintf("kind %s of %s is not served yet: no CustomResourceDefinition or APIService provides it", e.GVK.Kind, e.GVK.GroupVersion())
 }
 
-// WrongScopeError says that a manifest gives a namespace to a cluster-scoped kind.
+// WrongScopeError is returned for a manifest of a cluster-scoped kind that sets a namespace.
 type WrongScopeError struct{ Ref stacks.Ref }
 
 func (e *WrongScopeError) Error() string {
 	return fmt.Sprintf("%s is cluster-scoped: remove metadata.namespace %q", e.Ref.Kind, e.Ref.Namespace)
 }
 
-// OwnedError says that an object exists and belongs to somebody else.
-type OwnedError struct {
+// OwnedByOtherError is returned for an existing object that another owner or tool manages.
+type OwnedByOtherError struct {
 	Ref stacks.Ref
-	// By names the owner for people.
+	// By is the display name of the owner or tool.
 	By string
-	// Hint says what to do about it.
+	// Hint tells users how to resolve the conflict.
 	Hint string
 }
 
-func (e *OwnedError) Error() string {
+func (e *OwnedByOtherError) Error() string {
 	return fmt.Sprintf("%s exists and is managed by %s: %s", e.Ref, e.By, e.Hint)
 }
 
-// ImmutableError says that a change is not possible in place.
+// ImmutableError is returned when a change needs the object to be recreated, and that is not
+// allowed.
 type ImmutableError struct {
 	Ref stacks.Ref
-	// Adopted is true for an object that was there before us.
+	// Adopted is true for an object that existed before it was adopted.
 	Adopted bool
-	// Kept says why it must not be deleted to be made anew; empty when it may be.
-	Kept string
-	Err  error
+	// KeepReason is the reason why the object must not be deleted; empty when spec.force would
+	// allow it.
+	KeepReason string
+	// Err is the error of the API server.
+	Err error
 }
 
 func (e *ImmutableError) Error() string {
 	hint := "set spec.force to recreate it"
 	switch {
 	case e.Adopted:
-		hint = "it was there before, and is not recreated: delete it to have it made anew"
-	case e.Kept != "":
-		hint = e.Kept + ", so it is not recreated: take that away, or change the object back"
+		hint = "it existed before and is not recreated: delete it, or revert the change"
+	case e.KeepReason != "":
+		hint = e.KeepReason + ", so it is not recreated: remove that protection, or revert the change"
 	}
-	return fmt.Sprintf("%s can't be changed in place (%s): %s", e.Ref, hint, answer(e.Ref, e.Err))
+	return fmt.Sprintf("%s cannot be changed in place (%s): %s", e.Ref, hint, redactedMessage(e.Ref, e.Err))
 }
 
-// Unwrap returns the API server's answer.
+// Unwrap returns the error of the API server.
 func (e *ImmutableError) Unwrap() error { return e.Err }
 
-// ObjectError says which object a request failed for.
+// ObjectError wraps the error of a request with its verb and object.
 type ObjectError struct {
 	Ref  stacks.Ref
 	Verb string
@@ -75,7 +78,7 @@ type ObjectError struct {
 }
 
 func (e *ObjectError) Error() string {
-	return fmt.Sprintf("%s %s: %s", e.Verb, e.Ref, answer(e.Ref, e.Err))
+	return fmt.Sprintf("%s %s: %s", e.Verb, e.Ref, redactedMessage(e.Ref, e.Err))
 }
 
 // Unwrap returns the cause.

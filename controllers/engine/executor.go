@@ -20,66 +20,68 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// actor does the requests of one pass.
-type actor struct {
+// executor executes the actions of one pass.
+type executor struct {
 	engine *Engine
 	target *Target
 	client *Client
 	owner  Owner
-	retry  Retry
+	retry  RetryPolicy
 	report *Report
-	// sent are ids whose deletion was answered in this pass.
-	sent map[string]bool
-	// stays are ids of the inventory that are not to go.
-	stays map[string]bool
-	// rehearses is true when nothing went yet: what is to go is nobody's hindrance.
-	rehearses bool
+	// replanned are the ids that needed another plan once in this pass.
+	replanned map[string]bool
+	// retained are the ids of the inventory that must not be deleted.
+	retained map[string]bool
+	// preview is true before anything was deleted: objects that will be deleted, too, then do not
+	// block the deletion of others.
+	preview bool
 
 	mu sync.Mutex
-	// places are the answers of this pass about namespaces.
-	places map[string]place
+	// namespaceStates are the namespaces that were read in this pass.
+	namespaceStates map[string]namespaceState
 }
 
-// result is what one request did to one object.
-type result struct {
-	// entry replaces the entry of the id, unless drop.
-	entry *appsv1.InventoryEntry
-	drop  bool
-	// again is true when the object turned out otherwise than known: the next
-	// round plans it anew.
-	again bool
-	// lost is the entry of a shared namespace that is to be made again.
-	lost   string
-	change *Change
-	err    error
+// actionResult is the result of one action.
+type actionResult struct {
+	// entry replaces the inventory entry; dropEntry removes it.
+	entry     *appsv1.InventoryEntry
+	dropEntry bool
+	// replan is true when the state of the object differs from the plan: the next round plans it
+	// again.
+	replan bool
+	// lostNamespace is the id of the entry of a shared namespace that has to be created again.
+	lostNamespace string
+	change        *Change
+	err           error
 	// fatal ends the pass.
 	fatal error
 }
 
-// round records intents, then does the actions in order, then the removals.
-func (a *actor) round(ctx context.Context, p *Plan) error {
+// executeRound persists the intents, then executes the actions in order, then the removals.
+func (a *executor) executeRound(ctx context.Context, p *Plan) error {
 	if len(p.Intents) > 0 {
 		for _, e := range p.Intents {
 			a.owner.Inventory().Put(e)
 		}
-		if err := a.at(ctx, WriteIntent, func() error { return a.owner.Persist(ctx) }); err != nil {
+		if err := a.withWriteHook(ctx, WriteIntent, func() error { return a.owner.Persist(ctx) }); err != nil {
 			return err
 		}
 	}
-	if err := a.groups(ctx, p.Actions, a.act); err != nil {
+	if err := a.executeGroups(ctx, p.Actions, a.executeAction); err != nil {
 		return err
 	}
-	return a.groups(ctx, p.Removals, a.remove)
+	return a.executeGroups(ctx, p.Removals, a.executeRemoval)
 }
 
-// groups does neighbours of one kind in one component at a time, in order.
-func (a *actor) groups(ctx context.Context, actions []Action, do func(context.Context, *Action) result) error {
+// executeGroups executes the actions in order. Adjacent actions of one kind in one step of one
+// component run concurrently.
+func (a *executor) executeGroups(ctx context.Context, actions []Action, do func(context.Context, *Action) actionResult) error {
 	for start := 0; start < len(actions); {
 		end := start + 1
 		for end < len(actions) && sameGroup(&actions[start], &actions[end]) {
 			end++
 		}
-		if err := a.group(ctx, actions[start:end], do); err != nil {
+		if err := a.executeGroup(ctx, actions[start:end], do); err != nil {
 			return err
 		}
 		start = end
@@ -94,9 +96,9 @@ func sameGroup(x, y *Action) bool {
 	return x.Item.Component == y.Item.Component && x.Item.Step == y.Item.Step && x.Item.GroupKind() == y.Item.GroupKind()
 }
 
-// group does actions side by side and takes their results one after the other.
-func (a *actor) group(ctx context.Context, actions []Action, do func(context.Context, *Action) result) error {
-	results := make([]result, len(actions))
+// executeGroup executes actions concurrently, and records their results one after the other.
+func (a *executor) executeGroup(ctx context.Context, actions []Action, do func(context.Context, *Action) actionResult) error {
+	results := make([]actionResult, len(actions))
 	var g errgroup.Group
 	g.SetLimit(a.engine.concurrency)
 	for i := range actions {
@@ -111,23 +113,23 @@ func (a *actor) group(ctx context.Context, actions []Action, do func(context.Con
 	}
 	err := g.Wait()
 	for i := range results {
-		a.take(&actions[i], &results[i])
+		a.recordResult(&actions[i], &results[i])
 	}
 	return err
 }
 
-// take writes a result into the inventory and the report.
-func (a *actor) take(act *Action, r *result) {
+// recordResult writes a result into the inventory and the report.
+func (a *executor) recordResult(act *Action, r *actionResult) {
 	id := act.Entry.ID
 	switch {
 	case r.fatal != nil:
 		return
-	case r.drop:
+	case r.dropEntry:
 		a.owner.Inventory().Remove(id)
 	case r.entry != nil:
 		a.owner.Inventory().Put(*r.entry)
 	}
-	if e, ok := a.owner.Inventory().Get(r.lost); ok {
+	if e, ok := a.owner.Inventory().Get(r.lostNamespace); ok {
 		e.Hash, e.UID = "", ""
 		a.owner.Inventory().Put(e)
 	}
@@ -136,37 +138,38 @@ func (a *actor) take(act *Action, r *result) {
 	}
 	if r.err != nil {
 		a.backOff(act, r.err)
-	} else if r.again && a.sent[id] {
-		// Twice in one pass: somebody writes as fast as we do.
+	} else if r.replan && a.replanned[id] {
+		// Twice in one pass: another client changes it as often as we read it.
 		a.backOff(act, &ObjectError{Ref: refOf(act), Verb: string(act.Verb), Err: errBusy})
 	}
-	if r.again {
-		a.sent[id] = true
+	if r.replan {
+		a.replanned[id] = true
 	}
 }
 
-// backOff leaves an object alone until it may be tried again.
-func (a *actor) backOff(act *Action, err error) {
-	want := ""
+// backOff records a failed action: the object is skipped until its retry is due.
+func (a *executor) backOff(act *Action, err error) {
+	contentHash := ""
 	if act.Item != nil {
-		want = act.Item.Want
+		contentHash = act.Item.ContentHash
 	}
 	now := a.engine.clock.Now()
-	a.engine.backoffs.record(a.owner.Key().String(), act.Entry.ID, backoff{start: now, retryAt: now.Add(retryDelay(err, a.retry.Interval)), want: want, err: err})
+	a.engine.backoffs.record(a.owner.Key().String(), act.Entry.ID, backoff{start: now, retryAt: now.Add(retryDelay(err, a.retry.Interval)), contentHash: contentHash, err: err})
 }
 
-// at calls the boundary before and after a write.
-func (a *actor) at(ctx context.Context, kind WriteKind, write func() error) error {
-	if err := a.engine.boundary(ctx, kind, false); err != nil {
-		return &CrashError{Err: err}
+// withWriteHook calls the write hook before and after a write.
+func (a *executor) withWriteHook(ctx context.Context, kind WriteKind, write func() error) error {
+	if err := a.engine.writeHook(ctx, kind, false); err != nil {
+		return &WriteHookError{Err: err}
 	}
 	err := write()
-	if berr := a.engine.boundary(ctx, kind, true); berr != nil {
-		return &CrashError{Err: berr}
+	if berr := a.engine.writeHook(ctx, kind, true); berr != nil {
+		return &WriteHookError{Err: berr}
 	}
 	return err
 }
 
+// refOf returns the reference of the object of an action.
 func refOf(act *Action) stacks.Ref {
 	if act.Item != nil {
 		return act.Item.Ref
@@ -178,28 +181,28 @@ func refOf(act *Action) stacks.Ref {
 	return ref
 }
 
-// merge changes an object by a merge patch, which is a write boundary. An object with another
-// uid than that of the patch is a conflict.
-func (a *actor) merge(ctx context.Context, kind WriteKind, r dynamic.ResourceInterface, name string, change map[string]any) (*unstructured.Unstructured, error) {
+// mergePatch patches an object, and calls the write hook. The error is a conflict if the object has
+// another uid than the patch.
+func (a *executor) mergePatch(ctx context.Context, kind WriteKind, r dynamic.ResourceInterface, name string, change map[string]any) (*unstructured.Unstructured, error) {
 	body, err := json.Marshal(change)
 	if err != nil {
 		return nil, err
 	}
 	var u *unstructured.Unstructured
-	err = a.at(ctx, kind, func() (err error) {
+	err = a.withWriteHook(ctx, kind, func() (err error) {
 		u, err = r.Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: live.FieldManager})
 		return err
 	})
-	if details := otherUID(err); details != nil {
+	if details := uidMismatch(err); details != nil {
 		err = apierrors.NewConflict(schema.GroupResource{Group: details.Group, Resource: details.Kind}, name, err)
 	}
 	return u, err
 }
 
-// otherUID returns the details of the answer to a patch with a uid that met an object with
-// another one; nil for other answers. The API server answers 422 to a merge patch, as a uid is
-// immutable, and 409 to an apply.
-func otherUID(err error) *metav1.StatusDetails {
+// uidMismatch returns the details of the error of a patch whose uid differs from that of the
+// object; nil for other errors. The API server responds with 422 to such a merge patch, because a
+// uid is immutable, and with 409 to an apply.
+func uidMismatch(err error) *metav1.StatusDetails {
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
 		return nil

@@ -13,46 +13,48 @@ import (
 	"github.com/ksctl/gitops/controllers/live"
 )
 
-// Field managers that apply whole manifests and may leave no mark of their own.
+// Field managers of tools that apply whole manifests, and may set no label or annotation of their
+// own.
 const (
-	// argoManager is that of Argo CD, whatever way it applies: ArgoCDSSAManager in its common/common.go.
+	// argoManager is the field manager of Argo CD for every way in which it applies:
+	// ArgoCDSSAManager in its common/common.go.
 	argoManager = "argocd-controller"
-	// kubectlManager is that of kubectl apply --server-side.
+	// kubectlManager is the field manager of kubectl apply --server-side.
 	kubectlManager = "kubectl"
 )
 
-// ownerMarks are the fields by which tools know what they applied: who has one of
-// them applied the object.
-var ownerMarks = func() *fieldpath.Set {
+// toolTrackingFields are the labels and annotations by which tools track the objects that they
+// applied. A field manager that owns one of them has applied the object.
+var toolTrackingFields = func() *fieldpath.Set {
 	set := fieldpath.NewSet(fieldpath.MakePathOrDie("metadata", "annotations", corev1.LastAppliedConfigAnnotation))
-	for _, mark := range live.ToolMarks() {
+	for _, mark := range live.TrackingFields() {
 		set.Insert(fieldpath.MakePathOrDie(mark[0], mark[1], mark[2]))
 	}
 	return set
 }()
 
-// takesOver is true when an object that is there becomes the owner's for good.
-func (a *actor) takesOver(state appsv1.EntryState) bool {
+// takesOver is true when an existing object is taken over permanently.
+func (a *executor) takesOver(state appsv1.EntryState) bool {
 	return state == appsv1.EntryApplied && a.owner.Policies().Adopt == appsv1.AdoptAlways
 }
 
-// takeFields gives our entry what the tools applied that had an object so far, so that
-// the apply which follows takes out what the stack does not have: first of all the
-// labels by which they would delete the object. Without that every field would be
-// theirs as well, and stay when it leaves the stack.
-func (a *actor) takeFields(ctx context.Context, it *Item, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	entries, taken, err := takeFields(u.GetManagedFields(), u.GetAPIVersion(), it.Ignore)
-	if err != nil || !taken {
+// migrateFieldManager makes us the owner of the fields that the former tools of an object applied,
+// so that the next apply removes those that the stack does not have: above all the labels by which
+// these tools would delete the object. Otherwise the tools would co-own every field, and a field
+// that is removed from the stack would stay.
+func (a *executor) migrateFieldManager(ctx context.Context, it *Item, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	entries, changed, err := migrateManagedFields(u.GetManagedFields(), u.GetAPIVersion(), it.Ignore)
+	if err != nil || !changed {
 		return u, err
 	}
-	return a.merge(ctx, WriteUpdate, a.resource(it), it.Name, map[string]any{"metadata": map[string]any{
+	return a.mergePatch(ctx, WriteUpdate, a.resource(it), it.Name, map[string]any{"metadata": map[string]any{
 		"uid": u.GetUID(), "resourceVersion": u.GetResourceVersion(), "managedFields": entries}})
 }
 
-// takeFields is what managedFields become, and whether that is another thing than they
-// were. Ignored paths stay with whoever has them. Of entries in another version than
-// ours only metadata is taken: other paths may mean something else there.
-func takeFields(entries []metav1.ManagedFieldsEntry, version string, ignore []string) (out []metav1.ManagedFieldsEntry, taken bool, err error) {
+// migrateManagedFields returns the new managedFields of migrateFieldManager, and true if they
+// differ from the old ones. Ignored paths keep their owners. Of entries in another version than
+// ours, only metadata is migrated: other paths may have another meaning there.
+func migrateManagedFields(entries []metav1.ManagedFieldsEntry, version string, ignore []string) (out []metav1.ManagedFieldsEntry, changed bool, err error) {
 	former, err := formerManagers(entries)
 	if err != nil || len(former) == 0 {
 		return nil, false, err
@@ -64,7 +66,7 @@ func takeFields(entries []metav1.ManagedFieldsEntry, version string, ignore []st
 		}
 	}
 	ours := metav1.ManagedFieldsEntry{Manager: live.FieldManager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: version, FieldsType: "FieldsV1"}
-	if i := slices.IndexFunc(entries, isOurs); i >= 0 {
+	if i := slices.IndexFunc(entries, isOwnEntry); i >= 0 {
 		ours = entries[i]
 	}
 	mine, err := readSet(ours.FieldsV1)
@@ -73,7 +75,7 @@ func takeFields(entries []metav1.ManagedFieldsEntry, version string, ignore []st
 	}
 	for i := range entries {
 		e := entries[i]
-		if isOurs(e) {
+		if isOwnEntry(e) {
 			continue
 		}
 		if !former[e.Manager] || e.Subresource != "" {
@@ -86,11 +88,11 @@ func takeFields(entries []metav1.ManagedFieldsEntry, version string, ignore []st
 		}
 		rest := fieldpath.NewSet()
 		theirs.Iterate(func(p fieldpath.Path) {
-			if leftOut(p, ignored) || (e.APIVersion != ours.APIVersion && !inMetadata(p)) {
+			if isIgnored(p, ignored) || (e.APIVersion != ours.APIVersion && !inMetadata(p)) {
 				rest.Insert(p.Copy())
 			} else {
 				mine.Insert(p.Copy())
-				taken = true
+				changed = true
 			}
 		})
 		if rest.Empty() {
@@ -102,10 +104,10 @@ func takeFields(entries []metav1.ManagedFieldsEntry, version string, ignore []st
 		out = append(out, e)
 	}
 	ours.FieldsV1, err = writeSet(mine)
-	return append(out, ours), taken, err
+	return append(out, ours), changed, err
 }
 
-// formerManagers are the field managers of the tools that applied an object.
+// formerManagers returns the field managers of the tools that applied an object.
 func formerManagers(entries []metav1.ManagedFieldsEntry) (map[string]bool, error) {
 	former := map[string]bool{}
 	for i := range entries {
@@ -117,7 +119,7 @@ func formerManagers(entries []metav1.ManagedFieldsEntry) (map[string]bool, error
 		if err != nil {
 			return nil, err
 		}
-		if e.Manager == argoManager || !set.Intersection(ownerMarks).Empty() ||
+		if e.Manager == argoManager || !set.Intersection(toolTrackingFields).Empty() ||
 			(e.Manager == kubectlManager && e.Operation == metav1.ManagedFieldsOperationApply) {
 			former[e.Manager] = true
 		}
@@ -125,7 +127,7 @@ func formerManagers(entries []metav1.ManagedFieldsEntry) (map[string]bool, error
 	return former, nil
 }
 
-func isOurs(e metav1.ManagedFieldsEntry) bool {
+func isOwnEntry(e metav1.ManagedFieldsEntry) bool {
 	return e.Manager == live.FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
 }
 
@@ -133,9 +135,9 @@ func inMetadata(p fieldpath.Path) bool {
 	return p[0].FieldName != nil && *p[0].FieldName == "metadata"
 }
 
-// leftOut is true for what is at, in or around an ignored path. An item of a list has
-// no number in a field path: it counts as any of them.
-func leftOut(p fieldpath.Path, ignored [][]string) bool {
+// isIgnored is true for a path that is equal to, below or above an ignored path. Field paths have
+// no list indexes: a list item matches every index.
+func isIgnored(p fieldpath.Path, ignored [][]string) bool {
 	return slices.ContainsFunc(ignored, func(tokens []string) bool {
 		for i := range min(len(p), len(tokens)) {
 			if p[i].FieldName != nil && *p[i].FieldName != tokens[i] {
@@ -146,8 +148,8 @@ func leftOut(p fieldpath.Path, ignored [][]string) bool {
 	})
 }
 
-// appliedByArgo is true for a label that Argo CD set, and not a person or a chart that
-// something else applied.
+// appliedByArgo is true for a label that Argo CD set; false if a user set it, or a chart that
+// another tool applied.
 func appliedByArgo(u *unstructured.Unstructured, label string) bool {
 	field := fieldpath.MakePathOrDie("metadata", "labels", label)
 	return slices.ContainsFunc(u.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {

@@ -26,53 +26,53 @@ func status(manager string, of ...string) metav1.ManagedFieldsEntry {
 	return e
 }
 
-func TestTakeFields(t *testing.T) {
+func TestMigrateManagedFields(t *testing.T) {
 	for name, tc := range map[string]struct {
 		entries []metav1.ManagedFieldsEntry
 		ignore  []string
 		want    []string // manager operation version fields
 	}{
-		"of nobody": {},
-		"of somebody who leaves no mark": {entries: []metav1.ManagedFieldsEntry{
+		"no entries": {},
+		"managers without tracking metadata": {entries: []metav1.ManagedFieldsEntry{
 			fields("cainjector", "Apply", "v1", `"f:webhooks":{}`), fields("kubectl", "Update", "v1", `"f:data":{}`), fields("manager", "Update", "v1", `"f:data":{}`)}},
-		"ours already": {entries: []metav1.ManagedFieldsEntry{fields("ksctl-gitops", "Apply", "v1", kustomized)}},
-		"of kustomize-controller": {
+		"only our entry": {entries: []metav1.ManagedFieldsEntry{fields("ksctl-gitops", "Apply", "v1", kustomized)}},
+		"kustomize-controller": {
 			entries: []metav1.ManagedFieldsEntry{fields("kustomize-controller", "Apply", "v1", `"f:data":{"f:a":{}}`, kustomized),
 				fields("kubectl-edit", "Update", "v1", `"f:data":{"f:b":{}}`)},
 			want: []string{`kubectl-edit Update v1 {"f:data":{"f:b":{}}}`, `ksctl-gitops Apply v1 {"f:data":{"f:a":{}},` + kustomized + `}`}},
-		"of a controller with another name, in two entries": {
+		"kustomize-controller with another name and two entries": {
 			entries: []metav1.ManagedFieldsEntry{fields("flux", "Apply", "v1", `"f:data":{"f:a":{}}`, kustomized),
 				fields("flux", "Update", "v1", `"f:data":{"f:b":{}}`)},
 			want: []string{`ksctl-gitops Apply v1 {"f:data":{"f:a":{},"f:b":{}},` + kustomized + `}`}},
-		"in addition to what is ours": {
+		"in addition to our entry": {
 			entries: []metav1.ManagedFieldsEntry{fields("ksctl-gitops", "Apply", "v1", `"f:data":{"f:a":{}}`), fields("argocd-controller", "Update", "v1", argoTracked)},
 			want:    []string{`ksctl-gitops Apply v1 {"f:data":{"f:a":{}},` + argoTracked + `}`}},
-		"of Argo CD without a mark of its own": {
+		"Argo CD without tracking metadata": {
 			entries: []metav1.ManagedFieldsEntry{fields("argocd-controller", "Update", "v1", `"f:data":{"f:a":{}}`)},
 			want:    []string{`ksctl-gitops Apply v1 {"f:data":{"f:a":{}}}`}},
-		"of kubectl apply": {
+		"kubectl apply": {
 			entries: []metav1.ManagedFieldsEntry{
 				fields("kubectl-client-side-apply", "Update", "v1", `"f:metadata":{"f:annotations":{"f:kubectl.kubernetes.io/last-applied-configuration":{}}}`),
 				fields("kubectl", "Apply", "v1", `"f:data":{"f:a":{}}`)},
 			want: []string{`ksctl-gitops Apply v1 {"f:data":{"f:a":{}},"f:metadata":{"f:annotations":{"f:kubectl.kubernetes.io/last-applied-configuration":{}}}}`}},
-		"never the status": {
+		"status is not migrated": {
 			entries: []metav1.ManagedFieldsEntry{fields("helm-controller", "Apply", "v1", `"f:metadata":{"f:labels":{"f:helm.toolkit.fluxcd.io/name":{}}}`),
 				status("helm-controller", `"f:status":{"f:phase":{}}`), status("kube-controller-manager", `"f:status":{"f:replicas":{}}`)},
 			want: []string{`helm-controller Update v1 {"f:status":{"f:phase":{}}}`, `kube-controller-manager Update v1 {"f:status":{"f:replicas":{}}}`,
 				`ksctl-gitops Apply v1 {"f:metadata":{"f:labels":{"f:helm.toolkit.fluxcd.io/name":{}}}}`}},
-		"not what is ignored": {
+		"ignored paths are not migrated": {
 			entries: []metav1.ManagedFieldsEntry{fields("kustomize-controller", "Apply", "v1", kustomized, oneContainer)},
 			ignore:  []string{"/spec/replicas", "/spec/template/spec/containers/0/image"},
 			want: []string{`kustomize-controller Apply v1 {"f:spec":{"f:replicas":{},"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{"f:image":{}}}}}}}`,
 				`ksctl-gitops Apply v1 {` + kustomized + `,"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{"f:name":{}}}}}}}`}},
-		"of another version only the metadata": {
+		"only metadata of another version": {
 			entries: []metav1.ManagedFieldsEntry{fields("kustomize-controller", "Apply", "v1beta1", kustomized, `"f:spec":{"f:old":{}}`)},
 			want:    []string{`kustomize-controller Apply v1beta1 {"f:spec":{"f:old":{}}}`, `ksctl-gitops Apply v1 {` + kustomized + `}`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, taken, err := takeFields(tc.entries, "v1", tc.ignore)
+			out, taken, err := migrateManagedFields(tc.entries, "v1", tc.ignore)
 			if err != nil || taken != (len(tc.want) > 0) {
-				t.Fatalf("taken %v, %v", taken, err)
+				t.Fatalf("changed %v, %v", taken, err)
 			}
 			var got []string
 			for _, e := range out {
@@ -85,21 +85,21 @@ func TestTakeFields(t *testing.T) {
 	}
 }
 
-func TestTakeFieldsThatCantBeRead(t *testing.T) {
-	if _, _, err := takeFields([]metav1.ManagedFieldsEntry{fields("x", "Apply", "v1", "broken")}, "v1", nil); err == nil {
+func TestMigrateManagedFieldsRejectsInvalidEntries(t *testing.T) {
+	if _, _, err := migrateManagedFields([]metav1.ManagedFieldsEntry{fields("x", "Apply", "v1", "broken")}, "v1", nil); err == nil {
 		t.Error("no error")
 	}
 }
 
-// By default Argo CD's label is one that charts set as well: who set it decides.
-func TestClaimOfWhatArgoCDLabelled(t *testing.T) {
-	u := existing(labelled("app.kubernetes.io/instance", "shop"))
+// Argo CD's default label is also set by charts: its field manager decides.
+func TestClaimObjectLabeledByArgoCD(t *testing.T) {
+	u := existing(labeled("app.kubernetes.io/instance", "shop"))
 	label := `"f:metadata":{"f:labels":{"f:app.kubernetes.io/instance":{}}}`
 	u.SetManagedFields([]metav1.ManagedFieldsEntry{fields("helm", "Apply", "v1", label)})
-	if by := Manager(u); by != "" {
-		t.Errorf("of a chart: %s", by)
+	if by := ManagerOf(u); by != "" {
+		t.Errorf("the label of a chart counts as %s", by)
 	}
 	u.SetManagedFields([]metav1.ManagedFieldsEntry{fields("argocd-controller", "Update", "v1", label)})
 	_, err := claim(me, ref("a"), &appsv1.InventoryEntry{}, appsv1.AdoptUnowned, u)
-	refusedBy(t, err, "Argo CD application shop", "spec.adopt")
+	expectOwnedByOther(t, err, "Argo CD application shop", "spec.adopt")
 }

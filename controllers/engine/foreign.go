@@ -15,34 +15,34 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// foreign names an object of a namespace that nothing of ours brought; empty
-// when there is none.
-func (a *actor) foreign(ctx context.Context, namespace string) (string, error) {
-	resources, err := a.target.Discovery.Namespaced(ctx)
+// findForeignObject returns a description of an object in a namespace that is not ours, was not
+// created by the control plane, and is not deleted with its owners; empty when there is none.
+func (a *executor) findForeignObject(ctx context.Context, namespace string) (string, error) {
+	resources, err := a.target.Discovery.NamespacedResources(ctx)
 	if err != nil {
 		return "", err
 	}
-	known := &owners{goes: map[types.UID]bool{}, absent: map[schema.GroupKind]bool{}}
+	known := &ownerLookups{deleted: map[types.UID]bool{}, absentKinds: map[schema.GroupKind]bool{}}
 	for _, gvr := range resources {
 		opts := metav1.ListOptions{Limit: 50}
 		for {
-			list, err := a.list(ctx, gvr, namespace, opts)
+			list, err := a.listWithRetry(ctx, gvr, namespace, opts)
 			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
 				break
 			}
 			if apierrors.IsForbidden(err) {
-				return fmt.Sprintf("the account may not list %s, so something could be in it", gvr.Resource), nil
+				return fmt.Sprintf("the account may not list %s, so there may be some in the namespace", gvr.Resource), nil
 			}
 			if err != nil {
 				return "", err
 			}
 			for i := range list.Items {
 				u := &list.Items[i]
-				if comesWithNamespace(u) || (a.rehearses && a.goes(u)) {
+				if isSystemObject(u) || (a.preview && a.willBeDeleted(u)) {
 					continue
 				}
-				if follows, err := a.followsOwners(ctx, u, known); err != nil || !follows {
-					return fmt.Sprintf("%s %s is in it", u.GetKind(), u.GetName()), err
+				if deleted, err := a.deletedWithOwners(ctx, u, known); err != nil || !deleted {
+					return fmt.Sprintf("%s %s is in the namespace", u.GetKind(), u.GetName()), err
 				}
 			}
 			if opts.Continue = list.GetContinue(); opts.Continue == "" {
@@ -53,20 +53,20 @@ func (a *actor) foreign(ctx context.Context, namespace string) (string, error) {
 	return "", nil
 }
 
-// list tries again at once what fails by chance: a look at a namespace is dozens
-// of lists, and each that fails voids the others.
-func (a *actor) list(ctx context.Context, gvr schema.GroupVersionResource, namespace string, opts metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+// listWithRetry lists objects, and retries transient errors at once: checking a namespace takes
+// dozens of lists, and one failure makes the others useless.
+func (a *executor) listWithRetry(ctx context.Context, gvr schema.GroupVersionResource, namespace string, opts metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 	for try := 1; ; try++ {
 		list, err := a.client.Resource(gvr).Namespace(namespace).List(ctx, opts)
-		if err == nil || try == maxTries || ctx.Err() != nil || !passing(err) {
+		if err == nil || try == maxAttempts || ctx.Err() != nil || !isTransient(err) {
 			return list, err
 		}
 	}
 }
 
-// comesWithNamespace is true for what the control plane puts into a namespace,
-// and for what is going already.
-func comesWithNamespace(u *unstructured.Unstructured) bool {
+// isSystemObject is true for objects that the control plane creates in a namespace, and for objects
+// whose deletion is in progress.
+func isSystemObject(u *unstructured.Unstructured) bool {
 	if u.GetDeletionTimestamp() != nil {
 		return true
 	}
@@ -74,7 +74,7 @@ func comesWithNamespace(u *unstructured.Unstructured) bool {
 	case "Event":
 		return true
 	case "Endpoints":
-		return ofService(u)
+		return isServiceEndpoints(u)
 	case "ServiceAccount":
 		return u.GetName() == "default"
 	case "ConfigMap":
@@ -84,53 +84,57 @@ func comesWithNamespace(u *unstructured.Unstructured) bool {
 	}
 }
 
-// ofService is true for Endpoints that the control plane made for a Service. They
-// have no owner, and go a moment after the Service, which is looked at itself.
-func ofService(u *unstructured.Unstructured) bool {
+// isServiceEndpoints is true for Endpoints that the control plane created for a Service. They have
+// no owner reference, and are deleted shortly after the Service, which is checked itself.
+func isServiceEndpoints(u *unstructured.Unstructured) bool {
 	if u.GroupVersionKind().Group != corev1.GroupName {
 		return false
 	}
 	return u.GetLabels()["endpoints.kubernetes.io/managed-by"] == "endpoint-controller" ||
-		// Before Kubernetes 1.33 it has no such label.
+		// Before Kubernetes 1.33 they do not have this label.
 		slices.ContainsFunc(u.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == "kube-controller-manager" })
 }
 
-// owners are what one look at a namespace learned of the owners of its objects.
-type owners struct {
-	goes map[types.UID]bool
-	// absent are kinds: asked once each, an answer is all that a server serves.
-	absent map[schema.GroupKind]bool
+// ownerLookups caches lookups of owner references while a namespace is checked.
+type ownerLookups struct {
+	// deleted is true for owners that are deleted, or will be.
+	deleted map[types.UID]bool
+	// absentKinds is true for kinds that do not exist. Each kind is looked up once, because every
+	// lookup discovers all that the server serves.
+	absentKinds map[schema.GroupKind]bool
 }
 
-// followsOwners is true for an object that goes with its owners. Those of its
-// namespace are looked at themselves; one that is in none must be gone, or going.
-func (a *actor) followsOwners(ctx context.Context, u *unstructured.Unstructured, known *owners) (bool, error) {
-	owners := u.GetOwnerReferences()
-	for _, o := range owners {
-		goes, ok := known.goes[o.UID]
+// deletedWithOwners is true for an object that is garbage-collected with its owners. Namespaced
+// owners count as deleted, because they are checked themselves; cluster-scoped owners must be
+// deleted already, or their deletion must be in progress.
+func (a *executor) deletedWithOwners(ctx context.Context, u *unstructured.Unstructured, known *ownerLookups) (bool, error) {
+	references := u.GetOwnerReferences()
+	for _, o := range references {
+		deleted, ok := known.deleted[o.UID]
 		if !ok {
 			var err error
-			if goes, err = a.ownerGoes(ctx, o, known); err != nil {
+			if deleted, err = a.ownerDeleted(ctx, o, known); err != nil {
 				return false, err
 			}
-			known.goes[o.UID] = goes
+			known.deleted[o.UID] = deleted
 		}
-		if !goes {
+		if !deleted {
 			return false, nil
 		}
 	}
-	return len(owners) > 0, nil
+	return len(references) > 0, nil
 }
 
-func (a *actor) ownerGoes(ctx context.Context, o metav1.OwnerReference, known *owners) (bool, error) {
+// ownerDeleted is true when an owner is deleted, or will be.
+func (a *executor) ownerDeleted(ctx context.Context, o metav1.OwnerReference, known *ownerLookups) (bool, error) {
 	gv, err := schema.ParseGroupVersion(o.APIVersion)
 	if err != nil {
-		return false, nil //nolint:nilerr // nobody can say what it is
+		return false, nil //nolint:nilerr // the owner cannot be looked up
 	}
 	m, err := a.target.Discovery.Resolve(ctx, gv.Group, gv.Version, o.Kind)
 	var unserved *NotServedError
 	if errors.As(err, &unserved) {
-		return a.wentWithKind(ctx, unserved, known)
+		return a.kindDeleted(ctx, unserved, known)
 	}
 	if err != nil {
 		return false, err
@@ -147,21 +151,21 @@ func (a *actor) ownerGoes(ctx context.Context, o metav1.OwnerReference, known *o
 	case err != nil:
 		return false, err
 	}
-	return u.GetUID() != o.UID || u.GetDeletionTimestamp() != nil || (a.rehearses && a.goes(u)), nil
+	return u.GetUID() != o.UID || u.GetDeletionTimestamp() != nil || (a.preview && a.willBeDeleted(u)), nil
 }
 
-// wentWithKind is true when it is certain that an owner's kind is gone, and the
-// owner with it: the garbage collector comes a moment later. No definition took a
-// kind of a built-in group along: such an owner never was, or is served elsewhere.
-func (a *actor) wentWithKind(ctx context.Context, unserved *NotServedError, known *owners) (bool, error) {
+// kindDeleted is true when the kind of an owner certainly no longer exists. The owner was then
+// deleted with its CRD, and the garbage collector deletes the object shortly after. It is false for
+// built-in groups: they have no CRD, so the owner never existed, or has another API version.
+func (a *executor) kindDeleted(ctx context.Context, unserved *NotServedError, known *ownerLookups) (bool, error) {
 	gk := unserved.GVK.GroupKind()
-	absent, asked := known.absent[gk]
+	absent, asked := known.absentKinds[gk]
 	if unserved.BuiltIn || asked {
 		return absent, nil
 	}
 	absent, err := a.target.Discovery.Absent(ctx, gk)
 	if err == nil {
-		known.absent[gk] = absent
+		known.absentKinds[gk] = absent
 	}
 	return absent, err
 }

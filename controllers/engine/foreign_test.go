@@ -16,7 +16,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-func thing(apiVersion, kind, namespace, name string, change ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
+func newObject(apiVersion, kind, namespace, name string, change ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion(apiVersion)
 	u.SetKind(kind)
@@ -33,12 +33,12 @@ func ownedBy(owners ...metav1.OwnerReference) func(*unstructured.Unstructured) {
 	return func(u *unstructured.Unstructured) { u.SetOwnerReferences(owners) }
 }
 
-func going(u *unstructured.Unstructured) {
+func setDeletionTimestamp(u *unstructured.Unstructured) {
 	now := metav1.Now()
 	u.SetDeletionTimestamp(&now)
 }
 
-func TestWhatIsForeignInANamespace(t *testing.T) {
+func TestFindForeignObject(t *testing.T) {
 	verbs := []string{"get", "list", "delete"}
 	zone := func(name string) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: "g.io/v1", Kind: "Zone", Name: name, UID: types.UID(name + "-uid")}
@@ -49,86 +49,88 @@ func TestWhatIsForeignInANamespace(t *testing.T) {
 	}
 	another := zone("there")
 	another.UID = "another"
-	controllers := func(u *unstructured.Unstructured) {
+	controllerManager := func(u *unstructured.Unstructured) {
 		u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager"}})
 	}
-	labelled := func(u *unstructured.Unstructured) {
+	serviceLabel := func(u *unstructured.Unstructured) {
 		u.SetLabels(map[string]string{"endpoints.kubernetes.io/managed-by": "endpoint-controller"})
 	}
 	for name, tc := range map[string]struct {
 		object  *unstructured.Unstructured
 		foreign bool
 	}{
-		"somebody's":                         {thing("v1", "ConfigMap", "ns", "x"), true},
-		"one that goes":                      {thing("v1", "ConfigMap", "ns", "x", going), false},
-		"what each namespace has":            {thing("v1", "ConfigMap", "ns", "kube-root-ca.crt"), false},
-		"owned by one of the namespace":      {thing("v1", "ConfigMap", "ns", "x", ownedBy(app)), false},
-		"owned by one that lives on":         {thing("v1", "ConfigMap", "ns", "x", ownedBy(zone("there"))), true},
-		"by that, too":                       {thing("v1", "ConfigMap", "ns", "x", ownedBy(app, zone("there"))), true},
-		"owned by one that is gone":          {thing("v1", "ConfigMap", "ns", "x", ownedBy(zone("gone"))), false},
-		"owned by one that goes":             {thing("v1", "ConfigMap", "ns", "x", ownedBy(zone("going"))), false},
-		"owned by one that was made anew":    {thing("v1", "ConfigMap", "ns", "x", ownedBy(another)), false},
-		"owned by a kind that is gone":       {thing("v1", "ConfigMap", "ns", "x", ownedBy(of("h.io/v1", "X"))), false},
-		"by one that lives on, too":          {thing("v1", "ConfigMap", "ns", "x", ownedBy(of("h.io/v1", "X"), zone("there"))), true},
-		"served in another version":          {thing("v1", "ConfigMap", "ns", "x", ownedBy(of("g.io/v2", "Zone"))), true},
-		"a built-in kind that never was":     {thing("v1", "ConfigMap", "ns", "x", ownedBy(of("batch/v1", "X"))), true},
-		"what a Service leaves for a moment": {thing("v1", "Endpoints", "ns", "x", labelled), false},
-		"the same before 1.33":               {thing("v1", "Endpoints", "ns", "x", controllers), false},
-		"Endpoints that a person made":       {thing("v1", "Endpoints", "ns", "x"), true},
-		"another kind of that name":          {thing("g.io/v1", "Endpoints", "ns", "x", labelled), true},
+		"an object without owner references": {newObject("v1", "ConfigMap", "ns", "x"), true},
+		"being deleted":                      {newObject("v1", "ConfigMap", "ns", "x", setDeletionTimestamp), false},
+		"the CA of each namespace":           {newObject("v1", "ConfigMap", "ns", "kube-root-ca.crt"), false},
+		"namespaced owner":                   {newObject("v1", "ConfigMap", "ns", "x", ownedBy(app)), false},
+		"cluster-scoped owner":               {newObject("v1", "ConfigMap", "ns", "x", ownedBy(zone("there"))), true},
+		"namespaced and cluster-scoped":      {newObject("v1", "ConfigMap", "ns", "x", ownedBy(app, zone("there"))), true},
+		"deleted owner":                      {newObject("v1", "ConfigMap", "ns", "x", ownedBy(zone("gone"))), false},
+		"owner being deleted":                {newObject("v1", "ConfigMap", "ns", "x", ownedBy(zone("going"))), false},
+		"recreated owner":                    {newObject("v1", "ConfigMap", "ns", "x", ownedBy(another)), false},
+		"owner of a deleted kind":            {newObject("v1", "ConfigMap", "ns", "x", ownedBy(of("h.io/v1", "X"))), false},
+		"deleted kind and existing owner":    {newObject("v1", "ConfigMap", "ns", "x", ownedBy(of("h.io/v1", "X"), zone("there"))), true},
+		"owner kind in another version":      {newObject("v1", "ConfigMap", "ns", "x", ownedBy(of("g.io/v2", "Zone"))), true},
+		"owner of an unknown built-in kind":  {newObject("v1", "ConfigMap", "ns", "x", ownedBy(of("batch/v1", "X"))), true},
+		"Endpoints of a Service":             {newObject("v1", "Endpoints", "ns", "x", serviceLabel), false},
+		"Endpoints of a Service before 1.33": {newObject("v1", "Endpoints", "ns", "x", controllerManager), false},
+		"Endpoints of a user":                {newObject("v1", "Endpoints", "ns", "x"), true},
+		"kind Endpoints of another group":    {newObject("g.io/v1", "Endpoints", "ns", "x", serviceLabel), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, d := newAPIServer(serves("v1", resource("configmaps", "ConfigMap", true, verbs...), resource("endpoints", "Endpoints", true, verbs...)),
-				serves("g.io/v1", resource("zones", "Zone", false, verbs...), resource("apps", "App", true, verbs...), resource("endpoints", "Endpoints", true, verbs...)))
+			_, d := newAPIServer(resourceList("v1", resource("configmaps", "ConfigMap", true, verbs...), resource("endpoints", "Endpoints", true, verbs...)),
+				resourceList("g.io/v1", resource("zones", "Zone", false, verbs...), resource("apps", "App", true, verbs...), resource("endpoints", "Endpoints", true, verbs...)))
 			lists := map[schema.GroupVersionResource]string{{Version: "v1", Resource: "configmaps"}: "ConfigMapList", {Version: "v1", Resource: "endpoints"}: "EndpointsList",
 				{Group: "g.io", Version: "v1", Resource: "zones"}: "ZoneList", {Group: "g.io", Version: "v1", Resource: "apps"}: "AppList", {Group: "g.io", Version: "v1", Resource: "endpoints"}: "EndpointsList"}
 			client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, tc.object,
-				thing("g.io/v1", "Zone", "", "there"), thing("g.io/v1", "Zone", "", "going", going))
-			a := &actor{target: &Target{Discovery: d}, client: &Client{Interface: client}, owner: &View{Entries: NewInventory(&appsv1.Inventory{}, nil)}}
-			got, err := a.foreign(t.Context(), "ns")
-			if err != nil || (got != "") != tc.foreign || (tc.foreign && !strings.Contains(got, tc.object.GetName()+" is in it")) {
+				newObject("g.io/v1", "Zone", "", "there"), newObject("g.io/v1", "Zone", "", "going", setDeletionTimestamp))
+			a := &executor{target: &Target{Discovery: d}, client: &Client{Interface: client}, owner: &ReadOnlyOwner{Entries: NewInventory(&appsv1.Inventory{}, nil)}}
+			got, err := a.findForeignObject(t.Context(), "ns")
+			if err != nil || (got != "") != tc.foreign || (tc.foreign && !strings.Contains(got, tc.object.GetName()+" is in the namespace")) {
 				t.Errorf("got %q, %v", got, err)
 			}
 		})
 	}
 }
 
-// A kind that is not served is gone only when the server answers for all: then it
-// is asked once, however many objects had owners of it.
-func TestOwnersOfAKindThatIsNotServed(t *testing.T) {
+// A kind that is not served counts as deleted only when all groups answer. The server is asked
+// once, independent of the number of objects with owners of the kind.
+func TestForeignObjectsWithOwnersOfAnUnservedKind(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change  func(*apiServer)
 		foreign bool
 		asks    int
 		fails   bool
 	}{
-		"gone": {func(*apiServer) {}, false, 1, false},
+		"deleted": {func(*apiServer) {}, false, 1, false},
 		"a group does not answer": {func(s *apiServer) {
 			s.failed = map[schema.GroupVersion]error{{Group: "i.io", Version: "v1"}: errors.New("down")}
 		}, true, 1, false},
-		"nobody answers":          {func(s *apiServer) { s.down = errors.New("down") }, true, 1, true},
-		"it came in the meantime": {func(s *apiServer) { s.lists = append(s.lists, serves("h.io/v1", resource("xs", "X", true, "get"))) }, true, 1, false},
+		"discovery fails": {func(s *apiServer) { s.down = errors.New("down") }, true, 1, true},
+		"served in the meantime": {func(s *apiServer) {
+			s.lists = append(s.lists, resourceList("h.io/v1", resource("xs", "X", true, "get")))
+		}, true, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			verbs := []string{"get", "list", "delete"}
-			s, d := newAPIServer(serves("v1", resource("configmaps", "ConfigMap", true, verbs...)))
+			s, d := newAPIServer(resourceList("v1", resource("configmaps", "ConfigMap", true, verbs...)))
 			gvr := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 			client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{gvr: "ConfigMapList"})
 			for i := range 100 {
 				owner := metav1.OwnerReference{APIVersion: "h.io/v1", Kind: "X", Name: "x", UID: types.UID(fmt.Sprint(i))}
-				if err := client.Tracker().Create(gvr, thing("v1", "ConfigMap", "ns", fmt.Sprint("x", i), ownedBy(owner)), "ns"); err != nil {
+				if err := client.Tracker().Create(gvr, newObject("v1", "ConfigMap", "ns", fmt.Sprint("x", i), ownedBy(owner)), "ns"); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if _, err := d.Namespaced(t.Context()); err != nil {
+			if _, err := d.NamespacedResources(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			before := s.asked
+			before := s.requests
 			tc.change(s)
-			a := &actor{target: &Target{Discovery: d}, client: &Client{Interface: client}, owner: &View{Entries: NewInventory(&appsv1.Inventory{}, nil)}}
-			got, err := a.foreign(t.Context(), "ns")
-			if (err != nil) != tc.fails || (got != "") != tc.foreign || s.asked-before != tc.asks {
-				t.Errorf("got %q, %v, asked %d times", got, err, s.asked-before)
+			a := &executor{target: &Target{Discovery: d}, client: &Client{Interface: client}, owner: &ReadOnlyOwner{Entries: NewInventory(&appsv1.Inventory{}, nil)}}
+			got, err := a.findForeignObject(t.Context(), "ns")
+			if (err != nil) != tc.fails || (got != "") != tc.foreign || s.requests-before != tc.asks {
+				t.Errorf("got %q, %v, %d requests", got, err, s.requests-before)
 			}
 		})
 	}

@@ -10,14 +10,14 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// Vanished forgets the entries of objects that are gone, and touches nothing:
-// an owner whose account is gone can't remove what is left, but may have
-// nothing left, as when its namespace is deleted. The client only reads.
-func (e *Engine) Vanished(ctx context.Context, t *Target, reader dynamic.Interface, o Owner) error {
+// ForgetMissing removes the entries of objects that are gone from the inventory. It changes no
+// objects: an owner whose account is gone cannot delete its remaining objects, but may have none
+// left, as when its namespace was deleted. The client only reads.
+func (e *Engine) ForgetMissing(ctx context.Context, t *Target, reader dynamic.Interface, o Owner) error {
 	if err := e.dropUnserved(ctx, t, o, nil); err != nil {
 		return err
 	}
-	e.use(ctx, t, o, nil, nil)
+	e.setOwnerKinds(ctx, t, o, nil, nil)
 	for _, entry := range o.Inventory().Entries() {
 		ref, err := stacks.ParseID(entry.ID)
 		if err != nil {
@@ -31,7 +31,7 @@ func (e *Engine) Vanished(ctx context.Context, t *Target, reader dynamic.Interfa
 		if err != nil {
 			return err
 		}
-		u, err := resourceAt(reader, m, ref).Get(ctx, ref.Name, metav1.GetOptions{})
+		u, err := resourceFor(reader, m, ref).Get(ctx, ref.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			o.Inventory().Remove(entry.ID)

@@ -18,8 +18,8 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// FuzzClaim: whatever the labels, annotations and owners of an object say, it is
-// ours only by our mark or by the UID that was recorded, and never against adopt.
+// FuzzClaim checks that an object with any metadata is ours only by our mark or by the recorded
+// UID, and is never claimed against spec.adopt.
 func FuzzClaim(f *testing.F) {
 	owner := OwnerKey{Installation: "ksctl", Cluster: LocalCluster, Kind: "KsctlInstall", Namespace: "n", Name: "x"}
 	ref := stacks.Ref{Kind: "ConfigMap", Namespace: "n", Name: "c"}
@@ -35,7 +35,7 @@ func FuzzClaim(f *testing.F) {
 		u := &unstructured.Unstructured{Object: m}
 		if meta, ok := m["metadata"]; ok {
 			if _, ok := meta.(map[string]any); !ok {
-				t.Skip() // the API server has no such object
+				t.Skip() // invalid for the API server
 			}
 		}
 		ann := map[string]string{}
@@ -45,7 +45,7 @@ func FuzzClaim(f *testing.F) {
 		adopt := []appsv1.AdoptMode{appsv1.AdoptUnowned, appsv1.AdoptNever, appsv1.AdoptAlways}[mode%3]
 		state, err := claim(owner, ref, &appsv1.InventoryEntry{UID: types.UID(recorded)}, adopt, u)
 		if err != nil {
-			var owned *OwnedError
+			var owned *OwnedByOtherError
 			if !errors.As(err, &owned) || state != "" || owned.By == "" {
 				t.Fatalf("state %q, %T: %v", state, err, err)
 			}
@@ -59,8 +59,8 @@ func FuzzClaim(f *testing.F) {
 	})
 }
 
-// FuzzInventory: whatever a status and its chunks hold, each id is known once, and
-// saving and loading keeps all of it.
+// FuzzInventory checks that an inventory from any status and chunks lists each id once, and that
+// saving and loading it changes nothing.
 func FuzzInventory(f *testing.F) {
 	f.Add(`{"entries":[{"id":"n_a__ConfigMap","v":"v1","state":"Applied","hash":"h","baseline":"b"}]}`, `[]`, uint8(3))
 	f.Add(`{"entries":[{"id":"a"},{"id":"a","state":"Done"}],"chunks":["c"],"removed":["b","a"]}`, `[{"metadata":{"name":"c"},"entries":[{"id":"b"},{"id":"d"}]},{"metadata":{"name":"e"},"entries":[{"id":"d"}]}]`, uint8(0))
@@ -74,7 +74,7 @@ func FuzzInventory(f *testing.F) {
 		names := map[string]bool{}
 		for i := range cs {
 			if cs[i].Name == "" || names[cs[i].Name] {
-				t.Skip() // the API server has no such list
+				t.Skip() // invalid for the API server
 			}
 			names[cs[i].Name] = true
 		}
@@ -99,10 +99,10 @@ func FuzzInventory(f *testing.F) {
 			return NewInventory(inv.Status(), all).Entries()
 		}
 		if got := load(); !slices.Equal(got, want) {
-			t.Fatalf("by the status alone: %v, want %v", got, want)
+			t.Fatalf("after writing the status: %v, want %v", got, want)
 		}
-		var mu sync.Mutex // chunks are written at the same time
-		err := inv.Save(func(n int) string { return "fresh-" + strconv.Itoa(n) }, func(c Chunk) error {
+		var mu sync.Mutex // chunks are written concurrently
+		err := inv.WriteChunks(func(n int) string { return "fresh-" + strconv.Itoa(n) }, func(c Chunk) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if stored[c.Name] = c.Entries; len(c.Entries) == 0 {
@@ -114,7 +114,7 @@ func FuzzInventory(f *testing.F) {
 			t.Fatal(err)
 		}
 		if got := load(); !slices.Equal(got, want) {
-			t.Fatalf("saved: %v, want %v", got, want)
+			t.Fatalf("after writing the chunks: %v, want %v", got, want)
 		}
 	})
 }

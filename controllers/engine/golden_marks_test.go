@@ -23,7 +23,7 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// goldenOwners are owners of objects with golden marks.
+// goldenOwners are the owners of the golden marks, by test case.
 var goldenOwners = map[string]OwnerKey{
 	"in another cluster": {Installation: "prod", Cluster: "team.eu", Kind: "KsctlInstall", Namespace: "ns",
 		Name: "web"},
@@ -31,7 +31,7 @@ var goldenOwners = map[string]OwnerKey{
 		Name: "web"},
 }
 
-// Objects in clusters carry the label and the annotations of these requests.
+// Objects in clusters have the label and the annotations of these patches.
 func TestGoldenMarks(t *testing.T) {
 	const manifest = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"ns",` +
 		`"labels":{"a":"b"}},"data":{"x":"1"}}`
@@ -50,7 +50,7 @@ func TestGoldenMarks(t *testing.T) {
 	}{
 		{"plain", cm, precondition{}, false},
 		{"to be made", cm, precondition{absent: true}, false},
-		{"to be changed", cm, precondition{uid: "u-1", version: "7"}, false},
+		{"to be changed", cm, precondition{uid: "u-1", resourceVersion: "7"}, false},
 		{"adopted", cm, precondition{}, true},
 		{"with an expression and ignored paths", whole, precondition{uid: "u-1"}, false},
 		{"adopted, with an expression and ignored paths", whole, precondition{uid: "u-1"}, true},
@@ -66,7 +66,7 @@ func TestGoldenMarks(t *testing.T) {
 		if !ok {
 			owner = me
 		}
-		b, err := body(json.RawMessage(manifest), &c.item, owner, c.pre, c.adopted, nil)
+		b, err := applyPatch(json.RawMessage(manifest), &c.item, owner, c.pre, c.adopted, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func TestGoldenMarks(t *testing.T) {
 	golden.Equal(t, "marks.txt", out.Bytes())
 }
 
-// Each owner claims what it has marked, even if it adopts nothing, and nobody else does.
+// Each owner claims the objects with its mark, even if spec.adopt is Never. Other owners do not.
 func TestGoldenMarksAreRead(t *testing.T) {
 	for line := range strings.Lines(string(golden.Read(t, "marks.txt"))) {
 		name, text, _ := strings.Cut(line, ": ")
@@ -94,7 +94,7 @@ func TestGoldenMarksAreRead(t *testing.T) {
 		mark, err := live.ParseMark(u.GetAnnotations()[live.MarkAnnotation])
 		key, parsed := ParseOwnerKey(mark.Owner)
 		if err != nil || !parsed || key != owner {
-			t.Errorf("%s: the mark is read as %+v, %v", name, mark, err)
+			t.Errorf("%s: the mark is parsed as %+v, %v", name, mark, err)
 		}
 		ref, err := stacks.ParseID(mark.ID)
 		if err != nil {
@@ -110,7 +110,7 @@ func TestGoldenMarksAreRead(t *testing.T) {
 	}
 }
 
-// recorder keeps the patches that are sent, and answers each with an error.
+// recorder is a client that records patches, and returns an error for each.
 type recorder struct {
 	dynamic.NamespaceableResourceInterface
 	err error
@@ -133,29 +133,29 @@ func (r *recorder) Patch(_ context.Context, name string, kind types.PatchType, d
 	return nil, r.err
 }
 
-// Marks that are written without a manifest, and the annotations of shared namespaces.
+// These patches write marks without a manifest, and the annotations of shared namespaces.
 func TestGoldenPatches(t *testing.T) {
 	_, discovery := newAPIServer()
 	r := &recorder{}
-	a := &actor{engine: New(Options{}), client: &Client{Interface: r}, target: &Target{Discovery: discovery},
-		owner: &View{Of: me, Entries: NewInventory(nil, nil)}}
+	a := &executor{engine: New(Options{}), client: &Client{Interface: r}, target: &Target{Discovery: discovery},
+		owner: &ReadOnlyOwner{OwnerKey: me, Entries: NewInventory(nil, nil)}}
 	ctx := t.Context()
-	namespace := Item{Object: sharedNamespace("apps"), Mapping: &meta.RESTMapping{Resource: namespaces}}
+	namespace := Item{Object: sharedNamespace("apps"), Mapping: &meta.RESTMapping{Resource: namespaceResource}}
 	namespace.ID = namespace.Ref.ID()
 	marked := goldenEntry(1)
 	nobody := func(stacks.Ref, *unstructured.Unstructured) string { return "" }
 
 	r.err = apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, "apps", errors.New("it exists"))
-	a.share(ctx, &Action{Verb: Create, Item: &namespace})
-	_, _ = a.annotate(ctx, r, "apps", "7", map[string]any{usedBy(me): nil})
+	a.shareNamespace(ctx, &Action{Verb: VerbCreate, Item: &namespace})
+	_, _ = a.annotate(ctx, r, "apps", "7", map[string]any{usedByAnnotation(me): nil})
 	r.err = apierrors.NewServiceUnavailable("down")
-	a.handOver(ctx, &Action{Verb: HandOver, Entry: marked, Heir: &other}, ref("a"), r)
-	a.handOver(ctx, &Action{Verb: HandOver, Entry: numbered(1), Heir: &other}, ref("a"), r)
-	a.release(ctx, &Action{Verb: Release, Entry: marked}, ref("a"), r, marked.UID)
+	a.handOver(ctx, &Action{Verb: VerbHandOver, Entry: marked, HandoverTo: &other}, ref("a"), r)
+	a.handOver(ctx, &Action{Verb: VerbHandOver, Entry: numbered(1), HandoverTo: &other}, ref("a"), r)
+	a.release(ctx, &Action{Verb: VerbRelease, Entry: marked}, ref("a"), r, marked.UID)
 	taken := entry("a", appsv1.EntryIntended)
 	taken.UID = "uid"
-	if res := a.takeOne(ctx, &taken, nobody); !errors.Is(res.err, r.err) {
-		t.Errorf("the patch that takes an object was not sent: %+v", res)
+	if res := a.claimRecordedObject(ctx, &taken, nobody); !errors.Is(res.err, r.err) {
+		t.Errorf("the patch that claims an object was not sent: %+v", res)
 	}
 	golden.Equal(t, "patches.txt", r.out.Bytes())
 }

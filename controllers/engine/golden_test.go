@@ -31,7 +31,7 @@ func goldenRead[T any](t *testing.T, name string) *T {
 	return &v
 }
 
-// The status has all entries, then none beside a chunk, then those that differ from the chunk.
+// The status has all entries; with a chunk none; and later the ones that differ from the chunk.
 func TestGoldenInventory(t *testing.T) {
 	r := newChunkRig(t)
 	inv := r.load(nil)
@@ -41,7 +41,7 @@ func TestGoldenInventory(t *testing.T) {
 		wanted[goldenEntry(i).ID] = i > 0
 	}
 	golden.JSON(t, "inventory-unsettled.json", inv.Status())
-	inv.settle(wanted)
+	inv.markSettled(wanted)
 	golden.JSON(t, "inventory.json", inv.Status())
 
 	r.save(inv, "create 0")
@@ -74,7 +74,7 @@ func TestGoldenInventoryIsRead(t *testing.T) {
 	changed.State = appsv1.EntryAdopted
 	want := []appsv1.InventoryEntry{goldenEntry(0), changed, goldenEntry(3), numbered(9)}
 	if got := inv.Entries(); !reflect.DeepEqual(got, want) {
-		t.Errorf("read as %+v", got)
+		t.Errorf("loaded %+v", got)
 	}
 	if got := inv.Status(); !reflect.DeepEqual(got, journal) {
 		t.Errorf("a new process would write %+v", got)
@@ -82,7 +82,7 @@ func TestGoldenInventoryIsRead(t *testing.T) {
 	r.save(inv, "update 0")
 }
 
-// Another change is measured by what was settled, if the ids that were wanted then are known.
+// The settled number of entries is the base of the next change, if it desires other ids.
 func TestGoldenInventoryIsSettled(t *testing.T) {
 	stored := goldenRead[appsv1.Inventory](t, "inventory.json")
 	inv := NewInventory(stored, nil)
@@ -95,7 +95,7 @@ func TestGoldenInventoryIsSettled(t *testing.T) {
 	for i := range 4 {
 		wanted[goldenEntry(i).ID] = i > 0
 	}
-	if known, unknown := inv.before(wanted), inv.before(nil); known != 5 || unknown != 4 {
+	if known, unknown := inv.countBefore(wanted), inv.countBefore(nil); known != 5 || unknown != 4 {
 		t.Errorf("%d entries before with the ids, %d without", known, unknown)
 	}
 }
@@ -104,7 +104,7 @@ func TestGoldenChunks(t *testing.T) {
 	var out bytes.Buffer
 	r := newChunkRig(t)
 	inv := r.load(nil)
-	put(inv, 0, 1500)
+	putNumbered(inv, 0, 1500)
 	r.save(inv, "create 0", "create 1")
 	for _, c := range r.stored() {
 		fmt.Fprintf(&out, "1500 entries: %s: %d from %s to %s\n", c.Name, len(c.Entries), c.Entries[0].ID,
@@ -116,8 +116,8 @@ func TestGoldenChunks(t *testing.T) {
 		key := me
 		key.Name = name
 		inv := NewInventory(nil, nil)
-		put(inv, 0, 1)
-		if err := r.Save(t.Context(), key, inv); err != nil {
+		putNumbered(inv, 0, 1)
+		if err := r.SaveChunks(t.Context(), key, inv); err != nil {
 			t.Fatal(err)
 		}
 		fmt.Fprintf(&out, "%s: %s\n", name, r.stored()[0].Name)
@@ -141,25 +141,25 @@ func TestGoldenDigests(t *testing.T) {
 	remote.Cluster, remove.Kind = "team.eu", "KsctlRemove"
 	for _, key := range []OwnerKey{{}, me, remote, remove} {
 		line(ownerHash(key), "chunks of %s", key)
-		line(usedBy(key), "user %s", key)
+		line(usedByAnnotation(key), "user %s", key)
 		if again, ok := ParseOwnerKey(key.String()); !ok || again != key {
-			t.Errorf("%s is read as %+v", key, again)
+			t.Errorf("%s is parsed as %+v", key, again)
 		}
 	}
 
-	line(want("hash", "", nil), "the hash of a manifest alone")
-	line(want("hash", "object.ok", nil), "a hash with an expression")
-	line(want("hash", "", []string{"/spec/replicas"}), "a hash with an ignored path")
-	line(want("hash", "object.ok && 'a<b' != \"\"", []string{"/data/a~1b", "/spec/replicas"}), "a hash with both")
+	line(hashContent("hash", "", nil), "the hash of a manifest alone")
+	line(hashContent("hash", "object.ok", nil), "a hash with an expression")
+	line(hashContent("hash", "", []string{"/spec/replicas"}), "a hash with an ignored path")
+	line(hashContent("hash", "object.ok && 'a<b' != \"\"", []string{"/data/a~1b", "/spec/replicas"}), "a hash with both")
 
 	inv := NewInventory(nil, nil)
-	put(inv, 0, 3)
+	putNumbered(inv, 0, 3)
 	for _, wanted := range [][]int{nil, {1}, {1, 2}, {2, 1}, {7}} {
 		ids := map[string]bool{}
 		for _, n := range wanted {
 			ids[numbered(n).ID] = true
 		}
-		inv.settle(ids)
+		inv.markSettled(ids)
 		line(inv.Status().SettledIDs, "settled with entries 0 to 2, of which %v are wanted", wanted)
 	}
 	golden.Equal(t, "digests.txt", out.Bytes())

@@ -18,74 +18,75 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// keeps says why an object is left where it would be deleted; empty when it is not.
-func (p *Policies) keeps(e *appsv1.InventoryEntry, ref stacks.Ref) string {
-	if r := p.request(e); r != nil && !r.Hold {
-		return r.Keep(ref)
+// keepReason returns why an object is released where it would be deleted; empty when it is deleted.
+// An active removal request decides, else ProtectKinds.
+func (p *Policies) keepReason(e *appsv1.InventoryEntry, ref stacks.Ref) string {
+	if r := p.requestFor(e); r != nil && !r.Suspended {
+		return r.KeepReason(ref)
 	}
-	return p.protects(ref)
+	return p.protectReason(ref)
 }
 
-// Spares is true for an object that a removal leaves, as far as inventory and policies
-// tell: it was there before, others share it, or it is kept.
-func (p *Policies) Spares(e *appsv1.InventoryEntry) bool {
+// Retains is true for an object that a removal leaves in the cluster according to inventory and
+// policies: it existed before, others share it, or it is kept.
+func (p *Policies) Retains(e *appsv1.InventoryEntry) bool {
 	ref, err := stacks.ParseID(e.ID)
-	return err != nil || p.Orphan || e.State == appsv1.EntryAdopted || e.State == appsv1.EntryShared || p.keeps(e, ref) != ""
+	return err != nil || p.Orphan || e.State == appsv1.EntryAdopted || e.State == appsv1.EntryShared || p.keepReason(e, ref) != ""
 }
 
-// protects says why an object is never deleted, unless a person asked for it;
-// empty when it may be.
-func (p *Policies) protects(ref stacks.Ref) string {
-	if !slices.Contains(p.Protect, ref.Kind) {
+// protectReason returns why an object is never deleted without a removal request; empty when it may
+// be deleted.
+func (p *Policies) protectReason(ref stacks.Ref) string {
+	if !slices.Contains(p.ProtectKinds, ref.Kind) {
 		return ""
 	}
 	return fmt.Sprintf("spec.guard.protectKinds has %s", ref.Kind)
 }
 
-// ProtectedError says that a person forbade the deletion of an object.
+// ProtectedError is returned for an object with the annotation that forbids its deletion.
 type ProtectedError struct{ Ref stacks.Ref }
 
 func (e *ProtectedError) Error() string {
-	return fmt.Sprintf("%s has the annotation %s: take it off to let it go", e.Ref, live.PreventDeletionAnnotation)
+	return fmt.Sprintf("%s has the annotation %s: remove the annotation to allow the deletion", e.Ref, live.PreventDeletionAnnotation)
 }
 
-// CustomResourcesError says that deleting a definition would delete objects that
-// the owner did not make.
+// CustomResourcesError is returned when deleting a CustomResourceDefinition would delete custom
+// resources that are not to be deleted with it.
 type CustomResourcesError struct {
 	Ref stacks.Ref
-	// Count is how many there are, Examples names some of them.
+	// Count is the number of these custom resources, Examples are the names of some.
 	Count    int64
 	Examples []string
-	// Stay is true when some of them are the owner's, and not to go.
-	Stay bool
-	// Unseen is set when the account may not list them.
-	Unseen error
+	// Retained is true when some of them belong to the owner and stay.
+	Retained bool
+	// ListErr is set when the account may not list the custom resources.
+	ListErr error
 }
 
 func (e *CustomResourcesError) Error() string {
-	if e.Unseen != nil {
-		return fmt.Sprintf("%s is not deleted: whether there are objects of it that others made can't be seen: %v", e.Ref, e.Unseen)
+	if e.ListErr != nil {
+		return fmt.Sprintf("%s is not deleted: checking for objects that others created: %v", e.Ref, e.ListErr)
 	}
-	whose := "that others made"
-	if e.Stay {
-		whose = "that stay"
+	origin := "that others created"
+	if e.Retained {
+		origin = "that stay"
 	}
-	return fmt.Sprintf("%s is not deleted: it would take %d objects along %s (%s): delete those first",
-		e.Ref, e.Count, whose, strings.Join(e.Examples, ", "))
+	return fmt.Sprintf("%s is not deleted: its deletion would also delete %d objects %s (%s): delete those first",
+		e.Ref, e.Count, origin, strings.Join(e.Examples, ", "))
 }
 
-// spare says why an object must not be deleted now, or that it is left; it is
-// asked right before the delete.
-func (a *actor) spare(ctx context.Context, act *Action, ref stacks.Ref) (leave string, err error) {
+// checkDeletion checks if an object may be deleted, right before the delete request. It returns an
+// error if the object must not be deleted now, and a reason if it is to be released instead.
+func (a *executor) checkDeletion(ctx context.Context, act *Action, ref stacks.Ref) (keepReason string, err error) {
 	switch {
 	case ref.Group == apiextensionsv1.GroupName:
 		p := a.owner.Policies()
-		if r := p.request(&act.Entry); r != nil && r.TakeCustomResources {
+		if r := p.requestFor(&act.Entry); r != nil && r.DeleteCustomResources {
 			return "", nil
 		}
-		return "", a.othersObjects(ctx, act, ref)
+		return "", a.checkCustomResources(ctx, act, ref)
 	case ref.Group == "" && ref.Kind == "Namespace":
-		found, err := a.foreign(ctx, ref.Name)
+		found, err := a.findForeignObject(ctx, ref.Name)
 		if err != nil {
 			return "", &ObjectError{Ref: ref, Verb: string(act.Verb), Err: err}
 		}
@@ -94,15 +95,16 @@ func (a *actor) spare(ctx context.Context, act *Action, ref stacks.Ref) (leave s
 	return "", nil
 }
 
-var definitions = schema.GroupVersionResource{Group: apiextensionsv1.GroupName, Version: "v1", Resource: "customresourcedefinitions"}
+var crdResource = schema.GroupVersionResource{Group: apiextensionsv1.GroupName, Version: "v1", Resource: "customresourcedefinitions"}
 
-// maxExamples is how many objects a message names.
+// maxExamples is the maximum number of objects that a message names.
 const maxExamples = 5
 
-// othersObjects is an error when a definition has objects that the owner did not make.
-func (a *actor) othersObjects(ctx context.Context, act *Action, ref stacks.Ref) error {
+// checkCustomResources returns an error if a CustomResourceDefinition has objects that are not to
+// be deleted with it: those of others, and those of the owner that stay.
+func (a *executor) checkCustomResources(ctx context.Context, act *Action, ref stacks.Ref) error {
 	failed := func(err error) error { return &ObjectError{Ref: ref, Verb: string(act.Verb), Err: err} }
-	u, err := a.client.Resource(definitions).Get(ctx, ref.Name, metav1.GetOptions{})
+	u, err := a.client.Resource(crdResource).Get(ctx, ref.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -115,24 +117,24 @@ func (a *actor) othersObjects(ctx context.Context, act *Action, ref stacks.Ref) 
 	}
 	served := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served })
 	if served < 0 {
-		return nil // nobody can have made any that can be seen
+		return nil // no version is served, so no objects can be listed
 	}
 	gvr := schema.GroupVersionResource{Group: crd.Spec.Group, Version: crd.Spec.Versions[served].Name, Resource: crd.Spec.Names.Plural}
 	out := &CustomResourcesError{Ref: ref}
-	err = a.eachOf(ctx, gvr, func(o *unstructured.Unstructured) {
-		if a.goes(o) {
+	err = a.forEachObject(ctx, gvr, func(o *unstructured.Unstructured) {
+		if a.willBeDeleted(o) {
 			return
 		}
-		out.Stay = out.Stay || a.made(o)
+		out.Retained = out.Retained || a.isOwned(o)
 		if out.Count++; len(out.Examples) < maxExamples {
 			out.Examples = append(out.Examples, strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"))
 		}
 	})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil // not served yet, or no more
+		return nil // not served yet, or no longer
 	case apierrors.IsForbidden(err):
-		out.Unseen = err
+		out.ListErr = err
 		return out
 	case err != nil:
 		return failed(err)
@@ -142,18 +144,18 @@ func (a *actor) othersObjects(ctx context.Context, act *Action, ref stacks.Ref) 
 	return out
 }
 
-// pageSize is how many objects are in memory at once when all of a kind are looked at.
+// pageSize is the maximum number of objects in memory while all objects of a kind are listed.
 const pageSize = 500
 
-// eachOf looks at all objects of a kind, a page at a time.
-func (a *actor) eachOf(ctx context.Context, gvr schema.GroupVersionResource, look func(*unstructured.Unstructured)) error {
+// forEachObject calls visit for all objects of a kind. It lists them page by page.
+func (a *executor) forEachObject(ctx context.Context, gvr schema.GroupVersionResource, visit func(*unstructured.Unstructured)) error {
 	for opts := (metav1.ListOptions{Limit: pageSize}); ; {
-		list, err := a.list(ctx, gvr, "", opts)
+		list, err := a.listWithRetry(ctx, gvr, "", opts)
 		if err != nil {
 			return err
 		}
 		for i := range list.Items {
-			look(&list.Items[i])
+			visit(&list.Items[i])
 		}
 		if opts.Continue = list.GetContinue(); opts.Continue == "" {
 			return nil
@@ -161,21 +163,21 @@ func (a *actor) eachOf(ctx context.Context, gvr schema.GroupVersionResource, loo
 	}
 }
 
-// made is true for an object that the owner brought: its mark says so, or it is the
-// very one that the inventory lists.
-func (a *actor) made(u *unstructured.Unstructured) bool {
-	_, ok := a.listed(u)
+// isOwned is true for an object in the inventory of the owner: it has the owner's mark, or the uid
+// of its entry.
+func (a *executor) isOwned(u *unstructured.Unstructured) bool {
+	_, ok := a.inventoryID(u)
 	return ok
 }
 
-// goes is true for an object that the owner brought and that is to go, too.
-func (a *actor) goes(u *unstructured.Unstructured) bool {
-	id, ok := a.listed(u)
-	return ok && !a.stays[id]
+// willBeDeleted is true for an object of the owner that is to be deleted, too.
+func (a *executor) willBeDeleted(u *unstructured.Unstructured) bool {
+	id, ok := a.inventoryID(u)
+	return ok && !a.retained[id]
 }
 
-// listed returns the id by which the inventory lists an object.
-func (a *actor) listed(u *unstructured.Unstructured) (string, bool) {
+// inventoryID returns the id of an object, and true if the inventory lists this very object.
+func (a *executor) inventoryID(u *unstructured.Unstructured) (string, bool) {
 	m, err := live.ParseMark(u.GetAnnotations()[live.MarkAnnotation])
 	if err == nil && m.Owner == a.owner.Key().String() {
 		_, ok := a.owner.Inventory().Get(m.ID)

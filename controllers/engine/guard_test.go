@@ -19,20 +19,19 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// pages is an API server that has a definition and so many objects of it, and gives
-// out no more of them at once than it is asked for.
-type pages struct {
+// pagedServer is a fake API server with a CRD and a number of its objects, which it lists in pages.
+type pagedServer struct {
 	dynamic.NamespaceableResourceInterface
-	count int
-	asked []int64
+	count  int
+	limits []int64
 }
 
-func (p *pages) Resource(schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
+func (p *pagedServer) Resource(schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
 	return p
 }
-func (p *pages) Namespace(string) dynamic.ResourceInterface { return p }
+func (p *pagedServer) Namespace(string) dynamic.ResourceInterface { return p }
 
-func (p *pages) Get(context.Context, string, metav1.GetOptions, ...string) (*unstructured.Unstructured, error) {
+func (p *pagedServer) Get(context.Context, string, metav1.GetOptions, ...string) (*unstructured.Unstructured, error) {
 	crd := apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "g.io",
 		Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Kind: "Widget"},
 		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true}}}}
@@ -40,8 +39,8 @@ func (p *pages) Get(context.Context, string, metav1.GetOptions, ...string) (*uns
 	return &unstructured.Unstructured{Object: o}, err
 }
 
-func (p *pages) List(_ context.Context, opts metav1.ListOptions) (*unstructured.UnstructuredList, error) {
-	p.asked = append(p.asked, opts.Limit)
+func (p *pagedServer) List(_ context.Context, opts metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	p.limits = append(p.limits, opts.Limit)
 	from := 0
 	if opts.Continue != "" {
 		var err error
@@ -62,24 +61,24 @@ func (p *pages) List(_ context.Context, opts metav1.ListOptions) (*unstructured.
 	return list, nil
 }
 
-// A definition goes when all of its objects are the owner's, however many there are;
-// those of others are counted, wherever they stand.
-func TestOthersObjectsOnManyPages(t *testing.T) {
+// A CRD may be deleted when all of its objects belong to the owner, on all pages. The objects of
+// others are counted on every page.
+func TestCheckCustomResourcesReadsAllPages(t *testing.T) {
 	const count = 2*pageSize + 100
 	ref := stacks.Ref{Group: apiextensionsv1.GroupName, Kind: "CustomResourceDefinition", Name: "widgets.g.io"}
 	for others, examples := range map[int][]string{0: nil, 3: {"ns/1097", "ns/1098", "ns/1099"}, 601: {"ns/499", "ns/500", "ns/501", "ns/502", "ns/503"}} {
-		server := &pages{count: count}
-		a := &actor{engine: New(Options{}), owner: widgetsOf(count - others), client: &Client{Interface: server}}
-		err := a.othersObjects(t.Context(), &Action{Verb: Delete}, ref)
+		server := &pagedServer{count: count}
+		a := &executor{engine: New(Options{}), owner: ownerOfWidgets(count - others), client: &Client{Interface: server}}
+		err := a.checkCustomResources(t.Context(), &Action{Verb: VerbDelete}, ref)
 		var found *CustomResourcesError
 		switch {
 		case others == 0 && err != nil, others > 0 && !errors.As(err, &found):
 			t.Errorf("%d of others: %v", others, err)
-		case others > 0 && (found.Count != int64(others) || !slices.Equal(found.Examples, examples) || found.Stay):
+		case others > 0 && (found.Count != int64(others) || !slices.Equal(found.Examples, examples) || found.Retained):
 			t.Errorf("%d of others: %v", others, err)
 		}
-		if !slices.Equal(server.asked, []int64{pageSize, pageSize, pageSize}) {
-			t.Errorf("asked for %v", server.asked)
+		if !slices.Equal(server.limits, []int64{pageSize, pageSize, pageSize}) {
+			t.Errorf("list requests with limits %v", server.limits)
 		}
 	}
 }

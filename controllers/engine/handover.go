@@ -11,71 +11,73 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// inherited plans to hand over what other owners want, and returns the entries
-// that nobody does. Those of which that can't be known yet wait.
-func inherited(in *Input, leaving []appsv1.InventoryEntry, p *Plan) []appsv1.InventoryEntry {
-	if in.Policies.Heir == nil {
-		return leaving
+// planHandovers plans to hand over the objects that other owners desire, and returns the entries
+// that no other owner desires. Entries for which this is not known yet wait.
+func planHandovers(in *Snapshot, undesired []appsv1.InventoryEntry, p *Plan) []appsv1.InventoryEntry {
+	if in.Policies.HandoverTo == nil {
+		return undesired
 	}
-	var nobodys []appsv1.InventoryEntry
-	waits := map[string]bool{}
-	for _, e := range leaving {
-		heir, wait := in.Policies.Heir(e.ID)
+	var remaining []appsv1.InventoryEntry
+	reported := map[string]bool{}
+	for _, e := range undesired {
+		newOwner, wait := in.Policies.HandoverTo(e.ID)
 		switch {
 		case wait != "":
-			a := Action{Verb: Wait, Reason: Claimable, Entry: e}
-			if !waits[wait] {
-				waits[wait] = true
-				a.Message = wait // once for all that wait for the same
+			a := Action{Verb: VerbWait, Reason: ReasonHandoverPending, Entry: e}
+			if !reported[wait] {
+				reported[wait] = true
+				a.Message = wait // once for all entries with the same reason
 			}
 			p.Waits = append(p.Waits, a)
-		case heir == nil || e.State == appsv1.EntryShared:
-			nobodys = append(nobodys, e)
+		case newOwner == nil || e.State == appsv1.EntryShared:
+			remaining = append(remaining, e)
 		default:
-			planHandOver(in, e, heir, p)
+			planHandover(in, e, newOwner, p)
 		}
 	}
-	return nobodys
+	return remaining
 }
 
-func planHandOver(in *Input, e appsv1.InventoryEntry, heir *OwnerKey, p *Plan) {
+// planHandover plans the handover of one object. An object that has another owner already is
+// dropped.
+func planHandover(in *Snapshot, e appsv1.InventoryEntry, newOwner *OwnerKey, p *Plan) {
 	ref, err := stacks.ParseID(e.ID)
 	if err != nil {
-		p.Removals = append(p.Removals, Action{Verb: Drop, Reason: Invalid, Entry: e, Message: err.Error()})
+		p.Removals = append(p.Removals, Action{Verb: VerbDrop, Reason: ReasonInvalid, Entry: e, Message: err.Error()})
 		return
 	}
-	a := Action{Verb: HandOver, Reason: Moved, Entry: e, Heir: heir}
-	if held := in.HeldBack(e.ID); held != "" {
-		a.Verb, a.Reason, a.Message, a.Err = Wait, Held, held, errHeld
+	a := Action{Verb: VerbHandOver, Reason: ReasonMoved, Entry: e, HandoverTo: newOwner}
+	if reason := in.RemovalBackoffReason(e.ID); reason != "" {
+		a.Verb, a.Reason, a.Message, a.Err = VerbWait, ReasonBackingOff, reason, errBackingOff
 		p.Waits = append(p.Waits, a)
 		return
 	}
 	if l, ok := in.Live(ref); ok {
 		if a.Live = &l; l.Mark.Owner != in.Owner.String() {
-			a.Verb, a.Reason = Drop, Owned
+			a.Verb, a.Reason = VerbDrop, ReasonOwnedByOther
 		}
 	}
 	p.Removals = append(p.Removals, a)
 }
 
-// handOver puts the mark of the heir on an object in place of the owner's. The
-// heir's next apply takes it as its own.
-func (a *actor) handOver(ctx context.Context, act *Action, ref stacks.Ref, r dynamic.ResourceInterface) result {
+// handOver replaces the owner's mark on an object by that of the new owner. The next reconcile of
+// the new owner adds the object to its inventory.
+func (a *executor) handOver(ctx context.Context, act *Action, ref stacks.Ref, r dynamic.ResourceInterface) actionResult {
 	md := map[string]any{"annotations": map[string]any{
-		live.MarkAnnotation: live.Mark{Owner: act.Heir.String(), ID: act.Entry.ID}.String()}}
+		live.MarkAnnotation: live.Mark{Owner: act.HandoverTo.String(), ID: act.Entry.ID}.String()}}
 	if act.Entry.UID != "" {
 		md["uid"] = act.Entry.UID
 	}
-	u, err := a.merge(ctx, WriteRelease, r, ref.Name, map[string]any{"metadata": md})
+	u, err := a.mergePatch(ctx, WriteRelease, r, ref.Name, map[string]any{"metadata": md})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		a.target.Index.ObserveGone(ref, act.Entry.UID)
-		return result{drop: true}
+		return actionResult{dropEntry: true}
 	case err != nil:
-		return a.failed(act, err)
+		return a.errorResult(act, err)
 	}
 	if _, err := a.target.Index.Observe(u); err != nil {
-		return a.failed(act, err)
+		return a.errorResult(act, err)
 	}
-	return result{drop: true, change: &Change{Verb: HandOver, Reason: Moved, Ref: ref, Note: "to " + act.Heir.People()}}
+	return actionResult{dropEntry: true, change: &Change{Verb: VerbHandOver, Reason: ReasonMoved, Ref: ref, Message: "to " + act.HandoverTo.DisplayName()}}
 }

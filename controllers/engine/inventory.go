@@ -8,44 +8,45 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// Limits of what an owner's status holds. Objects of etcd may have 1.5 MiB; a
+// Limits for the inventory in a status. The maximum size of an object in etcd is 1.5 MiB; a
 // thousand entries are about 250 KiB.
 const (
-	// MaxStatusEntries is how many entries the status holds before they spill to chunks.
+	// MaxStatusEntries is the maximum number of entries in a status, and in a chunk. Larger
+	// inventories are stored in chunks.
 	MaxStatusEntries = 1000
-	// maxJournal is how many entries of the status may override those of chunks
-	// before the chunks are written anew.
+	// maxJournal is the maximum number of entries and removals in a status that override chunks.
+	// With more of them, the chunks are rewritten.
 	maxJournal = 500
 )
 
-// Inventory is what an owner manages, in memory. It is not safe for concurrent
-// use: one reconcile of an owner runs at a time.
+// Inventory lists the objects that an owner manages, in memory. It is not safe for concurrent use:
+// there is only one reconcile of an owner at a time.
 type Inventory struct {
 	entries map[string]appsv1.InventoryEntry
-	// chunkOf says which chunk, if any, holds an id as of the last write.
+	// chunkOf is the chunk of an id as of the last write; empty for an id in no chunk.
 	chunkOf map[string]string
 	chunks  []string
-	// stale are chunks with an entry that another one has too. Left there, what
-	// was removed would come back from them.
+	// stale are chunks with an entry that another chunk has, too. They have to be rewritten: else
+	// an entry that is removed from the other chunk would reappear from them.
 	stale map[string]bool
-	// dirty are ids whose entry differs from that in their chunk.
+	// dirty are ids whose entry differs from the one in their chunk.
 	dirty map[string]bool
-	// settled is how many entries there were when nothing was left to send or held
-	// last; 0 when that is not known.
+	// settled is the number of entries when the owner was last settled, see Plan.Settled; 0 when
+	// it is not known.
 	settled int
-	// settledIDs is the hash of those that were wanted; empty when that is not known.
+	// settledIDs is the hash of the ids that were desired at that time; empty when it is not known.
 	settledIDs string
 }
 
-// NewInventory builds an inventory from what the status and the chunks hold.
-// Entries of the status override those of the chunks.
+// NewInventory returns the inventory that a status and its chunks contain. Entries of the status
+// override those of the chunks.
 func NewInventory(status *appsv1.Inventory, chunks []appsv1.KsctlInventory) *Inventory {
 	inv := &Inventory{entries: map[string]appsv1.InventoryEntry{}, chunkOf: map[string]string{}, stale: map[string]bool{}, dirty: map[string]bool{}}
 	for i := range chunks {
 		inv.chunks = append(inv.chunks, chunks[i].Name)
 		for _, e := range chunks[i].Entries {
-			if before := inv.chunkOf[e.ID]; before != "" && before != chunks[i].Name {
-				inv.stale[before] = true
+			if earlier := inv.chunkOf[e.ID]; earlier != "" && earlier != chunks[i].Name {
+				inv.stale[earlier] = true
 			}
 			inv.entries[e.ID] = e
 			inv.chunkOf[e.ID] = chunks[i].Name
@@ -71,7 +72,7 @@ func NewInventory(status *appsv1.Inventory, chunks []appsv1.KsctlInventory) *Inv
 	return inv
 }
 
-// Get returns the entry of an id.
+// Get returns the entry with an id.
 func (inv *Inventory) Get(id string) (appsv1.InventoryEntry, bool) {
 	e, ok := inv.entries[id]
 	return e, ok
@@ -86,7 +87,7 @@ func (inv *Inventory) Put(e appsv1.InventoryEntry) {
 	inv.dirty[e.ID] = true
 }
 
-// Remove drops an entry: the object is gone, or no longer ours.
+// Remove removes an entry, because its object is gone or no longer belongs to the owner.
 func (inv *Inventory) Remove(id string) {
 	if _, ok := inv.entries[id]; !ok {
 		return
@@ -102,20 +103,21 @@ func (inv *Inventory) Remove(id string) {
 // Len is the number of entries.
 func (inv *Inventory) Len() int { return len(inv.entries) }
 
-// settle takes note that what there is now, of which some are wanted, is what the
-// next change is measured by.
-func (inv *Inventory) settle(wanted map[string]bool) {
-	inv.settled, inv.settledIDs = len(inv.entries), inv.hash(wanted)
+// markSettled records the current entries, and the desired ids among them, as the base for the
+// delete limits of the next change.
+func (inv *Inventory) markSettled(desired map[string]bool) {
+	inv.settled, inv.settledIDs = len(inv.entries), inv.hashIDs(desired)
 }
 
-// before is how many entries there were before a change that is under way, of which
-// some are wanted; all of them when that is not known, and all objects when the change
-// is taken back: what leaves then was not there before.
-func (inv *Inventory) before(wanted map[string]bool) int {
+// countBefore returns the number of entries before the change that is in progress. It returns the
+// number of all entries if the number before is not known. If the change reverts an incomplete one
+// (the desired ids are the settled ones), it returns the number of existing objects, because the
+// removed objects did not exist before.
+func (inv *Inventory) countBefore(desired map[string]bool) int {
 	n := len(inv.entries)
 	switch {
 	case inv.settled == 0:
-	case inv.settledIDs != inv.hash(wanted):
+	case inv.settledIDs != inv.hashIDs(desired):
 		n = min(inv.settled, n)
 	default:
 		for _, e := range inv.entries {
@@ -127,12 +129,13 @@ func (inv *Inventory) before(wanted map[string]bool) int {
 	return n
 }
 
-// hash of the ids that are wanted, whatever their order: there are many, each time.
-func (inv *Inventory) hash(wanted map[string]bool) string {
+// hashIDs returns a hash of the desired ids in the inventory. It does not depend on their order, so
+// that they need not be sorted: there are many, and it is called often.
+func (inv *Inventory) hashIDs(desired map[string]bool) string {
 	var sum uint64
 	h := fnv.New64a()
 	for id := range inv.entries {
-		if wanted[id] {
+		if desired[id] {
 			h.Reset()
 			_, _ = h.Write([]byte(id))
 			sum += h.Sum64()
@@ -151,16 +154,17 @@ func (inv *Inventory) Entries() []appsv1.InventoryEntry {
 	return out
 }
 
-// NeedsChunks is true when the status alone can't hold the changes: the caller
-// writes Chunks first.
+// NeedsChunks is true when the status alone cannot store the changes: call WriteChunks before
+// writing the status.
 func (inv *Inventory) NeedsChunks() bool {
 	if len(inv.chunks) == 0 {
 		return len(inv.entries) > MaxStatusEntries
 	}
-	return inv.journal() > maxJournal || len(inv.entries) == 0
+	return inv.journalLen() > maxJournal || len(inv.entries) == 0
 }
 
-func (inv *Inventory) journal() int {
+// journalLen returns the number of entries and removals in the status that override chunks.
+func (inv *Inventory) journalLen() int {
 	n := 0
 	for id := range inv.dirty {
 		if inv.chunkOf[id] != "" || inv.has(id) {
@@ -172,8 +176,8 @@ func (inv *Inventory) journal() int {
 
 func (inv *Inventory) has(id string) bool { _, ok := inv.entries[id]; return ok }
 
-// Status is the inventory as the status records it, given the chunks as last
-// written: everything, or what differs from the chunks.
+// Status returns the inventory for the status of the owner: all entries, or, with chunks, those
+// that differ from the chunks as they were last written.
 func (inv *Inventory) Status() *appsv1.Inventory {
 	if len(inv.chunks) == 0 {
 		if len(inv.entries) == 0 {
@@ -194,58 +198,58 @@ func (inv *Inventory) Status() *appsv1.Inventory {
 	return out
 }
 
-// Chunk is the wanted content of one KsctlInventory.
+// Chunk is the desired content of one KsctlInventory.
 type Chunk struct {
 	Name    string
 	Entries []appsv1.InventoryEntry
 }
 
-// Spread lays the entries out over chunks, leaving an entry in the chunk that
-// has it, so that only chunks with changes are written. name gives the name of
-// the n-th new chunk. Chunks that end up empty are returned without entries.
-func (inv *Inventory) Spread(name func(n int) string) []Chunk {
-	by := map[string][]appsv1.InventoryEntry{}
+// Layout assigns the entries to chunks. An entry stays in its chunk, so that only chunks with
+// changes are written. name returns the name of the n-th chunk. Chunks that became empty are
+// returned without entries.
+func (inv *Inventory) Layout(name func(n int) string) []Chunk {
+	byChunk := map[string][]appsv1.InventoryEntry{}
 	for _, c := range inv.chunks {
-		by[c] = nil
+		byChunk[c] = nil
 	}
-	var homeless []appsv1.InventoryEntry
+	var unassigned []appsv1.InventoryEntry
 	for _, e := range inv.Entries() {
 		if c := inv.chunkOf[e.ID]; c != "" {
-			by[c] = append(by[c], e)
+			byChunk[c] = append(byChunk[c], e)
 		} else {
-			homeless = append(homeless, e)
+			unassigned = append(unassigned, e)
 		}
 	}
 	names := append([]string(nil), inv.chunks...)
-	for n := 0; len(homeless) > 0; n++ {
+	for n := 0; len(unassigned) > 0; n++ {
 		c := name(n)
-		if _, ok := by[c]; !ok {
+		if _, ok := byChunk[c]; !ok {
 			names = append(names, c)
 		}
-		room := min(MaxStatusEntries-len(by[c]), len(homeless))
+		room := min(MaxStatusEntries-len(byChunk[c]), len(unassigned))
 		if room <= 0 {
 			continue
 		}
-		by[c] = append(by[c], homeless[:room]...)
-		homeless = homeless[room:]
+		byChunk[c] = append(byChunk[c], unassigned[:room]...)
+		unassigned = unassigned[room:]
 	}
 	out := make([]Chunk, 0, len(names))
 	for _, c := range names {
-		sort.Slice(by[c], func(i, j int) bool { return by[c][i].ID < by[c][j].ID })
-		out = append(out, Chunk{Name: c, Entries: by[c]})
+		sort.Slice(byChunk[c], func(i, j int) bool { return byChunk[c][i].ID < byChunk[c][j].ID })
+		out = append(out, Chunk{Name: c, Entries: byChunk[c]})
 	}
 	return out
 }
 
-// Dirty reports whether a chunk as laid out by Spread differs from what was last written.
+// Dirty is true when a chunk of Layout differs from its last written content.
 func (inv *Inventory) Dirty(c Chunk) bool {
-	held := 0
+	stored := 0
 	for _, in := range inv.chunkOf {
 		if in == c.Name {
-			held++
+			stored++
 		}
 	}
-	if held != len(c.Entries) || inv.stale[c.Name] {
+	if stored != len(c.Entries) || inv.stale[c.Name] {
 		return true
 	}
 	for _, e := range c.Entries {

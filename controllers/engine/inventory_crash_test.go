@@ -14,33 +14,33 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// disk is what outlives a process: the status of the owner and its chunks.
-type disk struct {
+// persistedState is the state that survives a crash: the status of the owner and its chunks.
+type persistedState struct {
 	status *appsv1.Inventory
 	chunks map[string][]appsv1.InventoryEntry
-	// written counts chunks.
-	written int
+	// chunkWrites is the number of written chunks.
+	chunkWrites int
 }
 
 func chunkName(n int) string { return fmt.Sprintf("chunk-%d", n) }
 
 var errCrash = errors.New("crash")
 
-// persist writes as the controller does, chunks before the status. stop is
-// called before each write, and ends it with an error.
-func (d *disk) persist(inv *Inventory, stop func() error) error {
-	if stop == nil {
-		stop = func() error { return nil }
+// persist writes an inventory like the controller: chunks before the status. beforeWrite is called
+// before each write, which fails with its error.
+func (d *persistedState) persist(inv *Inventory, beforeWrite func() error) error {
+	if beforeWrite == nil {
+		beforeWrite = func() error { return nil }
 	}
 	if inv.NeedsChunks() {
-		var mu sync.Mutex // chunks are written at the same time
+		var mu sync.Mutex // chunks are written concurrently
 		save := func(c Chunk) error {
 			mu.Lock()
 			defer mu.Unlock()
-			if err := stop(); err != nil {
+			if err := beforeWrite(); err != nil {
 				return err
 			}
-			d.written++
+			d.chunkWrites++
 			if d.chunks == nil {
 				d.chunks = map[string][]appsv1.InventoryEntry{}
 			}
@@ -49,19 +49,19 @@ func (d *disk) persist(inv *Inventory, stop func() error) error {
 			}
 			return nil
 		}
-		if err := inv.Save(chunkName, save); err != nil {
+		if err := inv.WriteChunks(chunkName, save); err != nil {
 			return err
 		}
 	}
-	if err := stop(); err != nil {
+	if err := beforeWrite(); err != nil {
 		return err
 	}
 	d.status = inv.Status().DeepCopy()
 	return nil
 }
 
-// load reads as a new process does.
-func (d *disk) load() *Inventory {
+// load returns the inventory that a new process would load.
+func (d *persistedState) load() *Inventory {
 	var chunks []appsv1.KsctlInventory
 	for _, name := range slices.Sorted(maps.Keys(d.chunks)) {
 		c := appsv1.KsctlInventory{Entries: slices.Clone(d.chunks[name])}
@@ -72,68 +72,67 @@ func (d *disk) load() *Inventory {
 }
 
 var (
-	seed  = flag.Int64("inventory.seed", 0, "the seed of the random life to repeat")
-	lives = flag.Int("inventory.lives", 5, "how many random lives an inventory has")
+	seed        = flag.Int64("inventory.seed", 0, "seed of the random simulation to repeat")
+	simulations = flag.Int("inventory.lives", 5, "number of random simulations")
 )
 
-// Whatever happens in whatever order, and wherever the process dies: what
-// exists is in the inventory.
-func TestInventoryLives(t *testing.T) {
+// Existing objects are in the inventory after any sequence of operations and crashes.
+func TestInventorySurvivesRandomCrashes(t *testing.T) {
 	if *seed != 0 {
-		oneLife(t, *seed)
+		simulate(t, *seed)
 		return
 	}
 	first := time.Now().UnixNano()
-	for i := range *lives {
+	for i := range *simulations {
 		s := first + int64(i)
-		t.Run(fmt.Sprintf("seed %d", s), func(t *testing.T) { oneLife(t, s) })
+		t.Run(fmt.Sprintf("seed %d", s), func(t *testing.T) { simulate(t, s) })
 	}
 }
 
-// life is an inventory, its model, and the cluster that it tells of.
-type life struct {
-	*disk
+// simulation is an inventory, a model of its content, and the objects in a cluster.
+type simulation struct {
+	*persistedState
 	t     *testing.T
 	rnd   *rand.Rand
 	inv   *Inventory
 	model map[string]appsv1.InventoryEntry
-	// exists are the objects that are there, and that we made.
+	// exists are the existing objects that we created.
 	exists map[string]bool
 }
 
-func oneLife(t *testing.T, seed int64) {
-	l := &life{disk: &disk{}, t: t, rnd: rand.New(rand.NewSource(seed)), model: map[string]appsv1.InventoryEntry{}, exists: map[string]bool{}}
+func simulate(t *testing.T, seed int64) {
+	l := &simulation{persistedState: &persistedState{}, t: t, rnd: rand.New(rand.NewSource(seed)), model: map[string]appsv1.InventoryEntry{}, exists: map[string]bool{}}
 	l.inv = l.load()
 	for range 40 {
 		l.step()
 		if t.Failed() {
-			t.Fatalf("again with -run TestInventoryLives -inventory.seed %d", seed)
+			t.Fatalf("repeat with -run TestInventorySurvivesRandomCrashes -inventory.seed %d", seed)
 		}
 	}
 }
 
-func (l *life) step() {
+func (l *simulation) step() {
 	n := []int{1, 3, 200, 800, 1500}[l.rnd.Intn(5)]
 	if l.rnd.Intn(3) == 0 {
 		l.remove(n)
 	} else {
 		l.create(n)
 	}
-	if l.rnd.Intn(10) == 0 { // everything goes
+	if l.rnd.Intn(10) == 0 { // everything is removed
 		l.remove(len(l.model))
 	}
 	switch l.rnd.Intn(4) {
-	case 0: // nothing is written for a while
+	case 0: // no write
 	case 1:
-		l.die(errCrash)
+		l.crash(errCrash)
 	default:
 		l.persist(nil)
 	}
 	l.check()
 }
 
-// create records what is intended, and only then makes it.
-func (l *life) create(n int) {
+// create persists intended entries, and then creates their objects.
+func (l *simulation) create(n int) {
 	var ids []string
 	for range n {
 		e := numbered(l.rnd.Intn(6000))
@@ -143,12 +142,12 @@ func (l *life) create(n int) {
 		}
 	}
 	if l.rnd.Intn(5) == 0 {
-		l.die(errCrash)
+		l.crash(errCrash)
 		return
 	}
-	if l.rnd.Intn(5) == 0 { // a write fails, and the process goes on
+	if l.rnd.Intn(5) == 0 { // a write fails, and the process continues
 		left := l.rnd.Intn(5)
-		_ = l.disk.persist(l.inv, func() error {
+		_ = l.persistedState.persist(l.inv, func() error {
 			if left--; left < 0 {
 				return errors.New("timeout")
 			}
@@ -160,20 +159,20 @@ func (l *life) create(n int) {
 	for i, id := range ids {
 		l.exists[id] = true
 		if l.rnd.Intn(20) == 0 {
-			continue // the answer got lost
+			continue // the response is lost
 		}
 		e := l.model[id]
 		e.State, e.Hash = appsv1.EntryApplied, fmt.Sprint(l.rnd.Intn(3))
 		l.put(e)
 		if i == n/2 && l.rnd.Intn(10) == 0 {
-			l.die(errCrash)
+			l.crash(errCrash)
 			return
 		}
 	}
 }
 
-// remove drops entries after their objects went.
-func (l *life) remove(n int) {
+// remove removes entries after their objects are gone.
+func (l *simulation) remove(n int) {
 	ids := slices.Sorted(maps.Keys(l.model))
 	l.rnd.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 	for _, id := range ids[:min(n, len(ids))] {
@@ -183,35 +182,35 @@ func (l *life) remove(n int) {
 	}
 }
 
-func (l *life) put(e appsv1.InventoryEntry) {
+func (l *simulation) put(e appsv1.InventoryEntry) {
 	l.model[e.ID] = e
 	l.inv.Put(e)
 }
 
-func (l *life) persist(stop func() error) {
-	if err := l.disk.persist(l.inv, stop); err != nil {
+func (l *simulation) persist(beforeWrite func() error) {
+	if err := l.persistedState.persist(l.inv, beforeWrite); err != nil {
 		l.t.Fatal(err)
 	}
 	got := l.load()
 	if !maps.Equal(got.entries, l.model) {
-		l.t.Errorf("what is read back (%d entries) is not what was written (%d)", got.Len(), len(l.model))
+		l.t.Errorf("loaded %d entries, written %d", got.Len(), len(l.model))
 	}
 	var named []string
 	if l.status != nil {
 		named = l.status.Chunks
 	}
 	if there := slices.Sorted(maps.Keys(l.chunks)); !slices.Equal(named, there) {
-		l.t.Errorf("the status names chunks %v, there are %v", named, there)
+		l.t.Errorf("the status names chunks %v, want %v", named, there)
 	}
 	if l.status != nil && len(l.status.Entries)+len(l.status.Removed) > MaxStatusEntries {
 		l.t.Errorf("%d entries in a status", len(l.status.Entries))
 	}
 }
 
-// die ends the process at some write; the next one goes on with what is on disk.
-func (l *life) die(err error) {
+// crash ends the process at a random write. The next process loads the persisted state.
+func (l *simulation) crash(err error) {
 	left := l.rnd.Intn(8)
-	_ = l.disk.persist(l.inv, func() error {
+	_ = l.persistedState.persist(l.inv, func() error {
 		if left--; left < 0 {
 			return err
 		}
@@ -221,14 +220,14 @@ func (l *life) die(err error) {
 	l.model = maps.Clone(l.inv.entries)
 }
 
-func (l *life) check() {
+func (l *simulation) check() {
 	if !maps.Equal(l.inv.entries, l.model) {
-		l.t.Error("the inventory in memory is not the model")
+		l.t.Error("the inventory in memory differs from the model")
 	}
 	onDisk := l.load()
 	for id := range l.exists {
 		if _, ok := onDisk.Get(id); !ok {
-			l.t.Errorf("%s exists, and a new process would not know it", id)
+			l.t.Errorf("%s exists, but is not in the persisted inventory", id)
 			return
 		}
 	}
@@ -239,7 +238,7 @@ func (l *life) check() {
 		}
 		for _, e := range entries {
 			if other := seen[e.ID]; other != "" {
-				l.t.Errorf("%s is in %s and in %s", e.ID, other, name)
+				l.t.Errorf("%s is in chunk %s and in chunk %s", e.ID, other, name)
 			}
 			seen[e.ID] = name
 		}

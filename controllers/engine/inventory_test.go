@@ -13,10 +13,10 @@ func numbered(n int) appsv1.InventoryEntry {
 	return appsv1.InventoryEntry{ID: ref(fmt.Sprintf("n%05d", n)).ID(), Version: "v1", Component: "c", State: appsv1.EntryIntended}
 }
 
-// filled is an inventory of n entries that is on disk.
-func filled(t *testing.T, n int) (*Inventory, *disk) {
+// persistedInventory returns an inventory of n entries, and its persisted state.
+func persistedInventory(t *testing.T, n int) (*Inventory, *persistedState) {
 	t.Helper()
-	d := &disk{}
+	d := &persistedState{}
 	inv := NewInventory(nil, nil)
 	for i := range n {
 		inv.Put(numbered(i))
@@ -27,35 +27,35 @@ func filled(t *testing.T, n int) (*Inventory, *disk) {
 	return inv, d
 }
 
-func TestInventoryInTheStatusAlone(t *testing.T) {
+func TestInventoryWithoutChunks(t *testing.T) {
 	inv := NewInventory(nil, nil)
 	if inv.Status() != nil {
-		t.Error("an empty inventory takes no room in the status")
+		t.Error("an empty inventory has a status")
 	}
 	for _, n := range []int{3, 1, 2} {
 		inv.Put(numbered(n))
 	}
 	inv.Remove(numbered(2).ID)
-	inv.Remove("never there")
+	inv.Remove("unknown")
 	want := &appsv1.Inventory{Entries: []appsv1.InventoryEntry{numbered(1), numbered(3)}}
 	if got := inv.Status(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	again := NewInventory(inv.Status(), nil)
 	if got := again.Entries(); !reflect.DeepEqual(got, want.Entries) || again.Len() != 2 {
-		t.Errorf("read back: %+v", got)
+		t.Errorf("loaded %+v", got)
 	}
 	if _, ok := again.Get(numbered(2).ID); ok {
-		t.Error("removed, and there")
+		t.Error("the removed entry exists")
 	}
 	if e, ok := again.Get(numbered(3).ID); !ok || e != numbered(3) {
 		t.Errorf("%+v, %t", e, ok)
 	}
 }
 
-// A status must be the same text for the same inventory, or each reconcile would write.
+// The same inventory must have the same status, or each reconcile would write it.
 func TestInventoryStatusIsStable(t *testing.T) {
-	inv, _ := filled(t, 2500)
+	inv, _ := persistedInventory(t, 2500)
 	for i := range 100 {
 		e := numbered(i * 7)
 		e.State = appsv1.EntryApplied
@@ -65,7 +65,7 @@ func TestInventoryStatusIsStable(t *testing.T) {
 	first := inv.Status()
 	for range 10 {
 		if !reflect.DeepEqual(first, inv.Status()) {
-			t.Fatal("another order")
+			t.Fatal("the status differs")
 		}
 	}
 	if again := NewInventory(first, nil); again.Len() != 100 {
@@ -78,18 +78,18 @@ func TestNeedsChunks(t *testing.T) {
 		chunked, put, remove int
 		want                 bool
 	}{
-		"nothing":                          {0, 0, 0, false},
-		"as much as the status holds":      {0, MaxStatusEntries, 0, false},
-		"one more":                         {0, MaxStatusEntries + 1, 0, true},
-		"chunks, and nothing changed":      {MaxStatusEntries + 1, 0, 0, false},
-		"as much as the journal holds":     {MaxStatusEntries + 1, maxJournal, 0, false},
-		"one more than that":               {MaxStatusEntries + 1, maxJournal + 1, 0, true},
-		"removals are in the journal, too": {MaxStatusEntries + 1, 0, maxJournal + 1, true},
-		"all together":                     {MaxStatusEntries + 1, 300, 300, true},
-		"everything is gone":               {MaxStatusEntries + 1, 0, MaxStatusEntries + 1, true},
+		"empty":                  {0, 0, 0, false},
+		"a full status":          {0, MaxStatusEntries, 0, false},
+		"one entry too many":     {0, MaxStatusEntries + 1, 0, true},
+		"chunks without changes": {MaxStatusEntries + 1, 0, 0, false},
+		"a full journal":         {MaxStatusEntries + 1, maxJournal, 0, false},
+		"one change too many":    {MaxStatusEntries + 1, maxJournal + 1, 0, true},
+		"one removal too many":   {MaxStatusEntries + 1, 0, maxJournal + 1, true},
+		"changes and removals":   {MaxStatusEntries + 1, 300, 300, true},
+		"everything removed":     {MaxStatusEntries + 1, 0, MaxStatusEntries + 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inv, _ := filled(t, tc.chunked)
+			inv, _ := persistedInventory(t, tc.chunked)
 			for i := range tc.put {
 				inv.Put(numbered(10_000 + i))
 			}
@@ -104,23 +104,23 @@ func TestNeedsChunks(t *testing.T) {
 }
 
 func TestJournalOverChunks(t *testing.T) {
-	inv, d := filled(t, 1500)
+	inv, d := persistedInventory(t, 1500)
 	if d.status == nil || len(d.status.Entries) != 0 || len(d.status.Chunks) != 2 {
-		t.Fatalf("the status repeats what the chunks hold: %d entries, chunks %v", len(d.status.Entries), d.status.Chunks)
+		t.Fatalf("the status has %d entries, chunks %v", len(d.status.Entries), d.status.Chunks)
 	}
 	changed, added := numbered(7), numbered(9000)
 	changed.State, added.State = appsv1.EntryApplied, appsv1.EntryApplied
 	inv.Put(changed)
 	inv.Put(added)
-	inv.Put(numbered(8)) // as it was: no change
+	inv.Put(numbered(8)) // no change
 	inv.Remove(numbered(9).ID)
-	inv.Remove(added.ID) // came and went: nothing to tell
-	chunks := d.written
+	inv.Remove(added.ID) // added and removed: no change
+	chunks := d.chunkWrites
 	if err := d.persist(inv, nil); err != nil {
 		t.Fatal(err)
 	}
-	if d.written != chunks {
-		t.Error("a small change is for the status alone")
+	if d.chunkWrites != chunks {
+		t.Error("chunks were written for a small change")
 	}
 	if want := []appsv1.InventoryEntry{changed}; !reflect.DeepEqual(d.status.Entries, want) {
 		t.Errorf("journal %+v", d.status.Entries)
@@ -130,38 +130,38 @@ func TestJournalOverChunks(t *testing.T) {
 	}
 	again := d.load()
 	if !reflect.DeepEqual(again.Entries(), inv.Entries()) {
-		t.Error("read back otherwise")
+		t.Error("the loaded inventory differs")
 	}
-	// A new process goes on with the same journal.
+	// A new process continues the same journal.
 	if !reflect.DeepEqual(again.Status(), d.status) {
 		t.Errorf("a new process would write %+v", again.Status())
 	}
 }
 
-// One change costs one chunk, wherever it falls.
-func TestSpreadLeavesEntriesWhereTheyAre(t *testing.T) {
+// A change leads to the write of one chunk, wherever its entry is.
+func TestLayoutKeepsEntriesInTheirChunks(t *testing.T) {
 	for name, change := range map[string]func(*Inventory){
-		"the first changes": func(inv *Inventory) { e := numbered(0); e.State = appsv1.EntryApplied; inv.Put(e) },
-		"the first goes":    func(inv *Inventory) { inv.Remove(numbered(0).ID) },
-		"the last goes":     func(inv *Inventory) { inv.Remove(numbered(4999).ID) },
-		"a new first one": func(inv *Inventory) {
+		"first entry changes": func(inv *Inventory) { e := numbered(0); e.State = appsv1.EntryApplied; inv.Put(e) },
+		"first entry removed": func(inv *Inventory) { inv.Remove(numbered(0).ID) },
+		"last entry removed":  func(inv *Inventory) { inv.Remove(numbered(4999).ID) },
+		"new first entry": func(inv *Inventory) {
 			e := numbered(0)
 			e.ID = "a_first__ConfigMap"
 			inv.Put(e)
 		},
-		"goes and comes back otherwise": func(inv *Inventory) {
+		"removed and added with a change": func(inv *Inventory) {
 			inv.Remove(numbered(2500).ID)
 			e := numbered(2500)
 			e.State = appsv1.EntryApplied
 			inv.Put(e)
 		},
-		"one goes, and another fills its place": func(inv *Inventory) { inv.Remove(numbered(1500).ID); inv.Put(numbered(8000)) },
+		"one removed and another added": func(inv *Inventory) { inv.Remove(numbered(1500).ID); inv.Put(numbered(8000)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inv, _ := filled(t, 5000)
+			inv, _ := persistedInventory(t, 5000)
 			change(inv)
 			dirty := 0
-			for _, c := range inv.Spread(chunkName) {
+			for _, c := range inv.Layout(chunkName) {
 				if inv.Dirty(c) {
 					dirty++
 				}
@@ -171,17 +171,17 @@ func TestSpreadLeavesEntriesWhereTheyAre(t *testing.T) {
 			}
 		})
 	}
-	inv, _ := filled(t, 5000)
-	for _, c := range inv.Spread(chunkName) {
+	inv, _ := persistedInventory(t, 5000)
+	for _, c := range inv.Layout(chunkName) {
 		if inv.Dirty(c) {
-			t.Errorf("%s would be written for nothing", c.Name)
+			t.Errorf("unchanged chunk %s would be written", c.Name)
 		}
 	}
 }
 
-// Chunks that became empty go, and their names are used again.
-func TestChunksGoWhenEmpty(t *testing.T) {
-	inv, d := filled(t, 3000)
+// Chunks that became empty are deleted, and their names are reused.
+func TestEmptyChunksAreDeleted(t *testing.T) {
+	inv, d := persistedInventory(t, 3000)
 	for i := 1000; i < 2000; i++ {
 		inv.Remove(numbered(i).ID)
 	}
@@ -207,6 +207,6 @@ func TestChunksGoWhenEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d.status != nil || len(d.chunks) != 0 {
-		t.Errorf("left: %+v, %d chunks", d.status, len(d.chunks))
+		t.Errorf("remaining: status %+v, %d chunks", d.status, len(d.chunks))
 	}
 }

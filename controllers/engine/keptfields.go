@@ -14,7 +14,8 @@ import (
 	"github.com/ksctl/gitops/controllers/live"
 )
 
-// keptFields is what others may change in an object, whatever it says itself.
+// keptFields returns the fields of an object that others are allowed to change: the ignored paths,
+// independent of the object's own annotation, and replicas.
 func keptFields(u *unstructured.Unstructured, ignore []string) ([]live.KeptField, error) {
 	b, err := json.Marshal(ignore)
 	if err != nil {
@@ -31,11 +32,11 @@ func keptFields(u *unstructured.Unstructured, ignore []string) ([]live.KeptField
 	if err != nil {
 		return nil, err
 	}
-	return withheld(u, o.Kept)
+	return fillWithheldValues(u, o.KeptFields)
 }
 
-// withheld fills in the values that a projection leaves out.
-func withheld(u *unstructured.Unstructured, kept []live.KeptField) ([]live.KeptField, error) {
+// fillWithheldValues sets the values that a projection leaves out, such as those of Secrets.
+func fillWithheldValues(u *unstructured.Unstructured, kept []live.KeptField) ([]live.KeptField, error) {
 	for i := range kept {
 		if !kept[i].Withheld {
 			continue
@@ -49,60 +50,62 @@ func withheld(u *unstructured.Unstructured, kept []live.KeptField) ([]live.KeptF
 	return kept, nil
 }
 
-// needsRead is true when the index does not tell what must be kept: the paths
-// were others when the object was applied last, or it does not hold a value.
-func needsRead(it *Item, l *live.Object) bool {
+// mustReadKeptFields is true when the index does not know all fields to keep: the object was last
+// applied with other ignored paths, or the index withholds a value.
+func mustReadKeptFields(it *Item, l *live.Object) bool {
 	have := map[string]bool{}
-	for _, k := range l.Kept {
+	for _, k := range l.KeptFields {
 		have[k.Path] = true
-		if k.Withheld && sent(k) {
+		if k.Withheld && mustSend(k) {
 			return true
 		}
-		if !slices.Contains(it.Ignore, k.Path) && (k.Path != replicas || !live.CountsReplicas(l.Owned)) {
+		if !slices.Contains(it.Ignore, k.Path) && (k.Path != replicasPath || !live.TracksReplicas(l.OwnedHash)) {
 			return true
 		}
 	}
 	return slices.ContainsFunc(it.Ignore, func(p string) bool { return !have[p] })
 }
 
-// replicas are kept without being asked for once somebody scaled.
-const replicas = "/spec/replicas"
+// replicasPath is the path of replicas. They are kept without an ignore rule after another client
+// has scaled the object.
+const replicasPath = "/spec/replicas"
 
-// sent is true for a field that would be lost if it were left out of an apply.
-func sent(k live.KeptField) bool { return k.Ours && !k.Others }
+// mustSend is true for a field that the API server would remove if an apply omitted it: only we own
+// it.
+func mustSend(k live.KeptField) bool { return k.Ours && !k.Others }
 
-// leaveOthers takes the fields out of an object that are others' to change, and
-// gives those that would be lost by that the value they have. It reports whether
-// the result holds only while nobody else writes: it has such a value, or
-// replicas that somebody may be about to scale.
-func leaveOthers(obj map[string]any, kept []live.KeptField) (racing bool, err error) {
-	var leave [][]string
+// mergeKeptFields removes the kept fields from a manifest, and sets those that an apply must not
+// omit to their live value. needsVersion is true when the result is valid only for the
+// resourceVersion that was read: it has a live value, or replicas that another client may be about
+// to scale.
+func mergeKeptFields(obj map[string]any, kept []live.KeptField) (needsVersion bool, err error) {
+	var omit [][]string
 	for _, k := range kept {
 		path, err := live.ParsePointer(k.Path)
 		if err != nil {
-			return false, fmt.Errorf("ignored path %s: %w", k.Path, err)
+			return false, fmt.Errorf("parsing ignored path %s: %w", k.Path, err)
 		}
-		if !sent(k) {
-			leave = append(leave, path)
+		if !mustSend(k) {
+			omit = append(omit, path)
 			continue
 		}
 		var wrapped [1]any
 		if err := utiljson.Unmarshal(append(append([]byte("["), k.Value...), ']'), &wrapped); err != nil {
-			return false, fmt.Errorf("value of ignored path %s: %w", k.Path, err)
+			return false, fmt.Errorf("parsing the value of ignored path %s: %w", k.Path, err)
 		}
 		setAt(obj, path, wrapped[0])
-		racing = true
+		needsVersion = true
 	}
-	// The last items of a list first: the others keep their places.
-	slices.SortFunc(leave, func(a, b []string) int { return slices.CompareFunc(b, a, compareTokens) })
-	for _, path := range leave {
+	// From the last item of a list to the first, so that the indexes of the others stay valid.
+	slices.SortFunc(omit, func(a, b []string) int { return slices.CompareFunc(b, a, compareTokens) })
+	for _, path := range omit {
 		removeAt(obj, path)
 	}
 	_, scalable, err := unstructured.NestedFieldNoCopy(obj, "spec", "replicas")
-	return racing || (err == nil && scalable), nil
+	return needsVersion || (err == nil && scalable), nil
 }
 
-// compareTokens orders the places of a list by number.
+// compareTokens compares two tokens of JSON pointers; list indexes by their number.
 func compareTokens(a, b string) int {
 	x, errX := strconv.Atoi(a)
 	y, errY := strconv.Atoi(b)
@@ -112,7 +115,7 @@ func compareTokens(a, b string) int {
 	return cmp.Compare(x, y)
 }
 
-// setAt sets the value at a path. An item of a list that is not wanted is not made.
+// setAt sets the value at a path. It creates missing objects, but no list items.
 func setAt(v any, path []string, value any) {
 	for i, t := range path {
 		last := i == len(path)-1
@@ -145,7 +148,7 @@ func setAt(v any, path []string, value any) {
 	}
 }
 
-// removeAt removes the value at a path, and returns what is left.
+// removeAt removes the value at a path, and returns the rest.
 func removeAt(v any, path []string) any {
 	switch c := v.(type) {
 	case map[string]any:

@@ -12,12 +12,12 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// use tells the index which kinds the owner has objects of, wanted or left over.
-// wanted are the ids of the components' items.
-func (e *Engine) use(ctx context.Context, t *Target, o Owner, components []Component, wanted map[string]bool) {
-	// By version, too: what we own is recorded in the version that it was sent in.
+// setOwnerKinds sets the kinds of the owner in the index: those of its desired objects, and of the
+// other entries of its inventory. desired are the ids of the components' items.
+func (e *Engine) setOwnerKinds(ctx context.Context, t *Target, o Owner, components []Component, desired map[string]bool) {
+	// Keyed by version, too: managedFields record our fields in the version that was sent.
 	seen := map[schema.GroupVersionKind]*meta.RESTMapping{}
-	unwatched := map[string]bool{} // as they are wanted now
+	unwatched := map[string]bool{} // desired items without a mapping, or shared
 	for i := range components {
 		for j := range components[i].Items {
 			if it := &components[i].Items[j]; it.Mapping != nil && !it.Shared {
@@ -28,7 +28,7 @@ func (e *Engine) use(ctx context.Context, t *Target, o Owner, components []Compo
 		}
 	}
 	for id, entry := range o.Inventory().entries {
-		if (wanted[id] && !unwatched[id]) || entry.State == appsv1.EntryShared {
+		if (desired[id] && !unwatched[id]) || entry.State == appsv1.EntryShared {
 			continue
 		}
 		ref, err := stacks.ParseID(id)
@@ -44,13 +44,12 @@ func (e *Engine) use(ctx context.Context, t *Target, o Owner, components []Compo
 	for _, m := range seen {
 		kinds = append(kinds, m)
 	}
-	t.Index.Use(o.Key().String(), kinds)
+	t.Index.SetOwnerKinds(o.Key().String(), kinds)
 }
 
-// unsynced is a reason why the index may not know everything that the owner has,
-// the same one each time. Of a kind that is not served there is nothing to know:
-// the plan says that it waits for it.
-func unsynced(ctx context.Context, t *Target, o Owner) error {
+// syncError returns why the index may not know all objects of the owner: always the same one of
+// several reasons. Kinds that are not served do not count: the plan waits for them.
+func syncError(ctx context.Context, t *Target, o Owner) error {
 	var first error
 	var ns *NotServedError
 	seen := map[schema.GroupVersionKind]bool{}
@@ -71,20 +70,20 @@ func unsynced(ctx context.Context, t *Target, o Owner) error {
 	return first
 }
 
-// wasUnsynced is why the index did not know everything that the owner has when the
-// plan was made. By now it may: the owner is told of that, and plans anew.
-func wasUnsynced(p *Plan, inv *Inventory) error {
+// planSyncError returns why the index did not know all objects of the owner when the plan was made.
+// The index may be synced by now: it notifies the owner, which is then reconciled again.
+func planSyncError(p *Plan, inv *Inventory) error {
 	for i := range p.Waits {
 		w := &p.Waits[i]
-		if _, has := inv.Get(w.Entry.ID); has && w.Verb == Wait && w.Reason == Unsynced {
+		if _, has := inv.Get(w.Entry.ID); has && w.Verb == VerbWait && w.Reason == ReasonIndexNotSynced {
 			return errors.New(w.Message)
 		}
 	}
 	return nil
 }
 
-// ids of all items.
-func ids(components []Component) map[string]bool {
+// itemIDs returns the ids of all items.
+func itemIDs(components []Component) map[string]bool {
 	out := map[string]bool{}
 	for i := range components {
 		for j := range components[i].Items {
@@ -94,24 +93,24 @@ func ids(components []Component) map[string]bool {
 	return out
 }
 
-// wants returns the content of each item by its id.
-func wants(components []Component) map[string]string {
+// contentHashes returns the content hash of each item by its id.
+func contentHashes(components []Component) map[string]string {
 	out := map[string]string{}
 	for i := range components {
 		for j := range components[i].Items {
 			it := &components[i].Items[j]
-			out[it.ID] = it.Want
+			out[it.ID] = it.ContentHash
 		}
 	}
 	return out
 }
 
-// dropUnserved forgets entries that are not wanted, of kinds that are certain
-// to be gone: their objects went with them.
-func (e *Engine) dropUnserved(ctx context.Context, t *Target, o Owner, wanted map[string]bool) error {
-	gone := map[schema.GroupKind]bool{} // asked once each: an answer is all that a server serves
+// dropUnserved removes the entries whose kind certainly no longer exists: their objects were
+// deleted with it. Entries in keep stay.
+func (e *Engine) dropUnserved(ctx context.Context, t *Target, o Owner, keep map[string]bool) error {
+	gone := map[schema.GroupKind]bool{} // one request for each kind: it discovers all that is served
 	for id, entry := range o.Inventory().entries {
-		if wanted[id] {
+		if keep[id] {
 			continue
 		}
 		ref, err := stacks.ParseID(id)

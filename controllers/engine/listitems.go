@@ -18,13 +18,12 @@ import (
 	"github.com/ksctl/gitops/controllers/live"
 )
 
-// takeBack claims the items of lists that the API server complained about in
-// answer to a correction, so that the next apply takes out those that are not
-// wanted: who changes the key of an item (the port of a Service) makes another
-// one beside ours, and the two may not be valid together. It reports whether
-// there were any.
-func (a *actor) takeBack(ctx context.Context, act *Action, uid types.UID, cause error) (bool, error) {
-	lists, err := a.listsNamed(ctx, act.Item, cause)
+// reclaimListItems makes us the owner of all items in the lists that the API server rejected in a
+// correction, so that the next apply removes the undesired ones. A client that changes the key of
+// an item, such as the port of a Service, adds an item beside ours, and both together may be
+// invalid. It returns true if there were such items.
+func (a *executor) reclaimListItems(ctx context.Context, act *Action, uid types.UID, cause error) (bool, error) {
+	lists, err := a.rejectedLists(ctx, act.Item, cause)
 	if err != nil || len(lists) == 0 {
 		return false, err
 	}
@@ -33,7 +32,7 @@ func (a *actor) takeBack(ctx context.Context, act *Action, uid types.UID, cause 
 	if err != nil || u.GetUID() != uid {
 		return false, err
 	}
-	entries, moved, err := claimLists(u.GetManagedFields(), lists)
+	entries, moved, err := claimListItems(u.GetManagedFields(), lists)
 	if err != nil || !moved {
 		return false, err
 	}
@@ -44,7 +43,7 @@ func (a *actor) takeBack(ctx context.Context, act *Action, uid types.UID, cause 
 	if err != nil {
 		return false, err
 	}
-	err = a.at(ctx, WriteUpdate, func() (err error) {
+	err = a.withWriteHook(ctx, WriteUpdate, func() (err error) {
 		u, err = r.Patch(ctx, act.Item.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: live.FieldManager})
 		return err
 	})
@@ -55,9 +54,9 @@ func (a *actor) takeBack(ctx context.Context, act *Action, uid types.UID, cause 
 	return true, err
 }
 
-// listsNamed are the lists of a manifest that an answer of the API server finds
-// fault with, less those that are others' to change.
-func (a *actor) listsNamed(ctx context.Context, it *Item, cause error) ([][]string, error) {
+// rejectedLists returns the paths of the lists of a manifest that an error of the API server names,
+// without ignored paths.
+func (a *executor) rejectedLists(ctx context.Context, it *Item, cause error) ([][]string, error) {
 	var status apierrors.APIStatus
 	if !errors.As(cause, &status) || status.Status().Details == nil {
 		return nil, nil
@@ -85,9 +84,9 @@ func (a *actor) listsNamed(ctx context.Context, it *Item, cause error) ([][]stri
 	return lists, nil
 }
 
-// claimLists gives what others own of some lists to our entry. It reports
-// whether there was any.
-func claimLists(entries []metav1.ManagedFieldsEntry, lists [][]string) (out []metav1.ManagedFieldsEntry, moved bool, err error) {
+// claimListItems moves the items of lists from the managedFields entries of others to our entry.
+// moved is true if there were any.
+func claimListItems(entries []metav1.ManagedFieldsEntry, lists [][]string) (out []metav1.ManagedFieldsEntry, moved bool, err error) {
 	ours := slices.IndexFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
 		return e.Manager == live.FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
 	})
@@ -97,7 +96,7 @@ func claimLists(entries []metav1.ManagedFieldsEntry, lists [][]string) (out []me
 	claimed := fieldpath.NewSet()
 	out = slices.Clone(entries)
 	for i := range out {
-		// Of another version the same fields may have other paths.
+		// The same fields may have other paths in another version.
 		if i == ours || out[i].FieldsV1 == nil || out[i].Subresource != "" || out[i].APIVersion != out[ours].APIVersion {
 			continue
 		}
@@ -107,7 +106,7 @@ func claimLists(entries []metav1.ManagedFieldsEntry, lists [][]string) (out []me
 		}
 		rest := fieldpath.NewSet()
 		theirs.Iterate(func(p fieldpath.Path) {
-			if inLists(p, lists) {
+			if isListItem(p, lists) {
 				claimed.Insert(p.Copy())
 			} else {
 				rest.Insert(p.Copy())
@@ -128,8 +127,8 @@ func claimLists(entries []metav1.ManagedFieldsEntry, lists [][]string) (out []me
 	return out, true, err
 }
 
-// inLists is true for an item of one of the lists, and for what is in it.
-func inLists(p fieldpath.Path, lists [][]string) bool {
+// isListItem is true for the path of an item of one of the lists, and for paths below it.
+func isListItem(p fieldpath.Path, lists [][]string) bool {
 	return slices.ContainsFunc(lists, func(list []string) bool {
 		if len(p) <= len(list) {
 			return false

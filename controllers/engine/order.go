@@ -8,8 +8,8 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// RemovalOrder is the order in which entries are removed: what is in one step goes
-// side by side, and the next step begins when it is gone.
+// RemovalOrder returns entries in the order of their removal. The objects of one step are removed
+// concurrently, and the next step starts when they are gone.
 func RemovalOrder(entries []appsv1.InventoryEntry) (steps [][]appsv1.InventoryEntry) {
 	type place struct {
 		wave int32

@@ -9,23 +9,23 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// OwnerKey identifies an owner of objects. It survives a rebuilt management
-// cluster: nothing in it is generated.
+// OwnerKey identifies an owner of objects. It contains no generated values, so it stays the same
+// when the management cluster is rebuilt.
 type OwnerKey struct {
-	// Installation is the controller's --owner-id.
+	// Installation is the --owner-id of the controller.
 	Installation string
-	// Cluster is the id of the target cluster; LocalCluster for the controller's own.
+	// Cluster is the id of the target cluster; LocalCluster for the cluster of the controller.
 	Cluster string
-	// Kind of the owner, such as KsctlInstall.
+	// Kind is the kind of the owner, such as KsctlInstall.
 	Kind string
 	// Namespace and Name of the owner.
 	Namespace, Name string
 }
 
-// LocalCluster is the id of the cluster that the controller watches its own kinds in.
+// LocalCluster is the id of the cluster in which the controller watches its own kinds.
 const LocalCluster = "local"
 
-// String is the form that marks carry.
+// String returns the key in the format of the owner in mark annotations.
 func (k OwnerKey) String() string {
 	return k.Installation + "/" + k.Cluster + "/" + k.Kind + "/" + k.Namespace + "/" + k.Name
 }
@@ -39,47 +39,50 @@ func ParseOwnerKey(s string) (k OwnerKey, ok bool) {
 	return OwnerKey{Installation: p[0], Cluster: p[1], Kind: p[2], Namespace: p[3], Name: p[4]}, true
 }
 
-// People names the owner in messages.
-func (k OwnerKey) People() string { return k.Kind + " " + k.Namespace + "/" + k.Name }
+// DisplayName returns the owner's name for messages, such as "KsctlInstall ns/name".
+func (k OwnerKey) DisplayName() string { return k.Kind + " " + k.Namespace + "/" + k.Name }
 
-// Owner is who wants objects: a KsctlInstall, or an object of a published kind.
+// Owner is the owner of the objects that the engine reconciles, such as a KsctlInstall or an object
+// of a published kind.
 type Owner interface {
 	// Key identifies the owner.
 	Key() OwnerKey
-	// Inventory is what the owner manages. The engine changes it.
+	// Inventory lists the objects of the owner. The engine changes it.
 	Inventory() *Inventory
-	// Policies of the owner.
+	// Policies are the policies of the owner.
 	Policies() Policies
-	// Manifest returns what to send of an item. Plans are made without it: what
-	// did not change is never read.
+	// Manifest returns the manifest of an item. Planning does not call it: manifests of unchanged
+	// items are never read.
 	Manifest(ctx context.Context, it *Item) (json.RawMessage, error)
-	// Persist records the inventory before the engine acts on it. It returns
-	// when the API server has it.
+	// Persist writes the inventory before the engine creates or deletes the objects that it lists.
+	// It returns after the API server has stored it.
 	Persist(ctx context.Context) error
 }
 
-// Policies are the owner's choices of how, not what.
+// Policies control how the engine reconciles an owner, independent of the desired objects.
 type Policies struct {
 	Drift  appsv1.DriftMode
 	Ignore []appsv1.IgnoreRule
 	Adopt  appsv1.AdoptMode
 	Prune  bool
 	Force  bool
-	// Orphan leaves everything that is there when the owner goes.
+	// Orphan leaves the objects in the cluster when the owner is deleted.
 	Orphan bool
-	// MaxDeletes and MaxDeletePercent bound how many objects, and how much of what
-	// there was before, may leave at once without their digest being Approved.
+	// MaxDeletes and MaxDeletePercent limit the number, and the percentage of the objects before
+	// the change, that may be pruned at once. More need an approval: ApprovedDigest has to be the
+	// digest of these objects.
 	MaxDeletes, MaxDeletePercent int
-	Approved                     string
-	// Heir says who else wants an object that the owner wants no more: it is handed
-	// over to them. A wait is set while that can't be known. Nil: nobody ever does.
-	Heir func(id string) (heir *OwnerKey, wait string)
-	// Since is when the owner was made. What we made for it since, and its inventory
-	// does not list, is taken up; zero: nothing is.
-	Since time.Time
-	// Protect are kinds whose objects are left where they would be deleted.
-	Protect []string
-	// Asked says how an object is to go that a person asked to be removed; nil for one
-	// that nobody did. It wins over Prune, Protect and the bounds of deletes.
-	Asked func(e *appsv1.InventoryEntry) *Request
+	ApprovedDigest               string
+	// HandoverTo returns the other owner that desires an object which this owner no longer desires:
+	// the object is handed over to it, not deleted. wait is the reason why that is not known yet;
+	// the object stays until it is. A nil function means that objects are never handed over.
+	HandoverTo func(id string) (heir *OwnerKey, wait string)
+	// AdoptStraysSince is the creation time of the owner. Objects that the engine created for the
+	// owner after it, and that are missing in the inventory, are adopted. Zero disables this.
+	AdoptStraysSince time.Time
+	// ProtectKinds are kinds whose objects are released where they would be deleted.
+	ProtectKinds []string
+	// RemovalRequest returns a user's request to remove an object; nil for an object without one.
+	// It takes precedence over Prune, ProtectKinds and the limits of deletes.
+	RemovalRequest func(e *appsv1.InventoryEntry) *RemovalRequest
 }

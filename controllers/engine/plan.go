@@ -8,121 +8,144 @@ import (
 	"github.com/ksctl/gitops/controllers/live"
 )
 
-// Verb is what an action does to an object.
+// Verb is the operation of an action.
 type Verb string
 
-// Verbs of actions.
+// Verbs of actions. A skip does nothing, a drop removes only the inventory entry, a release removes
+// our label and marks from the object, too. A wait and a refusal do nothing now.
 const (
-	Create  Verb = "create"
-	Update  Verb = "update"
-	Skip    Verb = "skip"
-	Delete  Verb = "delete"
-	Release Verb = "release"
-	Drop    Verb = "drop"
-	// HandOver gives an object to the owner that wants it now.
-	HandOver Verb = "hand over"
-	Wait     Verb = "wait"
-	Refuse   Verb = "refuse"
-	// Run lets a Job go that was suspended until now.
-	Run Verb = "run"
-	// Record writes down what was seen, without a request.
-	Record Verb = "record"
+	VerbCreate  Verb = "create"
+	VerbUpdate  Verb = "update"
+	VerbSkip    Verb = "skip"
+	VerbDelete  Verb = "delete"
+	VerbRelease Verb = "release"
+	VerbDrop    Verb = "drop"
+	// VerbHandOver gives an object to the owner that desires it now.
+	VerbHandOver Verb = "hand over"
+	VerbWait     Verb = "wait"
+	VerbRefuse   Verb = "refuse"
+	// VerbRun resumes a suspended Job.
+	VerbRun Verb = "run"
+	// VerbRecord records an observation in the inventory, without a request.
+	VerbRecord Verb = "record"
 )
 
-// Reason is why an action is planned.
+// Reason is the reason of an action. Its values are stored in the status of removals.
 type Reason string
 
 // Reasons of actions.
 const (
-	NewObject Reason = "New"
-	Changed   Reason = "Changed"
-	Taken     Reason = "Taken"
-	Missing   Reason = "Missing"
-	Drifted   Reason = "Drifted"
-	Unchanged Reason = "Unchanged"
-	Finished  Reason = "Finished"
-	NotServed Reason = "NotServed"
-	Invalid   Reason = "Invalid"
-	Owned     Reason = "Owned"
-	Held      Reason = "Held"
-	Gone      Reason = "Gone"
-	Gated     Reason = "Gated"
-	Leaving   Reason = "Leaving"
-	Removed   Reason = "Removed"
-	Unsure    Reason = "Unsure"
-	Unsynced  Reason = "Unsynced"
-	Moved     Reason = "Moved"
-	Kept      Reason = "Kept"
-	Protected Reason = "Protected"
-	Guarded   Reason = "Guarded"
-	Claimable Reason = "Claimable"
-	// PreRemove is the reason of what runs before a removal; Spent that of a Job
-	// that ran for one which did not happen.
-	PreRemove Reason = "PreRemove"
-	Spent     Reason = "Spent"
+	// ReasonNew: the object has not been created yet.
+	ReasonNew Reason = "New"
+	// ReasonChanged: the desired content differs from the applied content.
+	ReasonChanged Reason = "Changed"
+	// ReasonReclaimed: the object has the owner's mark, but the inventory does not list it, or has
+	// another uid.
+	ReasonReclaimed Reason = "Taken"
+	// ReasonMissing: an applied object does not exist.
+	ReasonMissing Reason = "Missing"
+	// ReasonDrifted: the fields of an applied object were changed.
+	ReasonDrifted   Reason = "Drifted"
+	ReasonUnchanged Reason = "Unchanged"
+	// ReasonFinished: a hook or a Job is complete.
+	ReasonFinished Reason = "Finished"
+	// ReasonNotServed: the cluster does not serve the kind yet.
+	ReasonNotServed Reason = "NotServed"
+	// ReasonInvalid: the manifest or the id of the entry is invalid.
+	ReasonInvalid Reason = "Invalid"
+	// ReasonOwnedByOther: another owner or tool manages the object.
+	ReasonOwnedByOther Reason = "Owned"
+	// ReasonBackingOff: an earlier write failed, and its retry is not due.
+	ReasonBackingOff Reason = "Held"
+	ReasonGone       Reason = "Gone"
+	// ReasonBlocked: an earlier step, a component or a dependency is not ready.
+	ReasonBlocked Reason = "Gated"
+	// ReasonBeingDeleted: the deletion of the object is in progress.
+	ReasonBeingDeleted Reason = "Leaving"
+	// ReasonRemoved: the object is no longer desired.
+	ReasonRemoved Reason = "Removed"
+	// ReasonUnconfirmed: the index cannot tell the state of the object; a GET has to confirm it.
+	ReasonUnconfirmed Reason = "Unsure"
+	// ReasonIndexNotSynced: the index may not know all objects of the kind.
+	ReasonIndexNotSynced Reason = "Unsynced"
+	// ReasonMoved: the object belongs to another component, wave or owner now.
+	ReasonMoved Reason = "Moved"
+	// ReasonKept: a policy or a request keeps the object.
+	ReasonKept Reason = "Kept"
+	// ReasonProtected: an annotation forbids the deletion of the object.
+	ReasonProtected Reason = "Protected"
+	// ReasonApprovalRequired: more objects would be deleted than are allowed at once.
+	ReasonApprovalRequired Reason = "Guarded"
+	// ReasonHandoverPending: it is not known yet if another owner desires the object.
+	ReasonHandoverPending Reason = "Claimable"
+	// ReasonPreRemove: a Job has to run before a removal.
+	ReasonPreRemove Reason = "PreRemove"
+	// ReasonRemovalCanceled: a Job ran before a removal that was then canceled.
+	ReasonRemovalCanceled Reason = "Spent"
 )
 
-// Action is one step for one object.
+// Action is an operation on one object.
 type Action struct {
 	Verb   Verb
 	Reason Reason
-	// Item is what is wanted; nil when the object is to go.
+	// Item is the desired object; nil for the removal of an object.
 	Item *Item
-	// Entry of the inventory; its ID is always set.
+	// Entry is the entry of the inventory; its ID is always set.
 	Entry appsv1.InventoryEntry
-	// Live is what the index knows, nil when it knows nothing.
+	// Live is the object as the index knows it; nil when the index does not know it.
 	Live *live.Object
-	// Message for people: what is waited for, or who refuses.
+	// Message is for users: the reason of a wait, a refusal or a release.
 	Message string
-	// Err is the typed reason of a refusal.
+	// Err is the typed reason of a wait or a refusal.
 	Err error
-	// Heir is whom an object is handed over to.
-	Heir *OwnerKey
+	// HandoverTo is the new owner of an object that is handed over.
+	HandoverTo *OwnerKey
 }
 
-// ComponentState is how one component stands.
+// ComponentState is the state of one component.
 type ComponentState struct {
 	Name, Version string
 	Wave          int32
 	Objects       int
-	// Sent is true when every object was applied as it is wanted now.
-	Sent bool
-	// Ready is true when it was sent and every object is ready.
+	// Applied is true when the desired content of every object has been applied.
+	Applied bool
+	// Ready is true when the component is applied and every object is ready.
 	Ready bool
-	// Failed is true when an object of it can't go on without a change or a retry.
+	// Failed is true when an object cannot be applied without a change or a retry.
 	Failed bool
-	// Blocked is true when something is not sent because of what is outside the stack.
+	// Blocked is true when an object is not sent because of a dependency outside the stack.
 	Blocked bool
-	// Unhealthy is true when an object that was sent says that it has failed.
+	// Unhealthy is true when the status of an applied object reports a failure.
 	Unhealthy bool
 	Message   string
-	// Drifted are objects that differ and are left so by the drift mode.
+	// Drifted are objects that have drifted and that the drift mode does not correct.
 	Drifted []string
 }
 
-// Plan is the next possible step of an owner.
+// Plan lists the actions of an owner that are possible now, and those that have to wait.
 type Plan struct {
-	// Intents are entries to record before the actions start.
+	// Intents are inventory entries to persist before the first action.
 	Intents []appsv1.InventoryEntry
-	// Actions that can be done now, in order.
+	// Actions are possible now. They are executed in this order.
 	Actions []Action
-	// Removals that can be done now. They come after the actions.
+	// Removals are possible now. They are executed after the actions.
 	Removals []Action
-	// Waits are the actions that can't be done yet, with why.
+	// Waits are the actions that are not possible yet, with the reason.
 	Waits []Action
-	// Components in their order.
+	// Components are the states of the components, in their order.
 	Components []ComponentState
-	// Settled is true when everything was sent and all that leaves may go: the next
-	// change is measured by what there is now.
+	// Settled is true when everything is applied, and no removal waits for an approval or a
+	// handover decision: the current objects are then the base for the delete limits of the next
+	// change.
 	Settled bool
 }
 
-// Idle is true when there is nothing to do now.
+// Idle is true when no action is possible now.
 func (p *Plan) Idle() bool {
 	return len(p.Intents) == 0 && len(p.Actions) == 0 && len(p.Removals) == 0
 }
 
-// Ready is true when every component is and nothing is left to remove.
+// Ready is true when every component is ready and nothing is left to remove.
 func (p *Plan) Ready() bool {
 	for i := range p.Components {
 		if !p.Components[i].Ready {
@@ -132,43 +155,44 @@ func (p *Plan) Ready() bool {
 	return len(p.Removals) == 0 && len(p.Waits) == 0
 }
 
-// MakePlan computes the next possible step. It is a pure function.
-func MakePlan(in *Input) Plan {
+// PlanReconcile plans the actions that are possible now to reach the desired state. It is a pure
+// function.
+func PlanReconcile(in *Snapshot) Plan {
 	var p Plan
-	wanted := make(map[string]bool, in.Inventory.Len())
+	desired := make(map[string]bool, in.Inventory.Len())
 	ready := map[string]bool{}
-	sent := true
+	applied := true
 	for i := range in.Components {
 		c := &in.Components[i]
 		for j := range c.Items {
-			wanted[c.Items[j].ID] = true
+			desired[c.Items[j].ID] = true
 		}
-		st := planComponent(in, c, blockers(c, ready), &p)
+		st := planComponent(in, c, unreadyDependencies(c, ready), &p)
 		ready[c.Name] = st.Ready
-		sent = sent && st.Sent
+		applied = applied && st.Applied
 		p.Components = append(p.Components, st)
 	}
-	goes, leaving := asked(&in.Policies, leftover(in.Inventory, wanted))
-	if len(goes) > 0 {
-		q := planAsked(atOnce(in), goes)
+	requested, undesired := splitRequested(&in.Policies, undesiredEntries(in.Inventory, desired))
+	if len(requested) > 0 {
+		q := planRequested(withoutHandoverWait(in), requested)
 		p.Removals, p.Waits = append(p.Removals, q.Removals...), append(p.Waits, q.Waits...)
 	}
 	switch {
-	case sent:
-		may := approved(in, inherited(in, leaving, &p), wanted, &p)
-		p.Settled = len(may) == len(leaving)
-		if len(may) > 0 {
-			planLeaving(in, may, &p)
+	case applied:
+		removable := approvedRemovals(in, planHandovers(in, undesired, &p), desired, &p)
+		p.Settled = len(removable) == len(undesired)
+		if len(removable) > 0 {
+			planPrune(in, removable, &p)
 		}
-	case len(leaving) > 0:
-		p.Waits = append(p.Waits, Action{Verb: Wait, Reason: Gated, Entry: leaving[0],
-			Message: fmt.Sprintf("%d objects are removed when everything else is applied", len(leaving))})
+	case len(undesired) > 0:
+		p.Waits = append(p.Waits, Action{Verb: VerbWait, Reason: ReasonBlocked, Entry: undesired[0],
+			Message: fmt.Sprintf("%d objects are removed after everything else is applied", len(undesired))})
 	}
 	return p
 }
 
-// blockers names the dependencies of a component that are not ready.
-func blockers(c *Component, ready map[string]bool) []string {
+// unreadyDependencies returns the names of the dependencies of a component that are not ready.
+func unreadyDependencies(c *Component, ready map[string]bool) []string {
 	var out []string
 	for _, d := range c.DependsOn {
 		if !ready[d] {
@@ -178,46 +202,46 @@ func blockers(c *Component, ready map[string]bool) []string {
 	return out
 }
 
-// planComponent decides for each object of one component. A step starts when
-// the steps before it are ready.
-func planComponent(in *Input, c *Component, blockedOn []string, p *Plan) ComponentState {
-	st := ComponentState{Name: c.Name, Version: c.Version, Wave: c.Wave, Objects: len(c.Items), Sent: true, Ready: true}
-	var notes notes
+// planComponent plans the actions for the objects of one component. A step starts when the steps
+// before it are ready.
+func planComponent(in *Snapshot, c *Component, blockedOn []string, p *Plan) ComponentState {
+	st := ComponentState{Name: c.Name, Version: c.Version, Wave: c.Wave, Objects: len(c.Items), Applied: true, Ready: true}
+	var message componentMessage
 	if len(blockedOn) > 0 {
-		notes.wait("waits for component " + strings.Join(blockedOn, ", "))
+		message.addWait("waits for component " + strings.Join(blockedOn, ", "))
 	}
-	blocked := len(c.Blocked) > 0
-	open, step := len(blockedOn) == 0, 0
+	blocked := len(c.BlockedOn) > 0
+	mayApply, step := len(blockedOn) == 0, 0
 	for j := range c.Items {
 		it := &c.Items[j]
 		if it.Step != step {
-			open, step = open && st.Ready, it.Step
+			mayApply, step = mayApply && st.Ready, it.Step
 		}
-		if e, known := intent(in, it); !known {
+		if e, known := entryFor(in, it); !known {
 			p.Intents = append(p.Intents, e)
 		}
-		a, ready := decide(in, it)
-		if (!open || blocked) && (a.Verb == Create || a.Verb == Update) && !restores(&a) {
+		a, ready := decideItem(in, it)
+		if (!mayApply || blocked) && (a.Verb == VerbCreate || a.Verb == VerbUpdate) && !restoresApplied(&a) {
 			st.Blocked = st.Blocked || blocked
-			a = Action{Verb: Wait, Reason: Gated, Item: it, Entry: a.Entry, Live: a.Live}
+			a = Action{Verb: VerbWait, Reason: ReasonBlocked, Item: it, Entry: a.Entry, Live: a.Live}
 		}
-		collect(p, &st, &notes, a, ready)
+		collectAction(p, &st, &message, a, ready)
 	}
 	if st.Ready {
-		planExpiry(in, c, p)
+		planHookDeletions(in, c, p)
 	}
 	if st.Blocked {
-		notes.wait("waits for " + strings.Join(c.Blocked, ", "))
+		message.addWait("waits for " + strings.Join(c.BlockedOn, ", "))
 	}
-	st.Message = notes.String()
+	st.Message = message.String()
 	return st
 }
 
-// intent returns the entry of an item, or the one to record before it is
-// created; known is false then.
-func intent(in *Input, it *Item) (appsv1.InventoryEntry, bool) {
+// entryFor returns the inventory entry of an item and true. For an item without one it returns the
+// entry to persist before the object is created, and false.
+func entryFor(in *Snapshot, it *Item) (appsv1.InventoryEntry, bool) {
 	e, ok := in.Inventory.Get(it.ID)
-	if ok || it.Unserved != nil {
+	if ok || it.ResolveErr != nil {
 		return e, true
 	}
 	state := appsv1.EntryIntended
@@ -227,63 +251,64 @@ func intent(in *Input, it *Item) (appsv1.InventoryEntry, bool) {
 	return appsv1.InventoryEntry{ID: it.ID, Version: it.Version, Component: it.Component, Wave: it.Wave, PreRemove: it.PreRemove, State: state}, false
 }
 
-// restores is true for actions that bring back what was applied before: they
-// need not wait for their wave.
-func restores(a *Action) bool {
-	return a.Entry.Hash == a.Item.Want && (a.Entry.State == appsv1.EntryApplied || a.Entry.State == appsv1.EntryAdopted)
+// restoresApplied is true for an action that restores content which was applied before. It need not
+// wait for its wave.
+func restoresApplied(a *Action) bool {
+	return a.Entry.Hash == a.Item.ContentHash && (a.Entry.State == appsv1.EntryApplied || a.Entry.State == appsv1.EntryAdopted)
 }
 
-func collect(p *Plan, st *ComponentState, notes *notes, a Action, ready bool) {
+// collectAction adds an action to the plan, and its result to the state of the component.
+func collectAction(p *Plan, st *ComponentState, message *componentMessage, a Action, ready bool) {
 	switch a.Verb {
-	case Skip:
-		if a.Reason == Drifted || a.Reason == Missing {
+	case VerbSkip:
+		if a.Reason == ReasonDrifted || a.Reason == ReasonMissing {
 			st.Drifted = append(st.Drifted, a.Item.Ref.String())
 		}
 		if !ready {
-			notes.wait(a.Message)
+			message.addWait(a.Message)
 		}
-	case Record, Create, Update:
+	case VerbRecord, VerbCreate, VerbUpdate:
 		p.Actions = append(p.Actions, a)
-		if a.Verb != Record {
-			st.Sent, ready = false, false
+		if a.Verb != VerbRecord {
+			st.Applied, ready = false, false
 		}
-	case Refuse:
-		st.Sent, st.Failed, ready = false, true, false
-		notes.fail(a.Message)
+	case VerbRefuse:
+		st.Applied, st.Failed, ready = false, true, false
+		message.addFailure(a.Message)
 		p.Waits = append(p.Waits, a)
 	default:
-		st.Sent, ready = false, false
+		st.Applied, ready = false, false
 		if a.Message != "" {
-			notes.wait(a.Message)
+			message.addWait(a.Message)
 		}
 		p.Waits = append(p.Waits, a)
 	}
 	st.Ready = st.Ready && ready
-	if (a.Verb == Skip || a.Verb == Record) && a.Live != nil && a.Live.Ready == live.Failed {
+	if (a.Verb == VerbSkip || a.Verb == VerbRecord) && a.Live != nil && a.Live.Readiness == live.Failed {
 		st.Unhealthy = true
 	}
 }
 
-// notes keeps a component's message short: failures first, then what it waits for.
-type notes struct {
+// componentMessage collects the message of a component: failures first, then waits.
+type componentMessage struct {
 	failed, waiting []string
 }
 
-func (n *notes) fail(m string) { n.failed = note(n.failed, m) }
-func (n *notes) wait(m string) { n.waiting = note(n.waiting, m) }
+func (n *componentMessage) addFailure(m string) { n.failed = appendDistinct(n.failed, m) }
+func (n *componentMessage) addWait(m string)    { n.waiting = appendDistinct(n.waiting, m) }
 
-// note adds what the one before does not say already.
-func note(notes []string, m string) []string {
+// appendDistinct appends a message unless it equals the last one.
+func appendDistinct(notes []string, m string) []string {
 	if len(notes) > 0 && notes[len(notes)-1] == m {
 		return notes
 	}
 	return append(notes, m)
 }
 
-// maxNotes is how many objects a message names before it counts.
+// maxNotes is the maximum number of parts in a message. Further parts are only counted.
 const maxNotes = 3
 
-func (n *notes) String() string {
+func (n *componentMessage) String() string {
 	all := append(append([]string(nil), n.failed...), n.waiting...)
 	if len(all) > maxNotes {
 		return strings.Join(all[:maxNotes], "; ") + fmt.Sprintf("; and %d more", len(all)-maxNotes)

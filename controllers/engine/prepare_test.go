@@ -16,14 +16,14 @@ func rendered(name string, objects ...stacks.Object) stacks.RenderedComponent {
 	return stacks.RenderedComponent{Name: name, Objects: objects}
 }
 
-func of(kind, group, version, namespace string) stacks.Object {
+func renderedObject(kind, group, version, namespace string) stacks.Object {
 	return stacks.Object{Ref: stacks.Ref{Group: group, Kind: kind, Namespace: namespace, Name: "x"}, Version: version, Hash: "hash",
 		Manifest: json.RawMessage(`{}`)}
 }
 
 func prepareOne(t *testing.T, o stacks.Object, p Policies, expr string) Item {
 	t.Helper()
-	_, d := newAPIServer(widgets, serves("h.io/v1", resource("zones", "Zone", false, "get")))
+	_, d := newAPIServer(widgets, resourceList("h.io/v1", resource("zones", "Zone", false, "get")))
 	rc := rendered("c", o)
 	rc.ReadyExpr = expr
 	got := Prepare(t.Context(), []stacks.RenderedComponent{rc}, p, d)
@@ -33,53 +33,53 @@ func prepareOne(t *testing.T, o stacks.Object, p Policies, expr string) Item {
 	return got[0].Items[0]
 }
 
-func TestPrepareScope(t *testing.T) {
+func TestPrepareChecksScope(t *testing.T) {
 	defaulted := func(o stacks.Object) stacks.Object { o.NamespaceDefaulted = true; return o }
 	for name, tc := range map[string]struct {
 		object stacks.Object
 		id     string
 		err    any
 	}{
-		"namespaced":                       {of("ConfigMap", "", "v1", "ns"), "ns_x__ConfigMap", nil},
-		"cluster-scoped":                   {of("Zone", "h.io", "v1", ""), "_x_h.io_Zone", nil},
-		"a namespace that was put in":      {defaulted(of("Zone", "h.io", "v1", "ns")), "_x_h.io_Zone", nil},
-		"a namespace that stands there":    {of("Zone", "h.io", "v1", "ns"), "ns_x_h.io_Zone", new(*WrongScopeError)},
-		"namespaced, and put in":           {defaulted(of("Widget", "g.io", "v1", "ns")), "ns_x_g.io_Widget", nil},
-		"not served":                       {of("Gadget", "g.io", "v1", "ns"), "ns_x_g.io_Gadget", new(*NotServedError)},
-		"a version that is not served":     {of("Widget", "g.io", "v9", "ns"), "ns_x_g.io_Widget", new(*NotServedError)},
-		"not served, namespace was put in": {defaulted(of("Gadget", "g.io", "v1", "ns")), "ns_x_g.io_Gadget", new(*NotServedError)},
+		"namespaced":                      {renderedObject("ConfigMap", "", "v1", "ns"), "ns_x__ConfigMap", nil},
+		"cluster-scoped":                  {renderedObject("Zone", "h.io", "v1", ""), "_x_h.io_Zone", nil},
+		"cluster-scoped, defaulted":       {defaulted(renderedObject("Zone", "h.io", "v1", "ns")), "_x_h.io_Zone", nil},
+		"cluster-scoped with a namespace": {renderedObject("Zone", "h.io", "v1", "ns"), "ns_x_h.io_Zone", new(*WrongScopeError)},
+		"namespaced, defaulted":           {defaulted(renderedObject("Widget", "g.io", "v1", "ns")), "ns_x_g.io_Widget", nil},
+		"not served":                      {renderedObject("Gadget", "g.io", "v1", "ns"), "ns_x_g.io_Gadget", new(*NotServedError)},
+		"version not served":              {renderedObject("Widget", "g.io", "v9", "ns"), "ns_x_g.io_Widget", new(*NotServedError)},
+		"not served, defaulted":           {defaulted(renderedObject("Gadget", "g.io", "v1", "ns")), "ns_x_g.io_Gadget", new(*NotServedError)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			it := prepareOne(t, tc.object, Policies{}, "")
 			if it.ID != tc.id || it.ID != it.Ref.ID() {
 				t.Errorf("id %q, want %q", it.ID, tc.id)
 			}
-			if tc.err == nil && (it.Unserved != nil || it.Mapping == nil) {
-				t.Errorf("%v", it.Unserved)
+			if tc.err == nil && (it.ResolveErr != nil || it.Mapping == nil) {
+				t.Errorf("%v", it.ResolveErr)
 			}
-			if tc.err != nil && !errors.As(it.Unserved, tc.err) {
-				t.Errorf("got %v", it.Unserved)
+			if tc.err != nil && !errors.As(it.ResolveErr, tc.err) {
+				t.Errorf("got %v", it.ResolveErr)
 			}
 		})
 	}
 }
 
-// The hash is of everything that is sent, and of nothing else.
-func TestPrepareHash(t *testing.T) {
-	cm, widget := of("ConfigMap", "", "v1", "ns"), of("Widget", "g.io", "v1", "ns")
+// The hash covers everything that is sent, and nothing else.
+func TestContentHashCoversAllThatIsSent(t *testing.T) {
+	cm, widget := renderedObject("ConfigMap", "", "v1", "ns"), renderedObject("Widget", "g.io", "v1", "ns")
 	rules := func(paths ...string) Policies { return Policies{Ignore: []appsv1.IgnoreRule{{Paths: paths}}} }
-	plain := prepareOne(t, widget, Policies{}, "").Want
+	plain := prepareOne(t, widget, Policies{}, "").ContentHash
 	if plain != "hash" {
-		t.Errorf("with nothing put in it is that of the manifest, got %q", plain)
+		t.Errorf("%q, want the hash of the manifest, because nothing is added", plain)
 	}
 	seen := map[string]string{"plain": plain}
 	for name, want := range map[string]string{
-		"ready":         prepareOne(t, widget, Policies{}, "object.ok").Want,
-		"ready b":       prepareOne(t, widget, Policies{}, "object.good").Want,
-		"ignored":       prepareOne(t, widget, rules("/a"), "").Want,
-		"ignored twice": prepareOne(t, widget, rules("/a", "/b"), "").Want,
-		"a comma":       prepareOne(t, widget, rules("/a,/b"), "").Want,
-		"both":          prepareOne(t, widget, rules("/a"), "object.ok").Want,
+		"ready":         prepareOne(t, widget, Policies{}, "object.ok").ContentHash,
+		"ready b":       prepareOne(t, widget, Policies{}, "object.good").ContentHash,
+		"ignored":       prepareOne(t, widget, rules("/a"), "").ContentHash,
+		"ignored twice": prepareOne(t, widget, rules("/a", "/b"), "").ContentHash,
+		"a comma":       prepareOne(t, widget, rules("/a,/b"), "").ContentHash,
+		"both":          prepareOne(t, widget, rules("/a"), "object.ok").ContentHash,
 	} {
 		for other, w := range seen {
 			if w == want {
@@ -88,13 +88,13 @@ func TestPrepareHash(t *testing.T) {
 		}
 		seen[name] = want
 	}
-	// Kinds that are built in are judged by what is known of them.
-	if it := prepareOne(t, cm, Policies{}, "object.ok"); it.ReadyExpr != "" || it.Want != "hash" {
-		t.Errorf("%q, %q", it.ReadyExpr, it.Want)
+	// Built-in kinds have their own readiness rules: the expression does not apply.
+	if it := prepareOne(t, cm, Policies{}, "object.ok"); it.ReadyExpr != "" || it.ContentHash != "hash" {
+		t.Errorf("%q, %q", it.ReadyExpr, it.ContentHash)
 	}
-	// What only says how, and not what, is not sent.
-	if it := prepareOne(t, cm, Policies{Force: true, Prune: true, Drift: appsv1.DriftWarn, Adopt: appsv1.AdoptAlways}, ""); it.Want != "hash" {
-		t.Errorf("%q", it.Want)
+	// Policies that do not change the sent content are not in the hash.
+	if it := prepareOne(t, cm, Policies{Force: true, Prune: true, Drift: appsv1.DriftWarn, Adopt: appsv1.AdoptAlways}, ""); it.ContentHash != "hash" {
+		t.Errorf("%q", it.ContentHash)
 	}
 }
 
@@ -104,10 +104,10 @@ func TestPrepareIgnore(t *testing.T) {
 		target *appsv1.IgnoreTarget
 		want   bool
 	}{
-		"all":               {nil, true},
-		"all, said so":      {target(appsv1.IgnoreTarget{}), true},
+		"no target":         {nil, true},
+		"empty target":      {target(appsv1.IgnoreTarget{}), true},
 		"kind":              {target(appsv1.IgnoreTarget{Kind: "Widget"}), true},
-		"all that is there": {target(appsv1.IgnoreTarget{Group: "g.io", Kind: "Widget", Namespace: "ns", Name: "x"}), true},
+		"all fields":        {target(appsv1.IgnoreTarget{Group: "g.io", Kind: "Widget", Namespace: "ns", Name: "x"}), true},
 		"another group":     {target(appsv1.IgnoreTarget{Group: "h.io", Kind: "Widget"}), false},
 		"another kind":      {target(appsv1.IgnoreTarget{Kind: "Gadget"}), false},
 		"another namespace": {target(appsv1.IgnoreTarget{Kind: "Widget", Namespace: "sn"}), false},
@@ -119,7 +119,7 @@ func TestPrepareIgnore(t *testing.T) {
 			if tc.want {
 				want = []string{"/a", "/b", "/c"}
 			}
-			if it := prepareOne(t, of("Widget", "g.io", "v1", "ns"), Policies{Ignore: rules}, ""); !slices.Equal(it.Ignore, want) {
+			if it := prepareOne(t, renderedObject("Widget", "g.io", "v1", "ns"), Policies{Ignore: rules}, ""); !slices.Equal(it.Ignore, want) {
 				t.Errorf("got %v, want %v", it.Ignore, want)
 			}
 		})
@@ -128,9 +128,9 @@ func TestPrepareIgnore(t *testing.T) {
 
 func TestPrepareComponent(t *testing.T) {
 	_, d := newAPIServer()
-	rc := rendered("c", of("Namespace", "", "v1", ""), of("ConfigMap", "", "v1", "ns"), of("Job", "batch", "v1", "ns"))
+	rc := rendered("c", renderedObject("Namespace", "", "v1", ""), renderedObject("ConfigMap", "", "v1", "ns"), renderedObject("Job", "batch", "v1", "ns"))
 	rc.Version, rc.Wave, rc.DependsOn, rc.CreateNamespace = "1.2.3", 4, []string{"b"}, "shared"
-	hook := of("ConfigMap", "", "v1", "ns")
+	hook := renderedObject("ConfigMap", "", "v1", "ns")
 	hook.Name, hook.Hook = "hook", post(0)
 	rc.Objects = append(rc.Objects, hook)
 	policies := Policies{Ignore: []appsv1.IgnoreRule{{Paths: []string{"/metadata/labels"}}}}
@@ -140,7 +140,7 @@ func TestPrepareComponent(t *testing.T) {
 	}
 	ns := c.Items[0]
 	if !ns.Shared || ns.ID != "_shared__Namespace" || ns.Step != 0 || len(ns.Ignore) != 0 || ns.Mapping == nil || ns.Mapping.Scope.Name() != meta.RESTScopeNameRoot {
-		t.Errorf("the namespace comes first, and is nobody's: %+v", ns)
+		t.Errorf("%+v, want the shared namespace first", ns)
 	}
 	for i, want := range []struct {
 		step int
@@ -156,20 +156,20 @@ func TestPrepareComponent(t *testing.T) {
 	}
 }
 
-// An API server that does not answer says nothing about a manifest.
-func TestPrepareWithoutDiscovery(t *testing.T) {
+// A manifest does not count as invalid while discovery fails.
+func TestPrepareWhileDiscoveryFails(t *testing.T) {
 	s, d := newAPIServer()
 	s.down = errors.New("no route to host")
-	components := Prepare(t.Context(), []stacks.RenderedComponent{rendered("c", of("ConfigMap", "", "v1", "ns"))}, Policies{}, d)
-	in := world{}.input(components...)
-	p := MakePlan(in)
+	components := Prepare(t.Context(), []stacks.RenderedComponent{rendered("c", renderedObject("ConfigMap", "", "v1", "ns"))}, Policies{}, d)
+	in := fixture{}.snapshot(components...)
+	p := PlanReconcile(in)
 	if len(p.Actions) > 0 || len(p.Intents) > 0 || len(p.Waits) != 1 {
 		t.Fatalf("%+v", p)
 	}
-	if p.Waits[0].Reason == Invalid {
-		t.Errorf("a manifest is called wrong because of %v", p.Waits[0].Err)
+	if p.Waits[0].Reason == ReasonInvalid {
+		t.Errorf("the manifest counts as invalid because of %v", p.Waits[0].Err)
 	}
 	if !p.Components[0].Failed {
-		t.Error("no event tells when the API server is back: it has to be tried again")
+		t.Error("not failed: no event would trigger a retry when the API server answers again")
 	}
 }

@@ -15,14 +15,14 @@ func jobRef(name string) stacks.Ref {
 	return stacks.Ref{Group: "batch", Kind: "Job", Namespace: "ns", Name: name}
 }
 
-// before is the entry of a Job that runs before a removal.
-func before(component, name string, wave, place int32) appsv1.InventoryEntry {
+// preRemoveEntry returns the entry of a Job that runs before a removal.
+func preRemoveEntry(component, name string, wave, place int32) appsv1.InventoryEntry {
 	return appsv1.InventoryEntry{ID: jobRef(name).ID(), Version: "v1", Component: component, Wave: wave, PreRemove: place,
 		UID: "uid", Hash: "want", Baseline: base, State: appsv1.EntryApplied}
 }
 
 func suspendedJob(name string, change ...func(*live.Object)) live.Object {
-	o := live.Object{Ref: jobRef(name), Version: "v1", UID: "uid", Ready: live.InProgress, Suspended: true, Owned: base,
+	o := live.Object{Ref: jobRef(name), Version: "v1", UID: "uid", Readiness: live.InProgress, Suspended: true, OwnedHash: base,
 		Mark: live.Mark{Owner: me.String(), ID: jobRef(name).ID()}}
 	for _, f := range change {
 		f(&o)
@@ -32,19 +32,19 @@ func suspendedJob(name string, change ...func(*live.Object)) live.Object {
 
 func running(o *live.Object) { o.Suspended = false }
 func complete(o *live.Object) {
-	o.Suspended, o.Done, o.Succeeded, o.Ready = false, true, true, live.Current
+	o.Suspended, o.Finished, o.Succeeded, o.Readiness = false, true, true, live.Current
 }
 
-// steps are what a plan does and waits for: verb and name of each object.
-func did(actions []Action) (out []string) {
+// actionNames returns the verb and the object name of each action.
+func actionNames(actions []Action) (out []string) {
 	for i := range actions {
 		out = append(out, string(actions[i].Verb)+" "+refOf(&actions[i]).Name)
 	}
 	return out
 }
 
-func TestJobsRunBeforeATeardown(t *testing.T) {
-	db, job := entry("db", appsv1.EntryApplied), before("drain", "job", 1, 1)
+func TestTeardownRunsPreRemoveJobs(t *testing.T) {
+	db, job := entry("db", appsv1.EntryApplied), preRemoveEntry("drain", "job", 1, 1)
 	done := job
 	done.State = appsv1.EntryDone
 	for name, tc := range map[string]struct {
@@ -55,32 +55,32 @@ func TestJobsRunBeforeATeardown(t *testing.T) {
 		waits   []string
 		says    string
 	}{
-		"first of all":            {[]appsv1.InventoryEntry{db, job}, []live.Object{alive("db"), suspendedJob("job")}, nil, []string{"run job"}, nil, ""},
-		"until it is done":        {[]appsv1.InventoryEntry{db, job}, []live.Object{alive("db"), suspendedJob("job", running)}, nil, nil, []string{"wait job"}, "Job ns/job runs before anything is removed, and is not done"},
-		"which is recorded":       {[]appsv1.InventoryEntry{db, job}, []live.Object{alive("db"), suspendedJob("job", complete)}, nil, []string{"record job"}, nil, ""},
-		"then it goes, too":       {[]appsv1.InventoryEntry{db, done}, []live.Object{alive("db"), suspendedJob("job", complete)}, nil, []string{"delete job"}, nil, ""},
-		"also when it went":       {[]appsv1.InventoryEntry{db, done}, []live.Object{alive("db")}, nil, []string{"delete job"}, nil, ""},
-		"nobody knows it":         {[]appsv1.InventoryEntry{db, job}, []live.Object{alive("db")}, nil, []string{"run job"}, nil, ""},
-		"it is being deleted":     {[]appsv1.InventoryEntry{db, job}, []live.Object{alive("db"), suspendedJob("job", func(o *live.Object) { o.Deleting = true })}, nil, nil, []string{"wait job"}, "is being deleted"},
-		"it failed":               {[]appsv1.InventoryEntry{db, job}, []live.Object{alive("db"), suspendedJob("job", running, func(o *live.Object) { o.Ready, o.Message = live.Failed, "BackoffLimitExceeded" })}, nil, nil, []string{"wait job"}, "has failed (BackoffLimitExceeded)"},
-		"a person protects it":    {[]appsv1.InventoryEntry{db, job}, []live.Object{alive("db"), suspendedJob("job", func(o *live.Object) { o.Protected = true })}, nil, nil, []string{"wait job"}, live.PreventDeletionAnnotation},
-		"somebody made it anew":   {[]appsv1.InventoryEntry{db, job}, []live.Object{alive("db"), suspendedJob("job", func(o *live.Object) { o.UID = "another" })}, nil, []string{"record job"}, nil, ""},
-		"another install has it":  {[]appsv1.InventoryEntry{db, job}, []live.Object{alive("db"), suspendedJob("job", func(o *live.Object) { o.Mark.Owner = other.String() })}, nil, []string{"record job"}, nil, ""},
-		"not when all is left":    {[]appsv1.InventoryEntry{db, job}, []live.Object{alive("db"), suspendedJob("job")}, func(p *Policies) { p.Orphan = true }, []string{"release db", "release job"}, nil, ""},
-		"the only thing there is": {[]appsv1.InventoryEntry{job}, []live.Object{suspendedJob("job")}, nil, []string{"run job"}, nil, ""},
-		"by wave, then by place": {[]appsv1.InventoryEntry{before("a", "late", 0, 1), before("b", "third", 2, 3), before("b", "second", 2, 2)},
+		"it runs first":           {[]appsv1.InventoryEntry{db, job}, []live.Object{liveObject("db"), suspendedJob("job")}, nil, []string{"run job"}, nil, ""},
+		"it is running":           {[]appsv1.InventoryEntry{db, job}, []live.Object{liveObject("db"), suspendedJob("job", running)}, nil, nil, []string{"wait job"}, "Job ns/job runs before anything is removed, and is not done"},
+		"it succeeded":            {[]appsv1.InventoryEntry{db, job}, []live.Object{liveObject("db"), suspendedJob("job", complete)}, nil, []string{"record job"}, nil, ""},
+		"success is recorded":     {[]appsv1.InventoryEntry{db, done}, []live.Object{liveObject("db"), suspendedJob("job", complete)}, nil, []string{"delete job"}, nil, ""},
+		"recorded, and gone":      {[]appsv1.InventoryEntry{db, done}, []live.Object{liveObject("db")}, nil, []string{"delete job"}, nil, ""},
+		"it is not in the index":  {[]appsv1.InventoryEntry{db, job}, []live.Object{liveObject("db")}, nil, []string{"run job"}, nil, ""},
+		"it is being deleted":     {[]appsv1.InventoryEntry{db, job}, []live.Object{liveObject("db"), suspendedJob("job", func(o *live.Object) { o.Deleting = true })}, nil, nil, []string{"wait job"}, "is being deleted"},
+		"it failed":               {[]appsv1.InventoryEntry{db, job}, []live.Object{liveObject("db"), suspendedJob("job", running, func(o *live.Object) { o.Readiness, o.Message = live.Failed, "BackoffLimitExceeded" })}, nil, nil, []string{"wait job"}, "has failed (BackoffLimitExceeded)"},
+		"it is protected":         {[]appsv1.InventoryEntry{db, job}, []live.Object{liveObject("db"), suspendedJob("job", func(o *live.Object) { o.Protected = true })}, nil, nil, []string{"wait job"}, live.PreventDeletionAnnotation},
+		"it was recreated":        {[]appsv1.InventoryEntry{db, job}, []live.Object{liveObject("db"), suspendedJob("job", func(o *live.Object) { o.UID = "another" })}, nil, []string{"record job"}, nil, ""},
+		"another install owns it": {[]appsv1.InventoryEntry{db, job}, []live.Object{liveObject("db"), suspendedJob("job", func(o *live.Object) { o.Mark.Owner = other.String() })}, nil, []string{"record job"}, nil, ""},
+		"with Orphan":             {[]appsv1.InventoryEntry{db, job}, []live.Object{liveObject("db"), suspendedJob("job")}, func(p *Policies) { p.Orphan = true }, []string{"release db", "release job"}, nil, ""},
+		"no other objects":        {[]appsv1.InventoryEntry{job}, []live.Object{suspendedJob("job")}, nil, []string{"run job"}, nil, ""},
+		"by wave, then by position": {[]appsv1.InventoryEntry{preRemoveEntry("a", "late", 0, 1), preRemoveEntry("b", "third", 2, 3), preRemoveEntry("b", "second", 2, 2)},
 			[]live.Object{suspendedJob("late"), suspendedJob("third"), suspendedJob("second")}, nil, []string{"run second"}, nil, ""},
-		"those of one place at once": {[]appsv1.InventoryEntry{before("a", "x", 0, 1), before("b", "y", 0, 1)}, []live.Object{suspendedJob("x"), suspendedJob("y")}, nil, []string{"run x", "run y"}, nil, ""},
+		"same position concurrently": {[]appsv1.InventoryEntry{preRemoveEntry("a", "x", 0, 1), preRemoveEntry("b", "y", 0, 1)}, []live.Object{suspendedJob("x"), suspendedJob("y")}, nil, []string{"run x", "run y"}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := PlanTeardown(world{entries: tc.entries, live: tc.live, policy: tc.policy}.input())
-			removes := did(p.Removals)
+			p := PlanTeardown(fixture{entries: tc.entries, live: tc.live, policy: tc.policy}.snapshot())
+			removes := actionNames(p.Removals)
 			slices.Sort(removes)
-			if !slices.Equal(removes, tc.removes) || !slices.Equal(did(p.Waits), tc.waits) {
-				t.Errorf("does %v and waits for %v, want %v and %v", removes, did(p.Waits), tc.removes, tc.waits)
+			if !slices.Equal(removes, tc.removes) || !slices.Equal(actionNames(p.Waits), tc.waits) {
+				t.Errorf("removals %v, waits %v; want %v and %v", removes, actionNames(p.Waits), tc.removes, tc.waits)
 			}
 			if len(p.Waits) > 0 && !strings.Contains(p.Waits[0].Message, tc.says) {
-				t.Errorf("says %q, not %q", p.Waits[0].Message, tc.says)
+				t.Errorf("message %q, want %q in it", p.Waits[0].Message, tc.says)
 			}
 			var failed *PreRemoveError
 			if len(p.Waits) > 0 && errors.As(p.Waits[0].Err, &failed) != strings.Contains(name, "failed") {
@@ -92,17 +92,18 @@ func TestJobsRunBeforeATeardown(t *testing.T) {
 
 func jobItem(component, name string) Item {
 	r := jobRef(name)
-	return Item{Object: stacks.Object{Ref: r, Version: "v1", Hook: &stacks.Hook{Phase: stacks.HookPreRemove}}, ID: r.ID(), Want: "want",
+	return Item{Object: stacks.Object{Ref: r, Version: "v1", Hook: &stacks.Hook{Phase: stacks.HookPreRemove}}, ID: r.ID(), ContentHash: "want",
 		Component: component, PreRemove: 1}
 }
 
-// Of a stack that stays, a Job runs when what it belongs to goes, and not alone.
-func TestJobsRunBeforeComponentsLeave(t *testing.T) {
-	w := world{entries: []appsv1.InventoryEntry{before("drain", "job", 1, 1)}, live: []live.Object{suspendedJob("job")}}
+// While the stack stays, a pre-remove Job runs when its component is removed together with another
+// one.
+func TestPreRemoveJobsRunWhenComponentsAreRemoved(t *testing.T) {
+	w := fixture{entries: []appsv1.InventoryEntry{preRemoveEntry("drain", "job", 1, 1)}, live: []live.Object{suspendedJob("job")}}
 	for _, name := range []string{"db", "db2", "web"} {
 		e := entry(name, appsv1.EntryApplied)
 		e.Component = strings.TrimSuffix(name, "2")
-		w.entries, w.live = append(w.entries, e), append(w.live, alive(name))
+		w.entries, w.live = append(w.entries, e), append(w.live, liveObject(name))
 	}
 	web := Component{Name: "web", Items: []Item{item("web", "web")}}
 	db := Component{Name: "db", Items: []Item{item("db", "db"), item("db", "db2")}}
@@ -112,35 +113,35 @@ func TestJobsRunBeforeComponentsLeave(t *testing.T) {
 		wanted []Component
 		want   []string
 	}{
-		"nothing leaves":             {[]Component{web, db, drain}, nil},
-		"both leave":                 {[]Component{web}, []string{"run job"}},
-		"it leaves alone":            {[]Component{web, db}, []string{"delete job"}},
-		"it stays":                   {[]Component{web, drain}, []string{"delete db", "delete db2"}},
-		"a part of another leaves":   {[]Component{web, {Name: "db", Items: db.Items[:1]}}, []string{"delete job"}},
-		"it changed its name":        {[]Component{db, renamed}, []string{"delete job"}},
+		"nothing is removed":         {[]Component{web, db, drain}, nil},
+		"both are removed":           {[]Component{web}, []string{"run job"}},
+		"only its component":         {[]Component{web, db}, []string{"delete job"}},
+		"only another component":     {[]Component{web, drain}, []string{"delete db", "delete db2"}},
+		"and a part of another":      {[]Component{web, {Name: "db", Items: db.Items[:1]}}, []string{"delete job"}},
+		"the Job is renamed":         {[]Component{db, renamed}, []string{"delete job"}},
 		"components without objects": {[]Component{web, {Name: "db"}, {Name: "drain"}}, []string{"run job"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := w
-			for i := range tc.wanted { // what is wanted anew was applied
+			for i := range tc.wanted { // the renamed Job is applied
 				for j := range tc.wanted[i].Items {
 					if it := &tc.wanted[i].Items[j]; it.Name == "job-2" {
-						w.entries, w.live = append(slices.Clone(w.entries), before("drain", "job-2", 0, 1)), append(slices.Clone(w.live), suspendedJob("job-2"))
+						w.entries, w.live = append(slices.Clone(w.entries), preRemoveEntry("drain", "job-2", 0, 1)), append(slices.Clone(w.live), suspendedJob("job-2"))
 					}
 				}
 			}
-			p := MakePlan(w.input(tc.wanted...))
-			got := did(p.Removals)
+			p := PlanReconcile(w.snapshot(tc.wanted...))
+			got := actionNames(p.Removals)
 			slices.Sort(got)
 			if !slices.Equal(got, tc.want) {
-				t.Errorf("does %v, want %v (waits: %v)", got, tc.want, did(p.Waits))
+				t.Errorf("removals %v, want %v (waits: %v)", got, tc.want, actionNames(p.Waits))
 			}
 		})
 	}
 }
 
-func TestDecideAJobThatRunsBeforeRemoval(t *testing.T) {
-	applied, done := before("c", "job", 0, 1), before("c", "job", 0, 1)
+func TestDecidePreRemoveJobOfDesiredComponent(t *testing.T) {
+	applied, done := preRemoveEntry("c", "job", 0, 1), preRemoveEntry("c", "job", 0, 1)
 	done.State = appsv1.EntryDone
 	ordinary := applied
 	ordinary.PreRemove = 0
@@ -152,25 +153,25 @@ func TestDecideAJobThatRunsBeforeRemoval(t *testing.T) {
 		reason Reason
 		ready  bool
 	}{
-		"suspended, it is ready":            {applied, []live.Object{suspendedJob("job")}, "", Skip, Unchanged, true},
-		"somebody let it run":               {applied, []live.Object{suspendedJob("job", running, func(o *live.Object) { o.Owned = "BBBBBBBBBBBBBBBB" })}, "", Update, Drifted, false},
-		"it ran, and the removal was not":   {done, []live.Object{suspendedJob("job", complete)}, "", Update, Spent, false},
-		"somebody ran it":                   {applied, []live.Object{suspendedJob("job", complete)}, "", Update, Spent, false},
-		"it ran and is gone":                {done, nil, appsv1.DriftIgnore, Create, Changed, false},
-		"it was an ordinary one until now":  {ordinary, []live.Object{suspendedJob("job")}, "", Record, Moved, true},
-		"it is gone":                        {applied, nil, "", Create, Missing, false},
-		"it is gone, and drift is left so":  {applied, nil, appsv1.DriftWarn, Skip, Missing, true},
-		"it is going":                       {applied, []live.Object{suspendedJob("job", func(o *live.Object) { o.Deleting = true })}, "", Wait, Leaving, false},
-		"it failed, and the removal is off": {applied, []live.Object{suspendedJob("job", running, func(o *live.Object) { o.Done, o.Ready = true, live.Failed })}, "", Update, Spent, false},
+		"suspended counts as ready":   {applied, []live.Object{suspendedJob("job")}, "", VerbSkip, ReasonUnchanged, true},
+		"resumed by another client":   {applied, []live.Object{suspendedJob("job", running, func(o *live.Object) { o.OwnedHash = "BBBBBBBBBBBBBBBB" })}, "", VerbUpdate, ReasonDrifted, false},
+		"it ran, removal canceled":    {done, []live.Object{suspendedJob("job", complete)}, "", VerbUpdate, ReasonRemovalCanceled, false},
+		"another client ran it":       {applied, []live.Object{suspendedJob("job", complete)}, "", VerbUpdate, ReasonRemovalCanceled, false},
+		"it ran and is gone":          {done, nil, appsv1.DriftIgnore, VerbCreate, ReasonChanged, false},
+		"an ordinary Job before":      {ordinary, []live.Object{suspendedJob("job")}, "", VerbRecord, ReasonMoved, true},
+		"it is gone":                  {applied, nil, "", VerbCreate, ReasonMissing, false},
+		"it is gone, with mode Warn":  {applied, nil, appsv1.DriftWarn, VerbSkip, ReasonMissing, true},
+		"it is being deleted":         {applied, []live.Object{suspendedJob("job", func(o *live.Object) { o.Deleting = true })}, "", VerbWait, ReasonBeingDeleted, false},
+		"it failed, removal canceled": {applied, []live.Object{suspendedJob("job", running, func(o *live.Object) { o.Finished, o.Readiness = true, live.Failed })}, "", VerbUpdate, ReasonRemovalCanceled, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			it := jobItem("c", "job")
-			w := world{entries: []appsv1.InventoryEntry{tc.entry}, live: tc.live, policy: func(p *Policies) {
+			w := fixture{entries: []appsv1.InventoryEntry{tc.entry}, live: tc.live, policy: func(p *Policies) {
 				if tc.drift != "" {
 					p.Drift = tc.drift
 				}
 			}}
-			a, ready := decide(w.input(), &it)
+			a, ready := decideItem(w.snapshot(), &it)
 			if a.Verb != tc.verb || a.Reason != tc.reason || ready != tc.ready {
 				t.Errorf("got %s/%s ready=%t, want %s/%s ready=%t (%s)", a.Verb, a.Reason, ready, tc.verb, tc.reason, tc.ready, a.Message)
 			}
@@ -178,17 +179,17 @@ func TestDecideAJobThatRunsBeforeRemoval(t *testing.T) {
 	}
 }
 
-func TestHooksThatSucceededExpire(t *testing.T) {
+func TestSucceededHooksAreDeleted(t *testing.T) {
 	hook := func(policies ...string) Item {
 		it := jobItem("c", "job")
 		it.PreRemove, it.RunsOnce, it.Hook = 0, true, &stacks.Hook{Phase: stacks.HookPre, DeletePolicies: policies}
 		return it
 	}
-	done := before("c", "job", 0, 0)
+	done := preRemoveEntry("c", "job", 0, 0)
 	done.State = appsv1.EntryDone
-	applied := before("c", "job", 0, 0)
+	applied := preRemoveEntry("c", "job", 0, 0)
 	account := item("c", "account")
-	account.RunsOnce, account.Hook = true, &stacks.Hook{Phase: stacks.HookPre, DeletePolicies: []string{hookSucceeded}}
+	account.RunsOnce, account.Hook = true, &stacks.Hook{Phase: stacks.HookPre, DeletePolicies: []string{hookSucceededPolicy}}
 	accountDone := entry("account", appsv1.EntryDone)
 	for name, tc := range map[string]struct {
 		items   []Item
@@ -196,29 +197,29 @@ func TestHooksThatSucceededExpire(t *testing.T) {
 		live    []live.Object
 		want    []string
 	}{
-		"when it is done":              {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{done}, []live.Object{suspendedJob("job", complete)}, []string{"delete job"}},
-		"not before that is recorded":  {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{applied}, []live.Object{suspendedJob("job", complete)}, []string{"record job"}},
-		"not by default":               {[]Item{hook("before-hook-creation")}, []appsv1.InventoryEntry{done}, []live.Object{suspendedJob("job", complete)}, nil},
-		"not twice":                    {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{done}, []live.Object{suspendedJob("job", complete, func(o *live.Object) { o.Deleting = true })}, nil},
-		"it is gone":                   {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{done}, nil, nil},
-		"not somebody else's":          {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{done}, []live.Object{suspendedJob("job", complete, func(o *live.Object) { o.UID = "another" })}, nil},
-		"not one that is protected":    {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{done}, []live.Object{suspendedJob("job", complete, func(o *live.Object) { o.Protected = true })}, nil},
-		"not what its like are to use": {[]Item{account}, []appsv1.InventoryEntry{accountDone}, []live.Object{alive("account")}, nil},
-		"not while others are not ready": {[]Item{hook("hook-succeeded"), item("c", "a")}, []appsv1.InventoryEntry{done, entry("a", appsv1.EntryApplied)},
-			[]live.Object{suspendedJob("job", complete), alive("a", func(o *live.Object) { o.Ready = live.InProgress })}, nil},
+		"completed":                   {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{done}, []live.Object{suspendedJob("job", complete)}, []string{"delete job"}},
+		"completion not recorded":     {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{applied}, []live.Object{suspendedJob("job", complete)}, []string{"record job"}},
+		"default policy":              {[]Item{hook("before-hook-creation")}, []appsv1.InventoryEntry{done}, []live.Object{suspendedJob("job", complete)}, nil},
+		"being deleted":               {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{done}, []live.Object{suspendedJob("job", complete, func(o *live.Object) { o.Deleting = true })}, nil},
+		"gone":                        {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{done}, nil, nil},
+		"recreated by another client": {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{done}, []live.Object{suspendedJob("job", complete, func(o *live.Object) { o.UID = "another" })}, nil},
+		"protected":                   {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{done}, []live.Object{suspendedJob("job", complete, func(o *live.Object) { o.Protected = true })}, nil},
+		"another kind than a Job":     {[]Item{account}, []appsv1.InventoryEntry{accountDone}, []live.Object{liveObject("account")}, nil},
+		"component not ready": {[]Item{hook("hook-succeeded"), item("c", "a")}, []appsv1.InventoryEntry{done, entry("a", appsv1.EntryApplied)},
+			[]live.Object{suspendedJob("job", complete), liveObject("a", func(o *live.Object) { o.Readiness = live.InProgress })}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := MakePlan(world{entries: tc.entries, live: tc.live}.input(Component{Name: "c", Items: tc.items}))
-			if got := did(p.Actions); !slices.Equal(got, tc.want) {
-				t.Errorf("does %v, want %v", got, tc.want)
+			p := PlanReconcile(fixture{entries: tc.entries, live: tc.live}.snapshot(Component{Name: "c", Items: tc.items}))
+			if got := actionNames(p.Actions); !slices.Equal(got, tc.want) {
+				t.Errorf("actions %v, want %v", got, tc.want)
 			}
 			if len(tc.want) > 0 && tc.want[0] == "delete job" && (len(p.Intents) != 1 || !p.Components[0].Ready) {
-				t.Errorf("%d are recorded first, ready: %t", len(p.Intents), p.Components[0].Ready)
+				t.Errorf("%d intents, ready: %t", len(p.Intents), p.Components[0].Ready)
 			}
 		})
 	}
-	w := world{entries: []appsv1.InventoryEntry{done}, live: []live.Object{suspendedJob("job", complete)}, policy: func(p *Policies) { p.Protect = []string{"Job"} }}
-	if got := did(MakePlan(w.input(Component{Name: "c", Items: []Item{hook("hook-succeeded")}})).Actions); got != nil {
-		t.Errorf("Jobs are never deleted, and it does %v", got)
+	w := fixture{entries: []appsv1.InventoryEntry{done}, live: []live.Object{suspendedJob("job", complete)}, policy: func(p *Policies) { p.ProtectKinds = []string{"Job"} }}
+	if got := actionNames(PlanReconcile(w.snapshot(Component{Name: "c", Items: []Item{hook("hook-succeeded")}})).Actions); got != nil {
+		t.Errorf("actions %v although Jobs are protected", got)
 	}
 }

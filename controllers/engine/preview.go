@@ -14,75 +14,80 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// View is an owner whose inventory is looked at by somebody else than its own
-// controller: nothing of it is changed.
-type View struct {
-	Of      OwnerKey
-	Entries *Inventory
-	Policy  Policies
+// ReadOnlyOwner is an owner for read-only operations on its inventory, by other controllers than
+// its own.
+type ReadOnlyOwner struct {
+	OwnerKey OwnerKey
+	Entries  *Inventory
+	Policy   Policies
 }
 
-var _ Owner = (*View)(nil)
+var _ Owner = (*ReadOnlyOwner)(nil)
 
-var errView = errors.New("an inventory that is only looked at is not acted on")
+var errReadOnly = errors.New("the owner is read-only")
 
 // Key implements Owner.
-func (v *View) Key() OwnerKey { return v.Of }
+func (v *ReadOnlyOwner) Key() OwnerKey { return v.OwnerKey }
 
 // Inventory implements Owner.
-func (v *View) Inventory() *Inventory { return v.Entries }
+func (v *ReadOnlyOwner) Inventory() *Inventory { return v.Entries }
 
 // Policies implements Owner.
-func (v *View) Policies() Policies { return v.Policy }
+func (v *ReadOnlyOwner) Policies() Policies { return v.Policy }
 
 // Manifest implements Owner.
-func (v *View) Manifest(context.Context, *Item) (json.RawMessage, error) { return nil, errView }
+func (v *ReadOnlyOwner) Manifest(context.Context, *Item) (json.RawMessage, error) {
+	return nil, errReadOnly
+}
 
 // Persist implements Owner.
-func (v *View) Persist(context.Context) error { return errView }
+func (v *ReadOnlyOwner) Persist(context.Context) error { return errReadOnly }
 
-// Remark is what there is to say of one object that is asked to go.
-type Remark struct {
+// RemovalItem describes the removal of one object.
+type RemovalItem struct {
 	Entry  appsv1.InventoryEntry
 	Ref    stacks.Ref
 	Reason Reason
-	// Message for people; empty when it only waits for its turn.
+	// Message is for users; empty for an object that only waits for the steps before it.
 	Message string
 }
 
-// Remarks beside those of actions.
+// Reasons of removals, in addition to those of actions.
 const (
-	// Finalizing is an object that a controller has to let go.
-	Finalizing Reason = "Finalizers"
-	// Adopted is an object that was there before us.
-	Adopted Reason = "Adopted"
-	// Pending is an object whose turn has not come.
-	Pending Reason = "Pending"
+	// ReasonFinalizers: a controller has to remove its finalizers.
+	ReasonFinalizers Reason = "Finalizers"
+	// ReasonAdopted: the object existed before, and is released.
+	ReasonAdopted Reason = "Adopted"
+	// ReasonPending: the object will be deleted after the steps before it.
+	ReasonPending Reason = "Pending"
 )
 
-// Rehearsal is what a removal would do as things stand.
-type Rehearsal struct {
-	// Steps in their order: what is in one goes side by side.
-	Steps [][]Remark
-	// Kept are left, Blockers would hold the removal.
-	Kept, Blockers []Remark
-	// Unsynced is set when the index can't tell of all objects yet.
-	Unsynced error
+// RemovalPreview describes what a removal would do in the current state of the cluster.
+type RemovalPreview struct {
+	// Steps are the steps in their order. The objects of one step are removed concurrently.
+	Steps [][]RemovalItem
+	// Kept are objects that would be left in the cluster, Blockers objects that would block the
+	// removal.
+	Kept, Blockers []RemovalItem
+	// SyncError is not nil while the index may not know all objects.
+	SyncError error
 }
 
-// Watch has the index know the kinds of an inventory for somebody who only looks at
-// it; who is told of changes of what the index knows.
-func (e *Engine) Watch(ctx context.Context, t *Target, who OwnerKey, v *View) {
-	e.use(ctx, t, &View{Of: who, Entries: v.Entries}, nil, nil)
+// WatchKindsFor makes the index watch the kinds of an inventory on behalf of an observer, which is
+// notified of changes of these objects.
+func (e *Engine) WatchKindsFor(ctx context.Context, t *Target, observer OwnerKey, v *ReadOnlyOwner) {
+	e.setOwnerKinds(ctx, t, &ReadOnlyOwner{OwnerKey: observer, Entries: v.Entries}, nil, nil)
 }
 
-// Observe has the index know the kinds that an owner has objects of.
-func (e *Engine) Observe(ctx context.Context, t *Target, o Owner) { e.use(ctx, t, o, nil, nil) }
+// WatchKinds makes the index watch the kinds of the owner's inventory.
+func (e *Engine) WatchKinds(ctx context.Context, t *Target, o Owner) {
+	e.setOwnerKinds(ctx, t, o, nil, nil)
+}
 
-// Holds is false where there is certainly no object of an owner's that would go with an
-// entry of its inventory: it was never made, is gone or going, or somebody else's. The
-// index has to know its kind, which Observe sees to.
-func (e *Engine) Holds(ctx context.Context, t *Target, o Owner, id string) bool {
+// MayHaveObject is false when an inventory entry certainly has no object that would be removed with
+// it: it was never created, is deleted or being deleted, or belongs to another owner. Call
+// WatchKinds first, so that the index knows the kind.
+func (e *Engine) MayHaveObject(ctx context.Context, t *Target, o Owner, id string) bool {
 	entry, listed := o.Inventory().Get(id)
 	ref, err := stacks.ParseID(id)
 	if !listed || err != nil {
@@ -93,150 +98,153 @@ func (e *Engine) Holds(ctx context.Context, t *Target, o Owner, id string) bool 
 		return false
 	}
 	if t.Index.Synced(ref.GroupKind()) != nil {
-		return true // it may be
+		return true // it may exist
 	}
 	l, there := t.Index.Get(ref)
 	return there && !l.Deleting && l.Mark.Owner == o.Key().String()
 }
 
-// Rehearse says what the removal of what a person asked to go would do. It changes
-// nothing; it looks at definitions and namespaces with the client's rights.
-func (e *Engine) Rehearse(ctx context.Context, t *Target, c *Client, v *View) (*Rehearsal, error) {
-	r := &Rehearsal{}
-	if r.Unsynced = unsynced(ctx, t, v); r.Unsynced != nil {
-		return r, nil //nolint:nilerr // it is said in the rehearsal
+// PreviewRemoval returns what the removal of the objects with a removal request would do. It
+// changes nothing. It reads CustomResourceDefinitions and namespaces with the permissions of the
+// client.
+func (e *Engine) PreviewRemoval(ctx context.Context, t *Target, c *Client, v *ReadOnlyOwner) (*RemovalPreview, error) {
+	r := &RemovalPreview{}
+	if r.SyncError = syncError(ctx, t, v); r.SyncError != nil {
+		return r, nil //nolint:nilerr // the preview contains the error
 	}
-	a := &actor{engine: e, target: t, client: c, owner: v, stays: staying(v), rehearses: true}
-	in := e.input(t, v)
-	yes, _ := asked(&v.Policy, v.Entries.Entries())
-	for _, e := range toRun(in, yes) {
+	a := &executor{engine: e, target: t, client: c, owner: v, retained: retainedIDs(v), preview: true}
+	in := e.snapshot(t, v)
+	requested, _ := splitRequested(&v.Policy, v.Entries.Entries())
+	for _, e := range preRemoveJobs(in, requested) {
 		ref, err := stacks.ParseID(e.ID)
 		if err == nil {
-			r.Blockers = append(r.Blockers, Remark{Entry: e, Ref: ref, Reason: PreRemove, Message: ref.String() + " runs before anything is removed"})
+			r.Blockers = append(r.Blockers, RemovalItem{Entry: e, Ref: ref, Reason: ReasonPreRemove, Message: ref.String() + " runs before anything is removed"})
 		}
 	}
-	slots, _ := ordered(yes)
-	var last *slot
+	slots, _ := orderRemovals(requested)
+	var last *orderedEntry
 	for i := range slots {
 		s := &slots[i]
 		act := decideRemoval(in, s.entry, s.ref)
-		if err := a.foresee(ctx, &act, s.ref); err != nil {
+		if err := a.previewDeletion(ctx, &act, s.ref); err != nil {
 			return nil, err
 		}
-		remark := remarkOn(&act, s.ref)
+		removal := removalItem(&act, s.ref)
 		switch act.Verb {
-		case Release, Drop:
-			r.Kept = append(r.Kept, remark)
+		case VerbRelease, VerbDrop:
+			r.Kept = append(r.Kept, removal)
 			continue
-		case Wait, Refuse:
-			r.Blockers = append(r.Blockers, remark)
+		case VerbWait, VerbRefuse:
+			r.Blockers = append(r.Blockers, removal)
 		}
-		if last == nil || !s.beside(last) {
+		if last == nil || !s.sameStep(last) {
 			r.Steps = append(r.Steps, nil)
 		}
 		last = s
-		r.Steps[len(r.Steps)-1] = append(r.Steps[len(r.Steps)-1], remark)
+		r.Steps[len(r.Steps)-1] = append(r.Steps[len(r.Steps)-1], removal)
 	}
 	return r, nil
 }
 
-// Foresee says what of an inventory would not go as things stand, because others have
-// objects in it: namespaces would be kept, definitions would hold the removal. Of the
-// rest the caller knows.
-func (e *Engine) Foresee(ctx context.Context, t *Target, c *Client, o Owner) (kept, blockers []Remark, err error) {
-	a := &actor{engine: e, target: t, client: c, owner: o, rehearses: true}
+// PreviewObstacles returns the objects of an inventory that would not be deleted because of objects
+// of others: namespaces that contain some would be kept, and CustomResourceDefinitions that have
+// some would block the removal. Other obstacles are not checked: the caller knows them.
+func (e *Engine) PreviewObstacles(ctx context.Context, t *Target, c *Client, o Owner) (kept, blockers []RemovalItem, err error) {
+	a := &executor{engine: e, target: t, client: c, owner: o, preview: true}
 	for _, entry := range o.Inventory().Entries() {
 		ref, err := stacks.ParseID(entry.ID)
 		if err != nil {
-			continue // it names nothing
+			continue // not a valid id
 		}
-		act := Action{Verb: Delete, Reason: Removed, Entry: entry}
-		if err := a.foresee(ctx, &act, ref); err != nil {
+		act := Action{Verb: VerbDelete, Reason: ReasonRemoved, Entry: entry}
+		if err := a.previewDeletion(ctx, &act, ref); err != nil {
 			return nil, nil, err
 		}
 		switch act.Verb {
-		case Release:
-			kept = append(kept, remarkOn(&act, ref))
-		case Wait:
-			blockers = append(blockers, remarkOn(&act, ref))
+		case VerbRelease:
+			kept = append(kept, removalItem(&act, ref))
+		case VerbWait:
+			blockers = append(blockers, removalItem(&act, ref))
 		}
 	}
 	return kept, blockers, nil
 }
 
-// foresee finds out what would keep an object that is planned to be deleted.
-func (a *actor) foresee(ctx context.Context, act *Action, ref stacks.Ref) error {
-	if act.Verb != Delete {
+// previewDeletion finds out what would prevent a planned deletion, and changes the action
+// accordingly.
+func (a *executor) previewDeletion(ctx context.Context, act *Action, ref stacks.Ref) error {
+	if act.Verb != VerbDelete {
 		return nil
 	}
 	if act.Live != nil && len(act.Live.Finalizers) > 0 {
-		act.Verb, act.Reason = Wait, Finalizing
-		act.Message = fmt.Sprintf("%s has finalizers %s: who set them must let it go", ref, strings.Join(act.Live.Finalizers, ", "))
+		act.Verb, act.Reason = VerbWait, ReasonFinalizers
+		act.Message = fmt.Sprintf("%s has finalizers %s: the controllers that set them must remove them", ref, strings.Join(act.Live.Finalizers, ", "))
 		return nil
 	}
 	if a.client == nil {
 		return nil
 	}
-	var leave string
+	var keepReason string
 	var err error
 	var protected *ProtectedError
 	if act.Entry.State == appsv1.EntryShared {
-		leave, err = a.keepsShared(ctx, ref)
+		keepReason, err = a.sharedKeepReason(ctx, ref)
 	} else {
-		leave, err = a.spare(ctx, act, ref)
+		keepReason, err = a.checkDeletion(ctx, act, ref)
 	}
 	switch {
-	case err != nil && fatal(err):
+	case err != nil && isFatal(err):
 		return err
 	case errors.As(err, &protected):
-		act.Verb, act.Reason, act.Message = Wait, Protected, err.Error()
+		act.Verb, act.Reason, act.Message = VerbWait, ReasonProtected, err.Error()
 	case err != nil:
-		act.Verb, act.Reason, act.Message = Wait, Owned, err.Error()
-	case leave != "":
-		act.Verb, act.Reason, act.Message = Release, Kept, leave
+		act.Verb, act.Reason, act.Message = VerbWait, ReasonOwnedByOther, err.Error()
+	case keepReason != "":
+		act.Verb, act.Reason, act.Message = VerbRelease, ReasonKept, keepReason
 	}
 	return nil
 }
 
-// keepsShared says why a shared namespace would stay.
-func (a *actor) keepsShared(ctx context.Context, ref stacks.Ref) (string, error) {
-	u, err := a.client.Resource(namespaces).Get(ctx, ref.Name, metav1.GetOptions{})
+// sharedKeepReason returns why a shared namespace would stay; empty when it would be deleted.
+func (a *executor) sharedKeepReason(ctx context.Context, ref stacks.Ref) (string, error) {
+	u, err := a.client.Resource(namespaceResource).Get(ctx, ref.Name, metav1.GetOptions{})
 	if err != nil {
 		return "", client.IgnoreNotFound(err)
 	}
-	return a.keepNamespace(ctx, u)
+	return a.namespaceKeepReason(ctx, u)
 }
 
-// Standing says of each object that a person asked to go, and that is there yet, what
-// holds it. It makes no request.
-func (e *Engine) Standing(t *Target, v *View) []Remark {
-	in := e.input(t, v)
-	yes, _ := asked(&v.Policy, v.Entries.Entries())
-	slots, _ := ordered(yes)
-	out := make([]Remark, 0, len(slots))
-	var runs Plan
-	planRuns(in, yes, &runs)
+// RemovalProgress returns the objects with a removal request that are still in the inventory, with
+// the reason why each is. It sends no requests.
+func (e *Engine) RemovalProgress(t *Target, v *ReadOnlyOwner) []RemovalItem {
+	in := e.snapshot(t, v)
+	requested, _ := splitRequested(&v.Policy, v.Entries.Entries())
+	slots, _ := orderRemovals(requested)
+	out := make([]RemovalItem, 0, len(slots))
+	var jobs Plan
+	planPreRemoveJobs(in, requested, &jobs)
 	for i := range slots {
 		act := decideRemoval(in, slots[i].entry, slots[i].ref)
-		for _, w := range runs.Waits {
+		for _, w := range jobs.Waits {
 			if w.Entry.ID == act.Entry.ID {
 				act = w
 			}
 		}
-		out = append(out, remarkOn(&act, slots[i].ref))
+		out = append(out, removalItem(&act, slots[i].ref))
 	}
 	return out
 }
 
-func remarkOn(act *Action, ref stacks.Ref) Remark {
-	r := Remark{Entry: act.Entry, Ref: ref, Reason: act.Reason, Message: act.Message}
+// removalItem describes the planned action of a removal.
+func removalItem(act *Action, ref stacks.Ref) RemovalItem {
+	r := RemovalItem{Entry: act.Entry, Ref: ref, Reason: act.Reason, Message: act.Message}
 	switch {
-	case act.Verb == Delete:
-		r.Reason = Pending
-	case act.Verb == Release && act.Reason == Removed:
-		r.Reason = Adopted
-	case act.Verb == Drop && r.Message == "":
-		r.Message = "it is no longer ours"
+	case act.Verb == VerbDelete:
+		r.Reason = ReasonPending
+	case act.Verb == VerbRelease && act.Reason == ReasonRemoved:
+		r.Reason = ReasonAdopted
+	case act.Verb == VerbDrop && r.Message == "":
+		r.Message = "it is no longer managed"
 	}
 	return r
 }

@@ -13,87 +13,91 @@ import (
 	"github.com/ksctl/gitops/controllers/live"
 )
 
-// immutable recreates an object where that is allowed: with force, and hooks
-// always, but never one that was there before us or that nothing may delete. It
-// asks first whether the new one would be accepted.
-func (a *actor) immutable(ctx context.Context, act *Action, uid types.UID, state appsv1.EntryState, cause error) result {
+// recreateImmutable deletes an object that cannot be changed in place, to create it again. It does
+// so for hooks, and for other objects with spec.force; never for objects that existed before or
+// that are protected. A dry run checks first if the API server would accept the new object.
+func (a *executor) recreateImmutable(ctx context.Context, act *Action, uid types.UID, state appsv1.EntryState, cause error) actionResult {
 	it, policies := act.Item, a.owner.Policies()
-	if err := a.probe(ctx, it); err != nil {
-		return a.failed(act, cause)
+	if err := a.dryRunCreate(ctx, it); err != nil {
+		return a.errorResult(act, cause)
 	}
 	adopted := state == appsv1.EntryAdopted
 	if adopted || (!policies.Force && it.Hook == nil) {
-		return result{err: &ImmutableError{Ref: it.Ref, Adopted: adopted, Kept: policies.protects(it.Ref), Err: cause}}
+		return actionResult{err: &ImmutableError{Ref: it.Ref, Adopted: adopted, KeepReason: policies.protectReason(it.Ref), Err: cause}}
 	}
 	r := a.recreate(ctx, act, uid, cause)
 	if r.change != nil {
-		r.change.Note = "recreated: it can't be changed in place"
+		r.change.Message = "recreated: it cannot be changed in place"
 	}
 	return r
 }
 
-// errSpent is why a Job is made anew that ran for nothing.
-var errSpent = errors.New("it ran before a removal that did not happen")
+// errRemovalCanceled is the reason to recreate a Job that ran before a removal that was then
+// canceled.
+var errRemovalCanceled = errors.New("it ran before a removal that was canceled")
 
-// recreate deletes an object, which the next round finds missing. It is read
-// before: a delete that the index does not know to be forbidden can't be undone.
-func (a *actor) recreate(ctx context.Context, act *Action, uid types.UID, cause error) result {
+// recreate deletes an object, which the next round creates again because it is missing. It reads
+// the object first: the index may not know yet that its deletion is forbidden, and a delete cannot
+// be undone.
+func (a *executor) recreate(ctx context.Context, act *Action, uid types.UID, cause error) actionResult {
 	it := act.Item
-	kept := func(why string) result { return result{err: &ImmutableError{Ref: it.Ref, Kept: why, Err: cause}} }
+	refused := func(why string) actionResult {
+		return actionResult{err: &ImmutableError{Ref: it.Ref, KeepReason: why, Err: cause}}
+	}
 	policies := a.owner.Policies()
-	if why := policies.protects(it.Ref); why != "" {
-		return kept(why)
+	if why := policies.protectReason(it.Ref); why != "" {
+		return refused(why)
 	}
 	u, err := a.resource(it).Get(ctx, it.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), err == nil && u.GetUID() != uid:
 		a.target.Index.ObserveGone(it.Ref, uid)
-		return result{again: true}
+		return actionResult{replan: true}
 	case err != nil:
-		return a.failed(act, err)
+		return a.errorResult(act, err)
 	case u.GetAnnotations()[live.PreventDeletionAnnotation] == "true":
-		return kept("it has the annotation " + live.PreventDeletionAnnotation)
+		return refused("it has the annotation " + live.PreventDeletionAnnotation)
 	}
-	leave, err := a.spare(ctx, act, it.Ref)
-	var taken *CustomResourcesError
+	keepReason, err := a.checkDeletion(ctx, act, it.Ref)
+	var customResources *CustomResourcesError
 	switch {
-	case errors.As(err, &taken):
-		return kept(taken.Error())
+	case errors.As(err, &customResources):
+		return refused(customResources.Error())
 	case err != nil:
-		return a.failed(act, err)
-	case leave != "":
-		return kept(leave)
+		return a.errorResult(act, err)
+	case keepReason != "":
+		return refused(keepReason)
 	}
-	err = a.at(ctx, WriteDelete, func() error {
+	err = a.withWriteHook(ctx, WriteDelete, func() error {
 		return a.resource(it).Delete(ctx, it.Name, deleteOptions(uid, u.GetResourceVersion()))
 	})
 	switch {
 	case apierrors.IsConflict(err):
-		return result{again: true} // somebody may have protected it
+		return actionResult{replan: true} // it may have been protected since
 	case err != nil && !apierrors.IsNotFound(err):
-		return a.failed(act, err)
+		return a.errorResult(act, err)
 	}
 	a.engine.deletions.record(a.owner.Key().String(), act.Entry.ID, uid)
 	e := act.Entry
-	e.Hash = "" // whatever the drift mode, it is to be made anew
-	return result{entry: &e, change: &Change{Verb: Delete, Reason: Changed, Ref: it.Ref, Note: "recreated: " + errSpent.Error()}}
+	e.Hash = "" // so that it is created again in every drift mode
+	return actionResult{entry: &e, change: &Change{Verb: VerbDelete, Reason: ReasonChanged, Ref: it.Ref, Message: "recreated: " + errRemovalCanceled.Error()}}
 }
 
-// expire deletes a hook that is done, as its policy says. It stays done.
-func (a *actor) expire(ctx context.Context, act *Action) result {
+// deleteHook deletes a completed hook according to its delete policy. Its entry stays completed.
+func (a *executor) deleteHook(ctx context.Context, act *Action) actionResult {
 	r := a.delete(ctx, act, act.Item.Ref, act.Item.Mapping, act.Live.UID, act.Live.ResourceVersion)
-	r.drop, r.entry = false, nil
+	r.dropEntry, r.entry = false, nil
 	return r
 }
 
-// probe asks whether an object would be accepted if it were new. The answer
-// tells an immutable field from an invalid one without reading error texts.
-func (a *actor) probe(ctx context.Context, it *Item) error {
+// dryRunCreate returns an error if the API server would not accept the object as a new one. This
+// distinguishes an immutable field from an invalid one without parsing error messages.
+func (a *executor) dryRunCreate(ctx context.Context, it *Item) error {
 	manifest, err := a.owner.Manifest(ctx, it)
 	if err != nil {
 		return err
 	}
-	b, err := body(manifest, it, a.owner.Key(), precondition{}, false, nil)
+	b, err := applyPatch(manifest, it, a.owner.Key(), precondition{}, false, nil)
 	if err != nil {
 		return err
 	}

@@ -16,43 +16,42 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// maxCauses is how many fields an answer names before it counts.
+// maxCauses is the maximum number of fields in a message. Further fields are only counted.
 const maxCauses = 5
 
-// typed is how the API server repeats a value that has the wrong type.
-var typed = regexp.MustCompile(`(?s)got &value\.valueUnstructured\{.*\}`)
+// typedValuePattern matches the API server's quote of a value that has the wrong type.
+var typedValuePattern = regexp.MustCompile(`(?s)got &value\.valueUnstructured\{.*\}`)
 
-// answer is what the API server said of a request for an object, without the
-// values that it repeats: they may be secret, and in the manifest they stand
-// under the field that is named.
-func answer(ref stacks.Ref, err error) string {
+// redactedMessage returns the error message of the API server for a request, without the values of
+// the object that it quotes: they may be secret, and the named field of the manifest shows them.
+func redactedMessage(ref stacks.Ref, err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return err.Error()
 	}
 	s := status.Status()
-	if fields := fieldsOf(s.Details); apierrors.IsInvalid(err) && fields != "" {
+	if fields := invalidFields(s.Details); apierrors.IsInvalid(err) && fields != "" {
 		return fields
 	}
-	if text := err.Error(); typed.MatchString(text) {
-		return typed.ReplaceAllString(text, "got another type")
+	if text := err.Error(); typedValuePattern.MatchString(text) {
+		return typedValuePattern.ReplaceAllString(text, "got another type")
 	}
 	secret := ref.Group == "" && ref.Kind == "Secret"
 	if secret && (s.Code == http.StatusBadRequest || s.Code == http.StatusUnprocessableEntity || s.Code >= http.StatusInternalServerError) {
-		return fmt.Sprintf("the API server answers %d %s; the rest is withheld, for it may repeat the Secret", s.Code, s.Reason)
+		return fmt.Sprintf("the API server responded with %d %s; its message is withheld because it may contain values of the Secret", s.Code, s.Reason)
 	}
 	return err.Error()
 }
 
-// fieldsOf names the fields that an object is invalid for, and why.
-func fieldsOf(details *metav1.StatusDetails) string {
+// invalidFields returns the invalid fields of an object with the reasons, as text.
+func invalidFields(details *metav1.StatusDetails) string {
 	if details == nil {
 		return ""
 	}
 	var out []string
 	for _, c := range details.Causes {
 		if c.Field != "" && c.Field != "<nil>" {
-			out = append(out, c.Field+": "+withoutValue(c.Message))
+			out = append(out, c.Field+": "+redactValue(c.Message))
 		}
 	}
 	if more := len(out) - maxCauses; more > 0 {
@@ -61,13 +60,13 @@ func fieldsOf(details *metav1.StatusDetails) string {
 	return strings.Join(out, "; ")
 }
 
-// withoutValue takes the value out of what field.Error says of a field. What
-// can't be told from the value goes with it.
-func withoutValue(message string) string {
+// redactValue removes the value from the message of a field.Error, with everything that cannot be
+// told apart from the value.
+func redactValue(message string) string {
 	kind, rest, _ := strings.Cut(message, ": ")
 	switch kind {
 	case field.ErrorTypeRequired.String(), field.ErrorTypeForbidden.String(), field.ErrorTypeTooLong.String(), field.ErrorTypeTooShort.String():
-		return message // these repeat none
+		return message // these messages contain no value
 	}
 	var end int
 	if quoted, err := strconv.QuotedPrefix(rest); err == nil {

@@ -8,44 +8,44 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// Ranks of removal inside a wave: what could stand in the way of the others
-// goes first, what holds others goes last.
+// Ranks of removal inside a wave. Objects that could block the deletion of others are removed
+// first, objects that contain others last.
 const (
 	rankAdmission = iota
-	rankCustom
+	rankCustomResource
 	rankOther
 	rankCRD
-	// The record of a Helm release goes when the release is gone.
-	rankRecord
+	// rankHelmRecord: the record of a Helm release is removed after the objects of the release.
+	rankHelmRecord
 	rankNamespace
 )
 
-// planLeaving plans the removal of objects that are no longer wanted.
-func planLeaving(in *Input, leaving []appsv1.InventoryEntry, p *Plan) {
+// planPrune plans the removal of objects that are no longer desired.
+func planPrune(in *Snapshot, undesired []appsv1.InventoryEntry, p *Plan) {
 	if in.Policies.Prune {
-		planRemovals(in, leaving, p)
+		planRemovals(in, undesired, p)
 		return
 	}
-	planReleases(in, leaving, "prune is off", p)
+	planReleases(in, undesired, "spec.prune is false", p)
 }
 
-// planReleases plans to leave objects as they are, without our label and marks.
-func planReleases(in *Input, entries []appsv1.InventoryEntry, why string, p *Plan) {
+// planReleases plans to leave objects in the cluster, without our label and marks.
+func planReleases(in *Snapshot, entries []appsv1.InventoryEntry, why string, p *Plan) {
 	for _, e := range entries {
 		ref, err := stacks.ParseID(e.ID)
 		if err != nil {
-			p.Removals = append(p.Removals, Action{Verb: Drop, Reason: Invalid, Entry: e, Message: err.Error()})
+			p.Removals = append(p.Removals, Action{Verb: VerbDrop, Reason: ReasonInvalid, Entry: e, Message: err.Error()})
 			continue
 		}
 		a := decideRemoval(in, e, ref)
 		switch {
-		case a.Verb == Delete, a.Reason == Protected:
-			a.Verb, a.Message = Release, why
-			if a.Reason == Protected {
-				a.Reason = Removed
+		case a.Verb == VerbDelete, a.Reason == ReasonProtected:
+			a.Verb, a.Message = VerbRelease, why
+			if a.Reason == ReasonProtected {
+				a.Reason = ReasonRemoved
 			}
 			fallthrough
-		case a.Verb != Wait:
+		case a.Verb != VerbWait:
 			p.Removals = append(p.Removals, a)
 		default:
 			p.Waits = append(p.Waits, a)
@@ -53,13 +53,14 @@ func planReleases(in *Input, entries []appsv1.InventoryEntry, why string, p *Pla
 	}
 }
 
-// PlanTeardown plans the next step of removing everything that the inventory lists.
-func PlanTeardown(in *Input) Plan {
+// PlanTeardown plans the actions that are possible now to remove all objects of the inventory. It
+// is a pure function.
+func PlanTeardown(in *Snapshot) Plan {
 	var p Plan
-	entries := inherited(in, in.Inventory.Entries(), &p)
+	entries := planHandovers(in, in.Inventory.Entries(), &p)
 	switch {
 	case len(p.Removals) > 0 || len(p.Waits) > 0:
-		// What others take is not to hold, nor to be held by, what goes.
+		// Handovers come first: they must not wait for removals, nor removals for them.
 	case in.Policies.Orphan:
 		planReleases(in, entries, "spec.deletionPolicy is Orphan", &p)
 	default:
@@ -68,22 +69,22 @@ func PlanTeardown(in *Input) Plan {
 	return p
 }
 
-// planRemovals has the Jobs run first that come before a removal. Then it takes
-// waves backwards, and ranks inside a wave in order; each is proven gone before the
-// next starts.
-func planRemovals(in *Input, entries []appsv1.InventoryEntry, p *Plan) {
-	if planRuns(in, entries, p) {
+// planRemovals plans the removal of entries: first the Jobs that run before a removal, then the
+// waves in reverse order, and the ranks inside a wave in order. Each is confirmed to be gone before
+// the next starts.
+func planRemovals(in *Snapshot, entries []appsv1.InventoryEntry, p *Plan) {
+	if planPreRemoveJobs(in, entries, p) {
 		return
 	}
-	slots, invalid := ordered(entries)
+	slots, invalid := orderRemovals(entries)
 	p.Removals = append(p.Removals, invalid...)
 	for i := range slots {
 		s := &slots[i]
-		if i > 0 && !s.beside(&slots[i-1]) && (len(p.Removals) > 0 || len(p.Waits) > 0) {
+		if i > 0 && !s.sameStep(&slots[i-1]) && (len(p.Removals) > 0 || len(p.Waits) > 0) {
 			return
 		}
 		a := decideRemoval(in, s.entry, s.ref)
-		if a.Verb == Wait {
+		if a.Verb == VerbWait {
 			p.Waits = append(p.Waits, a)
 		} else {
 			p.Removals = append(p.Removals, a)
@@ -91,33 +92,33 @@ func planRemovals(in *Input, entries []appsv1.InventoryEntry, p *Plan) {
 	}
 }
 
-// slot is the place of an entry in the order of a removal.
-type slot struct {
+// orderedEntry is an entry in the order of a removal.
+type orderedEntry struct {
 	entry appsv1.InventoryEntry
 	ref   stacks.Ref
 	rank  int
 }
 
-// beside is true when two slots go side by side.
-func (s *slot) beside(other *slot) bool {
+// sameStep is true when two entries are removed concurrently.
+func (s *orderedEntry) sameStep(other *orderedEntry) bool {
 	return s.entry.Wave == other.entry.Wave && s.rank == other.rank
 }
 
-// ordered puts entries in the order in which they go. Invalid are those that can
-// name no object: nothing that we wrote.
-func ordered(entries []appsv1.InventoryEntry) (slots []slot, invalid []Action) {
+// orderRemovals returns entries in the order of their removal. invalid has the actions that drop
+// entries with an invalid id, which the engine never writes.
+func orderRemovals(entries []appsv1.InventoryEntry) (slots []orderedEntry, invalid []Action) {
 	for _, e := range entries {
 		ref, err := stacks.ParseID(e.ID)
 		if err != nil {
-			invalid = append(invalid, Action{Verb: Drop, Reason: Invalid, Entry: e, Message: err.Error()})
+			invalid = append(invalid, Action{Verb: VerbDrop, Reason: ReasonInvalid, Entry: e, Message: err.Error()})
 			continue
 		}
-		slots = append(slots, slot{e, ref, rank(ref, e)})
+		slots = append(slots, orderedEntry{e, ref, rank(ref, e)})
 	}
 	sort.Slice(slots, func(i, j int) bool {
 		a, b := &slots[i], &slots[j]
 		if sa, sb := a.entry.State == appsv1.EntryShared, b.entry.State == appsv1.EntryShared; sa != sb {
-			return sb // shared namespaces go after everything else
+			return sb // shared namespaces are removed after everything else
 		}
 		if a.entry.Wave != b.entry.Wave {
 			return a.entry.Wave > b.entry.Wave
@@ -130,64 +131,65 @@ func ordered(entries []appsv1.InventoryEntry) (slots []slot, invalid []Action) {
 	return slots, invalid
 }
 
+// rank returns the rank of an entry inside its wave.
 func rank(ref stacks.Ref, e appsv1.InventoryEntry) int {
 	switch {
 	case ref.Group == "admissionregistration.k8s.io", ref.Group == "apiregistration.k8s.io":
 		return rankAdmission
 	case ref.Group == "apiextensions.k8s.io":
 		return rankCRD
-	case ref.Group == "" && ref.Kind == "Secret" && strings.HasPrefix(ref.Name, stacks.HelmRecordPrefix):
-		return rankRecord
+	case ref.Group == "" && ref.Kind == "Secret" && strings.HasPrefix(ref.Name, stacks.HelmReleaseSecretPrefix):
+		return rankHelmRecord
 	case e.State == appsv1.EntryShared, ref.Group == "" && ref.Kind == "Namespace":
 		return rankNamespace
 	case !IsBuiltIn(ref.Group):
-		return rankCustom
+		return rankCustomResource
 	default:
 		return rankOther
 	}
 }
 
-// decideRemoval says how one object goes. The engine deletes only what the
-// inventory lists and what its mark says is ours.
-func decideRemoval(in *Input, e appsv1.InventoryEntry, ref stacks.Ref) Action {
-	a := Action{Entry: e, Reason: Removed}
-	if held := in.HeldBack(e.ID); held != "" {
-		a.Verb, a.Reason, a.Message, a.Err = Wait, Held, held, errHeld
+// decideRemoval returns the action to remove one object. The engine deletes only objects that are
+// in the inventory and have the owner's mark.
+func decideRemoval(in *Snapshot, e appsv1.InventoryEntry, ref stacks.Ref) Action {
+	a := Action{Entry: e, Reason: ReasonRemoved}
+	if reason := in.RemovalBackoffReason(e.ID); reason != "" {
+		a.Verb, a.Reason, a.Message, a.Err = VerbWait, ReasonBackingOff, reason, errBackingOff
 		return a
 	}
-	if err := in.Unsynced(ref.GroupKind()); err != nil && e.State != appsv1.EntryShared {
-		a.Verb, a.Reason, a.Message = Wait, Unsynced, ref.String()+": "+err.Error()
+	if err := in.SyncError(ref.GroupKind()); err != nil && e.State != appsv1.EntryShared {
+		a.Verb, a.Reason, a.Message = VerbWait, ReasonIndexNotSynced, ref.String()+": "+err.Error()
 		return a
 	}
 	if l, ok := in.Live(ref); ok {
 		a.Live = &l
 	}
 	switch {
-	case e.State == appsv1.EntryShared && in.Policies.keeps(&e, ref) != "":
-		a.Verb, a.Reason, a.Message = Release, Kept, in.Policies.keeps(&e, ref)
+	case e.State == appsv1.EntryShared && in.Policies.keepReason(&e, ref) != "":
+		a.Verb, a.Reason, a.Message = VerbRelease, ReasonKept, in.Policies.keepReason(&e, ref)
 	case e.State == appsv1.EntryShared:
-		a.Verb = Delete
+		a.Verb = VerbDelete
 	case a.Live == nil:
-		// Perhaps gone, perhaps without its mark: one GET tells.
-		a.Verb, a.Reason = Delete, Unsure
+		// It is gone, or has no mark: a GET confirms which.
+		a.Verb, a.Reason = VerbDelete, ReasonUnconfirmed
 	case a.Live.Mark.Owner != in.Owner.String():
-		a.Verb, a.Reason = Drop, Owned
-	case (a.Live.Deleting || in.Deleted(e.ID) == a.Live.UID) && a.Live.LabelLost:
-		a.Verb, a.Reason = Delete, Unsure // no watch tells when it is gone
-	case a.Live.Deleting, in.Deleted(e.ID) == a.Live.UID:
-		a.Verb, a.Reason = Wait, Leaving
-		a.Message = leavingObject(a.Live).Error()
+		a.Verb, a.Reason = VerbDrop, ReasonOwnedByOther
+	case (a.Live.Deleting || in.PendingDeletion(e.ID) == a.Live.UID) && a.Live.LabelLost:
+		a.Verb, a.Reason = VerbDelete, ReasonUnconfirmed // no watch observes its deletion
+	case a.Live.Deleting, in.PendingDeletion(e.ID) == a.Live.UID:
+		a.Verb, a.Reason = VerbWait, ReasonBeingDeleted
+		a.Message = beingDeletedObject(a.Live).Error()
 	case e.State == appsv1.EntryAdopted, a.Live.Adopted:
-		a.Verb, a.Message = Release, "it was there before us"
+		a.Verb, a.Message = VerbRelease, "it existed before"
 	case e.State != appsv1.EntryIntended && e.UID != "" && a.Live.UID != e.UID:
-		// Someone deleted it and made it again: theirs, whatever its annotations say.
-		a.Verb, a.Reason = Drop, Owned
-	case in.Policies.keeps(&e, ref) != "":
-		a.Verb, a.Reason, a.Message = Release, Kept, in.Policies.keeps(&e, ref)
+		// Another client deleted and recreated it: it is theirs, whatever its annotations are.
+		a.Verb, a.Reason = VerbDrop, ReasonOwnedByOther
+	case in.Policies.keepReason(&e, ref) != "":
+		a.Verb, a.Reason, a.Message = VerbRelease, ReasonKept, in.Policies.keepReason(&e, ref)
 	case a.Live.Protected:
-		a.Verb, a.Reason, a.Message = Wait, Protected, (&ProtectedError{Ref: ref}).Error()
+		a.Verb, a.Reason, a.Message = VerbWait, ReasonProtected, (&ProtectedError{Ref: ref}).Error()
 	default:
-		a.Verb = Delete
+		a.Verb = VerbDelete
 	}
 	return a
 }

@@ -14,42 +14,43 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// remove does one action for an object that is to go.
-func (a *actor) remove(ctx context.Context, act *Action) result {
-	if act.Verb == Drop {
+// executeRemoval executes an action that removes an object.
+func (a *executor) executeRemoval(ctx context.Context, act *Action) actionResult {
+	if act.Verb == VerbDrop {
 		if act.Entry.State == appsv1.EntryIntended {
-			return result{drop: true} // it never was
+			return actionResult{dropEntry: true} // never created
 		}
-		return result{drop: true, change: &Change{Verb: Drop, Reason: act.Reason, Ref: refOf(act), Note: "no longer ours: left as it is"}}
+		return actionResult{dropEntry: true, change: &Change{Verb: VerbDrop, Reason: act.Reason, Ref: refOf(act), Message: "it is no longer managed: left as it is"}}
 	}
 	ref, err := stacks.ParseID(act.Entry.ID)
 	if err != nil {
-		return result{drop: true}
+		return actionResult{dropEntry: true}
 	}
 	m, err := a.target.Discovery.Resolve(ctx, ref.Group, act.Entry.Version, ref.Kind)
 	if err != nil {
 		return a.removeUnserved(ctx, act, ref, err)
 	}
-	r := resourceAt(a.client, m, ref)
+	r := resourceFor(a.client, m, ref)
 	switch {
-	case act.Verb == Record:
-		return ranBefore(act, ref)
-	case act.Verb == Run:
-		return a.run(ctx, act, ref, r)
-	case act.Verb == HandOver:
+	case act.Verb == VerbRecord:
+		return recordPreRemoveJob(act, ref)
+	case act.Verb == VerbRun:
+		return a.runPreRemoveJob(ctx, act, ref, r)
+	case act.Verb == VerbHandOver:
 		return a.handOver(ctx, act, ref, r)
 	case act.Entry.State == appsv1.EntryShared:
-		return a.unshare(ctx, act, ref, r)
-	case act.Live == nil, act.Reason == Unsure:
+		return a.unshareNamespace(ctx, act, ref, r)
+	case act.Live == nil, act.Reason == ReasonUnconfirmed:
 		return a.confirm(ctx, act, ref, m)
-	case act.Verb == Release:
+	case act.Verb == VerbRelease:
 		return a.release(ctx, act, ref, r, act.Live.UID)
 	default:
 		return a.delete(ctx, act, ref, m, act.Live.UID, act.Live.ResourceVersion)
 	}
 }
 
-func resourceAt(c dynamic.Interface, m *meta.RESTMapping, ref stacks.Ref) dynamic.ResourceInterface {
+// resourceFor returns the client for the resource and the namespace of an object.
+func resourceFor(c dynamic.Interface, m *meta.RESTMapping, ref stacks.Ref) dynamic.ResourceInterface {
 	r := c.Resource(m.Resource)
 	if ref.Namespace == "" {
 		return r
@@ -57,140 +58,142 @@ func resourceAt(c dynamic.Interface, m *meta.RESTMapping, ref stacks.Ref) dynami
 	return r.Namespace(ref.Namespace)
 }
 
-// removeUnserved drops objects of a kind that is certain to be gone: they went with it.
-func (a *actor) removeUnserved(ctx context.Context, act *Action, ref stacks.Ref, cause error) result {
+// removeUnserved drops the entry of an object whose kind certainly no longer exists: the object was
+// deleted with it.
+func (a *executor) removeUnserved(ctx context.Context, act *Action, ref stacks.Ref, cause error) actionResult {
 	absent, err := a.target.Discovery.Absent(ctx, ref.GroupKind())
 	if err != nil {
-		return a.failed(act, err)
+		return a.errorResult(act, err)
 	}
 	if !absent {
-		return a.failed(act, cause)
+		return a.errorResult(act, cause)
 	}
-	return result{drop: true}
+	return actionResult{dropEntry: true}
 }
 
-// confirm reads an object that the index does not know: gone, or without the
-// mark that makes it ours; or one that it hears nothing of.
-func (a *actor) confirm(ctx context.Context, act *Action, ref stacks.Ref, m *meta.RESTMapping) result {
+// confirm reads an object that the index does not know, because it is gone or has no mark of the
+// owner, or whose changes the index does not observe, because it lost the label.
+func (a *executor) confirm(ctx context.Context, act *Action, ref stacks.Ref, m *meta.RESTMapping) actionResult {
 	if act.Live == nil && act.Entry.UID != "" && a.engine.deletions.uid(a.owner.Key().String(), act.Entry.ID) == act.Entry.UID {
-		return a.gone(act, ref, act.Entry.UID) // we deleted it, and the index saw it go
+		return a.recordGone(act, ref, act.Entry.UID) // we deleted it, and the index observed that it is gone
 	}
-	r := resourceAt(a.client, m, ref)
+	r := resourceFor(a.client, m, ref)
 	u, err := r.Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return a.gone(act, ref, act.Entry.UID)
+		return a.recordGone(act, ref, act.Entry.UID)
 	case err != nil:
-		return a.failed(act, err)
+		return a.errorResult(act, err)
 	}
 	mark, err := live.ParseMark(u.GetAnnotations()[live.MarkAnnotation])
 	ours := err == nil && mark == live.Mark{Owner: a.owner.Key().String(), ID: act.Entry.ID}
 	if !ours && act.Entry.State == appsv1.EntryIntended {
-		return result{drop: true} // it never was ours
+		return actionResult{dropEntry: true} // never ours
 	}
 	if !ours || (act.Entry.State != appsv1.EntryIntended && act.Entry.UID != u.GetUID()) {
-		return result{drop: true, change: &Change{Verb: Drop, Reason: Owned, Ref: ref, Note: "no longer marked as ours: left as it is"}}
+		return actionResult{dropEntry: true, change: &Change{Verb: VerbDrop, Reason: ReasonOwnedByOther, Ref: ref, Message: "it lost its mark or was recreated: left as it is"}}
 	}
 	if u.GetDeletionTimestamp() != nil {
-		return result{err: leaving(u)}
+		return actionResult{err: beingDeleted(u)}
 	}
 	policies := a.owner.Policies()
 	switch {
-	case act.Verb == Release:
+	case act.Verb == VerbRelease:
 	case act.Entry.State == appsv1.EntryAdopted || u.GetAnnotations()[live.AdoptedAnnotation] != "":
-		act.Message = "it was there before us"
-	case policies.keeps(&act.Entry, ref) != "":
-		act.Message = policies.keeps(&act.Entry, ref)
+		act.Message = "it existed before"
+	case policies.keepReason(&act.Entry, ref) != "":
+		act.Message = policies.keepReason(&act.Entry, ref)
 	case u.GetAnnotations()[live.PreventDeletionAnnotation] == "true":
-		return result{err: &ProtectedError{Ref: ref}}
+		return actionResult{err: &ProtectedError{Ref: ref}}
 	default:
 		return a.delete(ctx, act, ref, m, u.GetUID(), u.GetResourceVersion())
 	}
 	return a.release(ctx, act, ref, r, u.GetUID())
 }
 
-// delete asks for deletion of exactly this object, as it was judged: a watch may not
-// have told yet that somebody protects it. Its entry stays until the API server says
-// that it is gone.
-func (a *actor) delete(ctx context.Context, act *Action, ref stacks.Ref, m *meta.RESTMapping, uid types.UID, version string) result {
-	leave, err := a.spare(ctx, act, ref)
+// delete deletes exactly the object with the uid and the version on which the plan is based: the
+// index may not know yet that the object was protected since. The entry stays until the API server
+// confirms that the object is gone.
+func (a *executor) delete(ctx context.Context, act *Action, ref stacks.Ref, m *meta.RESTMapping, uid types.UID, version string) actionResult {
+	keepReason, err := a.checkDeletion(ctx, act, ref)
 	switch {
-	case err != nil && fatal(err):
-		return result{fatal: err}
+	case err != nil && isFatal(err):
+		return actionResult{fatal: err}
 	case err != nil:
-		return result{err: err}
-	case leave != "":
-		act.Message = leave
-		return a.release(ctx, act, ref, resourceAt(a.client, m, ref), uid)
+		return actionResult{err: err}
+	case keepReason != "":
+		act.Message = keepReason
+		return a.release(ctx, act, ref, resourceFor(a.client, m, ref), uid)
 	}
-	defer a.target.Index.Deleting(ref, uid)()
+	defer a.target.Index.BeginDelete(ref, uid)()
 	var gone bool
 	for try := 1; ; try++ {
-		err = a.at(ctx, WriteDelete, func() (err error) {
+		err = a.withWriteHook(ctx, WriteDelete, func() (err error) {
 			gone, err = a.client.Delete(ctx, m, ref, uid, version)
 			return err
 		})
-		if !apierrors.IsConflict(err) || try == maxTries {
+		if !apierrors.IsConflict(err) || try == maxAttempts {
 			break
 		}
-		var other *result
-		if version, other = a.asJudged(ctx, act, ref, resourceAt(a.client, m, ref), uid); other != nil {
-			return *other
+		var outcome *actionResult
+		if version, outcome = a.recheckDeletion(ctx, act, ref, resourceFor(a.client, m, ref), uid); outcome != nil {
+			return *outcome
 		}
 	}
 	switch {
 	case apierrors.IsNotFound(err):
-		return a.gone(act, ref, uid)
+		return a.recordGone(act, ref, uid)
 	case apierrors.IsConflict(err):
-		return result{again: true}
+		return actionResult{replan: true}
 	case err != nil:
-		return a.failed(act, err)
+		return a.errorResult(act, err)
 	}
-	change := &Change{Verb: Delete, Reason: act.Reason, Ref: ref}
+	change := &Change{Verb: VerbDelete, Reason: act.Reason, Ref: ref}
 	if gone {
-		r := a.gone(act, ref, uid)
+		r := a.recordGone(act, ref, uid)
 		r.change = change
 		return r
 	}
 	a.engine.deletions.record(a.owner.Key().String(), act.Entry.ID, uid)
 	e := act.Entry
 	e.UID = uid
-	return result{entry: &e, change: change}
+	return actionResult{entry: &e, change: change}
 }
 
-// asJudged reads an object that changed since it was judged, and returns its version
-// when it may go all the same, as one whose status changed. Else the next round judges
-// what the index knows now.
-func (a *actor) asJudged(ctx context.Context, act *Action, ref stacks.Ref, r dynamic.ResourceInterface, uid types.UID) (version string, other *result) {
+// recheckDeletion reads an object that changed since its deletion was planned. It returns the new
+// version if the deletion is still valid, for example when only the status changed. Else it returns
+// the result of the deletion; the next round plans with the new state in the index.
+func (a *executor) recheckDeletion(ctx context.Context, act *Action, ref stacks.Ref, r dynamic.ResourceInterface, uid types.UID) (version string, outcome *actionResult) {
 	u, err := r.Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return "", new(a.gone(act, ref, uid))
+		return "", new(a.recordGone(act, ref, uid))
 	case err != nil:
-		return "", new(a.failed(act, err))
-	case u.GetUID() != uid: // another object of that name by now: not ours
+		return "", new(a.errorResult(act, err))
+	case u.GetUID() != uid: // another object with the same name: not ours
 		a.target.Index.ObserveGone(ref, uid)
-		return "", &result{again: true}
+		return "", &actionResult{replan: true}
 	}
 	o, err := a.target.Index.Observe(u)
 	if err != nil {
-		return "", new(a.failed(act, err))
+		return "", new(a.errorResult(act, err))
 	}
 	if l := act.Live; l == nil || o.Deleting || o.Protected != l.Protected || o.Adopted != l.Adopted || o.Mark != l.Mark {
-		return "", &result{again: true}
+		return "", &actionResult{replan: true}
 	}
 	return o.ResourceVersion, nil
 }
 
-func (a *actor) gone(act *Action, ref stacks.Ref, uid types.UID) result {
+// recordGone records that an object is gone.
+func (a *executor) recordGone(act *Action, ref stacks.Ref, uid types.UID) actionResult {
 	a.target.Index.ObserveGone(ref, uid)
 	a.engine.deletions.reset(a.owner.Key().String(), act.Entry.ID)
-	return result{drop: true}
+	return actionResult{dropEntry: true}
 }
 
-// release takes our label and marks off and leaves the rest.
-func (a *actor) release(ctx context.Context, act *Action, ref stacks.Ref, r dynamic.ResourceInterface, uid types.UID) result {
-	u, err := a.merge(ctx, WriteRelease, r, ref.Name, map[string]any{"metadata": map[string]any{
+// release removes our label and marks from an object, and leaves the rest as it is.
+func (a *executor) release(ctx context.Context, act *Action, ref stacks.Ref, r dynamic.ResourceInterface, uid types.UID) actionResult {
+	u, err := a.mergePatch(ctx, WriteRelease, r, ref.Name, map[string]any{"metadata": map[string]any{
 		"uid":    uid,
 		"labels": map[string]any{live.OwnerLabel: nil},
 		"annotations": map[string]any{live.MarkAnnotation: nil, live.AdoptedAnnotation: nil,
@@ -202,8 +205,8 @@ func (a *actor) release(ctx context.Context, act *Action, ref stacks.Ref, r dyna
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		a.target.Index.ObserveGone(ref, uid)
 	default:
-		return a.failed(act, err)
+		return a.errorResult(act, err)
 	}
-	return result{drop: true, change: &Change{Verb: Release, Reason: act.Reason, Ref: ref,
-		Note: "released: " + act.Message}}
+	return actionResult{dropEntry: true, change: &Change{Verb: VerbRelease, Reason: act.Reason, Ref: ref,
+		Message: "released: " + act.Message}}
 }

@@ -15,34 +15,34 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// replace deletes the ConfigMap a and creates another one of that name with the mark of an
-// owner, as a restored backup has it. It returns the new uid.
+// replace deletes the ConfigMap a and creates another one with the same name and the owner's mark,
+// like a restored backup. It returns the new uid.
 func replace(ctx context.Context, o *owner, labels map[string]string) types.UID {
 	GinkgoHelper()
 	ns := o.install.Namespace
-	Expect(plane.Client().Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}})).To(Succeed())
+	Expect(controlPlane.Client().Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}})).To(Succeed())
 	mark := live.Mark{Owner: o.Key().String(), ID: stacks.Ref{Kind: "ConfigMap", Namespace: ns, Name: "a"}.ID()}
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a", Labels: labels, Annotations: map[string]string{live.MarkAnnotation: mark.String()}}}
-	Expect(plane.Client().Create(ctx, cm)).To(Succeed())
+	Expect(controlPlane.Client().Create(ctx, cm)).To(Succeed())
 	return cm.UID
 }
 
 func configMapA(ctx context.Context, namespace string) *corev1.ConfigMap {
 	GinkgoHelper()
 	cm := &corev1.ConfigMap{}
-	Expect(plane.Client().Get(ctx, types.NamespacedName{Namespace: namespace, Name: "a"}, cm)).To(Succeed())
+	Expect(controlPlane.Client().Get(ctx, types.NamespacedName{Namespace: namespace, Name: "a"}, cm)).To(Succeed())
 	return cm
 }
 
 var _ = Describe("An object that was replaced by one with our mark and another uid", suite.Safety, func() {
-	It("is not deleted, also where no watch selects it", func(ctx SpecContext) {
+	It("is not deleted, even if no watch selects it", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		o := newOwner(ctx, ns, "o")
-		before := start(ns, engine.Options{})
-		before.settle(ctx, o, []stacks.RenderedComponent{render("one", configMap(ns, "a", "1"))})
+		before := startProcess(ns, engine.Options{})
+		before.reconcileUntilReady(ctx, o, []stacks.RenderedComponent{render("one", configMap(ns, "a", "1"))})
 		before.stop()
 		uid := replace(ctx, o, nil)
-		start(ns, engine.Options{}).teardown(ctx, load(ctx, ns, "o"))
+		startProcess(ns, engine.Options{}).teardown(ctx, loadOwner(ctx, ns, "o"))
 		Expect(configMapA(ctx, ns)).To(And(HaveField("UID", uid), HaveField("DeletionTimestamp", BeNil())))
 	})
 
@@ -50,23 +50,23 @@ var _ = Describe("An object that was replaced by one with our mark and another u
 		ns := namespaceFor(ctx)
 		o := newOwner(ctx, ns, "o")
 		var uid types.UID
-		p := start(ns, engine.Options{Boundary: func(ctx context.Context, kind engine.WriteKind, after bool) error {
+		p := startProcess(ns, engine.Options{WriteHook: func(ctx context.Context, kind engine.WriteKind, after bool) error {
 			if kind == engine.WriteRelease && !after && uid == "" {
 				uid = replace(ctx, o, map[string]string{live.OwnerLabel: o.Key().Installation})
 			}
 			return nil
 		}})
-		p.settle(ctx, o, []stacks.RenderedComponent{render("one", configMap(ns, "a", "1"))})
+		p.reconcileUntilReady(ctx, o, []stacks.RenderedComponent{render("one", configMap(ns, "a", "1"))})
 		heir := o.Key()
 		heir.Name = "heir"
-		o.policies.Heir = func(string) (*engine.OwnerKey, string) { return &heir, "" }
+		o.policies.HandoverTo = func(string) (*engine.OwnerKey, string) { return &heir, "" }
 		next := engine.Prepare(ctx, []stacks.RenderedComponent{render("one", configMap(ns, "b", "1"))}, o.policies, p.target.Discovery)
 		Eventually(func() bool {
 			_, err := p.engine.Reconcile(ctx, p.target, p.client, o, next, retry)
 			Expect(err).NotTo(HaveOccurred())
 			_, known := o.inv.Get(stacks.Ref{Kind: "ConfigMap", Namespace: ns, Name: "a"}.ID())
 			return known
-		}, soon).Should(BeFalse(), "the inventory drops it")
+		}, shortRetry).Should(BeFalse(), "the inventory drops it")
 		cm := configMapA(ctx, ns)
 		Expect(uid).NotTo(BeEmpty(), "it was replaced")
 		Expect(cm.UID).To(Equal(uid))

@@ -7,96 +7,97 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// Request is how an object is to go that a person asked to be removed.
-type Request struct {
-	// Hold leaves the object as it is for now: it is neither kept up nor removed.
-	Hold bool
-	// Keep says why an object is left; empty when it goes.
-	Keep func(stacks.Ref) string
-	// TakeCustomResources deletes a definition with all objects of it, whoever made them.
-	TakeCustomResources bool
+// RemovalRequest is a user's request to remove an object.
+type RemovalRequest struct {
+	// Suspended leaves the object as it is for now: it is neither reconciled nor removed.
+	Suspended bool
+	// KeepReason returns why an object is released instead of deleted; empty when it is deleted.
+	KeepReason func(stacks.Ref) string
+	// DeleteCustomResources deletes a CustomResourceDefinition with all of its objects, whoever
+	// created them.
+	DeleteCustomResources bool
 }
 
-// request is how an entry is to go that a person asked to be removed; nil for
-// one that nobody did.
-func (p *Policies) request(e *appsv1.InventoryEntry) *Request {
-	if p.Asked == nil {
+// requestFor returns the removal request for an entry; nil without one.
+func (p *Policies) requestFor(e *appsv1.InventoryEntry) *RemovalRequest {
+	if p.RemovalRequest == nil {
 		return nil
 	}
-	return p.Asked(e)
+	return p.RemovalRequest(e)
 }
 
-// asked splits entries into those that a person asked to go, and those that
-// nobody named. What is held is in neither.
-func asked(p *Policies, entries []appsv1.InventoryEntry) (yes, no []appsv1.InventoryEntry) {
-	if p.Asked == nil {
+// splitRequested splits entries into those with a removal request and those without one. Entries
+// with a suspended request are in neither.
+func splitRequested(p *Policies, entries []appsv1.InventoryEntry) (requested, others []appsv1.InventoryEntry) {
+	if p.RemovalRequest == nil {
 		return nil, entries
 	}
 	for i := range entries {
-		switch r := p.Asked(&entries[i]); {
+		switch r := p.RemovalRequest(&entries[i]); {
 		case r == nil:
-			no = append(no, entries[i])
-		case !r.Hold:
-			yes = append(yes, entries[i])
+			others = append(others, entries[i])
+		case !r.Suspended:
+			requested = append(requested, entries[i])
 		}
 	}
-	return yes, no
+	return requested, others
 }
 
-// PlanAsked plans the next step of removing what a person asked to go. Neither
-// the rest of the owner nor a guard holds it.
-func PlanAsked(in *Input) Plan {
-	yes, _ := asked(&in.Policies, in.Inventory.Entries())
-	return planAsked(in, yes)
+// PlanRemoval plans the removal of the objects with a removal request. It waits neither for other
+// objects of the owner nor for an approval.
+func PlanRemoval(in *Snapshot) Plan {
+	requested, _ := splitRequested(&in.Policies, in.Inventory.Entries())
+	return planRequested(in, requested)
 }
 
-// atOnce is an input in which what is asked to go waits for no plan of others: it is
-// handed over to who is known to want it.
-func atOnce(in *Input) *Input {
-	heir := in.Policies.Heir
-	if heir == nil {
+// withoutHandoverWait returns a snapshot in which requested removals do not wait for the plans of
+// other owners: an object is handed over only if its new owner is already known.
+func withoutHandoverWait(in *Snapshot) *Snapshot {
+	handoverTo := in.Policies.HandoverTo
+	if handoverTo == nil {
 		return in
 	}
 	out := *in
-	out.Policies.Heir = func(id string) (*OwnerKey, string) {
-		to, _ := heir(id)
+	out.Policies.HandoverTo = func(id string) (*OwnerKey, string) {
+		to, _ := handoverTo(id)
 		return to, ""
 	}
 	return &out
 }
 
-func planAsked(in *Input, entries []appsv1.InventoryEntry) Plan {
+func planRequested(in *Snapshot, entries []appsv1.InventoryEntry) Plan {
 	var p Plan
-	if entries = inherited(in, entries, &p); len(p.Removals) == 0 && len(p.Waits) == 0 {
+	if entries = planHandovers(in, entries, &p); len(p.Removals) == 0 && len(p.Waits) == 0 {
 		planRemovals(in, entries, &p)
 	}
 	return p
 }
 
-// Remove takes every step that is possible now towards removing what a person
-// asked to go, and touches nothing else. It reads only the inventory.
-func (e *Engine) Remove(ctx context.Context, t *Target, c *Client, o Owner, retry Retry) (*Report, error) {
-	stays := staying(o)
-	if err := e.dropUnserved(ctx, t, o, stays); err != nil {
+// Remove executes all actions that are possible now to remove the objects with a removal request.
+// Other objects stay as they are. It needs only the inventory.
+func (e *Engine) Remove(ctx context.Context, t *Target, c *Client, o Owner, retry RetryPolicy) (*Report, error) {
+	retained := retainedIDs(o)
+	if err := e.dropUnserved(ctx, t, o, retained); err != nil {
 		return nil, err
 	}
-	e.use(ctx, t, o, nil, nil)
-	return e.rounds(ctx, t, c, o, retry, stays, PlanAsked)
+	e.setOwnerKinds(ctx, t, o, nil, nil)
+	return e.runRounds(ctx, t, c, o, retry, retained, PlanRemoval)
 }
 
-// staying are the ids that nobody asked to go, or not yet.
-func staying(o Owner) map[string]bool {
+// retainedIDs returns the ids of entries without a removal request, or with a suspended one.
+func retainedIDs(o Owner) map[string]bool {
 	p := o.Policies()
-	yes, _ := asked(&p, o.Inventory().Entries())
+	requested, _ := splitRequested(&p, o.Inventory().Entries())
 	out := map[string]bool{}
 	for id := range o.Inventory().entries {
 		out[id] = true
 	}
-	for i := range yes {
-		delete(out, yes[i].ID)
+	for i := range requested {
+		delete(out, requested[i].ID)
 	}
 	return out
 }
 
-// Digest of a set of objects: another set has another one.
+// Digest returns a digest of the ids and uids of entries, independent of their order. Different
+// sets have different digests.
 func Digest(entries []appsv1.InventoryEntry) string { return digest(entries) }

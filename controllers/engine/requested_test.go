@@ -9,19 +9,19 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-func belongs(component string, wave int32, e appsv1.InventoryEntry) appsv1.InventoryEntry {
+func inComponent(component string, wave int32, e appsv1.InventoryEntry) appsv1.InventoryEntry {
 	e.Component, e.Wave = component, wave
 	return e
 }
 
-// askedFor is a policy by which a component is asked to go; what is held is not.
-func askedFor(component string, change ...func(*Request)) func(*Policies) {
-	r := &Request{Keep: func(stacks.Ref) string { return "" }}
+// requestRemovalOf returns policies with a request to remove a component.
+func requestRemovalOf(component string, change ...func(*RemovalRequest)) func(*Policies) {
+	r := &RemovalRequest{KeepReason: func(stacks.Ref) string { return "" }}
 	for _, f := range change {
 		f(r)
 	}
 	return func(p *Policies) {
-		p.Asked = func(e *appsv1.InventoryEntry) *Request {
+		p.RemovalRequest = func(e *appsv1.InventoryEntry) *RemovalRequest {
 			if e.Component != component {
 				return nil
 			}
@@ -30,9 +30,9 @@ func askedFor(component string, change ...func(*Request)) func(*Policies) {
 	}
 }
 
-func TestPlanOfWhatIsAskedToGo(t *testing.T) {
-	entries := []appsv1.InventoryEntry{belongs("x", 0, entry("x0", appsv1.EntryApplied)), belongs("x", 1, entry("x1", appsv1.EntryApplied)), belongs("y", 0, entry("y", appsv1.EntryApplied))}
-	there := []live.Object{alive("x0"), alive("x1"), alive("y")}
+func TestPlanRequestedRemovals(t *testing.T) {
+	entries := []appsv1.InventoryEntry{inComponent("x", 0, entry("x0", appsv1.EntryApplied)), inComponent("x", 1, entry("x1", appsv1.EntryApplied)), inComponent("y", 0, entry("y", appsv1.EntryApplied))}
+	there := []live.Object{liveObject("x0"), liveObject("x1"), liveObject("y")}
 	wanted := Component{Name: "y", Items: []Item{item("y", "y")}}
 	later := Component{Name: "y", DependsOn: []string{"x"}, Items: []Item{item("y", "y"), item("y", "new")}}
 	both := func(fs ...func(*Policies)) func(*Policies) {
@@ -48,47 +48,47 @@ func TestPlanOfWhatIsAskedToGo(t *testing.T) {
 		components []Component
 		removals   []string
 	}{
-		"the last wave goes first":        {askedFor("x"), there, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
-		"the next when that is gone":      {askedFor("x"), []live.Object{alive("x0"), alive("y")}, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
-		"nothing that stays is waited":    {askedFor("x"), there, []Component{later}, []string{"delete " + ref("x1").ID()}},
-		"what is held stays":              {askedFor("x", func(r *Request) { r.Hold = true }), there, []Component{wanted}, nil},
-		"no guard holds it":               {both(askedFor("x"), func(p *Policies) { p.MaxDeletes = 0 }), there, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
-		"nor that nothing is pruned":      {both(askedFor("x"), func(p *Policies) { p.Prune = false }), there, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
-		"nor what the install protects":   {both(askedFor("x"), func(p *Policies) { p.Protect = []string{"ConfigMap"} }), there, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
-		"what it keeps is released":       {askedFor("x", func(r *Request) { r.Keep = func(stacks.Ref) string { return "kept" } }), there, []Component{wanted}, []string{"release " + ref("x1").ID()}},
-		"another component that wants it": {askedFor("x"), there, []Component{{Name: "y", Items: []Item{item("y", "y"), item("y", "x0"), item("y", "x1")}}}, nil},
-		"a plan of others is not waited":  {both(askedFor("x"), func(p *Policies) { p.Heir = func(string) (*OwnerKey, string) { return nil, "wait" } }), there, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
-		"who wants it gets it":            {both(askedFor("x"), func(p *Policies) { p.Heir = func(string) (*OwnerKey, string) { return &other, "" } }), there, []Component{wanted}, []string{"hand over " + ref("x0").ID(), "hand over " + ref("x1").ID()}},
+		"the last wave first":            {requestRemovalOf("x"), there, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
+		"an object missing in the index": {requestRemovalOf("x"), []live.Object{liveObject("x0"), liveObject("y")}, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
+		"no wait for other components":   {requestRemovalOf("x"), there, []Component{later}, []string{"delete " + ref("x1").ID()}},
+		"suspended request":              {requestRemovalOf("x", func(r *RemovalRequest) { r.Suspended = true }), there, []Component{wanted}, nil},
+		"without approval":               {both(requestRemovalOf("x"), func(p *Policies) { p.MaxDeletes = 0 }), there, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
+		"prune is off":                   {both(requestRemovalOf("x"), func(p *Policies) { p.Prune = false }), there, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
+		"kind in ProtectKinds":           {both(requestRemovalOf("x"), func(p *Policies) { p.ProtectKinds = []string{"ConfigMap"} }), there, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
+		"kept objects are released":      {requestRemovalOf("x", func(r *RemovalRequest) { r.KeepReason = func(stacks.Ref) string { return "kept" } }), there, []Component{wanted}, []string{"release " + ref("x1").ID()}},
+		"desired by another component":   {requestRemovalOf("x"), there, []Component{{Name: "y", Items: []Item{item("y", "y"), item("y", "x0"), item("y", "x1")}}}, nil},
+		"handover not known yet":         {both(requestRemovalOf("x"), func(p *Policies) { p.HandoverTo = func(string) (*OwnerKey, string) { return nil, "wait" } }), there, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
+		"desired by another owner":       {both(requestRemovalOf("x"), func(p *Policies) { p.HandoverTo = func(string) (*OwnerKey, string) { return &other, "" } }), there, []Component{wanted}, []string{"hand over " + ref("x0").ID(), "hand over " + ref("x1").ID()}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := world{entries: entries, live: tc.live, policy: tc.policy}
-			p := MakePlan(w.input(tc.components...))
-			same(t, "removals", verbs(p.Removals), tc.removals...)
+			w := fixture{entries: entries, live: tc.live, policy: tc.policy}
+			p := PlanReconcile(w.snapshot(tc.components...))
+			expectEqual(t, "removals", verbs(p.Removals), tc.removals...)
 			if slices.ContainsFunc(p.Removals, func(a Action) bool { return a.Entry.Component == "y" }) {
-				t.Error("y stays")
+				t.Error("an object of component y is removed")
 			}
 		})
 	}
-	w := world{entries: entries, live: there, policy: askedFor("x")}
-	p := PlanAsked(w.input())
-	same(t, "without a render", verbs(p.Removals), "delete "+ref("x1").ID())
-	p = PlanTeardown(w.input())
-	same(t, "with the install", verbs(p.Removals), "delete "+ref("x1").ID())
+	w := fixture{entries: entries, live: there, policy: requestRemovalOf("x")}
+	p := PlanRemoval(w.snapshot())
+	expectEqual(t, "removals without a render", verbs(p.Removals), "delete "+ref("x1").ID())
+	p = PlanTeardown(w.snapshot())
+	expectEqual(t, "removals of the teardown", verbs(p.Removals), "delete "+ref("x1").ID())
 }
 
-func TestKeptByRequest(t *testing.T) {
+func TestRemovalRequestOverridesProtectKinds(t *testing.T) {
 	p := DefaultPolicies
 	claim := stacks.Ref{Kind: "PersistentVolumeClaim", Namespace: "ns", Name: "c"}
 	e := appsv1.InventoryEntry{ID: claim.ID(), Component: "x"}
-	if p.keeps(&e, claim) == "" {
-		t.Error("claims are kept")
+	if p.keepReason(&e, claim) == "" {
+		t.Error("by default, PersistentVolumeClaims are kept")
 	}
-	askedFor("x")(&p)
-	if got := p.keeps(&e, claim); got != "" {
-		t.Errorf("the request says otherwise: %s", got)
+	requestRemovalOf("x")(&p)
+	if got := p.keepReason(&e, claim); got != "" {
+		t.Errorf("kept although the request keeps nothing: %s", got)
 	}
-	askedFor("x", func(r *Request) { r.Hold = true })(&p)
-	if p.keeps(&e, claim) == "" {
-		t.Error("what is held goes as the owner says")
+	requestRemovalOf("x", func(r *RemovalRequest) { r.Suspended = true })(&p)
+	if p.keepReason(&e, claim) == "" {
+		t.Error("with a suspended request, the policies of the owner apply")
 	}
 }

@@ -9,35 +9,36 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// soon is how long a fault is waited out that passes by itself.
-const soon = 5 * time.Second
+// shortRetry is the delay before the retry of a transient error.
+const shortRetry = 5 * time.Second
 
-// errBusy says that an object changed under each of our looks at it.
-var errBusy = errors.New("it changes as fast as it is read")
+// errBusy is the error of an object that changed during every attempt.
+var errBusy = errors.New("the object changed during every attempt")
 
-// CrashError ends a pass at a write boundary.
-type CrashError struct{ Err error }
+// WriteHookError is returned by a pass that an error of the WriteHook ended.
+type WriteHookError struct{ Err error }
 
-func (e *CrashError) Error() string { return "stopped at a write: " + e.Err.Error() }
+func (e *WriteHookError) Error() string { return "write hook: " + e.Err.Error() }
 
-// Unwrap returns what the boundary said.
-func (e *CrashError) Unwrap() error { return e.Err }
+// Unwrap returns the error of the hook.
+func (e *WriteHookError) Unwrap() error { return e.Err }
 
-// fatal errors end the pass: nothing that follows would fare better.
-func fatal(err error) bool {
-	var crash *CrashError
-	return errors.As(err, &crash) || errors.Is(err, context.Canceled)
+// isFatal is true for errors that end the pass, because all further writes would fail, too.
+func isFatal(err error) bool {
+	var hookErr *WriteHookError
+	return errors.As(err, &hookErr) || errors.Is(err, context.Canceled)
 }
 
-// retryDelay is how long a failure is waited out, given the owner's retry interval.
+// retryDelay returns the delay before the retry of an error, at most the retry interval of the
+// owner.
 func retryDelay(err error, interval time.Duration) time.Duration {
-	short := min(soon, interval)
-	var leaving *LeavingError
-	var owned *OwnedError
+	short := min(shortRetry, interval)
+	var deleting *BeingDeletedError
+	var owned *OwnedByOtherError
 	switch {
 	case errors.As(err, &owned):
-		return interval // nothing tells when its owner gives it up
-	case errors.As(err, &leaving), errors.Is(err, errBusy):
+		return interval // no event tells when its owner releases it
+	case errors.As(err, &deleting), errors.Is(err, errBusy):
 		return short
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return short
@@ -45,14 +46,14 @@ func retryDelay(err error, interval time.Duration) time.Duration {
 	if s, ok := apierrors.SuggestsClientDelay(err); ok {
 		return min(max(short, time.Duration(s)*time.Second), interval)
 	}
-	if passing(err) {
+	if isTransient(err) {
 		return short
 	}
 	return interval
 }
 
-// passing errors are no answer to what was asked: another try may get one.
-func passing(err error) bool {
+// isTransient is true for errors that say nothing about the request itself: a retry may succeed.
+func isTransient(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status) || status.Status().Code >= 500 || apierrors.IsTooManyRequests(err) || apierrors.IsConflict(err)
 }

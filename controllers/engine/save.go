@@ -7,16 +7,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// savers is how many chunks are written at a time.
-const savers = 4
+// maxParallelWrites is the maximum number of chunks that are written concurrently.
+const maxParallelWrites = 4
 
-// Save lays the entries out over chunks and writes those that changed, some at a
-// time. When a write fails the inventory knows which ones were done all the same.
-func (inv *Inventory) Save(name func(n int) string, write func(Chunk) error) error {
-	changed := slices.DeleteFunc(inv.Spread(name), func(c Chunk) bool { return !inv.Dirty(c) })
+// WriteChunks assigns the entries to chunks, and writes the changed chunks concurrently. If a write
+// fails, the inventory records which chunks were written nevertheless.
+func (inv *Inventory) WriteChunks(name func(n int) string, write func(Chunk) error) error {
+	changed := slices.DeleteFunc(inv.Layout(name), func(c Chunk) bool { return !inv.Dirty(c) })
 	errs := make([]error, len(changed))
 	var g errgroup.Group
-	g.SetLimit(savers)
+	g.SetLimit(maxParallelWrites)
 	for i, c := range changed {
 		g.Go(func() error {
 			errs[i] = write(c)
@@ -26,14 +26,14 @@ func (inv *Inventory) Save(name func(n int) string, write func(Chunk) error) err
 	_ = g.Wait() // each has an error of its own
 	for i, c := range changed {
 		if errs[i] == nil {
-			inv.written(c)
+			inv.markWritten(c)
 		}
 	}
 	return cmp.Or(errs...)
 }
 
-// written tells the inventory that a chunk now holds exactly this.
-func (inv *Inventory) written(c Chunk) {
+// markWritten records that a chunk has been written with this content.
+func (inv *Inventory) markWritten(c Chunk) {
 	delete(inv.stale, c.Name)
 	for id, in := range inv.chunkOf {
 		if in == c.Name {
@@ -50,7 +50,7 @@ func (inv *Inventory) written(c Chunk) {
 		inv.chunks = append(inv.chunks, c.Name)
 		slices.Sort(inv.chunks)
 	}
-	// What is in no chunk is for the status to tell.
+	// Entries in no chunk belong into the status.
 	for id := range inv.entries {
 		if inv.chunkOf[id] == "" {
 			inv.dirty[id] = true

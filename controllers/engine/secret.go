@@ -2,19 +2,18 @@ package engine
 
 import "encoding/base64"
 
-// foldStringData moves what a Secret gives as stringData into data. The API
-// server does so too, but gives the ownership of a key in data to nobody, so
-// that a change of it by others would not be seen.
+// foldStringData moves the stringData of a Secret into data. The API server does so, too, but then
+// no field manager owns the keys in data, so that changes by others would not be detected.
 func foldStringData(it *Item, obj map[string]any) {
 	plain, ok := obj["stringData"].(map[string]any)
 	if it.Group != "" || it.Kind != "Secret" || !ok {
 		return
 	}
-	data := object(obj, "data")
+	data := nestedObject(obj, "data")
 	for k, v := range plain {
 		s, ok := v.(string)
 		if !ok {
-			return // the API server says what is wrong with it
+			return // the API server reports the error
 		}
 		data[k] = base64.StdEncoding.EncodeToString([]byte(s))
 	}

@@ -16,98 +16,98 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// Item is one desired object, as the target cluster sees it.
+// Item is a desired object, resolved for the target cluster.
 type Item struct {
 	stacks.Object
-	// ID of the object in inventories and marks.
+	// ID is the id of the object in inventories and marks.
 	ID string
-	// Mapping of the kind; nil while Unserved says why.
+	// Mapping is the REST mapping of the kind; nil when ResolveErr is set because there is none.
 	Mapping *meta.RESTMapping
-	// Unserved is set when the object can't be sent: its kind is not served, or
+	// ResolveErr is set when the object cannot be sent: its kind is not served or not known yet, or
 	// its scope is wrong.
-	Unserved error
-	// Want is the hash of everything that is sent: the manifest and what the
-	// engine adds to it.
-	Want string
-	// ReadyExpr and Ignore go into annotations of the object.
+	ResolveErr error
+	// ContentHash is the hash of everything that is sent: the manifest and what the engine adds.
+	ContentHash string
+	// ReadyExpr and Ignore are written into annotations of the object.
 	ReadyExpr string
 	Ignore    []string
-	// Step of the object in its component. A step starts when the ones before
-	// it are ready, if they gate.
+	// Step is the step of the object in its component. A step starts when all objects of the
+	// earlier steps are ready.
 	Step int
-	// Component that the object belongs to, and its wave.
+	// Component is the component of the object, and Wave the wave of that component.
 	Component string
 	Wave      int32
-	// RunsOnce is true for hooks and Jobs: done stays done.
+	// RunsOnce is true for hooks and Jobs: after they completed, they do not run again.
 	RunsOnce bool
-	// PreRemove is set for a Job that stays suspended until its component is
-	// removed: its place among those of the component, counted from 1.
+	// PreRemove is set for a Job that stays suspended until its component is removed: its position
+	// among these Jobs of the component, counted from 1.
 	PreRemove int32
-	// Shared is true for a namespace that the component asks to be there.
+	// Shared is true for a namespace that the component requires and may share with other owners.
 	Shared bool
 }
 
-// Component is one component's items, in the order in which they are sent.
+// Component is the items of one component, in the order in which they are sent.
 type Component struct {
 	Name      string
 	Version   string
 	DependsOn []string
-	// Blocked are things outside the stack that are not ready: until they are,
-	// nothing new is sent, and what was sent is kept as it is.
-	Blocked []string
-	Wave    int32
-	Items   []Item
+	// BlockedOn names dependencies outside the stack that are not ready. Until they are, no new
+	// content is sent, and applied content is kept as it is.
+	BlockedOn []string
+	Wave      int32
+	Items     []Item
 }
 
-// Input is everything that a plan is made from. Planning only reads it.
-type Input struct {
+// Snapshot is the input of planning: the desired state, and the observed state at one time.
+// Planning only reads it.
+type Snapshot struct {
 	Owner      OwnerKey
 	Components []Component
 	Inventory  *Inventory
 	Policies   Policies
-	// Live returns what the index knows of an object.
+	// Live returns an object as the index knows it.
 	Live func(stacks.Ref) (live.Object, bool)
-	// Succeeded is true for a Job or a Pod that was seen to run to its end well,
-	// also when it is gone since.
+	// Succeeded is true for a Job or a Pod that was observed to complete successfully, also after
+	// its deletion.
 	Succeeded func(stacks.Ref, types.UID) bool
-	// Unsynced is not nil while the index may not know every object of a kind.
-	Unsynced func(schema.GroupKind) error
-	// Held returns why an object must not be touched now: a refusal, a failed
-	// attempt or a fight with another writer that is waited out. Empty: go on.
-	Held func(it *Item) string
-	// HeldBack is Held for an object that is to go.
-	HeldBack func(id string) string
-	// Deleted returns the uid of the object that we asked to delete and did not
-	// see go yet.
-	Deleted func(id string) types.UID
+	// SyncError returns an error while the index may not know every object of a kind.
+	SyncError func(schema.GroupKind) error
+	// BackoffReason returns why an object is backed off: it was refused, a write failed, or another
+	// writer keeps changing it. It is empty for an object that is not backed off.
+	BackoffReason func(it *Item) string
+	// RemovalBackoffReason is BackoffReason for the removal of an object.
+	RemovalBackoffReason func(id string) string
+	// PendingDeletion returns the uid of an object whose deletion was accepted and that has not
+	// been observed to be gone.
+	PendingDeletion func(id string) types.UID
 
-	// now is the time of all of this.
+	// now is the time of the snapshot.
 	now time.Time
 }
 
-// Resolver finds how a cluster serves a kind.
+// Resolver finds the REST mapping of a kind in a cluster.
 type Resolver interface {
-	// Resolve returns the mapping of a kind. The error is a *NotServedError when
-	// the cluster does not serve it. The mapping is shared: it must not be changed.
+	// Resolve returns the mapping of a kind. The error is a *NotServedError when the cluster does
+	// not serve the kind. The mapping is shared: it must not be changed.
 	Resolve(ctx context.Context, group, version, kind string) (*meta.RESTMapping, error)
 }
 
-// Prepare makes components of a render ready for planning: steps, hashes, and
-// how the cluster serves each kind.
+// Prepare converts rendered components for planning: it determines the step, the content hash and
+// the REST mapping of each object.
 func Prepare(ctx context.Context, rendered []stacks.RenderedComponent, p Policies, r Resolver) []Component {
 	out := make([]Component, 0, len(rendered))
 	for i := range rendered {
 		rc := &rendered[i]
 		c := Component{Name: rc.Name, Version: rc.Version, DependsOn: rc.DependsOn, Wave: int32(rc.Wave)}
 		if rc.CreateNamespace != "" {
-			c.Items = append(c.Items, prepare(ctx, sharedNamespace(rc.CreateNamespace), rc, nil, Policies{}, r))
+			c.Items = append(c.Items, prepareItem(ctx, sharedNamespace(rc.CreateNamespace), rc, nil, Policies{}, r))
 			c.Items[0].Shared = true
 		}
-		steps, places := steps(rc.Objects), places(rc.Objects)
+		step, preRemovePosition := steps(rc.Objects), preRemovePositions(rc.Objects)
 		for j := range rc.Objects {
-			it := prepare(ctx, rc.Objects[j], rc, steps, p, r)
-			it.PreRemove = places(&it.Object)
-			it.RunsOnce = it.RunsOnce && it.PreRemove == 0 // not now
+			it := prepareItem(ctx, rc.Objects[j], rc, step, p, r)
+			it.PreRemove = preRemovePosition(&it.Object)
+			it.RunsOnce = it.RunsOnce && it.PreRemove == 0 // it runs before the removal, not when it is applied
 			c.Items = append(c.Items, it)
 		}
 		out = append(out, c)
@@ -115,30 +115,32 @@ func Prepare(ctx context.Context, rendered []stacks.RenderedComponent, p Policie
 	return out
 }
 
-func prepare(ctx context.Context, o stacks.Object, rc *stacks.RenderedComponent, steps func(*stacks.Object) int, p Policies, r Resolver) Item {
+func prepareItem(ctx context.Context, o stacks.Object, rc *stacks.RenderedComponent, step func(*stacks.Object) int, p Policies, r Resolver) Item {
 	it := Item{Object: o, Component: rc.Name, Wave: int32(rc.Wave)}
-	it.Mapping, it.Unserved = r.Resolve(ctx, o.Group, o.Version, o.Kind)
+	it.Mapping, it.ResolveErr = r.Resolve(ctx, o.Group, o.Version, o.Kind)
 	if it.Mapping != nil && it.Mapping.Scope.Name() == meta.RESTScopeNameRoot && it.Namespace != "" {
 		if it.NamespaceDefaulted {
 			it.Namespace = ""
 		} else {
-			it.Unserved = &WrongScopeError{Ref: o.Ref}
+			it.ResolveErr = &WrongScopeError{Ref: o.Ref}
 		}
 	}
 	it.ID = it.Ref.ID()
-	if steps != nil {
-		it.Step = steps(&it.Object)
+	if step != nil {
+		it.Step = step(&it.Object)
 	}
 	it.RunsOnce = o.Hook != nil || (o.Group == "batch" && o.Kind == "Job")
 	if !IsBuiltIn(o.Group) {
 		it.ReadyExpr = rc.ReadyExpr
 	}
 	it.Ignore = ignoredPaths(p.Ignore, it.Ref)
-	it.Want = want(it.Hash, it.ReadyExpr, it.Ignore)
+	it.ContentHash = hashContent(it.Hash, it.ReadyExpr, it.Ignore)
 	return it
 }
 
-func want(hash, expr string, ignore []string) string {
+// hashContent returns the hash of everything that is sent: the hash of the manifest, and what the
+// engine adds to it.
+func hashContent(hash, expr string, ignore []string) string {
 	if expr == "" && len(ignore) == 0 {
 		return hash
 	}
@@ -167,7 +169,7 @@ func matches(t *appsv1.IgnoreTarget, ref stacks.Ref) bool {
 		(t.Name == "" || t.Name == ref.Name)
 }
 
-// sharedNamespace is the object that createNamespace stands for.
+// sharedNamespace returns the Namespace for createNamespace of a component.
 func sharedNamespace(name string) stacks.Object {
 	return stacks.Object{Ref: stacks.Ref{Kind: "Namespace", Name: name}, Version: "v1"}
 }

@@ -6,17 +6,17 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// Steps of a component. Hooks of different weights lie between main and the
-// neighbours.
+// Steps of a component: namespaces, CRDs, pre hooks by weight, the main step with all other
+// objects, and post hooks by weight.
 const (
 	stepNamespaces = 0
 	stepCRDs       = 1
 	stepPreHooks   = 2
 )
 
-// places returns the place of each Job of one component that runs before it is
-// removed, by weight from 1; 0 of anything else.
-func places(objects []stacks.Object) func(*stacks.Object) int32 {
+// preRemovePositions returns a function for the position of each pre-remove Job of one component:
+// by weight, from 1. It returns 0 for other objects.
+func preRemovePositions(objects []stacks.Object) func(*stacks.Object) int32 {
 	var weights []int
 	for i := range objects {
 		if h := objects[i].Hook; h != nil && h.Phase == stacks.HookPreRemove {
@@ -33,8 +33,8 @@ func places(objects []stacks.Object) func(*stacks.Object) int32 {
 	}
 }
 
-// steps returns the step of each object of one component. Inside a component
-// only Namespaces, CRDs and hooks gate: the main step is one.
+// steps returns a function for the step of each object of one component. Only Namespaces, CRDs and
+// hooks have steps of their own; all other objects are in the main step.
 func steps(objects []stacks.Object) func(*stacks.Object) int {
 	var pre, post []int
 	for i := range objects {

@@ -13,25 +13,25 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-func stored(t *testing.T, name string, into any) {
+func readStored(t *testing.T, name string, into any) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", "stored", name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := yaml.UnmarshalStrict(data, into); err != nil { // no field may be lost
+	if err := yaml.UnmarshalStrict(data, into); err != nil { // no field may be dropped
 		t.Fatal(err)
 	}
 }
 
-// Clusters hold what earlier versions wrote. It must be read as it was meant.
-func TestWhatIsStoredStaysReadable(t *testing.T) {
+// Clusters contain objects that earlier versions wrote. They must be read with the same meaning.
+func TestStoredFormatsStayReadable(t *testing.T) {
 	var in appsv1.KsctlInstall
 	var chunk appsv1.KsctlInventory
 	var object unstructured.Unstructured
-	stored(t, "install.yaml", &in)
-	stored(t, "inventory.yaml", &chunk)
-	stored(t, "object.yaml", &object.Object)
+	readStored(t, "install.yaml", &in)
+	readStored(t, "inventory.yaml", &chunk)
+	readStored(t, "object.yaml", &object.Object)
 
 	inv := NewInventory(in.Status.Inventory, []appsv1.KsctlInventory{chunk})
 	want := map[string]appsv1.EntryState{"team_a__ConfigMap": appsv1.EntryApplied, "team_b__Secret": appsv1.EntryIntended, "team_c_batch_Job": appsv1.EntryDone,
@@ -45,11 +45,11 @@ func TestWhatIsStoredStaysReadable(t *testing.T) {
 			t.Errorf("%s: %+v, %t", id, e, ok)
 		}
 		if ref, err := stacks.ParseID(id); err != nil || ref.ID() != id {
-			t.Errorf("%s is read as %+v: %v", id, ref, err)
+			t.Errorf("%s is parsed as %+v: %v", id, ref, err)
 		}
 	}
 	if e, _ := inv.Get("team_a__ConfigMap"); e.UID != "7c1f" || e.Hash != "h1" || e.Baseline != "b1" {
-		t.Errorf("the status counts above a part: %+v", e)
+		t.Errorf("the status does not override the chunk: %+v", e)
 	}
 
 	mark, err := live.ParseMark(object.GetAnnotations()[live.MarkAnnotation])
@@ -61,16 +61,16 @@ func TestWhatIsStoredStaysReadable(t *testing.T) {
 		t.Errorf("owner %+v, %t", key, ok)
 	}
 	if object.GetLabels()[live.OwnerLabel] != me.Installation {
-		t.Error("the label that objects are watched by is another one")
+		t.Error("the label of watched objects differs")
 	}
 	ref, err := stacks.ParseID(mark.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if state, err := claim(me, ref, &appsv1.InventoryEntry{}, appsv1.AdoptNever, &object); err != nil || state != appsv1.EntryApplied {
-		t.Errorf("its owner's claim: %s, %v", state, err)
+		t.Errorf("claim of the owner: %s, %v", state, err)
 	}
 	if in.Finalizers[0] != appsv1.Finalizer || chunk.Labels[InventoryOfLabel] == "" {
-		t.Error("finalizer or label have other names")
+		t.Error("the finalizer or the label differs")
 	}
 }

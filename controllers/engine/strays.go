@@ -14,18 +14,18 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// takeUp enters strays into the inventory: objects that we made and that it does
-// not list, such as one that a leader was about to send when it was stopped, and
-// sent after its successor had removed it. One that is wanted is met where it is
+// adoptStrays adds strays to the inventory: objects that we created and that it does not list. Such
+// an object appears when a leader is paused before a create request, and sends it after its
+// successor has removed the object. Desired strays are not added here, but claimed when they are
 // applied.
-func (e *Engine) takeUp(ctx context.Context, t *Target, c *Client, o Owner, wanted map[string]bool) error {
-	owner, inv, since := o.Key().String(), o.Inventory(), o.Policies().Since
+func (e *Engine) adoptStrays(ctx context.Context, t *Target, c *Client, o Owner, desired map[string]bool) error {
+	owner, inv, since := o.Key().String(), o.Inventory(), o.Policies().AdoptStraysSince
 	if since.IsZero() {
 		return nil
 	}
-	strays := t.Index.Unclaimed(owner, func(ref stacks.Ref) bool {
+	strays := t.Index.Strays(owner, func(ref stacks.Ref) bool {
 		id := ref.ID()
-		return wanted[id] || inv.has(id)
+		return desired[id] || inv.has(id)
 	})
 	for _, ref := range strays {
 		l, ok := t.Index.Get(ref)
@@ -34,28 +34,28 @@ func (e *Engine) takeUp(ctx context.Context, t *Target, c *Client, o Owner, want
 		}
 		m, err := t.Discovery.Resolve(ctx, ref.Group, l.Version, ref.Kind)
 		if err != nil {
-			continue // asked again in the next pass
+			continue // retried in the next pass
 		}
-		// The index knows too little to tell who made it.
-		u, err := resourceAt(c, m, ref).Get(ctx, ref.Name, metav1.GetOptions{})
+		// The index does not know who created it.
+		u, err := resourceFor(c, m, ref).Get(ctx, ref.Name, metav1.GetOptions{})
 		switch {
 		case err == nil && isStray(u, live.Mark{Owner: owner, ID: ref.ID()}, since):
 			inv.Put(appsv1.InventoryEntry{ID: ref.ID(), Version: l.Version, State: appsv1.EntryIntended})
 		case err == nil, apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		case fatal(err):
+		case isFatal(err):
 			return err
 		default:
 			continue
 		}
-		t.Index.Claim(owner, ref)
+		t.Index.DropStray(owner, ref)
 	}
 	return nil
 }
 
-// isStray is true for an object that was made by us, for this owner as it is now
-// and under this very name: labels and marks get copied and restored, and what is
-// older than the owner is what another one of its name has left behind. It is a
-// pure function.
+// isStray is true for an object that we created with this mark since the creation of the owner. The
+// mark alone is no proof, because labels and annotations get copied and restored; and an object
+// that is older than the owner was left by an earlier owner with the same name. It is a pure
+// function.
 func isStray(u *unstructured.Unstructured, mark live.Mark, since time.Time) bool {
 	is, err := live.ParseMark(u.GetAnnotations()[live.MarkAnnotation])
 	made := slices.ContainsFunc(u.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {

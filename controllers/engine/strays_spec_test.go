@@ -15,56 +15,56 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// sends makes a ConfigMap as some manager, with the label and a mark of an owner.
-func sends(ctx context.Context, o *owner, manager, name, markOf string) {
+// applyAs applies a ConfigMap with a field manager, and with the label and a mark of an owner.
+func applyAs(ctx context.Context, o *owner, manager, name, markOf string) {
 	GinkgoHelper()
 	ns := o.install.Namespace
 	cm := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name,
 		Labels:      map[string]string{live.OwnerLabel: o.Key().Installation},
 		Annotations: map[string]string{live.MarkAnnotation: live.Mark{Owner: o.Key().String(), ID: stacks.Ref{Kind: "ConfigMap", Namespace: ns, Name: markOf}.ID()}.String()}}}
-	//nolint:staticcheck // typed apply configurations have no way for what is not typed
-	Expect(plane.Client().Patch(ctx, cm, client.Apply, client.FieldOwner(manager))).To(Succeed())
+	//nolint:staticcheck // there is no typed apply configuration for a client.Object
+	Expect(controlPlane.Client().Patch(ctx, cm, client.Apply, client.FieldOwner(manager))).To(Succeed())
 }
 
 var _ = Describe("An object that no inventory lists", suite.Safety, func() {
-	It("is taken up and removed when we made it for this owner, and left when it only looks so", func(ctx SpecContext) {
+	It("is adopted and removed if the engine created it for this owner, and left if only its mark matches", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		o := newOwner(ctx, ns, "o")
-		o.policies.Since = o.install.CreationTimestamp.Time
-		p := start(ns, engine.Options{})
+		o.policies.AdoptStraysSince = o.install.CreationTimestamp.Time
+		p := startProcess(ns, engine.Options{})
 		want := []stacks.RenderedComponent{render("one", configMap(ns, "a", "1"))}
-		p.settle(ctx, o, want)
+		p.reconcileUntilReady(ctx, o, want)
 
-		sends(ctx, o, live.FieldManager, "late", "late")
-		sends(ctx, o, live.FieldManager, "copy", "a")
-		sends(ctx, o, "kubectl", "restored", "restored")
+		applyAs(ctx, o, live.FieldManager, "late", "late")
+		applyAs(ctx, o, live.FieldManager, "copy", "a")
+		applyAs(ctx, o, "kubectl", "restored", "restored")
 		names := func() []string {
-			p.settle(ctx, o, want)
+			p.reconcileUntilReady(ctx, o, want)
 			var out []string
-			for _, cm := range ours(ctx, ns) {
+			for _, cm := range labeledConfigMaps(ctx, ns) {
 				out = append(out, cm.Name)
 			}
 			return out
 		}
-		Eventually(names, soon).Should(ConsistOf("a", "copy", "restored"))
+		Eventually(names, shortRetry).Should(ConsistOf("a", "copy", "restored"))
 		Expect(o.inv.Len()).To(Equal(1))
 
-		By("a new life that finds one at its start, and an owner that goes")
+		By("a stray that exists when the controller starts, and a teardown")
 		p.stop()
-		sends(ctx, o, live.FieldManager, "late", "late")
-		next := start(ns, engine.Options{})
-		o = load(ctx, ns, "o")
-		o.policies.Since = o.install.CreationTimestamp.Time
+		applyAs(ctx, o, live.FieldManager, "late", "late")
+		next := startProcess(ns, engine.Options{})
+		o = loadOwner(ctx, ns, "o")
+		o.policies.AdoptStraysSince = o.install.CreationTimestamp.Time
 		p = next
-		Eventually(names, soon).Should(ConsistOf("a", "copy", "restored"))
-		sends(ctx, o, live.FieldManager, "later", "later")
+		Eventually(names, shortRetry).Should(ConsistOf("a", "copy", "restored"))
+		applyAs(ctx, o, live.FieldManager, "later", "later")
 		Eventually(func() bool {
 			_, known := next.target.Index.Get(stacks.Ref{Kind: "ConfigMap", Namespace: ns, Name: "later"})
 			return known
-		}, soon).Should(BeTrue())
+		}, shortRetry).Should(BeTrue())
 		next.teardown(ctx, o)
 		var left []string
-		for _, cm := range ours(ctx, ns) {
+		for _, cm := range labeledConfigMaps(ctx, ns) {
 			left = append(left, cm.Name)
 		}
 		Expect(left).To(ConsistOf("copy", "restored"))

@@ -27,17 +27,17 @@ func TestIsStray(t *testing.T) {
 		change func(*unstructured.Unstructured)
 		stray  bool
 	}{
-		"made by us":                  {func(*unstructured.Unstructured) {}, true},
-		"made in the owner's second":  {func(u *unstructured.Unstructured) { u.SetCreationTimestamp(metav1.NewTime(since)) }, true},
-		"older than the owner":        {func(u *unstructured.Unstructured) { u.SetCreationTimestamp(metav1.NewTime(since.Add(-time.Second))) }, false},
-		"with the mark of another":    {annotate(live.MarkAnnotation, live.Mark{Owner: other.String(), ID: mark.ID}.String()), false},
-		"a copy of another object":    {annotate(live.MarkAnnotation, live.Mark{Owner: mark.Owner, ID: ref("b").ID()}.String()), false},
-		"with a mark nobody can read": {annotate(live.MarkAnnotation, "x"), false},
-		"adopted":                     {annotate(live.AdoptedAnnotation, "true"), false},
-		"being deleted":               {func(u *unstructured.Unstructured) { u.SetDeletionTimestamp(&metav1.Time{Time: since}) }, false},
-		"made by kubectl":             {managed(metav1.ManagedFieldsEntry{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationApply}), false},
-		"only updated by us":          {managed(metav1.ManagedFieldsEntry{Manager: live.FieldManager, Operation: metav1.ManagedFieldsOperationUpdate}), false},
-		"of no manager":               {managed(), false},
+		"applied by us":          {func(*unstructured.Unstructured) {}, true},
+		"as old as the owner":    {func(u *unstructured.Unstructured) { u.SetCreationTimestamp(metav1.NewTime(since)) }, true},
+		"older than the owner":   {func(u *unstructured.Unstructured) { u.SetCreationTimestamp(metav1.NewTime(since.Add(-time.Second))) }, false},
+		"mark of another owner":  {annotate(live.MarkAnnotation, live.Mark{Owner: other.String(), ID: mark.ID}.String()), false},
+		"mark of another object": {annotate(live.MarkAnnotation, live.Mark{Owner: mark.Owner, ID: ref("b").ID()}.String()), false},
+		"invalid mark":           {annotate(live.MarkAnnotation, "x"), false},
+		"adopted":                {annotate(live.AdoptedAnnotation, "true"), false},
+		"being deleted":          {func(u *unstructured.Unstructured) { u.SetDeletionTimestamp(&metav1.Time{Time: since}) }, false},
+		"applied by kubectl":     {managed(metav1.ManagedFieldsEntry{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationApply}), false},
+		"only updated by us":     {managed(metav1.ManagedFieldsEntry{Manager: live.FieldManager, Operation: metav1.ManagedFieldsOperationUpdate}), false},
+		"no managed fields":      {managed(), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := &unstructured.Unstructured{Object: map[string]any{}}

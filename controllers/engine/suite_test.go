@@ -28,10 +28,10 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// soon is how long anything in these specs may take; it takes far less.
-const soon = 2 * time.Minute
+// soon is the timeout of these specs for a single expectation; it takes far less.
+const shortRetry = 2 * time.Minute
 
-var plane *cluster.Cluster
+var controlPlane *cluster.Cluster
 
 func TestEngine(t *testing.T) {
 	suite.Run(t, "Engine")
@@ -42,28 +42,29 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
 	Expect(appsv1.AddToScheme(scheme)).To(Succeed())
 	var err error
-	plane, err = cluster.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true, Audit: true,
+	controlPlane, err = cluster.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true, Audit: true,
 		CRDPaths: []string{"../../config/crd/bases"}, Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(plane.Stop)
+	DeferCleanup(controlPlane.Stop)
 })
 
-// process is one life of a controller: what it has in memory goes with it.
+// process is one process of a controller, with its in-memory state.
 type process struct {
-	engine *engine.Engine
-	target *engine.Target
-	client *engine.Client
-	woken  chan string
-	stop   func()
+	engine        *engine.Engine
+	target        *engine.Target
+	client        *engine.Client
+	notifications chan string
+	stop          func()
 }
 
-// installation makes the objects of one spec distinguishable from those of others.
+// installation returns an installation id, which separates the objects of one spec from those of
+// others.
 func installation(namespace string) string { return "test-" + namespace }
 
-func start(namespace string, o engine.Options) *process {
+func startProcess(namespace string, o engine.Options) *process {
 	GinkgoHelper()
-	cfg := plane.Config()
-	index, err := live.New(cfg, live.Options{Owner: installation(namespace)})
+	cfg := controlPlane.Config()
+	index, err := live.New(cfg, live.Options{OwnerID: installation(namespace)})
 	Expect(err).NotTo(HaveOccurred())
 	disco, err := discovery.NewDiscoveryClientForConfig(cfg)
 	Expect(err).NotTo(HaveOccurred())
@@ -73,14 +74,14 @@ func start(namespace string, o engine.Options) *process {
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = index.Start(ctx) })
 	p := &process{
-		engine: engine.New(o),
-		target: &engine.Target{ClusterID: engine.LocalCluster, Discovery: engine.NewServerDiscovery(disco), Index: index},
-		client: dyn,
-		woken:  make(chan string, 1000),
+		engine:        engine.New(o),
+		target:        &engine.Target{ClusterID: engine.LocalCluster, Discovery: engine.NewServerDiscovery(disco), Index: index},
+		client:        dyn,
+		notifications: make(chan string, 1000),
 	}
 	index.Subscribe(func(owner string) {
 		select {
-		case p.woken <- owner:
+		case p.notifications <- owner:
 		default:
 		}
 	})
@@ -90,7 +91,7 @@ func start(namespace string, o engine.Options) *process {
 	return p
 }
 
-// owner keeps its inventory in the status of a KsctlInstall, as the controller does.
+// owner stores its inventory in the status of a KsctlInstall, like the controller.
 type owner struct {
 	install  *appsv1.KsctlInstall
 	inv      *engine.Inventory
@@ -110,29 +111,29 @@ func (o *owner) Manifest(_ context.Context, it *engine.Item) (json.RawMessage, e
 func (o *owner) Persist(ctx context.Context) error {
 	o.persists++
 	o.install.Status.Inventory = o.inv.Status()
-	return plane.Client().Status().Update(ctx, o.install)
+	return controlPlane.Client().Status().Update(ctx, o.install)
 }
 
-// newOwner makes the KsctlInstall; load reads it as a new process would.
+// newOwner creates the KsctlInstall. loadOwner reads it like a new process.
 func newOwner(ctx context.Context, namespace, name string) *owner {
 	GinkgoHelper()
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: appsv1.KsctlInstallSpec{Stack: "s", SourceRef: appsv1.SourceRef{Kind: "KsctlSource", Name: "x"}}}
-	Expect(plane.Client().Create(ctx, in)).To(Succeed())
-	return load(ctx, namespace, name)
+	Expect(controlPlane.Client().Create(ctx, in)).To(Succeed())
+	return loadOwner(ctx, namespace, name)
 }
 
-func load(ctx context.Context, namespace, name string) *owner {
+func loadOwner(ctx context.Context, namespace, name string) *owner {
 	GinkgoHelper()
 	in := &appsv1.KsctlInstall{}
-	Expect(plane.Client().Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, in)).To(Succeed())
+	Expect(controlPlane.Client().Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, in)).To(Succeed())
 	return &owner{install: in, inv: engine.NewInventory(in.Status.Inventory, nil), policies: engine.DefaultPolicies}
 }
 
-var retry = engine.Retry{Interval: 200 * time.Millisecond, Contested: time.Hour}
+var retry = engine.RetryPolicy{Interval: 200 * time.Millisecond, ContestedInterval: time.Hour}
 
-// settle reconciles as often as the index wakes it, until the plan is ready.
-func (p *process) settle(ctx context.Context, o *owner, components []stacks.RenderedComponent) *engine.Report {
+// reconcileUntilReady reconciles repeatedly until the plan is ready.
+func (p *process) reconcileUntilReady(ctx context.Context, o *owner, components []stacks.RenderedComponent) *engine.Report {
 	GinkgoHelper()
 	var rep *engine.Report
 	Eventually(func() error {
@@ -148,7 +149,7 @@ func (p *process) settle(ctx context.Context, o *owner, components []stacks.Rend
 			return fmt.Errorf("not ready: %+v", rep.Plan.Components)
 		}
 		return nil
-	}, soon, 20*time.Millisecond).Should(Succeed(), "the components become ready")
+	}, shortRetry, 20*time.Millisecond).Should(Succeed(), "the components become ready")
 	return rep
 }
 
@@ -166,7 +167,7 @@ func (p *process) teardown(ctx context.Context, o *owner) {
 			return fmt.Errorf("%d left: %+v %v", n, rep.Plan.Waits, rep.Errors)
 		}
 		return nil
-	}, soon, 20*time.Millisecond).Should(Succeed(), "everything goes")
+	}, shortRetry, 20*time.Millisecond).Should(Succeed(), "everything is removed")
 }
 
 func hash(b []byte) string {
@@ -174,7 +175,7 @@ func hash(b []byte) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
-// render turns YAML documents into a component, as stacks.Render would.
+// render converts YAML documents into a component, like stacks.Render.
 func render(component string, docs ...string) stacks.RenderedComponent {
 	GinkgoHelper()
 	c := stacks.RenderedComponent{Name: component}

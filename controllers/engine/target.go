@@ -12,53 +12,53 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// Index is what the engine needs of controllers/live.
+// Index is the part of live.Index that the engine needs.
 type Index interface {
-	// Use says which kinds an owner has objects of, instead of what it said before.
-	Use(owner string, kinds []*meta.RESTMapping)
-	// Synced is nil when the index knows every object of the kind.
+	// SetOwnerKinds sets the kinds of which an owner has objects. It replaces the previous kinds.
+	SetOwnerKinds(owner string, kinds []*meta.RESTMapping)
+	// Synced returns nil when the index knows every object of the kind.
 	Synced(gk schema.GroupKind) error
 	Get(ref stacks.Ref) (live.Object, bool)
-	// Unclaimed are the objects with the owner's mark that the index came to know of
-	// and that the owner does not know; each until Claim.
-	Unclaimed(owner string, known func(stacks.Ref) bool) []stacks.Ref
-	Claim(owner string, ref stacks.Ref)
-	// Succeeded is true for a Job or a Pod that was seen to run to its end well.
+	// Strays returns the objects with the owner's mark that the index has observed and for which
+	// known returns false. It returns each one until DropStray is called for it.
+	Strays(owner string, known func(stacks.Ref) bool) []stacks.Ref
+	DropStray(owner string, ref stacks.Ref)
+	// Succeeded is true for a Job or a Pod that was observed to complete successfully.
 	Succeeded(ref stacks.Ref, uid types.UID) bool
-	// Observe takes the answer to a request, and returns its projection; a newer
-	// resourceVersion wins.
+	// Observe stores an object from a response of the API server, and returns its projection. A
+	// newer resourceVersion wins.
 	Observe(u *unstructured.Unstructured) (live.Object, error)
-	// Await says which objects an owner waits for until nobody else has them,
-	// instead of what it said before.
-	Await(owner string, refs []stacks.Ref)
-	// Deleting says that deletion is being asked for, until answered is called.
-	Deleting(ref stacks.Ref, uid types.UID) (answered func())
-	// ObserveGone takes a confirmed absence.
+	// SetAwaited sets the objects of other owners that an owner waits for: it is notified when the
+	// other owner no longer has one of them. It replaces the previous objects.
+	SetAwaited(owner string, refs []stacks.Ref)
+	// BeginDelete records that a delete request for an object is in progress until answered is
+	// called.
+	BeginDelete(ref stacks.Ref, uid types.UID) (answered func())
+	// ObserveGone records that an object is confirmed to be gone.
 	ObserveGone(ref stacks.Ref, uid types.UID)
-	// ObserveReleased takes note that an object lives on as nobody's.
+	// ObserveReleased records that an object continues to exist without an owner.
 	ObserveReleased(ref stacks.Ref, uid types.UID, resourceVersion string)
 }
 
-// Discovery is what a cluster serves.
+// Discovery finds the kinds that a cluster serves.
 type Discovery interface {
 	Resolver
-	// Absent is true when it is certain that the cluster serves no such kind:
-	// no group failed to answer.
+	// Absent is true when it is certain that the cluster does not serve the kind: every API group
+	// answered.
 	Absent(ctx context.Context, gk schema.GroupKind) (bool, error)
 	// Settling is true while an answer that a kind is not served may be out of date.
 	Settling() bool
-	// Namespaced lists the resources that live in namespaces and can be listed and deleted.
-	Namespaced(ctx context.Context) ([]schema.GroupVersionResource, error)
+	// NamespacedResources returns the namespaced resources that can be listed and deleted.
+	NamespacedResources(ctx context.Context) ([]schema.GroupVersionResource, error)
 }
 
-// Target is one cluster that objects are applied to. Every key of the engine
-// carries its ClusterID.
+// Target is a cluster to which objects are applied. Every OwnerKey contains its ClusterID.
 type Target struct {
 	ClusterID string
 	Discovery Discovery
 	Index     Index
-	// Capabilities for rendering.
+	// Capabilities returns the capabilities of the cluster, for rendering.
 	Capabilities func(ctx context.Context) (stacks.Capabilities, error)
-	// Client makes requests as an account; nil account means the controller itself.
-	Client func(account *types.NamespacedName) (*Client, error)
+	// ClientFor returns a client that acts as an account; a nil account is the controller itself.
+	ClientFor func(account *types.NamespacedName) (*Client, error)
 }

@@ -13,98 +13,99 @@ import (
 	"github.com/ksctl/gitops/controllers/live"
 )
 
-// TerminatingError says that a namespace is being deleted, so that nothing can
-// be made in it.
-type TerminatingError struct {
+// NamespaceTerminatingError is returned when an object cannot be created because its namespace is
+// being deleted.
+type NamespaceTerminatingError struct {
 	Namespace string
-	// Why it is not gone, as far as it says so.
-	Why string
+	// Message is the reason why the namespace is not gone, if its status has one.
+	Message string
 }
 
-func (e *TerminatingError) Error() string {
-	if e.Why == "" {
+func (e *NamespaceTerminatingError) Error() string {
+	if e.Message == "" {
 		return fmt.Sprintf("namespace %s is terminating", e.Namespace)
 	}
-	return fmt.Sprintf("namespace %s is terminating: %s", e.Namespace, e.Why)
+	return fmt.Sprintf("namespace %s is terminating: %s", e.Namespace, e.Message)
 }
 
-var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
-// terminates notes that a namespace is being deleted, and says what to wait for.
-func (a *actor) terminates(ctx context.Context, act *Action, cause error) result {
+// handleTerminatingNamespace records that a namespace is being deleted, and returns the error with
+// the reason.
+func (a *executor) handleTerminatingNamespace(ctx context.Context, act *Action, cause error) actionResult {
 	a.engine.terminating.record(a.owner.Key().String(), act.Item.Namespace)
-	if r := a.enter(ctx, act); r != nil {
+	if r := a.checkNamespace(ctx, act); r != nil {
 		return *r
 	}
-	return a.failed(act, cause)
+	return a.errorResult(act, cause)
 }
 
-// place is what one GET told in this pass about a namespace.
-type place struct {
+// namespaceState is the state of a namespace according to the GET of this pass.
+type namespaceState struct {
 	uid    types.UID
 	absent bool
 	err    error
 }
 
-// enter is asked before an object is made; nil is yes. One GET a pass tells that
-// the namespace terminates, instead of a write for each object that belongs in
-// it; and that a shared one was replaced by somebody else's, which does not name
-// the owner as its user.
-func (a *actor) enter(ctx context.Context, act *Action) *result {
+// checkNamespace is called before an object is created. It returns nil if the namespace is usable,
+// else the result of the create. With one GET in a pass it finds a terminating namespace, instead
+// of a failing write for each object in it; and a shared namespace that was replaced by one of
+// others, which lacks the annotation of the owner.
+func (a *executor) checkNamespace(ctx context.Context, act *Action) *actionResult {
 	ns := act.Item.Namespace
-	shared := a.sharedEntry(ns)
-	replaced := act.Reason == Missing && shared != nil // what went may have gone with its namespace
+	shared := a.sharedNamespaceEntry(ns)
+	replaced := act.Reason == ReasonMissing && shared != nil // the object may have been deleted with its namespace
 	if !replaced && !a.engine.terminating.has(a.owner.Key().String(), ns) {
 		return nil
 	}
-	at := a.place(ctx, ns)
+	state := a.lookUpNamespace(ctx, ns)
 	switch {
-	case at.err != nil:
-		return &result{err: at.err}
-	case shared != nil && (at.absent || at.uid != "" && at.uid != shared.UID):
-		return &result{again: true, lost: shared.ID}
+	case state.err != nil:
+		return &actionResult{err: state.err}
+	case shared != nil && (state.absent || state.uid != "" && state.uid != shared.UID):
+		return &actionResult{replan: true, lostNamespace: shared.ID}
 	default:
 		return nil
 	}
 }
 
-// place looks at a namespace, once a pass if it is there. It has no uid when it
-// may not be looked at.
-func (a *actor) place(ctx context.Context, ns string) place {
+// lookUpNamespace reads a namespace; an existing one once in a pass. The state has no uid if the
+// account may not read the namespace.
+func (a *executor) lookUpNamespace(ctx context.Context, ns string) namespaceState {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if at, asked := a.places[ns]; asked {
-		return at
+	if state, asked := a.namespaceStates[ns]; asked {
+		return state
 	}
-	if a.places == nil {
-		a.places = map[string]place{}
+	if a.namespaceStates == nil {
+		a.namespaceStates = map[string]namespaceState{}
 	}
-	u, err := a.client.Resource(namespaces).Get(ctx, ns, metav1.GetOptions{})
-	at, owner := place{}, a.owner.Key().String()
+	u, err := a.client.Resource(namespaceResource).Get(ctx, ns, metav1.GetOptions{})
+	state, owner := namespaceState{}, a.owner.Key().String()
 	switch {
 	case apierrors.IsForbidden(err) && a.engine.terminating.has(owner, ns):
-		// The account may not look: one object finds out for all others.
-		a.places[ns] = place{err: &TerminatingError{Namespace: ns}}
+		// The account may not read it: one create finds out for all other objects.
+		a.namespaceStates[ns] = namespaceState{err: &NamespaceTerminatingError{Namespace: ns}}
 		a.engine.terminating.reset(owner, ns)
-		return at
+		return state
 	case apierrors.IsForbidden(err):
 	case apierrors.IsNotFound(err):
 		a.engine.terminating.reset(owner, ns)
-		return place{absent: true} // it may be there the next time
+		return namespaceState{absent: true} // not cached: it may exist at the next call
 	case err != nil:
-		at.err = err
+		state.err = err
 	case u.GetDeletionTimestamp() != nil:
 		a.engine.terminating.record(owner, ns)
-		at.err = &TerminatingError{Namespace: ns, Why: live.Remains(u)}
+		state.err = &NamespaceTerminatingError{Namespace: ns, Message: live.NamespaceDeletionMessage(u)}
 	default:
-		at.uid = u.GetUID()
+		state.uid = u.GetUID()
 		a.engine.terminating.reset(owner, ns)
 	}
-	a.places[ns] = at
-	return at
+	a.namespaceStates[ns] = state
+	return state
 }
 
-// terminatingNamespaces remembers, per owner, the namespaces that were seen to terminate.
+// terminatingNamespaces records, per owner, the namespaces that were observed to be terminating.
 type terminatingNamespaces struct {
 	mu      sync.Mutex
 	byOwner map[string]map[string]bool

@@ -15,7 +15,7 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// exportAt is an export of some age, to a folder of fleet.git.
+// exportAt returns an export of some age to a folder of fleet.git.
 func exportAt(namespace, name string, age time.Duration, rows ...v1alpha1.ExportedFile) v1alpha1.ExportState {
 	to := &v1alpha1.ExportRepository{URL: "https://git.example.com/team/fleet.git", Branch: "main", Path: "states"}
 	return v1alpha1.ExportState{
@@ -25,7 +25,7 @@ func exportAt(namespace, name string, age time.Duration, rows ...v1alpha1.Export
 	}
 }
 
-func TestMeeting(t *testing.T) {
+func TestTargetKey(t *testing.T) {
 	one := v1alpha1.ExportRepository{URL: "https://git.example.com/team/fleet.git", Branch: "main", Path: "states"}
 	for _, c := range []struct {
 		url, branch, path string
@@ -40,14 +40,14 @@ func TestMeeting(t *testing.T) {
 		{"https://git.example.com/Team/fleet.git", "main", "states", false},
 		{"https://git.example.org/team/fleet.git", "main", "states", false},
 	} {
-		if got := meeting(team, &one) == meeting(team, &v1alpha1.ExportRepository{URL: c.url, Branch: c.branch, Path: c.path}); got != c.want {
+		if got := targetKey(team, &one) == targetKey(team, &v1alpha1.ExportRepository{URL: c.url, Branch: c.branch, Path: c.path}); got != c.want {
 			t.Errorf("%+v: got %t", c, got)
 		}
 	}
 }
 
-func TestRivals(t *testing.T) {
-	const file = demo + suffix
+func TestConflictingExports(t *testing.T) {
+	const file = demo + fileSuffix
 	row := func(action v1alpha1.ExportAction) v1alpha1.ExportedFile {
 		return v1alpha1.ExportedFile{Key: demo, File: file, Written: "a-f", Action: action, Ready: action == v1alpha1.ExportInSync}
 	}
@@ -57,45 +57,46 @@ func TestRivals(t *testing.T) {
 		change(&x)
 		return []v1alpha1.ExportState{x}
 	}
-	me, by := exportAt(team, "backup", time.Minute), map[string]types.NamespacedName{file: {Namespace: team, Name: "ahead"}}
+	export, owned := exportAt(team, "backup", time.Minute), map[string]types.NamespacedName{file: {Namespace: team, Name: "ahead"}}
 	for name, c := range map[string]struct {
 		all  []v1alpha1.ExportState
 		want map[string]types.NamespacedName
 	}{
-		"nobody else":      {[]v1alpha1.ExportState{me}, nil},
-		"an older one":     {older(func(*v1alpha1.ExportState) {}), by},
-		"a younger one":    {older(func(x *v1alpha1.ExportState) { x.CreationTimestamp = metav1.Unix(1e9, 0) }), nil},
-		"as old":           {older(func(x *v1alpha1.ExportState) { x.CreationTimestamp = me.CreationTimestamp }), by},
-		"of others":        {older(func(x *v1alpha1.ExportState) { x.Namespace = "other" }), nil},
-		"another folder":   {older(func(x *v1alpha1.ExportState) { x.Spec.To.Git.Path = "b" }), nil},
-		"it moves here":    {older(func(x *v1alpha1.ExportState) { x.Status.Target = "branch b" }), nil},
+		"no other export":  {[]v1alpha1.ExportState{export}, nil},
+		"older export":     {older(func(*v1alpha1.ExportState) {}), owned},
+		"younger export":   {older(func(x *v1alpha1.ExportState) { x.CreationTimestamp = metav1.Unix(1e9, 0) }), nil},
+		"same age":         {older(func(x *v1alpha1.ExportState) { x.CreationTimestamp = export.CreationTimestamp }), owned},
+		"other namespace":  {older(func(x *v1alpha1.ExportState) { x.Namespace = "other" }), nil},
+		"other folder":     {older(func(x *v1alpha1.ExportState) { x.Spec.To.Git.Path = "b" }), nil},
+		"target changing":  {older(func(x *v1alpha1.ExportState) { x.Status.Target = "branch b" }), nil},
 		"suspended":        {older(func(x *v1alpha1.ExportState) { x.Spec.Suspend = true }), nil},
-		"on its way out":   {older(func(x *v1alpha1.ExportState) { x.DeletionTimestamp = &me.CreationTimestamp }), nil},
-		"into a Secret":    {older(func(x *v1alpha1.ExportState) { x.Spec.To.Git = nil }), nil},
-		"another cluster":  {older(func(x *v1alpha1.ExportState) { x.Status.Clusters[0].File = "x" }), map[string]types.NamespacedName{"x": by[file]}},
-		"is to mend it":    {older(func(x *v1alpha1.ExportState) { x.Status.Clusters[0] = row(v1alpha1.ExportRestore) }), by},
-		"left it there":    {older(func(x *v1alpha1.ExportState) { x.Status.Clusters[0] = row(v1alpha1.ExportLeft) }), nil},
-		"leaves it to one": {older(func(x *v1alpha1.ExportState) { x.Status.Clusters[0] = row(v1alpha1.ExportByAnother) }), nil},
-		"never wrote it":   {older(func(x *v1alpha1.ExportState) { x.Status.Clusters[0].Written = "" }), nil},
-		"the oldest of many": {append(older(func(*v1alpha1.ExportState) {}), exportAt(team, "b", 3*time.Hour, row(v1alpha1.ExportInSync)),
+		"being deleted":    {older(func(x *v1alpha1.ExportState) { x.DeletionTimestamp = &export.CreationTimestamp }), nil},
+		"to a Secret":      {older(func(x *v1alpha1.ExportState) { x.Spec.To.Git = nil }), nil},
+		"other cluster":    {older(func(x *v1alpha1.ExportState) { x.Status.Clusters[0].File = "x" }), map[string]types.NamespacedName{"x": owned[file]}},
+		"restoring it":     {older(func(x *v1alpha1.ExportState) { x.Status.Clusters[0] = row(v1alpha1.ExportRestore) }), owned},
+		"not exported now": {older(func(x *v1alpha1.ExportState) { x.Status.Clusters[0] = row(v1alpha1.ExportLeft) }), nil},
+		"conflicting, too": {older(func(x *v1alpha1.ExportState) { x.Status.Clusters[0] = row(v1alpha1.ExportByAnother) }), nil},
+		"never written":    {older(func(x *v1alpha1.ExportState) { x.Status.Clusters[0].Written = "" }), nil},
+		"oldest of many": {append(older(func(*v1alpha1.ExportState) {}), exportAt(team, "b", 3*time.Hour, row(v1alpha1.ExportInSync)),
 			exportAt(team, "c", 2*time.Hour, row(v1alpha1.ExportInSync))), map[string]types.NamespacedName{file: {Namespace: team, Name: "b"}}},
 	} {
-		if got := rivals(&me, c.all); !maps.Equal(got, c.want) {
+		if got := conflictingExports(&export, c.all); !maps.Equal(got, c.want) {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}
 }
 
-// What another writes is left to it, is told, and comes back when it has gone.
-func TestLeftToAnother(t *testing.T) {
+// A file of an older export is not written, and the conflict is reported. When the older export is
+// deleted, the file is written.
+func TestConflictingFileIsSkippedUntilOlderExportEnds(t *testing.T) {
 	r := newRig(t)
 	r.store(map[string]string{"demo": "one", "mine": "one"})
-	other := exportAt(team, "ahead", time.Hour, v1alpha1.ExportedFile{Key: demo, File: demo + suffix, Written: "a-f", Ready: true, Action: v1alpha1.ExportInSync})
+	other := exportAt(team, "ahead", time.Hour, v1alpha1.ExportedFile{Key: demo, File: demo + fileSuffix, Written: "a-f", Ready: true, Action: v1alpha1.ExportInSync})
 	other.Spec.To.Git = r.obj.Spec.To.Git
 	other.Status.Target = describe(other.Spec.To.Git)
 	r.obj.CreationTimestamp = metav1.Unix(1e9, 0)
 	r.restart(&other)
-	r.failed(ExportedByAnotherReason, true, demo+": ExportState "+team+"/ahead, which is older, writes it")
+	r.failed(ExportedByAnotherReason, true, demo+": older ExportState "+team+"/ahead writes this file")
 	r.files("states/civo.ha.mine.LON1.json")
 	r.failed(ExportedByAnotherReason, true, team+"/ahead")
 	r.commits(1)
@@ -103,16 +104,16 @@ func TestLeftToAnother(t *testing.T) {
 	r.done("2 states")
 	r.commits(2)
 	if _, ok := r.reconcile().(reconcile.Done); !ok {
-		t.Error("it does not stay so")
+		t.Error("the second reconcile fails")
 	}
 }
 
-// A state that SOPS does not take stops no others.
-func TestOneStateThatCannotBeEncrypted(t *testing.T) {
+// A state that SOPS rejects does not block the others.
+func TestUnencryptableStateDoesNotBlockOthers(t *testing.T) {
 	r := newRig(t)
-	bad := strings.Replace(string(state1("bad", "one")), "{", `{"n":1e400,`, 1)
+	bad := strings.Replace(string(stateDoc("bad", "one")), "{", `{"n":1e400,`, 1)
 	r.put(configMaps, &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: state.StoreNamespace, Name: state.StoreConfigMap},
-		BinaryData: map[string][]byte{demo: state1("demo", "one"), "civo.ha.bad.LON1": []byte(bad)}})
+		BinaryData: map[string][]byte{demo: stateDoc("demo", "one"), "civo.ha.bad.LON1": []byte(bad)}})
 	r.failed(InvalidStateReason, true, "civo.ha.bad.LON1")
-	r.files("states/" + demo + suffix)
+	r.files("states/" + demo + fileSuffix)
 }

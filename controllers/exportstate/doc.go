@@ -1,8 +1,8 @@
-// Package exportstate reconciles ExportStates: what ksctl's store has of clusters goes
-// encrypted to a Secret or to a branch of a Git repository, in the form that an ImportState
-// takes.
+// Package exportstate reconciles ExportStates: it exports the cluster states in the ksctl store,
+// encrypted, to a Secret or to a branch of a Git repository, in the format that an ImportState
+// reads.
 //
-// Encrypting the same state twice makes two files. So what was written is known by keyed
-// hashes of both, the state and the file: nothing is written while the store says the same and
-// the file is as it was left.
+// Encrypting the same state twice results in two different files. So the status has keyed hashes of
+// both, the state and the file: nothing is written while neither the state in the store nor the
+// file has changed.
 package exportstate

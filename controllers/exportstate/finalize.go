@@ -18,42 +18,43 @@ import (
 func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.ExportState]) reconcile.Outcome {
 	obj := req.Object
 	if obj.Spec.DeletionPolicy != v1alpha1.DeleteState || obj.Status.Secret == "" {
-		return reconcile.Done{Message: "what was exported stays"}
+		return reconcile.Done{Message: "the exported files stay"}
 	}
 	name := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Status.Secret}
 	c, err := s.clientFor(ctx, obj)
 	if err != nil {
-		return s.withoutAccount(ctx, obj, name, err)
+		return s.finalizeWithoutAccount(ctx, obj, name, err)
 	}
-	err = engine.DropSecret(ctx, c, name, ExportAnnotation, obj.Name)
-	if apierrors.IsForbidden(err) { // its rights went first
-		return s.withoutAccount(ctx, obj, name, err)
+	err = engine.DeleteOwnedSecret(ctx, c, name, ExportAnnotation, obj.Name)
+	if apierrors.IsForbidden(err) { // the role binding was deleted before the export
+		return s.finalizeWithoutAccount(ctx, obj, name, err)
 	}
 	if err != nil {
-		return reconcile.Retry{Err: orKeep(err)}
+		return reconcile.Retry{Err: withKeepHint(err)}
 	}
-	return reconcile.Done{Message: "what was exported is deleted"}
+	return reconcile.Done{Message: "the Secret with the exported files is deleted"}
 }
 
-// withoutAccount lets an export go whose account is gone, if its Secret is, too, as when their
-// namespace is deleted. Nothing is deleted with the controller's own rights.
-func (s *Steps) withoutAccount(ctx context.Context, obj *v1alpha1.ExportState, name types.NamespacedName, cause error) reconcile.Outcome {
-	c, err := s.Target.Client(nil)
+// finalizeWithoutAccount finishes the deletion of an export without usable account if its Secret
+// does not exist any more, as when their namespace is deleted. It deletes nothing: the controller's
+// own permissions are not used for that.
+func (s *Steps) finalizeWithoutAccount(ctx context.Context, obj *v1alpha1.ExportState, name types.NamespacedName, cause error) reconcile.Outcome {
+	c, err := s.Target.ClientFor(nil)
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
-	var have corev1.Secret
-	found, err := engine.Read(ctx, c, secrets, name.Namespace, name.Name, &have)
+	var current corev1.Secret
+	found, err := engine.GetInto(ctx, c, secretGVR, name.Namespace, name.Name, &current)
 	if err != nil {
 		return reconcile.Retry{Err: fmt.Errorf("reading Secret %s: %w", name, err)}
 	}
-	if found && have.Annotations[ExportAnnotation] == obj.Name {
-		return account.Outcome(orKeep(fmt.Errorf("%w: Secret %s is to be deleted with its rights", cause, name)), "")
+	if found && current.Annotations[ExportAnnotation] == obj.Name {
+		return account.OutcomeOf(withKeepHint(fmt.Errorf("%w: deleting Secret %s needs the permissions of the account", cause, name)), "")
 	}
 	return reconcile.Done{Message: "nothing is left"}
 }
 
-// orKeep says how to delete an export without what it has written.
-func orKeep(err error) error {
-	return fmt.Errorf("%w; or set spec.deletionPolicy to Keep, to leave what was exported", err)
+// withKeepHint adds how to delete an export without its Secret.
+func withKeepHint(err error) error {
+	return fmt.Errorf("%w; to keep the exported files, set spec.deletionPolicy to Keep", err)
 }

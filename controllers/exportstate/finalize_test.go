@@ -18,25 +18,26 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
-// deleted expects how a deletion goes: done, or tried again with words.
-func (r *rig) deleted(wants string) {
+// wantFinalized finalizes the export. It expects Done with this message, or Retry with an error
+// that contains it and the hint on how to keep the files.
+func (r *rig) wantFinalized(want string) {
 	r.Helper()
 	out := r.steps.Finalize(r.Context(), &reconcile.Request[*v1alpha1.ExportState]{Object: r.obj})
 	switch out := out.(type) {
 	case reconcile.Done:
-		if out.Message != wants {
-			r.Errorf("got %+v, want %s", out, wants)
+		if out.Message != want {
+			r.Errorf("got %+v, want %s", out, want)
 		}
 	case reconcile.Retry:
-		if !strings.Contains(out.Err.Error(), wants) || !strings.Contains(out.Err.Error(), "set spec.deletionPolicy to Keep") {
-			r.Errorf("got %+v, want %s", out, wants)
+		if !strings.Contains(out.Err.Error(), want) || !strings.Contains(out.Err.Error(), "set spec.deletionPolicy to Keep") {
+			r.Errorf("got %+v, want %s", out, want)
 		}
 	default:
-		r.Errorf("got %T %+v, want %s", out, out, wants)
+		r.Errorf("got %T %+v, want %s", out, out, want)
 	}
 }
 
-// toSecret is an export whose Secret is there, and is to go with it.
+// toSecret returns a rig whose export has written a Secret and deletes it when it is deleted.
 func toSecret(t *testing.T) *rig {
 	t.Helper()
 	r := newRig(t)
@@ -46,8 +47,8 @@ func toSecret(t *testing.T) *rig {
 	return r
 }
 
-// loseAccount deletes the account, as when the namespace is deleted.
-func (r *rig) loseAccount() {
+// deleteAccount deletes the service account, as the deletion of the namespace would.
+func (r *rig) deleteAccount() {
 	r.Helper()
 	gone := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "exporter"}}
 	if err := r.steps.Client.(client.Client).Delete(r.Context(), gone); err != nil {
@@ -55,47 +56,46 @@ func (r *rig) loseAccount() {
 	}
 }
 
-func (r *rig) loseSecret(name string) {
+func (r *rig) deleteSecret(name string) {
 	r.Helper()
-	if err := r.api.Tracker().Delete(secrets, team, name); err != nil {
+	if err := r.api.Tracker().Delete(secretGVR, team, name); err != nil {
 		r.Fatal(err)
 	}
 }
 
-func TestTheAccountGoesFirst(t *testing.T) {
+func TestFinalizeAfterAccountIsDeleted(t *testing.T) {
 	r := toSecret(t)
-	r.loseAccount()
+	r.deleteAccount()
 	r.api.ClearActions()
-	r.deleted("ServiceAccount team/exporter does not exist: create it, or change spec.serviceAccountName: Secret team/states is to be deleted with its rights")
+	r.wantFinalized("ServiceAccount team/exporter does not exist: create it, or change spec.serviceAccountName: deleting Secret team/states needs the permissions of the account")
 	for _, a := range r.api.Actions() {
 		if a.GetVerb() != "get" {
-			t.Errorf("%s %s with rights that are not the account's", a.GetVerb(), a.GetResource().Resource)
+			t.Errorf("%s %s without the permissions of the account", a.GetVerb(), a.GetResource().Resource)
 		}
 	}
-	r.loseSecret("states")
-	r.deleted("nothing is left")
+	r.deleteSecret("states")
+	r.wantFinalized("nothing is left")
 	r.secret(team, "states", map[string]string{"somebody": "else's"})
-	r.deleted("nothing is left")
+	r.wantFinalized("nothing is left")
 }
 
-func TestTheRightsGoFirst(t *testing.T) {
+func TestFinalizeAfterPermissionsAreRevoked(t *testing.T) {
 	r := toSecret(t)
 	forbidden := true
-	r.steps.Target.Client = func(as *types.NamespacedName) (*engine.Client, error) {
+	r.steps.Target.ClientFor = func(as *types.NamespacedName) (*engine.Client, error) {
 		forbidden = as != nil
 		return &engine.Client{Interface: r.api}, nil
 	}
 	r.api.PrependReactor("get", "secrets", func(clientgotesting.Action) (bool, runtime.Object, error) {
-		return forbidden, nil, apierrors.NewForbidden(secrets.GroupResource(), "states", nil)
+		return forbidden, nil, apierrors.NewForbidden(secretGVR.GroupResource(), "states", nil)
 	})
-	r.deleted("Secret team/states is to be deleted with its rights")
-	r.loseSecret("states")
-	r.deleted("nothing is left")
+	r.wantFinalized("deleting Secret team/states needs the permissions of the account")
+	r.deleteSecret("states")
+	r.wantFinalized("nothing is left")
 }
 
-// A commit stays in any case, so nothing is needed to leave it: neither an account nor the
-// Secret that opens the repository.
-func TestAnExportToGitIsAlwaysLetGo(t *testing.T) {
+// Commits always stay, so the deletion needs neither the account nor the Secret of the repository.
+func TestGitExportIsDeletedWithoutAccountOrSecret(t *testing.T) {
 	for _, prune := range []bool{false, true} {
 		r := newRig(t)
 		r.obj.Spec.DeletionPolicy, r.obj.Spec.Prune = v1alpha1.DeleteState, prune
@@ -103,9 +103,9 @@ func TestAnExportToGitIsAlwaysLetGo(t *testing.T) {
 		r.secret(team, "login", map[string]string{"username": "robot", "password": "hunter2"})
 		r.obj.Spec.To.Git.SecretRef = &fluxmeta.LocalObjectReference{Name: "login"}
 		r.done("1 state")
-		r.loseAccount()
-		r.loseSecret("login")
-		r.deleted("what was exported stays")
+		r.deleteAccount()
+		r.deleteSecret("login")
+		r.wantFinalized("the exported files stay")
 		r.commits(1)
 	}
 }

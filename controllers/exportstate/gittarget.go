@@ -15,78 +15,78 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact/git"
 )
 
-// gitPlace is a folder on a branch of a repository.
-type gitPlace struct {
+// gitTarget is a folder on a branch of a repository.
+type gitTarget struct {
 	client *git.Client
 	spec   *v1alpha1.ExportRepository
 	repo   git.Repository
-	// key of hashes.
+	// key is the key of the hashes.
 	key   []byte
 	clock clock.PassiveClock
-	memo  *memo
+	cache *exportCache
 
 	branch   *git.Branch
 	checkout *git.Checkout
 }
 
-var _ place = (*gitPlace)(nil)
+var _ exportTarget = (*gitTarget)(nil)
 
-// String implements place.
-func (g *gitPlace) String() string { return describe(g.spec) }
+// String implements exportTarget.
+func (g *gitTarget) String() string { return describe(g.spec) }
 
-// describe a folder on a branch, for people.
+// describe returns a folder on a branch for messages and status.target.
 func describe(to *v1alpha1.ExportRepository) string {
 	out := "branch " + to.Branch + " of " + artifact.MaskURL(to.URL)
-	if at := folderOf(to); at != "." {
-		out += ", folder " + at
+	if folder := folderOf(to); folder != "." {
+		out += ", folder " + folder
 	}
 	return out
 }
 
-func (g *gitPlace) secret() string { return "" }
+func (g *gitTarget) secretName() string { return "" }
 
-func (g *gitPlace) bytes() int { return 0 }
+func (g *gitTarget) size() int { return 0 }
 
-func (g *gitPlace) revision() string { return g.spec.Branch + "@sha1:" + g.branch.Base }
+func (g *gitTarget) revision() string { return g.spec.Branch + "@sha1:" + g.branch.Base }
 
-func (g *gitPlace) fits(map[string][]byte, []string) error { return nil } // the client has limits
+func (g *gitTarget) checkSize(map[string][]byte, []string) error { return nil } // the Git client enforces limits
 
-func (g *gitPlace) close() {
+func (g *gitTarget) close() {
 	if g.checkout != nil {
 		_ = g.checkout.Close()
 		g.checkout = nil
 	}
 }
 
-// folder that files are in, from the root.
-func (g *gitPlace) folder() string { return folderOf(g.spec) }
+// folder returns the folder of the files, relative to the root.
+func (g *gitTarget) folder() string { return folderOf(g.spec) }
 
-// look implements place. Where the branch is as it was, nothing is fetched.
-func (g *gitPlace) look(ctx context.Context, keys map[string]string) (_ map[string]found, err error) {
+// readFiles implements exportTarget. It fetches nothing if the branch has not changed.
+func (g *gitTarget) readFiles(ctx context.Context, keys map[string]string) (_ map[string]targetFile, err error) {
 	g.close()
 	if g.branch, err = g.client.Branch(ctx, g.repo, g.spec.Branch); err != nil {
 		return nil, err
 	}
-	at := g.at(g.branch.Base)
-	if g.memo.at == at && covers(g.memo.found, keys) {
-		return g.memo.found, nil
+	cacheKey := g.cacheKey(g.branch.Base)
+	if g.cache.cacheKey == cacheKey && covers(g.cache.files, keys) {
+		return g.cache.files, nil
 	}
 	if g.checkout, err = g.branch.Checkout(ctx); err != nil {
 		return nil, err
 	}
-	out, err := lookInto(g.checkout.FS(), g.folder(), keys, g.key)
+	out, err := readFolder(g.checkout.FS(), g.folder(), keys, g.key)
 	if err != nil {
 		return nil, err
 	}
-	g.memo.at, g.memo.found = at, out
+	g.cache.cacheKey, g.cache.files = cacheKey, out
 	return out, nil
 }
 
-// at is a commit of a place.
-func (g *gitPlace) at(commit string) string { return g.String() + " " + commit }
+// cacheKey identifies a commit of a target.
+func (g *gitTarget) cacheKey(commit string) string { return g.String() + " " + commit }
 
-// covers is true when it is known of every file what it is.
-func covers(have map[string]found, keys map[string]string) bool {
+// covers reports whether have has an entry for every file.
+func covers(have map[string]targetFile, keys map[string]string) bool {
 	for file := range keys {
 		if _, ok := have[file]; !ok {
 			return false
@@ -95,42 +95,42 @@ func covers(have map[string]found, keys map[string]string) bool {
 	return true
 }
 
-// notAFile is the sum of a folder or a link.
+// notAFile is the hash of a folder or a link.
 const notAFile = "no file"
 
-// lookInto a folder. There is an entry for each file that is asked for, also for those that
-// are not there.
-func lookInto(fsys fs.FS, folder string, keys map[string]string, key []byte) (map[string]found, error) {
-	out := map[string]found{}
+// readFolder returns the state of files in a folder. The result has an entry for each of keys, also
+// for files that do not exist.
+func readFolder(fsys fs.FS, folder string, keys map[string]string, key []byte) (map[string]targetFile, error) {
+	out := map[string]targetFile{}
 	for file := range keys {
-		out[file] = found{}
+		out[file] = targetFile{}
 	}
 	entries, err := fs.ReadDir(fsys, folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil
 	}
 	if err != nil {
-		return nil, fail(FileTakenReason, "spec.to.git.path: %q is no folder of the repository", folder)
+		return nil, exportErrorf(FileTakenReason, "spec.to.git.path: %q is not a folder in the repository", folder)
 	}
 	for _, e := range entries {
-		of, asked := keys[e.Name()]
+		entryKey, wanted := keys[e.Name()]
 		switch {
-		case !asked:
+		case !wanted:
 		case !e.Type().IsRegular():
-			out[e.Name()] = found{sum: notAFile}
+			out[e.Name()] = targetFile{hash: notAFile}
 		default:
 			data, err := fs.ReadFile(fsys, path.Join(folder, e.Name()))
 			if err != nil {
 				return nil, err
 			}
-			out[e.Name()] = found{sum: statestore.Sum(key, data), export: isExport(data, of)}
+			out[e.Name()] = targetFile{hash: statestore.HashBytes(key, data), isExport: isExport(data, entryKey)}
 		}
 	}
 	return out, nil
 }
 
-// write implements place.
-func (g *gitPlace) write(ctx context.Context, c change) (_ string, err error) {
+// write implements exportTarget.
+func (g *gitTarget) write(ctx context.Context, c changeSet) (_ string, err error) {
 	if g.checkout == nil {
 		if g.checkout, err = g.branch.Checkout(ctx); err != nil {
 			return "", err
@@ -146,18 +146,18 @@ func (g *gitPlace) write(ctx context.Context, c change) (_ string, err error) {
 	id, err := g.branch.Push(ctx, g.checkout, git.Commit{Files: files, Message: c.message,
 		Name: g.spec.Author.Name, Email: g.spec.Author.Email, When: g.clock.Now()})
 	if e, ok := errors.AsType[*git.Error](err); ok && e.Reason == git.BranchMoved {
-		return "", &contendedError{err}
+		return "", &conflictError{err}
 	}
 	if err != nil {
 		return "", err
 	}
-	now := maps.Clone(g.memo.found)
+	updated := maps.Clone(g.cache.files)
 	for file, content := range c.files {
-		now[file] = found{sum: statestore.Sum(g.key, content), export: true}
+		updated[file] = targetFile{hash: statestore.HashBytes(g.key, content), isExport: true}
 	}
 	for _, file := range c.remove {
-		now[file] = found{}
+		updated[file] = targetFile{}
 	}
-	g.memo.at, g.memo.found = g.at(id), now
+	g.cache.cacheKey, g.cache.files = g.cacheKey(id), updated
 	return g.spec.Branch + "@sha1:" + id, nil
 }

@@ -30,12 +30,12 @@ func maskMessages(status *v1alpha1.ExportStateStatus) *v1alpha1.ExportStateStatu
 	return out
 }
 
-// goldenPlan returns what is exported, and the plan for an empty target.
-func goldenPlan(t *testing.T, s *Steps) (wishes, plan) {
+// goldenPlan returns the desired content, and the plan for an empty target.
+func goldenPlan(t *testing.T, s *Steps) (desired, plan) {
 	t.Helper()
 	spec := &v1alpha1.ExportStateSpec{Recipients: []string{"age1b", "age1a"}, Credentials: v1alpha1.ExportCredentials}
-	want, err := s.gather(spec, statestore.Held{HasStates: true, HasCredentials: true,
-		States: map[string][]byte{demo: state1("demo", "a"), "civo.ha.next.LON1": state1("next", "b"),
+	want, err := s.readDesired(spec, statestore.Contents{HasStates: true, HasCredentials: true,
+		States: map[string][]byte{demo: stateDoc("demo", "a"), "civo.ha.next.LON1": stateDoc("next", "b"),
 			"civo.ha.bad.LON1": []byte("not JSON")},
 		Credentials: map[string][]byte{"civo": []byte(`{"cloud_provider":"civo","civo":{"token":"not-a-secret"}}`)}})
 	if err != nil {
@@ -44,38 +44,38 @@ func goldenPlan(t *testing.T, s *Steps) (wishes, plan) {
 	return want, newPlan(want, nil, v1alpha1.ExportStateStatus{}, false)
 }
 
-// Statuses hold digests of what was written. With other ones every file would be encrypted and
-// committed again after an update.
+// TestGoldenStatus pins the hashes in statuses. With other hashes, every file would be encrypted
+// and committed again after an upgrade.
 func TestGoldenStatus(t *testing.T) {
 	s := &Steps{SecretKey: []byte("key")}
 	want, p := goldenPlan(t, s)
 	obj := &v1alpha1.ExportState{}
-	sums, there := map[string]record{}, map[string]found{}
+	sums, there := map[string]record{}, map[string]targetFile{}
 	for _, d := range want.documents {
-		sums[d.file] = record{d.sum, statestore.Sum(s.SecretKey, []byte("encrypted "+d.file))}
-		there[d.file] = found{sum: sums[d.file].file, export: true}
+		sums[d.file] = record{d.hash, statestore.HashBytes(s.SecretKey, []byte("encrypted "+d.file))}
+		there[d.file] = targetFile{hash: sums[d.file].fileHash, isExport: true}
 	}
 	p.announce(sums)
 	s.report(obj, &p)
 	golden.JSON(t, "status-announced.json", maskMessages(&obj.Status))
 	announced := obj.Status.DeepCopy()
 
-	p.written()
+	p.markWritten()
 	s.report(obj, &p)
 	golden.JSON(t, "status-written.json", maskMessages(&obj.Status))
 
-	// Nothing is written again after either of the two.
+	// Neither status leads to another write.
 	for name, before := range map[string]*v1alpha1.ExportStateStatus{"announced": announced, "written": &obj.Status} {
 		if again := newPlan(want, there, *before, false); len(again.write) > 0 {
 			t.Errorf("%s: %d files are written again", name, len(again.write))
 		}
 	}
-	left := newPlan(wishes{clusters: true, credentials: true}, there, obj.Status, true)
+	left := newPlan(desired{hasClusters: true, hasCredentials: true}, there, obj.Status, true)
 	s.report(obj, &left)
 	golden.JSON(t, "status-left.json", maskMessages(&obj.Status))
 }
 
-// fullRepository has every field set.
+// fullRepository returns a target with all fields set.
 func fullRepository() *v1alpha1.ExportRepository {
 	return &v1alpha1.ExportRepository{URL: "https://user:password@git.example.com/team/fleet.git", Branch: "main",
 		Path:           "./states//eu/",
@@ -85,15 +85,15 @@ func fullRepository() *v1alpha1.ExportRepository {
 		Message:        "  Keep the states  "}
 }
 
-// The controller compares these with status.target. If they differ, it no longer manages the files
-// that it has written.
+// TestGoldenTargets pins the values of status.target. If they changed, the controller would no
+// longer manage the files that it has written.
 func TestGoldenTargets(t *testing.T) {
 	full := fullRepository()
 	golden.Complete(t, full)
 	least := &v1alpha1.ExportRepository{URL: "ssh://git@git.example.com/team/fleet.git", Branch: "main"}
-	secret := &secretPlace{name: types.NamespacedName{Namespace: "team", Name: "states"}}
-	secret.have.ResourceVersion = "7"
-	repository := &gitPlace{spec: full, branch: &git.Branch{Base: strings.Repeat("1", 40)}}
+	secret := &secretTarget{name: types.NamespacedName{Namespace: "team", Name: "states"}}
+	secret.current.ResourceVersion = "7"
+	repository := &gitTarget{spec: full, branch: &git.Branch{Base: strings.Repeat("1", 40)}}
 	golden.Equal(t, "targets.txt", []byte(strings.Join([]string{
 		"repository, least: " + describe(least),
 		"repository, every field: " + describe(full),
@@ -106,24 +106,24 @@ func TestGoldenTargets(t *testing.T) {
 	}, "\n")+"\n"))
 }
 
-// Repositories keep these messages, and scripts may search for them.
+// TestGoldenCommitMessages pins messages in repositories, which scripts may search for.
 func TestGoldenCommitMessages(t *testing.T) {
 	_, p := goldenPlan(t, &Steps{SecretKey: []byte("key")})
 	obj := &v1alpha1.ExportState{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "states"}}
 	obj.Spec.To.Git = &v1alpha1.ExportRepository{}
-	golden.Equal(t, "commit-least.txt", []byte(messageOf(obj, &p)))
+	golden.Equal(t, "commit-least.txt", []byte(commitMessage(obj, &p)))
 	obj.Spec.To.Git = fullRepository()
 	p.remove = []string{"aws.ha.gone.eu-north-1.json"}
-	golden.Equal(t, "commit.txt", []byte(messageOf(obj, &p)))
+	golden.Equal(t, "commit.txt", []byte(commitMessage(obj, &p)))
 }
 
-// The controller overwrites and deletes only a Secret with this annotation.
+// TestGoldenSecret pins the annotation: the controller overwrites and deletes only Secrets with it.
 func TestGoldenSecret(t *testing.T) {
 	c := dynamicfake.NewSimpleDynamicClient(clientgoscheme.Scheme)
-	s := &secretPlace{client: c, name: types.NamespacedName{Namespace: "team", Name: "states"}, owner: "export",
+	s := &secretTarget{client: c, name: types.NamespacedName{Namespace: "team", Name: "states"}, owner: "export",
 		key: []byte("key")}
-	u, err := s.create(t.Context(), change{files: map[string][]byte{
-		demo + suffix: []byte("encrypted"), credentials + "civo" + suffix: []byte("encrypted, too")}})
+	u, err := s.create(t.Context(), changeSet{files: map[string][]byte{
+		demo + fileSuffix: []byte("encrypted"), credentialsPrefix + "civo" + fileSuffix: []byte("encrypted, too")}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,91 +16,92 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// Reasons of an ExportState's conditions beside those of stacks/artifact/git and stacks/sops.
+// Reasons of an ExportState's conditions, in addition to those of stacks/artifact/git and
+// stacks/sops.
 const (
-	// StoreNotFoundReason: ksctl has no store in the namespace yet.
+	// StoreNotFoundReason: the namespace has no ksctl store yet.
 	StoreNotFoundReason = "StoreNotFound"
-	// InvalidStateReason: an entry of the store is no state of ksctl.
+	// InvalidStateReason: an entry of the store is not a valid state.
 	InvalidStateReason = "InvalidState"
-	// PlaintextReason: a secret would stay readable.
+	// PlaintextReason: a secret would not be encrypted.
 	PlaintextReason = "PlaintextSecrets"
-	// ExternalStorageReason: ksctl keeps its states in a MongoDB.
+	// ExternalStorageReason: ksctl stores its states in a MongoDB.
 	ExternalStorageReason = "ExternalStorage"
-	// SecretTakenReason: a Secret of the name that is to be written is somebody else's.
-	SecretTakenReason = "SecretTaken"
-	// SecretFullReason: the Secret has no room.
+	// SecretConflictReason: the Secret exists and belongs to another owner.
+	SecretConflictReason = "SecretTaken"
+	// SecretFullReason: the files do not fit into the Secret.
 	SecretFullReason = "SecretFull"
-	// FileTakenReason: a file of the name that is to be written is somebody else's.
+	// FileTakenReason: a file with the same name exists and is not an export of the same entry.
 	FileTakenReason = "FileTaken"
 	// ExportedByAnotherReason: an older export writes the same file.
 	ExportedByAnotherReason = "ExportedByAnother"
-	// TargetContendedReason: somebody else kept writing to the target.
+	// TargetContendedReason: writes conflicted repeatedly with those of other clients.
 	TargetContendedReason = "TargetContended"
 )
 
-// exportError says what keeps an export back. A person has to mend it.
+// exportError reports an error that a user has to fix.
 type exportError struct {
 	reason string
 	err    error
 }
 
-func fail(reason, format string, args ...any) error {
+func exportErrorf(reason, format string, args ...any) error {
 	return &exportError{reason: reason, err: fmt.Errorf(format, args...)}
 }
 
 // Error implements error.
 func (e *exportError) Error() string { return e.err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *exportError) Unwrap() error { return e.err }
 
-// failed is the outcome of an error. Its type decides.
-func failed(err error) reconcile.Outcome {
+// failureOutcome returns the outcome of an error, by its type.
+func failureOutcome(err error) reconcile.Outcome {
 	var (
-		export *exportError
-		secret *gitsecret.Error
-		cipher *sops.Error
-		repo   *git.Error
-		tree   *artifact.Error
+		exportErr   *exportError
+		secretErr   *gitsecret.Error
+		sopsErr     *sops.Error
+		gitErr      *git.Error
+		artifactErr *artifact.Error
 	)
 	switch {
-	case errors.As(err, &export):
-		return reconcile.Stalled{Err: err, Reason: export.reason}
-	case errors.As(err, &secret): // which is watched
-		return reconcile.Stalled{Err: err, Reason: secret.Reason}
-	case errors.As(err, &cipher):
-		return judged(err, string(cipher.Reason), cipher.Terminal())
-	case errors.As(err, &repo):
-		return judged(err, string(repo.Reason), repo.Terminal())
-	case errors.As(err, &tree):
-		return judged(err, string(tree.Reason), tree.Terminal())
+	case errors.As(err, &exportErr):
+		return reconcile.Stalled{Err: err, Reason: exportErr.reason}
+	case errors.As(err, &secretErr): // a change of the Secret triggers a reconcile
+		return reconcile.Stalled{Err: err, Reason: secretErr.Reason}
+	case errors.As(err, &sopsErr):
+		return outcomeFor(err, string(sopsErr.Reason), sopsErr.Terminal())
+	case errors.As(err, &gitErr):
+		return outcomeFor(err, string(gitErr.Reason), gitErr.Terminal())
+	case errors.As(err, &artifactErr):
+		return outcomeFor(err, string(artifactErr.Reason), artifactErr.Terminal())
 	}
 	return reconcile.Retry{Err: err}
 }
 
-func judged(err error, reason string, terminal bool) reconcile.Outcome {
+func outcomeFor(err error, reason string, terminal bool) reconcile.Outcome {
 	if terminal {
 		return reconcile.Stalled{Err: err, Reason: reason}
 	}
 	return reconcile.Retry{Err: err, Reason: reason}
 }
 
-// outcome says how an export stands whose plan was carried out. What is wrong is told before
-// what is right.
-func (p *plan) outcome(where string, room int, revision string) reconcile.Outcome {
-	for _, bad := range []struct {
+// outcome returns the outcome of an export after its plan was executed. Errors take precedence over
+// success.
+func (p *plan) outcome(target string, size int, revision string) reconcile.Outcome {
+	for _, failure := range []struct {
 		action v1alpha1.ExportAction
 		reason string
 	}{{v1alpha1.ExportInvalid, InvalidStateReason}, {v1alpha1.ExportTaken, FileTakenReason}, {v1alpha1.ExportByAnother, ExportedByAnotherReason}} {
-		if messages := p.saying(bad.action); len(messages) > 0 {
-			return reconcile.Stalled{Err: errors.New(statestore.Lines(messages)), Reason: cmp.Or(p.reason, bad.reason), Revision: revision}
+		if messages := p.messagesOf(failure.action); len(messages) > 0 {
+			return reconcile.Stalled{Err: errors.New(statestore.JoinMessages(messages)), Reason: cmp.Or(p.invalidReason, failure.reason), Revision: revision}
 		}
 	}
-	return reconcile.Done{Message: p.message(where) + warning(room), Revision: revision}
+	return reconcile.Done{Message: p.doneMessage(target) + sizeWarning(size), Revision: revision}
 }
 
-// saying are the messages of files with an action.
-func (p *plan) saying(action v1alpha1.ExportAction) (out []string) {
+// messagesOf returns the messages of the files with an action.
+func (p *plan) messagesOf(action v1alpha1.ExportAction) (out []string) {
 	for _, row := range slices.Concat(p.clusters, p.credentials) {
 		if row.Action == action {
 			out = append(out, row.Key+": "+row.Message)
@@ -109,10 +110,10 @@ func (p *plan) saying(action v1alpha1.ExportAction) (out []string) {
 	return out
 }
 
-// message of an export that is as it is wanted. It depends on what stands in the status alone,
-// so that nothing is written while that stays.
-func (p *plan) message(where string) string {
-	in := func(rows []v1alpha1.ExportedFile, action v1alpha1.ExportAction) (n int) {
+// doneMessage returns the message of a successful export. It depends only on the rows of the
+// status, so that the status is not written while these do not change.
+func (p *plan) doneMessage(target string) string {
+	count := func(rows []v1alpha1.ExportedFile, action v1alpha1.ExportAction) (n int) {
 		for _, row := range rows {
 			if row.Action == action {
 				n++
@@ -120,17 +121,17 @@ func (p *plan) message(where string) string {
 		}
 		return n
 	}
-	out := statestore.Said(in(p.clusters, v1alpha1.ExportInSync), in(p.credentials, v1alpha1.ExportInSync)) + " in " + where
-	if n, m := in(p.clusters, v1alpha1.ExportLeft), in(p.credentials, v1alpha1.ExportLeft); n+m > 0 {
-		out += "; no more in the store, or not selected any more, and kept: " + statestore.Said(n, m)
+	out := statestore.CountSummary(count(p.clusters, v1alpha1.ExportInSync), count(p.credentials, v1alpha1.ExportInSync)) + " in " + target
+	if n, m := count(p.clusters, v1alpha1.ExportLeft), count(p.credentials, v1alpha1.ExportLeft); n+m > 0 {
+		out += "; no longer in the store or not selected, and kept: " + statestore.CountSummary(n, m)
 	}
 	return out
 }
 
-// warning of a Secret that will be full.
-func warning(bytes int) string {
-	if bytes < state.WarnStoreBytes {
+// sizeWarning returns a warning if the Secret is almost full.
+func sizeWarning(size int) string {
+	if size < state.WarnStoreBytes {
 		return ""
 	}
-	return fmt.Sprintf("; they take %d %% of what a Secret can hold: more will be refused", bytes*20/state.MaxStoreBytes*5)
+	return fmt.Sprintf("; the files use %d %% of the maximum size of a Secret: an export that exceeds it is rejected", size*20/state.MaxStoreBytes*5)
 }

@@ -9,81 +9,81 @@ import (
 	"github.com/ksctl/gitops/internal/statestore"
 )
 
-// document is what one file is to have.
+// document is the desired content of one file.
 type document struct {
-	// key of the cluster, or the cloud that credentials are of.
+	// key is the key of a cluster, or the cloud of credentials.
 	key string
-	// file that it goes to.
+	// file is the name of the file.
 	file string
-	// data is plain.
+	// data is the unencrypted content.
 	data []byte
-	// sum tells it, and whom it is encrypted to, apart from what was there before.
-	sum string
-	// credentials is true for those of a cloud.
+	// hash is a keyed hash of the data and the recipients.
+	hash string
+	// credentials is true for the credentials of a cloud.
 	credentials bool
 }
 
-// wishes are what is to be exported.
-type wishes struct {
+// desired is the desired content of a target.
+type desired struct {
 	documents []document
-	// refused are lines of what the store has and nobody can export, with why; likewise of
-	// credentials.
-	refused, refusedCredentials []v1alpha1.ExportedFile
-	// clusters and credentials are true when there is something that holds them: what is
-	// missing in a store that is gone is not gone from it.
-	clusters, credentials bool
+	// invalid are the rows of clusters that cannot be exported, with the reason in their message;
+	// likewise for credentials.
+	invalid, invalidCredentials []v1alpha1.ExportedFile
+	// hasClusters and hasCredentials are true if the store has an object for them. Otherwise,
+	// missing entries are not treated as removed.
+	hasClusters, hasCredentials bool
 }
 
-// found is a file of the target.
-type found struct {
-	// sum of its bytes; empty: there is none.
-	sum string
-	// export is true for an encrypted one of what is to be in it.
-	export bool
+// targetFile is the state of a file in the target.
+type targetFile struct {
+	// hash is a keyed hash of the content; empty if the file does not exist.
+	hash string
+	// isExport is true if the file is an encrypted export of the expected entry.
+	isExport bool
 }
 
-// record is what is known of a file from before: sums of what was written and of the file that
-// it was written in.
-type record struct{ document, file string }
+// record has the hashes of the document that was written last, and of the encrypted file.
+type record struct{ documentHash, fileHash string }
 
-const between = "-"
+const recordSeparator = "-"
 
-func readRecord(s string) record {
-	document, file, _ := strings.Cut(s, between)
+func parseRecord(s string) record {
+	document, file, _ := strings.Cut(s, recordSeparator)
 	return record{document, file}
 }
 
-// String is a record as the status has it.
-func (r record) String() string { return r.document + between + r.file }
+// String returns the record in the format of the status.
+func (r record) String() string { return r.documentHash + recordSeparator + r.fileHash }
 
-// plan is what becomes of each file.
+// plan has the action for each file.
 type plan struct {
 	clusters, credentials []v1alpha1.ExportedFile
-	// write are the documents to write, remove the files to take away.
+	// write are the documents to write, remove the files to remove.
 	write  []document
 	remove []string
-	// restored are files that somebody else has changed or removed.
+	// restored are files that another client has changed or removed.
 	restored []string
-	// found is true when there is what a pass wrote that could not say so.
-	found bool
-	// reason of what is wrong, where it is not the usual one.
-	reason string
+	// confirmed is true if the target has a file that an earlier reconcile wrote without confirming
+	// it.
+	confirmed bool
+	// invalidReason is the condition reason of invalid files, if it is not the default.
+	invalidReason string
 }
 
-// newPlan decides about each file, from what is to be exported, what the target has and what
-// was written before.
-func newPlan(want wishes, have map[string]found, before v1alpha1.ExportStateStatus, prune bool) plan {
+// newPlan decides the action for each file, from the desired content, the files in the target and
+// what was written before.
+func newPlan(want desired, have map[string]targetFile, before v1alpha1.ExportStateStatus, prune bool) plan {
 	p := plan{}
-	known := map[string]v1alpha1.ExportedFile{}
+	lastRows := map[string]v1alpha1.ExportedFile{}
 	for _, row := range slices.Concat(before.Clusters, before.Credentials) {
-		known[row.File] = row
+		lastRows[row.File] = row
 	}
 	for _, d := range want.documents {
-		was := promoted(known[d.file], have[d.file])
-		p.found = p.found || was.Written != known[d.file].Written
-		row := v1alpha1.ExportedFile{Key: d.key, File: d.file, Written: was.Written, Writing: was.Writing}
-		row.Action = decide(d, have[d.file], readRecord(row.Written))
-		row.Message, row.Ready = explain(row.Action), row.Action == v1alpha1.ExportInSync
+		last := confirmWrite(lastRows[d.file], have[d.file])
+		p.confirmed = p.confirmed || last.Written != lastRows[d.file].Written
+		row := v1alpha1.ExportedFile{Key: d.key, File: d.file, Written: last.Written, Writing: last.Writing}
+		row.Action = decide(d, have[d.file], parseRecord(row.Written))
+		row.Message, row.Ready = actionMessage(row.Action), row.Action == v1alpha1.ExportInSync
 		if row.Action == v1alpha1.ExportRestore {
 			p.restored = append(p.restored, d.file)
 		}
@@ -92,16 +92,16 @@ func newPlan(want wishes, have map[string]found, before v1alpha1.ExportStateStat
 		}
 		p.add(row, d.credentials)
 	}
-	for i, row := range slices.Concat(want.refused, want.refusedCredentials) {
-		was := promoted(known[row.File], have[row.File])
-		row.Written, row.Writing = was.Written, was.Writing
-		p.add(row, i >= len(want.refused))
+	for i, row := range slices.Concat(want.invalid, want.invalidCredentials) {
+		last := confirmWrite(lastRows[row.File], have[row.File])
+		row.Written, row.Writing = last.Written, last.Writing
+		p.add(row, i >= len(want.invalid))
 	}
 	for _, row := range before.Clusters {
-		p.addGone(row, have[row.File], prune && want.clusters, false)
+		p.addRemoved(row, have[row.File], prune && want.hasClusters, false)
 	}
 	for _, row := range before.Credentials {
-		p.addGone(row, have[row.File], prune && want.credentials, true)
+		p.addRemoved(row, have[row.File], prune && want.hasCredentials, true)
 	}
 	for _, rows := range [][]v1alpha1.ExportedFile{p.clusters, p.credentials} {
 		slices.SortFunc(rows, func(a, b v1alpha1.ExportedFile) int { return cmp.Compare(a.Key, b.Key) })
@@ -109,32 +109,32 @@ func newPlan(want wishes, have map[string]found, before v1alpha1.ExportStateStat
 	return p
 }
 
-// promoted is a line after what was about to be written was found.
-func promoted(row v1alpha1.ExportedFile, have found) v1alpha1.ExportedFile {
-	if row.Writing != "" && have.sum != "" && readRecord(row.Writing).file == have.sum {
+// confirmWrite returns a row whose unconfirmed write is confirmed, if the target has that file.
+func confirmWrite(row v1alpha1.ExportedFile, have targetFile) v1alpha1.ExportedFile {
+	if row.Writing != "" && have.hash != "" && parseRecord(row.Writing).fileHash == have.hash {
 		row.Written, row.Writing = row.Writing, ""
 	}
 	return row
 }
 
-// decide is what becomes of a file that is to have a document.
-func decide(d document, have found, was record) v1alpha1.ExportAction {
+// decide returns the action for a file with a desired document.
+func decide(d document, have targetFile, last record) v1alpha1.ExportAction {
 	switch {
-	case have.sum == "" && was.file == "":
+	case have.hash == "" && last.fileHash == "":
 		return v1alpha1.ExportCreate
-	case was.file == "" && !have.export:
+	case last.fileHash == "" && !have.isExport:
 		return v1alpha1.ExportTaken
-	case was.file == "":
-		return v1alpha1.ExportUpdate // an export of it from before, of whose status nothing is left
-	case have.sum != was.file:
+	case last.fileHash == "":
+		return v1alpha1.ExportUpdate // an earlier export wrote it, and its status is lost
+	case have.hash != last.fileHash:
 		return v1alpha1.ExportRestore
-	case was.document != d.sum:
+	case last.documentHash != d.hash:
 		return v1alpha1.ExportUpdate
 	}
 	return v1alpha1.ExportInSync
 }
 
-// add a line.
+// add adds a row.
 func (p *plan) add(row v1alpha1.ExportedFile, credentials bool) {
 	if credentials {
 		p.credentials = append(p.credentials, row)
@@ -143,80 +143,80 @@ func (p *plan) add(row v1alpha1.ExportedFile, credentials bool) {
 	}
 }
 
-// addGone decides about a file of what is not exported any more. One that somebody has changed
-// since is left.
-func (p *plan) addGone(row v1alpha1.ExportedFile, have found, prune, credentials bool) {
+// addRemoved decides the action for a file whose entry is no longer exported. A file that another
+// client has changed since is kept.
+func (p *plan) addRemoved(row v1alpha1.ExportedFile, have targetFile, prune, credentials bool) {
 	same := func(r v1alpha1.ExportedFile) bool { return r.Key == row.Key }
-	row = promoted(row, have)
+	row = confirmWrite(row, have)
 	if slices.ContainsFunc(p.clusters, same) && !credentials || slices.ContainsFunc(p.credentials, same) && credentials ||
-		row.Written == "" || have.sum == "" {
+		row.Written == "" || have.hash == "" {
 		return
 	}
 	row.Action, row.Writing = v1alpha1.ExportLeft, ""
-	if prune && readRecord(row.Written).file == have.sum {
+	if prune && parseRecord(row.Written).fileHash == have.hash {
 		row.Action = v1alpha1.ExportRemove
 		p.remove = append(p.remove, row.File)
 	}
-	row.Message, row.Ready = explain(row.Action), row.Action == v1alpha1.ExportLeft
+	row.Message, row.Ready = actionMessage(row.Action), row.Action == v1alpha1.ExportLeft
 	p.add(row, credentials)
 }
 
-// writes is true for what a file is written for.
+// writes reports whether the action writes a file.
 func writes(a v1alpha1.ExportAction) bool {
 	return a == v1alpha1.ExportCreate || a == v1alpha1.ExportUpdate || a == v1alpha1.ExportRestore
 }
 
-// explain says more of an action, for a person.
-func explain(a v1alpha1.ExportAction) string {
+// actionMessage explains an action to users.
+func actionMessage(a v1alpha1.ExportAction) string {
 	switch a {
 	case v1alpha1.ExportCreate, v1alpha1.ExportUpdate:
-		return "it is to be written"
+		return "not written yet"
 	case v1alpha1.ExportRestore:
-		return "somebody has changed or removed the file; it is to be written again"
+		return "changed or removed by another client; not restored yet"
 	case v1alpha1.ExportRemove:
-		return "it is not exported any more; its file is to go"
+		return "no longer exported; the file is not removed yet"
 	case v1alpha1.ExportLeft:
-		return "it is not exported any more; its file stays"
+		return "no longer exported; the file stays"
 	case v1alpha1.ExportTaken:
-		return "the file that it would go to is there, and is no encrypted state of it: move that away, or export to another place"
+		return "a file with this name exists in the target and is not an encrypted export of this entry: move the file away, or export to another place"
 	}
 	return ""
 }
 
-// rows are all lines of the plan, to be changed.
-func (p *plan) rows(do func(*v1alpha1.ExportedFile)) {
+// eachRow calls a function for all rows of the plan, which it may change.
+func (p *plan) eachRow(f func(*v1alpha1.ExportedFile)) {
 	for _, rows := range [][]v1alpha1.ExportedFile{p.clusters, p.credentials} {
 		for i := range rows {
-			do(&rows[i])
+			f(&rows[i])
 		}
 	}
 }
 
-// refuse takes a document out of what is written.
-func (p *plan) refuse(file, reason, why string) {
+// markInvalid removes a document from the files to write, and sets the reason in its row.
+func (p *plan) markInvalid(file, reason, message string) {
 	p.write = slices.DeleteFunc(p.write, func(d document) bool { return d.file == file })
 	p.restored = slices.DeleteFunc(p.restored, func(f string) bool { return f == file })
-	p.reason = reason
-	p.rows(func(row *v1alpha1.ExportedFile) {
+	p.invalidReason = reason
+	p.eachRow(func(row *v1alpha1.ExportedFile) {
 		if row.File == file {
-			row.Action, row.Ready, row.Message = v1alpha1.ExportInvalid, false, why
+			row.Action, row.Ready, row.Message = v1alpha1.ExportInvalid, false, message
 		}
 	})
 }
 
-// announce marks what is about to be written, so that a pass that ends before it could say how
-// is understood by the next.
-func (p *plan) announce(sums map[string]record) {
-	p.rows(func(row *v1alpha1.ExportedFile) {
+// announce marks the files to write, so that the next reconcile can tell what a reconcile wrote
+// that ended before it updated the status.
+func (p *plan) announce(records map[string]record) {
+	p.eachRow(func(row *v1alpha1.ExportedFile) {
 		if writes(row.Action) {
-			row.Writing = sums[row.File].String()
+			row.Writing = records[row.File].String()
 		}
 	})
 }
 
-// written takes note that everything was done.
-func (p *plan) written() {
-	p.rows(func(row *v1alpha1.ExportedFile) {
+// markWritten marks all changes of the plan as done.
+func (p *plan) markWritten() {
+	p.eachRow(func(row *v1alpha1.ExportedFile) {
 		if writes(row.Action) {
 			row.Action, row.Message, row.Ready = v1alpha1.ExportInSync, "", true
 			row.Written, row.Writing = row.Writing, ""
@@ -226,8 +226,8 @@ func (p *plan) written() {
 	p.clusters, p.credentials = slices.DeleteFunc(p.clusters, gone), slices.DeleteFunc(p.credentials, gone)
 }
 
-// did says what is done, for an event and a commit.
-func (p *plan) did() string {
+// summary returns a summary of the changes for an event.
+func (p *plan) summary() string {
 	n, m := 0, 0
 	for _, d := range p.write {
 		if d.credentials {
@@ -240,7 +240,7 @@ func (p *plan) did() string {
 	case n+m == 0:
 		return "removed " + statestore.Plural(len(p.remove), "file")
 	case len(p.remove) == 0:
-		return "wrote " + statestore.Said(n, m)
+		return "wrote " + statestore.CountSummary(n, m)
 	}
-	return "wrote " + statestore.Said(n, m) + ", and removed " + statestore.Plural(len(p.remove), "file")
+	return "wrote " + statestore.CountSummary(n, m) + ", and removed " + statestore.Plural(len(p.remove), "file")
 }

@@ -20,35 +20,35 @@ import (
 const demo = "civo.ha.demo.LON1"
 
 func doc(key, sum string) document {
-	return document{key: key, file: key + suffix, sum: sum, credentials: !strings.Contains(key, ".")}
+	return document{key: key, file: key + fileSuffix, hash: sum, credentials: !strings.Contains(key, ".")}
 }
 
-// line is what a status has of a file.
-func line(key, written, writing string) v1alpha1.ExportedFile {
-	return v1alpha1.ExportedFile{Key: key, File: key + suffix, Written: written, Writing: writing}
+// statusRow returns the row of a file in a status.
+func statusRow(key, written, writing string) v1alpha1.ExportedFile {
+	return v1alpha1.ExportedFile{Key: key, File: key + fileSuffix, Written: written, Writing: writing}
 }
 
 func TestDecide(t *testing.T) {
-	const file = demo + suffix
+	const file = demo + fileSuffix
 	for name, c := range map[string]struct {
 		before v1alpha1.ExportedFile
-		have   found
+		have   targetFile
 		want   v1alpha1.ExportAction
 		record string
 	}{
-		"new":                                    {want: v1alpha1.ExportCreate},
-		"as it was left":                         {line(demo, "a-f", ""), found{sum: "f"}, v1alpha1.ExportInSync, "a-f"},
-		"the store moved on":                     {line(demo, "b-f", ""), found{sum: "f"}, v1alpha1.ExportUpdate, "b-f"},
-		"somebody changed the file":              {line(demo, "a-f", ""), found{sum: "g"}, v1alpha1.ExportRestore, "a-f"},
-		"somebody removed the file":              {line(demo, "a-f", ""), found{}, v1alpha1.ExportRestore, "a-f"},
-		"somebody's file":                        {have: found{sum: "g"}, want: v1alpha1.ExportTaken},
-		"an export from before":                  {have: found{sum: "g", export: true}, want: v1alpha1.ExportUpdate},
-		"written, and ended before it was said":  {line(demo, "b-f", "a-g"), found{sum: "g"}, v1alpha1.ExportInSync, "a-g"},
-		"ended before it was written":            {line(demo, "b-f", "a-g"), found{sum: "f"}, v1alpha1.ExportUpdate, "b-f"},
-		"first written, and ended before":        {line(demo, "", "a-g"), found{sum: "g"}, v1alpha1.ExportInSync, "a-g"},
-		"first, and ended before it was written": {line(demo, "", "a-g"), found{}, v1alpha1.ExportCreate, ""},
+		"new":                                {want: v1alpha1.ExportCreate},
+		"unchanged":                          {statusRow(demo, "a-f", ""), targetFile{hash: "f"}, v1alpha1.ExportInSync, "a-f"},
+		"store changed":                      {statusRow(demo, "b-f", ""), targetFile{hash: "f"}, v1alpha1.ExportUpdate, "b-f"},
+		"file changed":                       {statusRow(demo, "a-f", ""), targetFile{hash: "g"}, v1alpha1.ExportRestore, "a-f"},
+		"file removed":                       {statusRow(demo, "a-f", ""), targetFile{}, v1alpha1.ExportRestore, "a-f"},
+		"file of another owner":              {have: targetFile{hash: "g"}, want: v1alpha1.ExportTaken},
+		"export with lost status":            {have: targetFile{hash: "g", isExport: true}, want: v1alpha1.ExportUpdate},
+		"written, but not confirmed":         {statusRow(demo, "b-f", "a-g"), targetFile{hash: "g"}, v1alpha1.ExportInSync, "a-g"},
+		"announced, but not written":         {statusRow(demo, "b-f", "a-g"), targetFile{hash: "f"}, v1alpha1.ExportUpdate, "b-f"},
+		"first write not confirmed":          {statusRow(demo, "", "a-g"), targetFile{hash: "g"}, v1alpha1.ExportInSync, "a-g"},
+		"first write announced, not written": {statusRow(demo, "", "a-g"), targetFile{}, v1alpha1.ExportCreate, ""},
 	} {
-		p := newPlan(wishes{documents: []document{doc(demo, "a")}}, map[string]found{file: c.have},
+		p := newPlan(desired{documents: []document{doc(demo, "a")}}, map[string]targetFile{file: c.have},
 			v1alpha1.ExportStateStatus{Clusters: []v1alpha1.ExportedFile{c.before}}, false)
 		if len(p.clusters) != 1 || p.clusters[0].Action != c.want || p.clusters[0].Written != c.record {
 			t.Errorf("%s: got %+v, want %s", name, p.clusters, c.want)
@@ -60,23 +60,23 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestWhatIsGoneFromTheStore(t *testing.T) {
-	before := v1alpha1.ExportStateStatus{Clusters: []v1alpha1.ExportedFile{line(demo, "a-f", "")}, Credentials: []v1alpha1.ExportedFile{line("civo", "c-d", "")}}
-	there := map[string]found{demo + suffix: {sum: "f"}, "civo" + suffix: {sum: "d"}}
+func TestEntriesRemovedFromTheStore(t *testing.T) {
+	before := v1alpha1.ExportStateStatus{Clusters: []v1alpha1.ExportedFile{statusRow(demo, "a-f", "")}, Credentials: []v1alpha1.ExportedFile{statusRow("civo", "c-d", "")}}
+	there := map[string]targetFile{demo + fileSuffix: {hash: "f"}, "civo" + fileSuffix: {hash: "d"}}
 	for name, c := range map[string]struct {
-		want   wishes
-		have   map[string]found
+		want   desired
+		have   map[string]targetFile
 		prune  bool
 		remove []string
 		rows   string
 	}{
-		"a backup keeps it":            {wishes{clusters: true, credentials: true}, there, false, nil, "LeftStore LeftStore"},
-		"it may go":                    {wishes{clusters: true, credentials: true}, there, true, []string{demo + suffix, "civo" + suffix}, "Remove Remove"},
-		"no credentials can be seen":   {wishes{clusters: true}, there, true, []string{demo + suffix}, "Remove LeftStore"},
-		"somebody changed it":          {wishes{clusters: true, credentials: true}, map[string]found{demo + suffix: {sum: "x"}}, true, nil, "LeftStore"},
-		"somebody removed it":          {wishes{clusters: true, credentials: true}, nil, true, nil, ""},
-		"it is there, and unreadable":  {wishes{clusters: true, refused: []v1alpha1.ExportedFile{refused(demo, errors.New("not JSON"))}}, there, true, nil, "Invalid LeftStore"},
-		"it is there, and still comes": {wishes{clusters: true, documents: []document{doc(demo, "a"), doc("civo", "c")}}, there, true, nil, "InSync InSync"},
+		"without prune":        {desired{hasClusters: true, hasCredentials: true}, there, false, nil, "LeftStore LeftStore"},
+		"with prune":           {desired{hasClusters: true, hasCredentials: true}, there, true, []string{demo + fileSuffix, "civo" + fileSuffix}, "Remove Remove"},
+		"credentials unknown":  {desired{hasClusters: true}, there, true, []string{demo + fileSuffix}, "Remove LeftStore"},
+		"file changed":         {desired{hasClusters: true, hasCredentials: true}, map[string]targetFile{demo + fileSuffix: {hash: "x"}}, true, nil, "LeftStore"},
+		"file removed":         {desired{hasClusters: true, hasCredentials: true}, nil, true, nil, ""},
+		"invalid in the store": {desired{hasClusters: true, invalid: []v1alpha1.ExportedFile{invalidRow(demo, errors.New("not JSON"))}}, there, true, nil, "Invalid LeftStore"},
+		"still in the store":   {desired{hasClusters: true, documents: []document{doc(demo, "a"), doc("civo", "c")}}, there, true, nil, "InSync InSync"},
 	} {
 		p := newPlan(c.want, c.have, before, c.prune)
 		var rows []string
@@ -84,28 +84,28 @@ func TestWhatIsGoneFromTheStore(t *testing.T) {
 			rows = append(rows, string(row.Action))
 		}
 		if got := strings.Join(rows, " "); got != c.rows || !slices.Equal(p.remove, c.remove) {
-			t.Errorf("%s: got %s, removing %v", name, got, p.remove)
+			t.Errorf("%s: got %s, removed %v", name, got, p.remove)
 		}
-		p.written()
+		p.markWritten()
 		if slices.ContainsFunc(p.clusters, func(r v1alpha1.ExportedFile) bool { return r.Action == v1alpha1.ExportRemove }) {
-			t.Errorf("%s: what is gone has a line: %+v", name, p.clusters)
+			t.Errorf("%s: a removed file still has a row: %+v", name, p.clusters)
 		}
 	}
 }
 
-func TestAnnouncedAndWritten(t *testing.T) {
-	want := wishes{clusters: true, credentials: true, documents: []document{doc(demo, "a"), doc("civo", "c")}}
+func TestPlanRecognizesAnnouncedAndWrittenFiles(t *testing.T) {
+	want := desired{hasClusters: true, hasCredentials: true, documents: []document{doc(demo, "a"), doc("civo", "c")}}
 	p := newPlan(want, nil, v1alpha1.ExportStateStatus{}, false)
-	if got := p.did(); got != "wrote 1 state and the credentials of 1 cloud" {
+	if got := p.summary(); got != "wrote 1 state and the credentials of 1 cloud" {
 		t.Error(got)
 	}
-	p.announce(map[string]record{demo + suffix: {"a", "f"}, "civo" + suffix: {"c", "d"}})
+	p.announce(map[string]record{demo + fileSuffix: {"a", "f"}, "civo" + fileSuffix: {"c", "d"}})
 	announced := v1alpha1.ExportStateStatus{Clusters: slices.Clone(p.clusters), Credentials: slices.Clone(p.credentials)}
-	have := map[string]found{demo + suffix: {sum: "f"}, "civo" + suffix: {sum: "d"}}
+	have := map[string]targetFile{demo + fileSuffix: {hash: "f"}, "civo" + fileSuffix: {hash: "d"}}
 	if again := newPlan(want, have, announced, false); len(again.write) != 0 {
-		t.Errorf("a process that ended after it wrote writes again: %+v", again.write)
+		t.Errorf("an unconfirmed write is repeated: %+v", again.write)
 	}
-	p.written()
+	p.markWritten()
 	status := v1alpha1.ExportStateStatus{Clusters: p.clusters, Credentials: p.credentials}
 	again := newPlan(want, have, status, false)
 	if !slices.Equal(again.clusters, p.clusters) || !slices.Equal(again.credentials, p.credentials) || len(again.write) != 0 {
@@ -116,31 +116,31 @@ func TestAnnouncedAndWritten(t *testing.T) {
 	}
 }
 
-func TestRefusedInThePlan(t *testing.T) {
-	p := newPlan(wishes{documents: []document{doc(demo, "a")}}, nil, v1alpha1.ExportStateStatus{Clusters: []v1alpha1.ExportedFile{line(demo, "z-f", "")}}, false)
-	p.refuse(demo+suffix, PlaintextReason, "a secret stays readable")
+func TestInvalidDocumentIsNotWritten(t *testing.T) {
+	p := newPlan(desired{documents: []document{doc(demo, "a")}}, nil, v1alpha1.ExportStateStatus{Clusters: []v1alpha1.ExportedFile{statusRow(demo, "z-f", "")}}, false)
+	p.markInvalid(demo+fileSuffix, PlaintextReason, "a secret stays readable")
 	out, ok := p.outcome("Secret x", 0, "").(reconcile.Stalled)
 	if !ok || out.Reason != PlaintextReason || len(p.write)+len(p.restored) != 0 || p.clusters[0].Written != "z-f" {
 		t.Errorf("got %+v of %+v", out, p)
 	}
 }
 
-func TestOutcomes(t *testing.T) {
+func TestFailureOutcome(t *testing.T) {
 	for name, c := range map[string]struct {
 		err      error
 		reason   string
 		terminal bool
 	}{
-		"somebody's Secret": {fail(SecretTakenReason, "x"), SecretTakenReason, true},
-		"no Secret":         {gitsecret.Missing("a", "b", "c"), gitsecret.NotFoundReason, true},
-		"a bad recipient":   {fmt.Errorf("x: %w", &sops.Error{Reason: sops.RecipientInvalid}), string(sops.RecipientInvalid), true},
-		"no program":        {&sops.Error{Reason: sops.Unavailable}, string(sops.Unavailable), false},
-		"refused":           {&git.Error{Reason: git.PushRefused}, string(git.PushRefused), false},
-		"no name":           {&git.Error{Reason: git.BranchInvalid}, string(git.BranchInvalid), true},
-		"a request":         {errors.New("x"), "", false},
+		"other Secret":      {exportErrorf(SecretConflictReason, "x"), SecretConflictReason, true},
+		"missing Secret":    {gitsecret.NewNotFound("a", "b", "c"), gitsecret.NotFoundReason, true},
+		"invalid recipient": {fmt.Errorf("x: %w", &sops.Error{Reason: sops.RecipientInvalid}), string(sops.RecipientInvalid), true},
+		"no SOPS worker":    {&sops.Error{Reason: sops.Unavailable}, string(sops.Unavailable), false},
+		"push rejected":     {&git.Error{Reason: git.PushRefused}, string(git.PushRefused), false},
+		"invalid branch":    {&git.Error{Reason: git.BranchInvalid}, string(git.BranchInvalid), true},
+		"other error":       {errors.New("x"), "", false},
 	} {
 		reason, terminal := "", false
-		switch out := failed(c.err).(type) {
+		switch out := failureOutcome(c.err).(type) {
 		case reconcile.Stalled:
 			reason, terminal = out.Reason, true
 		case reconcile.Retry:
@@ -152,17 +152,17 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-func state1(name, words string) []byte {
+func stateDoc(name, words string) []byte {
 	return fmt.Appendf(nil, `{"cluster_name":%q,"cluster_type":"ha","region":"LON1","cloud_provider":"civo","words":%q}`, name, words)
 }
 
-func TestGather(t *testing.T) {
+func TestReadDesired(t *testing.T) {
 	s := &Steps{SecretKey: []byte("key")}
-	have := statestore.Held{HasStates: true, HasCredentials: true, States: map[string][]byte{
-		demo: state1("demo", "a"), "civo.ha.other.LON1": state1("demo", "a"), "civo.ha.third.LON1": []byte("hunter2"), "x": state1("demo", "a"), "aws.ha.a-b.r": state1("a-b", "x"),
+	have := statestore.Contents{HasStates: true, HasCredentials: true, States: map[string][]byte{
+		demo: stateDoc("demo", "a"), "civo.ha.other.LON1": stateDoc("demo", "a"), "civo.ha.third.LON1": []byte("hunter2"), "x": stateDoc("demo", "a"), "aws.ha.a-b.r": stateDoc("a-b", "x"),
 	}, Credentials: map[string][]byte{"civo": []byte(`{"cloud_provider":"civo","civo":{"token":"hunter2"}}`), "aws": []byte(`{"cloud_provider":"azure"}`)}}
 	spec := &v1alpha1.ExportStateSpec{Recipients: []string{"b", "a"}, Credentials: v1alpha1.ExportCredentials}
-	want, err := s.gather(spec, have)
+	want, err := s.readDesired(spec, have)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,49 +170,49 @@ func TestGather(t *testing.T) {
 	for _, d := range want.documents {
 		files = append(files, d.file)
 	}
-	if !slices.Equal(files, []string{demo + ".json", "credentials.civo.json"}) || len(want.refused) != 4 || len(want.refusedCredentials) != 1 {
-		t.Errorf("got %v and %+v, %+v", files, want.refused, want.refusedCredentials)
+	if !slices.Equal(files, []string{demo + ".json", "credentials.civo.json"}) || len(want.invalid) != 4 || len(want.invalidCredentials) != 1 {
+		t.Errorf("got %v and %+v, %+v", files, want.invalid, want.invalidCredentials)
 	}
-	if strings.Contains(fmt.Sprint(want.refused), "hunter2") {
-		t.Errorf("tells a value: %v", want.refused)
+	if strings.Contains(fmt.Sprint(want.invalid), "hunter2") {
+		t.Errorf("a message contains a value: %v", want.invalid)
 	}
-	first := want.documents[0].sum
+	first := want.documents[0].hash
 	spec.Recipients = []string{"a", "b"}
-	if again, _ := s.gather(spec, have); again.documents[0].sum != first {
-		t.Error("the order of recipients means nothing")
+	if again, _ := s.readDesired(spec, have); again.documents[0].hash != first {
+		t.Error("the order of recipients changes the hash")
 	}
 	spec.Recipients = []string{"a"}
-	if again, _ := s.gather(spec, have); again.documents[0].sum == first {
-		t.Error("others can read it, and it is not encrypted anew")
+	if again, _ := s.readDesired(spec, have); again.documents[0].hash == first {
+		t.Error("a change of recipients does not change the hash")
 	}
 	spec.Select = &v1alpha1.StateSelector{Cloud: "aws"}
-	if again, _ := s.gather(spec, have); len(again.documents) != 0 || len(again.refused) != 1 {
+	if again, _ := s.readDesired(spec, have); len(again.documents) != 0 || len(again.invalid) != 1 {
 		t.Errorf("got %+v", again)
 	}
 }
 
-func TestLookInto(t *testing.T) {
+func TestReadFolder(t *testing.T) {
 	sealed := `{"cluster_name":"demo","cluster_type":"ha","region":"LON1","cloud_provider":"civo","sops":{"mac":"x","lastmodified":"y"}}`
 	fsys := fstest.MapFS{"states/" + demo + ".json": {Data: []byte(sealed)}, "states/civo.ha.b.LON1.json": {Data: []byte(sealed)},
 		"states/civo.ha.c.LON1.json/x": {Data: []byte("x")}, "file": {Data: []byte("x")}}
 	keys := map[string]string{}
 	for _, key := range []string{demo, "civo.ha.b.LON1", "civo.ha.c.LON1", "civo.ha.d.LON1"} {
-		keys[key+suffix] = key
+		keys[key+fileSuffix] = key
 	}
-	got, err := lookInto(fsys, "states", keys, []byte("key"))
-	sum := statestore.Sum([]byte("key"), []byte(sealed))
-	want := map[string]found{demo + suffix: {sum, true}, "civo.ha.b.LON1.json": {sum, false}, "civo.ha.c.LON1.json": {notAFile, false}, "civo.ha.d.LON1.json": {}}
+	got, err := readFolder(fsys, "states", keys, []byte("key"))
+	sum := statestore.HashBytes([]byte("key"), []byte(sealed))
+	want := map[string]targetFile{demo + fileSuffix: {sum, true}, "civo.ha.b.LON1.json": {sum, false}, "civo.ha.c.LON1.json": {notAFile, false}, "civo.ha.d.LON1.json": {}}
 	if err != nil || !maps.Equal(got, want) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	if !covers(got, keys) || covers(got, map[string]string{"x": "x"}) {
 		t.Error("covers")
 	}
-	if got, err := lookInto(fsys, "nowhere", keys, nil); err != nil || len(got) != 4 || got[demo+suffix].sum != "" {
+	if got, err := readFolder(fsys, "nowhere", keys, nil); err != nil || len(got) != 4 || got[demo+fileSuffix].hash != "" {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if _, err := lookInto(fsys, "file", keys, nil); err == nil {
-		t.Error("a file is no folder")
+	if _, err := readFolder(fsys, "file", keys, nil); err == nil {
+		t.Error("no error for a file as folder")
 	}
 }
 

@@ -16,7 +16,8 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// What is exported reads back as what ksctl's store had, for documents of every dialect.
+// Exported files decrypt and parse to the entries of the ksctl store, for documents of every
+// dialect.
 func TestRoundTrip(t *testing.T) {
 	files, err := filepath.Glob("../../stacks/state/testdata/*.json")
 	if err != nil || len(files) == 0 {
@@ -35,7 +36,7 @@ func TestRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		have := statestore.Held{HasStates: true, HasCredentials: true, States: map[string][]byte{}, Credentials: map[string][]byte{}}
+		have := statestore.Contents{HasStates: true, HasCredentials: true, States: map[string][]byte{}, Credentials: map[string][]byte{}}
 		for _, c := range file.Clusters {
 			have.States[c.ID.Key()] = c.JSON()
 		}
@@ -44,12 +45,12 @@ func TestRoundTrip(t *testing.T) {
 		}
 		s := &Steps{SecretKey: []byte("key"), Encrypt: codec.Encrypter(codec.Limits{})}
 		spec := &v1alpha1.ExportStateSpec{Recipients: []string{mine.Recipient().String()}, Credentials: v1alpha1.ExportCredentials}
-		want, err := s.gather(spec, have)
-		if err != nil || len(want.refused)+len(want.refusedCredentials) != 0 || len(want.documents) != len(file.Clusters)+len(file.Credentials) {
+		want, err := s.readDesired(spec, have)
+		if err != nil || len(want.invalid)+len(want.invalidCredentials) != 0 || len(want.documents) != len(file.Clusters)+len(file.Credentials) {
 			t.Fatalf("%s: got %+v, %v", name, want, err)
 		}
 		p := newPlan(want, nil, v1alpha1.ExportStateStatus{}, false)
-		sealed, err := s.seal(t.Context(), spec, &p, &memo{})
+		sealed, err := s.encrypt(t.Context(), spec, &p, &exportCache{})
 		if err != nil || len(sealed) != len(want.documents) {
 			t.Fatalf("%s: %d files, %v", name, len(sealed), err)
 		}
@@ -59,14 +60,14 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// check reads a file as ImportState does.
+// check decrypts and parses a file as an ImportState does, and compares it with its document.
 func check(t *testing.T, d document, sealed []byte, key string) {
 	t.Helper()
-	if readable, err := state.Secrets(sealed); err != nil || len(readable) > 0 {
-		t.Errorf("%s: readable at %v, %v", d.file, readable, err)
+	if readable, err := state.SecretPointers(sealed); err != nil || len(readable) > 0 {
+		t.Errorf("%s: plaintext secrets at %v, %v", d.file, readable, err)
 	}
 	if !isExport(sealed, d.key) {
-		t.Errorf("%s: it is not known for an export:\n%s", d.file, sealed)
+		t.Errorf("%s: the file is not recognized as an export:\n%s", d.file, sealed)
 	}
 	plain, err := codec.Decrypter(codec.Options{})(t.Context(), sops.Request{Name: d.file, Data: sealed, Format: sops.JSON, Secret: map[string][]byte{"a.agekey": []byte(key)}})
 	if err != nil {
@@ -83,28 +84,28 @@ func check(t *testing.T, d document, sealed []byte, key string) {
 		back = file.Clusters[0].JSON()
 	}
 	if !state.Equal(back, d.data) {
-		t.Errorf("%s: it reads back as something else", d.file)
+		t.Errorf("%s: the decrypted content differs", d.file)
 	}
 }
 
-// What an earlier release wrote, which encrypted what it knew to be secret and left the rest, stays as
-// it is until the state changes: the same content is no commit.
-func TestWrittenByAnEarlierRelease(t *testing.T) {
+// Files of an earlier release, which encrypted only known secrets, stay unchanged until the state
+// changes: the same content causes no commit.
+func TestFilesOfEarlierReleaseAreKept(t *testing.T) {
 	r := newRig(t)
 	r.store(map[string]string{"demo": "one"})
 	r.done("1 state")
-	before, err := codec.Encrypt(state1("demo", "one"), sops.JSON, r.obj.Spec.Recipients, codec.EncryptOptions{EncryptedRegex: state.EncryptedRegex})
+	before, err := codec.Encrypt(stateDoc("demo", "one"), sops.JSON, r.obj.Spec.Recipients, codec.EncryptOptions{EncryptedRegex: state.EncryptedRegex})
 	if err != nil {
 		t.Fatal(err)
 	}
-	const file = "states/" + demo + suffix
+	const file = "states/" + demo + fileSuffix
 	r.commit(map[string]string{file: string(before)})
 	row := &r.obj.Status.Clusters[0]
-	row.Written = record{readRecord(row.Written).document, statestore.Sum(r.steps.SecretKey, before)}.String()
+	row.Written = record{parseRecord(row.Written).documentHash, statestore.HashBytes(r.steps.SecretKey, before)}.String()
 	r.restart()
 	r.done("1 state")
 	r.commits(2)
-	if got := r.opened([]byte(r.git("cat-file", "blob", "main:"+file))); !state.Equal([]byte(got), state1("demo", "one")) {
+	if got := r.decrypted([]byte(r.git("cat-file", "blob", "main:"+file))); !state.Equal([]byte(got), stateDoc("demo", "one")) {
 		t.Errorf("got %s", got)
 	}
 	r.store(map[string]string{"demo": "two"})
@@ -116,27 +117,27 @@ func TestWrittenByAnEarlierRelease(t *testing.T) {
 	}
 }
 
-// What is sealed once is not sealed again for another try, and is nothing that can be read.
-func TestSealedOnce(t *testing.T) {
+// An encrypted document is not encrypted again for a retry.
+func TestDocumentsAreEncryptedOnce(t *testing.T) {
 	mine, err := age.GenerateX25519Identity()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &Steps{SecretKey: []byte("key"), Encrypt: codec.Encrypter(codec.Limits{})}
 	spec := &v1alpha1.ExportStateSpec{Recipients: []string{mine.Recipient().String()}}
-	d := document{key: demo, file: demo + suffix, sum: "a", data: state1("demo", "a")}
-	p, m := plan{write: []document{d}}, &memo{}
-	first, err := s.seal(t.Context(), spec, &p, m)
+	d := document{key: demo, file: demo + fileSuffix, hash: "a", data: stateDoc("demo", "a")}
+	p, m := plan{write: []document{d}}, &exportCache{}
+	first, err := s.encrypt(t.Context(), spec, &p, m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := s.seal(t.Context(), spec, &p, m)
+	again, err := s.encrypt(t.Context(), spec, &p, m)
 	if err != nil || !bytes.Equal(first[d.file], again[d.file]) {
-		t.Errorf("sealed twice: %v", err)
+		t.Errorf("encrypted twice: %v", err)
 	}
 	spec.Recipients = []string{"age1x"}
-	p.write[0].sum = "b"
-	if _, err := s.seal(t.Context(), spec, &p, m); err == nil {
-		t.Error("no error of a recipient that is none")
+	p.write[0].hash = "b"
+	if _, err := s.encrypt(t.Context(), spec, &p, m); err == nil {
+		t.Error("no error for an invalid recipient")
 	}
 }

@@ -20,58 +20,59 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// ExportAnnotation is on each Secret that an export has made: the export's name.
+// ExportAnnotation is set on each Secret that an ExportState creates. Its value is the name of the
+// ExportState.
 const ExportAnnotation = "storage.ksctl.com/export"
 
-var secrets = corev1.SchemeGroupVersion.WithResource("secrets")
+var secretGVR = corev1.SchemeGroupVersion.WithResource("secrets")
 
-// secretPlace is a Secret, with a key for each file.
-type secretPlace struct {
+// secretTarget is a Secret, with a key for each file.
+type secretTarget struct {
 	client dynamic.Interface
 	name   types.NamespacedName
 	owner  string
-	// key of hashes.
+	// key is the key of the hashes.
 	key []byte
 
-	have  corev1.Secret
-	there bool
+	current corev1.Secret
+	exists  bool
 }
 
-var _ place = (*secretPlace)(nil)
+var _ exportTarget = (*secretTarget)(nil)
 
-// String implements place.
-func (s *secretPlace) String() string { return "Secret " + s.name.Name }
+// String implements exportTarget.
+func (s *secretTarget) String() string { return "Secret " + s.name.Name }
 
-func (s *secretPlace) secret() string { return s.name.Name }
+func (s *secretTarget) secretName() string { return s.name.Name }
 
-func (s *secretPlace) close() {}
+func (s *secretTarget) close() {}
 
-func (s *secretPlace) revision() string { return s.name.Name + "@" + s.have.ResourceVersion }
+func (s *secretTarget) revision() string { return s.name.Name + "@" + s.current.ResourceVersion }
 
-func (s *secretPlace) bytes() int { return state.Size(s.have.Data) }
+func (s *secretTarget) size() int { return state.TotalSize(s.current.Data) }
 
-// look implements place.
-func (s *secretPlace) look(ctx context.Context, keys map[string]string) (_ map[string]found, err error) {
-	s.have = corev1.Secret{}
-	if s.there, err = engine.Read(ctx, s.client, secrets, s.name.Namespace, s.name.Name, &s.have); err != nil {
+// readFiles implements exportTarget.
+func (s *secretTarget) readFiles(ctx context.Context, keys map[string]string) (_ map[string]targetFile, err error) {
+	s.current = corev1.Secret{}
+	if s.exists, err = engine.GetInto(ctx, s.client, secretGVR, s.name.Namespace, s.name.Name, &s.current); err != nil {
 		return nil, fmt.Errorf("reading Secret %s: %w", s.name, err)
 	}
-	if s.there && s.have.Annotations[ExportAnnotation] != s.owner {
-		return nil, fail(SecretTakenReason, "Secret %s exists, and is not this export's: delete it, or name another in spec.to.secret", s.name)
+	if s.exists && s.current.Annotations[ExportAnnotation] != s.owner {
+		return nil, exportErrorf(SecretConflictReason, "Secret %s exists and belongs to another owner: delete it, or set another name in spec.to.secret", s.name)
 	}
-	out := map[string]found{}
+	out := map[string]targetFile{}
 	for file, key := range keys {
-		if data, ok := s.have.Data[file]; ok {
-			out[file] = found{sum: statestore.Sum(s.key, data), export: isExport(data, key)}
+		if data, ok := s.current.Data[file]; ok {
+			out[file] = targetFile{hash: statestore.HashBytes(s.key, data), isExport: isExport(data, key)}
 		}
 	}
 	return out, nil
 }
 
-// after is what the Secret has when files were changed.
-func (s *secretPlace) after(files map[string][]byte, remove []string) map[string][]byte {
+// dataAfter returns the data of the Secret after a change of files.
+func (s *secretTarget) dataAfter(files map[string][]byte, remove []string) map[string][]byte {
 	out := map[string][]byte{}
-	maps.Copy(out, s.have.Data)
+	maps.Copy(out, s.current.Data)
 	maps.Copy(out, files)
 	for _, file := range remove {
 		delete(out, file)
@@ -79,35 +80,35 @@ func (s *secretPlace) after(files map[string][]byte, remove []string) map[string
 	return out
 }
 
-// fits implements place.
-func (s *secretPlace) fits(files map[string][]byte, remove []string) error {
-	after := s.after(files, remove)
-	if n := state.Size(after); n > state.MaxStoreBytes {
-		return fail(SecretFullReason, "Secret %s would have %d bytes in %d files, and a Secret holds %d: select fewer clusters, split them over several exports, or export to Git", s.name, n, len(after), state.MaxStoreBytes)
+// checkSize implements exportTarget.
+func (s *secretTarget) checkSize(files map[string][]byte, remove []string) error {
+	after := s.dataAfter(files, remove)
+	if n := state.TotalSize(after); n > state.MaxStoreBytes {
+		return exportErrorf(SecretFullReason, "Secret %s would have %d bytes in %d files, but a Secret holds at most %d: select fewer clusters, use several ExportStates, or export to Git", s.name, n, len(after), state.MaxStoreBytes)
 	}
 	return nil
 }
 
-// write implements place.
-func (s *secretPlace) write(ctx context.Context, c change) (string, error) {
+// write implements exportTarget.
+func (s *secretTarget) write(ctx context.Context, c changeSet) (string, error) {
 	var u *unstructured.Unstructured
 	var err error
-	if s.there {
+	if s.exists {
 		u, err = s.patch(ctx, c)
 	} else {
 		u, err = s.create(ctx, c)
 	}
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || s.there && apierrors.IsNotFound(err) {
-		return "", &contendedError{err}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || s.exists && apierrors.IsNotFound(err) {
+		return "", &conflictError{err}
 	}
 	if err != nil {
 		return "", fmt.Errorf("writing Secret %s: %w", s.name, err)
 	}
-	s.have.Data = s.after(c.files, c.remove)
+	s.current.Data = s.dataAfter(c.files, c.remove)
 	return s.name.Name + "@" + u.GetResourceVersion(), nil
 }
 
-func (s *secretPlace) create(ctx context.Context, c change) (*unstructured.Unstructured, error) {
+func (s *secretTarget) create(ctx context.Context, c changeSet) (*unstructured.Unstructured, error) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{Name: s.name.Name, Namespace: s.name.Namespace, Annotations: map[string]string{ExportAnnotation: s.owner}},
@@ -116,21 +117,22 @@ func (s *secretPlace) create(ctx context.Context, c change) (*unstructured.Unstr
 	if err != nil {
 		return nil, err
 	}
-	return s.client.Resource(secrets).Namespace(s.name.Namespace).Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{FieldManager: live.FieldManager})
+	return s.client.Resource(secretGVR).Namespace(s.name.Namespace).Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{FieldManager: live.FieldManager})
 }
 
-// patch changes the files alone, if nobody has changed the Secret meanwhile.
-func (s *secretPlace) patch(ctx context.Context, c change) (*unstructured.Unstructured, error) {
+// patch changes only the files. It fails with a conflict if the Secret has changed since it was
+// read.
+func (s *secretTarget) patch(ctx context.Context, c changeSet) (*unstructured.Unstructured, error) {
 	data := map[string]any{}
 	for file, content := range c.files {
-		data[file] = content // json writes bytes as the API server reads them
+		data[file] = content // encoded as base64, as the API server expects
 	}
 	for _, file := range c.remove {
 		data[file] = nil
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": s.have.ResourceVersion}, "data": data})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": s.current.ResourceVersion}, "data": data})
 	if err != nil {
 		return nil, err
 	}
-	return s.client.Resource(secrets).Namespace(s.name.Namespace).Patch(ctx, s.name.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: live.FieldManager})
+	return s.client.Resource(secretGVR).Namespace(s.name.Namespace).Patch(ctx, s.name.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: live.FieldManager})
 }

@@ -24,38 +24,40 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// Kind of the objects that are reconciled here.
+// Kind is the kind of the reconciled objects.
 const Kind = "ExportState"
 
-// attempts to write while others write, too, before it is left to a later pass.
-const attempts = 5
+// maxAttempts bounds the writes in one reconcile that conflict with writes of other clients.
+const maxAttempts = 5
 
-// Steps reconcile an ExportState.
+// Steps reconciles ExportStates.
 type Steps struct {
 	// Client reads from the cache.
 	Client client.Reader
 	// Git commits to repositories.
 	Git *git.Client
-	// Encrypt encrypts files; nil: nothing is exported.
+	// Encrypt encrypts files; nil: every export fails.
 	Encrypt sops.Encrypter
-	// Target has ksctl's store.
+	// Target is the cluster with the ksctl store.
 	Target *engine.Target
-	// DefaultServiceAccount is used where an object names none; empty: it is refused.
+	// DefaultServiceAccount is used if the spec names no service account; empty: such an object
+	// is Stalled.
 	DefaultServiceAccount string
-	// SecretKey keys hashes of what is exported.
+	// SecretKey is the key of the hashes of exported entries.
 	SecretKey []byte
 	Clock     clock.PassiveClock
 
-	memos reconcile.Kept[*memo]
+	caches reconcile.ObjectCache[*exportCache]
 }
 
-// memo is what is remembered of an export between passes. Nothing in it is readable.
-type memo struct {
-	// at is the commit whose files were looked at last, found what they are.
-	at    string
-	found map[string]found
-	// sealed are documents that were encrypted and not written yet, by file and sum.
-	sealed map[string][]byte
+// exportCache is the in-memory state of an export between reconciles. It contains no unencrypted
+// data.
+type exportCache struct {
+	// cacheKey identifies the commit that was read last, files the state of its files.
+	cacheKey string
+	files    map[string]targetFile
+	// encrypted are encrypted documents that are not written yet, by file and hash.
+	encrypted map[string][]byte
 }
 
 var _ reconcile.Steps[*v1alpha1.ExportState] = (*Steps)(nil)
@@ -68,7 +70,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*v1alpha1.
 	defer cancel()
 	c, err := s.clientFor(ctx, obj)
 	if err != nil {
-		return account.Outcome(err, "")
+		return account.OutcomeOf(err, "")
 	}
 	namespace := statestore.NamespaceOf(obj.Spec.From)
 	store, err := statestore.Read(ctx, c, namespace, obj.Spec.Credentials == v1alpha1.ExportCredentials)
@@ -76,84 +78,87 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*v1alpha1.
 	case err != nil:
 		return reconcile.Retry{Err: err}
 	case store.External:
-		return failed(fail(ExternalStorageReason, "ksctl keeps its states in a MongoDB, and not in namespace %s: export them there, with ksctl", namespace))
+		return failureOutcome(exportErrorf(ExternalStorageReason, "ksctl stores its states in a MongoDB, not in namespace %s: export them with ksctl", namespace))
 	case !store.HasStates:
-		return reconcile.Waiting{On: "there is no ksctl store in namespace " + namespace, Reason: StoreNotFoundReason}
+		return reconcile.Waiting{On: "namespace " + namespace + " has no ksctl store", Reason: StoreNotFoundReason}
 	}
-	want, err := s.gather(&obj.Spec, store.Held)
+	want, err := s.readDesired(&obj.Spec, store.Contents)
 	if err != nil {
-		return failed(err)
+		return failureOutcome(err)
 	}
-	if err := s.yield(ctx, obj, &want); err != nil {
-		return failed(err)
+	if err := s.skipConflicting(ctx, obj, &want); err != nil {
+		return failureOutcome(err)
 	}
-	m, err := s.memos.Get(client.ObjectKeyFromObject(obj), obj.UID, func() (*memo, error) { return &memo{}, nil })
+	cache, err := s.caches.Get(client.ObjectKeyFromObject(obj), obj.UID, func() (*exportCache, error) { return &exportCache{}, nil })
 	if err != nil {
-		return failed(err)
+		return failureOutcome(err)
 	}
-	to, err := s.place(ctx, obj, c, m)
+	target, err := s.newTarget(ctx, obj, c, cache)
 	if err != nil {
-		return failed(err)
+		return failureOutcome(err)
 	}
-	defer to.close()
-	s.move(req, to)
-	return s.carry(ctx, req, want, to, m)
+	defer target.close()
+	s.resetOnTargetChange(req, target)
+	return s.export(ctx, req, want, target, cache)
 }
 
-// yield leaves to older exports what they write to the same folder.
-func (s *Steps) yield(ctx context.Context, obj *v1alpha1.ExportState, want *wishes) error {
+// skipConflicting removes the documents that older exports write to the same folder.
+func (s *Steps) skipConflicting(ctx context.Context, obj *v1alpha1.ExportState, want *desired) error {
 	to := obj.Spec.To.Git
 	if to == nil {
 		return nil
 	}
-	var all v1alpha1.ExportStateList
-	if err := s.Client.List(ctx, &all, client.MatchingFields{byMeeting: meeting(obj.Namespace, to)}, client.UnsafeDisableDeepCopy); err != nil {
+	var exports v1alpha1.ExportStateList
+	if err := s.Client.List(ctx, &exports, client.MatchingFields{byTarget: targetKey(obj.Namespace, to)}, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
-	want.without(rivals(obj, all.Items))
+	want.removeConflicting(conflictingExports(obj, exports.Items))
 	return nil
 }
 
-// move gives up what was written to another place than the spec names now.
-func (s *Steps) move(req *reconcile.Request[*v1alpha1.ExportState], to place) {
+// resetOnTargetChange resets the status if the target in the spec has changed. The files in the
+// previous target are no longer managed.
+func (s *Steps) resetOnTargetChange(req *reconcile.Request[*v1alpha1.ExportState], target exportTarget) {
 	st := &req.Object.Status
-	if st.Target == to.String() {
+	if st.Target == target.String() {
 		return
 	}
 	if st.Target != "" {
-		// Also where it would be deleted with the object: what is to come may not come.
-		req.Event(corev1.EventTypeWarning, "ExportKept", "what was exported to "+st.Target+" stays there, and is not looked after any more")
+		// The files stay even with the deletion policy Delete, because the export to the new target
+		// may fail.
+		req.Event(corev1.EventTypeWarning, "ExportKept", "files that were exported to "+st.Target+" stay there and are no longer managed")
 	}
-	st.Target, st.Secret, st.Clusters, st.Credentials, st.Digest, st.LastExportedRevision = to.String(), "", nil, nil, "", ""
+	st.Target, st.Secret, st.Clusters, st.Credentials, st.Digest, st.LastExportedRevision = target.String(), "", nil, nil, "", ""
 }
 
-// carry brings what is wanted to its place. Whoever writes there meanwhile goes first.
-func (s *Steps) carry(ctx context.Context, req *reconcile.Request[*v1alpha1.ExportState], want wishes, to place, m *memo) reconcile.Outcome {
+// export writes the desired files to the target. It never overwrites concurrent writes of other
+// clients.
+func (s *Steps) export(ctx context.Context, req *reconcile.Request[*v1alpha1.ExportState], want desired, target exportTarget, cache *exportCache) reconcile.Outcome {
 	obj := req.Object
-	for range attempts {
-		have, err := to.look(ctx, keysOf(want, obj.Status))
+	for range maxAttempts {
+		have, err := target.readFiles(ctx, keysByFile(want, obj.Status))
 		if err != nil {
-			return failed(err)
+			return failureOutcome(err)
 		}
 		p := newPlan(want, have, obj.Status, obj.Spec.Prune)
-		err = s.act(ctx, req, to, &p, m)
+		err = s.act(ctx, req, target, &p, cache)
 		switch {
-		case contended(err):
+		case isConflict(err):
 			continue
 		case err != nil:
-			return failed(err)
+			return failureOutcome(err)
 		}
 		s.report(obj, &p)
-		return p.outcome(to.String(), to.bytes(), obj.Status.LastExportedRevision)
+		return p.outcome(target.String(), target.size(), obj.Status.LastExportedRevision)
 	}
-	return reconcile.Retry{Reason: TargetContendedReason, After: time.Second,
-		Err: fmt.Errorf("%s was written by others %d times while it was to be written from here: it is tried again", to, attempts)}
+	return reconcile.Retry{Reason: TargetContendedReason, RequeueAfter: time.Second,
+		Err: fmt.Errorf("writing to %s: %d conflicts with writes of other clients: retrying", target, maxAttempts)}
 }
 
-// keysOf are the files that an export has to do with, and what is in each.
-func keysOf(want wishes, before v1alpha1.ExportStateStatus) map[string]string {
+// keysByFile returns the keys of all files that an export has written or will write.
+func keysByFile(want desired, before v1alpha1.ExportStateStatus) map[string]string {
 	out := map[string]string{}
-	for _, row := range slices.Concat(before.Clusters, before.Credentials, want.refused, want.refusedCredentials) {
+	for _, row := range slices.Concat(before.Clusters, before.Credentials, want.invalid, want.invalidCredentials) {
 		out[row.File] = row.Key
 	}
 	for _, d := range want.documents {
@@ -162,97 +167,98 @@ func keysOf(want wishes, before v1alpha1.ExportStateStatus) map[string]string {
 	return out
 }
 
-// act writes what the plan says, after the status has it: a process that ends in between
-// leaves nothing that the next takes for somebody else's.
-func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.ExportState], to place, p *plan, m *memo) error {
+// act executes the plan. The status is written first, so that after a crash the next process
+// recognizes the files in the target as its own.
+func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.ExportState], target exportTarget, p *plan, cache *exportCache) error {
 	obj := req.Object
-	files, err := s.seal(ctx, &obj.Spec, p, m)
+	files, err := s.encrypt(ctx, &obj.Spec, p, cache)
 	if err != nil {
 		return err
 	}
-	if p.found {
-		obj.Status.LastExportedRevision, obj.Status.Secret = to.revision(), to.secret()
+	if p.confirmed {
+		obj.Status.LastExportedRevision, obj.Status.Secret = target.revision(), target.secretName()
 	}
 	if len(p.write)+len(p.remove) == 0 {
 		return nil
 	}
-	if err := to.fits(files, p.remove); err != nil {
+	if err := target.checkSize(files, p.remove); err != nil {
 		return err
 	}
-	sums := map[string]record{}
+	records := map[string]record{}
 	for _, d := range p.write {
-		sums[d.file] = record{d.sum, statestore.Sum(s.SecretKey, files[d.file])}
+		records[d.file] = record{d.hash, statestore.HashBytes(s.SecretKey, files[d.file])}
 	}
-	p.announce(sums)
+	p.announce(records)
 	s.report(obj, p)
-	obj.Status.Secret = to.secret()
-	if err := req.Persist(ctx, "writing to "+to.String()); err != nil {
+	obj.Status.Secret = target.secretName()
+	if err := req.Persist(ctx, "writing to "+target.String()); err != nil {
 		return err
 	}
-	revision, err := to.write(ctx, change{files: files, remove: p.remove, message: messageOf(obj, p)})
+	revision, err := target.write(ctx, changeSet{files: files, remove: p.remove, message: commitMessage(obj, p)})
 	if err != nil {
 		return err
 	}
 	obj.Status.LastExportedRevision = revision
 	if len(p.restored) > 0 {
-		req.Event(corev1.EventTypeWarning, "ExportRestored", "somebody had changed or removed, and they are written again: "+statestore.Lines(p.restored))
+		req.Event(corev1.EventTypeWarning, "ExportRestored", "files that another client changed or removed are written again: "+statestore.JoinMessages(p.restored))
 	}
-	req.Event(corev1.EventTypeNormal, "StateExported", p.did()+" to "+to.String())
-	p.written()
-	m.sealed = nil
+	req.Event(corev1.EventTypeNormal, "StateExported", p.summary()+" to "+target.String())
+	p.markWritten()
+	cache.encrypted = nil
 	return nil
 }
 
-// seal encrypts what is to be written. What would stay readable is taken out of the plan.
-func (s *Steps) seal(ctx context.Context, spec *v1alpha1.ExportStateSpec, p *plan, m *memo) (map[string][]byte, error) {
-	out, kept := map[string][]byte{}, map[string][]byte{}
-	defer func() { m.sealed = kept }()
+// encrypt returns the encrypted documents to write. A document that would contain unencrypted
+// secrets is marked as invalid in the plan.
+func (s *Steps) encrypt(ctx context.Context, spec *v1alpha1.ExportStateSpec, p *plan, cache *exportCache) (map[string][]byte, error) {
+	out, encrypted := map[string][]byte{}, map[string][]byte{}
+	defer func() { cache.encrypted = encrypted }()
 	for _, d := range slices.Clone(p.write) {
-		at := d.file + " " + d.sum
-		data := m.sealed[at]
+		cacheKey := d.file + " " + d.hash
+		data := cache.encrypted[cacheKey]
 		if data == nil {
 			if s.Encrypt == nil {
-				return nil, fail(string(sops.Unavailable), "this program encrypts nothing")
+				return nil, exportErrorf(string(sops.Unavailable), "this controller does not support encryption")
 			}
 			var err error
-			data, err = state.Seal(ctx, d.file, d.data, spec.Recipients, s.Encrypt)
-			if bad, ok := errors.AsType[*state.SealError](err); ok {
+			data, err = state.Encrypt(ctx, d.file, d.data, spec.Recipients, s.Encrypt)
+			if sealErr, ok := errors.AsType[*state.EncryptError](err); ok {
 				reason := InvalidStateReason
-				if len(bad.Readable) > 0 {
+				if len(sealErr.Readable) > 0 {
 					reason = PlaintextReason
 				}
-				p.refuse(d.file, reason, statestore.Clip(err.Error(), 300))
+				p.markInvalid(d.file, reason, statestore.Truncate(err.Error(), 300))
 				continue
 			}
-			if bad, ok := errors.AsType[*sops.Error](err); ok && bad.Reason == sops.FileInvalid {
-				p.refuse(d.file, InvalidStateReason, statestore.Clip(err.Error(), 300))
+			if sealErr, ok := errors.AsType[*sops.Error](err); ok && sealErr.Reason == sops.FileInvalid {
+				p.markInvalid(d.file, InvalidStateReason, statestore.Truncate(err.Error(), 300))
 				continue
 			}
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", d.file, err)
 			}
 		}
-		out[d.file], kept[at] = data, data
+		out[d.file], encrypted[cacheKey] = data, data
 	}
 	return out, nil
 }
 
-// report writes the plan into the status.
+// report sets the rows and the digest in the status.
 func (s *Steps) report(obj *v1alpha1.ExportState, p *plan) {
 	obj.Status.Clusters, obj.Status.Credentials = p.clusters, p.credentials
 	var all []string
-	p.rows(func(row *v1alpha1.ExportedFile) {
+	p.eachRow(func(row *v1alpha1.ExportedFile) {
 		if row.Action == v1alpha1.ExportInSync {
-			all = append(all, row.File+" "+readRecord(row.Written).document)
+			all = append(all, row.File+" "+parseRecord(row.Written).documentHash)
 		}
 	})
-	obj.Status.Digest = statestore.Sum(s.SecretKey, []byte(strings.Join(all, "\n")))
+	obj.Status.Digest = statestore.HashBytes(s.SecretKey, []byte(strings.Join(all, "\n")))
 }
 
 // Forget implements reconcile.Steps.
-func (s *Steps) Forget(key types.NamespacedName) { s.memos.Drop(key) }
+func (s *Steps) Forget(key types.NamespacedName) { s.caches.Drop(key) }
 
-// clientFor returns a client with the rights of the export's account.
+// clientFor returns a client with the permissions of the export's account.
 func (s *Steps) clientFor(ctx context.Context, obj *v1alpha1.ExportState) (*engine.Client, error) {
 	name := types.NamespacedName{Namespace: obj.Namespace, Name: cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount)}
 	return account.Client(ctx, s.Client, s.Target, name)

@@ -39,7 +39,7 @@ const team = "team"
 
 var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 
-// rig is an export of a store, in a cluster that is none, to a repository that is one.
+// rig tests an export with a fake cluster and a real Git repository.
 type rig struct {
 	*testing.T
 	steps  *Steps
@@ -49,7 +49,7 @@ type rig struct {
 	repo   *gitserver.Repo
 	reader *age.X25519Identity
 	events []string
-	// persisted are statuses as they were written before something was done.
+	// persisted are the statuses that were written before the target was written.
 	persisted []v1alpha1.ExportStateStatus
 	onPersist func()
 }
@@ -75,7 +75,7 @@ func newRig(t *testing.T, options ...gitserver.Option) *rig {
 	return r
 }
 
-// restart is another process: it knows what the status says, and what other exports there are.
+// restart replaces the Steps: as after a restart, only the status and the other exports are left.
 func (r *rig) restart(others ...client.Object) {
 	work := r.TempDir()
 	scheme := runtime.NewScheme()
@@ -83,9 +83,9 @@ func (r *rig) restart(others ...client.Object) {
 		r.Fatal(err)
 	}
 	cache := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "exporter"}}).WithObjects(others...).
-		WithIndex(&v1alpha1.ExportState{}, byMeeting, func(o client.Object) []string { return fields[byMeeting](o.(*v1alpha1.ExportState)) }).Build()
+		WithIndex(&v1alpha1.ExportState{}, byTarget, func(o client.Object) []string { return indexers[byTarget](o.(*v1alpha1.ExportState)) }).Build()
 	r.steps = &Steps{Client: cache, Git: git.NewClient(git.Options{TempDir: work}), Encrypt: codec.Encrypter(codec.Limits{}), SecretKey: []byte("key"), Clock: clock.RealClock{},
-		Target: &engine.Target{Client: func(*types.NamespacedName) (*engine.Client, error) { return &engine.Client{Interface: r.api}, nil }}}
+		Target: &engine.Target{ClientFor: func(*types.NamespacedName) (*engine.Client, error) { return &engine.Client{Interface: r.api}, nil }}}
 	r.Cleanup(func() {
 		if left, err := os.ReadDir(work); err != nil || len(left) > 0 {
 			r.Errorf("left behind: %v %v", left, err)
@@ -93,7 +93,7 @@ func (r *rig) restart(others ...client.Object) {
 	})
 }
 
-// put makes an object as it is given, whatever was there.
+// put creates an object, or replaces an existing one.
 func (r *rig) put(kind schema.GroupVersionResource, o runtime.Object) {
 	r.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
@@ -108,12 +108,12 @@ func (r *rig) put(kind schema.GroupVersionResource, o runtime.Object) {
 	}
 }
 
-// store has these clusters, each with some words.
-func (r *rig) store(words map[string]string) {
+// store replaces the ksctl store by one with these clusters and their content.
+func (r *rig) store(contents map[string]string) {
 	r.Helper()
 	cm := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: state.StoreNamespace, Name: state.StoreConfigMap}, BinaryData: map[string][]byte{}}
-	for name, w := range words {
-		cm.BinaryData["civo.ha."+name+".LON1"] = state1(name, w)
+	for name, w := range contents {
+		cm.BinaryData["civo.ha."+name+".LON1"] = stateDoc(name, w)
 	}
 	r.put(configMaps, cm)
 }
@@ -124,7 +124,7 @@ func (r *rig) secret(namespace, name string, data map[string]string) {
 	for key, value := range data {
 		s.Data[key] = []byte(value)
 	}
-	r.put(secrets, s)
+	r.put(secretGVR, s)
 }
 
 func (r *rig) reconcile() reconcile.Outcome {
@@ -139,23 +139,23 @@ func (r *rig) reconcile() reconcile.Outcome {
 			return nil
 		}}
 	out := r.steps.Reconcile(r.Context(), req)
-	if said := fmt.Sprintf("%+v %+v %+v", out, r.obj.Status, r.events); strings.Contains(said, "hunter2") {
-		r.Errorf("tells a secret: %s", said)
+	if result := fmt.Sprintf("%+v %+v %+v", out, r.obj.Status, r.events); strings.Contains(result, "hunter2") {
+		r.Errorf("the result contains a secret: %s", result)
 	}
 	return out
 }
 
-// done expects that everything is as it is wanted.
-func (r *rig) done(says string) {
+// done reconciles and expects success.
+func (r *rig) done(want string) {
 	r.Helper()
 	out := r.reconcile()
-	if d, ok := out.(reconcile.Done); !ok || !strings.Contains(d.Message, says) {
-		r.Fatalf("got %T %+v, want %s", out, out, says)
+	if d, ok := out.(reconcile.Done); !ok || !strings.Contains(d.Message, want) {
+		r.Fatalf("got %T %+v, want %s", out, out, want)
 	}
 }
 
-// failed expects a reason, with which nothing goes on by itself if it is terminal.
-func (r *rig) failed(reason string, terminal bool, says string) {
+// failed reconciles and expects a failure: Stalled if terminal, Retry otherwise.
+func (r *rig) failed(reason string, terminal bool, want string) {
 	r.Helper()
 	var err error
 	var got string
@@ -166,8 +166,8 @@ func (r *rig) failed(reason string, terminal bool, says string) {
 	case reconcile.Retry:
 		err, got = out.Err, out.Reason
 	}
-	if err == nil || got != reason || stalled != terminal || !strings.Contains(err.Error(), says) {
-		r.Fatalf("got %s, %v, %v, want %s: %s", got, stalled, err, reason, says)
+	if err == nil || got != reason || stalled != terminal || !strings.Contains(err.Error(), want) {
+		r.Fatalf("got %s, %v, %v, want %s: %s", got, stalled, err, reason, want)
 	}
 }
 
@@ -195,8 +195,8 @@ func (r *rig) files(want ...string) {
 	}
 }
 
-// words of a cluster as an encrypted file has them: that is what a private key opens.
-func (r *rig) opened(data []byte) string {
+// decrypted decrypts a file with the private key.
+func (r *rig) decrypted(data []byte) string {
 	r.Helper()
 	plain, err := codec.Decrypter(codec.Options{})(r.Context(), sops.Request{Data: data, Format: sops.JSON, Secret: map[string][]byte{"a.agekey": []byte(r.reader.String())}})
 	if err != nil {
@@ -229,13 +229,13 @@ func TestExportToGit(t *testing.T) {
 	r.done("2 states")
 	r.commits(1)
 	if n := r.server.Requests() - before; n != 1 {
-		t.Errorf("%d requests to see that nothing changed", n)
+		t.Errorf("%d requests without a change, want 1", n)
 	}
 	r.restart()
 	r.done("2 states")
 	r.commits(1)
 	if fmt.Sprint(r.obj.Status) != fmt.Sprint(*status) {
-		t.Errorf("nothing changed, and the status does:\n%v\n%v", r.obj.Status, *status)
+		t.Errorf("the status changes without a reason:\n%v\n%v", r.obj.Status, *status)
 	}
 
 	r.store(map[string]string{"demo": "two", "other": "one"})
@@ -244,11 +244,11 @@ func TestExportToGit(t *testing.T) {
 	if got := r.git("diff", "--name-only", "main~1", "main"); got != "states/civo.ha.demo.LON1.json" {
 		t.Errorf("the commit changes %s", got)
 	}
-	if got := r.opened([]byte(r.git("cat-file", "blob", "main:states/civo.ha.demo.LON1.json"))); !strings.Contains(got, `"two"`) {
+	if got := r.decrypted([]byte(r.git("cat-file", "blob", "main:states/civo.ha.demo.LON1.json"))); !strings.Contains(got, `"two"`) {
 		t.Errorf("got %s", got)
 	}
 
-	// A status that is lost costs one commit, for nobody can tell whether it is the same.
+	// A lost status leads to one commit, because the files cannot be compared with the states.
 	r.obj.Status = v1alpha1.ExportStateStatus{}
 	r.restart()
 	r.done("2 states")
@@ -257,11 +257,11 @@ func TestExportToGit(t *testing.T) {
 	r.commits(3)
 }
 
-func TestExportThatWasKilled(t *testing.T) {
+func TestExportAfterCrash(t *testing.T) {
 	r := newRig(t)
 	r.store(map[string]string{"demo": "one"})
 	r.done("1 state")
-	// It ended after the push, and before it could write how it stands.
+	// A crash after the push and before the status update.
 	r.obj.Status = r.persisted[0]
 	r.restart()
 	r.done("1 state")
@@ -269,7 +269,7 @@ func TestExportThatWasKilled(t *testing.T) {
 	if want := "main@sha1:" + r.git("rev-parse", "main"); r.obj.Status.LastExportedRevision != want {
 		t.Errorf("got revision %s, want %s", r.obj.Status.LastExportedRevision, want)
 	}
-	// It ended before the push.
+	// A crash before the push.
 	r.store(map[string]string{"demo": "two"})
 	r.onPersist = func() { panic("killed") }
 	func() {
@@ -283,7 +283,7 @@ func TestExportThatWasKilled(t *testing.T) {
 	r.commits(2)
 }
 
-func TestOthersPushMeanwhile(t *testing.T) {
+func TestConcurrentPushes(t *testing.T) {
 	r := newRig(t)
 	r.commit(map[string]string{"README": "theirs"})
 	r.store(map[string]string{"demo": "one"})
@@ -301,12 +301,12 @@ func TestOthersPushMeanwhile(t *testing.T) {
 	}
 	r.store(map[string]string{"demo": "two"})
 	r.onPersist = func() { n++; r.commit(map[string]string{"README": fmt.Sprint("theirs ", n)}) }
-	r.failed(TargetContendedReason, false, "it is tried again")
+	r.failed(TargetContendedReason, false, "retrying")
 	r.onPersist = nil
 	r.done("1 state")
 }
 
-func TestOthersTouchWhatIsOurs(t *testing.T) {
+func TestChangedFilesAreRestored(t *testing.T) {
 	r := newRig(t)
 	r.store(map[string]string{"demo": "one", "other": "one"})
 	r.done("2 states")
@@ -315,7 +315,7 @@ func TestOthersTouchWhatIsOurs(t *testing.T) {
 	r.commits(3)
 	r.files("states/civo.ha.demo.LON1.json", "states/civo.ha.other.LON1.json", "states/theirs.json")
 	if !slices.ContainsFunc(r.events, func(e string) bool {
-		return e == "ExportRestored: somebody had changed or removed, and they are written again: civo.ha.demo.LON1.json; civo.ha.other.LON1.json"
+		return e == "ExportRestored: files that another client changed or removed are written again: civo.ha.demo.LON1.json; civo.ha.other.LON1.json"
 	}) {
 		t.Errorf("got events %q", r.events)
 	}
@@ -323,17 +323,17 @@ func TestOthersTouchWhatIsOurs(t *testing.T) {
 	r.store(map[string]string{"demo": "two", "other": "one", "third": "one"})
 	r.failed(FileTakenReason, true, "civo.ha.third.LON1")
 	if got := r.git("cat-file", "blob", "main:states/civo.ha.third.LON1.json"); got != "theirs" {
-		t.Errorf("somebody's file is %s", got)
+		t.Errorf("the file of another client is %s", got)
 	}
 	r.commits(5)
 }
 
-func TestPrune(t *testing.T) {
+func TestPruneRemovesFilesOfRemovedStates(t *testing.T) {
 	r := newRig(t)
 	r.store(map[string]string{"demo": "one", "other": "one"})
 	r.done("2 states")
 	r.store(map[string]string{"demo": "one"})
-	r.done("1 state in branch main of " + r.repo.URL() + ", folder states; no more in the store, or not selected any more, and kept: 1 state")
+	r.done("1 state in branch main of " + r.repo.URL() + ", folder states; no longer in the store or not selected, and kept: 1 state")
 	r.commits(1)
 	r.obj.Spec.Prune = true
 	r.done("1 state in")
@@ -341,7 +341,7 @@ func TestPrune(t *testing.T) {
 	if len(r.obj.Status.Clusters) != 1 {
 		t.Errorf("got %+v", r.obj.Status.Clusters)
 	}
-	// A store that is gone says nothing of what was in it.
+	// A deleted store does not count as the removal of its entries.
 	if err := r.api.Resource(configMaps).Namespace(state.StoreNamespace).Delete(t.Context(), state.StoreConfigMap, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -356,48 +356,48 @@ func TestExportToASecret(t *testing.T) {
 	r.obj.Spec.To = v1alpha1.ExportTarget{Secret: &v1alpha1.ExportSecret{Name: "states"}}
 	r.store(map[string]string{"demo": "one"})
 	r.secret(team, "states", map[string]string{"a": "b"})
-	r.failed(SecretTakenReason, true, "Secret team/states exists")
-	if err := r.api.Resource(secrets).Namespace(team).Delete(t.Context(), "states", metav1.DeleteOptions{}); err != nil {
+	r.failed(SecretConflictReason, true, "Secret team/states exists")
+	if err := r.api.Resource(secretGVR).Namespace(team).Delete(t.Context(), "states", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	read := func() map[string][]byte {
 		t.Helper()
 		var s corev1.Secret
-		if _, err := engine.Read(t.Context(), r.api, secrets, team, "states", &s); err != nil {
+		if _, err := engine.GetInto(t.Context(), r.api, secretGVR, team, "states", &s); err != nil {
 			t.Fatal(err)
 		}
 		return s.Data
 	}
 	r.done("1 state in Secret states")
 	first := read()["civo.ha.demo.LON1.json"]
-	if got := r.opened(first); !strings.Contains(got, `"one"`) {
+	if got := r.decrypted(first); !strings.Contains(got, `"one"`) {
 		t.Errorf("got %s", got)
 	}
 	r.restart()
 	r.done("1 state in Secret states")
 	if got := read()["civo.ha.demo.LON1.json"]; !bytes.Equal(got, first) {
-		t.Error("it is written again with nothing new")
+		t.Error("the Secret is written without a change")
 	}
 	r.store(map[string]string{"demo": "two"})
 	r.done("1 state in Secret states")
-	if got := r.opened(read()["civo.ha.demo.LON1.json"]); !strings.Contains(got, `"two"`) {
+	if got := r.decrypted(read()["civo.ha.demo.LON1.json"]); !strings.Contains(got, `"two"`) {
 		t.Errorf("got %s", got)
 	}
 	r.store(map[string]string{"demo": "two", "large": strings.Repeat("x", state.MaxStoreBytes)})
-	r.failed(SecretFullReason, true, "a Secret holds 1048576")
+	r.failed(SecretFullReason, true, "a Secret holds at most 1048576")
 
-	// Deletion takes it away only if it is told to.
+	// The Secret is deleted only with the deletion policy Delete.
 	req := &reconcile.Request[*v1alpha1.ExportState]{Object: r.obj}
 	if _, ok := r.steps.Finalize(t.Context(), req).(reconcile.Done); !ok || read() == nil {
-		t.Error("what was exported is to stay")
+		t.Error("the Secret is deleted")
 	}
 	r.obj.Spec.DeletionPolicy = v1alpha1.DeleteState
 	if _, ok := r.steps.Finalize(t.Context(), req).(reconcile.Done); !ok || read() != nil {
-		t.Error("what was exported is to go")
+		t.Error("the Secret is not deleted")
 	}
 }
 
-func TestAnotherTarget(t *testing.T) {
+func TestTargetChangeKeepsOldFiles(t *testing.T) {
 	r := newRig(t)
 	r.store(map[string]string{"demo": "one"})
 	r.done("1 state")
@@ -407,23 +407,23 @@ func TestAnotherTarget(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	if got := r.git("rev-parse", "backup^"); got != r.git("rev-parse", "main") {
-		t.Error("it does not begin with the default branch")
+		t.Error("the new branch does not start at the default branch")
 	}
 	if !slices.ContainsFunc(r.events, func(e string) bool {
-		return strings.HasPrefix(e, "ExportKept: what was exported to branch main")
+		return strings.HasPrefix(e, "ExportKept: files that were exported to branch main")
 	}) {
 		t.Errorf("got events %q", r.events)
 	}
 }
 
-func TestWhatKeepsAnExportBack(t *testing.T) {
-	r := newRig(t, gitserver.WithLogin("robot", "hunter2-hunter2"))
+func TestExportErrors(t *testing.T) {
+	r := newRig(t, gitserver.WithBasicAuth("robot", "hunter2-hunter2"))
 	r.store(map[string]string{"demo": "one"})
-	r.failed(string(git.AuthenticationRequired), false, "asks for credentials")
+	r.failed(string(git.AuthenticationRequired), false, "requires credentials")
 	r.obj.Spec.To.Git.SecretRef = &fluxmeta.LocalObjectReference{Name: "login"}
 	r.failed("SecretNotFound", true, "spec.to.git.secretRef")
 	r.secret(team, "login", map[string]string{"username": "robot", "password": "hunter2-hunter3"})
-	r.failed(string(git.AuthenticationFailed), false, "does not take the credentials")
+	r.failed(string(git.AuthenticationFailed), false, "rejects the credentials")
 	r.secret(team, "login", map[string]string{"username": "robot", "password": "hunter2-hunter2"})
 	if err := os.MkdirAll(filepath.Join(r.repo.Dir(), "hooks"), 0o755); err != nil {
 		t.Fatal(err)
@@ -449,8 +449,8 @@ func TestWhatKeepsAnExportBack(t *testing.T) {
 	r.commits(1)
 	r.steps.Encrypt = encrypt
 	r.done("1 state")
-	if readable, err := state.Secrets([]byte(r.git("cat-file", "blob", "main:states/civo.ha.demo.LON1.json"))); err != nil || len(readable) > 0 {
-		t.Errorf("readable: %v, %v", readable, err)
+	if readable, err := state.SecretPointers([]byte(r.git("cat-file", "blob", "main:states/civo.ha.demo.LON1.json"))); err != nil || len(readable) > 0 {
+		t.Errorf("plaintext secrets: %v, %v", readable, err)
 	}
 
 	r.secret(state.StoreNamespace, state.ExternalStoreSecret, map[string]string{"MONGODB_URI": "hunter2"})
@@ -459,7 +459,7 @@ func TestWhatKeepsAnExportBack(t *testing.T) {
 	r.failed(reconcile.AccountNotFoundReason, false, "ServiceAccount team/nobody does not exist")
 }
 
-func TestCredentialsStayUnlessTheyAreToGo(t *testing.T) {
+func TestCredentialsAreExportedOnlyIfEnabled(t *testing.T) {
 	r := newRig(t)
 	r.store(map[string]string{"demo": "one"})
 	r.secret(state.StoreNamespace, state.StoreSecret, map[string]string{"civo": `{"cloud_provider":"civo","civo":{"token":"hunter2-hunter2"}}`})
@@ -469,16 +469,16 @@ func TestCredentialsStayUnlessTheyAreToGo(t *testing.T) {
 	r.done("1 state and the credentials of 1 cloud in")
 	r.files("states/civo.ha.demo.LON1.json", "states/credentials.civo.json")
 	data := r.git("cat-file", "blob", "main:states/credentials.civo.json")
-	if strings.Contains(data, "hunter2") || !strings.Contains(r.opened([]byte(data)), "hunter2-hunter2") {
+	if strings.Contains(data, "hunter2") || !strings.Contains(r.decrypted([]byte(data)), "hunter2-hunter2") {
 		t.Errorf("got %s", data)
 	}
-	if _, err := state.ReadCredentials("civo", []byte(r.opened([]byte(data)))); err != nil {
+	if _, err := state.ReadCredentials("civo", []byte(r.decrypted([]byte(data)))); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestContended(t *testing.T) {
-	if !contended(fmt.Errorf("x: %w", &contendedError{errors.New("y")})) || contended(errors.New("y")) {
-		t.Error("not what is contended")
+func TestIsConflict(t *testing.T) {
+	if !isConflict(fmt.Errorf("x: %w", &conflictError{errors.New("y")})) || isConflict(errors.New("y")) {
+		t.Error("isConflict")
 	}
 }

@@ -17,82 +17,82 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact/git"
 )
 
-// place is where an export goes.
-type place interface {
-	// String names it, for people. It holds no secret.
+// exportTarget is where an export writes to: a Secret or a folder on a branch.
+type exportTarget interface {
+	// String returns the target for messages and status.target. It contains no secret.
 	String() string
-	// secret is the name of the Secret, if it is one.
-	secret() string
-	// look finds files by their names, each of which is to be of a key.
-	look(ctx context.Context, keys map[string]string) (map[string]found, error)
-	// fits is an error when there is no room.
-	fits(files map[string][]byte, remove []string) error
-	// write changes files, all or none, unless somebody else has written since it was looked
-	// at. It returns what identifies the place then.
-	write(ctx context.Context, c change) (string, error)
-	// revision identifies the place as it was found.
+	// secretName returns the name of the Secret; "" for other targets.
+	secretName() string
+	// readFiles reads the state of files. keys has the expected key of each file, by name.
+	readFiles(ctx context.Context, keys map[string]string) (map[string]targetFile, error)
+	// checkSize returns an error if the files would exceed the size of the target.
+	checkSize(files map[string][]byte, remove []string) error
+	// write changes the files atomically. It returns a conflictError if another client has written
+	// since readFiles, or else the new revision of the target.
+	write(ctx context.Context, c changeSet) (string, error)
+	// revision returns the revision of the target that readFiles has read.
 	revision() string
-	// bytes that it takes, where they are bounded.
-	bytes() int
+	// size returns the size of the target in bytes; 0 if it is unlimited.
+	size() int
 	close()
 }
 
-// change of a place.
-type change struct {
+// changeSet is a change of the files of a target.
+type changeSet struct {
 	files   map[string][]byte
 	remove  []string
 	message string
 }
 
-// contendedError is somebody else who wrote meanwhile.
-type contendedError struct{ err error }
+// conflictError reports that another client has written at the same time.
+type conflictError struct{ err error }
 
 // Error implements error.
-func (e *contendedError) Error() string { return e.err.Error() }
+func (e *conflictError) Error() string { return e.err.Error() }
 
-// Unwrap gives the cause.
-func (e *contendedError) Unwrap() error { return e.err }
+// Unwrap returns the cause.
+func (e *conflictError) Unwrap() error { return e.err }
 
-// contended is true when a place is to be looked at again.
-func contended(err error) bool {
-	_, ok := errors.AsType[*contendedError](err)
+// isConflict reports whether the target must be read and written again.
+func isConflict(err error) bool {
+	_, ok := errors.AsType[*conflictError](err)
 	return ok
 }
 
-// place of an export, as its spec names it.
-func (s *Steps) place(ctx context.Context, obj *v1alpha1.ExportState, c dynamic.Interface, m *memo) (place, error) {
+// newTarget returns the target in the spec of an export.
+func (s *Steps) newTarget(ctx context.Context, obj *v1alpha1.ExportState, c dynamic.Interface, cache *exportCache) (exportTarget, error) {
 	if to := obj.Spec.To.Secret; to != nil {
-		return &secretPlace{client: c, name: types.NamespacedName{Namespace: obj.Namespace, Name: to.Name}, owner: obj.Name, key: s.SecretKey}, nil
+		return &secretTarget{client: c, name: types.NamespacedName{Namespace: obj.Namespace, Name: to.Name}, owner: obj.Name, key: s.SecretKey}, nil
 	}
 	to := obj.Spec.To.Git
 	if to == nil {
-		return nil, fail(InvalidStateReason, "spec.to names neither a Secret nor a repository")
+		return nil, exportErrorf(InvalidStateReason, "spec.to: set either secret or git")
 	}
 	access, err := secretReader(c).Access(ctx, gitsecret.Repository{Namespace: obj.Namespace, URL: to.URL,
 		SecretRef: to.SecretRef, ProxySecretRef: to.ProxySecretRef, Field: "spec.to.git"})
 	if err != nil {
 		return nil, err
 	}
-	return &gitPlace{client: s.Git, spec: to, repo: git.Repository{URL: to.URL, Access: access}, key: s.SecretKey, clock: s.Clock, memo: m}, nil
+	return &gitTarget{client: s.Git, spec: to, repo: git.Repository{URL: to.URL, Access: access}, key: s.SecretKey, clock: s.Clock, cache: cache}, nil
 }
 
-// secretReader reads Secrets with the rights of an account.
+// secretReader returns a Reader that uses the permissions of the client's account.
 func secretReader(c dynamic.Interface) gitsecret.Reader {
 	return func(ctx context.Context, namespace, name, field string) (*corev1.Secret, error) {
 		secret := &corev1.Secret{}
-		found, err := engine.Read(ctx, c, secrets, namespace, name, secret)
+		found, err := engine.GetInto(ctx, c, secretGVR, namespace, name, secret)
 		if err != nil {
-			return nil, fmt.Errorf("reading the Secret %s/%s of %s: %w", namespace, name, field, err)
+			return nil, fmt.Errorf("reading Secret %s/%s of %s: %w", namespace, name, field, err)
 		}
 		if !found {
-			return nil, gitsecret.Missing(namespace, name, field)
+			return nil, gitsecret.NewNotFound(namespace, name, field)
 		}
 		return secret, nil
 	}
 }
 
-// messageOf a commit: what it changes, and for which export.
-func messageOf(obj *v1alpha1.ExportState, p *plan) string {
+// commitMessage returns a commit message with the changed files and the name of the export.
+func commitMessage(obj *v1alpha1.ExportState, p *plan) string {
 	title := "Export the state of clusters"
 	if g := obj.Spec.To.Git; g != nil && strings.TrimSpace(g.Message) != "" {
 		title = strings.TrimSpace(g.Message)
@@ -105,9 +105,9 @@ func messageOf(obj *v1alpha1.ExportState, p *plan) string {
 		changes = append(changes, "- "+file+" (removed)")
 	}
 	slices.Sort(changes)
-	const most = 100
-	if more := len(changes) - most; more > 0 {
-		changes = append(changes[:most], fmt.Sprintf("- and %d more", more))
+	const maxListed = 100
+	if more := len(changes) - maxListed; more > 0 {
+		changes = append(changes[:maxListed], fmt.Sprintf("- and %d more", more))
 	}
 	return fmt.Sprintf("%s\n\n%s\n\nExportState: %s/%s\n", title, strings.Join(changes, "\n"), obj.Namespace, obj.Name)
 }

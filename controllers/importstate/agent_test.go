@@ -35,18 +35,18 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// ksctls is ksctl's agent, as far as it takes exports.
-type ksctls struct {
+// fakeAgent is a ksctl agent that only supports imports.
+type fakeAgent struct {
 	agentpb.UnimplementedKsctlAgentServer
 
 	mu sync.Mutex
-	// taken are the names of the clusters and clouds that came, in their order.
-	taken []string
-	// refuse says why an entry is not taken.
+	// imported are the names of the received clusters and clouds, in order.
+	imported []string
+	// refuse returns the error for a cluster; nil accepts it.
 	refuse func(name string) error
 }
 
-func (k *ksctls) Storage(_ context.Context, r *agentpb.ReqStore) (*agentpb.ResStore, error) {
+func (k *fakeAgent) Storage(_ context.Context, r *agentpb.ReqStore) (*agentpb.ResStore, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var export struct {
@@ -66,25 +66,25 @@ func (k *ksctls) Storage(_ context.Context, r *agentpb.ReqStore) (*agentpb.ResSt
 				return nil, err
 			}
 		}
-		k.taken = append(k.taken, c.Name)
+		k.imported = append(k.imported, c.Name)
 	}
 	for _, c := range export.Credentials {
-		k.taken = append(k.taken, c.Cloud)
+		k.imported = append(k.imported, c.Cloud)
 	}
 	return &agentpb.ResStore{}, nil
 }
 
-// came are those that came since it was asked last.
-func (k *ksctls) came() string {
+// received returns what the agent has received since the last call.
+func (k *fakeAgent) received() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	out := strings.Join(k.taken, " ")
-	k.taken = nil
+	out := strings.Join(k.imported, " ")
+	k.imported = nil
 	return out
 }
 
-// listen has the agent listen at an address, until it is stopped.
-func (k *ksctls) listen(t *testing.T, address string) (at string, stop func()) {
+// listen starts the agent at an address.
+func (k *fakeAgent) listen(t *testing.T, address string) (at string, stop func()) {
 	t.Helper()
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -107,9 +107,9 @@ func (k *ksctls) listen(t *testing.T, address string) (at string, stop func()) {
 	return listener.Addr().String(), stop
 }
 
-// kept is an address of loopback whose port nobody else on this machine gets while nobody
-// listens at it: connections to it are refused.
-func kept(t *testing.T) string {
+// reservePort returns a loopback address whose port no other process gets. Connections to it are
+// refused while no agent listens.
+func reservePort(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {
@@ -117,7 +117,7 @@ func kept(t *testing.T) string {
 	}
 	t.Cleanup(func() { _ = syscall.Close(fd) })
 	syscall.CloseOnExec(fd)
-	// As net.Listen does, which can have the port, too, then.
+	// net.Listen sets the same option, so it can use the port, too.
 	err = errors.Join(syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1),
 		syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	if err != nil {
@@ -130,26 +130,26 @@ func kept(t *testing.T) string {
 	return fmt.Sprintf("127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
 }
 
-// sending is an import through an agent.
-type sending struct {
+// importTest tests an ImportState, by default with an agent.
+type importTest struct {
 	*testing.T
 	steps  *Steps
 	api    *dynamicfake.FakeDynamicClient
 	obj    *v1alpha1.ImportState
-	agent  *ksctls
+	agent  *fakeAgent
 	stop   func()
 	events []string
-	// persisted are statuses as they were written before something was sent.
+	// persisted are the statuses that were written before sending.
 	persisted []v1alpha1.ImportStateStatus
-	// crash has the process end when it is about to send.
+	// crash makes the status write fail, like a crash before sending.
 	crash bool
 }
 
-func newSending(t *testing.T) *sending {
+func newImportTest(t *testing.T) *importTest {
 	t.Helper()
-	s := &sending{T: t, agent: &ksctls{}, api: dynamicfake.NewSimpleDynamicClient(clientgoscheme.Scheme)}
+	s := &importTest{T: t, agent: &fakeAgent{}, api: dynamicfake.NewSimpleDynamicClient(clientgoscheme.Scheme)}
 	var address string
-	address, s.stop = s.agent.listen(t, kept(t))
+	address, s.stop = s.agent.listen(t, reservePort(t))
 	s.obj = &v1alpha1.ImportState{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "import", UID: "1"}, Spec: v1alpha1.ImportStateSpec{
 		AllowPlaintext: true, ServiceAccountName: "importer", Conflict: v1alpha1.OverwriteConflict,
 		Store: &v1alpha1.ImportStore{Agent: &appsv1.AgentEndpoint{Address: address, Plaintext: true}}}}
@@ -157,26 +157,26 @@ func newSending(t *testing.T) *sending {
 	return s
 }
 
-// restart is another process: it knows what the status says.
-func (s *sending) restart() {
+// restart replaces the Steps: as after a restart, only the status is left.
+func (s *importTest) restart() {
 	cache := fake.NewClientBuilder().WithObjects(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "importer"}}).Build()
 	s.steps = &Steps{Client: cache, SecretKey: []byte("key"), Clock: clocktesting.NewFakePassiveClock(start),
-		Target: &engine.Target{Client: func(*types.NamespacedName) (*engine.Client, error) { return &engine.Client{Interface: s.api}, nil }}}
+		Target: &engine.Target{ClientFor: func(*types.NamespacedName) (*engine.Client, error) { return &engine.Client{Interface: s.api}, nil }}}
 }
 
-// commit has the source say something else.
-func (s *sending) commit(docs ...string) {
+// commit changes the content of the source.
+func (s *importTest) commit(docs ...string) {
 	s.obj.Generation++
 	s.obj.Spec.RawExportedData = fmt.Appendf(nil, `{"Clusters":[%s],"Credentials":[{"cloud_provider":"civo","civo":{"token":"s3cr3t-of-civo"}}]}`, strings.Join(docs, ","))
 }
 
-// start is when all of it happens.
+// start is the time of the fake clock.
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 var errCrash = errors.New("the process ends")
 
-// pass does one reconcile.
-func (s *sending) pass(requested bool) reconcile.Outcome {
+// pass reconciles once.
+func (s *importTest) pass(requested bool) reconcile.Outcome {
 	s.Helper()
 	req := &reconcile.Request[*v1alpha1.ImportState]{Object: s.obj.DeepCopy(), Requested: requested}
 	req.Event = func(_, reason, message string) { s.events = append(s.events, reason+": "+message) }
@@ -192,8 +192,8 @@ func (s *sending) pass(requested bool) reconcile.Outcome {
 	return out
 }
 
-// done does one that has to succeed.
-func (s *sending) done(requested bool) string {
+// done reconciles once and expects success. It returns the message.
+func (s *importTest) done(requested bool) string {
 	s.Helper()
 	out := s.pass(requested)
 	d, ok := out.(reconcile.Done)
@@ -203,8 +203,8 @@ func (s *sending) done(requested bool) string {
 	return d.Message
 }
 
-// retried does one that has to fail, for a reason.
-func (s *sending) retried(reason string) string {
+// retried reconciles once and expects a retry with a reason. It returns the error.
+func (s *importTest) retried(reason string) string {
 	s.Helper()
 	out := s.pass(false)
 	r, ok := out.(reconcile.Retry)
@@ -214,8 +214,8 @@ func (s *sending) retried(reason string) string {
 	return r.Err.Error()
 }
 
-// stalled does one that has to fail until somebody changes something.
-func (s *sending) stalled(reason string) string {
+// stalled reconciles once and expects a terminal failure with a reason. It returns the error.
+func (s *importTest) stalled(reason string) string {
 	s.Helper()
 	out := s.pass(false)
 	r, ok := out.(reconcile.Stalled)
@@ -225,22 +225,22 @@ func (s *sending) stalled(reason string) string {
 	return r.Err.Error()
 }
 
-// wants compares what came with what should have.
-func (s *sending) wants(what, want string) {
+// wantReceived checks what the agent has received since the last call.
+func (s *importTest) wantReceived(step, want string) {
 	s.Helper()
-	if got := s.agent.came(); got != want {
-		s.Errorf("%s: %q came, want %q", what, got, want)
+	if got := s.agent.received(); got != want {
+		s.Errorf("%s: agent received %q, want %q", step, got, want)
 	}
 }
 
-func TestAnAgentIsSentWhatChanged(t *testing.T) {
-	s := newSending(t)
+func TestAgentReceivesOnlyChanges(t *testing.T) {
+	s := newImportTest(t)
 	s.commit(document("one", "a"), document("two", "a"))
 	want := "2 states and the credentials of 1 cloud sent to the agent at " + s.obj.Spec.Store.Agent.Address
 	if got := s.done(false); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	s.wants("at first", "one two civo")
+	s.wantReceived("first import", "one two civo")
 	for _, row := range s.obj.Status.Clusters {
 		if row.Action != v1alpha1.StateSent || !row.Ready || row.Written == "" || row.Writing != "" || !row.Ours {
 			t.Errorf("got %+v", row)
@@ -257,27 +257,27 @@ func TestAnAgentIsSentWhatChanged(t *testing.T) {
 	s.done(false)
 	s.restart()
 	s.done(false)
-	s.wants("nothing changed", "")
+	s.wantReceived("no change", "")
 	s.commit(document("two", "b"), document("one", "a"))
 	s.done(false)
-	s.wants("one changed", "two")
+	s.wantReceived("one state changed", "two")
 	s.done(true)
-	s.wants("it was asked for", "one two civo")
+	s.wantReceived("requested reconcile", "one two civo")
 	s.commit(document("one", "a"))
-	if got := s.done(false); !strings.HasSuffix(got, "; no more in the source: 1 state") {
+	if got := s.done(false); !strings.HasSuffix(got, "; no longer in the source: 1 state") {
 		t.Errorf("got %q", got)
 	}
 	s.commit(document("one", "a"), document("two", "b"))
 	s.done(false)
-	s.wants("it went and came back", "")
-	s.agent = &ksctls{}
+	s.wantReceived("removed from and restored in the source", "")
+	s.agent = &fakeAgent{}
 	s.obj.Spec.Store.Agent.Address, _ = s.agent.listen(t, "127.0.0.1:0")
 	s.done(false)
-	s.wants("another agent", "one two civo")
+	s.wantReceived("other agent", "one two civo")
 }
 
-func TestAnAgentThatIsDown(t *testing.T) {
-	s := newSending(t)
+func TestAgentUnreachable(t *testing.T) {
+	s := newImportTest(t)
 	s.commit(document("one", "a"))
 	s.stop()
 	for range 2 {
@@ -286,54 +286,54 @@ func TestAnAgentThatIsDown(t *testing.T) {
 		}
 	}
 	if len(s.persisted) != 1 {
-		t.Errorf("the same was announced %d times", len(s.persisted))
+		t.Errorf("%d status writes, want 1", len(s.persisted))
 	}
 	_, s.stop = s.agent.listen(t, s.obj.Spec.Store.Agent.Address)
 	s.restart()
 	s.done(false)
-	s.wants("it is back", "one civo")
+	s.wantReceived("agent restarted", "one civo")
 	s.stop()
-	s.pass(true) // whose answer is that it failed
+	s.pass(true) // fails
 	_, s.stop = s.agent.listen(t, s.obj.Spec.Store.Agent.Address)
 	s.done(false)
-	s.wants("it was asked for while it was down", "one civo")
+	s.wantReceived("requested while the agent was down", "one civo")
 }
 
-func TestAgentsThatHangKeepNobodyElse(t *testing.T) {
-	s := newSending(t)
+func TestConcurrentSendsAreLimited(t *testing.T) {
+	s := newImportTest(t)
 	s.commit(document("one", "a"))
-	s.steps.sending.Store(maxSending)
-	if out, want := s.pass(true), (reconcile.Deferred{Until: start.Add(sendAgain)}); out != want || len(s.events)+len(s.persisted) > 0 {
+	s.steps.sends.Store(maxConcurrentSends)
+	if out, want := s.pass(true), (reconcile.Deferred{RequeueAt: start.Add(sendRetryDelay)}); out != want || len(s.events)+len(s.persisted) > 0 {
 		t.Errorf("got %#v, %v, %v", out, s.events, s.persisted)
 	}
-	s.steps.sending.Add(-1)
+	s.steps.sends.Add(-1)
 	s.done(true)
-	s.wants("there is room", "one civo")
-	s.steps.sending.Add(1)
+	s.wantReceived("below the limit", "one civo")
+	s.steps.sends.Add(1)
 	s.done(false)
-	if n := s.steps.sending.Load(); n != maxSending {
-		t.Errorf("%d are sending", n)
+	if n := s.steps.sends.Load(); n != maxConcurrentSends {
+		t.Errorf("%d imports are sending", n)
 	}
 }
 
-func TestACrashBeforeSending(t *testing.T) {
-	s := newSending(t)
+func TestUnconfirmedSendIsRepeated(t *testing.T) {
+	s := newImportTest(t)
 	s.commit(document("one", "a"))
 	s.done(false)
-	s.agent.came()
+	s.agent.received()
 	s.commit(document("one", "b"))
 	s.crash = true
 	s.pass(false)
 	s.obj.Status = s.persisted[len(s.persisted)-1]
-	s.commit(document("one", "a")) // as it is there, unless what was to be sent was
+	s.commit(document("one", "a")) // reverted, but the agent may have received "b"
 	s.crash = false
 	s.restart()
 	s.done(false)
-	s.wants("nobody knows what it has", "one")
+	s.wantReceived("unconfirmed send", "one")
 }
 
-func TestAnAgentThatRefusesOne(t *testing.T) {
-	s := newSending(t)
+func TestAgentRejectsOneState(t *testing.T) {
+	s := newImportTest(t)
 	s.commit(document("one", "a"), document("three", "a"), document("two", "a"))
 	s.agent.refuse = func(name string) error {
 		if name == "three" {
@@ -344,14 +344,14 @@ func TestAnAgentThatRefusesOne(t *testing.T) {
 	if got := s.retried(AgentFailedReason); got != "civo.ha.three.LON1: the agent answers Internal: invalid cluster type" {
 		t.Errorf("got %q", got)
 	}
-	s.wants("the others", "one two civo")
+	s.wantReceived("accepted entries", "one two civo")
 	row := s.obj.Status.Clusters[1]
 	if row.Name != "three" || row.Ready || row.Action != v1alpha1.StateCreate || !strings.Contains(row.Message, "invalid cluster type") {
 		t.Errorf("got %+v", row)
 	}
 	s.agent.refuse = nil
 	s.done(false)
-	s.wants("that one alone", "three")
+	s.wantReceived("previously rejected entry", "three")
 	s.agent.refuse = func(string) error { return status.Error(codes.PermissionDenied, "who are you") }
 	s.commit(document("one", "b"), document("three", "b"))
 	if got := s.retried(AgentFailedReason); got != "spec.store.agent: the agent answers PermissionDenied: who are you" {
@@ -359,63 +359,63 @@ func TestAnAgentThatRefusesOne(t *testing.T) {
 	}
 }
 
-func TestAnAgentIsSentNothingUnasked(t *testing.T) {
-	s := newSending(t)
+func TestAgentReceivesNothingOnConflictOrDryRun(t *testing.T) {
+	s := newImportTest(t)
 	s.commit(document("one", "a"))
 	s.obj.Spec.Conflict = ""
-	if got := s.stalled(ConflictReason); !strings.HasPrefix(got, "civo.ha.one.LON1: it goes over what the agent's store has") || !strings.Contains(got, "set spec.conflict to Overwrite") {
+	if got := s.stalled(ConflictReason); !strings.HasPrefix(got, "civo.ha.one.LON1: would overwrite the entry in the agent's store") || !strings.Contains(got, "set spec.conflict to Overwrite") {
 		t.Errorf("got %q", got)
 	}
 	s.obj.Spec.Conflict, s.obj.Spec.DryRun = v1alpha1.OverwriteConflict, true
-	if got := s.done(true); !strings.Contains(got, "nothing is sent (spec.dryRun)") || !strings.Contains(got, "would send 1 state and the credentials of 1 cloud") {
+	if got := s.done(true); !strings.Contains(got, "spec.dryRun: would send 1 state and the credentials of 1 cloud") {
 		t.Errorf("got %q", got)
 	}
-	s.wants("neither of them", "")
+	s.wantReceived("conflict and dry run", "")
 	s.obj.Spec.DryRun = false
 	s.done(false)
-	s.wants("it is asked for", "one civo")
+	s.wantReceived("overwrite", "one civo")
 	s.obj.Spec.Conflict = v1alpha1.RefuseConflict
 	s.done(true)
-	s.wants("it stays as it is", "")
+	s.wantReceived("no change with Refuse", "")
 	s.commit(document("one", "b"))
 	s.stalled(ConflictReason)
 	s.commit(`{"ID":"65f000000000000000000001",` + document("one", "b")[1:])
 	if got := s.stalled(ExternalStorageReason); !strings.Contains(got, "exported from a MongoDB") {
 		t.Errorf("got %q", got)
 	}
-	s.wants("it is another's", "")
+	s.wantReceived("state from a MongoDB", "")
 }
 
-func TestAStoreOfAnAgentHasBounds(t *testing.T) {
-	s := newSending(t)
+func TestAgentStoreSizeIsBounded(t *testing.T) {
+	s := newImportTest(t)
 	s.commit(document("one", strings.Repeat("x", state.MaxStoreBytes*9/10)))
-	if got := s.done(false); !strings.Contains(got, "% of what a ConfigMap can hold") {
+	if got := s.done(false); !strings.Contains(got, "% of the maximum size of a ConfigMap") {
 		t.Errorf("got %q", got)
 	}
-	s.wants("most of it", "one civo")
+	s.wantReceived("below the maximum size", "one civo")
 	s.commit(document("one", strings.Repeat("x", state.MaxStoreBytes*9/10)), document("two", strings.Repeat("x", state.MaxStoreBytes/5)))
 	s.stalled(StoreFullReason)
-	s.wants("too much", "")
+	s.wantReceived("above the maximum size", "")
 }
 
-func TestSecretsOfAnAgent(t *testing.T) {
-	s := newSending(t)
+func TestAgentSecretErrors(t *testing.T) {
+	s := newImportTest(t)
 	s.commit(document("one", "a"))
 	to := s.obj.Spec.Store.Agent
 	to.Plaintext, to.SecretRef = false, &fluxmeta.LocalObjectReference{Name: "agent"}
-	if got := s.stalled(SecretNotFoundReason); got != "there is no Secret team/agent: make it, or correct spec.store.agent.secretRef" {
+	if got := s.stalled(SecretNotFoundReason); got != "Secret team/agent does not exist: create it, or correct spec.store.agent.secretRef" {
 		t.Errorf("got %q", got)
 	}
 	secret := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"namespace": "team", "name": "agent"},
 		"data": map[string]any{"ca.crt": base64.StdEncoding.EncodeToString([]byte("s3cr3t"))}}}
-	if _, err := s.api.Resource(secrets).Namespace("team").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+	if _, err := s.api.Resource(secretGVR).Namespace("team").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.stalled(AgentSecretInvalidReason); got != "the Secret team/agent of spec.store.agent.secretRef: its ca.crt holds no certificate in PEM" {
+	if got := s.stalled(AgentSecretInvalidReason); got != "Secret team/agent of spec.store.agent.secretRef: key ca.crt holds no PEM certificate" {
 		t.Errorf("got %q", got)
 	}
 	s.obj.Spec.Store.Agent = &appsv1.AgentEndpoint{Address: "169.254.169.254:80", Plaintext: true}
-	if got := s.stalled(AgentAddressRefusedReason); !strings.Contains(got, "never dialled") {
+	if got := s.stalled(AgentAddressRefusedReason); !strings.Contains(got, "link-local and multicast addresses are not allowed") {
 		t.Errorf("got %q", got)
 	}
 }

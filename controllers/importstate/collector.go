@@ -10,68 +10,68 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// gathering puts the content of several files together.
-type gathering struct {
-	filter   state.Filter
-	clusters map[string]*state.Cluster
-	creds    map[string]*state.Credentials
-	// from is in which file each was found first.
-	from     map[string]string
-	refused  []v1alpha1.ImportedCluster
-	problems []problem
-	// any is true when a file had a cluster, selected or not.
-	any bool
+// collector merges the content of several files.
+type collector struct {
+	filter      state.Filter
+	clusters    map[string]*state.Cluster
+	credentials map[string]*state.Credentials
+	// firstFile has the file in which each entry was found first.
+	firstFile map[string]string
+	refused   []v1alpha1.ImportedCluster
+	problems  []problem
+	// foundCluster is true if a file contains a cluster, selected or not.
+	foundCluster bool
 }
 
-func newGathering(filter state.Filter) *gathering {
-	return &gathering{filter: filter, clusters: map[string]*state.Cluster{}, creds: map[string]*state.Credentials{}, from: map[string]string{}}
+func newCollector(filter state.Filter) *collector {
+	return &collector{filter: filter, clusters: map[string]*state.Cluster{}, credentials: map[string]*state.Credentials{}, firstFile: map[string]string{}}
 }
 
-// add takes what a file has. What two files say differently is taken from neither.
-func (g *gathering) add(name string, f *state.File) {
+// add adds the content of a file. An entry that differs between two files is used from neither.
+func (g *collector) add(name string, f *state.File) {
 	for _, c := range f.Clusters {
-		g.any = true
-		if g.filter.Fits(c.ID) {
+		g.foundCluster = true
+		if g.filter.Matches(c.ID) {
 			g.addCluster(name, c)
 		}
 	}
 	for _, c := range f.Credentials {
-		at := "credentials of " + c.Cloud
-		first, twice := g.from[at]
+		id := "credentials of " + c.Cloud
+		first, found := g.firstFile[id]
 		switch {
-		case !twice:
-			g.from[at], g.creds[c.Cloud] = name, c
-		case g.creds[c.Cloud] == nil || !state.Equal(g.creds[c.Cloud].JSON(), c.JSON()):
-			delete(g.creds, c.Cloud)
-			g.problems = append(g.problems, problemOf(fail(InvalidStateReason, "%s: %s has other credentials of %s: leave one of the two out", name, first, c.Cloud)))
+		case !found:
+			g.firstFile[id], g.credentials[c.Cloud] = name, c
+		case g.credentials[c.Cloud] == nil || !state.Equal(g.credentials[c.Cloud].JSON(), c.JSON()):
+			delete(g.credentials, c.Cloud)
+			g.problems = append(g.problems, problemOf(inputErrorf(InvalidStateReason, "%s: %s has different credentials for %s: remove one of the two", name, first, c.Cloud)))
 		}
 	}
 }
 
-func (g *gathering) addCluster(name string, c *state.Cluster) {
+func (g *collector) addCluster(name string, c *state.Cluster) {
 	key := c.ID.Key()
-	refuse := func(why string) {
-		row := rowOf(c, record{})
-		row.Action, row.Message = v1alpha1.StateInvalid, statestore.Clip(statestore.Plain(why, ""), 300)
+	reject := func(message string) {
+		row := newRow(c, record{})
+		row.Action, row.Message = v1alpha1.StateInvalid, statestore.Truncate(statestore.Sanitize(message, ""), 300)
 		g.refused = append(g.refused, row)
 	}
-	first, twice := g.from[key]
-	problems := c.Check()
+	first, found := g.firstFile[key]
+	problems := c.Validate()
 	switch {
 	case len(problems) > 0:
-		refuse(name + ": " + problems[0].Error())
-	case !twice:
-		g.from[key], g.clusters[key] = name, c
+		reject(name + ": " + problems[0].Error())
+	case !found:
+		g.firstFile[key], g.clusters[key] = name, c
 	case g.clusters[key] == nil || !state.Equal(g.clusters[key].JSON(), c.JSON()):
 		delete(g.clusters, key)
-		refuse(fmt.Sprintf("%s and %s have different states of it: leave one of the two out", first, name))
+		reject(fmt.Sprintf("%s and %s have different states of the cluster: remove one of the two", first, name))
 	}
 }
 
-// wishes are all that was found, and credentials of the clouds that clusters were selected
-// in; of all clouds where there is no cluster, and every file could be read.
-func (g *gathering) wishes(credentials bool) wishes {
-	out := wishes{refused: g.refused, problems: g.problems}
+// desired returns the clusters, and the credentials of the clouds of these clusters. If the files
+// contain no cluster and all of them are readable, it returns the credentials of all clouds.
+func (g *collector) desired(credentials bool) desired {
+	out := desired{invalid: g.refused, problems: g.problems}
 	clouds := map[string]bool{}
 	for _, key := range slices.Sorted(maps.Keys(g.clusters)) {
 		out.clusters = append(out.clusters, g.clusters[key])
@@ -80,10 +80,10 @@ func (g *gathering) wishes(credentials bool) wishes {
 	if !credentials {
 		return out
 	}
-	alone := !g.any && len(g.problems) == 0
-	for _, cloud := range slices.Sorted(maps.Keys(g.creds)) {
-		if clouds[cloud] || alone && (g.filter.Cloud == "" || g.filter.Cloud == cloud) {
-			out.credentials = append(out.credentials, g.creds[cloud])
+	onlyCredentials := !g.foundCluster && len(g.problems) == 0
+	for _, cloud := range slices.Sorted(maps.Keys(g.credentials)) {
+		if clouds[cloud] || onlyCredentials && (g.filter.Cloud == "" || g.filter.Cloud == cloud) {
+			out.credentials = append(out.credentials, g.credentials[cloud])
 		}
 	}
 	return out

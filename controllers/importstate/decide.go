@@ -5,69 +5,70 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// record is what is known of an entry from before: what the source and the store had in
-// common last, what was about to be written when a pass ended that did not say how, and whether
-// it was written from here at all.
+// record is what the status remembers of an entry.
 type record struct {
+	// written is the hash of the last value that the source and the store had in common. writing is
+	// the hash of a value whose write was started, but not confirmed.
 	written, writing string
-	ours             bool
+	// ours is true if the ImportState has written the entry.
+	ours bool
 }
 
 func recordOf(row v1alpha1.ImportedCluster) record { return record{row.Written, row.Writing, row.Ours} }
 
 // entry is one value of the store.
 type entry struct {
-	// want is what the source has, have what the store has; nil: nothing.
+	// want is the value in the source, have the value in the store; nil if it does not exist.
 	want, have []byte
-	// there is true when the store itself is, with whatever in it.
-	there bool
+	// storeExists is true if the store exists, even if it has no such entry.
+	storeExists bool
 	record
 }
 
-// promote takes note that what was about to be written was.
-func (e *entry) promote(how policy) {
-	if e.writing != "" && e.have != nil && how.hash(e.have) == e.writing {
+// confirmWrite marks an unconfirmed write as written if the store has its value.
+func (e *entry) confirmWrite(opts planOptions) {
+	if e.writing != "" && e.have != nil && opts.hash(e.have) == e.writing {
 		e.written, e.writing, e.ours = e.writing, "", true
 	}
 }
 
-// back is what can be said of an entry that the store lacked and has again, while nobody knows
-// what the source has.
-func (r record) back(have []byte, how policy) v1alpha1.StateAction {
-	if h := how.hash(have); h == r.written || h == r.writing {
+// restored returns the action of an entry that was missing in the store and exists again, while the
+// content of the source is unknown.
+func (r record) restored(have []byte, opts planOptions) v1alpha1.StateAction {
+	if h := opts.hash(have); h == r.written || h == r.writing {
 		return v1alpha1.StateInSync
 	}
 	return v1alpha1.StateChangedSince
 }
 
-// decide is what becomes of an entry that the source has.
-func (e entry) decide(how policy) v1alpha1.StateAction {
-	imported := e.written != "" && how.hash(e.want) == e.written
+// decide returns the action for an entry of the source.
+func (e entry) decide(opts planOptions) v1alpha1.StateAction {
+	unchangedInSource := e.written != "" && opts.hash(e.want) == e.written
 	switch {
-	case e.have == nil && imported && e.there:
-		return v1alpha1.StateRemovedSince // as ksctl does with a cluster that it deletes
+	case e.have == nil && unchangedInSource && e.storeExists:
+		return v1alpha1.StateRemovedSince // ksctl removes the state of a cluster that it deletes
 	case e.have == nil:
 		return v1alpha1.StateCreate
 	case state.Equal(e.want, e.have):
 		return v1alpha1.StateInSync
-	case how.hash(e.have) == e.written:
-		return v1alpha1.StateUpdate // nobody has touched it since
-	case imported:
-		return v1alpha1.StateChangedSince // ksctl has gone on from there
-	case how.overwrite:
+	case opts.hash(e.have) == e.written:
+		return v1alpha1.StateUpdate // unchanged in the store since the last write
+	case unchangedInSource:
+		return v1alpha1.StateChangedSince // only ksctl has changed it
+	case opts.overwrite:
 		return v1alpha1.StateUpdate
 	}
 	return v1alpha1.StateConflict
 }
 
-// decideSent is what becomes of an entry that an agent is to have, which may have another one
-// at any time. What was about to be sent when a pass ended may have been sent or not.
-func (e entry) decideSent(how policy) v1alpha1.StateAction {
-	sent := e.writing == "" && e.written != "" && how.hash(e.want) == e.written
+// decideForAgent returns the action for an entry to send to an agent. The agent's store may contain
+// another value at any time. An unconfirmed value may have been sent or not, so it is sent again.
+func (e entry) decideForAgent(opts planOptions) v1alpha1.StateAction {
+	sent := e.writing == "" && e.written != "" && opts.hash(e.want) == e.written
 	switch {
-	case sent && (!how.again || !how.overwrite):
+	case sent && (!opts.resend || !opts.overwrite):
 		return v1alpha1.StateSent
-	case !how.overwrite:
+	case !opts.overwrite:
 		return v1alpha1.StateConflict
 	case e.written == "":
 		return v1alpha1.StateCreate
@@ -75,33 +76,33 @@ func (e entry) decideSent(how policy) v1alpha1.StateAction {
 	return v1alpha1.StateUpdate
 }
 
-// writes is true for what something is written for.
+// writes reports whether the action writes an entry.
 func writes(a v1alpha1.StateAction) bool {
 	return a == v1alpha1.StateCreate || a == v1alpha1.StateUpdate
 }
 
-// settled is true for what is in the store as it is to be.
+// settled reports whether the action leaves an imported entry in the store.
 func settled(a v1alpha1.StateAction) bool {
 	return a == v1alpha1.StateInSync || a == v1alpha1.StateChangedSince
 }
 
-// explain says more of an action, for a person.
-func explain(a v1alpha1.StateAction) string {
+// actionMessage explains an action to users.
+func actionMessage(a v1alpha1.StateAction) string {
 	switch a {
 	case v1alpha1.StateCreate:
-		return "it is to be written"
+		return "not written yet"
 	case v1alpha1.StateUpdate:
-		return "it is to be written over what the store has"
+		return "not written yet; overwrites the entry in the store"
 	case v1alpha1.StateChangedSince:
-		return "it was imported, and has been changed in the store since; it is left alone until the source changes"
+		return "changed in the store since the import; not updated until the source changes"
 	case v1alpha1.StateRemovedSince:
-		return "it was imported, and has been taken out of the store since; it is left out until the source changes"
+		return "removed from the store since the import; not restored until the source changes"
 	case v1alpha1.StateConflict:
-		return "the store has another one, which was not written from here: compare the two, then correct the source, or set spec.conflict to Overwrite"
+		return "the store contains a different entry that this ImportState did not write: compare both, then correct the source, or set spec.conflict to Overwrite"
 	case v1alpha1.StateLeft:
-		return "the source has it no more; it stays in the store"
+		return "no longer in the source; stays in the store"
 	case v1alpha1.StateFull:
-		return "the store has no room for what is to be written"
+		return "not written, because the store would exceed its maximum size"
 	}
 	return ""
 }

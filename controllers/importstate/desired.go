@@ -24,28 +24,28 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-var secrets = corev1.SchemeGroupVersion.WithResource("secrets")
+var secretGVR = corev1.SchemeGroupVersion.WithResource("secrets")
 
-// file of a source.
+// file is a file of a source.
 type file struct {
 	name string
 	data []byte
 }
 
-// maxTotal bytes of all files of a folder: each document goes into a store of 1 MiB,
-// or is refused.
-const maxTotal = 16 << 20
+// maxTotalBytes bounds the size of all files of a folder: the documents must fit into a store of 1
+// MiB.
+const maxTotalBytes = 16 << 20
 
-// maxClusters of one import: each has a line in its status.
+// maxClusters bounds the clusters of an import: each has a row in its status.
 const maxClusters = 1000
 
-// inline is what errors call the state that stands in the object.
-const inline = "spec.rawExportedData"
+// inlineName is the name in errors of the state in the spec.
+const inlineName = "spec.rawExportedData"
 
-// files are those that an import is of.
-func (s *Steps) files(ctx context.Context, spec *v1alpha1.ImportStateSpec, from artifact.Artifact) ([]file, error) {
+// loadFiles returns the files of an import.
+func (s *Steps) loadFiles(ctx context.Context, spec *v1alpha1.ImportStateSpec, from artifact.Artifact) ([]file, error) {
 	if spec.SourceRef == nil {
-		return []file{{name: inline, data: spec.RawExportedData}}, nil
+		return []file{{name: inlineName, data: spec.RawExportedData}}, nil
 	}
 	tree, err := s.Content.Fetcher.Fetch(ctx, from)
 	if err != nil {
@@ -57,146 +57,148 @@ func (s *Steps) files(ctx context.Context, spec *v1alpha1.ImportStateSpec, from 
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	return filesBelow(root.FS(), spec.Path)
+	return readFiles(root.FS(), spec.Path)
 }
 
-// filesBelow reads a file, or every file of a folder whose name ends in .json.
-func filesBelow(fsys fs.FS, at string) ([]file, error) {
-	at = strings.TrimPrefix(path.Clean("/"+at), "/")
-	if at == "" {
-		at = "."
+// readFiles reads a file, or all .json files of a folder.
+func readFiles(fsys fs.FS, root string) ([]file, error) {
+	root = strings.TrimPrefix(path.Clean("/"+root), "/")
+	if root == "" {
+		root = "."
 	}
-	info, err := fs.Stat(fsys, at)
+	info, err := fs.Stat(fsys, root)
 	if err != nil {
-		return nil, fail(NotFoundReason, "the source has no %q: correct spec.path", at)
+		return nil, inputErrorf(NotFoundReason, "the source does not contain %q: correct spec.path", root)
 	}
 	var out []file
 	total := int64(0)
 	add := func(name string) error {
-		data, err := read(fsys, name, maxTotal-total)
+		data, err := readFile(fsys, name, maxTotalBytes-total)
 		total += int64(len(data))
 		out = append(out, file{name: name, data: data})
 		return err
 	}
 	if !info.IsDir() {
-		err := add(at)
+		err := add(root)
 		return out, err
 	}
-	err = fs.WalkDir(fsys, at, func(name string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(fsys, root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(name, ".json") {
 			return err
 		}
 		return add(name)
 	})
 	if err == nil && len(out) == 0 {
-		return nil, fail(NotFoundReason, "the folder %q has no file whose name ends in .json: correct spec.path", at)
+		return nil, inputErrorf(NotFoundReason, "folder %q contains no .json file: correct spec.path", root)
 	}
 	return out, err
 }
 
-// read reads a file of so many bytes at most.
-func read(fsys fs.FS, name string, most int64) ([]byte, error) {
+// readFile reads a file of at most limit bytes.
+func readFile(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(data)) > most {
-		err = fail(InvalidStateReason, "the files have more than %d bytes together: name fewer of them in spec.path", int64(maxTotal))
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = inputErrorf(InvalidStateReason, "the files exceed %d bytes in total: select fewer files with spec.path", int64(maxTotalBytes))
 	}
 	return data, err
 }
 
-// reading is what was read last, and of what: the content of the source, the spec and the
-// version of the Secret.
-type reading struct {
-	of   string
-	want wishes
+// cachedDesired is the last result of reading a source, with a key for its inputs: the digest of
+// the source, the generation of the spec and the version of the Secret.
+type cachedDesired struct {
+	cacheKey string
+	want     desired
 }
 
-// want reads what a source wants, unless it was read already.
-func (s *Steps) want(ctx context.Context, obj *v1alpha1.ImportState, c dynamic.Interface, from artifact.Artifact) (wishes, error) {
+// loadDesired returns the desired content from a source. It reads the source only if an input has
+// changed.
+func (s *Steps) loadDesired(ctx context.Context, obj *v1alpha1.ImportState, c dynamic.Interface, from artifact.Artifact) (desired, error) {
 	keys, err := readKeys(ctx, c, obj)
 	if err != nil {
-		return wishes{}, err
+		return desired{}, err
 	}
-	last, err := s.read.Get(client.ObjectKeyFromObject(obj), obj.UID, func() (*reading, error) { return &reading{}, nil })
+	last, err := s.cache.Get(client.ObjectKeyFromObject(obj), obj.UID, func() (*cachedDesired, error) { return &cachedDesired{}, nil })
 	if err != nil {
-		return wishes{}, err
+		return desired{}, err
 	}
-	of := fmt.Sprintf("%s %d %s", from.Digest, obj.Generation, keys.version)
-	if last.of == of {
+	cacheKey := fmt.Sprintf("%s %d %s", from.Digest, obj.Generation, keys.version)
+	if last.cacheKey == cacheKey {
 		return last.want, nil
 	}
-	files, err := s.files(ctx, &obj.Spec, from)
+	files, err := s.loadFiles(ctx, &obj.Spec, from)
 	if err != nil {
-		return wishes{}, err
+		return desired{}, err
 	}
-	want, err := s.wishes(ctx, &obj.Spec, keys, files)
+	want, err := s.readDesired(ctx, &obj.Spec, keys, files)
 	if err != nil {
-		return wishes{}, err
+		return desired{}, err
 	}
-	*last = reading{}
+	*last = cachedDesired{}
 	if !slices.ContainsFunc(want.problems, func(p problem) bool { return !p.terminal }) {
-		*last = reading{of, want}
+		*last = cachedDesired{cacheKey, want}
 	}
 	return want, nil
 }
 
-// wishes reads what files want, decrypted and checked. What is wrong with one file or one
-// cluster keeps no other back.
-func (s *Steps) wishes(ctx context.Context, spec *v1alpha1.ImportStateSpec, keys keys, files []file) (wishes, error) {
-	g := newGathering(statestore.FilterOf(spec.Select))
+// readDesired decrypts, parses and validates files. An invalid file or cluster does not block the
+// others.
+func (s *Steps) readDesired(ctx context.Context, spec *v1alpha1.ImportStateSpec, keys decryptionKeys, files []file) (desired, error) {
+	collected := newCollector(statestore.FilterOf(spec.Select))
 	for _, f := range files {
-		parsed, err := s.open(ctx, f, keys, spec)
+		parsed, err := s.parseFile(ctx, f, keys, spec)
 		if ctx.Err() != nil {
-			return wishes{}, context.Cause(ctx)
+			return desired{}, context.Cause(ctx)
 		}
 		if err != nil {
-			g.problems = append(g.problems, problemOf(err))
+			collected.problems = append(collected.problems, problemOf(err))
 			continue
 		}
-		g.add(f.name, parsed)
+		collected.add(f.name, parsed)
 	}
-	want := g.wishes(spec.Credentials != v1alpha1.SkipCredentials)
-	if n := len(want.clusters) + len(want.refused); n > maxClusters {
-		return wishes{}, fail(InvalidStateReason, "the source has %d clusters, and an import takes %d: select fewer of them, or split them over several imports", n, maxClusters)
+	want := collected.desired(spec.Credentials != v1alpha1.SkipCredentials)
+	if n := len(want.clusters) + len(want.invalid); n > maxClusters {
+		return desired{}, inputErrorf(InvalidStateReason, "the source has %d clusters, but an ImportState imports at most %d: select fewer clusters, or use several ImportStates", n, maxClusters)
 	}
 	return want, nil
 }
 
-// keys of the Secret that decrypts, and which version of it; the zero value: there is none.
-type keys struct {
+// decryptionKeys is the data of the Secret with the decryption keys, and its version; the zero
+// value if there is no Secret.
+type decryptionKeys struct {
 	data    map[string][]byte
 	version string
 }
 
-// readKeys reads the Secret with the keys, with the rights of the import's account.
-func readKeys(ctx context.Context, c dynamic.Interface, obj *v1alpha1.ImportState) (keys, error) {
+// readKeys reads the Secret with the decryption keys, with the permissions of the import's account.
+func readKeys(ctx context.Context, c dynamic.Interface, obj *v1alpha1.ImportState) (decryptionKeys, error) {
 	d := obj.Spec.Decryption
 	if d == nil {
-		return keys{}, nil
+		return decryptionKeys{}, nil
 	}
 	secret, err := readSecret(ctx, c, client.ObjectKey{Namespace: obj.Namespace, Name: d.SecretRef.Name}, "spec.decryption")
 	if err != nil {
-		return keys{}, err
+		return decryptionKeys{}, err
 	}
-	return keys{secret.Data, string(secret.UID) + " " + secret.ResourceVersion}, nil
+	return decryptionKeys{secret.Data, string(secret.UID) + " " + secret.ResourceVersion}, nil
 }
 
-// readSecret reads a Secret that a field of a spec refers to, with the rights of a client.
+// readSecret reads a Secret that a field of the spec refers to.
 func readSecret(ctx context.Context, c dynamic.Interface, name client.ObjectKey, field string) (*corev1.Secret, error) {
-	u, err := c.Resource(secrets).Namespace(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+	u, err := c.Resource(secretGVR).Namespace(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, fail(SecretNotFoundReason, "there is no Secret %s: make it, or correct %s.secretRef", name, field)
+		return nil, inputErrorf(SecretNotFoundReason, "Secret %s does not exist: create it, or correct %s.secretRef", name, field)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the Secret %s of %s: %w", name, field, err)
+		return nil, fmt.Errorf("reading Secret %s of %s: %w", name, field, err)
 	}
 	secret := &corev1.Secret{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, secret); err != nil {
-		return nil, fmt.Errorf("reading the Secret %s of %s: it is none", name, field) // what it holds stays unsaid
+		return nil, fmt.Errorf("decoding Secret %s of %s: invalid Secret", name, field) // the cause is omitted because it may quote the data
 	}
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
@@ -204,42 +206,42 @@ func readSecret(ctx context.Context, c dynamic.Interface, name client.ObjectKey,
 	return secret, nil
 }
 
-// open decrypts a file if it is encrypted, and reads it.
-func (s *Steps) open(ctx context.Context, f file, keys keys, spec *v1alpha1.ImportStateSpec) (*state.File, error) {
-	encrypted := sops.Encrypted(f.data, sops.JSON)
+// parseFile parses a file, and decrypts it if it is encrypted.
+func (s *Steps) parseFile(ctx context.Context, f file, keys decryptionKeys, spec *v1alpha1.ImportStateSpec) (*state.File, error) {
+	encrypted := sops.IsEncrypted(f.data, sops.JSON)
 	if !spec.AllowPlaintext {
-		plain, err := state.Secrets(f.data)
+		plaintextPaths, err := state.SecretPointers(f.data)
 		if err != nil {
-			return nil, fail(InvalidStateReason, "%s: %w", f.name, err)
+			return nil, inputErrorf(InvalidStateReason, "%s: %w", f.name, err)
 		}
-		if len(plain) > 0 {
-			return nil, fail(PlaintextReason, "%s: secrets are readable at %s: encrypt the file with `kubectl ksctl state encrypt`, or set spec.allowPlaintext",
-				f.name, atMost(plain, 5))
+		if len(plaintextPaths) > 0 {
+			return nil, inputErrorf(PlaintextReason, "%s: plaintext secrets at %s: encrypt the file with `kubectl ksctl state encrypt`, or set spec.allowPlaintext",
+				f.name, joinLimited(plaintextPaths, 5))
 		}
 	}
 	data := f.data
 	if encrypted {
 		if keys.data == nil {
-			return nil, fail(string(sops.KeyMissing), "%s: it is encrypted with SOPS, and spec.decryption names no keys", f.name)
+			return nil, inputErrorf(string(sops.KeyMissing), "%s: the file is encrypted with SOPS, but spec.decryption is not set", f.name)
 		}
 		if s.Decrypt == nil {
-			return nil, fail(string(sops.Unavailable), "%s: it is encrypted with SOPS, and this program decrypts nothing", f.name)
+			return nil, inputErrorf(string(sops.Unavailable), "%s: the file is encrypted with SOPS, but this controller does not support decryption", f.name)
 		}
 		var err error
 		if data, err = s.Decrypt(ctx, sops.Request{Name: f.name, Data: f.data, Format: sops.JSON, Secret: keys.data}); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
-	if sealed, err := state.Sealed(data); err == nil && len(sealed) > 0 {
-		return nil, fail(InvalidStateReason, "%s: values are encrypted at %s, and the metadata of SOPS is missing: restore the file, or encrypt it anew", f.name, atMost(sealed, 5))
+	if encryptedPaths, err := state.EncryptedPointers(data); err == nil && len(encryptedPaths) > 0 {
+		return nil, inputErrorf(InvalidStateReason, "%s: values at %s are encrypted, but the SOPS metadata is missing: restore the file, or encrypt it again", f.name, joinLimited(encryptedPaths, 5))
 	}
 	return state.Parse(f.name, data)
 }
 
-// atMost joins some words, and says how many more there are.
-func atMost(words []string, n int) string {
-	if len(words) <= n {
-		return strings.Join(words, ", ")
+// joinLimited joins the first n items, and counts the others.
+func joinLimited(items []string, n int) string {
+	if len(items) <= n {
+		return strings.Join(items, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(words[:n], ", "), len(words)-n)
+	return fmt.Sprintf("%s and %d more", strings.Join(items[:n], ", "), len(items)-n)
 }

@@ -1,10 +1,10 @@
-// Package importstate reconciles ImportStates: what ksctl exported of its clusters goes
-// from a source into the store in which ksctl keeps its states, and no further.
+// Package importstate reconciles ImportStates: it imports cluster states that ksctl exported from a
+// source into the store of ksctl. It does not change the clusters themselves.
 //
-// An entry of the store is written when the source has another one than was written
-// last, and nobody else has written there since. What ksctl makes of a state after the
-// import is its own: a cluster that it has scaled is not set back.
+// It writes an entry of the store if the entry in the source has changed since it was last written,
+// and no other client has changed the entry in the store since. Changes that ksctl makes to a state
+// after the import are kept: a cluster that ksctl has scaled is not reset.
 //
-// Or an agent brings it into a store that can't be read from here: then an entry is sent
-// when the source has another one than was sent last.
+// Instead of writing a store, it can send the states to an agent, whose store it cannot read. Then
+// it sends an entry if the entry in the source has changed since it was last sent.
 package importstate

@@ -26,25 +26,25 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// of is a KsctlCluster that the import has made, as the cache has it.
-func of(imp, name string, change ...func(*clusterv1.KsctlCluster)) *clusterv1.KsctlCluster {
-	c := made(name, imp, "")
-	c.Namespace, c.Annotations, c.Finalizers = "team", map[string]string{MadeByAnnotation: imp}, []string{"x/y"}
+// createdBy returns a KsctlCluster that an ImportState created.
+func createdBy(imp, name string, change ...func(*clusterv1.KsctlCluster)) *clusterv1.KsctlCluster {
+	c := clusterWithRef(name, imp, "")
+	c.Namespace, c.Annotations, c.Finalizers = "team", map[string]string{CreatedByAnnotation: imp}, []string{"x/y"}
 	for _, f := range change {
 		f(&c)
 	}
 	return &c
 }
 
-// inUse has a KsctlCluster be deleted, and stay because of its users.
+// inUse marks a KsctlCluster as deleted, but still in use.
 func inUse(c *clusterv1.KsctlCluster) {
 	c.DeletionTimestamp = &metav1.Time{Time: start}
 	c.Status.Conditions = []metav1.Condition{{Type: clusterv1.InUseCondition, Status: metav1.ConditionTrue, Message: "KsctlInstall team/app"}}
 }
 
-// finalized is the deletion of an import of one state, while the cache has KsctlClusters. It
-// tells which of them were deleted, and whether the state is in the store afterwards.
-func finalized(t *testing.T, there ...client.Object) (out reconcile.Outcome, deleted []string, stays bool) {
+// finalize finalizes an ImportState with one state and the given KsctlClusters. It returns the
+// names of the deleted objects, and whether the state is still in the store.
+func finalize(t *testing.T, existing ...client.Object) (out reconcile.Outcome, deleted []string, inStore bool) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
@@ -53,13 +53,13 @@ func finalized(t *testing.T, there ...client.Object) (out reconcile.Outcome, del
 	doc := []byte(document("one", "a"))
 	const key = "civo.ha.one.LON1"
 	objects := []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: state.StoreConfigMap, ResourceVersion: "1"}, BinaryData: map[string][]byte{key: doc}}}
-	for _, o := range there {
+	for _, o := range existing {
 		objects = append(objects, o)
 	}
 	api := dynamicfake.NewSimpleDynamicClient(scheme, objects...)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "importer"}}
-	s := &Steps{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(account).WithObjects(there...).Build(), SecretKey: []byte("key"), Clock: clocktesting.NewFakePassiveClock(start),
-		Target: &engine.Target{Client: func(*types.NamespacedName) (*engine.Client, error) { return &engine.Client{Interface: api}, nil }}}
+	s := &Steps{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(account).WithObjects(existing...).Build(), SecretKey: []byte("key"), Clock: clocktesting.NewFakePassiveClock(start),
+		Target: &engine.Target{ClientFor: func(*types.NamespacedName) (*engine.Client, error) { return &engine.Client{Interface: api}, nil }}}
 	obj := &v1alpha1.ImportState{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "import"}, Spec: v1alpha1.ImportStateSpec{ServiceAccountName: "importer", DeletionPolicy: v1alpha1.DeleteState},
 		Status: v1alpha1.ImportStateStatus{Store: "team", Clusters: []v1alpha1.ImportedCluster{{Key: key, Written: s.hash(doc), Ours: true}}}}
 	out = s.Finalize(t.Context(), &reconcile.Request[*v1alpha1.ImportState]{Object: obj, Event: func(_, reason, message string) { t.Errorf("%s: %s", reason, message) }})
@@ -76,28 +76,28 @@ func finalized(t *testing.T, there ...client.Object) (out reconcile.Outcome, del
 	return out, deleted, after.States[key] != nil
 }
 
-func TestStatesStayUntilTheirClustersAreGone(t *testing.T) {
-	out, deleted, stays := finalized(t, of("import", "used", inUse), of("import", "free"), of("other", "theirs"))
+func TestFinalizeWaitsForCreatedClusters(t *testing.T) {
+	out, deleted, inStore := finalize(t, createdBy("import", "used", inUse), createdBy("import", "free"), createdBy("other", "theirs"))
 	w, ok := out.(reconcile.Waiting)
-	if !ok || w.Reason != InUseReason || !strings.Contains(w.On, ": free; used (in use by KsctlInstall team/app); or set spec.deletionPolicy to Keep") || !w.Until.Equal(start.Add(reconcile.DefaultRetryInterval)) {
+	if !ok || w.Reason != InUseReason || !strings.Contains(w.On, ": free; used (in use by KsctlInstall team/app); to keep the imported states, set spec.deletionPolicy to Keep") || !w.RequeueAt.Equal(start.Add(reconcile.DefaultRetryInterval)) {
 		t.Errorf("got %#v", out)
 	}
-	if !stays || !slices.Equal(deleted, []string{"free"}) {
-		t.Errorf("the state stays: %v, deleted: %v", stays, deleted)
+	if !inStore || !slices.Equal(deleted, []string{"free"}) {
+		t.Errorf("state still in the store: %v, deleted: %v", inStore, deleted)
 	}
-	out, deleted, stays = finalized(t, of("import", "free"))
-	if w, ok := out.(reconcile.Waiting); !ok || w.Reason != reconcile.RemovingReason || !w.Until.Equal(start.Add(time.Second)) || !stays || len(deleted) != 1 {
-		t.Errorf("one that nobody uses takes a moment: got %#v, the state stays: %v, deleted: %v", out, stays, deleted)
+	out, deleted, inStore = finalize(t, createdBy("import", "free"))
+	if w, ok := out.(reconcile.Waiting); !ok || w.Reason != reconcile.RemovingReason || !w.RequeueAt.Equal(start.Add(time.Second)) || !inStore || len(deleted) != 1 {
+		t.Errorf("unused cluster: got %#v, state still in the store: %v, deleted: %v", out, inStore, deleted)
 	}
-	taken := of("import", "taken", inUse, func(c *clusterv1.KsctlCluster) { c.Spec.ImportRef = nil })
-	out, deleted, stays = finalized(t, of("other", "theirs", inUse), taken)
-	if _, ok := out.(reconcile.Done); !ok || stays || len(deleted) > 0 {
-		t.Errorf("no other is waited for: got %#v, the state stays: %v, deleted: %v", out, stays, deleted)
+	taken := createdBy("import", "taken", inUse, func(c *clusterv1.KsctlCluster) { c.Spec.ImportRef = nil })
+	out, deleted, inStore = finalize(t, createdBy("other", "theirs", inUse), taken)
+	if _, ok := out.(reconcile.Done); !ok || inStore || len(deleted) > 0 {
+		t.Errorf("clusters of others: got %#v, state still in the store: %v, deleted: %v", out, inStore, deleted)
 	}
 }
 
-// Whatever keeps the deletion from going on, it says the same of how to do without.
-func TestAnImportThatCannotGoSaysHowItCan(t *testing.T) {
+// Every error that blocks the deletion ends with the hint on how to keep the states.
+func TestFinalizeErrorsHintAtKeepPolicy(t *testing.T) {
 	api := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
 	api.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("forbidden")
@@ -108,12 +108,12 @@ func TestAnImportThatCannotGoSaysHowItCan(t *testing.T) {
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "importer"}}
 	s := &Steps{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(account).Build(), Clock: clocktesting.NewFakePassiveClock(start),
-		Target: &engine.Target{Client: func(*types.NamespacedName) (*engine.Client, error) { return &engine.Client{Interface: api}, nil }}}
-	for name, says := range map[string]string{"importer": "forbidden", "nobody": "nobody"} {
+		Target: &engine.Target{ClientFor: func(*types.NamespacedName) (*engine.Client, error) { return &engine.Client{Interface: api}, nil }}}
+	for name, want := range map[string]string{"importer": "forbidden", "nobody": "nobody"} {
 		obj := &v1alpha1.ImportState{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "import"}, Status: v1alpha1.ImportStateStatus{Store: "team"},
 			Spec: v1alpha1.ImportStateSpec{ServiceAccountName: name, DeletionPolicy: v1alpha1.DeleteState}}
 		out, ok := s.Finalize(t.Context(), &reconcile.Request[*v1alpha1.ImportState]{Object: obj}).(reconcile.Retry)
-		if !ok || !strings.Contains(out.Err.Error(), says) || !strings.HasSuffix(out.Err.Error(), orKeep) {
+		if !ok || !strings.Contains(out.Err.Error(), want) || !strings.HasSuffix(out.Err.Error(), keepHint) {
 			t.Errorf("%s: got %+v", name, out)
 		}
 	}

@@ -31,66 +31,67 @@ func maskMessages(status *v1alpha1.ImportStateStatus) *v1alpha1.ImportStateStatu
 	return out
 }
 
-func goldenDesired(t *testing.T) wishes {
+func goldenDesired(t *testing.T) desired {
 	t.Helper()
-	return wishes{clusters: []*state.Cluster{cluster(t, document("demo", "a")), cluster(t, document("next", "<b>"))},
+	return desired{clusters: []*state.Cluster{cluster(t, document("demo", "a")), cluster(t, document("next", "<b>"))},
 		credentials: []*state.Credentials{credentials(t, "civo", "x")},
-		refused: []v1alpha1.ImportedCluster{{Key: "civo.ha.bad.LON1", Name: "bad", Cloud: "civo", Region: "LON1",
+		invalid: []v1alpha1.ImportedCluster{{Key: "civo.ha.bad.LON1", Name: "bad", Cloud: "civo", Region: "LON1",
 			Type: "ha", Action: v1alpha1.StateInvalid, Message: "a message for people"}}}
 }
 
-// Statuses hold hashes of what was written. With other ones everything in the store of ksctl
-// would seem changed by somebody else after an update.
+// TestGoldenStatus pins the hashes in statuses. With other hashes, every entry in the store would
+// look changed by another client after an upgrade.
 func TestGoldenStatus(t *testing.T) {
 	s := &Steps{SecretKey: []byte("key")}
-	want, how, to := goldenDesired(t), policy{hash: s.hash}, place{namespace: "ksctl"}
+	want, opts, dest := goldenDesired(t), planOptions{hash: s.hash}, destination{namespace: "ksctl"}
 	var status v1alpha1.ImportStateStatus
-	p := newPlan(want, statestore.Held{}, v1alpha1.ImportStateStatus{}, how)
-	p.announce(how)
-	p.report(&status, to)
+	p := newPlan(want, statestore.Contents{}, v1alpha1.ImportStateStatus{}, opts)
+	p.announce(opts)
+	p.report(&status, dest)
 	golden.JSON(t, "status-announced.json", maskMessages(&status))
 	announced := *status.DeepCopy()
 
-	have := statestore.Held{States: p.states, Credentials: p.secrets, HasStates: true, HasCredentials: true}
-	p.written()
-	p.report(&status, to)
+	have := statestore.Contents{States: p.states, Credentials: p.secrets, HasStates: true, HasCredentials: true}
+	p.markWritten()
+	p.report(&status, dest)
 	golden.JSON(t, "status-written.json", maskMessages(&status))
 
-	// Nothing is written again after either of the two.
+	// Neither status leads to another write.
 	for name, before := range map[string]v1alpha1.ImportStateStatus{"announced": announced, "written": status} {
-		if again := newPlan(want, have, before, how); len(again.states)+len(again.secrets) > 0 {
+		if again := newPlan(want, have, before, opts); len(again.states)+len(again.secrets) > 0 {
 			t.Errorf("%s: %s", name, actions(again))
 		}
 	}
-	left := newPlan(wishes{}, have, status, how)
-	left.report(&status, to)
+	left := newPlan(desired{}, have, status, opts)
+	left.report(&status, dest)
 	golden.JSON(t, "status-left.json", maskMessages(&status))
 }
 
-func TestGoldenStatusOfAnAgent(t *testing.T) {
+func TestGoldenStatusWithAgent(t *testing.T) {
 	s := &Steps{SecretKey: []byte("key")}
-	want, how, to := goldenDesired(t), policy{overwrite: true, hash: s.hash}, place{agent: "agent.example.com:443"}
+	want, opts, dest := goldenDesired(t), planOptions{overwrite: true, hash: s.hash}, destination{agent: "agent.example.com:443"}
 	var status v1alpha1.ImportStateStatus
-	p := newDelivery(want, v1alpha1.ImportStateStatus{}, how)
-	p.announce(how)
-	p.report(&status, to)
+	p := newAgentPlan(want, v1alpha1.ImportStateStatus{}, opts)
+	p.announce(opts)
+	p.report(&status, dest)
 	golden.JSON(t, "status-sending.json", maskMessages(&status))
 	for i := range p.clusters {
 		if writes(p.clusters[i].Action) {
-			now(&p.clusters[i], v1alpha1.StateSent)
+			confirmRow(&p.clusters[i], v1alpha1.StateSent)
 		}
 	}
 	for i := range p.credentials {
-		nowCredentials(&p.credentials[i], v1alpha1.StateSent)
+		confirmCredentialsRow(&p.credentials[i], v1alpha1.StateSent)
 	}
-	p.report(&status, to)
+	p.report(&status, dest)
 	golden.JSON(t, "status-sent.json", maskMessages(&status))
-	if again := newDelivery(want, status, how); len(again.states)+len(again.secrets) > 0 {
-		t.Errorf("it is sent again: %s", actions(again))
+	if again := newAgentPlan(want, status, opts); len(again.states)+len(again.secrets) > 0 {
+		t.Errorf("entries are sent again: %s", actions(again))
 	}
 }
 
-// The controller deletes only a KsctlCluster with this annotation. Users may change the rest of it.
+// TestGoldenClusters pins the annotation of created KsctlClusters: the controller deletes only
+// clusters with this annotation. Users may change everything else.
 func TestGoldenClusters(t *testing.T) {
 	selector, err := labels.Parse("team=web,shard")
 	if err != nil {
@@ -107,7 +108,7 @@ func TestGoldenClusters(t *testing.T) {
 		steps *Steps
 		obj   *v1alpha1.ImportState
 	}{"cluster-least.json": {&Steps{}, obj}, "cluster.json": {&Steps{Selector: selector}, full}} {
-		made, err := c.steps.introduced(c.obj, nameOf("Demo"), demo)
+		made, err := c.steps.newCluster(c.obj, objectName("Demo"), demo)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,15 +116,15 @@ func TestGoldenClusters(t *testing.T) {
 	}
 }
 
-// KsctlClusters have these names, and statuses hold the keys.
+// TestGoldenNames pins the names of KsctlClusters, and the keys in statuses.
 func TestGoldenNames(t *testing.T) {
 	id := state.ID{Cloud: "civo", Type: "ha", Name: "Prod_EU", Region: "LON1"}
 	long := state.ID{Cloud: strings.Repeat("c", 20), Type: `"<é>"`, Name: strings.Repeat("n", 70),
 		Region: strings.Repeat("r", 70)}
-	names := []string{MadeByAnnotation, nameOf(id.Name),
-		nameOf(id.Cloud + "-" + id.Type + "-" + id.Name + "-" + id.Region)}
+	names := []string{CreatedByAnnotation, objectName(id.Name),
+		objectName(id.Cloud + "-" + id.Type + "-" + id.Name + "-" + id.Region)}
 	for _, x := range []state.ID{id, long} {
-		names = append(names, rowOf(&state.Cluster{ID: x}, record{}).Key)
+		names = append(names, newRow(&state.Cluster{ID: x}, record{}).Key)
 	}
 	golden.Equal(t, "names.txt", []byte(strings.Join(names, "\n")+"\n"))
 }

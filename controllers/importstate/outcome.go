@@ -17,78 +17,81 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// Reasons of an ImportState's conditions beside those of sources and of stacks/sops.
+// Reasons of an ImportState's conditions, in addition to those of sources and of stacks/sops.
 const (
-	// NotFoundReason: the source has no such file or folder.
+	// NotFoundReason: the source does not contain the file or folder of spec.path.
 	NotFoundReason = "PathNotFound"
-	// InvalidStateReason: a file is no state of ksctl, or one that ksctl could not work with.
+	// InvalidStateReason: a file is not a state of ksctl, or a state that ksctl cannot use.
 	InvalidStateReason = "InvalidState"
-	// PlaintextReason: secrets are readable in the source.
+	// PlaintextReason: the source contains unencrypted secrets.
 	PlaintextReason = "PlaintextSecrets"
-	// SecretNotFoundReason: the Secret with the keys, or that of the agent, does not exist.
+	// SecretNotFoundReason: the Secret of spec.decryption or spec.store.agent does not exist.
 	SecretNotFoundReason = "SecretNotFound"
-	// ConflictReason: the store has another state of a cluster, or that of an agent may have.
+	// ConflictReason: the store contains another state of a cluster, or that of an agent may.
 	ConflictReason = "StateConflict"
-	// ExternalStorageReason: ksctl keeps the states in a MongoDB.
+	// ExternalStorageReason: ksctl stores the states in a MongoDB.
 	ExternalStorageReason = "ExternalStorage"
-	// StoreFullReason: the store has no room.
+	// StoreFullReason: the states do not fit into the store.
 	StoreFullReason = "StoreFull"
-	// StoreContendedReason: somebody else kept writing to the store.
+	// StoreContendedReason: writes conflicted repeatedly with those of other clients.
 	StoreContendedReason = "StoreContended"
-	// DryRunReason: the status says what would be done.
+	// DryRunReason: nothing is written; the status describes what would be.
 	DryRunReason = "DryRun"
-	// AgentSecretInvalidReason: the Secret of the agent lacks a key, or holds what can't be used.
+	// AgentSecretInvalidReason: a key of the agent's Secret is missing or invalid.
 	AgentSecretInvalidReason = "AgentSecretInvalid"
-	// AgentAddressRefusedReason: the address of the agent is none, or is never dialled.
+	// AgentAddressRefusedReason: the address of the agent is invalid or not allowed.
 	AgentAddressRefusedReason = "AgentAddressRefused"
-	// AgentUnreachableReason: the agent does not answer, or is not who it should be.
+	// AgentUnreachableReason: the agent does not respond, or fails TLS verification.
 	AgentUnreachableReason = "AgentUnreachable"
-	// AgentFailedReason: the agent answers that it failed.
+	// AgentFailedReason: the agent returns an error.
 	AgentFailedReason = "AgentFailed"
 )
 
-// place is where an import brings what it has: ksctl's store in a namespace, or an agent at
-// an address.
-type place struct{ namespace, agent string }
+// destination is where an import writes to: the ksctl store in a namespace, or an agent at an
+// address.
+type destination struct{ namespace, agent string }
 
-// placeOf is where an import has brought something; the zero value: nowhere yet.
-func placeOf(status *v1alpha1.ImportStateStatus) place { return place{status.Store, status.Agent} }
+// destinationOf returns the destination that an import has written to; the zero value if it has not
+// yet.
+func destinationOf(status *v1alpha1.ImportStateStatus) destination {
+	return destination{status.Store, status.Agent}
+}
 
-// String is what messages call it.
-func (p place) String() string {
+// String returns the destination for messages.
+func (p destination) String() string {
 	if p.agent != "" {
 		return "the agent at " + p.agent
 	}
-	return "ksctl's store in namespace " + p.namespace
+	return "the ksctl store in namespace " + p.namespace
 }
 
-// readError says what is wrong with what is imported. A person has to mend it.
-type readError struct {
+// inputError reports an error in the spec, the source or a Secret that a user has to fix.
+type inputError struct {
 	reason string
 	err    error
 }
 
-func fail(reason, format string, args ...any) error {
-	return &readError{reason: reason, err: fmt.Errorf(format, args...)}
+func inputErrorf(reason, format string, args ...any) error {
+	return &inputError{reason: reason, err: fmt.Errorf(format, args...)}
 }
 
 // Error implements error.
-func (e *readError) Error() string { return e.err.Error() }
+func (e *inputError) Error() string { return e.err.Error() }
 
-// Unwrap gives the cause.
-func (e *readError) Unwrap() error { return e.err }
+// Unwrap returns the cause.
+func (e *inputError) Unwrap() error { return e.err }
 
-// problem is why a file is not imported.
+// problem is the reason why a file is not imported.
 type problem struct {
 	reason, message string
-	// terminal is true when another try would not help.
+	// terminal is true if a retry cannot succeed.
 	terminal bool
 }
 
-// problemOf an error of one file.
+// problemOf converts an error about one file to a problem.
 func problemOf(err error) problem {
 	var (
-		read   *readError
+		read   *inputError
 		cipher *sops.Error
 		parse  *stacks.Error
 	)
@@ -103,12 +106,12 @@ func problemOf(err error) problem {
 	return problem{fluxmeta.ReconciliationFailedReason, err.Error(), false}
 }
 
-// failed is the outcome of an error that keeps everything back.
-func failed(err error, revision string) reconcile.Outcome {
-	var read *readError
-	var cipher *sops.Error
-	if !errors.As(err, &read) && !errors.As(err, &cipher) {
-		return content.RenderOutcome(err, revision) // of fetching
+// failureOutcome returns the outcome of an error that blocks the whole import.
+func failureOutcome(err error, revision string) reconcile.Outcome {
+	var inputErr *inputError
+	var sopsErr *sops.Error
+	if !errors.As(err, &inputErr) && !errors.As(err, &sopsErr) {
+		return content.RenderOutcome(err, revision) // an error of fetching the source
 	}
 	return problemOf(err).outcome(revision)
 }
@@ -120,54 +123,55 @@ func (p problem) outcome(revision string) reconcile.Outcome {
 	return reconcile.Retry{Err: errors.New(p.message), Reason: p.reason, Revision: revision}
 }
 
-// outcome says how an import stands whose plan was carried out as far as it may be. What is
-// wrong is told before what is right.
-func (p *plan) outcome(want wishes, to place, revision string, dryRun bool) reconcile.Outcome {
+// outcome returns the outcome of an import after its plan was executed as far as possible. Errors
+// take precedence over success.
+func (p *plan) outcome(want desired, dest destination, revision string, dryRun bool) reconcile.Outcome {
 	if len(want.problems) > 0 {
-		first := slices.MinFunc(want.problems, func(a, b problem) int { return cmp.Compare(rank(a.terminal), rank(b.terminal)) })
+		first := slices.MinFunc(want.problems, func(a, b problem) int { return cmp.Compare(retryRank(a.terminal), retryRank(b.terminal)) })
 		var messages []string
-		for _, one := range want.problems {
-			messages = append(messages, one.message)
+		for _, fileProblem := range want.problems {
+			messages = append(messages, fileProblem.message)
 		}
-		first.message = statestore.Lines(messages)
+		first.message = statestore.JoinMessages(messages)
 		return first.outcome(revision)
 	}
-	// Each of them, also one that has no line, as another file has a good state under its key.
-	if len(want.refused) > 0 {
+	// Report every invalid state, also one without a row because another file has a valid state
+	// with the same key.
+	if len(want.invalid) > 0 {
 		var messages []string
-		for _, row := range want.refused {
+		for _, row := range want.invalid {
 			messages = append(messages, row.Key+": "+row.Message)
 		}
-		return reconcile.Stalled{Err: errors.New(statestore.Lines(messages)), Reason: InvalidStateReason, Revision: revision}
+		return reconcile.Stalled{Err: errors.New(statestore.JoinMessages(messages)), Reason: InvalidStateReason, Revision: revision}
 	}
-	for _, bad := range []struct {
+	for _, failure := range []struct {
 		action v1alpha1.StateAction
 		reason string
 	}{
 		{v1alpha1.StateFull, StoreFullReason}, {v1alpha1.StateConflict, ConflictReason}, {v1alpha1.StateExternal, ExternalStorageReason},
 	} {
-		if messages := p.saying(bad.action); len(messages) > 0 {
-			if bad.action == v1alpha1.StateFull {
-				messages = []string{p.full.Error()}
+		if messages := p.messagesOf(failure.action); len(messages) > 0 {
+			if failure.action == v1alpha1.StateFull {
+				messages = []string{p.sizeErr.Error()}
 			}
-			return reconcile.Stalled{Err: errors.New(statestore.Lines(messages)), Reason: bad.reason, Revision: revision}
+			return reconcile.Stalled{Err: errors.New(statestore.JoinMessages(messages)), Reason: failure.reason, Revision: revision}
 		}
 	}
 	if dryRun {
-		return reconcile.Done{Message: p.would(to), Reason: DryRunReason, Revision: revision}
+		return reconcile.Done{Message: p.dryRunMessage(dest), Reason: DryRunReason, Revision: revision}
 	}
-	return reconcile.Done{Message: p.message(to), Revision: revision}
+	return reconcile.Done{Message: p.doneMessage(dest), Revision: revision}
 }
 
-func rank(terminal bool) int {
+func retryRank(terminal bool) int {
 	if terminal {
 		return 1
 	}
-	return 0 // is tried again, and with it everything
+	return 0 // first, because a retry repeats the whole import
 }
 
-// saying are the messages of entries with an action.
-func (p *plan) saying(action v1alpha1.StateAction) (out []string) {
+// messagesOf returns the messages of the entries with an action.
+func (p *plan) messagesOf(action v1alpha1.StateAction) (out []string) {
 	for _, c := range p.clusters {
 		if c.Action == action {
 			out = append(out, c.Key+": "+c.Message)
@@ -181,7 +185,7 @@ func (p *plan) saying(action v1alpha1.StateAction) (out []string) {
 	return out
 }
 
-// count of the entries with one of some actions.
+// count returns the number of entries with one of the actions.
 func (p *plan) count(actions ...v1alpha1.StateAction) (clusters, credentials int) {
 	for _, c := range p.clusters {
 		if slices.Contains(actions, c.Action) {
@@ -196,40 +200,40 @@ func (p *plan) count(actions ...v1alpha1.StateAction) (clusters, credentials int
 	return clusters, credentials
 }
 
-// message of an import that is as it is wanted. It depends on what stands in the status
-// alone, so that nothing is written while that stays.
-func (p *plan) message(to place) string {
-	out := statestore.Said(p.count(v1alpha1.StateInSync, v1alpha1.StateChangedSince)) + " in " + to.String()
-	if to.agent != "" {
-		out = statestore.Said(p.count(v1alpha1.StateSent)) + " sent to " + to.String()
+// doneMessage returns the message of a successful import. It depends only on the rows of the
+// status, so that the status is not written while these do not change.
+func (p *plan) doneMessage(dest destination) string {
+	out := statestore.CountSummary(p.count(v1alpha1.StateInSync, v1alpha1.StateChangedSince)) + " in " + dest.String()
+	if dest.agent != "" {
+		out = statestore.CountSummary(p.count(v1alpha1.StateSent)) + " sent to " + dest.String()
 	}
 	if n, m := p.count(v1alpha1.StateChangedSince); n+m > 0 {
-		out += "; changed there since: " + statestore.Said(n, m)
+		out += "; changed in the store since the import: " + statestore.CountSummary(n, m)
 	}
 	if n, m := p.count(v1alpha1.StateRemovedSince); n+m > 0 {
-		out += "; taken out there since: " + statestore.Said(n, m)
+		out += "; removed from the store since the import: " + statestore.CountSummary(n, m)
 	}
 	if n, m := p.count(v1alpha1.StateLeft); n+m > 0 {
-		out += "; no more in the source: " + statestore.Said(n, m)
+		out += "; no longer in the source: " + statestore.CountSummary(n, m)
 	}
-	return out + p.room()
+	return out + p.sizeWarning()
 }
 
-// room warns of a store that will be full.
-func (p *plan) room() string {
+// sizeWarning returns a warning if the store is almost full.
+func (p *plan) sizeWarning() string {
 	if p.bytes < state.WarnStoreBytes {
 		return ""
 	}
-	// In steps, for whoever else writes there changes it all the time.
-	return fmt.Sprintf("; its states take %d %% of what a ConfigMap can hold: further ones will be refused", p.bytes*20/state.MaxStoreBytes*5)
+	// Rounded down to multiples of 5 %, so that writes of other clients do not change the status.
+	return fmt.Sprintf("; the states use %d %% of the maximum size of a ConfigMap: an import that exceeds it is rejected", p.bytes*20/state.MaxStoreBytes*5)
 }
 
-// would says what an import would do.
-func (p *plan) would(to place) string {
-	if to.agent != "" {
-		return fmt.Sprintf("nothing is sent (spec.dryRun); to %s it would send %s%s", to,
-			statestore.Said(p.count(v1alpha1.StateCreate, v1alpha1.StateUpdate)), p.room())
+// dryRunMessage returns what an import would do.
+func (p *plan) dryRunMessage(dest destination) string {
+	if dest.agent != "" {
+		return fmt.Sprintf("spec.dryRun: would send %s to %s%s",
+			statestore.CountSummary(p.count(v1alpha1.StateCreate, v1alpha1.StateUpdate)), dest, p.sizeWarning())
 	}
-	return fmt.Sprintf("nothing is written (spec.dryRun); in %s it would create %s and overwrite %s%s",
-		to, statestore.Said(p.count(v1alpha1.StateCreate)), statestore.Said(p.count(v1alpha1.StateUpdate)), p.room())
+	return fmt.Sprintf("spec.dryRun: would create %s and overwrite %s in %s%s",
+		statestore.CountSummary(p.count(v1alpha1.StateCreate)), statestore.CountSummary(p.count(v1alpha1.StateUpdate)), dest, p.sizeWarning())
 }

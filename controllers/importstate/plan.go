@@ -11,231 +11,237 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// wishes are what a source wants of a store.
-type wishes struct {
+// desired is the desired content of a store, as read from a source.
+type desired struct {
 	clusters    []*state.Cluster
 	credentials []*state.Credentials
-	// refused are the clusters that ksctl could not work with, with why.
-	refused []v1alpha1.ImportedCluster
-	// problems with files, as a whole.
+	// invalid are the clusters whose state ksctl could not use, with the reason in their message.
+	invalid []v1alpha1.ImportedCluster
+	// problems are the files that could not be read at all.
 	problems []problem
 }
 
-// complete is true when everything that the source has is known. A document that is refused
-// may be one that was fine before, under another key.
-func (w *wishes) complete() bool { return len(w.problems)+len(w.refused) == 0 }
+// complete reports whether the whole content of the source is known. An invalid document may be one
+// that was valid before, with another key.
+func (w *desired) complete() bool { return len(w.problems)+len(w.invalid) == 0 }
 
-// policy is how an import goes about it.
-type policy struct {
+// planOptions are the options of a plan.
+type planOptions struct {
 	overwrite, dryRun bool
-	// again has an agent be sent what it was sent before, too.
-	again bool
-	// noCredentials: those of the store were not read, so that nothing is known of them.
-	noCredentials bool
-	// hash tells values apart that must not be told.
+	// resend sends entries to an agent even if they were sent before.
+	resend bool
+	// skipCredentials is true if the credentials of the store were not read, so that they are
+	// unknown.
+	skipCredentials bool
+	// hash identifies a value without revealing its content.
 	hash func(data []byte) string
 }
 
-// plan is what becomes of each entry, and what is to be written.
+// plan has the action for each entry, and the values to write.
 type plan struct {
 	clusters    []v1alpha1.ImportedCluster
 	credentials []v1alpha1.ImportedCredentials
 	// states and secrets are the values to write, by key.
 	states, secrets map[string][]byte
-	// bytes that the states in the store have afterwards.
+	// bytes is the size of the states in the store after the write.
 	bytes int
-	// full is why nothing is written though it should be; nil: there is room.
-	full error
+	// sizeErr is the error of a plan that exceeds the size of the store, so that nothing is
+	// written.
+	sizeErr error
 }
 
-// fromMongoDB says of a state why it is not imported.
-const fromMongoDB = "it was exported from a MongoDB, where its state is still kept"
+// mongoDBMessage explains why a state is not imported.
+const mongoDBMessage = "exported from a MongoDB, which still contains the state"
 
-// newPlan decides about each entry of the store, from what is wanted of it, what it holds
-// and what was written before.
-func newPlan(want wishes, have statestore.Held, before v1alpha1.ImportStateStatus, how policy) plan {
+// newPlan decides the action for each entry of the store, from the desired content, the current
+// content and what was written before.
+func newPlan(want desired, have statestore.Contents, before v1alpha1.ImportStateStatus, opts planOptions) plan {
 	p := plan{states: map[string][]byte{}, secrets: map[string][]byte{}}
-	known := map[string]v1alpha1.ImportedCluster{}
+	lastRows := map[string]v1alpha1.ImportedCluster{}
 	for _, row := range before.Clusters {
-		known[row.Key] = row
+		lastRows[row.Key] = row
 	}
 	for _, c := range want.clusters {
 		key := c.ID.Key()
-		e := entry{want: c.JSON(), have: have.States[key], there: have.HasStates, record: recordOf(known[key])}
-		e.promote(how)
-		row := rowOf(c, e.record)
-		row.Cluster = known[key].Cluster
+		e := entry{want: c.JSON(), have: have.States[key], storeExists: have.HasStates, record: recordOf(lastRows[key])}
+		e.confirmWrite(opts)
+		row := newRow(c, e.record)
+		row.Cluster = lastRows[key].Cluster
 		switch {
 		case have.External:
-			row.Action, row.Message = v1alpha1.StateExternal, "ksctl keeps its states in a MongoDB here: import it there"
+			row.Action, row.Message = v1alpha1.StateExternal, "ksctl stores its states in a MongoDB: import the state there"
 		case c.External:
-			row.Action, row.Message = v1alpha1.StateExternal, fromMongoDB
+			row.Action, row.Message = v1alpha1.StateExternal, mongoDBMessage
 		default:
-			row.Action = e.decide(how)
-			row.Message, row.Ready = explain(row.Action), settled(row.Action)
+			row.Action = e.decide(opts)
+			row.Message, row.Ready = actionMessage(row.Action), settled(row.Action)
 		}
 		if row.Action == v1alpha1.StateInSync {
-			row.Written, row.Writing = how.hash(e.want), ""
+			row.Written, row.Writing = opts.hash(e.want), ""
 		}
 		if writes(row.Action) {
 			p.states[row.Key] = e.want
 		}
 		p.clusters = append(p.clusters, row)
 	}
-	for _, row := range want.refused {
-		was := known[row.Key]
-		row.Written, row.Ours, row.Writing, row.Cluster = was.Written, was.Ours, was.Writing, was.Cluster
+	for _, row := range want.invalid {
+		last := lastRows[row.Key]
+		row.Written, row.Ours, row.Writing, row.Cluster = last.Written, last.Ours, last.Writing, last.Cluster
 		p.clusters = append(p.clusters, row)
 	}
-	p.addLeft(want, have, before, how)
-	p.addCredentials(want, have, before, how)
-	p.fit(have)
-	p.clusters = unique(p.clusters)
+	p.addRemovedFromSource(want, have, before, opts)
+	p.addCredentials(want, have, before, opts)
+	p.checkSize(have)
+	p.clusters = sortUnique(p.clusters)
 	slices.SortFunc(p.credentials, func(a, b v1alpha1.ImportedCredentials) int { return cmp.Compare(a.Cloud, b.Cloud) })
 	return p
 }
 
-// rowOf is the line of a cluster. What names one that is refused may be anything.
-func rowOf(c *state.Cluster, r record) v1alpha1.ImportedCluster {
-	// Longer than those of any key that ksctl could have: no line is taken for another's.
-	id := state.ID{Cloud: word(c.ID.Cloud, 16), Type: word(c.ID.Type, 16), Name: word(c.ID.Name, 64), Region: word(c.ID.Region, 65)}
+// newRow returns the row of a cluster in the status. The identity of an invalid state is untrusted.
+func newRow(c *state.Cluster, r record) v1alpha1.ImportedCluster {
+	// The limits exceed those of valid keys, so that a shortened key never equals a valid one.
+	id := state.ID{Cloud: sanitizeName(c.ID.Cloud, 16), Type: sanitizeName(c.ID.Type, 16), Name: sanitizeName(c.ID.Name, 64), Region: sanitizeName(c.ID.Region, 65)}
 	return v1alpha1.ImportedCluster{Key: id.Key(), Name: id.Name, Cloud: id.Cloud, Region: id.Region, Type: id.Type,
 		Dialect: string(c.Dialect), Written: r.written, Ours: r.ours, Writing: r.writing}
 }
 
-// word is the beginning of a name, without what takes several bytes each as JSON: a
-// thousand such names are more than etcd takes.
-func word(s string, most int) string { return statestore.Clip(statestore.Plain(s, `"\`), most) }
+// sanitizeName shortens a name, and replaces characters that take several bytes in JSON: a status
+// with a thousand such names would exceed the limit of etcd.
+func sanitizeName(s string, maxBytes int) string {
+	return statestore.Truncate(statestore.Sanitize(s, `"\`), maxBytes)
+}
 
-// unique sorts lines, and leaves out those of the same key, which a list can't have: the first counts.
-func unique(rows []v1alpha1.ImportedCluster) []v1alpha1.ImportedCluster {
+// sortUnique sorts rows by key. It drops all but the first row of a key, because keys are unique in
+// the list of the status.
+func sortUnique(rows []v1alpha1.ImportedCluster) []v1alpha1.ImportedCluster {
 	slices.SortStableFunc(rows, func(a, b v1alpha1.ImportedCluster) int { return cmp.Compare(a.Key, b.Key) })
 	return slices.CompactFunc(rows, func(a, b v1alpha1.ImportedCluster) bool { return a.Key == b.Key })
 }
 
-// addLeft keeps the lines of what was written before and is in the source no more: it
-// stays in the store, and goes with the object if that is asked for. Where a file can't be
-// read, nobody knows what it has, and its lines stay as they were, but for what they say of the
-// store: what ksctl has taken out since is not to be written again when the file is mended.
-func (p *plan) addLeft(want wishes, have statestore.Held, before v1alpha1.ImportStateStatus, how policy) {
+// addRemovedFromSource keeps the rows of clusters that were written before and are no longer in the
+// source: they stay in the store, and the deletion of the ImportState can remove them. If a file is
+// not readable, its clusters are unknown and their rows stay as they were, except that they record
+// removals from the store: what ksctl has removed since must not be written again when the file is
+// readable.
+func (p *plan) addRemovedFromSource(want desired, have statestore.Contents, before v1alpha1.ImportStateStatus, opts planOptions) {
 	for _, row := range before.Clusters {
 		known := slices.ContainsFunc(p.clusters, func(c v1alpha1.ImportedCluster) bool { return c.Key == row.Key })
 		if known || recordOf(row) == (record{}) || len(p.clusters) >= maxClusters {
 			continue
 		}
-		there := have.States[row.Key] != nil
-		if !there && want.complete() {
+		inStore := have.States[row.Key] != nil
+		if !inStore && want.complete() {
 			continue
 		}
 		switch {
-		case !there && row.Ready:
-			row.Action, row.Ready, row.Message = v1alpha1.StateRemovedSince, false, explain(v1alpha1.StateRemovedSince)
-		case there && len(want.problems) == 0:
-			row.Action, row.Ready, row.Message = v1alpha1.StateLeft, true, explain(v1alpha1.StateLeft)
-		case there && row.Action == v1alpha1.StateRemovedSince:
-			row.Action = recordOf(row).back(have.States[row.Key], how)
-			row.Message, row.Ready = explain(row.Action), true
+		case !inStore && row.Ready:
+			row.Action, row.Ready, row.Message = v1alpha1.StateRemovedSince, false, actionMessage(v1alpha1.StateRemovedSince)
+		case inStore && len(want.problems) == 0:
+			row.Action, row.Ready, row.Message = v1alpha1.StateLeft, true, actionMessage(v1alpha1.StateLeft)
+		case inStore && row.Action == v1alpha1.StateRemovedSince:
+			row.Action = recordOf(row).restored(have.States[row.Key], opts)
+			row.Message, row.Ready = actionMessage(row.Action), true
 		}
 		p.clusters = append(p.clusters, row)
 	}
 }
 
-// addLeftCredentials keeps the lines of credentials as addLeft does those of clusters. Where the
-// store's were not read, it may have them or not, and their lines stay; but nobody is to mend what
-// is not imported any more.
-func (p *plan) addLeftCredentials(want wishes, have statestore.Held, before v1alpha1.ImportStateStatus, how policy) {
+// addRemovedCredentials keeps rows of credentials as addRemovedFromSource does those of clusters.
+// If the credentials of the store were not read, it keeps their rows, except those that are not
+// ready: an error must not remain for credentials that are no longer imported.
+func (p *plan) addRemovedCredentials(want desired, have statestore.Contents, before v1alpha1.ImportStateStatus, opts planOptions) {
 	for _, row := range before.Credentials {
-		was := record{row.Written, row.Writing, row.Ours}
+		last := record{row.Written, row.Writing, row.Ours}
 		wanted := slices.ContainsFunc(p.credentials, func(c v1alpha1.ImportedCredentials) bool { return c.Cloud == row.Cloud })
-		there := have.Credentials[row.Cloud] != nil
-		kept := there || how.noCredentials && row.Ready || !want.complete()
-		if wanted || was == (record{}) || !kept {
+		inStore := have.Credentials[row.Cloud] != nil
+		keep := inStore || opts.skipCredentials && row.Ready || !want.complete()
+		if wanted || last == (record{}) || !keep {
 			continue
 		}
 		switch {
-		case how.noCredentials:
-		case !there && row.Ready:
-			row.Action, row.Ready, row.Message = v1alpha1.StateRemovedSince, false, explain(v1alpha1.StateRemovedSince)
-		case there && len(want.problems) == 0:
-			row.Action, row.Ready, row.Message = v1alpha1.StateLeft, true, explain(v1alpha1.StateLeft)
-		case there && row.Action == v1alpha1.StateRemovedSince:
-			row.Action = was.back(have.Credentials[row.Cloud], how)
-			row.Message, row.Ready = explain(row.Action), true
+		case opts.skipCredentials:
+		case !inStore && row.Ready:
+			row.Action, row.Ready, row.Message = v1alpha1.StateRemovedSince, false, actionMessage(v1alpha1.StateRemovedSince)
+		case inStore && len(want.problems) == 0:
+			row.Action, row.Ready, row.Message = v1alpha1.StateLeft, true, actionMessage(v1alpha1.StateLeft)
+		case inStore && row.Action == v1alpha1.StateRemovedSince:
+			row.Action = last.restored(have.Credentials[row.Cloud], opts)
+			row.Message, row.Ready = actionMessage(row.Action), true
 		}
 		p.credentials = append(p.credentials, row)
 	}
 }
 
-// addCredentials decides about the credentials of each cloud.
-func (p *plan) addCredentials(want wishes, have statestore.Held, before v1alpha1.ImportStateStatus, how policy) {
+// addCredentials decides the action for the credentials of each cloud.
+func (p *plan) addCredentials(want desired, have statestore.Contents, before v1alpha1.ImportStateStatus, opts planOptions) {
 	records := map[string]record{}
 	for _, row := range before.Credentials {
 		records[row.Cloud] = record{row.Written, row.Writing, row.Ours}
 	}
 	for _, c := range want.credentials {
-		e := entry{want: c.JSON(), have: have.Credentials[c.Cloud], there: have.HasCredentials, record: records[c.Cloud]}
-		e.promote(how)
-		row := v1alpha1.ImportedCredentials{Cloud: c.Cloud, Action: e.decide(how), Written: e.written, Ours: e.ours, Writing: e.writing}
-		row.Message, row.Ready = explain(row.Action), settled(row.Action)
+		e := entry{want: c.JSON(), have: have.Credentials[c.Cloud], storeExists: have.HasCredentials, record: records[c.Cloud]}
+		e.confirmWrite(opts)
+		row := v1alpha1.ImportedCredentials{Cloud: c.Cloud, Action: e.decide(opts), Written: e.written, Ours: e.ours, Writing: e.writing}
+		row.Message, row.Ready = actionMessage(row.Action), settled(row.Action)
 		if row.Action == v1alpha1.StateInSync {
-			row.Written, row.Writing = how.hash(e.want), ""
+			row.Written, row.Writing = opts.hash(e.want), ""
 		}
 		if writes(row.Action) {
 			p.secrets[c.Cloud] = e.want
 		}
 		p.credentials = append(p.credentials, row)
 	}
-	p.addLeftCredentials(want, have, before, how)
+	p.addRemovedCredentials(want, have, before, opts)
 }
 
-// fit drops every write when the states do not all fit: half of an import would
-// leave ksctl itself no room.
-func (p *plan) fit(have statestore.Held) {
+// checkSize drops all writes if the states do not fit into the store: a partial import would leave
+// no space for the states that ksctl itself writes.
+func (p *plan) checkSize(have statestore.Contents) {
 	after := maps.Clone(have.States)
 	if after == nil {
 		after = map[string][]byte{}
 	}
 	maps.Copy(after, p.states)
-	if p.full = state.CheckSize(after); p.full != nil {
+	if p.sizeErr = state.CheckStoreSize(after); p.sizeErr != nil {
 		p.states, p.secrets, after = nil, nil, have.States
 		for i := range p.clusters {
 			if row := &p.clusters[i]; writes(row.Action) {
-				row.Action, row.Message = v1alpha1.StateFull, explain(v1alpha1.StateFull)
+				row.Action, row.Message = v1alpha1.StateFull, actionMessage(v1alpha1.StateFull)
 			}
 		}
 		for i := range p.credentials {
 			if row := &p.credentials[i]; writes(row.Action) {
-				row.Action, row.Message = v1alpha1.StateFull, explain(v1alpha1.StateFull)
+				row.Action, row.Message = v1alpha1.StateFull, actionMessage(v1alpha1.StateFull)
 			}
 		}
 	}
-	p.bytes = state.Size(after)
+	p.bytes = state.TotalSize(after)
 }
 
-// announce marks what is about to be written, so that a pass that ends before it could say
-// how is understood by the next. The line of a former pass may say that it is to be written, too.
-func (p *plan) announce(how policy) {
+// announce marks the entries to write, so that the next reconcile can tell what a reconcile wrote
+// that ended before it updated the status. It skips rows that are kept from an earlier reconcile.
+func (p *plan) announce(opts planOptions) {
 	for i := range p.clusters {
 		row := &p.clusters[i]
 		if data, ok := p.states[row.Key]; ok {
-			row.Writing = how.hash(data)
+			row.Writing = opts.hash(data)
 		}
 	}
 	for i := range p.credentials {
 		row := &p.credentials[i]
 		if data, ok := p.secrets[row.Cloud]; ok {
-			row.Writing = how.hash(data)
+			row.Writing = opts.hash(data)
 		}
 	}
 }
 
-// written takes note that everything was written. Only what is new in it is said.
-func (p *plan) written() (did string) {
+// markWritten marks all entries of the plan as written. It returns a summary for an event.
+func (p *plan) markWritten() (summary string) {
 	n := 0
 	for i := range p.clusters {
 		row := &p.clusters[i]
 		if _, ok := p.states[row.Key]; ok {
-			now(row, v1alpha1.StateInSync)
+			confirmRow(row, v1alpha1.StateInSync)
 			n++
 		}
 	}
@@ -243,20 +249,20 @@ func (p *plan) written() (did string) {
 	for i := range p.credentials {
 		row := &p.credentials[i]
 		if _, ok := p.secrets[row.Cloud]; ok {
-			nowCredentials(row, v1alpha1.StateInSync)
+			confirmCredentialsRow(row, v1alpha1.StateInSync)
 			m++
 		}
 	}
-	return fmt.Sprintf("wrote %s", statestore.Said(n, m))
+	return fmt.Sprintf("wrote %s", statestore.CountSummary(n, m))
 }
 
-// now takes note that what was about to be written was.
-func now(row *v1alpha1.ImportedCluster, action v1alpha1.StateAction) {
+// confirmRow marks the pending value of a row as written.
+func confirmRow(row *v1alpha1.ImportedCluster, action v1alpha1.StateAction) {
 	row.Action, row.Message, row.Ready = action, "", true
 	row.Written, row.Writing, row.Ours = row.Writing, "", true
 }
 
-func nowCredentials(row *v1alpha1.ImportedCredentials, action v1alpha1.StateAction) {
+func confirmCredentialsRow(row *v1alpha1.ImportedCredentials, action v1alpha1.StateAction) {
 	row.Action, row.Message, row.Ready = action, "", true
 	row.Written, row.Writing, row.Ours = row.Writing, "", true
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-func hashed(data []byte) string {
+func hashForTest(data []byte) string {
 	canonical, err := state.Canonical(data)
 	if err != nil {
 		canonical = data
@@ -23,9 +23,9 @@ func hashed(data []byte) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// document of a cluster of Civo with some words in it.
-func document(name, words string) string {
-	return fmt.Sprintf(`{"cluster_name":%q,"cluster_type":"ha","region":"LON1","cloud_provider":"civo","words":%q}`, name, words)
+// document returns the state of a Civo cluster with some content.
+func document(name, content string) string {
+	return fmt.Sprintf(`{"cluster_name":%q,"cluster_type":"ha","region":"LON1","cloud_provider":"civo","words":%q}`, name, content)
 }
 
 func cluster(t *testing.T, doc string) *state.Cluster {
@@ -37,9 +37,9 @@ func cluster(t *testing.T, doc string) *state.Cluster {
 	return f.Clusters[0]
 }
 
-func credentials(t *testing.T, cloud, words string) *state.Credentials {
+func credentials(t *testing.T, cloud, content string) *state.Credentials {
 	t.Helper()
-	c, err := state.ReadCredentials(cloud, fmt.Appendf(nil, `{"cloud_provider":%q,%q:{"token":%q}}`, cloud, cloud, words))
+	c, err := state.ReadCredentials(cloud, fmt.Appendf(nil, `{"cloud_provider":%q,%q:{"token":%q}}`, cloud, cloud, content))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,46 +54,46 @@ func TestDecide(t *testing.T) {
 		want, have       string
 		written, writing string
 		overwrite        bool
-		lost             bool // the store itself is gone
+		lost             bool // the store does not exist
 		action           v1alpha1.StateAction
 	}{
-		"new":                                   {want: a, action: v1alpha1.StateCreate},
-		"there, by whomever":                    {want: a, have: a, action: v1alpha1.StateInSync},
-		"there, in other order":                 {want: `{"b":1,"a":2}`, have: `{"a": 2, "b": 1}`, action: v1alpha1.StateInSync},
-		"another":                               {want: a, have: b, action: v1alpha1.StateConflict},
-		"another, and it may be overwritten":    {want: a, have: b, overwrite: true, action: v1alpha1.StateUpdate},
-		"not JSON":                              {want: a, have: "x", action: v1alpha1.StateConflict},
-		"the source moved on":                   {want: b, have: a, written: a, action: v1alpha1.StateUpdate},
-		"ksctl moved on":                        {want: a, have: b, written: a, action: v1alpha1.StateChangedSince},
-		"ksctl moved on, and may be undone":     {want: a, have: b, written: a, overwrite: true, action: v1alpha1.StateChangedSince},
-		"both moved on":                         {want: c, have: b, written: a, action: v1alpha1.StateConflict},
-		"both moved on, and the source counts":  {want: c, have: b, written: a, overwrite: true, action: v1alpha1.StateUpdate},
-		"ksctl took it out":                     {want: a, written: a, action: v1alpha1.StateRemovedSince},
-		"ksctl took it out, and it is new":      {want: b, written: a, action: v1alpha1.StateCreate},
-		"the store is gone":                     {want: a, written: a, lost: true, action: v1alpha1.StateCreate},
-		"written, and ended before it was said": {want: c, have: b, written: a, writing: b, action: v1alpha1.StateUpdate},
-		"ended before it was written":           {want: c, have: a, written: a, writing: b, action: v1alpha1.StateUpdate},
-		"written, ended, and the source undone": {want: a, have: b, written: a, writing: b, action: v1alpha1.StateUpdate},
+		"new":                              {want: a, action: v1alpha1.StateCreate},
+		"equal in the store":               {want: a, have: a, action: v1alpha1.StateInSync},
+		"equal in other order":             {want: `{"b":1,"a":2}`, have: `{"a": 2, "b": 1}`, action: v1alpha1.StateInSync},
+		"different":                        {want: a, have: b, action: v1alpha1.StateConflict},
+		"different, with overwrite":        {want: a, have: b, overwrite: true, action: v1alpha1.StateUpdate},
+		"not JSON":                         {want: a, have: "x", action: v1alpha1.StateConflict},
+		"source changed":                   {want: b, have: a, written: a, action: v1alpha1.StateUpdate},
+		"ksctl changed it":                 {want: a, have: b, written: a, action: v1alpha1.StateChangedSince},
+		"ksctl changed it, with overwrite": {want: a, have: b, written: a, overwrite: true, action: v1alpha1.StateChangedSince},
+		"both changed":                     {want: c, have: b, written: a, action: v1alpha1.StateConflict},
+		"both changed, with overwrite":     {want: c, have: b, written: a, overwrite: true, action: v1alpha1.StateUpdate},
+		"ksctl removed it":                 {want: a, written: a, action: v1alpha1.StateRemovedSince},
+		"ksctl removed it, source changed": {want: b, written: a, action: v1alpha1.StateCreate},
+		"store deleted":                    {want: a, written: a, lost: true, action: v1alpha1.StateCreate},
+		"written, but not confirmed":       {want: c, have: b, written: a, writing: b, action: v1alpha1.StateUpdate},
+		"announced, but not written":       {want: c, have: a, written: a, writing: b, action: v1alpha1.StateUpdate},
+		"not confirmed, source reverted":   {want: a, have: b, written: a, writing: b, action: v1alpha1.StateUpdate},
 	} {
 		hash := func(doc string) string {
 			if doc == "" {
 				return ""
 			}
-			return hashed([]byte(doc))
+			return hashForTest([]byte(doc))
 		}
-		e := entry{want: []byte(test.want), there: !test.lost, record: record{written: hash(test.written), writing: hash(test.writing)}}
+		e := entry{want: []byte(test.want), storeExists: !test.lost, record: record{written: hash(test.written), writing: hash(test.writing)}}
 		if test.have != "" {
 			e.have = []byte(test.have)
 		}
-		how := policy{overwrite: test.overwrite, hash: hashed}
-		e.promote(how)
-		if got := e.decide(how); got != test.action {
+		opts := planOptions{overwrite: test.overwrite, hash: hashForTest}
+		e.confirmWrite(opts)
+		if got := e.decide(opts); got != test.action {
 			t.Errorf("%s: got %s, want %s", name, got, test.action)
 		}
 	}
 }
 
-// actions of a plan, in short.
+// actions returns the actions of a plan in a short form.
 func actions(p plan) string {
 	var out []string
 	for _, c := range p.clusters {
@@ -105,70 +105,71 @@ func actions(p plan) string {
 	return strings.Join(out, " ")
 }
 
-func TestPlanOfAStoreFromItsFirstWriteOn(t *testing.T) {
-	how := policy{hash: hashed}
-	want := wishes{clusters: []*state.Cluster{cluster(t, document("demo", "a")), cluster(t, document("next", "a"))}, credentials: []*state.Credentials{credentials(t, "civo", "x")}}
-	have := statestore.Held{States: map[string][]byte{"aws.ha.other.r": []byte("{}")}}
-	p := newPlan(want, have, v1alpha1.ImportStateStatus{}, how)
+func TestPlanWritesOnceAndKeepsRemovedEntries(t *testing.T) {
+	opts := planOptions{hash: hashForTest}
+	want := desired{clusters: []*state.Cluster{cluster(t, document("demo", "a")), cluster(t, document("next", "a"))}, credentials: []*state.Credentials{credentials(t, "civo", "x")}}
+	have := statestore.Contents{States: map[string][]byte{"aws.ha.other.r": []byte("{}")}}
+	p := newPlan(want, have, v1alpha1.ImportStateStatus{}, opts)
 	if got := actions(p); got != "civo.ha.demo.LON1=Create civo.ha.next.LON1=Create civo=Create" || len(p.states) != 2 || len(p.secrets) != 1 {
 		t.Fatalf("first: %s", got)
 	}
-	p.announce(how)
-	if did := p.written(); did != "wrote 2 states and the credentials of 1 cloud" {
+	p.announce(opts)
+	if did := p.markWritten(); did != "wrote 2 states and the credentials of 1 cloud" {
 		t.Error(did)
 	}
 	var status v1alpha1.ImportStateStatus
-	p.report(&status, place{namespace: "ksctl"})
-	have = statestore.Held{States: p.states, Credentials: p.secrets, HasStates: true, HasCredentials: true}
-	// Nothing new: nothing is written, and the status stays as it is.
-	again := newPlan(want, have, status, how)
+	p.report(&status, destination{namespace: "ksctl"})
+	have = statestore.Contents{States: p.states, Credentials: p.secrets, HasStates: true, HasCredentials: true}
+	// Without changes nothing is written, and the status stays the same.
+	again := newPlan(want, have, status, opts)
 	if got := actions(again); got != "civo.ha.demo.LON1=InSync civo.ha.next.LON1=InSync civo=InSync" || len(again.states)+len(again.secrets) != 0 {
 		t.Fatalf("again: %s", got)
 	}
 	if !slices.Equal(again.clusters, status.Clusters) || !slices.Equal(again.credentials, status.Credentials) {
 		t.Errorf("the status changes: %+v, was %+v", again.clusters, status.Clusters)
 	}
-	// The source loses one: it stays, is said, and goes with the object.
-	lost := newPlan(wishes{clusters: want.clusters[:1]}, have, status, how)
+	// A state that the source loses stays in the store, is reported, and is removed with the
+	// object.
+	lost := newPlan(desired{clusters: want.clusters[:1]}, have, status, opts)
 	if got := actions(lost); got != "civo.ha.demo.LON1=InSync civo.ha.next.LON1=LeftSource civo=LeftSource" {
 		t.Errorf("lost: %s", got)
 	}
-	out, ok := lost.outcome(want, place{namespace: "ksctl"}, "main@sha1:1", false).(reconcile.Done)
-	if !ok || out.Message != "1 state in ksctl's store in namespace ksctl; no more in the source: 1 state and the credentials of 1 cloud" {
+	out, ok := lost.outcome(want, destination{namespace: "ksctl"}, "main@sha1:1", false).(reconcile.Done)
+	if !ok || out.Message != "1 state in the ksctl store in namespace ksctl; no longer in the source: 1 state and the credentials of 1 cloud" {
 		t.Errorf("lost: %+v", out)
 	}
-	lost.report(&status, place{namespace: "ksctl"})
+	lost.report(&status, destination{namespace: "ksctl"})
 	have.States[demo] = []byte(document("demo", "scaled"))
-	states, creds, kept := leaving(&status, have, hashed)
+	states, creds, kept := entriesToRemove(&status, have, hashForTest)
 	if !slices.Equal(states, []string{"civo.ha.next.LON1"}) || !slices.Equal(creds, []string{"civo"}) || !slices.Equal(kept, []string{demo}) {
-		t.Errorf("leaving %v, %v, kept %v", states, creds, kept)
+		t.Errorf("removed %v, %v, kept %v", states, creds, kept)
 	}
 }
 
-func TestPlanRefuses(t *testing.T) {
-	one := wishes{clusters: []*state.Cluster{cluster(t, document("demo", "a"))}}
-	external := wishes{clusters: []*state.Cluster{cluster(t, strings.Replace(document("demo", "a"), "{", `{"ID":"65f0c0ffee65f0c0ffee65f0",`, 1))}, credentials: []*state.Credentials{credentials(t, "civo", "x")}}
-	large := wishes{clusters: []*state.Cluster{cluster(t, document("demo", strings.Repeat("x", state.MaxStoreBytes)))}, credentials: []*state.Credentials{credentials(t, "civo", "x")}}
-	bad := wishes{refused: []v1alpha1.ImportedCluster{{Key: "b", Action: v1alpha1.StateInvalid, Message: "b.json: wrong"}, {Key: "b", Action: v1alpha1.StateInvalid}, {Key: "a", Action: v1alpha1.StateInvalid}}}
+func TestPlanReportsConflictsAndInvalidStates(t *testing.T) {
+	one := desired{clusters: []*state.Cluster{cluster(t, document("demo", "a"))}}
+	external := desired{clusters: []*state.Cluster{cluster(t, strings.Replace(document("demo", "a"), "{", `{"ID":"65f0c0ffee65f0c0ffee65f0",`, 1))}, credentials: []*state.Credentials{credentials(t, "civo", "x")}}
+	large := desired{clusters: []*state.Cluster{cluster(t, document("demo", strings.Repeat("x", state.MaxStoreBytes)))}, credentials: []*state.Credentials{credentials(t, "civo", "x")}}
+	bad := desired{invalid: []v1alpha1.ImportedCluster{{Key: "b", Action: v1alpha1.StateInvalid, Message: "b.json: wrong"}, {Key: "b", Action: v1alpha1.StateInvalid}, {Key: "a", Action: v1alpha1.StateInvalid}}}
 	for name, c := range map[string]struct {
-		want   wishes
-		have   statestore.Held
+		want   desired
+		have   statestore.Contents
 		action string
 		reason string
 		says   string
 		writes int
 	}{
-		"another state":        {one, statestore.Held{States: map[string][]byte{demo: []byte(document("demo", "b"))}}, demo + "=Conflict", ConflictReason, "spec.conflict to Overwrite", 0},
-		"MongoDB in the store": {one, statestore.Held{External: true}, demo + "=ExternalStorage", ExternalStorageReason, "MongoDB", 0},
-		"exported from one":    {external, statestore.Held{}, demo + "=ExternalStorage civo=Create", ExternalStorageReason, "exported from a MongoDB", 1},
-		"no room":              {large, statestore.Held{}, demo + "=StoreFull civo=StoreFull", StoreFullReason, "bytes for 1 clusters", 0},
-		"nonsense":             {bad, statestore.Held{}, "a=Invalid b=Invalid", InvalidStateReason, "b.json: wrong", 0},
+		"different state":      {one, statestore.Contents{States: map[string][]byte{demo: []byte(document("demo", "b"))}}, demo + "=Conflict", ConflictReason, "spec.conflict to Overwrite", 0},
+		"MongoDB in the store": {one, statestore.Contents{External: true}, demo + "=ExternalStorage", ExternalStorageReason, "MongoDB", 0},
+		"from a MongoDB":       {external, statestore.Contents{}, demo + "=ExternalStorage civo=Create", ExternalStorageReason, "exported from a MongoDB", 1},
+		"store full":           {large, statestore.Contents{}, demo + "=StoreFull civo=StoreFull", StoreFullReason, "bytes for 1 clusters", 0},
+		"invalid states":       {bad, statestore.Contents{}, "a=Invalid b=Invalid", InvalidStateReason, "b.json: wrong", 0},
 	} {
-		p := newPlan(c.want, c.have, v1alpha1.ImportStateStatus{}, policy{hash: hashed})
+		p := newPlan(c.want, c.have, v1alpha1.ImportStateStatus{}, planOptions{hash: hashForTest})
 		if actions(p) != c.action || len(p.states)+len(p.secrets) != c.writes {
 			t.Errorf("%s: %s, %d writes", name, actions(p), len(p.states)+len(p.secrets))
 		}
-		out, ok := p.outcome(c.want, place{namespace: "ksctl"}, "r", false).(reconcile.Stalled)
+		out, ok := p.outcome(c.want, destination{namespace: "ksctl"}, "r", false).(reconcile.Stalled)
 		if !ok || out.Reason != c.reason || !strings.Contains(out.Err.Error(), c.says) {
 			t.Errorf("%s: %+v", name, out)
 		}
@@ -176,58 +177,58 @@ func TestPlanRefuses(t *testing.T) {
 }
 
 func TestPlanWarnsBeforeTheStoreIsFull(t *testing.T) {
-	want := wishes{clusters: []*state.Cluster{cluster(t, document("demo", strings.Repeat("x", state.WarnStoreBytes)))}}
-	p := newPlan(want, statestore.Held{}, v1alpha1.ImportStateStatus{}, policy{hash: hashed})
-	out, ok := p.outcome(want, place{namespace: "ksctl"}, "r", true).(reconcile.Done)
-	if !ok || out.Reason != DryRunReason || !strings.Contains(out.Message, "would create 1 state") || !strings.Contains(out.Message, "take 80 % of what a ConfigMap can hold") {
+	want := desired{clusters: []*state.Cluster{cluster(t, document("demo", strings.Repeat("x", state.WarnStoreBytes)))}}
+	p := newPlan(want, statestore.Contents{}, v1alpha1.ImportStateStatus{}, planOptions{hash: hashForTest})
+	out, ok := p.outcome(want, destination{namespace: "ksctl"}, "r", true).(reconcile.Done)
+	if !ok || out.Reason != DryRunReason || !strings.Contains(out.Message, "would create 1 state") || !strings.Contains(out.Message, "use 80 % of the maximum size of a ConfigMap") {
 		t.Errorf("got %+v", out)
 	}
 }
 
-func TestProblemsOfFilesAreToldTogether(t *testing.T) {
-	want := wishes{problems: []problem{{"A", "a.json: bad", true}, {"B", "b.json: no answer", false}}}
-	p := newPlan(want, statestore.Held{}, v1alpha1.ImportStateStatus{}, policy{hash: hashed})
-	out, ok := p.outcome(want, place{namespace: "ksctl"}, "r", false).(reconcile.Retry)
+func TestOutcomeJoinsProblemsOfFiles(t *testing.T) {
+	want := desired{problems: []problem{{"A", "a.json: bad", true}, {"B", "b.json: no answer", false}}}
+	p := newPlan(want, statestore.Contents{}, v1alpha1.ImportStateStatus{}, planOptions{hash: hashForTest})
+	out, ok := p.outcome(want, destination{namespace: "ksctl"}, "r", false).(reconcile.Retry)
 	if !ok || out.Reason != "B" || out.Err.Error() != "a.json: bad; b.json: no answer" {
 		t.Errorf("got %+v", out)
 	}
 }
 
-func TestPlanDeletesWhatItWroteAndNothingElse(t *testing.T) {
-	how := policy{hash: hashed}
-	want := wishes{clusters: []*state.Cluster{cluster(t, document("demo", "a"))}}
-	have := statestore.Held{States: map[string][]byte{demo: []byte(document("demo", "a"))}, HasStates: true}
-	p := newPlan(want, have, v1alpha1.ImportStateStatus{}, how)
+func TestOnlyWrittenEntriesAreRemoved(t *testing.T) {
+	opts := planOptions{hash: hashForTest}
+	want := desired{clusters: []*state.Cluster{cluster(t, document("demo", "a"))}}
+	have := statestore.Contents{States: map[string][]byte{demo: []byte(document("demo", "a"))}, HasStates: true}
+	p := newPlan(want, have, v1alpha1.ImportStateStatus{}, opts)
 	if actions(p) != demo+"=InSync" || p.clusters[0].Ours {
-		t.Fatalf("found there: %s, %+v", actions(p), p.clusters)
+		t.Fatalf("found in the store: %s, %+v", actions(p), p.clusters)
 	}
 	var status v1alpha1.ImportStateStatus
-	p.report(&status, place{namespace: "ksctl"})
-	if states, _, _ := leaving(&status, have, hashed); len(states) != 0 {
-		t.Errorf("what was found there is deleted: %v", states)
+	p.report(&status, destination{namespace: "ksctl"})
+	if states, _, _ := entriesToRemove(&status, have, hashForTest); len(states) != 0 {
+		t.Errorf("an entry that was not written is removed: %v", states)
 	}
-	// The source moves on, and nobody has touched it: it is written, and ours from then on.
+	// The source changes and the store does not: the entry is written, and owned from then on.
 	want.clusters[0] = cluster(t, document("demo", "b"))
-	p = newPlan(want, have, status, how)
+	p = newPlan(want, have, status, opts)
 	if actions(p) != demo+"=Update" {
-		t.Fatalf("moved on: %s", actions(p))
+		t.Fatalf("source changed: %s", actions(p))
 	}
-	p.announce(how)
-	p.report(&status, place{namespace: "ksctl"})
-	// The pass ended without saying how: the next knows what it finds.
+	p.announce(opts)
+	p.report(&status, destination{namespace: "ksctl"})
+	// After a crash before the status update, the next reconcile recognizes the written entry.
 	have.States = p.states
 	want.clusters[0] = cluster(t, document("demo", "c"))
-	p = newPlan(want, have, status, how)
+	p = newPlan(want, have, status, opts)
 	if actions(p) != demo+"=Update" || !p.clusters[0].Ours {
 		t.Fatalf("after a crash: %s, %+v", actions(p), p.clusters)
 	}
-	p.report(&status, place{namespace: "ksctl"})
-	if states, _, _ := leaving(&status, have, hashed); !slices.Equal(states, []string{demo}) {
-		t.Errorf("what was written stays: %v", states)
+	p.report(&status, destination{namespace: "ksctl"})
+	if states, _, _ := entriesToRemove(&status, have, hashForTest); !slices.Equal(states, []string{demo}) {
+		t.Errorf("the written entry is not removed: %v", states)
 	}
 }
 
-func TestGathering(t *testing.T) {
+func TestCollector(t *testing.T) {
 	file := func(name string, clusters []string, clouds ...string) *state.File {
 		f := &state.File{}
 		for _, doc := range clusters {
@@ -244,36 +245,36 @@ func TestGathering(t *testing.T) {
 		filter state.Filter
 		want   string
 	}{
-		"one file":                          {[]*state.File{file("x", []string{a}, "civo", "aws")}, state.Filter{}, "1 clusters, 0 refused, 1 credentials, 0 problems"},
-		"credentials alone":                 {[]*state.File{file("x", nil, "civo", "aws")}, state.Filter{}, "0 clusters, 0 refused, 2 credentials, 0 problems"},
-		"of a cloud that is not selected":   {[]*state.File{file("x", nil, "civo", "aws")}, state.Filter{Cloud: "aws"}, "0 clusters, 0 refused, 1 credentials, 0 problems"},
-		"no cluster is selected":            {[]*state.File{file("x", []string{a}, "civo")}, state.Filter{ClusterName: "other"}, "0 clusters, 0 refused, 0 credentials, 0 problems"},
-		"the same twice":                    {[]*state.File{file("x", []string{a}, "civo"), file("x", []string{a}, "civo")}, state.Filter{}, "1 clusters, 0 refused, 1 credentials, 0 problems"},
-		"two states of one cluster":         {[]*state.File{file("x", []string{a}), file("x", []string{b}), file("x", []string{a})}, state.Filter{}, "0 clusters, 2 refused, 0 credentials, 0 problems"},
-		"two credentials of one cloud":      {[]*state.File{file("x", []string{a}, "civo"), file("y", nil, "civo")}, state.Filter{}, "1 clusters, 0 refused, 0 credentials, 1 problems"},
-		"one that ksctl could not use":      {[]*state.File{file("x", []string{wrong})}, state.Filter{}, "0 clusters, 1 refused, 0 credentials, 0 problems"},
-		"one that is wrong, and a good one": {[]*state.File{file("x", []string{wrong, a})}, state.Filter{}, "1 clusters, 1 refused, 0 credentials, 0 problems"},
+		"one file":                         {[]*state.File{file("x", []string{a}, "civo", "aws")}, state.Filter{}, "1 clusters, 0 refused, 1 credentials, 0 problems"},
+		"only credentials":                 {[]*state.File{file("x", nil, "civo", "aws")}, state.Filter{}, "0 clusters, 0 refused, 2 credentials, 0 problems"},
+		"cloud not selected":               {[]*state.File{file("x", nil, "civo", "aws")}, state.Filter{Cloud: "aws"}, "0 clusters, 0 refused, 1 credentials, 0 problems"},
+		"no cluster selected":              {[]*state.File{file("x", []string{a}, "civo")}, state.Filter{ClusterName: "other"}, "0 clusters, 0 refused, 0 credentials, 0 problems"},
+		"same content twice":               {[]*state.File{file("x", []string{a}, "civo"), file("x", []string{a}, "civo")}, state.Filter{}, "1 clusters, 0 refused, 1 credentials, 0 problems"},
+		"two states of one cluster":        {[]*state.File{file("x", []string{a}), file("x", []string{b}), file("x", []string{a})}, state.Filter{}, "0 clusters, 2 refused, 0 credentials, 0 problems"},
+		"two credentials of one cloud":     {[]*state.File{file("x", []string{a}, "civo"), file("y", nil, "civo")}, state.Filter{}, "1 clusters, 0 refused, 0 credentials, 1 problems"},
+		"invalid state":                    {[]*state.File{file("x", []string{wrong})}, state.Filter{}, "0 clusters, 1 refused, 0 credentials, 0 problems"},
+		"invalid and valid state of a key": {[]*state.File{file("x", []string{wrong, a})}, state.Filter{}, "1 clusters, 1 refused, 0 credentials, 0 problems"},
 	} {
-		g := newGathering(c.filter)
+		g := newCollector(c.filter)
 		for i, f := range c.files {
 			g.add(fmt.Sprint(i), f)
 		}
-		w := g.wishes(true)
-		if got := fmt.Sprintf("%d clusters, %d refused, %d credentials, %d problems", len(w.clusters), len(w.refused), len(w.credentials), len(w.problems)); got != c.want {
+		w := g.desired(true)
+		if got := fmt.Sprintf("%d clusters, %d refused, %d credentials, %d problems", len(w.clusters), len(w.invalid), len(w.credentials), len(w.problems)); got != c.want {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)
 		}
 		seen := map[string]bool{}
-		for _, row := range newPlan(w, statestore.Held{}, v1alpha1.ImportStateStatus{}, policy{hash: hashed}).clusters {
+		for _, row := range newPlan(w, statestore.Contents{}, v1alpha1.ImportStateStatus{}, planOptions{hash: hashForTest}).clusters {
 			if seen[row.Key] {
-				t.Errorf("%s: two lines of %s", name, row.Key)
+				t.Errorf("%s: two rows for %s", name, row.Key)
 			}
 			seen[row.Key] = true
 		}
 	}
-	g := newGathering(state.Filter{})
+	g := newCollector(state.Filter{})
 	g.problems = []problem{{"X", "y.json: unreadable", false}}
 	g.add("x", file("x", nil, "civo"))
-	if w := g.wishes(true); len(w.credentials) != 0 {
-		t.Error("credentials are taken though nobody knows which clusters there are")
+	if w := g.desired(true); len(w.credentials) != 0 {
+		t.Error("credentials are imported although the clusters are unknown")
 	}
 }

@@ -24,34 +24,36 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// Kind of the objects that are reconciled here.
+// Kind is the kind of the reconciled objects.
 const Kind = "ImportState"
 
-// attempts to write while others write, too, before it is left to a later pass.
-const attempts = 10
+// maxAttempts bounds the writes in one reconcile that conflict with writes of other clients.
+const maxAttempts = 10
 
-// Steps reconcile an ImportState.
+// Steps reconciles ImportStates.
 type Steps struct {
 	// Client reads from the cache.
 	Client client.Reader
-	// Content gets what sources hold.
+	// Content fetches the content of sources.
 	Content *content.Loader
-	// Decrypt decrypts files; nil: encrypted ones are refused.
+	// Decrypt decrypts files; nil: encrypted files are rejected.
 	Decrypt sops.Decrypter
-	// Target has ksctl's store.
+	// Target is the cluster with the ksctl store.
 	Target *engine.Target
-	// DefaultServiceAccount is used where an object names none; empty: it is refused.
+	// DefaultServiceAccount is used if the spec names no service account; empty: such an object
+	// is Stalled.
 	DefaultServiceAccount string
-	// SecretKey keys hashes of what is written.
+	// SecretKey is the key of the hashes of written entries.
 	SecretKey []byte
-	// Selector restricts the objects that are reconciled here; nil: all are.
+	// Selector restricts the ImportStates that are reconciled; nil selects all.
 	Selector labels.Selector
 	Clock    clock.PassiveClock
 
-	// read is what was read last: decrypting costs a process, and requests to key services.
-	read reconcile.Kept[*reading]
-	// sending is how many wait for their agents.
-	sending atomic.Int32
+	// cache caches the last desired content, because decryption starts a process and calls key
+	// services.
+	cache reconcile.ObjectCache[*cachedDesired]
+	// sends is the number of imports that wait for their agents.
+	sends atomic.Int32
 }
 
 var _ reconcile.Steps[*v1alpha1.ImportState] = (*Steps)(nil)
@@ -62,63 +64,64 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*v1alpha1.
 	timeout := reconcile.Timeout(&obj.Spec.Schedule)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not finished within the timeout of %s", timeout))
 	defer cancel()
-	var from artifact.Artifact
+	var art artifact.Artifact
 	if ref := obj.Spec.SourceRef; ref != nil {
 		var err error
-		if from, err = s.Content.Artifact(ctx, *ref, obj.Namespace, "", ""); err != nil {
+		if art, err = s.Content.Artifact(ctx, *ref, obj.Namespace, "", ""); err != nil {
 			return content.SourceOutcome(err)
 		}
 	}
-	obj.Status.LastAttemptedRevision = from.Revision
+	obj.Status.LastAttemptedRevision = art.Revision
 	c, err := s.clientFor(ctx, obj)
 	if err != nil {
-		return account.Outcome(err, from.Revision)
+		return account.OutcomeOf(err, art.Revision)
 	}
-	want, err := s.want(ctx, obj, c, from)
+	want, err := s.loadDesired(ctx, obj, c, art)
 	if err != nil {
-		return failed(err, from.Revision)
+		return failureOutcome(err, art.Revision)
 	}
 	if agentOf(&obj.Spec) != nil {
-		return s.deliver(ctx, req, want, c, from.Revision)
+		return s.importToAgent(ctx, req, want, c, art.Revision)
 	}
-	return s.carry(ctx, req, want, c, from.Revision)
+	return s.importToStore(ctx, req, want, c, art.Revision)
 }
 
-// carry brings what is wanted into the store. Whoever writes there meanwhile goes first.
-func (s *Steps) carry(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState], want wishes, c *engine.Client, revision string) reconcile.Outcome {
+// importToStore writes the desired entries to the ksctl store. It never overwrites concurrent
+// writes of other clients.
+func (s *Steps) importToStore(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState], want desired, c *engine.Client, revision string) reconcile.Outcome {
 	obj := req.Object
-	how := policy{overwrite: obj.Spec.Conflict == v1alpha1.OverwriteConflict, dryRun: obj.Spec.DryRun,
-		noCredentials: obj.Spec.Credentials == v1alpha1.SkipCredentials, hash: s.hash}
-	namespace := namespaceOf(&obj.Spec)
-	to := place{namespace: namespace}
-	before := former(&obj.Status, to)
-	st, err := statestore.Read(ctx, c, namespace, !how.noCredentials)
+	opts := planOptions{overwrite: obj.Spec.Conflict == v1alpha1.OverwriteConflict, dryRun: obj.Spec.DryRun,
+		skipCredentials: obj.Spec.Credentials == v1alpha1.SkipCredentials, hash: s.hash}
+	namespace := storeNamespace(&obj.Spec)
+	dest := destination{namespace: namespace}
+	before := previousStatus(&obj.Status, dest)
+	st, err := statestore.Read(ctx, c, namespace, !opts.skipCredentials)
 	if err != nil {
 		return reconcile.Retry{Err: err, Revision: revision}
 	}
-	takeLeave(req, to) // once: from here on each pass notes where it went
-	for range attempts {
-		p := newPlan(want, st.Held, before, how)
-		if err := s.act(ctx, req, st, &p, how); err != nil {
-			if err = st.Reread(ctx, err); err != nil {
+	warnDestinationChange(req, dest) // emitted once, because from here on the status has the new destination
+	for range maxAttempts {
+		p := newPlan(want, st.Contents, before, opts)
+		if err := s.act(ctx, req, st, &p, opts); err != nil {
+			if err = st.ReloadAfterConflict(ctx, err); err != nil {
 				return reconcile.Retry{Err: err, Revision: revision}
 			}
-			before = obj.Status // with what was about to be written, of which some may be
+			before = obj.Status // marks the entries of this attempt, some of which may be written
 			continue
 		}
-		if how.dryRun {
-			return p.preview(&obj.Status, want, to, revision)
+		if opts.dryRun {
+			return p.preview(&obj.Status, want, dest, revision)
 		}
-		p.report(&obj.Status, to)
-		out := p.outcome(want, to, revision, false)
+		p.report(&obj.Status, dest)
+		out := p.outcome(want, dest, revision, false)
 		if _, done := out.(reconcile.Done); done {
 			obj.Status.LastAppliedRevision = revision
 		}
-		if err := s.introduce(ctx, req, c); err != nil {
+		if err := s.createClusters(ctx, req, c); err != nil {
 			if _, done := out.(reconcile.Done); done {
 				retry := reconcile.Retry{Err: err, Revision: revision}
-				if errors.Is(err, errBehind) {
-					retry.After = time.Second
+				if errors.Is(err, errNotInCache) {
+					retry.RequeueAfter = time.Second
 				}
 				return retry
 			}
@@ -126,76 +129,77 @@ func (s *Steps) carry(ctx context.Context, req *reconcile.Request[*v1alpha1.Impo
 		}
 		return out
 	}
-	return reconcile.Retry{Reason: StoreContendedReason, Revision: revision, After: time.Second,
-		Err: fmt.Errorf("ksctl's store in namespace %s was written by others %d times while it was to be written from here: it is tried again", namespace, attempts)}
+	return reconcile.Retry{Reason: StoreContendedReason, Revision: revision, RequeueAfter: time.Second,
+		Err: fmt.Errorf("writing the ksctl store in namespace %s: %d conflicts with writes of other clients: retrying", namespace, maxAttempts)}
 }
 
-// act writes what the plan says, after the status has it: a process that ends in between
-// leaves nothing in the store that the next takes for somebody else's.
-func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState], st *statestore.Store, p *plan, how policy) error {
-	if how.dryRun || len(p.states)+len(p.secrets) == 0 {
+// act writes the entries of the plan. The status is written first, so that after a crash the next
+// process recognizes the entries in the store as its own.
+func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState], st *statestore.Store, p *plan, opts planOptions) error {
+	if opts.dryRun || len(p.states)+len(p.secrets) == 0 {
 		return nil
 	}
-	p.announce(how)
-	p.report(&req.Object.Status, place{namespace: st.Namespace})
-	if err := req.Persist(ctx, "writing to ksctl's store in namespace "+st.Namespace); err != nil {
+	p.announce(opts)
+	p.report(&req.Object.Status, destination{namespace: st.Namespace})
+	if err := req.Persist(ctx, "writing to the ksctl store in namespace "+st.Namespace); err != nil {
 		return err
 	}
 	if err := st.Write(ctx, p.states, p.secrets); err != nil {
 		return err
 	}
-	req.Event(corev1.EventTypeNormal, "StateWritten", p.written()+" to ksctl's store in namespace "+st.Namespace)
+	req.Event(corev1.EventTypeNormal, "StateWritten", p.markWritten()+" to the ksctl store in namespace "+st.Namespace)
 	return nil
 }
 
-// report writes the plan into a status.
-func (p *plan) report(status *v1alpha1.ImportStateStatus, to place) {
+// report sets the rows and the destination in the status.
+func (p *plan) report(status *v1alpha1.ImportStateStatus, dest destination) {
 	status.Clusters, status.Credentials = p.clusters, p.credentials
-	status.Store, status.Agent = to.namespace, to.agent
+	status.Store, status.Agent = dest.namespace, dest.agent
 }
 
-// preview says what a plan would do. KsctlClusters look where the status says that something was
-// brought, and its lines have what was written there: so it goes on telling of that place, and
-// has the lines of the plan only if that is of the same one, or nothing was brought anywhere yet.
-func (p *plan) preview(status *v1alpha1.ImportStateStatus, want wishes, to place, revision string) reconcile.Outcome {
-	out := p.outcome(want, to, revision, true)
-	was := placeOf(status)
-	if was == to || was == (place{}) {
+// preview returns the outcome of a dry run. KsctlClusters read the store in the status, and its
+// rows record what was written there. So the status keeps its destination, and gets the rows of the
+// plan only if they have the same destination, or if nothing was written before.
+func (p *plan) preview(status *v1alpha1.ImportStateStatus, want desired, dest destination, revision string) reconcile.Outcome {
+	out := p.outcome(want, dest, revision, true)
+	last := destinationOf(status)
+	if last == dest || last == (destination{}) {
 		status.Clusters, status.Credentials = p.clusters, p.credentials
 		return out
 	}
-	stays := "; status tells, as before, of " + was.String()
+	suffix := "; the status still describes " + last.String()
 	switch o := out.(type) {
 	case reconcile.Done:
-		o.Message += stays
+		o.Message += suffix
 		return o
 	case reconcile.Stalled:
-		o.Err = fmt.Errorf("%w%s", o.Err, stays)
+		o.Err = fmt.Errorf("%w%s", o.Err, suffix)
 		return o
 	case reconcile.Retry:
-		o.Err = fmt.Errorf("%w%s", o.Err, stays)
+		o.Err = fmt.Errorf("%w%s", o.Err, suffix)
 		return o
 	}
 	return out
 }
 
-// former is the status of an import, without what was brought to another place than it is to go to.
-func former(status *v1alpha1.ImportStateStatus, to place) v1alpha1.ImportStateStatus {
-	if placeOf(status) == to {
+// previousStatus returns the status without the entries of another destination than the current
+// one.
+func previousStatus(status *v1alpha1.ImportStateStatus, dest destination) v1alpha1.ImportStateStatus {
+	if destinationOf(status) == dest {
 		return *status
 	}
-	return v1alpha1.ImportStateStatus{Clusters: knownClusters(status.Clusters)}
+	return v1alpha1.ImportStateStatus{Clusters: clusterRefs(status.Clusters)}
 }
 
-// takeLeave says what stays at the place that an import went to before.
-func takeLeave(req *reconcile.Request[*v1alpha1.ImportState], to place) {
-	was := placeOf(&req.Object.Status)
+// warnDestinationChange emits an event about the entries that stay at the previous destination.
+func warnDestinationChange(req *reconcile.Request[*v1alpha1.ImportState], dest destination) {
+	last := destinationOf(&req.Object.Status)
 	switch {
-	case was == to || req.Object.Spec.DryRun:
-	case was.agent != "":
-		req.Event(corev1.EventTypeWarning, "StateKept", "what was sent to "+was.String()+" stays there, and is not looked after any more")
-	case was.namespace != "":
-		req.Event(corev1.EventTypeWarning, "StateKept", "what was imported into "+was.String()+" stays there, and is not looked after any more")
+	case last == dest || req.Object.Spec.DryRun:
+	case last.agent != "":
+		req.Event(corev1.EventTypeWarning, "StateKept", "states that were sent to "+last.String()+" stay there and are no longer managed")
+	case last.namespace != "":
+		req.Event(corev1.EventTypeWarning, "StateKept", "states that were imported into "+last.String()+" stay there and are no longer managed")
 	}
 }
 
@@ -203,43 +207,43 @@ func takeLeave(req *reconcile.Request[*v1alpha1.ImportState], to place) {
 func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState]) reconcile.Outcome {
 	obj := req.Object
 	if obj.Spec.DeletionPolicy != v1alpha1.DeleteState || obj.Status.Store == "" {
-		return reconcile.Done{Message: "what was imported stays in the store"}
+		return reconcile.Done{Message: "the imported states stay in the store"}
 	}
 	c, err := s.clientFor(ctx, obj)
 	if err != nil {
-		return account.Outcome(fmt.Errorf("%w%s", err, orKeep), "")
+		return account.OutcomeOf(fmt.Errorf("%w%s", err, keepHint), "")
 	}
-	left, err := s.dismiss(ctx, obj, c)
+	remaining, err := s.deleteClusters(ctx, obj, c)
 	if err != nil {
-		return reconcile.Retry{Err: fmt.Errorf("%w%s", err, orKeep)}
+		return reconcile.Retry{Err: fmt.Errorf("%w%s", err, keepHint)}
 	}
-	if len(left) > 0 {
-		return s.await(obj, left)
+	if len(remaining) > 0 {
+		return s.waitForClusters(obj, remaining)
 	}
 	st, err := statestore.Read(ctx, c, obj.Status.Store, len(obj.Status.Credentials) > 0)
 	if err != nil {
-		return reconcile.Retry{Err: fmt.Errorf("%w%s", err, orKeep)}
+		return reconcile.Retry{Err: fmt.Errorf("%w%s", err, keepHint)}
 	}
-	for range attempts {
-		states, credentials, kept := leaving(&obj.Status, st.Held, s.hash)
+	for range maxAttempts {
+		states, credentials, kept := entriesToRemove(&obj.Status, st.Contents, s.hash)
 		if err := st.Remove(ctx, states, credentials); err != nil {
-			if err = st.Reread(ctx, err); err != nil {
+			if err = st.ReloadAfterConflict(ctx, err); err != nil {
 				return reconcile.Retry{Err: err}
 			}
 			continue
 		}
 		if len(kept) > 0 {
-			req.Event(corev1.EventTypeWarning, "StateKept", "changed in the store since it was imported, and left there: "+statestore.Lines(kept))
+			req.Event(corev1.EventTypeWarning, "StateKept", "entries that changed in the store since the import are not removed: "+statestore.JoinMessages(kept))
 		}
-		return reconcile.Done{Message: "what was imported was taken out of the store"}
+		return reconcile.Done{Message: "the imported states are removed from the store"}
 	}
-	return reconcile.Retry{Reason: StoreContendedReason, After: time.Second, Err: fmt.Errorf("ksctl's store in namespace %s is written by others all the time", obj.Status.Store)}
+	return reconcile.Retry{Reason: StoreContendedReason, RequeueAfter: time.Second, Err: fmt.Errorf("removing states from the ksctl store in namespace %s: %d conflicts with writes of other clients: retrying", obj.Status.Store, maxAttempts)}
 }
 
-// leaving are the keys of what was written and is as it was written, and those that
-// somebody has changed since.
-func leaving(status *v1alpha1.ImportStateStatus, have statestore.Held, hash func([]byte) string) (states, credentials, kept []string) {
-	judge := func(key string, have []byte, r record) bool {
+// entriesToRemove returns the keys of the entries that the import wrote and that are unchanged, and
+// the keys of those that other clients have changed since.
+func entriesToRemove(status *v1alpha1.ImportStateStatus, have statestore.Contents, hash func([]byte) string) (states, credentials, kept []string) {
+	removable := func(key string, have []byte, r record) bool {
 		if have == nil || !r.ours && r.writing == "" {
 			return false
 		}
@@ -250,12 +254,12 @@ func leaving(status *v1alpha1.ImportStateStatus, have statestore.Held, hash func
 		return true
 	}
 	for _, row := range status.Clusters {
-		if judge(row.Key, have.States[row.Key], recordOf(row)) {
+		if removable(row.Key, have.States[row.Key], recordOf(row)) {
 			states = append(states, row.Key)
 		}
 	}
 	for _, row := range status.Credentials {
-		if judge(row.Cloud, have.Credentials[row.Cloud], record{row.Written, row.Writing, row.Ours}) {
+		if removable(row.Cloud, have.Credentials[row.Cloud], record{row.Written, row.Writing, row.Ours}) {
 			credentials = append(credentials, row.Cloud)
 		}
 	}
@@ -263,19 +267,19 @@ func leaving(status *v1alpha1.ImportStateStatus, have statestore.Held, hash func
 }
 
 // Forget implements reconcile.Steps.
-func (s *Steps) Forget(key types.NamespacedName) { s.read.Drop(key) }
+func (s *Steps) Forget(key types.NamespacedName) { s.cache.Drop(key) }
 
-// hash tells documents apart by what they say, and tells nothing of them.
-func (s *Steps) hash(data []byte) string { return statestore.Hash(s.SecretKey, data) }
+// hash returns a keyed hash of a document: it identifies the content without revealing it.
+func (s *Steps) hash(data []byte) string { return statestore.HashDocument(s.SecretKey, data) }
 
-func namespaceOf(spec *v1alpha1.ImportStateSpec) string {
+func storeNamespace(spec *v1alpha1.ImportStateSpec) string {
 	if spec.Store == nil {
 		return statestore.NamespaceOf(nil)
 	}
 	return statestore.NamespaceOf(&spec.Store.StateStore)
 }
 
-// clientFor returns a client with the rights of the import's account.
+// clientFor returns a client with the permissions of the import's account.
 func (s *Steps) clientFor(ctx context.Context, obj *v1alpha1.ImportState) (*engine.Client, error) {
 	name := types.NamespacedName{Namespace: obj.Namespace, Name: cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount)}
 	return account.Client(ctx, s.Client, s.Target, name)

@@ -18,13 +18,13 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// storeIn has the import go to ksctl's store in a namespace.
-func (s *sending) storeIn(namespace string) {
+// storeIn sets the destination to the ksctl store in a namespace.
+func (s *importTest) storeIn(namespace string) {
 	s.obj.Spec.Store = &v1alpha1.ImportStore{StateStore: v1alpha1.StateStore{Namespace: namespace}}
 }
 
-// holds has the store in a namespace hold one state of "demo", as ksctl wrote it.
-func (s *sending) holds(namespace, doc string) {
+// writeStore writes a store with one state of "demo", as ksctl would.
+func (s *importTest) writeStore(namespace, doc string) {
 	s.Helper()
 	c := s.api.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(namespace)
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
@@ -39,8 +39,8 @@ func (s *sending) holds(namespace, doc string) {
 	}
 }
 
-// left are the events that say that something stays where it was.
-func (s *sending) left() (out []string) {
+// keptEvents returns the events about entries that stay at a previous destination.
+func (s *importTest) keptEvents() (out []string) {
 	for _, e := range s.events {
 		if strings.HasPrefix(e, "StateKept: ") {
 			out = append(out, e)
@@ -49,51 +49,51 @@ func (s *sending) left() (out []string) {
 	return out
 }
 
-func TestADryRunElsewhereForgetsNothing(t *testing.T) {
-	s := newSending(t)
+func TestDryRunForOtherDestinationKeepsStatus(t *testing.T) {
+	s := newImportTest(t)
 	to := s.obj.Spec.Store
 	s.commit(document("demo", "a"))
 	s.storeIn("first")
 	s.obj.Spec.DryRun = true
 	s.done(false)
 	if st := s.obj.Status; st.Store != "" || len(st.Clusters) != 1 || st.Clusters[0].Action != v1alpha1.StateCreate {
-		t.Errorf("KsctlClusters look into a store that nothing was written to: %+v", st)
+		t.Errorf("the status names a store that was not written: %+v", st)
 	}
 	s.obj.Spec.DryRun = false
 	s.done(false)
-	s.holds("first", document("demo", "scaled"))
-	const changed = "1 state and the credentials of 1 cloud in ksctl's store in namespace first; changed there since: 1 state"
+	s.writeStore("first", document("demo", "scaled"))
+	const changed = "1 state and the credentials of 1 cloud in the ksctl store in namespace first; changed in the store since the import: 1 state"
 	if got := s.done(false); got != changed {
 		t.Fatalf("got %q", got)
 	}
 	before := s.obj.Status.DeepCopy()
 	s.obj.Spec.DryRun = true
-	const stays = "; status tells, as before, of ksctl's store in namespace first"
+	const suffix = "; the status still describes the ksctl store in namespace first"
 	s.storeIn("second")
-	if got, want := s.done(false), "nothing is written (spec.dryRun); in ksctl's store in namespace second it would create 1 state and the credentials of 1 cloud and overwrite 0 states"+stays; got != want {
+	if got, want := s.done(false), "spec.dryRun: would create 1 state and the credentials of 1 cloud and overwrite 0 states in the ksctl store in namespace second"+suffix; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	s.obj.Spec.Store = to
-	if got := s.done(false); !strings.Contains(got, "it would send 1 state") || !strings.HasSuffix(got, stays) {
+	if got := s.done(false); !strings.Contains(got, "would send 1 state") || !strings.HasSuffix(got, suffix) {
 		t.Errorf("got %q", got)
 	}
 	s.obj.Spec.Conflict = v1alpha1.RefuseConflict
-	if got := s.stalled(ConflictReason); !strings.HasSuffix(got, stays) {
+	if got := s.stalled(ConflictReason); !strings.HasSuffix(got, suffix) {
 		t.Errorf("got %q", got)
 	}
-	if !apiequality.Semantic.DeepEqual(*before, s.obj.Status) || len(s.left()) > 0 {
-		t.Errorf("%v, got %+v, was %+v", s.left(), s.obj.Status, *before)
+	if !apiequality.Semantic.DeepEqual(*before, s.obj.Status) || len(s.keptEvents()) > 0 {
+		t.Errorf("%v, got %+v, was %+v", s.keptEvents(), s.obj.Status, *before)
 	}
-	s.wants("all that time", "")
+	s.wantReceived("dry runs and conflicts", "")
 	s.obj.Spec.DryRun, s.obj.Spec.Conflict = false, v1alpha1.OverwriteConflict
 	s.storeIn("first")
 	if got := s.done(false); got != changed {
-		t.Errorf("what ksctl changed is another's now: %q", got)
+		t.Errorf("the change of ksctl is not recognized: %q", got)
 	}
 }
 
-func TestWhatStaysElsewhereIsToldOnce(t *testing.T) {
-	s := newSending(t)
+func TestDestinationChangeEmitsOneEvent(t *testing.T) {
+	s := newImportTest(t)
 	s.commit(document("demo", "a"))
 	s.storeIn("first")
 	s.done(false)
@@ -107,14 +107,14 @@ func TestWhatStaysElsewhereIsToldOnce(t *testing.T) {
 			t.Fatalf("got %#v", out)
 		}
 	}
-	if got := s.left(); len(got) > 0 {
-		t.Errorf("told before it left: %v", got)
+	if got := s.keptEvents(); len(got) > 0 {
+		t.Errorf("event before the destination changed: %v", got)
 	}
 	forbidden = false
 	for range 2 {
 		s.done(false)
 	}
-	if got := s.left(); len(got) != 1 || got[0] != "StateKept: what was imported into ksctl's store in namespace first stays there, and is not looked after any more" {
+	if got := s.keptEvents(); len(got) != 1 || got[0] != "StateKept: states that were imported into the ksctl store in namespace first stay there and are no longer managed" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/ksctl/gitops/controllers/engine"
 )
 
-// clientFor returns a client of this cluster with the rights of the install's account.
+// clientFor returns a client of the local cluster that impersonates the install's service account.
 func (s *Steps) clientFor(ctx context.Context, in *appsv1.KsctlInstall) (*engine.Client, error) {
-	return account.Client(ctx, s.Client, s.Targets.Local, types.NamespacedName{Namespace: in.Namespace, Name: s.account(in)})
+	return account.Client(ctx, s.Client, s.Targets.Local, types.NamespacedName{Namespace: in.Namespace, Name: s.serviceAccountName(in)})
 }
 
-// account is the name of the account that an install acts as; empty when nobody
-// named one.
-func (s *Steps) account(in *appsv1.KsctlInstall) string {
+// serviceAccountName returns the name of the service account that an install acts as. It is empty
+// if neither the install nor the controller configures one.
+func (s *Steps) serviceAccountName(in *appsv1.KsctlInstall) string {
 	if in.Spec.ServiceAccountName != "" {
 		return in.Spec.ServiceAccountName
 	}

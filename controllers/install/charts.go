@@ -16,38 +16,39 @@ import (
 	"github.com/ksctl/gitops/stacks/chart"
 )
 
-// Reasons about charts of repositories, beside those of package chart.
+// Condition reasons for charts from repositories, in addition to those of package chart.
 const (
-	// ChartChangedReason: a repository has another chart under a version that is installed.
+	// ChartChangedReason means that a repository serves another chart for an installed version.
 	ChartChangedReason = "ChartChanged"
 )
 
-// ChartChangedError says that a repository has another chart than the one that is
-// installed, under the same version.
+// ChartChangedError is returned if a repository serves another chart than the installed one for the
+// same version.
 type ChartChangedError struct {
 	Ref       stacks.ChartRef
 	Installed string
 }
 
 func (e *ChartChangedError) Error() string {
-	accept := "pin the digest with helm.digest in the stack, or with digest beside the version in the install"
+	accept := "pin the digest with helm.digest in the stack, or with digest next to the version in the install"
 	if e.Ref.DependencyOf != "" {
 		accept = "vendor it (helm dependency build) and commit it"
 	}
-	return fmt.Sprintf("component %q: %s: the repository has %s under this version now, and %s is installed: a version must not change; "+
-		"look at what changed, then %s", e.Ref.Component, e.Ref, e.Ref.Digest, e.Installed, accept)
+	return fmt.Sprintf("component %q: %s has changed: the repository now serves %s for this version, but %s is installed; "+
+		"review the change, then %s", e.Ref.Component, e.Ref, e.Ref.Digest, e.Installed, accept)
 }
 
-// chartSecrets are what the Secrets of spec.charts hold, by repository.
+// chartSecrets are the contents of the Secrets of spec.charts, by repository.
 type chartSecrets map[string]chart.Secrets
 
-// chartSecretsFor reads the Secrets of spec.charts as the install's account, as values are.
+// chartSecretsFor reads the Secrets of spec.charts with the install's service account, like
+// valuesFor does with values.
 func (s *Steps) chartSecretsFor(ctx context.Context, o *owner, c dynamic.Interface, seen map[valuesKey]cachedValues) (chartSecrets, error) {
 	out := chartSecrets{}
 	for i := range o.req.Object.Spec.Charts {
 		repo := &o.req.Object.Spec.Charts[i]
 		secrets, err := chart.ReadSecrets(repo, func(name string) (map[string][]byte, error) {
-			return s.secret(ctx, o, c, repo.Repository, name, seen)
+			return s.chartSecret(ctx, o, c, repo.Repository, name, seen)
 		})
 		if err != nil {
 			return nil, err
@@ -57,13 +58,13 @@ func (s *Steps) chartSecretsFor(ctx context.Context, o *owner, c dynamic.Interfa
 	return out, nil
 }
 
-func (s *Steps) secret(ctx context.Context, o *owner, c dynamic.Interface, repository, name string, seen map[valuesKey]cachedValues) (map[string][]byte, error) {
+func (s *Steps) chartSecret(ctx context.Context, o *owner, c dynamic.Interface, repository, name string, seen map[valuesKey]cachedValues) (map[string][]byte, error) {
 	key := valuesKey{"Secret", name}
 	v, ok := seen[key]
 	if !ok {
 		var err error
 		if v, err = s.readValues(ctx, o, c, key); err != nil {
-			return nil, fmt.Errorf("spec.charts: Secret %q for the repository %s: %w", name, repository, err)
+			return nil, fmt.Errorf("spec.charts: reading Secret %q for the repository %s: %w", name, repository, err)
 		}
 		seen[key] = v
 	}
@@ -73,7 +74,9 @@ func (s *Steps) secret(ctx context.Context, o *owner, c dynamic.Interface, repos
 	return v.data, nil
 }
 
-// fingerprint of how charts are reached: another one may be refused what this one got.
+// fingerprint returns a keyed hash of the chart repositories and their credentials. It is part of
+// the render digest, because a chart that was fetched with other credentials may not be accessible
+// with these.
 func (cs chartSecrets) fingerprint(in *appsv1.KsctlInstall, key []byte) (string, error) {
 	if len(in.Spec.Charts) == 0 {
 		return "", nil
@@ -90,10 +93,11 @@ func (cs chartSecrets) fingerprint(in *appsv1.KsctlInstall, key []byte) (string,
 	return "+" + hex.EncodeToString(mac.Sum(nil)), nil
 }
 
-// access is how an install reaches a repository; nil: as anybody.
+// access returns a function that returns the credentials for a repository. They are nil for
+// anonymous access.
 func (cs chartSecrets) access(in *appsv1.KsctlInstall) func(string) (*chart.Access, error) {
 	return func(repository string) (*chart.Access, error) {
-		repo := chart.For(in.Spec.Charts, repository)
+		repo := chart.FindRepository(in.Spec.Charts, repository)
 		if repo == nil {
 			return nil, nil
 		}
@@ -101,13 +105,13 @@ func (cs chartSecrets) access(in *appsv1.KsctlInstall) func(string) (*chart.Acce
 	}
 }
 
-// unchanged refuses a chart that is not the one that was used before under the same
-// version, unless its digest is pinned.
-func unchanged(in *appsv1.KsctlInstall, req *stacks.Request) error {
+// checkChartDigests returns a ChartChangedError if a fetched chart differs from the installed chart
+// of the same version. A pinned digest permits the difference.
+func checkChartDigests(in *appsv1.KsctlInstall, req *stacks.Request) error {
 	if len(req.Charts) == 0 {
 		return nil
 	}
-	pinned, err := stacks.Charts(*req)
+	pinned, err := stacks.RequiredCharts(*req)
 	if err != nil {
 		return err
 	}
@@ -115,17 +119,18 @@ func unchanged(in *appsv1.KsctlInstall, req *stacks.Request) error {
 		if pinned[i].Digest != "" {
 			continue
 		}
-		for _, was := range usedBefore(in, f.Component) {
-			if was.Repository == f.Repository && was.Name == f.Name && was.Version == f.Version && was.Digest != f.Digest {
-				return &ChartChangedError{Ref: f.ChartRef, Installed: was.Digest}
+		for _, installed := range installedCharts(in, f.Component) {
+			if installed.Repository == f.Repository && installed.Name == f.Name && installed.Version == f.Version && installed.Digest != f.Digest {
+				return &ChartChangedError{Ref: f.ChartRef, Installed: installed.Digest}
 			}
 		}
 	}
 	return nil
 }
 
-// usedBefore are the charts of repositories that a component was rendered from.
-func usedBefore(in *appsv1.KsctlInstall, component string) (out []appsv1.ChartStatus) {
+// installedCharts returns the charts from repositories that the installed component was rendered
+// from.
+func installedCharts(in *appsv1.KsctlInstall, component string) (out []appsv1.ChartStatus) {
 	for _, c := range in.Status.Components {
 		if c.Name != component {
 			continue
@@ -138,14 +143,15 @@ func usedBefore(in *appsv1.KsctlInstall, component string) (out []appsv1.ChartSt
 	return out
 }
 
-// chartStatus is which charts of repositories a component was rendered from.
+// chartStatus returns the status of the charts from repositories that a component was rendered
+// from.
 func chartStatus(c *stacks.RenderedComponent) (own *appsv1.ChartStatus, dependencies []appsv1.ChartStatus) {
 	status := func(r *stacks.ChartRef) appsv1.ChartStatus {
 		return appsv1.ChartStatus{Repository: r.Repository, Name: r.Name, Version: r.Version, Digest: r.Digest}
 	}
 	if c.Chart != nil {
-		of := status(c.Chart)
-		own = &of
+		ownStatus := status(c.Chart)
+		own = &ownStatus
 	}
 	for i := range c.ChartDependencies {
 		dependencies = append(dependencies, status(&c.ChartDependencies[i]))

@@ -11,7 +11,7 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-func TestUnchanged(t *testing.T) {
+func TestCheckChartDigestsRejectsChangedChart(t *testing.T) {
 	const repository = "https://charts.example.com"
 	one, two := "sha256:"+strings.Repeat("1", 64), "sha256:"+strings.Repeat("2", 64)
 	root := t.TempDir()
@@ -27,25 +27,25 @@ func TestUnchanged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	used := func(version, digest string) appsv1.ChartStatus {
+	chartWith := func(version, digest string) appsv1.ChartStatus {
 		return appsv1.ChartStatus{Repository: repository, Name: "web", Version: version, Digest: digest}
 	}
-	chart := used("1.0.0", one)
+	chart := chartWith("1.0.0", one)
 	for name, c := range map[string]struct {
 		was  appsv1.ComponentStatus
 		want string
 	}{
-		"a component's own chart":                 {appsv1.ComponentStatus{Name: "own", Chart: &chart}, `component "own"`},
-		"one that is pinned":                      {appsv1.ComponentStatus{Name: "pinned", Chart: &chart}, ""},
-		"a dependency":                            {appsv1.ComponentStatus{Name: "main", ChartDependencies: []appsv1.ChartStatus{used("0.9.0", two), chart}}, `component "main"`},
-		"a dependency in another version":         {appsv1.ComponentStatus{Name: "main", ChartDependencies: []appsv1.ChartStatus{used("0.9.0", one)}}, ""},
-		"a dependency that is the same":           {appsv1.ComponentStatus{Name: "main", ChartDependencies: []appsv1.ChartStatus{used("1.0.0", two)}}, ""},
-		"the dependency of something else":        {appsv1.ComponentStatus{Name: "other", ChartDependencies: []appsv1.ChartStatus{chart}}, ""},
-		"a component that was not installed":      {appsv1.ComponentStatus{Name: "main"}, ""},
-		"a dependency that was a chart before it": {appsv1.ComponentStatus{Name: "main", Chart: &chart}, `component "main"`},
+		"changed chart of a component":         {appsv1.ComponentStatus{Name: "own", Chart: &chart}, `component "own"`},
+		"changed chart with a pinned digest":   {appsv1.ComponentStatus{Name: "pinned", Chart: &chart}, ""},
+		"changed dependency":                   {appsv1.ComponentStatus{Name: "main", ChartDependencies: []appsv1.ChartStatus{chartWith("0.9.0", two), chart}}, `component "main"`},
+		"dependency with another version":      {appsv1.ComponentStatus{Name: "main", ChartDependencies: []appsv1.ChartStatus{chartWith("0.9.0", one)}}, ""},
+		"unchanged dependency":                 {appsv1.ComponentStatus{Name: "main", ChartDependencies: []appsv1.ChartStatus{chartWith("1.0.0", two)}}, ""},
+		"dependency of another component":      {appsv1.ComponentStatus{Name: "other", ChartDependencies: []appsv1.ChartStatus{chart}}, ""},
+		"component that was not installed":     {appsv1.ComponentStatus{Name: "main"}, ""},
+		"dependency that was the chart before": {appsv1.ComponentStatus{Name: "main", Chart: &chart}, `component "main"`},
 	} {
 		req := stacks.Request{Root: root, Stack: "shop"}
-		refs, err := stacks.Charts(req)
+		refs, err := stacks.RequiredCharts(req)
 		if err != nil || len(refs) != 3 {
 			t.Fatalf("%+v, %v", refs, err)
 		}
@@ -55,7 +55,7 @@ func TestUnchanged(t *testing.T) {
 		}
 		in := &appsv1.KsctlInstall{}
 		in.Status.Components = []appsv1.ComponentStatus{c.was}
-		err = unchanged(in, &req)
+		err = checkChartDigests(in, &req)
 		if c.want == "" {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)

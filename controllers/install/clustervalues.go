@@ -16,7 +16,7 @@ import (
 	"github.com/ksctl/gitops/stacks/readyexpr"
 )
 
-// ClusterValueError says that a value of a cluster can't be had.
+// ClusterValueError is returned if a value of valuesFrom with kind Cluster cannot be computed.
 type ClusterValueError struct {
 	Component, Path string
 	Err             error
@@ -26,28 +26,28 @@ func (e *ClusterValueError) Error() string {
 	return fmt.Sprintf("valuesFrom Cluster for component %q: %s: %v", e.Component, e.Path, e.Err)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *ClusterValueError) Unwrap() error { return e.Err }
 
-// clusterValues are those that depend on the cluster that an install is for, as YAML.
+// clusterValues returns the values that depend on the target cluster of an install, as YAML.
 func (s *Steps) clusterValues(ctx context.Context, in *appsv1.KsctlInstall, ref *appsv1.ValuesReference) ([]byte, error) {
-	to := in.Spec.ClusterRef
-	if to == nil {
-		return nil, &ClusterValueError{Component: ref.Component, Path: "set", Err: fmt.Errorf("the install names no cluster with clusterRef")}
+	clusterRef := in.Spec.ClusterRef
+	if clusterRef == nil {
+		return nil, &ClusterValueError{Component: ref.Component, Path: "set", Err: fmt.Errorf("spec.clusterRef is not set")}
 	}
 	var c clusterv1.KsctlCluster
-	if err := s.Client.Get(ctx, types.NamespacedName{Namespace: cmp.Or(to.Namespace, in.Namespace), Name: to.Name}, &c, client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.Client.Get(ctx, types.NamespacedName{Namespace: cmp.Or(clusterRef.Namespace, in.Namespace), Name: clusterRef.Name}, &c, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	return evaluate(&c, ref)
+	return evaluateClusterValues(&c, ref)
 }
 
-// evaluate is the pure part of clusterValues.
-func evaluate(c *clusterv1.KsctlCluster, ref *appsv1.ValuesReference) ([]byte, error) {
-	// No more than what wakes those who use it, see otherCluster.
-	seen := clusterv1.KsctlCluster{Spec: c.Spec, Status: clusterv1.KsctlClusterStatus{Facts: c.Status.Facts, KubernetesVersion: c.Status.KubernetesVersion}}
-	seen.Name, seen.Namespace, seen.Labels, seen.Annotations = c.Name, c.Namespace, c.Labels, c.Annotations
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&seen)
+// evaluateClusterValues is the pure part of clusterValues.
+func evaluateClusterValues(c *clusterv1.KsctlCluster, ref *appsv1.ValuesReference) ([]byte, error) {
+	// Only the fields whose changes enqueue the installs that use them, see clusterChanged.
+	visible := clusterv1.KsctlCluster{Spec: c.Spec, Status: clusterv1.KsctlClusterStatus{Facts: c.Status.Facts, KubernetesVersion: c.Status.KubernetesVersion}}
+	visible.Name, visible.Namespace, visible.Labels, visible.Annotations = c.Name, c.Namespace, c.Labels, c.Annotations
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&visible)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func evaluate(c *clusterv1.KsctlCluster, ref *appsv1.ValuesReference) ([]byte, e
 	for _, set := range ref.Set {
 		v, err := readyexpr.Value(set.Expr, object)
 		if err == nil {
-			err = put(out, splitPath(set.Path), v)
+			err = setPath(out, splitPath(set.Path), v)
 		}
 		if err != nil {
 			return nil, &ClusterValueError{Component: ref.Component, Path: set.Path, Err: err}
@@ -64,7 +64,7 @@ func evaluate(c *clusterv1.KsctlCluster, ref *appsv1.ValuesReference) ([]byte, e
 	return yaml.Marshal(out)
 }
 
-// splitPath splits at dots that no backslash stands before.
+// splitPath splits a path at its dots. A backslash escapes the next character.
 func splitPath(path string) []string {
 	var out []string
 	var part strings.Builder
@@ -83,22 +83,23 @@ func splitPath(path string) []string {
 	return append(out, part.String())
 }
 
-// put sets a value in a tree.
-func put(tree map[string]any, path []string, v any) error {
+// setPath sets the value at a path of nested maps. It returns an error if the field, one of its
+// parents or one of its children is already set.
+func setPath(tree map[string]any, path []string, v any) error {
 	for i, key := range path {
 		if key == "" {
-			return fmt.Errorf("a part of the path is empty")
+			return fmt.Errorf("the path has an empty segment")
 		}
 		if i == len(path)-1 {
-			if _, taken := tree[key]; taken {
-				return fmt.Errorf("another path has set it, or something below it")
+			if _, exists := tree[key]; exists {
+				return fmt.Errorf("the field, or a nested field, is already set by another path")
 			}
 			tree[key] = v
 			return nil
 		}
 		next, ok := tree[key].(map[string]any)
-		if _, taken := tree[key]; taken && !ok {
-			return fmt.Errorf("another path has set %s", strings.Join(path[:i+1], "."))
+		if _, exists := tree[key]; exists && !ok {
+			return fmt.Errorf("the field %s is already set by another path", strings.Join(path[:i+1], "."))
 		}
 		if !ok {
 			next = map[string]any{}

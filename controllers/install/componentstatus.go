@@ -10,46 +10,48 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-func (o *owner) components(in []engine.ComponentState) []appsv1.ComponentStatus {
+// componentStatuses returns the status of each planned component. While KsctlRemoves are in effect,
+// it has each rendered component instead, also those that are removed.
+func (o *owner) componentStatuses(in []engine.ComponentState) []appsv1.ComponentStatus {
 	states := map[string]engine.ComponentState{}
 	out := make([]appsv1.ComponentStatus, 0, len(in))
 	for _, c := range in {
 		states[c.Name] = c
-		if len(o.removals) == 0 {
-			out = append(out, o.component(c))
+		if len(o.removalRequests) == 0 {
+			out = append(out, o.componentStatus(c))
 		}
 	}
-	for i := range o.rendered.rendered {
-		rc := &o.rendered.rendered[i]
-		c, there := states[rc.Name]
+	for i := range o.rendered.components {
+		rc := &o.rendered.components[i]
+		c, planned := states[rc.Name]
 		switch {
-		case len(o.removals) == 0:
-		case there:
-			out = append(out, o.component(c))
+		case len(o.removalRequests) == 0:
+		case planned:
+			out = append(out, o.componentStatus(c))
 		default:
-			out = append(out, o.goneComponent(o.component(engine.ComponentState{Name: rc.Name, Version: rc.Version})))
+			out = append(out, o.removedComponentStatus(o.componentStatus(engine.ComponentState{Name: rc.Name, Version: rc.Version})))
 		}
 	}
 	return out
 }
 
-// announced are the components that a status has, and those that were rendered: where
-// it names a revision, it names all of its components, before any is sent.
-func announced(has []appsv1.ComponentStatus, rendered []stacks.RenderedComponent) []appsv1.ComponentStatus {
+// addRenderedComponents adds the rendered components that a status does not have yet. A status with
+// a revision then lists all components of that revision before the first object is applied.
+func addRenderedComponents(statuses []appsv1.ComponentStatus, rendered []stacks.RenderedComponent) []appsv1.ComponentStatus {
 	for i := range rendered {
 		name := rendered[i].Name
-		if !slices.ContainsFunc(has, func(c appsv1.ComponentStatus) bool { return c.Name == name }) {
-			has = append(has, appsv1.ComponentStatus{Name: name, Version: rendered[i].Version})
+		if !slices.ContainsFunc(statuses, func(c appsv1.ComponentStatus) bool { return c.Name == name }) {
+			statuses = append(statuses, appsv1.ComponentStatus{Name: name, Version: rendered[i].Version})
 		}
 	}
-	return has
+	return statuses
 }
 
-func (o *owner) component(c engine.ComponentState) appsv1.ComponentStatus {
+func (o *owner) componentStatus(c engine.ComponentState) appsv1.ComponentStatus {
 	st := appsv1.ComponentStatus{Name: c.Name, Version: c.Version, Ready: c.Ready, Objects: int32(c.Objects),
-		Message: bounded(c.Message, maxComponentMessage)}
-	for i := range o.rendered.rendered {
-		if rc := &o.rendered.rendered[i]; rc.Name == c.Name {
+		Message: truncate(c.Message, maxComponentMessage)}
+	for i := range o.rendered.components {
+		if rc := &o.rendered.components[i]; rc.Name == c.Name {
 			st.DependsOn = rc.DependsOn
 			st.Chart, st.ChartDependencies = chartStatus(rc)
 		}
@@ -57,12 +59,13 @@ func (o *owner) component(c engine.ComponentState) appsv1.ComponentStatus {
 	return st
 }
 
-// maxComponentMessage bounds the message of a component, in bytes: a status has
-// room for those of 256 components, however much a webhook has to say.
+// maxComponentMessage is the maximum length of the message of a component, in bytes. The messages
+// of 256 components fit into a status, whatever the length of a webhook's response.
 const maxComponentMessage = 1024
 
-func bounded(s string, limit int) string {
-	// What can't stay is not looked at: somebody may have megabytes to say.
+// truncate returns s as valid UTF-8 of at most limit bytes. If s is longer, an ellipsis is added.
+func truncate(s string, limit int) string {
+	// The rest is not read: a message can have megabytes.
 	head := s[:min(len(s), limit+utf8.UTFMax)]
 	valid := strings.ToValidUTF8(head, "�")
 	if len(head) == len(s) && len(valid) <= limit {

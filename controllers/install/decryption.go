@@ -9,9 +9,9 @@ import (
 	"github.com/ksctl/gitops/internal/sources/content"
 )
 
-// keysFor reads the Secret of spec.decryption as the install's account, as values are;
-// nil: none is named.
-func (s *Steps) keysFor(ctx context.Context, o *owner, c dynamic.Interface, seen map[valuesKey]cachedValues) (*content.Keys, error) {
+// decryptionKeys reads the Secret of spec.decryption with the install's service account, like
+// valuesFor does with values. It returns nil if spec.decryption is not set.
+func (s *Steps) decryptionKeys(ctx context.Context, o *owner, c dynamic.Interface, seen map[valuesKey]cachedValues) (*content.Keys, error) {
 	in := o.req.Object
 	if in.Spec.Decryption == nil {
 		return nil, nil
@@ -21,7 +21,7 @@ func (s *Steps) keysFor(ctx context.Context, o *owner, c dynamic.Interface, seen
 	if !ok {
 		var err error
 		if v, err = s.readValues(ctx, o, c, key); err != nil {
-			return nil, fmt.Errorf("reading the Secret %s/%s of spec.decryption: %w", in.Namespace, key.name, err)
+			return nil, fmt.Errorf("spec.decryption: reading Secret %s/%s: %w", in.Namespace, key.name, err)
 		}
 		seen[key] = v
 	}

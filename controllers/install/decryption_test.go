@@ -14,8 +14,9 @@ import (
 	"github.com/ksctl/gitops/internal/sources/content"
 )
 
-// The keys are read as the account, when their Secret changed.
-func TestKeysAreReadAsValuesAre(t *testing.T) {
+// The keys are read with the service account, and again only when their Secret or the account
+// changes.
+func TestDecryptionKeysAreReadWhenSecretChanges(t *testing.T) {
 	age := secret("age", "1", "")
 	age.Data = map[string][]byte{"own.agekey": []byte("k")}
 	r := newValuesRig(t, age)
@@ -24,7 +25,7 @@ func TestKeysAreReadAsValuesAre(t *testing.T) {
 		return keys, err
 	}
 	if k, err := keys(); k != nil || err != nil || r.reads > 0 {
-		t.Errorf("none are named: %v, %v", k, err)
+		t.Errorf("without spec.decryption: %v, %v", k, err)
 	}
 	r.o.req.Object.Spec.Decryption = &appsv1.Decryption{Provider: "sops", SecretRef: fluxmeta.LocalObjectReference{Name: "age"}}
 	first, err := keys()
@@ -37,13 +38,13 @@ func TestKeysAreReadAsValuesAre(t *testing.T) {
 	r.denied = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "age", errors.New("no"))
 	r.o.req.Object.Spec.ServiceAccountName = "another"
 	if _, err := keys(); !apierrors.IsForbidden(err) {
-		t.Errorf("another account has other rights: %v", err)
+		t.Errorf("the keys are not read again with another service account: %v", err)
 	}
 	r.denied = nil
 	if err := r.cache.Delete(t.Context(), &corev1.Secret{ObjectMeta: meta("age", "")}); client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
 	if _, err := keys(); !errors.As(err, new(*content.KeysNotFoundError)) {
-		t.Errorf("it is gone: %v", err)
+		t.Errorf("with a deleted Secret: %v", err)
 	}
 }

@@ -23,80 +23,84 @@ import (
 	"github.com/ksctl/gitops/stacks/readyexpr"
 )
 
-// Watched says when objects change that installs depend on.
-type Watched interface {
-	Use(user types.NamespacedName, targets []dependency.Target)
-	Version(t dependency.Target) (version string, known bool)
+// DependencyWatcher watches the objects that installs depend on.
+type DependencyWatcher interface {
+	// SetDependencies replaces the objects that an install depends on.
+	SetDependencies(user types.NamespacedName, targets []dependency.Object)
+	// Version returns the resourceVersion of an object. It is empty if the object does not exist.
+	// known is false while the watch has no result yet.
+	Version(t dependency.Object) (version string, known bool)
 }
 
-// DependencyError says what is wrong with a dependency, so that only a change of
-// the specs involved helps.
+// DependencyError is returned for an invalid dependency. Only a change of the specs involved can
+// correct it.
 type DependencyError struct {
 	Reason, Message string
 }
 
 func (e *DependencyError) Error() string { return e.Message }
 
-// question is what is asked of an object that an install depends on: one may be
-// named twice, with other words for what is ready.
-type question struct {
-	target dependency.Target
+// readinessCheck identifies a check of an object that an install depends on. spec.dependsOn can
+// have the same object twice, with different ready expressions.
+type readinessCheck struct {
+	object dependency.Object
 	expr   string
 }
 
-// verdict is the answer, as of a version and an account.
-type verdict struct {
+// readinessResult is the result of a readinessCheck. It is valid for one version of the object and
+// one service account.
+type readinessResult struct {
 	version, account string
-	// not says why it is not ready; empty when it is.
-	not string
+	// notReady is the reason why the object is not ready. It is empty if the object is ready.
+	notReady string
 }
 
-// dependencies says which dependencies are not ready, and why.
-func (s *Steps) dependencies(ctx context.Context, o *owner, c *engine.Client) ([]string, error) {
+// unmetDependencies returns the dependencies that are not ready, each with the reason.
+func (s *Steps) unmetDependencies(ctx context.Context, o *owner, c *engine.Client) ([]string, error) {
 	in := o.req.Object
 	key := client.ObjectKeyFromObject(in)
-	path, err := s.path(ctx, in, key, dependencyNames)
+	path, err := s.dependencyPath(ctx, in, key, installDependencies)
 	if err != nil {
 		return nil, err
 	}
 	if path != nil {
-		return nil, &DependencyError{Reason: DependencyCycleReason, Message: "the installs depend on each other: " + strings.Join(path, " → ")}
+		return nil, &DependencyError{Reason: DependencyCycleReason, Message: "spec.dependsOn has a cycle: " + strings.Join(path, " → ")}
 	}
-	var not []string
-	var targets []dependency.Target
-	verdicts := map[question]verdict{}
+	var unmet []string
+	var objects []dependency.Object
+	results := map[readinessCheck]readinessResult{}
 	for i := range in.Spec.DependsOn {
 		d := &in.Spec.DependsOn[i]
-		name := dependencyName(in, d)
+		name := dependencyKey(in, d)
 		if s.Content.Sources.NoCrossNamespace && name.Namespace != in.Namespace {
 			return nil, &DependencyError{Reason: string(sourceref.AccessDenied),
-				Message: fmt.Sprintf("dependsOn[%d]: namespace %s: references across namespaces are not allowed here (--no-cross-namespace-refs)", i, name.Namespace)}
+				Message: fmt.Sprintf("spec.dependsOn[%d]: namespace %s: cross-namespace references are not allowed (--no-cross-namespace-refs)", i, name.Namespace)}
 		}
-		var why string
+		var reason string
 		var err error
 		if d.OfInstall() && d.ReadyExpr == "" {
-			why, err = s.installNotReady(ctx, name)
+			reason, err = s.installNotReady(ctx, name)
 		} else {
-			why, err = s.objectNotReady(ctx, o, c, d, name, func(q question, v verdict) {
-				if !slices.Contains(targets, q.target) {
-					targets = append(targets, q.target)
+			reason, err = s.objectNotReady(ctx, o, c, d, name, func(q readinessCheck, v readinessResult) {
+				if !slices.Contains(objects, q.object) {
+					objects = append(objects, q.object)
 				}
-				verdicts[q] = v
+				results[q] = v
 			})
 		}
 		if err != nil {
-			return nil, fmt.Errorf("dependsOn[%d]: %w", i, err)
+			return nil, fmt.Errorf("spec.dependsOn[%d]: %w", i, err)
 		}
-		if why != "" {
-			not = append(not, why)
+		if reason != "" {
+			unmet = append(unmet, reason)
 		}
 	}
-	o.verdicts = verdicts
-	s.Depends.Use(key, targets)
-	return not, nil
+	o.readiness = results
+	s.Dependencies.SetDependencies(key, objects)
+	return unmet, nil
 }
 
-func dependencyName(in *appsv1.KsctlInstall, d *appsv1.Dependency) types.NamespacedName {
+func dependencyKey(in *appsv1.KsctlInstall, d *appsv1.Dependency) types.NamespacedName {
 	ns := d.Namespace
 	if ns == "" {
 		ns = in.Namespace
@@ -104,7 +108,8 @@ func dependencyName(in *appsv1.KsctlInstall, d *appsv1.Dependency) types.Namespa
 	return types.NamespacedName{Namespace: ns, Name: d.Name}
 }
 
-// installNotReady says why another install is not ready; empty when it is.
+// installNotReady returns the reason why another install is not ready. It is empty if the install
+// is ready.
 func (s *Steps) installNotReady(ctx context.Context, name types.NamespacedName) (string, error) {
 	var in appsv1.KsctlInstall
 	err := s.Client.Get(ctx, name, &in, client.UnsafeDisableDeepCopy)
@@ -117,28 +122,30 @@ func (s *Steps) installNotReady(ctx context.Context, name types.NamespacedName) 
 	switch {
 	case in.DeletionTimestamp != nil:
 		return fmt.Sprintf("KsctlInstall %s is being removed", name), nil
-	case removedWhole(&in):
-		return fmt.Sprintf("KsctlInstall %s is not installed: %s", name, bounded(readyMessage(&in), maxDependencyMessage)), nil
+	case isFullyRemoved(&in):
+		return fmt.Sprintf("KsctlInstall %s is not installed: %s", name, truncate(readyMessage(&in), maxDependencyMessage)), nil
 	case isReady(&in):
 		return "", nil
 	case in.Spec.Suspend:
-		return fmt.Sprintf("KsctlInstall %s is not ready, and suspended: resume it", name), nil
+		return fmt.Sprintf("KsctlInstall %s is suspended and not ready: resume the KsctlInstall", name), nil
 	}
 	for _, c := range in.Status.Conditions {
 		if c.Type == appsv1.ReadyCondition && c.ObservedGeneration == in.Generation && c.Status == metav1.ConditionFalse {
-			return fmt.Sprintf("KsctlInstall %s is not ready: %s", name, bounded(c.Message, maxDependencyMessage)), nil
+			return fmt.Sprintf("KsctlInstall %s is not ready: %s", name, truncate(c.Message, maxDependencyMessage)), nil
 		}
 	}
 	return fmt.Sprintf("KsctlInstall %s is not ready yet", name), nil
 }
 
-// maxDependencyMessage bounds what is repeated of another object's message, in bytes.
+// maxDependencyMessage is the maximum length, in bytes, of a message that is copied from another
+// object.
 const maxDependencyMessage = 256
 
-// objectNotReady says why an object of any kind is not ready; empty when it is.
-// It is read with the account's rights, once for each of its versions.
+// objectNotReady returns the reason why an object of any kind is not ready. It is empty if the
+// object is ready. The object is read with the install's service account, once per version. record
+// receives the check and its result.
 func (s *Steps) objectNotReady(ctx context.Context, o *owner, c *engine.Client, d *appsv1.Dependency, name types.NamespacedName,
-	use func(question, verdict),
+	record func(readinessCheck, readinessResult),
 ) (string, error) {
 	if d.ReadyExpr != "" {
 		if err := readyexpr.Check(d.ReadyExpr); err != nil {
@@ -154,78 +161,79 @@ func (s *Steps) objectNotReady(ctx context.Context, o *owner, c *engine.Client, 
 		gv, kind = appsv1.GroupVersion, Kind
 	}
 	m, err := s.Targets.Local.Discovery.Resolve(ctx, gv.Group, gv.Version, kind)
-	var unserved *engine.NotServedError
-	if errors.As(err, &unserved) {
-		return fmt.Sprintf("%s %s: %v", kind, name, unserved), nil
+	var notServed *engine.NotServedError
+	if errors.As(err, &notServed) {
+		return fmt.Sprintf("%s %s: %v", kind, name, notServed), nil
 	}
 	if err != nil {
 		return "", err
 	}
-	t := dependency.At(m, name)
+	t := dependency.ObjectOf(m, name)
 	if t.Namespace == "" && d.Namespace != "" {
 		return "", &DependencyError{Reason: InvalidDependencyReason,
-			Message: fmt.Sprintf("%s lives in no namespace: take namespace %q out", d.Kind, d.Namespace)}
+			Message: fmt.Sprintf("%s is cluster-scoped: remove namespace %q", d.Kind, d.Namespace)}
 	}
-	q := question{target: t, expr: d.ReadyExpr}
-	v, err := s.judgeTarget(ctx, o, c, q, kind)
+	q := readinessCheck{object: t, expr: d.ReadyExpr}
+	v, err := s.evaluateReadiness(ctx, o, c, q, kind)
 	if err != nil {
 		return "", err
 	}
-	use(q, v)
-	return v.not, nil
+	record(q, v)
+	return v.notReady, nil
 }
 
-// judgeTarget looks at a target again only when it changed, or the account did.
-func (s *Steps) judgeTarget(ctx context.Context, o *owner, c *engine.Client, q question, kind string) (verdict, error) {
-	account, t := s.account(o.req.Object), q.target
-	version, known := s.Depends.Version(t)
-	if v, seen := o.verdicts[q]; seen && v.account == account && (!known || v.version == version) {
+// evaluateReadiness evaluates the readiness of an object. It reads the object again only if its
+// version or the service account has changed.
+func (s *Steps) evaluateReadiness(ctx context.Context, o *owner, c *engine.Client, q readinessCheck, kind string) (readinessResult, error) {
+	account, t := s.serviceAccountName(o.req.Object), q.object
+	version, known := s.Dependencies.Version(t)
+	if v, seen := o.readiness[q]; seen && v.account == account && (!known || v.version == version) {
 		return v, nil
 	}
 	what := fmt.Sprintf("%s %s", kind, strings.TrimPrefix(t.String(), "/"))
 	u, err := c.Resource(t.Resource).Namespace(t.Namespace).Get(ctx, t.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return verdict{version: "", account: account, not: what + " does not exist"}, nil
+		return readinessResult{version: "", account: account, notReady: what + " does not exist"}, nil
 	case apierrors.IsForbidden(err):
-		return verdict{}, fmt.Errorf("%s: the account of the install may not get it: %w", what, err)
+		return readinessResult{}, fmt.Errorf("%s: the service account of the install is not allowed to get the object: %w", what, err)
 	case err != nil:
-		return verdict{}, err
+		return readinessResult{}, err
 	}
-	v := verdict{version: u.GetResourceVersion(), account: account}
-	if ready, why := live.Judge(u, q.expr); ready != live.Current {
-		v.not = fmt.Sprintf("%s is %s: %s", what, ready, why)
+	v := readinessResult{version: u.GetResourceVersion(), account: account}
+	if ready, why := live.AssessReadiness(u, q.expr); ready != live.Current {
+		v.notReady = fmt.Sprintf("%s is %s: %s", what, ready, why)
 	}
 	return v, nil
 }
 
-// dependencyNames are the installs that an install depends on.
-func dependencyNames(in *appsv1.KsctlInstall) []types.NamespacedName {
+// installDependencies returns the keys of the installs that an install depends on.
+func installDependencies(in *appsv1.KsctlInstall) []types.NamespacedName {
 	var out []types.NamespacedName
 	for i := range in.Spec.DependsOn {
 		if d := &in.Spec.DependsOn[i]; d.OfInstall() {
-			out = append(out, dependencyName(in, d))
+			out = append(out, dependencyKey(in, d))
 		}
 	}
 	return out
 }
 
 func dependencyOutcome(err error, revision string) reconcile.Outcome {
-	var wrong *DependencyError
-	if errors.As(err, &wrong) {
-		return reconcile.Stalled{Err: err, Reason: wrong.Reason, Revision: revision}
+	var dependencyErr *DependencyError
+	if errors.As(err, &dependencyErr) {
+		return reconcile.Stalled{Err: err, Reason: dependencyErr.Reason, Revision: revision}
 	}
 	return reconcile.Retry{Err: err, Reason: fluxmeta.DependencyNotReadyReason, Revision: revision}
 }
 
-// blocked is the outcome of an install that waits for what it depends on. That
-// has a timeout of its own.
-func blocked(on []string, revision string) reconcile.Outcome {
-	return reconcile.Waiting{On: "waits for " + list(on), Reason: fluxmeta.DependencyNotReadyReason, Revision: revision}
+// blockedOutcome is the outcome of an install whose dependencies are not ready. It never times out:
+// the dependencies have timeouts of their own.
+func blockedOutcome(on []string, revision string) reconcile.Outcome {
+	return reconcile.Waiting{On: "dependencies are not ready: " + joinNames(on), Reason: fluxmeta.DependencyNotReadyReason, Revision: revision}
 }
 
-// isBlocked is true when something is not sent because of a dependency.
-func isBlocked(rep *engine.Report) bool {
+// anyBlocked reports whether an object is not applied because a dependency is not ready.
+func anyBlocked(rep *engine.Report) bool {
 	for _, c := range rep.Plan.Components {
 		if c.Blocked {
 			return true

@@ -11,29 +11,29 @@ import (
 	"github.com/ksctl/gitops/internal/clusters/dependency"
 )
 
-// needs tells which installs one depends on.
-type needs func(*appsv1.KsctlInstall) []types.NamespacedName
+// dependencyFunc returns the keys of the installs that an install depends on.
+type dependencyFunc func(*appsv1.KsctlInstall) []types.NamespacedName
 
-// path returns the way from an install over what it needs to another one, or back
-// to itself; nil when there is none.
-func (s *Steps) path(ctx context.Context, from *appsv1.KsctlInstall, to types.NamespacedName, of needs) ([]string, error) {
+// dependencyPath returns a path of dependencies from an install to another install, or back to
+// itself. It returns nil if there is none.
+func (s *Steps) dependencyPath(ctx context.Context, from *appsv1.KsctlInstall, to types.NamespacedName, dependenciesOf dependencyFunc) ([]string, error) {
 	seen := map[types.NamespacedName]bool{}
-	var walk func(at *appsv1.KsctlInstall, way []string) ([]string, error)
-	walk = func(at *appsv1.KsctlInstall, way []string) ([]string, error) {
-		for _, name := range of(at) {
+	var walk func(at *appsv1.KsctlInstall, prefix []string) ([]string, error)
+	walk = func(at *appsv1.KsctlInstall, prefix []string) ([]string, error) {
+		for _, name := range dependenciesOf(at) {
 			if seen[name] {
 				continue
 			}
 			seen[name] = true
-			further := slices.Concat(way, []string{name.String()})
+			route := slices.Concat(prefix, []string{name.String()})
 			if name == to {
-				return further, nil
+				return route, nil
 			}
 			next := &appsv1.KsctlInstall{}
 			if err := s.Client.Get(ctx, name, next, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
 				return nil, err
 			}
-			if found, err := walk(next, further); found != nil || err != nil {
+			if found, err := walk(next, route); found != nil || err != nil {
 				return found, err
 			}
 		}
@@ -42,40 +42,41 @@ func (s *Steps) path(ctx context.Context, from *appsv1.KsctlInstall, to types.Na
 	return walk(from, []string{client.ObjectKeyFromObject(from).String()})
 }
 
-// withObjects also follows dependencies on objects, to the installs that have them. It
-// reads inventories as they were last written down: every install sees the same.
-func (s *Steps) withObjects(ctx context.Context, dependents []appsv1.KsctlInstall) (needs, error) {
+// withObjectDependencies returns a dependencyFunc that also follows dependencies on objects, to the
+// installs with these objects in their inventory. It reads the stored inventories, so that the
+// result is the same for each install.
+func (s *Steps) withObjectDependencies(ctx context.Context, dependents []appsv1.KsctlInstall) (dependencyFunc, error) {
 	if len(dependents) == 0 {
-		return dependencyNames, nil
+		return installDependencies, nil
 	}
 	owners := map[string][]types.NamespacedName{}
 	for i := range dependents {
-		for _, r := range dependency.Objects(&dependents[i]) {
+		for _, r := range dependency.ObjectRefs(&dependents[i]) {
 			owners[r.ID()] = nil
 		}
 	}
-	note := func(name types.NamespacedName, entries []appsv1.InventoryEntry) {
+	addOwner := func(name types.NamespacedName, entries []appsv1.InventoryEntry) {
 		for i := range entries {
-			of, wanted := owners[entries[i].ID]
+			names, wanted := owners[entries[i].ID]
 			if s := entries[i].State; !wanted || s == appsv1.EntryIntended || s == appsv1.EntryAdopted || s == appsv1.EntryShared {
-				continue // it would stay there without that install
+				continue // the object would stay without that install
 			}
-			owners[entries[i].ID] = append(of, name)
+			owners[entries[i].ID] = append(names, name)
 		}
 	}
 	var installs appsv1.KsctlInstallList
 	if err := s.Client.List(ctx, &installs, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	elsewhere := map[types.NamespacedName]bool{}
+	remote := map[types.NamespacedName]bool{}
 	for i := range installs.Items {
 		in := &installs.Items[i]
 		switch name := client.ObjectKeyFromObject(in); {
 		case in.Status.Inventory == nil:
 		case !isLocal(in):
-			elsewhere[name] = true
+			remote[name] = true
 		default:
-			note(name, in.Status.Inventory.Entries)
+			addOwner(name, in.Status.Inventory.Entries)
 		}
 	}
 	var chunks appsv1.KsctlInventoryList
@@ -84,13 +85,13 @@ func (s *Steps) withObjects(ctx context.Context, dependents []appsv1.KsctlInstal
 	}
 	for i := range chunks.Items {
 		c := &chunks.Items[i]
-		if name := (types.NamespacedName{Namespace: c.Namespace, Name: c.Owner.Name}); c.Owner.Kind == Kind && !elsewhere[name] {
-			note(name, c.Entries)
+		if name := (types.NamespacedName{Namespace: c.Namespace, Name: c.Owner.Name}); c.Owner.Kind == Kind && !remote[name] {
+			addOwner(name, c.Entries)
 		}
 	}
 	return func(in *appsv1.KsctlInstall) []types.NamespacedName {
-		out := dependencyNames(in)
-		for _, r := range dependency.Objects(in) {
+		out := installDependencies(in)
+		for _, r := range dependency.ObjectRefs(in) {
 			out = append(out, owners[r.ID()]...)
 		}
 		return out

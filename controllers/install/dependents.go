@@ -18,76 +18,83 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// dependents names the installs that depend on one which is being removed, or asked to go, or
-// on an object that goes with it. One that it depends on itself is not waited for: neither
-// could ever go. Nor is one that it brought, which goes with it.
-func (s *Steps) dependents(ctx context.Context, o *owner) ([]string, error) {
+// blockingDependents describes the installs that must be removed before an install that is being
+// deleted or removed by a KsctlRemove: they depend on the install, or on an object that is removed
+// with it. Two kinds of dependents do not block the removal: installs that the install depends on
+// itself, since neither could ever be removed, and installs that it created, since these are
+// removed with it.
+func (s *Steps) blockingDependents(ctx context.Context, o *owner) ([]string, error) {
 	in := o.req.Object
-	me := client.ObjectKeyFromObject(in)
-	s.Plans.awaits(me, true) // before anybody is looked for: who goes from now on wakes it
-	all, of, err := s.dependOn(ctx, o)
+	key := client.ObjectKeyFromObject(in)
+	// Set before the lookup, so that a dependent that is removed from now on enqueues the install.
+	s.Plans.setAwaitingDependents(key, true)
+	all, dependenciesOf, err := s.findDependents(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	var out []string
-	for _, name := range slices.SortedFunc(maps.Keys(all), byName) {
+	for _, name := range slices.SortedFunc(maps.Keys(all), compareNames) {
 		d := all[name]
-		waited, err := s.waitedFor(ctx, in, d.install, of)
+		blocks, err := s.blocksRemoval(ctx, in, d.install, dependenciesOf)
 		if err != nil {
 			return nil, err
 		}
-		if waited {
-			out = append(out, d.words(me.Name))
+		if blocks {
+			out = append(out, d.describe(key.Name))
 		}
 	}
-	s.Plans.awaits(me, len(out) > 0)
+	s.Plans.setAwaitingDependents(key, len(out) > 0)
 	return out, nil
 }
 
-func byName(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }
+func compareNames(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }
 
-// dependent is an install that needs what is to go.
+// dependent is an install that depends on an install that is being removed, or on one of its
+// objects.
 type dependent struct {
 	install *appsv1.KsctlInstall
-	// on is the object that it needs; nil: the install as a whole.
-	on *stacks.Ref
+	// object is the object that the install depends on. It is nil for a dependency on the install
+	// itself.
+	object *stacks.Ref
 }
 
-func (d *dependent) words(of string) string {
+// describe returns a message about a dependent of the named install, with the way to resolve the
+// dependency.
+func (d *dependent) describe(dependedOn string) string {
 	name, needs := client.ObjectKeyFromObject(d.install), ""
-	if d.on != nil {
-		needs, of = fmt.Sprintf("needs %s and ", d.on), "that"
+	if d.object != nil {
+		needs, dependedOn = fmt.Sprintf("needs %s and ", d.object), "that object"
 	}
 	if d.install.DeletionTimestamp != nil {
 		return fmt.Sprintf("KsctlInstall %s, which %sis being removed", name, needs)
 	}
-	return fmt.Sprintf("KsctlInstall %s, which %sstays (delete it, too, or take %s out of its dependsOn)", name, needs, of)
+	return fmt.Sprintf("KsctlInstall %s, which %sis not being removed (delete it, or remove %s from its spec.dependsOn)", name, needs, dependedOn)
 }
 
-// dependOn finds those that depend on an install or on an object that goes with it, and
-// how to follow dependencies further.
-func (s *Steps) dependOn(ctx context.Context, o *owner) (map[types.NamespacedName]*dependent, needs, error) {
-	me := client.ObjectKeyFromObject(o.req.Object)
+// findDependents returns the installs that depend on an install, or on an object that is removed
+// with it. It also returns the function that follows their dependencies further.
+func (s *Steps) findDependents(ctx context.Context, o *owner) (map[types.NamespacedName]*dependent, dependencyFunc, error) {
+	key := client.ObjectKeyFromObject(o.req.Object)
 	var ofInstall, ofObject appsv1.KsctlInstallList
-	for value, list := range map[string]*appsv1.KsctlInstallList{reconcile.FieldValue(Kind, me.Namespace, me.Name): &ofInstall, onObjects: &ofObject} {
-		if err := s.Client.List(ctx, list, client.MatchingFields{byDependency: value}, client.UnsafeDisableDeepCopy); err != nil {
+	for value, list := range map[string]*appsv1.KsctlInstallList{reconcile.IndexValue(Kind, key.Namespace, key.Name): &ofInstall, dependsOnObjects: &ofObject} {
+		if err := s.Client.List(ctx, list, client.MatchingFields{dependsOnIndex: value}, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, nil, err
 		}
 	}
 	switch {
 	case o.key.Cluster != engine.LocalCluster:
-		ofObject.Items = nil // what others depend on is in this cluster
+		ofObject.Items = nil // objects in spec.dependsOn are in the local cluster
 	case len(ofObject.Items) > 0:
-		s.Engine.Observe(ctx, s.Targets.Local, o)
+		s.Engine.WatchKinds(ctx, s.Targets.Local, o)
 	}
-	goes := s.goes(ctx, o)
+	isRemoved := s.removedWith(ctx, o)
 	out := map[types.NamespacedName]*dependent{}
 	for i := range ofObject.Items {
 		d := &ofObject.Items[i]
-		for _, ref := range dependency.On(d, goes) {
+		for _, ref := range dependency.ObjectRefsIn(d, isRemoved) {
 			if ref.Namespace == "" || ref.Namespace == d.Namespace || !s.Content.Sources.NoCrossNamespace {
-				out[client.ObjectKeyFromObject(d)] = &dependent{install: d, on: &ref}
-				o.heirs.expect(ref.ID(), client.ObjectKeyFromObject(d))
+				out[client.ObjectKeyFromObject(d)] = &dependent{install: d, object: &ref}
+				o.handover.awaitClaim(ref.ID(), client.ObjectKeyFromObject(d))
 			}
 		}
 	}
@@ -98,45 +105,46 @@ func (s *Steps) dependOn(ctx context.Context, o *owner) (map[types.NamespacedNam
 	if len(out) == 0 {
 		return nil, nil, nil
 	}
-	of, err := s.withObjects(ctx, ofObject.Items)
-	return out, of, err
+	dependenciesOf, err := s.withObjectDependencies(ctx, ofObject.Items)
+	return out, dependenciesOf, err
 }
 
-// goes tells which objects go with an install: those that are there as its own, that are
-// not kept and that nobody else takes over.
-func (s *Steps) goes(ctx context.Context, o *owner) func(id string) bool {
+// removedWith returns a function that reports whether an object is removed with an install: the
+// object exists and belongs to the install, it is not kept, and no other install takes it over.
+func (s *Steps) removedWith(ctx context.Context, o *owner) func(id string) bool {
 	p := o.Policies()
 	return func(id string) bool {
 		e, listed := o.inv.Get(id)
-		if !listed || e.State == appsv1.EntryIntended || p.Spares(&e) {
+		if !listed || e.State == appsv1.EntryIntended || p.Retains(&e) {
 			return false
 		}
-		heir, _ := p.Heir(id)
-		return heir == nil && s.Engine.Holds(ctx, s.Targets.Local, o, id)
+		newOwner, _ := p.HandoverTo(id)
+		return newOwner == nil && s.Engine.MayHaveObject(ctx, s.Targets.Local, o, id)
 	}
 }
 
-// waitedFor is true for a dependent that has to go before an install.
-func (s *Steps) waitedFor(ctx context.Context, in, d *appsv1.KsctlInstall, of needs) (bool, error) {
-	me, name := client.ObjectKeyFromObject(in), client.ObjectKeyFromObject(d)
-	if name == me || removedWhole(d) {
+// blocksRemoval reports whether dependent d must be removed before install in.
+func (s *Steps) blocksRemoval(ctx context.Context, in, d *appsv1.KsctlInstall, dependenciesOf dependencyFunc) (bool, error) {
+	key, name := client.ObjectKeyFromObject(in), client.ObjectKeyFromObject(d)
+	if name == key || isFullyRemoved(d) {
 		return false, nil
 	}
-	if brought, err := s.broughtBy(ctx, d, me); brought || err != nil {
+	if installed, err := s.isInstalledBy(ctx, d, key); installed || err != nil {
 		return false, err
 	}
-	mutual, err := s.path(ctx, in, name, of)
+	mutual, err := s.dependencyPath(ctx, in, name, dependenciesOf)
 	return mutual == nil, err
 }
 
-// broughtBy is true for an install that is an object of another one, or of one that is.
-func (s *Steps) broughtBy(ctx context.Context, in *appsv1.KsctlInstall, by types.NamespacedName) (bool, error) {
+// isInstalledBy reports whether an install is an object of another install, directly or through
+// further installs.
+func (s *Steps) isInstalledBy(ctx context.Context, in *appsv1.KsctlInstall, ancestor types.NamespacedName) (bool, error) {
 	for seen := map[types.NamespacedName]bool{}; ; {
-		parent, ok := s.parent(in)
+		parent, ok := s.parentInstall(in)
 		if !ok || seen[parent] {
 			return false, nil
 		}
-		if parent == by {
+		if parent == ancestor {
 			return true, nil
 		}
 		seen[parent] = true
@@ -147,9 +155,9 @@ func (s *Steps) broughtBy(ctx context.Context, in *appsv1.KsctlInstall, by types
 	}
 }
 
-// parent is the install that brought one, as its mark says. One that was there before
-// stays when that goes.
-func (s *Steps) parent(in *appsv1.KsctlInstall) (types.NamespacedName, bool) {
+// parentInstall returns the install that created an install, according to its mark. An adopted
+// install has no parent: it stays when the other install is removed.
+func (s *Steps) parentInstall(in *appsv1.KsctlInstall) (types.NamespacedName, bool) {
 	m, err := live.ParseMark(in.Annotations[live.MarkAnnotation])
 	self := stacks.Ref{Group: appsv1.GroupVersion.Group, Kind: Kind, Namespace: in.Namespace, Name: in.Name}
 	if err != nil || m.ID != self.ID() || in.Annotations[live.AdoptedAnnotation] != "" {

@@ -1,3 +1,3 @@
-// Package install reconciles KsctlInstall: it observes the source, the choices
-// and the account, renders the stack, and has the engine make the cluster equal.
+// Package install reconciles KsctlInstall: it reads the source, the settings and the service
+// account, renders the stack, and applies the objects to the cluster with the engine.
 package install

@@ -18,159 +18,160 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// Finalize implements reconcile.Steps. It needs neither source nor stack.
+// Finalize implements reconcile.Steps. It works without the source and the stack.
 func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) reconcile.Outcome {
 	o, err := s.owner(ctx, req)
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
-	defer o.rest()
+	defer o.endReconcile()
 	a := req.Object.Annotations[appsv1.AbandonAnnotation]
 	abandoned := a != "" && a == string(req.Object.UID)
-	if err := s.withdraw(ctx, o); err != nil && !abandoned { // else it goes as what belongs to the install
+	if err := s.withdraw(ctx, o); err != nil && !abandoned { // otherwise it is garbage collected with the install
 		return reconcile.Retry{Err: err}
 	}
 	if o.inv.Len() == 0 {
 		if err := o.flush(ctx); err != nil {
-			return s.unrecorded(o, err, "")
+			return s.interruptedOutcome(o, err, "")
 		}
-		s.leave(o)
-		return reconcile.Done{Message: "nothing is left"}
+		s.forgetOwner(o)
+		return reconcile.Done{Message: "no objects are left to remove"}
 	}
 	if abandoned {
 		return s.abandon(ctx, o)
 	}
 	o.holdAll = false
-	if err := s.followed(ctx, o); err != nil { // they say how it goes
+	if err := s.updateRemovalRequests(ctx, o); err != nil { // KsctlRemoves decide which objects are kept
 		return reconcile.Retry{Err: err}
 	}
-	if out := s.untold(ctx, req.Object); out != nil {
+	if out := s.deferOnStalePlan(ctx, req.Object); out != nil {
 		return out
 	}
-	s.findHeirs(o, "")
-	before, err := s.dependents(ctx, o)
+	s.prepareHandover(o, "")
+	dependents, err := s.blockingDependents(ctx, o)
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
-	if len(before) > 0 {
-		return reconcile.Waiting{On: "these depend on it and go first: " + list(before), Reason: DependentsReason}
+	if len(dependents) > 0 {
+		return reconcile.Waiting{On: "dependents must be removed first: " + joinNames(dependents), Reason: DependentsReason}
 	}
 	c, err := s.clientFor(ctx, req.Object)
 	if err != nil {
-		return s.withoutAccount(ctx, o, err)
+		return s.finalizeWithoutAccount(ctx, o, err)
 	}
-	if c, err = s.aim(ctx, o, c); err != nil {
-		return target.Outcome(orAbandon(req.Object, err), "")
+	if c, err = s.resolveTarget(ctx, o, c); err != nil {
+		return target.Outcome(withAbandonHint(req.Object, err), "")
 	}
-	rep, err := s.Engine.Teardown(ctx, o.target, c, o, s.retry(req.Object))
-	o.report(rep)
+	rep, err := s.Engine.Teardown(ctx, o.target, c, o, s.retryPolicy(req.Object))
+	o.reportChanges(rep)
 	if err == nil {
-		s.settled(o, rep)
+		s.endPlanWaits(o, rep)
 		err = o.flush(ctx)
 	}
 	if err != nil {
-		return s.unrecorded(o, err, "")
+		return s.interruptedOutcome(o, err, "")
 	}
 	if o.inv.Len() == 0 {
-		return reconcile.Done{Message: "everything was removed"}
+		return reconcile.Done{Message: "all objects were removed"}
 	}
-	if out, lost := s.orLost(o, nil, "", rep.Errors...); lost {
+	if out, lost := s.orClusterLost(o, nil, "", rep.Errors...); lost {
 		return out
 	}
-	return o.removing(rep, o.inv.Len(), s.Clock.Now())
+	return o.removalOutcome(rep, o.inv.Len(), s.Clock.Now())
 }
 
-// withoutAccount ends a removal whose account is gone if nothing is left to
-// remove. Never with the controller's own rights.
-func (s *Steps) withoutAccount(ctx context.Context, o *owner, cause error) reconcile.Outcome {
-	if o.key.Cluster != engine.LocalCluster { // who is there to read the kubeconfig?
-		return account.Outcome(orAbandon(o.req.Object, cause), "")
+// finalizeWithoutAccount completes a removal without its service account if no objects are left to
+// remove. It never removes an object with the permissions of the controller.
+func (s *Steps) finalizeWithoutAccount(ctx context.Context, o *owner, cause error) reconcile.Outcome {
+	if o.key.Cluster != engine.LocalCluster { // without the account, the kubeconfig cannot be read
+		return account.OutcomeOf(withAbandonHint(o.req.Object, cause), "")
 	}
-	reader, err := s.Targets.Local.Client(nil)
+	reader, err := s.Targets.Local.ClientFor(nil)
 	if err == nil {
-		err = s.Engine.Vanished(ctx, s.Targets.Local, reader, o)
+		err = s.Engine.ForgetMissing(ctx, s.Targets.Local, reader, o)
 	}
 	if err == nil && o.inv.Len() > 0 {
 		err = fmt.Errorf("%d objects are left to remove: %w", o.inv.Len(), cause)
 	}
 	if err := o.flush(ctx); err != nil {
-		return s.unrecorded(o, err, "")
+		return s.interruptedOutcome(o, err, "")
 	}
 	if err != nil {
-		return account.Outcome(err, "")
+		return account.OutcomeOf(err, "")
 	}
-	return reconcile.Done{Message: "nothing is left"}
+	return reconcile.Done{Message: "no objects are left to remove"}
 }
 
-// abandon lets an install go whatever of what it owns is left, as its annotation
-// says, and records what that is.
+// abandon completes the removal of an install that has the abandon annotation. Its remaining
+// objects stay in the cluster and are recorded in an event and in the log.
 func (s *Steps) abandon(ctx context.Context, o *owner) reconcile.Outcome {
-	if err := s.giveUp(ctx, o, ""); err != nil {
-		return s.unrecorded(o, err, "")
+	if err := s.abandonInventory(ctx, o, ""); err != nil {
+		return s.interruptedOutcome(o, err, "")
 	}
-	s.leave(o)
+	s.forgetOwner(o)
 	return reconcile.Done{Message: "abandoned"}
 }
 
-// giveUp forgets what an install has, and says what that is, and why.
-func (s *Steps) giveUp(ctx context.Context, o *owner, why string) error {
-	var left []string
+// abandonInventory removes all objects from the inventory of an install, without deleting them. It
+// records them and the reason, which can be empty, in an event and in the log.
+func (s *Steps) abandonInventory(ctx context.Context, o *owner, reason string) error {
+	var abandoned []string
 	for _, e := range o.inv.Entries() {
 		name := e.ID
 		if ref, err := stacks.ParseID(e.ID); err == nil {
 			name = ref.String()
 		}
-		left = append(left, name)
+		abandoned = append(abandoned, name)
 		o.inv.Remove(e.ID)
 	}
 	if err := o.flush(ctx); err != nil {
 		return err
 	}
-	log.FromContext(ctx).Info("abandoned: left behind as they are", "objects", left, "why", why)
-	message := fmt.Sprintf("%d objects are left behind as they are: %s", len(left), list(left))
-	if why != "" {
-		message += "; " + why
+	log.FromContext(ctx).Info("objects are abandoned and stay in the cluster", "objects", abandoned, "why", reason)
+	message := fmt.Sprintf("%d objects are abandoned and stay in the cluster: %s", len(abandoned), joinNames(abandoned))
+	if reason != "" {
+		message += "; " + reason
 	}
 	o.req.Event(corev1.EventTypeWarning, AbandonedReason, message)
 	return nil
 }
 
-// removing says what the removal waits for, and when that takes too long. It goes
-// on all the same.
-func (o *owner) removing(rep *engine.Report, left int, now time.Time) reconcile.Outcome {
-	if o.since.IsZero() || o.waitingFor != reconcile.RemovingReason || len(rep.Changes) > 0 {
-		o.waitingFor, o.since = reconcile.RemovingReason, now
+// removalOutcome is the outcome of a removal that is not complete. It is late if the removal makes
+// no progress within the timeout, or if a pre-remove Job fails. A late removal continues.
+func (o *owner) removalOutcome(rep *engine.Report, left int, now time.Time) reconcile.Outcome {
+	if o.waitingSince.IsZero() || o.waitingFor != reconcile.RemovingReason || len(rep.Changes) > 0 {
+		o.waitingFor, o.waitingSince = reconcile.RemovingReason, now
 	}
-	var on []string
+	var blockers []string
 	for _, w := range rep.Plan.Waits {
 		if w.Message != "" && w.Item == nil {
-			on = append(on, w.Message)
+			blockers = append(blockers, w.Message)
 		}
 	}
 	for _, err := range rep.Errors {
-		if m := err.Error(); !slices.Contains(on, m) { // what is waited out says the same
-			on = append(on, m)
+		if m := err.Error(); !slices.Contains(blockers, m) { // the wait for a retry has the same message
+			blockers = append(blockers, m)
 		}
 	}
 	message := fmt.Sprintf("%d objects are left to remove", left)
-	if len(on) > 0 {
-		message += ": " + list(on)
+	if len(blockers) > 0 {
+		message += ": " + joinNames(blockers)
 	}
-	out := reconcile.Waiting{On: message, Reason: reconcile.RemovingReason, Until: rep.RetryAt}
+	out := reconcile.Waiting{On: message, Reason: reconcile.RemovingReason, RequeueAt: rep.RetryAt}
 	timeout := reconcile.Timeout(&o.req.Object.Spec.Schedule)
-	switch late := o.since.Add(timeout); {
+	switch deadline := o.waitingSince.Add(timeout); {
 	case preRemoveFailed(rep):
-		out.Late, out.Reason = true, PreRemoveFailedReason
-	case !now.Before(late):
-		out.Late, out.Reason = true, reconcile.TimeoutReason
-		out.On = fmt.Sprintf("nothing moved within %s: %s", timeout, message)
-	case out.Until.IsZero() || late.Before(out.Until):
-		out.Until = late
+		out.TimedOut, out.Reason = true, PreRemoveFailedReason
+	case !now.Before(deadline):
+		out.TimedOut, out.Reason = true, reconcile.TimeoutReason
+		out.On = fmt.Sprintf("removal made no progress within %s: %s", timeout, message)
+	case out.RequeueAt.IsZero() || deadline.Before(out.RequeueAt):
+		out.RequeueAt = deadline
 	}
 	return out
 }
 
-// preRemoveFailed is true when a Job failed that has to succeed before a removal.
+// preRemoveFailed reports whether a Job failed that must succeed before a removal.
 func preRemoveFailed(rep *engine.Report) bool {
 	var failed *engine.PreRemoveError
 	return slices.ContainsFunc(rep.Plan.Waits, func(w engine.Action) bool { return errors.As(w.Err, &failed) })

@@ -12,19 +12,19 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
-// Finalize removes the installs for clusters, each of which removes what it installed.
-func (f *Fleets) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) reconcile.Outcome {
+// Finalize deletes the member installs, each of which removes its objects.
+func (f *FleetSteps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) reconcile.Outcome {
 	in := req.Object
 	a := in.Annotations[appsv1.AbandonAnnotation]
 	abandoned := a != "" && a == string(in.UID)
-	before, err := f.dependents(ctx, in)
+	dependents, err := f.blockingDependents(ctx, in)
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
-	if len(before) > 0 && !abandoned {
-		return reconcile.Waiting{On: "these depend on it and go first: " + list(before), Reason: DependentsReason}
+	if len(dependents) > 0 && !abandoned {
+		return reconcile.Waiting{On: "dependents must be removed first: " + joinNames(dependents), Reason: DependentsReason}
 	}
-	installs, err := f.made(ctx, in)
+	installs, err := f.listMembers(ctx, in)
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
@@ -33,58 +33,60 @@ func (f *Fleets) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 	for i := range installs {
 		x := &installs[i]
 		if abandoned {
-			errs = append(errs, f.abandon(ctx, x))
+			errs = append(errs, f.abandonMember(ctx, x))
 		}
 		if x.DeletionTimestamp == nil {
-			errs = append(errs, f.remove(ctx, in, x))
+			errs = append(errs, f.deleteMember(ctx, in, x))
 		}
 		r.counts[appsv1.ClusterRemoving]++
-		r.lines = append(r.lines, lineOf(site{cluster: clusterOfSite(in, x), install: x}, appsv1.ClusterRemoving))
+		r.clusters = append(r.clusters, clusterStatus(memberInstall{cluster: memberCluster(in, x), install: x}, appsv1.ClusterRemoving))
 	}
 	for _, err := range errs {
-		if err != nil && !apierrors.IsConflict(err) { // the cache is behind
+		if err != nil && !apierrors.IsConflict(err) { // a conflict means that the cache is stale
 			return reconcile.Retry{Err: err}
 		}
 	}
-	if in.Status.Clusters = r.lines; len(r.lines) > 0 {
-		return reconcile.Waiting{On: fmt.Sprintf("%d clusters are being cleared: %s%s", len(r.lines), r.named(appsv1.ClusterRemoving), r.first(appsv1.ClusterRemoving)), Reason: reconcile.RemovingReason}
+	if in.Status.Clusters = r.clusters; len(r.clusters) > 0 {
+		return reconcile.Waiting{On: fmt.Sprintf("the stack is being removed from %d clusters: %s%s", len(r.clusters), r.clustersIn(appsv1.ClusterRemoving), r.firstMessage(appsv1.ClusterRemoving)), Reason: reconcile.RemovingReason}
 	}
-	return reconcile.Done{Message: "all clusters were cleared"}
+	return reconcile.Done{Message: "the stack was removed from all clusters"}
 }
 
-// abandon has an install leave what it has as it is.
-func (f *Fleets) abandon(ctx context.Context, x *appsv1.KsctlInstall) error {
+// abandonMember sets the abandon annotation of a member install, so that its objects stay when it
+// is deleted.
+func (f *FleetSteps) abandonMember(ctx context.Context, x *appsv1.KsctlInstall) error {
 	if x.Annotations[appsv1.AbandonAnnotation] == string(x.UID) {
 		return nil
 	}
-	left := x.DeepCopy()
-	if left.Annotations == nil {
-		left.Annotations = map[string]string{}
+	updated := x.DeepCopy()
+	if updated.Annotations == nil {
+		updated.Annotations = map[string]string{}
 	}
-	left.Annotations[appsv1.AbandonAnnotation] = string(x.UID)
-	if err := f.Client.Patch(ctx, left, client.MergeFrom(x), client.FieldOwner(f.FieldOwner)); err != nil {
+	updated.Annotations[appsv1.AbandonAnnotation] = string(x.UID)
+	if err := f.Client.Patch(ctx, updated, client.MergeFrom(x), client.FieldOwner(f.FieldOwner)); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	left.DeepCopyInto(x)
+	updated.DeepCopyInto(x)
 	return nil
 }
 
-// dependents are those that go first.
-func (f *Fleets) dependents(ctx context.Context, in *appsv1.KsctlInstall) ([]string, error) {
+// blockingDependents describes the installs that must be removed before an install for many
+// clusters.
+func (f *FleetSteps) blockingDependents(ctx context.Context, in *appsv1.KsctlInstall) ([]string, error) {
 	var all appsv1.KsctlInstallList
-	err := f.Client.List(ctx, &all, client.MatchingFields{byDependency: reconcile.FieldValue(Kind, in.Namespace, in.Name)}, client.UnsafeDisableDeepCopy)
+	err := f.Client.List(ctx, &all, client.MatchingFields{dependsOnIndex: reconcile.IndexValue(Kind, in.Namespace, in.Name)}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, err
 	}
 	var out []string
 	for i := range all.Items {
 		d := &dependent{install: &all.Items[i]}
-		waited, err := f.One.waitedFor(ctx, in, d.install, dependencyNames)
+		blocks, err := f.Single.blocksRemoval(ctx, in, d.install, installDependencies)
 		if err != nil {
 			return nil, err
 		}
-		if waited {
-			out = append(out, d.words(in.Name))
+		if blocks {
+			out = append(out, d.describe(in.Name))
 		}
 	}
 	slices.Sort(out)

@@ -20,7 +20,7 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// goldenInstall is the golden install of the API, which has every field set.
+// goldenInstall returns the golden KsctlInstall of the API, which has every field set.
 func goldenInstall(t *testing.T) *appsv1.KsctlInstall {
 	t.Helper()
 	data, err := os.ReadFile("../../api/apps/v1/testdata/golden/ksctlinstall.json")
@@ -42,24 +42,24 @@ func goldenRead(t *testing.T, name string, into any) {
 	}
 }
 
-// An install that was made for a cluster by an earlier version is current, and is found again.
+// A member install that was created by an earlier version is recognized and up to date.
 func TestGoldenMemberInstall(t *testing.T) {
 	least := &appsv1.KsctlInstall{}
 	least.Namespace, least.Name, least.UID = "team", "web", "u"
 	whole := goldenInstall(t)
 	whole.Labels["app.kubernetes.io/managed-by"] = "Helm"
 	for name, in := range map[string]*appsv1.KsctlInstall{"member-least.json": least, "member.json": whole} {
-		want := siteInstall(in, "prod", "sha256:x")
+		want := desiredMember(in, "prod", "sha256:x")
 		golden.JSON(t, name, want)
 		have := &appsv1.KsctlInstall{}
 		goldenRead(t, name, have)
-		found := isSite(have, in) && fleetOf(have) == in.Name && clusterOfSite(in, have) == "prod"
-		if !found || !currentSite(have, want) {
+		found := isMemberOf(have, in) && fleetName(have) == in.Name && memberCluster(in, have) == "prod"
+		if !found || !memberUpToDate(have, want) {
 			t.Errorf("%s is not current", name)
 		}
 	}
 	whole.Status.Clusters = nil
-	if got := clusterOfSite(whole, siteInstall(whole, "eu.prod", "sha256:x")); got != "eu.prod" {
+	if got := memberCluster(whole, desiredMember(whole, "eu.prod", "sha256:x")); got != "eu.prod" {
 		t.Errorf("the install is of cluster %q", got)
 	}
 }
@@ -71,24 +71,24 @@ func TestGoldenNames(t *testing.T) {
 		{"web", "prod"}, {"web", "prod.eu"}, {a, b[:102]}, {a, b[:103]}, {a, b},
 		{a, b[:78] + "." + b}, {a, b[:77] + ".-" + b},
 	} {
-		fmt.Fprintf(&out, "install of %s for %s: %s\n", c.name, c.cluster, siteName(c.name, c.cluster))
+		fmt.Fprintf(&out, "install of %s for %s: %s\n", c.name, c.cluster, memberName(c.name, c.cluster))
 	}
 	for _, name := range []string{"web", a[:63], a[:64], a[:45] + "." + b, a[:44] + "--" + b} {
-		fmt.Fprintf(&out, "fleet %s: %s\n", name, fleetValue(name))
+		fmt.Fprintf(&out, "fleet %s: %s\n", name, fleetLabelValue(name))
 	}
 	for _, text := range []string{"", "web-prod"} {
 		fmt.Fprintf(&out, "hash of %q: %s\n", text, shortHash(text))
 	}
 	for _, names := range [][]string{nil, {"prod u-1"}, {"prod u-1", "stage u-2"}, {"stage u-2", "prod u-1"}} {
-		fmt.Fprintf(&out, "digest of %q: %s\n", names, digestOf(names))
+		fmt.Fprintf(&out, "digest of %q: %s\n", names, shortDigest(names))
 	}
-	// What an approval of removals is asked for.
-	sites := []site{siteAt("prod", "dropped"), siteAt("stage", "dropped"), siteAt("test", "ready")}
-	for i := range sites {
-		sites[i].install.UID = types.UID(fmt.Sprintf("u-%d", i+1))
+	// The digest that approves a removal from clusters.
+	members := []memberInstall{memberAt("prod", "dropped"), memberAt("stage", "dropped"), memberAt("test", "ready")}
+	for i := range members {
+		members[i].install.UID = types.UID(fmt.Sprintf("u-%d", i+1))
 	}
-	r := planRollout(sites, "r2", goldenOptions())
-	fmt.Fprintf(&out, "two of three clusters dropped: %s\n", r.held)
+	r := planRollout(members, "r2", goldenOptions())
+	fmt.Fprintf(&out, "two of three clusters dropped: %s\n", r.approvalDigest)
 	golden.Equal(t, "names.txt", out.Bytes())
 }
 
@@ -97,28 +97,28 @@ func goldenOptions() rolloutOptions {
 }
 
 func TestGoldenRelease(t *testing.T) {
-	least := taken(artifact.Artifact{})
-	whole := taken(artifact.Artifact{URL: "http://source/r1.tar.gz", Revision: "main@sha1:5f0c", Digest: "sha256:r1"})
-	hidden := taken(artifact.Artifact{URL: "http://source/r1.tar.gz?token=x", Revision: "main@sha1:5f0c",
+	least := artifactStatus(artifact.Artifact{})
+	whole := artifactStatus(artifact.Artifact{URL: "http://source/r1.tar.gz", Revision: "main@sha1:5f0c", Digest: "sha256:r1"})
+	hidden := artifactStatus(artifact.Artifact{URL: "http://source/r1.tar.gz?token=x", Revision: "main@sha1:5f0c",
 		Digest: "sha256:r1"})
 	golden.JSON(t, "artifact-least.json", least)
 	golden.JSON(t, "artifact.json", whole)
 	golden.JSON(t, "artifact-hidden.json", hidden)
 	golden.Complete(t, whole)
 
-	// One that waits for its turn keeps to the artifact in its status.
-	in := forCluster("r1", &appsv1.TakenArtifact{})
+	// A member install that awaits the rollout keeps the artifact in its status.
+	in := memberInstallWith("r1", &appsv1.TakenArtifact{})
 	goldenRead(t, "artifact.json", in.Status.Artifact)
 	o := &owner{req: &reconcile.Request[*appsv1.KsctlInstall]{Object: in}}
-	from, err := o.released(t.Context(), at("r2"))
+	from, err := o.selectArtifact(t.Context(), artifactAt("r2"))
 	want := artifact.Artifact{URL: "http://source/r1.tar.gz", Revision: "main@sha1:5f0c", Digest: "sha256:r1"}
 	if err != nil || from != want {
-		t.Errorf("keeps to %+v, %v", from, err)
+		t.Errorf("selected artifact: %+v, %v", from, err)
 	}
 }
 
 func TestGoldenTurns(t *testing.T) {
-	all := []turn{{}, {number: 7}, {number: 7, ahead: true}, {number: mostTurns, ahead: true}}
+	all := []turn{{}, {number: 7}, {number: 7, ahead: true}, {number: maxTurn, ahead: true}}
 	var out bytes.Buffer
 	for _, x := range all {
 		fmt.Fprintln(&out, x)
@@ -127,41 +127,41 @@ func TestGoldenTurns(t *testing.T) {
 	for i, line := range strings.Split(strings.TrimSpace(string(golden.Read(t, "turns.txt"))), "\n") {
 		in := &appsv1.KsctlInstall{}
 		in.Annotations = map[string]string{appsv1.TurnAnnotation: line}
-		if got := turnOf(in); got != all[i] {
-			t.Errorf("%q is read as %+v", line, got)
+		if got := lastTurn(in); got != all[i] {
+			t.Errorf("%q is parsed as %+v", line, got)
 		}
 	}
 }
 
-// The lines of status.clusters in every state, the first with every field.
+// The entries of status.clusters in every state, the first with every field.
 func TestGoldenRollout(t *testing.T) {
-	var sites []site
+	var members []memberInstall
 	for i, word := range []string{"busy", "ready", "behind", "failed", "away", "unready", "late", "going", "ready*", "",
 		"failed*", "busy*", "dropped"} {
-		s := siteAt(fmt.Sprintf("c%02d", i), word)
+		s := memberAt(fmt.Sprintf("c%02d", i), word)
 		if s.install != nil {
 			s.install.Annotations = map[string]string{appsv1.TurnAnnotation: turn{number: 3}.String()}
 		}
 		if word == "busy*" {
 			since := metav1.NewTime(time.Unix(990, 0))
-			s.before = &appsv1.InstalledCluster{State: appsv1.ClusterUpdating, Since: &since}
+			s.previous = &appsv1.InstalledCluster{State: appsv1.ClusterUpdating, Since: &since}
 		}
-		sites = append(sites, s)
+		members = append(members, s)
 	}
 	options := goldenOptions()
 	options.maxConcurrent = 6
-	r := planRollout(sites, "r2", options)
-	golden.Complete(t, r.lines)
-	golden.JSON(t, "clusters.json", &r.lines)
+	r := planRollout(members, "r2", options)
+	golden.Complete(t, r.clusters)
+	golden.JSON(t, "clusters.json", &r.clusters)
 
 	changes := map[string]string{}
-	for cluster, turn := range r.change {
+	for cluster, turn := range r.updates {
 		changes[cluster] = turn.String()
 	}
 	golden.JSON(t, "turns-given.json", &changes)
 }
 
-// A record of a removal goes on as long as it is of the same KsctlRemove.
+// A recorded removal continues as long as its KsctlRemove is the same object.
 func TestGoldenRemovals(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	entries := []appsv1.InventoryEntry{{ID: "ns_a__ConfigMap", UID: "u-1", Component: "app"},
@@ -169,29 +169,29 @@ func TestGoldenRemovals(t *testing.T) {
 	remove := func(name string, components ...string) appsv1.KsctlRemove {
 		rm := appsv1.KsctlRemove{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u-3", Generation: 2}}
 		rm.Spec.Components = components
-		rm.Status.Removal = &appsv1.Removal{Generation: 2, Digest: engine.Digest(named(entries, &rm.Spec))}
+		rm.Status.Removal = &appsv1.Removal{Generation: 2, Digest: engine.Digest(matchingEntries(entries, &rm.Spec))}
 		return rm
 	}
-	unsaid := remove("remove-unsaid", "db")
-	unsaid.Status.Removal = nil
-	removes := []appsv1.KsctlRemove{remove("remove-app", "app"), remove("remove-whole"), unsaid}
+	notRehearsed := remove("remove-unsaid", "db")
+	notRehearsed.Status.Removal = nil
+	removes := []appsv1.KsctlRemove{remove("remove-app", "app"), remove("remove-whole"), notRehearsed}
 	in := &appsv1.KsctlInstall{}
 	o := &owner{req: &reconcile.Request[*appsv1.KsctlInstall]{Object: in}}
-	o.removals = follow(nil, removes, entries, nil, time.Minute, now)
-	kept := engine.Change{Verb: engine.Release, Ref: stacks.Ref{Kind: "ConfigMap", Namespace: "ns", Name: "a"},
-		Note: "kept: spec.keep has ConfigMap"}
-	o.noteKept(map[string]string{"ns_a__ConfigMap": "app"}, &engine.Report{Changes: []engine.Change{kept}})
+	o.removalRequests = resolveRemovalRequests(nil, removes, entries, nil, time.Minute, now)
+	kept := engine.Change{Verb: engine.VerbRelease, Ref: stacks.Ref{Kind: "ConfigMap", Namespace: "ns", Name: "a"},
+		Message: "kept: spec.keep has ConfigMap"}
+	o.recordKept(map[string]string{"ns_a__ConfigMap": "app"}, &engine.Report{Changes: []engine.Change{kept}})
 	golden.Complete(t, in.Status.Removals)
 	golden.JSON(t, "removals.json", &in.Status.Removals)
 
 	var stored []appsv1.InstallRemoval
 	goldenRead(t, "removals.json", &stored)
-	fewer := follow(stored, removes, entries[1:], nil, time.Minute, now)
-	if !fewer[0].goes() || fewer[1].goes() || !fewer[2].goes() || fewer.took(stored) {
-		t.Errorf("goes on as %+v", fewer)
+	fewer := resolveRemovalRequests(stored, removes, entries[1:], nil, time.Minute, now)
+	if !fewer[0].active() || fewer[1].active() || !fewer[2].active() || fewer.hasNew(stored) {
+		t.Errorf("with fewer objects: %+v", fewer)
 	}
-	gone := follow(stored, removes[1:], entries, map[string]time.Time{"remove-app": now}, time.Minute, now)
-	if len(gone) != 3 || gone[0].record.Name != "remove-app" || !gone[0].until.Equal(now.Add(time.Minute)) {
-		t.Errorf("without the first: %+v", gone)
+	gone := resolveRemovalRequests(stored, removes[1:], entries, map[string]time.Time{"remove-app": now}, time.Minute, now)
+	if len(gone) != 3 || gone[0].record.Name != "remove-app" || !gone[0].reinstallAt.Equal(now.Add(time.Minute)) {
+		t.Errorf("without the first KsctlRemove: %+v", gone)
 	}
 }

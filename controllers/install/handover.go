@@ -15,106 +15,111 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// heirs decides about objects that an install wants no more: before one is
-// removed, every install of the same source must have planned the same artifact,
-// and those that take over from this one must have planned at all.
-type heirs struct {
-	plans  *Plans
-	key    engine.OwnerKey
-	leaver leaver
+// handover decides about objects that are no longer part of an install. Before an object is
+// removed, each install of the same source must have planned the same artifact, and each install
+// that takes over from the install must have planned any artifact.
+type handover struct {
+	plans     *Plans
+	key       engine.OwnerKey
+	releasing releasingInstall
 }
 
-// findHeirs prepares the pass of an owner, which may have objects that it wants no
-// more. The artifact is empty for an install that is being deleted.
-func (s *Steps) findHeirs(o *owner, artifact string) {
+// prepareHandover sets the handover of an owner for one reconcile, in which objects may no longer
+// be part of the install. artifact is the digest of the planned artifact, and empty for an install
+// that is being deleted.
+func (s *Steps) prepareHandover(o *owner, artifact string) {
 	in := o.req.Object
-	me := client.ObjectKeyFromObject(in)
-	s.Plans.settle(me)
-	o.heirs = &heirs{plans: s.Plans, key: o.key, leaver: leaver{name: me, cluster: o.key.Cluster, source: sourceField(in), artifact: artifact}}
+	name := client.ObjectKeyFromObject(in)
+	s.Plans.clearWaits(name)
+	o.handover = &handover{plans: s.Plans, key: o.key, releasing: releasingInstall{name: name, cluster: o.key.Cluster, source: sourceKey(in), artifact: artifact}}
 }
 
-// toldWithin is when to look again whether plans were told what the cache knows: they
-// are milliseconds behind.
-const toldWithin = 50 * time.Millisecond
+// stalePlanRetry is the delay of a reconcile while Plans lags behind the cache. The lag is in the
+// range of milliseconds.
+const stalePlanRetry = 50 * time.Millisecond
 
-// untold defers a pass while the cache has an install that takes over from this one and
-// plans were not told of it: its event comes by another way than the one that says that
-// this one goes, and may be later. Nil: they know all.
-func (s *Steps) untold(ctx context.Context, in *appsv1.KsctlInstall) reconcile.Outcome {
-	var followers appsv1.KsctlInstallList
-	err := s.Client.List(ctx, &followers, client.InNamespace(in.Namespace), client.MatchingFields{byTakeOver: in.Name}, client.UnsafeDisableDeepCopy)
+// deferOnStalePlan defers a reconcile while Plans lags behind the cache for an install that takes
+// over from this install. The event for Plans and the event that this install is deleted arrive on
+// different watches, in any order. deferOnStalePlan returns nil if Plans is up to date.
+func (s *Steps) deferOnStalePlan(ctx context.Context, in *appsv1.KsctlInstall) reconcile.Outcome {
+	var successors appsv1.KsctlInstallList
+	err := s.Client.List(ctx, &successors, client.InNamespace(in.Namespace), client.MatchingFields{takeOverIndex: in.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
-	for i := range followers.Items {
-		if !s.Plans.know(&followers.Items[i]) {
-			return reconcile.Deferred{Until: s.Clock.Now().Add(toldWithin)}
+	for i := range successors.Items {
+		if !s.Plans.isCurrent(&successors.Items[i]) {
+			return reconcile.Deferred{RequeueAt: s.Clock.Now().Add(stalePlanRetry)}
 		}
 	}
 	return nil
 }
 
-// settled ends the wait for the plans of others, unless something needs them yet.
-func (s *Steps) settled(o *owner, rep *engine.Report) {
+// endPlanWaits ends the waits for the plans of other installs, unless an object still waits for
+// one.
+func (s *Steps) endPlanWaits(o *owner, rep *engine.Report) {
 	if o.holdAll {
-		return // who wants what it holds ends that
+		return // the waits enqueue the install when another install claims one of the kept objects
 	}
 	for _, w := range rep.Plan.Waits {
-		if w.Reason == engine.Claimable {
+		if w.Reason == engine.ReasonHandoverPending {
 			return
 		}
 	}
-	s.Plans.settle(client.ObjectKeyFromObject(o.req.Object))
+	s.Plans.clearWaits(client.ObjectKeyFromObject(o.req.Object))
 }
 
-// heir implements engine.Policies.Heir.
-func (h *heirs) heir(id string) (*engine.OwnerKey, string) {
-	m, on := h.plans.ask(h.leaver, id)
+// newOwner implements engine.Policies.HandoverTo.
+func (h *handover) newOwner(id string) (*engine.OwnerKey, string) {
+	claimant, pending := h.plans.findNewOwnerOrWait(h.releasing, id)
 	switch {
-	case m != nil:
+	case claimant != nil:
 		key := h.key
-		key.Namespace, key.Name = m.name.Namespace, m.name.Name
+		key.Namespace, key.Name = claimant.name.Namespace, claimant.name.Name
 		return &key, ""
-	case on != nil:
-		return nil, fmt.Sprintf("what left the stack stays until KsctlInstall %s, which could want it, has planned the same revision%s", on.name, on.stuck)
+	case pending != nil:
+		return nil, fmt.Sprintf("objects removed from the stack are kept until KsctlInstall %s, which may claim them, has planned the same revision%s", pending.name, pending.notReady)
 	}
 	return nil, ""
 }
 
-// expect has the install look again when somebody wants an object that it keeps for
-// those who depend on it.
-func (h *heirs) expect(id string, on types.NamespacedName) {
-	h.plans.expect(&wait{leaver: h.leaver, id: id, on: on})
+// awaitClaim enqueues the install when another install claims an object that is kept because of a
+// dependent. blocker is the dependent.
+func (h *handover) awaitClaim(id string, blocker types.NamespacedName) {
+	h.plans.addWait(&planWait{releasing: h.releasing, objectID: id, blocker: blocker})
 }
 
-func whyNot(in *appsv1.KsctlInstall) string {
+// notReadySuffix returns a suffix for messages about an install that will possibly not make a plan
+// soon. It is empty for an install that is ready and not suspended.
+func notReadySuffix(in *appsv1.KsctlInstall) string {
 	switch {
 	case in.Spec.Suspend:
-		return " (it is suspended)"
+		return " (suspended)"
 	case !isReady(in):
-		return " (it is not ready)"
+		return " (not ready)"
 	default:
 		return ""
 	}
 }
 
-// places are where an install has objects; nil when that is not known.
-func places(in *appsv1.KsctlInstall) []string {
+// objectLocations returns the locations of the objects of an install, see objectLocation. It
+// returns nil if they are unknown.
+func objectLocations(in *appsv1.KsctlInstall) []string {
 	inv := in.Status.Inventory
 	if inv == nil || len(inv.Chunks) > 0 {
 		return nil
 	}
 	out := []string{}
 	for i := range inv.Entries {
-		if at := place(inv.Entries[i].ID); !slices.Contains(out, at) {
+		if at := objectLocation(inv.Entries[i].ID); !slices.Contains(out, at) {
 			out = append(out, at)
 		}
 	}
 	return out
 }
 
-// place is the namespace of an object, or the kind of one that is in none.
-func place(id string) string {
+// objectLocation returns the namespace of an object, or the kind of a cluster-scoped object.
+func objectLocation(id string) string {
 	ref, err := stacks.ParseID(id)
 	if err != nil || ref.Namespace != "" {
 		return ref.Namespace
@@ -122,13 +127,15 @@ func place(id string) string {
 	return ref.GroupKind().String()
 }
 
-func sourceField(in *appsv1.KsctlInstall) string {
+// sourceKey identifies the source of an install, as a value of sourceIndex.
+func sourceKey(in *appsv1.KsctlInstall) string {
 	if in.Spec.SourceRef.Kind == appsv1.CatalogKind {
-		return reconcile.FieldValue(appsv1.CatalogKind, in.Spec.Stack, in.Spec.StackVersion) // a source each
+		// Each version of a stack in the catalog is a source of its own.
+		return reconcile.IndexValue(appsv1.CatalogKind, in.Spec.Stack, in.Spec.StackVersion)
 	}
 	ns := in.Spec.SourceRef.Namespace
 	if ns == "" {
 		ns = in.Namespace
 	}
-	return reconcile.FieldValue(in.Spec.SourceRef.Kind, ns, in.Spec.SourceRef.Name)
+	return reconcile.IndexValue(in.Spec.SourceRef.Kind, ns, in.Spec.SourceRef.Name)
 }

@@ -8,63 +8,65 @@ import (
 	"github.com/ksctl/gitops/stacks/chart"
 )
 
-// Fields by which installs are found.
+// Names of the field indexes.
 const (
-	bySource   = "spec.sourceRef"
-	byValues   = "what is read"
-	byAccount  = "spec.serviceAccountName"
-	byUnserved = "waits for a kind"
-	// byDependency are the installs that depend on one, and those that depend on objects.
-	byDependency = "spec.dependsOn"
-	onObjects    = "objects"
-	// byTakeOver are the installs that take over from one, in its namespace.
-	byTakeOver = "spec.takeOver"
-	// byCluster are the installs for a KsctlCluster.
-	byCluster = "spec.clusterRef"
-	// selecting are the installs with a clusterSelector, ofFleet those that were made for one,
-	// in their namespace.
-	selecting = "spec.clusterSelector"
-	ofFleet   = "made for a cluster"
-	// byInstallRef are the KsctlRemoves that name an install, in its namespace.
-	byInstallRef = "spec.installRef of an install"
+	sourceIndex            = ".spec.sourceRef"
+	referencedConfigsIndex = ".spec.referencedConfigs"
+	serviceAccountIndex    = ".spec.serviceAccountName"
+	waitingForKindIndex    = ".status.waitingForKind"
+	// dependsOnIndex finds the installs that depend on an install. Its value dependsOnObjects finds
+	// the installs that depend on other objects.
+	dependsOnIndex   = ".spec.dependsOn"
+	dependsOnObjects = "objects"
+	// takeOverIndex finds the installs that take over from an install of the same namespace.
+	takeOverIndex = ".spec.takeOver"
+	// clusterRefIndex finds the installs with a KsctlCluster as target.
+	clusterRefIndex = ".spec.clusterRef"
+	// clusterSelectorIndex finds the installs with a clusterSelector. fleetIndex finds the member
+	// installs of such an install, in the same namespace.
+	clusterSelectorIndex = ".spec.clusterSelector"
+	fleetIndex           = ".metadata.fleet"
+	// removeInstallIndex finds the KsctlRemoves of an install, in the same namespace.
+	removeInstallIndex = ".spec.installRef.name"
 )
 
-// fields are what installs are found by. The account is that of installs which name none.
-func fields(defaultAccount string) map[string]func(*appsv1.KsctlInstall) []string {
+// installIndexes returns the index functions of KsctlInstall. defaultAccount is the service account
+// of installs without spec.serviceAccountName.
+func installIndexes(defaultAccount string) map[string]func(*appsv1.KsctlInstall) []string {
 	return map[string]func(*appsv1.KsctlInstall) []string{
-		bySource: func(in *appsv1.KsctlInstall) []string {
-			return []string{sourceField(in)}
+		sourceIndex: func(in *appsv1.KsctlInstall) []string {
+			return []string{sourceKey(in)}
 		},
-		byValues: whatIsRead,
-		byCluster: func(in *appsv1.KsctlInstall) []string {
+		referencedConfigsIndex: referencedConfigs,
+		clusterRefIndex: func(in *appsv1.KsctlInstall) []string {
 			if in.Spec.ClusterRef == nil {
 				return nil
 			}
 			return []string{target.ID(in.Namespace, &in.Spec.TargetCluster)}
 		},
-		byAccount: func(in *appsv1.KsctlInstall) []string {
+		serviceAccountIndex: func(in *appsv1.KsctlInstall) []string {
 			name := in.Spec.ServiceAccountName
 			if name == "" {
 				name = defaultAccount
 			}
-			return []string{reconcile.FieldValue("ServiceAccount", in.Namespace, name)}
+			return []string{reconcile.IndexValue("ServiceAccount", in.Namespace, name)}
 		},
-		byDependency: dependsOn,
-		byTakeOver:   takesOver,
-		selecting: func(in *appsv1.KsctlInstall) []string {
+		dependsOnIndex: dependsOnValues,
+		takeOverIndex:  takeOverValues,
+		clusterSelectorIndex: func(in *appsv1.KsctlInstall) []string {
 			if in.Spec.ClusterSelector == nil {
 				return nil
 			}
 			return []string{"true"}
 		},
-		ofFleet: func(in *appsv1.KsctlInstall) []string {
-			if owner := fleetOf(in); owner != "" {
+		fleetIndex: func(in *appsv1.KsctlInstall) []string {
+			if owner := fleetName(in); owner != "" {
 				return []string{owner}
 			}
 			return nil
 		},
-		byUnserved: func(in *appsv1.KsctlInstall) []string {
-			if !isReady(in) || unpublished(in) {
+		waitingForKindIndex: func(in *appsv1.KsctlInstall) []string {
+			if !isReady(in) || publishFailed(in) {
 				return []string{"true"}
 			}
 			return nil
@@ -72,43 +74,44 @@ func fields(defaultAccount string) map[string]func(*appsv1.KsctlInstall) []strin
 	}
 }
 
-// whatIsRead are the ConfigMaps and Secrets that an install reads.
-func whatIsRead(in *appsv1.KsctlInstall) (out []string) {
+// referencedConfigs returns the ConfigMaps and Secrets that an install reads.
+func referencedConfigs(in *appsv1.KsctlInstall) (out []string) {
 	for _, v := range in.Spec.ValuesFrom {
 		if v.Kind != appsv1.ClusterValues {
-			out = append(out, reconcile.FieldValue(v.Kind, in.Namespace, v.Name))
+			out = append(out, reconcile.IndexValue(v.Kind, in.Namespace, v.Name))
 		}
 	}
-	secrets := func(names ...string) {
+	addSecrets := func(names ...string) {
 		for _, name := range names {
-			out = append(out, reconcile.FieldValue("Secret", in.Namespace, name))
+			out = append(out, reconcile.IndexValue("Secret", in.Namespace, name))
 		}
 	}
 	for i := range in.Spec.Charts {
-		secrets(chart.SecretNames(&in.Spec.Charts[i])...)
+		addSecrets(chart.SecretNames(&in.Spec.Charts[i])...)
 	}
 	if ref := in.Spec.KubeConfig; ref != nil {
-		secrets(ref.SecretRef.Name)
+		addSecrets(ref.SecretRef.Name)
 	}
 	if d := in.Spec.Decryption; d != nil {
-		secrets(d.SecretRef.Name)
+		addSecrets(d.SecretRef.Name)
 	}
 	return out
 }
 
-// dependsOn are the installs that an install depends on, and whether it does on objects.
-func dependsOn(in *appsv1.KsctlInstall) (out []string) {
-	for _, d := range dependencyNames(in) {
-		out = append(out, reconcile.FieldValue(Kind, d.Namespace, d.Name))
+// dependsOnValues returns the installs that an install depends on, and dependsOnObjects if it
+// depends on other objects, too.
+func dependsOnValues(in *appsv1.KsctlInstall) (out []string) {
+	for _, d := range installDependencies(in) {
+		out = append(out, reconcile.IndexValue(Kind, d.Namespace, d.Name))
 	}
-	if len(dependency.Objects(in)) > 0 {
-		out = append(out, onObjects)
+	if len(dependency.ObjectRefs(in)) > 0 {
+		out = append(out, dependsOnObjects)
 	}
 	return out
 }
 
-// takesOver names the install that one takes over from.
-func takesOver(in *appsv1.KsctlInstall) []string {
+// takeOverValues returns the name of the install that an install takes over from.
+func takeOverValues(in *appsv1.KsctlInstall) []string {
 	if t := in.Spec.TakeOver; t != nil {
 		return []string{t.Name}
 	}

@@ -12,41 +12,42 @@ import (
 	"github.com/ksctl/gitops/stacks/chart"
 )
 
-// released is the artifact that an install goes by: one that was made for a cluster takes in
-// what is offered when it is its turn, and keeps until then to what it took in last. It has no
-// digest where that is not known.
-func (o *owner) released(ctx context.Context, offered artifact.Artifact) (artifact.Artifact, error) {
+// selectArtifact returns the artifact that an install applies. A member install uses the offered
+// artifact when the rollout has released it to the member; until then it keeps the artifact that
+// was released before. The result has no digest if that artifact is unknown.
+func (o *owner) selectArtifact(ctx context.Context, offered artifact.Artifact) (artifact.Artifact, error) {
 	in := o.req.Object
-	o.awaits = ""
-	if fleetOf(in) == "" {
+	o.awaitedRevision = ""
+	if fleetName(in) == "" {
 		in.Status.Artifact = nil
 		return offered, nil
 	}
 	last := in.Status.Artifact
 	if in.Annotations[appsv1.ReleaseAnnotation] == offered.Digest {
-		in.Status.Artifact = taken(offered)
+		in.Status.Artifact = artifactStatus(offered)
 		if last != nil && last.Digest == offered.Digest {
 			return offered, nil
 		}
-		// On record before anything of it is applied, or a start might take that back. One that has
-		// failed counts as busy from here on.
-		doing := ""
+		// The status is stored before an object is applied. Otherwise a restart could revert to the
+		// previous artifact. A member that has failed counts as updating from now on.
+		progress := ""
 		if !isReady(in) {
-			doing = "taking in revision " + offered.Revision
+			progress = "applying revision " + offered.Revision
 		}
-		return offered, o.req.Persist(ctx, doing)
+		return offered, o.req.Persist(ctx, progress)
 	}
-	o.awaits = offered.Revision
-	// Where it had a turn for another one, its spec may be of that, or it has taken that in and had no
-	// chance to say so.
+	o.awaitedRevision = offered.Revision
+	// If another artifact was released in between, the spec may belong to that artifact, or the
+	// artifact was applied without being recorded.
 	if last == nil || last.Digest != in.Annotations[appsv1.ReleaseAnnotation] {
 		return artifact.Artifact{}, nil
 	}
 	return artifact.Artifact{URL: last.URL, Revision: last.Revision, Digest: last.Digest, Client: offered.Client}, nil
 }
 
-// taken is what is kept of an artifact to get it again.
-func taken(a artifact.Artifact) *appsv1.TakenArtifact {
+// artifactStatus returns the status fields that are needed to fetch an artifact again. It has no
+// URL if the URL can contain a secret.
+func artifactStatus(a artifact.Artifact) *appsv1.TakenArtifact {
 	out := &appsv1.TakenArtifact{Revision: a.Revision, Digest: a.Digest}
 	if artifact.MaskURL(a.URL) == a.URL {
 		out.URL = a.URL
@@ -54,35 +55,37 @@ func taken(a artifact.Artifact) *appsv1.TakenArtifact {
 	return out
 }
 
-// waitsForTurn is the outcome where it is not its turn yet, and it can't keep to what it has.
-func (o *owner) waitsForTurn(why string) reconcile.Waiting {
-	return reconcile.Waiting{Reason: WaitsForTurnReason,
-		On: fmt.Sprintf("waits for its turn to take in revision %s, and nothing is changed or put right until then: %s", o.awaits, why)}
+// awaitingRollout is the outcome of a member install that awaits the rollout, if the artifact that
+// was released before is not available.
+func (o *owner) awaitingRollout(why string) reconcile.Waiting {
+	return reconcile.Waiting{Reason: AwaitingRolloutReason,
+		On: fmt.Sprintf("awaiting the rollout of revision %s; until then nothing is changed and drift is not corrected: %s", o.awaitedRevision, why)}
 }
 
-// unserved is the outcome of an error where what it keeps to until its turn can't be fetched; nil
-// when that is not what is wrong. A server that does not answer is asked again at a time.
-func (o *owner) unserved(err error, again time.Time) reconcile.Outcome {
+// artifactUnavailable is the outcome of an error if the artifact that was released before cannot be
+// fetched while the install awaits the rollout. It is nil for other errors. If the server is
+// unreachable, the next attempt is at retryAt.
+func (o *owner) artifactUnavailable(err error, retryAt time.Time) reconcile.Outcome {
 	var (
 		ofChart *chart.Error
 		fetch   *artifact.Error
 	)
-	if o.awaits == "" || errors.As(err, &ofChart) || !errors.As(err, &fetch) {
+	if o.awaitedRevision == "" || errors.As(err, &ofChart) || !errors.As(err, &fetch) {
 		return nil
 	}
 	last := o.req.Object.Status.Artifact
-	which := fmt.Sprintf("revision %s, which it took in last, ", last.Revision)
+	subject := fmt.Sprintf("the previously released revision %s ", last.Revision)
 	switch fetch.Reason {
 	case artifact.RefusedAddress:
 		if last.URL == "" {
-			return o.waitsForTurn(which + "can't be fetched again: its address could hold a secret, and is not kept")
+			return o.awaitingRollout(subject + "cannot be fetched again: the URL may contain a secret and is not stored")
 		}
 	case artifact.Unreachable:
-		out := o.waitsForTurn(which + "can't be fetched: " + fetch.Error())
-		out.Until = again
+		out := o.awaitingRollout(subject + "cannot be fetched: " + fetch.Error())
+		out.RequeueAt = retryAt
 		return out
 	case artifact.NotFound, artifact.DigestMismatch, artifact.AccessDenied:
-		return o.waitsForTurn(which + "is not served any more: " + fetch.Error())
+		return o.awaitingRollout(subject + "is no longer served: " + fetch.Error())
 	}
 	return nil
 }

@@ -13,75 +13,79 @@ import (
 	"github.com/ksctl/gitops/stacks/chart"
 )
 
-func at(revision string) artifact.Artifact {
+func artifactAt(revision string) artifact.Artifact {
 	return artifact.Artifact{URL: "http://source/" + revision + ".tar.gz", Revision: revision, Digest: "sha256:" + revision}
 }
 
-func takenAt(revision string) *appsv1.TakenArtifact { return taken(at(revision)) }
+func artifactStatusAt(revision string) *appsv1.TakenArtifact {
+	return artifactStatus(artifactAt(revision))
+}
 
-// forCluster is an install that was made for a cluster, may take in an artifact, and has one.
-func forCluster(may string, has *appsv1.TakenArtifact) *appsv1.KsctlInstall {
-	in := siteInstall(install("app", "src", nil), "prod", "sha256:"+may)
-	in.Status.Artifact = has
+// memberInstallWith returns a member install. released is the revision that the rollout has
+// released to it, and recorded is the artifact in its status.
+func memberInstallWith(released string, recorded *appsv1.TakenArtifact) *appsv1.KsctlInstall {
+	in := desiredMember(install("app", "src", nil), "prod", "sha256:"+released)
+	in.Status.Artifact = recorded
 	return in
 }
 
-func TestReleased(t *testing.T) {
-	hidden := takenAt("r1")
+func TestSelectArtifactKeepsReleasedArtifact(t *testing.T) {
+	hidden := artifactStatusAt("r1")
 	hidden.URL = ""
 	for name, tc := range map[string]struct {
 		in *appsv1.KsctlInstall
-		// from is the revision of what it goes by, has what its status has then.
+		// from is the revision of the selected artifact, and has the revision in the status
+		// afterwards.
 		from, has string
 		recorded  bool
 		awaits    string
 	}{
-		"one of its own":                    {in: install("app", "src", nil), from: "r2"},
-		"the first one":                     {in: forCluster("r2", nil), from: "r2", has: "r2", recorded: true},
-		"it is its turn":                    {in: forCluster("r2", takenAt("r1")), from: "r2", has: "r2", recorded: true},
-		"it has it":                         {in: forCluster("r2", takenAt("r2")), from: "r2", has: "r2"},
-		"it waits":                          {in: forCluster("r1", takenAt("r1")), from: "r1", has: "r1", awaits: "r2"},
-		"it waits, and had a turn for none": {in: forCluster("r1b", takenAt("r1")), has: "r1", awaits: "r2"},
-		"it waits, from an earlier version": {in: forCluster("r1", nil), awaits: "r2"},
+		"not a member":                  {in: install("app", "src", nil), from: "r2"},
+		"first artifact":                {in: memberInstallWith("r2", nil), from: "r2", has: "r2", recorded: true},
+		"new artifact is released":      {in: memberInstallWith("r2", artifactStatusAt("r1")), from: "r2", has: "r2", recorded: true},
+		"released artifact is recorded": {in: memberInstallWith("r2", artifactStatusAt("r2")), from: "r2", has: "r2"},
+		"awaiting the rollout":          {in: memberInstallWith("r1", artifactStatusAt("r1")), from: "r1", has: "r1", awaits: "r2"},
+		"awaiting the rollout, last released artifact not recorded": {in: memberInstallWith("r1b", artifactStatusAt("r1")), has: "r1", awaits: "r2"},
+		"awaiting the rollout, no artifact recorded":                {in: memberInstallWith("r1", nil), awaits: "r2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			recorded := false
-			o := &owner{awaits: "before", req: &reconcile.Request[*appsv1.KsctlInstall]{Object: tc.in, Persist: func(_ context.Context, doing string) error {
-				recorded = doing == "taking in revision r2" && tc.in.Status.Artifact.Revision == "r2" && tc.in.Status.LastAttemptedRevision != "r2"
+			o := &owner{awaitedRevision: "before", req: &reconcile.Request[*appsv1.KsctlInstall]{Object: tc.in, Persist: func(_ context.Context, doing string) error {
+				recorded = doing == "applying revision r2" && tc.in.Status.Artifact.Revision == "r2" && tc.in.Status.LastAttemptedRevision != "r2"
 				return nil
 			}}}
-			from, err := o.released(t.Context(), at("r2"))
+			from, err := o.selectArtifact(t.Context(), artifactAt("r2"))
 			want := artifact.Artifact{}
 			if tc.from != "" {
-				want = at(tc.from)
+				want = artifactAt(tc.from)
 			}
-			if err != nil || from != want || recorded != tc.recorded || o.awaits != tc.awaits {
-				t.Errorf("goes by %+v, recorded %t, awaits %q, %v", from, recorded, o.awaits, err)
+			if err != nil || from != want || recorded != tc.recorded || o.awaitedRevision != tc.awaits {
+				t.Errorf("selected %+v, recorded %t, awaits %q, %v", from, recorded, o.awaitedRevision, err)
 			}
-			if has := tc.in.Status.Artifact; (has == nil) != (tc.has == "") || has != nil && *has != *takenAt(tc.has) {
-				t.Errorf("has %+v, want %s", has, tc.has)
+			if has := tc.in.Status.Artifact; (has == nil) != (tc.has == "") || has != nil && *has != *artifactStatusAt(tc.has) {
+				t.Errorf("recorded artifact %+v, want %s", has, tc.has)
 			}
 		})
 	}
 	full := errors.New("full")
-	o := &owner{req: &reconcile.Request[*appsv1.KsctlInstall]{Object: forCluster("r2", takenAt("r1")), Persist: func(context.Context, string) error { return full }}}
-	if _, err := o.released(t.Context(), at("r2")); !errors.Is(err, full) {
-		t.Errorf("not on record: %v", err)
+	o := &owner{req: &reconcile.Request[*appsv1.KsctlInstall]{Object: memberInstallWith("r2", artifactStatusAt("r1")), Persist: func(context.Context, string) error { return full }}}
+	if _, err := o.selectArtifact(t.Context(), artifactAt("r2")); !errors.Is(err, full) {
+		t.Errorf("error of Persist is not returned: %v", err)
 	}
 	for _, url := range []string{"http://source/a?sig=x", "http://me:secret@source/a", "http://source/a#x", ""} {
-		if got := taken(artifact.Artifact{URL: url, Revision: "r1", Digest: "sha256:r1"}); *got != *hidden {
-			t.Errorf("of %s is kept %+v", url, got)
+		if got := artifactStatus(artifact.Artifact{URL: url, Revision: "r1", Digest: "sha256:r1"}); *got != *hidden {
+			t.Errorf("status of URL %s: %+v", url, got)
 		}
 	}
 }
 
-func TestUnserved(t *testing.T) {
-	again := time.Unix(1000, 0)
+func TestArtifactUnavailableWhileAwaitingRollout(t *testing.T) {
+	retryAt := time.Unix(1000, 0)
 	failed := func(r artifact.Reason) error {
 		return fmt.Errorf("wrapped: %w", &artifact.Error{Reason: r, URL: "http://source/r1.tar.gz", Message: "no"})
 	}
-	said := "waits for its turn to take in revision r2, and nothing is changed or put right until then: revision r1, which it took in last, "
-	hidden := takenAt("r1")
+	prefix := "awaiting the rollout of revision r2; until then nothing is changed and drift is not corrected: the previously released revision r1 "
+	hidden := artifactStatusAt("r1")
 	hidden.URL = ""
 	for name, tc := range map[string]struct {
 		err    error
@@ -90,25 +94,25 @@ func TestUnserved(t *testing.T) {
 		want   string
 		until  time.Time
 	}{
-		"nothing":                  {nil, takenAt("r1"), "r2", "", time.Time{}},
-		"it is gone":               {failed(artifact.NotFound), takenAt("r1"), "r2", said + "is not served any more: http://source/r1.tar.gz: no", time.Time{}},
-		"another one is there":     {failed(artifact.DigestMismatch), takenAt("r1"), "r2", said + "is not served any more: http://source/r1.tar.gz: no", time.Time{}},
-		"nobody answers":           {failed(artifact.Unreachable), takenAt("r1"), "r2", said + "can't be fetched: http://source/r1.tar.gz: no", again},
-		"its address is not kept":  {failed(artifact.RefusedAddress), hidden, "r2", said + "can't be fetched again: its address could hold a secret, and is not kept", time.Time{}},
-		"its address is refused":   {failed(artifact.RefusedAddress), takenAt("r1"), "r2", "", time.Time{}},
-		"the disk fails":           {failed(artifact.Storage), takenAt("r1"), "r2", "", time.Time{}},
-		"it is the newest one":     {failed(artifact.NotFound), takenAt("r1"), "", "", time.Time{}},
-		"another error":            {errors.New("no"), takenAt("r1"), "r2", "", time.Time{}},
-		"one of a chart":           {&chart.Error{Err: failed(artifact.NotFound)}, takenAt("r1"), "r2", "", time.Time{}},
-		"one of many, of requests": {errors.Join(errors.New("no"), failed(artifact.NotFound)), takenAt("r1"), "r2", said + "is not served any more: http://source/r1.tar.gz: no", time.Time{}},
+		"no error":                 {nil, artifactStatusAt("r1"), "r2", "", time.Time{}},
+		"not found":                {failed(artifact.NotFound), artifactStatusAt("r1"), "r2", prefix + "is no longer served: http://source/r1.tar.gz: no", time.Time{}},
+		"another digest":           {failed(artifact.DigestMismatch), artifactStatusAt("r1"), "r2", prefix + "is no longer served: http://source/r1.tar.gz: no", time.Time{}},
+		"unreachable server":       {failed(artifact.Unreachable), artifactStatusAt("r1"), "r2", prefix + "cannot be fetched: http://source/r1.tar.gz: no", retryAt},
+		"URL is not stored":        {failed(artifact.RefusedAddress), hidden, "r2", prefix + "cannot be fetched again: the URL may contain a secret and is not stored", time.Time{}},
+		"URL is not allowed":       {failed(artifact.RefusedAddress), artifactStatusAt("r1"), "r2", "", time.Time{}},
+		"disk error":               {failed(artifact.Storage), artifactStatusAt("r1"), "r2", "", time.Time{}},
+		"not awaiting the rollout": {failed(artifact.NotFound), artifactStatusAt("r1"), "", "", time.Time{}},
+		"other error":              {errors.New("no"), artifactStatusAt("r1"), "r2", "", time.Time{}},
+		"error of a chart":         {&chart.Error{Err: failed(artifact.NotFound)}, artifactStatusAt("r1"), "r2", "", time.Time{}},
+		"among errors of requests": {errors.Join(errors.New("no"), failed(artifact.NotFound)), artifactStatusAt("r1"), "r2", prefix + "is no longer served: http://source/r1.tar.gz: no", time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := &owner{awaits: tc.awaits, req: &reconcile.Request[*appsv1.KsctlInstall]{Object: forCluster("r1", tc.has)}}
+			o := &owner{awaitedRevision: tc.awaits, req: &reconcile.Request[*appsv1.KsctlInstall]{Object: memberInstallWith("r1", tc.has)}}
 			var got string
 			var until time.Time
-			if out, ok := o.unserved(tc.err, again).(reconcile.Waiting); ok {
-				got, until = out.On, out.Until
-				if out.Late || out.Reason != WaitsForTurnReason {
+			if out, ok := o.artifactUnavailable(tc.err, retryAt).(reconcile.Waiting); ok {
+				got, until = out.On, out.RequeueAt
+				if out.TimedOut || out.Reason != AwaitingRolloutReason {
 					t.Errorf("%+v", out)
 				}
 			}

@@ -13,24 +13,25 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// tracking are labels by which others know what is theirs: an install that was made for a
-// cluster is not. https://argo-cd.readthedocs.io/en/stable/user-guide/resource_tracking/
+// trackingLabels are the labels by which other tools track the objects that they manage. They are
+// not copied to member installs, which these tools do not manage. Entries with a trailing slash are
+// prefixes. https://argo-cd.readthedocs.io/en/stable/user-guide/resource_tracking/
 // https://fluxcd.io/flux/components/kustomize/kustomizations/#garbage-collection
-var tracking = []string{"app.kubernetes.io/instance", "kustomize.toolkit.fluxcd.io/", "helm.toolkit.fluxcd.io/", "app.kubernetes.io/managed-by", "argocd.argoproj.io/"}
+var trackingLabels = []string{"app.kubernetes.io/instance", "kustomize.toolkit.fluxcd.io/", "helm.toolkit.fluxcd.io/", "app.kubernetes.io/managed-by", "argocd.argoproj.io/"}
 
-// siteInstall is the install for one cluster, which may take in the artifact of a digest.
-func siteInstall(in *appsv1.KsctlInstall, cluster, digest string) *appsv1.KsctlInstall {
+// desiredMember returns the desired member install of a cluster, with an artifact released to it.
+func desiredMember(in *appsv1.KsctlInstall, cluster, digest string) *appsv1.KsctlInstall {
 	out := &appsv1.KsctlInstall{}
-	out.Namespace, out.Name = in.Namespace, siteName(in.Name, cluster)
+	out.Namespace, out.Name = in.Namespace, memberName(in.Name, cluster)
 	in.Spec.DeepCopyInto(&out.Spec)
 	out.Spec.ClusterSelector, out.Spec.ClusterRef, out.Spec.Suspend = nil, &appsv1.ClusterReference{Name: cluster}, false
 	out.Labels = map[string]string{}
 	for name, value := range in.Labels {
-		if !tracks(name) {
+		if !isTrackingLabel(name) {
 			out.Labels[name] = value
 		}
 	}
-	out.Labels[appsv1.FleetLabel] = fleetValue(in.Name)
+	out.Labels[appsv1.FleetLabel] = fleetLabelValue(in.Name)
 	out.Annotations = map[string]string{appsv1.ReleaseAnnotation: digest}
 	if at := in.Annotations[appsv1.RequestedAtAnnotation]; at != "" {
 		out.Annotations[appsv1.RequestedAtAnnotation] = at
@@ -39,8 +40,8 @@ func siteInstall(in *appsv1.KsctlInstall, cluster, digest string) *appsv1.KsctlI
 	return out
 }
 
-func tracks(label string) bool {
-	for _, t := range tracking {
+func isTrackingLabel(label string) bool {
+	for _, t := range trackingLabels {
 		if label == t || strings.HasSuffix(t, "/") && strings.HasPrefix(label, t) {
 			return true
 		}
@@ -48,8 +49,8 @@ func tracks(label string) bool {
 	return false
 }
 
-// siteName is the name of the install for one cluster.
-func siteName(install, cluster string) string {
+// memberName returns the name of the member install of a cluster.
+func memberName(install, cluster string) string {
 	name := install + "-" + cluster
 	if len(name) <= 253 {
 		return name
@@ -57,8 +58,8 @@ func siteName(install, cluster string) string {
 	return strings.TrimRight(name[:230], ".-") + "-" + shortHash(name)
 }
 
-// fleetValue is a name that fits a label.
-func fleetValue(install string) string {
+// fleetLabelValue returns the name of an install, shortened to the maximum length of a label value.
+func fleetLabelValue(install string) string {
 	if len(install) <= 63 {
 		return install
 	}
@@ -70,33 +71,35 @@ func shortHash(s string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// clusterOfSite is the cluster that an install was made for, whatever somebody has made of it
-// since.
-func clusterOfSite(in, x *appsv1.KsctlInstall) string {
+// memberCluster returns the cluster that a member install was created for, even if its spec was
+// changed since.
+func memberCluster(in, x *appsv1.KsctlInstall) string {
 	for i := range in.Status.Clusters {
-		if c := &in.Status.Clusters[i]; c.Install == x.Name || siteName(in.Name, c.Name) == x.Name {
+		if c := &in.Status.Clusters[i]; c.Install == x.Name || memberName(in.Name, c.Name) == x.Name {
 			return c.Name
 		}
 	}
-	if x.Spec.ClusterRef != nil && siteName(in.Name, x.Spec.ClusterRef.Name) == x.Name {
+	if x.Spec.ClusterRef != nil && memberName(in.Name, x.Spec.ClusterRef.Name) == x.Name {
 		return x.Spec.ClusterRef.Name
 	}
 	return strings.TrimPrefix(x.Name, in.Name+"-")
 }
 
-// isSite is true for an install that one made for a cluster.
-func isSite(in, of *appsv1.KsctlInstall) bool {
+// isMemberOf reports whether an install is a member install of another install.
+func isMemberOf(in, of *appsv1.KsctlInstall) bool {
 	owner := metav1.GetControllerOf(in)
 	return owner != nil && owner.UID == of.UID
 }
 
-// currentSite is true for an install that is as it is wanted, and may take in what it is to.
-func currentSite(have, want *appsv1.KsctlInstall) bool {
+// memberUpToDate reports whether a member install has the desired spec and the desired released
+// artifact.
+func memberUpToDate(have, want *appsv1.KsctlInstall) bool {
 	return apiequality.Semantic.DeepEqual(have.Spec, want.Spec) && have.Annotations[appsv1.ReleaseAnnotation] == want.Annotations[appsv1.ReleaseAnnotation]
 }
 
-// adjusted is an install with everything that is wanted of it. What others have put on it stays.
-func adjusted(have, want *appsv1.KsctlInstall) *appsv1.KsctlInstall {
+// withDesired returns a copy of a member install with the desired spec, labels and annotations.
+// Other labels and annotations stay.
+func withDesired(have, want *appsv1.KsctlInstall) *appsv1.KsctlInstall {
 	out := have.DeepCopy()
 	out.Spec = want.Spec
 	if out.Labels == nil {

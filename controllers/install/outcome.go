@@ -13,73 +13,77 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
-// Reasons of a KsctlInstall's conditions beside those of the skeleton.
+// Condition and event reasons of a KsctlInstall, in addition to those of package reconcile.
 const (
-	// EmptyRenderReason: the stack renders nothing, and something is installed.
+	// EmptyRenderReason means that the stack renders no objects, but objects are installed or are
+	// to be published.
 	EmptyRenderReason = "EmptyRender"
-	// OwnedReason: objects exist that belong to somebody else.
+	// OwnedReason means that objects have another owner.
 	OwnedReason = "OwnedByAnother"
-	// ContestedReason: another writer keeps changing an object, which is left alone for a while.
+	// ContestedReason means that another writer repeatedly changes an object. The object is not
+	// corrected for a while.
 	ContestedReason = "Contested"
-	// InvalidObjectReason: a manifest can never be applied as it is.
+	// InvalidObjectReason means that a manifest can never be applied without a change.
 	InvalidObjectReason = "InvalidObject"
-	// ValuesNotFoundReason: a ConfigMap, a Secret or a key of it is missing.
+	// ValuesNotFoundReason means that a ConfigMap, a Secret or one of their keys is missing.
 	ValuesNotFoundReason = "ValuesNotFound"
-	// ClusterValuesReason: an expression of valuesFrom gives no value for the cluster.
+	// ClusterValuesReason means that an expression of valuesFrom has no value for the cluster.
 	ClusterValuesReason = "InvalidClusterValues"
-	// DependencyCycleReason: installs depend on each other.
+	// DependencyCycleReason means that installs depend on each other.
 	DependencyCycleReason = "DependencyCycle"
-	// InvalidDependencyReason: an entry of spec.dependsOn can't be what it is.
+	// InvalidDependencyReason means that an entry of spec.dependsOn is invalid.
 	InvalidDependencyReason = "InvalidDependency"
-	// DeletionsHeldReason: more would be deleted than spec.guard lets go unapproved.
+	// DeletionsHeldReason means that more objects would be deleted than spec.guard allows without
+	// approval, or that the stack would be removed from too many clusters.
 	DeletionsHeldReason = "DeletionsHeld"
-	// PreRemoveFailedReason: a Job failed that runs before anything is removed.
+	// PreRemoveFailedReason means that a Job failed that runs before a removal.
 	PreRemoveFailedReason = "PreRemoveFailed"
-	// AbandonedReason: the install went and left objects behind, as it was told to.
+	// AbandonedReason means that objects stay in the cluster, as an annotation requests.
 	AbandonedReason = "Abandoned"
-	// RemovedByRequestReason: something is not installed because a KsctlRemove asks for that.
+	// RemovedByRequestReason means that components are not installed because of a KsctlRemove.
 	RemovedByRequestReason = "RemovedByRequest"
-	// DependentsReason: others depend on an install that is being removed.
+	// DependentsReason means that other installs depend on an install that is being removed.
 	DependentsReason = "DependentsExist"
-	// SecretsRefusedReason: what is to be published has Secrets, or may have content of them or of what is encrypted.
+	// SecretsRefusedReason means that the objects to publish contain Secrets, or may contain data
+	// of Secrets or of encrypted files.
 	SecretsRefusedReason = "SecretsRefused"
-	// PublishingFailedReason: a request or the disk failed.
+	// PublishingFailedReason means that a request or the disk failed.
 	PublishingFailedReason = "PublishingFailed"
-	// PublishingDisabledReason: the controller has no server for what is published.
+	// PublishingDisabledReason means that the controller runs without an artifact server.
 	PublishingDisabledReason = "PublishingDisabled"
-	// StillInstalledReason: an install that is only to be published has objects here.
+	// StillInstalledReason means that an install with publish mode Only has installed objects.
 	StillInstalledReason = "StillInstalled"
 )
 
-// outcome says how a pass ended and writes the components into the status.
+// outcome returns the outcome of a reconcile, and sets the components in the status.
 func (o *owner) outcome(rep *engine.Report, revision string, now time.Time) reconcile.Outcome {
 	st := &o.req.Object.Status
-	if rep.Unsynced == nil {
+	if rep.SyncError == nil {
 		o.unsyncedSince = time.Time{}
 	}
-	st.Components = o.components(rep.Plan.Components)
+	st.Components = o.componentStatuses(rep.Plan.Components)
 	switch {
-	case rep.Unsynced != nil && o.syncsSoon(now):
-		return reconcile.Deferred{Until: o.unsyncedSince.Add(syncWithin)}
-	case rep.Unsynced != nil:
-		return reconcile.Waiting{On: rep.Unsynced.Error(), Reason: reconcile.IndexStaleReason, Until: rep.RetryAt, Revision: revision}
-	case o.askedLeft() > 0 && len(o.going()) == 0 && settledBut(rep, o.lacking(rep)):
-		return o.held()
-	case len(o.going()) > 0 && !componentFailed(rep):
-		return o.removing(rep, o.askedLeft(), now)
-	case failed(rep):
-		return o.failure(rep, revision, now)
-	case isBlocked(rep):
-		return blocked(o.blocked, revision)
-	case held(rep) != nil:
-		return reconcile.Stalled{Err: held(rep), Reason: DeletionsHeldReason, Revision: revision}
-	case !settledBut(rep, o.lacking(rep)):
-		return o.waiting(rep, revision, now)
+	case rep.SyncError != nil && o.withinSyncGrace(now):
+		return reconcile.Deferred{RequeueAt: o.unsyncedSince.Add(syncGracePeriod)}
+	case rep.SyncError != nil:
+		return reconcile.Waiting{On: rep.SyncError.Error(), Reason: reconcile.IndexStaleReason, RequeueAt: rep.RetryAt, Revision: revision}
+	case o.countRequested() > 0 && len(o.removableObjects()) == 0 && settledExcept(rep, o.blockedByRemoval(rep)):
+		return o.heldOutcome()
+	case len(o.removableObjects()) > 0 && !componentFailed(rep):
+		return o.removalOutcome(rep, o.countRequested(), now)
+	case hasFailed(rep):
+		return o.failureOutcome(rep, revision, now)
+	case anyBlocked(rep):
+		return blockedOutcome(o.unmetDependencies, revision)
+	case heldDeletions(rep) != nil:
+		return reconcile.Stalled{Err: heldDeletions(rep), Reason: DeletionsHeldReason, Revision: revision}
+	case !settledExcept(rep, o.blockedByRemoval(rep)):
+		return o.waitingOutcome(rep, revision, now)
 	}
-	o.waitingFor, o.since = "", time.Time{}
-	// What was done counts until the status that was read says so.
-	o.acted = o.acted && st.LastAppliedRevision != revision
-	minor := !o.acted && st.LastAppliedRevision != "" && st.LastAppliedRevision != revision && isReady(o.req.Object)
+	o.waitingFor, o.waitingSince = "", time.Time{}
+	// Changes of objects count until a status with this revision has been read.
+	o.changedObjects = o.changedObjects && st.LastAppliedRevision != revision
+	minor := !o.changedObjects && st.LastAppliedRevision != "" && st.LastAppliedRevision != revision && isReady(o.req.Object)
 	st.LastAppliedRevision = revision
 	objects := 0
 	var drifted []string
@@ -90,29 +94,30 @@ func (o *owner) outcome(rep *engine.Report, revision string, now time.Time) reco
 	message := fmt.Sprintf("Applied revision %s: %s %s, %d components, %d objects ready", revision,
 		o.req.Object.Spec.Stack, st.StackVersion, len(rep.Plan.Components), objects)
 	if mode := o.Policies().Drift; len(drifted) > 0 && mode == appsv1.DriftWarn {
-		message += "; changed by others and left so: " + list(drifted)
+		message += "; drift is not corrected (spec.drift.mode: Warn): " + joinNames(drifted)
 	}
-	if !o.removals.returns().IsZero() {
-		return o.held()
+	if !o.removalRequests.firstReinstall().IsZero() {
+		return o.heldOutcome()
 	}
-	if len(o.removals) > 0 {
-		return reconcile.Done{Reason: RemovedByRequestReason, Message: message + o.removedNames(o.lacking(rep)), Revision: revision}
+	if len(o.removalRequests) > 0 {
+		return reconcile.Done{Reason: RemovedByRequestReason, Message: message + o.removalSummary(o.blockedByRemoval(rep)), Revision: revision}
 	}
-	return reconcile.Done{Message: message, Revision: revision, Minor: minor}
+	return reconcile.Done{Message: message, Revision: revision, RevisionOnly: minor}
 }
 
-// syncWithin is how long the index may take to know a kind before it is said:
-// after a start, and when a kind is used for the first time, it takes moments.
-const syncWithin = 30 * time.Second
+// syncGracePeriod is how long the index may take to list a kind before the condition reports it.
+// After a start, and when a kind is used for the first time, listing takes moments.
+const syncGracePeriod = 30 * time.Second
 
-func (o *owner) syncsSoon(now time.Time) bool {
+// withinSyncGrace reports whether the index has been out of sync for less than syncGracePeriod.
+func (o *owner) withinSyncGrace(now time.Time) bool {
 	if o.unsyncedSince.IsZero() {
 		o.unsyncedSince = now
 	}
-	return now.Sub(o.unsyncedSince) < syncWithin
+	return now.Sub(o.unsyncedSince) < syncGracePeriod
 }
 
-func failed(rep *engine.Report) bool {
+func hasFailed(rep *engine.Report) bool {
 	return len(rep.Errors) > 0 || componentFailed(rep)
 }
 
@@ -125,38 +130,38 @@ func componentFailed(rep *engine.Report) bool {
 	return false
 }
 
-// failure names what failed, each thing once.
-func (o *owner) failure(rep *engine.Report, revision string, now time.Time) reconcile.Outcome {
-	err := errors.New(messages(rep))
+// failureOutcome is the outcome of a reconcile in which components or requests failed.
+func (o *owner) failureOutcome(rep *engine.Report, revision string, now time.Time) reconcile.Outcome {
+	err := errors.New(failureMessage(rep))
 	reason, terminal := failureReason(rep)
 	if terminal && rep.RetryAt.IsZero() {
 		return reconcile.Stalled{Err: err, Reason: reason, Revision: revision}
 	}
 	out := reconcile.Retry{Err: err, Reason: reason, Revision: revision}
 	if !rep.RetryAt.IsZero() {
-		out.After = max(rep.RetryAt.Sub(now), time.Millisecond)
+		out.RequeueAfter = max(rep.RetryAt.Sub(now), time.Millisecond)
 	}
 	return out
 }
 
-// failureReason is the most telling reason of what failed; terminal when
-// nothing but a change of the stack mends it.
+// failureReason returns the most specific reason of the failures. terminal is true if only a change
+// of the stack can correct them.
 func failureReason(rep *engine.Report) (reason string, terminal bool) {
-	var owned *engine.OwnedError
+	var owned *engine.OwnedByOtherError
 	for _, err := range rep.Errors {
 		if errors.As(err, &owned) {
 			return OwnedReason, false
 		}
 	}
-	if contested(rep.Errors) {
+	if onlyContested(rep.Errors) {
 		return ContestedReason, false
 	}
 	terminal = len(rep.Errors) == 0
 	for _, w := range rep.Plan.Waits {
 		switch w.Reason {
-		case engine.Owned:
+		case engine.ReasonOwnedByOther:
 			return OwnedReason, false
-		case engine.Invalid:
+		case engine.ReasonInvalid:
 			reason = InvalidObjectReason
 		}
 	}
@@ -166,18 +171,20 @@ func failureReason(rep *engine.Report) (reason string, terminal bool) {
 	return reason, terminal
 }
 
-// contested is true when there is nothing wrong but that.
-func contested(errs []error) bool {
-	var by *engine.ContestedError
+// onlyContested reports whether all errors, at least one, are ContestedErrors.
+func onlyContested(errs []error) bool {
+	var contestedErr *engine.ContestedError
 	for _, err := range errs {
-		if !errors.As(err, &by) {
+		if !errors.As(err, &contestedErr) {
 			return false
 		}
 	}
 	return len(errs) > 0
 }
 
-func messages(rep *engine.Report) string {
+// failureMessage returns the messages of the failed components. If there are none, it returns the
+// errors of the requests. Each failure is reported once.
+func failureMessage(rep *engine.Report) string {
 	var out []string
 	for _, c := range rep.Plan.Components {
 		if c.Failed {
@@ -189,36 +196,37 @@ func messages(rep *engine.Report) string {
 			out = append(out, err.Error())
 		}
 	}
-	return list(out)
+	return joinNames(out)
 }
 
-// waiting says what the next step waits for, and since when too long.
-func (o *owner) waiting(rep *engine.Report, revision string, now time.Time) reconcile.Outcome {
-	wave, on := waitsFor(rep)
-	if wave != o.waitingFor || o.since.IsZero() || len(rep.Changes) > 0 {
-		o.waitingFor, o.since = wave, now
+// waitingOutcome is the outcome of a reconcile that waits for components to become ready. It is
+// late if they take longer than the timeout, or if an object reports a failure.
+func (o *owner) waitingOutcome(rep *engine.Report, revision string, now time.Time) reconcile.Outcome {
+	wave, on := pendingComponents(rep)
+	if wave != o.waitingFor || o.waitingSince.IsZero() || len(rep.Changes) > 0 {
+		o.waitingFor, o.waitingSince = wave, now
 	}
-	until := o.since.Add(reconcile.Timeout(&o.req.Object.Spec.Schedule))
+	until := o.waitingSince.Add(reconcile.Timeout(&o.req.Object.Spec.Schedule))
 	out := reconcile.Waiting{On: on, Revision: revision}
 	switch {
 	case preRemoveFailed(rep):
-		out.Late, out.Reason = true, PreRemoveFailedReason
-	case unhealthy(rep):
-		// It may pass: a Deployment's does when its pods come up after all.
-		out.Late, out.Reason = true, fluxmeta.HealthCheckFailedReason
+		out.TimedOut, out.Reason = true, PreRemoveFailedReason
+	case anyUnhealthy(rep):
+		// The failure may be temporary: that of a Deployment ends when its pods start after all.
+		out.TimedOut, out.Reason = true, fluxmeta.HealthCheckFailedReason
 	case now.Before(until):
-		out.Until = until
+		out.RequeueAt = until
 	default:
-		out.Late = true
+		out.TimedOut = true
 		out.On = fmt.Sprintf("not ready within %s: %s", reconcile.Timeout(&o.req.Object.Spec.Schedule), on)
 	}
-	if !rep.RetryAt.IsZero() && (out.Until.IsZero() || rep.RetryAt.Before(out.Until)) {
-		out.Until = rep.RetryAt
+	if !rep.RetryAt.IsZero() && (out.RequeueAt.IsZero() || rep.RetryAt.Before(out.RequeueAt)) {
+		out.RequeueAt = rep.RetryAt
 	}
 	return out
 }
 
-func unhealthy(rep *engine.Report) bool {
+func anyUnhealthy(rep *engine.Report) bool {
 	for _, c := range rep.Plan.Components {
 		if c.Unhealthy {
 			return true
@@ -227,8 +235,9 @@ func unhealthy(rep *engine.Report) bool {
 	return false
 }
 
-// waitsFor names the components that are not ready and wait for no other one.
-func waitsFor(rep *engine.Report) (wave, on string) {
+// pendingComponents returns the names of the components that are not ready, which identify the
+// wave, and messages about what they wait for.
+func pendingComponents(rep *engine.Report) (wave, on string) {
 	var names, out []string
 	for _, c := range rep.Plan.Components {
 		if !c.Ready {
@@ -243,11 +252,12 @@ func waitsFor(rep *engine.Report) (wave, on string) {
 			out = append(out, w.Message)
 		}
 	}
-	return strings.Join(names, ","), list(out)
+	return strings.Join(names, ","), joinNames(out)
 }
 
-// held is what a plan holds until it is approved; nil when nothing.
-func held(rep *engine.Report) (err *engine.HeldError) {
+// heldDeletions returns the deletions of a plan that need an approval. It returns nil if there are
+// none.
+func heldDeletions(rep *engine.Report) (err *engine.ApprovalRequiredError) {
 	for _, w := range rep.Plan.Waits {
 		if errors.As(w.Err, &err) {
 			return err

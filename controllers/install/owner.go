@@ -20,61 +20,69 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// owner is an install as the engine sees it, and what is kept of it between
-// reconciles. One reconcile of an install runs at a time.
+// owner implements engine.Owner for a KsctlInstall. It also holds the state of the install that is
+// kept in memory between reconciles. Only one reconcile of an install runs at a time.
 type owner struct {
 	key    engine.OwnerKey
 	inv    *engine.Inventory
 	chunks *engine.ChunkStore
-	mu     sync.Mutex // guards manifests: objects are sent side by side
-	// target is the cluster that it is for, as found last; nil: it was not yet. uid is that
-	// cluster's, if it is known; stays is nil when the KsctlCluster is not being deleted.
-	target *engine.Target
-	uid    string
-	stays  func(context.Context) error
-	// req is the reconcile under way; nil between two.
+	mu     sync.Mutex // guards manifests: objects are applied concurrently
+	// target is the target cluster, as resolved last. It is nil until the first resolution. uid is
+	// the UID of that cluster, if it is known. ensureCluster returns an error if the KsctlCluster
+	// is being deleted.
+	target        *engine.Target
+	uid           string
+	ensureCluster func(context.Context) error
+	// req is the running reconcile. It is nil between reconciles.
 	req *reconcile.Request[*appsv1.KsctlInstall]
 
-	// render finds the manifests of the last render again; manifests are those of
-	// the reconcile under way, by object.
-	render    func(ctx context.Context) (stacks.Result, error)
+	// rerender repeats the last render to get its manifests. manifests are those of the running
+	// reconcile, by object.
+	rerender  func(ctx context.Context) (stacks.Result, error)
 	manifests map[string]json.RawMessage
 
-	// awaits is the revision that it is not its turn yet to take in; empty: none.
-	awaits string
+	// awaitedRevision is the revision that the rollout has not released to this install yet. It is
+	// empty if there is none.
+	awaitedRevision string
 
-	// rendered is the last render without its manifests; values are what its ConfigMaps and Secrets held.
-	rendered wanted
-	// stopped is a render that met its bounds.
-	stopped setback
-	values  map[valuesKey]cachedValues
+	// rendered is the last render without its manifests. values are the data of its ConfigMaps and
+	// Secrets.
+	rendered renderedStack
+	// renderBackoff delays the retry of a render that was stopped because it exceeded a limit.
+	renderBackoff renderBackoff
+	values        map[valuesKey]cachedValues
 
-	// verdicts on what the install depends on; blocked are those that it waits for.
-	verdicts map[question]verdict
-	blocked  []string
+	// readiness are the last results for the objects that the install depends on. unmetDependencies
+	// are the dependencies that are not ready.
+	readiness         map[readinessCheck]readinessResult
+	unmetDependencies []string
 
-	// removals are what KsctlRemoves ask to go, missing since when those that are
-	// followed are gone; holdAll keeps everything for those that depend on it.
-	removals removals
-	missing  map[string]time.Time
-	holdAll  bool
+	// removalRequests are the removals that KsctlRemoves request. missingSince has the times at
+	// which the KsctlRemoves of recorded requests were first found missing. holdAll keeps all
+	// objects because of dependents.
+	removalRequests removalRequests
+	missingSince    map[string]time.Time
+	holdAll         bool
 
-	// recorded is true where the status that was read says that something is published;
-	// published is what of it this process knows.
-	recorded  bool
-	published publish.Kept
+	// publishRecorded is true if the status that was read has the Published condition. published is
+	// the state of the publication in this process.
+	publishRecorded bool
+	published       publish.State
 
-	// heirs are who may want what the install wants no more; nil: nobody.
-	heirs *heirs
+	// handover finds the new owners of objects that are no longer part of the install. If it is
+	// nil, no other install takes over an object.
+	handover *handover
 
-	// waitingFor and since are the wave that is waited for.
-	waitingFor string
-	since      time.Time
-	// acted is true from what was done to objects until the status says that it is.
-	acted bool
-	// corrected is told of drift that was put right; nil: nobody is.
-	corrected func(install types.NamespacedName, objects int)
-	// unsyncedSince is when the index was first seen not to know everything.
+	// waitingFor identifies the wave, or the removal, that the install waits for. waitingSince is
+	// the start of the wait, or of the last progress.
+	waitingFor   string
+	waitingSince time.Time
+	// changedObjects is true from a change of an object until the status has the revision.
+	changedObjects bool
+	// recordDriftCorrections is called with the number of objects whose drift was corrected. It can
+	// be nil.
+	recordDriftCorrections func(install types.NamespacedName, objects int)
+	// unsyncedSince is the time at which the index was first found out of sync.
 	unsyncedSince time.Time
 }
 
@@ -97,15 +105,15 @@ func (o *owner) Policies() engine.Policies {
 	if spec.Prune != nil {
 		p.Prune = *spec.Prune
 	}
-	if o.heirs != nil {
-		p.Heir = o.heirs.heir
+	if o.handover != nil {
+		p.HandoverTo = o.handover.newOwner
 	}
-	p.Since = o.req.Object.CreationTimestamp.Time
-	p.Asked = o.removals.asked(spec.Guard, o.holdAll)
+	p.AdoptStraysSince = o.req.Object.CreationTimestamp.Time
+	p.RemovalRequest = o.removalRequests.policy(spec.Guard, o.holdAll)
 	p.Orphan = spec.DeletionPolicy == appsv1.DeletionOrphan
 	if g := spec.Guard; g != nil {
 		if g.ProtectKinds != nil {
-			p.Protect = g.ProtectKinds
+			p.ProtectKinds = g.ProtectKinds
 		}
 		if g.MaxDeletes != nil {
 			p.MaxDeletes = int(*g.MaxDeletes)
@@ -114,7 +122,7 @@ func (o *owner) Policies() engine.Policies {
 			p.MaxDeletePercent = int(*g.MaxDeletePercent)
 		}
 	}
-	p.Approved = o.req.Object.Annotations[appsv1.ApproveAnnotation]
+	p.ApprovedDigest = o.req.Object.Annotations[appsv1.ApproveAnnotation]
 	if spec.Drift != nil {
 		p.Ignore = spec.Drift.Ignore
 		if spec.Drift.Mode != "" {
@@ -129,20 +137,21 @@ func (o *owner) Manifest(ctx context.Context, it *engine.Item) (json.RawMessage,
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.manifests == nil {
-		res, err := o.render(ctx)
+		res, err := o.rerender(ctx)
 		if err != nil {
 			return nil, err
 		}
-		o.remember(&res)
+		o.storeManifests(&res)
 	}
 	m, ok := o.manifests[manifestKey(it.Component, &it.Object)]
 	if !ok {
-		return nil, fmt.Errorf("%s is not in the render that it was planned from", it.Ref)
+		return nil, fmt.Errorf("the rendered stack has no manifest of %s", it.Ref)
 	}
 	return m, nil
 }
 
-func (o *owner) remember(res *stacks.Result) {
+// storeManifests keeps the manifests of a render until the end of the reconcile.
+func (o *owner) storeManifests(res *stacks.Result) {
 	o.manifests = map[string]json.RawMessage{}
 	for i := range res.Components {
 		c := &res.Components[i]
@@ -152,11 +161,11 @@ func (o *owner) remember(res *stacks.Result) {
 	}
 }
 
-// rest lets go of what only a reconcile needs.
-func (o *owner) rest() { o.req, o.manifests = nil, nil }
+// endReconcile drops the state that only a running reconcile needs.
+func (o *owner) endReconcile() { o.req, o.manifests = nil, nil }
 
-// manifestKey tells the objects of a render apart. The namespace may be taken
-// off an item once its kind's scope is known.
+// manifestKey identifies an object of a render. It has no namespace, because the namespace of an
+// item may be removed once the scope of its kind is known.
 func manifestKey(component string, obj *stacks.Object) string {
 	return component + "/" + obj.Group + "/" + obj.Kind + "/" + obj.Name + "/" + obj.Hash
 }
@@ -170,64 +179,66 @@ func (o *owner) Persist(ctx context.Context) error {
 	if err := o.req.Persist(ctx, "applying revision "+o.req.Object.Status.LastAttemptedRevision); err != nil {
 		return err
 	}
-	if first && o.stays != nil {
-		return o.stays(ctx)
+	if first && o.ensureCluster != nil {
+		return o.ensureCluster(ctx)
 	}
 	return nil
 }
 
-// flush brings the inventory into the status, and what does not fit there into chunks.
+// flush stores the inventory in the status, and the part that does not fit there in chunks.
 func (o *owner) flush(ctx context.Context) error {
-	status, err := o.chunks.Record(ctx, o.key, o.inv)
+	status, err := o.chunks.SaveInventory(ctx, o.key, o.inv)
 	if err != nil {
 		return err
 	}
 	st := &o.req.Object.Status
-	st.Inventory, st.Cluster = status, target.Status(o.key.Cluster, status)
+	st.Inventory, st.Cluster = status, target.StatusCluster(o.key.Cluster, status)
 	st.ClusterUID = target.StatusUID(st.ClusterUID, o.uid, status)
 	return nil
 }
 
-// maxNamed is how many objects an event names before it counts.
-const maxNamed = 5
+// maxListedNames is the maximum number of names in a message. Further names are only counted.
+const maxListedNames = 5
 
-// report tells what a pass did beside applying what was asked: one event for
-// each sort of it.
-func (o *owner) report(rep *engine.Report) {
+// reportChanges emits events about the changes of a reconcile that are more than applying the
+// rendered objects: one event for each kind of change.
+func (o *owner) reportChanges(rep *engine.Report) {
 	if rep == nil {
 		return
 	}
-	o.acted = o.acted || len(rep.Changes) > 0
-	drifted := func(c engine.Change) bool { return c.Reason == engine.Drifted || c.Reason == engine.Missing }
-	if n := count(rep.Changes, drifted); n > 0 && o.corrected != nil {
-		o.corrected(client.ObjectKeyFromObject(o.req.Object), n)
+	o.changedObjects = o.changedObjects || len(rep.Changes) > 0
+	drifted := func(c engine.Change) bool {
+		return c.Reason == engine.ReasonDrifted || c.Reason == engine.ReasonMissing
 	}
-	sorts := []struct {
+	if n := countChanges(rep.Changes, drifted); n > 0 && o.recordDriftCorrections != nil {
+		o.recordDriftCorrections(client.ObjectKeyFromObject(o.req.Object), n)
+	}
+	eventTypes := []struct {
 		reason, kind string
 		is           func(engine.Change) bool
 	}{
 		{"DriftCorrected", corev1.EventTypeNormal, drifted},
-		{"Adopted", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Reason == engine.NewObject && c.Note != "" }},
-		{"Recreated", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Reason == engine.Changed && c.Verb == engine.Delete }},
-		{"PreRemove", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Reason == engine.PreRemove && c.Verb != engine.Skip }},
-		{"PreRemoveSkipped", corev1.EventTypeWarning, func(c engine.Change) bool { return c.Reason == engine.PreRemove && c.Verb == engine.Skip }},
-		{"HandedOver", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Verb == engine.HandOver }},
-		{"Left", corev1.EventTypeWarning, func(c engine.Change) bool { return c.Verb == engine.Drop || c.Verb == engine.Release }},
+		{"Adopted", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Reason == engine.ReasonNew && c.Message != "" }},
+		{"Recreated", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Reason == engine.ReasonChanged && c.Verb == engine.VerbDelete }},
+		{"PreRemove", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Reason == engine.ReasonPreRemove && c.Verb != engine.VerbSkip }},
+		{"PreRemoveSkipped", corev1.EventTypeWarning, func(c engine.Change) bool { return c.Reason == engine.ReasonPreRemove && c.Verb == engine.VerbSkip }},
+		{"HandedOver", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Verb == engine.VerbHandOver }},
+		{"Left", corev1.EventTypeWarning, func(c engine.Change) bool { return c.Verb == engine.VerbDrop || c.Verb == engine.VerbRelease }},
 	}
-	for _, s := range sorts {
-		var named []string
+	for _, s := range eventTypes {
+		var names []string
 		for _, c := range rep.Changes {
 			if s.is(c) {
-				named = append(named, describe(c))
+				names = append(names, changeSummary(c))
 			}
 		}
-		if len(named) > 0 {
-			o.req.Event(s.kind, s.reason, list(named))
+		if len(names) > 0 {
+			o.req.Event(s.kind, s.reason, joinNames(names))
 		}
 	}
 }
 
-func count(changes []engine.Change, is func(engine.Change) bool) (n int) {
+func countChanges(changes []engine.Change, is func(engine.Change) bool) (n int) {
 	for _, c := range changes {
 		if is(c) {
 			n++
@@ -236,17 +247,17 @@ func count(changes []engine.Change, is func(engine.Change) bool) (n int) {
 	return n
 }
 
-func describe(c engine.Change) string {
-	if c.Note == "" {
+func changeSummary(c engine.Change) string {
+	if c.Message == "" {
 		return c.Ref.String()
 	}
-	return c.Ref.String() + " (" + c.Note + ")"
+	return c.Ref.String() + " (" + c.Message + ")"
 }
 
-// list joins names, and counts those beyond maxNamed.
-func list(names []string) string {
-	if len(names) <= maxNamed {
+// joinNames joins names, and counts those beyond maxListedNames.
+func joinNames(names []string) string {
+	if len(names) <= maxListedNames {
 		return strings.Join(names, ", ")
 	}
-	return strings.Join(names[:maxNamed], ", ") + fmt.Sprintf(" and %d more", len(names)-maxNamed)
+	return strings.Join(names[:maxListedNames], ", ") + fmt.Sprintf(" and %d more", len(names)-maxListedNames)
 }

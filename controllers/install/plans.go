@@ -14,86 +14,90 @@ import (
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
-// Plans remember which installs there are and what each wants as of which
-// artifact, for as long as the process lives: whether an object that left one
-// install is wanted by another one. Asking takes no look at every install.
+// Plans is an in-memory index of all installs, with the objects that each has planned, and from
+// which artifact. It answers whether an object that is no longer part of one install is part of
+// another install. A lookup does not visit each install.
 type Plans struct {
-	mu      sync.Mutex
-	members map[types.NamespacedName]*member
-	// bySource has the members of a source and a cluster, by the artifact that they planned.
-	bySource map[origin]map[string]*group
-	// followers take over from an install.
-	followers map[types.NamespacedName]map[types.NamespacedName]*member
-	// byID has the members that want an object, by the hash of its id.
-	byID  map[uint64][]*member
-	waits waits
-	// awaiting are the installs that go once others went which depend on them.
-	awaiting map[types.NamespacedName]bool
-	wake     func(types.NamespacedName)
+	mu       sync.Mutex
+	installs map[types.NamespacedName]*installPlan
+	// bySource has the installs of a scope, by the artifact that they planned.
+	bySource map[planScope]map[string]*planGroup
+	// successors has the installs that take over from an install.
+	successors map[types.NamespacedName]map[types.NamespacedName]*installPlan
+	// byID has the installs that planned an object, by hashID.
+	byID  map[uint64][]*installPlan
+	waits planWaits
+	// awaitingDependents are the installs whose removal waits for dependents.
+	awaitingDependents map[types.NamespacedName]bool
+	wake               func(types.NamespacedName)
 }
 
-// origin is what those have in common who may want the same object.
-type origin struct{ cluster, source string }
+// planScope is common to the installs that may claim the same object without takeOver.
+type planScope struct{ cluster, source string }
 
-// unplanned is the artifact of a member that made no plan in this process.
+// unplanned is the artifact of an install that has no plan in this process.
 const unplanned = ""
 
-// member is one install and what it wants.
-type member struct {
+// installPlan is an install and the objects that it planned.
+type installPlan struct {
 	name types.NamespacedName
-	// cluster that it is for, and source of its stack, which tells who may want the same.
+	// cluster is the target cluster, and source the source of the stack.
 	cluster, source string
-	// follows is the install that it takes over from; empty: none.
-	follows types.NamespacedName
-	leaving bool
-	stuck   string
-	// places where it has objects, once asked.
-	places func() []string
-	// artifact that it planned, and the hashed ids of the objects that it wants of it.
-	artifact string
-	ids      []uint64
-	at       int // in its group
+	// takesOverFrom is the install that it takes over from. It is empty if there is none.
+	takesOverFrom types.NamespacedName
+	// claimsNothing is true for an install that is being removed, or that is for many clusters.
+	claimsNothing bool
+	// notReady is set if the install will possibly not make a plan soon, see notReadySuffix.
+	notReady string
+	// locations returns the locations of its objects, see objectLocations. It computes them once.
+	locations func() []string
+	// artifact is the digest of the artifact that it planned. ids are the hashes of the objects
+	// that it planned, sorted.
+	artifact   string
+	ids        []uint64
+	groupIndex int // index in its group
 }
 
-func (m *member) origin() origin { return origin{cluster: m.cluster, source: m.source} }
+func (m *installPlan) scope() planScope { return planScope{cluster: m.cluster, source: m.source} }
 
-// group are members in no order. A slice, because a map that was emptied to a few
-// takes as long to walk as when it was full.
-type group struct{ list []*member }
+// planGroup is an unordered set of installs. It is a slice, because iterating over a map takes as
+// long as at its largest size, also after most entries are deleted.
+type planGroup struct{ installs []*installPlan }
 
-func (g *group) add(m *member) {
-	m.at = len(g.list)
-	g.list = append(g.list, m)
+func (g *planGroup) add(m *installPlan) {
+	m.groupIndex = len(g.installs)
+	g.installs = append(g.installs, m)
 }
 
-func (g *group) remove(m *member) {
-	last := g.list[len(g.list)-1]
-	g.list[m.at], last.at = last, m.at
-	g.list[len(g.list)-1] = nil
-	g.list = g.list[:len(g.list)-1]
+func (g *planGroup) remove(m *installPlan) {
+	last := g.installs[len(g.installs)-1]
+	g.installs[m.groupIndex], last.groupIndex = last, m.groupIndex
+	g.installs[len(g.installs)-1] = nil
+	g.installs = g.installs[:len(g.installs)-1]
 }
 
-// NewPlans returns an empty memory.
+// NewPlans returns an empty index.
 func NewPlans() *Plans {
 	return &Plans{
-		members:   map[types.NamespacedName]*member{},
-		bySource:  map[origin]map[string]*group{},
-		followers: map[types.NamespacedName]map[types.NamespacedName]*member{},
-		byID:      map[uint64][]*member{},
-		waits:     newWaits(),
-		awaiting:  map[types.NamespacedName]bool{},
-		wake:      func(types.NamespacedName) {},
+		installs:           map[types.NamespacedName]*installPlan{},
+		bySource:           map[planScope]map[string]*planGroup{},
+		successors:         map[types.NamespacedName]map[types.NamespacedName]*installPlan{},
+		byID:               map[uint64][]*installPlan{},
+		waits:              newPlanWaits(),
+		awaitingDependents: map[types.NamespacedName]bool{},
+		wake:               func(types.NamespacedName) {},
 	}
 }
 
-// Subscribe calls wake with each install whose wait for the plans of others is over.
+// Subscribe sets the function that is called for each install whose wait for the plans of other
+// installs is over.
 func (p *Plans) Subscribe(wake func(types.NamespacedName)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.wake = wake
 }
 
-// hashID is the hash of an object of a cluster.
+// hashID returns the hash of the ID of an object in a cluster.
 func hashID(cluster, id string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(cluster))
@@ -102,64 +106,64 @@ func hashID(cluster, id string) uint64 {
 	return h.Sum64()
 }
 
-// seen records an install as the cache has it.
-func (p *Plans) seen(in *appsv1.KsctlInstall) {
+// update records an install as it is in the cache.
+func (p *Plans) update(in *appsv1.KsctlInstall) {
 	p.mu.Lock()
-	m := p.members[client.ObjectKeyFromObject(in)]
+	m := p.installs[client.ObjectKeyFromObject(in)]
 	if m == nil {
-		m = &member{name: client.ObjectKeyFromObject(in)}
-		p.members[m.name] = m
+		m = &installPlan{name: client.ObjectKeyFromObject(in)}
+		p.installs[m.name] = m
 	}
 	before := *m
-	p.leave(m)
-	m.describe(in)
-	p.enter(m)
+	p.unindex(m)
+	m.setFrom(in)
+	p.index(m)
 	var woken []types.NamespacedName
-	if before.cluster != m.cluster || before.source != m.source || before.follows != m.follows || before.leaving != m.leaving || before.stuck != m.stuck {
-		woken = p.review(p.waits.on(m.name))
+	if before.cluster != m.cluster || before.source != m.source || before.takesOverFrom != m.takesOverFrom || before.claimsNothing != m.claimsNothing || before.notReady != m.notReady {
+		woken = p.reviewWaits(p.waits.blockedOn(m.name))
 	}
 	p.unlockAndWake(woken)
 }
 
-// know is true when they were told of an install as the cache has it, as far as those
-// care from whom it takes over.
-func (p *Plans) know(in *appsv1.KsctlInstall) bool {
-	var as member
-	as.describe(in)
+// isCurrent reports whether the index has an install as it is in the cache, as far as the installs
+// that it takes over from are concerned.
+func (p *Plans) isCurrent(in *appsv1.KsctlInstall) bool {
+	var cached installPlan
+	cached.setFrom(in)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	m := p.members[client.ObjectKeyFromObject(in)]
-	return m != nil && m.follows == as.follows && m.leaving == as.leaving
+	m := p.installs[client.ObjectKeyFromObject(in)]
+	return m != nil && m.takesOverFrom == cached.takesOverFrom && m.claimsNothing == cached.claimsNothing
 }
 
-// describe takes over what an install says of itself.
-func (m *member) describe(in *appsv1.KsctlInstall) {
-	m.cluster, m.source, m.follows = target.OfInstall(in), sourceField(in), types.NamespacedName{}
-	// One for many clusters has nothing itself.
-	m.leaving, m.stuck = in.DeletionTimestamp != nil || askedWhole(in) || isFleet(in), whyNot(in)
+// setFrom sets the fields that depend only on the KsctlInstall.
+func (m *installPlan) setFrom(in *appsv1.KsctlInstall) {
+	m.cluster, m.source, m.takesOverFrom = target.InstallCluster(in), sourceKey(in), types.NamespacedName{}
+	// An install for many clusters has no objects itself.
+	m.claimsNothing, m.notReady = in.DeletionTimestamp != nil || fullRemovalRequested(in) || isFleet(in), notReadySuffix(in)
 	if t := in.Spec.TakeOver; t != nil {
-		m.follows = types.NamespacedName{Namespace: in.Namespace, Name: t.Name}
+		m.takesOverFrom = types.NamespacedName{Namespace: in.Namespace, Name: t.Name}
 	}
-	m.places = sync.OnceValue(func() []string { return places(in) })
+	m.locations = sync.OnceValue(func() []string { return objectLocations(in) })
 }
 
-// gone forgets an install that is no more.
-func (p *Plans) gone(install types.NamespacedName) {
+// remove removes a deleted install.
+func (p *Plans) remove(install types.NamespacedName) {
 	p.mu.Lock()
-	if m := p.members[install]; m != nil {
-		p.leave(m)
-		p.want(m, nil)
-		delete(p.members, install)
+	if m := p.installs[install]; m != nil {
+		p.unindex(m)
+		p.setObjects(m, nil)
+		delete(p.installs, install)
 	}
 	p.waits.clear(install)
-	delete(p.awaiting, install)
-	p.unlockAndWake(p.review(p.waits.on(install)))
+	delete(p.awaitingDependents, install)
+	p.unlockAndWake(p.reviewWaits(p.waits.blockedOn(install)))
 }
 
-// put records what an install wants of an artifact.
-func (p *Plans) put(in *appsv1.KsctlInstall, artifact string, components []engine.Component) {
+// recordPlan records the objects that an install planned from an artifact.
+func (p *Plans) recordPlan(in *appsv1.KsctlInstall, artifact string, components []engine.Component) {
 	var ids []uint64
-	cluster := target.OfInstall(in)
+	cluster := target.InstallCluster(in)
 	for i := range components {
 		for j := range components[i].Items {
 			ids = append(ids, hashID(cluster, components[i].Items[j].ID))
@@ -167,31 +171,31 @@ func (p *Plans) put(in *appsv1.KsctlInstall, artifact string, components []engin
 	}
 	slices.Sort(ids)
 	p.mu.Lock()
-	m := p.members[client.ObjectKeyFromObject(in)]
-	if m == nil { // its event is on the way
-		m = &member{name: client.ObjectKeyFromObject(in)}
-		m.describe(in.DeepCopy())
-		p.members[m.name] = m
-		p.enter(m)
+	m := p.installs[client.ObjectKeyFromObject(in)]
+	if m == nil { // its event has not arrived yet
+		m = &installPlan{name: client.ObjectKeyFromObject(in)}
+		m.setFrom(in.DeepCopy())
+		p.installs[m.name] = m
+		p.index(m)
 	}
 	if m.artifact == artifact && slices.Equal(m.ids, ids) {
 		p.mu.Unlock()
 		return
 	}
-	p.leave(m)
+	p.unindex(m)
 	m.artifact = artifact
-	p.enter(m)
-	wanted := p.want(m, ids)
-	p.unlockAndWake(append(p.review(p.waits.on(m.name)), p.review(wanted)...))
+	p.index(m)
+	affected := p.setObjects(m, ids)
+	p.unlockAndWake(append(p.reviewWaits(p.waits.blockedOn(m.name)), p.reviewWaits(affected)...))
 }
 
-// want replaces what a member wants, and returns the waits for what is new in it.
-func (p *Plans) want(m *member, ids []uint64) (concerned []*wait) {
+// setObjects replaces the planned objects of an install, and returns the waits for these objects.
+func (p *Plans) setObjects(m *installPlan, ids []uint64) (affected []*planWait) {
 	for _, id := range m.ids {
 		if _, still := slices.BinarySearch(ids, id); still {
 			continue
 		}
-		p.byID[id] = slices.DeleteFunc(p.byID[id], func(x *member) bool { return x == m })
+		p.byID[id] = slices.DeleteFunc(p.byID[id], func(x *installPlan) bool { return x == m })
 		if len(p.byID[id]) == 0 {
 			delete(p.byID, id)
 		}
@@ -200,85 +204,86 @@ func (p *Plans) want(m *member, ids []uint64) (concerned []*wait) {
 		if _, before := slices.BinarySearch(m.ids, id); !before && !slices.Contains(p.byID[id], m) {
 			p.byID[id] = append(p.byID[id], m)
 		}
-		concerned = append(concerned, p.waits.about(id)...)
+		affected = append(affected, p.waits.forObject(id)...)
 	}
 	m.ids = ids
-	return concerned
+	return affected
 }
 
-// forget drops the plan of an install whose state is read anew.
-func (p *Plans) forget(install types.NamespacedName) {
+// dropPlan drops the plan of an install whose state will be read again.
+func (p *Plans) dropPlan(install types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waits.clear(install)
-	delete(p.awaiting, install)
-	if m := p.members[install]; m != nil {
-		p.leave(m)
+	delete(p.awaitingDependents, install)
+	if m := p.installs[install]; m != nil {
+		p.unindex(m)
 		m.artifact = unplanned
-		p.enter(m)
-		p.want(m, nil)
+		p.index(m)
+		p.setObjects(m, nil)
 	}
 }
 
-// awaits notes whether an install waits for others to go, or may have to.
-func (p *Plans) awaits(install types.NamespacedName, does bool) {
+// setAwaitingDependents records whether the removal of an install waits, or may have to wait, for
+// dependents.
+func (p *Plans) setAwaitingDependents(install types.NamespacedName, waiting bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if does {
-		p.awaiting[install] = true
+	if waiting {
+		p.awaitingDependents[install] = true
 	} else {
-		delete(p.awaiting, install)
+		delete(p.awaitingDependents, install)
 	}
 }
 
-// awaitingAny are the installs that wait for others to go.
-func (p *Plans) awaitingAny() []types.NamespacedName {
+// listAwaitingDependents returns the installs whose removal waits for dependents.
+func (p *Plans) listAwaitingDependents() []types.NamespacedName {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Collect(maps.Keys(p.awaiting))
+	return slices.Collect(maps.Keys(p.awaitingDependents))
 }
 
-// enter puts a member where it is looked for; one that goes wants nothing.
-func (p *Plans) enter(m *member) {
-	if m.leaving {
+// index adds an install to the indexes, unless it claims nothing.
+func (p *Plans) index(m *installPlan) {
+	if m.claimsNothing {
 		return
 	}
-	of := p.bySource[m.origin()]
-	if of == nil {
-		of = map[string]*group{}
-		p.bySource[m.origin()] = of
+	groups := p.bySource[m.scope()]
+	if groups == nil {
+		groups = map[string]*planGroup{}
+		p.bySource[m.scope()] = groups
 	}
-	if of[m.artifact] == nil {
-		of[m.artifact] = &group{}
+	if groups[m.artifact] == nil {
+		groups[m.artifact] = &planGroup{}
 	}
-	of[m.artifact].add(m)
-	if m.follows.Name == "" {
+	groups[m.artifact].add(m)
+	if m.takesOverFrom.Name == "" {
 		return
 	}
-	if p.followers[m.follows] == nil {
-		p.followers[m.follows] = map[types.NamespacedName]*member{}
+	if p.successors[m.takesOverFrom] == nil {
+		p.successors[m.takesOverFrom] = map[types.NamespacedName]*installPlan{}
 	}
-	p.followers[m.follows][m.name] = m
+	p.successors[m.takesOverFrom][m.name] = m
 }
 
-// leave takes a member out from where enter put it.
-func (p *Plans) leave(m *member) {
-	of := p.bySource[m.origin()]
-	if g := of[m.artifact]; g != nil && m.at < len(g.list) && g.list[m.at] == m {
-		if g.remove(m); len(g.list) == 0 {
-			delete(of, m.artifact)
+// unindex reverts index.
+func (p *Plans) unindex(m *installPlan) {
+	groups := p.bySource[m.scope()]
+	if g := groups[m.artifact]; g != nil && m.groupIndex < len(g.installs) && g.installs[m.groupIndex] == m {
+		if g.remove(m); len(g.installs) == 0 {
+			delete(groups, m.artifact)
 		}
 	}
-	if len(of) == 0 {
-		delete(p.bySource, m.origin())
+	if len(groups) == 0 {
+		delete(p.bySource, m.scope())
 	}
-	delete(p.followers[m.follows], m.name)
-	if len(p.followers[m.follows]) == 0 {
-		delete(p.followers, m.follows)
+	delete(p.successors[m.takesOverFrom], m.name)
+	if len(p.successors[m.takesOverFrom]) == 0 {
+		delete(p.successors, m.takesOverFrom)
 	}
 }
 
-// unlockAndWake wakes installs without the lock, which their reconciles take.
+// unlockAndWake unlocks, and then calls wake for installs: their reconciles take the same lock.
 func (p *Plans) unlockAndWake(woken []types.NamespacedName) {
 	wake := p.wake
 	p.mu.Unlock()

@@ -16,15 +16,15 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// rig is a memory of plans with what it woke.
+// rig is a Plans with the names of the installs that it enqueued.
 type rig struct {
 	*Plans
-	woken []string
+	enqueued []string
 }
 
 func newRig() *rig {
 	r := &rig{Plans: NewPlans()}
-	r.Subscribe(func(n types.NamespacedName) { r.woken = append(r.woken, n.Name) })
+	r.Subscribe(func(n types.NamespacedName) { r.enqueued = append(r.enqueued, n.Name) })
 	return r
 }
 
@@ -32,7 +32,8 @@ func idOf(ns, name string) string {
 	return stacks.Ref{Kind: "ConfigMap", Namespace: ns, Name: name}.ID()
 }
 
-// install is one of namespace "ns" that has objects in some namespaces.
+// install returns a ready install of namespace "ns" with one object in each of the namespaces in.
+// The locations of its objects are unknown if in is nil.
 func install(name, source string, in []string, change ...func(*appsv1.KsctlInstall)) *appsv1.KsctlInstall {
 	x := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Generation: 1}}
 	x.Spec.SourceRef = appsv1.SourceRef{Kind: "GitRepository", Name: source}
@@ -49,20 +50,20 @@ func install(name, source string, in []string, change ...func(*appsv1.KsctlInsta
 	return x
 }
 
-func follows(name string) func(*appsv1.KsctlInstall) {
+func takesOverFrom(name string) func(*appsv1.KsctlInstall) {
 	return func(in *appsv1.KsctlInstall) { in.Spec.TakeOver = &appsv1.TakeOver{Name: name} }
 }
 
 func suspended(in *appsv1.KsctlInstall) { in.Spec.Suspend = true }
 
-func goes(in *appsv1.KsctlInstall) { in.DeletionTimestamp = &metav1.Time{} }
+func deleting(in *appsv1.KsctlInstall) { in.DeletionTimestamp = &metav1.Time{} }
 
 func removedByRequest(in *appsv1.KsctlInstall) { in.Status.Removals = []appsv1.InstallRemoval{{}} }
 
 func chunked(in *appsv1.KsctlInstall) { in.Status.Inventory.Chunks = []string{"o-0"} }
 
-// plans makes components that want objects of namespace "ns".
-func wanting(names ...string) []engine.Component {
+// componentsWith returns a component with ConfigMaps of namespace "ns".
+func componentsWith(names ...string) []engine.Component {
 	c := engine.Component{Name: "main"}
 	for _, n := range names {
 		c.Items = append(c.Items, engine.Item{ID: idOf("ns", n)})
@@ -72,105 +73,109 @@ func wanting(names ...string) []engine.Component {
 
 func key(name string) types.NamespacedName { return types.NamespacedName{Namespace: "ns", Name: name} }
 
-// me asks about the object "x" as install "me" of source "src" at artifact "b".
-func me(artifact string) leaver {
-	return leaver{name: key("me"), cluster: engine.LocalCluster, source: sourceField(install("me", "src", nil)), artifact: artifact}
+// releasing returns the install "me" of source "src", which releases an object after it has planned
+// an artifact.
+func releasing(artifact string) releasingInstall {
+	return releasingInstall{name: key("me"), cluster: engine.LocalCluster, source: sourceKey(install("me", "src", nil)), artifact: artifact}
 }
 
-func TestHeirs(t *testing.T) {
+func TestHandoverWaitsForPlansAndFindsNewOwner(t *testing.T) {
 	here := []string{"ns"}
 	cases := map[string]struct {
 		others   []*appsv1.KsctlInstall
-		planned  map[string]string   // artifact of an install
-		wants    map[string][]string // objects of an install
+		planned  map[string]string   // install to artifact
+		wants    map[string][]string // install to objects
 		artifact string
 		heir, on string
 	}{
-		"nobody else":                                {artifact: "b"},
-		"one wants it as of the same artifact":       {[]*appsv1.KsctlInstall{install("o", "src", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x", "y"}}, "b", "o", ""},
-		"one wants something else":                   {[]*appsv1.KsctlInstall{install("o", "src", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"y"}}, "b", "", ""},
-		"one planned nothing yet":                    {[]*appsv1.KsctlInstall{install("o", "src", here)}, nil, nil, "b", "", "o"},
-		"one is at another artifact":                 {[]*appsv1.KsctlInstall{install("o", "src", here)}, map[string]string{"o": "a"}, map[string][]string{"o": {"x"}}, "b", "", "o"},
-		"one has objects elsewhere":                  {[]*appsv1.KsctlInstall{install("o", "src", []string{"else"})}, nil, nil, "b", "", ""},
-		"one has nothing that is known":              {[]*appsv1.KsctlInstall{install("o", "src", nil)}, nil, nil, "b", "", "o"},
-		"one of another source":                      {[]*appsv1.KsctlInstall{install("o", "src2", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "", ""},
-		"one goes":                                   {[]*appsv1.KsctlInstall{install("o", "src", here, goes)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "", ""},
-		"one is removed whole by request":            {[]*appsv1.KsctlInstall{install("o", "src", here, removedByRequest)}, nil, nil, "b", "", ""},
-		"one wants it, another did not plan":         {[]*appsv1.KsctlInstall{install("o", "src", here), install("p", "src", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "o", ""},
-		"two want it":                                {[]*appsv1.KsctlInstall{install("o", "src2", here), install("p", "src", here)}, map[string]string{"o": "b", "p": "b"}, map[string][]string{"o": {"x"}, "p": {"x"}}, "b", "p", ""},
-		"deleted: nobody is waited for":              {[]*appsv1.KsctlInstall{install("o", "src", here)}, nil, nil, "", "", ""},
-		"deleted: one wants it":                      {[]*appsv1.KsctlInstall{install("o", "src", here)}, map[string]string{"o": "a"}, map[string][]string{"o": {"x"}}, "", "o", ""},
-		"deleted: who follows is waited for":         {[]*appsv1.KsctlInstall{install("o", "src2", nil, follows("me"))}, nil, nil, "", "", "o"},
-		"deleted: who follows wants it":              {[]*appsv1.KsctlInstall{install("o", "src2", nil, follows("me"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "", "o", ""},
-		"deleted: who follows does not want it":      {[]*appsv1.KsctlInstall{install("o", "src2", nil, follows("me"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"y"}}, "", "", ""},
-		"who follows planned another artifact":       {[]*appsv1.KsctlInstall{install("o", "src", here, follows("me"))}, map[string]string{"o": "a"}, map[string][]string{"o": {"y"}}, "b", "", ""},
-		"a follower wants it at another artifact":    {[]*appsv1.KsctlInstall{install("o", "src2", here, follows("me"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "b", "o", ""},
-		"one has more objects than its status lists": {[]*appsv1.KsctlInstall{install("o", "src", []string{"else"}, chunked)}, nil, nil, "b", "", "o"},
-		"who follows another one":                    {[]*appsv1.KsctlInstall{install("o", "src2", nil, follows("you"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "", "", ""},
+		"no other install": {artifact: "b"},
+		"an install of the same artifact claims the object":    {[]*appsv1.KsctlInstall{install("o", "src", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x", "y"}}, "b", "o", ""},
+		"an install claims another object":                     {[]*appsv1.KsctlInstall{install("o", "src", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"y"}}, "b", "", ""},
+		"an install has no plan yet":                           {[]*appsv1.KsctlInstall{install("o", "src", here)}, nil, nil, "b", "", "o"},
+		"an install planned another artifact":                  {[]*appsv1.KsctlInstall{install("o", "src", here)}, map[string]string{"o": "a"}, map[string][]string{"o": {"x"}}, "b", "", "o"},
+		"an install has objects only in other namespaces":      {[]*appsv1.KsctlInstall{install("o", "src", []string{"else"})}, nil, nil, "b", "", ""},
+		"the objects of an install are unknown":                {[]*appsv1.KsctlInstall{install("o", "src", nil)}, nil, nil, "b", "", "o"},
+		"an install of another source claims the object":       {[]*appsv1.KsctlInstall{install("o", "src2", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "", ""},
+		"an install is being deleted":                          {[]*appsv1.KsctlInstall{install("o", "src", here, deleting)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "", ""},
+		"a KsctlRemove removes a whole install":                {[]*appsv1.KsctlInstall{install("o", "src", here, removedByRequest)}, nil, nil, "b", "", ""},
+		"an install claims the object, another has no plan":    {[]*appsv1.KsctlInstall{install("o", "src", here), install("p", "src", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "o", ""},
+		"two installs claim the object, one of another source": {[]*appsv1.KsctlInstall{install("o", "src2", here), install("p", "src", here)}, map[string]string{"o": "b", "p": "b"}, map[string][]string{"o": {"x"}, "p": {"x"}}, "b", "p", ""},
+		"deletion: does not wait for other installs":           {[]*appsv1.KsctlInstall{install("o", "src", here)}, nil, nil, "", "", ""},
+		"deletion: an install claims the object":               {[]*appsv1.KsctlInstall{install("o", "src", here)}, map[string]string{"o": "a"}, map[string][]string{"o": {"x"}}, "", "o", ""},
+		"deletion: waits for the plan of a successor":          {[]*appsv1.KsctlInstall{install("o", "src2", nil, takesOverFrom("me"))}, nil, nil, "", "", "o"},
+		"deletion: a successor claims the object":              {[]*appsv1.KsctlInstall{install("o", "src2", nil, takesOverFrom("me"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "", "o", ""},
+		"deletion: a successor does not claim the object":      {[]*appsv1.KsctlInstall{install("o", "src2", nil, takesOverFrom("me"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"y"}}, "", "", ""},
+		"a successor planned another artifact without it":      {[]*appsv1.KsctlInstall{install("o", "src", here, takesOverFrom("me"))}, map[string]string{"o": "a"}, map[string][]string{"o": {"y"}}, "b", "", ""},
+		"a successor claims the object from another artifact":  {[]*appsv1.KsctlInstall{install("o", "src2", here, takesOverFrom("me"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "b", "o", ""},
+		"the inventory of an install is in chunks":             {[]*appsv1.KsctlInstall{install("o", "src", []string{"else"}, chunked)}, nil, nil, "b", "", "o"},
+		"the successor of another install claims the object":   {[]*appsv1.KsctlInstall{install("o", "src2", nil, takesOverFrom("you"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "", "", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			r := newRig()
-			r.seen(install("me", "src", here))
+			r.update(install("me", "src", here))
 			for _, in := range c.others {
-				r.seen(in)
+				r.update(in)
 				if a := c.planned[in.Name]; a != "" {
-					r.put(in, a, wanting(c.wants[in.Name]...))
+					r.recordPlan(in, a, componentsWith(c.wants[in.Name]...))
 				}
 			}
-			heir, on := r.ask(me(c.artifact), idOf("ns", "x"))
-			if nameOf(heir) != c.heir || nameOf(on) != c.on {
-				t.Errorf("heir %q, waits for %q; want %q, %q", nameOf(heir), nameOf(on), c.heir, c.on)
+			newOwner, pending := r.findNewOwnerOrWait(releasing(c.artifact), idOf("ns", "x"))
+			if nameOf(newOwner) != c.heir || nameOf(pending) != c.on {
+				t.Errorf("heir %q, waits for %q; want %q, %q", nameOf(newOwner), nameOf(pending), c.heir, c.on)
 			}
 		})
 	}
 }
 
-func nameOf(m *member) string {
+func nameOf(m *installPlan) string {
 	if m == nil {
 		return ""
 	}
 	return m.name.Name
 }
 
-// Who waits is woken when there is something new to know, and not otherwise.
-func TestWhoWaitsIsWoken(t *testing.T) {
+// A waiting install is enqueued when the decision about its object may have changed, and only then.
+func TestPlanWaitsEnqueueReleasingInstall(t *testing.T) {
 	here := []string{"ns"}
 	o, p := install("o", "src", here), install("p", "src", here)
 	cases := map[string]struct {
 		do    func(r *rig)
 		woken bool
 	}{
-		"nothing happens":           {func(*rig) {}, false},
-		"one of two plans":          {func(r *rig) { r.put(o, "b", nil) }, false},
-		"both plan":                 {func(r *rig) { r.put(o, "b", nil); r.put(p, "b", nil) }, true},
-		"both plan something older": {func(r *rig) { r.put(o, "a", nil); r.put(p, "a", nil) }, false},
-		"one wants it":              {func(r *rig) { r.put(o, "b", wanting("x")) }, true},
-		"both go":                   {func(r *rig) { r.gone(key("o")); r.gone(key("p")) }, true},
-		"both begin to go":          {func(r *rig) { r.seen(install("o", "src", here, goes)); r.seen(install("p", "src", here, goes)) }, true},
+		"no event":                    {func(*rig) {}, false},
+		"one of two installs plans":   {func(r *rig) { r.recordPlan(o, "b", nil) }, false},
+		"both plan":                   {func(r *rig) { r.recordPlan(o, "b", nil); r.recordPlan(p, "b", nil) }, true},
+		"both plan an older artifact": {func(r *rig) { r.recordPlan(o, "a", nil); r.recordPlan(p, "a", nil) }, false},
+		"one claims the object":       {func(r *rig) { r.recordPlan(o, "b", componentsWith("x")) }, true},
+		"both no longer exist":        {func(r *rig) { r.remove(key("o")); r.remove(key("p")) }, true},
+		"the deletion of both starts": {func(r *rig) {
+			r.update(install("o", "src", here, deleting))
+			r.update(install("p", "src", here, deleting))
+		}, true},
 		"both move to another source": {func(r *rig) {
-			r.seen(install("o", "src2", here))
-			r.seen(install("p", "src2", here))
+			r.update(install("o", "src2", here))
+			r.update(install("p", "src2", here))
 		}, true},
 		"both are suspended": {func(r *rig) {
-			r.seen(install("o", "src", here, suspended))
-			r.seen(install("p", "src", here, suspended))
+			r.update(install("o", "src", here, suspended))
+			r.update(install("p", "src", here, suspended))
 		}, true},
-		"their statuses change": {func(r *rig) { r.seen(o.DeepCopy()); r.seen(p.DeepCopy()) }, false},
-		"it is settled":         {func(r *rig) { r.settle(key("me")); r.put(o, "b", nil); r.put(p, "b", nil) }, false},
-		"it goes itself":        {func(r *rig) { r.gone(key("me")); r.put(o, "b", nil); r.put(p, "b", nil) }, false},
+		"their statuses change":                {func(r *rig) { r.update(o.DeepCopy()); r.update(p.DeepCopy()) }, false},
+		"the waits are cleared":                {func(r *rig) { r.clearWaits(key("me")); r.recordPlan(o, "b", nil); r.recordPlan(p, "b", nil) }, false},
+		"the waiting install no longer exists": {func(r *rig) { r.remove(key("me")); r.recordPlan(o, "b", nil); r.recordPlan(p, "b", nil) }, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			for range 20 { // whom it waits for is chance
+			for range 20 { // which install it waits for is random
 				r := newRig()
-				r.seen(o)
-				r.seen(p)
-				if _, on := r.ask(me("b"), idOf("ns", "x")); on == nil {
-					t.Fatal("it waits for nobody")
+				r.update(o)
+				r.update(p)
+				if _, pending := r.findNewOwnerOrWait(releasing("b"), idOf("ns", "x")); pending == nil {
+					t.Fatal("the install does not wait")
 				}
 				c.do(r)
-				if got := slices.Contains(r.woken, "me"); got != c.woken {
+				if got := slices.Contains(r.enqueued, "me"); got != c.woken {
 					t.Fatalf("woken %v, want %v", got, c.woken)
 				}
 			}
@@ -178,96 +183,98 @@ func TestWhoWaitsIsWoken(t *testing.T) {
 	}
 }
 
-func TestWaitForPlansEndsWhenNoPlanIsNeeded(t *testing.T) {
+func TestPlanWaitsEndWhenNoPlanIsNeeded(t *testing.T) {
 	p := NewPlans()
-	p.seen(install("o", "src", []string{"ns"}))
-	if _, on := p.ask(me("b"), idOf("ns", "x")); on == nil {
-		t.Fatal("it waits for nobody")
+	p.update(install("o", "src", []string{"ns"}))
+	if _, pending := p.findNewOwnerOrWait(releasing("b"), idOf("ns", "x")); pending == nil {
+		t.Fatal("the install does not wait")
 	}
 	s := &Steps{Plans: p}
 	o := &owner{req: &reconcile.Request[*appsv1.KsctlInstall]{Object: install("me", "src", []string{"ns"})}}
-	waits := func(reason engine.Reason) int {
-		s.settled(o, &engine.Report{Plan: engine.Plan{Waits: []engine.Action{{Reason: reason}}}})
-		return len(p.waits.of)
+	countWaits := func(reason engine.Reason) int {
+		s.endPlanWaits(o, &engine.Report{Plan: engine.Plan{Waits: []engine.Action{{Reason: reason}}}})
+		return len(p.waits.byReleasing)
 	}
-	if n := waits(engine.Claimable); n != 1 {
-		t.Errorf("%d waits while another install may want an object, want 1", n)
+	if n := countWaits(engine.ReasonHandoverPending); n != 1 {
+		t.Errorf("%d waits while another install may claim an object, want 1", n)
 	}
-	if n := waits(engine.Held); n != 0 {
+	if n := countWaits(engine.ReasonBackingOff); n != 0 {
 		t.Errorf("%d waits when no plan is needed, want 0", n)
 	}
 }
 
-// The message names who is in the way and stays so, not one that planned since.
-func TestWhoWaitsNamesWhoStays(t *testing.T) {
+// The message names the install that blocks the removal permanently, not one that has planned
+// since.
+func TestHandoverMessageNamesInstallThatStaysUnplanned(t *testing.T) {
 	r := newRig()
 	here := []string{"ns"}
-	r.seen(install("stuck", "src", here, suspended))
+	r.update(install("stuck", "src", here, suspended))
 	for i := range 20 {
-		r.seen(install(fmt.Sprint("o", i), "src", here))
+		r.update(install(fmt.Sprint("o", i), "src", here))
 	}
-	h := &heirs{plans: r.Plans, leaver: me("b")}
+	h := &handover{plans: r.Plans, releasing: releasing("b")}
 	message := ""
-	for ask := true; ask; {
-		_, message = h.heir(idOf("ns", "x"))
-		r.woken = nil
+	for again := true; again; {
+		_, message = h.newOwner(idOf("ns", "x"))
+		r.enqueued = nil
 		for i := range 20 {
-			r.put(install(fmt.Sprint("o", i), "src", here), "b", nil)
+			r.recordPlan(install(fmt.Sprint("o", i), "src", here), "b", nil)
 		}
-		ask = len(r.woken) > 0
+		again = len(r.enqueued) > 0
 	}
 	if !strings.Contains(message, "KsctlInstall ns/stuck") || !strings.Contains(message, "suspended") {
 		t.Error(message)
 	}
 }
 
-// What is said of an install that is waited for is read while its events come.
-func TestWhoIsWaitedForMayChange(t *testing.T) {
+// The data for the message about a blocking install is read while events change the install. The
+// race detector must not report this.
+func TestHandoverMessageDuringEventsHasNoRace(t *testing.T) {
 	p := NewPlans()
-	p.seen(install("other", "src", []string{"ns"}, suspended))
-	h := &heirs{plans: p, leaver: me("b")}
+	p.update(install("other", "src", []string{"ns"}, suspended))
+	h := &handover{plans: p, releasing: releasing("b")}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for range 100 {
-			p.seen(install("other", "src", []string{"ns"}, suspended))
+			p.update(install("other", "src", []string{"ns"}, suspended))
 		}
 	})
 	for range 100 {
-		if _, message := h.heir(idOf("ns", "x")); !strings.Contains(message, "suspended") {
+		if _, message := h.newOwner(idOf("ns", "x")); !strings.Contains(message, "suspended") {
 			t.Fatal(message)
 		}
 	}
 	wg.Wait()
 }
 
-// A commit that takes an object from each of many installs of one source: what
-// that costs does not grow with the square of their number.
-func TestManyInstallsWaitForEachOther(t *testing.T) {
+// A commit removes an object from each of many installs of one source. The cost must not grow with
+// the square of their number.
+func TestPlanWaitsOfManyInstallsEnqueueEachOnce(t *testing.T) {
 	const n = 2_000
 	r := newRig()
 	all := make([]*appsv1.KsctlInstall, n)
 	for i := range all {
 		all[i] = install(fmt.Sprintf("i%05d", i), "src", []string{"ns"})
-		r.seen(all[i])
-		r.put(all[i], "a", wanting(fmt.Sprint("keep", i), fmt.Sprint("drop", i)))
+		r.update(all[i])
+		r.recordPlan(all[i], "a", componentsWith(fmt.Sprint("keep", i), fmt.Sprint("drop", i)))
 	}
 	for i, in := range all {
-		r.put(in, "b", wanting(fmt.Sprint("keep", i)))
-		heir, on := r.ask(leaver{name: key(in.Name), cluster: engine.LocalCluster, source: sourceField(in), artifact: "b"}, idOf("ns", fmt.Sprint("drop", i)))
-		if heir != nil || (on == nil) != (i == n-1) {
-			t.Fatalf("%d: heir %v, waits for %v", i, heir, on)
+		r.recordPlan(in, "b", componentsWith(fmt.Sprint("keep", i)))
+		newOwner, pending := r.findNewOwnerOrWait(releasingInstall{name: key(in.Name), cluster: engine.LocalCluster, source: sourceKey(in), artifact: "b"}, idOf("ns", fmt.Sprint("drop", i)))
+		if newOwner != nil || (pending == nil) != (i == n-1) {
+			t.Fatalf("%d: heir %v, waits for %v", i, newOwner, pending)
 		}
 	}
-	if len(r.woken) != n-1 {
-		t.Errorf("%d were woken, want each that waited, once", len(r.woken))
+	if len(r.enqueued) != n-1 {
+		t.Errorf("%d installs were enqueued, want each waiting install once", len(r.enqueued))
 	}
-	if len(r.waits.of)+len(r.waits.by)+len(r.waits.id) > 0 {
-		t.Error("waits are left")
+	if len(r.waits.byReleasing)+len(r.waits.byBlocker)+len(r.waits.byObject) > 0 {
+		t.Error("some waits were not removed")
 	}
 	for _, in := range all {
-		r.gone(key(in.Name))
+		r.remove(key(in.Name))
 	}
-	if len(r.members)+len(r.bySource)+len(r.byID)+len(r.followers) > 0 {
-		t.Error("installs that are gone are remembered")
+	if len(r.installs)+len(r.bySource)+len(r.byID)+len(r.successors) > 0 {
+		t.Error("some deleted installs were not removed")
 	}
 }

@@ -8,96 +8,102 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// wait is one object that an install wants no more, and the other install whose
-// plan is needed to know whether somebody wants it.
-type wait struct {
-	leaver leaver
-	id     string
-	on     types.NamespacedName
+// planWait is an object that is no longer part of an install, and the other install whose plan is
+// needed to decide whether another install claims the object.
+type planWait struct {
+	releasing releasingInstall
+	objectID  string
+	blocker   types.NamespacedName
 }
 
-// leaver is an install that wants an object no more.
-type leaver struct {
+// releasingInstall is an install that no longer claims an object.
+type releasingInstall struct {
 	name types.NamespacedName
-	// cluster that has the object.
+	// cluster is the cluster with the object.
 	cluster, source string
-	// artifact that it planned; empty when it is being deleted.
+	// artifact is the digest of the artifact that it planned. It is empty for an install that is
+	// being deleted.
 	artifact string
 }
 
-// waits are found by who waits, by whom they wait for, and by what about.
-type waits struct {
-	of map[types.NamespacedName]map[string]*wait
-	by map[types.NamespacedName]map[*wait]bool
-	id map[uint64]map[*wait]bool
+// planWaits indexes waits by releasing install and object ID, by the install that they wait for,
+// and by the hash of the object.
+type planWaits struct {
+	byReleasing map[types.NamespacedName]map[string]*planWait
+	byBlocker   map[types.NamespacedName]map[*planWait]bool
+	byObject    map[uint64]map[*planWait]bool
 }
 
-func newWaits() waits {
-	return waits{of: map[types.NamespacedName]map[string]*wait{}, by: map[types.NamespacedName]map[*wait]bool{}, id: map[uint64]map[*wait]bool{}}
+func newPlanWaits() planWaits {
+	return planWaits{byReleasing: map[types.NamespacedName]map[string]*planWait{}, byBlocker: map[types.NamespacedName]map[*planWait]bool{}, byObject: map[uint64]map[*planWait]bool{}}
 }
 
-// put enters a wait in place of an earlier one for the same object.
-func (ws *waits) put(w *wait) {
-	if before := ws.of[w.leaver.name][w.id]; before != nil {
+// put adds a wait. It replaces an earlier wait of the same install for the same object.
+func (ws *planWaits) put(w *planWait) {
+	if before := ws.byReleasing[w.releasing.name][w.objectID]; before != nil {
 		ws.drop(before)
 	}
-	if ws.of[w.leaver.name] == nil {
-		ws.of[w.leaver.name] = map[string]*wait{}
+	if ws.byReleasing[w.releasing.name] == nil {
+		ws.byReleasing[w.releasing.name] = map[string]*planWait{}
 	}
-	ws.of[w.leaver.name][w.id] = w
-	enter(ws.by, w.on, w)
-	enter(ws.id, hashID(w.leaver.cluster, w.id), w)
+	ws.byReleasing[w.releasing.name][w.objectID] = w
+	addToSet(ws.byBlocker, w.blocker, w)
+	addToSet(ws.byObject, hashID(w.releasing.cluster, w.objectID), w)
 }
 
-func (ws *waits) drop(w *wait) {
-	delete(ws.of[w.leaver.name], w.id)
-	if len(ws.of[w.leaver.name]) == 0 {
-		delete(ws.of, w.leaver.name)
+func (ws *planWaits) drop(w *planWait) {
+	delete(ws.byReleasing[w.releasing.name], w.objectID)
+	if len(ws.byReleasing[w.releasing.name]) == 0 {
+		delete(ws.byReleasing, w.releasing.name)
 	}
-	leave(ws.by, w.on, w)
-	leave(ws.id, hashID(w.leaver.cluster, w.id), w)
+	removeFromSet(ws.byBlocker, w.blocker, w)
+	removeFromSet(ws.byObject, hashID(w.releasing.cluster, w.objectID), w)
 }
 
-// clear ends all waits of an install.
-func (ws *waits) clear(install types.NamespacedName) {
-	for _, w := range ws.of[install] {
+// clear removes all waits of an install.
+func (ws *planWaits) clear(install types.NamespacedName) {
+	for _, w := range ws.byReleasing[install] {
 		ws.drop(w)
 	}
 }
 
-// on are the waits for an install, about those for an object.
-func (ws *waits) on(install types.NamespacedName) []*wait {
-	return slices.Collect(maps.Keys(ws.by[install]))
+// blockedOn returns the waits for the plan of an install.
+func (ws *planWaits) blockedOn(install types.NamespacedName) []*planWait {
+	return slices.Collect(maps.Keys(ws.byBlocker[install]))
 }
-func (ws *waits) about(id uint64) []*wait { return slices.Collect(maps.Keys(ws.id[id])) }
 
-func enter[K comparable](in map[K]map[*wait]bool, at K, w *wait) {
+// forObject returns the waits for an object.
+func (ws *planWaits) forObject(id uint64) []*planWait {
+	return slices.Collect(maps.Keys(ws.byObject[id]))
+}
+
+func addToSet[K comparable](in map[K]map[*planWait]bool, at K, w *planWait) {
 	if in[at] == nil {
-		in[at] = map[*wait]bool{}
+		in[at] = map[*planWait]bool{}
 	}
 	in[at][w] = true
 }
 
-func leave[K comparable](in map[K]map[*wait]bool, at K, w *wait) {
+func removeFromSet[K comparable](in map[K]map[*planWait]bool, at K, w *planWait) {
 	delete(in[at], w)
 	if len(in[at]) == 0 {
 		delete(in, at)
 	}
 }
 
-// ask tells who wants an object that an install wants no more, or whose plan is
-// needed to know; neither: nobody does. Whoever has to wait is woken when it is over.
-func (p *Plans) ask(l leaver, id string) (heir, on *member) {
+// findNewOwnerOrWait is like findNewOwner. In addition, it adds a wait if a plan is missing. The
+// releasing install is enqueued when the wait is over.
+func (p *Plans) findNewOwnerOrWait(r releasingInstall, id string) (newOwner, pending *installPlan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	heir, on = p.find(l, id)
-	if heir == nil && on != nil {
-		p.waits.put(&wait{leaver: l, id: id, on: on.name})
+	newOwner, pending = p.findNewOwner(r, id)
+	if newOwner == nil && pending != nil {
+		p.waits.put(&planWait{releasing: r, objectID: id, blocker: pending.name})
 	}
-	return heir.copy(), on.copy() // they change with events
+	return newOwner.copy(), pending.copy() // the originals change with events
 }
 
-func (m *member) copy() *member {
+func (m *installPlan) copy() *installPlan {
 	if m == nil {
 		return nil
 	}
@@ -105,49 +111,51 @@ func (m *member) copy() *member {
 	return &c
 }
 
-// expect waits for somebody to want an object.
-func (p *Plans) expect(w *wait) {
+// addWait adds a wait, which also ends when another install claims the object.
+func (p *Plans) addWait(w *planWait) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waits.put(w)
 }
 
-// settle ends the waits of an install.
-func (p *Plans) settle(install types.NamespacedName) {
+// clearWaits removes all waits of an install.
+func (p *Plans) clearWaits(install types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waits.clear(install)
 }
 
-// find is ask without waiting. The lock is held.
-func (p *Plans) find(l leaver, id string) (heir, on *member) {
-	for _, m := range p.byID[hashID(l.cluster, id)] {
-		follows := m.follows == l.name
-		if m.name == l.name || m.leaving || m.cluster != l.cluster || !follows && m.source != l.source {
+// findNewOwner returns the install that claims an object which another install releases, or the
+// install whose plan is needed to decide that. If both are nil, no install claims the object. The
+// caller holds the lock.
+func (p *Plans) findNewOwner(r releasingInstall, id string) (newOwner, pending *installPlan) {
+	for _, m := range p.byID[hashID(r.cluster, id)] {
+		isSuccessor := m.takesOverFrom == r.name
+		if m.name == r.name || m.claimsNothing || m.cluster != r.cluster || !isSuccessor && m.source != r.source {
 			continue
 		}
-		if follows || l.artifact == "" || m.artifact == l.artifact {
+		if isSuccessor || r.artifact == "" || m.artifact == r.artifact {
 			return m, nil
 		}
 	}
-	for _, m := range p.followers[l.name] {
-		if m.artifact == unplanned && m.name != l.name && m.cluster == l.cluster && m.couldClaim(id) {
+	for _, m := range p.successors[r.name] {
+		if m.artifact == unplanned && m.name != r.name && m.cluster == r.cluster && m.couldClaim(id) {
 			return nil, m
 		}
 	}
-	if l.artifact == "" { // who is deleted waits for those alone that say that they follow
+	if r.artifact == "" { // a deleted install waits only for its successors
 		return nil, nil
 	}
-	for artifact, g := range p.bySource[origin{cluster: l.cluster, source: l.source}] {
-		if artifact == l.artifact {
+	for artifact, g := range p.bySource[planScope{cluster: r.cluster, source: r.source}] {
+		if artifact == r.artifact {
 			continue
 		}
-		// Not all wait for the same one.
-		for i, from := 0, rand.IntN(len(g.list)); i < len(g.list); i++ {
-			m := g.list[(from+i)%len(g.list)]
-			// A follower that planned has said what it wants.
-			known := m.follows == l.name && m.artifact != unplanned
-			if m.name != l.name && !known && m.couldClaim(id) {
+		// The start is random, so that not all releasing installs wait for the same install.
+		for i, from := 0, rand.IntN(len(g.installs)); i < len(g.installs); i++ {
+			m := g.installs[(from+i)%len(g.installs)]
+			// For a successor any plan is sufficient.
+			known := m.takesOverFrom == r.name && m.artifact != unplanned
+			if m.name != r.name && !known && m.couldClaim(id) {
 				return nil, m
 			}
 		}
@@ -155,28 +163,29 @@ func (p *Plans) find(l leaver, id string) (heir, on *member) {
 	return nil, nil
 }
 
-// couldClaim is true when the member has objects in the same place, or none that
-// are known.
-func (m *member) couldClaim(id string) bool {
-	at := m.places()
-	return at == nil || slices.Contains(at, place(id))
+// couldClaim reports whether the install has objects in the same location as the object, or whether
+// its locations are unknown.
+func (m *installPlan) couldClaim(id string) bool {
+	at := m.locations()
+	return at == nil || slices.Contains(at, objectLocation(id))
 }
 
-// review returns the installs that have to look again because of a change that
-// concerns some waits. One that waits for the next plan in a row of many is not
-// woken for each of them, but for one that may not come.
-func (p *Plans) review(concerned []*wait) []types.NamespacedName {
+// reviewWaits returns the installs that must be reconciled because of a change that affects some
+// waits. An install that needs many plans, one after the other, is not enqueued for each of them.
+// It is enqueued if it now waits for an install that may not make a plan soon, because its message
+// names that install.
+func (p *Plans) reviewWaits(affected []*planWait) []types.NamespacedName {
 	woken := map[types.NamespacedName]bool{}
-	for _, w := range concerned {
-		if p.waits.of[w.leaver.name][w.id] != w {
-			continue // settled meanwhile
+	for _, w := range affected {
+		if p.waits.byReleasing[w.releasing.name][w.objectID] != w {
+			continue // removed in the meantime
 		}
-		heir, on := p.find(w.leaver, w.id)
-		if heir == nil && on != nil && on.stuck == "" {
-			p.waits.put(&wait{leaver: w.leaver, id: w.id, on: on.name})
+		newOwner, pending := p.findNewOwner(w.releasing, w.objectID)
+		if newOwner == nil && pending != nil && pending.notReady == "" {
+			p.waits.put(&planWait{releasing: w.releasing, objectID: w.objectID, blocker: pending.name})
 			continue
 		}
-		woken[w.leaver.name] = true
+		woken[w.releasing.name] = true
 	}
 	for name := range woken {
 		p.waits.clear(name)

@@ -20,40 +20,41 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// Space is where installs keep what they publish.
-const Space = "ksctlinstall"
+// StorageSpace is the name of the storage space for published stacks.
+const StorageSpace = "ksctlinstall"
 
-// errNoServer says that nothing can be published.
-var errNoServer = errors.New("this controller serves no artifacts: it runs without the server of KsctlSources, which serves what is published, too")
+// errNoArtifactServer is returned by publish if the controller runs without an artifact server.
+var errNoArtifactServer = errors.New("publishing needs the artifact server of KsctlSources, which is disabled in this controller")
 
-// offer is what an install may publish: a render, as the cluster sees it.
-type offer struct {
-	want       *wanted
+// publishCandidate is a rendered stack that an install can publish, prepared for the target
+// cluster.
+type publishCandidate struct {
+	stack      *renderedStack
 	components []engine.Component
-	// origin is the source's revision.
-	origin string
+	// sourceRevision is the revision of the source.
+	sourceRevision string
 }
 
-// publishes is true for an install that published, or was about to: that is put on
-// record first.
-func publishes(in *appsv1.KsctlInstall) bool {
+// mayBePublished reports whether an install has published its stack, or has started to. The status
+// records this before the stack is published.
+func mayBePublished(in *appsv1.KsctlInstall) bool {
 	return apimeta.FindStatusCondition(in.Status.Conditions, appsv1.PublishedCondition) != nil
 }
 
-// unpublished is true for an install that does not publish what it should.
-func unpublished(in *appsv1.KsctlInstall) bool {
+// publishFailed reports whether the last attempt to publish failed.
+func publishFailed(in *appsv1.KsctlInstall) bool {
 	return apimeta.IsStatusConditionFalse(in.Status.Conditions, appsv1.PublishedCondition)
 }
 
-// publishesOnly is true for an install that is to install nothing.
+// publishesOnly reports whether an install publishes its stack without applying the objects.
 func publishesOnly(in *appsv1.KsctlInstall) bool {
 	return in.Spec.Publish != nil && in.Spec.Publish.Mode == appsv1.PublishOnly
 }
 
-// withdraw takes back what was published.
+// withdraw removes the published artifact.
 func (s *Steps) withdraw(ctx context.Context, o *owner) error {
 	in := o.req.Object
-	if !publishes(in) {
+	if !mayBePublished(in) {
 		return nil
 	}
 	if s.Publisher != nil {
@@ -65,97 +66,97 @@ func (s *Steps) withdraw(ctx context.Context, o *owner) error {
 	return nil
 }
 
-// publishReady publishes what a pass found ready. What is installed is not less
-// ready when it can't be published.
-func (s *Steps) publishReady(ctx context.Context, o *owner, of offer, out reconcile.Outcome) reconcile.Outcome {
+// publishWhenReady publishes a stack whose reconcile ended with Done. An error does not change the
+// readiness of the install.
+func (s *Steps) publishWhenReady(ctx context.Context, o *owner, candidate publishCandidate, out reconcile.Outcome) reconcile.Outcome {
 	if o.req.Object.Spec.Publish == nil {
 		return out
 	}
 	done, ready := out.(reconcile.Done)
-	if !ready || len(o.removals) > 0 {
-		s.announce(o, "it is published when it is ready here")
+	if !ready || len(o.removalRequests) > 0 {
+		s.markPublishing(o, "the stack is published when the install is ready")
 		return out
 	}
-	pending, err := s.publish(ctx, o, of)
+	pending, err := s.publish(ctx, o, candidate)
 	now := s.Clock.Now()
 	switch {
 	case pending:
-		done.Until = now
+		done.RequeueAt = now
 	case err != nil:
 		done.Message += "; not published: " + err.Error()
-		if _, stays := notPublished(err); !stays {
-			done.Until = now.Add(reconcile.RetryInterval(o.req.Object.Schedule()))
+		if _, terminal := publishErrorReason(err); !terminal {
+			done.RequeueAt = now.Add(reconcile.RetryInterval(o.req.Object.Schedule()))
 		}
 	}
 	return done
 }
 
-// publishOnly publishes a render of which nothing is installed here.
-func (s *Steps) publishOnly(ctx context.Context, o *owner, of offer) reconcile.Outcome {
-	in, revision := o.req.Object, of.origin
+// publishOnly publishes a stack without applying its objects.
+func (s *Steps) publishOnly(ctx context.Context, o *owner, candidate publishCandidate) reconcile.Outcome {
+	in, revision := o.req.Object, candidate.sourceRevision
 	switch {
 	case o.inv.Len() > 0:
-		return reconcile.Stalled{Reason: StillInstalledReason, Revision: revision, Err: fmt.Errorf("spec.publish.mode is Only, and %d objects are installed here: "+
-			"they are left as they are, and nothing is published; set WhenReady, or delete the KsctlInstall and make it anew", o.inv.Len())}
-	case len(o.removals) > 0:
-		return reconcile.Waiting{On: "nothing is published while a KsctlRemove names it: KsctlRemove " + o.removals[0].record.Name, Until: o.removals.returns(), Revision: revision}
+		return reconcile.Stalled{Reason: StillInstalledReason, Revision: revision, Err: fmt.Errorf("spec.publish.mode is Only, but %d objects are installed: "+
+			"the objects are kept and the stack is not published; set spec.publish.mode: WhenReady, or delete and recreate the KsctlInstall", o.inv.Len())}
+	case len(o.removalRequests) > 0:
+		return reconcile.Waiting{On: "the stack is not published while a KsctlRemove refers to the install: KsctlRemove " + o.removalRequests[0].record.Name, RequeueAt: o.removalRequests.firstReinstall(), Revision: revision}
 	}
-	pending, err := s.publish(ctx, o, of)
+	pending, err := s.publish(ctx, o, candidate)
 	in.Status.Components = nil
-	for _, c := range of.components {
-		in.Status.Components = append(in.Status.Components, o.component(engine.ComponentState{Name: c.Name, Version: c.Version, Objects: len(c.Items), Ready: !pending && err == nil}))
+	for _, c := range candidate.components {
+		in.Status.Components = append(in.Status.Components, o.componentStatus(engine.ComponentState{Name: c.Name, Version: c.Version, Objects: len(c.Items), Ready: !pending && err == nil}))
 	}
-	switch reason, stays := notPublished(err); {
+	switch reason, terminal := publishErrorReason(err); {
 	case pending:
-		return reconcile.Waiting{On: "publishing revision " + revision, Until: s.Clock.Now(), Revision: revision}
-	case stays:
+		return reconcile.Waiting{On: "publishing revision " + revision, RequeueAt: s.Clock.Now(), Revision: revision}
+	case terminal:
 		return reconcile.Stalled{Err: err, Reason: reason, Revision: revision}
 	case err != nil:
 		return reconcile.Retry{Err: err, Reason: reason, Revision: revision}
 	}
 	in.Status.LastAppliedRevision = revision
-	return reconcile.Done{Revision: revision, Message: fmt.Sprintf("Published revision %s: %s %s, %d components; nothing is installed here", revision,
-		in.Spec.Stack, in.Status.StackVersion, len(of.components))}
+	return reconcile.Done{Revision: revision, Message: fmt.Sprintf("Published revision %s: %s %s, %d components; objects are not applied (spec.publish.mode: Only)", revision,
+		in.Spec.Stack, in.Status.StackVersion, len(candidate.components))}
 }
 
-// publish has the ExternalArtifact offer a render, with the least work. Pending is true
-// when only that it will was written down: that comes first.
-func (s *Steps) publish(ctx context.Context, o *owner, of offer) (pending bool, err error) {
-	if !o.recorded {
-		s.announce(o, "it is about to be published")
+// publish updates the ExternalArtifact with as few requests as possible. pending is true if only
+// the Published condition was set. It must be stored before the first publication.
+func (s *Steps) publish(ctx context.Context, o *owner, candidate publishCandidate) (pending bool, err error) {
+	if !o.publishRecorded {
+		s.markPublishing(o, "publishing starts when this condition is stored")
 		return true, nil
 	}
 	in := o.req.Object
 	revision := ""
-	switch read := secretsRead(&in.Spec); {
+	switch secretNames := valuesSecretNames(&in.Spec); {
 	case s.Publisher == nil:
-		err = errNoServer
-	case len(read)+len(of.want.decrypted) > 0 && in.Spec.Publish.Secrets != appsv1.SecretsInclude:
-		err = &publish.SecretsError{Read: read, Decrypted: of.want.decrypted}
+		err = errNoArtifactServer
+	case len(secretNames)+len(candidate.stack.decrypted) > 0 && in.Spec.Publish.Secrets != appsv1.SecretsInclude:
+		err = &publish.SecretsError{Read: secretNames, Decrypted: candidate.stack.decrypted}
 	default:
-		revision, err = s.Publisher.Publish(ctx, &publish.Offer{
-			Owner: in, Kind: appsv1.GroupVersion.WithKind(Kind), Version: of.want.stackVersion, Origin: of.origin,
-			Secrets: in.Spec.Publish.Secrets == appsv1.SecretsInclude,
-			Content: of.want.digest + " " + string(in.Spec.Publish.Secrets),
-			Files:   func(ctx context.Context) (fs.FS, error) { return o.files(ctx, of.components) },
+		revision, err = s.Publisher.Publish(ctx, &publish.Publication{
+			Owner: in, Kind: appsv1.GroupVersion.WithKind(Kind), Version: candidate.stack.stackVersion, Origin: candidate.sourceRevision,
+			MayContainSecrets: in.Spec.Publish.Secrets == appsv1.SecretsInclude,
+			ContentID:         candidate.stack.digest + " " + string(in.Spec.Publish.Secrets),
+			Files:             func(ctx context.Context) (fs.FS, error) { return o.publishedFiles(ctx, candidate.components) },
 		}, &o.published)
 	}
 	if _, refused := errors.AsType[*publish.SecretsError](err); refused {
-		if failed := s.Publisher.Retract(ctx, in, &o.published); failed != nil {
-			err = failed
+		if withdrawErr := s.Publisher.WithdrawSecrets(ctx, in, &o.published); withdrawErr != nil {
+			err = withdrawErr
 		}
 	}
 	if err != nil {
-		reason, _ := notPublished(err)
-		s.tell(o, metav1.ConditionFalse, reason, err.Error())
+		reason, _ := publishErrorReason(err)
+		s.setPublishedCondition(o, metav1.ConditionFalse, reason, err.Error())
 		return false, err
 	}
-	s.tell(o, metav1.ConditionTrue, fluxmeta.SucceededReason, fmt.Sprintf("ExternalArtifact %s/%s offers revision %s", in.Namespace, in.Name, revision))
+	s.setPublishedCondition(o, metav1.ConditionTrue, fluxmeta.SucceededReason, fmt.Sprintf("ExternalArtifact %s/%s has revision %s", in.Namespace, in.Name, revision))
 	return false, nil
 }
 
-// secretsRead are the Secrets that values come from.
-func secretsRead(spec *appsv1.KsctlInstallSpec) (names []string) {
+// valuesSecretNames returns the names of the Secrets in spec.valuesFrom.
+func valuesSecretNames(spec *appsv1.KsctlInstallSpec) (names []string) {
 	for _, ref := range spec.ValuesFrom {
 		if ref.Kind == "Secret" {
 			names = append(names, ref.Name)
@@ -164,8 +165,8 @@ func secretsRead(spec *appsv1.KsctlInstallSpec) (names []string) {
 	return names
 }
 
-// files are what is published of components.
-func (o *owner) files(ctx context.Context, components []engine.Component) (fs.FS, error) {
+// publishedFiles returns the files of the published artifact.
+func (o *owner) publishedFiles(ctx context.Context, components []engine.Component) (fs.FS, error) {
 	out := make([]publish.Component, 0, len(components))
 	for i := range components {
 		c := publish.Component{Name: components[i].Name}
@@ -187,27 +188,27 @@ func (o *owner) files(ctx context.Context, components []engine.Component) (fs.FS
 	return publish.Files(out, o.req.Object.Spec.Publish.Secrets)
 }
 
-// announce writes down that something is going to be published, before it is.
-func (s *Steps) announce(o *owner, message string) {
-	if !publishes(o.req.Object) {
-		s.tell(o, metav1.ConditionUnknown, fluxmeta.ProgressingReason, message)
+// markPublishing sets the Published condition to Unknown before the first publication.
+func (s *Steps) markPublishing(o *owner, message string) {
+	if !mayBePublished(o.req.Object) {
+		s.setPublishedCondition(o, metav1.ConditionUnknown, fluxmeta.ProgressingReason, message)
 	}
 }
 
-// tell sets the condition; what goes wrong is an event, too.
-func (s *Steps) tell(o *owner, status metav1.ConditionStatus, reason, message string) {
+// setPublishedCondition sets the Published condition. A new failure also emits an event.
+func (s *Steps) setPublishedCondition(o *owner, status metav1.ConditionStatus, reason, message string) {
 	in := o.req.Object
 	before := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.PublishedCondition)
 	if status == metav1.ConditionFalse && (before == nil || before.Reason != reason || before.Status != status) {
 		o.req.Event(corev1.EventTypeWarning, reason, "not published: "+message)
 	}
 	apimeta.SetStatusCondition(&in.Status.Conditions, metav1.Condition{Type: appsv1.PublishedCondition, Status: status, Reason: reason,
-		Message: bounded(message, maxComponentMessage), ObservedGeneration: in.Generation, LastTransitionTime: metav1.NewTime(s.Clock.Now())})
+		Message: truncate(message, maxComponentMessage), ObservedGeneration: in.Generation, LastTransitionTime: metav1.NewTime(s.Clock.Now())})
 }
 
-// notPublished is the reason of an error; it stays until something else changes, or
-// another try may mend it.
-func notPublished(err error) (reason string, stays bool) {
+// publishErrorReason returns the condition reason of a publish error. terminal is false if a retry
+// may succeed without another change.
+func publishErrorReason(err error) (reason string, terminal bool) {
 	var (
 		secrets *publish.SecretsError
 		owned   *publish.OwnedError
@@ -218,7 +219,7 @@ func notPublished(err error) (reason string, stays bool) {
 	switch {
 	case err == nil:
 		return "", false
-	case errors.Is(err, errNoServer):
+	case errors.Is(err, errNoArtifactServer):
 		return PublishingDisabledReason, true
 	case errors.As(err, &secrets):
 		return SecretsRefusedReason, true

@@ -12,38 +12,38 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-func TestWhyNothingIsPublished(t *testing.T) {
+func TestPublishErrorReason(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
 		reason string
 		stays  bool
 	}{
-		"it is":           {nil, "", false},
-		"Secrets":         {&publish.SecretsError{Rendered: []string{"a"}}, SecretsRefusedReason, true},
-		"somebody else's": {&publish.OwnedError{}, OwnedReason, true},
-		"nothing":         {publish.ErrEmpty, EmptyRenderReason, true},
-		"no server":       {errNoServer, PublishingDisabledReason, true},
-		"no such kind":    {&sourceref.Error{Reason: sourceref.NotServed}, "SourceKindNotServed", false},
-		"no room":         {&storage.FullError{}, "StorageFull", false},
-		"too large":       {&artifact.Error{Reason: artifact.TooLarge}, "TooLarge", true},
-		"the disk":        {&artifact.Error{Reason: artifact.Storage}, "StorageFailed", false},
-		"anything else":   {errors.New("403"), PublishingFailedReason, false},
+		"no error":              {nil, "", false},
+		"Secrets":               {&publish.SecretsError{Rendered: []string{"a"}}, SecretsRefusedReason, true},
+		"another owner":         {&publish.OwnedError{}, OwnedReason, true},
+		"no objects":            {publish.ErrEmpty, EmptyRenderReason, true},
+		"no artifact server":    {errNoArtifactServer, PublishingDisabledReason, true},
+		"kind is not served":    {&sourceref.Error{Reason: sourceref.NotServed}, "SourceKindNotServed", false},
+		"storage is full":       {&storage.FullError{}, "StorageFull", false},
+		"artifact is too large": {&artifact.Error{Reason: artifact.TooLarge}, "TooLarge", true},
+		"disk error":            {&artifact.Error{Reason: artifact.Storage}, "StorageFailed", false},
+		"other error":           {errors.New("403"), PublishingFailedReason, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := c.err
 			if err != nil {
 				err = fmt.Errorf("in an attempt: %w", err)
 			}
-			if reason, stays := notPublished(err); reason != c.reason || stays != c.stays {
-				t.Errorf("got %q %v, want %q %v", reason, stays, c.reason, c.stays)
+			if reason, terminal := publishErrorReason(err); reason != c.reason || terminal != c.stays {
+				t.Errorf("got %q %v, want %q %v", reason, terminal, c.reason, c.stays)
 			}
 		})
 	}
 }
 
-func TestSecretsThatAreRead(t *testing.T) {
+func TestValuesSecretNames(t *testing.T) {
 	spec := &appsv1.KsctlInstallSpec{ValuesFrom: []appsv1.ValuesReference{{Kind: "ConfigMap", Name: "a"}, {Kind: "Secret", Name: "b"}}}
-	if got := secretsRead(spec); len(got) != 1 || got[0] != "b" {
+	if got := valuesSecretNames(spec); len(got) != 1 || got[0] != "b" {
 		t.Errorf("got %v", got)
 	}
 }

@@ -20,47 +20,48 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[crreconcile.Request]
 
-// neighbours wakes the installs that depend on one which changed, and those that
-// waited for it to go. Plans know of each before the first reconcile: workers
-// start when this has heard of all that are there.
-func (w *wakes) neighbours() handler.EventHandler {
-	dependents := func(ctx context.Context, o client.Object, q queue) {
-		for _, r := range w.find(ctx, byDependency, reconcile.FieldValue(Kind, o.GetNamespace(), o.GetName())) {
+// relatedInstalls enqueues the installs that depend on a changed install, and those whose removal
+// waits for the install. It also updates Plans. Workers start after the handler has received the
+// initial list, so Plans has all installs before the first reconcile.
+func (w *requestMapper) relatedInstalls() handler.EventHandler {
+	enqueueDependents := func(ctx context.Context, o client.Object, q queue) {
+		for _, r := range w.find(ctx, dependsOnIndex, reconcile.IndexValue(Kind, o.GetNamespace(), o.GetName())) {
 			q.Add(r)
 		}
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
-			w.setup.Plans.seen(e.Object.(*appsv1.KsctlInstall))
+			w.setup.Plans.update(e.Object.(*appsv1.KsctlInstall))
 			if !e.IsInInitialList {
-				dependents(ctx, e.Object, q)
+				enqueueDependents(ctx, e.Object, q)
 			}
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			before, after := e.ObjectOld.(*appsv1.KsctlInstall), e.ObjectNew.(*appsv1.KsctlInstall)
-			w.setup.Plans.seen(after)
-			if concerns(before, after) {
-				dependents(ctx, after, q)
+			w.setup.Plans.update(after)
+			if affectsDependents(before, after) {
+				enqueueDependents(ctx, after, q)
 			}
-			if removedWhole(before) != removedWhole(after) || !slices.Equal(before.Spec.DependsOn, after.Spec.DependsOn) {
-				w.needed(before, q)
+			if isFullyRemoved(before) != isFullyRemoved(after) || !slices.Equal(before.Spec.DependsOn, after.Spec.DependsOn) {
+				w.enqueueDependencies(before, q)
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			w.setup.Plans.gone(client.ObjectKeyFromObject(e.Object))
-			dependents(ctx, e.Object, q)
-			w.needed(e.Object.(*appsv1.KsctlInstall), q)
+			w.setup.Plans.remove(client.ObjectKeyFromObject(e.Object))
+			enqueueDependents(ctx, e.Object, q)
+			w.enqueueDependencies(e.Object.(*appsv1.KsctlInstall), q)
 		},
 	}
 }
 
-// needed wakes the installs that may have waited for one to go, or to need them no more.
-func (w *wakes) needed(by *appsv1.KsctlInstall, q queue) {
-	for _, d := range dependencyNames(by) {
+// enqueueDependencies enqueues the installs whose removal may wait until an install is removed or
+// no longer depends on them.
+func (w *requestMapper) enqueueDependencies(in *appsv1.KsctlInstall, q queue) {
+	for _, d := range installDependencies(in) {
 		q.Add(request(d))
 	}
-	if len(dependency.Objects(by)) > 0 {
-		for _, name := range w.setup.Plans.awaitingAny() {
+	if len(dependency.ObjectRefs(in)) > 0 {
+		for _, name := range w.setup.Plans.listAwaitingDependents() {
 			q.Add(request(name))
 		}
 	}
@@ -70,51 +71,53 @@ func request(name types.NamespacedName) crreconcile.Request {
 	return crreconcile.Request{NamespacedName: name}
 }
 
-// removes wakes the install that a KsctlRemove names, when it asks for something else
-// than before; not when it only says how far it came.
-func (w *wakes) removes() handler.EventHandler {
-	named := func(o client.Object, q queue) {
+// ksctlRemoves enqueues the install of a KsctlRemove when its request changes. Progress in its
+// status does not enqueue the install.
+func (w *requestMapper) ksctlRemoves() handler.EventHandler {
+	enqueue := func(o client.Object, q queue) {
 		if rm := o.(*appsv1.KsctlRemove); rm.Spec.InstallRef != nil {
 			q.Add(request(types.NamespacedName{Namespace: rm.Namespace, Name: rm.Spec.InstallRef.Name}))
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { named(e.Object, q) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { named(e.Object, q) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { enqueue(e.Object, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { enqueue(e.Object, q) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
 			before, after := e.ObjectOld.(*appsv1.KsctlRemove), e.ObjectNew.(*appsv1.KsctlRemove)
 			if before.Generation != after.Generation || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
-				said(before) != said(after) {
-				named(before, q)
-				named(after, q)
+				rehearsalID(before) != rehearsalID(after) {
+				enqueue(before, q)
+				enqueue(after, q)
 			}
 		},
 	}
 }
 
-// said is which rehearsal a KsctlRemove has.
-func said(rm *appsv1.KsctlRemove) string {
+// rehearsalID identifies the rehearsal in the status of a KsctlRemove. It is empty if there is
+// none.
+func rehearsalID(rm *appsv1.KsctlRemove) string {
 	if rm.Status.Removal == nil {
 		return ""
 	}
 	return fmt.Sprint(rm.Status.Removal.Generation, " ", rm.Status.Removal.Digest)
 }
 
-// concerns is true for a change of an install that those see who depend on it.
-func concerns(before, after *appsv1.KsctlInstall) bool {
+// affectsDependents reports whether a change of an install affects the installs that depend on it.
+func affectsDependents(before, after *appsv1.KsctlInstall) bool {
 	return isReady(before) != isReady(after) || before.Generation != after.Generation ||
-		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) || message(before) != message(after) ||
-		removedWhole(before) != removedWhole(after)
+		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) || notReadyMessage(before) != notReadyMessage(after) ||
+		isFullyRemoved(before) != isFullyRemoved(after)
 }
 
-// message is that of an install which says that it is not ready.
-func message(in *appsv1.KsctlInstall) string {
+// notReadyMessage returns the message of the Ready condition if it is False.
+func notReadyMessage(in *appsv1.KsctlInstall) string {
 	if c := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition); c != nil && c.Status == "False" {
 		return c.Message
 	}
 	return ""
 }
 
+// readyMessage returns the message of the Ready condition.
 func readyMessage(in *appsv1.KsctlInstall) string {
 	if c := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition); c != nil {
 		return c.Message

@@ -10,37 +10,37 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-func needsBase(in *appsv1.KsctlInstall) { in.Spec.DependsOn = []appsv1.Dependency{{Name: "base"}} }
+func dependsOnBase(in *appsv1.KsctlInstall) { in.Spec.DependsOn = []appsv1.Dependency{{Name: "base"}} }
 
-func wholeIsRemoved(in *appsv1.KsctlInstall) {
+func fullyRemoved(in *appsv1.KsctlInstall) {
 	removedByRequest(in)
 	in.Status.Inventory = nil
 	in.Status.Conditions[0].Reason = RemovedByRequestReason
 }
 
-// An install that goes waits for those that depend on it.
+// The removal of an install waits for the installs that depend on it.
 func TestDependencyIsEnqueuedWhenDependentDropsIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, after *appsv1.KsctlInstall
 		woken         bool
 	}{
-		"the dependency is dropped":    {install("app", "src", nil, needsBase), install("app", "src", nil), true},
-		"the dependent is removed":     {install("app", "src", nil, needsBase), install("app", "src", nil, needsBase, wholeIsRemoved), true},
-		"something else of it changes": {install("app", "src", nil, needsBase), install("app", "src2", nil, needsBase), false},
+		"the dependency is dropped":    {install("app", "src", nil, dependsOnBase), install("app", "src", nil), true},
+		"the dependent is removed":     {install("app", "src", nil, dependsOnBase), install("app", "src", nil, dependsOnBase, fullyRemoved), true},
+		"something else of it changes": {install("app", "src", nil, dependsOnBase), install("app", "src2", nil, dependsOnBase), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[crreconcile.Request]())
 			defer q.ShutDown()
-			w := &wakes{client: cacheOf(t), setup: &Setup{Plans: NewPlans()}}
-			w.neighbours().Update(t.Context(), event.UpdateEvent{ObjectOld: c.before, ObjectNew: c.after}, q)
-			woken := false
+			w := &requestMapper{client: cacheOf(t), setup: &Setup{Plans: NewPlans()}}
+			w.relatedInstalls().Update(t.Context(), event.UpdateEvent{ObjectOld: c.before, ObjectNew: c.after}, q)
+			enqueued := false
 			for q.Len() > 0 {
 				r, _ := q.Get()
-				woken = woken || r.NamespacedName == key("base")
+				enqueued = enqueued || r.NamespacedName == key("base")
 				q.Done(r)
 			}
-			if woken != c.woken {
-				t.Errorf("woken %v, want %v", woken, c.woken)
+			if enqueued != c.woken {
+				t.Errorf("woken %v, want %v", enqueued, c.woken)
 			}
 		})
 	}

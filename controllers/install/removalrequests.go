@@ -15,199 +15,209 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// removal is one KsctlRemove as an install follows it. What it names is not
-// installed; it is deleted once the rehearsal of exactly that was taken up.
-type removal struct {
+// removalRequest is a KsctlRemove from the view of an install. The components that it names are not
+// installed. Their objects are deleted once the install has accepted a rehearsal of exactly these
+// objects, by recording its digest.
+type removalRequest struct {
 	record appsv1.InstallRemoval
-	spec   *appsv1.KsctlRemoveSpec // nil: the KsctlRemove is gone
-	// until is when what a KsctlRemove that is gone had removed comes back.
-	until time.Time
+	spec   *appsv1.KsctlRemoveSpec // nil: the KsctlRemove does not exist anymore
+	// reinstallAt is the time at which the components of a deleted KsctlRemove are installed again.
+	reinstallAt time.Time
 }
 
-func (r *removal) names(component string) bool {
+// covers reports whether the request includes a component.
+func (r *removalRequest) covers(component string) bool {
 	return len(r.record.Components) == 0 || slices.Contains(r.record.Components, component)
 }
 
-func (r *removal) goes() bool {
+// active reports whether objects are deleted for the request now.
+func (r *removalRequest) active() bool {
 	return r.spec != nil && !r.spec.Suspend && r.record.Digest != ""
 }
 
-// why says in words why nothing of it is deleted now; empty when it is.
-func (r *removal) why() string {
+// inactiveReason returns a message about why no object is deleted for the request now. It is empty
+// for an active request.
+func (r *removalRequest) inactiveReason() string {
 	name := "KsctlRemove " + r.record.Name
 	switch {
 	case r.spec == nil:
-		return fmt.Sprintf("%s is gone: what it removed comes back at %s", name, r.until.UTC().Format(time.TimeOnly))
+		return fmt.Sprintf("%s was deleted: the removed objects are installed again at %s", name, r.reinstallAt.UTC().Format(time.TimeOnly))
 	case r.spec.Suspend:
-		return name + " is suspended: what it names is left as it is"
+		return name + " is suspended: no objects are removed"
 	case r.record.Digest == "":
-		return fmt.Sprintf("%s has not said yet what it will remove", name)
+		return fmt.Sprintf("%s has no current rehearsal yet (status.removal)", name)
 	}
 	return ""
 }
 
-// removals are all that an install follows.
-type removals []removal
+// removalRequests are the requests that an install takes into account.
+type removalRequests []removalRequest
 
-// follow says how an install goes on with the KsctlRemoves that name it. It is a
-// pure function: entries are those of the inventory, missing is since when a
-// KsctlRemove that is followed was not there.
-func follow(records []appsv1.InstallRemoval, removes []appsv1.KsctlRemove, entries []appsv1.InventoryEntry,
+// resolveRemovalRequests combines the recorded requests with the KsctlRemoves of an install. It is
+// a pure function: entries are those of the inventory, and missing has the times at which the
+// KsctlRemoves of recorded requests were first found missing. A recorded request stays in effect
+// for retry after that time.
+func resolveRemovalRequests(records []appsv1.InstallRemoval, removes []appsv1.KsctlRemove, entries []appsv1.InventoryEntry,
 	missing map[string]time.Time, retry time.Duration, now time.Time,
-) removals {
-	var out removals
-	there := map[string]bool{}
+) removalRequests {
+	var out removalRequests
+	exists := map[string]bool{}
 	for i := range removes {
 		rm := &removes[i]
-		there[rm.Name] = true
-		r := removal{spec: &rm.Spec, record: appsv1.InstallRemoval{Name: rm.Name, UID: rm.UID, Generation: rm.Generation, Components: rm.Spec.Components}}
-		for _, was := range records {
-			if was.Name == rm.Name && was.UID == rm.UID && was.Generation == rm.Generation {
-				r.record = was
+		exists[rm.Name] = true
+		r := removalRequest{spec: &rm.Spec, record: appsv1.InstallRemoval{Name: rm.Name, UID: rm.UID, Generation: rm.Generation, Components: rm.Spec.Components}}
+		for _, recorded := range records {
+			if recorded.Name == rm.Name && recorded.UID == rm.UID && recorded.Generation == rm.Generation {
+				r.record = recorded
 			}
 		}
-		if said := rm.Status.Removal; r.record.Digest == "" && said != nil && said.Generation == rm.Generation &&
-			said.Digest == engine.Digest(named(entries, &rm.Spec)) {
-			r.record.Digest = said.Digest
+		if rehearsal := rm.Status.Removal; r.record.Digest == "" && rehearsal != nil && rehearsal.Generation == rm.Generation &&
+			rehearsal.Digest == engine.Digest(matchingEntries(entries, &rm.Spec)) {
+			r.record.Digest = rehearsal.Digest
 		}
 		out = append(out, r)
 	}
-	for _, was := range records {
-		until := missing[was.Name].Add(retry)
-		if !there[was.Name] && now.Before(until) {
-			out = append(out, removal{record: was, until: until})
+	for _, recorded := range records {
+		until := missing[recorded.Name].Add(retry)
+		if !exists[recorded.Name] && now.Before(until) {
+			out = append(out, removalRequest{record: recorded, reinstallAt: until})
 		}
 	}
-	slices.SortFunc(out, func(a, b removal) int { return strings.Compare(a.record.Name, b.record.Name) })
+	slices.SortFunc(out, func(a, b removalRequest) int { return strings.Compare(a.record.Name, b.record.Name) })
 	return out
 }
 
-// named are the entries of the components that a KsctlRemove names.
-func named(entries []appsv1.InventoryEntry, spec *appsv1.KsctlRemoveSpec) []appsv1.InventoryEntry {
+// matchingEntries returns the entries of the components that a KsctlRemove names.
+func matchingEntries(entries []appsv1.InventoryEntry, spec *appsv1.KsctlRemoveSpec) []appsv1.InventoryEntry {
 	return slices.DeleteFunc(slices.Clone(entries), func(e appsv1.InventoryEntry) bool { return !spec.Names(e.Component) })
 }
 
-// followed finds the KsctlRemoves that name an install and writes down how they are followed.
-func (s *Steps) followed(ctx context.Context, o *owner) error {
+// updateRemovalRequests sets the removal requests of an install from its KsctlRemoves, and records
+// them in the status.
+func (s *Steps) updateRemovalRequests(ctx context.Context, o *owner) error {
 	in := o.req.Object
 	var list appsv1.KsctlRemoveList
-	err := s.Client.List(ctx, &list, client.InNamespace(in.Namespace), client.MatchingFields{byInstallRef: in.Name}, client.UnsafeDisableDeepCopy)
+	err := s.Client.List(ctx, &list, client.InNamespace(in.Namespace), client.MatchingFields{removeInstallIndex: in.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return err
 	}
-	there := slices.DeleteFunc(slices.Clone(list.Items), func(rm appsv1.KsctlRemove) bool { return rm.DeletionTimestamp != nil })
+	existing := slices.DeleteFunc(slices.Clone(list.Items), func(rm appsv1.KsctlRemove) bool { return rm.DeletionTimestamp != nil })
 	now := s.Clock.Now()
 	missing := map[string]time.Time{}
 	for _, r := range in.Status.Removals {
-		if slices.ContainsFunc(there, func(rm appsv1.KsctlRemove) bool { return rm.Name == r.Name }) {
+		if slices.ContainsFunc(existing, func(rm appsv1.KsctlRemove) bool { return rm.Name == r.Name }) {
 			continue
 		}
 		missing[r.Name] = now
-		if since, ok := o.missing[r.Name]; ok {
+		if since, ok := o.missingSince[r.Name]; ok {
 			missing[r.Name] = since
 		}
 	}
-	o.missing = missing
-	o.removals = follow(in.Status.Removals, there, o.inv.Entries(), missing, reconcile.RetryInterval(&in.Spec.Schedule), now)
-	if o.removals.took(in.Status.Removals) {
-		s.Engine.Forgive(o.Key()) // what failed may be asked for otherwise
+	o.missingSince = missing
+	o.removalRequests = resolveRemovalRequests(in.Status.Removals, existing, o.inv.Entries(), missing, reconcile.RetryInterval(&in.Spec.Schedule), now)
+	if o.removalRequests.hasNew(in.Status.Removals) {
+		s.Engine.ResetBackoff(o.Key()) // a new request may change the operations that failed
 	}
-	o.record()
+	o.recordRemovalRequests()
 	return nil
 }
 
-// took is true when a rehearsal is taken up that was not before.
-func (rs removals) took(before []appsv1.InstallRemoval) bool {
-	return slices.ContainsFunc(rs, func(r removal) bool {
-		return r.goes() && !slices.ContainsFunc(before, func(was appsv1.InstallRemoval) bool {
-			return was.Name == r.record.Name && was.UID == r.record.UID && was.Generation == r.record.Generation && was.Digest == r.record.Digest
+// hasNew reports whether a request is active that is not among the records before.
+func (rs removalRequests) hasNew(before []appsv1.InstallRemoval) bool {
+	return slices.ContainsFunc(rs, func(r removalRequest) bool {
+		return r.active() && !slices.ContainsFunc(before, func(record appsv1.InstallRemoval) bool {
+			return record.Name == r.record.Name && record.UID == r.record.UID && record.Generation == r.record.Generation && record.Digest == r.record.Digest
 		})
 	})
 }
 
-// record brings how removals are followed into the status.
-func (o *owner) record() {
+// recordRemovalRequests stores the removal requests in the status.
+func (o *owner) recordRemovalRequests() {
 	o.req.Object.Status.Removals = nil
-	for i := range o.removals {
-		o.req.Object.Status.Removals = append(o.req.Object.Status.Removals, o.removals[i].record)
+	for i := range o.removalRequests {
+		o.req.Object.Status.Removals = append(o.req.Object.Status.Removals, o.removalRequests[i].record)
 	}
 }
 
-// whole is true when everything is asked to go, so that nothing needs to be rendered.
-func (rs removals) whole() bool {
-	return slices.ContainsFunc(rs, func(r removal) bool { return len(r.record.Components) == 0 })
+// coverInstall reports whether a request covers the whole install, so that nothing needs to be
+// rendered.
+func (rs removalRequests) coverInstall() bool {
+	return slices.ContainsFunc(rs, func(r removalRequest) bool { return len(r.record.Components) == 0 })
 }
 
-// names is true for a component that is not to be installed.
-func (rs removals) names(component string) bool {
-	return slices.ContainsFunc(rs, func(r removal) bool { return r.names(component) })
+// cover reports whether a request includes a component, which is therefore not installed.
+func (rs removalRequests) cover(component string) bool {
+	return slices.ContainsFunc(rs, func(r removalRequest) bool { return r.covers(component) })
 }
 
-// people names those that name a component, for messages.
-func (rs removals) people(component string) string {
+// requesters returns the KsctlRemoves that include a component, for messages. The empty component
+// stands for the whole install.
+func (rs removalRequests) requesters(component string) string {
 	var out []string
 	for i := range rs {
-		if rs[i].names(component) {
+		if rs[i].covers(component) {
 			out = append(out, "KsctlRemove "+rs[i].record.Name)
 		}
 	}
-	return list(out)
+	return joinNames(out)
 }
 
-// returns is when the first thing comes back; zero: nothing does.
-func (rs removals) returns() (first time.Time) {
+// firstReinstall returns the earliest time at which components are installed again. It is zero if
+// there is none.
+func (rs removalRequests) firstReinstall() (first time.Time) {
 	for i := range rs {
-		if u := rs[i].until; !u.IsZero() && (first.IsZero() || u.Before(first)) {
+		if u := rs[i].reinstallAt; !u.IsZero() && (first.IsZero() || u.Before(first)) {
 			first = u
 		}
 	}
 	return first
 }
 
-// why says why nothing is deleted of what is asked to go.
-func (rs removals) why() []string {
+// inactiveReasons returns the messages of the requests that are not active.
+func (rs removalRequests) inactiveReasons() []string {
 	var out []string
 	for i := range rs {
-		if why := rs[i].why(); why != "" {
+		if why := rs[i].inactiveReason(); why != "" {
 			out = append(out, why)
 		}
 	}
 	return out
 }
 
-// asked implements engine.Policies.Asked: an object is deleted when one KsctlRemove
-// lets it go, and kept when one keeps it.
-func (rs removals) asked(guard *appsv1.Guard, holdAll bool) func(*appsv1.InventoryEntry) *engine.Request {
+// policy implements engine.Policies.RemovalRequest: an object is deleted if one active request includes it,
+// and kept if one of these requests keeps it.
+func (rs removalRequests) policy(guard *appsv1.Guard, holdAll bool) func(*appsv1.InventoryEntry) *engine.RemovalRequest {
 	if len(rs) == 0 {
 		return nil
 	}
-	return func(e *appsv1.InventoryEntry) *engine.Request {
-		var going []*removal
-		held := false
+	return func(e *appsv1.InventoryEntry) *engine.RemovalRequest {
+		var active []*removalRequest
+		covered := false
 		for i := range rs {
-			if r := &rs[i]; r.names(e.Component) {
-				if held = true; r.goes() {
-					going = append(going, r)
+			if r := &rs[i]; r.covers(e.Component) {
+				if covered = true; r.active() {
+					active = append(active, r)
 				}
 			}
 		}
 		switch {
-		case !held:
+		case !covered:
 			return nil
-		case len(going) == 0 || holdAll:
-			return &engine.Request{Hold: true}
+		case len(active) == 0 || holdAll:
+			return &engine.RemovalRequest{Suspended: true}
 		}
-		return &engine.Request{
-			Keep: func(ref stacks.Ref) string { return keeps(going, guard, ref) },
-			TakeCustomResources: !slices.ContainsFunc(going, func(r *removal) bool {
+		return &engine.RemovalRequest{
+			KeepReason: func(ref stacks.Ref) string { return keepReason(active, guard, ref) },
+			DeleteCustomResources: !slices.ContainsFunc(active, func(r *removalRequest) bool {
 				return r.spec.CustomResources != appsv1.CustomResourcesDelete
 			}),
 		}
 	}
 }
 
-func keeps(going []*removal, guard *appsv1.Guard, ref stacks.Ref) string {
-	for _, r := range going {
+// keepReason returns the reason why an object is kept. It is empty if the object is not kept.
+func keepReason(active []*removalRequest, guard *appsv1.Guard, ref stacks.Ref) string {
+	for _, r := range active {
 		if r.spec.Keeps(ref.Group, ref.Kind, ref.Namespace, ref.Name) {
 			return fmt.Sprintf("spec.keep of KsctlRemove %s has %s", r.record.Name, ref.Kind)
 		}
@@ -218,13 +228,14 @@ func keeps(going []*removal, guard *appsv1.Guard, ref stacks.Ref) string {
 	return ""
 }
 
-// maxKept bounds the objects that a status names as left.
-const maxKept = 100
+// maxKeptObjects is the maximum number of kept objects in the status of a removal.
+const maxKeptObjects = 100
 
-// noteKept writes down which of the objects that were asked to go were left.
-func (o *owner) noteKept(componentOf map[string]string, rep *engine.Report) {
+// recordKept records the objects of active requests that the reconcile has released instead of
+// deleted. componentOf has the components of these objects, by object ID.
+func (o *owner) recordKept(componentOf map[string]string, rep *engine.Report) {
 	for _, c := range rep.Changes {
-		if c.Verb != engine.Release && c.Verb != engine.Drop {
+		if c.Verb != engine.VerbRelease && c.Verb != engine.VerbDrop {
 			continue
 		}
 		id := c.Ref.ID()
@@ -232,13 +243,13 @@ func (o *owner) noteKept(componentOf map[string]string, rep *engine.Report) {
 		if !ok {
 			continue
 		}
-		kept := appsv1.RemovalObject{ID: id, Reason: string(engine.Kept), Message: bounded(strings.TrimPrefix(strings.TrimPrefix(c.Note, "released: "), "kept: "), maxComponentMessage)}
-		for i := range o.removals {
-			r := &o.removals[i]
-			if r.goes() && r.names(component) && len(r.record.Kept) < maxKept {
+		kept := appsv1.RemovalObject{ID: id, Reason: string(engine.ReasonKept), Message: truncate(strings.TrimPrefix(strings.TrimPrefix(c.Message, "released: "), "kept: "), maxComponentMessage)}
+		for i := range o.removalRequests {
+			r := &o.removalRequests[i]
+			if r.active() && r.covers(component) && len(r.record.Kept) < maxKeptObjects {
 				r.record.Kept = append(slices.Clone(r.record.Kept), kept)
 			}
 		}
 	}
-	o.record()
+	o.recordRemovalRequests()
 }

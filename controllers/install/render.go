@@ -13,34 +13,35 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// wanted is a rendered stack.
-type wanted struct {
+// renderedStack is a rendered stack without manifests.
+type renderedStack struct {
 	digest       string
 	stackVersion string
 	warnings     []string
-	rendered     []stacks.RenderedComponent
-	// decrypted is what it was rendered from that was encrypted.
+	components   []stacks.RenderedComponent
+	// decrypted are the encrypted files that it was rendered from.
 	decrypted []string
 }
 
-// maxWarnings bounds the warnings in a status; the last one counts the others.
+// maxWarnings is the maximum number of warnings in a status. If there are more, the last one has
+// their number.
 const maxWarnings = 10
 
-// warnings fit a status, whatever a stack has to warn of.
-func warnings(all []string) []string {
+// boundWarnings limits the number and the length of the warnings for the status.
+func boundWarnings(all []string) []string {
 	var out []string
 	for i, w := range all {
 		if i == maxWarnings-1 && len(all) > maxWarnings {
 			return append(out, fmt.Sprintf("and %d more", len(all)-i))
 		}
-		out = append(out, bounded(w, maxComponentMessage))
+		out = append(out, truncate(w, maxComponentMessage))
 	}
 	return out
 }
 
-// render returns what the install wants. It fetches and renders only if an
-// input changed.
-func (s *Steps) render(ctx context.Context, o *owner, c dynamic.Interface, a artifact.Artifact) (*wanted, error) {
+// render returns the rendered stack of an install. It fetches and renders only if an input has
+// changed.
+func (s *Steps) render(ctx context.Context, o *owner, c dynamic.Interface, a artifact.Artifact) (*renderedStack, error) {
 	in := o.req.Object
 	values, secrets, keys, err := s.inputs(ctx, o, c)
 	if err != nil {
@@ -57,52 +58,52 @@ func (s *Steps) render(ctx context.Context, o *owner, c dynamic.Interface, a art
 	req := stacks.Request{
 		Digest: a.Digest, Path: in.Spec.Path, Stack: in.Spec.Stack,
 		Install: stacks.Identity{Namespace: in.Namespace, Name: in.Name},
-		Choices: choices, Capabilities: caps, SecretKey: s.SecretKey, Keys: keys.Fingerprint(),
+		Choices: choices, Capabilities: caps, SecretKey: s.SecretKey, DecryptionKeyID: keys.Fingerprint(),
 	}
 	digest, err := stacks.Digest(req)
 	if err != nil {
 		return nil, err
 	}
-	reached, err := secrets.fingerprint(in, s.SecretKey)
+	chartFingerprint, err := secrets.fingerprint(in, s.SecretKey)
 	if err != nil {
 		return nil, err
 	}
-	digest += reached
+	digest += chartFingerprint
 	if o.rendered.digest == digest {
 		return &o.rendered, nil
 	}
-	render := s.rendering(in, a, secrets, keys, req)
+	render := s.renderFunc(in, a, secrets, keys, req)
 	if o.req.Requested {
-		o.stopped = setback{}
+		o.renderBackoff = renderBackoff{}
 	}
-	if err := o.stopped.holds(digest, s.Clock.Now()); err != nil {
+	if err := o.renderBackoff.check(digest, s.Clock.Now()); err != nil {
 		return nil, err
 	}
 	res, err := render(ctx)
-	if err = o.stopped.after(err, digest, reconcile.RetryInterval(&in.Spec.Schedule), s.Clock.Now()); err != nil {
+	if err = o.renderBackoff.record(err, digest, reconcile.RetryInterval(&in.Spec.Schedule), s.Clock.Now()); err != nil {
 		return nil, err
 	}
-	o.render = render
-	o.remember(&res)
-	forgetManifests(&res)
-	o.rendered = wanted{digest: digest, stackVersion: res.StackVersion, rendered: nonEmpty(res.Components),
-		warnings: warnings(res.Warnings), decrypted: res.Decrypted}
+	o.rerender = render
+	o.storeManifests(&res)
+	dropManifests(&res)
+	o.rendered = renderedStack{digest: digest, stackVersion: res.StackVersion, components: nilIfEmpty(res.Components),
+		warnings: boundWarnings(res.Warnings), decrypted: res.Decrypted}
 	return &o.rendered, nil
 }
 
-// rendering fetches what a render needs, and renders it.
-func (s *Steps) rendering(in *appsv1.KsctlInstall, a artifact.Artifact, secrets chartSecrets, keys *content.Keys, req stacks.Request) func(context.Context) (stacks.Result, error) {
-	// It is kept between reconciles: with what it needs of the install, and no more.
+// renderFunc returns a function that fetches the inputs of a render, and renders the stack.
+func (s *Steps) renderFunc(in *appsv1.KsctlInstall, a artifact.Artifact, secrets chartSecrets, keys *content.Keys, req stacks.Request) func(context.Context) (stacks.Result, error) {
+	// The function is kept between reconciles, so it captures only the fields that it needs.
 	var kept appsv1.KsctlInstall
 	kept.Spec.Charts, kept.Status.Components = in.Spec.Charts, in.Status.Components
 	return func(ctx context.Context) (stacks.Result, error) {
-		return s.Content.Render(ctx, a, req, keys, secrets.access(&kept), func(req *stacks.Request) error { return unchanged(&kept, req) })
+		return s.Content.Render(ctx, a, req, keys, secrets.access(&kept), func(req *stacks.Request) error { return checkChartDigests(&kept, req) })
 	}
 }
 
-// forgetManifests keeps of a render what plans are made from. The renderer has
-// the rest, compressed.
-func forgetManifests(res *stacks.Result) {
+// dropManifests drops the manifests of a render, which plans do not need. The renderer keeps them
+// compressed.
+func dropManifests(res *stacks.Result) {
 	for i := range res.Components {
 		for j := range res.Components[i].Objects {
 			res.Components[i].Objects[j].Manifest = nil
@@ -110,8 +111,8 @@ func forgetManifests(res *stacks.Result) {
 	}
 }
 
-// nonEmpty is nil when no component has an object.
-func nonEmpty(cs []stacks.RenderedComponent) []stacks.RenderedComponent {
+// nilIfEmpty returns nil if no component has an object.
+func nilIfEmpty(cs []stacks.RenderedComponent) []stacks.RenderedComponent {
 	for i := range cs {
 		if len(cs[i].Objects) > 0 {
 			return cs

@@ -11,84 +11,90 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// setback is a render that was stopped. It is tried again later and later, and not
-// by every event in between: others want to render, too.
-type setback struct {
+// renderBackoff delays the retries of a render that was stopped because it exceeded a limit. The
+// delay doubles with each attempt, and events do not shorten it, because renders share the
+// resources of the controller.
+type renderBackoff struct {
 	digest string
-	// times that it was stopped in a row, and when it may be tried again.
-	times int
-	until time.Time
-	err   *stacks.StoppedError
+	// attempts is the number of consecutive stopped attempts. retryAt is the time of the next
+	// attempt.
+	attempts int
+	retryAt  time.Time
+	err      *stacks.StoppedError
 }
 
-// stoppedError is that of a render that was stopped, and is not tried before a time.
-type stoppedError struct {
-	times int
-	until time.Time
-	err   *stacks.StoppedError
+// renderStoppedError is the error of a stopped render that is not retried before a time.
+type renderStoppedError struct {
+	attempts int
+	retryAt  time.Time
+	err      *stacks.StoppedError
 }
 
-func (e *stoppedError) Error() string {
-	if e.times == 1 {
+func (e *renderStoppedError) Error() string {
+	if e.attempts == 1 {
 		return e.err.Error()
 	}
-	return fmt.Sprintf("%v; that was try %d, and more time lies between each", e.err, e.times)
+	return fmt.Sprintf("%v (attempt %d, with increasing delays)", e.err, e.attempts)
 }
 
-// Unwrap gives what stopped it.
-func (e *stoppedError) Unwrap() error { return e.err }
+// Unwrap returns the cause.
+func (e *renderStoppedError) Unwrap() error { return e.err }
 
-// holds is the error of a render that it is too early to try again.
-func (s *setback) holds(digest string, now time.Time) error {
-	if s.digest != digest || !now.Before(s.until) {
+// check returns the last error of a render if it is too early to retry it, and nil otherwise.
+func (s *renderBackoff) check(digest string, now time.Time) error {
+	if s.digest != digest || !now.Before(s.retryAt) {
 		return nil
 	}
 	return s.error()
 }
 
-func (s *setback) error() error { return &stoppedError{times: s.times, until: s.until, err: s.err} }
+func (s *renderBackoff) error() error {
+	return &renderStoppedError{attempts: s.attempts, retryAt: s.retryAt, err: s.err}
+}
 
-// maxSetback is the longest time between two tries, unless the install's
-// retryInterval is longer.
-const maxSetback = time.Hour
+// maxRenderBackoff is the maximum delay between two attempts, unless the install's retryInterval is
+// longer.
+const maxRenderBackoff = time.Hour
 
-// after remembers how a render ended, and returns its error.
-func (s *setback) after(err error, digest string, retry time.Duration, now time.Time) error {
+// record records the result of a render, and returns its error. Any result but a StoppedError of
+// the same digest resets the backoff.
+func (s *renderBackoff) record(err error, digest string, retry time.Duration, now time.Time) error {
 	stopped, ok := errors.AsType[*stacks.StoppedError](err)
 	if !ok {
-		*s = setback{}
+		*s = renderBackoff{}
 		return err
 	}
 	if s.digest != digest {
-		*s = setback{digest: digest}
+		*s = renderBackoff{digest: digest}
 	}
-	s.times++
+	s.attempts++
 	s.err = stopped
 	wait := retry
-	for i := 1; i < s.times && wait < maxSetback; i++ {
+	for i := 1; i < s.attempts && wait < maxRenderBackoff; i++ {
 		wait *= 2
 	}
-	s.until = now.Add(max(retry, min(wait, maxSetback)))
+	s.retryAt = now.Add(max(retry, min(wait, maxRenderBackoff)))
 	return s.error()
 }
 
-// renderOutcome tells what a person must mend from what another try may.
+// renderOutcome maps a render error to an outcome: Retry if another attempt may succeed, Stalled if
+// a user must change something.
 func renderOutcome(err error, revision string, now time.Time) reconcile.Outcome {
 	var (
-		changed *ChartChangedError
-		stopped *stoppedError
-		values  *ValuesError
-		cluster *ClusterValueError
-		lost    *target.UnreachableError
+		changed      *ChartChangedError
+		stopped      *renderStoppedError
+		values       *ValuesError
+		clusterValue *ClusterValueError
+		unreachable  *target.UnreachableError
 	)
 	switch {
-	case errors.As(err, &lost): // what it serves is asked of the cluster
-		return target.Outcome(lost, revision)
+	case errors.As(err, &unreachable): // a render needs the capabilities of the cluster
+		return target.Outcome(unreachable, revision)
 	case errors.As(err, &changed):
 		return reconcile.Stalled{Err: err, Reason: ChartChangedReason, Revision: revision}
 	case errors.As(err, &stopped):
-		return reconcile.Retry{Err: err, Reason: content.RenderStoppedReason, Revision: revision, After: max(stopped.until.Sub(now), time.Millisecond)}
-	case errors.As(err, &cluster):
+		return reconcile.Retry{Err: err, Reason: content.RenderStoppedReason, Revision: revision, RequeueAfter: max(stopped.retryAt.Sub(now), time.Millisecond)}
+	case errors.As(err, &clusterValue):
 		return reconcile.Stalled{Err: err, Reason: ClusterValuesReason, Revision: revision}
 	case errors.As(err, &values):
 		return reconcile.Retry{Err: err, Reason: ValuesNotFoundReason, Revision: revision}

@@ -11,31 +11,31 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-func TestAStoppedRenderIsTriedLaterAndLater(t *testing.T) {
-	stop := &stacks.StoppedError{Stack: "app", Bound: stacks.TimeBound, Message: "the render took longer than 1m0s, which --render-timeout allows, and was stopped"}
+func TestRenderBackoffDoublesUpToMaximum(t *testing.T) {
+	stop := &stacks.StoppedError{Stack: "app", Bound: stacks.TimeBound, Message: "the render was stopped because it took longer than 1m0s; simplify the stack or increase --render-timeout"}
 	now := time.Unix(1000, 0)
-	var s setback
+	var s renderBackoff
 	for i, minutes := range []int{1, 2, 4, 8, 16, 32, 60, 60, 60} {
 		want := time.Duration(minutes) * time.Minute
-		err := s.after(stop, "d", time.Minute, now)
+		err := s.record(stop, "d", time.Minute, now)
 		out, ok := renderOutcome(err, "main@sha1:1", now).(reconcile.Retry)
-		if !ok || out.Reason != content.RenderStoppedReason || out.After != want || out.Revision != "main@sha1:1" {
-			t.Fatalf("try %d: %+v, want %s", i+1, out, want)
+		if !ok || out.Reason != content.RenderStoppedReason || out.RequeueAfter != want || out.Revision != "main@sha1:1" {
+			t.Fatalf("attempt %d: %+v, want %s", i+1, out, want)
 		}
 		if !strings.Contains(out.Err.Error(), "--render-timeout") {
-			t.Errorf("try %d does not name the flag: %v", i+1, out.Err)
+			t.Errorf("attempt %d: the error does not name the flag: %v", i+1, out.Err)
 		}
-		now = s.until
+		now = s.retryAt
 	}
-	if got := s.until.Add(-time.Second); s.holds("d", got) == nil || s.holds("d", s.until) != nil {
-		t.Error("it is held until the time has come, and not longer")
+	if got := s.retryAt.Add(-time.Second); s.check("d", got) == nil || s.check("d", s.retryAt) != nil {
+		t.Error("the render is delayed until the time of the next attempt, and not longer")
 	}
-	if s.holds("other", s.until.Add(-time.Second)) != nil {
-		t.Error("another render is held")
+	if s.check("other", s.retryAt.Add(-time.Second)) != nil {
+		t.Error("another render is delayed")
 	}
 }
 
-func TestASetbackEndsWithTheNextOutcome(t *testing.T) {
+func TestRenderBackoffEndsWithAnotherResult(t *testing.T) {
 	stop, now := &stacks.StoppedError{}, time.Unix(1000, 0)
 	for name, c := range map[string]struct {
 		err    error
@@ -45,24 +45,24 @@ func TestASetbackEndsWithTheNextOutcome(t *testing.T) {
 		"an error":         {errors.New("no"), "d"},
 		"another revision": {stop, "e"},
 	} {
-		var s setback
+		var s renderBackoff
 		for range 5 {
-			_ = s.after(stop, "d", time.Minute, now)
+			_ = s.record(stop, "d", time.Minute, now)
 		}
-		if err := s.after(c.err, c.digest, time.Minute, now); c.digest == "d" && !errors.Is(err, c.err) {
+		if err := s.record(c.err, c.digest, time.Minute, now); c.digest == "d" && !errors.Is(err, c.err) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if s.times > 1 || s.until.After(now.Add(time.Minute)) {
-			t.Errorf("%s: still held back: %+v", name, s)
+		if s.attempts > 1 || s.retryAt.After(now.Add(time.Minute)) {
+			t.Errorf("%s: still backing off: %+v", name, s)
 		}
 	}
 }
 
-func TestALongRetryIntervalIsKept(t *testing.T) {
-	var s setback
+func TestRenderBackoffKeepsLongRetryInterval(t *testing.T) {
+	var s renderBackoff
 	now := time.Unix(1000, 0)
-	_ = s.after(&stacks.StoppedError{}, "d", 3*time.Hour, now)
-	if got := s.until.Sub(now); got != 3*time.Hour {
-		t.Errorf("tried again after %s", got)
+	_ = s.record(&stacks.StoppedError{}, "d", 3*time.Hour, now)
+	if got := s.retryAt.Sub(now); got != 3*time.Hour {
+		t.Errorf("retried after %s", got)
 	}
 }

@@ -15,97 +15,97 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// removeAll is a reconcile of an install all of which is asked to go: it needs
-// neither source nor stack.
+// removeAll reconciles an install that a KsctlRemove removes as a whole. It works without the
+// source and the stack.
 func (s *Steps) removeAll(ctx context.Context, o *owner) reconcile.Outcome {
 	in := o.req.Object
-	s.Depends.Use(client.ObjectKeyFromObject(in), nil)
-	s.Plans.forget(client.ObjectKeyFromObject(in)) // it wants nothing
-	s.findHeirs(o, "")
-	before, err := s.dependents(ctx, o)
+	s.Dependencies.SetDependencies(client.ObjectKeyFromObject(in), nil)
+	s.Plans.dropPlan(client.ObjectKeyFromObject(in)) // the install claims no objects
+	s.prepareHandover(o, "")
+	dependents, err := s.blockingDependents(ctx, o)
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
-	o.holdAll = len(before) > 0
-	rep, failed := s.removeAsked(ctx, o)
+	o.holdAll = len(dependents) > 0
+	rep, failed := s.removeRequested(ctx, o)
 	if failed != nil {
 		return failed
 	}
-	in.Status.Components = o.goneComponents(in.Status.Components)
-	left := o.askedLeft()
+	in.Status.Components = o.removedComponentStatuses(in.Status.Components)
+	left := o.countRequested()
 	switch {
 	case left > 0 && o.holdAll:
-		return reconcile.Waiting{On: "these depend on it and go first: " + list(before), Reason: DependentsReason}
+		return reconcile.Waiting{On: "dependents must be removed first: " + joinNames(dependents), Reason: DependentsReason}
 	case left > 0 && rep != nil:
-		return o.removing(rep, left, s.Clock.Now())
-	case left > 0 || !o.removals.returns().IsZero():
-		return o.held()
+		return o.removalOutcome(rep, left, s.Clock.Now())
+	case left > 0 || !o.removalRequests.firstReinstall().IsZero():
+		return o.heldOutcome()
 	}
 	in.Status.LastAppliedRevision = ""
-	return reconcile.Done{Reason: RemovedByRequestReason, Message: fmt.Sprintf("nothing is installed: removed by %s", o.removals.people(""))}
+	return reconcile.Done{Reason: RemovedByRequestReason, Message: fmt.Sprintf("nothing is installed: removed by %s", o.removalRequests.requesters(""))}
 }
 
-// held says why nothing happens to what is asked to go.
-func (o *owner) held() reconcile.Outcome {
-	return reconcile.Waiting{On: list(o.removals.why()), Until: o.removals.returns()}
+// heldOutcome is the outcome of an install whose removal requests are not active.
+func (o *owner) heldOutcome() reconcile.Outcome {
+	return reconcile.Waiting{On: joinNames(o.removalRequests.inactiveReasons()), RequeueAt: o.removalRequests.firstReinstall()}
 }
 
-// removeAsked does what can be done now towards removing what is asked to go, and
-// nothing else. Failed is set when it could not; rep is nil when there was nothing to do.
-func (s *Steps) removeAsked(ctx context.Context, o *owner) (rep *engine.Report, failed reconcile.Outcome) {
-	going := o.going()
-	if len(going) == 0 {
-		return nil, o.store(ctx, s, "")
+// removeRequested performs the next possible step to remove the requested objects, and no other
+// change. failed is the outcome of an error. rep is nil if no objects can be removed now.
+func (s *Steps) removeRequested(ctx context.Context, o *owner) (rep *engine.Report, failed reconcile.Outcome) {
+	removable := o.removableObjects()
+	if len(removable) == 0 {
+		return nil, o.flushInventory(ctx, s, "")
 	}
-	c, err := s.there(ctx, o)
+	c, err := s.targetClient(ctx, o)
 	if err != nil {
 		return nil, target.Outcome(err, "")
 	}
-	rep, err = s.Engine.Remove(ctx, o.target, c, o, s.retry(o.req.Object))
+	rep, err = s.Engine.Remove(ctx, o.target, c, o, s.retryPolicy(o.req.Object))
 	if rep != nil {
-		o.report(rep)
-		o.noteKept(going, rep)
+		o.reportChanges(rep)
+		o.recordKept(removable, rep)
 	}
 	if err != nil {
-		return nil, s.unrecorded(o, err, "")
+		return nil, s.interruptedOutcome(o, err, "")
 	}
-	s.settled(o, rep)
-	if failed = o.store(ctx, s, ""); failed != nil {
+	s.endPlanWaits(o, rep)
+	if failed = o.flushInventory(ctx, s, ""); failed != nil {
 		return rep, failed
 	}
-	failed, _ = s.orLost(o, nil, "", rep.Errors...)
+	failed, _ = s.orClusterLost(o, nil, "", rep.Errors...)
 	return rep, failed
 }
 
-// store brings the inventory into the status; the outcome is that of a failure.
-func (o *owner) store(ctx context.Context, s *Steps, revision string) reconcile.Outcome {
+// flushInventory stores the inventory, see flush. It returns the outcome of an error, or nil.
+func (o *owner) flushInventory(ctx context.Context, s *Steps, revision string) reconcile.Outcome {
 	if err := o.flush(ctx); err != nil {
-		return s.unrecorded(o, err, revision)
+		return s.interruptedOutcome(o, err, revision)
 	}
 	return nil
 }
 
-// going are the objects that are asked to go and may, with their components.
-func (o *owner) going() map[string]string {
+// removableObjects returns the components of the objects that active requests remove, by object ID.
+func (o *owner) removableObjects() map[string]string {
 	out := map[string]string{}
-	if len(o.removals) == 0 {
+	if len(o.removalRequests) == 0 {
 		return out
 	}
 	p := o.Policies()
 	for _, e := range o.inv.Entries() {
-		if r := p.Asked(&e); r != nil && !r.Hold {
+		if r := p.RemovalRequest(&e); r != nil && !r.Suspended {
 			out[e.ID] = e.Component
 		}
 	}
 	return out
 }
 
-// askedLeft is how many objects are there yet that are asked to go.
-func (o *owner) askedLeft() int {
+// countRequested returns the number of objects in the inventory whose removal is requested.
+func (o *owner) countRequested() int {
 	n := 0
-	if len(o.removals) > 0 {
+	if len(o.removalRequests) > 0 {
 		for _, e := range o.inv.Entries() {
-			if o.removals.names(e.Component) {
+			if o.removalRequests.cover(e.Component) {
 				n++
 			}
 		}
@@ -113,25 +113,27 @@ func (o *owner) askedLeft() int {
 	return n
 }
 
-// wantedOf are the rendered components that nobody asked to go.
-func (o *owner) wantedOf(rendered []stacks.RenderedComponent) []stacks.RenderedComponent {
-	if len(o.removals) == 0 {
+// withoutRequested returns the rendered components whose removal is not requested.
+func (o *owner) withoutRequested(rendered []stacks.RenderedComponent) []stacks.RenderedComponent {
+	if len(o.removalRequests) == 0 {
 		return rendered
 	}
-	return slices.DeleteFunc(slices.Clone(rendered), func(c stacks.RenderedComponent) bool { return o.removals.names(c.Name) })
+	return slices.DeleteFunc(slices.Clone(rendered), func(c stacks.RenderedComponent) bool { return o.removalRequests.cover(c.Name) })
 }
 
-// goneComponents is the status of components that are asked to go.
-func (o *owner) goneComponents(before []appsv1.ComponentStatus) []appsv1.ComponentStatus {
+// removedComponentStatuses returns the status of components whose removal is requested.
+func (o *owner) removedComponentStatuses(before []appsv1.ComponentStatus) []appsv1.ComponentStatus {
 	out := slices.Clone(before)
 	for i := range out {
-		out[i] = o.goneComponent(out[i])
+		out[i] = o.removedComponentStatus(out[i])
 	}
 	return out
 }
 
-func (o *owner) goneComponent(c appsv1.ComponentStatus) appsv1.ComponentStatus {
-	c.Ready, c.Objects, c.Message = false, 0, "removed by "+o.removals.people(c.Name)
+// removedComponentStatus returns the status of a component whose removal is requested. It counts
+// the objects that are not removed yet.
+func (o *owner) removedComponentStatus(c appsv1.ComponentStatus) appsv1.ComponentStatus {
+	c.Ready, c.Objects, c.Message = false, 0, "removed by "+o.removalRequests.requesters(c.Name)
 	for _, e := range o.inv.Entries() {
 		if e.Component == c.Name {
 			c.Objects++
@@ -140,74 +142,75 @@ func (o *owner) goneComponent(c appsv1.ComponentStatus) appsv1.ComponentStatus {
 	return c
 }
 
-// lacking are the components that wait for one which was removed, and for nothing else.
-func (o *owner) lacking(rep *engine.Report) map[string]bool {
-	lacks := map[string]bool{}
-	for i := range o.rendered.rendered {
-		c := &o.rendered.rendered[i]
-		lacks[c.Name] = slices.ContainsFunc(c.DependsOn, func(d string) bool { return o.removals.names(d) || lacks[d] })
+// blockedByRemoval returns the components that are not ready because they depend on a component
+// whose removal is requested, directly or through other components.
+func (o *owner) blockedByRemoval(rep *engine.Report) map[string]bool {
+	blockedComponents := map[string]bool{}
+	for i := range o.rendered.components {
+		c := &o.rendered.components[i]
+		blockedComponents[c.Name] = slices.ContainsFunc(c.DependsOn, func(d string) bool { return o.removalRequests.cover(d) || blockedComponents[d] })
 	}
 	for _, c := range rep.Plan.Components {
 		if c.Ready {
-			delete(lacks, c.Name)
+			delete(blockedComponents, c.Name)
 		}
 	}
-	return lacks
+	return blockedComponents
 }
 
-// settledBut is true when everything is ready but those components, and nothing is
-// left to do.
-func settledBut(rep *engine.Report, lacks map[string]bool) bool {
+// settledExcept reports whether all other components are ready, and no action is left.
+func settledExcept(rep *engine.Report, except map[string]bool) bool {
 	for _, c := range rep.Plan.Components {
-		if !c.Ready && !lacks[c.Name] {
+		if !c.Ready && !except[c.Name] {
 			return false
 		}
 	}
 	for i := range rep.Plan.Waits {
-		if it := rep.Plan.Waits[i].Item; it == nil || !lacks[it.Component] {
+		if it := rep.Plan.Waits[i].Item; it == nil || !except[it.Component] {
 			return false
 		}
 	}
 	return rep.Plan.Idle()
 }
 
-// removedNames are the components of the stack that are not installed by request, and
-// those that lack them.
-func (o *owner) removedNames(lacks map[string]bool) string {
-	var gone, waits []string
-	for i := range o.rendered.rendered {
-		switch name := o.rendered.rendered[i].Name; {
-		case o.removals.names(name):
-			gone = append(gone, name)
-		case lacks[name]:
-			waits = append(waits, name)
+// removalSummary returns a message suffix with the components of the stack whose removal is
+// requested, and the components that are blocked by that.
+func (o *owner) removalSummary(blockedComponents map[string]bool) string {
+	var removed, blockedNames []string
+	for i := range o.rendered.components {
+		switch name := o.rendered.components[i].Name; {
+		case o.removalRequests.cover(name):
+			removed = append(removed, name)
+		case blockedComponents[name]:
+			blockedNames = append(blockedNames, name)
 		}
 	}
 	var by []string
-	for i := range o.removals {
-		by = append(by, "KsctlRemove "+o.removals[i].record.Name)
+	for i := range o.removalRequests {
+		by = append(by, "KsctlRemove "+o.removalRequests[i].record.Name)
 	}
-	out := fmt.Sprintf("; removed by %s: %s", list(by), list(gone))
-	if len(gone) == 0 {
-		out = fmt.Sprintf("; %s names no component of the stack", list(by))
+	out := fmt.Sprintf("; removed by %s: %s", joinNames(by), joinNames(removed))
+	if len(removed) == 0 {
+		out = fmt.Sprintf("; %s names no component of the stack", joinNames(by))
 	}
-	if len(waits) > 0 {
-		out += "; these wait for what was removed: " + strings.Join(waits, ", ")
+	if len(blockedNames) > 0 {
+		out += "; blocked by the removal: " + strings.Join(blockedNames, ", ")
 	}
 	return out
 }
 
-// removedWhole is true for an install of which nothing is there, as a KsctlRemove asks.
-func removedWhole(in *appsv1.KsctlInstall) bool {
+// isFullyRemoved reports whether all objects of an install are removed because of a KsctlRemove.
+func isFullyRemoved(in *appsv1.KsctlInstall) bool {
 	for _, c := range in.Status.Conditions {
 		if c.Type == appsv1.ReadyCondition && c.Reason == RemovedByRequestReason {
-			return in.Status.Inventory == nil && askedWhole(in)
+			return in.Status.Inventory == nil && fullRemovalRequested(in)
 		}
 	}
 	return false
 }
 
-// askedWhole is true for an install all of which is asked to go: it wants nothing.
-func askedWhole(in *appsv1.KsctlInstall) bool {
+// fullRemovalRequested reports whether a KsctlRemove removes an install as a whole. Such an install
+// claims no objects.
+func fullRemovalRequested(in *appsv1.KsctlInstall) bool {
 	return slices.ContainsFunc(in.Status.Removals, func(r appsv1.InstallRemoval) bool { return len(r.Components) == 0 })
 }

@@ -26,34 +26,36 @@ import (
 	"github.com/ksctl/gitops/internal/sources/sourceref"
 )
 
-// wakes finds the installs that an event concerns.
-type wakes struct {
+// requestMapper provides event handlers that enqueue the installs which an event affects.
+type requestMapper struct {
 	client client.Reader
 	setup  *Setup
 	queue  reconcile.Queue
 }
 
-func (w *wakes) index(ctx context.Context, ix client.FieldIndexer) error {
-	err := ix.IndexField(ctx, &appsv1.KsctlRemove{}, byInstallRef, func(o client.Object) []string {
+// registerIndexes adds the field indexes to the cache.
+func (w *requestMapper) registerIndexes(ctx context.Context, ix client.FieldIndexer) error {
+	err := ix.IndexField(ctx, &appsv1.KsctlRemove{}, removeInstallIndex, func(o client.Object) []string {
 		if ref := o.(*appsv1.KsctlRemove).Spec.InstallRef; ref != nil {
 			return []string{ref.Name}
 		}
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("index of KsctlRemove: %w", err)
+		return fmt.Errorf("indexing KsctlRemove: %w", err)
 	}
-	for field, values := range fields(w.setup.DefaultServiceAccount) {
+	for field, values := range installIndexes(w.setup.DefaultServiceAccount) {
 		err := ix.IndexField(ctx, &appsv1.KsctlInstall{}, field, func(o client.Object) []string {
 			return values(o.(*appsv1.KsctlInstall))
 		})
 		if err != nil {
-			return fmt.Errorf("index %q of %s: %w", field, Kind, err)
+			return fmt.Errorf("indexing %s by %q: %w", Kind, field, err)
 		}
 	}
 	return nil
 }
 
+// isReady reports whether the Ready condition is True for the current generation.
 func isReady(in *appsv1.KsctlInstall) bool {
 	for _, c := range in.Status.Conditions {
 		if c.Type == appsv1.ReadyCondition {
@@ -63,15 +65,16 @@ func isReady(in *appsv1.KsctlInstall) bool {
 	return false
 }
 
-// installs wakes the installs whose field names an object of a kind.
-func (w *wakes) installs(field, kind string) handler.EventHandler {
+// byIndex enqueues the installs that refer to an object of a kind, according to a field index.
+func (w *requestMapper) byIndex(field, kind string) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
-		return w.find(ctx, field, reconcile.FieldValue(kind, o.GetNamespace(), o.GetName()))
+		return w.find(ctx, field, reconcile.IndexValue(kind, o.GetNamespace(), o.GetName()))
 	})
 }
 
-// published wakes the install that an ExternalArtifact is of, or would be.
-func (w *wakes) published() handler.EventHandler {
+// externalArtifacts enqueues the install that publishes, or is going to publish, an
+// ExternalArtifact.
+func (w *requestMapper) externalArtifacts() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
 		var in appsv1.KsctlInstall
 		name := client.ObjectKeyFromObject(o)
@@ -82,22 +85,21 @@ func (w *wakes) published() handler.EventHandler {
 	})
 }
 
-func (w *wakes) find(ctx context.Context, field, value string) []crreconcile.Request {
-	return reconcile.Find(ctx, w.client, &appsv1.KsctlInstallList{}, nil, client.MatchingFields{field: value})
+func (w *requestMapper) find(ctx context.Context, field, value string) []crreconcile.Request {
+	return reconcile.RequestsFor(ctx, w.client, &appsv1.KsctlInstallList{}, nil, client.MatchingFields{field: value})
 }
 
-// unserved wakes the installs that are not ready: one may wait for the kind
-// that a CustomResourceDefinition or an APIService brought.
-func (w *wakes) unserved(sources *sourceref.Watches) handler.EventHandler {
+// kindDefinitions enqueues the installs that are not ready: they may wait for the kind of a
+// CustomResourceDefinition or an APIService.
+func (w *requestMapper) kindDefinitions(sources *sourceref.Watcher) handler.EventHandler {
 	h := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
 		w.setup.KindsChanged(o.GetName())
 		if strings.HasSuffix(o.GetName(), "."+sourcev1.GroupVersion.Group) {
-			sources.Changed()
+			sources.DefinitionChanged()
 		}
-		return w.find(ctx, byUnserved, "true")
+		return w.find(ctx, waitingForKindIndex, "true")
 	})
-	// What was there at the start is one change: who asks after the first of them
-	// is told of all.
+	// The initial list counts as one change: after its first event, discovery returns all kinds.
 	var listed atomic.Bool
 	create := func(ctx context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[crreconcile.Request]) {
 		switch {
@@ -105,39 +107,41 @@ func (w *wakes) unserved(sources *sourceref.Watches) handler.EventHandler {
 			h.Create(ctx, e, q)
 		case !listed.Swap(true):
 			w.setup.KindsListed()
-			sources.Changed()
+			sources.DefinitionChanged()
 		}
 	}
 	return handler.Funcs{CreateFunc: create, UpdateFunc: h.Update, DeleteFunc: h.Delete, GenericFunc: h.Generic}
 }
 
-// wakeUnready wakes the installs that are not ready without an event.
-func (w *wakes) wakeUnready(ctx context.Context) {
-	w.queue.Add(w.find(ctx, byUnserved, "true")...)
+// enqueueNotReady enqueues the installs that are not ready, without an event.
+func (w *requestMapper) enqueueNotReady(ctx context.Context) {
+	w.queue.Add(w.find(ctx, waitingForKindIndex, "true")...)
 }
 
-// clusters wakes the installs for a KsctlCluster, and those that may pick it.
-func (w *wakes) clusters() handler.EventHandler {
+// clusters enqueues the installs with a KsctlCluster as target, and the installs of its namespace
+// with a clusterSelector, which may match the KsctlCluster.
+func (w *requestMapper) clusters() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
-		out := w.find(ctx, byCluster, target.ClusterID(o.GetNamespace(), o.GetName()))
-		return append(out, reconcile.Find(ctx, w.client, &appsv1.KsctlInstallList{}, nil, client.InNamespace(o.GetNamespace()), client.MatchingFields{selecting: "true"})...)
+		out := w.find(ctx, clusterRefIndex, target.ClusterID(o.GetNamespace(), o.GetName()))
+		return append(out, reconcile.RequestsFor(ctx, w.client, &appsv1.KsctlInstallList{}, nil, client.InNamespace(o.GetNamespace()), client.MatchingFields{clusterSelectorIndex: "true"})...)
 	})
 }
 
-// otherCluster lets the changes of a KsctlCluster through that installs care for: how it is
-// reached, whether it is picked, and what values are taken from.
-func otherCluster() predicate.Predicate {
+// clusterChanged passes the changes of a KsctlCluster that affect installs: changes of its
+// connection, of its labels, and of the fields that values are computed from.
+func clusterChanged() predicate.Predicate {
 	known := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*clusterv1.KsctlCluster)
 		after, is := e.ObjectNew.(*clusterv1.KsctlCluster)
 		return !ok || !is || !maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) ||
 			!apiequality.Semantic.DeepEqual(before.Status.Facts, after.Status.Facts) || before.Status.KubernetesVersion != after.Status.KubernetesVersion
 	}}
-	return predicate.Or(target.Moved, known)
+	return predicate.Or(target.AccessChanged, known)
 }
 
-// fleetOf names the install that made one for a cluster; "": none did.
-func fleetOf(o client.Object) string {
+// fleetName returns the name of the install that a member install belongs to. It is empty for an
+// object that is not a member install.
+func fleetName(o client.Object) string {
 	owner := metav1.GetControllerOf(o)
 	if owner == nil || owner.Kind != Kind || !strings.HasPrefix(owner.APIVersion, appsv1.GroupVersion.Group+"/") {
 		return ""
@@ -145,39 +149,41 @@ func fleetOf(o client.Object) string {
 	return owner.Name
 }
 
-// fleets wakes the install that made one for a cluster, when that stands otherwise.
-func (w *wakes) fleets() handler.EventHandler {
-	made := func(o client.Object, q queue) {
-		if name := fleetOf(o); name != "" {
+// fleetMembers enqueues the fleet install of a member install when the state of the member changes.
+func (w *requestMapper) fleetMembers() handler.EventHandler {
+	enqueue := func(o client.Object, q queue) {
+		if name := fleetName(o); name != "" {
 			q.Add(request(types.NamespacedName{Namespace: o.GetNamespace(), Name: name}))
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { made(e.Object, q) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { made(e.Object, q) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { enqueue(e.Object, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { enqueue(e.Object, q) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
 			before, after := e.ObjectOld.(*appsv1.KsctlInstall), e.ObjectNew.(*appsv1.KsctlInstall)
 			if before.Annotations[appsv1.ReleaseAnnotation] != after.Annotations[appsv1.ReleaseAnnotation] || readyStatus(before) != readyStatus(after) || readyMessage(before) != readyMessage(after) || before.Generation != after.Generation ||
 				before.Status.LastAppliedRevision != after.Status.LastAppliedRevision || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) {
-				made(after, q)
+				enqueue(after, q)
 			}
 		},
 	}
 }
 
-// secrets wakes the installs that read a Secret, and those for a cluster whose kubeconfig it has.
-func (w *wakes) secrets() handler.EventHandler {
+// secrets enqueues the installs that read a Secret, and the installs on a cluster whose kubeconfig
+// is in the Secret.
+func (w *requestMapper) secrets() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
-		out := w.find(ctx, byValues, reconcile.FieldValue("Secret", o.GetNamespace(), o.GetName()))
-		for _, id := range target.WithSecret(ctx, w.client, o) {
-			out = append(out, w.find(ctx, byCluster, id)...)
+		out := w.find(ctx, referencedConfigsIndex, reconcile.IndexValue("Secret", o.GetNamespace(), o.GetName()))
+		for _, id := range target.ClustersWithSecret(ctx, w.client, o) {
+			out = append(out, w.find(ctx, clusterRefIndex, id)...)
 		}
 		return out
 	})
 }
 
-// liveObjects wakes the owner of objects that changed, here or in another cluster.
-func (w *wakes) liveObjects(ctx context.Context, queue workqueue.TypedRateLimitingInterface[crreconcile.Request]) error {
+// liveObjects enqueues installs when their objects change, in the local or in another cluster. It
+// also enqueues the installs that the watch of dependencies and Plans report.
+func (w *requestMapper) liveObjects(ctx context.Context, queue workqueue.TypedRateLimitingInterface[crreconcile.Request]) error {
 	if err := w.queue.Start(ctx, queue); err != nil {
 		return err
 	}
@@ -190,7 +196,7 @@ func (w *wakes) liveObjects(ctx context.Context, queue workqueue.TypedRateLimiti
 	context.AfterFunc(ctx, w.setup.Index.Subscribe(changed))
 	w.setup.Clusters.Subscribe(changed)
 	wake := func(install types.NamespacedName) { queue.Add(request(install)) }
-	w.setup.Depends.Subscribe(wake)
+	w.setup.Dependencies.Subscribe(wake)
 	w.setup.Plans.Subscribe(wake)
 	return nil
 }

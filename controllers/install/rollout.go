@@ -16,43 +16,46 @@ import (
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
-// site is one cluster that an install is for, or was.
-type site struct {
+// memberInstall is a cluster that an install is, or was, for, and the member install for the
+// cluster.
+type memberInstall struct {
 	cluster string
-	// install that was made for it, nil: none; want is how it is to be.
-	install, want *appsv1.KsctlInstall
-	// before is how it stood; nil: nobody has looked yet.
-	before *appsv1.InstalledCluster
-	// picked is true while the selector picks the cluster; current when the install is as it
-	// is to be, and may take in what the source has.
-	picked, current bool
-	// lost is true for a cluster that is gone, or on its way; taken where somebody else's
-	// install has the name of the one that it is to have.
-	lost, taken bool
+	// install is the existing member install, or nil. desired is its desired state.
+	install, desired *appsv1.KsctlInstall
+	// previous is the cluster's entry in the status. It is nil for a new cluster.
+	previous *appsv1.InstalledCluster
+	// selected is true if the selector matches the cluster. upToDate is true if the member install
+	// has the desired spec, and the artifact of the source is released to it.
+	selected, upToDate bool
+	// clusterGone is true if the KsctlCluster is deleted or being deleted. nameTaken is true if an
+	// install of another owner has the name of the member install.
+	clusterGone, nameTaken bool
 }
 
-// rollout is the next step of bringing a change to clusters.
+// rollout is the next step of a rollout of a change to clusters.
 type rollout struct {
-	// change are the clusters whose install is made or changed now, remove those whose goes.
-	change map[string]turn
-	remove []string
-	lines  []appsv1.InstalledCluster
-	counts map[appsv1.ClusterState]int
-	// held is the digest of removals that wait for somebody to approve them; empty: none do.
-	held string
+	// updates are the clusters whose member install is created or updated now, with their turns.
+	// removals are the clusters whose member install is deleted now.
+	updates  map[string]turn
+	removals []string
+	clusters []appsv1.InstalledCluster
+	counts   map[appsv1.ClusterState]int
+	// approvalDigest is the digest that approves the pending removals. It is empty if no removal
+	// needs an approval.
+	approvalDigest string
 }
 
-// planRollout takes the next step. It is a pure function: sites are in the order of their names.
-func planRollout(sites []site, revision string, o rolloutOptions) rollout {
-	r := rollout{change: map[string]turn{}, counts: map[appsv1.ClusterState]int{}}
-	states := make([]appsv1.ClusterState, len(sites))
+// planRollout plans the next step. It is a pure function. members are sorted by cluster name.
+func planRollout(members []memberInstall, revision string, o rolloutOptions) rollout {
+	r := rollout{updates: map[string]turn{}, counts: map[appsv1.ClusterState]int{}}
+	states := make([]appsv1.ClusterState, len(members))
 	busy, failed := 0, 0
-	for i, s := range sites {
-		states[i] = stateOf(s, revision, o.now)
+	for i, s := range members {
+		states[i] = clusterState(s, revision, o.now)
 		switch {
-		case !s.picked:
-		case !s.current:
-			if s.inProgress(o.now) { // with what it was to take in before
+		case !s.selected:
+		case !s.upToDate:
+			if s.inProgress(o.now) { // with the previous change
 				busy++
 			}
 		case states[i] == appsv1.ClusterUpdating:
@@ -62,40 +65,40 @@ func planRollout(sites []site, revision string, o rolloutOptions) rollout {
 		}
 	}
 	free := o.maxConcurrent - busy
-	if o.stop && failed > 0 {
+	if o.stopOnFailure && failed > 0 {
 		free = 0
 	}
-	for _, g := range turns(sites, states) {
+	for _, g := range rolloutOrder(members, states) {
 		if free <= 0 {
 			break
 		}
 		free--
-		states[g.site] = appsv1.ClusterUpdating
-		r.change[sites[g.site].cluster] = g.turn
+		states[g.index] = appsv1.ClusterUpdating
+		r.updates[members[g.index].cluster] = g.turn
 	}
-	r.leave(sites, states, o.approved)
-	for i, s := range sites {
-		line := lineOf(s, states[i])
-		_, begins := r.change[s.cluster]
-		line.Since = s.since(states[i], begins, o.now)
-		r.lines = append(r.lines, line)
+	r.planRemovals(members, states, o.approved)
+	for i, s := range members {
+		line := clusterStatus(s, states[i])
+		_, starts := r.updates[s.cluster]
+		line.Since = s.updatingSince(states[i], starts, o.now)
+		r.clusters = append(r.clusters, line)
 		r.counts[states[i]]++
 	}
 	return r
 }
 
-// rolloutOptions are what the spec says of it.
+// rolloutOptions are the settings of a rollout from the spec and the annotations.
 type rolloutOptions struct {
 	maxConcurrent int
-	// stop is true when nothing goes on once a cluster has failed.
-	stop bool
-	// approved is the digest of removals that somebody has approved.
+	// stopOnFailure stops the rollout when a cluster fails.
+	stopOnFailure bool
+	// approved is the digest of the approved removals.
 	approved string
 	now      time.Time
 }
 
-// inProgress is true for a cluster whose install is taking something in.
-func (s *site) inProgress(now time.Time) bool {
+// inProgress reports whether the member install is being applied.
+func (s *memberInstall) inProgress(now time.Time) bool {
 	in := s.install
 	if in == nil || in.DeletionTimestamp != nil {
 		return false
@@ -104,63 +107,66 @@ func (s *site) inProgress(now time.Time) bool {
 	switch {
 	case ready == nil || ready.ObservedGeneration != in.Generation:
 		return true
-	case ready.Status != metav1.ConditionUnknown || ready.Reason == WaitsForTurnReason || ready.Reason == target.ClusterNotReadyReason:
+	case ready.Status != metav1.ConditionUnknown || ready.Reason == AwaitingRolloutReason || ready.Reason == target.ClusterNotReadyReason:
 		return false
-	case !isLate(in, ready, now):
+	case !isOverdue(in, ready, now):
 		return true
 	}
-	unknown := s.before != nil && s.before.State == appsv1.ClusterWaiting && s.before.Since == nil // since when it is at it
-	return !unknown && !s.hadTime(now)
+	// The start of the update is unknown.
+	unknown := s.previous != nil && s.previous.State == appsv1.ClusterWaiting && s.previous.Since == nil
+	return !unknown && !s.timedOut(now)
 }
 
-// isLate is true for an install that has not come to an end for longer than its timeout.
-func isLate(in *appsv1.KsctlInstall, ready *metav1.Condition, now time.Time) bool {
+// isOverdue reports whether the Ready condition of an install has not changed for longer than its
+// timeout.
+func isOverdue(in *appsv1.KsctlInstall, ready *metav1.Condition, now time.Time) bool {
 	return now.Sub(ready.LastTransitionTime.Time) > reconcile.Timeout(&in.Spec.Schedule)
 }
 
-// leave decides which installs go. Of a cluster that is gone its install does; that a
-// selector picks much less than before is held until somebody approves of it.
-func (r *rollout) leave(sites []site, states []appsv1.ClusterState, approved string) {
-	var dropped, these []string
-	have := 0
-	for i, s := range sites {
+// planRemovals decides which member installs are deleted: those of deleted clusters, and those of
+// clusters that the selector no longer matches. The latter need an approval if they are more than
+// half of at least three member installs.
+func (r *rollout) planRemovals(members []memberInstall, states []appsv1.ClusterState, approved string) {
+	var dropped, identities []string
+	total := 0
+	for i, s := range members {
 		if s.install == nil {
 			continue
 		}
-		if have++; s.picked || states[i] == appsv1.ClusterRemoving {
+		if total++; s.selected || states[i] == appsv1.ClusterRemoving {
 			continue
 		}
-		if s.lost {
-			r.remove = append(r.remove, s.cluster)
+		if s.clusterGone {
+			r.removals = append(r.removals, s.cluster)
 			continue
 		}
 		dropped = append(dropped, s.cluster)
-		these = append(these, s.cluster+" "+string(s.install.UID)) // of an approval of before nothing is left
+		identities = append(identities, s.cluster+" "+string(s.install.UID)) // the UID invalidates earlier approvals
 	}
-	if have > 2 && 2*len(dropped) > have {
-		if digest := digestOf(these); digest != approved {
-			r.held = digest
+	if total > 2 && 2*len(dropped) > total {
+		if digest := shortDigest(identities); digest != approved {
+			r.approvalDigest = digest
 			return
 		}
 	}
-	r.remove = append(r.remove, dropped...)
+	r.removals = append(r.removals, dropped...)
 }
 
-func digestOf(names []string) string {
+func shortDigest(names []string) string {
 	sum := sha256.Sum256([]byte(strings.Join(names, "/")))
 	return hex.EncodeToString(sum[:6])
 }
 
-// stateOf says how one cluster stands.
-func stateOf(s site, revision string, now time.Time) appsv1.ClusterState {
+// clusterState returns the state of a cluster.
+func clusterState(s memberInstall, revision string, now time.Time) appsv1.ClusterState {
 	switch {
-	case s.taken:
+	case s.nameTaken:
 		return appsv1.ClusterFailed
 	case s.install == nil:
 		return appsv1.ClusterWaiting
 	case s.install.DeletionTimestamp != nil:
 		return appsv1.ClusterRemoving
-	case s.picked && !s.current:
+	case s.selected && !s.upToDate:
 		return appsv1.ClusterWaiting
 	}
 	ready := apimeta.FindStatusCondition(s.install.Status.Conditions, appsv1.ReadyCondition)
@@ -169,7 +175,7 @@ func stateOf(s site, revision string, now time.Time) appsv1.ClusterState {
 		return appsv1.ClusterUpdating
 	case ready.Reason == target.ClusterNotReadyReason:
 		return appsv1.ClusterUnreachable
-	case ready.Status == metav1.ConditionUnknown && isLate(s.install, ready, now) && s.hadTime(now):
+	case ready.Status == metav1.ConditionUnknown && isOverdue(s.install, ready, now) && s.timedOut(now):
 		return appsv1.ClusterFailed
 	case ready.Status == metav1.ConditionUnknown:
 		return appsv1.ClusterUpdating
@@ -177,16 +183,17 @@ func stateOf(s site, revision string, now time.Time) appsv1.ClusterState {
 		return appsv1.ClusterUnreachable
 	case ready.Status == metav1.ConditionFalse:
 		return appsv1.ClusterFailed
-	case s.install.Status.LastAppliedRevision != revision && !removedWhole(s.install):
+	case s.install.Status.LastAppliedRevision != revision && !isFullyRemoved(s.install):
 		return appsv1.ClusterUpdating
 	}
 	return appsv1.ClusterReady
 }
 
-// hadTime is true for a cluster that has taken in a change for longer than the timeout: before, it may
-// have waited for its kubeconfig or its turn for long.
-func (s *site) hadTime(now time.Time) bool {
-	switch b := s.before; {
+// timedOut reports whether the current update of a cluster has taken longer than the timeout. The
+// time before the update does not count: the cluster may have waited for its kubeconfig or the
+// rollout.
+func (s *memberInstall) timedOut(now time.Time) bool {
+	switch b := s.previous; {
 	case b == nil:
 		return false
 	case b.Since != nil:
@@ -196,28 +203,31 @@ func (s *site) hadTime(now time.Time) bool {
 	}
 }
 
-// since is when a cluster began with the change that it takes in; nil: it takes in none. One that waits
-// for its turn may be at the change before.
-func (s *site) since(state appsv1.ClusterState, begins bool, now time.Time) *metav1.Time {
-	began := s.before != nil && s.before.Since != nil && !begins
+// updatingSince returns the start of the current update of a cluster, or nil if there is none. A
+// cluster that waits for the rollout of a change may still apply the previous change. starts is
+// true if an update starts now.
+func (s *memberInstall) updatingSince(state appsv1.ClusterState, starts bool, now time.Time) *metav1.Time {
+	updating := s.previous != nil && s.previous.Since != nil && !starts
 	switch {
-	case state == appsv1.ClusterWaiting && began && s.inProgress(now), state == appsv1.ClusterUpdating && began:
-		return s.before.Since
+	case state == appsv1.ClusterWaiting && updating && s.inProgress(now), state == appsv1.ClusterUpdating && updating:
+		return s.previous.Since
 	case state == appsv1.ClusterUpdating:
 		return &metav1.Time{Time: now}
 	}
 	return nil
 }
 
-// refuse is for a cluster whose change could not be written: it does not begin.
-func (r *rollout) refuse(s *site) {
-	for i := range r.lines {
-		if r.lines[i].Name == s.cluster && s.before != nil && s.before.Since != nil {
-			r.lines[i].Since = s.before.Since
+// revertStart restores the start of the previous update of a cluster whose member install could not
+// be written.
+func (r *rollout) revertStart(s *memberInstall) {
+	for i := range r.clusters {
+		if r.clusters[i].Name == s.cluster && s.previous != nil && s.previous.Since != nil {
+			r.clusters[i].Since = s.previous.Since
 		}
 	}
 }
 
+// readyStatus returns the status of the Ready condition. It is Unknown if there is no condition.
 func readyStatus(in *appsv1.KsctlInstall) metav1.ConditionStatus {
 	if c := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition); c != nil {
 		return c.Status
@@ -225,26 +235,28 @@ func readyStatus(in *appsv1.KsctlInstall) metav1.ConditionStatus {
 	return metav1.ConditionUnknown
 }
 
-// maxLineMessage bounds what a line says, in bytes: there may be a thousand.
-const maxLineMessage = 256
+// maxClusterMessage is the maximum length of the message of a cluster in the status, in bytes.
+// There may be a thousand clusters.
+const maxClusterMessage = 256
 
-func lineOf(s site, state appsv1.ClusterState) appsv1.InstalledCluster {
+// clusterStatus returns the entry of a cluster in the status.
+func clusterStatus(s memberInstall, state appsv1.ClusterState) appsv1.InstalledCluster {
 	line := appsv1.InstalledCluster{Name: s.cluster, State: state}
-	if s.taken {
-		line.Message = "the KsctlInstall that it is to have exists, and is somebody else's: rename one of the two"
+	if s.nameTaken {
+		line.Message = "the name of the KsctlInstall for this cluster is used by a KsctlInstall with another owner: rename one of them"
 	}
 	if s.install == nil {
 		return line
 	}
 	line.Install, line.Revision = s.install.Name, s.install.Status.LastAppliedRevision
 	if state != appsv1.ClusterReady && state != appsv1.ClusterWaiting {
-		line.Message = bounded(readyMessage(s.install), maxLineMessage)
+		line.Message = truncate(readyMessage(s.install), maxClusterMessage)
 	}
 	return line
 }
 
-// words says how many clusters are how.
-func (r *rollout) words() string {
+// summary returns a message with the number of ready clusters, and the clusters in other states.
+func (r *rollout) summary() string {
 	total := 0
 	for _, n := range r.counts {
 		total += n
@@ -254,32 +266,32 @@ func (r *rollout) words() string {
 		state appsv1.ClusterState
 		words string
 	}{
-		{appsv1.ClusterFailed, "failed"}, {appsv1.ClusterUnreachable, "do not answer"}, {appsv1.ClusterUpdating, "take in the change"},
-		{appsv1.ClusterWaiting, "wait for their turn"}, {appsv1.ClusterRemoving, "are being cleared"},
+		{appsv1.ClusterFailed, "failed"}, {appsv1.ClusterUnreachable, "unreachable"}, {appsv1.ClusterUpdating, "updating"},
+		{appsv1.ClusterWaiting, "waiting"}, {appsv1.ClusterRemoving, "removing"},
 	} {
 		if n := r.counts[s.state]; n > 0 {
-			out += fmt.Sprintf("; %d %s: %s", n, s.words, r.named(s.state))
+			out += fmt.Sprintf("; %d %s: %s", n, s.words, r.clustersIn(s.state))
 		}
 	}
 	return out
 }
 
-// named are the clusters in a state.
-func (r *rollout) named(state appsv1.ClusterState) string {
+// clustersIn returns the names of the clusters in a state.
+func (r *rollout) clustersIn(state appsv1.ClusterState) string {
 	var names []string
-	for i := range r.lines {
-		if r.lines[i].State == state {
-			names = append(names, r.lines[i].Name)
+	for i := range r.clusters {
+		if r.clusters[i].State == state {
+			names = append(names, r.clusters[i].Name)
 		}
 	}
-	return list(names)
+	return joinNames(names)
 }
 
-// first is what the first cluster in a state says.
-func (r *rollout) first(state appsv1.ClusterState) string {
-	i := slices.IndexFunc(r.lines, func(l appsv1.InstalledCluster) bool { return l.State == state })
-	if i < 0 || r.lines[i].Message == "" {
+// firstMessage returns the message of the first cluster in a state, as a suffix of a message.
+func (r *rollout) firstMessage(state appsv1.ClusterState) string {
+	i := slices.IndexFunc(r.clusters, func(l appsv1.InstalledCluster) bool { return l.State == state })
+	if i < 0 || r.clusters[i].Message == "" {
 		return ""
 	}
-	return ": " + r.lines[i].Message
+	return ": " + r.clusters[i].Message
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
-// at is a cluster that is picked, with an install that stands as a word says; "" without one.
-// A word with a star is of one that is not as it is to be.
-func siteAt(cluster, word string) site {
-	s := site{cluster: cluster, picked: true}
-	word, old := strings.CutSuffix(word, "*")
-	if s.taken = word == "taken"; s.taken || word == "" {
+// memberAt returns a selected cluster with a member install in the state that word describes. With
+// an empty word there is no member install. With the suffix * the member install is not up to date.
+func memberAt(cluster, word string) memberInstall {
+	s := memberInstall{cluster: cluster, selected: true}
+	word, outdated := strings.CutSuffix(word, "*")
+	if s.nameTaken = word == "taken"; s.nameTaken || word == "" {
 		return s
 	}
-	s.current = !old
+	s.upToDate = !outdated
 	s.install = &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Name: "app-" + cluster}}
 	s.install.Status.LastAppliedRevision = "r2"
-	if old {
+	if outdated {
 		s.install.Status.LastAppliedRevision = "r1"
 	}
 	c := metav1.Condition{Type: appsv1.ReadyCondition, Message: word, LastTransitionTime: metav1.Unix(999, 0)}
@@ -36,11 +36,11 @@ func siteAt(cluster, word string) site {
 		c.Status, s.install.Status.LastAppliedRevision = metav1.ConditionTrue, "r1"
 	case "busy":
 		c.Status = metav1.ConditionUnknown
-	case "late", "fresh": // fresh had no kubeconfig for long
+	case "late", "fresh": // fresh had no kubeconfig for a long time
 		c.Status, c.LastTransitionTime = metav1.ConditionUnknown, metav1.Unix(1, 0)
-		s.before = &appsv1.InstalledCluster{State: appsv1.ClusterUpdating, Since: &c.LastTransitionTime}
+		s.previous = &appsv1.InstalledCluster{State: appsv1.ClusterUpdating, Since: &c.LastTransitionTime}
 		if word == "fresh" {
-			s.before = &appsv1.InstalledCluster{State: appsv1.ClusterUnreachable}
+			s.previous = &appsv1.InstalledCluster{State: appsv1.ClusterUnreachable}
 		}
 	case "unready":
 		c.Status, c.Reason = metav1.ConditionUnknown, target.ClusterNotReadyReason
@@ -51,95 +51,96 @@ func siteAt(cluster, word string) site {
 	case "going":
 		s.install.DeletionTimestamp = &metav1.Time{}
 	case "dropped":
-		c.Status, s.picked = metav1.ConditionTrue, false
+		c.Status, s.selected = metav1.ConditionTrue, false
 	case "lost":
-		c.Status, s.picked, s.lost = metav1.ConditionTrue, false, true
+		c.Status, s.selected, s.clusterGone = metav1.ConditionTrue, false, true
 	}
 	s.install.Status.Conditions = []metav1.Condition{c}
 	return s
 }
 
-// A cluster that fails before it looks at the change that it was given, as without its account, holds
-// the others up as one that failed, not as one at work without an end.
-func TestOneThatFailsBeforeItLooksHasFailed(t *testing.T) {
-	s := siteAt("a", "failed")
+// A cluster that fails before it reads the released change, for example without its service
+// account, counts as failed. If it counted as updating, it would block the rollout forever.
+func TestClusterStateFailedBeforeReleasedChangeIsRead(t *testing.T) {
+	s := memberAt("a", "failed")
 	s.install.Annotations = map[string]string{appsv1.ReleaseAnnotation: "sha256:r2"}
-	s.install.Status.Artifact = takenAt("r1")
-	if got := stateOf(s, "r2", time.Unix(1000, 0)); got != appsv1.ClusterFailed {
-		t.Errorf("it is %s", got)
+	s.install.Status.Artifact = artifactStatusAt("r1")
+	if got := clusterState(s, "r2", time.Unix(1000, 0)); got != appsv1.ClusterFailed {
+		t.Errorf("got %s", got)
 	}
 }
 
-func TestRollout(t *testing.T) {
+func TestPlanRollout(t *testing.T) {
 	for name, tc := range map[string]struct {
-		// sites as name=word, those that are changed and removed, and all states in order.
+		// sites are clusters as name=word, see memberAt. change and remove are the names of the
+		// clusters that are changed and removed, and states the states of all clusters in order.
 		sites, change, remove, states string
 		most                          int
 		goOn                          bool
 		held                          bool
 	}{
-		"nothing is there":                {sites: "a= b= c=", most: 2, change: "a b", states: "Updating Updating Waiting"},
-		"one is at it":                    {sites: "a=busy b= c=", most: 2, change: "b", states: "Updating Updating Waiting"},
-		"who is behind is at it":          {sites: "a=behind b=", most: 1, states: "Updating Waiting"},
-		"one is done":                     {sites: "a=ready b=busy c=", most: 2, change: "c", states: "Ready Updating Updating"},
-		"all are done":                    {sites: "a=ready b=ready", most: 2, states: "Ready Ready"},
-		"one has a name that is taken":    {sites: "a=taken b=", most: 1, change: "b", states: "Failed Updating"},
-		"one takes too long":              {sites: "a=late b= c=", most: 1, goOn: true, change: "b", states: "Failed Updating Waiting"},
-		"one had no kubeconfig for long":  {sites: "a=fresh b=", most: 2, change: "b", states: "Updating Updating"},
-		"one has no kubeconfig":           {sites: "a=unready b=", most: 1, change: "b", states: "Unreachable Updating"},
-		"another change comes in between": {sites: "a=busy* b=ready* c=ready*", most: 2, change: "a", states: "Updating Waiting Waiting"},
-		"one has failed":                  {sites: "a=failed b=ready* c=", most: 2, states: "Failed Waiting Waiting"},
-		"one has failed, and it goes on":  {sites: "a=failed b=ready* c=", most: 2, goOn: true, change: "b c", states: "Failed Updating Updating"},
-		"another change comes":            {sites: "a=ready* b=failed* c=ready*", most: 1, change: "b", states: "Waiting Updating Waiting"},
-		"one does not answer":             {sites: "a=away b=ready*", most: 1, change: "b", states: "Unreachable Updating"},
-		"one is not picked any more":      {sites: "a=ready b=ready c=dropped", most: 1, remove: "c", states: "Ready Ready Ready"},
-		"one of two is not picked":        {sites: "a=ready b=dropped", most: 1, remove: "b", states: "Ready Ready"},
-		"most are not picked any more":    {sites: "a=ready b=dropped c=dropped", most: 1, held: true, states: "Ready Ready Ready"},
-		"most are gone":                   {sites: "a=ready b=lost c=lost", most: 1, remove: "b c", states: "Ready Ready Ready"},
-		"one goes, and is picked again":   {sites: "a=going", most: 1, states: "Removing"},
-		"one that fails is dropped":       {sites: "a=ready b=ready c=dropped d=", most: 1, change: "d", remove: "c", states: "Ready Ready Ready Updating"},
+		"no member installs":                      {sites: "a= b= c=", most: 2, change: "a b", states: "Updating Updating Waiting"},
+		"one is updating":                         {sites: "a=busy b= c=", most: 2, change: "b", states: "Updating Updating Waiting"},
+		"one with an old revision is updating":    {sites: "a=behind b=", most: 1, states: "Updating Waiting"},
+		"one is ready":                            {sites: "a=ready b=busy c=", most: 2, change: "c", states: "Ready Updating Updating"},
+		"all are ready":                           {sites: "a=ready b=ready", most: 2, states: "Ready Ready"},
+		"the name of one is in use":               {sites: "a=taken b=", most: 1, change: "b", states: "Failed Updating"},
+		"one times out":                           {sites: "a=late b= c=", most: 1, goOn: true, change: "b", states: "Failed Updating Waiting"},
+		"one had no kubeconfig for a long time":   {sites: "a=fresh b=", most: 2, change: "b", states: "Updating Updating"},
+		"one has no kubeconfig":                   {sites: "a=unready b=", most: 1, change: "b", states: "Unreachable Updating"},
+		"new change during an update":             {sites: "a=busy* b=ready* c=ready*", most: 2, change: "a", states: "Updating Waiting Waiting"},
+		"one has failed":                          {sites: "a=failed b=ready* c=", most: 2, states: "Failed Waiting Waiting"},
+		"one has failed, onFailure is Continue":   {sites: "a=failed b=ready* c=", most: 2, goOn: true, change: "b c", states: "Failed Updating Updating"},
+		"new change after a failure":              {sites: "a=ready* b=failed* c=ready*", most: 1, change: "b", states: "Waiting Updating Waiting"},
+		"one is unreachable":                      {sites: "a=away b=ready*", most: 1, change: "b", states: "Unreachable Updating"},
+		"one is no longer selected":               {sites: "a=ready b=ready c=dropped", most: 1, remove: "c", states: "Ready Ready Ready"},
+		"one of two is no longer selected":        {sites: "a=ready b=dropped", most: 1, remove: "b", states: "Ready Ready"},
+		"most are no longer selected":             {sites: "a=ready b=dropped c=dropped", most: 1, held: true, states: "Ready Ready Ready"},
+		"most are deleted":                        {sites: "a=ready b=lost c=lost", most: 1, remove: "b c", states: "Ready Ready Ready"},
+		"one is being removed and selected again": {sites: "a=going", most: 1, states: "Removing"},
+		"one is no longer selected, one is new":   {sites: "a=ready b=ready c=dropped d=", most: 1, change: "d", remove: "c", states: "Ready Ready Ready Updating"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var sites []site
+			var members []memberInstall
 			for _, word := range strings.Fields(tc.sites) {
 				cluster, how, _ := strings.Cut(word, "=")
-				sites = append(sites, siteAt(cluster, how))
+				members = append(members, memberAt(cluster, how))
 			}
-			r := planRollout(sites, "r2", rolloutOptions{maxConcurrent: tc.most, stop: !tc.goOn, now: time.Unix(1000, 0)})
+			r := planRollout(members, "r2", rolloutOptions{maxConcurrent: tc.most, stopOnFailure: !tc.goOn, now: time.Unix(1000, 0)})
 			var states []string
-			for _, l := range r.lines {
+			for _, l := range r.clusters {
 				states = append(states, string(l.State))
 			}
-			if got := strings.Join(slices.Sorted(maps.Keys(r.change)), " "); got != tc.change {
+			if got := strings.Join(slices.Sorted(maps.Keys(r.updates)), " "); got != tc.change {
 				t.Errorf("changes %q, want %q", got, tc.change)
 			}
-			if got := strings.Join(r.remove, " "); got != tc.remove {
+			if got := strings.Join(r.removals, " "); got != tc.remove {
 				t.Errorf("removes %q, want %q", got, tc.remove)
 			}
 			if got := strings.Join(states, " "); got != tc.states {
 				t.Errorf("states %q, want %q", got, tc.states)
 			}
-			if (r.held != "") != tc.held {
-				t.Errorf("held by %q", r.held)
+			if (r.approvalDigest != "") != tc.held {
+				t.Errorf("approval digest %q", r.approvalDigest)
 			}
 			if tc.held {
-				approved := planRollout(sites, "r2", rolloutOptions{maxConcurrent: tc.most, approved: r.held})
-				if approved.held != "" || len(approved.remove) == 0 {
-					t.Errorf("approved: %+v", approved)
+				approved := planRollout(members, "r2", rolloutOptions{maxConcurrent: tc.most, approved: r.approvalDigest})
+				if approved.approvalDigest != "" || len(approved.removals) == 0 {
+					t.Errorf("with approval: %+v", approved)
 				}
 			}
 		})
 	}
 }
 
-// A cluster has its timeout for each change, from when it begins with it.
-func TestSinceWhenAClusterTakesInAChange(t *testing.T) {
-	s := siteAt("a", "fresh")
+// The timeout of a cluster starts with each update.
+func TestPlanRolloutStartsTimeoutWithEachUpdate(t *testing.T) {
+	s := memberAt("a", "fresh")
 	s.install.Spec.Timeout = &metav1.Duration{Duration: time.Minute}
 	var line appsv1.InstalledCluster
 	look := func(at int64) {
-		line = planRollout([]site{s}, "r2", rolloutOptions{maxConcurrent: 1, now: time.Unix(at, 0)}).lines[0]
-		s.before = &line
+		line = planRollout([]memberInstall{s}, "r2", rolloutOptions{maxConcurrent: 1, now: time.Unix(at, 0)}).clusters[0]
+		s.previous = &line
 	}
 	for _, x := range []struct {
 		at    int64
@@ -150,56 +151,56 @@ func TestSinceWhenAClusterTakesInAChange(t *testing.T) {
 			t.Errorf("at %d: %+v", x.at, line)
 		}
 	}
-	s.before.State, s.before.Since = appsv1.ClusterUpdating, &metav1.Time{Time: time.Unix(1065, 0)}
-	s.current = false // another commit, whose turn has to wait for the change that it is at
-	behind := siteAt("b", "ready*")
-	r := planRollout([]site{s, behind}, "r2", rolloutOptions{maxConcurrent: 0, now: time.Unix(1070, 0)})
-	if s.before = &r.lines[0]; s.before.State != appsv1.ClusterWaiting || s.before.Since == nil || !s.inProgress(time.Unix(1125, 0)) || s.inProgress(time.Unix(1126, 0)) {
-		t.Errorf("at the change before: %+v", r.lines)
+	s.previous.State, s.previous.Since = appsv1.ClusterUpdating, &metav1.Time{Time: time.Unix(1065, 0)}
+	s.upToDate = false // the rollout of another commit waits until the running update ends
+	behind := memberAt("b", "ready*")
+	r := planRollout([]memberInstall{s, behind}, "r2", rolloutOptions{maxConcurrent: 0, now: time.Unix(1070, 0)})
+	if s.previous = &r.clusters[0]; s.previous.State != appsv1.ClusterWaiting || s.previous.Since == nil || !s.inProgress(time.Unix(1125, 0)) || s.inProgress(time.Unix(1126, 0)) {
+		t.Errorf("during the previous update: %+v", r.clusters)
 	}
 	if look(1130); line.State != appsv1.ClusterUpdating || line.Since.Unix() != 1130 {
-		t.Errorf("another change: %+v", line)
+		t.Errorf("with the next update: %+v", line)
 	}
-	// One that can't be written begins with nothing, and the status stays as it is.
-	r = planRollout([]site{s}, "r2", rolloutOptions{maxConcurrent: 1, now: time.Unix(1200, 0)})
-	if r.refuse(&s); r.lines[0].Since.Unix() != 1130 {
-		t.Errorf("refused: %+v", r.lines[0])
+	// If the member install cannot be written, no update starts, and the status does not change.
+	r = planRollout([]memberInstall{s}, "r2", rolloutOptions{maxConcurrent: 1, now: time.Unix(1200, 0)})
+	if r.revertStart(&s); r.clusters[0].Since.Unix() != 1130 {
+		t.Errorf("after a failed write: %+v", r.clusters[0])
 	}
 }
 
-func TestSiteInstall(t *testing.T) {
+func TestDesiredMember(t *testing.T) {
 	in := install("app", "src", nil)
 	in.UID = "u"
 	in.Labels = map[string]string{"team": "web", "app.kubernetes.io/instance": "x", "kustomize.toolkit.fluxcd.io/name": "x"}
 	in.Spec.ClusterSelector = &appsv1.ClusterSelector{}
 	in.Spec.Suspend = true
-	x := siteInstall(in, "prod", "sha256:x")
-	if x.Name != "app-prod" || x.Spec.ClusterSelector != nil || x.Spec.ClusterRef.Name != "prod" || x.Spec.Suspend || !isSite(x, in) || fleetOf(x) != "app" {
+	x := desiredMember(in, "prod", "sha256:x")
+	if x.Name != "app-prod" || x.Spec.ClusterSelector != nil || x.Spec.ClusterRef.Name != "prod" || x.Spec.Suspend || !isMemberOf(x, in) || fleetName(x) != "app" {
 		t.Errorf("%+v", x)
 	}
 	if len(x.Labels) != 2 || x.Labels["team"] != "web" || x.Labels[appsv1.FleetLabel] != "app" {
 		t.Errorf("labels %v", x.Labels)
 	}
 	if in.Spec.ClusterSelector == nil {
-		t.Error("the install itself was changed")
+		t.Error("the fleet install was changed")
 	}
 	have := x.DeepCopy()
 	have.Labels["mine"] = "stays"
-	if !currentSite(have, x) || currentSite(have, siteInstall(in, "prod", "sha256:y")) {
-		t.Error("current is what has the spec and the digest")
+	if !memberUpToDate(have, x) || memberUpToDate(have, desiredMember(in, "prod", "sha256:y")) {
+		t.Error("a member install is up to date if spec and digest are equal")
 	}
 	in.Spec.Strict = true
-	want := siteInstall(in, "prod", "sha256:y")
-	if got := adjusted(have, want); !currentSite(got, want) || got.Labels["mine"] != "stays" {
-		t.Errorf("adjusted %+v", got)
+	want := desiredMember(in, "prod", "sha256:y")
+	if got := withDesired(have, want); !memberUpToDate(got, want) || got.Labels["mine"] != "stays" {
+		t.Errorf("updated %+v", got)
 	}
-	long := siteName(strings.Repeat("a", 150), strings.Repeat("b", 150))
-	if len(long) > 253 || long == siteName(strings.Repeat("a", 150), strings.Repeat("b", 149)) {
+	long := memberName(strings.Repeat("a", 150), strings.Repeat("b", 150))
+	if len(long) > 253 || long == memberName(strings.Repeat("a", 150), strings.Repeat("b", 149)) {
 		t.Errorf("name %s", long)
 	}
 }
 
-func TestClusterValues(t *testing.T) {
+func TestEvaluateClusterValues(t *testing.T) {
 	c := &clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Name: "prod", Namespace: "team", Labels: map[string]string{"region": "eu"}},
 		Status: clusterv1.KsctlClusterStatus{Facts: &clusterv1.ClusterFacts{Cloud: "aws"}, KubernetesVersion: "v1.36.3"}}
 	set := func(pairs ...string) *appsv1.ValuesReference {
@@ -209,20 +210,20 @@ func TestClusterValues(t *testing.T) {
 		}
 		return ref
 	}
-	got, err := evaluate(c, set("ingress.host", "'app.' + metadata.name + '.example.com'", "region", "metadata.labels['region']", "version", "status.kubernetesVersion",
+	got, err := evaluateClusterValues(c, set("ingress.host", "'app.' + metadata.name + '.example.com'", "region", "metadata.labels['region']", "version", "status.kubernetesVersion",
 		"cloud", "status.facts.cloud", `labels.a\.b/c`, "has(status.facts.region)"))
 	want := "cloud: aws\ningress:\n  host: app.prod.example.com\nlabels:\n  a.b/c: false\nregion: eu\nversion: v1.36.3\n"
 	if err != nil || string(got) != want {
 		t.Errorf("got %s, %v; want %s", got, err, want)
 	}
 	for what, ref := range map[string]*appsv1.ValuesReference{
-		"no such label":    set("a", "metadata.labels['x']"),
-		"a list":           set("a", "[1]"),
-		"nonsense":         set("a", "metadata."),
-		"two at one place": set("a", "1", "a.b", "2"),
-		"an empty part":    set("a..b", "1"),
+		"missing label":      set("a", "metadata.labels['x']"),
+		"list value":         set("a", "[1]"),
+		"invalid expression": set("a", "metadata."),
+		"conflicting paths":  set("a", "1", "a.b", "2"),
+		"empty segment":      set("a..b", "1"),
 	} {
-		if _, err := evaluate(c, ref); err == nil || !strings.HasPrefix(err.Error(), `valuesFrom Cluster for component "web": a`) {
+		if _, err := evaluateClusterValues(c, ref); err == nil || !strings.HasPrefix(err.Error(), `valuesFrom Cluster for component "web": a`) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -13,28 +13,30 @@ import (
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
-// turn is when a cluster was last given a change.
+// turn records when the rollout last released a change to a cluster. It is stored in an annotation
+// of the member install.
 type turn struct {
-	// number is larger than those of all turns before; 0: there was none.
+	// number increases with each change. It is 0 if no change was released to the cluster yet.
 	number int64
-	// ahead is true when others had waited longer.
+	// ahead is true if the cluster had its turn before clusters that had waited longer.
 	ahead bool
 }
 
-// mostTurns is the largest number of a turn: there is one for each change.
-const mostTurns = 1 << 53
+// maxTurn is the largest valid turn number. Larger numbers in an annotation are ignored.
+const maxTurn = 1 << 53
 
-// aheadMark is behind the number of a turn that was given ahead of others.
-const aheadMark = " ahead"
+// aheadSuffix follows the number of a turn with ahead set.
+const aheadSuffix = " ahead"
 
-// turnOf is the last turn of an install that was made for a cluster, nil: none was.
-func turnOf(in *appsv1.KsctlInstall) turn {
+// lastTurn returns the last turn of a member install, which can be nil. It returns the zero turn if
+// the annotation is missing or invalid.
+func lastTurn(in *appsv1.KsctlInstall) turn {
 	if in == nil {
 		return turn{}
 	}
-	text, ahead := strings.CutSuffix(in.Annotations[appsv1.TurnAnnotation], aheadMark)
+	text, ahead := strings.CutSuffix(in.Annotations[appsv1.TurnAnnotation], aheadSuffix)
 	number, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || number < 0 || number > mostTurns {
+	if err != nil || number < 0 || number > maxTurn {
 		return turn{}
 	}
 	return turn{number: number, ahead: ahead}
@@ -43,54 +45,56 @@ func turnOf(in *appsv1.KsctlInstall) turn {
 func (t turn) String() string {
 	text := strconv.FormatInt(t.number, 10)
 	if t.ahead {
-		text += aheadMark
+		text += aheadSuffix
 	}
 	return text
 }
 
-// given is the turn that the cluster at an index of the sites is given.
-type given struct {
-	site int
-	last turn
-	turn turn
+// scheduledUpdate is the next turn of a cluster. index is its index in the members of the rollout.
+type scheduledUpdate struct {
+	index    int
+	lastTurn turn
+	turn     turn
 }
 
-// turns are those of the sites that wait for a change, in their order: who was given one least
-// recently comes first. One that has failed may wait for it most, and comes before; but if it
-// fails again it keeps to the order, or others would never get theirs.
-func turns(sites []site, states []appsv1.ClusterState) []given {
-	var first, then []given
-	var latest, this int64
-	for i, s := range sites {
-		g := given{site: i, last: turnOf(s.install)}
-		latest = max(latest, g.last.number)
-		if s.picked && s.current {
-			this = max(this, g.last.number)
+// rolloutOrder returns the clusters that need the change, in the order of the rollout: the cluster
+// whose last turn is the oldest is first. Clusters that have failed precede the others, because the
+// change may correct the failure. A cluster that fails again after it was ahead does not precede
+// the others, because otherwise the others might never have a turn.
+func rolloutOrder(members []memberInstall, states []appsv1.ClusterState) []scheduledUpdate {
+	var first, others []scheduledUpdate
+	var latest, currentNumber int64
+	for i, s := range members {
+		g := scheduledUpdate{index: i, lastTurn: lastTurn(s.install)}
+		latest = max(latest, g.lastTurn.number)
+		if s.selected && s.upToDate {
+			currentNumber = max(currentNumber, g.lastTurn.number)
 		}
 		switch {
-		case !s.picked || s.current || s.taken || states[i] == appsv1.ClusterRemoving:
-		case isFailing(s.install) && !g.last.ahead:
+		case !s.selected || s.upToDate || s.nameTaken || states[i] == appsv1.ClusterRemoving:
+		case isFailing(s.install) && !g.lastTurn.ahead:
 			first = append(first, g)
 		default:
-			then = append(then, g)
+			others = append(others, g)
 		}
 	}
-	// Turns of one change have one number: when all have had theirs, they go by name again, as do
-	// other installs of the same source, which may have to wait for this one.
-	next := cmp.Or(this, latest+1)
-	longest := func(a, b given) int { return cmp.Compare(a.last.number, b.last.number) }
-	slices.SortStableFunc(first, longest)
-	slices.SortStableFunc(then, longest)
+	// All turns of a change have the same number. After a complete rollout the next one is sorted
+	// by name again, like those of other installs of the same source, which may depend on this
+	// install.
+	next := cmp.Or(currentNumber, latest+1)
+	byLastTurn := func(a, b scheduledUpdate) int { return cmp.Compare(a.lastTurn.number, b.lastTurn.number) }
+	slices.SortStableFunc(first, byLastTurn)
+	slices.SortStableFunc(others, byLastTurn)
 	for i := range first {
-		first[i].turn = turn{number: next, ahead: len(then) > 0 && then[0].last.number < first[i].last.number}
+		first[i].turn = turn{number: next, ahead: len(others) > 0 && others[0].lastTurn.number < first[i].lastTurn.number}
 	}
-	for i := range then {
-		then[i].turn.number = next
+	for i := range others {
+		others[i].turn.number = next
 	}
-	return append(first, then...)
+	return append(first, others...)
 }
 
-// isFailing is true for an install that another change may mend.
+// isFailing reports whether an install has a failure that another change may correct.
 func isFailing(in *appsv1.KsctlInstall) bool {
 	if in == nil {
 		return false

@@ -22,31 +22,33 @@ import (
 	"github.com/ksctl/gitops/internal/sources/storage"
 )
 
-// Waker calls back with the key of an owner whose objects changed.
-type Waker interface {
+// ChangeNotifier calls subscribers with the key of each owner whose objects change.
+type ChangeNotifier interface {
 	Subscribe(f func(ownerKey string)) (unsubscribe func())
 }
 
-// Setup says what the controller watches and whom each event wakes.
+// Setup adds the KsctlInstall controller to a manager. It defines the watches, and which installs
+// each event enqueues.
 type Setup struct {
 	Reconciler *reconcile.Reconciler[*appsv1.KsctlInstall]
-	// Index of this cluster, and Clusters are the others.
-	Index    Waker
+	// Index is the index of the local cluster. Clusters are the other clusters.
+	Index    ChangeNotifier
 	Clusters *target.Clusters
-	// Depends calls back with the install that an object is watched for, when it changed.
-	Depends interface {
+	// Dependencies calls subscribers with each install that depends on a changed object.
+	Dependencies interface {
 		Subscribe(f func(install types.NamespacedName))
 	}
-	// Plans call back with the installs that wait for those of others.
+	// Plans calls subscribers with each install whose wait for the plans of other installs is over.
 	Plans *Plans
-	// Served tells which kinds of sources there are.
-	Served sourceref.Served
-	// KindsChanged is called with the name of each CustomResourceDefinition or
-	// APIService that changed, before anything is woken by it.
+	// Served reports which kinds of sources the cluster serves.
+	Served sourceref.Discovery
+	// KindsChanged is called with the name of each CustomResourceDefinition or APIService that
+	// changed, before installs are enqueued because of it.
 	KindsChanged func(name string)
-	// KindsListed is called once those that are there were listed.
+	// KindsListed is called once, when the initial list of these definitions arrives.
 	KindsListed func()
-	// Storage of what is published is swept of what installs left that are gone; nil: there is none.
+	// Storage is the storage of published stacks. Files of deleted installs are removed from it. It
+	// is nil if the controller runs without an artifact server.
 	Storage *storage.Space
 	// Installation is the controller's --owner-id.
 	Installation          string
@@ -56,57 +58,59 @@ type Setup struct {
 
 // Register adds the controller to a manager.
 func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
-	w := &wakes{client: mgr.GetClient(), setup: s}
-	// Listed with the rest, not by the first reconcile that needs it.
+	w := &requestMapper{client: mgr.GetClient(), setup: s}
+	// Inventories are listed at the start, not by the first reconcile that needs them.
 	if _, err := mgr.GetCache().GetInformer(ctx, &appsv1.KsctlInventory{}, cache.BlockUntilSynced(false)); err != nil {
-		return fmt.Errorf("watch of KsctlInventory: %w", err)
+		return fmt.Errorf("watching KsctlInventory: %w", err)
 	}
-	if err := w.index(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := w.registerIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	if s.Storage != nil {
-		if err := mgr.Add(&storage.Sweeper{Space: s.Storage, Owners: owners(mgr.GetClient()), Every: storage.SweepEvery}); err != nil {
-			return fmt.Errorf("sweeper of %s: %w", Kind, err)
+		if err := mgr.Add(&storage.Sweeper{Space: s.Storage, Owners: publishingInstalls(mgr.GetClient()), Interval: storage.SweepInterval}); err != nil {
+			return fmt.Errorf("adding the storage sweeper of %s: %w", Kind, err)
 		}
 	}
 	b := ctrl.NewControllerManagedBy(mgr).Named("ksctlinstall").
-		For(&appsv1.KsctlInstall{}, builder.WithPredicates(s.Reconciler.Wishes())).
-		Watches(&appsv1.KsctlInstall{}, w.neighbours()).
-		Watches(&appsv1.KsctlRemove{}, w.removes()).
-		Watches(&clusterv1.KsctlCluster{}, w.clusters(), builder.WithPredicates(otherCluster())).
-		Watches(&appsv1.KsctlInstall{}, w.fleets()).
+		For(&appsv1.KsctlInstall{}, builder.WithPredicates(s.Reconciler.SpecChanged())).
+		Watches(&appsv1.KsctlInstall{}, w.relatedInstalls()).
+		Watches(&appsv1.KsctlRemove{}, w.ksctlRemoves()).
+		Watches(&clusterv1.KsctlCluster{}, w.clusters(), builder.WithPredicates(clusterChanged())).
+		Watches(&appsv1.KsctlInstall{}, w.fleetMembers()).
 		WatchesRawSource(source.Func(w.liveObjects)).
 		WithOptions(s.Options)
-	b = b.WatchesMetadata(reconcile.Metadata("", "ConfigMap"), w.installs(byValues, "ConfigMap")).
-		WatchesMetadata(reconcile.Metadata("", "Secret"), w.secrets()).
-		WatchesMetadata(reconcile.Metadata("", "ServiceAccount"), w.installs(byAccount, "ServiceAccount"))
+	b = b.WatchesMetadata(reconcile.PartialMetadata("", "ConfigMap"), w.byIndex(referencedConfigsIndex, "ConfigMap")).
+		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), w.secrets()).
+		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"), w.byIndex(serviceAccountIndex, "ServiceAccount"))
 	var c controller.Controller
-	sources := sourceref.NewWatches(s.Served, func(kind string, object client.Object) error {
+	sources := sourceref.NewWatcher(s.Served, func(kind string, object client.Object) error {
 		if kind == sourcev1.ExternalArtifactKind {
-			if err := c.Watch(source.Kind(mgr.GetCache(), object, w.published())); err != nil {
+			if err := c.Watch(source.Kind(mgr.GetCache(), object, w.externalArtifacts())); err != nil {
 				return err
 			}
 		}
-		return c.Watch(source.Kind(mgr.GetCache(), object, w.installs(bySource, kind), predicate.Funcs{UpdateFunc: sourceref.ArtifactChanged}))
-	}, w.wakeUnready)
-	b = b.WatchesMetadata(reconcile.Metadata("apiextensions.k8s.io", "CustomResourceDefinition"), w.unserved(sources)).
-		WatchesMetadata(reconcile.Metadata("apiregistration.k8s.io", "APIService"), w.unserved(sources))
+		return c.Watch(source.Kind(mgr.GetCache(), object, w.byIndex(sourceIndex, kind), predicate.Funcs{UpdateFunc: sourceref.ArtifactChanged}))
+	}, w.enqueueNotReady)
+	b = b.WatchesMetadata(reconcile.PartialMetadata("apiextensions.k8s.io", "CustomResourceDefinition"), w.kindDefinitions(sources)).
+		WatchesMetadata(reconcile.PartialMetadata("apiregistration.k8s.io", "APIService"), w.kindDefinitions(sources))
 	var err error
 	if c, err = b.Build(s.Reconciler); err != nil {
-		return fmt.Errorf("controller of %s: %w", Kind, err)
+		return fmt.Errorf("building the controller of %s: %w", Kind, err)
 	}
-	// What is served by now is listed with the rest; what can't be told is asked for again.
-	_ = sources.Ask(ctx)
+	// Source kinds that are served already are watched from the start. After an error the watcher
+	// retries, so the error is ignored.
+	_ = sources.Sync(ctx)
 	return mgr.Add(sources)
 }
 
-// owners lists the installs that may have published something.
-func owners(reader client.Reader) func(context.Context) ([]types.NamespacedName, error) {
+// publishingInstalls returns a function that lists the installs that publish or may have published
+// their stack.
+func publishingInstalls(reader client.Reader) func(context.Context) ([]types.NamespacedName, error) {
 	return func(ctx context.Context) (all []types.NamespacedName, err error) {
 		var list appsv1.KsctlInstallList
 		err = reader.List(ctx, &list, client.UnsafeDisableDeepCopy)
 		for i := range list.Items {
-			if in := &list.Items[i]; in.Spec.Publish != nil || publishes(in) {
+			if in := &list.Items[i]; in.Spec.Publish != nil || mayBePublished(in) {
 				all = append(all, client.ObjectKeyFromObject(in))
 			}
 		}

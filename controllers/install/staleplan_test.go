@@ -16,7 +16,7 @@ import (
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
-// cacheOf knows installs, by the fields that Finalize asks for.
+// cacheOf returns a client with installs, and with the indexes that Finalize needs.
 func cacheOf(t *testing.T, installs ...*appsv1.KsctlInstall) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -24,11 +24,11 @@ func cacheOf(t *testing.T, installs ...*appsv1.KsctlInstall) client.Client {
 		t.Fatal(err)
 	}
 	b := fake.NewClientBuilder().WithScheme(scheme).
-		WithIndex(&appsv1.KsctlRemove{}, byInstallRef, func(client.Object) []string { return nil }).
-		WithIndex(&appsv1.KsctlInstall{}, byTakeOver, func(o client.Object) []string { return takesOver(o.(*appsv1.KsctlInstall)) }).
-		WithIndex(&appsv1.KsctlInstall{}, byDependency, func(o client.Object) (out []string) {
-			for _, d := range dependencyNames(o.(*appsv1.KsctlInstall)) {
-				out = append(out, reconcile.FieldValue(Kind, d.Namespace, d.Name))
+		WithIndex(&appsv1.KsctlRemove{}, removeInstallIndex, func(client.Object) []string { return nil }).
+		WithIndex(&appsv1.KsctlInstall{}, takeOverIndex, func(o client.Object) []string { return takeOverValues(o.(*appsv1.KsctlInstall)) }).
+		WithIndex(&appsv1.KsctlInstall{}, dependsOnIndex, func(o client.Object) (out []string) {
+			for _, d := range installDependencies(o.(*appsv1.KsctlInstall)) {
+				out = append(out, reconcile.IndexValue(Kind, d.Namespace, d.Name))
 			}
 			return out
 		})
@@ -38,43 +38,43 @@ func cacheOf(t *testing.T, installs ...*appsv1.KsctlInstall) client.Client {
 	return b.Build()
 }
 
-// The deletion of an install may be heard of before the install that takes over from
-// it, though it was made after it: nothing goes until both are known.
-func TestWhoTakesOverIsHeardOfBeforeAnythingGoes(t *testing.T) {
+// The event that an install is deleted may arrive before the event of its successor, although the
+// successor is older than the deletion. No object is removed until Plans has both.
+func TestReconcileIsDeferredOnStalePlan(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	needs := func(in *appsv1.KsctlInstall) { in.Spec.DependsOn = []appsv1.Dependency{{Name: "me"}} }
-	heir, needing := install("heir", "src2", nil, follows("me")), install("needing", "src", nil, needs)
-	other := install("other", "src2", nil, follows("you"))
+	dependsOnMe := func(in *appsv1.KsctlInstall) { in.Spec.DependsOn = []appsv1.Dependency{{Name: "me"}} }
+	successor, dependentInstall := install("heir", "src2", nil, takesOverFrom("me")), install("needing", "src", nil, dependsOnMe)
+	other := install("other", "src2", nil, takesOverFrom("you"))
 	rig := func() (*Steps, *reconcile.Request[*appsv1.KsctlInstall]) {
-		c := cacheOf(t, heir.DeepCopy(), needing.DeepCopy(), other.DeepCopy())
-		s := &Steps{Client: c, Plans: NewPlans(), Chunks: &engine.ChunkStore{Reader: c, Direct: c},
-			Engine: engine.New(engine.Options{}), Targets: &target.Targets{Local: &engine.Target{ClusterID: engine.LocalCluster}}, Clock: testclock.NewFakePassiveClock(now)}
-		return s, &reconcile.Request[*appsv1.KsctlInstall]{Object: install("me", "src", []string{"ns"}, goes)}
+		c := cacheOf(t, successor.DeepCopy(), dependentInstall.DeepCopy(), other.DeepCopy())
+		s := &Steps{Client: c, Plans: NewPlans(), Chunks: &engine.ChunkStore{Reader: c, APIReader: c},
+			Engine: engine.New(engine.Options{}), Targets: &target.Resolver{Local: &engine.Target{ClusterID: engine.LocalCluster}}, Clock: testclock.NewFakePassiveClock(now)}
+		return s, &reconcile.Request[*appsv1.KsctlInstall]{Object: install("me", "src", []string{"ns"}, deleting)}
 	}
-	for name, tell := range map[string]func(*Plans){
-		"nothing":                  func(*Plans) {},
-		"all but that":             func(p *Plans) { p.seen(other); p.seen(needing) },
-		"it, before it took over":  func(p *Plans) { p.seen(install("heir", "src2", nil)) },
-		"it, that it goes":         func(p *Plans) { p.seen(install("heir", "src2", nil, follows("me"), goes)) },
-		"it, and that it went":     func(p *Plans) { p.seen(heir); p.gone(key("heir")) },
-		"it, with another to take": func(p *Plans) { p.seen(install("heir", "src2", nil, follows("you"))) },
+	for name, record := range map[string]func(*Plans){
+		"no install":                       func(*Plans) {},
+		"other installs":                   func(p *Plans) { p.update(other); p.update(dependentInstall) },
+		"the successor without takeOver":   func(p *Plans) { p.update(install("heir", "src2", nil)) },
+		"the successor being deleted":      func(p *Plans) { p.update(install("heir", "src2", nil, takesOverFrom("me"), deleting)) },
+		"the successor and its deletion":   func(p *Plans) { p.update(successor); p.remove(key("heir")) },
+		"the successor of another install": func(p *Plans) { p.update(install("heir", "src2", nil, takesOverFrom("you"))) },
 	} {
-		t.Run(name+" was told", func(t *testing.T) {
+		t.Run("Plans has "+name, func(t *testing.T) {
 			s, req := rig()
-			tell(s.Plans)
-			if out := s.Finalize(t.Context(), req); out != (reconcile.Deferred{Until: now.Add(toldWithin)}) {
+			record(s.Plans)
+			if out := s.Finalize(t.Context(), req); out != (reconcile.Deferred{RequeueAt: now.Add(stalePlanRetry)}) {
 				t.Fatalf("Finalize: %+v", out)
 			}
 			req.Object.DeletionTimestamp = nil
-			if out := s.Reconcile(t.Context(), req); out != (reconcile.Deferred{Until: now.Add(toldWithin)}) {
+			if out := s.Reconcile(t.Context(), req); out != (reconcile.Deferred{RequeueAt: now.Add(stalePlanRetry)}) {
 				t.Errorf("Reconcile: %+v", out)
 			}
 		})
 	}
-	t.Run("all was told", func(t *testing.T) {
+	t.Run("Plans has the successor", func(t *testing.T) {
 		s, req := rig()
-		s.Plans.seen(heir)
-		// Who needs it is the next thing to be waited for.
+		s.Plans.update(successor)
+		// The removal continues, and waits for the dependents next.
 		if out, ok := s.Finalize(t.Context(), req).(reconcile.Waiting); !ok || out.Reason != DependentsReason {
 			t.Errorf("%+v", out)
 		}

@@ -19,42 +19,42 @@ import (
 	"github.com/ksctl/gitops/internal/sources/publish"
 )
 
-// Kind of the objects that are reconciled here.
+// Kind is the kind of the objects that this package reconciles.
 const Kind = "KsctlInstall"
 
-// Steps reconcile a KsctlInstall.
+// Steps reconciles a KsctlInstall for one cluster.
 type Steps struct {
 	// Client reads from the cache.
 	Client client.Reader
-	// Content gets what stacks hold.
+	// Content fetches artifacts and renders stacks.
 	Content *content.Loader
-	// Engine acts on the cluster that an install is for, which Targets find.
+	// Engine changes the target cluster of an install. Targets resolves that cluster.
 	Engine  *engine.Engine
-	Targets *target.Targets
-	// Depends watches what installs depend on.
-	Depends Watched
-	// Plans remember what installs want.
+	Targets *target.Resolver
+	// Dependencies watches the objects that installs depend on.
+	Dependencies DependencyWatcher
+	// Plans has the objects that each install has planned.
 	Plans *Plans
-	// Publisher offers renders to Flux; nil: nothing can be published.
+	// Publisher publishes rendered stacks for Flux. It is nil if publishing is disabled.
 	Publisher *publish.Publisher
-	// Chunks hold inventories that do not fit a status.
+	// Chunks stores inventories that do not fit into a status.
 	Chunks *engine.ChunkStore
 	// Installation is the controller's --owner-id.
 	Installation string
-	// DefaultServiceAccount is used where an install names none; empty: such an
-	// install is refused.
+	// DefaultServiceAccount is used by installs without spec.serviceAccountName. If both are empty,
+	// an install is rejected.
 	DefaultServiceAccount string
-	// ConfigsSelected is true when Client knows only some ConfigMaps and Secrets:
-	// others are read at each reconcile.
+	// ConfigsSelected is true if the cache of Client has only some of the ConfigMaps and Secrets.
+	// The others are read in each reconcile.
 	ConfigsSelected bool
-	// SecretKey keys hashes of Secrets.
+	// SecretKey is the key of the keyed hashes of Secrets.
 	SecretKey []byte
 	Clock     clock.PassiveClock
-	// Corrected is told how many objects of an install were put right that others had
-	// changed; nil: nobody is.
-	Corrected func(install types.NamespacedName, objects int)
+	// RecordDriftCorrections is called with the number of objects of an install whose drift was
+	// corrected. It can be nil.
+	RecordDriftCorrections func(install types.NamespacedName, objects int)
 
-	owners reconcile.Kept[*owner]
+	owners reconcile.ObjectCache[*owner]
 }
 
 var _ reconcile.Steps[*appsv1.KsctlInstall] = (*Steps)(nil)
@@ -65,11 +65,11 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
-	defer o.rest()
+	defer o.endReconcile()
 	if req.Requested || req.Object.Generation != req.Object.Status.ObservedGeneration {
-		s.Engine.Forgive(o.Key()) // asked for, or wanted otherwise than when it failed
+		s.Engine.ResetBackoff(o.Key()) // a user requested a retry, or changed the spec since the failure
 	}
-	if err := s.followed(ctx, o); err != nil {
+	if err := s.updateRemovalRequests(ctx, o); err != nil {
 		return reconcile.Retry{Err: err}
 	}
 	if req.Object.Spec.Publish == nil {
@@ -77,30 +77,30 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 			return reconcile.Retry{Err: err}
 		}
 	}
-	if out := s.untold(ctx, req.Object); out != nil {
+	if out := s.deferOnStalePlan(ctx, req.Object); out != nil {
 		return out
 	}
 	o.holdAll = false
-	if o.removals.whole() {
+	if o.removalRequests.coverInstall() {
 		return s.removeAll(ctx, o)
 	}
 	out, planned := s.install(ctx, o)
-	if !planned && len(o.removals) > 0 {
-		// What is asked to go needs nothing of what is missing.
-		s.findHeirs(o, "")
-		rep, failed := s.removeAsked(ctx, o)
+	if !planned && len(o.removalRequests) > 0 {
+		// Requested removals do not need a plan.
+		s.prepareHandover(o, "")
+		rep, failed := s.removeRequested(ctx, o)
 		if failed != nil {
 			return failed
 		}
 		if rep != nil {
-			out = reconcile.By(out, rep.RetryAt)
+			out = reconcile.RequeueBy(out, rep.RetryAt)
 		}
 	}
 	return out
 }
 
-// install takes the next possible step towards what the stack says. Planned is
-// false when it could not even be said what that is, and when nothing is to be installed.
+// install performs the next possible step to apply the stack. planned is false if the objects of
+// the stack cannot be determined, or if no objects are to be applied.
 func (s *Steps) install(ctx context.Context, o *owner) (out reconcile.Outcome, planned bool) {
 	req := o.req
 	spec := &req.Object.Spec
@@ -108,132 +108,134 @@ func (s *Steps) install(ctx context.Context, o *owner) (out reconcile.Outcome, p
 	if err != nil {
 		return content.SourceOutcome(err), false
 	}
-	from, err := o.released(ctx, offered)
+	selected, err := o.selectArtifact(ctx, offered)
 	if err != nil {
 		return reconcile.Retry{Err: err, Revision: offered.Revision}, false
 	}
-	if from.Digest == "" {
-		return o.waitsForTurn("what it took in last is not known"), false
+	if selected.Digest == "" {
+		return o.awaitingRollout("the previously released revision is unknown"), false
 	}
-	revision := from.Revision
+	revision := selected.Revision
 	req.Object.Status.LastAttemptedRevision = revision
 	c, err := s.clientFor(ctx, req.Object)
 	if err != nil {
-		return account.Outcome(err, revision), false
+		return account.OutcomeOf(err, revision), false
 	}
-	if o.blocked, err = s.dependencies(ctx, o, c); err != nil {
+	if o.unmetDependencies, err = s.unmetDependencies(ctx, o, c); err != nil {
 		return dependencyOutcome(err, revision), false
 	}
-	if len(o.blocked) > 0 && o.inv.Len() == 0 {
-		return blocked(o.blocked, revision), false // what a chart needs of the cluster may come with them
+	if len(o.unmetDependencies) > 0 && o.inv.Len() == 0 {
+		// The dependencies may provide kinds that a chart needs for its render.
+		return blockedOutcome(o.unmetDependencies, revision), false
 	}
-	there, err := s.aim(ctx, o, c)
+	targetClient, err := s.resolveTarget(ctx, o, c)
 	if err != nil {
 		return target.Outcome(err, revision), false
 	}
-	want, err := s.render(ctx, o, c, from)
-	if out := o.unserved(err, s.Clock.Now().Add(reconcile.RetryInterval(&spec.Schedule))); out != nil {
+	stack, err := s.render(ctx, o, c, selected)
+	if out := o.artifactUnavailable(err, s.Clock.Now().Add(reconcile.RetryInterval(&spec.Schedule))); out != nil {
 		return out, false
 	}
 	if err != nil {
 		return renderOutcome(err, revision, s.Clock.Now()), false
 	}
-	req.Object.Status.StackVersion, req.Object.Status.Warnings = want.stackVersion, want.warnings
-	of := offer{want: want, origin: revision}
+	req.Object.Status.StackVersion, req.Object.Status.Warnings = stack.stackVersion, stack.warnings
+	candidate := publishCandidate{stack: stack, sourceRevision: revision}
 	if publishesOnly(req.Object) {
-		of.components = engine.Prepare(ctx, want.rendered, o.Policies(), o.target.Discovery)
-		s.Plans.put(req.Object, from.Digest, nil)
-		return s.publishOnly(ctx, o, of), false
+		candidate.components = engine.Prepare(ctx, stack.components, o.Policies(), o.target.Discovery)
+		s.Plans.recordPlan(req.Object, selected.Digest, nil)
+		return s.publishOnly(ctx, o, candidate), false
 	}
-	return s.apply(ctx, o, of, there, from.Digest)
+	return s.apply(ctx, o, candidate, targetClient, selected.Digest)
 }
 
-// apply takes the next possible step towards what was rendered, as a client of the cluster.
-func (s *Steps) apply(ctx context.Context, o *owner, of offer, there *engine.Client, digest string) (out reconcile.Outcome, planned bool) {
-	req, want, revision := o.req, of.want, of.origin
-	if len(want.rendered) == 0 && o.inv.Len() > 0 {
+// apply performs the next possible step to apply the rendered objects to the target cluster.
+func (s *Steps) apply(ctx context.Context, o *owner, candidate publishCandidate, targetClient *engine.Client, digest string) (out reconcile.Outcome, planned bool) {
+	req, stack, revision := o.req, candidate.stack, candidate.sourceRevision
+	if len(stack.components) == 0 && o.inv.Len() > 0 {
 		return reconcile.Stalled{Reason: EmptyRenderReason, Revision: revision,
-			Err: fmt.Errorf("stack %q renders no objects, but %d are installed: nothing is removed; delete the KsctlInstall if that is meant", req.Object.Spec.Stack, o.inv.Len())}, false
+			Err: fmt.Errorf("stack %q renders no objects, but %d objects are installed: no objects are removed; delete the KsctlInstall to remove them", req.Object.Spec.Stack, o.inv.Len())}, false
 	}
-	req.Object.Status.Components = announced(req.Object.Status.Components, want.rendered)
-	components := engine.Prepare(ctx, o.wantedOf(want.rendered), o.Policies(), o.target.Discovery)
+	req.Object.Status.Components = addRenderedComponents(req.Object.Status.Components, stack.components)
+	components := engine.Prepare(ctx, o.withoutRequested(stack.components), o.Policies(), o.target.Discovery)
 	for i := range components {
-		components[i].Blocked = o.blocked
+		components[i].BlockedOn = o.unmetDependencies
 	}
-	s.Plans.put(req.Object, digest, components)
-	s.findHeirs(o, digest)
-	going := o.going()
-	rep, err := s.Engine.Reconcile(ctx, o.target, there, o, components, s.retry(req.Object))
-	o.report(rep)
-	if rep != nil && len(going) > 0 {
-		o.noteKept(going, rep)
+	s.Plans.recordPlan(req.Object, digest, components)
+	s.prepareHandover(o, digest)
+	removable := o.removableObjects()
+	rep, err := s.Engine.Reconcile(ctx, o.target, targetClient, o, components, s.retryPolicy(req.Object))
+	o.reportChanges(rep)
+	if rep != nil && len(removable) > 0 {
+		o.recordKept(removable, rep)
 	}
 	if err == nil {
-		s.settled(o, rep)
+		s.endPlanWaits(o, rep)
 		err = o.flush(ctx)
 	}
 	if err != nil {
-		return s.unrecorded(o, err, revision), true
+		return s.interruptedOutcome(o, err, revision), true
 	}
-	if out, lost := s.orLost(o, nil, revision, rep.Errors...); lost {
+	if out, lost := s.orClusterLost(o, nil, revision, rep.Errors...); lost {
 		return out, true
 	}
-	if out := o.unserved(errors.Join(rep.Errors...), rep.RetryAt); out != nil {
-		s.Engine.Forgive(o.key) // its turn may bring what is served
+	if out := o.artifactUnavailable(errors.Join(rep.Errors...), rep.RetryAt); out != nil {
+		s.Engine.ResetBackoff(o.key) // the rollout may release an artifact that is available
 		return out, true
 	}
-	of.components = components
-	return s.publishReady(ctx, o, of, o.outcome(rep, revision, s.Clock.Now())), true
+	candidate.components = components
+	return s.publishWhenReady(ctx, o, candidate, o.outcome(rep, revision, s.Clock.Now())), true
 }
 
-// unrecorded is the outcome of a pass that could not be finished. Where somebody
-// else changed the inventory, it goes on from what is stored, as after a crash.
-func (s *Steps) unrecorded(o *owner, err error, revision string) reconcile.Outcome {
+// interruptedOutcome is the outcome of a reconcile that an error interrupted. If another process
+// changed the stored inventory, the next reconcile loads the stored inventory, as after a crash.
+func (s *Steps) interruptedOutcome(o *owner, err error, revision string) reconcile.Outcome {
 	out := reconcile.Retry{Err: err, Revision: revision}
 	var conflict *engine.ChunkConflictError
 	if errors.As(err, &conflict) {
 		s.Forget(client.ObjectKeyFromObject(o.req.Object))
-		out.After = time.Second
+		out.RequeueAfter = time.Second
 		return out
 	}
-	var going *target.Error
-	if errors.As(err, &going) {
+	var targetErr *target.Error
+	if errors.As(err, &targetErr) {
 		return target.Outcome(err, revision)
 	}
-	judged, _ := s.orLost(o, out, revision)
-	return judged
+	lostOutcome, _ := s.orClusterLost(o, out, revision)
+	return lostOutcome
 }
 
 // Forget implements reconcile.Steps.
 func (s *Steps) Forget(key types.NamespacedName) {
 	if o, kept := s.owners.Drop(key); kept {
-		s.leave(o)
+		s.forgetOwner(o)
 	}
-	s.Depends.Use(key, nil)
-	s.Plans.forget(key)
+	s.Dependencies.SetDependencies(key, nil)
+	s.Plans.dropPlan(key)
 }
 
-// owner returns what is kept in memory of an install, loading it the first time.
+// owner returns the in-memory state of an install. It loads the inventory the first time.
 func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) (*owner, error) {
 	in := req.Object
 	name := client.ObjectKeyFromObject(in)
 	load := func() (*owner, error) {
-		key := engine.OwnerKey{Installation: s.Installation, Cluster: target.OfInstall(in), Kind: Kind, Namespace: name.Namespace, Name: name.Name}
-		inv, err := s.Chunks.Open(ctx, key, in.Status.Inventory)
-		return &owner{chunks: s.Chunks, key: key, inv: inv, corrected: s.Corrected}, err
+		key := engine.OwnerKey{Installation: s.Installation, Cluster: target.InstallCluster(in), Kind: Kind, Namespace: name.Namespace, Name: name.Name}
+		inv, err := s.Chunks.LoadInventory(ctx, key, in.Status.Inventory)
+		return &owner{chunks: s.Chunks, key: key, inv: inv, recordDriftCorrections: s.RecordDriftCorrections}, err
 	}
 	o, err := s.owners.Get(name, in.UID, load)
-	if err == nil && o.inv.Len() == 0 && o.key.Cluster != target.OfInstall(in) {
-		s.Forget(name) // it goes to another cluster, and has left nothing behind
+	if err == nil && o.inv.Len() == 0 && o.key.Cluster != target.InstallCluster(in) {
+		s.Forget(name) // the target cluster has changed, and no objects are left in the previous one
 		o, err = s.owners.Get(name, in.UID, load)
 	}
 	if err != nil {
 		return nil, err
 	}
-	o.req, o.recorded = req, publishes(in)
+	o.req, o.publishRecorded = req, mayBePublished(in)
 	return o, nil
 }
 
-func (s *Steps) retry(in *appsv1.KsctlInstall) engine.Retry {
-	return engine.Retry{Interval: reconcile.RetryInterval(&in.Spec.Schedule), Contested: reconcile.Interval(&in.Spec.Schedule)}
+// retryPolicy returns the retry intervals of an install for the engine.
+func (s *Steps) retryPolicy(in *appsv1.KsctlInstall) engine.RetryPolicy {
+	return engine.RetryPolicy{Interval: reconcile.RetryInterval(&in.Spec.Schedule), ContestedInterval: reconcile.Interval(&in.Spec.Schedule)}
 }

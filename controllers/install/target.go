@@ -12,70 +12,73 @@ import (
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
-// isLocal is true for an install whose objects are in the cluster that it is in itself.
-func isLocal(in *appsv1.KsctlInstall) bool { return target.OfInstall(in) == engine.LocalCluster }
+// isLocal reports whether the objects of an install are in the same cluster as the install.
+func isLocal(in *appsv1.KsctlInstall) bool { return target.InstallCluster(in) == engine.LocalCluster }
 
-// aim finds the cluster that an install is for, and returns a client of it. Here is a client
-// of this cluster, with the rights of the install's account.
-func (s *Steps) aim(ctx context.Context, o *owner, here *engine.Client) (*engine.Client, error) {
+// resolveTarget resolves the target cluster of an install, and returns a client of it. localClient
+// is a client of the local cluster that impersonates the install's service account.
+func (s *Steps) resolveTarget(ctx context.Context, o *owner, localClient *engine.Client) (*engine.Client, error) {
 	in := o.req.Object
-	u := target.User{Key: o.key, Spec: &in.Spec.TargetCluster, Account: s.account(in), Here: here,
+	u := target.User{Key: o.key, Spec: &in.Spec.TargetCluster, Account: s.serviceAccountName(in), LocalClient: localClient,
 		Empty: o.inv.Len() == 0, UID: in.Status.ClusterUID, Requested: o.req.Requested}
-	at, err := s.Targets.Of(ctx, u)
-	var other *target.OtherClusterError
-	if errors.As(err, &other) && in.Annotations[appsv1.ApproveAnnotation] == other.UID {
-		if err := s.giveUp(ctx, o, "they are on another cluster than "+target.People(o.key.Cluster)+" is by now"); err != nil {
+	resolved, err := s.Targets.Resolve(ctx, u)
+	var mismatch *target.ClusterMismatchError
+	if errors.As(err, &mismatch) && in.Annotations[appsv1.ApproveAnnotation] == mismatch.UID {
+		if err := s.abandonInventory(ctx, o, target.DisplayName(o.key.Cluster)+" now refers to another cluster"); err != nil {
 			return nil, err
 		}
 		u.Empty = true
-		at, err = s.Targets.Of(ctx, u)
+		resolved, err = s.Targets.Resolve(ctx, u)
 	}
-	if errors.As(err, &other) && in.DeletionTimestamp == nil {
-		return nil, fmt.Errorf("%w; or, when that one is gone for good, give up what was there and begin anew with the annotation %s: %s", err, appsv1.ApproveAnnotation, other.UID)
+	if errors.As(err, &mismatch) && in.DeletionTimestamp == nil {
+		return nil, fmt.Errorf("%w; or, if the original cluster is gone for good, abandon its objects and install again with the annotation %s: %s", err, appsv1.ApproveAnnotation, mismatch.UID)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if o.target != at.Target {
-		o.target = at.Target
-		s.Engine.Forgive(o.key) // what failed may not fail in this way of reaching it
+	if o.target != resolved.Target {
+		o.target = resolved.Target
+		s.Engine.ResetBackoff(o.key) // failed requests may succeed over the new connection
 	}
-	o.uid = at.UID
-	o.stays = func(ctx context.Context) error { return s.Targets.Stays(ctx, in.Namespace, &in.Spec.TargetCluster) }
-	return at.Client, nil
+	o.uid = resolved.UID
+	o.ensureCluster = func(ctx context.Context) error {
+		return s.Targets.EnsureNotDeleting(ctx, in.Namespace, &in.Spec.TargetCluster)
+	}
+	return resolved.Client, nil
 }
 
-// there returns a client of the cluster that an install is for.
-func (s *Steps) there(ctx context.Context, o *owner) (*engine.Client, error) {
-	here, err := s.clientFor(ctx, o.req.Object)
+// targetClient returns a client of the target cluster of an install.
+func (s *Steps) targetClient(ctx context.Context, o *owner) (*engine.Client, error) {
+	localClient, err := s.clientFor(ctx, o.req.Object)
 	if err != nil {
 		return nil, err
 	}
-	return s.aim(ctx, o, here)
+	return s.resolveTarget(ctx, o, localClient)
 }
 
-// orLost is an outcome, or that of the cluster having ceased to answer. What failed is tried
-// again at once when it does, and time that passes meanwhile does not count.
-func (s *Steps) orLost(o *owner, out reconcile.Outcome, revision string, errs ...error) (_ reconcile.Outcome, lost bool) {
-	if out, lost = s.Targets.OrLost(o.target, out, revision, errs...); lost {
-		s.Engine.Forgive(o.key)
-		o.since, o.unsyncedSince = time.Time{}, time.Time{}
+// orClusterLost returns out, or another outcome if the target cluster does not respond anymore;
+// lost is true then. Failed operations are retried as soon as the cluster responds, and the time
+// until then does not count against timeouts.
+func (s *Steps) orClusterLost(o *owner, out reconcile.Outcome, revision string, errs ...error) (_ reconcile.Outcome, lost bool) {
+	if out, lost = s.Targets.OrUnreachable(o.target, out, revision, errs...); lost {
+		s.Engine.ResetBackoff(o.key)
+		o.waitingSince, o.unsyncedSince = time.Time{}, time.Time{}
 	}
 	return out, lost
 }
 
-// orAbandon tells of the way out for an install that goes, where its cluster may never be
-// reached again.
-func orAbandon(in *appsv1.KsctlInstall, err error) error {
-	return fmt.Errorf("%w; or leave what is there as it is, with the annotation %s: %s", err, appsv1.AbandonAnnotation, in.UID)
+// withAbandonHint adds to an error how to complete a removal if the cluster may never be reachable
+// again.
+func withAbandonHint(in *appsv1.KsctlInstall, err error) error {
+	return fmt.Errorf("%w; or abandon the installed objects with the annotation %s: %s", err, appsv1.AbandonAnnotation, in.UID)
 }
 
-// leave ends what is kept of an install in memory beside the install itself.
-func (s *Steps) leave(o *owner) {
-	at := o.target
-	if at == nil && o.key.Cluster == engine.LocalCluster {
-		at = s.Targets.Local
+// forgetOwner drops the in-memory state of an install in the engine and in Targets.
+func (s *Steps) forgetOwner(o *owner) {
+	cluster := o.target
+	if cluster == nil && o.key.Cluster == engine.LocalCluster {
+		cluster = s.Targets.Local
 	}
-	s.Engine.Forget(at, o.key)
+	s.Engine.Forget(cluster, o.key)
 	s.Targets.Forget(o.key)
 }

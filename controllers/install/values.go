@@ -19,17 +19,17 @@ import (
 
 type valuesKey struct{ kind, name string }
 
-// cachedValues are the data of a ConfigMap or Secret at one resourceVersion, as
-// an account may read it.
+// cachedValues are the data of a ConfigMap or Secret of one resourceVersion, read with one service
+// account.
 type cachedValues struct {
 	version, account string
 	data             map[string][]byte
 }
 
-// ValuesError says that values can't be had.
+// ValuesError is returned if an object or a key of spec.valuesFrom does not exist.
 type ValuesError struct {
 	Ref appsv1.ValuesReference
-	// Missing is what is not there: the object, or the key.
+	// Missing describes the missing object or key.
 	Missing string
 }
 
@@ -42,9 +42,9 @@ var valuesResources = map[string]schema.GroupVersionResource{
 	"Secret":    {Version: "v1", Resource: "secrets"},
 }
 
-// inputs reads what an install refers to. Existence and version come from a
-// watch of the metadata; the data is read, as the install's account, when the
-// version changed.
+// inputs reads the ConfigMaps and Secrets of an install. Existence and version come from a watch of
+// the metadata. The data is read with the install's service account, and only if the version has
+// changed.
 func (s *Steps) inputs(ctx context.Context, o *owner, c dynamic.Interface) ([]stacks.ValuesInput, chartSecrets, *content.Keys, error) {
 	seen := map[valuesKey]cachedValues{}
 	values, err := s.valuesFor(ctx, o, c, seen)
@@ -55,7 +55,7 @@ func (s *Steps) inputs(ctx context.Context, o *owner, c dynamic.Interface) ([]st
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	keys, err := s.keysFor(ctx, o, c, seen)
+	keys, err := s.decryptionKeys(ctx, o, c, seen)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -63,7 +63,7 @@ func (s *Steps) inputs(ctx context.Context, o *owner, c dynamic.Interface) ([]st
 	return values, secrets, keys, nil
 }
 
-// valuesFor is what valuesFrom refers to.
+// valuesFor reads the values of spec.valuesFrom.
 func (s *Steps) valuesFor(ctx context.Context, o *owner, c dynamic.Interface, seen map[valuesKey]cachedValues) ([]stacks.ValuesInput, error) {
 	in := o.req.Object
 	var out []stacks.ValuesInput
@@ -99,6 +99,8 @@ func (s *Steps) valuesFor(ctx context.Context, o *owner, c dynamic.Interface, se
 	return out, nil
 }
 
+// readValues returns the data of a ConfigMap or Secret, from the previous reconcile if possible.
+// The version of the result is empty if the object does not exist.
 func (s *Steps) readValues(ctx context.Context, o *owner, c dynamic.Interface, key valuesKey) (cachedValues, error) {
 	ns, account := o.req.Object.Namespace, o.req.Object.Spec.ServiceAccountName
 	var meta metav1.PartialObjectMetadata
@@ -120,15 +122,15 @@ func (s *Steps) readValues(ctx context.Context, o *owner, c dynamic.Interface, k
 	if err != nil {
 		return cachedValues{}, err
 	}
-	data, err := dataOf(u)
+	data, err := decodeData(u)
 	if err != nil {
 		return cachedValues{}, err
 	}
 	return cachedValues{version: u.GetResourceVersion(), account: account, data: data}, nil
 }
 
-// dataOf is the data of a ConfigMap or Secret, decoded.
-func dataOf(u *unstructured.Unstructured) (map[string][]byte, error) {
+// decodeData returns the decoded data of a ConfigMap or Secret.
+func decodeData(u *unstructured.Unstructured) (map[string][]byte, error) {
 	data, _, err := unstructured.NestedStringMap(u.Object, "data")
 	if err != nil {
 		return nil, err

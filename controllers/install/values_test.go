@@ -23,8 +23,8 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
-// valuesRig is an install, what the cache knows of ConfigMaps and Secrets, and
-// an API server that counts what is read as the account.
+// valuesRig is an install, a cache with ConfigMaps and Secrets, and an API server that counts the
+// reads with the service account.
 type valuesRig struct {
 	*Steps
 	t      *testing.T
@@ -47,7 +47,8 @@ func secret(name, version, values string) *corev1.Secret {
 	return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: meta(name, version), Data: map[string][]byte{"values.yaml": []byte(values)}}
 }
 
-// newValuesRig has objects both on the server and in the cache, with their version.
+// newValuesRig returns a valuesRig with objects both on the server and in the cache, in the same
+// versions.
 func newValuesRig(t *testing.T, objects ...client.Object) *valuesRig {
 	t.Helper()
 	var typed []runtime.Object
@@ -68,7 +69,7 @@ func newValuesRig(t *testing.T, objects ...client.Object) *valuesRig {
 	return r
 }
 
-func from(kind, name, key string) appsv1.ValuesReference {
+func valuesRef(kind, name, key string) appsv1.ValuesReference {
 	return appsv1.ValuesReference{Kind: kind, Name: name, Key: key, Component: "c"}
 }
 
@@ -100,19 +101,19 @@ func TestValues(t *testing.T) {
 		want string
 		err  string
 	}{
-		"none":            {nil, "", ""},
-		"the usual key":   {[]appsv1.ValuesReference{from("ConfigMap", "two", "")}, "ConfigMap two, key values.yaml=a: 1", ""},
-		"a key":           {[]appsv1.ValuesReference{from("ConfigMap", "two", "other.yaml")}, "ConfigMap two, key other.yaml=b: 2", ""},
-		"decoded":         {[]appsv1.ValuesReference{from("Secret", "s", "")}, "Secret s, key values.yaml=p: 1", ""},
-		"in their order":  {[]appsv1.ValuesReference{from("Secret", "s", ""), from("ConfigMap", "two", "")}, "Secret s, key values.yaml=p: 1; ConfigMap two, key values.yaml=a: 1", ""},
-		"no object":       {[]appsv1.ValuesReference{from("ConfigMap", "three", "")}, "", `valuesFrom ConfigMap "three" for component "c": the object does not exist`},
-		"no key":          {[]appsv1.ValuesReference{from("ConfigMap", "two", "x")}, "", `valuesFrom ConfigMap "two" for component "c": key "x" does not exist`},
-		"another kind":    {[]appsv1.ValuesReference{from("Secret", "two", "")}, "", `valuesFrom Secret "two" for component "c": the object does not exist`},
-		"elsewhere":       {[]appsv1.ValuesReference{from("ConfigMap", "elsewhere", "")}, "", `valuesFrom ConfigMap "elsewhere" for component "c": the object does not exist`},
-		"the first fault": {[]appsv1.ValuesReference{from("ConfigMap", "two", "x"), from("ConfigMap", "three", "")}, "", `valuesFrom ConfigMap "two" for component "c": key "x" does not exist`},
-		"may be absent":   {[]appsv1.ValuesReference{optional(from("ConfigMap", "three", "")), optional(from("ConfigMap", "two", "x")), from("Secret", "s", "")}, "Secret s, key values.yaml=p: 1", ""},
-		// One that may be absent does not excuse one that may not.
-		"both": {[]appsv1.ValuesReference{optional(from("ConfigMap", "three", "")), from("ConfigMap", "three", "")}, "", `valuesFrom ConfigMap "three" for component "c": the object does not exist`},
+		"no references":       {nil, "", ""},
+		"default key":         {[]appsv1.ValuesReference{valuesRef("ConfigMap", "two", "")}, "ConfigMap two, key values.yaml=a: 1", ""},
+		"named key":           {[]appsv1.ValuesReference{valuesRef("ConfigMap", "two", "other.yaml")}, "ConfigMap two, key other.yaml=b: 2", ""},
+		"decoded Secret":      {[]appsv1.ValuesReference{valuesRef("Secret", "s", "")}, "Secret s, key values.yaml=p: 1", ""},
+		"several in order":    {[]appsv1.ValuesReference{valuesRef("Secret", "s", ""), valuesRef("ConfigMap", "two", "")}, "Secret s, key values.yaml=p: 1; ConfigMap two, key values.yaml=a: 1", ""},
+		"missing object":      {[]appsv1.ValuesReference{valuesRef("ConfigMap", "three", "")}, "", `valuesFrom ConfigMap "three" for component "c": the object does not exist`},
+		"missing key":         {[]appsv1.ValuesReference{valuesRef("ConfigMap", "two", "x")}, "", `valuesFrom ConfigMap "two" for component "c": key "x" does not exist`},
+		"another kind":        {[]appsv1.ValuesReference{valuesRef("Secret", "two", "")}, "", `valuesFrom Secret "two" for component "c": the object does not exist`},
+		"another namespace":   {[]appsv1.ValuesReference{valuesRef("ConfigMap", "elsewhere", "")}, "", `valuesFrom ConfigMap "elsewhere" for component "c": the object does not exist`},
+		"first of two errors": {[]appsv1.ValuesReference{valuesRef("ConfigMap", "two", "x"), valuesRef("ConfigMap", "three", "")}, "", `valuesFrom ConfigMap "two" for component "c": key "x" does not exist`},
+		"optional":            {[]appsv1.ValuesReference{optional(valuesRef("ConfigMap", "three", "")), optional(valuesRef("ConfigMap", "two", "x")), valuesRef("Secret", "s", "")}, "Secret s, key values.yaml=p: 1", ""},
+		// An optional reference does not make another reference to the same object optional.
+		"optional and required": {[]appsv1.ValuesReference{optional(valuesRef("ConfigMap", "three", "")), valuesRef("ConfigMap", "three", "")}, "", `valuesFrom ConfigMap "three" for component "c": the object does not exist`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newValuesRig(t, two.DeepCopy(), secret("s", "1", "p: 1"), elsewhere.DeepCopy())
@@ -131,23 +132,23 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// The data is read when its version changed, once for all that name it.
-func TestValuesAreReadWhenTheyChanged(t *testing.T) {
+// The data is read once per version and service account, for all references to the object.
+func TestValuesAreReadOncePerVersionAndAccount(t *testing.T) {
 	r := newValuesRig(t, configMap("a", "1", "v: 1"))
 	read := func(n int, why string) {
 		t.Helper()
 		r.reads = 0
-		if _, err := r.values(from("ConfigMap", "a", ""), from("ConfigMap", "a", "values.yaml"), optional(from("ConfigMap", "gone", ""))); err != nil {
+		if _, err := r.values(valuesRef("ConfigMap", "a", ""), valuesRef("ConfigMap", "a", "values.yaml"), optional(valuesRef("ConfigMap", "gone", ""))); err != nil {
 			t.Fatal(err)
 		}
 		if r.reads != n {
 			t.Errorf("%s: read %d times, want %d", why, r.reads, n)
 		}
 	}
-	read(1, "the first time")
+	read(1, "first reconcile")
 	read(0, "nothing changed")
 	r.o.req.Object.Spec.ServiceAccountName = "another"
-	read(1, "another account may have other rights")
+	read(1, "another account may have other permissions")
 	read(0, "nothing changed")
 
 	cm := &corev1.ConfigMap{}
@@ -161,46 +162,46 @@ func TestValuesAreReadWhenTheyChanged(t *testing.T) {
 	read(1, "the cache has another version")
 }
 
-func TestValuesThatMayNotBeRead(t *testing.T) {
+func TestForbiddenValuesAreNotMissing(t *testing.T) {
 	r := newValuesRig(t, configMap("a", "1", "v: 1"))
 	r.denied = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", errors.New("no"))
-	for _, ref := range []appsv1.ValuesReference{from("ConfigMap", "a", ""), optional(from("ConfigMap", "a", ""))} {
+	for _, ref := range []appsv1.ValuesReference{valuesRef("ConfigMap", "a", ""), optional(valuesRef("ConfigMap", "a", ""))} {
 		_, err := r.values(ref)
 		var missing *ValuesError
 		if !apierrors.IsForbidden(err) || errors.As(err, &missing) || !strings.Contains(err.Error(), `ConfigMap "a"`) {
-			t.Errorf("optional=%t: %v: no right is no absence", ref.Optional, err)
+			t.Errorf("optional=%t: got %v, want a Forbidden error and not a ValuesError", ref.Optional, err)
 		}
 	}
 	r.denied = apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "a")
 	var missing *ValuesError
-	if _, err := r.values(from("ConfigMap", "a", "")); !errors.As(err, &missing) {
-		t.Errorf("gone since the cache had it: %v", err)
+	if _, err := r.values(valuesRef("ConfigMap", "a", "")); !errors.As(err, &missing) {
+		t.Errorf("deleted, but still in the cache: %v", err)
 	}
 	r.denied = nil
-	if got, err := r.values(from("ConfigMap", "a", "")); err != nil || got == "" {
-		t.Errorf("%q, %v: a fault must not be remembered", got, err)
+	if got, err := r.values(valuesRef("ConfigMap", "a", "")); err != nil || got == "" {
+		t.Errorf("%q, %v: an error must not be cached", got, err)
 	}
 }
 
-// With --watch-configs-label-selector the cache knows only some of them.
-func TestValuesThatAreNotWatched(t *testing.T) {
+// With --watch-configs-label-selector the cache has only some of the ConfigMaps and Secrets.
+func TestUnwatchedValuesAreReadInEachReconcile(t *testing.T) {
 	r := newValuesRig(t, configMap("a", "1", "v: 1"))
 	r.Client = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build()
-	if _, err := r.values(from("ConfigMap", "a", "")); err == nil || r.reads > 0 {
-		t.Errorf("what a cache of all does not know is not there: %v, %d reads", err, r.reads)
+	if _, err := r.values(valuesRef("ConfigMap", "a", "")); err == nil || r.reads > 0 {
+		t.Errorf("an object that is missing from a complete cache does not exist: %v, %d reads", err, r.reads)
 	}
 	r.ConfigsSelected = true
 	for i := range 2 {
-		if got, err := r.values(from("ConfigMap", "a", ""), optional(from("ConfigMap", "gone", ""))); err != nil || got != "ConfigMap a, key values.yaml=v: 1" {
+		if got, err := r.values(valuesRef("ConfigMap", "a", ""), optional(valuesRef("ConfigMap", "gone", ""))); err != nil || got != "ConfigMap a, key values.yaml=v: 1" {
 			t.Errorf("%q, %v", got, err)
 		}
 		if want := 2 * (i + 1); r.reads != want {
-			t.Errorf("read %d times, want %d: no event tells of a change", r.reads, want)
+			t.Errorf("read %d times, want %d: changes cause no events", r.reads, want)
 		}
 	}
 }
 
-func TestValuesThatAreNoBase64(t *testing.T) {
+func TestInvalidBase64ErrorHasNoData(t *testing.T) {
 	r := newValuesRig(t, secret("s", "1", "p"))
 	bad := `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","namespace":"ns"},"data":{"values.yaml":"hunter2!"}}`
 	u := &unstructured.Unstructured{}
@@ -208,14 +209,14 @@ func TestValuesThatAreNoBase64(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.server.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, u, nil })
-	_, err := r.values(from("Secret", "s", ""))
+	_, err := r.values(valuesRef("Secret", "s", ""))
 	if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), `Secret "s"`) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestValuesErrorsAreTriedAgain(t *testing.T) {
-	out, ok := renderOutcome(&ValuesError{Ref: from("Secret", "s", ""), Missing: "the object"}, "r1", time.Time{}).(reconcile.Retry)
+func TestValuesErrorIsRetried(t *testing.T) {
+	out, ok := renderOutcome(&ValuesError{Ref: valuesRef("Secret", "s", ""), Missing: "the object"}, "r1", time.Time{}).(reconcile.Retry)
 	if !ok || out.Reason != ValuesNotFoundReason || out.Revision != "r1" {
 		t.Errorf("%+v", out)
 	}

@@ -6,53 +6,52 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// awaits are the owners that wait for objects of other owners.
-type awaits struct {
-	of map[stacks.Ref]map[string]struct{}
-	by map[string][]stacks.Ref
+// awaitedObjects holds the objects that owners wait for until other owners release them.
+type awaitedObjects struct {
+	ownersByRef map[stacks.Ref]map[string]struct{}
+	refsByOwner map[string][]stacks.Ref
 }
 
-// Await says which objects an owner waits for until nobody else has them, in
-// place of those that it named before. Its subscribers are told when one of
-// them is gone or has another owner. Of objects that nobody marked the index
-// hears nothing.
-func (ix *Index) Await(ownerKey string, refs []stacks.Ref) {
+// SetAwaited replaces the set of objects that an owner waits for until no other owner has them. The
+// owner is notified when such an object is gone or has another owner. The index has no events of
+// objects without a mark.
+func (ix *Index) SetAwaited(ownerKey string, refs []stacks.Ref) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	a := &ix.awaits
-	for _, ref := range a.by[ownerKey] {
-		delete(a.of[ref], ownerKey)
-		if len(a.of[ref]) == 0 {
-			delete(a.of, ref)
+	a := &ix.awaited
+	for _, ref := range a.refsByOwner[ownerKey] {
+		delete(a.ownersByRef[ref], ownerKey)
+		if len(a.ownersByRef[ref]) == 0 {
+			delete(a.ownersByRef, ref)
 		}
 	}
-	delete(a.by, ownerKey)
+	delete(a.refsByOwner, ownerKey)
 	if len(refs) == 0 {
 		return
 	}
-	if a.of == nil {
-		a.of, a.by = map[stacks.Ref]map[string]struct{}{}, map[string][]stacks.Ref{}
+	if a.ownersByRef == nil {
+		a.ownersByRef, a.refsByOwner = map[stacks.Ref]map[string]struct{}{}, map[string][]stacks.Ref{}
 	}
-	a.by[ownerKey] = refs
+	a.refsByOwner[ownerKey] = refs
 	for _, ref := range refs {
-		if a.of[ref] == nil {
-			a.of[ref] = map[string]struct{}{}
+		if a.ownersByRef[ref] == nil {
+			a.ownersByRef[ref] = map[string]struct{}{}
 		}
-		a.of[ref][ownerKey] = struct{}{}
+		a.ownersByRef[ref][ownerKey] = struct{}{}
 	}
 }
 
-// handOver tells those that wait for an object that its owner gave it up. The
-// lock is held.
-func (ix *Index) handOver(ref stacks.Ref) {
-	for owner := range ix.awaits.of[ref] {
+// notifyAwaiting notifies the owners that wait for an object after its owner released it. The
+// caller holds the lock.
+func (ix *Index) notifyAwaiting(ref stacks.Ref) {
+	for owner := range ix.awaited.ownersByRef[ref] {
 		ix.notify.mark(owner)
 	}
 }
 
-// Deleting says that deletion of an object is being asked for: what the watches
-// hint at until answered is called is left to the answer.
-func (ix *Index) Deleting(ref stacks.Ref, uid types.UID) (answered func()) {
+// BeginDelete announces a delete request for an object. Until the caller calls answered, the index
+// does not confirm hints of that object, because the response shows whether it is gone.
+func (ix *Index) BeginDelete(ref stacks.Ref, uid types.UID) (answered func()) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	ix.deleting[ref] = uid
@@ -61,16 +60,16 @@ func (ix *Index) Deleting(ref stacks.Ref, uid types.UID) (answered func()) {
 		defer ix.mu.Unlock()
 		delete(ix.deleting, ref)
 		if g := ix.groups[ref.GroupKind()]; g != nil {
-			if e := g.objects[name{ref.Namespace, ref.Name}]; e != nil && e.UID() == uid && e.is(flagHinted) {
-				ix.ask(ref)
+			if e := g.objects[objectKey{ref.Namespace, ref.Name}]; e != nil && e.UID() == uid && e.is(flagHinted) {
+				ix.enqueueConfirm(ref)
 			}
 		}
 	}
 }
 
-// ObserveReleased tells the index that an object lives on without our mark from
-// a version on. What it still hears of it before that is old; who marks it
-// later has it.
+// ObserveReleased records that an object exists without our mark from a resource version on. The
+// index ignores events of versions up to this one. If an owner marks the object later, the index
+// stores it again.
 func (ix *Index) ObserveReleased(ref stacks.Ref, uid types.UID, resourceVersion string) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
@@ -78,9 +77,9 @@ func (ix *Index) ObserveReleased(ref stacks.Ref, uid types.UID, resourceVersion 
 	if g == nil {
 		return
 	}
-	n := name{ref.Namespace, ref.Name}
+	n := objectKey{ref.Namespace, ref.Name}
 	if e := g.objects[n]; e != nil && e.UID() == uid {
 		ix.drop(g, n, e)
 	}
-	g.gone[n] = grave{uid: uid, at: ix.opts.Clock.Now(), until: revision(resourceVersion)}
+	g.tombstones[n] = tombstone{uid: uid, deletedAt: ix.opts.Clock.Now(), releasedVersion: parseResourceVersion(resourceVersion)}
 }

@@ -6,43 +6,43 @@ import (
 	"unsafe"
 )
 
-// graveFor is how long a deleted object's uid is remembered: longer than a
-// response or an event can be late.
-const graveFor = 5 * time.Minute
+// tombstoneTTL is how long the uid of a deleted object is remembered: longer than the delay of a
+// response or an event.
+const tombstoneTTL = 5 * time.Minute
 
-// tidy ends what is no longer used and tells of what became stale, and of new
-// words about what is not ready.
-func (ix *Index) tidy(ctx context.Context) {
-	t := ix.opts.Clock.NewTicker(max(min(ix.opts.StaleAfter, ix.opts.Grace, graveFor)/4, time.Millisecond))
+// runCleanup periodically stops unused watches, removes expired tombstones, and notifies users of
+// watches that became stale and of changed messages of objects that are not ready.
+func (ix *Index) runCleanup(ctx context.Context) {
+	t := ix.opts.Clock.NewTicker(max(min(ix.opts.StaleAfter, ix.opts.IdleGracePeriod, tombstoneTTL)/4, time.Millisecond))
 	defer t.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C():
-			ix.tidyOnce()
+			ix.cleanup()
 		}
 	}
 }
 
-func (ix *Index) tidyOnce() {
-	ix.notify.turn()
+func (ix *Index) cleanup() {
+	ix.notify.flushDelayed()
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	now := ix.opts.Clock.Now()
 	for gk, g := range ix.groups {
-		for n, grave := range g.gone {
-			if now.Sub(grave.at) >= graveFor {
-				delete(g.gone, n)
+		for n, t := range g.tombstones {
+			if now.Sub(t.deletedAt) >= tombstoneTTL {
+				delete(g.tombstones, n)
 			}
 		}
 		ended := false
 		for key, w := range g.watches {
-			w.tell()
-			if len(w.users) > 0 || now.Sub(w.idleSince) < ix.opts.Grace {
+			w.notifyUsers()
+			if len(w.users) > 0 || now.Sub(w.idleSince) < ix.opts.IdleGracePeriod {
 				continue
 			}
-			w.end()
+			w.stop()
 			delete(g.watches, key)
 			ended = true
 		}
@@ -50,20 +50,20 @@ func (ix *Index) tidyOnce() {
 		case len(g.watches) == 0:
 			delete(ix.groups, gk)
 		case ended:
-			ix.anew(g)
+			ix.restartWatches(g)
 		}
 	}
 }
 
-// anew begins the watches of a kind again: another version of it is watched no
-// more, and its objects are theirs to tell of now. The lock is held.
-func (ix *Index) anew(g *group) {
+// restartWatches restarts the watches of a kind after the watch of another version ended, because
+// the remaining watches are now authoritative for its objects. The caller holds the lock.
+func (ix *Index) restartWatches(g *group) {
 	for key, w := range g.watches {
-		w.end()
+		w.stop()
 		next := newWatcher(ix, key)
-		next.users, next.idleSince, next.round, next.told = w.users, w.idleSince, w.round, w.told
+		next.users, next.idleSince, next.listRound, next.notifiedReason = w.users, w.idleSince, w.listRound, w.notifiedReason
 		g.watches[key] = next
-		ix.launch(next)
+		ix.startWatcher(next)
 	}
 }
 
@@ -71,18 +71,18 @@ type counters struct {
 	lists, confirms, copies uint64
 }
 
-// Stats of an index.
+// Stats are statistics of an index.
 type Stats struct {
-	// Objects that are stored, and an estimate of the memory that they take.
+	// Objects is the number of stored objects, Bytes an estimate of their memory.
 	Objects, Bytes int
-	// Watches that there are, and how many of them the index can't vouch for.
+	// Watches is the number of watches, Unsynced the number of those that are not synced.
 	Watches, Unsynced int
-	// Lists that were begun, GETs that confirmed a hint, and objects that had
-	// the label but not a mark of their own, since the index was made.
+	// Lists counts started lists, Confirms counts GETs that confirmed a hint, and Copies
+	// counts objects with the label but without their own mark. All count from New on.
 	Lists, Confirms, Copies uint64
 }
 
-// Stats returns the index's numbers. It takes time in proportion to the objects.
+// Stats returns the statistics of the index. Its duration is proportional to the number of objects.
 func (ix *Index) Stats() Stats {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
@@ -97,9 +97,9 @@ func (ix *Index) Stats() Stats {
 			}
 		}
 		for n, e := range g.objects {
-			s.Bytes += e.bytes(n)
+			s.Bytes += e.estimatedBytes(n)
 		}
-		s.Bytes += len(g.gone) * int(unsafe.Sizeof(name{})+unsafe.Sizeof(grave{}))
+		s.Bytes += len(g.tombstones) * int(unsafe.Sizeof(objectKey{})+unsafe.Sizeof(tombstone{}))
 	}
 	return s
 }

@@ -11,47 +11,47 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// confirmWithin bounds a GET.
-const confirmWithin = 30 * time.Second
+// confirmTimeout bounds a GET that confirms a hint.
+const confirmTimeout = 30 * time.Second
 
-func (ix *Index) newConfirms() workqueue.TypedRateLimitingInterface[stacks.Ref] {
+func (ix *Index) newConfirmQueue() workqueue.TypedRateLimitingInterface[stacks.Ref] {
 	return workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[stacks.Ref](ix.opts.MinBackoff, ix.opts.MaxBackoff),
 		workqueue.TypedRateLimitingQueueConfig[stacks.Ref]{Clock: ix.opts.Clock})
 }
 
-func (ix *Index) confirmAll(ctx context.Context) {
+func (ix *Index) runConfirmWorker(ctx context.Context) {
 	for {
-		ref, shutdown := ix.confirms.Get()
+		ref, shutdown := ix.confirmQueue.Get()
 		if shutdown {
 			return
 		}
 		if err := ix.confirm(ctx, ref); err != nil && ctx.Err() == nil {
-			ix.confirms.AddRateLimited(ref)
+			ix.confirmQueue.AddRateLimited(ref)
 		} else {
-			ix.confirms.Forget(ref)
+			ix.confirmQueue.Forget(ref)
 		}
-		ix.confirms.Done(ref)
+		ix.confirmQueue.Done(ref)
 	}
 }
 
-// confirm asks the API server whether a hinted object is gone. An error is to
-// be retried.
+// confirm gets a hinted object from the API server and removes it from the index if it is gone. The
+// caller retries after an error.
 func (ix *Index) confirm(ctx context.Context, ref stacks.Ref) error {
-	w, uid := ix.hinted(ref)
+	w, uid := ix.watcherForHint(ref)
 	if w == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
+	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
 	res := w.request(ref.Namespace, ref.Name).Do(ctx)
 	raw, err := res.Raw()
 	if err != nil {
-		err = res.Error() // with the server's Status read
+		err = res.Error() // contains the decoded Status of the API server
 	}
-	n := name{ref.Namespace, ref.Name}
+	n := objectKey{ref.Namespace, ref.Name}
 	if err == nil {
-		return ix.stillThere(w, ref, uid, raw)
+		return ix.storeConfirmed(w, ref, uid, raw)
 	}
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
@@ -63,8 +63,7 @@ func (ix *Index) confirm(ctx context.Context, ref stacks.Ref) error {
 	if e == nil || e.UID() != uid || !e.is(flagHinted) {
 		return nil
 	}
-	// A kind that is not served says nothing of its objects: they may be served
-	// in another version.
+	// If the kind is not served, its objects may still exist: another version may serve them.
 	if apierrors.IsNotFound(err) && !isNotServed(err) {
 		ix.drop(g, n, e)
 		return nil
@@ -77,28 +76,29 @@ func (ix *Index) confirm(ctx context.Context, ref stacks.Ref) error {
 	return err
 }
 
-// stillThere takes in an object that a hint said was gone.
-func (ix *Index) stillThere(w *watcher, ref stacks.Ref, uid types.UID, raw []byte) error {
+// storeConfirmed stores the response to the GET of a hinted object.
+func (ix *Index) storeConfirmed(w *watcher, ref stacks.Ref, uid types.UID, raw []byte) error {
 	u, err := w.decode(raw)
 	if err != nil {
 		return err
 	}
-	n := name{ref.Namespace, ref.Name}
+	n := objectKey{ref.Namespace, ref.Name}
 	if u.GetUID() == uid {
 		o, version, err := project(u, ix.opts.SecretKey)
 		if err != nil {
 			return err
 		}
-		o.LabelLost = u.GetLabels()[OwnerLabel] != ix.opts.Owner
+		o.LabelLost = u.GetLabels()[OwnerLabel] != ix.opts.OwnerID
 		e := pack(&o, &ix.interned)
 		ix.mu.Lock()
 		defer ix.mu.Unlock()
-		// At once: nobody may find the kind synced and the object as it was before.
-		ix.refute(ref, uid, revision(o.ResourceVersion))
+		// Under one lock: otherwise a reader could find the kind synced and the object
+		// outdated.
+		ix.clearHint(ref, uid, parseResourceVersion(o.ResourceVersion))
 		ix.putPacked(&o, e, version, nil)
 		return nil
 	}
-	// Another object of that name. If it is ours, the watch tells of it.
+	// Another object with that name. If it has our label, the watch delivers it.
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	if g := ix.groups[ref.GroupKind()]; g != nil {
@@ -109,40 +109,40 @@ func (ix *Index) stillThere(w *watcher, ref stacks.Ref, uid types.UID, raw []byt
 	return nil
 }
 
-// refute takes back a hint, unless it is newer than what refutes it: then it is
-// asked about again. The lock is held.
-func (ix *Index) refute(ref stacks.Ref, uid types.UID, rv uint64) {
+// clearHint removes the hint of an object unless the hint is newer than rv. A newer hint is
+// confirmed by another GET. The caller holds the lock.
+func (ix *Index) clearHint(ref stacks.Ref, uid types.UID, rv uint64) {
 	g := ix.groups[ref.GroupKind()]
 	if g == nil {
 		return
 	}
-	n := name{ref.Namespace, ref.Name}
-	if e := g.objects[n]; e != nil && e.UID() == uid && e.rv <= rv {
+	n := objectKey{ref.Namespace, ref.Name}
+	if e := g.objects[n]; e != nil && e.UID() == uid && e.resourceVersion <= rv {
 		e.set(flagHinted, false)
-		ix.confirmed(g, n)
+		ix.clearUnconfirmed(g, n)
 	}
 }
 
-// hinted returns a watch to ask about a hinted object with, and the object's
-// uid; nil when there is nothing to ask.
-func (ix *Index) hinted(ref stacks.Ref) (*watcher, types.UID) {
+// watcherForHint returns the watcher whose version is used for the GET of a hinted object, and the
+// uid of the object; nil if there is no hint to confirm.
+func (ix *Index) watcherForHint(ref stacks.Ref) (*watcher, types.UID) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	g := ix.groups[ref.GroupKind()]
 	if g == nil {
 		return nil, ""
 	}
-	e := g.objects[name{ref.Namespace, ref.Name}]
+	e := g.objects[objectKey{ref.Namespace, ref.Name}]
 	if e == nil || !e.is(flagHinted) {
 		return nil, ""
 	}
 	ix.stats.confirms++
-	var other *watcher
+	var anyWatcher *watcher
 	for key, w := range g.watches {
 		if key.gvk.Version == e.version {
 			return w, e.UID()
 		}
-		other = w
+		anyWatcher = w
 	}
-	return other, e.UID()
+	return anyWatcher, e.UID()
 }

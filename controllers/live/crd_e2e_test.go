@@ -13,9 +13,9 @@ import (
 )
 
 var (
-	crds   = mapping("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", meta.RESTScopeRoot)
-	shops  = mapping("live.example.com/v1", "Shop", "shops", meta.RESTScopeNamespace)
-	shopUp = "{apiVersion: live.example.com/v1, kind: Shop, metadata: {name: a, annotations: {" + live.ReadyExprAnnotation + ": \"status.phase == 'Open'\"}}, spec: {shelves: [{name: top, size: 1}], notes: [x]}}"
+	crds     = mapping("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", meta.RESTScopeRoot)
+	shops    = mapping("live.example.com/v1", "Shop", "shops", meta.RESTScopeNamespace)
+	shopYAML = "{apiVersion: live.example.com/v1, kind: Shop, metadata: {name: a, annotations: {" + live.ReadyExprAnnotation + ": \"status.phase == 'Open'\"}}, spec: {shelves: [{name: top, size: 1}], notes: [x]}}"
 )
 
 const shopCRD = `
@@ -63,59 +63,59 @@ var _ = Describe("An index of a custom resource", func() {
 		Eventually(func() error {
 			_, err := resource(crds, "").Get(ctx, "shops.live.example.com", metav1.GetOptions{})
 			return err
-		}).Should(MatchError(ContainSubstring("not found")), "the definition is gone")
+		}).Should(MatchError(ContainSubstring("not found")), "the CRD is gone")
 	}
 
-	// applySoon applies to a kind that the API server may still be getting ready.
+	// applySoon retries an apply until the API server serves the kind.
 	applySoon := func(ctx context.Context, u *unstructured.Unstructured) (out *unstructured.Unstructured) {
 		GinkgoHelper()
 		Eventually(func() (err error) {
 			out, err = resource(shops, namespace).Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: live.FieldManager})
 			return err
-		}).Should(Succeed(), "the kind takes objects")
+		}).Should(Succeed(), "the API server serves the kind")
 		return out
 	}
 
-	It("waits for the definition, and for it to come back", Serial, func(ctx SpecContext) {
-		ix, told := run(plane.Config(), live.Options{Owner: installation(namespace)})
-		ix.Use(owner, []*meta.RESTMapping{shops})
-		Eventually(reason(ix, shops)).Should(Equal(live.NotServed), "there is no definition")
-		Eventually(told.count).WithArguments(owner).Should(Equal(1), "the owner was told")
+	It("syncs when the CRD is created, and again after it was deleted and created again", Serial, func(ctx SpecContext) {
+		ix, told := startIndex(plane.Config(), live.Options{OwnerID: installation(namespace)})
+		ix.SetOwnerKinds(owner, []*meta.RESTMapping{shops})
+		Eventually(reason(ix, shops)).Should(Equal(live.NotServed), "the CRD does not exist")
+		Eventually(told.count).WithArguments(owner).Should(Equal(1), "the owner was notified")
 
-		By("making the definition")
+		By("creating the CRD")
 		Expect(plane.ApplyYAML(ctx, []byte(shopCRD))).To(Succeed())
 		ix.Wake(shops.GroupVersionKind.GroupKind())
-		synced(ix, shops)
-		Eventually(told.count).WithArguments(owner).Should(BeNumerically(">=", 2), "the owner was told")
-		u := marked(namespace, parse(shopUp))
+		expectSynced(ix, shops)
+		Eventually(told.count).WithArguments(owner).Should(BeNumerically(">=", 2), "the owner was notified")
+		u := marked(namespace, parse(shopYAML))
 		made := applySoon(ctx, u)
-		Eventually(known(ix, refOf(u))).Should(And(HaveField("Ready", live.InProgress), HaveField("Message", ContainSubstring("status"))), "the expression judges it")
+		Eventually(getObject(ix, refOf(u))).Should(And(HaveField("Readiness", live.InProgress), HaveField("Message", ContainSubstring("status"))), "the expression is evaluated")
 
-		By("making it ready")
+		By("making the object ready")
 		patch(ctx, shops, namespace, "a", "status: {phase: Open}", "status")
-		Eventually(known(ix, refOf(u))).Should(HaveField("Ready", live.Current), "the expression is true")
+		Eventually(getObject(ix, refOf(u))).Should(HaveField("Readiness", live.Current), "the expression is true")
 
-		By("changing what is ours and what is not")
+		By("changing fields of others and of ours")
 		baseline, err := live.Project(made)
 		Expect(err).NotTo(HaveOccurred())
 		theirs := patch(ctx, shops, namespace, "a", "[{op: add, path: /spec/shelves/0, value: {name: low, size: 2}}]")
-		Eventually(known(ix, refOf(u))).Should(HaveField("ResourceVersion", theirs.GetResourceVersion()), "the change is known")
-		Expect(live.Drifted(baseline.Owned, known(ix, refOf(u))().Owned)).To(BeFalse(), "another shelf is theirs")
+		Eventually(getObject(ix, refOf(u))).Should(HaveField("ResourceVersion", theirs.GetResourceVersion()), "the change is indexed")
+		Expect(live.Drifted(baseline.OwnedHash, getObject(ix, refOf(u))().OwnedHash)).To(BeFalse(), "a list item of another manager is no drift")
 		patch(ctx, shops, namespace, "a", "[{op: replace, path: /spec/shelves/1/size, value: 1.5}]")
-		Eventually(func() bool { return live.Drifted(baseline.Owned, known(ix, refOf(u))().Owned) }).Should(BeTrue(), "our shelf was changed")
+		Eventually(func() bool { return live.Drifted(baseline.OwnedHash, getObject(ix, refOf(u))().OwnedHash) }).Should(BeTrue(), "a changed list item of ours is drift")
 
-		By("deleting the definition")
+		By("deleting the CRD")
 		remove(ctx)
 		Eventually(reason(ix, shops)).Should(Equal(live.NotServed), "the kind is not served")
 
-		By("making it again")
+		By("creating the CRD again")
 		Expect(plane.ApplyYAML(ctx, []byte(shopCRD))).To(Succeed())
 		ix.Wake(shops.GroupVersionKind.GroupKind())
-		synced(ix, shops)
-		Eventually(has(ix, refOf(u))).Should(BeFalse(), "its objects went with the definition")
+		expectSynced(ix, shops)
+		Eventually(has(ix, refOf(u))).Should(BeFalse(), "its objects were deleted with the CRD")
 		again := applySoon(ctx, u)
 		Expect(again.GetUID()).NotTo(Equal(made.GetUID()))
-		Eventually(known(ix, refOf(u))).Should(HaveField("UID", again.GetUID()), "the new object is known")
+		Eventually(getObject(ix, refOf(u))).Should(HaveField("UID", again.GetUID()), "the new object is indexed")
 		remove(ctx)
 	})
 })

@@ -1,10 +1,10 @@
-// Package live keeps, for one target cluster, what decisions need to know of
-// the objects that are managed there: a projection of each, fed by watches.
+// Package live keeps an in-memory index of the managed objects of one target cluster. List and
+// watch requests feed the index. It stores a small projection (Object) of each object.
 //
-// The watches select by OwnerLabel and run as the controller itself. A label
-// only selects: an object is stored if its mark (MarkAnnotation) names the
-// object itself, so that copies that other controllers make are left out.
+// The requests select objects by OwnerLabel and run with the permissions of the controller. The
+// label is only a selector: the index stores an object if its mark (MarkAnnotation) contains the id
+// of that object. This excludes copies that other controllers make with the same metadata.
 //
-// Each page of a list and each event is projected at once and thrown away.
-// Nothing of an object is kept but its Object, packed.
+// Each list item and each watch event is projected immediately and then discarded. The index keeps
+// the packed Object and nothing else.
 package live

@@ -53,20 +53,21 @@ const (
 	roleYAML      = "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: r}, rules: [{apiGroups: [''], resources: [pods], verbs: [get]}]}"
 )
 
-// scenario is something that happens to an object after we applied it.
+// scenario is a change of an object after we applied it. Its name is part of the name of its
+// capture file.
 type scenario struct {
 	name    string
 	mapping *meta.RESTMapping
 	yaml    string
 	ignore  string
-	// change is what happens; it returns the object as it is then.
+	// change makes the change and returns the changed object.
 	change func(ctx context.Context, u *unstructured.Unstructured) *unstructured.Unstructured
-	// drifted is whether we have to correct it.
+	// drifted is true if the change is drift.
 	drifted bool
 	kept    []live.KeptField
 }
 
-// edit is a change that a person makes with kubectl edit.
+// edit returns a change by a user with kubectl edit.
 func edit(m *meta.RESTMapping, text string, subresource ...string) func(context.Context, *unstructured.Unstructured) *unstructured.Unstructured {
 	return func(ctx context.Context, u *unstructured.Unstructured) *unstructured.Unstructured {
 		out := patch(ctx, m, u.GetNamespace(), u.GetName(), text, subresource...)

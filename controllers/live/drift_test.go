@@ -20,11 +20,12 @@ var getOptions = metav1.GetOptions{}
 
 const (
 	captures = "testdata/drift"
-	// captureVariable set to 1 writes what the API server answered to captures.
+	// captureVariable is the environment variable that, set to 1, makes the specs write the
+	// responses of the API server to the captures directory.
 	captureVariable = "LIVE_CAPTURE"
 )
 
-// captured is what the API server answered before and after a scenario.
+// captured holds the responses of the API server before and after the change of a scenario.
 type captured struct {
 	Drifted  bool             `json:"drifted"`
 	Kept     []live.KeptField `json:"kept,omitempty"`
@@ -36,7 +37,7 @@ func captureFile(s scenario) string {
 	return filepath.Join(captures, s.mapping.GroupVersionKind.Kind+"-"+strings.ReplaceAll(s.name, " ", "-")+".json")
 }
 
-var _ = Describe("Drift, as the API server records it", func() {
+var _ = Describe("Drift detection on objects of a real API server", func() {
 	for _, s := range scenarios {
 		It(s.mapping.GroupVersionKind.Kind+": "+s.name, func(ctx SpecContext) {
 			namespace, err := plane.Namespace(ctx, "drift")
@@ -57,13 +58,13 @@ var _ = Describe("Drift, as the API server records it", func() {
 			expectDrift(NewGomega(Fail), s, before, after)
 			if s.drifted {
 				g := NewGomega(Fail)
-				Expect(live.Drifted(keyed(g, before), keyed(g, apply(ctx, s.mapping, u)))).To(BeFalse(), "applying again corrects it")
+				Expect(live.Drifted(keyed(g, before), keyed(g, apply(ctx, s.mapping, u)))).To(BeFalse(), "another apply corrects the drift")
 			}
 		})
 	}
 })
 
-// TestCapturedDrift judges the same scenarios without an API server.
+// TestCapturedDrift checks the same scenarios with captured objects, without an API server.
 func TestCapturedDrift(t *testing.T) {
 	for _, s := range scenarios {
 		t.Run(s.mapping.GroupVersionKind.Kind+" "+s.name, func(t *testing.T) {
@@ -87,19 +88,19 @@ func expectDrift(g Gomega, s scenario, before, after *unstructured.Unstructured)
 	g.Expect(err).NotTo(HaveOccurred())
 	now, err := live.Project(after)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(live.Drifted(baseline.Owned, now.Owned)).To(Equal(s.drifted), "drifted from %s to %s", baseline.Owned, now.Owned)
+	g.Expect(live.Drifted(baseline.OwnedHash, now.OwnedHash)).To(Equal(s.drifted), "drifted from %s to %s", baseline.OwnedHash, now.OwnedHash)
 	g.Expect(live.Drifted(keyed(g, before), keyed(g, after))).To(Equal(s.drifted), "drifted, with a key for Secrets")
-	g.Expect(now.Kept).To(Equal(s.kept), "what an apply must not change")
+	g.Expect(now.KeptFields).To(Equal(s.kept), "kept fields")
 	again, err := live.Project(after)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(again).To(Equal(now), "a projection is a function of the object")
+	g.Expect(again).To(Equal(now), "a projection is a pure function of the object")
 }
 
-// keyed is the hash of the owned fields that an index with a key makes.
+// keyed returns the hash of the owned fields from an index with a key.
 func keyed(g Gomega, u *unstructured.Unstructured) string {
-	ix, err := live.New(&rest.Config{Host: "http://localhost"}, live.Options{Owner: "x", SecretKey: []byte("key")})
+	ix, err := live.New(&rest.Config{Host: "http://localhost"}, live.Options{OwnerID: "x", SecretKey: []byte("key")})
 	g.Expect(err).NotTo(HaveOccurred())
 	o, err := ix.Observe(u)
 	g.Expect(err).NotTo(HaveOccurred())
-	return o.Owned
+	return o.OwnedHash
 }

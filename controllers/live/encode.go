@@ -6,10 +6,10 @@ import (
 	"strconv"
 )
 
-// appendValue writes a JSON value without what is ignored and without what
-// others own in it.
+// appendValue appends an encoding of a JSON value. It skips ignored parts and parts that other
+// managers own.
 func appendValue(b []byte, v any, ign *pointers, others []map[string]any) []byte {
-	switch c := normalised(v).(type) {
+	switch c := normalize(v).(type) {
 	case nil:
 		return append(b, 'n')
 	case bool:
@@ -28,7 +28,7 @@ func appendValue(b []byte, v any, ign *pointers, others []map[string]any) []byte
 	case []any:
 		return appendList(b, c, ign, others)
 	default:
-		// Nothing that JSON decodes to.
+		// No JSON value decodes to another type.
 		return append(b, '?')
 	}
 }
@@ -81,8 +81,8 @@ func appendList(b []byte, list []any, ign *pointers, others []map[string]any) []
 	return append(b, 'e')
 }
 
-// below goes one step down in what others own; theirs is true when one of them
-// owns what is there as such.
+// below descends one step in the field sets of other managers. theirs is true when one of them
+// owns the value at that step as a whole.
 func below(others []map[string]any, step func(map[string]any) map[string]any) (out []map[string]any, theirs bool) {
 	for _, o := range others {
 		n := step(o)
@@ -97,7 +97,7 @@ func below(others []map[string]any, step func(map[string]any) map[string]any) (o
 	return out, false
 }
 
-// isEmpty is true for an encoded map or list of which nothing was left.
+// isEmpty reports whether an encoded map or list has no content left.
 func isEmpty(encoded []byte) bool {
 	return len(encoded) == 2 && (encoded[0] == 'm' || encoded[0] == 'l')
 }
@@ -106,8 +106,8 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// normalised is a number as the API server would write it: 2.0 is 2.
-func normalised(v any) any {
+// normalize returns a number in the form that the API server writes: 2.0 becomes 2.
+func normalize(v any) any {
 	switch n := v.(type) {
 	case float64:
 		if i := int64(n); float64(i) == n && i > -1<<53 && i < 1<<53 {

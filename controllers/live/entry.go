@@ -16,54 +16,54 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// name is the key of an object among those of its kind.
-type name struct{ namespace, name string }
+// objectKey identifies an object within its kind.
+type objectKey struct{ namespace, name string }
 
 type flags uint16
 
 const (
-	flagDone flags = 1 << iota
+	flagFinished flags = 1 << iota
 	flagDeleting
 	flagLabelLost
-	// flagMarkLost: the mark no longer names this object. It stays stored under
-	// the owner that it had.
+	// flagMarkLost means that the mark no longer has the id of this object. The entry stays
+	// stored under its last owner.
 	flagMarkLost
-	// flagHinted: a watch or a list said that the object is gone, or that its
-	// label is; a GET is to tell.
+	// flagHinted means that a watch or a list no longer contains the object. Either the object
+	// or its label is gone; a GET has to confirm which.
 	flagHinted
 	flagReplicas
 	flagAdopted
 	flagSucceeded
 	flagProtected
 	flagSuspended
-	flagClaimed
+	flagTrackedByTool
 )
 
-// entry is an Object, packed: there may be tens of thousands.
+// entry is a packed Object. An index may hold tens of thousands of them.
 type entry struct {
-	uid     [16]byte
-	rv      uint64
-	version string
-	owner   string
-	message string
-	other   string
-	rare    *rare
-	owned   [12]byte
-	// round is the list that saw the object last.
-	round uint32
-	ready Readiness
-	flags flags
+	uid             [16]byte
+	resourceVersion uint64
+	version         string
+	owner           string
+	message         string
+	otherManager    string
+	rare            *rareFields
+	ownedHash       [12]byte
+	// listRound is the number of the last list that contained the object.
+	listRound uint32
+	readiness Readiness
+	flags     flags
 }
 
-// rare is what few objects have.
-type rare struct {
-	kept       []KeptField
-	finalizers []string
-	deletion   time.Time
-	heldBy     string
-	remains    string
-	// uid and rv are set when they are not a UUID or a number.
-	uid, rv string
+// rareFields holds the fields that few objects have.
+type rareFields struct {
+	keptFields        []KeptField
+	finalizers        []string
+	deletionTimestamp time.Time
+	finalizerManager  string
+	deletionMessage   string
+	// uid is set if it is not a UUID, resourceVersion if it is not a number.
+	uid, resourceVersion string
 }
 
 func (e *entry) is(f flags) bool { return e.flags&f != 0 }
@@ -86,122 +86,122 @@ func (e *entry) UID() types.UID {
 	return types.UID(formatUUID(e.uid))
 }
 
-// pack does not set owner, which is the store's to know.
+// pack converts an Object into an entry. The caller sets owner.
 func pack(o *Object, in *interner) *entry {
-	e := &entry{ready: o.Ready, version: in.get(o.Version), other: in.get(o.OtherManager), message: in.get(o.Message)}
-	e.set(flagDone, o.Done)
+	e := &entry{readiness: o.Readiness, version: in.intern(o.Version), otherManager: in.intern(o.OtherManager), message: in.intern(o.Message)}
+	e.set(flagFinished, o.Finished)
 	e.set(flagDeleting, o.Deleting)
 	e.set(flagSucceeded, o.Succeeded)
 	e.set(flagAdopted, o.Adopted)
 	e.set(flagProtected, o.Protected)
 	e.set(flagSuspended, o.Suspended)
-	e.set(flagClaimed, o.Claimed)
-	var r rare
+	e.set(flagTrackedByTool, o.TrackedByTool)
+	var r rareFields
 	var ok bool
 	if e.uid, ok = parseUUID(string(o.UID)); !ok {
 		r.uid = strings.Clone(string(o.UID))
 	}
-	if e.rv = revision(o.ResourceVersion); e.rv == 0 || strconv.FormatUint(e.rv, 10) != o.ResourceVersion {
-		r.rv = strings.Clone(o.ResourceVersion)
+	if e.resourceVersion = parseResourceVersion(o.ResourceVersion); e.resourceVersion == 0 || strconv.FormatUint(e.resourceVersion, 10) != o.ResourceVersion {
+		r.resourceVersion = strings.Clone(o.ResourceVersion)
 	}
-	hash := o.Owned
-	if len(hash) > ownedHash {
+	hash := o.OwnedHash
+	if len(hash) > ownedHashLen {
 		e.set(flagReplicas, true)
-		hash = hash[:ownedHash]
+		hash = hash[:ownedHashLen]
 	}
 	if b, err := base64.RawURLEncoding.DecodeString(hash); err == nil {
-		copy(e.owned[:], b)
+		copy(e.ownedHash[:], b)
 	}
-	r.deletion, r.heldBy, r.remains = o.DeletionTimestamp, in.get(o.HeldBy), in.get(o.Remains)
+	r.deletionTimestamp, r.finalizerManager, r.deletionMessage = o.DeletionTimestamp, in.intern(o.FinalizerManager), in.intern(o.DeletionMessage)
 	for _, f := range o.Finalizers {
-		r.finalizers = append(r.finalizers, in.get(f))
+		r.finalizers = append(r.finalizers, in.intern(f))
 	}
-	for _, k := range o.Kept {
-		k.Path = in.get(k.Path)
+	for _, k := range o.KeptFields {
+		k.Path = in.intern(k.Path)
 		k.Value = slices.Clone(k.Value)
-		r.kept = append(r.kept, k)
+		r.keptFields = append(r.keptFields, k)
 	}
-	if r.uid != "" || r.rv != "" || !r.deletion.IsZero() || r.remains != "" || r.finalizers != nil || r.kept != nil {
+	if r.uid != "" || r.resourceVersion != "" || !r.deletionTimestamp.IsZero() || r.deletionMessage != "" || r.finalizers != nil || r.keptFields != nil {
 		e.rare = &r
 	}
 	return e
 }
 
-func (e *entry) unpack(gk schema.GroupKind, n name) Object {
+func (e *entry) unpack(gk schema.GroupKind, n objectKey) Object {
 	o := Object{
-		Ref:          stacks.Ref{Group: gk.Group, Kind: gk.Kind, Namespace: n.namespace, Name: n.name},
-		Version:      e.version,
-		UID:          e.UID(),
-		Owned:        base64.RawURLEncoding.EncodeToString(e.owned[:]),
-		Ready:        e.ready,
-		Message:      e.message,
-		Done:         e.is(flagDone),
-		Succeeded:    e.is(flagSucceeded),
-		Deleting:     e.is(flagDeleting),
-		OtherManager: e.other,
-		LabelLost:    e.is(flagLabelLost),
-		Adopted:      e.is(flagAdopted),
-		Protected:    e.is(flagProtected),
-		Suspended:    e.is(flagSuspended),
-		Claimed:      e.is(flagClaimed),
+		Ref:           stacks.Ref{Group: gk.Group, Kind: gk.Kind, Namespace: n.namespace, Name: n.name},
+		Version:       e.version,
+		UID:           e.UID(),
+		OwnedHash:     base64.RawURLEncoding.EncodeToString(e.ownedHash[:]),
+		Readiness:     e.readiness,
+		Message:       e.message,
+		Finished:      e.is(flagFinished),
+		Succeeded:     e.is(flagSucceeded),
+		Deleting:      e.is(flagDeleting),
+		OtherManager:  e.otherManager,
+		LabelLost:     e.is(flagLabelLost),
+		Adopted:       e.is(flagAdopted),
+		Protected:     e.is(flagProtected),
+		Suspended:     e.is(flagSuspended),
+		TrackedByTool: e.is(flagTrackedByTool),
 	}
-	if e.rv != 0 {
-		o.ResourceVersion = strconv.FormatUint(e.rv, 10)
+	if e.resourceVersion != 0 {
+		o.ResourceVersion = strconv.FormatUint(e.resourceVersion, 10)
 	}
 	if e.is(flagReplicas) {
-		o.Owned += holdsReplicas
+		o.OwnedHash += replicasSuffix
 	}
 	if !e.is(flagMarkLost) {
 		o.Mark = Mark{Owner: e.owner, ID: o.Ref.ID()}
 	}
 	if r := e.rare; r != nil {
-		if r.rv != "" {
-			o.ResourceVersion = r.rv
+		if r.resourceVersion != "" {
+			o.ResourceVersion = r.resourceVersion
 		}
-		o.DeletionTimestamp, o.HeldBy, o.Remains = r.deletion, r.heldBy, r.remains
+		o.DeletionTimestamp, o.FinalizerManager, o.DeletionMessage = r.deletionTimestamp, r.finalizerManager, r.deletionMessage
 		o.Finalizers = slices.Clone(r.finalizers)
-		o.Kept = slices.Clone(r.kept)
+		o.KeptFields = slices.Clone(r.keptFields)
 	}
 	return o
 }
 
-// matters reports whether two entries differ in what an owner acts on, or says of a
-// removal: not in other messages, and not in the resource version, which every
-// heartbeat changes.
-func (e *entry) matters(b *entry) bool {
-	const acted = flagDone | flagDeleting | flagLabelLost | flagMarkLost | flagReplicas | flagProtected | flagSuspended | flagClaimed
-	if e.UID() != b.UID() || e.owned != b.owned || e.ready != b.ready || e.flags&acted != b.flags&acted || e.owner != b.owner {
+// differsForOwner reports whether two entries differ in a field that an owner acts on, or that it
+// reports during a removal. Other messages do not count, and neither does the resource version,
+// which every heartbeat changes.
+func (e *entry) differsForOwner(b *entry) bool {
+	const acted = flagFinished | flagDeleting | flagLabelLost | flagMarkLost | flagReplicas | flagProtected | flagSuspended | flagTrackedByTool
+	if e.UID() != b.UID() || e.ownedHash != b.ownedHash || e.readiness != b.readiness || e.flags&acted != b.flags&acted || e.owner != b.owner {
 		return true
 	}
 	er, br := e.rare, b.rare
 	if er == nil || br == nil {
-		return er.matter() || br.matter()
+		return er.mattersToOwner() || br.mattersToOwner()
 	}
-	return er.remains != br.remains || !slices.Equal(er.finalizers, br.finalizers) || !slices.EqualFunc(er.kept, br.kept, KeptField.equal)
+	return er.deletionMessage != br.deletionMessage || !slices.Equal(er.finalizers, br.finalizers) || !slices.EqualFunc(er.keptFields, br.keptFields, KeptField.equal)
 }
 
-func (r *rare) matter() bool {
-	return r != nil && (r.kept != nil || r.finalizers != nil || r.remains != "")
+func (r *rareFields) mattersToOwner() bool {
+	return r != nil && (r.keptFields != nil || r.finalizers != nil || r.deletionMessage != "")
 }
 
 func (k KeptField) equal(b KeptField) bool {
 	return k.Path == b.Path && k.Ours == b.Ours && k.Others == b.Others && k.Withheld == b.Withheld && string(k.Value) == string(b.Value)
 }
 
-// bytes estimates what an entry takes, its place in the map included.
-func (e *entry) bytes(n name) int {
+// estimatedBytes estimates the memory of an entry, including its slot in the map.
+func (e *entry) estimatedBytes(n objectKey) int {
 	b := int(unsafe.Sizeof(*e)) + (int(unsafe.Sizeof(n))+8)*8/7 + len(n.name)
 	if r := e.rare; r != nil {
-		b += int(unsafe.Sizeof(*r)) + len(r.uid) + len(r.rv) + len(r.finalizers)*16
-		for _, k := range r.kept {
+		b += int(unsafe.Sizeof(*r)) + len(r.uid) + len(r.resourceVersion) + len(r.finalizers)*16
+		for _, k := range r.keptFields {
 			b += int(unsafe.Sizeof(k)) + len(k.Value)
 		}
 	}
 	return b
 }
 
-// revision is a resource version as a number; 0 if it is none.
-func revision(s string) uint64 {
+// parseResourceVersion returns a resource version as a number; 0 if it is not a number.
+func parseResourceVersion(s string) uint64 {
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
 		return 0
@@ -209,7 +209,7 @@ func revision(s string) uint64 {
 	return n
 }
 
-// parseUUID accepts only the form that formatUUID writes.
+// parseUUID accepts only the format of formatUUID.
 func parseUUID(s string) (u [16]byte, ok bool) {
 	if len(s) != 36 {
 		return u, false
@@ -247,29 +247,29 @@ func formatUUID(u [16]byte) string {
 	return string(b[:])
 }
 
-// maxInterned bounds the strings that an interner shares.
+// maxInterned is the maximum number of strings in an interner.
 const maxInterned = 1 << 14
 
-// interner makes equal strings share memory. A full one starts anew: strings
-// that it gave out stay shared.
+// interner makes equal strings share memory. When it is full, it starts with an empty map; strings
+// that it returned before stay shared.
 type interner struct {
 	mu      sync.Mutex
-	strings map[string]string
+	byValue map[string]string
 }
 
-func (in *interner) get(s string) string {
+func (in *interner) intern(s string) string {
 	if s == "" {
 		return ""
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if shared, ok := in.strings[s]; ok {
+	if shared, ok := in.byValue[s]; ok {
 		return shared
 	}
-	if in.strings == nil || len(in.strings) >= maxInterned {
-		in.strings = map[string]string{}
+	if in.byValue == nil || len(in.byValue) >= maxInterned {
+		in.byValue = map[string]string{}
 	}
 	s = strings.Clone(s)
-	in.strings[s] = s
+	in.byValue[s] = s
 	return s
 }

@@ -6,26 +6,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// SyncReason says why the index can't vouch for a kind.
+// SyncReason is why the index of a kind is not synced.
 type SyncReason string
 
 // Reasons of a SyncError.
 const (
-	// NotWatched: no owner uses the kind, see Index.Use.
+	// NotWatched means that no owner uses the kind; see Index.SetOwnerKinds.
 	NotWatched SyncReason = "NotWatched"
-	// Syncing: the first list is under way or failed; Err says how.
+	// Syncing means that the first list has not finished, or that it failed with Err.
 	Syncing SyncReason = "Syncing"
-	// Forbidden: the controller may not list, watch or get the kind.
+	// Forbidden means that the controller lacks the permission to list, watch or get the kind.
 	Forbidden SyncReason = "Forbidden"
-	// NotServed: the cluster does not serve the kind.
+	// NotServed means that the cluster does not serve the kind.
 	NotServed SyncReason = "NotServed"
-	// Stale: the watch has been broken for longer than Options.StaleAfter, or a
-	// change that it told of can't be confirmed.
+	// Stale means that the watch has been broken for longer than Options.StaleAfter, or
+	// that the GET which has to confirm a deletion failed.
 	Stale SyncReason = "Stale"
 )
 
-// SyncError says that what the index holds of a kind may not be how it is. The
-// index goes on trying.
+// SyncError reports that the index of a kind may be out of date. The index keeps retrying.
 type SyncError struct {
 	GroupKind schema.GroupKind
 	Reason    SyncReason

@@ -11,21 +11,21 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-var errRefused = errors.New("the wire is broken")
+var errInjected = errors.New("injected fault: the connection is broken")
 
-// wire is the network between an index and the API server, for breaking it.
-type wire struct {
-	mu      sync.Mutex
-	next    http.RoundTripper
-	watches map[*tap]bool
-	refuse  func(*http.Request) bool
-	respond func(*http.Request) *http.Response
-	seen    []*http.Request
+// faultProxy is a transport between an index and the API server that injects faults.
+type faultProxy struct {
+	mu       sync.Mutex
+	next     http.RoundTripper
+	watches  map[*watchBody]bool
+	fail     func(*http.Request) bool
+	respond  func(*http.Request) *http.Response
+	requests []*http.Request
 }
 
-// through puts a wire between a client and the API server.
-func through(cfg *rest.Config) (*rest.Config, *wire) {
-	w := &wire{watches: map[*tap]bool{}}
+// withFaultProxy returns a copy of cfg with a faultProxy as its transport.
+func withFaultProxy(cfg *rest.Config) (*rest.Config, *faultProxy) {
+	w := &faultProxy{watches: map[*watchBody]bool{}}
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		w.next = next
@@ -36,16 +36,16 @@ func through(cfg *rest.Config) (*rest.Config, *wire) {
 
 func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") == "true" }
 
-// isGet is true for requests of one object.
+// isGet reports whether a request is for one object.
 func isGet(r *http.Request) bool { return r.URL.Query().Get("labelSelector") == "" }
 
-func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w *faultProxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.mu.Lock()
-	refuse, respond := w.refuse, w.respond
-	w.seen = append(w.seen, r)
+	refuse, respond := w.fail, w.respond
+	w.requests = append(w.requests, r)
 	w.mu.Unlock()
 	if refuse != nil && refuse(r) {
-		return nil, errRefused
+		return nil, errInjected
 	}
 	if respond != nil {
 		if resp := respond(r); resp != nil {
@@ -56,7 +56,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || !isWatch(r) || resp.StatusCode != http.StatusOK {
 		return resp, err
 	}
-	t := newTap(resp.Body)
+	t := newWatchBody(resp.Body)
 	w.mu.Lock()
 	w.watches[t] = true
 	w.mu.Unlock()
@@ -64,12 +64,12 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// count of the requests so far that match.
-func (w *wire) count(match func(*http.Request) bool) int {
+// count returns the number of requests so far that match.
+func (w *faultProxy) count(match func(*http.Request) bool) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := 0
-	for _, r := range w.seen {
+	for _, r := range w.requests {
 		if match(r) {
 			n++
 		}
@@ -77,26 +77,26 @@ func (w *wire) count(match func(*http.Request) bool) int {
 	return n
 }
 
-// open is the number of watches that were begun and not cut.
-func (w *wire) open() int {
+// openWatches returns the number of watches that were started and not cut.
+func (w *faultProxy) openWatches() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.watches)
 }
 
-func (w *wire) setRefuse(f func(*http.Request) bool) {
+func (w *faultProxy) setFailure(f func(*http.Request) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.refuse = f
+	w.fail = f
 }
 
-func (w *wire) setRespond(f func(*http.Request) *http.Response) {
+func (w *faultProxy) setResponse(f func(*http.Request) *http.Response) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.respond = f
 }
 
-// expired is what the API server answers when it no longer has the history.
+// expired returns the response of an API server that no longer has the history.
 func expired(r *http.Request) *http.Response {
 	return &http.Response{
 		StatusCode: http.StatusGone,
@@ -108,8 +108,8 @@ func expired(r *http.Request) *http.Response {
 
 const expiredStatus = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"The resourceVersion is too old","reason":"Expired","code":410}`
 
-// cut breaks the watches off, in the middle of an event if half is set.
-func (w *wire) cut(half bool) {
+// cutWatches cuts the watches, in the middle of an event if half is set.
+func (w *faultProxy) cutWatches(half bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for t := range w.watches {
@@ -121,8 +121,8 @@ func (w *wire) cut(half bool) {
 	}
 }
 
-// inject puts an event into the watches.
-func (w *wire) inject(event string) {
+// inject writes an event into all open watches.
+func (w *faultProxy) inject(event string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for t := range w.watches {
@@ -130,17 +130,17 @@ func (w *wire) inject(event string) {
 	}
 }
 
-// tap is the body of a watch, into which events can be put between others.
-type tap struct {
-	io.ReadCloser // of the pipe
+// watchBody is the response body of a watch. Other goroutines can write events between its events.
+type watchBody struct {
+	io.ReadCloser // the read end of the pipe
 	body          io.Closer
 	mu            sync.Mutex
 	pipe          *io.PipeWriter
 }
 
-func newTap(body io.ReadCloser) *tap {
+func newWatchBody(body io.ReadCloser) *watchBody {
 	r, pw := io.Pipe()
-	t := &tap{ReadCloser: r, body: body, pipe: pw}
+	t := &watchBody{ReadCloser: r, body: body, pipe: pw}
 	go func() {
 		// One event is one line.
 		lines := bufio.NewReader(body)
@@ -158,19 +158,19 @@ func newTap(body io.ReadCloser) *tap {
 	return t
 }
 
-func (t *tap) write(b []byte) error {
+func (t *watchBody) write(b []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	_, err := t.pipe.Write(b)
 	return err
 }
 
-func (t *tap) end(err error) {
+func (t *watchBody) end(err error) {
 	_ = t.pipe.CloseWithError(err)
 	_ = t.body.Close()
 }
 
-func (t *tap) Close() error {
+func (t *watchBody) Close() error {
 	t.end(io.EOF)
 	return t.ReadCloser.Close()
 }

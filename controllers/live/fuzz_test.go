@@ -14,8 +14,8 @@ import (
 	"github.com/ksctl/gitops/stacks/readyexpr"
 )
 
-// FuzzProject projects arbitrary JSON: no panic, bounded, the same twice, and
-// packed and unpacked the same.
+// FuzzProject projects arbitrary JSON. Project does not panic, does not change the object, is
+// deterministic and bounded; pack and unpack keep the result.
 func FuzzProject(f *testing.F) {
 	files, err := filepath.Glob("testdata/drift/*.json")
 	if err != nil || len(files) == 0 {
@@ -54,28 +54,28 @@ func FuzzProject(f *testing.F) {
 		before := u.DeepCopy()
 		o, err := Project(u)
 		if !reflect.DeepEqual(before, u) {
-			t.Error("projecting changed the object")
+			t.Error("Project changed the object")
 		}
 		if err != nil {
 			return
 		}
 		if again, err := Project(u); err != nil || !reflect.DeepEqual(o, again) {
-			t.Errorf("twice projected: %+v, then %+v (%v)", o, again, err)
+			t.Errorf("projected twice: %+v, then %+v (%v)", o, again, err)
 		}
-		if len(o.Message) > maxMessage || len(o.Owned) < ownedHash || len(o.Owned) > ownedHash+1 || len(o.Finalizers) > maxFinalizers || len(o.Kept) > maxIgnored+1 {
+		if len(o.Message) > maxMessageBytes || len(o.OwnedHash) < ownedHashLen || len(o.OwnedHash) > ownedHashLen+1 || len(o.Finalizers) > maxFinalizers || len(o.KeptFields) > maxIgnoredPaths+1 {
 			t.Errorf("out of bounds: %+v", o)
 		}
 		e := pack(&o, &interner{})
 		e.owner = o.Mark.Owner
-		got := e.unpack(o.Ref.GroupKind(), name{o.Ref.Namespace, o.Ref.Name})
+		got := e.unpack(o.Ref.GroupKind(), objectKey{o.Ref.Namespace, o.Ref.Name})
 		got.Mark = o.Mark
 		if !reflect.DeepEqual(got, o) {
-			t.Errorf("packed and unpacked: %+v, was %+v", got, o)
+			t.Errorf("packed and unpacked: got %+v, want %+v", got, o)
 		}
 	})
 }
 
-// FuzzAnnotations puts arbitrary text into the annotations that are read.
+// FuzzAnnotations projects an object with arbitrary text in its annotations.
 func FuzzAnnotations(f *testing.F) {
 	f.Add("a/b/c/d/e|n_x_x.io_Thing", `["/spec/replicas","/metadata/annotations/a~1b"]`, "status.phase == 'Up'")
 	f.Add("|", `["/"]`, "[1].exists(x, [x] == [1])")
@@ -83,7 +83,7 @@ func FuzzAnnotations(f *testing.F) {
 	f.Fuzz(func(t *testing.T, mark, ignore, expr string) {
 		if m, err := ParseMark(mark); err == nil {
 			if again, err := ParseMark(m.String()); err != nil || again != m {
-				t.Errorf("%q is %+v, written and read %+v (%v)", mark, m, again, err)
+				t.Errorf("%q is %+v, formatted and parsed again %+v (%v)", mark, m, again, err)
 			}
 		}
 		u := &unstructured.Unstructured{Object: map[string]any{
@@ -100,16 +100,16 @@ func FuzzAnnotations(f *testing.F) {
 		if !utf8.ValidString(o.Message) && utf8.ValidString(expr) {
 			t.Errorf("message %q", o.Message)
 		}
-		if expr != "" && readyexpr.Check(expr) != nil && o.Ready == Current {
-			t.Errorf("%q can't be compiled, yet the object is Current", expr)
+		if expr != "" && readyexpr.Check(expr) != nil && o.Readiness == Current {
+			t.Errorf("%q does not compile, but the object is Current", expr)
 		}
-		if paths, err := ParseIgnored(ignore); err == nil && len(paths) != len(o.Kept) {
-			t.Errorf("%d paths are ignored, %d kept", len(paths), len(o.Kept))
+		if paths, err := ParseIgnoreAnnotation(ignore); err == nil && len(paths) != len(o.KeptFields) {
+			t.Errorf("%d ignored paths, but %d kept fields", len(paths), len(o.KeptFields))
 		}
 	})
 }
 
-// FuzzReadPage reads arbitrary text as a page.
+// FuzzReadPage reads arbitrary text as a page of a list.
 func FuzzReadPage(f *testing.F) {
 	f.Add(`{"kind":"List","metadata":{"resourceVersion":"7","continue":"c"},"items":[{"a":1},{"b":[2]}]}`)
 	f.Add(`{"items":null}`)

@@ -12,12 +12,12 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// Inventories have these hashes as baselines: with another one each object counts as drifted.
-func TestGoldenOwned(t *testing.T) {
+// Inventories store these hashes as baselines: with a different hash each object counts as drifted.
+func TestGoldenOwnedHash(t *testing.T) {
 	const replicas = `{"f:spec": {"f:replicas": {}}}`
 	const item = `{"f:a": {"k:{\"n\":1,\"p\":\"TCP\"}": {".": {}, "f:n": {}, "f:p": {}, "f:v": {}}}}`
 	thing := func(body, ours string, others ...string) *unstructured.Unstructured {
-		return owned(t, "Thing", body, ours, others...)
+		return objectWithManagedFields(t, "Thing", body, ours, others...)
 	}
 	var out bytes.Buffer
 	for _, c := range []struct {
@@ -51,30 +51,30 @@ func TestGoldenOwned(t *testing.T) {
 		{"a map with fields of others", thing(`"a": {"x": 1, "z": 2}`, `{"f:a": {}}`, `{"f:a": {"f:x": {}}}`)},
 		{"a list with items of others", thing(`"a": [{"n": 1, "v": 2}, "s"]`, `{"f:a": {}}`,
 			`{"f:a": {"k:{\"n\":1}": {".": {}, "f:v": {}}}}`)},
-		{"an ignored field", ignoring(thing(`"a": 1, "b": {"c": 2, "d": 3}`,
+		{"an ignored field", withIgnored(thing(`"a": 1, "b": {"c": 2, "d": 3}`,
 			`{"f:a": {}, "f:b": {"f:c": {}, "f:d": {}}}`), `["/b/c"]`)},
-		{"an ignored part of a value", ignoring(thing(`"a": {"x": 1, "y": [1, 2]}`, `{"f:a": {}}`),
+		{"an ignored part of a value", withIgnored(thing(`"a": {"x": 1, "y": [1, 2]}`, `{"f:a": {}}`),
 			`["/a/x", "/a/y/0"]`)},
-		{"an ignored part of a value of others", ignoring(thing(`"a": {"x": 1, "y": 2}`, `{"f:b": {}}`, `{"f:a": {}}`),
+		{"an ignored part of a value of others", withIgnored(thing(`"a": {"x": 1, "y": 2}`, `{"f:b": {}}`, `{"f:a": {}}`),
 			`["/a/x"]`)},
-		{"an ignored item", ignoring(thing(`"a": [{"n": 2}, {"n": 1, "p": "TCP", "v": 4}]`, item), `["/a/1/v"]`)},
+		{"an ignored item", withIgnored(thing(`"a": [{"n": 2}, {"n": 1, "p": "TCP", "v": 4}]`, item), `["/a/1/v"]`)},
 		{"replicas", thing(`"spec": {"replicas": 3}`, replicas)},
 		{"replicas of others", thing(`"spec": {"replicas": 3}`, `{"f:a": {}}`, replicas)},
-		{"ignored replicas", ignoring(thing(`"spec": {"replicas": 3}`, replicas), `["/spec/replicas"]`)},
-		{"an ignored spec", ignoring(thing(`"spec": {"replicas": 3}`, replicas), `["/spec"]`)},
-		{"replicas that the scale subresource wrote", scaled(t, `"spec": {"replicas": 3}`, replicas)},
-		{"replicas that the scale subresource set to 0", scaled(t, `"spec": {"replicas": 0}`, `{"f:spec": {}}`)},
+		{"ignored replicas", withIgnored(thing(`"spec": {"replicas": 3}`, replicas), `["/spec/replicas"]`)},
+		{"an ignored spec", withIgnored(thing(`"spec": {"replicas": 3}`, replicas), `["/spec"]`)},
+		{"replicas that the scale subresource wrote", scaledObject(t, `"spec": {"replicas": 3}`, replicas)},
+		{"replicas that the scale subresource set to 0", scaledObject(t, `"spec": {"replicas": 0}`, `{"f:spec": {}}`)},
 	} {
 		fmt.Fprintf(&out, "%s: %s\n", c.name, goldenOwned(t, c.object, "key"))
 	}
 	golden.Equal(t, "owned.txt", out.Bytes())
 }
 
-// The data of a Secret is hashed with a key, and not at all without one.
-func TestGoldenOwnedOfSecrets(t *testing.T) {
+// The data of a Secret enters the hash with a key only.
+func TestGoldenOwnedHashOfSecrets(t *testing.T) {
 	const both = `{"f:data": {"f:password": {}}, "f:type": {}}`
 	secret := func(body, ours string, others ...string) *unstructured.Unstructured {
-		u := owned(t, "Secret", body, ours, others...)
+		u := objectWithManagedFields(t, "Secret", body, ours, others...)
 		u.SetAPIVersion("v1")
 		return u
 	}
@@ -102,19 +102,20 @@ func goldenOwned(t *testing.T, u *unstructured.Unstructured, key string) string 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if Drifted(o.Owned, o.Owned) {
-		t.Errorf("%s differs from itself", o.Owned)
+	if Drifted(o.OwnedHash, o.OwnedHash) {
+		t.Errorf("%s counts as drifted from itself", o.OwnedHash)
 	}
-	return o.Owned
+	return o.OwnedHash
 }
 
-func ignoring(u *unstructured.Unstructured, pointers string) *unstructured.Unstructured {
+func withIgnored(u *unstructured.Unstructured, pointers string) *unstructured.Unstructured {
 	u.SetAnnotations(map[string]string{IgnoreAnnotation: pointers})
 	return u
 }
 
-// scaled is an object whose fields another manager wrote through the scale subresource.
-func scaled(t *testing.T, body, theirs string) *unstructured.Unstructured {
+// scaledObject returns an object with fields that another manager wrote through the scale
+// subresource.
+func scaledObject(t *testing.T, body, theirs string) *unstructured.Unstructured {
 	t.Helper()
 	return object(t, "x.io/v1", "Thing", fmt.Sprintf(`"metadata": {"name": "x", "managedFields": [`+
 		`{"manager": %q, "operation": "Apply", "apiVersion": "x.io/v1", "fieldsV1": {"f:a": {}}}, `+
@@ -122,16 +123,16 @@ func scaled(t *testing.T, body, theirs string) *unstructured.Unstructured {
 		body))
 }
 
-// manyThings are more items than a list is searched through one by one.
+// manyThings returns a list that is long enough for a lookup table.
 func manyThings() string {
 	var items []string
-	for i := range 2 * manyItems {
+	for i := range 2 * minItemsForTable {
 		items = append(items, fmt.Sprintf(`{"n": %d, "p": "TCP", "v": %d}`, i, 2*i))
 	}
 	return "[" + strings.Join(items, ", ") + "]"
 }
 
-// Objects in clusters carry these marks.
+// Objects in existing clusters carry these marks.
 func TestGoldenMarks(t *testing.T) {
 	ref := func(group, kind, namespace, name string) string {
 		return stacks.Ref{Group: group, Kind: kind, Namespace: namespace, Name: name}.ID()
@@ -151,11 +152,11 @@ func TestGoldenMarks(t *testing.T) {
 	golden.Equal(t, "marks.txt", out.Bytes())
 	for i, line := range strings.Split(strings.TrimSpace(string(golden.Read(t, "marks.txt"))), "\n")[1:] {
 		if m, err := ParseMark(line); err != nil || m != marks[i+1] {
-			t.Errorf("%s is read as %+v, %v", line, m, err)
+			t.Errorf("ParseMark(%s) = %+v, %v", line, m, err)
 		}
 	}
 	if _, err := ParseMark(marks[0].String()); err == nil {
-		t.Error("a mark without an owner is read")
+		t.Error("ParseMark accepts a mark without an owner")
 	}
 }
 

@@ -9,49 +9,51 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// group is what the index holds of one kind, whatever the version. Its fields
-// are guarded by Index.mu.
+// group holds the index of one kind, in all its API versions. Index.mu guards its fields.
 type group struct {
 	gk      schema.GroupKind
-	objects map[name]*entry
+	objects map[objectKey]*entry
 	watches map[watchKey]*watcher
-	// gone are objects known not to exist any more: what comes late of them is old.
-	gone map[name]grave
-	// unconfirmed are hinted objects whose GET failed, and how.
-	unconfirmed map[name]error
+	// tombstones are objects that no longer exist or were released. Late events and responses
+	// of them are ignored.
+	tombstones map[objectKey]tombstone
+	// unconfirmed holds the errors of hinted objects whose GET failed.
+	unconfirmed map[objectKey]error
 }
 
-type grave struct {
-	uid types.UID
-	at  time.Time
-	// until is set when the object lives on as nobody's: what is newer counts.
-	until uint64
-	// succeeded is true for a Job or a Pod that was seen to run to its end well.
+// tombstone remembers an object that was deleted or released.
+type tombstone struct {
+	uid       types.UID
+	deletedAt time.Time
+	// releasedVersion is set if the object still exists without an owner: versions newer than
+	// this one are stored again.
+	releasedVersion uint64
+	// succeeded is true for a Job or a Pod that completed successfully.
 	succeeded bool
 }
 
-// covers is true for what is old news of the object in the grave.
-func (g grave) covers(uid types.UID, rv uint64) bool {
-	return uid != "" && g.uid == uid && (g.until == 0 || rv <= g.until)
+// covers reports whether a version of an object is outdated by the tombstone.
+func (g tombstone) covers(uid types.UID, rv uint64) bool {
+	return uid != "" && g.uid == uid && (g.releasedVersion == 0 || rv <= g.releasedVersion)
 }
 
-// group returns the group of a kind; it is made when it isn't there.
+// group returns the group of a kind and creates it if necessary.
 func (ix *Index) group(gk schema.GroupKind) *group {
 	g := ix.groups[gk]
 	if g == nil {
 		g = &group{
 			gk:          gk,
-			objects:     map[name]*entry{},
+			objects:     map[objectKey]*entry{},
 			watches:     map[watchKey]*watcher{},
-			gone:        map[name]grave{},
-			unconfirmed: map[name]error{},
+			tombstones:  map[objectKey]tombstone{},
+			unconfirmed: map[objectKey]error{},
 		}
 		ix.groups[gk] = g
 	}
 	return g
 }
 
-func (g *group) ref(n name) stacks.Ref {
+func (g *group) ref(n objectKey) stacks.Ref {
 	return stacks.Ref{Group: g.gk.Group, Kind: g.gk.Kind, Namespace: n.namespace, Name: n.name}
 }
 
@@ -64,7 +66,7 @@ func (g *group) synced(now time.Time, staleAfter time.Duration) error {
 			return err
 		}
 	}
-	var first error // the same one each time
+	var first error // deterministic: the error with the lowest text
 	for _, err := range g.unconfirmed {
 		if first == nil || err.Error() < first.Error() {
 			first = err
@@ -76,7 +78,7 @@ func (g *group) synced(now time.Time, staleAfter time.Duration) error {
 	return &SyncError{GroupKind: g.gk, Reason: Stale, Err: first}
 }
 
-// users are the owners that use the kind.
+// users returns the owners that use the kind. An owner of several versions occurs several times.
 func (g *group) users() []string {
 	var out []string
 	for _, w := range g.watches {
@@ -87,10 +89,11 @@ func (g *group) users() []string {
 	return out
 }
 
-// speaksFor reports whether the watch is the one to believe of an object whose
-// fields we own in the given API version. In another version the same fields
-// may have other paths: hashes of the two do not compare.
-func (g *group) speaksFor(w *watcher, ownVersion string) bool {
+// isAuthoritative reports whether the index stores an object from this watch, given the API version
+// of the object's managedFields entry of FieldManager. In another version the same fields may have
+// other paths, so that the hashes are not comparable. Without a watch of that version, the watch of
+// the lowest version is authoritative.
+func (g *group) isAuthoritative(w *watcher, ownVersion string) bool {
 	if len(g.watches) == 1 || w.key.gvk.GroupVersion().String() == ownVersion {
 		return true
 	}
@@ -106,8 +109,8 @@ func (g *group) speaksFor(w *watcher, ownVersion string) bool {
 	return first == w
 }
 
-// put stores what came of an object: from a watch, or, if that is nil, from a
-// response. Older news than what is stored is dropped.
+// put stores a projection from a watch, or from a response if w is nil. A version older than the
+// stored one is dropped.
 func (ix *Index) put(o Object, ownVersion string, w *watcher) {
 	e := pack(&o, &ix.interned)
 	ix.mu.Lock()
@@ -115,16 +118,16 @@ func (ix *Index) put(o Object, ownVersion string, w *watcher) {
 	ix.putPacked(&o, e, ownVersion, w)
 }
 
-// putPacked is put of what was packed. The lock is held.
+// putPacked is put for a packed projection. The caller holds the lock.
 func (ix *Index) putPacked(o *Object, e *entry, ownVersion string, w *watcher) {
 	ours := o.Mark.ID == o.Ref.ID()
 	g := ix.groups[o.Ref.GroupKind()]
-	if g == nil || (w != nil && (g.watches[w.key] != w || !g.speaksFor(w, ownVersion))) {
+	if g == nil || (w != nil && (g.watches[w.key] != w || !g.isAuthoritative(w, ownVersion))) {
 		return
 	}
-	n := name{ix.interned.get(o.Ref.Namespace), o.Ref.Name}
+	n := objectKey{ix.interned.intern(o.Ref.Namespace), o.Ref.Name}
 	old := g.objects[n]
-	if old != nil && e.rv < old.rv || g.gone[n].covers(o.UID, e.rv) {
+	if old != nil && e.resourceVersion < old.resourceVersion || g.tombstones[n].covers(o.UID, e.resourceVersion) {
 		return
 	}
 	same := old != nil && old.UID() == o.UID
@@ -135,7 +138,7 @@ func (ix *Index) putPacked(o *Object, e *entry, ownVersion string, w *watcher) {
 		}
 		return
 	}
-	e.owner = ix.interned.get(o.Mark.Owner)
+	e.owner = ix.interned.intern(o.Mark.Owner)
 	if !ours {
 		e.owner = old.owner
 		e.set(flagMarkLost, true)
@@ -143,72 +146,72 @@ func (ix *Index) putPacked(o *Object, e *entry, ownVersion string, w *watcher) {
 	e.set(flagLabelLost, o.LabelLost)
 	switch {
 	case w != nil:
-		e.round = w.round
+		e.listRound = w.listRound
 	case same:
-		e.round = old.round
-		// Only what is newer than the hint refutes it.
-		e.set(flagHinted, old.is(flagHinted) && e.rv == old.rv)
+		e.listRound = old.listRound
+		// Only a version newer than the hint clears it.
+		e.set(flagHinted, old.is(flagHinted) && e.resourceVersion == old.resourceVersion)
 	}
 	if !e.is(flagHinted) {
-		ix.confirmed(g, n)
+		ix.clearUnconfirmed(g, n)
 	}
-	delete(g.gone, n)
+	delete(g.tombstones, n)
 	g.objects[n] = e
 	if w != nil && (old == nil || old.owner != e.owner) {
-		ix.arrive(g, n, e.owner)
+		ix.addStray(g, n, e.owner)
 	}
-	// Of a first list every user of the kind is told at its end.
-	switch quiet := w != nil && !w.listed; {
-	case quiet:
-	case old != nil && !old.matters(e):
-		if e.ready != Current && e.message != old.message {
-			ix.notify.murmur(e.owner)
+	// At the end of the first list, every user of the kind is notified.
+	switch firstList := w != nil && !w.listed; {
+	case firstList:
+	case old != nil && !old.differsForOwner(e):
+		if e.readiness != Current && e.message != old.message {
+			ix.notify.markDelayed(e.owner)
 		}
 	case old == nil:
 		ix.notify.mark(e.owner)
 	default:
-		ix.notify.mark(e.owner, old.owner) // at once: one owner is told once
+		ix.notify.mark(e.owner, old.owner) // in one call, so that one owner is notified once
 	}
 	if old != nil && old.owner != e.owner {
-		ix.handOver(o.Ref)
+		ix.notifyAwaiting(o.Ref)
 	}
 }
 
-// hint notes that a watch or a list no longer has an object; a GET is to tell
-// whether it is gone or has only lost its label. The lock is held.
-func (ix *Index) hint(g *group, n name, uid types.UID, rv uint64) {
+// hint records that a watch or a list no longer contains an object. A GET has to confirm whether
+// the object is gone or only lost its label. The caller holds the lock.
+func (ix *Index) hint(g *group, n objectKey, uid types.UID, rv uint64) {
 	e := g.objects[n]
-	if e == nil || e.UID() != uid || rv < e.rv {
+	if e == nil || e.UID() != uid || rv < e.resourceVersion {
 		return
 	}
-	e.rv = rv
+	e.resourceVersion = rv
 	e.set(flagHinted, true)
-	// The answer to our own request to delete it will tell.
+	// While the controller deletes the object itself, the response decides.
 	if ref := g.ref(n); ix.deleting[ref] != uid {
-		ix.ask(ref)
+		ix.enqueueConfirm(ref)
 	}
 }
 
-// ask queues the GET that confirms a hint. The lock is held.
-func (ix *Index) ask(ref stacks.Ref) {
+// enqueueConfirm queues the GET that confirms a hint. The caller holds the lock.
+func (ix *Index) enqueueConfirm(ref stacks.Ref) {
 	if ix.ctx != nil {
-		ix.confirms.Add(ref)
+		ix.confirmQueue.Add(ref)
 	}
 }
 
-// drop forgets an object that is gone. The lock is held.
-func (ix *Index) drop(g *group, n name, e *entry) {
+// drop removes an object that is gone and leaves a tombstone. The caller holds the lock.
+func (ix *Index) drop(g *group, n objectKey, e *entry) {
 	delete(g.objects, n)
-	ix.depart(g, n, e.owner)
-	g.gone[n] = grave{uid: e.UID(), at: ix.opts.Clock.Now(), succeeded: e.is(flagSucceeded)}
-	ix.confirmed(g, n)
+	ix.removeStray(g, n, e.owner)
+	g.tombstones[n] = tombstone{uid: e.UID(), deletedAt: ix.opts.Clock.Now(), succeeded: e.is(flagSucceeded)}
+	ix.clearUnconfirmed(g, n)
 	ix.notify.mark(e.owner)
-	ix.handOver(g.ref(n))
+	ix.notifyAwaiting(g.ref(n))
 }
 
-// confirmed notes that nothing is open about an object. The lock is held.
-func (ix *Index) confirmed(g *group, n name) {
-	if _, was := g.unconfirmed[n]; !was {
+// clearUnconfirmed removes the failed GET of an object. The caller holds the lock.
+func (ix *Index) clearUnconfirmed(g *group, n objectKey) {
+	if _, found := g.unconfirmed[n]; !found {
 		return
 	}
 	delete(g.unconfirmed, n)
@@ -217,16 +220,16 @@ func (ix *Index) confirmed(g *group, n name) {
 	}
 }
 
-// unlisted hints at the objects that a finished list of a watch did not have.
-// What is newer than the list is not judged by it. The lock is held.
-func (ix *Index) unlisted(g *group, w *watcher, listed uint64) {
-	var missing []name
+// hintUnlisted adds a hint to each object that a finished list did not contain, unless the object
+// is newer than the list or stored in another API version. The caller holds the lock.
+func (ix *Index) hintUnlisted(g *group, w *watcher, listVersion uint64) {
+	var missing []objectKey
 	for n, e := range g.objects {
-		if e.round != w.round && e.version == w.key.gvk.Version && e.rv <= listed {
+		if e.listRound != w.listRound && e.version == w.key.gvk.Version && e.resourceVersion <= listVersion {
 			missing = append(missing, n)
 		}
 	}
 	for _, n := range missing {
-		ix.hint(g, n, g.objects[n].UID(), g.objects[n].rv)
+		ix.hint(g, n, g.objects[n].UID(), g.objects[n].resourceVersion)
 	}
 }

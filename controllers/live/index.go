@@ -18,45 +18,46 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// Index holds what is known of the managed objects of one cluster. Its methods
-// may be called at any time, from any goroutine; nothing is watched until Start.
+// Index holds the projections of the managed objects of one cluster. Its methods are safe for
+// concurrent use and may be called before Start; the watches run only after Start.
 type Index struct {
-	opts     Options
-	client   rest.Interface
-	notify   *notifier
-	interned interner
-	lists    chan struct{}
+	opts      Options
+	client    rest.Interface
+	notify    *notifier
+	interned  interner
+	listSlots chan struct{}
 
-	mu     sync.RWMutex
-	groups map[schema.GroupKind]*group
-	awaits awaits
-	// fresh are objects that came up and that their owner was not asked about yet.
-	fresh map[string][]located
-	// deleting are the objects whose deletion was asked for and not answered yet.
+	mu      sync.RWMutex
+	groups  map[schema.GroupKind]*group
+	awaited awaitedObjects
+	// strays are objects, by owner, that watches delivered and that the owner does not know
+	// or was not asked about yet; see Strays.
+	strays map[string][]objectLocation
+	// deleting are the objects with a deletion request in flight.
 	deleting map[stacks.Ref]types.UID
 	stats    counters
-	// ctx is set while the index runs.
-	ctx      context.Context
-	started  bool
-	confirms workqueue.TypedRateLimitingInterface[stacks.Ref]
-	wg       sync.WaitGroup
+	// ctx is nil unless the index runs.
+	ctx          context.Context
+	started      bool
+	confirmQueue workqueue.TypedRateLimitingInterface[stacks.Ref]
+	wg           sync.WaitGroup
 }
 
-// ErrStarted says that an index was started twice.
-var ErrStarted = errors.New("the index was started before")
+// ErrAlreadyStarted is the error of a second Start.
+var ErrAlreadyStarted = errors.New("live index: already started")
 
-// New makes an index of the cluster that cfg leads to. cfg is copied; its rate
-// limits are left out, what an index requests is bounded by Options.
+// New returns an index of the cluster of cfg. New copies cfg and drops its rate limits and timeout;
+// Options bound the requests of the index.
 func New(cfg *rest.Config, o Options) (*Index, error) {
-	if o.Owner == "" {
-		return nil, errors.New("live.Options.Owner is the value of the label that is watched: it can't be empty")
+	if o.OwnerID == "" {
+		return nil, errors.New("live index: Options.OwnerID is empty: set the id of the installation")
 	}
 	o.setDefaults()
 	c := dynamic.ConfigFor(cfg)
 	c.GroupVersion = nil
 	c.APIPath = "/"
 	c.QPS, c.Burst, c.RateLimiter = -1, 0, nil
-	// A time limit of the client would end the watches, too.
+	// A timeout of the client would also end the watches.
 	c.Timeout = 0
 	c.WarningHandler = rest.NoWarnings{}
 	c.WarningHandlerWithContext = nil
@@ -69,11 +70,11 @@ func New(cfg *rest.Config, o Options) (*Index, error) {
 		return nil, fmt.Errorf("live index: %w", err)
 	}
 	ix := &Index{
-		opts:   o,
-		client: client,
-		lists:  make(chan struct{}, o.Lists),
-		groups: map[schema.GroupKind]*group{},
-		fresh:  map[string][]located{},
+		opts:      o,
+		client:    client,
+		listSlots: make(chan struct{}, o.ConcurrentLists),
+		groups:    map[schema.GroupKind]*group{},
+		strays:    map[string][]objectLocation{},
 
 		deleting: map[stacks.Ref]types.UID{},
 	}
@@ -81,25 +82,25 @@ func New(cfg *rest.Config, o Options) (*Index, error) {
 	return ix, nil
 }
 
-// Start watches until ctx ends, and returns when everything that it started has
-// ended, nil unless it was started before.
+// Start runs the watches until ctx ends and returns nil after all goroutines have ended. It fails
+// with ErrAlreadyStarted if it was called before.
 func (ix *Index) Start(ctx context.Context) error {
 	ix.mu.Lock()
 	if ix.started {
 		ix.mu.Unlock()
-		return ErrStarted
+		return ErrAlreadyStarted
 	}
 	ix.started = true
 	ix.ctx = ctx
-	ix.confirms = ix.newConfirms()
+	ix.confirmQueue = ix.newConfirmQueue()
 	ix.wg.Go(func() { ix.notify.run(ctx) })
-	ix.wg.Go(func() { ix.tidy(ctx) })
-	for range ix.opts.Confirms {
-		ix.wg.Go(func() { ix.confirmAll(ctx) })
+	ix.wg.Go(func() { ix.runCleanup(ctx) })
+	for range ix.opts.ConcurrentConfirms {
+		ix.wg.Go(func() { ix.runConfirmWorker(ctx) })
 	}
 	for _, g := range ix.groups {
 		for _, w := range g.watches {
-			ix.launch(w)
+			ix.startWatcher(w)
 		}
 	}
 	ix.mu.Unlock()
@@ -107,14 +108,14 @@ func (ix *Index) Start(ctx context.Context) error {
 	<-ctx.Done()
 	ix.mu.Lock()
 	ix.ctx = nil
-	ix.confirms.ShutDown()
+	ix.confirmQueue.ShutDown()
 	ix.mu.Unlock()
 	ix.wg.Wait()
 	return nil
 }
 
-// launch is called with the lock held.
-func (ix *Index) launch(w *watcher) {
+// startWatcher runs a watcher if the index runs. The caller holds the lock.
+func (ix *Index) startWatcher(w *watcher) {
 	if ix.ctx == nil {
 		return
 	}
@@ -126,10 +127,9 @@ func (ix *Index) launch(w *watcher) {
 	})
 }
 
-// Use says which kinds an owner needs from now on, in place of those that it
-// named before; none releases all. A kind that no owner uses goes on being
-// watched for Options.Grace.
-func (ix *Index) Use(ownerKey string, kinds []*meta.RESTMapping) {
+// SetOwnerKinds replaces the set of kinds that an owner uses; an empty set releases all. The index
+// keeps watching a kind without users for Options.IdleGracePeriod.
+func (ix *Index) SetOwnerKinds(ownerKey string, kinds []*meta.RESTMapping) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	want := make(map[watchKey]bool, len(kinds))
@@ -141,7 +141,7 @@ func (ix *Index) Use(ownerKey string, kinds []*meta.RESTMapping) {
 		if w == nil {
 			w = newWatcher(ix, key)
 			g.watches[key] = w
-			ix.launch(w)
+			ix.startWatcher(w)
 		}
 		w.users[ownerKey] = struct{}{}
 		w.idleSince = time.Time{}
@@ -160,8 +160,8 @@ func (ix *Index) Use(ownerKey string, kinds []*meta.RESTMapping) {
 	}
 }
 
-// Wake makes the watches of a kind try again at once: its CRD or APIService
-// changed, or the controller was allowed something.
+// Wake makes the watches of a kind retry immediately and resets their backoff. Call it when the
+// CRD or APIService of the kind changed, or when the controller got permissions.
 func (ix *Index) Wake(gk schema.GroupKind) {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
@@ -177,13 +177,13 @@ func (ix *Index) Wake(gk schema.GroupKind) {
 	}
 	for n := range g.unconfirmed {
 		ref := g.ref(n)
-		ix.confirms.Forget(ref)
-		ix.confirms.Add(ref)
+		ix.confirmQueue.Forget(ref)
+		ix.confirmQueue.Add(ref)
 	}
 }
 
-// Get returns what is known of an object. Whether that is how it is, Synced
-// says. A zero Object and false: there is no such object with our mark.
+// Get returns the projection of an object; false if the index has no such object with a mark. The
+// answer is reliable only if Synced returns nil for the kind.
 func (ix *Index) Get(ref stacks.Ref) (Object, bool) {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
@@ -191,7 +191,7 @@ func (ix *Index) Get(ref stacks.Ref) (Object, bool) {
 	if g == nil {
 		return Object{}, false
 	}
-	n := name{ref.Namespace, ref.Name}
+	n := objectKey{ref.Namespace, ref.Name}
 	e := g.objects[n]
 	if e == nil {
 		return Object{}, false
@@ -199,7 +199,7 @@ func (ix *Index) Get(ref stacks.Ref) (Object, bool) {
 	return e.unpack(g.gk, n), true
 }
 
-// Synced returns nil when the index can vouch for a kind, and a *SyncError otherwise.
+// Synced returns nil if the index of a kind is up to date, and a *SyncError otherwise.
 func (ix *Index) Synced(gk schema.GroupKind) error {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
@@ -210,22 +210,21 @@ func (ix *Index) Synced(gk schema.GroupKind) error {
 	return g.synced(ix.opts.Clock.Now(), ix.opts.StaleAfter)
 }
 
-// Observe tells the index of an object that the API server returned: to an
-// apply, or to a GET. The newer of it and of what is known counts. It returns
-// the projection, which is kept only if a watch of the kind is in use and the
-// object is one that the index stores.
+// Observe adds an object from a response of the API server to an apply or a GET. The index keeps
+// the newer of this version and its own. Observe returns the projection; the index stores it only
+// if the kind is watched and the mark has the id of the object.
 func (ix *Index) Observe(u *unstructured.Unstructured) (Object, error) {
 	o, version, err := project(u, ix.opts.SecretKey)
 	if err != nil {
 		return Object{}, err
 	}
-	o.LabelLost = u.GetLabels()[OwnerLabel] != ix.opts.Owner
+	o.LabelLost = u.GetLabels()[OwnerLabel] != ix.opts.OwnerID
 	ix.put(o, version, nil)
 	return o, nil
 }
 
-// ObserveGone tells the index that the API server said an object does not
-// exist. What it still hears of the object with that uid is old.
+// ObserveGone records that an object with that uid does not exist, according to the API server. The
+// index ignores late events of it.
 func (ix *Index) ObserveGone(ref stacks.Ref, uid types.UID) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
@@ -233,17 +232,17 @@ func (ix *Index) ObserveGone(ref stacks.Ref, uid types.UID) {
 	if g == nil {
 		return
 	}
-	n := name{ref.Namespace, ref.Name}
+	n := objectKey{ref.Namespace, ref.Name}
 	if e := g.objects[n]; e != nil && e.UID() == uid {
 		ix.drop(g, n, e)
 		return
 	}
-	was := g.gone[n]
-	g.gone[n] = grave{uid: uid, at: ix.opts.Clock.Now(), succeeded: was.succeeded && was.uid == uid}
+	previous := g.tombstones[n]
+	g.tombstones[n] = tombstone{uid: uid, deletedAt: ix.opts.Clock.Now(), succeeded: previous.succeeded && previous.uid == uid}
 }
 
-// Succeeded reports whether a Job or a Pod was seen to run to its end well,
-// also when its TTL has deleted it since.
+// Succeeded reports whether a Job or a Pod completed successfully, also for a few minutes after the
+// TTL controller deleted it.
 func (ix *Index) Succeeded(ref stacks.Ref, uid types.UID) bool {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
@@ -251,17 +250,17 @@ func (ix *Index) Succeeded(ref stacks.Ref, uid types.UID) bool {
 	if g == nil || uid == "" {
 		return false
 	}
-	n := name{ref.Namespace, ref.Name}
+	n := objectKey{ref.Namespace, ref.Name}
 	if e := g.objects[n]; e != nil && e.UID() == uid {
 		return e.is(flagSucceeded)
 	}
-	return g.gone[n].uid == uid && g.gone[n].succeeded
+	return g.tombstones[n].uid == uid && g.tombstones[n].succeeded
 }
 
-// Subscribe calls f with the key of an owner whose objects changed in a way
-// that matters, or of whose kinds the sync changed. Changes in quick succession
-// are told once. f is called from one goroutine, that of all subscribers, and
-// has to return; a slow one delays notifications, nothing else.
+// Subscribe registers a function that is called with the key of an owner after a relevant change of
+// its objects, or after a change of the sync state of its kinds. Changes in quick succession are
+// merged into one call. One goroutine calls the functions of all subscribers: a slow function
+// delays notifications, but nothing else.
 func (ix *Index) Subscribe(f func(ownerKey string)) (unsubscribe func()) {
 	return ix.notify.subscribe(f)
 }

@@ -12,61 +12,61 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestNewNeedsAnOwner(t *testing.T) {
+func TestNewRequiresOwnerIDAndHost(t *testing.T) {
 	if _, err := New(&rest.Config{Host: "http://localhost:1"}, Options{}); err == nil {
-		t.Error("an index was made that would watch everything")
+		t.Error("New accepts an empty owner id: the index would watch all objects")
 	}
-	if _, err := New(&rest.Config{Host: "http://a b"}, Options{Owner: "x"}); err == nil {
-		t.Error("an index was made of a host that is none")
+	if _, err := New(&rest.Config{Host: "http://a b"}, Options{OwnerID: "x"}); err == nil {
+		t.Error("New accepts an invalid host")
 	}
 }
 
-func TestStartOnce(t *testing.T) {
-	ix, _ := idle(t)
+func TestStartTwiceFails(t *testing.T) {
+	ix, _ := idleIndex(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := ix.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := ix.Start(context.Background()); !errors.Is(err, ErrStarted) {
-		t.Errorf("started twice: %v", err)
+	if err := ix.Start(context.Background()); !errors.Is(err, ErrAlreadyStarted) {
+		t.Errorf("second Start: %v", err)
 	}
-	// What an index is still told after its end does no harm.
+	// Events and calls after the end of an index do no harm.
 	watched(markedObject(uid1, 9))(t, ix)
 	deleted(uid1, 10)(t, ix)
 	if got, want := describe(ix), uid1+"@10 hinted"; got != want {
-		t.Errorf("after its end it knows %q, want %q", got, want)
+		t.Errorf("after its end the index has %q, want %q", got, want)
 	}
 	ix.Wake(configMapKind.GroupKind())
-	ix.Use("late", []*meta.RESTMapping{{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}}})
+	ix.SetOwnerKinds("late", []*meta.RESTMapping{{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}}})
 }
 
-// TestConfigIsOurs: what would end or slow a watch stays out of the client, and
-// the caller's configuration is not touched.
-func TestConfigIsOurs(t *testing.T) {
+// The client of the index drops settings that would end or slow a watch. The configuration of the
+// caller stays unchanged.
+func TestNewCopiesConfigAndDropsLimits(t *testing.T) {
 	cfg := &rest.Config{Host: "http://localhost:1", Timeout: 1, QPS: 0.001, Burst: 1}
-	var used *http.Request
+	var sent *http.Request
 	cfg.Wrap(func(http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) { used = r; return nil, errNoName })
+		return roundTripper(func(r *http.Request) (*http.Response, error) { sent = r; return nil, errInvalidObject })
 	})
-	ix, err := New(cfg, Options{Owner: "x"})
+	ix, err := New(cfg, Options{OwnerID: "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := newWatcher(ix, watchKey{gvk: configMapKind, gvr: configMapKind.GroupVersion().WithResource("configmaps")})
 	for range 3 {
-		if _, err := w.request("n", "x").Stream(context.Background()); !errors.Is(err, errNoName) {
+		if _, err := w.request("n", "x").Stream(context.Background()); !errors.Is(err, errInvalidObject) {
 			t.Fatal(err)
 		}
 	}
-	if used.URL.Path != "/api/v1/namespaces/n/configmaps/x" {
-		t.Errorf("asked for %s", used.URL.Path)
+	if sent.URL.Path != "/api/v1/namespaces/n/configmaps/x" {
+		t.Errorf("requested %s", sent.URL.Path)
 	}
-	if _, limited := used.Context().Deadline(); limited {
+	if _, limited := sent.Context().Deadline(); limited {
 		t.Error("the request has a deadline")
 	}
 	if cfg.Timeout != 1 || cfg.QPS != 0.001 {
-		t.Error("the caller's configuration was changed")
+		t.Error("New changed the configuration of the caller")
 	}
 }
 
@@ -82,6 +82,6 @@ func TestValueAt(t *testing.T) {
 		}
 	}
 	if got, err := ValueAt(u, "spec"); err == nil {
-		t.Errorf("what is no pointer led to %s", got)
+		t.Errorf("an invalid pointer returned %s", got)
 	}
 }

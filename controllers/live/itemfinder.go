@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// manyItems is from how many items on looking one up is worth a table.
-const manyItems = 16
+// minItemsForTable is the length of a list from which a lookup table is faster than a scan.
+const minItemsForTable = 16
 
-// itemFinder finds the items of a list that keys of managedFields name.
+// itemFinder finds the list items that managedFields keys identify.
 type itemFinder struct {
 	list []any
-	// tables has, for each set of key fields, the items by the values of those.
+	// tables holds, for each set of key fields, the item indexes by the values of those fields.
 	tables map[string]map[string]int
 }
 
-// find returns the index of the item, -1 if there is none.
+// find returns the index of the item; -1 if it is absent.
 func (f *itemFinder) find(key string) int {
 	if len(f.list) == 0 {
 		return -1
@@ -32,8 +32,8 @@ func (f *itemFinder) find(key string) int {
 	if !ok {
 		return -1
 	}
-	if len(f.list) < manyItems {
-		return slices.IndexFunc(f.list, k.is)
+	if len(f.list) < minItemsForTable {
+		return slices.IndexFunc(f.list, k.matches)
 	}
 	names := slices.Sorted(maps.Keys(k.fields))
 	table := f.table(names)
@@ -63,7 +63,7 @@ func (f *itemFinder) table(names []string) map[string]int {
 		if !ok {
 			continue
 		}
-		// Of equal items the first counts, as in a short list.
+		// The first of equal items wins, as in the scan of a short list.
 		if _, dup := t[value]; !dup {
 			t[value] = i
 		}
@@ -75,8 +75,8 @@ func (f *itemFinder) table(names []string) map[string]int {
 	return t
 }
 
-// identity writes the values of the named fields, or the value itself; false if
-// a field is missing.
+// identity encodes the values of the named fields, or the value itself without names. It returns
+// false if a field is missing.
 func (k itemKey) identity(names []string) (string, bool) {
 	if len(names) == 0 {
 		return string(appendValue(nil, k.value, nil, nil)), true

@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 )
 
-// maxKeptValue bounds a value that the index keeps, in bytes.
-const maxKeptValue = 1024
+// maxKeptValueBytes bounds the value of a KeptField in the index.
+const maxKeptValueBytes = 1024
 
-// keptFields are the ignored paths, and the replicas if somebody scaled.
-func keptFields(object map[string]any, m *managed, ignored []string, scaled, secret bool) []KeptField {
+// keptFields returns the fields at the ignored paths, and /spec/replicas if the object was scaled.
+func keptFields(object map[string]any, m *managedFields, ignored []string, scaled, secret bool) []KeptField {
 	var out []KeptField
 	replicas := false
 	for _, path := range ignored {
@@ -21,22 +21,23 @@ func keptFields(object map[string]any, m *managed, ignored []string, scaled, sec
 	return out
 }
 
-func keptField(object map[string]any, m *managed, path string, secret bool) KeptField {
+func keptField(object map[string]any, m *managedFields, path string, secret bool) KeptField {
 	tokens, err := parsePointer(path)
 	if err != nil {
 		return KeptField{Path: path}
 	}
 	k := KeptField{Path: path}
 	v, present := lookup(object, tokens)
-	if m.atomicAbove(object, tokens) > 0 {
+	if m.atomicAncestor(object, tokens) > 0 {
 		k.Ours = present
 	} else {
 		k.Ours = present && owns(m.ours, object, tokens)
 		for _, o := range m.others {
 			k.Others = k.Others || owns(o, object, tokens)
 		}
-		// Each has a part of it: left out, ours would go.
-		k.Others = k.Others && (!k.Ours || !composite(v))
+		// If both own a part of the field, the API server would delete our part of an
+		// omitted field.
+		k.Others = k.Others && (!k.Ours || !isComposite(v))
 	}
 	if !present {
 		return k
@@ -46,7 +47,7 @@ func keptField(object map[string]any, m *managed, path string, secret bool) Kept
 		return k
 	}
 	value, err := json.Marshal(v)
-	if err != nil || len(value) > maxKeptValue {
+	if err != nil || len(value) > maxKeptValueBytes {
 		k.Withheld = true
 		return k
 	}
@@ -54,7 +55,7 @@ func keptField(object map[string]any, m *managed, path string, secret bool) Kept
 	return k
 }
 
-func composite(v any) bool {
+func isComposite(v any) bool {
 	switch v.(type) {
 	case map[string]any, []any:
 		return true

@@ -19,14 +19,15 @@ import (
 )
 
 const (
-	// watchFor is the least time that a watch is asked for; up to as much again is
-	// added, so that not all end at once.
-	watchFor = 5 * time.Minute
-	// pageWithin bounds a request of a list: a connection may be dead and not say so.
-	pageWithin = 5 * time.Minute
+	// minWatchTimeout is the minimum of the requested watch timeout. A random time of up to
+	// the same length is added, so that the watches do not all end together.
+	minWatchTimeout = 5 * time.Minute
+	// pageTimeout bounds the request of one page of a list, because a dead connection may
+	// not return an error.
+	pageTimeout = 5 * time.Minute
 )
 
-// request of the kind's collection, or of an object if a name is given.
+// request returns a request for the collection of the kind, or for one object if name is not empty.
 func (w *watcher) request(namespace, name string) *rest.Request {
 	r := w.key.gvr
 	parts := []string{"/apis", r.Group, r.Version}
@@ -40,31 +41,31 @@ func (w *watcher) request(namespace, name string) *rest.Request {
 	if name != "" {
 		parts = append(parts, name)
 	}
-	// Waiting between attempts is ours to do.
+	// The watcher does its own backoff.
 	return w.ix.client.Get().AbsPath(parts...).MaxRetries(0)
 }
 
-func (w *watcher) selected() *rest.Request {
-	return w.request("", "").Param("labelSelector", OwnerLabel+"="+w.ix.opts.Owner)
+func (w *watcher) collectionRequest() *rest.Request {
+	return w.request("", "").Param("labelSelector", OwnerLabel+"="+w.ix.opts.OwnerID)
 }
 
-// list stores every selected object and returns the resource version to watch from.
+// list stores all selected objects and returns the resource version from which to watch.
 func (w *watcher) list(ctx context.Context) (string, error) {
 	select {
-	case w.ix.lists <- struct{}{}:
-		defer func() { <-w.ix.lists }()
+	case w.ix.listSlots <- struct{}{}:
+		defer func() { <-w.ix.listSlots }()
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
 	w.ix.mu.Lock()
-	w.round++
+	w.listRound++
 	w.ix.stats.lists++
 	w.ix.mu.Unlock()
-	rv, err := w.pages(ctx, w.ix.opts.PageSize)
+	rv, err := w.listPages(ctx, w.ix.opts.PageSize)
 	if isExpired(err) {
-		// The history went between two pages. As a whole the list can't expire, and
-		// is read item by item all the same.
-		rv, err = w.pages(ctx, 0)
+		// etcd compacted the history between two pages. A list without pages can't expire;
+		// it is also read item by item.
+		rv, err = w.listPages(ctx, 0)
 	}
 	if err != nil {
 		return "", err
@@ -75,30 +76,30 @@ func (w *watcher) list(ctx context.Context) (string, error) {
 	w.ix.mu.Lock()
 	defer w.ix.mu.Unlock()
 	if g := w.ix.groups[w.key.gvk.GroupKind()]; g != nil && g.watches[w.key] == w {
-		w.ix.unlisted(g, w, revision(rv))
+		w.ix.hintUnlisted(g, w, parseResourceVersion(rv))
 		if !w.listed {
-			// What the list stored was told to nobody yet.
-			w.told = Syncing
+			// Nobody was notified of the objects of the first list yet.
+			w.notifiedReason = Syncing
 		}
 		w.listed = true
 		w.reason = ""
-		w.tell()
+		w.notifyUsers()
 	}
 	return rv, nil
 }
 
-// pages stores the items of a list in pages of a size; 0 for all in one.
-func (w *watcher) pages(ctx context.Context, size int) (rv string, err error) {
+// listPages stores the items of a list, page by page. Size 0 requests all items in one page.
+func (w *watcher) listPages(ctx context.Context, size int) (rv string, err error) {
 	next := ""
 	for {
-		req := w.selected()
+		req := w.collectionRequest()
 		if size > 0 {
 			req = req.Param("limit", strconv.Itoa(size))
 		}
 		if next != "" {
 			req = req.Param("continue", next)
 		}
-		meta, err := w.page(ctx, req)
+		meta, err := w.listPage(ctx, req)
 		if err != nil {
 			return "", err
 		}
@@ -109,8 +110,8 @@ func (w *watcher) pages(ctx context.Context, size int) (rv string, err error) {
 	}
 }
 
-func (w *watcher) page(ctx context.Context, req *rest.Request) (metav1.ListMeta, error) {
-	ctx, cancel := context.WithTimeout(ctx, pageWithin)
+func (w *watcher) listPage(ctx context.Context, req *rest.Request) (metav1.ListMeta, error) {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	body, err := req.Stream(ctx)
 	if err != nil {
@@ -123,12 +124,12 @@ func (w *watcher) page(ctx context.Context, req *rest.Request) (metav1.ListMeta,
 	return meta, nil
 }
 
-// readPage hands each item of a list to f as it is read, so that a page is
-// never in memory as a whole.
+// readPage decodes a page of a list and calls f for each item while it reads, so that the whole
+// page is never in memory.
 func readPage(r io.Reader, f func(raw []byte) error) (metav1.ListMeta, error) {
 	var meta metav1.ListMeta
 	d := stdjson.NewDecoder(r)
-	if err := expect(d, '{'); err != nil {
+	if err := expectDelim(d, '{'); err != nil {
 		return meta, err
 	}
 	for d.More() {
@@ -149,7 +150,7 @@ func readPage(r io.Reader, f func(raw []byte) error) (metav1.ListMeta, error) {
 			return meta, err
 		}
 	}
-	return meta, expect(d, '}')
+	return meta, expectDelim(d, '}')
 }
 
 func readItems(d *stdjson.Decoder, f func(raw []byte) error) error {
@@ -158,7 +159,7 @@ func readItems(d *stdjson.Decoder, f func(raw []byte) error) error {
 		return err
 	}
 	if t != stdjson.Delim('[') {
-		return fmt.Errorf("items of a list begin with %v", t)
+		return fmt.Errorf("items of a list: expected [, got %v", t)
 	}
 	var raw stdjson.RawMessage
 	for d.More() {
@@ -169,16 +170,16 @@ func readItems(d *stdjson.Decoder, f func(raw []byte) error) error {
 			return err
 		}
 	}
-	return expect(d, ']')
+	return expectDelim(d, ']')
 }
 
-func expect(d *stdjson.Decoder, want stdjson.Delim) error {
+func expectDelim(d *stdjson.Decoder, want stdjson.Delim) error {
 	t, err := d.Token()
 	if err != nil {
 		return err
 	}
 	if t != want {
-		return fmt.Errorf("%v where %v was expected", t, want)
+		return fmt.Errorf("reading a list: expected %v, got %v", want, t)
 	}
 	return nil
 }
@@ -189,9 +190,9 @@ func (w *watcher) decode(raw []byte) (*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	if u.Object == nil {
-		return nil, errNoName
+		return nil, errInvalidObject
 	}
-	// Items of a list of a built-in kind come without these two.
+	// List items of built-in kinds have no apiVersion and kind.
 	u.SetGroupVersionKind(w.key.gvk)
 	return u, nil
 }
@@ -218,24 +219,25 @@ type event struct {
 	Object stdjson.RawMessage `json:"object"`
 }
 
-// watch follows the kind from a resource version and returns the last one that
-// it saw. The error is nil when the API server ended the watch in good order.
+// watch watches the kind from a resource version and returns the last version that it received. The
+// error is nil if the API server ended the watch regularly.
 func (w *watcher) watch(ctx context.Context, rv string) (string, error) {
-	ask := watchFor + rand.N(watchFor)
-	// The API server ends the watch; if its word does not get through, we do.
-	ctx, cancel := context.WithTimeout(ctx, ask+time.Minute)
+	timeout := minWatchTimeout + rand.N(minWatchTimeout)
+	// The API server ends the watch at its timeout. The context ends it if the connection is
+	// dead.
+	ctx, cancel := context.WithTimeout(ctx, timeout+time.Minute)
 	defer cancel()
-	body, err := w.selected().
+	body, err := w.collectionRequest().
 		Param("watch", "true").
 		Param("allowWatchBookmarks", "true").
 		Param("resourceVersion", rv).
-		Param("timeoutSeconds", strconv.Itoa(int(ask.Seconds()))).
+		Param("timeoutSeconds", strconv.Itoa(int(timeout.Seconds()))).
 		Stream(ctx)
 	if err != nil {
 		return rv, err
 	}
-	defer body.Close() //nolint:errcheck // nothing was written
-	w.connected()
+	defer body.Close() //nolint:errcheck // the body is only read
+	w.recordConnected()
 	d := stdjson.NewDecoder(body)
 	for {
 		var e event
@@ -245,22 +247,22 @@ func (w *watcher) watch(ctx context.Context, rv string) (string, error) {
 			}
 			return rv, fmt.Errorf("watching %s: %w", w.key.gvk.Kind, err)
 		}
-		at, err := w.handle(e)
+		eventVersion, err := w.handleEvent(e)
 		if err != nil {
 			return rv, err
 		}
-		if at != "" {
-			rv = at
+		if eventVersion != "" {
+			rv = eventVersion
 		}
 	}
 }
 
-// handle returns the resource version that an event stands for.
-func (w *watcher) handle(e event) (string, error) {
+// handleEvent processes an event and returns its resource version.
+func (w *watcher) handleEvent(e event) (string, error) {
 	if e.Type == "ERROR" {
 		var s metav1.Status
 		if err := stdjson.Unmarshal(bytes.TrimSpace(e.Object), &s); err != nil {
-			return "", fmt.Errorf("watching %s: an error that can't be read: %w", w.key.gvk.Kind, err)
+			return "", fmt.Errorf("watching %s: decoding an ERROR event: %w", w.key.gvk.Kind, err)
 		}
 		return "", apierrors.FromObject(&s)
 	}
@@ -276,7 +278,7 @@ func (w *watcher) handle(e event) (string, error) {
 		w.ix.mu.Lock()
 		defer w.ix.mu.Unlock()
 		if g := w.ix.groups[w.key.gvk.GroupKind()]; g != nil && g.watches[w.key] == w {
-			w.ix.hint(g, name{u.GetNamespace(), u.GetName()}, u.GetUID(), revision(rv))
+			w.ix.hint(g, objectKey{u.GetNamespace(), u.GetName()}, u.GetUID(), parseResourceVersion(rv))
 		}
 	}
 	return rv, nil

@@ -30,8 +30,8 @@ func TestReadPage(t *testing.T) {
 	}
 }
 
-// A page that breaks off is an error, never a shorter page.
-func TestReadPageRefuses(t *testing.T) {
+// A truncated page is an error, never a shorter page.
+func TestReadPageRejectsTruncatedOrMalformed(t *testing.T) {
 	whole := `{"metadata":{"resourceVersion":"7"},"items":[{"a":1},{"b":2}]}`
 	for i := range len(whole) {
 		if items, _, _, err := readAll(whole[:i]); err == nil {

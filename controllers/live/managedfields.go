@@ -7,23 +7,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// managed is the managedFields of an object, read without copying.
-type managed struct {
-	// ours is what FieldManager owns through apply; nil if nothing.
+// managedFields is the parsed metadata.managedFields of an object. It shares the maps of the
+// object.
+type managedFields struct {
+	// ours is the field set that FieldManager owns through apply; nil if there is none.
 	ours map[string]any
-	// oursVersion is the API version that ours is written in.
+	// oursVersion is the API version of that field set.
 	oursVersion string
-	// others are what everybody else owns, FieldManager included where it did
-	// not apply.
+	// others are all other field sets, including those of FieldManager from operations
+	// other than apply.
 	others []map[string]any
-	// scale are those of others that were written through the scale subresource.
+	// scale are the elements of others from writes through the scale subresource.
 	scale []map[string]any
-	// other is the manager, other than ours, that wrote last, status not counted.
-	other string
+	// otherManager is the manager, other than FieldManager, of the latest write; writes of
+	// the status do not count.
+	otherManager string
 }
 
-func readManaged(meta map[string]any) managed {
-	var m managed
+func parseManagedFields(meta map[string]any) managedFields {
+	var m managedFields
 	entries, _ := meta["managedFields"].([]any)
 	latest := ""
 	for _, e := range entries {
@@ -43,22 +45,22 @@ func readManaged(meta map[string]any) managed {
 				m.scale = append(m.scale, fields)
 			}
 		}
-		// RFC 3339 in UTC: the order of the texts is that of the times.
+		// The times are RFC 3339 in UTC, so that their lexical order is chronological.
 		at, _ := entry["time"].(string)
 		if manager != FieldManager && subresource != "status" && at >= latest {
-			m.other, latest = manager, at
+			m.otherManager, latest = manager, at
 		}
 	}
 	return m
 }
 
-// scaledToZero is true for a number of replicas that nobody owns and that no
-// default explains: of a 0 written through the scale subresource the API server
-// does not note who wrote it.
-func (m *managed) scaledToZero(object map[string]any) bool {
+// scaledToZero reports whether the replicas are 0 without an owner. No default sets 0, so that the
+// value comes from a write through the scale subresource: the API server records no owner for a 0
+// that is written this way.
+func (m *managedFields) scaledToZero(object map[string]any) bool {
 	tokens := []string{"spec", "replicas"}
 	v, present := lookup(object, tokens)
-	if !present || !same(v, int64(0)) || owns(m.ours, object, tokens) {
+	if !present || !equalValues(v, int64(0)) || owns(m.ours, object, tokens) {
 		return false
 	}
 	for _, o := range m.others {
@@ -69,9 +71,9 @@ func (m *managed) scaledToZero(object map[string]any) bool {
 	return true
 }
 
-// finalizedBy is the field manager that set the finalizers of an object, the last
-// one if there were several.
-func finalizedBy(meta map[string]any) (manager string) {
+// finalizerManager returns the field manager that set the finalizers of an object; the last entry
+// of managedFields if there are several.
+func finalizerManager(meta map[string]any) (manager string) {
 	entries, _ := meta["managedFields"].([]any)
 	for _, e := range entries {
 		entry, _ := e.(map[string]any)
@@ -84,21 +86,21 @@ func finalizedBy(meta map[string]any) (manager string) {
 	return manager
 }
 
-// field is the node of a field of a managedFields tree.
+// field returns the node of a field in a managedFields tree.
 func field(node map[string]any, name string) (map[string]any, bool) {
 	n, ok := node["f:"+name].(map[string]any)
 	return n, ok
 }
 
-// isLeaf is true for a node that owns its value as a whole.
+// isLeaf reports whether a node owns its value as a whole.
 func isLeaf(node map[string]any) bool {
 	_, dot := node["."]
 	return len(node) == 0 || (dot && len(node) == 1)
 }
 
-// trace follows a pointer through a managedFields tree as far as that goes. It
-// returns the number of tokens it followed and the node that it came to.
-func trace(node map[string]any, root any, tokens []string) (int, map[string]any) {
+// walk follows a pointer through a managedFields tree as far as possible. It returns the number of
+// tokens that it followed and the last node.
+func walk(node map[string]any, root any, tokens []string) (int, map[string]any) {
 	v := root
 	for depth, t := range tokens {
 		var next map[string]any
@@ -125,19 +127,19 @@ func trace(node map[string]any, root any, tokens []string) (int, map[string]any)
 	return len(tokens), node
 }
 
-// owns reports whether a managedFields tree has the field at a pointer, or a
-// part of it. What is inside a value that is owned as a whole, atomicAbove tells.
+// owns reports whether a managedFields tree contains the field at a pointer, or a part of it. It is
+// false inside a value that is owned as a whole; see atomicAncestor.
 func owns(node map[string]any, root any, tokens []string) bool {
-	depth, _ := trace(node, root, tokens)
+	depth, _ := walk(node, root, tokens)
 	return depth == len(tokens)
 }
 
-// atomicAbove returns how many tokens of a pointer lead to the list or map that
-// the field is in and that has one owner as a whole; 0 when there is none.
-func (m *managed) atomicAbove(object map[string]any, tokens []string) int {
-	deepest, leaf := trace(m.ours, object, tokens)
+// atomicAncestor returns the number of tokens of a pointer that lead to an atomic list or map which
+// contains the field; 0 if there is none.
+func (m *managedFields) atomicAncestor(object map[string]any, tokens []string) int {
+	deepest, leaf := walk(m.ours, object, tokens)
 	for _, o := range m.others {
-		if depth, at := trace(o, object, tokens); depth > deepest {
+		if depth, at := walk(o, object, tokens); depth > deepest {
 			deepest, leaf = depth, at
 		}
 	}
@@ -151,7 +153,7 @@ func (m *managed) atomicAbove(object map[string]any, tokens []string) int {
 	return 0
 }
 
-// itemNode is the node of a managedFields tree that stands for an item of a list.
+// itemNode returns the managedFields node of a list item; nil if there is none.
 func itemNode(node map[string]any, item any, index string) map[string]any {
 	for key, n := range node {
 		if len(key) < 2 || key[1] != ':' {
@@ -164,15 +166,15 @@ func itemNode(node map[string]any, item any, index string) map[string]any {
 		if key == "i:"+index {
 			return child
 		}
-		if match, ok := parseItemKey(key); ok && match.is(item) {
+		if match, ok := parseItemKey(key); ok && match.matches(item) {
 			return child
 		}
 	}
 	return nil
 }
 
-// itemKey is how managedFields name an item of a list: by the value of some of
-// its fields (k:) or by its own value (v:).
+// itemKey is a managedFields key of a list item: the values of its key fields (k:) or the value of
+// the item itself (v:).
 type itemKey struct {
 	fields map[string]any
 	value  any
@@ -187,7 +189,7 @@ func parseItemKey(key string) (itemKey, bool) {
 		}
 		return k, true
 	case strings.HasPrefix(key, "v:"):
-		// The decoder keeps integers whole only inside a map or a slice.
+		// The decoder keeps integers exact only inside a map or a slice.
 		var v []any
 		if err := json.Unmarshal([]byte("["+key[2:]+"]"), &v); err != nil || len(v) != 1 {
 			return itemKey{}, false
@@ -198,9 +200,9 @@ func parseItemKey(key string) (itemKey, bool) {
 	}
 }
 
-func (k itemKey) is(item any) bool {
+func (k itemKey) matches(item any) bool {
 	if k.fields == nil {
-		return same(k.value, item)
+		return equalValues(k.value, item)
 	}
 	m, ok := item.(map[string]any)
 	if !ok {
@@ -208,15 +210,15 @@ func (k itemKey) is(item any) bool {
 	}
 	for name, want := range k.fields {
 		got, ok := m[name]
-		if !ok || !same(want, got) {
+		if !ok || !equalValues(want, got) {
 			return false
 		}
 	}
 	return true
 }
 
-// same compares scalars as the API server does: 1 and 1.0 are one number.
-func same(a, b any) bool {
+// equalValues compares JSON values. Numbers are equal as in the API server: 1 equals 1.0.
+func equalValues(a, b any) bool {
 	switch a.(type) {
 	case map[string]any, []any:
 		return bytes.Equal(appendValue(nil, a, nil, nil), appendValue(nil, b, nil, nil))
@@ -225,5 +227,5 @@ func same(a, b any) bool {
 	case map[string]any, []any:
 		return false
 	}
-	return normalised(a) == normalised(b)
+	return normalize(a) == normalize(b)
 }

@@ -19,7 +19,7 @@ func TestMarkRoundTrip(t *testing.T) {
 	}
 }
 
-func TestParseMarkRefuses(t *testing.T) {
+func TestParseMarkRejectsInvalid(t *testing.T) {
 	for _, s := range []string{"", "|", "owner", "owner|", "|id", strings.Repeat("x", 10_000)} {
 		if m, err := ParseMark(s); err == nil {
 			t.Errorf("ParseMark(%.20q) = %+v, want an error", s, m)

@@ -5,10 +5,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Remains is what a namespace that is being deleted says is left in it, or why that
-// can't be found out; empty when it says nothing. What holds a namespace stands
-// nowhere else: its finalizers are in its spec, and are always the same.
-func Remains(u *unstructured.Unstructured) string {
+// NamespaceDeletionMessage returns the condition message of a namespace that is being deleted: the
+// content or finalizers that remain in it, or why the deletion of its content fails. It is empty
+// if there is no such condition, or if the object is no namespace. The finalizers of a namespace
+// do not show why it remains: they are in its spec and are always the same.
+func NamespaceDeletionMessage(u *unstructured.Unstructured) string {
 	if u.GetAPIVersion() != "v1" || u.GetKind() != "Namespace" {
 		return ""
 	}
@@ -16,16 +17,16 @@ func Remains(u *unstructured.Unstructured) string {
 	if err != nil {
 		return ""
 	}
-	said := map[string]string{}
+	messages := map[string]string{}
 	for _, c := range conditions {
 		if c, ok := c.(map[string]any); ok && c["status"] == string(corev1.ConditionTrue) {
 			kind, _ := c["type"].(string)
-			said[kind], _ = c["message"].(string)
+			messages[kind], _ = c["message"].(string)
 		}
 	}
 	for _, kind := range []corev1.NamespaceConditionType{corev1.NamespaceFinalizersRemaining, corev1.NamespaceContentRemaining,
 		corev1.NamespaceDeletionContentFailure, corev1.NamespaceDeletionDiscoveryFailure} {
-		if m := said[string(kind)]; m != "" {
+		if m := messages[string(kind)]; m != "" {
 			return m
 		}
 	}

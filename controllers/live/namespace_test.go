@@ -7,8 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// A namespace says in its status what holds it, and its owner hears of a change of that.
-func TestNamespaceRemains(t *testing.T) {
+// The status of a terminating namespace contains what remains in it. A change of it is relevant for
+// the owner.
+func TestNamespaceDeletionMessage(t *testing.T) {
 	terminating := func(apiVersion, message string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": "Namespace",
 			"metadata": map[string]any{"name": "x", "uid": uid1, "resourceVersion": "1", "deletionTimestamp": "2026-01-01T00:00:00Z"},
@@ -24,22 +25,22 @@ func TestNamespaceRemains(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := pack(&o, &interner{})
-		return e, e.unpack(o.Ref.GroupKind(), name{name: "x"})
+		return e, e.unpack(o.Ref.GroupKind(), objectKey{name: "x"})
 	}
 	a, o := packed(terminating("v1", "example.com/a in 2 resource instances"))
-	if o.Remains != "example.com/a in 2 resource instances" {
-		t.Errorf("remains %q", o.Remains)
+	if o.DeletionMessage != "example.com/a in 2 resource instances" {
+		t.Errorf("deletion message %q", o.DeletionMessage)
 	}
-	if b, _ := packed(terminating("v1", "example.com/a in 1 resource instances")); !a.matters(b) || a.matters(a) {
-		t.Error("a change of what remains is not told, or none is")
+	if b, _ := packed(terminating("v1", "example.com/a in 1 resource instances")); !a.differsForOwner(b) || a.differsForOwner(a) {
+		t.Error("differsForOwner is false for a changed message, or true for an unchanged one")
 	}
-	if _, o := packed(terminating("v1", strings.Repeat("x", 10_000))); len(o.Remains) > maxMessage {
-		t.Errorf("%d bytes", len(o.Remains))
+	if _, o := packed(terminating("v1", strings.Repeat("x", 10_000))); len(o.DeletionMessage) > maxMessageBytes {
+		t.Errorf("%d bytes", len(o.DeletionMessage))
 	}
-	if _, o := packed(terminating("v1", "")); o.Remains != "Some resources are remaining: x" {
-		t.Errorf("remains %q", o.Remains)
+	if _, o := packed(terminating("v1", "")); o.DeletionMessage != "Some resources are remaining: x" {
+		t.Errorf("deletion message %q", o.DeletionMessage)
 	}
-	if _, o := packed(terminating("example.com/v1", "x")); o.Remains != "" {
-		t.Errorf("another kind remains %q", o.Remains)
+	if _, o := packed(terminating("example.com/v1", "x")); o.DeletionMessage != "" {
+		t.Errorf("deletion message of another kind: %q", o.DeletionMessage)
 	}
 }

@@ -7,25 +7,25 @@ import (
 	"sync"
 )
 
-// notifier tells subscribers which owners to look at. Marking an owner never
-// waits; an owner that is marked again before it was told is told once.
+// notifier calls subscribers with the keys of marked owners. Marking an owner never blocks. An
+// owner that is marked several times before its notification is notified once.
 type notifier struct {
 	mu    sync.Mutex
 	dirty map[string]struct{}
-	// recent and earlier are owners to whom an object has only new words to say:
-	// since the last turn, and before it.
-	recent, earlier map[string]struct{}
-	subscribers     map[int]func(ownerKey string)
-	next            int
-	// wake has room for one: more would say the same.
+	// delayed are the owners of objects of which only the message changed since the last
+	// flushDelayed; delayedDue are those from before it.
+	delayed, delayedDue map[string]struct{}
+	subscribers         map[int]func(ownerKey string)
+	nextID              int
+	// wake has a capacity of one: further signals would be redundant.
 	wake chan struct{}
-	// marking is locked out while there is more to mark of the same change: an
-	// owner that is marked by several of its parts is told once.
-	marking sync.Locker
+	// changeLock can't be locked while a change is marking owners, so that an owner which
+	// several parts of one change mark is notified once.
+	changeLock sync.Locker
 }
 
-func newNotifier(marking sync.Locker) *notifier {
-	return &notifier{dirty: map[string]struct{}{}, subscribers: map[int]func(string){}, wake: make(chan struct{}, 1), marking: marking}
+func newNotifier(changeLock sync.Locker) *notifier {
+	return &notifier{dirty: map[string]struct{}{}, subscribers: map[int]func(string){}, wake: make(chan struct{}, 1), changeLock: changeLock}
 }
 
 func (n *notifier) mark(owners ...string) {
@@ -33,8 +33,8 @@ func (n *notifier) mark(owners ...string) {
 	for _, o := range owners {
 		if o != "" {
 			n.dirty[o] = struct{}{}
-			delete(n.recent, o)
-			delete(n.earlier, o)
+			delete(n.delayed, o)
+			delete(n.delayedDue, o)
 		}
 	}
 	some := len(n.dirty) > 0
@@ -47,21 +47,21 @@ func (n *notifier) mark(owners ...string) {
 	}
 }
 
-// murmur marks an owner at the turn after the next, unless it is marked before.
-func (n *notifier) murmur(owner string) {
+// markDelayed marks an owner at the second flushDelayed from now, unless it is marked before.
+func (n *notifier) markDelayed(owner string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.recent == nil {
-		n.recent = map[string]struct{}{}
+	if n.delayed == nil {
+		n.delayed = map[string]struct{}{}
 	}
-	n.recent[owner] = struct{}{}
+	n.delayed[owner] = struct{}{}
 }
 
-// turn marks those who have waited for a whole turn.
-func (n *notifier) turn() {
+// flushDelayed marks the owners that were delayed before the previous flushDelayed.
+func (n *notifier) flushDelayed() {
 	n.mu.Lock()
-	due := slices.Collect(maps.Keys(n.earlier))
-	n.earlier, n.recent = n.recent, nil
+	due := slices.Collect(maps.Keys(n.delayedDue))
+	n.delayedDue, n.delayed = n.delayed, nil
 	n.mu.Unlock()
 	n.mark(due...)
 }
@@ -69,8 +69,8 @@ func (n *notifier) turn() {
 func (n *notifier) subscribe(f func(string)) (unsubscribe func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	id := n.next
-	n.next++
+	id := n.nextID
+	n.nextID++
 	n.subscribers[id] = f
 	return func() {
 		n.mu.Lock()
@@ -86,9 +86,9 @@ func (n *notifier) run(ctx context.Context) {
 			return
 		case <-n.wake:
 		}
-		n.marking.Lock()
-		owners, fs := n.take()
-		n.marking.Unlock()
+		n.changeLock.Lock()
+		owners, fs := n.drain()
+		n.changeLock.Unlock()
 		for _, o := range owners {
 			for _, f := range fs {
 				f(o)
@@ -97,7 +97,7 @@ func (n *notifier) run(ctx context.Context) {
 	}
 }
 
-func (n *notifier) take() (owners []string, fs []func(string)) {
+func (n *notifier) drain() (owners []string, fs []func(string)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for o := range n.dirty {

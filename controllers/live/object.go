@@ -10,26 +10,26 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// Readiness of an object.
+// Readiness is the state of an object, in the terms of kstatus.
 type Readiness uint8
 
 // Readiness values.
 const (
-	// Unknown: the object can't be judged.
+	// Unknown means that the readiness could not be determined.
 	Unknown Readiness = iota
-	// InProgress: not there yet.
+	// InProgress means that the object has not reached the state of its spec yet.
 	InProgress
-	// Current: as its spec says. A Job is Current when it is complete.
+	// Current means that the object matches its spec. A Job is Current when it is complete.
 	Current
-	// Failed: it will not get there without a change.
+	// Failed means that the object will not become Current without a change.
 	Failed
-	// Terminating: deleted, not gone.
+	// Terminating means that the object has a deletion timestamp and still exists.
 	Terminating
 )
 
 var readinessNames = [...]string{"Unknown", "InProgress", "Current", "Failed", "Terminating"}
 
-// String is the readiness as kstatus writes it.
+// String returns the kstatus name of the readiness.
 func (r Readiness) String() string {
 	if int(r) < len(readinessNames) {
 		return readinessNames[r]
@@ -37,53 +37,53 @@ func (r Readiness) String() string {
 	return fmt.Sprintf("Readiness(%d)", uint8(r))
 }
 
-// Object is what is known of one live object.
+// Object is the projection of one live object.
 type Object struct {
 	Ref stacks.Ref
-	// Version of the API that the object was read with.
+	// Version is the API version in which the object was read.
 	Version         string
 	UID             types.UID
 	ResourceVersion string
-	// Mark that the object carries; zero if it has none that can be read.
+	// Mark is the parsed MarkAnnotation; zero if the annotation is absent or invalid.
 	Mark Mark
-	// Owned is a hash of the fields that FieldManager owns through apply, with
-	// their values; see Drifted. No value of a Secret is in it but keyed.
-	Owned string
-	// Kept are the ignored fields, and /spec/replicas once the scale subresource
-	// wrote it.
-	Kept  []KeptField
-	Ready Readiness
-	// Message explains Ready in at most 256 bytes.
+	// OwnedHash is a hash of the fields that FieldManager owns through apply, with
+	// their values; see Drifted. Values of Secrets enter the hash only through an HMAC.
+	OwnedHash string
+	// KeptFields are the ignored fields, and /spec/replicas once it was written through
+	// the scale subresource.
+	KeptFields []KeptField
+	Readiness  Readiness
+	// Message explains Readiness in at most 256 bytes.
 	Message string
-	// Done is true when a Job or a Pod ran to its end, well or not; Succeeded
-	// when well, also while it is being deleted.
-	Done       bool
+	// Finished is true when a Job or a Pod completed or failed. Succeeded is true when it
+	// completed successfully, also while it is being deleted.
+	Finished   bool
 	Succeeded  bool
 	Deleting   bool
 	Finalizers []string
 	// DeletionTimestamp is zero unless Deleting.
 	DeletionTimestamp time.Time
-	// HeldBy is the field manager that set the finalizers of an object that is
-	// being deleted; empty when nobody is known to have.
-	HeldBy string
-	// Remains is what a namespace that is being deleted says is left in it, in at most
-	// 256 bytes.
-	Remains string
-	// Suspended is true for a Job that is not to run yet.
+	// FinalizerManager is the field manager that set the finalizers of an object that is
+	// being deleted; empty if managedFields do not record one.
+	FinalizerManager string
+	// DeletionMessage is the NamespaceDeletionMessage of a namespace that is being deleted, cut
+	// to at most 256 bytes.
+	DeletionMessage string
+	// Suspended is true for a Job with spec.suspend.
 	Suspended bool
-	// Protected is true when a person forbade its deletion.
+	// Protected is true when PreventDeletionAnnotation is "true".
 	Protected bool
-	// OtherManager is the field manager, other than ours, that wrote last, not
-	// counting writes of status. It is for messages.
+	// OtherManager is the field manager, other than FieldManager, of the latest write;
+	// writes of the status do not count. It is for messages.
 	OtherManager string
-	// Adopted is true when the object says that it was there before us.
+	// Adopted is true when the object has AdoptedAnnotation: it existed before it was managed.
 	Adopted bool
-	// Claimed is true when another manager has put the mark of a tool on the object
-	// that deletes what carries it; see ToolMarks.
-	Claimed bool
-	// LabelLost is true when the object no longer has the label that selects it.
-	// It is not watched: Index.Observe is how the index learns of it. Only
-	// objects of an Index have it.
+	// TrackedByTool is true when another manager set a tracking label or annotation of a tool
+	// that deletes objects which carry it; see TrackingFields.
+	TrackedByTool bool
+	// LabelLost is true when the object no longer has OwnerLabel with the id of the
+	// installation. The watch does not select such an object: the index learns of it from
+	// Index.Observe or from a GET. Only objects from an Index have the field set.
 	LabelLost bool
 }
 
@@ -91,16 +91,16 @@ type Object struct {
 type KeptField struct {
 	// Path is a JSON pointer.
 	Path string
-	// Value is the live value; nil when the field is absent, or withheld.
+	// Value is the live value; nil when the field is absent or Withheld.
 	Value json.RawMessage
-	// Withheld is true when the value is of a Secret or longer than 1 KiB, and
-	// has to be read from the cluster if it is needed.
+	// Withheld is true when the value is not in the index, because the object is a Secret or
+	// the value is longer than 1 KiB. A caller that needs the value reads it from the cluster.
 	Withheld bool
-	// Ours is true when the field is there to be sent again as it is: FieldManager
-	// owns it, or a part of it, through apply, or it is inside a list or map that
-	// has one owner as a whole, out of which it can't be left.
+	// Ours is true when the apply has to send the live value: FieldManager owns the field, or
+	// a part of it, through apply; or the field is inside an atomic list or map, from which
+	// it can't be omitted.
 	Ours bool
-	// Others is true when another manager owns the field, or a part of it, so
-	// that it can be left to them.
+	// Others is true when another manager owns the field, or a part of it, so that the apply
+	// can omit it.
 	Others bool
 }

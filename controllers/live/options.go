@@ -7,33 +7,36 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Options of an Index. Zero values stand for the defaults.
+// Options configures an Index. A zero value selects the default.
 type Options struct {
-	// Owner is the id of the installation: the value of OwnerLabel that is
-	// watched. Required.
-	Owner string
-	// SecretKey keys the hashes of the data of Secrets in Object.Owned. With
-	// another key than before, every Secret counts as drifted once. Without a key
-	// a Secret's drift is told by who holds its data, not by what the data is.
+	// OwnerID is the id of the installation: the index watches objects whose OwnerLabel
+	// has this value. Required.
+	OwnerID string
+	// SecretKey is the HMAC key for the data of Secrets in Object.OwnedHash. If the key
+	// changes, every Secret counts as drifted once. Without a key, the hash covers which
+	// manager owns the data of a Secret, but not the values.
 	SecretKey []byte
-	// Log gets what goes wrong; discarded by default.
+	// Log receives failures; discarded by default.
 	Log logr.Logger
-	// Clock for waits and ages; the real one by default.
+	// Clock is used for waits and ages; the real clock by default.
 	Clock clock.WithTicker
-	// PageSize of lists; 500 by default.
+	// PageSize is the page size of lists; 500 by default.
 	PageSize int
 	// StaleAfter is how long a watch may be broken before its kind counts as
 	// Stale; 30 s by default.
 	StaleAfter time.Duration
-	// Grace is how long a kind that nobody uses goes on being watched; 5 min by default.
-	Grace time.Duration
-	// MinBackoff and MaxBackoff bound the wait after a failure, which doubles
-	// each time and is spread by half; 250 ms and 30 s by default, client-go's longest.
+	// IdleGracePeriod is how long the index keeps watching a kind without users; 5 min by
+	// default.
+	IdleGracePeriod time.Duration
+	// MinBackoff and MaxBackoff bound the wait after a failure. The wait doubles after each
+	// failure and has a jitter of ±50 %. The defaults are 250 ms and 30 s (the maximum in
+	// client-go).
 	MinBackoff, MaxBackoff time.Duration
-	// Lists is how many kinds are listed at a time; 4 by default.
-	Lists int
-	// Confirms is how many GETs that confirm a deletion run at a time; 4 by default.
-	Confirms int
+	// ConcurrentLists is how many kinds are listed at the same time; 4 by default.
+	ConcurrentLists int
+	// ConcurrentConfirms is how many GETs that confirm a deletion run at the same time; 4 by
+	// default.
+	ConcurrentConfirms int
 }
 
 func (o *Options) setDefaults() {
@@ -46,7 +49,7 @@ func (o *Options) setDefaults() {
 	for _, d := range []struct {
 		value *time.Duration
 		def   time.Duration
-	}{{&o.StaleAfter, 30 * time.Second}, {&o.Grace, 5 * time.Minute}, {&o.MinBackoff, 250 * time.Millisecond}, {&o.MaxBackoff, 30 * time.Second}} {
+	}{{&o.StaleAfter, 30 * time.Second}, {&o.IdleGracePeriod, 5 * time.Minute}, {&o.MinBackoff, 250 * time.Millisecond}, {&o.MaxBackoff, 30 * time.Second}} {
 		if *d.value <= 0 {
 			*d.value = d.def
 		}
@@ -54,7 +57,7 @@ func (o *Options) setDefaults() {
 	for _, n := range []struct {
 		value *int
 		def   int
-	}{{&o.PageSize, 500}, {&o.Lists, 4}, {&o.Confirms, 4}} {
+	}{{&o.PageSize, 500}, {&o.ConcurrentLists, 4}, {&o.ConcurrentConfirms, 4}} {
 		if *n.value <= 0 {
 			*n.value = n.def
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/ksctl/gitops/controllers/live"
 )
 
-// watchError is what a watch of ConfigMaps from a resource version begins with,
-// if that is an error.
+// watchError returns the error with which a watch of ConfigMaps from a resource version starts; nil
+// if it starts without one.
 func watchError(ctx context.Context, namespace, rv string) *metav1.Status {
 	w, err := resource(configMaps, namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: rv, TimeoutSeconds: ptr.To(int64(10))})
 	if err != nil {
@@ -46,52 +46,53 @@ var _ = Describe("An index whose watch breaks", func() {
 
 	anyRequest := func(*http.Request) bool { return true }
 
-	// begin starts an index that knows three ConfigMaps.
-	begin := func(ctx context.Context, o live.Options) (*live.Index, *recorder, *wire) {
+	// begin starts an index with three ConfigMaps.
+	begin := func(ctx context.Context, o live.Options) (*live.Index, *recorder, *faultProxy) {
 		GinkgoHelper()
-		cfg, w := through(plane.Config())
-		o.Owner = installation(namespace)
+		cfg, w := withFaultProxy(plane.Config())
+		o.OwnerID = installation(namespace)
 		for _, n := range []string{"a", "b", "c"} {
 			apply(ctx, configMaps, marked(namespace, configMap(n, "1")))
 		}
-		ix, told := run(cfg, o)
-		ix.Use(owner, []*meta.RESTMapping{configMaps})
-		synced(ix, configMaps)
-		Eventually(w.open).Should(Equal(1), "the watch is on")
+		ix, told := startIndex(cfg, o)
+		ix.SetOwnerKinds(owner, []*meta.RESTMapping{configMaps})
+		expectSynced(ix, configMaps)
+		Eventually(w.openWatches).Should(Equal(1), "the watch is open")
 		return ix, told, w
 	}
 
-	// while breaks the wire, lets things change, mends it, and waits until the index knows.
-	whileBroken := func(ctx context.Context, ix *live.Index, w *wire, breakIt func()) {
+	// whileBroken breaks the connection, changes objects, restores the connection, and waits until
+	// the index has all changes.
+	whileBroken := func(ctx context.Context, ix *live.Index, w *faultProxy, breakIt func()) {
 		GinkgoHelper()
-		w.setRefuse(anyRequest)
+		w.setFailure(anyRequest)
 		breakIt()
 		a := patch(ctx, configMaps, namespace, "a", "data: {key: other}")
 		Expect(resource(configMaps, namespace).Delete(ctx, "b", metav1.DeleteOptions{})).To(Succeed())
 		c := patch(ctx, configMaps, namespace, "c", "metadata: {labels: {"+live.OwnerLabel+": null}}")
 		d := apply(ctx, configMaps, marked(namespace, configMap("d", "1")))
-		w.setRefuse(nil)
-		Eventually(known(ix, refOf(a))).Should(HaveField("ResourceVersion", a.GetResourceVersion()), "the change is known")
-		Eventually(has(ix, refOf(marked(namespace, configMap("b", ""))))).Should(BeFalse(), "the deletion is known")
-		Eventually(known(ix, refOf(c))).Should(HaveField("LabelLost", true), "the lost label is known")
-		Eventually(has(ix, refOf(d))).Should(BeTrue(), "the new object is known")
+		w.setFailure(nil)
+		Eventually(getObject(ix, refOf(a))).Should(HaveField("ResourceVersion", a.GetResourceVersion()), "the change is indexed")
+		Eventually(has(ix, refOf(marked(namespace, configMap("b", ""))))).Should(BeFalse(), "the deleted object is removed")
+		Eventually(getObject(ix, refOf(c))).Should(HaveField("LabelLost", true), "the lost label is indexed")
+		Eventually(has(ix, refOf(d))).Should(BeTrue(), "the new object is indexed")
 	}
 
 	isList := func(r *http.Request) bool { return !isWatch(r) && !isGet(r) }
 
 	for _, half := range []bool{false, true} {
-		It(fmt.Sprintf("goes on from where it was when the connection is cut, in mid-event: %v", half), func(ctx SpecContext) {
+		It(fmt.Sprintf("resumes from its resource version after a cut connection, in mid-event: %v", half), func(ctx SpecContext) {
 			ix, _, w := begin(ctx, live.Options{})
-			whileBroken(ctx, ix, w, func() { w.cut(half) })
-			Expect(w.count(isList)).To(Equal(1), "what was missed came with the watch")
+			whileBroken(ctx, ix, w, func() { w.cutWatches(half) })
+			Expect(w.count(isList)).To(Equal(1), "the resumed watch delivers the missed events, without a list")
 		})
 	}
 
-	It("lists anew when a restarted API server does not have the history", Serial, func(ctx SpecContext) {
+	It("relists when a restarted API server no longer has the history", Serial, func(ctx SpecContext) {
 		ix, _, w := begin(ctx, live.Options{})
 		whileBroken(ctx, ix, w, func() {
-			w.cut(false)
-			// Its cache will begin after this one.
+			w.cutWatches(false)
+			// The watch cache of the restarted API server starts after this version.
 			old := patch(ctx, configMaps, namespace, "c", "data: {key: other}").GetResourceVersion()
 			patch(ctx, configMaps, namespace, "c", "data: {key: another}")
 			Expect(plane.KillAPIServer()).To(Succeed())
@@ -101,99 +102,100 @@ var _ = Describe("An index whose watch breaks", func() {
 		Expect(w.count(isList)).To(BeNumerically(">=", 2))
 		stats := ix.Stats()
 		Expect(stats.Lists).To(BeNumerically(">=", 2))
-		// More than one list may be needed while the API server's cache fills; the one
-		// without the label is asked for again each time, and so is one that was not answered.
-		Expect(stats.Confirms).To(And(BeNumerically(">=", 2), BeNumerically("<=", 2*stats.Lists)), "what a list did not have was asked for")
+		// More than one list may be necessary while the watch cache of the API server fills.
+		// After each list, the index gets the object without the label again, and any object
+		// whose GET failed.
+		Expect(stats.Confirms).To(And(BeNumerically(">=", 2), BeNumerically("<=", 2*stats.Lists)), "a GET for each object that a list did not contain")
 	})
 
-	It("lists anew when a watch says that it is expired", func(ctx SpecContext) {
+	It("relists after an Expired error in a watch", func(ctx SpecContext) {
 		ix, _, w := begin(ctx, live.Options{})
 		whileBroken(ctx, ix, w, func() { w.inject(`{"type":"ERROR","object":` + expiredStatus + `}`) })
 		Expect(w.count(isList)).To(BeNumerically(">=", 2))
 	})
 
-	It("lists in one when the continuation of a list expired", func(ctx SpecContext) {
-		cfg, w := through(plane.Config())
+	It("lists without pages when a continue token expired", func(ctx SpecContext) {
+		cfg, w := withFaultProxy(plane.Config())
 		for _, n := range []string{"a", "b", "c"} {
 			apply(ctx, configMaps, marked(namespace, configMap(n, "1")))
 		}
 		continued := func(r *http.Request) bool { return r.URL.Query().Get("continue") != "" }
-		w.setRespond(func(r *http.Request) *http.Response {
+		w.setResponse(func(r *http.Request) *http.Response {
 			if continued(r) && w.count(continued) == 1 {
 				return expired(r)
 			}
 			return nil
 		})
-		ix, _ := run(cfg, live.Options{Owner: installation(namespace), PageSize: 1})
-		ix.Use(owner, []*meta.RESTMapping{configMaps})
-		synced(ix, configMaps)
+		ix, _ := startIndex(cfg, live.Options{OwnerID: installation(namespace), PageSize: 1})
+		ix.SetOwnerKinds(owner, []*meta.RESTMapping{configMaps})
+		expectSynced(ix, configMaps)
 		Expect(ix.Stats()).To(And(HaveField("Objects", 3), HaveField("Lists", BeEquivalentTo(1))))
-		Expect(w.count(isList)).To(Equal(3), "a page, the next that failed, and all at once")
+		Expect(w.count(isList)).To(Equal(3), "the first page, the failed second page, and one list without pages")
 	})
 
-	It("says so when it can't tell, and goes on when it can", func(ctx SpecContext) {
+	It("reports Stale with the error while the watch is broken, and recovers", func(ctx SpecContext) {
 		ix, told, w := begin(ctx, live.Options{StaleAfter: 50 * time.Millisecond})
 		n := told.count(owner)
-		w.setRefuse(anyRequest)
-		w.cut(false)
-		Eventually(reason(ix, configMaps)).Should(Equal(live.Stale), "the watch is broken for too long")
-		Eventually(func() error { return ix.Synced(configMaps.GroupVersionKind.GroupKind()) }).Should(MatchError(errRefused), "and says why")
-		Eventually(told.count).WithArguments(owner).Should(BeNumerically(">", n), "the owner was told")
-		Expect(has(ix, refOf(marked(namespace, configMap("a", ""))))()).To(BeTrue(), "what was known stays")
+		w.setFailure(anyRequest)
+		w.cutWatches(false)
+		Eventually(reason(ix, configMaps)).Should(Equal(live.Stale), "the watch is broken for longer than StaleAfter")
+		Eventually(func() error { return ix.Synced(configMaps.GroupVersionKind.GroupKind()) }).Should(MatchError(errInjected), "with the cause")
+		Eventually(told.count).WithArguments(owner).Should(BeNumerically(">", n), "the owner was notified")
+		Expect(has(ix, refOf(marked(namespace, configMap("a", ""))))()).To(BeTrue(), "stored objects stay")
 		n = told.count(owner)
-		w.setRefuse(nil)
-		synced(ix, configMaps)
-		Eventually(told.count).WithArguments(owner).Should(BeNumerically(">", n), "the owner was told again")
+		w.setFailure(nil)
+		expectSynced(ix, configMaps)
+		Eventually(told.count).WithArguments(owner).Should(BeNumerically(">", n), "the owner was notified again")
 	})
 
-	It("tries again at once when it is woken", func(ctx SpecContext) {
-		cfg, w := through(plane.Config())
-		w.setRefuse(anyRequest)
-		ix, _ := run(cfg, live.Options{Owner: installation(namespace), MinBackoff: time.Hour, MaxBackoff: time.Hour})
-		ix.Use(owner, []*meta.RESTMapping{configMaps})
-		Eventually(func() error { return ix.Synced(configMaps.GroupVersionKind.GroupKind()) }).Should(MatchError(errRefused), "the list failed")
+	It("retries immediately after Wake", func(ctx SpecContext) {
+		cfg, w := withFaultProxy(plane.Config())
+		w.setFailure(anyRequest)
+		ix, _ := startIndex(cfg, live.Options{OwnerID: installation(namespace), MinBackoff: time.Hour, MaxBackoff: time.Hour})
+		ix.SetOwnerKinds(owner, []*meta.RESTMapping{configMaps})
+		Eventually(func() error { return ix.Synced(configMaps.GroupVersionKind.GroupKind()) }).Should(MatchError(errInjected), "the list failed")
 		Expect(reason(ix, configMaps)()).To(Equal(live.Syncing))
-		w.setRefuse(nil)
+		w.setFailure(nil)
 		ix.Wake(configMaps.GroupVersionKind.GroupKind())
-		synced(ix, configMaps)
+		expectSynced(ix, configMaps)
 	})
 
-	It("does not trust a deletion that it can't confirm", func(ctx SpecContext) {
+	It("keeps a deleted object until a GET confirms the deletion", func(ctx SpecContext) {
 		ix, told, w := begin(ctx, live.Options{})
 		a := refOf(marked(namespace, configMap("a", "")))
-		w.setRefuse(isGet)
+		w.setFailure(isGet)
 		Expect(resource(configMaps, namespace).Delete(ctx, "a", metav1.DeleteOptions{})).To(Succeed())
 		Eventually(reason(ix, configMaps)).Should(Equal(live.Stale), "the GET failed")
 		Expect(has(ix, a)()).To(BeTrue())
 		n := told.count(owner)
-		w.setRefuse(nil)
+		w.setFailure(nil)
 		ix.Wake(configMaps.GroupVersionKind.GroupKind())
 		Eventually(has(ix, a)).Should(BeFalse(), "the deletion is confirmed")
-		synced(ix, configMaps)
-		Eventually(told.count).WithArguments(owner).Should(BeNumerically(">", n), "the owner was told")
+		expectSynced(ix, configMaps)
+		Eventually(told.count).WithArguments(owner).Should(BeNumerically(">", n), "the owner was notified")
 	})
 
-	It("needs no confirmation for an object that shows up again", func(ctx SpecContext) {
+	It("needs no confirmation when the object gets its label back", func(ctx SpecContext) {
 		ix, _, w := begin(ctx, live.Options{})
-		w.setRefuse(isGet)
+		w.setFailure(isGet)
 		a := patch(ctx, configMaps, namespace, "a", "metadata: {labels: {"+live.OwnerLabel+": null}}")
 		Eventually(reason(ix, configMaps)).Should(Equal(live.Stale), "the GET failed")
 		patch(ctx, configMaps, namespace, "a", "metadata: {labels: {"+live.OwnerLabel+": "+installation(namespace)+"}}")
-		synced(ix, configMaps)
-		Expect(known(ix, refOf(a))()).To(And(HaveField("UID", a.GetUID()), HaveField("LabelLost", false)))
+		expectSynced(ix, configMaps)
+		Expect(getObject(ix, refOf(a))()).To(And(HaveField("UID", a.GetUID()), HaveField("LabelLost", false)))
 	})
 
-	It("takes an object of the same name for another one when it can confirm", func(ctx SpecContext) {
+	It("removes a replaced object once a GET confirms the replacement", func(ctx SpecContext) {
 		ix, _, w := begin(ctx, live.Options{})
 		a := refOf(marked(namespace, configMap("a", "")))
-		w.setRefuse(isGet)
+		w.setFailure(isGet)
 		Expect(resource(configMaps, namespace).Delete(ctx, "a", metav1.DeleteOptions{})).To(Succeed())
 		Eventually(reason(ix, configMaps)).Should(Equal(live.Stale), "the GET failed")
 		theirs := configMap("a", "theirs")
 		theirs.SetNamespace(namespace)
 		applyAs(ctx, "other", configMaps, theirs)
-		w.setRefuse(nil)
-		Eventually(has(ix, a)).Should(BeFalse(), "theirs is not ours")
-		synced(ix, configMaps)
+		w.setFailure(nil)
+		Eventually(has(ix, a)).Should(BeFalse(), "the object of the other manager is not indexed")
+		expectSynced(ix, configMaps)
 	})
 })

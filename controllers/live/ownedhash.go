@@ -10,82 +10,80 @@ import (
 )
 
 const (
-	// ownedHash is the length of the hash in Object.Owned: 12 bytes in base64.
-	ownedHash = 16
-	// holdsReplicas follows the hash when we own /spec/replicas or the scale
-	// subresource took it over.
-	holdsReplicas = "r"
+	// ownedHashLen is the length of the hash in Object.OwnedHash: 12 bytes in base64.
+	ownedHashLen = 16
+	// replicasSuffix follows the hash when FieldManager owns /spec/replicas, or when the
+	// field was written through the scale subresource.
+	replicasSuffix = "r"
 )
 
-// Drifted reports whether the fields that we own differ from what they were
-// after our last apply. baseline and owned are values of Object.Owned.
+// Drifted reports whether the fields that FieldManager owns differ from their state after the last
+// apply. baseline and owned are values of Object.OwnedHash.
 //
-// The number of replicas never counts, only who holds it: a write through the
-// scale subresource is no drift, another manager's is. An object whose replicas
-// were not ours at the last apply does not drift by being scaled, which is why
-// this is not just a comparison of the two.
+// The value of /spec/replicas never counts, only its owner: a write through the scale subresource
+// is no drift, a write by another manager is. If FieldManager did not own the replicas at the last
+// apply, scaling the object is no drift. Therefore a plain comparison of the two is not enough.
 func Drifted(baseline, owned string) bool {
-	if len(baseline) < ownedHash || len(owned) < ownedHash {
+	if len(baseline) < ownedHashLen || len(owned) < ownedHashLen {
 		return baseline != owned
 	}
-	if baseline[:ownedHash] != owned[:ownedHash] {
+	if baseline[:ownedHashLen] != owned[:ownedHashLen] {
 		return true
 	}
-	return baseline[ownedHash:] == holdsReplicas && owned[ownedHash:] != holdsReplicas
+	return baseline[ownedHashLen:] == replicasSuffix && owned[ownedHashLen:] != replicasSuffix
 }
 
-// CountsReplicas reports whether a value of Object.Owned tells who holds
-// /spec/replicas: it is not among the ignored paths.
-func CountsReplicas(owned string) bool { return len(owned) > ownedHash }
+// TracksReplicas reports whether a value of Object.OwnedHash has the suffix for /spec/replicas,
+// which an object with an ignored /spec/replicas never has.
+func TracksReplicas(owned string) bool { return len(owned) > ownedHashLen }
 
-// hasher writes the owned part of an object in a form that no two differing
-// parts share.
+// hasher encodes the owned fields of an object. The encoding is injective: different fields or
+// values have different encodings.
 type hasher struct {
 	buf []byte
-	// path holds the keys of managedFields that lead to the current node, tokens
-	// the JSON pointer.
+	// path holds the managedFields keys of the current node, tokens its JSON pointer.
 	path, tokens []string
 	others       []map[string]any
-	// shared has, by pointer, the values that have an ignored part: whoever
-	// changes that part owns the whole from then on, and must not by that alone
-	// make it drift.
+	// shared holds, by pointer, the encodings of atomic values with an ignored part. A
+	// manager that changes the ignored part becomes the owner of the whole value. That
+	// change of ownership alone must not count as drift.
 	shared map[string][]byte
-	// secret is what hashes the data of a Secret; nil for other kinds.
-	secret *secretData
-	keys   [][]string
+	// secret hashes the data of a Secret; nil for other kinds.
+	secret  *secretData
+	keyPool [][]string
 }
 
 // hashOwned hashes the fields of an object that m.ours names.
-func hashOwned(object map[string]any, m *managed, ignored []string, skip *pointers, secret *secretData) string {
+func hashOwned(object map[string]any, m *managedFields, ignored []string, skip *pointers, secret *secretData) string {
 	h := hasher{buf: make([]byte, 0, 2048), others: m.others, secret: secret}
-	h.children(m.ours, object, true, skip)
-	h.share(object, m, ignored, skip)
+	h.writeFields(m.ours, object, true, skip)
+	h.writeShared(object, m, ignored, skip)
 	sum := sha256.Sum256(h.buf)
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
-func (h *hasher) children(node map[string]any, v any, present bool, ign *pointers) {
-	keys := h.sorted(node)
+func (h *hasher) writeFields(node map[string]any, v any, present bool, ign *pointers) {
+	keys := h.sortedKeys(node)
 	h.buf = append(h.buf, '(')
 	list, _ := v.([]any)
 	items := itemFinder{list: list}
 	for _, key := range keys {
 		child, ok := node[key].(map[string]any)
 		if key == "." {
-			h.mark(present)
+			h.writePresence(present)
 		}
 		if ok && len(key) > 1 {
-			h.child(key, child, v, &items, ign)
+			h.writeField(key, child, v, &items, ign)
 		}
 	}
 	h.buf = append(h.buf, ')')
-	h.release(keys)
+	h.recycleKeys(keys)
 }
 
-// child writes what is owned at a key of a node and below; nothing if all of
-// that is ignored.
-func (h *hasher) child(key string, node map[string]any, v any, items *itemFinder, ign *pointers) {
-	cv, present, token, cign := h.step(key, v, items, ign)
+// writeField writes the owned fields at a key of a node and below it. It writes nothing if all of
+// them are ignored.
+func (h *hasher) writeField(key string, node map[string]any, v any, items *itemFinder, ign *pointers) {
+	cv, present, token, cign := h.descend(key, v, items, ign)
 	if cign.covers() {
 		return
 	}
@@ -94,39 +92,39 @@ func (h *hasher) child(key string, node map[string]any, v any, items *itemFinder
 	h.path, h.tokens = append(h.path, key), append(h.tokens, token)
 	at := len(h.buf)
 	switch {
-	case h.secret.holds(h.path):
+	case h.secret.isDataPath(h.path):
 		h.buf = h.secret.append(h.buf, h.path, h.others)
 	case !isLeaf(node):
-		h.children(node, cv, present, cign)
+		h.writeFields(node, cv, present, cign)
 		if len(h.buf) == at+len("()") {
 			h.buf = h.buf[:start]
 		}
 	case cign != nil:
-		h.leaf(cv, present, cign)
-		h.set(h.tokens, slices.Clone(h.buf[at:]))
+		h.writeLeaf(cv, present, cign)
+		h.setShared(h.tokens, slices.Clone(h.buf[at:]))
 		h.buf = h.buf[:start]
 	default:
-		h.leaf(cv, present, nil)
+		h.writeLeaf(cv, present, nil)
 	}
 	h.path, h.tokens = h.path[:len(h.path)-1], h.tokens[:len(h.tokens)-1]
 }
 
-func (h *hasher) set(tokens []string, value []byte) {
+func (h *hasher) setShared(tokens []string, value []byte) {
 	if h.shared == nil {
 		h.shared = map[string][]byte{}
 	}
 	h.shared[strings.Join(tokens, "\x00")] = value
 }
 
-// share writes the values with an ignored part, also those that another
-// manager owns by now.
-func (h *hasher) share(object map[string]any, m *managed, ignored []string, skip *pointers) {
+// writeShared writes the atomic values with an ignored part, including values that another manager
+// owns now.
+func (h *hasher) writeShared(object map[string]any, m *managedFields, ignored []string, skip *pointers) {
 	for _, p := range ignored {
 		tokens, err := parsePointer(p)
 		if err != nil {
 			continue
 		}
-		depth := m.atomicAbove(object, tokens)
+		depth := m.atomicAncestor(object, tokens)
 		if depth == 0 {
 			continue
 		}
@@ -135,7 +133,7 @@ func (h *hasher) share(object map[string]any, m *managed, ignored []string, skip
 		for _, t := range tokens[:depth] {
 			ign = ign.child(t)
 		}
-		h.set(tokens[:depth], appendValue([]byte{'+'}, v, ign, nil))
+		h.setShared(tokens[:depth], appendValue([]byte{'+'}, v, ign, nil))
 	}
 	for _, pointer := range slices.Sorted(maps.Keys(h.shared)) {
 		h.buf = appendText(append(h.buf, 'q'), pointer)
@@ -143,8 +141,8 @@ func (h *hasher) share(object map[string]any, m *managed, ignored []string, skip
 	}
 }
 
-// step goes from a value to the part of it that a key of managedFields names.
-func (h *hasher) step(key string, v any, items *itemFinder, ign *pointers) (part any, present bool, token string, below *pointers) {
+// descend returns the part of a value that a managedFields key identifies.
+func (h *hasher) descend(key string, v any, items *itemFinder, ign *pointers) (part any, present bool, token string, below *pointers) {
 	if name, ok := strings.CutPrefix(key, "f:"); ok {
 		m, _ := v.(map[string]any)
 		part, present = m[name]
@@ -161,7 +159,7 @@ func (h *hasher) step(key string, v any, items *itemFinder, ign *pointers) (part
 	return items.list[i], true, token, ign.child(token)
 }
 
-func (h *hasher) mark(present bool) {
+func (h *hasher) writePresence(present bool) {
 	if present {
 		h.buf = append(h.buf, '+')
 	} else {
@@ -169,16 +167,16 @@ func (h *hasher) mark(present bool) {
 	}
 }
 
-func (h *hasher) leaf(v any, present bool, ign *pointers) {
-	h.mark(present)
+func (h *hasher) writeLeaf(v any, present bool, ign *pointers) {
+	h.writePresence(present)
 	if !present {
 		return
 	}
 	h.buf = appendValue(h.buf, v, ign, h.othersBelow(v))
 }
 
-// othersBelow is what other managers own inside a value that we own as a whole:
-// we applied an empty map and they filled it. What is theirs is no drift of ours.
+// othersBelow returns the field sets of other managers inside a value that FieldManager owns as a
+// whole, for example an applied empty map that others filled. Their fields are no drift.
 func (h *hasher) othersBelow(v any) []map[string]any {
 	switch c := v.(type) {
 	case map[string]any:
@@ -207,11 +205,11 @@ func (h *hasher) othersBelow(v any) []map[string]any {
 	return out
 }
 
-// sorted returns the keys of a node in order, in a slice that release takes back.
-func (h *hasher) sorted(node map[string]any) []string {
+// sortedKeys returns the keys of a node in order. The caller returns the slice with recycleKeys.
+func (h *hasher) sortedKeys(node map[string]any) []string {
 	var keys []string
-	if n := len(h.keys); n > 0 {
-		keys, h.keys = h.keys[n-1][:0], h.keys[:n-1]
+	if n := len(h.keyPool); n > 0 {
+		keys, h.keyPool = h.keyPool[n-1][:0], h.keyPool[:n-1]
 	}
 	for k := range node {
 		keys = append(keys, k)
@@ -220,4 +218,4 @@ func (h *hasher) sorted(node map[string]any) []string {
 	return keys
 }
 
-func (h *hasher) release(keys []string) { h.keys = append(h.keys, keys) }
+func (h *hasher) recycleKeys(keys []string) { h.keyPool = append(h.keyPool, keys) }

@@ -17,8 +17,8 @@ import (
 
 var clusterRoles = mapping("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", meta.RESTScopeRoot)
 
-var _ = Describe("An index whose rights change", func() {
-	It("says what it may not, and goes on when it may", func(ctx SpecContext) {
+var _ = Describe("An index with changing permissions", func() {
+	It("reports Forbidden without a permission and recovers with it", func(ctx SpecContext) {
 		namespace, err := plane.Namespace(ctx, "rights")
 		Expect(err).NotTo(HaveOccurred())
 		owner := ownerKey(namespace)
@@ -49,44 +49,45 @@ subjects: [{kind: ServiceAccount, name: index, namespace: %[1]s}]
 		Expect(err).NotTo(HaveOccurred())
 		theirs, err := dynamic.NewForConfig(fast(rest.CopyConfig(cfg)))
 		Expect(err).NotTo(HaveOccurred())
-		cfg, w := through(cfg)
+		cfg, w := withFaultProxy(cfg)
 		u := apply(ctx, configMaps, marked(namespace, configMap("a", "1")))
 
-		ix, told := run(cfg, live.Options{Owner: installation(namespace)})
-		ix.Use(owner, []*meta.RESTMapping{configMaps})
-		Eventually(reason(ix, configMaps)).Should(Equal(live.Forbidden), "it may not list")
-		Eventually(told.count).WithArguments(owner).Should(Equal(1), "the owner was told")
+		ix, told := startIndex(cfg, live.Options{OwnerID: installation(namespace)})
+		ix.SetOwnerKinds(owner, []*meta.RESTMapping{configMaps})
+		Eventually(reason(ix, configMaps)).Should(Equal(live.Forbidden), "list is forbidden")
+		Eventually(told.count).WithArguments(owner).Should(Equal(1), "the owner was notified")
 
-		By("allowing all but get")
+		By("granting list and watch, but not get")
 		allow(ctx, "list, watch")
-		synced(ix, configMaps)
+		expectSynced(ix, configMaps)
 		Expect(has(ix, refOf(u))()).To(BeTrue())
-		Eventually(told.count).WithArguments(owner).Should(BeNumerically(">=", 2), "the owner was told")
+		Eventually(told.count).WithArguments(owner).Should(BeNumerically(">=", 2), "the owner was notified")
 		patch(ctx, configMaps, namespace, "a", "metadata: {labels: {"+live.OwnerLabel+": null}}")
-		Eventually(reason(ix, configMaps)).Should(Equal(live.Stale), "it may not confirm")
+		Eventually(reason(ix, configMaps)).Should(Equal(live.Stale), "the confirming GET is forbidden")
 		Expect(ix.Synced(configMaps.GroupVersionKind.GroupKind())).To(MatchError(ContainSubstring("forbidden")))
 
-		By("allowing all")
+		By("granting all verbs")
 		allow(ctx, "list, watch, get")
-		synced(ix, configMaps)
-		Expect(known(ix, refOf(u))()).To(HaveField("LabelLost", true))
+		expectSynced(ix, configMaps)
+		Expect(getObject(ix, refOf(u))()).To(HaveField("LabelLost", true))
 
-		By("allowing nothing while the watch breaks")
+		By("revoking all verbs while the watch breaks")
 		allow(ctx, "create")
-		// The API server takes a moment to hear of it: a watch that is begun before goes on.
+		// The authorizer of the API server updates with a delay. A watch that starts before
+		// the update keeps running.
 		Eventually(func() error {
 			_, err := theirs.Resource(configMaps.Resource).List(ctx, metav1.ListOptions{})
 			return err
-		}).Should(MatchError(apierrors.IsForbidden, "IsForbidden"), "the API server knows of it")
-		w.cut(false)
-		Eventually(reason(ix, configMaps)).Should(Equal(live.Forbidden), "it may not watch")
-		Expect(has(ix, refOf(u))()).To(BeTrue(), "what was known stays")
+		}).Should(MatchError(apierrors.IsForbidden, "IsForbidden"), "the API server enforces the change")
+		w.cutWatches(false)
+		Eventually(reason(ix, configMaps)).Should(Equal(live.Forbidden), "watch is forbidden")
+		Expect(has(ix, refOf(u))()).To(BeTrue(), "stored objects stay")
 
-		By("allowing all again")
+		By("granting all verbs again")
 		allow(ctx, "list, watch, get")
 		ix.Wake(configMaps.GroupVersionKind.GroupKind())
-		synced(ix, configMaps)
+		expectSynced(ix, configMaps)
 		late := apply(ctx, configMaps, marked(namespace, configMap("late", "1")))
-		Eventually(has(ix, refOf(late))).Should(BeTrue(), "what is new is known")
+		Eventually(has(ix, refOf(late))).Should(BeTrue(), "the new object is indexed")
 	})
 })

@@ -8,53 +8,53 @@ import (
 	"strings"
 )
 
-// maxIgnored bounds what an annotation can make a projection do and keep.
-const maxIgnored = 128
+// maxIgnoredPaths bounds the work and the memory that an IgnoreAnnotation causes.
+const maxIgnoredPaths = 128
 
 const replicasPointer = "/spec/replicas"
 
 // pointers is a set of JSON pointers as a tree of their tokens.
 type pointers struct {
-	end  bool
-	next map[string]*pointers
+	terminal bool
+	children map[string]*pointers
 }
 
 func (p *pointers) add(tokens []string) {
 	for _, t := range tokens {
-		if p.next == nil {
-			p.next = map[string]*pointers{}
+		if p.children == nil {
+			p.children = map[string]*pointers{}
 		}
-		n := p.next[t]
+		n := p.children[t]
 		if n == nil {
 			n = &pointers{}
-			p.next[t] = n
+			p.children[t] = n
 		}
 		p = n
 	}
-	p.end = true
+	p.terminal = true
 }
 
-// child is the tree below a token; nil when no pointer goes there.
+// child returns the tree below a token; nil if no pointer continues there.
 func (p *pointers) child(token string) *pointers {
 	if p == nil {
 		return nil
 	}
-	return p.next[token]
+	return p.children[token]
 }
 
-// item is the tree below an item of a list.
+// item returns the tree below an item of a list; nil if no pointer continues there.
 func (p *pointers) item(i int) *pointers {
-	if p == nil || p.next == nil {
+	if p == nil || p.children == nil {
 		return nil
 	}
-	return p.next[strconv.Itoa(i)]
+	return p.children[strconv.Itoa(i)]
 }
 
-func (p *pointers) covers() bool { return p != nil && p.end }
+func (p *pointers) covers() bool { return p != nil && p.terminal }
 
-// ParseIgnored reads the value of IgnoreAnnotation: a JSON array of at most
-// 128 JSON pointers, none of which is the whole object.
-func ParseIgnored(annotation string) ([]string, error) {
+// ParseIgnoreAnnotation parses the value of IgnoreAnnotation: a JSON array of at most 128 JSON
+// pointers. The empty pointer, which means the whole object, is invalid.
+func ParseIgnoreAnnotation(annotation string) ([]string, error) {
 	if annotation == "" {
 		return nil, nil
 	}
@@ -62,8 +62,8 @@ func ParseIgnored(annotation string) ([]string, error) {
 	if err := json.Unmarshal([]byte(annotation), &paths); err != nil {
 		return nil, fmt.Errorf("ignored paths: %w", err)
 	}
-	if len(paths) > maxIgnored {
-		return nil, fmt.Errorf("ignored paths: %d, at most %d", len(paths), maxIgnored)
+	if len(paths) > maxIgnoredPaths {
+		return nil, fmt.Errorf("ignored paths: %d, at most %d", len(paths), maxIgnoredPaths)
 	}
 	for _, p := range paths {
 		if _, err := parsePointer(p); err != nil {
@@ -75,7 +75,7 @@ func ParseIgnored(annotation string) ([]string, error) {
 
 func parsePointer(p string) ([]string, error) {
 	if !strings.HasPrefix(p, "/") {
-		return nil, errors.New("a JSON pointer to a field begins with /")
+		return nil, errors.New("a JSON pointer to a field has to begin with /")
 	}
 	tokens := strings.Split(p[1:], "/")
 	for i, t := range tokens {
@@ -87,7 +87,7 @@ func parsePointer(p string) ([]string, error) {
 	return tokens, nil
 }
 
-// lookup finds the value that a pointer leads to.
+// lookup returns the value at a pointer.
 func lookup(v any, tokens []string) (any, bool) {
 	for _, t := range tokens {
 		switch c := v.(type) {

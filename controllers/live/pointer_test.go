@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-func TestParseIgnored(t *testing.T) {
-	got, err := ParseIgnored(`["/spec/replicas","/metadata/annotations/a~1b~01"]`)
+func TestParseIgnoreAnnotation(t *testing.T) {
+	got, err := ParseIgnoreAnnotation(`["/spec/replicas","/metadata/annotations/a~1b~01"]`)
 	want := []string{"/spec/replicas", "/metadata/annotations/a~1b~01"}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q, %v; want %q", got, err, want)
@@ -18,9 +18,9 @@ func TestParseIgnored(t *testing.T) {
 	}
 }
 
-func TestParseIgnoredRefuses(t *testing.T) {
-	for _, s := range []string{"{", `{"a":1}`, `[1]`, `[""]`, `["spec"]`, `["` + strings.Repeat(`/a","`, maxIgnored+1) + `/b"]`} {
-		if got, err := ParseIgnored(s); err == nil {
+func TestParseIgnoreAnnotationRejectsInvalid(t *testing.T) {
+	for _, s := range []string{"{", `{"a":1}`, `[1]`, `[""]`, `["spec"]`, `["` + strings.Repeat(`/a","`, maxIgnoredPaths+1) + `/b"]`} {
+		if got, err := ParseIgnoreAnnotation(s); err == nil {
 			t.Errorf("ParseIgnored(%.30q) = %q, want an error", s, got)
 		}
 	}

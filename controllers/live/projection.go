@@ -13,28 +13,28 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// maxFinalizers bounds what a projection keeps of an object's finalizers.
+// maxFinalizers is the maximum number of finalizers in a projection.
 const maxFinalizers = 32
 
-// errNoName says that what was given is no object of a cluster.
-var errNoName = errors.New("an object has apiVersion, kind and metadata.name")
+// errInvalidObject reports a value that is no Kubernetes object.
+var errInvalidObject = errors.New("invalid object: apiVersion, kind and metadata.name are required")
 
-// Project reduces an object, as the API server returned it, to what decisions
-// need. It is a pure function of the object and keeps nothing of it alive but
-// strings. Annotations that can't be read count as absent: they are ours, so
-// that whoever broke them caused drift, which is corrected.
+// Project reduces an object, as the API server returned it, to its projection. It is a pure
+// function of the object; the projection shares no memory with the object except strings. Invalid
+// annotations count as absent: FieldManager owns the annotations, so that a change of them is
+// drift, which gets corrected.
 //
-// Of the data of a Secret, Object.Owned tells here who holds it, but not what
-// it is; an Index with a key tells more.
+// Object.OwnedHash of a Secret covers which manager owns its data, but not the values. An Index
+// with Options.SecretKey covers the values, too.
 //
-// It fails on an object without apiVersion, kind or name.
+// Project fails on an object without apiVersion, kind or name.
 func Project(u *unstructured.Unstructured) (Object, error) {
 	o, _, err := project(u, nil)
 	return o, err
 }
 
-// project also returns the API version that our managed fields are written in.
-// The key is for hashes of the data of Secrets.
+// project is Project with a key for the hashes of Secret data. It also returns the API version of
+// the managedFields entry of FieldManager.
 func project(u *unstructured.Unstructured, key []byte) (Object, string, error) {
 	meta, _ := u.Object["metadata"].(map[string]any)
 	gv, err := schema.ParseGroupVersion(u.GetAPIVersion())
@@ -42,45 +42,46 @@ func project(u *unstructured.Unstructured, key []byte) (Object, string, error) {
 		return Object{}, "", fmt.Errorf("projecting an object: %w", err)
 	}
 	o := Object{
-		Ref:             stacks.Ref{Group: gv.Group, Kind: u.GetKind(), Namespace: text(meta, "namespace"), Name: text(meta, "name")},
+		Ref:             stacks.Ref{Group: gv.Group, Kind: u.GetKind(), Namespace: stringField(meta, "namespace"), Name: stringField(meta, "name")},
 		Version:         gv.Version,
-		UID:             types.UID(text(meta, "uid")),
-		ResourceVersion: text(meta, "resourceVersion"),
+		UID:             types.UID(stringField(meta, "uid")),
+		ResourceVersion: stringField(meta, "resourceVersion"),
 		Finalizers:      finalizers(meta),
 	}
 	if gv.Version == "" || o.Ref.Kind == "" || o.Ref.Name == "" {
-		return Object{}, "", errNoName
+		return Object{}, "", errInvalidObject
 	}
-	if at := text(meta, "deletionTimestamp"); at != "" {
+	if at := stringField(meta, "deletionTimestamp"); at != "" {
 		o.Deleting = true
-		// An unreadable time leaves the zero time, the object is deleted all the same.
+		// An invalid time leaves the zero time; the object counts as being deleted.
 		o.DeletionTimestamp, _ = time.Parse(time.RFC3339, at)
-		o.HeldBy = finalizedBy(meta)
-		o.Remains = bounded(Remains(u), maxMessage)
+		o.FinalizerManager = finalizerManager(meta)
+		o.DeletionMessage = truncate(NamespaceDeletionMessage(u), maxMessageBytes)
 	}
 	annotations, _ := meta["annotations"].(map[string]any)
-	if mark, err := ParseMark(text(annotations, MarkAnnotation)); err == nil {
+	if mark, err := ParseMark(stringField(annotations, MarkAnnotation)); err == nil {
 		o.Mark = mark
 	}
-	o.Adopted = text(annotations, AdoptedAnnotation) != ""
-	o.Protected = text(annotations, PreventDeletionAnnotation) == "true"
-	version := o.projectOwned(u.Object, meta, text(annotations, IgnoreAnnotation), key)
-	o.Ready, o.Message, o.Done = judge(u, o.Ref, text(annotations, ReadyExprAnnotation))
+	o.Adopted = stringField(annotations, AdoptedAnnotation) != ""
+	o.Protected = stringField(annotations, PreventDeletionAnnotation) == "true"
+	version := o.projectOwned(u.Object, meta, stringField(annotations, IgnoreAnnotation), key)
+	o.Readiness, o.Message, o.Finished = assess(u, o.Ref, stringField(annotations, ReadyExprAnnotation))
 	o.Succeeded = succeeded(u.Object, o.Ref)
 	o.Suspended = suspended(u.Object, o.Ref)
 	return o, version, nil
 }
 
-// projectOwned fills what follows from managedFields.
+// projectOwned sets the fields that are derived from managedFields. It returns the API version of
+// the managedFields entry of FieldManager.
 func (o *Object) projectOwned(object, meta map[string]any, ignore string, key []byte) string {
-	m := readManaged(meta)
-	o.OtherManager = m.other
-	ignored, err := ParseIgnored(ignore)
+	m := parseManagedFields(meta)
+	o.OtherManager = m.otherManager
+	ignored, err := ParseIgnoreAnnotation(ignore)
 	if err != nil {
 		ignored = nil
 	}
-	o.Claimed = m.claimed(object, ignored)
-	// The value of replicas never counts, only who holds it.
+	o.TrackedByTool = m.trackedByTool(object, ignored)
+	// The value of replicas never counts, only its owner.
 	skip := &pointers{}
 	skip.add([]string{"spec", "replicas"})
 	ignoresReplicas := false
@@ -96,15 +97,15 @@ func (o *Object) projectOwned(object, meta map[string]any, ignore string, key []
 	for _, s := range m.scale {
 		scaled = scaled || owns(s, object, []string{"spec", "replicas"})
 	}
-	o.Owned = hashOwned(object, &m, ignored, skip, newSecretData(o.Ref, object, key))
+	o.OwnedHash = hashOwned(object, &m, ignored, skip, newSecretData(o.Ref, object, key))
 	if !ignoresReplicas && (scaled || owns(m.ours, object, []string{"spec", "replicas"})) {
-		o.Owned += holdsReplicas
+		o.OwnedHash += replicasSuffix
 	}
-	o.Kept = keptFields(object, &m, ignored, scaled, isSecret(o.Ref))
+	o.KeptFields = keptFields(object, &m, ignored, scaled, isSecret(o.Ref))
 	return m.oursVersion
 }
 
-func text(m map[string]any, key string) string {
+func stringField(m map[string]any, key string) string {
 	s, _ := m[key].(string)
 	return s
 }
@@ -120,8 +121,8 @@ func finalizers(meta map[string]any) []string {
 	return out
 }
 
-// bounded cuts a message to at most n bytes.
-func bounded(s string, n int) string {
+// truncate cuts a message to at most n bytes.
+func truncate(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

@@ -8,9 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestProjectionsAreBounded: an object takes no more of the index than is known
-// before, whatever it says.
-func TestProjectionsAreBounded(t *testing.T) {
+// The size of a projection is bounded, whatever the object contains.
+func TestProjectBoundsSize(t *testing.T) {
 	finalizers := make([]any, 2*maxFinalizers)
 	for i := range finalizers {
 		finalizers[i] = fmt.Sprintf("example.com/%d", i)
@@ -18,7 +17,7 @@ func TestProjectionsAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		value    string
 		withheld bool
-	}{{strings.Repeat("x", maxKeptValue-2), false}, {strings.Repeat("x", maxKeptValue-1), true}} {
+	}{{strings.Repeat("x", maxKeptValueBytes-2), false}, {strings.Repeat("x", maxKeptValueBytes-1), true}} {
 		u := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "example.com/v1", "kind": "Thing",
 			"metadata": map[string]any{"name": "x", "finalizers": finalizers, "annotations": map[string]any{IgnoreAnnotation: `["/spec/text"]`}},
@@ -32,10 +31,10 @@ func TestProjectionsAreBounded(t *testing.T) {
 		if len(o.Finalizers) != maxFinalizers {
 			t.Errorf("%d finalizers, want %d", len(o.Finalizers), maxFinalizers)
 		}
-		if len(o.Kept) != 1 || o.Kept[0].Withheld != c.withheld || (len(o.Kept[0].Value) == 0) != c.withheld {
-			t.Errorf("a value of %d bytes: withheld %v, want %v", len(c.value), o.Kept[0].Withheld, c.withheld)
+		if len(o.KeptFields) != 1 || o.KeptFields[0].Withheld != c.withheld || (len(o.KeptFields[0].Value) == 0) != c.withheld {
+			t.Errorf("a value of %d bytes: withheld %v, want %v", len(c.value), o.KeptFields[0].Withheld, c.withheld)
 		}
-		if len(o.Message) > maxMessage || o.Message == "" {
+		if len(o.Message) > maxMessageBytes || o.Message == "" {
 			t.Errorf("a message of %d bytes", len(o.Message))
 		}
 	}

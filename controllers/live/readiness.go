@@ -12,8 +12,8 @@ import (
 	"github.com/ksctl/gitops/stacks/readyexpr"
 )
 
-// maxMessage bounds Object.Message, in bytes.
-const maxMessage = 256
+// maxMessageBytes bounds Object.Message.
+const maxMessageBytes = 256
 
 const (
 	kindJob = "Job"
@@ -22,11 +22,10 @@ const (
 	kindCRD = "CustomResourceDefinition"
 )
 
-// JudgedByExpression reports whether ReadyExprAnnotation has a say in the
-// readiness of a kind: only kinds that Kubernetes itself does not bring, so
-// that an expression for a component's custom resources does not hold its
-// ServiceAccounts. CEL never sees a Secret.
-func JudgedByExpression(group, kind string) bool {
+// SupportsReadyExpr reports whether ReadyExprAnnotation applies to a kind. It applies only to kinds
+// that are not built into Kubernetes, so that an expression for the custom resources of a component
+// does not keep its ServiceAccounts from being ready. CEL never gets a Secret.
+func SupportsReadyExpr(group, kind string) bool {
 	switch group {
 	case "apiextensions.k8s.io", "apiregistration.k8s.io":
 		return false
@@ -34,86 +33,86 @@ func JudgedByExpression(group, kind string) bool {
 	return kind != "" && !scheme.Scheme.IsGroupRegistered(group)
 }
 
-// judge says how ready an object is, why, and whether a Job or Pod ran to its
-// end. It is kstatus, except where that does not fit a wait in order:
-//   - a Job that runs is not Current, one that is complete is;
-//   - a PersistentVolumeClaim that is Pending is Current: one that is bound when
-//     its first consumer comes must not hold the wave that has the consumer;
-//   - a CustomResourceDefinition needs its names accepted, too;
-//   - a Pod that can't be scheduled stays InProgress, whatever the time: nodes
-//     may be on their way; one that ended badly is Failed;
-//   - a custom resource with an expression is what the expression says.
+// assess returns the readiness of an object, the reason for it, and whether a Job or Pod finished.
+// The readiness is that of kstatus, except where kstatus does not fit an ordered wait:
+//   - a running Job is not Current, a complete one is;
+//   - a Pending PersistentVolumeClaim is Current: a claim that binds on its first consumer must
+//     not block the wave that contains the consumer;
+//   - a CustomResourceDefinition also needs accepted names;
+//   - an unschedulable Pod stays InProgress for any time, because nodes may be on their way; a
+//     Pod that failed is Failed;
+//   - a custom resource with an expression has the readiness of that expression.
 //
-// A custom resource with neither conditions nor expression is Current at once.
-func judge(u *unstructured.Unstructured, ref stacks.Ref, expr string) (Readiness, string, bool) {
-	ready, message := compute(u)
-	done := false
+// A custom resource with neither conditions nor an expression is Current immediately.
+func assess(u *unstructured.Unstructured, ref stacks.Ref, expr string) (Readiness, string, bool) {
+	ready, message := computeStatus(u)
+	finished := false
 	if ready != Terminating {
 		switch {
 		case ref.Group == "batch" && ref.Kind == kindJob:
-			ready, message = judgeJob(u.Object, ready, message)
+			ready, message = jobReadiness(u.Object, ready, message)
 		case ref.Group == "" && ref.Kind == kindPVC:
-			ready, message = judgeClaim(u.Object, ready, message)
+			ready, message = pvcReadiness(u.Object, ready, message)
 		case ref.Group == "" && ref.Kind == kindPod:
-			ready, message = judgePod(u.Object, ready, message)
+			ready, message = podReadiness(u.Object, ready, message)
 		case ref.Group == "apiextensions.k8s.io" && ref.Kind == kindCRD:
-			ready, message = judgeDefinition(u.Object, ready, message)
-		case expr != "" && JudgedByExpression(ref.Group, ref.Kind):
-			ready, message = judgeExpr(u.Object, expr, ready, message)
+			ready, message = crdReadiness(u.Object, ready, message)
+		case expr != "" && SupportsReadyExpr(ref.Group, ref.Kind):
+			ready, message = exprReadiness(u.Object, expr, ready, message)
 		}
 	}
 	switch {
 	case ref.Group == "batch" && ref.Kind == kindJob:
-		done = isTrue(u.Object, "Complete") || isTrue(u.Object, "Failed")
+		finished = isConditionTrue(u.Object, "Complete") || isConditionTrue(u.Object, "Failed")
 	case ref.Group == "" && ref.Kind == kindPod:
-		phase := nested(u.Object, "status", "phase")
-		done = phase == "Succeeded" || phase == "Failed"
+		phase := nestedString(u.Object, "status", "phase")
+		finished = phase == "Succeeded" || phase == "Failed"
 	}
-	return ready, bounded(message, maxMessage), done
+	return ready, truncate(message, maxMessageBytes), finished
 }
 
-// Judge says how ready an object is that nobody marked, and why: what an install
-// depends on. The expression, if there is one, has the last word on any kind but
-// Secret, which CEL never sees.
-func Judge(u *unstructured.Unstructured, expr string) (Readiness, string) {
+// AssessReadiness returns the readiness of an object without a mark, such as a dependency of an
+// install, and the reason for it. A non-empty expression decides for every kind except Secret,
+// which CEL never gets.
+func AssessReadiness(u *unstructured.Unstructured, expr string) (Readiness, string) {
 	gk := u.GroupVersionKind().GroupKind()
 	ref := stacks.Ref{Group: gk.Group, Kind: gk.Kind, Namespace: u.GetNamespace(), Name: u.GetName()}
-	ready, message, _ := judge(u, ref, "")
+	ready, message, _ := assess(u, ref, "")
 	if expr != "" && ready != Terminating && !isSecret(ref) {
-		ready, message = judgeExpr(u.Object, expr, ready, message)
-		message = bounded(message, maxMessage)
+		ready, message = exprReadiness(u.Object, expr, ready, message)
+		message = truncate(message, maxMessageBytes)
 	}
 	return ready, message
 }
 
-// succeeded is true for a Job or a Pod that ran to its end well.
+// succeeded reports whether a Job or a Pod completed successfully.
 func succeeded(object map[string]any, ref stacks.Ref) bool {
 	switch {
 	case ref.Group == "batch" && ref.Kind == kindJob:
-		return isTrue(object, "Complete")
+		return isConditionTrue(object, "Complete")
 	case ref.Group == "" && ref.Kind == kindPod:
-		return nested(object, "status", "phase") == "Succeeded"
+		return nestedString(object, "status", "phase") == "Succeeded"
 	}
 	return false
 }
 
-// suspended is true for a Job whose spec says that it is not to run yet.
+// suspended reports whether a Job has spec.suspend.
 func suspended(object map[string]any, ref stacks.Ref) bool {
 	v, _ := lookup(object, []string{"spec", "suspend"})
 	is, _ := v.(bool)
 	return is && ref.Group == "batch" && ref.Kind == kindJob
 }
 
-// compute is kstatus, which panics on some malformed statuses.
-func compute(u *unstructured.Unstructured) (ready Readiness, message string) {
+// computeStatus calls kstatus and recovers from its panics on some malformed statuses.
+func computeStatus(u *unstructured.Unstructured) (ready Readiness, message string) {
 	defer func() {
 		if p := recover(); p != nil {
-			ready, message = InProgress, fmt.Sprintf("the status can't be read: %v", p)
+			ready, message = InProgress, fmt.Sprintf("invalid status: %v", p)
 		}
 	}()
 	res, err := status.Compute(u)
 	if err != nil {
-		return InProgress, "the status can't be read: " + err.Error()
+		return InProgress, "invalid status: " + err.Error()
 	}
 	switch res.Status {
 	case status.CurrentStatus:
@@ -130,29 +129,29 @@ func compute(u *unstructured.Unstructured) (ready Readiness, message string) {
 	return ready, res.Message
 }
 
-func judgeJob(object map[string]any, ready Readiness, message string) (Readiness, string) {
+func jobReadiness(object map[string]any, ready Readiness, message string) (Readiness, string) {
 	switch {
-	case isTrue(object, "Complete"), isTrue(object, "Failed"), ready != Current:
+	case isConditionTrue(object, "Complete"), isConditionTrue(object, "Failed"), ready != Current:
 		return ready, message
-	case isTrue(object, "Suspended"):
+	case isConditionTrue(object, "Suspended"):
 		return InProgress, "Job is suspended"
 	default:
 		return InProgress, message
 	}
 }
 
-func judgeClaim(object map[string]any, ready Readiness, message string) (Readiness, string) {
-	if ready == InProgress && nested(object, "status", "phase") == "Pending" {
-		return Current, "waits for its first consumer or a provisioner"
+func pvcReadiness(object map[string]any, ready Readiness, message string) (Readiness, string) {
+	if ready == InProgress && nestedString(object, "status", "phase") == "Pending" {
+		return Current, "waiting for the first consumer or a provisioner"
 	}
 	return ready, message
 }
 
-func judgePod(object map[string]any, ready Readiness, message string) (Readiness, string) {
-	switch nested(object, "status", "phase") {
+func podReadiness(object map[string]any, ready Readiness, message string) (Readiness, string) {
+	switch nestedString(object, "status", "phase") {
 	case "Pending":
 		if c := condition(object, "PodScheduled"); c["status"] == "False" {
-			return InProgress, "Pod is not scheduled: " + text(c, "message")
+			return InProgress, "Pod is not scheduled: " + stringField(c, "message")
 		}
 	case "Failed":
 		return Failed, "Pod ended with a failure"
@@ -160,25 +159,25 @@ func judgePod(object map[string]any, ready Readiness, message string) (Readiness
 	return ready, message
 }
 
-func judgeDefinition(object map[string]any, ready Readiness, message string) (Readiness, string) {
-	if ready == Current && !isTrue(object, "NamesAccepted") {
-		return InProgress, "names are not accepted yet"
+func crdReadiness(object map[string]any, ready Readiness, message string) (Readiness, string) {
+	if ready == Current && !isConditionTrue(object, "NamesAccepted") {
+		return InProgress, "the names are not accepted yet"
 	}
 	return ready, message
 }
 
-func judgeExpr(object map[string]any, expr string, ready Readiness, message string) (Readiness, string) {
+func exprReadiness(object map[string]any, expr string, ready Readiness, message string) (Readiness, string) {
 	generation, _ := lookup(object, []string{"metadata", "generation"})
 	observed, _ := lookup(object, []string{"status", "observedGeneration"})
 	if g, ok := generation.(int64); ok {
 		if o, ok := observed.(int64); ok && o < g {
-			return InProgress, fmt.Sprintf("generation %d is not observed yet, %d is", g, o)
+			return InProgress, fmt.Sprintf("generation %d is not observed yet: status.observedGeneration is %d", g, o)
 		}
 	}
 	is, err := readyexpr.Eval(expr, object)
 	switch {
 	case err != nil:
-		// A status that is not filled in yet is the usual cause.
+		// The usual cause is an incomplete status.
 		return InProgress, "readyExpr: " + strings.ReplaceAll(err.Error(), "\n", " ")
 	case is:
 		return Current, "readyExpr is true"
@@ -189,13 +188,13 @@ func judgeExpr(object map[string]any, expr string, ready Readiness, message stri
 	}
 }
 
-func nested(object map[string]any, path ...string) string {
+func nestedString(object map[string]any, path ...string) string {
 	v, _ := lookup(object, path)
 	s, _ := v.(string)
 	return s
 }
 
-// condition returns a condition of an object; nil if it has none of that type.
+// condition returns the condition of a type; nil if there is none.
 func condition(object map[string]any, conditionType string) map[string]any {
 	v, _ := lookup(object, []string{"status", "conditions"})
 	list, _ := v.([]any)
@@ -207,6 +206,6 @@ func condition(object map[string]any, conditionType string) map[string]any {
 	return nil
 }
 
-func isTrue(object map[string]any, conditionType string) bool {
+func isConditionTrue(object map[string]any, conditionType string) bool {
 	return condition(object, conditionType)["status"] == "True"
 }

@@ -19,51 +19,51 @@ import (
 	"github.com/ksctl/gitops/controllers/live"
 )
 
-// many is how many objects an index is measured with.
-const many = 10_000
+// objectCount is the number of objects for the measurement.
+const objectCount = 10_000
 
 var _ = Describe("An index of 10,000 objects", func() {
-	It("is small, and small to start", Serial, func(ctx SpecContext) {
+	It("needs little memory, also during the first list", Serial, func(ctx SpecContext) {
 		namespace, err := plane.Namespace(ctx, "many")
 		Expect(err).NotTo(HaveOccurred())
 		owner := ownerKey(namespace)
-		create(ctx, namespace)
+		createObjects(ctx, namespace)
 
-		base := heap()
-		peak := watchHeap()
+		base := heapBytes()
+		peak := measureHeapGrowth()
 		began := time.Now()
-		ix, told := run(plane.Config(), live.Options{Owner: installation(namespace)})
-		ix.Use(owner, []*meta.RESTMapping{configMaps})
+		ix, told := startIndex(plane.Config(), live.Options{OwnerID: installation(namespace)})
+		ix.SetOwnerKinds(owner, []*meta.RESTMapping{configMaps})
 		Eventually(func() error { return ix.Synced(configMaps.GroupVersionKind.GroupKind()) }).
-			WithTimeout(2*time.Minute).Should(Succeed(), "all are listed")
+			WithTimeout(2*time.Minute).Should(Succeed(), "all objects are listed")
 		took := time.Since(began)
 		most := peak()
-		perObject := (int64(heap()) - int64(base)) / many
+		perObject := (int64(heapBytes()) - int64(base)) / objectCount
 		stats := ix.Stats()
 		AddReportEntry("10,000 ConfigMaps of 2 KiB", fmt.Sprintf(
 			"%d bytes per object in the heap (estimated %d); listed in %s; the heap in use rose by at most %.1f MiB",
-			perObject, stats.Bytes/many, took.Round(time.Millisecond), float64(most)/(1<<20)), ReportEntryVisibilityAlways)
+			perObject, stats.Bytes/objectCount, took.Round(time.Millisecond), float64(most)/(1<<20)), ReportEntryVisibilityAlways)
 
-		Expect(stats.Objects).To(Equal(many))
+		Expect(stats.Objects).To(Equal(objectCount))
 		Expect(perObject).To(BeNumerically("<", 2048), "bytes per object")
-		Expect(stats.Bytes/many).To(BeNumerically("~", perObject, perObject), "the estimate is of that order")
-		// The objects as JSON are over 30 MiB, decoded over 100 MiB.
-		Expect(most).To(BeNumerically("<", 64<<20), "bytes that the heap rose by")
-		Eventually(told.count).WithArguments(owner).Should(Equal(1), "the owner is told once, not per object")
+		Expect(stats.Bytes/objectCount).To(BeNumerically("~", perObject, perObject), "the estimate has the right order of magnitude")
+		// The objects take more than 30 MiB as JSON, and more than 100 MiB decoded.
+		Expect(most).To(BeNumerically("<", 64<<20), "growth of the heap in bytes")
+		Eventually(told.count).WithArguments(owner).Should(Equal(1), "the owner is notified once, not per object")
 
-		By("deleting a tenth of them at once")
+		By("deleting a tenth of the objects in one request")
 		Expect(resource(configMaps, namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "tenth=0"})).To(Succeed())
-		Eventually(func() int { return ix.Stats().Objects }).WithTimeout(2*time.Minute).Should(Equal(many-many/10), "they are gone")
-		Expect(ix.Stats().Confirms).To(And(BeNumerically(">=", many/10), BeNumerically("<=", many/10+many/100)), "one GET each, and some again that failed")
+		Eventually(func() int { return ix.Stats().Objects }).WithTimeout(2*time.Minute).Should(Equal(objectCount-objectCount/10), "the deleted objects are removed from the index")
+		Expect(ix.Stats().Confirms).To(And(BeNumerically(">=", objectCount/10), BeNumerically("<=", objectCount/10+objectCount/100)), "one GET per deleted object, and retries of failed ones")
 	})
 })
 
-func create(ctx context.Context, namespace string) {
+func createObjects(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
 	filler := strings.Repeat("x", 2048)
-	for i := range many {
+	for i := range objectCount {
 		group.Go(func() error {
 			u := configMap(fmt.Sprintf("object-%05d", i), filler)
 			u.SetLabels(map[string]string{"tenth": fmt.Sprint(i % 10)})
@@ -75,8 +75,8 @@ func create(ctx context.Context, namespace string) {
 	Expect(group.Wait()).To(Succeed())
 }
 
-// heap is what the heap holds, garbage collected.
-func heap() uint64 {
+// heapBytes returns the size of the heap after garbage collection.
+func heapBytes() uint64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -84,10 +84,10 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// watchHeap returns a function that ends the watching and returns by how much
-// the heap in use rose at most.
-func watchHeap() func() uint64 {
-	percent := debug.SetGCPercent(20) // or most of it is garbage, as much as the other specs hold
+// measureHeapGrowth samples the heap in use. The returned function ends the sampling and returns
+// the maximum growth in bytes.
+func measureHeapGrowth() func() uint64 {
+	percent := debug.SetGCPercent(20) // otherwise most of the growth would be garbage of other specs
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	base := m.HeapInuse

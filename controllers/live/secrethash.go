@@ -10,15 +10,16 @@ import (
 
 func isSecret(r stacks.Ref) bool { return r.Group == "" && r.Kind == "Secret" }
 
-// secretData hashes the data of a Secret. Hashes of owned fields are published:
-// with a key, the values go in keyed, so that nobody can try values out; without
-// one, only who holds them does, which changes when somebody writes them.
+// secretData hashes the data of a Secret. Hashes of owned fields are published in statuses. With a
+// key, an HMAC of each value enters the hash, so that nobody can guess values by trying them.
+// Without a key, only the owner of each value enters the hash; it changes when another manager
+// writes the value.
 type secretData struct {
 	key  []byte
 	data map[string]any
 }
 
-// newSecretData returns nil for an object that is no Secret.
+// newSecretData returns nil if the object is not a Secret.
 func newSecretData(ref stacks.Ref, object map[string]any, key []byte) *secretData {
 	if !isSecret(ref) {
 		return nil
@@ -27,13 +28,13 @@ func newSecretData(ref stacks.Ref, object map[string]any, key []byte) *secretDat
 	return &secretData{key: key, data: data}
 }
 
-// holds reports whether a path of managedFields leads into the data.
-func (s *secretData) holds(path []string) bool {
+// isDataPath reports whether a managedFields path is a key of data or stringData.
+func (s *secretData) isDataPath(path []string) bool {
 	return s != nil && len(path) == 2 && (path[0] == "f:data" || path[0] == "f:stringData")
 }
 
-// append writes what a key of the data stands for. Text that was applied as
-// stringData is stored as data, which its managedFields do not tell.
+// append writes the value of a key of the data. The API server stores applied stringData as data,
+// but the managedFields entry still names stringData.
 func (s *secretData) append(b []byte, path []string, others []map[string]any) []byte {
 	value, ok := s.data[strings.TrimPrefix(path[1], "f:")].(string)
 	if !ok {

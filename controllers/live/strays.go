@@ -6,67 +6,67 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// located is where the index has an object.
-type located struct {
+// objectLocation is the position of an object in the index.
+type objectLocation struct {
 	g *group
-	n name
+	n objectKey
 }
 
-// arrive notes that a watch brought an object of an owner which the index did not
-// know: whether the owner knows it is for the owner to say. The lock is held.
-func (ix *Index) arrive(g *group, n name, owner string) {
-	ix.fresh[owner] = append(ix.fresh[owner], located{g, n})
+// addStray records that a watch delivered an object of an owner for the first time. The owner
+// decides in Strays whether it knows the object. The caller holds the lock.
+func (ix *Index) addStray(g *group, n objectKey, owner string) {
+	ix.strays[owner] = append(ix.strays[owner], objectLocation{g, n})
 }
 
-// depart takes back what arrive noted. The lock is held.
-func (ix *Index) depart(g *group, n name, owner string) {
-	list := ix.fresh[owner]
-	i := slices.Index(list, located{g, n})
+// removeStray undoes addStray. The caller holds the lock.
+func (ix *Index) removeStray(g *group, n objectKey, owner string) {
+	list := ix.strays[owner]
+	i := slices.Index(list, objectLocation{g, n})
 	if i < 0 {
 		return
 	}
 	list[i] = list[len(list)-1]
-	ix.keepFresh(owner, list[:len(list)-1])
+	ix.setStrays(owner, list[:len(list)-1])
 }
 
-func (ix *Index) keepFresh(owner string, list []located) {
+func (ix *Index) setStrays(owner string, list []objectLocation) {
 	if len(list) == 0 {
-		delete(ix.fresh, owner)
+		delete(ix.strays, owner)
 		return
 	}
-	ix.fresh[owner] = list
+	ix.strays[owner] = list
 }
 
-// Unclaimed returns the objects with an owner's mark that watches brought and that
-// the owner does not know. It asks about each once: those that the owner knows are
-// not asked about again, the others until Claim. known must not call the index.
-func (ix *Index) Unclaimed(owner string, known func(stacks.Ref) bool) []stacks.Ref {
+// Strays returns the objects that watches delivered with the mark of an owner and for which known
+// is false. An object that the owner knows is checked once; a stray is returned by each call until
+// DropStray. known must not call the index.
+func (ix *Index) Strays(owner string, known func(stacks.Ref) bool) []stacks.Ref {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	list := ix.fresh[owner]
+	list := ix.strays[owner]
 	if len(list) == 0 {
 		return nil
 	}
 	var refs []stacks.Ref
-	kept := list[:0]
+	remaining := list[:0]
 	for _, l := range list {
 		e := l.g.objects[l.n]
 		if ix.groups[l.g.gk] != l.g || e == nil || e.owner != owner || e.is(flagMarkLost) {
 			continue
 		}
 		if ref := l.g.ref(l.n); !known(ref) {
-			refs, kept = append(refs, ref), append(kept, l)
+			refs, remaining = append(refs, ref), append(remaining, l)
 		}
 	}
-	ix.keepFresh(owner, kept)
+	ix.setStrays(owner, remaining)
 	return refs
 }
 
-// Claim ends the question about an object that Unclaimed returned.
-func (ix *Index) Claim(owner string, ref stacks.Ref) {
+// DropStray removes an object from the result of Strays.
+func (ix *Index) DropStray(owner string, ref stacks.Ref) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	if g := ix.groups[ref.GroupKind()]; g != nil {
-		ix.depart(g, name{ref.Namespace, ref.Name}, owner)
+		ix.removeStray(g, objectKey{ref.Namespace, ref.Name}, owner)
 	}
 }

@@ -39,9 +39,9 @@ func TestLive(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
-	// The controller manager makes ReplicaSets and EndpointSlices: the copies.
+	// The controller manager makes ReplicaSets and EndpointSlices, which copy our metadata.
 	plane, err = cluster.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true,
-		// History goes fast here: what was missed can be out of reach.
+		// Fast compaction, so that watches expire.
 		APIServerFlags: []string{"--etcd-compaction-interval=500ms"}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(plane.Stop)
@@ -87,14 +87,14 @@ func refOf(u *unstructured.Unstructured) stacks.Ref {
 	return stacks.Ref{Group: gvk.Group, Kind: gvk.Kind, Namespace: u.GetNamespace(), Name: u.GetName()}
 }
 
-// installation makes the objects of one spec distinguishable from those of others.
+// installation returns a separate installation id for each spec.
 func installation(namespace string) string { return "test-" + namespace }
 
 func ownerKey(namespace string) string {
 	return installation(namespace) + "/local/KsctlInstall/" + namespace + "/demo"
 }
 
-// marked gives an object a namespace, and our label and mark.
+// marked returns a copy of an object with a namespace, our label and our mark.
 func marked(namespace string, u *unstructured.Unstructured) *unstructured.Unstructured {
 	u = u.DeepCopy()
 	u.SetNamespace(namespace)
@@ -112,7 +112,7 @@ func marked(namespace string, u *unstructured.Unstructured) *unstructured.Unstru
 	return u
 }
 
-// apply sends an object as the engine would.
+// apply applies an object in the same way as the engine.
 func apply(ctx context.Context, m *meta.RESTMapping, u *unstructured.Unstructured) *unstructured.Unstructured {
 	GinkgoHelper()
 	return applyAs(ctx, live.FieldManager, m, u)
@@ -125,7 +125,7 @@ func applyAs(ctx context.Context, manager string, m *meta.RESTMapping, u *unstru
 	return out
 }
 
-// patch merges YAML into an object, as a person with kubectl would.
+// patch patches an object as a user with kubectl does: a list is a JSON patch, a map a merge patch.
 func patch(ctx context.Context, m *meta.RESTMapping, namespace, name, text string, subresource ...string) *unstructured.Unstructured {
 	GinkgoHelper()
 	var content any
@@ -177,8 +177,8 @@ func (r *recorder) owners() string {
 	return strings.Join(out, " ")
 }
 
-// run starts an index of a spec's objects; it ends with the spec.
-func run(cfg *rest.Config, o live.Options) (*live.Index, *recorder) {
+// startIndex starts an index, which ends with the spec.
+func startIndex(cfg *rest.Config, o live.Options) (*live.Index, *recorder) {
 	GinkgoHelper()
 	if o.MaxBackoff == 0 {
 		o.MaxBackoff = 300 * time.Millisecond
@@ -192,20 +192,20 @@ func run(cfg *rest.Config, o live.Options) (*live.Index, *recorder) {
 	go func() { ended <- ix.Start(ctx) }()
 	DeferCleanup(func() {
 		cancel()
-		Eventually(ended).Should(Receive(BeNil()), "Start returns when its context ends")
+		Eventually(ended).Should(Receive(BeNil()), "Start returns after its context ends")
 	})
 	return ix, rec
 }
 
-func synced(ix *live.Index, kinds ...*meta.RESTMapping) {
+func expectSynced(ix *live.Index, kinds ...*meta.RESTMapping) {
 	GinkgoHelper()
 	for _, m := range kinds {
 		Eventually(func() error { return ix.Synced(m.GroupVersionKind.GroupKind()) }).Should(Succeed(), "%s is synced", m.Resource)
 	}
 }
 
-// known returns what an index knows of an object, for Eventually.
-func known(ix *live.Index, ref stacks.Ref) func() live.Object {
+// getObject returns a function that gets an object from an index, for Eventually.
+func getObject(ix *live.Index, ref stacks.Ref) func() live.Object {
 	return func() live.Object { o, _ := ix.Get(ref); return o }
 }
 
@@ -213,7 +213,7 @@ func has(ix *live.Index, ref stacks.Ref) func() bool {
 	return func() bool { _, ok := ix.Get(ref); return ok }
 }
 
-// reason is why a kind is not synced, "" when it is.
+// reason returns a function that returns why a kind is not synced; "" if it is.
 func reason(ix *live.Index, m *meta.RESTMapping) func() live.SyncReason {
 	return func() live.SyncReason {
 		err := ix.Synced(m.GroupVersionKind.GroupKind())

@@ -2,44 +2,44 @@ package live
 
 import "slices"
 
-// Fields by which tools say that an object is theirs.
+// Labels and annotations by which other tools track the objects that they manage.
 const (
-	// KustomizationLabel and HelmReleaseLabel are those of Flux.
-	KustomizationLabel = "kustomize.toolkit.fluxcd.io/name"
-	HelmReleaseLabel   = "helm.toolkit.fluxcd.io/name"
-	// ArgoTracking is the annotation of Argo CD, ArgoLabel the label that its
-	// documentation recommends where it tracks by label.
-	ArgoTracking = "argocd.argoproj.io/tracking-id"
-	ArgoLabel    = "argocd.argoproj.io/instance"
-	// ReleaseName is the annotation of Helm.
-	ReleaseName = "meta.helm.sh/release-name"
+	// FluxKustomizationLabel and FluxHelmReleaseLabel are the labels of Flux.
+	FluxKustomizationLabel = "kustomize.toolkit.fluxcd.io/name"
+	FluxHelmReleaseLabel   = "helm.toolkit.fluxcd.io/name"
+	// ArgoCDTrackingAnnotation is the annotation of Argo CD. ArgoCDInstanceLabel is the label
+	// that the documentation of Argo CD recommends for tracking by label.
+	ArgoCDTrackingAnnotation = "argocd.argoproj.io/tracking-id"
+	ArgoCDInstanceLabel      = "argocd.argoproj.io/instance"
+	// HelmReleaseNameAnnotation is the annotation of Helm.
+	HelmReleaseNameAnnotation = "meta.helm.sh/release-name"
 )
 
-// ToolMarks returns the places of these fields: a tool deletes an object that has its
-// mark when it has no use for it any more.
-func ToolMarks() [][]string {
+// TrackingFields returns the paths of these labels and annotations. A tool deletes an object that
+// carries its label or annotation once the object is no longer part of its application or release.
+func TrackingFields() [][]string {
 	return [][]string{
-		{"metadata", "labels", KustomizationLabel}, {"metadata", "labels", HelmReleaseLabel}, {"metadata", "labels", ArgoLabel},
-		{"metadata", "annotations", ArgoTracking}, {"metadata", "annotations", ReleaseName},
+		{"metadata", "labels", FluxKustomizationLabel}, {"metadata", "labels", FluxHelmReleaseLabel}, {"metadata", "labels", ArgoCDInstanceLabel},
+		{"metadata", "annotations", ArgoCDTrackingAnnotation}, {"metadata", "annotations", HelmReleaseNameAnnotation},
 	}
 }
 
-// toolMarks is not made anew for each object.
-var toolMarks = ToolMarks()
+// trackingFields is shared, so that no object allocates its own.
+var trackingFields = TrackingFields()
 
-// claimed is true when others put the mark of a tool on an object. One that is ignored
-// is left to them.
-func (m *managed) claimed(object map[string]any, ignored []string) bool {
-	return slices.ContainsFunc(toolMarks, func(mark []string) bool {
-		if _, present := lookup(object, mark); !present || slices.ContainsFunc(ignored, func(p string) bool { return touches(p, mark) }) {
+// trackedByTool reports whether a manager other than FieldManager owns a tracking label or
+// annotation of the object. Ignored ones do not count.
+func (m *managedFields) trackedByTool(object map[string]any, ignored []string) bool {
+	return slices.ContainsFunc(trackingFields, func(path []string) bool {
+		if _, present := lookup(object, path); !present || slices.ContainsFunc(ignored, func(p string) bool { return overlaps(p, path) }) {
 			return false
 		}
-		return slices.ContainsFunc(m.others, func(o map[string]any) bool { return owns(o, object, mark) })
+		return slices.ContainsFunc(m.others, func(o map[string]any) bool { return owns(o, object, path) })
 	})
 }
 
-// touches is true for a pointer to a field, into it or to what it is in.
-func touches(pointer string, field []string) bool {
+// overlaps reports whether a pointer refers to a field, to a part of it or to an ancestor of it.
+func overlaps(pointer string, field []string) bool {
 	tokens, err := parsePointer(pointer)
 	if err != nil {
 		return false

@@ -6,14 +6,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// PreventDeletionAnnotation with the value true keeps an object from being deleted
-// by us, whoever asks for it.
+// PreventDeletionAnnotation with the value "true" prevents the controllers from deleting the
+// object, whoever requests the deletion.
 const PreventDeletionAnnotation = "ksctl.com/prevent-deletion"
 
-// AdoptedAnnotation is on objects that were there before us: removal releases them.
+// AdoptedAnnotation is on objects that existed before they were managed. A removal releases them
+// instead of deleting them.
 const AdoptedAnnotation = "ksctl.com/adopted"
 
-// ValueAt is the JSON of the field that a JSON pointer leads to; nil when there is none.
+// ValueAt returns the JSON of the field at a JSON pointer; nil when the field is absent. It fails
+// if the pointer is invalid.
 func ValueAt(u *unstructured.Unstructured, pointer string) (json.RawMessage, error) {
 	tokens, err := parsePointer(pointer)
 	if err != nil {
@@ -26,5 +28,5 @@ func ValueAt(u *unstructured.Unstructured, pointer string) (json.RawMessage, err
 	return json.Marshal(v)
 }
 
-// ParsePointer splits a JSON pointer to a field into its tokens.
+// ParsePointer splits a JSON pointer to a field into its unescaped tokens.
 func ParsePointer(pointer string) ([]string, error) { return parsePointer(pointer) }

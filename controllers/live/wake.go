@@ -2,12 +2,12 @@ package live
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 
-// WakeGroup is Wake for every kind of a group that is watched.
+// WakeGroup calls Wake for each watched kind of an API group.
 func (ix *Index) WakeGroup(group string) {
 	ix.wakeKinds(func(gk schema.GroupKind) bool { return gk.Group == group })
 }
 
-// WakeAll is Wake for every kind that is watched: the API server answers again.
+// WakeAll calls Wake for each watched kind. Call it when the API server is reachable again.
 func (ix *Index) WakeAll() { ix.wakeKinds(func(schema.GroupKind) bool { return true }) }
 
 func (ix *Index) wakeKinds(wanted func(schema.GroupKind) bool) {

@@ -13,9 +13,9 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 )
 
-// A definition that is made and deleted again and again is watched soon each time,
-// also when the API server is not ready for it at the first try.
-func TestWakeBeginsTheWaitsAnew(t *testing.T) {
+// A CRD that is created and deleted repeatedly is watched soon each time, also if the API server
+// does not serve it at the first attempt.
+func TestWakeRetriesAndResetsBackoff(t *testing.T) {
 	var asked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)
@@ -23,12 +23,12 @@ func TestWakeBeginsTheWaitsAnew(t *testing.T) {
 	}))
 	defer server.Close()
 	c := testclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	ix, err := New(&rest.Config{Host: server.URL}, Options{Owner: "inst", Clock: c})
+	ix, err := New(&rest.Config{Host: server.URL}, Options{OwnerID: "inst", Clock: c})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ix.Use(testOwner, []*meta.RESTMapping{{GroupVersionKind: configMapKind, Resource: configMapKind.GroupVersion().WithResource("configmaps"), Scope: meta.RESTScopeNamespace}})
-	_, w := ix.onlyWatch()
+	ix.SetOwnerKinds(testOwner, []*meta.RESTMapping{{GroupVersionKind: configMapKind, Resource: configMapKind.GroupVersion().WithResource("configmaps"), Scope: meta.RESTScopeNamespace}})
+	_, w := ix.onlyWatcher()
 	var running sync.WaitGroup
 	t.Cleanup(running.Wait)
 
@@ -38,14 +38,14 @@ func TestWakeBeginsTheWaitsAnew(t *testing.T) {
 		happens()
 		for deadline := time.Now().Add(time.Minute); asked.Load() == before || !c.HasWaiters(); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("%s: it did not try again", what)
+				t.Fatalf("%s: no retry within a minute", what)
 			}
 		}
 	}
-	asks("at first", func() { running.Go(func() { w.run(t.Context()) }) })
+	asks("first request", func() { running.Go(func() { w.run(t.Context()) }) })
 	for range 12 {
-		asks("after the longest wait", func() { c.Step(2 * ix.opts.MaxBackoff) })
+		asks("after the maximum backoff", func() { c.Step(2 * ix.opts.MaxBackoff) })
 	}
-	asks("woken", func() { ix.Wake(configMapKind.GroupKind()) })
-	asks("after the shortest wait", func() { c.Step(2 * ix.opts.MinBackoff) })
+	asks("after Wake", func() { ix.Wake(configMapKind.GroupKind()) })
+	asks("after the minimum backoff", func() { c.Step(2 * ix.opts.MinBackoff) })
 }

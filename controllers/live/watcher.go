@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// longLived is how long a watch lasts that ended in the normal course: a
-// failure after it is the first of its kind.
-const longLived = 2 * time.Second
+// minHealthyWatch is the minimum duration of a healthy watch. A failure after that long resets the
+// backoff.
+const minHealthyWatch = 2 * time.Second
 
-// watchKey is one way in which the API server serves a kind.
+// watchKey identifies a kind in one served version.
 type watchKey struct {
 	gvk schema.GroupVersionKind
 	gvr schema.GroupVersionResource
@@ -25,47 +25,47 @@ type watchKey struct {
 type watcher struct {
 	ix  *Index
 	key watchKey
-	// wake has room for one: more would say the same.
+	// wake has a capacity of one: further signals would be redundant.
 	wake   chan struct{}
 	cancel context.CancelFunc
 
-	// What follows is guarded by Index.mu.
+	// Index.mu guards the fields below.
 
 	users     map[string]struct{}
 	idleSince time.Time
-	// round counts lists.
-	round uint32
-	// listed is true once a list was finished, and until the kind was not served.
+	// listRound counts the lists.
+	listRound uint32
+	// listed is true after a finished list. It becomes false when the kind is not served.
 	listed bool
-	// reason and err say what is wrong; brokenSince when the watch broke.
+	// reason and err describe the last failure; brokenSince is the time when the watch broke.
 	reason      SyncReason
 	err         error
 	brokenSince time.Time
-	// told is the reason that users were last told of.
-	told SyncReason
+	// notifiedReason is the reason of the last notification of the users.
+	notifiedReason SyncReason
 }
 
 func newWatcher(ix *Index, key watchKey) *watcher {
-	return &watcher{ix: ix, key: key, wake: make(chan struct{}, 1), users: map[string]struct{}{}, told: Syncing}
+	return &watcher{ix: ix, key: key, wake: make(chan struct{}, 1), users: map[string]struct{}{}, notifiedReason: Syncing}
 }
 
-// end stops the watch. The lock is held.
-func (w *watcher) end() {
+// stop ends the watch. The caller holds the lock.
+func (w *watcher) stop() {
 	if w.cancel != nil {
 		w.cancel()
 	}
 }
 
 func (w *watcher) synced(now time.Time, staleAfter time.Duration) error {
-	e := &SyncError{GroupKind: w.key.gvk.GroupKind(), Reason: w.state(now, staleAfter), Err: w.err}
+	e := &SyncError{GroupKind: w.key.gvk.GroupKind(), Reason: w.syncReason(now, staleAfter), Err: w.err}
 	if e.Reason == "" {
 		return nil
 	}
 	return e
 }
 
-// state is "" when the index can vouch for what the watch told.
-func (w *watcher) state(now time.Time, staleAfter time.Duration) SyncReason {
+// syncReason returns why the watch is not synced; "" if it is.
+func (w *watcher) syncReason(now time.Time, staleAfter time.Duration) SyncReason {
 	switch {
 	case w.reason != "":
 		return w.reason
@@ -78,15 +78,15 @@ func (w *watcher) state(now time.Time, staleAfter time.Duration) SyncReason {
 	}
 }
 
-// tell tells the users when the state changed. The lock is held.
-func (w *watcher) tell() {
-	state := w.state(w.ix.opts.Clock.Now(), w.ix.opts.StaleAfter)
-	if state == w.told {
+// notifyUsers notifies the users if the sync reason changed. The caller holds the lock.
+func (w *watcher) notifyUsers() {
+	current := w.syncReason(w.ix.opts.Clock.Now(), w.ix.opts.StaleAfter)
+	if current == w.notifiedReason {
 		return
 	}
-	w.told = state
-	if state != "" && w.err != nil {
-		w.ix.opts.Log.Info("the index can't vouch for a kind", "kind", w.key.gvk.String(), "reason", string(state), "error", w.err.Error())
+	w.notifiedReason = current
+	if current != "" && w.err != nil {
+		w.ix.opts.Log.Info("kind is not synced", "kind", w.key.gvk.String(), "reason", string(current), "error", w.err.Error())
 	}
 	for u := range w.users {
 		w.ix.notify.mark(u)
@@ -97,11 +97,11 @@ func (w *watcher) tell() {
 func (w *watcher) run(ctx context.Context) {
 	b := backoff{min: w.ix.opts.MinBackoff, max: w.ix.opts.MaxBackoff}
 	rv := ""
-	// again is true after a watch that ended in good order was begun again at
-	// once: if it ends soon, that is no order.
-	again := false
+	// restarted is true after a watch that ended regularly was restarted without a wait. If
+	// the next one also ends early, it counts as a failure.
+	restarted := false
 	for ctx.Err() == nil {
-		began := w.ix.opts.Clock.Now()
+		started := w.ix.opts.Clock.Now()
 		var err error
 		if rv == "" {
 			rv, err = w.list(ctx)
@@ -112,27 +112,27 @@ func (w *watcher) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if w.ix.opts.Clock.Since(began) >= longLived {
+		if w.ix.opts.Clock.Since(started) >= minHealthyWatch {
 			b.reset()
-			again = false
+			restarted = false
 		}
-		if err == nil && !again {
-			again = true
-			w.broken(nil)
+		if err == nil && !restarted {
+			restarted = true
+			w.recordFailure(nil)
 			continue
 		}
 		if isExpired(err) || isNotServed(err) {
 			rv = ""
 		}
-		w.broken(err)
+		w.recordFailure(err)
 		if w.wait(ctx, max(b.next(), suggestedDelay(err))) {
-			b.reset() // how often it failed says nothing of what is served now
+			b.reset() // earlier failures are no longer relevant after a wake
 		}
 	}
 }
 
-// broken notes that the watch ended, and how.
-func (w *watcher) broken(err error) {
+// recordFailure records the end of the watch and its error.
+func (w *watcher) recordFailure(err error) {
 	w.ix.mu.Lock()
 	defer w.ix.mu.Unlock()
 	w.err = err
@@ -150,18 +150,18 @@ func (w *watcher) broken(err error) {
 	if err != nil && !isExpired(err) {
 		w.ix.opts.Log.V(1).Info("watch ended", "kind", w.key.gvk.String(), "error", err.Error())
 	}
-	w.tell()
+	w.notifyUsers()
 }
 
-// connected notes that the API server took the watch.
-func (w *watcher) connected() {
+// recordConnected records that the API server accepted the watch.
+func (w *watcher) recordConnected() {
 	w.ix.mu.Lock()
 	defer w.ix.mu.Unlock()
 	w.reason, w.err, w.brokenSince = "", nil, time.Time{}
-	w.tell()
+	w.notifyUsers()
 }
 
-// wait is true when it was ended by Wake.
+// wait waits for d, ctx or Wake. It returns true if Wake ended the wait.
 func (w *watcher) wait(ctx context.Context, d time.Duration) bool {
 	t := w.ix.opts.Clock.NewTimer(d)
 	defer t.Stop()
@@ -174,12 +174,12 @@ func (w *watcher) wait(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// isExpired is true when a list or watch can't go on from where it was.
+// isExpired reports whether a list or a watch can't continue from its resource version.
 func isExpired(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
 }
 
-// isNotServed is true for a 404 that is not about an object but about the path.
+// isNotServed reports whether a 404 is about the path of the kind, not about an object.
 func isNotServed(err error) bool {
 	return apierrors.IsNotFound(err) && (apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) || detailName(err) == "")
 }
@@ -200,7 +200,7 @@ func suggestedDelay(err error) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// backoff doubles from min to max, each spread by half to either side.
+// backoff is a wait that doubles from min to max, with a jitter of ±50 %.
 type backoff struct {
 	min, max, last time.Duration
 }

@@ -11,12 +11,12 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// maxMessage bounds the message of a condition, in bytes; the API allows 32 KiB.
-const maxMessage = 4096
+// maxMessageBytes bounds the message of a condition; the API allows 32 KiB.
+const maxMessageBytes = 4096
 
-// setConditions writes a verdict into the common status.
-func setConditions(st *appsv1.CommonStatus, v verdict, generation int64, now metav1.Time) {
-	message := trim(v.message)
+// setConditions sets the conditions of an outcome in the common status.
+func setConditions(st *appsv1.CommonStatus, v outcomeEffects, generation int64, now metav1.Time) {
+	message := truncateMessage(v.message)
 	set := func(kind, status, reason string) {
 		apimeta.SetStatusCondition(&st.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status),
 			Reason: reason, Message: message, ObservedGeneration: generation, LastTransitionTime: now})
@@ -35,20 +35,21 @@ func setConditions(st *appsv1.CommonStatus, v verdict, generation int64, now met
 	st.ObservedGeneration = generation
 }
 
-// trim keeps a message inside its bound, at a rune.
-func trim(s string) string {
+// truncateMessage cuts a message to maxMessageBytes, at the boundary of a rune, and replaces
+// invalid UTF-8.
+func truncateMessage(s string) string {
 	s = strings.ToValidUTF8(s, "�")
-	if len(s) <= maxMessage {
+	if len(s) <= maxMessageBytes {
 		return s
 	}
-	s = s[:maxMessage]
+	s = s[:maxMessageBytes]
 	for !utf8.ValidString(s) {
 		s = s[:len(s)-1]
 	}
 	return s + "…"
 }
 
-func readyOf(st *appsv1.CommonStatus) metav1.Condition {
+func readyCondition(st *appsv1.CommonStatus) metav1.Condition {
 	if c := apimeta.FindStatusCondition(st.Conditions, fluxmeta.ReadyCondition); c != nil {
 		return *c
 	}

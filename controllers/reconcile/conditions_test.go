@@ -27,14 +27,14 @@ func typesOf(st *appsv1.CommonStatus) (out []string) {
 	return out
 }
 
-// Whatever came before, Reconciling and Stalled are there only while true.
-func TestConditionsOfEveryOutcome(t *testing.T) {
+// Whatever the previous outcome was, Reconciling and Stalled exist only while they are True.
+func TestSetConditionsForEveryTransition(t *testing.T) {
 	for before, b := range outcomes {
 		for after, a := range outcomes {
 			t.Run(before+" then "+after, func(t *testing.T) {
 				var st appsv1.CommonStatus
-				setConditions(&st, judge(b.outcome), 1, metav1.NewTime(noon))
-				v := judge(a.outcome)
+				setConditions(&st, effectsOf(b.outcome), 1, metav1.NewTime(noon))
+				v := effectsOf(a.outcome)
 				setConditions(&st, v, 2, metav1.NewTime(noon.Add(time.Hour)))
 
 				want := []string{appsv1.ReadyCondition}
@@ -52,13 +52,13 @@ func TestConditionsOfEveryOutcome(t *testing.T) {
 				}
 				for _, c := range st.Conditions {
 					if c.ObservedGeneration != 2 {
-						t.Errorf("%s is of generation %d", c.Type, c.ObservedGeneration)
+						t.Errorf("%s has observedGeneration %d", c.Type, c.ObservedGeneration)
 					}
 					if c.Reason == "" || c.Message != v.message {
-						t.Errorf("%s says %q, %q", c.Type, c.Reason, c.Message)
+						t.Errorf("%s has reason %q and message %q", c.Type, c.Reason, c.Message)
 					}
 				}
-				if r := readyOf(&st); string(r.Status) != v.ready || r.Reason != v.reason {
+				if r := readyCondition(&st); string(r.Status) != v.ready || r.Reason != v.reason {
 					t.Errorf("Ready is %s/%s", r.Status, r.Reason)
 				}
 			})
@@ -66,57 +66,57 @@ func TestConditionsOfEveryOutcome(t *testing.T) {
 	}
 }
 
-// A status that does not change keeps its time, or each reconcile would write.
-func TestConditionsKeepTheirTime(t *testing.T) {
+// An unchanged condition keeps its lastTransitionTime; otherwise each reconcile would write.
+func TestUnchangedConditionsKeepTransitionTime(t *testing.T) {
 	var st appsv1.CommonStatus
-	v := judge(Waiting{On: "a pod"})
+	v := effectsOf(Waiting{On: "a pod"})
 	setConditions(&st, v, 1, metav1.NewTime(noon))
 	first := st.DeepCopy()
 	setConditions(&st, v, 1, metav1.NewTime(noon.Add(time.Hour)))
 	if a, b := mustJSON(t, first), mustJSON(t, &st); a != b {
-		t.Errorf("changed by nothing:\n%s\n%s", a, b)
+		t.Errorf("the same outcome changed the conditions:\n%s\n%s", a, b)
 	}
-	setConditions(&st, judge(Done{}), 1, metav1.NewTime(noon.Add(2*time.Hour)))
-	if at := readyOf(&st).LastTransitionTime; !at.Time.Equal(noon.Add(2 * time.Hour)) {
-		t.Errorf("Ready changed at %s", at)
+	setConditions(&st, effectsOf(Done{}), 1, metav1.NewTime(noon.Add(2*time.Hour)))
+	if at := readyCondition(&st).LastTransitionTime; !at.Time.Equal(noon.Add(2 * time.Hour)) {
+		t.Errorf("lastTransitionTime of Ready is %s", at)
 	}
 }
 
-func TestMessagesAreBounded(t *testing.T) {
+func TestTruncateMessage(t *testing.T) {
 	for name, message := range map[string]string{
 		"a megabyte":              strings.Repeat("x", 1<<20),
 		"a megabyte of runes":     strings.Repeat("é€😀", 1<<17),
-		"a rune across the bound": strings.Repeat("x", maxMessage-1) + "😀",
+		"a rune across the bound": strings.Repeat("x", maxMessageBytes-1) + "😀",
 		"not UTF-8":               "before \xff\xfe after",
 		"broken bytes":            strings.Repeat("x\xff", 1<<20),
 		"cut inside a rune":       "ab\xe2\x82",
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := trim(message)
+			got := truncateMessage(message)
 			if !utf8.ValidString(got) {
-				t.Error("not UTF-8: the API server refuses it")
+				t.Error("not UTF-8: the API server rejects it")
 			}
-			if len(got) > maxMessage+len("…") {
+			if len(got) > maxMessageBytes+len("…") {
 				t.Errorf("%d bytes", len(got))
 			}
-			if len(message) > 1<<16 && len(got) < maxMessage-utf8.UTFMax {
+			if len(message) > 1<<16 && len(got) < maxMessageBytes-utf8.UTFMax {
 				t.Errorf("only %d bytes are left", len(got))
 			}
 		})
 	}
-	for _, whole := range []string{"", "short", strings.Repeat("x", maxMessage)} {
-		if got := trim(whole); got != whole {
+	for _, whole := range []string{"", "short", strings.Repeat("x", maxMessageBytes)} {
+		if got := truncateMessage(whole); got != whole {
 			t.Errorf("%d bytes became %d", len(whole), len(got))
 		}
 	}
 	var st appsv1.CommonStatus
-	setConditions(&st, judge(Stalled{Err: errors.New(strings.Repeat("€", 1<<20)), Reason: "X"}), 1, metav1.NewTime(noon))
+	setConditions(&st, effectsOf(Stalled{Err: errors.New(strings.Repeat("€", 1<<20)), Reason: "X"}), 1, metav1.NewTime(noon))
 	if b := mustJSON(t, &st); len(b) > 16<<10 {
 		t.Errorf("a status of %d bytes", len(b))
 	}
 }
 
-// What Flux's wait and Argo CD's health make of the conditions.
+// kstatus, which Flux uses for its waits, has to understand the conditions.
 func TestKstatusOfEveryOutcome(t *testing.T) {
 	want := map[string]status.Status{}
 	for name, tc := range outcomes {
@@ -133,24 +133,24 @@ func TestKstatusOfEveryOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := &appsv1.KsctlInstall{TypeMeta: metav1.TypeMeta{APIVersion: appsv1.GroupVersion.String(), Kind: "KsctlInstall"}}
 			in.Name, in.Generation = "i", 3
-			setConditions(in.CommonStatus(), judge(tc.outcome), 3, metav1.NewTime(noon))
+			setConditions(in.CommonStatus(), effectsOf(tc.outcome), 3, metav1.NewTime(noon))
 			if got := kstatus(t, in); got != want[name] {
 				t.Errorf("kstatus is %s, want %s", got, want[name])
 			}
 			in.Generation = 4
 			if got := kstatus(t, in); got != status.InProgressStatus {
-				t.Errorf("of a spec that was not looked at kstatus is %s", got)
+				t.Errorf("kstatus for an unobserved generation is %s", got)
 			}
 			now := metav1.NewTime(noon)
 			in.DeletionTimestamp = &now
 			if got := kstatus(t, in); got != status.TerminatingStatus {
-				t.Errorf("of an object that goes kstatus is %s", got)
+				t.Errorf("kstatus of a deleted object is %s", got)
 			}
 		})
 	}
 }
 
-// Argo CD judges by a script of ours, which is shipped in config/argocd.
+// Argo CD determines the health with the script that is shipped in config/argocd.
 func TestArgoCDHealthOfEveryOutcome(t *testing.T) {
 	script, err := os.ReadFile("../../config/argocd/resource_customizations/apps.ksctl.com/KsctlInstall/health.lua")
 	if err != nil {
@@ -162,7 +162,7 @@ func TestArgoCDHealthOfEveryOutcome(t *testing.T) {
 		if err := json.Unmarshal([]byte(mustJSON(t, in)), &object); err != nil {
 			t.Fatal(err)
 		}
-		got, err := lua.HealthOf(string(script), object)
+		got, err := lua.RunHealth(string(script), object)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +170,7 @@ func TestArgoCDHealthOfEveryOutcome(t *testing.T) {
 	}
 	for name, tc := range outcomes {
 		t.Run(name, func(t *testing.T) {
-			v := judge(tc.outcome)
+			v := effectsOf(tc.outcome)
 			in := &appsv1.KsctlInstall{}
 			in.Generation = 3
 			setConditions(in.CommonStatus(), v, 3, metav1.NewTime(noon))
@@ -180,25 +180,25 @@ func TestArgoCDHealthOfEveryOutcome(t *testing.T) {
 			}
 			in.Generation = 4
 			if got := health(t, in); got.Status != "Progressing" || got.Message == v.message {
-				t.Errorf("of a spec that was not looked at it is %+v", got)
+				t.Errorf("health for an unobserved generation is %+v", got)
 			}
 			in.Spec.Suspend = true
 			if got := health(t, in); got.Status != "Suspended" {
-				t.Errorf("suspended it is %+v", got)
+				t.Errorf("health of a suspended object is %+v", got)
 			}
 		})
 	}
 	unseen := &appsv1.KsctlInstall{}
 	unseen.Generation, unseen.Status.ObservedGeneration = 1, -1
 	if got := health(t, unseen); got.Status != "Progressing" {
-		t.Errorf("never seen it is %+v", got)
+		t.Errorf("health before the first reconcile is %+v", got)
 	}
 }
 
 func TestKstatusBeforeTheFirstReconcile(t *testing.T) {
 	in := &appsv1.KsctlInstall{TypeMeta: metav1.TypeMeta{APIVersion: appsv1.GroupVersion.String(), Kind: "KsctlInstall"}}
 	in.Name, in.Generation = "i", 1
-	in.Status.ObservedGeneration = -1 // as the definition defaults it
+	in.Status.ObservedGeneration = -1 // the default in the CRD
 	if got := kstatus(t, in); got != status.InProgressStatus {
 		t.Errorf("kstatus is %s", got)
 	}
@@ -226,13 +226,13 @@ func mustJSON(t *testing.T, o any) string {
 	return string(b)
 }
 
-func TestReadyOfNothing(t *testing.T) {
-	if c := readyOf(&appsv1.CommonStatus{}); c.Status != "" {
+func TestReadyConditionWithoutReady(t *testing.T) {
+	if c := readyCondition(&appsv1.CommonStatus{}); c.Status != "" {
 		t.Errorf("%+v", c)
 	}
 	var st appsv1.CommonStatus
 	apimeta.SetStatusCondition(&st.Conditions, metav1.Condition{Type: appsv1.StalledCondition, Status: metav1.ConditionTrue, Reason: "X"})
-	if c := readyOf(&st); c.Status != "" {
-		t.Errorf("another condition passes for Ready: %+v", c)
+	if c := readyCondition(&st); c.Status != "" {
+		t.Errorf("another condition is returned as Ready: %+v", c)
 	}
 }

@@ -12,8 +12,8 @@ import (
 const theirFinalizer = "example.com/other"
 
 var _ = Describe("Deletion", func() {
-	It("waits until nothing is left, and then takes off our finalizer alone", func(ctx SpecContext) {
-		r := newRig(ctx, func(in *install) { in.Finalizers = []string{theirFinalizer} })
+	It("waits for the teardown, and then removes only our finalizer", func(ctx SpecContext) {
+		r := newFixture(ctx, func(in *fullInstall) { in.Finalizers = []string{theirFinalizer} })
 		r.run(ctx, done)
 		Expect(direct.Delete(ctx, r.stored(ctx))).To(Succeed())
 
@@ -25,85 +25,85 @@ var _ = Describe("Deletion", func() {
 		Expect(r.forgotten).To(BeZero())
 
 		_, writes = r.run(ctx, done)
-		Expect(writes).To(Equal([]string{"object"}), "what goes needs no more status")
+		Expect(writes).To(Equal([]string{"object"}), "no status write for an object that goes away")
 		in = r.stored(ctx)
 		Expect(in.Finalizers).To(Equal([]string{theirFinalizer}))
-		Expect(ready(in).Status).NotTo(Equal(metav1.ConditionTrue), "an object that goes is never said to be ready")
+		Expect(ready(in).Status).NotTo(Equal(metav1.ConditionTrue), "a deleted object never becomes Ready")
 		Expect(r.forgotten).To(Equal(1))
-		Expect(*r.gauges).To(Equal(gauges{}), "metrics go with what it owned")
+		Expect(*r.gauges).To(Equal(gauges{}), "the metrics are dropped with the finalizer")
 
 		r.called = 0
 		_, writes = r.run(ctx, done)
-		Expect(*r.gauges).To(Equal(gauges{}), "and stay away while others hold it")
+		Expect(*r.gauges).To(Equal(gauges{}), "the metrics stay dropped while finalizers of others remain")
 		Expect(writes).To(BeEmpty())
-		Expect(r.called).To(BeZero(), "it owns nothing any more")
+		Expect(r.called).To(BeZero(), "the object owns nothing")
 
-		r.change(ctx, func(in *install) { in.Finalizers = nil })
+		r.change(ctx, func(in *fullInstall) { in.Finalizers = nil })
 		r.run(ctx, done)
 		Expect(r.forgotten).To(Equal(2))
-		Expect(*r.gauges).To(Equal(gauges{}), "metrics go with the object")
+		Expect(*r.gauges).To(Equal(gauges{}), "the metrics are dropped with the object")
 	})
 
-	DescribeTable("keeps the finalizer unless the steps are done", func(ctx SpecContext, out reconcile.Outcome) {
-		r := newRig(ctx)
+	DescribeTable("keeps the finalizer unless the outcome is Done:", func(ctx SpecContext, out reconcile.Outcome) {
+		r := newFixture(ctx)
 		r.run(ctx, done)
 		Expect(direct.Delete(ctx, r.stored(ctx))).To(Succeed())
 		r.run(ctx, out)
 		Expect(r.stored(ctx).Finalizers).To(Equal([]string{appsv1.Finalizer}))
 	},
 		Entry("waiting", reconcile.Waiting{On: "x"}),
-		Entry("waiting too long", reconcile.Waiting{On: "x", Late: true}),
-		Entry("failing", reconcile.Retry{Err: errBoom}),
+		Entry("timed out", reconcile.Waiting{On: "x", TimedOut: true}),
+		Entry("retry", reconcile.Retry{Err: errBoom}),
 		Entry("stalled", reconcile.Stalled{Err: errBoom}),
-		Entry("nothing known", reconcile.Deferred{Until: noon.Add(1)}),
+		Entry("deferred", reconcile.Deferred{RequeueAt: noon.Add(1)}),
 	)
 
-	It("is done once, also when the cache does not know yet", func(ctx SpecContext) {
-		r := newRig(ctx)
-		r.runWith(ctx, recorded("a"))
+	It("calls the steps once, also with a stale cache", func(ctx SpecContext) {
+		r := newFixture(ctx)
+		r.runWith(ctx, setInventory("a"))
 		Expect(direct.Delete(ctx, r.stored(ctx))).To(Succeed())
 		stale := r.stored(ctx)
 		r.run(ctx, done)
 
-		r.cached, r.called = stale, 0
+		r.cachedObject, r.called = stale, 0
 		_, writes := r.run(ctx, done)
-		Expect(r.called).To(BeZero(), "what it owned then is not looked for again")
+		Expect(r.called).To(BeZero(), "the teardown does not run again")
 		Expect(writes).To(BeEmpty())
 
-		r.cached = nil
+		r.cachedObject = nil
 		r.run(ctx, done)
 		r.called = 0
-		Expect(direct.Create(ctx, r.wanted())).To(Succeed())
+		Expect(direct.Create(ctx, r.newObject())).To(Succeed())
 		r.run(ctx, done)
-		Expect(r.called).To(Equal(1), "another object of that name is not held for it")
+		Expect(r.called).To(Equal(1), "another object with that name is reconciled")
 	})
 
-	It("is done also while the object is suspended", func(ctx SpecContext) {
-		r := newRig(ctx)
+	It("also proceeds while the object is suspended", func(ctx SpecContext) {
+		r := newFixture(ctx)
 		r.run(ctx, done)
-		r.change(ctx, func(in *install) { in.Spec.Suspend = true })
+		r.change(ctx, func(in *fullInstall) { in.Spec.Suspend = true })
 		Expect(direct.Delete(ctx, r.stored(ctx))).To(Succeed())
 		r.run(ctx, done)
-		Expect(direct.Get(ctx, r.key, &install{})).NotTo(Succeed())
+		Expect(direct.Get(ctx, r.key, &fullInstall{})).NotTo(Succeed())
 	})
 
-	It("of an object that never got our finalizer does nothing", func(ctx SpecContext) {
-		r := newRig(ctx, func(in *install) { in.Finalizers = []string{theirFinalizer} })
+	It("does nothing for an object without our finalizer", func(ctx SpecContext) {
+		r := newFixture(ctx, func(in *fullInstall) { in.Finalizers = []string{theirFinalizer} })
 		Expect(direct.Delete(ctx, r.stored(ctx))).To(Succeed())
 		_, writes := r.run(ctx, done)
 		Expect(writes).To(BeEmpty())
 		Expect(r.called).To(BeZero())
 	})
 
-	It("leaves the finalizer where somebody wrote in between, and then goes on", func(ctx SpecContext) {
-		r := newRig(ctx, func(in *install) { in.Finalizers = []string{theirFinalizer} })
+	It("keeps the finalizer after a concurrent write, and removes it in the next reconcile", func(ctx SpecContext) {
+		r := newFixture(ctx, func(in *fullInstall) { in.Finalizers = []string{theirFinalizer} })
 		r.run(ctx, done)
 		Expect(direct.Delete(ctx, r.stored(ctx))).To(Succeed())
-		r.beforeWrite = func() { r.change(ctx, func(in *install) { in.Finalizers = in.Finalizers[1:] }) }
+		r.beforeWrite = func() { r.change(ctx, func(in *fullInstall) { in.Finalizers = in.Finalizers[1:] }) }
 		res, _ := r.run(ctx, done)
-		Expect(res.RequeueAfter).To(Equal(quick))
-		Expect(r.stored(ctx).Finalizers).To(Equal([]string{appsv1.Finalizer}), "nothing of theirs is put back")
+		Expect(res.RequeueAfter).To(Equal(conflictRequeue))
+		Expect(r.stored(ctx).Finalizers).To(Equal([]string{appsv1.Finalizer}), "the removed finalizer of the other writer is not restored")
 		r.run(ctx, done)
-		Expect(direct.Get(ctx, r.key, &install{})).NotTo(Succeed())
+		Expect(direct.Get(ctx, r.key, &fullInstall{})).NotTo(Succeed())
 	})
 })

@@ -1,4 +1,4 @@
-// Package reconcile is the one skeleton that every kind's controller runs in:
-// fetch, suspend, finalizer, the kind's steps, one typed outcome, conditions,
-// one status write, events and metrics.
+// Package reconcile is the generic reconciler of all kinds. It fetches the object, handles
+// spec.suspend and the finalizer, calls the steps of the kind, maps their typed outcome to
+// conditions, writes the status once, and records events and metrics.
 package reconcile

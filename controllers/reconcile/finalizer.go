@@ -12,8 +12,8 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// setFinalizers writes the finalizers by a patch of the metadata alone: the
-// spec is not sent, and so not written anew.
+// setFinalizers writes the finalizers with a patch of the metadata only, so that the spec stays
+// exactly as it was written.
 func (r *Reconciler[T]) setFinalizers(ctx context.Context, o T, finalizers []string) (T, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": o.GetResourceVersion(),
@@ -31,19 +31,19 @@ func (r *Reconciler[T]) setFinalizers(ctx context.Context, o T, finalizers []str
 	return stored, nil
 }
 
-// release lets an object go that owns nothing any more.
-func (r *Reconciler[T]) release(ctx context.Context, key types.NamespacedName, o T) (ctrl.Result, error) {
-	var rest []string
+// removeFinalizer removes our finalizer after the teardown of an object.
+func (r *Reconciler[T]) removeFinalizer(ctx context.Context, key types.NamespacedName, o T) (ctrl.Result, error) {
+	var remaining []string
 	for _, f := range o.GetFinalizers() {
 		if f != appsv1.Finalizer {
-			rest = append(rest, f)
+			remaining = append(remaining, f)
 		}
 	}
-	if _, err := r.setFinalizers(ctx, o, rest); err != nil {
-		r.memory.drop(key) // read it again
-		return requeue(err)
+	if _, err := r.setFinalizers(ctx, o, remaining); err != nil {
+		r.recent.drop(key) // the next reconcile reads the object again
+		return resultForError(err)
 	}
 	r.forget(key)
-	r.memory.end(key, o.GetUID())
+	r.recent.markFinalized(key, o.GetUID())
 	return ctrl.Result{}, nil
 }

@@ -6,21 +6,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Kept is what a kind remembers of its objects between reconciles, until it is
-// dropped or the object is another one of that name. One reconcile of an object runs
-// at a time; those of others never wait for what it loads.
-type Kept[V any] struct {
+// ObjectCache holds one in-memory value per object between reconciles. A value is valid until it is
+// dropped, or until the name belongs to an object with another uid. It expects at most one
+// reconcile of an object at a time; loading a value does not block the reconciles of other objects.
+type ObjectCache[V any] struct {
 	mu    sync.Mutex
-	byKey map[types.NamespacedName]kept[V]
+	byKey map[types.NamespacedName]cachedValue[V]
 }
 
-type kept[V any] struct {
+type cachedValue[V any] struct {
 	uid   types.UID
 	value V
 }
 
-// Get returns what is kept of an object, loading it the first time.
-func (k *Kept[V]) Get(key types.NamespacedName, uid types.UID, load func() (V, error)) (V, error) {
+// Get returns the value of an object. It calls load if there is none; errors of load are not
+// cached.
+func (k *ObjectCache[V]) Get(key types.NamespacedName, uid types.UID, load func() (V, error)) (V, error) {
 	k.mu.Lock()
 	have, ok := k.byKey[key]
 	k.mu.Unlock()
@@ -34,14 +35,14 @@ func (k *Kept[V]) Get(key types.NamespacedName, uid types.UID, load func() (V, e
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.byKey == nil {
-		k.byKey = map[types.NamespacedName]kept[V]{}
+		k.byKey = map[types.NamespacedName]cachedValue[V]{}
 	}
-	k.byKey[key] = kept[V]{uid: uid, value: v}
+	k.byKey[key] = cachedValue[V]{uid: uid, value: v}
 	return v, nil
 }
 
-// Drop forgets an object. It returns what was kept of it, if anything was.
-func (k *Kept[V]) Drop(key types.NamespacedName) (V, bool) {
+// Drop removes the value of an object and returns it; false if there was none.
+func (k *ObjectCache[V]) Drop(key types.NamespacedName) (V, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	have, ok := k.byKey[key]

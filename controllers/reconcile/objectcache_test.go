@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestKept(t *testing.T) {
+func TestObjectCache(t *testing.T) {
 	key := types.NamespacedName{Namespace: "ns", Name: "i"}
-	var k Kept[int]
+	var k ObjectCache[int]
 	loads := 0
 	get := func(uid types.UID, want int) {
 		t.Helper()
@@ -19,9 +19,9 @@ func TestKept(t *testing.T) {
 		}
 	}
 	if _, err := k.Get(key, "a", func() (int, error) { return 9, errors.New("no") }); err == nil {
-		t.Error("the error of loading is lost")
+		t.Error("Get does not return the error of load")
 	}
-	get("a", 1) // what failed is not kept
+	get("a", 1) // a failed load is not cached
 	get("a", 1)
 	get("b", 2) // another object
 	if v, ok := k.Drop(key); !ok || v != 2 {

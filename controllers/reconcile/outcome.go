@@ -7,76 +7,76 @@ import (
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 )
 
-// Outcome is how a reconcile ended. Its type decides what happens next; the
-// text of an error never does.
+// Outcome is the result of a reconcile: Done, Waiting, Retry, Stalled or Deferred. Its type decides
+// what happens next; the text of an error never does.
 type Outcome interface{ outcome() }
 
-// Done says that everything is as it is wanted.
+// Done means that the actual state matches the desired state.
 type Done struct {
-	// Message for the Ready condition.
+	// Message of the Ready condition.
 	Message string
-	// Reason of the Ready condition; ReconciliationSucceeded when empty.
+	// Reason of the Ready condition; ReconciliationSucceeded if empty.
 	Reason string
-	// Revision that is in place, for events.
+	// Revision that is applied, for events.
 	Revision string
-	// Until is when to look again for something beside what is done; zero: at the interval.
-	Until time.Time
-	// Minor is true when nothing but the revision is new: others, who may have more to
-	// say of it, come first.
-	Minor bool
+	// RequeueAt is the time of the next reconcile for another matter; zero: after the interval.
+	RequeueAt time.Time
+	// RevisionOnly is true if nothing but the revision changed. The status write then yields to
+	// other objects, which may have more important changes of that revision.
+	RevisionOnly bool
 }
 
-// Waiting says that the next step waits for something that will wake the
-// object by an event.
+// Waiting means that the next step has to wait for something whose event triggers a reconcile of
+// the object.
 type Waiting struct {
-	// On is what is waited for.
+	// On is the message of the Ready condition: what the object waits for.
 	On string
-	// Reason of the Ready condition; Progressing when empty.
+	// Reason of the Ready condition; Progressing if empty.
 	Reason string
-	// Until is when to look again without an event; zero: at the interval.
-	Until time.Time
-	// Late is true when it takes longer than the object's timeout: Ready is
-	// False then, and the work goes on.
-	Late bool
-	// Revision that is being put in place, for events.
+	// RequeueAt is the time of the next reconcile without an event; zero: after the interval.
+	RequeueAt time.Time
+	// TimedOut is true if the wait takes longer than the timeout of the object. Ready becomes
+	// False, and the work continues.
+	TimedOut bool
+	// Revision that is being applied, for events.
 	Revision string
 }
 
-// Retry says that something failed that another try may mend.
+// Retry means that the reconcile failed with an error that another attempt may resolve.
 type Retry struct {
 	Err error
-	// Reason of the Ready condition; ReconciliationFailed when empty.
+	// Reason of the Ready condition; ReconciliationFailed if empty.
 	Reason string
-	// After is when to try again; the object's retryInterval when 0.
-	After time.Duration
-	// Until is when to look again at the latest; zero: as After says.
-	Until time.Time
-	// Revision that was tried, for events.
+	// RequeueAfter is the wait before the next attempt; 0: the retryInterval of the object.
+	RequeueAfter time.Duration
+	// RequeueAt is the latest time of the next reconcile; zero: only RequeueAfter counts.
+	RequeueAt time.Time
+	// Revision of the failed attempt, for events.
 	Revision string
 }
 
-// Stalled says that nothing will change until somebody changes the object or
-// what it refers to.
+// Stalled means that the error persists until somebody changes the object or an object that it
+// refers to.
 type Stalled struct {
 	Err error
-	// Reason of the Ready and Stalled conditions; ReconciliationFailed when empty.
+	// Reason of the Ready and Stalled conditions; ReconciliationFailed if empty.
 	Reason string
-	// Until is when to look again without a change, for something else than what
-	// failed; zero: at the interval.
-	Until time.Time
-	// Revision that was tried, for events.
+	// RequeueAt is the time of the next reconcile without a change, for another matter than the
+	// failure; zero: after the interval.
+	RequeueAt time.Time
+	// Revision of the failed attempt, for events.
 	Revision string
 }
 
-// Deferred says nothing yet: what is known does not suffice to judge, and an
-// event or Until will tell more; zero: at the interval. Nothing is written.
+// Deferred means that the available information does not suffice for an outcome. Nothing is
+// written. The next reconcile is triggered by an event, or at RequeueAt; zero: after the interval.
 type Deferred struct {
-	Until time.Time
+	RequeueAt time.Time
 }
 
-// By is an outcome with which the object is looked at again at a time, if that is
-// sooner; zero: as it is. What is done has nothing to look at.
-func By(o Outcome, at time.Time) Outcome {
+// RequeueBy returns an outcome with RequeueAt set to a time if that is sooner. A zero time and Done
+// leave the outcome unchanged.
+func RequeueBy(o Outcome, at time.Time) Outcome {
 	sooner := func(until *time.Time) {
 		if until.IsZero() || at.Before(*until) {
 			*until = at
@@ -87,16 +87,16 @@ func By(o Outcome, at time.Time) Outcome {
 	}
 	switch o := o.(type) {
 	case Waiting:
-		sooner(&o.Until)
+		sooner(&o.RequeueAt)
 		return o
 	case Retry:
-		sooner(&o.Until)
+		sooner(&o.RequeueAt)
 		return o
 	case Stalled:
-		sooner(&o.Until)
+		sooner(&o.RequeueAt)
 		return o
 	case Deferred:
-		sooner(&o.Until)
+		sooner(&o.RequeueAt)
 		return o
 	}
 	return o
@@ -110,52 +110,52 @@ func (Stalled) outcome()  {}
 
 // Reasons of conditions beside those of fluxcd/pkg/apis/meta.
 const (
-	// IndexStaleReason: the index of the cluster does not know everything.
+	// IndexStaleReason means that the index of the target cluster is not synced.
 	IndexStaleReason = "IndexStale"
-	// TimeoutReason: it takes longer than spec.timeout.
+	// TimeoutReason means that the reconcile takes longer than spec.timeout.
 	TimeoutReason = "Timeout"
-	// AccountNotFoundReason: the service account does not exist.
+	// AccountNotFoundReason means that the service account does not exist.
 	AccountNotFoundReason = "ServiceAccountNotFound"
-	// RemovingReason: the object is being torn down.
+	// RemovingReason means that the teardown of the object is in progress.
 	RemovingReason = "Removing"
 )
 
-// verdict is an outcome in terms of conditions.
-type verdict struct {
-	ready           string // True, False, Unknown
-	reason, message string
-	reconciling     string // reason; empty: absent
-	stalled         bool
-	revision        string
-	warning         bool
-	requeueAt       time.Time
-	requeueAfter    time.Duration
-	atRetryInterval bool
-	removeFinalizer bool
-	minor           bool
+// outcomeEffects is what an outcome means for conditions, events, the requeue and the finalizer.
+type outcomeEffects struct {
+	ready            string // True, False, Unknown
+	reason, message  string
+	reconciling      string // reason of the Reconciling condition; empty: the condition is absent
+	stalled          bool
+	revision         string
+	warning          bool
+	requeueAt        time.Time
+	requeueAfter     time.Duration
+	useRetryInterval bool
+	removeFinalizer  bool
+	revisionOnly     bool
 }
 
-// judge maps an outcome to conditions. It is the only place that does.
-func judge(o Outcome) verdict {
+// effectsOf maps an outcome to its effects. No other code does this.
+func effectsOf(o Outcome) outcomeEffects {
 	switch o := o.(type) {
 	case Done:
-		return verdict{ready: "True", reason: cmp.Or(o.Reason, fluxmeta.ReconciliationSucceededReason), message: o.Message,
-			revision: o.Revision, removeFinalizer: true, minor: o.Minor, requeueAt: o.Until}
+		return outcomeEffects{ready: "True", reason: cmp.Or(o.Reason, fluxmeta.ReconciliationSucceededReason), message: o.Message,
+			revision: o.Revision, removeFinalizer: true, revisionOnly: o.RevisionOnly, requeueAt: o.RequeueAt}
 	case Waiting:
-		v := verdict{ready: "Unknown", reason: cmp.Or(o.Reason, fluxmeta.ProgressingReason), message: o.On,
-			reconciling: fluxmeta.ProgressingReason, revision: o.Revision, requeueAt: o.Until}
-		if o.Late {
+		v := outcomeEffects{ready: "Unknown", reason: cmp.Or(o.Reason, fluxmeta.ProgressingReason), message: o.On,
+			reconciling: fluxmeta.ProgressingReason, revision: o.Revision, requeueAt: o.RequeueAt}
+		if o.TimedOut {
 			v.ready, v.reason, v.warning = "False", cmp.Or(o.Reason, TimeoutReason), true
 		}
 		return v
 	case Retry:
-		return verdict{ready: "False", reason: cmp.Or(o.Reason, fluxmeta.ReconciliationFailedReason), message: o.Err.Error(),
+		return outcomeEffects{ready: "False", reason: cmp.Or(o.Reason, fluxmeta.ReconciliationFailedReason), message: o.Err.Error(),
 			reconciling: fluxmeta.ProgressingWithRetryReason, revision: o.Revision, warning: true,
-			requeueAfter: o.After, atRetryInterval: o.After == 0, requeueAt: o.Until}
+			requeueAfter: o.RequeueAfter, useRetryInterval: o.RequeueAfter == 0, requeueAt: o.RequeueAt}
 	case Stalled:
-		return verdict{ready: "False", reason: cmp.Or(o.Reason, fluxmeta.ReconciliationFailedReason), message: o.Err.Error(),
-			stalled: true, revision: o.Revision, warning: true, requeueAt: o.Until}
+		return outcomeEffects{ready: "False", reason: cmp.Or(o.Reason, fluxmeta.ReconciliationFailedReason), message: o.Err.Error(),
+			stalled: true, revision: o.Revision, warning: true, requeueAt: o.RequeueAt}
 	default:
-		panic("reconcile: outcome of unknown type")
+		panic("reconcile: unknown type of outcome")
 	}
 }

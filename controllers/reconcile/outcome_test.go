@@ -14,99 +14,99 @@ import (
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// outcomes is every outcome that the skeleton knows, and what becomes of it.
+// outcomes holds every kind of outcome and its effects.
 var outcomes = map[string]struct {
 	outcome Outcome
-	want    verdict
-	// wait is when the object is looked at again, for an interval of 10m and a
+	want    outcomeEffects
+	// wait is the time until the next reconcile, for an interval of 10m and a
 	// retryInterval of 1m.
 	wait time.Duration
 }{
 	"done": {Done{Message: "all well", Revision: "r1"},
-		verdict{ready: "True", reason: fluxmeta.ReconciliationSucceededReason, message: "all well", revision: "r1", removeFinalizer: true}, 10 * time.Minute},
-	"done for a reason": {Done{Message: "all well", Reason: "RemovedByRequest"},
-		verdict{ready: "True", reason: "RemovedByRequest", message: "all well", removeFinalizer: true}, 10 * time.Minute},
+		outcomeEffects{ready: "True", reason: fluxmeta.ReconciliationSucceededReason, message: "all well", revision: "r1", removeFinalizer: true}, 10 * time.Minute},
+	"done with a reason": {Done{Message: "all well", Reason: "RemovedByRequest"},
+		outcomeEffects{ready: "True", reason: "RemovedByRequest", message: "all well", removeFinalizer: true}, 10 * time.Minute},
 	"waiting for an event": {Waiting{On: "a pod", Revision: "r1"},
-		verdict{ready: "Unknown", reason: fluxmeta.ProgressingReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, revision: "r1"}, 10 * time.Minute},
-	"waiting until": {Waiting{On: "a pod", Until: noon.Add(3 * time.Second)},
-		verdict{ready: "Unknown", reason: fluxmeta.ProgressingReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, requeueAt: noon.Add(3 * time.Second)}, 3 * time.Second},
-	"waiting until a time that is past": {Waiting{On: "a pod", Until: noon.Add(-time.Hour)},
-		verdict{ready: "Unknown", reason: fluxmeta.ProgressingReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, requeueAt: noon.Add(-time.Hour)}, time.Millisecond},
-	"waiting until after the interval": {Waiting{On: "a pod", Until: noon.Add(time.Hour)},
-		verdict{ready: "Unknown", reason: fluxmeta.ProgressingReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, requeueAt: noon.Add(time.Hour)}, 10 * time.Minute},
-	"waiting too long": {Waiting{On: "a pod", Late: true},
-		verdict{ready: "False", reason: TimeoutReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, warning: true}, 10 * time.Minute},
-	"waiting too long, for a reason": {Waiting{On: "a pod", Late: true, Reason: fluxmeta.HealthCheckFailedReason},
-		verdict{ready: "False", reason: fluxmeta.HealthCheckFailedReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, warning: true}, 10 * time.Minute},
+		outcomeEffects{ready: "Unknown", reason: fluxmeta.ProgressingReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, revision: "r1"}, 10 * time.Minute},
+	"waiting with a requeue time": {Waiting{On: "a pod", RequeueAt: noon.Add(3 * time.Second)},
+		outcomeEffects{ready: "Unknown", reason: fluxmeta.ProgressingReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, requeueAt: noon.Add(3 * time.Second)}, 3 * time.Second},
+	"waiting with a requeue time in the past": {Waiting{On: "a pod", RequeueAt: noon.Add(-time.Hour)},
+		outcomeEffects{ready: "Unknown", reason: fluxmeta.ProgressingReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, requeueAt: noon.Add(-time.Hour)}, time.Millisecond},
+	"waiting with a requeue time after the interval": {Waiting{On: "a pod", RequeueAt: noon.Add(time.Hour)},
+		outcomeEffects{ready: "Unknown", reason: fluxmeta.ProgressingReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, requeueAt: noon.Add(time.Hour)}, 10 * time.Minute},
+	"timed out": {Waiting{On: "a pod", TimedOut: true},
+		outcomeEffects{ready: "False", reason: TimeoutReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, warning: true}, 10 * time.Minute},
+	"timed out with a reason": {Waiting{On: "a pod", TimedOut: true, Reason: fluxmeta.HealthCheckFailedReason},
+		outcomeEffects{ready: "False", reason: fluxmeta.HealthCheckFailedReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, warning: true}, 10 * time.Minute},
 	"failed": {Retry{Err: errors.New("boom"), Revision: "r1"},
-		verdict{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "boom", reconciling: fluxmeta.ProgressingWithRetryReason, revision: "r1", warning: true, atRetryInterval: true}, time.Minute},
-	"failed, and known when it may work": {Retry{Err: errors.New("boom"), After: 7 * time.Second, Reason: "X"},
-		verdict{ready: "False", reason: "X", message: "boom", reconciling: fluxmeta.ProgressingWithRetryReason, warning: true, requeueAfter: 7 * time.Second}, 7 * time.Second},
-	"failed, to be tried after the interval": {Retry{Err: errors.New("boom"), After: time.Hour},
-		verdict{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "boom", reconciling: fluxmeta.ProgressingWithRetryReason, warning: true, requeueAfter: time.Hour}, 10 * time.Minute},
+		outcomeEffects{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "boom", reconciling: fluxmeta.ProgressingWithRetryReason, revision: "r1", warning: true, useRetryInterval: true}, time.Minute},
+	"failed with a wait": {Retry{Err: errors.New("boom"), RequeueAfter: 7 * time.Second, Reason: "X"},
+		outcomeEffects{ready: "False", reason: "X", message: "boom", reconciling: fluxmeta.ProgressingWithRetryReason, warning: true, requeueAfter: 7 * time.Second}, 7 * time.Second},
+	"failed with a wait longer than the interval": {Retry{Err: errors.New("boom"), RequeueAfter: time.Hour},
+		outcomeEffects{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "boom", reconciling: fluxmeta.ProgressingWithRetryReason, warning: true, requeueAfter: time.Hour}, 10 * time.Minute},
 	"stalled": {Stalled{Err: errors.New("a typo"), Reason: "InvalidStack", Revision: "r1"},
-		verdict{ready: "False", reason: "InvalidStack", message: "a typo", stalled: true, revision: "r1", warning: true}, 10 * time.Minute},
-	"stalled, with something else to look at": {Stalled{Err: errors.New("a typo"), Until: noon.Add(time.Second)},
-		verdict{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "a typo", stalled: true, warning: true, requeueAt: noon.Add(time.Second)}, time.Second},
-	"failed, with something else to look at sooner": {Retry{Err: errors.New("boom"), Until: noon.Add(time.Second)},
-		verdict{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "boom", reconciling: fluxmeta.ProgressingWithRetryReason, warning: true, atRetryInterval: true, requeueAt: noon.Add(time.Second)}, time.Second},
-	"failed, with something else to look at later": {Retry{Err: errors.New("boom"), Until: noon.Add(time.Hour)},
-		verdict{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "boom", reconciling: fluxmeta.ProgressingWithRetryReason, warning: true, atRetryInterval: true, requeueAt: noon.Add(time.Hour)}, time.Minute},
-	// A condition without a reason is refused by the API server, for ever.
-	"stalled for no reason": {Stalled{Err: errors.New("a typo")},
-		verdict{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "a typo", stalled: true, warning: true}, 10 * time.Minute},
+		outcomeEffects{ready: "False", reason: "InvalidStack", message: "a typo", stalled: true, revision: "r1", warning: true}, 10 * time.Minute},
+	"stalled with a requeue time": {Stalled{Err: errors.New("a typo"), RequeueAt: noon.Add(time.Second)},
+		outcomeEffects{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "a typo", stalled: true, warning: true, requeueAt: noon.Add(time.Second)}, time.Second},
+	"failed with a requeue time before the retryInterval": {Retry{Err: errors.New("boom"), RequeueAt: noon.Add(time.Second)},
+		outcomeEffects{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "boom", reconciling: fluxmeta.ProgressingWithRetryReason, warning: true, useRetryInterval: true, requeueAt: noon.Add(time.Second)}, time.Second},
+	"failed with a requeue time after the retryInterval": {Retry{Err: errors.New("boom"), RequeueAt: noon.Add(time.Hour)},
+		outcomeEffects{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "boom", reconciling: fluxmeta.ProgressingWithRetryReason, warning: true, useRetryInterval: true, requeueAt: noon.Add(time.Hour)}, time.Minute},
+	// The API server rejects a condition without a reason.
+	"stalled without a reason": {Stalled{Err: errors.New("a typo")},
+		outcomeEffects{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "a typo", stalled: true, warning: true}, 10 * time.Minute},
 }
 
-func TestJudge(t *testing.T) {
-	r := &Reconciler[*appsv1.KsctlInstall]{Clock: clocktesting.NewFakePassiveClock(noon), Jitter: same}
+func TestEffectsOf(t *testing.T) {
+	r := &Reconciler[*appsv1.KsctlInstall]{Clock: clocktesting.NewFakePassiveClock(noon), Jitter: noJitter}
 	in := &appsv1.KsctlInstall{}
 	for name, tc := range outcomes {
 		t.Run(name, func(t *testing.T) {
-			got := judge(tc.outcome)
+			got := effectsOf(tc.outcome)
 			if got != tc.want {
 				t.Errorf("got  %+v\nwant %+v", got, tc.want)
 			}
-			if wait := r.next(in, got).RequeueAfter; wait != tc.wait {
-				t.Errorf("looked at again after %s, want %s", wait, tc.wait)
+			if wait := r.requeueResult(in, got).RequeueAfter; wait != tc.wait {
+				t.Errorf("next reconcile after %s, want %s", wait, tc.wait)
 			}
 		})
 	}
 }
 
-func TestBy(t *testing.T) {
+func TestRequeueBy(t *testing.T) {
 	wrong, sooner, later := errors.New("wrong"), noon.Add(time.Second), noon.Add(time.Hour)
 	for name, tc := range map[string]struct {
 		of   Outcome
 		at   time.Time
 		want Outcome
 	}{
-		"waiting":             {Waiting{On: "a pod"}, sooner, Waiting{On: "a pod", Until: sooner}},
-		"waiting until later": {Waiting{Until: later}, sooner, Waiting{Until: sooner}},
-		"waiting for less":    {Waiting{Until: sooner}, later, Waiting{Until: sooner}},
-		"failed":              {Retry{Err: wrong, After: time.Minute}, sooner, Retry{Err: wrong, After: time.Minute, Until: sooner}},
-		"stalled":             {Stalled{Err: wrong}, later, Stalled{Err: wrong, Until: later}},
-		"deferred":            {Deferred{Until: later}, sooner, Deferred{Until: sooner}},
-		"done":                {Done{Message: "x"}, sooner, Done{Message: "x"}},
-		"at no time":          {Stalled{Err: wrong, Until: later}, time.Time{}, Stalled{Err: wrong, Until: later}},
+		"waiting":            {Waiting{On: "a pod"}, sooner, Waiting{On: "a pod", RequeueAt: sooner}},
+		"waiting for longer": {Waiting{RequeueAt: later}, sooner, Waiting{RequeueAt: sooner}},
+		"waiting for less":   {Waiting{RequeueAt: sooner}, later, Waiting{RequeueAt: sooner}},
+		"failed":             {Retry{Err: wrong, RequeueAfter: time.Minute}, sooner, Retry{Err: wrong, RequeueAfter: time.Minute, RequeueAt: sooner}},
+		"stalled":            {Stalled{Err: wrong}, later, Stalled{Err: wrong, RequeueAt: later}},
+		"deferred":           {Deferred{RequeueAt: later}, sooner, Deferred{RequeueAt: sooner}},
+		"done":               {Done{Message: "x"}, sooner, Done{Message: "x"}},
+		"zero time":          {Stalled{Err: wrong, RequeueAt: later}, time.Time{}, Stalled{Err: wrong, RequeueAt: later}},
 	} {
-		if got := By(tc.of, tc.at); got != tc.want {
+		if got := RequeueBy(tc.of, tc.at); got != tc.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, tc.want)
 		}
 	}
 }
 
-func same(d time.Duration) time.Duration { return d }
+func noJitter(d time.Duration) time.Duration { return d }
 
-func TestJudgeKnowsEveryOutcome(t *testing.T) {
+func TestEffectsOfUnknownOutcomePanics(t *testing.T) {
 	defer func() {
 		if recover() == nil {
-			t.Error("an outcome that judge does not know must not pass for another one")
+			t.Error("effectsOf does not panic on an unknown outcome")
 		}
 	}()
-	judge(Deferred{}) // is never judged: it writes nothing
+	effectsOf(Deferred{}) // has no effects: nothing is written for it
 }
 
-func TestSchedule(t *testing.T) {
+func TestScheduleDefaults(t *testing.T) {
 	d := func(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
 	for name, tc := range map[string]struct {
 		schedule                 appsv1.Schedule
@@ -114,7 +114,7 @@ func TestSchedule(t *testing.T) {
 	}{
 		"unset": {appsv1.Schedule{}, DefaultInterval, DefaultRetryInterval, DefaultTimeout},
 		"set":   {appsv1.Schedule{Interval: d(time.Hour), RetryInterval: d(time.Second), Timeout: d(time.Minute)}, time.Hour, time.Second, time.Minute},
-		// Refused at admission; an older definition may have let them in.
+		// The CRD rejects these; an older CRD may have accepted them.
 		"zero":     {appsv1.Schedule{Interval: d(0), RetryInterval: d(0), Timeout: d(0)}, DefaultInterval, DefaultRetryInterval, DefaultTimeout},
 		"negative": {appsv1.Schedule{Interval: d(-1), RetryInterval: d(-1), Timeout: d(-1)}, DefaultInterval, DefaultRetryInterval, DefaultTimeout},
 	} {
@@ -132,26 +132,26 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// A failed attempt is never repeated later than an interval that is shorter.
+// If the interval is shorter than the retryInterval, it bounds the time until the retry.
 func TestRetryIntervalIsBoundedByInterval(t *testing.T) {
-	r := &Reconciler[*appsv1.KsctlInstall]{Clock: clocktesting.NewFakePassiveClock(noon), Jitter: same}
+	r := &Reconciler[*appsv1.KsctlInstall]{Clock: clocktesting.NewFakePassiveClock(noon), Jitter: noJitter}
 	in := &appsv1.KsctlInstall{}
 	in.Spec.Interval = &metav1.Duration{Duration: 5 * time.Second}
-	if got := r.next(in, judge(Retry{Err: errors.New("x")})).RequeueAfter; got != 5*time.Second {
+	if got := r.requeueResult(in, effectsOf(Retry{Err: errors.New("x")})).RequeueAfter; got != 5*time.Second {
 		t.Errorf("got %s, want the interval of 5s", got)
 	}
 }
 
-// Objects that were made together part: each interval is moved a little.
-func TestIntervalsAreSpread(t *testing.T) {
+// Jitter applies to both intervals, so that objects which were created together spread over time.
+func TestJitterAppliesToIntervals(t *testing.T) {
 	r := &Reconciler[*appsv1.KsctlInstall]{Clock: clocktesting.NewFakePassiveClock(noon), Jitter: func(d time.Duration) time.Duration { return d + d/10 }}
 	in := &appsv1.KsctlInstall{}
 	in.Spec.Interval = &metav1.Duration{Duration: 10 * time.Minute}
 	in.Spec.RetryInterval = &metav1.Duration{Duration: time.Minute}
-	if got := r.next(in, judge(Done{})).RequeueAfter; got != 11*time.Minute {
-		t.Errorf("looked at again after %s, want what the jitter makes of 10m, 11m", got)
+	if got := r.requeueResult(in, effectsOf(Done{})).RequeueAfter; got != 11*time.Minute {
+		t.Errorf("next reconcile after %s, want 11m: 10m with jitter", got)
 	}
-	if got := r.next(in, judge(Retry{Err: errors.New("x")})).RequeueAfter; got != 66*time.Second {
-		t.Errorf("tried again after %s, want what the jitter makes of 1m, 66s", got)
+	if got := r.requeueResult(in, effectsOf(Retry{Err: errors.New("x")})).RequeueAfter; got != 66*time.Second {
+		t.Errorf("retry after %s, want 66s: 1m with jitter", got)
 	}
 }

@@ -9,87 +9,87 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// memory holds the newest version of objects that we wrote until the cache has
-// it, so that nothing is planned on a status that is older than our own write.
-type memory[T Object] struct {
-	mu     sync.Mutex
-	objs   map[types.NamespacedName]T
-	writes map[types.NamespacedName]time.Time
-	// yielded are the objects that stood back and have written nothing since.
+// recentWrites holds the newest version of each written object until the cache has it, so that no
+// reconcile works on a status older than our own write.
+type recentWrites[T Object] struct {
+	mu         sync.Mutex
+	objects    map[types.NamespacedName]T
+	lastWrites map[types.NamespacedName]time.Time
+	// yielded are the objects that deferred a status write and have not written since.
 	yielded map[types.NamespacedName]bool
-	// ended are the objects that were let go: the cache may show them as they
-	// were before, with everything that they owned, for a while.
-	ended map[types.NamespacedName]types.UID
+	// finalized are the objects whose finalizer was removed. For a while, the cache may still
+	// have them with the finalizer and with everything that they owned.
+	finalized map[types.NamespacedName]types.UID
 }
 
-func (m *memory[T]) end(key types.NamespacedName, uid types.UID) {
+func (m *recentWrites[T]) markFinalized(key types.NamespacedName, uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.ended == nil {
-		m.ended = map[types.NamespacedName]types.UID{}
+	if m.finalized == nil {
+		m.finalized = map[types.NamespacedName]types.UID{}
 	}
-	m.ended[key] = uid
+	m.finalized[key] = uid
 }
 
-func (m *memory[T]) hasEnded(key types.NamespacedName, uid types.UID) bool {
+func (m *recentWrites[T]) isFinalized(key types.NamespacedName, uid types.UID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ended, ok := m.ended[key]
+	ended, ok := m.finalized[key]
 	return ok && ended == uid
 }
 
-func (m *memory[T]) keep(key types.NamespacedName, o T) {
+func (m *recentWrites[T]) keep(key types.NamespacedName, o T) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.objs == nil {
-		m.objs = map[types.NamespacedName]T{}
+	if m.objects == nil {
+		m.objects = map[types.NamespacedName]T{}
 	}
-	m.objs[key] = o
+	m.objects[key] = o
 }
 
-// cached forgets what we wrote of an object once the cache has it.
-func (m *memory[T]) cached(key types.NamespacedName, o client.Object) {
+// dropIfCached drops the written version of an object if the cache has that version or a newer one.
+func (m *recentWrites[T]) dropIfCached(key types.NamespacedName, o client.Object) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if ours, ok := m.objs[key]; ok && !newerThan(ours, o) {
-		delete(m.objs, key)
+	if ours, ok := m.objects[key]; ok && !isNewer(ours, o) {
+		delete(m.objects, key)
 	}
 }
 
-// recall returns what we wrote of an object, while the cache may not have it. It is not
-// to be changed.
-func (m *memory[T]) recall(key types.NamespacedName) (T, bool) {
+// get returns the written version of an object that the cache may not have yet. The caller must not
+// change it.
+func (m *recentWrites[T]) get(key types.NamespacedName) (T, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ours, ok := m.objs[key]
-	return ours, ok
+	lastWritten, ok := m.objects[key]
+	return lastWritten, ok
 }
 
-// newerThan says whether what we wrote is a newer version of the same object.
-func newerThan(ours, cached client.Object) bool {
-	return ours.GetUID() == cached.GetUID() && newer(ours.GetResourceVersion(), cached.GetResourceVersion())
+// isNewer reports whether the written version is a newer version of the same object.
+func isNewer(ours, cached client.Object) bool {
+	return ours.GetUID() == cached.GetUID() && newerVersion(ours.GetResourceVersion(), cached.GetResourceVersion())
 }
 
-// newer compares resourceVersions of one resource as the numbers that they are
+// newerVersion compares resourceVersions of one resource. They are comparable as numbers
 // (KEP-5504).
-func newer(a, b string) bool {
+func newerVersion(a, b string) bool {
 	x, errX := strconv.ParseUint(a, 10, 64)
 	y, errY := strconv.ParseUint(b, 10, 64)
 	return errX == nil && errY == nil && x > y
 }
 
-func (m *memory[T]) wrote(key types.NamespacedName, at time.Time) {
+func (m *recentWrites[T]) recordWrite(key types.NamespacedName, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.writes == nil {
-		m.writes = map[types.NamespacedName]time.Time{}
+	if m.lastWrites == nil {
+		m.lastWrites = map[types.NamespacedName]time.Time{}
 	}
-	m.writes[key] = at
+	m.lastWrites[key] = at
 }
 
-// yield says whether an object stands back: once until resume, also where the next
-// revision comes before that.
-func (m *memory[T]) yield(key types.NamespacedName) bool {
+// yield reports whether an object has to defer its status write. It returns true once until
+// resetYield, even if the next revision arrives before that.
+func (m *recentWrites[T]) yield(key types.NamespacedName) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.yielded[key] {
@@ -102,23 +102,23 @@ func (m *memory[T]) yield(key types.NamespacedName) bool {
 	return true
 }
 
-// resume ends that.
-func (m *memory[T]) resume(key types.NamespacedName) {
+// resetYield allows the object to yield again.
+func (m *recentWrites[T]) resetYield(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.yielded, key)
 }
 
-func (m *memory[T]) lastWrite(key types.NamespacedName) time.Time {
+func (m *recentWrites[T]) lastWrite(key types.NamespacedName) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.writes[key]
+	return m.lastWrites[key]
 }
 
-func (m *memory[T]) drop(key types.NamespacedName) {
+func (m *recentWrites[T]) drop(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.objs, key)
-	delete(m.writes, key)
-	delete(m.ended, key)
+	delete(m.objects, key)
+	delete(m.lastWrites, key)
+	delete(m.finalized, key)
 }

@@ -23,51 +23,52 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// Object is a kind that the skeleton reconciles.
+// Object is an object that a Reconciler can reconcile.
 type Object interface {
 	client.Object
 	CommonStatus() *appsv1.CommonStatus
 	Schedule() *appsv1.Schedule
 }
 
-// Steps are what one kind does. They may change the status of the object that
-// they are given, which the skeleton writes once, when they return.
+// Steps implements the reconciliation of one kind. Its methods may change the status of
+// Request.Object; the Reconciler writes that status once, after they return.
 type Steps[T Object] interface {
-	// Reconcile takes the next possible step towards the spec. It never waits.
+	// Reconcile takes the next possible step towards the spec. It must not block until
+	// something happens in the cluster; it returns Waiting instead.
 	Reconcile(ctx context.Context, req *Request[T]) Outcome
-	// Finalize takes the next possible step towards owning nothing. The object
-	// may go when it returns Done.
+	// Finalize takes the next possible step of the teardown. When it returns Done, the
+	// Reconciler removes the finalizer.
 	Finalize(ctx context.Context, req *Request[T]) Outcome
-	// Forget drops what is kept in memory of an object that is gone, or whose
-	// status was changed by somebody else.
+	// Forget drops in-memory state of an object that is gone, or whose status was changed by
+	// another writer.
 	Forget(key types.NamespacedName)
 }
 
 // Request is one reconcile of one object.
 type Request[T Object] struct {
-	// Object is a copy. Its status may be changed.
+	// Object is a copy. The steps may change its status.
 	Object T
-	// Requested is true when a person asked for this reconcile and has no answer yet.
+	// Requested is true if the requestedAt annotation has a value that is not handled yet.
 	Requested bool
-	// Persist writes the status now, with what is being done as the message of its
-	// conditions; with "" they stay as they are. It is for what must be recorded before it is done; the outcome is
-	// written without it.
+	// Persist writes the status immediately, with doing as the message of the conditions; ""
+	// leaves the conditions unchanged. It is for facts that must be recorded before they are
+	// acted on. The outcome is written without it.
 	Persist func(ctx context.Context, doing string) error
-	// Event records what happened to the object.
+	// Event records an event on the object.
 	Event func(kind, reason, message string)
 }
 
-// Metrics are what the skeleton records of each object.
+// Metrics records the metrics of the reconciled objects.
 type Metrics interface {
-	// Took records how long a reconcile took that began then.
-	Took(kind string, key types.NamespacedName, start time.Time)
-	// Stands records how an object stands.
-	Stands(kind string, o Object)
-	// Forget drops everything of an object that is gone.
+	// RecordDuration records the duration of a reconcile that started at start.
+	RecordDuration(kind string, key types.NamespacedName, start time.Time)
+	// RecordStatus records the status of an object.
+	RecordStatus(kind string, o Object)
+	// Forget drops all metrics of an object that is gone.
 	Forget(kind string, key types.NamespacedName)
 }
 
-// Reconciler runs the steps of one kind.
+// Reconciler reconciles the objects of one kind with its Steps.
 type Reconciler[T Object] struct {
 	// Client reads from the cache and writes to the API server; Reader reads
 	// from the API server.
@@ -81,14 +82,15 @@ type Reconciler[T Object] struct {
 	Events  record.EventRecorder
 	Metrics Metrics
 	Clock   clock.PassiveClock
-	// FieldOwner of status and finalizer writes.
+	// FieldOwner is the field manager of status and finalizer writes.
 	FieldOwner string
-	// Selector restricts the objects that are reconciled; nil: all that the cache has.
+	// Selector restricts the objects that are reconciled; nil: all objects in the cache.
 	Selector predicate.Predicate
-	// Jitter spreads intervals, so that objects made together part.
+	// Jitter randomizes intervals, so that objects which were created together are not
+	// reconciled together forever.
 	Jitter func(time.Duration) time.Duration
 
-	memory memory[T]
+	recent recentWrites[T]
 }
 
 // Defaults of a schedule.
@@ -98,18 +100,18 @@ const (
 	DefaultTimeout       = 5 * time.Minute
 )
 
-// Interval is the longest time until an object is verified again.
-func Interval(s *appsv1.Schedule) time.Duration { return duration(s.Interval, DefaultInterval) }
+// Interval returns the maximum time between two reconciles of an object.
+func Interval(s *appsv1.Schedule) time.Duration { return durationOr(s.Interval, DefaultInterval) }
 
-// RetryInterval is the time until a failed attempt is repeated.
+// RetryInterval returns the time until a failed reconcile is retried.
 func RetryInterval(s *appsv1.Schedule) time.Duration {
-	return duration(s.RetryInterval, DefaultRetryInterval)
+	return durationOr(s.RetryInterval, DefaultRetryInterval)
 }
 
-// Timeout is how long a wave may take.
-func Timeout(s *appsv1.Schedule) time.Duration { return duration(s.Timeout, DefaultTimeout) }
+// Timeout returns the maximum duration of a wave.
+func Timeout(s *appsv1.Schedule) time.Duration { return durationOr(s.Timeout, DefaultTimeout) }
 
-func duration(d *metav1.Duration, fallback time.Duration) time.Duration {
+func durationOr(d *metav1.Duration, fallback time.Duration) time.Duration {
 	if d == nil || d.Duration <= 0 {
 		return fallback
 	}
@@ -117,41 +119,41 @@ func duration(d *metav1.Duration, fallback time.Duration) time.Duration {
 }
 
 // Reconcile implements reconcile.Reconciler.
-func (r *Reconciler[T]) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, error) {
-	// First, for the cache may get it meanwhile, and then it is forgotten.
-	ours, written := r.memory.recall(q.NamespacedName)
+func (r *Reconciler[T]) Reconcile(ctx context.Context, ctrlReq ctrl.Request) (ctrl.Result, error) {
+	// Before the read: when the cache gets our write, the in-memory copy is dropped.
+	lastWritten, written := r.recent.get(ctrlReq.NamespacedName)
 	obj := r.New()
-	// Not a copy of the cache's: what is changed is one, made below.
-	if err := r.Client.Get(ctx, q.NamespacedName, obj, client.UnsafeDisableDeepCopy); err != nil {
+	// The object is shared with the cache. runSteps makes a copy before it changes anything.
+	if err := r.Client.Get(ctx, ctrlReq.NamespacedName, obj, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.forget(q.NamespacedName)
+			r.forget(ctrlReq.NamespacedName)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, err
 	}
-	if r.memory.hasEnded(q.NamespacedName, obj.GetUID()) {
+	if r.recent.isFinalized(ctrlReq.NamespacedName, obj.GetUID()) {
 		return ctrl.Result{}, nil
 	}
-	if !r.selects(obj) { // any more: what was asked for before it left comes still
-		r.forget(q.NamespacedName)
+	if !r.selects(obj) { // its labels changed; requests from before the change are still queued
+		r.forget(ctrlReq.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	if r.memory.cached(q.NamespacedName, obj); written && newerThan(ours, obj) {
-		obj = ours
+	if r.recent.dropIfCached(ctrlReq.NamespacedName, obj); written && isNewer(lastWritten, obj) {
+		obj = lastWritten
 	}
 	deleting := !obj.GetDeletionTimestamp().IsZero()
 	if deleting && !controllerutil.ContainsFinalizer(obj, appsv1.Finalizer) {
-		r.Metrics.Forget(r.Kind, q.NamespacedName) // it goes at others' pace
+		r.Metrics.Forget(r.Kind, ctrlReq.NamespacedName) // only finalizers of others remain
 		return ctrl.Result{}, nil
 	}
 	start := r.Clock.Now()
 	defer func() {
-		if !r.memory.hasEnded(q.NamespacedName, obj.GetUID()) {
-			r.Metrics.Took(r.Kind, q.NamespacedName, start)
+		if !r.recent.isFinalized(ctrlReq.NamespacedName, obj.GetUID()) {
+			r.Metrics.RecordDuration(r.Kind, ctrlReq.NamespacedName, start)
 		}
 	}()
-	// Also when nothing is written later: a new process has no metrics yet.
-	r.Metrics.Stands(r.Kind, obj)
+	// Also without a status write later: a new process has no metrics yet.
+	r.Metrics.RecordStatus(r.Kind, obj)
 
 	switch {
 	case !deleting && obj.Schedule().Suspend:
@@ -159,20 +161,20 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Res
 	case !deleting && !controllerutil.ContainsFinalizer(obj, appsv1.Finalizer):
 		var err error
 		if obj, err = r.setFinalizers(ctx, obj, slices.Concat(obj.GetFinalizers(), []string{appsv1.Finalizer})); err != nil {
-			return requeue(err)
+			return resultForError(err)
 		}
-		r.memory.keep(q.NamespacedName, obj)
+		r.recent.keep(ctrlReq.NamespacedName, obj)
 	}
-	return r.run(ctx, q.NamespacedName, obj, deleting)
+	return r.runSteps(ctx, ctrlReq.NamespacedName, obj, deleting)
 }
 
-// run does the kind's steps and writes their outcome.
-func (r *Reconciler[T]) run(ctx context.Context, key types.NamespacedName, before T, deleting bool) (ctrl.Result, error) {
+// runSteps calls the steps of the kind and writes their outcome.
+func (r *Reconciler[T]) runSteps(ctx context.Context, key types.NamespacedName, before T, deleting bool) (ctrl.Result, error) {
 	after := before.DeepCopyObject().(T)
-	asked, isAsked := after.GetAnnotations()[appsv1.RequestedAtAnnotation]
-	requested := isAsked && asked != "" && asked != after.CommonStatus().LastHandledReconcileAt
+	requestedAt, hasRequest := after.GetAnnotations()[appsv1.RequestedAtAnnotation]
+	requested := hasRequest && requestedAt != "" && requestedAt != after.CommonStatus().LastHandledReconcileAt
 	req := &Request[T]{Object: after, Requested: requested}
-	req.Event = func(kind, reason, message string) { r.Events.Event(before, kind, reason, trim(message)) }
+	req.Event = func(kind, reason, message string) { r.Events.Event(before, kind, reason, truncateMessage(message)) }
 	req.Persist = func(ctx context.Context, doing string) (err error) {
 		before, err = r.persist(ctx, key, before, after, doing)
 		return err
@@ -183,55 +185,56 @@ func (r *Reconciler[T]) run(ctx context.Context, key types.NamespacedName, befor
 	}
 	out := step(ctx, req)
 	if err := ctx.Err(); err != nil {
-		return ctrl.Result{}, err // the process ends: nothing said now would hold
+		return ctrl.Result{}, err // the process is shutting down: the outcome is not reliable
 	}
 	if d, ok := out.(Deferred); ok {
-		return r.next(after, verdict{requeueAt: d.Until}), nil
+		return r.requeueResult(after, outcomeEffects{requeueAt: d.RequeueAt}), nil
 	}
-	v := judge(out)
-	if deleting && v.removeFinalizer {
-		return r.release(ctx, key, before)
+	effects := effectsOf(out)
+	if deleting && effects.removeFinalizer {
+		return r.removeFinalizer(ctx, key, before)
 	}
-	if isAsked {
-		after.CommonStatus().LastHandledReconcileAt = asked
+	if hasRequest {
+		after.CommonStatus().LastHandledReconcileAt = requestedAt
 	}
-	setConditions(after.CommonStatus(), v, after.GetGeneration(), metav1.NewTime(r.Clock.Now()))
-	if wait := r.tooSoon(key, before, after, requested); wait > 0 {
-		next := r.next(after, v) // what is waited for may be due before the status is
+	setConditions(after.CommonStatus(), effects, after.GetGeneration(), metav1.NewTime(r.Clock.Now()))
+	if wait := r.progressDelay(key, before, after, requested); wait > 0 {
+		next := r.requeueResult(after, effects) // the requeue of the outcome may be due before the status write
 		if wait < next.RequeueAfter {
-			next = ctrl.Result{RequeueAfter: wait, Priority: ptr.To(handler.LowPriority)} // others have more to say
+			next = ctrl.Result{RequeueAfter: wait, Priority: ptr.To(handler.LowPriority)} // progress is less urgent than other objects
 		}
 		return next, nil
 	}
-	if v.minor && !requested && r.memory.yield(key) {
+	if effects.revisionOnly && !requested && r.recent.yield(key) {
 		return ctrl.Result{RequeueAfter: time.Millisecond, Priority: ptr.To(handler.LowPriority)}, nil
 	}
 	stored, wrote, err := r.writeStatus(ctx, before, after)
 	if err != nil {
-		return r.statusFailed(key, err)
+		return r.handleStatusError(key, err)
 	}
-	r.Metrics.Stands(r.Kind, stored)
+	r.Metrics.RecordStatus(r.Kind, stored)
 	if wrote {
-		r.memory.keep(key, stored)
-		r.memory.wrote(key, r.Clock.Now())
-		r.announce(before, stored, v)
+		r.recent.keep(key, stored)
+		r.recent.recordWrite(key, r.Clock.Now())
+		r.emitEvent(before, stored, effects)
 	}
-	r.memory.resume(key)
-	return r.next(after, v), nil
+	r.recent.resetYield(key)
+	return r.requeueResult(after, effects), nil
 }
 
-func (r *Reconciler[T]) statusFailed(key types.NamespacedName, err error) (ctrl.Result, error) {
+func (r *Reconciler[T]) handleStatusError(key types.NamespacedName, err error) (ctrl.Result, error) {
 	var conflict *ConflictError
 	if errors.As(err, &conflict) || apierrors.IsNotFound(err) {
-		// What is in memory was planned on a status that is no more.
-		r.memory.drop(key)
+		// The in-memory state is based on an outdated status.
+		r.recent.drop(key)
 		r.Steps.Forget(key)
 	}
-	return requeue(err)
+	return resultForError(err)
 }
 
-// requeue makes conflicts a quiet retry.
-func requeue(err error) (ctrl.Result, error) {
+// resultForError returns a short requeue without an error for a conflict, nothing for an object
+// that is gone, and the error otherwise.
+func resultForError(err error) (ctrl.Result, error) {
 	var conflict *ConflictError
 	if errors.As(err, &conflict) || apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: 100 * time.Millisecond}, nil
@@ -239,11 +242,11 @@ func requeue(err error) (ctrl.Result, error) {
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// next says when to look again.
-func (r *Reconciler[T]) next(o T, v verdict) ctrl.Result {
+// requeueResult returns when to reconcile the object again.
+func (r *Reconciler[T]) requeueResult(o T, v outcomeEffects) ctrl.Result {
 	interval := r.Jitter(Interval(o.Schedule()))
 	switch {
-	case v.atRetryInterval:
+	case v.useRetryInterval:
 		interval = min(interval, r.Jitter(RetryInterval(o.Schedule())))
 	case v.requeueAfter > 0:
 		interval = min(interval, v.requeueAfter)
@@ -251,13 +254,13 @@ func (r *Reconciler[T]) next(o T, v verdict) ctrl.Result {
 	if !v.requeueAt.IsZero() {
 		interval = min(interval, max(v.requeueAt.Sub(r.Clock.Now()), time.Millisecond))
 	}
-	return ctrl.Result{RequeueAfter: interval, Priority: ptr.To(0)} // else it would keep that of having stood back
+	return ctrl.Result{RequeueAfter: interval, Priority: ptr.To(0)} // resets the low priority of a deferred write
 }
 
-// announce records one event, when the outcome is another one than before.
-func (r *Reconciler[T]) announce(before, after T, v verdict) {
-	b, a := readyOf(before.CommonStatus()), readyOf(after.CommonStatus())
-	progress := a.Status == metav1.ConditionUnknown // its messages change with each step
+// emitEvent records an event if the outcome changed.
+func (r *Reconciler[T]) emitEvent(before, after T, v outcomeEffects) {
+	b, a := readyCondition(before.CommonStatus()), readyCondition(after.CommonStatus())
+	progress := a.Status == metav1.ConditionUnknown // the message changes with each step
 	if b.Status == a.Status && b.Reason == a.Reason && (progress || b.Message == a.Message) {
 		return
 	}
@@ -269,12 +272,12 @@ func (r *Reconciler[T]) announce(before, after T, v verdict) {
 	if v.revision != "" {
 		ann[appsv1.GroupVersion.Group+"/"+eventv1.MetaRevisionKey] = v.revision
 	}
-	r.Events.AnnotatedEventf(after, ann, kind, v.reason, "%s", trim(v.message))
+	r.Events.AnnotatedEventf(after, ann, kind, v.reason, "%s", truncateMessage(v.message))
 }
 
 func (r *Reconciler[T]) forget(key types.NamespacedName) {
-	r.memory.drop(key)
-	r.memory.resume(key)
+	r.recent.drop(key)
+	r.recent.resetYield(key)
 	r.Steps.Forget(key)
 	r.Metrics.Forget(r.Kind, key)
 }

@@ -14,12 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// statusPatch is the merge patch that turns one status into another, bound to
-// a resourceVersion; nil when they are equal. It carries nothing of the spec,
-// which belongs to Git.
+// statusPatch returns the merge patch from one status to another, with a resourceVersion as
+// precondition; nil if they are equal. It contains no part of the spec, which belongs to Git.
 func statusPatch(before, after client.Object, resourceVersion string) ([]byte, error) {
 	if reflect.DeepEqual(before, after) {
-		return nil, nil // most often, and for less than to write down both
+		return nil, nil // the usual case, and cheaper than encoding both
 	}
 	b, err := statusFields(before)
 	if err != nil {
@@ -29,7 +28,7 @@ func statusPatch(before, after client.Object, resourceVersion string) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	// Only fields that differ are looked into: an inventory may be long.
+	// Compare only the fields that differ: an inventory may be long.
 	for k, v := range b {
 		if bytes.Equal(v, a[k]) {
 			delete(a, k)
@@ -49,7 +48,7 @@ func statusPatch(before, after client.Object, resourceVersion string) ([]byte, e
 	}
 	patch, err := jsonpatch.CreateMergePatch(from, to)
 	if err != nil {
-		return nil, fmt.Errorf("status patch: %w", err)
+		return nil, fmt.Errorf("creating the status patch: %w", err)
 	}
 	return json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": resourceVersion},
@@ -60,13 +59,13 @@ func statusPatch(before, after client.Object, resourceVersion string) ([]byte, e
 func statusFields(o client.Object) (map[string]json.RawMessage, error) {
 	b, err := json.Marshal(o)
 	if err != nil {
-		return nil, fmt.Errorf("status of %s: %w", o.GetName(), err)
+		return nil, fmt.Errorf("encoding the status of %s: %w", o.GetName(), err)
 	}
 	var doc struct {
 		Status map[string]json.RawMessage `json:"status"`
 	}
 	if err := json.Unmarshal(b, &doc); err != nil {
-		return nil, fmt.Errorf("status of %s: %w", o.GetName(), err)
+		return nil, fmt.Errorf("decoding the status of %s: %w", o.GetName(), err)
 	}
 	if doc.Status == nil {
 		doc.Status = map[string]json.RawMessage{}
@@ -74,21 +73,20 @@ func statusFields(o client.Object) (map[string]json.RawMessage, error) {
 	return doc.Status, nil
 }
 
-// ConflictError says that somebody else wrote the status: what was planned on
-// it must be planned again.
+// ConflictError reports that another writer changed the status: the steps must run again on the new
+// status.
 type ConflictError struct{ Err error }
 
 func (e *ConflictError) Error() string {
-	return "status was changed by another writer: " + e.Err.Error()
+	return "another writer changed the status: " + e.Err.Error()
 }
 
-// Unwrap returns the API server's answer.
+// Unwrap returns the error of the API server.
 func (e *ConflictError) Unwrap() error { return e.Err }
 
-// writeStatus sends what changed since before, as one patch, and returns the
-// object as the API server has it then. wrote is false when there was nothing
-// to send. A change of metadata or spec in between is no conflict; one of the
-// status is.
+// writeStatus sends the difference between before and after as one patch and returns the object
+// from the response. wrote is false if there is no difference. A concurrent change of the metadata
+// or the spec is no conflict; a change of the status is one.
 func (r *Reconciler[T]) writeStatus(ctx context.Context, before, after T) (stored T, wrote bool, err error) {
 	patch, err := statusPatch(before, after, before.GetResourceVersion())
 	if err != nil || patch == nil {
@@ -103,7 +101,7 @@ func (r *Reconciler[T]) writeStatus(ctx context.Context, before, after T) (store
 	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(after), fresh); err != nil {
 		return after, true, err
 	}
-	if same, err := statusPatch(before, fresh, ""); err != nil || same != nil || fresh.GetUID() != before.GetUID() {
+	if diff, err := statusPatch(before, fresh, ""); err != nil || diff != nil || fresh.GetUID() != before.GetUID() {
 		return after, true, &ConflictError{Err: conflict}
 	}
 	if patch, err = statusPatch(before, after, fresh.GetResourceVersion()); err != nil {
@@ -116,30 +114,31 @@ func (r *Reconciler[T]) writeStatus(ctx context.Context, before, after T) (store
 	return stored, true, err
 }
 
-// persist writes what must be on record before it is done, and returns the object as
-// it is then. Nothing is written where there is nothing to record.
+// persist implements Request.Persist. It returns the object from the response; it writes nothing if
+// the status did not change.
 func (r *Reconciler[T]) persist(ctx context.Context, key types.NamespacedName, before, after T, doing string) (T, error) {
 	if patch, err := statusPatch(before, after, ""); err != nil || patch == nil {
 		return before, err
 	}
-	// Said with it, it needs no write of its own if what is done is ready soon.
+	// With the message in this write, a step that becomes ready soon needs no other write for
+	// it.
 	if doing != "" {
-		setConditions(after.CommonStatus(), judge(Waiting{On: doing}), after.GetGeneration(), metav1.NewTime(r.Clock.Now()))
+		setConditions(after.CommonStatus(), effectsOf(Waiting{On: doing}), after.GetGeneration(), metav1.NewTime(r.Clock.Now()))
 	}
 	stored, wrote, err := r.writeStatus(ctx, before, after)
 	if err != nil || !wrote {
 		return before, err
 	}
-	// Not as it is stored, with a spec that may be another by now: this pass is of the one before.
-	r.Metrics.Stands(r.Kind, after)
+	// Not stored: its spec may be newer than the spec of this reconcile.
+	r.Metrics.RecordStatus(r.Kind, after)
 	after.SetResourceVersion(stored.GetResourceVersion())
-	r.memory.keep(key, stored)
-	r.memory.wrote(key, r.Clock.Now())
+	r.recent.keep(key, stored)
+	r.recent.recordWrite(key, r.Clock.Now())
 	return stored, nil
 }
 
-// patchStatus decodes the answer into a new object: decoding into a used one
-// leaves fields behind.
+// patchStatus patches the status and decodes the response into a new object: decoding into a used
+// object would keep its old fields.
 func (r *Reconciler[T]) patchStatus(ctx context.Context, o T, patch []byte) (T, error) {
 	stored := r.New()
 	stored.SetNamespace(o.GetNamespace())

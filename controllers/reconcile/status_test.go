@@ -15,11 +15,11 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// install is one with something in every part of its status.
-func install() *appsv1.KsctlInstall {
+// fullInstall returns a KsctlInstall with content in every part of its status.
+func fullInstall() *appsv1.KsctlInstall {
 	in := &appsv1.KsctlInstall{}
 	in.Namespace, in.Name, in.ResourceVersion = "ns", "i", "7"
-	// What a Go program would write otherwise: 90s as 1m30s.
+	// Go formats these durations differently: 90s as 1m30s.
 	if err := json.Unmarshal([]byte(`{"interval":"90s","retryInterval":"0.5m"}`), &in.Spec.Schedule); err != nil {
 		panic(err)
 	}
@@ -29,30 +29,30 @@ func install() *appsv1.KsctlInstall {
 	for i := range 1000 {
 		in.Status.Inventory.Entries = append(in.Status.Inventory.Entries, appsv1.InventoryEntry{ID: fmt.Sprintf("ns_%d__ConfigMap", i), Version: "v1", State: appsv1.EntryApplied})
 	}
-	setConditions(in.CommonStatus(), judge(Done{Message: "m"}), 1, metav1.NewTime(noon))
+	setConditions(in.CommonStatus(), effectsOf(Done{Message: "m"}), 1, metav1.NewTime(noon))
 	return in
 }
 
 func TestStatusPatch(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*appsv1.KsctlInstall)
-		// want is the patch of the status; empty: there is none.
+		// want is the patch of the status; empty: no patch.
 		want string
 	}{
-		"nothing":                  {func(*appsv1.KsctlInstall) {}, ""},
-		"metadata and the spec":    {func(in *appsv1.KsctlInstall) { in.Labels = map[string]string{"a": "b"}; in.Spec.Stack = "other" }, ""},
-		"one field":                {func(in *appsv1.KsctlInstall) { in.Status.LastAppliedRevision = "r2" }, `{"lastAppliedRevision":"r2"}`},
-		"a field that goes":        {func(in *appsv1.KsctlInstall) { in.Status.LastAppliedRevision = "" }, `{"lastAppliedRevision":null}`},
-		"a field that comes":       {func(in *appsv1.KsctlInstall) { in.Status.StackVersion = "1.0.0" }, `{"stackVersion":"1.0.0"}`},
-		"a nested field that goes": {func(in *appsv1.KsctlInstall) { in.Status.Inventory.Removed = nil }, `{"inventory":{"removed":null}}`},
-		"all of a nested field":    {func(in *appsv1.KsctlInstall) { in.Status.Inventory = nil }, `{"inventory":null}`},
-		"what a nested field holds": {func(in *appsv1.KsctlInstall) { in.Status.Inventory = &appsv1.Inventory{Chunks: []string{"b"}} },
+		"nothing":                {func(*appsv1.KsctlInstall) {}, ""},
+		"metadata and the spec":  {func(in *appsv1.KsctlInstall) { in.Labels = map[string]string{"a": "b"}; in.Spec.Stack = "other" }, ""},
+		"one field":              {func(in *appsv1.KsctlInstall) { in.Status.LastAppliedRevision = "r2" }, `{"lastAppliedRevision":"r2"}`},
+		"a removed field":        {func(in *appsv1.KsctlInstall) { in.Status.LastAppliedRevision = "" }, `{"lastAppliedRevision":null}`},
+		"an added field":         {func(in *appsv1.KsctlInstall) { in.Status.StackVersion = "1.0.0" }, `{"stackVersion":"1.0.0"}`},
+		"a removed nested field": {func(in *appsv1.KsctlInstall) { in.Status.Inventory.Removed = nil }, `{"inventory":{"removed":null}}`},
+		"all of a nested field":  {func(in *appsv1.KsctlInstall) { in.Status.Inventory = nil }, `{"inventory":null}`},
+		"content of a nested field": {func(in *appsv1.KsctlInstall) { in.Status.Inventory = &appsv1.Inventory{Chunks: []string{"b"}} },
 			`{"inventory":{"chunks":["b"],"entries":null,"removed":null}}`},
 		"a long message": {func(in *appsv1.KsctlInstall) { in.Status.Warnings = []string{"<&>\u2028\"\\"} },
 			`{"warnings":["\u003c\u0026\u003e\u2028\"\\"]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := install()
+			before := fullInstall()
 			after := before.DeepCopy()
 			tc.change(after)
 			patch, err := statusPatch(before, after, "7")
@@ -61,7 +61,7 @@ func TestStatusPatch(t *testing.T) {
 			}
 			if tc.want == "" {
 				if patch != nil {
-					t.Errorf("nothing is to be written, got %s", patch)
+					t.Errorf("got the patch %s, want none", patch)
 				}
 				return
 			}
@@ -70,15 +70,15 @@ func TestStatusPatch(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", patch, want)
 			}
 			if strings.Contains(string(patch), "spec") {
-				t.Error("the spec belongs to Git")
+				t.Error("the patch contains the spec, which belongs to Git")
 			}
-			applied(t, before, after, patch)
+			assertPatched(t, before, after, patch)
 		})
 	}
 }
 
-// applied fails unless the patch makes one status into the other.
-func applied(t *testing.T, before, after client.Object, patch []byte) {
+// assertPatched fails unless the patch turns one status into the other.
+func assertPatched(t *testing.T, before, after client.Object, patch []byte) {
 	t.Helper()
 	fields := func(o client.Object) []byte {
 		f, err := statusFields(o)
@@ -97,25 +97,25 @@ func applied(t *testing.T, before, after client.Object, patch []byte) {
 	}
 	delete(doc, "metadata")
 	if !jsonpatch.Equal([]byte(mustJSON(t, doc)), fields(after)) {
-		t.Errorf("the patch makes %.300s", got)
+		t.Errorf("the patched status is %.300s", got)
 	}
 }
 
-func TestStatusPatchOfConditionsReplacesTheList(t *testing.T) {
-	before := install()
+func TestStatusPatchReplacesConditions(t *testing.T) {
+	before := fullInstall()
 	after := before.DeepCopy()
-	setConditions(after.CommonStatus(), judge(Waiting{On: "x"}), 2, metav1.NewTime(noon.Add(time.Hour)))
+	setConditions(after.CommonStatus(), effectsOf(Waiting{On: "x"}), 2, metav1.NewTime(noon.Add(time.Hour)))
 	patch, err := statusPatch(before, after, "7")
 	if err != nil {
 		t.Fatal(err)
 	}
-	applied(t, before, after, patch)
+	assertPatched(t, before, after, patch)
 	if len(patch) > 2000 {
-		t.Errorf("an inventory that did not change is in a patch of %d bytes", len(patch))
+		t.Errorf("a patch of %d bytes contains the unchanged inventory", len(patch))
 	}
 }
 
-// Sizes of artifacts are numbers, and a patch must not round them.
+// A patch must not round the sizes of artifacts.
 func TestStatusPatchKeepsNumbers(t *testing.T) {
 	size := int64(1)<<53 + 1
 	before, after := &appsv1.KsctlSource{}, &appsv1.KsctlSource{}
@@ -131,12 +131,12 @@ func TestStatusPatchKeepsNumbers(t *testing.T) {
 	}
 }
 
-func TestStatusPatchOfWhatCannotBeWritten(t *testing.T) {
-	bad := &unwritable{KsctlInstall: install()}
-	if _, err := statusPatch(bad, install(), "1"); err == nil {
+func TestStatusPatchFailsOnMarshalError(t *testing.T) {
+	bad := &unwritable{KsctlInstall: fullInstall()}
+	if _, err := statusPatch(bad, fullInstall(), "1"); err == nil {
 		t.Error("no error")
 	}
-	if _, err := statusPatch(install(), bad, "1"); err == nil {
+	if _, err := statusPatch(fullInstall(), bad, "1"); err == nil {
 		t.Error("no error")
 	}
 }

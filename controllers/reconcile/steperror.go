@@ -5,28 +5,28 @@ import (
 	"fmt"
 )
 
-// StepError is why a kind has no next step. It carries what becomes of that.
+// StepError is an error of a step. It determines the outcome of the reconcile; see OutcomeOf.
 type StepError struct {
-	// Reason of the conditions.
+	// Reason is the reason of the conditions.
 	Reason string
 	// Err is the cause.
 	Err error
-	// Waits is true when an event will tell more, and nobody has to mend anything; Again when it
-	// may be mended without an event.
+	// Waits is true if an event will resolve the error without any fix by a user. Again is true
+	// if a retry without an event may succeed. With neither, the object is stalled.
 	Waits, Again bool
 }
 
-// Fail is a StepError that somebody has to mend.
+// Fail returns a StepError that somebody has to fix: the outcome is Stalled.
 func Fail(reason, format string, args ...any) error {
 	return &StepError{Reason: reason, Err: fmt.Errorf(format, args...)}
 }
 
-// Wait is a StepError that an event will end.
+// Wait returns a StepError that an event will resolve: the outcome is Waiting.
 func Wait(reason, format string, args ...any) error {
 	return &StepError{Reason: reason, Err: fmt.Errorf(format, args...), Waits: true}
 }
 
-// TryAgain is a StepError that may be mended without an event.
+// TryAgain returns a StepError that a retry may resolve without an event: the outcome is Retry.
 func TryAgain(reason, format string, args ...any) error {
 	return &StepError{Reason: reason, Err: fmt.Errorf(format, args...), Again: true}
 }
@@ -34,11 +34,12 @@ func TryAgain(reason, format string, args ...any) error {
 // Error implements error.
 func (e *StepError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// Failed is the outcome of an error: of a StepError what it carries, and another try of any other.
-func Failed(err error) Outcome {
+// OutcomeOf returns the outcome of an error: Stalled, Waiting or Retry for a StepError, and Retry
+// for any other error.
+func OutcomeOf(err error) Outcome {
 	var step *StepError
 	switch {
 	case !errors.As(err, &step):

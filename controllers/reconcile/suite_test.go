@@ -25,7 +25,7 @@ import (
 	"github.com/ksctl/gitops/e2e/suite"
 )
 
-// fieldOwner of what the skeleton writes.
+// fieldOwner is the field manager of the reconciler.
 const fieldOwner = "skeleton"
 
 var (
@@ -51,36 +51,36 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 })
 
-type install = appsv1.KsctlInstall
-type request = reconcile.Request[*install]
+type fullInstall = appsv1.KsctlInstall
+type request = reconcile.Request[*fullInstall]
 type step func(context.Context, *request) reconcile.Outcome
 
-// rig is one object and a reconciler of it, whose steps a spec gives.
-type rig struct {
-	*reconcile.Reconciler[*install]
+// fixture holds one object and its reconciler. A spec sets the steps.
+type fixture struct {
+	*reconcile.Reconciler[*fullInstall]
 	key    types.NamespacedName
 	clock  *clocktesting.FakePassiveClock
 	events *recorder
 	gauges *gauges
 
-	// reconcile and finalize are what the next reconcile does; called counts both.
+	// reconcile and finalize are the steps of the next reconcile; called counts both.
 	reconcile, finalize step
 	called, forgotten   int
-	// writes are the requests that change something, in order.
+	// writes are the write requests, in order.
 	writes []string
-	// beforeWrite is called once, before the next of them.
+	// beforeWrite is called once, before the next write.
 	beforeWrite func()
-	// cached is what the cache gives; nil: what the API server has.
-	cached *install
+	// cached is the object in the cache; nil: the cache is up to date.
+	cachedObject *fullInstall
 }
 
-func newRig(ctx context.Context, change ...func(*install)) *rig {
+func newFixture(ctx context.Context, change ...func(*fullInstall)) *fixture {
 	GinkgoHelper()
 	ns, err := plane.Namespace(ctx, "reconcile")
 	Expect(err).NotTo(HaveOccurred())
-	r := &rig{key: types.NamespacedName{Namespace: ns, Name: "i"}, clock: clocktesting.NewFakePassiveClock(noon), events: &recorder{}, gauges: &gauges{}}
+	r := &fixture{key: types.NamespacedName{Namespace: ns, Name: "i"}, clock: clocktesting.NewFakePassiveClock(noon), events: &recorder{}, gauges: &gauges{}}
 	r.start()
-	in := r.wanted()
+	in := r.newObject()
 	for _, f := range change {
 		f(in)
 	}
@@ -88,36 +88,36 @@ func newRig(ctx context.Context, change ...func(*install)) *rig {
 	return r
 }
 
-// start begins a new process: what the old one had in memory is gone.
-func (r *rig) start() {
+// start simulates a new process: the in-memory state is empty.
+func (r *fixture) start() {
 	c := interceptor.NewClient(direct, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if r.cached != nil {
-				r.cached.DeepCopyInto(o.(*install))
+			if r.cachedObject != nil {
+				r.cachedObject.DeepCopyInto(o.(*fullInstall))
 				return nil
 			}
 			return c.Get(ctx, key, o, opts...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			r.write("object")
+			r.recordWrite("object")
 			return c.Patch(ctx, o, p, opts...)
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			r.write(sub)
+			r.recordWrite(sub)
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
 	})
-	r.Reconciler = &reconcile.Reconciler[*install]{Client: c, Reader: direct, New: func() *install { return &install{} }, Kind: "KsctlInstall",
+	r.Reconciler = &reconcile.Reconciler[*fullInstall]{Client: c, Reader: direct, New: func() *fullInstall { return &fullInstall{} }, Kind: "KsctlInstall",
 		Steps: (*steps)(r), Events: r.events, Metrics: r.gauges, Clock: r.clock, FieldOwner: fieldOwner,
 		Jitter: func(d time.Duration) time.Duration { return d }}
 }
 
-func (r *rig) wanted() *install {
-	return &install{ObjectMeta: metav1.ObjectMeta{Namespace: r.key.Namespace, Name: r.key.Name},
+func (r *fixture) newObject() *fullInstall {
+	return &fullInstall{ObjectMeta: metav1.ObjectMeta{Namespace: r.key.Namespace, Name: r.key.Name},
 		Spec: appsv1.KsctlInstallSpec{Stack: "s", SourceRef: appsv1.SourceRef{Kind: "KsctlSource", Name: "x"}}}
 }
 
-func (r *rig) write(what string) {
+func (r *fixture) recordWrite(what string) {
 	r.writes = append(r.writes, what)
 	if f := r.beforeWrite; f != nil {
 		r.beforeWrite = nil
@@ -125,14 +125,14 @@ func (r *rig) write(what string) {
 	}
 }
 
-// run reconciles once with an outcome.
-func (r *rig) run(ctx context.Context, out reconcile.Outcome) (ctrl.Result, []string) {
+// run reconciles once with an outcome and returns the writes.
+func (r *fixture) run(ctx context.Context, out reconcile.Outcome) (ctrl.Result, []string) {
 	GinkgoHelper()
 	return r.runWith(ctx, func(context.Context, *request) reconcile.Outcome { return out })
 }
 
-// runWith reconciles once, and returns what was written.
-func (r *rig) runWith(ctx context.Context, s step) (ctrl.Result, []string) {
+// runWith reconciles once with a step and returns the writes.
+func (r *fixture) runWith(ctx context.Context, s step) (ctrl.Result, []string) {
 	GinkgoHelper()
 	r.reconcile, r.finalize, r.writes = s, s, nil
 	res, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: r.key})
@@ -140,28 +140,28 @@ func (r *rig) runWith(ctx context.Context, s step) (ctrl.Result, []string) {
 	return res, r.writes
 }
 
-// stored is the object as the API server has it.
-func (r *rig) stored(ctx context.Context) *install {
+// stored returns the object from the API server.
+func (r *fixture) stored(ctx context.Context) *fullInstall {
 	GinkgoHelper()
-	in := &install{}
+	in := &fullInstall{}
 	Expect(direct.Get(ctx, r.key, in)).To(Succeed())
 	return in
 }
 
-// change writes the object as somebody else.
-func (r *rig) change(ctx context.Context, f func(*install)) {
+// change updates the object as another writer.
+func (r *fixture) change(ctx context.Context, f func(*fullInstall)) {
 	GinkgoHelper()
 	in := r.stored(ctx)
 	f(in)
 	Expect(direct.Update(ctx, in, client.FieldOwner("git"))).To(Succeed())
 }
 
-func (r *rig) annotate(ctx context.Context, key, value string) {
+func (r *fixture) annotate(ctx context.Context, key, value string) {
 	GinkgoHelper()
-	r.change(ctx, func(in *install) { metav1.SetMetaDataAnnotation(&in.ObjectMeta, key, value) })
+	r.change(ctx, func(in *fullInstall) { metav1.SetMetaDataAnnotation(&in.ObjectMeta, key, value) })
 }
 
-type steps rig
+type steps fixture
 
 func (s *steps) Reconcile(ctx context.Context, req *request) reconcile.Outcome {
 	s.called++
@@ -178,7 +178,7 @@ func (s *steps) Forget(key types.NamespacedName) {
 	s.forgotten++
 }
 
-// recorder keeps events.
+// recorder collects events.
 type recorder struct{ got []event }
 
 type event struct {
@@ -198,16 +198,16 @@ func (r *recorder) AnnotatedEventf(_ runtime.Object, ann map[string]string, kind
 	r.got = append(r.got, event{kind, reason, fmt.Sprintf(format, args...), maps.Clone(ann)})
 }
 
-// gauges are the metrics of the one object.
+// gauges holds the metrics of the object.
 type gauges struct {
 	durations int
 	ready     metav1.ConditionStatus
 	suspended *bool
 }
 
-func (g *gauges) Took(string, types.NamespacedName, time.Time) { g.durations++ }
-func (g *gauges) Forget(string, types.NamespacedName)          { *g = gauges{} }
-func (g *gauges) Stands(_ string, o reconcile.Object) {
+func (g *gauges) RecordDuration(string, types.NamespacedName, time.Time) { g.durations++ }
+func (g *gauges) Forget(string, types.NamespacedName)                    { *g = gauges{} }
+func (g *gauges) RecordStatus(_ string, o reconcile.Object) {
 	g.ready, g.suspended = metav1.ConditionUnknown, &o.Schedule().Suspend
 	if c := apimeta.FindStatusCondition(o.CommonStatus().Conditions, appsv1.ReadyCondition); c != nil {
 		g.ready = c.Status

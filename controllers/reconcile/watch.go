@@ -17,47 +17,48 @@ import (
 	crreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Wishes lets the changes of an object through that somebody asks for something by:
-// writing a status wakes nobody. One that is another shard's from now on is looked at
-// once more, to be forgotten.
-func (r *Reconciler[T]) Wishes() predicate.Predicate {
-	arrived := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		r.memory.cached(client.ObjectKeyFromObject(e.ObjectNew), e.ObjectNew)
+// SpecChanged returns a predicate for events that change the generation, the annotations or the
+// labels of an object; writes of the status do not pass. An object that moves to another shard
+// passes once more, so that the Reconciler forgets it.
+func (r *Reconciler[T]) SpecChanged() predicate.Predicate {
+	dropCached := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		r.recent.dropIfCached(client.ObjectKeyFromObject(e.ObjectNew), e.ObjectNew)
 		return true
 	}}
 	changed := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
-	ours := predicate.NewPredicateFuncs(r.selects)
-	ours.UpdateFunc = func(e event.UpdateEvent) bool { return r.selects(e.ObjectOld) || r.selects(e.ObjectNew) }
-	return predicate.And[client.Object](arrived, changed, ours)
+	selected := predicate.NewPredicateFuncs(r.selects)
+	selected.UpdateFunc = func(e event.UpdateEvent) bool { return r.selects(e.ObjectOld) || r.selects(e.ObjectNew) }
+	return predicate.And[client.Object](dropCached, changed, selected)
 }
 
 func (r *Reconciler[T]) selects(o client.Object) bool {
 	return r.Selector == nil || r.Selector.Generic(event.GenericEvent{Object: o})
 }
 
-// Metadata is an object of a kind of version v1 by its metadata alone, for watches that need no more.
-func Metadata(group, kind string) *metav1.PartialObjectMetadata {
+// PartialMetadata returns an empty PartialObjectMetadata of a kind in version v1, for watches that
+// need only the metadata.
+func PartialMetadata(group, kind string) *metav1.PartialObjectMetadata {
 	m := &metav1.PartialObjectMetadata{}
 	m.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind})
 	return m
 }
 
-// FieldValue is what an index has of a reference to an object.
-func FieldValue(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
+// IndexValue returns the value of a reference in a field index: <kind>/<namespace>/<name>.
+func IndexValue(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
 
-// Queue is that of a controller, for what no event of an object tells. What is added before
-// Start is dropped: everything is looked at then.
+// Queue gives access to the workqueue of a controller, for triggers other than object events.
+// Requests before Start are dropped: at the start, the controller reconciles all objects.
 type Queue struct {
 	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[crreconcile.Request]]
 }
 
-// Start is the source.Func of the controller whose queue it is.
+// Start is the source.Func of the controller.
 func (q *Queue) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[crreconcile.Request]) error {
 	q.queue.Store(&queue)
 	return nil
 }
 
-// Add wakes objects.
+// Add enqueues requests.
 func (q *Queue) Add(requests ...crreconcile.Request) {
 	queue := q.queue.Load()
 	if queue == nil {
@@ -68,9 +69,10 @@ func (q *Queue) Add(requests ...crreconcile.Request) {
 	}
 }
 
-// Find returns a request for each object of a list that a selector, if there is
-// one, lets through. The reader is a cache with the index that the options name.
-func Find(ctx context.Context, reader client.Reader, list client.ObjectList, selector predicate.Predicate, opts ...client.ListOption) []crreconcile.Request {
+// RequestsFor lists objects and returns a request for each one that the selector matches; a nil
+// selector matches all. The reader is a cache with the field index that the options use. It logs an
+// error of the list and returns nothing.
+func RequestsFor(ctx context.Context, reader client.Reader, list client.ObjectList, selector predicate.Predicate, opts ...client.ListOption) []crreconcile.Request {
 	var out []crreconcile.Request
 	err := reader.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...)
 	if err == nil {
@@ -82,7 +84,7 @@ func Find(ctx context.Context, reader client.Reader, list client.ObjectList, sel
 		})
 	}
 	if err != nil {
-		log.FromContext(ctx).Error(err, "not woken", "list", fmt.Sprintf("%T", list))
+		log.FromContext(ctx).Error(err, "unable to list objects to enqueue", "list", fmt.Sprintf("%T", list))
 		return nil
 	}
 	return out

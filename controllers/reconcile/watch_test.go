@@ -17,61 +17,61 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// forgotten are the names of objects whose metrics were dropped.
-type forgotten []string
+// forgetMetrics collects the names of objects whose metrics were dropped.
+type forgetMetrics []string
 
-func (*forgotten) Took(string, types.NamespacedName, time.Time) {}
-func (*forgotten) Stands(string, Object)                        {}
-func (f *forgotten) Forget(_ string, key types.NamespacedName)  { *f = append(*f, key.Name) }
+func (*forgetMetrics) RecordDuration(string, types.NamespacedName, time.Time) {}
+func (*forgetMetrics) RecordStatus(string, Object)                            {}
+func (f *forgetMetrics) Forget(_ string, key types.NamespacedName)            { *f = append(*f, key.Name) }
 
-// forgetting steps do nothing else.
-type forgetting struct {
+// forgetSteps implements only Forget of Steps.
+type forgetSteps struct {
 	Steps[*appsv1.KsctlInstall]
-	forgot bool
+	forgotten bool
 }
 
-func (s *forgetting) Forget(types.NamespacedName) { s.forgot = true }
+func (s *forgetSteps) Forget(types.NamespacedName) { s.forgotten = true }
 
 func shard(labels map[string]string) *appsv1.KsctlInstall {
-	in := version("a", "1")
+	in := installVersion("a", "1")
 	in.Name, in.Labels = "i", labels
 	return in
 }
 
-func TestWhatLeavesTheShardIsForgotten(t *testing.T) {
+func TestObjectThatLeavesShardIsForgotten(t *testing.T) {
 	mine, theirs := map[string]string{"shard": "a"}, map[string]string{"shard": "b"}
 	for name, tc := range map[string]struct {
 		from, to map[string]string
 		wakes    bool
 		forgets  []string
 	}{
-		"it comes":        {theirs, mine, true, nil},
-		"it stays":        {mine, map[string]string{"shard": "a", "team": "x"}, true, nil},
-		"it leaves":       {mine, theirs, true, []string{"i"}},
-		"it is of others": {theirs, map[string]string{"shard": "c"}, false, []string{"i"}},
+		"moves to us":     {theirs, mine, true, nil},
+		"stays with us":   {mine, map[string]string{"shard": "a", "team": "x"}, true, nil},
+		"moves to others": {mine, theirs, true, []string{"i"}},
+		"stays elsewhere": {theirs, map[string]string{"shard": "c"}, false, []string{"i"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var got forgotten
+			var got forgetMetrics
 			in := shard(tc.to)
-			in.Spec.Suspend = true // nothing else is done
+			in.Spec.Suspend = true // so that the reconcile does nothing else
 			scheme := runtime.NewScheme()
 			if err := appsv1.AddToScheme(scheme); err != nil {
 				t.Fatal(err)
 			}
-			steps := &forgetting{}
+			steps := &forgetSteps{}
 			r := &Reconciler[*appsv1.KsctlInstall]{Metrics: &got, Steps: steps, Clock: clock.RealClock{},
 				Client:   fake.NewClientBuilder().WithScheme(scheme).WithObjects(in).Build(),
 				New:      func() *appsv1.KsctlInstall { return &appsv1.KsctlInstall{} },
 				Selector: predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()["shard"] == "a" })}
-			if wakes := r.Wishes().Update(event.UpdateEvent{ObjectOld: shard(tc.from), ObjectNew: shard(tc.to)}); wakes != tc.wakes {
-				t.Errorf("it wakes is %t", wakes)
+			if passes := r.SpecChanged().Update(event.UpdateEvent{ObjectOld: shard(tc.from), ObjectNew: shard(tc.to)}); passes != tc.wakes {
+				t.Errorf("SpecChanged is %t, want %t", passes, tc.wakes)
 			}
-			// Whatever wakes it: a timer of before may, too.
+			// A reconcile may also come from an earlier requeue.
 			if _, err := r.Reconcile(t.Context(), crreconcile.Request{NamespacedName: client.ObjectKeyFromObject(in)}); err != nil {
 				t.Fatal(err)
 			}
-			if !slices.Equal(got, tc.forgets) || steps.forgot != (tc.forgets != nil) {
-				t.Errorf("forgotten are %v, by the steps %t", got, steps.forgot)
+			if !slices.Equal(got, tc.forgets) || steps.forgotten != (tc.forgets != nil) {
+				t.Errorf("forgotten metrics %v, forgotten by the steps %t", got, steps.forgotten)
 			}
 		})
 	}

@@ -25,16 +25,16 @@ var done = reconcile.Done{Message: "all well", Revision: "main@sha1:1"}
 
 var errBoom = errors.New("boom")
 
-func ready(in *install) metav1.Condition {
+func ready(in *fullInstall) metav1.Condition {
 	GinkgoHelper()
 	c := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition)
 	Expect(c).NotTo(BeNil(), "%+v", in.Status)
 	return *c
 }
 
-var _ = Describe("What is written", func() {
-	It("is the finalizer and the status, and nothing of the spec", func(ctx SpecContext) {
-		r := newRig(ctx)
+var _ = Describe("The reconciler", func() {
+	It("writes the finalizer and the status, and no part of the spec", func(ctx SpecContext) {
+		r := newFixture(ctx)
 		spec := map[string]any{"stack": "s", "interval": "90s", "timeout": "0.5m", "sourceRef": map[string]any{"kind": "KsctlSource", "name": "x"}}
 		applied := &unstructured.Unstructured{Object: map[string]any{"apiVersion": appsv1.GroupVersion.String(), "kind": "KsctlInstall",
 			"metadata": map[string]any{"namespace": r.key.Namespace, "name": r.key.Name, "finalizers": []any{"example.com/other"}}, "spec": spec}}
@@ -47,7 +47,7 @@ var _ = Describe("What is written", func() {
 		Expect(in.Finalizers).To(ConsistOf("example.com/other", appsv1.Finalizer))
 		Expect(in.Generation).To(Equal(generation))
 		Expect(in.Status.ObservedGeneration).To(Equal(generation))
-		Expect(raw(ctx, r).Object["spec"]).To(Equal(spec), "90s stays 90s, and nothing is put in")
+		Expect(unstructuredOf(ctx, r).Object["spec"]).To(Equal(spec), "90s stays 90s, and no default is added")
 
 		ours := 0
 		for _, m := range in.ManagedFields {
@@ -67,8 +67,8 @@ var _ = Describe("What is written", func() {
 		Expect(ours).To(Equal(2))
 	})
 
-	It("is nothing where nothing changed, also in a new process", func(ctx SpecContext) {
-		r := newRig(ctx)
+	It("writes nothing without a change, also in a new process", func(ctx SpecContext) {
+		r := newFixture(ctx)
 		r.run(ctx, done)
 		before := r.stored(ctx)
 		r.clock.SetTime(noon.Add(time.Hour))
@@ -82,11 +82,11 @@ var _ = Describe("What is written", func() {
 		Expect(writes).To(BeEmpty())
 		Expect(r.stored(ctx).ResourceVersion).To(Equal(before.ResourceVersion))
 		Expect(r.events.got).To(HaveLen(1), "one event per change of outcome, not per reconcile")
-		Expect(r.gauges.ready).To(Equal(metav1.ConditionTrue), "a new process tells the condition, too")
+		Expect(r.gauges.ready).To(Equal(metav1.ConditionTrue), "a new process records the condition, too")
 	})
 
-	DescribeTable("is one answer to each request for a reconcile", func(ctx SpecContext, at string) {
-		r := newRig(ctx)
+	DescribeTable("handles each reconcile request with exactly one write:", func(ctx SpecContext, at string) {
+		r := newFixture(ctx)
 		r.run(ctx, done)
 		r.annotate(ctx, appsv1.RequestedAtAnnotation, at)
 		var requested []bool
@@ -105,13 +105,13 @@ var _ = Describe("What is written", func() {
 		Expect(requested).To(Equal([]bool{true, false, false}))
 		Expect(r.events.got).To(HaveLen(1))
 	},
-		Entry("a time", "2026-05-01T12:00:00Z"),
-		Entry("no time", "yesterday, \"perhaps\"\n"),
-		Entry("a long text", strings.Repeat("x", 10_000)),
+		Entry("a timestamp", "2026-05-01T12:00:00Z"),
+		Entry("not a timestamp", "yesterday, \"perhaps\"\n"),
+		Entry("a long value", strings.Repeat("x", 10_000)),
 	)
 
-	It("is nothing while the object is suspended", func(ctx SpecContext) {
-		r := newRig(ctx, func(in *install) { in.Spec.Suspend = true })
+	It("writes nothing while the object is suspended", func(ctx SpecContext) {
+		r := newFixture(ctx, func(in *fullInstall) { in.Spec.Suspend = true })
 		r.annotate(ctx, appsv1.RequestedAtAnnotation, "now")
 		res, writes := r.run(ctx, done)
 		Expect(writes).To(BeEmpty())
@@ -120,21 +120,21 @@ var _ = Describe("What is written", func() {
 		Expect(r.stored(ctx).Finalizers).To(BeEmpty())
 		Expect(*r.gauges.suspended).To(BeTrue())
 
-		r.change(ctx, func(in *install) { in.Spec.Suspend = false })
+		r.change(ctx, func(in *fullInstall) { in.Spec.Suspend = false })
 		_, writes = r.run(ctx, done)
 		Expect(writes).To(Equal([]string{"object", "status"}))
 		Expect(*r.gauges.suspended).To(BeFalse())
 	})
 
-	It("is nothing while nothing can be said", func(ctx SpecContext) {
-		r := newRig(ctx)
+	It("writes nothing for a deferred outcome", func(ctx SpecContext) {
+		r := newFixture(ctx)
 		r.run(ctx, done)
 		r.annotate(ctx, appsv1.RequestedAtAnnotation, "now")
 		before := r.stored(ctx)
 		for until, wait := range map[time.Time]time.Duration{noon.Add(3 * time.Second): 3 * time.Second, {}: reconcile.DefaultInterval, noon.Add(-1): time.Millisecond} {
 			res, writes := r.runWith(ctx, func(_ context.Context, req *request) reconcile.Outcome {
 				req.Object.Status.LastAppliedRevision = "r9"
-				return reconcile.Deferred{Until: until}
+				return reconcile.Deferred{RequeueAt: until}
 			})
 			Expect(writes).To(BeEmpty())
 			Expect(res.RequeueAfter).To(Equal(wait))
@@ -142,11 +142,11 @@ var _ = Describe("What is written", func() {
 		Expect(r.stored(ctx).ResourceVersion).To(Equal(before.ResourceVersion))
 		_, writes := r.run(ctx, done)
 		Expect(writes).To(Equal([]string{"status"}))
-		Expect(r.stored(ctx).Status.LastHandledReconcileAt).To(Equal("now"), "the request is answered when it can be")
+		Expect(r.stored(ctx).Status.LastHandledReconcileAt).To(Equal("now"), "the request is handled with the next outcome")
 	})
 
-	It("is nothing when the process ends meanwhile", func(ctx SpecContext) {
-		r := newRig(ctx)
+	It("writes nothing when the process shuts down during the steps", func(ctx SpecContext) {
+		r := newFixture(ctx)
 		r.run(ctx, done)
 		ending, end := context.WithCancel(ctx)
 		r.reconcile = func(context.Context, *request) reconcile.Outcome {
@@ -160,20 +160,20 @@ var _ = Describe("What is written", func() {
 		Expect(ready(r.stored(ctx)).Status).To(Equal(metav1.ConditionTrue))
 	})
 
-	It("fits the API server, however long or broken a message is", func(ctx SpecContext) {
-		r := newRig(ctx)
+	It("writes messages of any length and encoding in a form that the API server accepts", func(ctx SpecContext) {
+		r := newFixture(ctx)
 		for _, message := range []string{strings.Repeat("€", 1<<20), "broken \xff\xfe bytes \x00", "%s %d"} {
 			r.run(ctx, reconcile.Stalled{Err: errors.New(message)})
 			Expect(ready(r.stored(ctx)).Status).To(Equal(metav1.ConditionFalse))
 			Expect(r.events.got).NotTo(BeEmpty())
 			last := r.events.got[len(r.events.got)-1]
-			Expect(last.message).To(Equal(ready(r.stored(ctx)).Message), "the event says what the condition says")
+			Expect(last.message).To(Equal(ready(r.stored(ctx)).Message), "the event has the message of the condition")
 			Expect(last.kind).To(Equal(corev1.EventTypeWarning))
 		}
 	})
 
-	It("is an event for each change of outcome, with the revision", func(ctx SpecContext) {
-		r := newRig(ctx)
+	It("records one event per change of outcome, with the revision", func(ctx SpecContext) {
+		r := newFixture(ctx)
 		for _, out := range []reconcile.Outcome{done, done, reconcile.Retry{Err: errors.New("boom"), Revision: "main@sha1:2"}, reconcile.Retry{Err: errors.New("boom"), Revision: "main@sha1:2"}, reconcile.Waiting{On: "a pod"}, done} {
 			r.run(ctx, out)
 		}
@@ -187,8 +187,8 @@ var _ = Describe("What is written", func() {
 	})
 })
 
-// raw is the object as the API server has it, with what no type knows.
-func raw(ctx context.Context, r *rig) *unstructured.Unstructured {
+// unstructuredOf returns the object from the API server without conversion to a Go type.
+func unstructuredOf(ctx context.Context, r *fixture) *unstructured.Unstructured {
 	GinkgoHelper()
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(schema.GroupVersionKind{Group: appsv1.GroupVersion.Group, Version: "v1", Kind: "KsctlInstall"})

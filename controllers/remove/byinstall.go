@@ -23,26 +23,26 @@ import (
 	"github.com/ksctl/gitops/internal/sources/content"
 )
 
-// InstallKind is the kind whose objects are removed by spec.installRef.
+// InstallKind is the kind that spec.installRef refers to.
 const InstallKind = "KsctlInstall"
 
-// ByInstall is the form with spec.installRef. It deletes nothing: it writes down what
-// will go, which the install's controller takes up, and then how far that came. The
-// digest of the rehearsal ties the two: the install begins when it is that of what it
-// has itself.
+// ByInstall reconciles KsctlRemoves with spec.installRef. It deletes nothing: it writes the objects
+// to remove into the status (the rehearsal), waits until the controller of the install accepts
+// them, and reports the progress. The install starts the removal only if the digest of the
+// rehearsal equals that of its own inventory.
 type ByInstall struct {
 	// Client reads from the cache, Direct from the API server.
 	Client, Direct client.Reader
 	Engine         *engine.Engine
-	Targets        *target.Targets
-	// Content finds what the source of an install offers.
+	Targets        *target.Resolver
+	// Content finds the newest revision of the source of an install.
 	Content *content.Loader
-	// Installation is the controller's --owner-id.
+	// Installation is the value of the flag --owner-id.
 	Installation          string
 	DefaultServiceAccount string
 	Clock                 clock.PassiveClock
 
-	aims reconcile.Kept[*aimed]
+	installTargets reconcile.ObjectCache[*installTarget]
 }
 
 var _ Form = (*ByInstall)(nil)
@@ -55,71 +55,72 @@ func (b *ByInstall) Reconcile(ctx context.Context, req *reconcile.Request[*appsv
 		return reconcile.Retry{Err: err}
 	}
 	if in == nil {
-		return b.absent(rm)
+		return b.installNotFound(rm)
 	}
 	if in.Spec.ClusterSelector != nil {
 		return reconcile.Stalled{Reason: FormNotSupportedReason, Err: fmt.Errorf(
 			"KsctlInstall %s is for many clusters: name the install of one of them, which its status.clusters has; or change its clusterSelector, or delete it", in.Name)}
 	}
-	took := follows(in, rm)
-	v, err := b.view(ctx, rm, in, took == nil)
+	accepted := acceptedRemoval(in, rm)
+	v, err := b.view(ctx, rm, in, accepted == nil)
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
-	if took == nil { // what it took up stays named, whatever becomes of the stack
-		if out := b.unknown(ctx, rm, in, v.Entries.Entries()); out != nil {
+	if accepted == nil { // an accepted removal keeps its components, even if the stack changes
+		if out := b.checkComponents(ctx, rm, in, v.Entries.Entries()); out != nil {
 			return out
 		}
 	}
-	a := &aimed{key: engine.OwnerKey{Cluster: engine.LocalCluster}, target: b.Targets.Local}
-	if v.Entries.Len() > 0 { // else there is nothing to look for
-		if a, err = b.aim(ctx, rm, in, req.Requested); err != nil {
+	a := &installTarget{key: engine.OwnerKey{Cluster: engine.LocalCluster}, target: b.Targets.Local}
+	if v.Entries.Len() > 0 { // an empty inventory needs no access to the cluster
+		if a, err = b.findTarget(ctx, rm, in, req.Requested); err != nil {
 			return target.Outcome(err, "")
 		}
-		b.Engine.Watch(ctx, a.target, a.key, v)
+		b.Engine.WatchKindsFor(ctx, a.target, a.key, v)
 	}
-	if took == nil {
-		return b.orLost(a, b.rehearse(ctx, rm, in, a, v))
+	if accepted == nil {
+		return b.orUnreachable(a, b.rehearse(ctx, rm, in, a, v))
 	}
-	left := b.Engine.Standing(a.target, v)
-	if len(left) == 0 { // a cache may be behind: ask who knows
+	left := b.Engine.RemovalProgress(a.target, v)
+	if len(left) == 0 { // the cache may be stale: read the inventory from the API server
 		if v, err = b.view(ctx, rm, in, true); err != nil {
 			return reconcile.Retry{Err: err}
 		}
-		left = b.Engine.Standing(a.target, v)
+		left = b.Engine.RemovalProgress(a.target, v)
 	}
-	progress(&rm.Status, left, took.Kept)
+	reportProgress(&rm.Status, left, accepted.Kept)
 	if len(left) == 0 {
 		b.forget(client.ObjectKeyFromObject(rm))
-		return reconcile.Done{Message: done(rm, took.Kept)}
+		return reconcile.Done{Message: doneMessage(rm, accepted.Kept)}
 	}
-	return b.orLost(a, b.waiting(rm, in, going(rm, in, left)))
+	return b.orUnreachable(a, b.waitingOutcome(rm, in, progressMessage(rm, in, left)))
 }
 
-// orLost is an outcome, or that of the cluster having ceased to answer.
-func (b *ByInstall) orLost(a *aimed, out reconcile.Outcome) reconcile.Outcome {
-	out, _ = b.Targets.OrLost(a.target, out, "")
+// orUnreachable returns out, or another outcome if the cluster does not respond.
+func (b *ByInstall) orUnreachable(a *installTarget, out reconcile.Outcome) reconcile.Outcome {
+	out, _ = b.Targets.OrUnreachable(a.target, out, "")
 	return out
 }
 
-// unknown finds out whether components are named that the install has not, with the
-// source as it is now: a cache may be behind what the install went by, and then what is
-// said of it would stay.
-func (b *ByInstall) unknown(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, entries []appsv1.InventoryEntry) reconcile.Outcome {
-	var again time.Time
-	offered := func() (string, error) {
-		from, err := b.Content.Newest(ctx, b.Direct, in.Spec.SourceRef, in.Namespace, in.Spec.Stack, in.Spec.StackVersion)
-		if err != nil { // no event tells when it can be read
-			again = b.Clock.Now().Add(reconcile.RetryInterval(&rm.Spec.Schedule))
+// checkComponents returns an outcome if spec.components has components that the install does not
+// have. It reads the source from the API server: the cache may be older than the revision of the
+// install, and no event would correct the result.
+func (b *ByInstall) checkComponents(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, entries []appsv1.InventoryEntry) reconcile.Outcome {
+	var retryAt time.Time
+	newestRevision := func() (string, error) {
+		from, err := b.Content.UncachedArtifact(ctx, b.Direct, in.Spec.SourceRef, in.Namespace, in.Spec.Stack, in.Spec.StackVersion)
+		if err != nil { // no event follows when the source becomes readable
+			retryAt = b.Clock.Now().Add(reconcile.RetryInterval(&rm.Spec.Schedule))
 		}
 		return from.Revision, err
 	}
-	return reconcile.By(unknown(rm, in, entries, offered), again)
+	return reconcile.RequeueBy(componentsOutcome(rm, in, entries, newestRevision), retryAt)
 }
 
-// unknown is the outcome where components are named that the install has not, or not
-// said yet that it has; nil: it has all. offered is the revision that its source has.
-func unknown(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, entries []appsv1.InventoryEntry, offered func() (string, error)) reconcile.Outcome {
+// componentsOutcome returns the outcome if the install does not have all of spec.components, or has
+// not reported its components yet; nil if it has all. newestRevision returns the revision of its
+// source.
+func componentsOutcome(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, entries []appsv1.InventoryEntry, newestRevision func() (string, error)) reconcile.Outcome {
 	if len(rm.Spec.Components) == 0 {
 		return nil
 	}
@@ -127,48 +128,49 @@ func unknown(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, entries []appsv1.I
 		slices.ContainsFunc(in.Status.Removals, func(r appsv1.InstallRemoval) bool { return len(r.Components) == 0 })
 	if len(in.Status.Components) == 0 {
 		if final {
-			return nil // it will never say
+			return nil // the install will not render any more
 		}
-		return awaits(in, fmt.Sprintf("KsctlInstall %s has not said yet which components it has", in.Name))
+		return waitForInstall(in, fmt.Sprintf("KsctlInstall %s has not reported its components yet", in.Name))
 	}
-	err := match.Components(&rm.Spec, "KsctlInstall "+in.Name, has(in, entries))
+	err := match.CheckComponents(&rm.Spec, "KsctlInstall "+in.Name, installComponents(in, entries))
 	if err == nil {
 		return nil
 	}
 	if final {
 		return reconcile.Stalled{Err: err, Reason: match.NoSuchComponentReason}
 	}
-	newest, failed := offered()
+	newest, sourceErr := newestRevision()
 	switch {
-	case failed != nil:
-		return awaits(in, fmt.Sprintf("%v; whether its source has it by now is not known: %v", err, failed))
-	case newest != in.Status.LastAttemptedRevision || !hasSaid(in):
-		return awaits(in, fmt.Sprintf("%v, so far: it is not done with revision %s", err, newest))
+	case sourceErr != nil:
+		return waitForInstall(in, fmt.Sprintf("%v; reading the newest revision of its source failed: %v", err, sourceErr))
+	case newest != in.Status.LastAttemptedRevision || !reportsCurrentComponents(in):
+		return waitForInstall(in, fmt.Sprintf("%v; revision %s is not rendered yet", err, newest))
 	}
 	return reconcile.Stalled{Err: err, Reason: match.NoSuchComponentReason}
 }
 
-// hasSaid is true when an install names the components of the revision that it tried
-// last and of its spec: it does once that is rendered. Whether it is ready does not
-// count, what is asked to go may be why it is not.
-func hasSaid(in *appsv1.KsctlInstall) bool {
+// reportsCurrentComponents reports whether the components in the status of an install are those of
+// its last attempted revision and its current spec. This is so as soon as these are rendered.
+// Readiness does not matter, because the object to remove may be the reason why the install is not
+// ready.
+func reportsCurrentComponents(in *appsv1.KsctlInstall) bool {
 	c := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition)
 	return c != nil && c.Status != metav1.ConditionFalse && c.ObservedGeneration == in.Generation
 }
 
-// awaits is the outcome while an install is to say more than it has.
-func awaits(in *appsv1.KsctlInstall, on string) reconcile.Outcome {
+// waitForInstall returns the outcome while the install has to report more.
+func waitForInstall(in *appsv1.KsctlInstall, message string) reconcile.Outcome {
 	if in.Spec.Suspend {
-		on += fmt.Sprintf(". KsctlInstall %s is suspended: resume it", in.Name)
-	} else if why := says(in); why != "" {
-		on += ". " + why
+		message += fmt.Sprintf(". KsctlInstall %s is suspended: resume it", in.Name)
+	} else if installErr := installMessage(in); installErr != "" {
+		message += ". " + installErr
 	}
-	return reconcile.Waiting{On: on, Reason: fluxmeta.ProgressingReason}
+	return reconcile.Waiting{On: message, Reason: fluxmeta.ProgressingReason}
 }
 
-// has are the components of an install: those of its stack, those that it chose not to
-// have, and those that left the stack and are not gone.
-func has(in *appsv1.KsctlInstall, entries []appsv1.InventoryEntry) []string {
+// installComponents returns the components of an install: those of its stack, those that its spec
+// disables, and those that left the stack, but still have objects.
+func installComponents(in *appsv1.KsctlInstall, entries []appsv1.InventoryEntry) []string {
 	var out []string
 	for i := range in.Status.Components {
 		out = append(out, in.Status.Components[i].Name)
@@ -185,9 +187,9 @@ func has(in *appsv1.KsctlInstall, entries []appsv1.InventoryEntry) []string {
 	return slices.Compact(out)
 }
 
-// Finalize implements reconcile.Steps: what was removed comes back by itself.
+// Finalize implements reconcile.Steps. The install creates the removed objects again.
 func (b *ByInstall) Finalize(context.Context, *reconcile.Request[*appsv1.KsctlRemove]) reconcile.Outcome {
-	return reconcile.Done{Message: "nothing is kept away any more"}
+	return reconcile.Done{Message: "the install may create the removed objects again"}
 }
 
 // Forget implements reconcile.Steps.
@@ -195,7 +197,7 @@ func (b *ByInstall) Forget(key types.NamespacedName) {
 	b.forget(key)
 }
 
-// install reads the install that is named; nil: there is none.
+// install returns the install of spec.installRef; nil if it does not exist.
 func (b *ByInstall) install(ctx context.Context, rm *appsv1.KsctlRemove) (*appsv1.KsctlInstall, error) {
 	key := types.NamespacedName{Namespace: rm.Namespace, Name: rm.Spec.InstallRef.Name}
 	in := &appsv1.KsctlInstall{}
@@ -209,11 +211,12 @@ func (b *ByInstall) install(ctx context.Context, rm *appsv1.KsctlRemove) (*appsv
 	if err != nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("KsctlInstall %s exists and is not seen by this controller: when it runs with --watch-label-selector, give both objects the labels that it selects", key)
+	return nil, fmt.Errorf("KsctlInstall %s exists, but is not in the cache of this controller: if it runs with --watch-label-selector, both objects need matching labels", key)
 }
 
-// follows is how an install follows a KsctlRemove, once it took up its rehearsal.
-func follows(in *appsv1.KsctlInstall, rm *appsv1.KsctlRemove) *appsv1.InstallRemoval {
+// acceptedRemoval returns the record of the KsctlRemove in the status of an install that has
+// accepted its rehearsal; nil if it has not.
+func acceptedRemoval(in *appsv1.KsctlInstall, rm *appsv1.KsctlRemove) *appsv1.InstallRemoval {
 	for i := range in.Status.Removals {
 		r := &in.Status.Removals[i]
 		if r.Name == rm.Name && r.UID == rm.UID && r.Generation == rm.Generation && r.Digest != "" &&
@@ -224,52 +227,52 @@ func follows(in *appsv1.KsctlInstall, rm *appsv1.KsctlRemove) *appsv1.InstallRem
 	return nil
 }
 
-// view is what the install has, and how what is named is to go. Exact asks the API
-// server for what is not in the install itself.
-func (b *ByInstall) view(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, exact bool) (*engine.View, error) {
-	chunks := &engine.ChunkStore{Reader: b.Client, Direct: b.Client}
+// view returns the inventory of the install, with the policies of the removal. If exact is true, it
+// reads chunks of the inventory from the API server instead of the cache.
+func (b *ByInstall) view(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, exact bool) (*engine.ReadOnlyOwner, error) {
+	chunks := &engine.ChunkStore{Reader: b.Client, APIReader: b.Client}
 	if exact {
-		chunks.Direct = b.Direct
+		chunks.APIReader = b.Direct
 	}
-	key := engine.OwnerKey{Installation: b.Installation, Cluster: target.OfInstall(in), Kind: InstallKind, Namespace: in.Namespace, Name: in.Name}
-	entries, err := chunks.Open(ctx, key, in.Status.Inventory)
+	key := engine.OwnerKey{Installation: b.Installation, Cluster: target.InstallCluster(in), Kind: InstallKind, Namespace: in.Namespace, Name: in.Name}
+	entries, err := chunks.LoadInventory(ctx, key, in.Status.Inventory)
 	if err != nil {
 		return nil, err
 	}
 	p := engine.DefaultPolicies
-	p.Asked = asked(rm, in)
-	return &engine.View{Of: key, Entries: entries, Policy: p}, nil
+	p.RemovalRequest = removalRequests(rm, in)
+	return &engine.ReadOnlyOwner{OwnerKey: key, Entries: entries, Policy: p}, nil
 }
 
-// absent is for an install that is not there, or no more: what it was left with is all
-// that there is.
-func (b *ByInstall) absent(rm *appsv1.KsctlRemove) reconcile.Outcome {
+// installNotFound returns the outcome if the install does not exist, or not any more: only kept
+// objects are left.
+func (b *ByInstall) installNotFound(rm *appsv1.KsctlRemove) reconcile.Outcome {
 	b.forget(client.ObjectKeyFromObject(rm))
 	name := rm.Namespace + "/" + rm.Spec.InstallRef.Name
-	if said := rm.Status.Removal; said == nil || said.Generation != rm.Generation {
+	if rehearsal := rm.Status.Removal; rehearsal == nil || rehearsal.Generation != rm.Generation {
 		rm.Status.Removal = &appsv1.Removal{Generation: rm.Generation, Digest: engine.Digest(nil), MadeAt: metav1.NewTime(b.Clock.Now())}
 		rm.Status.Removed, rm.Status.Left, rm.Status.Remaining = ptr.To[int32](0), ptr.To[int32](0), nil
-		return reconcile.Done{Message: fmt.Sprintf("KsctlInstall %s does not exist: there is nothing to remove, and one that is made installs nothing of it", name)}
+		return reconcile.Done{Message: fmt.Sprintf("KsctlInstall %s does not exist: there is nothing to remove; if the install is created, it does not create the named objects", name)}
 	}
 	kept := rm.Status.Removal.Kept
 	if rm.Status.Removed != nil && *rm.Status.Removed < rm.Status.Removal.Count-int32(len(kept)) {
-		progress(&rm.Status, nil, kept) // it went with the install
+		reportProgress(&rm.Status, nil, kept) // the deletion of the install removed the rest
 	}
-	return reconcile.Done{Message: done(rm, kept) + fmt.Sprintf("; KsctlInstall %s does not exist", name)}
+	return reconcile.Done{Message: doneMessage(rm, kept) + fmt.Sprintf("; KsctlInstall %s does not exist", name)}
 }
 
-// waiting says what the removal waits for, and when that takes too long.
-func (b *ByInstall) waiting(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, on string) reconcile.Outcome {
-	out := reconcile.Waiting{On: on, Reason: reconcile.RemovingReason}
+// waitingOutcome returns the outcome of a removal in progress, and whether it exceeds the timeout.
+func (b *ByInstall) waitingOutcome(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, message string) reconcile.Outcome {
+	out := reconcile.Waiting{On: message, Reason: reconcile.RemovingReason}
 	if in.Spec.Suspend && in.DeletionTimestamp == nil {
-		out.On = fmt.Sprintf("KsctlInstall %s is suspended: resume it to go on; %s", in.Name, on)
+		out.On = fmt.Sprintf("KsctlInstall %s is suspended: resume it to continue; %s", in.Name, message)
 	}
-	within := reconcile.Timeout(&rm.Spec.Schedule)
-	if until := rm.Status.Removal.MadeAt.Add(within); b.Clock.Now().Before(until) {
-		out.Until = until
+	timeout := reconcile.Timeout(&rm.Spec.Schedule)
+	if until := rm.Status.Removal.MadeAt.Add(timeout); b.Clock.Now().Before(until) {
+		out.RequeueAt = until
 	} else {
-		out.Late, out.Reason = true, reconcile.TimeoutReason
-		out.On = fmt.Sprintf("not removed within %s, and going on: %s", within.Round(time.Second), out.On)
+		out.TimedOut, out.Reason = true, reconcile.TimeoutReason
+		out.On = fmt.Sprintf("not removed within %s, still in progress: %s", timeout.Round(time.Second), out.On)
 	}
 	return out
 }

@@ -10,27 +10,27 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
-// Kind of the objects that are reconciled here.
+// Kind is the kind of the reconciled objects.
 const Kind = "KsctlRemove"
 
-// Reasons of a KsctlRemove's conditions beside those of the skeleton.
+// Reasons of a KsctlRemove's conditions, in addition to those of package reconcile.
 const (
-	// FormNotSupportedReason: this controller can't do the form that the spec has.
+	// FormNotSupportedReason: this controller does not support the form of the spec.
 	FormNotSupportedReason = "FormNotSupported"
 )
 
-// Form does what one form of the spec asks for.
+// Form reconciles KsctlRemoves with one form of the spec.
 type Form = reconcile.Steps[*appsv1.KsctlRemove]
 
-// Steps reconcile a KsctlRemove by the form of its spec.
+// Steps dispatches KsctlRemoves by the form of their spec.
 type Steps struct {
-	// ByInstall is for spec.installRef, BySource for spec.sourceRef; nil: not supported.
+	// ByInstall handles spec.installRef, BySource spec.sourceRef; nil if the form is not supported.
 	ByInstall, BySource Form
 }
 
 var _ Form = (*Steps)(nil)
 
-var errForm = errors.New("this controller can't do this form of a removal: it has neither spec.installRef nor a spec.sourceRef that is supported")
+var errUnsupportedForm = errors.New("this controller does not support this removal: set spec.installRef, or a supported spec.sourceRef")
 
 func (s *Steps) form(rm *appsv1.KsctlRemove) Form {
 	if rm.Spec.InstallRef != nil {
@@ -44,7 +44,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 	if f := s.form(req.Object); f != nil {
 		return f.Reconcile(ctx, req)
 	}
-	return reconcile.Stalled{Err: errForm, Reason: FormNotSupportedReason}
+	return reconcile.Stalled{Err: errUnsupportedForm, Reason: FormNotSupportedReason}
 }
 
 // Finalize implements reconcile.Steps.
@@ -52,7 +52,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	if f := s.form(req.Object); f != nil {
 		return f.Finalize(ctx, req)
 	}
-	return reconcile.Done{Message: "nothing was begun"}
+	return reconcile.Done{Message: "the removal was not started"}
 }
 
 // Forget implements reconcile.Steps.

@@ -1,5 +1,5 @@
-// Package remove reconciles KsctlRemove: it says what a removal would do before the
-// first delete, and how far it came. What an install owns is deleted by the install's
-// own controller, the one writer of its inventory; what something else installed is
-// found by its stack and deleted here.
+// Package remove reconciles KsctlRemoves: it reports what a removal would do before the first
+// delete, and its progress. Objects of an install are deleted by the controller of the install,
+// because only that writes the inventory; package bysource finds and deletes the objects of a stack
+// that another tool installed.
 package remove

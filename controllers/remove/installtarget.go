@@ -13,45 +13,45 @@ import (
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
-// aimed is the cluster that an install is on, as a KsctlRemove looks at it.
-type aimed struct {
+// installTarget is the cluster of an install, as used by a KsctlRemove.
+type installTarget struct {
 	key    engine.OwnerKey
 	target *engine.Target
-	// client has the rights of the install's account; nil when there is none: what only a
-	// request can tell is then not foreseen.
+	// client has the permissions of the install's account; nil if the account does not exist: the
+	// rehearsal then omits everything that needs a request.
 	client *engine.Client
 }
 
-// aim finds the cluster that an install is on.
-func (b *ByInstall) aim(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, requested bool) (*aimed, error) {
-	key := engine.OwnerKey{Installation: b.Installation, Cluster: target.OfInstall(in), Kind: Kind, Namespace: rm.Namespace, Name: rm.Name}
+// findTarget returns the cluster of an install.
+func (b *ByInstall) findTarget(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, requested bool) (*installTarget, error) {
+	key := engine.OwnerKey{Installation: b.Installation, Cluster: target.InstallCluster(in), Kind: Kind, Namespace: rm.Namespace, Name: rm.Name}
 	name := client.ObjectKeyFromObject(rm)
-	a, err := b.aims.Get(name, rm.UID, func() (*aimed, error) { return &aimed{key: key}, nil })
+	a, err := b.installTargets.Get(name, rm.UID, func() (*installTarget, error) { return &installTarget{key: key}, nil })
 	if err != nil {
 		return nil, err
 	}
-	if a.key != key { // the install went to another cluster
+	if a.key != key { // the install has moved to another cluster
 		b.forget(name)
-		if a, err = b.aims.Get(name, rm.UID, func() (*aimed, error) { return &aimed{key: key}, nil }); err != nil {
+		if a, err = b.installTargets.Get(name, rm.UID, func() (*installTarget, error) { return &installTarget{key: key}, nil }); err != nil {
 			return nil, err
 		}
 	}
-	account, here, err := b.here(ctx, in)
+	account, here, err := b.localClient(ctx, in)
 	if err != nil && key.Cluster != engine.LocalCluster {
-		return nil, err // who is there to read the kubeconfig?
+		return nil, err // the account is needed to read the kubeconfig
 	}
-	at, err := b.Targets.Of(ctx, target.User{Key: key, Spec: &in.Spec.TargetCluster, Account: account, Here: here,
+	located, err := b.Targets.Resolve(ctx, target.User{Key: key, Spec: &in.Spec.TargetCluster, Account: account, LocalClient: here,
 		UID: in.Status.ClusterUID, Requested: requested})
 	if err != nil {
 		return nil, err
 	}
-	a.target, a.client = at.Target, at.Client
+	a.target, a.client = located.Target, located.Client
 	return a, nil
 }
 
-// here is the install's account, and a client of this cluster with its rights; nil when there
-// is none.
-func (b *ByInstall) here(ctx context.Context, in *appsv1.KsctlInstall) (string, *engine.Client, error) {
+// localClient returns the install's account, and a client of the local cluster with its
+// permissions; nil with an error if the account does not exist.
+func (b *ByInstall) localClient(ctx context.Context, in *appsv1.KsctlInstall) (string, *engine.Client, error) {
 	name := cmp.Or(in.Spec.ServiceAccountName, b.DefaultServiceAccount)
 	c, err := account.Client(ctx, b.Client, b.Targets.Local, types.NamespacedName{Namespace: in.Namespace, Name: name})
 	if err != nil {
@@ -60,9 +60,9 @@ func (b *ByInstall) here(ctx context.Context, in *appsv1.KsctlInstall) (string, 
 	return name, c, nil
 }
 
-// forget drops what is kept of a KsctlRemove.
+// forget drops the in-memory state of a KsctlRemove.
 func (b *ByInstall) forget(rm types.NamespacedName) {
-	if a, kept := b.aims.Drop(rm); kept {
+	if a, kept := b.installTargets.Drop(rm); kept {
 		b.Engine.Forget(a.target, a.key)
 		b.Targets.Forget(a.key)
 	}

@@ -23,8 +23,9 @@ import (
 	"github.com/ksctl/gitops/internal/sources/sourceref"
 )
 
-// at is a source at a revision; without one there is none.
-func at(t *testing.T, revision string, others ...client.Object) client.Client {
+// sourceClient returns a client with a source at a revision, or without a source if the revision is
+// empty.
+func sourceClient(t *testing.T, revision string, others ...client.Object) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := appsv1.AddToScheme(scheme); err != nil {
@@ -38,9 +39,9 @@ func at(t *testing.T, revision string, others ...client.Object) client.Client {
 	return b.Build()
 }
 
-// That an install has no such component is said of what its source has now, not of
-// what the cache of sources has yet: no event of a source wakes a KsctlRemove.
-func TestUnknownComponentsByTheNewestSource(t *testing.T) {
+// A missing component is reported by the newest revision of the source, not by the cached one: no
+// event of a source enqueues a KsctlRemove.
+func TestUnknownComponentsUseNewestSource(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", Generation: 1}}
 	in.Spec.SourceRef = appsv1.SourceRef{Kind: sourceref.KsctlSourceKind, Name: "src"}
@@ -55,22 +56,22 @@ func TestUnknownComponentsByTheNewestSource(t *testing.T) {
 		stalls         bool
 		until          time.Time
 	}{
-		"both are where the install is":   {cached: "r2", stored: "r2", stalls: true},
-		"the cache is behind":             {cached: "r2", stored: "r3"},
-		"the cache is behind the install": {cached: "r1", stored: "r2", stalls: true},
-		"the cache has heard of none":     {stored: "r2", stalls: true},
-		"the cache has one that is gone":  {cached: "r2", until: now.Add(reconcile.DefaultRetryInterval)},
-		"the API server does not answer":  {cached: "r2", stored: "r2", down: true, until: now.Add(reconcile.DefaultRetryInterval)},
+		"cache and API server current": {cached: "r2", stored: "r2", stalls: true},
+		"stale cache":                  {cached: "r2", stored: "r3"},
+		"cache older than the install": {cached: "r1", stored: "r2", stalls: true},
+		"not in the cache":             {stored: "r2", stalls: true},
+		"deleted, but in the cache":    {cached: "r2", until: now.Add(reconcile.DefaultRetryInterval)},
+		"API server unavailable":       {cached: "r2", stored: "r2", down: true, until: now.Add(reconcile.DefaultRetryInterval)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cached, direct := at(t, tc.cached, in.DeepCopy()), at(t, tc.stored)
+			cached, direct := sourceClient(t, tc.cached, in.DeepCopy()), sourceClient(t, tc.stored)
 			if tc.down {
 				direct = interceptor.NewClient(direct.(client.WithWatch), interceptor.Funcs{
 					Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 						return apierrors.NewServiceUnavailable("no")
 					}})
 			}
-			b := &ByInstall{Client: cached, Direct: direct, Targets: &target.Targets{Cache: cached, Local: &engine.Target{ClusterID: engine.LocalCluster}},
+			b := &ByInstall{Client: cached, Direct: direct, Targets: &target.Resolver{Cache: cached, Local: &engine.Target{ClusterID: engine.LocalCluster}},
 				Content: &content.Loader{Sources: &sourceref.Resolver{Client: cached}}, Clock: testclock.NewFakePassiveClock(now)}
 			switch out := b.Reconcile(t.Context(), &reconcile.Request[*appsv1.KsctlRemove]{Object: rm.DeepCopy()}).(type) {
 			case reconcile.Stalled:
@@ -78,7 +79,7 @@ func TestUnknownComponentsByTheNewestSource(t *testing.T) {
 					t.Errorf("%+v", out)
 				}
 			case reconcile.Waiting:
-				if tc.stalls || !out.Until.Equal(tc.until) {
+				if tc.stalls || !out.RequeueAt.Equal(tc.until) {
 					t.Errorf("%+v", out)
 				}
 			default:

@@ -13,69 +13,70 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// progress writes down how far a removal came.
-func progress(st *appsv1.KsctlRemoveStatus, left []engine.Remark, kept []appsv1.RemovalObject) {
-	there := int32(len(left) + len(kept))
-	st.Removed, st.Left = ptr.To(max(0, st.Removal.Count-there)), ptr.To(there)
-	st.Remaining = append(remarks(left), kept[:min(len(kept), maxRemarks)]...)
+// reportProgress sets the progress of a removal in the status.
+func reportProgress(st *appsv1.KsctlRemoveStatus, left []engine.RemovalItem, kept []appsv1.RemovalObject) {
+	remaining := int32(len(left) + len(kept))
+	st.Removed, st.Left = ptr.To(max(0, st.Removal.Count-remaining)), ptr.To(remaining)
+	st.Remaining = append(removalObjects(left), kept[:min(len(kept), maxRemarks)]...)
 }
 
-// planned says what a rehearsal found.
-func planned(rm *appsv1.KsctlRemove) string {
-	said := rm.Status.Removal
-	out := fmt.Sprintf("%s to be removed in %s", count(int(said.Count)-len(said.Kept), "object"), count(len(said.Order), "step"))
-	if n := len(said.Kept); n > 0 {
+// rehearsalMessage returns a summary of a rehearsal.
+func rehearsalMessage(rm *appsv1.KsctlRemove) string {
+	rehearsal := rm.Status.Removal
+	out := fmt.Sprintf("%s to be removed in %s", plural(int(rehearsal.Count)-len(rehearsal.Kept), "object"), plural(len(rehearsal.Order), "step"))
+	if n := len(rehearsal.Kept); n > 0 {
 		out += fmt.Sprintf(", %d kept", n)
 	}
-	if n := len(said.Blockers); n > 0 {
-		out += fmt.Sprintf("; %d would hold it: %s", n, said.Blockers[0].Message)
+	if n := len(rehearsal.Blockers); n > 0 {
+		out += fmt.Sprintf("; %d blocked: %s", n, rehearsal.Blockers[0].Message)
 	}
 	return out
 }
 
-func count(n int, what string) string {
+func plural(n int, noun string) string {
 	if n == 1 {
-		return "1 " + what
+		return "1 " + noun
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// maxNamed is how many objects a message names before it counts.
+// maxNamed is the number of objects that a message lists by name. It counts the others.
 const maxNamed = 5
 
-// going says what a removal that was begun waits for.
-func going(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, left []engine.Remark) string {
-	out := fmt.Sprintf("%d of %s removed, %d to go", *rm.Status.Removed, count(int(rm.Status.Removal.Count), "object"), len(left))
-	var on []string
+// progressMessage returns the progress of a started removal, and what it waits for.
+func progressMessage(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, left []engine.RemovalItem) string {
+	out := fmt.Sprintf("%d of %s removed, %d remaining", *rm.Status.Removed, plural(int(rm.Status.Removal.Count), "object"), len(left))
+	var messages []string
 	for _, r := range left {
-		if r.Message != "" && r.Reason != engine.Kept && r.Reason != engine.Adopted {
-			on = append(on, r.Message)
+		if r.Message != "" && r.Reason != engine.ReasonKept && r.Reason != engine.ReasonAdopted {
+			messages = append(messages, r.Message)
 		}
 	}
-	if len(on) > maxNamed {
-		on = append(on[:maxNamed], fmt.Sprintf("and %d more", len(on)-maxNamed))
+	if len(messages) > maxNamed {
+		messages = append(messages[:maxNamed], fmt.Sprintf("and %d more", len(messages)-maxNamed))
 	}
-	if why := says(in); why != "" && len(on) == 0 {
-		on = append(on, why)
+	if message := installMessage(in); message != "" && len(messages) == 0 {
+		messages = append(messages, message)
 	}
-	if len(on) > 0 {
-		out += ": " + strings.Join(on, "; ")
+	if len(messages) > 0 {
+		out += ": " + strings.Join(messages, "; ")
 	}
 	return out
 }
 
-// says is what an install that does not go on says of itself.
-func says(in *appsv1.KsctlInstall) string {
+// installMessage returns the Ready message of an install that is not ready; "" if the install makes
+// progress.
+func installMessage(in *appsv1.KsctlInstall) string {
 	c := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition)
 	if c == nil || c.Status == metav1.ConditionTrue || (c.Status == metav1.ConditionUnknown && c.Reason != "DependentsExist") {
 		return ""
 	}
-	return fmt.Sprintf("KsctlInstall %s says: %s", in.Name, bounded(c.Message))
+	return fmt.Sprintf("KsctlInstall %s reports: %s", in.Name, truncate(c.Message))
 }
 
-// done says what a removal came to.
-func done(rm *appsv1.KsctlRemove, kept []appsv1.RemovalObject) string {
-	out := count(int(*rm.Status.Removed), "object") + " removed, nothing is left"
+// doneMessage returns the result of a removal.
+func doneMessage(rm *appsv1.KsctlRemove, kept []appsv1.RemovalObject) string {
+	out := plural(int(*rm.Status.Removed), "object") + " removed, nothing is left"
 	if rm.Status.Removal.Count == 0 {
 		out = "there was nothing to remove"
 	}
@@ -93,5 +94,5 @@ func done(rm *appsv1.KsctlRemove, kept []appsv1.RemovalObject) string {
 	if more := len(kept) - maxNamed; more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
-	return fmt.Sprintf("%s removed, %d kept: %s", count(int(*rm.Status.Removed), "object"), len(kept), strings.Join(names, ", "))
+	return fmt.Sprintf("%s removed, %d kept: %s", plural(int(*rm.Status.Removed), "object"), len(kept), strings.Join(names, ", "))
 }

@@ -16,24 +16,24 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-func remark(name, message string, wave int32) engine.Remark {
+func testRemark(name, message string, wave int32) engine.RemovalItem {
 	ref := stacks.Ref{Kind: "ConfigMap", Namespace: "ns", Name: name}
-	return engine.Remark{Ref: ref, Reason: engine.Pending, Message: message, Entry: appsv1.InventoryEntry{ID: ref.ID(), Wave: wave}}
+	return engine.RemovalItem{Ref: ref, Reason: engine.ReasonPending, Message: message, Entry: appsv1.InventoryEntry{ID: ref.ID(), Wave: wave}}
 }
 
-func many(n int) (out []engine.Remark) {
+func many(n int) (out []engine.RemovalItem) {
 	for i := range n {
-		out = append(out, remark(fmt.Sprintf("c%03d", i), "holds", 0))
+		out = append(out, testRemark(fmt.Sprintf("c%03d", i), "holds", 0))
 	}
 	return out
 }
 
-func TestARehearsalFitsAStatus(t *testing.T) {
-	steps := make([][]engine.Remark, 0, 100)
+func TestRehearsalIsBounded(t *testing.T) {
+	steps := make([][]engine.RemovalItem, 0, 100)
 	for range 100 {
 		steps = append(steps, many(100))
 	}
-	r := removal(&engine.Rehearsal{Steps: steps, Kept: many(200), Blockers: many(200)}, 3, "d", 10200)
+	r := removalStatus(&engine.RemovalPreview{Steps: steps, Kept: many(200), Blockers: many(200)}, 3, "d", 10200)
 	total := int32(0)
 	for _, s := range r.Order {
 		total += s.Count
@@ -44,20 +44,20 @@ func TestARehearsalFitsAStatus(t *testing.T) {
 	if len(r.Order) != maxSteps || total != 10000 || len(r.Kept) != maxRemarks || len(r.Blockers) != maxRemarks || r.Count != 10200 {
 		t.Errorf("%d steps of %d objects, %d kept, %d blockers of %d", len(r.Order), total, len(r.Kept), len(r.Blockers), r.Count)
 	}
-	if m := remarks([]engine.Remark{remark("a", strings.Repeat("ä", maxMessage), 0)})[0].Message; len(m) > maxMessage+3 {
+	if m := removalObjects([]engine.RemovalItem{testRemark("a", strings.Repeat("ä", maxMessageBytes), 0)})[0].Message; len(m) > maxMessageBytes+3 {
 		t.Errorf("a message of %d bytes", len(m))
 	}
 }
 
-func TestWords(t *testing.T) {
+func TestMessages(t *testing.T) {
 	rm := &appsv1.KsctlRemove{Status: appsv1.KsctlRemoveStatus{Removal: &appsv1.Removal{Count: 4}}}
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
-	said := func(status metav1.ConditionStatus, reason string) {
+	setReady := func(status metav1.ConditionStatus, reason string) {
 		in.Status.Conditions = []metav1.Condition{{Type: appsv1.ReadyCondition, Status: status, Reason: reason, Message: "why"}}
 	}
-	left := []engine.Remark{remark("a", "", 0), remark("b", "b is held", 0)}
+	left := []engine.RemovalItem{testRemark("a", "", 0), testRemark("b", "b is held", 0)}
 	kept := []appsv1.RemovalObject{{ID: "ns_data__PersistentVolumeClaim", Message: "spec.keep"}}
-	progress(&rm.Status, left, kept)
+	reportProgress(&rm.Status, left, kept)
 	if *rm.Status.Removed != 1 || *rm.Status.Left != 3 || len(rm.Status.Remaining) != 3 {
 		t.Errorf("%d removed, %d left, %v", *rm.Status.Removed, *rm.Status.Left, rm.Status.Remaining)
 	}
@@ -67,22 +67,22 @@ func TestWords(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	want(going(rm, in, left), "1 of 4 objects removed, 2 to go: b is held")
-	want(going(rm, in, left[:1]), "1 of 4 objects removed, 1 to go")
-	said(metav1.ConditionFalse, "ServiceAccountNotFound")
-	want(going(rm, in, left[:1]), "1 of 4 objects removed, 1 to go: KsctlInstall web says: why")
-	said(metav1.ConditionUnknown, "Progressing")
-	want(going(rm, in, left[:1]), "1 of 4 objects removed, 1 to go")
-	said(metav1.ConditionUnknown, "DependentsExist")
-	want(going(rm, in, left[:1]), "1 of 4 objects removed, 1 to go: KsctlInstall web says: why")
-	progress(&rm.Status, nil, kept)
-	want(done(rm, kept), "3 objects removed, 1 kept: PersistentVolumeClaim ns/data (spec.keep)")
+	want(progressMessage(rm, in, left), "1 of 4 objects removed, 2 remaining: b is held")
+	want(progressMessage(rm, in, left[:1]), "1 of 4 objects removed, 1 remaining")
+	setReady(metav1.ConditionFalse, "ServiceAccountNotFound")
+	want(progressMessage(rm, in, left[:1]), "1 of 4 objects removed, 1 remaining: KsctlInstall web reports: why")
+	setReady(metav1.ConditionUnknown, "Progressing")
+	want(progressMessage(rm, in, left[:1]), "1 of 4 objects removed, 1 remaining")
+	setReady(metav1.ConditionUnknown, "DependentsExist")
+	want(progressMessage(rm, in, left[:1]), "1 of 4 objects removed, 1 remaining: KsctlInstall web reports: why")
+	reportProgress(&rm.Status, nil, kept)
+	want(doneMessage(rm, kept), "3 objects removed, 1 kept: PersistentVolumeClaim ns/data (spec.keep)")
 	rm.Status.Removed = ptr.To[int32](1)
-	want(done(rm, nil), "1 object removed, nothing is left")
+	want(doneMessage(rm, nil), "1 object removed, nothing is left")
 	rm.Status.Removal.Count = 0
-	want(done(rm, nil), "there was nothing to remove")
+	want(doneMessage(rm, nil), "there was nothing to remove")
 	rm.Status.Removal = &appsv1.Removal{Count: 3, Order: []appsv1.RemovalStep{{Count: 2}}, Kept: kept, Blockers: []appsv1.RemovalObject{{Message: "it is held"}}}
-	want(planned(rm), "2 objects to be removed in 1 step, 1 kept; 1 would hold it: it is held")
+	want(rehearsalMessage(rm), "2 objects to be removed in 1 step, 1 kept; 1 blocked: it is held")
 }
 
 func TestDependents(t *testing.T) {
@@ -93,8 +93,8 @@ func TestDependents(t *testing.T) {
 		}
 		return x
 	}
-	me := install("me", "me")
-	me.Status.Components = []appsv1.ComponentStatus{{Name: "a"}, {Name: "b", DependsOn: []string{"a"}}, {Name: "c", DependsOn: []string{"b"}}}
+	self := install("me", "me")
+	self.Status.Components = []appsv1.ComponentStatus{{Name: "a"}, {Name: "b", DependsOn: []string{"a"}}, {Name: "c", DependsOn: []string{"b"}}}
 	elsewhere := install("other", "me")
 	elsewhere.Namespace = "elsewhere"
 	going := install("going", "me")
@@ -105,17 +105,17 @@ func TestDependents(t *testing.T) {
 	goes := func(id string) bool {
 		return id == "ns_db_apps_Deployment" || id == "ns_child_apps.ksctl.com_KsctlInstall"
 	}
-	all := []appsv1.KsctlInstall{me, install("x", "me"), install("y", "x"), elsewhere, going, object, child}
+	all := []appsv1.KsctlInstall{self, install("x", "me"), install("y", "x"), elsewhere, going, object, child}
 	for name, tc := range map[string]struct {
 		components []string
 		want       []string
 	}{
-		"all of it":    {nil, []string{"KsctlInstall ns/going, which is being removed", "KsctlInstall ns/object, which needs Deployment ns/db and has to go first", "KsctlInstall ns/x, which has to go first"}},
-		"a component":  {[]string{"a"}, []string{"KsctlInstall ns/going, which is not waited", "KsctlInstall ns/object, which needs Deployment ns/db and is not waited", "KsctlInstall ns/x, which is not waited", "component b, which stays, depends on a"}},
-		"the last one": {[]string{"c"}, []string{"KsctlInstall ns/going", "KsctlInstall ns/object", "KsctlInstall ns/x"}},
+		"whole install":  {nil, []string{"KsctlInstall ns/going depends on the install and is being removed", "KsctlInstall ns/object depends on Deployment ns/db and must be removed first", "KsctlInstall ns/x depends on the install and must be removed first"}},
+		"one component":  {[]string{"a"}, []string{"KsctlInstall ns/going depends on the install and is not waited", "KsctlInstall ns/object depends on Deployment ns/db and is not waited", "KsctlInstall ns/x depends on the install and is not waited", "component b stays and depends on a"}},
+		"last component": {[]string{"c"}, []string{"KsctlInstall ns/going", "KsctlInstall ns/object", "KsctlInstall ns/x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := dependents(&appsv1.KsctlRemoveSpec{Components: tc.components}, &me, all, goes)
+			got := dependentMessages(&appsv1.KsctlRemoveSpec{Components: tc.components}, &self, all, goes)
 			if !slices.EqualFunc(got, tc.want, strings.HasPrefix) {
 				t.Errorf("got %q", got)
 			}
@@ -123,7 +123,7 @@ func TestDependents(t *testing.T) {
 	}
 }
 
-func TestFollows(t *testing.T) {
+func TestAcceptedRemoval(t *testing.T) {
 	rm := &appsv1.KsctlRemove{ObjectMeta: metav1.ObjectMeta{Name: "rm", UID: "u", Generation: 2}}
 	rm.Status.Removal = &appsv1.Removal{Generation: 2, Digest: "d"}
 	record := appsv1.InstallRemoval{Name: "rm", UID: "u", Generation: 2, Digest: "d"}
@@ -131,29 +131,29 @@ func TestFollows(t *testing.T) {
 		change func(*appsv1.InstallRemoval)
 		want   bool
 	}{
-		"taken up":           {func(*appsv1.InstallRemoval) {}, true},
-		"only held":          {func(r *appsv1.InstallRemoval) { r.Digest = "" }, false},
-		"another generation": {func(r *appsv1.InstallRemoval) { r.Generation = 1 }, false},
-		"another one":        {func(r *appsv1.InstallRemoval) { r.UID = "v" }, false},
-		"another name":       {func(r *appsv1.InstallRemoval) { r.Name = "x" }, false},
+		"accepted":         {func(*appsv1.InstallRemoval) {}, true},
+		"not accepted":     {func(r *appsv1.InstallRemoval) { r.Digest = "" }, false},
+		"other generation": {func(r *appsv1.InstallRemoval) { r.Generation = 1 }, false},
+		"other UID":        {func(r *appsv1.InstallRemoval) { r.UID = "v" }, false},
+		"other name":       {func(r *appsv1.InstallRemoval) { r.Name = "x" }, false},
 	} {
 		r := record
 		tc.change(&r)
 		in := &appsv1.KsctlInstall{Status: appsv1.KsctlInstallStatus{Removals: []appsv1.InstallRemoval{r}}}
-		if got := follows(in, rm) != nil; got != tc.want {
+		if got := acceptedRemoval(in, rm) != nil; got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
 }
 
-// A form that is not there is said, and lets the object go.
-func TestFormsThatAreNotThere(t *testing.T) {
+// An unsupported form is reported, and does not block the deletion of the object.
+func TestUnsupportedForm(t *testing.T) {
 	s := &Steps{}
 	req := &reconcile.Request[*appsv1.KsctlRemove]{Object: &appsv1.KsctlRemove{Spec: appsv1.KsctlRemoveSpec{SourceRef: &appsv1.SourceRef{}}}}
-	if out, ok := s.Reconcile(t.Context(), req).(reconcile.Stalled); !ok || out.Reason != FormNotSupportedReason || !errors.Is(out.Err, errForm) {
+	if out, ok := s.Reconcile(t.Context(), req).(reconcile.Stalled); !ok || out.Reason != FormNotSupportedReason || !errors.Is(out.Err, errUnsupportedForm) {
 		t.Errorf("%+v", out)
 	}
 	if _, ok := s.Finalize(t.Context(), req).(reconcile.Done); !ok {
-		t.Error("it can't go")
+		t.Error("the finalizer is not removed")
 	}
 }

@@ -17,22 +17,23 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// asked is what a KsctlRemove asks of the entries of an install.
-func asked(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall) func(*appsv1.InventoryEntry) *engine.Request {
+// removalRequests returns a function that returns the removal request for an inventory entry; nil
+// for entries that the KsctlRemove does not name.
+func removalRequests(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall) func(*appsv1.InventoryEntry) *engine.RemovalRequest {
 	spec := &rm.Spec
-	request := &engine.Request{
-		TakeCustomResources: spec.CustomResources == appsv1.CustomResourcesDelete,
-		Keep: func(ref stacks.Ref) string {
+	request := &engine.RemovalRequest{
+		DeleteCustomResources: spec.CustomResources == appsv1.CustomResourcesDelete,
+		KeepReason: func(ref stacks.Ref) string {
 			if spec.Keeps(ref.Group, ref.Kind, ref.Namespace, ref.Name) {
-				return "spec.keep has " + ref.Kind
+				return "spec.keep lists " + ref.Kind
 			}
 			if g := in.Spec.Guard; g != nil && slices.Contains(g.ProtectKinds, ref.Kind) {
-				return "spec.guard.protectKinds of the install has " + ref.Kind
+				return "spec.guard.protectKinds of the install lists " + ref.Kind
 			}
 			return ""
 		},
 	}
-	return func(e *appsv1.InventoryEntry) *engine.Request {
+	return func(e *appsv1.InventoryEntry) *engine.RemovalRequest {
 		if !spec.Names(e.Component) {
 			return nil
 		}
@@ -40,46 +41,46 @@ func asked(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall) func(*appsv1.Invento
 	}
 }
 
-// rehearse writes down what will go, unless that stands there already, and waits for
-// the install to take it up.
-func (b *ByInstall) rehearse(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, a *aimed, v *engine.View) reconcile.Outcome {
-	named := slices.DeleteFunc(v.Entries.Entries(), func(e appsv1.InventoryEntry) bool { return !rm.Spec.Names(e.Component) })
-	digest := engine.Digest(named)
-	if said := rm.Status.Removal; said == nil || said.Generation != rm.Generation || said.Digest != digest {
-		r, err := b.Engine.Rehearse(ctx, a.target, a.client, v)
+// rehearse writes the objects to remove into the status, unless they are already there, and waits
+// until the install accepts them.
+func (b *ByInstall) rehearse(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, a *installTarget, v *engine.ReadOnlyOwner) reconcile.Outcome {
+	entries := slices.DeleteFunc(v.Entries.Entries(), func(e appsv1.InventoryEntry) bool { return !rm.Spec.Names(e.Component) })
+	digest := engine.Digest(entries)
+	if recorded := rm.Status.Removal; recorded == nil || recorded.Generation != rm.Generation || recorded.Digest != digest {
+		r, err := b.Engine.PreviewRemoval(ctx, a.target, a.client, v)
 		if err != nil {
 			return reconcile.Retry{Err: err}
 		}
-		if r.Unsynced != nil { // told when it is
-			return reconcile.Waiting{On: r.Unsynced.Error(), Reason: reconcile.IndexStaleReason}
+		if r.SyncError != nil { // an event follows when the index is synced
+			return reconcile.Waiting{On: r.SyncError.Error(), Reason: reconcile.IndexStaleReason}
 		}
-		going := goes(r)
+		removed := isRemoved(r)
 		if a.key.Cluster != engine.LocalCluster {
-			going = func(string) bool { return false } // what others depend on is in this cluster
+			removed = func(string) bool { return false } // dependencies are on objects of the local cluster
 		}
-		dependents, err := b.dependents(ctx, rm, in, going)
+		dependents, err := b.dependents(ctx, rm, in, removed)
 		if err != nil {
 			return reconcile.Retry{Err: err}
 		}
-		rm.Status.Removal = removal(r, rm.Generation, digest, len(named))
+		rm.Status.Removal = removalStatus(r, rm.Generation, digest, len(entries))
 		rm.Status.Removal.MadeAt = metav1.NewTime(b.Clock.Now())
 		rm.Status.Removal.Dependents = dependents
 	}
-	rm.Status.Removed, rm.Status.Left = ptr.To[int32](0), ptr.To(int32(len(named)))
+	rm.Status.Removed, rm.Status.Left = ptr.To[int32](0), ptr.To(int32(len(entries)))
 	rm.Status.Remaining = nil
-	return b.waiting(rm, in, planned(rm))
+	return b.waitingOutcome(rm, in, rehearsalMessage(rm))
 }
 
-// Bounds of what a rehearsal names; the rest is counted.
+// Bounds of what a rehearsal lists; further steps and objects are counted.
 const (
 	maxSteps   = 64
 	maxObjects = 20
 	maxRemarks = 50
 )
 
-// removal is a rehearsal as a status has room for it.
-func removal(r *engine.Rehearsal, generation int64, digest string, count int) *appsv1.Removal {
-	out := &appsv1.Removal{Generation: generation, Digest: digest, Count: int32(count), Kept: remarks(r.Kept), Blockers: remarks(r.Blockers)}
+// removalStatus returns a rehearsal for the status, shortened to its bounds.
+func removalStatus(r *engine.RemovalPreview, generation int64, digest string, count int) *appsv1.Removal {
+	out := &appsv1.Removal{Generation: generation, Digest: digest, Count: int32(count), Kept: removalObjects(r.Kept), Blockers: removalObjects(r.Blockers)}
 	for i, step := range r.Steps {
 		if i >= maxSteps {
 			out.Order[maxSteps-1].Count += int32(len(step))
@@ -94,28 +95,29 @@ func removal(r *engine.Rehearsal, generation int64, digest string, count int) *a
 	return out
 }
 
-// maxMessage bounds what is said of one object, in bytes.
-const maxMessage = 512
+// maxMessageBytes bounds the message about one object.
+const maxMessageBytes = 512
 
-func remarks(in []engine.Remark) []appsv1.RemovalObject {
+func removalObjects(in []engine.RemovalItem) []appsv1.RemovalObject {
 	var out []appsv1.RemovalObject
 	for i := range min(len(in), maxRemarks) {
-		out = append(out, appsv1.RemovalObject{ID: in[i].Entry.ID, Reason: string(in[i].Reason), Message: bounded(in[i].Message)})
+		out = append(out, appsv1.RemovalObject{ID: in[i].Entry.ID, Reason: string(in[i].Reason), Message: truncate(in[i].Message)})
 	}
 	return out
 }
 
-func bounded(s string) string {
+func truncate(s string) string {
 	s = strings.ToValidUTF8(s, "�")
-	if len(s) <= maxMessage {
+	if len(s) <= maxMessageBytes {
 		return s
 	}
-	return strings.ToValidUTF8(s[:maxMessage], "") + "…"
+	return strings.ToValidUTF8(s[:maxMessageBytes], "") + "…"
 }
 
-// goes is true for the objects that go as a rehearsal says. A shared namespace goes after
-// whatever is in it, so that nobody waits for it.
-func goes(r *engine.Rehearsal) func(id string) bool {
+// isRemoved returns a function that reports whether a rehearsal removes an object. It is false for
+// shared namespaces: they are removed after everything in them, so no dependent has to be removed
+// before.
+func isRemoved(r *engine.RemovalPreview) func(id string) bool {
 	ids := map[string]bool{}
 	for _, step := range r.Steps {
 		for i := range step {
@@ -125,21 +127,21 @@ func goes(r *engine.Rehearsal) func(id string) bool {
 	return func(id string) bool { return ids[id] }
 }
 
-// dependents names who needs what is to go: components of the stack that stay, and
-// other installs.
-func (b *ByInstall) dependents(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, goes func(id string) bool) ([]string, error) {
+// dependents returns messages about the dependents of the objects to remove: components of the
+// stack that stay, and other installs.
+func (b *ByInstall) dependents(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, removed func(id string) bool) ([]string, error) {
 	var list appsv1.KsctlInstallList
 	if err := b.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	out := dependents(&rm.Spec, in, list.Items, goes)
+	out := dependentMessages(&rm.Spec, in, list.Items, removed)
 	if len(out) > maxRemarks {
 		out = append(out[:maxRemarks], fmt.Sprintf("and %d more", len(out)-maxRemarks))
 	}
 	return out, nil
 }
 
-func dependents(spec *appsv1.KsctlRemoveSpec, in *appsv1.KsctlInstall, all []appsv1.KsctlInstall, goes func(id string) bool) []string {
+func dependentMessages(spec *appsv1.KsctlRemoveSpec, in *appsv1.KsctlInstall, installs []appsv1.KsctlInstall, removed func(id string) bool) []string {
 	var out []string
 	for _, c := range in.Status.Components {
 		if spec.Names(c.Name) {
@@ -147,31 +149,31 @@ func dependents(spec *appsv1.KsctlRemoveSpec, in *appsv1.KsctlInstall, all []app
 		}
 		for _, d := range c.DependsOn {
 			if spec.Names(d) {
-				out = append(out, fmt.Sprintf("component %s, which stays, depends on %s: it takes in no change while that is gone", c.Name, d))
+				out = append(out, fmt.Sprintf("component %s stays and depends on %s: the component is not updated while %s does not exist", c.Name, d, d))
 			}
 		}
 	}
-	for i := range all {
-		x := &all[i]
-		self := stacks.Ref{Group: appsv1.GroupVersion.Group, Kind: InstallKind, Namespace: x.Namespace, Name: x.Name}
-		if (x.Namespace == in.Namespace && x.Name == in.Name) || goes(self.ID()) { // it goes with it
+	for i := range installs {
+		other := &installs[i]
+		self := stacks.Ref{Group: appsv1.GroupVersion.Group, Kind: InstallKind, Namespace: other.Namespace, Name: other.Name}
+		if (other.Namespace == in.Namespace && other.Name == in.Name) || removed(self.ID()) { // the KsctlInstall is removed, too
 			continue
 		}
-		name := x.Namespace + "/" + x.Name
-		if on := dependency.On(x, goes); dependsOn(x, in) {
-			name += ", which"
+		name := other.Namespace + "/" + other.Name
+		if on := dependency.ObjectRefsIn(other, removed); dependsOn(other, in) {
+			name += " depends on the install"
 		} else if len(on) > 0 {
-			name += fmt.Sprintf(", which needs %s and", on[0])
+			name += fmt.Sprintf(" depends on %s", on[0])
 		} else {
 			continue
 		}
 		switch {
 		case len(spec.Components) > 0:
-			out = append(out, fmt.Sprintf("KsctlInstall %s is not waited for while only components are named", name))
-		case x.DeletionTimestamp != nil:
-			out = append(out, fmt.Sprintf("KsctlInstall %s is being removed and goes first", name))
+			out = append(out, fmt.Sprintf("KsctlInstall %s and is not waited for, because only components are removed", name))
+		case other.DeletionTimestamp != nil:
+			out = append(out, fmt.Sprintf("KsctlInstall %s and is being removed first", name))
 		default:
-			out = append(out, fmt.Sprintf("KsctlInstall %s has to go first", name))
+			out = append(out, fmt.Sprintf("KsctlInstall %s and must be removed first", name))
 		}
 	}
 	slices.Sort(out)

@@ -22,31 +22,31 @@ import (
 	"github.com/ksctl/gitops/stacks/chart"
 )
 
-// Setup says what the controller watches.
+// Setup registers the controller of KsctlRemoves with a manager.
 type Setup struct {
 	Reconciler *reconcile.Reconciler[*appsv1.KsctlRemove]
-	// Index of this cluster calls back with the key of an owner whose objects changed, and
-	// Clusters do for the others.
+	// Index is the index of the local cluster. It calls back with the key of an owner whose objects
+	// changed. Clusters does the same for the other clusters.
 	Index interface {
 		Subscribe(f func(ownerKey string)) (unsubscribe func())
 	}
 	Clusters *target.Clusters
-	// Installation is the controller's --owner-id.
+	// Installation is the value of the flag --owner-id.
 	Installation string
 	Options      controller.Options
 }
 
-// Fields by which the KsctlRemoves of a namespace are found: those of an install, and
-// those that read a Secret.
+// Names of the field indexes of KsctlRemoves within a namespace: by install, and by Secrets that
+// they read.
 const (
-	byInstall = "spec.installRef"
-	bySecret  = "spec.charts"
+	byInstall = ".spec.installRef"
+	bySecret  = "secrets"
 )
 
-// byCluster are the KsctlRemoves for a KsctlCluster, of any namespace.
-const byCluster = "spec.clusterRef of a removal"
+// byCluster indexes the KsctlRemoves of all namespaces by their KsctlCluster.
+const byCluster = ".spec.clusterRef"
 
-var fields = map[string]func(*appsv1.KsctlRemove) []string{
+var indexers = map[string]func(*appsv1.KsctlRemove) []string{
 	byInstall: func(rm *appsv1.KsctlRemove) []string {
 		if ref := rm.Spec.InstallRef; ref != nil {
 			return []string{ref.Name}
@@ -75,20 +75,20 @@ var fields = map[string]func(*appsv1.KsctlRemove) []string{
 
 // Register adds the controller to a manager.
 func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
-	for field, of := range fields {
-		err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.KsctlRemove{}, field, func(o client.Object) []string { return of(o.(*appsv1.KsctlRemove)) })
+	for field, indexer := range indexers {
+		err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.KsctlRemove{}, field, func(o client.Object) []string { return indexer(o.(*appsv1.KsctlRemove)) })
 		if err != nil {
 			return fmt.Errorf("index of %s: %w", Kind, err)
 		}
 	}
 	err := ctrl.NewControllerManagedBy(mgr).Named("ksctlremove").
-		For(&appsv1.KsctlRemove{}, builder.WithPredicates(s.Reconciler.Wishes())).
-		Watches(&appsv1.KsctlInstall{}, handler.EnqueueRequestsFromMapFunc(s.named(mgr.GetClient(), byInstall))).
+		For(&appsv1.KsctlRemove{}, builder.WithPredicates(s.Reconciler.SpecChanged())).
+		Watches(&appsv1.KsctlInstall{}, handler.EnqueueRequestsFromMapFunc(s.referencing(mgr.GetClient(), byInstall))).
 		Watches(&clusterv1.KsctlCluster{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
-			return s.on(ctx, mgr.GetClient(), target.ClusterID(o.GetNamespace(), o.GetName()))
-		}), builder.WithPredicates(target.Moved)).
-		WatchesMetadata(reconcile.Metadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(s.secrets(mgr.GetClient()))).
-		WatchesRawSource(source.Func(s.liveObjects)).
+			return s.forCluster(ctx, mgr.GetClient(), target.ClusterID(o.GetNamespace(), o.GetName()))
+		}), builder.WithPredicates(target.AccessChanged)).
+		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(s.forSecret(mgr.GetClient()))).
+		WatchesRawSource(source.Func(s.watchLiveObjects)).
 		WithOptions(s.Options).
 		Complete(s.Reconciler)
 	if err != nil {
@@ -97,33 +97,35 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-// named finds the KsctlRemoves that name an object in a field.
-func (s *Setup) named(reader client.Reader, field string) handler.MapFunc {
+// referencing returns a function that finds the KsctlRemoves that refer to an object, by a field
+// index.
+func (s *Setup) referencing(reader client.Reader, field string) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []crreconcile.Request {
-		return reconcile.Find(ctx, reader, &appsv1.KsctlRemoveList{}, s.Reconciler.Selector, client.InNamespace(o.GetNamespace()), client.MatchingFields{field: o.GetName()})
+		return reconcile.RequestsFor(ctx, reader, &appsv1.KsctlRemoveList{}, s.Reconciler.Selector, client.InNamespace(o.GetNamespace()), client.MatchingFields{field: o.GetName()})
 	}
 }
 
-// on finds the KsctlRemoves for a KsctlCluster.
-func (s *Setup) on(ctx context.Context, reader client.Reader, id string) []crreconcile.Request {
-	return reconcile.Find(ctx, reader, &appsv1.KsctlRemoveList{}, s.Reconciler.Selector, client.MatchingFields{byCluster: id})
+// forCluster returns requests for the KsctlRemoves on a cluster.
+func (s *Setup) forCluster(ctx context.Context, reader client.Reader, id string) []crreconcile.Request {
+	return reconcile.RequestsFor(ctx, reader, &appsv1.KsctlRemoveList{}, s.Reconciler.Selector, client.MatchingFields{byCluster: id})
 }
 
-// secrets finds the KsctlRemoves that read a Secret, and those for a cluster whose kubeconfig it has.
-func (s *Setup) secrets(reader client.Reader) handler.MapFunc {
-	named := s.named(reader, bySecret)
+// forSecret returns a function that finds the KsctlRemoves that read a Secret, and those on a
+// cluster whose kubeconfig is in the Secret.
+func (s *Setup) forSecret(reader client.Reader) handler.MapFunc {
+	named := s.referencing(reader, bySecret)
 	return func(ctx context.Context, o client.Object) []crreconcile.Request {
 		out := named(ctx, o)
-		for _, id := range target.WithSecret(ctx, reader, o) {
-			out = append(out, s.on(ctx, reader, id)...)
+		for _, id := range target.ClustersWithSecret(ctx, reader, o) {
+			out = append(out, s.forCluster(ctx, reader, id)...)
 		}
 		return out
 	}
 }
 
-// liveObjects wakes the KsctlRemove whose objects changed, or of whose kinds the
-// index came to know all.
-func (s *Setup) liveObjects(ctx context.Context, queue workqueue.TypedRateLimitingInterface[crreconcile.Request]) error {
+// watchLiveObjects enqueues a KsctlRemove when one of its objects changes, or when the index has
+// synced its kinds.
+func (s *Setup) watchLiveObjects(ctx context.Context, queue workqueue.TypedRateLimitingInterface[crreconcile.Request]) error {
 	changed := func(ownerKey string) {
 		k, ok := engine.ParseOwnerKey(ownerKey)
 		if ok && k.Kind == Kind && k.Installation == s.Installation {

@@ -10,33 +10,33 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
 
-// AutoScalers says where Cluster Autoscaler is answered.
-type AutoScalers struct {
-	// Addr is listened at; "": Cluster Autoscaler is not answered, and nothing scales.
+// AutoScalerOptions configures the gRPC server for Cluster Autoscaler.
+type AutoScalerOptions struct {
+	// Addr is the listen address; "" disables the server, and nothing scales.
 	Addr string
-	// AdvAddr is what Cluster Autoscaler is told: <host>:<port>.
+	// AdvAddr is the advertised address, <host>:<port>, to which Cluster Autoscaler connects.
 	AdvAddr string
 }
 
-// AddAutoScalers adds the reconciler of KsctlAutoScaler, and the server of node groups.
-func (c *Controllers) AddAutoScalers(ctx context.Context, o AutoScalers) error {
+// AddAutoScalers adds the reconciler of KsctlAutoScaler and the gRPC server of the node groups.
+func (c *Controllers) AddAutoScalers(ctx context.Context, o AutoScalerOptions) error {
 	if err := c.addTargets(ctx); err != nil {
 		return err
 	}
 	published := nodegroup.NewClusters()
-	provider := &autoscaler.Provider{Client: c.direct, Namespace: c.opts.Namespace, Clock: clock.RealClock{}, Log: c.mgr.GetLogger().WithName("nodegroup")}
+	provider := &autoscaler.Certificates{Client: c.direct, Namespace: c.opts.Namespace, Clock: clock.RealClock{}, Log: c.mgr.GetLogger().WithName("nodegroup")}
 	if o.Addr != "" {
 		provider.Address = o.AdvAddr
 	}
-	steps := &autoscaler.Steps{Client: c.mgr.GetClient(), Targets: c.targets, Local: c.target, Installation: c.opts.OwnerID,
+	steps := &autoscaler.Steps{Client: c.mgr.GetClient(), Targets: c.targets, Local: c.localTarget, Installation: c.opts.OwnerID,
 		DefaultServiceAccount: c.opts.DefaultServiceAccount, FieldOwner: FieldOwner, Clock: clock.RealClock{},
-		Watches: &autoscaler.Watches{}, Links: &autoscaler.Links{Clock: clock.RealClock{}}, Published: published, Provider: provider, Selector: c.opts.Selector, Scaled: c.metrics.Scaled}
-	ledger := &autoscaler.Ledger{Steps: steps}
+		NodeWatches: &autoscaler.NodeWatches{}, AgentSessions: &autoscaler.AgentSessions{Clock: clock.RealClock{}}, Published: published, Certificates: provider, Selector: c.opts.Selector, OperationEnded: c.metrics.RecordOperation}
+	ledger := &autoscaler.ChangeRecorder{Steps: steps}
 	setup := &autoscaler.Setup{
 		Reconciler: newReconciler(c, autoscaler.Kind, steps, func() *clusterv1.KsctlAutoScaler { return &clusterv1.KsctlAutoScaler{} }),
-		Steps:      steps, Ledger: ledger, DefaultServiceAccount: c.opts.DefaultServiceAccount, Options: c.controllerOptions(),
+		Steps:      steps, ChangeRecorder: ledger, DefaultServiceAccount: c.opts.DefaultServiceAccount, Options: c.controllerOptions(),
 	}
-	setup.Reconciler.Selector = c.selected()
+	setup.Reconciler.Selector = c.selectorPredicate()
 	if err := setup.Register(ctx, c.mgr); err != nil {
 		return err
 	}
@@ -44,5 +44,5 @@ func (c *Controllers) AddAutoScalers(ctx context.Context, o AutoScalers) error {
 		return nil
 	}
 	return c.mgr.Add(&nodegroup.Listener{Addr: o.Addr, Server: nodegroup.NewServer(published, ledger, clock.RealClock{}, nodegroup.Caller),
-		Certificate: provider.Certificate, ClientCAs: provider.Clients, Clock: clock.RealClock{}, Log: c.mgr.GetLogger().WithName("nodegroup"), Metrics: c.metrics})
+		Certificate: provider.Certificate, ClientCAs: provider.ClientCAs, Clock: clock.RealClock{}, Log: c.mgr.GetLogger().WithName("nodegroup"), Metrics: c.metrics})
 }

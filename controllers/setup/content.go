@@ -11,8 +11,8 @@ import (
 	"github.com/ksctl/gitops/stacks/chart"
 )
 
-// newContent makes what gets the content of stacks. There is one of it: caches on
-// disk and processes that render are shared.
+// newContent returns the loader of the content of stacks. All reconcilers share one loader, and
+// with it the disk caches and the render processes.
 func (c *Controllers) newContent() (*content.Loader, error) {
 	fetcher, err := artifact.NewFetcher(artifact.Options{Dir: filepath.Join(c.opts.StoragePath, "fetched"),
 		CacheBytes: c.opts.ArtifactCacheBytes, Limits: c.opts.ArtifactLimits, Timeout: c.opts.ArtifactTimeout})

@@ -12,8 +12,8 @@ import (
 	"github.com/ksctl/gitops/internal/golden"
 )
 
-// The key is generated once. With another name or field there would be a new key, and all hashes in
-// statuses would change.
+// The key is generated once. Another name or field of the Secret would cause a new key, which would
+// change all hashes in statuses.
 func TestGoldenHashKey(t *testing.T) {
 	const namespace = "ksctl-gitops-system"
 	c := fake.NewClientBuilder().Build()
@@ -21,24 +21,24 @@ func TestGoldenHashKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var made corev1.Secret
+	var created corev1.Secret
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "ksctl-gitops-hash-key"},
-		&made); err != nil {
+		&created); err != nil {
 		t.Fatal(err)
 	}
-	if len(key) != 32 || !bytes.Equal(made.Data["key"], key) {
-		t.Errorf("the Secret has %d bytes, and the key has %d", len(made.Data["key"]), len(key))
+	if len(key) != 32 || !bytes.Equal(created.Data["key"], key) {
+		t.Errorf("the Secret has %d bytes, the key has %d, want the same 32", len(created.Data["key"]), len(key))
 	}
-	made.ResourceVersion = "" // of the fake API server
-	for field := range made.Data {
-		made.Data[field] = []byte("a random key of 32 bytes") // it differs each time
+	created.ResourceVersion = "" // set by the fake API server
+	for field := range created.Data {
+		created.Data[field] = []byte("a random key of 32 bytes") // it differs each time
 	}
-	golden.JSON(t, "hash-key.json", &made)
+	golden.JSON(t, "hash-key.json", &created)
 
-	before := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ksctl-gitops-hash-key"},
+	existing := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ksctl-gitops-hash-key"},
 		Data: map[string][]byte{"key": []byte("0123456789abcdef")}}
-	got, err := hashKey(t.Context(), fake.NewClientBuilder().WithObjects(before).Build(), namespace)
+	got, err := hashKey(t.Context(), fake.NewClientBuilder().WithObjects(existing).Build(), namespace)
 	if err != nil || string(got) != "0123456789abcdef" {
-		t.Errorf("an earlier key is read as %q, %v", got, err)
+		t.Errorf("existing key: got %q, %v", got, err)
 	}
 }

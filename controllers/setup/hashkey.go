@@ -11,13 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// hashKeyName is the Secret that holds the key for hashes of secret content:
-// such a hash in a status tells nothing to who has not the key.
+// hashKeyName is the name of the Secret with the key for hashes of secret content. Without the key,
+// such a hash in a status reveals nothing about the content.
 const hashKeyName = "ksctl-gitops-hash-key"
 
 const hashKeyField = "key"
 
-// hashKey returns the key, making it the first time.
+// hashKey returns the key. It creates the Secret if it does not exist.
 func hashKey(ctx context.Context, c client.Client, namespace string) ([]byte, error) {
 	name := client.ObjectKey{Namespace: namespace, Name: hashKeyName}
 	var secret corev1.Secret
@@ -31,14 +31,14 @@ func hashKey(ctx context.Context, c client.Client, namespace string) ([]byte, er
 			Data: map[string][]byte{hashKeyField: key}}
 		err = c.Create(ctx, &secret)
 		if apierrors.IsAlreadyExists(err) {
-			err = c.Get(ctx, name, &secret) // another replica was first
+			err = c.Get(ctx, name, &secret) // another replica created it first
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("secret %s, which keys the hashes of secret content: %w", name, err)
+		return nil, fmt.Errorf("getting or creating the hash key in Secret %s: %w", name, err)
 	}
 	if len(secret.Data[hashKeyField]) < 16 {
-		return nil, fmt.Errorf("secret %s has no field %q of at least 16 bytes: delete it to have it made anew", name, hashKeyField)
+		return nil, fmt.Errorf("the hash key in Secret %s: field %q has less than 16 bytes: delete the Secret to create a new key", name, hashKeyField)
 	}
 	return secret.Data[hashKeyField], nil
 }

@@ -11,12 +11,12 @@ import (
 
 // AddImports adds the reconciler of ImportState.
 func (c *Controllers) AddImports(ctx context.Context) error {
-	steps := &importstate.Steps{Client: c.mgr.GetClient(), Content: c.content, Decrypt: c.opts.Decrypt, Target: c.target,
+	steps := &importstate.Steps{Client: c.mgr.GetClient(), Content: c.content, Decrypt: c.opts.Decrypt, Target: c.localTarget,
 		DefaultServiceAccount: c.opts.DefaultServiceAccount, SecretKey: c.key, Selector: c.opts.Selector, Clock: clock.RealClock{}}
 	setup := &importstate.Setup{
 		Reconciler: newReconciler(c, importstate.Kind, steps, func() *v1alpha1.ImportState { return &v1alpha1.ImportState{} }),
-		Served:     c.discovery, DefaultServiceAccount: c.opts.DefaultServiceAccount, Options: c.controllerOptions(),
+		Discovery:  c.discovery, DefaultServiceAccount: c.opts.DefaultServiceAccount, Options: c.controllerOptions(),
 	}
-	setup.Reconciler.Selector = c.selected()
+	setup.Reconciler.Selector = c.selectorPredicate()
 	return setup.Register(ctx, c.mgr)
 }

@@ -16,115 +16,115 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// FieldOwner is the field manager of what the controllers write to their own
-// kinds, and the reporter of their events.
+// FieldOwner is the field manager of the controllers for their own kinds, and the reporting
+// controller of their events.
 const FieldOwner = "ksctl-gitops"
 
-// DefaultConcurrent is how many objects of a kind are reconciled at a time.
+// DefaultConcurrent is the default of Options.Concurrent.
 const DefaultConcurrent = 10
 
-// Options of the reconcilers of one manager. OwnerID, Namespace and StoragePath are
-// required; the others have defaults that are fit for use.
+// Options configures the reconcilers of one manager. OwnerID, Namespace and StoragePath are
+// required; all other fields have usable defaults.
 type Options struct {
-	// OwnerID tells this installation from others on the same cluster, also from the
-	// controller that this project ships ("ksctl"). Objects are marked with it: with
-	// another one than before they are given up.
+	// OwnerID identifies this installation among all installations on the same cluster,
+	// including the controller that this project ships ("ksctl"). It is part of the mark of
+	// each managed object: after a change of OwnerID, the objects are no longer managed.
 	OwnerID string
-	// Namespace has a Secret with the key for hashes of secret content. It is made
-	// when it is missing.
+	// Namespace is the namespace of the Secret with the key for hashes of secret content. The
+	// Secret is created if it does not exist.
 	Namespace string
-	// StoragePath is a folder for what is fetched. One process owns it.
+	// StoragePath is a directory for fetched content. Only one process may use it.
 	StoragePath string
-	// DefaultServiceAccount is the account of installs that name none; without it such
-	// installs are refused.
+	// DefaultServiceAccount is the service account of objects that specify none. If it is empty,
+	// such objects are rejected.
 	DefaultServiceAccount string
-	// NoCrossNamespaceRefs refuses sources of other namespaces.
+	// NoCrossNamespaceRefs rejects references to sources in other namespaces.
 	NoCrossNamespaceRefs bool
-	// Selector restricts the KsctlSources and KsctlRemoves that are reconciled; nil: all. Which
-	// KsctlInstalls are is up to the manager's cache.
+	// Selector restricts the reconciled objects of all kinds except KsctlInstall; nil: all. The
+	// cache of the manager restricts the KsctlInstalls.
 	Selector labels.Selector
-	// ArgoCDNamespaces may get the Secrets by which Argo CD knows clusters.
+	// ArgoCDNamespaces are the namespaces in which cluster Secrets for Argo CD may be created.
 	ArgoCDNamespaces []string
-	// InsecureKubeConfigTLS takes kubeconfigs that do not verify who answers.
+	// InsecureKubeConfigTLS allows kubeconfigs that do not verify the server certificate.
 	InsecureKubeConfigTLS bool
-	// ConfigsSelected says that the manager's cache holds only some ConfigMaps and
-	// Secrets: others are read at each reconcile.
-	ConfigsSelected bool
-	// Concurrent is how many objects of each kind are reconciled at a time;
-	// DefaultConcurrent when 0.
+	// ConfigCacheFiltered has to be true if the cache of the manager holds only a selection of the
+	// ConfigMaps and Secrets. Others are then read from the API server at each reconcile.
+	ConfigCacheFiltered bool
+	// Concurrent is the maximum number of concurrent reconciles per kind; DefaultConcurrent if 0.
 	Concurrent int
-	// Jitter moves intervals by up to so many percent either way, so that not all
-	// installs are looked at together.
+	// Jitter randomizes intervals by up to this percentage in both directions, so that the
+	// reconciles of many objects spread over time.
 	Jitter uint8
 
-	// Leads returns an error while another process may lead, though this one was not told
-	// yet: nothing is said then to anybody but the API server. nil: none ever does.
-	Leads func() error
+	// CheckLeadership returns an error while another process may be the leader and this one does
+	// not know yet. Notifications to external systems are not sent then; requests to the API
+	// server are. nil: this process is always the leader.
+	CheckLeadership func() error
 
-	// Events gets what happens to objects; nil: the API server.
+	// Events receives the events of objects; nil: events go to the API server.
 	Events record.EventRecorder
-	// Metrics is where the metrics are registered, such as controller-runtime's metrics.Registry;
-	// nil: nowhere.
+	// Metrics registers the metrics of the controllers, for example controller-runtime's
+	// metrics.Registry; nil: they are not registered.
 	Metrics prometheus.Registerer
 
-	// Render renders a stack; nil: stacks.Render, in this process, where a render that
-	// loops or eats memory can't be stopped. Requests and results can be
-	// serialised, so that a process of its own can do it.
+	// Render renders a stack; nil: stacks.Render in this process, which can't stop a render that
+	// loops or uses too much memory. Requests and results can be serialized, so that another
+	// process can render.
 	Render func(context.Context, stacks.Request) (stacks.Result, error)
-	// Decrypt decrypts files that are encrypted with SOPS, such as stacks/sops/codec does;
-	// nil: they are refused.
+	// Decrypt decrypts files with SOPS encryption, for example with stacks/sops/codec; nil: such
+	// files are rejected.
 	Decrypt sops.Decrypter
-	// Encrypt encrypts files with SOPS, such as stacks/sops/codec does; nil: nothing is
+	// Encrypt encrypts files with SOPS, for example with stacks/sops/codec; nil: nothing is
 	// exported.
 	Encrypt sops.Encrypter
-	// RenderCacheBytes bounds remembered renders in memory, ArtifactCacheBytes and
-	// ChartCacheBytes what is kept on disk.
+	// RenderCacheBytes bounds the render cache in memory; ArtifactCacheBytes and ChartCacheBytes
+	// bound the caches on disk.
 	RenderCacheBytes, ArtifactCacheBytes, ChartCacheBytes int64
-	// ArtifactLimits bound a source and a chart, ArtifactTimeout one attempt to fetch it.
+	// ArtifactLimits bounds each source and chart; ArtifactTimeout bounds one attempt to fetch it.
 	ArtifactLimits  artifact.Limits
 	ArtifactTimeout time.Duration
-	// ChartIndexBytes is the largest index.yaml of a chart repository, ChartLimits
-	// bound each chart that is rendered.
+	// ChartIndexBytes is the maximum size of the index.yaml of a chart repository; ChartLimits
+	// bounds each rendered chart.
 	ChartIndexBytes int64
 	ChartLimits     stacks.ChartLimits
-	// CatalogURL has stacks beside those that are shipped, as oci://registry/repository;
-	// CatalogInsecure allows plain http for it.
+	// CatalogURL is a catalog of stacks in addition to the shipped one, as
+	// oci://registry/repository; CatalogInsecure allows plain http for it.
 	CatalogURL      string
 	CatalogInsecure bool
 }
 
-// ownerID is what a label value and a part of an owner key may be.
-var ownerID = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$`)
+// ownerIDPattern matches ids that are valid both as a label value and as a part of an owner key.
+var ownerIDPattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$`)
 
-// OwnerIDError says that an owner id can't be used.
+// OwnerIDError reports an invalid owner id.
 type OwnerIDError struct{ ID string }
 
 func (e *OwnerIDError) Error() string {
-	return fmt.Sprintf("owner id %q: want 1 to 63 of a-z, 0-9, - and ., beginning and ending with a letter or digit", e.ID)
+	return fmt.Sprintf("owner id %q: must be 1 to 63 characters of a-z, 0-9, - and ., and begin and end with a letter or digit", e.ID)
 }
 
-// CheckOwnerID returns an *OwnerIDError when an id can't be an Options.OwnerID.
-func CheckOwnerID(id string) error {
-	if !ownerID.MatchString(id) {
+// ValidateOwnerID returns an *OwnerIDError if an id is invalid as Options.OwnerID.
+func ValidateOwnerID(id string) error {
+	if !ownerIDPattern.MatchString(id) {
 		return &OwnerIDError{ID: id}
 	}
 	return nil
 }
 
-// check says what is wrong with the options.
-func (o *Options) check() error {
-	if err := CheckOwnerID(o.OwnerID); err != nil {
+// validate returns an error if an option is invalid.
+func (o *Options) validate() error {
+	if err := ValidateOwnerID(o.OwnerID); err != nil {
 		return err
 	}
 	switch {
 	case o.Namespace == "":
-		return errors.New("setup: no Namespace: want the one that the program runs in")
+		return errors.New("setup: Options.Namespace is empty: set the namespace of the program")
 	case o.StoragePath == "":
-		return errors.New("setup: no StoragePath: want a folder for what is fetched")
+		return errors.New("setup: Options.StoragePath is empty: set a directory for fetched content")
 	case o.Concurrent < 0:
-		return fmt.Errorf("setup: Concurrent is %d: want at least 1, or 0 for %d", o.Concurrent, DefaultConcurrent)
+		return fmt.Errorf("setup: Options.Concurrent is %d: must be at least 1, or 0 for the default of %d", o.Concurrent, DefaultConcurrent)
 	case o.Jitter >= 100:
-		return fmt.Errorf("setup: Jitter is %d percent: want less than 100", o.Jitter)
+		return fmt.Errorf("setup: Options.Jitter is %d percent: must be less than 100", o.Jitter)
 	}
 	return nil
 }

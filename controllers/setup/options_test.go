@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-func TestOptionsAreChecked(t *testing.T) {
+func TestOptionsValidate(t *testing.T) {
 	good := Options{OwnerID: "example", Namespace: "example-system", StoragePath: "/var/lib/example"}
-	if err := good.check(); err != nil {
-		t.Errorf("what the doc comment shows: %v", err)
+	if err := good.validate(); err != nil {
+		t.Errorf("the options of the package example: %v", err)
 	}
 	for want, change := range map[string]func(*Options){
 		"owner id":    func(o *Options) { o.OwnerID = "Example" },
@@ -20,21 +20,21 @@ func TestOptionsAreChecked(t *testing.T) {
 	} {
 		o := good
 		change(&o)
-		if err := o.check(); err == nil || !strings.Contains(err.Error(), want) {
+		if err := o.validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", want, err)
 		}
 	}
 }
 
-func TestOwnerIDs(t *testing.T) {
+func TestValidateOwnerID(t *testing.T) {
 	for _, id := range []string{"ksctl", "a", "team-1.example", strings.Repeat("a", 63)} {
-		if err := CheckOwnerID(id); err != nil {
+		if err := ValidateOwnerID(id); err != nil {
 			t.Error(err)
 		}
 	}
 	for _, id := range []string{"", "A", "-a", "a-", "a/b", strings.Repeat("a", 64)} {
-		if _, ok := errors.AsType[*OwnerIDError](CheckOwnerID(id)); !ok {
-			t.Errorf("%q is fine", id)
+		if _, ok := errors.AsType[*OwnerIDError](ValidateOwnerID(id)); !ok {
+			t.Errorf("%q is accepted", id)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func (c *Controllers) AddRemovals(ctx context.Context) error {
 		ByInstall: &remove.ByInstall{Client: cache, Direct: c.mgr.GetAPIReader(), Engine: c.engine, Targets: c.targets, Content: c.content,
 			Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount, Clock: clock.RealClock{}},
 		BySource: &bysource.Steps{Client: cache, Direct: c.mgr.GetAPIReader(), Content: c.content, Engine: c.engine, Targets: c.targets,
-			Chunks:       &engine.ChunkStore{Client: cache, Reader: cache, Direct: c.mgr.GetAPIReader()},
+			Chunks:       &engine.ChunkStore{Client: cache, Reader: cache, APIReader: c.mgr.GetAPIReader()},
 			Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount, SecretKey: c.key, Clock: clock.RealClock{}},
 	}
 	setup := &remove.Setup{
@@ -29,7 +29,7 @@ func (c *Controllers) AddRemovals(ctx context.Context) error {
 		Index:      c.index, Clusters: c.targets.Clusters, Installation: c.opts.OwnerID,
 		Options: c.controllerOptions(),
 	}
-	// Not by the cache: an install follows whatever names it.
-	setup.Reconciler.Selector = c.selected()
+	// Not restricted by the cache: an install reacts to each KsctlRemove that references it.
+	setup.Reconciler.Selector = c.selectorPredicate()
 	return setup.Register(ctx, c.mgr)
 }

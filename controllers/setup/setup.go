@@ -33,10 +33,10 @@ import (
 	"github.com/ksctl/gitops/internal/telemetry/metrics"
 )
 
-// EventsLinger is how long the events of the end may take.
-const EventsLinger = 5 * time.Second
+// EventsDrainTimeout bounds the time to send the remaining events at shutdown.
+const EventsDrainTimeout = 5 * time.Second
 
-// AddToScheme adds every kind that the reconcilers read or write.
+// AddToScheme adds the types of all kinds that the reconcilers read or write.
 func AddToScheme(s *runtime.Scheme) error {
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, sourcev1.AddToScheme, appsv1.AddToScheme, storagev1alpha1.AddToScheme, clusterv1.AddToScheme} {
 		if err := add(s); err != nil {
@@ -46,33 +46,33 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// Controllers are what the reconcilers of one manager share.
+// Controllers adds reconcilers to one manager and holds their shared dependencies.
 type Controllers struct {
 	opts Options
 	mgr  ctrl.Manager
 	// metrics of all kinds.
 	metrics *metrics.Recorder
-	// direct reads from and writes to the API server, with the controller's own rights.
-	direct client.Client
-	index  *live.Index
-	target *engine.Target
-	// targets are nil until a kind is added that has some.
-	targets   *target.Targets
+	// direct reads from and writes to the API server with the controller's own permissions.
+	direct      client.Client
+	index       *live.Index
+	localTarget *engine.Target
+	// targets is nil until a kind with target clusters is added.
+	targets   *target.Resolver
 	engine    *engine.Engine
 	discovery *engine.ServerDiscovery
-	// key for hashes of secret content.
+	// key is the key for hashes of secret content.
 	key []byte
-	// content gets what stacks hold, for whoever wants it.
+	// content loads the content of stacks.
 	content *content.Loader
-	// served has what is served to others; nil until AddSources.
-	served *storage.Storage
+	// artifactStorage holds the artifacts that the artifact server serves; nil until AddSources.
+	artifactStorage *storage.Storage
 }
 
-// New adds what the reconcilers share to a manager: the index of live objects and,
-// without Options.Events, the queue of events. It asks the API server for the key in
-// Options.Namespace.
+// New adds the shared dependencies of the reconcilers to a manager: the index of live objects and,
+// without Options.Events, the event queue. It reads the hash key in Options.Namespace from the API
+// server, or creates it.
 func New(ctx context.Context, mgr ctrl.Manager, o Options) (*Controllers, error) {
-	if err := o.check(); err != nil {
+	if err := o.validate(); err != nil {
 		return nil, err
 	}
 	if o.Concurrent == 0 {
@@ -90,13 +90,13 @@ func New(ctx context.Context, mgr ctrl.Manager, o Options) (*Controllers, error)
 	if c.key, err = hashKey(ctx, direct, o.Namespace); err != nil {
 		return nil, err
 	}
-	if c.index, err = live.New(mgr.GetConfig(), live.Options{Owner: o.OwnerID, Log: mgr.GetLogger().WithName("index"), SecretKey: c.key}); err != nil {
+	if c.index, err = live.New(mgr.GetConfig(), live.Options{OwnerID: o.OwnerID, Log: mgr.GetLogger().WithName("index"), SecretKey: c.key}); err != nil {
 		return nil, err
 	}
 	if err := mgr.Add(c.index); err != nil {
 		return nil, err
 	}
-	if c.target, c.discovery, err = newTarget(mgr.GetConfig(), c.index); err != nil {
+	if c.localTarget, c.discovery, err = newTarget(mgr.GetConfig(), c.index); err != nil {
 		return nil, err
 	}
 	if o.Events == nil {
@@ -108,20 +108,20 @@ func New(ctx context.Context, mgr ctrl.Manager, o Options) (*Controllers, error)
 	return c, err
 }
 
-// addEvents has events written by the API server, which no reconcile waits for.
+// addEvents adds a queue that sends events to the API server, so that no reconcile waits for it.
 func (c *Controllers) addEvents() error {
 	recorder, err := fluxevents.NewRecorder(c.mgr, c.mgr.GetLogger(), "", FieldOwner)
 	if err != nil {
 		return fmt.Errorf("events: %w", err)
 	}
-	q := &events.Queue{To: recorder, Scheme: c.mgr.GetScheme(), Clock: clock.RealClock{}, Linger: EventsLinger,
-		Dropped: func() { c.metrics.EventDropped("kubernetes") }, Held: func(n int) { c.metrics.EventsWaiting("kubernetes", n) }}
+	q := &events.Queue{Recorder: recorder, Scheme: c.mgr.GetScheme(), Clock: clock.RealClock{}, DrainTimeout: EventsDrainTimeout,
+		OnDrop: func() { c.metrics.EventDropped("kubernetes") }, OnLength: func(n int) { c.metrics.EventsWaiting("kubernetes", n) }}
 	c.opts.Events = q
 	return c.mgr.Add(q)
 }
 
-// AddInstalls adds the reconciler of KsctlInstall. What installs publish is served by the
-// server of AddSources: without that, or before it, nothing is published.
+// AddInstalls adds the reconciler of KsctlInstall. The artifact server of AddSources serves the
+// artifacts that installs publish: unless AddSources was called before, installs publish nothing.
 func (c *Controllers) AddInstalls(ctx context.Context) error {
 	if err := c.addTargets(ctx); err != nil {
 		return err
@@ -129,11 +129,11 @@ func (c *Controllers) AddInstalls(ctx context.Context) error {
 	steps := &install.Steps{
 		Client: c.mgr.GetClient(), Content: c.content,
 		Engine: c.engine, Targets: c.targets,
-		Chunks:       &engine.ChunkStore{Client: c.mgr.GetClient(), Reader: c.mgr.GetClient(), Direct: c.mgr.GetAPIReader()},
-		Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount, ConfigsSelected: c.opts.ConfigsSelected, SecretKey: c.key, Clock: clock.RealClock{},
+		Chunks:       &engine.ChunkStore{Client: c.mgr.GetClient(), Reader: c.mgr.GetClient(), APIReader: c.mgr.GetAPIReader()},
+		Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount, ConfigsSelected: c.opts.ConfigCacheFiltered, SecretKey: c.key, Clock: clock.RealClock{},
 	}
-	if c.served != nil {
-		steps.Publisher = &publish.Publisher{Client: c.mgr.GetClient(), Direct: c.mgr.GetAPIReader(), Serves: c.discovery.Serves, Storage: c.served.Space(install.Space),
+	if c.artifactStorage != nil {
+		steps.Publisher = &publish.Publisher{Client: c.mgr.GetClient(), Direct: c.mgr.GetAPIReader(), Serves: c.discovery.Serves, Storage: c.artifactStorage.Space(install.StorageSpace),
 			Limits: c.opts.ArtifactLimits, FieldOwner: FieldOwner, Clock: clock.RealClock{}}
 	}
 	depends, err := dependency.New(c.mgr.GetConfig())
@@ -143,21 +143,22 @@ func (c *Controllers) AddInstalls(ctx context.Context) error {
 	if err := c.mgr.Add(depends); err != nil {
 		return err
 	}
-	steps.Depends, steps.Plans, steps.Corrected = depends, install.NewPlans(), c.metrics.Corrected
-	forms := &install.Forms{One: steps, Many: &install.Fleets{Client: c.mgr.GetClient(), Content: c.content, One: steps, FieldOwner: FieldOwner, Clock: clock.RealClock{}}}
+	steps.Dependencies, steps.Plans, steps.RecordDriftCorrections = depends, install.NewPlans(), c.metrics.RecordDriftCorrections
+	forms := &install.Dispatcher{Single: steps, Fleet: &install.FleetSteps{Client: c.mgr.GetClient(), Content: c.content, Single: steps, FieldOwner: FieldOwner, Clock: clock.RealClock{}}}
 	setup := &install.Setup{
 		Reconciler: newReconciler(c, install.Kind, forms, func() *appsv1.KsctlInstall { return &appsv1.KsctlInstall{} }),
-		Index:      c.index, Clusters: c.targets.Clusters, Depends: depends, Plans: steps.Plans, Served: c.discovery, KindsChanged: c.kindsChanged, KindsListed: c.discovery.Reset,
+		Index:      c.index, Clusters: c.targets.Clusters, Dependencies: depends, Plans: steps.Plans, Served: c.discovery, KindsChanged: c.kindsChanged, KindsListed: c.discovery.Invalidate,
 		Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount,
 		Options: c.controllerOptions(),
 	}
-	if c.served != nil {
+	if c.artifactStorage != nil {
 		setup.Storage = steps.Publisher.Storage
 	}
 	return setup.Register(ctx, c.mgr)
 }
 
-// controllerOptions are those of every kind. Several may run in one process, as in tests.
+// controllerOptions returns the controller options of every kind. They skip the name validation,
+// because one process may run several managers, as in tests.
 func (c *Controllers) controllerOptions() controller.Options {
 	return controller.Options{MaxConcurrentReconciles: c.opts.Concurrent, SkipNameValidation: ptr.To(true)}
 }
@@ -166,19 +167,19 @@ func newReconciler[T reconcile.Object](c *Controllers, kind string, steps reconc
 	return &reconcile.Reconciler[T]{
 		Client: c.mgr.GetClient(), Reader: c.mgr.GetAPIReader(), New: empty, Kind: kind, Steps: steps,
 		Events: c.opts.Events, Metrics: c.metrics, Clock: clock.RealClock{}, FieldOwner: FieldOwner,
-		Jitter: func(d time.Duration) time.Duration { return spread(d, c.opts.Jitter) },
+		Jitter: func(d time.Duration) time.Duration { return jitter(d, c.opts.Jitter) },
 	}
 }
 
-// spread moves a duration by up to so many percent either way.
-func spread(d time.Duration, percent uint8) time.Duration {
+// jitter changes a duration randomly by up to percent in both directions.
+func jitter(d time.Duration, percent uint8) time.Duration {
 	return d + time.Duration((rand.Float64()*2-1)*float64(percent)/100*float64(d))
 }
 
-// kindsChanged is called when a CustomResourceDefinition (<plural>.<group>) or
-// an APIService (<version>.<group>) changed.
+// kindsChanged is called with the name of a changed CustomResourceDefinition (<plural>.<group>) or
+// APIService (<version>.<group>).
 func (c *Controllers) kindsChanged(name string) {
-	c.discovery.Changed()
+	c.discovery.MarkChanged()
 	if _, group, ok := strings.Cut(name, "."); ok {
 		c.index.WakeGroup(group)
 	}

@@ -18,34 +18,35 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact/oci"
 )
 
-// Sources say how KsctlSources are fetched and served. Addr is required.
-type Sources struct {
-	// Addr is where artifacts are served, as ":9090"; AdvAddr the host under which
-	// installs fetch them, that of Addr when empty. Every replica serves its own.
+// SourceOptions configures how KsctlSources are fetched and served. Addr is required.
+type SourceOptions struct {
+	// Addr is the listen address of the artifact server, such as ":9090". AdvAddr is the host in
+	// the URLs of artifacts; the host of Addr if empty. Each replica serves its own artifacts.
 	Addr, AdvAddr string
-	// StorageBytes is what artifacts may take on disk; storage.DefaultBytes when 0.
+	// StorageBytes bounds the artifacts on disk; storage.DefaultBytes if 0.
 	StorageBytes int64
-	// GitLimits bound a Git repository; those of its tree are Options.ArtifactLimits.
+	// GitLimits bounds a Git repository; Options.ArtifactLimits bounds its tree.
 	GitLimits git.Limits
-	// WebhookAddr receives pushes; empty: none. WebhookBytes bounds each.
+	// WebhookAddr is the listen address of the push webhook; empty: no webhook. WebhookBytes
+	// bounds each request.
 	WebhookAddr  string
 	WebhookBytes int64
 }
 
-// AddSources adds the reconciler of KsctlSource, the server of what it fetches, and what
-// tells commits how installs stand.
-func (c *Controllers) AddSources(ctx context.Context, o Sources) error {
+// AddSources adds the reconciler of KsctlSource, the artifact server, the push webhook, and the
+// reporter that sets commit statuses of installs.
+func (c *Controllers) AddSources(ctx context.Context, o SourceOptions) error {
 	served, err := storage.Open(storage.Options{Path: filepath.Join(c.opts.StoragePath, "served"),
-		MaxBytes: o.StorageBytes, Addr: o.Addr, AdvAddr: o.AdvAddr})
+		MaxBytes: o.StorageBytes, Addr: o.Addr, AdvertisedAddr: o.AdvAddr})
 	if err != nil {
 		return err
 	}
 	if err := c.mgr.Add(served); err != nil {
 		return err
 	}
-	c.served = served
-	// On the same disk as artifacts, and empty: a process that was killed leaves
-	// what it worked on. If the disk does not let go of it, each source says so.
+	c.artifactStorage = served
+	// On the same disk as the artifacts. A killed process leaves files behind. If the directory
+	// can't be removed, each source reports the error.
 	work := filepath.Join(c.opts.StoragePath, "work")
 	_ = os.RemoveAll(work)
 	limits := o.GitLimits
@@ -58,12 +59,12 @@ func (c *Controllers) AddSources(ctx context.Context, o Sources) error {
 		Storage:    steps.Storage,
 		Options:    c.controllerOptions(),
 	}
-	// Not by the cache: an install may name a source that another shard fetches.
-	setup.Reconciler.Selector = c.selected()
+	// Not restricted by the cache: an install may reference a source of another shard.
+	setup.Reconciler.Selector = c.selectorPredicate()
 	if err := setup.Register(ctx, c.mgr); err != nil {
 		return err
 	}
-	teller := source.NewTeller(c.mgr.GetClient(), steps, c.opts.Events, c.opts.Leads, c.metrics.CommitStatus, clock.RealClock{})
+	teller := source.NewNotifier(c.mgr.GetClient(), steps, c.opts.Events, c.opts.CheckLeadership, c.metrics.CommitStatus, clock.RealClock{})
 	if err := teller.Register(ctx, c.mgr, c.controllerOptions()); err != nil || o.WebhookAddr == "" {
 		return err
 	}
@@ -73,8 +74,8 @@ func (c *Controllers) AddSources(ctx context.Context, o Sources) error {
 	}).Register(ctx, c.mgr)
 }
 
-// selected lets objects through that are selected; nil for all.
-func (c *Controllers) selected() predicate.Predicate {
+// selectorPredicate returns a predicate for Options.Selector; nil if all objects are selected.
+func (c *Controllers) selectorPredicate() predicate.Predicate {
 	if c.opts.Selector == nil {
 		return nil
 	}

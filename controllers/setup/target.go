@@ -13,7 +13,7 @@ import (
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
-// newTarget is the cluster that the controller runs against.
+// newTarget returns the target of the cluster of the manager.
 func newTarget(cfg *rest.Config, index *live.Index) (*engine.Target, *engine.ServerDiscovery, error) {
 	dc, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
@@ -22,10 +22,10 @@ func newTarget(cfg *rest.Config, index *live.Index) (*engine.Target, *engine.Ser
 	d := engine.NewServerDiscovery(dc)
 	c := &clients{cfg: cfg, byAccount: map[types.NamespacedName]*engine.Client{}}
 	return &engine.Target{ClusterID: engine.LocalCluster, Discovery: d, Index: index,
-		Capabilities: d.Capabilities, Client: c.as}, d, nil
+		Capabilities: d.Capabilities, ClientFor: c.clientFor}, d, nil
 }
 
-// clients keeps a client per account. They share connections: client-go caches
+// clients caches one client per account. The clients share connections, because client-go caches
 // transports below the impersonation.
 type clients struct {
 	cfg *rest.Config
@@ -35,8 +35,9 @@ type clients struct {
 	byAccount map[types.NamespacedName]*engine.Client
 }
 
-// as returns a client with the rights of an account; nil: the controller's own.
-func (c *clients) as(account *types.NamespacedName) (*engine.Client, error) {
+// clientFor returns a client with the permissions of a service account; nil: those of the
+// controller.
+func (c *clients) clientFor(account *types.NamespacedName) (*engine.Client, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if account == nil {
@@ -53,7 +54,7 @@ func (c *clients) as(account *types.NamespacedName) (*engine.Client, error) {
 		return client, nil
 	}
 	cfg := rest.CopyConfig(c.cfg)
-	// The API server adds the groups of a service account itself.
+	// The API server adds the groups of the service account.
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + account.Namespace + ":" + account.Name}
 	client, err := engine.NewClient(cfg)
 	if err != nil {
@@ -63,19 +64,19 @@ func (c *clients) as(account *types.NamespacedName) (*engine.Client, error) {
 	return client, nil
 }
 
-// addTargets has the clusters that objects are applied to.
+// addTargets adds the target clusters, once for all kinds.
 func (c *Controllers) addTargets(ctx context.Context) error {
 	if c.targets != nil {
 		return nil
 	}
-	if err := target.Index(ctx, c.mgr.GetFieldIndexer()); err != nil {
+	if err := target.IndexFields(ctx, c.mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	clusters := target.NewClusters(target.Options{Installation: c.opts.OwnerID, SecretKey: c.key, Log: c.mgr.GetLogger()})
 	if err := c.mgr.Add(clusters); err != nil {
 		return err
 	}
-	c.targets = &target.Targets{Cache: c.mgr.GetClient(), Direct: c.mgr.GetAPIReader(), Local: c.target, Clusters: clusters,
+	c.targets = &target.Resolver{Cache: c.mgr.GetClient(), Direct: c.mgr.GetAPIReader(), Local: c.localTarget, Clusters: clusters,
 		NoCrossNamespace: c.opts.NoCrossNamespaceRefs, AllowInsecure: c.opts.InsecureKubeConfigTLS}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact/git"
 )
 
-func TestDoesNotTrustTheStatus(t *testing.T) {
+func TestPathAndDigestOfStatusAreNotTrusted(t *testing.T) {
 	r := newRig(t)
 	r.commit(map[string]string{"a": "a"})
 	r.done()
@@ -31,16 +31,16 @@ func TestDoesNotTrustTheStatus(t *testing.T) {
 	}
 }
 
-func TestFailures(t *testing.T) {
+func TestGitFailures(t *testing.T) {
 	t.Run("branch not found", func(t *testing.T) {
 		r := newRig(t)
 		r.commit(map[string]string{"a": "a"})
 		r.obj.Spec.Git.Ref = &appsv1.GitRef{Branch: "mian"}
 		if said := r.failed(string(git.BranchNotFound)); !strings.Contains(said, `"main"`) {
-			t.Errorf("does not name the branch that was meant: %s", said)
+			t.Errorf("the error does not suggest the branch: %s", said)
 		}
 		if r.obj.Status.Artifact != nil {
-			t.Error("has an artifact of another branch")
+			t.Error("the status has an artifact of another branch")
 		}
 	})
 	t.Run("commit not found", func(t *testing.T) {
@@ -75,11 +75,11 @@ func TestFailures(t *testing.T) {
 		r.start()
 		r.commit(map[string]string{"big": strings.Repeat("x", 101)})
 		r.stalled(string(artifact.TooLarge))
-		if left := r.kept(); len(left) > 0 {
-			t.Errorf("kept %v", left)
+		if left := r.storedFiles(); len(left) > 0 {
+			t.Errorf("stored files: %v", left)
 		}
 	})
-	t.Run("the disk", func(t *testing.T) {
+	t.Run("storage not writable", func(t *testing.T) {
 		r := newRig(t)
 		r.commit(map[string]string{"a": "a"})
 		if err := os.WriteFile(filepath.Join(r.dir, Space), []byte("in the way"), 0o600); err != nil {
@@ -89,7 +89,7 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-func TestUnreachableKeepsTheArtifact(t *testing.T) {
+func TestUnreachableServerKeepsArtifact(t *testing.T) {
 	r := newRig(t)
 	r.commit(map[string]string{"a": "a"})
 	r.done()
@@ -107,12 +107,12 @@ func TestUnreachableKeepsTheArtifact(t *testing.T) {
 	}
 }
 
-func TestTimeout(t *testing.T) {
+func TestTimeoutIsReported(t *testing.T) {
 	r := newRig(t)
 	r.commit(map[string]string{"a": "a"})
 	r.obj.Spec.Timeout = &metav1.Duration{Duration: time.Nanosecond}
 	if said := r.failed(string(git.OperationFailed)); !strings.Contains(said, "timeout of 1ns") {
-		t.Errorf("does not say what ran out: %s", said)
+		t.Errorf("the error does not contain the timeout: %s", said)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -122,23 +122,23 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-func TestNoRoomIsSaidAndHeals(t *testing.T) {
+func TestFullStorageIsReportedAndRecovers(t *testing.T) {
 	r := newRig(t)
 	r.commit(map[string]string{"a": strings.Repeat("1", 10)})
-	r.room = 10
+	r.capacity = 10
 	r.start()
 	if said := r.failed(storage.FullReason); !strings.Contains(said, "--source-storage-bytes") {
-		t.Errorf("does not say what to do: %s", said)
+		t.Errorf("the error does not name the flag: %s", said)
 	}
-	if left := r.kept(); len(left) > 0 {
-		t.Errorf("kept %v", left)
+	if left := r.storedFiles(); len(left) > 0 {
+		t.Errorf("stored files: %v", left)
 	}
-	r.room = 0
+	r.capacity = 0
 	r.start()
 	r.done()
 }
 
-func TestTheDiskFailsAndHeals(t *testing.T) {
+func TestStorageFailureRecovers(t *testing.T) {
 	r := newRig(t)
 	r.commit(map[string]string{"a": "1"})
 	r.done()

@@ -24,56 +24,57 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// CommitStatusFailedReason is that of an event: how installs stand can't be written to commits.
+// CommitStatusFailedReason is the reason of an event: a commit status can't be written.
 const CommitStatusFailedReason = "CommitStatusFailed"
 
-// tokenKey of a Secret for commit statuses, as Flux names it.
+// tokenKey is the key of the token in the Secret for commit statuses, as in Flux.
 const tokenKey = "token"
 
-// leadsAgain is when a process that may not lead any more asks again.
-const leadsAgain = 5 * time.Second
+// leaderRetryInterval is the delay before leadership is checked again.
+const leaderRetryInterval = 5 * time.Second
 
-// Teller writes to the commits of sources how installs stand that read them. It is a
-// reconciler of its own, so that no other one waits for a Git server, and
-// looks at one source at a time, one statement after the other.
-type Teller struct {
+// Notifier writes the state of installs as commit statuses to the commits of their sources. It is a
+// separate reconciler, so that no other reconciler waits for a Git server. It writes one commit
+// status per reconcile.
+type Notifier struct {
 	// Client reads from the cache.
 	Client client.Reader
-	// Steps read Secrets.
+	// Steps reads the Secrets.
 	Steps  *Steps
 	Events record.EventRecorder
-	// Leads returns an error when another process may lead by now; nil: none ever does.
-	Leads func() error
+	// CheckLeader returns an error if another process may be the leader; nil: no other process can
+	// be.
+	CheckLeader func() error
 	// Count is called for each commit status, with the type of the Git server and the result.
 	Count func(server, result string)
 	Clock clock.PassiveClock
 
-	http func() *http.Client
-	mu   sync.Mutex
-	told map[types.NamespacedName]*telling
+	httpClient func() *http.Client
+	mu         sync.Mutex
+	states     map[types.NamespacedName]*sourceState
 }
 
-// telling is what is remembered of one source.
-type telling struct {
+// sourceState is the in-memory state of one source.
+type sourceState struct {
 	uid types.UID
-	// wish is the commit status of the spec that statements were written for.
-	wish appsv1.SourceCommitStatus
+	// spec is spec.commitStatus when the commit statuses were written.
+	spec appsv1.SourceCommitStatus
 	url  string
-	// secrets are the versions of those that are used.
-	secrets string
-	ledger  commitstatus.Ledger
-	gate    commitstatus.Gate
+	// secretVersions are the versions of the used Secrets.
+	secretVersions string
+	tracker        commitstatus.Tracker
+	backoff        commitstatus.Backoff
 }
 
-// NewTeller makes a Teller.
-func NewTeller(c client.Reader, steps *Steps, events record.EventRecorder, leads func() error, count func(server, result string), clock clock.PassiveClock) *Teller {
-	return &Teller{Client: c, Steps: steps, Events: events, Leads: leads, Count: count, Clock: clock,
-		http: sync.OnceValue(artifact.NewHTTPClient), told: map[types.NamespacedName]*telling{}}
+// NewNotifier returns a Notifier.
+func NewNotifier(c client.Reader, steps *Steps, events record.EventRecorder, checkLeader func() error, count func(server, result string), clock clock.PassiveClock) *Notifier {
+	return &Notifier{Client: c, Steps: steps, Events: events, CheckLeader: checkLeader, Count: count, Clock: clock,
+		httpClient: sync.OnceValue(artifact.NewHTTPClient), states: map[types.NamespacedName]*sourceState{}}
 }
 
-// Reconcile implements reconcile.Reconciler: it writes the statement of a source that is
-// due, if there is one.
-func (t *Teller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+// Reconcile implements reconcile.Reconciler. It writes the next due commit status of a source, if
+// there is one.
+func (t *Notifier) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	src := &appsv1.KsctlSource{}
 	if err := t.Client.Get(ctx, req.NamespacedName, src, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, err
@@ -85,78 +86,80 @@ func (t *Teller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	if src.Spec.Suspend {
 		return ctrl.Result{}, nil
 	}
-	mine, err := t.of(ctx, src)
+	state, err := t.stateOf(ctx, src)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	wanted, err := t.wanted(ctx, src)
+	desired, err := t.desiredStatuses(ctx, src)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	now := t.Clock.Now()
-	next, wait, ok := mine.ledger.Next(wanted, now)
+	next, wait, ok := state.tracker.Next(desired, now)
 	if !ok {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	if t.Leads != nil {
-		if err := t.Leads(); err != nil {
-			log.FromContext(ctx).Info("a commit status is not written", "why", err.Error())
-			return ctrl.Result{RequeueAfter: leadsAgain}, nil
+	if t.CheckLeader != nil {
+		if err := t.CheckLeader(); err != nil {
+			log.FromContext(ctx).Info("commit status not written: not the leader", "why", err.Error())
+			return ctrl.Result{RequeueAfter: leaderRetryInterval}, nil
 		}
 	}
-	if wait := mine.gate.Wait(now); wait > 0 {
+	if wait := state.backoff.Wait(now); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	err = t.post(ctx, src, next)
 	if ctx.Err() != nil {
-		return ctrl.Result{}, ctx.Err() // the process ends
+		return ctrl.Result{}, ctx.Err() // the process is stopping
 	}
-	t.ended(ctx, src, mine, next, err)
-	return ctrl.Result{RequeueAfter: time.Millisecond}, nil // for the next one
+	t.recordResult(ctx, src, state, next, err)
+	return ctrl.Result{RequeueAfter: time.Millisecond}, nil // write the next commit status
 }
 
-// ended takes note of how a statement went, and tells people what they have to know.
-func (t *Teller) ended(ctx context.Context, src *appsv1.KsctlSource, mine *telling, next commitstatus.Next, err error) {
+// recordResult records the result of writing a commit status, and emits an event if users must
+// know.
+func (t *Notifier) recordResult(ctx context.Context, src *appsv1.KsctlSource, state *sourceState, next commitstatus.Next, err error) {
 	now := t.Clock.Now()
-	result, tell := mine.gate.Ended(err, now)
+	result, notify := state.backoff.Record(err, now)
 	t.Count(string(src.Spec.CommitStatus.Type), string(result))
 	if result == commitstatus.Written || result == commitstatus.Invalid {
-		mine.ledger.Said(next, now)
+		state.tracker.Posted(next, now)
 	} else {
-		mine.ledger.Failed(next)
+		state.tracker.Failed(next)
 	}
 	if err == nil {
-		log.FromContext(ctx).V(1).Info("wrote a commit status", "commit", next.Commit, "context", next.Context, "state", next.State)
+		log.FromContext(ctx).V(1).Info("commit status written", "commit", next.Commit, "context", next.Context, "state", next.State)
 		return
 	}
-	log.FromContext(ctx).Info("a commit status was not written", "commit", next.Commit, "context", next.Context, "why", err.Error())
-	if tell {
+	log.FromContext(ctx).Info("writing the commit status failed", "commit", next.Commit, "context", next.Context, "why", err.Error())
+	if notify {
 		t.Events.Event(src, corev1.EventTypeWarning, CommitStatusFailedReason, "commit statuses: "+err.Error())
 	}
 }
 
-// unread tells Secrets that a person must mend from an API server that does not answer.
-func unread(err error) error {
+// secretReadError returns errors about the Secret unchanged, because a user has to fix them. It
+// converts errors of the API server to transient errors.
+func secretReadError(err error) error {
 	if _, ok := errors.AsType[*secretError](err); ok {
 		return err
 	}
 	return &commitstatus.Error{Result: commitstatus.Failed, Message: err.Error()}
 }
 
-func (t *Teller) forget(key types.NamespacedName) {
+func (t *Notifier) forget(key types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.told, key)
+	delete(t.states, key)
 }
 
-// of is what is remembered of a source. What was said elsewhere counts for nothing, and
-// what changed may mend what failed.
-func (t *Teller) of(ctx context.Context, src *appsv1.KsctlSource) (*telling, error) {
+// stateOf returns the in-memory state of a source. It resets the state if the repository or
+// spec.commitStatus has changed, and the backoff if a Secret has changed.
+func (t *Notifier) stateOf(ctx context.Context, src *appsv1.KsctlSource) (*sourceState, error) {
 	var versions strings.Builder
-	for _, name := range []string{src.Spec.CommitStatus.SecretRef.Name, nameOf(src.Spec.Git.SecretRef), nameOf(src.Spec.Git.ProxySecretRef)} {
+	for _, name := range []string{src.Spec.CommitStatus.SecretRef.Name, refName(src.Spec.Git.SecretRef), refName(src.Spec.Git.ProxySecretRef)} {
 		meta := &metav1.PartialObjectMetadata{}
 		meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-		if name != "" { // or it is not among those that are watched
+		if name != "" { // not found: the Secret does not exist, or is not watched
 			if err := client.IgnoreNotFound(t.Client.Get(ctx, client.ObjectKey{Namespace: src.Namespace, Name: name}, meta)); err != nil {
 				return nil, err
 			}
@@ -166,76 +169,76 @@ func (t *Teller) of(ctx context.Context, src *appsv1.KsctlSource) (*telling, err
 	key := client.ObjectKeyFromObject(src)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	mine := t.told[key]
-	if mine == nil || mine.uid != src.UID || mine.wish != *src.Spec.CommitStatus || mine.url != src.Spec.Git.URL {
-		mine = &telling{uid: src.UID, wish: *src.Spec.CommitStatus, url: src.Spec.Git.URL, secrets: versions.String()}
-		t.told[key] = mine
+	state := t.states[key]
+	if state == nil || state.uid != src.UID || state.spec != *src.Spec.CommitStatus || state.url != src.Spec.Git.URL {
+		state = &sourceState{uid: src.UID, spec: *src.Spec.CommitStatus, url: src.Spec.Git.URL, secretVersions: versions.String()}
+		t.states[key] = state
 	}
-	if mine.secrets != versions.String() {
-		mine.secrets = versions.String()
-		mine.gate.Open()
+	if state.secretVersions != versions.String() {
+		state.secretVersions = versions.String()
+		state.backoff.Reset()
 	}
-	return mine, nil
+	return state, nil
 }
 
-// wanted is what is to be said of the installs that read a source.
-func (t *Teller) wanted(ctx context.Context, src *appsv1.KsctlSource) ([]commitstatus.Wanted, error) {
+// desiredStatuses returns the desired commit statuses of the installs of a source.
+func (t *Notifier) desiredStatuses(ctx context.Context, src *appsv1.KsctlSource) ([]commitstatus.Desired, error) {
 	var found appsv1.KsctlInstallList
 	key := client.ObjectKeyFromObject(src)
-	if err := t.Client.List(ctx, &found, client.MatchingFields{byOurs: key.String()}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := t.Client.List(ctx, &found, client.MatchingFields{bySource: key.String()}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	offered := offeredBy(src)
-	var out []commitstatus.Wanted
+	offered := offeredCommit(src)
+	var out []commitstatus.Desired
 	for i := range found.Items {
 		in := &found.Items[i]
 		if !in.DeletionTimestamp.IsZero() {
 			continue
 		}
-		w := commitstatus.Wanted{Install: in.UID}
-		if s, ok := commitstatus.Of(in, src); ok {
-			w.Statement, w.Offered, w.NotBefore = &s, s.Commit == offered, commitstatus.NotBefore(in)
+		w := commitstatus.Desired{Install: in.UID}
+		if s, ok := commitstatus.StatusOf(in, src); ok {
+			w.Status, w.IsCurrent, w.NotBefore = &s, s.Commit == offered, commitstatus.NotBefore(in)
 		}
 		out = append(out, w)
 	}
 	return out, nil
 }
 
-// post writes a statement, with what the Secrets hold now.
-func (t *Teller) post(ctx context.Context, src *appsv1.KsctlSource, next commitstatus.Next) error {
+// post writes a commit status, with the current content of the Secrets.
+func (t *Notifier) post(ctx context.Context, src *appsv1.KsctlSource, next commitstatus.Next) error {
 	target, err := commitstatus.TargetOf(src)
 	if err != nil {
 		return err
 	}
 	const field = "spec.commitStatus.secretRef"
-	secret, err := t.Steps.secret(ctx, src.Namespace, src.Spec.CommitStatus.SecretRef.Name, field)
+	secret, err := t.Steps.readSecret(ctx, src.Namespace, src.Spec.CommitStatus.SecretRef.Name, field)
 	if err != nil {
-		return unread(err)
+		return secretReadError(err)
 	}
-	token := gitsecret.Line(secret, tokenKey)
+	token := gitsecret.TrimmedValue(secret, tokenKey)
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return badSecret(SecretInvalidReason, fmt.Sprintf("the Secret %s/%s of %s has no %s, or one that is not a line of letters, digits and signs: correct it", secret.Namespace, secret.Name, field, tokenKey))
+		return newSecretError(SecretInvalidReason, fmt.Sprintf("Secret %s/%s of %s needs a %s of one line of printable ASCII characters without spaces: correct the Secret", secret.Namespace, secret.Name, field, tokenKey))
 	}
-	reach, err := t.Steps.access(ctx, src.Namespace, src.Spec.Git)
+	gitAccess, err := t.Steps.gitAccess(ctx, src.Namespace, src.Spec.Git)
 	if err != nil {
-		return unread(err)
+		return secretReadError(err)
 	}
 	if ca := secret.Data[gitsecret.CAKey]; len(ca) > 0 {
-		reach.CA = ca
+		gitAccess.CA = ca
 	}
-	config, err := reach.TLS()
+	config, err := gitAccess.TLSConfig()
 	if err != nil {
 		return err
 	}
-	a := commitstatus.Access{HTTP: t.http(), Token: token, In: "the Secret " + src.Namespace + "/" + secret.Name}
-	if config != nil || reach.Proxy != nil {
-		a.HTTP = artifact.NewHTTPClientWith(artifact.ClientOptions{TLS: config, Proxy: reach.Proxy})
+	a := commitstatus.Access{HTTP: t.httpClient(), Token: token, TokenSource: "the Secret " + src.Namespace + "/" + secret.Name}
+	if config != nil || gitAccess.Proxy != nil {
+		a.HTTP = artifact.NewHTTPClientWith(artifact.ClientOptions{TLS: config, Proxy: gitAccess.Proxy})
 		defer a.HTTP.CloseIdleConnections()
 	}
-	if reach.Proxy != nil {
-		if password, ok := reach.Proxy.User.Password(); ok {
+	if gitAccess.Proxy != nil {
+		if password, ok := gitAccess.Proxy.User.Password(); ok {
 			a.Secrets = append(a.Secrets, password)
 		}
 	}
-	return target.Post(ctx, a, next.Statement, t.Clock.Now())
+	return target.Post(ctx, a, next.Status, t.Clock.Now())
 }

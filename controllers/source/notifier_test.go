@@ -33,34 +33,34 @@ const (
 	statusToken = "the-token-of-team"
 )
 
-// tellRig is a source with installs, and a GitLab that takes a token.
-type tellRig struct {
-	*Teller
-	t      *testing.T
-	api    client.Client
-	clock  *clocktesting.FakePassiveClock
-	events *record.FakeRecorder
-	leads  error
+// notifierRig is a source with installs, and a fake GitLab that accepts one token.
+type notifierRig struct {
+	*Notifier
+	t         *testing.T
+	api       client.Client
+	clock     *clocktesting.FakePassiveClock
+	events    *record.FakeRecorder
+	leaderErr error
 
-	mu    sync.Mutex
-	asked []string // what was asked with the token, and "no" without it
-	code  int      // of the answer; 0: as the token is
-	retry string
+	mu         sync.Mutex
+	requests   []string // requests with the token, and "no" for requests without it
+	code       int      // status code of responses; 0 is 201
+	retryAfter string
 }
 
-func newTellRig(t *testing.T) *tellRig {
+func newNotifierRig(t *testing.T) *notifierRig {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), appsv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	r := &tellRig{t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)), events: record.NewFakeRecorder(100)}
+	r := &notifierRig{t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)), events: record.NewFakeRecorder(100)}
 	r.api = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&appsv1.KsctlSource{}, &appsv1.KsctlInstall{}).
-		WithIndex(&appsv1.KsctlInstall{}, byOurs, func(o client.Object) []string {
+		WithIndex(&appsv1.KsctlInstall{}, bySource, func(o client.Object) []string {
 			key, _ := sourceOf(o)
 			return []string{key.String()}
 		}).Build()
-	r.Teller = NewTeller(r.api, &Steps{Secrets: r.api}, r.events, func() error { return r.leads }, func(string, string) {}, r.clock)
+	r.Notifier = NewNotifier(r.api, &Steps{Secrets: r.api}, r.events, func() error { return r.leaderErr }, func(string, string) {}, r.clock)
 	server := httptest.NewServer(http.HandlerFunc(r.serve))
 	t.Cleanup(server.Close)
 	src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: fleet.Name, UID: "0c9c2e41-1"}}
@@ -71,23 +71,23 @@ func newTellRig(t *testing.T) *tellRig {
 	return r
 }
 
-func (r *tellRig) serve(w http.ResponseWriter, req *http.Request) {
+func (r *notifierRig) serve(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if req.Header.Get("Authorization") != "Bearer "+statusToken {
-		r.asked = append(r.asked, "no")
+		r.requests = append(r.requests, "no")
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
 	body, _ := io.ReadAll(req.Body)
-	r.asked = append(r.asked, strings.TrimPrefix(req.URL.EscapedPath(), "/api/v4/projects/group%2Ffleet/statuses/")[:3]+" "+string(body))
-	if r.retry != "" {
-		w.Header().Set("Retry-After", r.retry)
+	r.requests = append(r.requests, strings.TrimPrefix(req.URL.EscapedPath(), "/api/v4/projects/group%2Ffleet/statuses/")[:3]+" "+string(body))
+	if r.retryAfter != "" {
+		w.Header().Set("Retry-After", r.retryAfter)
 	}
 	w.WriteHeader(max(r.code, http.StatusCreated))
 }
 
-func (r *tellRig) create(o client.Object) {
+func (r *notifierRig) create(o client.Object) {
 	r.t.Helper()
 	if err := r.api.Create(r.t.Context(), o); err != nil {
 		r.t.Fatal(err)
@@ -97,8 +97,8 @@ func (r *tellRig) create(o client.Object) {
 	}
 }
 
-// stands has an install of a namespace be so at a commit.
-func (r *tellRig) stands(namespace, name, commit string, ready metav1.ConditionStatus, message string) {
+// setInstall creates or updates an install with a Ready condition at a commit.
+func (r *notifierRig) setInstall(namespace, name, commit string, ready metav1.ConditionStatus, message string) {
 	r.t.Helper()
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)}}
 	in.Spec.SourceRef = appsv1.SourceRef{Kind: Kind, Namespace: fleet.Namespace, Name: fleet.Name}
@@ -114,8 +114,8 @@ func (r *tellRig) stands(namespace, name, commit string, ready metav1.ConditionS
 	}
 }
 
-// secret makes the Secret, or changes it.
-func (r *tellRig) secret(token string) {
+// secret creates or replaces the Secret with the token.
+func (r *notifierRig) secret(token string) {
 	r.t.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: "status"}, Data: map[string][]byte{"token": []byte(token)}}
 	if r.api.Update(r.t.Context(), s) != nil {
@@ -123,26 +123,26 @@ func (r *tellRig) secret(token string) {
 	}
 }
 
-// work reconciles until there is nothing to do now, and gives what was asked meanwhile
-// and when there may be more.
-func (r *tellRig) work() ([]string, time.Duration) {
+// reconcileAll reconciles until no commit status is due. It returns the requests, and the delay of
+// the next reconcile.
+func (r *notifierRig) reconcileAll() ([]string, time.Duration) {
 	r.t.Helper()
-	r.asked = nil
+	r.requests = nil
 	for range 100 {
 		res, err := r.Reconcile(r.t.Context(), ctrl.Request{NamespacedName: fleet})
 		if err != nil {
 			r.t.Fatal(err)
 		}
 		if res.RequeueAfter != time.Millisecond {
-			return r.asked, res.RequeueAfter
+			return r.requests, res.RequeueAfter
 		}
 	}
-	r.t.Fatal("no end")
+	r.t.Fatal("100 reconciles are not enough")
 	return nil, 0
 }
 
-// told are the events since.
-func (r *tellRig) told() (out []string) {
+// newEvents returns the events since the last call.
+func (r *notifierRig) newEvents() (out []string) {
 	for len(r.events.Events) > 0 {
 		out = append(out, <-r.events.Events)
 	}
@@ -154,96 +154,96 @@ func (r *tellRig) told() (out []string) {
 	return out
 }
 
-func (r *tellRig) expect(what string, asked []string, wait time.Duration) {
+func (r *notifierRig) expect(what string, asked []string, wait time.Duration) {
 	r.t.Helper()
-	got, w := r.work()
+	got, w := r.reconcileAll()
 	if fmt.Sprint(got) != fmt.Sprint(asked) || w != wait {
-		r.t.Errorf("%s: asked %q and waits %s, want %q and %s", what, got, w, asked, wait)
+		r.t.Errorf("%s: requests %q, then waits %s, want %q and %s", what, got, w, asked, wait)
 	}
 }
 
 const web = `abc {"state":"success","name":"ksctlinstall/team/web/0c9c2e41","description":"fine"}`
 
-func TestAWrongTokenIsToldAndBlocksNothing(t *testing.T) {
-	r := newTellRig(t)
-	r.stands("team", "web", abc, "True", "fine")
+func TestInvalidTokenIsReportedOnceAndRetried(t *testing.T) {
+	r := newNotifierRig(t)
+	r.setInstall("team", "web", abc, "True", "fine")
 	r.expect("without a Secret", nil, 10*time.Second)
-	if e := r.told(); len(e) != 1 || !strings.Contains(e[0], "team/status") || !strings.Contains(e[0], "spec.commitStatus.secretRef") {
-		t.Errorf("told %q", e)
+	if e := r.newEvents(); len(e) != 1 || !strings.Contains(e[0], "team/status") || !strings.Contains(e[0], "spec.commitStatus.secretRef") {
+		t.Errorf("events %q", e)
 	}
 	for _, bad := range []string{"", "\n", "two lines\nof it"} {
 		r.secret(bad)
-		r.expect("with "+bad, nil, 10*time.Second)
-		if e := r.told(); len(e) != 1 || !strings.Contains(e[0], "token") {
-			t.Errorf("told %q", e)
+		r.expect(fmt.Sprintf("with token %q", bad), nil, 10*time.Second)
+		if e := r.newEvents(); len(e) != 1 || !strings.Contains(e[0], "token") {
+			t.Errorf("events %q", e)
 		}
 	}
 	r.secret("another")
 	r.expect("with a wrong token", []string{"no"}, 10*time.Second)
-	if e := r.told(); len(e) != 1 || !strings.Contains(e[0], "the Secret team/status") || !strings.Contains(e[0], "scope api") {
-		t.Errorf("told %q", e)
+	if e := r.newEvents(); len(e) != 1 || !strings.Contains(e[0], "the Secret team/status") || !strings.Contains(e[0], "scope api") {
+		t.Errorf("events %q", e)
 	}
-	r.expect("before it is time", nil, 10*time.Second)
+	r.expect("before the backoff ends", nil, 10*time.Second)
 	r.clock.SetTime(r.clock.Now().Add(10 * time.Second))
-	r.expect("in time", []string{"no"}, 20*time.Second)
-	if e := r.told(); len(e) != 0 {
-		t.Errorf("told again: %q", e)
+	r.expect("after the backoff", []string{"no"}, 20*time.Second)
+	if e := r.newEvents(); len(e) != 0 {
+		t.Errorf("repeated events: %q", e)
 	}
 	r.secret(statusToken + "\n")
-	r.expect("with the right one", []string{web}, 0)
-	r.expect("again", nil, 0)
-	if e := r.told(); len(e) != 0 {
-		t.Errorf("told %q", e)
+	r.expect("with the correct token", []string{web}, 0)
+	r.expect("without a change", nil, 0)
+	if e := r.newEvents(); len(e) != 0 {
+		t.Errorf("events %q", e)
 	}
 }
 
-func TestAServerThatWantsToBeLeftAlone(t *testing.T) {
-	r := newTellRig(t)
+func TestRetryAfterIsRespected(t *testing.T) {
+	r := newNotifierRig(t)
 	r.secret(statusToken)
-	r.stands("team", "web", abc, "True", "fine")
-	r.code, r.retry = 429, "600"
-	r.expect("at first", []string{web}, 10*time.Minute)
-	r.stands("team", "web", abc, "False", "broken")
-	r.stands("team", "db", abc, "True", "fine")
-	r.expect("with more to say", nil, 10*time.Minute)
+	r.setInstall("team", "web", abc, "True", "fine")
+	r.code, r.retryAfter = 429, "600"
+	r.expect("rate limited", []string{web}, 10*time.Minute)
+	r.setInstall("team", "web", abc, "False", "broken")
+	r.setInstall("team", "db", abc, "True", "fine")
+	r.expect("with more commit statuses", nil, 10*time.Minute)
 	r.clock.SetTime(r.clock.Now().Add(10 * time.Minute))
-	r.code, r.retry = 0, ""
-	r.expect("afterwards the newest", []string{strings.Replace(web, "/web/", "/db/", 1),
+	r.code, r.retryAfter = 0, ""
+	r.expect("after Retry-After, only the newest", []string{strings.Replace(web, "/web/", "/db/", 1),
 		`abc {"state":"failed","name":"ksctlinstall/team/web/0c9c2e41","description":"broken"}`}, 0)
-	if e := r.told(); len(e) != 0 {
-		t.Errorf("told %q", e)
+	if e := r.newEvents(); len(e) != 0 {
+		t.Errorf("events %q", e)
 	}
 }
 
-func TestWhatIsNotOurs(t *testing.T) {
-	r := newTellRig(t)
+func TestOtherNamespacesDoNotLeak(t *testing.T) {
+	r := newNotifierRig(t)
 	r.secret(statusToken)
-	r.stands("other", "web", abc, "False", "the name of a Secret")
-	r.stands("team", "web", def, "True", "of another source")
-	r.expect("another namespace and another commit", []string{`abc {"state":"failed","name":"ksctlinstall/other/web/0c9c2e41","description":"Because"}`}, 0)
-	// A Secret of the same name elsewhere is nobody's business.
+	r.setInstall("other", "web", abc, "False", "the name of a Secret")
+	r.setInstall("team", "web", def, "True", "of another source")
+	r.expect("other namespace and other commit", []string{`abc {"state":"failed","name":"ksctlinstall/other/web/0c9c2e41","description":"Because"}`}, 0)
+	// A Secret of the same name in another namespace is not used.
 	if err := r.api.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: "status"}}); err != nil {
 		t.Fatal(err)
 	}
 	r.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "status"}, Data: map[string][]byte{"token": []byte(statusToken)}})
-	r.stands("team", "web", abc, "True", "fine")
+	r.setInstall("team", "web", abc, "True", "fine")
 	r.expect("without its own Secret", nil, 10*time.Second)
 }
 
-func TestWhoMayNotLeadSaysNothing(t *testing.T) {
-	r := newTellRig(t)
+func TestOnlyLeaderWritesStatuses(t *testing.T) {
+	r := newNotifierRig(t)
 	r.secret(statusToken)
-	r.stands("team", "web", abc, "True", "fine")
-	r.leads = errors.New("the lease was last renewed a minute ago")
-	r.expect("paused", nil, leadsAgain)
-	r.leads = nil
-	r.expect("leading", []string{web}, 0)
+	r.setInstall("team", "web", abc, "True", "fine")
+	r.leaderErr = errors.New("the lease was last renewed a minute ago")
+	r.expect("not the leader", nil, leaderRetryInterval)
+	r.leaderErr = nil
+	r.expect("leader", []string{web}, 0)
 }
 
-func TestWhatASpecAsksFor(t *testing.T) {
-	r := newTellRig(t)
+func TestChangesOfCommitStatusSpec(t *testing.T) {
+	r := newNotifierRig(t)
 	r.secret(statusToken)
-	r.stands("team", "web", abc, "True", "fine")
+	r.setInstall("team", "web", abc, "True", "fine")
 	change := func(f func(*appsv1.KsctlSource)) {
 		t.Helper()
 		src := &appsv1.KsctlSource{}
@@ -260,23 +260,23 @@ func TestWhatASpecAsksFor(t *testing.T) {
 	change(func(s *appsv1.KsctlSource) { s.Spec.Suspend = false })
 	r.expect("resumed", []string{web}, 0)
 	change(func(s *appsv1.KsctlSource) { s.Spec.CommitStatus.Cluster = "prod" })
-	r.expect("another name", []string{strings.Replace(web, "0c9c2e41", "prod", 1)}, 0)
+	r.expect("other cluster name", []string{strings.Replace(web, "0c9c2e41", "prod", 1)}, 0)
 	change(func(s *appsv1.KsctlSource) { s.Spec.CommitStatus.Address = "https://git.example.com/fleet" })
-	r.expect("no repository", nil, 10*time.Second)
-	if e := r.told(); len(e) != 1 || !strings.Contains(e[0], "https://git.example.com/fleet names no repository") {
-		t.Errorf("told %q", e)
+	r.expect("invalid address", nil, 10*time.Second)
+	if e := r.newEvents(); len(e) != 1 || !strings.Contains(e[0], "https://git.example.com/fleet is not the URL of a repository") {
+		t.Errorf("events %q", e)
 	}
 	change(func(s *appsv1.KsctlSource) { s.Spec.CommitStatus = nil })
-	r.expect("none", nil, 0)
-	if len(r.Teller.told) != 0 {
-		t.Error("remembers a source that has no commit status")
+	r.expect("no commit status", nil, 0)
+	if len(r.Notifier.states) != 0 {
+		t.Error("state of a source without commit status is kept")
 	}
 }
 
-func TestAProxyAndAnAuthority(t *testing.T) {
-	r := newTellRig(t)
+func TestCommitStatusProxyAndCA(t *testing.T) {
+	r := newNotifierRig(t)
 	r.secret(statusToken)
-	r.stands("team", "web", abc, "True", "fine")
+	r.setInstall("team", "web", abc, "True", "fine")
 	var through []string
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		through = append(through, req.URL.Path)
@@ -298,7 +298,7 @@ func TestAProxyAndAnAuthority(t *testing.T) {
 	}
 	r.expect("through the proxy", []string{web}, 0)
 	if len(through) != 1 {
-		t.Errorf("through the proxy went %v", through)
+		t.Errorf("requests through the proxy: %v", through)
 	}
 	secret := &corev1.Secret{}
 	if err := r.api.Get(t.Context(), client.ObjectKey{Namespace: fleet.Namespace, Name: "status"}, secret); err != nil {
@@ -308,34 +308,34 @@ func TestAProxyAndAnAuthority(t *testing.T) {
 	if err := r.api.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	r.stands("team", "web", abc, "False", "broken")
-	r.expect("with an authority that is none", nil, 10*time.Second)
-	if e := r.told(); len(e) != 1 || !strings.Contains(e[0], "ca.crt") {
-		t.Errorf("told %q", e)
+	r.setInstall("team", "web", abc, "False", "broken")
+	r.expect("with an invalid CA", nil, 10*time.Second)
+	if e := r.newEvents(); len(e) != 1 || !strings.Contains(e[0], "ca.crt") {
+		t.Errorf("events %q", e)
 	}
 }
 
-func TestWhatWakesTheTeller(t *testing.T) {
+func TestNotifierPredicates(t *testing.T) {
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "web"}}
 	in.Spec.SourceRef = appsv1.SourceRef{Kind: Kind, Name: "fleet"}
 	in.Status.LastAttemptedRevision = "main@sha1:" + abc
 	in.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "Unknown", Message: "1 of 2"}}
-	if got := ofInstall(t.Context(), in); len(got) != 1 || got[0].NamespacedName != fleet {
+	if got := sourceRequests(t.Context(), in); len(got) != 1 || got[0].NamespacedName != fleet {
 		t.Errorf("got %v", got)
 	}
 	progress, ready := in.DeepCopy(), in.DeepCopy()
 	progress.Status.Conditions[0].Message, ready.Status.Conditions[0].Status = "2 of 2", "True"
-	if standsOtherwise(event.UpdateEvent{ObjectOld: in, ObjectNew: progress}) || !standsOtherwise(event.UpdateEvent{ObjectOld: in, ObjectNew: ready}) {
-		t.Error("progress wakes, or its end does not")
+	if installStateChanged(event.UpdateEvent{ObjectOld: in, ObjectNew: progress}) || !installStateChanged(event.UpdateEvent{ObjectOld: in, ObjectNew: ready}) {
+		t.Error("progress is accepted, or its end is not")
 	}
 	in.Spec.SourceRef.Kind = "GitRepository"
-	if got := ofInstall(t.Context(), in); got != nil {
-		t.Errorf("of Flux: got %v", got)
+	if got := sourceRequests(t.Context(), in); got != nil {
+		t.Errorf("Flux source: got %v", got)
 	}
 	src := &appsv1.KsctlSource{}
 	offers, fetched := src.DeepCopy(), src.DeepCopy()
 	offers.Status.Artifact, fetched.Status.ObservedContent = &fluxmeta.Artifact{Revision: "main@sha1:" + abc}, "x"
-	if !concernsCommits(event.UpdateEvent{ObjectOld: src, ObjectNew: offers}) || concernsCommits(event.UpdateEvent{ObjectOld: src, ObjectNew: fetched}) {
-		t.Error("another commit does not wake, or something else does")
+	if !statusesChanged(event.UpdateEvent{ObjectOld: src, ObjectNew: offers}) || statusesChanged(event.UpdateEvent{ObjectOld: src, ObjectNew: fetched}) {
+		t.Error("another commit is not accepted, or another change is")
 	}
 }

@@ -21,12 +21,12 @@ import (
 	"github.com/ksctl/gitops/internal/sources/commitstatus"
 )
 
-// byOurs is the field by which the installs of a KsctlSource are found.
-const byOurs = "spec.sourceRef of a KsctlSource"
+// bySource indexes the installs by their KsctlSource.
+const bySource = ".spec.sourceRef.KsctlSource"
 
-// Register adds the teller to a manager. It needs the index of Setup.
-func (t *Teller) Register(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.KsctlInstall{}, byOurs, func(o client.Object) []string {
+// Register adds the Notifier to a manager. It requires the index that Setup registers.
+func (t *Notifier) Register(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.KsctlInstall{}, bySource, func(o client.Object) []string {
 		if key, ok := sourceOf(o); ok {
 			return []string{key.String()}
 		}
@@ -38,10 +38,10 @@ func (t *Teller) Register(ctx context.Context, mgr ctrl.Manager, options control
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	err = ctrl.NewControllerManagedBy(mgr).Named("commitstatus").
-		For(&appsv1.KsctlSource{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: concernsCommits})).
-		Watches(&appsv1.KsctlInstall{}, handler.EnqueueRequestsFromMapFunc(ofInstall), builder.WithPredicates(predicate.Funcs{UpdateFunc: standsOtherwise})).
+		For(&appsv1.KsctlSource{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: statusesChanged})).
+		Watches(&appsv1.KsctlInstall{}, handler.EnqueueRequestsFromMapFunc(sourceRequests), builder.WithPredicates(predicate.Funcs{UpdateFunc: installStateChanged})).
 		WatchesMetadata(secret, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
-			return reconcile.Find(ctx, mgr.GetClient(), &appsv1.KsctlSourceList{}, nil, client.InNamespace(o.GetNamespace()), client.MatchingFields{bySecret: o.GetName()})
+			return reconcile.RequestsFor(ctx, mgr.GetClient(), &appsv1.KsctlSourceList{}, nil, client.InNamespace(o.GetNamespace()), client.MatchingFields{bySecret: o.GetName()})
 		})).
 		WithOptions(options).
 		Complete(t)
@@ -51,7 +51,7 @@ func (t *Teller) Register(ctx context.Context, mgr ctrl.Manager, options control
 	return nil
 }
 
-// sourceOf is the KsctlSource that an install reads.
+// sourceOf returns the KsctlSource of an install; false if its source is of another kind.
 func sourceOf(o client.Object) (types.NamespacedName, bool) {
 	in, ok := o.(*appsv1.KsctlInstall)
 	if !ok || in.Spec.SourceRef.Kind != Kind {
@@ -64,29 +64,29 @@ func sourceOf(o client.Object) (types.NamespacedName, bool) {
 	return key, true
 }
 
-func ofInstall(_ context.Context, o client.Object) []crreconcile.Request {
+func sourceRequests(_ context.Context, o client.Object) []crreconcile.Request {
 	if key, ok := sourceOf(o); ok {
 		return []crreconcile.Request{{NamespacedName: key}}
 	}
 	return nil
 }
 
-// concernsCommits lets changes of a source through by which something else may be said.
-func concernsCommits(e event.UpdateEvent) bool {
+// statusesChanged accepts updates of a source that may change its commit statuses.
+func statusesChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*appsv1.KsctlSource), e.ObjectNew.(*appsv1.KsctlSource)
-	return before.Generation != after.Generation || before.UID != after.UID || offeredBy(before) != offeredBy(after)
+	return before.Generation != after.Generation || before.UID != after.UID || offeredCommit(before) != offeredCommit(after)
 }
 
-// standsOtherwise lets changes of an install through that commits are told.
-func standsOtherwise(e event.UpdateEvent) bool {
+// installStateChanged accepts updates of an install that may change its commit status.
+func installStateChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*appsv1.KsctlInstall), e.ObjectNew.(*appsv1.KsctlInstall)
 	return before.UID != after.UID || before.Spec.SourceRef != after.Spec.SourceRef ||
 		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
-		commitstatus.StandingOf(before) != commitstatus.StandingOf(after)
+		commitstatus.InstallStateOf(before) != commitstatus.InstallStateOf(after)
 }
 
-// offeredBy is the commit that a source offers; empty without one.
-func offeredBy(src *appsv1.KsctlSource) string {
+// offeredCommit returns the commit of a source's artifact; empty if there is none.
+func offeredCommit(src *appsv1.KsctlSource) string {
 	if src.Status.Artifact == nil {
 		return ""
 	}

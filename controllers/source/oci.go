@@ -12,47 +12,45 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact/verify"
 )
 
-// signedByKey is the metadata of an artifact that says who signed it.
+// signedByKey is the metadata key of an artifact for its signer.
 const signedByKey = "ksctl.com/signed-by"
 
-// passedOn are the annotations of an artifact in a registry that stand in the
-// status, too.
-var passedOn = []string{"org.opencontainers.image.created", "org.opencontainers.image.revision", "org.opencontainers.image.source"}
+// statusAnnotations are the annotations of an artifact in a registry that are copied to the status.
+var statusAnnotations = []string{"org.opencontainers.image.created", "org.opencontainers.image.revision", "org.opencontainers.image.source"}
 
-// longestAnnotation is how much of one does.
-const longestAnnotation = 512
+// maxAnnotationBytes bounds a copied annotation. Longer ones are omitted.
+const maxAnnotationBytes = 512
 
-func refOf(o *appsv1.OCISource) oci.Ref {
+func ociRefOf(o *appsv1.OCISource) oci.Ref {
 	if o.Ref == nil {
 		return oci.Ref{}
 	}
 	return oci.Ref{Tag: o.Ref.Tag, SemVer: o.Ref.SemVer, Digest: o.Ref.Digest}
 }
 
-func selectorOf(o *appsv1.OCISource) oci.Selector {
+func layerSelectorOf(o *appsv1.OCISource) oci.LayerSelector {
 	if o.LayerSelector == nil {
-		return oci.Selector{}
+		return oci.LayerSelector{}
 	}
-	return oci.Selector{MediaType: o.LayerSelector.MediaType}
+	return oci.LayerSelector{MediaType: o.LayerSelector.MediaType}
 }
 
-// digestOf is the digest that a revision of a registry ends with.
+// digestOf returns the digest at the end of a revision.
 func digestOf(revision string) string { return revision[strings.LastIndex(revision, "@")+1:] }
 
-// refreshOCI makes the artifact in the status what is wanted, with the least
-// work: what has the digest of an artifact that is kept is not fetched, and by
-// digest not even looked for.
+// refreshOCI updates the artifact in the status. It does not fetch an artifact whose digest is
+// stored, and sends no request if the reference is such a digest.
 func (s *Steps) refreshOCI(ctx context.Context, obj *appsv1.KsctlSource) (revision string, err error) {
 	o := obj.Spec.OCI
-	kept, err := s.kept(obj)
+	stored, err := s.storedArtifact(obj)
 	if err != nil {
 		return "", err
 	}
-	trusted, err := s.trustOfOCI(ctx, obj.Namespace, o)
+	trusted, err := s.ociTrustOf(ctx, obj.Namespace, o)
 	if err != nil {
 		return "", err
 	}
-	access, err := s.accessOCI(ctx, obj.Namespace, o)
+	access, err := s.ociAccess(ctx, obj.Namespace, o)
 	if err != nil {
 		return "", err
 	}
@@ -61,27 +59,26 @@ func (s *Steps) refreshOCI(ctx context.Context, obj *appsv1.KsctlSource) (revisi
 		return "", err
 	}
 	defer repo.Close()
-	target, err := repo.Resolve(ctx, refOf(o))
+	target, err := repo.Resolve(ctx, ociRefOf(o))
 	if err != nil {
 		return "", err
 	}
 	revision, content := target.Revision(), trusted.content(obj)
-	if kept != nil && digestOf(kept.Revision) == target.Digest && obj.Status.ObservedContent == content {
-		return s.keep(obj, kept, revision), nil
+	if stored != nil && digestOf(stored.Revision) == target.Digest && obj.Status.ObservedContent == content {
+		return s.reuseArtifact(obj, stored, revision), nil
 	}
 	return revision, s.fetchOCI(ctx, obj, repo, target, trusted)
 }
 
-// fetchOCI gets an artifact, if somebody trusted has signed it, keeps its files
-// and writes them into the status.
-func (s *Steps) fetchOCI(ctx context.Context, obj *appsv1.KsctlSource, repo *oci.Repository, target oci.Target, trusted trustOCI) (err error) {
+// fetchOCI verifies and fetches an artifact, stores its files and sets the artifact in the status.
+func (s *Steps) fetchOCI(ctx context.Context, obj *appsv1.KsctlSource, repo *oci.Repository, target oci.ResolvedRef, trusted ociTrust) (err error) {
 	metadata := map[string]string{}
 	if trusted.verifier != nil {
 		if metadata[signedByKey], err = trusted.verifier.Verify(ctx, repo, target.Digest); err != nil {
 			return err
 		}
 	}
-	tree, err := repo.Fetch(ctx, target.Digest, selectorOf(obj.Spec.OCI))
+	tree, err := repo.Fetch(ctx, target.Digest, layerSelectorOf(obj.Spec.OCI))
 	if err != nil {
 		return err
 	}
@@ -95,26 +92,26 @@ func (s *Steps) fetchOCI(ctx context.Context, obj *appsv1.KsctlSource, repo *oci
 		return err
 	}
 	next.Revision = target.Revision()
-	describe(next, metadata, tree.Annotations)
+	addMetadata(next, metadata, tree.Annotations)
 	return s.publish(obj, next, appsv1.GitVerificationMode(trusted.provider), trusted.content(obj))
 }
 
-// describe adds to an artifact who signed it and where it comes from.
-func describe(a *fluxmeta.Artifact, metadata, annotations map[string]string) {
-	for _, name := range passedOn {
-		if said := annotations[name]; said != "" && len(said) <= longestAnnotation {
-			metadata[name] = said
+// addMetadata adds the signer and the annotations to the metadata of an artifact.
+func addMetadata(a *fluxmeta.Artifact, metadata, annotations map[string]string) {
+	for _, name := range statusAnnotations {
+		if value := annotations[name]; value != "" && len(value) <= maxAnnotationBytes {
+			metadata[name] = value
 		}
 	}
-	for name, said := range a.Metadata {
-		metadata[name] = said
+	for name, value := range a.Metadata {
+		metadata[name] = value
 	}
 	if len(metadata) > 0 {
 		a.Metadata = metadata
 	}
 }
 
-// withdrawOCI is withdraw for an artifact of a registry.
+// withdrawOCI does the same as withdraw for an artifact of a registry.
 func (s *Steps) withdrawOCI(obj *appsv1.KsctlSource, revision string, cause error) error {
 	a, v := obj.Status.Artifact, obj.Spec.OCI.Verify
 	if a == nil || v == nil {
@@ -128,7 +125,7 @@ func (s *Steps) withdrawOCI(obj *appsv1.KsctlSource, revision string, cause erro
 	return s.retract(obj, cause)
 }
 
-// reasonOfOCI is the reason of an error about a registry or a signature.
+// reasonOfOCI returns the reason of an error of a registry or of a verification.
 func reasonOfOCI(err error) (string, bool) {
 	if e, ok := errors.AsType[*verify.Error](err); ok {
 		return string(e.Reason), true

@@ -29,14 +29,14 @@ import (
 
 const registryPassword = "s3cret-of-the-registry"
 
-// ociRig is a source that follows a registry, behind a server that counts
-// requests and may ask for a password.
+// ociRig is a source with an OCI registry, behind a proxy that counts requests and may require a
+// password.
 type ociRig struct {
 	*rig
-	registry *registry.Server
-	front    *httptest.Server
-	asked    atomic.Int64
-	private  atomic.Bool
+	registry     *registry.Server
+	proxy        *httptest.Server
+	requestCount atomic.Int64
+	private      atomic.Bool
 }
 
 func newOCIRig(t *testing.T) *ociRig {
@@ -48,8 +48,8 @@ func newOCIRig(t *testing.T) *ociRig {
 	t.Cleanup(func() { _ = server.Close() })
 	r := &ociRig{rig: newRig(t), registry: server}
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: server.Host()})
-	r.front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		r.asked.Add(1)
+	r.proxy = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r.requestCount.Add(1)
 		if _, password, _ := req.BasicAuth(); r.private.Load() && password != registryPassword {
 			w.Header().Set("WWW-Authenticate", `Basic realm="fleet"`)
 			w.WriteHeader(http.StatusUnauthorized)
@@ -57,13 +57,13 @@ func newOCIRig(t *testing.T) *ociRig {
 		}
 		proxy.ServeHTTP(w, req)
 	}))
-	t.Cleanup(r.front.Close)
+	t.Cleanup(r.proxy.Close)
 	r.obj.Spec.Git = nil
 	r.obj.Spec.OCI = &appsv1.OCISource{URL: oci.Scheme + r.host() + "/team/fleet", Insecure: true}
 	return r
 }
 
-func (r *ociRig) host() string { return strings.TrimPrefix(r.front.URL, "http://") }
+func (r *ociRig) host() string { return strings.TrimPrefix(r.proxy.URL, "http://") }
 
 func (r *ociRig) push(tag, body string) string {
 	r.t.Helper()
@@ -75,12 +75,12 @@ func (r *ociRig) push(tag, body string) string {
 }
 
 func (r *ociRig) requests(f func()) int64 {
-	before := r.asked.Load()
+	before := r.requestCount.Load()
 	f()
-	return r.asked.Load() - before
+	return r.requestCount.Load() - before
 }
 
-// secret makes a Secret, or changes it.
+// secretOf creates or replaces a Secret of a type.
 func (r *ociRig) secretOf(name string, kind corev1.SecretType, data map[string][]byte) {
 	r.t.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: name}, Type: kind, Data: data}
@@ -103,7 +103,7 @@ func named(name string) *fluxmeta.LocalObjectReference {
 	return &fluxmeta.LocalObjectReference{Name: name}
 }
 
-func TestFollowsATagOfARegistry(t *testing.T) {
+func TestFollowsOCITag(t *testing.T) {
 	r := newOCIRig(t)
 	first := r.push("latest", "1")
 	r.done()
@@ -113,8 +113,8 @@ func TestFollowsATagOfARegistry(t *testing.T) {
 	}
 	before := r.obj.DeepCopy()
 	r.clock.SetTime(r.clock.Now().Add(time.Hour))
-	if n := r.requests(func() { r.done() }); n != 2 { // the handshake, and the tag
-		t.Errorf("%d requests for a tag that stayed, want 2", n)
+	if n := r.requests(func() { r.done() }); n != 2 { // the ping and the tag
+		t.Errorf("%d requests for an unchanged tag, want 2", n)
 	}
 	if !reflect.DeepEqual(before, r.obj) {
 		t.Errorf("the status changed: %+v", r.obj.Status)
@@ -124,12 +124,12 @@ func TestFollowsATagOfARegistry(t *testing.T) {
 	if got := r.obj.Status.Artifact.Revision; got != "latest@"+second || r.content("a") != "2" {
 		t.Errorf("revision %s with %q", got, r.content("a"))
 	}
-	if len(r.kept()) != 2 {
-		t.Errorf("kept %v, want the artifact and the one before", r.kept())
+	if len(r.storedFiles()) != 2 {
+		t.Errorf("stored %v, want the current and the previous artifact", r.storedFiles())
 	}
 }
 
-func TestRestartFetchesNothingOfARegistry(t *testing.T) {
+func TestOCIRestartFetchesNothing(t *testing.T) {
 	r := newOCIRig(t)
 	r.push("latest", "1")
 	r.done()
@@ -139,7 +139,7 @@ func TestRestartFetchesNothingOfARegistry(t *testing.T) {
 	}
 }
 
-func TestRefsOfARegistry(t *testing.T) {
+func TestOCIRefs(t *testing.T) {
 	r := newOCIRig(t)
 	old, latest := r.push("v1.2.0", "old"), r.push("v1.10.0", "new")
 	r.obj.Spec.OCI.Ref = &appsv1.OCIRef{SemVer: "1.x"}
@@ -153,7 +153,7 @@ func TestRefsOfARegistry(t *testing.T) {
 		t.Errorf("revision %s with %q", got, r.content("a"))
 	}
 	if n := r.requests(func() { r.done() }); n != 0 {
-		t.Errorf("%d requests for a digest that is kept, want none", n)
+		t.Errorf("%d requests for a stored digest, want none", n)
 	}
 	r.obj.Spec.OCI.Ref = &appsv1.OCIRef{Tag: "v1.2.0"}
 	r.done()
@@ -162,25 +162,25 @@ func TestRefsOfARegistry(t *testing.T) {
 	}
 }
 
-func TestIgnoreAndSelectorMakeAnotherArtifact(t *testing.T) {
+func TestOCIIgnoreAndLayerSelector(t *testing.T) {
 	r := newOCIRig(t)
 	r.push("latest", "1")
 	r.done()
 	if r.content("docs/b") != "b" {
-		t.Error("docs/b is not there")
+		t.Error("docs/b is missing")
 	}
 	r.obj.Spec.Ignore = "docs/"
 	r.done()
 	if r.content("docs/b") != "" || r.content("a") != "1" {
-		t.Error("docs/b was not left out")
+		t.Error("docs/b is not ignored")
 	}
 	r.obj.Spec.OCI.LayerSelector = &appsv1.OCILayerSelector{MediaType: "text/plain"}
-	if said := r.stalledBy(string(oci.LayerNotFound)); !strings.Contains(said, "text/plain") {
+	if said := r.stalledMessage(string(oci.LayerNotFound)); !strings.Contains(said, "text/plain") {
 		t.Errorf("got %s", said)
 	}
 }
 
-func TestCredentialsOfARegistry(t *testing.T) {
+func TestOCICredentials(t *testing.T) {
 	r := newOCIRig(t)
 	r.push("latest", "1")
 	r.private.Store(true)
@@ -206,7 +206,7 @@ func TestCredentialsOfARegistry(t *testing.T) {
 	r.done()
 }
 
-func TestSecretsOfARegistryThatCantBeUsed(t *testing.T) {
+func TestInvalidOCISecrets(t *testing.T) {
 	for name, c := range map[string]struct {
 		set    func(*appsv1.OCISource)
 		kind   corev1.SecretType
@@ -214,16 +214,16 @@ func TestSecretsOfARegistryThatCantBeUsed(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"another type": {func(o *appsv1.OCISource) { o.SecretRef = named("x") }, corev1.SecretTypeOpaque,
+		"other type": {func(o *appsv1.OCISource) { o.SecretRef = named("x") }, corev1.SecretTypeOpaque,
 			map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"a":{"auth":"eDp5"}}}`)}, SecretInvalidReason, "docker-registry"},
 		"not JSON": {func(o *appsv1.OCISource) { o.SecretRef = named("x") }, corev1.SecretTypeDockerConfigJson,
 			map[string][]byte{corev1.DockerConfigJsonKey: []byte(registryPassword)}, SecretInvalidReason, "spec.oci.secretRef"},
-		"programs that know the password": {func(o *appsv1.OCISource) { o.SecretRef = named("x") }, corev1.SecretTypeDockerConfigJson,
+		"credential helper": {func(o *appsv1.OCISource) { o.SecretRef = named("x") }, corev1.SecretTypeDockerConfigJson,
 			map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"credsStore":"evil"}`)}, SecretInvalidReason, "spec.oci.secretRef"},
-		"registry that is no URL": {func(o *appsv1.OCISource) { o.SecretRef = named("x") }, corev1.SecretTypeDockerConfigJson,
+		"invalid registry": {func(o *appsv1.OCISource) { o.SecretRef = named("x") }, corev1.SecretTypeDockerConfigJson,
 			map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"%zz` + registryPassword + `":{"auth":"eDp5"}}}`)}, SecretInvalidReason, "registry"},
-		"no authority": {func(o *appsv1.OCISource) { o.CertSecretRef = named("x") }, corev1.SecretTypeOpaque, nil, SecretInvalidReason, "ca.crt"},
-		"authority that is none": {func(o *appsv1.OCISource) { o.CertSecretRef = named("x") }, corev1.SecretTypeOpaque,
+		"no CA": {func(o *appsv1.OCISource) { o.CertSecretRef = named("x") }, corev1.SecretTypeOpaque, nil, SecretInvalidReason, "ca.crt"},
+		"invalid CA": {func(o *appsv1.OCISource) { o.CertSecretRef = named("x") }, corev1.SecretTypeOpaque,
 			map[string][]byte{"ca.crt": []byte(registryPassword)}, SecretInvalidReason, "ca.crt"},
 		"certificate without a key": {func(o *appsv1.OCISource) { o.CertSecretRef = named("x") }, corev1.SecretTypeTLS,
 			map[string][]byte{"tls.crt": []byte(registryPassword)}, SecretInvalidReason, "tls.key"},
@@ -245,18 +245,18 @@ func TestSecretsOfARegistryThatCantBeUsed(t *testing.T) {
 			r.push("latest", "1")
 			r.secretOf("x", c.kind, c.data)
 			c.set(r.obj.Spec.OCI)
-			said := r.stalledBy(c.reason)
-			if !strings.Contains(said, c.says) || strings.Contains(said, registryPassword) {
-				t.Errorf("got %s", said)
+			message := r.stalledMessage(c.reason)
+			if !strings.Contains(message, c.says) || strings.Contains(message, registryPassword) {
+				t.Errorf("got %s", message)
 			}
-			if got := secretsOf(r.obj); len(got) != 1 || got[0] != "x" {
-				t.Errorf("a change of the Secret is not noticed: %v", got)
+			if got := secretNames(r.obj); len(got) != 1 || got[0] != "x" {
+				t.Errorf("the Secret is not watched: %v", got)
 			}
 		})
 	}
 }
 
-func TestVerifiesArtifactsOfARegistry(t *testing.T) {
+func TestOCISignatures(t *testing.T) {
 	subject, issuer := "release@example.com", "https://accounts.example.com"
 	must := func(t *testing.T, err error) {
 		t.Helper()
@@ -265,8 +265,8 @@ func TestVerifiesArtifactsOfARegistry(t *testing.T) {
 		}
 	}
 	type signer func(context.Context, signatures.Artifact) error
-	for name, provide := range map[string]func(t *testing.T, r *ociRig) (right, wrong signer){
-		"cosign with a key": func(t *testing.T, r *ociRig) (right, wrong signer) {
+	for name, provide := range map[string]func(t *testing.T, r *ociRig) (trusted, untrusted signer){
+		"cosign with a key": func(t *testing.T, r *ociRig) (trusted, untrusted signer) {
 			k, err := signatures.NewKey()
 			must(t, err)
 			other, err := signatures.NewKey()
@@ -275,29 +275,29 @@ func TestVerifiesArtifactsOfARegistry(t *testing.T) {
 			must(t, err)
 			r.secretOf("trusted", corev1.SecretTypeOpaque, map[string][]byte{"cosign.pub": pem})
 			r.obj.Spec.OCI.Verify = &appsv1.OCIVerification{Provider: appsv1.Cosign, SecretRef: named("trusted")}
-			return k.Beside, other.Beside
+			return k.SignWithTag, other.SignWithTag
 		},
-		"cosign without a key": func(t *testing.T, r *ociRig) (right, wrong signer) {
+		"cosign without a key": func(t *testing.T, r *ociRig) (trusted, untrusted signer) {
 			s, err := signatures.NewSigstore()
 			must(t, err)
-			root, err := s.TrustedRoot(signatures.Without{})
+			root, err := s.TrustedRoot(signatures.TrustedRootOptions{})
 			must(t, err)
 			r.secretOf("trusted", corev1.SecretTypeOpaque, map[string][]byte{"trusted_root.json": root})
 			r.obj.Spec.OCI.Verify = &appsv1.OCIVerification{Provider: appsv1.Cosign, TrustedRootSecretRef: named("trusted"),
 				MatchOIDCIdentity: []appsv1.OIDCIdentityMatch{{Issuer: "^https://accounts\\.example\\.com$", Subject: "^release@example\\.com$"}}}
 			by := func(who string) signer {
 				return func(ctx context.Context, a signatures.Artifact) error {
-					return s.Referring(ctx, a, who, issuer, time.Minute)
+					return s.SignWithReferrer(ctx, a, who, issuer, time.Minute)
 				}
 			}
 			return by(subject), by("mallory@example.com")
 		},
-		"notation": func(t *testing.T, r *ociRig) (right, wrong signer) {
+		"notation": func(t *testing.T, r *ociRig) (trusted, untrusted signer) {
 			n, err := signatures.NewNotary(time.Now().Add(-45 * time.Minute))
 			must(t, err)
 			other, err := signatures.NewNotary(time.Now().Add(-45 * time.Minute))
 			must(t, err)
-			policy, err := signatures.Policy("strict")
+			policy, err := signatures.TrustPolicy("strict")
 			must(t, err)
 			r.secretOf("trusted", corev1.SecretTypeOpaque, map[string][]byte{"trustpolicy.json": policy, "ca.crt": n.PEM()})
 			r.obj.Spec.OCI.Verify = &appsv1.OCIVerification{Provider: appsv1.Notation, SecretRef: named("trusted")}
@@ -310,40 +310,40 @@ func TestVerifiesArtifactsOfARegistry(t *testing.T) {
 				return signatures.Artifact{Repository: r.registry.Host() + "/team/fleet", Digest: digest}
 			}
 			digest := r.push("latest", "1")
-			r.done() // before anybody asks for a signature
-			right, wrong := provide(t, r)
+			r.done() // before verification is required
+			trusted, untrusted := provide(t, r)
 			r.failed(string(verify.Unsigned))
-			if r.obj.Status.Artifact != nil || len(r.kept()) != 0 {
-				t.Errorf("an artifact that nobody verified stays: %+v %v", r.obj.Status.Artifact, r.kept())
+			if r.obj.Status.Artifact != nil || len(r.storedFiles()) != 0 {
+				t.Errorf("an unverified artifact stays: %+v %v", r.obj.Status.Artifact, r.storedFiles())
 			}
-			must(t, wrong(t.Context(), at(digest)))
+			must(t, untrusted(t.Context(), at(digest)))
 			r.failed(string(verify.Untrusted))
-			must(t, right(t.Context(), at(digest)))
+			must(t, trusted(t.Context(), at(digest)))
 			d := r.done()
-			if r.content("a") != "1" || r.obj.Status.Artifact.Metadata[signedByKey] == "" || !strings.Contains(d.Message, "signature was verified") {
+			if r.content("a") != "1" || r.obj.Status.Artifact.Metadata[signedByKey] == "" || !strings.Contains(d.Message, "signature verified") {
 				t.Errorf("artifact %+v, %s", r.obj.Status.Artifact, d.Message)
 			}
 			if n := r.requests(func() { r.done() }); n != 2 {
-				t.Errorf("%d requests for what was verified, want 2", n)
+				t.Errorf("%d requests for a verified artifact, want 2", n)
 			}
 
-			// The next one is not signed: the one that is verified stays.
+			// The next artifact is not signed: the verified one stays.
 			r.push("latest", "2")
 			r.failed(string(verify.Unsigned))
 			if r.content("a") != "1" {
-				t.Error("the verified artifact is gone")
+				t.Error("the verified artifact is lost")
 			}
-			// Nobody answers.
-			r.front.Close()
+			// The registry is down.
+			r.proxy.Close()
 			r.failed(string(oci.OperationFailed))
 			if r.content("a") != "1" {
-				t.Error("the verified artifact is gone")
+				t.Error("the verified artifact is lost")
 			}
 		})
 	}
 }
 
-func TestAnotherKeyVerifiesAnew(t *testing.T) {
+func TestOCIKeyChangeWithdrawsArtifact(t *testing.T) {
 	r := newOCIRig(t)
 	k, err := signatures.NewKey()
 	if err != nil {
@@ -356,7 +356,7 @@ func TestAnotherKeyVerifiesAnew(t *testing.T) {
 	r.secretOf("trusted", corev1.SecretTypeOpaque, map[string][]byte{"cosign.pub": pem})
 	r.obj.Spec.OCI.Verify = &appsv1.OCIVerification{Provider: appsv1.Cosign, SecretRef: named("trusted")}
 	digest := r.push("latest", "1")
-	if err := k.Referring(t.Context(), signatures.Artifact{Repository: r.registry.Host() + "/team/fleet", Digest: digest}); err != nil {
+	if err := k.SignWithReferrer(t.Context(), signatures.Artifact{Repository: r.registry.Host() + "/team/fleet", Digest: digest}); err != nil {
 		t.Fatal(err)
 	}
 	r.done()
@@ -370,17 +370,17 @@ func TestAnotherKeyVerifiesAnew(t *testing.T) {
 	r.secretOf("trusted", corev1.SecretTypeOpaque, map[string][]byte{"cosign.pub": pem})
 	r.failed(string(verify.Untrusted))
 	if r.obj.Status.Artifact != nil {
-		t.Error("an artifact stays that nobody trusted has signed")
+		t.Error("an artifact with an untrusted signature stays")
 	}
 }
 
-func TestFailuresOfARegistry(t *testing.T) {
-	t.Run("no such tag", func(t *testing.T) {
+func TestOCIFailures(t *testing.T) {
+	t.Run("tag not found", func(t *testing.T) {
 		r := newOCIRig(t)
 		r.obj.Spec.OCI.Ref = &appsv1.OCIRef{Tag: "nothing"}
 		r.failed(string(oci.ArtifactNotFound))
 	})
-	t.Run("not a range", func(t *testing.T) {
+	t.Run("invalid range", func(t *testing.T) {
 		r := newOCIRig(t)
 		r.obj.Spec.OCI.Ref = &appsv1.OCIRef{SemVer: "newest"}
 		r.stalled(string(oci.SemVerInvalid))
@@ -404,8 +404,8 @@ func TestFailuresOfARegistry(t *testing.T) {
 		r.start()
 		r.push("latest", strings.Repeat("x", 101))
 		r.stalled(string(artifact.TooLarge))
-		if left := r.kept(); len(left) > 0 {
-			t.Errorf("kept %v", left)
+		if left := r.storedFiles(); len(left) > 0 {
+			t.Errorf("stored files: %v", left)
 		}
 	})
 }

@@ -20,11 +20,10 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact/verify"
 )
 
-// ServiceAccountNotFoundReason says that the account whose pull secrets are asked for
-// does not exist.
+// ServiceAccountNotFoundReason means that the service account with the pull secrets does not exist.
 const ServiceAccountNotFoundReason = "ServiceAccountNotFound"
 
-// Keys of Secrets, as Flux names them.
+// Keys of Secrets, with the same names as in Flux.
 const (
 	certificateKey = "tls.crt"
 	privateKeyKey  = "tls.key"
@@ -32,33 +31,32 @@ const (
 
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get
 
-// ociSecrets are the names of all Secrets that an OCI source refers to itself.
+// ociSecrets returns the names of the Secrets that an OCI source refers to directly.
 func ociSecrets(o *appsv1.OCISource) []string {
-	names := []string{nameOf(o.SecretRef), nameOf(o.CertSecretRef), nameOf(o.ProxySecretRef)}
+	names := []string{refName(o.SecretRef), refName(o.CertSecretRef), refName(o.ProxySecretRef)}
 	if v := o.Verify; v != nil {
-		names = append(names, nameOf(v.SecretRef), nameOf(v.TrustedRootSecretRef))
+		names = append(names, refName(v.SecretRef), refName(v.TrustedRootSecretRef))
 	}
 	return names
 }
 
-// trustOCI is whose signatures a source asks for.
-type trustOCI struct {
-	provider appsv1.OCIVerificationProvider // empty: none
+// ociTrust is the required signature of an OCI source.
+type ociTrust struct {
+	provider appsv1.OCIVerificationProvider // empty: no verification
 	verifier verify.Verifier
-	// version of the Secret with what is trusted.
+	// version is the version of the Secret with the trusted keys.
 	version string
 }
 
-// content identifies what makes an artifact of a digest; empty when that is the
-// digest alone.
-func (t trustOCI) content(obj *appsv1.KsctlSource) string {
+// content identifies all inputs of an artifact besides the digest; empty if there are none.
+func (t ociTrust) content(obj *appsv1.KsctlSource) string {
 	o := obj.Spec.OCI
 	recipe := struct {
 		Ignore, MediaType, Provider, Trusted, URL string
 		Identities                                []appsv1.OIDCIdentityMatch
-	}{Ignore: obj.Spec.Ignore, MediaType: selectorOf(o).MediaType}
+	}{Ignore: obj.Spec.Ignore, MediaType: layerSelectorOf(o).MediaType}
 	if t.provider != "" {
-		// Signatures stand beside the artifact, in its repository.
+		// The signatures are in the repository of the artifact, so the URL is an input, too.
 		recipe.Provider, recipe.Trusted, recipe.URL, recipe.Identities = string(t.provider), t.version, o.URL, o.Verify.MatchOIDCIdentity
 	} else if recipe.Ignore == "" && recipe.MediaType == "" {
 		return ""
@@ -66,19 +64,19 @@ func (t trustOCI) content(obj *appsv1.KsctlSource) string {
 	return fingerprint(recipe)
 }
 
-// trustOfOCI reads what a source trusts.
-func (s *Steps) trustOfOCI(ctx context.Context, namespace string, o *appsv1.OCISource) (t trustOCI, err error) {
+// ociTrustOf reads the trusted keys of a source.
+func (s *Steps) ociTrustOf(ctx context.Context, namespace string, o *appsv1.OCISource) (t ociTrust, err error) {
 	v := o.Verify
 	if v == nil {
 		return t, nil
 	}
 	t.provider = v.Provider
-	name, field := nameOf(v.SecretRef), "spec.oci.verify.secretRef"
+	name, field := refName(v.SecretRef), "spec.oci.verify.secretRef"
 	keyless := v.Provider == appsv1.Cosign && v.SecretRef == nil
 	if keyless {
-		name, field = nameOf(v.TrustedRootSecretRef), "spec.oci.verify.trustedRootSecretRef"
+		name, field = refName(v.TrustedRootSecretRef), "spec.oci.verify.trustedRootSecretRef"
 	}
-	secret, err := s.secret(ctx, namespace, name, field)
+	secret, err := s.readSecret(ctx, namespace, name, field)
 	if err != nil {
 		return t, err
 	}
@@ -89,12 +87,12 @@ func (s *Steps) trustOfOCI(ctx context.Context, namespace string, o *appsv1.OCIS
 	case !keyless:
 		t.verifier, err = verify.NewCosignKeys(secret.Data)
 	default:
-		if err = gitsecret.Needs(secret, field, verify.TrustedRootKey); err == nil {
+		if err = gitsecret.RequireKeys(secret, field, verify.TrustedRootKey); err == nil {
 			t.verifier, err = verify.NewCosignKeyless(secret.Data[verify.TrustedRootKey], identities(v))
 		}
 	}
 	if e, ok := errors.AsType[*verify.Error](err); ok {
-		e.Message = fmt.Sprintf("the Secret %s/%s of %s: %s", namespace, name, field, e.Message)
+		e.Message = fmt.Sprintf("Secret %s/%s of %s: %s", namespace, name, field, e.Message)
 	}
 	return t, err
 }
@@ -107,48 +105,49 @@ func identities(v *appsv1.OCIVerification) []verify.Identity {
 	return out
 }
 
-// accessOCI is how the registry of a source is reached.
-func (s *Steps) accessOCI(ctx context.Context, namespace string, o *appsv1.OCISource) (a oci.Access, err error) {
+// ociAccess returns the credentials, the TLS configuration and the proxy for the registry of a
+// source.
+func (s *Steps) ociAccess(ctx context.Context, namespace string, o *appsv1.OCISource) (a oci.Access, err error) {
 	a.Insecure = o.Insecure
 	if a.Keychain, err = s.keychain(ctx, namespace, o); err != nil {
 		return a, err
 	}
 	if o.CertSecretRef != nil {
-		if a.TLS, err = s.certificates(ctx, namespace, o.CertSecretRef.Name); err != nil {
+		if a.TLS, err = s.tlsConfig(ctx, namespace, o.CertSecretRef.Name); err != nil {
 			return a, err
 		}
 	}
 	if o.ProxySecretRef != nil {
-		a.Proxy, err = gitsecret.Reader(s.secret).Proxy(ctx, namespace, o.ProxySecretRef.Name, "spec.oci.proxySecretRef")
+		a.Proxy, err = gitsecret.Reader(s.readSecret).Proxy(ctx, namespace, o.ProxySecretRef.Name, "spec.oci.proxySecretRef")
 	}
 	return a, err
 }
 
-// keychain holds the credentials of the Secret and of the account.
+// keychain returns the credentials of the Secret and of the service account.
 func (s *Steps) keychain(ctx context.Context, namespace string, o *appsv1.OCISource) (authn.Keychain, error) {
 	type named struct{ name, field string }
-	var wanted []named
+	var refs []named
 	if o.SecretRef != nil {
-		wanted = append(wanted, named{o.SecretRef.Name, "spec.oci.secretRef"})
+		refs = append(refs, named{o.SecretRef.Name, "spec.oci.secretRef"})
 	}
 	if o.ServiceAccountName != "" {
 		account := &corev1.ServiceAccount{}
 		err := s.Secrets.Get(ctx, client.ObjectKey{Namespace: namespace, Name: o.ServiceAccountName}, account)
 		if apierrors.IsNotFound(err) {
-			return nil, badSecret(ServiceAccountNotFoundReason, fmt.Sprintf("there is no ServiceAccount %s/%s: make it, or correct spec.oci.serviceAccountName", namespace, o.ServiceAccountName))
+			return nil, newSecretError(ServiceAccountNotFoundReason, fmt.Sprintf("ServiceAccount %s/%s does not exist: create it, or correct spec.oci.serviceAccountName", namespace, o.ServiceAccountName))
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading the ServiceAccount %s/%s of spec.oci.serviceAccountName: %w", namespace, o.ServiceAccountName, err)
+			return nil, fmt.Errorf("reading ServiceAccount %s/%s of spec.oci.serviceAccountName: %w", namespace, o.ServiceAccountName, err)
 		}
 		for _, ref := range account.ImagePullSecrets {
-			wanted = append(wanted, named{ref.Name, "imagePullSecrets of the ServiceAccount " + o.ServiceAccountName})
+			refs = append(refs, named{ref.Name, "imagePullSecrets of the ServiceAccount " + o.ServiceAccountName})
 		}
 	}
-	secrets := make([]corev1.Secret, 0, len(wanted))
-	for _, w := range wanted {
-		secret, err := s.secret(ctx, namespace, w.name, w.field)
+	secrets := make([]corev1.Secret, 0, len(refs))
+	for _, w := range refs {
+		secret, err := s.readSecret(ctx, namespace, w.name, w.field)
 		if err == nil {
-			err = pullSecret(secret, w.field)
+			err = checkPullSecret(secret, w.field)
 		}
 		if err != nil {
 			return nil, err
@@ -156,14 +155,14 @@ func (s *Steps) keychain(ctx context.Context, namespace string, o *appsv1.OCISou
 		secrets = append(secrets, *secret)
 	}
 	chain, err := kauth.NewFromPullSecrets(ctx, secrets)
-	if err != nil { // its text may repeat what the Secret holds
-		return nil, badSecret(SecretInvalidReason, fmt.Sprintf("a Secret of %s names a registry that is not well-formed", wanted[0].field))
+	if err != nil { // the error is omitted because it may quote the Secret
+		return nil, newSecretError(SecretInvalidReason, fmt.Sprintf("a Secret of %s contains an invalid name of a registry", refs[0].field))
 	}
 	return chain, nil
 }
 
-// pullSecret sees that a Secret holds credentials of registries.
-func pullSecret(secret *corev1.Secret, field string) error {
+// checkPullSecret returns an error if a Secret contains no registry credentials.
+func checkPullSecret(secret *corev1.Secret, field string) error {
 	if secret.Type == corev1.SecretTypeDockerConfigJson {
 		var parsed struct {
 			Auths map[string]authn.AuthConfig `json:"auths"`
@@ -172,14 +171,14 @@ func pullSecret(secret *corev1.Secret, field string) error {
 			return nil
 		}
 	}
-	return badSecret(SecretInvalidReason, fmt.Sprintf("the Secret %s/%s of %s holds no credentials of registries: expected type %s, made with kubectl create secret docker-registry",
+	return newSecretError(SecretInvalidReason, fmt.Sprintf("Secret %s/%s of %s contains no registry credentials: expected type %s, create it with kubectl create secret docker-registry",
 		secret.Namespace, secret.Name, field, corev1.SecretTypeDockerConfigJson))
 }
 
-// certificates are the authority of the registry and what to show to it.
-func (s *Steps) certificates(ctx context.Context, namespace, name string) (*tls.Config, error) {
+// tlsConfig returns the CA certificates for the registry and the client certificate.
+func (s *Steps) tlsConfig(ctx context.Context, namespace, name string) (*tls.Config, error) {
 	const field = "spec.oci.certSecretRef"
-	secret, err := s.secret(ctx, namespace, name, field)
+	secret, err := s.readSecret(ctx, namespace, name, field)
 	if err != nil {
 		return nil, err
 	}
@@ -189,18 +188,18 @@ func (s *Steps) certificates(ctx context.Context, namespace, name string) (*tls.
 			config.RootCAs = x509.NewCertPool()
 		}
 		if !config.RootCAs.AppendCertsFromPEM(ca) {
-			return nil, badSecret(SecretInvalidReason, fmt.Sprintf("the %s in the Secret %s/%s of %s holds no certificate in PEM form", gitsecret.CAKey, namespace, name, field))
+			return nil, newSecretError(SecretInvalidReason, fmt.Sprintf("key %s of Secret %s/%s of %s contains no PEM certificate", gitsecret.CAKey, namespace, name, field))
 		}
 	}
 	if len(secret.Data[certificateKey]) > 0 || len(secret.Data[privateKeyKey]) > 0 {
 		pair, err := tls.X509KeyPair(secret.Data[certificateKey], secret.Data[privateKeyKey])
 		if err != nil {
-			return nil, badSecret(SecretInvalidReason, fmt.Sprintf("%s and %s in the Secret %s/%s of %s are no certificate with its key in PEM form", certificateKey, privateKeyKey, namespace, name, field))
+			return nil, newSecretError(SecretInvalidReason, fmt.Sprintf("keys %s and %s of Secret %s/%s of %s are not a PEM certificate and its private key", certificateKey, privateKeyKey, namespace, name, field))
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
 	if config.RootCAs == nil && config.Certificates == nil {
-		return nil, badSecret(SecretInvalidReason, fmt.Sprintf("the Secret %s/%s of %s has neither %s, nor %s and %s: add what the registry needs", namespace, name, field, gitsecret.CAKey, certificateKey, privateKeyKey))
+		return nil, newSecretError(SecretInvalidReason, fmt.Sprintf("Secret %s/%s of %s has neither %s, nor %s and %s: add the keys that the registry requires", namespace, name, field, gitsecret.CAKey, certificateKey, privateKeyKey))
 	}
 	return config, nil
 }

@@ -30,8 +30,7 @@ import (
 
 var fleet = types.NamespacedName{Namespace: "team", Name: "fleet"}
 
-// rig is a source, the repository it follows, and a controller process that
-// can be started again.
+// rig is a source, its repository, and a controller process that can be restarted.
 type rig struct {
 	*Steps
 	t      *testing.T
@@ -42,10 +41,10 @@ type rig struct {
 	web    *httptest.Server
 	dir    string
 	limits artifact.Limits
-	// room that artifacts have; 0: the default.
-	room int64
-	api  client.Client
-	// events are the reasons of those that were recorded.
+	// capacity is the capacity of the storage in bytes; 0 is the default.
+	capacity int64
+	api      client.Client
+	// events are the reasons of the emitted events.
 	events []string
 }
 
@@ -74,7 +73,7 @@ func newRig(t *testing.T, o ...gitserver.Option) *rig {
 	return r
 }
 
-// start begins a new process on what stands on the disk.
+// start starts a new process with the existing storage.
 func (r *rig) start() {
 	r.t.Helper()
 	if r.Steps != nil {
@@ -82,7 +81,7 @@ func (r *rig) start() {
 			r.t.Fatal(err)
 		}
 	}
-	served, err := storage.Open(storage.Options{Path: r.dir, AdvAddr: strings.TrimPrefix(r.web.URL, "http://"), MaxBytes: r.room})
+	served, err := storage.Open(storage.Options{Path: r.dir, AdvertisedAddr: strings.TrimPrefix(r.web.URL, "http://"), MaxBytes: r.capacity})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -102,7 +101,7 @@ func (r *rig) reconcileWith(ctx context.Context) reconcile.Outcome {
 		Event: func(_, reason, _ string) { r.events = append(r.events, reason) }})
 }
 
-// done reconciles and expects it to succeed.
+// done reconciles and expects success.
 func (r *rig) done() reconcile.Done {
 	r.t.Helper()
 	out := r.reconcile()
@@ -111,13 +110,12 @@ func (r *rig) done() reconcile.Done {
 		r.t.Fatalf("got %T %+v, want Done", out, out)
 	}
 	if d.Revision != r.obj.Status.Artifact.Revision {
-		r.t.Errorf("done with %s, status says %s", d.Revision, r.obj.Status.Artifact.Revision)
+		r.t.Errorf("outcome has revision %s, status has %s", d.Revision, r.obj.Status.Artifact.Revision)
 	}
 	return d
 }
 
-// failed reconciles, expects it to be tried again, with that reason, and gives
-// what is said.
+// failed reconciles and expects a retry with a reason. It returns the error message.
 func (r *rig) failed(reason string) string {
 	r.t.Helper()
 	out := r.reconcile()
@@ -128,14 +126,14 @@ func (r *rig) failed(reason string) string {
 	return f.Err.Error()
 }
 
-// stalled reconciles and expects it to be given up, with that reason.
+// stalled reconciles and expects a terminal failure with a reason.
 func (r *rig) stalled(reason string) {
 	r.t.Helper()
-	r.stalledBy(reason)
+	r.stalledMessage(reason)
 }
 
-// stalledBy is stalled, and gives what is said.
-func (r *rig) stalledBy(reason string) string {
+// stalledMessage does the same as stalled, and returns the error message.
+func (r *rig) stalledMessage(reason string) string {
 	r.t.Helper()
 	out := r.reconcile()
 	f, ok := out.(reconcile.Stalled)
@@ -154,7 +152,7 @@ func (r *rig) commit(files map[string]string, o ...gitserver.CommitOption) strin
 	return id
 }
 
-// secret makes or replaces a Secret in the namespace of the source.
+// secret creates or replaces a Secret in the namespace of the source.
 func (r *rig) secret(name string, data map[string]string) {
 	r.t.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: name}, Data: map[string][]byte{}}
@@ -177,15 +175,15 @@ func (r *rig) tag(name, commit string) {
 	}
 }
 
-// requests is how many requests f costs the Git server.
+// requests returns the number of requests that f sends to the Git server.
 func (r *rig) requests(f func()) int64 {
 	before := r.server.Requests()
 	f()
 	return r.server.Requests() - before
 }
 
-// content fetches the artifact in the status as an install would, and gives
-// the content of a file; "" if there is none.
+// content fetches the artifact in the status like an install, and returns the content of a file; ""
+// if the file does not exist.
 func (r *rig) content(name string) string {
 	r.t.Helper()
 	a := r.obj.Status.Artifact
@@ -205,8 +203,8 @@ func (r *rig) content(name string) string {
 	return string(b)
 }
 
-// kept are the files in the storage's folder of the source.
-func (r *rig) kept() []string {
+// storedFiles returns the names of the stored files of the source.
+func (r *rig) storedFiles() []string {
 	r.t.Helper()
 	found, err := os.ReadDir(filepath.Join(r.dir, Space, fleet.Namespace, fleet.Name))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -15,24 +15,26 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact/git"
 )
 
-// Reasons of a Secret that a source refers to.
+// Reasons of errors about a Secret that a source refers to.
 const (
 	// SecretNotFoundReason: the Secret does not exist.
 	SecretNotFoundReason = gitsecret.NotFoundReason
-	// SecretInvalidReason: the Secret lacks a key, or holds what can't be used.
+	// SecretInvalidReason: a key of the Secret is missing or invalid.
 	SecretInvalidReason = gitsecret.InvalidReason
 )
 
-// secretError is a Secret that is not there, or not as it has to be.
+// secretError reports a missing or invalid Secret.
 type secretError = gitsecret.Error
 
-func badSecret(reason, message string) error { return &secretError{Reason: reason, Message: message} }
+func newSecretError(reason, message string) error {
+	return &secretError{Reason: reason, Message: message}
+}
 
-// secretsOf are the names of all Secrets that a source refers to.
-func secretsOf(obj *appsv1.KsctlSource) []string {
+// secretNames returns the sorted names of all Secrets that a source refers to.
+func secretNames(obj *appsv1.KsctlSource) []string {
 	var names []string
 	if g := obj.Spec.Git; g != nil {
-		names = append(names, nameOf(g.SecretRef), nameOf(g.ProxySecretRef))
+		names = append(names, refName(g.SecretRef), refName(g.ProxySecretRef))
 		if g.Verify != nil {
 			names = append(names, g.Verify.SecretRef.Name)
 		}
@@ -50,28 +52,28 @@ func secretsOf(obj *appsv1.KsctlSource) []string {
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
 }
 
-func nameOf(ref *fluxmeta.LocalObjectReference) string {
+func refName(ref *fluxmeta.LocalObjectReference) string {
 	if ref == nil {
 		return ""
 	}
 	return ref.Name
 }
 
-// secret reads a Secret that a field of the spec names.
-func (s *Steps) secret(ctx context.Context, namespace, name, field string) (*corev1.Secret, error) {
+// readSecret reads a Secret that a field of the spec refers to.
+func (s *Steps) readSecret(ctx context.Context, namespace, name, field string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	err := s.Secrets.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret)
 	if apierrors.IsNotFound(err) {
-		return nil, gitsecret.Missing(namespace, name, field)
+		return nil, gitsecret.NewNotFound(namespace, name, field)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the Secret %s/%s of %s: %w", namespace, name, field, err)
+		return nil, fmt.Errorf("reading Secret %s/%s of %s: %w", namespace, name, field, err)
 	}
 	return secret, nil
 }
 
-// access is what opens the repository of a source.
-func (s *Steps) access(ctx context.Context, namespace string, g *appsv1.GitSource) (git.Access, error) {
-	return gitsecret.Reader(s.secret).Access(ctx, gitsecret.Repository{Namespace: namespace, URL: g.URL,
+// gitAccess returns the credentials and the proxy for the repository of a source.
+func (s *Steps) gitAccess(ctx context.Context, namespace string, g *appsv1.GitSource) (git.Access, error) {
+	return gitsecret.Reader(s.readSecret).Access(ctx, gitsecret.Repository{Namespace: namespace, URL: g.URL,
 		SecretRef: g.SecretRef, ProxySecretRef: g.ProxySecretRef, Field: "spec.git"})
 }

@@ -18,37 +18,37 @@ func ref(name string) *fluxmeta.LocalObjectReference {
 	return &fluxmeta.LocalObjectReference{Name: name}
 }
 
-func TestOpensWithASecret(t *testing.T) {
-	r := newRig(t, gitserver.WithLogin("user", "hunter2-hunter2"))
+func TestGitCredentials(t *testing.T) {
+	r := newRig(t, gitserver.WithBasicAuth("user", "hunter2-hunter2"))
 	r.commit(map[string]string{"a": "a"})
 	r.failed(string(git.AuthenticationRequired))
 	r.obj.Spec.Git.SecretRef = ref("login")
-	if said := r.failed(SecretNotFoundReason); !strings.Contains(said, "team/login") {
-		t.Errorf("does not name the Secret: %s", said)
+	if message := r.failed(SecretNotFoundReason); !strings.Contains(message, "team/login") {
+		t.Errorf("the error does not name the Secret: %s", message)
 	}
 	for name, c := range map[string]struct {
 		data   map[string]string
 		reason string
 		says   string
 	}{
-		"nothing":         {nil, SecretInvalidReason, "neither username"},
+		"empty":           {nil, SecretInvalidReason, "neither username"},
 		"no password":     {map[string]string{"username": "user"}, SecretInvalidReason, "has no password"},
 		"no username":     {map[string]string{"password": "hunter2-hunter2"}, SecretInvalidReason, "has no username"},
-		"a bad authority": {map[string]string{"ca.crt": "x"}, SecretInvalidReason, "ca.crt"},
-		"both":            {map[string]string{"username": "u", "password": "hunter2-hunter2", "bearerToken": "x"}, SecretInvalidReason, "bearerToken"},
+		"invalid CA":      {map[string]string{"ca.crt": "x"}, SecretInvalidReason, "ca.crt"},
+		"login and token": {map[string]string{"username": "u", "password": "hunter2-hunter2", "bearerToken": "x"}, SecretInvalidReason, "bearerToken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.secret("login", c.data)
 			r.t = t
-			if said := r.stalledBy(c.reason); !strings.Contains(said, c.says) || strings.Contains(said, "hunter2") {
-				t.Errorf("got %s, want %q", said, c.says)
+			if message := r.stalledMessage(c.reason); !strings.Contains(message, c.says) || strings.Contains(message, "hunter2") {
+				t.Errorf("got %s, want %q", message, c.says)
 			}
 		})
 	}
 	r.t = t
 	r.secret("login", map[string]string{"username": "user", "password": "hunter3-hunter3"})
-	if said := r.failed(string(git.AuthenticationFailed)); strings.Contains(said, "hunter3") {
-		t.Errorf("tells the password: %s", said)
+	if message := r.failed(string(git.AuthenticationFailed)); strings.Contains(message, "hunter3") {
+		t.Errorf("the error contains the password: %s", message)
 	}
 	r.secret("login", map[string]string{"username": "user\n", "password": "hunter2-hunter2\n"})
 	r.done()
@@ -58,11 +58,11 @@ func TestOpensWithASecret(t *testing.T) {
 	r.secret("login", map[string]string{"username": "user", "password": "revoked-revoked"})
 	r.failed(string(git.AuthenticationFailed))
 	if got := r.content("a"); got != "a" {
-		t.Errorf("the artifact did not stay: %q", got)
+		t.Errorf("the artifact is lost: %q", got)
 	}
 }
 
-func TestOpensOverSSH(t *testing.T) {
+func TestGitOverSSH(t *testing.T) {
 	r := newRig(t)
 	r.commit(map[string]string{"a": "a"})
 	key, err := gitserver.NewKey("open-sesame")
@@ -84,7 +84,7 @@ func TestOpensOverSSH(t *testing.T) {
 			}
 		}
 		r.secret("key", data)
-		if said := r.stalledBy(SecretInvalidReason); !strings.Contains(said, missing) {
+		if said := r.stalledMessage(SecretInvalidReason); !strings.Contains(said, missing) {
 			t.Errorf("without %s: %s", missing, said)
 		}
 	}
@@ -96,17 +96,17 @@ func TestOpensOverSSH(t *testing.T) {
 	before := d.Connections()
 	r.done()
 	if n := d.Connections() - before; n != 1 {
-		t.Errorf("%d connections while nothing changed, want 1", n)
+		t.Errorf("%d connections without a change, want 1", n)
 	}
 }
 
-func TestGoesThroughAProxy(t *testing.T) {
+func TestGitProxy(t *testing.T) {
 	r := newRig(t)
 	r.commit(map[string]string{"a": "a"})
-	asked := ""
+	credentials := ""
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		user, password, _ := (&http.Request{Header: http.Header{"Authorization": req.Header["Proxy-Authorization"]}}).BasicAuth()
-		asked = user + ":" + password
+		credentials = user + ":" + password
 		r.server.Handler().ServeHTTP(w, req)
 	}))
 	defer proxy.Close()
@@ -114,33 +114,33 @@ func TestGoesThroughAProxy(t *testing.T) {
 	r.failed(SecretNotFoundReason)
 	for _, address := range []string{"", "proxy:3128", "ftp://proxy", "::"} {
 		r.secret("proxy", map[string]string{"address": address})
-		if said := r.stalledBy(SecretInvalidReason); !strings.Contains(said, "address") {
+		if said := r.stalledMessage(SecretInvalidReason); !strings.Contains(said, "address") {
 			t.Errorf("%q: %s", address, said)
 		}
 	}
 	r.secret("proxy", map[string]string{"address": proxy.URL, "username": "user", "password": "hunter2-hunter2"})
 	r.done()
-	if asked != "user:hunter2-hunter2" {
-		t.Errorf("the proxy was shown %q", asked)
+	if credentials != "user:hunter2-hunter2" {
+		t.Errorf("the proxy received %q", credentials)
 	}
 }
 
-func TestSecretsOfASource(t *testing.T) {
+func TestSecretNames(t *testing.T) {
 	obj := &appsv1.KsctlSource{}
-	if got := secretsOf(obj); len(got) > 0 {
+	if got := secretNames(obj); len(got) > 0 {
 		t.Errorf("got %v", got)
 	}
 	obj.Spec.Git = &appsv1.GitSource{SecretRef: ref("b"), ProxySecretRef: ref("a")}
-	if got := secretsOf(obj); !reflect.DeepEqual(got, []string{"a", "b"}) {
+	if got := secretNames(obj); !reflect.DeepEqual(got, []string{"a", "b"}) {
 		t.Errorf("got %v", got)
 	}
 	obj.Spec.Git.Verify = &appsv1.GitVerification{SecretRef: *ref("c")}
-	if got := secretsOf(obj); !reflect.DeepEqual(got, []string{"a", "b", "c"}) {
+	if got := secretNames(obj); !reflect.DeepEqual(got, []string{"a", "b", "c"}) {
 		t.Errorf("got %v", got)
 	}
 	obj.Spec.Git.Verify = nil
 	obj.Spec.Git.ProxySecretRef = ref("b")
-	if got := secretsOf(obj); !reflect.DeepEqual(got, []string{"b"}) {
+	if got := secretNames(obj); !reflect.DeepEqual(got, []string{"b"}) {
 		t.Errorf("got %v", got)
 	}
 }

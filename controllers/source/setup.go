@@ -17,34 +17,34 @@ import (
 	"github.com/ksctl/gitops/internal/sources/storage"
 )
 
-// Space is where sources keep their artifacts.
+// Space is the folder of the storage for the artifacts of sources.
 const Space = "ksctlsource"
 
-// Setup says what the controller watches.
+// Setup registers the controller of KsctlSources with a manager.
 type Setup struct {
 	Reconciler *reconcile.Reconciler[*appsv1.KsctlSource]
-	// Storage is swept of what sources left that are gone.
+	// Storage is swept periodically: the artifacts of deleted sources are removed.
 	Storage *storage.Space
 	Options controller.Options
 }
 
-// bySecret is the field by which the sources that refer to a Secret are found.
-const bySecret = "spec.secretRef"
+// bySecret indexes the sources by the Secrets that they refer to.
+const bySecret = "secrets"
 
 // Register adds the controller to a manager.
 func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
-	if err := mgr.Add(&storage.Sweeper{Space: s.Storage, Owners: owners(mgr.GetClient()), Every: storage.SweepEvery}); err != nil {
+	if err := mgr.Add(&storage.Sweeper{Space: s.Storage, Owners: listSources(mgr.GetClient()), Interval: storage.SweepInterval}); err != nil {
 		return fmt.Errorf("sweeper of %s: %w", Kind, err)
 	}
 	err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.KsctlSource{}, bySecret, func(o client.Object) []string {
-		return secretsOf(o.(*appsv1.KsctlSource))
+		return secretNames(o.(*appsv1.KsctlSource))
 	})
 	if err != nil {
 		return fmt.Errorf("index of %s: %w", Kind, err)
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("ksctlsource").
-		For(&appsv1.KsctlSource{}, builder.WithPredicates(s.Reconciler.Wishes())).
-		WatchesMetadata(reconcile.Metadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(s.withSecret(mgr.GetClient()))).
+		For(&appsv1.KsctlSource{}, builder.WithPredicates(s.Reconciler.SpecChanged())).
+		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(s.forSecret(mgr.GetClient()))).
 		WithOptions(s.Options).
 		Complete(s.Reconciler)
 	if err != nil {
@@ -53,8 +53,8 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-// owners lists the sources that there are.
-func owners(reader client.Reader) func(context.Context) ([]types.NamespacedName, error) {
+// listSources returns a function that lists the keys of all sources.
+func listSources(reader client.Reader) func(context.Context) ([]types.NamespacedName, error) {
 	return func(ctx context.Context) (all []types.NamespacedName, err error) {
 		var list appsv1.KsctlSourceList
 		err = reader.List(ctx, &list, client.UnsafeDisableDeepCopy)
@@ -65,9 +65,9 @@ func owners(reader client.Reader) func(context.Context) ([]types.NamespacedName,
 	}
 }
 
-// withSecret finds the sources that refer to a Secret.
-func (s *Setup) withSecret(reader client.Reader) handler.MapFunc {
+// forSecret returns a function that finds the sources that refer to a Secret.
+func (s *Setup) forSecret(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []crreconcile.Request {
-		return reconcile.Find(ctx, reader, &appsv1.KsctlSourceList{}, s.Reconciler.Selector, client.InNamespace(o.GetNamespace()), client.MatchingFields{bySecret: o.GetName()})
+		return reconcile.RequestsFor(ctx, reader, &appsv1.KsctlSourceList{}, s.Reconciler.Selector, client.InNamespace(o.GetNamespace()), client.MatchingFields{bySecret: o.GetName()})
 	}
 }

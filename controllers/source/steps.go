@@ -21,20 +21,20 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact/oci"
 )
 
-// Kind of the objects that are reconciled here.
+// Kind is the kind of the reconciled objects.
 const Kind = "KsctlSource"
 
-// Reasons of a KsctlSource's conditions beside those of stacks/artifact and its
-// git, oci and verify.
+// Reasons of a KsctlSource's conditions, in addition to those of stacks/artifact and its
+// packages git, oci and verify.
 const (
-	// BranchRewrittenReason: an event; a branch was moved to a commit that does not
-	// come after the one before.
+	// BranchRewrittenReason is the reason of an event: the new commit of a branch does not descend
+	// from the previous one.
 	BranchRewrittenReason = "BranchRewritten"
-	// TagMovedReason: an event; a tag is of another commit than before.
+	// TagMovedReason is the reason of an event: a tag refers to another commit than before.
 	TagMovedReason = "TagMoved"
-	// SucceededReason: the artifact is what the spec asks for.
+	// SucceededReason: the artifact matches the spec.
 	SucceededReason = fluxmeta.SucceededReason
-	// StorageOperationFailedReason: the artifact can't be kept or read back.
+	// StorageOperationFailedReason: the artifact can't be stored or read.
 	StorageOperationFailedReason = "StorageOperationFailed"
 )
 
@@ -42,21 +42,21 @@ const (
 // +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlsources,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlsources/status,verbs=get;patch
 
-// Steps reconcile a KsctlSource.
+// Steps reconciles KsctlSources.
 type Steps struct {
 	// Git reads repositories.
 	Git *git.Client
 	// OCI reads registries.
 	OCI *oci.Client
-	// Secrets reads those that sources refer to. They are read anew each time, and
-	// kept nowhere.
+	// Secrets reads the Secrets that sources refer to. They are read for each reconcile, and not
+	// cached.
 	Secrets client.Reader
-	// Storage keeps artifacts.
+	// Storage stores artifacts.
 	Storage *storage.Space
-	// Limits of one artifact: what is stored here must be fit to be fetched.
+	// Limits bounds the size of an artifact, so that clients with the same limits can fetch it.
 	Limits   artifact.Limits
 	Clock    clock.PassiveClock
-	Webhooks bool // pushes are received
+	Webhooks bool // the controller receives webhook requests
 }
 
 var _ reconcile.Steps[*appsv1.KsctlSource] = (*Steps)(nil)
@@ -67,44 +67,43 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 	timeout := reconcile.Timeout(&obj.Spec.Schedule)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not finished within the timeout of %s", timeout))
 	defer cancel()
-	if (obj.Spec.Git == nil) == (obj.Spec.OCI == nil) { // the API server lets none of these through
-		return reconcile.Stalled{Err: errors.New("set exactly one of spec.git and spec.oci: where to fetch from"), Reason: string(git.URLInvalid)}
+	if (obj.Spec.Git == nil) == (obj.Spec.OCI == nil) { // the CRD schema rejects these
+		return reconcile.Stalled{Err: errors.New("set exactly one of spec.git and spec.oci"), Reason: string(git.URLInvalid)}
 	}
-	refresh, withdraw := s.telling(req), s.withdraw
+	refresh, withdraw := s.refreshWithEvents(req), s.withdraw
 	if obj.Spec.OCI != nil {
 		refresh, withdraw = s.refreshOCI, s.withdrawOCI
 	}
-	unhooked := s.hook(ctx, obj)
+	webhookErr := s.updateWebhookPath(ctx, obj)
 	revision, err := refresh(ctx, obj)
 	if err != nil {
-		return outcome(withdraw(obj, revision, err), revision)
+		return failureOutcome(withdraw(obj, revision, err), revision)
 	}
-	if unhooked != nil {
-		return outcome(unhooked, revision) // what was fetched is offered all the same
+	if webhookErr != nil {
+		return failureOutcome(webhookErr, revision) // the artifact is offered nevertheless
 	}
-	return reconcile.Done{Message: message(&obj.Status) + s.hookless(obj), Reason: SucceededReason, Revision: revision}
+	return reconcile.Done{Message: doneMessage(&obj.Status) + s.webhookWarning(obj), Reason: SucceededReason, Revision: revision}
 }
 
-// refresh makes the artifact in the status what is wanted, with the least work:
-// a commit whose files are kept is not fetched, and one that was asked for by
-// its id is not even looked for.
-func (s *Steps) refresh(ctx context.Context, obj *appsv1.KsctlSource) (revision string, moved *move, err error) {
-	want := wishOf(obj.Spec.Git.Ref)
-	kept, err := s.kept(obj)
+// refreshGit updates the artifact in the status. It does not fetch a commit whose files are stored,
+// and sends no request if the reference is such a commit.
+func (s *Steps) refreshGit(ctx context.Context, obj *appsv1.KsctlSource) (revision string, moved *refChange, err error) {
+	desired := desiredRefOf(obj.Spec.Git.Ref)
+	stored, err := s.storedArtifact(obj)
 	if err != nil {
 		return "", nil, err
 	}
-	trusted, err := s.trustOf(ctx, obj.Namespace, obj.Spec.Git)
+	trusted, err := s.gitTrustOf(ctx, obj.Namespace, obj.Spec.Git)
 	if err != nil {
 		return "", nil, err
 	}
-	there := func(c choice) bool {
-		return holds(kept, c.commit) && obj.Status.ObservedContent == contentOf(obj, trusted, c)
+	isStored := func(c resolvedRef) bool {
+		return isOfCommit(stored, c.commit) && obj.Status.ObservedContent == contentOf(obj, trusted, c)
 	}
-	if chosen := (choice{commit: want.commit}); there(chosen) {
-		return s.keep(obj, kept, chosen.revision()), nil, nil
+	if chosen := (resolvedRef{commit: desired.commit}); isStored(chosen) {
+		return s.reuseArtifact(obj, stored, chosen.revision()), nil, nil
 	}
-	access, err := s.access(ctx, obj.Namespace, obj.Spec.Git)
+	access, err := s.gitAccess(ctx, obj.Namespace, obj.Spec.Git)
 	if err != nil {
 		return "", nil, err
 	}
@@ -113,46 +112,47 @@ func (s *Steps) refresh(ctx context.Context, obj *appsv1.KsctlSource) (revision 
 	if err != nil {
 		return "", nil, err
 	}
-	chosen, err := want.choose(remote)
+	chosen, err := desired.resolve(remote)
 	if err != nil {
 		return "", nil, err
 	}
-	if there(chosen) {
-		return s.keep(obj, kept, chosen.revision()), nil, nil
+	if isStored(chosen) {
+		return s.reuseArtifact(obj, stored, chosen.revision()), nil, nil
 	}
-	before, f := obj.Status.Artifact, found{repo, remote, chosen}
-	if err := s.fetch(ctx, obj, f, trusted); err != nil {
+	before, f := obj.Status.Artifact, remoteCommit{repo, remote, chosen}
+	if err := s.fetchGit(ctx, obj, f, trusted); err != nil {
 		return chosen.revision(), nil, err
 	}
-	return chosen.revision(), f.moved(ctx, before), nil
+	return chosen.revision(), f.refChange(ctx, before), nil
 }
 
-// found is a commit that was chosen in a repository.
-type found struct {
+// remoteCommit is a resolved commit in a repository.
+type remoteCommit struct {
 	repo   git.Repository
 	remote *git.Remote
-	chosen choice
+	chosen resolvedRef
 }
 
-// kept is the artifact of the status if its file is there, whole.
-func (s *Steps) kept(obj *appsv1.KsctlSource) (*fluxmeta.Artifact, error) {
+// storedArtifact returns the artifact of the status if its file exists and is intact; nil
+// otherwise.
+func (s *Steps) storedArtifact(obj *appsv1.KsctlSource) (*fluxmeta.Artifact, error) {
 	a := obj.Status.Artifact
 	if a == nil {
 		return nil, nil
 	}
-	there, err := s.Storage.Has(client.ObjectKeyFromObject(obj), a.Digest)
+	exists, err := s.Storage.Has(client.ObjectKeyFromObject(obj), a.Digest)
 	if err != nil {
 		return nil, &storageError{err}
 	}
-	if !there {
+	if !exists {
 		return nil, nil
 	}
 	return a, nil
 }
 
-// keep goes on with an artifact that is there already. Another branch of the
-// same commit, or another address of this process, still have to be told.
-func (s *Steps) keep(obj *appsv1.KsctlSource, a *fluxmeta.Artifact, revision string) string {
+// reuseArtifact keeps a stored artifact. It updates the status if the commit has another branch or
+// tag name, or this process has another address.
+func (s *Steps) reuseArtifact(obj *appsv1.KsctlSource, a *fluxmeta.Artifact, revision string) string {
 	name, err := s.Storage.PathOf(client.ObjectKeyFromObject(obj), a.Digest)
 	if url := s.Storage.URL(name); err == nil && (a.Revision != revision || a.URL != url || a.Path != name) {
 		a = a.DeepCopy()
@@ -162,9 +162,9 @@ func (s *Steps) keep(obj *appsv1.KsctlSource, a *fluxmeta.Artifact, revision str
 	return revision
 }
 
-// fetch gets a commit, keeps its files and writes them into the status. The
-// artifact before stays, for whoever is about to download it.
-func (s *Steps) fetch(ctx context.Context, obj *appsv1.KsctlSource, f found, trusted trust) (err error) {
+// fetchGit fetches and verifies a commit, stores its files and sets the artifact in the status. The
+// previous artifact stays in the storage for clients that are about to download it.
+func (s *Steps) fetchGit(ctx context.Context, obj *appsv1.KsctlSource, f remoteCommit, trusted gitTrust) (err error) {
 	chosen, tag := f.chosen, f.chosen.tag
 	tag.Commit = chosen.commit
 	checkout, err := f.remote.FetchTag(ctx, tag)
@@ -192,17 +192,18 @@ func (s *Steps) fetch(ctx context.Context, obj *appsv1.KsctlSource, f found, tru
 	return s.publish(obj, next, trusted.mode, contentOf(obj, trusted, chosen))
 }
 
-// publish writes an artifact that was stored into the status.
+// publish sets a stored artifact in the status, and removes older artifacts except the previous
+// one.
 func (s *Steps) publish(obj *appsv1.KsctlSource, next *fluxmeta.Artifact, mode appsv1.GitVerificationMode, content string) error {
 	keep := []string{next.Digest}
 	before := obj.Status.Artifact
 	if before != nil {
 		keep = append(keep, before.Digest)
 	}
-	if err := s.Storage.Keep(client.ObjectKeyFromObject(obj), keep...); err != nil {
+	if err := s.Storage.RemoveExcept(client.ObjectKeyFromObject(obj), keep...); err != nil {
 		return &storageError{err}
 	}
-	if same(before, next) { // checked anew, by other keys
+	if sameArtifact(before, next) { // only verified again, with other keys
 		next.LastUpdateTime = before.LastUpdateTime
 	}
 	obj.Status.Artifact = next
@@ -210,32 +211,32 @@ func (s *Steps) publish(obj *appsv1.KsctlSource, next *fluxmeta.Artifact, mode a
 	return nil
 }
 
-// same is true for artifacts of the same revision with the same content.
-func same(a, b *fluxmeta.Artifact) bool {
+// sameArtifact reports whether two artifacts have the same revision, content and URL.
+func sameArtifact(a, b *fluxmeta.Artifact) bool {
 	return a != nil && a.Revision == b.Revision && a.Digest == b.Digest && a.URL == b.URL
 }
 
-// store keeps files as an artifact, but for what is left out.
+// store stores files as an artifact, without ignored files.
 func (s *Steps) store(ctx context.Context, obj *appsv1.KsctlSource, fsys fs.FS) (*fluxmeta.Artifact, error) {
 	ignore, err := artifact.NewIgnore(ctx, fsys, obj.Spec.Ignore)
 	if err != nil {
 		return nil, err
 	}
-	skip := func(name string, d fs.DirEntry) bool { return ofGit(name, d) || ignore.Skips(name, d) }
+	skip := func(name string, d fs.DirEntry) bool { return isGitMetadata(name, d) || ignore.Skips(name, d) }
 	name, packed, err := s.Storage.Store(ctx, client.ObjectKeyFromObject(obj), fsys, artifact.PackOptions{Skip: skip, Limits: s.Limits})
 	if err != nil {
 		return nil, &storageError{err}
 	}
 	a := &fluxmeta.Artifact{Path: name, URL: s.Storage.URL(name), Digest: packed.Digest,
 		LastUpdateTime: metav1.NewTime(s.Clock.Now()), Size: &packed.Size}
-	if left := leftOut(packed.LeftOut, packed.LeftOutNames); left != "" {
+	if left := describeLeftOut(packed.LeftOut, packed.LeftOutNames); left != "" {
 		a.Metadata = map[string]string{leftOutKey: left}
 	}
 	return a, nil
 }
 
-// ofGit leaves out what is about the repository, as Flux does.
-func ofGit(name string, _ fs.DirEntry) bool {
+// isGitMetadata reports whether a file configures Git. Such files are left out, as by Flux.
+func isGitMetadata(name string, _ fs.DirEntry) bool {
 	switch path.Base(name) {
 	case ".gitignore", ".gitmodules", ".gitattributes":
 		return true
@@ -246,25 +247,25 @@ func ofGit(name string, _ fs.DirEntry) bool {
 // Finalize implements reconcile.Steps.
 func (s *Steps) Finalize(_ context.Context, req *reconcile.Request[*appsv1.KsctlSource]) reconcile.Outcome {
 	if err := s.Storage.Remove(client.ObjectKeyFromObject(req.Object)); err != nil {
-		return outcome(&storageError{err}, "")
+		return failureOutcome(&storageError{err}, "")
 	}
-	return reconcile.Done{Message: "the artifacts were removed"}
+	return reconcile.Done{Message: "the artifacts are removed"}
 }
 
-// Forget implements reconcile.Steps. Nothing is kept in memory of a source.
+// Forget implements reconcile.Steps. Sources have no in-memory state.
 func (s *Steps) Forget(types.NamespacedName) {}
 
-// storageError is a failure of our own disk, if no cause inside says better.
+// storageError reports a failure of the local storage, unless its cause has a reason of its own.
 type storageError struct{ err error }
 
 // Error implements error.
-func (e *storageError) Error() string { return "keeping the artifact: " + e.err.Error() }
+func (e *storageError) Error() string { return "storing the artifact: " + e.err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *storageError) Unwrap() error { return e.err }
 
-// outcome tells what a person must mend from what another try may.
-func outcome(err error, revision string) reconcile.Outcome {
+// failureOutcome returns Stalled for errors that a user has to fix, and Retry for others.
+func failureOutcome(err error, revision string) reconcile.Outcome {
 	var terminal interface {
 		error
 		Terminal() bool

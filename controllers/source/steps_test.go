@@ -15,7 +15,7 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact/git"
 )
 
-func TestFollowsABranch(t *testing.T) {
+func TestFollowsBranch(t *testing.T) {
 	r := newRig(t)
 	first := r.commit(map[string]string{"stack.yaml": "1", ".gitignore": "x", ".gitattributes": "x", "sub/.gitmodules": "x"})
 	d := r.done()
@@ -25,13 +25,13 @@ func TestFollowsABranch(t *testing.T) {
 	}
 	info, err := os.Stat(filepath.Join(r.dir, a.Path))
 	if err != nil || a.Size == nil || info.Size() != *a.Size {
-		t.Errorf("the status says %s has %v bytes: %v %v", a.Path, a.Size, info, err)
+		t.Errorf("status: %s has %v bytes; file: %v, %v", a.Path, a.Size, info, err)
 	}
 	if !a.LastUpdateTime.Time.Equal(r.clock.Now()) || !strings.HasPrefix(a.Digest, "sha256:") || a.URL != r.web.URL+"/"+a.Path {
 		t.Errorf("artifact %+v", a)
 	}
 	if r.content("stack.yaml") != "1" || r.content(".gitignore") != "" || r.content(".gitattributes") != "" || r.content("sub/.gitmodules") != "" {
-		t.Error("the artifact holds other files than those of the commit")
+		t.Error("the artifact has the wrong files")
 	}
 
 	second := r.commit(map[string]string{"stack.yaml": "2"})
@@ -64,7 +64,7 @@ func TestUnchangedBranchCostsOneRequest(t *testing.T) {
 	}
 }
 
-func TestForcePush(t *testing.T) {
+func TestForcePushIsFollowedAndReported(t *testing.T) {
 	r := newRig(t)
 	r.commit(map[string]string{"a": "1"})
 	r.commit(map[string]string{"a": "2"})
@@ -84,11 +84,11 @@ func TestForcePush(t *testing.T) {
 	r.commit(map[string]string{"a": "5"})
 	r.done()
 	if len(r.events) != 1 {
-		t.Errorf("a plain push: events %v", r.events)
+		t.Errorf("events after a fast-forward: %v", r.events)
 	}
 }
 
-func TestKeepsTheArtifactAndTheOneBefore(t *testing.T) {
+func TestPreviousArtifactIsKept(t *testing.T) {
 	r := newRig(t)
 	var names []string
 	for _, body := range []string{"1", "2", "3"} {
@@ -97,15 +97,15 @@ func TestKeepsTheArtifactAndTheOneBefore(t *testing.T) {
 		names = append(names, filepath.Base(r.obj.Status.Artifact.Path))
 	}
 	kept := map[string]bool{}
-	for _, name := range r.kept() {
+	for _, name := range r.storedFiles() {
 		kept[name] = true
 	}
 	if len(kept) != 2 || !kept[names[1]] || !kept[names[2]] {
-		t.Errorf("kept %v, want the last two of %v", kept, names)
+		t.Errorf("stored %v, want the last two of %v", kept, names)
 	}
 }
 
-func TestPinnedCommit(t *testing.T) {
+func TestPinnedCommitCostsNoRequest(t *testing.T) {
 	r := newRig(t)
 	id := r.commit(map[string]string{"a": "pinned"})
 	r.commit(map[string]string{"a": "later"})
@@ -118,11 +118,11 @@ func TestPinnedCommit(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	if n := r.requests(func() { r.done() }); n != 0 {
-		t.Errorf("%d requests for a commit that was fetched, want none", n)
+		t.Errorf("%d requests for a stored commit, want none", n)
 	}
 }
 
-func TestFollowsATag(t *testing.T) {
+func TestFollowsTag(t *testing.T) {
 	r := newRig(t)
 	first := r.commit(map[string]string{"a": "1"})
 	r.tag("v1", first)
@@ -133,23 +133,23 @@ func TestFollowsATag(t *testing.T) {
 		t.Errorf("revision %s with %q", got, r.content("a"))
 	}
 	if n := r.requests(func() { r.done() }); n != 1 {
-		t.Errorf("%d requests for a tag that stays, want 1", n)
+		t.Errorf("%d requests for an unchanged tag, want 1", n)
 	}
 	r.tag("v1", second)
 	r.done()
 	if got := r.obj.Status.Artifact.Revision; got != "v1@sha1:"+second || r.content("a") != "2" {
-		t.Errorf("a moved tag: revision %s with %q", got, r.content("a"))
+		t.Errorf("moved tag: revision %s with %q", got, r.content("a"))
 	}
 	if !slices.Equal(r.events, []string{TagMovedReason}) {
 		t.Errorf("events %v", r.events)
 	}
 	r.obj.Spec.Git.Ref.Tag = "v2"
 	if said := r.failed(string(git.TagNotFound)); !strings.Contains(said, `"v1"`) {
-		t.Errorf("does not name the tag that was meant: %s", said)
+		t.Errorf("the error does not suggest the tag: %s", said)
 	}
 }
 
-func TestFollowsARange(t *testing.T) {
+func TestFollowsSemVerRange(t *testing.T) {
 	r := newRig(t)
 	first := r.commit(map[string]string{"a": "1"})
 	r.tag("v1.9.0", first)
@@ -164,13 +164,13 @@ func TestFollowsARange(t *testing.T) {
 	}
 	r.obj.Spec.Git.Ref.SemVer = ">=3"
 	if said := r.failed(string(git.TagNotFound)); !strings.Contains(said, "v2.0.0") {
-		t.Errorf("does not name the highest version: %s", said)
+		t.Errorf("the error does not contain the highest version: %s", said)
 	}
 	r.obj.Spec.Git.Ref.SemVer = "about 1"
 	r.stalled(string(git.SemVerInvalid))
 }
 
-func TestAnotherBranchOfTheSameCommit(t *testing.T) {
+func TestOtherBranchOfSameCommitIsNotFetched(t *testing.T) {
 	r := newRig(t)
 	id := r.commit(map[string]string{"a": "a"})
 	r.done()
@@ -180,25 +180,25 @@ func TestAnotherBranchOfTheSameCommit(t *testing.T) {
 	}
 	r.obj.Spec.Git.Ref = &appsv1.GitRef{Branch: "release@1"}
 	if n := r.requests(func() { r.done() }); n != 1 {
-		t.Errorf("%d requests, want 1: the files are there", n)
+		t.Errorf("%d requests, want 1: the files are stored", n)
 	}
 	if a := r.obj.Status.Artifact; a.Revision != "release@1@sha1:"+id || a.Digest != digest {
 		t.Errorf("artifact %+v", a)
 	}
 }
 
-func TestRestart(t *testing.T) {
+func TestRestartReusesIntactArtifact(t *testing.T) {
 	damages := map[string]struct {
 		damage   func(r *rig) error
 		requests int64
 	}{
-		"with the storage":      {func(*rig) error { return nil }, 1},
-		"with an empty storage": {func(r *rig) error { return os.RemoveAll(filepath.Join(r.dir, Space)) }, 2},
-		"with a damaged artifact": {func(r *rig) error {
+		"storage intact": {func(*rig) error { return nil }, 1},
+		"storage empty":  {func(r *rig) error { return os.RemoveAll(filepath.Join(r.dir, Space)) }, 2},
+		"artifact damaged": {func(r *rig) error {
 			return os.WriteFile(filepath.Join(r.dir, r.obj.Status.Artifact.Path), []byte("x"), 0o600)
 		}, 2},
-		"with a truncated artifact":   {func(r *rig) error { return os.Truncate(filepath.Join(r.dir, r.obj.Status.Artifact.Path), 10) }, 2},
-		"with a half-written one too": {func(r *rig) error { return os.WriteFile(filepath.Join(r.dir, "tmp-1"), []byte("x"), 0o600) }, 1},
+		"artifact truncated": {func(r *rig) error { return os.Truncate(filepath.Join(r.dir, r.obj.Status.Artifact.Path), 10) }, 2},
+		"partial file":       {func(r *rig) error { return os.WriteFile(filepath.Join(r.dir, "tmp-1"), []byte("x"), 0o600) }, 1},
 	}
 	for name, c := range damages {
 		t.Run(name, func(t *testing.T) {
@@ -220,13 +220,13 @@ func TestRestart(t *testing.T) {
 				t.Errorf("got %q", got)
 			}
 			if _, err := os.Stat(filepath.Join(r.dir, "tmp-1")); err == nil {
-				t.Error("what a killed process left must go")
+				t.Error("the file of a killed process is not removed")
 			}
 		})
 	}
 }
 
-func TestMovesToAnotherAddress(t *testing.T) {
+func TestURLFollowsAdvertisedAddress(t *testing.T) {
 	r := newRig(t)
 	r.commit(map[string]string{"a": "a"})
 	r.done()
@@ -239,7 +239,7 @@ func TestMovesToAnotherAddress(t *testing.T) {
 	}
 }
 
-func TestSaysWhatItLeavesOut(t *testing.T) {
+func TestReportsLeftOutFiles(t *testing.T) {
 	r := newRig(t)
 	r.commit(map[string]string{"a": "a"}, gitserver.Symlink("link", "/etc/passwd"))
 	first := r.done()
@@ -248,10 +248,10 @@ func TestSaysWhatItLeavesOut(t *testing.T) {
 	}
 	r.start()
 	if again := r.done(); again != first {
-		t.Errorf("the message must stay what it is: %+v, %+v", first, again)
+		t.Errorf("the message changes: %+v, %+v", first, again)
 	}
 	if r.content("link") != "" || r.content("a") != "a" {
-		t.Error("the artifact holds the link")
+		t.Error("the artifact contains the link")
 	}
 }
 
@@ -259,42 +259,42 @@ func TestFinalizeRemovesArtifacts(t *testing.T) {
 	r := newRig(t)
 	r.commit(map[string]string{"a": "a"})
 	r.done()
-	for range 2 { // it can be interrupted, and done again
+	for range 2 { // Finalize is idempotent
 		out := r.Finalize(t.Context(), &reconcile.Request[*appsv1.KsctlSource]{Object: r.obj})
 		if _, ok := out.(reconcile.Done); !ok {
 			t.Errorf("got %+v", out)
 		}
 	}
-	if left := r.kept(); len(left) > 0 {
-		t.Errorf("kept %v", left)
+	if left := r.storedFiles(); len(left) > 0 {
+		t.Errorf("stored files: %v", left)
 	}
 }
 
-func TestWishAndRevision(t *testing.T) {
+func TestDesiredRefAndRevision(t *testing.T) {
 	id := strings.Repeat("a", 40)
 	for _, c := range []struct {
 		ref  *appsv1.GitRef
-		want wish
+		want desiredRef
 	}{
-		{nil, wish{branch: "main"}},
-		{&appsv1.GitRef{}, wish{branch: "main"}},
-		{&appsv1.GitRef{Branch: "x/y"}, wish{branch: "x/y"}},
-		{&appsv1.GitRef{Tag: "v1"}, wish{tag: "v1"}},
-		{&appsv1.GitRef{SemVer: "1.x"}, wish{semver: "1.x"}},
-		{&appsv1.GitRef{Commit: id}, wish{commit: id}},
+		{nil, desiredRef{branch: "main"}},
+		{&appsv1.GitRef{}, desiredRef{branch: "main"}},
+		{&appsv1.GitRef{Branch: "x/y"}, desiredRef{branch: "x/y"}},
+		{&appsv1.GitRef{Tag: "v1"}, desiredRef{tag: "v1"}},
+		{&appsv1.GitRef{SemVer: "1.x"}, desiredRef{semver: "1.x"}},
+		{&appsv1.GitRef{Commit: id}, desiredRef{commit: id}},
 	} {
-		if got := wishOf(c.ref); got != c.want {
+		if got := desiredRefOf(c.ref); got != c.want {
 			t.Errorf("%+v: got %+v, want %+v", c.ref, got, c.want)
 		}
 	}
 	for _, c := range []struct {
-		choice choice
+		choice resolvedRef
 		want   string
 	}{
-		{choice{name: "main", commit: id}, "main@sha1:" + id},
-		{choice{name: "x/y", commit: id}, "x/y@sha1:" + id},
-		{choice{name: "at@sha1:x", commit: id}, "at@sha1:x@sha1:" + id},
-		{choice{name: "", commit: id}, "sha1:" + id},
+		{resolvedRef{name: "main", commit: id}, "main@sha1:" + id},
+		{resolvedRef{name: "x/y", commit: id}, "x/y@sha1:" + id},
+		{resolvedRef{name: "at@sha1:x", commit: id}, "at@sha1:x@sha1:" + id},
+		{resolvedRef{name: "", commit: id}, "sha1:" + id},
 	} {
 		got := c.choice.revision()
 		if got != c.want || commitOf(got) != id {
@@ -303,15 +303,15 @@ func TestWishAndRevision(t *testing.T) {
 	}
 	for _, odd := range []string{"", "main", "main@", "main@sha256:" + id, "@"} {
 		if got := commitOf(odd); got != "" {
-			t.Errorf("%q names commit %q", odd, got)
+			t.Errorf("%q is parsed as commit %q", odd, got)
 		}
 	}
-	if got := leftOut(7, []string{"a", "b"}); got != `"a", "b" and 5 more` {
+	if got := describeLeftOut(7, []string{"a", "b"}); got != `"a", "b" and 5 more` {
 		t.Errorf("got %q", got)
 	}
 }
 
-func TestTakesSubmodulesOnRequest(t *testing.T) {
+func TestSubmodulesAreFetchedOnRequest(t *testing.T) {
 	r := newRig(t)
 	lib, err := r.server.NewRepo(t.Context(), "lib")
 	if err != nil {
@@ -323,13 +323,13 @@ func TestTakesSubmodulesOnRequest(t *testing.T) {
 	}
 	r.commit(map[string]string{"a": "a", ".gitmodules": "[submodule \"sub\"]\n\tpath = sub\n\turl = ../lib.git\n"}, gitserver.Submodule("sub", id))
 	if d := r.done(); r.content("sub/l") != "" || !strings.Contains(d.Message, `"sub"`) {
-		t.Errorf("a submodule that nobody asked for: %q, %s", r.content("sub/l"), d.Message)
+		t.Errorf("submodule without recurseSubmodules: %q, %s", r.content("sub/l"), d.Message)
 	}
 	r.obj.Spec.Git.RecurseSubmodules = true
 	if d := r.done(); r.content("sub/l") != "lib" || strings.Contains(d.Message, `"sub"`) {
 		t.Errorf("got %q, %s", r.content("sub/l"), d.Message)
 	}
 	if n := r.requests(func() { r.done() }); n != 1 {
-		t.Errorf("%d requests while nothing changed, want 1", n)
+		t.Errorf("%d requests without a change, want 1", n)
 	}
 }

@@ -13,21 +13,23 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact/git"
 )
 
-// trust is whose signatures a source asks for.
-type trust struct {
-	mode appsv1.GitVerificationMode // empty: none
+// gitTrust is the required signature of a Git source.
+type gitTrust struct {
+	mode appsv1.GitVerificationMode // empty: no verification
 	keys *git.Keys
-	// version of the Secret with the keys.
+	// version is the version of the Secret with the keys.
 	version string
 }
 
-func (t trust) head() bool {
+func (t gitTrust) verifiesHEAD() bool {
 	return t.mode == appsv1.VerifyHEAD || t.mode == appsv1.VerifyTagAndHEAD
 }
 
-func (t trust) tag() bool { return t.mode == appsv1.VerifyTag || t.mode == appsv1.VerifyTagAndHEAD }
+func (t gitTrust) verifiesTag() bool {
+	return t.mode == appsv1.VerifyTag || t.mode == appsv1.VerifyTagAndHEAD
+}
 
-// modeOf is what a source wants to be verified.
+// modeOf returns the verification mode of a source; empty if nothing is verified.
 func modeOf(g *appsv1.GitSource) appsv1.GitVerificationMode {
 	switch {
 	case g.Verify == nil:
@@ -38,46 +40,45 @@ func modeOf(g *appsv1.GitSource) appsv1.GitVerificationMode {
 	return g.Verify.Mode
 }
 
-// trustOf reads the keys that a source trusts.
-func (s *Steps) trustOf(ctx context.Context, namespace string, g *appsv1.GitSource) (trust, error) {
-	t := trust{mode: modeOf(g)}
+// gitTrustOf reads the trusted keys of a source.
+func (s *Steps) gitTrustOf(ctx context.Context, namespace string, g *appsv1.GitSource) (gitTrust, error) {
+	t := gitTrust{mode: modeOf(g)}
 	if t.mode == "" {
 		return t, nil
 	}
-	secret, err := s.secret(ctx, namespace, g.Verify.SecretRef.Name, "spec.git.verify.secretRef")
+	secret, err := s.readSecret(ctx, namespace, g.Verify.SecretRef.Name, "spec.git.verify.secretRef")
 	if err != nil {
 		return t, err
 	}
 	t.version = string(secret.UID) + "/" + secret.ResourceVersion
 	t.keys, err = git.ParseKeys(secret.Data)
 	if e, ok := errors.AsType[*git.Error](err); ok {
-		e.Message = "the Secret " + namespace + "/" + secret.Name + " of spec.git.verify.secretRef: " + e.Message
+		e.Message = "Secret " + namespace + "/" + secret.Name + " of spec.git.verify.secretRef: " + e.Message
 	}
 	return t, err
 }
 
-// verify checks the signatures that are asked for.
-func (s *Steps) verify(c *git.Checkout, t trust) error {
-	if t.tag() {
+// verify verifies the required signatures.
+func (s *Steps) verify(c *git.Checkout, t gitTrust) error {
+	if t.verifiesTag() {
 		if err := c.VerifyTag(t.keys, s.Clock.Now()); err != nil {
 			return err
 		}
 	}
-	if t.head() {
+	if t.verifiesHEAD() {
 		return c.VerifyCommit(t.keys, s.Clock.Now())
 	}
 	return nil
 }
 
-// contentOf identifies what makes an artifact of a commit; empty when that is
-// the commit alone.
-func contentOf(obj *appsv1.KsctlSource, t trust, chosen choice) string {
+// contentOf identifies all inputs of an artifact besides the commit; empty if there are none.
+func contentOf(obj *appsv1.KsctlSource, t gitTrust, chosen resolvedRef) string {
 	recipe := struct {
 		Ignore, Mode, Keys, Tag string
 		Submodules              bool
 	}{obj.Spec.Ignore, string(t.mode), t.version, "", obj.Spec.Git.RecurseSubmodules}
-	if t.tag() {
-		recipe.Tag = chosen.tag.Object // a tag can be signed anew
+	if t.verifiesTag() {
+		recipe.Tag = chosen.tag.Object // a tag can be replaced by another signed tag of the same commit
 	}
 	if recipe.Ignore == "" && recipe.Mode == "" && !recipe.Submodules {
 		return ""
@@ -85,7 +86,7 @@ func contentOf(obj *appsv1.KsctlSource, t trust, chosen choice) string {
 	return fingerprint(recipe)
 }
 
-// fingerprint is a short name of what stands in a struct.
+// fingerprint returns the hash of a struct.
 func fingerprint(recipe any) string {
 	b, err := json.Marshal(recipe)
 	if err != nil {
@@ -95,26 +96,27 @@ func fingerprint(recipe any) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// withdraw takes an artifact back that is not verified as it has to be: it was
-// made before anybody asked for that, or its own commit is what does not hold.
-// One that was verified stays while another one, or the check itself, fails.
+// withdraw removes the artifact if it is not verified as required: it was created before
+// verification was required, or the verification of its own commit failed. A verified artifact
+// stays if the verification of another commit or the check itself fails. It returns cause.
 func (s *Steps) withdraw(obj *appsv1.KsctlSource, revision string, cause error) error {
 	a, mode := obj.Status.Artifact, modeOf(obj.Spec.Git)
 	if a == nil || mode == "" {
 		return cause
 	}
 	e, ok := errors.AsType[*git.Error](cause)
-	unverified := ok && e.Unverified() && holds(a, commitOf(revision))
+	unverified := ok && e.Unverified() && isOfCommit(a, commitOf(revision))
 	if obj.Status.SourceVerificationMode == mode && !unverified {
 		return cause
 	}
 	return s.retract(obj, cause)
 }
 
-// retract takes an artifact back for a cause.
+// retract removes the artifact from the status and the storage. It returns cause, or an error of
+// the storage.
 func (s *Steps) retract(obj *appsv1.KsctlSource, cause error) error {
 	obj.Status.Artifact, obj.Status.SourceVerificationMode, obj.Status.ObservedContent = nil, "", ""
-	if err := s.Storage.Keep(client.ObjectKeyFromObject(obj)); err != nil {
+	if err := s.Storage.RemoveExcept(client.ObjectKeyFromObject(obj)); err != nil {
 		return &storageError{errors.Join(cause, err)}
 	}
 	return cause

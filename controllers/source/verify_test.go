@@ -11,14 +11,14 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact/git"
 )
 
-// signing makes a key, and a function that moves main to a commit that it signs.
-func (r *rig) signing() (public string, push func(body string, sign gitserver.Sign) string, sign gitserver.Sign) {
+// newSigner creates a key. push moves main to a new commit that sign signs.
+func (r *rig) newSigner() (public string, push func(body string, sign gitserver.SignFunc) string, sign gitserver.SignFunc) {
 	r.t.Helper()
 	k, err := gitserver.NewKey("")
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	push = func(body string, sign gitserver.Sign) string {
+	push = func(body string, sign gitserver.SignFunc) string {
 		r.t.Helper()
 		id := r.commit(map[string]string{"a": body})
 		id, err := r.repo.SignCommit(r.t.Context(), id, body, sign)
@@ -33,10 +33,10 @@ func (r *rig) signing() (public string, push func(body string, sign gitserver.Si
 	return k.Public, push, k.Sign
 }
 
-func TestTakesOnlySignedCommits(t *testing.T) {
+func TestOnlySignedCommitsAreUsed(t *testing.T) {
 	r := newRig(t)
-	public, push, sign := r.signing()
-	other, _, _ := r.signing()
+	public, push, sign := r.newSigner()
+	other, _, _ := r.newSigner()
 	unsigned := func([]byte) ([]byte, error) { return nil, nil }
 	first := push("1", sign)
 	r.obj.Spec.Git.Verify = &appsv1.GitVerification{SecretRef: *ref("keys")}
@@ -49,43 +49,43 @@ func TestTakesOnlySignedCommits(t *testing.T) {
 		t.Errorf("mode %q, message %q", r.obj.Status.SourceVerificationMode, d.Message)
 	}
 	if n := r.requests(func() { r.done() }); n != 1 {
-		t.Errorf("%d requests for a commit that was verified, want 1", n)
+		t.Errorf("%d requests for a verified commit, want 1", n)
 	}
 
 	push("2", unsigned)
 	r.failed(string(git.SignatureMissing))
 	if got := r.obj.Status.Artifact.Revision; got != "main@sha1:"+first || r.content("a") != "1" {
-		t.Errorf("what was verified must stay: %s", got)
+		t.Errorf("the verified artifact is replaced by %s", got)
 	}
 	push("3", sign)
 	r.done()
 
-	// Another key is trusted from now on: what the first signed no longer counts.
+	// Signatures of the first key are not valid when only another key is trusted.
 	before := r.obj.Status.Artifact.DeepCopy()
 	r.clock.SetTime(r.clock.Now().Add(time.Hour))
 	r.secret("keys", map[string]string{"dev.pub": public + other})
 	r.done()
 	if after := r.obj.Status.Artifact; !after.LastUpdateTime.Equal(&before.LastUpdateTime) || after.Digest != before.Digest {
-		t.Errorf("verified anew, it is no other artifact: %+v", after)
+		t.Errorf("the artifact changes when it is verified again: %+v", after)
 	}
 	r.secret("keys", map[string]string{"dev.pub": other})
 	r.failed(string(git.SignerUnknown))
-	if r.obj.Status.Artifact != nil || len(r.kept()) > 0 {
-		t.Errorf("still offers %+v and keeps %v", r.obj.Status.Artifact, r.kept())
+	if r.obj.Status.Artifact != nil || len(r.storedFiles()) > 0 {
+		t.Errorf("still offers %+v and stores %v", r.obj.Status.Artifact, r.storedFiles())
 	}
 	r.failed(string(git.SignerUnknown))
 }
 
-func TestVerifyingFromNowOn(t *testing.T) {
+func TestUnverifiedArtifactIsWithdrawn(t *testing.T) {
 	r := newRig(t)
-	public, _, _ := r.signing()
+	public, _, _ := r.newSigner()
 	r.commit(map[string]string{"a": "unsigned"})
 	r.done()
 	r.obj.Spec.Git.Verify = &appsv1.GitVerification{SecretRef: *ref("keys")}
 	r.secret("keys", map[string]string{"dev.pub": public})
 	r.failed(string(git.SignatureMissing))
-	if r.obj.Status.Artifact != nil || len(r.kept()) > 0 {
-		t.Error("offers what nobody signed")
+	if r.obj.Status.Artifact != nil || len(r.storedFiles()) > 0 {
+		t.Error("an unsigned artifact stays")
 	}
 	r.obj.Spec.Git.Verify = nil
 	r.done()
@@ -93,17 +93,17 @@ func TestVerifyingFromNowOn(t *testing.T) {
 		t.Errorf("status %+v", r.obj.Status)
 	}
 
-	// Also when it can't be found out.
+	// Also if the keys are missing.
 	r.obj.Spec.Git.Verify = &appsv1.GitVerification{SecretRef: *ref("nothing")}
 	r.failed(SecretNotFoundReason)
 	if r.obj.Status.Artifact != nil {
-		t.Error("offers what nobody verified")
+		t.Error("an unverified artifact stays")
 	}
 }
 
-func TestAnOutageDoesNotWithdrawWhatWasVerified(t *testing.T) {
+func TestOutageKeepsVerifiedArtifact(t *testing.T) {
 	r := newRig(t)
-	public, push, sign := r.signing()
+	public, push, sign := r.newSigner()
 	push("1", sign)
 	r.obj.Spec.Git.Verify = &appsv1.GitVerification{SecretRef: *ref("keys")}
 	r.secret("keys", map[string]string{"dev.pub": public})
@@ -113,17 +113,17 @@ func TestAnOutageDoesNotWithdrawWhatWasVerified(t *testing.T) {
 	r.obj.Spec.Git.Verify.SecretRef.Name = "nothing"
 	r.failed(SecretNotFoundReason)
 	if r.obj.Status.Artifact == nil || r.content("a") != "1" {
-		t.Error("what was verified must stay")
+		t.Error("the verified artifact is lost")
 	}
 }
 
-func TestVerifiesTags(t *testing.T) {
+func TestTagSignatures(t *testing.T) {
 	r := newRig(t)
-	public, push, sign := r.signing()
-	_, _, stranger := r.signing()
+	public, push, sign := r.newSigner()
+	_, _, untrusted := r.newSigner()
 	r.secret("keys", map[string]string{"dev.pub": public})
 	id := push("1", sign)
-	tag := func(sign gitserver.Sign) {
+	tag := func(sign gitserver.SignFunc) {
 		t.Helper()
 		if _, err := r.repo.SignTag(t.Context(), "v1.0.0", id, sign); err != nil {
 			t.Fatal(err)
@@ -134,17 +134,17 @@ func TestVerifiesTags(t *testing.T) {
 	r.obj.Spec.Git.Verify = &appsv1.GitVerification{Mode: appsv1.VerifyTagAndHEAD, SecretRef: *ref("keys")}
 	r.done()
 	if n := r.requests(func() { r.done() }); n != 1 {
-		t.Errorf("%d requests for a tag that was verified, want 1", n)
+		t.Errorf("%d requests for a verified tag, want 1", n)
 	}
-	// The same commit under a tag that somebody else signed.
-	tag(stranger)
+	// The same commit with a tag that an untrusted key signed.
+	tag(untrusted)
 	r.failed(string(git.SignerUnknown))
 	if r.obj.Status.Artifact != nil {
-		t.Error("offers what a stranger tagged")
+		t.Error("an artifact with an untrusted tag stays")
 	}
 	tag(sign)
 	r.done()
-	id = push("2", stranger)
+	id = push("2", untrusted)
 	tag(sign)
 	r.failed(string(git.SignerUnknown))
 	if got := r.content("a"); got != "1" {
@@ -159,29 +159,29 @@ func TestVerifiesTags(t *testing.T) {
 	r.failed(string(git.SignatureMissing))
 }
 
-func TestIgnoredChangesStoreNothing(t *testing.T) {
+func TestChangesOfIgnoredFilesKeepArtifact(t *testing.T) {
 	r := newRig(t)
 	r.commit(map[string]string{"a": "a", "docs/x": "1", ".sourceignore": "/docs\n"})
 	r.obj.Spec.Ignore = "*.md\n"
 	r.done()
-	before, kept := r.obj.Status.Artifact.DeepCopy(), r.kept()
+	before, kept := r.obj.Status.Artifact.DeepCopy(), r.storedFiles()
 	if len(kept) != 1 || r.content("docs/x") != "" || r.content(".sourceignore") != "" {
-		t.Errorf("kept %v", kept)
+		t.Errorf("stored %v", kept)
 	}
 	id := r.commit(map[string]string{"docs/x": "2", "README.md": "3"})
 	r.done()
 	after := r.obj.Status.Artifact
-	if after.Revision != "main@sha1:"+id || after.Digest != before.Digest || after.URL != before.URL || len(r.kept()) != 1 {
-		t.Errorf("was %+v, is %+v, kept %v", before, after, r.kept())
+	if after.Revision != "main@sha1:"+id || after.Digest != before.Digest || after.URL != before.URL || len(r.storedFiles()) != 1 {
+		t.Errorf("was %+v, is %+v, stored %v", before, after, r.storedFiles())
 	}
-	// Another wish for the same commit.
+	// Another spec.ignore for the same commit.
 	r.obj.Spec.Ignore = ""
 	r.done()
 	if got := r.content("README.md"); got != "3" || r.obj.Status.Artifact.Digest == before.Digest {
 		t.Errorf("got %q", got)
 	}
 	r.obj.Spec.Ignore = "[a"
-	if said := r.stalledBy(string(artifact.IgnoreInvalid)); !strings.Contains(said, "line 1") {
+	if said := r.stalledMessage(string(artifact.IgnoreInvalid)); !strings.Contains(said, "line 1") {
 		t.Errorf("got %s", said)
 	}
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/ksctl/gitops/internal/sources/webhook"
 )
 
-// hook writes into the status where pushes are received. A path that can't be told
-// any more is taken back, unless it may be told in a moment.
-func (s *Steps) hook(ctx context.Context, obj *appsv1.KsctlSource) error {
+// updateWebhookPath sets the path of the webhook in the status. If the Secret is invalid it removes
+// the path; after a transient error it keeps the path.
+func (s *Steps) updateWebhookPath(ctx context.Context, obj *appsv1.KsctlSource) error {
 	h := obj.Spec.Webhook
 	if h == nil || !s.Webhooks {
 		obj.Status.WebhookPath = ""
 		return nil
 	}
 	const field = "spec.webhook.secretRef"
-	secret, err := s.secret(ctx, obj.Namespace, h.SecretRef.Name, field)
+	secret, err := s.readSecret(ctx, obj.Namespace, h.SecretRef.Name, field)
 	if err != nil {
-		if _, gone := errors.AsType[*secretError](err); gone {
+		if _, invalid := errors.AsType[*secretError](err); invalid {
 			obj.Status.WebhookPath = ""
 		}
 		return err
@@ -30,15 +30,16 @@ func (s *Steps) hook(ctx context.Context, obj *appsv1.KsctlSource) error {
 	token := webhook.Token(secret)
 	if token == "" {
 		obj.Status.WebhookPath = ""
-		return badSecret(SecretInvalidReason, fmt.Sprintf("the Secret %s/%s of %s has no %s of at least %d bytes: add one, as `openssl rand -hex 32` makes",
+		return newSecretError(SecretInvalidReason, fmt.Sprintf("Secret %s/%s of %s has no %s with at least %d bytes: add one, for example with `openssl rand -hex 32`",
 			secret.Namespace, secret.Name, field, webhook.TokenKey, webhook.MinTokenBytes))
 	}
 	obj.Status.WebhookPath = webhook.Path(client.ObjectKeyFromObject(obj), token)
 	return nil
 }
 
-// hookless is said of a source that would receive pushes where nobody does.
-func (s *Steps) hookless(obj *appsv1.KsctlSource) string {
+// webhookWarning returns a warning if the source has a webhook, but the controller does not receive
+// requests.
+func (s *Steps) webhookWarning(obj *appsv1.KsctlSource) string {
 	if obj.Spec.Webhook == nil || s.Webhooks {
 		return ""
 	}

@@ -8,23 +8,23 @@ import (
 	"github.com/ksctl/gitops/internal/sources/webhook"
 )
 
-// hooked has the rig's source receive pushes.
-func hooked(r *rig) {
+// addWebhook adds a webhook to the source of the rig.
+func addWebhook(r *rig) {
 	r.obj.Spec.Webhook = &appsv1.SourceWebhook{Type: appsv1.GitHubWebhook}
 	r.obj.Spec.Webhook.SecretRef.Name = "hook"
 }
 
-func TestThePathOfAWebhookStandsInTheStatus(t *testing.T) {
+func TestWebhookPathInStatus(t *testing.T) {
 	const token = "a-token-of-some-length"
 	r := newRig(t)
 	r.Webhooks = true
 	commit := r.commit(map[string]string{"a": "a"})
-	hooked(r)
+	addWebhook(r)
 	if said := r.failed(SecretNotFoundReason); !strings.Contains(said, "spec.webhook.secretRef") {
-		t.Errorf("does not name the field: %s", said)
+		t.Errorf("the error does not name the field: %s", said)
 	}
 	if a := r.obj.Status.Artifact; a == nil || commitOf(a.Revision) != commit {
-		t.Errorf("without the Secret nothing is offered: %+v", a)
+		t.Errorf("no artifact without the Secret: %+v", a)
 	}
 	r.secret("hook", map[string]string{"token": token + "\n"})
 	r.done()
@@ -35,11 +35,11 @@ func TestThePathOfAWebhookStandsInTheStatus(t *testing.T) {
 	r.secret("hook", map[string]string{"token": "another-token-of-some-length"})
 	r.done()
 	if next := r.obj.Status.WebhookPath; next == path || next == "" {
-		t.Errorf("with another token: path %s", next)
+		t.Errorf("path %s with another token", next)
 	}
 	for _, data := range []map[string]string{{"token": "short"}, {"password": token}} {
 		r.secret("hook", data)
-		if said := r.stalledBy(SecretInvalidReason); !strings.Contains(said, "16 bytes") || strings.Contains(said, "short") || r.obj.Status.WebhookPath != "" {
+		if said := r.stalledMessage(SecretInvalidReason); !strings.Contains(said, "16 bytes") || strings.Contains(said, "short") || r.obj.Status.WebhookPath != "" {
 			t.Errorf("%s, path %q", said, r.obj.Status.WebhookPath)
 		}
 	}
@@ -51,24 +51,24 @@ func TestThePathOfAWebhookStandsInTheStatus(t *testing.T) {
 	}
 }
 
-func TestAWebhookThatNobodyReceivesIsSaid(t *testing.T) {
+func TestWebhookWithoutReceiverIsReported(t *testing.T) {
 	r := newRig(t)
 	r.commit(map[string]string{"a": "a"})
-	hooked(r)
+	addWebhook(r)
 	first := r.done()
 	if !strings.Contains(first.Message, "--webhook-addr") || r.obj.Status.WebhookPath != "" {
 		t.Errorf("%s, path %q", first.Message, r.obj.Status.WebhookPath)
 	}
 	if again := r.done(); again != first {
-		t.Errorf("the message must stay what it is: %+v, %+v", first, again)
+		t.Errorf("the message changes: %+v, %+v", first, again)
 	}
 }
 
-func TestTheSecretOfAWebhookIsWatched(t *testing.T) {
+func TestWebhookSecretIsWatched(t *testing.T) {
 	obj := &appsv1.KsctlSource{}
 	obj.Spec.Webhook = &appsv1.SourceWebhook{}
 	obj.Spec.Webhook.SecretRef.Name = "hook"
-	if got := secretsOf(obj); len(got) != 1 || got[0] != "hook" {
+	if got := secretNames(obj); len(got) != 1 || got[0] != "hook" {
 		t.Errorf("got %v", got)
 	}
 }

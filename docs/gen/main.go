@@ -1,5 +1,5 @@
-// Command gen writes the pages of docs that follow from the code: api.md from
-// the CRDs, controller-flags.md from the flags and metrics.md from what is registered.
+// Command gen generates pages of docs from the code: api.md from the CRDs, controller-flags.md from
+// the flags, and metrics.md from the registered metrics.
 //
 //	go run ./docs/gen          write them
 //	go run ./docs/gen -check   fail if they are stale, and write nothing

@@ -26,14 +26,14 @@ import (
 	"github.com/ksctl/gitops/internal/agent/agentpb"
 )
 
-// authority signs certificates.
+// authority is a CA that signs certificates.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	pem  []byte
 }
 
-// issue makes a certificate and its key, as PEM; by nobody it is an authority.
+// issue creates a certificate and its key in PEM. If by is nil, it is a CA certificate.
 func issue(c *x509.Certificate, by *authority) (cert, key []byte, a *authority) {
 	GinkgoHelper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -60,8 +60,8 @@ func newAuthority(name string) *authority {
 	return a
 }
 
-// caller's certificate by an authority.
-func (a *authority) caller() []tls.Certificate {
+// clientCertificate issues a client certificate.
+func (a *authority) clientCertificate() []tls.Certificate {
 	GinkgoHelper()
 	cert, key, _ := issue(&x509.Certificate{Subject: pkix.Name{CommonName: "controller"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, a)
 	pair, err := tls.X509KeyPair(cert, key)
@@ -69,8 +69,8 @@ func (a *authority) caller() []tls.Certificate {
 	return []tls.Certificate{pair}
 }
 
-var _ = Describe("Who calls the agent", func() {
-	It("is known by a certificate or a token, also after those have changed", func(ctx SpecContext) {
+var _ = Describe("A client of the agent", func() {
+	It("is authenticated by a certificate or a token, also after both are rotated", func(ctx SpecContext) {
 		folder := GinkgoT().TempDir()
 		write := func(name string, data []byte) string {
 			GinkgoHelper()
@@ -81,7 +81,7 @@ var _ = Describe("Who calls the agent", func() {
 		ours, theirs := newAuthority("ours"), newAuthority("theirs")
 		cert, key, _ := issue(&x509.Certificate{DNSNames: []string{"agent.ksctl.svc"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, ours)
 		const token, next = "a-token-that-is-long-enough", "the-next-token-that-is-long-enough"
-		r := newRig(ctx, 0, "--tls", "--tls-cert="+write("crt", cert), "--tls-key="+write("key", key), "--client-ca="+write("ca", ours.pem), "--token-file="+write("token", []byte(token)))
+		r := newTestCluster(ctx, 0, "--tls", "--tls-cert="+write("crt", cert), "--tls-key="+write("key", key), "--client-ca="+write("ca", ours.pem), "--token-file="+write("token", []byte(token)))
 		connect := func(certs []tls.Certificate) *grpc.ClientConn {
 			GinkgoHelper()
 			roots := x509.NewCertPool()
@@ -99,7 +99,7 @@ var _ = Describe("Who calls the agent", func() {
 			_, err := agentpb.NewWorkersClient(conn).List(ctx, &agentpb.ListRequest{})
 			return status.Code(err)
 		}
-		nobody, known, stranger := connect(nil), connect(ours.caller()), connect(theirs.caller())
+		nobody, known, stranger := connect(nil), connect(ours.clientCertificate()), connect(theirs.clientCertificate())
 		Expect(call(known, "")).To(Equal(codes.OK))
 		Expect(call(nobody, token)).To(Equal(codes.OK))
 		Expect(call(nobody, "")).To(Equal(codes.Unauthenticated))
@@ -116,16 +116,16 @@ var _ = Describe("Who calls the agent", func() {
 		Eventually(ctx, func() codes.Code { return call(stranger, "") }).WithTimeout(soon).Should(Equal(codes.OK))
 		Expect(call(known, "")).To(Equal(codes.Unauthenticated))
 		for _, secret := range []string{token, next} {
-			Expect(r.agent.said()).NotTo(ContainSubstring(secret))
+			Expect(r.agent.logs()).NotTo(ContainSubstring(secret))
 		}
 	})
 
-	It("is nobody where it can't be said who may", func(ctx SpecContext) {
+	It("is never served with incomplete authentication flags: the agent does not start", func(ctx SpecContext) {
 		for flags, says := range map[string]string{"--tls-cert=x": "set --tls-cert and --tls-key", "--token-file=x": "set --tls-cert and --tls-key"} {
 			p := startProcess(ctx, GinkgoT().TempDir(), "--cluster-name=demo", "--provisioner=kwok", flags)
 			Eventually(ctx, p.done).WithTimeout(soon).Should(BeClosed())
 			Expect(p.err).To(HaveOccurred())
-			Expect(p.said()).To(ContainSubstring(says))
+			Expect(p.logs()).To(ContainSubstring(says))
 		}
 	})
 })

@@ -18,31 +18,31 @@ import (
 	"github.com/ksctl/gitops/internal/agent/provisioner/kwok"
 )
 
-// played is the program that plays ksctl.
-const played = "../../internal/agent/provisioner/ksctl/testdata/ksctl"
+// fakeKsctl is a program that behaves like the ksctl command.
+const fakeKsctl = "../../internal/agent/provisioner/ksctl/testdata/ksctl"
 
-var _ = Describe("With ksctl's command line", func() {
-	It("tells ksctl how many there are to be, and takes care of their nodes", func(ctx SpecContext) {
+var _ = Describe("The agent with the ksctl command line", func() {
+	It("passes the desired number of workers to ksctl, and manages their nodes", func(ctx SpecContext) {
 		folder := GinkgoT().TempDir()
 		name := fmt.Sprintf("c%d", clusters.Add(1))
 		state := filepath.Join(folder, "states", "aws", "ha", name+" us-east-1", "state.json")
 		calls, hangs := filepath.Join(folder, "calls"), filepath.Join(folder, "hangs")
 		Expect(os.MkdirAll(filepath.Dir(state), 0o750)).To(Succeed())
 		Expect(os.WriteFile(state, []byte(`{"cluster_type":"ha","region":"us-east-1","cluster_name":"`+name+`","cloud_provider":"aws","cloud_infrastructure_state":{"aws":{"info_worker_planes":{"names":null}}}}`), 0o640)).To(Succeed())
-		program, err := filepath.Abs(played)
+		program, err := filepath.Abs(fakeKsctl)
 		Expect(err).NotTo(HaveOccurred())
 		wrapper := filepath.Join(folder, "ksctl")
 		Expect(os.WriteFile(wrapper, []byte("#!/bin/sh\nexport KSCTL_STATE='"+state+"' KSCTL_CALLS='"+calls+"'\n[ ! -e '"+hangs+"' ] || export KSCTL_HANGS=1\nexec '"+program+"' \"$@\"\n"), 0o700)).To(Succeed())
-		r := &rig{name: name, folder: folder, knobs: "--ksctl=" + wrapper}
+		r := &testCluster{name: name, folder: folder, config: "--ksctl=" + wrapper}
 		start := func(ctx context.Context) {
 			GinkgoHelper()
 			r.agent = startProcess(ctx, folder, "--plaintext", "--cluster-name="+name, "--cloud=aws", "--region=us-east-1", "--provisioner=ksctl",
-				"--provisioner-arg="+r.knobs, "--provisioner-arg=--states="+filepath.Join(folder, "states"))
+				"--provisioner-arg="+r.config, "--provisioner-arg=--states="+filepath.Join(folder, "states"))
 			DeferCleanup(r.agent.kill)
 			r.agent.awaitReady(ctx)
 		}
 		start(ctx)
-		Expect(r.do(ctx, "up", 0, 3)).To(HaveSucceeded(), r.agent.said())
+		Expect(r.run(ctx, "up", 0, 3)).To(HaveSucceeded(), r.agent.logs())
 		for i := range 3 {
 			create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-vm-wp-%d-abc%d0", name, i, i), Labels: map[string]string{kwok.ClusterLabel: name}}})
 		}
@@ -59,7 +59,7 @@ var _ = Describe("With ksctl's command line", func() {
 			}
 			return res.GetWorkers()[2].GetNode(), err
 		}).WithTimeout(soon).Should(Equal(name + "-vm-wp-2-abc20"))
-		Expect(r.do(ctx, "down", 3, 2)).To(HaveSucceeded(), r.agent.said())
+		Expect(r.run(ctx, "down", 3, 2)).To(HaveSucceeded(), r.agent.logs())
 		Expect(r.indexes(ctx)).To(ConsistOf(0, 1))
 
 		Expect(os.WriteFile(hangs, nil, 0o600)).To(Succeed())
@@ -73,7 +73,7 @@ var _ = Describe("With ksctl's command line", func() {
 		Eventually(ctx, r.provisioners).WithTimeout(soon).Should(BeEmpty())
 		Expect(os.Remove(hangs)).To(Succeed())
 		start(ctx)
-		Expect(r.await(ctx, "killed", 2, 4)).To(HaveSucceeded(), r.agent.said())
+		Expect(r.await(ctx, "killed", 2, 4)).To(HaveSucceeded(), r.agent.logs())
 		const with = " -s store-local --noWP "
 		Expect(strings.Split(said(), "\n")).To(Equal([]string{
 			"create-cluster ha-aws add-nodes -n " + name + " -r us-east-1" + with + "3 --bootstrap k3s --nodeSizeWP medium",

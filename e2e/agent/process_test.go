@@ -24,16 +24,16 @@ import (
 	"github.com/ksctl/gitops/internal/agent/agentpb"
 )
 
-// process is an agent as it is shipped.
+// process is a process of the shipped agent.
 type process struct {
 	address, health, metrics string
 	log                      string
 	cmd                      *exec.Cmd
 	done                     chan struct{}
-	err                      error // how it ended; read after done
+	err                      error // exit error; read after done
 }
 
-// startProcess runs the agent with the rights that it is shipped with.
+// startProcess runs the agent with its shipped permissions.
 func startProcess(ctx context.Context, folder string, flags ...string) *process {
 	GinkgoHelper()
 	p := &process{done: make(chan struct{})}
@@ -51,7 +51,7 @@ func startProcess(ctx context.Context, folder string, flags ...string) *process 
 	p.cmd.Env = []string{"KUBECONFIG=" + kubeconfig, "HOME=" + folder, "PATH=" + os.Getenv("PATH")}
 	p.cmd.SysProcAttr = cluster.ChildAttributes()
 	started := make(chan error)
-	// The kernel kills it when the thread ends that started it.
+	// The kernel kills the child when the thread that started it ends.
 	go func() {
 		defer close(p.done)
 		runtime.LockOSThread()
@@ -66,21 +66,21 @@ func startProcess(ctx context.Context, folder string, flags ...string) *process 
 	return p
 }
 
-// awaitReady waits until the agent takes something.
+// awaitReady waits until the agent is ready for requests.
 func (p *process) awaitReady(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, func() error {
 		select {
 		case <-p.done:
-			return StopTrying(fmt.Sprintf("the agent ended: %v; its log:\n%s", p.err, p.said()))
+			return StopTrying(fmt.Sprintf("the agent ended: %v; its log:\n%s", p.err, p.logs()))
 		default:
 		}
-		_, err := ask(ctx, "http://"+p.health+"/readyz")
+		_, err := httpGet(ctx, "http://"+p.health+"/readyz")
 		return err
 	}).WithTimeout(soon).WithPolling(20 * time.Millisecond).Should(Succeed())
 }
 
-func ask(ctx context.Context, url string) (string, error) {
+func httpGet(ctx context.Context, url string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err
@@ -96,8 +96,8 @@ func ask(ctx context.Context, url string) (string, error) {
 	return string(body), errors.Join(err, res.Body.Close())
 }
 
-// said is the log of the agent.
-func (p *process) said() string {
+// logs returns the log of the agent.
+func (p *process) logs() string {
 	data, err := os.ReadFile(p.log)
 	if err != nil {
 		return err.Error()
@@ -105,14 +105,14 @@ func (p *process) said() string {
 	return string(data)
 }
 
-// kill ends the agent as a machine does that loses power.
+// kill ends the agent like a loss of power.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
 }
 
-// term asks the agent to end, and returns how it did. One that does not is killed.
-func (p *process) term() error {
+// stop sends SIGTERM and returns the exit error. It kills an agent that does not end in time.
+func (p *process) stop() error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
@@ -125,22 +125,22 @@ func (p *process) term() error {
 	}
 }
 
-// provisioners are the processes that the agent of a rig has started and that are alive.
-func (r *rig) provisioners() []string {
+// provisioners returns the running processes that the agent of the cluster has started.
+func (r *testCluster) provisioners() []string {
 	GinkgoHelper()
 	entries, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	Expect(err).NotTo(HaveOccurred())
 	var out []string
 	for _, path := range entries {
 		data, err := os.ReadFile(path)
-		if line := strings.ReplaceAll(string(data), "\x00", " "); err == nil && strings.Contains(line, " provision ") && strings.Contains(line, r.knobs) {
+		if line := strings.ReplaceAll(string(data), "\x00", " "); err == nil && strings.Contains(line, " provision ") && strings.Contains(line, r.config) {
 			out = append(out, line)
 		}
 	}
 	return out
 }
 
-func (r *rig) connect() *grpc.ClientConn {
+func (r *testCluster) connect() *grpc.ClientConn {
 	GinkgoHelper()
 	conn, err := grpc.NewClient(r.agent.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	Expect(err).NotTo(HaveOccurred())
@@ -148,24 +148,24 @@ func (r *rig) connect() *grpc.ClientConn {
 	return conn
 }
 
-func (r *rig) workers() agentpb.WorkersClient { return agentpb.NewWorkersClient(r.connect()) }
+func (r *testCluster) workers() agentpb.WorkersClient { return agentpb.NewWorkersClient(r.connect()) }
 
-// begin an operation, with machines of the size medium.
-func (r *rig) begin(ctx context.Context, id string, current, desired uint32) {
+// begin starts an operation with machines of the size medium.
+func (r *testCluster) begin(ctx context.Context, id string, current, desired uint32) {
 	GinkgoHelper()
 	_, err := r.workers().Begin(ctx, &agentpb.BeginRequest{Id: id, Current: current, Desired: desired, Size: "medium"})
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// do an operation to its end.
-func (r *rig) do(ctx context.Context, id string, current, desired uint32) *agentpb.Operation {
+// run starts an operation and waits until it ends.
+func (r *testCluster) run(ctx context.Context, id string, current, desired uint32) *agentpb.Operation {
 	GinkgoHelper()
 	r.begin(ctx, id, current, desired)
 	return r.await(ctx, id, current, desired)
 }
 
-// await the end of an operation that was begun.
-func (r *rig) await(ctx context.Context, id string, current, desired uint32) *agentpb.Operation {
+// await waits until a started operation ends.
+func (r *testCluster) await(ctx context.Context, id string, current, desired uint32) *agentpb.Operation {
 	GinkgoHelper()
 	workers := r.workers()
 	var out *agentpb.Operation
@@ -173,18 +173,18 @@ func (r *rig) await(ctx context.Context, id string, current, desired uint32) *ag
 		res, err := workers.Begin(ctx, &agentpb.BeginRequest{Id: id, Current: current, Desired: desired, Size: "medium"})
 		out = res.GetOperation()
 		return out.GetState(), err
-	}).WithTimeout(soon).WithPolling(50*time.Millisecond).ShouldNot(Equal(agentpb.Operation_RUNNING), r.agent.said())
+	}).WithTimeout(soon).WithPolling(50*time.Millisecond).ShouldNot(Equal(agentpb.Operation_RUNNING), r.agent.logs())
 	return out
 }
 
-// HaveSucceeded matches an operation.
+// HaveSucceeded matches a successful operation.
 func HaveSucceeded() types.GomegaMatcher {
 	return WithTransform((*agentpb.Operation).GetState, Equal(agentpb.Operation_SUCCEEDED))
 }
 
-// HaveFailed matches an operation that failed for something, with a message that has a text.
-func HaveFailed(why agentpb.Operation_Failure, message string) types.GomegaMatcher {
+// HaveFailed matches an operation that failed with a failure and a message with a text.
+func HaveFailed(failure agentpb.Operation_Failure, message string) types.GomegaMatcher {
 	return And(WithTransform((*agentpb.Operation).GetState, Equal(agentpb.Operation_FAILED)),
-		WithTransform((*agentpb.Operation).GetFailure, Equal(why)),
+		WithTransform((*agentpb.Operation).GetFailure, Equal(failure)),
 		WithTransform((*agentpb.Operation).GetMessage, ContainSubstring(message)))
 }

@@ -21,14 +21,14 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// labelled is a selector and what it selects.
-func labelled(app string) (map[string]string, *metav1.LabelSelector) {
+// labelsFor returns the labels of an app and a selector of them.
+func labelsFor(app string) (map[string]string, *metav1.LabelSelector) {
 	l := map[string]string{"app": app}
 	return l, &metav1.LabelSelector{MatchLabels: l}
 }
 
 func template(app, node string) corev1.PodTemplateSpec {
-	l, _ := labelled(app)
+	l, _ := labelsFor(app)
 	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/main:1"}}}
 	if node != "" {
 		spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
@@ -36,10 +36,10 @@ func template(app, node string) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: l}, Spec: spec}
 }
 
-// deployed makes a Deployment of one pod on a node, and waits for it.
-func deployed(ctx context.Context, ns, app, node string) {
+// deployPod creates a Deployment of one pod on a node, and waits until it is available.
+func deployPod(ctx context.Context, ns, app, node string) {
 	GinkgoHelper()
-	_, selector := labelled(app)
+	_, selector := labelsFor(app)
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: app}, Spec: appsv1.DeploymentSpec{Selector: selector, Template: template(app, node)}}
 	create(ctx, d)
 	Eventually(ctx, func() (int32, error) {
@@ -48,10 +48,11 @@ func deployed(ctx context.Context, ns, app, node string) {
 	}).WithTimeout(soon).Should(BeEquivalentTo(1))
 }
 
-// budget lets none of an app's pods go, and waits until it is known.
-func budget(ctx context.Context, ns, app string) *policyv1.PodDisruptionBudget {
+// blockEvictions creates a PodDisruptionBudget that permits no evictions of an app, and waits
+// until it is observed.
+func blockEvictions(ctx context.Context, ns, app string) *policyv1.PodDisruptionBudget {
 	GinkgoHelper()
-	_, selector := labelled(app)
+	_, selector := labelsFor(app)
 	one := intstr.FromInt32(1)
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: app}, Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: selector}}
 	create(ctx, b)
@@ -62,11 +63,11 @@ func budget(ctx context.Context, ns, app string) *policyv1.PodDisruptionBudget {
 	return b
 }
 
-// pods of an app, by their nodes.
+// pods returns the nodes of an app's pods, by pod name.
 func pods(ctx context.Context, ns, app string) map[string]string {
 	GinkgoHelper()
 	var list corev1.PodList
-	l, _ := labelled(app)
+	l, _ := labelsFor(app)
 	Expect(plane.Client().List(ctx, &list, client.InNamespace(ns), client.MatchingLabels(l))).To(Succeed())
 	out := map[string]string{}
 	for _, p := range list.Items {
@@ -78,7 +79,7 @@ func pods(ctx context.Context, ns, app string) map[string]string {
 }
 
 var _ = Describe("The agent", func() {
-	It("is admitted as it is shipped", func(ctx SpecContext) {
+	It("becomes available with its shipped manifests", func(ctx SpecContext) {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ksctl", Name: "ksctl-agent"}}
 		Eventually(ctx, func() (int32, error) {
 			err := plane.Client().Get(ctx, client.ObjectKeyFromObject(d), d)
@@ -86,16 +87,16 @@ var _ = Describe("The agent", func() {
 		}).WithTimeout(soon).Should(BeEquivalentTo(1))
 	})
 
-	It("makes machines behind the last one, and deletes them from the end", func(ctx SpecContext) {
-		r := newRig(ctx, 2)
-		Expect(r.do(ctx, "up", 2, 4)).To(HaveSucceeded())
+	It("creates machines after the last one, and deletes them from the end", func(ctx SpecContext) {
+		r := newTestCluster(ctx, 2)
+		Expect(r.run(ctx, "up", 2, 4)).To(HaveSucceeded())
 		Expect(r.indexes(ctx)).To(ConsistOf(0, 1, 2, 3))
 		last := r.node(ctx, 3)
 		Expect(last.Spec.ProviderID).To(Equal("k3s://" + last.Name))
 		Expect(last.Labels).To(HaveKeyWithValue(corev1.LabelInstanceTypeStable, "medium"))
 		Expect(last.Status.Allocatable.Cpu().MilliValue()).To(BeEquivalentTo(1900))
 		first := r.node(ctx, 0).UID
-		Expect(r.do(ctx, "down", 4, 1)).To(HaveSucceeded())
+		Expect(r.run(ctx, "down", 4, 1)).To(HaveSucceeded())
 		Expect(r.indexes(ctx)).To(ConsistOf(0))
 		Expect(r.node(ctx, 0).UID).To(Equal(first))
 		res, err := r.workers().List(ctx, &agentpb.ListRequest{Cluster: r.name})
@@ -103,54 +104,54 @@ var _ = Describe("The agent", func() {
 		Expect(res.GetWorkers()).To(HaveLen(1))
 		Expect(res.GetWorkers()[0].GetNode()).To(Equal(r.node(ctx, 0).Name))
 		Expect(res.GetOperation().GetId()).To(Equal("down"))
-		Eventually(ctx, func() (string, error) { // it is counted after it has ended
-			return ask(ctx, "http://"+r.agent.metrics+"/metrics")
+		Eventually(ctx, func() (string, error) { // the counter is incremented after the end
+			return httpGet(ctx, "http://"+r.agent.metrics+"/metrics")
 		}).WithTimeout(soon).Should(ContainSubstring(`ksctl_agent_operations_total{cluster="` + r.name + `",direction="down",result="SUCCEEDED"} 1`))
 	})
 
-	It("keeps worker 10 apart from worker 1", func(ctx SpecContext) {
-		r := newRig(ctx, 2)
+	It("does not confuse worker 10 with worker 1", func(ctx SpecContext) {
+		r := newTestCluster(ctx, 2)
 		other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.name + "-vm-wp-10-abcde", Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"}}}
 		create(ctx, other)
 		DeferCleanup(func(ctx SpecContext) error { return client.IgnoreNotFound(plane.Client().Delete(ctx, other)) })
 		ns := namespace(ctx)
-		_, selector := labelled("everywhere")
+		_, selector := labelsFor("everywhere")
 		create(ctx, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "everywhere"}, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template("everywhere", "")}})
 		uid := other.UID
-		Expect(r.do(ctx, "down", 2, 1)).To(HaveSucceeded())
+		Expect(r.run(ctx, "down", 2, 1)).To(HaveSucceeded())
 		Expect(r.indexes(ctx)).To(ConsistOf(0))
 		Expect(plane.Client().Get(ctx, client.ObjectKeyFromObject(other), other)).To(Succeed())
 		Expect(other.UID).To(Equal(uid))
 		Expect(other.Spec.Unschedulable).To(BeFalse())
 	})
 
-	It("moves pods away, and leaves those of DaemonSets", func(ctx SpecContext) {
-		r := newRig(ctx, 2)
+	It("evicts pods, except those of DaemonSets", func(ctx SpecContext) {
+		r := newTestCluster(ctx, 2)
 		ns := namespace(ctx)
 		last := r.node(ctx, 1).Name
-		deployed(ctx, ns, "web", last)
-		_, selector := labelled("everywhere")
+		deployPod(ctx, ns, "web", last)
+		_, selector := labelsFor("everywhere")
 		create(ctx, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "everywhere"}, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template("everywhere", last)}})
 		Eventually(ctx, func() map[string]string { return pods(ctx, ns, "everywhere") }).WithTimeout(soon).Should(HaveLen(1))
-		Expect(r.do(ctx, "down", 2, 1)).To(HaveSucceeded())
+		Expect(r.run(ctx, "down", 2, 1)).To(HaveSucceeded())
 		Expect(r.indexes(ctx)).To(ConsistOf(0))
 	})
 
-	It("is held by a disruption budget, and deletes nothing then", func(ctx SpecContext) {
-		r := newRig(ctx, 2, "--drain-timeout=4s")
+	It("deletes no machine while a disruption budget blocks the drain", func(ctx SpecContext) {
+		r := newTestCluster(ctx, 2, "--drain-timeout=4s")
 		ns := namespace(ctx)
 		last := r.node(ctx, 1)
-		deployed(ctx, ns, "web", last.Name)
-		b := budget(ctx, ns, "web")
+		deployPod(ctx, ns, "web", last.Name)
+		b := blockEvictions(ctx, ns, "web")
 		before := pods(ctx, ns, "web")
 		began := time.Now()
-		Expect(r.do(ctx, "held", 2, 1)).To(HaveFailed(agentpb.Operation_DRAIN, "node "+last.Name+" could not be drained within 4s, and no machine was deleted: "+ns+"/web-"))
+		Expect(r.run(ctx, "held", 2, 1)).To(HaveFailed(agentpb.Operation_DRAIN, "node "+last.Name+" could not be drained within 4s, and no machine was deleted: "+ns+"/web-"))
 		Expect(time.Since(began)).To(BeNumerically(">=", 4*time.Second))
 		Expect(r.indexes(ctx)).To(ConsistOf(0, 1))
-		Expect(r.node(ctx, 1).Spec.Unschedulable).To(BeFalse(), "it is given back")
+		Expect(r.node(ctx, 1).Spec.Unschedulable).To(BeFalse(), "the node is uncordoned")
 		Expect(r.node(ctx, 1).Annotations).NotTo(HaveKey("agent.ksctl.com/cordoned-by"))
 		Expect(pods(ctx, ns, "web")).To(Equal(before))
-		// From here on there is time to take the budget away.
+		// The restarted agent has the default timeout: enough time to delete the budget.
 		r.agent.kill()
 		r.start(ctx)
 		r.begin(ctx, "let-go", 2, 1)
@@ -160,22 +161,22 @@ var _ = Describe("The agent", func() {
 		Expect(r.indexes(ctx)).To(ConsistOf(0))
 	})
 
-	It("tells what the provisioner does not do", func(ctx SpecContext) {
-		r := newRig(ctx, 2)
-		r.turn(`{"create":{"pretend":true},"delete":{"pretend":true}}`)
-		Expect(r.do(ctx, "up", 2, 3)).To(HaveFailed(agentpb.Operation_OTHER, "answered that the machines are made, and there are 2 workers, not 3"))
-		Expect(r.do(ctx, "down", 2, 1)).To(HaveFailed(agentpb.Operation_OTHER, "answered that the machines are gone, and there are 2 workers, not 1"))
+	It("reports what the provisioner fails to do", func(ctx SpecContext) {
+		r := newTestCluster(ctx, 2)
+		r.configure(`{"create":{"pretend":true},"delete":{"pretend":true}}`)
+		Expect(r.run(ctx, "up", 2, 3)).To(HaveFailed(agentpb.Operation_OTHER, "reported the machines as created, but the cluster has 2 workers instead of 3"))
+		Expect(r.run(ctx, "down", 2, 1)).To(HaveFailed(agentpb.Operation_OTHER, "reported the machines as deleted, but the cluster has 2 workers instead of 1"))
 		Expect(r.node(ctx, 1).Spec.Unschedulable).To(BeFalse())
-		r.turn(`{"create":{"after":1,"fail":{"code":"Quota","class":"OutOfResources","message":"no more of them"}}}`)
-		Expect(r.do(ctx, "quota", 2, 5)).To(HaveFailed(agentpb.Operation_OUT_OF_RESOURCES, "there are 3 workers, and there were to be 5: Quota: no more of them"))
-		r.turn(`{"create":{"panic":true}}`)
-		Expect(r.do(ctx, "crash", 3, 5)).To(HaveFailed(agentpb.Operation_OTHER, "ended before it was done"))
-		r.turn(`{}`)
-		Expect(r.do(ctx, "again", 3, 5)).To(HaveSucceeded())
+		r.configure(`{"create":{"after":1,"fail":{"code":"Quota","class":"OutOfResources","message":"no more of them"}}}`)
+		Expect(r.run(ctx, "quota", 2, 5)).To(HaveFailed(agentpb.Operation_OUT_OF_RESOURCES, "the cluster has 3 workers instead of 5: Quota: no more of them"))
+		r.configure(`{"create":{"panic":true}}`)
+		Expect(r.run(ctx, "crash", 3, 5)).To(HaveFailed(agentpb.Operation_OTHER, "failed without a response"))
+		r.configure(`{}`)
+		Expect(r.run(ctx, "again", 3, 5)).To(HaveSucceeded())
 	})
 
-	It("answers on ksctl's wire, too", func(ctx SpecContext) {
-		r := newRig(ctx, 2)
+	It("implements ksctl's agent protocol", func(ctx SpecContext) {
+		r := newTestCluster(ctx, 2)
 		k := agentpb.NewKsctlAgentClient(r.connect())
 		res, err := k.Scale(ctx, &agentpb.ReqScale{Operation: agentpb.ScaleOperation_SCALE_UP, DesiredNoOfWP: 3, NodeSizeOfWP: "large"})
 		Expect(err).NotTo(HaveOccurred())
@@ -183,15 +184,15 @@ var _ = Describe("The agent", func() {
 		Expect(r.indexes(ctx)).To(ConsistOf(0, 1, 2))
 		Expect(r.node(ctx, 2).Labels).To(HaveKeyWithValue(corev1.LabelInstanceTypeStable, "large"))
 		_, err = k.Scale(ctx, &agentpb.ReqScale{Operation: agentpb.ScaleOperation_SCALE_UP, DesiredNoOfWP: 1, NodeSizeOfWP: "large"})
-		Expect(status.Code(err)).To(Equal(codes.FailedPrecondition), "ksctl's own would forget machines")
+		Expect(status.Code(err)).To(Equal(codes.FailedPrecondition), "ksctl's own agent would lose machines")
 		Expect(r.indexes(ctx)).To(ConsistOf(0, 1, 2))
 		_, err = k.Scale(ctx, &agentpb.ReqScale{Operation: agentpb.ScaleOperation_SCALE_DOWN, DesiredNoOfWP: 1})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(r.indexes(ctx)).To(ConsistOf(0))
 	})
 
-	It("imports an export beside other states", func(ctx SpecContext) {
-		r := newRig(ctx, 0)
+	It("imports an export without changing other states", func(ctx SpecContext) {
+		r := newTestCluster(ctx, 0)
 		store := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: state.StoreNamespace, Name: state.StoreConfigMap},
 			BinaryData: map[string][]byte{"civo.ha.other.LON1": []byte(`{"cluster_name":"other"}`)}}
 		create(ctx, store)
@@ -217,50 +218,50 @@ var _ = Describe("The agent", func() {
 })
 
 var _ = Describe("An agent that is killed", func() {
-	// It is killed once it has done a part; what it had begun is done once.
-	DescribeTable("goes on where it was", func(ctx SpecContext, knobs string, current, desired uint32, half int, flags ...string) {
-		r := newRig(ctx, current, flags...)
+	// It is killed in the middle of an operation. What the operation had started is done once.
+	DescribeTable("continues its operation when killed", func(ctx SpecContext, knobs string, current, desired uint32, half int, flags ...string) {
+		r := newTestCluster(ctx, current, flags...)
 		before := map[string]bool{}
 		for _, n := range r.nodes(ctx) {
 			before[string(n.UID)] = true
 		}
-		r.turn(knobs)
+		r.configure(knobs)
 		r.begin(ctx, "op", current, desired)
 		Eventually(ctx, func() int { return len(r.indexes(ctx)) }).WithTimeout(soon).Should(Equal(half))
 		Eventually(ctx, r.provisioners).WithTimeout(soon).ShouldNot(BeEmpty())
 		r.agent.kill()
-		Eventually(ctx, r.provisioners).WithTimeout(soon).Should(BeEmpty(), "its provisioner dies with it")
+		Eventually(ctx, r.provisioners).WithTimeout(soon).Should(BeEmpty(), "its provisioner ends with it")
 		Expect(r.indexes(ctx)).To(HaveLen(half))
-		r.turn(`{}`)
+		r.configure(`{}`)
 		r.start(ctx, flags...)
 		Expect(r.await(ctx, "op", current, desired)).To(HaveSucceeded())
 		want := []int{}
 		for i := range int(desired) {
 			want = append(want, i)
 		}
-		Expect(r.indexes(ctx)).To(ConsistOf(want), "none is there twice")
+		Expect(r.indexes(ctx)).To(ConsistOf(want), "no machine exists twice")
 		kept := 0
 		for _, n := range r.nodes(ctx) {
 			if before[string(n.UID)] {
 				kept++
 			}
 		}
-		Expect(kept).To(Equal(int(min(current, desired))), "nothing else was touched")
+		Expect(kept).To(Equal(int(min(current, desired))), "no other machine was changed")
 	},
-		Entry("before it made machines", `{"create":{"delay":"1h"}}`, uint32(1), uint32(4), 1),
-		Entry("between two that it made", `{"create":{"after":2,"delay":"1h"}}`, uint32(1), uint32(4), 3),
-		Entry("when it had made them all", `{"create":{"after":9,"delay":"1h"}}`, uint32(1), uint32(4), 4),
+		Entry("before it created machines", `{"create":{"delay":"1h"}}`, uint32(1), uint32(4), 1),
+		Entry("between two creations", `{"create":{"after":2,"delay":"1h"}}`, uint32(1), uint32(4), 3),
+		Entry("after all creations", `{"create":{"after":9,"delay":"1h"}}`, uint32(1), uint32(4), 4),
 		Entry("before it deleted machines", `{"delete":{"delay":"1h"}}`, uint32(4), uint32(1), 4),
-		Entry("between two that it deleted", `{"delete":{"after":1,"delay":"1h"}}`, uint32(4), uint32(1), 3),
-		Entry("when it had deleted them all", `{"delete":{"after":9,"delay":"1h"}}`, uint32(4), uint32(1), 1),
-		Entry("and keeps what it begins in files", `{"create":{"after":2,"delay":"1h"}}`, uint32(1), uint32(4), 3, "--store-folder=store"),
+		Entry("between two deletions", `{"delete":{"after":1,"delay":"1h"}}`, uint32(4), uint32(1), 3),
+		Entry("after all deletions", `{"delete":{"after":9,"delay":"1h"}}`, uint32(4), uint32(1), 1),
+		Entry("with operations stored in files", `{"create":{"after":2,"delay":"1h"}}`, uint32(1), uint32(4), 3, "--store-folder=store"),
 	)
 
-	It("goes on draining", func(ctx SpecContext) {
-		r := newRig(ctx, 2)
+	It("continues a drain", func(ctx SpecContext) {
+		r := newTestCluster(ctx, 2)
 		ns := namespace(ctx)
-		deployed(ctx, ns, "web", r.node(ctx, 1).Name)
-		b := budget(ctx, ns, "web")
+		deployPod(ctx, ns, "web", r.node(ctx, 1).Name)
+		b := blockEvictions(ctx, ns, "web")
 		r.begin(ctx, "op", 2, 1)
 		Eventually(ctx, func() bool { return r.node(ctx, 1).Spec.Unschedulable }).WithTimeout(soon).Should(BeTrue())
 		r.agent.kill()
@@ -271,17 +272,17 @@ var _ = Describe("An agent that is killed", func() {
 		Expect(r.indexes(ctx)).To(ConsistOf(0))
 	})
 
-	It("is done as often as it is killed, and each machine once", func(ctx SpecContext) {
-		r := newRig(ctx, 0)
+	It("creates each machine once, however often it is killed", func(ctx SpecContext) {
+		r := newTestCluster(ctx, 0)
 		const n = 6
-		r.turn(`{"create":{"after":1,"delay":"1h"}}`)
+		r.configure(`{"create":{"after":1,"delay":"1h"}}`)
 		r.begin(ctx, "op", 0, n)
 		for i := 1; i < n; i++ {
 			Eventually(ctx, func() int { return len(r.indexes(ctx)) }).WithTimeout(soon).Should(Equal(i), fmt.Sprintf("machine %d", i))
 			r.agent.kill()
 			r.start(ctx)
 		}
-		r.turn(`{}`)
+		r.configure(`{}`)
 		r.agent.kill()
 		r.start(ctx)
 		Expect(r.await(ctx, "op", 0, n)).To(HaveSucceeded())
@@ -289,31 +290,31 @@ var _ = Describe("An agent that is killed", func() {
 	})
 })
 
-var _ = Describe("An agent that is to end", func() {
-	It("lets what runs end, and takes nothing new", func(ctx SpecContext) {
-		r := newRig(ctx, 1)
-		r.turn(`{"create":{"delay":"10s"}}`) // so long it is seen at work
+var _ = Describe("An agent that is stopped", func() {
+	It("finishes the running operation, and accepts no new one", func(ctx SpecContext) {
+		r := newTestCluster(ctx, 1)
+		r.configure(`{"create":{"delay":"10s"}}`) // long enough to observe the operation
 		r.begin(ctx, "op", 1, 3)
 		workers := r.workers()
 		Eventually(ctx, func() (string, error) {
 			res, err := workers.List(ctx, &agentpb.ListRequest{})
 			return res.GetOperation().GetMessage(), err
-		}).WithTimeout(soon).Should(Equal("making 2 machines of size medium"))
-		Expect(r.agent.term()).To(Succeed(), r.agent.said())
+		}).WithTimeout(soon).Should(Equal("creating 2 machines of size medium"))
+		Expect(r.agent.stop()).To(Succeed(), r.agent.logs())
 		Expect(r.indexes(ctx)).To(HaveLen(3))
 		r.start(ctx)
 		Expect(r.await(ctx, "op", 1, 3)).To(HaveSucceeded())
 		Expect(r.indexes(ctx)).To(ConsistOf(0, 1, 2))
 	})
 
-	It("kills what does not, and does it at the next start", func(ctx SpecContext) {
-		r := newRig(ctx, 1, "--stop-timeout=1s")
-		r.turn(`{"create":{"after":1,"delay":"1h"}}`)
+	It("kills an operation that does not finish in time, and continues it at the next start", func(ctx SpecContext) {
+		r := newTestCluster(ctx, 1, "--stop-timeout=1s")
+		r.configure(`{"create":{"after":1,"delay":"1h"}}`)
 		r.begin(ctx, "op", 1, 3)
 		Eventually(ctx, func() int { return len(r.indexes(ctx)) }).WithTimeout(soon).Should(Equal(2))
-		Expect(r.agent.term()).To(Succeed(), r.agent.said())
+		Expect(r.agent.stop()).To(Succeed(), r.agent.logs())
 		Eventually(ctx, r.provisioners).WithTimeout(soon).Should(BeEmpty())
-		r.turn(`{}`)
+		r.configure(`{}`)
 		r.start(ctx)
 		Expect(r.await(ctx, "op", 1, 3)).To(HaveSucceeded())
 		Expect(r.indexes(ctx)).To(ConsistOf(0, 1, 2))

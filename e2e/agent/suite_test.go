@@ -1,5 +1,5 @@
-// Package agent_test runs our agent as a process of its own, with the rights that it is shipped
-// with, on a real API server: machines are fake nodes, and pods, budgets and evictions are real.
+// Package agent_test runs our agent as a process, with its shipped permissions, on a real API
+// server. Machines are fake nodes; pods, disruption budgets and evictions are real.
 package agent_test
 
 import (
@@ -26,12 +26,12 @@ import (
 	"github.com/ksctl/gitops/internal/agent/provisioner/kwok"
 )
 
-// soon is how long anything in these specs may take; it takes far less.
+// soon bounds every wait in these specs. An unloaded machine needs far less.
 const soon = 2 * time.Minute
 
 var (
 	plane *cluster.Cluster
-	// binary is the agent, kubeconfig has the rights that it is shipped with.
+	// binary is the agent. kubeconfig has its shipped permissions.
 	binary, kubeconfig string
 )
 
@@ -50,40 +50,41 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(plane.Apply(ctx, "../../config/agent-kwok")).To(Succeed())
 	kubeconfig, err = plane.KubeconfigFor(ctx, "ksctl", "ksctl-agent")
 	Expect(err).NotTo(HaveOccurred())
-	Expect(plane.AwaitRight(ctx, cluster.ServiceAccountUser("ksctl", "ksctl-agent"),
+	Expect(plane.AwaitPermission(ctx, cluster.ServiceAccountUser("ksctl", "ksctl-agent"),
 		authorizationv1.ResourceAttributes{Verb: "create", Resource: "nodes"})).To(Succeed())
 }, NodeTimeout(20*time.Minute))
 
 var clusters atomic.Int32
 
-// rig is a cluster of its own for one spec, whose machines are fake nodes of the shared one.
-type rig struct {
+// testCluster is the cluster of one spec. Its machines are fake nodes of the shared control
+// plane.
+type testCluster struct {
 	name   string
-	knobs  string
+	config string
 	folder string
 	agent  *process
 }
 
-// newRig has a cluster of so many workers of the size medium.
-func newRig(ctx context.Context, workers uint32, flags ...string) *rig {
+// newTestCluster creates a cluster with a number of workers of the size medium.
+func newTestCluster(ctx context.Context, workers uint32, flags ...string) *testCluster {
 	GinkgoHelper()
-	r := &rig{name: fmt.Sprintf("c%d", clusters.Add(1)), folder: GinkgoT().TempDir()}
-	r.knobs = filepath.Join(r.folder, "knobs.json")
+	r := &testCluster{name: fmt.Sprintf("c%d", clusters.Add(1)), folder: GinkgoT().TempDir()}
+	r.config = filepath.Join(r.folder, "knobs.json")
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(plane.Client().DeleteAllOf(ctx, &corev1.Node{}, client.MatchingLabels{kwok.ClusterLabel: r.name})).To(Succeed())
 	})
 	r.start(ctx, flags...)
 	if workers > 0 {
-		Expect(r.do(ctx, "first", 0, workers)).To(HaveSucceeded())
+		Expect(r.run(ctx, "first", 0, workers)).To(HaveSucceeded())
 		r.awaitReady(ctx)
 	}
 	return r
 }
 
-// start runs the agent of the cluster, without TLS unless flags say otherwise.
-func (r *rig) start(ctx context.Context, flags ...string) {
+// start runs the agent of the cluster, without TLS unless the first flag is --tls.
+func (r *testCluster) start(ctx context.Context, flags ...string) {
 	GinkgoHelper()
-	defaults := []string{"--cluster-name=" + r.name, "--provisioner=kwok", "--provisioner-arg=--config=" + r.knobs}
+	defaults := []string{"--cluster-name=" + r.name, "--provisioner=kwok", "--provisioner-arg=--config=" + r.config}
 	if len(flags) == 0 || flags[0] != "--tls" {
 		defaults = append(defaults, "--plaintext")
 	} else {
@@ -94,23 +95,23 @@ func (r *rig) start(ctx context.Context, flags ...string) {
 	r.agent.awaitReady(ctx)
 }
 
-// turn the knobs of the provisioner.
-func (r *rig) turn(knobs string) {
+// configure writes the configuration of the provisioner, which defines its faults.
+func (r *testCluster) configure(config string) {
 	GinkgoHelper()
-	Expect(os.WriteFile(r.knobs+".new", []byte(knobs), 0o600)).To(Succeed())
-	Expect(os.Rename(r.knobs+".new", r.knobs)).To(Succeed())
+	Expect(os.WriteFile(r.config+".new", []byte(config), 0o600)).To(Succeed())
+	Expect(os.Rename(r.config+".new", r.config)).To(Succeed())
 }
 
-// nodes of the cluster, in the order of their index.
-func (r *rig) nodes(ctx context.Context) []corev1.Node {
+// nodes returns the nodes of the cluster in the order of their index.
+func (r *testCluster) nodes(ctx context.Context) []corev1.Node {
 	GinkgoHelper()
 	var list corev1.NodeList
 	Expect(plane.Client().List(ctx, &list, client.MatchingLabels{kwok.ClusterLabel: r.name})).To(Succeed())
 	return list.Items
 }
 
-// indexes of the machines that there are, by their nodes.
-func (r *rig) indexes(ctx context.Context) []int {
+// indexes returns the indexes of the existing machines, from their nodes.
+func (r *testCluster) indexes(ctx context.Context) []int {
 	GinkgoHelper()
 	out := []int{}
 	for _, n := range r.nodes(ctx) {
@@ -122,8 +123,8 @@ func (r *rig) indexes(ctx context.Context) []int {
 	return out
 }
 
-// node of a worker.
-func (r *rig) node(ctx context.Context, index int) *corev1.Node {
+// node returns the node of a worker.
+func (r *testCluster) node(ctx context.Context, index int) *corev1.Node {
 	GinkgoHelper()
 	for _, n := range r.nodes(ctx) {
 		var have int
@@ -135,8 +136,8 @@ func (r *rig) node(ctx context.Context, index int) *corev1.Node {
 	return nil
 }
 
-// awaitReady waits until pods can be put on all nodes.
-func (r *rig) awaitReady(ctx context.Context) {
+// awaitReady waits until all nodes are schedulable.
+func (r *testCluster) awaitReady(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		for _, n := range r.nodes(ctx) {
@@ -146,7 +147,7 @@ func (r *rig) awaitReady(ctx context.Context) {
 	}).WithTimeout(soon).Should(Succeed())
 }
 
-// namespace for the pods of a spec.
+// namespace creates a namespace for the pods of a spec.
 func namespace(ctx context.Context) string {
 	GinkgoHelper()
 	name, err := plane.Namespace(ctx, "agent")

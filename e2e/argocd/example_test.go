@@ -17,7 +17,7 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
 )
 
-// example is the repository that users copy, with the address that it has here.
+// example returns the repository that users copy, with the URL that it has in this suite.
 func example(url string) fs.FS {
 	GinkgoHelper()
 	root, out := os.DirFS("../../examples/argocd"), fstest.MapFS{}
@@ -32,7 +32,7 @@ func example(url string) fs.FS {
 	return out
 }
 
-// The two clusters are one here, one after the other.
+// One cluster serves as both clusters of the example, one after the other.
 var _ = Describe("The example", Ordered, func() {
 	var repo *gitserver.Repo
 	BeforeAll(func(ctx SpecContext) {
@@ -52,8 +52,8 @@ var _ = Describe("The example", Ordered, func() {
 		kubectl(ctx, "apply", "--server-side", "-f", file)
 		healthy := "--for=jsonpath={.status.health.status}=Healthy"
 		kubectl(ctx, "-n", argoNamespace, "wait", "application/root", healthy, "--timeout=5m")
-		is(ctx, "root", "Healthy")
-		is(ctx, "web", "Healthy")
+		becomes(ctx, "root", "Healthy")
+		becomes(ctx, "web", "Healthy")
 		kubectl(ctx, "-n", argoNamespace, "wait", "application/web", healthy, "--timeout=5m")
 		kubectl(ctx, "-n", "web", "annotate", "--overwrite", "ksctlsource/fleet", "reconcile.fluxcd.io/requestedAt=1")
 
@@ -63,15 +63,15 @@ var _ = Describe("The example", Ordered, func() {
 		settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "web-settings"}}
 		Expect(get(ctx, settings)).To(Succeed())
 		Expect(settings.Data).To(HaveKeyWithValue("PODINFO_UI_MESSAGE", greeting))
-		Expect(shows("web")).To(ConsistOf("KsctlInstall", "KsctlSource", "Role", "RoleBinding", "ServiceAccount"))
+		Expect(treeKinds("web")).To(ConsistOf("KsctlInstall", "KsctlSource", "Role", "RoleBinding", "ServiceAccount"))
 
 		By("deleting the root")
 		kubectl(ctx, "-n", argoNamespace, "delete", "application", "root")
-		Expect(gone(ctx, application("root"))).To(BeTrue())
-		Expect(gone(ctx, application("web"))).To(BeTrue())
-		Expect(gone(ctx, install("web", "web"))).To(BeTrue())
-		Expect(gone(ctx, d)).To(BeTrue())
-		Expect(gone(ctx, settings)).To(BeTrue())
+		Expect(absent(ctx, application("root"))).To(BeTrue())
+		Expect(absent(ctx, application("web"))).To(BeTrue())
+		Expect(absent(ctx, install("web", "web"))).To(BeTrue())
+		Expect(absent(ctx, d)).To(BeTrue())
+		Expect(absent(ctx, settings)).To(BeTrue())
 	},
 		Entry("for dev", SpecTimeout(15*time.Minute), "dev", 1, "Hello developers"),
 		Entry("for prod", SpecTimeout(15*time.Minute), "prod", 3, "Good morning"))

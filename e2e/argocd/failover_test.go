@@ -15,67 +15,68 @@ import (
 	"github.com/ksctl/gitops/e2e/suite"
 )
 
-// secret is an object that holds the suite's secret, of a type that can't be changed.
+// secret returns a commit of a Secret with the suite's secret value, of a type, which is
+// immutable.
 func secret(kind string) map[string]string {
 	return map[string]string{"stacks/app/base/token.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: token}\ntype: " + kind + "\nstringData: {token: " + aSecret + "}\n"}
 }
 
-// extra is the commit that changes the last ConfigMap.
+// extra returns a commit that changes the last ConfigMap.
 func extra(value string) map[string]string {
 	return map[string]string{"stacks/app/extra/extra.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: extra}\ndata: {value: " + value + "}\n"}
 }
 
-// value of the last ConfigMap.
-func (w world) value(ctx context.Context) (string, error) {
+// value returns the value of the last ConfigMap.
+func (w fixture) value(ctx context.Context) (string, error) {
 	cm := configMapOf(w.ns, "extra")
 	err := get(ctx, cm)
 	return cm.Data["value"], err
 }
 
-var _ = Describe("Under Argo CD", func() {
-	It("an install whose account is deleted is Degraded until it is there again, and nobody tells a secret", func(ctx SpecContext) {
-		w := newWorld(ctx, content("", map[string]string{"source.yaml": source, "install.yaml": kinInstall}))
+var _ = Describe("With Argo CD", func() {
+	It("an install whose account is deleted is Degraded until the account exists again, and no secret is leaked", func(ctx SpecContext) {
+		w := newFixture(ctx, content("", map[string]string{"source.yaml": source, "install.yaml": installManifest}))
 		w.commit(ctx, secret("example.com/one"))
 		w.sync(ctx, "")
-		is(ctx, w.ns, "Healthy")
+		becomes(ctx, w.ns, "Healthy")
 
-		By("its account being deleted")
+		By("deleting its account")
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: harness.Deployer}}
-		Expect(h.Plane.Client().Delete(ctx, account)).To(Succeed())
+		Expect(h.ControlPlane.Client().Delete(ctx, account)).To(Succeed())
 		w.commit(ctx, extra("two"))
-		says(ctx, w.ns, "KsctlInstall", "^Synced Degraded: .*"+w.ns+"/"+harness.Deployer)
+		reports(ctx, w.ns, "KsctlInstall", "^Synced Degraded: .*"+w.ns+"/"+harness.Deployer)
 		Expect(w.value(ctx)).To(Equal("1"))
 
-		By("a Secret that the API server refuses, when it is there again")
+		By("a Secret that the API server rejects, after the account is created again")
 		w.commit(ctx, secret("example.com/two"))
-		Expect(h.Plane.Client().Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: harness.Deployer}})).To(Succeed())
-		says(ctx, w.ns, "KsctlInstall", "^Synced Degraded: .*token.*immutable")
+		Expect(h.ControlPlane.Client().Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: harness.Deployer}})).To(Succeed())
+		reports(ctx, w.ns, "KsctlInstall", "^Synced Degraded: .*token.*immutable")
 
-		By("all being well")
+		By("correcting the Secret")
 		w.commit(ctx, secret("example.com/one"))
 		Eventually(ctx, w.value, soon).WithArguments(ctx).Should(Equal("two"))
-		is(ctx, w.ns, "Healthy")
+		becomes(ctx, w.ns, "Healthy")
 	}, SpecTimeout(15*time.Minute))
 
-	It("an install that names a source of another namespace is Degraded, and installs nothing", func(ctx SpecContext) {
-		theirs := newWorld(ctx, content("", map[string]string{"source.yaml": source}))
+	It("an install of a source in another namespace is Degraded, and installs nothing", func(ctx SpecContext) {
+		theirs := newFixture(ctx, content("", map[string]string{"source.yaml": source}))
 		theirs.sync(ctx, "")
-		is(ctx, theirs.ns, "Healthy")
-		w := newWorld(ctx, map[string]string{"synced/install.yaml": strings.Replace(kinInstall, "name: fleet", "name: fleet, namespace: "+theirs.ns, 1)})
+		becomes(ctx, theirs.ns, "Healthy")
+		w := newFixture(ctx, map[string]string{"synced/install.yaml": strings.Replace(installManifest, "name: fleet", "name: fleet, namespace: "+theirs.ns, 1)})
 		w.sync(ctx, "")
-		says(ctx, w.ns, "KsctlInstall", "^Synced Degraded: .*"+theirs.ns+"/fleet.*--no-cross-namespace-refs")
-		Expect(gone(ctx, configMapOf(w.ns, "base"))).To(BeTrue())
+		reports(ctx, w.ns, "KsctlInstall", "^Synced Degraded: .*"+theirs.ns+"/fleet.*--no-cross-namespace-refs")
+		Expect(absent(ctx, configMapOf(w.ns, "base"))).To(BeTrue())
 	}, SpecTimeout(15*time.Minute))
 
-	It("a leader that is stopped is replaced, commits go on, and it does no harm when it comes back", suite.Safety, func(ctx SpecContext) {
-		w := newWorld(ctx, nil)
+	It("a paused leader is replaced, commits are applied, and it writes nothing when it resumes", suite.Safety, func(ctx SpecContext) {
+		w := newFixture(ctx, nil)
 		labelled := func(manifest, name string) string {
-			return strings.Replace(manifest, "metadata: {name: "+name+"}", "metadata: {name: "+name+", labels: {"+ownController+": "+w.ns+"}}", 1)
+			return strings.Replace(manifest, "metadata: {name: "+name+"}", "metadata: {name: "+name+", labels: {"+controllerLabel+": "+w.ns+"}}", 1)
 		}
-		w.commit(ctx, content("", map[string]string{"source.yaml": labelled(source, "fleet"), "install.yaml": labelled(kinInstall, "app")}))
+		w.commit(ctx, content("", map[string]string{"source.yaml": labelled(source, "fleet"), "install.yaml": labelled(installManifest, "app")}))
 		replica := func(name string) *harness.Process {
 			GinkgoHelper()
-			p, err := h.StartProcess(ctx, h.Config, append([]string{"--owner-id=" + w.ns, "--watch-label-selector=" + ownController + "=" + w.ns}, harness.Elected...)...)
+			p, err := h.StartProcess(ctx, h.Config, append([]string{"--owner-id=" + w.ns, "--watch-label-selector=" + controllerLabel + "=" + w.ns}, harness.LeaderElectionFlags...)...)
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(p.Kill)
 			programs[name+" replica"] = p
@@ -83,9 +84,9 @@ var _ = Describe("Under Argo CD", func() {
 		}
 		first := replica("first")
 		w.sync(ctx, "")
-		is(ctx, w.ns, "Healthy")
+		becomes(ctx, w.ns, "Healthy")
 		second := replica("second")
-		Expect(second.Healthy(ctx)).To(Succeed())
+		Expect(second.WaitHealthy(ctx)).To(Succeed())
 		base := configMapOf(w.ns, "base")
 		Expect(get(ctx, base)).To(Succeed())
 		uid := base.UID
@@ -93,15 +94,15 @@ var _ = Describe("Under Argo CD", func() {
 		Expect(first.Signal(syscall.SIGSTOP)).To(Succeed())
 		w.commit(ctx, extra("two"))
 		Eventually(ctx, w.value, soon).WithArguments(ctx).Should(Equal("two"))
-		is(ctx, w.ns, "Healthy")
+		becomes(ctx, w.ns, "Healthy")
 		Expect(first.Signal(syscall.SIGCONT)).To(Succeed())
 		Eventually(ctx, first.Done(), soon).Should(BeClosed(), "a lost lease ends the process")
 		w.commit(ctx, extra("three"))
 		Eventually(ctx, w.value, soon).WithArguments(ctx).Should(Equal("three"))
-		is(ctx, w.ns, "Healthy")
+		becomes(ctx, w.ns, "Healthy")
 		Expect(get(ctx, base)).To(Succeed())
-		Expect(base.UID).To(Equal(uid), "nobody deleted it meanwhile")
-		Expect(h.Plane.Client().Delete(ctx, application(w.ns))).To(Succeed())
-		Eventually(ctx, func() bool { return gone(ctx, application(w.ns)) }, soon).Should(BeTrue())
+		Expect(base.UID).To(Equal(uid), "the object was not recreated")
+		Expect(h.ControlPlane.Client().Delete(ctx, application(w.ns))).To(Succeed())
+		Eventually(ctx, func() bool { return absent(ctx, application(w.ns)) }, soon).Should(BeTrue())
 	}, SpecTimeout(15*time.Minute))
 })

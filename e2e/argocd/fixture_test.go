@@ -19,27 +19,27 @@ import (
 	"github.com/ksctl/gitops/e2e/harness/argo"
 )
 
-// world is a namespace, a repository of stacks and of what is synced to the namespace,
-// and the Application that does so.
-type world struct {
+// fixture is a namespace, a repository with stacks and with objects that are synced to the
+// namespace, and the Application that syncs them.
+type fixture struct {
 	ns   string
 	repo *gitserver.Repo
 }
 
-// newWorld has a repository with files; those of the folder synced/ are synced.
-func newWorld(ctx SpecContext, files map[string]string) world {
+// newFixture creates a repository with files. The Application syncs those of the folder synced/.
+func newFixture(ctx SpecContext, files map[string]string) fixture {
 	GinkgoHelper()
 	ns, err := h.Namespace(ctx, "argo")
 	Expect(err).NotTo(HaveOccurred())
 	repo, err := git.NewRepo(ctx, ns)
 	Expect(err).NotTo(HaveOccurred())
-	w := world{ns: ns, repo: repo}
+	w := fixture{ns: ns, repo: repo}
 	w.commit(ctx, files)
 	return w
 }
 
-// commit adds files; REPO stands for the repository's address in them.
-func (w world) commit(ctx SpecContext, files map[string]string, options ...gitserver.CommitOption) {
+// commit adds files, in which REPO is replaced by the URL of the repository.
+func (w fixture) commit(ctx SpecContext, files map[string]string, options ...gitserver.CommitOption) {
 	GinkgoHelper()
 	all := map[string]string{}
 	for path, content := range files {
@@ -49,10 +49,10 @@ func (w world) commit(ctx SpecContext, files map[string]string, options ...gitse
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// sync makes the Application, which has the name of the namespace.
-func (w world) sync(ctx SpecContext, annotations string, options ...string) {
+// sync creates the Application, which has the name of the namespace.
+func (w fixture) sync(ctx SpecContext, annotations string, options ...string) {
 	GinkgoHelper()
-	Expect(h.Plane.ApplyYAML(ctx, fmt.Appendf(nil, `
+	Expect(h.ControlPlane.ApplyYAML(ctx, fmt.Appendf(nil, `
 apiVersion: argoproj.io/v1alpha1
 kind: Application
 metadata:
@@ -68,12 +68,13 @@ spec:
     automated: {prune: true, selfHeal: true}
     syncOptions: [%[5]s]
 `, w.ns, annotations, argo.Finalizer, w.repo.URL(), strings.Join(options, ", "), argoNamespace))).To(Succeed())
-	DeferCleanup(w.rest)
+	DeferCleanup(w.cleanUp)
 }
 
-// rest leaves nothing behind that is looked at again and again, beside the next spec.
-func (w world) rest(ctx SpecContext) {
-	c := h.Plane.Client()
+// cleanUp removes the Application and suspends our objects, so that they cause no load during
+// the next spec.
+func (w fixture) cleanUp(ctx SpecContext) {
+	c := h.ControlPlane.Client()
 	for _, body := range []string{`{"metadata":{"finalizers":null}}`, `{"spec":{"syncPolicy":{"automated":null}}}`} {
 		Expect(client.IgnoreNotFound(c.Patch(ctx, application(w.ns), client.RawPatch(types.MergePatchType, []byte(body))))).To(Succeed())
 	}
@@ -92,17 +93,17 @@ func (w world) rest(ctx SpecContext) {
 }
 
 func get(ctx context.Context, o client.Object) error {
-	return h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)
+	return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)
 }
 
-func gone(ctx context.Context, o client.Object) bool {
+func absent(ctx context.Context, o client.Object) bool {
 	GinkgoHelper()
 	err := get(ctx, o)
 	Expect(client.IgnoreNotFound(err)).To(Succeed())
 	return apierrors.IsNotFound(err)
 }
 
-// application is one by its name.
+// application returns an Application of a name, without content.
 func application(name string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion("argoproj.io/v1alpha1")
@@ -112,13 +113,13 @@ func application(name string) *unstructured.Unstructured {
 	return u
 }
 
-// refresh has an Application compared now.
+// refresh requests a comparison of an Application.
 func refresh(ctx context.Context, name string) {
 	GinkgoHelper()
-	Expect(h.Plane.Client().Patch(ctx, application(name), argo.Refresh)).To(Succeed())
+	Expect(h.ControlPlane.Client().Patch(ctx, application(name), argo.RefreshPatch)).To(Succeed())
 }
 
-// resource is what an Application says of one object.
+// resource is the status of one object in the status of an Application.
 type resource struct {
 	Kind, Name, Status string
 	Health             struct{ Status, Message string }
@@ -145,18 +146,18 @@ func statusOf(ctx context.Context, name string) (status, error) {
 	return out.Status, err
 }
 
-// of says how an object of an Application is, with its message.
+// of returns the sync status, the health and the message of the object of a kind.
 func (s status) of(kind string) string {
 	for _, r := range s.Resources {
 		if r.Kind == kind {
 			return r.Status + " " + r.Health.Status + ": " + r.Health.Message
 		}
 	}
-	return "not there"
+	return "no such object"
 }
 
-// is waits until an Application is synced, and as healthy as that.
-func is(ctx context.Context, name, health string) {
+// becomes waits until an Application is synced and has a health.
+func becomes(ctx context.Context, name, health string) {
 	GinkgoHelper()
 	Eventually(ctx, func() string {
 		s, err := statusOf(ctx, name)
@@ -167,8 +168,8 @@ func is(ctx context.Context, name, health string) {
 	}, soon).Should(HavePrefix("Synced "+health+" "), "the Application %s", name)
 }
 
-// says waits until the object of a kind is as an expression says.
-func says(ctx context.Context, name, kind, expression string) {
+// reports waits until the status of the object of a kind matches a regular expression.
+func reports(ctx context.Context, name, kind, expression string) {
 	GinkgoHelper()
 	Eventually(ctx, func() string {
 		s, err := statusOf(ctx, name)
@@ -179,9 +180,9 @@ func says(ctx context.Context, name, kind, expression string) {
 	}, soon).Should(MatchRegexp(expression), "the Application %s", name)
 }
 
-// shows are the kinds that the tree of an Application has, as its page shows them: what
-// it syncs, and what belongs to that.
-func shows(name string) []string {
+// treeKinds returns the kinds in the resource tree of an Application: those that it syncs, and
+// those of their children.
+func treeKinds(name string) []string {
 	GinkgoHelper()
 	var kinds []string
 	for _, key := range argoCD.Redis.Keys() {

@@ -21,8 +21,8 @@ spec:
     url: REPO
 `
 
-// durations and lists are written as people do, not as a controller would.
-const kinInstall = `apiVersion: apps.ksctl.com/v1
+// installManifest has durations and lists like users write them, not in canonical form.
+const installManifest = `apiVersion: apps.ksctl.com/v1
 kind: KsctlInstall
 metadata: {name: app}
 spec:
@@ -46,7 +46,7 @@ spec:
   guard: {maxDeletes: 10, maxDeletePercent: 100}
 `
 
-const krmExtra = `apiVersion: apps.ksctl.com/v1
+const removeExtraManifest = `apiVersion: apps.ksctl.com/v1
 kind: KsctlRemove
 metadata: {name: without-extra}
 spec:
@@ -58,13 +58,13 @@ spec:
   - {kind: PersistentVolumeClaim}
 `
 
-// configMap has the label by which Argo CD once knew its objects, with the name of an
-// Application as a chart's release may have.
+// configMap returns a ConfigMap with the label by which Argo CD can track objects, which a chart
+// may set to the name of an Application.
 func configMap(name, instance string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: %s\n  labels: {app.kubernetes.io/instance: %q}\ndata: {value: \"1\"}\n", name, instance)
 }
 
-// deployment has pods whose fate may be to be never ready.
+// deployment returns a Deployment whose pods have a fate.
 func deployment(name, fate string) string {
 	return fmt.Sprintf(`apiVersion: apps/v1
 kind: Deployment
@@ -80,7 +80,7 @@ spec:
 `, name, fate)
 }
 
-// content are the stacks, and files that are synced.
+// content returns a stack, and files that are synced.
 func content(instance string, synced map[string]string) map[string]string {
 	files := map[string]string{"stacks/app/stack.yaml": stack, "stacks/app/base/base.yaml": configMap("base", instance),
 		"stacks/app/extra/extra.yaml": configMap("extra", instance)}

@@ -19,15 +19,16 @@ import (
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
-const moving, fromApplication = "docs/moving.md", "From an Argo CD Application"
+// movingPage and applicationHeading are the page and the heading that the spec executes.
+const movingPage, applicationHeading = "docs/moving.md", "From an Argo CD Application"
 
 const settingsMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {greeting: hello, more: yes please}\n"
 
-func running(ctx context.Context, ns string) harness.Running {
+func running(ctx context.Context, ns string) harness.WorkloadState {
 	GinkgoHelper()
-	r, err := h.Running(ctx, ns)
+	r, err := h.WorkloadState(ctx, ns)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(r.Pods).NotTo(BeEmpty())
+	Expect(r.PodUIDs).NotTo(BeEmpty())
 	return r
 }
 
@@ -35,15 +36,15 @@ func webOf(ns string) *workloads.Deployment {
 	return &workloads.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}}
 }
 
-// argos are the objects that Argo CD has a claim to.
-func argos(ctx context.Context, ns string) []string {
+// claimedByArgo returns the objects that Argo CD has a claim to.
+func claimedByArgo(ctx context.Context, ns string) []string {
 	GinkgoHelper()
 	var out []string
 	for _, o := range []client.Object{configMapOf(ns, "settings"), webOf(ns)} {
 		Expect(get(ctx, o)).To(Succeed())
 		applied := slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return strings.HasPrefix(e.Manager, "argocd") })
-		_, tracked := o.GetAnnotations()[live.ArgoTracking]
-		_, labelled := o.GetLabels()[live.ArgoLabel]
+		_, tracked := o.GetAnnotations()[live.ArgoCDTrackingAnnotation]
+		_, labelled := o.GetLabels()[live.ArgoCDInstanceLabel]
 		if applied || tracked || labelled || o.GetAnnotations()[corev1.LastAppliedConfigAnnotation] != "" {
 			out = append(out, o.GetName())
 		}
@@ -51,10 +52,11 @@ func argos(ctx context.Context, ns string) []string {
 	return out
 }
 
-// run runs a block of commands of docs/moving.md in a repository, whose namespace is ns.
-func run(ctx context.Context, block int, ns string, files map[string]string) string {
+// runDocBlock runs a block of commands of docs/moving.md in a folder with files, in the
+// namespace ns.
+func runDocBlock(ctx context.Context, block int, ns string, files map[string]string) string {
 	GinkgoHelper()
-	scripts, err := harness.Blocks(moving, fromApplication, "sh")
+	scripts, err := harness.CodeBlocks(movingPage, applicationHeading, "sh")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(len(scripts)).To(BeNumerically(">", block))
 	dir := GinkgoT().TempDir()
@@ -68,24 +70,24 @@ func run(ctx context.Context, block int, ns string, files map[string]string) str
 	return out
 }
 
-// inNamespace is what a page says for the namespace and the Application shop, for others.
+// inNamespace replaces the namespace and the Application shop in a text of the page.
 func inNamespace(text, ns string) string {
 	return strings.NewReplacer("-n shop ", "-n "+ns+" ", "namespace: shop", "namespace: "+ns, "application shop", "application "+ns).Replace(text)
 }
 
-var _ = Describe("Moving over from an Application", func() {
-	DescribeTable("deletes nothing, as docs/moving.md does it", func(ctx SpecContext, stopped bool, options ...string) {
-		said, err := harness.Files(moving, fromApplication)
+var _ = Describe("Moving from an Application", func() {
+	DescribeTable("deletes nothing with the steps of docs/moving.md", func(ctx SpecContext, stopped bool, options ...string) {
+		said, err := harness.YAMLFiles(movingPage, applicationHeading)
 		Expect(err).NotTo(HaveOccurred())
-		w := newWorld(ctx, map[string]string{"synced/web.yaml": deployment("web", ""), "synced/settings.yaml": settingsMap, "synced/rest.yaml": configMap("rest", "x")})
+		w := newFixture(ctx, map[string]string{"synced/web.yaml": deployment("web", ""), "synced/settings.yaml": settingsMap, "synced/rest.yaml": configMap("rest", "x")})
 		w.sync(ctx, "", options...)
-		is(ctx, w.ns, "Healthy")
+		becomes(ctx, w.ns, "Healthy")
 		was := running(ctx, w.ns)
-		Expect(argos(ctx, w.ns)).To(ConsistOf("settings", "web"))
+		Expect(claimedByArgo(ctx, w.ns)).To(ConsistOf("settings", "web"))
 
 		By("1. stop it")
 		if stopped {
-			run(ctx, 0, w.ns, nil)
+			runDocBlock(ctx, 0, w.ns, nil)
 		} else {
 			patch(ctx, application(w.ns), `{"spec":{"syncPolicy":{"automated":null}}}`)
 		}
@@ -95,25 +97,25 @@ var _ = Describe("Moving over from an Application", func() {
 			files[name] = inNamespace(content, w.ns)
 		}
 		By("3. look")
-		for _, line := range strings.Split(run(ctx, 1, w.ns, files), "\n") {
+		for _, line := range strings.Split(runDocBlock(ctx, 1, w.ns, files), "\n") {
 			Expect(line).NotTo(MatchRegexp(`^[-+] .*(image|greeting|replicas|labels|kind):`), "nothing changes")
 		}
-		By("an install that may not take over")
+		By("an install without permission to take over")
 		w.commit(ctx, files)
 		fleet := strings.NewReplacer("metadata: {name: fleet}", "metadata: {name: fleet, namespace: "+w.ns+"}", "REPO", w.repo.URL()).Replace(source)
-		Expect(h.Plane.ApplyYAML(ctx, []byte(fleet))).To(Succeed())
+		Expect(h.ControlPlane.ApplyYAML(ctx, []byte(fleet))).To(Succeed())
 		careful := strings.Replace(files["clusters/prod/install.yaml"], "  adopt: Always\n", "", 1)
-		Expect(h.Plane.ApplyYAML(ctx, []byte(careful))).To(Succeed())
+		Expect(h.ControlPlane.ApplyYAML(ctx, []byte(careful))).To(Succeed())
 		in := install(w.ns, "shop")
 		Eventually(ctx, func() (string, error) {
 			err := get(ctx, in)
-			return harness.Ready(in).Reason + ": " + harness.Ready(in).Message, err
+			return harness.ReadyCondition(in).Reason + ": " + harness.ReadyCondition(in).Message, err
 		}, soon).Should(And(HavePrefix("OwnedByAnother: "), ContainSubstring("Argo CD ("+w.ns+":")))
 		Expect(running(ctx, w.ns)).To(Equal(was))
 
 		By("4. take over")
-		run(ctx, 2, w.ns, files)
-		Expect(argos(ctx, w.ns)).To(BeEmpty())
+		runDocBlock(ctx, 2, w.ns, files)
+		Expect(claimedByArgo(ctx, w.ns)).To(BeEmpty())
 		Expect(running(ctx, w.ns)).To(Equal(was))
 
 		By("5. remove the Application")
@@ -121,13 +123,13 @@ var _ = Describe("Moving over from an Application", func() {
 		Eventually(ctx, func() (string, error) {
 			s, err := statusOf(ctx, w.ns)
 			return s.Sync.Status, err
-		}, soon).Should(Equal("OutOfSync"), "it knows that it lost them")
-		run(ctx, 3, w.ns, nil)
-		Eventually(ctx, func() bool { return gone(ctx, application(w.ns)) }, soon).Should(BeTrue())
+		}, soon).Should(Equal("OutOfSync"), "the Application has lost its objects")
+		runDocBlock(ctx, 3, w.ns, nil)
+		Eventually(ctx, func() bool { return absent(ctx, application(w.ns)) }, soon).Should(BeTrue())
 		Expect(running(ctx, w.ns)).To(Equal(was))
-		Expect(gone(ctx, configMapOf(w.ns, "rest"))).To(Equal(!stopped), "what was not taken over goes with a finalizer that was left")
+		Expect(absent(ctx, configMapOf(w.ns, "rest"))).To(Equal(!stopped), "with its finalizer, the Application deletes an object that is not in the stack")
 
-		By("what leaves the stack leaves the cluster")
+		By("an object that leaves the stack is removed")
 		w.commit(ctx, map[string]string{"stacks/shop/app/settings.yaml": strings.Replace(settingsMap, ", more: yes please", "", 1)})
 		Eventually(ctx, func() (map[string]string, error) {
 			cm := configMapOf(w.ns, "settings")
@@ -137,5 +139,5 @@ var _ = Describe("Moving over from an Application", func() {
 	},
 		Entry("", SpecTimeout(15*time.Minute), true),
 		Entry("with a server-side apply", SpecTimeout(15*time.Minute), true, "ServerSideApply=true"),
-		Entry("with the finalizer forgotten", SpecTimeout(15*time.Minute), false))
+		Entry("with the finalizer left in place", SpecTimeout(15*time.Minute), false))
 })

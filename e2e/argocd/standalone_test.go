@@ -14,11 +14,11 @@ import (
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
-// Argo CD is there and has no part in it.
+// Argo CD runs as well, but manages none of these objects.
 var _ = Describe("docs/standalone.md", func() {
-	It("is followed with its files and commands", func(ctx SpecContext) {
+	It("works with its files and commands", func(ctx SpecContext) {
 		const page = "docs/standalone.md"
-		files, err := harness.Files(page, "Three files")
+		files, err := harness.YAMLFiles(page, "Three files")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(files).To(HaveLen(3))
 		repo, err := git.NewRepo(ctx, "standalone/fleet")
@@ -31,7 +31,7 @@ var _ = Describe("docs/standalone.md", func() {
 		}
 		follow := func(heading string) string {
 			GinkgoHelper()
-			scripts, err := harness.Blocks(page, heading, "sh")
+			scripts, err := harness.CodeBlocks(page, heading, "sh")
 			Expect(err).NotTo(HaveOccurred())
 			out, err := h.Shell(ctx, dir, strings.Join(scripts, ""))
 			Expect(err).NotTo(HaveOccurred())
@@ -52,6 +52,6 @@ var _ = Describe("docs/standalone.md", func() {
 			return hello.Spec.Template.Spec.Containers[0].Image, err
 		}, soon).Should(HaveSuffix(":6.9.2"))
 		follow("Remove it")
-		Expect(gone(ctx, hello)).To(BeTrue())
+		Expect(absent(ctx, hello)).To(BeTrue())
 	}, SpecTimeout(15*time.Minute))
 })

@@ -1,6 +1,6 @@
-// Package argocd runs our kinds under the real repo server and application controller
-// of Argo CD: what they sync, judge, prune and wait for are KsctlSources, KsctlInstalls
-// and KsctlRemoves of a real Git repository.
+// Package argocd_test runs our kinds with the real repo server and application controller of
+// Argo CD, which sync KsctlSources, KsctlInstalls and KsctlRemoves from a real Git repository,
+// compute their health, wait for them and prune them.
 package argocd_test
 
 import (
@@ -19,21 +19,21 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/harness/argo"
-	"github.com/ksctl/gitops/e2e/harness/witness"
+	"github.com/ksctl/gitops/e2e/harness/leakscan"
 	"github.com/ksctl/gitops/e2e/suite"
 )
 
-// soon is how long anything here may take.
+// soon bounds every wait in these specs.
 const soon = 5 * time.Minute
 
-// argoNamespace is where the Applications of a spec are.
+// argoNamespace is the namespace of the Applications of a spec.
 var argoNamespace = argo.Namespace
 
 var (
 	h   *harness.Harness
 	git *gitserver.Server
-	// argoCD starts its programs, and repoServer is the address of the one that all use.
-	argoCD     *argo.Programs
+	// argoCD starts Argo CD's programs. repoServer is the address of the repo server.
+	argoCD     *argo.Runner
 	repoServer string
 )
 
@@ -41,57 +41,57 @@ func TestArgoCD(t *testing.T) {
 	suite.Run(t, "Argo CD")
 }
 
-// ownController labels objects that the suite's controller leaves to those of a spec.
-const ownController = "e2e.ksctl.com/controller"
+// controllerLabel is the label of objects whose spec starts a controller of its own.
+const controllerLabel = "e2e.ksctl.com/controller"
 
-// heard is told what our controller tells.
-var heard = &witness.Witness{}
+// scanner collects the output of our controllers and of Argo CD, and searches it for secrets.
+var scanner = &leakscan.Scanner{}
 
-// aSecret is in a Secret that is installed.
-var aSecret = heard.Secret("told-to-nobody-at-all")
+// aSecret is the value of a Secret in a stack.
+var aSecret = scanner.AddSecret("told-to-nobody-at-all")
 
-// nothingWasTold fails when the secret stands in what was told, also by Argo CD of our kinds.
-func nothingWasTold(ctx SpecContext) {
+// expectNoLeaks fails if the output of our controllers or of Argo CD contains the secret.
+func expectNoLeaks(ctx SpecContext) {
 	for _, p := range programs {
-		heard.Hear(witness.Log, p.Log())
+		scanner.Record(leakscan.Log, p.Log())
 	}
-	Expect(heard.Process()).To(Succeed())
-	Expect(heard.Verdict(ctx)).To(Succeed())
+	Expect(scanner.RecordProcessMetrics()).To(Succeed())
+	Expect(scanner.Check(ctx)).To(Succeed())
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, heard.Writer(witness.Log)))))
-	definitions, err := argo.Definitions(ctx)
+	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, scanner.Writer(leakscan.Log)))))
+	definitions, err := argo.CRDPaths(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	h, err = harness.Start(ctx, cluster.Options{Audit: true, CRDPaths: definitions})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return h.Stop() })
-	watching, err := client.NewWithWatch(h.Plane.Config(), client.Options{Scheme: h.Plane.Client().Scheme()})
+	watching, err := client.NewWithWatch(h.ControlPlane.Config(), client.Options{Scheme: h.ControlPlane.Client().Scheme()})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(heard.Watch(ctx, watching)).To(Succeed())
-	DeferCleanup(nothingWasTold)
-	c, err := h.StartController("--no-cross-namespace-refs=true", "--watch-label-selector=!"+ownController)
+	Expect(scanner.Watch(ctx, watching)).To(Succeed())
+	DeferCleanup(expectNoLeaks)
+	c, err := h.StartController("--no-cross-namespace-refs=true", "--watch-label-selector=!"+controllerLabel)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(c.Stop)
 	git, err = gitserver.New(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(git.Close)
 
-	Expect(argo.Prepare(ctx, h.Plane, argoNamespace, nil)).To(Succeed())
+	Expect(argo.PrepareNamespace(ctx, h.ControlPlane, argoNamespace, nil)).To(Succeed())
 	kubectl(ctx, "apply", "--server-side", "--field-manager", "ksctl-gitops", "--namespace", argoNamespace, "-k", "../../config/argocd")
 	kubectl(ctx, "apply", "--server-side", "--field-manager", "fleet", "--namespace", argoNamespace, "-f", "../../examples/argocd/argocd-cm.yaml")
 	startArgoCD(ctx)
 })
 
-// kubectl runs it as the administrator.
+// kubectl runs kubectl as the administrator.
 func kubectl(ctx SpecContext, args ...string) {
 	GinkgoHelper()
-	out, err := exec.CommandContext(ctx, h.Plane.Kubectl(), append([]string{"--kubeconfig", h.Plane.Kubeconfig()}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, h.ControlPlane.Kubectl(), append([]string{"--kubeconfig", h.ControlPlane.Kubeconfig()}, args...)...).CombinedOutput()
 	GinkgoWriter.Println(string(out))
 	Expect(err).NotTo(HaveOccurred(), string(out))
 }
 
-// programs of Argo CD, by name.
+// programs are those of Argo CD, by name, and replicas of our controller.
 var programs = map[string]*harness.Process{}
 
 var _ = JustAfterEach(func(ctx SpecContext) {
@@ -104,7 +104,7 @@ var _ = JustAfterEach(func(ctx SpecContext) {
 	}
 })
 
-// startArgoCD starts the two programs that sync.
+// startArgoCD starts the repo server and an application controller.
 func startArgoCD(ctx SpecContext) {
 	GinkgoHelper()
 	var err error
@@ -113,23 +113,23 @@ func startArgoCD(ctx SpecContext) {
 	DeferCleanup(argoCD.Close)
 	p, address, err := argoCD.StartRepoServer(ctx, argoNamespace, "--revision-cache-expiration", "1s")
 	Expect(err).NotTo(HaveOccurred())
-	keep("argocd-repo-server", p)
+	register("argocd-repo-server", p)
 	repoServer = address
-	startController(ctx, argoNamespace)
+	startApplicationController(ctx, argoNamespace)
 }
 
-// startController starts an application controller for the Applications of a namespace,
-// with the settings there.
-func startController(ctx SpecContext, namespace string) {
+// startApplicationController starts an application controller for the Applications of a namespace,
+// with the settings in that namespace.
+func startApplicationController(ctx SpecContext, namespace string) {
 	GinkgoHelper()
 	p, err := argoCD.StartController(ctx, namespace, repoServer, "--app-resync", "3", "--app-resync-jitter", "0",
 		"--self-heal-timeout-seconds", "1", "--persist-resource-health")
 	Expect(err).NotTo(HaveOccurred())
-	keep("argocd-application-controller of "+namespace, p)
+	register("argocd-application-controller of "+namespace, p)
 }
 
-// keep has a program stopped in the end, and its log at hand until then.
-func keep(name string, p *harness.Process) {
-	DeferCleanup(func() { _ = p.Stop() }) // it is told to end, and may say so with its status
+// register registers a program, so that it is stopped at the end and its log is printed on failure.
+func register(name string, p *harness.Process) {
+	DeferCleanup(func() { _ = p.Stop() }) // its exit status may report the signal
 	programs[name] = p
 }

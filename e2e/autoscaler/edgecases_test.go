@@ -20,85 +20,85 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/nodegroup/externalgrpc"
 )
 
-// within has machines join within a time from now on, of which the last tenth is ours to say that they
-// did not.
-func (s *site) within(ctx context.Context, d time.Duration) {
+// setProvisionTime sets maxNodeProvisionTime. A node that has not joined after nine tenths of it is
+// reported as failed.
+func (s *testCluster) setProvisionTime(ctx context.Context, d time.Duration) {
 	GinkgoHelper()
 	s.commit(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) {
 		spec.ScaleUp = &clusterv1.ScaleUp{MaxNodeProvisionTime: &metav1.Duration{Duration: d}}
 	})
-	Eventually(ctx, s.stands(ctx), soon).Should(HavePrefix("True "))
+	Eventually(ctx, s.readySummary(ctx), soon).Should(HavePrefix("True "))
 }
 
-var _ = Describe("What Cluster Autoscaler, clouds and pods do", func() {
-	It("an agent that takes minutes: that is said, nothing runs away, and machines that come later go", func(ctx SpecContext) {
-		s := newSite(ctx)
-		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
-		s.within(ctx, 4*time.Second)
-		s.turn(knobs{NoNode: true, Create: map[string]any{"delay": "20s"}})
-		s.loops(ctx)
+var _ = Describe("Edge cases of autoscaling", func() {
+	It("with an agent that takes minutes: the delay is reported, no further machines are created, and late machines are deleted", func(ctx SpecContext) {
+		s := newTestCluster(ctx)
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
+		s.setProvisionTime(ctx, 4*time.Second)
+		s.configure(provisionerConfig{NoNode: true, Create: map[string]any{"delay": "20s"}})
+		s.runAutoscaler(ctx)
 		most := s.watchMachines(ctx)
 		Eventually(ctx, func() error { return s.increase(ctx, "small", 2) }, soon).Should(Succeed())
-		Eventually(ctx, s.stands(ctx), soon, 50*time.Millisecond).Should(And(HavePrefix("False Backoff: pool small: "), ContainSubstring(autoscaler.CodeSlow+": ")))
+		Eventually(ctx, s.readySummary(ctx), soon, 50*time.Millisecond).Should(And(HavePrefix("False Backoff: pool small: "), ContainSubstring(autoscaler.CodeSlow+": ")))
 		op := s.as.Status.Operation
-		Expect(op.State).NotTo(Or(Equal(clusterv1.OperationFailed), Equal(clusterv1.OperationSucceeded)), "it goes on")
-		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(HavePrefix("1/1/1/"), "Cluster Autoscaler takes note")
-		Eventually(ctx, func() (string, error) { return s.operation(ctx) }, soon).Should(Equal("ScaleDown 3 to 1 Succeeded"), "they came, and had not joined")
+		Expect(op.State).NotTo(Or(Equal(clusterv1.OperationFailed), Equal(clusterv1.OperationSucceeded)), "the operation continues")
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(HavePrefix("1/1/1/"), "Cluster Autoscaler observes the failure")
+		Eventually(ctx, func() (string, error) { return s.operation(ctx) }, soon).Should(Equal("ScaleDown 3 to 1 Succeeded"), "late machines without nodes are deleted")
 		Expect(s.machines(ctx)()).To(Equal(int32(1)))
-		Consistently(ctx, s.numbers(ctx, "small"), 2*time.Second).Should(Equal("1/1/1/0/0"), "there is a back-off")
-		Expect(most()).To(BeNumerically("<=", 3), "no more were made than were asked for")
+		Consistently(ctx, s.poolCounts(ctx, "small"), 2*time.Second).Should(Equal("1/1/1/0/0"), "the backoff is active")
+		Expect(most()).To(BeNumerically("<=", 3), "no more machines than requested")
 	})
 
-	It("an agent that takes minutes: a machine that has joined by then stays", func(ctx SpecContext) {
-		s := newSite(ctx)
-		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
-		s.within(ctx, 3*time.Second)
-		// It is made at once, and joins while the agent still says that it is at it.
-		s.turn(knobs{NoNode: true, Create: map[string]any{"after": 1, "delay": "20s"}})
+	It("with an agent that takes minutes: a machine that has joined meanwhile stays", func(ctx SpecContext) {
+		s := newTestCluster(ctx)
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
+		s.setProvisionTime(ctx, 3*time.Second)
+		// The machine is created at once, and joins while the operation of the agent still runs.
+		s.configure(provisionerConfig{NoNode: true, Create: map[string]any{"after": 1, "delay": "20s"}})
 		ca := s.autoscaler(ctx)
-		ca.MayDelete = false
+		ca.ScaleDown = false
 		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
 		Expect(s.increase(ctx, "small", 1)).To(Succeed())
-		Eventually(ctx, s.failures(ctx, "small"), soon, 50*time.Millisecond).Should(Equal([]string{autoscaler.CodeSlow}))
+		Eventually(ctx, s.failureCodes(ctx, "small"), soon, 50*time.Millisecond).Should(Equal([]string{autoscaler.CodeSlow}))
 		Expect(ca.Loop(ctx)).To(Succeed())
-		s.turn(knobs{})
-		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
+		s.configure(provisionerConfig{})
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
 		Eventually(ctx, s.nodes(ctx), soon).Should(ConsistOf("0:small", "1:small"))
 		Consistently(ctx, s.nodes(ctx), 2*time.Second).Should(ConsistOf("0:small", "1:small"))
 	})
 
-	It("an agent that takes minutes, and then fails: nothing goes that is there", func(ctx SpecContext) {
-		s := newSite(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 2 })
-		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
+	It("with an agent that takes minutes and then fails: no existing machine is deleted", func(ctx SpecContext) {
+		s := newTestCluster(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 2 })
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
 		s.commit(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 1 })
-		s.within(ctx, 3*time.Second)
+		s.setProvisionTime(ctx, 3*time.Second)
 		ca := s.autoscaler(ctx)
-		ca.MayDelete = false
+		ca.ScaleDown = false
 		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
-		s.turn(knobs{Create: map[string]any{"delay": "20s", "fail": map[string]any{"code": "QuotaExceeded", "class": "OutOfResources", "message": "none is left"}}})
+		s.configure(provisionerConfig{Create: map[string]any{"delay": "20s", "fail": map[string]any{"code": "QuotaExceeded", "class": "OutOfResources", "message": "none is left"}}})
 		Expect(s.increase(ctx, "small", 1)).To(Succeed())
-		Eventually(ctx, s.failures(ctx, "small"), soon, 50*time.Millisecond).Should(Equal([]string{autoscaler.CodeSlow}))
+		Eventually(ctx, s.failureCodes(ctx, "small"), soon, 50*time.Millisecond).Should(Equal([]string{autoscaler.CodeSlow}))
 		Expect(ca.Loop(ctx)).To(Succeed())
-		Eventually(ctx, s.stands(ctx), soon).Should(ContainSubstring("none is left"))
-		Consistently(ctx, s.nodes(ctx), 3*time.Second).Should(ConsistOf("0:small", "1:small"), "nobody asked for that")
+		Eventually(ctx, s.readySummary(ctx), soon).Should(ContainSubstring("none is left"))
+		Consistently(ctx, s.nodes(ctx), 3*time.Second).Should(ConsistOf("0:small", "1:small"), "no deletion was requested")
 		Expect(s.operation(ctx)).To(Equal("ScaleUp 2 to 3 Failed"))
-		Expect(s.numbers(ctx, "small")()).To(Equal("2/2/2/0/0"))
+		Expect(s.poolCounts(ctx, "small")()).To(Equal("2/2/2/0/0"))
 	})
 
-	It("busy nodes: one in the middle that is idle waits, and the last goes first", func(ctx SpecContext) {
-		s := newSite(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 3 })
-		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("3/3/3/0/0"))
-		s.load(ctx, "small", 3)
-		Eventually(ctx, s.running(ctx), soon).Should(Equal(3))
+	It("with busy nodes: an idle node in the middle waits, and the last one is deleted first", func(ctx SpecContext) {
+		s := newTestCluster(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 3 })
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("3/3/3/0/0"))
+		s.createPods(ctx, "small", 3)
+		Eventually(ctx, s.runningPods(ctx), soon).Should(Equal(3))
 		s.commit(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 0 })
-		Eventually(ctx, s.stands(ctx), soon).Should(HavePrefix("True "))
-		s.loops(ctx)
-		s.free(ctx, 1)
+		Eventually(ctx, s.readySummary(ctx), soon).Should(HavePrefix("True "))
+		s.runAutoscaler(ctx)
+		s.deletePodsOn(ctx, 1)
 		Consistently(ctx, s.nodes(ctx), 3*time.Second).Should(ConsistOf("0:small", "1:small", "2:small"))
-		Expect(s.ca.Refusals()).To(BeEmpty(), "it is not even asked for")
-		Expect(s.remove(ctx, "small", 1)).To(MatchError(ContainSubstring("ksctl deletes the worker that it made last")))
+		Expect(s.ca.WriteErrors()).To(BeEmpty(), "its deletion is not requested")
+		Expect(s.deleteNode(ctx, "small", 1)).To(MatchError(ContainSubstring("ksctl deletes the worker that it made last")))
 		Expect(s.nodes(ctx)()).To(HaveLen(3))
-		s.free(ctx, 2)
+		s.deletePodsOn(ctx, 2)
 		var seen []string
 		Eventually(ctx, func() ([]string, error) {
 			now, err := s.nodes(ctx)()
@@ -107,15 +107,15 @@ var _ = Describe("What Cluster Autoscaler, clouds and pods do", func() {
 			}
 			return now, err
 		}, soon, 20*time.Millisecond).Should(ConsistOf("0:small"))
-		Expect([]string{"[0 1 2]", "[0 1]", "[0]"}).To(ContainElements(seen), "nothing but the last one went")
-		Consistently(ctx, s.nodes(ctx), 2*time.Second).Should(ConsistOf("0:small"), "it is busy")
+		Expect([]string{"[0 1 2]", "[0 1]", "[0]"}).To(ContainElements(seen), "only the last machine is deleted each time")
+		Consistently(ctx, s.nodes(ctx), 2*time.Second).Should(ConsistOf("0:small"), "the node is busy")
 	})
 
-	It("a PDB keeps a worker: it is given back as it was, and that is said", func(ctx SpecContext) {
-		s := newSite(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 2 })
-		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
-		s.load(ctx, "small", 2)
-		Eventually(ctx, s.running(ctx), soon).Should(Equal(2))
+	It("with a PodDisruptionBudget that blocks a drain: the node is uncordoned, and the failure is reported", func(ctx SpecContext) {
+		s := newTestCluster(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 2 })
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
+		s.createPods(ctx, "small", 2)
+		Eventually(ctx, s.runningPods(ctx), soon).Should(Equal(2))
 		two := intstr.FromInt32(2)
 		budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.podNamespace(ctx), Name: "all"},
 			Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &two, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"load": s.name}}}}
@@ -125,28 +125,28 @@ var _ = Describe("What Cluster Autoscaler, clouds and pods do", func() {
 			return budget.Status.CurrentHealthy, err
 		}, soon).Should(BeEquivalentTo(2))
 		s.commit(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 1 })
-		Eventually(ctx, s.stands(ctx), soon).Should(HavePrefix("True "))
+		Eventually(ctx, s.readySummary(ctx), soon).Should(HavePrefix("True "))
 		ca := s.autoscaler(ctx)
 		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
 		last := s.node(ctx, 1)
-		Expect(ca.Mark(ctx, last)).To(Succeed())
-		Expect(s.remove(ctx, "small", 1)).To(Succeed())
-		Eventually(ctx, s.numbers(ctx, "small"), soon, 50*time.Millisecond).Should(Equal("1/2/2/0/1"))
-		Eventually(ctx, s.stands(ctx), soon).Should(And(HavePrefix("False Backoff: pool small: "), ContainSubstring(": "+autoscaler.CodeDrain+": ")))
-		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
+		Expect(ca.MarkToBeDeleted(ctx, last)).To(Succeed())
+		Expect(s.deleteNode(ctx, "small", 1)).To(Succeed())
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon, 50*time.Millisecond).Should(Equal("1/2/2/0/1"))
+		Eventually(ctx, s.readySummary(ctx), soon).Should(And(HavePrefix("False Backoff: pool small: "), ContainSubstring(": "+autoscaler.CodeDrain+": ")))
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
 		Expect(s.operation(ctx)).To(Equal("ScaleDown 2 to 1 Failed"))
 		Eventually(ctx, func(g Gomega) {
 			now := s.node(ctx, 1)
 			g.Expect(now.UID).To(Equal(last.UID))
-			g.Expect(now.Spec.Taints).To(BeEmpty(), "else it is lost to both")
-			g.Expect(now.Spec.Unschedulable).To(BeFalse(), "the agent leaves a node cordoned that it did not cordon")
+			g.Expect(now.Spec.Taints).To(BeEmpty(), "otherwise neither side would use the node")
+			g.Expect(now.Spec.Unschedulable).To(BeFalse(), "the agent does not uncordon nodes that it did not cordon")
 		}, soon).Should(Succeed())
-		Expect(s.running(ctx)()).To(Equal(2))
+		Expect(s.runningPods(ctx)()).To(Equal(2))
 		Expect(remote.Client().Delete(ctx, budget)).To(Succeed())
 	})
 
-	It("scale from zero: templates have what pods can use of a machine that nobody has seen", func(ctx SpecContext) {
-		s := newSite(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) {
+	It("from zero: templates have the allocatable resources of machines that have not existed yet", func(ctx SpecContext) {
+		s := newTestCluster(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) {
 			spec.Pools = []clusterv1.WorkerPool{
 				{Name: "said", NodeSize: "nobody's", MaxSize: 2, Capacity: &clusterv1.MachineCapacity{CPU: quantity("6"), Memory: quantity("4Gi")},
 					Taints: []corev1.Taint{{Key: "only", Value: "said", Effect: corev1.TaintEffectNoSchedule}}},
@@ -154,20 +154,21 @@ var _ = Describe("What Cluster Autoscaler, clouds and pods do", func() {
 				{Name: "unknown", NodeSize: "unheard-of", MaxSize: 2},
 			}
 		})
-		Eventually(ctx, s.stands(ctx), soon).Should(HavePrefix("True "))
+		Eventually(ctx, s.readySummary(ctx), soon).Should(HavePrefix("True "))
 		ca := s.autoscaler(ctx)
 		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
 		for name, want := range map[string]struct {
 			source      clusterv1.TemplateSource
 			cpu, memory string
 		}{
-			// 60m, 10m, 5m, 5m and twice 2.5m; a quarter of the memory; 100m and 200Mi of the system; 100Mi of eviction.
+			// Reserved CPU: 60m, 10m, 5m, 5m and twice 2.5m, and 100m for the system. Reserved
+			// memory: a quarter, 200Mi for the system, and 100Mi for eviction.
 			"said":  {clusterv1.TemplateOverride, "5815m", "2772Mi"},
 			"known": {clusterv1.TemplateCatalog, "1830m", "2772Mi"},
-			// 1 CPU and 1Gi, of which 256Mi are a quarter.
+			// 1 CPU and 1Gi, of which a quarter is 256Mi.
 			"unknown": {clusterv1.TemplateUnknown, "840m", "468Mi"},
 		} {
-			answer, err := ca.API().NodeGroupTemplateNodeInfo(ctx, &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: s.group(name)})
+			answer, err := ca.API().NodeGroupTemplateNodeInfo(ctx, &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: s.groupID(name)})
 			Expect(err).NotTo(HaveOccurred())
 			var node corev1.Node
 			Expect(node.Unmarshal(answer.NodeBytes)).To(Succeed())
@@ -176,34 +177,34 @@ var _ = Describe("What Cluster Autoscaler, clouds and pods do", func() {
 			Expect(has.Memory().String()).To(Equal(want.memory), name)
 			Expect(node.Labels).To(And(HaveKeyWithValue(clusterv1.PoolLabel, name), HaveKeyWithValue("site", s.name), HaveKeyWithValue(corev1.LabelOSStable, "linux")))
 			Expect(node.Spec.Taints).To(HaveLen(map[string]int{"said": 1}[name]))
-			Expect(s.template(ctx, name)).To(Equal(want.source))
+			Expect(s.templateSource(ctx, name)).To(Equal(want.source))
 		}
-		By("a pod that fits in one")
+		By("a pod that fits in one pool")
 		go func() {
 			defer GinkgoRecover()
 			ca.Run(ctx, 300*time.Millisecond)
 		}()
-		s.load(ctx, "known", 1)
-		Eventually(ctx, s.running(ctx), soon).Should(Equal(1))
-		Expect(s.nodes(ctx)()).To(ConsistOf("0:known"), "one machine, of one pool") // pods run on labelled nodes alone
-		Eventually(ctx, func() clusterv1.TemplateSource { return s.template(ctx, "known") }, soon).Should(Equal(clusterv1.TemplateNode))
+		s.createPods(ctx, "known", 1)
+		Eventually(ctx, s.runningPods(ctx), soon).Should(Equal(1))
+		Expect(s.nodes(ctx)()).To(ConsistOf("0:known"), "one machine, of one pool") // pods run only on labeled nodes
+		Eventually(ctx, func() clusterv1.TemplateSource { return s.templateSource(ctx, "known") }, soon).Should(Equal(clusterv1.TemplateNode))
 	})
 })
 
-// group is the id of a pool's.
-func (s *site) group(poolName string) string { return s.ns + "/workers/" + poolName }
+// groupID returns the id of a pool's node group.
+func (s *testCluster) groupID(poolName string) string { return s.ns + "/workers/" + poolName }
 
-// increase asks for machines, as Cluster Autoscaler does.
-func (s *site) increase(ctx context.Context, poolName string, delta int32) error {
-	_, err := s.ca.API().NodeGroupIncreaseSize(ctx, &externalgrpc.NodeGroupIncreaseSizeRequest{Id: s.group(poolName), Delta: delta})
+// increase requests machines like Cluster Autoscaler.
+func (s *testCluster) increase(ctx context.Context, poolName string, delta int32) error {
+	_, err := s.ca.API().NodeGroupIncreaseSize(ctx, &externalgrpc.NodeGroupIncreaseSizeRequest{Id: s.groupID(poolName), Delta: delta})
 	return err
 }
 
-// remove asks for the deletion of the node of a worker.
-func (s *site) remove(ctx context.Context, poolName string, index int) error {
+// deleteNode requests the deletion of a worker's node like Cluster Autoscaler.
+func (s *testCluster) deleteNode(ctx context.Context, poolName string, index int) error {
 	GinkgoHelper()
 	n := s.node(ctx, index)
-	_, err := s.ca.API().NodeGroupDeleteNodes(ctx, &externalgrpc.NodeGroupDeleteNodesRequest{Id: s.group(poolName),
+	_, err := s.ca.API().NodeGroupDeleteNodes(ctx, &externalgrpc.NodeGroupDeleteNodesRequest{Id: s.groupID(poolName),
 		Nodes: []*externalgrpc.ExternalGrpcNode{{ProviderID: n.Spec.ProviderID, Name: n.Name, Labels: n.Labels, Annotations: n.Annotations}}})
 	if err != nil {
 		Expect(status.Code(err)).To(Equal(codes.FailedPrecondition), err.Error())
@@ -211,10 +212,10 @@ func (s *site) remove(ctx context.Context, poolName string, index int) error {
 	return err
 }
 
-// instances of a pool, by their ids.
-func (s *site) instances(ctx context.Context, poolName string) func() ([]string, error) {
+// instances returns a function for Eventually with the ids of a pool's instances.
+func (s *testCluster) instances(ctx context.Context, poolName string) func() ([]string, error) {
 	return func() ([]string, error) {
-		answer, err := s.ca.API().NodeGroupNodes(ctx, &externalgrpc.NodeGroupNodesRequest{Id: s.group(poolName)})
+		answer, err := s.ca.API().NodeGroupNodes(ctx, &externalgrpc.NodeGroupNodesRequest{Id: s.groupID(poolName)})
 		var out []string
 		for _, x := range answer.GetInstances() {
 			out = append(out, x.Id)
@@ -223,10 +224,10 @@ func (s *site) instances(ctx context.Context, poolName string) func() ([]string,
 	}
 }
 
-// failures of a pool, by their codes, as Cluster Autoscaler sees them.
-func (s *site) failures(ctx context.Context, poolName string) func() ([]string, error) {
+// failureCodes returns a function for Eventually with the error codes of a pool's instances.
+func (s *testCluster) failureCodes(ctx context.Context, poolName string) func() ([]string, error) {
 	return func() ([]string, error) {
-		answer, err := s.ca.API().NodeGroupNodes(ctx, &externalgrpc.NodeGroupNodesRequest{Id: s.group(poolName)})
+		answer, err := s.ca.API().NodeGroupNodes(ctx, &externalgrpc.NodeGroupNodesRequest{Id: s.groupID(poolName)})
 		var out []string
 		for _, x := range answer.GetInstances() {
 			if code := x.GetStatus().GetErrorInfo().GetErrorCode(); code != "" {
@@ -237,23 +238,24 @@ func (s *site) failures(ctx context.Context, poolName string) func() ([]string, 
 	}
 }
 
-// machines is how many there are, as the agent says.
-func (s *site) machines(ctx context.Context) func() (int32, error) {
+// machines returns a function for Eventually with the number of machines in the status.
+func (s *testCluster) machines(ctx context.Context) func() (int32, error) {
 	return func() (int32, error) {
 		err := s.get(ctx)
 		return s.as.Status.Workers, err
 	}
 }
 
-// watchMachines looks at the number of machines until the spec ends; what it returns says the highest.
-func (s *site) watchMachines(ctx context.Context) (most func() int32) {
+// watchMachines polls the number of machines until the returned function is called, which returns
+// the maximum.
+func (s *testCluster) watchMachines(ctx context.Context) (most func() int32) {
 	looking, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	highest, done, key := int32(0), make(chan struct{}), client.ObjectKeyFromObject(s.as)
 	go func() {
 		defer close(done)
 		for looking.Err() == nil {
 			now := &clusterv1.KsctlAutoScaler{}
-			if h.Plane.Client().Get(looking, key, now) == nil {
+			if h.ControlPlane.Client().Get(looking, key, now) == nil {
 				highest = max(highest, now.Status.Workers)
 			}
 			select {
@@ -270,8 +272,8 @@ func (s *site) watchMachines(ctx context.Context) (most func() int32) {
 	}
 }
 
-// operation that was begun last, and how it stands.
-func (s *site) operation(ctx context.Context) (string, error) {
+// operation returns the last operation and its state.
+func (s *testCluster) operation(ctx context.Context) (string, error) {
 	err := s.get(ctx)
 	op := s.as.Status.Operation
 	if err != nil || op == nil {
@@ -280,8 +282,8 @@ func (s *site) operation(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%s %d to %d %s", op.Kind, op.From, op.DesiredWorkers, op.State), nil
 }
 
-// template is how it is known what the next machine of a pool would be like.
-func (s *site) template(ctx context.Context, poolName string) clusterv1.TemplateSource {
+// templateSource returns where the template of a pool comes from.
+func (s *testCluster) templateSource(ctx context.Context, poolName string) clusterv1.TemplateSource {
 	GinkgoHelper()
 	Expect(s.get(ctx)).To(Succeed())
 	for _, p := range s.as.Status.Pools {
@@ -292,8 +294,8 @@ func (s *site) template(ctx context.Context, poolName string) clusterv1.Template
 	return ""
 }
 
-// node of a worker.
-func (s *site) node(ctx context.Context, index int) *corev1.Node {
+// node returns the node of a worker.
+func (s *testCluster) node(ctx context.Context, index int) *corev1.Node {
 	GinkgoHelper()
 	var all corev1.NodeList
 	Expect(remote.Client().List(ctx, &all)).To(Succeed())
@@ -308,18 +310,18 @@ func (s *site) node(ctx context.Context, index int) *corev1.Node {
 	return nil
 }
 
-// free deletes the pods of a worker.
-func (s *site) free(ctx context.Context, index int) {
+// deletePodsOn deletes the pods of a worker.
+func (s *testCluster) deletePodsOn(ctx context.Context, index int) {
 	GinkgoHelper()
 	node := s.node(ctx, index).Name
 	var pods corev1.PodList
 	Expect(remote.Client().List(ctx, &pods, client.InNamespace(s.name+"-load"))).To(Succeed())
-	freed := 0
+	deleted := 0
 	for i := range pods.Items {
 		if pods.Items[i].Spec.NodeName == node {
-			freed++
+			deleted++
 			Expect(remote.Client().Delete(ctx, &pods.Items[i], client.GracePeriodSeconds(0))).To(Succeed())
 		}
 	}
-	Expect(freed).To(Equal(1))
+	Expect(deleted).To(Equal(1))
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/ksctl/gitops/e2e/tools"
 )
 
-// fluxSettings are what an installation of Flux begins with.
+// fluxSettings are the objects of a Flux installation.
 const fluxSettings = `
 apiVersion: v1
 kind: Namespace
@@ -56,23 +56,23 @@ var _ = Describe("A KsctlAutoScaler in a Git repository", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		binaries, err := tools.Build(ctx, GinkgoWriter, tools.KustomizeController, tools.SourceController)
 		Expect(err).NotTo(HaveOccurred())
-		definitions, err := harness.FluxDefinitions(ctx, GinkgoT().TempDir())
+		definitions, err := harness.FluxCRDPaths(ctx, GinkgoT().TempDir())
 		Expect(err).NotTo(HaveOccurred())
 		for _, path := range definitions {
-			Expect(h.Plane.Apply(ctx, path)).To(Succeed())
+			Expect(h.ControlPlane.Apply(ctx, path)).To(Succeed())
 		}
-		Expect(h.Plane.ApplyYAML(ctx, []byte(fluxSettings))).To(Succeed())
+		Expect(h.ControlPlane.ApplyYAML(ctx, []byte(fluxSettings))).To(Succeed())
 		git, err = gitserver.New(GinkgoT().TempDir())
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(git.Close)
 		storage, err := cluster.FreeAddress()
 		Expect(err).NotTo(HaveOccurred())
 		start := func(account string, flags ...string) {
-			config, err := h.Plane.ConfigFor(ctx, "flux-system", account)
+			config, err := h.ControlPlane.ConfigFor(ctx, "flux-system", account)
 			Expect(err).NotTo(HaveOccurred())
 			p, err := h.StartProgram(binaries[account], config, append([]string{"--watch-all-namespaces=true", "--enable-leader-election=false"}, flags...)...)
 			Expect(err).NotTo(HaveOccurred())
-			DeferCleanup(func() { _ = p.Stop() }) // it is told to end, and says so with its status
+			DeferCleanup(func() { _ = p.Stop() }) // its exit status reports the signal
 			programs[account] = p
 		}
 		start(tools.SourceController, "--storage-path="+GinkgoT().TempDir(), "--storage-addr="+storage, "--storage-adv-addr="+storage)
@@ -87,70 +87,70 @@ var _ = Describe("A KsctlAutoScaler in a Git repository", Ordered, func() {
 		}
 	})
 
-	It("scales by what is pushed, and Flux finds nothing to mend", func(ctx SpecContext) {
-		s := bareSite(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) {
+	It("scales as pushed, and Flux detects no drift", func(ctx SpecContext) {
+		s := newBareTestCluster(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) {
 			spec.Pools = []clusterv1.WorkerPool{pool("small", 1, 1), pool("large", 1, 2)}
 		})
 		s.as.Spec.Agent = appsv1.AgentEndpoint{Address: s.startAgent(ctx), SecretRef: localRef("agent")}
-		r := s.follow(ctx, git)
+		r := s.syncWithFlux(ctx, git)
 
 		By("the first commit")
 		first := r.head(ctx)
-		Eventually(ctx, r.stands, soon).WithArguments(ctx).Should(HavePrefix(first+" True "), "Flux waits for what it applied, until that is ready")
-		Expect(s.stands(ctx)()).To(HavePrefix("True "))
-		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
-		Eventually(ctx, s.numbers(ctx, "large"), soon).Should(Equal("1/1/1/0/0"))
-		Eventually(ctx, s.nodes(ctx), soon).Should(ConsistOf("0:small", "1:large")) // the pool's label is put on after it is counted
+		Eventually(ctx, r.readySummary, soon).WithArguments(ctx).Should(HavePrefix(first+" True "), "Flux waits until the applied objects are ready")
+		Expect(s.readySummary(ctx)()).To(HavePrefix("True "))
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
+		Eventually(ctx, s.poolCounts(ctx, "large"), soon).Should(Equal("1/1/1/0/0"))
+		Eventually(ctx, s.nodes(ctx), soon).Should(ConsistOf("0:small", "1:large")) // the label of the pool is set after the node is counted
 		Expect(s.as.Generation).To(Equal(int64(1)))
-		s.loops(ctx)
-		s.load(ctx, "small", 3)
-		Eventually(ctx, s.running(ctx), soon).Should(Equal(1))
-		Consistently(ctx, s.nodes(ctx), 2*time.Second).Should(HaveLen(2), "maxSize is what the repository says")
+		s.runAutoscaler(ctx)
+		s.createPods(ctx, "small", 3)
+		Eventually(ctx, s.runningPods(ctx), soon).Should(Equal(1))
+		Consistently(ctx, s.nodes(ctx), 2*time.Second).Should(HaveLen(2), "maxSize is that of the repository")
 
 		By("git push")
 		s.as.Spec.Pools[0].MaxSize = 3
 		second := r.push(ctx)
-		Eventually(ctx, s.running(ctx), soon).Should(Equal(3))
+		Eventually(ctx, s.runningPods(ctx), soon).Should(Equal(3))
 		Expect(s.nodes(ctx)()).To(ConsistOf("0:small", "1:large", "2:small", "3:small"))
-		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("3/3/3/0/0"))
-		Eventually(ctx, r.stands, soon).WithArguments(ctx).Should(HavePrefix(second + " True "))
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("3/3/3/0/0"))
+		Eventually(ctx, r.readySummary, soon).WithArguments(ctx).Should(HavePrefix(second + " True "))
 		Expect(s.get(ctx)).To(Succeed())
-		Expect(s.as.Generation).To(Equal(int64(2)), "the commit alone changed the spec")
-		applied := r.applied(ctx)
+		Expect(s.as.Generation).To(Equal(int64(2)), "only the commit changed the spec")
+		applied := r.appliedFields(ctx)
 
-		By("the load being gone: the last ones first, down to minSize, and none of the other pool")
-		s.unload(ctx)
+		By("without pods: down to minSize, the last machines first, and none of the other pool")
+		s.deletePods(ctx)
 		Eventually(ctx, func(g Gomega) []string {
 			now, err := s.nodes(ctx)()
 			g.Expect(err).NotTo(HaveOccurred())
-			Expect(indexes(now)).To(ConsistOf(upTo(len(now))), "who is gone was the last one: %v", now)
+			Expect(indexes(now)).To(ConsistOf(upTo(len(now))), "only the last machines are deleted: %v", now)
 			return now
 		}, soon, 50*time.Millisecond).Should(ConsistOf("0:small", "1:large"))
 		Consistently(ctx, s.nodes(ctx), 2*time.Second).Should(ConsistOf("0:small", "1:large"))
-		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
-		Expect(s.numbers(ctx, "large")()).To(Equal("1/1/1/0/0"))
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
+		Expect(s.poolCounts(ctx, "large")()).To(Equal("1/1/1/0/0"))
 
-		By("Flux looking again, as it does each interval")
+		By("Flux reconciling again, like at each interval")
 		for range 3 {
-			r.ask(ctx, r.kustomization)
-			Eventually(ctx, r.stands, soon).WithArguments(ctx).Should(HavePrefix(second + " True "))
+			r.requestReconcile(ctx, r.kustomization)
+			Eventually(ctx, r.readySummary, soon).WithArguments(ctx).Should(HavePrefix(second + " True "))
 		}
-		Expect(r.applied(ctx)).To(Equal(applied), "Flux applied nothing again")
+		Expect(r.appliedFields(ctx)).To(Equal(applied), "Flux applied nothing")
 		Expect(s.get(ctx)).To(Succeed())
 		Expect(s.as.Generation).To(Equal(int64(2)))
 
-		By("a commit that takes them out")
+		By("a commit that removes the KsctlAutoScaler")
 		Expect(os.Remove(filepath.Join(r.clone, "autoscaler.yaml"))).To(Succeed())
-		third := r.send(ctx)
-		Eventually(ctx, r.stands, soon).WithArguments(ctx).Should(HavePrefix(third + " True "))
+		third := r.commitAndPush(ctx)
+		Eventually(ctx, r.readySummary, soon).WithArguments(ctx).Should(HavePrefix(third + " True "))
 		Eventually(ctx, absent(ctx, s.as), soon).Should(BeTrue())
 		Expect(s.nodes(ctx)()).To(ConsistOf("0:small", "1:large"), "machines stay")
 	}, SpecTimeout(20*time.Minute))
 })
 
-// repository that Flux syncs a site from.
+// repository is a Git repository from which Flux syncs the objects of a cluster.
 type repository struct {
-	site          *site
+	site          *testCluster
 	git           *gitserver.Server
 	repo          *gitserver.Repo
 	clone         string // a working tree
@@ -158,8 +158,8 @@ type repository struct {
 	kustomization *unstructured.Unstructured
 }
 
-// follow has Flux sync a site's objects from a repository.
-func (s *site) follow(ctx context.Context, git *gitserver.Server) *repository {
+// syncWithFlux lets Flux sync the objects of a cluster from a repository.
+func (s *testCluster) syncWithFlux(ctx context.Context, git *gitserver.Server) *repository {
 	GinkgoHelper()
 	repo, err := git.NewRepo(ctx, s.ns)
 	Expect(err).NotTo(HaveOccurred())
@@ -180,12 +180,12 @@ func (s *site) follow(ctx context.Context, git *gitserver.Server) *repository {
 			"timeout": "1m", "wait": true, "prune": true, "serviceAccountName": harness.Deployer}}}
 	create(ctx, r.kustomization)
 	DeferCleanup(func(ctx SpecContext) {
-		Expect(h.Plane.Client().Patch(ctx, r.kustomization, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`)))).To(Succeed())
+		Expect(h.ControlPlane.Client().Patch(ctx, r.kustomization, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`)))).To(Succeed())
 	})
 	return r
 }
 
-// manifest of an object, as somebody writes it.
+// manifest returns the manifest of an object like a user writes it.
 func manifest(o client.Object, kind string) []byte {
 	GinkgoHelper()
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
@@ -196,15 +196,16 @@ func manifest(o client.Object, kind string) []byte {
 	return data
 }
 
-// push commits what the site's KsctlAutoScaler is to be like, and pushes that.
+// push writes the KsctlAutoScaler to the working tree, commits and pushes it.
 func (r *repository) push(ctx context.Context) (revision string) {
 	GinkgoHelper()
 	Expect(os.WriteFile(filepath.Join(r.clone, "autoscaler.yaml"), manifest(r.site.as, "KsctlAutoScaler"), 0o600)).To(Succeed())
-	return r.send(ctx)
+	return r.commitAndPush(ctx)
 }
 
-// send commits and pushes the working tree, and has Flux look at it, as its receiver of pushes does.
-func (r *repository) send(ctx context.Context) (revision string) {
+// commitAndPush commits and pushes the working tree, and requests a reconcile of Flux's source
+// like a push receiver does.
+func (r *repository) commitAndPush(ctx context.Context) (revision string) {
 	GinkgoHelper()
 	for _, args := range [][]string{{"add", "--all"},
 		{"-c", "user.name=ann", "-c", "user.email=ann@example.com", "commit", "--quiet", "--message", "change"},
@@ -212,7 +213,7 @@ func (r *repository) send(ctx context.Context) (revision string) {
 		_, err := r.git.Git(ctx, r.clone, args...)
 		Expect(err).NotTo(HaveOccurred())
 	}
-	r.ask(ctx, r.source)
+	r.requestReconcile(ctx, r.source)
 	return r.head(ctx)
 }
 
@@ -223,26 +224,27 @@ func (r *repository) head(ctx context.Context) (revision string) {
 	return gitserver.DefaultBranch + "@sha1:" + id
 }
 
-// ask has Flux look at an object, and waits until it has.
-func (r *repository) ask(ctx context.Context, o client.Object) {
+// requestReconcile requests a reconcile of a Flux object, and waits until it is handled.
+func (r *repository) requestReconcile(ctx context.Context, o client.Object) {
 	GinkgoHelper()
 	at := fmt.Sprint(time.Now().UnixNano())
 	body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, appsv1.RequestedAtAnnotation, at)
-	Expect(h.Plane.Client().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(body)))).To(Succeed())
+	Expect(h.ControlPlane.Client().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(body)))).To(Succeed())
 	u := &unstructured.Unstructured{}
-	gvk, err := h.Plane.Client().GroupVersionKindFor(o)
+	gvk, err := h.ControlPlane.Client().GroupVersionKindFor(o)
 	Expect(err).NotTo(HaveOccurred())
 	u.SetGroupVersionKind(gvk)
 	Eventually(ctx, func() (string, error) {
-		err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(o), u)
+		err := h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), u)
 		said, _, _ := unstructured.NestedString(u.Object, "status", "lastHandledReconcileAt")
 		return said, err
 	}, soon).Should(Equal(at))
 }
 
-// stands is the revision that was applied last, and whether all of it is ready.
-func (r *repository) stands(ctx context.Context) (string, error) {
-	if err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(r.kustomization), r.kustomization); err != nil {
+// readySummary returns the last applied revision, and status, reason and message of the Ready
+// condition of the Kustomization.
+func (r *repository) readySummary(ctx context.Context) (string, error) {
+	if err := h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(r.kustomization), r.kustomization); err != nil {
 		return "", err
 	}
 	at, _, _ := unstructured.NestedString(r.kustomization.Object, "status", "lastAppliedRevision")
@@ -255,12 +257,13 @@ func (r *repository) stands(ctx context.Context) (string, error) {
 	return at, nil
 }
 
-// applied is what Flux applied of the site's objects, and when. Nobody else has a field of a spec.
-func (r *repository) applied(ctx context.Context) []string {
+// appliedFields returns the managed fields of Flux on the cluster's objects, with their times. It
+// checks that no other manager has a field of a spec.
+func (r *repository) appliedFields(ctx context.Context) []string {
 	GinkgoHelper()
 	var out []string
 	for _, o := range []client.Object{r.site.as.DeepCopy(), r.site.cluster()} {
-		Expect(h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
+		Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
 		for _, m := range o.GetManagedFields() {
 			var fields map[string]any
 			Expect(json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields)).To(Succeed())

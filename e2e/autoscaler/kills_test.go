@@ -16,33 +16,33 @@ import (
 	"github.com/ksctl/gitops/e2e/suite"
 )
 
-// operations that the spec has somebody killed in; KSCTL_E2E_KILLS sets another number.
+// operations is the number of operations with random kills; KSCTL_E2E_KILLS overrides it.
 const operations = 15
 
 var _ = Describe("A controller and an agent that are killed", suite.Safety, func() {
-	It("orphan no machine, make none twice, and have the right number in the end", func(ctx SpecContext) {
+	It("orphan no machine, create none twice, and converge to the right number", func(ctx SpecContext) {
 		total := operations
 		if n, err := strconv.Atoi(os.Getenv("KSCTL_E2E_KILLS")); err == nil {
 			total = n
 		}
-		Expect(inProcess.Stop()).To(Succeed())
+		Expect(controller.Stop()).To(Succeed())
 		var p *harness.Process
-		DeferCleanup(func() { // after the site was taken away by what runs then, and also when there is none
+		DeferCleanup(func() { // runs after the cleanup of the cluster, which needs a controller
 			if p != nil {
 				p.Kill()
 			}
 			startController()
 		})
-		s := newSite(ctx)
-		p = process(ctx)
-		s.turn(knobs{Create: map[string]any{"after": 1, "delay": "150ms"}, Delete: map[string]any{"after": 1, "delay": "150ms"}})
-		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
-		s.loops(ctx)
+		s := newTestCluster(ctx)
+		p = startControllerProcess(ctx)
+		s.configure(provisionerConfig{Create: map[string]any{"after": 1, "delay": "150ms"}, Delete: map[string]any{"after": 1, "delay": "150ms"}})
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
+		s.runAutoscaler(ctx)
 		r := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 8))
 		kills, ended := 0, map[string]bool{}
 		least := int32(1)
 		for len(ended) < total {
-			// Up by what a commit asks for, down by Cluster Autoscaler, as nothing needs the machines.
+			// Up by a raised minSize, down by Cluster Autoscaler, since no pod needs the machines.
 			if least = 1; len(ended)%2 == 0 {
 				least = int32(2 + r.IntN(3))
 			}
@@ -56,7 +56,7 @@ var _ = Describe("A controller and an agent that are killed", suite.Safety, func
 			switch r.IntN(3) {
 			case 0:
 				p.Kill()
-				p = process(ctx)
+				p = startControllerProcess(ctx)
 				kills++
 			case 1:
 				s.agent.Kill()
@@ -74,19 +74,19 @@ var _ = Describe("A controller and an agent that are killed", suite.Safety, func
 			nodes, err := s.nodes(ctx)()
 			Expect(err).NotTo(HaveOccurred())
 			Expect(len(nodes)).To(BeNumerically("<=", 4))
-			Expect(indexes(nodes)).To(Equal(upTo(len(nodes))), "one node for each place in the array: %v", nodes)
+			Expect(indexes(nodes)).To(Equal(upTo(len(nodes))), "one node for each index of the array: %v", nodes)
 		}
 		AddReportEntry("killed", fmt.Sprintf("%d times in %d operations, seed %d", kills, len(ended), GinkgoRandomSeed()))
-		s.turn(knobs{})
+		s.configure(provisionerConfig{})
 		s.commit(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize, spec.Pools[0].MaxSize = 2, 2 })
 		Eventually(ctx, s.nodes(ctx), soon).Should(ConsistOf("0:small", "1:small"))
-		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
 		Expect(s.as.Status.Workers).To(Equal(int32(2)))
 	}, SpecTimeout(time.Hour))
 })
 
-// process runs the controller as it is shipped.
-func process(ctx context.Context) *harness.Process {
+// startControllerProcess runs the shipped controller as a process.
+func startControllerProcess(ctx context.Context) *harness.Process {
 	GinkgoHelper()
 	p, err := h.StartProcess(ctx, h.Config, providerFlags()...)
 	Expect(err).NotTo(HaveOccurred())

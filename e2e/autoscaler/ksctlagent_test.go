@@ -25,53 +25,53 @@ import (
 )
 
 var _ = Describe("ksctl's own agent", func() {
-	It("scales up by numbers alone", func(ctx SpecContext) {
-		s, a := plainSite(ctx)
-		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
-		s.loops(ctx)
-		s.load(ctx, "small", 3)
-		Eventually(ctx, s.running(ctx), soon).Should(Equal(3))
-		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("3/3/3/0/0"))
-		s.load(ctx, "large", 1)
-		Eventually(ctx, s.running(ctx), soon).Should(Equal(4))
-		Eventually(ctx, s.numbers(ctx, "large"), soon).Should(Equal("1/1/1/0/0"))
+	It("scales up by the number of workers", func(ctx SpecContext) {
+		s, a := newKsctlAgentCluster(ctx)
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
+		s.runAutoscaler(ctx)
+		s.createPods(ctx, "small", 3)
+		Eventually(ctx, s.runningPods(ctx), soon).Should(Equal(3))
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("3/3/3/0/0"))
+		s.createPods(ctx, "large", 1)
+		Eventually(ctx, s.runningPods(ctx), soon).Should(Equal(4))
+		Eventually(ctx, s.poolCounts(ctx, "large"), soon).Should(Equal("1/1/1/0/0"))
 		Expect(s.nodes(ctx)()).To(ConsistOf("0:small", "1:small", "2:small", "3:large"))
 		Expect(s.machines(ctx)()).To(Equal(int32(4)))
-		By("a controller that starts again, and knows the number by its status")
-		Expect(inProcess.Stop()).To(Succeed())
+		By("a restarted controller, which reads the number from the status")
+		Expect(controller.Stop()).To(Succeed())
 		startController()
 		s.request(ctx)
-		Eventually(ctx, s.stands(ctx), soon).Should(HavePrefix("True "))
-		Expect(s.numbers(ctx, "small")()).To(Equal("3/3/3/0/0"))
-		Expect(s.numbers(ctx, "large")()).To(Equal("1/1/1/0/0"))
-		Expect(a.calls()).To(Equal([]string{"SCALE_UP 0 to 2 small", "SCALE_UP 2 to 3 small", "SCALE_UP 3 to 4 large"}), "nothing is done twice")
+		Eventually(ctx, s.readySummary(ctx), soon).Should(HavePrefix("True "))
+		Expect(s.poolCounts(ctx, "small")()).To(Equal("3/3/3/0/0"))
+		Expect(s.poolCounts(ctx, "large")()).To(Equal("1/1/1/0/0"))
+		Expect(a.calls()).To(Equal([]string{"SCALE_UP 0 to 2 small", "SCALE_UP 2 to 3 small", "SCALE_UP 3 to 4 large"}), "no operation is repeated")
 	})
 
-	It("scales down by numbers alone", func(ctx SpecContext) {
-		s, a := plainSite(ctx)
-		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
+	It("scales down by the number of workers", func(ctx SpecContext) {
+		s, a := newKsctlAgentCluster(ctx)
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
 		s.commit(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 4 })
-		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("4/4/4/0/0"))
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("4/4/4/0/0"))
 		s.commit(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 2 })
-		s.loops(ctx)
+		s.runAutoscaler(ctx)
 		Eventually(ctx, s.nodes(ctx), soon).Should(ConsistOf("0:small", "1:small"))
-		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
 		Expect(s.machines(ctx)()).To(Equal(int32(2)))
-		Eventually(ctx, s.stands(ctx), soon).Should(HavePrefix("True "))
+		Eventually(ctx, s.readySummary(ctx), soon).Should(HavePrefix("True "))
 		Expect(a.calls()).To(Equal([]string{"SCALE_UP 0 to 2 small", "SCALE_UP 2 to 4 small", "SCALE_DOWN 4 to 3", "SCALE_DOWN 3 to 2"}))
-		By("up again, from as many as there are")
+		By("up again from the current number")
 		s.commit(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 3 })
-		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("3/3/3/0/0"))
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("3/3/3/0/0"))
 		Expect(a.calls()).To(And(HaveLen(5), ContainElement("SCALE_UP 2 to 3 small")))
 	})
 
-	It("shows one that hangs, and gives it up in time", func(ctx SpecContext) {
-		s, a := plainSite(ctx)
-		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
-		s.within(ctx, 20*time.Second)
+	It("is reported when it hangs, and its operation times out", func(ctx SpecContext) {
+		s, a := newKsctlAgentCluster(ctx)
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
+		s.setProvisionTime(ctx, 20*time.Second)
 		ca := s.autoscaler(ctx)
 		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
-		a.behave(func(ctx context.Context) error {
+		a.setOverride(func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		})
@@ -83,67 +83,68 @@ var _ = Describe("ksctl's own agent", func() {
 				return "", err
 			}
 			return string(c.Status) + " " + c.Reason + ": " + c.Message, err
-		}, soon).Should(Equal("True ScaleUp: making 1 machine of pool small: from 2 workers to 3"))
-		// The last tenth of that time is between the two, which may be missed.
-		Eventually(ctx, s.stands(ctx), soon, 50*time.Millisecond).Should(And(HavePrefix("False Backoff: pool small: "),
+		}, soon).Should(Equal("True ScaleUp: creating 1 machine of pool small: from 2 workers to 3"))
+		// Between both conditions is a tenth of that time, in which the first one may be missed.
+		Eventually(ctx, s.readySummary(ctx), soon, 50*time.Millisecond).Should(And(HavePrefix("False Backoff: pool small: "),
 			Or(ContainSubstring(autoscaler.CodeSlow+": "), ContainSubstring(autoscaler.CodeNoAnswer+": "))))
 		Eventually(ctx, func() (string, error) { return s.operation(ctx) }, soon).Should(Equal("ScaleUp 2 to 3 Failed"))
 		Expect(s.as.Status.Operation.Message).To(ContainSubstring("it does not answer in time"))
-		a.behave(nil)
-		Expect(s.increase(ctx, "small", 1)).To(MatchError(ContainSubstring("nothing is made for pool small until ")))
+		a.setOverride(nil)
+		Expect(s.increase(ctx, "small", 1)).To(MatchError(ContainSubstring("pool small: no machines are created until ")))
 		Expect(s.nodes(ctx)()).To(HaveLen(2))
-		Expect(a.calls()).To(HaveLen(2), "it is asked once")
+		Expect(a.calls()).To(HaveLen(2), "the operation is requested once")
 	})
 
-	It("takes a failure for one, whatever its code", func(ctx SpecContext) {
-		s, a := plainSite(ctx)
-		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
+	It("has its failures recognized with any code", func(ctx SpecContext) {
+		s, a := newKsctlAgentCluster(ctx)
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
 		ca := s.autoscaler(ctx)
 		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
-		a.behave(func(context.Context) error { return status.Error(codes.Unimplemented, "no quota for another one") })
+		a.setOverride(func(context.Context) error { return status.Error(codes.Unimplemented, "no quota for another one") })
 		Expect(s.increase(ctx, "large", 1)).To(Succeed())
-		Eventually(ctx, s.stands(ctx), soon).Should(And(HavePrefix("False Backoff: pool large: "), ContainSubstring(autoscaler.CodeFailed+": "), ContainSubstring("no quota for another one")))
-		Eventually(ctx, s.failures(ctx, "large"), soon).Should(Equal([]string{autoscaler.CodeFailed}))
-		Expect(ca.Loop(ctx)).To(Succeed(), "it takes note")
-		Eventually(ctx, s.numbers(ctx, "large"), soon).Should(Equal("0/0/0/0/0"))
-		By("nothing being made until it is clear how many there are")
-		Expect(s.stands(ctx)()).To(ContainSubstring("there are between 2 and 3 workers"))
-		a.behave(nil)
+		Eventually(ctx, s.readySummary(ctx), soon).Should(And(HavePrefix("False Backoff: pool large: "), ContainSubstring(autoscaler.CodeFailed+": "), ContainSubstring("no quota for another one")))
+		Eventually(ctx, s.failureCodes(ctx, "large"), soon).Should(Equal([]string{autoscaler.CodeFailed}))
+		Expect(ca.Loop(ctx)).To(Succeed(), "Cluster Autoscaler observes the failure")
+		Eventually(ctx, s.poolCounts(ctx, "large"), soon).Should(Equal("0/0/0/0/0"))
+		By("no operation until the number of workers is known")
+		Expect(s.readySummary(ctx)()).To(ContainSubstring("there are between 2 and 3 workers"))
+		a.setOverride(nil)
 		Eventually(a.calls, soon).Should(ContainElement("SCALE_DOWN 2 to 2"))
-		By("one that fails when it has made the machine")
-		a.after(func() error { return status.Error(codes.Unimplemented, "and then it failed") })
+		By("a failure after the machine is created")
+		a.setAfterScale(func() error { return status.Error(codes.Unimplemented, "and then it failed") })
 		Expect(s.increase(ctx, "small", 1)).To(Succeed())
-		Eventually(ctx, s.stands(ctx), soon).Should(ContainSubstring("pool small: nothing is made until"))
+		Eventually(ctx, s.readySummary(ctx), soon).Should(ContainSubstring("pool small: no machines are created until"))
 		Eventually(ctx, s.nodes(ctx), soon).Should(ConsistOf("0:small", "1:small", "2:small"))
-		a.after(nil)
-		By("the next call being one for more than there are")
-		Eventually(ctx, s.numbers(ctx, "small"), soon).Should(HavePrefix("3/3/3/"))
+		a.setAfterScale(nil)
+		By("the next operation starts from the actual number")
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(HavePrefix("3/3/3/"))
 		Expect(s.machines(ctx)()).To(Equal(int32(3)))
 		Expect(a.calls()).To(Equal([]string{"SCALE_UP 0 to 2 small", "SCALE_UP 2 to 3 large", "SCALE_DOWN 2 to 2", "SCALE_UP 2 to 3 small"}))
 	})
 })
 
-// plainAgent is ksctl's own: it answers when it is done, keeps no list, and believes the number that
-// it is told. Its machines are fake nodes.
-type plainAgent struct {
+// ksctlAgent behaves like ksctl's own agent: it responds after the operation, has no list of
+// workers, and trusts the requested number. Its machines are fake nodes.
+type ksctlAgent struct {
 	agentpb.UnimplementedKsctlAgentServer
 	cluster provisioner.Cluster
 	kwok    *kwok.Provisioner
 
-	mu   sync.Mutex
-	said []string
-	// wrong is what it does instead, then what it does when it is done.
-	wrong func(context.Context) error
-	then  func() error
+	mu       sync.Mutex
+	requests []string
+	// override replaces an operation. afterScale is called after one, and its error returned.
+	override   func(context.Context) error
+	afterScale func() error
 }
 
-// plainSite has ksctl's own agent, without TLS, and a cluster that is known by its kubeconfig alone.
-func plainSite(ctx context.Context) (*site, *plainAgent) {
+// newKsctlAgentCluster creates a cluster with ksctl's own agent, without TLS, and a KsctlCluster
+// that has only a kubeconfig.
+func newKsctlAgentCluster(ctx context.Context) (*testCluster, *ksctlAgent) {
 	GinkgoHelper()
-	s := bareSite(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 2 })
+	s := newBareTestCluster(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 2 })
 	nodes, err := kubernetes.NewForConfig(remote.Config())
 	Expect(err).NotTo(HaveOccurred())
-	a := &plainAgent{cluster: provisioner.Cluster{Name: s.name}, kwok: &kwok.Provisioner{Client: nodes, Clock: clock.RealClock{}, Config: s.knobs, ProviderID: kwok.None, InstanceType: "k3s"}}
+	a := &ksctlAgent{cluster: provisioner.Cluster{Name: s.name}, kwok: &kwok.Provisioner{Client: nodes, Clock: clock.RealClock{}, ConfigFile: s.config, ProviderID: kwok.NoProviderID, InstanceType: "k3s"}}
 	listening, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())
 	server := grpc.NewServer()
@@ -157,7 +158,7 @@ func plainSite(ctx context.Context) (*site, *plainAgent) {
 }
 
 // Scale implements agentpb.KsctlAgentServer.
-func (a *plainAgent) Scale(ctx context.Context, r *agentpb.ReqScale) (*agentpb.ResScale, error) {
+func (a *ksctlAgent) Scale(ctx context.Context, r *agentpb.ReqScale) (*agentpb.ResScale, error) {
 	defer GinkgoRecover()
 	workers, err := a.kwok.Run(ctx, provisioner.Request{Operation: provisioner.List, Cluster: a.cluster})
 	if err != nil {
@@ -169,43 +170,43 @@ func (a *plainAgent) Scale(ctx context.Context, r *agentpb.ReqScale) (*agentpb.R
 	if r.GetOperation() == agentpb.ScaleOperation_SCALE_UP {
 		do.Operation, do.Size = provisioner.Create, r.GetNodeSizeOfWP()
 		call += " " + do.Size
-		Expect(desired).To(BeNumerically(">", have), "it forgets machines: %s", call)
+		Expect(desired).To(BeNumerically(">", have), "ksctl's agent would lose machines: %s", call)
 	} else {
-		Expect(desired).To(BeNumerically("<=", have), "it goes beyond the end of its array: %s", call)
+		Expect(desired).To(BeNumerically("<=", have), "ksctl's agent would index beyond its array: %s", call)
 	}
 	a.mu.Lock()
-	a.said = append(a.said, call)
-	wrong, then := a.wrong, a.then
+	a.requests = append(a.requests, call)
+	override, afterScale := a.override, a.afterScale
 	a.mu.Unlock()
-	if wrong != nil {
-		return nil, wrong(ctx)
+	if override != nil {
+		return nil, override(ctx)
 	}
 	if _, err := a.kwok.Run(ctx, do); err != nil {
 		return nil, status.Error(codes.Unimplemented, err.Error())
 	}
-	if then != nil {
-		return nil, then()
+	if afterScale != nil {
+		return nil, afterScale()
 	}
 	return &agentpb.ResScale{IsUpdated: true}, nil
 }
 
-// calls are how it was asked.
-func (a *plainAgent) calls() []string {
+// calls returns the requested operations.
+func (a *ksctlAgent) calls() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return append([]string(nil), a.said...)
+	return append([]string(nil), a.requests...)
 }
 
-// behave has it do something else instead; nil: what it is asked.
-func (a *plainAgent) behave(wrong func(context.Context) error) {
+// setOverride replaces the operations from now on; nil: normal operations.
+func (a *ksctlAgent) setOverride(override func(context.Context) error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.wrong = wrong
+	a.override = override
 }
 
-// after has it answer so when it is done; nil: that it is.
-func (a *plainAgent) after(then func() error) {
+// setAfterScale sets the error after an operation; nil: success.
+func (a *ksctlAgent) setAfterScale(afterScale func() error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.then = then
+	a.afterScale = afterScale
 }

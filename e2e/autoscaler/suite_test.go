@@ -1,6 +1,6 @@
-// Package autoscaler_test scales a real control plane with kwok nodes, from KsctlAutoScalers of
-// another one: Cluster Autoscaler's side is played, over mTLS, and so are the machines; the
-// controller and the agent are as they are shipped.
+// Package autoscaler_test scales a real control plane with kwok nodes, from KsctlAutoScalers on
+// another one. Cluster Autoscaler is simulated, over mTLS, and so are the machines; controller
+// and agent are the shipped ones.
 package autoscaler_test
 
 import (
@@ -32,25 +32,25 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/e2e/autoscaler/casim"
+	"github.com/ksctl/gitops/e2e/autoscaler/fakeautoscaler"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/harness"
-	"github.com/ksctl/gitops/e2e/harness/witness"
+	"github.com/ksctl/gitops/e2e/harness/leakscan"
 	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/internal/scaling/pki"
 )
 
-// soon is how long anything in these specs may take; it takes far less.
+// soon bounds every wait in these specs. An unloaded machine needs far less.
 const soon = 4 * time.Minute
 
 var (
 	h *harness.Harness
-	// remote has the workers.
+	// remote is the control plane with the workers.
 	remote *cluster.Cluster
-	// provider is where Cluster Autoscaler is answered.
-	provider  string
-	inProcess *harness.Controller
-	heard     = &witness.Witness{}
+	// provider is the address of the node group server, which Cluster Autoscaler calls.
+	provider   string
+	controller *harness.Controller
+	scanner    = &leakscan.Scanner{}
 )
 
 func TestAutoscaler(t *testing.T) {
@@ -58,7 +58,7 @@ func TestAutoscaler(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, heard.Writer(witness.Log)))))
+	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, scanner.Writer(leakscan.Log)))))
 	var err error
 	h, err = harness.Start(ctx, cluster.Options{Nodes: 1})
 	Expect(err).NotTo(HaveOccurred())
@@ -66,18 +66,18 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	remote, err = cluster.Start(ctx, cluster.Options{Nodes: 1})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return remote.Stop() })
-	heard.Secret(base64.StdEncoding.EncodeToString(remote.Config().KeyData))
-	watching, err := client.NewWithWatch(h.Plane.Config(), client.Options{Scheme: h.Plane.Client().Scheme()})
+	scanner.AddSecret(base64.StdEncoding.EncodeToString(remote.Config().KeyData))
+	watching, err := client.NewWithWatch(h.ControlPlane.Config(), client.Options{Scheme: h.ControlPlane.Client().Scheme()})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(heard.Watch(ctx, watching)).To(Succeed())
+	Expect(scanner.Watch(ctx, watching)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
-		Expect(heard.Process()).To(Succeed())
-		Expect(heard.Verdict(ctx)).To(Succeed())
+		Expect(scanner.RecordProcessMetrics()).To(Succeed())
+		Expect(scanner.Check(ctx)).To(Succeed())
 	})
 	provider, err = cluster.FreeAddress()
 	Expect(err).NotTo(HaveOccurred())
 	startController()
-	DeferCleanup(func() error { return inProcess.Stop() })
+	DeferCleanup(func() error { return controller.Stop() })
 }, NodeTimeout(20*time.Minute))
 
 func providerFlags() []string {
@@ -88,45 +88,46 @@ func providerFlags() []string {
 func startController() {
 	GinkgoHelper()
 	var err error
-	inProcess, err = h.StartController(providerFlags()...)
+	controller, err = h.StartController(providerFlags()...)
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// site is a cluster that scales: workers of the remote control plane whose names begin with name.
-type site struct {
+// testCluster is a cluster that scales: the workers of the remote control plane whose names start
+// with name.
+type testCluster struct {
 	ns, name string
-	// knobs of its provisioner.
-	knobs string
-	agent *harness.Process
-	// flags of its agent, to start it again.
+	// config is the path of the configuration of its provisioner.
+	config string
+	agent  *harness.Process
+	// flags of its agent, for restarts.
 	flags []string
 	as    *clusterv1.KsctlAutoScaler
-	ca    *casim.Autoscaler
+	ca    *fakeautoscaler.Autoscaler
 }
 
-// newSite makes a cluster with an agent, and a KsctlAutoScaler of it.
-func newSite(ctx context.Context, change ...func(*clusterv1.KsctlAutoScalerSpec)) *site {
+// newTestCluster creates a cluster with an agent and a KsctlAutoScaler.
+func newTestCluster(ctx context.Context, change ...func(*clusterv1.KsctlAutoScalerSpec)) *testCluster {
 	GinkgoHelper()
-	s := bareSite(ctx, change...)
-	s.begin(ctx)
+	s := newBareTestCluster(ctx, change...)
+	s.start(ctx)
 	return s
 }
 
-// begin makes the cluster of a bare site, which scales from here on.
-func (s *site) begin(ctx context.Context) {
+// start creates the KsctlCluster and the KsctlAutoScaler of a bare cluster.
+func (s *testCluster) start(ctx context.Context) {
 	GinkgoHelper()
 	s.as.Spec.Agent = appsv1.AgentEndpoint{Address: s.startAgent(ctx), SecretRef: localRef("agent")}
 	create(ctx, s.cluster())
 	create(ctx, s.as)
 }
 
-// bareSite has a namespace with a kubeconfig, and says what the KsctlAutoScaler is to be like.
-func bareSite(ctx context.Context, change ...func(*clusterv1.KsctlAutoScalerSpec)) *site {
+// newBareTestCluster creates a namespace with a kubeconfig, and prepares the KsctlAutoScaler.
+func newBareTestCluster(ctx context.Context, change ...func(*clusterv1.KsctlAutoScalerSpec)) *testCluster {
 	GinkgoHelper()
 	ns, err := h.Namespace(ctx, "scale")
 	Expect(err).NotTo(HaveOccurred())
-	s := &site{ns: ns, name: ns, knobs: filepath.Join(GinkgoT().TempDir(), "knobs.json")}
-	s.turn(knobs{})
+	s := &testCluster{ns: ns, name: ns, config: filepath.Join(GinkgoT().TempDir(), "knobs.json")}
+	s.configure(provisionerConfig{})
 	kubeconfig, err := os.ReadFile(remote.Kubeconfig())
 	Expect(err).NotTo(HaveOccurred())
 	create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "kubeconfig"}, Data: map[string][]byte{"value": kubeconfig}})
@@ -139,19 +140,20 @@ func bareSite(ctx context.Context, change ...func(*clusterv1.KsctlAutoScalerSpec
 	for _, f := range change {
 		f(&s.as.Spec)
 	}
-	s.own()
-	DeferCleanup(s.leave)
+	s.labelPools()
+	DeferCleanup(s.cleanUp)
 	return s
 }
 
-// cluster that scales, by a kubeconfig alone.
-func (s *site) cluster() *clusterv1.KsctlCluster {
+// cluster returns the KsctlCluster, which has only a kubeconfig.
+func (s *testCluster) cluster() *clusterv1.KsctlCluster {
 	return &clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: s.name},
 		Spec: clusterv1.KsctlClusterSpec{KubeConfigRef: &clusterv1.KubeConfigRef{Name: "kubeconfig"}, ServiceAccountName: harness.Deployer}}
 }
 
-// own has the site's pods fit on the site's nodes alone: the control plane is others', too.
-func (s *site) own() {
+// labelPools makes the pods of the cluster fit only on its own nodes: other specs use the same
+// control plane.
+func (s *testCluster) labelPools() {
 	for i := range s.as.Spec.Pools {
 		p := &s.as.Spec.Pools[i]
 		if p.Labels == nil {
@@ -161,53 +163,53 @@ func (s *site) own() {
 	}
 }
 
-// leave takes everything away that the site has.
-func (s *site) leave(ctx SpecContext) {
+// cleanUp deletes everything that the cluster has.
+func (s *testCluster) cleanUp(ctx SpecContext) {
 	if s.agent != nil {
 		s.agent.Kill()
 	}
-	Expect(client.IgnoreNotFound(h.Plane.Client().Delete(ctx, s.as))).To(Succeed())
+	Expect(client.IgnoreNotFound(h.ControlPlane.Client().Delete(ctx, s.as))).To(Succeed())
 	Eventually(ctx, absent(ctx, s.as), soon).Should(BeTrue())
 	Expect(remote.Client().DeleteAllOf(ctx, &corev1.Node{}, client.MatchingLabels{"site": s.name})).To(Succeed())
 	Expect(client.IgnoreNotFound(remote.Client().Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name + "-load"}}))).To(Succeed())
 }
 
-// pool has machines that kwok's provisioner knows by their size.
-func pool(name string, least, most int32) clusterv1.WorkerPool {
-	return clusterv1.WorkerPool{Name: name, NodeSize: name, MinSize: least, MaxSize: most,
+// pool returns a pool whose machines have a size that the kwok provisioner knows.
+func pool(name string, minSize, maxSize int32) clusterv1.WorkerPool {
+	return clusterv1.WorkerPool{Name: name, NodeSize: name, MinSize: minSize, MaxSize: maxSize,
 		Capacity: &clusterv1.MachineCapacity{CPU: quantity(cores[name]), Memory: quantity("8Gi")}}
 }
 
-// cores of a machine.
+// cores are the CPUs of a machine by its size.
 var cores = map[string]string{"small": "2", "large": "4"}
 
-// startAgent runs an agent for the site's workers, which knows the controller by a certificate.
-func (s *site) startAgent(ctx context.Context) (address string) {
+// startAgent runs an agent for the workers, which authenticates the controller by a certificate.
+func (s *testCluster) startAgent(ctx context.Context) (address string) {
 	GinkgoHelper()
 	address, err := cluster.FreeAddress()
 	Expect(err).NotTo(HaveOccurred())
 	dir := GinkgoT().TempDir()
 	authority, err := pki.NewAuthority(time.Now())
 	Expect(err).NotTo(HaveOccurred())
-	server, err := authority.Issue(pki.Server("127.0.0.1"), time.Now())
+	server, err := authority.Issue(pki.ServerSubject("127.0.0.1"), time.Now())
 	Expect(err).NotTo(HaveOccurred())
-	data, err := authority.PairData(server)
+	data, err := authority.KeyPairSecretData(server)
 	Expect(err).NotTo(HaveOccurred())
 	for name, content := range data {
 		Expect(os.WriteFile(filepath.Join(dir, name), content, 0o600)).To(Succeed())
 	}
-	us, err := authority.Issue(pki.Client(client.ObjectKey{Namespace: s.ns, Name: "controller"}), time.Now())
+	us, err := authority.Issue(pki.ClientSubject(client.ObjectKey{Namespace: s.ns, Name: "controller"}), time.Now())
 	Expect(err).NotTo(HaveOccurred())
-	data, err = authority.PairData(us)
+	data, err = authority.KeyPairSecretData(us)
 	Expect(err).NotTo(HaveOccurred())
 	create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "agent"}, Data: data})
 	there, err := remote.Namespace(ctx, "agent")
 	Expect(err).NotTo(HaveOccurred())
 	s.flags = []string{"serve", "--listen=" + address, "--metrics-addr=", "--health-addr=", "--cluster-name=" + s.name, "--cloud=local", "--region=LOCAL", "--provisioner=kwok",
-		"--kubeconfig=" + remote.Kubeconfig(), "--provisioner-arg=--config=" + s.knobs, "--namespace=" + there, "--no-states", "--drain-timeout=15s",
+		"--kubeconfig=" + remote.Kubeconfig(), "--provisioner-arg=--config=" + s.config, "--namespace=" + there, "--no-states", "--drain-timeout=15s",
 		"--tls-cert=" + filepath.Join(dir, "tls.crt"), "--tls-key=" + filepath.Join(dir, "tls.key"), "--client-ca=" + filepath.Join(dir, "ca.crt")}
 	s.runAgent(ctx)
-	Eventually(ctx, func() error { // the controller tries again in 5s only
+	Eventually(ctx, func() error { // otherwise the controller would retry only after 5 s
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		if err == nil {
 			err = c.Close()
@@ -217,10 +219,10 @@ func (s *site) startAgent(ctx context.Context) (address string) {
 	return address
 }
 
-// runAgent starts the agent, anew when it has ended.
-func (s *site) runAgent(ctx context.Context) {
+// runAgent starts the agent, also after it has ended.
+func (s *testCluster) runAgent(ctx context.Context) {
 	GinkgoHelper()
-	binary, err := h.Agent(ctx)
+	binary, err := h.BuildAgent(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	p, err := h.RunProgram(binary, remote.Config(), nil, s.flags...)
 	Expect(err).NotTo(HaveOccurred())
@@ -233,8 +235,8 @@ func (s *site) runAgent(ctx context.Context) {
 	})
 }
 
-// knobs say what goes wrong with machines.
-type knobs struct {
+// provisionerConfig defines the faults of machines.
+type provisionerConfig struct {
 	ProviderID string         `json:"providerID,omitempty"`
 	NoNode     bool           `json:"noNode,omitempty"`
 	Sizes      map[string]any `json:"sizes,omitempty"`
@@ -243,7 +245,7 @@ type knobs struct {
 	Delete     map[string]any `json:"delete,omitempty"`
 }
 
-func (s *site) turn(k knobs) {
+func (s *testCluster) configure(k provisionerConfig) {
 	GinkgoHelper()
 	k.Sizes = map[string]any{}
 	for name, n := range cores {
@@ -251,26 +253,26 @@ func (s *site) turn(k knobs) {
 	}
 	data, err := json.Marshal(k)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(os.WriteFile(s.knobs+".new", data, 0o600)).To(Succeed())
-	Expect(os.Rename(s.knobs+".new", s.knobs)).To(Succeed())
+	Expect(os.WriteFile(s.config+".new", data, 0o600)).To(Succeed())
+	Expect(os.Rename(s.config+".new", s.config)).To(Succeed())
 }
 
-// autoscaler plays Cluster Autoscaler for the site.
-func (s *site) autoscaler(ctx context.Context) *casim.Autoscaler {
+// autoscaler connects a simulated Cluster Autoscaler for the cluster.
+func (s *testCluster) autoscaler(ctx context.Context) *fakeautoscaler.Autoscaler {
 	GinkgoHelper()
 	var secret corev1.Secret
 	Eventually(ctx, func() error {
-		return h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: s.ns, Name: "workers-autoscaler-tls"}, &secret)
+		return h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: s.ns, Name: "workers-autoscaler-tls"}, &secret)
 	}, soon).Should(Succeed())
-	ca, err := casim.Dial(provider, secret.Data, remote.Client())
+	ca, err := fakeautoscaler.Dial(provider, secret.Data, remote.Client())
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(ca.Close)
 	s.ca = ca
 	return ca
 }
 
-// loops has Cluster Autoscaler go on until the spec ends.
-func (s *site) loops(ctx context.Context) {
+// runAutoscaler runs loops of Cluster Autoscaler until the spec ends.
+func (s *testCluster) runAutoscaler(ctx context.Context) {
 	GinkgoHelper()
 	ca := s.autoscaler(ctx)
 	looping, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -285,8 +287,8 @@ func (s *site) loops(ctx context.Context) {
 	})
 }
 
-// nodes of the site, by their index.
-func (s *site) nodes(ctx context.Context) func() ([]string, error) {
+// nodes returns a function for Eventually with index and pool of the nodes of the cluster.
+func (s *testCluster) nodes(ctx context.Context) func() ([]string, error) {
 	return func() ([]string, error) {
 		var all corev1.NodeList
 		if err := remote.Client().List(ctx, &all); err != nil {
@@ -304,8 +306,9 @@ func (s *site) nodes(ctx context.Context) func() ([]string, error) {
 	}
 }
 
-// stands is how the site's KsctlAutoScaler stands at its spec.
-func (s *site) stands(ctx context.Context) func() (string, error) {
+// readySummary returns a function for Eventually with status, reason and message of the Ready
+// condition of the KsctlAutoScaler; "" until it is of the current generation.
+func (s *testCluster) readySummary(ctx context.Context) func() (string, error) {
 	return func() (string, error) {
 		if err := s.get(ctx); err != nil {
 			return "", err
@@ -318,12 +321,13 @@ func (s *site) stands(ctx context.Context) func() (string, error) {
 	}
 }
 
-func (s *site) get(ctx context.Context) error {
-	return h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(s.as), s.as)
+func (s *testCluster) get(ctx context.Context) error {
+	return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(s.as), s.as)
 }
 
-// numbers of a pool: target/registered/ready/creating/deleting.
-func (s *site) numbers(ctx context.Context, name string) func() (string, error) {
+// poolCounts returns a function for Eventually with target/registered/ready/creating/deleting of
+// a pool.
+func (s *testCluster) poolCounts(ctx context.Context, name string) func() (string, error) {
 	return func() (string, error) {
 		if err := s.get(ctx); err != nil {
 			return "", err
@@ -337,21 +341,21 @@ func (s *site) numbers(ctx context.Context, name string) func() (string, error) 
 	}
 }
 
-// commit changes the spec, as a sync would.
-func (s *site) commit(ctx context.Context, change func(*clusterv1.KsctlAutoScalerSpec)) {
+// commit changes the spec like a sync does.
+func (s *testCluster) commit(ctx context.Context, change func(*clusterv1.KsctlAutoScalerSpec)) {
 	GinkgoHelper()
 	Eventually(ctx, func() error {
 		if err := s.get(ctx); err != nil {
 			return err
 		}
 		change(&s.as.Spec)
-		s.own()
-		return h.Plane.Client().Update(ctx, s.as)
+		s.labelPools()
+		return h.ControlPlane.Client().Update(ctx, s.as)
 	}, soon).Should(Succeed())
 }
 
-// load makes pods that fit into a pool alone, each of which takes most of a machine.
-func (s *site) load(ctx context.Context, poolName string, n int) {
+// createPods creates pods that fit only into one pool. Each needs most of a machine.
+func (s *testCluster) createPods(ctx context.Context, poolName string, n int) {
 	GinkgoHelper()
 	ns := s.podNamespace(ctx)
 	for i := range n {
@@ -364,36 +368,38 @@ func (s *site) load(ctx context.Context, poolName string, n int) {
 
 func create(ctx context.Context, o client.Object) {
 	GinkgoHelper()
-	Expect(h.Plane.Client().Create(ctx, o)).To(Succeed())
+	Expect(h.ControlPlane.Client().Create(ctx, o)).To(Succeed())
 }
 
 func absent(ctx context.Context, o client.Object) func() bool {
-	return func() bool { return apierrors.IsNotFound(h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)) }
+	return func() bool {
+		return apierrors.IsNotFound(h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o))
+	}
 }
 
-// podNamespace has the site's pods.
-func (s *site) podNamespace(ctx context.Context) string {
+// podNamespace creates the namespace of the cluster's pods unless it exists.
+func (s *testCluster) podNamespace(ctx context.Context) string {
 	GinkgoHelper()
 	name := s.name + "-load"
 	err := remote.Client().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	if !apierrors.IsAlreadyExists(err) {
 		Expect(err).NotTo(HaveOccurred())
 	}
-	// Pods need the account that a controller makes in each namespace.
+	// Pods need the default ServiceAccount, which a controller creates in each namespace.
 	Eventually(ctx, func() error {
 		return remote.Client().Get(ctx, client.ObjectKey{Namespace: name, Name: "default"}, &corev1.ServiceAccount{})
 	}, soon).Should(Succeed())
 	return name
 }
 
-// unload deletes the site's pods.
-func (s *site) unload(ctx context.Context) {
+// deletePods deletes the pods of the cluster.
+func (s *testCluster) deletePods(ctx context.Context) {
 	GinkgoHelper()
 	Expect(remote.Client().DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(s.podNamespace(ctx)), client.GracePeriodSeconds(0))).To(Succeed())
 }
 
-// running is how many of the site's pods run.
-func (s *site) running(ctx context.Context) func() (int, error) {
+// runningPods returns a function for Eventually with the number of running pods.
+func (s *testCluster) runningPods(ctx context.Context) func() (int, error) {
 	return func() (int, error) {
 		var pods corev1.PodList
 		err := remote.Client().List(ctx, &pods, client.InNamespace(s.name+"-load"))
@@ -413,19 +419,19 @@ func localRef(name string) *fluxmeta.LocalObjectReference {
 
 func quantity(s string) resource.Quantity { return resource.MustParse(s) }
 
-// deployment of Cluster Autoscaler.
-func (s *site) deployment(ctx context.Context) *k8sappsv1.Deployment {
+// deployment returns the Deployment of Cluster Autoscaler.
+func (s *testCluster) deployment(ctx context.Context) *k8sappsv1.Deployment {
 	GinkgoHelper()
 	d := &k8sappsv1.Deployment{}
-	Expect(h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: s.ns, Name: "workers-autoscaler"}, d)).To(Succeed())
+	Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: s.ns, Name: "workers-autoscaler"}, d)).To(Succeed())
 	return d
 }
 
-// request asks for a reconcile, and waits for it.
-func (s *site) request(ctx context.Context) {
+// request requests a reconcile, and waits until it is handled.
+func (s *testCluster) request(ctx context.Context) {
 	GinkgoHelper()
 	at := time.Now().Format(time.RFC3339Nano)
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, appsv1.RequestedAtAnnotation, at)
-	Expect(h.Plane.Client().Patch(ctx, s.as, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+	Expect(h.ControlPlane.Client().Patch(ctx, s.as, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 	Eventually(ctx, func() (string, error) { return s.as.Status.LastHandledReconcileAt, s.get(ctx) }, soon).Should(Equal(at))
 }

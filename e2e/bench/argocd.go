@@ -19,54 +19,54 @@ import (
 	"github.com/ksctl/gitops/e2e/harness/argo"
 )
 
-// argoCD is the repo server and the application controller of Argo CD, on a Git
-// repository with the tree that the others have as an artifact. They act with their own
-// rights, as they do by default. Once stopped it can't be started again.
+// argoCD runs the repo server and the application controller of Argo CD. Their source is a Git
+// repository with the same tree as the other peers' artifact. They use their own permissions, as by
+// default. A stopped argoCD can't be started again.
 type argoCD struct {
-	watcher
-	world    *world
+	processPeer
+	testbed  *testbed
 	git      *gitserver.Server
 	repo     *gitserver.Repo
-	url      string // of the repository
-	programs *argo.Programs
+	url      string // clone URL of the repository
+	programs *argo.Runner
 }
 
-// foreground says how to delete, as Argo CD does without it. The API server warns of each
-// finalizer that has no path.
-const foreground = "/foreground"
+// foregroundSuffix is the suffix of Argo CD's finalizer for foreground deletion, which is also the
+// default. With it the API server logs no warning about a finalizer without a path.
+const foregroundSuffix = "/foreground"
 
 var applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
 
-func (a *argoCD) prepare(ctx context.Context, w *world) error {
-	a.world = w
-	definitions, err := argo.Definitions(ctx)
+func (a *argoCD) prepare(ctx context.Context, w *testbed) error {
+	a.testbed = w
+	definitions, err := argo.CRDPaths(ctx)
 	if err != nil {
 		return err
 	}
 	for _, file := range definitions {
-		if err := w.Plane.Apply(ctx, file); err != nil {
+		if err := w.ControlPlane.Apply(ctx, file); err != nil {
 			return err
 		}
 	}
-	settings, err := argo.Shipped(ctx)
+	settings, err := argo.DefaultSettings(ctx)
 	if err != nil {
 		return err
 	}
-	if err := argo.Prepare(ctx, w.Plane, argo.Namespace, settings); err != nil {
+	if err := argo.PrepareNamespace(ctx, w.ControlPlane, argo.Namespace, settings); err != nil {
 		return err
 	}
-	if err := a.serve(ctx, filepath.Join(w.Plane.Dir(), "repositories")); err != nil {
+	if err := a.serve(ctx, filepath.Join(w.ControlPlane.Dir(), "repositories")); err != nil {
 		return err
 	}
 	if a.programs, err = argo.New(ctx, w.Harness, os.Stderr); err != nil {
 		return err
 	}
-	// As kustomize-controller has it.
+	// The same limits as kustomize-controller's.
 	a.programs.Env = append(a.programs.Env, "ARGOCD_K8S_CLIENT_QPS=500", "ARGOCD_K8S_CLIENT_BURST=1000")
 	return nil
 }
 
-// serve starts a Git server with the one repository.
+// serve starts a Git server with one repository.
 func (a *argoCD) serve(ctx context.Context, dir string) (err error) {
 	if err = os.Mkdir(dir, 0o750); err != nil {
 		return err
@@ -81,8 +81,8 @@ func (a *argoCD) serve(ctx context.Context, dir string) (err error) {
 	return nil
 }
 
-// start has as many processors as Argo CD's pages advise for 1,000 Applications, and no
-// look at the repository within the hour, as the others' interval is.
+// start uses the numbers of processors that Argo CD's documentation recommends for 1,000
+// Applications, and a resync interval of an hour, like the other peers.
 func (a *argoCD) start(ctx context.Context) error {
 	p, repoServer, err := a.programs.StartRepoServer(ctx, argo.Namespace)
 	if err := a.run(ctx, p, err); err != nil {
@@ -98,9 +98,9 @@ func (a *argoCD) stop() error {
 	for _, p := range slices.Backward(a.processes()) {
 		select {
 		case <-p.Done():
-			err = errors.Join(err, fmt.Errorf("a program of Argo CD ended by itself; its log:\n%s", p.Log()))
+			err = errors.Join(err, fmt.Errorf("an Argo CD program ended unexpectedly; its log:\n%s", p.Log()))
 		default:
-			_ = p.Stop() // it is told to end, and may say so with its status
+			_ = p.Stop() // the programs may exit with a nonzero status on SIGTERM
 		}
 	}
 	a.running.Store(nil)
@@ -113,16 +113,16 @@ func (a *argoCD) stop() error {
 	return err
 }
 
-func (*argoCD) user() string { return cluster.ServiceAccountUser(argo.Namespace, argo.Account) }
+func (*argoCD) user() string { return cluster.ServiceAccountUser(argo.Namespace, argo.ServiceAccount) }
 
 func (*argoCD) resource() schema.GroupVersionResource { return applications }
 
-// wish is an Application, which says nothing of what a site depends on: Argo CD knows no
-// such thing between Applications.
-func (a *argoCD) wish(s site, _ time.Duration) client.Object {
+// installObject returns an Application. It ignores DependsOn, because Argo CD has no dependencies
+// between Applications.
+func (a *argoCD) installObject(s installSpec, _ time.Duration) client.Object {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": applications.GroupVersion().String(), "kind": "Application",
-		"metadata": map[string]any{"namespace": argo.Namespace, "name": s.Namespace + "-" + s.Name, "finalizers": []any{argo.Finalizer + foreground}},
+		"metadata": map[string]any{"namespace": argo.Namespace, "name": s.Namespace + "-" + s.Name, "finalizers": []any{argo.Finalizer + foregroundSuffix}},
 		"spec": map[string]any{"project": "default",
 			"source":      map[string]any{"repoURL": a.url, "targetRevision": "refs/heads/" + gitserver.DefaultBranch, "path": "stacks/" + s.Folder + "/main"},
 			"destination": map[string]any{"server": "https://kubernetes.default.svc", "namespace": s.Namespace},
@@ -130,20 +130,20 @@ func (a *argoCD) wish(s site, _ time.Duration) client.Object {
 	}}
 }
 
-// publish is a push; the revision is the commit's id.
+// publish commits the tree; the revision is the commit id.
 func (a *argoCD) publish(ctx context.Context, src source) (string, error) {
-	return a.repo.CommitDir(ctx, src.tree(), fmt.Sprintf("commit %d", a.world.commits))
+	return a.repo.CommitDir(ctx, src.tree(), fmt.Sprintf("commit %d", a.testbed.commits))
 }
 
-// committed does what Argo CD's webhook does after a push: without it, Argo CD would not
-// look for minutes.
-func (a *argoCD) committed(ctx context.Context, sites []site, _ source) error {
-	return each(ctx, sites, func(ctx context.Context, s site) error {
-		return a.world.Plane.Client().Patch(ctx, a.wish(s, 0), argo.Refresh)
+// onCommitted refreshes the Applications as Argo CD's webhook does after a push. Without it, Argo
+// CD would poll the repository minutes later.
+func (a *argoCD) onCommitted(ctx context.Context, specs []installSpec, _ source) error {
+	return forEachInstall(ctx, specs, func(ctx context.Context, s installSpec) error {
+		return a.testbed.ControlPlane.Client().Patch(ctx, a.installObject(s, 0), argo.RefreshPatch)
 	})
 }
 
-func (*argoCD) readyAt(application *unstructured.Unstructured) string {
+func (*argoCD) readyRevision(application *unstructured.Unstructured) string {
 	sync, _, _ := unstructured.NestedString(application.Object, "status", "sync", "status")
 	health, _, _ := unstructured.NestedString(application.Object, "status", "health", "status")
 	if sync != "Synced" || health != "Healthy" {
@@ -153,22 +153,24 @@ func (*argoCD) readyAt(application *unstructured.Unstructured) string {
 	return revision
 }
 
-func (a *argoCD) ask() (client.Patch, check) { return argo.Refresh, a.refreshed(time.Now()) }
+func (a *argoCD) reconcileRequest() (client.Patch, objectPredicate) {
+	return argo.RefreshPatch, a.refreshedSince(time.Now())
+}
 
-// refreshed is met by Applications that were compared with their repository since then,
-// as nobody asks for any more, and are ready.
-func (a *argoCD) refreshed(since time.Time) check {
-	since = since.Truncate(time.Second) // as their status has it
+// refreshedSince matches ready Applications that were compared with their repository after a time
+// and have no pending refresh request.
+func (a *argoCD) refreshedSince(since time.Time) objectPredicate {
+	since = since.Truncate(time.Second) // the precision of status.reconciledAt
 	return func(_ types.NamespacedName, o *unstructured.Unstructured) bool {
 		if o == nil {
 			return false
 		}
-		_, asked := o.GetAnnotations()[argo.RefreshAnnotation]
+		_, pending := o.GetAnnotations()[argo.RefreshAnnotation]
 		text, _, _ := unstructured.NestedString(o.Object, "status", "reconciledAt")
 		at, err := time.Parse(time.RFC3339, text)
-		return !asked && err == nil && !at.Before(since) && a.readyAt(o) != ""
+		return !pending && err == nil && !at.Before(since) && a.readyRevision(o) != ""
 	}
 }
 
-// profiles are served only when a file of its image says so.
-func (*argoCD) profiles() string { return "" }
+// pprofAddress returns "": Argo CD serves profiles only if a file in its image enables them.
+func (*argoCD) pprofAddress() string { return "" }

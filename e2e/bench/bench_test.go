@@ -20,48 +20,48 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 )
 
-func TestEveryScenarioHasALayoutAndATitle(t *testing.T) {
+func TestScenariosHaveLayoutAndTitle(t *testing.T) {
 	for _, sc := range scenarios {
 		if titles()[sc.name] == "" || len(sc.installs) == 0 {
-			t.Errorf("%s has no title, or no number of installs", sc.name)
+			t.Errorf("scenario %s has no title or no number of installs", sc.name)
 		}
-		sites, src := sc.layout(options{objects: 10}, 40)
+		specs, src := sc.layout(options{objects: 10}, 40)
 		for _, p := range []peer{&ours{}, &argoCD{}} {
 			seen := map[types.NamespacedName]bool{}
-			for i, key := range keys(p, sites) {
-				if _, ok := src[sites[i].Folder]; !ok {
-					t.Errorf("%s: %s wants the folder %s, which is not there", sc.name, key, sites[i].Folder)
+			for i, key := range objectKeys(p, specs) {
+				if _, ok := src[specs[i].Folder]; !ok {
+					t.Errorf("scenario %s: the source has no folder %s for install %s", sc.name, specs[i].Folder, key)
 				}
 				if seen[key] {
-					t.Errorf("%s: two installs are called %s", sc.name, key)
+					t.Errorf("scenario %s: two installs have the name %s", sc.name, key)
 				}
 				seen[key] = true
 			}
 		}
 	}
-	for _, m := range report.Marks {
+	for _, m := range report.Targets {
 		if titles()[m.Scenario] == "" {
-			t.Errorf("a mark is of %s, which is no scenario", m.Scenario)
+			t.Errorf("a target refers to the unknown scenario %s", m.Scenario)
 		}
 	}
 }
 
 func TestLayouts(t *testing.T) {
-	if sites, _ := healthy(options{}, 200); len(sites) != 190 {
-		t.Errorf("%d are healthy", len(sites))
+	if specs, _ := healthyLayout(options{}, 200); len(specs) != 190 {
+		t.Errorf("got %d healthy installs, want 190", len(specs))
 	}
-	sites, src := partlySick(options{}, 200)
-	if ill := len(sites) - len(slices.DeleteFunc(slices.Clone(sites), func(s site) bool { return s.Folder == "sick" })); ill != 10 || src["sick"].fate == "" {
-		t.Errorf("%d are never ready, with the fate %q", ill, src["sick"].fate)
+	specs, src := partlyUnready(options{}, 200)
+	if unready := len(specs) - len(slices.DeleteFunc(slices.Clone(specs), func(s installSpec) bool { return s.Folder == "sick" })); unready != 10 || src["sick"].fate == "" {
+		t.Errorf("got %d installs that are never ready, with the fate %q; want 10", unready, src["sick"].fate)
 	}
-	sites, _ = pairs(options{}, 5)
-	if sites[0].DependsOn != nil || sites[1].DependsOn != &sites[0] || sites[3].DependsOn != &sites[2] || sites[4].DependsOn != nil {
-		t.Errorf("pairs: %+v", sites)
+	specs, _ = dependencyPairs(options{}, 5)
+	if specs[0].DependsOn != nil || specs[1].DependsOn != &specs[0] || specs[3].DependsOn != &specs[2] || specs[4].DependsOn != nil {
+		t.Errorf("pairs: %+v", specs)
 	}
 }
 
-func TestTreeHoldsWhatTheFloorSends(t *testing.T) {
-	_, src := together(options{}, 2)
+func TestTreeMatchesObjects(t *testing.T) {
+	_, src := sharedNamespace(options{}, 2)
 	src["chart"] = content{name: "x", value: "1", chart: true}
 	var files []string
 	err := fs.WalkDir(src.tree(), ".", func(name string, d fs.DirEntry, err error) error {
@@ -85,8 +85,8 @@ func TestTreeHoldsWhatTheFloorSends(t *testing.T) {
 	var kinds []string
 	for _, o := range objects {
 		kinds = append(kinds, o.GetKind())
-		if o.GetNamespace() != "ns" || o.GetLabels()[marked] != "true" {
-			t.Errorf("%s is not marked, or in another namespace", o.GetKind())
+		if o.GetNamespace() != "ns" || o.GetLabels()[objectLabel] != "true" {
+			t.Errorf("%s has no benchmark label or another namespace", o.GetKind())
 		}
 	}
 	if want := []string{"ServiceAccount", "ConfigMap", "Service", "Deployment"}; !slices.Equal(kinds, want) {
@@ -98,22 +98,22 @@ func TestTreeHoldsWhatTheFloorSends(t *testing.T) {
 	}
 }
 
-func TestACommitChangesOneObject(t *testing.T) {
-	_, src := spread(options{}, 3)
+func TestWithValueChangesOneObject(t *testing.T) {
+	_, src := onePerNamespace(options{}, 3)
 	for _, c := range []struct {
 		name string
 		to   source
 		want map[string]int
 	}{
-		{"each", src.changed("2"), map[string]int{"app": 1, "one": 1}},
-		{"one", src.changed("2", "one"), map[string]int{"app": 0, "one": 1}},
-		{"none", src.changed("1"), map[string]int{"app": 0, "one": 0}},
+		{"each", src.withValue("2"), map[string]int{"app": 1, "one": 1}},
+		{"one", src.withValue("2", "one"), map[string]int{"app": 0, "one": 1}},
+		{"none", src.withValue("1"), map[string]int{"app": 0, "one": 0}},
 	} {
 		got := map[string]int{}
 		for folder := range src {
 			before, _ := src[folder].objects("ns")
 			after, _ := c.to[folder].objects("ns")
-			got[folder] = len(different(before, after))
+			got[folder] = len(changedObjects(before, after))
 		}
 		if !maps.Equal(got, c.want) {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
@@ -121,16 +121,16 @@ func TestACommitChangesOneObject(t *testing.T) {
 	}
 }
 
-func TestInOrder(t *testing.T) {
-	sites, _ := pairs(options{}, 2)
-	both := keys(&ours{}, sites)
+func TestRemovedInOrder(t *testing.T) {
+	specs, _ := dependencyPairs(options{}, 2)
+	both := objectKeys(&ours{}, specs)
 	base, dependent := both[0], both[1]
 	now := time.Now()
-	if !inOrder(sites, moments{dependent: now, base: now.Add(time.Millisecond)}) {
-		t.Error("the dependent went first, and that is called out of order")
+	if !removedInOrder(specs, timestamps{dependent: now, base: now.Add(time.Millisecond)}) {
+		t.Error("the dependent install was removed first, but the result is out of order")
 	}
-	if inOrder(sites, moments{dependent: now.Add(time.Millisecond), base: now}) {
-		t.Error("what the dependent needs went first, and that is called in order")
+	if removedInOrder(specs, timestamps{dependent: now.Add(time.Millisecond), base: now}) {
+		t.Error("the dependency was removed first, but the result is in order")
 	}
 }
 
@@ -143,16 +143,18 @@ func status(t *testing.T, text string) *unstructured.Unstructured {
 	return u
 }
 
-func TestChecks(t *testing.T) {
+func TestPredicates(t *testing.T) {
 	well := "metadata: {generation: 2}\nstatus:\n  observedGeneration: 2\n  lastAppliedRevision: r1\n  lastHandledReconcileAt: now\n  conditions: [{type: Ready, status: \"True\"}]\n"
-	at := func(p peer, revision string) check { return ready(p, func(r string) bool { return r == revision }) }
+	at := func(p peer, revision string) objectPredicate {
+		return ready(p, func(r string) bool { return r == revision })
+	}
 	since := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
-	fresh := (&argoCD{}).refreshed(since)
+	fresh := (&argoCD{}).refreshedSince(since)
 	synced := "metadata: {annotations: {x: y}}\nstatus:\n  reconciledAt: \"2026-01-02T03:04:05Z\"\n  sync: {status: Synced, revision: r1}\n  health: {status: Healthy}\n"
 	key := types.NamespacedName{Name: "x"}
 	for _, c := range []struct {
 		name  string
-		check check
+		check objectPredicate
 		text  string
 		want  bool
 	}{
@@ -160,10 +162,10 @@ func TestChecks(t *testing.T) {
 		{"another revision", at(&ours{}, "r2"), well, false},
 		{"an older generation", at(&ours{}, "r1"), strings.Replace(well, "observedGeneration: 2", "observedGeneration: 1", 1), false},
 		{"not ready", at(&ours{}, "r1"), strings.Replace(well, `"True"`, "Unknown", 1), false},
-		{"no revision at all", ready(&ours{}, func(string) bool { return true }), strings.Replace(well, "lastAppliedRevision: r1", "x: y", 1), false},
-		{"answered", answered("now"), well, true},
-		{"not answered", answered("then"), well, false},
-		{"there", gone, well, false},
+		{"no revision", ready(&ours{}, func(string) bool { return true }), strings.Replace(well, "lastAppliedRevision: r1", "x: y", 1), false},
+		{"answered", reconcileHandled("now"), well, true},
+		{"not answered", reconcileHandled("then"), well, false},
+		{"exists", deleted, well, false},
 		{"an Application", at(&argoCD{}, "r1"), synced, true},
 		{"an Application at another revision", at(&argoCD{}, "r2"), synced, false},
 		{"an Application that is not synced", at(&argoCD{}, "r1"), strings.Replace(synced, "Synced", "OutOfSync", 1), false},
@@ -171,30 +173,30 @@ func TestChecks(t *testing.T) {
 		{"refreshed", fresh, synced, true},
 		{"refreshed before", fresh, strings.Replace(synced, "04:05Z", "04:04Z", 1), false},
 		{"never refreshed", fresh, strings.Replace(synced, "reconciledAt", "x", 1), false},
-		{"to be refreshed", fresh, strings.Replace(synced, "x: y", "argocd.argoproj.io/refresh: normal", 1), false},
+		{"refresh pending", fresh, strings.Replace(synced, "x: y", "argocd.argoproj.io/refresh: normal", 1), false},
 		{"refreshed, and no longer healthy", fresh, strings.Replace(synced, "Healthy", "Degraded", 1), false},
 	} {
 		if got := c.check(key, status(t, c.text)); got != c.want {
 			t.Errorf("%s: got %v", c.name, got)
 		}
-		if c.check(key, nil) != (c.name == "there") {
-			t.Errorf("%s: an object that is gone", c.name)
+		if c.check(key, nil) != (c.name == "exists") {
+			t.Errorf("%s: wrong result for a deleted object", c.name)
 		}
 	}
-	fixed := corrected()
+	fixed := reverted()
 	for i, c := range []struct {
 		value string
 		want  bool
-	}{{"1", false}, {edited, false}, {"1", true}} {
+	}{{"1", false}, {editedValue, false}, {"1", true}} {
 		if got := fixed(key, status(t, "data: {value: "+c.value+"}")); got != c.want {
 			t.Errorf("correction, step %d: got %v", i, got)
 		}
 	}
 }
 
-func TestCount(t *testing.T) {
+func TestCountRequests(t *testing.T) {
 	var r report.Result
-	count(&r, cluster.Requests{
+	countRequests(&r, cluster.Requests{
 		{User: "a", Verb: "patch", Resource: "ksctlinstalls", Subresource: "status"},
 		{User: "a", Verb: "get", Resource: "ksctlinstalls", Subresource: "status"},
 		{User: "a", Verb: "patch", Resource: "configmaps", ImpersonatedUser: "b"},
@@ -208,39 +210,39 @@ func TestCount(t *testing.T) {
 	}
 }
 
-func TestParse(t *testing.T) {
-	o, err := parse([]string{"-scenario", "a,k", "-installs", "10,20", "-peer", "ours"})
+func TestParseFlags(t *testing.T) {
+	o, err := parseFlags([]string{"-scenario", "a,k", "-installs", "10,20", "-peer", "ours"})
 	if err != nil || !slices.Equal(o.installs, []int{10, 20}) || !slices.Equal(o.scenarios, []string{"a", "k"}) || o.runs != 5 {
 		t.Errorf("%v: %+v", err, o)
 	}
 	for _, args := range [][]string{{"-scenario", "z"}, {"-peer", "helm"}, {"-installs", "0"}, {"-installs", "x"}, {"-profile"}} {
-		if _, err := parse(args); err == nil {
-			t.Errorf("%v is taken", args)
+		if _, err := parseFlags(args); err == nil {
+			t.Errorf("parse accepted %v", args)
 		}
 	}
 }
 
-func TestUsage(t *testing.T) {
+func TestReadUsage(t *testing.T) {
 	roots := []int{os.Getpid()}
-	u := look(roots)
-	if u.peak == 0 {
-		t.Error("this process has no memory")
+	u := readUsage(roots)
+	if u.peakRSS == 0 {
+		t.Error("the peak memory of this process is 0")
 	}
-	if none := look(nil); none != (usage{}) {
-		t.Errorf("no process took %+v", none)
+	if none := readUsage(nil); none != (usage{}) {
+		t.Errorf("usage without processes: %+v", none)
 	}
 	now := u
-	for began := time.Now(); now.cpu <= u.cpu && time.Since(began) < time.Minute; now = look(roots) { // others may have the processors
+	for began := time.Now(); now.cpu <= u.cpu && time.Since(began) < time.Minute; now = readUsage(roots) { // other processes may occupy the processors
 		for range 1000 {
 			_ = strings.Repeat("x", 1000)
 		}
 	}
 	if now.cpu <= u.cpu {
-		t.Errorf("this process took no time: %s, then %s", u.cpu, now.cpu)
+		t.Errorf("the CPU time of this process did not grow: %s, then %s", u.cpu, now.cpu)
 	}
 }
 
-func TestEachProcessCountsOnce(t *testing.T) {
+func TestProcessTreeHasNoDuplicates(t *testing.T) {
 	child := exec.Command("sleep", "3600")
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
@@ -251,20 +253,20 @@ func TestEachProcessCountsOnce(t *testing.T) {
 	}()
 	self := os.Getpid()
 	for _, roots := range [][]int{{self}, {self, child.Process.Pid}, {child.Process.Pid, self}} {
-		got := tree(roots)
+		got := processTree(roots)
 		if !slices.Equal(got[:len(roots)], roots) || !slices.Contains(got, child.Process.Pid) {
-			t.Errorf("%v have %v", roots, got)
+			t.Errorf("process tree of %v: %v", roots, got)
 		}
 		if slices.Sort(got); len(slices.Compact(got)) != len(got) {
-			t.Errorf("%v have one twice: %v", roots, got)
+			t.Errorf("process tree of %v has duplicates: %v", roots, got)
 		}
 	}
 }
 
-func TestWrite(t *testing.T) {
+func TestWriteResults(t *testing.T) {
 	dir := t.TempDir()
 	r := report.Report{Results: []report.Result{{Scenario: "a", Peer: report.Ours, Installs: 1, WallSeconds: 1, CPUSeconds: 1, PeakRSSBytes: 1}}}
-	if err := write(dir, r); err != nil {
+	if err := writeResults(dir, r); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"results.json", "results.md", "wall.svg", "cpu.svg", "rss.svg"} {
@@ -274,7 +276,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-func TestWhatSharesAControlPlane(t *testing.T) {
+func TestJobsGroupScenariosByControlPlane(t *testing.T) {
 	var got []string
 	for _, j := range jobs(options{scenarios: []string{"a", "b", "d1", "g", "i"}}) {
 		var names []string
@@ -293,7 +295,7 @@ func TestWhatSharesAControlPlane(t *testing.T) {
 	}
 }
 
-func TestWhoDoesWhat(t *testing.T) {
+func TestPeersOfScenarios(t *testing.T) {
 	for peer, want := range map[string]string{
 		report.Ours:   "a b c d1 d2 e f0 f g h i j k",
 		report.Flux:   "a b c d1 d2 e f0 f g i j k",
@@ -307,26 +309,26 @@ func TestWhoDoesWhat(t *testing.T) {
 			}
 		}
 		if got := strings.Join(names, " "); got != want {
-			t.Errorf("%s does %s, want %s", peer, got, want)
+			t.Errorf("%s runs scenarios %s, want %s", peer, got, want)
 		}
 	}
-	o, err := parse(nil)
+	o, err := parseFlags(nil)
 	if want := []string{report.Ours, report.Flux, report.Floor}; err != nil || !slices.Equal(o.peers, want) {
-		t.Errorf("%v: %v take part when nobody says who, want %v", err, o.peers, want)
+		t.Errorf("%v: default peers %v, want %v", err, o.peers, want)
 	}
 }
 
-func TestAnApplicationInstallsWhatTheOthersDo(t *testing.T) {
-	sites, src := pairs(options{}, 2)
-	u, ok := (&argoCD{url: "http://git.example.com/fleet.git"}).wish(sites[1], time.Hour).(*unstructured.Unstructured)
+func TestApplicationInstallsSameManifests(t *testing.T) {
+	specs, src := dependencyPairs(options{}, 2)
+	u, ok := (&argoCD{url: "http://git.example.com/fleet.git"}).installObject(specs[1], time.Hour).(*unstructured.Unstructured)
 	if !ok {
-		t.Fatal("it is something else")
+		t.Fatal("installObject did not return an unstructured object")
 	}
 	path, _, _ := unstructured.NestedString(u.Object, "spec", "source", "path")
 	if files, err := fs.Glob(src.tree(), path+"/*.yaml"); err != nil || len(files) != 4 {
 		t.Errorf("%s has %v: %v", path, files, err)
 	}
-	if ns, _, _ := unstructured.NestedString(u.Object, "spec", "destination", "namespace"); ns != sites[1].Namespace {
-		t.Errorf("it goes to %s", ns)
+	if ns, _, _ := unstructured.NestedString(u.Object, "spec", "destination", "namespace"); ns != specs[1].Namespace {
+		t.Errorf("destination namespace %s, want %s", ns, specs[1].Namespace)
 	}
 }

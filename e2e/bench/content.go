@@ -9,30 +9,31 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/artifacts"
 )
 
-// marked is the label of every object that peers install.
-const marked = "bench.example.com/object"
+// objectLabel is the label of every object that peers install.
+const objectLabel = "bench.example.com/object"
 
-// site is where one install goes.
-type site struct {
+// installSpec describes one install, independent of the peer.
+type installSpec struct {
 	Namespace, Name string
-	Folder          string // of the source
-	DependsOn       *site
+	Folder          string // folder of the source
+	DependsOn       *installSpec
 }
 
-// content is what a folder of the source holds.
+// content describes the objects of one folder of the source.
 type content struct {
-	name  string // of the objects
-	value string // in the ConfigMap; a commit changes it
-	fate  string // of the pods
-	count int    // of ConfigMaps and nothing else, where it is not 0
-	chart bool
+	name  string // name of the objects
+	value string // value in the ConfigMap; a commit changes it
+	fate  string // fate of the pods
+	count int    // if not 0, the folder has this number of ConfigMaps and no other objects
+	chart bool   // the folder is a Helm chart
 }
 
-// source is the whole tree, by folder.
+// source is the whole source tree, by folder.
 type source map[string]content
 
-// changed is the source with another value in some folders; all when none is named.
-func (s source) changed(value string, folders ...string) source {
+// withValue returns a copy of the source with another value in the given folders, or in all folders
+// if none is given.
+func (s source) withValue(value string, folders ...string) source {
 	out := source{}
 	for folder, c := range s {
 		if len(folders) == 0 || strings.Contains(" "+strings.Join(folders, " ")+" ", " "+folder+" ") {
@@ -43,8 +44,8 @@ func (s source) changed(value string, folders ...string) source {
 	return out
 }
 
-// tree is the source as files: each folder is a stack, whose subfolder main/ is
-// what other tools install.
+// tree returns the source as files. Each folder is a stack; the other peers install its subfolder
+// main/.
 func (s source) tree() fs.FS {
 	files := map[string]string{}
 	for folder, c := range s {
@@ -64,7 +65,8 @@ func (s source) tree() fs.FS {
 	return artifacts.Files(files)
 }
 
-// manifests of a folder by file, in the order of their names in which they can be sent.
+// manifests returns the manifests of a folder by file name. In the order of the names, each object
+// comes after the objects that it needs.
 func (c content) manifests() map[string]string {
 	if c.count > 0 {
 		files := map[string]string{}
@@ -73,7 +75,7 @@ func (c content) manifests() map[string]string {
 			if i == 0 {
 				value = c.value
 			}
-			// One file for each hundred, so that the number of files is not what is measured.
+			// 100 objects per file, so that the number of files does not dominate the measurement.
 			files[fmt.Sprintf("%03d.yaml", i/100)] += "---\n" + configMap(fmt.Sprintf("c%04d", i), value)
 		}
 		return files
@@ -112,20 +114,20 @@ func configMap(name, value string) string {
 }
 
 func object(version, kind, name, rest string) string {
-	return fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %s, labels: {%s: \"true\"}}\n%s", version, kind, name, marked, rest)
+	return fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %s, labels: {%s: \"true\"}}\n%s", version, kind, name, objectLabel, rest)
 }
 
-// templates is how many templates the chart of the Helm scenario has.
+// templates is the number of templates in the chart of the Helm scenario.
 const templates = 30
 
-// chartFiles is a chart with a Deployment, a Service, an account, and ConfigMaps
-// that are written with what charts use.
+// chartFiles returns a chart with a Deployment, a Service, a ServiceAccount, and ConfigMaps that
+// use typical template functions.
 func chartFiles(c content) map[string]string {
 	files := map[string]string{
 		"Chart.yaml":  "apiVersion: v2\nname: app\nversion: 1.0.0\n",
 		"values.yaml": fmt.Sprintf("name: %s\nvalue: %q\nlabels: {team: one, tier: two}\nitems: [a, b, c]\n", c.name, c.value),
 		"templates/_helpers.tpl": `{{- define "app.labels" -}}
-` + marked + `: "true"
+` + objectLabel + `: "true"
 {{- range $k, $v := .Values.labels }}
 {{ $k }}: {{ $v | quote }}
 {{- end }}

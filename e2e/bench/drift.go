@@ -15,35 +15,35 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// driftInterval is what both look at everything again after: it is what bounds
-// the time of those who do not watch.
+// driftInterval is the reconcile interval of both controllers. It bounds the time until a
+// controller that does not watch objects detects drift.
 const driftInterval = time.Minute
 
-const edited = "edited by hand"
+const editedValue = "edited by hand"
 
-// drift edits an object of each install, and waits until each is as it was.
+// drift edits an object of each install, and waits until each edit is reverted.
 func drift(ctx context.Context, s *session) error {
-	if err := inPlace(ctx, s, driftInterval); err != nil {
+	if err := ensureInstalled(ctx, s, driftInterval); err != nil {
 		return err
 	}
-	objects, err := newBoard(ctx, s.Plane.Config(), schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, marked)
+	objects, err := newObjectWatch(ctx, s.ControlPlane.Config(), schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, objectLabel)
 	if err != nil {
 		return err
 	}
 	defer objects.stop()
-	return s.measure(ctx, "e", func(ctx context.Context) (moments, error) {
-		keys := make([]types.NamespacedName, len(s.sites))
-		for i, at := range s.sites {
+	return s.measure(ctx, "e", func(ctx context.Context) (timestamps, error) {
+		keys := make([]types.NamespacedName, len(s.specs))
+		for i, at := range s.specs {
 			keys[i] = types.NamespacedName{Namespace: at.Namespace, Name: s.source[at.Folder].name}
 		}
-		w := objects.expect(keys, corrected())
+		w := objects.expect(keys, reverted())
 		g, edits := errgroup.WithContext(ctx)
 		g.SetLimit(parallel)
 		for _, key := range keys {
 			g.Go(func() error {
 				o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-				patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"value":"`+edited+`"}}`))
-				return s.Plane.Client().Patch(edits, o, patch, client.FieldOwner("kubectl-edit"))
+				patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"value":"`+editedValue+`"}}`))
+				return s.ControlPlane.Client().Patch(edits, o, patch, client.FieldOwner("kubectl-edit"))
 			})
 		}
 		if err := g.Wait(); err != nil {
@@ -53,32 +53,32 @@ func drift(ctx context.Context, s *session) error {
 	})
 }
 
-// corrected is met by ConfigMaps whose value was edited and is no more.
-func corrected() check {
+// reverted matches ConfigMaps whose value was edited and then reverted.
+func reverted() objectPredicate {
 	seen := map[types.NamespacedName]bool{}
 	return func(key types.NamespacedName, o *unstructured.Unstructured) bool {
 		if o == nil {
 			return false
 		}
 		value, _, _ := unstructured.NestedString(o.Object, "data", "value")
-		if value == edited {
+		if value == editedValue {
 			seen[key] = true
 		}
-		return seen[key] && value != edited
+		return seen[key] && value != editedValue
 	}
 }
 
-// removeAll deletes every wish, and waits until neither they nor what they
-// installed is left. The times are those of the wishes.
-func (s *session) removeAll(ctx context.Context) (moments, error) {
-	went, err := s.remove(ctx)
+// removeAll deletes every install, and waits until the installs and their objects are gone. It
+// returns the deletion times of the installs.
+func (s *session) removeAll(ctx context.Context) (timestamps, error) {
+	deletedAt, err := s.remove(ctx)
 	if err != nil {
 		return nil, err
 	}
 	lists := []client.ObjectList{&corev1.ConfigMapList{}, &corev1.ServiceAccountList{}, &corev1.ServiceList{}, &appsv1.DeploymentList{}}
-	return went, poll(ctx, func() (bool, error) {
+	return deletedAt, poll(ctx, func() (bool, error) {
 		for _, list := range lists {
-			if err := s.Plane.Client().List(ctx, list, client.HasLabels{marked}, client.Limit(1)); err != nil {
+			if err := s.ControlPlane.Client().List(ctx, list, client.HasLabels{objectLabel}, client.Limit(1)); err != nil {
 				return false, err
 			}
 			if apimeta.LenList(list) > 0 {

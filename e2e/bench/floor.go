@@ -23,51 +23,53 @@ import (
 )
 
 const (
-	floorUser  = "bench-floor"
-	floorOwner = client.FieldOwner("bench-floor")
-	// floorParallel is how many installs the floor works on at a time. Those
-	// that wait for readiness do not count.
-	floorParallel = 20
+	floorUser       = "bench-floor"
+	floorFieldOwner = client.FieldOwner("bench-floor")
+	// floorConcurrency is the number of installs that the floor processes concurrently, not
+	// counting installs that wait for readiness.
+	floorConcurrency = 20
 )
 
-// floor sends what any installer must and nothing else: a finalizer, an intent,
-// the objects, and an outcome when they are ready. It has no watch of the
-// source, no render, no plan, and takes its orders by call.
+// floor is the minimal installer: it writes a finalizer, the intended inventory, the objects, and
+// the Ready status when they are ready. It does not watch, render or plan; the benchmark calls it
+// directly.
 type floor struct {
-	toolkit
-	client      client.Client
-	deployments *board
+	toolkitPeer
+	client          client.Client
+	deploymentWatch *objectWatch
 }
 
-func (f *floor) prepare(ctx context.Context, w *world) error {
-	f.world = w
-	config, err := w.Plane.ConfigForUser(floorUser, "system:masters")
+func (f *floor) prepare(ctx context.Context, w *testbed) error {
+	f.testbed = w
+	config, err := w.ControlPlane.ConfigForUser(floorUser, "system:masters")
 	if err != nil {
 		return err
 	}
-	if f.client, err = client.New(config, client.Options{Scheme: w.Plane.Client().Scheme(), Mapper: w.Plane.Client().RESTMapper()}); err != nil {
+	if f.client, err = client.New(config, client.Options{Scheme: w.ControlPlane.Client().Scheme(), Mapper: w.ControlPlane.Client().RESTMapper()}); err != nil {
 		return err
 	}
-	f.deployments, err = newBoard(ctx, config, schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, marked)
+	f.deploymentWatch, err = newObjectWatch(ctx, config, schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, objectLabel)
 	return err
 }
 
 func (*floor) start(context.Context) error { return nil }
 
 func (f *floor) stop() error {
-	if f.deployments != nil {
-		f.deployments.stop()
+	if f.deploymentWatch != nil {
+		f.deploymentWatch.stop()
 	}
 	return nil
 }
 
-func (*floor) user() string                                      { return floorUser }
-func (*floor) resource() schema.GroupVersionResource             { return installs }
-func (*floor) wish(s site, interval time.Duration) client.Object { return install(s, interval) }
-func (*floor) processes() []*harness.Process                     { return nil }
-func (*floor) profiles() string                                  { return "" }
+func (*floor) user() string                          { return floorUser }
+func (*floor) resource() schema.GroupVersionResource { return installResource }
+func (*floor) installObject(s installSpec, interval time.Duration) client.Object {
+	return install(s, interval)
+}
+func (*floor) processes() []*harness.Process { return nil }
+func (*floor) pprofAddress() string          { return "" }
 
-// objects of a folder, in an order in which they can be sent.
+// objects returns the objects of a folder, each after the objects that it needs.
 func (c content) objects(namespace string) ([]*unstructured.Unstructured, error) {
 	files := c.manifests()
 	var out []*unstructured.Unstructured
@@ -86,57 +88,57 @@ func (c content) objects(namespace string) ([]*unstructured.Unstructured, error)
 	return out, nil
 }
 
-// created does a first install.
-func (f *floor) created(ctx context.Context, sites []site) error {
-	objects, ready := map[site][]*unstructured.Unstructured{}, map[site]*wait{}
-	for _, s := range sites {
-		o, err := f.world.source[s.Folder].objects(s.Namespace)
+// onCreated performs the first install.
+func (f *floor) onCreated(ctx context.Context, specs []installSpec) error {
+	objects, ready := map[installSpec][]*unstructured.Unstructured{}, map[installSpec]*expectation{}
+	for _, s := range specs {
+		o, err := f.testbed.source[s.Folder].objects(s.Namespace)
 		if err != nil {
 			return err
 		}
-		objects[s], ready[s] = o, f.expect(o)
+		objects[s], ready[s] = o, f.expectAvailable(o)
 	}
-	slots := make(chan struct{}, floorParallel)
+	slots := make(chan struct{}, floorConcurrency)
 	g, ctx := errgroup.WithContext(ctx)
-	for _, s := range sites {
+	for _, s := range specs {
 		g.Go(func() error {
 			slots <- struct{}{}
-			err := f.begin(ctx, s, objects[s])
+			err := f.startInstall(ctx, s, objects[s])
 			<-slots
 			if err != nil {
 				return err
 			}
-			if _, err := f.deployments.await(ctx, ready[s]); err != nil {
+			if _, err := f.deploymentWatch.await(ctx, ready[s]); err != nil {
 				return err
 			}
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			if err := f.chunks(ctx, s, objects[s], appsv1.EntryApplied); err != nil {
+			if err := f.writeInventories(ctx, s, objects[s], appsv1.EntryApplied); err != nil {
 				return err
 			}
-			return f.outcome(ctx, s, objects[s])
+			return f.writeReady(ctx, s, objects[s])
 		})
 	}
 	return g.Wait()
 }
 
-// expect waits for the Deployments among the objects.
-func (f *floor) expect(objects []*unstructured.Unstructured) *wait {
+// expectAvailable registers an expectation that the Deployments among the objects are available.
+func (f *floor) expectAvailable(objects []*unstructured.Unstructured) *expectation {
 	var keys []types.NamespacedName
 	for _, o := range objects {
 		if o.GetKind() == "Deployment" {
 			keys = append(keys, client.ObjectKeyFromObject(o))
 		}
 	}
-	w := f.deployments.expect(keys, available)
+	w := f.deploymentWatch.expect(keys, deploymentAvailable)
 	if len(keys) == 0 {
 		close(w.done)
 	}
 	return w
 }
 
-// available is met by Deployments that are rolled out.
-func available(_ types.NamespacedName, o *unstructured.Unstructured) bool {
+// deploymentAvailable matches Deployments whose rollout is complete.
+func deploymentAvailable(_ types.NamespacedName, o *unstructured.Unstructured) bool {
 	if o == nil {
 		return false
 	}
@@ -146,84 +148,84 @@ func available(_ types.NamespacedName, o *unstructured.Unstructured) bool {
 	return status == "True" && observed == o.GetGeneration() && updated == 1
 }
 
-func (f *floor) begin(ctx context.Context, s site, objects []*unstructured.Unstructured) error {
+func (f *floor) startInstall(ctx context.Context, s installSpec, objects []*unstructured.Unstructured) error {
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
 	finalizer := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"finalizers":[%q]}}`, appsv1.Finalizer))
-	if err := f.client.Patch(ctx, in, finalizer, floorOwner); err != nil {
+	if err := f.client.Patch(ctx, in, finalizer, floorFieldOwner); err != nil {
 		return err
 	}
-	if err := f.chunks(ctx, s, objects, appsv1.EntryIntended); err != nil {
+	if err := f.writeInventories(ctx, s, objects, appsv1.EntryIntended); err != nil {
 		return err
 	}
-	if err := f.status(ctx, s, objects, appsv1.EntryIntended, nil); err != nil {
+	if err := f.writeStatus(ctx, s, objects, appsv1.EntryIntended, nil); err != nil {
 		return err
 	}
-	return f.send(ctx, objects)
+	return f.applyObjects(ctx, objects)
 }
 
-// send applies objects one after the other, or many of them some at a time.
-func (f *floor) send(ctx context.Context, objects []*unstructured.Unstructured) error {
+// applyObjects applies objects sequentially, or concurrently if there are more than 100.
+func (f *floor) applyObjects(ctx context.Context, objects []*unstructured.Unstructured) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(1)
 	if len(objects) > 100 {
-		g.SetLimit(floorParallel)
+		g.SetLimit(floorConcurrency)
 	}
 	for _, o := range objects {
 		g.Go(func() error {
-			return f.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(o.DeepCopy()), floorOwner, client.ForceOwnership)
+			return f.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(o.DeepCopy()), floorFieldOwner, client.ForceOwnership)
 		})
 	}
 	return g.Wait()
 }
 
-func (f *floor) outcome(ctx context.Context, s site, objects []*unstructured.Unstructured) error {
-	return f.status(ctx, s, objects, appsv1.EntryApplied, []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue,
+func (f *floor) writeReady(ctx context.Context, s installSpec, objects []*unstructured.Unstructured) error {
+	return f.writeStatus(ctx, s, objects, appsv1.EntryApplied, []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue,
 		Reason: "Succeeded", Message: "installed", LastTransitionTime: metav1.Now(), ObservedGeneration: 1}})
 }
 
-// status writes the status of an install in one patch.
-func (f *floor) status(ctx context.Context, s site, objects []*unstructured.Unstructured, state appsv1.EntryState, conditions []metav1.Condition) error {
-	status := appsv1.KsctlInstallStatus{LastAttemptedRevision: f.world.revision, StackVersion: "1.0.0"}
+// writeStatus writes the status of an install in one patch.
+func (f *floor) writeStatus(ctx context.Context, s installSpec, objects []*unstructured.Unstructured, state appsv1.EntryState, conditions []metav1.Condition) error {
+	status := appsv1.KsctlInstallStatus{LastAttemptedRevision: f.testbed.revision, StackVersion: "1.0.0"}
 	status.ObservedGeneration, status.Conditions = 1, conditions
 	if conditions != nil {
-		status.LastAppliedRevision = f.world.revision
+		status.LastAppliedRevision = f.testbed.revision
 	}
 	if len(objects) <= engine.MaxStatusEntries {
-		status.Inventory = &appsv1.Inventory{Entries: entries(objects, state)}
+		status.Inventory = &appsv1.Inventory{Entries: inventoryEntries(objects, state)}
 	}
 	body, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
 		return err
 	}
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
-	return f.client.Status().Patch(ctx, in, client.RawPatch(types.MergePatchType, body), floorOwner)
+	return f.client.Status().Patch(ctx, in, client.RawPatch(types.MergePatchType, body), floorFieldOwner)
 }
 
-// committed sends what changed, and then says so.
-func (f *floor) committed(ctx context.Context, sites []site, from source) error {
+// onCommitted applies the changed objects and then writes the status.
+func (f *floor) onCommitted(ctx context.Context, specs []installSpec, from source) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(floorParallel)
-	for _, s := range sites {
+	g.SetLimit(floorConcurrency)
+	for _, s := range specs {
 		g.Go(func() error {
 			before, err := from[s.Folder].objects(s.Namespace)
 			if err != nil {
 				return err
 			}
-			after, err := f.world.source[s.Folder].objects(s.Namespace)
+			after, err := f.testbed.source[s.Folder].objects(s.Namespace)
 			if err != nil {
 				return err
 			}
-			if err := f.send(ctx, different(before, after)); err != nil {
+			if err := f.applyObjects(ctx, changedObjects(before, after)); err != nil {
 				return err
 			}
-			return f.outcome(ctx, s, after)
+			return f.writeReady(ctx, s, after)
 		})
 	}
 	return g.Wait()
 }
 
-// different are the objects that are not the same as before, place by place.
-func different(before, after []*unstructured.Unstructured) []*unstructured.Unstructured {
+// changedObjects returns the objects that differ from the object at the same index before.
+func changedObjects(before, after []*unstructured.Unstructured) []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
 	for i, o := range after {
 		a, _ := json.Marshal(o)
@@ -237,13 +239,13 @@ func different(before, after []*unstructured.Unstructured) []*unstructured.Unstr
 	return out
 }
 
-// removed deletes what was installed and lets go.
-func (f *floor) removed(ctx context.Context, sites []site) error {
+// onRemoved deletes the objects and removes the finalizer.
+func (f *floor) onRemoved(ctx context.Context, specs []installSpec) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(floorParallel)
-	for _, s := range sites {
+	g.SetLimit(floorConcurrency)
+	for _, s := range specs {
 		g.Go(func() error {
-			objects, err := f.world.source[s.Folder].objects(s.Namespace)
+			objects, err := f.testbed.source[s.Folder].objects(s.Namespace)
 			if err != nil {
 				return err
 			}
@@ -252,11 +254,11 @@ func (f *floor) removed(ctx context.Context, sites []site) error {
 					return err
 				}
 			}
-			if err := f.chunks(ctx, s, objects, ""); err != nil {
+			if err := f.writeInventories(ctx, s, objects, ""); err != nil {
 				return err
 			}
 			in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
-			return f.client.Patch(ctx, in, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)), floorOwner)
+			return f.client.Patch(ctx, in, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)), floorFieldOwner)
 		})
 	}
 	return g.Wait()

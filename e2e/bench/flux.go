@@ -23,11 +23,11 @@ const (
 	fluxAccount   = "kustomize-controller"
 )
 
-// flux is the kustomize-controller of Flux. It acts with its own rights, as it
-// does unless a Kustomization names an account: that is its fastest way.
+// flux runs Flux' kustomize-controller. It uses its own permissions, without impersonation, which
+// is the default and its fastest mode.
 type flux struct {
-	watcher
-	toolkit
+	processPeer
+	toolkitPeer
 	options options
 	binary  string
 	config  *rest.Config
@@ -35,8 +35,8 @@ type flux struct {
 
 var kustomizations = schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Resource: "kustomizations"}
 
-func (f *flux) prepare(ctx context.Context, w *world) error {
-	f.world = w
+func (f *flux) prepare(ctx context.Context, w *testbed) error {
+	f.testbed = w
 	paths, err := tools.Build(ctx, os.Stderr, tools.KustomizeController)
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func (f *flux) prepare(ctx context.Context, w *world) error {
 	if err != nil {
 		return err
 	}
-	if err := w.Plane.Apply(ctx, filepath.Join(module, "config", "crd", "bases")); err != nil {
+	if err := w.ControlPlane.Apply(ctx, filepath.Join(module, "config", "crd", "bases")); err != nil {
 		return err
 	}
 	meta := metav1.ObjectMeta{Namespace: fluxNamespace, Name: fluxAccount}
@@ -57,16 +57,16 @@ func (f *flux) prepare(ctx context.Context, w *world) error {
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: fluxNamespace, Name: fluxAccount}}},
 	} {
-		if err := w.Plane.Client().Create(ctx, o); err != nil {
+		if err := w.ControlPlane.Client().Create(ctx, o); err != nil {
 			return err
 		}
 	}
-	f.config, err = w.Plane.ConfigFor(ctx, fluxNamespace, fluxAccount)
+	f.config, err = w.ControlPlane.ConfigFor(ctx, fluxNamespace, fluxAccount)
 	return err
 }
 
 func (f *flux) start(ctx context.Context) error {
-	p, err := f.world.StartProgram(f.binary, f.config, "--concurrent=20", "--watch-all-namespaces=true", "--enable-leader-election=false",
+	p, err := f.testbed.StartProgram(f.binary, f.config, "--concurrent=20", "--watch-all-namespaces=true", "--enable-leader-election=false",
 		"--kube-api-qps=500", "--kube-api-burst=1000", "--requeue-dependency=2s", "--http-retry=2", "--feature-gates=ExternalArtifact=true")
 	return f.run(ctx, p, err)
 }
@@ -75,7 +75,7 @@ func (*flux) user() string { return cluster.ServiceAccountUser(fluxNamespace, fl
 
 func (*flux) resource() schema.GroupVersionResource { return kustomizations }
 
-func (*flux) wish(s site, interval time.Duration) client.Object {
+func (*flux) installObject(s installSpec, interval time.Duration) client.Object {
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": kustomizations.GroupVersion().String(), "kind": "Kustomization",
 		"metadata": map[string]any{"namespace": s.Namespace, "name": s.Name},
@@ -89,5 +89,5 @@ func (*flux) wish(s site, interval time.Duration) client.Object {
 	return u
 }
 
-// profiles are served beside its metrics.
-func (f *flux) profiles() string { return f.processes()[0].MetricsAddress() }
+// pprofAddress returns the metrics address, where the controller also serves profiles.
+func (f *flux) pprofAddress() string { return f.processes()[0].MetricsAddress() }

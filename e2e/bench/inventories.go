@@ -17,8 +17,8 @@ import (
 	"github.com/ksctl/gitops/controllers/engine"
 )
 
-// entries of an inventory that lists the objects.
-func entries(objects []*unstructured.Unstructured, state appsv1.EntryState) []appsv1.InventoryEntry {
+// inventoryEntries returns the entries of an inventory with the objects.
+func inventoryEntries(objects []*unstructured.Unstructured, state appsv1.EntryState) []appsv1.InventoryEntry {
 	out := make([]appsv1.InventoryEntry, 0, len(objects))
 	for _, o := range objects {
 		gvk := o.GroupVersionKind()
@@ -28,23 +28,23 @@ func entries(objects []*unstructured.Unstructured, state appsv1.EntryState) []ap
 	return out
 }
 
-// chunks writes what is intended or was done with more objects than a status
-// can list, or deletes that again when there is no state.
-func (f *floor) chunks(ctx context.Context, s site, objects []*unstructured.Unstructured, state appsv1.EntryState) error {
+// writeInventories writes the KsctlInventory objects of an install with more objects than its
+// status can list: as intended or as applied. With an empty state it deletes them.
+func (f *floor) writeInventories(ctx context.Context, s installSpec, objects []*unstructured.Unstructured, state appsv1.EntryState) error {
 	if len(objects) <= engine.MaxStatusEntries {
 		return nil
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(floorParallel)
+	g.SetLimit(floorConcurrency)
 	i := 0
 	for part := range slices.Chunk(objects, engine.MaxStatusEntries) {
 		c := &appsv1.KsctlInventory{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: fmt.Sprintf("%s-%d", s.Name, i)},
-			Owner: appsv1.InventoryOwner{Group: appsv1.GroupVersion.Group, Kind: "KsctlInstall", Name: s.Name}, Entries: entries(part, state)}
+			Owner: appsv1.InventoryOwner{Group: appsv1.GroupVersion.Group, Kind: "KsctlInstall", Name: s.Name}, Entries: inventoryEntries(part, state)}
 		i++
 		g.Go(func() error {
 			switch state {
 			case appsv1.EntryIntended:
-				return f.client.Create(ctx, c, floorOwner)
+				return f.client.Create(ctx, c, floorFieldOwner)
 			case "":
 				return client.IgnoreNotFound(f.client.Delete(ctx, c))
 			}
@@ -52,7 +52,7 @@ func (f *floor) chunks(ctx context.Context, s site, objects []*unstructured.Unst
 			if err != nil {
 				return err
 			}
-			return f.client.Patch(ctx, c, client.RawPatch(types.MergePatchType, body), floorOwner)
+			return f.client.Patch(ctx, c, client.RawPatch(types.MergePatchType, body), floorFieldOwner)
 		})
 	}
 	return g.Wait()

@@ -15,13 +15,13 @@ import (
 	"github.com/ksctl/gitops/e2e/tools"
 )
 
-// machine is what the benchmark runs on.
-func machine() report.Machine {
+// describeMachine returns a description of this machine.
+func describeMachine() report.Machine {
 	m := report.Machine{Processor: "unknown processor", Processors: runtime.NumCPU(), System: runtime.GOOS + "/" + runtime.GOARCH}
-	if name := field("/proc/cpuinfo", "model name"); name != "" {
+	if name := procField("/proc/cpuinfo", "model name"); name != "" {
 		m.Processor = name
 	}
-	kib, _ := strconv.ParseInt(strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB"), 10, 64)
+	kib, _ := strconv.ParseInt(strings.TrimSuffix(procField("/proc/meminfo", "MemTotal"), " kB"), 10, 64)
 	m.MemoryMiB = kib >> 10
 	if kernel, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		m.System += ", kernel " + strings.TrimSpace(string(kernel))
@@ -29,9 +29,9 @@ func machine() report.Machine {
 	return m
 }
 
-// field of a file of lines "name : value".
-func field(file, name string) string {
-	data, _ := os.ReadFile(file) // elsewhere than on Linux there is none
+// procField returns a value from a file of lines "name : value".
+func procField(file, name string) string {
+	data, _ := os.ReadFile(file) // exists on Linux only
 	for line := range strings.Lines(string(data)) {
 		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == name {
 			return strings.TrimSpace(v)
@@ -40,13 +40,13 @@ func field(file, name string) string {
 	return ""
 }
 
-// commitID of the checkout, and whether it has changes that are in no commit;
-// what is written below docs changes nothing of what is measured.
+// commitID returns the commit of the checkout, with a suffix if it has uncommitted changes. Changes
+// below docs are ignored, because they do not affect the measurement.
 func commitID(ctx context.Context) string {
 	git := func(args ...string) string {
 		cmd := exec.CommandContext(ctx, "git", args...)
-		cmd.Dir = besides(".")
-		out, _ := cmd.Output() // a copy without history has no commit
+		cmd.Dir = pathFromHere(".")
+		out, _ := cmd.Output() // fails in a copy without Git history
 		return strings.TrimSpace(string(out))
 	}
 	id := git("rev-parse", "--short", "HEAD")
@@ -59,7 +59,7 @@ func commitID(ctx context.Context) string {
 	return id
 }
 
-// versions of what takes part.
+// versions returns the versions of Go and of the programs that the peers need.
 func versions(peers []string) (map[string]string, error) {
 	out := map[string]string{"Go": runtime.Version()}
 	programs := []string{tools.APIServer, tools.Etcd, tools.Kwok}
@@ -78,8 +78,8 @@ func versions(peers []string) (map[string]string, error) {
 	return out, nil
 }
 
-// write puts the results into a folder: JSON, a page and charts.
-func write(dir string, r report.Report) error {
+// writeResults writes the results to a folder: JSON, a Markdown page and charts.
+func writeResults(dir string, r report.Report) error {
 	data, err := r.JSON()
 	if err != nil {
 		return err
@@ -90,18 +90,18 @@ func write(dir string, r report.Report) error {
 		files[name+".svg"] = report.Chart(chartTitles[name], m, medians)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("write the results: %w", err)
+		return fmt.Errorf("writing the results: %w", err)
 	}
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
-			return fmt.Errorf("write the results: %w", err)
+			return fmt.Errorf("writing the results: %w", err)
 		}
 	}
 	return nil
 }
 
 var chartTitles = map[string]string{
-	"wall": "Time until everything is as it should be",
+	"wall": "Time until all installs are in the expected state",
 	"cpu":  "CPU time of the controller",
 	"rss":  "Peak resident memory of the controller",
 }

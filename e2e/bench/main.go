@@ -1,10 +1,10 @@
-// Command bench measures the controller beside Flux' kustomize-controller, Argo CD
-// when that is asked for, and a floor that only sends what any installer must, each
-// on a real control plane of its own, with the same objects from the same source.
+// Command bench compares the controller with Flux' kustomize-controller, with a floor that only
+// makes the requests that any installer must make, and optionally with Argo CD. Each runs on its
+// own real control plane, with the same objects from the same source.
 //
 //	go run ./e2e/bench -scenario a,b -installs 100 -runs 5 -out docs/benchmarks
 //
-// docs/benchmarks/README.md says what the scenarios are and what is measured.
+// docs/benchmarks/README.md describes the scenarios and the measured values.
 package main
 
 import (
@@ -32,16 +32,16 @@ type options struct {
 	installs         []int
 	runs             int
 	out              string
-	objects          int // of the large install
-	idle             time.Duration
-	timeout          time.Duration
-	concurrent       int // of ours; 0 as shipped
+	objects          int           // number of objects in the large install
+	idle             time.Duration // duration of the idle scenario
+	timeout          time.Duration // of the scenarios on one control plane
+	concurrent       int           // --concurrent of our controller; 0 means the default
 	profile          bool
 	resume           bool
 }
 
 func main() {
-	o, err := parse(os.Args[1:])
+	o, err := parseFlags(os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {
 		return
 	}
@@ -57,8 +57,8 @@ func main() {
 	}
 }
 
-// parse reads the command line.
-func parse(args []string) (options, error) {
+// parseFlags reads the command line.
+func parseFlags(args []string) (options, error) {
 	var o options
 	var names, counts, peers string
 	known := make([]string, len(scenarios))
@@ -67,24 +67,24 @@ func parse(args []string) (options, error) {
 	}
 	all := strings.Join(known, ",")
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
-	fs.StringVar(&names, "scenario", all, "which scenarios, with commas")
-	fs.StringVar(&counts, "installs", "", "how many installs, one or several with commas; the scenario's own when empty")
-	fs.StringVar(&peers, "peer", strings.Join([]string{report.Ours, report.Flux, report.Floor}, ","), "which peers, with commas")
-	fs.IntVar(&o.runs, "runs", 5, "how many runs of each; medians are what is shown")
-	fs.StringVar(&o.out, "out", "", "the folder that results are written to; none are when empty, but the table is printed")
-	fs.IntVar(&o.objects, "objects", 5000, "how many objects the large install has")
-	fs.DurationVar(&o.idle, "idle", time.Minute, "how long the idle scenario takes")
-	fs.DurationVar(&o.timeout, "timeout", 20*time.Minute, "how long the scenarios on one control plane may take before they are given up; -resume tries them again")
-	fs.IntVar(&o.concurrent, "concurrent", 0, "--concurrent of ours; 0 is as shipped")
+	fs.StringVar(&names, "scenario", all, "comma-separated scenarios")
+	fs.StringVar(&counts, "installs", "", "comma-separated numbers of installs; default: the numbers of each scenario")
+	fs.StringVar(&peers, "peer", strings.Join([]string{report.Ours, report.Flux, report.Floor}, ","), "comma-separated peers")
+	fs.IntVar(&o.runs, "runs", 5, "number of runs of each scenario; the results show medians")
+	fs.StringVar(&o.out, "out", "", "folder for the results; if empty, only the table is printed")
+	fs.IntVar(&o.objects, "objects", 5000, "number of objects in the large install")
+	fs.DurationVar(&o.idle, "idle", time.Minute, "duration of the idle scenario")
+	fs.DurationVar(&o.timeout, "timeout", 20*time.Minute, "timeout of the scenarios on one control plane; -resume repeats scenarios that timed out")
+	fs.IntVar(&o.concurrent, "concurrent", 0, "--concurrent of our controller; 0 means the controller's default")
 	fs.BoolVar(&o.profile, "profile", false, "write CPU and heap profiles of each scenario below -out")
-	fs.BoolVar(&o.resume, "resume", false, "go on with the results that -out has of this commit, instead of beginning anew")
+	fs.BoolVar(&o.resume, "resume", false, "keep the results of the same commit in -out and run only the missing ones")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
 	o.scenarios, o.peers = strings.Split(names, ","), strings.Split(peers, ",")
 	for _, name := range o.scenarios {
 		if !slices.Contains(known, name) {
-			return o, fmt.Errorf("no scenario is called %q; there are %s", name, all)
+			return o, fmt.Errorf("unknown scenario %q; known scenarios: %s", name, all)
 		}
 	}
 	for _, name := range o.peers {
@@ -96,39 +96,39 @@ func parse(args []string) (options, error) {
 		for text := range strings.SplitSeq(counts, ",") {
 			n, err := strconv.Atoi(text)
 			if err != nil || n < 1 {
-				return o, fmt.Errorf("-installs %q: want numbers from 1 on", counts)
+				return o, fmt.Errorf("-installs %q: must be comma-separated positive integers", counts)
 			}
 			o.installs = append(o.installs, n)
 		}
 	}
 	if (o.profile || o.resume) && o.out == "" {
-		return o, errors.New("-profile and -resume need -out, the folder of the results")
+		return o, errors.New("-profile and -resume require -out")
 	}
 	return o, nil
 }
 
-// run measures everything, and writes what there is after each measurement.
+// run runs all jobs and writes the results after each job.
 func run(ctx context.Context, o options) error {
-	r := report.Report{Began: time.Now(), Commit: commitID(ctx), Machine: machine()}
+	r := report.Report{Began: time.Now(), Commit: commitID(ctx), Machine: describeMachine()}
 	var err error
 	if r.Versions, err = versions(o.peers); err != nil {
 		return err
 	}
 	if o.resume {
-		if r, err = resumed(o.out, r); err != nil {
+		if r, err = loadResults(o.out, r); err != nil {
 			return err
 		}
 	}
-	var gaveUp error
+	var timeouts error
 	for i := range o.runs {
 		for _, j := range jobs(o) {
 			for _, name := range o.peers {
-				err := add(ctx, &r, o, j, name, i+1)
-				var late *lateError
+				err := runAndRecord(ctx, &r, o, j, name, i+1)
+				var timeout *timeoutError
 				switch {
-				case errors.As(err, &late): // a peer that has stopped working is not the others' end
-					fmt.Fprintln(os.Stderr, "bench: given up:", err)
-					gaveUp = errors.Join(gaveUp, err)
+				case errors.As(err, &timeout): // a peer that hangs must not end the measurement of the others
+					fmt.Fprintln(os.Stderr, "bench: timed out:", err)
+					timeouts = errors.Join(timeouts, err)
 				case err != nil:
 					return err
 				}
@@ -136,21 +136,22 @@ func run(ctx context.Context, o options) error {
 		}
 	}
 	fmt.Print(r.Table(titles()))
-	return gaveUp
+	return timeouts
 }
 
-// lateError is why a job was given up.
-type lateError struct{ within time.Duration }
+// timeoutError is the error of a job that exceeded -timeout.
+type timeoutError struct{ within time.Duration }
 
-func (e *lateError) Error() string { return fmt.Sprintf("not within %s (-timeout)", e.within) }
+func (e *timeoutError) Error() string { return fmt.Sprintf("timed out after %s (-timeout)", e.within) }
 
-// add measures a run of a job with one peer, unless the report has it.
-func add(ctx context.Context, r *report.Report, o options, j job, peer string, run int) error {
+// runAndRecord runs a job with one peer and adds the results to the report, unless the report has
+// them already.
+func runAndRecord(ctx context.Context, r *report.Report, o options, j job, peer string, run int) error {
 	title := j.title(peer, run)
 	if slices.Contains(r.Done, title) {
 		return nil
 	}
-	results, err := once(ctx, j, o, peer)
+	results, err := runJob(ctx, j, o, peer)
 	if err != nil {
 		return fmt.Errorf("%s: %w", title, err)
 	}
@@ -162,24 +163,24 @@ func add(ctx context.Context, r *report.Report, o options, j job, peer string, r
 	if o.out == "" {
 		return nil
 	}
-	return write(o.out, *r)
+	return writeResults(o.out, *r)
 }
 
-// job is what is measured on one control plane, one scenario after the other.
+// job is a sequence of scenarios that are measured on one control plane.
 type job struct {
 	scenarios []scenario
 	installs  int
 }
 
-// jobs are what the options ask for.
+// jobs returns the jobs that the options select.
 func jobs(o options) []job {
 	var out []job
 	for _, sc := range scenarios {
 		if !slices.Contains(o.scenarios, sc.name) {
 			continue
 		}
-		for _, n := range sc.counts(o) {
-			i := slices.IndexFunc(out, func(j job) bool { return sc.shares && j.scenarios[0].shares && j.installs == n })
+		for _, n := range sc.installCounts(o) {
+			i := slices.IndexFunc(out, func(j job) bool { return sc.sharesControlPlane && j.scenarios[0].sharesControlPlane && j.installs == n })
 			if i < 0 {
 				i, out = len(out), append(out, job{installs: n})
 			}
@@ -189,29 +190,29 @@ func jobs(o options) []job {
 	return out
 }
 
-// counts are the numbers of installs that a scenario is run with.
-func (sc scenario) counts(o options) []int {
+// installCounts returns the numbers of installs that a scenario runs with.
+func (sc scenario) installCounts(o options) []int {
 	if len(o.installs) == 0 || slices.Equal(sc.installs, []int{1}) {
 		return sc.installs
 	}
 	return o.installs
 }
 
-// once measures a job with one peer on a control plane of its own.
-func once(ctx context.Context, j job, o options, peer string) (_ []report.Result, err error) {
+// runJob runs a job with one peer on a new control plane.
+func runJob(ctx context.Context, j job, o options, peer string) (_ []report.Result, err error) {
 	j.scenarios = slices.DeleteFunc(slices.Clone(j.scenarios), func(sc scenario) bool { return sc.peers != nil && !slices.Contains(sc.peers, peer) })
 	if len(j.scenarios) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, &lateError{o.timeout})
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, &timeoutError{o.timeout})
 	defer cancel()
 	defer func() {
-		if late := context.Cause(ctx); err != nil && late != nil && !errors.Is(err, late) {
-			err = errors.Join(late, err)
+		if timeout := context.Cause(ctx); err != nil && timeout != nil && !errors.Is(err, timeout) {
+			err = errors.Join(timeout, err)
 		}
 	}()
-	sites, src := j.scenarios[0].layout(o, j.installs)
-	s, err := newSession(ctx, peer, o, sites)
+	specs, src := j.scenarios[0].layout(o, j.installs)
+	s, err := newSession(ctx, peer, o, specs)
 	if err != nil {
 		return nil, err
 	}

@@ -20,40 +20,41 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// board knows from a watch how far objects of one kind are.
-type board struct {
+// objectWatch watches the objects of one kind and waits until they match predicates.
+type objectWatch struct {
 	stop context.CancelFunc
 
-	mu     sync.Mutex
-	awaits []*wait
+	mu           sync.Mutex
+	expectations []*expectation
 }
 
-// check says whether an object is as it is waited for; nil when it is gone.
-type check func(key types.NamespacedName, object *unstructured.Unstructured) bool
+// objectPredicate returns true if an object is in the expected state. The object is nil after its
+// deletion.
+type objectPredicate func(key types.NamespacedName, object *unstructured.Unstructured) bool
 
-// wait is for some objects.
-type wait struct {
-	ok   check
-	last map[types.NamespacedName]*unstructured.Unstructured // of those that are not there yet
-	at   map[types.NamespacedName]time.Time
-	done chan struct{}
+// expectation is a predicate that some objects have to match.
+type expectation struct {
+	matches   objectPredicate
+	pending   map[types.NamespacedName]*unstructured.Unstructured // last version of the objects that do not match yet
+	matchedAt map[types.NamespacedName]time.Time                  // when the other objects first matched
+	done      chan struct{}                                       // closed when all objects have matched
 }
 
-// newBoard watches a kind, in all namespaces.
-func newBoard(ctx context.Context, config *rest.Config, kind schema.GroupVersionResource, selector string) (*board, error) {
+// newObjectWatch watches a kind in all namespaces.
+func newObjectWatch(ctx context.Context, config *rest.Config, kind schema.GroupVersionResource, selector string) (*objectWatch, error) {
 	dynamics, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(ctx)
-	b := &board{stop: stop}
+	b := &objectWatch{stop: stop}
 	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(dynamics, 0, metav1.NamespaceAll,
 		func(o *metav1.ListOptions) { o.LabelSelector = selector })
 	informer := factory.ForResource(kind).Informer()
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { b.tell(o, false) },
-		UpdateFunc: func(_, o any) { b.tell(o, false) },
-		DeleteFunc: func(o any) { b.tell(o, true) },
+		AddFunc:    func(o any) { b.handleEvent(o, false) },
+		UpdateFunc: func(_, o any) { b.handleEvent(o, false) },
+		DeleteFunc: func(o any) { b.handleEvent(o, true) },
 	})
 	if err != nil {
 		stop()
@@ -62,14 +63,14 @@ func newBoard(ctx context.Context, config *rest.Config, kind schema.GroupVersion
 	factory.Start(ctx.Done())
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		stop()
-		return nil, fmt.Errorf("watch %s: %w", kind.Resource, context.Cause(ctx))
+		return nil, fmt.Errorf("watching %s: %w", kind.Resource, context.Cause(ctx))
 	}
 	return b, nil
 }
 
-func (b *board) tell(o any, gone bool) {
-	if tomb, ok := o.(cache.DeletedFinalStateUnknown); ok {
-		o = tomb.Obj
+func (b *objectWatch) handleEvent(o any, gone bool) {
+	if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = tombstone.Obj
 	}
 	object, ok := o.(*unstructured.Unstructured)
 	if !ok {
@@ -82,70 +83,70 @@ func (b *board) tell(o any, gone bool) {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, w := range b.awaits {
-		w.tell(key, object, now)
+	for _, w := range b.expectations {
+		w.update(key, object, now)
 	}
 }
 
-func (w *wait) tell(key types.NamespacedName, object *unstructured.Unstructured, now time.Time) {
-	if _, ok := w.last[key]; !ok {
+func (w *expectation) update(key types.NamespacedName, object *unstructured.Unstructured, now time.Time) {
+	if _, ok := w.pending[key]; !ok {
 		return
 	}
-	w.last[key] = object
-	if !w.ok(key, object) {
+	w.pending[key] = object
+	if !w.matches(key, object) {
 		return
 	}
-	delete(w.last, key)
-	w.at[key] = now
-	if len(w.last) == 0 {
+	delete(w.pending, key)
+	w.matchedAt[key] = now
+	if len(w.pending) == 0 {
 		close(w.done)
 	}
 }
 
-// expect begins to wait. It must be called before that happens which changes
-// the objects: what they are now does not count.
-func (b *board) expect(keys []types.NamespacedName, ok check) *wait {
-	w := &wait{ok: ok, last: map[types.NamespacedName]*unstructured.Unstructured{}, at: map[types.NamespacedName]time.Time{}, done: make(chan struct{})}
+// expect registers an expectation. The caller registers it before it triggers the change: the
+// current state of the objects does not count.
+func (b *objectWatch) expect(keys []types.NamespacedName, matches objectPredicate) *expectation {
+	w := &expectation{matches: matches, pending: map[types.NamespacedName]*unstructured.Unstructured{}, matchedAt: map[types.NamespacedName]time.Time{}, done: make(chan struct{})}
 	for _, k := range keys {
-		w.last[k] = nil
+		w.pending[k] = nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.awaits = append(b.awaits, w)
+	b.expectations = append(b.expectations, w)
 	return w
 }
 
-// await returns when each was as it should be.
-func (b *board) await(ctx context.Context, w *wait) (map[types.NamespacedName]time.Time, error) {
+// await waits until each object has matched, and returns the times of the matches.
+func (b *objectWatch) await(ctx context.Context, w *expectation) (map[types.NamespacedName]time.Time, error) {
 	select {
 	case <-w.done:
 	case <-ctx.Done():
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.awaits = slices.DeleteFunc(b.awaits, func(other *wait) bool { return other == w })
-	if len(w.last) == 0 {
-		return w.at, nil
+	b.expectations = slices.DeleteFunc(b.expectations, func(other *expectation) bool { return other == w })
+	if len(w.pending) == 0 {
+		return w.matchedAt, nil
 	}
-	example := slices.SortedFunc(maps.Keys(w.last), func(x, y types.NamespacedName) int {
+	example := slices.SortedFunc(maps.Keys(w.pending), func(x, y types.NamespacedName) int {
 		return slices.Compare([]byte(x.String()), []byte(y.String()))
 	})[0]
-	return nil, errors.Join(context.Cause(ctx), fmt.Errorf("%d of %d are not as they should be, such as %s: %s",
-		len(w.last), len(w.last)+len(w.at), example, describe(w.last[example])))
+	return nil, errors.Join(context.Cause(ctx), fmt.Errorf("%d of %d objects are not in the expected state, such as %s: %s",
+		len(w.pending), len(w.pending)+len(w.matchedAt), example, describe(w.pending[example])))
 }
 
-// describe says how an object stands.
+// describe returns the state of an object for an error message.
 func describe(object *unstructured.Unstructured) string {
 	if object == nil {
-		return "nothing was heard of it"
+		return "no event received"
 	}
 	if status, message := condition(object, "Ready"); status != "" {
 		return fmt.Sprintf("Ready is %s: %s", status, message)
 	}
-	return fmt.Sprintf("its status is %v", object.Object["status"])
+	return fmt.Sprintf("status is %v", object.Object["status"])
 }
 
-// condition of an object, and its message.
+// condition returns the status and the message of a condition; both are "" if it does not exist.
 func condition(object *unstructured.Unstructured, kind string) (status, message string) {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, c := range conditions {
@@ -157,19 +158,19 @@ func condition(object *unstructured.Unstructured, kind string) (status, message 
 	return status, message
 }
 
-// ready is met by installs of a peer that are ready at a revision that will do.
-func ready(p peer, will func(revision string) bool) check {
+// ready matches installs of a peer that are ready at an acceptable revision.
+func ready(p peer, acceptable func(revision string) bool) objectPredicate {
 	return func(_ types.NamespacedName, o *unstructured.Unstructured) bool {
 		if o == nil {
 			return false
 		}
-		revision := p.readyAt(o)
-		return revision != "" && will(revision)
+		revision := p.readyRevision(o)
+		return revision != "" && acceptable(revision)
 	}
 }
 
-// answered is met by installs, of ours or of Flux, that have answered a request to reconcile.
-func answered(token string) check {
+// reconcileHandled matches installs, of ours or of Flux, that have handled a reconcile request.
+func reconcileHandled(token string) objectPredicate {
 	return func(_ types.NamespacedName, o *unstructured.Unstructured) bool {
 		if o == nil {
 			return false
@@ -180,5 +181,5 @@ func answered(token string) check {
 	}
 }
 
-// gone is met by objects that are no more.
-func gone(_ types.NamespacedName, o *unstructured.Unstructured) bool { return o == nil }
+// deleted matches deleted objects.
+func deleted(_ types.NamespacedName, o *unstructured.Unstructured) bool { return o == nil }

@@ -14,17 +14,17 @@ import (
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
-// ours is the controller of this repository, as it is shipped.
+// ours runs the controller of this repository, built as a release.
 type ours struct {
-	watcher
-	toolkit
+	processPeer
+	toolkitPeer
 	options options
 	pprof   string
 }
 
-func (o *ours) prepare(ctx context.Context, w *world) error {
-	o.world = w
-	_, err := w.Build(ctx) // no part of a start
+func (o *ours) prepare(ctx context.Context, w *testbed) error {
+	o.testbed = w
+	_, err := w.BuildController(ctx) // so that start does not include the build
 	return err
 }
 
@@ -41,22 +41,24 @@ func (o *ours) start(ctx context.Context) error {
 		o.pprof = addr
 		flags = append(flags, "--pprof-addr="+addr)
 	}
-	p, err := o.world.StartProcess(ctx, o.world.Config, flags...)
+	p, err := o.testbed.StartProcess(ctx, o.testbed.Config, flags...)
 	return o.run(ctx, p, err)
 }
 
 func (*ours) user() string {
-	return cluster.ServiceAccountUser(harness.SystemNamespace, harness.Account)
+	return cluster.ServiceAccountUser(harness.SystemNamespace, harness.ServiceAccount)
 }
 
-func (*ours) resource() schema.GroupVersionResource { return installs }
+func (*ours) resource() schema.GroupVersionResource { return installResource }
 
-func (*ours) wish(s site, interval time.Duration) client.Object { return install(s, interval) }
+func (*ours) installObject(s installSpec, interval time.Duration) client.Object {
+	return install(s, interval)
+}
 
-func (o *ours) profiles() string { return o.pprof }
+func (o *ours) pprofAddress() string { return o.pprof }
 
-// install is the wish for one of ours.
-func install(s site, interval time.Duration) *appsv1.KsctlInstall {
+// install returns a KsctlInstall.
+func install(s installSpec, interval time.Duration) *appsv1.KsctlInstall {
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name},
 		Spec: appsv1.KsctlInstallSpec{Schedule: appsv1.Schedule{Interval: &metav1.Duration{Duration: interval}},
 			SourceRef: appsv1.SourceRef{Kind: "GitRepository", Namespace: sourceNamespace, Name: sourceName},

@@ -19,36 +19,38 @@ import (
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
-// peer installs what a world's source holds.
+// peer is one of the compared installers. It installs from the source of a testbed.
 type peer interface {
-	// prepare is called once, before anything is measured.
-	prepare(ctx context.Context, w *world) error
-	// start runs it; it returns when it is at work. stop ends it.
+	// prepare is called once, before any measurement.
+	prepare(ctx context.Context, w *testbed) error
+	// start starts the peer and returns when it is ready. stop stops it.
 	start(ctx context.Context) error
 	stop() error
-	// user is as whom it makes its requests.
+	// user returns the user name of the peer's requests in the audit log.
 	user() string
-	// resource is the kind of its installs.
+	// resource returns the resource of the peer's installs.
 	resource() schema.GroupVersionResource
-	// wish is the object that asks for an install.
-	wish(s site, interval time.Duration) client.Object
-	// publish puts a source where installs have it from, and returns the revision that
-	// they call it by. readyAt is the revision that one is ready at, for the spec that
-	// it has, and empty while it is not ready.
+	// installObject returns the object by which a user requests an install.
+	installObject(s installSpec, interval time.Duration) client.Object
+	// publish publishes a source for the installs, and returns the revision that they report for
+	// it.
 	publish(ctx context.Context, src source) (revision string, err error)
-	readyAt(install *unstructured.Unstructured) string
-	// ask is what asks an install to reconcile now, and what is met by those that have.
-	ask() (client.Patch, check)
-	// create is called with sites whose wishes have just been made, commit when
-	// the source has moved on from what it was, remove when the wishes were
-	// deleted. Those who watch do nothing.
-	created(ctx context.Context, sites []site) error
-	committed(ctx context.Context, sites []site, from source) error
-	removed(ctx context.Context, sites []site) error
-	// processes of its own, if there are any.
+	// readyRevision returns the revision at which an install is ready, or "" if it is not ready for
+	// its current spec.
+	readyRevision(install *unstructured.Unstructured) string
+	// reconcileRequest returns a patch that requests an immediate reconcile of an install, and a
+	// predicate for installs that have handled the request.
+	reconcileRequest() (client.Patch, objectPredicate)
+	// onCreated is called after the benchmark has created the installs, onCommitted after it has
+	// published a new source (from is the previous one), and onRemoved after it has deleted the
+	// installs. Peers that watch the API server do nothing.
+	onCreated(ctx context.Context, sites []installSpec) error
+	onCommitted(ctx context.Context, sites []installSpec, from source) error
+	onRemoved(ctx context.Context, sites []installSpec) error
+	// processes returns the peer's processes; the floor has none.
 	processes() []*harness.Process
-	// profiles is the address of its profiles, "" if it serves none.
-	profiles() string
+	// pprofAddress returns the address of the peer's profiles, "" if it serves none.
+	pprofAddress() string
 }
 
 // newPeer returns a peer by name.
@@ -63,37 +65,37 @@ func newPeer(name string, o options) (peer, error) {
 	case report.Floor:
 		return &floor{}, nil
 	}
-	return nil, fmt.Errorf("no peer is called %q; there are %s, %s, %s and %s", name, report.Ours, report.Flux, report.ArgoCD, report.Floor)
+	return nil, fmt.Errorf("unknown peer %q; known peers: %s, %s, %s, %s", name, report.Ours, report.Flux, report.ArgoCD, report.Floor)
 }
 
-// watcher is a peer that is a process, or several, and hears of everything by itself.
-type watcher struct {
+// processPeer is a base type for peers that run as processes and watch the API server.
+type processPeer struct {
 	running atomic.Pointer[[]*harness.Process]
 }
 
-func (*watcher) created(context.Context, []site) error           { return nil }
-func (*watcher) committed(context.Context, []site, source) error { return nil }
-func (*watcher) removed(context.Context, []site) error           { return nil }
+func (*processPeer) onCreated(context.Context, []installSpec) error           { return nil }
+func (*processPeer) onCommitted(context.Context, []installSpec, source) error { return nil }
+func (*processPeer) onRemoved(context.Context, []installSpec) error           { return nil }
 
-func (w *watcher) processes() []*harness.Process {
+func (w *processPeer) processes() []*harness.Process {
 	if all := w.running.Load(); all != nil {
 		return *all
 	}
 	return nil
 }
 
-// run keeps one more process that was started, and waits until it is of use.
-func (w *watcher) run(ctx context.Context, p *harness.Process, err error) error {
+// run adds a started process and waits until it is healthy.
+func (w *processPeer) run(ctx context.Context, p *harness.Process, err error) error {
 	if err != nil {
 		return err
 	}
 	all := append(slices.Clone(w.processes()), p)
 	w.running.Store(&all)
-	return p.Healthy(ctx)
+	return p.WaitHealthy(ctx)
 }
 
-// stop ends the processes, those that were started last first.
-func (w *watcher) stop() error {
+// stop stops the processes in reverse order of their start.
+func (w *processPeer) stop() error {
 	var errs []error
 	for _, p := range slices.Backward(w.processes()) {
 		if err := p.Stop(); err != nil {
@@ -104,15 +106,15 @@ func (w *watcher) stop() error {
 	return errors.Join(errs...)
 }
 
-// toolkit is a peer whose source is the artifact of the world's GitRepository, and whose
-// installs have the status that those of Flux have.
-type toolkit struct{ world *world }
+// toolkitPeer is a base type for peers whose source is the artifact of the testbed's GitRepository,
+// and whose installs have a status like Flux' (GitOps Toolkit).
+type toolkitPeer struct{ testbed *testbed }
 
-func (t *toolkit) publish(ctx context.Context, src source) (string, error) {
-	return t.world.publish(ctx, src)
+func (t *toolkitPeer) publish(ctx context.Context, src source) (string, error) {
+	return t.testbed.publish(ctx, src)
 }
 
-func (*toolkit) readyAt(install *unstructured.Unstructured) string {
+func (*toolkitPeer) readyRevision(install *unstructured.Unstructured) string {
 	status, _ := condition(install, "Ready")
 	observed, _, _ := unstructured.NestedInt64(install.Object, "status", "observedGeneration")
 	if status != "True" || observed != install.GetGeneration() {
@@ -122,10 +124,10 @@ func (*toolkit) readyAt(install *unstructured.Unstructured) string {
 	return applied
 }
 
-func (*toolkit) ask() (client.Patch, check) {
+func (*toolkitPeer) reconcileRequest() (client.Patch, objectPredicate) {
 	token := strconv.FormatInt(time.Now().UnixNano(), 10)
 	body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, appsv1.RequestedAtAnnotation, token)
-	return client.RawPatch(types.MergePatchType, body), answered(token)
+	return client.RawPatch(types.MergePatchType, body), reconcileHandled(token)
 }
 
-var installs = appsv1.GroupVersion.WithResource("ksctlinstalls")
+var installResource = appsv1.GroupVersion.WithResource("ksctlinstalls")

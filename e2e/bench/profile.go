@@ -12,13 +12,13 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// slice is how many seconds each part of a CPU profile is: how long something
-// takes is not known before.
-const slice = 2
+// sliceSeconds is the duration, in seconds, of each part of a CPU profile. The profile is taken in
+// parts because the duration of a scenario is not known in advance.
+const sliceSeconds = 2
 
-// profiler takes profiles of a peer while something is measured.
+// profiler takes profiles of a peer during a measurement.
 type profiler struct {
-	base   string // of files
+	base   string // path of the files without suffix
 	addr   string
 	stop   context.CancelFunc
 	done   chan struct{}
@@ -26,9 +26,10 @@ type profiler struct {
 	slices []*profile.Profile
 }
 
-// profile begins to take CPU profiles, if that was asked for and the peer has any.
+// profile starts CPU profiling. It returns nil if profiling is disabled or the peer serves no
+// profiles.
 func (s *session) profile(ctx context.Context, scenario string) (*profiler, error) {
-	if !s.options.profile || len(s.peer.processes()) == 0 || s.peer.profiles() == "" {
+	if !s.options.profile || len(s.peer.processes()) == 0 || s.peer.pprofAddress() == "" {
 		return nil, nil
 	}
 	dir := filepath.Join(s.options.out, "profiles")
@@ -36,13 +37,13 @@ func (s *session) profile(ctx context.Context, scenario string) (*profiler, erro
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(ctx)
-	p := &profiler{addr: s.peer.profiles(), stop: stop, done: make(chan struct{}),
-		base: filepath.Join(dir, fmt.Sprintf("%s-%d-%s", scenario, len(s.sites), s.peerName))}
+	p := &profiler{addr: s.peer.pprofAddress(), stop: stop, done: make(chan struct{}),
+		base: filepath.Join(dir, fmt.Sprintf("%s-%d-%s", scenario, len(s.specs), s.peerName))}
 	go func() {
 		defer close(p.done)
 		for ctx.Err() == nil && p.err == nil {
-			// Not under ctx: the last slice is wanted too.
-			part, err := fetchProfile(context.WithoutCancel(ctx), fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", p.addr, slice))
+			// Not canceled with ctx, so that the last slice is complete.
+			part, err := fetchProfile(context.WithoutCancel(ctx), fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", p.addr, sliceSeconds))
 			if p.err = err; err == nil {
 				p.slices = append(p.slices, part)
 			}
@@ -51,7 +52,8 @@ func (s *session) profile(ctx context.Context, scenario string) (*profiler, erro
 	return p, nil
 }
 
-// end writes what was taken: the CPU profile, and one of the heap as it is now.
+// end stops profiling and writes the CPU profile and a current heap profile. It does nothing for
+// nil.
 func (p *profiler) end(ctx context.Context) error {
 	if p == nil {
 		return nil
@@ -59,16 +61,16 @@ func (p *profiler) end(ctx context.Context) error {
 	p.stop()
 	<-p.done
 	if p.err != nil {
-		return fmt.Errorf("take a CPU profile: %w", p.err)
+		return fmt.Errorf("taking a CPU profile: %w", p.err)
 	}
 	cpu, err := profile.Merge(p.slices)
 	if err != nil {
-		return fmt.Errorf("join CPU profiles: %w", err)
+		return fmt.Errorf("merging CPU profiles: %w", err)
 	}
-	// Allocations since the start come with it.
+	// The heap profile includes all allocations since the start.
 	heap, err := fetchProfile(ctx, "http://"+p.addr+"/debug/pprof/heap")
 	if err != nil {
-		return fmt.Errorf("take a heap profile: %w", err)
+		return fmt.Errorf("taking a heap profile: %w", err)
 	}
 	return errors.Join(writeProfile(p.base+".cpu.pprof", cpu), writeProfile(p.base+".heap.pprof", heap))
 }

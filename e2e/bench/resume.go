@@ -13,9 +13,9 @@ import (
 	"github.com/ksctl/gitops/e2e/bench/report"
 )
 
-// resumed is a report with the results that a folder has from before; those of
-// another commit, machine or version are refused, as medians would mix them.
-func resumed(dir string, now report.Report) (report.Report, error) {
+// loadResults returns the report that a folder has from an earlier run, or now if there is none. A
+// report of another commit, machine or program version is an error, because medians would mix them.
+func loadResults(dir string, now report.Report) (report.Report, error) {
 	file := filepath.Join(dir, "results.json")
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -26,18 +26,18 @@ func resumed(dir string, now report.Report) (report.Report, error) {
 	}
 	var before report.Report
 	if err := json.Unmarshal(data, &before); err != nil {
-		return now, fmt.Errorf("read %s: %w", file, err)
+		return now, fmt.Errorf("parsing %s: %w", file, err)
 	}
 	switch {
 	case before.Commit != now.Commit:
-		return now, fmt.Errorf("%s is of commit %q, and this is %q; check that one out, or measure into another -out", file, before.Commit, now.Commit)
+		return now, fmt.Errorf("%s is from commit %q, the checkout is at commit %q; check out that commit, or use another -out", file, before.Commit, now.Commit)
 	case before.Machine != now.Machine:
-		return now, fmt.Errorf("%s is of another machine (%+v, and this is %+v); measure into another -out", file, before.Machine, now.Machine)
+		return now, fmt.Errorf("%s is from another machine (%+v; this machine is %+v); use another -out", file, before.Machine, now.Machine)
 	}
-	// With other peers than before there are other programs.
+	// A run with other peers uses other programs, so only common programs are compared.
 	for name, version := range now.Versions {
 		if was, ok := before.Versions[name]; ok && was != version {
-			return now, fmt.Errorf("%s is of %s %s, and this is another version, %s; measure into another -out", file, name, was, version)
+			return now, fmt.Errorf("%s was measured with another version of %s (%s; this run uses %s); use another -out", file, name, was, version)
 		}
 	}
 	versions := maps.Clone(now.Versions)
@@ -46,7 +46,7 @@ func resumed(dir string, now report.Report) (report.Report, error) {
 	return before, nil
 }
 
-// title says what is measured in one go: a run of a job with a peer.
+// title identifies a run of a job with a peer in [report.Report].Done.
 func (j job) title(peer string, run int) string {
 	names := make([]string, len(j.scenarios))
 	for i, sc := range j.scenarios {

@@ -7,29 +7,29 @@ import (
 	"github.com/ksctl/gitops/e2e/bench/report"
 )
 
-func TestResumed(t *testing.T) {
+func TestLoadResults(t *testing.T) {
 	dir := t.TempDir()
 	now := report.Report{Commit: "abc", Machine: report.Machine{Processors: 2}, Versions: map[string]string{"etcd": "v1"}}
-	if r, err := resumed(dir, now); err != nil || len(r.Done) != 0 {
+	if r, err := loadResults(dir, now); err != nil || len(r.Done) != 0 {
 		t.Fatalf("an empty folder: %+v, %v", r, err)
 	}
 	before := now
 	before.Done = []string{jobs(options{scenarios: []string{"b"}})[0].title(report.Ours, 1)}
 	before.Results = []report.Result{{Scenario: "b", Peer: report.Ours, Run: 1}}
-	if err := write(dir, before); err != nil {
+	if err := writeResults(dir, before); err != nil {
 		t.Fatal(err)
 	}
-	r, err := resumed(dir, now)
+	r, err := loadResults(dir, now)
 	if err != nil || len(r.Results) != 1 || len(r.Done) != 1 {
 		t.Fatalf("got %+v, %v", r, err)
 	}
-	// What is done is not measured again: there is no control plane here.
-	if err := add(t.Context(), &r, options{}, jobs(options{scenarios: []string{"b"}})[0], report.Ours, 1); err != nil || len(r.Results) != 1 {
-		t.Errorf("measured again: %v", err)
+	// A completed job is not run again; running it would fail without a control plane.
+	if err := runAndRecord(t.Context(), &r, options{}, jobs(options{scenarios: []string{"b"}})[0], report.Ours, 1); err != nil || len(r.Results) != 1 {
+		t.Errorf("a completed job was run again: %v", err)
 	}
 	more := now
 	more.Versions = map[string]string{"argo-cd": "v3"}
-	if r, err := resumed(dir, more); err != nil || len(r.Versions) != 2 {
+	if r, err := loadResults(dir, more); err != nil || len(r.Versions) != 2 {
 		t.Errorf("with another peer: %v, %v", r.Versions, err)
 	}
 	for want, other := range map[string]report.Report{
@@ -37,7 +37,7 @@ func TestResumed(t *testing.T) {
 		"machine":         {Commit: "abc", Versions: now.Versions},
 		"another version": {Commit: "abc", Machine: now.Machine, Versions: map[string]string{"etcd": "v2"}},
 	} {
-		if _, err := resumed(dir, other); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := loadResults(dir, other); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("another %s: %v", want, err)
 		}
 	}

@@ -16,27 +16,27 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 )
 
-// settle is how long it is still counted after everything is as it should be:
-// what a peer does late belongs to what it does.
-const settle = 3 * time.Second
+// settleTime is the time after the end of an action during which requests and CPU time still count,
+// so that delayed work of a peer is included.
+const settleTime = 3 * time.Second
 
-// session is one peer on one fresh control plane.
+// session runs one peer on one new control plane.
 type session struct {
-	*world
-	options  options
-	peerName string
-	peer     peer
-	sites    []site
-	board    *board
-	placed   bool      // everything is installed
-	began    time.Time // of what is measured
+	*testbed
+	options      options
+	peerName     string
+	peer         peer
+	specs        []installSpec
+	installWatch *objectWatch
+	installed    bool      // all installs exist
+	measureStart time.Time // start of the current measurement
 
 	results []report.Result
 }
 
 // newSession starts a control plane and a peer on it.
-func newSession(ctx context.Context, name string, o options, sites []site) (s *session, err error) {
-	s = &session{options: o, peerName: name, sites: sites}
+func newSession(ctx context.Context, name string, o options, specs []installSpec) (s *session, err error) {
+	s = &session{options: o, peerName: name, specs: specs}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -46,40 +46,40 @@ func newSession(ctx context.Context, name string, o options, sites []site) (s *s
 	if err != nil {
 		return s, err
 	}
-	if s.world, err = newWorld(ctx); err != nil {
+	if s.testbed, err = newTestbed(ctx); err != nil {
 		return s, err
 	}
-	if err = s.world.prepare(ctx, sites); err != nil {
-		return s, fmt.Errorf("prepare the namespaces: %w", err)
+	if err = s.testbed.prepare(ctx, specs); err != nil {
+		return s, fmt.Errorf("preparing the namespaces: %w", err)
 	}
 	s.peer = p
-	if err = p.prepare(ctx, s.world); err != nil {
-		return s, fmt.Errorf("prepare %s: %w", name, err)
+	if err = p.prepare(ctx, s.testbed); err != nil {
+		return s, fmt.Errorf("preparing %s: %w", name, err)
 	}
-	if s.board, err = newBoard(ctx, s.Plane.Config(), p.resource(), ""); err != nil {
+	if s.installWatch, err = newObjectWatch(ctx, s.ControlPlane.Config(), p.resource(), ""); err != nil {
 		return s, err
 	}
 	if err = p.start(ctx); err != nil {
-		return s, fmt.Errorf("start %s: %w", name, err)
+		return s, fmt.Errorf("starting %s: %w", name, err)
 	}
 	return s, nil
 }
 
 func (s *session) close() error {
 	var errs []error
-	if s.board != nil {
-		s.board.stop()
+	if s.installWatch != nil {
+		s.installWatch.stop()
 	}
 	if s.peer != nil {
 		errs = append(errs, s.peer.stop())
 	}
-	if s.world != nil {
+	if s.testbed != nil {
 		errs = append(errs, s.Stop())
 	}
 	return errors.Join(errs...)
 }
 
-// pids of the peer; none while it has no process.
+// pids returns the process IDs of the peer; none if it has no running process.
 func (s *session) pids() []int {
 	var out []int
 	for _, p := range s.peer.processes() {
@@ -88,7 +88,7 @@ func (s *session) pids() []int {
 	return out
 }
 
-// commit moves the peer's source on.
+// commit publishes a new version of the peer's source.
 func (s *session) commit(ctx context.Context, to source) (err error) {
 	s.commits++
 	s.source = to
@@ -96,19 +96,20 @@ func (s *session) commit(ctx context.Context, to source) (err error) {
 	return err
 }
 
-// next is a value that no commit had so far.
-func (s *session) next() string { return strconv.Itoa(s.commits + 1) }
+// nextValue returns a value that no earlier commit has used.
+func (s *session) nextValue() string { return strconv.Itoa(s.commits + 1) }
 
-// moments are when each of the objects was as it should be.
-type moments = map[types.NamespacedName]time.Time
+// timestamps are the times at which objects reached the expected state.
+type timestamps = map[types.NamespacedName]time.Time
 
-// measure records what an action costs. The action returns when each object
-// that it is about was as it should be; none means that it took as long as it took.
-func (s *session) measure(ctx context.Context, scenario string, act func(ctx context.Context) (moments, error)) error {
+// measure runs an action and records its wall time, CPU time, memory, requests and latencies. The
+// action returns the time at which each changed object reached the expected state; nil means that
+// the result has no latencies.
+func (s *session) measure(ctx context.Context, scenario string, act func(ctx context.Context) (timestamps, error)) error {
 	roots := s.pids()
-	before := look(roots)
-	forgetPeak(roots)
-	mark, err := s.Plane.AuditMark(ctx)
+	before := readUsage(roots)
+	resetPeak(roots)
+	mark, err := s.ControlPlane.AuditMark(ctx)
 	if err != nil {
 		return err
 	}
@@ -116,42 +117,42 @@ func (s *session) measure(ctx context.Context, scenario string, act func(ctx con
 	if err != nil {
 		return err
 	}
-	peaks := sample(ctx, s.pids)
-	s.began = time.Now()
+	peaks := startSampler(ctx, s.pids)
+	s.measureStart = time.Now()
 	times, err := act(ctx)
 	ended := time.Now()
 	if err != nil {
 		peaks.result()
-		return errors.Join(fmt.Errorf("scenario %s with %d installs: %w", scenario, len(s.sites), err), profiles.end(ctx))
+		return errors.Join(fmt.Errorf("scenario %s with %d installs: %w", scenario, len(s.specs), err), profiles.end(ctx))
 	}
-	time.Sleep(settle)
-	after := look(s.pids())
-	if !slices.Equal(s.pids(), roots) { // it was started meanwhile
+	time.Sleep(settleTime)
+	after := readUsage(s.pids())
+	if !slices.Equal(s.pids(), roots) { // the action started the peer
 		before = usage{}
 	}
-	r := report.Result{Scenario: scenario, Installs: len(s.sites), WallSeconds: ended.Sub(s.began).Seconds(), PeakRSSBytes: peaks.result(),
+	r := report.Result{Scenario: scenario, Installs: len(s.specs), WallSeconds: ended.Sub(s.measureStart).Seconds(), PeakRSSBytes: peaks.result(),
 		CPUSeconds: (after.cpu - before.cpu).Seconds(), WorkerCPUSeconds: (after.workers - before.workers).Seconds()}
 	if err := profiles.end(ctx); err != nil {
 		return err
 	}
 	took := make([]time.Duration, 0, len(times))
 	for _, at := range times {
-		took = append(took, at.Sub(s.began))
+		took = append(took, at.Sub(s.measureStart))
 	}
 	r.Latency = report.NewLatency(took)
-	requests, err := s.Plane.AuditSince(ctx, mark)
+	requests, err := s.ControlPlane.AuditSince(ctx, mark)
 	if err != nil {
 		return err
 	}
-	count(&r, requests, s.peer.user())
+	countRequests(&r, requests, s.peer.user())
 	s.results = append(s.results, r)
-	progress("%s × %d, %s: %.2f s, CPU %.2f s, %d MiB, %d requests", r.Scenario, r.Installs, s.peerName, r.WallSeconds, r.CPUSeconds, r.PeakRSSBytes>>20, r.Total())
+	logf("%s × %d, %s: %.2f s, CPU %.2f s, %d MiB, %d requests", r.Scenario, r.Installs, s.peerName, r.WallSeconds, r.CPUSeconds, r.PeakRSSBytes>>20, r.Total())
 	return nil
 }
 
-// count adds what a user asked the API server for.
-func count(r *report.Result, all cluster.Requests, user string) {
-	requests := all.Where(cluster.By(user))
+// countRequests adds the numbers of a user's requests to a result.
+func countRequests(r *report.Result, all cluster.Requests, user string) {
+	requests := all.Where(cluster.ByUser(user))
 	r.Events = len(requests.Where(cluster.Write, cluster.Resource("events")))
 	r.Requests = map[string]int{}
 	for _, q := range requests.Without(cluster.Watch, cluster.Lease, cluster.Resource("events")) {
@@ -162,70 +163,72 @@ func count(r *report.Result, all cluster.Requests, user string) {
 	}
 }
 
-// keys of a peer's installs at sites.
-func keys(p peer, sites []site) []types.NamespacedName {
-	out := make([]types.NamespacedName, len(sites))
-	for i, s := range sites {
-		out[i] = client.ObjectKeyFromObject(p.wish(s, time.Hour))
+// objectKeys returns the names of the peer's install objects.
+func objectKeys(p peer, specs []installSpec) []types.NamespacedName {
+	out := make([]types.NamespacedName, len(specs))
+	for i, s := range specs {
+		out[i] = client.ObjectKeyFromObject(p.installObject(s, time.Hour))
 	}
 	return out
 }
 
-// install makes the wishes of sites, and waits until some of them are Ready.
-func (s *session) install(ctx context.Context, interval time.Duration, some []site) (moments, error) {
+// install creates all installs, and waits until the given ones are Ready.
+func (s *session) install(ctx context.Context, interval time.Duration, awaited []installSpec) (timestamps, error) {
 	now := s.revision
-	w := s.board.expect(keys(s.peer, some), ready(s.peer, func(revision string) bool { return revision == now }))
-	err := each(ctx, s.sites, func(ctx context.Context, at site) error {
-		return s.Plane.Client().Create(ctx, s.peer.wish(at, interval))
+	w := s.installWatch.expect(objectKeys(s.peer, awaited), ready(s.peer, func(revision string) bool { return revision == now }))
+	err := forEachInstall(ctx, s.specs, func(ctx context.Context, at installSpec) error {
+		return s.ControlPlane.Client().Create(ctx, s.peer.installObject(at, interval))
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := s.peer.created(ctx, s.sites); err != nil {
+	if err := s.peer.onCreated(ctx, s.specs); err != nil {
 		return nil, err
 	}
-	s.placed = true
-	return s.board.await(ctx, w)
+	s.installed = true
+	return s.installWatch.await(ctx, w)
 }
 
-// change commits another source, and waits until every install is Ready at it.
-func (s *session) change(ctx context.Context, to source) (moments, error) {
+// change commits another source, and waits until every install is Ready at its revision.
+func (s *session) change(ctx context.Context, to source) (timestamps, error) {
 	from := s.source
-	// The revision is not known before the commit, and Ready after it is what counts.
+	// The revision is unknown before the commit, so any other revision than the previous one
+	// matches.
 	before := s.revision
-	w := s.board.expect(keys(s.peer, s.sites), ready(s.peer, func(revision string) bool { return revision != before }))
+	w := s.installWatch.expect(objectKeys(s.peer, s.specs), ready(s.peer, func(revision string) bool { return revision != before }))
 	if err := s.commit(ctx, to); err != nil {
 		return nil, err
 	}
-	if err := s.peer.committed(ctx, s.sites, from); err != nil {
+	if err := s.peer.onCommitted(ctx, s.specs, from); err != nil {
 		return nil, err
 	}
-	return s.board.await(ctx, w)
+	return s.installWatch.await(ctx, w)
 }
 
-// request asks each install for a reconcile, and returns what waits for the answers.
-func (s *session) request(ctx context.Context) (*wait, error) {
-	patch, done := s.peer.ask()
-	w := s.board.expect(keys(s.peer, s.sites), done)
-	return w, each(ctx, s.sites, func(ctx context.Context, at site) error {
-		return s.Plane.Client().Patch(ctx, s.peer.wish(at, time.Hour), patch)
+// request requests a reconcile of each install, and returns an expectation that each has handled
+// it.
+func (s *session) request(ctx context.Context) (*expectation, error) {
+	patch, done := s.peer.reconcileRequest()
+	w := s.installWatch.expect(objectKeys(s.peer, s.specs), done)
+	return w, forEachInstall(ctx, s.specs, func(ctx context.Context, at installSpec) error {
+		return s.ControlPlane.Client().Patch(ctx, s.peer.installObject(at, time.Hour), patch)
 	})
 }
 
-// remove deletes every wish at once, and waits until none is left.
-func (s *session) remove(ctx context.Context) (moments, error) {
-	w := s.board.expect(keys(s.peer, s.sites), gone)
-	err := each(ctx, s.sites, func(ctx context.Context, at site) error {
-		return s.Plane.Client().Delete(ctx, s.peer.wish(at, time.Hour))
+// remove deletes all installs at once, and waits until they are gone.
+func (s *session) remove(ctx context.Context) (timestamps, error) {
+	w := s.installWatch.expect(objectKeys(s.peer, s.specs), deleted)
+	err := forEachInstall(ctx, s.specs, func(ctx context.Context, at installSpec) error {
+		return s.ControlPlane.Client().Delete(ctx, s.peer.installObject(at, time.Hour))
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := s.peer.removed(ctx, s.sites); err != nil {
+	if err := s.peer.onRemoved(ctx, s.specs); err != nil {
 		return nil, err
 	}
-	return s.board.await(ctx, w)
+	return s.installWatch.await(ctx, w)
 }
 
-// progress tells a person what goes on.
-func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+// logf prints a line for the user.
+func logf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }

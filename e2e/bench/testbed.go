@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // commits are named so
+	"crypto/sha1" //nolint:gosec // the format of a Git commit id; no security use
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -21,51 +21,51 @@ import (
 )
 
 const (
-	// sourceNamespace and sourceName are where the one source is.
+	// sourceNamespace and sourceName identify the source of all installs.
 	sourceNamespace = "bench-source"
 	sourceName      = "fleet"
-	// parallel is how many requests the benchmark itself makes at a time.
+	// parallel is the number of concurrent requests of the benchmark itself.
 	parallel = 16
 	nodes    = 20
 )
 
-// world is a fresh control plane with the source that all installs use.
-type world struct {
+// testbed is a new control plane with the source of all installs.
+type testbed struct {
 	*harness.Harness
 	commits  int
-	revision string // as the peer calls it
+	revision string // revision of source, as the peer reports it
 	source   source
 }
 
-// newWorld starts a control plane that has the kinds of Flux and ours.
-func newWorld(ctx context.Context) (*world, error) {
-	h, err := harness.Start(ctx, cluster.Options{Nodes: nodes, Audit: true, CRDPaths: []string{besides("../install/testdata/crds")}})
+// newTestbed starts a control plane with our CRDs and Flux' source CRDs.
+func newTestbed(ctx context.Context) (*testbed, error) {
+	h, err := harness.Start(ctx, cluster.Options{Nodes: nodes, Audit: true, CRDPaths: []string{pathFromHere("../install/testdata/crds")}})
 	if err != nil {
 		return nil, err
 	}
-	h.Shipped = true // as the peers' tools are
-	return &world{Harness: h}, nil
+	h.ReleaseBuild = true // the peers are release builds, too
+	return &testbed{Harness: h}, nil
 }
 
-// besides is a path relative to this file's folder.
-func besides(path string) string {
+// pathFromHere returns the absolute path of a path relative to this file's folder.
+func pathFromHere(path string) string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Join(filepath.Dir(file), path)
 }
 
-// prepare makes the source's and the installs' namespaces, each with an account
-// that may do everything in it, and waits until pods can be made in them.
-func (w *world) prepare(ctx context.Context, sites []site) error {
-	if err := w.Plane.Client().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sourceNamespace}}); err != nil {
+// prepare creates the namespace of the source, and the namespaces of the installs, each with an
+// account that has all permissions in it. It waits until pods can be created in them.
+func (w *testbed) prepare(ctx context.Context, specs []installSpec) error {
+	if err := w.ControlPlane.Client().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sourceNamespace}}); err != nil {
 		return err
 	}
 	repository := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: sourceNamespace, Name: sourceName},
 		Spec: sourcev1.GitRepositorySpec{URL: "https://git.example.com/fleet", Interval: metav1.Duration{Duration: time.Hour}}}
-	if err := w.Plane.Client().Create(ctx, repository); err != nil {
+	if err := w.ControlPlane.Client().Create(ctx, repository); err != nil {
 		return err
 	}
 	namespaces := map[string]bool{}
-	for _, s := range sites {
+	for _, s := range specs {
 		namespaces[s.Namespace] = true
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -76,7 +76,7 @@ func (w *world) prepare(ctx context.Context, sites []site) error {
 	return g.Wait()
 }
 
-func (w *world) prepareNamespace(ctx context.Context, ns string) error {
+func (w *testbed) prepareNamespace(ctx context.Context, ns string) error {
 	meta := metav1.ObjectMeta{Namespace: ns, Name: harness.Deployer}
 	for _, o := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}},
@@ -84,18 +84,18 @@ func (w *world) prepareNamespace(ctx context.Context, ns string) error {
 		&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: harness.Deployer}}},
 	} {
-		if err := w.Plane.Client().Create(ctx, o); err != nil {
+		if err := w.ControlPlane.Client().Create(ctx, o); err != nil {
 			return err
 		}
 	}
 	return poll(ctx, func() (bool, error) {
 		var account corev1.ServiceAccount
-		err := w.Plane.Client().Get(ctx, types.NamespacedName{Namespace: ns, Name: "default"}, &account)
+		err := w.ControlPlane.Client().Get(ctx, types.NamespacedName{Namespace: ns, Name: "default"}, &account)
 		return err == nil, client.IgnoreNotFound(err)
 	})
 }
 
-// poll asks until the answer is yes.
+// poll calls ask until it returns true or an error.
 func poll(ctx context.Context, ask func() (bool, error)) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -111,30 +111,30 @@ func poll(ctx context.Context, ask func() (bool, error)) error {
 	}
 }
 
-// publish offers a source as a new artifact of the GitRepository: its archive, and then
-// the status that names it.
-func (w *world) publish(ctx context.Context, s source) (string, error) {
-	revision := fmt.Sprintf("main@sha1:%x", sha1.Sum(fmt.Append(nil, w.commits))) //nolint:gosec // a name
-	a, err := w.Server.Publish("gitrepository/"+sourceNamespace+"/"+sourceName, s.tree(), revision)
+// publish publishes a source as a new artifact of the GitRepository: first the archive, then the
+// status with its URL.
+func (w *testbed) publish(ctx context.Context, s source) (string, error) {
+	revision := fmt.Sprintf("main@sha1:%x", sha1.Sum(fmt.Append(nil, w.commits))) //nolint:gosec // a revision, no security use
+	a, err := w.ArtifactServer.Publish("gitrepository/"+sourceNamespace+"/"+sourceName, s.tree(), revision)
 	if err != nil {
 		return "", err
 	}
 	var repository sourcev1.GitRepository
-	if err := w.Plane.Client().Get(ctx, types.NamespacedName{Namespace: sourceNamespace, Name: sourceName}, &repository); err != nil {
+	if err := w.ControlPlane.Client().Get(ctx, types.NamespacedName{Namespace: sourceNamespace, Name: sourceName}, &repository); err != nil {
 		return "", err
 	}
 	repository.Status.Artifact = &a
 	repository.Status.ObservedGeneration = repository.Generation
 	repository.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Succeeded",
 		Message: "stored artifact for revision " + revision, LastTransitionTime: metav1.Now(), ObservedGeneration: repository.Generation}}
-	return revision, w.Plane.Client().Status().Update(ctx, &repository)
+	return revision, w.ControlPlane.Client().Status().Update(ctx, &repository)
 }
 
-// each does something for every site, some at a time.
-func each(ctx context.Context, sites []site, do func(ctx context.Context, s site) error) error {
+// forEachInstall calls do for every install, with limited concurrency.
+func forEachInstall(ctx context.Context, specs []installSpec, do func(ctx context.Context, s installSpec) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
-	for _, s := range sites {
+	for _, s := range specs {
 		g.Go(func() error { return do(ctx, s) })
 	}
 	return g.Wait()

@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// ticks is USER_HZ of Linux.
-const ticks = 100
+// userHZ is USER_HZ of Linux: the clock ticks per second in /proc.
+const userHZ = 100
 
-// usage of processes and everything that they have started.
+// usage is the resource usage of processes and their descendants.
 type usage struct {
-	cpu, workers time.Duration
-	peak         int64 // bytes: the largest resident set of each since it was forgotten, added up, what they share once
+	cpu, workers time.Duration // CPU time in total, and of the descendants
+	peakRSS      int64         // sum of the peak resident sets since the last reset, in bytes; the shared executable counts once
 }
 
-// tree are processes and their descendants, themselves first.
-func tree(roots []int) []int {
+// processTree returns processes and their descendants, the processes first.
+func processTree(roots []int) []int {
 	all := slices.Clone(roots)
 	for i := 0; i < len(all); i++ {
 		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", all[i]))
@@ -38,26 +38,26 @@ func tree(roots []int) []int {
 	return all
 }
 
-// look reads what processes and their descendants have used so far.
-func look(roots []int) usage {
+// readUsage returns the usage of processes and their descendants so far.
+func readUsage(roots []int) usage {
 	var u usage
-	for i, pid := range tree(roots) {
-		own, waited := times(pid)
+	for i, pid := range processTree(roots) {
+		own, waited := cpuTimes(pid)
 		u.cpu += own + waited
 		if i >= len(roots) {
 			u.workers += own
 		}
 		u.workers += waited
-		u.peak += memory(pid, "VmHWM:")
-		if i > 0 { // the file that it runs is the same, and in memory once
-			u.peak -= memory(pid, "RssFile:")
+		u.peakRSS += memory(pid, "VmHWM:")
+		if i > 0 { // all processes run the same executable, which is in memory once
+			u.peakRSS -= memory(pid, "RssFile:")
 		}
 	}
 	return u
 }
 
-// times that a process spent on processors, and that its ended children did.
-func times(pid int) (own, waited time.Duration) {
+// cpuTimes returns the CPU time of a process, and that of its terminated children.
+func cpuTimes(pid int) (own, waited time.Duration) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, 0
@@ -67,10 +67,10 @@ func times(pid int) (own, waited time.Duration) {
 	for i := range n {
 		n[i], _ = strconv.Atoi(fields[11+i])
 	}
-	return time.Duration(n[0]+n[1]) * time.Second / ticks, time.Duration(n[2]+n[3]) * time.Second / ticks
+	return time.Duration(n[0]+n[1]) * time.Second / userHZ, time.Duration(n[2]+n[3]) * time.Second / userHZ
 }
 
-// memory of a process in bytes, by its name in /proc.
+// memory returns a memory value of a process in bytes, by its name in /proc/<pid>/status.
 func memory(pid int, name string) int64 {
 	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(data)) {
@@ -82,25 +82,26 @@ func memory(pid int, name string) int64 {
 	return 0
 }
 
-// forgetPeak makes what is resident now the peak. Without the right to, the
-// peak is that of the whole life.
-func forgetPeak(roots []int) {
-	for _, pid := range tree(roots) {
+// resetPeak sets the peak resident set of processes to the current one. Without permission to do
+// so, the peak stays that of the process' lifetime.
+func resetPeak(roots []int) {
+	for _, pid := range processTree(roots) {
 		_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 	}
 }
 
-// sampler keeps the highest peak of all processes together, also of those that
-// end meanwhile. Each sample forgets it: what two had at different times is no peak.
+// sampler measures the highest total peak of all processes, including processes that end during the
+// measurement. It resets the peak after each sample, because peaks of two processes at different
+// times must not be added.
 type sampler struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 	peak int64
 }
 
-// sample watches processes until the sampler is asked for its result; pids may
-// change while it runs, and there may be none.
-func sample(ctx context.Context, pids func() []int) *sampler {
+// startSampler samples processes until result is called. The result of pids may change or be empty
+// in the meantime.
+func startSampler(ctx context.Context, pids func() []int) *sampler {
 	ctx, stop := context.WithCancel(ctx)
 	s := &sampler{stop: stop}
 	s.wg.Go(func() {
@@ -108,8 +109,8 @@ func sample(ctx context.Context, pids func() []int) *sampler {
 		defer tick.Stop()
 		for {
 			roots := pids()
-			s.peak = max(s.peak, look(roots).peak)
-			forgetPeak(roots)
+			s.peak = max(s.peak, readUsage(roots).peakRSS)
+			resetPeak(roots)
 			select {
 			case <-ctx.Done():
 				return
@@ -120,7 +121,7 @@ func sample(ctx context.Context, pids func() []int) *sampler {
 	return s
 }
 
-// result is the highest peak that was seen.
+// result stops the sampler and returns the highest total peak.
 func (s *sampler) result() int64 {
 	s.stop()
 	s.wg.Wait()

@@ -20,9 +20,9 @@ import (
 )
 
 var _ = Describe("The typed client", func() {
-	It("writes, reads and deletes installs", func(ctx SpecContext) {
-		installs := clients.AppsV1().KsctlInstalls(namespace(ctx))
-		wish := harness.Install("", "web")
+	It("creates, reads, updates, patches and deletes installs", func(ctx SpecContext) {
+		installs := clientset.AppsV1().KsctlInstalls(namespace(ctx))
+		wish := harness.NewInstall("", "web")
 		wish.Labels = map[string]string{"team": "shop"}
 		made, err := installs.Create(ctx, wish, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
@@ -40,7 +40,7 @@ var _ = Describe("The typed client", func() {
 		updated, err := installs.Update(ctx, made, metav1.UpdateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(updated.Spec.Suspend).To(BeTrue())
-		Expect(updated.Status.StackVersion).To(BeEmpty(), "the status is a resource of its own")
+		Expect(updated.Status.StackVersion).To(BeEmpty(), "status is a subresource")
 		updated.Status.StackVersion = "1.0.0"
 		updated, err = installs.UpdateStatus(ctx, updated, metav1.UpdateOptions{})
 		Expect(err).NotTo(HaveOccurred())
@@ -57,8 +57,8 @@ var _ = Describe("The typed client", func() {
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "got %v", err)
 	})
 
-	It("reaches each kind by the resource that its CRD serves", func(ctx SpecContext) {
-		apps, ns := clients.AppsV1(), namespace(ctx)
+	It("uses the resource name of the CRD for each kind", func(ctx SpecContext) {
+		apps, ns := clientset.AppsV1(), namespace(ctx)
 		meta := metav1.ObjectMeta{Name: "one"}
 		_, err := apps.KsctlRemoves(ns).Create(ctx, &appsv1.KsctlRemove{ObjectMeta: meta, Spec: appsv1.KsctlRemoveSpec{InstallRef: &appsv1.InstallRef{Name: "web"}}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
@@ -70,9 +70,9 @@ var _ = Describe("The typed client", func() {
 })
 
 var _ = Describe("An informer", func() {
-	It("tells of installs as they come, change and go, and its lister has them", func(ctx SpecContext) {
+	It("notifies of added, changed and deleted installs, and its lister returns them", func(ctx SpecContext) {
 		ns, other := namespace(ctx), namespace(ctx)
-		factory := externalversions.NewSharedInformerFactoryWithOptions(clients, 0, externalversions.WithNamespace(ns))
+		factory := externalversions.NewSharedInformerFactoryWithOptions(clientset, 0, externalversions.WithNamespace(ns))
 		informer := factory.Apps().V1().KsctlInstalls()
 		told := make(chan string, 100)
 		_, err := informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -99,11 +99,11 @@ var _ = Describe("An informer", func() {
 		})
 		Expect(cache.WaitForCacheSync(ctx.Done(), informer.Informer().HasSynced)).To(BeTrue())
 
-		_, err = clients.AppsV1().KsctlInstalls(other).Create(ctx, harness.Install("", "elsewhere"), metav1.CreateOptions{})
+		_, err = clientset.AppsV1().KsctlInstalls(other).Create(ctx, harness.NewInstall("", "elsewhere"), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		in, err := clients.AppsV1().KsctlInstalls(ns).Create(ctx, harness.Install("", "web"), metav1.CreateOptions{})
+		in, err := clientset.AppsV1().KsctlInstalls(ns).Create(ctx, harness.NewInstall("", "web"), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		Eventually(told, soon).Should(Receive(Equal("added web")))
+		Eventually(told, waitTimeout).Should(Receive(Equal("added web")))
 		held, err := informer.Lister().KsctlInstalls(ns).Get("web")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(held.UID).To(Equal(in.UID))
@@ -112,18 +112,18 @@ var _ = Describe("An informer", func() {
 		Expect(all).To(ConsistOf(HaveField("Name", "web")))
 
 		in.Spec.Suspend = true
-		_, err = clients.AppsV1().KsctlInstalls(ns).Update(ctx, in, metav1.UpdateOptions{})
+		_, err = clientset.AppsV1().KsctlInstalls(ns).Update(ctx, in, metav1.UpdateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		Eventually(told, soon).Should(Receive(Equal("suspended web")))
-		Expect(clients.AppsV1().KsctlInstalls(ns).Delete(ctx, "web", metav1.DeleteOptions{})).To(Succeed())
-		Eventually(told, soon).Should(Receive(Equal("deleted " + ns + "/web")))
+		Eventually(told, waitTimeout).Should(Receive(Equal("suspended web")))
+		Expect(clientset.AppsV1().KsctlInstalls(ns).Delete(ctx, "web", metav1.DeleteOptions{})).To(Succeed())
+		Eventually(told, waitTimeout).Should(Receive(Equal("deleted " + ns + "/web")))
 	})
 })
 
 var _ = Describe("An apply configuration", func() {
-	It("sends what it was given, and owns no more", func(ctx SpecContext) {
+	It("sends only the fields that are set, and owns only those", func(ctx SpecContext) {
 		ns := namespace(ctx)
-		installs := clients.AppsV1().KsctlInstalls(ns)
+		installs := clientset.AppsV1().KsctlInstalls(ns)
 		wish := acappsv1.KsctlInstall("web", ns).WithLabels(map[string]string{"team": "shop"}).
 			WithSpec(acappsv1.KsctlInstallSpec().WithPath("./stacks").WithStack("shop").WithInterval(metav1.Duration{Duration: 5 * time.Minute}).
 				WithSourceRef(acappsv1.SourceRef().WithKind("GitRepository").WithName("fleet")).
@@ -136,7 +136,7 @@ var _ = Describe("An apply configuration", func() {
 		Expect(in.ManagedFields).To(HaveLen(1))
 		Expect(in.ManagedFields[0].FieldsV1.GetRawString()).To(And(ContainSubstring("f:stack"), Not(ContainSubstring("f:suspend")), Not(ContainSubstring("f:status"))))
 
-		By("another one takes a field of its own, and may not take the bot's")
+		By("another field manager sets a new field, and conflicts on the bot's field")
 		person := metav1.ApplyOptions{FieldManager: "person"}
 		in, err = installs.Apply(ctx, acappsv1.KsctlInstall("web", ns).WithSpec(acappsv1.KsctlInstallSpec().WithSuspend(true)), person)
 		Expect(err).NotTo(HaveOccurred())
@@ -145,7 +145,7 @@ var _ = Describe("An apply configuration", func() {
 		_, err = installs.Apply(ctx, acappsv1.KsctlInstall("web", ns).WithSpec(acappsv1.KsctlInstallSpec().WithSuspend(true).WithStack("other")), person)
 		Expect(apierrors.IsConflict(err)).To(BeTrue(), "got %v", err)
 
-		By("the bot leaves a field out, which goes, and the person's stays")
+		By("the bot omits a field, which is removed, and the other manager's field stays")
 		wish.Spec.Components = nil
 		in, err = installs.Apply(ctx, wish, bot)
 		Expect(err).NotTo(HaveOccurred())
@@ -153,15 +153,15 @@ var _ = Describe("An apply configuration", func() {
 		Expect(in.Spec.Suspend).To(BeTrue())
 	})
 
-	It("writes a status", func(ctx SpecContext) {
+	It("applies a status", func(ctx SpecContext) {
 		ns := namespace(ctx)
-		installs := clients.AppsV1().KsctlInstalls(ns)
-		_, err := installs.Create(ctx, harness.Install("", "web"), metav1.CreateOptions{})
+		installs := clientset.AppsV1().KsctlInstalls(ns)
+		_, err := installs.Create(ctx, harness.NewInstall("", "web"), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		in, err := installs.ApplyStatus(ctx, acappsv1.KsctlInstall("web", ns).WithStatus(acappsv1.KsctlInstallStatus().WithObservedGeneration(1).
 			WithConditions(acmetav1.Condition().WithType("Ready").WithStatus(metav1.ConditionTrue).WithReason("Succeeded").WithMessage("").WithLastTransitionTime(metav1.Now()))),
 			metav1.ApplyOptions{FieldManager: "bot", Force: true})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(harness.Ready(in).Status).To(Equal(metav1.ConditionTrue))
+		Expect(harness.ReadyCondition(in).Status).To(Equal(metav1.ConditionTrue))
 	})
 })

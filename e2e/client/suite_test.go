@@ -1,4 +1,4 @@
-// Package client_test uses the generated clients on a real API server.
+// Package client_test tests the generated clients against a real API server.
 package client_test
 
 import (
@@ -14,13 +14,13 @@ import (
 	"github.com/ksctl/gitops/e2e/suite"
 )
 
-// soon is how long anything in these specs may take; it takes far less.
-const soon = 4 * time.Minute
+// waitTimeout bounds each wait in these specs; normally a wait takes far less.
+const waitTimeout = 4 * time.Minute
 
 var (
-	plane *cluster.Cluster
-	// clients are those of a program that knows this API alone.
-	clients versioned.Interface
+	controlPlane *cluster.Cluster
+	// clientset is the generated clientset, which has no other kinds.
+	clientset versioned.Interface
 )
 
 func TestClient(t *testing.T) {
@@ -29,17 +29,17 @@ func TestClient(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
-	plane, err = cluster.Start(ctx, cluster.Options{NoControllerManager: true, CRDPaths: []string{"../../config/crd/bases"}})
+	controlPlane, err = cluster.Start(ctx, cluster.Options{NoControllerManager: true, CRDPaths: []string{"../../config/crd/bases"}})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(plane.Stop)
-	clients, err = versioned.NewForConfig(plane.Config())
+	DeferCleanup(controlPlane.Stop)
+	clientset, err = versioned.NewForConfig(controlPlane.Config())
 	Expect(err).NotTo(HaveOccurred())
 })
 
-// namespace makes one for one spec.
+// namespace creates a namespace for one spec.
 func namespace(ctx context.Context) string {
 	GinkgoHelper()
-	ns, err := plane.Namespace(ctx, "client")
+	ns, err := controlPlane.Namespace(ctx, "client")
 	Expect(err).NotTo(HaveOccurred())
 	return ns
 }

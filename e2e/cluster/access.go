@@ -21,26 +21,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// AdminUser is the name under which [Cluster.Config] appears in the audit log.
+// AdminUser is the user name of [Cluster.Config] in the audit log.
 const AdminUser = "e2e-admin"
 
-// tokenLife is how long a token of a ServiceAccount lasts: longer than a suite.
-const tokenLife = 24 * 60 * 60 // seconds
+// tokenLifetime is the lifetime of a ServiceAccount token: longer than a suite.
+const tokenLifetime = 24 * 60 * 60 // seconds
 
-// Config returns a copy of the administrator's configuration. It has no limit
-// on the client's side; set QPS to add one.
+// Config returns a copy of the administrator's configuration. It has no client-side rate limit;
+// set QPS to add one.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
 // Kubeconfig returns the path of a kubeconfig file with the administrator's
 // access, in the run's folder.
 func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
 
-// Client returns the administrator's client. It reads without a cache and
-// learns of new kinds by itself.
+// Client returns the administrator's client. It reads without a cache and discovers new kinds.
 func (c *Cluster) Client() client.Client { return c.client }
 
-// prepareAccess makes the administrator's configuration, file and clients.
-// None of them needs the API server yet.
+// prepareAccess creates the administrator's configuration, kubeconfig file and clients. None of
+// them needs a running API server.
 func (c *Cluster) prepareAccess() error {
 	var err error
 	if c.config, err = c.ConfigForUser(AdminUser, "system:masters"); err != nil {
@@ -50,10 +49,10 @@ func (c *Cluster) prepareAccess() error {
 		return err
 	}
 	if c.clientset, err = kubernetes.NewForConfig(c.config); err != nil {
-		return fmt.Errorf("make the administrator's client: %w", err)
+		return fmt.Errorf("creating the administrator's client: %w", err)
 	}
 	if c.client, err = c.newClient(); err != nil {
-		return fmt.Errorf("make the administrator's client: %w", err)
+		return fmt.Errorf("creating the administrator's client: %w", err)
 	}
 	return nil
 }
@@ -79,37 +78,35 @@ func (c *Cluster) newClient() (client.Client, error) {
 	return client.New(c.config, client.Options{HTTPClient: httpClient, Scheme: known, Mapper: mapper})
 }
 
-// ConfigForUser returns a configuration with a client certificate for any user
-// and groups. What the user may do is up to RBAC; the group system:masters may
-// do everything.
+// ConfigForUser returns a configuration with a client certificate for any user and groups. RBAC
+// decides what the user may do; the group system:masters may do everything.
 func (c *Cluster) ConfigForUser(user string, groups ...string) (*rest.Config, error) {
 	credentials, err := c.pki.client(user, groups)
 	if err != nil {
 		return nil, err
 	}
-	config := c.bareConfig()
+	config := c.anonymousConfig()
 	config.CertData, config.KeyData = credentials.cert, credentials.key
 	return config, nil
 }
 
-// ConfigFor returns a configuration that acts as a ServiceAccount, with a token
-// from the TokenRequest API that lasts a day. The account must exist; RBAC
-// decides what it may do.
+// ConfigFor returns a configuration that authenticates as a ServiceAccount, with a token from the
+// TokenRequest API that is valid for a day. The account must exist; RBAC decides what it may do.
 func (c *Cluster) ConfigFor(ctx context.Context, namespace, serviceAccount string) (*rest.Config, error) {
-	seconds := int64(tokenLife)
+	seconds := int64(tokenLifetime)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
 	request, err := c.clientset.CoreV1().ServiceAccounts(namespace).
 		CreateToken(ctx, serviceAccount, request, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("request a token for ServiceAccount %s/%s: %w", namespace, serviceAccount, err)
+		return nil, fmt.Errorf("requesting a token for ServiceAccount %s/%s: %w", namespace, serviceAccount, err)
 	}
-	config := c.bareConfig()
+	config := c.anonymousConfig()
 	config.BearerToken = request.Status.Token
 	return config, nil
 }
 
-// KubeconfigFor writes a kubeconfig file that acts as a ServiceAccount, see
-// [Cluster.ConfigFor], into the run's folder and returns its path.
+// KubeconfigFor writes a kubeconfig file for a ServiceAccount, see [Cluster.ConfigFor], into the
+// run's folder and returns its path.
 func (c *Cluster) KubeconfigFor(ctx context.Context, namespace, serviceAccount string) (string, error) {
 	config, err := c.ConfigFor(ctx, namespace, serviceAccount)
 	if err != nil {
@@ -123,23 +120,22 @@ func ServiceAccountUser(namespace, name string) string {
 	return "system:serviceaccount:" + namespace + ":" + name
 }
 
-// AwaitRight waits until a user may do something. The API server learns of roles
-// and bindings a moment after it has stored them, and until then refuses what they
-// allow.
-func (c *Cluster) AwaitRight(ctx context.Context, user string, right authorizationv1.ResourceAttributes) error {
-	what := fmt.Sprintf("the right of %s to %s %s", user, right.Verb, right.Resource)
+// AwaitPermission waits until RBAC allows a user an action. The API server's authorizer sees roles
+// and bindings a moment after they are stored, and until then denies what they allow.
+func (c *Cluster) AwaitPermission(ctx context.Context, user string, permission authorizationv1.ResourceAttributes) error {
+	what := fmt.Sprintf("permission of %s to %s %s", user, permission.Verb, permission.Resource)
 	return await(ctx, what, startTimeout, func(ctx context.Context) error {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &right}}
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &permission}}
 		review, err := c.clientset.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 		if err == nil && !review.Status.Allowed {
-			err = fmt.Errorf("it is not allowed: %s", review.Status.Reason)
+			err = fmt.Errorf("not allowed: %s", review.Status.Reason)
 		}
 		return err
 	}, c.apiServer)
 }
 
-// bareConfig is a configuration that trusts the cluster and identifies nobody.
-func (c *Cluster) bareConfig() *rest.Config {
+// anonymousConfig returns a configuration that trusts the cluster's CA and has no credentials.
+func (c *Cluster) anonymousConfig() *rest.Config {
 	return &rest.Config{
 		Host:            "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(c.apiPort.number)),
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.pki.caPEM},
@@ -161,7 +157,7 @@ func (c *Cluster) WriteKubeconfig(name string, config *rest.Config) (string, err
 	file.CurrentContext = "e2e"
 	path := c.run.path(strings.ReplaceAll(name, ":", "-") + ".kubeconfig")
 	if err := clientcmd.WriteToFile(*file, path); err != nil {
-		return "", fmt.Errorf("write %s: %w", path, err)
+		return "", fmt.Errorf("writing %s: %w", path, err)
 	}
 	return path, nil
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 )
 
-// readerManifest gives the ServiceAccount reader the right to read ConfigMaps.
+// readerManifest allows the ServiceAccount reader to read ConfigMaps.
 const readerManifest = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
@@ -49,28 +49,28 @@ func widget(namespace, name string) *unstructured.Unstructured {
 	return u
 }
 
-// connect makes a client from a configuration.
-func connect(config *rest.Config) client.Client {
+// newClient creates a client from a configuration.
+func newClient(config *rest.Config) client.Client {
 	GinkgoHelper()
 	c, err := client.New(config, client.Options{})
 	Expect(err).NotTo(HaveOccurred())
 	return c
 }
 
-// reader makes a namespace with the account of readerManifest.
-func reader(ctx context.Context) string {
+// namespaceWithReader creates a namespace and applies readerManifest to it.
+func namespaceWithReader(ctx context.Context) string {
 	GinkgoHelper()
 	ns := namespace(ctx)
-	Expect(plane.ApplyYAML(ctx, inNamespace(readerManifest, ns))).To(Succeed())
+	Expect(controlPlane.ApplyYAML(ctx, inNamespace(readerManifest, ns))).To(Succeed())
 	return ns
 }
 
 var _ = Describe("Access", func() {
-	It("acts as a ServiceAccount, and RBAC limits it", func(ctx SpecContext) {
-		ns := reader(ctx)
-		config, err := plane.ConfigFor(ctx, ns, "reader")
+	It("authenticates as a ServiceAccount that RBAC limits", func(ctx SpecContext) {
+		ns := namespaceWithReader(ctx)
+		config, err := controlPlane.ConfigFor(ctx, ns, "reader")
 		Expect(err).NotTo(HaveOccurred())
-		c := connect(config)
+		c := newClient(config)
 
 		list := &corev1.ConfigMapList{}
 		Expect(c.List(ctx, list, client.InNamespace(ns))).To(Succeed())
@@ -82,29 +82,29 @@ var _ = Describe("Access", func() {
 		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "another verb")
 	})
 
-	It("names a ServiceAccount that does not exist", func(ctx SpecContext) {
-		_, err := plane.ConfigFor(ctx, "default", "nobody")
+	It("returns NotFound with the name of a missing ServiceAccount", func(ctx SpecContext) {
+		_, err := controlPlane.ConfigFor(ctx, "default", "nobody")
 		Expect(err).To(MatchError(ContainSubstring("default/nobody")))
 		Expect(apierrors.IsNotFound(err)).To(BeTrue())
 	})
 
-	It("acts as any user with a certificate", func(ctx SpecContext) {
-		config, err := plane.ConfigForUser("jane", "developers")
+	It("authenticates as any user by client certificate", func(ctx SpecContext) {
+		config, err := controlPlane.ConfigForUser("jane", "developers")
 		Expect(err).NotTo(HaveOccurred())
-		err = connect(config).List(ctx, &corev1.SecretList{})
+		err = newClient(config).List(ctx, &corev1.SecretList{})
 		Expect(apierrors.IsForbidden(err)).To(BeTrue())
 		Expect(err).To(MatchError(ContainSubstring("jane")))
 	})
 
-	It("writes kubeconfig files that kubectl takes", func(ctx SpecContext) {
-		ns := reader(ctx)
-		file, err := plane.KubeconfigFor(ctx, ns, "reader")
+	It("writes kubeconfig files that kubectl accepts", func(ctx SpecContext) {
+		ns := namespaceWithReader(ctx)
+		file, err := controlPlane.KubeconfigFor(ctx, ns, "reader")
 		Expect(err).NotTo(HaveOccurred())
 		for path, user := range map[string]string{
-			file:               cluster.ServiceAccountUser(ns, "reader"),
-			plane.Kubeconfig(): cluster.AdminUser,
+			file:                      cluster.ServiceAccountUser(ns, "reader"),
+			controlPlane.Kubeconfig(): cluster.AdminUser,
 		} {
-			kubectl := exec.CommandContext(ctx, plane.Kubectl(), "--kubeconfig", path, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")
+			kubectl := exec.CommandContext(ctx, controlPlane.Kubectl(), "--kubeconfig", path, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")
 			kubectl.Env = []string{"HOME=" + GinkgoT().TempDir()}
 			output, err := kubectl.CombinedOutput()
 			Expect(err).NotTo(HaveOccurred(), string(output))
@@ -114,15 +114,15 @@ var _ = Describe("Access", func() {
 })
 
 var _ = Describe("Apply", func() {
-	It("applies a folder, the namespace and the CRD before their objects", func(ctx SpecContext) {
-		Expect(plane.Apply(ctx, "testdata/manifests")).To(Succeed())
+	It("applies the namespace and the CRD of a folder before their objects", func(ctx SpecContext) {
+		Expect(controlPlane.Apply(ctx, "testdata/manifests")).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {
-			Expect(plane.Client().Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "rig-manifests"}})).To(Succeed())
+			Expect(controlPlane.Client().Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "rig-manifests"}})).To(Succeed())
 		})
 		gadget := widget("rig-manifests", "one")
 		gadget.SetKind("Gadget")
-		Expect(plane.Client().Get(ctx, client.ObjectKeyFromObject(gadget), gadget)).To(Succeed())
-		Expect(plane.Apply(ctx, "testdata/manifests")).To(Succeed(), "a second time")
+		Expect(controlPlane.Client().Get(ctx, client.ObjectKeyFromObject(gadget), gadget)).To(Succeed())
+		Expect(controlPlane.Apply(ctx, "testdata/manifests")).To(Succeed(), "a second time")
 	})
 
 	It("builds a kustomization", func(ctx SpecContext) {
@@ -131,13 +131,13 @@ var _ = Describe("Apply", func() {
 			[]byte("namespace: "+ns+"\nnamePrefix: pre-\nresources: [map.yaml]\n"), 0o600)).To(Succeed())
 		Expect(os.WriteFile(filepath.Join(dir, "map.yaml"),
 			[]byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n"), 0o600)).To(Succeed())
-		Expect(plane.Apply(ctx, dir)).To(Succeed())
-		Expect(plane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "pre-settings"}, &corev1.ConfigMap{})).To(Succeed())
+		Expect(controlPlane.Apply(ctx, dir)).To(Succeed())
+		Expect(controlPlane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "pre-settings"}, &corev1.ConfigMap{})).To(Succeed())
 	})
 
-	It("names what it could not apply", func(ctx SpecContext) {
-		err := plane.ApplyYAML(ctx, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: UPPER, namespace: default}\n"))
+	It("names the object that it failed to apply", func(ctx SpecContext) {
+		err := controlPlane.ApplyYAML(ctx, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: UPPER, namespace: default}\n"))
 		Expect(err).To(MatchError(ContainSubstring("ConfigMap default/UPPER")))
-		Expect(plane.Apply(ctx, GinkgoT().TempDir())).To(MatchError(ContainSubstring("no manifests")))
+		Expect(controlPlane.Apply(ctx, GinkgoT().TempDir())).To(MatchError(ContainSubstring("no manifests")))
 	})
 })

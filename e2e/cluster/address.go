@@ -8,20 +8,19 @@ import (
 	"sync"
 )
 
-// given are the ports that this process was told of: who was told of two begins to
-// listen at neither before it has both.
-var given sync.Map
+// reservedPorts are the ports that FreeAddress has returned in this process. A caller that needs
+// two addresses listens on neither before it has both, so a free port may be reserved already.
+var reservedPorts sync.Map
 
-// FreeAddress is one on loopback that nobody listens at, for a program that is
-// told where to listen. Its port is below those that a system hands out by itself
-// (from 32768 on Linux): no connection takes it before the program does. No address
-// is given twice.
+// FreeAddress returns a loopback address (host:port) without a listener, for a program whose listen
+// address is a flag. The port is below the ephemeral range (32768 and above on Linux), so that no
+// outgoing connection occupies it before the program listens. No address is returned twice.
 func FreeAddress() (string, error) {
 	const first, ports, tries = 15000, 15000, 100
 	var err error
 	for range tries {
 		port := first + rand.IntN(ports)
-		if _, twice := given.LoadOrStore(port, true); twice {
+		if _, taken := reservedPorts.LoadOrStore(port, true); taken {
 			continue
 		}
 		var l net.Listener
@@ -29,5 +28,5 @@ func FreeAddress() (string, error) {
 			return l.Addr().String(), l.Close()
 		}
 	}
-	return "", fmt.Errorf("find a free port: %w", err)
+	return "", fmt.Errorf("finding a free port: %w", err)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/ksctl/gitops/e2e/tools"
 )
 
-// Files in the run folder that the programs read.
+// Names of files in the run's folder that the programs read.
 const (
 	caFile             = "ca.crt"
 	servingCertFile    = "apiserver.crt"
@@ -34,8 +34,7 @@ func (c *Cluster) etcdArgs() []string {
 		"--advertise-client-urls=" + c.etcdURL(),
 		"--listen-peer-urls=http://127.0.0.1:0",
 		"--socket-reuse-port=true",
-		// The data need not survive a power failure, and fsync is most of the
-		// time of a write.
+		// The data need not survive a power failure, and most of a write's time is fsync.
 		"--unsafe-no-fsync=true",
 		"--log-level=warn",
 	}
@@ -45,7 +44,7 @@ func (c *Cluster) apiServerArgs() []string {
 	args := []string{
 		"--etcd-servers=" + c.etcdURL(),
 		"--bind-address=127.0.0.1",
-		// Otherwise it looks for a default route, which not every machine has.
+		// Without the flag the API server looks for a default route, which not every machine has.
 		"--advertise-address=127.0.0.1",
 		"--secure-port=" + strconv.Itoa(c.apiPort.number),
 		"--permit-port-sharing=true",
@@ -55,19 +54,18 @@ func (c *Cluster) apiServerArgs() []string {
 		"--authorization-mode=Node,RBAC",
 		"--allow-privileged=true",
 		"--service-cluster-ip-range=" + serviceCIDR,
-		// Endpoints of the Service kubernetes may not be on loopback.
+		// The API server refuses loopback endpoints for the Service kubernetes.
 		"--endpoint-reconciler-type=none",
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + c.run.path(serviceAccountFile),
 		"--service-account-signing-key-file=" + c.run.path(serviceAccountFile),
-		// Priority and fairness stays on, as in any cluster. These two are
-		// what it shares out (600 by default, of which most clients get a
-		// fifth): raised so that on a slow machine nothing is answered 429
-		// because of the machine, and a suite counts the requests it expects.
+		// API Priority and Fairness stays on, as in any cluster. These two flags are its total
+		// concurrency (600 by default, of which most clients get a fifth). They are raised so that
+		// a slow machine alone causes no 429, and a suite counts the requests it expects.
 		"--max-requests-inflight=2000",
 		"--max-mutating-requests-inflight=1000",
-		// Above zero it ends its watches when asked to stop. Otherwise it waits
-		// a minute for its clients to end them.
+		// Above zero, the API server ends its watches on SIGTERM. Otherwise it waits a minute for
+		// its clients to end them.
 		"--shutdown-watch-termination-grace-period=5s",
 	}
 	if c.opts.Audit {
@@ -76,45 +74,44 @@ func (c *Cluster) apiServerArgs() []string {
 	return append(args, c.opts.APIServerFlags...)
 }
 
-// StartAPIServer starts the API server after [Cluster.StopAPIServer], on the
-// same port and with the same data, and returns when it is ready. Watches of
-// its clients have ended by then, and its audit log goes on in the same file.
+// StartAPIServer starts the API server after [Cluster.StopAPIServer], on the same port and with the
+// same data, and returns when it is ready. Clients have lost their watches by then. The audit log
+// continues in the same file.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	if c.apiServer != nil {
-		return errors.New("start the API server: it is running")
+		return errors.New("starting the API server: it is running")
 	}
 	var err error
-	c.apiServerSince = time.Now()
+	c.apiServerStarted = time.Now()
 	if c.apiServer, err = c.run.launch(tools.APIServer, c.binaries[tools.APIServer], c.apiServerArgs()); err != nil {
 		return err
 	}
 	ready := func(ctx context.Context) error {
-		// Readiness of etcd is part of it, and so are the built-in roles.
+		// /readyz includes etcd and the built-in roles.
 		return c.clientset.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	}
-	return await(ctx, "the API server to be ready", startTimeout, ready, c.apiServer, c.etcd)
+	return await(ctx, "the API server to become ready", startTimeout, ready, c.apiServer, c.etcd)
 }
 
-// StopAPIServer stops the API server and leaves everything else running:
-// requests are refused until [Cluster.StartAPIServer].
+// StopAPIServer stops the API server and leaves all other programs running. Connections are refused
+// until [Cluster.StartAPIServer].
 func (c *Cluster) StopAPIServer() error {
 	if c.apiServer == nil {
-		return errors.New("stop the API server: it is not running")
+		return errors.New("stopping the API server: it is not running")
 	}
 	p := c.apiServer
 	c.apiServer = nil
 	if err := p.stop(); err != nil {
-		return fmt.Errorf("stop the API server: %w", err)
+		return fmt.Errorf("stopping the API server: %w", err)
 	}
 	return nil
 }
 
-// StopEtcd ends etcd in good order, or at once if kill is set, and leaves
-// everything else running: the API server can't read or write until
-// [Cluster.StartEtcd]. No data is lost.
+// StopEtcd ends etcd by SIGTERM, or by SIGKILL if kill is set, and leaves all other programs
+// running. The API server can't read or write until [Cluster.StartEtcd]. No data is lost.
 func (c *Cluster) StopEtcd(kill bool) error {
 	if c.etcd == nil {
-		return errors.New("stop etcd: it is not running")
+		return errors.New("stopping etcd: it is not running")
 	}
 	p := c.etcd
 	c.etcd = nil
@@ -122,17 +119,17 @@ func (c *Cluster) StopEtcd(kill bool) error {
 		return p.stop()
 	}
 	if err := p.cmd.Process.Kill(); err != nil {
-		return fmt.Errorf("kill etcd: %w", err)
+		return fmt.Errorf("killing etcd: %w", err)
 	}
 	<-p.done
 	return nil
 }
 
-// StartEtcd starts etcd after [Cluster.StopEtcd], on the same port and with the
-// same data, and returns when the API server has found it again.
+// StartEtcd starts etcd after [Cluster.StopEtcd], on the same port and with the same data, and
+// returns when the API server is ready again.
 func (c *Cluster) StartEtcd(ctx context.Context) error {
 	if c.etcd != nil {
-		return errors.New("start etcd: it is running")
+		return errors.New("starting etcd: it is running")
 	}
 	var err error
 	if c.etcd, err = c.run.launch(tools.Etcd, c.binaries[tools.Etcd], c.etcdArgs()); err != nil {
@@ -141,19 +138,19 @@ func (c *Cluster) StartEtcd(ctx context.Context) error {
 	ready := func(ctx context.Context) error {
 		return c.clientset.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	}
-	return await(ctx, "the API server to find etcd again", startTimeout, ready, c.etcd, c.apiServer)
+	return await(ctx, "the API server to reconnect to etcd", startTimeout, ready, c.etcd, c.apiServer)
 }
 
-// KillAPIServer ends the API server at once, as a crash would: requests in
-// flight get no answer. Everything else goes on as after [Cluster.StopAPIServer].
+// KillAPIServer ends the API server by SIGKILL, as a crash would: requests in flight get no answer.
+// All other programs keep running, as after [Cluster.StopAPIServer].
 func (c *Cluster) KillAPIServer() error {
 	if c.apiServer == nil {
-		return errors.New("kill the API server: it is not running")
+		return errors.New("killing the API server: it is not running")
 	}
 	p := c.apiServer
 	c.apiServer = nil
 	if err := p.cmd.Process.Kill(); err != nil {
-		return fmt.Errorf("kill the API server: %w", err)
+		return fmt.Errorf("killing the API server: %w", err)
 	}
 	<-p.done
 	return nil

@@ -25,23 +25,23 @@ import (
 // FieldManager is the field manager of [Cluster.Apply].
 const FieldManager = "e2e"
 
-// Apply applies what path holds with server-side apply, and takes fields over
-// from other managers: a file, a folder with a kustomization (which is built),
-// or a folder of .yaml, .yml and .json files (its subfolders are not read).
-// Namespaces and CRDs go first, and it waits until the CRDs are served.
+// Apply applies the manifests at path with server-side apply, and forces conflicts with other field
+// managers. The path is a file, a folder with a kustomization (which is built), or a folder of
+// .yaml, .yml and .json files (without its subfolders). Apply applies Namespaces and CRDs first and
+// waits until the CRDs are served.
 func (c *Cluster) Apply(ctx context.Context, path string) error {
 	data, err := manifests(path)
 	if err != nil {
-		return fmt.Errorf("read manifests: %w", err)
+		return fmt.Errorf("reading manifests: %w", err)
 	}
 	if err := c.ApplyYAML(ctx, data); err != nil {
-		return fmt.Errorf("apply %s: %w", path, err)
+		return fmt.Errorf("applying %s: %w", path, err)
 	}
 	return nil
 }
 
-// ApplyYAML applies a stream of YAML or JSON documents as [Cluster.Apply] does.
-// An object without a namespace whose kind has one goes to "default".
+// ApplyYAML applies a stream of YAML or JSON documents as [Cluster.Apply] does. An object of a
+// namespaced kind without a namespace goes to "default".
 func (c *Cluster) ApplyYAML(ctx context.Context, data []byte) error {
 	objects, err := decode(data)
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *Cluster) applyObject(ctx context.Context, object *unstructured.Unstruct
 	return c.awaitCRD(ctx, object.GetName())
 }
 
-// awaitCRD waits until a CRD's objects can be created.
+// awaitCRD waits until objects of a CRD can be created.
 func (c *Cluster) awaitCRD(ctx context.Context, name string) error {
 	return await(ctx, "CRD "+name+" to be established", startTimeout, func(ctx context.Context) error {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -84,12 +84,12 @@ func (c *Cluster) awaitCRD(ctx context.Context, name string) error {
 				return c.awaitDiscovery(crd)
 			}
 		}
-		return errors.New("it is not established")
+		return fmt.Errorf("CRD %s is not established", name)
 	})
 }
 
-// awaitDiscovery checks that the mapper finds a CRD's kind: discovery lags the
-// condition a little.
+// awaitDiscovery returns an error until the REST mapper finds the CRD's kind: discovery lags behind
+// the condition Established.
 func (c *Cluster) awaitDiscovery(crd *apiextensionsv1.CustomResourceDefinition) error {
 	for _, version := range crd.Spec.Versions {
 		if !version.Served {
@@ -122,7 +122,7 @@ func rank(object *unstructured.Unstructured) int {
 	return rankOther
 }
 
-// manifests returns what path holds as one stream of documents.
+// manifests returns the manifests at path as one stream of documents.
 func manifests(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -153,7 +153,7 @@ func manifests(path string) ([]byte, error) {
 		all.Write(data)
 	}
 	if all.Len() == 0 {
-		return nil, fmt.Errorf("%s has no manifests", path)
+		return nil, fmt.Errorf("folder %s contains no manifests", path)
 	}
 	return all.Bytes(), nil
 }
@@ -161,13 +161,12 @@ func manifests(path string) ([]byte, error) {
 func kustomize(path string) ([]byte, error) {
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), path)
 	if err != nil {
-		return nil, fmt.Errorf("build the kustomization %s: %w", path, err)
+		return nil, fmt.Errorf("building the kustomization %s: %w", path, err)
 	}
 	return built.AsYaml()
 }
 
-// decode splits a stream into objects; lists are taken apart, empty documents
-// passed over.
+// decode splits a stream into objects. It expands lists into their items and skips empty documents.
 func decode(data []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
@@ -177,11 +176,11 @@ func decode(data []byte) ([]*unstructured.Unstructured, error) {
 			return objects, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read document %d: %w", n, err)
+			return nil, fmt.Errorf("reading document %d: %w", n, err)
 		}
 		u := &unstructured.Unstructured{}
 		if err := sigsyaml.Unmarshal(document, &u.Object); err != nil {
-			return nil, fmt.Errorf("parse document %d: %w", n, err)
+			return nil, fmt.Errorf("parsing document %d: %w", n, err)
 		}
 		switch {
 		case len(u.Object) == 0:
@@ -191,7 +190,7 @@ func decode(data []byte) ([]*unstructured.Unstructured, error) {
 				return nil
 			})
 			if err != nil {
-				return nil, fmt.Errorf("take the list in document %d apart: %w", n, err)
+				return nil, fmt.Errorf("expanding the list in document %d: %w", n, err)
 			}
 		default:
 			objects = append(objects, u)

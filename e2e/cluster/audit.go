@@ -17,15 +17,15 @@ import (
 const (
 	auditPolicyFile = "audit-policy.yaml"
 	auditLogFile    = "audit.log"
-	// sentinel is the query parameter of the requests that [Cluster.AuditMark]
-	// and [Cluster.AuditSince] make to know how far the log has come.
+	// sentinel is the query parameter of the requests by which [Cluster.AuditMark] and
+	// [Cluster.AuditSince] detect how far the log has been written.
 	sentinel = "e2e-audit-sentinel"
-	// auditTimeout bounds the wait for the log: longer than the API server lets a
-	// request take, which is a minute.
+	// auditTimeout bounds the wait for the log. It is longer than the API server's request timeout,
+	// which is a minute.
 	auditTimeout = 75 * time.Second
 )
 
-// auditPolicy records each request when it comes and when it has been answered.
+// auditPolicy records each request twice: on receipt and on completion.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [ResponseStarted]
@@ -38,81 +38,80 @@ func (c *Cluster) auditArgs() []string {
 		"--audit-policy-file=" + c.run.path(auditPolicyFile),
 		"--audit-log-path=" + c.run.path(auditLogFile),
 		"--audit-log-format=json",
-		// Each request is written before its answer ends, so what a client has
-		// an answer to is in the file.
+		// The API server logs each request before it completes the response. So every request that
+		// a client has a response to is in the file.
 		"--audit-log-mode=blocking",
-		"--audit-log-maxsize=0", // one file, however long
+		"--audit-log-maxsize=0", // no rotation
 	}
 }
 
-// Mark is a point in the audit log.
+// Mark is a position in the audit log.
 type Mark struct {
-	offset int64
-	open   map[string]time.Time // requests that were not answered there, by when they came
+	offset  int64
+	pending map[string]time.Time // receipt time of the requests without a response at the position, by audit ID
 }
 
-// AuditMark returns the end of the audit log: requests that had come before the
-// call are before the mark. The cluster must have been started with [Options.Audit].
+// AuditMark returns the end of the audit log. Requests that the API server received before the call
+// are before the mark. The cluster must have been started with [Options.Audit].
 func (c *Cluster) AuditMark(ctx context.Context) (Mark, error) {
 	var from Mark
-	if end := c.auditEnd.Load(); end != nil {
+	if end := c.lastMark.Load(); end != nil {
 		from = *end
 	}
-	_, end, err := c.auditTo(ctx, from)
+	_, end, err := c.readAudit(ctx, from)
 	return end, err
 }
 
-// AuditSince returns the requests that were answered after a mark, in the
-// order of their answers. Every request that had come when AuditSince was called
-// is among them, so whoever has seen what a request did finds it here: it waits for
-// the answers. A watch counts when it ends.
+// AuditSince returns the requests that completed after a mark, in the order of completion. It waits
+// for the completion of every request that the API server received before the call, so a caller
+// that has observed the effect of a request finds the request here. A watch completes when it ends.
 func (c *Cluster) AuditSince(ctx context.Context, mark Mark) (Requests, error) {
-	requests, _, err := c.auditTo(ctx, mark)
+	requests, _, err := c.readAudit(ctx, mark)
 	return requests, err
 }
 
-// auditTo makes a request that nothing else makes and reads the log from a mark
-// until that request is in it, and the answers to all that came before. It returns
-// the requests in between and the mark behind them.
-func (c *Cluster) auditTo(ctx context.Context, from Mark) (Requests, Mark, error) {
+// readAudit makes a unique sentinel request and reads the log from a mark until the log contains
+// the sentinel and the completion of all requests received before it. It returns the requests in
+// between and the mark after them.
+func (c *Cluster) readAudit(ctx context.Context, from Mark) (Requests, Mark, error) {
 	if !c.opts.Audit {
-		return nil, Mark{}, errors.New("read the audit log: the cluster was started without Options.Audit")
+		return nil, Mark{}, errors.New("reading the audit log: the cluster was started without Options.Audit")
 	}
 	id := sentinel + "=" + rand.Text()
 	if err := c.clientset.RESTClient().Get().RequestURI("/version?" + id).Do(ctx).Error(); err != nil {
-		return nil, Mark{}, fmt.Errorf("read the audit log: make a request to wait for: %w", err)
+		return nil, Mark{}, fmt.Errorf("reading the audit log: making the sentinel request: %w", err)
 	}
 	file, err := os.Open(c.run.path(auditLogFile))
 	if err != nil {
-		return nil, Mark{}, fmt.Errorf("read the audit log: %w", err)
+		return nil, Mark{}, fmt.Errorf("reading the audit log: %w", err)
 	}
 	defer func() { _ = file.Close() }()
 
-	r := &auditReader{file: file, offset: from.offset, since: c.apiServerSince, until: id, open: maps.Clone(from.open)}
-	if r.open == nil {
-		r.open = map[string]time.Time{}
+	r := &auditReader{file: file, offset: from.offset, serverStarted: c.apiServerStarted, sentinelURI: id, pending: maps.Clone(from.pending)}
+	if r.pending == nil {
+		r.pending = map[string]time.Time{}
 	}
-	if err := await(ctx, "the audit log to catch up", auditTimeout, r.advance, c.apiServer); err != nil {
+	if err := await(ctx, "the audit log to be complete", auditTimeout, r.advance, c.apiServer); err != nil {
 		return nil, Mark{}, err
 	}
-	end := Mark{offset: r.offset, open: r.open}
-	c.auditEnd.Store(&end)
+	end := Mark{offset: r.offset, pending: r.pending}
+	c.lastMark.Store(&end)
 	return r.requests, end, nil
 }
 
-// auditReader reads a log that is being written.
+// auditReader reads a log while the API server writes it.
 type auditReader struct {
-	file     *os.File
-	offset   int64     // behind the last whole line that was read
-	since    time.Time // when the API server was started: what an earlier one did not answer nobody answers
-	until    string    // part of the URI of the last request wanted
-	requests Requests
-	open     map[string]time.Time // not answered yet, by when they came
-	awaited  map[string]bool      // those of them that came before the last wanted; nil: that has not come
+	file          *os.File
+	offset        int64     // after the last complete line that was read
+	serverStarted time.Time // start of the API server; requests open at an earlier one never complete
+	sentinelURI   string    // part of the URI of the sentinel request
+	requests      Requests
+	pending       map[string]time.Time // receipt time of requests without a response, by audit ID
+	awaited       map[string]bool      // open requests received before the sentinel; nil before the sentinel is read
 }
 
-// advance reads the whole lines that there are, and returns nil when nothing is
-// missing of what is wanted.
+// advance reads the complete lines written so far. It returns nil when the sentinel and all awaited
+// requests have completed.
 func (r *auditReader) advance(context.Context) error {
 	if _, err := r.file.Seek(r.offset, io.SeekStart); err != nil {
 		return err
@@ -124,44 +123,44 @@ func (r *auditReader) advance(context.Context) error {
 	for {
 		line, rest, whole := bytes.Cut(data, []byte("\n"))
 		if !whole {
-			return fmt.Errorf("%d requests so far, and not the last; %d wait for an answer", len(r.requests), len(r.awaited))
+			return fmt.Errorf("%d requests read; %d requests without a response", len(r.requests), len(r.awaited))
 		}
 		data = rest
 		r.offset += int64(len(line)) + 1
 		var event auditEvent
 		if err := json.Unmarshal(line, &event); err != nil {
-			return fmt.Errorf("parse the line before offset %d: %w", r.offset, err)
+			return fmt.Errorf("parsing the line before offset %d: %w", r.offset, err)
 		}
-		r.take(&event)
+		r.record(&event)
 		if r.awaited != nil && len(r.awaited) == 0 {
 			return nil
 		}
 	}
 }
 
-// take notes that a request came or was answered.
-func (r *auditReader) take(event *auditEvent) {
-	mine := strings.Contains(event.RequestURI, sentinel)
+// record records the receipt or the completion of a request.
+func (r *auditReader) record(event *auditEvent) {
+	isSentinel := strings.Contains(event.RequestURI, sentinel)
 	switch {
 	case event.Stage != "RequestReceived":
-		delete(r.open, event.AuditID)
+		delete(r.pending, event.AuditID)
 		delete(r.awaited, event.AuditID)
-		if !mine {
+		if !isSentinel {
 			r.requests = append(r.requests, event.request())
 		}
-	case strings.Contains(event.RequestURI, r.until):
+	case strings.Contains(event.RequestURI, r.sentinelURI):
 		r.awaited = map[string]bool{event.AuditID: true}
-		for id, came := range r.open {
-			if came.After(r.since) {
+		for id, received := range r.pending {
+			if received.After(r.serverStarted) {
 				r.awaited[id] = true
 			}
 		}
-	case !mine && !event.lasts():
-		r.open[event.AuditID] = event.StageTimestamp
+	case !isSentinel && !event.longRunning():
+		r.pending[event.AuditID] = event.StageTimestamp
 	}
 }
 
-// auditEvent is what the rig reads of an event in audit.k8s.io/v1.
+// auditEvent has the fields of an audit.k8s.io/v1 Event that the rig reads.
 type auditEvent struct {
 	AuditID    string
 	Stage      string
@@ -169,15 +168,15 @@ type auditEvent struct {
 	RequestURI string
 	UserAgent  string
 	User       struct{ Username string }
-	// ImpersonatedUser is whom the request was made as, if not as User.
+	// ImpersonatedUser is nil if the request impersonates no user.
 	ImpersonatedUser *struct{ Username string }
 	ObjectRef        struct{ Resource, Subresource, Namespace, Name, APIGroup, APIVersion string }
 	ResponseStatus   struct{ Code int }
 	StageTimestamp   time.Time
 }
 
-// lasts is true for a request that is answered for as long as the client wants.
-func (e *auditEvent) lasts() bool {
+// longRunning returns true for a request whose response lasts until the client ends it.
+func (e *auditEvent) longRunning() bool {
 	switch e.ObjectRef.Subresource {
 	case "attach", "exec", "log", "portforward", "proxy":
 		return true
@@ -198,7 +197,7 @@ func (e *auditEvent) request() Request {
 		Name:        e.ObjectRef.Name,
 		URI:         e.RequestURI,
 		Code:        e.ResponseStatus.Code,
-		Answered:    e.StageTimestamp,
+		Completed:   e.StageTimestamp,
 	}
 	if e.ImpersonatedUser != nil {
 		r.ImpersonatedUser = e.ImpersonatedUser.Username

@@ -25,26 +25,26 @@ func inNamespace(manifest, namespace string) []byte {
 
 func mark(ctx context.Context) cluster.Mark {
 	GinkgoHelper()
-	m, err := plane.AuditMark(ctx)
+	m, err := controlPlane.AuditMark(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	return m
 }
 
 func since(ctx context.Context, m cluster.Mark) cluster.Requests {
 	GinkgoHelper()
-	requests, err := plane.AuditSince(ctx, m)
+	requests, err := controlPlane.AuditSince(ctx, m)
 	Expect(err).NotTo(HaveOccurred())
 	return requests
 }
 
 var _ = Describe("The audit log", func() {
-	It("has every request that was answered, whoever made it, and says what it was", func(ctx SpecContext) {
-		ns := reader(ctx)
-		config, err := plane.ConfigFor(ctx, ns, "reader")
+	It("records every answered request of every user, with verb, resource and status", func(ctx SpecContext) {
+		ns := namespaceWithReader(ctx)
+		config, err := controlPlane.ConfigFor(ctx, ns, "reader")
 		Expect(err).NotTo(HaveOccurred())
 		config.UserAgent = "rig-spec/1"
-		c := connect(config)
-		// One client is used up on discovery, so that the count is exact.
+		c := newClient(config)
+		// The first request triggers discovery, so that the count below is exact.
 		Expect(c.Get(ctx, client.ObjectKey{Namespace: ns, Name: "kube-root-ca.crt"}, &corev1.ConfigMap{})).To(Succeed())
 
 		before := mark(ctx)
@@ -62,27 +62,27 @@ var _ = Describe("The audit log", func() {
 		Expect(apierrors.IsForbidden(c.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "kube-root-ca.crt"}}))).To(BeTrue())
 
 		all := since(ctx, before)
-		mine := all.Where(cluster.By(cluster.ServiceAccountUser(ns, "reader")))
+		mine := all.Where(cluster.ByUser(cluster.ServiceAccountUser(ns, "reader")))
 		Expect(mine).To(HaveLen(workers*each+1), mine.String())
-		Expect(mine.Where(cluster.Agent("rig-spec/"))).To(HaveLen(len(mine)))
-		Expect(mine.Where(cluster.Verb("get"), cluster.Resource("configmaps"), cluster.In(ns), cluster.Named("kube-root-ca.crt"))).
+		Expect(mine.Where(cluster.ByUserAgent("rig-spec/"))).To(HaveLen(len(mine)))
+		Expect(mine.Where(cluster.Verb("get"), cluster.Resource("configmaps"), cluster.InNamespace(ns), cluster.Named("kube-root-ca.crt"))).
 			To(HaveLen(workers * each))
 		denied := mine.Where(cluster.Write)
 		Expect(denied).To(HaveLen(1))
 		Expect(denied[0].Code).To(Equal(403))
 		Expect(denied[0].URI).To(Equal("/api/v1/namespaces/" + ns + "/configmaps/kube-root-ca.crt"))
-		Expect(denied[0].Answered).NotTo(BeZero())
+		Expect(denied[0].Completed).NotTo(BeZero())
 		Expect(denied.String()).To(ContainSubstring("1 × delete configmaps in " + ns))
-		Expect(all).To(HaveEach(Not(HaveField("URI", ContainSubstring("sentinel")))), "the rig's own requests")
+		Expect(all).To(HaveEach(Not(HaveField("URI", ContainSubstring("sentinel")))), "without the rig's own requests")
 	})
 
-	It("is read up to the answer of every request that has come", func(ctx SpecContext) {
+	It("is read until every received request is answered", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		before := mark(ctx)
-		transport, err := rest.HTTPClientFor(plane.Config())
+		transport, err := rest.HTTPClientFor(controlPlane.Config())
 		Expect(err).NotTo(HaveOccurred())
 		body, send := io.Pipe()
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, plane.Config().Host+"/api/v1/namespaces/"+ns+"/configmaps", body)
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, controlPlane.Config().Host+"/api/v1/namespaces/"+ns+"/configmaps", body)
 		Expect(err).NotTo(HaveOccurred())
 		request.Header.Set("Content-Type", "application/json")
 		answered := make(chan error, 1)
@@ -96,9 +96,9 @@ var _ = Describe("The audit log", func() {
 		Eventually(ctx, func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // for the rig's own request
 			defer cancel()
-			_, err := plane.AuditSince(ctx, before)
+			_, err := controlPlane.AuditSince(ctx, before)
 			return err
-		}).WithTimeout(soon).Should(MatchError(ContainSubstring("1 wait for an answer")), "half of a request is there")
+		}).WithTimeout(waitTimeout).Should(MatchError(ContainSubstring("1 requests without a response")), "the request's body is incomplete")
 
 		go func() {
 			defer GinkgoRecover()
@@ -106,36 +106,36 @@ var _ = Describe("The audit log", func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(send.Close()).To(Succeed())
 		}()
-		Expect(since(ctx, before).Where(cluster.In(ns), cluster.Verb("create"), cluster.Resource("configmaps"), cluster.By(cluster.AdminUser))).To(HaveLen(1))
+		Expect(since(ctx, before).Where(cluster.InNamespace(ns), cluster.Verb("create"), cluster.Resource("configmaps"), cluster.ByUser(cluster.AdminUser))).To(HaveLen(1))
 		Expect(<-answered).To(Succeed())
 	})
 
-	It("tells who asked from whose rights counted", func(ctx SpecContext) {
-		ns := reader(ctx)
-		config := plane.Config()
+	It("records the authenticated and the impersonated user", func(ctx SpecContext) {
+		ns := namespaceWithReader(ctx)
+		config := controlPlane.Config()
 		config.Impersonate = rest.ImpersonationConfig{UserName: cluster.ServiceAccountUser(ns, "reader")}
 		before := mark(ctx)
-		Expect(connect(config).List(ctx, &corev1.ConfigMapList{}, client.InNamespace(ns))).To(Succeed())
+		Expect(newClient(config).List(ctx, &corev1.ConfigMapList{}, client.InNamespace(ns))).To(Succeed())
 
-		made := since(ctx, before).Where(cluster.As(cluster.ServiceAccountUser(ns, "reader"))).Without(cluster.Discovery)
+		made := since(ctx, before).Where(cluster.ByEffectiveUser(cluster.ServiceAccountUser(ns, "reader"))).Without(cluster.Discovery)
 		Expect(made).To(HaveLen(1), made.String())
 		Expect(made[0].User).To(Equal(cluster.AdminUser))
 		Expect(made[0].Verb).To(Equal("list"))
 	})
 
-	It("can leave out what nobody asked for, and dry runs", func(ctx SpecContext) {
+	It("filters background requests and dry runs", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		before := mark(ctx)
 		object := func(name string) *corev1.ConfigMap {
 			return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
 		}
-		Expect(plane.Client().Create(ctx, object("one"))).To(Succeed())
-		Expect(plane.Client().Create(ctx, object("two"), client.DryRunAll)).To(Succeed())
+		Expect(controlPlane.Client().Create(ctx, object("one"))).To(Succeed())
+		Expect(controlPlane.Client().Create(ctx, object("two"), client.DryRunAll)).To(Succeed())
 
-		writes := since(ctx, before).Where(cluster.By(cluster.AdminUser), cluster.Write).
+		writes := since(ctx, before).Where(cluster.ByUser(cluster.AdminUser), cluster.Write).
 			Without(cluster.Watch, cluster.Lease, cluster.Discovery)
 		Expect(writes).To(HaveLen(2), writes.String())
 		Expect(writes.Without(cluster.DryRun)).To(ConsistOf(HaveField("Name", "one")))
-		Expect(since(ctx, mark(ctx)).Where(cluster.By(cluster.AdminUser))).To(BeEmpty(), "since a mark after all of it")
+		Expect(since(ctx, mark(ctx)).Where(cluster.ByUser(cluster.AdminUser))).To(BeEmpty(), "after a new mark")
 	})
 })

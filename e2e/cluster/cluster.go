@@ -19,44 +19,42 @@ import (
 )
 
 const (
-	// startTimeout bounds each step of a start; a loaded machine needs a tenth.
+	// startTimeout bounds each step of a start; a loaded machine needs a tenth of it.
 	startTimeout = 3 * time.Minute
-	// stopGrace is how long a program may take to end when asked.
+	// stopGrace is the time between SIGTERM and SIGKILL.
 	stopGrace = 60 * time.Second
-	// keepVariable is the environment variable that keeps run folders.
+	// keepVariable is the environment variable that keeps run folders after a run.
 	keepVariable = "KSCTL_E2E_KEEP"
 )
 
-// Cluster is a running control plane. Its methods may be called from several
-// goroutines at once, except for Stop and the ones that stop and start the API
-// server.
+// Cluster is a running control plane. It is safe for concurrent use, except for Stop and the
+// methods that stop and start the API server or etcd.
 type Cluster struct {
 	opts     Options
-	binaries map[string]string // paths, by name
+	binaries map[string]string // paths by program name
 	run      *runDir
 	pki      *pki
 
 	etcdPort, apiPort *port
 	etcd, apiServer   *process
-	apiServerSince    time.Time
-	others            []*process // the API server's clients
+	apiServerStarted  time.Time
+	components        []*process // controller manager, scheduler and kwok
 
 	config     *rest.Config
 	kubeconfig string
 	clientset  *kubernetes.Clientset
 	client     client.Client
 
-	auditEnd atomic.Pointer[Mark] // where some line of the audit log ends
+	lastMark atomic.Pointer[Mark] // last mark read; where the next read for a mark begins
 
 	stopOnce sync.Once
 	stopErr  error
 }
 
-// Start builds what is missing, cleans up after runs that died, and starts a
-// cluster. It returns when objects can be created: CRDs are served, the fake
-// nodes take pods, and the namespace default has its ServiceAccount. ctx bounds
-// the start only; the cluster runs until [Cluster.Stop], or until this process
-// ends. An error leaves nothing running.
+// Start builds missing programs, cleans up after dead runs, and starts a cluster. It returns when
+// objects can be created: CRDs are served, the fake nodes accept pods, and the namespace default
+// has its ServiceAccount. ctx bounds only the start; the cluster runs until [Cluster.Stop] or the
+// end of this process. After an error nothing is left running.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	var progress io.Writer = os.Stderr
 	if opts.Progress != nil {
@@ -64,7 +62,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	}
 	binaries, err := tools.Build(ctx, progress, opts.Tools()...)
 	if err != nil {
-		return nil, fmt.Errorf("get the control plane's programs: %w", err)
+		return nil, fmt.Errorf("building the control plane's programs: %w", err)
 	}
 	root, err := runsRoot()
 	if err != nil {
@@ -78,8 +76,8 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 		return nil, err
 	}
 	if err := c.start(ctx); err != nil {
-		// What failed may be what Stop complains about, so it goes second.
-		return nil, errors.Join(fmt.Errorf("start a cluster: %w", err), c.Stop())
+		// Stop may report a consequence of the same failure, so its error comes second.
+		return nil, errors.Join(fmt.Errorf("starting a cluster: %w", err), c.Stop())
 	}
 	return c, nil
 }
@@ -92,19 +90,19 @@ func (c *Cluster) start(ctx context.Context) error {
 	if c.etcd, err = c.run.launch(tools.Etcd, c.binaries[tools.Etcd], c.etcdArgs()); err != nil {
 		return err
 	}
-	// The API server keeps asking for etcd, so there is no need to wait here.
+	// The API server retries until etcd serves, so there is no need to wait here.
 	if err := c.StartAPIServer(ctx); err != nil {
 		return err
 	}
-	// CRDs come first: the garbage collector of a controller manager that is
-	// already running would learn of new kinds up to 30 seconds later.
+	// CRDs come first: the garbage collector of a running controller manager discovers new kinds
+	// only every 30 seconds.
 	if err := c.installCRDs(); err != nil {
 		return err
 	}
-	return c.startControllers(ctx)
+	return c.startComponents(ctx)
 }
 
-// prepare writes the files and makes the clients that the rest needs.
+// prepare reserves the ports, writes the files and creates the clients that the other steps need.
 func (c *Cluster) prepare() error {
 	var err error
 	if c.etcdPort, err = reservePort(); err != nil {
@@ -120,10 +118,10 @@ func (c *Cluster) prepare() error {
 		return err
 	}
 	if err := os.WriteFile(c.run.path(auditPolicyFile), []byte(auditPolicy), 0o600); err != nil {
-		return fmt.Errorf("write the audit policy: %w", err)
+		return fmt.Errorf("writing the audit policy: %w", err)
 	}
 	if err := os.WriteFile(c.run.path(stagesFile), stages, 0o600); err != nil {
-		return fmt.Errorf("write the stages of fake nodes: %w", err)
+		return fmt.Errorf("writing the stages of fake nodes: %w", err)
 	}
 	return c.prepareAccess()
 }
@@ -139,24 +137,23 @@ func (c *Cluster) installCRDs() error {
 		PollInterval:       pollInterval,
 	})
 	if err != nil {
-		return fmt.Errorf("install CustomResourceDefinitions: %w", err)
+		return fmt.Errorf("installing CustomResourceDefinitions: %w", err)
 	}
 	return nil
 }
 
-// Stop ends everything, clients before the API server and that before etcd,
-// and deletes the run's folder. It is an error if a program had ended before,
-// or did not end when asked (then it was killed). Calling it again returns the
-// same error and does nothing.
+// Stop ends all programs, first the API server's clients, then the API server, then etcd, and
+// deletes the run's folder. It returns an error if a program ended earlier by itself, or had to be
+// killed because it did not end on SIGTERM. Further calls do nothing and return the same error.
 func (c *Cluster) Stop() error {
 	c.stopOnce.Do(func() { c.stopErr = c.stop() })
 	return c.stopErr
 }
 
 func (c *Cluster) stop() error {
-	errs := make([]error, len(c.others))
+	errs := make([]error, len(c.components))
 	var wg sync.WaitGroup
-	for i, p := range c.others {
+	for i, p := range c.components {
 		wg.Go(func() { errs[i] = p.stop() })
 	}
 	wg.Wait()
@@ -172,19 +169,19 @@ func (c *Cluster) stop() error {
 	}
 	errs = append(errs, c.run.remove(os.Getenv(keepVariable) != ""))
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("stop the cluster: %w", err)
+		return fmt.Errorf("stopping the cluster: %w", err)
 	}
 	return nil
 }
 
-// Dir returns the run's folder, with the programs' logs (<name>.log). Suites
-// may put files of their own there.
+// Dir returns the run's folder, which contains the programs' logs (<name>.log). Suites may add
+// files to it.
 func (c *Cluster) Dir() string { return c.run.dir }
 
-// LogFile returns the path of a log in the run's folder for a program of the suite's. It is
-// kept wherever the programs' own logs are kept.
+// LogFile returns the path of a log in the run's folder for a program that the suite starts. The
+// log is kept or deleted together with the control plane's logs.
 func (c *Cluster) LogFile(name string) string { return c.run.path(name + ".log") }
 
-// Kubectl returns the path of a kubectl that fits the cluster. It needs
-// --kubeconfig; see [Cluster.Kubeconfig].
+// Kubectl returns the path of a kubectl of the cluster's version. It needs --kubeconfig; see
+// [Cluster.Kubeconfig].
 func (c *Cluster) Kubectl() string { return c.binaries[tools.Kubectl] }

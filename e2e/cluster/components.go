@@ -2,7 +2,7 @@ package cluster
 
 import (
 	"context"
-	_ "embed" // for the stages
+	_ "embed" // for stages.yaml
 	"fmt"
 	"runtime"
 	"strings"
@@ -19,21 +19,21 @@ const stagesFile = "stages.yaml"
 //go:embed stages.yaml
 var stages []byte
 
-// fakeNode is the annotation by which kwok knows the nodes that it plays.
+// fakeNode is the annotation by which kwok selects the nodes that it manages.
 const fakeNode = "kwok.x-k8s.io/node"
 
-// program is one client of the API server that belongs to the control plane.
-type program struct {
+// componentSpec describes a control plane component that is a client of the API server.
+type componentSpec struct {
 	name, binary, user string
 	groups             []string
 	args               []string
 }
 
-// programs returns what the options ask for.
-func (c *Cluster) programs() []program {
-	var list []program
+// componentSpecs returns the components that the options enable.
+func (c *Cluster) componentSpecs() []componentSpec {
+	var list []componentSpec
 	if !c.opts.NoControllerManager {
-		list = append(list, program{
+		list = append(list, componentSpec{
 			name: tools.ControllerManager, binary: c.binaries[tools.ControllerManager], user: "system:kube-controller-manager",
 			args: []string{
 				"--leader-elect=false",
@@ -41,26 +41,26 @@ func (c *Cluster) programs() []program {
 				"--use-service-account-credentials=true",
 				"--service-account-private-key-file=" + c.run.path(serviceAccountFile),
 				"--root-ca-file=" + c.run.path(caFile),
-				// At the default rate of 20 a second a start takes 5 seconds more.
+				// At the default of 20 requests per second a start takes 5 seconds longer.
 				"--kube-api-qps=500",
 				"--kube-api-burst=1000",
 			},
 		})
 	}
 	if !c.opts.NoScheduler {
-		list = append(list, program{
+		list = append(list, componentSpec{
 			name: tools.Scheduler, binary: c.binaries[tools.Scheduler], user: "system:kube-scheduler",
 			args: []string{"--leader-elect=false", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000"},
 		})
 	}
 	if c.opts.nodes() > 0 {
-		list = append(list, program{
+		list = append(list, componentSpec{
 			name: tools.Kwok, binary: c.binaries[tools.Kwok], user: "kwok", groups: []string{"system:masters"},
 			args: []string{
 				"--config=" + c.run.path(stagesFile),
 				"--manage-all-nodes=false",
 				"--manage-nodes-with-annotation-selector=" + fakeNode + "=fake",
-				// Addresses that lead nowhere; pods get theirs from the range.
+				// An unroutable address for nodes; pods get addresses from the CIDR.
 				"--node-ip=192.0.2.1",
 				"--cidr=10.244.0.1/16",
 				"--node-port=0",
@@ -72,10 +72,10 @@ func (c *Cluster) programs() []program {
 	return list
 }
 
-// startControllers starts the API server's clients, makes the nodes, and waits
-// until a pod could be created and scheduled.
-func (c *Cluster) startControllers(ctx context.Context) error {
-	for _, p := range c.programs() {
+// startComponents starts the API server's clients, creates the fake nodes, and waits until a pod
+// could be created and scheduled.
+func (c *Cluster) startComponents(ctx context.Context) error {
+	for _, p := range c.componentSpecs() {
 		config, err := c.ConfigForUser(p.user, p.groups...)
 		if err != nil {
 			return err
@@ -88,9 +88,9 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.others = append(c.others, child)
+		c.components = append(c.components, child)
 	}
-	// The API server makes it a moment after it calls itself ready.
+	// The API server creates the namespace a moment after it reports ready.
 	defaultNamespace := func(ctx context.Context) error {
 		_, err := c.clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
 		return err
@@ -128,13 +128,13 @@ func (c *Cluster) createNode(ctx context.Context, name string) error {
 	}}
 	_, err := c.clientset.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create the fake node %s: %w", name, err)
+		return fmt.Errorf("creating the fake node %s: %w", name, err)
 	}
 	return nil
 }
 
-// awaitNode waits until the scheduler may put pods on a node: it is Ready and
-// the controller manager has taken its taints away.
+// awaitNode waits until pods can be scheduled to a node: it is Ready and the controller manager has
+// removed its taints.
 func (c *Cluster) awaitNode(ctx context.Context, name string) error {
 	ready := func(ctx context.Context) error {
 		node, err := c.clientset.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
@@ -142,20 +142,20 @@ func (c *Cluster) awaitNode(ctx context.Context, name string) error {
 			return err
 		}
 		for _, t := range node.Spec.Taints {
-			return fmt.Errorf("it has the taint %s", t.Key)
+			return fmt.Errorf("node %s has the taint %s", name, t.Key)
 		}
 		for _, condition := range node.Status.Conditions {
 			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
 				return nil
 			}
 		}
-		return fmt.Errorf("it is not Ready")
+		return fmt.Errorf("node %s is not Ready", name)
 	}
-	return await(ctx, "the fake node "+name, startTimeout, ready, c.others...)
+	return await(ctx, "the fake node "+name, startTimeout, ready, c.components...)
 }
 
-// awaitServiceAccount waits for what the controller manager puts into each
-// namespace, without which no pod can be created there.
+// awaitServiceAccount waits for the default ServiceAccount and the CA ConfigMap that the controller
+// manager creates in each namespace. Without them no pod can be created there.
 func (c *Cluster) awaitServiceAccount(ctx context.Context, namespace string) error {
 	ready := func(ctx context.Context) error {
 		if _, err := c.clientset.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{}); err != nil {
@@ -164,17 +164,17 @@ func (c *Cluster) awaitServiceAccount(ctx context.Context, namespace string) err
 		_, err := c.clientset.CoreV1().ConfigMaps(namespace).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
 		return err
 	}
-	return await(ctx, "the ServiceAccount of namespace "+namespace, startTimeout, ready, c.others...)
+	return await(ctx, "the ServiceAccount of namespace "+namespace, startTimeout, ready, c.components...)
 }
 
-// Namespace creates a namespace whose name is prefix and some random letters,
-// and returns the name. With a controller manager, pods can be created in it
-// when Namespace returns. Deleting it is up to the caller.
+// Namespace creates a namespace, with a name of the prefix and random letters, and returns the
+// name. If the cluster has a controller manager, pods can be created in the namespace when
+// Namespace returns. The caller deletes the namespace.
 func (c *Cluster) Namespace(ctx context.Context, prefix string) (string, error) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: strings.TrimSuffix(prefix, "-") + "-"}}
 	namespace, err := c.clientset.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("create a namespace %s-…: %w", prefix, err)
+		return "", fmt.Errorf("creating a namespace %s-…: %w", prefix, err)
 	}
 	if c.opts.NoControllerManager {
 		return namespace.Name, nil

@@ -9,20 +9,20 @@ import (
 	"net/http"
 )
 
-// EtcdRoot is the key below which the API server keeps objects:
+// EtcdRoot is the key prefix of the API server's objects:
 // <root>[<group>/]<resource>/[<namespace>/]<name>.
 const EtcdRoot = "/registry/"
 
-// EtcdObjects returns the objects in etcd as the API server stored them, by the rest of their
-// key after [EtcdRoot]. Objects of built-in kinds are JSON only if APIServerFlags have
+// EtcdObjects returns the objects in etcd as the API server stored them, by their key without
+// [EtcdRoot]. Objects of built-in kinds are JSON only if APIServerFlags contain
 // --storage-media-type=application/json.
 func (c *Cluster) EtcdObjects(ctx context.Context) (map[string][]byte, error) {
 	end := []byte(EtcdRoot)
-	end[len(end)-1]++ // the first key behind all that begin with the root
+	end[len(end)-1]++ // the first key after all keys with the prefix
 	var answer struct {
 		KVs []struct{ Key, Value []byte }
 	}
-	if err := c.askEtcd(ctx, "range", map[string]any{"key": []byte(EtcdRoot), "range_end": end}, &answer); err != nil {
+	if err := c.callEtcd(ctx, "range", map[string]any{"key": []byte(EtcdRoot), "range_end": end}, &answer); err != nil {
 		return nil, err
 	}
 	objects := make(map[string][]byte, len(answer.KVs))
@@ -32,15 +32,15 @@ func (c *Cluster) EtcdObjects(ctx context.Context) (map[string][]byte, error) {
 	return objects, nil
 }
 
-// PutEtcdObject writes an object into etcd behind the API server's back, under a key as
-// [Cluster.EtcdObjects] returns it: with its uid, status, and managed fields. The API server and
-// its watches see it at once.
+// PutEtcdObject writes an object, with its uid, status and managed fields, directly to etcd, under
+// a key as [Cluster.EtcdObjects] returns it. The API server and its watches see the object
+// immediately.
 func (c *Cluster) PutEtcdObject(ctx context.Context, key string, value []byte) error {
-	return c.askEtcd(ctx, "put", map[string]any{"key": []byte(EtcdRoot + key), "value": value}, nil)
+	return c.callEtcd(ctx, "put", map[string]any{"key": []byte(EtcdRoot + key), "value": value}, nil)
 }
 
-// askEtcd makes a request to etcd's JSON gateway (https://etcd.io/docs/v3.6/dev-guide/api_grpc_gateway).
-func (c *Cluster) askEtcd(ctx context.Context, call string, request, answer any) (err error) {
+// callEtcd calls etcd's JSON gateway (https://etcd.io/docs/v3.6/dev-guide/api_grpc_gateway).
+func (c *Cluster) callEtcd(ctx context.Context, call string, request, answer any) (err error) {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return err

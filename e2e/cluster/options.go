@@ -9,64 +9,61 @@ import (
 	"github.com/ksctl/gitops/e2e/tools"
 )
 
-// FateAnnotation on a pod (or a pod template) decides what becomes of it on a
-// fake node; its values are the Fate constants. It may be changed or removed
-// while the pod exists.
+// FateAnnotation is a pod annotation that decides how a pod ends up on a fake node. Its values are
+// the Fate constants. It may be set on a pod template, and changed or removed while the pod exists.
 const FateAnnotation = "e2e.ksctl.com/fate"
 
 const (
-	// FateNeverReady keeps a new pod Pending on its node, as an image that
-	// can't be pulled would, and takes the readiness of one that is Ready.
+	// FateNeverReady keeps a new pod Pending on its node, as an image pull failure does, and makes
+	// a Ready pod not Ready.
 	FateNeverReady = "never-ready"
-	// FateFails lets a pod's containers end with exit code 1: a pod that is
-	// never restarted is Failed, another one's containers are in
-	// CrashLoopBackOff and it is not Ready.
+	// FateFails ends a pod's containers with exit code 1. A pod with restartPolicy Never becomes
+	// Failed. The containers of any other pod are in CrashLoopBackOff and the pod is not Ready.
 	FateFails = "fails"
-	// FateNeverEnds keeps a Job's pod running.
+	// FateNeverEnds keeps the pod of a Job running.
 	FateNeverEnds = "never-ends"
 )
 
-// Options say what a cluster has. The zero value is a whole control plane with
-// one fake node.
+// Options configure a cluster. The zero value is a complete control plane with one fake node.
 type Options struct {
-	// CRDPaths are files and folders with CustomResourceDefinitions to install
-	// before anything else runs, relative to the working directory. A path
-	// that does not exist is an error.
+	// CRDPaths are files and folders of CustomResourceDefinitions, relative to the working
+	// directory. They are installed before the controller manager starts. A missing path is an
+	// error.
 	CRDPaths []string
 
-	// Nodes is the number of fake nodes, named node-0 and so on; 0 means one,
-	// a negative number none (and no kwok).
+	// Nodes is the number of fake nodes, named node-0 and so on. 0 means one; a negative number
+	// means none, and no kwok.
 	Nodes int
 
-	// NoControllerManager leaves kube-controller-manager out: no Deployment
-	// makes pods, nothing is garbage collected, a deleted namespace stays, and
-	// no namespace gets a ServiceAccount of its own, so that pods are refused.
-	// Fake nodes need it, so there are none either.
+	// NoControllerManager starts no kube-controller-manager: Deployments create no pods, nothing is
+	// garbage collected, a deleted namespace stays, and no namespace gets its default
+	// ServiceAccount, so that pods are rejected. Fake nodes need the controller manager, so there
+	// are none.
 	NoControllerManager bool
 
-	// NoScheduler leaves kube-scheduler out: pods stay Pending.
+	// NoScheduler starts no kube-scheduler: pods stay Pending.
 	NoScheduler bool
 
 	// Audit records every request, for [Cluster.AuditSince].
 	Audit bool
 
-	// APIServerFlags are given to kube-apiserver after the rig's own, as they
-	// are ("--name=value"). A flag given twice counts as given last.
+	// APIServerFlags are appended to the rig's own kube-apiserver flags ("--name=value"). The last
+	// occurrence of a flag wins.
 	APIServerFlags []string
 
-	// Addresses are further ones that clients reach the API server at: they go into
-	// its certificate. It listens there only if APIServerFlags say so.
+	// Addresses are additional IP addresses in the API server's certificate. The API server listens
+	// on them only if APIServerFlags configure that.
 	Addresses []net.IP
 
-	// Scheme is what [Cluster.Client] knows. The built-in kinds and
-	// CustomResourceDefinitions are added to it. Nil means those alone.
+	// Scheme is the scheme of [Cluster.Client]. Start adds the built-in kinds and
+	// CustomResourceDefinition to it. Nil means a scheme of those alone.
 	Scheme *runtime.Scheme
 
-	// Progress gets a line per step of a slow build; nil means standard error.
+	// Progress receives one line per step of a slow build; nil means standard error.
 	Progress io.Writer
 }
 
-// Tools returns the names of the programs that a cluster with these options consists of.
+// Tools returns the names of the programs that a cluster with these options runs.
 func (o Options) Tools() []string {
 	names := []string{tools.Etcd, tools.APIServer, tools.Kubectl}
 	if !o.NoControllerManager {
@@ -81,7 +78,7 @@ func (o Options) Tools() []string {
 	return names
 }
 
-// nodes returns how many fake nodes the cluster has.
+// nodes returns the number of fake nodes.
 func (o Options) nodes() int {
 	switch {
 	case o.Nodes < 0 || o.NoControllerManager:

@@ -18,43 +18,43 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// certificateLife is longer than any suite and shorter than any use beyond.
-const certificateLife = 7 * 24 * time.Hour
+// certificateLifetime is longer than any suite, and short because nothing else may use the
+// certificates.
+const certificateLifetime = 7 * 24 * time.Hour
 
-// pki signs everything in one cluster: the API server's certificate and those
-// of its clients.
+// pki is the CA of one cluster. It signs the API server's certificate and the client certificates.
 type pki struct {
 	ca    *x509.Certificate
 	key   crypto.Signer
 	caPEM []byte
 }
 
-// pair is a certificate and its key, in PEM.
-type pair struct{ cert, key []byte }
+// keyPair is a certificate and its private key, in PEM.
+type keyPair struct{ cert, key []byte }
 
 func newPKI() (*pki, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make the key of the CA: %w", err)
+		return nil, fmt.Errorf("creating the key of the CA: %w", err)
 	}
 	ca, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "ksctl-e2e"}, key)
 	if err != nil {
-		return nil, fmt.Errorf("make the certificate of the CA: %w", err)
+		return nil, fmt.Errorf("creating the certificate of the CA: %w", err)
 	}
 	return &pki{ca: ca, key: key, caPEM: encodeCertificate(ca.Raw)}, nil
 }
 
-// client makes a client certificate for a user and its groups.
-func (p *pki) client(user string, groups []string) (pair, error) {
+// client issues a client certificate for a user and its groups.
+func (p *pki) client(user string, groups []string) (keyPair, error) {
 	return p.sign(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 }
 
-// server makes the API server's certificate: for loopback, and for the names
-// and the addresses that a cluster's own clients would use.
-func (p *pki) server(more []net.IP) (pair, error) {
+// server issues the API server's certificate for loopback, for the in-cluster names and address of
+// the Service kubernetes, and for more addresses.
+func (p *pki) server(more []net.IP) (keyPair, error) {
 	return p.sign(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: "kube-apiserver"},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
@@ -63,31 +63,31 @@ func (p *pki) server(more []net.IP) (pair, error) {
 	})
 }
 
-func (p *pki) sign(template *x509.Certificate) (pair, error) {
+func (p *pki) sign(template *x509.Certificate) (keyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return pair{}, fmt.Errorf("make a key for %s: %w", template.Subject.CommonName, err)
+		return keyPair{}, fmt.Errorf("creating a key for %s: %w", template.Subject.CommonName, err)
 	}
 	template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
-		return pair{}, fmt.Errorf("make a serial number: %w", err)
+		return keyPair{}, fmt.Errorf("creating a serial number: %w", err)
 	}
-	// An hour back: clocks that are set while a suite runs do no harm.
+	// An hour ago, so that a clock adjusted while a suite runs does not invalidate the certificate.
 	template.NotBefore = time.Now().Add(-time.Hour)
-	template.NotAfter = time.Now().Add(certificateLife)
+	template.NotAfter = time.Now().Add(certificateLifetime)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, template, p.ca, key.Public(), p.key)
 	if err != nil {
-		return pair{}, fmt.Errorf("sign a certificate for %s: %w", template.Subject.CommonName, err)
+		return keyPair{}, fmt.Errorf("signing a certificate for %s: %w", template.Subject.CommonName, err)
 	}
 	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
-		return pair{}, fmt.Errorf("encode the key of %s: %w", template.Subject.CommonName, err)
+		return keyPair{}, fmt.Errorf("encoding the key of %s: %w", template.Subject.CommonName, err)
 	}
-	return pair{cert: encodeCertificate(der), key: keyPEM}, nil
+	return keyPair{cert: encodeCertificate(der), key: keyPEM}, nil
 }
 
-// write puts the files that the programs need into the run folder.
+// write writes the CA, the serving certificate and the token signing key into the run's folder.
 func (p *pki) write(r *runDir, more []net.IP) error {
 	serving, err := p.server(more)
 	if err != nil {
@@ -95,11 +95,11 @@ func (p *pki) write(r *runDir, more []net.IP) error {
 	}
 	accounts, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return fmt.Errorf("make the key that signs service account tokens: %w", err)
+		return fmt.Errorf("creating the key that signs service account tokens: %w", err)
 	}
 	accountsPEM, err := keyutil.MarshalPrivateKeyToPEM(accounts)
 	if err != nil {
-		return fmt.Errorf("encode the key that signs service account tokens: %w", err)
+		return fmt.Errorf("encoding the key that signs service account tokens: %w", err)
 	}
 	for name, data := range map[string][]byte{
 		caFile:             p.caPEM,
@@ -108,7 +108,7 @@ func (p *pki) write(r *runDir, more []net.IP) error {
 		serviceAccountFile: accountsPEM,
 	} {
 		if err := os.WriteFile(r.path(name), data, 0o600); err != nil {
-			return fmt.Errorf("write %s: %w", name, err)
+			return fmt.Errorf("writing %s: %w", name, err)
 		}
 	}
 	return nil

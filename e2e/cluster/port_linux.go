@@ -6,10 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// port is a TCP port on loopback that is kept for one child. The socket is
-// bound and never listens: the child binds the same port (SO_REUSEPORT) and
-// gets all connections, nobody else on the machine is handed the port, and it
-// is still there after a restart of the child.
+// port is a TCP port on loopback, reserved for one child process. Its socket is bound and never
+// listens. The child binds the same port (SO_REUSEPORT) and gets all connections. The kernel
+// assigns the port to no other process, and it stays reserved across restarts of the child.
 type port struct {
 	number int
 	socket int
@@ -18,12 +17,12 @@ type port struct {
 func reservePort() (*port, error) {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("reserve a port: %w", err)
+		return nil, fmt.Errorf("reserving a port: %w", err)
 	}
 	p := &port{socket: socket}
 	if err := p.bind(); err != nil {
 		p.release()
-		return nil, fmt.Errorf("reserve a port: %w", err)
+		return nil, fmt.Errorf("reserving a port: %w", err)
 	}
 	return p, nil
 }

@@ -2,9 +2,9 @@ package cluster
 
 import "syscall"
 
-// ChildAttributes give a child a process group of its own, so that Ctrl-C in a
-// terminal reaches the suite alone, which then stops its children in order;
-// and let the kernel kill the child if the suite dies without doing so.
+// ChildAttributes returns attributes that put a child into its own process group, so that Ctrl-C in
+// a terminal reaches only the suite, which then stops its children in order. The kernel kills the
+// child if the suite dies without stopping it.
 func ChildAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

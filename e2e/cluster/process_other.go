@@ -4,9 +4,9 @@ package cluster
 
 import "syscall"
 
-// ChildAttributes give a child a process group of its own, so that Ctrl-C in a
-// terminal reaches the suite alone, which then stops its children in order.
-// A suite that dies without doing so leaves them to the next start.
+// ChildAttributes returns attributes that put a child into its own process group, so that Ctrl-C in
+// a terminal reaches only the suite, which then stops its children in order. If the suite dies
+// without stopping them, the next start kills them.
 func ChildAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

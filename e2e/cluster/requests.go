@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// Request is one request that the API server has answered.
+// Request is one request that the API server has completed.
 type Request struct {
-	Verb             string // get, list, watch, create, update, patch, delete, deletecollection; of other URIs the HTTP method in lower case
-	User             string // who was authenticated
-	ImpersonatedUser string // as whom it was made, "" if as User
+	Verb             string // get, list, watch, create, update, patch, delete, deletecollection; for non-resource URIs the lower-case HTTP method
+	User             string // authenticated user
+	ImpersonatedUser string // "" without impersonation
 	UserAgent        string
 	Group, Version   string // of the resource
-	Resource         string // plural, such as "configmaps"; "" for other URIs
+	Resource         string // plural, such as "configmaps"; "" for non-resource URIs
 	Subresource      string // such as "status"
-	Namespace, Name  string // "" where there is none, or a list was asked for
+	Namespace, Name  string // "" if the resource has none, or for a list
 	URI              string // with its query
 	Code             int    // HTTP status
-	Answered         time.Time
+	Completed        time.Time
 }
 
-// String is a short form for messages: who did what to what, with the status.
-func (r Request) String() string { return fmt.Sprintf("%s → %d", r.kind(), r.Code) }
+// String returns verb, target, user and status in one line, for messages.
+func (r Request) String() string { return fmt.Sprintf("%s → %d", r.summary(), r.Code) }
 
-// kind is what requests have in common that a reader would count together.
-func (r Request) kind() string {
+// summary returns verb, target and user. Requests with the same summary are counted together.
+func (r Request) summary() string {
 	target := r.URI
 	if r.Resource != "" {
 		target = r.Resource
@@ -43,47 +43,47 @@ func (r Request) kind() string {
 			target += " named " + r.Name
 		}
 	}
-	return fmt.Sprintf("%s %s by %s", r.Verb, target, r.Effective())
+	return fmt.Sprintf("%s %s by %s", r.Verb, target, r.EffectiveUser())
 }
 
-// Effective returns the user whose rights counted: the impersonated one if any.
-func (r Request) Effective() string {
+// EffectiveUser returns the user whose permissions applied: the impersonated user, if any.
+func (r Request) EffectiveUser() string {
 	if r.ImpersonatedUser != "" {
 		return r.ImpersonatedUser
 	}
 	return r.User
 }
 
-// Condition says whether a request is of interest.
-type Condition func(Request) bool
+// RequestFilter returns true for the requests that it matches.
+type RequestFilter func(Request) bool
 
-// Requests are requests in the order in which they were answered.
+// Requests are requests in the order of their completion.
 type Requests []Request
 
-// Where returns the requests that meet all conditions.
-func (rs Requests) Where(conditions ...Condition) Requests {
+// Where returns the requests that match all filters.
+func (rs Requests) Where(filters ...RequestFilter) Requests {
 	var kept Requests
 	for _, r := range rs {
-		if !slices.ContainsFunc(conditions, func(c Condition) bool { return !c(r) }) {
+		if !slices.ContainsFunc(filters, func(c RequestFilter) bool { return !c(r) }) {
 			kept = append(kept, r)
 		}
 	}
 	return kept
 }
 
-// Without returns the requests that meet none of the conditions.
-func (rs Requests) Without(conditions ...Condition) Requests {
+// Without returns the requests that match none of the filters.
+func (rs Requests) Without(filters ...RequestFilter) Requests {
 	var kept Requests
 	for _, r := range rs {
-		if !slices.ContainsFunc(conditions, func(c Condition) bool { return c(r) }) {
+		if !slices.ContainsFunc(filters, func(c RequestFilter) bool { return c(r) }) {
 			kept = append(kept, r)
 		}
 	}
 	return kept
 }
 
-// String sums the requests up, most frequent first, one line for each kind: for
-// messages of assertions about their number.
+// String counts equal requests, one per line, most frequent first, for messages of assertions about
+// their number.
 func (rs Requests) String() string {
 	counts := map[string]int{}
 	for _, r := range rs {
@@ -97,53 +97,56 @@ func (rs Requests) String() string {
 	return fmt.Sprintf("%d requests\n%s", len(rs), strings.Join(lines, "\n"))
 }
 
-// By is met by requests of an authenticated user, whomever it impersonated.
-func By(user string) Condition { return func(r Request) bool { return r.User == user } }
+// ByUser matches requests of an authenticated user, with or without impersonation.
+func ByUser(user string) RequestFilter { return func(r Request) bool { return r.User == user } }
 
-// As is met by requests that were made with a user's rights.
-func As(user string) Condition { return func(r Request) bool { return r.Effective() == user } }
+// ByEffectiveUser matches requests that were authorized as a user.
+func ByEffectiveUser(user string) RequestFilter {
+	return func(r Request) bool { return r.EffectiveUser() == user }
+}
 
-// Agent is met by requests whose user agent begins with prefix.
-func Agent(prefix string) Condition {
+// ByUserAgent matches requests whose user agent begins with prefix.
+func ByUserAgent(prefix string) RequestFilter {
 	return func(r Request) bool { return strings.HasPrefix(r.UserAgent, prefix) }
 }
 
-// Verb is met by requests with one of the verbs.
-func Verb(verbs ...string) Condition {
+// Verb matches requests with one of the verbs.
+func Verb(verbs ...string) RequestFilter {
 	return func(r Request) bool { return slices.Contains(verbs, r.Verb) }
 }
 
-// Resource is met by requests for a resource, such as "configmaps" or
-// "deployments/status". Without a subresource it means the object itself;
-// "deployments/*" means both.
-func Resource(name string) Condition {
+// Resource matches requests for a resource, such as "configmaps" or "deployments/status".
+// "deployments" excludes subresources; "deployments/*" includes them.
+func Resource(name string) RequestFilter {
 	resource, sub, _ := strings.Cut(name, "/")
 	return func(r Request) bool { return r.Resource == resource && (sub == "*" || r.Subresource == sub) }
 }
 
-// In is met by requests in a namespace.
-func In(namespace string) Condition { return func(r Request) bool { return r.Namespace == namespace } }
+// InNamespace matches requests in a namespace.
+func InNamespace(namespace string) RequestFilter {
+	return func(r Request) bool { return r.Namespace == namespace }
+}
 
-// Named is met by requests for one object.
-func Named(name string) Condition { return func(r Request) bool { return r.Name == name } }
+// Named matches requests for objects with a name.
+func Named(name string) RequestFilter { return func(r Request) bool { return r.Name == name } }
 
-// Write is met by requests that change something, or would without dry run.
+// Write matches requests with a write verb, including dry runs.
 func Write(r Request) bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, r.Verb)
 }
 
-// DryRun is met by requests that change nothing although they look like it.
+// DryRun matches dry runs.
 func DryRun(r Request) bool { return strings.Contains(r.URI, "dryRun=") }
 
-// Watch is met by watches that ended.
+// Watch matches watches that ended.
 func Watch(r Request) bool { return r.Verb == "watch" }
 
-// Lease is met by requests for leases: leader election, and heartbeats of nodes.
+// Lease matches requests for leases: leader election, and heartbeats of nodes.
 func Lease(r Request) bool { return r.Resource == "leases" }
 
-// Discovery is met by requests for what the API server serves, which clients
-// make when they like: API groups, OpenAPI, version and health.
+// Discovery matches requests without a resource, whose time the clients choose: API groups,
+// OpenAPI, version and health.
 func Discovery(r Request) bool { return r.Resource == "" }
 
-// Failed is met by requests that were answered with a status of 400 or more.
+// Failed matches requests with a status of 400 or more.
 func Failed(r Request) bool { return r.Code >= 400 }

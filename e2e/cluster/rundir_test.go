@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// abandon makes the folder of a run that has died, with a process of its own
-// and a pid file that by now names a stranger.
-func abandon(t *testing.T, root string, stranger int) (r *runDir, left *exec.Cmd) {
+// newDeadRun creates the folder of a run with one process of its own, and with a pid file whose pid
+// another process has reused. The run counts as dead when the caller closes its lock.
+func newDeadRun(t *testing.T, root string, reusedPID int) (r *runDir, left *exec.Cmd) {
 	t.Helper()
 	r, err := newRunDir(root)
 	if err != nil {
@@ -21,7 +21,7 @@ func abandon(t *testing.T, root string, stranger int) (r *runDir, left *exec.Cmd
 	if err := left.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for name, pid := range map[string]int{"left": left.Process.Pid, "stranger": stranger} {
+	for name, pid := range map[string]int{"left": left.Process.Pid, "stranger": reusedPID} {
 		if err := os.WriteFile(r.path(name+pidSuffix), []byte(strconv.Itoa(pid)), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -29,9 +29,9 @@ func abandon(t *testing.T, root string, stranger int) (r *runDir, left *exec.Cmd
 	return r, left
 }
 
-func TestSweepEndsWhatDeadRunsLeftAndNothingElse(t *testing.T) {
+func TestSweepKillsOnlyProcessesOfDeadRuns(t *testing.T) {
 	root := t.TempDir()
-	r, left := abandon(t, root, os.Getpid())
+	r, left := newDeadRun(t, root, os.Getpid())
 	starting := filepath.Join(root, newPrefix+"1")
 	if err := os.Mkdir(starting, 0o700); err != nil {
 		t.Fatal(err)
@@ -44,11 +44,11 @@ func TestSweepEndsWhatDeadRunsLeftAndNothingElse(t *testing.T) {
 	}
 	select {
 	case err := <-gone:
-		t.Fatalf("a process of a run whose owner lives was ended: %v", err)
+		t.Fatalf("sweep killed a process of a run whose owner is alive: %v", err)
 	default:
 	}
 
-	if err := r.owner.Close(); err != nil { // what the kernel does when the owner dies
+	if err := r.owner.Close(); err != nil { // as the kernel does when the owner dies
 		t.Fatal(err)
 	}
 	if err := sweep(root); err != nil {
@@ -57,17 +57,17 @@ func TestSweepEndsWhatDeadRunsLeftAndNothingElse(t *testing.T) {
 	select {
 	case <-gone:
 	case <-time.After(time.Minute):
-		t.Error("the process of a dead run is still there")
+		t.Error("the process of a dead run is still running")
 	}
 	if _, err := os.Stat(r.dir); !os.IsNotExist(err) {
-		t.Errorf("the folder of a dead run is still there: %v", err)
+		t.Errorf("the folder of a dead run still exists: %v", err)
 	}
 	if _, err := os.Stat(starting); err != nil {
-		t.Errorf("the folder of a start that is going on: %v", err)
+		t.Errorf("the folder of a start in progress was deleted: %v", err)
 	}
 }
 
-func TestRunsRootOfSomebodyElseIsRefused(t *testing.T) {
+func TestRunsRootRejectsFolderAccessibleByOthers(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	root, err := runsRoot()
 	if err != nil {
@@ -77,6 +77,6 @@ func TestRunsRootOfSomebodyElseIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := runsRoot(); err == nil {
-		t.Error("a folder that others can enter was taken")
+		t.Error("runsRoot accepted a folder that other users can access")
 	}
 }

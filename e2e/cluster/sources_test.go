@@ -22,7 +22,7 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/registry"
 )
 
-// tree is what the specs put into sources.
+// tree has the files of the sources in these specs.
 var tree = map[string]string{"stack.yaml": "name: one\n", "components/a/values.yaml": "replicas: 1\n"}
 
 // unpack returns the files of a .tar.gz by path.
@@ -46,7 +46,7 @@ func unpack(archive []byte) map[string]string {
 }
 
 var _ = Describe("The Git server", func() {
-	// serve starts a server with one empty repository.
+	// startServer starts a server with one empty repository.
 	serve := func(ctx SpecContext, options ...gitserver.Option) (*gitserver.Server, *gitserver.Repo) {
 		GinkgoHelper()
 		server, err := gitserver.New(GinkgoT().TempDir(), options...)
@@ -56,7 +56,7 @@ var _ = Describe("The Git server", func() {
 		Expect(err).NotTo(HaveOccurred())
 		return server, repo
 	}
-	// clone clones a repository and returns the working tree.
+	// clone clones a repository and returns the path of the working tree.
 	clone := func(ctx SpecContext, server *gitserver.Server, url string, args ...string) string {
 		GinkgoHelper()
 		dir := filepath.Join(GinkgoT().TempDir(), "clone")
@@ -65,7 +65,7 @@ var _ = Describe("The Git server", func() {
 		return dir
 	}
 
-	It("serves commits to the git program", func(ctx SpecContext) {
+	It("serves commits to git clone", func(ctx SpecContext) {
 		server, repo := serve(ctx)
 		first, err := repo.Commit(ctx, tree, "first")
 		Expect(err).NotTo(HaveOccurred())
@@ -86,7 +86,7 @@ var _ = Describe("The Git server", func() {
 		Expect(server.Requests()).To(BeNumerically(">=", 2))
 	})
 
-	It("replaces a tree by a folder, and has branches, tags and rewritten history", func(ctx SpecContext) {
+	It("replaces the whole tree, and supports branches, tags and rewritten history", func(ctx SpecContext) {
 		server, repo := serve(ctx)
 		_, err := repo.Head(ctx, "main")
 		Expect(err).To(MatchError(gitserver.ErrNoBranch))
@@ -115,7 +115,7 @@ var _ = Describe("The Git server", func() {
 		Expect(repo.Head(ctx, "main")).To(Equal(rewritten))
 	})
 
-	It("takes pushes, forced ones too", func(ctx SpecContext) {
+	It("accepts pushes and force pushes", func(ctx SpecContext) {
 		server, repo := serve(ctx)
 		first, err := repo.Commit(ctx, tree, "first")
 		Expect(err).NotTo(HaveOccurred())
@@ -131,8 +131,8 @@ var _ = Describe("The Git server", func() {
 		Expect(repo.Head(ctx, "main")).To(Equal(first))
 	})
 
-	It("asks for a password if told to", func(ctx SpecContext) {
-		server, repo := serve(ctx, gitserver.WithLogin("git", "s3cret"))
+	It("requires basic auth if configured", func(ctx SpecContext) {
+		server, repo := serve(ctx, gitserver.WithBasicAuth("git", "s3cret"))
 		_, err := repo.Commit(ctx, tree, "first")
 		Expect(err).NotTo(HaveOccurred())
 		_, err = server.Git(ctx, GinkgoT().TempDir(), "ls-remote", repo.URL())
@@ -145,7 +145,7 @@ var _ = Describe("The Git server", func() {
 })
 
 var _ = Describe("The registry", func() {
-	It("gives back what was pushed, by tag and by digest, in Flux' form", func(ctx SpecContext) {
+	It("returns a pushed Flux artifact by tag and by digest", func(ctx SpecContext) {
 		server, err := registry.New()
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(server.Close)
@@ -185,7 +185,7 @@ var _ = Describe("The artifact server", func() {
 		return response.StatusCode, body
 	}
 
-	It("serves what its descriptions promise", func() {
+	It("serves archives that match their artifact status", func() {
 		server, err := artifacts.New()
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(server.Close)
@@ -206,7 +206,7 @@ var _ = Describe("The artifact server", func() {
 		Expect(server.Requests()).To(BeEquivalentTo(1))
 	})
 
-	It("misbehaves when told to", func() {
+	It("fails requests and replaces archives on demand", func() {
 		server, err := artifacts.New()
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(server.Close)

@@ -16,14 +16,14 @@ import (
 	"github.com/ksctl/gitops/e2e/suite"
 )
 
-// soon is how long anything in these specs may take; it takes far less.
-const soon = 2 * time.Minute
+// waitTimeout bounds each wait in these specs; normally a wait takes far less.
+const waitTimeout = 2 * time.Minute
 
-// plane is the cluster that all specs share; each works in its own namespace.
-var plane *cluster.Cluster
+// controlPlane is shared by all specs; each spec uses its own namespace.
+var controlPlane *cluster.Cluster
 
-// childVariable makes the test program start a cluster, say where, and wait to
-// be killed, instead of running specs.
+// childVariable is an environment variable that makes the test binary start a cluster, print its
+// folder, and wait until it is killed, instead of running specs.
 const childVariable = "KSCTL_E2E_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -46,19 +46,19 @@ func TestCluster(t *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	began := time.Now()
 	var err error
-	plane, err = cluster.Start(ctx, cluster.Options{Audit: true, Nodes: 2, CRDPaths: []string{"testdata/crds"}})
+	controlPlane, err = cluster.Start(ctx, cluster.Options{Audit: true, Nodes: 2, CRDPaths: []string{"testdata/crds"}})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(plane.Stop)
+	DeferCleanup(controlPlane.Stop)
 	AddReportEntry("start-up", time.Since(began).Round(time.Millisecond).String(), ReportEntryVisibilityAlways)
 })
 
-// namespace makes a namespace for one spec and deletes it afterwards.
+// namespace creates a namespace for one spec and deletes it afterwards.
 func namespace(ctx context.Context) string {
 	GinkgoHelper()
-	name, err := plane.Namespace(ctx, "rig")
+	name, err := controlPlane.Namespace(ctx, "rig")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) {
-		Expect(plane.Client().Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+		Expect(controlPlane.Client().Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 	})
 	return name
 }

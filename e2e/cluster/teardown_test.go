@@ -19,8 +19,8 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 )
 
-// children returns the pids of the programs of a cluster by its folder.
-func children(dir string) []int {
+// componentPIDs returns the pids of the programs of the cluster with a run folder.
+func componentPIDs(dir string) []int {
 	GinkgoHelper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.pid"))
 	Expect(err).NotTo(HaveOccurred())
@@ -35,9 +35,9 @@ func children(dir string) []int {
 	return pids
 }
 
-// running returns which of the processes are there and aren't zombies, which
-// only wait for whoever adopted them.
-func running(pids []int) func() []int {
+// alive returns the processes that exist and are not zombies. A zombie has ended and only waits to
+// be reaped by its new parent.
+func alive(pids []int) func() []int {
 	return func() []int {
 		var alive []int
 		for _, pid := range pids {
@@ -55,21 +55,21 @@ func running(pids []int) func() []int {
 }
 
 var _ = Describe("Teardown", func() {
-	It("leaves neither process nor folder, and can be asked twice", func(ctx SpecContext) {
+	It("leaves no process and no folder, and is idempotent", func(ctx SpecContext) {
 		c, err := cluster.Start(ctx, cluster.Options{})
 		Expect(err).NotTo(HaveOccurred())
-		pids := children(c.Dir())
+		pids := componentPIDs(c.Dir())
 		Expect(pids).To(HaveLen(5), "etcd, API server, controller manager, scheduler, kwok")
-		Expect(running(pids)()).To(HaveLen(5))
+		Expect(alive(pids)()).To(HaveLen(5))
 
 		Expect(c.Stop()).To(Succeed())
-		Expect(running(pids)()).To(BeEmpty())
+		Expect(alive(pids)()).To(BeEmpty())
 		Expect(c.Dir()).NotTo(BeADirectory())
 		Expect(c.Stop()).To(Succeed())
 	})
 
-	It("leaves nothing of a start that fails half way", func(ctx SpecContext) {
-		// A place of its own: suites of other packages may be starting too.
+	It("cleans up after a failed start", func(ctx SpecContext) {
+		// A separate TMPDIR, because suites of other packages may start clusters at the same time.
 		GinkgoT().Setenv("TMPDIR", GinkgoT().TempDir())
 		_, err := cluster.Start(ctx, cluster.Options{CRDPaths: []string{"testdata/missing"}})
 		Expect(err).To(MatchError(ContainSubstring("testdata/missing")))
@@ -82,7 +82,7 @@ var _ = Describe("Teardown", func() {
 		Expect(filepath.Glob(filepath.Join(os.TempDir(), "*", "*"))).To(BeEmpty())
 	})
 
-	It("happens by itself when the suite's process is killed", func(ctx SpecContext) {
+	It("happens without Stop when the suite's process is killed", func(ctx SpecContext) {
 		suite := exec.CommandContext(ctx, os.Args[0])
 		suite.Env = append(os.Environ(), childVariable+"=1")
 		suite.Stderr = GinkgoWriter
@@ -90,50 +90,51 @@ var _ = Describe("Teardown", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(suite.Start()).To(Succeed())
 		lines := bufio.NewScanner(output)
-		Expect(lines.Scan()).To(BeTrue(), "the process says which folder it uses")
+		Expect(lines.Scan()).To(BeTrue(), "the process prints its folder")
 		dir := lines.Text()
 		Expect(dir).To(BeADirectory(), dir)
-		pids := children(dir)
+		pids := componentPIDs(dir)
 		Expect(pids).To(HaveLen(4), "etcd, API server, controller manager, scheduler")
 
 		Expect(suite.Process.Kill()).To(Succeed())
 		_ = suite.Wait()
 		if runtime.GOOS == "linux" {
-			Eventually(ctx, running(pids)).WithTimeout(soon).Should(BeEmpty(), "the kernel kills them with their parent")
+			Eventually(ctx, alive(pids)).WithTimeout(waitTimeout).Should(BeEmpty(), "the kernel kills them with their parent")
 		}
 		c, err := cluster.Start(ctx, cluster.Options{Nodes: -1, NoControllerManager: true, NoScheduler: true})
 		Expect(err).NotTo(HaveOccurred())
-		// A suite beside this one may have begun with it.
-		Eventually(ctx, running(pids)).WithTimeout(soon).Should(BeEmpty(), "the next start ends what is left")
-		Eventually(ctx, func() string { return dir }).WithTimeout(soon).ShouldNot(BeADirectory(), "and removes the folder")
-		Expect(plane.Dir()).To(BeADirectory(), "but not the one of a run that lives")
+		// A concurrent suite may be cleaning up the same run, so Start may return before the end of
+		// it.
+		Eventually(ctx, alive(pids)).WithTimeout(waitTimeout).Should(BeEmpty(), "the next start kills leftover processes")
+		Eventually(ctx, func() string { return dir }).WithTimeout(waitTimeout).ShouldNot(BeADirectory(), "the next start removes the folder")
+		Expect(controlPlane.Dir()).To(BeADirectory(), "the folder of a live run stays")
 		Expect(c.Stop()).To(Succeed())
 	})
 })
 
 var _ = Describe("A restart of the API server", func() {
-	DescribeTable("keeps address, data and audit log",
+	DescribeTable("keeps the address, the data and the audit log",
 		func(ctx SpecContext, stop func() error) {
 			ns, before := namespace(ctx), mark(ctx)
-			host := plane.Config().Host
-			Expect(plane.Client().Create(ctx, deployment(ns, "early", ""))).To(Succeed())
+			host := controlPlane.Config().Host
+			Expect(controlPlane.Client().Create(ctx, deployment(ns, "early", ""))).To(Succeed())
 
 			Expect(stop()).To(Succeed())
-			Eventually(ctx, func() error { return plane.Client().List(ctx, &corev1.NodeList{}) }).WithTimeout(soon).
-				Should(MatchError(ContainSubstring("connection refused")), "the first may meet the connection that ended")
-			Expect(plane.StopAPIServer()).To(MatchError(ContainSubstring("not running")))
-			Expect(plane.StartAPIServer(ctx)).To(Succeed())
+			Eventually(ctx, func() error { return controlPlane.Client().List(ctx, &corev1.NodeList{}) }).WithTimeout(waitTimeout).
+				Should(MatchError(ContainSubstring("connection refused")), "the first request may fail on the broken connection instead")
+			Expect(controlPlane.StopAPIServer()).To(MatchError(ContainSubstring("not running")))
+			Expect(controlPlane.StartAPIServer(ctx)).To(Succeed())
 
-			Expect(plane.Config().Host).To(Equal(host))
+			Expect(controlPlane.Config().Host).To(Equal(host))
 			late := deployment(ns, "late", "")
-			Expect(plane.Client().Create(ctx, late)).To(Succeed())
-			Eventually(ctx, available(ctx, late)).WithTimeout(4*soon).Should(BeEquivalentTo(2), "its clients have come back, each after up to half a minute")
+			Expect(controlPlane.Client().Create(ctx, late)).To(Succeed())
+			Eventually(ctx, available(ctx, late)).WithTimeout(4*waitTimeout).Should(BeEquivalentTo(2), "all clients have reconnected, each after up to half a minute")
 			early := deployment(ns, "early", "")
-			Expect(plane.Client().Get(ctx, client.ObjectKeyFromObject(early), early)).To(Succeed())
-			created := since(ctx, before).Where(cluster.By(cluster.AdminUser), cluster.Verb("create"), cluster.Resource("deployments"))
+			Expect(controlPlane.Client().Get(ctx, client.ObjectKeyFromObject(early), early)).To(Succeed())
+			created := since(ctx, before).Where(cluster.ByUser(cluster.AdminUser), cluster.Verb("create"), cluster.Resource("deployments"))
 			Expect(created).To(HaveLen(2), created.String())
 		},
-		Entry("when it is stopped", func() error { return plane.StopAPIServer() }),
-		Entry("when it crashes", func() error { return plane.KillAPIServer() }),
+		Entry("when it is stopped", func() error { return controlPlane.StopAPIServer() }),
+		Entry("when it crashes", func() error { return controlPlane.KillAPIServer() }),
 	)
 })

@@ -15,7 +15,7 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 )
 
-// deployment is a Deployment with two replicas of one fate ("" for none).
+// deployment returns a Deployment with two replicas of one fate ("" for the default).
 func deployment(namespace, name, fate string) *appsv1.Deployment {
 	replicas := int32(2)
 	labels := map[string]string{"app": name}
@@ -25,14 +25,14 @@ func deployment(namespace, name, fate string) *appsv1.Deployment {
 			Replicas: &replicas,
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: fated(fate)},
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: fateAnnotations(fate)},
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/main:1"}}},
 			},
 		},
 	}
 }
 
-// job is a Job that runs once, with a fate.
+// job returns a Job without retries, with a fate.
 func job(namespace, name, fate string) *batchv1.Job {
 	never := int32(0)
 	return &batchv1.Job{
@@ -40,7 +40,7 @@ func job(namespace, name, fate string) *batchv1.Job {
 		Spec: batchv1.JobSpec{
 			BackoffLimit: &never,
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Annotations: fated(fate)},
+				ObjectMeta: metav1.ObjectMeta{Annotations: fateAnnotations(fate)},
 				Spec: corev1.PodSpec{
 					RestartPolicy: corev1.RestartPolicyNever,
 					Containers:    []corev1.Container{{Name: "main", Image: "example.com/main:1"}},
@@ -50,7 +50,7 @@ func job(namespace, name, fate string) *batchv1.Job {
 	}
 }
 
-func fated(fate string) map[string]string {
+func fateAnnotations(fate string) map[string]string {
 	if fate == "" {
 		return nil
 	}
@@ -61,55 +61,55 @@ func fated(fate string) map[string]string {
 func pods(ctx context.Context, namespace string) []corev1.Pod {
 	GinkgoHelper()
 	list := &corev1.PodList{}
-	Expect(plane.Client().List(ctx, list, client.InNamespace(namespace))).To(Succeed())
+	Expect(controlPlane.Client().List(ctx, list, client.InNamespace(namespace))).To(Succeed())
 	return list.Items
 }
 
-// available returns how many replicas of a Deployment are available.
+// available returns the number of available replicas of a Deployment.
 func available(ctx context.Context, d *appsv1.Deployment) func() (int32, error) {
 	return func() (int32, error) {
-		err := plane.Client().Get(ctx, client.ObjectKeyFromObject(d), d)
+		err := controlPlane.Client().Get(ctx, client.ObjectKeyFromObject(d), d)
 		return d.Status.AvailableReplicas, err
 	}
 }
 
 var _ = Describe("Workloads on fake nodes", func() {
-	It("makes the pods of a Deployment Ready, on nodes that the scheduler chose", func(ctx SpecContext) {
+	It("become Ready on nodes that the scheduler selects", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		d := deployment(ns, "web", "")
-		Expect(plane.Client().Create(ctx, d)).To(Succeed())
-		Eventually(ctx, available(ctx, d)).WithTimeout(soon).Should(BeEquivalentTo(2),
-			"ReplicaSet controller, scheduler and kwok each have a part in this")
+		Expect(controlPlane.Client().Create(ctx, d)).To(Succeed())
+		Eventually(ctx, available(ctx, d)).WithTimeout(waitTimeout).Should(BeEquivalentTo(2),
+			"needs the ReplicaSet controller, the scheduler and kwok")
 		for _, pod := range pods(ctx, ns) {
 			Expect(pod.Spec.NodeName).To(HavePrefix("node-"))
 			Expect(pod.Status.PodIP).NotTo(BeEmpty())
 		}
 	})
 
-	It("lets Jobs succeed, fail or go on as their fate says", func(ctx SpecContext) {
+	It("succeed, fail or keep running, for Jobs with different fates", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		good, bad, endless := job(ns, "good", ""), job(ns, "bad", cluster.FateFails), job(ns, "endless", cluster.FateNeverEnds)
 		for _, j := range []*batchv1.Job{good, bad, endless} {
-			Expect(plane.Client().Create(ctx, j)).To(Succeed())
+			Expect(controlPlane.Client().Create(ctx, j)).To(Succeed())
 		}
 		status := func(j *batchv1.Job) func() (batchv1.JobStatus, error) {
 			return func() (batchv1.JobStatus, error) {
-				err := plane.Client().Get(ctx, client.ObjectKeyFromObject(j), j)
+				err := controlPlane.Client().Get(ctx, client.ObjectKeyFromObject(j), j)
 				return j.Status, err
 			}
 		}
-		Eventually(ctx, status(good)).WithTimeout(soon).Should(HaveField("Succeeded", BeEquivalentTo(1)))
-		Eventually(ctx, status(bad)).WithTimeout(soon).Should(HaveField("Failed", BeEquivalentTo(1)))
-		Eventually(ctx, status(endless)).WithTimeout(soon).Should(HaveField("Ready", HaveValue(BeEquivalentTo(1))))
-		// The other two ended while this one ran.
+		Eventually(ctx, status(good)).WithTimeout(waitTimeout).Should(HaveField("Succeeded", BeEquivalentTo(1)))
+		Eventually(ctx, status(bad)).WithTimeout(waitTimeout).Should(HaveField("Failed", BeEquivalentTo(1)))
+		Eventually(ctx, status(endless)).WithTimeout(waitTimeout).Should(HaveField("Ready", HaveValue(BeEquivalentTo(1))))
+		// It still runs although the other two Jobs have ended.
 		Expect(endless.Status.Succeeded + endless.Status.Failed).To(BeZero())
 	})
 
-	It("keeps pods from being Ready, and from ReplicaSets that replace them for ever", func(ctx SpecContext) {
+	It("stay not Ready with the fates never-ready and fails, and ReplicaSets do not replace them", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		stuck, crashing := deployment(ns, "stuck", cluster.FateNeverReady), deployment(ns, "crashing", cluster.FateFails)
-		Expect(plane.Client().Create(ctx, stuck)).To(Succeed())
-		Expect(plane.Client().Create(ctx, crashing)).To(Succeed())
+		Expect(controlPlane.Client().Create(ctx, stuck)).To(Succeed())
+		Expect(controlPlane.Client().Create(ctx, crashing)).To(Succeed())
 		waiting := func(_ Gomega) []corev1.Pod {
 			var crashed []corev1.Pod
 			for _, pod := range pods(ctx, ns) {
@@ -121,7 +121,7 @@ var _ = Describe("Workloads on fake nodes", func() {
 			}
 			return crashed
 		}
-		Eventually(ctx, waiting).WithTimeout(soon).Should(HaveLen(2), "both replicas of the crashing Deployment restart")
+		Eventually(ctx, waiting).WithTimeout(waitTimeout).Should(HaveLen(2), "both replicas of the crashing Deployment restart")
 		Eventually(ctx, func() []corev1.Pod {
 			var scheduled []corev1.Pod
 			for _, pod := range pods(ctx, ns) {
@@ -130,68 +130,68 @@ var _ = Describe("Workloads on fake nodes", func() {
 				}
 			}
 			return scheduled
-		}).WithTimeout(soon).Should(HaveLen(2), "the stuck pods have a node and stay Pending")
+		}).WithTimeout(waitTimeout).Should(HaveLen(2), "the stuck pods have a node and stay Pending")
 		Expect(pods(ctx, ns)).To(HaveLen(4))
 	})
 
-	It("changes a pod's fate while it exists", func(ctx SpecContext) {
+	It("follow a change of their fate", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		d := deployment(ns, "web", "")
-		Expect(plane.Client().Create(ctx, d)).To(Succeed())
-		Eventually(ctx, available(ctx, d)).WithTimeout(soon).Should(BeEquivalentTo(2))
+		Expect(controlPlane.Client().Create(ctx, d)).To(Succeed())
+		Eventually(ctx, available(ctx, d)).WithTimeout(waitTimeout).Should(BeEquivalentTo(2))
 
 		for _, fate := range []string{cluster.FateNeverReady, cluster.FateFails} {
 			for _, pod := range pods(ctx, ns) {
 				before := pod.DeepCopy()
-				pod.Annotations = fated(fate)
-				Expect(plane.Client().Patch(ctx, &pod, client.MergeFrom(before))).To(Succeed())
+				pod.Annotations = fateAnnotations(fate)
+				Expect(controlPlane.Client().Patch(ctx, &pod, client.MergeFrom(before))).To(Succeed())
 			}
-			Eventually(ctx, available(ctx, d)).WithTimeout(soon).Should(BeEquivalentTo(0), "with the fate "+fate)
+			Eventually(ctx, available(ctx, d)).WithTimeout(waitTimeout).Should(BeEquivalentTo(0), "with the fate "+fate)
 			for _, pod := range pods(ctx, ns) {
 				before := pod.DeepCopy()
 				pod.Annotations = nil
-				Expect(plane.Client().Patch(ctx, &pod, client.MergeFrom(before))).To(Succeed())
+				Expect(controlPlane.Client().Patch(ctx, &pod, client.MergeFrom(before))).To(Succeed())
 			}
-			Eventually(ctx, available(ctx, d)).WithTimeout(soon).Should(BeEquivalentTo(2), "after the fate "+fate)
+			Eventually(ctx, available(ctx, d)).WithTimeout(waitTimeout).Should(BeEquivalentTo(2), "after the fate "+fate)
 		}
 	})
 
-	It("collects what an owner leaves behind", func(ctx SpecContext) {
+	It("are garbage collected when their Deployment is deleted", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		d := deployment(ns, "web", "")
-		Expect(plane.Client().Create(ctx, d)).To(Succeed())
-		Eventually(ctx, func() []corev1.Pod { return pods(ctx, ns) }).WithTimeout(soon).Should(HaveLen(2))
+		Expect(controlPlane.Client().Create(ctx, d)).To(Succeed())
+		Eventually(ctx, func() []corev1.Pod { return pods(ctx, ns) }).WithTimeout(waitTimeout).Should(HaveLen(2))
 
-		Expect(plane.Client().Delete(ctx, d, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
-		Eventually(ctx, func() []corev1.Pod { return pods(ctx, ns) }).WithTimeout(soon).Should(BeEmpty(),
-			"the garbage collector deletes the ReplicaSet and then the pods, and kwok lets them go")
+		Expect(controlPlane.Client().Delete(ctx, d, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+		Eventually(ctx, func() []corev1.Pod { return pods(ctx, ns) }).WithTimeout(waitTimeout).Should(BeEmpty(),
+			"the garbage collector deletes the ReplicaSet and the pods, and kwok ends the pods")
 	})
 
-	It("collects the children of a custom resource that was installed at the start", func(ctx SpecContext) {
+	It("include garbage collection of a custom resource's children, for CRDs of Options.CRDPaths", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		owner := widget(ns, "owner")
-		Expect(plane.Client().Create(ctx, owner)).To(Succeed())
+		Expect(controlPlane.Client().Create(ctx, owner)).To(Succeed())
 		child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: ns, Name: "child",
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID(),
 			}},
 		}}
-		Expect(plane.Client().Create(ctx, child)).To(Succeed())
-		Expect(plane.Client().Delete(ctx, owner)).To(Succeed())
+		Expect(controlPlane.Client().Create(ctx, child)).To(Succeed())
+		Expect(controlPlane.Client().Delete(ctx, owner)).To(Succeed())
 		Eventually(ctx, func() bool {
-			return apierrors.IsNotFound(plane.Client().Get(ctx, client.ObjectKeyFromObject(child), child))
-		}).WithTimeout(soon).Should(BeTrue(), "its owner is gone")
+			return apierrors.IsNotFound(controlPlane.Client().Get(ctx, client.ObjectKeyFromObject(child), child))
+		}).WithTimeout(waitTimeout).Should(BeTrue(), "its owner is deleted")
 	})
 
-	It("removes a namespace with what is in it", func(ctx SpecContext) {
-		ns, err := plane.Namespace(ctx, "doomed")
+	It("are deleted with their namespace", func(ctx SpecContext) {
+		ns, err := controlPlane.Namespace(ctx, "doomed")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(plane.Client().Create(ctx, deployment(ns, "web", ""))).To(Succeed())
+		Expect(controlPlane.Client().Create(ctx, deployment(ns, "web", ""))).To(Succeed())
 		object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
-		Expect(plane.Client().Delete(ctx, object)).To(Succeed())
+		Expect(controlPlane.Client().Delete(ctx, object)).To(Succeed())
 		Eventually(ctx, func() bool {
-			return apierrors.IsNotFound(plane.Client().Get(ctx, client.ObjectKeyFromObject(object), object))
-		}).WithTimeout(soon).Should(BeTrue(), "the namespace controller empties it first")
+			return apierrors.IsNotFound(controlPlane.Client().Get(ctx, client.ObjectKeyFromObject(object), object))
+		}).WithTimeout(waitTimeout).Should(BeTrue(), "the namespace controller empties it first")
 	})
 })

@@ -10,43 +10,43 @@ import (
 )
 
 var _ = Describe("Two replicas", suite.Safety, func() {
-	It("act once, and one goes on when the other stops", func(ctx SpecContext) {
+	It("write once, and one continues when the other stops", func(ctx SpecContext) {
 		ns, err := h.Namespace(ctx, "replicas")
 		Expect(err).NotTo(HaveOccurred())
 		var replicas []*harness.Controller
 		for range 2 {
 			c, err := h.StartController("--owner-id="+ns, "--watch-label-selector=spec="+ns, "--enable-leader-election",
-				"--leader-election-retry-period=500ms") // a lease that ends is let go, so it may be as long as it is
+				"--leader-election-retry-period=500ms") // a stopping leader releases its lease, so the default duration is fine
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(c.Stop)
 			replicas = append(replicas, c)
 		}
 		offer := func(revision string) {
 			GinkgoHelper()
-			Expect(h.Publish(ctx, ns, "src", revision, harness.Tree(harness.OneComponent, map[string]string{"main/a.yaml": configMap("a", revision)}))).To(Succeed())
+			Expect(h.PublishSource(ctx, ns, "src", revision, harness.SourceTree(harness.OneComponent, map[string]string{"main/a.yaml": configMap("a", revision)}))).To(Succeed())
 		}
 		writes := func(mark cluster.Mark) int {
 			GinkgoHelper()
-			requests, err := h.Plane.AuditSince(ctx, mark)
+			requests, err := h.ControlPlane.AuditSince(ctx, mark)
 			Expect(err).NotTo(HaveOccurred())
-			return len(ours(requests).Where(cluster.Write, cluster.Resource("configmaps"), cluster.In(ns)))
+			return len(ours(requests).Where(cluster.Write, cluster.Resource("configmaps"), cluster.InNamespace(ns)))
 		}
 		offer("r1")
 		in := install(ctx, ns, ns, "i")
 		atRevision(ctx, in, "r1")
-		mark, err := h.Plane.AuditMark(ctx)
+		mark, err := h.ControlPlane.AuditMark(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		offer("r2")
 		atRevision(ctx, in, "r2")
 		Expect(writes(mark)).To(Equal(1), "only the leader writes")
 
-		// Whichever of the two leads, stopping the first and then starting another
-		// moves the lead at most once.
+		// Whichever replica leads, stopping the first and then starting another changes the
+		// leader at most once.
 		Expect(replicas[0].Stop()).To(Succeed())
-		mark, err = h.Plane.AuditMark(ctx)
+		mark, err = h.ControlPlane.AuditMark(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		offer("r3")
 		atRevision(ctx, in, "r3")
-		Expect(writes(mark)).To(Equal(1), "the one that is left writes")
+		Expect(writes(mark)).To(Equal(1), "the remaining replica writes")
 	})
 })

@@ -20,12 +20,12 @@ import (
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
-// The scenarios of e2e/bench, with few installs: what they cost the API server
-// does not depend on the machine.
+// The scenarios of e2e/bench, with few installs: their cost for the API server does not depend
+// on the machine.
 var _ = Describe("The scenarios of the benchmark", func() {
 	const n, objects = 6, 4
 	name := func(i int) string { return fmt.Sprintf("i%d", i) }
-	// Each install has a folder of its own, whose ConfigMap has a value.
+	// Each install has a folder of its own with a ConfigMap that has a value.
 	publish := func(ctx context.Context, ns, revision string, values [n]string) {
 		GinkgoHelper()
 		files := map[string]string{}
@@ -35,7 +35,7 @@ var _ = Describe("The scenarios of the benchmark", func() {
 			files[dir+"main/all.yaml"] = configMap(name(i), value) + "---\n" + configMap(name(i)+"-fixed", "1") +
 				fmt.Sprintf("---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: %[1]s}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: %[1]s}\nspec: {selector: {app: %[1]s}, ports: [{port: 80}]}\n", name(i))
 		}
-		Expect(h.Publish(ctx, ns, "src", revision, artifacts.Files(files))).To(Succeed())
+		Expect(h.PublishSource(ctx, ns, "src", revision, artifacts.Files(files))).To(Succeed())
 	}
 	all := func(value string) (out [n]string) {
 		for i := range out {
@@ -47,7 +47,7 @@ var _ = Describe("The scenarios of the benchmark", func() {
 	It("cost exact numbers of requests", func(ctx SpecContext) {
 		ns, err := h.Namespace(ctx, "scenarios")
 		Expect(err).NotTo(HaveOccurred())
-		controller(ns)
+		startController(ns)
 		var installs []*appsv1.KsctlInstall
 		ready := func(revision string) {
 			GinkgoHelper()
@@ -55,50 +55,50 @@ var _ = Describe("The scenarios of the benchmark", func() {
 				atRevision(ctx, in, revision)
 			}
 		}
-		// costs asserts what the controller asks for while something happens.
+		// costs checks the requests of the controller while something happens.
 		costs := func(want tally, happen func()) {
 			GinkgoHelper()
-			mark, err := h.Plane.AuditMark(ctx)
+			mark, err := h.ControlPlane.AuditMark(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			start := time.Now()
 			happen()
-			requests, err := h.Plane.AuditSince(ctx, mark)
+			requests, err := h.ControlPlane.AuditSince(ctx, mark)
 			Expect(err).NotTo(HaveOccurred())
-			// The controller may still be starting: it reads its Secret.
+			// The controller may still be starting, when it reads its Secret.
 			requests = ours(requests).Without(cluster.Resource("secrets"))
 			Expect(count(requests)).To(cost(want, want[statusWrite], n, time.Since(start)), requests.String())
 		}
 
-		By("a: from nothing to all Ready: a finalizer, an intent, the objects and an outcome for each, and a list for each kind")
+		By("a: first apply: for each install a finalizer, an intent, its objects and an outcome, and for each kind a list")
 		publish(ctx, ns, "r1", all("1"))
 		costs(tally{"patch ksctlinstalls": n, statusWrite: 2 * n,
 			"patch configmaps": 2 * n, "patch serviceaccounts": n, "patch services": n,
 			"list configmaps": 1, "list serviceaccounts": 1, "list services": 1}, func() {
 			for i := range n {
-				in := harness.Install(ns, name(i))
+				in := harness.NewInstall(ns, name(i))
 				in.Labels = map[string]string{"spec": ns}
 				in.Spec.Path = "stacks/" + name(i)
-				Expect(h.Plane.Client().Create(ctx, in)).To(Succeed())
+				Expect(h.ControlPlane.Client().Create(ctx, in)).To(Succeed())
 				installs = append(installs, in)
 			}
 			ready("r1")
 		})
 
-		By("d1: idle: nothing")
-		mark, err := h.Plane.AuditMark(ctx)
+		By("d1: idle: no request")
+		mark, err := h.ControlPlane.AuditMark(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Consistently(ctx, func() (string, error) {
-			requests, err := h.Plane.AuditSince(ctx, mark)
+			requests, err := h.ControlPlane.AuditSince(ctx, mark)
 			return ours(requests).String(), err
-		}, 2*time.Second, 500*time.Millisecond).Should(HavePrefix("0 requests"), "nothing happens, so nothing is asked")
+		}, 2*time.Second, 500*time.Millisecond).Should(HavePrefix("0 requests"), "an idle controller makes no request")
 
-		By("b: one object of each changes: a write to it and one to the status")
+		By("b: one object of each install changes: one write of the object and one of the status")
 		costs(tally{"patch configmaps": n, statusWrite: n}, func() {
 			publish(ctx, ns, "r2", all("2"))
 			ready("r2")
 		})
 
-		By("c: one object of one changes: a write to it, and each says that it is at the revision")
+		By("c: one object of one install changes: one write of the object, and each install writes the revision to its status")
 		costs(tally{"patch configmaps": 1, statusWrite: n}, func() {
 			values := all("2")
 			values[0] = "3"
@@ -106,35 +106,36 @@ var _ = Describe("The scenarios of the benchmark", func() {
 			ready("r3")
 		})
 
-		By("d2: a forced reconcile of each: an answer from each")
+		By("d2: a reconcile request for each install: one status write each")
 		costs(tally{statusWrite: n}, func() { requestAll(ctx, installs, "now") })
 
-		By("e: one object of each is edited by hand: a write to it")
+		By("e: one object of each install is edited by hand: one write of the object")
 		costs(tally{"patch configmaps": n}, func() { edit(ctx, ns, name, n) })
 
-		By("i: removal: each object is deleted, and each install let go")
-		mark, err = h.Plane.AuditMark(ctx)
+		By("i: removal: each object is deleted, and each finalizer removed")
+		mark, err = h.ControlPlane.AuditMark(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		start := time.Now()
 		for _, in := range installs {
-			Expect(h.Plane.Client().Delete(ctx, in)).To(Succeed())
+			Expect(h.ControlPlane.Client().Delete(ctx, in)).To(Succeed())
 		}
 		for _, in := range installs {
 			Eventually(ctx, func() bool {
-				return apierrors.IsNotFound(h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(in), in))
-			}, soon, 50*time.Millisecond).Should(BeTrue(), "the install goes")
+				return apierrors.IsNotFound(h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(in), in))
+			}, soon, 50*time.Millisecond).Should(BeTrue(), "the install is deleted")
 		}
-		requests, err := h.Plane.AuditSince(ctx, mark)
+		requests, err := h.ControlPlane.AuditSince(ctx, mark)
 		Expect(err).NotTo(HaveOccurred())
-		// What has gone before it could be said needs no status.
+		// An install that is gone before its status is due needs no status write.
 		Expect(count(ours(requests).Where(cluster.Write))).To(cost(tally{"delete configmaps": 2 * n, "delete serviceaccounts": n, "delete services": n,
 			statusWrite: n, "patch ksctlinstalls": n}, 0, n, time.Since(start)), ours(requests).String())
-		// An event that one is gone is confirmed by a look, unless the answer to the delete has said so.
+		// A watch event of a deletion is confirmed by a read, unless the response to the delete
+		// did that.
 		Expect(len(ours(requests).Without(cluster.Write))).To(BeNumerically("<=", objects*n), ours(requests).String())
 	})
 })
 
-// tally is a number of requests by verb and resource.
+// tally is the number of requests by verb and resource.
 type tally map[string]int
 
 func count(rs cluster.Requests) tally {
@@ -151,13 +152,13 @@ func count(rs cluster.Requests) tally {
 
 const statusWrite = "patch ksctlinstalls/status"
 
-// cost matches a tally exactly, but for writes of the status: there are at least so
-// many, and at most those of the tally and one a second for each of n installs,
-// which says how far it is when a step takes long, on a slow machine.
-func cost(want tally, least, n int, took time.Duration) types.GomegaMatcher {
-	most := want[statusWrite]
-	if most > 0 {
-		most += n * int(took/time.Second)
+// cost matches a tally exactly, except for status writes: at least the given number, and at most
+// that of the tally plus one a second for each of n installs, which report progress when a step
+// takes long on a slow machine.
+func cost(want tally, minWrites, n int, took time.Duration) types.GomegaMatcher {
+	maxWrites := want[statusWrite]
+	if maxWrites > 0 {
+		maxWrites += n * int(took/time.Second)
 	}
 	writes := func(got tally) int { return got[statusWrite] }
 	rest := func(t tally) tally {
@@ -167,22 +168,22 @@ func cost(want tally, least, n int, took time.Duration) types.GomegaMatcher {
 	}
 	return And(
 		WithTransform(rest, Equal(rest(want))),
-		WithTransform(writes, And(BeNumerically(">=", least), BeNumerically("<=", most))),
+		WithTransform(writes, And(BeNumerically(">=", minWrites), BeNumerically("<=", maxWrites))),
 	)
 }
 
-// edit changes an object of each install, and waits until they are as they were.
+// edit changes an object of each install, and waits until the changes are corrected.
 func edit(ctx context.Context, ns string, name func(int) string, n int) {
 	GinkgoHelper()
 	for i := range n {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name(i) + "-fixed"}}
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"data":{"value":"edited"}}`))
-		Expect(h.Plane.Client().Patch(ctx, cm, patch)).To(Succeed())
+		Expect(h.ControlPlane.Client().Patch(ctx, cm, patch)).To(Succeed())
 	}
 	for i := range n {
 		Eventually(ctx, func() (string, error) {
 			cm := &corev1.ConfigMap{}
-			err := h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: name(i) + "-fixed"}, cm)
+			err := h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: name(i) + "-fixed"}, cm)
 			return cm.Data["value"], err
 		}, soon, 20*time.Millisecond).Should(Equal("1"), "the edit is corrected")
 	}

@@ -1,4 +1,4 @@
-// Package cost asserts, from the API server's audit log, that cost follows change.
+// Package cost_test checks in the API server's audit log that cost is proportional to change.
 package cost_test
 
 import (
@@ -20,7 +20,7 @@ import (
 
 const (
 	soon = 5 * time.Minute
-	// long is for what thousands of objects take.
+	// long bounds waits for thousands of objects.
 	long = 10 * time.Minute
 )
 
@@ -38,8 +38,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func() error { return h.Stop() })
 })
 
-// controller runs a life of the controller for the installs of one spec.
-func controller(name string) *harness.Controller {
+// startController starts a controller for the installs of one spec.
+func startController(name string) *harness.Controller {
 	GinkgoHelper()
 	c, err := h.StartController("--owner-id="+name, "--watch-label-selector=spec="+name)
 	Expect(err).NotTo(HaveOccurred())
@@ -47,12 +47,12 @@ func controller(name string) *harness.Controller {
 	return c
 }
 
-// install makes an install that the controller of the spec looks after.
+// install creates an install for the controller of a spec.
 func install(ctx context.Context, spec, ns, name string) *appsv1.KsctlInstall {
 	GinkgoHelper()
-	in := harness.Install(ns, name)
+	in := harness.NewInstall(ns, name)
 	in.Labels = map[string]string{"spec": spec}
-	Expect(h.Plane.Client().Create(ctx, in)).To(Succeed())
+	Expect(h.ControlPlane.Client().Create(ctx, in)).To(Succeed())
 	return in
 }
 
@@ -69,36 +69,36 @@ func atRevision(ctx context.Context, in *appsv1.KsctlInstall, revision string) {
 func atRevisionWithin(ctx context.Context, timeout time.Duration, in *appsv1.KsctlInstall, revision string) {
 	GinkgoHelper()
 	Eventually(ctx, func() error {
-		if err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(in), in); err != nil {
+		if err := h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(in), in); err != nil {
 			return err
 		}
-		if c := harness.Ready(in); c.Status != "True" || in.Status.LastAppliedRevision != revision {
+		if c := harness.ReadyCondition(in); c.Status != "True" || in.Status.LastAppliedRevision != revision {
 			return fmt.Errorf("at %q, Ready is %s/%s: %s", in.Status.LastAppliedRevision, c.Status, c.Reason, c.Message)
 		}
 		return nil
 	}, timeout, 20*time.Millisecond).Should(Succeed(), "the install is ready at %s", revision)
 }
 
-// ours are the requests of the controller and of those that it acts for,
-// without what is free: watches, leases, events and discovery, which goes on a while
+// ours returns the requests of the controller and of the accounts that it impersonates, without
+// those that are not counted: watches, leases, events, and discovery, which continues for a while
 // after a start.
 func ours(rs cluster.Requests) cluster.Requests {
-	return rs.Where(cluster.By(cluster.ServiceAccountUser(harness.SystemNamespace, harness.Account))).
+	return rs.Where(cluster.ByUser(cluster.ServiceAccountUser(harness.SystemNamespace, harness.ServiceAccount))).
 		Without(cluster.Watch, cluster.Lease, cluster.Resource("events"), cluster.Discovery)
 }
 
-// requestAll asks for a reconcile of each install and waits for the answers.
+// requestAll requests a reconcile of each install and waits until the requests are handled.
 func requestAll(ctx context.Context, installs []*appsv1.KsctlInstall, token string) {
 	GinkgoHelper()
 	for _, in := range installs {
 		patch := client.RawPatch("application/merge-patch+json",
 			fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, appsv1.RequestedAtAnnotation, token))
-		Expect(h.Plane.Client().Patch(ctx, in, patch)).To(Succeed())
+		Expect(h.ControlPlane.Client().Patch(ctx, in, patch)).To(Succeed())
 	}
 	for _, in := range installs {
 		Eventually(ctx, func() (string, error) {
-			err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(in), in)
+			err := h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(in), in)
 			return in.Status.LastHandledReconcileAt, err
-		}, soon, 20*time.Millisecond).Should(Equal(token), "the request is answered")
+		}, soon, 20*time.Millisecond).Should(Equal(token), "the request is handled")
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // change pushes a new version of the stack and shows which objects it changed.
 func (d *demo) change(ctx context.Context) error {
-	ctx, cancel := within(ctx)
+	ctx, cancel := withActTimeout(ctx)
 	defer cancel()
 	before, err := d.snapshot(ctx)
 	if err != nil {
@@ -29,13 +29,13 @@ func (d *demo) change(ctx context.Context) error {
 		return err
 	}
 	t := newTable(d.screen, d.plan)
-	d.act("CHANGE", "git push")
+	d.printHeading("CHANGE", "git push")
 	for _, l := range diff {
 		d.line("  %s", d.diffLine(l))
 	}
-	_, noticed, err := d.follow(ctx, t, revision)
+	_, fetched, err := d.follow(ctx, t, revision)
 	if err != nil {
-		return fmt.Errorf("the push does not arrive: %w", err)
+		return fmt.Errorf("waiting for the install to apply the push: %w", err)
 	}
 	took := time.Since(t.start)
 	after, err := d.snapshot(ctx)
@@ -46,17 +46,17 @@ func (d *demo) change(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	writes := requests.Where(cluster.As(cluster.ServiceAccountUser(namespace, deployerAccount)), cluster.Write).Without(cluster.Failed) // such as one that met a write of the status
+	writes := requests.Where(cluster.ByEffectiveUser(cluster.ServiceAccountUser(namespace, deployerAccount)), cluster.Write).Without(cluster.Failed) // such as a conflict with a status update
 	changed, statusOnly, same := before.compare(after)
-	d.line("  The source saw the push after %s, and the install was ready %s later.", seconds(noticed.Sub(t.start)), seconds(took-noticed.Sub(t.start)))
-	d.line("  %s by %s to the install's %d objects:", d.bold(plural(len(writes), "write")), deployerAccount, len(after))
+	d.line("  The source fetched the push after %s, and the install was ready %s later.", seconds(fetched.Sub(t.start)), seconds(took-fetched.Sub(t.start)))
+	d.line("  %s by %s to the %d objects of the install:", d.bold(plural(len(writes), "write")), deployerAccount, len(after))
 	for _, f := range changed {
 		d.line("    %s  %s", d.bold(f.name()), d.dim(f.versions()))
 		d.fields(f.fields)
 	}
-	d.line("    %s", d.dim(fmt.Sprintf("%s: not touched%s", plural(same, "object"), onlyStatus(statusOnly))))
+	d.line("    %s", d.dim(fmt.Sprintf("%s: unchanged%s", plural(same, "object"), statusOnlyNote(statusOnly))))
 	if len(changed) != 1 || len(writes) != 1 {
-		return errors.New("one object should have been written, once:\n" + writes.String())
+		return errors.New("expected one write to one object, got " + writes.String())
 	}
 	d.summary = append(d.summary, fmt.Sprintf("%-10s %d of %d objects with %s, ready %s after git push", "changed", len(changed), len(after), plural(len(writes), "write"), seconds(took)))
 	return nil
@@ -72,11 +72,11 @@ func (d *demo) diffLine(l string) string {
 	return l
 }
 
-func onlyStatus(n int) string {
+func statusOnlyNote(n int) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %s: only the status, by Kubernetes itself", plural(n, "object"))
+	return fmt.Sprintf("; %s: only the status, by Kubernetes controllers", plural(n, "object"))
 }
 
 func plural(n int, what string) string {

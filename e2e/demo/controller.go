@@ -19,24 +19,24 @@ import (
 )
 
 const (
-	// stopGrace is how long the controller may take to end when asked.
+	// stopGrace is the time between SIGTERM and SIGKILL.
 	stopGrace = time.Minute
-	// tailLines of its log are shown when something failed.
+	// tailLines is the number of log lines in an error message.
 	tailLines = 12
 )
 
 // controller is the controller's process.
 type controller struct {
-	cmd    *exec.Cmd
-	health string // URL
-	log    string
-	pid    string // file, by which a later run finds what a killed one left
-	done   chan struct{}
-	err    error // how it ended; read after done
+	cmd       *exec.Cmd
+	healthURL string        // readiness URL
+	logPath   string        // path of the log file
+	pidPath   string        // path of the pid file, by which a later run finds the process of a killed run
+	done      chan struct{} // closed when the process has ended
+	err       error         // result of Wait; valid after done is closed
 }
 
-// buildController compiles the controller of the checkout. The caller removes temp, the folder
-// for temporary files. make test has compiled the controller before.
+// buildController compiles the controller of the checkout, or links the binary that make test has
+// compiled. The caller removes temp, the folder for temporary files.
 func buildController(ctx context.Context, root, temp, binary string) error {
 	if built := os.Getenv(layout.ProgramsVariable); built != "" {
 		return os.Symlink(filepath.Join(built, "controller"), binary)
@@ -45,7 +45,7 @@ func buildController(ctx context.Context, root, temp, binary string) error {
 	var output bytes.Buffer
 	cmd.Dir, cmd.Stdout, cmd.Stderr = root, &output, &output
 	cmd.Env = append(os.Environ(), tempVariable+"="+temp)
-	// A group of its own, so that compilers and linkers end with the go command.
+	// A separate process group, so that compilers and linkers are killed with the go command.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return err
@@ -58,8 +58,8 @@ func buildController(ctx context.Context, root, temp, binary string) error {
 	return nil
 }
 
-// startController runs the controller with what a kubeconfig allows. The folder
-// is that of the run; ended is called if it ends without being asked to.
+// startController starts the controller with a kubeconfig. dir is the folder of the run. ended is
+// called when the process has ended.
 func startController(dir, binary, kubeconfig string, ended func(error)) (*controller, error) {
 	storage, err := cluster.FreeAddress()
 	if err != nil {
@@ -69,8 +69,8 @@ func startController(dir, binary, kubeconfig string, ended func(error)) (*contro
 	if err != nil {
 		return nil, err
 	}
-	c := &controller{health: "http://" + health + "/readyz", log: filepath.Join(dir, "controller.log"), pid: filepath.Join(dir, "controller.pid"), done: make(chan struct{})}
-	log, err := os.Create(c.log)
+	c := &controller{healthURL: "http://" + health + "/readyz", logPath: filepath.Join(dir, "controller.log"), pidPath: filepath.Join(dir, "controller.pid"), done: make(chan struct{})}
+	log, err := os.Create(c.logPath)
 	if err != nil {
 		return nil, err
 	}
@@ -87,13 +87,13 @@ func startController(dir, binary, kubeconfig string, ended func(error)) (*contro
 	go c.run(started, ended)
 	if err := <-started; err != nil {
 		<-c.done
-		return nil, fmt.Errorf("start the controller: %w", err)
+		return nil, fmt.Errorf("starting the controller: %w", err)
 	}
 	return c, nil
 }
 
-// run starts the child and waits for it on one thread that it keeps: Linux
-// sends the parent-death signal when the starting thread ends, not the process.
+// run starts the child and waits for it on one locked OS thread, because Linux sends the
+// parent-death signal when the thread that started the child ends, not the process.
 func (c *controller) run(started chan<- error, ended func(error)) {
 	defer close(c.done)
 	runtime.LockOSThread()
@@ -102,17 +102,17 @@ func (c *controller) run(started chan<- error, ended func(error)) {
 		started <- err
 		return
 	}
-	// Without the file only a killed demo leaves something, off Linux.
-	_ = os.WriteFile(c.pid, []byte(strconv.Itoa(c.cmd.Process.Pid)), 0o600)
+	// A write error matters only if the demo is killed on a system other than Linux.
+	_ = os.WriteFile(c.pidPath, []byte(strconv.Itoa(c.cmd.Process.Pid)), 0o600)
 	started <- nil
 	c.err = c.cmd.Wait()
-	_ = os.Remove(c.pid)
+	_ = os.Remove(c.pidPath)
 	ended(fmt.Errorf("the controller ended (%s); its log ends with:\n%s", c.cmd.ProcessState, c.tail()))
 }
 
-// healthy is nil when the controller says that it is ready.
+// healthy returns nil if the controller is ready.
 func (c *controller) healthy(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.health, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.healthURL, nil)
 	if err != nil {
 		return err
 	}
@@ -122,13 +122,13 @@ func (c *controller) healthy(ctx context.Context) error {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", c.health, resp.Status)
+		return fmt.Errorf("GET %s: %s", c.healthURL, resp.Status)
 	}
 	return nil
 }
 
-// stop asks the controller to end, and makes it end after a while. One that has
-// ended before was somebody else's error.
+// stop sends SIGTERM to the controller, and SIGKILL after stopGrace. It returns nil if the
+// controller had ended before, because that error is already reported.
 func (c *controller) stop() error {
 	select {
 	case <-c.done:
@@ -141,7 +141,7 @@ func (c *controller) stop() error {
 	select {
 	case <-c.done:
 		if c.err != nil {
-			return fmt.Errorf("the controller ended with %w; its log ends with:\n%s", c.err, c.tail())
+			return fmt.Errorf("the controller ended with an error: %w; its log ends with:\n%s", c.err, c.tail())
 		}
 		return nil
 	case <-timer.C:
@@ -153,7 +153,7 @@ func (c *controller) stop() error {
 
 // tail returns the last lines of the log.
 func (c *controller) tail() string {
-	data, err := os.ReadFile(c.log)
+	data, err := os.ReadFile(c.logPath)
 	if err != nil {
 		return err.Error()
 	}

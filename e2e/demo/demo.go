@@ -18,20 +18,20 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// Where the shipped manifests run the controller, and as whom.
+// Namespace and ServiceAccount of the controller in the shipped manifests.
 const (
 	systemNamespace = "ksctl-gitops-system"
 	systemAccount   = "ksctl-gitops"
 )
 
-// signalGrace is how much later than another process this one may see a signal, on a
-// machine that is busy.
+// signalGrace bounds the delay between the delivery of a signal to a child process and to this one,
+// on a busy machine.
 const signalGrace = 3 * time.Second
 
-// patience bounds an act. It takes seconds, and longer on a machine that is busy.
-const patience = 4 * time.Minute
+// actTimeout bounds each act. An act takes seconds, and longer on a busy machine.
+const actTimeout = 4 * time.Minute
 
-// What the example's dev cluster has.
+// Names in the dev cluster of the example.
 const (
 	clusterPath     = "clusters/dev"
 	installFile     = clusterPath + "/install.yaml"
@@ -41,24 +41,24 @@ const (
 	deployerAccount = "shop-deployer"
 )
 
-// demo is one run.
+// demo is one run of the demo.
 type demo struct {
 	*screen
 	keep  bool
 	began time.Time
-	root  string // of the checkout
-	temp  string // folder for builds: an interrupted one can't always clear up
+	root  string // root folder of the checkout
+	temp  string // folder for builds, because an interrupted build can't always clean up
 
 	cluster    *cluster.Cluster
 	client     client.WithWatch
 	repository *repository
 	controller *controller
-	plan       *stacks.Plan // of the install
+	plan       *stacks.ResolvedStack // plan of the install
 
 	summary []string
 }
 
-// run goes through the acts. What it started is left to stop.
+// run performs the acts. The caller calls stop, also after an error.
 func (d *demo) run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -66,10 +66,10 @@ func (d *demo) run(ctx context.Context) (err error) {
 		if err == nil {
 			return
 		}
-		// Ctrl-C reaches what runs beside this process, too, and maybe before it.
+		// Ctrl-C also reaches child processes, maybe earlier than this process.
 		select {
 		case <-ctx.Done():
-			err = context.Cause(ctx) // of which err is but a consequence
+			err = context.Cause(ctx) // err is only a consequence of it
 		case <-time.After(signalGrace):
 		}
 	}()
@@ -88,16 +88,16 @@ func (d *demo) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	d.conclude()
+	d.printSummary()
 	if d.keep {
-		return d.leaveUp(ctx)
+		return d.keepRunning(ctx)
 	}
 	return nil
 }
 
-// start brings everything up that the acts need.
+// start starts the control plane, the repository and the controller.
 func (d *demo) start(ctx context.Context, cancel context.CancelCauseFunc) error {
-	d.line("%s  %s", d.bold("ksctl GitOps, on this machine alone"), d.dim("Ctrl-C ends it and leaves nothing"))
+	d.line("%s  %s", d.bold("ksctl GitOps demo on this machine"), d.dim("Ctrl-C stops it and removes everything"))
 	d.line("")
 	var binary string
 	steps := []struct {
@@ -105,9 +105,9 @@ func (d *demo) start(ctx context.Context, cancel context.CancelCauseFunc) error 
 		do          func(context.Context) (string, error)
 	}{
 		{"tools", "preparing the control plane's programs", d.buildTools},
-		{"control plane", "starting the control plane", d.startCluster},
-		{"repository", "making the repository", d.serveGit},
-		{"definitions", "applying CRDs and roles", d.applyConfig},
+		{"control plane", "starting the control plane", d.startControlPlane},
+		{"repository", "creating the repository", d.serveGit},
+		{"CRDs and RBAC", "applying CRDs and RBAC", d.applyConfig},
 		{"build", "building the controller (about 2 minutes with an empty build cache, else seconds)", func(ctx context.Context) (string, error) {
 			binary = filepath.Join(d.cluster.Dir(), "controller")
 			return "cmd/controller", buildController(ctx, d.root, d.temp, binary)
@@ -116,7 +116,7 @@ func (d *demo) start(ctx context.Context, cancel context.CancelCauseFunc) error 
 	}
 	for _, s := range steps {
 		began := time.Now()
-		stop := d.spin(s.doing)
+		stop := d.spinner(s.doing)
 		result, err := s.do(ctx)
 		stop()
 		if err != nil {
@@ -128,7 +128,7 @@ func (d *demo) start(ctx context.Context, cancel context.CancelCauseFunc) error 
 	return nil
 }
 
-func (d *demo) startCluster(ctx context.Context) (string, error) {
+func (d *demo) startControlPlane(ctx context.Context) (string, error) {
 	known := runtime.NewScheme()
 	err := errors.Join(clientgoscheme.AddToScheme(known), appsv1.AddToScheme(known))
 	if err != nil {
@@ -148,7 +148,7 @@ func (d *demo) startCluster(ctx context.Context) (string, error) {
 
 func (d *demo) serveGit(ctx context.Context) (string, error) {
 	var err error
-	if d.repository, err = openRepository(ctx, d.root, d.cluster.Dir()); err != nil {
+	if d.repository, err = newRepository(ctx, d.root, d.cluster.Dir()); err != nil {
 		return "", err
 	}
 	return d.repository.bare.URL() + " from examples/standalone", nil
@@ -160,8 +160,8 @@ func (d *demo) applyConfig(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	// The first request for a kind makes the API server prepare its storage, and
-	// until that is done it sends those who want to watch away for a second.
+	// The first request for a kind makes the API server initialize its storage. Until that is done,
+	// the API server rejects watches with a retry delay of a second.
 	var group errgroup.Group
 	for _, list := range []client.ObjectList{&appsv1.KsctlInstallList{}, &appsv1.KsctlSourceList{}, &appsv1.KsctlInventoryList{}} {
 		group.Go(func() error { return d.client.List(ctx, list) })
@@ -178,15 +178,15 @@ func (d *demo) runController(ctx context.Context, binary string, cancel context.
 	if err != nil {
 		return "", err
 	}
-	ctx, stop := within(ctx)
+	ctx, stop := withActTimeout(ctx)
 	defer stop()
-	if err := until(ctx, refresh, d.controller.healthy); err != nil {
+	if err := poll(ctx, refresh, d.controller.healthy); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("process %d as %s/%s", d.controller.cmd.Process.Pid, systemNamespace, systemAccount), nil
 }
 
-// stop ends what was started, last first, and removes it.
+// stop stops everything that start has started, in reverse order, and removes the files.
 func (d *demo) stop() error {
 	began := time.Now()
 	var errs []error
@@ -198,34 +198,34 @@ func (d *demo) stop() error {
 		{"controller", d.controller != nil, func() error { return d.controller.stop() }},
 		{"Git server", d.repository != nil, func() error { return d.repository.server.Close() }},
 		{"control plane", d.cluster != nil, func() error { return d.cluster.Stop() }},
-		{"folder for builds", d.temp != "", func() error { return os.RemoveAll(d.temp) }},
+		{"build folder", d.temp != "", func() error { return os.RemoveAll(d.temp) }},
 	} {
 		if s.started {
-			stop := d.spin("stopping: " + s.what)
+			stop := d.spinner("stopping: " + s.what)
 			errs = append(errs, s.end())
 			stop()
 		}
 	}
 	err := errors.Join(errs...)
 	if err == nil {
-		d.line("%s", d.dim("Stopped in "+seconds(time.Since(began))+": no process and no file is left."))
+		d.line("%s", d.dim("Stopped in "+seconds(time.Since(began))+". All processes and files are removed."))
 	}
 	return err
 }
 
-// conclude says what came true.
-func (d *demo) conclude() {
+// printSummary prints the summary.
+func (d *demo) printSummary() {
 	d.line("")
-	d.line("%s", d.bold("ALL OF IT CAME TRUE"))
-	for _, s := range append(d.summary, fmt.Sprintf("%-10s %s", "in all", seconds(time.Since(d.began)))) {
+	d.line("%s", d.bold("ALL STEPS SUCCEEDED"))
+	for _, s := range append(d.summary, fmt.Sprintf("%-10s %s", "total", seconds(time.Since(d.began)))) {
 		d.line("  %s %s", d.green("✓"), s)
 	}
 	d.line("")
 }
 
-// until asks again and again until there is nothing to wait for. When ctx ends,
-// the error says why and what was waited for last.
-func until(ctx context.Context, every time.Duration, ask func(context.Context) error) error {
+// poll calls ask at an interval until it returns nil. When ctx ends, the error contains the cause
+// and the last error of ask.
+func poll(ctx context.Context, every time.Duration, ask func(context.Context) error) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -235,15 +235,15 @@ func until(ctx context.Context, every time.Duration, ask func(context.Context) e
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w; last: %w", context.Cause(ctx), err)
+			return fmt.Errorf("%w; last error: %w", context.Cause(ctx), err)
 		case <-tick.C:
 		}
 	}
 }
 
-// within bounds an act, and says so when the time is over.
-func within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %s", patience))
+// withActTimeout returns a context that bounds an act.
+func withActTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, actTimeout, fmt.Errorf("timed out after %s", actTimeout))
 }
 
 func (d *demo) getInstall(ctx context.Context) (*appsv1.KsctlInstall, error) {

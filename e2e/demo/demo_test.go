@@ -17,16 +17,16 @@ import (
 	"testing"
 	"time"
 
-	// The demo builds the controller. Without this, "go test" would take an old result
-	// for one of a controller that has changed since.
+	// The demo builds the controller. Without this import, "go test" would reuse a cached result
+	// after a change of the controller.
 	_ "github.com/ksctl/gitops/internal/manager"
 	"github.com/ksctl/gitops/internal/testrun/layout"
 )
 
-// soon is how long a demo may take to come to something; it takes far less.
-const soon = 12 * time.Minute
+// waitTimeout bounds each wait for a demo; normally a wait takes far less.
+const waitTimeout = 12 * time.Minute
 
-// program is the demo, compiled once.
+// program compiles the demo once and returns its path.
 var program = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(os.TempDir(), fmt.Sprintf("ksctl-gitops-demo-%d", os.Getpid()))
 	output, err := exec.Command("go", "build", "-buildvcs=false", "-o", path, ".").CombinedOutput()
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestDemo is the whole demo, and what it says of itself.
+// TestDemo runs the whole demo and checks its output.
 func TestDemo(t *testing.T) {
 	r := start(t)
 	if code := r.wait(); code != 0 {
@@ -52,39 +52,39 @@ func TestDemo(t *testing.T) {
 	}
 	text := r.output()
 	for _, want := range []string{
-		`✓ tools `, `✓ control plane +https://127\.0\.0\.1:`, `✓ repository +http://127\.0\.0\.1:`, `✓ definitions `, `✓ build `,
+		`✓ tools `, `✓ control plane +https://127\.0\.0\.1:`, `✓ repository +http://127\.0\.0\.1:`, `✓ CRDs and RBAC `, `✓ build `,
 		`✓ controller +process \d+ as ksctl-gitops-system/ksctl-gitops`,
 		`INSTALL `, `wave 0 +base +7/7 +ready`, `wave 1 +cache +3/3 +ready`, `wave 2 +web +6/6 +ready`, `Ready at main@sha1:[0-9a-f]{12}\n`,
 		`CHANGE `, `- version: 1\.0\.0`, `\+ version: 1\.1\.0`, `Ready at main@sha1:[0-9a-f]{12}\n`,
-		`1 write by shop-deployer to the install's 16 objects`, `Deployment shop/frontend +resourceVersion \d+ → \d+, generation 1 → 2`,
+		`1 write by shop-deployer to the 16 objects of the install`, `Deployment shop/frontend +resourceVersion \d+ → \d+, generation 1 → 2`,
 		`spec\.template\.spec\.containers\[frontend\]\.env\[PODINFO_UI_MESSAGE\]\.value\n +"Welcome to the shop" → "Everything must go"`,
-		`DRIFT `, `✗ Deployment shop/frontend`, `✓ put right after \S+s`, `✗ ConfigMap shop/shop-settings`, `✓ back after \S+s`, `DriftCorrected`,
-		`REMOVE `, `✓ all 16 objects are gone`,
-		`ALL OF IT CAME TRUE`, `no process and no file is left`,
+		`DRIFT `, `✗ Deployment shop/frontend`, `✓ reverted after \S+s`, `✗ ConfigMap shop/shop-settings`, `✓ recreated after \S+s`, `DriftCorrected`,
+		`REMOVE `, `✓ all 16 objects, then the install, were removed`,
+		`ALL STEPS SUCCEEDED`, `All processes and files are removed`,
 	} {
 		at := regexp.MustCompile(want).FindStringIndex(text)
 		if at == nil {
-			t.Fatalf("%q is missing, or not where it should be:\n%s", want, r.output())
+			t.Fatalf("%q is missing or out of order:\n%s", want, r.output())
 		}
 		text = text[at[1]:]
 	}
 	if strings.Contains(r.output(), "\x1b") {
-		t.Error("there are escape sequences, and this is no terminal")
+		t.Error("the output has escape sequences although it is not a terminal")
 	}
 	r.checkNothingLeft()
 }
 
-// TestInterrupted ends demos at moments that differ in what is going on.
-func TestInterrupted(t *testing.T) {
+// TestInterruptCleansUp interrupts demos in different phases.
+func TestInterruptCleansUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		after string
 		env   []string
 		check func(*child)
 	}{
 		"while the control plane starts": {after: "✓ tools"},
-		"while the controller is built":  {after: "✓ definitions", env: []string{layout.ProgramsVariable + "="}},
+		"while the controller is built":  {after: "✓ CRDs and RBAC", env: []string{layout.ProgramsVariable + "="}},
 		"while it installs":              {after: "INSTALL"},
-		"while it is left up":            {after: "Remove it all.*\n.*\n", env: []string{"KEEP=1"}, check: (*child).checkSuggestions},
+		"while it runs with KEEP=1":      {after: "Remove the install.*\n.*\n", env: []string{"KEEP=1"}, check: (*child).checkSuggestions},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, c.env...)
@@ -92,7 +92,8 @@ func TestInterrupted(t *testing.T) {
 			if c.check != nil {
 				c.check(r)
 			}
-			// As a terminal does: all of the foreground, twice by the impatient.
+			// As a terminal does: to the whole foreground process group, here for two presses of
+			// Ctrl-C.
 			for range 2 {
 				if err := syscall.Kill(-r.cmd.Process.Pid, syscall.SIGINT); err != nil && !errors.Is(err, syscall.ESRCH) {
 					t.Fatal(err)
@@ -107,8 +108,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestControllerDies is a demo that can't come true.
-func TestControllerDies(t *testing.T) {
+// TestFailsWhenControllerDies: the demo fails with the controller's log if the controller dies.
+func TestFailsWhenControllerDies(t *testing.T) {
 	r := start(t)
 	r.await("✓ controller +process")
 	pid, err := strconv.Atoi(regexp.MustCompile(`✓ controller +process (\d+)`).FindStringSubmatch(r.output())[1])
@@ -124,32 +125,32 @@ func TestControllerDies(t *testing.T) {
 	r.checkNothingLeft()
 }
 
-// TestOrphaned ends what started a demo, as a SIGTERM does to "go run".
-func TestOrphaned(t *testing.T) {
+// TestStopsWhenParentDies kills the parent process of a demo, as a SIGTERM to "go run" does.
+func TestStopsWhenParentDies(t *testing.T) {
 	r := start(t, "ORPHAN=1")
 	r.await("✓ control plane")
 	if err := r.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	r.wait()
-	r.ended(soon)
-	if !strings.Contains(r.output(), "what started it is gone") {
-		t.Errorf("it ends without a word:\n%s", r.output())
+	r.awaitEnd(waitTimeout)
+	if !strings.Contains(r.output(), "the parent process ended") {
+		t.Errorf("the output has no reason for the stop:\n%s", r.output())
 	}
 	r.checkNothingLeft()
 }
 
-// child is a demo in a process of its own.
+// child is a demo that runs as a child process.
 type child struct {
 	t              *testing.T
 	cmd            *exec.Cmd
 	log, tmp, home string
-	done           chan struct{} // closed when it has ended
-	err            error         // of waiting for it; read after done
+	done           chan struct{} // closed when the process has ended
+	err            error         // result of Wait; valid after done is closed
 }
 
-// start runs the demo with an empty home and temporary folder; ORPHAN=1 puts a
-// shell in between.
+// start starts the demo with an empty home and temporary folder. ORPHAN=1 starts it through a
+// shell.
 func start(t *testing.T, env ...string) *child {
 	t.Helper()
 	path, err := program()
@@ -168,7 +169,7 @@ func start(t *testing.T, env ...string) *child {
 	}
 	r.cmd.Stdout, r.cmd.Stderr = log, log
 	r.cmd.Env = append(os.Environ(), "TMPDIR="+r.tmp, "KUBECONFIG="+filepath.Join(r.home, "config"), "KEEP=")
-	if runtime.GOOS == "linux" { // elsewhere the cache of built tools is found by HOME
+	if runtime.GOOS == "linux" { // on other systems the cache of built tools is below HOME
 		r.cmd.Env = append(r.cmd.Env, "HOME="+r.home)
 		for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV"} {
 			value, err := exec.Command("go", "env", name).Output()
@@ -181,7 +182,7 @@ func start(t *testing.T, env ...string) *child {
 		if err != nil {
 			t.Fatal(err)
 		}
-		config, err := os.UserConfigDir() // the go command counts its calls there
+		config, err := os.UserConfigDir() // the go command writes telemetry there
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,9 +213,9 @@ func (r *child) output() string {
 	return string(data)
 }
 
-// wait returns the exit code.
+// wait waits for the end of the demo and returns its exit code.
 func (r *child) wait() int {
-	timer := time.AfterFunc(soon, func() { _ = syscall.Kill(-r.cmd.Process.Pid, syscall.SIGINT) })
+	timer := time.AfterFunc(waitTimeout, func() { _ = syscall.Kill(-r.cmd.Process.Pid, syscall.SIGINT) })
 	defer timer.Stop()
 	<-r.done
 	if exit := (*exec.ExitError)(nil); r.err != nil && !errors.As(r.err, &exit) {
@@ -223,22 +224,22 @@ func (r *child) wait() int {
 	return r.cmd.ProcessState.ExitCode()
 }
 
-// await waits until the output has something.
+// await waits until the output matches a pattern.
 func (r *child) await(pattern string) {
 	r.t.Helper()
-	re, timeout := regexp.MustCompile(pattern), time.After(soon)
+	re, timeout := regexp.MustCompile(pattern), time.After(waitTimeout)
 	for !re.MatchString(r.output()) {
 		select {
 		case <-r.done:
-			r.t.Fatalf("it ended without %q:\n%s", pattern, r.output())
+			r.t.Fatalf("the demo ended without %q in its output:\n%s", pattern, r.output())
 		case <-timeout:
-			r.t.Fatalf("no %q:\n%s", pattern, r.output())
+			r.t.Fatalf("timed out waiting for %q:\n%s", pattern, r.output())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
-// checkSuggestions does what the demo suggests, up to the push, as a user would.
+// checkSuggestions runs the commands that the demo suggests.
 func (r *child) checkSuggestions() {
 	r.t.Helper()
 	var script []string
@@ -248,9 +249,9 @@ func (r *child) checkSuggestions() {
 		}
 	}
 	if len(script) < 10 {
-		r.t.Fatalf("there should be more commands than %q", script)
+		r.t.Fatalf("expected at least 10 suggested commands, got %q", script)
 	}
-	ctx, cancel := context.WithTimeout(r.t.Context(), soon)
+	ctx, cancel := context.WithTimeout(r.t.Context(), waitTimeout)
 	defer cancel()
 	shell := exec.CommandContext(ctx, "sh", "-e", "-x", "-c", strings.Join(script, "\n")+"\ncd .. && rm -r fleet")
 	shell.Dir = r.home
@@ -258,21 +259,21 @@ func (r *child) checkSuggestions() {
 		"GIT_COMMITTER_NAME=me", "GIT_COMMITTER_EMAIL=me@example.com")
 	output, err := shell.CombinedOutput()
 	if err != nil || !bytes.Contains(output, []byte("shop 1.1.0, 3 components, 16 objects ready")) {
-		r.t.Errorf("what is suggested does not work: %v\n%s", err, output)
+		r.t.Errorf("the suggested commands failed: %v\n%s", err, output)
 	}
 }
 
-// checkNothingLeft finds processes and files of the demo.
+// checkNothingLeft fails the test if processes or files of the demo remain.
 func (r *child) checkNothingLeft() {
 	r.t.Helper()
-	if left := r.ended(30 * time.Second); len(left) > 0 { // one that was killed takes its time
-		r.t.Errorf("processes are left: %q\n%s", left, r.output())
+	if left := r.awaitEnd(30 * time.Second); len(left) > 0 { // a killed process does not end immediately
+		r.t.Errorf("processes remain: %q\n%s", left, r.output())
 	}
-	// The folder of all runs is shared, and stays.
+	// The parent folder of all runs is shared and stays.
 	for dir, allowed := range map[string]string{r.tmp: fmt.Sprintf("ksctl-gitops-e2e-%d", os.Getuid()), r.home: ""} {
 		err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 			if path != dir && filepath.Base(path) != allowed {
-				r.t.Errorf("%s is left", path)
+				r.t.Errorf("file %s remains", path)
 			}
 			return err
 		})
@@ -282,8 +283,8 @@ func (r *child) checkNothingLeft() {
 	}
 }
 
-// ended waits for the end of all processes, and returns those that are left.
-func (r *child) ended(within time.Duration) (left []string) {
+// awaitEnd waits for the end of all processes of the demo, and returns those that still run.
+func (r *child) awaitEnd(within time.Duration) (left []string) {
 	for deadline := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
 		if left = r.processes(); len(left) == 0 || time.Now().After(deadline) {
 			return left
@@ -291,8 +292,8 @@ func (r *child) ended(within time.Duration) (left []string) {
 	}
 }
 
-// processes are those that have the temporary folder in their command line or,
-// on Linux, in their environment.
+// processes returns the processes that have the temporary folder in their command line or, on
+// Linux, in their environment.
 func (r *child) processes() (found []string) {
 	if runtime.GOOS != "linux" {
 		out, err := exec.Command("ps", "-A", "-ww", "-o", "pid=,command=").Output()

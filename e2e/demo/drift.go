@@ -15,66 +15,66 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// person is the field manager of what is broken by hand.
-const person = "kubectl-edit"
+// manualFieldManager is the field manager of the manual changes.
+const manualFieldManager = "kubectl-edit"
 
-// damage is one thing that somebody does to an object of the install.
-type damage struct {
-	what    string
-	kind    schema.GroupVersionKind
-	name    string
-	do      func(ctx context.Context, c client.Client, u *unstructured.Unstructured) error
-	righted string
+// manualChange is a change of an object of the install, made with kubectl.
+type manualChange struct {
+	command    string
+	kind       schema.GroupVersionKind
+	name       string
+	do         func(ctx context.Context, c client.Client, u *unstructured.Unstructured) error
+	correction string // how the controller corrects it, as a past participle
 }
 
-var damages = []damage{
+var manualChanges = []manualChange{
 	{
-		what: "kubectl set image",
-		kind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, name: "frontend",
+		command: "kubectl set image",
+		kind:    schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, name: "frontend",
 		do: func(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
 			patch := `{"spec":{"template":{"spec":{"containers":[{"name":"frontend","image":"docker.io/library/nginx:latest"}]}}}}`
-			return c.Patch(ctx, u, client.RawPatch(types.StrategicMergePatchType, []byte(patch)), client.FieldOwner(person))
+			return c.Patch(ctx, u, client.RawPatch(types.StrategicMergePatchType, []byte(patch)), client.FieldOwner(manualFieldManager))
 		},
-		righted: "put right",
+		correction: "reverted",
 	},
 	{
-		what: "kubectl delete",
-		kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, name: "shop-settings",
+		command: "kubectl delete",
+		kind:    schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, name: "shop-settings",
 		do: func(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
 			return c.Delete(ctx, u)
 		},
-		righted: "back",
+		correction: "recreated",
 	},
 }
 
-// drift breaks objects by hand and shows them being put right.
+// drift changes objects manually and shows their correction.
 func (d *demo) drift(ctx context.Context) error {
-	ctx, cancel := within(ctx)
+	ctx, cancel := withActTimeout(ctx)
 	defer cancel()
-	d.act("DRIFT", "somebody with kubectl knows better")
+	d.printHeading("DRIFT", "manual changes with kubectl")
 	revision, err := d.repository.revision(ctx)
 	if err != nil {
 		return err
 	}
 	var all []string
-	for _, x := range damages {
+	for _, x := range manualChanges {
 		name := fmt.Sprintf("%s %s/%s", x.kind.Kind, namespace, x.name)
-		d.draw("  " + d.yellow("✗ ") + name + ": " + x.what)
-		took, seen, err := d.hurt(ctx, &x)
+		d.draw("  " + d.yellow("✗ ") + name + ": " + x.command)
+		took, seen, err := d.changeManually(ctx, &x)
 		d.draw()
 		if err != nil {
-			return fmt.Errorf("%s: %s, and it is not %s: %w", name, x.what, x.righted, err)
+			return fmt.Errorf("waiting for %s to be %s after %s: %w", name, x.correction, x.command, err)
 		}
-		d.line("  %s %s: %s", d.yellow("✗"), name, x.what)
+		d.line("  %s %s: %s", d.yellow("✗"), name, x.command)
 		d.fields(seen)
-		d.line("  %s %s after %s", d.green("✓"), x.righted, d.bold(seconds(took)))
-		all = append(all, fmt.Sprintf("%s %s in %s", x.kind.Kind, x.righted, seconds(took)))
+		d.line("  %s %s after %s", d.green("✓"), x.correction, d.bold(seconds(took)))
+		all = append(all, fmt.Sprintf("%s %s in %s", x.kind.Kind, x.correction, seconds(took)))
 	}
-	d.settle()
-	if err := d.told(ctx); err != nil {
+	d.keepLive()
+	if err := d.showEvents(ctx); err != nil {
 		return err
 	}
-	err = until(ctx, refresh, func(ctx context.Context) error {
+	err = poll(ctx, refresh, func(ctx context.Context) error {
 		src, err := d.getSource(ctx)
 		if err != nil {
 			return err
@@ -84,7 +84,7 @@ func (d *demo) drift(ctx context.Context) error {
 			return err
 		}
 		if text, ok := d.state(src, in, revision); !ok {
-			return fmt.Errorf("the install says: %s", text)
+			return fmt.Errorf("the install is not ready: %s", text)
 		}
 		return nil
 	})
@@ -95,10 +95,9 @@ func (d *demo) drift(ctx context.Context) error {
 	return nil
 }
 
-// hurt does the damage and returns how long the API server had it that way, and
-// the fields that differed. All that counts is what a watch tells, so that no poll
-// blurs the time.
-func (d *demo) hurt(ctx context.Context, x *damage) (time.Duration, []fieldChange, error) {
+// changeManually makes a change, waits for its correction, and returns the time in between and the
+// changed fields. It uses a watch, so that a poll interval does not distort the time.
+func (d *demo) changeManually(ctx context.Context, x *manualChange) (time.Duration, []fieldChange, error) {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(x.kind)
 	if err := d.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: x.name}, u); err != nil {
@@ -116,12 +115,12 @@ func (d *demo) hurt(ctx context.Context, x *damage) (time.Duration, []fieldChang
 	if err := x.do(ctx, d.client, u.DeepCopy()); err != nil {
 		return 0, nil, err
 	}
-	return righted(ctx, w, healthy)
+	return awaitCorrection(ctx, w, healthy)
 }
 
-// righted returns the time from the first event that shows the object broken to
-// the first that shows it as it was.
-func righted(ctx context.Context, w watch.Interface, healthy fields) (took time.Duration, seen []fieldChange, err error) {
+// awaitCorrection returns the time from the first event with the changed object to the first event
+// with the original fields.
+func awaitCorrection(ctx context.Context, w watch.Interface, healthy fields) (took time.Duration, seen []fieldChange, err error) {
 	var broken time.Time
 	for {
 		select {
@@ -136,20 +135,20 @@ func righted(ctx context.Context, w watch.Interface, healthy fields) (took time.
 				return 0, nil, fmt.Errorf("the watch failed: %v", e.Object)
 			}
 			differs := healthy.compare(fieldsOf(u))
-			whole := e.Type != watch.Deleted && len(differs) == 0
+			original := e.Type != watch.Deleted && len(differs) == 0
 			switch {
-			case !whole && broken.IsZero():
+			case !original && broken.IsZero():
 				broken, seen = time.Now(), differs
-			case whole && !broken.IsZero():
+			case original && !broken.IsZero():
 				return time.Since(broken), seen, nil
 			}
 		}
 	}
 }
 
-// told shows what the install's events say of it.
-func (d *demo) told(ctx context.Context) error {
-	return until(ctx, refresh, func(ctx context.Context) error {
+// showEvents waits for the DriftCorrected events of the install and prints their messages.
+func (d *demo) showEvents(ctx context.Context) error {
+	return poll(ctx, refresh, func(ctx context.Context) error {
 		var list corev1.EventList
 		if err := d.client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 			return err
@@ -160,8 +159,8 @@ func (d *demo) told(ctx context.Context) error {
 				found = append(found, e.Message)
 			}
 		}
-		if len(found) < len(damages) {
-			return fmt.Errorf("%d of %d events of it are there", len(found), len(damages))
+		if len(found) < len(manualChanges) {
+			return fmt.Errorf("found %d of %d DriftCorrected events", len(found), len(manualChanges))
 		}
 		for _, message := range found {
 			d.line("  %s", d.dim("event DriftCorrected: "+message))

@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// redraw is how often the picture is drawn when nothing happens.
+	// redraw is the interval at which the table is redrawn without events.
 	redraw = 100 * time.Millisecond
-	// refresh is how often something is asked for that is not watched.
+	// refresh is the poll interval for state that is not watched.
 	refresh = 50 * time.Millisecond
 )
 
-// install applies the cluster's folder and follows the stack to Ready.
+// install applies the cluster's folder and shows the progress of the install until it is Ready.
 func (d *demo) install(ctx context.Context) error {
-	ctx, cancel := within(ctx)
+	ctx, cancel := withActTimeout(ctx)
 	defer cancel()
 	var err error
 	if d.plan, err = d.readPlan(ctx); err != nil {
@@ -38,23 +38,22 @@ func (d *demo) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.act("INSTALL", fmt.Sprintf("kubectl apply --server-side -k %s", clusterPath))
+	d.printHeading("INSTALL", fmt.Sprintf("kubectl apply --server-side -k %s", clusterPath))
 	t := newTable(d.screen, d.plan)
 	if err := d.kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(d.repository.clone, filepath.FromSlash(clusterPath))); err != nil {
 		return err
 	}
 	in, _, err := d.follow(ctx, t, revision)
 	if err != nil {
-		return fmt.Errorf("the install does not become ready: %w", err)
+		return fmt.Errorf("waiting for the install to become ready: %w", err)
 	}
 	waves := d.plan.Components[len(d.plan.Components)-1].Wave + 1
-	d.summary = append(d.summary, fmt.Sprintf("%-10s %d objects in %d waves, ready after %s", "installed", entries(in), waves, seconds(time.Since(t.start))))
+	d.summary = append(d.summary, fmt.Sprintf("%-10s %d objects in %d waves, ready after %s", "installed", inventorySize(in), waves, seconds(time.Since(t.start))))
 	return nil
 }
 
-// readPlan works out what the install will do, with the library that the
-// controller uses.
-func (d *demo) readPlan(ctx context.Context) (*stacks.Plan, error) {
+// readPlan computes the plan of the install with the library that the controller uses.
+func (d *demo) readPlan(ctx context.Context) (*stacks.ResolvedStack, error) {
 	data, err := os.ReadFile(filepath.Join(d.repository.clone, filepath.FromSlash(installFile)))
 	if err != nil {
 		return nil, err
@@ -74,13 +73,13 @@ func (d *demo) readPlan(ctx context.Context) (*stacks.Plan, error) {
 	return stacks.Resolve(ctx, def, stacks.Identity{Namespace: in.Namespace, Name: in.Name}, choices)
 }
 
-// act begins a part of the demo.
-func (d *demo) act(name, what string) {
+// printHeading prints the heading of a part of the demo.
+func (d *demo) printHeading(name, what string) {
 	d.line("")
 	d.line("%s  %s", d.bold(name), what)
 }
 
-// kubectl runs the kubectl of the control plane with settings of its own.
+// kubectl runs the control plane's kubectl, without the user's configuration.
 func (d *demo) kubectl(ctx context.Context, args ...string) error {
 	dir := d.cluster.Dir()
 	cmd := exec.CommandContext(ctx, d.cluster.Kubectl(), args...)
@@ -91,18 +90,18 @@ func (d *demo) kubectl(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// follow shows the table until the install is ready at a revision. It returns
-// the install, and when the source had the revision.
-func (d *demo) follow(ctx context.Context, t *table, revision string) (in *appsv1.KsctlInstall, noticed time.Time, err error) {
-	defer d.settle()
-	last := "nothing was seen of it"
+// follow shows the table until the install is ready at a revision. It returns the install, and the
+// time at which the source had fetched the revision.
+func (d *demo) follow(ctx context.Context, t *table, revision string) (in *appsv1.KsctlInstall, fetched time.Time, err error) {
+	defer d.keepLive()
+	last := "no event received"
 	err = d.watchInstall(ctx, func(now *appsv1.KsctlInstall) (bool, error) {
 		src, err := d.getSource(ctx)
 		if err != nil {
 			return false, err
 		}
-		if a := src.Status.Artifact; noticed.IsZero() && a != nil && a.Revision == revision {
-			noticed = time.Now()
+		if a := src.Status.Artifact; fetched.IsZero() && a != nil && a.Revision == revision {
+			fetched = time.Now()
 		}
 		in = now
 		foot, done := d.state(src, in, revision)
@@ -111,15 +110,14 @@ func (d *demo) follow(ctx context.Context, t *table, revision string) (in *appsv
 		return done, nil
 	})
 	if err != nil {
-		return nil, noticed, fmt.Errorf("%w; last: %s", err, last)
+		return nil, fetched, fmt.Errorf("%w; last state: %s", err, last)
 	}
 	t.end(d.green("Ready at " + short(revision)))
-	return in, noticed, nil
+	return in, fetched, nil
 }
 
-// watchInstall calls show for every version of the install that there is from
-// now on, and again after a while in which there was none, until show has seen
-// enough or the install is gone.
+// watchInstall calls show for every new version of the install, and every [redraw] with the last
+// version. It returns when show returns true or an error, or the install is deleted.
 func (d *demo) watchInstall(ctx context.Context, show func(*appsv1.KsctlInstall) (enough bool, err error)) error {
 	w, err := d.client.Watch(ctx, &appsv1.KsctlInstallList{}, client.InNamespace(namespace), client.MatchingFields{"metadata.name": installName})
 	if err != nil {
@@ -142,7 +140,7 @@ func (d *demo) watchInstall(ctx context.Context, show func(*appsv1.KsctlInstall)
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				return fmt.Errorf("the watch of the install ended (open: %t): %v", ok, e.Object)
+				return fmt.Errorf("watching the install: the watch ended (channel open: %t): %v", ok, e.Object)
 			}
 			if e.Type == watch.Deleted {
 				return nil
@@ -154,30 +152,30 @@ func (d *demo) watchInstall(ctx context.Context, show func(*appsv1.KsctlInstall)
 	}
 }
 
-// state is how the install as a whole is doing, and whether that is as wanted.
+// state returns a description of the install's state, and true if it is ready at the revision.
 func (d *demo) state(src *appsv1.KsctlSource, in *appsv1.KsctlInstall, revision string) (string, bool) {
 	if a := src.Status.Artifact; a == nil || a.Revision != revision {
-		text := "the source looks for " + short(revision)
+		text := "waiting for the source to fetch " + short(revision)
 		if c := apimeta.FindStatusCondition(src.Status.Conditions, appsv1.ReadyCondition); c != nil && c.Status == "False" {
-			text = "the source: " + c.Message
+			text = "the source is not ready: " + c.Message
 		}
 		return text, false
 	}
 	c := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition)
 	switch {
 	case c == nil:
-		return "the source has " + short(revision), false
+		return "the source fetched " + short(revision), false
 	case c.Status == "True" && in.Status.LastAppliedRevision == revision && in.Status.ObservedGeneration == in.Generation:
 		return c.Message, true
 	case in.Status.LastAttemptedRevision != revision:
-		return "the source has " + short(revision), false
+		return "the source fetched " + short(revision), false
 	case apimeta.IsStatusConditionTrue(in.Status.Conditions, appsv1.ReconcilingCondition):
-		return "applying " + short(revision), false // the rows say more
+		return "applying " + short(revision), false // the table's rows have the details
 	}
 	return fmt.Sprintf("%s: %s", c.Reason, c.Message), false
 }
 
-func entries(in *appsv1.KsctlInstall) int {
+func inventorySize(in *appsv1.KsctlInstall) int {
 	if in.Status.Inventory == nil {
 		return 0
 	}

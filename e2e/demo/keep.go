@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// leaveUp says what is there to try, and waits for Ctrl-C.
-func (d *demo) leaveUp(ctx context.Context) error {
+// keepRunning prints addresses and suggested commands, and waits for Ctrl-C.
+func (d *demo) keepRunning(ctx context.Context) error {
 	env, err := d.writeEnv()
 	if err != nil {
 		return err
 	}
-	d.line("%s", d.bold("LEFT UP UNTIL CTRL-C"))
+	d.line("%s", d.bold("RUNNING UNTIL CTRL-C"))
 	d.line("  kubeconfig  %s", d.cluster.Kubeconfig())
-	d.line("  repository  %s  (clone and push work; a push is seen within 2 seconds)", d.repository.bare.URL())
-	d.line("  log         %s", d.controller.log)
+	d.line("  repository  %s  (accepts clone and push; the source polls every 2 seconds)", d.repository.bare.URL())
+	d.line("  log         %s", d.controller.logPath)
 	for _, part := range suggestions(env, d.repository.bare.URL()) {
 		d.line("")
 		d.line("  %s", part.what)
@@ -30,8 +30,8 @@ func (d *demo) leaveUp(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// writeEnv writes a file for a shell to read: kubectl, and what leads it here
-// and nowhere else.
+// writeEnv writes a file for a shell to source. It sets PATH and KUBECONFIG so that kubectl uses
+// the demo's cluster.
 func (d *demo) writeEnv() (string, error) {
 	dir := d.cluster.Dir()
 	bin := filepath.Join(dir, "bin")
@@ -49,7 +49,7 @@ func (d *demo) writeEnv() (string, error) {
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// suggestion is something to try, as a user would type it.
+// suggestion is a description and shell commands that a user can try.
 type suggestion struct {
 	what     string
 	commands []string
@@ -57,25 +57,25 @@ type suggestion struct {
 
 func suggestions(env, url string) []suggestion {
 	return []suggestion{
-		{"In another terminal, first:", []string{". " + env}},
-		{"Look around:", []string{
+		{"First, in another terminal:", []string{". " + env}},
+		{"Inspect the objects:", []string{
 			"kubectl get ksctlsources,ksctlinstalls -A",
 			"kubectl -n shop get deployments,statefulsets,pods",
 			"kubectl -n shop describe ksctlinstall shop",
 		}},
-		{"Change the stack; the controller does the rest:", []string{
+		{"Change the stack; the controller applies the push:", []string{
 			"git clone " + url + " && cd " + repositoryName,
 			"sed -i.bak 's/newTag: 6.9.1/newTag: 6.9.2/' stacks/shop/web/kustomization.yaml",
 			"git commit -am 'podinfo 6.9.2' && git push",
 		}},
-		{"Change what this cluster wants of it:", []string{
+		{"Change a parameter of this cluster's install:", []string{
 			"sed -i.bak 's/logLevel: debug/logLevel: warn/' clusters/dev/install.yaml",
 			"kubectl apply --server-side -k clusters/dev",
 		}},
-		{"Break something, and look again:", []string{
+		{"Change objects manually; the controller corrects them:", []string{
 			"kubectl -n shop delete configmap shop-settings",
 			"kubectl -n shop set image deployment/frontend frontend=nginx",
 		}},
-		{"Remove it all, last wave first:", []string{"kubectl -n shop delete ksctlinstall shop"}},
+		{"Remove the install, last wave first:", []string{"kubectl -n shop delete ksctlinstall shop"}},
 	}
 }

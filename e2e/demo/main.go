@@ -1,15 +1,15 @@
-// Command demo shows the controllers at work on this machine: it starts a real
-// control plane with a fake node, serves a Git repository made from
-// examples/standalone, runs the controller with the rights that are shipped,
-// installs a stack, changes it with a push, breaks it by hand, and removes it.
+// Command demo demonstrates the controllers on this machine: it starts a real control plane with a
+// fake node, serves a Git repository with the content of examples/standalone, runs the controller
+// with the shipped RBAC, installs a stack, changes it by a push, changes objects manually, and
+// removes the stack.
 //
-//	go run ./e2e/demo          all of it; 0 when everything came true in time
-//	KEEP=1 go run ./e2e/demo   leaves it up before the removal, until Ctrl-C
+//	go run ./e2e/demo          all steps; exits with 0 if all of them succeed in time
+//	KEEP=1 go run ./e2e/demo   keeps everything running instead of the removal, until Ctrl-C
 //
-// Everything listens on loopback and lives in one temporary folder. Ctrl-C ends
-// it at any time and leaves nothing. It must be run from inside the checkout and
-// needs Go and git; the control plane is built the first time, which takes some
-// minutes. No kubeconfig of the user is read or written.
+// All servers listen on loopback and all files are in one temporary folder. Ctrl-C stops the demo
+// at any time and removes everything. It must run inside the checkout and needs Go and git. The
+// first run downloads or builds the control plane, which takes some minutes. The demo does not read
+// or write the user's kubeconfig.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// Exit codes beside 0.
+// Exit codes other than 0.
 const (
 	exitFailed      = 1
 	exitInterrupted = 130
@@ -36,31 +36,31 @@ const (
 func main() { os.Exit(run()) }
 
 func run() int {
-	// What libraries log would tear the table apart; errors are returned anyway.
+	// Log lines of libraries would break the table; errors are returned anyway.
 	ctrl.SetLogger(logr.Discard())
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
 
 	s := newScreen(os.Stdout)
 	defer s.close()
 	ctx, cancel := context.WithCancelCause(context.Background())
-	stop := watchForEnd(s, cancel)
+	stop := watchForInterrupt(s, cancel)
 	defer stop()
 
 	d := &demo{screen: s, keep: os.Getenv("KEEP") != "", began: time.Now()}
 	err := d.run(ctx)
-	ended := &endedError{}
+	ended := &interruptedError{}
 	interrupted := err != nil && errors.As(context.Cause(ctx), &ended)
 	if err != nil && !interrupted {
 		s.line("")
 		s.line("%s %s", s.red("FAILED"), err)
 	}
 	if err := d.stop(); err != nil {
-		s.line("%s to clear up: %s", s.red("FAILED"), err)
+		s.line("%s to clean up: %s", s.red("FAILED"), err)
 		return exitFailed
 	}
 	switch {
 	case interrupted:
-		s.line("%s", s.dim("Ended: "+ended.Error()+"."))
+		s.line("%s", s.dim("Interrupted: "+ended.Error()+"."))
 		return exitInterrupted
 	case err != nil:
 		return exitFailed
@@ -68,28 +68,27 @@ func run() int {
 	return 0
 }
 
-// endedError says that somebody wants the demo to end.
-type endedError struct{ why string }
+// interruptedError is the cancellation cause after a signal or the end of the parent process.
+type interruptedError struct{ reason string }
 
-func (e *endedError) Error() string { return e.why }
+func (e *interruptedError) Error() string { return e.reason }
 
-// watchForEnd cancels when a signal comes, or when the process that started this
-// one is gone: "go run" dies of a SIGTERM without passing it on. The function
-// returned ends the watch.
-func watchForEnd(s *screen, cancel context.CancelCauseFunc) (stop func()) {
-	// A closed pipe would end the process before it could clean up.
+// watchForInterrupt calls cancel on a signal, or when the parent process ends, because "go run"
+// dies of a SIGTERM without forwarding it. The returned function stops watching.
+func watchForInterrupt(s *screen, cancel context.CancelCauseFunc) (stop func()) {
+	// SIGPIPE is included, because it would end the process without cleanup.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		parent, asked := os.Getppid(), false
-		end := func(why string) {
-			cancel(&endedError{why})
-			if asked {
+		parent, interrupted := os.Getppid(), false
+		end := func(reason string) {
+			cancel(&interruptedError{reason})
+			if interrupted {
 				s.line("%s", s.dim("Still stopping ..."))
 			}
-			asked = true
+			interrupted = true
 		}
 		tick := time.NewTicker(500 * time.Millisecond)
 		defer tick.Stop()
@@ -98,12 +97,12 @@ func watchForEnd(s *screen, cancel context.CancelCauseFunc) (stop func()) {
 			case <-done:
 				return
 			case sig := <-signals:
-				if sig != syscall.SIGPIPE || !asked {
-					end(fmt.Sprintf("asked to (%s)", sig))
+				if sig != syscall.SIGPIPE || !interrupted {
+					end(fmt.Sprintf("received signal %q", sig))
 				}
 			case <-tick.C:
-				if !asked && os.Getppid() != parent {
-					end("what started it is gone")
+				if !interrupted && os.Getppid() != parent {
+					end("the parent process ended")
 				}
 			}
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// objects are what an install has on the cluster, by the id in the inventory.
+// objects are the objects of an install on the cluster, by their inventory id.
 type objects map[string]*unstructured.Unstructured
 
 // snapshot reads every object of the install.
@@ -40,16 +40,16 @@ func (d *demo) snapshot(ctx context.Context) (objects, error) {
 	return out, nil
 }
 
-// difference is what became of one object.
+// difference is the change of one object.
 type difference struct {
 	before, after *unstructured.Unstructured
 	fields        []fieldChange
 }
 
-// fieldChange is what became of one field.
+// fieldChange is the change of one field.
 type fieldChange struct{ path, change string }
 
-// name is how people call the object.
+// name returns the kind, namespace and name of the object.
 func (f *difference) name() string {
 	u := f.after
 	if u == nil {
@@ -58,7 +58,7 @@ func (f *difference) name() string {
 	return u.GetKind() + " " + u.GetNamespace() + "/" + u.GetName()
 }
 
-// versions say how the API server counts the change.
+// versions returns the change of the object's resourceVersion and generation.
 func (f *difference) versions() string {
 	switch {
 	case f.before == nil:
@@ -70,9 +70,8 @@ func (f *difference) versions() string {
 		f.after.GetResourceVersion(), f.before.GetGeneration(), f.after.GetGeneration())
 }
 
-// compare finds the objects that are not what they were. Those whose status
-// alone moved, which is Kubernetes' own work, are counted; the others are the same
-// to the byte.
+// compare returns the changed objects, the number of objects with a changed status only (written by
+// Kubernetes' controllers), and the number of objects with the same resourceVersion.
 func (before objects) compare(after objects) (changed []difference, statusOnly, same int) {
 	ids := maps.Clone(before)
 	maps.Copy(ids, after)
@@ -99,8 +98,8 @@ func (before objects) compare(after objects) (changed []difference, statusOnly, 
 // fields are the leaves of an object, by path.
 type fields map[string]string
 
-// fieldsOf an object, without what the API server and controllers of Kubernetes
-// keep there. One that was deleted and made again has the fields that it had.
+// fieldsOf returns the fields of an object, without those that the API server and Kubernetes'
+// controllers write. A recreated object has the same fields.
 func fieldsOf(u *unstructured.Unstructured) fields {
 	u = u.DeepCopy()
 	for _, path := range [][]string{{"status"}, {"metadata", "managedFields"}, {"metadata", "resourceVersion"}, {"metadata", "generation"},
@@ -156,7 +155,7 @@ func (f fields) compare(after fields) []fieldChange {
 	return out
 }
 
-// fields writes fields that changed.
+// fields prints changed fields.
 func (s *screen) fields(changes []fieldChange) {
 	for _, c := range changes {
 		s.line("      %s", c.path)

@@ -48,7 +48,7 @@ func TestReplaceOnce(t *testing.T) {
 	}
 	for _, text := range []string{"", "a a"} {
 		if _, err := replaceOnce(text, "a", "c"); err == nil {
-			t.Errorf("%q has not one a", text)
+			t.Errorf("replaceOnce accepted %q, which does not contain \"a\" exactly once", text)
 		}
 	}
 	if got := short("main@sha1:0123456789abcdef"); got != "main@sha1:0123456789ab" {

@@ -2,8 +2,9 @@ package main
 
 import "syscall"
 
-// childAttributes keep Ctrl-C of a terminal away from a child, which is stopped
-// in order instead, and let the kernel kill it if this process dies without.
+// childAttributes returns attributes that put a child into its own process group, so that Ctrl-C in
+// a terminal does not reach it and the demo stops it in order. The kernel kills the child if the
+// demo dies without stopping it.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

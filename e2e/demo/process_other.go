@@ -4,8 +4,8 @@ package main
 
 import "syscall"
 
-// childAttributes keep Ctrl-C of a terminal away from a child, which is stopped
-// in order instead.
+// childAttributes returns attributes that put a child into its own process group, so that Ctrl-C in
+// a terminal does not reach it and the demo stops it in order.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

@@ -12,31 +12,31 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// remove deletes the install and watches what it made go, last wave first.
+// remove deletes the install and shows the removal of its objects, last wave first.
 func (d *demo) remove(ctx context.Context) error {
-	ctx, cancel := within(ctx)
+	ctx, cancel := withActTimeout(ctx)
 	defer cancel()
 	before, err := d.snapshot(ctx)
 	if err != nil {
 		return err
 	}
-	d.act("REMOVE", fmt.Sprintf("kubectl -n %s delete ksctlinstall %s", namespace, installName))
+	d.printHeading("REMOVE", fmt.Sprintf("kubectl -n %s delete ksctlinstall %s", namespace, installName))
 	began, last := time.Now(), ""
 	in, err := d.getInstall(ctx)
 	if err != nil {
 		return err
 	}
-	defer d.settle()
+	defer d.keepLive()
 	deleted := false
 	err = d.watchInstall(ctx, func(now *appsv1.KsctlInstall) (bool, error) {
-		if !deleted { // only now, so that the watch sees it go
+		if !deleted { // deleted only after the start of the watch, so that the watch has the deletion
 			deleted = true
 			return false, d.client.Delete(ctx, in)
 		}
 		if now.DeletionTimestamp.IsZero() {
 			return false, nil
 		}
-		text := d.left(now)
+		text := d.remaining(now)
 		d.draw(fmt.Sprintf("  %s  %s", d.bold(tenths(time.Since(began))), text))
 		if !d.tty && text != last {
 			d.line("  +%-6s %s", tenths(time.Since(began)), text)
@@ -46,21 +46,21 @@ func (d *demo) remove(ctx context.Context) error {
 	})
 	d.draw()
 	if err != nil {
-		return fmt.Errorf("the install does not go: %w; %s", err, last)
+		return fmt.Errorf("waiting for the removal of the install: %w; %s", err, last)
 	}
 	took := time.Since(began)
 	for _, u := range before {
 		if err := d.client.Get(ctx, client.ObjectKeyFromObject(u), u); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("%s %s outlives the install (%w)", u.GetKind(), client.ObjectKeyFromObject(u), err)
+			return fmt.Errorf("%s %s still exists after the removal of the install (%w)", u.GetKind(), client.ObjectKeyFromObject(u), err)
 		}
 	}
-	d.line("  %s all %d objects are gone, and then the install, after %s", d.green("✓"), len(before), d.bold(seconds(took)))
+	d.line("  %s all %d objects, then the install, were removed after %s", d.green("✓"), len(before), d.bold(seconds(took)))
 	d.summary = append(d.summary, fmt.Sprintf("%-10s %d objects in %s", "removed", len(before), seconds(took)))
 	return nil
 }
 
-// left counts what is left of each component.
-func (d *demo) left(in *appsv1.KsctlInstall) string {
+// remaining returns the number of remaining objects of each component.
+func (d *demo) remaining(in *appsv1.KsctlInstall) string {
 	left := map[string]int{}
 	if in.Status.Inventory != nil {
 		for _, e := range in.Status.Inventory.Entries {
@@ -71,5 +71,5 @@ func (d *demo) left(in *appsv1.KsctlInstall) string {
 	for _, c := range d.plan.Components {
 		parts = append(parts, fmt.Sprintf("%s %d", c.Component.Name, left[c.Component.Name]))
 	}
-	return "left: " + strings.Join(parts, ", ")
+	return "remaining: " + strings.Join(parts, ", ")
 }

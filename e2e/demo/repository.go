@@ -15,22 +15,22 @@ import (
 
 const (
 	repositoryName = "fleet"
-	// exampleURL stands in the example for the repository's own address.
+	// exampleURL is the placeholder of the repository's address in the example.
 	exampleURL = "https://git.example.com/platform/fleet.git"
-	// pollInterval is how often the source looks for a push here.
+	// pollInterval is the interval of the source in the demo; exampleInterval that of the example.
 	exampleInterval, pollInterval = "interval: 1m", "interval: 2s"
 )
 
-// repository is a Git repository that is served, and a clone to work in.
+// repository is a served Git repository and a local clone.
 type repository struct {
 	server *gitserver.Server
 	bare   *gitserver.Repo
 	clone  string
 }
 
-// openRepository serves a repository made from the example. Its own address and
-// how often it is looked at are the only lines that differ.
-func openRepository(ctx context.Context, root, dir string) (opened *repository, err error) {
+// newRepository serves a repository with the content of the example. Only its address and the
+// source's interval differ from the example.
+func newRepository(ctx context.Context, root, dir string) (opened *repository, err error) {
 	tree, err := exampleTree(root)
 	if err != nil {
 		return nil, err
@@ -54,11 +54,11 @@ func openRepository(ctx context.Context, root, dir string) (opened *repository, 
 	}
 	for name, old := range map[string]string{exampleURL: r.bare.URL(), exampleInterval: pollInterval} {
 		if err := replace(tree["clusters/dev/source.yaml"], name, old); err != nil {
-			return nil, fmt.Errorf("clusters/dev/source.yaml of the example: %w", err)
+			return nil, fmt.Errorf("editing clusters/dev/source.yaml of the example: %w", err)
 		}
 	}
 	if err := replace(tree["clusters/prod/source.yaml"], exampleURL, r.bare.URL()); err != nil {
-		return nil, fmt.Errorf("clusters/prod/source.yaml of the example: %w", err)
+		return nil, fmt.Errorf("editing clusters/prod/source.yaml of the example: %w", err)
 	}
 	if _, err := r.bare.CommitDir(ctx, tree, "The shop and where it runs"); err != nil {
 		return nil, err
@@ -82,27 +82,27 @@ func exampleTree(root string) (fstest.MapFS, error) {
 	return tree, err
 }
 
-func replace(file *fstest.MapFile, old, by string) error {
+func replace(file *fstest.MapFile, old, replacement string) error {
 	if file == nil {
 		return fs.ErrNotExist
 	}
-	text, err := replaceOnce(string(file.Data), old, by)
+	text, err := replaceOnce(string(file.Data), old, replacement)
 	file.Data = []byte(text)
 	return err
 }
 
-func replaceOnce(text, old, by string) (string, error) {
+func replaceOnce(text, old, replacement string) (string, error) {
 	if n := strings.Count(text, old); n != 1 {
-		return text, fmt.Errorf("%q is in it %d times, not once", old, n)
+		return text, fmt.Errorf("%q occurs %d times, expected once", old, n)
 	}
-	return strings.Replace(text, old, by, 1), nil
+	return strings.Replace(text, old, replacement, 1), nil
 }
 
-// edit is one change of a file.
-type edit struct{ path, old, by string }
+// edit is a replacement in a file.
+type edit struct{ path, old, replacement string }
 
-// push changes files, and commits and pushes that. It returns the revision, as a
-// source calls it, and the lines that changed.
+// push edits files, commits and pushes the edits. It returns the revision in the format of a
+// source, and the changed lines.
 func (r *repository) push(ctx context.Context, message string, edits ...edit) (revision string, diff []string, err error) {
 	for _, e := range edits {
 		path := filepath.Join(r.clone, filepath.FromSlash(e.path))
@@ -110,7 +110,7 @@ func (r *repository) push(ctx context.Context, message string, edits ...edit) (r
 		if err != nil {
 			return "", nil, err
 		}
-		text, err := replaceOnce(string(data), e.old, e.by)
+		text, err := replaceOnce(string(data), e.old, e.replacement)
 		if err != nil {
 			return "", nil, fmt.Errorf("%s: %w", e.path, err)
 		}
@@ -139,7 +139,7 @@ func (r *repository) push(ctx context.Context, message string, edits ...edit) (r
 	return revision, diff, err
 }
 
-// revision is the clone's head, as a source calls it.
+// revision returns the clone's HEAD in the format of a source's revision.
 func (r *repository) revision(ctx context.Context) (string, error) {
 	id, err := r.git(ctx, "rev-parse", "HEAD")
 	return gitserver.DefaultBranch + "@sha1:" + id, err
@@ -150,7 +150,7 @@ func (r *repository) git(ctx context.Context, args ...string) (string, error) {
 	return r.server.Git(ctx, r.clone, append(settings, args...)...)
 }
 
-// short is a revision with as much of the commit as people say.
+// short returns a revision with an abbreviated commit id.
 func short(revision string) string {
 	const enough = 12
 	if i := strings.LastIndexByte(revision, ':'); i >= 0 && len(revision) > i+1+enough {

@@ -11,16 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// screen writes lines that stay, and below them on a terminal a few that are
-// drawn anew again and again. It is safe for concurrent use. What can't be
-// written is lost: there is nobody left to tell.
+// screen writes permanent lines and, on a terminal, live lines below them that it redraws. It is
+// safe for concurrent use. It ignores write errors, because there is no other place to report them.
 type screen struct {
 	file  *os.File
 	tty   bool
 	color bool
 
 	mu   sync.Mutex
-	live []string
+	live []string // live lines on the terminal
 }
 
 func newScreen(f *os.File) *screen {
@@ -30,7 +29,7 @@ func newScreen(f *os.File) *screen {
 	return s
 }
 
-// size of the terminal, or what is usual when it does not say.
+// size returns the size of the terminal, or a default if it is unknown.
 func (s *screen) size() (columns, rows int) {
 	w, err := unix.IoctlGetWinsize(int(s.file.Fd()), unix.TIOCGWINSZ)
 	if err != nil || w.Col == 0 || w.Row == 0 {
@@ -39,19 +38,19 @@ func (s *screen) size() (columns, rows int) {
 	return int(w.Col), int(w.Row)
 }
 
-// line writes a line that stays.
+// line writes a permanent line.
 func (s *screen) line(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var b bytes.Buffer
-	s.erase(&b)
+	s.eraseLive(&b)
 	fmt.Fprintf(&b, format, args...)
 	b.WriteByte('\n')
-	s.paint(&b)
+	s.writeLive(&b)
 	_, _ = s.file.Write(b.Bytes())
 }
 
-// draw replaces the lines that are drawn anew. Off a terminal it does nothing.
+// draw replaces the live lines. Without a terminal it does nothing.
 func (s *screen) draw(lines ...string) {
 	if !s.tty {
 		return
@@ -59,18 +58,18 @@ func (s *screen) draw(lines ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var b bytes.Buffer
-	s.erase(&b)
+	s.eraseLive(&b)
 	columns, rows := s.size()
 	s.live = nil
 	for _, l := range lines[:min(len(lines), rows-1)] {
 		s.live = append(s.live, truncate(l, columns-1))
 	}
-	s.paint(&b)
+	s.writeLive(&b)
 	_, _ = s.file.Write(b.Bytes())
 }
 
-// settle lets the lines that were drawn last stay.
-func (s *screen) settle() {
+// keepLive makes the live lines permanent.
+func (s *screen) keepLive() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.live = nil
@@ -79,17 +78,17 @@ func (s *screen) settle() {
 	}
 }
 
-func (s *screen) close() { s.settle() }
+func (s *screen) close() { s.keepLive() }
 
-// erase goes back to the first live line and clears from there.
-func (s *screen) erase(b *bytes.Buffer) {
+// eraseLive moves the cursor to the first live line and clears the screen from there.
+func (s *screen) eraseLive(b *bytes.Buffer) {
 	if len(s.live) > 0 {
 		fmt.Fprintf(b, "\r\x1b[%dA\x1b[J", len(s.live))
 	}
 }
 
-// paint writes the live lines, with the cursor hidden as long as there are any.
-func (s *screen) paint(b *bytes.Buffer) {
+// writeLive writes the live lines and hides the cursor. It does nothing without live lines.
+func (s *screen) writeLive(b *bytes.Buffer) {
 	if len(s.live) == 0 {
 		return
 	}
@@ -99,7 +98,7 @@ func (s *screen) paint(b *bytes.Buffer) {
 	}
 }
 
-// Write makes a line that stays of each line, for the progress of others.
+// Write writes each line as a permanent line. Other packages write their progress with it.
 func (s *screen) Write(p []byte) (int, error) {
 	for l := range strings.SplitSeq(strings.TrimRight(string(p), "\n"), "\n") {
 		s.line("  %s", s.dim(l))
@@ -107,10 +106,9 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// spin draws what is going on, with the time, until the returned function is
-// called; that waits for the last drawing. Off a terminal it says so every 15
-// seconds.
-func (s *screen) spin(what string) (stop func()) {
+// spinner shows a spinner with a text and the elapsed time until stop is called. stop waits for the
+// last drawing. Without a terminal spin prints a line every 15 seconds.
+func (s *screen) spinner(what string) (stop func()) {
 	every := 100 * time.Millisecond
 	if !s.tty {
 		every = 15 * time.Second
@@ -136,7 +134,7 @@ func (s *screen) spin(what string) (stop func()) {
 		close(done)
 		wg.Wait()
 		s.draw()
-		s.settle()
+		s.keepLive()
 	}
 }
 
@@ -146,7 +144,7 @@ func frame(n int) string {
 	return string(runes[n%len(runes)])
 }
 
-// style wraps a text in an escape sequence where colours are wanted.
+// style wraps a text in an escape sequence if colors are enabled.
 func (s *screen) style(code, text string) string {
 	if !s.color || text == "" {
 		return text
@@ -161,7 +159,7 @@ func (s *screen) green(text string) string  { return s.style("32", text) }
 func (s *screen) yellow(text string) string { return s.style("33", text) }
 func (s *screen) cyan(text string) string   { return s.style("36", text) }
 
-// truncate cuts a line so that it does not wrap. Escape sequences take no room.
+// truncate cuts a line so that it does not wrap. Escape sequences have no width.
 func truncate(line string, columns int) string {
 	var b strings.Builder
 	room, escape := columns, false
@@ -172,7 +170,7 @@ func truncate(line string, columns int) string {
 		case escape:
 			escape = r != 'm'
 		case room <= 0:
-			continue // later sequences still count: they end colours
+			continue // later escape sequences are kept, because they reset colors
 		default:
 			room--
 		}
@@ -181,7 +179,7 @@ func truncate(line string, columns int) string {
 	return b.String()
 }
 
-// seconds is a duration as people read it.
+// seconds formats a duration for users.
 func seconds(d time.Duration) string {
 	switch {
 	case d < time.Second:

@@ -30,8 +30,8 @@ func TestTruncate(t *testing.T) {
 	}
 }
 
-// paper is a screen whose writing can be read.
-func paper(t *testing.T, tty bool) (*screen, func() string) {
+// newFileScreen returns a screen that writes to a file, and a function that reads the file.
+func newFileScreen(t *testing.T, tty bool) (*screen, func() string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "paper")
 	f, err := os.Create(path)
@@ -48,15 +48,15 @@ func paper(t *testing.T, tty bool) (*screen, func() string) {
 	}
 }
 
-func TestScreenDrawsAnew(t *testing.T) {
-	s, read := paper(t, true)
+func TestScreenRedrawsLiveLines(t *testing.T) {
+	s, read := newFileScreen(t, true)
 	s.draw("one", "two")
 	s.line("stays")
 	s.draw("three")
-	s.settle()
+	s.keepLive()
 	s.line("end")
-	want := "\x1b[?25lone\ntwo\n" + // drawn, with the cursor hidden
-		"\r\x1b[2A\x1b[Jstays\n\x1b[?25lone\ntwo\n" + // what stays goes above
+	want := "\x1b[?25lone\ntwo\n" + // live lines, with the cursor hidden
+		"\r\x1b[2A\x1b[Jstays\n\x1b[?25lone\ntwo\n" + // the permanent line above them
 		"\r\x1b[2A\x1b[J\x1b[?25lthree\n" +
 		"\x1b[?25h" + "end\n"
 	if got := read(); got != want {
@@ -64,21 +64,21 @@ func TestScreenDrawsAnew(t *testing.T) {
 	}
 }
 
-func TestScreenOffATerminal(t *testing.T) {
-	s, read := paper(t, false)
+func TestScreenWithoutTerminal(t *testing.T) {
+	s, read := newFileScreen(t, false)
 	s.draw("is not written")
-	stop := s.spin("neither is this")
+	stop := s.spinner("neither is this")
 	stop()
 	s.line("%s", s.red("plain"))
-	s.settle()
+	s.keepLive()
 	if got := read(); got != "plain\n" {
 		t.Errorf("got %q", got)
 	}
 }
 
-func TestTableFollowsWaves(t *testing.T) {
-	s, read := paper(t, false)
-	plan := &stacks.Plan{Components: []stacks.PlannedComponent{
+func TestTableShowsWaves(t *testing.T) {
+	s, read := newFileScreen(t, false)
+	plan := &stacks.ResolvedStack{Components: []stacks.ResolvedComponent{
 		{Component: &stacks.Component{Name: "a"}}, {Component: &stacks.Component{Name: "b", DependsOn: []string{"a"}}, Wave: 1},
 	}}
 	table := newTable(s, plan)
@@ -92,7 +92,7 @@ func TestTableFollowsWaves(t *testing.T) {
 	entry("b", appsv1.EntryIntended)
 	in.Status.Components = []appsv1.ComponentStatus{{Name: "a", Objects: 1, Message: "almost"}, {Name: "b", Objects: 1, Message: "waits for a"}}
 	table.show(in, "")
-	table.show(in, "") // nothing new, nothing written
+	table.show(in, "") // no change, no output
 	in.Status.Components[0].Ready = true
 	in.Status.Components[1].Message = ""
 	table.show(in, "")
@@ -101,8 +101,8 @@ func TestTableFollowsWaves(t *testing.T) {
 	table.show(in, "")
 	table.end("done")
 	want := []string{
-		"wave 0  a           -        waits", "wave 1  b           -        waits",
-		"wave 0  a           1/1      starting  almost", "wave 1  b           0/1      waits     waits for a",
+		"wave 0  a           -        waiting", "wave 1  b           -        waiting",
+		"wave 0  a           1/1      starting  almost", "wave 1  b           0/1      waiting   waits for a",
 		"wave 0  a           1/1      ready", "wave 1  b           0/1      starting",
 		"wave 1  b           1/1      ready", "done",
 	}
@@ -113,7 +113,7 @@ func TestTableFollowsWaves(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))
 	}
-	if a := table.rows[0]; a.began.IsZero() || a.ended.Before(a.began) || time.Since(a.ended) > time.Minute {
-		t.Errorf("times %v, %v", a.began, a.ended)
+	if a := table.rows[0]; a.started.IsZero() || a.becameReady.Before(a.started) || time.Since(a.becameReady) > time.Minute {
+		t.Errorf("times %v, %v", a.started, a.becameReady)
 	}
 }

@@ -9,29 +9,29 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// State of a component, as the table has it.
+// States of a component in the table.
 const (
-	waits    = "waits"
+	waiting  = "waiting"
 	starting = "starting"
 	ready    = "ready"
 )
 
 // row is one component in the table.
 type row struct {
-	name      string
-	wave      int
-	dependsOn []string
-	state     string
-	applied   int // objects in the inventory that are on the cluster
-	objects   int // objects that are wanted; 0: not known yet
-	message   string
-	began     time.Time // its turn came; zero: before the table began
-	ended     time.Time // it became ready
-	printed   string    // what was written last of it, off a terminal
+	name        string
+	wave        int
+	dependsOn   []string
+	state       string
+	applied     int // objects in the inventory that exist on the cluster
+	objects     int // desired objects; 0 if not known yet
+	message     string
+	started     time.Time // start of the component; zero if it started before the table
+	becameReady time.Time // when the component became ready
+	printed     string    // last printed line, without a terminal
 }
 
-// table follows an install. It knows the components and their waves from the
-// stack, and how they are doing from the status.
+// table shows the progress of an install. Components and waves come from the plan, their progress
+// from the install's status.
 type table struct {
 	*screen
 	start time.Time
@@ -39,7 +39,7 @@ type table struct {
 	foot  string
 }
 
-func newTable(s *screen, plan *stacks.Plan) *table {
+func newTable(s *screen, plan *stacks.ResolvedStack) *table {
 	t := &table{screen: s, start: time.Now()}
 	for _, c := range plan.Components {
 		t.rows = append(t.rows, row{name: c.Component.Name, wave: c.Wave, dependsOn: c.Component.DependsOn})
@@ -47,8 +47,8 @@ func newTable(s *screen, plan *stacks.Plan) *table {
 	return t
 }
 
-// show takes a status in and brings the picture up to date. The foot is about
-// the install as a whole.
+// show updates the table from the install's status and redraws it. The foot describes the install
+// as a whole.
 func (t *table) show(in *appsv1.KsctlInstall, foot string) {
 	now := time.Now()
 	applied, known := map[string]int{}, map[string]int{}
@@ -74,33 +74,34 @@ func (t *table) show(in *appsv1.KsctlInstall, foot string) {
 		}
 		switch {
 		case c.Ready:
-			r.to(ready, now)
+			r.setState(ready, now)
 		case turn:
-			r.to(starting, now)
+			r.setState(starting, now)
 		default:
-			r.to(waits, now)
+			r.setState(waiting, now)
 		}
 	}
 	t.foot = foot
-	t.picture(now)
+	t.update(now)
 }
 
-// to moves a component on. One that was ready when the table began has no times.
-func (r *row) to(state string, now time.Time) {
+// setState sets the state of a component and its times. A component that was ready before the table
+// began has no times.
+func (r *row) setState(state string, now time.Time) {
 	before := r.state
 	r.state = state
 	switch {
 	case state == before:
 	case state == starting:
-		r.began = now
-	case state == ready && before == waits:
-		r.began, r.ended = now, now // too fast to be seen starting
+		r.started = now
+	case state == ready && before == waiting:
+		r.started, r.becameReady = now, now // the component started and became ready between two updates
 	case state == ready:
-		r.ended = now
+		r.becameReady = now
 	}
 }
 
-func (t *table) picture(now time.Time) {
+func (t *table) update(now time.Time) {
 	if !t.tty {
 		t.print(now)
 		return
@@ -112,29 +113,29 @@ func (t *table) picture(now time.Time) {
 	t.draw(append(lines, fmt.Sprintf("  %s  %s", t.bold(tenths(now.Sub(t.start))), t.foot))...)
 }
 
-// row is one line of the table.
+// row formats one line of the table.
 func (t *table) row(r *row, now time.Time) string {
-	mark, state := t.dim("·"), t.dim(fmt.Sprintf("%-8s", waits))
+	mark, state := t.dim("·"), t.dim(fmt.Sprintf("%-8s", waiting))
 	began, took := "", ""
-	if !r.began.IsZero() {
-		began = "+" + tenths(r.began.Sub(t.start))
+	if !r.started.IsZero() {
+		began = "+" + tenths(r.started.Sub(t.start))
 	}
 	switch r.state {
 	case ready:
 		mark, state = t.green("✓"), t.green(fmt.Sprintf("%-8s", ready))
-		if !r.began.IsZero() {
-			took = tenths(r.ended.Sub(r.began))
+		if !r.started.IsZero() {
+			took = tenths(r.becameReady.Sub(r.started))
 		}
 	case starting:
 		n := int(now.Sub(t.start) / redraw)
 		mark, state = t.cyan(frame(n)), t.yellow(fmt.Sprintf("%-8s", starting))
-		took = tenths(now.Sub(r.began))
+		took = tenths(now.Sub(r.started))
 	}
-	return fmt.Sprintf("  %s %-4d  %-10s  %-7s  %s  %6s  %6s  %s", mark, r.wave, r.name, r.counts(), state, began, took, t.dim(r.says()))
+	return fmt.Sprintf("  %s %-4d  %-10s  %-7s  %s  %6s  %6s  %s", mark, r.wave, r.name, r.counts(), state, began, took, t.dim(r.pendingMessage()))
 }
 
-// says is the message of a component that is not ready.
-func (r *row) says() string {
+// pendingMessage returns the message of a component, or "" if it is ready.
+func (r *row) pendingMessage() string {
 	if r.state == ready {
 		return ""
 	}
@@ -148,24 +149,24 @@ func (r *row) counts() string {
 	return fmt.Sprintf("%d/%d", r.applied, r.objects)
 }
 
-// print writes the components that changed, each in one line.
+// print prints one line for each changed component.
 func (t *table) print(now time.Time) {
 	for i := range t.rows {
 		r := &t.rows[i]
-		text := strings.TrimRight(fmt.Sprintf("wave %d  %-10s  %-7s  %-8s  %s", r.wave, r.name, r.counts(), r.state, r.says()), " ")
-		if r.state == ready && r.began.IsZero() || text == r.printed {
-			continue // was so before, or is so still
+		text := strings.TrimRight(fmt.Sprintf("wave %d  %-10s  %-7s  %-8s  %s", r.wave, r.name, r.counts(), r.state, r.pendingMessage()), " ")
+		if r.state == ready && r.started.IsZero() || text == r.printed {
+			continue // ready before the table began, or unchanged
 		}
 		r.printed = text
 		t.line("  +%-6s %s", tenths(now.Sub(t.start)), text)
 	}
 }
 
-// end lets the last picture stay, with another foot.
+// end redraws the table with a final foot and makes it permanent.
 func (t *table) end(foot string) {
 	t.foot = foot
-	t.picture(time.Now())
-	t.settle()
+	t.update(time.Now())
+	t.keepLive()
 	if !t.tty {
 		t.line("  +%-6s %s", tenths(time.Since(t.start)), foot)
 	}

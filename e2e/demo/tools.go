@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	toolNames = "etcd, the programs of Kubernetes, kwok"
-	// tempVariable says where temporary files go.
+	toolNames = "etcd, Kubernetes, kwok"
+	// tempVariable is the environment variable with the folder for temporary files.
 	tempVariable = "TMPDIR"
 )
 
 func (d *demo) buildTools(ctx context.Context) (string, error) {
 	gomod, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
-		return "", fmt.Errorf("ask the go command for the checkout: %w", err)
+		return "", fmt.Errorf("running go env GOMOD: %w", err)
 	}
 	d.root = filepath.Dir(string(gomod))
 	if _, err := os.Stat(filepath.Join(d.root, "e2e", "demo")); err != nil {
-		return "", fmt.Errorf("run it from inside the checkout: %w", err)
+		return "", fmt.Errorf("the demo must run inside the checkout: %w", err)
 	}
-	// The builds inherit it; everything else goes where it always does.
+	// Only the builds below inherit the variable; it is restored afterwards.
 	before, had := os.LookupEnv(tempVariable)
 	if err := os.Setenv(tempVariable, d.temp); err != nil {
 		return "", err
@@ -40,8 +40,8 @@ func (d *demo) buildTools(ctx context.Context) (string, error) {
 	return toolNames, errors.Join(err, os.Setenv(tempVariable, before))
 }
 
-// obtainTools downloads release binaries of etcd and the API server, as building these takes
-// most of the time of a first run, and builds the rest.
+// obtainTools downloads release binaries of etcd and the API server, because building them takes
+// most of the time of a first run, and builds the other programs.
 func (d *demo) obtainTools(ctx context.Context) error {
 	missing, err := tools.Missing(ctx, tools.Etcd, tools.APIServer)
 	if err != nil {
@@ -55,7 +55,7 @@ func (d *demo) obtainTools(ctx context.Context) error {
 		case err != nil:
 			return err
 		default:
-			// Where the cluster looks first.
+			// The cluster prefers programs in this folder.
 			if err := os.Setenv(tools.AssetsVariable, folder); err != nil {
 				return err
 			}
@@ -65,5 +65,5 @@ func (d *demo) obtainTools(ctx context.Context) error {
 	return err
 }
 
-// clusterOptions returns the options of a full control plane with a fake node.
+// clusterOptions returns the options of a complete control plane with a fake node.
 func clusterOptions() cluster.Options { return cluster.Options{Audit: true, Progress: io.Discard} }

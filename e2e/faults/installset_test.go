@@ -24,29 +24,29 @@ import (
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
-// valueAnnotation is what changes on an object from one revision to the next.
+// valueAnnotation differs between the revisions of an object.
 const valueAnnotation = "e2e.ksctl.com/value"
 
-// fleet is some installs in a namespace of their own, and what they are to have.
-type fleet struct {
+// installSet is a number of installs in a namespace, and their expected objects.
+type installSet struct {
 	ns string
 	// size is the number of objects of each install.
 	size map[string]int
-	// at is the revision that each install that exists has been told to be at.
+	// at is the expected revision of each install that exists.
 	at map[string]int
 }
 
-func newFleet(ctx context.Context, size map[string]int) *fleet {
+func newInstallSet(ctx context.Context, size map[string]int) *installSet {
 	GinkgoHelper()
 	ns, err := h.Namespace(ctx, "faults")
 	Expect(err).NotTo(HaveOccurred())
-	return &fleet{ns: ns, size: size, at: map[string]int{}}
+	return &installSet{ns: ns, size: size, at: map[string]int{}}
 }
 
-// sharedNamespace is asked for by a component of each install.
-func (f *fleet) sharedNamespace() string { return f.ns + "-shared" }
+// sharedNamespace is created by a component of each install.
+func (f *installSet) sharedNamespace() string { return f.ns + "-shared" }
 
-// kinds are those of a fleet's objects; the rest of each manifest after its metadata.
+// kinds are the kinds of the objects; rest is the part of the manifest after its metadata.
 var kinds = []struct{ apiVersion, kind, rest string }{
 	{"v1", "ConfigMap", "data: {a: b}\n"},
 	{"v1", "ConfigMap", "data: {c: d}\n"},
@@ -56,10 +56,10 @@ var kinds = []struct{ apiVersion, kind, rest string }{
 	{"v1", "Service", "spec: {ports: [{port: 80}]}\n"},
 }
 
-// object is the place of the n-th object of an install, and its value, at a
-// revision. Each revision leaves some objects out that the one before had,
-// brings as many new ones, and changes half of the others.
-func (f *fleet) object(install string, revision, n int) (component, key, value string) {
+// object returns the component, the key and the value of the n-th object of an install at a
+// revision. Each revision removes some objects of the previous one, adds as many new ones, and
+// changes half of the others.
+func (f *installSet) object(install string, revision, n int) (component, key, value string) {
 	n += revision % 7 * max(1, f.size[install]/20)
 	k := kinds[n%len(kinds)]
 	component = []string{"one", "two", "three"}[n%3]
@@ -73,8 +73,8 @@ func (f *fleet) object(install string, revision, n int) (component, key, value s
 	return component, fmt.Sprintf("%s %s/%s-%03d", k.kind, ns, install, n), value
 }
 
-// wanted are the objects of all installs and their values.
-func (f *fleet) wanted() map[string]string {
+// expected returns the objects of all installs and their values.
+func (f *installSet) expected() map[string]string {
 	out := map[string]string{}
 	for install, revision := range f.at {
 		for n := range f.size[install] {
@@ -85,8 +85,8 @@ func (f *fleet) wanted() map[string]string {
 	return out
 }
 
-// publish offers a revision to one install.
-func (f *fleet) publish(ctx context.Context, install string, revision int) {
+// publish publishes a revision of the source of an install.
+func (f *installSet) publish(ctx context.Context, install string, revision int) {
 	GinkgoHelper()
 	files := map[string]string{}
 	for n := range f.size[install] {
@@ -99,63 +99,63 @@ func (f *fleet) publish(ctx context.Context, install string, revision int) {
 	}
 	stack := "spec:\n  version: 1.0.0\n  components:\n  - {name: one, manifests: [one/]}\n  - {name: two, dependsOn: [one], manifests: [two/]}\n" +
 		fmt.Sprintf("  - {name: three, dependsOn: [two], manifests: [three/], namespace: %s, createNamespace: true}\n", f.sharedNamespace())
-	Expect(h.Publish(ctx, f.ns, install, fmt.Sprint("r", revision), harness.Tree(stack, files))).To(Succeed())
+	Expect(h.PublishSource(ctx, f.ns, install, fmt.Sprint("r", revision), harness.SourceTree(stack, files))).To(Succeed())
 	f.at[install] = revision
 }
 
-// install creates an install, or makes the one there is go on to the next revision.
-func (f *fleet) install(ctx context.Context, name string, revision int) {
+// install creates an install, or publishes the next revision of an existing one.
+func (f *installSet) install(ctx context.Context, name string, revision int) {
 	GinkgoHelper()
 	f.publish(ctx, name, revision)
-	in := harness.Install(f.ns, name)
+	in := harness.NewInstall(f.ns, name)
 	in.Labels = map[string]string{"fleet": f.ns}
 	in.Spec.SourceRef.Name = name
 	in.Spec.RetryInterval = &metav1.Duration{Duration: time.Second}
-	if err := h.Plane.Client().Create(ctx, in); !apierrors.IsAlreadyExists(err) {
+	if err := h.ControlPlane.Client().Create(ctx, in); !apierrors.IsAlreadyExists(err) {
 		Expect(err).NotTo(HaveOccurred())
 	}
 }
 
 // remove deletes an install.
-func (f *fleet) remove(ctx context.Context, name string) {
+func (f *installSet) remove(ctx context.Context, name string) {
 	GinkgoHelper()
 	delete(f.at, name)
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: name}}
-	Expect(client.IgnoreNotFound(h.Plane.Client().Delete(ctx, in))).To(Succeed())
+	Expect(client.IgnoreNotFound(h.ControlPlane.Client().Delete(ctx, in))).To(Succeed())
 }
 
-// stands waits until every install is where it was told to be, and the cluster
-// has its objects and no other.
-func (f *fleet) stands(ctx context.Context) {
+// awaitConverged waits until every install is at its expected revision, and the cluster has
+// exactly the expected objects.
+func (f *installSet) awaitConverged(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(ctx, f.standing).WithContext(ctx).WithTimeout(soon).WithPolling(50*time.Millisecond).Should(Succeed(), "it converges")
+	Eventually(ctx, f.converged).WithContext(ctx).WithTimeout(soon).WithPolling(50*time.Millisecond).Should(Succeed(), "the installs converge")
 }
 
-func (f *fleet) standing(ctx context.Context) error {
+func (f *installSet) converged(ctx context.Context) error {
 	var list appsv1.KsctlInstallList
-	if err := h.Plane.Client().List(ctx, &list, client.InNamespace(f.ns)); err != nil {
+	if err := h.ControlPlane.Client().List(ctx, &list, client.InNamespace(f.ns)); err != nil {
 		return err
 	}
 	for i := range list.Items {
 		in := &list.Items[i]
-		want, wanted := f.at[in.Name]
-		if c := harness.Ready(in); !wanted || c.Status != "True" || in.Status.LastAppliedRevision != fmt.Sprint("r", want) {
-			return fmt.Errorf("%s is at %q, to be at r%d (wanted: %t), Ready is %s/%s: %s", in.Name, in.Status.LastAppliedRevision, want, wanted, c.Status, c.Reason, c.Message)
+		want, exists := f.at[in.Name]
+		if c := harness.ReadyCondition(in); !exists || c.Status != "True" || in.Status.LastAppliedRevision != fmt.Sprint("r", want) {
+			return fmt.Errorf("%s is at %q, expected r%d (expected to exist: %t), Ready is %s/%s: %s", in.Name, in.Status.LastAppliedRevision, want, exists, c.Status, c.Reason, c.Message)
 		}
 	}
 	if len(list.Items) != len(f.at) {
-		return fmt.Errorf("%d installs and not %d", len(list.Items), len(f.at))
+		return fmt.Errorf("%d installs, expected %d", len(list.Items), len(f.at))
 	}
 	have, err := f.marked(ctx)
 	if err != nil {
 		return err
 	}
-	want := f.wanted()
+	want := f.expected()
 	var wrong []string
 	for _, o := range have {
 		key := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
 		if value, ok := want[key]; !ok || value != o.GetAnnotations()[valueAnnotation] {
-			wrong = append(wrong, fmt.Sprintf("%s is there with %q", key, o.GetAnnotations()[valueAnnotation]))
+			wrong = append(wrong, fmt.Sprintf("%s exists with %q", key, o.GetAnnotations()[valueAnnotation]))
 		}
 		delete(want, key)
 	}
@@ -168,9 +168,9 @@ func (f *fleet) standing(ctx context.Context) error {
 	return nil
 }
 
-// marked are all objects on the cluster that carry the label or a mark of the
-// fleet's controller, of whatever kind; copies that others made of them aside.
-func (f *fleet) marked(ctx context.Context) ([]*unstructured.Unstructured, error) {
+// marked returns all objects of the cluster with the label or a mark of the set's controller,
+// of all kinds, except copies that other controllers made of them.
+func (f *installSet) marked(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	resources, err := listable()
 	if err != nil {
 		return nil, err
@@ -179,7 +179,7 @@ func (f *fleet) marked(ctx context.Context) ([]*unstructured.Unstructured, error
 	for _, gvk := range resources {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(gvk)
-		if err := h.Plane.Client().List(ctx, list, client.MatchingLabels{live.OwnerLabel: f.ns}); err != nil {
+		if err := h.ControlPlane.Client().List(ctx, list, client.MatchingLabels{live.OwnerLabel: f.ns}); err != nil {
 			return nil, fmt.Errorf("listing %s: %w", gvk.Kind, err)
 		}
 		for i := range list.Items {
@@ -192,14 +192,14 @@ func (f *fleet) marked(ctx context.Context) ([]*unstructured.Unstructured, error
 	return out, nil
 }
 
-var listed []schema.GroupVersionKind
+var listableKinds []schema.GroupVersionKind
 
-// listable are the kinds that the cluster can list.
+// listable returns the kinds that the cluster can list.
 func listable() ([]schema.GroupVersionKind, error) {
-	if listed != nil {
-		return listed, nil
+	if listableKinds != nil {
+		return listableKinds, nil
 	}
-	dc, err := discovery.NewDiscoveryClientForConfig(h.Plane.Config())
+	dc, err := discovery.NewDiscoveryClientForConfig(h.ControlPlane.Config())
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +214,8 @@ func listable() ([]schema.GroupVersionKind, error) {
 			return nil, err
 		}
 		for _, r := range g.APIResources {
-			// Two are copies of Services with their labels, and one is stored nowhere.
+			// EndpointSlices and Endpoints are copies of Services with their labels.
+			// ComponentStatuses are not stored.
 			if slices.Contains(r.Verbs, "list") && !slices.Contains([]string{"EndpointSlice", "Endpoints", "ComponentStatus"}, r.Kind) {
 				kind := gv.WithKind(r.Kind)
 				kind.Kind += "List"
@@ -222,20 +223,20 @@ func listable() ([]schema.GroupVersionKind, error) {
 			}
 		}
 	}
-	listed = out
+	listableKinds = out
 	return out, nil
 }
 
-// orphans are objects that the fleet's controller made and that no inventory lists.
-func (f *fleet) orphans(ctx context.Context) ([]string, error) {
-	// Objects first: an entry goes only after its object.
+// orphans returns objects that the set's controller created and that no inventory lists.
+func (f *installSet) orphans(ctx context.Context) ([]string, error) {
+	// List the objects first: an entry is removed only after its object.
 	objects, err := f.marked(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var installs appsv1.KsctlInstallList
 	var chunks appsv1.KsctlInventoryList
-	if err := errors.Join(h.Plane.Client().List(ctx, &installs, client.InNamespace(f.ns)), h.Plane.Client().List(ctx, &chunks, client.InNamespace(f.ns))); err != nil {
+	if err := errors.Join(h.ControlPlane.Client().List(ctx, &installs, client.InNamespace(f.ns)), h.ControlPlane.Client().List(ctx, &chunks, client.InNamespace(f.ns))); err != nil {
 		return nil, err
 	}
 	known := map[string]*engine.Inventory{}
@@ -260,30 +261,30 @@ func (f *fleet) orphans(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// knowsAll fails when there is an object that no inventory lists.
-func (f *fleet) knowsAll(ctx context.Context, when string) {
+// expectNoOrphans fails if there is an object that no inventory lists.
+func (f *installSet) expectNoOrphans(ctx context.Context, moment string) {
 	GinkgoHelper()
 	orphans, err := f.orphans(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(orphans).To(BeEmpty(), "%s: objects that no inventory lists", when)
+	Expect(orphans).To(BeEmpty(), "%s: objects that no inventory lists", moment)
 }
 
-// clears removes every install and waits until nothing is left of them.
-func (f *fleet) clears(ctx context.Context) {
+// removeAll removes every install and waits until none of their objects is left.
+func (f *installSet) removeAll(ctx context.Context) {
 	GinkgoHelper()
 	for name := range f.size {
 		f.remove(ctx, name)
 	}
-	f.stands(ctx)
-	f.knowsAll(ctx, "in the end")
+	f.awaitConverged(ctx)
+	f.expectNoOrphans(ctx, "after the removal")
 	Eventually(ctx, func() error {
 		ns := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
-		if err := h.Plane.Client().Get(ctx, client.ObjectKey{Name: f.sharedNamespace()}, ns); err != nil {
+		if err := h.ControlPlane.Client().Get(ctx, client.ObjectKey{Name: f.sharedNamespace()}, ns); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		return fmt.Errorf("it is there: %v", ns.Annotations)
-	}).WithTimeout(soon).Should(Succeed(), "the namespace that the installs made goes with the last of them")
+		return fmt.Errorf("it still exists: %v", ns.Annotations)
+	}).WithTimeout(soon).Should(Succeed(), "the created namespace is deleted with the last install")
 	var chunks appsv1.KsctlInventoryList
-	Expect(h.Plane.Client().List(ctx, &chunks, client.InNamespace(f.ns))).To(Succeed())
+	Expect(h.ControlPlane.Client().List(ctx, &chunks, client.InNamespace(f.ns))).To(Succeed())
 	Expect(chunks.Items).To(BeEmpty(), "parts of inventories")
 }

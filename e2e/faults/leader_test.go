@@ -20,24 +20,24 @@ import (
 	"github.com/ksctl/gitops/e2e/suite"
 )
 
-var _ = Describe("A leader that is stopped for longer than its lease", suite.Safety, func() {
-	It("finds itself replaced and ends, and has done no harm", func(ctx SpecContext) {
-		f := newFleet(ctx, map[string]int{"i": 200})
-		p := trouble()
-		first := start(ctx, f, p, harness.Elected...)
+var _ = Describe("A leader that is paused for longer than its lease", suite.Safety, func() {
+	It("is replaced and ends, without further writes", func(ctx SpecContext) {
+		f := newInstallSet(ctx, map[string]int{"i": 200})
+		p := newProxy()
+		first := startController(ctx, f, p, harness.LeaderElectionFlags...)
 		f.install(ctx, "i", 1)
-		f.stands(ctx)
-		second := start(ctx, f, nil, harness.Elected...)
-		Expect(second.Healthy(ctx)).To(Succeed())
+		f.awaitConverged(ctx)
+		second := startController(ctx, f, nil, harness.LeaderElectionFlags...)
+		Expect(second.WaitHealthy(ctx)).To(Succeed())
 
-		By("the leader being stopped in the middle of a change")
-		// Its requests are under way when it is stopped, and more of them to come.
+		By("pausing the leader in the middle of a change")
+		// Requests are in flight when it is paused, and more are to follow.
 		var under atomic.Int64
 		held, release := make(chan struct{}, 100), make(chan struct{})
 		letGo := sync.OnceFunc(func() { close(release) })
 		DeferCleanup(letGo)
 		p.Watch(func(q cluster.Request) {
-			if cluster.Write(q) && notLease(q) && cluster.In(f.ns)(q) && q.Group != appsv1.GroupVersion.Group {
+			if cluster.Write(q) && notLease(q) && cluster.InNamespace(f.ns)(q) && q.Group != appsv1.GroupVersion.Group {
 				under.Add(1)
 				defer under.Add(-1)
 				held <- struct{}{}
@@ -51,38 +51,38 @@ var _ = Describe("A leader that is stopped for longer than its lease", suite.Saf
 			same := n > 0 && n == before
 			before = n
 			return same
-		}).WithTimeout(soon).WithPolling(300*time.Millisecond).Should(BeTrue(), "as many as are sent at a time")
+		}).WithTimeout(soon).WithPolling(300*time.Millisecond).Should(BeTrue(), "as many requests as are sent concurrently")
 		Expect(first.Signal(syscall.SIGSTOP)).To(Succeed())
 		p.Watch(nil)
 		letGo()
-		Eventually(ctx, under.Load, soon, "10ms").Should(BeZero(), "what was held has gone on")
-		f.stands(ctx)
+		Eventually(ctx, under.Load, soon, "10ms").Should(BeZero(), "the blocked requests are forwarded")
+		f.awaitConverged(ctx)
 
-		By("the one that took over going on while the other one is continued")
+		By("resuming the old leader while the new one works")
 		f.install(ctx, "i", 3)
-		f.stands(ctx)
+		f.awaitConverged(ctx)
 		version := versions(ctx, f)
 		Expect(first.Signal(syscall.SIGCONT)).To(Succeed())
 		Eventually(ctx, first.Done()).WithTimeout(soon).Should(BeClosed(), "a lost lease ends the process")
-		Expect(first.Err()).To(HaveOccurred(), "and says so by its status")
+		Expect(first.Err()).To(HaveOccurred(), "its exit status is an error")
 		Expect(first.Log()).To(ContainSubstring("leader election lost"))
-		f.stands(ctx)
-		Expect(versions(ctx, f)).To(Equal(version), "it wrote nothing more")
+		f.awaitConverged(ctx)
+		Expect(versions(ctx, f)).To(Equal(version), "the old leader wrote nothing")
 		f.install(ctx, "i", 4)
-		f.stands(ctx)
-		f.clears(ctx)
+		f.awaitConverged(ctx)
+		f.removeAll(ctx)
 	})
 
-	It("may have sent an object that its successor has removed since, which is removed again", func(ctx SpecContext) {
-		f := newFleet(ctx, map[string]int{"i": 20})
-		p := trouble()
-		first := start(ctx, f, p, harness.Elected...)
+	It("may still create an object that its successor has removed since, which is removed again", func(ctx SpecContext) {
+		f := newInstallSet(ctx, map[string]int{"i": 20})
+		p := newProxy()
+		first := startController(ctx, f, p, harness.LeaderElectionFlags...)
 		f.install(ctx, "i", 1)
-		f.stands(ctx)
-		second := start(ctx, f, nil, harness.Elected...)
-		Expect(second.Healthy(ctx)).To(Succeed())
+		f.awaitConverged(ctx)
+		second := startController(ctx, f, nil, harness.LeaderElectionFlags...)
+		Expect(second.WaitHealthy(ctx)).To(Succeed())
 
-		By("the leader being stopped while it makes what comes with one revision and goes with another")
+		By("pausing the leader while it creates an object that a later revision removes")
 		const late = "i-021"
 		Expect(f.has(2, late)).To(BeTrue())
 		Expect(f.has(1, late) || f.has(7, late)).To(BeFalse())
@@ -98,13 +98,13 @@ var _ = Describe("A leader that is stopped for longer than its lease", suite.Saf
 		f.install(ctx, "i", 2)
 		Eventually(ctx, held, soon).Should(Receive())
 		Expect(first.Signal(syscall.SIGSTOP)).To(Succeed())
-		f.stands(ctx)
+		f.awaitConverged(ctx)
 		f.install(ctx, "i", 7)
-		f.stands(ctx)
+		f.awaitConverged(ctx)
 
-		By("what it was about to send arriving")
+		By("forwarding its blocked request")
 		accounts := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccountList"}}
-		watching, err := client.NewWithWatch(h.Plane.Config(), client.Options{})
+		watching, err := client.NewWithWatch(h.ControlPlane.Config(), client.Options{})
 		Expect(err).NotTo(HaveOccurred())
 		w, err := watching.Watch(ctx, accounts, client.InNamespace(f.ns))
 		Expect(err).NotTo(HaveOccurred())
@@ -116,17 +116,17 @@ var _ = Describe("A leader that is stopped for longer than its lease", suite.Saf
 			g.Expect(e.Type).To(Equal(watch.Added))
 			g.Expect(e.Object.(*metav1.PartialObjectMetadata).Name).To(Equal(late))
 		}
-		Eventually(ctx, made, soon, "1ms").Should(Succeed(), "it is made")
-		f.stands(ctx)
-		f.knowsAll(ctx, "after it was removed again")
+		Eventually(ctx, made, soon, "1ms").Should(Succeed(), "the object is created")
+		f.awaitConverged(ctx)
+		f.expectNoOrphans(ctx, "after the second removal")
 		Expect(first.Signal(syscall.SIGCONT)).To(Succeed())
 		Eventually(ctx, first.Done()).WithTimeout(soon).Should(BeClosed(), "a lost lease ends the process")
-		f.clears(ctx)
+		f.removeAll(ctx)
 	})
 })
 
-// has is true when the install "i" has an object of a name at a revision.
-func (f *fleet) has(revision int, name string) bool {
+// has reports whether the install "i" has an object of a name at a revision.
+func (f *installSet) has(revision int, name string) bool {
 	for n := range f.size["i"] {
 		if _, key, _ := f.object("i", revision, n); strings.HasSuffix(key, "/"+name) {
 			return true
@@ -135,8 +135,8 @@ func (f *fleet) has(revision int, name string) bool {
 	return false
 }
 
-// versions are the resourceVersions of a fleet's objects and of its installs.
-func versions(ctx context.Context, f *fleet) map[string]string {
+// versions returns the resourceVersions of the objects and of the installs.
+func versions(ctx context.Context, f *installSet) map[string]string {
 	GinkgoHelper()
 	out := map[string]string{}
 	objects, err := f.marked(ctx)
@@ -145,7 +145,7 @@ func versions(ctx context.Context, f *fleet) map[string]string {
 		out[o.GetKind()+" "+o.GetName()] = o.GetResourceVersion()
 	}
 	var installs appsv1.KsctlInstallList
-	Expect(h.Plane.Client().List(ctx, &installs, client.InNamespace(f.ns))).To(Succeed())
+	Expect(h.ControlPlane.Client().List(ctx, &installs, client.InNamespace(f.ns))).To(Succeed())
 	for i := range installs.Items {
 		out["KsctlInstall "+installs.Items[i].Name] = installs.Items[i].ResourceVersion
 	}

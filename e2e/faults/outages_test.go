@@ -15,7 +15,7 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 )
 
-// every calls f again and again until stop is called, which waits for it.
+// every calls f at each interval until stop is called. stop waits for f to return.
 func every(d time.Duration, f func(n int)) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -37,25 +37,25 @@ func every(d time.Duration, f func(n int)) (stop func()) {
 	return stop
 }
 
-// drifts changes one object behind the controller's back and waits until that is undone.
-func (f *fleet) drifts(ctx context.Context, install string) {
+// correctsDrift changes one object and waits until that is corrected.
+func (f *installSet) correctsDrift(ctx context.Context, install string) {
 	GinkgoHelper()
 	var list corev1.ConfigMapList
-	Expect(h.Plane.Client().List(ctx, &list, client.InNamespace(f.ns), client.HasLabels{"ksctl.com/owner-id"})).To(Succeed())
+	Expect(h.ControlPlane.Client().List(ctx, &list, client.InNamespace(f.ns), client.HasLabels{"ksctl.com/owner-id"})).To(Succeed())
 	Expect(list.Items).NotTo(BeEmpty())
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"drifted"}}}`, valueAnnotation))
-	Expect(h.Plane.Client().Patch(ctx, &list.Items[0], patch)).To(Succeed(), install)
-	f.stands(ctx)
+	Expect(h.ControlPlane.Client().Patch(ctx, &list.Items[0], patch)).To(Succeed(), install)
+	f.awaitConverged(ctx)
 }
 
 var _ = Describe("An outage of the control plane", func() {
-	DescribeTable("in the middle of an install, a change or a removal is waited out",
+	DescribeTable("during an install, a change or a removal only delays it",
 		func(ctx SpecContext, outage func(context.Context)) {
-			f := newFleet(ctx, map[string]int{"i": 120})
-			p := trouble()
-			life := start(ctx, f, p)
-			Expect(life.Healthy(ctx)).To(Succeed())
-			// The outage comes when so many writes were made.
+			f := newInstallSet(ctx, map[string]int{"i": 120})
+			p := newProxy()
+			life := startController(ctx, f, p)
+			Expect(life.WaitHealthy(ctx)).To(Succeed())
+			// The outage starts after this number of writes.
 			at := func(n int) <-chan struct{} {
 				reached := make(chan struct{})
 				seen, mu := 0, sync.Mutex{}
@@ -75,31 +75,31 @@ var _ = Describe("An outage of the control plane", func() {
 				f.install(ctx, "i", revision)
 				Eventually(ctx, now).WithTimeout(soon).Should(BeClosed())
 				outage(ctx)
-				f.stands(ctx)
-				f.knowsAll(ctx, fmt.Sprint("at revision ", revision))
+				f.awaitConverged(ctx)
+				f.expectNoOrphans(ctx, fmt.Sprint("at revision ", revision))
 			}
 			now := at(25)
 			f.remove(ctx, "i")
 			Eventually(ctx, now).WithTimeout(soon).Should(BeClosed())
 			outage(ctx)
-			f.clears(ctx)
-			Consistently(life.Done()).WithTimeout(100*time.Millisecond).ShouldNot(BeClosed(), "the controller lives through it")
+			f.removeAll(ctx)
+			Consistently(life.Done()).WithTimeout(100*time.Millisecond).ShouldNot(BeClosed(), "the controller keeps running")
 		},
 		Entry("when the API server is restarted", func(ctx context.Context) {
-			Expect(h.Plane.StopAPIServer()).To(Succeed())
-			Expect(h.Plane.StartAPIServer(ctx)).To(Succeed())
+			Expect(h.ControlPlane.StopAPIServer()).To(Succeed())
+			Expect(h.ControlPlane.StartAPIServer(ctx)).To(Succeed())
 		}),
 		Entry("when the API server crashes", func(ctx context.Context) {
-			Expect(h.Plane.KillAPIServer()).To(Succeed())
-			Expect(h.Plane.StartAPIServer(ctx)).To(Succeed())
+			Expect(h.ControlPlane.KillAPIServer()).To(Succeed())
+			Expect(h.ControlPlane.StartAPIServer(ctx)).To(Succeed())
 		}),
 		Entry("when etcd is restarted", func(ctx context.Context) {
-			Expect(h.Plane.StopEtcd(false)).To(Succeed())
-			Expect(h.Plane.StartEtcd(ctx)).To(Succeed())
+			Expect(h.ControlPlane.StopEtcd(false)).To(Succeed())
+			Expect(h.ControlPlane.StartEtcd(ctx)).To(Succeed())
 		}),
 		Entry("when etcd crashes", func(ctx context.Context) {
-			Expect(h.Plane.StopEtcd(true)).To(Succeed())
-			Expect(h.Plane.StartEtcd(ctx)).To(Succeed())
+			Expect(h.ControlPlane.StopEtcd(true)).To(Succeed())
+			Expect(h.ControlPlane.StartEtcd(ctx)).To(Succeed())
 		}),
 	)
 })

@@ -17,70 +17,70 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/artifacts"
 	"github.com/ksctl/gitops/e2e/faults/proxy"
 	"github.com/ksctl/gitops/e2e/harness"
-	"github.com/ksctl/gitops/e2e/harness/witness"
+	"github.com/ksctl/gitops/e2e/harness/leakscan"
 )
 
-// traffic counts the writes through a proxy, and how many were under way at once.
+// traffic counts the writes through a proxy, and the maximum of concurrent writes.
 type traffic struct {
-	mu                    sync.Mutex
-	now, most, altogether int
+	mu                   sync.Mutex
+	current, peak, total int
 }
 
 func (t *traffic) count(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	t.mu.Lock()
-	t.altogether++
-	t.now++
-	t.most = max(t.most, t.now)
+	t.total++
+	t.current++
+	t.peak = max(t.peak, t.current)
 	t.mu.Unlock()
 	defer func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.now--
+		t.current--
 	}()
 	next.ServeHTTP(w, r)
 }
 
-func (t *traffic) seen() (altogether, most int) {
+func (t *traffic) totals() (total, peak int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.altogether, t.most
+	return t.total, t.peak
 }
 
-var _ = Describe("Many installs that are there at a start", func() {
-	It("are taken a few at a time, with as many writes as their objects need, and none at the next start", func(ctx SpecContext) {
+var _ = Describe("Many installs at the start of the controller", func() {
+	It("are reconciled a few at a time, with the minimum of writes, and without writes at the next start", func(ctx SpecContext) {
 		const n, atOnce = 500, 4
 		ns, err := h.Namespace(ctx, "faults")
 		Expect(err).NotTo(HaveOccurred())
-		f := &fleet{ns: ns}
+		f := &installSet{ns: ns}
 		files := map[string]string{}
 		for i := range n {
 			files[fmt.Sprintf("stacks/s%d/stack.yaml", i)] = fmt.Sprintf("apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: s%d}\n", i) + harness.OneComponent
 			files[fmt.Sprintf("stacks/s%d/main/a.yaml", i)] = fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%d}\n", i)
 		}
-		Expect(h.Publish(ctx, ns, "src", "r1", artifacts.Files(files))).To(Succeed())
+		Expect(h.PublishSource(ctx, ns, "src", "r1", artifacts.Files(files))).To(Succeed())
 		for i := range n {
-			in := harness.Install(ns, fmt.Sprint("i", i))
+			in := harness.NewInstall(ns, fmt.Sprint("i", i))
 			in.Labels = map[string]string{"fleet": ns}
 			in.Spec.Stack = fmt.Sprint("s", i)
-			Expect(h.Plane.Client().Create(ctx, in)).To(Succeed())
+			Expect(h.ControlPlane.Client().Create(ctx, in)).To(Succeed())
 		}
 		for _, life := range []struct {
 			name   string
 			writes int
 		}{
-			// A finalizer, what is about to be made, the object, and how it went.
+			// The finalizer, the intent, the object and the outcome.
 			{"first", 4 * n}, {"second", 0},
 		} {
-			By("the " + life.name + " life")
-			p, t := trouble(), &traffic{}
-			p.Set(proxy.Rule{When: []cluster.Condition{cluster.Write, notLease}, Do: t.count})
-			process := start(ctx, f, p, fmt.Sprint("--concurrent=", atOnce))
+			By("the " + life.name + " start")
+			p, t := newProxy(), &traffic{}
+			p.Set(proxy.Rule{When: []cluster.RequestFilter{cluster.Write, notLease}, Do: t.count})
+			process := startController(ctx, f, p, fmt.Sprint("--concurrent=", atOnce))
 			Eventually(ctx, func(ctx context.Context) (int, error) { return reconciled(ctx, process) }, 2*soon, "100ms").Should(BeNumerically(">=", n))
 			Eventually(ctx, func(ctx context.Context) (ready int, err error) {
 				var list appsv1.KsctlInstallList
-				err = h.Plane.Client().List(ctx, &list, client.InNamespace(ns))
+				err = h.ControlPlane.Client().List(ctx, &list, client.InNamespace(ns))
 				for i := range list.Items {
-					if harness.Ready(&list.Items[i]).Status == "True" {
+					if harness.ReadyCondition(&list.Items[i]).Status == "True" {
 						ready++
 					}
 				}
@@ -88,17 +88,17 @@ var _ = Describe("Many installs that are there at a start", func() {
 			}, 2*soon, "1s").Should(Equal(n))
 			told, err := process.Metrics(ctx)
 			Expect(err).NotTo(HaveOccurred())
-			heard.Hear(witness.Metrics, told)
+			scanner.Record(leakscan.Metrics, told)
 			Expect(process.Stop()).To(Or(Succeed(), MatchError(ContainSubstring("signal"))))
-			writes, most := t.seen()
-			AddReportEntry(life.name+" life", fmt.Sprintf("%d writes, at most %d at once", writes, most), ReportEntryVisibilityAlways)
+			writes, most := t.totals()
+			AddReportEntry(life.name+" start", fmt.Sprintf("%d writes, at most %d at once", writes, most), ReportEntryVisibilityAlways)
 			Expect(writes).To(BeNumerically("~", life.writes, life.writes/50), "writes")
-			Expect(most).To(BeNumerically("<=", atOnce), "writes at once")
+			Expect(most).To(BeNumerically("<=", atOnce), "concurrent writes")
 		}
 	})
 })
 
-// reconciled is how many installs a process has looked at.
+// reconciled returns the number of reconciles of installs in a process.
 func reconciled(ctx context.Context, p *harness.Process) (total int, err error) {
 	text, err := p.Metrics(ctx)
 	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {

@@ -1,6 +1,5 @@
-// Package faults runs the controller as a process of its own and does to it
-// what happens to processes: requests that fail, watches that break, API
-// servers and disks that go away, and kills at any moment.
+// Package faults_test runs the controller as a process and injects faults: failing requests,
+// broken watches, outages of API servers and disks, and kills at any moment.
 package faults_test
 
 import (
@@ -20,18 +19,18 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/faults/proxy"
 	"github.com/ksctl/gitops/e2e/harness"
-	"github.com/ksctl/gitops/e2e/harness/witness"
+	"github.com/ksctl/gitops/e2e/harness/leakscan"
 	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/internal/manager"
 )
 
-// soon is how long anything in these specs may take; it takes far less.
+// soon bounds every wait in these specs. An unloaded machine needs far less.
 const soon = 5 * time.Minute
 
 const (
 	// seedVariable repeats a run: its value is the seed that the run printed.
 	seedVariable = "KSCTL_E2E_SEED"
-	// killsVariable is how often the controller is killed.
+	// killsVariable is the number of kills.
 	killsVariable = "KSCTL_E2E_KILLS"
 )
 
@@ -57,38 +56,39 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	h, err = harness.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return h.Stop() })
-	_, err = h.Build(ctx)
+	_, err = h.BuildController(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	scheme, err := manager.NewScheme()
 	Expect(err).NotTo(HaveOccurred())
-	watching, err := client.NewWithWatch(h.Plane.Config(), client.Options{Scheme: scheme})
+	watching, err := client.NewWithWatch(h.ControlPlane.Config(), client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(heard.Watch(ctx, watching)).To(Succeed())
-	DeferCleanup(nothingWasTold)
+	Expect(scanner.Watch(ctx, watching)).To(Succeed())
+	DeferCleanup(expectNoLeaks)
 })
 
-// heard is told what the controllers of the suite tell.
-var heard = &witness.Witness{}
+// scanner collects the output of the suite's controllers and searches it for secrets.
+var scanner = &leakscan.Scanner{}
 
-// aSecret is in each Secret of the suite.
-var aSecret = heard.Secret("told-to-nobody-at-all")
+// aSecret is the value in each Secret of the suite.
+var aSecret = scanner.AddSecret("told-to-nobody-at-all")
 
-// nothingWasTold fails when the secret stands in what was told.
-func nothingWasTold(ctx SpecContext) {
-	Expect(heard.Verdict(ctx)).To(Succeed())
+// expectNoLeaks fails if the output of a controller contains the secret.
+func expectNoLeaks(ctx SpecContext) {
+	Expect(scanner.Check(ctx)).To(Succeed())
 }
 
-// trouble is a proxy between the controllers of a spec and the API server.
-func trouble() *proxy.Proxy {
+// newProxy starts a proxy between the controllers of a spec and the API server.
+func newProxy() *proxy.Proxy {
 	GinkgoHelper()
-	p, err := proxy.New(h.Plane.Config(), seed)
+	p, err := proxy.New(h.ControlPlane.Config(), seed)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(p.Close)
 	return p
 }
 
-// start runs a life of the controller of a fleet, through a proxy if there is one.
-func start(ctx context.Context, f *fleet, through *proxy.Proxy, flags ...string) *harness.Process {
+// startController starts a controller process for a set of installs, through a proxy unless that
+// is nil.
+func startController(ctx context.Context, f *installSet, through *proxy.Proxy, flags ...string) *harness.Process {
 	GinkgoHelper()
 	config := h.Config
 	if through != nil {
@@ -98,15 +98,15 @@ func start(ctx context.Context, f *fleet, through *proxy.Proxy, flags ...string)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		if CurrentSpecReport().Failed() {
-			GinkgoWriter.Println("the log of the controller ends with:", tail(p.Log()))
+			GinkgoWriter.Println("the controller's log ends with:", tail(p.Log()))
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		if told, err := p.Metrics(ctx); err == nil { // it may have ended
-			heard.Hear(witness.Metrics, told)
+		if told, err := p.Metrics(ctx); err == nil { // the process may have ended
+			scanner.Record(leakscan.Metrics, told)
 		}
 		p.Kill()
-		heard.Hear(witness.Log, p.Log())
+		scanner.Record(leakscan.Log, p.Log())
 	})
 	return p
 }

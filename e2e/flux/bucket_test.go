@@ -19,23 +19,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// bucketName is the only bucket that a store has.
+// bucketName is the only bucket of the server.
 const bucketName = "stacks"
 
-// store is as much of S3 (https://docs.aws.amazon.com/AmazonS3/latest/API) as a reader of
-// one bucket needs: whether it is there, what it has, and each object, without asking who it is.
-type store struct {
+// bucketServer implements the part of S3 (https://docs.aws.amazon.com/AmazonS3/latest/API) that
+// a reader of one bucket needs: bucket existence, object list and objects. It does not
+// authenticate requests.
+type bucketServer struct {
 	mu      sync.Mutex
 	objects map[string]string
 }
 
-func (s *store) put(key, content string) {
+func (s *bucketServer) put(key, content string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.objects[key] = content
 }
 
-func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *bucketServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key, found := strings.CutPrefix(r.URL.Path, "/"+bucketName)
@@ -72,12 +73,12 @@ func etag(content string) string {
 }
 
 var _ = Describe("A Bucket", func() {
-	It("brings what it has to the cluster, and what is put there later", func(ctx SpecContext) {
-		s := &store{objects: map[string]string{"stacks/app/stack.yaml": stack, "stacks/app/base/base.yaml": configMap("base", "1"), "stacks/app/extra/extra.yaml": configMap("extra", "1")}}
+	It("is applied with its objects, and with later changes", func(ctx SpecContext) {
+		s := &bucketServer{objects: map[string]string{"stacks/app/stack.yaml": stack, "stacks/app/base/base.yaml": configMap("base", "1"), "stacks/app/extra/extra.yaml": configMap("extra", "1")}}
 		server := httptest.NewServer(s)
 		DeferCleanup(server.Close)
-		w := newWorld(ctx, map[string]string{
-			"clusters/prod/install.yaml": strings.ReplaceAll(kinInstall, "kind: GitRepository, name: fleet", "kind: Bucket, name: stacks"),
+		w := newFixture(ctx, map[string]string{
+			"clusters/prod/install.yaml": strings.ReplaceAll(installManifest, "kind: GitRepository, name: fleet", "kind: Bucket, name: stacks"),
 			"clusters/prod/bucket.yaml": fmt.Sprintf(`apiVersion: v1
 kind: Secret
 metadata: {name: reader}
@@ -104,7 +105,7 @@ spec:
 		Expect(value(ctx, w.ns, "extra", "value")).To(Equal("1"))
 
 		s.put("stacks/app/extra/extra.yaml", configMap("extra", "2"))
-		ask(ctx, bucket)
+		requestReconcile(ctx, bucket)
 		Eventually(ctx, func() (string, error) {
 			err := get(ctx, bucket)
 			return bucket.Status.Artifact.Revision, err

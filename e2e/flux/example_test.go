@@ -20,7 +20,7 @@ import (
 	"github.com/ksctl/gitops/e2e/programs"
 )
 
-// example is the repository that users copy, with the address that it has here.
+// example returns the repository that users copy, with the URL that it has in this suite.
 func example(url string) fstest.MapFS {
 	GinkgoHelper()
 	root, out := os.DirFS("../../examples/flux"), fstest.MapFS{}
@@ -35,7 +35,7 @@ func example(url string) fstest.MapFS {
 	return out
 }
 
-// commands of the README, all those under a heading, for the cluster dev or another.
+// commands returns all commands under a heading of the README, for the cluster dev or prod.
 func commands(heading, cluster string) string {
 	GinkgoHelper()
 	readme, err := os.ReadFile("../../examples/flux/README.md")
@@ -51,17 +51,17 @@ func commands(heading, cluster string) string {
 	return strings.ReplaceAll(script, "root/dev.yaml", "root/"+cluster+".yaml")
 }
 
-// shell runs a script in a folder as a user would, with kubectl and our plugin.
+// shell runs a script in a folder like a user does, with kubectl and our plugin.
 func shell(ctx context.Context, bin, dir, script string) {
 	GinkgoHelper()
 	cmd := exec.CommandContext(ctx, "sh", "-euc", script)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+h.Plane.Kubeconfig(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+h.ControlPlane.Kubeconfig(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s\n%s", script, out)
 }
 
-// The two clusters are one here, one after the other.
+// One cluster serves as both clusters of the example, one after the other.
 var _ = Describe("The example", Ordered, func() {
 	var (
 		repo     *gitserver.Repo
@@ -76,13 +76,13 @@ var _ = Describe("The example", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		dir, bin = GinkgoT().TempDir(), GinkgoT().TempDir()
 		Expect(os.CopyFS(dir, example(repo.URL()))).To(Succeed())
-		Expect(os.Symlink(h.Plane.Kubectl(), filepath.Join(bin, "kubectl"))).To(Succeed())
+		Expect(os.Symlink(h.ControlPlane.Kubectl(), filepath.Join(bin, "kubectl"))).To(Succeed())
 		plugin, err := programs.Build(ctx, GinkgoT().TempDir(), programs.Kubectl)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(os.Symlink(plugin, filepath.Join(bin, programs.Kubectl))).To(Succeed())
 	}, NodeTimeout(15*time.Minute))
 
-	DescribeTable("is followed with the commands of its README", func(ctx SpecContext, cluster string, replicas int, image, greeting string) {
+	DescribeTable("works with the commands of its README", func(ctx SpecContext, cluster string, replicas int, image, greeting string) {
 		head, err := repo.Head(ctx, "main")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(repo.SetBranch(ctx, branches[cluster], head)).To(Succeed())
@@ -90,7 +90,7 @@ var _ = Describe("The example", Ordered, func() {
 
 		d := &workloads.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "web"}}
 		Expect(get(ctx, d)).To(Succeed())
-		Expect(d.Status.AvailableReplicas).To(BeEquivalentTo(replicas), "the Kustomization is Ready when they are")
+		Expect(d.Status.AvailableReplicas).To(BeEquivalentTo(replicas), "the Kustomization is Ready when the pods are")
 		Expect(d.Spec.Template.Spec.Containers[0].Image).To(HaveSuffix(image))
 		Expect(value(ctx, "web", "web-settings", "PODINFO_UI_MESSAGE")).To(Equal(greeting))
 
@@ -104,11 +104,11 @@ var _ = Describe("The example", Ordered, func() {
 		Eventually(ctx, func() (string, error) { return settings.Data["PODINFO_UI_MESSAGE"], get(ctx, settings) }, soon).Should(Equal("Changed"))
 
 		shell(ctx, bin, dir, commands("Remove it", cluster))
-		web := world{ns: "web"}
-		Expect(gone(ctx, web.object("Kustomization", "fleet"))).To(BeTrue())
-		Expect(gone(ctx, web.object("KsctlInstall", "web"))).To(BeTrue(), "Flux has waited for it")
-		Expect(gone(ctx, d)).To(BeTrue())
-		Expect(gone(ctx, settings)).To(BeTrue())
+		web := fixture{ns: "web"}
+		Expect(absent(ctx, web.object("Kustomization", "fleet"))).To(BeTrue())
+		Expect(absent(ctx, web.object("KsctlInstall", "web"))).To(BeTrue(), "Flux has waited for the install")
+		Expect(absent(ctx, d)).To(BeTrue())
+		Expect(absent(ctx, settings)).To(BeTrue())
 	},
 		Entry("for dev", SpecTimeout(15*time.Minute), "dev", 1, "/podinfo:6.9.1", "Hello developers"),
 		Entry("for prod", SpecTimeout(15*time.Minute), "prod", 3, "/podinfo:6.9.0", "Good morning"))

@@ -15,34 +15,34 @@ import (
 	"github.com/ksctl/gitops/e2e/suite"
 )
 
-// secret is an object that holds the suite's secret, of a type that can't be changed.
+// secret returns a Secret with the suite's secret value, of a type, which is immutable.
 func secret(kind string) string {
 	return "apiVersion: v1\nkind: Secret\nmetadata: {name: token}\ntype: " + kind + "\nstringData: {token: " + aSecret + "}\n"
 }
 
-var _ = Describe("Under Flux", func() {
-	It("an install whose account is deleted changes nothing until it is there again, and nobody tells a secret", func(ctx SpecContext) {
-		team := strings.ReplaceAll(kinInstall, "serviceAccountName: "+harness.Deployer, "serviceAccountName: team")
+var _ = Describe("With Flux", func() {
+	It("an install whose account is deleted changes nothing until the account exists again, and no secret is leaked", func(ctx SpecContext) {
+		team := strings.ReplaceAll(installManifest, "serviceAccountName: "+harness.Deployer, "serviceAccountName: team")
 		files := content(map[string]string{"clusters/prod/install.yaml": team, "stacks/app/base/token.yaml": secret("example.com/one")})
 		w := newTenant(ctx, "", files)
 		k, in := w.sync(ctx, "cluster", "./clusters/prod", "serviceAccountName: team\n"), w.object("KsctlInstall", "app")
 		readyAt(ctx, k, w.head(ctx))
 
-		By("its account being deleted")
+		By("deleting its account")
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "team"}}
-		Expect(h.Plane.Client().Delete(ctx, account)).To(Succeed())
+		Expect(h.ControlPlane.Client().Delete(ctx, account)).To(Succeed())
 		files["stacks/app/extra/extra.yaml"] = configMap("extra", "2")
 		w.commit(ctx, files)
-		refuses(ctx, in, "ServiceAccountNotFound", w.ns+"/team")
+		notReady(ctx, in, "ServiceAccountNotFound", w.ns+"/team")
 		Expect(value(ctx, w.ns, "extra", "value")).To(Equal("1"))
 
-		By("a Secret that the API server refuses, when it is there again")
+		By("a Secret that the API server rejects, after the account is created again")
 		files["stacks/app/base/token.yaml"] = secret("example.com/two")
 		w.commit(ctx, files)
-		Expect(h.Plane.Client().Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "team"}})).To(Succeed())
-		refuses(ctx, in, "ReconciliationFailed", "token", "immutable")
+		Expect(h.ControlPlane.Client().Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "team"}})).To(Succeed())
+		notReady(ctx, in, "ReconciliationFailed", "token", "immutable")
 
-		By("all being well")
+		By("correcting the Secret")
 		files["stacks/app/base/token.yaml"] = secret("example.com/one")
 		revision := w.commit(ctx, files)
 		readyAt(ctx, in, revision)
@@ -50,13 +50,13 @@ var _ = Describe("Under Flux", func() {
 		readyAt(ctx, k, revision)
 	}, SpecTimeout(15*time.Minute))
 
-	It("a leader that is stopped is replaced, commits go on, and it does no harm when it comes back", suite.Safety, func(ctx SpecContext) {
-		labelled := strings.Replace(kinInstall, "name: app}", "name: app, labels: {"+ownController+": NS}}", 1)
-		w := newWorld(ctx, content(nil))
+	It("a paused leader is replaced, commits are applied, and it writes nothing when it resumes", suite.Safety, func(ctx SpecContext) {
+		labelled := strings.Replace(installManifest, "name: app}", "name: app, labels: {"+controllerLabel+": NS}}", 1)
+		w := newFixture(ctx, content(nil))
 		files := content(map[string]string{"clusters/prod/install.yaml": strings.ReplaceAll(labelled, "NS", w.ns)})
 		replica := func(name string) *harness.Process {
 			GinkgoHelper()
-			p, err := h.StartProcess(ctx, h.Config, slices.Concat([]string{"--owner-id=" + w.ns, "--watch-label-selector=" + ownController + "=" + w.ns}, harness.Elected, lockdown)...)
+			p, err := h.StartProcess(ctx, h.Config, slices.Concat([]string{"--owner-id=" + w.ns, "--watch-label-selector=" + controllerLabel + "=" + w.ns}, harness.LeaderElectionFlags, lockdown)...)
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(p.Kill)
 			processes[name+" replica"] = p
@@ -66,7 +66,7 @@ var _ = Describe("Under Flux", func() {
 		k, in := w.sync(ctx, "cluster", "./clusters/prod", ""), w.object("KsctlInstall", "app")
 		readyAt(ctx, k, w.commit(ctx, files))
 		second := replica("second")
-		Expect(second.Healthy(ctx)).To(Succeed())
+		Expect(second.WaitHealthy(ctx)).To(Succeed())
 		base := configMapOf(w.ns, "base")
 		Expect(get(ctx, base)).To(Succeed())
 		uid := base.UID
@@ -82,9 +82,9 @@ var _ = Describe("Under Flux", func() {
 		readyAt(ctx, in, w.commit(ctx, files))
 		Expect(get(ctx, base)).To(Succeed())
 		Expect(base.Data).To(HaveKeyWithValue("value", "3"))
-		Expect(base.UID).To(Equal(uid), "nobody deleted it meanwhile")
+		Expect(base.UID).To(Equal(uid), "the object was not recreated")
 		delete(files, "clusters/prod/install.yaml")
 		w.commit(ctx, files)
-		Eventually(ctx, gone, soon).WithArguments(ctx, in).Should(BeTrue())
+		Eventually(ctx, absent, soon).WithArguments(ctx, in).Should(BeTrue())
 	}, SpecTimeout(15*time.Minute))
 })

@@ -23,54 +23,54 @@ import (
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
-// world is a namespace, and a repository of stacks and of what is synced to the namespace.
-type world struct {
+// fixture is a namespace and a repository with stacks and with objects that Flux syncs.
+type fixture struct {
 	ns   string
 	repo *gitserver.Repo
 }
 
-// newWorld has a namespace whose account "deployer" may do everything, and a GitRepository
-// "fleet" there, which is looked at each hour and when somebody asks.
-func newWorld(ctx SpecContext, files map[string]string) world {
+// newFixture creates a namespace whose account "deployer" is cluster-admin, and a GitRepository
+// "fleet" with an interval of an hour.
+func newFixture(ctx SpecContext, files map[string]string) fixture {
 	GinkgoHelper()
 	ns, err := h.Namespace(ctx, "flux")
 	Expect(err).NotTo(HaveOccurred())
-	return newWorldIn(ctx, ns, files)
+	return newFixtureIn(ctx, ns, files)
 }
 
-func newWorldIn(ctx SpecContext, ns string, files map[string]string) world {
+func newFixtureIn(ctx SpecContext, ns string, files map[string]string) fixture {
 	GinkgoHelper()
 	repo, err := git.NewRepo(ctx, ns)
 	Expect(err).NotTo(HaveOccurred())
-	w := world{ns: ns, repo: repo}
+	w := fixture{ns: ns, repo: repo}
 	_, err = repo.CommitDir(ctx, artifacts.Files(files), "first")
 	Expect(err).NotTo(HaveOccurred())
-	Expect(h.Plane.Client().Create(ctx, &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "fleet"},
+	Expect(h.ControlPlane.Client().Create(ctx, &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "fleet"},
 		Spec: sourcev1.GitRepositorySpec{URL: repo.URL(), Reference: &sourcev1.GitRepositoryRef{Branch: gitserver.DefaultBranch},
 			Interval: metav1.Duration{Duration: time.Hour}}})).To(Succeed())
 	return w
 }
 
-// commit makes files all that the repository has, and has the source look at it, as a
-// Receiver of notification-controller does after a push. It gives the revision.
-func (w world) commit(ctx context.Context, files map[string]string) string {
+// commit replaces all files of the repository and requests a reconcile of the source, as a
+// Receiver of notification-controller does after a push. It returns the revision.
+func (w fixture) commit(ctx context.Context, files map[string]string) string {
 	GinkgoHelper()
 	id, err := w.repo.CommitDir(ctx, artifacts.Files(files), "change")
 	Expect(err).NotTo(HaveOccurred())
-	ask(ctx, w.object("GitRepository", "fleet"))
+	requestReconcile(ctx, w.object("GitRepository", "fleet"))
 	return "main@sha1:" + id
 }
 
-// head is the revision that was committed last.
-func (w world) head(ctx context.Context) string {
+// head returns the revision of the last commit.
+func (w fixture) head(ctx context.Context) string {
 	GinkgoHelper()
 	id, err := w.repo.Head(ctx, gitserver.DefaultBranch)
 	Expect(err).NotTo(HaveOccurred())
 	return "main@sha1:" + id
 }
 
-// object of a namespace, by its kind and name.
-func (w world) object(kind, name string) *unstructured.Unstructured {
+// object returns an object without content, of a kind and name in the namespace.
+func (w fixture) object(kind, name string) *unstructured.Unstructured {
 	GinkgoHelper()
 	versions := map[string]string{"Kustomization": "kustomize.toolkit.fluxcd.io/v1", "GitRepository": "source.toolkit.fluxcd.io/v1",
 		"OCIRepository": "source.toolkit.fluxcd.io/v1", "ExternalArtifact": "source.toolkit.fluxcd.io/v1", "KsctlInstall": "apps.ksctl.com/v1", "KsctlRemove": "apps.ksctl.com/v1"}
@@ -83,58 +83,57 @@ func (w world) object(kind, name string) *unstructured.Unstructured {
 	return u
 }
 
-// sync makes a Kustomization of a folder of the repository, which waits for what it
-// applied, prunes, and is reconciled each hour or when something happens. More is YAML that
-// is added to its spec.
-func (w world) sync(ctx context.Context, name, path, more string) *unstructured.Unstructured {
+// sync creates a Kustomization of a folder of the repository, which waits for the applied
+// objects, prunes, and has an interval of an hour. more is YAML that is added to its spec.
+func (w fixture) sync(ctx context.Context, name, path, more string) *unstructured.Unstructured {
 	GinkgoHelper()
 	u := w.object("Kustomization", name)
 	spec := map[string]any{"sourceRef": map[string]any{"kind": "GitRepository", "name": "fleet"}, "path": path, "targetNamespace": w.ns,
 		"interval": "1h", "retryInterval": "1s", "timeout": "1m", "wait": true, "prune": true, "serviceAccountName": harness.Deployer}
 	Expect(yaml.Unmarshal([]byte(more), &spec)).To(Succeed())
 	u.Object["spec"] = spec
-	Expect(h.Plane.Client().Create(ctx, u)).To(Succeed())
+	Expect(h.ControlPlane.Client().Create(ctx, u)).To(Succeed())
 	k := w.object("Kustomization", name)
-	// One that is refused is tried again each second.
+	// A failing Kustomization would be retried each second.
 	DeferCleanup(func(ctx SpecContext) { patch(ctx, k, `{"spec":{"suspend":true}}`) })
 	return k
 }
 
 func get(ctx context.Context, o client.Object) error {
-	return h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)
+	return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)
 }
 
-func gone(ctx context.Context, o client.Object) bool {
+func absent(ctx context.Context, o client.Object) bool {
 	GinkgoHelper()
 	err := get(ctx, o)
 	Expect(client.IgnoreNotFound(err)).To(Succeed())
 	return apierrors.IsNotFound(err)
 }
 
-// patch changes an object as somebody at the cluster would.
+// patch changes an object like a user does.
 func patch(ctx context.Context, o client.Object, body string) {
 	GinkgoHelper()
-	Expect(h.Plane.Client().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(body)), client.FieldOwner("somebody"))).To(Succeed())
+	Expect(h.ControlPlane.Client().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(body)), client.FieldOwner("somebody"))).To(Succeed())
 }
 
-// ask asks for a reconcile, and gives what the answer is.
-func ask(ctx context.Context, o client.Object) string {
+// requestReconcile requests a reconcile and returns the token of the request.
+func requestReconcile(ctx context.Context, o client.Object) string {
 	GinkgoHelper()
 	at := fmt.Sprint(time.Now().UnixNano())
 	patch(ctx, o, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, appsv1.RequestedAtAnnotation, at))
 	return at
 }
 
-// answered is which request an object has answered last.
-func answered(ctx context.Context, u *unstructured.Unstructured) (string, error) {
+// lastHandledRequest returns the token of the last request that an object has handled.
+func lastHandledRequest(ctx context.Context, u *unstructured.Unstructured) (string, error) {
 	err := get(ctx, u)
 	at, _, _ := unstructured.NestedString(u.Object, "status", "lastHandledReconcileAt")
 	return at, err
 }
 
-// told is the condition Ready of an object: its status, reason and message, after the
-// revision that the object has.
-func told(ctx context.Context, u *unstructured.Unstructured) (string, error) {
+// readySummary returns the revision of an object, and status, reason and message of its Ready
+// condition.
+func readySummary(ctx context.Context, u *unstructured.Unstructured) (string, error) {
 	if err := get(ctx, u); err != nil {
 		return "", err
 	}
@@ -153,30 +152,30 @@ func told(ctx context.Context, u *unstructured.Unstructured) (string, error) {
 		}
 		return fmt.Sprintf("%s %s %s: %s", at, c["status"], c["reason"], c["message"]), nil
 	}
-	return "no Ready", nil
+	return "no Ready condition", nil
 }
 
 // readyAt waits until an object is Ready at a revision.
 func readyAt(ctx context.Context, u *unstructured.Unstructured, revision string) {
 	GinkgoHelper()
-	Eventually(ctx, told, soon).WithArguments(ctx, u).Should(HavePrefix(revision+" True "), "%s %s is Ready", u.GetKind(), u.GetName())
+	Eventually(ctx, readySummary, soon).WithArguments(ctx, u).Should(HavePrefix(revision+" True "), "%s %s is Ready", u.GetKind(), u.GetName())
 }
 
-// refuses waits until an object is not Ready, for a reason and with all that is to be said.
-func refuses(ctx context.Context, u *unstructured.Unstructured, reason string, said ...string) {
+// notReady waits until an object is not Ready with a reason and all texts in its message.
+func notReady(ctx context.Context, u *unstructured.Unstructured, reason string, texts ...string) {
 	GinkgoHelper()
 	all := ContainSubstring(" False " + reason + ": ")
-	for _, s := range said {
+	for _, s := range texts {
 		all = And(all, ContainSubstring(s))
 	}
-	Eventually(ctx, told, soon).WithArguments(ctx, u).Should(all, "%s %s", u.GetKind(), u.GetName())
+	Eventually(ctx, readySummary, soon).WithArguments(ctx, u).Should(all, "%s %s", u.GetKind(), u.GetName())
 }
 
 func configMapOf(ns, name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
 }
 
-// value of a ConfigMap.
+// value returns a value of a ConfigMap.
 func value(ctx context.Context, ns, name, key string) string {
 	GinkgoHelper()
 	cm := configMapOf(ns, name)
@@ -194,7 +193,7 @@ spec:
   - {name: extra, manifests: [extra/], dependsOn: [base]}
 `
 
-const kinInstall = `apiVersion: apps.ksctl.com/v1
+const installManifest = `apiVersion: apps.ksctl.com/v1
 kind: KsctlInstall
 metadata: {name: app}
 spec:
@@ -209,7 +208,7 @@ func configMap(name, value string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {value: %q}\n", name, value)
 }
 
-// deployment has pods with a fate.
+// deployment returns a Deployment whose pods have a fate.
 func deployment(fate string) string {
 	return fmt.Sprintf(`apiVersion: apps/v1
 kind: Deployment
@@ -225,8 +224,8 @@ spec:
 `, fate)
 }
 
-// content has the stack app of two ConfigMaps, and files instead of or beside that. What
-// stands in clusters/prod is synced, a ConfigMap at least.
+// content returns the stack app with two ConfigMaps, merged with files. Flux syncs
+// clusters/prod, which has at least a ConfigMap.
 func content(files map[string]string) map[string]string {
 	all := map[string]string{"stacks/app/stack.yaml": stack, "stacks/app/base/base.yaml": configMap("base", "1"), "stacks/app/extra/extra.yaml": configMap("extra", "1"),
 		"clusters/prod/none.yaml": configMap("synced", "1")}
@@ -236,7 +235,7 @@ func content(files map[string]string) map[string]string {
 	return all
 }
 
-// named is an install of another name.
-func named(name string) string {
-	return strings.Replace(kinInstall, "metadata: {name: app}", "metadata: {name: "+name+"}", 1)
+// installNamed returns installManifest with another name.
+func installNamed(name string) string {
+	return strings.Replace(installManifest, "metadata: {name: app}", "metadata: {name: "+name+"}", 1)
 }

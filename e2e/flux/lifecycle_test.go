@@ -12,8 +12,8 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 )
 
-// site is an override that changes the ConfigMaps of one component.
-const site = `  components:
+// siteOverride is an override that changes the ConfigMaps of one component.
+const siteOverride = `  components:
   - name: base
     override:
       patches:
@@ -23,26 +23,26 @@ const site = `  components:
 `
 
 var _ = Describe("A Kustomization that waits for installs", func() {
-	It("is Ready only when what they install is, and one that depends on it begins then", func(ctx SpecContext) {
-		files := content(map[string]string{"clusters/prod/install.yaml": kinInstall, "clusters/after/after.yaml": configMap("after", "1")})
-		By("what can't be installed")
+	It("is Ready only when their objects are, and its dependents start then", func(ctx SpecContext) {
+		files := content(map[string]string{"clusters/prod/install.yaml": installManifest, "clusters/after/after.yaml": configMap("after", "1")})
+		By("an invalid stack")
 		files["stacks/app/stack.yaml"] = strings.Replace(stack, "version: 1.0.0", "version: none", 1)
-		w := newWorld(ctx, files)
-		// It waits as long as its timeout, 30 seconds at least, before it looks at another revision.
+		w := newFixture(ctx, files)
+		// It waits for its timeout, at least 30 seconds, before it applies another revision.
 		k := w.sync(ctx, "cluster", "./clusters/prod", "timeout: 30s")
 		after := w.sync(ctx, "after", "./clusters/after", "dependsOn: [{name: cluster}]")
-		refuses(ctx, k, "HealthCheckFailed", "KsctlInstall/"+w.ns+"/app status: 'Failed'")
-		refuses(ctx, after, "DependencyNotReady", "/cluster")
+		notReady(ctx, k, "HealthCheckFailed", "KsctlInstall/"+w.ns+"/app status: 'Failed'")
+		notReady(ctx, after, "DependencyNotReady", "/cluster")
 
-		By("what is not ready")
+		By("an unready Deployment")
 		files["stacks/app/stack.yaml"], files["stacks/app/base/web.yaml"] = stack, deployment(cluster.FateNeverReady)
 		w.commit(ctx, files)
-		refuses(ctx, k, "HealthCheckFailed", "KsctlInstall/"+w.ns+"/app status: 'InProgress'")
-		refuses(ctx, after, "DependencyNotReady", "/cluster")
-		Expect(gone(ctx, configMapOf(w.ns, "base"))).To(BeFalse(), "it is applied")
-		Expect(gone(ctx, configMapOf(w.ns, "after"))).To(BeTrue(), "it waits for workloads, not for a file that was applied")
+		notReady(ctx, k, "HealthCheckFailed", "KsctlInstall/"+w.ns+"/app status: 'InProgress'")
+		notReady(ctx, after, "DependencyNotReady", "/cluster")
+		Expect(absent(ctx, configMapOf(w.ns, "base"))).To(BeFalse(), "the ConfigMap is applied")
+		Expect(absent(ctx, configMapOf(w.ns, "after"))).To(BeTrue(), "it waits for readiness, not only for the apply")
 
-		By("what is ready")
+		By("a ready Deployment")
 		files["stacks/app/base/web.yaml"] = deployment("")
 		revision := w.commit(ctx, files)
 		readyAt(ctx, after, revision)
@@ -50,12 +50,12 @@ var _ = Describe("A Kustomization that waits for installs", func() {
 		web := &workloads.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "web"}}
 		Expect(get(ctx, web)).To(Succeed())
 		Expect(web.Status.AvailableReplicas).To(BeEquivalentTo(1))
-		Expect(gone(ctx, configMapOf(w.ns, "after"))).To(BeFalse())
+		Expect(absent(ctx, configMapOf(w.ns, "after"))).To(BeFalse())
 	}, SpecTimeout(15*time.Minute))
 
-	It("brings each commit to the cluster, and takes away in order what leaves the repository", func(ctx SpecContext) {
-		files := content(map[string]string{"clusters/prod/install.yaml": kinInstall})
-		w := newWorld(ctx, files)
+	It("applies each commit, and removes in order what leaves the repository", func(ctx SpecContext) {
+		files := content(map[string]string{"clusters/prod/install.yaml": installManifest})
+		w := newFixture(ctx, files)
 		k, in := w.sync(ctx, "cluster", "./clusters/prod", ""), w.object("KsctlInstall", "app")
 		readyAt(ctx, k, w.head(ctx))
 		Expect(value(ctx, w.ns, "extra", "value")).To(Equal("1"))
@@ -68,22 +68,22 @@ var _ = Describe("A Kustomization that waits for installs", func() {
 		readyAt(ctx, k, revision)
 
 		By("a commit to the install")
-		files["clusters/prod/install.yaml"] = kinInstall + site
+		files["clusters/prod/install.yaml"] = installManifest + siteOverride
 		readyAt(ctx, k, w.commit(ctx, files))
-		Expect(value(ctx, w.ns, "base", "site")).To(Equal("e2e"), "the Kustomization has waited for it")
+		Expect(value(ctx, w.ns, "base", "site")).To(Equal("e2e"), "the Kustomization has waited for the install")
 
-		By("the install leaving the repository")
+		By("removing the install from the repository")
 		patch(ctx, configMapOf(w.ns, "extra"), `{"metadata":{"finalizers":["example.com/hold"]}}`)
 		delete(files, "clusters/prod/install.yaml")
 		revision = w.commit(ctx, files)
-		Eventually(ctx, told, soon).WithArguments(ctx, in).Should(ContainSubstring("example.com/hold"), "it says what holds it")
+		Eventually(ctx, readySummary, soon).WithArguments(ctx, in).Should(ContainSubstring("example.com/hold"), "the install reports what blocks its removal")
 		base := configMapOf(w.ns, "base")
 		Expect(get(ctx, base)).To(Succeed())
-		Expect(base.DeletionTimestamp).To(BeNil(), "what others depend on goes after them")
+		Expect(base.DeletionTimestamp).To(BeNil(), "a dependency is removed after its dependents")
 		patch(ctx, configMapOf(w.ns, "extra"), `{"metadata":{"finalizers":null}}`)
-		Eventually(ctx, gone, soon).WithArguments(ctx, in).Should(BeTrue())
-		Expect(gone(ctx, configMapOf(w.ns, "extra"))).To(BeTrue())
-		Expect(gone(ctx, base)).To(BeTrue())
+		Eventually(ctx, absent, soon).WithArguments(ctx, in).Should(BeTrue())
+		Expect(absent(ctx, configMapOf(w.ns, "extra"))).To(BeTrue())
+		Expect(absent(ctx, base)).To(BeTrue())
 		readyAt(ctx, k, revision)
 	}, SpecTimeout(15*time.Minute))
 })

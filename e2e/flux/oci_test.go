@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("An OCIRepository", func() {
-	It("that is pinned by its digest brings that to the cluster, whatever its tag is moved to", func(ctx SpecContext) {
+	It("that is pinned by digest is applied at that digest, also when its tag moves", func(ctx SpecContext) {
 		server, err := registry.New()
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(server.Close)
@@ -25,7 +25,7 @@ var _ = Describe("An OCIRepository", func() {
 			return digest
 		}
 		pinned := func(digest string) map[string]string {
-			return map[string]string{"clusters/prod/install.yaml": strings.ReplaceAll(kinInstall, "kind: GitRepository, name: fleet", "kind: OCIRepository, name: stacks"),
+			return map[string]string{"clusters/prod/install.yaml": strings.ReplaceAll(installManifest, "kind: GitRepository, name: fleet", "kind: OCIRepository, name: stacks"),
 				"clusters/prod/stacks.yaml": fmt.Sprintf(`apiVersion: source.toolkit.fluxcd.io/v1
 kind: OCIRepository
 metadata: {name: stacks}
@@ -37,24 +37,24 @@ spec:
 `, server.URL("team/stacks"), digest)}
 		}
 		first := push("1")
-		w := newWorld(ctx, pinned(first))
+		w := newFixture(ctx, pinned(first))
 		k, source, in := w.sync(ctx, "cluster", "./clusters/prod", ""), w.object("OCIRepository", "stacks"), w.object("KsctlInstall", "app")
 		readyAt(ctx, k, w.head(ctx))
-		Eventually(ctx, told, soon).WithArguments(ctx, in).Should(ContainSubstring(first + " True "))
+		Eventually(ctx, readySummary, soon).WithArguments(ctx, in).Should(ContainSubstring(first + " True "))
 		Expect(value(ctx, w.ns, "base", "value")).To(Equal("1"))
 
-		By("the tag being moved")
+		By("moving the tag")
 		second := push("2")
-		at := ask(ctx, source)
-		Eventually(ctx, answered, soon).WithArguments(ctx, source).Should(Equal(at))
-		at = ask(ctx, in)
-		Eventually(ctx, answered, soon).WithArguments(ctx, in).Should(Equal(at))
-		Eventually(ctx, told, soon).WithArguments(ctx, in).Should(ContainSubstring(first + " True "))
+		at := requestReconcile(ctx, source)
+		Eventually(ctx, lastHandledRequest, soon).WithArguments(ctx, source).Should(Equal(at))
+		at = requestReconcile(ctx, in)
+		Eventually(ctx, lastHandledRequest, soon).WithArguments(ctx, in).Should(Equal(at))
+		Eventually(ctx, readySummary, soon).WithArguments(ctx, in).Should(ContainSubstring(first + " True "))
 		Expect(value(ctx, w.ns, "base", "value")).To(Equal("1"))
 
-		By("a commit that names the other digest")
+		By("a commit with the other digest")
 		readyAt(ctx, k, w.commit(ctx, pinned(second)))
-		Eventually(ctx, told, soon).WithArguments(ctx, in).Should(ContainSubstring(second + " True "))
+		Eventually(ctx, readySummary, soon).WithArguments(ctx, in).Should(ContainSubstring(second + " True "))
 		Expect(value(ctx, w.ns, "base", "value")).To(Equal("2"))
 	}, SpecTimeout(15*time.Minute))
 })

@@ -20,9 +20,9 @@ import (
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
-// offered waits until what an install publishes has another revision than before, of a
-// revision of the source, and gives it.
-func (w world) offered(ctx context.Context, name, before, origin string) *sourcev1.ExternalArtifact {
+// awaitArtifact waits until an install publishes a revision other than before, from the revision
+// origin of the source, and returns the ExternalArtifact.
+func (w fixture) awaitArtifact(ctx context.Context, name, before, origin string) *sourcev1.ExternalArtifact {
 	GinkgoHelper()
 	o := &sourcev1.ExternalArtifact{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
 	Eventually(ctx, func() (string, error) {
@@ -32,7 +32,7 @@ func (w world) offered(ctx context.Context, name, before, origin string) *source
 		}
 		a := o.Status.Artifact
 		if a == nil || a.Revision == before {
-			return "nothing else", nil
+			return "no other revision", nil
 		}
 		return a.Metadata["org.opencontainers.image.revision"], nil
 	}, soon).Should(Equal(origin))
@@ -40,11 +40,12 @@ func (w world) offered(ctx context.Context, name, before, origin string) *source
 	return o
 }
 
-// published waits until the condition Published of an install is as wanted.
-func (w world) published(ctx context.Context, name string, status metav1.ConditionStatus, reason string, said ...string) {
+// awaitPublished waits until the Published condition of an install has a status, a reason and a
+// message with all texts.
+func (w fixture) awaitPublished(ctx context.Context, name string, status metav1.ConditionStatus, reason string, texts ...string) {
 	GinkgoHelper()
 	all := HavePrefix(fmt.Sprintf("%s %s: ", status, reason))
-	for _, s := range said {
+	for _, s := range texts {
 		all = And(all, ContainSubstring(s))
 	}
 	Eventually(ctx, func() (string, error) {
@@ -54,7 +55,7 @@ func (w world) published(ctx context.Context, name string, status metav1.Conditi
 		}
 		c := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.PublishedCondition)
 		if c == nil {
-			return "no such condition", nil
+			return "no Published condition", nil
 		}
 		return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message), nil
 	}, soon).Should(all)
@@ -65,119 +66,119 @@ const (
 	fromInstall = "sourceRef: {kind: ExternalArtifact, name: app}"
 )
 
-var _ = Describe("An install that publishes", func() {
-	It("only: a Kustomization applies what it renders, follows overrides and the source, and keeps what it has when the install goes", func(ctx SpecContext) {
-		files := content(map[string]string{"clusters/prod/install.yaml": kinInstall + publishOnly})
-		w := newWorld(ctx, files)
+var _ = Describe("An install with spec.publish", func() {
+	It("in mode Only is applied by a Kustomization, with overrides and new revisions, and the objects stay when the install is removed", func(ctx SpecContext) {
+		files := content(map[string]string{"clusters/prod/install.yaml": installManifest + publishOnly})
+		w := newFixture(ctx, files)
 		k, in := w.sync(ctx, "cluster", "./clusters/prod", ""), w.object("KsctlInstall", "app")
 		readyAt(ctx, k, w.head(ctx))
-		first := w.offered(ctx, "app", "", w.head(ctx))
-		Expect(gone(ctx, configMapOf(w.ns, "base"))).To(BeTrue(), "nothing is installed here")
+		first := w.awaitArtifact(ctx, "app", "", w.head(ctx))
+		Expect(absent(ctx, configMapOf(w.ns, "base"))).To(BeTrue(), "the install itself applies nothing")
 
 		taker := w.sync(ctx, "taker", "./", fromInstall)
 		readyAt(ctx, taker, first.Status.Artifact.Revision)
 		origin, _, _ := unstructured.NestedString(taker.Object, "status", "lastAppliedOriginRevision")
-		Expect(origin).To(Equal(w.head(ctx)), "it knows the commit")
+		Expect(origin).To(Equal(w.head(ctx)), "the Kustomization has the origin commit")
 		base := configMapOf(w.ns, "base")
 		Expect(get(ctx, base)).To(Succeed())
 		Expect(base.Labels).To(HaveKeyWithValue("kustomize.toolkit.fluxcd.io/name", "taker"))
 		Expect(base.Annotations).NotTo(HaveKey(live.MarkAnnotation))
 
 		By("an override")
-		files["clusters/prod/install.yaml"] = kinInstall + publishOnly + site
+		files["clusters/prod/install.yaml"] = installManifest + publishOnly + siteOverride
 		revision := w.commit(ctx, files)
-		second := w.offered(ctx, "app", first.Status.Artifact.Revision, revision)
+		second := w.awaitArtifact(ctx, "app", first.Status.Artifact.Revision, revision)
 		readyAt(ctx, taker, second.Status.Artifact.Revision)
 		Expect(value(ctx, w.ns, "base", "site")).To(Equal("e2e"))
 
-		By("a commit to the stack, out of which a component goes")
+		By("a commit that removes a component from the stack")
 		files["stacks/app/stack.yaml"] = strings.ReplaceAll(stack, "  - {name: extra, manifests: [extra/], dependsOn: [base]}\n", "")
 		files["stacks/app/base/base.yaml"] = configMap("base", "2")
 		revision = w.commit(ctx, files)
-		third := w.offered(ctx, "app", second.Status.Artifact.Revision, revision)
+		third := w.awaitArtifact(ctx, "app", second.Status.Artifact.Revision, revision)
 		readyAt(ctx, taker, third.Status.Artifact.Revision)
 		Expect(value(ctx, w.ns, "base", "value")).To(Equal("2"))
-		Expect(gone(ctx, configMapOf(w.ns, "extra"))).To(BeTrue(), "it is pruned")
+		Expect(absent(ctx, configMapOf(w.ns, "extra"))).To(BeTrue(), "the object is pruned")
 
-		By("a commit that changes nothing of what is rendered, and a request: nothing is written but what answers")
+		By("a commit that does not change the render, and a request: only the request is answered")
 		files["README.md"] = "nothing"
 		revision = w.commit(ctx, files)
 		readyAt(ctx, in, revision)
-		at := ask(ctx, in)
-		Eventually(ctx, answered, soon).WithArguments(ctx, in).Should(Equal(at))
-		mark, err := h.Plane.AuditMark(ctx)
+		at := requestReconcile(ctx, in)
+		Eventually(ctx, lastHandledRequest, soon).WithArguments(ctx, in).Should(Equal(at))
+		mark, err := h.ControlPlane.AuditMark(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		at = ask(ctx, in)
-		Eventually(ctx, answered, soon).WithArguments(ctx, in).Should(Equal(at))
-		requests, err := h.Plane.AuditSince(ctx, mark)
+		at = requestReconcile(ctx, in)
+		Eventually(ctx, lastHandledRequest, soon).WithArguments(ctx, in).Should(Equal(at))
+		requests, err := h.ControlPlane.AuditSince(ctx, mark)
 		Expect(err).NotTo(HaveOccurred())
-		ours := requests.Where(cluster.By(cluster.ServiceAccountUser(harness.SystemNamespace, harness.Account)), cluster.In(w.ns)).
+		ours := requests.Where(cluster.ByUser(cluster.ServiceAccountUser(harness.SystemNamespace, harness.ServiceAccount)), cluster.InNamespace(w.ns)).
 			Without(cluster.Watch, cluster.Resource("events"))
 		Expect(ours).To(HaveLen(1), ours.String())
 		Expect(ours.Where(cluster.Resource("ksctlinstalls/status"))).To(HaveLen(1), ours.String())
-		same := w.offered(ctx, "app", "", third.Status.Artifact.Metadata["org.opencontainers.image.revision"])
+		same := w.awaitArtifact(ctx, "app", "", third.Status.Artifact.Metadata["org.opencontainers.image.revision"])
 		Expect(same.ResourceVersion).To(Equal(third.ResourceVersion))
 
-		By("the install leaving the repository")
+		By("removing the install from the repository")
 		delete(files, "clusters/prod/install.yaml")
 		readyAt(ctx, k, w.commit(ctx, files))
-		Eventually(ctx, gone, soon).WithArguments(ctx, in).Should(BeTrue())
-		Expect(gone(ctx, same)).To(BeTrue())
-		ask(ctx, taker)
-		refuses(ctx, taker, "ArtifactFailed", "app")
-		Expect(value(ctx, w.ns, "base", "value")).To(Equal("2"), "it stays until the Kustomization goes")
+		Eventually(ctx, absent, soon).WithArguments(ctx, in).Should(BeTrue())
+		Expect(absent(ctx, same)).To(BeTrue())
+		requestReconcile(ctx, taker)
+		notReady(ctx, taker, "ArtifactFailed", "app")
+		Expect(value(ctx, w.ns, "base", "value")).To(Equal("2"), "the object stays until the Kustomization is deleted")
 	}, SpecTimeout(15*time.Minute))
 
-	It("what is ready here: never what is not, and no Secret unasked", func(ctx SpecContext) {
+	It("publishes only ready revisions, and Secrets only on request", func(ctx SpecContext) {
 		other, err := h.Namespace(ctx, "flux")
 		Expect(err).NotTo(HaveOccurred())
-		install := func(publish string) string { return kinInstall + publish }
+		install := func(publish string) string { return installManifest + publish }
 		files := content(map[string]string{"clusters/prod/install.yaml": install("  publish: {}\n"), "stacks/app/base/web.yaml": deployment(cluster.FateNeverReady)})
-		w := newWorld(ctx, files)
+		w := newFixture(ctx, files)
 		k, in := w.sync(ctx, "cluster", "./clusters/prod", "wait: false"), w.object("KsctlInstall", "app")
 		taker := w.sync(ctx, "taker", "./", fromInstall+"\ntargetNamespace: "+other)
-		Eventually(ctx, gone, soon).WithArguments(ctx, configMapOf(w.ns, "base")).Should(BeFalse(), "it is installed here")
-		w.published(ctx, "app", "Unknown", "Progressing", "when it is ready")
-		Expect(gone(ctx, w.object("ExternalArtifact", "app"))).To(BeTrue())
+		Eventually(ctx, absent, soon).WithArguments(ctx, configMapOf(w.ns, "base")).Should(BeFalse(), "the install applies its objects")
+		w.awaitPublished(ctx, "app", "Unknown", "Progressing", "when it is ready")
+		Expect(absent(ctx, w.object("ExternalArtifact", "app"))).To(BeTrue())
 
-		By("it being ready")
+		By("a ready Deployment")
 		files["stacks/app/base/web.yaml"] = deployment("")
 		revision := w.commit(ctx, files)
 		readyAt(ctx, in, revision)
-		w.published(ctx, "app", "True", "Succeeded")
-		first := w.offered(ctx, "app", "", revision)
+		w.awaitPublished(ctx, "app", "True", "Succeeded")
+		first := w.awaitArtifact(ctx, "app", "", revision)
 		readyAt(ctx, taker, first.Status.Artifact.Revision)
 		Expect(value(ctx, other, "extra", "value")).To(Equal("1"))
 
-		By("a Secret in it")
+		By("a Secret in the stack")
 		files["stacks/app/extra/secret.yaml"] = "apiVersion: v1\nkind: Secret\nmetadata: {name: token}\nstringData: {token: e2e}\n"
 		readyAt(ctx, in, w.commit(ctx, files))
-		w.published(ctx, "app", "False", "SecretsRefused", w.ns+"/token", "spec.publish.secrets")
-		Expect(told(ctx, in)).To(ContainSubstring("; not published: "))
-		Expect(w.offered(ctx, "app", "", revision).ResourceVersion).To(Equal(first.ResourceVersion), "it offers what it did")
+		w.awaitPublished(ctx, "app", "False", "SecretsRefused", w.ns+"/token", "spec.publish.secrets")
+		Expect(readySummary(ctx, in)).To(ContainSubstring("; not published: "))
+		Expect(w.awaitArtifact(ctx, "app", "", revision).ResourceVersion).To(Equal(first.ResourceVersion), "the previous artifact stays")
 
-		By("the Secret being left out")
+		By("omitting the Secret")
 		files["stacks/app/extra/extra.yaml"] = configMap("extra", "2")
 		files["clusters/prod/install.yaml"] = install("  publish: {secrets: Omit}\n")
 		revision = w.commit(ctx, files)
 		readyAt(ctx, k, revision)
-		second := w.offered(ctx, "app", first.Status.Artifact.Revision, revision)
+		second := w.awaitArtifact(ctx, "app", first.Status.Artifact.Revision, revision)
 		readyAt(ctx, taker, second.Status.Artifact.Revision)
 		Expect(value(ctx, other, "extra", "value")).To(Equal("2"))
 		token := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "token"}}
-		Expect(gone(ctx, token)).To(BeTrue())
+		Expect(absent(ctx, token)).To(BeTrue())
 
-		By("the Secret being meant")
+		By("including the Secret")
 		files["clusters/prod/install.yaml"] = install("  publish: {secrets: Include}\n")
 		revision = w.commit(ctx, files)
-		third := w.offered(ctx, "app", second.Status.Artifact.Revision, revision)
+		third := w.awaitArtifact(ctx, "app", second.Status.Artifact.Revision, revision)
 		readyAt(ctx, taker, third.Status.Artifact.Revision)
-		Expect(gone(ctx, token)).To(BeFalse())
+		Expect(absent(ctx, token)).To(BeFalse())
 
-		By("nothing being published any more")
-		files["clusters/prod/install.yaml"] = kinInstall
+		By("removing spec.publish")
+		files["clusters/prod/install.yaml"] = installManifest
 		readyAt(ctx, k, w.commit(ctx, files))
-		Eventually(ctx, gone, soon).WithArguments(ctx, w.object("ExternalArtifact", "app")).Should(BeTrue())
-		Expect(gone(ctx, configMapOf(w.ns, "base"))).To(BeFalse(), "what is installed stays")
+		Eventually(ctx, absent, soon).WithArguments(ctx, w.object("ExternalArtifact", "app")).Should(BeTrue())
+		Expect(absent(ctx, configMapOf(w.ns, "base"))).To(BeFalse(), "installed objects stay")
 	}, SpecTimeout(15*time.Minute))
 })

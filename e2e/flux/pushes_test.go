@@ -23,31 +23,31 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
 )
 
-// pushes says, in the environment, how often to push each way. Without it nothing is
-// measured: see make pushes.
-const pushes = "KSCTL_E2E_PUSHES"
+// pushesVariable is the environment variable with the number of pushes per kind of source.
+// Without it the specs are skipped: see make pushes.
+const pushesVariable = "KSCTL_E2E_PUSHES"
 
-// pushToken is what the hook of the repository says and the Secret holds.
+// pushToken is the token that the repository's hook sends and that the Secret contains.
 const pushToken = "a-token-that-pushes-come-with"
 
-// pushed is a repository that is pushed to, and the namespace that follows it.
-type pushed struct {
-	world
+// pushFixture is a fixture with a clone from which the spec pushes.
+type pushFixture struct {
+	fixture
 	clone string // a working tree
 }
 
-// newPushed has an install of a source, which is a GitRepository or a KsctlSource, both
-// looked at each hour and when the hook of the repository says so.
-func newPushed(ctx SpecContext, kind string) pushed {
+// newPushFixture creates an install of a source, which is a GitRepository or a KsctlSource with
+// an interval of an hour. The repository's hook requests its reconciles.
+func newPushFixture(ctx SpecContext, kind string) pushFixture {
 	GinkgoHelper()
-	p := pushed{world: newWorld(ctx, content(nil)), clone: GinkgoT().TempDir()}
+	p := pushFixture{fixture: newFixture(ctx, content(nil)), clone: GinkgoT().TempDir()}
 	_, err := git.Git(ctx, p.clone, "clone", "--quiet", p.repo.URL(), ".")
 	Expect(err).NotTo(HaveOccurred())
 	hour := &metav1.Duration{Duration: time.Hour}
 	address := func() string {
 		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			defer GinkgoRecover()
-			ask(r.Context(), p.object(kind, "fleet"))
+			requestReconcile(r.Context(), p.object(kind, "fleet"))
 		}))
 		DeferCleanup(server.Close)
 		return server.URL
@@ -56,9 +56,9 @@ func newPushed(ctx SpecContext, kind string) pushed {
 		src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: "fleet"},
 			Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: hour}, Git: &appsv1.GitSource{URL: p.repo.URL()},
 				Webhook: &appsv1.SourceWebhook{Type: appsv1.GitLabWebhook, SecretRef: fluxmeta.LocalObjectReference{Name: "token"}}}}
-		Expect(h.Plane.Client().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: "token"},
+		Expect(h.ControlPlane.Client().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: "token"},
 			StringData: map[string]string{"token": pushToken}})).To(Succeed())
-		Expect(h.Plane.Client().Create(ctx, src)).To(Succeed())
+		Expect(h.ControlPlane.Client().Create(ctx, src)).To(Succeed())
 		address = func() string {
 			Eventually(ctx, func() (string, error) { return src.Status.WebhookPath, get(ctx, src) }, soon).Should(HavePrefix("/hook/"))
 			return "http://" + receiver + src.Status.WebhookPath
@@ -67,14 +67,14 @@ func newPushed(ctx SpecContext, kind string) pushed {
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: "app"},
 		Spec: appsv1.KsctlInstallSpec{Schedule: appsv1.Schedule{Interval: hour}, SourceRef: appsv1.SourceRef{Kind: kind, Name: "fleet"},
 			Path: "stacks", Stack: "app", ServiceAccountName: "deployer"}}
-	Expect(h.Plane.Client().Create(ctx, in)).To(Succeed())
+	Expect(h.ControlPlane.Client().Create(ctx, in)).To(Succeed())
 	readyAt(ctx, p.object("KsctlInstall", "app"), p.head(ctx))
 	p.hook(address())
 	return p
 }
 
-// hook has the repository tell of pushes, as GitLab does.
-func (p pushed) hook(address string) {
+// hook makes the repository send push events like GitLab.
+func (p pushFixture) hook(address string) {
 	GinkgoHelper()
 	script := fmt.Sprintf(`#!/bin/sh
 read -r before after ref
@@ -85,8 +85,8 @@ exec curl --silent --show-error --fail --noproxy '*' --header 'Content-Type: app
 	Expect(os.WriteFile(filepath.Join(p.repo.Dir(), "hooks", "post-receive"), []byte(script), 0o700)).To(Succeed())
 }
 
-// push commits a value of one ConfigMap and pushes that. It gives when the push began.
-func (p pushed) push(ctx context.Context, value string) time.Time {
+// push commits a value of one ConfigMap and pushes. It returns the time when the push began.
+func (p pushFixture) push(ctx context.Context, value string) time.Time {
 	GinkgoHelper()
 	Expect(os.WriteFile(filepath.Join(p.clone, "stacks", "app", "extra", "extra.yaml"), []byte(configMap("extra", value)), 0o600)).To(Succeed())
 	_, err := git.Git(ctx, p.clone, "-c", "user.name=ann", "-c", "user.email=ann@example.com", "commit", "--quiet", "--all", "--message", value)
@@ -97,32 +97,32 @@ func (p pushed) push(ctx context.Context, value string) time.Time {
 	return began
 }
 
-// arrives waits until a watch shows a ConfigMap with a value.
-func arrives(ctx context.Context, events watch.Interface, value string) {
+// awaitValue waits until a watch delivers a ConfigMap with a value.
+func awaitValue(ctx context.Context, events watch.Interface, value string) {
 	GinkgoHelper()
 	for {
 		select {
 		case e, ok := <-events.ResultChan():
-			Expect(ok).To(BeTrue(), "the watch goes on")
+			Expect(ok).To(BeTrue(), "the watch stays open")
 			if cm, is := e.Object.(*corev1.ConfigMap); is && cm.Data["value"] == value {
 				return
 			}
 		case <-ctx.Done():
-			Fail("the ConfigMap has not got the value " + value)
+			Fail("the ConfigMap does not get the value " + value)
 		}
 	}
 }
 
 var _ = Describe("From git push to the object applied", func() {
-	if os.Getenv(pushes) == "" {
+	if os.Getenv(pushesVariable) == "" {
 		return
 	}
-	DescribeTable("it takes so long", func(ctx SpecContext, kind string) {
-		n, err := strconv.Atoi(os.Getenv(pushes))
+	DescribeTable("the latency is reported", func(ctx SpecContext, kind string) {
+		n, err := strconv.Atoi(os.Getenv(pushesVariable))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(n).To(BeNumerically(">", 0))
-		p := newPushed(ctx, kind)
-		watching, err := client.NewWithWatch(h.Plane.Config(), client.Options{Scheme: h.Plane.Client().Scheme()})
+		p := newPushFixture(ctx, kind)
+		watching, err := client.NewWithWatch(h.ControlPlane.Config(), client.Options{Scheme: h.ControlPlane.Client().Scheme()})
 		Expect(err).NotTo(HaveOccurred())
 		events, err := watching.Watch(ctx, &corev1.ConfigMapList{}, client.InNamespace(p.ns), client.MatchingFields{"metadata.name": "extra"})
 		Expect(err).NotTo(HaveOccurred())
@@ -132,7 +132,7 @@ var _ = Describe("From git push to the object applied", func() {
 			v := fmt.Sprint("push ", i)
 			began := p.push(ctx, v)
 			pushing = append(pushing, time.Since(began))
-			arrives(ctx, events, v)
+			awaitValue(ctx, events, v)
 			took = append(took, time.Since(began))
 		}
 		median := func(all []time.Duration) time.Duration {

@@ -10,7 +10,7 @@ import (
 	"github.com/ksctl/gitops/e2e/suite"
 )
 
-const krmExtra = `apiVersion: apps.ksctl.com/v1
+const removeExtraManifest = `apiVersion: apps.ksctl.com/v1
 kind: KsctlRemove
 metadata: {name: without-extra}
 spec:
@@ -19,56 +19,56 @@ spec:
   components: [extra]
 `
 
-var _ = Describe("A Kustomization of an install and a removal", suite.Safety, func() {
-	It("waits for both, which do not fight", func(ctx SpecContext) {
-		files := content(map[string]string{"clusters/prod/install.yaml": kinInstall})
-		w := newWorld(ctx, files)
+var _ = Describe("A Kustomization of a KsctlInstall and a KsctlRemove", suite.Safety, func() {
+	It("waits for both, which do not revert each other", func(ctx SpecContext) {
+		files := content(map[string]string{"clusters/prod/install.yaml": installManifest})
+		w := newFixture(ctx, files)
 		base, extra := configMapOf(w.ns, "base"), configMapOf(w.ns, "extra")
 		in := w.object("KsctlInstall", "app")
 
-		By("an install")
+		By("a KsctlInstall")
 		k := w.sync(ctx, "cluster", "./clusters/prod", "")
 		readyAt(ctx, k, w.head(ctx))
-		Expect(gone(ctx, base)).To(BeFalse(), "it is Ready when what it installs is")
-		Expect(gone(ctx, extra)).To(BeFalse())
+		Expect(absent(ctx, base)).To(BeFalse(), "it is Ready when the objects of the install are")
+		Expect(absent(ctx, extra)).To(BeFalse())
 
-		By("a removal of a component beside it")
-		files["clusters/prod/remove.yaml"] = krmExtra
+		By("a KsctlRemove of a component beside it")
+		files["clusters/prod/remove.yaml"] = removeExtraManifest
 		readyAt(ctx, k, w.commit(ctx, files))
-		Expect(gone(ctx, extra)).To(BeTrue(), "it is Ready when the component is gone")
-		Expect(gone(ctx, base)).To(BeFalse())
-		Eventually(ctx, told, soon).WithArguments(ctx, in).Should(ContainSubstring(" True RemovedByRequest: "))
+		Expect(absent(ctx, extra)).To(BeTrue(), "it is Ready when the component is removed")
+		Expect(absent(ctx, base)).To(BeFalse())
+		Eventually(ctx, readySummary, soon).WithArguments(ctx, in).Should(ContainSubstring(" True RemovedByRequest: "))
 
-		By("neither writing against the other, while Flux applies both again and again")
+		By("no writes while Flux reconciles both repeatedly")
 		Eventually(ctx, func(g Gomega) {
-			mark, err := h.Plane.AuditMark(ctx)
+			mark, err := h.ControlPlane.AuditMark(ctx)
 			g.Expect(err).NotTo(HaveOccurred())
 			for range 3 {
-				at := ask(ctx, k)
-				Eventually(ctx, answered, soon).WithArguments(ctx, k).Should(Equal(at))
-				Eventually(ctx, told, soon).WithArguments(ctx, k).Should(ContainSubstring(" True "))
+				at := requestReconcile(ctx, k)
+				Eventually(ctx, lastHandledRequest, soon).WithArguments(ctx, k).Should(Equal(at))
+				Eventually(ctx, readySummary, soon).WithArguments(ctx, k).Should(ContainSubstring(" True "))
 			}
-			requests, err := h.Plane.AuditSince(ctx, mark)
+			requests, err := h.ControlPlane.AuditSince(ctx, mark)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(requests.Where(cluster.By(cluster.ServiceAccountUser(fluxNamespace, fluxAccount)), cluster.Resource("ksctlremoves"), cluster.Named("without-extra"))).
-				NotTo(BeEmpty(), "Flux looks at it meanwhile")
-			ours := requests.Where(cluster.Write, cluster.In(w.ns)).Without(cluster.DryRun).Without(cluster.Lease)
+			g.Expect(requests.Where(cluster.ByUser(cluster.ServiceAccountUser(fluxNamespace, fluxAccount)), cluster.Resource("ksctlremoves"), cluster.Named("without-extra"))).
+				NotTo(BeEmpty(), "Flux reconciles it meanwhile")
+			ours := requests.Where(cluster.Write, cluster.InNamespace(w.ns)).Without(cluster.DryRun).Without(cluster.Lease)
 			for _, resource := range []string{"ksctlinstalls/*", "ksctlremoves/*", "configmaps"} {
 				g.Expect(ours.Where(cluster.Resource(resource))).To(BeEmpty())
 			}
-		}, soon).Should(Succeed(), "nothing is written once both are settled")
-		Expect(gone(ctx, extra)).To(BeTrue())
+		}, soon).Should(Succeed(), "nothing is written when both are done")
+		Expect(absent(ctx, extra)).To(BeTrue())
 
-		By("the removal leaving the repository")
+		By("removing the KsctlRemove from the repository")
 		delete(files, "clusters/prod/remove.yaml")
 		readyAt(ctx, k, w.commit(ctx, files))
-		Eventually(ctx, gone, soon).WithArguments(ctx, extra).Should(BeFalse(), "the install brings it back")
+		Eventually(ctx, absent, soon).WithArguments(ctx, extra).Should(BeFalse(), "the install applies it again")
 
-		By("everything leaving the repository")
+		By("removing everything from the repository")
 		delete(files, "clusters/prod/install.yaml")
 		readyAt(ctx, k, w.commit(ctx, files))
-		Eventually(ctx, gone, soon).WithArguments(ctx, in).Should(BeTrue(), "the install is pruned")
-		Expect(gone(ctx, base)).To(BeTrue())
-		Expect(gone(ctx, extra)).To(BeTrue())
+		Eventually(ctx, absent, soon).WithArguments(ctx, in).Should(BeTrue(), "the install is pruned")
+		Expect(absent(ctx, base)).To(BeTrue())
+		Expect(absent(ctx, extra)).To(BeTrue())
 	}, SpecTimeout(15*time.Minute))
 })

@@ -9,14 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-var _ = Describe("Flux' kinds and ours", func() {
-	It("answer who asks for a reconcile, but not while they are suspended", func(ctx SpecContext) {
-		other := strings.NewReplacer("stack: app", "stack: other").Replace(named("other"))
-		files := content(map[string]string{"clusters/prod/install.yaml": kinInstall, "clusters/other/install.yaml": other,
+var _ = Describe("Kinds of Flux and ours", func() {
+	It("handle a reconcile request, but not while they are suspended", func(ctx SpecContext) {
+		other := strings.NewReplacer("stack: app", "stack: other").Replace(installNamed("other"))
+		files := content(map[string]string{"clusters/prod/install.yaml": installManifest, "clusters/other/install.yaml": other,
 			"stacks/other/stack.yaml":     strings.Replace(stack, "name: app", "name: other", 1),
 			"stacks/other/base/base.yaml": configMap("other-base", "1"), "stacks/other/extra/extra.yaml": configMap("other-extra", "1")})
-		w := newWorld(ctx, files)
-		// Those of the folder other are never suspended. Their controllers know of what came before them.
+		w := newFixture(ctx, files)
+		// The objects of the folder other are never suspended. When they have handled a request,
+		// their controllers have observed all earlier changes.
 		k, in := w.sync(ctx, "cluster", "./clusters/prod", ""), w.object("KsctlInstall", "app")
 		witnesses := []*unstructured.Unstructured{w.sync(ctx, "other", "./clusters/other", ""), w.object("KsctlInstall", "other")}
 		first := w.head(ctx)
@@ -24,8 +25,8 @@ var _ = Describe("Flux' kinds and ours", func() {
 		readyAt(ctx, witnesses[0], first)
 
 		for _, u := range []*unstructured.Unstructured{w.object("GitRepository", "fleet"), k, in} {
-			at := ask(ctx, u)
-			Eventually(ctx, answered, soon).WithArguments(ctx, u).Should(Equal(at), u.GetKind())
+			at := requestReconcile(ctx, u)
+			Eventually(ctx, lastHandledRequest, soon).WithArguments(ctx, u).Should(Equal(at), u.GetKind())
 			readyAt(ctx, u, first)
 		}
 
@@ -35,21 +36,21 @@ var _ = Describe("Flux' kinds and ours", func() {
 			patch(ctx, u, `{"spec":{"suspend":true}}`)
 		}
 		for _, u := range witnesses {
-			at := ask(ctx, u)
-			Eventually(ctx, answered, soon).WithArguments(ctx, u).Should(Equal(at), u.GetKind())
+			at := requestReconcile(ctx, u)
+			Eventually(ctx, lastHandledRequest, soon).WithArguments(ctx, u).Should(Equal(at), u.GetKind())
 		}
 		for name := range files {
 			files[name] = strings.ReplaceAll(files[name], `value: "1"`, `value: "2"`)
 		}
 		for _, u := range []*unstructured.Unstructured{k, in} {
-			asked[u] = ask(ctx, u)
+			asked[u] = requestReconcile(ctx, u)
 		}
 		second := w.commit(ctx, files)
 		for _, u := range witnesses {
 			readyAt(ctx, u, second)
 		}
 		for _, u := range []*unstructured.Unstructured{k, in} {
-			Expect(told(ctx, u)).NotTo(ContainSubstring(second), u.GetKind())
+			Expect(readySummary(ctx, u)).NotTo(ContainSubstring(second), u.GetKind())
 		}
 		Expect(value(ctx, w.ns, "base", "value")).To(Equal("1"))
 		Expect(value(ctx, w.ns, "other-base", "value")).To(Equal("2"))
@@ -58,7 +59,7 @@ var _ = Describe("Flux' kinds and ours", func() {
 		for _, u := range []*unstructured.Unstructured{in, k} {
 			patch(ctx, u, `{"spec":{"suspend":false}}`)
 			readyAt(ctx, u, second)
-			Eventually(ctx, answered, soon).WithArguments(ctx, u).Should(Equal(asked[u]), u.GetKind())
+			Eventually(ctx, lastHandledRequest, soon).WithArguments(ctx, u).Should(Equal(asked[u]), u.GetKind())
 		}
 		Expect(value(ctx, w.ns, "base", "value")).To(Equal("2"))
 	}, SpecTimeout(15*time.Minute))

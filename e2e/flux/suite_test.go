@@ -1,6 +1,6 @@
-// Package flux runs our kinds under the real source-controller and kustomize-controller
-// of Flux: what they fetch from a Git repository and a registry, apply, wait for and
-// prune are KsctlInstalls and KsctlRemoves.
+// Package flux_test runs our kinds with the real source-controller and kustomize-controller of
+// Flux, which fetch KsctlInstalls and KsctlRemoves from a Git repository or a registry, apply
+// them, wait for them and prune them.
 package flux_test
 
 import (
@@ -21,12 +21,12 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
 	"github.com/ksctl/gitops/e2e/harness"
-	"github.com/ksctl/gitops/e2e/harness/witness"
+	"github.com/ksctl/gitops/e2e/harness/leakscan"
 	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/e2e/tools"
 )
 
-// soon is how long anything here may take.
+// soon bounds every wait in these specs.
 const soon = 5 * time.Minute
 
 const (
@@ -37,7 +37,7 @@ const (
 var (
 	h   *harness.Harness
 	git *gitserver.Server
-	// receiver is where our controller receives webhooks.
+	// receiver is the address of our controller's webhook receiver.
 	receiver string
 )
 
@@ -45,8 +45,8 @@ func TestFlux(t *testing.T) {
 	suite.Run(t, "Flux")
 }
 
-// settings are what an installation of Flux begins with. The account default is whom
-// Kustomizations that name none act as, which Flux' own may be.
+// settings are the objects of a Flux installation. Kustomizations without a service account act
+// as the account default, which is cluster-admin only in Flux's own namespace.
 const settings = `
 apiVersion: v1
 kind: Namespace
@@ -70,42 +70,42 @@ subjects:
 - {kind: ServiceAccount, namespace: flux-system, name: default}
 `
 
-// lockdown is what keeps tenants apart, of Flux' controllers and of ours.
+// lockdown are the flags, of Flux's controllers and of ours, that isolate tenants.
 var lockdown = []string{"--no-cross-namespace-refs=true", "--default-service-account=default"}
 
-// ownController labels objects that the suite's controller leaves to those of a spec.
-const ownController = "e2e.ksctl.com/controller"
+// controllerLabel is the label of objects whose spec starts a controller of its own.
+const controllerLabel = "e2e.ksctl.com/controller"
 
-// heard is told what our controller tells.
-var heard = &witness.Witness{}
+// scanner collects the output of our controllers and of Flux, and searches it for secrets.
+var scanner = &leakscan.Scanner{}
 
-// aSecret is in a Secret that is installed.
-var aSecret = heard.Secret("told-to-nobody-at-all")
+// aSecret is the value of a Secret in a stack.
+var aSecret = scanner.AddSecret("told-to-nobody-at-all")
 
-// nothingWasTold fails when the secret stands in what was told, also by Flux of our kinds.
-func nothingWasTold(ctx SpecContext) {
+// expectNoLeaks fails if the output of our controllers or of Flux contains the secret.
+func expectNoLeaks(ctx SpecContext) {
 	for _, p := range processes {
-		heard.Hear(witness.Log, p.Log())
+		scanner.Record(leakscan.Log, p.Log())
 	}
-	Expect(heard.Process()).To(Succeed())
-	Expect(heard.Verdict(ctx)).To(Succeed())
+	Expect(scanner.RecordProcessMetrics()).To(Succeed())
+	Expect(scanner.Check(ctx)).To(Succeed())
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, heard.Writer(witness.Log)))))
+	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, scanner.Writer(leakscan.Log)))))
 	paths, err := tools.Build(ctx, GinkgoWriter, tools.KustomizeController, tools.SourceController)
 	Expect(err).NotTo(HaveOccurred())
-	definitions, err := harness.FluxDefinitions(ctx, GinkgoT().TempDir())
+	definitions, err := harness.FluxCRDPaths(ctx, GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
 	h, err = harness.Start(ctx, cluster.Options{Audit: true, CRDPaths: definitions})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return h.Stop() })
-	watching, err := client.NewWithWatch(h.Plane.Config(), client.Options{Scheme: h.Plane.Client().Scheme()})
+	watching, err := client.NewWithWatch(h.ControlPlane.Config(), client.Options{Scheme: h.ControlPlane.Client().Scheme()})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(heard.Watch(ctx, watching)).To(Succeed())
-	DeferCleanup(nothingWasTold)
-	flags := append(slices.Clone(lockdown), "--watch-label-selector=!"+ownController)
-	if os.Getenv(pushes) != "" {
+	Expect(scanner.Watch(ctx, watching)).To(Succeed())
+	DeferCleanup(expectNoLeaks)
+	flags := append(slices.Clone(lockdown), "--watch-label-selector=!"+controllerLabel)
+	if os.Getenv(pushesVariable) != "" {
 		receiver = freeAddress()
 		flags = append(flags, "--webhook-addr="+receiver)
 	}
@@ -116,27 +116,27 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(git.Close)
 
-	Expect(h.Plane.ApplyYAML(ctx, []byte(settings))).To(Succeed())
+	Expect(h.ControlPlane.ApplyYAML(ctx, []byte(settings))).To(Succeed())
 	for _, account := range []string{"source-controller", fluxAccount, "default"} {
-		Expect(h.Plane.AwaitRight(ctx, cluster.ServiceAccountUser(fluxNamespace, account), authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"})).To(Succeed())
+		Expect(h.ControlPlane.AwaitPermission(ctx, cluster.ServiceAccountUser(fluxNamespace, account), authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"})).To(Succeed())
 	}
 	storage := freeAddress()
 	startFlux(ctx, "source-controller", paths[tools.SourceController],
 		"--storage-path="+GinkgoT().TempDir(), "--storage-addr="+storage, "--storage-adv-addr="+storage)
-	// Each Kustomization that waits has one of the workers.
+	// Each waiting Kustomization occupies a worker.
 	startFlux(ctx, fluxAccount, paths[tools.KustomizeController], append(lockdown, "--no-remote-bases=true", "--concurrent=20", "--feature-gates=ExternalArtifact=true")...)
 })
 
-// processes of Flux, by the name of their account.
+// processes are those of Flux, by the name of their account, and replicas of our controller.
 var processes = map[string]*harness.Process{}
 
 func startFlux(ctx SpecContext, account, binary string, flags ...string) {
 	GinkgoHelper()
-	config, err := h.Plane.ConfigFor(ctx, fluxNamespace, account)
+	config, err := h.ControlPlane.ConfigFor(ctx, fluxNamespace, account)
 	Expect(err).NotTo(HaveOccurred())
 	p, err := h.StartProgram(binary, config, append([]string{"--watch-all-namespaces=true", "--enable-leader-election=false", "--requeue-dependency=1s"}, flags...)...)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { _ = p.Stop() }) // it is told to end, and says so with its status
+	DeferCleanup(func() { _ = p.Stop() }) // its exit status reports the signal
 	processes[account] = p
 }
 
@@ -148,9 +148,9 @@ var _ = JustAfterEach(func(ctx SpecContext) {
 		GinkgoWriter.Println(name, "\n", p.Log())
 	}
 	installs := &appsv1.KsctlInstallList{}
-	Expect(h.Plane.Client().List(ctx, installs)).To(Succeed())
+	Expect(h.ControlPlane.Client().List(ctx, installs)).To(Succeed())
 	for i := range installs.Items {
-		GinkgoWriter.Println(installs.Items[i].Namespace, installs.Items[i].Name, harness.Ready(&installs.Items[i]))
+		GinkgoWriter.Println(installs.Items[i].Namespace, installs.Items[i].Name, harness.ReadyCondition(&installs.Items[i]))
 	}
 })
 

@@ -12,11 +12,11 @@ import (
 	"github.com/ksctl/gitops/e2e/programs"
 )
 
-// Blocks are the blocks of a language under a heading of a page of this repository,
-// which suites run, so that the page can't say what does not work. A heading is what
-// stands after "## " or "### ", and ends at the next one of its level or above.
-func Blocks(page, heading, language string) ([]string, error) {
-	text, err := os.ReadFile(repository(page))
+// CodeBlocks returns the code blocks of a language in a section of a documentation page of this
+// repository. Suites run them, so that the documentation stays correct. The section begins at a
+// heading ("## " or "### ") and ends at the next heading of the same or a higher level.
+func CodeBlocks(page, heading, language string) ([]string, error) {
+	text, err := os.ReadFile(repoPath(page))
 	if err != nil {
 		return nil, err
 	}
@@ -33,15 +33,15 @@ func Blocks(page, heading, language string) ([]string, error) {
 		out = append(out, block[1])
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("%s has no %s under %q", page, language, heading)
+		return nil, fmt.Errorf("%s has no %s code block under %q", page, language, heading)
 	}
 	return out, nil
 }
 
-// Files are the YAML blocks under a heading whose first line is a path of a file that
-// they are: "# stacks/shop/stack.yaml".
-func Files(page, heading string) (map[string]string, error) {
-	blocks, err := Blocks(page, heading, "yaml")
+// YAMLFiles returns the YAML blocks of a section whose first line is a comment with a file path,
+// such as "# stacks/shop/stack.yaml", by that path.
+func YAMLFiles(page, heading string) (map[string]string, error) {
+	blocks, err := CodeBlocks(page, heading, "yaml")
 	if err != nil {
 		return nil, err
 	}
@@ -55,16 +55,16 @@ func Files(page, heading string) (map[string]string, error) {
 	return files, nil
 }
 
-// Shell runs a script in a folder as a person would, with kubectl and our plugin of it,
-// as the administrator of the cluster. It gives what the script wrote.
+// Shell runs a shell script in a folder as a user would: with kubectl and the plugin kubectl-ksctl
+// on PATH, as the administrator of the cluster. It returns the combined output.
 func (h *Harness) Shell(ctx context.Context, dir, script string) (string, error) {
-	h.shellOnce.Do(func() { h.shellErr = h.makeShell(context.WithoutCancel(ctx)) })
+	h.shellOnce.Do(func() { h.shellErr = h.prepareShell(context.WithoutCancel(ctx)) })
 	if h.shellErr != nil {
 		return "", h.shellErr
 	}
 	cmd := exec.CommandContext(ctx, "sh", "-euc", script)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+h.Plane.Kubeconfig(), "PATH="+h.shellDir()+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+h.ControlPlane.Kubeconfig(), "PATH="+h.shellDir()+string(os.PathListSeparator)+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%s\n%s%w", script, out, err)
@@ -74,11 +74,11 @@ func (h *Harness) Shell(ctx context.Context, dir, script string) (string, error)
 
 func (h *Harness) shellDir() string { return filepath.Join(h.dir, "bin") }
 
-func (h *Harness) makeShell(ctx context.Context) error {
+func (h *Harness) prepareShell(ctx context.Context) error {
 	if err := os.Mkdir(h.shellDir(), 0o750); err != nil {
 		return err
 	}
-	if err := os.Symlink(h.Plane.Kubectl(), filepath.Join(h.shellDir(), "kubectl")); err != nil {
+	if err := os.Symlink(h.ControlPlane.Kubectl(), filepath.Join(h.shellDir(), "kubectl")); err != nil {
 		return err
 	}
 	plugin, err := programs.Build(ctx, h.dir, programs.Kubectl)

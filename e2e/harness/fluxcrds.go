@@ -14,11 +14,12 @@ import (
 	"github.com/ksctl/gitops/e2e/tools"
 )
 
-// FluxDefinitions are files and folders with those of Flux; some are written to dir. Sources are
-// of the version whose types we have; the source-controller that can be built here is older and
-// reads two of them as v1beta2, so that these are served as that as well, with the same schema.
-func FluxDefinitions(ctx context.Context, dir string) ([]string, error) {
-	sources, err := filepath.Glob(repository("e2e/install/testdata/crds/*.yaml"))
+// FluxCRDPaths returns files and folders with Flux' CRDs; some are written to dir. The source CRDs
+// have the version of our Go types. The source-controller that package tools builds is older and
+// reads OCIRepository and Bucket as v1beta2, so these two CRDs also serve v1beta2, with the same
+// schema.
+func FluxCRDPaths(ctx context.Context, dir string) ([]string, error) {
+	sources, err := filepath.Glob(repoPath("e2e/install/testdata/crds/*.yaml"))
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +28,7 @@ func FluxDefinitions(ctx context.Context, dir string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if data, err = alsoV1Beta2(data); err != nil {
+		if data, err = addV1Beta2(data); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, filepath.Base(path)), data, 0o600); err != nil {
@@ -42,18 +43,18 @@ func FluxDefinitions(ctx context.Context, dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// It does not start without those of charts.
+	// The source-controller does not start without the CRDs of Helm charts and repositories.
 	helm, err := filepath.Glob(filepath.Join(source, "config", "crd", "bases", "*_helm*.yaml"))
 	if err != nil {
 		return nil, err
 	}
 	if len(sources) == 0 || len(helm) != 2 {
-		return nil, fmt.Errorf("%d definitions of sources and %d of charts are not all of Flux'", len(sources), len(helm))
+		return nil, fmt.Errorf("incomplete Flux CRDs: found %d source CRDs and %d of 2 Helm CRDs", len(sources), len(helm))
 	}
 	return append(helm, dir, filepath.Join(kustomize, "config", "crd", "bases")), nil
 }
 
-func alsoV1Beta2(data []byte) ([]byte, error) {
+func addV1Beta2(data []byte) ([]byte, error) {
 	var definition map[string]any
 	if err := yaml.Unmarshal(data, &definition); err != nil {
 		return nil, err
@@ -64,11 +65,11 @@ func alsoV1Beta2(data []byte) ([]byte, error) {
 	}
 	versions, _, err := unstructured.NestedSlice(definition, "spec", "versions")
 	if err != nil || len(versions) != 1 {
-		return nil, fmt.Errorf("%s has %d versions: %w", kind, len(versions), err)
+		return nil, fmt.Errorf("CRD of %s has %d versions, expected 1: %w", kind, len(versions), err)
 	}
 	older, ok := runtime.DeepCopyJSONValue(versions[0]).(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("%s has a version that is none", kind)
+		return nil, fmt.Errorf("CRD of %s: spec.versions[0] is not an object", kind)
 	}
 	older["name"], older["storage"] = "v1beta2", false
 	if err := unstructured.SetNestedSlice(definition, append(versions, older), "spec", "versions"); err != nil {

@@ -1,6 +1,5 @@
-// Package harness runs the controller against a real control plane for suites:
-// as the shipped account with the shipped rights, on sources that a suite
-// publishes.
+// Package harness runs the controller against a real control plane for test suites. The controller
+// uses the ServiceAccount and RBAC of config/rbac and reads sources that the suite publishes.
 package harness
 
 import (
@@ -29,24 +28,24 @@ import (
 	"github.com/ksctl/gitops/internal/manager"
 )
 
-// SystemNamespace and Account are where and as whom the shipped manifests run
-// the controller. Deployer is the account that installs of suites act as.
+// SystemNamespace and ServiceAccount are the namespace and the account of the controller in the
+// shipped manifests. Deployer is the account that installs of suites impersonate.
 const (
 	SystemNamespace = "ksctl-gitops-system"
-	Account         = "ksctl-gitops"
+	ServiceAccount  = "ksctl-gitops"
 	Deployer        = "deployer"
 )
 
-// Harness is a control plane with our kinds, a server of sources, and the
-// rights of the controller.
+// Harness is a control plane with our CRDs, an artifact server for sources, and the controller's
+// client configuration.
 type Harness struct {
-	Plane  *cluster.Cluster
-	Server *artifacts.Server
-	// Config has the rights that config/rbac ships, no more.
+	ControlPlane   *cluster.Cluster
+	ArtifactServer *artifacts.Server
+	// Config has exactly the permissions of config/rbac.
 	Config *rest.Config
-	// Shipped makes Build compile as a release is: smaller, and a build of its own.
-	Shipped bool
-	dir     string
+	// ReleaseBuild makes BuildController compile with the flags of a release, in a separate build.
+	ReleaseBuild bool
+	dir          string
 
 	built    sync.Once
 	binary   string
@@ -63,8 +62,8 @@ type Harness struct {
 	shellErr  error
 }
 
-// Plain starts a control plane that nothing of ours is on.
-func Plain(ctx context.Context, o cluster.Options) (h *Harness, err error) {
+// StartControlPlane starts a control plane without our CRDs and RBAC.
+func StartControlPlane(ctx context.Context, o cluster.Options) (h *Harness, err error) {
 	h = &Harness{}
 	defer func() {
 		if err != nil {
@@ -75,20 +74,21 @@ func Plain(ctx context.Context, o cluster.Options) (h *Harness, err error) {
 	if o.Scheme, err = manager.NewScheme(); err != nil {
 		return h, err
 	}
-	if h.Plane, err = cluster.Start(ctx, o); err != nil {
+	if h.ControlPlane, err = cluster.Start(ctx, o); err != nil {
 		return h, err
 	}
-	if h.Server, err = artifacts.New(); err != nil {
+	if h.ArtifactServer, err = artifacts.New(); err != nil {
 		return h, err
 	}
 	h.dir, err = os.MkdirTemp("", "ksctl-gitops-e2e-")
 	return h, err
 }
 
-// Start starts a control plane. The options are completed with our kinds.
+// Start starts a control plane with our CRDs, the system namespace and the controller's RBAC. It
+// adds our CRDs to the options.
 func Start(ctx context.Context, o cluster.Options) (h *Harness, err error) {
-	o.CRDPaths = append(o.CRDPaths, repository("config/crd/bases"))
-	if h, err = Plain(ctx, o); err != nil {
+	o.CRDPaths = append(o.CRDPaths, repoPath("config/crd/bases"))
+	if h, err = StartControlPlane(ctx, o); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -98,41 +98,41 @@ func Start(ctx context.Context, o cluster.Options) (h *Harness, err error) {
 		}
 	}()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: SystemNamespace}}
-	if err = h.Plane.Client().Create(ctx, ns); err != nil {
+	if err = h.ControlPlane.Client().Create(ctx, ns); err != nil {
 		return h, err
 	}
-	if err = h.Plane.Apply(ctx, repository("config/rbac")); err != nil {
+	if err = h.ControlPlane.Apply(ctx, repoPath("config/rbac")); err != nil {
 		return h, err
 	}
-	if err = AwaitRights(ctx, h.Plane); err != nil {
+	if err = AwaitPermissions(ctx, h.ControlPlane); err != nil {
 		return h, err
 	}
-	h.Config, err = h.Plane.ConfigFor(ctx, SystemNamespace, Account)
+	h.Config, err = h.ControlPlane.ConfigFor(ctx, SystemNamespace, ServiceAccount)
 	return h, err
 }
 
-// AwaitRights waits until the controller has the rights that config/rbac ships.
-func AwaitRights(ctx context.Context, plane *cluster.Cluster) error {
-	user := cluster.ServiceAccountUser(SystemNamespace, Account)
+// AwaitPermissions waits until the API server authorizes the controller according to config/rbac.
+func AwaitPermissions(ctx context.Context, controlPlane *cluster.Cluster) error {
+	user := cluster.ServiceAccountUser(SystemNamespace, ServiceAccount)
 	return errors.Join(
-		plane.AwaitRight(ctx, user, authorizationv1.ResourceAttributes{Verb: "impersonate", Resource: "serviceaccounts"}),
-		plane.AwaitRight(ctx, user, authorizationv1.ResourceAttributes{Verb: "create", Resource: "secrets", Namespace: SystemNamespace}))
+		controlPlane.AwaitPermission(ctx, user, authorizationv1.ResourceAttributes{Verb: "impersonate", Resource: "serviceaccounts"}),
+		controlPlane.AwaitPermission(ctx, user, authorizationv1.ResourceAttributes{Verb: "create", Resource: "secrets", Namespace: SystemNamespace}))
 }
 
-// repository is a path below the root of this repository.
-func repository(path string) string {
+// repoPath returns the absolute path of a file in this repository.
+func repoPath(path string) string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Join(filepath.Dir(file), "..", "..", path)
 }
 
-// Stop ends everything that Start started.
+// Stop stops the control plane and the artifact server, and deletes the harness' folder.
 func (h *Harness) Stop() error {
 	var errs []error
-	if h.Plane != nil {
-		errs = append(errs, h.Plane.Stop())
+	if h.ControlPlane != nil {
+		errs = append(errs, h.ControlPlane.Stop())
 	}
-	if h.Server != nil {
-		errs = append(errs, h.Server.Close())
+	if h.ArtifactServer != nil {
+		errs = append(errs, h.ArtifactServer.Close())
 	}
 	if h.dir != "" {
 		errs = append(errs, os.RemoveAll(h.dir))
@@ -140,7 +140,7 @@ func (h *Harness) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Controller is one life of the controller.
+// Controller is a run of the controller in this process.
 type Controller struct {
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -148,8 +148,8 @@ type Controller struct {
 	once   sync.Once
 }
 
-// StartController runs the controller with flags of the suite's. Two at a time
-// need different --owner-id and --watch-label-selector.
+// StartController starts the controller in this process, with additional flags. Two concurrent
+// controllers need different --owner-id and --watch-label-selector.
 func (h *Harness) StartController(flags ...string) (*Controller, error) {
 	o := &manager.Options{}
 	fs := pflag.NewFlagSet("controller", pflag.ContinueOnError)
@@ -176,25 +176,26 @@ func (h *Harness) StartController(flags ...string) (*Controller, error) {
 	return c, nil
 }
 
-// Stop ends the controller and returns what it ended with.
+// Stop stops the controller and returns its error.
 func (c *Controller) Stop() error {
 	c.once.Do(c.cancel)
 	<-c.done
 	return c.err
 }
 
-// Namespace makes a namespace with an account that may do everything.
+// Namespace creates a namespace with the account [Deployer], which has all permissions.
 func (h *Harness) Namespace(ctx context.Context, prefix string) (string, error) {
-	ns, err := h.Plane.Namespace(ctx, prefix)
+	ns, err := h.ControlPlane.Namespace(ctx, prefix)
 	if err != nil {
 		return "", err
 	}
-	return ns, Deploy(ctx, h.Plane, ns)
+	return ns, CreateDeployer(ctx, h.ControlPlane, ns)
 }
 
-// Deploy makes an account in a namespace, which may do everything.
-func Deploy(ctx context.Context, plane *cluster.Cluster, ns string) error {
-	err := plane.ApplyYAML(ctx, fmt.Appendf(nil, `
+// CreateDeployer creates the account [Deployer] in a namespace, grants it all permissions and waits
+// until they are effective.
+func CreateDeployer(ctx context.Context, controlPlane *cluster.Cluster, ns string) error {
+	err := controlPlane.ApplyYAML(ctx, fmt.Appendf(nil, `
 apiVersion: v1
 kind: ServiceAccount
 metadata: {name: %[2]s, namespace: %[1]s}
@@ -208,21 +209,21 @@ subjects: [{kind: ServiceAccount, name: %[2]s, namespace: %[1]s}]
 	if err != nil {
 		return err
 	}
-	return plane.AwaitRight(ctx, cluster.ServiceAccountUser(ns, Deployer), authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"})
+	return controlPlane.AwaitPermission(ctx, cluster.ServiceAccountUser(ns, Deployer), authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"})
 }
 
-// Publish makes a KsctlSource that offers a tree, or moves it on to another one.
-// It is suspended, so that nobody but the suite says what its artifact is.
-func (h *Harness) Publish(ctx context.Context, ns, name, revision string, tree fs.FS) error {
-	a, err := h.Server.Publish("ksctlsource/"+ns+"/"+name, tree, revision)
+// PublishSource creates a KsctlSource whose artifact is a tree, or updates its artifact. The source
+// is suspended, so that only the suite sets its artifact.
+func (h *Harness) PublishSource(ctx context.Context, ns, name, revision string, tree fs.FS) error {
+	a, err := h.ArtifactServer.Publish("ksctlsource/"+ns+"/"+name, tree, revision)
 	if err != nil {
 		return err
 	}
 	src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
-	err = h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)
+	err = h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)
 	if apierrors.IsNotFound(err) {
 		src.Spec = appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Suspend: true}, Git: &appsv1.GitSource{URL: "http://git.example.com/x"}}
-		err = h.Plane.Client().Create(ctx, src)
+		err = h.ControlPlane.Client().Create(ctx, src)
 	}
 	if err != nil {
 		return err
@@ -230,20 +231,20 @@ func (h *Harness) Publish(ctx context.Context, ns, name, revision string, tree f
 	src.Status.Artifact = &a
 	apimeta.SetStatusCondition(&src.Status.Conditions, metav1.Condition{Type: appsv1.ReadyCondition, Status: metav1.ConditionTrue,
 		Reason: "Succeeded", ObservedGeneration: src.Generation})
-	return h.Plane.Client().Status().Update(ctx, src)
+	return h.ControlPlane.Client().Status().Update(ctx, src)
 }
 
-// Install is a KsctlInstall of stack "app" from source "src".
-func Install(ns, name string) *appsv1.KsctlInstall {
+// NewInstall returns a KsctlInstall of stack "app" from the KsctlSource "src", without creating it.
+func NewInstall(ns, name string) *appsv1.KsctlInstall {
 	hour := &metav1.Duration{Duration: time.Hour}
 	return &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
 		Spec: appsv1.KsctlInstallSpec{Schedule: appsv1.Schedule{Interval: hour, RetryInterval: hour},
 			SourceRef: appsv1.SourceRef{Kind: "KsctlSource", Name: "src"}, Path: "stacks", Stack: "app", ServiceAccountName: Deployer}}
 }
 
-// Tree is a source with one stack "app" of plain manifests: the rest of its
-// stack.yaml, and files beside it.
-func Tree(stack string, files map[string]string) fs.FS {
+// SourceTree returns the file tree of a source with one stack "app". stack is appended to the head
+// of its stack.yaml; files are paths relative to the stack's folder.
+func SourceTree(stack string, files map[string]string) fs.FS {
 	all := map[string]string{"stacks/app/stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: app}\n" + stack}
 	for name, content := range files {
 		all["stacks/app/"+name] = content
@@ -251,11 +252,12 @@ func Tree(stack string, files map[string]string) fs.FS {
 	return artifacts.Files(all)
 }
 
-// OneComponent is the stack of a Tree whose component "main" is the folder main/.
+// OneComponent is the spec of a stack for SourceTree with one component "main" of the manifests in
+// main/.
 const OneComponent = "spec:\n  version: 1.0.0\n  components:\n  - name: main\n    manifests: [main/]\n"
 
-// Ready is the Ready condition of an install; zero when it has none.
-func Ready(in *appsv1.KsctlInstall) metav1.Condition {
+// ReadyCondition returns the Ready condition of an install, or the zero value if it has none.
+func ReadyCondition(in *appsv1.KsctlInstall) metav1.Condition {
 	if c := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition); c != nil {
 		return *c
 	}

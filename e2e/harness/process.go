@@ -21,29 +21,29 @@ import (
 	"github.com/ksctl/gitops/e2e/programs"
 )
 
-// Elected are the flags of a replica among several: a machine that stalls does not lose
-// such a lease, and it is soon another's when its holder is gone.
-var Elected = []string{"--enable-leader-election", "--leader-election-lease-duration=30s", "--leader-election-renew-deadline=24s",
+// LeaderElectionFlags are the flags of a replica with leader election. The lease is long enough for
+// a machine that stalls, and the retry period short, so that another replica soon takes over.
+var LeaderElectionFlags = []string{"--enable-leader-election", "--leader-election-lease-duration=30s", "--leader-election-renew-deadline=24s",
 	"--leader-election-retry-period=500ms"}
 
-// Process is the controller as it is shipped: a program of its own.
+// Process is a program that runs as a child process, such as the shipped controller.
 type Process struct {
-	// Pid of the program.
+	// Pid is the process ID.
 	Pid int
 
-	log     string
-	health  string // URL that answers when it is of use
-	metrics string // address
-	process *os.Process
-	done    chan struct{}
-	err     error // how it ended; read after done
-	once    sync.Once
+	logPath        string // path of the log file
+	healthURL      string // URL that returns status 200 when the program is ready
+	metricsAddress string // address of the metrics server
+	process        *os.Process
+	done           chan struct{} // closed when the process has ended
+	err            error         // result of Wait; valid after done is closed
+	once           sync.Once
 }
 
-// Build returns the path of the controller, built at the first call.
-func (h *Harness) Build(ctx context.Context) (string, error) {
+// BuildController returns the path of the controller binary. The first call builds it.
+func (h *Harness) BuildController(ctx context.Context) (string, error) {
 	h.built.Do(func() {
-		if h.Shipped {
+		if h.ReleaseBuild {
 			h.binary = filepath.Join(h.dir, "shipped-"+programs.Controller)
 			h.buildErr = programs.BuildRelease(ctx, h.binary, programs.Controller)
 			return
@@ -53,23 +53,23 @@ func (h *Harness) Build(ctx context.Context) (string, error) {
 	return h.binary, h.buildErr
 }
 
-// SOPSWorker returns the path of the program that decrypts, for --sops-worker.
-func (h *Harness) SOPSWorker(ctx context.Context) (string, error) {
+// BuildSOPSWorker returns the path of the SOPS worker, for --sops-worker. The first call builds it.
+func (h *Harness) BuildSOPSWorker(ctx context.Context) (string, error) {
 	h.worker.Do(func() { h.workerPath, h.workerErr = programs.Build(ctx, h.dir, programs.SOPSWorker) })
 	return h.workerPath, h.workerErr
 }
 
-// Agent returns the path of the program that makes machines.
-func (h *Harness) Agent(ctx context.Context) (string, error) {
+// BuildAgent returns the path of the agent, which creates machines. The first call builds it.
+func (h *Harness) BuildAgent(ctx context.Context) (string, error) {
 	h.agent.Do(func() { h.agentPath, h.agentErr = programs.Build(ctx, h.dir, programs.Agent) })
 	return h.agentPath, h.agentErr
 }
 
-// StartProcess runs the controller as a process, with what a configuration
-// allows ([Harness.Config], or that on its way through something else) and flags
-// of the suite's. It does not wait until the process is of use: see [Process.Healthy].
+// StartProcess starts the controller as a child process, with additional flags. The configuration
+// is [Harness.Config], or a copy whose address is a proxy. StartProcess does not wait until the
+// controller is ready: see [Process.WaitHealthy].
 func (h *Harness) StartProcess(ctx context.Context, config *rest.Config, flags ...string) (*Process, error) {
-	binary, err := h.Build(ctx)
+	binary, err := h.BuildController(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -85,8 +85,8 @@ func (h *Harness) StartProcess(ctx context.Context, config *rest.Config, flags .
 	return h.StartProgram(binary, config, append(defaults, flags...)...)
 }
 
-// StartProgram runs any controller that takes --metrics-addr and --health-addr,
-// as Flux' do, as [Harness.StartProcess] runs ours.
+// StartProgram starts any controller with the flags --metrics-addr and --health-addr, such as a
+// Flux controller, in the same way as [Harness.StartProcess].
 func (h *Harness) StartProgram(binary string, config *rest.Config, flags ...string) (*Process, error) {
 	health, err := cluster.FreeAddress()
 	if err != nil {
@@ -101,26 +101,26 @@ func (h *Harness) StartProgram(binary string, config *rest.Config, flags ...stri
 	if err != nil {
 		return nil, err
 	}
-	p.HealthyAt("http://" + health + "/readyz")
-	p.metrics = metrics
+	p.SetHealthURL("http://" + health + "/readyz")
+	p.metricsAddress = metrics
 	return p, nil
 }
 
-// RunProgram runs any program with a home of its own and, in KUBECONFIG, what a
-// configuration allows. env adds to its environment, and what is said last counts.
-// [Process.HealthyAt] says where it tells that it is of use.
+// RunProgram starts any program with a separate HOME, and with KUBECONFIG set to a file with the
+// configuration. env is appended to its environment and wins over earlier values. The caller sets
+// the health URL with [Process.SetHealthURL].
 func (h *Harness) RunProgram(binary string, config *rest.Config, env []string, args ...string) (*Process, error) {
 	dir, err := os.MkdirTemp(h.dir, "process-")
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig, err := h.Plane.WriteKubeconfig(filepath.Base(dir), config)
+	kubeconfig, err := h.ControlPlane.WriteKubeconfig(filepath.Base(dir), config)
 	if err != nil {
 		return nil, err
 	}
-	// With the logs of the control plane, which outlive a failed run.
-	p := &Process{log: h.Plane.LogFile(filepath.Base(binary) + "-" + filepath.Base(dir)), done: make(chan struct{})}
-	log, err := os.Create(p.log)
+	// In the same folder as the control plane's logs, which are kept after a failed run.
+	p := &Process{logPath: h.ControlPlane.LogFile(filepath.Base(binary) + "-" + filepath.Base(dir)), done: make(chan struct{})}
+	log, err := os.Create(p.logPath)
 	if err != nil {
 		return nil, err
 	}
@@ -137,8 +137,8 @@ func (h *Harness) RunProgram(binary string, config *rest.Config, env []string, a
 	return p, nil
 }
 
-// run waits for the child on the thread that started it and that it keeps: see
-// the control plane's processes.
+// run starts the child and waits for it on one locked OS thread, for the same reason as the run
+// method of package cluster's processes.
 func (p *Process) run(cmd *exec.Cmd, started chan<- error) {
 	defer close(p.done)
 	runtime.LockOSThread()
@@ -152,36 +152,36 @@ func (p *Process) run(cmd *exec.Cmd, started chan<- error) {
 	p.err = cmd.Wait()
 }
 
-// HealthyAt says at which URL the program answers with status 200 when it is of use.
-func (p *Process) HealthyAt(url string) { p.health = url }
+// SetHealthURL sets the URL that returns status 200 when the program is ready.
+func (p *Process) SetHealthURL(url string) { p.healthURL = url }
 
-// Healthy waits until the program says that it is of use.
-func (p *Process) Healthy(ctx context.Context) error {
+// WaitHealthy waits until the health URL returns status 200, for at most four minutes.
+func (p *Process) WaitHealthy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
 	for {
-		if _, err := ask(ctx, p.health); err == nil {
+		if _, err := httpGet(ctx, p.healthURL); err == nil {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the controller is not healthy: %w; its log:\n%s", ctx.Err(), p.Log())
+			return fmt.Errorf("process %d is not healthy: %w; its log:\n%s", p.Pid, ctx.Err(), p.Log())
 		case <-p.done:
-			return fmt.Errorf("the controller ended: %w; its log:\n%s", p.err, p.Log())
+			return fmt.Errorf("process %d ended before it was healthy: %w; its log:\n%s", p.Pid, p.err, p.Log())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
 
-// Metrics are what the controller serves for Prometheus.
+// Metrics returns the Prometheus metrics of the process.
 func (p *Process) Metrics(ctx context.Context) (string, error) {
-	return ask(ctx, "http://"+p.metrics+"/metrics")
+	return httpGet(ctx, "http://"+p.metricsAddress+"/metrics")
 }
 
-// MetricsAddress is where it serves them.
-func (p *Process) MetricsAddress() string { return p.metrics }
+// MetricsAddress returns the address of the metrics server.
+func (p *Process) MetricsAddress() string { return p.metricsAddress }
 
-func ask(ctx context.Context, url string) (string, error) {
+func httpGet(ctx context.Context, url string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err
@@ -197,9 +197,9 @@ func ask(ctx context.Context, url string) (string, error) {
 	return string(body), errors.Join(err, res.Body.Close())
 }
 
-// Log is what the controller wrote so far.
+// Log returns the output of the process so far.
 func (p *Process) Log() string {
-	data, err := os.ReadFile(p.log)
+	data, err := os.ReadFile(p.logPath)
 	if err != nil {
 		return err.Error()
 	}
@@ -209,23 +209,23 @@ func (p *Process) Log() string {
 // Signal sends a signal, such as SIGSTOP.
 func (p *Process) Signal(s syscall.Signal) error { return p.process.Signal(s) }
 
-// Done is closed when the process has ended; Err says how.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err is how the process ended: nil for status 0. It waits for that.
+// Err waits for the end of the process and returns its error: nil for status 0.
 func (p *Process) Err() error {
 	<-p.done
 	return p.err
 }
 
-// Kill ends the process at once, and returns when it is gone.
+// Kill sends SIGKILL and waits for the end of the process.
 func (p *Process) Kill() {
 	p.once.Do(func() { _ = p.process.Kill() })
 	<-p.done
 }
 
-// Stop asks the process to end, and returns how it did; one that does not within
-// a minute is killed.
+// Stop sends SIGTERM (and SIGCONT, for a stopped process) and returns the error of the process.
+// After a minute it kills the process and returns an error.
 func (p *Process) Stop() error {
 	p.once.Do(func() {
 		_ = p.process.Signal(syscall.SIGTERM)
@@ -236,7 +236,7 @@ func (p *Process) Stop() error {
 	case <-time.After(time.Minute):
 		_ = p.process.Kill()
 		<-p.done
-		return fmt.Errorf("the controller did not end within a minute of SIGTERM; its log:\n%s", p.Log())
+		return fmt.Errorf("process %d did not end within a minute of SIGTERM; its log:\n%s", p.Pid, p.Log())
 	}
 	return p.err
 }

@@ -8,11 +8,11 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// Suspended is nil once the controller has seen that an install is suspended: what
-// a suite does from then on it leaves alone. Before that the controller may act on the
-// install that it remembers. It must be the first controller of this process, which
-// has the metrics.
-func Suspended(in *appsv1.KsctlInstall) error {
+// CheckSuspended returns nil if the controller has observed that an install is suspended, and an
+// error otherwise. After that the controller ignores changes by the suite; before, it may act on
+// the cached install. CheckSuspended reads the metrics of this process, so the controller must be
+// the first one in this process.
+func CheckSuspended(in *appsv1.KsctlInstall) error {
 	families, err := metrics.Registry.Gather()
 	if err != nil {
 		return err
@@ -22,14 +22,14 @@ func Suspended(in *appsv1.KsctlInstall) error {
 			continue
 		}
 		for _, m := range f.GetMetric() {
-			is := map[string]string{}
+			labels := map[string]string{}
 			for _, l := range m.GetLabel() {
-				is[l.GetName()] = l.GetValue()
+				labels[l.GetName()] = l.GetValue()
 			}
-			if is["kind"] == "KsctlInstall" && is["exported_namespace"] == in.Namespace && is["name"] == in.Name && is["suspended"] == "true" {
+			if labels["kind"] == "KsctlInstall" && labels["exported_namespace"] == in.Namespace && labels["name"] == in.Name && labels["suspended"] == "true" {
 				return nil
 			}
 		}
 	}
-	return fmt.Errorf("the controller has not seen that KsctlInstall %s/%s is suspended", in.Namespace, in.Name)
+	return fmt.Errorf("the controller has not observed that KsctlInstall %s/%s is suspended", in.Namespace, in.Name)
 }

@@ -9,29 +9,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Running is what must be the same before and after a move: the uids of what runs, and what
-// the Deployment says. Its generation counts annotations as well, of which our mark is one.
-type Running struct {
-	Settings, Web types.UID
-	Spec          workloads.DeploymentSpec
-	Pods          []types.UID
+// WorkloadState is the part of a workload that a migration must not change: the UIDs of its objects
+// and pods, and the Deployment's spec. It excludes the Deployment's generation, which annotations
+// such as our ownership mark also increase.
+type WorkloadState struct {
+	ConfigMapUID, DeploymentUID types.UID
+	Spec                        workloads.DeploymentSpec
+	PodUIDs                     []types.UID
 }
 
-// Running looks at the ConfigMap settings, the Deployment web and the pods of a namespace.
-func (h *Harness) Running(ctx context.Context, ns string) (Running, error) {
+// WorkloadState reads the ConfigMap settings, the Deployment web and the pods of a namespace.
+func (h *Harness) WorkloadState(ctx context.Context, ns string) (WorkloadState, error) {
 	settings, web, pods := &corev1.ConfigMap{}, &workloads.Deployment{}, &corev1.PodList{}
-	if err := h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "settings"}, settings); err != nil {
-		return Running{}, err
+	if err := h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "settings"}, settings); err != nil {
+		return WorkloadState{}, err
 	}
-	if err := h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "web"}, web); err != nil {
-		return Running{}, err
+	if err := h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "web"}, web); err != nil {
+		return WorkloadState{}, err
 	}
-	if err := h.Plane.Client().List(ctx, pods, client.InNamespace(ns)); err != nil {
-		return Running{}, err
+	if err := h.ControlPlane.Client().List(ctx, pods, client.InNamespace(ns)); err != nil {
+		return WorkloadState{}, err
 	}
-	r := Running{Settings: settings.UID, Web: web.UID, Spec: web.Spec}
+	r := WorkloadState{ConfigMapUID: settings.UID, DeploymentUID: web.UID, Spec: web.Spec}
 	for i := range pods.Items {
-		r.Pods = append(r.Pods, pods.Items[i].UID)
+		r.PodUIDs = append(r.PodUIDs, pods.Items[i].UID)
 	}
 	return r, nil
 }

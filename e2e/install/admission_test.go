@@ -21,9 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// guarded has the API server ask a webhook about ConfigMaps "b" of a namespace,
-// and refuse them without its answer. The function returned ends that.
-func guarded(ctx context.Context, ns, url string, ca []byte) (stop func()) {
+// validatingWebhook registers a webhook that validates the creation of ConfigMaps "b" in a
+// namespace, with failurePolicy Fail. The returned function deletes its configuration.
+func validatingWebhook(ctx context.Context, ns, url string, ca []byte) (stop func()) {
 	GinkgoHelper()
 	config := &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: ns + "-guard"},
@@ -44,21 +44,21 @@ func guarded(ctx context.Context, ns, url string, ca []byte) (stop func()) {
 	DeferCleanup(func(ctx SpecContext) { remove(ctx) })
 	probe := aConfigMap(ns, "b")
 	Eventually(ctx, func() error { return plane.Client().Create(ctx, probe.DeepCopy(), client.DryRunAll) }, soon, "20ms").
-		Should(HaveOccurred(), "the API server learns of it a moment later")
+		Should(HaveOccurred(), "the API server calls the webhook")
 	return func() { remove(ctx) }
 }
 
-// heldAlone expects that of ConfigMaps a, b and c, b alone is refused.
-func heldAlone(ctx context.Context, ns string) {
+// expectOnlyBMissing checks that of the ConfigMaps a, b and c only b does not exist.
+func expectOnlyBMissing(ctx context.Context, ns string) {
 	GinkgoHelper()
 	for _, name := range []string{"a", "c"} {
-		Expect(absent(ctx, aConfigMap(ns, name))).To(BeFalse(), "%s is not concerned", name)
+		Expect(absent(ctx, aConfigMap(ns, name))).To(BeFalse(), "%s is not affected", name)
 	}
 	Expect(absent(ctx, aConfigMap(ns, "b"))).To(BeTrue())
 }
 
-var _ = Describe("A webhook that refuses", func() {
-	It("holds the object that it refuses, and no other, until it lets it in", func(ctx SpecContext) {
+var _ = Describe("A webhook that denies objects", func() {
+	It("blocks only the denied object, until it admits the object", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		reason := "not on my watch " + strings.Repeat("because ", 1<<17) // a megabyte
 		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -72,51 +72,51 @@ var _ = Describe("A webhook that refuses", func() {
 			_ = json.NewEncoder(w).Encode(review)
 		}))
 		DeferCleanup(server.Close)
-		stop := guarded(ctx, ns, server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+		stop := validatingWebhook(ctx, ns, server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"), configMap("b", "1"), configMap("c", "1"))
-		in := newInstall(ctx, ns, "i", retrying(2*time.Second))
-		says(ctx, in, "False", "ReconciliationFailed", "ConfigMap "+ns+"/b", "guard.example.com", "not on my watch")
-		Expect(len(ready(in).Message)).To(BeNumerically("<", 32<<10), "the status stays writable")
-		heldAlone(ctx, ns)
+		in := newInstall(ctx, ns, "i", retryEvery(2*time.Second))
+		reports(ctx, in, "False", "ReconciliationFailed", "ConfigMap "+ns+"/b", "guard.example.com", "not on my watch")
+		Expect(len(ready(in).Message)).To(BeNumerically("<", 32<<10), "the status stays below the size limit")
+		expectOnlyBMissing(ctx, ns)
 		stop()
 		atRevision(ctx, in, "main@sha1:1")
-		removed(ctx, in)
+		deleteAndWait(ctx, in)
 	})
 
-	It("is named when it is down", func(ctx SpecContext) {
+	It("is reported when it is unavailable", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		stop := guarded(ctx, ns, "https://127.0.0.1:1/none", nil) // where nobody else will listen, either
+		stop := validatingWebhook(ctx, ns, "https://127.0.0.1:1/none", nil) // no program listens on port 1
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"), configMap("b", "1"), configMap("c", "1"))
-		in := newInstall(ctx, ns, "i", retrying(2*time.Second))
-		says(ctx, in, "False", "ReconciliationFailed", "ConfigMap "+ns+"/b", "guard.example.com", "refused")
-		heldAlone(ctx, ns)
+		in := newInstall(ctx, ns, "i", retryEvery(2*time.Second))
+		reports(ctx, in, "False", "ReconciliationFailed", "ConfigMap "+ns+"/b", "guard.example.com", "refused")
+		expectOnlyBMissing(ctx, ns)
 		stop()
 		atRevision(ctx, in, "main@sha1:1")
-		removed(ctx, in)
+		deleteAndWait(ctx, in)
 	})
 })
 
-var _ = Describe("What the cluster's rules refuse", func() {
-	It("is held by a quota until there is room", func(ctx SpecContext) {
+var _ = Describe("An object that a policy of the cluster rejects", func() {
+	It("is retried until the quota has room", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		quota := &corev1.ResourceQuota{ObjectMeta: named(ns, "few"), Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/secrets": resource.MustParse("0")}}}
+		quota := &corev1.ResourceQuota{ObjectMeta: objectMeta(ns, "few"), Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/secrets": resource.MustParse("0")}}}
 		Expect(plane.Client().Create(ctx, quota)).To(Succeed())
-		probe := &corev1.Secret{ObjectMeta: named(ns, "probe")}
+		probe := &corev1.Secret{ObjectMeta: objectMeta(ns, "probe")}
 		Eventually(ctx, func() error { return plane.Client().Create(ctx, probe.DeepCopy(), client.DryRunAll) }, soon, "20ms").
-			Should(MatchError(ContainSubstring("exceeded quota")), "it is in force, which is a moment after its status says so")
+			Should(MatchError(ContainSubstring("exceeded quota")), "the quota is enforced, which is later than its status shows")
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"), secret("s", "1"), secret("t", "1"), configMap("z", "1"))
-		in := newInstall(ctx, ns, "i", retrying(2*time.Second))
-		says(ctx, in, "False", "ReconciliationFailed", "exceeded quota: few")
+		in := newInstall(ctx, ns, "i", retryEvery(2*time.Second))
+		reports(ctx, in, "False", "ReconciliationFailed", "exceeded quota: few")
 		for _, name := range []string{"a", "z"} {
-			Expect(absent(ctx, aConfigMap(ns, name))).To(BeFalse(), "%s is not concerned", name)
+			Expect(absent(ctx, aConfigMap(ns, name))).To(BeFalse(), "%s is not affected", name)
 		}
 		more := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"hard":{"count/secrets":"2"}}}`))
 		Expect(plane.Client().Patch(ctx, quota, more)).To(Succeed())
 		atRevision(ctx, in, "main@sha1:1")
-		removed(ctx, in)
+		deleteAndWait(ctx, in)
 	})
 
-	It("is held by Pod Security until the namespace allows it", func(ctx SpecContext) {
+	It("is retried until the Pod Security level of the namespace permits it", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		enforce := func(level string) {
 			GinkgoHelper()
@@ -125,17 +125,17 @@ var _ = Describe("What the cluster's rules refuse", func() {
 		}
 		enforce("baseline")
 		pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {hostNetwork: true, containers: [{name: main, image: 'example.com/main:1'}]}\n"
-		probe := &corev1.Pod{ObjectMeta: named(ns, "probe"), Spec: corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "main", Image: "example.com/main:1"}}}}
+		probe := &corev1.Pod{ObjectMeta: objectMeta(ns, "probe"), Spec: corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "main", Image: "example.com/main:1"}}}}
 		Eventually(ctx, func() error { return plane.Client().Create(ctx, probe.DeepCopy(), client.DryRunAll) }, soon, "50ms").
-			Should(MatchError(ContainSubstring("PodSecurity")), "it is in force")
+			Should(MatchError(ContainSubstring("PodSecurity")), "the level is enforced")
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"), pod, configMap("c", "1"))
-		in := newInstall(ctx, ns, "i", retrying(2*time.Second))
-		says(ctx, in, "False", "ReconciliationFailed", "Pod "+ns+"/p", "violates PodSecurity", "hostNetwork")
+		in := newInstall(ctx, ns, "i", retryEvery(2*time.Second))
+		reports(ctx, in, "False", "ReconciliationFailed", "Pod "+ns+"/p", "violates PodSecurity", "hostNetwork")
 		for _, name := range []string{"a", "c"} {
-			Expect(absent(ctx, aConfigMap(ns, name))).To(BeFalse(), "%s is not concerned", name)
+			Expect(absent(ctx, aConfigMap(ns, name))).To(BeFalse(), "%s is not affected", name)
 		}
 		enforce("privileged")
 		atRevision(ctx, in, "main@sha1:1")
-		removed(ctx, in)
+		deleteAndWait(ctx, in)
 	})
 })

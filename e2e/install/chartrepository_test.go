@@ -27,8 +27,8 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/artifacts"
 )
 
-// chartRepo is a repository of charts over TLS that asks for a password: with an
-// index at its root, and a registry below /v2/.
+// chartRepo is a chart repository over TLS with basic authentication. It has an index at its
+// root and an OCI registry below /v2/.
 type chartRepo struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -36,8 +36,8 @@ type chartRepo struct {
 	down     bool
 	files    map[string][]byte
 	// entries of the index, by chart and version.
-	entries map[string]map[string]string
-	asked   int
+	entries      map[string]map[string]string
+	requestCount int
 }
 
 func newChartRepo(password string) *chartRepo {
@@ -46,7 +46,7 @@ func newChartRepo(password string) *chartRepo {
 	r.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.asked++
+		r.requestCount++
 		if r.down {
 			panic(http.ErrAbortHandler)
 		}
@@ -80,7 +80,7 @@ func newChartRepo(password string) *chartRepo {
 
 func (r *chartRepo) oci() string { return "oci://" + strings.TrimPrefix(r.URL, "https://") + "/charts" }
 
-// change does something to the repository while nobody reads it.
+// change runs f while no request is served.
 func (r *chartRepo) change(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,12 +90,13 @@ func (r *chartRepo) change(f func()) {
 func (r *chartRepo) requests() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.asked
+	return r.requestCount
 }
 
-// packed is a chart with one ConfigMap that is called as it is, and its digest. That
-// is the repository's own: no spec finds what another one has fetched.
-func (r *chartRepo) packed(chart, version, value string) ([]byte, string) {
+// pack returns the archive of a chart with one ConfigMap that has the name of the chart, and
+// its digest. The archive is unique to the repository, so that no spec finds an archive that
+// another spec has cached.
+func (r *chartRepo) pack(chart, version, value string) ([]byte, string) {
 	GinkgoHelper()
 	data, err := artifacts.Archive(artifacts.Files(map[string]string{
 		chart + "/Chart.yaml": "apiVersion: v2\nname: " + chart + "\nversion: " + version + "\n", chart + "/templates/a.yaml": configMap(chart, value),
@@ -105,7 +106,7 @@ func (r *chartRepo) packed(chart, version, value string) ([]byte, string) {
 	return data, "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// add publishes the chart "web" in the index, and returns its digest.
+// add adds the chart "web" to the index, and returns its digest.
 func (r *chartRepo) add(version, value string) string {
 	GinkgoHelper()
 	return r.addChart("web", version, value)
@@ -113,7 +114,7 @@ func (r *chartRepo) add(version, value string) string {
 
 func (r *chartRepo) addChart(chart, version, value string) string {
 	GinkgoHelper()
-	data, digest := r.packed(chart, version, value)
+	data, digest := r.pack(chart, version, value)
 	file := chart + "-" + version + ".tgz"
 	r.change(func() {
 		r.files["/"+file] = data
@@ -125,10 +126,10 @@ func (r *chartRepo) addChart(chart, version, value string) string {
 	return digest
 }
 
-// push publishes the chart "web" in the registry, and returns its digest and that of its manifest.
+// push pushes the chart "web" to the registry, and returns its digest and that of its manifest.
 func (r *chartRepo) push(version, value string) (digest, manifest string) {
 	GinkgoHelper()
-	data, digest := r.packed("web", version, value)
+	data, digest := r.pack("web", version, value)
 	image := ociimage.ConfigMediaType(ociimage.MediaType(empty.Image, types.OCIManifestSchema1), "application/vnd.cncf.helm.config.v1+json")
 	image, err := ociimage.Append(image, ociimage.Addendum{Layer: static.NewLayer(data, "application/vnd.cncf.helm.chart.content.v1.tar+gzip")})
 	Expect(err).NotTo(HaveOccurred())
@@ -141,12 +142,12 @@ func (r *chartRepo) push(version, value string) (digest, manifest string) {
 	return digest, made.String()
 }
 
-// login and authority are the Secrets that the repository is reached with.
+// login and authority return the Secrets for access to the repository.
 func login(ns, password string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: named(ns, "login"), StringData: map[string]string{"username": "me", "password": password}}
+	return &corev1.Secret{ObjectMeta: objectMeta(ns, "login"), StringData: map[string]string{"username": "me", "password": password}}
 }
 
 func (r *chartRepo) authority(ns string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: named(ns, "authority"),
+	return &corev1.Secret{ObjectMeta: objectMeta(ns, "authority"),
 		Data: map[string][]byte{"ca.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.Certificate().Raw})}}
 }

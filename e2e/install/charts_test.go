@@ -15,21 +15,21 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// chartStack is a stack of one chart of a repository.
+// chartStack returns a stack of one chart from a repository.
 func chartStack(repository, version, digest string) string {
 	return fmt.Sprintf("spec:\n  version: 1.0.0\n  components:\n  - {name: main, version: %s, helm: {repository: %q, name: web, digest: %q}}\n", version, repository, digest)
 }
 
-// reaching names the Secrets that a repository is reached with.
-func reaching(repository string) func(*appsv1.KsctlInstall) {
+// withChartSecrets sets spec.charts to a repository with its Secrets.
+func withChartSecrets(repository string) func(*appsv1.KsctlInstall) {
 	return func(in *appsv1.KsctlInstall) {
 		in.Spec.Charts = []appsv1.ChartRepository{{Repository: repository,
 			SecretRef: &fluxmeta.LocalObjectReference{Name: "login"}, CertSecretRef: &fluxmeta.LocalObjectReference{Name: "authority"}}}
 	}
 }
 
-// chartPlace is a namespace with the Secrets of a repository.
-func chartPlace(ctx context.Context, repo *chartRepo) string {
+// chartNamespace creates a namespace with the Secrets of a repository.
+func chartNamespace(ctx context.Context, repo *chartRepo) string {
 	GinkgoHelper()
 	ns := namespaceFor(ctx)
 	Expect(plane.Client().Create(ctx, login(ns, secretValue))).To(Succeed())
@@ -37,180 +37,180 @@ func chartPlace(ctx context.Context, repo *chartRepo) string {
 	return ns
 }
 
-// chartIs waits until the object of the chart has a value.
-func chartIs(ctx context.Context, ns, value string) {
+// awaitChartValue waits until the ConfigMap of the chart has a value.
+func awaitChartValue(ctx context.Context, ns, value string) {
 	GinkgoHelper()
 	Eventually(ctx, func() (string, error) {
 		cm := aConfigMap(ns, "web")
 		err := get(ctx, cm)
 		return cm.Data["value"], err
-	}, soon, 20*time.Millisecond).Should(Equal(value), "what the chart renders is applied")
+	}, soon, 20*time.Millisecond).Should(Equal(value), "the rendered chart is applied")
 }
 
-// request asks for a reconcile and waits until it is answered.
+// request requests a reconcile and waits until it is handled.
 func request(ctx context.Context, in *appsv1.KsctlInstall, token string) {
 	GinkgoHelper()
 	commit(ctx, in, func(in *appsv1.KsctlInstall) {
 		in.Annotations = map[string]string{appsv1.RequestedAtAnnotation: token}
 	})
-	Eventually(ctx, func() (string, error) { return in.Status.LastHandledReconcileAt, get(ctx, in) }, soon).Should(Equal(token), "the request is answered")
+	Eventually(ctx, func() (string, error) { return in.Status.LastHandledReconcileAt, get(ctx, in) }, soon).Should(Equal(token), "the request is handled")
 }
 
-func nobodyTells(ctx context.Context, in *appsv1.KsctlInstall) {
+func expectNoSecretReported(ctx context.Context, in *appsv1.KsctlInstall) {
 	GinkgoHelper()
-	Eventually(ctx, told(ctx, in, ready(in).Reason), soon).ShouldNot(BeEmpty(), "the events are there, for they come in order")
+	Eventually(ctx, eventsWithReason(ctx, in, ready(in).Reason), soon).ShouldNot(BeEmpty(), "all earlier events have arrived, since events are sent in order")
 	for _, e := range eventsOf(ctx, in) {
 		expectNoSecret("an event", e)
 	}
 	expectNoSecret("the install", in)
 }
 
-var _ = Describe("Charts of repositories", func() {
-	It("are installed over HTTPS with a password and an authority of one's own, and cost nothing when nothing changes", func(ctx SpecContext) {
+var _ = Describe("Charts from repositories", func() {
+	It("are installed over HTTPS with a password and a private CA, and fetched only once", func(ctx SpecContext) {
 		repo := newChartRepo(secretValue)
 		digest := repo.add("1.2.3", "first")
-		ns := chartPlace(ctx, repo)
+		ns := chartNamespace(ctx, repo)
 		publish(ctx, ns, "src", "main@sha1:1", tree(chartStack(repo.URL, "1.2.3", digest), nil))
-		in := newInstall(ctx, ns, "i", hourly, reaching(repo.URL))
+		in := newInstall(ctx, ns, "i", hourly, withChartSecrets(repo.URL))
 		atRevision(ctx, in, "main@sha1:1")
-		chartIs(ctx, ns, "first")
+		awaitChartValue(ctx, ns, "first")
 		Expect(component(in, "main")).To(And(HaveField("Version", "1.2.3"),
 			HaveField("Chart", Equal(&appsv1.ChartStatus{Repository: repo.URL, Name: "web", Version: "1.2.3", Digest: digest}))))
 		Expect(repo.requests()).To(Equal(2), "one for the index, one for the archive")
 
-		By("asking nobody at another reconcile, another revision and another install")
+		By("making no request at another reconcile, another revision and another install")
 		request(ctx, in, "again")
 		publish(ctx, ns, "src", "main@sha1:2", tree(chartStack(repo.URL, "1.2.3", digest)+"  description: other\n", nil))
 		atRevision(ctx, in, "main@sha1:2")
-		other := chartPlace(ctx, repo)
+		other := chartNamespace(ctx, repo)
 		publish(ctx, other, "src", "main@sha1:2", tree(chartStack(repo.URL, "1.2.3", digest), nil))
-		atRevision(ctx, newInstall(ctx, other, "i", hourly, reaching(repo.URL)), "main@sha1:2")
+		atRevision(ctx, newInstall(ctx, other, "i", hourly, withChartSecrets(repo.URL)), "main@sha1:2")
 		Expect(repo.requests()).To(Equal(2))
 
-		By("taking another version that the install pins")
+		By("applying another version that the install pins")
 		second := repo.add("1.3.0", "second")
 		commit(ctx, in, func(in *appsv1.KsctlInstall) {
 			in.Spec.Components = []appsv1.ComponentChoice{{Name: "main", Version: "1.3.0", Digest: second}}
 		})
-		chartIs(ctx, ns, "second")
+		awaitChartValue(ctx, ns, "second")
 		becomes(ctx, in, "True", "")
 		Expect(component(in, "main").Chart).To(HaveField("Digest", second))
-		nobodyTells(ctx, in)
+		expectNoSecretReported(ctx, in)
 	})
 
-	It("are installed from a registry", func(ctx SpecContext) {
+	It("are installed from an OCI registry", func(ctx SpecContext) {
 		repo := newChartRepo(secretValue)
 		digest, manifest := repo.push("1.2.3", "first")
-		ns := chartPlace(ctx, repo)
+		ns := chartNamespace(ctx, repo)
 		publish(ctx, ns, "src", "main@sha1:1", tree(chartStack(repo.oci(), "1.2.3", manifest), nil))
-		in := newInstall(ctx, ns, "i", hourly, reaching(repo.oci()))
+		in := newInstall(ctx, ns, "i", hourly, withChartSecrets(repo.oci()))
 		atRevision(ctx, in, "main@sha1:1")
-		chartIs(ctx, ns, "first")
+		awaitChartValue(ctx, ns, "first")
 		Expect(component(in, "main").Chart).To(Equal(&appsv1.ChartStatus{Repository: repo.oci(), Name: "web", Version: "1.2.3", Digest: digest}))
-		nobodyTells(ctx, in)
+		expectNoSecretReported(ctx, in)
 	})
 
-	It("are refused with another digest, and in a version that there is not", func(ctx SpecContext) {
+	It("are refused with another digest, and in a version that does not exist", func(ctx SpecContext) {
 		repo := newChartRepo(secretValue)
 		digest := repo.add("1.2.3", "first")
 		repo.add("1.2.4", "second")
-		ns := chartPlace(ctx, repo)
+		ns := chartNamespace(ctx, repo)
 		publish(ctx, ns, "src", "main@sha1:1", tree(chartStack(repo.URL, "1.2.4", digest), nil))
-		in := newInstall(ctx, ns, "i", hourly, reaching(repo.URL))
-		says(ctx, in, "False", "ChartDigestMismatch", `component "main": chart web 1.2.4 of `+repo.URL, digest+" is pinned")
+		in := newInstall(ctx, ns, "i", hourly, withChartSecrets(repo.URL))
+		reports(ctx, in, "False", "ChartDigestMismatch", `component "main": chart web 1.2.4 of `+repo.URL, digest+" is pinned")
 		Expect(condition(in, "Stalled")).NotTo(BeNil())
 		Expect(absent(ctx, aConfigMap(ns, "web"))).To(BeTrue())
 
 		publish(ctx, ns, "src", "main@sha1:2", tree(chartStack(repo.URL, "1.2.5", ""), nil))
-		says(ctx, in, "False", "ChartNotFound", "the repository does not have this version; the nearest that it has: 1.2.3, 1.2.4")
+		reports(ctx, in, "False", "ChartNotFound", "the repository does not have this version; nearest versions: 1.2.3, 1.2.4")
 		Expect(condition(in, "Stalled")).NotTo(BeNil())
 
 		publish(ctx, ns, "src", "main@sha1:3", tree(chartStack(repo.URL, "1.2.3", digest), nil))
 		atRevision(ctx, in, "main@sha1:3")
-		nobodyTells(ctx, in)
+		expectNoSecretReported(ctx, in)
 	})
 
-	It("wait for a repository that is down, and keep what is installed", func(ctx SpecContext) {
+	It("wait for an unavailable repository, and installed objects stay", func(ctx SpecContext) {
 		repo := newChartRepo(secretValue)
 		repo.add("1.2.3", "first")
 		repo.add("1.3.0", "second")
-		ns := chartPlace(ctx, repo)
+		ns := chartNamespace(ctx, repo)
 		publish(ctx, ns, "src", "main@sha1:1", tree(chartStack(repo.URL, "1.2.3", ""), nil))
-		in := newInstall(ctx, ns, "i", retrying(time.Second), reaching(repo.URL))
+		in := newInstall(ctx, ns, "i", retryEvery(time.Second), withChartSecrets(repo.URL))
 		atRevision(ctx, in, "main@sha1:1")
 		repo.change(func() { repo.down = true })
 		publish(ctx, ns, "src", "main@sha1:2", tree(chartStack(repo.URL, "1.3.0", ""), nil))
-		says(ctx, in, "False", "ChartRepositoryUnreachable", "the index of the repository can't be read")
-		Expect(condition(in, "Stalled")).To(BeNil(), "it goes on by itself")
+		reports(ctx, in, "False", "ChartRepositoryUnreachable", "the index of the repository can't be read")
+		Expect(condition(in, "Stalled")).To(BeNil(), "it is retried")
 		Expect(condition(in, "Reconciling")).NotTo(BeNil())
-		chartIs(ctx, ns, "first")
+		awaitChartValue(ctx, ns, "first")
 		repo.change(func() { repo.down = false })
 		atRevision(ctx, in, "main@sha1:2")
-		chartIs(ctx, ns, "second")
-		nobodyTells(ctx, in)
+		awaitChartValue(ctx, ns, "second")
+		expectNoSecretReported(ctx, in)
 	})
 
-	It("take Secrets of the install's namespace alone, when its account may read them", func(ctx SpecContext) {
+	It("use Secrets only from the namespace of the install, and only if its account may read them", func(ctx SpecContext) {
 		repo := newChartRepo(secretValue)
 		repo.add("1.2.3", "first")
-		chartPlace(ctx, repo) // has Secrets of those names
-		ns := narrowNamespace(ctx)
+		chartNamespace(ctx, repo) // has Secrets with the same names
+		ns := configMapsOnlyNamespace(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(chartStack(repo.URL, "1.2.3", ""), nil))
-		in := newInstall(ctx, ns, "i", retrying(time.Second), reaching(repo.URL))
-		says(ctx, in, "False", "ChartSecretNotFound", "Secret "+ns+"/login for the repository "+repo.URL+" does not exist")
+		in := newInstall(ctx, ns, "i", retryEvery(time.Second), withChartSecrets(repo.URL))
+		reports(ctx, in, "False", "ChartSecretNotFound", "Secret "+ns+"/login for the repository "+repo.URL+" does not exist")
 
 		By("reading them as the account")
 		Expect(plane.Client().Create(ctx, login(ns, "wrong"))).To(Succeed())
 		Expect(plane.Client().Create(ctx, repo.authority(ns))).To(Succeed())
-		says(ctx, in, "False", "ReconciliationFailed", "forbidden", tenant(ns), `cannot get resource "secrets"`)
+		reports(ctx, in, "False", "ReconciliationFailed", "forbidden", tenant(ns), `cannot get resource "secrets"`)
 		Expect(repo.requests()).To(BeZero())
 		allow(ctx, ns, "secrets")
 
 		By("being refused with a wrong password, and using the right one at once")
-		says(ctx, in, "False", "ChartAccessDenied", "401 Unauthorized")
+		reports(ctx, in, "False", "ChartAccessDenied", "401 Unauthorized")
 		commit(ctx, in, hourly)
 		Expect(plane.Client().Update(ctx, login(ns, secretValue))).To(Succeed())
 		atRevision(ctx, in, "main@sha1:1")
-		chartIs(ctx, ns, "first")
-		nobodyTells(ctx, in)
+		awaitChartValue(ctx, ns, "first")
+		expectNoSecretReported(ctx, in)
 	})
 
-	It("do not change under their version", func(ctx SpecContext) {
+	It("are refused when they change without a new version", func(ctx SpecContext) {
 		repo := newChartRepo(secretValue)
 		digest := repo.add("1.2.3", "first")
-		ns := chartPlace(ctx, repo)
+		ns := chartNamespace(ctx, repo)
 		publish(ctx, ns, "src", "main@sha1:1", tree(chartStack(repo.URL, "1.2.3", ""), nil))
-		in := newInstall(ctx, ns, "i", hourly, reaching(repo.URL))
+		in := newInstall(ctx, ns, "i", hourly, withChartSecrets(repo.URL))
 		atRevision(ctx, in, "main@sha1:1")
 		changed := repo.add("1.2.3", "changed")
 		secret := login(ns, secretValue)
 		secret.StringData["note"] = "other credentials ask the repository again"
 		Expect(plane.Client().Update(ctx, secret)).To(Succeed())
-		says(ctx, in, "False", "ChartChanged", digest, changed, "a version must not change")
+		reports(ctx, in, "False", "ChartChanged", digest, changed, "review the change, then")
 		Expect(condition(in, "Stalled")).NotTo(BeNil())
-		chartIs(ctx, ns, "first")
+		awaitChartValue(ctx, ns, "first")
 
-		By("taking the digest that is pinned")
+		By("applying the pinned digest")
 		publish(ctx, ns, "src", "main@sha1:2", tree(chartStack(repo.URL, "1.2.3", changed), nil))
 		atRevision(ctx, in, "main@sha1:2")
-		chartIs(ctx, ns, "changed")
+		awaitChartValue(ctx, ns, "changed")
 		Expect(component(in, "main").Chart).To(HaveField("Digest", changed))
 	})
 
-	It("are what a chart in the source depends on and does not bring, as its Chart.lock says", func(ctx SpecContext) {
+	It("include the dependencies of a chart in the source, in the versions of its Chart.lock", func(ctx SpecContext) {
 		repo := newChartRepo(secretValue)
 		cache := repo.addChart("cache", "1.4.2", "first")
 		repo.addChart("cache", "1.5.0", "not locked")
 		web, _ := repo.push("2.5.0", "pushed")
-		ns := chartPlace(ctx, repo)
+		ns := chartNamespace(ctx, repo)
 		publish(ctx, ns, "src", "main@sha1:1", tree(umbrellaStack, umbrella(repo, "1.4.2")))
-		in := newInstall(ctx, ns, "i", hourly, reaching(repo.URL), func(in *appsv1.KsctlInstall) {
+		in := newInstall(ctx, ns, "i", hourly, withChartSecrets(repo.URL), func(in *appsv1.KsctlInstall) {
 			registry := in.Spec.Charts[0]
 			registry.Repository = repo.oci()
 			in.Spec.Charts = append(in.Spec.Charts, registry)
 		})
 		atRevision(ctx, in, "main@sha1:1")
-		chartIs(ctx, ns, "pushed")
+		awaitChartValue(ctx, ns, "pushed")
 		Expect(valueOf(ctx, ns, "cache")).To(Equal("first"))
 		Expect(valueOf(ctx, ns, "umbrella")).To(Equal("own"))
 		Expect(component(in, "main")).To(And(HaveField("Version", "1.0.0"), HaveField("Chart", BeNil()), HaveField("ChartDependencies", Equal([]appsv1.ChartStatus{
@@ -218,32 +218,32 @@ var _ = Describe("Charts of repositories", func() {
 			{Repository: repo.oci(), Name: "web", Version: "2.5.0", Digest: web},
 		}))))
 
-		By("asking nobody at another reconcile")
+		By("making no request at another reconcile")
 		asked := repo.requests()
 		request(ctx, in, "again")
 		Expect(repo.requests()).To(Equal(asked))
 
-		By("refusing another archive under the same version")
+		By("refusing another archive with the same version")
 		changed := repo.addChart("cache", "1.4.2", "changed")
 		secret := login(ns, secretValue)
 		secret.StringData["note"] = "other credentials ask the repository again"
 		Expect(plane.Client().Update(ctx, secret)).To(Succeed())
-		says(ctx, in, "False", "ChartChanged", "chart cache 1.4.2 of "+repo.URL+"/ (which stacks/app/umbrella depends on)", cache, changed, "vendor it")
+		reports(ctx, in, "False", "ChartChanged", "chart cache 1.4.2 of "+repo.URL+"/ (which stacks/app/umbrella depends on)", cache, changed, "vendor it")
 		Expect(condition(in, "Stalled")).NotTo(BeNil())
 		Expect(valueOf(ctx, ns, "cache")).To(Equal("first"))
 
-		By("refusing a Chart.lock that is out of step, and taking the next one")
+		By("refusing a Chart.lock that is out of sync, and applying the next one")
 		files := umbrella(repo, "1.5.0")
 		stale := umbrella(repo, "0.9.0")
 		publish(ctx, ns, "src", "main@sha1:2", tree(umbrellaStack, stale))
-		says(ctx, in, "False", "InvalidStack", "stacks/app/umbrella/Chart.lock", "out of step with Chart.yaml", "run helm dependency update and commit Chart.lock")
+		reports(ctx, in, "False", "InvalidStack", "stacks/app/umbrella/Chart.lock", "out of sync with Chart.yaml", "run helm dependency update and commit Chart.lock")
 		publish(ctx, ns, "src", "main@sha1:3", tree(umbrellaStack, files))
 		atRevision(ctx, in, "main@sha1:3")
 		Expect(valueOf(ctx, ns, "cache")).To(Equal("not locked"))
-		nobodyTells(ctx, in)
+		expectNoSecretReported(ctx, in)
 	})
 
-	It("are rendered to find what somebody else installed", func(ctx SpecContext) {
+	It("are rendered by a KsctlRemove to find objects that another tool installed", func(ctx SpecContext) {
 		repo := newChartRepo(secretValue)
 		digest := repo.add("1.2.3", "first")
 		ns := namespaceFor(ctx)
@@ -252,7 +252,7 @@ var _ = Describe("Charts of repositories", func() {
 		cm.Data = map[string]string{"value": "first"}
 		Expect(plane.Client().Create(ctx, cm)).To(Succeed())
 		like := &appsv1.KsctlInstall{}
-		reaching(repo.URL)(like)
+		withChartSecrets(repo.URL)(like)
 		rm := &appsv1.KsctlRemove{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "r"}, Spec: appsv1.KsctlRemoveSpec{
 			Schedule:  appsv1.Schedule{RetryInterval: &metav1.Duration{Duration: time.Hour}, Interval: &metav1.Duration{Duration: time.Hour}},
 			SourceRef: &appsv1.SourceRef{Kind: "KsctlSource", Name: "src"}, Path: "stacks", Stack: "app", ServiceAccountName: "deployer", Charts: like.Spec.Charts}}
@@ -266,7 +266,7 @@ var _ = Describe("Charts of repositories", func() {
 		}
 		tells("ChartSecretNotFound", "Secret "+ns+"/login for the repository "+repo.URL+" does not exist")
 
-		By("making what it needs, and mending it")
+		By("creating the missing Secrets, and correcting an invalid one")
 		secret := login(ns, secretValue)
 		delete(secret.StringData, "password")
 		Expect(plane.Client().Create(ctx, secret)).To(Succeed())
@@ -284,8 +284,8 @@ var _ = Describe("Charts of repositories", func() {
 
 const umbrellaStack = "spec:\n  version: 1.0.0\n  components:\n  - {name: main, helm: {chart: umbrella}}\n"
 
-// umbrella is a chart that depends on one of the index and one of the registry, with
-// the former locked in a version.
+// umbrella returns a chart that depends on a chart of the index and one of the registry. Its
+// Chart.lock has the given version of the former.
 func umbrella(repo *chartRepo, cache string) map[string]string {
 	dependencies := func(cache, web string) string {
 		return fmt.Sprintf("dependencies:\n- {name: cache, version: %q, repository: %q}\n- {name: web, version: %q, repository: %q}\n", cache, repo.URL+"/", web, repo.oci())
@@ -297,7 +297,7 @@ func umbrella(repo *chartRepo, cache string) map[string]string {
 	}
 }
 
-// valueOf is the value in a ConfigMap.
+// valueOf returns the value in a ConfigMap.
 func valueOf(ctx context.Context, ns, name string) string {
 	GinkgoHelper()
 	cm := aConfigMap(ns, name)

@@ -17,120 +17,120 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// fight lets another writer set a ConfigMap's value to its own as soon as it has
-// another one, at most so many times. It counts how often it did.
-func fight(ctx context.Context, ns, name string, times int64) *atomic.Int64 {
+// overwrite starts another writer that sets a value of a ConfigMap whenever it has a different
+// one, at most the given number of times. It returns the number of its writes.
+func overwrite(ctx context.Context, ns, name string, limit int64) *atomic.Int64 {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(ctx)
 	watcher, err := client.NewWithWatch(plane.Config(), client.Options{Scheme: plane.Client().Scheme()})
 	Expect(err).NotTo(HaveOccurred())
 	w, err := watcher.Watch(ctx, &corev1.ConfigMapList{}, client.InNamespace(ns), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", name)})
 	Expect(err).NotTo(HaveOccurred())
-	won, done := &atomic.Int64{}, make(chan struct{})
+	overwrites, done := &atomic.Int64{}, make(chan struct{})
 	DeferCleanup(func() { cancel(); w.Stop(); <-done })
 	go func() {
 		defer close(done)
 		for e := range w.ResultChan() {
 			cm, ok := e.Object.(*corev1.ConfigMap)
-			if !ok || cm.Data["value"] == "theirs" || won.Load() >= times {
+			if !ok || cm.Data["value"] == "theirs" || overwrites.Load() >= limit {
 				continue
 			}
-			if merge(`{"data":{"value":"theirs"}}`)(ctx, aConfigMap(ns, name)) == nil {
-				won.Add(1)
+			if mergePatch(`{"data":{"value":"theirs"}}`)(ctx, aConfigMap(ns, name)) == nil {
+				overwrites.Add(1)
 			}
 		}
 	}()
-	return won
+	return overwrites
 }
 
-var _ = Describe("A fight over a field", func() {
-	It("is given up after three corrections in a minute, said once, and begun anew by a change in Git", func(ctx SpecContext) {
+var _ = Describe("A contested field", func() {
+	It("is not corrected after three corrections in a minute, is reported once, and is corrected again after a change in Git", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		in := settled(ctx, ns, 2)
-		mark := marked(ctx)
-		won := fight(ctx, ns, "a", 1000)
-		says(ctx, in, "False", "Contested", "ConfigMap "+ns+"/a", "mallory", "drift.ignore")
-		Eventually(ctx, won.Load, soon, "10ms").Should(BeEquivalentTo(4), "its first write and one after each correction")
+		in := installConfigMaps(ctx, ns, 2)
+		mark := auditMark(ctx)
+		won := overwrite(ctx, ns, "a", 1000)
+		reports(ctx, in, "False", "Contested", "ConfigMap "+ns+"/a", "mallory", "drift.ignore")
+		Eventually(ctx, won.Load, soon, "10ms").Should(BeEquivalentTo(4), "the first write and one after each correction")
 		noMore := func(n int) {
 			GinkgoHelper()
-			Consistently(ctx, func() int { return len(writes(ctx, ns, mark)) }, quiet, "500ms").Should(Equal(n), "it is left alone")
+			Consistently(ctx, func() int { return len(writes(ctx, ns, mark)) }, quiet, "500ms").Should(Equal(n), "corrections stop")
 		}
 		noMore(3)
-		Expect(seen(ctx, ns, "a").Data).To(HaveKeyWithValue("value", "theirs"))
+		Expect(getConfigMap(ctx, ns, "a").Data).To(HaveKeyWithValue("value", "theirs"))
 		var about []corev1.Event
 		Eventually(ctx, func() []corev1.Event {
-			about = slices.DeleteFunc(eventsOf(ctx, in), func(e corev1.Event) bool { return e.Type != corev1.EventTypeWarning || isEarly(e) })
+			about = slices.DeleteFunc(eventsOf(ctx, in), func(e corev1.Event) bool { return e.Type != corev1.EventTypeWarning || isStartupEvent(e) })
 			return about
 		}, soon).Should(HaveLen(1))
 		Expect(about[0].Reason).To(Equal("Contested"))
 		Expect(about[0].Message).To(And(ContainSubstring("mallory"), ContainSubstring("ConfigMap "+ns+"/a")))
 		Expect(about[0].Count).To(BeNumerically("<=", 1))
 
-		By("the other objects are put right as ever")
-		was := seen(ctx, ns, "b")
-		Expect(merge(`{"data":{"value":"theirs"}}`)(ctx, aConfigMap(ns, "b"))).To(Succeed())
-		restored(ctx, was)
+		By("other objects are still corrected")
+		was := getConfigMap(ctx, ns, "b")
+		Expect(mergePatch(`{"data":{"value":"theirs"}}`)(ctx, aConfigMap(ns, "b"))).To(Succeed())
+		awaitRestored(ctx, was)
 		noMore(4)
 
 		By("a change in Git")
 		stack(ctx, ns, "main@sha1:2", configMap("a", "2"), configMap("b", "1"))
-		Eventually(ctx, func() int { return len(writes(ctx, ns, mark)) }, soon, "50ms").Should(BeNumerically(">=", 5), "it is applied")
+		Eventually(ctx, func() int { return len(writes(ctx, ns, mark)) }, soon, "50ms").Should(BeNumerically(">=", 5), "the change is applied")
 		Eventually(ctx, func(g Gomega) {
 			n := len(writes(ctx, ns, mark))
-			g.Expect(n).To(BeNumerically("<=", 8), "corrections of more than a minute ago do not count: up to three again")
+			g.Expect(n).To(BeNumerically("<=", 8), "corrections older than a minute do not count: up to three again")
 			g.Consistently(ctx, func() int { return len(writes(ctx, ns, mark)) }, quiet, "500ms").Should(Equal(n))
-		}, soon).Should(Succeed(), "it is left alone again")
-		says(ctx, in, "False", "Contested", "ConfigMap "+ns+"/a")
+		}, soon).Should(Succeed(), "corrections stop again")
+		reports(ctx, in, "False", "Contested", "ConfigMap "+ns+"/a")
 	})
 
-	It("is over when the other writer gives up, at the latest after the interval", func(ctx SpecContext) {
+	It("is corrected when the other writer stops, at the latest after the interval", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		in := settled(ctx, ns, 1, func(in *appsv1.KsctlInstall) { in.Spec.Interval = &metav1.Duration{Duration: 10 * time.Second} })
-		fight(ctx, ns, "a", 4)
-		says(ctx, in, "False", "Contested", "mallory")
+		in := installConfigMaps(ctx, ns, 1, func(in *appsv1.KsctlInstall) { in.Spec.Interval = &metav1.Duration{Duration: 10 * time.Second} })
+		overwrite(ctx, ns, "a", 4)
+		reports(ctx, in, "False", "Contested", "mallory")
 		began := time.Now()
 		Eventually(ctx, func() (string, error) { err := get(ctx, in); return ready(in).Reason, err }, 2*soon, "100ms").Should(Equal("ReconciliationSucceeded"))
-		Expect(seen(ctx, ns, "a").Data).To(HaveKeyWithValue("value", "1"))
+		Expect(getConfigMap(ctx, ns, "a").Data).To(HaveKeyWithValue("value", "1"))
 		AddReportEntry("settled after", time.Since(began).Round(time.Second).String(), ReportEntryVisibilityAlways)
-		Eventually(ctx, told(ctx, in, "Contested"), soon).Should(HaveLen(1), "a short interval does not say it again and again")
-		Consistently(ctx, told(ctx, in, "Contested"), "1s").Should(ConsistOf(HaveField("Count", BeNumerically("<=", 1))))
+		Eventually(ctx, eventsWithReason(ctx, in, "Contested"), soon).Should(HaveLen(1), "a short interval does not repeat the event")
+		Consistently(ctx, eventsWithReason(ctx, in, "Contested"), "1s").Should(ConsistOf(HaveField("Count", BeNumerically("<=", 1))))
 	})
 
-	It("is tried again when a person asks for it", func(ctx SpecContext) {
+	It("is corrected again on a reconcile request", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		in := settled(ctx, ns, 1)
-		fight(ctx, ns, "a", 4)
-		says(ctx, in, "False", "Contested", "mallory")
-		answered(ctx, in, "again")
+		in := installConfigMaps(ctx, ns, 1)
+		overwrite(ctx, ns, "a", 4)
+		reports(ctx, in, "False", "Contested", "mallory")
+		requestReconcile(ctx, in, "again")
 		becomes(ctx, in, "True", "")
-		Expect(seen(ctx, ns, "a").Data).To(HaveKeyWithValue("value", "1"))
+		Expect(getConfigMap(ctx, ns, "a").Data).To(HaveKeyWithValue("value", "1"))
 	})
 
-	It("is one as well when the object is deleted over and over", func(ctx SpecContext) {
+	It("is also reported when another client deletes the object repeatedly", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		in := settled(ctx, ns, 1)
-		mark := marked(ctx)
+		in := installConfigMaps(ctx, ns, 1)
+		mark := auditMark(ctx)
 		for range 4 {
 			Eventually(ctx, func() error { return plane.Client().Delete(ctx, aConfigMap(ns, "a")) }, soon, "5ms").Should(Succeed())
 		}
-		says(ctx, in, "False", "Contested", "ConfigMap "+ns+"/a")
-		Consistently(ctx, func() int { return len(writes(ctx, ns, mark)) }, quiet, "500ms").Should(Equal(3), "it is left alone")
+		reports(ctx, in, "False", "Contested", "ConfigMap "+ns+"/a")
+		Consistently(ctx, func() int { return len(writes(ctx, ns, mark)) }, quiet, "500ms").Should(Equal(3), "the object is not recreated")
 		stack(ctx, ns, "main@sha1:2", configMap("a", "2"))
 		atRevision(ctx, in, "main@sha1:2")
 	})
 
-	It("is one as well with a webhook that undoes what we send", func(ctx SpecContext) {
+	It("is also reported when a webhook reverts each apply", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		mutate(ctx, ns, "", "configmaps", strings.Replace(configMap("probe", "1"), "{name: probe}", "{name: probe, labels: {probe: really}}", 1),
 			func(int64, []byte) []map[string]any {
-				return []map[string]any{op("replace", "/metadata/labels", map[string]string{})}
+				return []map[string]any{jsonPatchOp("replace", "/metadata/labels", map[string]string{})}
 			})
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"))
-		mark := marked(ctx)
+		mark := auditMark(ctx)
 		in := newInstall(ctx, ns, "i", hourly)
-		says(ctx, in, "False", "Contested", "ConfigMap "+ns+"/a")
+		reports(ctx, in, "False", "Contested", "ConfigMap "+ns+"/a")
 		Consistently(ctx, func() int { return len(writes(ctx, ns, mark)) }, quiet, "500ms").Should(Equal(4), "a create and three corrections")
-		removed(ctx, in)
+		deleteAndWait(ctx, in)
 		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeTrue())
 	})
 })

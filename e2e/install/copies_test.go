@@ -13,42 +13,42 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 )
 
-var _ = Describe("Copies of labels and annotations", func() {
-	It("are never touched, never counted, and survive the removal of the install", func(ctx SpecContext) {
+var _ = Describe("Objects with copies of our labels and annotations", func() {
+	It("are not written, not counted, and not removed with the install", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		elsewhere, err := plane.Namespace(ctx, "copies")
 		Expect(err).NotTo(HaveOccurred())
-		lone := strings.Replace(deployment("lone", ""), "kind: Deployment", "kind: ReplicaSet", 1) // so that ReplicaSets are watched
+		lone := strings.Replace(deployment("lone", ""), "kind: Deployment", "kind: ReplicaSet", 1) // so that the controller watches ReplicaSets
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"), deployment("web", ""), lone)
 		in := newInstall(ctx, ns, "i", hourly)
 		atRevision(ctx, in, "main@sha1:1")
 		web := aDeployment(ns, "web")
 		Expect(get(ctx, web)).To(Succeed())
 
-		mine := seen(ctx, ns, "a")
+		mine := getConfigMap(ctx, ns, "a")
 		meta := metav1.ObjectMeta{Labels: mine.Labels, Annotations: mine.Annotations}
-		copies := []client.Object{theirs(ctx, ns, "b", meta), theirs(ctx, elsewhere, "a", meta)}
+		copies := []client.Object{foreignConfigMap(ctx, ns, "b", meta), foreignConfigMap(ctx, elsewhere, "a", meta)}
 		set := &k8sappsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "copy", Labels: web.Labels, Annotations: web.Annotations},
 			Spec: k8sappsv1.ReplicaSetSpec{Replicas: ptr.To[int32](0), Selector: web.Spec.Selector.DeepCopy(), Template: *web.Spec.Template.DeepCopy()}}
 		set.Spec.Selector.MatchLabels, set.Spec.Template.Labels = map[string]string{"app": "copy"}, map[string]string{"app": "copy"}
 		Expect(plane.Client().Create(ctx, set)).To(Succeed())
 
-		mark := marked(ctx)
-		answered(ctx, in, "counted?")
+		mark := auditMark(ctx)
+		requestReconcile(ctx, in, "counted?")
 		Expect(in.Status.Components[0].Objects).To(BeEquivalentTo(3))
 		Expect(in.Status.Inventory.Entries).To(HaveLen(3))
 		stack(ctx, ns, "main@sha1:2", configMap("a", "2"), lone)
 		atRevision(ctx, in, "main@sha1:2")
 		Expect(absent(ctx, web)).To(BeTrue(), "the Deployment left the stack")
-		removed(ctx, in)
+		deleteAndWait(ctx, in)
 		for _, o := range copies {
 			version := o.GetResourceVersion()
 			Expect(get(ctx, o)).To(Succeed())
-			Expect(o.GetResourceVersion()).To(Equal(version), "%s in %s was not touched", o.GetName(), o.GetNamespace())
+			Expect(o.GetResourceVersion()).To(Equal(version), "%s in %s was not written", o.GetName(), o.GetNamespace())
 		}
 		Expect(get(ctx, set)).To(Succeed())
 		var names []string
-		// A deletion that meets a late write of a status is refused, and tried again.
+		// A deletion that conflicts with a late status write is rejected and retried.
 		for _, r := range writes(ctx, ns, mark).Without(cluster.Failed) {
 			names = append(names, r.Verb+" "+r.Resource+" "+r.Namespace+"/"+r.Name)
 		}

@@ -19,7 +19,7 @@ import (
 )
 
 var _ = Describe("Events", func() {
-	It("reach the API server and a receiver in the format of Flux, and nobody waits for one that hangs", func(ctx SpecContext) {
+	It("reach the API server and a receiver in the format of Flux, and a receiver that hangs blocks nothing", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		open, received := make(chan struct{}), make(chan eventv1.Event, 100)
 		var attempts atomic.Int32
@@ -29,7 +29,7 @@ var _ = Describe("Events", func() {
 			select {
 			case <-open:
 			case <-r.Context().Done():
-				return // who sent it has given up
+				return // the sender has timed out
 			}
 			var e eventv1.Event
 			d := json.NewDecoder(r.Body)
@@ -39,29 +39,29 @@ var _ = Describe("Events", func() {
 		}))
 		DeferCleanup(receiver.Close)
 		letIn := sync.OnceFunc(func() { close(open) })
-		DeferCleanup(letIn) // or the receiver waits for those that it holds
-		ownSource(ctx, ns, "src", "told")
-		startController(alone("told"), func(o *manager.Options) { o.Concurrent, o.EventsAddr = 1, receiver.URL })
+		DeferCleanup(letIn) // otherwise Close waits for blocked requests
+		sourceForController(ctx, ns, "src", "told")
+		startController(dedicated("told"), func(o *manager.Options) { o.Concurrent, o.EventsAddr = 1, receiver.URL })
 
-		publish(ctx, ns, "src", "main@sha1:1", harness.Tree(components("web"), map[string]string{"web/a.yaml": configMap("a", "1")}))
+		publish(ctx, ns, "src", "main@sha1:1", harness.SourceTree(components("web"), map[string]string{"web/a.yaml": configMap("a", "1")}))
 		mine := func(in *appsv1.KsctlInstall) {
 			in.Annotations = map[string]string{eventv1.Group + "/branch": "main", "other": "x"}
 		}
-		first := newInstall(ctx, ns, "first", leftTo[*appsv1.KsctlInstall]("told"), hourly, mine)
-		second := newInstall(ctx, ns, "second", leftTo[*appsv1.KsctlInstall]("told"), hourly, mine, func(in *appsv1.KsctlInstall) { in.Spec.TargetNamespace = namespaceFor(ctx) })
+		first := newInstall(ctx, ns, "first", forController[*appsv1.KsctlInstall]("told"), hourly, mine)
+		second := newInstall(ctx, ns, "second", forController[*appsv1.KsctlInstall]("told"), hourly, mine, func(in *appsv1.KsctlInstall) { in.Spec.TargetNamespace = namespaceFor(ctx) })
 		atRevision(ctx, first, "main@sha1:1")
 		atRevision(ctx, second, "main@sha1:1")
-		Expect(attempts.Load()).To(BeNumerically("<", 5), "the first event was not given up yet (which takes half a minute), and there is one worker")
+		Expect(attempts.Load()).To(BeNumerically("<", 5), "the first event has not timed out yet (which takes half a minute), and there is one worker")
 		Eventually(ctx, func() ([]corev1.Event, error) {
 			var list corev1.EventList
 			err := plane.Client().List(ctx, &list, client.InNamespace(ns), client.MatchingFields{"involvedObject.name": "second"})
 			return list.Items, err
-		}, soon).Should(ContainElement(HaveField("Reason", "ReconciliationSucceeded")), "the API server has it")
+		}, soon).Should(ContainElement(HaveField("Reason", "ReconciliationSucceeded")), "the API server has the event")
 
 		letIn()
 		var e eventv1.Event
 		for e.InvolvedObject.Name != "second" || e.Reason != "ReconciliationSucceeded" {
-			Eventually(ctx, received, soon).Should(Receive(&e), "the receiver is told, in order")
+			Eventually(ctx, received, soon).Should(Receive(&e), "the receiver gets the events in order")
 		}
 		Expect(e.InvolvedObject).To(And(HaveField("Kind", "KsctlInstall"), HaveField("APIVersion", "apps.ksctl.com/v1"), HaveField("Namespace", ns), HaveField("UID", second.UID)))
 		Expect(e.Severity).To(Equal(eventv1.EventSeverityInfo))

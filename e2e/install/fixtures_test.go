@@ -22,48 +22,49 @@ import (
 	"github.com/ksctl/gitops/internal/manager"
 )
 
-// hourly keeps timers out of a spec: what happens in it, an event made happen.
+// hourly makes timers irrelevant in a spec: everything that happens is caused by an event.
 func hourly(in *appsv1.KsctlInstall) {
 	hour := metav1.Duration{Duration: time.Hour}
 	in.Spec.Interval, in.Spec.RetryInterval, in.Spec.Timeout = &hour, &hour, &hour
 }
 
-// retrying is hourly but for what failed.
-func retrying(after time.Duration) func(*appsv1.KsctlInstall) {
+// retryEvery is like hourly, but retries failures after a shorter interval.
+func retryEvery(after time.Duration) func(*appsv1.KsctlInstall) {
 	return func(in *appsv1.KsctlInstall) {
 		hourly(in)
 		in.Spec.RetryInterval = &metav1.Duration{Duration: after}
 	}
 }
 
-// ownController labels objects that the suite's controller leaves to one that a
-// spec starts for itself.
-const ownController = "e2e.ksctl.com/controller"
+// controllerLabel is the label of objects that the suite's controller ignores because a spec
+// starts a controller of its own for them.
+const controllerLabel = "e2e.ksctl.com/controller"
 
-func shared(o *manager.Options) { o.Watch.LabelSelector = "!" + ownController }
+func sharedController(o *manager.Options) { o.Watch.LabelSelector = "!" + controllerLabel }
 
-// alone makes a controller one of its own, with its own objects.
-func alone(name string) func(*manager.Options) {
+// dedicated configures a controller that reconciles only the objects with its label.
+func dedicated(name string) func(*manager.Options) {
 	return func(o *manager.Options) {
 		o.OwnerID = name
-		o.Watch.LabelSelector = ownController + "=" + name
+		o.Watch.LabelSelector = controllerLabel + "=" + name
 	}
 }
 
-// leftTo labels an object for a controller of its own.
-func leftTo[T client.Object](name string) func(T) {
+// forController labels an object for a dedicated controller.
+func forController[T client.Object](name string) func(T) {
 	return func(o T) {
 		labels := o.GetLabels()
 		if labels == nil {
 			labels = map[string]string{}
 		}
-		labels[ownController] = name
+		labels[controllerLabel] = name
 		o.SetLabels(labels)
 	}
 }
 
-// components is the spec of a stack: each argument is a name, and after a colon
-// the names that it depends on. The manifests of each are in the folder of its name.
+// components returns the spec of a stack. Each argument is a component name, optionally
+// followed by a colon and the names of its dependencies. The manifests of a component are in
+// the folder of its name.
 func components(list ...string) string {
 	var b strings.Builder
 	b.WriteString("spec:\n  version: 1.0.0\n  components:\n")
@@ -74,7 +75,7 @@ func components(list ...string) string {
 	return b.String()
 }
 
-// pods is a template of pods that share a fate, "" for the usual one.
+// pods returns a pod template with a fate for the simulated kubelet; "" means normal pods.
 func pods(name, fate string) string {
 	return fmt.Sprintf(`
   template:
@@ -88,50 +89,50 @@ func deployment(name, fate string) string {
 		"  selector: {matchLabels: {app: %[1]q}}%s", name, pods(name, fate))
 }
 
-// cheer lets the pods of a namespace become ready that were never to be, as soon as
-// there are any; doom has those that are ready be so no more.
-func cheer(ctx context.Context, ns string) {
+// makePodsReady removes the fate of a namespace's pods, so that they become ready. It waits until
+// such pods exist. makePodsUnready makes ready pods unready.
+func makePodsReady(ctx context.Context, ns string) {
 	GinkgoHelper()
 	changePods(ctx, ns, true, func(p *corev1.Pod) { delete(p.Annotations, cluster.FateAnnotation) })
 }
 
-func doom(ctx context.Context, ns string) {
+func makePodsUnready(ctx context.Context, ns string) {
 	GinkgoHelper()
 	changePods(ctx, ns, false, func(p *corev1.Pod) { p.Annotations = map[string]string{cluster.FateAnnotation: cluster.FateNeverReady} })
 }
 
-// changePods changes the pods that have a fate, or those that have none. Such as are
-// done, or on their way, are no longer concerned.
-func changePods(ctx context.Context, ns string, fated bool, change func(*corev1.Pod)) {
+// changePods changes the pods that have a fate, or those that have none. It skips pods that
+// are changed already or terminating.
+func changePods(ctx context.Context, ns string, hasFate bool, change func(*corev1.Pod)) {
 	GinkgoHelper()
 	var pods []corev1.Pod
 	Eventually(ctx, func() ([]corev1.Pod, error) {
 		var list corev1.PodList
 		err := plane.Client().List(ctx, &list, client.InNamespace(ns))
 		pods = slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
-			return p.DeletionTimestamp != nil || fated != (p.Annotations[cluster.FateAnnotation] != "")
+			return p.DeletionTimestamp != nil || hasFate != (p.Annotations[cluster.FateAnnotation] != "")
 		})
 		return pods, err
-	}, soon).ShouldNot(BeEmpty(), "the pods are made")
+	}, soon).ShouldNot(BeEmpty(), "the pods exist")
 	for i := range pods {
 		pod := &pods[i]
 		before := pod.DeepCopy()
 		change(pod)
-		Expect(client.IgnoreNotFound(plane.Client().Patch(ctx, pod, client.MergeFrom(before)))).To(Succeed(), "one that went is of no concern")
+		Expect(client.IgnoreNotFound(plane.Client().Patch(ctx, pod, client.MergeFrom(before)))).To(Succeed(), "a pod may be gone by now")
 	}
 }
 
-// ownSource makes the KsctlSource that publish is to use with a label for a
-// controller of its own.
-func ownSource(ctx context.Context, ns, name, controller string) {
+// sourceForController creates the KsctlSource that publish then updates, with the label of a
+// dedicated controller.
+func sourceForController(ctx context.Context, ns, name, controller string) {
 	GinkgoHelper()
-	src := &appsv1.KsctlSource{ObjectMeta: named(ns, name)}
-	leftTo[*appsv1.KsctlSource](controller)(src)
+	src := &appsv1.KsctlSource{ObjectMeta: objectMeta(ns, name)}
+	forController[*appsv1.KsctlSource](controller)(src)
 	src.Spec = appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Suspend: true}, Git: &appsv1.GitSource{URL: "http://git.example.com/x"}}
 	Expect(plane.Client().Create(ctx, src)).To(Succeed())
 }
 
-// definition is a CustomResourceDefinition of a kind Widget in a group of its own.
+// definition returns a CustomResourceDefinition of a kind Widget in a group.
 func definition(group, scope string) string {
 	return fmt.Sprintf(`apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -162,8 +163,8 @@ func widgetObject(group, ns, name string) *unstructured.Unstructured {
 	return u
 }
 
-// defined deletes a CustomResourceDefinition at the end of the spec.
-func defined(group string) string {
+// deleteDefinition deletes the CustomResourceDefinition of a group at the end of the spec.
+func deleteDefinition(group string) string {
 	DeferCleanup(func(ctx SpecContext) {
 		crd := &metav1.PartialObjectMetadata{}
 		crd.SetGroupVersionKind(crdKind)
@@ -176,25 +177,25 @@ func defined(group string) string {
 var crdKind = (&unstructured.Unstructured{Object: map[string]any{
 	"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}}).GroupVersionKind()
 
-// tenant is as whom installs of a namespace act.
+// tenant returns the user that installs of a namespace impersonate.
 func tenant(ns string) string { return cluster.ServiceAccountUser(ns, "deployer") }
 
-// since returns the requests of a condition after a mark.
-func since(ctx context.Context, mark cluster.Mark, conditions ...cluster.Condition) cluster.Requests {
+// requestsSince returns the requests after a mark in the audit log that match all conditions.
+func requestsSince(ctx context.Context, mark cluster.Mark, conditions ...cluster.RequestFilter) cluster.Requests {
 	GinkgoHelper()
 	all, err := plane.AuditSince(ctx, mark)
 	Expect(err).NotTo(HaveOccurred())
 	return all.Where(conditions...)
 }
 
-func marked(ctx context.Context) cluster.Mark {
+func auditMark(ctx context.Context) cluster.Mark {
 	GinkgoHelper()
 	mark, err := plane.AuditMark(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	return mark
 }
 
-// eventsOf are the events of an install, oldest first.
+// eventsOf returns the events of an install, oldest first.
 func eventsOf(ctx context.Context, in *appsv1.KsctlInstall) []corev1.Event {
 	GinkgoHelper()
 	var list corev1.EventList
@@ -204,9 +205,9 @@ func eventsOf(ctx context.Context, in *appsv1.KsctlInstall) []corev1.Event {
 	return out
 }
 
-// isEarly is true of an event of an install that waited for what a spec has made just before
-// it: the watch that tells of it may be behind.
-func isEarly(e corev1.Event) bool {
+// isStartupEvent reports whether an event is about a dependency that the spec created just
+// before the install: the watch of the controller may lag behind.
+func isStartupEvent(e corev1.Event) bool {
 	return slices.Contains([]string{"SourceNotFound", "SourceNotReady", "ServiceAccountNotFound"}, e.Reason)
 }
 
@@ -214,7 +215,7 @@ func condition(in *appsv1.KsctlInstall, kind string) *metav1.Condition {
 	return apimeta.FindStatusCondition(in.Status.Conditions, kind)
 }
 
-// component is how one component of an install stands.
+// component returns the status of a component of an install.
 func component(in *appsv1.KsctlInstall, name string) appsv1.ComponentStatus {
 	for _, c := range in.Status.Components {
 		if c.Name == name {
@@ -224,7 +225,7 @@ func component(in *appsv1.KsctlInstall, name string) appsv1.ComponentStatus {
 	return appsv1.ComponentStatus{}
 }
 
-// absent is true when an object does not exist.
+// absent reports whether an object does not exist.
 func absent(ctx context.Context, o client.Object) bool {
 	GinkgoHelper()
 	err := get(ctx, o)
@@ -232,21 +233,21 @@ func absent(ctx context.Context, o client.Object) bool {
 	return apierrors.IsNotFound(err)
 }
 
-func named(ns, name string) metav1.ObjectMeta {
+func objectMeta(ns, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: ns, Name: name}
 }
 
 func aConfigMap(ns, name string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: named(ns, name)}
+	return &corev1.ConfigMap{ObjectMeta: objectMeta(ns, name)}
 }
 
 func aDeployment(ns, name string) *k8sappsv1.Deployment {
-	return &k8sappsv1.Deployment{ObjectMeta: named(ns, name)}
+	return &k8sappsv1.Deployment{ObjectMeta: objectMeta(ns, name)}
 }
 
-// says waits until an install's Ready condition is as wanted and its message
-// has all of the texts.
-func says(ctx context.Context, in *appsv1.KsctlInstall, status metav1.ConditionStatus, reason string, texts ...string) {
+// reports waits until the Ready condition of an install has a status and a reason, and its
+// message contains all texts.
+func reports(ctx context.Context, in *appsv1.KsctlInstall, status metav1.ConditionStatus, reason string, texts ...string) {
 	GinkgoHelper()
 	Eventually(ctx, func() string {
 		if err := get(ctx, in); err != nil {
@@ -262,5 +263,5 @@ func says(ctx context.Context, in *appsv1.KsctlInstall, status metav1.ConditionS
 			}
 		}
 		return ""
-	}, soon, 20*time.Millisecond).Should(BeEmpty(), "the install says %s/%s", status, reason)
+	}, soon, 20*time.Millisecond).Should(BeEmpty(), "the install reports %s/%s", status, reason)
 }

@@ -21,10 +21,10 @@ import (
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
-// quiet is how long nothing may happen for a spec to believe that nothing will.
+// quiet is how long an absence must last for a spec to accept it.
 const quiet = 3 * time.Second
 
-// stack publishes a stack of one component in the source of newInstall.
+// stack publishes a stack of one component as the source that newInstall refers to.
 func stack(ctx context.Context, ns, revision string, docs ...string) {
 	GinkgoHelper()
 	files := map[string]string{}
@@ -34,15 +34,15 @@ func stack(ctx context.Context, ns, revision string, docs ...string) {
 	publish(ctx, ns, "src", revision, tree(oneComponent, files))
 }
 
-func adopting(mode appsv1.AdoptMode) func(*appsv1.KsctlInstall) {
+func withAdopt(mode appsv1.AdoptMode) func(*appsv1.KsctlInstall) {
 	return func(in *appsv1.KsctlInstall) { in.Spec.Adopt = mode }
 }
 
-func drifting(d appsv1.Drift) func(*appsv1.KsctlInstall) {
+func withDrift(d appsv1.Drift) func(*appsv1.KsctlInstall) {
 	return func(in *appsv1.KsctlInstall) { in.Spec.Drift = &d }
 }
 
-// edit changes an install's spec as a commit would.
+// edit updates the spec of an install and retries conflicts.
 func edit(ctx context.Context, in *appsv1.KsctlInstall, change func(*appsv1.KsctlInstall)) {
 	GinkgoHelper()
 	Eventually(ctx, func() error {
@@ -54,16 +54,16 @@ func edit(ctx context.Context, in *appsv1.KsctlInstall, change func(*appsv1.Ksct
 	}, soon, 20*time.Millisecond).Should(Succeed(), "the spec is changed")
 }
 
-// suspend suspends an install, and returns when the controller knows.
+// suspend suspends an install and waits until the controller has observed that.
 func suspend(ctx context.Context, in *appsv1.KsctlInstall) {
 	GinkgoHelper()
 	edit(ctx, in, func(in *appsv1.KsctlInstall) { in.Spec.Suspend = true })
-	Eventually(ctx, func() error { return harness.Suspended(in) }, soon, 20*time.Millisecond).Should(Succeed())
+	Eventually(ctx, func() error { return harness.CheckSuspended(in) }, soon, 20*time.Millisecond).Should(Succeed())
 }
 
 func resume(in *appsv1.KsctlInstall) { in.Spec.Suspend = false }
 
-// kubectl runs kubectl in a namespace, with something to read.
+// kubectl runs kubectl in a namespace, with standard input, and returns its output.
 func kubectl(ctx context.Context, ns, stdin string, args ...string) string {
 	GinkgoHelper()
 	cmd := exec.CommandContext(ctx, plane.Kubectl(), append([]string{"--kubeconfig", plane.Kubeconfig(), "--namespace", ns}, args...)...)
@@ -74,21 +74,21 @@ func kubectl(ctx context.Context, ns, stdin string, args ...string) string {
 	return string(out)
 }
 
-// patch sends a merge patch as a writer of its own name.
+// patch sends a merge patch with a field manager of its own.
 func patch(ctx context.Context, o client.Object, manager, body string) error {
 	return plane.Client().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(body)), client.FieldOwner(manager))
 }
 
-// seen reads a ConfigMap.
-func seen(ctx context.Context, ns, name string) *corev1.ConfigMap {
+// getConfigMap returns a ConfigMap, which must exist.
+func getConfigMap(ctx context.Context, ns, name string) *corev1.ConfigMap {
 	GinkgoHelper()
 	cm := aConfigMap(ns, name)
-	Expect(get(ctx, cm)).To(Succeed(), "ConfigMap %s is there", name)
+	Expect(get(ctx, cm)).To(Succeed(), "ConfigMap %s exists", name)
 	return cm
 }
 
-// theirs makes a ConfigMap that no install made.
-func theirs(ctx context.Context, ns, name string, meta metav1.ObjectMeta) *corev1.ConfigMap {
+// foreignConfigMap creates a ConfigMap that no install has.
+func foreignConfigMap(ctx context.Context, ns, name string, meta metav1.ObjectMeta) *corev1.ConfigMap {
 	GinkgoHelper()
 	meta.Namespace, meta.Name = ns, name
 	cm := &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"value": "theirs", "more": "theirs"}}
@@ -96,26 +96,26 @@ func theirs(ctx context.Context, ns, name string, meta metav1.ObjectMeta) *corev
 	return cm
 }
 
-// released asserts that nothing of ours is left on an object, and that all else is.
-func released(ctx context.Context, before *corev1.ConfigMap, value string) {
+// expectReleased checks that an object has a value, and no label or annotation of ours.
+func expectReleased(ctx context.Context, before *corev1.ConfigMap, value string) {
 	GinkgoHelper()
-	now := seen(ctx, before.Namespace, before.Name)
+	now := getConfigMap(ctx, before.Namespace, before.Name)
 	Expect(now.UID).To(Equal(before.UID), "it is the same object")
 	Expect(now.Labels).To(Equal(before.Labels), "labels are as they were")
 	Expect(now.Annotations).To(Equal(before.Annotations), "annotations are as they were")
 	Expect(now.Data).To(Equal(map[string]string{"value": value, "more": "theirs"}))
 }
 
-// belongs asserts which install an object's mark names.
-func belongs(o client.Object, in *appsv1.KsctlInstall) {
+// expectOwnedBy checks that the mark of an object refers to an install.
+func expectOwnedBy(o client.Object, in *appsv1.KsctlInstall) {
 	GinkgoHelper()
 	m, err := live.ParseMark(o.GetAnnotations()[live.MarkAnnotation])
 	Expect(err).NotTo(HaveOccurred())
 	Expect(m.Owner).To(HaveSuffix("/" + in.Namespace + "/" + in.Name))
 }
 
-// answered asks for a reconcile and waits until it was done.
-func answered(ctx context.Context, in *appsv1.KsctlInstall, token string) {
+// requestReconcile requests a reconcile and waits until it is handled.
+func requestReconcile(ctx context.Context, in *appsv1.KsctlInstall, token string) {
 	GinkgoHelper()
 	Expect(patch(ctx, in, "somebody", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, appsv1.RequestedAtAnnotation, token))).To(Succeed())
 	Eventually(ctx, func() (string, error) {
@@ -124,22 +124,21 @@ func answered(ctx context.Context, in *appsv1.KsctlInstall, token string) {
 	}, soon, 20*time.Millisecond).Should(Equal(token), "the request is answered")
 }
 
-// writes are the requests that were made for the installs of a namespace since
-// a mark and that were to change something.
+// writes returns the write requests for the installs of a namespace since a mark.
 func writes(ctx context.Context, ns string, mark cluster.Mark) cluster.Requests {
 	GinkgoHelper()
-	return since(ctx, mark, cluster.As(tenant(ns)), cluster.Write)
+	return requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write)
 }
 
-// noWrites asserts that nothing is written for the installs of a namespace.
-func noWrites(ctx context.Context, ns string, mark cluster.Mark, why string) {
+// expectNoWrites checks that there are no write requests for the installs of a namespace.
+func expectNoWrites(ctx context.Context, ns string, mark cluster.Mark, why string) {
 	GinkgoHelper()
 	Consistently(ctx, func() cluster.Requests { return writes(ctx, ns, mark) }, quiet, 500*time.Millisecond).Should(BeEmpty(), why)
 }
 
-// told are the events of an install with a reason. They come some time after what
-// they tell of.
-func told(ctx context.Context, in *appsv1.KsctlInstall, reason string) func() []corev1.Event {
+// eventsWithReason returns a function for Eventually: events arrive some time after the status
+// that they are about.
+func eventsWithReason(ctx context.Context, in *appsv1.KsctlInstall, reason string) func() []corev1.Event {
 	return func() []corev1.Event {
 		GinkgoHelper()
 		return slices.DeleteFunc(eventsOf(ctx, in), func(e corev1.Event) bool { return e.Reason != reason })

@@ -14,8 +14,8 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 )
 
-// archive packs a stack of one ConfigMap, and an entry with as many zeros as its
-// size says.
+// archive returns an archive with a stack of one ConfigMap, and an entry whose content is as
+// many zeros as its size.
 func archive(entry tar.Header) []byte {
 	GinkgoHelper()
 	var out bytes.Buffer
@@ -40,34 +40,34 @@ func archive(entry tar.Header) []byte {
 	return out.Bytes()
 }
 
-// offer has a source offer an archive as it is.
-func offer(ctx context.Context, ns, revision string, archive []byte) {
+// publishArchive makes an archive, byte for byte, the artifact of a source.
+func publishArchive(ctx context.Context, ns, revision string, archive []byte) {
 	GinkgoHelper()
 	a := server.PublishArchive("ksctlsource/"+ns+"/src", archive, revision)
-	src := &appsv1.KsctlSource{ObjectMeta: named(ns, "src")}
+	src := &appsv1.KsctlSource{ObjectMeta: objectMeta(ns, "src")}
 	Expect(get(ctx, src)).To(Succeed())
 	src.Status.Artifact = &a
 	Expect(plane.Client().Status().Update(ctx, src)).To(Succeed())
 }
 
-var _ = DescribeTable("An artifact that no honest source would offer is refused and named, what is installed stays, and the next one goes on",
+var _ = DescribeTable("A malicious artifact is refused and reported, installed objects stay, and the next artifact is applied",
 	func(ctx SpecContext, pack func() []byte, reason string, texts ...string) {
 		ns := namespaceFor(ctx)
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"))
 		in := newInstall(ctx, ns, "i", hourly)
 		atRevision(ctx, in, "main@sha1:1")
-		mark := marked(ctx)
-		offer(ctx, ns, "main@sha1:bad", pack())
-		says(ctx, in, "False", reason, texts...)
-		Expect(condition(in, "Stalled")).To(HaveField("Reason", reason), "trying it again would not help")
+		mark := auditMark(ctx)
+		publishArchive(ctx, ns, "main@sha1:bad", pack())
+		reports(ctx, in, "False", reason, texts...)
+		Expect(condition(in, "Stalled")).To(HaveField("Reason", reason), "a retry would not help")
 		Expect(condition(in, "Reconciling")).To(BeNil())
 		Expect(in.Status.LastAppliedRevision).To(Equal("main@sha1:1"))
-		Expect(since(ctx, mark, cluster.As(tenant(ns)), cluster.Write)).To(BeEmpty(), "nothing of it is applied")
+		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write)).To(BeEmpty(), "nothing of it is applied")
 		stack(ctx, ns, "main@sha1:2", configMap("a", "2"))
 		atRevision(ctx, in, "main@sha1:2")
 		Expect(condition(in, "Stalled")).To(BeNil())
 	},
-	Entry("a link out of the tree", func() []byte {
+	Entry("a symbolic link out of the tree", func() []byte {
 		return archive(tar.Header{Typeflag: tar.TypeSymlink, Name: "stacks/app/main/b.yaml", Linkname: "../../../../etc/passwd"})
 	}, "UnsafePath", "stacks/app/main/b.yaml", "symbolic link"),
 	Entry("a path out of the tree", func() []byte {
@@ -79,13 +79,13 @@ var _ = DescribeTable("An artifact that no honest source would offer is refused 
 	Entry("a device", func() []byte {
 		return archive(tar.Header{Typeflag: tar.TypeChar, Name: "stacks/app/main/null", Devmajor: 1, Devminor: 3})
 	}, "UnsafePath", "stacks/app/main/null", "device"),
-	Entry("a file that unpacks to more than is allowed", func() []byte {
+	Entry("a file above the size limit", func() []byte {
 		return archive(tar.Header{Typeflag: tar.TypeReg, Name: "stacks/app/bomb", Mode: 0o644, Size: 64<<20 + 1})
 	}, "TooLarge", "stacks/app/bomb"),
-	Entry("ten thousand levels", func() []byte {
+	Entry("ten thousand nested folders", func() []byte {
 		return archive(tar.Header{Typeflag: tar.TypeReg, Name: strings.Repeat("d/", 10_000) + "b.yaml", Mode: 0o644})
 	}, "TooDeep"),
-	Entry("one that ends too early", func() []byte {
+	Entry("a truncated archive", func() []byte {
 		whole := archive(tar.Header{Typeflag: tar.TypeReg, Name: "stacks/app/b", Mode: 0o644})
 		return whole[:len(whole)-20]
 	}, "Malformed"),

@@ -17,7 +17,7 @@ import (
 	"github.com/ksctl/gitops/controllers/live"
 )
 
-// web is a Deployment with an image, an argument and a number of replicas.
+// web returns a Deployment with an image, an argument and a number of replicas.
 func web(image, arg string, replicas int) string {
 	return fmt.Sprintf(`apiVersion: apps/v1
 kind: Deployment
@@ -34,17 +34,17 @@ spec:
 `, replicas, image, arg)
 }
 
-// twoValues is a ConfigMap of which one value is to be ignored.
+// twoValues returns a ConfigMap with a value, and a value x that drift.ignore covers.
 func twoValues(name, value, x string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {value: %q, x: %q}\n", name, value, x)
 }
 
-func ignoring(paths ...string) func(*appsv1.KsctlInstall) {
-	return drifting(appsv1.Drift{Ignore: []appsv1.IgnoreRule{{Paths: paths}}})
+func ignorePaths(paths ...string) func(*appsv1.KsctlInstall) {
+	return withDrift(appsv1.Drift{Ignore: []appsv1.IgnoreRule{{Paths: paths}}})
 }
 
-// scaled waits until the Deployment web has a number of replicas in its spec.
-func scaled(ctx context.Context, ns string, replicas int32) {
+// awaitReplicas waits until the spec of the Deployment web has a number of replicas.
+func awaitReplicas(ctx context.Context, ns string, replicas int32) {
 	GinkgoHelper()
 	Eventually(ctx, func() (int32, error) {
 		d := aDeployment(ns, "web")
@@ -67,32 +67,32 @@ func images(ctx context.Context, ns string) string {
 	return strings.Join(out, " ")
 }
 
-var _ = Describe("Replicas that somebody scaled", func() {
-	It("stay as kubectl scale set them, whatever is applied later", func(ctx SpecContext) {
+var _ = Describe("Scaled replicas", func() {
+	It("stay as kubectl scale set them, also after later applies", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		stack(ctx, ns, "main@sha1:1", web("1", "a", 1))
 		in := newInstall(ctx, ns, "i", hourly)
 		atRevision(ctx, in, "main@sha1:1")
-		mark := marked(ctx)
+		mark := auditMark(ctx)
 		kubectl(ctx, ns, "", "scale", "deployment/web", "--replicas=3")
-		noWrites(ctx, ns, mark, "scaling is no drift")
-		scaled(ctx, ns, 3)
+		expectNoWrites(ctx, ns, mark, "scaling is no drift")
+		awaitReplicas(ctx, ns, 3)
 		for i, next := range []string{web("2", "a", 1), web("2", "a", 2)} {
 			stack(ctx, ns, fmt.Sprintf("main@sha1:%d", i+2), next)
 			atRevision(ctx, in, fmt.Sprintf("main@sha1:%d", i+2))
-			scaled(ctx, ns, 3)
+			awaitReplicas(ctx, ns, 3)
 			Expect(images(ctx, ns)).To(HavePrefix("main=main:2"))
 		}
-		mark = marked(ctx)
+		mark = auditMark(ctx)
 		kubectl(ctx, ns, "", "scale", "deployment/web", "--replicas=0")
-		noWrites(ctx, ns, mark, "scaling is no drift")
+		expectNoWrites(ctx, ns, mark, "scaling is no drift")
 		stack(ctx, ns, "main@sha1:4", web("3", "a", 2))
 		atRevision(ctx, in, "main@sha1:4")
-		scaled(ctx, ns, 0)
+		awaitReplicas(ctx, ns, 0)
 
-		By("another manager that writes the field itself")
+		By("another manager writing the field without the scale subresource")
 		Expect(patch(ctx, aDeployment(ns, "web"), "mallory", `{"spec":{"replicas":5}}`)).To(Succeed())
-		scaled(ctx, ns, 2)
+		awaitReplicas(ctx, ns, 2)
 	})
 
 	It("stay as a HorizontalPodAutoscaler set them", func(ctx SpecContext) {
@@ -110,89 +110,89 @@ spec:
 		in := newInstall(ctx, ns, "i", hourly)
 		atRevision(ctx, in, "main@sha1:1")
 		Expect(plane.ApplyYAML(ctx, []byte(strings.Replace(hpa, "{name: web}", "{name: web, namespace: "+ns+"}", 1)))).To(Succeed())
-		mark := marked(ctx)
-		scaled(ctx, ns, 2) // the real one brings it to its minimum
+		mark := auditMark(ctx)
+		awaitReplicas(ctx, ns, 2) // the HorizontalPodAutoscaler of the control plane scales to its minimum
 		Expect(get(ctx, &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}})).To(Succeed())
 		d := aDeployment(ns, "web")
 		Expect(get(ctx, d)).To(Succeed())
 		Expect(plane.Client().SubResource("scale").Patch(ctx, d, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":4}}`)),
-			client.FieldOwner("kube-controller-manager"))).To(Succeed()) // as it would with metrics
-		noWrites(ctx, ns, mark, "scaling is no drift")
+			client.FieldOwner("kube-controller-manager"))).To(Succeed()) // as the HorizontalPodAutoscaler would with metrics
+		expectNoWrites(ctx, ns, mark, "scaling is no drift")
 		stack(ctx, ns, "main@sha1:2", web("2", "a", 1))
 		atRevision(ctx, in, "main@sha1:2")
-		scaled(ctx, ns, 4)
+		awaitReplicas(ctx, ns, 4)
 	})
 })
 
-var _ = Describe("Fields that drift.ignore names", func() {
-	It("are sent once and others' from then on, while the rest is put right", func(ctx SpecContext) {
+var _ = Describe("Fields in drift.ignore", func() {
+	It("are applied once and then left to other writers, while other fields are corrected", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		stack(ctx, ns, "main@sha1:1", twoValues("a", "1", "1"))
-		in := newInstall(ctx, ns, "i", hourly, ignoring("/data/x", "/metadata/annotations/example.com~1note"))
+		in := newInstall(ctx, ns, "i", hourly, ignorePaths("/data/x", "/metadata/annotations/example.com~1note"))
 		atRevision(ctx, in, "main@sha1:1")
-		data := func() map[string]string { return seen(ctx, ns, "a").Data }
-		Expect(data()).To(Equal(map[string]string{"value": "1", "x": "1"}), "both are sent")
+		data := func() map[string]string { return getConfigMap(ctx, ns, "a").Data }
+		Expect(data()).To(Equal(map[string]string{"value": "1", "x": "1"}), "both are applied")
 
-		By("Git changes it while nobody else has it")
+		By("a change in Git while no other writer has changed the field")
 		stack(ctx, ns, "main@sha1:2", twoValues("a", "2", "2"))
 		atRevision(ctx, in, "main@sha1:2")
-		Expect(data()).To(Equal(map[string]string{"value": "2", "x": "1"}), "it keeps the value that it has")
+		Expect(data()).To(Equal(map[string]string{"value": "2", "x": "1"}), "the field keeps its current value")
 
-		By("another writer changes it")
-		mark := marked(ctx)
-		Expect(merge(`{"data":{"x":"theirs"}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
-		noWrites(ctx, ns, mark, "it is theirs to change")
-		Expect(merge(`{"data":{"value":"theirs"}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
-		Eventually(ctx, data, soon, "10ms").Should(Equal(map[string]string{"value": "2", "x": "theirs"}), "the other field is put right, and that alone")
+		By("a change by another writer")
+		mark := auditMark(ctx)
+		Expect(mergePatch(`{"data":{"x":"theirs"}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
+		expectNoWrites(ctx, ns, mark, "a change by another writer stays")
+		Expect(mergePatch(`{"data":{"value":"theirs"}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
+		Eventually(ctx, data, soon, "10ms").Should(Equal(map[string]string{"value": "2", "x": "theirs"}), "only the other field is corrected")
 		stack(ctx, ns, "main@sha1:3", twoValues("a", "3", "3"))
 		atRevision(ctx, in, "main@sha1:3")
 		Expect(data()).To(Equal(map[string]string{"value": "3", "x": "theirs"}))
 
-		By("another writer takes it out")
-		mark = marked(ctx)
-		Expect(merge(`{"data":{"x":null}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
-		noWrites(ctx, ns, mark, "it is theirs to take out")
+		By("a removal by another writer")
+		mark = auditMark(ctx)
+		Expect(mergePatch(`{"data":{"x":null}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
+		expectNoWrites(ctx, ns, mark, "a removal by another writer stays")
 		stack(ctx, ns, "main@sha1:4", twoValues("a", "4", "4"))
 		atRevision(ctx, in, "main@sha1:4")
 		Expect(data()).To(Equal(map[string]string{"value": "4"}))
 
-		By("the rule goes")
-		Expect(merge(`{"data":{"x":"theirs"}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
+		By("removing the rule")
+		Expect(mergePatch(`{"data":{"x":"theirs"}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
 		edit(ctx, in, func(in *appsv1.KsctlInstall) { in.Spec.Drift = nil })
-		Eventually(ctx, data, soon, "10ms").Should(Equal(map[string]string{"value": "4", "x": "4"}), "it is Git's again")
-		Expect(merge(`{"data":{"x":"theirs"}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
-		Eventually(ctx, data, soon, "10ms").Should(Equal(map[string]string{"value": "4", "x": "4"}), "it is put right")
+		Eventually(ctx, data, soon, "10ms").Should(Equal(map[string]string{"value": "4", "x": "4"}), "the field has the value in Git again")
+		Expect(mergePatch(`{"data":{"x":"theirs"}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
+		Eventually(ctx, data, soon, "10ms").Should(Equal(map[string]string{"value": "4", "x": "4"}), "drift of the field is corrected again")
 	})
 
-	It("are kept inside lists, and as a map", func(ctx SpecContext) {
+	It("may be list items or a whole map", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		stack(ctx, ns, "main@sha1:1", web("1", "a", 1), twoValues("a", "1", "1"))
-		in := newInstall(ctx, ns, "i", hourly, drifting(appsv1.Drift{Ignore: []appsv1.IgnoreRule{
+		in := newInstall(ctx, ns, "i", hourly, withDrift(appsv1.Drift{Ignore: []appsv1.IgnoreRule{
 			{Target: &appsv1.IgnoreTarget{Kind: "Deployment"}, Paths: []string{"/spec/replicas", "/spec/template/spec/containers/0/args/1", "/spec/template/spec/containers/1/image"}},
 			{Target: &appsv1.IgnoreTarget{Kind: "ConfigMap", Name: "a"}, Paths: []string{"/data"}}}}))
 		atRevision(ctx, in, "main@sha1:1")
-		mark := marked(ctx)
+		mark := auditMark(ctx)
 		Expect(patch(ctx, aDeployment(ns, "web"), "mallory", `{"spec":{"replicas":3}}`)).To(Succeed())
 		kubectl(ctx, ns, "", "set", "image", "deployment/web", "side=example.com/side:theirs")
 		kubectl(ctx, ns, "", "patch", "deployment/web", "-p", `{"spec":{"template":{"spec":{"containers":[{"name":"main","args":["serve","theirs","--quiet"]}]}}}}`)
-		Expect(merge(`{"data":{"x":"theirs"}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
-		noWrites(ctx, ns, mark, "all of it is theirs to change")
+		Expect(mergePatch(`{"data":{"x":"theirs"}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
+		expectNoWrites(ctx, ns, mark, "all changed fields are ignored")
 
 		stack(ctx, ns, "main@sha1:2", web("2", "b", 2), strings.Replace(twoValues("a", "2", "2"), "{name: a}", "{name: a, labels: {new: \"yes\"}}", 1))
 		atRevision(ctx, in, "main@sha1:2")
 		Expect(images(ctx, ns)).To(Equal("main=main:2serve,theirs,--quiet side=side:theirs"))
-		scaled(ctx, ns, 3)
-		a := seen(ctx, ns, "a")
-		Expect(a.Data).To(Equal(map[string]string{"value": "1", "x": "theirs"}), "what is ours of it stays, too")
+		awaitReplicas(ctx, ns, 3)
+		a := getConfigMap(ctx, ns, "a")
+		Expect(a.Data).To(Equal(map[string]string{"value": "1", "x": "theirs"}), "the applied keys of the ignored map stay as well")
 		Expect(a.Labels).To(HaveKeyWithValue("new", "yes"))
 
 		Expect(patch(ctx, aDeployment(ns, "web"), "mallory", `{"spec":{"paused":true,"minReadySeconds":3}}`)).To(Succeed())
 		kubectl(ctx, ns, "", "set", "image", "deployment/web", "main=example.com/main:theirs")
 		Eventually(ctx, func() string { return images(ctx, ns) }, soon, "10ms").Should(
-			Equal("main=main:2serve,theirs,--quiet side=side:theirs"), "the rest is put right")
+			Equal("main=main:2serve,theirs,--quiet side=side:theirs"), "the other fields are corrected")
 	})
 
-	It("are never set back by an apply that was on its way when they changed", func(ctx SpecContext) {
+	It("are not overwritten by an apply that is in flight when they change", func(ctx SpecContext) {
 		const objects = 100
 		ns := namespaceFor(ctx)
 		name := func(i int) string { return fmt.Sprintf("c%02d", i) }
@@ -203,31 +203,31 @@ var _ = Describe("Fields that drift.ignore names", func() {
 			return docs
 		}
 		stack(ctx, ns, "main@sha1:1", all("1")...)
-		in := newInstall(ctx, ns, "i", hourly, ignoring("/data/x"))
+		in := newInstall(ctx, ns, "i", hourly, ignorePaths("/data/x"))
 		atRevision(ctx, in, "main@sha1:1")
 		stack(ctx, ns, "main@sha1:2", all("2")...)
-		Eventually(ctx, func() string { return seen(ctx, ns, name(0)).Data["value"] }, soon, time.Millisecond).Should(Equal("2"))
+		Eventually(ctx, func() string { return getConfigMap(ctx, ns, name(0)).Data["value"] }, soon, time.Millisecond).Should(Equal("2"))
 		for i := objects - 1; i >= 0; i-- {
-			Expect(merge(`{"data":{"x":"theirs"}}`)(ctx, aConfigMap(ns, name(i)))).To(Succeed())
+			Expect(mergePatch(`{"data":{"x":"theirs"}}`)(ctx, aConfigMap(ns, name(i)))).To(Succeed())
 		}
 		atRevision(ctx, in, "main@sha1:2")
 		for i := range objects {
-			Expect(seen(ctx, ns, name(i)).Data).To(Equal(map[string]string{"value": "2", "x": "theirs"}), name(i))
+			Expect(getConfigMap(ctx, ns, name(i)).Data).To(Equal(map[string]string{"value": "2", "x": "theirs"}), name(i))
 		}
 	})
 
-	It("may be what our marks are in", func(ctx SpecContext) {
+	It("may include the annotations and labels that have our marks", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		stack(ctx, ns, "main@sha1:1", twoValues("a", "1", "1"))
-		in := newInstall(ctx, ns, "i", hourly, ignoring("/metadata/annotations", "/metadata/labels"))
+		in := newInstall(ctx, ns, "i", hourly, ignorePaths("/metadata/annotations", "/metadata/labels"))
 		atRevision(ctx, in, "main@sha1:1")
 		kubectl(ctx, ns, "", "annotate", "configmap/a", "note=theirs")
-		Expect(merge(`{"metadata":{"annotations":null,"labels":null}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
-		Eventually(ctx, func() map[string]string { return seen(ctx, ns, "a").Annotations }, soon, "20ms").Should(HaveKey(live.MarkAnnotation))
+		Expect(mergePatch(`{"metadata":{"annotations":null,"labels":null}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
+		Eventually(ctx, func() map[string]string { return getConfigMap(ctx, ns, "a").Annotations }, soon, "20ms").Should(HaveKey(live.MarkAnnotation))
 		stack(ctx, ns, "main@sha1:2", twoValues("a", "2", "1"))
 		atRevision(ctx, in, "main@sha1:2")
-		belongs(seen(ctx, ns, "a"), in)
-		removed(ctx, in)
-		Expect(absent(ctx, &corev1.ConfigMap{ObjectMeta: named(ns, "a")})).To(BeTrue())
+		expectOwnedBy(getConfigMap(ctx, ns, "a"), in)
+		deleteAndWait(ctx, in)
+		Expect(absent(ctx, &corev1.ConfigMap{ObjectMeta: objectMeta(ns, "a")})).To(BeTrue())
 	})
 })

@@ -12,7 +12,7 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/artifacts"
 )
 
-// tree is a source with one stack "app" of plain manifests, a component per entry.
+// tree returns a source with one stack "app", from the rest of its stack.yaml and its files.
 func tree(stack string, files map[string]string) fs.FS {
 	all := map[string]string{"stacks/app/stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: app}\n" + stack}
 	for name, content := range files {
@@ -27,8 +27,8 @@ func configMap(name, value string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {value: %q}\n", name, value)
 }
 
-var _ = Describe("The path from a revision to ready objects", func() {
-	It("installs, changes, prunes and removes", Label("smoke"), func(ctx SpecContext) {
+var _ = Describe("An install", func() {
+	It("creates, updates, prunes and removes objects", Label("smoke"), func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{
 			"main/a.yaml": configMap("a", "1"), "main/b.yaml": configMap("b", "1")}))
@@ -45,7 +45,7 @@ var _ = Describe("The path from a revision to ready objects", func() {
 		b := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "b"}}
 		Expect(get(ctx, b)).To(MatchError(ContainSubstring("not found")))
 
-		removed(ctx, in)
+		deleteAndWait(ctx, in)
 		Expect(get(ctx, a)).To(MatchError(ContainSubstring("not found")))
 	})
 })

@@ -17,8 +17,8 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 )
 
-// job is a Job that runs once. Further fields of its spec and its metadata, and
-// the fate of its pod, may be given.
+// job returns a Job that runs once, with optional additional fields of its spec and metadata
+// and the fate of its pod.
 func job(name, fate, spec, meta string) string {
 	return fmt.Sprintf(`apiVersion: batch/v1
 kind: Job
@@ -31,9 +31,9 @@ spec:
 `, name, meta, spec, cluster.FateAnnotation, fate)
 }
 
-const gone = "  ttlSecondsAfterFinished: 0\n"
+const ttlZero = "  ttlSecondsAfterFinished: 0\n"
 
-// hook is the metadata of a hook of Helm.
+// hook returns the metadata of a Helm hook.
 func hook(event string, weight int) string {
 	return fmt.Sprintf(", annotations: {helm.sh/hook: %q, helm.sh/hook-weight: %q}", event, fmt.Sprint(weight))
 }
@@ -50,69 +50,69 @@ func jobsIn(ctx context.Context, ns string) []string {
 	return names
 }
 
-// ran is how often each Job of a namespace was created since a mark.
-func ran(ctx context.Context, mark cluster.Mark, ns string) map[string]int {
+// jobRuns returns how often each Job of a namespace was created since a mark.
+func jobRuns(ctx context.Context, mark cluster.Mark, ns string) map[string]int {
 	GinkgoHelper()
 	times := map[string]int{}
 	created := func(r cluster.Request) bool { return r.Code == 201 }
-	for _, r := range since(ctx, mark, cluster.As(tenant(ns)), cluster.Resource("jobs"), cluster.In(ns), created).Without(cluster.DryRun) {
+	for _, r := range requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Resource("jobs"), cluster.InNamespace(ns), created).Without(cluster.DryRun) {
 		times[r.Name]++
 	}
 	return times
 }
 
 var _ = Describe("Jobs", func() {
-	It("are not ready until they are complete", func(ctx SpecContext) {
+	It("are ready when they are complete", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(components("migrate", "after:migrate"), map[string]string{
 			"migrate/j.yaml": job("migrate", cluster.FateNeverEnds, "", ""), "after/a.yaml": configMap("after", "1")}))
-		mark := marked(ctx)
+		mark := auditMark(ctx)
 		in := newInstall(ctx, ns, "i", hourly)
-		says(ctx, in, "Unknown", "Progressing", `component "migrate"`, "Job "+ns+"/migrate is InProgress")
+		reports(ctx, in, "Unknown", "Progressing", `component "migrate"`, "Job "+ns+"/migrate is InProgress")
 		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeTrue())
-		cheer(ctx, ns)
+		makePodsReady(ctx, ns)
 		atRevision(ctx, in, "main@sha1:1")
 		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeFalse())
-		Expect(ran(ctx, mark, ns)).To(Equal(map[string]int{"migrate": 1}))
+		Expect(jobRuns(ctx, mark, ns)).To(Equal(map[string]int{"migrate": 1}))
 	})
 
-	It("say when they failed, hold what depends on them, and run again when force lets a change recreate them", func(ctx SpecContext) {
+	It("that fail are reported, block their dependents, and run again when a change recreates them with force", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		files := func(fate string) map[string]string {
 			return map[string]string{"migrate/j.yaml": job("migrate", fate, "", ""), "after/a.yaml": configMap("after", "1")}
 		}
 		publish(ctx, ns, "src", "main@sha1:1", tree(components("migrate", "after:migrate"), files(cluster.FateFails)))
-		mark := marked(ctx)
+		mark := auditMark(ctx)
 		in := newInstall(ctx, ns, "i", hourly)
-		says(ctx, in, "False", "HealthCheckFailed", `component "migrate"`, "Job "+ns+"/migrate is Failed")
+		reports(ctx, in, "False", "HealthCheckFailed", `component "migrate"`, "Job "+ns+"/migrate is Failed")
 		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeTrue())
-		Consistently(ctx, func() map[string]int { return ran(ctx, mark, ns) }, "1s").Should(Equal(map[string]int{"migrate": 1}), "what failed is not run again by itself")
+		Consistently(ctx, func() map[string]int { return jobRuns(ctx, mark, ns) }, "1s").Should(Equal(map[string]int{"migrate": 1}), "a failed Job is not run again")
 
 		publish(ctx, ns, "src", "main@sha1:2", tree(components("migrate", "after:migrate"), files("")))
-		says(ctx, in, "False", "ReconciliationFailed", "Job "+ns+"/migrate", "spec.force")
+		reports(ctx, in, "False", "ReconciliationFailed", "Job "+ns+"/migrate", "spec.force")
 		before := in.DeepCopy()
 		in.Spec.Force = true
 		Expect(plane.Client().Patch(ctx, in, client.MergeFrom(before))).To(Succeed())
 		atRevision(ctx, in, "main@sha1:2")
-		Expect(ran(ctx, mark, ns)).To(Equal(map[string]int{"migrate": 2}))
+		Expect(jobRuns(ctx, mark, ns)).To(Equal(map[string]int{"migrate": 2}))
 	})
 
-	It("stay done when their TTL deletes them at once, also after a restart of the controller", func(ctx SpecContext) {
+	It("stay complete when their TTL deletes them at once, also after a restart of the controller", func(ctx SpecContext) {
 		const jobs = 12
 		ns := namespaceFor(ctx)
 		files, once := map[string]string{"after/a.yaml": configMap("after", "1")}, map[string]int{}
 		for i := range jobs {
 			name := fmt.Sprintf("quick%d", i)
-			files["migrate/"+name+".yaml"] = job(name, "", gone, "")
+			files["migrate/"+name+".yaml"] = job(name, "", ttlZero, "")
 			once[name] = 1
 		}
 		files["migrate/kept.yaml"] = job("kept", "", "", "")
 		once["kept"] = 1
-		ownSource(ctx, ns, "src", "restarted")
+		sourceForController(ctx, ns, "src", "restarted")
 		publish(ctx, ns, "src", "main@sha1:1", tree(components("migrate", "after:migrate"), files))
-		mark := marked(ctx)
-		stop := startController(alone("restarted"))
-		in := newInstall(ctx, ns, "i", leftTo[*appsv1.KsctlInstall]("restarted"), func(in *appsv1.KsctlInstall) {
+		mark := auditMark(ctx)
+		stop := startController(dedicated("restarted"))
+		in := newInstall(ctx, ns, "i", forController[*appsv1.KsctlInstall]("restarted"), func(in *appsv1.KsctlInstall) {
 			in.Spec.Interval, in.Spec.RetryInterval = &metav1.Duration{Duration: time.Second}, &metav1.Duration{Duration: time.Second}
 		})
 		atRevision(ctx, in, "main@sha1:1")
@@ -120,43 +120,43 @@ var _ = Describe("Jobs", func() {
 		Consistently(ctx, func(g Gomega) {
 			g.Expect(get(ctx, in)).To(Succeed())
 			g.Expect(ready(in).Status).To(BeEquivalentTo("True"), ready(in).Message)
-			g.Expect(ran(ctx, mark, ns)).To(Equal(once))
-		}, "4s").Should(Succeed(), "success stays success for several intervals")
+			g.Expect(jobRuns(ctx, mark, ns)).To(Equal(once))
+		}, "4s").Should(Succeed(), "the install stays ready for several intervals")
 
 		stop()
-		Expect(plane.Client().Delete(ctx, &batchv1.Job{ObjectMeta: named(ns, "kept")}, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
-		startController(alone("restarted"))
+		Expect(plane.Client().Delete(ctx, &batchv1.Job{ObjectMeta: objectMeta(ns, "kept")}, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+		startController(dedicated("restarted"))
 		annotate(ctx, in, "reconcile.fluxcd.io/requestedAt", "restarted")
 		Eventually(ctx, func() string {
 			_ = get(ctx, in)
 			return in.Status.LastHandledReconcileAt
 		}, soon).Should(Equal("restarted"))
-		becomes(ctx, in, "True", "") // once the new one knows what there is
+		becomes(ctx, in, "True", "") // when the caches of the new controller are synced
 		Consistently(ctx, func(g Gomega) {
 			g.Expect(get(ctx, in)).To(Succeed())
 			g.Expect(ready(in).Status).To(BeEquivalentTo("True"), ready(in).Message)
-			g.Expect(ran(ctx, mark, ns)).To(Equal(once))
-		}, "3s").Should(Succeed(), "a controller that never saw the Jobs knows that they are done")
+			g.Expect(jobRuns(ctx, mark, ns)).To(Equal(once))
+		}, "3s").Should(Succeed(), "a controller that has not observed the Jobs treats them as complete")
 	})
 
-	It("stay done when they come and go while the controller is at something else", func(ctx SpecContext) {
+	It("stay complete when they are created and deleted while the controller is busy", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		files := map[string]string{"migrate/j.yaml": job("quick", "", gone, ""), "after/a.yaml": configMap("after", "1")}
+		files := map[string]string{"migrate/j.yaml": job("quick", "", ttlZero, ""), "after/a.yaml": configMap("after", "1")}
 		for i := range 600 {
 			files[fmt.Sprintf("many/%d.yaml", i)] = configMap(fmt.Sprintf("many%d", i), "1")
 		}
 		publish(ctx, ns, "src", "main@sha1:1", tree(components("migrate", "many", "after:migrate"), files))
-		mark := marked(ctx)
+		mark := auditMark(ctx)
 		in := newInstall(ctx, ns, "i", hourly)
 		Eventually(ctx, func() (string, error) { err := get(ctx, in); return in.Status.LastAppliedRevision, err }, 5*time.Minute, "100ms").
-			Should(Equal("main@sha1:1"), "600 objects take their time")
+			Should(Equal("main@sha1:1"), "600 objects take a while")
 		atRevision(ctx, in, "main@sha1:1")
-		Eventually(ctx, func() []string { return jobsIn(ctx, ns) }, soon).Should(BeEmpty(), "the TTL controller deletes it")
-		Consistently(ctx, func() map[string]int { return ran(ctx, mark, ns) }, "1s").Should(Equal(map[string]int{"quick": 1}),
-			"it was seen to complete, though nobody looked before it was gone")
+		Eventually(ctx, func() []string { return jobsIn(ctx, ns) }, soon).Should(BeEmpty(), "the TTL controller deletes the Job")
+		Consistently(ctx, func() map[string]int { return jobRuns(ctx, mark, ns) }, "1s").Should(Equal(map[string]int{"quick": 1}),
+			"its completion was observed before a reconcile")
 	})
 
-	It("that are hooks of a chart run by weight, once, and again only when they change", func(ctx SpecContext) {
+	It("that are chart hooks run in order of weight, and run again only when they change", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		chart := map[string]string{
 			"chart/Chart.yaml":          "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
@@ -170,47 +170,47 @@ var _ = Describe("Jobs", func() {
 		const stack = "spec:\n  version: 1.0.0\n  components:\n  - {name: shop, helm: {chart: ./chart}}\n" +
 			"  - {name: after, manifests: [after/], dependsOn: [shop]}\n"
 		publish(ctx, ns, "src", "main@sha1:1", tree(stack, chart))
-		mark := marked(ctx)
+		mark := auditMark(ctx)
 		in := newInstall(ctx, ns, "i", hourly)
 		stage := func(jobs []string, main bool) {
 			GinkgoHelper()
-			Eventually(ctx, func() []string { return jobsIn(ctx, ns) }, soon).Should(Equal(jobs), "the hooks that may run now")
+			Eventually(ctx, func() []string { return jobsIn(ctx, ns) }, soon).Should(Equal(jobs), "the hooks of this step run")
 			Consistently(ctx, func(g Gomega) {
 				g.Expect(jobsIn(ctx, ns)).To(Equal(jobs))
 				g.Expect(absent(ctx, aConfigMap(ns, "main"))).To(Equal(!main))
 				g.Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeTrue())
-			}, "500ms").Should(Succeed(), "the next step waits for this one")
-			cheer(ctx, ns)
+			}, "500ms").Should(Succeed(), "the next step waits for this step")
+			makePodsReady(ctx, ns)
 		}
 		stage([]string{"early"}, false)
 		stage([]string{"early", "late"}, false)
 		stage([]string{"early", "late", "post"}, true)
 		atRevision(ctx, in, "main@sha1:1")
-		Expect(ran(ctx, mark, ns)).To(Equal(map[string]int{"early": 1, "late": 1, "post": 1}))
+		Expect(jobRuns(ctx, mark, ns)).To(Equal(map[string]int{"early": 1, "late": 1, "post": 1}))
 
-		By("not running them again for a revision that changes something else")
+		By("not running them again for an unrelated change")
 		second := maps.Clone(chart)
 		second["chart/templates/cm.yaml"] = configMap("main", "2")
-		mark = marked(ctx)
+		mark = auditMark(ctx)
 		publish(ctx, ns, "src", "main@sha1:2", tree(stack, second))
 		atRevision(ctx, in, "main@sha1:2")
-		Expect(since(ctx, mark, cluster.As(tenant(ns)), cluster.Write)).To(HaveLen(1), "the ConfigMap")
+		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write)).To(HaveLen(1), "the ConfigMap")
 
-		By("running the one again that a revision changes, before what comes after it")
+		By("running only a changed hook again, before the objects that follow it")
 		third := maps.Clone(second)
 		third["chart/templates/late.yaml"] = job("late", "", "  completions: 2\n", hook("pre-install,pre-upgrade", 5))
 		third["chart/templates/cm.yaml"] = configMap("main", "3")
-		mark = marked(ctx)
+		mark = auditMark(ctx)
 		publish(ctx, ns, "src", "main@sha1:3", tree(stack, third))
 		atRevision(ctx, in, "main@sha1:3")
-		Expect(ran(ctx, mark, ns)).To(Equal(map[string]int{"late": 1}))
-		writes := since(ctx, mark, cluster.As(tenant(ns)), cluster.Write).Without(cluster.DryRun, cluster.Failed)
+		Expect(jobRuns(ctx, mark, ns)).To(Equal(map[string]int{"late": 1}))
+		writes := requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write).Without(cluster.DryRun, cluster.Failed)
 		Expect(writes).To(HaveLen(3), "delete, create, and the ConfigMap: %s", writes)
 		Expect(writes[2].Resource).To(Equal("configmaps"))
 	})
 })
 
-// annotate sets an annotation as kubectl would.
+// annotate sets an annotation like kubectl does.
 func annotate(ctx context.Context, o client.Object, key, value string) {
 	GinkgoHelper()
 	body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value)

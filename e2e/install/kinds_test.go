@@ -10,17 +10,17 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 )
 
-var _ = Describe("Kinds", func() {
-	It("waits for a kind that another install brings later, goes on with the rest, and wakes by its event", func(ctx SpecContext) {
+var _ = Describe("An install", func() {
+	It("waits for a kind that another install creates later, applies the other objects, and continues on the event of the CRD", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		group := defined(ns + ".example.com")
+		group := deleteDefinition(ns + ".example.com")
 		publish(ctx, ns, "src", "main@sha1:1", tree(components("user", "after:user", "other"), map[string]string{
 			"user/object.yaml": widget(group, "first"), "user/a.yaml": configMap("beside", "1"),
 			"after/a.yaml": configMap("after", "1"), "other/a.yaml": configMap("other", "1")}))
 		in := newInstall(ctx, ns, "user", hourly)
-		says(ctx, in, "Unknown", "Progressing", `component "user"`, "kind Widget of "+group+"/v1 is not served yet")
-		Expect(absent(ctx, aConfigMap(ns, "beside"))).To(BeFalse(), "the rest of its component goes on")
-		Expect(absent(ctx, aConfigMap(ns, "other"))).To(BeFalse(), "other components go on")
+		reports(ctx, in, "Unknown", "Progressing", `component "user"`, "kind Widget of "+group+"/v1 is not served yet")
+		Expect(absent(ctx, aConfigMap(ns, "beside"))).To(BeFalse(), "the other objects of the component are applied")
+		Expect(absent(ctx, aConfigMap(ns, "other"))).To(BeFalse(), "other components are applied")
 		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeTrue())
 		Expect(component(in, "after").Message).To(Equal("waits for component user"))
 		Expect(condition(in, "Stalled")).To(BeNil())
@@ -31,18 +31,18 @@ var _ = Describe("Kinds", func() {
 		began := time.Now()
 		atRevision(ctx, in, "main@sha1:1")
 		took := time.Since(began)
-		AddReportEntry("from the provider's Ready to the user's", took.String())
-		Expect(took).To(BeNumerically("<", time.Minute), "by its event: every timer is an hour away")
+		AddReportEntry("from Ready of the provider to Ready of the user", took.String())
+		Expect(took).To(BeNumerically("<", time.Minute), "on the event of the CRD: every timer fires after an hour")
 		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeFalse())
 	})
 
-	It("is stalled by a kind that no built-in group has, names it, and applies the rest", func(ctx SpecContext) {
+	It("stalls on a kind that a built-in group does not have, reports it, and applies the other objects", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(components("main", "other"), map[string]string{
 			"main/a.yaml":  "apiVersion: apps/v1\nkind: Deploymnet\nmetadata: {name: typo}\nspec: {replicas: 1}\n",
 			"other/a.yaml": configMap("other", "1")}))
 		in := newInstall(ctx, ns, "i", hourly)
-		says(ctx, in, "False", "InvalidObject", `component "main"`, "Deploymnet", "typo", "apps/v1", "check apiVersion and kind")
+		reports(ctx, in, "False", "InvalidObject", `component "main"`, "Deploymnet", "typo", "apps/v1", "check apiVersion and kind")
 		Expect(condition(in, "Stalled")).To(HaveField("Reason", "InvalidObject"))
 		Expect(condition(in, "Reconciling")).To(BeNil())
 		Expect(absent(ctx, aConfigMap(ns, "other"))).To(BeFalse())
@@ -53,30 +53,30 @@ var _ = Describe("Kinds", func() {
 		Expect(condition(in, "Stalled")).To(BeNil())
 	})
 
-	It("is stalled by a namespace on an object of a cluster-scoped kind, and names both", func(ctx SpecContext) {
+	It("stalls on a namespace of a cluster-scoped object, and reports both", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		group := defined(ns + ".example.com")
+		group := deleteDefinition(ns + ".example.com")
 		Expect(plane.ApplyYAML(ctx, []byte(definition(group, "Cluster")))).To(Succeed())
 		scoped := "apiVersion: " + group + "/v1\nkind: Widget\nmetadata: {name: " + ns + ", namespace: somewhere}\n"
 		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{"main/a.yaml": scoped, "main/b.yaml": configMap("b", "1")}))
-		mark := marked(ctx)
+		mark := auditMark(ctx)
 		in := newInstall(ctx, ns, "i", hourly)
-		says(ctx, in, "False", "InvalidObject", `component "main"`, "Widget", ns, "cluster-scoped", `"somewhere"`)
+		reports(ctx, in, "False", "InvalidObject", `component "main"`, "Widget", ns, "cluster-scoped", `"somewhere"`)
 		Expect(condition(in, "Stalled")).NotTo(BeNil())
-		Expect(since(ctx, mark, cluster.As(tenant(ns)), cluster.Resource("widgets"))).To(BeEmpty(), "what can't be right is not tried")
-		Expect(absent(ctx, aConfigMap(ns, "b"))).To(BeFalse(), "the rest is applied")
+		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Resource("widgets"))).To(BeEmpty(), "no request is made for an invalid object")
+		Expect(absent(ctx, aConfigMap(ns, "b"))).To(BeFalse(), "the other objects are applied")
 
-		By("taking a namespace that nobody wrote off such an object")
+		By("omitting the default namespace from a cluster-scoped object")
 		publish(ctx, ns, "src", "main@sha1:2", tree(oneComponent, map[string]string{"main/a.yaml": widget(group, ns), "main/b.yaml": configMap("b", "1")}))
 		atRevision(ctx, in, "main@sha1:2")
 		Expect(absent(ctx, widgetObject(group, "", ns))).To(BeFalse())
-		removed(ctx, in)
+		deleteAndWait(ctx, in)
 		Expect(absent(ctx, widgetObject(group, "", ns))).To(BeTrue())
 	})
 
-	It("waits again for a kind whose definition is deleted while it is in use, and brings the object back with it", func(ctx SpecContext) {
+	It("waits again for a kind whose CRD is deleted while in use, and recreates the object when the CRD returns", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		group := defined(ns + ".example.com")
+		group := deleteDefinition(ns + ".example.com")
 		Expect(plane.ApplyYAML(ctx, []byte(definition(group, "Namespaced")))).To(Succeed())
 		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{"main/a.yaml": widget(group, "first")}))
 		in := newInstall(ctx, ns, "i", hourly)
@@ -84,16 +84,16 @@ var _ = Describe("Kinds", func() {
 
 		crd := widgetObject(group, "", "widgets."+group)
 		crd.SetGroupVersionKind(crdKind)
-		removed(ctx, crd) // or the next one would be applied to this, and go with it
-		says(ctx, in, "Unknown", "Progressing", "kind Widget of "+group+"/v1 is not served")
+		deleteAndWait(ctx, crd) // otherwise the next CRD would be applied to this one, and be deleted with it
+		reports(ctx, in, "Unknown", "Progressing", "kind Widget of "+group+"/v1 is not served")
 		Expect(plane.ApplyYAML(ctx, []byte(definition(group, "Namespaced")))).To(Succeed())
 		atRevision(ctx, in, "main@sha1:1")
 		Expect(absent(ctx, widgetObject(group, ns, "first"))).To(BeFalse())
 	})
 
-	It("forgets objects that leave the stack when their kind is gone, and removes what else leaves", func(ctx SpecContext) {
+	It("drops objects that leave the stack from the inventory when their kind is gone, and deletes the others", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		group := defined(ns + ".example.com")
+		group := deleteDefinition(ns + ".example.com")
 		Expect(plane.ApplyYAML(ctx, []byte(definition(group, "Namespaced")))).To(Succeed())
 		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{
 			"main/a.yaml": widget(group, "first"), "main/b.yaml": configMap("b", "1"), "main/c.yaml": configMap("c", "1")}))
@@ -102,8 +102,8 @@ var _ = Describe("Kinds", func() {
 
 		crd := widgetObject(group, "", "widgets."+group)
 		crd.SetGroupVersionKind(crdKind)
-		removed(ctx, crd)
-		says(ctx, in, "Unknown", "Progressing", "is not served")
+		deleteAndWait(ctx, crd)
+		reports(ctx, in, "Unknown", "Progressing", "is not served")
 		publish(ctx, ns, "src", "main@sha1:2", tree(oneComponent, map[string]string{"main/b.yaml": configMap("b", "1")}))
 		atRevision(ctx, in, "main@sha1:2")
 		Expect(in.Status.Inventory.Entries).To(HaveLen(1))

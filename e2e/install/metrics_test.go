@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// series are those of the controller that are about a namespace's installs, as
-// name{label=value,...} without namespace and name, and their values.
+// series returns the values of the controller's metrics for the installs of a namespace, by
+// name{label=value,...} without the labels namespace and name.
 func series(ns string) map[string]float64 {
 	GinkgoHelper()
 	families, err := metrics.Registry.Gather()
@@ -39,13 +39,13 @@ func series(ns string) map[string]float64 {
 	return out
 }
 
-var _ = Describe("The metrics of an install", func() {
-	It("say how it stands, and go with it", func(ctx SpecContext) {
+var _ = Describe("Metrics of an install", func() {
+	It("have its state, and are deleted with it", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		in := settled(ctx, ns, 2)
-		was := seen(ctx, ns, "a")
-		Expect(merge(`{"data":{"value":"mine"}}`)(ctx, was)).To(Succeed())
-		restored(ctx, was)
+		in := installConfigMaps(ctx, ns, 2)
+		was := getConfigMap(ctx, ns, "a")
+		Expect(mergePatch(`{"data":{"value":"mine"}}`)(ctx, was)).To(Succeed())
+		awaitRestored(ctx, was)
 		Eventually(func(g Gomega) {
 			got := series(ns)
 			g.Expect(got).To(HaveKeyWithValue("gotk_reconcile_duration_seconds{kind=KsctlInstall}", BeNumerically(">=", 1)))
@@ -60,7 +60,7 @@ var _ = Describe("The metrics of an install", func() {
 		}, soon).Should(Succeed())
 
 		Expect(plane.Client().Delete(ctx, in)).To(Succeed())
-		removed(ctx, in)
+		deleteAndWait(ctx, in)
 		Eventually(func() map[string]float64 { return series(ns) }, soon).Should(BeEmpty())
 	})
 })

@@ -14,9 +14,9 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 )
 
-// into publishes a stack whose component of a name is in a namespace that it
-// asks for, under a source of that name, and returns what makes an install of it.
-func into(ctx context.Context, ns, name, namespace string, docs ...string) func(*appsv1.KsctlInstall) {
+// stackInNamespace publishes a source with a stack whose component has a namespace and
+// createNamespace. It returns the change of an install that uses this source.
+func stackInNamespace(ctx context.Context, ns, name, namespace string, docs ...string) func(*appsv1.KsctlInstall) {
 	GinkgoHelper()
 	files := map[string]string{}
 	for i, d := range docs {
@@ -27,42 +27,42 @@ func into(ctx context.Context, ns, name, namespace string, docs ...string) func(
 	return func(in *appsv1.KsctlInstall) { hourly(in); in.Spec.SourceRef.Name = name }
 }
 
-func theNamespace(name string) *corev1.Namespace {
+func aNamespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// vanished waits until a namespace does not exist.
-func vanished(ctx context.Context, name string) {
+// awaitNamespaceGone waits until a namespace does not exist.
+func awaitNamespaceGone(ctx context.Context, name string) {
 	GinkgoHelper()
-	Eventually(ctx, func() bool { return absent(ctx, theNamespace(name)) }, soon, "50ms").Should(BeTrue(), "namespace %s goes", name)
+	Eventually(ctx, func() bool { return absent(ctx, aNamespace(name)) }, soon, "50ms").Should(BeTrue(), "namespace %s is gone", name)
 }
 
-var _ = Describe("A namespace that installs ask for", func() {
-	It("has several users, and goes with the last", func(ctx SpecContext) {
+var _ = Describe("A namespace that installs create", func() {
+	It("is shared by installs, and deleted with the last of them", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		shared := ns + "-shared"
-		one := newInstall(ctx, ns, "one", into(ctx, ns, "one", shared, configMap("a", "1")))
+		one := newInstall(ctx, ns, "one", stackInNamespace(ctx, ns, "one", shared, configMap("a", "1")))
 		atRevision(ctx, one, "main@sha1:1")
-		two := newInstall(ctx, ns, "two", into(ctx, ns, "two", shared, configMap("b", "1")))
+		two := newInstall(ctx, ns, "two", stackInNamespace(ctx, ns, "two", shared, configMap("b", "1")))
 		atRevision(ctx, two, "main@sha1:1")
-		before := theNamespace(shared)
+		before := aNamespace(shared)
 		Expect(get(ctx, before)).To(Succeed())
 
-		removed(ctx, one)
+		deleteAndWait(ctx, one)
 		Expect(absent(ctx, aConfigMap(shared, "a"))).To(BeTrue())
-		now := theNamespace(shared)
-		Expect(get(ctx, now)).To(Succeed(), "the other one uses it")
+		now := aNamespace(shared)
+		Expect(get(ctx, now)).To(Succeed(), "the other install uses it")
 		Expect(now.UID).To(Equal(before.UID))
 		Expect(now.DeletionTimestamp).To(BeNil())
-		Expect(seen(ctx, shared, "b").Data).To(HaveKeyWithValue("value", "1"))
-		answered(ctx, two, "still fine?")
+		Expect(getConfigMap(ctx, shared, "b").Data).To(HaveKeyWithValue("value", "1"))
+		requestReconcile(ctx, two, "still fine?")
 		Expect(ready(two).Status).To(BeEquivalentTo("True"))
 
-		removed(ctx, two)
-		vanished(ctx, shared)
+		deleteAndWait(ctx, two)
+		awaitNamespaceGone(ctx, shared)
 	})
 
-	It("goes when its users are removed at the same time", func(ctx SpecContext) {
+	It("is deleted when all its installs are removed at the same time", func(ctx SpecContext) {
 		const namespaces = 6
 		ns := namespaceFor(ctx)
 		var all []*appsv1.KsctlInstall
@@ -70,7 +70,7 @@ var _ = Describe("A namespace that installs ask for", func() {
 			shared := fmt.Sprintf("%s-%d", ns, i)
 			for _, name := range []string{"one", "two", "three"} {
 				in := fmt.Sprintf("%s-%d", name, i)
-				all = append(all, newInstall(ctx, ns, in, into(ctx, ns, in, shared, configMap(name, "1"))))
+				all = append(all, newInstall(ctx, ns, in, stackInNamespace(ctx, ns, in, shared, configMap(name, "1"))))
 			}
 		}
 		for _, in := range all {
@@ -80,162 +80,162 @@ var _ = Describe("A namespace that installs ask for", func() {
 			Expect(plane.Client().Delete(ctx, in)).To(Succeed())
 		}
 		for i := range namespaces {
-			vanished(ctx, fmt.Sprintf("%s-%d", ns, i))
+			awaitNamespaceGone(ctx, fmt.Sprintf("%s-%d", ns, i))
 		}
 		for _, in := range all {
-			removed(ctx, in)
+			deleteAndWait(ctx, in)
 		}
 	})
 
-	It("stays while something foreign is in it", func(ctx SpecContext) {
+	It("stays while it contains an object of another owner", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		shared := ns + "-shared"
-		in := newInstall(ctx, ns, "i", into(ctx, ns, "i", shared, configMap("a", "1")))
+		in := newInstall(ctx, ns, "i", stackInNamespace(ctx, ns, "i", shared, configMap("a", "1")))
 		atRevision(ctx, in, "main@sha1:1")
-		foreign := theirs(ctx, shared, "foreign", metav1.ObjectMeta{})
-		removed(ctx, in)
+		foreign := foreignConfigMap(ctx, shared, "foreign", metav1.ObjectMeta{})
+		deleteAndWait(ctx, in)
 		Expect(absent(ctx, aConfigMap(shared, "a"))).To(BeTrue())
-		released(ctx, foreign, "theirs")
-		kept := theNamespace(shared)
+		expectReleased(ctx, foreign, "theirs")
+		kept := aNamespace(shared)
 		Expect(get(ctx, kept)).To(Succeed())
 		Expect(kept.DeletionTimestamp).To(BeNil())
-		Eventually(ctx, told(ctx, in, "Left"), soon).Should(ContainElement(HaveField("Message", And(ContainSubstring(shared), ContainSubstring("foreign is in it")))), "why is said")
+		Eventually(ctx, eventsWithReason(ctx, in, "Left"), soon).Should(ContainElement(HaveField("Message", And(ContainSubstring(shared), ContainSubstring("foreign is in the namespace")))), "the event has the reason")
 
-		By("an install that comes later and finds it empty takes it along")
-		again := newInstall(ctx, ns, "again", into(ctx, ns, "i", shared, configMap("a", "1")))
+		By("a later install deletes it when it is empty")
+		again := newInstall(ctx, ns, "again", stackInNamespace(ctx, ns, "i", shared, configMap("a", "1")))
 		atRevision(ctx, again, "main@sha1:1")
 		Expect(plane.Client().Delete(ctx, foreign)).To(Succeed())
-		removed(ctx, again)
-		vanished(ctx, shared)
+		deleteAndWait(ctx, again)
+		awaitNamespaceGone(ctx, shared)
 	})
 
-	It("stays when it was there before", func(ctx SpecContext) {
+	It("stays when it existed before the install", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		shared, err := plane.Namespace(ctx, "before")
 		Expect(err).NotTo(HaveOccurred())
-		before := theNamespace(shared)
+		before := aNamespace(shared)
 		Expect(get(ctx, before)).To(Succeed())
-		in := newInstall(ctx, ns, "i", into(ctx, ns, "i", shared, configMap("a", "1")), adopting(appsv1.AdoptNever))
+		in := newInstall(ctx, ns, "i", stackInNamespace(ctx, ns, "i", shared, configMap("a", "1")), withAdopt(appsv1.AdoptNever))
 		atRevision(ctx, in, "main@sha1:1")
-		removed(ctx, in)
-		after := theNamespace(shared)
+		deleteAndWait(ctx, in)
+		after := aNamespace(shared)
 		Expect(get(ctx, after)).To(Succeed())
 		Expect(after.DeletionTimestamp).To(BeNil())
 		Expect(after.Labels).To(Equal(before.Labels))
-		Expect(after.Annotations).To(Equal(before.Annotations), "nothing of ours is left on it")
+		Expect(after.Annotations).To(Equal(before.Annotations), "our annotations are removed")
 	})
 
-	It("has all its users on it when it was replaced behind the back of one", func(ctx SpecContext) {
+	It("records all its installs again after it was replaced while one install was suspended", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		shared := ns + "-shared"
-		one := newInstall(ctx, ns, "one", into(ctx, ns, "one", shared, configMap("a", "1")))
-		two := newInstall(ctx, ns, "two", into(ctx, ns, "two", shared, configMap("b", "1")))
+		one := newInstall(ctx, ns, "one", stackInNamespace(ctx, ns, "one", shared, configMap("a", "1")))
+		two := newInstall(ctx, ns, "two", stackInNamespace(ctx, ns, "two", shared, configMap("b", "1")))
 		atRevision(ctx, one, "main@sha1:1")
 		atRevision(ctx, two, "main@sha1:1")
 		suspend(ctx, two)
-		before := theNamespace(shared)
+		before := aNamespace(shared)
 		Expect(get(ctx, before)).To(Succeed())
 		Expect(plane.Client().Delete(ctx, before)).To(Succeed())
 		Eventually(ctx, func() bool {
-			now := theNamespace(shared)
+			now := aNamespace(shared)
 			return get(ctx, now) == nil && now.UID != before.UID && !absent(ctx, aConfigMap(shared, "a"))
-		}, 2*soon, "50ms").Should(BeTrue(), "it is made again for the first")
+		}, 2*soon, "50ms").Should(BeTrue(), "the first install recreates it")
 		commit(ctx, two, resume)
-		Eventually(ctx, func() bool { return absent(ctx, aConfigMap(shared, "b")) }, soon, "50ms").Should(BeFalse(), "the second has its object again")
-		removed(ctx, one)
-		kept := theNamespace(shared)
+		Eventually(ctx, func() bool { return absent(ctx, aConfigMap(shared, "b")) }, soon, "50ms").Should(BeFalse(), "the object of the second install is back")
+		deleteAndWait(ctx, one)
+		kept := aNamespace(shared)
 		Expect(get(ctx, kept)).To(Succeed())
-		Expect(kept.DeletionTimestamp).To(BeNil(), "the second uses it")
-		removed(ctx, two)
-		vanished(ctx, shared)
+		Expect(kept.DeletionTimestamp).To(BeNil(), "the second install uses it")
+		deleteAndWait(ctx, two)
+		awaitNamespaceGone(ctx, shared)
 	})
 
-	It("comes back with everything in it when somebody deletes it", func(ctx SpecContext) {
+	It("is recreated with its objects after another client deletes it", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		shared := ns + "-shared"
-		one := newInstall(ctx, ns, "one", into(ctx, ns, "one", shared, configMap("a", "1"), deployment("web", "")))
-		two := newInstall(ctx, ns, "two", into(ctx, ns, "two", shared, configMap("b", "1")))
+		one := newInstall(ctx, ns, "one", stackInNamespace(ctx, ns, "one", shared, configMap("a", "1"), deployment("web", "")))
+		two := newInstall(ctx, ns, "two", stackInNamespace(ctx, ns, "two", shared, configMap("b", "1")))
 		atRevision(ctx, one, "main@sha1:1")
 		atRevision(ctx, two, "main@sha1:1")
-		before := theNamespace(shared)
+		before := aNamespace(shared)
 		Expect(get(ctx, before)).To(Succeed())
 		began := time.Now()
 		Expect(plane.Client().Delete(ctx, before)).To(Succeed())
 		for _, name := range []string{"a", "b"} {
 			Eventually(ctx, func() bool {
-				now := theNamespace(shared)
+				now := aNamespace(shared)
 				return get(ctx, now) == nil && now.UID != before.UID && !absent(ctx, aConfigMap(shared, name))
-			}, 2*soon, "50ms").Should(BeTrue(), "%s is back in another namespace", name) // the control plane takes its time to empty one
+			}, 2*soon, "50ms").Should(BeTrue(), "%s is back in the new namespace", name) // emptying a namespace takes the control plane a while
 		}
 		AddReportEntry("back after", time.Since(began).Round(100*time.Millisecond).String(), ReportEntryVisibilityAlways)
 		becomes(ctx, one, "True", "")
 		becomes(ctx, two, "True", "")
-		removed(ctx, one)
-		removed(ctx, two)
-		vanished(ctx, shared)
+		deleteAndWait(ctx, one)
+		deleteAndWait(ctx, two)
+		awaitNamespaceGone(ctx, shared)
 	})
 })
 
-var _ = Describe("A namespace that terminates", func() {
-	It("is waited for without writes, with the inventory kept, and work goes on when it is gone", func(ctx SpecContext) {
+var _ = Describe("A terminating namespace", func() {
+	It("causes no writes and no change of the inventory, and its objects are recreated when it is gone", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		shared := ns + "-shared"
 		var docs []string
 		for i := range 10 {
 			docs = append(docs, configMap(letter(i), "1"))
 		}
-		in := newInstall(ctx, ns, "i", into(ctx, ns, "i", shared, docs...))
+		in := newInstall(ctx, ns, "i", stackInNamespace(ctx, ns, "i", shared, docs...))
 		atRevision(ctx, in, "main@sha1:1")
 		entries := len(in.Status.Inventory.Entries)
-		stuck := theirs(ctx, shared, "stuck", metav1.ObjectMeta{Finalizers: []string{"example.com/theirs"}})
-		Expect(plane.Client().Delete(ctx, theNamespace(shared))).To(Succeed())
-		Eventually(ctx, func() bool { return absent(ctx, aConfigMap(shared, "a")) }, soon, "10ms").Should(BeTrue(), "its content goes")
-		says(ctx, in, "False", "ReconciliationFailed", shared, "terminat")
-		Expect(in.Status.Inventory.Entries).To(HaveLen(entries), "nothing is forgotten")
+		stuck := foreignConfigMap(ctx, shared, "stuck", metav1.ObjectMeta{Finalizers: []string{"example.com/theirs"}})
+		Expect(plane.Client().Delete(ctx, aNamespace(shared))).To(Succeed())
+		Eventually(ctx, func() bool { return absent(ctx, aConfigMap(shared, "a")) }, soon, "10ms").Should(BeTrue(), "its objects are deleted")
+		reports(ctx, in, "False", "ReconciliationFailed", shared, "terminat")
+		Expect(in.Status.Inventory.Entries).To(HaveLen(entries), "the inventory keeps all entries")
 
-		mark := marked(ctx)
+		mark := auditMark(ctx)
 		Consistently(ctx, func() cluster.Requests {
-			return since(ctx, mark, cluster.As(tenant(ns)), cluster.Write)
+			return requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write)
 		}, 17*time.Second, time.Second).Should(HaveLen(0), "writes stop")
 		Expect(get(ctx, in)).To(Succeed())
-		Expect(ready(in).Message).NotTo(ContainSubstring("keeps being changed"), "this is no fight")
+		Expect(ready(in).Message).NotTo(ContainSubstring("keeps being changed"), "it is not reported as contested")
 
-		Expect(merge(`{"metadata":{"finalizers":null}}`)(ctx, stuck)).To(Succeed())
+		Expect(mergePatch(`{"metadata":{"finalizers":null}}`)(ctx, stuck)).To(Succeed())
 		becomes(ctx, in, "True", "")
 		for i := range 10 {
-			Expect(seen(ctx, shared, letter(i)).Data).To(HaveKeyWithValue("value", "1"))
+			Expect(getConfigMap(ctx, shared, letter(i)).Data).To(HaveKeyWithValue("value", "1"))
 		}
-		removed(ctx, in)
-		vanished(ctx, shared)
+		deleteAndWait(ctx, in)
+		awaitNamespaceGone(ctx, shared)
 	})
 
-	It("does not hold the removal of an install", func(ctx SpecContext) {
+	It("does not block the removal of an install", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		shared := ns + "-shared"
-		in := newInstall(ctx, ns, "i", into(ctx, ns, "i", shared, configMap("a", "1")))
+		in := newInstall(ctx, ns, "i", stackInNamespace(ctx, ns, "i", shared, configMap("a", "1")))
 		atRevision(ctx, in, "main@sha1:1")
-		stuck := theirs(ctx, shared, "stuck", metav1.ObjectMeta{Finalizers: []string{"example.com/theirs"}})
-		Expect(plane.Client().Delete(ctx, theNamespace(shared))).To(Succeed())
+		stuck := foreignConfigMap(ctx, shared, "stuck", metav1.ObjectMeta{Finalizers: []string{"example.com/theirs"}})
+		Expect(plane.Client().Delete(ctx, aNamespace(shared))).To(Succeed())
 		Expect(plane.Client().Delete(ctx, in)).To(Succeed())
-		says(ctx, in, "Unknown", "Removing", "Namespace "+shared+" is being deleted since", "has finalizers remaining: example.com/theirs in 1 resource instances")
-		Expect(merge(`{"metadata":{"finalizers":null}}`)(ctx, stuck)).To(Succeed())
-		removed(ctx, in)
-		vanished(ctx, shared)
+		reports(ctx, in, "Unknown", "Removing", "Namespace "+shared+" is being deleted since", "has finalizers remaining: example.com/theirs in 1 resource instances")
+		Expect(mergePatch(`{"metadata":{"finalizers":null}}`)(ctx, stuck)).To(Succeed())
+		deleteAndWait(ctx, in)
+		awaitNamespaceGone(ctx, shared)
 	})
 
-	It("says what is left in it, also where it is an object of the stack", func(ctx SpecContext) {
+	It("is reported with what remains in it, also when it is an object of the stack", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		own := ns + "-own"
 		publish(ctx, ns, "i", "main@sha1:1", tree("spec:\n  version: 1.0.0\n  components: [{name: main, manifests: [main/]}]\n",
 			map[string]string{"main/ns.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + own + "}\n"}))
 		in := newInstall(ctx, ns, "i", func(in *appsv1.KsctlInstall) { hourly(in); in.Spec.SourceRef.Name = "i" })
 		atRevision(ctx, in, "main@sha1:1")
-		stuck := theirs(ctx, own, "stuck", metav1.ObjectMeta{Finalizers: []string{"example.com/theirs"}})
-		Expect(plane.Client().Delete(ctx, theNamespace(own))).To(Succeed())
+		stuck := foreignConfigMap(ctx, own, "stuck", metav1.ObjectMeta{Finalizers: []string{"example.com/theirs"}})
+		Expect(plane.Client().Delete(ctx, aNamespace(own))).To(Succeed())
 		Expect(plane.Client().Delete(ctx, in)).To(Succeed())
-		says(ctx, in, "Unknown", "Removing", "Namespace "+own+" is being deleted since", "has finalizers remaining: example.com/theirs in 1 resource instances")
-		Expect(merge(`{"metadata":{"finalizers":null}}`)(ctx, stuck)).To(Succeed())
-		removed(ctx, in)
-		vanished(ctx, own)
+		reports(ctx, in, "Unknown", "Removing", "Namespace "+own+" is being deleted since", "has finalizers remaining: example.com/theirs in 1 resource instances")
+		Expect(mergePatch(`{"metadata":{"finalizers":null}}`)(ctx, stuck)).To(Succeed())
+		deleteAndWait(ctx, in)
+		awaitNamespaceGone(ctx, own)
 	})
 })

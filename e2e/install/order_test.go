@@ -22,14 +22,14 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 )
 
-// timeline is when Deployments of a namespace were seen to be created and to be ready.
+// timeline has the times when the Deployments of a namespace were created and became ready.
 type timeline struct {
 	mu             sync.Mutex
 	created, ready map[string]time.Time
 }
 
-// follow watches the Deployments of a namespace for the rest of the spec.
-func follow(ctx context.Context, ns string) *timeline {
+// watchDeployments records the Deployments of a namespace for the rest of the spec.
+func watchDeployments(ctx context.Context, ns string) *timeline {
 	GinkgoHelper()
 	c, err := dynamic.NewForConfig(plane.Config())
 	Expect(err).NotTo(HaveOccurred())
@@ -41,14 +41,14 @@ func follow(ctx context.Context, ns string) *timeline {
 	go func() {
 		for e := range w.ResultChan() {
 			if u, ok := e.Object.(*unstructured.Unstructured); ok {
-				t.note(e.Type, u, time.Now())
+				t.record(e.Type, u, time.Now())
 			}
 		}
 	}()
 	return t
 }
 
-func (t *timeline) note(kind watch.EventType, u *unstructured.Unstructured, at time.Time) {
+func (t *timeline) record(kind watch.EventType, u *unstructured.Unstructured, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if kind == watch.Added {
@@ -60,9 +60,9 @@ func (t *timeline) note(kind watch.EventType, u *unstructured.Unstructured, at t
 	}
 }
 
-// between is how long after one Deployment was ready another one was created. It
-// waits until both were seen: the watch may be behind what else is known.
-func (t *timeline) between(ctx context.Context, one, other string) (d time.Duration) {
+// delay returns the time from the readiness of one Deployment to the creation of another. It
+// waits until the watch has delivered both, since the watch may lag behind the status.
+func (t *timeline) delay(ctx context.Context, one, other string) (d time.Duration) {
 	GinkgoHelper()
 	Eventually(ctx, func() bool {
 		t.mu.Lock()
@@ -70,17 +70,17 @@ func (t *timeline) between(ctx context.Context, one, other string) (d time.Durat
 		ready, created := t.ready[one], t.created[other]
 		d = created.Sub(ready)
 		return !ready.IsZero() && !created.IsZero()
-	}, soon, "10ms").Should(BeTrue(), "%s was ready and %s made", one, other)
+	}, soon, "10ms").Should(BeTrue(), "%s is ready and %s is created", one, other)
 	return d
 }
 
 var _ = Describe("Order", func() {
-	It("installs a CRD, its object, the operator and a claim of one component in one pass, and then what depends on it", func(ctx SpecContext) {
+	It("applies a CRD, its object, the operator and a claim of one component in one reconcile, and then the dependent component", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		group := defined(ns + ".example.com")
+		group := deleteDefinition(ns + ".example.com")
 		DeferCleanup(func(ctx SpecContext) {
-			_ = plane.Client().Delete(ctx, &corev1.PersistentVolume{ObjectMeta: named("", ns)})
-			_ = plane.Client().Delete(ctx, &storagev1.StorageClass{ObjectMeta: named("", ns)})
+			_ = plane.Client().Delete(ctx, &corev1.PersistentVolume{ObjectMeta: objectMeta("", ns)})
+			_ = plane.Client().Delete(ctx, &storagev1.StorageClass{ObjectMeta: objectMeta("", ns)})
 		})
 		volume := fmt.Sprintf(`
 apiVersion: storage.k8s.io/v1
@@ -121,57 +121,57 @@ spec:
 		publish(ctx, ns, "src", "main@sha1:1", tree(components("operator", "app:operator"), map[string]string{
 			"operator/crd.yaml": definition(group, "Namespaced"), "operator/object.yaml": widget(group, "first"),
 			"operator/operator.yaml": operator, "operator/volume.yaml": volume, "app/app.yaml": deployment("app", "")}))
-		mark := marked(ctx)
+		mark := auditMark(ctx)
 		in := newInstall(ctx, ns, "i", hourly)
 		atRevision(ctx, in, "main@sha1:1")
 
-		claim := &corev1.PersistentVolumeClaim{ObjectMeta: named(ns, "data")}
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: objectMeta(ns, "data")}
 		Expect(get(ctx, claim)).To(Succeed())
 		Expect(claim.Status.Phase).To(Equal(corev1.ClaimBound), "the operator's pod is its first consumer")
-		writes := since(ctx, mark, cluster.As(tenant(ns)), cluster.Write)
+		writes := requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write)
 		Expect(writes).To(HaveLen(7), "one request for each object: %s", writes)
-		Expect(writes.Where(cluster.Failed)).To(BeEmpty(), "nothing is tried that can't go through: %s", writes)
-		Eventually(ctx, told(ctx, in, "ReconciliationSucceeded"), soon).ShouldNot(BeEmpty(), "the events are there, for they come in order")
-		for _, e := range slices.DeleteFunc(eventsOf(ctx, in), isEarly) {
+		Expect(writes.Where(cluster.Failed)).To(BeEmpty(), "no request is made that must fail: %s", writes)
+		Eventually(ctx, eventsWithReason(ctx, in, "ReconciliationSucceeded"), soon).ShouldNot(BeEmpty(), "all earlier events have arrived, since events are sent in order")
+		for _, e := range slices.DeleteFunc(eventsOf(ctx, in), isStartupEvent) {
 			Expect(e.Type).To(Equal(corev1.EventTypeNormal), "%s: %s", e.Reason, e.Message)
 		}
 	})
 
-	It("starts each wave by the event that the one before is ready, not by a timer", func(ctx SpecContext) {
+	It("starts each wave on the event that the previous wave is ready, not on a timer", func(ctx SpecContext) {
 		const installs = 5
 		var latencies []time.Duration
 		for range installs {
 			ns := namespaceFor(ctx)
-			t := follow(ctx, ns)
+			t := watchDeployments(ctx, ns)
 			publish(ctx, ns, "src", "main@sha1:1", tree(components("one", "two:one", "three:two"), map[string]string{
 				"one/d.yaml": deployment("one", ""), "two/d.yaml": deployment("two", ""), "three/d.yaml": deployment("three", "")}))
 			in := newInstall(ctx, ns, "i", hourly)
 			atRevision(ctx, in, "main@sha1:1")
-			latencies = append(latencies, t.between(ctx, "one", "two"), t.between(ctx, "two", "three"))
+			latencies = append(latencies, t.delay(ctx, "one", "two"), t.delay(ctx, "two", "three"))
 		}
 		slices.Sort(latencies)
 		p50, p90 := percentile(latencies, 50), percentile(latencies, 90)
 		AddReportEntry("from ready to the next wave's first create", fmt.Sprintf("p50 %s, p90 %s of %d", p50, p90, len(latencies)))
-		Expect(latencies[0]).To(BeNumerically(">", 0), "no wave begins before the one before it is ready")
-		Expect(p50).To(BeNumerically("<", 30*time.Second), "also on a busy machine: every timer of the install is an hour away")
+		Expect(latencies[0]).To(BeNumerically(">", 0), "no wave starts before the previous one is ready")
+		Expect(p50).To(BeNumerically("<", 30*time.Second), "also on a busy machine: every timer of the install fires after an hour")
 	})
 
-	It("holds dependents of what is not ready at each level, and nothing else", func(ctx SpecContext) {
+	It("delays only direct and indirect dependents of an unready component", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(components("slow", "after:slow", "last:after", "other"), map[string]string{
 			"slow/d.yaml": deployment("slow", cluster.FateNeverReady), "after/a.yaml": configMap("after", "1"),
 			"last/a.yaml": configMap("last", "1"), "other/a.yaml": configMap("other", "1")}))
 		in := newInstall(ctx, ns, "i", hourly)
-		Eventually(ctx, func() bool { return !absent(ctx, aConfigMap(ns, "other")) }, soon).Should(BeTrue(), "an independent branch goes on")
-		says(ctx, in, "Unknown", "Progressing", `component "slow"`, "Deployment "+ns+"/slow", `component "after": waits for component slow`)
+		Eventually(ctx, func() bool { return !absent(ctx, aConfigMap(ns, "other")) }, soon).Should(BeTrue(), "an independent branch is applied")
+		reports(ctx, in, "Unknown", "Progressing", `component "slow"`, "Deployment "+ns+"/slow", `component "after": waits for component slow`)
 		Expect(component(in, "other").Ready).To(BeTrue())
 		Consistently(ctx, func() bool { return absent(ctx, aConfigMap(ns, "after")) && absent(ctx, aConfigMap(ns, "last")) }, "1s").
 			Should(BeTrue(), "their dependency is not ready")
-		cheer(ctx, ns)
+		makePodsReady(ctx, ns)
 		atRevision(ctx, in, "main@sha1:1")
 	})
 
-	It("goes on with independent branches when one fails, and names what failed", func(ctx SpecContext) {
+	It("applies independent branches when one fails, and reports the failed object", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		wrong := "apiVersion: v1\nkind: Service\nmetadata: {name: wrong}\nspec: {ports: [{port: 99999}]}\n"
 		publish(ctx, ns, "src", "main@sha1:1", tree(components("bad", "after:bad", "good", "better:good"), map[string]string{
@@ -181,9 +181,9 @@ spec:
 		Eventually(ctx, func(g Gomega) {
 			g.Expect(get(ctx, in)).To(Succeed())
 			g.Expect(component(in, "better").Ready).To(BeTrue())
-		}, soon).Should(Succeed(), "the branch that does not fail is installed")
-		says(ctx, in, "False", "ReconciliationFailed", `component "bad"`, "Service "+ns+"/wrong", "spec.ports[0].port")
-		Expect(absent(ctx, aConfigMap(ns, "beside"))).To(BeFalse(), "inside a component the others are sent, too")
+		}, soon).Should(Succeed(), "the other branch is installed")
+		reports(ctx, in, "False", "ReconciliationFailed", `component "bad"`, "Service "+ns+"/wrong", "spec.ports[0].port")
+		Expect(absent(ctx, aConfigMap(ns, "beside"))).To(BeFalse(), "the other objects of the component are applied")
 		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeTrue())
 		Expect(component(in, "after").Message).To(Equal("waits for component bad"))
 
@@ -194,18 +194,18 @@ spec:
 		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeFalse())
 	})
 
-	It("says when a wave is not ready within spec.timeout, goes on, and is Ready later", func(ctx SpecContext) {
+	It("reports a wave that is not ready within spec.timeout, continues, and becomes Ready later", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(components("slow", "after:slow"), map[string]string{
 			"slow/d.yaml": deployment("slow", cluster.FateNeverReady), "after/a.yaml": configMap("after", "1")}))
 		in := newInstall(ctx, ns, "i", hourly, func(in *appsv1.KsctlInstall) {
-			in.Spec.Timeout = &metav1.Duration{Duration: 10 * time.Second} // for progress to be told before
+			in.Spec.Timeout = &metav1.Duration{Duration: 10 * time.Second} // long enough to report Progressing first
 		})
-		says(ctx, in, "Unknown", "Progressing", "slow")
-		says(ctx, in, "False", "Timeout", "not ready within 10s", "Deployment "+ns+"/slow")
-		Expect(condition(in, "Reconciling")).NotTo(BeNil(), "the work goes on")
+		reports(ctx, in, "Unknown", "Progressing", "slow")
+		reports(ctx, in, "False", "Timeout", "not ready within 10s", "Deployment "+ns+"/slow")
+		Expect(condition(in, "Reconciling")).NotTo(BeNil(), "the reconcile continues")
 		Expect(condition(in, "Stalled")).To(BeNil())
-		cheer(ctx, ns)
+		makePodsReady(ctx, ns)
 		atRevision(ctx, in, "main@sha1:1")
 		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeFalse())
 		Expect(condition(in, "Reconciling")).To(BeNil())

@@ -17,14 +17,14 @@ import (
 	"github.com/ksctl/gitops/internal/manager"
 )
 
-// statusOf writes the status of a custom resource as its operator would.
-func statusOf(ctx context.Context, o client.Object, status string) {
+// setStatus writes the status of a custom resource as its operator would.
+func setStatus(ctx context.Context, o client.Object, status string) {
 	GinkgoHelper()
 	Expect(plane.Client().Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"status":`+status+`}`)))).To(Succeed())
 }
 
-// reconciles is how many reconciles of installs there were in this process.
-func reconciles() int {
+// reconcileCount returns the number of reconciles of installs in this process.
+func reconcileCount() int {
 	GinkgoHelper()
 	families, err := metrics.Registry.Gather()
 	Expect(err).NotTo(HaveOccurred())
@@ -45,9 +45,9 @@ func reconciles() int {
 }
 
 var _ = Describe("Readiness", func() {
-	It("takes a custom resource without conditions as ready at once", func(ctx SpecContext) {
+	It("treats a custom resource without conditions as ready", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		group := defined(ns + ".example.com")
+		group := deleteDefinition(ns + ".example.com")
 		Expect(plane.ApplyYAML(ctx, []byte(definition(group, "Namespaced")))).To(Succeed())
 		publish(ctx, ns, "src", "main@sha1:1", tree(components("custom", "after:custom"), map[string]string{
 			"custom/a.yaml": widget(group, "first"), "after/a.yaml": configMap("after", "1")}))
@@ -56,9 +56,9 @@ var _ = Describe("Readiness", func() {
 		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeFalse())
 	})
 
-	It("waits for what readyExpr says of custom resources, by their events, and asks it of nothing else", func(ctx SpecContext) {
+	It("evaluates readyExpr for custom resources only, on their events", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		group := defined(ns + ".example.com")
+		group := deleteDefinition(ns + ".example.com")
 		Expect(plane.ApplyYAML(ctx, []byte(definition(group, "Namespaced")))).To(Succeed())
 		stack := `spec:
   version: 1.0.0
@@ -69,70 +69,70 @@ var _ = Describe("Readiness", func() {
 		publish(ctx, ns, "src", "main@sha1:1", tree(stack, map[string]string{
 			"custom/a.yaml": widget(group, "first"), "custom/b.yaml": configMap("beside", "1"), "after/a.yaml": configMap("after", "1")}))
 		in := newInstall(ctx, ns, "i", hourly)
-		says(ctx, in, "Unknown", "Progressing", `component "custom"`, "Widget "+ns+"/first", "readyExpr")
+		reports(ctx, in, "Unknown", "Progressing", `component "custom"`, "Widget "+ns+"/first", "readyExpr")
 		Expect(ready(in).Message).NotTo(ContainSubstring("beside"))
-		statusOf(ctx, widgetObject(group, ns, "first"), `{"phase": "Starting"}`)
-		says(ctx, in, "Unknown", "Progressing", "Widget "+ns+"/first", "readyExpr is false")
+		setStatus(ctx, widgetObject(group, ns, "first"), `{"phase": "Starting"}`)
+		reports(ctx, in, "Unknown", "Progressing", "Widget "+ns+"/first", "readyExpr is false")
 		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeTrue())
-		statusOf(ctx, widgetObject(group, ns, "first"), `{"phase": "Running"}`)
+		setStatus(ctx, widgetObject(group, ns, "first"), `{"phase": "Running"}`)
 		atRevision(ctx, in, "main@sha1:1")
 		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeFalse())
 
-		By("not being ready any more when it is not")
-		statusOf(ctx, widgetObject(group, ns, "first"), `{"phase": "Down"}`)
-		says(ctx, in, "Unknown", "Progressing", "Widget "+ns+"/first", "readyExpr is false")
+		By("becoming unready again")
+		setStatus(ctx, widgetObject(group, ns, "first"), `{"phase": "Down"}`)
+		reports(ctx, in, "Unknown", "Progressing", "Widget "+ns+"/first", "readyExpr is false")
 		Expect(component(in, "custom").Ready).To(BeFalse())
-		Expect(component(in, "after").Ready).To(BeTrue(), "what is installed stays")
+		Expect(component(in, "after").Ready).To(BeTrue(), "installed components stay ready")
 	})
 
-	It("says at once that something has failed, and goes on by itself when that passes", func(ctx SpecContext) {
+	It("reports a failed object at once, and recovers without a request", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		impatient := deployment("web", cluster.FateFails) + "  progressDeadlineSeconds: 1\n"
 		publish(ctx, ns, "src", "main@sha1:1", tree(components("web", "after:web", "other"), map[string]string{
 			"web/d.yaml": impatient, "after/a.yaml": configMap("after", "1"), "other/a.yaml": configMap("other", "1")}))
 		in := newInstall(ctx, ns, "i", hourly)
-		says(ctx, in, "False", "HealthCheckFailed", `component "web"`, "Deployment "+ns+"/web", "Failed")
-		Expect(condition(in, "Reconciling")).NotTo(BeNil(), "its events are waited for")
+		reports(ctx, in, "False", "HealthCheckFailed", `component "web"`, "Deployment "+ns+"/web", "Failed")
+		Expect(condition(in, "Reconciling")).NotTo(BeNil(), "the controller waits for its events")
 		Expect(condition(in, "Stalled")).To(BeNil())
 		Expect(component(in, "after").Message).To(Equal("waits for component web"))
 		Expect(component(in, "other").Ready).To(BeTrue())
 		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeTrue())
 
-		cheer(ctx, ns)
+		makePodsReady(ctx, ns)
 		atRevision(ctx, in, "main@sha1:1")
 		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeFalse())
 	})
 
-	It("notices that what was ready is no more, without a request", func(ctx SpecContext) {
+	It("detects a ready object that becomes unready, without a request", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(components("web", "after:web"), map[string]string{
 			"web/d.yaml": deployment("web", ""), "after/a.yaml": configMap("after", "1")}))
 		in := newInstall(ctx, ns, "i", hourly)
 		atRevision(ctx, in, "main@sha1:1")
-		mark := marked(ctx)
-		doom(ctx, ns)
-		says(ctx, in, "Unknown", "Progressing", `component "web"`, "Deployment "+ns+"/web")
-		cheer(ctx, ns)
+		mark := auditMark(ctx)
+		makePodsUnready(ctx, ns)
+		reports(ctx, in, "Unknown", "Progressing", `component "web"`, "Deployment "+ns+"/web")
+		makePodsReady(ctx, ns)
 		atRevision(ctx, in, "main@sha1:1")
-		Expect(since(ctx, mark, cluster.As(tenant(ns)))).To(BeEmpty(), "events told everything")
+		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)))).To(BeEmpty(), "the watch events suffice")
 	})
 
-	It("makes no other install slower when one is never ready", func(ctx SpecContext) {
+	It("of an install that never becomes ready does not slow down other installs", func(ctx SpecContext) {
 		const healthy, workers = 50, 2
-		startController(alone("two-workers"), func(o *manager.Options) { o.Concurrent = workers })
+		startController(dedicated("two-workers"), func(o *manager.Options) { o.Concurrent = workers })
 		measure := func(withBad bool) (int, time.Duration) {
-			ns := fleet(ctx, healthy)
-			before, began := reconciles(), time.Now()
-			// As many as could hold every worker, if a worker waited for any of them.
+			ns := publishStacks(ctx, healthy)
+			before, began := reconcileCount(), time.Now()
+			// Enough to occupy every worker, if a worker waited for one of them.
 			for i := range workers {
 				if name := fmt.Sprint("bad", i); withBad {
-					bad := newInstall(ctx, ns, name, leftTo[*appsv1.KsctlInstall]("two-workers"), hourly, func(in *appsv1.KsctlInstall) { in.Spec.Stack = name })
-					says(ctx, bad, "Unknown", "Progressing", "Deployment "+ns+"/"+name)
+					bad := newInstall(ctx, ns, name, forController[*appsv1.KsctlInstall]("two-workers"), hourly, func(in *appsv1.KsctlInstall) { in.Spec.Stack = name })
+					reports(ctx, bad, "Unknown", "Progressing", "Deployment "+ns+"/"+name)
 				}
 			}
 			installs := make([]*appsv1.KsctlInstall, healthy)
 			for i := range installs {
-				installs[i] = newInstall(ctx, ns, fmt.Sprintf("i%d", i), leftTo[*appsv1.KsctlInstall]("two-workers"), hourly, func(in *appsv1.KsctlInstall) {
+				installs[i] = newInstall(ctx, ns, fmt.Sprintf("i%d", i), forController[*appsv1.KsctlInstall]("two-workers"), hourly, func(in *appsv1.KsctlInstall) {
 					in.Spec.Stack = fmt.Sprintf("s%d", i)
 				})
 			}
@@ -140,25 +140,25 @@ var _ = Describe("Readiness", func() {
 				atRevision(ctx, in, "main@sha1:1")
 			}
 			took := time.Since(began)
-			Eventually(ctx, func(g Gomega) { // until the last event was answered
-				at := reconciles()
-				g.Consistently(ctx, reconciles, "1s").Should(Equal(at))
-			}, soon).Should(Succeed(), "the controller comes to rest")
-			return reconciles() - before, took
+			Eventually(ctx, func(g Gomega) { // until the last event is handled
+				at := reconcileCount()
+				g.Consistently(ctx, reconcileCount, "1s").Should(Equal(at))
+			}, soon).Should(Succeed(), "the controller becomes idle")
+			return reconcileCount() - before, took
 		}
 		plain, plainTook := measure(false)
 		bad, badTook := measure(true)
 		AddReportEntry("50 installs alone, and beside two that are never ready",
 			fmt.Sprintf("%d reconciles in %s; %d in %s", plain, plainTook, bad, badTook))
-		// How many events one reconcile answers differs with the load.
-		Expect(bad).To(BeNumerically("<=", 2*plain+100*workers), "they cost their own reconciles")
-		Expect(badTook).To(BeNumerically("<", 2*plainTook+time.Minute), "nobody waits for them")
+		// The number of events that one reconcile handles depends on the load.
+		Expect(bad).To(BeNumerically("<=", 2*plain+100*workers), "each install costs only its own reconciles")
+		Expect(badTook).To(BeNumerically("<", 2*plainTook+time.Minute), "no install waits for them")
 	})
 })
 
-// fleet publishes n stacks of a Deployment and a ConfigMap, and two that are never
-// ready, to a controller with two workers.
-func fleet(ctx context.Context, n int) string {
+// publishStacks publishes n stacks of a Deployment and a ConfigMap, and two that never become
+// ready, for a controller with two workers.
+func publishStacks(ctx context.Context, n int) string {
 	GinkgoHelper()
 	ns := namespaceFor(ctx)
 	files := map[string]string{}
@@ -173,7 +173,7 @@ func fleet(ctx context.Context, n int) string {
 	for i := range 2 {
 		add(fmt.Sprint("bad", i), cluster.FateNeverReady)
 	}
-	ownSource(ctx, ns, "src", "two-workers")
+	sourceForController(ctx, ns, "src", "two-workers")
 	publish(ctx, ns, "src", "main@sha1:1", artifacts.Files(files))
 	return ns
 }

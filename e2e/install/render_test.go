@@ -15,8 +15,8 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 )
 
-// choose is what an install wants of components, as pairs of a name and an override.
-func choose(pairs ...string) func(*appsv1.KsctlInstall) {
+// chooseComponents sets spec.components from pairs of a component name and an override.
+func chooseComponents(pairs ...string) func(*appsv1.KsctlInstall) {
 	return func(in *appsv1.KsctlInstall) {
 		in.Spec.Components = nil
 		for i := 0; i < len(pairs); i += 2 {
@@ -26,7 +26,7 @@ func choose(pairs ...string) func(*appsv1.KsctlInstall) {
 	}
 }
 
-// commit changes the spec of an install as a commit does.
+// commit changes the spec of an install like a commit does.
 func commit(ctx context.Context, in *appsv1.KsctlInstall, changes ...func(*appsv1.KsctlInstall)) {
 	GinkgoHelper()
 	Expect(get(ctx, in)).To(Succeed())
@@ -63,11 +63,11 @@ var shopFiles = map[string]string{
 }
 
 var _ = Describe("Charts and kustomizations", func() {
-	It("are installed as the install wants them, and a commit changes the objects that it concerns", func(ctx SpecContext) {
+	It("are installed with the overrides of the install, and a commit changes only the affected objects", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(shop, shopFiles))
 		wants := func(title, tag string, count int) func(*appsv1.KsctlInstall) {
-			return choose("chart", fmt.Sprintf(`{"values": {"title": %q}}`, title), "built", fmt.Sprintf(`{
+			return chooseComponents("chart", fmt.Sprintf(`{"values": {"title": %q}}`, title), "built", fmt.Sprintf(`{
 				"images": [{"name": "example.com/main", "newTag": %q}], "replicas": [{"name": "my-api", "count": %d}],
 				"patches": [{"target": {"kind": "ConfigMap"}, "patch": "[{\"op\": \"add\", \"path\": \"/data/patched\", \"value\": \"yes\"}]"}]}`, tag, count))
 		}
@@ -95,12 +95,12 @@ var _ = Describe("Charts and kustomizations", func() {
 			{"replicas", "deployments", "my-api", wants("changed", "3", 1)},
 		} {
 			By("changing " + c.what)
-			mark := marked(ctx)
+			mark := auditMark(ctx)
 			commit(ctx, in, c.change)
 			becomes(ctx, in, "True", "")
-			requests := since(ctx, mark, cluster.As(tenant(ns)))
+			requests := requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)))
 			failed := requests.Where(cluster.Failed)
-			// One that meets a late write of the Deployment's status costs a read and another try.
+			// A write that conflicts with a late status write costs a read and a retry.
 			Expect(len(requests)).To(BeNumerically("<=", 1+2*len(failed)), "one request: %s", requests)
 			writes := requests.Where(cluster.Write).Without(cluster.Failed)
 			Expect(writes).To(HaveLen(1), "one write: %s", requests)
@@ -112,32 +112,32 @@ var _ = Describe("Charts and kustomizations", func() {
 		Expect(api.Spec.Template.Spec.Containers[0].Image).To(Equal("example.com/main:3"))
 		Expect(*api.Spec.Replicas).To(BeEquivalentTo(1))
 
-		By("leaving a component out")
-		mark := marked(ctx)
+		By("disabling a component")
+		mark := auditMark(ctx)
 		off := false
 		commit(ctx, in, wants("changed", "3", 1), func(in *appsv1.KsctlInstall) {
 			in.Spec.Components[1].Enabled = &off
 			in.Spec.Components[1].Override = nil
 		})
-		Eventually(ctx, func() bool { return absent(ctx, api) && absent(ctx, settings) }, soon).Should(BeTrue(), "it is pruned")
+		Eventually(ctx, func() bool { return absent(ctx, api) && absent(ctx, settings) }, soon).Should(BeTrue(), "its objects are pruned")
 		becomes(ctx, in, "True", "")
 		Expect(in.Status.Components).To(HaveLen(1))
-		// A deletion that meets a late write of the Deployment's status is refused, and tried again.
-		Expect(since(ctx, mark, cluster.As(tenant(ns)), cluster.Write).Without(cluster.Failed)).To(HaveLen(2))
+		// A deletion that conflicts with a late status write is rejected and retried.
+		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write).Without(cluster.Failed)).To(HaveLen(2))
 	})
 })
 
-// mistake is bad input, and what the install says of it.
-type mistake struct {
-	// stack and files instead of those of shop.
+// badInput is an invalid stack or install, and the texts that the install must report.
+type badInput struct {
+	// stack and files replace those of shop.
 	stack string
 	files map[string]string
-	// wants of the install.
-	wants func(*appsv1.KsctlInstall)
-	says  []string
+	// change of the install.
+	change   func(*appsv1.KsctlInstall)
+	messages []string
 }
 
-// bomb is small and would be 10^9 strings.
+// bomb is a small document that would expand to 10^9 strings.
 var bomb = func() string {
 	text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bomb}\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
 	for i := 1; i < 9; i++ {
@@ -146,8 +146,8 @@ var bomb = func() string {
 	return text
 }()
 
-var _ = DescribeTable("Bad input is named, nothing of it is applied, and the next revision goes on at once",
-	func(ctx SpecContext, m mistake) {
+var _ = DescribeTable("Invalid input is reported, nothing of it is applied, and the next revision is applied at once",
+	func(ctx SpecContext, m badInput) {
 		ns := namespaceFor(ctx)
 		files := maps.Clone(shopFiles)
 		maps.Copy(files, m.files)
@@ -155,81 +155,81 @@ var _ = DescribeTable("Bad input is named, nothing of it is applied, and the nex
 			m.stack = shop
 		}
 		publish(ctx, ns, "src", "main@sha1:bad", tree(m.stack, files))
-		mark := marked(ctx)
+		mark := auditMark(ctx)
 		in := newInstall(ctx, ns, "i", hourly)
-		if m.wants != nil {
-			commit(ctx, in, m.wants)
+		if m.change != nil {
+			commit(ctx, in, m.change)
 		}
-		says(ctx, in, "False", "InvalidStack", m.says...)
+		reports(ctx, in, "False", "InvalidStack", m.messages...)
 		Expect(condition(in, "Stalled")).To(And(HaveField("Reason", "InvalidStack"), HaveField("Message", ready(in).Message)))
 		Expect(condition(in, "Reconciling")).To(BeNil())
 		Expect(in.Status.LastAttemptedRevision).To(Equal("main@sha1:bad"))
 		Expect(in.Status.LastAppliedRevision).To(BeEmpty())
-		if m.wants == nil {
-			Expect(since(ctx, mark, cluster.As(tenant(ns)), cluster.Write)).To(BeEmpty(), "nothing is applied")
+		if m.change == nil {
+			Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write)).To(BeEmpty(), "nothing is applied")
 		}
 		GinkgoWriter.Println(ready(in).Message)
 
 		publish(ctx, ns, "src", "main@sha1:good", tree(shop, shopFiles))
-		commit(ctx, in, choose())
+		commit(ctx, in, chooseComponents())
 		atRevision(ctx, in, "main@sha1:good")
 		Expect(condition(in, "Stalled")).To(BeNil())
 	},
-	Entry("a misspelt field of the stack", mistake{
-		stack: "spec:\n  version: 1.0.0\n  components:\n  - name: main\n    manifest: [main/]\n",
-		says:  []string{"stacks/app/stack.yaml:8", `"main"`, `"manifest"`, `"manifests"`}}),
-	Entry("a file that is not there", mistake{
-		stack: "spec:\n  version: 1.0.0\n  components:\n  - name: main\n    manifests: [nowhere/]\n",
-		says:  []string{"stacks/app/stack.yaml", "main", "nowhere"}}),
-	Entry("a dependency cycle", mistake{stack: components("a:c", "b:a", "c:b"),
-		files: map[string]string{"a/a.yaml": configMap("a", "1"), "b/a.yaml": configMap("b", "1"), "c/a.yaml": configMap("c", "1")},
-		says:  []string{"stacks/app/stack.yaml", "cycle", "a", "b", "c"}}),
-	Entry("a dependency that is not there", mistake{stack: components("database", "app:databse"),
-		files: map[string]string{"database/a.yaml": configMap("a", "1"), "app/a.yaml": configMap("b", "1")},
-		says:  []string{"stacks/app/stack.yaml", `"app"`, `"databse"`, `"database"`}}),
-	Entry("a component of the install that the stack has not", mistake{wants: choose("chrt", `{}`), says: []string{"there is no component", `"chrt"`, `"chart"`}}),
-	Entry("an override key that nobody knows", mistake{wants: choose("built", `{"imgaes": []}`), says: []string{`"built"`, "override", `"imgaes"`, `"images"`}}),
-	Entry("a value of the wrong type", mistake{wants: choose("chart", `{"values": {"replicas": "three"}}`), says: []string{`"chart"`, "override", "values.replicas", "integer"}}),
-	Entry("a value that the chart does not know", mistake{wants: choose("chart", `{"values": {"titel": "x"}}`), says: []string{`"chart"`, "override", "values.titel", "title"}}),
-	Entry("an image that matches nothing", mistake{wants: choose("built", `{"images": [{"name": "example.com/mian", "newTag": "2"}]}`), says: []string{`"built"`, "image", "example.com/mian"}}),
-	Entry("a patch that matches nothing", mistake{wants: choose("built", `{"patches": [{"target": {"kind": "Secret"}, "patch": "[]"}]}`), says: []string{`"built"`, "patch", "Secret"}}),
-	Entry("replicas of nothing", mistake{wants: choose("built", `{"replicas": [{"name": "nobody", "count": 2}]}`), says: []string{`"built"`, "replica", "nobody"}}),
-	Entry("an anchor bomb", mistake{stack: components("main"), files: map[string]string{"main/cm.yaml": bomb},
-		says: []string{`"main"`, "stacks/app/main/cm.yaml:", "alias"}}),
-	Entry("a key twice", mistake{stack: components("main"),
-		files: map[string]string{"main/cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  x: a\n  x: b\n"},
-		says:  []string{`"main"`, "stacks/app/main/cm.yaml:6", `"x"`}}),
-	Entry("a key twice in a kustomization", mistake{files: map[string]string{"built/cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  x: a\n  x: b\n"},
-		says: []string{`"built"`, "stacks/app/built/kustomization.yaml", `ConfigMap "my-a"`, `"x"`}}),
-	Entry("a file that is not UTF-8", mistake{stack: components("main"),
-		files: map[string]string{"main/cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: \"\xff\xfe\"}\n"},
-		says:  []string{`"main"`, "stacks/app/main/cm.yaml:4", "UTF-8"}}),
-	Entry("no YAML", mistake{stack: components("main"), files: map[string]string{"main/cm.yaml": "a: [b\nc: d\n"},
-		says: []string{`"main"`, "stacks/app/main/cm.yaml"}}),
-	Entry("a template that fails", mistake{files: map[string]string{"chart/templates/title.yaml": "a: {{ required \"a title is needed\" .Values.nothing }}\n"},
-		says: []string{`"chart"`, "title.yaml", "a title is needed"}}),
-	Entry("a remote base", mistake{files: map[string]string{"built/kustomization.yaml": "resources: [https://github.com/example/base]\n"},
-		says: []string{`"built"`, "stacks/app/built/kustomization.yaml", "https://github.com/example/base"}}),
+	Entry("a misspelled field of the stack", badInput{
+		stack:    "spec:\n  version: 1.0.0\n  components:\n  - name: main\n    manifest: [main/]\n",
+		messages: []string{"stacks/app/stack.yaml:8", `"main"`, `"manifest"`, `"manifests"`}}),
+	Entry("a missing file", badInput{
+		stack:    "spec:\n  version: 1.0.0\n  components:\n  - name: main\n    manifests: [nowhere/]\n",
+		messages: []string{"stacks/app/stack.yaml", "main", "nowhere"}}),
+	Entry("a dependency cycle", badInput{stack: components("a:c", "b:a", "c:b"),
+		files:    map[string]string{"a/a.yaml": configMap("a", "1"), "b/a.yaml": configMap("b", "1"), "c/a.yaml": configMap("c", "1")},
+		messages: []string{"stacks/app/stack.yaml", "cycle", "a", "b", "c"}}),
+	Entry("a missing dependency", badInput{stack: components("database", "app:databse"),
+		files:    map[string]string{"database/a.yaml": configMap("a", "1"), "app/a.yaml": configMap("b", "1")},
+		messages: []string{"stacks/app/stack.yaml", `"app"`, `"databse"`, `"database"`}}),
+	Entry("a component of the install that is not in the stack", badInput{change: chooseComponents("chrt", `{}`), messages: []string{"there is no component", `"chrt"`, `"chart"`}}),
+	Entry("an unknown override key", badInput{change: chooseComponents("built", `{"imgaes": []}`), messages: []string{`"built"`, "override", `"imgaes"`, `"images"`}}),
+	Entry("a value of the wrong type", badInput{change: chooseComponents("chart", `{"values": {"replicas": "three"}}`), messages: []string{`"chart"`, "override", "values.replicas", "integer"}}),
+	Entry("a value that the chart's schema does not have", badInput{change: chooseComponents("chart", `{"values": {"titel": "x"}}`), messages: []string{`"chart"`, "override", "values.titel", "title"}}),
+	Entry("an image that matches nothing", badInput{change: chooseComponents("built", `{"images": [{"name": "example.com/mian", "newTag": "2"}]}`), messages: []string{`"built"`, "image", "example.com/mian"}}),
+	Entry("a patch that matches nothing", badInput{change: chooseComponents("built", `{"patches": [{"target": {"kind": "Secret"}, "patch": "[]"}]}`), messages: []string{`"built"`, "patch", "Secret"}}),
+	Entry("replicas that match nothing", badInput{change: chooseComponents("built", `{"replicas": [{"name": "nobody", "count": 2}]}`), messages: []string{`"built"`, "replica", "nobody"}}),
+	Entry("an anchor bomb", badInput{stack: components("main"), files: map[string]string{"main/cm.yaml": bomb},
+		messages: []string{`"main"`, "stacks/app/main/cm.yaml:", "alias"}}),
+	Entry("a duplicate key", badInput{stack: components("main"),
+		files:    map[string]string{"main/cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  x: a\n  x: b\n"},
+		messages: []string{`"main"`, "stacks/app/main/cm.yaml:6", `"x"`}}),
+	Entry("a duplicate key in a kustomization", badInput{files: map[string]string{"built/cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  x: a\n  x: b\n"},
+		messages: []string{`"built"`, "stacks/app/built/kustomization.yaml", `ConfigMap "my-a"`, `"x"`}}),
+	Entry("a file that is not UTF-8", badInput{stack: components("main"),
+		files:    map[string]string{"main/cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: \"\xff\xfe\"}\n"},
+		messages: []string{`"main"`, "stacks/app/main/cm.yaml:4", "UTF-8"}}),
+	Entry("invalid YAML", badInput{stack: components("main"), files: map[string]string{"main/cm.yaml": "a: [b\nc: d\n"},
+		messages: []string{`"main"`, "stacks/app/main/cm.yaml"}}),
+	Entry("a failing template", badInput{files: map[string]string{"chart/templates/title.yaml": "a: {{ required \"a title is needed\" .Values.nothing }}\n"},
+		messages: []string{`"chart"`, "title.yaml", "a title is needed"}}),
+	Entry("a remote base", badInput{files: map[string]string{"built/kustomization.yaml": "resources: [https://github.com/example/base]\n"},
+		messages: []string{`"built"`, "stacks/app/built/kustomization.yaml", "https://github.com/example/base"}}),
 )
 
 var _ = Describe("A stack that renders nothing", func() {
-	It("removes nothing: it is held until there is something again", func(ctx SpecContext) {
+	It("removes nothing, and the install waits for a revision with objects", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))
 		in := newInstall(ctx, ns, "i", hourly)
 		atRevision(ctx, in, "main@sha1:1")
-		mark := marked(ctx)
+		mark := auditMark(ctx)
 		publish(ctx, ns, "src", "main@sha1:2", tree(oneComponent, map[string]string{"main/a.yaml": "# nothing left\n"}))
-		says(ctx, in, "False", "EmptyRender", `stack "app" renders no objects`, "1 are installed", "nothing is removed")
+		reports(ctx, in, "False", "EmptyRender", `stack "app" renders no objects`, "1 are installed", "nothing is removed")
 		Expect(condition(in, "Stalled")).To(HaveField("Reason", "EmptyRender"))
 		Expect(in.Status.LastAppliedRevision).To(Equal("main@sha1:1"))
 		Expect(in.Status.Inventory.Entries).To(HaveLen(1))
 		Consistently(ctx, func() bool { return absent(ctx, aConfigMap(ns, "a")) }, "500ms").Should(BeFalse())
-		Expect(since(ctx, mark, cluster.As(tenant(ns)))).To(BeEmpty())
+		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)))).To(BeEmpty())
 
 		publish(ctx, ns, "src", "main@sha1:3", tree(oneComponent, map[string]string{"main/b.yaml": configMap("b", "1")}))
 		atRevision(ctx, in, "main@sha1:3")
-		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeTrue(), "a revision that says what it wants prunes")
+		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeTrue(), "a revision with objects prunes")
 		Expect(absent(ctx, aConfigMap(ns, "b"))).To(BeFalse())
 	})
 })

@@ -19,24 +19,24 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 )
 
-// fluxSource is an empty source of Flux.
+// fluxSource returns a Flux source without a status.
 func fluxSource(kind, ns, name string) client.Object {
 	minute := metav1.Duration{Duration: time.Minute}
 	switch kind {
 	case sourcev1.GitRepositoryKind:
-		return &sourcev1.GitRepository{ObjectMeta: named(ns, name), Spec: sourcev1.GitRepositorySpec{URL: "https://git.example.com/x", Interval: minute}}
+		return &sourcev1.GitRepository{ObjectMeta: objectMeta(ns, name), Spec: sourcev1.GitRepositorySpec{URL: "https://git.example.com/x", Interval: minute}}
 	case sourcev1.OCIRepositoryKind:
-		return &sourcev1.OCIRepository{ObjectMeta: named(ns, name), Spec: sourcev1.OCIRepositorySpec{URL: "oci://registry.example.com/x", Interval: minute}}
+		return &sourcev1.OCIRepository{ObjectMeta: objectMeta(ns, name), Spec: sourcev1.OCIRepositorySpec{URL: "oci://registry.example.com/x", Interval: minute}}
 	case sourcev1.BucketKind:
-		return &sourcev1.Bucket{ObjectMeta: named(ns, name), Spec: sourcev1.BucketSpec{Endpoint: "s3.example.com", BucketName: "x", Interval: minute}}
+		return &sourcev1.Bucket{ObjectMeta: objectMeta(ns, name), Spec: sourcev1.BucketSpec{Endpoint: "s3.example.com", BucketName: "x", Interval: minute}}
 	default:
-		return &sourcev1.ExternalArtifact{ObjectMeta: named(ns, name)}
+		return &sourcev1.ExternalArtifact{ObjectMeta: objectMeta(ns, name)}
 	}
 }
 
-// answers writes the status of a source as its controller would: an artifact
-// with one ConfigMap when there is a revision, and whether the source is ready.
-func answers(ctx context.Context, kind string, o client.Object, revision, status, message string) {
+// setSourceStatus writes the status of a source as its controller would: the Ready condition,
+// and an artifact with one ConfigMap if there is a revision.
+func setSourceStatus(ctx context.Context, kind string, o client.Object, revision, status, message string) {
 	GinkgoHelper()
 	doc := map[string]any{"observedGeneration": o.GetGeneration(), "conditions": []metav1.Condition{{Type: "Ready", Status: metav1.ConditionStatus(status),
 		Reason: "Spec", Message: message, ObservedGeneration: o.GetGeneration(), LastTransitionTime: metav1.Now()}}}
@@ -54,17 +54,18 @@ func answers(ctx context.Context, kind string, o client.Object, revision, status
 	Expect(plane.Client().Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, raw))).To(Succeed())
 }
 
-func sourced(kind, name string) func(*appsv1.KsctlInstall) {
+func fromSource(kind, name string) func(*appsv1.KsctlInstall) {
 	return func(in *appsv1.KsctlInstall) { in.Spec.SourceRef.Kind, in.Spec.SourceRef.Name = kind, name }
 }
 
-func publishing(in *appsv1.KsctlInstall) { in.Spec.Publish = &appsv1.Publish{} }
+func withPublish(in *appsv1.KsctlInstall) { in.Spec.Publish = &appsv1.Publish{} }
 
-// isPublished waits until the condition Published of an install is as wanted.
-func isPublished(ctx context.Context, in *appsv1.KsctlInstall, status metav1.ConditionStatus, reason string, said ...string) {
+// awaitPublished waits until the Published condition of an install has a status, a reason and
+// a message with all texts.
+func awaitPublished(ctx context.Context, in *appsv1.KsctlInstall, status metav1.ConditionStatus, reason string, texts ...string) {
 	GinkgoHelper()
 	all := HavePrefix(string(status) + " " + reason + ": ")
-	for _, text := range said {
+	for _, text := range texts {
 		all = And(all, ContainSubstring(text))
 	}
 	Eventually(ctx, func() (string, error) {
@@ -77,81 +78,81 @@ func isPublished(ctx context.Context, in *appsv1.KsctlInstall, status metav1.Con
 	}, soon, 20*time.Millisecond).Should(all)
 }
 
-// fluxKinds are what the specs below use of Flux.
+// fluxKinds are the Flux source kinds that the specs use.
 var fluxKinds = []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind, sourcev1.ExternalArtifactKind}
 
-var _ = Describe("Sources of Flux, which came after the controller", Ordered, func() {
-	It("wake what waits for their kinds, and are named while they are missing", func(ctx SpecContext) {
+var _ = Describe("Flux sources whose CRDs are installed after the controller started", Ordered, func() {
+	It("are reported while their kinds are not served, and wake the installs that wait for them", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		installs := map[string]*appsv1.KsctlInstall{}
 		for _, kind := range fluxKinds {
-			in := newInstall(ctx, ns, strings.ToLower(kind), hourly, sourced(kind, "src"))
-			says(ctx, in, "False", "SourceKindNotServed", "does not serve "+kind, "KsctlSource")
+			in := newInstall(ctx, ns, strings.ToLower(kind), hourly, fromSource(kind, "src"))
+			reports(ctx, in, "False", "SourceKindNotServed", "does not serve "+kind, "KsctlSource")
 			installs[kind] = in
 		}
 		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))
-		publisher := newInstall(ctx, ns, "publisher", hourly, publishing)
-		isPublished(ctx, publisher, "False", "SourceKindNotServed", "does not serve ExternalArtifact")
-		becomes(ctx, publisher, "True", "ReconciliationSucceeded") // what is installed is
+		publisher := newInstall(ctx, ns, "publisher", hourly, withPublish)
+		awaitPublished(ctx, publisher, "False", "SourceKindNotServed", "does not serve ExternalArtifact")
+		becomes(ctx, publisher, "True", "ReconciliationSucceeded") // the objects of the install are ready nevertheless
 		Expect(plane.Apply(ctx, "testdata/crds")).To(Succeed())
 		began := time.Now()
 		for _, kind := range fluxKinds {
-			says(ctx, installs[kind], "False", "SourceNotFound", kind+" "+ns+"/src does not exist")
+			reports(ctx, installs[kind], "False", "SourceNotFound", kind+" "+ns+"/src does not exist")
 		}
-		AddReportEntry("from the definitions to the installs' answers", time.Since(began).String())
-		isPublished(ctx, publisher, "True", "Succeeded", "ExternalArtifact "+ns+"/publisher")
+		AddReportEntry("from the definitions to the conditions of the installs", time.Since(began).String())
+		awaitPublished(ctx, publisher, "True", "Succeeded", "ExternalArtifact "+ns+"/publisher")
 		commit(ctx, publisher, func(in *appsv1.KsctlInstall) { in.Spec.Suspend = true })
 		for _, kind := range fluxKinds {
 			src := fluxSource(kind, ns, "src")
 			Expect(plane.Client().Create(ctx, src)).To(Succeed())
-			says(ctx, installs[kind], "Unknown", "SourceNotReady", kind+" "+ns+"/src has no artifact yet", "nobody has reconciled it yet")
+			reports(ctx, installs[kind], "Unknown", "SourceNotReady", kind+" "+ns+"/src has no artifact yet", "not reconciled yet")
 			commit(ctx, installs[kind], func(in *appsv1.KsctlInstall) { in.Spec.Suspend = true })
 		}
 	})
 
-	It("may go and come again", func(ctx SpecContext) {
+	It("recover when their CRD is deleted and created again", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		in := newInstall(ctx, ns, "i", hourly, sourced(sourcev1.ExternalArtifactKind, "src"))
-		says(ctx, in, "False", "SourceNotFound")
+		in := newInstall(ctx, ns, "i", hourly, fromSource(sourcev1.ExternalArtifactKind, "src"))
+		reports(ctx, in, "False", "SourceNotFound")
 		for i := range 2 {
 			By(fmt.Sprint("round ", i))
 			crd := widgetObject("", "", "externalartifacts."+sourcev1.GroupVersion.Group)
 			crd.SetGroupVersionKind(crdKind)
-			removed(ctx, crd)
-			says(ctx, in, "False", "SourceKindNotServed")
+			deleteAndWait(ctx, crd)
+			reports(ctx, in, "False", "SourceKindNotServed")
 			Expect(plane.Apply(ctx, "testdata/crds/externalartifacts.yaml")).To(Succeed())
-			says(ctx, in, "False", "SourceNotFound")
+			reports(ctx, in, "False", "SourceNotFound")
 			src := fluxSource(sourcev1.ExternalArtifactKind, ns, "src")
 			Expect(plane.Client().Create(ctx, src)).To(Succeed())
-			answers(ctx, sourcev1.ExternalArtifactKind, src, fmt.Sprintf("main@sha1:%d", i), "True", "stored artifact")
+			setSourceStatus(ctx, sourcev1.ExternalArtifactKind, src, fmt.Sprintf("main@sha1:%d", i), "True", "stored artifact")
 			atRevision(ctx, in, fmt.Sprintf("main@sha1:%d", i))
 		}
 	})
 
-	It("have what an install publishes", func(ctx SpecContext) {
+	It("include the ExternalArtifact that an install publishes", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))
 
-		By("never in the place of somebody else's")
-		theirs := &sourcev1.ExternalArtifact{ObjectMeta: named(ns, "i")}
+		By("not replacing an ExternalArtifact of another owner")
+		theirs := &sourcev1.ExternalArtifact{ObjectMeta: objectMeta(ns, "i")}
 		Expect(plane.Client().Create(ctx, theirs)).To(Succeed())
-		in := newInstall(ctx, ns, "i", hourly, publishing)
-		isPublished(ctx, in, "False", "OwnedByAnother", "ExternalArtifact "+ns+"/i exists")
+		in := newInstall(ctx, ns, "i", hourly, withPublish)
+		awaitPublished(ctx, in, "False", "OwnedByAnother", "ExternalArtifact "+ns+"/i exists")
 		becomes(ctx, in, "True", "ReconciliationSucceeded")
 		Expect(get(ctx, theirs)).To(Succeed())
 		Expect(theirs.Status.Artifact).To(BeNil())
 		Expect(plane.Client().Delete(ctx, theirs)).To(Succeed())
-		isPublished(ctx, in, "True", "Succeeded")
+		awaitPublished(ctx, in, "True", "Succeeded")
 
-		By("as it should be, whatever somebody does to it")
-		own := &sourcev1.ExternalArtifact{ObjectMeta: named(ns, "i")}
+		By("restoring it after another client deletes it")
+		own := &sourcev1.ExternalArtifact{ObjectMeta: objectMeta(ns, "i")}
 		Expect(get(ctx, own)).To(Succeed())
 		Expect(metav1.IsControlledBy(own, in)).To(BeTrue())
-		Expect(own.OwnerReferences[0].BlockOwnerDeletion).To(BeNil(), "that takes a right more")
+		Expect(own.OwnerReferences[0].BlockOwnerDeletion).To(BeNil(), "it would need another permission")
 		uid, revision := own.UID, own.Status.Artifact.Revision
 		Expect(plane.Client().Delete(ctx, own)).To(Succeed())
 		Eventually(ctx, func() (string, error) {
-			again := &sourcev1.ExternalArtifact{ObjectMeta: named(ns, "i")}
+			again := &sourcev1.ExternalArtifact{ObjectMeta: objectMeta(ns, "i")}
 			if err := get(ctx, again); err != nil {
 				return "", client.IgnoreNotFound(err)
 			}
@@ -161,54 +162,54 @@ var _ = Describe("Sources of Flux, which came after the controller", Ordered, fu
 			return again.Status.Artifact.Revision, nil
 		}, soon).Should(Equal(revision))
 
-		By("not where objects are installed that would have two owners")
+		By("refusing mode Only while objects are installed, which would get a second owner")
 		commit(ctx, in, func(in *appsv1.KsctlInstall) { in.Spec.Publish.Mode = appsv1.PublishOnly })
-		says(ctx, in, "False", "StillInstalled", "1 objects are installed here")
+		reports(ctx, in, "False", "StillInstalled", "1 objects are installed here")
 		commit(ctx, in, func(in *appsv1.KsctlInstall) { in.Spec.Publish.Mode = "" })
 		becomes(ctx, in, "True", "ReconciliationSucceeded")
 
-		By("not with what may have content of a Secret, unless that is meant")
+		By("refusing content of a Secret unless spec.publish.secrets includes it")
 		publish(ctx, ns, "charted", "main@sha1:1", tree(valued, chartOf("{a: a, b: b, c: c, d: d, e: e, f: f}", letters)))
-		Expect(plane.Client().Create(ctx, private(ns, "a: hidden"))).To(Succeed())
-		reader := newInstall(ctx, ns, "reader", hourly, publishing, from(appsv1.ValuesReference{Kind: "Secret", Name: "private"}), func(in *appsv1.KsctlInstall) {
+		Expect(plane.Client().Create(ctx, privateValues(ns, "a: hidden"))).To(Succeed())
+		reader := newInstall(ctx, ns, "reader", hourly, withPublish, valuesFrom(appsv1.ValuesReference{Kind: "Secret", Name: "private"}), func(in *appsv1.KsctlInstall) {
 			in.Spec.SourceRef.Name, in.Spec.Publish.Mode = "charted", appsv1.PublishOnly
 		})
-		says(ctx, reader, "False", "SecretsRefused", "private")
-		Expect(absent(ctx, &sourcev1.ExternalArtifact{ObjectMeta: named(ns, "reader")})).To(BeTrue())
+		reports(ctx, reader, "False", "SecretsRefused", "private")
+		Expect(absent(ctx, &sourcev1.ExternalArtifact{ObjectMeta: objectMeta(ns, "reader")})).To(BeTrue())
 		commit(ctx, reader, func(in *appsv1.KsctlInstall) { in.Spec.Publish.Secrets = appsv1.SecretsInclude })
-		says(ctx, reader, "True", "ReconciliationSucceeded", "nothing is installed here")
-		isPublished(ctx, reader, "True", "Succeeded", "ExternalArtifact "+ns+"/reader")
+		reports(ctx, reader, "True", "ReconciliationSucceeded", "objects are not applied")
+		awaitPublished(ctx, reader, "True", "Succeeded", "ExternalArtifact "+ns+"/reader")
 		Expect(absent(ctx, aConfigMap(ns, "letters"))).To(BeTrue())
 
-		By("and goes with it")
-		removed(ctx, in)
-		Expect(absent(ctx, &sourcev1.ExternalArtifact{ObjectMeta: named(ns, "i")})).To(BeTrue())
+		By("deleting it with the install")
+		deleteAndWait(ctx, in)
+		Expect(absent(ctx, &sourcev1.ExternalArtifact{ObjectMeta: objectMeta(ns, "i")})).To(BeTrue())
 		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeTrue())
 	})
 
 	for _, kind := range fluxKinds {
-		It("are followed: "+kind, func(ctx SpecContext) {
+		It("are reconciled from their status: "+kind, func(ctx SpecContext) {
 			ns := namespaceFor(ctx)
-			in := newInstall(ctx, ns, "i", hourly, sourced(kind, "src"))
-			says(ctx, in, "False", "SourceNotFound", kind+" "+ns+"/src does not exist")
+			in := newInstall(ctx, ns, "i", hourly, fromSource(kind, "src"))
+			reports(ctx, in, "False", "SourceNotFound", kind+" "+ns+"/src does not exist")
 			src := fluxSource(kind, ns, "src")
 			Expect(plane.Client().Create(ctx, src)).To(Succeed())
-			says(ctx, in, "Unknown", "SourceNotReady", "nobody has reconciled it yet")
+			reports(ctx, in, "Unknown", "SourceNotReady", "not reconciled yet")
 			Expect(condition(in, "Stalled")).To(BeNil())
 
-			By("saying why there is no artifact, and then why not any more")
-			answers(ctx, kind, src, "", "False", "authentication required")
-			says(ctx, in, "Unknown", "SourceNotReady", "has no artifact yet: authentication required")
-			answers(ctx, kind, src, "", "False", "branch not found")
-			says(ctx, in, "Unknown", "SourceNotReady", "has no artifact yet: branch not found")
+			By("reporting why there is no artifact, and each new cause")
+			setSourceStatus(ctx, kind, src, "", "False", "authentication required")
+			reports(ctx, in, "Unknown", "SourceNotReady", "has no artifact yet: authentication required")
+			setSourceStatus(ctx, kind, src, "", "False", "branch not found")
+			reports(ctx, in, "Unknown", "SourceNotReady", "has no artifact yet: branch not found")
 
-			answers(ctx, kind, src, "main@sha1:1", "True", "stored artifact")
+			setSourceStatus(ctx, kind, src, "main@sha1:1", "True", "stored artifact")
 			atRevision(ctx, in, "main@sha1:1")
 
-			By("taking another artifact at once")
-			mark := marked(ctx)
+			By("applying a new artifact at once")
+			mark := auditMark(ctx)
 			began := time.Now()
-			answers(ctx, kind, src, "main@sha1:2", "True", "stored artifact")
+			setSourceStatus(ctx, kind, src, "main@sha1:2", "True", "stored artifact")
 			Eventually(ctx, func() (string, error) {
 				a := aConfigMap(ns, "a")
 				err := get(ctx, a)
@@ -216,51 +217,51 @@ var _ = Describe("Sources of Flux, which came after the controller", Ordered, fu
 			}, soon, 5*time.Millisecond).Should(Equal("main@sha1:2"))
 			AddReportEntry("from the artifact to the object", time.Since(began).String())
 			atRevision(ctx, in, "main@sha1:2")
-			Expect(since(ctx, mark, cluster.As(tenant(ns)), cluster.Write)).To(HaveLen(1))
+			Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write)).To(HaveLen(1))
 
-			By("staying at the last artifact while the source fails, and when it is deleted")
-			answers(ctx, kind, src, "main@sha1:2", "False", "the server is down")
+			By("keeping the last artifact while the source fails and after it is deleted")
+			setSourceStatus(ctx, kind, src, "main@sha1:2", "False", "the server is down")
 			Consistently(ctx, func() string { _ = get(ctx, in); return string(ready(in).Status) }, "300ms").Should(Equal("True"))
 			Expect(plane.Client().Delete(ctx, src)).To(Succeed())
-			says(ctx, in, "False", "SourceNotFound", kind+" "+ns+"/src does not exist")
+			reports(ctx, in, "False", "SourceNotFound", kind+" "+ns+"/src does not exist")
 			Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeFalse())
 
-			By("going on with a new one of that name")
+			By("continuing with a new source of the same name")
 			src = fluxSource(kind, ns, "src")
 			Expect(plane.Client().Create(ctx, src)).To(Succeed())
-			answers(ctx, kind, src, "main@sha1:3", "True", "stored artifact")
+			setSourceStatus(ctx, kind, src, "main@sha1:3", "True", "stored artifact")
 			atRevision(ctx, in, "main@sha1:3")
 
-			By("being removed without the source")
+			By("removing the install without its source")
 			Expect(plane.Client().Delete(ctx, src)).To(Succeed())
-			removed(ctx, in)
+			deleteAndWait(ctx, in)
 			Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeTrue())
 		})
 	}
 })
 
 var _ = Describe("Artifacts", func() {
-	It("that can't be fetched are tried again, and named", func(ctx SpecContext) {
+	It("that can't be fetched are retried and reported", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		server.FailNext(1000) // the content is in no cache: it has the namespace in it
+		server.FailNext(1000) // the content has the namespace in it, so no cache has it
 		DeferCleanup(server.FailNext, 0)
 		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", ns)}))
-		in := newInstall(ctx, ns, "i", retrying(time.Second))
-		says(ctx, in, "False", "ArtifactFailed", "ksctlsource/"+ns+"/src", "503")
+		in := newInstall(ctx, ns, "i", retryEvery(time.Second))
+		reports(ctx, in, "False", "ArtifactFailed", "ksctlsource/"+ns+"/src", "503")
 		server.FailNext(0)
 		atRevision(ctx, in, "main@sha1:1")
 	})
 
-	It("that are not what their digest says are refused, and the last good one stays", func(ctx SpecContext) {
+	It("that do not match their digest are refused, and the last good artifact stays applied", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))
 		in := newInstall(ctx, ns, "i", hourly)
 		atRevision(ctx, in, "main@sha1:1")
-		mark := marked(ctx)
+		mark := auditMark(ctx)
 		a, err := server.Publish("ksctlsource/"+ns+"/src", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "2")}), "main@sha1:2")
 		Expect(err).NotTo(HaveOccurred())
 		a.Digest = "sha256:" + strings.Repeat("0", 64)
-		src := &appsv1.KsctlSource{ObjectMeta: named(ns, "src")}
+		src := &appsv1.KsctlSource{ObjectMeta: objectMeta(ns, "src")}
 		Expect(get(ctx, src)).To(Succeed())
 		src.Status.Artifact = &a
 		Expect(plane.Client().Status().Update(ctx, src)).To(Succeed())
@@ -269,7 +270,7 @@ var _ = Describe("Artifacts", func() {
 			g.Expect(ready(in)).To(And(HaveField("Status", BeEquivalentTo("False")), HaveField("Message", ContainSubstring("digest"))))
 		}, soon).Should(Succeed())
 		Expect(in.Status.LastAppliedRevision).To(Equal("main@sha1:1"))
-		Expect(since(ctx, mark, cluster.As(tenant(ns)), cluster.Write)).To(BeEmpty())
+		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write)).To(BeEmpty())
 		publish(ctx, ns, "src", "main@sha1:3", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "3")}))
 		atRevision(ctx, in, "main@sha1:3")
 	})

@@ -25,16 +25,16 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/artifacts"
 	"github.com/ksctl/gitops/e2e/harness"
-	"github.com/ksctl/gitops/e2e/harness/witness"
+	"github.com/ksctl/gitops/e2e/harness/leakscan"
 	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/internal/manager"
 )
 
-// soon is how long anything in these specs may take; it takes far less.
+// soon bounds every wait in these specs. An unloaded machine needs far less.
 const soon = 4 * time.Minute
 
-// systemNamespace and account are where and as whom the shipped manifests run
-// the controller.
+// systemNamespace and account are the namespace and the ServiceAccount of the controller in
+// the shipped manifests.
 
 const (
 	systemNamespace = "ksctl-gitops-system"
@@ -44,7 +44,7 @@ const (
 var (
 	plane  *cluster.Cluster
 	server *artifacts.Server
-	// controllerConfig has the rights that config/rbac ships, no more.
+	// controllerConfig has exactly the permissions that config/rbac ships.
 	controllerConfig *rest.Config
 )
 
@@ -53,7 +53,7 @@ func TestInstall(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, heard.Writer(witness.Log)))))
+	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, scanner.Writer(leakscan.Log)))))
 	scheme, err := manager.NewScheme()
 	Expect(err).NotTo(HaveOccurred())
 	plane, err = cluster.Start(ctx, cluster.Options{Audit: true, CRDPaths: []string{"../../config/crd/bases"}, Scheme: scheme})
@@ -64,28 +64,28 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(server.Close)
 	Expect(plane.Client().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}})).To(Succeed())
 	Expect(plane.Apply(ctx, "../../config/rbac")).To(Succeed())
-	Expect(harness.AwaitRights(ctx, plane)).To(Succeed())
+	Expect(harness.AwaitPermissions(ctx, plane)).To(Succeed())
 	controllerConfig, err = plane.ConfigFor(ctx, systemNamespace, account)
 	Expect(err).NotTo(HaveOccurred())
 	watching, err := client.NewWithWatch(plane.Config(), client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(heard.Watch(ctx, watching)).To(Succeed())
-	DeferCleanup(nothingWasTold)
-	startController(shared)
+	Expect(scanner.Watch(ctx, watching)).To(Succeed())
+	DeferCleanup(expectNoLeaks)
+	startController(sharedController)
 })
 
-// heard is told what the controllers of the suite tell.
-var heard = &witness.Witness{}
+// scanner collects the output of the suite's controllers and searches it for secrets.
+var scanner = &leakscan.Scanner{}
 
-// nothingWasTold fails when a secret of some spec stands in what was told.
-func nothingWasTold(ctx SpecContext) {
-	Expect(heard.Process()).To(Succeed())
-	Expect(heard.Verdict(ctx)).To(Succeed())
+// expectNoLeaks fails if the output of a controller contains a secret of a spec.
+func expectNoLeaks(ctx SpecContext) {
+	Expect(scanner.RecordProcessMetrics()).To(Succeed())
+	Expect(scanner.Check(ctx)).To(Succeed())
 }
 
-// startController runs the controller as a process of its own would, with the
-// shipped rights. The function returned stops it.
-func startController(change ...func(*manager.Options)) (stop func()) {
+// startController runs the controller in this process with the shipped permissions. The
+// returned function stops it.
+func startController(options ...func(*manager.Options)) (stop func()) {
 	GinkgoHelper()
 	o := &manager.Options{}
 	flags := pflag.NewFlagSet("controller", pflag.ContinueOnError)
@@ -93,7 +93,7 @@ func startController(change ...func(*manager.Options)) (stop func()) {
 	dir := GinkgoT().TempDir()
 	Expect(flags.Parse([]string{"--metrics-addr=0", "--health-addr=0", "--storage-addr=127.0.0.1:0", "--storage-path=" + dir,
 		"--runtime-namespace=" + systemNamespace})).To(Succeed())
-	for _, f := range change {
+	for _, f := range options {
 		f(o)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -108,16 +108,16 @@ func startController(change ...func(*manager.Options)) (stop func()) {
 	return stop
 }
 
-// namespaceFor makes a namespace with an account that may do everything.
+// namespaceFor creates a namespace with a ServiceAccount that is cluster-admin.
 func namespaceFor(ctx context.Context) string {
 	GinkgoHelper()
 	ns, err := plane.Namespace(ctx, "install")
 	Expect(err).NotTo(HaveOccurred())
-	Expect(harness.Deploy(ctx, plane, ns)).To(Succeed())
+	Expect(harness.CreateDeployer(ctx, plane, ns)).To(Succeed())
 	return ns
 }
 
-// publish makes a KsctlSource that offers a tree, or moves it on to another one.
+// publish creates a KsctlSource with a tree as its artifact, or replaces its artifact.
 func publish(ctx context.Context, ns, name, revision string, tree fs.FS) {
 	GinkgoHelper()
 	a, err := server.Publish("ksctlsource/"+ns+"/"+name, tree, revision)
@@ -125,7 +125,7 @@ func publish(ctx context.Context, ns, name, revision string, tree fs.FS) {
 	src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
 	err = plane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)
 	if err != nil {
-		// The spec is suspended so that nobody but the test says what the artifact is.
+		// The source is suspended so that only the test writes its artifact.
 		src.Spec = appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Suspend: true}, Git: &appsv1.GitSource{URL: "http://git.example.com/x"}}
 		Expect(plane.Client().Create(ctx, src)).To(Succeed())
 	}
@@ -135,17 +135,17 @@ func publish(ctx context.Context, ns, name, revision string, tree fs.FS) {
 }
 
 // newInstall creates a KsctlInstall of stack "app" from source "src".
-func newInstall(ctx context.Context, ns, name string, change ...func(*appsv1.KsctlInstall)) *appsv1.KsctlInstall {
+func newInstall(ctx context.Context, ns, name string, changes ...func(*appsv1.KsctlInstall)) *appsv1.KsctlInstall {
 	GinkgoHelper()
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
 		Spec: appsv1.KsctlInstallSpec{SourceRef: appsv1.SourceRef{Kind: "KsctlSource", Name: "src"}, Path: "stacks", Stack: "app",
 			ServiceAccountName: "deployer"}}
-	for _, f := range change {
+	for _, f := range changes {
 		f(in)
 	}
 	Expect(plane.Client().Create(ctx, in)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
-		// The specs that follow find the controller at rest.
+		// Suspend the install, so that the controller is idle when the next spec starts.
 		rest := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`))
 		Expect(client.IgnoreNotFound(plane.Client().Patch(ctx, in.DeepCopy(), rest))).To(Succeed())
 	})
@@ -163,8 +163,8 @@ func ready(in *appsv1.KsctlInstall) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// becomes waits until an install's Ready condition is as wanted, for its
-// generation, and says what it was when it never is.
+// becomes waits until the Ready condition of an install has a status and a reason for the
+// current generation. A failure shows the last condition.
 func becomes(ctx context.Context, in *appsv1.KsctlInstall, status metav1.ConditionStatus, reason string) {
 	GinkgoHelper()
 	Eventually(ctx, func() error {
@@ -193,8 +193,8 @@ func atRevision(ctx context.Context, in *appsv1.KsctlInstall, revision string) {
 	}, soon, 20*time.Millisecond).Should(Succeed(), "the install is ready at %s", revision)
 }
 
-// removed deletes an object and waits until it is gone.
-func removed(ctx context.Context, o client.Object) {
+// deleteAndWait deletes an object and waits until it is gone.
+func deleteAndWait(ctx context.Context, o client.Object) {
 	GinkgoHelper()
 	Expect(client.IgnoreNotFound(plane.Client().Delete(ctx, o))).To(Succeed())
 	Eventually(ctx, func() error {
@@ -205,5 +205,5 @@ func removed(ctx context.Context, o client.Object) {
 			return fmt.Errorf("still there: %s", ready(in).Message)
 		}
 		return fmt.Errorf("still there")
-	}, soon, 50*time.Millisecond).Should(Succeed(), "%s goes", o.GetName())
+	}, soon, 50*time.Millisecond).Should(Succeed(), "%s is gone", o.GetName())
 }

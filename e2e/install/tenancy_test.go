@@ -16,11 +16,11 @@ import (
 	"github.com/ksctl/gitops/internal/manager"
 )
 
-// controller is the user that the controller is.
+// controller returns the user that the controller authenticates as.
 func controller() string { return cluster.ServiceAccountUser(systemNamespace, account) }
 
-// narrowNamespace makes a namespace whose account may only do ConfigMaps.
-func narrowNamespace(ctx context.Context) string {
+// configMapsOnlyNamespace creates a namespace whose ServiceAccount may only access ConfigMaps.
+func configMapsOnlyNamespace(ctx context.Context) string {
 	GinkgoHelper()
 	ns, err := plane.Namespace(ctx, "narrow")
 	Expect(err).NotTo(HaveOccurred())
@@ -31,152 +31,153 @@ func narrowNamespace(ctx context.Context) string {
 
 func serviceAccount(ctx context.Context, ns, name string) {
 	GinkgoHelper()
-	Expect(plane.Client().Create(ctx, &corev1.ServiceAccount{ObjectMeta: named(ns, name)})).To(Succeed())
+	Expect(plane.Client().Create(ctx, &corev1.ServiceAccount{ObjectMeta: objectMeta(ns, name)})).To(Succeed())
 }
 
-// allow lets the account deployer of a namespace do everything with resources of the core group.
+// allow grants the ServiceAccount deployer of a namespace all verbs on resources of the core
+// group.
 func allow(ctx context.Context, ns string, resources ...string) {
 	GinkgoHelper()
-	role := &rbacv1.Role{ObjectMeta: named(ns, resources[0]), Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: resources, Verbs: []string{"*"}}}}
+	role := &rbacv1.Role{ObjectMeta: objectMeta(ns, resources[0]), Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: resources, Verbs: []string{"*"}}}}
 	Expect(plane.Client().Create(ctx, role)).To(Succeed())
-	Expect(plane.Client().Create(ctx, &rbacv1.RoleBinding{ObjectMeta: named(ns, resources[0]),
+	Expect(plane.Client().Create(ctx, &rbacv1.RoleBinding{ObjectMeta: objectMeta(ns, resources[0]),
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: resources[0]},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: "deployer"}}})).To(Succeed())
 	for _, r := range resources {
-		inForce(ctx, ns, "*", r)
+		awaitPermission(ctx, ns, "*", r)
 	}
 }
 
-// inForce waits until the account deployer of a namespace may do something with a
+// awaitPermission waits until the ServiceAccount deployer of a namespace has a verb on a
 // resource of the core group.
-func inForce(ctx context.Context, ns, verb, resource string) {
+func awaitPermission(ctx context.Context, ns, verb, resource string) {
 	GinkgoHelper()
-	Expect(plane.AwaitRight(ctx, tenant(ns), authorizationv1.ResourceAttributes{Namespace: ns, Verb: verb, Resource: resource})).To(Succeed())
+	Expect(plane.AwaitPermission(ctx, tenant(ns), authorizationv1.ResourceAttributes{Namespace: ns, Verb: verb, Resource: resource})).To(Succeed())
 }
 
-func as(name string) func(*appsv1.KsctlInstall) {
+func withServiceAccount(name string) func(*appsv1.KsctlInstall) {
 	return func(in *appsv1.KsctlInstall) { in.Spec.ServiceAccountName = name }
 }
 
-var aSecret = "apiVersion: v1\nkind: Secret\nmetadata: {name: secret}\nstringData: {a: " + heard.Secret("told-to-nobody") + "}\n"
+var secretManifest = "apiVersion: v1\nkind: Secret\nmetadata: {name: secret}\nstringData: {a: " + scanner.AddSecret("told-to-nobody") + "}\n"
 
 var _ = Describe("Tenancy", func() {
-	It("names what the account may not do, goes on with the rest, and recovers when it is allowed", func(ctx SpecContext) {
-		ns := narrowNamespace(ctx)
+	It("reports a forbidden object, applies the others, and recovers when it is permitted", func(ctx SpecContext) {
+		ns := configMapsOnlyNamespace(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(components("main", "after:main", "other"), map[string]string{
-			"main/a.yaml": configMap("a", "1"), "main/s.yaml": aSecret, "after/b.yaml": configMap("after", "1"), "other/c.yaml": configMap("other", "1")}))
-		mark, began := marked(ctx), time.Now()
-		in := newInstall(ctx, ns, "i", retrying(2*time.Second))
-		says(ctx, in, "False", "ReconciliationFailed", `component "main"`, "create Secret "+ns+"/secret", "forbidden", tenant(ns), `cannot patch resource "secrets"`)
+			"main/a.yaml": configMap("a", "1"), "main/s.yaml": secretManifest, "after/b.yaml": configMap("after", "1"), "other/c.yaml": configMap("other", "1")}))
+		mark, began := auditMark(ctx), time.Now()
+		in := newInstall(ctx, ns, "i", retryEvery(2*time.Second))
+		reports(ctx, in, "False", "ReconciliationFailed", `component "main"`, "create Secret "+ns+"/secret", "forbidden", tenant(ns), `cannot patch resource "secrets"`)
 		Expect(condition(in, "Reconciling")).To(HaveField("Reason", "ProgressingWithRetry"))
 		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeFalse())
 		Expect(absent(ctx, aConfigMap(ns, "other"))).To(BeFalse())
 		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeTrue())
 		Consistently(ctx, func(g Gomega) {
-			tries := since(ctx, mark, cluster.As(tenant(ns)), cluster.Resource("secrets"))
-			intervals := int(time.Since(began) / (1800 * time.Millisecond)) // some are shorter than others
+			tries := requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Resource("secrets"))
+			intervals := int(time.Since(began) / (1800 * time.Millisecond)) // the intervals vary
 			g.Expect(len(tries)).To(BeNumerically("<=", 2+intervals), "one try at each retryInterval")
 		}, "3s").Should(Succeed())
-		Expect(since(ctx, mark, cluster.As(controller()), cluster.Resource("secrets"), cluster.In(ns), cluster.Write)).To(BeEmpty(), "never with the controller's rights")
+		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(controller()), cluster.Resource("secrets"), cluster.InNamespace(ns), cluster.Write)).To(BeEmpty(), "never with the controller's permissions")
 
 		allow(ctx, ns, "secrets")
 		atRevision(ctx, in, "main@sha1:1")
 		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeFalse())
 	})
 
-	It("makes no request for an account that does not exist, and goes on when it does", func(ctx SpecContext) {
-		ns := narrowNamespace(ctx)
+	It("makes no request for an account that does not exist, and continues when it is created", func(ctx SpecContext) {
+		ns := configMapsOnlyNamespace(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))
-		mark := marked(ctx)
-		in := newInstall(ctx, ns, "i", hourly, as("ghost"))
-		says(ctx, in, "False", "ServiceAccountNotFound", "ServiceAccount "+ns+"/ghost does not exist")
+		mark := auditMark(ctx)
+		in := newInstall(ctx, ns, "i", hourly, withServiceAccount("ghost"))
+		reports(ctx, in, "False", "ServiceAccountNotFound", "ServiceAccount "+ns+"/ghost does not exist")
 		ghost := cluster.ServiceAccountUser(ns, "ghost")
-		Expect(since(ctx, mark, cluster.As(ghost))).To(BeEmpty())
-		Expect(since(ctx, mark, cluster.As(controller()), cluster.Resource("configmaps"), cluster.In(ns))).To(BeEmpty(), "nor one with the controller's rights")
+		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(ghost))).To(BeEmpty())
+		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(controller()), cluster.Resource("configmaps"), cluster.InNamespace(ns))).To(BeEmpty(), "nor with the controller's permissions")
 		serviceAccount(ctx, ns, "ghost")
-		says(ctx, in, "False", "ReconciliationFailed", ghost, `cannot patch resource "configmaps"`)
+		reports(ctx, in, "False", "ReconciliationFailed", ghost, `cannot patch resource "configmaps"`)
 
-		commit(ctx, in, as("deployer"))
+		commit(ctx, in, withServiceAccount("deployer"))
 		atRevision(ctx, in, "main@sha1:1")
 
 		By("the account being deleted")
-		mark = marked(ctx)
-		Expect(plane.Client().Delete(ctx, &corev1.ServiceAccount{ObjectMeta: named(ns, "deployer")})).To(Succeed())
-		says(ctx, in, "False", "ServiceAccountNotFound", "ServiceAccount "+ns+"/deployer does not exist")
+		mark = auditMark(ctx)
+		Expect(plane.Client().Delete(ctx, &corev1.ServiceAccount{ObjectMeta: objectMeta(ns, "deployer")})).To(Succeed())
+		reports(ctx, in, "False", "ServiceAccountNotFound", "ServiceAccount "+ns+"/deployer does not exist")
 		Expect(plane.Client().Delete(ctx, aConfigMap(ns, "a"))).To(Succeed())
-		Consistently(ctx, func() bool { return absent(ctx, aConfigMap(ns, "a")) }, "1s").Should(BeTrue(), "RBAC would still let the name do it")
-		Expect(since(ctx, mark, cluster.As(tenant(ns)))).To(BeEmpty())
+		Consistently(ctx, func() bool { return absent(ctx, aConfigMap(ns, "a")) }, "1s").Should(BeTrue(), "the RoleBinding still permits the user name")
+		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)))).To(BeEmpty())
 		serviceAccount(ctx, ns, "deployer")
 		atRevision(ctx, in, "main@sha1:1")
 		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeFalse())
 	})
 
-	It("writes as the account and nobody else, from the first object to the last", func(ctx SpecContext) {
-		ns := narrowNamespace(ctx)
+	It("writes all objects as the account", func(ctx SpecContext) {
+		ns := configMapsOnlyNamespace(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "1"), "main/b.yaml": configMap("b", "1")}))
-		Expect(plane.Client().Create(ctx, aConfigMap(ns, "b"))).To(Succeed(), "one to adopt")
-		mark := marked(ctx)
+		Expect(plane.Client().Create(ctx, aConfigMap(ns, "b"))).To(Succeed(), "an object to adopt")
+		mark := auditMark(ctx)
 		in := newInstall(ctx, ns, "i", hourly)
 		atRevision(ctx, in, "main@sha1:1")
 		publish(ctx, ns, "src", "main@sha1:2", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "2"), "main/c.yaml": configMap("c", "1")}))
 		atRevision(ctx, in, "main@sha1:2")
 		Expect(plane.Client().Delete(ctx, aConfigMap(ns, "c"))).To(Succeed())
 		Eventually(ctx, func() bool { return absent(ctx, aConfigMap(ns, "c")) }, soon).Should(BeFalse(), "drift is corrected")
-		removed(ctx, in)
+		deleteAndWait(ctx, in)
 
-		all := since(ctx, mark, cluster.By(controller()), cluster.In(ns)).Without(cluster.Watch)
+		all := requestsSince(ctx, mark, cluster.ByUser(controller()), cluster.InNamespace(ns)).Without(cluster.Watch)
 		own := func(r cluster.Request) bool { return r.Group == "apps.ksctl.com" || r.Resource == "events" }
-		Expect(all.Where(cluster.Write, cluster.As(controller()))).NotTo(BeEmpty())
-		Expect(all.Where(cluster.Write, cluster.As(controller())).Without(own)).To(BeEmpty(), "as itself it writes its own kinds and events: %s", all)
-		Expect(all.Where(cluster.Resource("configmaps")).Without(cluster.As(tenant(ns)))).To(HaveEach(HaveField("Verb", "get")), "what confirms a hint of the index")
-		Expect(all.Where(own, cluster.As(tenant(ns)))).To(BeEmpty(), "the account needs no right to our kinds")
-		tenants := all.Where(cluster.As(tenant(ns)), cluster.Write)
+		Expect(all.Where(cluster.Write, cluster.ByEffectiveUser(controller()))).NotTo(BeEmpty())
+		Expect(all.Where(cluster.Write, cluster.ByEffectiveUser(controller())).Without(own)).To(BeEmpty(), "the controller itself writes only its own kinds and events: %s", all)
+		Expect(all.Where(cluster.Resource("configmaps")).Without(cluster.ByEffectiveUser(tenant(ns)))).To(HaveEach(HaveField("Verb", "get")), "reads that confirm an entry of the index")
+		Expect(all.Where(own, cluster.ByEffectiveUser(tenant(ns)))).To(BeEmpty(), "the account needs no permission for our kinds")
+		tenants := all.Where(cluster.ByEffectiveUser(tenant(ns)), cluster.Write)
 		Expect(len(tenants)).To(BeNumerically(">=", 7), "%s", tenants)
 	})
 
-	It("falls back to --default-service-account, never to the controller's rights", func(ctx SpecContext) {
-		ns := narrowNamespace(ctx)
+	It("falls back to --default-service-account, never to the controller's permissions", func(ctx SpecContext) {
+		ns := configMapsOnlyNamespace(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))
-		mark := marked(ctx)
-		none := newInstall(ctx, ns, "none", hourly, as(""))
-		says(ctx, none, "False", "ServiceAccountNotFound", "no service account", "spec.serviceAccountName", "--default-service-account")
-		Expect(since(ctx, mark, cluster.By(controller()), cluster.Resource("configmaps"), cluster.In(ns)).Without(cluster.Watch)).To(BeEmpty(), "no request without an account")
+		mark := auditMark(ctx)
+		none := newInstall(ctx, ns, "none", hourly, withServiceAccount(""))
+		reports(ctx, none, "False", "ServiceAccountNotFound", "no service account", "spec.serviceAccountName", "--default-service-account")
+		Expect(requestsSince(ctx, mark, cluster.ByUser(controller()), cluster.Resource("configmaps"), cluster.InNamespace(ns)).Without(cluster.Watch)).To(BeEmpty(), "no request without an account")
 
-		startController(alone("default-account"), func(o *manager.Options) { o.DefaultServiceAccount = "standard" })
-		ownSource(ctx, ns, "own", "default-account")
+		startController(dedicated("default-account"), func(o *manager.Options) { o.DefaultServiceAccount = "standard" })
+		sourceForController(ctx, ns, "own", "default-account")
 		publish(ctx, ns, "own", "main@sha1:1", tree(oneComponent, map[string]string{"main/b.yaml": configMap("b", "1")}))
-		in := newInstall(ctx, ns, "i", hourly, as(""), leftTo[*appsv1.KsctlInstall]("default-account"), func(in *appsv1.KsctlInstall) { in.Spec.SourceRef.Name = "own" })
-		says(ctx, in, "False", "ServiceAccountNotFound", "ServiceAccount "+ns+"/standard does not exist")
-		mark = marked(ctx)
+		in := newInstall(ctx, ns, "i", hourly, withServiceAccount(""), forController[*appsv1.KsctlInstall]("default-account"), func(in *appsv1.KsctlInstall) { in.Spec.SourceRef.Name = "own" })
+		reports(ctx, in, "False", "ServiceAccountNotFound", "ServiceAccount "+ns+"/standard does not exist")
+		mark = auditMark(ctx)
 		serviceAccount(ctx, ns, "standard")
-		says(ctx, in, "False", "ReconciliationFailed", cluster.ServiceAccountUser(ns, "standard"), "forbidden")
-		Expect(since(ctx, mark, cluster.As(controller()), cluster.Resource("configmaps"), cluster.In(ns), cluster.Write)).To(BeEmpty())
-		commit(ctx, in, as("deployer"))
+		reports(ctx, in, "False", "ReconciliationFailed", cluster.ServiceAccountUser(ns, "standard"), "forbidden")
+		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(controller()), cluster.Resource("configmaps"), cluster.InNamespace(ns), cluster.Write)).To(BeEmpty())
+		commit(ctx, in, withServiceAccount("deployer"))
 		atRevision(ctx, in, "main@sha1:1")
 	})
 
-	It("refuses a source of another namespace under --no-cross-namespace-refs, without saying whether there is one", func(ctx SpecContext) {
-		ns, other := narrowNamespace(ctx), narrowNamespace(ctx)
+	It("refuses a source of another namespace with --no-cross-namespace-refs, without revealing whether it exists", func(ctx SpecContext) {
+		ns, other := configMapsOnlyNamespace(ctx), configMapsOnlyNamespace(ctx)
 		const name = "fenced"
-		startController(alone(name), func(o *manager.Options) { o.ACL.NoCrossNamespaceRefs = true })
+		startController(dedicated(name), func(o *manager.Options) { o.ACL.NoCrossNamespaceRefs = true })
 		for _, at := range []string{ns, other} {
-			ownSource(ctx, at, "src", name)
+			sourceForController(ctx, at, "src", name)
 			publish(ctx, at, "src", "main@sha1:1", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))
 		}
 		there := func(source string) func(*appsv1.KsctlInstall) {
 			return func(in *appsv1.KsctlInstall) { in.Spec.SourceRef.Namespace, in.Spec.SourceRef.Name = other, source }
 		}
-		mark := marked(ctx)
+		mark := auditMark(ctx)
 		for _, source := range []string{"src", "nothing"} {
-			in := newInstall(ctx, ns, "refused-"+source, hourly, leftTo[*appsv1.KsctlInstall](name), there(source))
-			says(ctx, in, "False", "AccessDenied", fmt.Sprintf("KsctlSource %s/%s is in another namespace", other, source), "--no-cross-namespace-refs")
+			in := newInstall(ctx, ns, "refused-"+source, hourly, forController[*appsv1.KsctlInstall](name), there(source))
+			reports(ctx, in, "False", "AccessDenied", fmt.Sprintf("KsctlSource %s/%s is in another namespace", other, source), "--no-cross-namespace-refs")
 			Expect(condition(in, "Stalled")).To(HaveField("Reason", "AccessDenied"))
 		}
-		Expect(since(ctx, mark, cluster.By(controller()), cluster.In(other)).Without(cluster.Watch)).To(BeEmpty(), "nothing of that namespace is read")
-		own := newInstall(ctx, ns, "own", hourly, leftTo[*appsv1.KsctlInstall](name), func(in *appsv1.KsctlInstall) { in.Spec.SourceRef.Namespace = ns })
+		Expect(requestsSince(ctx, mark, cluster.ByUser(controller()), cluster.InNamespace(other)).Without(cluster.Watch)).To(BeEmpty(), "no object of that namespace is read")
+		own := newInstall(ctx, ns, "own", hourly, forController[*appsv1.KsctlInstall](name), func(in *appsv1.KsctlInstall) { in.Spec.SourceRef.Namespace = ns })
 		atRevision(ctx, own, "main@sha1:1")
 
-		By("a controller without the flag taking it")
+		By("a controller without the flag using the source")
 		publish(ctx, other, "open", "main@sha1:1", tree(oneComponent, map[string]string{"main/b.yaml": configMap("b", "1")}))
 		open := newInstall(ctx, ns, "open", hourly, there("open"))
 		atRevision(ctx, open, "main@sha1:1")

@@ -19,11 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// mutate has the API server send each create and update of some resources of a
-// namespace to a webhook of the spec's, which answers with the JSON patch that
-// the function gives for the object. It counts how often it was asked. The
-// probe is a manifest of such an object.
-func mutate(ctx context.Context, ns, group, resource, probe string, patch func(calls int64, object []byte) []map[string]any) (asked *atomic.Int64, stop func()) {
+// mutate registers a mutating webhook for creates and updates of a resource in a namespace.
+// The webhook answers with the JSON patch that the function returns for the object. requests
+// counts its calls. probe is a manifest of such an object; mutate creates it with dry-run until
+// the webhook is called.
+func mutate(ctx context.Context, ns, group, resource, probe string, patch func(calls int64, object []byte) []map[string]any) (requests *atomic.Int64, stop func()) {
 	GinkgoHelper()
 	calls := &atomic.Int64{}
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -62,74 +62,74 @@ func mutate(ctx context.Context, ns, group, resource, probe string, patch func(c
 	}
 	stop = func() { remove(ctx) }
 	DeferCleanup(func(ctx SpecContext) { remove(ctx) })
-	Eventually(ctx, func() int64 { // the API server learns of it a moment later
+	Eventually(ctx, func() int64 { // the API server calls it with a delay
 		kubectl(ctx, ns, probe, "create", "--dry-run=server", "-f", "-")
 		return calls.Load()
-	}, soon, "20ms").Should(BeNumerically(">", 0), "the webhook is in use")
+	}, soon, "20ms").Should(BeNumerically(">", 0), "the webhook is called")
 	return calls, stop
 }
 
-func op(kind, path string, value any) map[string]any {
+func jsonPatchOp(kind, path string, value any) map[string]any {
 	return map[string]any{"op": kind, "path": path, "value": value}
 }
 
-var _ = Describe("A webhook that changes our fields", func() {
-	It("is not fought, though it sets another value at each write and adds some", func(ctx SpecContext) {
+var _ = Describe("A webhook that changes applied fields", func() {
+	It("causes no corrections, although it sets a new value at each write and adds fields", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		calls, stop := mutate(ctx, ns, "", "configmaps", configMap("probe", "1"), func(n int64, _ []byte) []map[string]any {
-			return []map[string]any{op("add", "/data/value", fmt.Sprintf("webhook %d", n)), op("add", "/data/added", "by the webhook"),
-				op("add", "/metadata/finalizers", []string{"example.com/webhook"})}
+			return []map[string]any{jsonPatchOp("add", "/data/value", fmt.Sprintf("webhook %d", n)), jsonPatchOp("add", "/data/added", "by the webhook"),
+				jsonPatchOp("add", "/metadata/finalizers", []string{"example.com/webhook"})}
 		})
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"))
 		in := newInstall(ctx, ns, "i", hourly)
 		atRevision(ctx, in, "main@sha1:1")
-		mark := marked(ctx)
-		Expect(seen(ctx, ns, "a").Data["value"]).To(HavePrefix("webhook"), "it was asked")
-		noWrites(ctx, ns, mark, "what the API server made of the apply is what counts")
-		answered(ctx, in, "again")
-		noWrites(ctx, ns, mark, "what the API server made of the apply is what counts")
+		mark := auditMark(ctx)
+		Expect(getConfigMap(ctx, ns, "a").Data["value"]).To(HavePrefix("webhook"), "the webhook was called")
+		expectNoWrites(ctx, ns, mark, "drift is relative to the result of the apply")
+		requestReconcile(ctx, in, "again")
+		expectNoWrites(ctx, ns, mark, "drift is relative to the result of the apply")
 		Expect(ready(in).Status).To(BeEquivalentTo("True"))
 
-		By("another writer, whose writes the webhook changes, too")
-		mark = marked(ctx)
+		By("a write by another client, which the webhook changes as well")
+		mark = auditMark(ctx)
 		before := calls.Load()
-		Expect(merge(`{"metadata":{"labels":{"team":"theirs"}}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
-		Consistently(ctx, func() int { return len(writes(ctx, ns, mark)) }, quiet, "500ms").Should(BeNumerically("<=", 1), "one correction, and no more")
+		Expect(mergePatch(`{"metadata":{"labels":{"team":"theirs"}}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
+		Consistently(ctx, func() int { return len(writes(ctx, ns, mark)) }, quiet, "500ms").Should(BeNumerically("<=", 1), "at most one correction")
 		Expect(calls.Load() - before).To(BeNumerically("<=", 2))
 
 		By("a change in Git")
-		mark = marked(ctx)
+		mark = auditMark(ctx)
 		stack(ctx, ns, "main@sha1:2", configMap("a", "2"))
 		atRevision(ctx, in, "main@sha1:2")
-		Consistently(ctx, func() int { return len(writes(ctx, ns, mark)) }, quiet, "500ms").Should(Equal(1), "one apply, and no more")
+		Consistently(ctx, func() int { return len(writes(ctx, ns, mark)) }, quiet, "500ms").Should(Equal(1), "exactly one apply")
 		becomes(ctx, in, "True", "")
 		stop()
-		Expect(merge(`{"metadata":{"finalizers":null}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
+		Expect(mergePatch(`{"metadata":{"finalizers":null}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
 	})
 
-	It("is not fought over a Deployment that it injects a container into and whose image it pins", func(ctx SpecContext) {
+	It("causes no corrections of a Deployment when it injects a container and pins the image", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		mutate(ctx, ns, "apps", "deployments", deployment("probe", ""), func(_ int64, object []byte) []map[string]any {
 			d := &k8sappsv1.Deployment{}
 			if err := json.Unmarshal(object, d); err != nil {
 				return nil
 			}
-			out := []map[string]any{op("replace", "/spec/template/spec/containers/0/image", d.Spec.Template.Spec.Containers[0].Image+"@pinned"),
-				op("add", "/spec/replicas", 2)}
+			out := []map[string]any{jsonPatchOp("replace", "/spec/template/spec/containers/0/image", d.Spec.Template.Spec.Containers[0].Image+"@pinned"),
+				jsonPatchOp("add", "/spec/replicas", 2)}
 			for _, c := range d.Spec.Template.Spec.Containers {
 				if c.Name == "injected" {
 					return out
 				}
 			}
-			return append(out, op("add", "/spec/template/spec/containers/-", map[string]any{"name": "injected", "image": "example.com/injected:1"}))
+			return append(out, jsonPatchOp("add", "/spec/template/spec/containers/-", map[string]any{"name": "injected", "image": "example.com/injected:1"}))
 		})
 		stack(ctx, ns, "main@sha1:1", deployment("web", ""))
 		in := newInstall(ctx, ns, "i", hourly)
 		atRevision(ctx, in, "main@sha1:1")
-		mark := marked(ctx)
-		Expect(images(ctx, ns)).To(ContainSubstring("@pinned"), "it was asked")
-		noWrites(ctx, ns, mark, "what the API server made of the apply is what counts")
+		mark := auditMark(ctx)
+		Expect(images(ctx, ns)).To(ContainSubstring("@pinned"), "the webhook was called")
+		expectNoWrites(ctx, ns, mark, "drift is relative to the result of the apply")
 		becomes(ctx, in, "True", "")
-		scaled(ctx, ns, 2)
+		awaitReplicas(ctx, ns, 2)
 	})
 })

@@ -24,13 +24,13 @@ import (
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
-// tenant is the namespace of the page, with a source and an account.
-func tenant(ctx context.Context, name string) {
+// createTenant creates a namespace as in docs/library.md, with an account and a source.
+func createTenant(ctx context.Context, name string) {
 	GinkgoHelper()
-	c := h.Plane.Client()
+	c := h.ControlPlane.Client()
 	Expect(c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
-	Expect(harness.Deploy(ctx, h.Plane, name)).To(Succeed())
-	a, err := h.Server.Publish("gitrepository/"+name+"/fleet", os.DirFS("../../examples/standalone"), "main@sha1:1")
+	Expect(harness.CreateDeployer(ctx, h.ControlPlane, name)).To(Succeed())
+	a, err := h.ArtifactServer.Publish("gitrepository/"+name+"/fleet", os.DirFS("../../examples/standalone"), "main@sha1:1")
 	Expect(err).NotTo(HaveOccurred())
 	fleet := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "fleet"},
 		Spec: sourcev1.GitRepositorySpec{URL: "https://git.example.com/platform/fleet.git"}}
@@ -41,7 +41,8 @@ func tenant(ctx context.Context, name string) {
 	Expect(c.Status().Update(ctx, fleet)).To(Succeed())
 }
 
-// shippedFlag is what the page says that the shipped controller runs with beside the program.
+// shippedFlag returns the flag that docs/library.md recommends for a shipped controller that runs
+// next to an embedding program.
 func shippedFlag() string {
 	GinkgoHelper()
 	text, err := os.ReadFile("../../docs/library.md")
@@ -51,36 +52,37 @@ func shippedFlag() string {
 	return string(flag[1])
 }
 
-// awaitRights waits until the program's account may do what rbac.yaml gives it.
-func awaitRights(ctx context.Context) {
+// awaitPermissions waits until the API server authorizes the program's account according to
+// rbac.yaml.
+func awaitPermissions(ctx context.Context) {
 	GinkgoHelper()
 	user := cluster.ServiceAccountUser("library", "library")
-	for _, right := range []authorizationv1.ResourceAttributes{
+	for _, permission := range []authorizationv1.ResourceAttributes{
 		{Verb: "impersonate", Resource: "serviceaccounts"},
 		{Verb: "create", Resource: "secrets", Namespace: "library"},
 		{Verb: "create", Group: "apps.ksctl.com", Resource: "ksctlinstalls"},
 		{Verb: "create", Group: "coordination.k8s.io", Resource: "leases", Namespace: "library"},
 	} {
-		Expect(h.Plane.AwaitRight(ctx, user, right)).To(Succeed())
+		Expect(h.ControlPlane.AwaitPermission(ctx, user, permission)).To(Succeed())
 	}
 }
 
-var _ = Describe("A controller of somebody else's", func() {
-	It("installs, corrects and removes a stack, with the rights that it ships, and another program waits for it", func(ctx SpecContext) {
-		c, commands := h.Plane.Client(), page("The reconcilers in a manager of your own")
+var _ = Describe("A program that embeds the reconcilers", func() {
+	It("installs, corrects and removes a stack with its own RBAC, and another program waits until the install is ready", func(ctx SpecContext) {
+		c, commands := h.ControlPlane.Client(), docCommands("The reconcilers in a manager of your own")
 		Expect(commands).To(HaveLen(3))
-		tenant(ctx, "tenant")
+		createTenant(ctx, "tenant")
 		kubectl := func(command []string) {
 			GinkgoHelper()
 			Expect(command[0]).To(Equal("kubectl"))
-			cmd := exec.CommandContext(ctx, h.Plane.Kubectl(), command[1:]...)
-			cmd.Dir, cmd.Env = "../..", append(os.Environ(), "KUBECONFIG="+h.Plane.Kubeconfig())
+			cmd := exec.CommandContext(ctx, h.ControlPlane.Kubectl(), command[1:]...)
+			cmd.Dir, cmd.Env = "../..", append(os.Environ(), "KUBECONFIG="+h.ControlPlane.Kubeconfig())
 			out, err := cmd.CombinedOutput()
 			Expect(err).NotTo(HaveOccurred(), string(out))
 		}
 		kubectl(commands[0])
-		awaitRights(ctx)
-		account, err := h.Plane.ConfigFor(ctx, "library", "library")
+		awaitPermissions(ctx)
+		account, err := h.ControlPlane.ConfigFor(ctx, "library", "library")
 		Expect(err).NotTo(HaveOccurred())
 		binary, args := program(commands[1])
 		embed, err := h.RunProgram(binary, account, nil, args...)
@@ -88,13 +90,13 @@ var _ = Describe("A controller of somebody else's", func() {
 		DeferCleanup(embed.Kill)
 		kubectl(commands[2])
 
-		waits := page("Watch and write with the generated clients")
+		waits := docCommands("Watch and write with the generated clients")
 		Expect(waits).To(HaveLen(1))
 		binary, args = program(waits[0])
-		watch, err := h.RunProgram(binary, h.Plane.Config(), nil, args...)
+		watch, err := h.RunProgram(binary, h.ControlPlane.Config(), nil, args...)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(watch.Kill)
-		Eventually(watch.Done(), soon).Should(BeClosed(), embed.Log)
+		Eventually(watch.Done(), waitTimeout).Should(BeClosed(), embed.Log)
 		Expect(watch.Err()).NotTo(HaveOccurred(), watch.Log())
 		Expect(watch.Log()).To(ContainSubstring("tenant/shop Ready=True"))
 
@@ -105,10 +107,10 @@ var _ = Describe("A controller of somebody else's", func() {
 		frontend := &k8sappsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "frontend"}}
 		Expect(c.Get(ctx, client.ObjectKeyFromObject(frontend), frontend)).To(Succeed())
 		Expect(frontend.Labels).To(HaveKeyWithValue(live.OwnerLabel, "library"))
-		Expect(frontend.Status.AvailableReplicas).To(BeNumerically(">", 0), "ready was said when it was")
+		Expect(frontend.Status.AvailableReplicas).To(BeNumerically(">", 0), "the install was ready only when the Deployment was available")
 
-		By("the shipped controller has the installs that the program did not make")
-		tenant(ctx, "other")
+		By("the shipped controller reconciles the installs that the program did not create")
+		createTenant(ctx, "other")
 		other := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "shop"}, Spec: in.Spec}
 		Expect(c.Create(ctx, other)).To(Succeed())
 		shipped, err := h.StartController("--default-service-account=deployer", shippedFlag())
@@ -116,38 +118,38 @@ var _ = Describe("A controller of somebody else's", func() {
 		DeferCleanup(shipped.Stop)
 		Eventually(func(g Gomega) {
 			g.Expect(c.Get(ctx, client.ObjectKeyFromObject(other), other)).To(Succeed())
-			g.Expect(harness.Ready(other).Status).To(Equal(metav1.ConditionTrue), harness.Ready(other).Message)
-		}, soon).Should(Succeed(), embed.Log)
+			g.Expect(harness.ReadyCondition(other).Status).To(Equal(metav1.ConditionTrue), harness.ReadyCondition(other).Message)
+		}, waitTimeout).Should(Succeed(), embed.Log)
 		for ns, owner := range map[string]string{"tenant": "library", "other": "ksctl"} {
 			Expect(c.Get(ctx, client.ObjectKey{Namespace: ns, Name: "frontend"}, frontend)).To(Succeed())
 			Expect(frontend.Labels).To(HaveKeyWithValue(live.OwnerLabel, owner), ns)
 		}
 
-		By("somebody changes what it installed")
+		By("an object of the install is changed manually")
 		settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "shop-settings"}}
 		Expect(c.Patch(ctx, settings, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"PODINFO_LEVEL":"loud"}}`)))).To(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(c.Get(ctx, client.ObjectKeyFromObject(settings), settings)).To(Succeed())
 			g.Expect(settings.Data).To(HaveKeyWithValue("PODINFO_LEVEL", "info"))
-		}, soon).Should(Succeed(), embed.Log)
+		}, waitTimeout).Should(Succeed(), embed.Log)
 
-		By("it is removed")
+		By("the install is deleted")
 		Expect(c.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}},
 			client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"example.com/stack":null}}}`)))).To(Succeed())
 		Expect(c.Delete(ctx, in)).To(Succeed())
-		Eventually(func() bool { return apierrors.IsNotFound(c.Get(ctx, client.ObjectKeyFromObject(in), in)) }, soon).Should(BeTrue(), embed.Log)
-		Expect(apierrors.IsNotFound(c.Get(ctx, client.ObjectKey{Namespace: "tenant", Name: "frontend"}, frontend))).To(BeTrue(), "it goes before its install does")
+		Eventually(func() bool { return apierrors.IsNotFound(c.Get(ctx, client.ObjectKeyFromObject(in), in)) }, waitTimeout).Should(BeTrue(), embed.Log)
+		Expect(apierrors.IsNotFound(c.Get(ctx, client.ObjectKey{Namespace: "tenant", Name: "frontend"}, frontend))).To(BeTrue(), "objects are deleted before their install")
 
-		By("the program is told to stop")
+		By("the program receives SIGTERM")
 		Expect(embed.Signal(syscall.SIGTERM)).To(Succeed())
-		Eventually(embed.Done(), soon).Should(BeClosed())
+		Eventually(embed.Done(), waitTimeout).Should(BeClosed())
 		Expect(embed.Err()).NotTo(HaveOccurred(), embed.Log())
 	})
 })
 
 var _ = Describe("A program without a cluster", func() {
-	It("says what two installs have in difference", func(ctx SpecContext) {
-		commands := page("Render without a cluster")
+	It("prints the differences of two installs", func(ctx SpecContext) {
+		commands := docCommands("Render without a cluster")
 		Expect(commands).To(HaveLen(1))
 		binary, args := program(commands[0])
 		cmd := exec.CommandContext(ctx, binary, args...)

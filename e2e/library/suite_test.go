@@ -1,5 +1,5 @@
-// Package library_test runs the programs of examples/library on a real control
-// plane, as docs/library.md says.
+// Package library_test runs the programs of examples/library on a real control plane, with the
+// commands of docs/library.md.
 package library_test
 
 import (
@@ -19,13 +19,13 @@ import (
 	"github.com/ksctl/gitops/e2e/suite"
 )
 
-// soon is how long anything in these specs may take; it takes far less.
-const soon = 5 * time.Minute
+// waitTimeout bounds each wait in these specs; normally a wait takes far less.
+const waitTimeout = 5 * time.Minute
 
 var (
 	h *harness.Harness
-	// programs has those of examples/library, built as somebody else's module.
-	programs string
+	// programsDir is the folder of the programs of examples/library, built as a separate module.
+	programsDir string
 )
 
 func TestLibrary(t *testing.T) {
@@ -34,18 +34,18 @@ func TestLibrary(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
-	// Flux's kinds, without Flux: the suite says what a source has.
+	// Flux's CRDs without Flux: the suite writes the status of sources.
 	h, err = harness.Start(ctx, cluster.Options{CRDPaths: []string{"../install/testdata/crds"}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return h.Stop() })
-	programs = GinkgoT().TempDir()
-	build := exec.CommandContext(ctx, "go", "build", "-C", "../../examples/library", "-buildvcs=false", "-o", programs+"/", "./...")
+	programsDir = GinkgoT().TempDir()
+	build := exec.CommandContext(ctx, "go", "build", "-C", "../../examples/library", "-buildvcs=false", "-o", programsDir+"/", "./...")
 	out, err := build.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(out))
 })
 
-// page are the commands of docs/library.md under a heading, each with its arguments.
-func page(heading string) [][]string {
+// docCommands returns the commands under a heading of docs/library.md, each with its arguments.
+func docCommands(heading string) [][]string {
 	GinkgoHelper()
 	text, err := os.ReadFile("../../docs/library.md")
 	Expect(err).NotTo(HaveOccurred())
@@ -61,10 +61,11 @@ func page(heading string) [][]string {
 	return out
 }
 
-// program is the path of the one that a command of the page runs, and its arguments.
+// program returns the path of the built program for a "go run" command of the page, and its
+// arguments.
 func program(command []string) (path string, args []string) {
 	GinkgoHelper()
 	Expect(len(command)).To(BeNumerically(">=", 5))
 	Expect(command[:4]).To(Equal([]string{"go", "-C", "examples/library", "run"}))
-	return filepath.Join(programs, filepath.Base(command[4])), command[5:]
+	return filepath.Join(programsDir, filepath.Base(command[4])), command[5:]
 }

@@ -26,10 +26,10 @@ import (
 const system = "ksctl-gitops"
 
 func get(ctx context.Context, o client.Object) error {
-	return h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)
+	return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)
 }
 
-// stack is a Deployment that serves a greeting, and its Service.
+// stack returns a stack with a Deployment that serves a greeting, and a Service.
 func stack(greeting string) map[string]string {
 	return map[string]string{
 		"stacks/hello/stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: hello}\nspec:\n  version: 1.0.0\n  components:\n  - name: app\n    manifests: [app.yaml]\n",
@@ -57,30 +57,30 @@ metadata: {name: hello}
 spec:
   selector: {app: hello}
   ports: [{port: 80, targetPort: 8080}]
-`, web, greeting),
+`, webImage, greeting),
 	}
 }
 
-// offer pushes the stack under the tag that the source follows.
-func offer(ctx context.Context, greeting string) {
+// pushStack pushes the stack with the tag that the source follows.
+func pushStack(ctx context.Context, greeting string) {
 	GinkgoHelper()
 	_, err := images.Push(ctx, "fleet", "latest", artifacts.Files(stack(greeting)), "main@"+greeting)
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// leads is the pod that holds the lease.
-func leads(ctx context.Context) string {
+// leader returns the identity of the lease's holder.
+func leader(ctx context.Context) string {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "ksctl-gitops-leader-election"}}
 	if err := get(ctx, lease); err != nil || lease.Spec.HolderIdentity == nil {
-		return fmt.Sprint("nobody: ", err)
+		return fmt.Sprint("no holder: ", err)
 	}
 	return *lease.Spec.HolderIdentity
 }
 
-// controllers are the pods of the controller that are Ready.
+// controllers returns the names of the controller's Ready pods.
 func controllers(ctx context.Context) (ready []string, err error) {
 	var pods corev1.PodList
-	err = h.Plane.Client().List(ctx, &pods, client.InNamespace(system), client.MatchingLabels{"app.kubernetes.io/component": "controller"})
+	err = h.ControlPlane.Client().List(ctx, &pods, client.InNamespace(system), client.MatchingLabels{"app.kubernetes.io/component": "controller"})
 	for _, p := range pods.Items {
 		for _, c := range p.Status.Conditions {
 			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && p.DeletionTimestamp.IsZero() {
@@ -91,7 +91,7 @@ func controllers(ctx context.Context) (ready []string, err error) {
 	return ready, err
 }
 
-// serves asks the Service by its address, through the rules of kube-proxy.
+// serves requests the greeting from the Service's cluster IP, through kube-proxy's rules.
 func serves(ctx context.Context, ns string) (string, error) {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "hello"}}
 	if err := get(ctx, service); err != nil {
@@ -103,7 +103,7 @@ func serves(ctx context.Context, ns string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	req.Close = true // each request may go to another pod
+	req.Close = true // a new connection, so that each request may reach another pod
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return "", err
@@ -113,111 +113,111 @@ func serves(ctx context.Context, ns string) (string, error) {
 	return string(body), err
 }
 
-// team is a namespace with an account that may install, a source and an install.
-func team(ctx context.Context) *appsv1.KsctlInstall {
+// createTeam creates a namespace with a deployer account, a source and an install.
+func createTeam(ctx context.Context) *appsv1.KsctlInstall {
 	GinkgoHelper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "team-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
-	Expect(h.Plane.Client().Create(ctx, ns)).To(Succeed())
+	Expect(h.ControlPlane.Client().Create(ctx, ns)).To(Succeed())
 	meta := metav1.ObjectMeta{Namespace: ns.Name, Name: harness.Deployer}
-	in := harness.Install(ns.Name, "hello")
+	in := harness.NewInstall(ns.Name, "hello")
 	in.Spec.SourceRef, in.Spec.Path, in.Spec.Stack = appsv1.SourceRef{Kind: "KsctlSource", Name: "fleet"}, "./stacks", "hello"
 	for _, o := range []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: meta},
 		&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns.Name, Name: harness.Deployer}}},
 	} {
-		Expect(h.Plane.Client().Create(ctx, o)).To(Succeed())
+		Expect(h.ControlPlane.Client().Create(ctx, o)).To(Succeed())
 	}
-	// Before the install, which tries what is forbidden again after an hour.
-	Expect(h.Plane.AwaitRight(ctx, cluster.ServiceAccountUser(ns.Name, harness.Deployer),
+	// Wait for the permission before creating the install, whose retry interval is an hour.
+	Expect(h.ControlPlane.AwaitPermission(ctx, cluster.ServiceAccountUser(ns.Name, harness.Deployer),
 		authorizationv1.ResourceAttributes{Namespace: ns.Name, Verb: "create", Group: "apps", Resource: "deployments"})).To(Succeed())
 	for _, o := range []client.Object{
 		&appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "fleet"},
-			Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: &metav1.Duration{Duration: 2 * time.Second}}, OCI: &appsv1.OCISource{URL: "oci://" + outside + "/fleet", Insecure: true}}},
+			Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: &metav1.Duration{Duration: 2 * time.Second}}, OCI: &appsv1.OCISource{URL: "oci://" + registryAddress + "/fleet", Insecure: true}}},
 		in,
 	} {
-		Expect(h.Plane.Client().Create(ctx, o)).To(Succeed())
+		Expect(h.ControlPlane.Client().Create(ctx, o)).To(Succeed())
 	}
 	return in
 }
 
 var _ = Describe("The chart on a real node", func() {
-	It("runs two replicas of which one leads, installs what really serves, is upgraded, and leaves nothing", func(ctx SpecContext) {
+	It("runs two replicas with leader election, installs a stack that serves HTTP, is upgraded, and is removed completely", func(ctx SpecContext) {
 		By("installing it where Pod Security is restricted")
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
-		Expect(h.Plane.Client().Create(ctx, ns)).To(Succeed())
+		Expect(h.ControlPlane.Client().Create(ctx, ns)).To(Succeed())
 		set := []string{"--namespace", system, "--set", "replicas=2", "--set", "resources.requests.cpu=10m", "--set", "defaultServiceAccount=" + harness.Deployer}
-		command(ctx, helm, append([]string{"install", "ksctl-gitops", before, "--wait", "--timeout", "4m"}, set...)...)
-		Eventually(ctx, controllers, soon, "1s").Should(HaveLen(2), "both replicas are Ready")
+		command(ctx, helm, append([]string{"install", "ksctl-gitops", oldChart, "--wait", "--timeout", "4m"}, set...)...)
+		Eventually(ctx, controllers, waitTimeout, "1s").Should(HaveLen(2), "both replicas are Ready")
 		var first string
 		Eventually(ctx, func(g Gomega) {
 			ready, err := controllers(ctx)
 			g.Expect(err).NotTo(HaveOccurred())
-			first = leads(ctx)
-			g.Expect(ready).To(ContainElement(pod(first)), "one of them leads")
-		}, soon, "1s").Should(Succeed())
+			first = leader(ctx)
+			g.Expect(ready).To(ContainElement(pod(first)), "one of them is the leader")
+		}, waitTimeout, "1s").Should(Succeed())
 
 		By("installing a stack whose pods serve HTTP")
-		offer(ctx, "hello")
-		in := team(ctx)
-		Eventually(ctx, serves, soon, "1s").WithArguments(in.Namespace).Should(Equal("hello"))
+		pushStack(ctx, "hello")
+		in := createTeam(ctx)
+		Eventually(ctx, serves, waitTimeout, "1s").WithArguments(in.Namespace).Should(Equal("hello"))
 		isReady(ctx, in)
 
-		By("losing the leader at once")
-		command(ctx, h.Plane.Kubectl(), "--namespace", system, "delete", "pod", pod(first), "--grace-period=0", "--force")
-		offer(ctx, "good morning")
-		Eventually(ctx, serves, soon, "1s").WithArguments(in.Namespace).Should(Equal("good morning"), "another one goes on")
+		By("killing the leader")
+		command(ctx, h.ControlPlane.Kubectl(), "--namespace", system, "delete", "pod", pod(first), "--grace-period=0", "--force")
+		pushStack(ctx, "good morning")
+		Eventually(ctx, serves, waitTimeout, "1s").WithArguments(in.Namespace).Should(Equal("good morning"), "another replica applies the change")
 		Eventually(ctx, func(g Gomega) {
 			ready, err := controllers(ctx)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(ready).To(ContainElement(pod(leads(ctx))))
+			g.Expect(ready).To(ContainElement(pod(leader(ctx))))
 			g.Expect(ready).NotTo(ContainElement(pod(first)))
-		}, soon, "1s").Should(Succeed(), "and leads")
+		}, waitTimeout, "1s").Should(Succeed(), "another replica is the leader")
 		isReady(ctx, in)
 
-		By("upgrading it to a release that defines more")
-		Expect(defined(ctx)).NotTo(HaveKey(young))
+		By("upgrading to a release with a new field in a CRD")
+		Expect(crdFields(ctx)).NotTo(HaveKey(newField))
 		var old []string
-		Eventually(ctx, func() (list []string, err error) { old, err = controllers(ctx); return old, err }, soon, "1s").Should(HaveLen(2))
-		command(ctx, helm, append([]string{"upgrade", "ksctl-gitops", packaged, "--wait", "--timeout", "4m", "--set", "flags.concurrent=3"}, set...)...)
+		Eventually(ctx, func() (list []string, err error) { old, err = controllers(ctx); return old, err }, waitTimeout, "1s").Should(HaveLen(2))
+		command(ctx, helm, append([]string{"upgrade", "ksctl-gitops", newChart, "--wait", "--timeout", "4m", "--set", "flags.concurrent=3"}, set...)...)
 		Eventually(ctx, func(g Gomega) {
 			after, err := controllers(ctx)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(after).To(HaveLen(2))
 			g.Expect(after).NotTo(ContainElement(BeElementOf(old)))
-		}, soon, "1s").Should(Succeed(), "both are new")
-		Expect(defined(ctx)).To(HaveKey(young), "definitions are upgraded with the chart")
+		}, waitTimeout, "1s").Should(Succeed(), "both pods are new")
+		Expect(crdFields(ctx)).To(HaveKey(newField), "CRDs are upgraded with the chart")
 		uid := in.UID
 		isReady(ctx, in)
-		Expect(in.UID).To(Equal(uid), "what it defines stays")
-		offer(ctx, "good evening")
-		Eventually(ctx, serves, soon, "1s").WithArguments(in.Namespace).Should(Equal("good evening"))
+		Expect(in.UID).To(Equal(uid), "the upgrade keeps custom resources")
+		pushStack(ctx, "good evening")
+		Eventually(ctx, serves, waitTimeout, "1s").WithArguments(in.Namespace).Should(Equal("good evening"))
 
-		By("removing what it installed, and then itself")
-		Expect(h.Plane.Client().Delete(ctx, in)).To(Succeed())
-		Eventually(ctx, func() bool { return apierrors.IsNotFound(get(ctx, in)) }, soon, "1s").Should(BeTrue())
+		By("deleting the install, and then uninstalling the chart")
+		Expect(h.ControlPlane.Client().Delete(ctx, in)).To(Succeed())
+		Eventually(ctx, func() bool { return apierrors.IsNotFound(get(ctx, in)) }, waitTimeout, "1s").Should(BeTrue())
 		Eventually(ctx, func() (int, error) {
 			var pods corev1.PodList
-			err := h.Plane.Client().List(ctx, &pods, client.InNamespace(in.Namespace))
+			err := h.ControlPlane.Client().List(ctx, &pods, client.InNamespace(in.Namespace))
 			return len(pods.Items), err
-		}, soon, "1s").Should(BeZero(), "its pods end")
-		Expect(h.Plane.Client().DeleteAllOf(ctx, &appsv1.KsctlSource{}, client.InNamespace(in.Namespace))).To(Succeed())
+		}, waitTimeout, "1s").Should(BeZero(), "the pods of the install have ended")
+		Expect(h.ControlPlane.Client().DeleteAllOf(ctx, &appsv1.KsctlSource{}, client.InNamespace(in.Namespace))).To(Succeed())
 		Eventually(ctx, func() (int, error) {
 			var left appsv1.KsctlSourceList
-			err := h.Plane.Client().List(ctx, &left)
+			err := h.ControlPlane.Client().List(ctx, &left)
 			return len(left.Items), err
-		}, soon, "1s").Should(BeZero())
+		}, waitTimeout, "1s").Should(BeZero())
 		command(ctx, helm, "uninstall", "ksctl-gitops", "--namespace", system, "--wait", "--timeout", "4m")
 		Eventually(ctx, func() (int, error) {
 			var pods corev1.PodList
-			err := h.Plane.Client().List(ctx, &pods, client.InNamespace(system))
+			err := h.ControlPlane.Client().List(ctx, &pods, client.InNamespace(system))
 			return len(pods.Items), err
-		}, soon, "1s").Should(BeZero(), "its pods have ended")
-		Expect(command(ctx, h.Plane.Kubectl(), "get", "crd", "ksctlinstalls.apps.ksctl.com", "--output", "name")).To(ContainSubstring("ksctlinstalls"), "definitions stay")
+		}, waitTimeout, "1s").Should(BeZero(), "the controller's pods have ended")
+		Expect(command(ctx, h.ControlPlane.Kubectl(), "get", "crd", "ksctlinstalls.apps.ksctl.com", "--output", "name")).To(ContainSubstring("ksctlinstalls"), "CRDs stay")
 	}, SpecTimeout(20*time.Minute))
 })
 
-// pod is that of an identity that leads: its host's name comes first.
+// pod returns the pod name of a leader's identity, which begins with the host name.
 func pod(identity string) string {
 	for i, c := range identity {
 		if c == '_' {
@@ -231,7 +231,7 @@ func isReady(ctx context.Context, in *appsv1.KsctlInstall) {
 	GinkgoHelper()
 	Eventually(ctx, func() (string, error) {
 		err := get(ctx, in)
-		c := harness.Ready(in)
+		c := harness.ReadyCondition(in)
 		return string(c.Status) + " " + c.Message, err
-	}, soon, "1s").Should(HavePrefix("True "))
+	}, waitTimeout, "1s").Should(HavePrefix("True "))
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/ksctl/gitops/internal/release/chart"
 )
 
-// young is a field of KsctlSource that older does not have yet.
-const young = "commitStatus"
+// newField is a field of KsctlSource that the chart of packageOldChart lacks.
+const newField = "commitStatus"
 
-// older packages the chart as a release before this one had it: a definition lacks a
-// field. The controller is the same.
-func older(repository, digest string) string {
+// packageOldChart packages a chart of an earlier release: one CRD lacks a field. The controller is
+// the same.
+func packageOldChart(repository, digest string) string {
 	GinkgoHelper()
 	dir := filepath.Join(GinkgoT().TempDir(), "chart")
 	Expect(os.CopyFS(dir, os.DirFS("../../config/chart"))).To(Succeed())
@@ -39,13 +39,13 @@ func older(repository, digest string) string {
 	spec, found, err := unstructured.NestedMap(first, at...)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(found).To(BeTrue())
-	Expect(spec["properties"]).To(HaveKey(young))
-	unstructured.RemoveNestedField(spec, "properties", young)
+	Expect(spec["properties"]).To(HaveKey(newField))
+	unstructured.RemoveNestedField(spec, "properties", newField)
 	rules, _, err := unstructured.NestedSlice(spec, "x-kubernetes-validations")
 	Expect(err).NotTo(HaveOccurred())
 	spec["x-kubernetes-validations"] = slices.DeleteFunc(rules, func(rule any) bool {
 		text, _, _ := unstructured.NestedString(rule.(map[string]any), "rule")
-		return strings.Contains(text, young)
+		return strings.Contains(text, newField)
 	})
 	Expect(unstructured.SetNestedMap(first, spec, at...)).To(Succeed())
 	Expect(unstructured.SetNestedSlice(crd, versions, "spec", "versions")).To(Succeed())
@@ -57,8 +57,8 @@ func older(repository, digest string) string {
 	return packaged
 }
 
-// defined are the fields of a KsctlSource as the API server knows them.
-func defined(ctx SpecContext) map[string]apiextensionsv1.JSONSchemaProps {
+// crdFields returns the spec fields of KsctlSource in the CRD on the API server.
+func crdFields(ctx SpecContext) map[string]apiextensionsv1.JSONSchemaProps {
 	GinkgoHelper()
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "ksctlsources.apps.ksctl.com"}}
 	Expect(get(ctx, crd)).To(Succeed())

@@ -1,5 +1,5 @@
-// Package node_test installs the chart on a real node: pods that run, an image that
-// is pulled, two replicas of which one leads.
+// Package node_test installs the chart on a real node, with running pods, pulled images and two
+// replicas with leader election.
 package node_test
 
 import (
@@ -34,37 +34,38 @@ import (
 	"github.com/ksctl/gitops/internal/release/image"
 )
 
-// soon is how long anything here may take: images are pulled, leases run out.
-const soon = 4 * time.Minute
+// waitTimeout bounds each wait, including image pulls and the expiry of leases.
+const waitTimeout = 4 * time.Minute
 
-// on is set where the suite is wanted: it makes a bridge, and rules of the packet filter.
-// Set to try, it skips the suite where no node can be made.
+// nodeVariable is the environment variable that enables the suite, which creates a bridge and
+// packet filter rules. With the value "try" the suite is skipped on a machine that can't be a node.
 const (
-	on  = "KSCTL_E2E_NODE"
-	try = "try"
+	nodeVariable = "KSCTL_E2E_NODE"
+	tryValue     = "try"
 )
 
 var (
 	h      *harness.Harness
 	images *registry.Server
-	// outside is where pods reach the registry.
-	outside string
-	helm    string
-	node    *machine.Node
-	// packaged is the chart, before one of an older release, web an image in the registry.
-	packaged, before, web string
+	// registryAddress is the address at which pods reach the registry.
+	registryAddress string
+	helm            string
+	node            *machine.Node
+	// newChart is the path of the chart, oldChart that of an earlier release. webImage is the
+	// reference of an image in the registry.
+	newChart, oldChart, webImage string
 )
 
 func TestNode(t *testing.T) {
-	wanted := os.Getenv(on)
+	wanted := os.Getenv(nodeVariable)
 	if wanted == "" {
-		t.Skipf("a real node is made only with %s=1 (make node)", on)
+		t.Skipf("this suite needs %s=1 (make node)", nodeVariable)
 	}
-	if lacking := machine.Lacking(t.Context()); lacking != "" {
-		if wanted == try {
-			t.Skipf("no real node can be made here: %s", lacking)
+	if lacking := machine.MissingRequirement(t.Context()); lacking != "" {
+		if wanted == tryValue {
+			t.Skipf("this machine can't be a node: %s", lacking)
 		}
-		t.Fatalf("%s is set, and no node can be made here: %s", on, lacking)
+		t.Fatalf("%s is set, but this machine can't be a node: %s", nodeVariable, lacking)
 	}
 	suite.Run(t, "Node")
 }
@@ -78,33 +79,33 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return images.Close() })
 	pause := push(ctx, "pause", "github.com/ksctl/gitops/e2e/node/testdata/pause")
-	web = push(ctx, "web", "github.com/ksctl/gitops/e2e/node/testdata/web")
+	webImage = push(ctx, "web", "github.com/ksctl/gitops/e2e/node/testdata/web")
 	repository, digest, _ := strings.Cut(push(ctx, "controller", "github.com/ksctl/gitops/cmd/controller"), "@")
-	before = older(repository, digest)
-	packaged, err = chart.Package(chart.Options{Dir: "../../config/chart", Out: GinkgoT().TempDir(), Version: "0.1.0", Repository: repository, Digest: digest, Created: time.Unix(0, 0)})
+	oldChart = packageOldChart(repository, digest)
+	newChart, err = chart.Package(chart.Options{Dir: "../../config/chart", Out: GinkgoT().TempDir(), Version: "0.1.0", Repository: repository, Digest: digest, Created: time.Unix(0, 0)})
 	Expect(err).NotTo(HaveOccurred())
 
 	disconnect, err := machine.Connect(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) error { return disconnect(ctx) })
-	h, err = harness.Plain(ctx, machine.ClusterOptions(cluster.Options{}))
+	h, err = harness.StartControlPlane(ctx, machine.ClusterOptions(cluster.Options{}))
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return h.Stop() })
 	node, err = machine.Start(ctx, h, pause)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) error { return node.Stop(ctx) })
-	outside = reachable(images.Host())
+	registryAddress = proxyToLoopback(images.Host())
 }, NodeTimeout(15*time.Minute))
 
 var _ = JustAfterEach(func() {
 	if CurrentSpecReport().Failed() {
-		GinkgoWriter.Println(node.Tell())
-		tell(node.Logs())
+		GinkgoWriter.Println(node.LogTails())
+		printPodLogs(node.PodLogs())
 	}
 })
 
-// tell prints what pods have logged.
-func tell(dir string) {
+// printPodLogs prints the end of the pods' logs.
+func printPodLogs(dir string) {
 	logs, _ := filepath.Glob(filepath.Join(dir, "*", "*", "*.log"))
 	for _, path := range logs {
 		if content, err := os.ReadFile(path); err == nil {
@@ -113,11 +114,11 @@ func tell(dir string) {
 	}
 }
 
-// push compiles a program, makes an image of it as a release does, and pushes it.
+// push compiles a program, builds an image as a release does, pushes it and returns its reference.
 func push(ctx context.Context, program, pkg string) string {
 	GinkgoHelper()
 	binary := filepath.Join(GinkgoT().TempDir(), program)
-	// As the other suites build it, so that most is compiled already.
+	// The same flags as in the other suites, so that the build cache is used.
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", binary, pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := cmd.CombinedOutput()
@@ -134,8 +135,9 @@ func push(ctx context.Context, program, pkg string) string {
 	return tag.Context().Digest(digest.String()).String()
 }
 
-// reachable lets pods reach what listens on loopback, and returns where.
-func reachable(host string) string {
+// proxyToLoopback starts a proxy for a server on loopback and returns its address, which pods can
+// reach.
+func proxyToLoopback(host string) string {
 	GinkgoHelper()
 	listener, err := net.Listen("tcp4", net.JoinHostPort(machine.Address.String(), "0"))
 	Expect(err).NotTo(HaveOccurred())
@@ -155,11 +157,11 @@ func reachable(host string) string {
 // command runs helm or kubectl as the administrator.
 func command(ctx context.Context, program string, args ...string) string {
 	GinkgoHelper()
-	cmd := exec.CommandContext(ctx, program, append([]string{"--kubeconfig", h.Plane.Kubeconfig()}, args...)...)
+	cmd := exec.CommandContext(ctx, program, append([]string{"--kubeconfig", h.ControlPlane.Kubeconfig()}, args...)...)
 	home := GinkgoT().TempDir()
 	cmd.Env = append(os.Environ(), "HOME="+home)
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
-	Expect(cmd.Run()).To(Succeed(), "%s %s: %s%s", filepath.Base(program), strings.Join(args, " "), &out, &said)
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	Expect(cmd.Run()).To(Succeed(), "%s %s: %s%s", filepath.Base(program), strings.Join(args, " "), &out, &stderr)
 	return strings.TrimSpace(out.String())
 }

@@ -1,4 +1,4 @@
-// Package programs has the programs of cmd/ for tests that run them as processes.
+// Package programs builds the programs in cmd/ for tests that run them as child processes.
 package programs
 
 import (
@@ -21,14 +21,14 @@ const (
 	Kubectl    = "kubectl-ksctl"
 )
 
-// Build returns the path of a program. It is one that make test has built for all tests, or
-// is built into folder. The working directory must be inside the module.
+// Build returns the path of a program: the one that make test has built for all tests, or one that
+// Build builds into folder. The working directory must be inside the module.
 func Build(ctx context.Context, folder, name string) (string, error) {
 	if built := os.Getenv(layout.ProgramsVariable); built != "" {
 		return filepath.Join(built, name), nil
 	}
 	path := filepath.Join(folder, name)
-	// A build that one test has no time for serves the others.
+	// The build outlives a canceled test, because other tests use its result.
 	if err := compile(context.WithoutCancel(ctx), path, module+"/cmd/"+name); err != nil {
 		return "", fmt.Errorf("building %s: %w", name, err)
 	}
@@ -43,7 +43,7 @@ func BuildAll(ctx context.Context, folder string) error {
 	return nil
 }
 
-// BuildRelease builds a program as a release does, which is smaller.
+// BuildRelease builds a program with the flags of a release, which make it smaller.
 func BuildRelease(ctx context.Context, path, name string) error {
 	if err := compile(ctx, path, module+"/cmd/"+name, "-trimpath", "-ldflags=-s -w"); err != nil {
 		return fmt.Errorf("building %s: %w", name, err)
@@ -51,7 +51,8 @@ func BuildRelease(ctx context.Context, path, name string) error {
 	return nil
 }
 
-// compile builds without C, as a release does, so that memory limits apply to the Go runtime only.
+// compile builds without cgo, as a release does, so that memory limits apply to the Go runtime
+// only.
 func compile(ctx context.Context, output, packages string, flags ...string) error {
 	args := append([]string{"build", "-buildvcs=false", "-o", output}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, packages)...)

@@ -24,8 +24,9 @@ import (
 	"github.com/ksctl/gitops/e2e/suite"
 )
 
-// everything of a stack that has one of each: what gates, what holds, what is kept.
-func everything(group, space string) map[string]string {
+// allKindsFiles returns the files of a stack with a CRD, a webhook, an object with a finalizer,
+// and objects that are kept.
+func allKindsFiles(group, space string) map[string]string {
 	return map[string]string{
 		"base/namespace.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + space + "}\n",
 		"base/crd.yaml":       definition(group),
@@ -61,7 +62,7 @@ spec:
 	}
 }
 
-const everythingStack = `spec:
+const allKindsStack = `spec:
   version: 1.0.0
   components:
   - {name: base, manifests: [base/]}
@@ -69,9 +70,9 @@ const everythingStack = `spec:
   - {name: use, manifests: [use/], dependsOn: [operator]}
 `
 
-// operate takes the finalizer off Widgets that are deleted, as their operator
-// would for as long as its Deployment is there.
-func operate(ctx context.Context, group, space string) (stop func()) {
+// runOperator removes the finalizer from deleted Widgets, like their operator does as long as
+// its Deployment exists.
+func runOperator(ctx context.Context, group, space string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -87,7 +88,7 @@ func operate(ctx context.Context, group, space string) (stop func()) {
 				operator := widget(group, space, "operator")
 				operator.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
 				if get(ctx, operator) == nil {
-					_ = h.Plane.Client().Patch(ctx, w, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+					_ = h.ControlPlane.Client().Patch(ctx, w, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 				}
 			}
 		}
@@ -95,13 +96,14 @@ func operate(ctx context.Context, group, space string) (stop func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-// census names every object of the cluster, less what comes and goes by itself.
-func census(ctx context.Context) ([]string, error) {
-	disco, err := discovery.NewDiscoveryClientForConfig(h.Plane.Config())
+// listAllObjects returns every object of the cluster, except events, leases and objects of
+// kinds that disappear meanwhile.
+func listAllObjects(ctx context.Context) ([]string, error) {
+	disco, err := discovery.NewDiscoveryClientForConfig(h.ControlPlane.Config())
 	if err != nil {
 		return nil, err
 	}
-	dyn, err := dynamic.NewForConfig(h.Plane.Config())
+	dyn, err := dynamic.NewForConfig(h.ControlPlane.Config())
 	if err != nil {
 		return nil, err
 	}
@@ -135,40 +137,40 @@ func census(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(seen)), nil
 }
 
-var _ = Describe("A stack with one of everything", Serial, suite.Repeat, func() {
-	It("leaves the cluster as it was, each time", func(ctx SpecContext) {
+var _ = Describe("A stack with all kinds of objects", Serial, suite.Repeat, func() {
+	It("leaves the cluster unchanged after each removal", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		group, space := ns+".example.com", ns+"-x"
-		Expect(h.Publish(ctx, ns, "src", "r1", harness.Tree(everythingStack, everything(group, space)))).To(Succeed())
-		DeferCleanup(operate(ctx, group, space))
+		Expect(h.PublishSource(ctx, ns, "src", "r1", harness.SourceTree(allKindsStack, allKindsFiles(group, space)))).To(Succeed())
+		DeferCleanup(runOperator(ctx, group, space))
 		var before []string
-		Eventually(ctx, func(g Gomega) { // what earlier specs left is being collected
+		Eventually(ctx, func(g Gomega) { // objects of earlier specs may still be garbage collected
 			var namespaces corev1.NamespaceList
-			g.Expect(h.Plane.Client().List(ctx, &namespaces)).To(Succeed())
+			g.Expect(h.ControlPlane.Client().List(ctx, &namespaces)).To(Succeed())
 			for i := range namespaces.Items {
 				g.Expect(namespaces.Items[i].DeletionTimestamp).To(BeNil(), namespaces.Items[i].Name)
 			}
 			var err error
-			before, err = census(ctx)
+			before, err = listAllObjects(ctx)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Consistently(ctx, census, time.Second, "300ms").WithArguments(ctx).Should(Equal(before))
-		}, soon).Should(Succeed(), "the cluster is at rest")
-		pvc := &corev1.PersistentVolumeClaim{ObjectMeta: named(space, "data")}
+			g.Consistently(ctx, listAllObjects, time.Second, "300ms").WithArguments(ctx).Should(Equal(before))
+		}, soon).Should(Succeed(), "the cluster is idle")
+		pvc := &corev1.PersistentVolumeClaim{ObjectMeta: objectMeta(space, "data")}
 		began := time.Now()
 		times := 4
 		if suite.Long() {
 			times = 20
 		}
 		for i := range times {
-			in := install(ctx, ns, "i", of("app"))
+			in := install(ctx, ns, "i", fromStack("app"))
 			becomesReady(ctx, in)
 			remove(ctx, in)
-			gone(ctx, in)
+			awaitGone(ctx, in)
 			Expect(get(ctx, pvc)).To(Succeed(), "the claim is kept, and its namespace with it")
 			Expect(pvc.DeletionTimestamp).To(BeNil())
-			remove(ctx, pvc, &corev1.Namespace{ObjectMeta: named("", space)})
-			gone(ctx, &corev1.Namespace{ObjectMeta: named("", space)})
-			Eventually(ctx, census, soon, "200ms").WithArguments(ctx).Should(Equal(before), "time %d: nothing is left, nothing is missing", i+1)
+			remove(ctx, pvc, &corev1.Namespace{ObjectMeta: objectMeta("", space)})
+			awaitGone(ctx, &corev1.Namespace{ObjectMeta: objectMeta("", space)})
+			Eventually(ctx, listAllObjects, soon, "200ms").WithArguments(ctx).Should(Equal(before), "round %d: no object is left or missing", i+1)
 		}
 		AddReportEntry("installed and removed", fmt.Sprintf("%d times in %s", times, time.Since(began).Round(time.Second)), ReportEntryVisibilityAlways)
 	}, SpecTimeout(20*time.Minute))

@@ -34,37 +34,38 @@ const threeStack = `spec:
   - {name: dash, manifests: [dash/], dependsOn: [app]}
 `
 
-// three components that need each other: a ConfigMap each, and a claim in the last.
-func three(ctx context.Context, ns, source, revision, value string) {
+// publishThree publishes a stack of three components that depend on each other. Each has a
+// ConfigMap, and the last a PersistentVolumeClaim.
+func publishThree(ctx context.Context, ns, source, revision, value string) {
 	GinkgoHelper()
-	Expect(h.Publish(ctx, ns, source, revision, harness.Tree(threeStack, map[string]string{
+	Expect(h.PublishSource(ctx, ns, source, revision, harness.SourceTree(threeStack, map[string]string{
 		"base/base.yaml": configMap("base", value), "app/app.yaml": configMap("app", value),
 		"dash/dash.yaml": configMap("dash", value), "dash/claim.yaml": claim,
 	}))).To(Succeed())
 }
 
-func briefly(in *appsv1.KsctlInstall) {
+func retryQuickly(in *appsv1.KsctlInstall) {
 	in.Spec.RetryInterval = &metav1.Duration{Duration: 3 * time.Second}
 }
 
-// ask makes a KsctlRemove for an install.
-func ask(ctx context.Context, ns, name, install string, change ...func(*appsv1.KsctlRemove)) *appsv1.KsctlRemove {
+// newRemove creates a KsctlRemove of an install.
+func newRemove(ctx context.Context, ns, name, install string, change ...func(*appsv1.KsctlRemove)) *appsv1.KsctlRemove {
 	GinkgoHelper()
-	rm := &appsv1.KsctlRemove{ObjectMeta: named(ns, name), Spec: appsv1.KsctlRemoveSpec{InstallRef: &appsv1.InstallRef{Name: install}}}
+	rm := &appsv1.KsctlRemove{ObjectMeta: objectMeta(ns, name), Spec: appsv1.KsctlRemoveSpec{InstallRef: &appsv1.InstallRef{Name: install}}}
 	for _, f := range change {
 		f(rm)
 	}
-	Expect(h.Plane.Client().Create(ctx, rm)).To(Succeed())
+	Expect(h.ControlPlane.Client().Create(ctx, rm)).To(Succeed())
 	return rm
 }
 
-func only(components ...string) func(*appsv1.KsctlRemove) {
+func forComponents(components ...string) func(*appsv1.KsctlRemove) {
 	return func(rm *appsv1.KsctlRemove) { rm.Spec.Components = components }
 }
 
-// answers waits until a KsctlRemove's Ready condition is as wanted and its message has
-// all of the texts.
-func answers(ctx context.Context, rm *appsv1.KsctlRemove, status metav1.ConditionStatus, reason string, texts ...string) {
+// removeReports waits until the Ready condition of a KsctlRemove has a status and a reason, and
+// its message contains all texts. An empty reason matches any.
+func removeReports(ctx context.Context, rm *appsv1.KsctlRemove, status metav1.ConditionStatus, reason string, texts ...string) {
 	GinkgoHelper()
 	Eventually(ctx, func() string {
 		if err := get(ctx, rm); err != nil {
@@ -76,17 +77,17 @@ func answers(ctx context.Context, rm *appsv1.KsctlRemove, status metav1.Conditio
 		}
 		for _, t := range texts {
 			if !strings.Contains(c.Message, t) {
-				return fmt.Sprintf("%q is not in its message: %s", t, c.Message)
+				return fmt.Sprintf("%q is not in the message: %s", t, c.Message)
 			}
 		}
 		return ""
-	}, soon, 20*time.Millisecond).Should(BeEmpty(), "%s says %s/%s", rm.Name, status, reason)
+	}, soon, 20*time.Millisecond).Should(BeEmpty(), "%s reports %s/%s", rm.Name, status, reason)
 }
 
-// row is what kubectl shows of a KsctlRemove, by column.
-func row(ctx context.Context, rm *appsv1.KsctlRemove) map[string]string {
+// printedColumns returns what kubectl get prints for a KsctlRemove, by column.
+func printedColumns(ctx context.Context, rm *appsv1.KsctlRemove) map[string]string {
 	GinkgoHelper()
-	out, err := exec.CommandContext(ctx, h.Plane.Kubectl(), "--kubeconfig", h.Plane.Kubeconfig(), "--cache-dir", GinkgoT().TempDir(),
+	out, err := exec.CommandContext(ctx, h.ControlPlane.Kubectl(), "--kubeconfig", h.ControlPlane.Kubeconfig(), "--cache-dir", GinkgoT().TempDir(),
 		"get", "krm", rm.Name, "-n", rm.Namespace).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
 	head, line, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
@@ -118,11 +119,11 @@ func removalIDs(rm *appsv1.KsctlRemove) (out [][]string) {
 
 func id(ns, name string) string { return ns + "_" + name + "__ConfigMap" }
 
-// rehearsedFirst watches, and tells in the end whether the rehearsal was written before
-// the first ConfigMap went.
-func rehearsedFirst(ctx context.Context, ns string) (check func()) {
+// expectPreviewFirst starts watches. The returned function checks that the preview was written
+// before the first ConfigMap was deleted.
+func expectPreviewFirst(ctx context.Context, ns string) (check func()) {
 	GinkgoHelper()
-	dyn, err := dynamic.NewForConfig(h.Plane.Config())
+	dyn, err := dynamic.NewForConfig(h.ControlPlane.Config())
 	Expect(err).NotTo(HaveOccurred())
 	start := func(gvr schema.GroupVersionResource) watch.Interface {
 		w, err := dyn.Resource(gvr).Namespace(ns).Watch(ctx, metav1.ListOptions{})
@@ -135,7 +136,7 @@ func rehearsedFirst(ctx context.Context, ns string) (check func()) {
 		for {
 			select {
 			case e, open := <-w.ResultChan():
-				Expect(open).To(BeTrue(), "the watch goes on")
+				Expect(open).To(BeTrue(), "the watch stays open")
 				if is(e) {
 					o, err := apimeta.Accessor(e.Object)
 					Expect(err).NotTo(HaveOccurred())
@@ -162,137 +163,137 @@ func rehearsedFirst(ctx context.Context, ns string) (check func()) {
 			return r["order"] != nil
 		})
 		deleted := first(maps, func(e watch.Event) bool { return e.Type == watch.Deleted })
-		Expect(said).To(BeNumerically("<", deleted), "the rehearsal stands there before the first delete")
+		Expect(said).To(BeNumerically("<", deleted), "the preview is written before the first delete")
 	}
 }
 
-// deletesOf are the ConfigMaps that were deleted since a mark, in order.
-func deletesOf(ctx context.Context, ns string, mark cluster.Mark) (names []string) {
+// deletedConfigMaps returns the ConfigMaps that were deleted since a mark, in order.
+func deletedConfigMaps(ctx context.Context, ns string, mark cluster.Mark) (names []string) {
 	GinkgoHelper()
-	requests, err := h.Plane.AuditSince(ctx, mark)
+	requests, err := h.ControlPlane.AuditSince(ctx, mark)
 	Expect(err).NotTo(HaveOccurred())
-	for _, r := range requests.Where(cluster.Verb("delete"), cluster.Resource("configmaps"), cluster.In(ns)).Without(cluster.Failed) {
+	for _, r := range requests.Where(cluster.Verb("delete"), cluster.Resource("configmaps"), cluster.InNamespace(ns)).Without(cluster.Failed) {
 		names = append(names, r.Name)
 	}
 	return names
 }
 
-// idle waits until nobody writes anything in a namespace for a while. Of what is
-// seen in one object another one may not have heard yet.
-func idle(ctx context.Context, ns string) {
+// awaitIdle waits until there are no writes in a namespace for a while. The watches of the
+// controller may lag behind what the test has read.
+func awaitIdle(ctx context.Context, ns string) {
 	GinkgoHelper()
 	Eventually(ctx, func() (string, error) {
-		mark, err := h.Plane.AuditMark(ctx)
+		mark, err := h.ControlPlane.AuditMark(ctx)
 		if err != nil {
 			return "", err
 		}
-		time.Sleep(quiet) // what must not happen can't be waited for
-		requests, err := h.Plane.AuditSince(ctx, mark)
-		return requests.Where(cluster.Write, cluster.In(ns)).Without(cluster.Resource("events")).String(), err
-	}, soon).Should(HavePrefix("0 requests"), "nothing is written when nothing is to do")
+		time.Sleep(quiet) // an absence has no event
+		requests, err := h.ControlPlane.AuditSince(ctx, mark)
+		return requests.Where(cluster.Write, cluster.InNamespace(ns)).Without(cluster.Resource("events")).String(), err
+	}, soon).Should(HavePrefix("0 requests"), "an idle controller writes nothing")
 }
 
-var _ = Describe("A removal that is asked for", func() {
-	It("takes an install away in order after it was rehearsed, keeps claims and what it removed away, and lets it come back when it is deleted", func(ctx SpecContext) {
+var _ = Describe("A KsctlRemove of an install", func() {
+	It("previews and removes the objects in order, keeps claims, prevents a new installation, and permits it when deleted", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		three(ctx, ns, "a", "r1", "1")
-		a := install(ctx, ns, "a", briefly)
+		publishThree(ctx, ns, "a", "r1", "1")
+		a := install(ctx, ns, "a", retryQuickly)
 		becomesReady(ctx, a)
-		mark, err := h.Plane.AuditMark(ctx)
+		mark, err := h.ControlPlane.AuditMark(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		check := rehearsedFirst(ctx, ns)
-		rm := ask(ctx, ns, "away", "a")
-		answers(ctx, rm, metav1.ConditionTrue, "", "3 objects removed, 1 kept: PersistentVolumeClaim "+ns+"/data (spec.keep", "has PersistentVolumeClaim)")
+		check := expectPreviewFirst(ctx, ns)
+		rm := newRemove(ctx, ns, "away", "a")
+		removeReports(ctx, rm, metav1.ConditionTrue, "", "3 objects removed, 1 kept: PersistentVolumeClaim "+ns+"/data (spec.keep", "has PersistentVolumeClaim)")
 		check()
-		Expect(deletesOf(ctx, ns, mark)).To(Equal([]string{"dash", "app", "base"}))
+		Expect(deletedConfigMaps(ctx, ns, mark)).To(Equal([]string{"dash", "app", "base"}))
 		Expect(removalIDs(rm)).To(Equal([][]string{{id(ns, "dash")}, {id(ns, "app")}, {id(ns, "base")}}))
 		Expect(rm.Status.Removal.Count).To(BeEquivalentTo(4))
 		Expect(rm.Status.Removal.Kept).To(ConsistOf(HaveField("ID", ns+"_data__PersistentVolumeClaim")))
 		Expect(rm.Status.Remaining).To(ConsistOf(HaveField("Reason", "Kept")))
-		Expect(row(ctx, rm)).To(And(HaveKeyWithValue("READY", "True"), HaveKeyWithValue("REMOVED", "3"), HaveKeyWithValue("LEFT", "1"),
+		Expect(printedColumns(ctx, rm)).To(And(HaveKeyWithValue("READY", "True"), HaveKeyWithValue("REMOVED", "3"), HaveKeyWithValue("LEFT", "1"),
 			HaveKeyWithValue("STATUS", ContainSubstring("3 objects removed, 1 kept"))))
-		pvc := &corev1.PersistentVolumeClaim{ObjectMeta: named(ns, "data")}
+		pvc := &corev1.PersistentVolumeClaim{ObjectMeta: objectMeta(ns, "data")}
 		Expect(get(ctx, pvc)).To(Succeed())
 		Expect(pvc.DeletionTimestamp).To(BeNil())
 		Expect(pvc.Annotations).NotTo(HaveKey(live.MarkAnnotation))
-		says(ctx, a, metav1.ConditionTrue, "RemovedByRequest", "nothing is installed: removed by KsctlRemove away")
+		reports(ctx, a, metav1.ConditionTrue, "RemovedByRequest", "nothing is installed: removed by KsctlRemove away")
 		Expect(a.Status.Inventory).To(BeNil())
-		idle(ctx, ns)
+		awaitIdle(ctx, ns)
 
-		By("a change of the source brings nothing back")
-		three(ctx, ns, "a", "r2", "2")
+		By("a change of the source does not install anything")
+		publishThree(ctx, ns, "a", "r2", "2")
 		Consistently(ctx, func() bool { return absent(ctx, aConfigMap(ns, "base")) }, quiet, "200ms").Should(BeTrue())
-		By("the end of the removal does, when a retryInterval has passed")
+		By("deleting the KsctlRemove does, after a retryInterval")
 		began := time.Now()
 		remove(ctx, rm)
-		gone(ctx, rm)
-		says(ctx, a, metav1.ConditionTrue, "ReconciliationSucceeded", "r2")
+		awaitGone(ctx, rm)
+		reports(ctx, a, metav1.ConditionTrue, "ReconciliationSucceeded", "r2")
 		Expect(time.Since(began)).To(BeNumerically(">=", 3*time.Second))
 		cm := aConfigMap(ns, "dash")
 		Expect(get(ctx, cm)).To(Succeed())
 		Expect(cm.Data).To(HaveKeyWithValue("value", "2"))
 		Expect(a.Status.Removals).To(BeEmpty())
 		remove(ctx, a)
-		gone(ctx, a)
+		awaitGone(ctx, a)
 	})
 
-	It("takes named components, names those that need them, and leaves the others as they are", func(ctx SpecContext) {
+	It("removes single components, reports their dependents, and leaves the others unchanged", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		three(ctx, ns, "a", "r1", "1")
-		a := install(ctx, ns, "a", briefly)
-		b := one(ctx, ns, "b", after("a"))
+		publishThree(ctx, ns, "a", "r1", "1")
+		a := install(ctx, ns, "a", retryQuickly)
+		b := installConfigMap(ctx, ns, "b", dependingOn("a"))
 		becomesReady(ctx, a, b)
 		app := aConfigMap(ns, "app")
 		Expect(get(ctx, app)).To(Succeed())
-		rm := ask(ctx, ns, "parts", "a", only("base", "dash"), func(rm *appsv1.KsctlRemove) { rm.Spec.Suspend = true })
-		change(ctx, rm, `{"spec":{"keep":[],"suspend":false}}`)
-		answers(ctx, rm, metav1.ConditionTrue, "", "objects removed, nothing is left")
-		Expect(rm.Status.Removal.Dependents).To(ConsistOf(ContainSubstring("component app, which stays, depends on base"), ContainSubstring(ns+"/b, which is not waited for")))
-		gone(ctx, aConfigMap(ns, "base"), aConfigMap(ns, "dash"), &corev1.PersistentVolumeClaim{ObjectMeta: named(ns, "data")})
+		rm := newRemove(ctx, ns, "parts", "a", forComponents("base", "dash"), func(rm *appsv1.KsctlRemove) { rm.Spec.Suspend = true })
+		mergePatch(ctx, rm, `{"spec":{"keep":[],"suspend":false}}`)
+		removeReports(ctx, rm, metav1.ConditionTrue, "", "objects removed, nothing is left")
+		Expect(rm.Status.Removal.Dependents).To(ConsistOf(ContainSubstring("component app stays and depends on base"), ContainSubstring(ns+"/b depends on the install and is not waited for")))
+		awaitGone(ctx, aConfigMap(ns, "base"), aConfigMap(ns, "dash"), &corev1.PersistentVolumeClaim{ObjectMeta: objectMeta(ns, "data")})
 		uid := app.UID
 		Expect(get(ctx, app)).To(Succeed())
 		Expect(app.UID).To(Equal(uid))
-		says(ctx, a, metav1.ConditionTrue, "RemovedByRequest", "r1", "removed by KsctlRemove parts: base, dash")
+		reports(ctx, a, metav1.ConditionTrue, "RemovedByRequest", "r1", "removed by KsctlRemove parts: base, dash")
 		Expect(a.Status.Components).To(HaveExactElements(And(HaveField("Name", "base"), HaveField("Message", ContainSubstring("removed by KsctlRemove parts"))),
 			And(HaveField("Name", "app"), HaveField("Ready", true)), HaveField("Name", "dash")))
 
-		By("what needs them takes in no change")
-		three(ctx, ns, "a", "r2", "2")
-		says(ctx, a, metav1.ConditionTrue, "RemovedByRequest", "r2", "these wait for what was removed: app")
+		By("dependents of removed components are not changed")
+		publishThree(ctx, ns, "a", "r2", "2")
+		reports(ctx, a, metav1.ConditionTrue, "RemovedByRequest", "r2", "blocked by the removal: app")
 		Expect(get(ctx, app)).To(Succeed())
 		Expect(app.Data).To(HaveKeyWithValue("value", "1"))
-		idle(ctx, ns)
-		By("and does when they come back")
-		change(ctx, rm, `{"spec":{"components":["dash"]}}`)
+		awaitIdle(ctx, ns)
+		By("dependents are changed when the components are back")
+		mergePatch(ctx, rm, `{"spec":{"components":["dash"]}}`)
 		Eventually(ctx, func() string { _ = get(ctx, app); return app.Data["value"] }, soon, "20ms").Should(Equal("2"))
-		answers(ctx, rm, metav1.ConditionTrue, "", "nothing to remove")
-		says(ctx, a, metav1.ConditionTrue, "RemovedByRequest", "removed by KsctlRemove parts: dash")
+		removeReports(ctx, rm, metav1.ConditionTrue, "", "nothing to remove")
+		reports(ctx, a, metav1.ConditionTrue, "RemovedByRequest", "removed by KsctlRemove parts: dash")
 		remove(ctx, a, b, rm)
-		gone(ctx, a, b, rm)
+		awaitGone(ctx, a, b, rm)
 	})
 
-	It("together with the install that it names settles, and nothing is written any more", suite.Safety, func(ctx SpecContext) {
+	It("that exists together with its install becomes idle, without further writes", suite.Safety, func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		three(ctx, ns, "a", "r1", "1")
-		rm := ask(ctx, ns, "away", "a", only("dash"))
-		answers(ctx, rm, metav1.ConditionTrue, "", "does not exist: there is nothing to remove")
+		publishThree(ctx, ns, "a", "r1", "1")
+		rm := newRemove(ctx, ns, "away", "a", forComponents("dash"))
+		removeReports(ctx, rm, metav1.ConditionTrue, "", "does not exist: there is nothing to remove")
 		a := install(ctx, ns, "a")
-		whole := ask(ctx, ns, "whole", "b")
-		b := one(ctx, ns, "b")
-		says(ctx, a, metav1.ConditionTrue, "RemovedByRequest", "removed by KsctlRemove away: dash")
-		says(ctx, b, metav1.ConditionTrue, "RemovedByRequest", "nothing is installed")
-		answers(ctx, rm, metav1.ConditionTrue, "")
-		answers(ctx, whole, metav1.ConditionTrue, "")
+		whole := newRemove(ctx, ns, "whole", "b")
+		b := installConfigMap(ctx, ns, "b")
+		reports(ctx, a, metav1.ConditionTrue, "RemovedByRequest", "removed by KsctlRemove away: dash")
+		reports(ctx, b, metav1.ConditionTrue, "RemovedByRequest", "nothing is installed")
+		removeReports(ctx, rm, metav1.ConditionTrue, "")
+		removeReports(ctx, whole, metav1.ConditionTrue, "")
 		Expect(absent(ctx, aConfigMap(ns, "dash"))).To(BeTrue())
 		Expect(absent(ctx, aConfigMap(ns, "b"))).To(BeTrue())
 		Expect(get(ctx, aConfigMap(ns, "app"))).To(Succeed())
-		idle(ctx, ns)
+		awaitIdle(ctx, ns)
 		remove(ctx, a, b, rm, whole)
-		gone(ctx, a, b, rm, whole)
-		Expect(absent(ctx, aConfigMap(ns, "b"))).To(BeTrue(), "an install that goes, too, brings nothing back")
+		awaitGone(ctx, a, b, rm, whole)
+		Expect(absent(ctx, aConfigMap(ns, "b"))).To(BeTrue(), "an install that is deleted as well installs nothing")
 	})
 
-	It("leaves a definition that others have objects of, or takes it with all of them, as it is told", func(ctx SpecContext) {
+	It("keeps or deletes a CRD with objects of other owners, according to spec.customResources", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		group := ns + ".example.com"
 		crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "widgets." + group}}
@@ -300,21 +301,21 @@ var _ = Describe("A removal that is asked for", func() {
 		a := install(ctx, ns, "a")
 		becomesReady(ctx, a)
 		theirs := widget(group, ns, "theirs")
-		Eventually(ctx, func() error { return h.Plane.Client().Create(ctx, theirs) }, soon).Should(Succeed(), "the kind is served")
-		rm := ask(ctx, ns, "away", "a")
-		answers(ctx, rm, metav1.ConditionUnknown, "Removing", "1 of 2 objects removed", crd.Name, "that others made ("+ns+"/theirs)")
+		Eventually(ctx, func() error { return h.ControlPlane.Client().Create(ctx, theirs) }, soon).Should(Succeed(), "the kind is served")
+		rm := newRemove(ctx, ns, "away", "a")
+		removeReports(ctx, rm, metav1.ConditionUnknown, "Removing", "1 of 2 objects removed", crd.Name, "that others created ("+ns+"/theirs)")
 		Expect(rm.Status.Removal.Blockers).To(ConsistOf(HaveField("Message", ContainSubstring(ns+"/theirs"))))
 		Expect(get(ctx, crd)).To(Succeed())
 		Expect(crd.DeletionTimestamp).To(BeNil())
-		change(ctx, rm, `{"spec":{"customResources":"Delete"}}`)
-		answers(ctx, rm, metav1.ConditionTrue, "", "nothing is left")
-		gone(ctx, crd)
-		says(ctx, a, metav1.ConditionTrue, "RemovedByRequest")
+		mergePatch(ctx, rm, `{"spec":{"customResources":"Delete"}}`)
+		removeReports(ctx, rm, metav1.ConditionTrue, "", "nothing is left")
+		awaitGone(ctx, crd)
+		reports(ctx, a, metav1.ConditionTrue, "RemovedByRequest")
 		remove(ctx, a, rm)
-		gone(ctx, a, rm)
+		awaitGone(ctx, a, rm)
 	})
 
-	It("names what holds it, says so when it is late, and goes on", func(ctx SpecContext) {
+	It("reports what blocks it, reports a timeout, and continues", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "a", "r1", configMap("a", "1"), configMap("b", "1"))
 		a := install(ctx, ns, "a", func(in *appsv1.KsctlInstall) { in.Spec.Suspend = false })
@@ -322,88 +323,88 @@ var _ = Describe("A removal that is asked for", func() {
 		stuck := aConfigMap(ns, "b")
 		Expect(get(ctx, stuck)).To(Succeed())
 		stuck.Finalizers = []string{"example.com/operator"}
-		Expect(h.Plane.Client().Update(ctx, stuck, fieldOwner("some-operator"))).To(Succeed())
+		Expect(h.ControlPlane.Client().Update(ctx, stuck, fieldOwner("some-operator"))).To(Succeed())
 		suspend(ctx, a)
-		rm := ask(ctx, ns, "away", "a", func(rm *appsv1.KsctlRemove) { rm.Spec.Timeout = &metav1.Duration{Duration: 30 * time.Second} })
-		answers(ctx, rm, metav1.ConditionUnknown, "Removing", "is suspended", "2 objects to be removed in 1 step", "finalizers example.com/operator")
-		Expect(row(ctx, rm)).To(And(HaveKeyWithValue("READY", "Unknown"), HaveKeyWithValue("REMOVED", "0"), HaveKeyWithValue("LEFT", "2"), HaveKeyWithValue("STATUS", ContainSubstring("suspended"))))
+		rm := newRemove(ctx, ns, "away", "a", func(rm *appsv1.KsctlRemove) { rm.Spec.Timeout = &metav1.Duration{Duration: 30 * time.Second} })
+		removeReports(ctx, rm, metav1.ConditionUnknown, "Removing", "is suspended", "2 objects to be removed in 1 step", "finalizers example.com/operator")
+		Expect(printedColumns(ctx, rm)).To(And(HaveKeyWithValue("READY", "Unknown"), HaveKeyWithValue("REMOVED", "0"), HaveKeyWithValue("LEFT", "2"), HaveKeyWithValue("STATUS", ContainSubstring("suspended"))))
 		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeFalse())
-		change(ctx, a, `{"spec":{"suspend":false}}`)
-		answers(ctx, rm, metav1.ConditionFalse, "Timeout", "not removed within 30s, and going on", "1 of 2 objects removed", "ConfigMap "+ns+"/b is being deleted since 20", "finalizers [example.com/operator]", "which some-operator set")
+		mergePatch(ctx, a, `{"spec":{"suspend":false}}`)
+		removeReports(ctx, rm, metav1.ConditionFalse, "Timeout", "not removed within 30s, still in progress", "1 of 2 objects removed", "ConfigMap "+ns+"/b is being deleted since 20", "finalizers [example.com/operator]", "set by some-operator")
 		Expect(rm.Status.Remaining).To(ConsistOf(And(HaveField("ID", id(ns, "b")), HaveField("Message", ContainSubstring("example.com/operator")))))
-		Expect(row(ctx, rm)).To(And(HaveKeyWithValue("READY", "False"), HaveKeyWithValue("REMOVED", "1"), HaveKeyWithValue("LEFT", "1")))
-		change(ctx, stuck, `{"metadata":{"finalizers":null}}`)
-		answers(ctx, rm, metav1.ConditionTrue, "", "2 objects removed, nothing is left")
+		Expect(printedColumns(ctx, rm)).To(And(HaveKeyWithValue("READY", "False"), HaveKeyWithValue("REMOVED", "1"), HaveKeyWithValue("LEFT", "1")))
+		mergePatch(ctx, stuck, `{"metadata":{"finalizers":null}}`)
+		removeReports(ctx, rm, metav1.ConditionTrue, "", "2 objects removed, nothing is left")
 		remove(ctx, a, rm)
-		gone(ctx, a, rm)
+		awaitGone(ctx, a, rm)
 	})
 
-	It("waits for those that depend on the install, which go first when that is asked for, too", func(ctx SpecContext) {
+	It("waits for dependents of the install, which are removed first by their own KsctlRemove", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		a, b := one(ctx, ns, "a"), one(ctx, ns, "b", after("a"))
+		a, b := installConfigMap(ctx, ns, "a"), installConfigMap(ctx, ns, "b", dependingOn("a"))
 		becomesReady(ctx, a, b)
-		mark, err := h.Plane.AuditMark(ctx)
+		mark, err := h.ControlPlane.AuditMark(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		ra := ask(ctx, ns, "away-a", "a")
-		answers(ctx, ra, metav1.ConditionUnknown, "Removing", "KsctlInstall a says: these depend on it and go first", ns+"/b, which stays")
-		Expect(ra.Status.Removal.Dependents).To(ConsistOf(ContainSubstring(ns + "/b, which has to go first")))
+		ra := newRemove(ctx, ns, "away-a", "a")
+		removeReports(ctx, ra, metav1.ConditionUnknown, "Removing", "KsctlInstall a reports: dependents must be removed first", ns+"/b, which is not being removed")
+		Expect(ra.Status.Removal.Dependents).To(ConsistOf(ContainSubstring(ns + "/b depends on the install and must be removed first")))
 		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeFalse())
-		rb := ask(ctx, ns, "away-b", "b")
-		answers(ctx, rb, metav1.ConditionTrue, "", "nothing is left")
-		answers(ctx, ra, metav1.ConditionTrue, "", "nothing is left")
-		Expect(deletesOf(ctx, ns, mark)).To(Equal([]string{"b", "a"}))
-		By("an install that needs what was removed does not begin")
-		c := one(ctx, ns, "c", after("a"))
-		says(ctx, c, metav1.ConditionUnknown, "DependencyNotReady", ns+"/a is not installed: ", "KsctlRemove away-a")
+		rb := newRemove(ctx, ns, "away-b", "b")
+		removeReports(ctx, rb, metav1.ConditionTrue, "", "nothing is left")
+		removeReports(ctx, ra, metav1.ConditionTrue, "", "nothing is left")
+		Expect(deletedConfigMaps(ctx, ns, mark)).To(Equal([]string{"b", "a"}))
+		By("a new install that depends on the removed install does not start")
+		c := installConfigMap(ctx, ns, "c", dependingOn("a"))
+		reports(ctx, c, metav1.ConditionUnknown, "DependencyNotReady", ns+"/a is not installed: ", "KsctlRemove away-a")
 		remove(ctx, a, b, c, ra, rb)
-		gone(ctx, a, b, c, ra, rb)
+		awaitGone(ctx, a, b, c, ra, rb)
 	})
 
-	It("goes on when the install is deleted meanwhile, and when source and stack are gone", func(ctx SpecContext) {
+	It("continues when the install is deleted, and without source and stack", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		three(ctx, ns, "a", "r1", "1")
-		a := install(ctx, ns, "a", briefly)
+		publishThree(ctx, ns, "a", "r1", "1")
+		a := install(ctx, ns, "a", retryQuickly)
 		becomesReady(ctx, a)
-		remove(ctx, &appsv1.KsctlSource{ObjectMeta: named(ns, "a")})
-		rm := ask(ctx, ns, "dash", "a", only("dash"))
-		answers(ctx, rm, metav1.ConditionTrue, "", "1 object removed, 1 kept")
-		says(ctx, a, metav1.ConditionFalse, "SourceNotFound")
+		remove(ctx, &appsv1.KsctlSource{ObjectMeta: objectMeta(ns, "a")})
+		rm := newRemove(ctx, ns, "dash", "a", forComponents("dash"))
+		removeReports(ctx, rm, metav1.ConditionTrue, "", "1 object removed, 1 kept")
+		reports(ctx, a, metav1.ConditionFalse, "SourceNotFound")
 		stuck := aConfigMap(ns, "app")
-		change(ctx, stuck, `{"metadata":{"finalizers":["example.com/x"]}}`)
-		whole := ask(ctx, ns, "whole", "a")
-		answers(ctx, whole, metav1.ConditionUnknown, "Removing", "example.com/x")
+		mergePatch(ctx, stuck, `{"metadata":{"finalizers":["example.com/x"]}}`)
+		whole := newRemove(ctx, ns, "whole", "a")
+		removeReports(ctx, whole, metav1.ConditionUnknown, "Removing", "example.com/x")
 		remove(ctx, a)
-		says(ctx, a, metav1.ConditionUnknown, "Removing", "example.com/x")
-		change(ctx, stuck, `{"metadata":{"finalizers":null}}`)
-		gone(ctx, a, stuck, aConfigMap(ns, "base"))
-		answers(ctx, whole, metav1.ConditionTrue, "", "2 objects removed")
-		idle(ctx, ns)
+		reports(ctx, a, metav1.ConditionUnknown, "Removing", "example.com/x")
+		mergePatch(ctx, stuck, `{"metadata":{"finalizers":null}}`)
+		awaitGone(ctx, a, stuck, aConfigMap(ns, "base"))
+		removeReports(ctx, whole, metav1.ConditionTrue, "", "2 objects removed")
+		awaitIdle(ctx, ns)
 		remove(ctx, rm, whole)
-		gone(ctx, rm, whole)
+		awaitGone(ctx, rm, whole)
 	})
 
-	It("of an install is carried on by the next life of the controller", func(ctx SpecContext) {
+	It("is continued after a restart of the controller", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		flags := []string{"--owner-id=" + ns, "--watch-label-selector=" + own + "=" + ns}
+		flags := []string{"--owner-id=" + ns, "--watch-label-selector=" + controllerLabel + "=" + ns}
 		c, err := h.StartController(flags...)
 		Expect(err).NotTo(HaveOccurred())
-		three(ctx, ns, "a", "r1", "1")
-		a := install(ctx, ns, "a", func(in *appsv1.KsctlInstall) { in.Labels = map[string]string{own: ns} })
+		publishThree(ctx, ns, "a", "r1", "1")
+		a := install(ctx, ns, "a", func(in *appsv1.KsctlInstall) { in.Labels = map[string]string{controllerLabel: ns} })
 		becomesReady(ctx, a)
 		stuck := aConfigMap(ns, "app")
-		change(ctx, stuck, `{"metadata":{"finalizers":["example.com/x"]}}`)
-		rm := ask(ctx, ns, "away", "a", func(rm *appsv1.KsctlRemove) { rm.Labels = map[string]string{own: ns} })
-		answers(ctx, rm, metav1.ConditionUnknown, "Removing", "1 of 4 objects removed")
+		mergePatch(ctx, stuck, `{"metadata":{"finalizers":["example.com/x"]}}`)
+		rm := newRemove(ctx, ns, "away", "a", func(rm *appsv1.KsctlRemove) { rm.Labels = map[string]string{controllerLabel: ns} })
+		removeReports(ctx, rm, metav1.ConditionUnknown, "Removing", "1 of 4 objects removed")
 		digest := rm.Status.Removal.Digest
 		Expect(c.Stop()).To(Succeed())
-		change(ctx, stuck, `{"metadata":{"finalizers":null}}`)
+		mergePatch(ctx, stuck, `{"metadata":{"finalizers":null}}`)
 		c, err = h.StartController(flags...)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() error { return c.Stop() })
-		answers(ctx, rm, metav1.ConditionTrue, "", "3 objects removed, 1 kept: PersistentVolumeClaim")
-		Expect(rm.Status.Removal.Digest).To(Equal(digest), "the rehearsal is that of the beginning")
-		says(ctx, a, metav1.ConditionTrue, "RemovedByRequest")
+		removeReports(ctx, rm, metav1.ConditionTrue, "", "3 objects removed, 1 kept: PersistentVolumeClaim")
+		Expect(rm.Status.Removal.Digest).To(Equal(digest), "the preview is unchanged")
+		reports(ctx, a, metav1.ConditionTrue, "RemovedByRequest")
 		remove(ctx, a, rm)
-		gone(ctx, a, rm)
+		awaitGone(ctx, a, rm)
 	})
 })

@@ -24,138 +24,138 @@ spec:
     spec: {containers: [{name: main, image: "example.com/db:1"}]}
 `
 
-// needing makes an install depend on an object of its own namespace.
-func needing(apiVersion, kind, name string) func(*appsv1.KsctlInstall) {
+// dependingOnObject makes an install depend on an object in its namespace.
+func dependingOnObject(apiVersion, kind, name string) func(*appsv1.KsctlInstall) {
 	return func(in *appsv1.KsctlInstall) {
 		in.Spec.DependsOn = append(in.Spec.DependsOn, appsv1.Dependency{APIVersion: apiVersion, Kind: kind, Name: name})
 	}
 }
 
-var _ = Describe("Installs that depend on an object of another one", func() {
-	It("go before it, also when both are deleted at once, and are named while they stay", func(ctx SpecContext) {
+var _ = Describe("Installs that depend on an object of another install", func() {
+	It("are removed before it, also when both are deleted at once, and are reported while they stay", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		db := &k8sappsv1.Deployment{ObjectMeta: named(ns, "db")}
+		db := &k8sappsv1.Deployment{ObjectMeta: objectMeta(ns, "db")}
 		both := func() (a, b *appsv1.KsctlInstall) {
 			publish(ctx, ns, "a", "r1", database)
-			a, b = install(ctx, ns, "a"), one(ctx, ns, "b", needing("apps/v1", "Deployment", "db"))
+			a, b = install(ctx, ns, "a"), installConfigMap(ctx, ns, "b", dependingOnObject("apps/v1", "Deployment", "db"))
 			becomesReady(ctx, a, b)
 			return a, b
 		}
 		a, b := both()
-		mark, err := h.Plane.AuditMark(ctx)
+		mark, err := h.ControlPlane.AuditMark(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		remove(ctx, a, b)
-		gone(ctx, a, b, db, aConfigMap(ns, "b"))
-		requests, err := h.Plane.AuditSince(ctx, mark)
+		awaitGone(ctx, a, b, db, aConfigMap(ns, "b"))
+		requests, err := h.ControlPlane.AuditSince(ctx, mark)
 		Expect(err).NotTo(HaveOccurred())
 		var order []string
-		for _, r := range requests.Where(cluster.Verb("delete"), cluster.As(cluster.ServiceAccountUser(ns, "deployer")), cluster.In(ns)).Without(cluster.Failed) {
+		for _, r := range requests.Where(cluster.Verb("delete"), cluster.ByEffectiveUser(cluster.ServiceAccountUser(ns, "deployer")), cluster.InNamespace(ns)).Without(cluster.Failed) {
 			order = append(order, r.Resource+"/"+r.Name)
 		}
 		Expect(order).To(Equal([]string{"configmaps/b", "deployments/db"}))
 
-		By("one that is deleted alone waits for them")
+		By("an install that is deleted alone waits for its dependents")
 		a, b = both()
 		remove(ctx, a)
-		says(ctx, a, metav1.ConditionUnknown, "DependentsExist", "KsctlInstall "+ns+"/b, which needs Deployment "+ns+"/db and stays", "dependsOn")
+		reports(ctx, a, metav1.ConditionUnknown, "DependentsExist", "KsctlInstall "+ns+"/b, which needs Deployment "+ns+"/db and is not being removed", "dependsOn")
 		Consistently(ctx, func() bool { return absent(ctx, db) }, quiet, "200ms").Should(BeFalse())
 		Expect(get(ctx, db)).To(Succeed())
 		Expect(db.DeletionTimestamp).To(BeNil())
-		change(ctx, b, `{"spec":{"dependsOn":null}}`)
-		gone(ctx, a, db)
+		mergePatch(ctx, b, `{"spec":{"dependsOn":null}}`)
+		awaitGone(ctx, a, db)
 		becomesReady(ctx, b)
 		remove(ctx, b)
-		gone(ctx, b)
+		awaitGone(ctx, b)
 	})
 
-	It("do not hold what another install takes over, what it does not have, and what is gone", func(ctx SpecContext) {
+	It("do not block the removal of an install whose object is taken over, not its own, or gone", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		db := &k8sappsv1.Deployment{ObjectMeta: named(ns, "db")}
+		db := &k8sappsv1.Deployment{ObjectMeta: objectMeta(ns, "db")}
 		from := func(source string) func(*appsv1.KsctlInstall) {
 			return func(in *appsv1.KsctlInstall) { in.Spec.SourceRef.Name = source }
 		}
 		publish(ctx, ns, "shared", "r1", database)
-		a, d := install(ctx, ns, "a", from("shared")), one(ctx, ns, "d", needing("apps/v1", "Deployment", "db"))
+		a, d := install(ctx, ns, "a", from("shared")), installConfigMap(ctx, ns, "d", dependingOnObject("apps/v1", "Deployment", "db"))
 		becomesReady(ctx, a, d)
 		Expect(get(ctx, db)).To(Succeed())
 		uid := db.UID
 		remove(ctx, a)
-		says(ctx, a, metav1.ConditionUnknown, "DependentsExist", "KsctlInstall "+ns+"/d")
-		b := install(ctx, ns, "b", from("shared")) // as if a was called otherwise now
-		gone(ctx, a)
+		reports(ctx, a, metav1.ConditionUnknown, "DependentsExist", "KsctlInstall "+ns+"/d")
+		b := install(ctx, ns, "b", from("shared")) // as if a had been renamed
+		awaitGone(ctx, a)
 		becomesReady(ctx, b, d)
 		Expect(get(ctx, db)).To(Succeed())
 		Expect(db.UID).To(Equal(uid))
 
-		By("an install that was refused the object")
+		By("an install that does not own the object")
 		publish(ctx, ns, "other", "r1", database)
 		c := install(ctx, ns, "c", from("other"))
-		says(ctx, c, metav1.ConditionFalse, "OwnedByAnother", "Deployment "+ns+"/db")
+		reports(ctx, c, metav1.ConditionFalse, "OwnedByAnother", "Deployment "+ns+"/db")
 		remove(ctx, c)
-		gone(ctx, c)
+		awaitGone(ctx, c)
 		Expect(absent(ctx, db)).To(BeFalse())
 
-		By("an object that somebody deletes meanwhile")
+		By("an object that another client deletes meanwhile")
 		remove(ctx, b)
-		says(ctx, b, metav1.ConditionUnknown, "DependentsExist", "KsctlInstall "+ns+"/d")
+		reports(ctx, b, metav1.ConditionUnknown, "DependentsExist", "KsctlInstall "+ns+"/d")
 		remove(ctx, db)
-		gone(ctx, b)
+		awaitGone(ctx, b)
 		remove(ctx, d)
-		gone(ctx, d)
+		awaitGone(ctx, d)
 	})
 
-	It("are waited for where they share no more than a namespace with it", func(ctx SpecContext) {
+	It("block the removal when both only share a namespace", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns + "-shared"}}
-		Expect(h.Plane.Client().Create(ctx, space)).To(Succeed())
-		a := one(ctx, ns, "a", needing("v1", "Namespace", space.Name))
-		Expect(h.Publish(ctx, ns, "d", "r1", harness.Tree("spec:\n  version: 1.0.0\n  components:\n  - {name: main, manifests: [main/], namespace: "+space.Name+", createNamespace: true}\n",
+		Expect(h.ControlPlane.Client().Create(ctx, space)).To(Succeed())
+		a := installConfigMap(ctx, ns, "a", dependingOnObject("v1", "Namespace", space.Name))
+		Expect(h.PublishSource(ctx, ns, "d", "r1", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - {name: main, manifests: [main/], namespace: "+space.Name+", createNamespace: true}\n",
 			map[string]string{"main/a.yaml": configMap("d", "1")}))).To(Succeed())
-		d := install(ctx, ns, "d", after("a"))
+		d := install(ctx, ns, "d", dependingOn("a"))
 		becomesReady(ctx, a, d)
-		mark, err := h.Plane.AuditMark(ctx)
+		mark, err := h.ControlPlane.AuditMark(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		remove(ctx, a, d)
-		gone(ctx, a, d)
-		requests, err := h.Plane.AuditSince(ctx, mark)
+		awaitGone(ctx, a, d)
+		requests, err := h.ControlPlane.AuditSince(ctx, mark)
 		Expect(err).NotTo(HaveOccurred())
 		var order []string
-		for _, r := range requests.Where(cluster.Verb("delete"), cluster.Resource("configmaps"), cluster.As(cluster.ServiceAccountUser(ns, "deployer"))).Without(cluster.Failed) {
+		for _, r := range requests.Where(cluster.Verb("delete"), cluster.Resource("configmaps"), cluster.ByEffectiveUser(cluster.ServiceAccountUser(ns, "deployer"))).Without(cluster.Failed) {
 			order = append(order, r.Name)
 		}
 		Expect(order).To(Equal([]string{"d", "a"}))
 		remove(ctx, space)
-		gone(ctx, space)
+		awaitGone(ctx, space)
 	})
 
-	It("stand in the rehearsal of its removal, which waits for them where it is asked for as a whole", func(ctx SpecContext) {
+	It("are in the preview of its KsctlRemove, which waits for them when it removes the whole install", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		db := &k8sappsv1.Deployment{ObjectMeta: named(ns, "db")}
+		db := &k8sappsv1.Deployment{ObjectMeta: objectMeta(ns, "db")}
 		publish(ctx, ns, "a", "r1", database)
-		a, b := install(ctx, ns, "a"), one(ctx, ns, "b", needing("apps/v1", "Deployment", "db"))
+		a, b := install(ctx, ns, "a"), installConfigMap(ctx, ns, "b", dependingOnObject("apps/v1", "Deployment", "db"))
 		becomesReady(ctx, a, b)
-		ra := ask(ctx, ns, "away-a", "a")
-		answers(ctx, ra, metav1.ConditionUnknown, "Removing", "KsctlInstall a says: these depend on it and go first", ns+"/b, which needs Deployment "+ns+"/db")
-		Expect(ra.Status.Removal.Dependents).To(ConsistOf("KsctlInstall " + ns + "/b, which needs Deployment " + ns + "/db and has to go first"))
+		ra := newRemove(ctx, ns, "away-a", "a")
+		removeReports(ctx, ra, metav1.ConditionUnknown, "Removing", "KsctlInstall a reports: dependents must be removed first", ns+"/b, which needs Deployment "+ns+"/db")
+		Expect(ra.Status.Removal.Dependents).To(ConsistOf("KsctlInstall " + ns + "/b depends on Deployment " + ns + "/db and must be removed first"))
 		Expect(absent(ctx, db)).To(BeFalse())
-		rb := ask(ctx, ns, "away-b", "b")
-		answers(ctx, rb, metav1.ConditionTrue, "", "nothing is left")
-		answers(ctx, ra, metav1.ConditionTrue, "", "nothing is left")
+		rb := newRemove(ctx, ns, "away-b", "b")
+		removeReports(ctx, rb, metav1.ConditionTrue, "", "nothing is left")
+		removeReports(ctx, ra, metav1.ConditionTrue, "", "nothing is left")
 		remove(ctx, a, b, ra, rb)
-		gone(ctx, a, b, ra, rb)
+		awaitGone(ctx, a, b, ra, rb)
 	})
 
-	It("go with it where it brought them, or where each needs the other", func(ctx SpecContext) {
+	It("are removed with it when it installed them, or when both depend on each other", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		a := one(ctx, ns, "a")
-		b := one(ctx, ns, "b", needing("v1", "ConfigMap", "a"))
+		a := installConfigMap(ctx, ns, "a")
+		b := installConfigMap(ctx, ns, "b", dependingOnObject("v1", "ConfigMap", "a"))
 		becomesReady(ctx, a, b)
-		change(ctx, a, `{"spec":{"dependsOn":[{"apiVersion":"v1","kind":"ConfigMap","name":"b"}]}}`)
+		mergePatch(ctx, a, `{"spec":{"dependsOn":[{"apiVersion":"v1","kind":"ConfigMap","name":"b"}]}}`)
 		becomesReady(ctx, a)
 		remove(ctx, a, b)
-		gone(ctx, a, b, aConfigMap(ns, "a"), aConfigMap(ns, "b"))
+		awaitGone(ctx, a, b, aConfigMap(ns, "a"), aConfigMap(ns, "b"))
 
-		By("an install that is an object of the other one")
+		By("an install that is an object of the other install")
 		publish(ctx, ns, "child", "r1", configMap("child", "1"))
 		publish(ctx, ns, "parent", "r1", configMap("settings", "1"), fmt.Sprintf(`apiVersion: %s
 kind: KsctlInstall
@@ -171,6 +171,6 @@ spec:
 		becomesReady(ctx, parent)
 		Expect(get(ctx, aConfigMap(ns, "child"))).To(Succeed())
 		remove(ctx, parent)
-		gone(ctx, parent, &appsv1.KsctlInstall{ObjectMeta: named(ns, "child")}, aConfigMap(ns, "child"), aConfigMap(ns, "settings"))
+		awaitGone(ctx, parent, &appsv1.KsctlInstall{ObjectMeta: objectMeta(ns, "child")}, aConfigMap(ns, "child"), aConfigMap(ns, "settings"))
 	})
 })

@@ -46,17 +46,17 @@ func widget(group, ns, name string) *unstructured.Unstructured {
 	return u
 }
 
-func several(n int) (docs []string) {
+func configMapManifests(n int) (docs []string) {
 	for i := range n {
 		docs = append(docs, configMap(fmt.Sprintf("c%03d", i), "1"))
 	}
 	return docs
 }
 
-func configMapsIn(ctx context.Context, ns string) int {
+func countConfigMaps(ctx context.Context, ns string) int {
 	GinkgoHelper()
 	var list corev1.ConfigMapList
-	Expect(h.Plane.Client().List(ctx, &list, inNamespace(ns))).To(Succeed())
+	Expect(h.ControlPlane.Client().List(ctx, &list, inNamespace(ns))).To(Succeed())
 	n := 0
 	for i := range list.Items {
 		if strings.HasPrefix(list.Items[i].Name, "c") {
@@ -67,52 +67,52 @@ func configMapsIn(ctx context.Context, ns string) int {
 }
 
 var _ = Describe("Removal", func() {
-	It("leaves claims of storage, unless it is told otherwise", func(ctx SpecContext) {
+	It("keeps PersistentVolumeClaims unless spec.guard.protectKinds is empty", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		pvc := &corev1.PersistentVolumeClaim{ObjectMeta: named(ns, "data")}
+		pvc := &corev1.PersistentVolumeClaim{ObjectMeta: objectMeta(ns, "data")}
 		publish(ctx, ns, "a", "r1", claim, configMap("a", "1"))
 		a := install(ctx, ns, "a")
 		becomesReady(ctx, a)
 		remove(ctx, a)
-		gone(ctx, a, aConfigMap(ns, "a"))
+		awaitGone(ctx, a, aConfigMap(ns, "a"))
 		Expect(get(ctx, pvc)).To(Succeed())
 		Expect(pvc.DeletionTimestamp).To(BeNil())
 		Expect(pvc.Labels).NotTo(HaveKey(live.OwnerLabel))
 		Expect(pvc.Annotations).NotTo(HaveKey(live.MarkAnnotation))
-		Eventually(ctx, events(ctx, a, "Left"), soon, "20ms").Should(ConsistOf(And(ContainSubstring("PersistentVolumeClaim "+ns+"/data"), ContainSubstring("protectKinds"))))
+		Eventually(ctx, eventMessages(ctx, a, "Left"), soon, "20ms").Should(ConsistOf(And(ContainSubstring("PersistentVolumeClaim "+ns+"/data"), ContainSubstring("protectKinds"))))
 
-		By("when it leaves the stack, too")
+		By("also when the claim leaves the stack")
 		b := install(ctx, ns, "b", func(in *appsv1.KsctlInstall) { in.Spec.SourceRef.Name = "a" })
 		becomesReady(ctx, b)
 		publish(ctx, ns, "a", "r2", configMap("a", "1"))
-		says(ctx, b, metav1.ConditionTrue, "", "r2")
+		reports(ctx, b, metav1.ConditionTrue, "", "r2")
 		Expect(get(ctx, pvc)).To(Succeed())
 		remove(ctx, b, pvc)
-		gone(ctx, b, pvc)
+		awaitGone(ctx, b, pvc)
 
-		By("and not when nothing is protected")
+		By("but not when nothing is protected")
 		publish(ctx, ns, "a", "r3", claim)
 		c := install(ctx, ns, "c", func(in *appsv1.KsctlInstall) {
 			in.Spec.SourceRef.Name = "a"
 			in.Spec.Guard = &appsv1.Guard{ProtectKinds: []string{}}
 		})
-		change(ctx, c, `{"spec":{"guard":{"protectKinds":[]}}}`)
+		mergePatch(ctx, c, `{"spec":{"guard":{"protectKinds":[]}}}`)
 		becomesReady(ctx, c)
 		remove(ctx, c)
-		gone(ctx, c, pvc)
+		awaitGone(ctx, c, pvc)
 	})
 
-	It("leaves everything under deletionPolicy: Orphan", func(ctx SpecContext) {
+	It("keeps all objects with deletionPolicy Orphan", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		files := map[string]string{"main/a.yaml": configMap("a", "1")}
-		Expect(h.Publish(ctx, ns, "a", "r1", harness.Tree("spec:\n  version: 1.0.0\n  components:\n  - {name: main, manifests: [main/], namespace: "+
+		Expect(h.PublishSource(ctx, ns, "a", "r1", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - {name: main, manifests: [main/], namespace: "+
 			ns+"-x, createNamespace: true}\n", files))).To(Succeed())
 		a := install(ctx, ns, "a", func(in *appsv1.KsctlInstall) { in.Spec.DeletionPolicy = appsv1.DeletionOrphan })
 		becomesReady(ctx, a)
 		before := aConfigMap(ns+"-x", "a")
 		Expect(get(ctx, before)).To(Succeed())
 		remove(ctx, a)
-		gone(ctx, a)
+		awaitGone(ctx, a)
 		after := aConfigMap(ns+"-x", "a")
 		Expect(get(ctx, after)).To(Succeed())
 		Expect(after.UID).To(Equal(before.UID))
@@ -128,26 +128,26 @@ var _ = Describe("Removal", func() {
 		remove(ctx, space)
 	})
 
-	It("waits for an object that a person protects, and names it", func(ctx SpecContext) {
+	It("waits for an object with the protection annotation, and reports it", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "a", "r1", configMap("a", "1"), configMap("b", "1"))
 		a := install(ctx, ns, "a")
 		becomesReady(ctx, a)
-		change(ctx, aConfigMap(ns, "b"), `{"metadata":{"annotations":{"`+live.PreventDeletionAnnotation+`":"true"}}}`)
+		mergePatch(ctx, aConfigMap(ns, "b"), `{"metadata":{"annotations":{"`+live.PreventDeletionAnnotation+`":"true"}}}`)
 
-		By("when it leaves the stack")
+		By("when the object leaves the stack")
 		publish(ctx, ns, "a", "r2", configMap("a", "1"))
-		says(ctx, a, metav1.ConditionUnknown, "", "ConfigMap "+ns+"/b", live.PreventDeletionAnnotation)
-		By("when the install goes")
+		reports(ctx, a, metav1.ConditionUnknown, "", "ConfigMap "+ns+"/b", live.PreventDeletionAnnotation)
+		By("when the install is removed")
 		remove(ctx, a)
-		says(ctx, a, metav1.ConditionUnknown, "Removing", "ConfigMap "+ns+"/b", live.PreventDeletionAnnotation)
-		gone(ctx, aConfigMap(ns, "a"))
+		reports(ctx, a, metav1.ConditionUnknown, "Removing", "ConfigMap "+ns+"/b", live.PreventDeletionAnnotation)
+		awaitGone(ctx, aConfigMap(ns, "a"))
 		Consistently(ctx, func() bool { return absent(ctx, aConfigMap(ns, "b")) }, quiet, "200ms").Should(BeFalse())
-		change(ctx, aConfigMap(ns, "b"), `{"metadata":{"annotations":{"`+live.PreventDeletionAnnotation+`":null}}}`)
-		gone(ctx, a, aConfigMap(ns, "b"))
+		mergePatch(ctx, aConfigMap(ns, "b"), `{"metadata":{"annotations":{"`+live.PreventDeletionAnnotation+`":null}}}`)
+		awaitGone(ctx, a, aConfigMap(ns, "b"))
 	})
 
-	It("does not take a definition that others have objects of", func(ctx SpecContext) {
+	It("keeps a CRD that has objects of other owners", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		group := ns + ".example.com"
 		crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "widgets." + group}}
@@ -156,17 +156,17 @@ var _ = Describe("Removal", func() {
 		a := install(ctx, ns, "a")
 		becomesReady(ctx, a)
 		theirs := widget(group, ns, "theirs")
-		Eventually(ctx, func() error { return h.Plane.Client().Create(ctx, theirs) }, soon).Should(Succeed(), "the kind is served")
+		Eventually(ctx, func() error { return h.ControlPlane.Client().Create(ctx, theirs) }, soon).Should(Succeed(), "the kind is served")
 		remove(ctx, a)
-		says(ctx, a, metav1.ConditionUnknown, "Removing", crd.Name, "1 objects along that others made ("+ns+"/theirs)")
+		reports(ctx, a, metav1.ConditionUnknown, "Removing", crd.Name, "1 objects that others created ("+ns+"/theirs)")
 		Expect(absent(ctx, widget(group, ns, "ours"))).To(BeTrue())
 		Expect(get(ctx, crd)).To(Succeed())
 		Expect(crd.DeletionTimestamp).To(BeNil())
 		remove(ctx, theirs)
-		gone(ctx, a, crd)
+		awaitGone(ctx, a, crd)
 	})
 
-	It("leaves a namespace of the stack in which others have objects", func(ctx SpecContext) {
+	It("keeps a namespace of the stack that has objects of other owners", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns + "-x"}}
 		publish(ctx, ns, "a", "r1", "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+space.Name+"}\n",
@@ -174,85 +174,85 @@ var _ = Describe("Removal", func() {
 		a := install(ctx, ns, "a")
 		becomesReady(ctx, a)
 		theirs := aConfigMap(space.Name, "theirs")
-		Expect(h.Plane.Client().Create(ctx, theirs)).To(Succeed())
+		Expect(h.ControlPlane.Client().Create(ctx, theirs)).To(Succeed())
 		remove(ctx, a)
-		gone(ctx, a, aConfigMap(space.Name, "a"))
+		awaitGone(ctx, a, aConfigMap(space.Name, "a"))
 		Expect(get(ctx, space)).To(Succeed())
 		Expect(space.DeletionTimestamp).To(BeNil())
-		Eventually(ctx, events(ctx, a, "Left"), soon, "20ms").Should(ConsistOf(ContainSubstring("theirs is in it")))
+		Eventually(ctx, eventMessages(ctx, a, "Left"), soon, "20ms").Should(ConsistOf(ContainSubstring("theirs is in the namespace")))
 		b := install(ctx, ns, "b", func(in *appsv1.KsctlInstall) { in.Spec.SourceRef.Name = "a"; in.Spec.Adopt = appsv1.AdoptAlways })
 		becomesReady(ctx, b)
 		remove(ctx, theirs, b)
-		gone(ctx, b, space)
+		awaitGone(ctx, b, space)
 	})
 
-	It("does not take a namespace that it made while that is protected, or kept", func(ctx SpecContext) {
+	It("keeps a created namespace that is protected or kept", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns + "-x"}}
 		inSpace := func(in *appsv1.KsctlInstall) { in.Spec.SourceRef.Name = "a" }
-		Expect(h.Publish(ctx, ns, "a", "r1", harness.Tree("spec:\n  version: 1.0.0\n  components:\n  - {name: main, manifests: [main/], namespace: "+
+		Expect(h.PublishSource(ctx, ns, "a", "r1", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - {name: main, manifests: [main/], namespace: "+
 			space.Name+", createNamespace: true}\n", map[string]string{"main/a.yaml": configMap("a", "1")}))).To(Succeed())
-		a := install(ctx, ns, "a", briefly)
+		a := install(ctx, ns, "a", retryQuickly)
 		becomesReady(ctx, a)
-		change(ctx, space, `{"metadata":{"annotations":{"`+live.PreventDeletionAnnotation+`":"true"}}}`)
+		mergePatch(ctx, space, `{"metadata":{"annotations":{"`+live.PreventDeletionAnnotation+`":"true"}}}`)
 		stays := func() {
 			GinkgoHelper()
 			Expect(get(ctx, space)).To(Succeed())
 			Expect(space.DeletionTimestamp).To(BeNil())
 		}
 
-		By("which a rehearsal shows")
+		By("shown by a preview")
 		suspend(ctx, a)
-		rm := ask(ctx, ns, "away", "a")
-		answers(ctx, rm, metav1.ConditionUnknown, "Removing", "is suspended")
+		rm := newRemove(ctx, ns, "away", "a")
+		removeReports(ctx, rm, metav1.ConditionUnknown, "Removing", "is suspended")
 		Eventually(ctx, func() ([]appsv1.RemovalObject, error) { err := get(ctx, rm); return rm.Status.Removal.Blockers, err }, soon, "20ms").Should(
 			ConsistOf(And(HaveField("Reason", "Protected"), HaveField("Message", And(ContainSubstring("Namespace "+space.Name), ContainSubstring(live.PreventDeletionAnnotation))))))
-		change(ctx, a, `{"spec":{"suspend":false}}`)
-		answers(ctx, rm, metav1.ConditionUnknown, "Removing", "1 of 2 objects removed", "Namespace "+space.Name+" has the annotation "+live.PreventDeletionAnnotation)
+		mergePatch(ctx, a, `{"spec":{"suspend":false}}`)
+		removeReports(ctx, rm, metav1.ConditionUnknown, "Removing", "1 of 2 objects removed", "Namespace "+space.Name+" has the annotation "+live.PreventDeletionAnnotation)
 		stays()
-		By("by a KsctlRemove")
-		change(ctx, rm, `{"spec":{"keep":[{"kind":"Namespace"}]}}`)
-		answers(ctx, rm, metav1.ConditionTrue, "", "kept: Namespace "+space.Name+" (spec.keep")
+		By("kept by a KsctlRemove")
+		mergePatch(ctx, rm, `{"spec":{"keep":[{"kind":"Namespace"}]}}`)
+		removeReports(ctx, rm, metav1.ConditionTrue, "", "kept: Namespace "+space.Name+" (spec.keep")
 		stays()
 		remove(ctx, a, rm)
-		gone(ctx, a, rm)
+		awaitGone(ctx, a, rm)
 
-		By("by the install")
+		By("protected by the install")
 		b := install(ctx, ns, "b", inSpace, func(in *appsv1.KsctlInstall) { in.Spec.Guard = &appsv1.Guard{ProtectKinds: []string{"Namespace"}} })
 		becomesReady(ctx, b)
 		remove(ctx, b)
-		gone(ctx, b)
+		awaitGone(ctx, b)
 		stays()
-		Eventually(ctx, events(ctx, b, "Left"), soon, "20ms").Should(ConsistOf(And(ContainSubstring("Namespace "+space.Name), ContainSubstring("protectKinds"))))
+		Eventually(ctx, eventMessages(ctx, b, "Left"), soon, "20ms").Should(ConsistOf(And(ContainSubstring("Namespace "+space.Name), ContainSubstring("protectKinds"))))
 
-		By("and by a person, who lets it go")
+		By("protected by a user, who then removes the protection")
 		c := install(ctx, ns, "c", inSpace)
 		becomesReady(ctx, c)
 		remove(ctx, c)
-		says(ctx, c, metav1.ConditionUnknown, "Removing", "Namespace "+space.Name+" has the annotation "+live.PreventDeletionAnnotation)
+		reports(ctx, c, metav1.ConditionUnknown, "Removing", "Namespace "+space.Name+" has the annotation "+live.PreventDeletionAnnotation)
 		stays()
-		change(ctx, space, `{"metadata":{"annotations":{"`+live.PreventDeletionAnnotation+`":null}}}`)
-		gone(ctx, c, space)
+		mergePatch(ctx, space, `{"metadata":{"annotations":{"`+live.PreventDeletionAnnotation+`":null}}}`)
+		awaitGone(ctx, c, space)
 	})
 
-	It("takes a namespace that it made when what is left in it goes by itself, and not when its owner lives on", func(ctx SpecContext) {
+	It("deletes a created namespace if its remaining objects are garbage collected, and keeps it if their owner stays", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns + "-x"}}
-		Expect(h.Publish(ctx, ns, "a", "r1", harness.Tree("spec:\n  version: 1.0.0\n  components:\n  - {name: main, manifests: [main/], namespace: "+
+		Expect(h.PublishSource(ctx, ns, "a", "r1", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - {name: main, manifests: [main/], namespace: "+
 			space.Name+", createNamespace: true}\n", map[string]string{
 			"main/service.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {selector: {app: operator}, ports: [{port: 80}]}\n",
-			"main/web.yaml":     everything("unused", space.Name)["operator/operator.yaml"],
+			"main/web.yaml":     allKindsFiles("unused", space.Name)["operator/operator.yaml"],
 		}))).To(Succeed())
 		a := install(ctx, ns, "a")
 		becomesReady(ctx, a)
-		var endpoints corev1.Endpoints //nolint:staticcheck // every Service still has them
+		var endpoints corev1.Endpoints //nolint:staticcheck // the control plane still creates Endpoints for each Service
 		Eventually(ctx, func() error {
 			endpoints.Namespace, endpoints.Name = space.Name, "web"
 			return get(ctx, &endpoints)
-		}, soon, "20ms").Should(Succeed(), "the control plane makes them")
+		}, soon, "20ms").Should(Succeed(), "the control plane creates them")
 		Expect(endpoints.OwnerReferences).To(BeEmpty())
 		remove(ctx, a)
-		gone(ctx, a, space)
+		awaitGone(ctx, a, space)
 
 		b := install(ctx, ns, "b", func(in *appsv1.KsctlInstall) { in.Spec.SourceRef.Name = "a" })
 		becomesReady(ctx, b)
@@ -260,16 +260,16 @@ var _ = Describe("Removal", func() {
 		Expect(get(ctx, owner)).To(Succeed())
 		theirs := aConfigMap(space.Name, "theirs")
 		theirs.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: owner.Name, UID: owner.UID}}
-		Expect(h.Plane.Client().Create(ctx, theirs)).To(Succeed())
+		Expect(h.ControlPlane.Client().Create(ctx, theirs)).To(Succeed())
 		remove(ctx, b)
-		gone(ctx, b)
-		Eventually(ctx, events(ctx, b, "Left"), soon, "20ms").Should(ConsistOf(ContainSubstring("theirs is in it")))
+		awaitGone(ctx, b)
+		Eventually(ctx, eventMessages(ctx, b, "Left"), soon, "20ms").Should(ConsistOf(ContainSubstring("theirs is in the namespace")))
 		Expect(get(ctx, space)).To(Succeed())
 		Expect(space.DeletionTimestamp).To(BeNil())
 		remove(ctx, space)
 	})
 
-	It("says what holds an object, since when and who set that, and lets go when a person gives up", func(ctx SpecContext) {
+	It("reports which finalizers block an object, since when and who set them, and ends when a user abandons it", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "a", "r1", configMap("a", "1"), configMap("b", "1"))
 		a := install(ctx, ns, "a")
@@ -277,78 +277,78 @@ var _ = Describe("Removal", func() {
 		stuck := aConfigMap(ns, "b")
 		Expect(get(ctx, stuck)).To(Succeed())
 		stuck.Finalizers = []string{"example.com/operator"}
-		Expect(h.Plane.Client().Update(ctx, stuck, fieldOwner("some-operator"))).To(Succeed())
+		Expect(h.ControlPlane.Client().Update(ctx, stuck, fieldOwner("some-operator"))).To(Succeed())
 		remove(ctx, a)
-		says(ctx, a, metav1.ConditionUnknown, "Removing", "ConfigMap "+ns+"/b is being deleted since 20", "finalizers [example.com/operator]", "which some-operator set")
-		gone(ctx, aConfigMap(ns, "a"))
+		reports(ctx, a, metav1.ConditionUnknown, "Removing", "ConfigMap "+ns+"/b is being deleted since 20", "finalizers [example.com/operator]", "which some-operator set")
+		awaitGone(ctx, aConfigMap(ns, "a"))
 
-		By("an abandonment of something else is none")
-		change(ctx, a, `{"metadata":{"annotations":{"ksctl.com/abandon":"yes"}}}`)
+		By("an abandon annotation without the UID has no effect")
+		mergePatch(ctx, a, `{"metadata":{"annotations":{"ksctl.com/abandon":"yes"}}}`)
 		Consistently(ctx, func() error { return get(ctx, a) }, quiet, "200ms").Should(Succeed())
-		change(ctx, a, fmt.Sprintf(`{"metadata":{"annotations":{"ksctl.com/abandon":%q}}}`, a.UID))
-		gone(ctx, a)
-		Eventually(ctx, events(ctx, a, "Abandoned"), soon, "20ms").Should(ConsistOf(And(ContainSubstring("1 objects"), ContainSubstring("ConfigMap "+ns+"/b"))))
+		mergePatch(ctx, a, fmt.Sprintf(`{"metadata":{"annotations":{"ksctl.com/abandon":%q}}}`, a.UID))
+		awaitGone(ctx, a)
+		Eventually(ctx, eventMessages(ctx, a, "Abandoned"), soon, "20ms").Should(ConsistOf(And(ContainSubstring("1 objects"), ContainSubstring("ConfigMap "+ns+"/b"))))
 		Expect(get(ctx, stuck)).To(Succeed())
-		change(ctx, stuck, `{"metadata":{"finalizers":null}}`)
+		mergePatch(ctx, stuck, `{"metadata":{"finalizers":null}}`)
 	})
 
-	It("of more than the guard lets go is held until its digest is approved", func(ctx SpecContext) {
+	It("of more objects than the guard allows waits for the approval of its digest", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		publish(ctx, ns, "a", "r1", append(several(60), configMap("a", "1"))...)
+		publish(ctx, ns, "a", "r1", append(configMapManifests(60), configMap("a", "1"))...)
 		a := install(ctx, ns, "a")
 		becomesReady(ctx, a)
 		publish(ctx, ns, "a", "r2", configMap("a", "2"))
-		says(ctx, a, metav1.ConditionFalse, "DeletionsHeld", "60 of 61 objects left the stack", appsv1.ApproveAnnotation)
-		Expect(configMapsIn(ctx, ns)).To(Equal(60))
+		reports(ctx, a, metav1.ConditionFalse, "DeletionsHeld", "60 of 61 objects left the stack", appsv1.ApproveAnnotation)
+		Expect(countConfigMaps(ctx, ns)).To(Equal(60))
 		cm := aConfigMap(ns, "a")
 		Expect(get(ctx, cm)).To(Succeed())
-		Expect(cm.Data).To(HaveKeyWithValue("value", "2"), "the rest is applied")
-		digest := regexp.MustCompile(appsv1.ApproveAnnotation + "=([0-9a-f]+)").FindStringSubmatch(harness.Ready(a).Message)[1]
+		Expect(cm.Data).To(HaveKeyWithValue("value", "2"), "the other objects are applied")
+		digest := regexp.MustCompile(appsv1.ApproveAnnotation + "=([0-9a-f]+)").FindStringSubmatch(harness.ReadyCondition(a).Message)[1]
 
-		By("what is approved is one set and no other")
+		By("an approval is valid for exactly one set")
 		publish(ctx, ns, "a", "r3", configMap("a", "2"), configMap("c000", "1"))
-		says(ctx, a, metav1.ConditionFalse, "DeletionsHeld", "59 of 61")
-		change(ctx, a, `{"metadata":{"annotations":{"ksctl.com/approve":"`+digest+`"}}}`)
-		Consistently(ctx, func() int { return configMapsIn(ctx, ns) }, quiet, "200ms").Should(Equal(60))
+		reports(ctx, a, metav1.ConditionFalse, "DeletionsHeld", "59 of 61")
+		mergePatch(ctx, a, `{"metadata":{"annotations":{"ksctl.com/approve":"`+digest+`"}}}`)
+		Consistently(ctx, func() int { return countConfigMaps(ctx, ns) }, quiet, "200ms").Should(Equal(60))
 		publish(ctx, ns, "a", "r4", configMap("a", "2"))
-		says(ctx, a, metav1.ConditionTrue, "", "r4")
-		Expect(configMapsIn(ctx, ns)).To(BeZero())
+		reports(ctx, a, metav1.ConditionTrue, "", "r4")
+		Expect(countConfigMaps(ctx, ns)).To(BeZero())
 
-		By("a share of what there was counts, too, when it is more than a few")
-		publish(ctx, ns, "a", "r5", several(20)...)
-		says(ctx, a, metav1.ConditionTrue, "", "r5")
-		publish(ctx, ns, "a", "r6", several(9)...)
-		says(ctx, a, metav1.ConditionFalse, "DeletionsHeld", "11 of 20")
-		change(ctx, a, `{"spec":{"guard":{"maxDeletePercent":60}}}`)
+		By("the percentage counts as well, above a minimum")
+		publish(ctx, ns, "a", "r5", configMapManifests(20)...)
+		reports(ctx, a, metav1.ConditionTrue, "", "r5")
+		publish(ctx, ns, "a", "r6", configMapManifests(9)...)
+		reports(ctx, a, metav1.ConditionFalse, "DeletionsHeld", "11 of 20")
+		mergePatch(ctx, a, `{"spec":{"guard":{"maxDeletePercent":60}}}`)
 		becomesReady(ctx, a)
-		Expect(configMapsIn(ctx, ns)).To(Equal(9))
+		Expect(countConfigMaps(ctx, ns)).To(Equal(9))
 
-		By("what a revision brought that never was complete goes when that is taken back")
-		publish(ctx, ns, "a", "r6a", several(20)...)
-		says(ctx, a, metav1.ConditionTrue, "", "r6a")
-		publish(ctx, ns, "a", "r6b", append(several(35), "apiVersion: example.com/v1\nkind: Never\nmetadata: {name: served}\n")...)
-		says(ctx, a, metav1.ConditionUnknown, "", "is not served yet")
-		Expect(configMapsIn(ctx, ns)).To(Equal(35))
-		publish(ctx, ns, "a", "r6c", several(20)...)
-		says(ctx, a, metav1.ConditionTrue, "", "r6c")
-		Expect(configMapsIn(ctx, ns)).To(Equal(20))
+		By("objects of a revision that never became ready are removed when it is reverted")
+		publish(ctx, ns, "a", "r6a", configMapManifests(20)...)
+		reports(ctx, a, metav1.ConditionTrue, "", "r6a")
+		publish(ctx, ns, "a", "r6b", append(configMapManifests(35), "apiVersion: example.com/v1\nkind: Never\nmetadata: {name: served}\n")...)
+		reports(ctx, a, metav1.ConditionUnknown, "", "is not served yet")
+		Expect(countConfigMaps(ctx, ns)).To(Equal(35))
+		publish(ctx, ns, "a", "r6c", configMapManifests(20)...)
+		reports(ctx, a, metav1.ConditionTrue, "", "r6c")
+		Expect(countConfigMaps(ctx, ns)).To(Equal(20))
 
-		By("and what comes in its place makes it no smaller")
-		publish(ctx, ns, "a", "r7", several(40)...)
-		says(ctx, a, metav1.ConditionTrue, "", "r7")
+		By("new objects do not reduce the percentage")
+		publish(ctx, ns, "a", "r7", configMapManifests(40)...)
+		reports(ctx, a, metav1.ConditionTrue, "", "r7")
 		var others []string
 		for i := range 40 {
 			others = append(others, configMap(fmt.Sprintf("d%03d", i), "1"))
 		}
 		publish(ctx, ns, "a", "r8", others...)
-		says(ctx, a, metav1.ConditionFalse, "DeletionsHeld", "40 of 40 objects left the stack")
-		Expect(configMapsIn(ctx, ns)).To(Equal(40))
-		Expect(get(ctx, aConfigMap(ns, "d039"))).To(Succeed(), "the others are there")
-		digest = regexp.MustCompile(appsv1.ApproveAnnotation + "=([0-9a-f]+)").FindStringSubmatch(harness.Ready(a).Message)[1]
-		change(ctx, a, `{"metadata":{"annotations":{"ksctl.com/approve":"`+digest+`"}}}`)
-		says(ctx, a, metav1.ConditionTrue, "", "r8")
-		Expect(configMapsIn(ctx, ns)).To(BeZero())
+		reports(ctx, a, metav1.ConditionFalse, "DeletionsHeld", "40 of 40 objects left the stack")
+		Expect(countConfigMaps(ctx, ns)).To(Equal(40))
+		Expect(get(ctx, aConfigMap(ns, "d039"))).To(Succeed(), "the new objects are applied")
+		digest = regexp.MustCompile(appsv1.ApproveAnnotation + "=([0-9a-f]+)").FindStringSubmatch(harness.ReadyCondition(a).Message)[1]
+		mergePatch(ctx, a, `{"metadata":{"annotations":{"ksctl.com/approve":"`+digest+`"}}}`)
+		reports(ctx, a, metav1.ConditionTrue, "", "r8")
+		Expect(countConfigMaps(ctx, ns)).To(BeZero())
 		remove(ctx, a)
-		gone(ctx, a)
+		awaitGone(ctx, a)
 	})
 })

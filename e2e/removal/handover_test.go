@@ -15,8 +15,8 @@ import (
 	"github.com/ksctl/gitops/e2e/suite"
 )
 
-// two is a source with a stack each for two installs.
-func two(ctx SpecContext, ns, revision string, one, other []string) {
+// publishTwoStacks publishes a source with the stacks "one" and "other".
+func publishTwoStacks(ctx SpecContext, ns, revision string, one, other []string) {
 	GinkgoHelper()
 	files := map[string]string{}
 	for name, docs := range map[string][]string{"one": one, "other": other} {
@@ -25,23 +25,23 @@ func two(ctx SpecContext, ns, revision string, one, other []string) {
 			files[fmt.Sprintf("stacks/%s/main/%d.yaml", name, i)] = d
 		}
 	}
-	Expect(h.Publish(ctx, ns, "src", revision, artifacts.Files(files))).To(Succeed())
+	Expect(h.PublishSource(ctx, ns, "src", revision, artifacts.Files(files))).To(Succeed())
 }
 
-func of(stack string) func(*appsv1.KsctlInstall) {
+func fromStack(stack string) func(*appsv1.KsctlInstall) {
 	return func(in *appsv1.KsctlInstall) { in.Spec.SourceRef.Name, in.Spec.Stack = "src", stack }
 }
 
-var _ = Describe("An object that moves", suite.Safety, func() {
-	It("from one install to another in one commit is handed over, not deleted", func(ctx SpecContext) {
+var _ = Describe("An object that moves between installs", suite.Safety, func() {
+	It("in one commit is handed over, not deleted", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		var moved []string
 		for i := range 5 {
 			moved = append(moved, configMap(fmt.Sprintf("c%d", i), "1"))
 		}
 		stays, own := configMap("stays", "1"), configMap("new", "1")
-		two(ctx, ns, "r1", append([]string{stays}, moved...), []string{own})
-		one, other := install(ctx, ns, "one", of("one")), install(ctx, ns, "other", of("other"))
+		publishTwoStacks(ctx, ns, "r1", append([]string{stays}, moved...), []string{own})
+		one, other := install(ctx, ns, "one", fromStack("one")), install(ctx, ns, "other", fromStack("other"))
 		becomesReady(ctx, one, other)
 		uids := map[string]bool{}
 		for i := range 5 {
@@ -49,89 +49,89 @@ var _ = Describe("An object that moves", suite.Safety, func() {
 			Expect(get(ctx, cm)).To(Succeed())
 			uids[string(cm.UID)] = true
 		}
-		mark, err := h.Plane.AuditMark(ctx)
+		mark, err := h.ControlPlane.AuditMark(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		two(ctx, ns, "r2", []string{stays}, append([]string{own}, moved...))
-		says(ctx, one, "True", "", "r2", "1 objects")
-		says(ctx, other, "True", "", "r2", "6 objects")
+		publishTwoStacks(ctx, ns, "r2", []string{stays}, append([]string{own}, moved...))
+		reports(ctx, one, "True", "", "r2", "1 objects")
+		reports(ctx, other, "True", "", "r2", "6 objects")
 		for i := range 5 {
 			cm := aConfigMap(ns, fmt.Sprintf("c%d", i))
 			Expect(get(ctx, cm)).To(Succeed())
 			Expect(uids).To(HaveKey(string(cm.UID)))
 			Expect(cm.Annotations[live.MarkAnnotation]).To(ContainSubstring("/" + ns + "/other|"))
 		}
-		requests, err := h.Plane.AuditSince(ctx, mark)
+		requests, err := h.ControlPlane.AuditSince(ctx, mark)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(requests.Where(cluster.Verb("delete"), cluster.Resource("configmaps"), cluster.In(ns))).To(BeEmpty())
-		Eventually(ctx, events(ctx, one, "HandedOver"), soon, "20ms").ShouldNot(BeEmpty())
+		Expect(requests.Where(cluster.Verb("delete"), cluster.Resource("configmaps"), cluster.InNamespace(ns))).To(BeEmpty())
+		Eventually(ctx, eventMessages(ctx, one, "HandedOver"), soon, "20ms").ShouldNot(BeEmpty())
 		remove(ctx, one, other)
-		gone(ctx, one, other, aConfigMap(ns, "c0"))
+		awaitGone(ctx, one, other, aConfigMap(ns, "c0"))
 	})
 
-	It("waits for a sibling that can't say whether it wants it, and names that", func(ctx SpecContext) {
+	It("is kept while another install of the source cannot be rendered, and that install is reported", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		a, b, c := configMap("a", "1"), configMap("b", "1"), configMap("c", "1")
-		two(ctx, ns, "r1", []string{a, b}, []string{c})
-		one, other := install(ctx, ns, "one", of("one")), install(ctx, ns, "other", of("other"))
+		publishTwoStacks(ctx, ns, "r1", []string{a, b}, []string{c})
+		one, other := install(ctx, ns, "one", fromStack("one")), install(ctx, ns, "other", fromStack("other"))
 		becomesReady(ctx, one, other)
 		suspend(ctx, other)
-		two(ctx, ns, "r2", []string{a}, []string{c, b})
-		says(ctx, one, "Unknown", "", "KsctlInstall "+ns+"/other", "suspended")
+		publishTwoStacks(ctx, ns, "r2", []string{a}, []string{c, b})
+		reports(ctx, one, "Unknown", "", "KsctlInstall "+ns+"/other", "suspended")
 		Consistently(ctx, func() bool { return absent(ctx, aConfigMap(ns, "b")) }, quiet, "200ms").Should(BeFalse())
 		before := aConfigMap(ns, "b")
 		Expect(get(ctx, before)).To(Succeed())
-		change(ctx, other, `{"spec":{"suspend":false}}`)
-		says(ctx, other, "True", "", "r2")
-		says(ctx, one, "True", "", "r2")
+		mergePatch(ctx, other, `{"spec":{"suspend":false}}`)
+		reports(ctx, other, "True", "", "r2")
+		reports(ctx, one, "True", "", "r2")
 		after := aConfigMap(ns, "b")
 		Expect(get(ctx, after)).To(Succeed())
 		Expect(after.UID).To(Equal(before.UID))
 
-		By("one that fails counts as well; one that has nothing there does not")
-		two(ctx, ns, "r3", []string{a, configMap("x", "1")}, []string{c, b})
-		says(ctx, one, "True", "", "r3")
-		says(ctx, other, "True", "", "r3")
-		two(ctx, ns, "r4", []string{a}, []string{"kind: broken"})
-		says(ctx, other, "False", "InvalidStack")
-		says(ctx, one, "Unknown", "", "KsctlInstall "+ns+"/other", "has planned the same revision")
-		two(ctx, ns, "r5", []string{a}, []string{c})
-		says(ctx, one, "True", "", "r5")
-		gone(ctx, aConfigMap(ns, "x"), aConfigMap(ns, "b"))
+		By("waiting for an install that fails, but not for one without the object")
+		publishTwoStacks(ctx, ns, "r3", []string{a, configMap("x", "1")}, []string{c, b})
+		reports(ctx, one, "True", "", "r3")
+		reports(ctx, other, "True", "", "r3")
+		publishTwoStacks(ctx, ns, "r4", []string{a}, []string{"kind: broken"})
+		reports(ctx, other, "False", "InvalidStack")
+		reports(ctx, one, "Unknown", "", "KsctlInstall "+ns+"/other", "has planned the same revision")
+		publishTwoStacks(ctx, ns, "r5", []string{a}, []string{c})
+		reports(ctx, one, "True", "", "r5")
+		awaitGone(ctx, aConfigMap(ns, "x"), aConfigMap(ns, "b"))
 		remove(ctx, one, other)
-		gone(ctx, one, other)
+		awaitGone(ctx, one, other)
 	})
 
-	It("with an install that is renamed stays what it is", func(ctx SpecContext) {
+	It("to a renamed install is not recreated", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		files := map[string]string{"main/a.yaml": configMap("a", "1"), "main/b.yaml": configMap("b", "1")}
 		stack := "spec:\n  version: 1.0.0\n  components:\n  - {name: main, manifests: [main/], namespace: " + ns + "-x, createNamespace: true}\n"
-		Expect(h.Publish(ctx, ns, "src", "r1", harness.Tree(stack, files))).To(Succeed())
-		old := install(ctx, ns, "old", of("app"))
+		Expect(h.PublishSource(ctx, ns, "src", "r1", harness.SourceTree(stack, files))).To(Succeed())
+		old := install(ctx, ns, "old", fromStack("app"))
 		becomesReady(ctx, old)
 		before := aConfigMap(ns+"-x", "a")
 		Expect(get(ctx, before)).To(Succeed())
 
-		By("a commit that has it under another name, and wants less")
-		mark, err := h.Plane.AuditMark(ctx)
+		By("renaming the install and removing an object in one commit")
+		mark, err := h.ControlPlane.AuditMark(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		delete(files, "main/b.yaml")
-		Expect(h.Publish(ctx, ns, "src2", "r1", harness.Tree(stack, files))).To(Succeed())
-		renamed := install(ctx, ns, "new", of("app"), func(in *appsv1.KsctlInstall) {
+		Expect(h.PublishSource(ctx, ns, "src2", "r1", harness.SourceTree(stack, files))).To(Succeed())
+		renamed := install(ctx, ns, "new", fromStack("app"), func(in *appsv1.KsctlInstall) {
 			in.Spec.SourceRef.Name = "src2"
 			in.Spec.TakeOver = &appsv1.TakeOver{Name: "old"}
 		})
 		remove(ctx, old)
-		gone(ctx, old)
+		awaitGone(ctx, old)
 		becomesReady(ctx, renamed)
 		after := aConfigMap(ns+"-x", "a")
 		Expect(get(ctx, after)).To(Succeed())
 		Expect(after.UID).To(Equal(before.UID))
-		gone(ctx, aConfigMap(ns+"-x", "b"))
-		requests, err := h.Plane.AuditSince(ctx, mark)
+		awaitGone(ctx, aConfigMap(ns+"-x", "b"))
+		requests, err := h.ControlPlane.AuditSince(ctx, mark)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(requests.Where(cluster.Verb("delete"), cluster.Resource("configmaps"), cluster.Named("a"))).To(BeEmpty())
 		Expect(requests.Where(cluster.Verb("delete"), cluster.Resource("namespaces"))).To(BeEmpty())
 		remove(ctx, renamed)
-		gone(ctx, renamed, &corev1.Namespace{ObjectMeta: named("", ns+"-x")})
+		awaitGone(ctx, renamed, &corev1.Namespace{ObjectMeta: objectMeta("", ns+"-x")})
 	})
 })

@@ -20,12 +20,12 @@ import (
 	"github.com/ksctl/gitops/e2e/tools"
 )
 
-// helm runs the command line of Helm in a namespace.
+// helm runs the helm command in a namespace and returns its output.
 func helm(ctx context.Context, ns string, args ...string) string {
 	GinkgoHelper()
 	programs, err := tools.Build(ctx, GinkgoWriter, tools.Helm)
 	Expect(err).NotTo(HaveOccurred())
-	cmd := exec.CommandContext(ctx, programs[tools.Helm], append([]string{"--kubeconfig", h.Plane.Kubeconfig(), "--namespace", ns}, args...)...)
+	cmd := exec.CommandContext(ctx, programs[tools.Helm], append([]string{"--kubeconfig", h.ControlPlane.Kubeconfig(), "--namespace", ns}, args...)...)
 	cmd.Env = []string{"HOME=" + GinkgoT().TempDir()}
 	out, err := cmd.Output()
 	Expect(err).NotTo(HaveOccurred(), "helm %s", strings.Join(args, " "))
@@ -44,8 +44,8 @@ var chartFiles = map[string]string{
 	"templates/web.yaml": strings.ReplaceAll(web, "{name: web}", "{name: {{ .Release.Name }}}"),
 }
 
-// helmInstalls publishes a stack of the chart and has Helm install the same chart.
-func helmInstalls(ctx context.Context, ns, release string, values map[string]any) {
+// installWithHelm publishes a stack of the chart, and installs the same chart with Helm.
+func installWithHelm(ctx context.Context, ns, release string, values map[string]any) {
 	GinkgoHelper()
 	files := map[string]string{}
 	dir := GinkgoT().TempDir()
@@ -56,7 +56,7 @@ func helmInstalls(ctx context.Context, ns, release string, values map[string]any
 		Expect(os.WriteFile(path, []byte(text), 0o600)).To(Succeed())
 	}
 	stack := fmt.Sprintf("spec:\n  version: 1.0.0\n  components:\n  - {name: web, helm: {chart: ./chart, releaseName: %s}}\n", release)
-	Expect(h.Publish(ctx, ns, "src", "r1", harness.Tree(stack, files))).To(Succeed())
+	Expect(h.PublishSource(ctx, ns, "src", "r1", harness.SourceTree(stack, files))).To(Succeed())
 	text, err := json.Marshal(values)
 	Expect(err).NotTo(HaveOccurred())
 	path := filepath.Join(dir, "chosen.json")
@@ -65,52 +65,52 @@ func helmInstalls(ctx context.Context, ns, release string, values map[string]any
 	helm(ctx, ns, "upgrade", release, dir, "--values", path, "--set", "greeting=good evening")
 }
 
-// helmLists is how many releases helm list finds, whatever their state.
-func helmLists(ctx context.Context, ns string) int {
+// countHelmReleases returns the number of releases that helm list prints, in any state.
+func countHelmReleases(ctx context.Context, ns string) int {
 	GinkgoHelper()
 	return len(strings.Fields(helm(ctx, ns, "list", "--short")))
 }
 
-var _ = Describe("What Helm installed", func() {
-	It("goes with its records from the definition of the stack alone", func(ctx SpecContext) {
+var _ = Describe("A release that Helm installed", func() {
+	It("is removed with its records by a KsctlRemove of the stack alone", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		before := inside(ctx, ns)
-		helmInstalls(ctx, ns, "site", map[string]any{"greeting": "good morning"})
-		Expect(helmLists(ctx, ns)).To(Equal(1))
-		rm := removal(ctx, ns, "r")
-		digest := found(ctx, rm, 6)
+		before := objectsIn(ctx, ns)
+		installWithHelm(ctx, ns, "site", map[string]any{"greeting": "good morning"})
+		Expect(countHelmReleases(ctx, ns)).To(Equal(1))
+		rm := newRemoveBySource(ctx, ns, "r")
+		digest := awaitPreview(ctx, rm, 6)
 		Expect(rm.Status.Removal.Order).To(HaveLen(2))
 		Expect(rm.Status.Removal.Order[1].Objects).To(Equal([]string{ns + "_sh.helm.release.v1.site.v1__Secret", ns + "_sh.helm.release.v1.site.v2__Secret"}))
-		Expect(helmLists(ctx, ns)).To(Equal(1))
+		Expect(countHelmReleases(ctx, ns)).To(Equal(1))
 		approve(ctx, rm, digest)
-		tells(ctx, rm, metav1.ConditionTrue, bysource.RemovedReason, "6 objects")
-		Expect(helmLists(ctx, ns)).To(BeZero())
-		Eventually(ctx, func() []string { return inside(ctx, ns) }, soon).Should(ConsistOf(before))
+		removeBySourceReports(ctx, rm, metav1.ConditionTrue, bysource.RemovedReason, "6 objects")
+		Expect(countHelmReleases(ctx, ns)).To(BeZero())
+		Eventually(ctx, func() []string { return objectsIn(ctx, ns) }, soon).Should(ConsistOf(before))
 	}, SpecTimeout(15*time.Minute))
 
-	It("keeps its records while it has objects that the stack does not render", func(ctx SpecContext) {
+	It("keeps its records while it has objects that are not in the stack", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		helmInstalls(ctx, ns, "site", map[string]any{"more": true})
-		rm := removal(ctx, ns, "r")
-		approve(ctx, rm, found(ctx, rm, 4))
-		tells(ctx, rm, metav1.ConditionTrue, bysource.RemovedReason, "4 objects", "3 are left")
-		Expect(because(rm, ns+"_site-more__ConfigMap")).To(HavePrefix("NotMatched: Helm release " + ns + "/site has it, and the stack does not render it"))
-		Expect(because(rm, ns+"_sh.helm.release.v1.site.v2__Secret")).To(ContainSubstring("has 1 objects that the stack does not render"))
-		Expect(helmLists(ctx, ns)).To(Equal(1))
+		installWithHelm(ctx, ns, "site", map[string]any{"more": true})
+		rm := newRemoveBySource(ctx, ns, "r")
+		approve(ctx, rm, awaitPreview(ctx, rm, 4))
+		removeBySourceReports(ctx, rm, metav1.ConditionTrue, bysource.RemovedReason, "4 objects", "3 are left")
+		Expect(remainingReason(rm, ns+"_site-more__ConfigMap")).To(HavePrefix("NotMatched: Helm release " + ns + "/site has it, and the stack does not render it"))
+		Expect(remainingReason(rm, ns+"_sh.helm.release.v1.site.v2__Secret")).To(ContainSubstring("has 1 objects that the stack does not render"))
+		Expect(countHelmReleases(ctx, ns)).To(Equal(1))
 	}, SpecTimeout(15*time.Minute))
 
-	It("is not another release's, and leaves what Helm would keep", func(ctx SpecContext) {
+	It("keeps objects of another release, and objects with Helm's resource policy keep", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		helmInstalls(ctx, ns, "site", map[string]any{"keep": true})
-		change(ctx, aConfigMap(ns, "site-greeting"), `{"metadata":{"annotations":{"meta.helm.sh/release-name":"other"}}}`)
-		Expect(h.Publish(ctx, ns, "src", "r2", harness.Tree("spec:\n  version: 1.0.0\n  components:\n  - {name: web, helm: {chart: ./chart, releaseName: site, values: {keep: true}}}\n", prefixed("chart/", chartFiles)))).To(Succeed())
-		rm := removal(ctx, ns, "r")
-		approve(ctx, rm, found(ctx, rm, 5))
-		tells(ctx, rm, metav1.ConditionTrue, bysource.RemovedReason, "5 objects", "2 are left")
-		Expect(because(rm, ns+"_site-greeting__ConfigMap")).To(Equal("NotMatched: it belongs to Helm release " + ns + "/other"))
-		Expect(because(rm, ns+"_site-keep__ConfigMap")).To(Equal("Kept: its annotation helm.sh/resource-policy is keep"))
-		Expect(absent(ctx, &corev1.Secret{ObjectMeta: named(ns, "site-password")})).To(BeTrue())
-		Expect(helmLists(ctx, ns)).To(BeZero())
+		installWithHelm(ctx, ns, "site", map[string]any{"keep": true})
+		mergePatch(ctx, aConfigMap(ns, "site-greeting"), `{"metadata":{"annotations":{"meta.helm.sh/release-name":"other"}}}`)
+		Expect(h.PublishSource(ctx, ns, "src", "r2", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - {name: web, helm: {chart: ./chart, releaseName: site, values: {keep: true}}}\n", prefixed("chart/", chartFiles)))).To(Succeed())
+		rm := newRemoveBySource(ctx, ns, "r")
+		approve(ctx, rm, awaitPreview(ctx, rm, 5))
+		removeBySourceReports(ctx, rm, metav1.ConditionTrue, bysource.RemovedReason, "5 objects", "2 are left")
+		Expect(remainingReason(rm, ns+"_site-greeting__ConfigMap")).To(Equal("NotMatched: belongs to Helm release " + ns + "/other"))
+		Expect(remainingReason(rm, ns+"_site-keep__ConfigMap")).To(Equal("Kept: annotation helm.sh/resource-policy is keep"))
+		Expect(absent(ctx, &corev1.Secret{ObjectMeta: objectMeta(ns, "site-password")})).To(BeTrue())
+		Expect(countHelmReleases(ctx, ns)).To(BeZero())
 	}, SpecTimeout(15*time.Minute))
 })
 

@@ -20,11 +20,12 @@ import (
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
-const moving, fromHelmRelease = "docs/moving.md", "From a Flux HelmRelease, or a Helm release"
+// movingPage and helmReleaseHeading are the page and the heading that the spec executes.
+const movingPage, helmReleaseHeading = "docs/moving.md", "From a Flux HelmRelease, or a Helm release"
 
-// released is a chart whose objects have, while it is a HelmRelease's, the labels that
-// helm-controller adds to what it renders.
-var released = map[string]string{
+// releaseChart is a chart that adds, if values.flux is set, the labels that helm-controller adds
+// to rendered objects.
+var releaseChart = map[string]string{
 	"Chart.yaml":  "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
 	"values.yaml": "greeting: hello\nflux: {}\n",
 	"templates/_labels.tpl": `{{ define "labels" }}{app.kubernetes.io/managed-by: {{ .Release.Service }}` +
@@ -34,11 +35,11 @@ var released = map[string]string{
 	"templates/web.yaml": strings.ReplaceAll(web, "{name: web}", "{name: {{ .Release.Name }}, labels: {{ include \"labels\" . }}}"),
 }
 
-// asHelmController gives what Helm applied the field manager that helm-controller has,
-// which is Helm as a library.
-func asHelmController(ctx context.Context, ns string) {
+// setHelmControllerManager renames Helm's field manager to that of helm-controller, which uses
+// Helm as a library.
+func setHelmControllerManager(ctx context.Context, ns string) {
 	GinkgoHelper()
-	for _, o := range objects(ns) {
+	for _, o := range releaseObjects(ns) {
 		Eventually(ctx, func() error {
 			if err := get(ctx, o); err != nil {
 				return err
@@ -50,26 +51,26 @@ func asHelmController(ctx context.Context, ns string) {
 				}
 			}
 			o.SetManagedFields(entries)
-			return h.Plane.Client().Update(ctx, o)
+			return h.ControlPlane.Client().Update(ctx, o)
 		}, soon).Should(Succeed())
 	}
 }
 
-func objects(ns string) []client.Object {
-	return []client.Object{aConfigMap(ns, "shop-settings"), &workloads.Deployment{ObjectMeta: named(ns, "shop")}, &corev1.Service{ObjectMeta: named(ns, "shop")}}
+func releaseObjects(ns string) []client.Object {
+	return []client.Object{aConfigMap(ns, "shop-settings"), &workloads.Deployment{ObjectMeta: objectMeta(ns, "shop")}, &corev1.Service{ObjectMeta: objectMeta(ns, "shop")}}
 }
 
-// moved is what must be the same before and after a move.
-type moved struct {
+// workloadState is what a move must not change.
+type workloadState struct {
 	uids []types.UID
 	spec workloads.DeploymentSpec
 	data map[string]string
 }
 
-func running(ctx context.Context, ns string) moved {
+func currentState(ctx context.Context, ns string) workloadState {
 	GinkgoHelper()
-	m := moved{}
-	for _, o := range objects(ns) {
+	m := workloadState{}
+	for _, o := range releaseObjects(ns) {
 		Expect(get(ctx, o)).To(Succeed())
 		m.uids = append(m.uids, o.GetUID())
 		switch o := o.(type) {
@@ -80,32 +81,34 @@ func running(ctx context.Context, ns string) moved {
 		}
 	}
 	pods := &corev1.PodList{}
-	Expect(h.Plane.Client().List(ctx, pods, client.InNamespace(ns))).To(Succeed())
+	Expect(h.ControlPlane.Client().List(ctx, pods, client.InNamespace(ns))).To(Succeed())
 	for i := range pods.Items {
 		m.uids = append(m.uids, pods.Items[i].UID)
 	}
 	return m
 }
 
-// helms are the objects that Helm and helm-controller have a claim to.
-func helms(ctx context.Context, ns string) (out []string) {
+// helmOwnership returns, for each object with a claim of Helm or helm-controller, whether the
+// claim is complete or partial.
+func helmOwnership(ctx context.Context, ns string) (out []string) {
 	GinkgoHelper()
-	for _, o := range objects(ns) {
+	for _, o := range releaseObjects(ns) {
 		Expect(get(ctx, o)).To(Succeed())
 		applied := slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == "helm-controller" })
-		if applied && o.GetAnnotations()[live.ReleaseName] != "" && o.GetLabels()[live.HelmReleaseLabel] != "" {
-			out = append(out, "theirs")
-		} else if applied || o.GetAnnotations()[live.ReleaseName] != "" || o.GetLabels()[live.HelmReleaseLabel] != "" {
-			out = append(out, "both's")
+		if applied && o.GetAnnotations()[live.HelmReleaseNameAnnotation] != "" && o.GetLabels()[live.FluxHelmReleaseLabel] != "" {
+			out = append(out, "complete")
+		} else if applied || o.GetAnnotations()[live.HelmReleaseNameAnnotation] != "" || o.GetLabels()[live.FluxHelmReleaseLabel] != "" {
+			out = append(out, "partial")
 		}
 	}
 	return out
 }
 
-// page runs a block of commands of docs/moving.md in a repository, where what is shop there is ns.
-func page(ctx context.Context, block int, ns string, files map[string]string) string {
+// runDocBlock runs a block of commands of docs/moving.md in a folder with files, in the
+// namespace ns instead of shop.
+func runDocBlock(ctx context.Context, block int, ns string, files map[string]string) string {
 	GinkgoHelper()
-	scripts, err := harness.Blocks(moving, fromHelmRelease, "sh")
+	scripts, err := harness.CodeBlocks(movingPage, helmReleaseHeading, "sh")
 	Expect(err).NotTo(HaveOccurred())
 	dir := GinkgoT().TempDir()
 	Expect(writeFiles(dir, files)).To(Succeed())
@@ -127,68 +130,68 @@ func writeFiles(dir string, files map[string]string) error {
 	return nil
 }
 
-var _ = Describe("Moving over from a HelmRelease", func() {
-	DescribeTable("deletes nothing, as docs/moving.md does it", func(ctx SpecContext, server string, uninstalled bool) {
+var _ = Describe("Moving from a HelmRelease", func() {
+	DescribeTable("deletes nothing with the steps of docs/moving.md", func(ctx SpecContext, server string, uninstalled bool) {
 		ns := namespaceFor(ctx)
 		dir := GinkgoT().TempDir()
-		Expect(writeFiles(dir, released)).To(Succeed())
+		Expect(writeFiles(dir, releaseChart)).To(Succeed())
 		helm(ctx, ns, "install", "shop", dir, "--server-side="+server, "--set", "greeting=good morning,flux.name=shop,flux.namespace="+ns)
-		asHelmController(ctx, ns)
+		setHelmControllerManager(ctx, ns)
 		Eventually(ctx, func() (int32, error) {
-			d := &workloads.Deployment{ObjectMeta: named(ns, "shop")}
+			d := &workloads.Deployment{ObjectMeta: objectMeta(ns, "shop")}
 			err := get(ctx, d)
 			return d.Status.AvailableReplicas, err
 		}, soon).Should(BeEquivalentTo(1))
-		was := running(ctx, ns)
+		was := currentState(ctx, ns)
 		Expect(was.uids).To(HaveLen(4))
-		Expect(helms(ctx, ns)).To(Equal([]string{"theirs", "theirs", "theirs"}))
+		Expect(helmOwnership(ctx, ns)).To(Equal([]string{"complete", "complete", "complete"}))
 
 		By("2. write the stack")
-		said, err := harness.Files(moving, fromHelmRelease)
+		said, err := harness.YAMLFiles(movingPage, helmReleaseHeading)
 		Expect(err).NotTo(HaveOccurred())
-		files := prefixed("stacks/shop/chart/", released)
+		files := prefixed("stacks/shop/chart/", releaseChart)
 		for name, content := range said {
 			files[name] = strings.ReplaceAll(content, "namespace: shop", "namespace: "+ns)
 		}
 		By("3. look")
-		for _, line := range strings.Split(page(ctx, 0, ns, files), "\n") {
+		for _, line := range strings.Split(runDocBlock(ctx, 0, ns, files), "\n") {
 			Expect(line).NotTo(MatchRegexp(`^[-+] .*(image|greeting|replicas|port|kind):`), "nothing changes")
 		}
-		Expect(running(ctx, ns)).To(Equal(was))
+		Expect(currentState(ctx, ns)).To(Equal(was))
 
-		By("an install that may not take over")
-		tree := prefixed("chart/", released)
+		By("an install without permission to take over")
+		tree := prefixed("chart/", releaseChart)
 		_, stack, _ := strings.Cut(said["stacks/shop/stack.yaml"], "metadata: {name: shop}\n")
-		Expect(h.Publish(ctx, ns, "shop", "r1", harness.Tree(stack, tree))).To(Succeed())
+		Expect(h.PublishSource(ctx, ns, "shop", "r1", harness.SourceTree(stack, tree))).To(Succeed())
 		in := install(ctx, ns, "shop")
-		says(ctx, in, metav1.ConditionFalse, "OwnedByAnother", "Flux HelmRelease "+ns+"/shop")
-		Expect(running(ctx, ns)).To(Equal(was))
+		reports(ctx, in, metav1.ConditionFalse, "OwnedByAnother", "Flux HelmRelease "+ns+"/shop")
+		Expect(currentState(ctx, ns)).To(Equal(was))
 
 		By("4. take over")
-		change(ctx, in, `{"spec":{"adopt":"Always"}}`)
-		page(ctx, 1, ns, nil)
-		Expect(helms(ctx, ns)).To(BeEmpty())
-		Expect(running(ctx, ns)).To(Equal(was))
+		mergePatch(ctx, in, `{"spec":{"adopt":"Always"}}`)
+		runDocBlock(ctx, 1, ns, nil)
+		Expect(helmOwnership(ctx, ns)).To(BeEmpty())
+		Expect(currentState(ctx, ns)).To(Equal(was))
 
 		if uninstalled {
-			By("uninstalling it by mistake")
+			By("uninstalling the release by mistake")
 			helm(ctx, ns, "uninstall", "shop")
 		} else {
 			By("5. deleting the records")
-			page(ctx, 2, ns, nil)
+			runDocBlock(ctx, 2, ns, nil)
 		}
-		Expect(helmLists(ctx, ns)).To(BeZero())
-		Expect(running(ctx, ns)).To(Equal(was))
+		Expect(countHelmReleases(ctx, ns)).To(BeZero())
+		Expect(currentState(ctx, ns)).To(Equal(was))
 
-		By("what leaves the stack leaves the cluster")
+		By("an object that leaves the stack is removed")
 		tree["chart/templates/settings.yaml"] = strings.Replace(tree["chart/templates/settings.yaml"], ", more: yes please", "", 1)
-		Expect(h.Publish(ctx, ns, "shop", "r2", harness.Tree(stack, tree))).To(Succeed())
-		Eventually(ctx, func() map[string]string { return running(ctx, ns).data }, soon).Should(Equal(map[string]string{"greeting": "good morning"}))
-		removed := &workloads.Deployment{ObjectMeta: named(ns, "shop")}
-		Expect(h.Plane.Client().Delete(ctx, in)).To(Succeed())
-		Eventually(ctx, absent, soon).WithArguments(ctx, removed).Should(BeTrue(), "it is the install's for good")
+		Expect(h.PublishSource(ctx, ns, "shop", "r2", harness.SourceTree(stack, tree))).To(Succeed())
+		Eventually(ctx, func() map[string]string { return currentState(ctx, ns).data }, soon).Should(Equal(map[string]string{"greeting": "good morning"}))
+		removed := &workloads.Deployment{ObjectMeta: objectMeta(ns, "shop")}
+		Expect(h.ControlPlane.Client().Delete(ctx, in)).To(Succeed())
+		Eventually(ctx, absent, soon).WithArguments(ctx, removed).Should(BeTrue(), "the install owns the object")
 	},
-		Entry("applied on the server's side", SpecTimeout(15*time.Minute), "true", false),
-		Entry("applied on the client's side, as by Helm 3", SpecTimeout(15*time.Minute), "false", false),
-		Entry("and is not undone by Helm", SpecTimeout(15*time.Minute), "true", true))
+		Entry("applied server-side", SpecTimeout(15*time.Minute), "true", false),
+		Entry("applied client-side, like Helm 3", SpecTimeout(15*time.Minute), "false", false),
+		Entry("and helm uninstall does not revert it", SpecTimeout(15*time.Minute), "true", true))
 })

@@ -1,5 +1,5 @@
-// Package removal proves on a real API server that what was installed goes in
-// the right order, completely, and takes nothing else along.
+// Package removal_test checks that installed objects are removed in the right order and
+// completely, and that no other object is removed with them.
 package removal_test
 
 import (
@@ -26,16 +26,17 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/harness"
-	"github.com/ksctl/gitops/e2e/harness/witness"
+	"github.com/ksctl/gitops/e2e/harness/leakscan"
 	"github.com/ksctl/gitops/e2e/suite"
 )
 
+// soon bounds every wait in these specs.
 const soon = 4 * time.Minute
 
-// long is for what hundreds of objects take.
+// long bounds waits for hundreds of objects.
 const long = 8 * time.Minute
 
-// quiet is how long nothing may happen for a spec to believe that nothing will.
+// quiet is how long an absence must last for a spec to accept it.
 const quiet = 2 * time.Second
 
 var h *harness.Harness
@@ -45,37 +46,37 @@ func TestRemoval(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, heard.Writer(witness.Log)))))
+	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, scanner.Writer(leakscan.Log)))))
 	var err error
 	h, err = harness.Start(ctx, cluster.Options{Audit: true})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return h.Stop() })
-	watching, err := client.NewWithWatch(h.Plane.Config(), client.Options{Scheme: h.Plane.Client().Scheme()})
+	watching, err := client.NewWithWatch(h.ControlPlane.Config(), client.Options{Scheme: h.ControlPlane.Client().Scheme()})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(heard.Watch(ctx, watching)).To(Succeed())
-	DeferCleanup(nothingWasTold)
-	c, err := h.StartController("--watch-label-selector=!" + own)
+	Expect(scanner.Watch(ctx, watching)).To(Succeed())
+	DeferCleanup(expectNoLeaks)
+	c, err := h.StartController("--watch-label-selector=!" + controllerLabel)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(c.Stop)
 })
 
-// heard is told what the controllers of the suite tell.
-var heard = &witness.Witness{}
+// scanner collects the output of the suite's controllers and searches it for secrets.
+var scanner = &leakscan.Scanner{}
 
-// nothingWasTold fails when a secret of some spec stands in what was told, such as
-// in the rehearsal of a removal.
-func nothingWasTold(ctx SpecContext) {
-	Expect(heard.Process()).To(Succeed())
-	Expect(heard.Verdict(ctx)).To(Succeed())
+// expectNoLeaks fails if the output of a controller, such as the preview of a removal, contains
+// a secret of a spec.
+func expectNoLeaks(ctx SpecContext) {
+	Expect(scanner.RecordProcessMetrics()).To(Succeed())
+	Expect(scanner.Check(ctx)).To(Succeed())
 }
 
-// own labels the installs of specs that start a controller for themselves.
-const own = "e2e.ksctl.com/own"
+// controllerLabel is the label of installs whose spec starts a controller of its own.
+const controllerLabel = "e2e.ksctl.com/own"
 
-// seedVariable repeats what a run drew: its value is the seed that the run printed.
+// seedVariable repeats the random choices of a run: its value is the seed that the run printed.
 const seedVariable = "KSCTL_E2E_SEED"
 
-// seed is that of what a spec draws, and is printed.
+// seed returns the seed of a spec's random choices, and adds it to the report.
 func seed() uint64 {
 	GinkgoHelper()
 	s := rand.Uint64()
@@ -99,36 +100,36 @@ func configMap(name, value string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {value: %q}\n", name, value)
 }
 
-// publish offers a stack of one component under a source of a name.
+// publish publishes a source with a stack of one component.
 func publish(ctx context.Context, ns, source, revision string, docs ...string) {
 	GinkgoHelper()
 	files := map[string]string{}
 	for i, d := range docs {
 		files[fmt.Sprintf("main/%03d.yaml", i)] = d
 	}
-	Expect(h.Publish(ctx, ns, source, revision, harness.Tree(harness.OneComponent, files))).To(Succeed())
+	Expect(h.PublishSource(ctx, ns, source, revision, harness.SourceTree(harness.OneComponent, files))).To(Succeed())
 }
 
-// install makes an install of the stack of a source with its own name.
+// install creates an install of the stack in the source of the same name.
 func install(ctx context.Context, ns, name string, change ...func(*appsv1.KsctlInstall)) *appsv1.KsctlInstall {
 	GinkgoHelper()
-	in := harness.Install(ns, name)
+	in := harness.NewInstall(ns, name)
 	in.Spec.SourceRef.Name = name
 	for _, f := range change {
 		f(in)
 	}
-	Expect(h.Plane.Client().Create(ctx, in)).To(Succeed())
+	Expect(h.ControlPlane.Client().Create(ctx, in)).To(Succeed())
 	return in
 }
 
-// one publishes ConfigMaps and installs them.
-func one(ctx context.Context, ns, name string, change ...func(*appsv1.KsctlInstall)) *appsv1.KsctlInstall {
+// installConfigMap publishes a stack of one ConfigMap and installs it.
+func installConfigMap(ctx context.Context, ns, name string, change ...func(*appsv1.KsctlInstall)) *appsv1.KsctlInstall {
 	GinkgoHelper()
 	publish(ctx, ns, name, "r1", configMap(name, "1"))
 	return install(ctx, ns, name, change...)
 }
 
-func after(names ...string) func(*appsv1.KsctlInstall) {
+func dependingOn(names ...string) func(*appsv1.KsctlInstall) {
 	return func(in *appsv1.KsctlInstall) {
 		for _, n := range names {
 			in.Spec.DependsOn = append(in.Spec.DependsOn, appsv1.Dependency{Name: n})
@@ -137,16 +138,18 @@ func after(names ...string) func(*appsv1.KsctlInstall) {
 }
 
 func get(ctx context.Context, o client.Object) error {
-	return h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)
+	return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)
 }
 
-func named(ns, name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name} }
+func objectMeta(ns, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: ns, Name: name}
+}
 
 func aConfigMap(ns, name string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: named(ns, name)}
+	return &corev1.ConfigMap{ObjectMeta: objectMeta(ns, name)}
 }
 
-// absent is true when an object does not exist.
+// absent reports whether an object does not exist.
 func absent(ctx context.Context, o client.Object) bool {
 	GinkgoHelper()
 	err := get(ctx, o)
@@ -154,15 +157,15 @@ func absent(ctx context.Context, o client.Object) bool {
 	return apierrors.IsNotFound(err)
 }
 
-// says waits until an install's Ready condition is as wanted and its message
-// has all of the texts.
-func says(ctx context.Context, in *appsv1.KsctlInstall, status metav1.ConditionStatus, reason string, texts ...string) {
+// reports waits until the Ready condition of an install has a status and a reason, and its
+// message contains all texts. An empty reason matches any.
+func reports(ctx context.Context, in *appsv1.KsctlInstall, status metav1.ConditionStatus, reason string, texts ...string) {
 	GinkgoHelper()
 	Eventually(ctx, func() string {
 		if err := get(ctx, in); err != nil {
 			return err.Error()
 		}
-		c := harness.Ready(in)
+		c := harness.ReadyCondition(in)
 		if c.Status != status || (reason != "" && c.Reason != reason) || in.Status.ObservedGeneration != in.Generation {
 			return fmt.Sprintf("Ready is %s/%s: %s", c.Status, c.Reason, c.Message)
 		}
@@ -172,32 +175,32 @@ func says(ctx context.Context, in *appsv1.KsctlInstall, status metav1.ConditionS
 			}
 		}
 		return ""
-	}, soon, 20*time.Millisecond).Should(BeEmpty(), "%s says %s/%s", in.Name, status, reason)
+	}, soon, 20*time.Millisecond).Should(BeEmpty(), "%s reports %s/%s", in.Name, status, reason)
 }
 
 func becomesReady(ctx context.Context, installs ...*appsv1.KsctlInstall) {
 	GinkgoHelper()
 	for _, in := range installs {
-		says(ctx, in, metav1.ConditionTrue, "")
+		reports(ctx, in, metav1.ConditionTrue, "")
 	}
 }
 
-// suspend suspends an install, and returns when the controller of the suite knows.
+// suspend suspends an install and waits until the controller of the suite has observed that.
 func suspend(ctx context.Context, in *appsv1.KsctlInstall) {
 	GinkgoHelper()
-	change(ctx, in, `{"spec":{"suspend":true}}`)
-	Eventually(ctx, func() error { return harness.Suspended(in) }, soon, 20*time.Millisecond).Should(Succeed())
+	mergePatch(ctx, in, `{"spec":{"suspend":true}}`)
+	Eventually(ctx, func() error { return harness.CheckSuspended(in) }, soon, 20*time.Millisecond).Should(Succeed())
 }
 
 func remove(ctx context.Context, objects ...client.Object) {
 	GinkgoHelper()
 	for _, o := range objects {
-		Expect(client.IgnoreNotFound(h.Plane.Client().Delete(ctx, o))).To(Succeed())
+		Expect(client.IgnoreNotFound(h.ControlPlane.Client().Delete(ctx, o))).To(Succeed())
 	}
 }
 
-// gone waits until objects do not exist.
-func gone(ctx context.Context, objects ...client.Object) {
+// awaitGone waits until objects do not exist.
+func awaitGone(ctx context.Context, objects ...client.Object) {
 	GinkgoHelper()
 	for _, o := range objects {
 		Eventually(ctx, func() error {
@@ -205,25 +208,25 @@ func gone(ctx context.Context, objects ...client.Object) {
 				return client.IgnoreNotFound(err)
 			}
 			if in, ok := o.(*appsv1.KsctlInstall); ok {
-				return fmt.Errorf("still there: %s", harness.Ready(in).Message)
+				return fmt.Errorf("still there: %s", harness.ReadyCondition(in).Message)
 			}
 			return fmt.Errorf("still there")
-		}, soon, 20*time.Millisecond).Should(Succeed(), "%s goes", o.GetName())
+		}, soon, 20*time.Millisecond).Should(Succeed(), "%s is gone", o.GetName())
 	}
 }
 
-// change patches an object as a commit, or a person, would.
-func change(ctx context.Context, o client.Object, body string) {
+// mergePatch patches an object like a commit or a user does.
+func mergePatch(ctx context.Context, o client.Object, body string) {
 	GinkgoHelper()
-	Expect(h.Plane.Client().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(body)))).To(Succeed())
+	Expect(h.ControlPlane.Client().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(body)))).To(Succeed())
 }
 
-// events are the messages of an install's events of a reason. They come some time
-// after what they tell of.
-func events(ctx context.Context, in *appsv1.KsctlInstall, reason string) func() ([]string, error) {
+// eventMessages returns a function for Eventually with the messages of an install's events of a
+// reason: events arrive some time after the status that they are about.
+func eventMessages(ctx context.Context, in *appsv1.KsctlInstall, reason string) func() ([]string, error) {
 	return func() (messages []string, err error) {
 		var list corev1.EventList
-		err = h.Plane.Client().List(ctx, &list, inNamespace(in.Namespace))
+		err = h.ControlPlane.Client().List(ctx, &list, inNamespace(in.Namespace))
 		for i := range list.Items {
 			if e := &list.Items[i]; e.InvolvedObject.UID == in.UID && e.Reason == reason {
 				messages = append(messages, e.Message)

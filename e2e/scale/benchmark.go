@@ -14,12 +14,12 @@ import (
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
-// interval of the installs of a start.
+// interval is the reconcile interval of the installs.
 const interval = 3 * time.Minute
 
-// start measures a controller that finds all installs at its start: first when
-// nothing is installed, then when everything is, and how far their next
-// reconciles lie from each other. At the end an object leaves each of them.
+// start measures a controller that starts with existing installs: first with nothing installed,
+// then with everything installed, then the distribution of the next reconciles over time. Finally
+// it removes one object from each install.
 func start(ctx context.Context, installs, concurrent int) (err error) {
 	h, err := harness.Start(ctx, cluster.Options{Audit: true, Nodes: -1, NoScheduler: true})
 	if err != nil {
@@ -34,121 +34,122 @@ func start(ctx context.Context, installs, concurrent int) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := h.Publish(ctx, ns, "src", "r1", small(2)); err != nil {
+	if err := h.PublishSource(ctx, ns, "src", "r1", smallChart(2)); err != nil {
 		return err
 	}
-	if err := create(ctx, h, ns, installs, interval); err != nil {
+	if err := createInstalls(ctx, h, ns, installs, interval); err != nil {
 		return err
 	}
-	fmt.Printf("%d installs of two objects each are there\n", installs)
-	l := &lives{h: h, ns: ns, installs: installs, concurrent: concurrent}
-	if err := l.begin(ctx, "first start, nothing installed", "r1"); err != nil {
+	fmt.Printf("created %d installs with two objects each\n", installs)
+	l := &benchmark{h: h, ns: ns, installs: installs, concurrent: concurrent}
+	if err := l.startController(ctx, "first start, nothing installed", "r1"); err != nil {
 		return err
 	}
 	l.process.stop()
-	if err := l.begin(ctx, "second start, everything installed", "r1"); err != nil {
+	if err := l.startController(ctx, "second start, everything installed", "r1"); err != nil {
 		return err
 	}
 	defer func() { l.process.stop() }()
-	if err := l.watchRound(ctx); err != nil {
+	if err := l.measureReconcileRate(ctx); err != nil {
 		return err
 	}
-	return l.measure(ctx, "an object leaves each install", "r2", func() error { return h.Publish(ctx, ns, "src", "r2", small(1)) })
+	return l.measure(ctx, "removal of one object from each install", "r2", func() error { return h.PublishSource(ctx, ns, "src", "r2", smallChart(1)) })
 }
 
-// lives are those of the controller, one after the other.
-type lives struct {
+// benchmark measures consecutive runs of the controller.
+type benchmark struct {
 	h                    *harness.Harness
 	ns                   string
 	installs, concurrent int
 	process              process
 }
 
-// begin starts the controller and waits until it has nothing to do.
-func (l *lives) begin(ctx context.Context, what, revision string) error {
+// startController starts the controller and waits until it is idle.
+func (l *benchmark) startController(ctx context.Context, what, revision string) error {
 	return l.measure(ctx, what, revision, func() (err error) {
 		l.process, err = startProcess(ctx, l.h, l.concurrent)
 		return err
 	})
 }
 
-// measure says what it takes from something that is done until all installs are
-// ready at a revision and the controller makes no request any more.
-func (l *lives) measure(ctx context.Context, what, revision string, do func() error) error {
-	mark, err := l.h.Plane.AuditMark(ctx)
+// measure calls do, waits until all installs are ready at a revision and the controller is idle,
+// and prints the time, memory, CPU time and requests.
+func (l *benchmark) measure(ctx context.Context, what, revision string, do func() error) error {
+	mark, err := l.h.ControlPlane.AuditMark(ctx)
 	if err != nil {
 		return err
 	}
-	began, before := time.Now(), l.process.processor()
+	began, before := time.Now(), l.process.cpuTime()
 	if err := do(); err != nil {
 		return err
 	}
-	if l.process.processor() < before {
-		before = 0 // another process
+	if l.process.cpuTime() < before {
+		before = 0 // do has started a new process
 	}
-	if err := l.idle(ctx, revision); err != nil {
+	if err := l.awaitIdle(ctx, revision); err != nil {
 		return err
 	}
-	all, err := l.h.Plane.AuditSince(ctx, mark)
+	all, err := l.h.ControlPlane.AuditSince(ctx, mark)
 	if err != nil {
 		return err
 	}
-	all = all.Where(cluster.By(cluster.ServiceAccountUser(harness.SystemNamespace, harness.Account))).Without(cluster.Watch, cluster.Lease, cluster.Discovery)
-	fmt.Printf("%s: idle after %s; %s; %s of processor time; %d requests: %s\n", what, (time.Since(began) - quiet).Round(time.Second),
-		l.process.memory(), l.process.processor()-before, len(all), byVerb(all))
+	all = all.Where(cluster.ByUser(cluster.ServiceAccountUser(harness.SystemNamespace, harness.ServiceAccount))).Without(cluster.Watch, cluster.Lease, cluster.Discovery)
+	fmt.Printf("%s: idle after %s; %s; %s CPU time; %d requests: %s\n", what, (time.Since(began) - idleAfter).Round(time.Second),
+		l.process.memory(), l.process.cpuTime()-before, len(all), byVerb(all))
 	return nil
 }
 
 const (
-	// quiet is how long a controller that is idle writes nothing.
-	quiet = 5 * time.Second
-	// stuck is how long one may that is not done.
-	stuck = 2 * time.Minute
+	// idleAfter is the time without writes after which a controller counts as idle.
+	idleAfter = 5 * time.Second
+	// stalledAfter is the time without writes after which an incomplete run fails.
+	stalledAfter = 2 * time.Minute
 )
 
-// idle returns when all installs are ready at a revision and nothing is written.
-func (l *lives) idle(ctx context.Context, revision string) error {
+// awaitIdle waits until all installs are ready at a revision and the controller has not written for
+// the time quiet.
+func (l *benchmark) awaitIdle(ctx context.Context, revision string) error {
 	count, since := -1, time.Now()
 	for {
 		if err := wait(ctx, time.Second); err != nil {
 			return err
 		}
-		now, err := l.counted(ctx, "rest_client_requests_total", `method="P`, `method="DELETE"`)
+		now, err := l.sumMetric(ctx, "rest_client_requests_total", `method="P`, `method="DELETE"`)
 		if err != nil {
 			return err
 		}
 		if now != count {
 			count, since = now, time.Now()
 		}
-		looked, err := l.reconciles(ctx) // a second start has nothing to write
+		reconciled, err := l.reconcileCount(ctx) // needed because the second start writes nothing
 		if err != nil {
 			return err
 		}
-		if looked < l.installs || time.Since(since) < quiet {
+		if reconciled < l.installs || time.Since(since) < idleAfter {
 			continue
 		}
-		done, example, err := inPages(ctx, l.h.Plane.Client(), l.ns, revision)
+		done, example, err := countAllReady(ctx, l.h.ControlPlane.Client(), l.ns, revision)
 		if err != nil || done == l.installs {
 			return err
 		}
-		if time.Since(since) > stuck {
-			return fmt.Errorf("%d of %d are ready at %s, and nothing happens; %s", done, l.installs, revision, example)
+		if time.Since(since) > stalledAfter {
+			return fmt.Errorf("%d of %d installs are ready at %s, and the controller has not written for %s; %s", done, l.installs, revision, stalledAfter, example)
 		}
 	}
 }
 
-// watchRound says how far the next reconciles of all installs lie from each other.
-func (l *lives) watchRound(ctx context.Context) error {
-	before, err := l.reconciles(ctx)
+// measureReconcileRate prints how the next reconciles of all installs are distributed over time.
+func (l *benchmark) measureReconcileRate(ctx context.Context) error {
+	before, err := l.reconcileCount(ctx)
 	if err != nil {
 		return err
 	}
-	var seconds []int // reconciles in each second, from the first one on
+	var seconds []int // number of reconciles in each second, from the first reconcile on
 	for began := time.Now(); time.Since(began) < 2*interval; {
 		if err := wait(ctx, time.Second); err != nil {
 			return err
 		}
-		now, err := l.reconciles(ctx)
+		now, err := l.reconcileCount(ctx)
 		if err != nil {
 			return err
 		}
@@ -161,19 +162,19 @@ func (l *lives) watchRound(ctx context.Context) error {
 		}
 	}
 	if len(seconds) == 0 {
-		return fmt.Errorf("nothing was reconciled within %s, twice the interval", 2*interval)
+		return fmt.Errorf("no install was reconciled within %s, twice the interval", 2*interval)
 	}
-	fmt.Printf("next reconciles, interval %s: %d in %d seconds, at most %d in one; %s\n", interval, sum(seconds), len(seconds), slices.Max(seconds), l.process.memory())
+	fmt.Printf("next reconciles, interval %s: %d in %d seconds, at most %d per second; %s\n", interval, sum(seconds), len(seconds), slices.Max(seconds), l.process.memory())
 	return nil
 }
 
-// reconciles is how many of installs the process has done.
-func (l *lives) reconciles(ctx context.Context) (int, error) {
-	return l.counted(ctx, "controller_runtime_reconcile_total", `controller="ksctlinstall"`)
+// reconcileCount returns the number of reconciles of installs in the current process.
+func (l *benchmark) reconcileCount(ctx context.Context) (int, error) {
+	return l.sumMetric(ctx, "controller_runtime_reconcile_total", `controller="ksctlinstall"`)
 }
 
-// counted sums a metric of the process up, as far as it has one of some labels.
-func (l *lives) counted(ctx context.Context, metric string, labels ...string) (int, error) {
+// sumMetric returns the sum of the metric's series that contain one of the labels.
+func (l *benchmark) sumMetric(ctx context.Context, metric string, labels ...string) (int, error) {
 	text, err := l.process.Metrics(ctx)
 	if err != nil {
 		return 0, err
@@ -206,7 +207,7 @@ func sum(ns []int) (total int) {
 	return total
 }
 
-// byVerb counts requests.
+// byVerb returns the number of requests by verb and resource, as text.
 func byVerb(rs cluster.Requests) string {
 	counts := map[string]int{}
 	for _, r := range rs {
@@ -217,8 +218,8 @@ func byVerb(rs cluster.Requests) string {
 		counts[r.Verb+" "+resource]++
 	}
 	var out []string
-	for what, n := range counts {
-		out = append(out, fmt.Sprintf("%d %s", n, what))
+	for key, n := range counts {
+		out = append(out, fmt.Sprintf("%d %s", n, key))
 	}
 	slices.SortFunc(out, func(a, b string) int {
 		return counts[b[strings.IndexByte(b, ' ')+1:]] - counts[a[strings.IndexByte(a, ' ')+1:]]
@@ -226,10 +227,11 @@ func byVerb(rs cluster.Requests) string {
 	return strings.Join(out, ", ")
 }
 
-// at counts the installs of a list that are ready at a revision, and says how another one stands.
-func at(list *appsv1.KsctlInstallList, revision string) (done int, example string) {
+// countReady returns the number of installs in a list that are ready at a revision, and the message
+// of one that is not.
+func countReady(list *appsv1.KsctlInstallList, revision string) (done int, example string) {
 	for i := range list.Items {
-		c := harness.Ready(&list.Items[i])
+		c := harness.ReadyCondition(&list.Items[i])
 		if c.Status == "True" && list.Items[i].Status.LastAppliedRevision == revision {
 			done++
 		} else {
@@ -239,15 +241,15 @@ func at(list *appsv1.KsctlInstallList, revision string) (done int, example strin
 	return done, example
 }
 
-// inPages lists all installs without asking the API server for all at once.
-func inPages(ctx context.Context, c client.Client, ns, revision string) (done int, example string, err error) {
+// countAllReady is like at, for all installs, which it lists in pages.
+func countAllReady(ctx context.Context, c client.Client, ns, revision string) (done int, example string, err error) {
 	var next string
 	for {
 		var list appsv1.KsctlInstallList
 		if err := c.List(ctx, &list, client.InNamespace(ns), client.Limit(500), client.Continue(next)); err != nil {
 			return 0, "", err
 		}
-		n, e := at(&list, revision)
+		n, e := countReady(&list, revision)
 		done += n
 		if e != "" {
 			example = e

@@ -8,9 +8,9 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/artifacts"
 )
 
-// chart is a stack of one Helm component with ten objects, one of which
-// changes with the value.
-func chart(value string) fs.FS {
+// largeChart returns a source with a stack of one Helm component with ten objects. One object
+// contains the value.
+func largeChart(value string) fs.FS {
 	var objects strings.Builder
 	for i := range 6 {
 		v := "fixed"
@@ -47,8 +47,8 @@ spec:
 	return tree(objects.String())
 }
 
-// small is a stack of one Helm component with so many ConfigMaps.
-func small(n int) fs.FS {
+// smallChart returns a source with a stack of one Helm component with n ConfigMaps.
+func smallChart(n int) fs.FS {
 	var objects strings.Builder
 	for i := range n {
 		fmt.Fprintf(&objects, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Values.name }}-%d\"}\ndata: {value: fixed}\n", i)
@@ -56,7 +56,7 @@ func small(n int) fs.FS {
 	return tree(objects.String())
 }
 
-// tree is a source with a stack "app" whose component has a template.
+// tree returns a source with a stack "app" of one component with one template.
 func tree(template string) fs.FS {
 	return artifacts.Files(map[string]string{
 		"stacks/app/stack.yaml": `apiVersion: apps.ksctl.com/v1

@@ -1,5 +1,5 @@
-// Command scale measures the controller with many installs on a real control
-// plane: the time until all are Ready, its memory and its processor time.
+// Command scale measures the controller with many installs on a real control plane: the time until
+// all are Ready, and the controller's memory and CPU time.
 //
 //	go run ./e2e/scale -installs 1000
 //	go run ./e2e/scale -installs 10000 -start
@@ -24,9 +24,9 @@ import (
 )
 
 func main() {
-	installs := flag.Int("installs", 1000, "how many KsctlInstalls of ten objects each")
+	installs := flag.Int("installs", 1000, "number of KsctlInstalls with ten objects each")
 	concurrent := flag.Int("concurrent", 4, "--concurrent of the controller")
-	atStart := flag.Bool("start", false, "small installs, all there before the controller starts")
+	atStart := flag.Bool("start", false, "create small installs before the controller starts")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	do := run
@@ -55,7 +55,7 @@ func run(ctx context.Context, installs, concurrent int) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := h.Publish(ctx, ns, "src", "r1", chart("1")); err != nil {
+	if err := h.PublishSource(ctx, ns, "src", "r1", largeChart("1")); err != nil {
 		return err
 	}
 	p, err := startProcess(ctx, h, concurrent)
@@ -67,49 +67,49 @@ func run(ctx context.Context, installs, concurrent int) (err error) {
 	fmt.Printf("controller started: %s\n", idle)
 
 	began := time.Now()
-	if err := create(ctx, h, ns, installs, time.Hour); err != nil {
+	if err := createInstalls(ctx, h, ns, installs, time.Hour); err != nil {
 		return err
 	}
 	fmt.Printf("%d installs created in %s\n", installs, time.Since(began).Round(time.Millisecond))
 	if err := await(ctx, h, ns, installs, "r1"); err != nil {
 		return err
 	}
-	fmt.Printf("all Ready in %s: %s, %s of processor time\n", time.Since(began).Round(time.Millisecond), p.memory(), p.processor())
+	fmt.Printf("all Ready in %s: %s, %s CPU time\n", time.Since(began).Round(time.Millisecond), p.memory(), p.cpuTime())
 
-	before := p.processor()
+	before := p.cpuTime()
 	began = time.Now()
-	if err := h.Publish(ctx, ns, "src", "r2", chart("2")); err != nil {
+	if err := h.PublishSource(ctx, ns, "src", "r2", largeChart("2")); err != nil {
 		return err
 	}
 	if err := await(ctx, h, ns, installs, "r2"); err != nil {
 		return err
 	}
-	fmt.Printf("one object of each changed, all Ready in %s: %s, %s of processor time\n",
-		time.Since(began).Round(time.Millisecond), p.memory(), p.processor()-before)
+	fmt.Printf("one object of each changed, all Ready in %s: %s, %s CPU time\n",
+		time.Since(began).Round(time.Millisecond), p.memory(), p.cpuTime()-before)
 	return nil
 }
 
-func create(ctx context.Context, h *harness.Harness, ns string, installs int, interval time.Duration) error {
+func createInstalls(ctx context.Context, h *harness.Harness, ns string, installs int, interval time.Duration) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)
 	for i := range installs {
 		g.Go(func() error {
-			in := harness.Install(ns, fmt.Sprintf("i%04d", i))
+			in := harness.NewInstall(ns, fmt.Sprintf("i%04d", i))
 			in.Spec.Interval = &metav1.Duration{Duration: interval}
 			override := fmt.Appendf(nil, `{"values":{"name":%q}}`, in.Name)
 			in.Spec.Components = []appsv1.ComponentChoice{{Name: "main", Override: &apiextensionsv1.JSON{Raw: override}}}
-			return h.Plane.Client().Create(ctx, in)
+			return h.ControlPlane.Client().Create(ctx, in)
 		})
 	}
 	return g.Wait()
 }
 
-// await returns when all installs are Ready at a revision.
+// await waits until all installs are Ready at a revision.
 func await(ctx context.Context, h *harness.Harness, ns string, installs int, revision string) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for last := time.Now(); ; {
-		done, example, err := inPages(ctx, h.Plane.Client(), ns, revision)
+		done, example, err := countAllReady(ctx, h.ControlPlane.Client(), ns, revision)
 		if err != nil {
 			return err
 		}

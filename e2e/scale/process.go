@@ -13,7 +13,7 @@ import (
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
-// process is the controller as it is shipped, and what it costs.
+// process is the shipped controller with its resource usage.
 type process struct{ *harness.Process }
 
 func startProcess(ctx context.Context, h *harness.Harness, concurrent int) (process, error) {
@@ -21,7 +21,7 @@ func startProcess(ctx context.Context, h *harness.Harness, concurrent int) (proc
 	if err != nil {
 		return process{}, err
 	}
-	return process{p}, p.Healthy(ctx)
+	return process{p}, p.WaitHealthy(ctx)
 }
 
 func (p process) stop() {
@@ -31,7 +31,7 @@ func (p process) stop() {
 	}
 }
 
-// memory is the resident set of the process, now and at its highest.
+// memory returns the current and the peak resident set of the process, as text.
 func (p process) memory() string {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", p.Pid))
 	if err != nil {
@@ -47,11 +47,11 @@ func (p process) memory() string {
 			_, _ = fmt.Sscan(v, &peak)
 		}
 	}
-	return fmt.Sprintf("%d MiB resident, %d MiB at most", now>>10, peak>>10)
+	return fmt.Sprintf("%d MiB resident, peak %d MiB", now>>10, peak>>10)
 }
 
-// processor is the time that the process spent on processors so far.
-func (p process) processor() time.Duration {
+// cpuTime returns the CPU time of the process so far.
+func (p process) cpuTime() time.Duration {
 	if p.Process == nil {
 		return 0
 	}

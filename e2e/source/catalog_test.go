@@ -18,8 +18,8 @@ import (
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
-var _ = Describe("The catalogue", func() {
-	It("gives the stacks that are shipped, in the version that an install names, and others from its registry", func(ctx SpecContext) {
+var _ = Describe("The catalog", func() {
+	It("has the shipped stacks, in the stackVersion of an install, and others from its registry", func(ctx SpecContext) {
 		oci, err := registry.New()
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(oci.Close)
@@ -30,11 +30,11 @@ var _ = Describe("The catalogue", func() {
 		DeferCleanup(c.Stop)
 		in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "tenant", Labels: map[string]string{"spec": ns}},
 			Spec: appsv1.KsctlInstallSpec{SourceRef: appsv1.SourceRef{Kind: appsv1.CatalogKind}, Stack: "tenant", StackVersion: "1.0.0", ServiceAccountName: harness.Deployer}}
-		Expect(h.Plane.Client().Create(ctx, in)).To(Succeed())
-		says(ctx, in, "True", "tenant@1.0.0")
+		Expect(h.ControlPlane.Client().Create(ctx, in)).To(Succeed())
+		reports(ctx, in, "True", "tenant@1.0.0")
 		quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "tenant"}}
 		hard := func() string {
-			Expect(h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(quota), quota)).To(Succeed())
+			Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(quota), quota)).To(Succeed())
 			cpu := quota.Spec.Hard["requests.cpu"]
 			return cpu.String()
 		}
@@ -42,24 +42,24 @@ var _ = Describe("The catalogue", func() {
 		patch(ctx, in, `{"spec":{"components":[{"name":"bounds","override":{"cpu":"7"}}]}}`)
 		Eventually(ctx, hard, soon, "50ms").Should(HaveSuffix("7"))
 
-		By("a version that is nowhere")
+		By("a version that does not exist")
 		patch(ctx, in, `{"spec":{"stackVersion":"2.0.0"}}`)
-		says(ctx, in, "False", `no version "2.0.0"`)
-		Expect(hard()).To(HaveSuffix("7"), "what is installed stays")
+		reports(ctx, in, "False", `no version "2.0.0"`)
+		Expect(hard()).To(HaveSuffix("7"), "the installed version stays")
 
-		By("and is published then")
+		By("publishing that version")
 		_, err = oci.Push(ctx, "catalog/tenant", "2.0.0", fstest.MapFS{
 			"stack.yaml": {Data: []byte("apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: tenant}\nspec:\n  version: 2.0.0\n  components:\n  - {name: bounds, manifests: [a.yaml]}\n")},
 			"a.yaml":     {Data: []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: two}\n")}}, "r")
 		Expect(err).NotTo(HaveOccurred())
 		patch(ctx, in, `{"spec":{"components":null},"metadata":{"annotations":{"`+appsv1.RequestedAtAnnotation+`":"now"}}}`)
-		says(ctx, in, "True", "tenant@2.0.0")
-		Expect(h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "two"}, &corev1.ConfigMap{})).To(Succeed())
-		Expect(h.Plane.Client().Delete(ctx, in)).To(Succeed())
-		Eventually(ctx, func() error { return h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(in), in) }, soon, "50ms").ShouldNot(Succeed(), "it goes")
+		reports(ctx, in, "True", "tenant@2.0.0")
+		Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "two"}, &corev1.ConfigMap{})).To(Succeed())
+		Expect(h.ControlPlane.Client().Delete(ctx, in)).To(Succeed())
+		Eventually(ctx, func() error { return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(in), in) }, soon, "50ms").ShouldNot(Succeed(), "the install is deleted")
 	})
 
-	It("needs a version, and no name, namespace or path", func(ctx SpecContext) {
+	It("requires a version, and rejects name, namespace and path", func(ctx SpecContext) {
 		for says, change := range map[string]func(*appsv1.KsctlInstallSpec){
 			"needs its stackVersion": func(s *appsv1.KsctlInstallSpec) { s.StackVersion = "" },
 			"has no path":            func(s *appsv1.KsctlInstallSpec) { s.Path = "stacks" },
@@ -68,26 +68,27 @@ var _ = Describe("The catalogue", func() {
 		} {
 			in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"},
 				Spec: appsv1.KsctlInstallSpec{SourceRef: appsv1.SourceRef{Kind: appsv1.CatalogKind}, Stack: "tenant", StackVersion: "1.0.0"}}
-			Expect(h.Plane.Client().Create(ctx, in.DeepCopy(), client.DryRunAll)).To(Succeed())
+			Expect(h.ControlPlane.Client().Create(ctx, in.DeepCopy(), client.DryRunAll)).To(Succeed())
 			change(&in.Spec)
-			Expect(h.Plane.Client().Create(ctx, in, client.DryRunAll)).To(MatchError(ContainSubstring(says)))
+			Expect(h.ControlPlane.Client().Create(ctx, in, client.DryRunAll)).To(MatchError(ContainSubstring(says)))
 		}
 	})
 })
 
 func patch(ctx context.Context, o client.Object, body string) {
 	GinkgoHelper()
-	Expect(h.Plane.Client().Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(body)))).To(Succeed())
+	Expect(h.ControlPlane.Client().Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(body)))).To(Succeed())
 }
 
-// says waits until an install's Ready condition is as wanted and its message has a text.
-func says(ctx context.Context, in *appsv1.KsctlInstall, status metav1.ConditionStatus, text string) {
+// reports waits until the Ready condition of an install has a status and its message contains a
+// text.
+func reports(ctx context.Context, in *appsv1.KsctlInstall, status metav1.ConditionStatus, text string) {
 	GinkgoHelper()
 	Eventually(ctx, func() string {
-		if err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(in), in); err != nil {
+		if err := h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(in), in); err != nil {
 			return err.Error()
 		}
-		c := harness.Ready(in)
+		c := harness.ReadyCondition(in)
 		if c.Status == status && in.Status.ObservedGeneration == in.Generation && strings.Contains(c.Message, text) {
 			return ""
 		}

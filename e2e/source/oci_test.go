@@ -22,10 +22,10 @@ import (
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
-// column is the cell of a source that kubectl shows under a name.
-func column(ctx context.Context, o client.Object, name string) any {
+// printedColumn returns the cell of a source in a column that kubectl prints.
+func printedColumn(ctx context.Context, o client.Object, name string) any {
 	GinkgoHelper()
-	config := rest.CopyConfig(h.Plane.Config())
+	config := rest.CopyConfig(h.ControlPlane.Config())
 	config.GroupVersion, config.APIPath = &appsv1.GroupVersion, "/apis"
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	c, err := rest.RESTClientFor(config)
@@ -44,7 +44,7 @@ func column(ctx context.Context, o client.Object, name string) any {
 }
 
 var _ = Describe("A KsctlSource of an OCI registry", func() {
-	It("brings to the cluster what somebody trusted has signed, and nothing else", func(ctx SpecContext) {
+	It("applies only artifacts with a trusted signature", func(ctx SpecContext) {
 		ns, err := h.Namespace(ctx, "oci")
 		Expect(err).NotTo(HaveOccurred())
 		server, err := registry.New()
@@ -69,11 +69,11 @@ var _ = Describe("A KsctlSource of an OCI registry", func() {
 			Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: hour, RetryInterval: hour}, OCI: &appsv1.OCISource{
 				URL: server.URL("team/fleet"), Insecure: true,
 				Verify: &appsv1.OCIVerification{Provider: appsv1.Cosign, SecretRef: &fluxmeta.LocalObjectReference{Name: "trusted"}}}}}
-		Expect(h.Plane.Client().Create(ctx, src)).To(Succeed())
-		in := harness.Install(ns, "i")
-		Expect(h.Plane.Client().Create(ctx, in)).To(Succeed())
+		Expect(h.ControlPlane.Client().Create(ctx, src)).To(Succeed())
+		in := harness.NewInstall(ns, "i")
+		Expect(h.ControlPlane.Client().Create(ctx, in)).To(Succeed())
 		reason := func() (string, error) {
-			err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)
+			err := h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)
 			if ready := apimeta.FindStatusCondition(src.Status.Conditions, appsv1.ReadyCondition); ready != nil {
 				return ready.Reason, err
 			}
@@ -81,33 +81,33 @@ var _ = Describe("A KsctlSource of an OCI registry", func() {
 		}
 		value := func() (string, error) {
 			cm := &corev1.ConfigMap{}
-			err := h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "a"}, cm)
+			err := h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "a"}, cm)
 			return cm.Data["value"], client.IgnoreNotFound(err)
 		}
-		Eventually(ctx, reason, soon).Should(Equal("SecretNotFound"), "nobody is trusted yet")
-		Expect(h.Plane.Client().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "trusted"},
+		Eventually(ctx, reason, soon).Should(Equal("SecretNotFound"), "no key is trusted yet")
+		Expect(h.ControlPlane.Client().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "trusted"},
 			Data: map[string][]byte{"release.pub": pem}})).To(Succeed())
-		Eventually(ctx, reason, soon).Should(Equal("SignatureMissing"), "the new Secret is looked at without a wait")
+		Eventually(ctx, reason, soon).Should(Equal("SignatureMissing"), "the new Secret triggers a reconcile")
 		Expect(value()).To(BeEmpty())
 
-		Expect(key.Referring(ctx, first)).To(Succeed())
-		ask(ctx, src, "signed")
-		Eventually(ctx, value, soon).Should(Equal("1"), "what was signed is installed")
+		Expect(key.SignWithReferrer(ctx, first)).To(Succeed())
+		requestReconcile(ctx, src, "signed")
+		Eventually(ctx, value, soon).Should(Equal("1"), "the signed artifact is installed")
 		Expect(reason()).To(Equal("Succeeded"))
 		Expect(src.Status.Artifact.Revision).To(Equal("latest@" + first.Digest))
 		Expect(src.Status.Artifact.Metadata).To(HaveKeyWithValue("ksctl.com/signed-by", ContainSubstring("release.pub")))
-		Expect(column(ctx, src, "URL")).To(Equal(src.Spec.OCI.URL))
+		Expect(printedColumn(ctx, src, "URL")).To(Equal(src.Spec.OCI.URL))
 
 		push("2")
-		ask(ctx, src, "pushed")
-		Eventually(ctx, reason, soon).Should(Equal("SignatureMissing"), "the next one is not signed")
+		requestReconcile(ctx, src, "pushed")
+		Eventually(ctx, reason, soon).Should(Equal("SignatureMissing"), "the next artifact is not signed")
 		Expect(value()).To(Equal("1"))
 		Expect(src.Status.Artifact.Revision).To(Equal("latest@"+first.Digest), "the verified artifact stays")
 
 		for _, o := range []client.Object{in, src} {
-			Expect(h.Plane.Client().Delete(ctx, o)).To(Succeed())
-			Eventually(ctx, func() error { return h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(o), o) }, soon).
-				Should(MatchError(ContainSubstring("not found")), "%s goes", o.GetName())
+			Expect(h.ControlPlane.Client().Delete(ctx, o)).To(Succeed())
+			Eventually(ctx, func() error { return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o) }, soon).
+				Should(MatchError(ContainSubstring("not found")), "%s is deleted", o.GetName())
 		}
 	})
 })

@@ -18,8 +18,8 @@ import (
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
-var _ = Describe("A KsctlSource of a Git repository whose commits have to be signed", func() {
-	It("brings to the cluster what a trusted key signed, with GPG or SSH, commit or tag, and nothing else", func(ctx SpecContext) {
+var _ = Describe("A KsctlSource of a Git repository with signature verification", func() {
+	It("applies only commits or tags with a trusted GPG or SSH signature", func(ctx SpecContext) {
 		ns, err := h.Namespace(ctx, "signed")
 		Expect(err).NotTo(HaveOccurred())
 		r, err := repo.NewRepo(ctx, ns)
@@ -32,14 +32,14 @@ var _ = Describe("A KsctlSource of a Git repository whose commits have to be sig
 		Expect(err).NotTo(HaveOccurred())
 		stranger, err := gitserver.NewKey("")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(h.Plane.Client().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "trusted"}, Data: map[string][]byte{
+		Expect(h.ControlPlane.Client().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "trusted"}, Data: map[string][]byte{
 			"ann.asc": gpg.Export(), "old.asc": expired.Export(), "team.pub": []byte(ssh.Public)}})).To(Succeed())
 		c, err := h.StartController("--watch-label-selector=spec=" + ns)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() error { return c.Stop() })
 
-		// signed makes a commit of its own with a value, and moves the branch there.
-		signed := func(value string, sign gitserver.Sign) string {
+		// signed makes a commit with a value, signs it unless sign is nil, and moves the branch.
+		signed := func(value string, sign gitserver.SignFunc) string {
 			GinkgoHelper()
 			commit, err := r.Commit(ctx, stack(value), value)
 			Expect(err).NotTo(HaveOccurred())
@@ -56,13 +56,13 @@ var _ = Describe("A KsctlSource of a Git repository whose commits have to be sig
 		src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "src", Labels: labels},
 			Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: hour, RetryInterval: hour},
 				Git: &appsv1.GitSource{URL: r.URL(), Verify: &appsv1.GitVerification{SecretRef: fluxmeta.LocalObjectReference{Name: "trusted"}}}}}
-		Expect(h.Plane.Client().Create(ctx, src)).To(Succeed())
-		in := harness.Install(ns, "i")
+		Expect(h.ControlPlane.Client().Create(ctx, src)).To(Succeed())
+		in := harness.NewInstall(ns, "i")
 		in.Labels = labels
-		Expect(h.Plane.Client().Create(ctx, in)).To(Succeed())
+		Expect(h.ControlPlane.Client().Create(ctx, in)).To(Succeed())
 		value := func(ctx context.Context) (string, error) {
 			cm := &corev1.ConfigMap{}
-			err := h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "a"}, cm)
+			err := h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "a"}, cm)
 			return cm.Data["value"], err
 		}
 		Eventually(ctx, value, soon).Should(Equal("gpg"))
@@ -71,9 +71,9 @@ var _ = Describe("A KsctlSource of a Git repository whose commits have to be sig
 		is := func(reason, installed string) {
 			GinkgoHelper()
 			tokens++
-			ask(ctx, src, fmt.Sprint(tokens))
+			requestReconcile(ctx, src, fmt.Sprint(tokens))
 			Eventually(ctx, func() (string, error) {
-				err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)
+				err := h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)
 				if ready := apimeta.FindStatusCondition(src.Status.Conditions, appsv1.ReadyCondition); ready != nil && src.Status.LastHandledReconcileAt == fmt.Sprint(tokens) {
 					return ready.Reason, err
 				}
@@ -95,13 +95,13 @@ var _ = Describe("A KsctlSource of a Git repository whose commits have to be sig
 		is("Succeeded", "ssh")
 
 		By("tags")
-		tag := func(value string, sign gitserver.Sign) {
+		tag := func(value string, sign gitserver.SignFunc) {
 			GinkgoHelper()
 			_, err := r.SignTag(ctx, "v1", signed(value, nil), sign)
 			Expect(err).NotTo(HaveOccurred())
 		}
 		tag("gpg tag", gpg.Sign)
-		Expect(h.Plane.Client().Patch(ctx, src, client.RawPatch("application/merge-patch+json",
+		Expect(h.ControlPlane.Client().Patch(ctx, src, client.RawPatch("application/merge-patch+json",
 			[]byte(`{"spec":{"git":{"ref":{"tag":"v1"},"verify":{"mode":"Tag"}}}}`)))).To(Succeed())
 		is("Succeeded", "gpg tag")
 		tag("strange tag", stranger.Sign)
@@ -109,13 +109,13 @@ var _ = Describe("A KsctlSource of a Git repository whose commits have to be sig
 		tag("ssh tag", ssh.Sign)
 		is("Succeeded", "ssh tag")
 		for _, o := range []client.Object{in, src} {
-			Expect(h.Plane.Client().Delete(ctx, o)).To(Succeed())
-			Eventually(ctx, func() error { return h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(o), o) }, soon).
-				Should(MatchError(ContainSubstring("not found")), "%s goes", o.GetName())
+			Expect(h.ControlPlane.Client().Delete(ctx, o)).To(Succeed())
+			Eventually(ctx, func() error { return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o) }, soon).
+				Should(MatchError(ContainSubstring("not found")), "%s is deleted", o.GetName())
 		}
 	})
 
-	It("has the files of submodules when it asks for them", func(ctx SpecContext) {
+	It("includes the files of submodules with recurseSubmodules", func(ctx SpecContext) {
 		ns, err := h.Namespace(ctx, "modules")
 		Expect(err).NotTo(HaveOccurred())
 		lib, err := repo.NewRepo(ctx, ns+"-lib")
@@ -135,20 +135,20 @@ var _ = Describe("A KsctlSource of a Git repository whose commits have to be sig
 		labels := map[string]string{"spec": ns}
 		src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "src", Labels: labels},
 			Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: &metav1.Duration{Duration: time.Hour}}, Git: &appsv1.GitSource{URL: r.URL(), RecurseSubmodules: true}}}
-		in := harness.Install(ns, "i")
+		in := harness.NewInstall(ns, "i")
 		in.Labels = labels
 		for _, o := range []client.Object{src, in} {
-			Expect(h.Plane.Client().Create(ctx, o)).To(Succeed())
+			Expect(h.ControlPlane.Client().Create(ctx, o)).To(Succeed())
 		}
 		Eventually(ctx, func() (string, error) {
 			cm := &corev1.ConfigMap{}
-			err := h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "a"}, cm)
+			err := h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "a"}, cm)
 			return cm.Data["value"], err
 		}, soon).Should(Equal("of the submodule"))
 		for _, o := range []client.Object{in, src} {
-			Expect(h.Plane.Client().Delete(ctx, o)).To(Succeed())
-			Eventually(ctx, func() error { return h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(o), o) }, soon).
-				Should(MatchError(ContainSubstring("not found")), "%s goes", o.GetName())
+			Expect(h.ControlPlane.Client().Delete(ctx, o)).To(Succeed())
+			Eventually(ctx, func() error { return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o) }, soon).
+				Should(MatchError(ContainSubstring("not found")), "%s is deleted", o.GetName())
 		}
 	})
 })

@@ -22,10 +22,11 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
 	"github.com/ksctl/gitops/e2e/harness"
-	"github.com/ksctl/gitops/e2e/harness/witness"
+	"github.com/ksctl/gitops/e2e/harness/leakscan"
 	"github.com/ksctl/gitops/e2e/suite"
 )
 
+// soon bounds every wait in these specs.
 const soon = 4 * time.Minute
 
 var (
@@ -38,33 +39,33 @@ func TestSource(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, heard.Writer(witness.Log)))))
+	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, scanner.Writer(leakscan.Log)))))
 	var err error
 	h, err = harness.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return h.Stop() })
-	watching, err := client.NewWithWatch(h.Plane.Config(), client.Options{Scheme: h.Plane.Client().Scheme()})
+	watching, err := client.NewWithWatch(h.ControlPlane.Config(), client.Options{Scheme: h.ControlPlane.Client().Scheme()})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(heard.Watch(ctx, watching)).To(Succeed())
-	DeferCleanup(nothingWasTold)
+	Expect(scanner.Watch(ctx, watching)).To(Succeed())
+	DeferCleanup(expectNoLeaks)
 	repo, err = gitserver.New(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(repo.Close)
 })
 
-// heard is told what the controllers of the suite tell.
-var heard = &witness.Witness{}
+// scanner collects the output of the suite's controllers and searches it for secrets.
+var scanner = &leakscan.Scanner{}
 
-// What opens the private repository, and what does not.
+// password opens the private repository. wrongPassword does not.
 var (
-	password      = heard.Secret("hunter2-hunter2")
-	wrongPassword = heard.Secret("hunter1-hunter1")
+	password      = scanner.AddSecret("hunter2-hunter2")
+	wrongPassword = scanner.AddSecret("hunter1-hunter1")
 )
 
-// nothingWasTold fails when a secret of some spec stands in what was told.
-func nothingWasTold(ctx SpecContext) {
-	Expect(heard.Process()).To(Succeed())
-	Expect(heard.Verdict(ctx)).To(Succeed())
+// expectNoLeaks fails if the output of a controller contains a secret of a spec.
+func expectNoLeaks(ctx SpecContext) {
+	Expect(scanner.RecordProcessMetrics()).To(Succeed())
+	Expect(scanner.Check(ctx)).To(Succeed())
 }
 
 func stack(value string) map[string]string {
@@ -74,15 +75,15 @@ func stack(value string) map[string]string {
 	}
 }
 
-// ask has an object looked at now.
-func ask(ctx context.Context, o client.Object, token string) {
+// requestReconcile requests a reconcile of an object.
+func requestReconcile(ctx context.Context, o client.Object, token string) {
 	GinkgoHelper()
-	Expect(h.Plane.Client().Patch(ctx, o, client.RawPatch("application/merge-patch+json",
+	Expect(h.ControlPlane.Client().Patch(ctx, o, client.RawPatch("application/merge-patch+json",
 		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, appsv1.RequestedAtAnnotation, token)))).To(Succeed())
 }
 
 var _ = Describe("A KsctlSource of a Git repository", func() {
-	It("brings commits to the cluster, by branch and by commit, also after a restart without storage", func(ctx SpecContext) {
+	It("applies commits, by branch and by commit, also after a restart without storage", func(ctx SpecContext) {
 		ns, err := h.Namespace(ctx, "git")
 		Expect(err).NotTo(HaveOccurred())
 		r, err := repo.NewRepo(ctx, "fleet")
@@ -96,55 +97,55 @@ var _ = Describe("A KsctlSource of a Git repository", func() {
 		src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "src"},
 			Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: &metav1.Duration{Duration: time.Hour}},
 				Git: &appsv1.GitSource{URL: r.URL(), Ref: &appsv1.GitRef{Branch: "main"}}}}
-		Expect(h.Plane.Client().Create(ctx, src)).To(Succeed())
-		in := harness.Install(ns, "i")
-		Expect(h.Plane.Client().Create(ctx, in)).To(Succeed())
+		Expect(h.ControlPlane.Client().Create(ctx, src)).To(Succeed())
+		in := harness.NewInstall(ns, "i")
+		Expect(h.ControlPlane.Client().Create(ctx, in)).To(Succeed())
 		value := func() (string, error) {
 			cm := &corev1.ConfigMap{}
-			err := h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "a"}, cm)
+			err := h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "a"}, cm)
 			return cm.Data["value"], err
 		}
-		Eventually(ctx, value, soon).Should(Equal("1"), "the branch's first commit is installed")
+		Eventually(ctx, value, soon).Should(Equal("1"), "the first commit of the branch is installed")
 
 		_, err = r.Commit(ctx, stack("2"), "two")
 		Expect(err).NotTo(HaveOccurred())
-		ask(ctx, src, "now")
-		Eventually(ctx, value, soon).Should(Equal("2"), "the source's artifact woke the install")
-		Expect(h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(in), in)).To(Succeed())
+		requestReconcile(ctx, src, "now")
+		Eventually(ctx, value, soon).Should(Equal("2"), "the new artifact triggers the install")
+		Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(in), in)).To(Succeed())
 
 		By("restarting with empty storage")
 		Expect(c.Stop()).To(Succeed())
 		c, err = h.StartController()
 		Expect(err).NotTo(HaveOccurred())
 		patch(ctx, src, fmt.Sprintf(`{"spec":{"git":{"ref":{"branch":null,"commit":%q}}}}`, first))
-		Eventually(ctx, value, soon).Should(Equal("1"), "the commit that was pinned is installed")
-		Expect(h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)).To(Succeed())
+		Eventually(ctx, value, soon).Should(Equal("1"), "the pinned commit is installed")
+		Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)).To(Succeed())
 		Expect(src.Status.Artifact.Revision).To(HaveSuffix("sha1:" + first))
 
-		By("naming a branch that is not there")
+		By("a branch that does not exist")
 		patch(ctx, src, `{"spec":{"git":{"ref":{"commit":null,"branch":"mian"}}}}`)
 		Eventually(ctx, func() (string, error) {
-			err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)
+			err := h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)
 			for _, c := range src.Status.Conditions {
 				if c.Type == "Ready" && c.Status == "False" {
 					return c.Reason + ": " + c.Message, err
 				}
 			}
 			return "", err
-		}, soon).Should(And(HavePrefix("BranchNotFound"), ContainSubstring("main")), "the message names the branch that was meant")
-		Expect(value()).To(Equal("1"), "what is installed stays")
+		}, soon).Should(And(HavePrefix("BranchNotFound"), ContainSubstring("main")), "the message has the similar branch")
+		Expect(value()).To(Equal("1"), "the installed revision stays")
 
 		for _, o := range []client.Object{in, src} {
-			Expect(h.Plane.Client().Delete(ctx, o)).To(Succeed())
-			Eventually(ctx, func() error { return h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(o), o) }, soon).
-				Should(MatchError(ContainSubstring("not found")), "%s goes", o.GetName())
+			Expect(h.ControlPlane.Client().Delete(ctx, o)).To(Succeed())
+			Eventually(ctx, func() error { return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o) }, soon).
+				Should(MatchError(ContainSubstring("not found")), "%s is deleted", o.GetName())
 		}
 	})
 
-	It("opens a private repository with a Secret, and notices that it changes", func(ctx SpecContext) {
+	It("reads a private repository with a Secret, and reacts to its changes", func(ctx SpecContext) {
 		ns, err := h.Namespace(ctx, "git")
 		Expect(err).NotTo(HaveOccurred())
-		server, err := gitserver.New(GinkgoT().TempDir(), gitserver.WithLogin("user", password))
+		server, err := gitserver.New(GinkgoT().TempDir(), gitserver.WithBasicAuth("user", password))
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(server.Close)
 		r, err := server.NewRepo(ctx, "private")
@@ -159,27 +160,27 @@ var _ = Describe("A KsctlSource of a Git repository", func() {
 		src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "src"},
 			Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: hour, RetryInterval: hour},
 				Git: &appsv1.GitSource{URL: r.URL(), SecretRef: &fluxmeta.LocalObjectReference{Name: "login"}}}}
-		Expect(h.Plane.Client().Create(ctx, src)).To(Succeed())
+		Expect(h.ControlPlane.Client().Create(ctx, src)).To(Succeed())
 		reason := func() (string, error) {
-			err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)
+			err := h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)
 			if ready := apimeta.FindStatusCondition(src.Status.Conditions, appsv1.ReadyCondition); ready != nil {
 				return ready.Reason, err
 			}
 			return "", err
 		}
-		Eventually(ctx, reason, soon).Should(Equal("SecretNotFound"), "there is no Secret")
+		Eventually(ctx, reason, soon).Should(Equal("SecretNotFound"), "the Secret does not exist")
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "login"},
 			StringData: map[string]string{"username": "user", "password": wrongPassword}}
-		Expect(h.Plane.Client().Create(ctx, secret)).To(Succeed())
-		Eventually(ctx, reason, soon).Should(Equal("AuthenticationFailed"), "the new Secret is looked at without a wait")
+		Expect(h.ControlPlane.Client().Create(ctx, secret)).To(Succeed())
+		Eventually(ctx, reason, soon).Should(Equal("AuthenticationFailed"), "the new Secret triggers a reconcile")
 		secret.StringData = map[string]string{"password": password}
-		Expect(h.Plane.Client().Update(ctx, secret)).To(Succeed())
-		Eventually(ctx, reason, soon).Should(Equal("Succeeded"), "the changed Secret is looked at without a wait")
+		Expect(h.ControlPlane.Client().Update(ctx, secret)).To(Succeed())
+		Eventually(ctx, reason, soon).Should(Equal("Succeeded"), "the changed Secret triggers a reconcile")
 		b, err := json.Marshal(src)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(b)).NotTo(ContainSubstring("hunter"))
-		Expect(h.Plane.Client().Delete(ctx, src)).To(Succeed())
-		Eventually(ctx, func() error { return h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(src), src) }, soon).
-			Should(MatchError(ContainSubstring("not found")), "the source goes")
+		Expect(h.ControlPlane.Client().Delete(ctx, src)).To(Succeed())
+		Eventually(ctx, func() error { return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(src), src) }, soon).
+			Should(MatchError(ContainSubstring("not found")), "the source is deleted")
 	})
 })

@@ -16,8 +16,8 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 )
 
-// shell gives the commands of a page, one script for all blocks of a heading.
-func shell(page string) map[string]string {
+// docCommands returns the commands of a page, one script per heading.
+func docCommands(page string) map[string]string {
 	GinkgoHelper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
 	Expect(err).NotTo(HaveOccurred())
@@ -40,20 +40,20 @@ func shell(page string) map[string]string {
 	return scripts
 }
 
-// run runs a script as a user would, with kubectl for a namespace and what the page
-// takes for granted.
-func run(ctx context.Context, script, ns, host string) (string, error) {
+// runScript runs a script like a user does, with kubectl in a namespace and the variables that
+// the page expects.
+func runScript(ctx context.Context, script, ns, host string) (string, error) {
 	GinkgoHelper()
-	kubeconfig, err := h.Plane.WriteKubeconfig("docs-"+ns, h.Plane.Config())
+	kubeconfig, err := h.ControlPlane.WriteKubeconfig("docs-"+ns, h.ControlPlane.Config())
 	Expect(err).NotTo(HaveOccurred())
-	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", "kubectl() { '"+h.Plane.Kubectl()+"' --namespace '"+ns+"' \"$@\"; }\n"+script)
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", "kubectl() { '"+h.ControlPlane.Kubectl()+"' --namespace '"+ns+"' \"$@\"; }\n"+script)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "host="+host)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
 var _ = Describe("docs/webhooks.md", func() {
-	It("says what works, for each sender", func(ctx SpecContext) {
+	It("has working commands for each sender", func(ctx SpecContext) {
 		for _, tool := range []string{"bash", "curl", "openssl"} {
 			if _, err := exec.LookPath(tool); err != nil {
 				Skip("the commands of the page need " + tool)
@@ -70,8 +70,8 @@ var _ = Describe("docs/webhooks.md", func() {
 		Expect(err).NotTo(HaveOccurred())
 		_, err = r.Commit(ctx, stack("1"), "one")
 		Expect(err).NotTo(HaveOccurred())
-		scripts := shell("webhooks.md")
-		// The path follows from the token: the source has to be there first.
+		scripts := docCommands("webhooks.md")
+		// The path depends on the token: the source must exist first.
 		setUp := strings.SplitAfterN(scripts["Set a source up"], "\"$token\"\n", 2)
 		Expect(setUp).To(HaveLen(2))
 		for heading, kind := range map[string]appsv1.WebhookType{"GitHub": appsv1.GitHubWebhook, "GitLab": appsv1.GitLabWebhook, "Gitea": appsv1.GiteaWebhook,
@@ -83,13 +83,13 @@ var _ = Describe("docs/webhooks.md", func() {
 			src.Spec.Git = &appsv1.GitSource{URL: r.URL()}
 			src.Spec.Webhook = &appsv1.SourceWebhook{Type: kind}
 			src.Spec.Webhook.SecretRef.Name = "fleet-webhook"
-			Expect(h.Plane.Client().Create(ctx, src)).To(Succeed())
-			out, err := run(ctx, setUp[0]+setUp[1]+scripts[heading], ns, "http://"+receiver)
+			Expect(h.ControlPlane.Client().Create(ctx, src)).To(Succeed())
+			out, err := runScript(ctx, setUp[0]+setUp[1]+scripts[heading], ns, "http://"+receiver)
 			Expect(err).NotTo(HaveOccurred(), out)
-			Expect(out).To(ContainSubstring("the source is being looked at"))
-			Expect(h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)).To(Succeed())
+			Expect(out).To(ContainSubstring("the source is being reconciled"))
+			Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)).To(Succeed())
 			Expect(src.Annotations).To(HaveKey(appsv1.RequestedAtAnnotation))
-			out, err = run(ctx, "kubectl delete ksctlsource/fleet secret/fleet-webhook --timeout=1m", ns, "")
+			out, err = runScript(ctx, "kubectl delete ksctlsource/fleet secret/fleet-webhook --timeout=1m", ns, "")
 			Expect(err).NotTo(HaveOccurred(), out)
 		}
 	})

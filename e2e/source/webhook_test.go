@@ -29,13 +29,13 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
 )
 
-// tellTo says, in the environment of a hook of a repository, where to tell of
-// pushes: the program of the suite is that hook.
-const tellTo = "KSCTL_E2E_WEBHOOK"
+// webhookVariable is the environment variable with the webhook's address and the repository's
+// URL. When it is set, the test binary runs as the post-receive hook of a repository.
+const webhookVariable = "KSCTL_E2E_WEBHOOK"
 
 func TestMain(m *testing.M) {
-	if to := os.Getenv(tellTo); to != "" {
-		if err := told(to); err != nil {
+	if to := os.Getenv(webhookVariable); to != "" {
+		if err := sendPushEvents(to); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -44,13 +44,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hookToken is what the hook and the Secret hold.
-var hookToken = heard.Secret("a-token-that-pushes-are-signed-with")
+// hookToken is the token of the hook and of the Secret.
+var hookToken = scanner.AddSecret("a-token-that-pushes-are-signed-with")
 
-// told tells of what was pushed as GitHub does. Git's post-receive hook has a line
-// "before after ref" for each branch.
-func told(to string) error {
-	address, repository, _ := strings.Cut(to, " ")
+// sendPushEvents sends push events like GitHub does. Git's post-receive hook gets a line "before
+// after ref" for each branch.
+func sendPushEvents(target string) error {
+	address, repository, _ := strings.Cut(target, " ")
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		var before, after, ref string
@@ -75,7 +75,7 @@ func signature(token string, body []byte) string {
 	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// send is a push event of GitHub. It gives the status of the answer.
+// send sends a push event of GitHub and returns the status of the response.
 func send(ctx context.Context, address string, body []byte, signature string) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(string(body)))
 	if err != nil {
@@ -102,21 +102,20 @@ func errorsOf(all ...error) error {
 	return nil
 }
 
-// hooked is a source that is looked at each hour, and when its repository tells of a
-// push.
-type hooked struct {
+// webhookFixture is a source with an interval of an hour and a webhook.
+type webhookFixture struct {
 	repo  *gitserver.Repo
 	clone string // a working tree
 	src   *appsv1.KsctlSource
-	// address that pushes are told to.
+	// address of the webhook.
 	address string
 }
 
-// newHooked waits until the source has the first commit and its path.
-func newHooked(ctx context.Context, ns, name, receiver string) *hooked {
+// newWebhookFixture creates a source, and waits until it has the first commit and its path.
+func newWebhookFixture(ctx context.Context, ns, name, receiver string) *webhookFixture {
 	GinkgoHelper()
 	var err error
-	w := &hooked{clone: GinkgoT().TempDir()}
+	w := &webhookFixture{clone: GinkgoT().TempDir()}
 	w.repo, err = repo.NewRepo(ctx, ns+"/"+name)
 	Expect(err).NotTo(HaveOccurred())
 	_, err = w.repo.Commit(ctx, stack("0"), "first")
@@ -128,11 +127,11 @@ func newHooked(ctx context.Context, ns, name, receiver string) *hooked {
 	w.src = &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
 		Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: hour, RetryInterval: hour}, Git: &appsv1.GitSource{URL: w.repo.URL()},
 			Webhook: &appsv1.SourceWebhook{Type: appsv1.GitHubWebhook, SecretRef: fluxmeta.LocalObjectReference{Name: name + "-token"}}}}
-	Expect(h.Plane.Client().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name + "-token"},
+	Expect(h.ControlPlane.Client().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name + "-token"},
 		StringData: map[string]string{"token": hookToken}})).To(Succeed())
-	Expect(h.Plane.Client().Create(ctx, w.src)).To(Succeed())
+	Expect(h.ControlPlane.Client().Create(ctx, w.src)).To(Succeed())
 	Eventually(ctx, func() (string, error) {
-		err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(w.src), w.src)
+		err := h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(w.src), w.src)
 		if w.src.Status.Artifact == nil {
 			return "", err
 		}
@@ -142,19 +141,20 @@ func newHooked(ctx context.Context, ns, name, receiver string) *hooked {
 	return w
 }
 
-// tell has the repository tell of pushes from now on.
-func (w *hooked) tell() {
+// installHook makes the repository send push events from now on.
+func (w *webhookFixture) installHook() {
 	GinkgoHelper()
 	self, err := os.Executable()
 	Expect(err).NotTo(HaveOccurred())
-	// Git waits for its hook, and the race detector would have it sleep for a second.
-	script := fmt.Sprintf("#!/bin/sh\nGORACE=atexit_sleep_ms=0 %s='%s %s' exec '%s'\n", tellTo, w.address, w.repo.URL(), self)
+	// Git waits for its hook, and the race detector sleeps for a second at exit by default.
+	script := fmt.Sprintf("#!/bin/sh\nGORACE=atexit_sleep_ms=0 %s='%s %s' exec '%s'\n", webhookVariable, w.address, w.repo.URL(), self)
 	Expect(os.MkdirAll(filepath.Join(w.repo.Dir(), "hooks"), 0o700)).To(Succeed())
 	Expect(os.WriteFile(filepath.Join(w.repo.Dir(), "hooks", "post-receive"), []byte(script), 0o700)).To(Succeed())
 }
 
-// push makes a commit and pushes it to a branch. It gives its id and when the push began.
-func (w *hooked) push(ctx context.Context, value, branch string) (id string, began time.Time) {
+// push makes a commit and pushes it to a branch. It returns the id of the commit and the time
+// when the push began.
+func (w *webhookFixture) push(ctx context.Context, value, branch string) (id string, began time.Time) {
 	GinkgoHelper()
 	for path, content := range stack(value) {
 		Expect(os.WriteFile(filepath.Join(w.clone, filepath.FromSlash(path)), []byte(content), 0o600)).To(Succeed())
@@ -169,19 +169,19 @@ func (w *hooked) push(ctx context.Context, value, branch string) (id string, beg
 	return id, began
 }
 
-// has waits until the source offers a commit.
-func (w *hooked) has(ctx context.Context, id string) {
+// awaitCommit waits until the artifact of the source is of a commit.
+func (w *webhookFixture) awaitCommit(ctx context.Context, id string) {
 	GinkgoHelper()
 	Eventually(ctx, w.revision, soon).WithPolling(2 * time.Millisecond).WithArguments(ctx).Should(HaveSuffix("sha1:" + id))
 }
 
-func (w *hooked) revision(ctx context.Context) (string, error) {
-	err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(w.src), w.src)
+func (w *webhookFixture) revision(ctx context.Context) (string, error) {
+	err := h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(w.src), w.src)
 	return w.src.Status.Artifact.Revision, err
 }
 
 var _ = Describe("A KsctlSource with a webhook", func() {
-	It("takes a push when it is told of it, and only then", func(ctx SpecContext) {
+	It("fetches a push on its webhook, and only then", func(ctx SpecContext) {
 		ns, err := h.Namespace(ctx, "webhook")
 		Expect(err).NotTo(HaveOccurred())
 		receiver, err := cluster.FreeAddress()
@@ -189,9 +189,9 @@ var _ = Describe("A KsctlSource with a webhook", func() {
 		c, err := h.StartController("--webhook-addr=" + receiver)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() error { return c.Stop() })
-		w, other := newHooked(ctx, ns, "src", receiver), newHooked(ctx, ns, "other", receiver)
+		w, other := newWebhookFixture(ctx, ns, "src", receiver), newWebhookFixture(ctx, ns, "other", receiver)
 
-		By("not telling, or what does not count")
+		By("no request, or invalid ones")
 		silent, _ := w.push(ctx, "silent", "main")
 		body := fmt.Appendf(nil, `{"ref":"refs/heads/main","repository":{"clone_url":%q}}`, w.repo.URL())
 		wrong := fmt.Appendf(nil, `{"ref":"refs/heads/main","repository":{"clone_url":%q}}`, other.repo.URL())
@@ -209,24 +209,24 @@ var _ = Describe("A KsctlSource with a webhook", func() {
 		} {
 			Expect(send(ctx, r.address, r.body, signature(r.token, r.body))).To(Equal(r.code), said)
 		}
-		Consistently(ctx, w.revision, time.Second).WithArguments(ctx).ShouldNot(HaveSuffix(silent), "nobody told of this push")
+		Consistently(ctx, w.revision, time.Second).WithArguments(ctx).ShouldNot(HaveSuffix(silent), "no webhook was sent for this push")
 
-		By("telling")
+		By("a valid request")
 		Expect(send(ctx, w.address, body, signature(hookToken, body))).To(Equal(http.StatusAccepted))
-		w.has(ctx, silent)
+		w.awaitCommit(ctx, silent)
 		asked := w.src.Annotations[appsv1.RequestedAtAnnotation]
 		Expect(asked).NotTo(BeEmpty())
-		Expect(w.src.Status.LastHandledReconcileAt).To(Equal(asked), "it is the push that was answered")
+		Expect(w.src.Status.LastHandledReconcileAt).To(Equal(asked), "the source has handled the push")
 		Expect(send(ctx, w.address, body, signature(hookToken, body))).To(Equal(http.StatusOK), "a replay")
-		Expect(h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(w.src), w.src)).To(Succeed())
-		Expect(w.src.Annotations).To(HaveKeyWithValue(appsv1.RequestedAtAnnotation, asked), "a replay starts nothing")
+		Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(w.src), w.src)).To(Succeed())
+		Expect(w.src.Annotations).To(HaveKeyWithValue(appsv1.RequestedAtAnnotation, asked), "a replay requests no reconcile")
 
 		By("pushing 20 times")
-		w.tell()
+		w.installHook()
 		var took []time.Duration
 		for i := range 20 {
 			id, began := w.push(ctx, fmt.Sprint(i), "main")
-			w.has(ctx, id)
+			w.awaitCommit(ctx, id)
 			took = append(took, time.Since(began).Round(time.Millisecond))
 		}
 		asked = w.src.Annotations[appsv1.RequestedAtAnnotation]
@@ -234,13 +234,13 @@ var _ = Describe("A KsctlSource with a webhook", func() {
 		GinkgoWriter.Printf("from git push to the source's revision: median %s, of %v\n", (took[9]+took[10])/2, took)
 		AddReportEntry("from git push to the source's revision, median of 20", (took[9]+took[10])/2)
 		_, _ = w.push(ctx, "x", "elsewhere")
-		Expect(h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(w.src), w.src)).To(Succeed())
-		Expect(w.src.Annotations).To(HaveKeyWithValue(appsv1.RequestedAtAnnotation, asked), "a push to another branch starts nothing")
-		Expect(h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(other.src), other.src)).To(Succeed())
-		Expect(other.src.Annotations).NotTo(HaveKey(appsv1.RequestedAtAnnotation), "the other source was left alone")
+		Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(w.src), w.src)).To(Succeed())
+		Expect(w.src.Annotations).To(HaveKeyWithValue(appsv1.RequestedAtAnnotation, asked), "a push to another branch requests no reconcile")
+		Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(other.src), other.src)).To(Succeed())
+		Expect(other.src.Annotations).NotTo(HaveKey(appsv1.RequestedAtAnnotation), "no reconcile of the other source is requested")
 	})
 
-	It("takes a push that a replica is told of which does not lead", func(ctx SpecContext) {
+	It("fetches a push whose webhook reaches a replica that is not the leader", func(ctx SpecContext) {
 		ns, err := h.Namespace(ctx, "webhook")
 		Expect(err).NotTo(HaveOccurred())
 		var receivers []string
@@ -253,14 +253,14 @@ var _ = Describe("A KsctlSource with a webhook", func() {
 			DeferCleanup(func() error { return c.Stop() })
 			receivers = append(receivers, receiver)
 		}
-		w := newHooked(ctx, ns, "src", receivers[0])
+		w := newWebhookFixture(ctx, ns, "src", receivers[0])
 		for i, receiver := range receivers {
 			id, _ := w.push(ctx, fmt.Sprint("told ", i), "main")
 			body := fmt.Appendf(nil, `{"ref":"refs/heads/main","after":%q,"repository":{"clone_url":%q}}`, id, w.repo.URL())
 			Eventually(ctx, func() (int, error) {
 				return send(ctx, "http://"+receiver+w.src.Status.WebhookPath, body, signature(hookToken, body))
-			}, soon).Should(Equal(http.StatusAccepted), "replica %d knows the path", i)
-			w.has(ctx, id)
+			}, soon).Should(Equal(http.StatusAccepted), "replica %d serves the path", i)
+			w.awaitCommit(ctx, id)
 		}
 	})
 })

@@ -32,25 +32,25 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// ksctlAgent does with an export what ksctl's agent does: it is decoded, and written into
-// the store of a namespace over whatever is there.
-type ksctlAgent struct {
+// fakeAgent handles an export like ksctl's agent: it decodes the export, and overwrites the
+// states in the store of a namespace.
+type fakeAgent struct {
 	agentpb.UnimplementedKsctlAgentServer
 
 	ns string
 
 	mu sync.Mutex
-	// taken are the keys of what came, and the clouds.
-	taken []string
-	// first is done before anything is taken.
-	first func(ctx context.Context, data []byte) error
+	// received are the keys of the received states, and the clouds of the credentials.
+	received []string
+	// before is called before an export is stored.
+	before func(ctx context.Context, data []byte) error
 }
 
-func (a *ksctlAgent) Storage(ctx context.Context, r *agentpb.ReqStore) (*agentpb.ResStore, error) {
+func (a *fakeAgent) Storage(ctx context.Context, r *agentpb.ReqStore) (*agentpb.ResStore, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.first != nil {
-		if err := a.first(ctx, r.GetData()); err != nil {
+	if a.before != nil {
+		if err := a.before(ctx, r.GetData()); err != nil {
 			return nil, err
 		}
 	}
@@ -74,11 +74,11 @@ func (a *ksctlAgent) Storage(ctx context.Context, r *agentpb.ReqStore) (*agentpb
 		key := strings.Join([]string{id.Cloud, id.Type, id.Name, id.Region}, ".")
 		if err := a.put(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a.ns, Name: state.StoreConfigMap}}, func(o client.Object) {
 			cm := o.(*corev1.ConfigMap)
-			cm.BinaryData = with(cm.BinaryData, key, doc)
+			cm.BinaryData = withEntry(cm.BinaryData, key, doc)
 		}); err != nil {
 			return nil, status.Error(codes.Internal, err.Error())
 		}
-		a.taken = append(a.taken, key)
+		a.received = append(a.received, key)
 	}
 	for _, doc := range export.Credentials {
 		var of *struct {
@@ -89,29 +89,29 @@ func (a *ksctlAgent) Storage(ctx context.Context, r *agentpb.ReqStore) (*agentpb
 		}
 		if err := a.put(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.ns, Name: state.StoreSecret}}, func(o client.Object) {
 			secret := o.(*corev1.Secret)
-			secret.Data = with(secret.Data, of.Cloud, doc)
+			secret.Data = withEntry(secret.Data, of.Cloud, doc)
 		}); err != nil {
 			return nil, status.Error(codes.Internal, err.Error())
 		}
-		a.taken = append(a.taken, of.Cloud)
+		a.received = append(a.received, of.Cloud)
 	}
 	return &agentpb.ResStore{}, nil
 }
 
-// put changes an object of the store, or makes it.
-func (a *ksctlAgent) put(ctx context.Context, o client.Object, change func(client.Object)) error {
-	err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)
+// put changes an object of the store, or creates it.
+func (a *fakeAgent) put(ctx context.Context, o client.Object, change func(client.Object)) error {
+	err := h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)
 	change(o)
 	if apierrors.IsNotFound(err) {
-		return h.Plane.Client().Create(ctx, o)
+		return h.ControlPlane.Client().Create(ctx, o)
 	}
 	if err != nil {
 		return err
 	}
-	return h.Plane.Client().Update(ctx, o)
+	return h.ControlPlane.Client().Update(ctx, o)
 }
 
-func with(data map[string][]byte, key string, value []byte) map[string][]byte {
+func withEntry(data map[string][]byte, key string, value []byte) map[string][]byte {
 	if data == nil {
 		data = map[string][]byte{}
 	}
@@ -119,24 +119,24 @@ func with(data map[string][]byte, key string, value []byte) map[string][]byte {
 	return data
 }
 
-// came are the entries that came since it was asked last, sorted.
-func (a *ksctlAgent) came() []string {
+// takeReceived returns the entries since its last call, sorted.
+func (a *fakeAgent) takeReceived() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	out := slices.Sorted(slices.Values(a.taken))
-	a.taken = nil
+	out := slices.Sorted(slices.Values(a.received))
+	a.received = nil
 	return out
 }
 
-// answers has the agent do something first from now on.
-func (a *ksctlAgent) answers(first func(ctx context.Context, data []byte) error) {
+// setBefore sets the function that is called before an export is stored.
+func (a *fakeAgent) setBefore(before func(ctx context.Context, data []byte) error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.first = first
+	a.before = before
 }
 
-// listen has an agent listen at an address until the spec ends.
-func (a *ksctlAgent) listen(address string, options ...grpc.ServerOption) (at string) {
+// listen serves the agent at an address until the spec ends.
+func (a *fakeAgent) listen(address string, options ...grpc.ServerOption) (at string) {
 	GinkgoHelper()
 	listener, err := net.Listen("tcp", address)
 	Expect(err).NotTo(HaveOccurred())
@@ -146,35 +146,35 @@ func (a *ksctlAgent) listen(address string, options ...grpc.ServerOption) (at st
 	go func() { done <- server.Serve(listener) }()
 	DeferCleanup(func() {
 		server.Stop()
-		Expect(<-done).To(Or(Succeed(), MatchError(grpc.ErrServerStopped)), "it may be stopped before it began")
+		Expect(<-done).To(Or(Succeed(), MatchError(grpc.ErrServerStopped)), "it may be stopped before it serves")
 	})
 	return listener.Addr().String()
 }
 
-// through is an ImportState of the source "src" through an agent.
-func through(ns string, to appsv1.AgentEndpoint) *v1alpha1.ImportState {
-	return imported(ns, func(s *v1alpha1.ImportStateSpec) {
+// newAgentImport returns an ImportState of the source "src" through an agent.
+func newAgentImport(ns string, to appsv1.AgentEndpoint) *v1alpha1.ImportState {
+	return newImport(ns, func(s *v1alpha1.ImportStateSpec) {
 		s.Store, s.Conflict = &v1alpha1.ImportStore{Agent: &to}, v1alpha1.OverwriteConflict
 		s.RetryInterval = &metav1.Duration{Duration: time.Second}
 	})
 }
 
-// applied is the revision that an import has brought.
-func applied(ctx context.Context, in *v1alpha1.ImportState) func() (string, error) {
+// lastAppliedRevision returns a function for Eventually with the last applied revision.
+func lastAppliedRevision(ctx context.Context, in *v1alpha1.ImportState) func() (string, error) {
 	return func() (string, error) {
-		_, err := stands(ctx, in)()
+		_, err := importReady(ctx, in)()
 		return in.Status.LastAppliedRevision, err
 	}
 }
 
 var _ = Describe("An ImportState through an agent", func() {
-	It("sends every dialect as it is, and nothing again but what has changed, or what it is asked for", func(ctx SpecContext) {
+	It("sends every format unchanged, and again only on a change or a request", func(ctx SpecContext) {
 		ns := namespace(ctx)
-		agent := &ksctlAgent{ns: ns}
+		agent := &fakeAgent{ns: ns}
 		address := agent.listen("127.0.0.1:0")
 		files, want, all := map[string]string{}, []any{}, []string{"azure", "civo"}
 		for _, name := range []string{"v1_0_civo_ha_k3s", "v1_2_0_aws_managed", "v2_0_azure_selfmanaged", "v2_aws_managed", "v1_azure_ha_k3s", "v1_local_managed"} {
-			data := ofStore(name + ".json")
+			data := storeFixture(name + ".json")
 			files["clusters/"+name+".json"] = string(data)
 			parsed, err := state.Parse(name, data)
 			Expect(err).NotTo(HaveOccurred())
@@ -184,16 +184,16 @@ var _ = Describe("An ImportState through an agent", func() {
 		}
 		slices.Sort(all)
 		publish(ctx, ns, "main@sha1:1", files)
-		in := through(ns, appsv1.AgentEndpoint{Address: address, Plaintext: true})
+		in := newAgentImport(ns, appsv1.AgentEndpoint{Address: address, Plaintext: true})
 		in.Spec.Conflict = ""
 		create(ctx, in)
-		Eventually(ctx, stands(ctx, in), soon).Should(And(HavePrefix("False StateConflict: "), ContainSubstring("set spec.conflict to Overwrite")))
-		Expect(agent.came()).To(BeEmpty())
+		Eventually(ctx, importReady(ctx, in), soon).Should(And(HavePrefix("False StateConflict: "), ContainSubstring("set spec.conflict to Overwrite")))
+		Expect(agent.takeReceived()).To(BeEmpty())
 
-		By("telling it to overwrite")
+		By("conflict: Overwrite")
 		patch(ctx, in, `{"spec":{"conflict":"Overwrite"}}`)
-		Eventually(ctx, stands(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: 6 states and the credentials of 2 clouds sent to the agent at " + address))
-		Expect(agent.came()).To(Equal(all))
+		Eventually(ctx, importReady(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: 6 states and the credentials of 2 clouds sent to the agent at " + address))
+		Expect(agent.takeReceived()).To(Equal(all))
 		var got []string
 		for _, doc := range stored(ctx, ns) {
 			got = append(got, doc)
@@ -204,38 +204,38 @@ var _ = Describe("An ImportState through an agent", func() {
 			Expect(row.Ready).To(BeTrue(), row.Key)
 		}
 
-		By("starting the controller anew, and committing the same under another revision")
+		By("restarting the controller, and publishing the same files as another revision")
 		restart()
 		publish(ctx, ns, "main@sha1:2", files)
-		Eventually(ctx, applied(ctx, in), soon).Should(Equal("main@sha1:2"))
-		Expect(agent.came()).To(BeEmpty())
+		Eventually(ctx, lastAppliedRevision(ctx, in), soon).Should(Equal("main@sha1:2"))
+		Expect(agent.takeReceived()).To(BeEmpty())
 
-		By("committing one other state")
+		By("changing one state")
 		const changed = "clusters/v2_aws_managed.json"
 		files[changed] = strings.Replace(files[changed], "{", `{"words":"another",`, 1)
 		publish(ctx, ns, "main@sha1:3", files)
-		Eventually(ctx, applied(ctx, in), soon).Should(Equal("main@sha1:3"))
-		Expect(agent.came()).To(HaveExactElements(HavePrefix("aws.managed.")))
+		Eventually(ctx, lastAppliedRevision(ctx, in), soon).Should(Equal("main@sha1:3"))
+		Expect(agent.takeReceived()).To(HaveExactElements(HavePrefix("aws.managed.")))
 
-		By("asking for it")
+		By("requesting a reconcile")
 		patch(ctx, in, fmt.Sprintf(`{"metadata":{"annotations":{%q:"again"}}}`, appsv1.RequestedAtAnnotation))
 		Eventually(ctx, func() (string, error) {
-			_, err := stands(ctx, in)()
+			_, err := importReady(ctx, in)()
 			return in.Status.LastHandledReconcileAt, err
 		}, soon).Should(Equal("again"))
-		Expect(agent.came()).To(Equal(all))
+		Expect(agent.takeReceived()).To(Equal(all))
 	})
 
-	It("knows the agent by its certificate, and the agent it by a token, and takes up what changes in the Secret", func(ctx SpecContext) {
+	It("authenticates the agent by its certificate and itself by a token, and reacts to changes of the Secret", func(ctx SpecContext) {
 		ns := namespace(ctx)
-		agent := &ksctlAgent{ns: ns}
+		agent := &fakeAgent{ns: ns}
 		certificate, key, err := cert.GenerateSelfSignedCertKey("agent.example", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 		Expect(err).NotTo(HaveOccurred())
 		other, _, err := cert.GenerateSelfSignedCertKey("agent.example", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 		Expect(err).NotTo(HaveOccurred())
 		pair, err := tls.X509KeyPair(certificate, key)
 		Expect(err).NotTo(HaveOccurred())
-		token := heard.Secret("t0k3n-of-the-agent")
+		token := scanner.AddSecret("t0k3n-of-the-agent")
 		asks := grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 			md, _ := metadata.FromIncomingContext(ctx)
 			if shown := strings.Join(md.Get("authorization"), " "); shown != "Bearer "+token {
@@ -245,68 +245,68 @@ var _ = Describe("An ImportState through an agent", func() {
 		})
 		address := agent.listen("127.0.0.1:0", asks, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13})))
 		publish(ctx, ns, "main@sha1:1", map[string]string{"clusters/a.json": document("demo", "one")})
-		in := through(ns, appsv1.AgentEndpoint{Address: address, SecretRef: &fluxmeta.LocalObjectReference{Name: "agent"}, ServerName: "agent.example"})
-		in.Spec.RetryInterval = &metav1.Duration{Duration: time.Hour} // the Secret wakes it
+		in := newAgentImport(ns, appsv1.AgentEndpoint{Address: address, SecretRef: &fluxmeta.LocalObjectReference{Name: "agent"}, ServerName: "agent.example"})
+		in.Spec.RetryInterval = &metav1.Duration{Duration: time.Hour} // the Secret triggers a reconcile
 		create(ctx, in)
-		Eventually(ctx, stands(ctx, in), soon).Should(HavePrefix("False SecretNotFound: there is no Secret " + ns + "/agent: make it, or correct spec.store.agent.secretRef"))
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "agent"}, StringData: map[string]string{"token": heard.Secret("an0ther-t0k3n")}}
+		Eventually(ctx, importReady(ctx, in), soon).Should(HavePrefix("False SecretNotFound: Secret " + ns + "/agent does not exist: create it, or correct spec.store.agent.secretRef"))
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "agent"}, StringData: map[string]string{"token": scanner.AddSecret("an0ther-t0k3n")}}
 		create(ctx, secret)
-		Eventually(ctx, stands(ctx, in), soon).Should(HavePrefix("False AgentSecretInvalid: the Secret " + ns + "/agent of spec.store.agent.secretRef: it has no ca.crt"))
+		Eventually(ctx, importReady(ctx, in), soon).Should(HavePrefix("False AgentSecretInvalid: Secret " + ns + "/agent of spec.store.agent.secretRef: key ca.crt is missing"))
 		patch(ctx, secret, fmt.Sprintf(`{"stringData":{"ca.crt":%q}}`, other))
-		Eventually(ctx, stands(ctx, in), soon).Should(Equal("False AgentUnreachable: spec.store.agent: the agent can't be reached: its certificate is of an authority that ca.crt does not have"))
+		Eventually(ctx, importReady(ctx, in), soon).Should(Equal("False AgentUnreachable: spec.store.agent: the agent can't be reached: its certificate is signed by an authority that ca.crt does not contain"))
 		patch(ctx, secret, fmt.Sprintf(`{"stringData":{"ca.crt":%q}}`, certificate))
-		Eventually(ctx, stands(ctx, in), soon).Should(Equal("False AgentFailed: spec.store.agent: the agent answers Unauthenticated: nobody knows Bearer …"))
+		Eventually(ctx, importReady(ctx, in), soon).Should(Equal("False AgentFailed: spec.store.agent: the agent answers Unauthenticated: nobody knows Bearer …"))
 		patch(ctx, secret, fmt.Sprintf(`{"stringData":{"token":%q}}`, token))
-		Eventually(ctx, stands(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: 1 state sent to the agent at " + address))
-		Expect(agent.came()).To(Equal([]string{keyOf("demo")}))
+		Eventually(ctx, importReady(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: 1 state sent to the agent at " + address))
+		Expect(agent.takeReceived()).To(Equal([]string{keyOf("demo")}))
 	})
 
-	It("says what an agent does that is down, slow or refuses, sends what that keeps back no more, and tells none of its secrets", func(ctx SpecContext) {
+	It("reports an agent that is down, slow or rejects a state, still sends the other states, and leaks no secret", func(ctx SpecContext) {
 		ns := namespace(ctx)
-		agent := &ksctlAgent{ns: ns}
+		agent := &fakeAgent{ns: ns}
 		address, err := cluster.FreeAddress()
 		Expect(err).NotTo(HaveOccurred())
 		publish(ctx, ns, "main@sha1:1", map[string]string{"clusters/a.json": document("demo", "one"), "clusters/b.json": string(fixture("v1_azure_ha_k3s.json"))})
-		in := through(ns, appsv1.AgentEndpoint{Address: address, Plaintext: true})
+		in := newAgentImport(ns, appsv1.AgentEndpoint{Address: address, Plaintext: true})
 		in.Spec.Credentials = v1alpha1.SkipCredentials
 		create(ctx, in)
-		Eventually(ctx, stands(ctx, in), soon).Should(Equal("False AgentUnreachable: spec.store.agent: the agent can't be reached: connection refused"))
+		Eventually(ctx, importReady(ctx, in), soon).Should(Equal("False AgentUnreachable: spec.store.agent: the agent can't be reached: connection refused"))
 
-		By("starting it, so slow that its time is over")
-		agent.answers(func(ctx context.Context, _ []byte) error {
+		By("an agent that exceeds the timeout")
+		agent.setBefore(func(ctx context.Context, _ []byte) error {
 			<-ctx.Done()
 			return status.FromContextError(ctx.Err()).Err()
 		})
 		patch(ctx, in, `{"spec":{"timeout":"1s"}}`)
-		Eventually(ctx, stands(ctx, in), soon).Should(HavePrefix("False AgentUnreachable: "), "from here on nobody waits longer")
+		Eventually(ctx, importReady(ctx, in), soon).Should(HavePrefix("False AgentUnreachable: "), "the new timeout is in effect")
 		agent.listen(address)
-		Eventually(ctx, stands(ctx, in), soon).Should(Equal("False AgentUnreachable: spec.store.agent: the agent can't be reached: it does not answer in time"))
+		Eventually(ctx, importReady(ctx, in), soon).Should(Equal("False AgentUnreachable: spec.store.agent: the agent can't be reached: it does not answer in time"))
 
-		By("giving it time: what it took and did not answer to in time would be sent again")
-		agent.answers(func(context.Context, []byte) error { return status.Error(codes.Internal, "not yet") })
+		By("a longer timeout: states without a response in time are sent again")
+		agent.setBefore(func(context.Context, []byte) error { return status.Error(codes.Internal, "not yet") })
 		patch(ctx, in, `{"spec":{"timeout":null}}`)
-		Eventually(ctx, stands(ctx, in), soon).Should(ContainSubstring("the agent answers Internal: not yet"))
+		Eventually(ctx, importReady(ctx, in), soon).Should(ContainSubstring("the agent answers Internal: not yet"))
 
-		By("refusing one state with all that it says")
-		agent.answers(func(_ context.Context, data []byte) error {
+		By("an agent that rejects a state and quotes it")
+		agent.setBefore(func(_ context.Context, data []byte) error {
 			if _, secret, ok := strings.Cut(string(data), `"ssh_key_pair":`); ok {
 				return status.Errorf(codes.Internal, "can't take %s", secret)
 			}
 			return nil
 		})
-		Eventually(ctx, stands(ctx, in), soon).Should(And(HavePrefix("False AgentFailed: azure.ha."), HaveSuffix("the agent answers Internal: its words are left out, for they quote secrets of what was sent")))
-		Expect(agent.came()).To(Equal([]string{keyOf("demo")}))
-		agent.answers(func(_ context.Context, data []byte) error {
+		Eventually(ctx, importReady(ctx, in), soon).Should(And(HavePrefix("False AgentFailed: azure.ha."), HaveSuffix("the agent answers Internal: the message is omitted because it quotes secrets of the request")))
+		Expect(agent.takeReceived()).To(Equal([]string{keyOf("demo")}))
+		agent.setBefore(func(_ context.Context, data []byte) error {
 			if strings.Contains(string(data), "azure") {
 				return status.Error(codes.Internal, "no\nroom "+strings.Repeat("left ", 1000))
 			}
 			return nil
 		})
-		Eventually(ctx, stands(ctx, in), soon).Should(And(ContainSubstring("the agent answers Internal: no room left left"), HaveSuffix("…"), Satisfy(func(s string) bool { return len(s) < 450 })))
+		Eventually(ctx, importReady(ctx, in), soon).Should(And(ContainSubstring("the agent answers Internal: no room left left"), HaveSuffix("…"), Satisfy(func(s string) bool { return len(s) < 450 })))
 
-		By("taking it")
-		agent.answers(nil)
-		Eventually(ctx, stands(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: 2 states sent to the agent at " + address))
-		Expect(agent.came()).To(HaveExactElements(HavePrefix("azure.ha.")))
+		By("an agent that accepts the state")
+		agent.setBefore(nil)
+		Eventually(ctx, importReady(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: 2 states sent to the agent at " + address))
+		Expect(agent.takeReceived()).To(HaveExactElements(HavePrefix("azure.ha.")))
 	})
 })

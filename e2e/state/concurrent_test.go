@@ -17,36 +17,37 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// beside is what ksctl keeps in the store that no import has.
-const beside = "aws.ha.beside.us-east-1"
+// otherKey is the key of a state in the store that no import has.
+const otherKey = "aws.ha.beside.us-east-1"
 
-// rival is ksctl as it writes to the state that an import brings, and to one of its own. With each
-// odd write it changes the import's, which may not be written over then: that another write is
-// there instead is an update lost. With each even one it puts that back, so that the import goes on.
-type rival struct {
+// concurrentKsctl writes to the store like ksctl: to the state of an import, and to a state of
+// its own. Each odd write changes the state of the import, which must not overwrite it then:
+// another value is a lost update. Each even write reverts that change, so that the import can
+// continue.
+type concurrentKsctl struct {
 	ns string
 	// published is the revision that the source has, or is about to have.
 	published atomic.Int64
-	// writes it has done, and how often somebody else was first.
+	// writes and conflicts are the numbers of successful writes and of conflicts.
 	writes, conflicts int
-	// revision that it found last, and how many it found.
+	// revision is the last revision in the store. found is how many revisions were found there.
 	revision int64
 	found    int
 }
 
-// write reads everything, and writes everything back, until nobody else is first.
-func (r *rival) write(ctx context.Context) error {
+// write reads the store and writes all of it back, and retries conflicts.
+func (r *concurrentKsctl) write(ctx context.Context) error {
 	for {
 		var cm corev1.ConfigMap
-		if err := h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: r.ns, Name: state.StoreConfigMap}, &cm); err != nil {
+		if err := h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: r.ns, Name: state.StoreConfigMap}, &cm); err != nil {
 			return err
 		}
 		if err := r.check(cm.BinaryData); err != nil {
 			return fmt.Errorf("after %d writes: %w", r.writes, err)
 		}
 		next := r.writes + 1
-		cm.BinaryData[beside], cm.BinaryData[keyOf("demo")] = []byte(besideOf(next)), []byte(r.demo(next))
-		err := h.Plane.Client().Update(ctx, &cm)
+		cm.BinaryData[otherKey], cm.BinaryData[keyOf("demo")] = []byte(otherDocument(next)), []byte(r.demoDocument(next))
+		err := h.ControlPlane.Client().Update(ctx, &cm)
 		if err == nil {
 			r.writes = next
 			return nil
@@ -58,21 +59,21 @@ func (r *rival) write(ctx context.Context) error {
 	}
 }
 
-// demo is the import's state as a write leaves it.
-func (r *rival) demo(write int) string {
+// demoDocument returns the state of the import after a write.
+func (r *concurrentKsctl) demoDocument(write int) string {
 	if write%2 == 1 {
 		return document("demo", fmt.Sprintf("write %d", write))
 	}
 	return document("demo", fmt.Sprintf("revision %d", r.revision))
 }
 
-func besideOf(write int) string { return fmt.Sprintf(`{"write":%d}`, write) }
+func otherDocument(write int) string { return fmt.Sprintf(`{"write":%d}`, write) }
 
-// check that the store has what was written last: by this one, or after an even write by the
-// import, of a revision that there is by now.
-func (r *rival) check(data map[string][]byte) error {
-	if got := string(data[beside]); r.writes > 0 && got != besideOf(r.writes) {
-		return fmt.Errorf("%s is lost: there is %s", besideOf(r.writes), got)
+// check verifies that the store has the last write: its own, or after an even write that of the
+// import, of a revision that the source has had.
+func (r *concurrentKsctl) check(data map[string][]byte) error {
+	if got := string(data[otherKey]); r.writes > 0 && got != otherDocument(r.writes) {
+		return fmt.Errorf("%s is lost: found %s", otherDocument(r.writes), got)
 	}
 	var demo struct{ Words string }
 	if err := json.Unmarshal(data[keyOf("demo")], &demo); err != nil {
@@ -80,13 +81,13 @@ func (r *rival) check(data map[string][]byte) error {
 	}
 	if r.writes%2 == 1 {
 		if want := fmt.Sprintf("write %d", r.writes); demo.Words != want {
-			return fmt.Errorf("%q is lost: there is %q", want, demo.Words)
+			return fmt.Errorf("%q is lost: found %q", want, demo.Words)
 		}
 		return nil
 	}
 	var revision int64
 	if _, err := fmt.Sscanf(demo.Words, "revision %d", &revision); err != nil || revision < r.revision || revision > r.published.Load() {
-		return fmt.Errorf("revision %d is lost: there is %q, and the source has revision %d", r.revision, demo.Words, r.published.Load())
+		return fmt.Errorf("revision %d is lost: found %q, and the source has revision %d", r.revision, demo.Words, r.published.Load())
 	}
 	if revision > r.revision {
 		r.found++
@@ -95,24 +96,25 @@ func (r *rival) check(data map[string][]byte) error {
 	return nil
 }
 
-// pause lets the import write now and then, and be about to write more often.
-func (r *rival) pause() {
-	most := 10 * time.Millisecond
+// pause waits longer after even writes, so that the import can write, and shortly after odd
+// writes, so that both often write at the same time.
+func (r *concurrentKsctl) pause() {
+	limit := 10 * time.Millisecond
 	if r.writes%2 == 0 {
-		most = 60 * time.Millisecond
+		limit = 60 * time.Millisecond
 	}
-	time.Sleep(rand.N(most))
+	time.Sleep(rand.N(limit))
 }
 
-var _ = Describe("An ImportState beside ksctl", func() {
-	It("loses no update, and has none of its own lost", func(ctx SpecContext) {
+var _ = Describe("An ImportState concurrent with ksctl", func() {
+	It("loses no update of ksctl, and ksctl loses none of its updates", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		publish(ctx, ns, "main@sha1:0", map[string]string{"clusters/a.json": document("demo", "revision 0")})
-		in := imported(ns)
+		in := newImport(ns)
 		create(ctx, in)
-		Eventually(ctx, stands(ctx, in), soon).Should(HavePrefix("True "))
+		Eventually(ctx, importReady(ctx, in), soon).Should(HavePrefix("True "))
 		const writes = 1000
-		r, done, began := &rival{ns: ns}, make(chan error, 1), time.Now()
+		r, done, began := &concurrentKsctl{ns: ns}, make(chan error, 1), time.Now()
 		go func() {
 			var err error
 			for r.writes < writes && err == nil {
@@ -134,10 +136,10 @@ var _ = Describe("An ImportState beside ksctl", func() {
 		}, 12*time.Minute, 50*time.Millisecond).Should(BeTrue())
 		Expect(failure).NotTo(HaveOccurred())
 		AddReportEntry(fmt.Sprintf("%d writes of ksctl took", writes), time.Since(began).String())
-		AddReportEntry("commits meanwhile, those that ksctl found in the store, and its conflicts", fmt.Sprint(r.published.Load(), " ", r.found, " ", r.conflicts))
-		Expect(r.found).To(BeNumerically(">", writes/50), "else there was nobody to write beside")
+		AddReportEntry("commits meanwhile, revisions that ksctl found in the store, and its conflicts", fmt.Sprint(r.published.Load(), " ", r.found, " ", r.conflicts))
+		Expect(r.found).To(BeNumerically(">", writes/50), "otherwise there was no concurrent writer")
 		Eventually(ctx, func() map[string]string { return stored(ctx, ns) }, soon).Should(And(
-			HaveKeyWithValue(beside, besideOf(writes)),
+			HaveKeyWithValue(otherKey, otherDocument(writes)),
 			HaveKeyWithValue(keyOf("demo"), ContainSubstring(fmt.Sprintf(`"revision %d"`, r.published.Load())))))
 	}, SpecTimeout(15*time.Minute))
 })

@@ -21,38 +21,38 @@ import (
 	"github.com/ksctl/gitops/stacks/sops/codec"
 )
 
-// sealedAs is a file as sops encrypts it: what has a name that fits regex, or everything.
-func sealedAs(f sops.Format, regex, plain string, to *age.X25519Identity) string {
+// encryptAs encrypts a file with SOPS: the values of keys that match a regular expression, or all.
+func encryptAs(f sops.Format, regex, plain string, to *age.X25519Identity) string {
 	GinkgoHelper()
 	out, err := codec.Encrypt([]byte(plain), f, []string{to.Recipient().String()}, codec.EncryptOptions{EncryptedRegex: regex})
 	Expect(err).NotTo(HaveOccurred())
 	return string(out)
 }
 
-// whole is a stack with a component of every kind, whose files hold secrets.
-func whole(to *age.X25519Identity, manifest, env, values string) map[string]string {
+// encryptedStack returns a stack with a component of every type, whose files have secrets.
+func encryptedStack(to *age.X25519Identity, manifest, env, values string) map[string]string {
 	GinkgoHelper()
 	for _, secret := range []string{manifest, env, values} {
-		heard.Secret(secret)
+		scanner.AddSecret(secret)
 	}
 	return map[string]string{
 		"stacks/app/stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: app}\nspec:\n  version: 1.0.0\n  components:\n" +
 			"  - {name: plain, manifests: [plain/]}\n  - {name: made, kustomize: {path: made}}\n" +
 			"  - {name: chart, helm: {chart: chart, valuesFiles: [values.yaml]}}\n",
-		"stacks/app/plain/login.yaml": sealedAs(sops.YAML, "^(data|stringData)$",
+		"stacks/app/plain/login.yaml": encryptAs(sops.YAML, "^(data|stringData)$",
 			"apiVersion: v1\nkind: Secret\nmetadata: {name: login}\nstringData: {password: "+manifest+"}\n", to),
 		"stacks/app/made/kustomization.yaml":  "secretGenerator: [{name: made, envs: [made.env]}]\ngeneratorOptions: {disableNameSuffixHash: true}\n",
-		"stacks/app/made/made.env":            sealedAs(sops.Dotenv, "", "TOKEN="+env+"\n", to),
-		"stacks/app/values.yaml":              sealedAs(sops.YAML, "", "password: "+values+"\n", to),
+		"stacks/app/made/made.env":            encryptAs(sops.Dotenv, "", "TOKEN="+env+"\n", to),
+		"stacks/app/values.yaml":              encryptAs(sops.YAML, "", "password: "+values+"\n", to),
 		"stacks/app/chart/Chart.yaml":         "apiVersion: v2\nname: c\nversion: 1.0.0\n",
 		"stacks/app/chart/values.yaml":        "{password: '', more: ''}\n",
 		"stacks/app/chart/templates/one.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: charted}\nstringData: {password: {{ .Values.password | quote }}, more: {{ .Values.more | quote }}}\n",
-		"stacks/unread.yaml":                  sealedAs(sops.YAML, "", "a: b\n", identity()),
+		"stacks/unread.yaml":                  encryptAs(sops.YAML, "", "a: b\n", identity()),
 	}
 }
 
-// installed is a KsctlInstall of the stack "app" of the source "src".
-func installed(ns, name string, change ...func(*appsv1.KsctlInstallSpec)) *appsv1.KsctlInstall {
+// newInstall returns a KsctlInstall of the stack "app" of the source "src".
+func newInstall(ns, name string, change ...func(*appsv1.KsctlInstallSpec)) *appsv1.KsctlInstall {
 	hour := &metav1.Duration{Duration: time.Hour}
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
 		Spec: appsv1.KsctlInstallSpec{Schedule: appsv1.Schedule{Interval: hour, RetryInterval: hour},
@@ -67,10 +67,10 @@ func withKeys(s *appsv1.KsctlInstallSpec) {
 	s.Decryption = &appsv1.Decryption{Provider: "sops", SecretRef: fluxmeta.LocalObjectReference{Name: "age"}}
 }
 
-// reads is how an install stands at its spec: its reason and its message, once it has one.
-func reads(ctx context.Context, in *appsv1.KsctlInstall) func() (string, error) {
+// installReady is like importReady, for an install.
+func installReady(ctx context.Context, in *appsv1.KsctlInstall) func() (string, error) {
 	return func() (string, error) {
-		if err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(in), in); err != nil {
+		if err := h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(in), in); err != nil {
 			return "", err
 		}
 		c := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition)
@@ -82,65 +82,65 @@ func reads(ctx context.Context, in *appsv1.KsctlInstall) func() (string, error) 
 }
 
 var _ = Describe("A KsctlInstall of encrypted files", func() {
-	It("applies what they hold once there is a key, and nothing before", func(ctx SpecContext) {
+	It("applies them when the key exists, and nothing before", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		mine, other := identity(), identity()
-		publish(ctx, ns, "main@sha1:1", whole(mine, "of-the-manifest-1", "of-the-env-file-1", "of-the-values-1"))
-		in := installed(ns, "one")
+		publish(ctx, ns, "main@sha1:1", encryptedStack(mine, "of-the-manifest-1", "of-the-env-file-1", "of-the-values-1"))
+		in := newInstall(ns, "one")
 		create(ctx, in)
-		Eventually(ctx, reads(ctx, in), soon).Should(Equal("False DecryptionKeyMissing: " + `component "made": file stacks/app/made/made.env; ` +
-			`component "plain": file stacks/app/plain/login.yaml; component "chart": file stacks/app/values.yaml: they are encrypted with SOPS, and spec.decryption names no keys`))
+		Eventually(ctx, installReady(ctx, in), soon).Should(Equal("False DecryptionKeyMissing: " + `component "made": file stacks/app/made/made.env; ` +
+			`component "plain": file stacks/app/plain/login.yaml; component "chart": file stacks/app/values.yaml: they are encrypted with SOPS, but spec.decryption names no keys`))
 		patch(ctx, in, `{"spec":{"decryption":{"provider":"sops","secretRef":{"name":"age"}}}}`)
-		Eventually(ctx, reads(ctx, in), soon).Should(HavePrefix("False SecretNotFound: there is no Secret " + ns + "/age"))
+		Eventually(ctx, installReady(ctx, in), soon).Should(HavePrefix("False SecretNotFound: Secret " + ns + "/age does not exist"))
 		keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "age"}, StringData: map[string]string{"keys.agekey": other.String()}}
 		create(ctx, keys)
-		Eventually(ctx, reads(ctx, in), soon).Should(And(HavePrefix(`False DecryptionKeyMissing: component "made": file stacks/app/made/made.env: `), ContainSubstring(mine.Recipient().String())))
+		Eventually(ctx, installReady(ctx, in), soon).Should(And(HavePrefix(`False DecryptionKeyMissing: component "made": file stacks/app/made/made.env: `), ContainSubstring(mine.Recipient().String())))
 		for _, name := range []string{"login", "made", "charted"} {
 			Expect(absent(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}})()).To(BeTrue())
 		}
 
-		By("adding the key, which is noticed at once")
+		By("adding the key, which takes effect at once")
 		keys.StringData = map[string]string{"keys.agekey": other.String() + "\n" + mine.String()}
-		Expect(h.Plane.Client().Update(ctx, keys)).To(Succeed())
-		Eventually(ctx, reads(ctx, in), soon).Should(HavePrefix("True ReconciliationSucceeded: Applied revision main@sha1:1"))
+		Expect(h.ControlPlane.Client().Update(ctx, keys)).To(Succeed())
+		Eventually(ctx, installReady(ctx, in), soon).Should(HavePrefix("True ReconciliationSucceeded: Applied revision main@sha1:1"))
 		Expect(secretOf(ctx, ns, "login")()).To(Equal(map[string]string{"password": "of-the-manifest-1"}))
 		Expect(secretOf(ctx, ns, "made")()).To(Equal(map[string]string{"TOKEN": "of-the-env-file-1"}))
 		Expect(secretOf(ctx, ns, "charted")()).To(Equal(map[string]string{"password": "of-the-values-1", "more": ""}))
 
-		By("rotating the key, with what is encrypted to it")
+		By("rotating the key, and encrypting a file to the new key")
 		rotated := identity()
 		keys.StringData = map[string]string{"keys.agekey": mine.String() + "\n" + rotated.String()}
-		Expect(h.Plane.Client().Update(ctx, keys)).To(Succeed())
-		publish(ctx, ns, "main@sha1:2", whole(rotated, "of-the-manifest-2", "of-the-env-file-1", "of-the-values-1"))
+		Expect(h.ControlPlane.Client().Update(ctx, keys)).To(Succeed())
+		publish(ctx, ns, "main@sha1:2", encryptedStack(rotated, "of-the-manifest-2", "of-the-env-file-1", "of-the-values-1"))
 		Eventually(ctx, secretOf(ctx, ns, "login"), soon).Should(Equal(map[string]string{"password": "of-the-manifest-2"}))
-		Eventually(ctx, reads(ctx, in), soon).Should(HavePrefix("True ReconciliationSucceeded: Applied revision main@sha1:2"))
+		Eventually(ctx, installReady(ctx, in), soon).Should(HavePrefix("True ReconciliationSucceeded: Applied revision main@sha1:2"))
 		keys.StringData = map[string]string{"keys.agekey": rotated.String()}
-		Expect(h.Plane.Client().Update(ctx, keys)).To(Succeed())
-		Consistently(ctx, reads(ctx, in), 2*time.Second).Should(HavePrefix("True "))
+		Expect(h.ControlPlane.Client().Update(ctx, keys)).To(Succeed())
+		Consistently(ctx, installReady(ctx, in), 2*time.Second).Should(HavePrefix("True "))
 
-		By("rendering it for somebody without the key, though it is remembered")
-		second := installed(ns, "two", func(s *appsv1.KsctlInstallSpec) { s.TargetNamespace = ns })
+		By("an install without the key, although the render is cached")
+		second := newInstall(ns, "two", func(s *appsv1.KsctlInstallSpec) { s.TargetNamespace = ns })
 		create(ctx, second)
-		Eventually(ctx, reads(ctx, second), soon).Should(HavePrefix("False DecryptionKeyMissing: "))
+		Eventually(ctx, installReady(ctx, second), soon).Should(HavePrefix("False DecryptionKeyMissing: "))
 		patch(ctx, in, `{"spec":{"decryption":null}}`)
-		Eventually(ctx, reads(ctx, in), soon).Should(HavePrefix("False DecryptionKeyMissing: "))
-		Expect(secretOf(ctx, ns, "login")()).To(HaveKeyWithValue("password", "of-the-manifest-2"), "what is installed stays")
+		Eventually(ctx, installReady(ctx, in), soon).Should(HavePrefix("False DecryptionKeyMissing: "))
+		Expect(secretOf(ctx, ns, "login")()).To(HaveKeyWithValue("password", "of-the-manifest-2"), "the installed Secret stays")
 		patch(ctx, in, `{"spec":{"decryption":{"provider":"sops","secretRef":{"name":"age"}}}}`)
-		Eventually(ctx, reads(ctx, in), soon).Should(HavePrefix("True "))
-		Expect(h.Plane.Client().Delete(ctx, second)).To(Succeed())
+		Eventually(ctx, installReady(ctx, in), soon).Should(HavePrefix("True "))
+		Expect(h.ControlPlane.Client().Delete(ctx, second)).To(Succeed())
 	})
 
-	It("needs no more rights for the keys than the page says, and takes encrypted values", func(ctx SpecContext) {
+	It("needs only the permissions in docs/stack-format.md for the keys, and accepts encrypted values", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		mine := identity()
 		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "age"}, StringData: map[string]string{"keys.agekey": mine.String()}})
-		blocks, err := harness.Blocks("docs/stack-format.md", "Encrypted files", "yaml")
+		blocks, err := harness.CodeBlocks("docs/stack-format.md", "Encrypted files", "yaml")
 		Expect(err).NotTo(HaveOccurred())
 		rights := blocks[len(blocks)-1]
 		Expect(rights).To(ContainSubstring("kind: RoleBinding"))
-		Expect(h.Plane.ApplyYAML(ctx, []byte(strings.NewReplacer("namespace: monitoring", "namespace: "+ns, "name: deployer", "name: reader").Replace(rights)))).To(Succeed())
-		// What else an install needs: to apply what is rendered, and to read the values.
-		Expect(h.Plane.ApplyYAML(ctx, []byte(strings.ReplaceAll(`apiVersion: v1
+		Expect(h.ControlPlane.ApplyYAML(ctx, []byte(strings.NewReplacer("namespace: monitoring", "namespace: "+ns, "name: deployer", "name: reader").Replace(rights)))).To(Succeed())
+		// The other permissions that the install needs: to apply its objects, and to read the values.
+		Expect(h.ControlPlane.ApplyYAML(ctx, []byte(strings.ReplaceAll(`apiVersion: v1
 kind: ServiceAccount
 metadata: {name: reader, namespace: NS}
 ---
@@ -158,45 +158,45 @@ metadata: {name: install, namespace: NS}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: install}
 subjects: [{kind: ServiceAccount, name: reader, namespace: NS}]
 `, "NS", ns)))).To(Succeed())
-		publish(ctx, ns, "main@sha1:1", whole(mine, "of-the-manifest-3", "of-the-env-file-3", "of-the-values-3"))
+		publish(ctx, ns, "main@sha1:1", encryptedStack(mine, "of-the-manifest-3", "of-the-env-file-3", "of-the-values-3"))
 		site := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "site"},
-			Data: map[string]string{"values.yaml": sealedAs(sops.YAML, "", "more: "+heard.Secret("of-the-site-3")+"\n", mine)}}
+			Data: map[string]string{"values.yaml": encryptAs(sops.YAML, "", "more: "+scanner.AddSecret("of-the-site-3")+"\n", mine)}}
 		create(ctx, site)
-		in := installed(ns, "one", withKeys, func(s *appsv1.KsctlInstallSpec) {
-			s.ServiceAccountName, s.RetryInterval = "reader", &metav1.Duration{Duration: time.Second} // rights may be a moment behind
+		in := newInstall(ns, "one", withKeys, func(s *appsv1.KsctlInstallSpec) {
+			s.ServiceAccountName, s.RetryInterval = "reader", &metav1.Duration{Duration: time.Second} // permissions take effect with a delay
 			s.ValuesFrom = []appsv1.ValuesReference{{Kind: "ConfigMap", Name: "site", Component: "chart"}}
 		})
 		create(ctx, in)
-		Eventually(ctx, reads(ctx, in), soon).Should(HavePrefix("True ReconciliationSucceeded"))
+		Eventually(ctx, installReady(ctx, in), soon).Should(HavePrefix("True ReconciliationSucceeded"))
 		Expect(secretOf(ctx, ns, "charted")()).To(Equal(map[string]string{"password": "of-the-values-3", "more": "of-the-site-3"}))
 
-		By("changing them")
-		site.Data["values.yaml"] = sealedAs(sops.YAML, "", "more: "+heard.Secret("of-the-site-4")+"\n", mine)
-		Expect(h.Plane.Client().Update(ctx, site)).To(Succeed())
+		By("changing the values")
+		site.Data["values.yaml"] = encryptAs(sops.YAML, "", "more: "+scanner.AddSecret("of-the-site-4")+"\n", mine)
+		Expect(h.ControlPlane.Client().Update(ctx, site)).To(Succeed())
 		Eventually(ctx, secretOf(ctx, ns, "charted"), soon).Should(HaveKeyWithValue("more", "of-the-site-4"))
 	})
 
-	It("says what is wrong with a file, and never what it holds", func(ctx SpecContext) {
+	It("reports what is wrong with a file, without its content", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		mine := identity()
 		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "age"}, StringData: map[string]string{"keys.agekey": mine.String()}})
-		files := whole(mine, "of-the-manifest-5", "of-the-env-file-5", "of-the-values-5")
+		files := encryptedStack(mine, "of-the-manifest-5", "of-the-env-file-5", "of-the-values-5")
 		files["stacks/app/chart/templates/two.yaml"] = `{{ fail (printf "it is %s" .Values.password) }}`
 		publish(ctx, ns, "main@sha1:1", files)
-		in := installed(ns, "one", withKeys)
+		in := newInstall(ns, "one", withKeys)
 		create(ctx, in)
-		Eventually(ctx, reads(ctx, in), soon).Should(And(HavePrefix("False InvalidStack: "), ContainSubstring("it is ***")))
+		Eventually(ctx, installReady(ctx, in), soon).Should(And(HavePrefix("False InvalidStack: "), ContainSubstring("it is ***")))
 
-		By("changing one by hand")
+		By("editing a file by hand")
 		files["stacks/app/chart/templates/two.yaml"] = ""
-		files["stacks/app/plain/login.yaml"] = replaced(files["stacks/app/plain/login.yaml"], "name: login", "name: other")
+		files["stacks/app/plain/login.yaml"] = replaceOnce(files["stacks/app/plain/login.yaml"], "name: login", "name: other")
 		publish(ctx, ns, "main@sha1:2", files)
-		Eventually(ctx, reads(ctx, in), soon).Should(HavePrefix(`False DecryptionIntegrityFailed: component "plain": file stacks/app/plain/login.yaml: `))
+		Eventually(ctx, installReady(ctx, in), soon).Should(HavePrefix(`False DecryptionIntegrityFailed: component "plain": file stacks/app/plain/login.yaml: `))
 
 		By("encrypting the stack file itself")
-		files["stacks/app/stack.yaml"] = sealedAs(sops.YAML, "^description$", files["stacks/app/stack.yaml"], mine)
+		files["stacks/app/stack.yaml"] = encryptAs(sops.YAML, "^description$", files["stacks/app/stack.yaml"], mine)
 		publish(ctx, ns, "main@sha1:3", files)
-		Eventually(ctx, reads(ctx, in), soon).Should(HavePrefix("False InvalidStack: stacks/app/stack.yaml: a stack file must not be encrypted"))
+		Eventually(ctx, installReady(ctx, in), soon).Should(HavePrefix("False InvalidStack: stacks/app/stack.yaml: a stack file must not be encrypted"))
 		Expect(absent(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "login"}})()).To(BeTrue())
 	})
 })

@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// lookUp follows a JSON pointer.
+// lookUp returns the value at a JSON pointer; nil if there is none.
 func lookUp(v any, pointer string) any {
 	for _, part := range strings.Split(pointer, "/")[1:] {
 		part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
@@ -28,18 +28,18 @@ func lookUp(v any, pointer string) any {
 	return v
 }
 
-// ofStore is a fixture as ksctl's own store has it: the one that was exported from a MongoDB has
-// an id, which is zero elsewhere.
-func ofStore(name string) []byte {
+// storeFixture returns a fixture like ksctl's store has it. The fixture that was exported from a
+// MongoDB has an id, which is zero in the store.
+func storeFixture(name string) []byte {
 	GinkgoHelper()
 	data := string(fixture(name))
 	if name == "v2_0_azure_selfmanaged.json" {
-		data = replaced(data, "65f0c0ffee65f0c0ffee65f0", "000000000000000000000000")
+		data = replaceOnce(data, "65f0c0ffee65f0c0ffee65f0", "000000000000000000000000")
 	}
 	return []byte(data)
 }
 
-// documents are the states of an export, canonical, and the credentials in it by cloud.
+// documents returns the states of an export in canonical form, and its credentials by cloud.
 func documents(export []byte) (states []string, credentials map[string]string) {
 	GinkgoHelper()
 	var file struct{ Clusters, Credentials []json.RawMessage }
@@ -60,7 +60,7 @@ func documents(export []byte) (states []string, credentials map[string]string) {
 	return states, credentials
 }
 
-// cluster is the document of a cluster of Civo.
+// document returns the state of a Civo cluster.
 func document(name, words string) string {
 	return `{"ID":"000000000000000000000000","cluster_name":"` + name + `","cluster_type":"ha","region":"LON1","cloud_provider":"civo","words":"` + words + `"}`
 }
@@ -69,8 +69,8 @@ func keyOf(name string) string { return "civo.ha." + name + ".LON1" }
 
 func encoded(doc string) string { return base64.StdEncoding.EncodeToString([]byte(doc)) }
 
-// replaced is a text with something else in it, which has to be there.
-func replaced(text, old, with string) string {
+// replaceOnce replaces the first occurrence of a text, which must exist.
+func replaceOnce(text, old, with string) string {
 	GinkgoHelper()
 	Expect(text).To(ContainSubstring(old))
 	return strings.Replace(text, old, with, 1)

@@ -1,5 +1,5 @@
-// Package state_test imports states that ksctl exported into ksctl's own store on a real
-// API server: from Git, encrypted, beside ksctl itself, which goes on writing there.
+// Package state_test imports states that ksctl exported into ksctl's own store on a real API
+// server: from Git, encrypted, and concurrently with ksctl, which writes to the same store.
 package state_test
 
 import (
@@ -27,66 +27,66 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/artifacts"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
 	"github.com/ksctl/gitops/e2e/harness"
-	"github.com/ksctl/gitops/e2e/harness/witness"
+	"github.com/ksctl/gitops/e2e/harness/leakscan"
 	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// soon is how long anything in these specs may take; it takes far less.
+// soon bounds every wait in these specs. An unloaded machine needs far less.
 const soon = 4 * time.Minute
 
 var (
 	h   *harness.Harness
 	git *gitserver.Server
 
-	// running is the controller, with its flags.
-	running *harness.Controller
-	flags   []string
+	// controller is the controller of the suite. flags are its flags.
+	controller *harness.Controller
+	flags      []string
 )
 
-// restart ends the controller, and starts another.
+// restart stops the controller and starts a new one.
 func restart() {
 	GinkgoHelper()
-	Expect(running.Stop()).To(Succeed())
+	Expect(controller.Stop()).To(Succeed())
 	var err error
-	running, err = h.StartController(flags...)
+	controller, err = h.StartController(flags...)
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// heard is told what the controller tells.
-var heard = &witness.Witness{}
+// scanner collects the output of the controller and searches it for secrets.
+var scanner = &leakscan.Scanner{}
 
 func TestState(t *testing.T) {
 	suite.Run(t, "State")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, heard.Writer(witness.Log)))))
+	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, scanner.Writer(leakscan.Log)))))
 	registerSecrets()
 	var err error
 	h, err = harness.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return h.Stop() })
-	watching, err := client.NewWithWatch(h.Plane.Config(), client.Options{Scheme: h.Plane.Client().Scheme()})
+	watching, err := client.NewWithWatch(h.ControlPlane.Config(), client.Options{Scheme: h.ControlPlane.Client().Scheme()})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(heard.Watch(ctx, watching)).To(Succeed())
+	Expect(scanner.Watch(ctx, watching)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
-		Expect(heard.Process()).To(Succeed())
-		Expect(heard.Verdict(ctx)).To(Succeed())
+		Expect(scanner.RecordProcessMetrics()).To(Succeed())
+		Expect(scanner.Check(ctx)).To(Succeed())
 	})
-	worker, err := h.SOPSWorker(ctx)
+	worker, err := h.BuildSOPSWorker(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: argocd}})
 	flags = []string{"--sops-worker=" + worker, "--argocd-namespaces=" + argocd}
-	running, err = h.StartController(flags...)
+	controller, err = h.StartController(flags...)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return running.Stop() })
+	DeferCleanup(func() error { return controller.Stop() })
 	git, err = gitserver.New(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(git.Close)
 }, NodeTimeout(20*time.Minute))
 
-// fixtures are documents of every dialect.
+// fixtures is the folder of documents of all formats.
 const fixtures = "../../stacks/state/testdata"
 
 func fixture(name string) []byte {
@@ -96,8 +96,8 @@ func fixture(name string) []byte {
 	return data
 }
 
-// registerSecrets has every secret of the fixtures listened for that is long enough to
-// mean something.
+// registerSecrets registers the secrets of the fixtures with the scanner, except short ones,
+// which would match by chance.
 func registerSecrets() {
 	GinkgoHelper()
 	files, err := filepath.Glob(filepath.Join(fixtures, "*.json"))
@@ -108,12 +108,12 @@ func registerSecrets() {
 		Expect(err).NotTo(HaveOccurred())
 		var tree any
 		Expect(json.Unmarshal(data, &tree)).To(Succeed())
-		pointers, err := state.Secrets(data)
+		pointers, err := state.SecretPointers(data)
 		Expect(err).NotTo(HaveOccurred())
 		for _, at := range pointers {
 			value, ok := lookUp(tree, at).(string)
 			if ok && len(value) >= 8 && value != "apiVersion: v1\n" {
-				heard.Secret(value)
+				scanner.AddSecret(value)
 				n++
 			}
 		}
@@ -128,14 +128,14 @@ func namespace(ctx context.Context) string {
 	return ns
 }
 
-// publish offers files as the source "src".
+// publish publishes files as the source "src".
 func publish(ctx context.Context, ns, revision string, files map[string]string) {
 	GinkgoHelper()
-	Expect(h.Publish(ctx, ns, "src", revision, artifacts.Files(files))).To(Succeed())
+	Expect(h.PublishSource(ctx, ns, "src", revision, artifacts.Files(files))).To(Succeed())
 }
 
-// imported is an ImportState of the source "src" into a store in its own namespace.
-func imported(ns string, change ...func(*v1alpha1.ImportStateSpec)) *v1alpha1.ImportState {
+// newImport returns an ImportState of the source "src" into a store in its own namespace.
+func newImport(ns string, change ...func(*v1alpha1.ImportStateSpec)) *v1alpha1.ImportState {
 	hour := &metav1.Duration{Duration: time.Hour}
 	in := &v1alpha1.ImportState{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "import"},
 		Spec: v1alpha1.ImportStateSpec{Schedule: appsv1.Schedule{Interval: hour, RetryInterval: hour},
@@ -149,19 +149,20 @@ func imported(ns string, change ...func(*v1alpha1.ImportStateSpec)) *v1alpha1.Im
 
 func create(ctx context.Context, o client.Object) {
 	GinkgoHelper()
-	Expect(h.Plane.Client().Create(ctx, o)).To(Succeed())
+	Expect(h.ControlPlane.Client().Create(ctx, o)).To(Succeed())
 }
 
-// patch changes an object as a commit would.
+// patch changes an object like a commit does.
 func patch(ctx context.Context, o client.Object, body string) {
 	GinkgoHelper()
-	Expect(h.Plane.Client().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(body)))).To(Succeed())
+	Expect(h.ControlPlane.Client().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(body)))).To(Succeed())
 }
 
-// stands is how an import stands at its spec: its reason and its message, once it has one.
-func stands(ctx context.Context, in *v1alpha1.ImportState) func() (string, error) {
+// importReady returns a function for Eventually with status, reason and message of an import's
+// Ready condition; "" until it is of the current generation.
+func importReady(ctx context.Context, in *v1alpha1.ImportState) func() (string, error) {
 	return func() (string, error) {
-		if err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(in), in); err != nil {
+		if err := h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(in), in); err != nil {
 			return "", err
 		}
 		c := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition)
@@ -172,11 +173,11 @@ func stands(ctx context.Context, in *v1alpha1.ImportState) func() (string, error
 	}
 }
 
-// stored are the states in the store of a namespace, canonical.
+// stored returns the states in the store of a namespace, in canonical form.
 func stored(ctx context.Context, ns string) map[string]string {
 	GinkgoHelper()
 	var cm corev1.ConfigMap
-	err := h.Plane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: state.StoreConfigMap}, &cm)
+	err := h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: state.StoreConfigMap}, &cm)
 	Expect(client.IgnoreNotFound(err)).To(Succeed())
 	out := map[string]string{}
 	for key, data := range cm.BinaryData {

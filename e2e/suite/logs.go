@@ -11,9 +11,9 @@ import (
 	"github.com/ksctl/gitops/internal/testrun/layout"
 )
 
-// writeLogs writes the output of failed and flaked specs, which has the logs of controllers
-// in this process, into a folder. Without such specs it removes the folder and the logs that
-// programs left there.
+// writeLogs writes the output of failed and flaked specs to a folder. The output contains the logs
+// of controllers in this process. If the suite succeeded without such specs, writeLogs removes the
+// folder, including the logs that child processes wrote to it.
 func writeLogs(folder string, report Report) error {
 	errs := []error{os.MkdirAll(folder, 0o750)}
 	keep := !report.SuiteSucceeded

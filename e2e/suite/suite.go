@@ -1,5 +1,5 @@
-// Package suite runs the specs of a Ginkgo suite the same way everywhere: with a bounded
-// number of attempts, timeouts that a loaded machine can meet, and a report for CI.
+// Package suite runs Ginkgo suites with common settings: a bounded number of attempts, timeouts
+// that are long enough for a loaded machine, and a report for CI.
 package suite
 
 import (
@@ -17,15 +17,15 @@ import (
 	"github.com/ksctl/gitops/internal/testrun/layout"
 )
 
-// timeout is how long an Eventually without a timeout of its own waits. Gomega's default of
-// one second is too short for a machine that also compiles.
+// timeout is the default timeout of Eventually. Gomega's default of one second is too short for a
+// machine that also compiles.
 const timeout = 2 * time.Minute
 
-// Safety decorates specs about ownership and data loss. Each failure must be investigated, so
-// they have one attempt whatever [layout.AttemptsVariable] allows.
+// Safety decorates specs about ownership and data loss. Each failure must be investigated, so they
+// have one attempt, regardless of [layout.AttemptsVariable].
 var Safety = []any{Label("safety"), MustPassRepeatedly(1)}
 
-// Long reports whether make test-long runs. Specs then repeat more often.
+// Long returns true in a run of make test-long. Specs then repeat more often.
 func Long() bool { return os.Getenv(layout.LongVariable) == "1" }
 
 // Repeat labels specs that repeat more often in make test-long.
@@ -47,7 +47,7 @@ func Run(t *testing.T, name string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := start(files, t.Name()); err != nil {
+		if err := recordStart(files, t.Name()); err != nil {
 			t.Fatal(err)
 		}
 		reporter.JSONReport, reporter.JUnitReport = files.JSON(), files.JUnit()
@@ -58,12 +58,12 @@ func Run(t *testing.T, name string) {
 	RunSpecs(t, name, config, reporter)
 }
 
-// start notes that a suite has begun. Its second start in one run is an error: Ginkgo repeats
-// failed specs, and a suite that crashed is not repeated.
-func start(files layout.Suite, test string) error {
+// recordStart records the start of a suite in a file. A second start in the same run is an error:
+// Ginkgo repeats failed specs, and a crashed suite is not repeated.
+func recordStart(files layout.Suite, test string) error {
 	file, err := os.OpenFile(files.Started(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return errors.New("the suite is not run again: Ginkgo has repeated what may be repeated")
+		return errors.New("the suite has already run and is not repeated: Ginkgo repeats failed specs itself")
 	}
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func start(files layout.Suite, test string) error {
 	return errors.Join(err, file.Close())
 }
 
-// panicked returns the specs that were repeated after a panic.
+// panicked returns the names of specs that were repeated after a panic.
 func panicked(r Report) []string {
 	var names []string
 	for _, s := range r.SpecReports {

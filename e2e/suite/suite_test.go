@@ -8,7 +8,7 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 )
 
-func TestPanickedFindsRepeatedSpecs(t *testing.T) {
+func TestPanickedReturnsSpecsRepeatedAfterPanic(t *testing.T) {
 	spec := func(text string, states ...types.SpecState) types.SpecReport {
 		s := types.SpecReport{LeafNodeText: text, State: types.SpecStatePassed}
 		for _, state := range states {
@@ -24,7 +24,7 @@ func TestPanickedFindsRepeatedSpecs(t *testing.T) {
 	}
 }
 
-func TestWriteLogsKeepsThoseOfFailedAndFlakedSpecs(t *testing.T) {
+func TestWriteLogsKeepsLogsOfFailedAndFlakedSpecs(t *testing.T) {
 	flaked := types.SpecReport{LeafNodeText: "takes / two attempts", State: types.SpecStatePassed, CapturedGinkgoWriterOutput: "output",
 		AdditionalFailures: []types.AdditionalFailure{{State: types.SpecStateFailed}}}
 	for name, c := range map[string]struct {

@@ -17,59 +17,59 @@ import (
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
-var _ = Describe("What docs/clusters.md says", func() {
-	It("suffices as rights to use a cluster", func(ctx SpecContext) {
-		here, there := namespaces(ctx)
+var _ = Describe("docs/clusters.md", func() {
+	It("has sufficient permissions to use a cluster", func(ctx SpecContext) {
+		here, there := createNamespaces(ctx)
 		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "prod-eu-kubeconfig"}, StringData: map[string]string{"value": kubeconfig(remote)}})
 		create(ctx, &clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "prod-eu"},
 			Spec: clusterv1.KsctlClusterSpec{KubeConfigRef: &clusterv1.KubeConfigRef{Name: "prod-eu-kubeconfig"}, ServiceAccountName: harness.Deployer}})
 		create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "limited"}})
-		blocks, err := harness.Blocks("docs/clusters.md", "Installing to a cluster", "yaml")
+		blocks, err := harness.CodeBlocks("docs/clusters.md", "Installing to a cluster", "yaml")
 		Expect(err).NotTo(HaveOccurred())
 		rights := blocks[len(blocks)-1]
 		Expect(rights).To(ContainSubstring("name: deployer"))
-		Expect(h.Plane.ApplyYAML(ctx, []byte(strings.NewReplacer("namespace: team", "namespace: "+here, "name: deployer", "name: limited").Replace(rights)))).To(Succeed())
+		Expect(h.ControlPlane.ApplyYAML(ctx, []byte(strings.NewReplacer("namespace: team", "namespace: "+here, "name: deployer", "name: limited").Replace(rights)))).To(Succeed())
 
-		offer(ctx, here, "main@sha1:1", map[string]string{"a": "one"})
+		publish(ctx, here, "main@sha1:1", map[string]string{"a": "one"})
 		in := install(here, "app", there)
-		// The field as the page has it; rights may be a moment behind.
+		// The field is that of the page. Permissions take effect with a delay.
 		Expect(yaml.UnmarshalStrict([]byte(blocks[0]), in)).To(Succeed())
 		Expect(in.Spec.ClusterRef.Name).To(Equal("prod-eu"))
 		in.Spec.ServiceAccountName, in.Spec.RetryInterval = "limited", &metav1.Duration{Duration: time.Second}
 		create(ctx, in)
-		Eventually(ctx, stands(ctx, in), soon).Should(HavePrefix("True "))
-		Expect(words(ctx, remote.Client(), there)()).To(Equal(map[string]string{"a": "one"}))
+		Eventually(ctx, readySummary(ctx, in), soon).Should(HavePrefix("True "))
+		Expect(configMapValues(ctx, remote.Client(), there)()).To(Equal(map[string]string{"a": "one"}))
 	})
 
-	It("is taken as it stands there, and its expressions give values for a labelled cluster", func(ctx SpecContext) {
-		here, there := namespaces(ctx)
-		blocks, err := harness.Blocks("docs/clusters.md", "Installing to many clusters", "yaml")
+	It("has a valid manifest, whose expressions set the values for a labeled cluster", func(ctx SpecContext) {
+		here, there := createNamespaces(ctx)
+		blocks, err := harness.CodeBlocks("docs/clusters.md", "Installing to many clusters", "yaml")
 		Expect(err).NotTo(HaveOccurred())
 		sample := &unstructured.Unstructured{}
 		Expect(yaml.Unmarshal([]byte(strings.ReplaceAll(blocks[0], "namespace: team", "namespace: "+here)), &sample.Object)).To(Succeed())
-		strict := client.WithFieldValidation(h.Plane.Client(), metav1.FieldValidationStrict)
+		strict := client.WithFieldValidation(h.ControlPlane.Client(), metav1.FieldValidationStrict)
 		Expect(strict.Create(ctx, sample, client.DryRunAll)).To(Succeed())
 
 		var page appsv1.KsctlInstall
 		Expect(yaml.UnmarshalStrict([]byte(blocks[0]), &page)).To(Succeed())
 		values := page.Spec.ValuesFrom[0]
 		values.Component = "main"
-		// What the chart has of the two is its name and its zone.
+		// The chart has the values name and zone instead of those of the page.
 		for i, path := range []string{"zone", "name"} {
 			values.Set[i].Path = path
 		}
-		charted(ctx, here, "main@sha1:1", "one", "")
-		fleetOf(ctx, here, "eu-1", "us-1")
-		patch(ctx, h.Plane.Client(), &clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "eu-1"}}, `{"metadata":{"labels":{"cluster.ksctl.com/cloud":"aws","cluster.ksctl.com/region":"eu-west-1"}}}`)
-		in := harness.Install(here, "app")
+		publishChart(ctx, here, "main@sha1:1", "one", "")
+		createClusters(ctx, here, "eu-1", "us-1")
+		patch(ctx, h.ControlPlane.Client(), &clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "eu-1"}}, `{"metadata":{"labels":{"cluster.ksctl.com/cloud":"aws","cluster.ksctl.com/region":"eu-west-1"}}}`)
+		in := harness.NewInstall(here, "app")
 		in.Spec.TargetNamespace, in.Spec.ClusterSelector, in.Spec.ValuesFrom = there, page.Spec.ClusterSelector, []appsv1.ValuesReference{values}
 		create(ctx, in)
-		Eventually(ctx, stands(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: Applied revision main@sha1:1: 1 of 1 clusters are ready"))
-		Expect(words(ctx, remote.Client(), there)()).To(Equal(map[string]string{"on-prometheus.eu-1.example.com": "one-eu-west-1"}))
+		Eventually(ctx, readySummary(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: Applied revision main@sha1:1: 1 of 1 clusters are ready"))
+		Expect(configMapValues(ctx, remote.Client(), there)()).To(Equal(map[string]string{"on-prometheus.eu-1.example.com": "one-eu-west-1"}))
 
-		By("picking one that has no such label")
-		patch(ctx, h.Plane.Client(), &clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "us-1"}}, `{"metadata":{"labels":{"cluster.ksctl.com/cloud":"aws"}}}`)
-		Eventually(ctx, stands(ctx, in), soon).Should(And(HavePrefix("False ClustersFailed: 1 of 2 clusters are ready; 1 failed: us-1: "), ContainSubstring("zone: ")))
-		Eventually(ctx, stands(ctx, &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "app-us-1"}}), soon).Should(HavePrefix(`False InvalidClusterValues: valuesFrom Cluster for component "main": zone: `))
+		By("selecting a cluster without such a label")
+		patch(ctx, h.ControlPlane.Client(), &clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "us-1"}}, `{"metadata":{"labels":{"cluster.ksctl.com/cloud":"aws"}}}`)
+		Eventually(ctx, readySummary(ctx, in), soon).Should(And(HavePrefix("False ClustersFailed: 1 of 2 clusters are ready; 1 failed: us-1: "), ContainSubstring("zone: ")))
+		Eventually(ctx, readySummary(ctx, &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "app-us-1"}}), soon).Should(HavePrefix(`False InvalidClusterValues: valuesFrom Cluster for component "main": zone: `))
 	})
 })

@@ -6,58 +6,59 @@ import (
 	"sync"
 )
 
-// line is a way to an address that can be cut without a word: connections stay, and nothing
-// goes over them.
-type line struct {
+// pausableProxy is a TCP proxy. While it is paused, its connections stay open, but forward
+// nothing.
+type pausableProxy struct {
 	listener net.Listener
-	to       string
+	target   string
 
-	mu    sync.Mutex
-	going *sync.Cond
-	cut   bool
-	ended bool
-	conns []net.Conn
-	wg    sync.WaitGroup
+	mu      sync.Mutex
+	changed *sync.Cond
+	paused  bool
+	closed  bool
+	conns   []net.Conn
+	wg      sync.WaitGroup
 }
 
-func newLine(to string) (*line, error) {
+func newPausableProxy(to string) (*pausableProxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	x := &line{listener: l, to: to}
-	x.going = sync.NewCond(&x.mu)
+	x := &pausableProxy{listener: l, target: to}
+	x.changed = sync.NewCond(&x.mu)
 	x.wg.Go(x.accept)
 	return x, nil
 }
 
-// Addr is where it begins.
-func (l *line) Addr() string { return l.listener.Addr().String() }
+// Addr returns the address that the proxy listens on.
+func (l *pausableProxy) Addr() string { return l.listener.Addr().String() }
 
-func (l *line) accept() {
+func (l *pausableProxy) accept() {
 	for {
 		from, err := l.listener.Accept()
 		if err != nil {
 			return
 		}
-		to, err := net.Dial("tcp", l.to)
+		to, err := net.Dial("tcp", l.target)
 		if err != nil {
 			_ = from.Close()
 			continue
 		}
-		if !l.keep(from, to) {
+		if !l.track(from, to) {
 			return
 		}
-		l.wg.Go(func() { l.carry(to, from) })
-		l.wg.Go(func() { l.carry(from, to) })
+		l.wg.Go(func() { l.forward(to, from) })
+		l.wg.Go(func() { l.forward(from, to) })
 	}
 }
 
-// keep has connections end with the line; false: it has ended, and they with it.
-func (l *line) keep(conns ...net.Conn) bool {
+// track closes connections when the proxy is closed. It returns false if that is already the
+// case.
+func (l *pausableProxy) track(conns ...net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended {
+	if l.closed {
 		for _, c := range conns {
 			_ = c.Close()
 		}
@@ -67,8 +68,8 @@ func (l *line) keep(conns ...net.Conn) bool {
 	return true
 }
 
-// carry copies what comes, while the line is not cut.
-func (l *line) carry(to io.WriteCloser, from io.Reader) {
+// forward copies data while the proxy is not paused.
+func (l *pausableProxy) forward(to io.WriteCloser, from io.Reader) {
 	defer func() { _ = to.Close() }()
 	buf := make([]byte, 32<<10)
 	for {
@@ -82,33 +83,33 @@ func (l *line) carry(to io.WriteCloser, from io.Reader) {
 	}
 }
 
-// wait is false when the line has ended.
-func (l *line) wait() bool {
+// wait blocks while the proxy is paused. It returns false when the proxy is closed.
+func (l *pausableProxy) wait() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.cut && !l.ended {
-		l.going.Wait()
+	for l.paused && !l.closed {
+		l.changed.Wait()
 	}
-	return !l.ended
+	return !l.closed
 }
 
-// Pause cuts the line.
-func (l *line) Pause() { l.set(func() { l.cut = true }) }
+// Pause stops forwarding.
+func (l *pausableProxy) Pause() { l.update(func() { l.paused = true }) }
 
-// Resume mends it.
-func (l *line) Resume() { l.set(func() { l.cut = false }) }
+// Resume continues forwarding.
+func (l *pausableProxy) Resume() { l.update(func() { l.paused = false }) }
 
-func (l *line) set(change func()) {
+func (l *pausableProxy) update(change func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change()
-	l.going.Broadcast()
+	l.changed.Broadcast()
 }
 
-// Close ends it with all of its connections.
-func (l *line) Close() error {
+// Close closes the proxy and all of its connections.
+func (l *pausableProxy) Close() error {
 	err := l.listener.Close()
-	l.set(func() { l.ended = true })
+	l.update(func() { l.closed = true })
 	l.mu.Lock()
 	conns := l.conns
 	l.mu.Unlock()

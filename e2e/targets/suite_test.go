@@ -1,5 +1,5 @@
-// Package targets_test installs stacks to another control plane, which is rotated, stopped
-// and pruned under the controller.
+// Package targets_test installs stacks to another control plane, whose credentials are rotated,
+// which is stopped, and whose objects are pruned.
 package targets_test
 
 import (
@@ -28,23 +28,23 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
 	"github.com/ksctl/gitops/e2e/harness"
-	"github.com/ksctl/gitops/e2e/harness/witness"
+	"github.com/ksctl/gitops/e2e/harness/leakscan"
 	"github.com/ksctl/gitops/e2e/suite"
 )
 
-// soon is how long anything in these specs may take; it takes far less.
+// soon bounds every wait in these specs. An unloaded machine needs far less.
 const soon = 4 * time.Minute
 
 var (
 	h *harness.Harness
-	// remote is another control plane.
+	// remote is the other control plane.
 	remote *cluster.Cluster
 	git    *gitserver.Server
-	// running is the controller, with its flags.
-	running *harness.Controller
-	flags   []string
-	// heard is told what the controller tells.
-	heard = &witness.Witness{}
+	// controller is the controller of the suite. flags are its flags.
+	controller *harness.Controller
+	flags      []string
+	// scanner collects the output of the controller and searches it for secrets.
+	scanner = &leakscan.Scanner{}
 )
 
 func TestTargets(t *testing.T) {
@@ -52,7 +52,7 @@ func TestTargets(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, heard.Writer(witness.Log)))))
+	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, scanner.Writer(leakscan.Log)))))
 	var err error
 	h, err = harness.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true})
 	Expect(err).NotTo(HaveOccurred())
@@ -60,53 +60,53 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	remote, err = cluster.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return remote.Stop() })
-	heard.Secret(base64.StdEncoding.EncodeToString(remote.Config().KeyData))
-	watching, err := client.NewWithWatch(h.Plane.Config(), client.Options{Scheme: h.Plane.Client().Scheme()})
+	scanner.AddSecret(base64.StdEncoding.EncodeToString(remote.Config().KeyData))
+	watching, err := client.NewWithWatch(h.ControlPlane.Config(), client.Options{Scheme: h.ControlPlane.Client().Scheme()})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(heard.Watch(ctx, watching)).To(Succeed())
+	Expect(scanner.Watch(ctx, watching)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
-		Expect(heard.Process()).To(Succeed())
-		Expect(heard.Verdict(ctx)).To(Succeed())
+		Expect(scanner.RecordProcessMetrics()).To(Succeed())
+		Expect(scanner.Check(ctx)).To(Succeed())
 	})
-	worker, err := h.SOPSWorker(ctx)
+	worker, err := h.BuildSOPSWorker(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	flags = []string{"--sops-worker=" + worker}
-	running, err = h.StartController(flags...)
+	controller, err = h.StartController(flags...)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return running.Stop() })
+	DeferCleanup(func() error { return controller.Stop() })
 	git, err = gitserver.New(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(git.Close)
 }, NodeTimeout(20*time.Minute))
 
-// restart ends the controller, and starts another with an empty disk. Nobody is there meanwhile.
+// restart stops the controller, calls meanwhile, and starts a controller with an empty disk.
 func restart(meanwhile func()) {
 	GinkgoHelper()
-	Expect(running.Stop()).To(Succeed())
+	Expect(controller.Stop()).To(Succeed())
 	meanwhile()
 	var err error
-	running, err = h.StartController(flags...)
+	controller, err = h.StartController(flags...)
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// another is one more control plane, for a spec that stops it or has it take the place of another.
-func another(ctx context.Context) *cluster.Cluster {
+// startCluster starts a further control plane, for specs that stop it or replace one with it.
+func startCluster(ctx context.Context) *cluster.Cluster {
 	GinkgoHelper()
 	plane, err := cluster.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(plane.Stop)
-	heard.Secret(base64.StdEncoding.EncodeToString(plane.Config().KeyData))
+	scanner.AddSecret(base64.StdEncoding.EncodeToString(plane.Config().KeyData))
 	return plane
 }
 
-// namespaces makes a namespace with an account here, and one there.
-func namespaces(ctx context.Context) (here, there string) {
+// createNamespaces creates a namespace with an account here, and one on the other control plane.
+func createNamespaces(ctx context.Context) (here, there string) {
 	GinkgoHelper()
-	return namespacesOn(ctx, remote)
+	return createNamespacesOn(ctx, remote)
 }
 
-// namespacesOn is namespaces with the one there on some control plane.
-func namespacesOn(ctx context.Context, plane *cluster.Cluster) (here, there string) {
+// createNamespacesOn is like createNamespaces, for a given control plane.
+func createNamespacesOn(ctx context.Context, plane *cluster.Cluster) (here, there string) {
 	GinkgoHelper()
 	here, err := h.Namespace(ctx, "targets")
 	Expect(err).NotTo(HaveOccurred())
@@ -115,7 +115,7 @@ func namespacesOn(ctx context.Context, plane *cluster.Cluster) (here, there stri
 	return here, there
 }
 
-// kubeconfig is one that leads to a control plane.
+// kubeconfig returns the administrator's kubeconfig of a control plane.
 func kubeconfig(plane *cluster.Cluster) string {
 	GinkgoHelper()
 	data, err := os.ReadFile(plane.Kubeconfig())
@@ -123,19 +123,19 @@ func kubeconfig(plane *cluster.Cluster) string {
 	return string(data)
 }
 
-// kubeconfigOf is that of a user.
-func kubeconfigOf(name string, config *rest.Config) string {
+// userKubeconfig returns a kubeconfig of a user of the other control plane.
+func userKubeconfig(name string, config *rest.Config) string {
 	GinkgoHelper()
 	path, err := remote.WriteKubeconfig(name, config)
 	Expect(err).NotTo(HaveOccurred())
 	data, err := os.ReadFile(path)
 	Expect(err).NotTo(HaveOccurred())
-	heard.Secret(base64.StdEncoding.EncodeToString(config.KeyData))
+	scanner.AddSecret(base64.StdEncoding.EncodeToString(config.KeyData))
 	return string(data)
 }
 
-// prod makes a KsctlCluster of the other control plane.
-func prod(ctx context.Context, ns string) *clusterv1.KsctlCluster {
+// createProdCluster creates a KsctlCluster "prod" of the other control plane.
+func createProdCluster(ctx context.Context, ns string) *clusterv1.KsctlCluster {
 	GinkgoHelper()
 	create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "prod"}, StringData: map[string]string{"value": kubeconfig(remote)}})
 	c := &clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "prod"},
@@ -144,30 +144,30 @@ func prod(ctx context.Context, ns string) *clusterv1.KsctlCluster {
 	return c
 }
 
-// install is one for the cluster "prod".
+// install returns an install for the cluster "prod".
 func install(ns, name, there string) *appsv1.KsctlInstall {
-	in := harness.Install(ns, name)
+	in := harness.NewInstall(ns, name)
 	in.Spec.ClusterRef, in.Spec.TargetNamespace = &appsv1.ClusterReference{Name: "prod"}, there
 	return in
 }
 
-// offer publishes a stack of ConfigMaps, each with a word.
-func offer(ctx context.Context, ns, revision string, words map[string]string) {
+// publish publishes a stack of ConfigMaps, each with a value.
+func publish(ctx context.Context, ns, revision string, values map[string]string) {
 	GinkgoHelper()
 	files := map[string]string{}
-	for name, word := range words {
-		files["main/"+name+".yaml"] = configMap(name, word)
+	for name, value := range values {
+		files["main/"+name+".yaml"] = configMap(name, value)
 	}
-	Expect(h.Publish(ctx, ns, "src", revision, harness.Tree(harness.OneComponent, files))).To(Succeed())
+	Expect(h.PublishSource(ctx, ns, "src", revision, harness.SourceTree(harness.OneComponent, files))).To(Succeed())
 }
 
-func configMap(name, word string) string {
-	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\ndata: {word: " + word + "}\n"
+func configMap(name, value string) string {
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\ndata: {word: " + value + "}\n"
 }
 
 func create(ctx context.Context, o client.Object) {
 	GinkgoHelper()
-	Expect(h.Plane.Client().Create(ctx, o)).To(Succeed())
+	Expect(h.ControlPlane.Client().Create(ctx, o)).To(Succeed())
 }
 
 func patch(ctx context.Context, c client.Client, o client.Object, body string) {
@@ -175,14 +175,15 @@ func patch(ctx context.Context, c client.Client, o client.Object, body string) {
 	Expect(c.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(body)))).To(Succeed())
 }
 
-// stands is how an object of ours stands at its spec.
-func stands(ctx context.Context, o interface {
+// readySummary returns a function for Eventually with status, reason and message of the Ready
+// condition of an object; "" until it is of the current generation.
+func readySummary(ctx context.Context, o interface {
 	client.Object
 	CommonStatus() *appsv1.CommonStatus
 },
 ) func() (string, error) {
 	return func() (string, error) {
-		if err := h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+		if err := h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
 			return "", err
 		}
 		c := apimeta.FindStatusCondition(o.CommonStatus().Conditions, appsv1.ReadyCondition)
@@ -193,8 +194,9 @@ func stands(ctx context.Context, o interface {
 	}
 }
 
-// words are those of the ConfigMaps of a namespace that are ours.
-func words(ctx context.Context, c client.Client, ns string) func() (map[string]string, error) {
+// configMapValues returns a function for Eventually with the values of the ConfigMaps of a
+// namespace, except that of Kubernetes.
+func configMapValues(ctx context.Context, c client.Client, ns string) func() (map[string]string, error) {
 	return func() (map[string]string, error) {
 		var list corev1.ConfigMapList
 		err := c.List(ctx, &list, client.InNamespace(ns))

@@ -13,36 +13,36 @@ import (
 	"time"
 )
 
-// heartbeat is how often a long build or wait says that it is still alive.
+// heartbeat is the interval of progress lines during a long build or wait.
 const heartbeat = 15 * time.Second
 
-// AssetsVariable names the environment variable with the folder of programs
-// that somebody else provides, as in controller-runtime's envtest.
+// AssetsVariable is the environment variable with the folder of user-provided programs, as in
+// controller-runtime's envtest.
 const AssetsVariable = "KUBEBUILDER_ASSETS"
 
-// Build returns the paths of the named programs, by name: those in the folder of
-// [AssetsVariable], then those of the cache. It builds the ones that are missing, which
-// takes minutes the first time. Progress goes to progress, one line at a time; nil discards
-// it. An unknown name, a provided program of another minor version, a failing build and a
-// checkout that can't be found are errors.
+// Build returns the paths of the named programs, by name. It prefers programs in the folder of
+// [AssetsVariable], then those in the cache, and builds the missing ones, which takes minutes the
+// first time. It writes one line per step to progress; nil discards the lines. It returns an error
+// for an unknown name, a provided program of another minor version, a failed build, or a missing
+// checkout.
 //
-// It is safe to call from several processes at once: one builds, the others wait. Canceling
-// ctx stops a build and leaves nothing half made behind.
+// Several processes may call Build concurrently: one builds, the others wait. Canceling ctx stops a
+// build and leaves no partial result.
 func Build(ctx context.Context, progress io.Writer, names ...string) (map[string]string, error) {
 	if progress == nil {
 		progress = io.Discard
 	}
 	paths := make(map[string]string, len(names))
 	var missing []recipe
-	var w workshop
+	var w builder
 	for _, name := range names {
 		tool, ok := lookup(name)
 		if !ok {
-			return nil, fmt.Errorf("no tool is called %q; there are %s", name, strings.Join(All(), ", "))
+			return nil, fmt.Errorf("unknown tool %q; known tools: %s", name, strings.Join(All(), ", "))
 		}
 		if w.root == "" {
 			var err error
-			if w, err = openWorkshop(ctx); err != nil {
+			if w, err = newBuilder(ctx); err != nil {
 				return nil, err
 			}
 		}
@@ -52,7 +52,7 @@ func Build(ctx context.Context, progress io.Writer, names ...string) (map[string
 		}
 		if path := provided(name); path != "" {
 			if err := checkVersion(ctx, tool, path, r.version); err != nil {
-				return nil, fmt.Errorf("%s of %s: %w", name, AssetsVariable, err)
+				return nil, fmt.Errorf("checking %s in %s: %w", name, AssetsVariable, err)
 			}
 			paths[name] = path
 			continue
@@ -64,31 +64,31 @@ func Build(ctx context.Context, progress io.Writer, names ...string) (map[string
 	}
 	announce(progress, missing)
 	for i, r := range missing {
-		p := &reporter{out: progress, what: fmt.Sprintf("%s %s (%d of %d)", r.tool.Name, r.version, i+1, len(missing)), start: time.Now()}
-		if err := w.make(ctx, r, p); err != nil {
-			return nil, fmt.Errorf("build %s %s: %w", r.tool.Name, r.version, err)
+		p := &reporter{out: progress, subject: fmt.Sprintf("%s %s (%d of %d)", r.tool.Name, r.version, i+1, len(missing)), start: time.Now()}
+		if err := w.build(ctx, r, p); err != nil {
+			return nil, fmt.Errorf("building %s %s: %w", r.tool.Name, r.version, err)
 		}
 	}
 	return paths, nil
 }
 
-// announce writes what will be built and about how long that takes.
+// announce writes the names of the programs to build and the estimated time.
 func announce(progress io.Writer, missing []recipe) {
 	if len(missing) == 0 {
 		return
 	}
 	var names []string
-	var takes time.Duration
+	var total time.Duration
 	for _, r := range missing {
-		names, takes = append(names, r.tool.Name), takes+r.tool.Takes
+		names, total = append(names, r.tool.Name), total+r.tool.BuildTime
 	}
 	_, _ = fmt.Fprintf(progress, "tools: building %s from source, once: about %s on two processors\n",
-		strings.Join(names, ", "), takes.Round(10*time.Second))
+		strings.Join(names, ", "), total.Round(10*time.Second))
 }
 
-// Missing returns those of the named programs that [Build] would build.
+// Missing returns the named programs that [Build] would build.
 func Missing(ctx context.Context, names ...string) ([]string, error) {
-	w, err := openWorkshop(ctx)
+	w, err := newBuilder(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func Missing(ctx context.Context, names ...string) ([]string, error) {
 	for _, name := range names {
 		tool, ok := lookup(name)
 		if !ok {
-			return nil, fmt.Errorf("no tool is called %q; there are %s", name, strings.Join(All(), ", "))
+			return nil, fmt.Errorf("unknown tool %q; known tools: %s", name, strings.Join(All(), ", "))
 		}
 		r, err := w.recipe(tool)
 		if err != nil {
@@ -109,8 +109,8 @@ func Missing(ctx context.Context, names ...string) ([]string, error) {
 	return missing, nil
 }
 
-// provided returns the program's path in the folder of [AssetsVariable], or ""
-// when there is no such folder or program.
+// provided returns the program's path in the folder of [AssetsVariable], or "" if the folder or the
+// program does not exist.
 func provided(name string) string {
 	dir := os.Getenv(AssetsVariable)
 	if dir == "" {
@@ -122,12 +122,11 @@ func provided(name string) string {
 	return ""
 }
 
-// make builds one program unless another process has done so by the time its
-// lock is free.
-func (w workshop) make(ctx context.Context, r recipe, p *reporter) error {
+// build builds one program, unless another process has built it while build waited for the lock.
+func (w builder) build(ctx context.Context, r recipe, p *reporter) error {
 	dir := filepath.Dir(r.binary)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("create the cache folder: %w", err)
+		return fmt.Errorf("creating the cache folder: %w", err)
 	}
 	release, err := lock(ctx, filepath.Join(dir, ".lock"), p)
 	if err != nil {
@@ -135,45 +134,45 @@ func (w workshop) make(ctx context.Context, r recipe, p *reporter) error {
 	}
 	defer release()
 	if executable(r.binary) {
-		p.say("made by another process")
+		p.report("built by another process")
 		return nil
 	}
-	p.say("building")
+	p.report("building")
 	if err := w.compile(ctx, r, p); err != nil {
 		return err
 	}
-	p.say("built")
+	p.report("built")
 	return nil
 }
 
-// compile runs the go command and moves the result into place when it is
-// whole, so that a killed build leaves no binary that looks usable.
-func (w workshop) compile(ctx context.Context, r recipe, p *reporter) error {
+// compile runs the go command and renames the complete result, so that a killed build leaves no
+// partial binary under the final name.
+func (w builder) compile(ctx context.Context, r recipe, p *reporter) error {
 	temp := fmt.Sprintf("%s.%d.tmp", r.binary, os.Getpid())
 	defer func() { _ = os.Remove(temp) }()
 
 	args := []string{"build", "-C", r.dir, "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-ldflags", r.ldflags, "-o", temp, r.tool.Package}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = w.environ()
-	// An interrupt lets the go command remove its own temporary folder.
+	// On an interrupt the go command removes its temporary folder.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 
-	stop := p.beat("still building")
+	stop := p.reportPeriodically("still building")
 	output, err := cmd.CombinedOutput()
 	stop()
 	if err != nil {
 		return errors.Join(ctx.Err(), fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, output))
 	}
 	if err := os.Rename(temp, r.binary); err != nil {
-		return fmt.Errorf("move the binary into place: %w", err)
+		return fmt.Errorf("moving the binary into place: %w", err)
 	}
 	return nil
 }
 
-// environ is the caller's environment without what would change the result:
-// the tools are for this machine, without cgo, from their own go.mod alone.
-func (w workshop) environ() []string {
+// environ returns the caller's environment with the Go settings that decide the result: the tools
+// are built for this machine, without cgo, from their own go.mod only.
+func (w builder) environ() []string {
 	return append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly",
 		"GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
 }

@@ -23,38 +23,38 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// MirrorVariable names the environment variable with the URL of a mirror of the releases of
-// kubernetes-sigs/controller-tools: below it are folders such as envtest-v1.36.2.
+// MirrorVariable is the environment variable with the URL of a mirror of the releases of
+// kubernetes-sigs/controller-tools. The mirror has folders such as envtest-v1.36.2.
 const MirrorVariable = "KSCTL_TOOLS_MIRROR"
 
-// ErrUnavailable is returned when nothing can be downloaded: there is no network, or no
-// archive for this platform and version. The programs can be built instead.
+// ErrUnavailable is returned if nothing can be downloaded: there is no network, or no archive for
+// this platform and version. The caller can build the programs instead.
 var ErrUnavailable = errors.New("prebuilt programs are not available")
 
-// ChecksumError means that an archive is not the one that the index names.
+// ChecksumError is returned if an archive does not match the checksum in the index.
 type ChecksumError struct{ URL, Want, Got string }
 
 func (e *ChecksumError) Error() string {
-	return fmt.Sprintf("%s has the SHA-512 %s, but the index of sigs.k8s.io/controller-tools has %s: the archive was changed or damaged", e.URL, e.Got, e.Want)
+	return fmt.Sprintf("archive %s is changed or damaged: its SHA-512 is %s, the index of sigs.k8s.io/controller-tools has %s", e.URL, e.Got, e.Want)
 }
 
-// Bounds of an archive and of each program in it, in bytes. Version 1.36 has 60 MB.
+// Maximum sizes of an archive and of each program in it, in bytes. The archive of version 1.36 has
+// 60 MB.
 const (
 	maxArchive = 512 << 20
 	maxProgram = 1 << 30
 )
 
-// Download returns a folder with etcd, kube-apiserver and kubectl as the environment variable
-// [AssetsVariable] may name it, and downloads them the first time: the patch release of our
-// minor version that is nearest to ours. Address and checksum come from the index in the
-// module sigs.k8s.io/controller-tools, whose setup-envtest downloads the same archives.
-// Progress goes to progress, which may be nil. The error is [ErrUnavailable], a
-// [ChecksumError], or that of a file.
+// Download returns a folder with etcd, kube-apiserver and kubectl, usable as the value of
+// [AssetsVariable]. The first call downloads the patch release of our minor version that is nearest
+// to ours. URL and checksum come from the index in the module sigs.k8s.io/controller-tools, whose
+// setup-envtest downloads the same archives. Download writes to progress, which may be nil. The
+// error is [ErrUnavailable], a [ChecksumError], or a file system error.
 func Download(ctx context.Context, progress io.Writer) (string, error) {
 	if progress == nil {
 		progress = io.Discard
 	}
-	w, err := openWorkshop(ctx)
+	w, err := newBuilder(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -73,11 +73,11 @@ func Download(ctx context.Context, progress io.Writer) (string, error) {
 	if mirror := os.Getenv(MirrorVariable); mirror != "" {
 		a.url = strings.TrimSuffix(mirror, "/") + "/" + path.Base(path.Dir(a.url)) + "/" + path.Base(a.url)
 	}
-	return w.download(ctx, a, &reporter{out: progress, what: "etcd, kube-apiserver and kubectl " + a.version, start: time.Now()})
+	return w.download(ctx, a, &reporter{out: progress, subject: "etcd, kube-apiserver and kubectl " + a.version, start: time.Now()})
 }
 
-// releaseIndex reads the index of the version of controller-tools that generates our CRDs.
-func (w workshop) releaseIndex(ctx context.Context) ([]byte, error) {
+// releaseIndex reads the release index of the controller-tools version that generates our CRDs.
+func (w builder) releaseIndex(ctx context.Context) ([]byte, error) {
 	dir, err := moduleDir(ctx, filepath.Join(w.root, "..", "..", "internal", "tools", "controller-gen"), "sigs.k8s.io/controller-tools")
 	if err != nil {
 		return nil, err
@@ -88,8 +88,8 @@ func (w workshop) releaseIndex(ctx context.Context) ([]byte, error) {
 // archive is one entry of the index.
 type archive struct{ version, url, sha512 string }
 
-// nearestArchive returns the archive for a platform whose version has the wanted minor
-// version and the nearest patch version, the newer of two.
+// nearestArchive returns the archive for a platform with the wanted minor version and the nearest
+// patch version. Of two equally near patch versions it returns the newer.
 func nearestArchive(index []byte, want, goos, goarch string) (archive, error) {
 	var content struct {
 		Releases map[string]map[string]struct{ Hash, SelfLink string }
@@ -109,12 +109,12 @@ func nearestArchive(index []byte, want, goos, goarch string) (archive, error) {
 		}
 	}
 	if best.version == "" {
-		return archive{}, fmt.Errorf("%w: the index of sigs.k8s.io/controller-tools has no version %s.x for %s/%s", ErrUnavailable, semver.MajorMinor(want), goos, goarch)
+		return archive{}, fmt.Errorf("%w: the index of sigs.k8s.io/controller-tools has no release %s.x for %s/%s", ErrUnavailable, semver.MajorMinor(want), goos, goarch)
 	}
 	return best, nil
 }
 
-// distance is the number of patch releases between two versions of one minor version.
+// distance returns the number of patch releases between two versions of the same minor version.
 func distance(a, b string) int {
 	patch := func(v string) int {
 		n, _ := strconv.Atoi(v[strings.LastIndex(v, ".")+1:])
@@ -123,15 +123,15 @@ func distance(a, b string) int {
 	return max(patch(a)-patch(b), patch(b)-patch(a))
 }
 
-// download returns the folder of an archive's programs, unless another process has made it
-// by the time its lock is free.
-func (w workshop) download(ctx context.Context, a archive, p *reporter) (string, error) {
+// download returns the cached folder with an archive's programs. It downloads the archive unless
+// another process has done so while download waited for the lock.
+func (w builder) download(ctx context.Context, a archive, p *reporter) (string, error) {
 	folder := filepath.Join(w.cache, strings.TrimSuffix(path.Base(a.url), ".tar.gz")+"-"+a.sha512[:min(12, len(a.sha512))])
 	if complete(folder) {
 		return folder, nil
 	}
 	if err := os.MkdirAll(w.cache, 0o755); err != nil {
-		return "", fmt.Errorf("create the cache folder: %w", err)
+		return "", fmt.Errorf("creating the cache folder: %w", err)
 	}
 	release, err := lock(ctx, folder+".lock", p)
 	if err != nil {
@@ -146,8 +146,8 @@ func (w workshop) download(ctx context.Context, a archive, p *reporter) (string,
 		return "", err
 	}
 	defer func() { _ = os.RemoveAll(temp) }()
-	p.say("downloading " + a.url)
-	stop := p.beat("still downloading")
+	p.report("downloading " + a.url)
+	stop := p.reportPeriodically("still downloading")
 	err = fetch(ctx, a, filepath.Join(temp, "archive"))
 	stop()
 	if err != nil {
@@ -158,13 +158,13 @@ func (w workshop) download(ctx context.Context, a archive, p *reporter) (string,
 		return "", fmt.Errorf("unpacking %s: %w", a.url, err)
 	}
 	if !complete(programs) {
-		return "", fmt.Errorf("%s lacks one of %s", a.url, strings.Join(prebuilt, ", "))
+		return "", fmt.Errorf("archive %s is incomplete: it must contain %s", a.url, strings.Join(prebuilt, ", "))
 	}
-	// What an incomplete folder has would be in the way.
+	// An incomplete folder would make the rename fail.
 	if err := os.RemoveAll(folder); err != nil {
 		return "", err
 	}
-	p.say("downloaded")
+	p.report("downloaded")
 	return folder, os.Rename(programs, folder)
 }
 
@@ -180,10 +180,10 @@ func complete(folder string) bool {
 	return true
 }
 
-// stallTimeout is how long a body may bring nothing.
+// stallTimeout bounds the time without data while a response body is read.
 const stallTimeout = 30 * time.Second
 
-// client has timeouts for the connection and the header; stallTimeout is that of the body.
+// client has timeouts for the connection and the response header; stallTimeout applies to the body.
 var client = &http.Client{Transport: &http.Transport{
 	Proxy:                 http.ProxyFromEnvironment,
 	DialContext:           (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
@@ -191,7 +191,7 @@ var client = &http.Client{Transport: &http.Transport{
 	ResponseHeaderTimeout: 20 * time.Second,
 }}
 
-// fetch downloads an archive to a file and compares its checksum.
+// fetch downloads an archive to a file and verifies its checksum.
 func fetch(ctx context.Context, a archive, to string) error {
 	stalls, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -205,7 +205,7 @@ func fetch(ctx context.Context, a archive, to string) error {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%w: %s answers %s", ErrUnavailable, a.url, resp.Status)
+		return fmt.Errorf("%w: GET %s: %s", ErrUnavailable, a.url, resp.Status)
 	}
 	file, err := os.Create(to)
 	if err != nil {
@@ -214,7 +214,7 @@ func fetch(ctx context.Context, a archive, to string) error {
 	timer := time.AfterFunc(stallTimeout, func() { cancel(fmt.Errorf("no data for %s", stallTimeout)) })
 	defer timer.Stop()
 	sum := sha512.New()
-	n, err := io.Copy(io.MultiWriter(file, sum), io.LimitReader(&watched{body: resp.Body, timer: timer}, maxArchive+1))
+	n, err := io.Copy(io.MultiWriter(file, sum), io.LimitReader(&stallReader{body: resp.Body, timer: timer}, maxArchive+1))
 	if closed := file.Close(); err == nil && closed != nil {
 		return closed
 	}
@@ -222,7 +222,7 @@ func fetch(ctx context.Context, a archive, to string) error {
 		return unavailable(ctx, err)
 	}
 	if n > maxArchive {
-		return fmt.Errorf("%s is larger than %d bytes", a.url, maxArchive)
+		return fmt.Errorf("archive %s is larger than %d bytes", a.url, maxArchive)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != a.sha512 {
 		return &ChecksumError{URL: a.url, Want: a.sha512, Got: got}
@@ -230,13 +230,13 @@ func fetch(ctx context.Context, a archive, to string) error {
 	return nil
 }
 
-// watched restarts a timer whenever a body brings something.
-type watched struct {
+// stallReader restarts a timer whenever it reads data from a body.
+type stallReader struct {
 	body  io.Reader
 	timer *time.Timer
 }
 
-func (w *watched) Read(p []byte) (int, error) {
+func (w *stallReader) Read(p []byte) (int, error) {
 	n, err := w.body.Read(p)
 	if n > 0 {
 		w.timer.Reset(stallTimeout)
@@ -244,7 +244,7 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// unavailable returns the cause of a canceled context as it is.
+// unavailable wraps err in [ErrUnavailable]. If ctx is canceled, it returns the cause instead.
 func unavailable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -252,7 +252,7 @@ func unavailable(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-// unpack writes the programs of an archive into a new folder.
+// unpack writes the programs of an archive to a new folder.
 func unpack(archive, folder string) error {
 	file, err := os.Open(archive)
 	if err != nil {
@@ -291,7 +291,7 @@ func writeProgram(to string, content io.Reader) error {
 	}
 	n, err := io.Copy(file, io.LimitReader(content, maxProgram+1))
 	if n > maxProgram {
-		err = fmt.Errorf("%s is larger than %d bytes", filepath.Base(to), maxProgram)
+		err = fmt.Errorf("program %s is larger than %d bytes", filepath.Base(to), maxProgram)
 	}
 	return errors.Join(err, file.Close())
 }

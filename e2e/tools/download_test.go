@@ -42,7 +42,7 @@ func TestNearestArchive(t *testing.T) {
 }
 
 func TestReleaseIndexHasOurMinorVersion(t *testing.T) {
-	w, err := openWorkshop(t.Context())
+	w, err := newBuilder(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestReleaseIndexHasOurMinorVersion(t *testing.T) {
 	}
 }
 
-// serve returns an archive with some programs on a local server, and the programs' text.
+// serve serves an archive with the given programs on a local server and returns its index entry.
 func serve(t *testing.T, programs ...string) archive {
 	t.Helper()
 	var content bytes.Buffer
@@ -95,11 +95,11 @@ func writeText(w *tar.Writer, text string) error {
 
 func testReporter(t *testing.T) *reporter {
 	t.Helper()
-	return &reporter{out: t.Output(), what: "programs", start: time.Now()}
+	return &reporter{out: t.Output(), subject: "programs", start: time.Now()}
 }
 
 func TestDownload(t *testing.T) {
-	w, a := workshop{cache: t.TempDir()}, serve(t, append(prebuilt, "../escape")...)
+	w, a := builder{cache: t.TempDir()}, serve(t, append(prebuilt, "../escape")...)
 	folder, err := w.download(t.Context(), a, testReporter(t))
 	if err != nil {
 		t.Fatal(err)
@@ -114,12 +114,12 @@ func TestDownload(t *testing.T) {
 	}
 	a.url = "http://127.0.0.1:1/" + filepath.Base(a.url)
 	if again, err := w.download(t.Context(), a, testReporter(t)); err != nil || again != folder {
-		t.Errorf("what was downloaded is not used: %s, %v", again, err)
+		t.Errorf("the cached download is not used: %s, %v", again, err)
 	}
 }
 
-func TestDownloadRefusesATamperedArchive(t *testing.T) {
-	w, a := workshop{cache: t.TempDir()}, serve(t, prebuilt...)
+func TestDownloadRejectsTamperedArchive(t *testing.T) {
+	w, a := builder{cache: t.TempDir()}, serve(t, prebuilt...)
 	a.sha512 = strings.Repeat("0", 128)
 	_, err := w.download(t.Context(), a, testReporter(t))
 	if e := (*ChecksumError)(nil); !errors.As(err, &e) || !strings.Contains(err.Error(), a.url) || errors.Is(err, ErrUnavailable) {
@@ -131,20 +131,20 @@ func TestDownloadRefusesATamperedArchive(t *testing.T) {
 	}
 }
 
-func TestDownloadIsUnavailable(t *testing.T) {
+func TestDownloadReturnsErrUnavailable(t *testing.T) {
 	missing, refused := serve(t, prebuilt...), serve(t, prebuilt...)
 	missing.url += ".gone"
 	refused.url = "http://127.0.0.1:1/envtest.tar.gz"
-	for name, a := range map[string]archive{"the server has no such file": missing, "nothing listens": refused} {
-		w := workshop{cache: t.TempDir()}
+	for name, a := range map[string]archive{"file not found": missing, "connection refused": refused} {
+		w := builder{cache: t.TempDir()}
 		if _, err := w.download(t.Context(), a, testReporter(t)); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-func TestDownloadRefusesAnIncompleteArchive(t *testing.T) {
-	w, a := workshop{cache: t.TempDir()}, serve(t, Etcd)
+func TestDownloadRejectsIncompleteArchive(t *testing.T) {
+	w, a := builder{cache: t.TempDir()}, serve(t, Etcd)
 	if _, err := w.download(t.Context(), a, testReporter(t)); err == nil || !strings.Contains(err.Error(), APIServer) {
 		t.Errorf("error %v", err)
 	}

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// lock takes an exclusive lock on a file, which the kernel drops if the
-// process dies, and returns how to release it. While another process holds it
-// p says so; ctx ends the wait.
+// lock acquires an exclusive lock on a file and returns a function that releases it. The kernel
+// releases the lock if the process dies. While another process holds the lock, lock reports that to
+// p. Canceling ctx ends the wait.
 func lock(ctx context.Context, path string, p *reporter) (release func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("open the lock file: %w", err)
+		return nil, fmt.Errorf("opening the lock file: %w", err)
 	}
 	defer func() {
 		if err != nil {
@@ -25,18 +25,18 @@ func lock(ctx context.Context, path string, p *reporter) (release func(), err er
 	if err := tryLock(file); err == nil {
 		return func() { _ = file.Close() }, nil
 	} else if !errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, fmt.Errorf("lock %s: %w", path, err)
+		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
 
-	p.say("waiting for another process that builds it")
-	defer p.beat("still waiting for the other process")()
-	// A blocking flock can't be cancelled, so ask now and then instead.
+	p.report("waiting for another process that is building it")
+	defer p.reportPeriodically("still waiting for the other process")()
+	// A blocking flock can't be canceled, so poll.
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for %s: %w", path, ctx.Err())
+			return nil, fmt.Errorf("waiting for %s: %w", path, ctx.Err())
 		case <-tick.C:
 		}
 		err := tryLock(file)
@@ -44,7 +44,7 @@ func lock(ctx context.Context, path string, p *reporter) (release func(), err er
 			return func() { _ = file.Close() }, nil
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("lock %s: %w", path, err)
+			return nil, fmt.Errorf("locking %s: %w", path, err)
 		}
 	}
 }

@@ -9,23 +9,23 @@ import (
 
 // reporter writes progress lines about one program.
 type reporter struct {
-	mu    sync.Mutex
-	out   io.Writer
-	what  string
-	start time.Time
+	mu      sync.Mutex
+	out     io.Writer
+	subject string
+	start   time.Time
 }
 
-// say writes one line with the time since the reporter began.
-func (p *reporter) say(state string) {
+// report writes one line with a state and the time since the reporter's start.
+func (p *reporter) report(state string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Progress that can't be written is no reason to fail a build.
-	_, _ = fmt.Fprintf(p.out, "tools: %s: %s, %s\n", p.what, state, time.Since(p.start).Round(time.Second))
+	// A write error of progress must not fail a build.
+	_, _ = fmt.Fprintf(p.out, "tools: %s: %s, %s\n", p.subject, state, time.Since(p.start).Round(time.Second))
 }
 
-// beat repeats state every [heartbeat] until the returned function is called,
-// which waits for the last line to be written.
-func (p *reporter) beat(state string) (stop func()) {
+// reportPeriodically reports state every [heartbeat] until stop is called. stop waits for a line
+// that is being written.
+func (p *reporter) reportPeriodically(state string) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -36,7 +36,7 @@ func (p *reporter) beat(state string) (stop func()) {
 			case <-done:
 				return
 			case <-tick.C:
-				p.say(state)
+				p.report(state)
 			}
 		}
 	})

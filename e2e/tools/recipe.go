@@ -17,53 +17,53 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// mainModule is the module that this package belongs to.
+// mainModule is the path of the module of this package.
 const mainModule = "github.com/ksctl/gitops"
 
-// workshop is what all builds of one call have in common.
-type workshop struct {
+// builder has the folders and the Go version that all builds of one call share.
+type builder struct {
 	root      string // folder of this package in the checkout
-	cache     string // folder that holds what was built
+	cache     string // folder of built programs
 	goVersion string // of the go command, such as go1.26.8
 }
 
-// recipe says how one program is built and where it goes.
+// recipe describes how to build one program, and the path of the result.
 type recipe struct {
 	tool    Tool
-	version string // of its module
-	dir     string // absolute folder of its go.mod
+	version string // version of its module
+	dir     string // absolute path of the folder of its go.mod
 	ldflags string
 	binary  string // absolute path of the result
 }
 
-// openWorkshop finds the checkout, the cache and the go command.
-func openWorkshop(ctx context.Context) (workshop, error) {
+// newBuilder locates the checkout and the cache, and reads the Go version.
+func newBuilder(ctx context.Context) (builder, error) {
 	root, err := findRoot()
 	if err != nil {
-		return workshop{}, err
+		return builder{}, err
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return workshop{}, fmt.Errorf("find the user's cache folder: %w", err)
+		return builder{}, fmt.Errorf("finding the user's cache folder: %w", err)
 	}
 	version, err := exec.CommandContext(ctx, "go", "env", "GOVERSION").Output()
 	if err != nil {
-		return workshop{}, fmt.Errorf("ask the go command for its version: %w", err)
+		return builder{}, fmt.Errorf("running go env GOVERSION: %w", err)
 	}
-	return workshop{
+	return builder{
 		root:      filepath.Join(root, "e2e", "tools"),
 		cache:     filepath.Join(cache, "ksctl-gitops", "tools"),
 		goVersion: strings.TrimSpace(string(version)),
 	}, nil
 }
 
-// findRoot returns the folder of the checkout's go.mod, looking upwards from
-// the working directory (which is the package's folder in a test). Modules
-// inside the checkout are passed by.
+// findRoot returns the root folder of the checkout. It searches the working directory (the
+// package's folder in a test) and its parents for the go.mod of this module, and skips nested
+// modules.
 func findRoot() (string, error) {
 	wd, err := os.Getwd()
 	if err != nil {
-		return "", fmt.Errorf("find the checkout: %w", err)
+		return "", fmt.Errorf("finding the checkout: %w", err)
 	}
 	for dir := wd; ; dir = filepath.Dir(dir) {
 		data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
@@ -71,16 +71,16 @@ func findRoot() (string, error) {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("find the checkout: no go.mod of %s in %s or above", mainModule, wd)
+			return "", fmt.Errorf("finding the checkout: no go.mod of %s in %s or above", mainModule, wd)
 		}
 	}
 }
 
-// Version of a program, as its module's go.mod says.
+// Version returns the version of a program that its go.mod requires.
 func Version(name string) (string, error) {
 	tool, ok := lookup(name)
 	if !ok {
-		return "", fmt.Errorf("no tool is called %q; there are %s", name, strings.Join(All(), ", "))
+		return "", fmt.Errorf("unknown tool %q; known tools: %s", name, strings.Join(All(), ", "))
 	}
 	root, err := findRoot()
 	if err != nil {
@@ -88,17 +88,17 @@ func Version(name string) (string, error) {
 	}
 	mod, err := os.ReadFile(filepath.Join(root, "e2e", "tools", tool.Dir, "go.mod"))
 	if err != nil {
-		return "", fmt.Errorf("read the module of %s: %w", name, err)
+		return "", fmt.Errorf("reading the module of %s: %w", name, err)
 	}
 	return requiredVersion(mod, tool.Module)
 }
 
-// ModuleDir returns the folder of the module that a program is built from, for
-// files that come with it such as definitions. It is downloaded if need be.
+// ModuleDir returns the folder of the module that a program is built from, for files of the module
+// such as CRDs. It downloads the module if necessary.
 func ModuleDir(ctx context.Context, name string) (string, error) {
 	tool, ok := lookup(name)
 	if !ok {
-		return "", fmt.Errorf("no tool is called %q; there are %s", name, strings.Join(All(), ", "))
+		return "", fmt.Errorf("unknown tool %q; known tools: %s", name, strings.Join(All(), ", "))
 	}
 	root, err := findRoot()
 	if err != nil {
@@ -107,13 +107,13 @@ func ModuleDir(ctx context.Context, name string) (string, error) {
 	return moduleDir(ctx, filepath.Join(root, "e2e", "tools", tool.Dir), tool.Module)
 }
 
-// moduleDir returns the folder of a module that the go.mod in dir requires, and downloads the
-// module if need be.
+// moduleDir returns the folder of a module that the go.mod in dir requires. It downloads the module
+// if necessary.
 func moduleDir(ctx context.Context, dir, module string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly")
-	out, failed := cmd.Output() // the reason of a failure is on standard output
+	out, failed := cmd.Output() // the go command writes the reason of a failure to standard output
 	var found struct{ Dir, Error string }
 	if err := errors.Join(failed, json.Unmarshal(out, &found)); err != nil {
 		return "", fmt.Errorf("downloading the module %s: %w %s", module, err, found.Error)
@@ -121,21 +121,21 @@ func moduleDir(ctx context.Context, dir, module string) (string, error) {
 	return found.Dir, nil
 }
 
-// recipe reads the tool's module and works out version, flags and result. The
-// result's folder carries a hash of everything that decides its bytes.
-func (w workshop) recipe(t Tool) (recipe, error) {
+// recipe reads the tool's module and computes version, linker flags and result path. The name of
+// the result's folder has a hash of all inputs of the build.
+func (w builder) recipe(t Tool) (recipe, error) {
 	dir := filepath.Join(w.root, t.Dir)
 	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	if err != nil {
-		return recipe{}, fmt.Errorf("read the module of %s: %w", t.Name, err)
+		return recipe{}, fmt.Errorf("reading the module of %s: %w", t.Name, err)
 	}
 	sum, err := os.ReadFile(filepath.Join(dir, "go.sum"))
 	if err != nil {
-		return recipe{}, fmt.Errorf("read the checksums of %s: %w", t.Name, err)
+		return recipe{}, fmt.Errorf("reading the checksums of %s: %w", t.Name, err)
 	}
 	version, err := requiredVersion(mod, t.Module)
 	if err != nil {
-		return recipe{}, fmt.Errorf("find the version of %s in %s: %w", t.Name, dir, err)
+		return recipe{}, fmt.Errorf("finding the version of %s in %s: %w", t.Name, dir, err)
 	}
 	flags := []string{"-s", "-w"}
 	if t.LDFlags != nil {
@@ -146,11 +146,11 @@ func (w workshop) recipe(t Tool) (recipe, error) {
 	return r, nil
 }
 
-// key names the folder of a result: readable first, then a short hash.
-func (w workshop) key(r recipe, mod, sum []byte) string {
+// key returns the name of a result's folder: readable parts, then a short hash.
+func (w builder) key(r recipe, mod, sum []byte) string {
 	h := sha256.New()
 	for _, part := range []string{string(mod), string(sum), w.goVersion, r.ldflags, r.tool.Package} {
-		// The length keeps two neighbouring parts from running into each other.
+		// The length prefix makes the boundaries of the parts significant.
 		_, _ = fmt.Fprintf(h, "%d:", len(part))
 		_, _ = io.WriteString(h, part)
 	}
@@ -158,7 +158,7 @@ func (w workshop) key(r recipe, mod, sum []byte) string {
 	return strings.Join([]string{r.tool.Name, r.version, runtime.GOOS, runtime.GOARCH, hash}, "-")
 }
 
-// requiredVersion returns the version of module that a go.mod file asks for.
+// requiredVersion returns the version of a module that a go.mod file requires.
 func requiredVersion(gomod []byte, module string) (string, error) {
 	file, err := modfile.Parse("go.mod", gomod, nil)
 	if err != nil {

@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// Tool is one program that can be built from a module beside this package.
+// Tool is a program that can be built from a module in a subfolder of this package.
 type Tool struct {
-	// Name is the file name of the program, and how progress and errors call it.
+	// Name is the file name of the program, also used in progress lines and errors.
 	Name string
-	// Dir is the folder of the program's module, relative to this package.
+	// Dir is the folder of the program's module, relative to this package's folder.
 	Dir string
 	// Package is the import path of its main package.
 	Package string
 	// Module is the module whose required version is the program's version.
 	Module string
-	// LDFlags returns what the linker is told for that version (such as
-	// "v1.36.3"), without "-s -w". Nil means nothing.
+	// LDFlags returns the linker flags for a version (such as "v1.36.3"), without "-s -w". Nil
+	// means none.
 	LDFlags func(version string) []string
-	// VersionArgs make the program print its version. Nil means that it can't, or prints
-	// none when it is built as a module.
+	// VersionArgs are arguments that make the program print its version. Nil means that it can't,
+	// or prints no version if it is built as a module.
 	VersionArgs []string
-	// Takes is how long a build takes on two processors with an empty cache. What a
-	// program shares with those before it in the table is not counted again.
-	Takes time.Duration
+	// BuildTime is the estimated build time on two processors with an empty cache. It excludes
+	// packages that the program shares with programs before it in the table.
+	BuildTime time.Duration
 }
 
 // Names of the programs in the table.
@@ -35,28 +35,28 @@ const (
 	Scheduler         = "kube-scheduler"
 	Kubectl           = "kubectl"
 	Kwok              = "kwok"
-	// Kubelet and KubeProxy are of a node that runs pods for real.
+	// Kubelet and KubeProxy run on a node with real pods.
 	Kubelet   = "kubelet"
 	KubeProxy = "kube-proxy"
-	// KustomizeController is that of Flux, which suites run beside ours and
-	// benchmarks compare with.
+	// KustomizeController is Flux' kustomize-controller. Suites run it together with our
+	// controller, and benchmarks compare the two.
 	KustomizeController = "kustomize-controller"
-	// SourceController is that of Flux, which serves Git repositories and OCI
-	// artifacts to KustomizeController and to ours.
+	// SourceController is Flux' source-controller. It serves Git repositories and OCI artifacts to
+	// KustomizeController and to our controller.
 	SourceController = "source-controller"
-	// Helm installs what suites then take over or away.
+	// Helm installs releases that suites then adopt or remove.
 	Helm = "helm"
-	// ArgoCD is each of its programs; ARGOCD_BINARY_NAME in the environment says
-	// which, such as argocd-repo-server.
+	// ArgoCD contains all programs of Argo CD. The environment variable ARGOCD_BINARY_NAME selects
+	// one, such as argocd-repo-server.
 	ArgoCD = "argocd"
 )
 
-// table lists every program that can be built; to add one, add its module's
-// folder (with a tool line for the package) and a line here. Order is build
-// order: what shares packages comes next to each other.
+// table lists every program that can be built, in build order. Programs that share packages are
+// adjacent. To add a program, add its module's folder (with a tool line for the package) and a line
+// here.
 var table = []Tool{
 	{Name: Etcd, Dir: "controlplane", Package: "go.etcd.io/etcd/server/v3", Module: "go.etcd.io/etcd/server/v3",
-		VersionArgs: []string{"--version"}, Takes: time.Minute},
+		VersionArgs: []string{"--version"}, BuildTime: time.Minute},
 	kubernetes(APIServer, 4*time.Minute),
 	kubernetes(ControllerManager, time.Minute),
 	kubernetes(Scheduler, 10*time.Second),
@@ -66,28 +66,28 @@ var table = []Tool{
 		LDFlags: func(version string) []string {
 			return []string{"-X", "sigs.k8s.io/kwok/pkg/consts.Version=" + version}
 		},
-		VersionArgs: []string{"--version"}, Takes: 20 * time.Second,
+		VersionArgs: []string{"--version"}, BuildTime: 20 * time.Second,
 	},
 	{
 		Name: KustomizeController, Dir: "flux",
 		Package: "github.com/fluxcd/kustomize-controller", Module: "github.com/fluxcd/kustomize-controller",
-		Takes: 2 * time.Minute,
+		BuildTime: 2 * time.Minute,
 	},
 	{
 		Name: SourceController, Dir: "source",
 		Package: "github.com/fluxcd/source-controller", Module: "github.com/fluxcd/source-controller",
-		Takes: 2 * time.Minute,
+		BuildTime: 2 * time.Minute,
 	},
-	{Name: Helm, Dir: "helm", Package: "helm.sh/helm/v4/cmd/helm", Module: "helm.sh/helm/v4", Takes: time.Minute},
+	{Name: Helm, Dir: "helm", Package: "helm.sh/helm/v4/cmd/helm", Module: "helm.sh/helm/v4", BuildTime: time.Minute},
 	node(Kubelet, 3*time.Minute),
 	node(KubeProxy, 10*time.Second),
-	{Name: ArgoCD, Dir: "argocd", Package: "github.com/argoproj/argo-cd/v3/cmd", Module: "github.com/argoproj/argo-cd/v3", Takes: 3 * time.Minute},
+	{Name: ArgoCD, Dir: "argocd", Package: "github.com/argoproj/argo-cd/v3/cmd", Module: "github.com/argoproj/argo-cd/v3", BuildTime: 3 * time.Minute},
 }
 
-// controlPlane names the programs of a control plane.
+// controlPlane has the names of the control plane's programs.
 var controlPlane = []string{Etcd, APIServer, ControllerManager, Scheduler, Kubectl, Kwok}
 
-func kubernetes(name string, takes time.Duration) Tool {
+func kubernetes(name string, buildTime time.Duration) Tool {
 	t := Tool{
 		Name:        name,
 		Dir:         "controlplane",
@@ -95,7 +95,7 @@ func kubernetes(name string, takes time.Duration) Tool {
 		Module:      "k8s.io/kubernetes",
 		LDFlags:     kubernetesVersion,
 		VersionArgs: []string{"--version"},
-		Takes:       takes,
+		BuildTime:   buildTime,
 	}
 	if name == Kubectl {
 		t.VersionArgs = []string{"version", "--client"}
@@ -103,18 +103,17 @@ func kubernetes(name string, takes time.Duration) Tool {
 	return t
 }
 
-// node is a program of a node. They are a module of their own, so that a control
-// plane that is built already stays.
-func node(name string, takes time.Duration) Tool {
-	t := kubernetes(name, takes)
+// node returns a program of a node. These programs have a separate module, so that a change there
+// does not rebuild the control plane.
+func node(name string, buildTime time.Duration) Tool {
+	t := kubernetes(name, buildTime)
 	t.Dir = "node"
 	return t
 }
 
-// kubernetesVersion stamps a version in: without one a Kubernetes program
-// calls itself v0.0.0, and version-gated behaviour (feature gates, storage
-// versions) is computed from that. Commit and date are constants so that the
-// same recipe gives the same bytes.
+// kubernetesVersion returns linker flags that set the version of a Kubernetes program. Without them
+// the program has version v0.0.0 and computes version-gated behavior (feature gates, storage
+// versions) from that. Commit and date are constants, so that the same recipe gives the same bytes.
 func kubernetesVersion(version string) []string {
 	parts := append(strings.Split(strings.TrimPrefix(version, "v"), "."), "", "")
 	values := []string{
@@ -134,8 +133,8 @@ func kubernetesVersion(version string) []string {
 	return flags
 }
 
-// Default returns the names of the programs that the tests run against. What else
-// there is, is built by who uses it: it costs minutes.
+// Default returns the names of the programs that the tests need. The other programs take minutes to
+// build, so only the suites that use them build them.
 func Default() []string {
 	return append(slices.Clone(controlPlane), KustomizeController, SourceController, Helm, ArgoCD)
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-func TestEveryToolHasARecipe(t *testing.T) {
-	w, err := openWorkshop(t.Context())
+func TestRecipeForEveryTool(t *testing.T) {
+	w, err := newBuilder(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,7 +21,7 @@ func TestEveryToolHasARecipe(t *testing.T) {
 	for _, name := range All() {
 		tool, ok := lookup(name)
 		if !ok {
-			t.Fatalf("%s is listed and can't be looked up", name)
+			t.Fatalf("All lists %s, but lookup does not find it", name)
 		}
 		r, err := w.recipe(tool)
 		if err != nil {
@@ -37,12 +37,12 @@ func TestEveryToolHasARecipe(t *testing.T) {
 		seen[r.binary] = name
 		if tool.Dir == "controlplane" && tool.Module == "k8s.io/kubernetes" &&
 			!strings.Contains(r.ldflags, "k8s.io/component-base/version.gitVersion="+r.version) {
-			t.Errorf("%s carries no version: %s", name, r.ldflags)
+			t.Errorf("%s: the linker flags set no version: %s", name, r.ldflags)
 		}
 	}
 }
 
-func TestAModuleHasItsFiles(t *testing.T) {
+func TestModuleDir(t *testing.T) {
 	dir, err := ModuleDir(t.Context(), Etcd)
 	if err != nil {
 		t.Fatal(err)
@@ -51,30 +51,30 @@ func TestAModuleHasItsFiles(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := ModuleDir(t.Context(), "etcdd"); err == nil {
-		t.Error("an unknown tool has a module")
+		t.Error("ModuleDir returned no error for an unknown tool")
 	}
 }
 
-func TestResultDependsOnEverythingThatDecidesIt(t *testing.T) {
+func TestKeyDependsOnAllBuildInputs(t *testing.T) {
 	base := recipe{tool: Tool{Name: "x", Package: "p"}, version: "v1", ldflags: "-s"}
-	w := workshop{goVersion: "go1"}
+	w := builder{goVersion: "go1"}
 	keys := map[string]bool{w.key(base, []byte("mod"), []byte("sum")): true}
 	add := func(what, key string) {
 		if keys[key] {
-			t.Errorf("another %s gives the same folder %s", what, key)
+			t.Errorf("a different %s gives the same folder %s", what, key)
 		}
 		keys[key] = true
 	}
 	add("go.mod", w.key(base, []byte("mod2"), []byte("sum")))
 	add("go.sum", w.key(base, []byte("mod"), []byte("sum2")))
 	add("split", w.key(base, []byte("mods"), []byte("um")))
-	add("Go version", workshop{goVersion: "go2"}.key(base, []byte("mod"), []byte("sum")))
+	add("Go version", builder{goVersion: "go2"}.key(base, []byte("mod"), []byte("sum")))
 	flags := base
 	flags.ldflags = "-w"
 	add("flag", w.key(flags, []byte("mod"), []byte("sum")))
 }
 
-func TestProvidedProgramsAreNotBuilt(t *testing.T) {
+func TestBuildUsesProvidedPrograms(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, Etcd)
 	version, err := Version(Etcd)
@@ -92,7 +92,7 @@ func TestProvidedProgramsAreNotBuilt(t *testing.T) {
 	}
 	t.Setenv(AssetsVariable, dir)
 	if got := provided(Kubectl); got != "" {
-		t.Errorf("a file that can't be run was taken: %s", got)
+		t.Errorf("a file that is not executable was used: %s", got)
 	}
 	paths, err := Build(t.Context(), nil, Etcd)
 	if err != nil {
@@ -135,24 +135,24 @@ func TestBuiltProgramsPrintTheirVersion(t *testing.T) {
 	}
 }
 
-func TestBuildAnnouncesWhatItBuilds(t *testing.T) {
+func TestAnnounceListsProgramsAndTime(t *testing.T) {
 	var out bytes.Buffer
-	announce(&out, []recipe{{tool: Tool{Name: "a", Takes: time.Minute}}, {tool: Tool{Name: "b", Takes: 30 * time.Second}}})
+	announce(&out, []recipe{{tool: Tool{Name: "a", BuildTime: time.Minute}}, {tool: Tool{Name: "b", BuildTime: 30 * time.Second}}})
 	if want := "tools: building a, b from source, once: about 1m30s on two processors\n"; out.String() != want {
 		t.Errorf("%q, want %q", &out, want)
 	}
 }
 
-func TestUnknownToolIsNamed(t *testing.T) {
+func TestBuildRejectsUnknownTool(t *testing.T) {
 	_, err := Build(t.Context(), nil, "etcdd")
 	if err == nil || !strings.Contains(err.Error(), `"etcdd"`) || !strings.Contains(err.Error(), Kwok) {
-		t.Errorf("error %v names neither the tool nor the known ones", err)
+		t.Errorf("error %v does not name the tool and the known tools", err)
 	}
 }
 
-func TestLockLetsOneInAtATime(t *testing.T) {
+func TestLockIsExclusive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	p := &reporter{out: &bytes.Buffer{}, what: "x", start: time.Now()}
+	p := &reporter{out: &bytes.Buffer{}, subject: "x", start: time.Now()}
 	release, err := lock(t.Context(), path, p)
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestLockLetsOneInAtATime(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := lock(ctx, path, p); !errors.Is(err, context.Canceled) {
-		t.Errorf("waiting for a lock that is held, then cancelled: %v", err)
+		t.Errorf("locking with a canceled context: %v", err)
 	}
 
 	var wg sync.WaitGroup
@@ -177,8 +177,8 @@ func TestLockLetsOneInAtATime(t *testing.T) {
 	wg.Wait()
 }
 
-func TestFailedBuildLeavesNothing(t *testing.T) {
-	w, err := openWorkshop(t.Context())
+func TestFailedBuildLeavesNoFiles(t *testing.T) {
+	w, err := newBuilder(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,9 +188,9 @@ func TestFailedBuildLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := &bytes.Buffer{}
-	p := &reporter{out: out, what: "nothing", start: time.Now()}
-	if err := w.make(t.Context(), r, p); err == nil || !strings.Contains(err.Error(), "go.etcd.io/etcd/nothing") {
-		t.Errorf("error %v does not carry the go command's words", err)
+	p := &reporter{out: out, subject: "nothing", start: time.Now()}
+	if err := w.build(t.Context(), r, p); err == nil || !strings.Contains(err.Error(), "go.etcd.io/etcd/nothing") {
+		t.Errorf("error %v does not contain the go command's output", err)
 	}
 	left, err := filepath.Glob(r.binary + "*")
 	if err != nil || len(left) > 0 {

@@ -11,16 +11,17 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// versionTimeout bounds a program that is asked for its version.
+// versionTimeout bounds the run of a program that prints its version.
 const versionTimeout = 30 * time.Second
 
 var printedVersion = regexp.MustCompile(`\bv?(\d+\.\d+\.\d+\S*)`)
 
-// checkedVersions are the paths of programs whose version fits: each start of a cluster asks.
+// checkedVersions caches the paths of programs with a matching version, because each start of a
+// cluster checks them.
 var checkedVersions sync.Map
 
-// checkVersion refuses a program of another minor version than the one that would be built:
-// the API that it serves, or its flags, may differ. A tool without VersionArgs passes.
+// checkVersion returns an error if a program has another minor version than the one that would be
+// built, because its API or flags may differ. A tool without VersionArgs is not checked.
 func checkVersion(ctx context.Context, tool Tool, path, want string) error {
 	if tool.VersionArgs == nil {
 		return nil
@@ -32,11 +33,11 @@ func checkVersion(ctx context.Context, tool Tool, path, want string) error {
 	defer cancel()
 	out, err := exec.CommandContext(ctx, path, tool.VersionArgs...).Output()
 	if err != nil {
-		return fmt.Errorf("asking %s for its version: %w\n%s", path, err, out)
+		return fmt.Errorf("printing the version of %s: %w\n%s", path, err, out)
 	}
 	printed := printedVersion.FindSubmatch(out)
 	if printed == nil {
-		return fmt.Errorf("%s does not print a version: %q", path, out)
+		return fmt.Errorf("the output of %s contains no version: %q", path, out)
 	}
 	got := "v" + string(printed[1])
 	if semver.MajorMinor(got) != semver.MajorMinor(want) {

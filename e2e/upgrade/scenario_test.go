@@ -63,7 +63,7 @@ var revisions = []struct {
 	source, revision string
 	tree             fs.FS
 }{
-	{"app", "r1", harness.Tree(appStack, appFiles)},
+	{"app", "r1", harness.SourceTree(appStack, appFiles)},
 	{"held", "r1", configMaps("a", "b", "c")},
 	{"found", "r1", configMaps("found")},
 	{"states", "r1", artifacts.Files(map[string]string{"clusters/demo.json": fmt.Sprintf(state, kubeconfig)})},
@@ -77,7 +77,7 @@ func configMaps(names ...string) fs.FS {
 	for _, name := range names {
 		files["main/"+name+".yaml"] = fmt.Sprintf(configMap, name)
 	}
-	return harness.Tree(harness.OneComponent, files)
+	return harness.SourceTree(harness.OneComponent, files)
 }
 
 var (
@@ -97,7 +97,7 @@ var (
 func serve(ctx context.Context) {
 	GinkgoHelper()
 	for _, r := range revisions {
-		_, err := h.Server.Publish("ksctlsource/"+ns+"/"+r.source, r.tree, r.revision)
+		_, err := h.ArtifactServer.Publish("ksctlsource/"+ns+"/"+r.source, r.tree, r.revision)
 		Expect(err).NotTo(HaveOccurred())
 	}
 	fleet, err := git.NewRepo(ctx, "fleet")
@@ -111,22 +111,22 @@ func serve(ctx context.Context) {
 func record(ctx context.Context) {
 	GinkgoHelper()
 	serve(ctx)
-	Expect(h.Plane.Client().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})).To(Succeed())
-	Expect(harness.Deploy(ctx, h.Plane, ns)).To(Succeed())
+	Expect(h.ControlPlane.Client().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})).To(Succeed())
+	Expect(harness.CreateDeployer(ctx, h.ControlPlane, ns)).To(Succeed())
 	controller := start()
 	last := len(revisions) - 1
 	for _, r := range revisions[:last] {
-		Expect(h.Publish(ctx, ns, r.source, r.revision, r.tree)).To(Succeed())
+		Expect(h.PublishSource(ctx, ns, r.source, r.revision, r.tree)).To(Succeed())
 	}
 	for _, o := range scenario() {
-		Expect(h.Plane.Client().Create(ctx, o)).To(Succeed())
+		Expect(h.ControlPlane.Client().Create(ctx, o)).To(Succeed())
 	}
 	becomes(ctx, app, metav1.ConditionTrue, "ReconciliationSucceeded")
 	becomes(ctx, held, metav1.ConditionTrue, "ReconciliationSucceeded")
 
-	Expect(h.Publish(ctx, ns, "held", "r2", revisions[last].tree)).To(Succeed())
+	Expect(h.PublishSource(ctx, ns, "held", "r2", revisions[last].tree)).To(Succeed())
 	extra.Spec = appsv1.KsctlRemoveSpec{Schedule: hourly(), InstallRef: &appsv1.InstallRef{Name: app.Name}, Components: []string{"extra"}}
-	Expect(h.Plane.Client().Create(ctx, extra)).To(Succeed())
+	Expect(h.ControlPlane.Client().Create(ctx, extra)).To(Succeed())
 	becomes(ctx, repo, metav1.ConditionTrue, "Succeeded")
 	becomes(ctx, held, metav1.ConditionFalse, "DeletionsHeld")
 	becomes(ctx, extra, metav1.ConditionTrue, "ReconciliationSucceeded")

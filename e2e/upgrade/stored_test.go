@@ -33,7 +33,7 @@ func ours(key string) bool {
 // stored returns our objects as they are in etcd, with placeholders for addresses.
 func stored(ctx context.Context) map[string][]byte {
 	GinkgoHelper()
-	all, err := h.Plane.EtcdObjects(ctx)
+	all, err := h.ControlPlane.EtcdObjects(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	out := map[string][]byte{}
 	for key, value := range all {
@@ -69,7 +69,7 @@ func restore(ctx context.Context) {
 	objects := files()
 	Expect(objects).NotTo(BeEmpty())
 	for key, value := range objects {
-		Expect(h.Plane.PutEtcdObject(ctx, key, []byte(addresses.Replace(string(value))))).To(Succeed())
+		Expect(h.ControlPlane.PutEtcdObject(ctx, key, []byte(addresses.Replace(string(value))))).To(Succeed())
 	}
 }
 

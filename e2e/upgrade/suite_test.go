@@ -59,12 +59,12 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	git, err = gitserver.New(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(git.Close)
-	worker, err := h.SOPSWorker(ctx)
+	worker, err := h.BuildSOPSWorker(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	storage, err := cluster.FreeAddress()
 	Expect(err).NotTo(HaveOccurred())
 	flags = []string{"--sops-worker=" + worker, "--storage-addr=" + storage, "--storage-adv-addr=" + storage}
-	pairs := []string{h.Server.URL(), "http://artifacts.invalid", git.URL(), "http://git.invalid", "http://" + storage, "http://storage.invalid"}
+	pairs := []string{h.ArtifactServer.URL(), "http://artifacts.invalid", git.URL(), "http://git.invalid", "http://" + storage, "http://storage.invalid"}
 	placeholders = strings.NewReplacer(pairs...)
 	for i := 0; i < len(pairs); i += 2 {
 		pairs[i], pairs[i+1] = pairs[i+1], pairs[i]
@@ -86,11 +86,11 @@ func start() *harness.Controller {
 }
 
 func get(ctx context.Context, o client.Object) error {
-	return h.Plane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)
+	return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)
 }
 
 // change patches an object as a person would.
 func change(ctx context.Context, o client.Object, patch string) {
 	GinkgoHelper()
-	Expect(h.Plane.Client().Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
+	Expect(h.ControlPlane.Client().Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
 }

@@ -43,16 +43,16 @@ func request(ctx context.Context, value string) {
 
 var _ = Describe("A controller that starts over the objects of an earlier version", Ordered, func() {
 	It("writes one answer to the request of each object, and nothing else", func(ctx SpecContext) {
-		mark, err := h.Plane.AuditMark(ctx)
+		mark, err := h.ControlPlane.AuditMark(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		controller := start()
 		DeferCleanup(controller.Stop)
 		request(ctx, "upgraded")
 
-		requests, err := h.Plane.AuditSince(ctx, mark)
+		requests, err := h.ControlPlane.AuditSince(ctx, mark)
 		Expect(err).NotTo(HaveOccurred())
-		user := cluster.ServiceAccountUser(harness.SystemNamespace, harness.Account)
-		writes := requests.Where(cluster.By(user), cluster.Write).Without(review)
+		user := cluster.ServiceAccountUser(harness.SystemNamespace, harness.ServiceAccount)
+		writes := requests.Where(cluster.ByUser(user), cluster.Write).Without(review)
 		answers := writes.Where(func(r cluster.Request) bool { return r.Subresource == "status" })
 		Expect(writes.Without(func(r cluster.Request) bool { return r.Subresource == "status" })).To(BeEmpty(), writes.String())
 		Expect(answers).To(HaveLen(len(kinds())), answers.String())
@@ -71,8 +71,8 @@ var _ = Describe("A controller that starts over the objects of an earlier versio
 	It("deletes what is approved by the digest that the earlier version reported", func(ctx SpecContext) {
 		controller := start()
 		DeferCleanup(controller.Stop)
-		_, digest, ok := strings.Cut(harness.Ready(held).Message, appsv1.ApproveAnnotation+"=")
-		Expect(ok).To(BeTrue(), harness.Ready(held).Message)
+		_, digest, ok := strings.Cut(harness.ReadyCondition(held).Message, appsv1.ApproveAnnotation+"=")
+		Expect(ok).To(BeTrue(), harness.ReadyCondition(held).Message)
 		digest, _, _ = strings.Cut(digest, " ")
 		change(ctx, held, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, appsv1.ApproveAnnotation, digest))
 		becomes(ctx, held, metav1.ConditionTrue, "ReconciliationSucceeded")

@@ -13,10 +13,10 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// cacheOptions say what the process watches of its own kinds and of what
-// installs refer to. What installs own is the live index's to watch.
+// cacheOptions returns what the manager's cache watches: the controller's own kinds, and the
+// objects that installs refer to. The live index watches the objects that installs own.
 func cacheOptions(o *Options, scheme *runtime.Scheme) (cache.Options, error) {
-	out := cache.Options{Scheme: scheme, DefaultTransform: slim, ByObject: map[client.Object]cache.ByObject{}}
+	out := cache.Options{Scheme: scheme, DefaultTransform: stripCachedObject, ByObject: map[client.Object]cache.ByObject{}}
 	if !o.Watch.AllNamespaces {
 		out.DefaultNamespaces = map[string]cache.Config{o.RuntimeNamespace: {}}
 	}
@@ -38,8 +38,8 @@ func cacheOptions(o *Options, scheme *runtime.Scheme) (cache.Options, error) {
 	return out, nil
 }
 
-// slim drops what no decision needs from what the cache holds.
-func slim(obj any) (any, error) {
+// stripCachedObject drops the metadata that no reconciler reads, to save memory in the cache.
+func stripCachedObject(obj any) (any, error) {
 	if o, ok := obj.(metav1.Object); ok {
 		o.SetManagedFields(nil)
 	}

@@ -16,50 +16,52 @@ import (
 )
 
 const (
-	// eventRetryWait is the longest pause before an event is sent again. With the
-	// client's bound of 5 s for an attempt it is what the end may have to wait for.
+	// eventRetryWait is the longest pause before an event is sent again. Shutdown waits for at most
+	// this pause and one attempt, which the client limits to 5 s.
 	eventRetryWait = 5 * time.Second
 )
 
-// addEvents makes the recorder of events: to the API server, and to the receiver
-// that --events-addr names. Neither waits for the other.
-func (p *process) addEvents(ctx context.Context) error {
+// addEventRecorder sets up p.events, which sends events to the API server and to the receiver at
+// --events-addr. Each has its own queue, so that neither delays the other.
+func (p *process) addEventRecorder(ctx context.Context) error {
 	recorder, err := fluxevents.NewRecorder(p.mgr, ctrl.Log, "", setup.FieldOwner)
 	if err != nil {
-		return fmt.Errorf("events: %w", err)
+		return fmt.Errorf("creating the event recorder: %w", err)
 	}
-	kubernetes, err := p.queue("kubernetes", recorder)
+	kubernetes, err := p.addEventQueue("kubernetes", recorder)
 	if err != nil {
 		return err
 	}
-	tell := events.Tee{kubernetes}
+	recorders := events.Tee{kubernetes}
 	if p.opts.EventsAddr != "" {
-		// The first of the two tells the API server: this one tells nobody else.
+		// The first recorder sends events to the API server. This one sends them to the receiver
+		// alone, so its Kubernetes recorder is a fake.
 		receiver, err := fluxevents.NewRecorderForScheme(p.mgr.GetScheme(), &record.FakeRecorder{}, ctrl.Log, p.opts.EventsAddr, setup.FieldOwner)
 		if err != nil {
 			return fmt.Errorf("--events-addr: %w", err)
 		}
 		receiver.Client.RetryWaitMax = eventRetryWait
-		again := receiver.Client.CheckRetry
+		checkRetry := receiver.Client.CheckRetry
 		receiver.Client.CheckRetry = func(request context.Context, resp *http.Response, err error) (bool, error) {
 			if ctx.Err() != nil {
 				return false, err
 			}
-			return again(request, resp, err)
+			return checkRetry(request, resp, err)
 		}
-		q, err := p.queue("receiver", receiver)
+		q, err := p.addEventQueue("receiver", receiver)
 		if err != nil {
 			return err
 		}
-		tell = append(tell, q)
+		recorders = append(recorders, q)
 	}
-	p.events = tell
+	p.events = recorders
 	return nil
 }
 
-// queue stands between what happens and a recorder.
-func (p *process) queue(to string, r record.EventRecorder) (*events.Queue, error) {
-	q := &events.Queue{To: r, Scheme: p.mgr.GetScheme(), Clock: clock.RealClock{}, Linger: setup.EventsLinger,
-		Dropped: func() { p.metrics.EventDropped(to) }, Held: func(n int) { p.metrics.EventsWaiting(to, n) }}
+// addEventQueue adds a queue to the manager that passes events on to r, so that reconcilers do not
+// wait for r. sink is the value of the metrics' label.
+func (p *process) addEventQueue(sink string, r record.EventRecorder) (*events.Queue, error) {
+	q := &events.Queue{Recorder: r, Scheme: p.mgr.GetScheme(), Clock: clock.RealClock{}, DrainTimeout: setup.EventsDrainTimeout,
+		OnDrop: func() { p.metrics.EventDropped(sink) }, OnLength: func(n int) { p.metrics.EventsWaiting(sink, n) }}
 	return q, p.mgr.Add(q)
 }

@@ -9,80 +9,80 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// LeaseLostError says that a write was not sent, because another process may
-// lead by now.
-type LeaseLostError struct{ Ago time.Duration }
+// LeaseLostError is returned for a write that was not sent because this process did not renew its
+// lease in time and another replica may be the leader.
+type LeaseLostError struct{ SinceRenewal time.Duration }
 
 func (e *LeaseLostError) Error() string {
-	return fmt.Sprintf("the leader's lease was last renewed %s ago, so another process may lead: nothing is written", e.Ago.Round(time.Millisecond))
+	return fmt.Sprintf("write refused: the leader election lease was last renewed %s ago and another replica may be the leader", e.SinceRenewal.Round(time.Millisecond))
 }
 
-// fence keeps a leader from writing when its lease ran out without its notice:
-// a process that was paused goes on where it was, and the word that it lost the
-// lease comes later than what it was about to send.
+// fence prevents a leader from writing after its lease expired. A process that was paused continues
+// where it stopped, and could send a write before leader election reports the loss of the lease.
 type fence struct {
-	lease string // path
-	valid time.Duration
-	now   func() time.Time
+	leasesPath    string // URL path of the Leases in the controller's namespace
+	leaseDuration time.Duration
+	now           func() time.Time
 
-	mu      sync.Mutex
-	renewed time.Time
+	mu        sync.Mutex
+	renewedAt time.Time
 }
 
-// fenced has writes through a configuration guarded by a lease. What leads
-// to the lease is let through, and so is everything before it was first taken.
+// fenceWrites makes every write through cfg fail with a LeaseLostError while the lease is expired.
+// Requests for the lease itself pass, and so does every request before the lease was first
+// acquired.
 //
-// The fence is also for what is written elsewhere.
-func fenced(cfg *rest.Config, namespace, name string, valid time.Duration) *fence {
-	f := &fence{lease: "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases", valid: valid, now: time.Now}
+// The caller uses the returned fence to check the lease before it writes to other systems.
+func fenceWrites(cfg *rest.Config, namespace, name string, leaseDuration time.Duration) *fence {
+	f := &fence{leasesPath: "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases", leaseDuration: leaseDuration, now: time.Now}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &fencedTripper{fence: f, next: next, name: name}
+		return &fencedTransport{fence: f, next: next, leaseName: name}
 	})
 	return f
 }
 
-type fencedTripper struct {
+type fencedTransport struct {
 	*fence
-	next http.RoundTripper
-	name string
+	next      http.RoundTripper
+	leaseName string
 }
 
-// WrappedRoundTripper lets client-go find the transport.
-func (t *fencedTripper) WrappedRoundTripper() http.RoundTripper { return t.next }
+// WrappedRoundTripper implements the interface by which client-go unwraps transports.
+func (t *fencedTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-func (t *fencedTripper) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *fencedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return t.next.RoundTrip(r)
 	}
-	if r.URL.Path != t.lease && r.URL.Path != t.lease+"/"+t.name {
-		if err := t.holds(); err != nil {
+	if r.URL.Path != t.leasesPath && r.URL.Path != t.leasesPath+"/"+t.leaseName {
+		if err := t.checkLease(); err != nil {
 			return nil, err
 		}
 		return t.next.RoundTrip(r)
 	}
-	began := t.now() // others count from later
+	began := t.now() // before the request is sent: other replicas count from a later time
 	res, err := t.next.RoundTrip(r)
 	if err == nil && res.StatusCode/100 == 2 {
 		t.mu.Lock()
-		t.renewed = began
+		t.renewedAt = began
 		t.mu.Unlock()
 	}
 	return res, err
 }
 
-// holds returns nil while nobody else can have the lease.
-func (f *fence) holds() error {
+// checkLease returns nil while no other replica can hold the lease, and a LeaseLostError otherwise.
+func (f *fence) checkLease() error {
 	f.mu.Lock()
-	renewed := f.renewed
+	renewed := f.renewedAt
 	f.mu.Unlock()
 	if renewed.IsZero() {
 		return nil
 	}
 	now := f.now()
-	// By the clock on the wall, too: the other one stands still while a machine sleeps.
-	if ago := max(now.Sub(renewed), now.Round(0).Sub(renewed.Round(0))); ago >= f.valid {
-		return &LeaseLostError{Ago: ago}
+	// Compare the wall clock, too: the monotonic clock stops while the machine is suspended.
+	if ago := max(now.Sub(renewed), now.Round(0).Sub(renewed.Round(0))); ago >= f.leaseDuration {
+		return &LeaseLostError{SinceRenewal: ago}
 	}
 	return nil
 }

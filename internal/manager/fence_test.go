@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-type tripper func(*http.Request) (*http.Response, error)
+type roundTripperFunc func(*http.Request) (*http.Response, error)
 
-func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (f roundTripperFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func TestALeaderWithoutItsLeaseWritesNothing(t *testing.T) {
+func TestWritesFailAfterLeaseExpires(t *testing.T) {
 	const leases = "/apis/coordination.k8s.io/v1/namespaces/system/leases"
 	now, status := time.Now(), http.StatusOK
-	sent := tripper(func(*http.Request) (*http.Response, error) {
+	sent := roundTripperFunc(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(""))}, nil
 	})
-	f := &fence{lease: leases, valid: 10 * time.Second, now: func() time.Time { return now }}
-	rt := &fencedTripper{fence: f, next: sent, name: "lease"}
+	f := &fence{leasesPath: leases, leaseDuration: 10 * time.Second, now: func() time.Time { return now }}
+	rt := &fencedTransport{fence: f, next: sent, leaseName: "lease"}
 	do := func(method, path string) error {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), method, "http://server"+path, nil)
@@ -41,19 +41,19 @@ func TestALeaderWithoutItsLeaseWritesNothing(t *testing.T) {
 		path   string
 		lost   bool
 	}{
-		{name: "before there is a lease", method: "POST", path: object},
-		{name: "the lease is taken", method: "PUT", path: leases + "/lease"},
-		{name: "while it lasts", before: func() { now = now.Add(9 * time.Second) }, method: "PATCH", path: object},
-		{name: "when it ran out", before: func() { now = now.Add(time.Second) }, method: "PATCH", path: object, lost: true},
-		{name: "a create when it ran out", method: "POST", path: object, lost: true},
-		{name: "a delete when it ran out", method: "DELETE", path: object, lost: true},
-		{name: "another lease when it ran out", method: "PUT", path: leases + "/other", lost: true},
-		{name: "a read when it ran out", method: "GET", path: object},
-		{name: "the lease is refused", before: func() { status = http.StatusConflict }, method: "PUT", path: leases + "/lease"},
-		{name: "after that", method: "PATCH", path: object, lost: true},
-		{name: "the lease is renewed", before: func() { status = http.StatusOK }, method: "PUT", path: leases + "/lease"},
-		{name: "after that", method: "PATCH", path: object},
-		{name: "the machine slept", before: func() { now = now.Round(0).Add(time.Hour) }, method: "PATCH", path: object, lost: true},
+		{name: "create before the lease is acquired", method: "POST", path: object},
+		{name: "acquire the lease", method: "PUT", path: leases + "/lease"},
+		{name: "patch while the lease is valid", before: func() { now = now.Add(9 * time.Second) }, method: "PATCH", path: object},
+		{name: "patch after the lease expired", before: func() { now = now.Add(time.Second) }, method: "PATCH", path: object, lost: true},
+		{name: "create after the lease expired", method: "POST", path: object, lost: true},
+		{name: "delete after the lease expired", method: "DELETE", path: object, lost: true},
+		{name: "update another lease after the lease expired", method: "PUT", path: leases + "/other", lost: true},
+		{name: "read after the lease expired", method: "GET", path: object},
+		{name: "renew the lease with a conflict", before: func() { status = http.StatusConflict }, method: "PUT", path: leases + "/lease"},
+		{name: "patch after the failed renewal", method: "PATCH", path: object, lost: true},
+		{name: "renew the lease", before: func() { status = http.StatusOK }, method: "PUT", path: leases + "/lease"},
+		{name: "patch after the renewal", method: "PATCH", path: object},
+		{name: "patch after the machine was suspended", before: func() { now = now.Round(0).Add(time.Hour) }, method: "PATCH", path: object, lost: true},
 	}
 	for _, s := range steps {
 		if s.before != nil {

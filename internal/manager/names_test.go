@@ -9,11 +9,11 @@ import (
 	"github.com/ksctl/gitops/internal/golden"
 )
 
-// During an update two releases run at the same time: they must compete for the same Lease, and
+// During an upgrade two releases run at the same time. They must compete for the same Lease and
 // manage the same fields and objects.
-func TestGoldenNames(t *testing.T) {
+func TestLeaseAndFieldManagerNamesAreStable(t *testing.T) {
 	t.Setenv("RUNTIME_NAMESPACE", "")
-	o := parse(t)
+	o := parseFlags(t)
 	golden.Equal(t, "names.txt", []byte(strings.Join([]string{
 		"Lease: " + leaderElectionID,
 		"field manager of objects: " + live.FieldManager,

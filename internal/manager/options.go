@@ -1,4 +1,5 @@
-// Package manager wires the controllers into one process.
+// Package manager runs all controllers in one process: flags, cache, leader election, events and
+// metrics.
 package manager
 
 import (
@@ -27,30 +28,30 @@ import (
 	"github.com/ksctl/gitops/stacks/chart"
 )
 
-// Options of the controller process. The flags are those that Flux users know,
-// where there is one.
+// Options configures the controller process. Where Flux has a flag for an option, the flag has the
+// same name and meaning here.
 type Options struct {
-	// OwnerID tells this installation from others on the same cluster. Marks on
-	// objects carry it: it must survive a rebuilt management cluster.
+	// OwnerID distinguishes this installation from others on the same cluster. It is part of the
+	// ownership labels on objects, so it must not change when the management cluster is rebuilt.
 	OwnerID string
-	// RuntimeNamespace is where the controller runs and keeps what is its own.
+	// RuntimeNamespace is the namespace in which the controller runs and keeps its own objects.
 	RuntimeNamespace      string
 	Concurrent            int
 	DefaultServiceAccount string
 	EventsAddr            string
 	MetricsAddr           string
 	HealthAddr            string
-	// PprofAddr serves profiles of this process, on loopback; "" serves none.
+	// PprofAddr is the loopback address at which pprof profiles are served; "" disables them.
 	PprofAddr string
-	// QPS and Burst of requests to the API server; a negative QPS leaves it to
-	// the API server's own flow control.
+	// QPS and Burst limit requests to the API server. A negative QPS disables the client-side limit
+	// and leaves it to the API server's priority and fairness.
 	QPS   float32
 	Burst int
 
-	// StoragePath holds fetched and served artifacts. Those of KsctlSources are
-	// served at StorageAddr, under the address StorageAdvAddr.
+	// StoragePath is the folder for fetched and served artifacts. Artifacts of KsctlSources are
+	// served at StorageAddr and advertised with the host StorageAdvAddr.
 	StoragePath, StorageAddr, StorageAdvAddr string
-	// WebhookAddr receives pushes for KsctlSources; "" receives none.
+	// WebhookAddr is the address that receives webhooks for KsctlSources; "" disables them.
 	WebhookAddr                            string
 	WebhookBytes                           int64
 	ArtifactCacheBytes, SourceStorageBytes int64
@@ -58,28 +59,32 @@ type Options struct {
 	ArtifactTimeout                        time.Duration
 	GitLimits                              git.Limits
 	RenderCacheBytes                       int64
-	// CatalogURL has stacks beside those that are shipped.
+	// CatalogURL is an OCI repository with stack versions that are not built into the controller.
 	CatalogURL      string
 	CatalogInsecure bool
-	Render          Rendering
-	// RenderProgram starts a render worker: a program, this one when empty, and
-	// its arguments. Without it stacks are rendered in this process: only a command
-	// knows that it can be started so.
+	Render          RenderOptions
+	// RenderProgram is the command line of a render worker: the program, which is this program if
+	// the string is empty, and its arguments. If the slice is empty, stacks are rendered in this
+	// process: only a main package knows that its program accepts the worker's arguments.
 	RenderProgram []string
-	// SOPSWorker is the program that decrypts files; beside this program's own when empty.
+	// SOPSWorker is the path of the program that decrypts and encrypts files. If it is empty, the
+	// program is expected in the folder of this program.
 	SOPSWorker string
-	// ArgoCDNamespaces may get the Secrets by which Argo CD knows clusters.
+	// ArgoCDNamespaces are the namespaces into which cluster Secrets for Argo CD may be written.
 	ArgoCDNamespaces []string
-	// InsecureKubeConfigTLS takes kubeconfigs that do not verify who answers.
+	// InsecureKubeConfigTLS accepts kubeconfigs that skip the verification of the server's
+	// certificate.
 	InsecureKubeConfigTLS bool
-	// NodeGroupAddr is where Cluster Autoscaler is answered, NodeGroupAdvAddr what it is told.
+	// NodeGroupAddr is the address of the node group server for Cluster Autoscaler, and
+	// NodeGroupAdvAddr the host:port under which Cluster Autoscaler reaches it.
 	NodeGroupAddr, NodeGroupAdvAddr string
-	// ChartCacheBytes bounds the charts of repositories on disk, ChartIndexBytes one index.yaml.
+	// ChartCacheBytes limits the size of the cache of charts on disk, and ChartIndexBytes the size
+	// of one repository's index.yaml.
 	ChartCacheBytes, ChartIndexBytes int64
 	ChartLimits                      stacks.ChartLimits
 
-	// NoRemoteBases is always true: a kustomization never fetches bases here. The flag
-	// is there so that the arguments of Flux's controllers can be carried over.
+	// NoRemoteBases must be true: kustomizations never fetch remote bases. The flag exists so that
+	// the arguments of Flux's kustomize-controller can be reused.
 	NoRemoteBases bool
 
 	ACL            acl.Options
@@ -90,107 +95,109 @@ type Options struct {
 	Features       features.FeatureGates
 }
 
-// BindFlags adds the flags to a set.
+// BindFlags adds the flags of the controller to fs.
 func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	namespace := os.Getenv("RUNTIME_NAMESPACE")
 	if namespace == "" {
 		namespace = "ksctl-gitops-system"
 	}
-	fs.StringVar(&o.OwnerID, "owner-id", "ksctl", "Tells this installation from others on the same cluster. Objects are marked with it; changing it gives them up.")
-	fs.StringVar(&o.RuntimeNamespace, "runtime-namespace", namespace, "The namespace that the controller runs in ($RUNTIME_NAMESPACE).")
-	fs.IntVar(&o.Concurrent, "concurrent", setup.DefaultConcurrent, "The number of reconciles of each kind that run at a time.")
-	fs.StringVar(&o.DefaultServiceAccount, "default-service-account", "", "The account for installs that name none; its rights are used instead of the controller's.")
-	fs.StringVar(&o.EventsAddr, "events-addr", "", "The address of the events receiver, such as notification-controller.")
-	fs.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "The address that metrics are served at; 0 serves none.")
-	fs.StringVar(&o.HealthAddr, "health-addr", ":9440", "The address that /healthz and /readyz are served at.")
-	fs.StringVar(&o.PprofAddr, "pprof-addr", "", "The address on loopback that profiles of the process are served at, as 127.0.0.1:6060; empty serves none.")
-	fs.Float32Var(&o.QPS, "kube-api-qps", -1, "The requests a second to the API server; negative leaves it to the server's flow control.")
-	fs.IntVar(&o.Burst, "kube-api-burst", 300, "The requests that may be sent at once above --kube-api-qps.")
+	fs.StringVar(&o.OwnerID, "owner-id", "ksctl", "The ID that distinguishes this installation from others on the same cluster. It is part of the ownership labels on objects; after a change the controller no longer owns the objects that it applied before.")
+	fs.StringVar(&o.RuntimeNamespace, "runtime-namespace", namespace, "The namespace in which the controller runs ($RUNTIME_NAMESPACE).")
+	fs.IntVar(&o.Concurrent, "concurrent", setup.DefaultConcurrent, "The number of concurrent reconciles per kind.")
+	fs.StringVar(&o.DefaultServiceAccount, "default-service-account", "", "The service account that is impersonated for objects that do not set spec.serviceAccountName, instead of using the controller's own permissions.")
+	fs.StringVar(&o.EventsAddr, "events-addr", "", "The address of the events receiver, such as Flux's notification-controller.")
+	fs.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "The address at which metrics are served; 0 disables them.")
+	fs.StringVar(&o.HealthAddr, "health-addr", ":9440", "The address at which /healthz and /readyz are served.")
+	fs.StringVar(&o.PprofAddr, "pprof-addr", "", "The loopback address at which pprof profiles are served, such as 127.0.0.1:6060; empty disables them.")
+	fs.Float32Var(&o.QPS, "kube-api-qps", -1, "The maximum number of requests per second to the API server. A negative value disables the client-side limit and leaves it to the server's priority and fairness.")
+	fs.IntVar(&o.Burst, "kube-api-burst", 300, "The maximum burst of requests to the API server above --kube-api-qps.")
 	fs.StringVar(&o.StoragePath, "storage-path", filepath.Join(os.TempDir(), "ksctl-gitops"), "The folder for fetched and served artifacts.")
-	fs.StringVar(&o.StorageAddr, "storage-addr", ":9090", "The address that artifacts of KsctlSources are served at.")
-	fs.StringVar(&o.StorageAdvAddr, "storage-adv-addr", "", "The host that artifacts of KsctlSources and of installs that publish are fetched from; that of --storage-addr when empty.")
-	fs.StringVar(&o.WebhookAddr, "webhook-addr", "", "The address that webhooks of KsctlSources are received at, such as :9292; empty receives none.")
-	fs.Int64Var(&o.WebhookBytes, "webhook-max-bytes", webhook.DefaultMaxBytes, "The largest body of a webhook that is read, in bytes.")
-	fs.StringVar(&o.CatalogURL, "catalog-url", "", "The repository with versions of catalogue stacks that are not shipped, as oci://registry/repository; each is at <stack>:<version> below it.")
-	fs.BoolVar(&o.CatalogInsecure, "catalog-insecure", false, "Allow plain http for --catalog-url.")
+	fs.StringVar(&o.StorageAddr, "storage-addr", ":9090", "The address at which artifacts of KsctlSources are served.")
+	fs.StringVar(&o.StorageAdvAddr, "storage-adv-addr", "", "The advertised host for artifacts of KsctlSources and of installs that publish; if empty, the host of --storage-addr.")
+	fs.StringVar(&o.WebhookAddr, "webhook-addr", "", "The address at which webhooks for KsctlSources are received, such as :9292; empty disables them.")
+	fs.Int64Var(&o.WebhookBytes, "webhook-max-bytes", webhook.DefaultMaxBytes, "The maximum size of the body of a webhook request, in bytes.")
+	fs.StringVar(&o.CatalogURL, "catalog-url", "", "The OCI repository with catalog stack versions that are not built into the controller, such as oci://registry/repository; each version is at <stack>:<version> below it.")
+	fs.BoolVar(&o.CatalogInsecure, "catalog-insecure", false, "Allow plain HTTP for --catalog-url.")
 	limits := artifact.DefaultLimits()
-	fs.Int64Var(&o.SourceStorageBytes, "source-storage-bytes", storage.DefaultBytes, "The bytes that artifacts of KsctlSources and of installs that publish may take on disk, all together.")
-	fs.Int64Var(&o.ArtifactCacheBytes, "artifact-cache-bytes", 1<<30, "The bytes that unpacked artifacts may take on disk.")
-	fs.Int64Var(&o.RenderCacheBytes, "render-cache-bytes", stacks.DefaultCacheBytes, "The bytes that remembered renders may take in memory, compressed.")
-	fs.DurationVar(&o.ArtifactTimeout, "artifact-timeout", artifact.DefaultTimeout, "How long one attempt to download an artifact may take, and unpacking it.")
-	fs.Int64Var(&o.ChartCacheBytes, "chart-cache-bytes", chart.DefaultCacheBytes, "The bytes that charts of repositories may take on disk.")
-	fs.Int64Var(&o.ChartIndexBytes, "chart-max-index-bytes", chart.DefaultIndexBytes, "The largest index.yaml of a chart repository that is read, in bytes.")
-	bindLimits(fs, &o.ArtifactLimits, limits)
+	fs.Int64Var(&o.SourceStorageBytes, "source-storage-bytes", storage.DefaultBytes, "The maximum total size on disk of the artifacts of KsctlSources and of installs that publish, in bytes.")
+	fs.Int64Var(&o.ArtifactCacheBytes, "artifact-cache-bytes", 1<<30, "The maximum size on disk of the cache of unpacked artifacts, in bytes.")
+	fs.Int64Var(&o.RenderCacheBytes, "render-cache-bytes", stacks.DefaultCacheBytes, "The maximum size in memory of the cache of rendered stacks, which is compressed, in bytes.")
+	fs.DurationVar(&o.ArtifactTimeout, "artifact-timeout", artifact.DefaultTimeout, "The timeout of one attempt to download an artifact, and of unpacking it.")
+	fs.Int64Var(&o.ChartCacheBytes, "chart-cache-bytes", chart.DefaultCacheBytes, "The maximum size on disk of the cache of charts from chart repositories, in bytes.")
+	fs.Int64Var(&o.ChartIndexBytes, "chart-max-index-bytes", chart.DefaultIndexBytes, "The maximum size of the index.yaml of a chart repository, in bytes.")
+	bindArtifactLimits(fs, &o.ArtifactLimits, limits)
 	bindChartLimits(fs, &o.ChartLimits, stacks.DefaultChartLimits())
 	bindGitLimits(fs, &o.GitLimits, git.Limits{}.WithDefaults())
 	o.Render.bindFlags(fs)
-	fs.StringVar(&o.SOPSWorker, "sops-worker", "", "The program that decrypts and encrypts files of SOPS; sops-worker in the folder of this program when empty.")
-	fs.StringSliceVar(&o.ArgoCDNamespaces, "argocd-namespaces", nil, "The namespaces of Argo CD that Secrets of clusters may be written into, with the rights of the clusters' accounts; none when empty.")
-	fs.BoolVar(&o.InsecureKubeConfigTLS, "insecure-kubeconfig-tls", false, "Take kubeconfigs that do not verify who answers.")
-	fs.StringVar(&o.NodeGroupAddr, "nodegroup-addr", "", "The address that node groups of KsctlAutoScalers are served at for Cluster Autoscaler, such as :9443; empty serves none.")
-	fs.StringVar(&o.NodeGroupAdvAddr, "nodegroup-adv-addr", "", "The host:port that Cluster Autoscaler reaches --nodegroup-addr at.")
-	fs.BoolVar(&o.NoRemoteBases, "no-remote-bases", true, "Kustomizations fetch no remote bases. They never do; false is refused.")
+	fs.StringVar(&o.SOPSWorker, "sops-worker", "", "The path of the program that decrypts and encrypts SOPS files; if empty, sops-worker in the folder of this program.")
+	fs.StringSliceVar(&o.ArgoCDNamespaces, "argocd-namespaces", nil, "The namespaces of Argo CD into which cluster Secrets may be written, with the permissions of the service account of each KsctlCluster; none if empty.")
+	fs.BoolVar(&o.InsecureKubeConfigTLS, "insecure-kubeconfig-tls", false, "Accept kubeconfigs that skip the verification of the server's certificate.")
+	fs.StringVar(&o.NodeGroupAddr, "nodegroup-addr", "", "The address at which the node groups of KsctlAutoScalers are served to Cluster Autoscaler, such as :9443; empty disables them.")
+	fs.StringVar(&o.NodeGroupAdvAddr, "nodegroup-adv-addr", "", "The advertised host:port under which Cluster Autoscaler reaches --nodegroup-addr.")
+	fs.BoolVar(&o.NoRemoteBases, "no-remote-bases", true, "Disallow remote bases in kustomizations. They are never fetched; false is invalid.")
 	o.ACL.BindFlags(fs)
 	o.Watch.BindFlags(fs)
 	o.Jitter.BindFlags(fs)
 	o.LeaderElection.BindFlags(fs)
 	o.Log.BindFlags(fs)
 	o.Features.BindFlags(fs)
-	// All ConfigMaps and Secrets that installs name are watched, unless a flag restricts that.
+	// By default all ConfigMaps and Secrets that installs reference are watched. Flux's default
+	// selector would watch only those with a label.
 	if f := fs.Lookup("watch-configs-label-selector"); f != nil {
 		f.DefValue = ""
 		o.Watch.ConfigsLabelSelector = ""
-		f.Usage = "Watch only ConfigMaps and Secrets with these labels; others that installs name are read at each reconcile."
+		f.Usage = "Watch only ConfigMaps and Secrets that match this label selector; others that installs reference are read at each reconcile."
 	}
 }
 
-// supported guards the feature gates, which fluxcd/pkg/runtime/features keeps
-// for the whole process.
-var supported sync.Mutex
+// featuresMu guards the feature gates, which fluxcd/pkg/runtime/features keeps in a global
+// variable.
+var featuresMu sync.Mutex
 
-// Validate says what is wrong with the options.
+// Validate returns an error that names the first invalid flag.
 func (o *Options) Validate() error {
-	if err := setup.CheckOwnerID(o.OwnerID); err != nil {
+	if err := setup.ValidateOwnerID(o.OwnerID); err != nil {
 		return fmt.Errorf("--owner-id: %w", err)
 	}
 	if o.RuntimeNamespace == "" {
-		return errors.New("--runtime-namespace is empty: want the namespace that the controller runs in")
+		return errors.New("--runtime-namespace is empty: set the namespace in which the controller runs")
 	}
 	if o.Concurrent < 1 {
-		return fmt.Errorf("--concurrent %d: want at least 1", o.Concurrent)
+		return fmt.Errorf("--concurrent %d: must be at least 1", o.Concurrent)
 	}
 	if o.Jitter.Percentage >= 100 {
-		return fmt.Errorf("--interval-jitter-percentage %d: want less than 100", o.Jitter.Percentage)
+		return fmt.Errorf("--interval-jitter-percentage %d: must be less than 100", o.Jitter.Percentage)
 	}
 	if o.SourceStorageBytes < 1 {
-		return fmt.Errorf("--source-storage-bytes %d: want at least 1", o.SourceStorageBytes)
+		return fmt.Errorf("--source-storage-bytes %d: must be at least 1", o.SourceStorageBytes)
 	}
 	if o.WebhookBytes < 1 {
-		return fmt.Errorf("--webhook-max-bytes %d: want at least 1", o.WebhookBytes)
+		return fmt.Errorf("--webhook-max-bytes %d: must be at least 1", o.WebhookBytes)
 	}
 	if o.ArtifactTimeout <= 0 {
-		return fmt.Errorf("--artifact-timeout %s: want more than 0", o.ArtifactTimeout)
+		return fmt.Errorf("--artifact-timeout %s: must be greater than 0", o.ArtifactTimeout)
 	}
 	if o.ChartLimits.Bytes < 1 {
-		return fmt.Errorf("--chart-max-bytes %d: want at least 1", o.ChartLimits.Bytes)
+		return fmt.Errorf("--chart-max-bytes %d: must be at least 1", o.ChartLimits.Bytes)
 	}
 	if o.ChartLimits.Files < 1 {
-		return fmt.Errorf("--chart-max-files %d: want at least 1", o.ChartLimits.Files)
+		return fmt.Errorf("--chart-max-files %d: must be at least 1", o.ChartLimits.Files)
 	}
 	if !o.NoRemoteBases {
-		return errors.New("--no-remote-bases=false: remote bases are never fetched here; bring them into the source, and take the flag out")
+		return errors.New("--no-remote-bases=false: remote bases are not supported; copy them into the source and remove the flag")
 	}
 	if o.PprofAddr != "" {
-		// Profiles tell what is in memory, and take time: they are for who is on the machine.
+		// Profiles expose the memory of the process and cost CPU, so only local users may request
+		// them.
 		host, _, err := net.SplitHostPort(o.PprofAddr)
 		if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
-			return fmt.Errorf("--pprof-addr %q: want an address on loopback, such as 127.0.0.1:6060", o.PprofAddr)
+			return fmt.Errorf("--pprof-addr %q: must be a loopback address, such as 127.0.0.1:6060", o.PprofAddr)
 		}
 	}
 	if err := o.Render.validate(); err != nil {
 		return err
 	}
-	supported.Lock()
-	defer supported.Unlock()
+	featuresMu.Lock()
+	defer featuresMu.Unlock()
 	return o.Features.SupportedFeatures(map[string]bool{})
 }

@@ -1,15 +1,16 @@
 package manager
 
-// What the process may do as itself. What installs may do is up to the accounts
-// that they name.
+// The permissions of the controller's own service account. Objects of installs are applied with the
+// permissions of the service accounts that the installs name.
 //
-// The index watches every kind that is installed, by label:
+// The live index watches every installed kind, by label:
 // +kubebuilder:rbac:groups=*,resources=*,verbs=get;list;watch
 //
-// Requests for an install are made as its account:
+// Requests for an install impersonate its service account:
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=impersonate
 //
-// Our own kinds; the spec belongs to Git, so that only metadata is patched:
+// The controller's own kinds. Git owns the spec, so the controller patches only metadata. It
+// creates and deletes the KsctlInstalls of a clusterSelector:
 // +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinstalls;ksctlsources;ksctlremoves,verbs=patch
 // +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinstalls,verbs=create;update;delete
 // +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinstalls/status;ksctlsources/status;ksctlremoves/status,verbs=patch
@@ -19,14 +20,14 @@ package manager
 // +kubebuilder:rbac:groups=cluster.ksctl.com,resources=ksctlclusters;ksctlautoscalers,verbs=patch
 // +kubebuilder:rbac:groups=cluster.ksctl.com,resources=ksctlclusters/status;ksctlautoscalers/status,verbs=patch
 //
-// What installs publish:
+// The ExternalArtifacts that installs publish:
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts/status,verbs=patch
 //
-// Events on them:
+// Events:
 // +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch
 //
-// In its own namespace the key for hashes, the authority of the node group server, and the
-// lease of the leader:
+// In the controller's own namespace: the key for hashes, the CA of the node group server, and the
+// leader election lease:
 // +kubebuilder:rbac:groups="",namespace=ksctl-gitops-system,resources=secrets,verbs=get;create;update
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=ksctl-gitops-system,resources=leases,verbs=get;create;update;patch

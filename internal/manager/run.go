@@ -20,27 +20,27 @@ import (
 	"github.com/ksctl/gitops/internal/telemetry/metrics"
 )
 
-// leaderElectionID names the Lease.
+// leaderElectionID is the name of the leader election Lease.
 const leaderElectionID = "ksctl-gitops-leader-election"
 
-// NewScheme knows every kind that the process reads or writes.
+// NewScheme returns a scheme with every kind that the controllers read or write.
 func NewScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	return s, setup.AddToScheme(s)
 }
 
-// Run runs the controllers until ctx ends. It returns when everything that it
-// started has ended.
+// Run runs the controllers until ctx is done. It returns after everything that it started has
+// stopped.
 func Run(ctx context.Context, cfg *rest.Config, o *Options) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
 	p, err := build(ctx, cfg, o)
 	if p != nil && p.pool != nil {
-		defer p.pool.Close() // the manager would end it before the reconciles that render
+		defer p.pool.Close() // as a runnable it would be stopped before the reconcilers that render
 	}
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // told to stop while it started
+		return nil //nolint:nilerr // ctx was canceled during startup, which is not a failure
 	}
 	if err != nil {
 		return err
@@ -48,16 +48,17 @@ func Run(ctx context.Context, cfg *rest.Config, o *Options) error {
 	return p.mgr.Start(ctx)
 }
 
-// process is what runs.
+// process is the controller process while it is set up.
 type process struct {
 	opts    *Options
 	mgr     ctrl.Manager
 	events  record.EventRecorder
 	metrics *metrics.Recorder
-	// pool renders; nil when this process does.
+	// pool renders stacks; nil if they are rendered in this process.
 	pool *renderworker.Pool
-	// leads fails when another process may lead; nil without leader election.
-	leads func() error
+	// checkLeadership returns an error if another replica may be the leader; nil without leader
+	// election.
+	checkLeadership func() error
 }
 
 func build(ctx context.Context, cfg *rest.Config, o *Options) (*process, error) {
@@ -67,17 +68,17 @@ func build(ctx context.Context, cfg *rest.Config, o *Options) (*process, error) 
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = o.QPS, o.Burst
-	bound(cfg, answerWithin)
+	addResponseTimeout(cfg, responseHeaderTimeout)
 	p := &process{opts: o}
 	if o.LeaderElection.Enable {
-		p.leads = fenced(cfg, o.RuntimeNamespace, leaderElectionID, o.LeaderElection.LeaseDuration).holds
+		p.checkLeadership = fenceWrites(cfg, o.RuntimeNamespace, leaderElectionID, o.LeaderElection.LeaseDuration).checkLease
 	}
-	caches, err := cacheOptions(o, scheme)
+	cacheOpts, err := cacheOptions(o, scheme)
 	if err != nil {
 		return nil, err
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: scheme, Cache: caches,
+		Scheme: scheme, Cache: cacheOpts,
 		Metrics:                server.Options{BindAddress: o.MetricsAddr},
 		HealthProbeBindAddress: o.HealthAddr, PprofBindAddress: o.PprofAddr,
 		LeaderElection: o.LeaderElection.Enable, LeaderElectionID: leaderElectionID, LeaderElectionNamespace: o.RuntimeNamespace,
@@ -86,27 +87,27 @@ func build(ctx context.Context, cfg *rest.Config, o *Options) (*process, error) 
 		Client: client.Options{Cache: &client.CacheOptions{Unstructured: false}},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("manager: %w", err)
+		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
 	probes.SetupChecks(mgr, ctrl.Log.WithName("setup"))
 	p.mgr = mgr
 	if p.metrics, err = metrics.Register(crmetrics.Registry); err != nil {
 		return nil, err
 	}
-	if err := p.addEvents(ctx); err != nil {
+	if err := p.addEventRecorder(ctx); err != nil {
 		return nil, err
 	}
-	return p, p.addKinds(ctx)
+	return p, p.addControllers(ctx)
 }
 
-// addKinds registers the controllers.
-func (p *process) addKinds(ctx context.Context) error {
+// addControllers adds the controllers of all kinds to the manager.
+func (p *process) addControllers(ctx context.Context) error {
 	o := p.opts
 	sops := sopsworker.New(sopsworker.Options{Path: o.SOPSWorker})
 	shared := setup.Options{
 		OwnerID: o.OwnerID, Namespace: o.RuntimeNamespace, StoragePath: o.StoragePath, DefaultServiceAccount: o.DefaultServiceAccount,
-		NoCrossNamespaceRefs: o.ACL.NoCrossNamespaceRefs, ConfigsSelected: o.Watch.ConfigsLabelSelector != "",
-		Concurrent: o.Concurrent, Jitter: o.Jitter.Percentage, Events: p.events, Metrics: crmetrics.Registry, Leads: p.leads,
+		NoCrossNamespaceRefs: o.ACL.NoCrossNamespaceRefs, ConfigCacheFiltered: o.Watch.ConfigsLabelSelector != "",
+		Concurrent: o.Concurrent, Jitter: o.Jitter.Percentage, Events: p.events, Metrics: crmetrics.Registry, CheckLeadership: p.checkLeadership,
 		Render: p.renderFunc(), Decrypt: sops.Decrypt, Encrypt: sops.Encrypt, RenderCacheBytes: o.RenderCacheBytes,
 		ArtifactCacheBytes: o.ArtifactCacheBytes, ArtifactLimits: o.ArtifactLimits, ArtifactTimeout: o.ArtifactTimeout,
 		ChartCacheBytes: o.ChartCacheBytes, ChartIndexBytes: o.ChartIndexBytes, ChartLimits: o.ChartLimits,
@@ -123,7 +124,7 @@ func (p *process) addKinds(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := controllers.AddSources(ctx, setup.Sources{Addr: o.StorageAddr, AdvAddr: o.StorageAdvAddr, StorageBytes: o.SourceStorageBytes,
+	if err := controllers.AddSources(ctx, setup.SourceOptions{Addr: o.StorageAddr, AdvAddr: o.StorageAdvAddr, StorageBytes: o.SourceStorageBytes,
 		GitLimits: o.GitLimits, WebhookAddr: o.WebhookAddr, WebhookBytes: o.WebhookBytes}); err != nil {
 		return err
 	}
@@ -136,11 +137,11 @@ func (p *process) addKinds(ctx context.Context) error {
 	if err := controllers.AddImports(ctx); err != nil {
 		return err
 	}
-	if err := controllers.AddExports(ctx, setup.Exports{GitLimits: o.GitLimits}); err != nil {
+	if err := controllers.AddExports(ctx, setup.ExportOptions{GitLimits: o.GitLimits}); err != nil {
 		return err
 	}
 	if err := controllers.AddClusters(ctx); err != nil {
 		return err
 	}
-	return controllers.AddAutoScalers(ctx, setup.AutoScalers{Addr: o.NodeGroupAddr, AdvAddr: o.NodeGroupAdvAddr})
+	return controllers.AddAutoScalers(ctx, setup.AutoScalerOptions{Addr: o.NodeGroupAddr, AdvAddr: o.NodeGroupAdvAddr})
 }

@@ -9,9 +9,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestToldToStopWhileItStarts: that is no failure.
-func TestToldToStopWhileItStarts(t *testing.T) {
-	// No port of this machine: somebody else may have it.
+// A cancellation during startup is not a failure.
+func TestRunReturnsNilWhenCanceledDuringStartup(t *testing.T) {
+	// No fixed ports: another process may use them.
 	ctx, stop := context.WithCancel(t.Context())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		stop()
@@ -19,10 +19,10 @@ func TestToldToStopWhileItStarts(t *testing.T) {
 	}))
 	defer server.Close()
 	defer stop()
-	if err := Run(ctx, &rest.Config{Host: server.URL}, parse(t, "--metrics-addr=0", "--health-addr=0", "--storage-addr=127.0.0.1:0", "--storage-path="+t.TempDir())); err != nil {
+	if err := Run(ctx, &rest.Config{Host: server.URL}, parseFlags(t, "--metrics-addr=0", "--health-addr=0", "--storage-addr=127.0.0.1:0", "--storage-path="+t.TempDir())); err != nil {
 		t.Error(err)
 	}
 	if ctx.Err() == nil {
-		t.Error("it asked nothing")
+		t.Error("Run returned without a request to the API server")
 	}
 }

@@ -11,55 +11,58 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// answerWithin is how long the API server may take to begin an answer. Its own
-// bound is as long, and it begins to answer a watch at once.
-const answerWithin = time.Minute
+// responseHeaderTimeout is how long the API server may take to send response headers. The server's
+// own request timeout is as long, and it sends the headers of a watch at once.
+const responseHeaderTimeout = time.Minute
 
-// NoAnswerError says that a request was given up. It may have been carried out.
-type NoAnswerError struct{ Within time.Duration }
+// ResponseTimeoutError is returned for a request whose response headers did not arrive in time. The
+// API server may still have executed the request.
+type ResponseTimeoutError struct{ After time.Duration }
 
-func (e *NoAnswerError) Error() string {
-	return fmt.Sprintf("the API server gave no answer within %s", e.Within)
+func (e *ResponseTimeoutError) Error() string {
+	return fmt.Sprintf("the API server sent no response within %s; the request may have been executed", e.After)
 }
 
-// bound has requests given up that get no answer: a load balancer may take them
-// and keep the connection alive for ever, and each would hold a worker.
-func bound(cfg *rest.Config, within time.Duration) {
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &bounded{next: next, within: within} })
+// addResponseTimeout cancels requests that receive no response in time. A load balancer may accept
+// a request and keep the connection alive forever, and each such request would block a worker.
+func addResponseTimeout(cfg *rest.Config, timeout time.Duration) {
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &timeoutTransport{next: next, timeout: timeout} })
 }
 
-type bounded struct {
-	next   http.RoundTripper
-	within time.Duration
+// timeoutTransport cancels requests whose response headers do not arrive within timeout. It does
+// not bound the body, so watches can stay open.
+type timeoutTransport struct {
+	next    http.RoundTripper
+	timeout time.Duration
 }
 
-// WrappedRoundTripper lets client-go find the transport.
-func (b *bounded) WrappedRoundTripper() http.RoundTripper { return b.next }
+// WrappedRoundTripper implements the interface by which client-go unwraps transports.
+func (b *timeoutTransport) WrappedRoundTripper() http.RoundTripper { return b.next }
 
-func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b *timeoutTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
-	timer := time.AfterFunc(b.within, func() { cancel(&NoAnswerError{Within: b.within}) })
+	timer := time.AfterFunc(b.timeout, func() { cancel(&ResponseTimeoutError{After: b.timeout}) })
 	res, err := b.next.RoundTrip(r.WithContext(ctx))
 	timer.Stop()
 	if err != nil {
-		var late *NoAnswerError
-		if errors.As(context.Cause(ctx), &late) {
-			err = late
+		var timeoutErr *ResponseTimeoutError
+		if errors.As(context.Cause(ctx), &timeoutErr) {
+			err = timeoutErr
 		}
 		cancel(nil)
 		return nil, err
 	}
-	res.Body = &cancelling{ReadCloser: res.Body, cancel: cancel}
+	res.Body = &cancelingBody{ReadCloser: res.Body, cancel: cancel}
 	return res, nil
 }
 
-// cancelling ends a request's context with its answer.
-type cancelling struct {
+// cancelingBody cancels the context of a request when the response body is closed.
+type cancelingBody struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
 }
 
-func (c *cancelling) Close() error {
+func (c *cancelingBody) Close() error {
 	defer c.cancel(nil)
 	return c.ReadCloser.Close()
 }

@@ -12,13 +12,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// slowly is an answer of which a part comes at once, and the rest after a while.
-type slowly struct {
+// slowBody is a response body that returns each part an hour after it was read.
+type slowBody struct {
 	ctx   context.Context
 	parts []string
 }
 
-func (s *slowly) Read(p []byte) (int, error) {
+func (s *slowBody) Read(p []byte) (int, error) {
 	if len(s.parts) == 0 {
 		return 0, io.EOF
 	}
@@ -32,21 +32,21 @@ func (s *slowly) Read(p []byte) (int, error) {
 	}
 }
 
-func (s *slowly) Close() error { return nil }
+func (s *slowBody) Close() error { return nil }
 
-func TestARequestWithoutAnAnswerIsGivenUp(t *testing.T) {
-	// A bubble's time: on a busy machine no answer comes as soon as it could.
+func TestRequestWithoutResponseTimesOut(t *testing.T) {
+	// synctest's fake clock: on a busy machine, responses in real time arrive late.
 	synctest.Test(t, func(t *testing.T) {
-		cfg := &rest.Config{Host: "http://server.example", Transport: tripper(func(r *http.Request) (*http.Response, error) {
+		cfg := &rest.Config{Host: "http://server.example", Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
 			if r.URL.Path == "/silent" {
 				<-r.Context().Done()
 				return nil, r.Context().Err()
 			}
-			// A watch: it begins in time, and goes on for as long as it likes.
+			// A watch: the headers arrive in time, and the body stays open longer than the timeout.
 			time.Sleep(9 * time.Second)
-			return &http.Response{StatusCode: http.StatusOK, Request: r, Body: &slowly{r.Context(), []string{"begin ", "end"}}}, nil
+			return &http.Response{StatusCode: http.StatusOK, Request: r, Body: &slowBody{r.Context(), []string{"begin ", "end"}}}, nil
 		})}
-		bound(cfg, 10*time.Second)
+		addResponseTimeout(cfg, 10*time.Second)
 		client, err := rest.HTTPClientFor(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -63,18 +63,18 @@ func TestARequestWithoutAnAnswerIsGivenUp(t *testing.T) {
 			body, err := io.ReadAll(res.Body)
 			return string(body), errors.Join(err, res.Body.Close())
 		}
-		var late *NoAnswerError
+		var timeoutErr *ResponseTimeoutError
 		began := time.Now()
-		if _, err := get(t.Context(), "/silent"); !errors.As(err, &late) || time.Since(began) != 10*time.Second {
-			t.Errorf("no answer: %v after %s", err, time.Since(began))
+		if _, err := get(t.Context(), "/silent"); !errors.As(err, &timeoutErr) || time.Since(began) != 10*time.Second {
+			t.Errorf("request without response: got %v after %s, want a timeout after 10s", err, time.Since(began))
 		}
 		if body, err := get(t.Context(), "/watch"); err != nil || body != "begin end" {
-			t.Errorf("an answer that takes its time: %q, %v", body, err)
+			t.Errorf("slow response body: got %q, %v", body, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := get(ctx, "/silent"); !errors.Is(err, context.Canceled) {
-			t.Errorf("a caller that gives up: %v", err)
+			t.Errorf("canceled request: got %v, want context.Canceled", err)
 		}
 	})
 }

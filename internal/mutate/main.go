@@ -1,11 +1,12 @@
 // Command mutate changes one line of the source at a time and reports which changes the tests
 // of the package do not notice.
 //
-//	mutate                 all of mutations.tsv
-//	mutate -only engine    those whose line matches
+//	mutate                 all mutations in mutations.tsv
+//	mutate -only engine    the mutations whose line matches
 //
-// The checkout is not touched: the go command compiles the changed files from elsewhere.
-// It exits with 1 if a mutation survives, no longer applies, or does not compile.
+// The checkout is not changed: the mutated files are in a temporary folder, and an overlay makes
+// the go command compile them. mutate exits with 1 if a mutation survives, no longer applies, or
+// does not compile.
 package main
 
 import (
@@ -26,11 +27,12 @@ import (
 	"time"
 )
 
-// timeout bounds the tests of one mutation. Tests that hang have noticed it.
+// timeout is the timeout of the tests of one mutation. Tests that hang count as failed, so the
+// mutation is caught.
 const timeout = 10 * time.Minute
 
 //go:embed mutations.tsv
-var list string
+var mutationsTSV string
 
 func main() {
 	only := flag.String("only", "", "run only mutations whose line matches this expression")
@@ -48,7 +50,7 @@ func run(only string) error {
 	if err != nil {
 		return err
 	}
-	mutations, err := parse(list)
+	mutations, err := parse(mutationsTSV)
 	if err != nil {
 		return err
 	}
@@ -58,13 +60,13 @@ func run(only string) error {
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
 	mutations = slices.DeleteFunc(mutations, func(m mutation) bool { return !filter.MatchString(m.String()) })
-	if err := passUnchanged(ctx, mutations, folder); err != nil {
+	if err := checkUnmutated(ctx, mutations, folder); err != nil {
 		return err
 	}
 	missed, ran := 0, 0
 	for _, m := range mutations {
 		began := time.Now()
-		result, err := m.try(ctx, folder)
+		result, err := m.test(ctx, folder)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -84,16 +86,16 @@ func run(only string) error {
 	return nil
 }
 
-// passUnchanged runs the tests of each package without a mutation: tests that fail anyway
-// would catch everything.
-func passUnchanged(ctx context.Context, mutations []mutation, folder string) error {
+// checkUnmutated runs the tests of each package without a mutation. Tests that fail anyway would
+// catch every mutation.
+func checkUnmutated(ctx context.Context, mutations []mutation, folder string) error {
 	passed := map[string]bool{}
 	for _, m := range mutations {
 		if passed[m.Package] {
 			continue
 		}
 		m.New = m.Old
-		result, err := m.try(ctx, folder)
+		result, err := m.test(ctx, folder)
 		if err != nil {
 			return err
 		}
@@ -109,7 +111,7 @@ func passUnchanged(ctx context.Context, mutations []mutation, folder string) err
 type mutation struct {
 	// File and Package are relative to the root of the module.
 	File, Old, New, Package string
-	// Note says what it breaks.
+	// Note describes what the mutation breaks.
 	Note string
 }
 
@@ -117,7 +119,7 @@ func (m mutation) String() string {
 	return fmt.Sprintf("%s: %s: %q → %q", m.File, m.Note, m.Old, m.New)
 }
 
-// parse reads lines of five columns, separated by tabs. Lines that begin with # are comments.
+// parse parses lines of five columns, separated by tabs. Lines that begin with # are comments.
 func parse(text string) ([]mutation, error) {
 	var mutations []mutation
 	number := 0
@@ -142,8 +144,9 @@ const (
 	survived = "SURVIVED"
 )
 
-// try compiles the tests of the package with the mutation, and runs them.
-func (m mutation) try(ctx context.Context, folder string) (string, error) {
+// test compiles the tests of the package with the mutation, runs them, and returns caught or
+// survived.
+func (m mutation) test(ctx context.Context, folder string) (string, error) {
 	overlay, err := m.overlay(folder)
 	if err != nil {
 		return "", err

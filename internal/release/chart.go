@@ -19,10 +19,10 @@ import (
 
 func chartCommand(r *release) *cobra.Command {
 	var repository, push string
-	cmd := &cobra.Command{Use: "chart", Args: cobra.NoArgs, Short: "Package the Helm chart, with the image that was built by its digest",
+	cmd := &cobra.Command{Use: "chart", Args: cobra.NoArgs, Short: "Package the Helm chart, with the digest of the image that was built before",
 		RunE: func(_ *cobra.Command, _ []string) error { return r.chart(repository, push) }}
-	cmd.Flags().StringVar(&repository, "image", "", "The repository of the image.")
-	cmd.Flags().StringVar(&push, "push", "", "The repository above the chart, in an OCI registry; empty: nowhere.")
+	cmd.Flags().StringVar(&repository, "image", "", "The repository of the controller's image.")
+	cmd.Flags().StringVar(&push, "push", "", "The OCI repository to push to; /ksctl-gitops is appended. Empty pushes nothing.")
 	_ = cmd.MarkFlagRequired("image")
 	return cmd
 }
@@ -48,7 +48,7 @@ func (r *release) chart(repository, push string) error {
 	if err != nil {
 		return err
 	}
-	return r.pushed(pushed)
+	return r.recordPushed(pushed)
 }
 
 func pushChart(repository, version string, content []byte, created time.Time) (name.Digest, error) {
@@ -57,14 +57,14 @@ func pushChart(repository, version string, content []byte, created time.Time) (n
 		return name.Digest{}, fmt.Errorf("--push: %w", err)
 	}
 	var opts []registry.ClientOption
-	if repo.Scheme() == "http" { // loopback
+	if repo.Scheme() == "http" { // the registry is on loopback
 		opts = append(opts, registry.ClientOptPlainHTTP())
 	}
 	client, err := registry.NewClient(opts...)
 	if err != nil {
 		return name.Digest{}, err
 	}
-	// A tag can't hold the + of a version with build metadata.
+	// A tag cannot contain the + of a version with build metadata.
 	result, err := client.Push(content, repository+":"+strings.ReplaceAll(version, "+", "_"), registry.PushOptCreationTime(created.Format(time.RFC3339)))
 	if err != nil {
 		return name.Digest{}, err
@@ -74,9 +74,9 @@ func pushChart(repository, version string, content []byte, created time.Time) (n
 
 func manifestCommand(r *release) *cobra.Command {
 	var repository string
-	cmd := &cobra.Command{Use: "manifest", Args: cobra.NoArgs, Short: "Write install.yaml, for kubectl apply, with the image that was built by its digest",
+	cmd := &cobra.Command{Use: "manifest", Args: cobra.NoArgs, Short: "Write install.yaml, for kubectl apply, with the digest of the image that was built before",
 		RunE: func(_ *cobra.Command, _ []string) error { return r.manifest(repository) }}
-	cmd.Flags().StringVar(&repository, "image", "", "The repository of the image.")
+	cmd.Flags().StringVar(&repository, "image", "", "The repository of the controller's image.")
 	_ = cmd.MarkFlagRequired("image")
 	return cmd
 }

@@ -20,7 +20,7 @@ const (
 
 func cliCommand(r *release) *cobra.Command {
 	var platforms []string
-	cmd := &cobra.Command{Use: "cli", Args: cobra.NoArgs, Short: "Build kubectl-ksctl, an archive for each platform, and checksums of all that is in <out>",
+	cmd := &cobra.Command{Use: "cli", Args: cobra.NoArgs, Short: "Build kubectl-ksctl, as an archive for each platform, and the checksums of all files in <out>",
 		RunE: func(cmd *cobra.Command, _ []string) error { return r.cli(cmd.Context(), platforms) }}
 	cmd.Flags().StringSliceVar(&platforms, "platform", []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64"}, "The platforms to build for.")
 	return cmd
@@ -31,10 +31,10 @@ func (r *release) cli(ctx context.Context, platforms []string) error {
 	if err != nil {
 		return err
 	}
-	for _, said := range platforms {
-		p, err := v1.ParsePlatform(said)
+	for _, platform := range platforms {
+		p, err := v1.ParsePlatform(platform)
 		if err != nil {
-			return fmt.Errorf("--platform %s: %w", said, err)
+			return fmt.Errorf("--platform %s: %w", platform, err)
 		}
 		binary, err := r.compile(ctx, cliPackage, *p)
 		if err != nil {
@@ -52,11 +52,11 @@ func (r *release) cli(ctx context.Context, platforms []string) error {
 			return err
 		}
 	}
-	return r.sums()
+	return r.writeChecksums()
 }
 
-// sums covers every file for download.
-func (r *release) sums() error {
+// writeChecksums writes SHA256SUMS, with the checksum of every file in the output folder.
+func (r *release) writeChecksums() error {
 	entries, err := os.ReadDir(r.out)
 	if err != nil {
 		return err
@@ -70,20 +70,20 @@ func (r *release) sums() error {
 			return err
 		}
 	}
-	return r.write("SHA256SUMS", archive.Sums(files))
+	return r.write("SHA256SUMS", archive.Checksums(files))
 }
 
-func catalogueCommand(r *release) *cobra.Command {
+func catalogCommand(r *release) *cobra.Command {
 	var push string
-	cmd := &cobra.Command{Use: "catalogue", Args: cobra.NoArgs, Short: "Push every version of every stack that is shipped, for --catalog-url",
+	cmd := &cobra.Command{Use: "catalog", Args: cobra.NoArgs, Short: "Push every version of every catalog stack, for --catalog-url of the controller",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			pushed, err := catalogue.Push(cmd.Context(), push, r.annotations(), credentials())
 			if err != nil {
 				return err
 			}
-			return r.pushed(pushed...)
+			return r.recordPushed(pushed...)
 		}}
-	cmd.Flags().StringVar(&push, "push", "", "The repository above the stacks.")
+	cmd.Flags().StringVar(&push, "push", "", "The repository to push to; /<stack>:<version> is appended.")
 	_ = cmd.MarkFlagRequired("push")
 	return cmd
 }

@@ -22,10 +22,10 @@ const (
 	controllerName    = "controller"
 )
 
-// beside are the programs that go into the image with the controller: what it starts, and the agent, for
-// whom the same image serves.
-var beside = []struct{ name, pkg string }{
-	{sopsworker.Program, "github.com/ksctl/gitops/cmd/sops-worker"},
+// extraPrograms are the programs in the image besides the controller: the program that the
+// controller starts, and the agent, which uses the same image.
+var extraPrograms = []struct{ name, pkg string }{
+	{sopsworker.ProgramName, "github.com/ksctl/gitops/cmd/sops-worker"},
 	{"agent", "github.com/ksctl/gitops/cmd/agent"},
 }
 
@@ -35,16 +35,17 @@ func imageCommand(r *release) *cobra.Command {
 	cmd := &cobra.Command{Use: "image", Args: cobra.NoArgs, Short: "Build the controller's image into <out>/image, with an SBOM for each platform",
 		RunE: func(cmd *cobra.Command, _ []string) error { return r.image(cmd.Context(), platforms, push) }}
 	cmd.Flags().StringSliceVar(&platforms, "platform", []string{"linux/amd64", "linux/arm64"}, "The platforms to build for.")
-	cmd.Flags().StringVar(&push, "push", "", "The repository to push to, under the version as its tag unless it has one; empty: nowhere.")
+	cmd.Flags().StringVar(&push, "push", "", "The repository to push to, with an optional tag, which defaults to the version; empty pushes nothing.")
 	return cmd
 }
 
+// image builds the image index, writes it and the SBOMs to the output folder, and pushes both.
 func (r *release) image(ctx context.Context, platforms []string, push string) error {
 	binaries := make([]image.Binary, 0, len(platforms))
-	for _, said := range platforms {
-		p, err := v1.ParsePlatform(said)
+	for _, platform := range platforms {
+		p, err := v1.ParsePlatform(platform)
 		if err != nil {
-			return fmt.Errorf("--platform %s: %w", said, err)
+			return fmt.Errorf("--platform %s: %w", platform, err)
 		}
 		binary, err := r.programs(ctx, *p)
 		if err != nil {
@@ -68,35 +69,36 @@ func (r *release) image(ctx context.Context, platforms []string, push string) er
 		return err
 	}
 	fmt.Println(folder, digest)
-	documents, err := r.documents(binaries)
+	sboms, err := r.writeSBOMs(binaries)
 	if err != nil || push == "" {
 		return err
 	}
-	return r.pushImage(ctx, push, index, documents)
+	return r.pushImage(ctx, push, index, sboms)
 }
 
-// programs compiles what goes into the image of one platform.
+// programs compiles the programs in the image of one platform.
 func (r *release) programs(ctx context.Context, p v1.Platform) (image.Binary, error) {
 	content, err := r.compile(ctx, controllerPackage, p)
 	if err != nil {
 		return image.Binary{}, err
 	}
 	out := image.Binary{Platform: p, Name: controllerName, Content: content}
-	for _, b := range beside {
+	for _, b := range extraPrograms {
 		if content, err = r.compile(ctx, b.pkg, p); err != nil {
 			return image.Binary{}, err
 		}
-		out.Beside = append(out.Beside, image.Program{Name: b.name, Content: content})
+		out.Extra = append(out.Extra, image.Program{Name: b.name, Content: content})
 	}
 	return out, nil
 }
 
-// documents writes what the programs of each image are made of.
-func (r *release) documents(binaries []image.Binary) ([][][]byte, error) {
+// writeSBOMs writes an SBOM for each program of each image. It returns the SBOMs by image and
+// program.
+func (r *release) writeSBOMs(binaries []image.Binary) ([][][]byte, error) {
 	out := make([][][]byte, len(binaries))
 	for i, b := range binaries {
-		for _, p := range append([]image.Program{{Name: b.Name, Content: b.Content}}, b.Beside...) {
-			document, err := sbom.Of(p.Name, r.version, p.Content)
+		for _, p := range append([]image.Program{{Name: b.Name, Content: b.Content}}, b.Extra...) {
+			document, err := sbom.Generate(p.Name, r.version, p.Content)
 			if err != nil {
 				return nil, err
 			}
@@ -109,8 +111,8 @@ func (r *release) documents(binaries []image.Binary) ([][][]byte, error) {
 	return out, nil
 }
 
-// pushImage pushes the index and, to each of its images, what it is made of.
-func (r *release) pushImage(ctx context.Context, repository string, index v1.ImageIndex, documents [][][]byte) error {
+// pushImage pushes the index and attaches the SBOMs to its images.
+func (r *release) pushImage(ctx context.Context, repository string, index v1.ImageIndex, sboms [][][]byte) error {
 	tag, err := r.tag(repository)
 	if err != nil {
 		return err
@@ -125,7 +127,7 @@ func (r *release) pushImage(ctx context.Context, repository string, index v1.Ima
 		return err
 	}
 	for i, m := range manifest.Manifests {
-		for _, document := range documents[i] {
+		for _, document := range sboms[i] {
 			attached, err := image.Attach(ctx, tag.Digest(m.Digest.String()), sbom.MediaType, document, credentials())
 			if err != nil {
 				return err
@@ -133,34 +135,34 @@ func (r *release) pushImage(ctx context.Context, repository string, index v1.Ima
 			refs = append(refs, attached)
 		}
 	}
-	return r.pushed(refs...)
+	return r.recordPushed(refs...)
 }
 
 func (r *release) imageFolder() string { return filepath.Join(r.out, "image") }
 
-// imageDigest is that of the image that was built, of this version.
+// imageDigest returns the digest of the image index that was built before for this version.
 func (r *release) imageDigest() (string, error) {
 	folder, err := layout.ImageIndexFromPath(r.imageFolder())
 	if err != nil {
-		return "", fmt.Errorf("the image comes first (release image): %w", err)
+		return "", fmt.Errorf("reading the image, which \"release image\" builds: %w", err)
 	}
 	manifest, err := folder.IndexManifest()
 	if err != nil {
 		return "", err
 	}
 	if built := manifest.Annotations[versionAnnotation]; built != r.version {
-		return "", fmt.Errorf("%s has the image of version %q: build that of %s first (release image)", r.imageFolder(), built, r.version)
+		return "", fmt.Errorf("%s: the image has version %q, not %s; run \"release image\" first", r.imageFolder(), built, r.version)
 	}
 	digest, err := folder.Digest()
 	return digest.String(), err
 }
 
-// tag is that of the version, unless the repository comes with one.
+// tag returns the tag to push to: that in repository, or else one named after the version.
 func (r *release) tag(repository string) (name.Tag, error) {
 	if tag, err := name.NewTag(repository, name.StrictValidation); err == nil {
 		return tag, nil
 	}
-	// A tag can't hold the + of a version with build metadata.
+	// A tag cannot contain the + of a version with build metadata.
 	tag, err := name.NewTag(repository+":"+strings.ReplaceAll(r.version, "+", "_"), name.StrictValidation)
 	if err != nil {
 		return name.Tag{}, fmt.Errorf("--push: %w", err)

@@ -1,9 +1,10 @@
-// Command release makes what a release consists of, and pushes it, step by step:
+// Command release builds and pushes the artifacts of a release. Each subcommand is one step:
 //
 //	go run ./internal/release image --version 0.1.0 --push registry.example.com/ksctl/controller
 //
-// Every step can be run by hand, against any registry; what it makes follows from the
-// commit alone. Each pushed thing is written by its digest to <out>/pushed.txt, to be signed.
+// Every step can be run by hand, against any registry. Builds are reproducible: the result depends
+// on the commit and the version alone. The digest of each pushed artifact is appended to
+// <out>/pushed.txt, the list of what to sign.
 package main
 
 import (
@@ -28,7 +29,7 @@ func main() {
 
 func newCommand() *cobra.Command {
 	r := &release{}
-	cmd := &cobra.Command{Use: "release", Short: "Make and push what a release consists of", SilenceUsage: true, SilenceErrors: true,
+	cmd := &cobra.Command{Use: "release", Short: "Build and push the artifacts of a release", SilenceUsage: true, SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := r.prepare(cmd.Context()); err != nil {
 				return err
@@ -36,11 +37,11 @@ func newCommand() *cobra.Command {
 			if push := cmd.Flags().Lookup("push"); push == nil || push.Value.String() == "" {
 				return nil
 			}
-			return r.clean(cmd.Context())
+			return r.requireCleanTree(cmd.Context())
 		}}
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&r.version, "version", "0.0.0-dev", "The version of the release, as semver, without a v.")
-	flags.StringVar(&r.out, "out", "bin/release", "The folder that everything is written to.")
-	cmd.AddCommand(imageCommand(r), chartCommand(r), manifestCommand(r), cliCommand(r), catalogueCommand(r))
+	flags.StringVar(&r.version, "version", "0.0.0-dev", "The semantic version of the release, without a v.")
+	flags.StringVar(&r.out, "out", "bin/release", "The folder for the results.")
+	cmd.AddCommand(imageCommand(r), chartCommand(r), manifestCommand(r), cliCommand(r), catalogCommand(r))
 	return cmd
 }

@@ -23,32 +23,33 @@ const versionAnnotation = "org.opencontainers.image.version"
 
 const repositoryURL = "https://github.com/ksctl/gitops"
 
-// release is what all steps know.
+// release holds the settings that all steps share.
 type release struct {
 	version, out string
 	commit       string
-	// created is the time of the commit, so that it does not depend on the build.
+	// created is the time of the commit, so that builds are reproducible.
 	created time.Time
 }
 
+// prepare checks the version, reads the commit and creates the output folder.
 func (r *release) prepare(ctx context.Context) error {
 	if _, err := semver.StrictNewVersion(r.version); err != nil {
-		return fmt.Errorf("--version %q: want semver without a v, such as 0.1.0: %w", r.version, err)
+		return fmt.Errorf("--version %q: must be a semantic version without a v, such as 0.1.0: %w", r.version, err)
 	}
-	said, err := command(ctx, nil, "git", "log", "-1", "--format=%H %ct")
+	output, err := command(ctx, nil, "git", "log", "-1", "--format=%H %ct")
 	if err != nil {
 		return err
 	}
-	commit, epoch, _ := strings.Cut(strings.TrimSpace(said), " ")
+	commit, epoch, _ := strings.Cut(strings.TrimSpace(output), " ")
 	seconds, err := strconv.ParseInt(epoch, 10, 64)
 	if err != nil {
-		return fmt.Errorf("time of commit %s: %w", commit, err)
+		return fmt.Errorf("parsing the time of commit %s: %w", commit, err)
 	}
 	r.commit, r.created = commit, time.Unix(seconds, 0).UTC()
 	return os.MkdirAll(r.out, 0o755)
 }
 
-// annotations of everything that is pushed.
+// annotations returns the OCI annotations of all pushed artifacts.
 // https://github.com/opencontainers/image-spec/blob/main/annotations.md
 func (r *release) annotations() map[string]string {
 	return map[string]string{
@@ -60,7 +61,7 @@ func (r *release) annotations() map[string]string {
 	}
 }
 
-// compile builds a program for a platform and returns its bytes.
+// compile builds a program for a platform and returns the binary.
 func (r *release) compile(ctx context.Context, pkg string, p v1.Platform) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "release")
 	if err != nil {
@@ -79,6 +80,7 @@ func (r *release) compile(ctx context.Context, pkg string, p v1.Platform) ([]byt
 	return os.ReadFile(binary)
 }
 
+// write writes a file into the output folder and prints its path.
 func (r *release) write(file string, content []byte) error {
 	path := filepath.Join(r.out, file)
 	if err := os.WriteFile(path, content, 0o644); err != nil {
@@ -88,17 +90,18 @@ func (r *release) write(file string, content []byte) error {
 	return nil
 }
 
-// clean refuses to push what no commit has.
-func (r *release) clean(ctx context.Context) error {
+// requireCleanTree returns an error if there are uncommitted changes. A pushed artifact names the
+// commit, so it must not contain anything else.
+func (r *release) requireCleanTree(ctx context.Context) error {
 	changed, err := command(ctx, nil, "git", "status", "--porcelain")
 	if err != nil || changed == "" {
 		return err
 	}
-	return fmt.Errorf("commit these first, for what is pushed names commit %.12s:\n%s", r.commit, changed)
+	return fmt.Errorf("pushing commit %.12s: there are uncommitted changes; commit them first:\n%s", r.commit, changed)
 }
 
-// pushed notes what is to be signed.
-func (r *release) pushed(refs ...name.Digest) (err error) {
+// recordPushed appends references to pushed.txt, the list of what to sign.
+func (r *release) recordPushed(refs ...name.Digest) (err error) {
 	f, err := os.OpenFile(filepath.Join(r.out, "pushed.txt"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
@@ -113,17 +116,17 @@ func (r *release) pushed(refs ...name.Digest) (err error) {
 	return nil
 }
 
-// credentials are those of docker login.
+// credentials returns the registry credentials of docker login.
 func credentials() remote.Option { return remote.WithAuthFromKeychain(authn.DefaultKeychain) }
 
-// command runs a program with more environment and returns what it printed.
+// command runs a program with additional environment variables and returns its standard output.
 func command(ctx context.Context, env []string, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), env...)
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w\n%s", program, strings.Join(args, " "), err, said.String())
+		return "", fmt.Errorf("%s %s: %w\n%s", program, strings.Join(args, " "), err, stderr.String())
 	}
 	return out.String(), nil
 }

@@ -1,13 +1,12 @@
-// Package renderworker has stacks rendered by processes of their own: a goroutine
-// that loops or eats memory can't be ended, a process can.
+// Package renderworker renders stacks in separate worker processes. A goroutine that loops or
+// exhausts memory cannot be stopped, but a process can be killed.
 //
-// A [Pool] starts workers, which are this program with the argument [Command],
-// when there is something to render, uses them again, ends those that meet a bound
-// and those that nobody needs. A worker reads requests from its standard input and
-// writes replies to its standard output, one after the other, as frames of JSON. It
-// inherits nothing else: no environment, no open files, no arguments that tell
-// anything. Where the kernel lets it, it gives up the network and running programs.
+// A [Pool] starts workers on demand and reuses them. It kills workers that exceed a limit or stay
+// idle for too long. A worker is this program, started with the argument [Command]. It reads
+// requests from its standard input and writes replies to its standard output, one at a time, as
+// length-prefixed JSON. It inherits nothing else: no environment, no open files and no sensitive
+// arguments. On Linux it also denies itself network access and running programs.
 //
-// A worker ends when its standard input does, and is killed when the process dies
-// that started it.
+// A worker exits when its standard input is closed. The kernel kills it when its parent process
+// dies.
 package renderworker

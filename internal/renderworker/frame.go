@@ -10,38 +10,38 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// maxRequest bounds a request: an install has at most 1 MiB, and each ConfigMap
-// or Secret that it takes values from as much.
-const maxRequest = 256 << 20
+// maxRequestBytes limits the size of a request. A KsctlInstall has at most 1 MiB, and so has each
+// ConfigMap and Secret of its valuesFrom.
+const maxRequestBytes = 256 << 20
 
-// settings are the first frame to a worker.
+// settings is the first message to a worker.
 type settings struct {
 	MemoryBytes int64 `json:"memoryBytes"`
 	OutputBytes int64 `json:"outputBytes"`
 }
 
-// hello is the first frame of a worker: it is ready.
-type hello struct {
-	// Open says what the worker could not give up; empty when it is confined.
-	Open string `json:"open,omitempty"`
+// readyMessage is the first message from a worker: it is ready to render.
+type readyMessage struct {
+	// Unenforced describes the restrictions that the worker could not apply; empty if the sandbox
+	// is complete.
+	Unenforced string `json:"open,omitempty"`
 }
 
-// reply is what a render came to: a result, or one kind of error.
+// reply is the outcome of a render: a result, or one kind of error.
 type reply struct {
 	Result *stacks.Result `json:"result,omitempty"`
-	// Problems are stacks.Errors. Their causes stay behind: they are values of
-	// another process.
+	// Problems are errors in the stack. Their wrapped causes are not transferred.
 	Problems stacks.Errors `json:"problems,omitempty"`
-	// Encrypted names what has to be decrypted first.
+	// Encrypted lists the files and values that have to be decrypted before the render.
 	Encrypted *stacks.EncryptedError `json:"encrypted,omitempty"`
-	// Failure is an error that is not the stack's.
+	// Failure is the message of an error that the stack did not cause.
 	Failure string `json:"failure,omitempty"`
 }
 
-// errFrame says that the other side does not speak as agreed.
-var errFrame = errors.New("not a frame of the render protocol")
+// errInvalidFrame is returned for data that violates the protocol between the pool and its workers.
+var errInvalidFrame = errors.New("invalid frame of the render protocol")
 
-// writeFrame writes the length of a body, and the body.
+// writeFrame writes the length of body, and body.
 func writeFrame(w io.Writer, body []byte) error {
 	if err := binary.Write(w, binary.BigEndian, uint32(len(body))); err != nil {
 		return err
@@ -50,7 +50,7 @@ func writeFrame(w io.Writer, body []byte) error {
 	return err
 }
 
-// readFrame reads a body of at most limit bytes.
+// readFrame reads the length of a body, and the body. A body of more than limit bytes is an error.
 func readFrame(r io.Reader, limit int64) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -58,16 +58,17 @@ func readFrame(r io.Reader, limit int64) ([]byte, error) {
 	}
 	n := int64(binary.BigEndian.Uint32(head[:]))
 	if n > limit {
-		return nil, fmt.Errorf("%w: it has %d bytes, and %d are allowed", errFrame, n, limit)
+		return nil, fmt.Errorf("%w: %d bytes exceed the limit of %d", errInvalidFrame, n, limit)
 	}
 	body := make([]byte, n)
 	if _, err := io.ReadFull(r, body); err != nil {
-		return nil, fmt.Errorf("%w: it breaks off", errFrame)
+		return nil, fmt.Errorf("%w: the body is truncated", errInvalidFrame)
 	}
 	return body, nil
 }
 
-func send(w io.Writer, v any) error {
+// writeMessage writes v as a frame of JSON.
+func writeMessage(w io.Writer, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -75,25 +76,26 @@ func send(w io.Writer, v any) error {
 	return writeFrame(w, body)
 }
 
-func receive(r io.Reader, limit int64, into any) error {
+// readMessage reads a frame of JSON into the value that into points to.
+func readMessage(r io.Reader, limit int64, into any) error {
 	body, err := readFrame(r, limit)
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		// What is wrong with it may repeat what is in it.
-		return fmt.Errorf("%w: it is not the JSON that was expected", errFrame)
+		// The JSON error is withheld: it may quote the content, which can hold secrets.
+		return fmt.Errorf("%w: unexpected JSON", errInvalidFrame)
 	}
 	return nil
 }
 
-// outcome is what the caller of a render gets.
-func (r *reply) outcome() (stacks.Result, error) {
+// toResult returns the result of the render, or its error with the type that it had in the worker.
+func (r *reply) toResult() (stacks.Result, error) {
 	switch {
 	case len(r.Problems) > 0:
 		for _, p := range r.Problems {
 			if p == nil {
-				return stacks.Result{}, fmt.Errorf("%w: it has an empty problem", errFrame)
+				return stacks.Result{}, fmt.Errorf("%w: a problem is null", errInvalidFrame)
 			}
 		}
 		return stacks.Result{}, r.Problems
@@ -102,13 +104,14 @@ func (r *reply) outcome() (stacks.Result, error) {
 	case r.Failure != "":
 		return stacks.Result{}, errors.New(r.Failure)
 	case r.Result == nil:
-		return stacks.Result{}, fmt.Errorf("%w: it has neither a result nor an error", errFrame)
+		return stacks.Result{}, fmt.Errorf("%w: the reply has neither a result nor an error", errInvalidFrame)
 	}
 	return *r.Result, nil
 }
 
-// replyTo is what is sent of an outcome, in at most so many bytes.
-func replyTo(stack string, res stacks.Result, err error, limit int64) ([]byte, error) {
+// encodeReply encodes the outcome of a render. If that exceeds limit bytes, it encodes an error
+// about the size instead.
+func encodeReply(stack string, res stacks.Result, err error, limit int64) ([]byte, error) {
 	var r reply
 	if encrypted := (*stacks.EncryptedError)(nil); errors.As(err, &encrypted) {
 		r.Encrypted = encrypted
@@ -126,13 +129,14 @@ func replyTo(stack string, res stacks.Result, err error, limit int64) ([]byte, e
 		return nil, err
 	}
 	if int64(len(body)) > limit {
-		return json.Marshal(reply{Problems: stacks.Errors{tooMuch(stack, int64(len(body)), limit)}})
+		return json.Marshal(reply{Problems: stacks.Errors{outputTooLargeError(stack, int64(len(body)), limit)}})
 	}
 	return body, nil
 }
 
-// tooMuch is the stack's fault: it comes to the same each time.
-func tooMuch(stack string, have, limit int64) *stacks.Error {
+// outputTooLargeError returns the error for output that exceeds the limit. It is an error in the
+// stack: another attempt gives the same output.
+func outputTooLargeError(stack string, have, limit int64) *stacks.Error {
 	return &stacks.Error{Stack: stack,
-		Message: fmt.Sprintf("what it renders has %d bytes, and %d are allowed (--render-max-output-bytes)", have, limit)}
+		Message: fmt.Sprintf("the rendered output has %d bytes and exceeds the limit of %d; increase --render-max-output-bytes or split the stack", have, limit)}
 }

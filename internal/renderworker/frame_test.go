@@ -12,12 +12,12 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// FuzzReply: whatever a worker writes, who asked it gets a result, or an error; and
-// no more is read than is allowed.
+// FuzzReply checks that every output of a worker leads to a result or an error, and that no more
+// bytes are read than the limit.
 func FuzzReply(f *testing.F) {
 	frame := func(v any) []byte {
 		var b bytes.Buffer
-		if err := send(&b, v); err != nil {
+		if err := writeMessage(&b, v); err != nil {
 			f.Fatal(err)
 		}
 		return b.Bytes()
@@ -35,16 +35,16 @@ func FuzzReply(f *testing.F) {
 		const limit = 1 << 16
 		in := bytes.NewReader(data)
 		var r reply
-		if err := receive(in, limit, &r); err != nil {
-			if !errors.Is(err, errFrame) && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		if err := readMessage(in, limit, &r); err != nil {
+			if !errors.Is(err, errInvalidFrame) && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Fatalf("%T %v", err, err)
 			}
 			return
 		}
 		if read := len(data) - in.Len(); read > limit+4 {
-			t.Fatalf("%d bytes were read", read)
+			t.Fatalf("%d bytes were read, the limit is %d", read, limit+4)
 		}
-		res, err := r.outcome()
+		res, err := r.toResult()
 		if err != nil {
 			if _, merr := json.Marshal(res); merr != nil || err.Error() == "" && r.Failure == "" && len(r.Problems) == 0 {
 				t.Fatalf("%v and %v", err, merr)
@@ -52,32 +52,32 @@ func FuzzReply(f *testing.F) {
 			return
 		}
 		if _, err := json.Marshal(res); err != nil {
-			t.Fatalf("a result that can't be written: %v", err)
+			t.Fatalf("the result cannot be encoded: %v", err)
 		}
 	})
 }
 
-func TestFramesAreBounded(t *testing.T) {
+func TestFrameLimitIsEnforced(t *testing.T) {
 	var b bytes.Buffer
-	if err := send(&b, strings.Repeat("x", 100)); err != nil {
+	if err := writeMessage(&b, strings.Repeat("x", 100)); err != nil {
 		t.Fatal(err)
 	}
 	var s string
-	if err := receive(bytes.NewReader(b.Bytes()), 102, &s); err != nil || len(s) != 100 {
-		t.Errorf("exactly as long as allowed: %v", err)
+	if err := readMessage(bytes.NewReader(b.Bytes()), 102, &s); err != nil || len(s) != 100 {
+		t.Errorf("body of exactly the limit: %v", err)
 	}
-	if err := receive(bytes.NewReader(b.Bytes()), 101, &s); !errors.Is(err, errFrame) {
-		t.Errorf("a byte more: %v", err)
+	if err := readMessage(bytes.NewReader(b.Bytes()), 101, &s); !errors.Is(err, errInvalidFrame) {
+		t.Errorf("body of one byte more than the limit: %v", err)
 	}
-	if err := receive(bytes.NewReader(b.Bytes()[:50]), 102, &s); !errors.Is(err, errFrame) {
-		t.Errorf("broken off: %v", err)
+	if err := readMessage(bytes.NewReader(b.Bytes()[:50]), 102, &s); !errors.Is(err, errInvalidFrame) {
+		t.Errorf("truncated body: %v", err)
 	}
 }
 
-// What has to be decrypted is known on the other side as what it is.
-func TestEncryptedCrosses(t *testing.T) {
+// A stacks.EncryptedError has the same type and content after it was encoded and decoded.
+func TestEncryptedErrorSurvivesEncoding(t *testing.T) {
 	want := &stacks.EncryptedError{Stack: "s", Files: []stacks.EncryptedFile{{Component: "c", File: "a.yaml"}, {Values: "ConfigMap site, key values.yaml"}}}
-	body, err := replyTo("s", stacks.Result{}, want, 1<<10)
+	body, err := encodeReply("s", stacks.Result{}, want, 1<<10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,16 +85,16 @@ func TestEncryptedCrosses(t *testing.T) {
 	if err := json.Unmarshal(body, &r); err != nil {
 		t.Fatal(err)
 	}
-	_, err = r.outcome()
+	_, err = r.toResult()
 	var got *stacks.EncryptedError
 	if !errors.As(err, &got) || !reflect.DeepEqual(got, want) {
 		t.Errorf("%T %v", err, err)
 	}
 }
 
-// TestProblemsAreBounded: also errors are output.
-func TestProblemsAreBounded(t *testing.T) {
-	body, err := replyTo("s", stacks.Result{}, stacks.Errors{{Message: strings.Repeat("x", 1000)}}, 500)
+// The output limit also applies to errors.
+func TestErrorOutputLimitIsEnforced(t *testing.T) {
+	body, err := encodeReply("s", stacks.Result{}, stacks.Errors{{Message: strings.Repeat("x", 1000)}}, 500)
 	if err != nil || len(body) > 500 {
 		t.Fatalf("%d bytes, %v", len(body), err)
 	}

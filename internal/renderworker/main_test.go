@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -16,32 +15,33 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// The test binary is a worker, too, that misbehaves as the name of a stack says.
+// TestMain makes the test binary a worker as well. With the argument "misbehave", the name of the
+// stack selects what the worker does.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 {
 		switch os.Args[1] {
 		case Command:
 			os.Exit(Main())
-		case "naughty":
-			os.Exit(work(misbehave))
+		case "misbehave":
+			os.Exit(runWorker(misbehave))
 		case "parent":
-			parent()
+			runParent()
 		}
 	}
 	os.Exit(m.Run())
 }
 
-// answers makes a result that tells something: its version is the text.
-func answers(text string, err error) (stacks.Result, error) {
+// textResult returns a result that transports text, and err if there is one, in its StackVersion.
+func textResult(text string, err error) (stacks.Result, error) {
 	if err != nil {
 		text += " " + err.Error()
 	}
 	return stacks.Result{StackVersion: text}, nil
 }
 
-var kept [][]byte
+var leakedMemory [][]byte
 
-// misbehave does what the stack is called.
+// misbehave is a render function. The name of the stack selects what it does.
 func misbehave(_ context.Context, req stacks.Request) (stacks.Result, error) {
 	switch req.Stack {
 	case "loop":
@@ -54,7 +54,7 @@ func misbehave(_ context.Context, req stacks.Request) (stacks.Result, error) {
 			for i := range b {
 				b[i] = 1
 			}
-			kept = append(kept, b)
+			leakedMemory = append(leakedMemory, b)
 		}
 	case "panic":
 		panic("at the renderer")
@@ -63,54 +63,54 @@ func misbehave(_ context.Context, req stacks.Request) (stacks.Result, error) {
 	case "overflow":
 		var f func(int) int
 		f = func(n int) int { return f(n+1) + n }
-		return answers(fmt.Sprint(f(0)), nil)
+		return textResult(fmt.Sprint(f(0)), nil)
 	case "die-once":
 		if os.Remove(req.Path) == nil {
 			os.Exit(3)
 		}
-		return answers("survived", nil)
+		return textResult("survived", nil)
 	case "noise":
 		fmt.Println("printed by a library")
-		return answers("quiet", nil)
+		return textResult("quiet", nil)
 	case "large":
-		return answers(strings.Repeat("x", 2<<20), nil)
+		return textResult(strings.Repeat("x", 2<<20), nil)
 	case "garbage":
 		_, _ = os.NewFile(1, "out").WriteString("\xff\xff\xff\xffnot a frame")
 		select {}
 	case "pid":
-		return answers(fmt.Sprint(os.Getpid()), nil)
+		return textResult(fmt.Sprint(os.Getpid()), nil)
 	case "sleep":
 		time.Sleep(time.Hour)
 	}
-	return look(req)
+	return inspect(req)
 }
 
-// look tells what a worker has and can.
-func look(req stacks.Request) (stacks.Result, error) {
+// inspect is a render function that reports what the worker process has access to.
+func inspect(req stacks.Request) (stacks.Result, error) {
 	switch req.Stack {
 	case "environment":
-		return answers(strings.Join(append(os.Environ(), os.Args[1:]...), " "), nil)
+		return textResult(strings.Join(append(os.Environ(), os.Args[1:]...), " "), nil)
 	case "files":
-		return answers(openFiles(), nil)
+		return textResult(openFiles(), nil)
 	case "network":
 		conn, err := (&net.Dialer{Timeout: 5 * time.Second}).Dial("tcp", req.Path)
 		if err == nil {
 			_ = conn.Close()
 		}
-		return answers("dialled:", err)
+		return textResult("dialed:", err)
 	case "resolve":
 		_, err := net.DefaultResolver.LookupHost(context.Background(), "example.com")
-		return answers("resolved:", err)
+		return textResult("resolved:", err)
 	case "program":
-		return answers("ran:", exec.Command("/bin/true").Run())
+		return textResult("ran:", exec.Command("/bin/true").Run())
 	case "write":
-		return answers("wrote:", os.WriteFile(req.Path, []byte("x"), 0o600))
+		return textResult("wrote:", os.WriteFile(req.Path, []byte("x"), 0o600))
 	case "plain":
 		return stacks.Result{}, fmt.Errorf("the disk is gone")
 	case "wrong":
 		return stacks.Result{}, stacks.Errors{{File: "a.yaml", Line: 3, Component: "c", Message: "no", Suggestion: "yes"}, {Stack: "s", Message: "never"}}
 	}
-	return answers(req.Stack, nil)
+	return textResult(req.Stack, nil)
 }
 
 func openFiles() string {
@@ -128,22 +128,23 @@ func openFiles() string {
 	return strings.Join(list, " ")
 }
 
-// parent renders in a worker until it is killed, after it has said which.
-func parent() {
-	p := New(Options{Args: []string{"naughty"}, Timeout: time.Hour})
+// runParent prints the PID of a worker and then renders in it until this process is killed.
+func runParent() {
+	p := New(Options{Args: []string{"misbehave"}, Timeout: time.Hour})
 	res, err := p.Render(context.Background(), stacks.Request{Stack: "pid"})
 	fmt.Println(res.StackVersion, err)
 	_, _ = p.Render(context.Background(), stacks.Request{Stack: "loop"})
 	os.Exit(1)
 }
 
-// naughty is a pool of workers that misbehave.
-func naughty(t testing.TB, change func(*Options)) *Pool {
+// misbehavingPool returns a pool of workers that render with misbehave.
+func misbehavingPool(t testing.TB, change func(*Options)) *Pool {
 	t.Helper()
-	// On a busy machine a worker is idle between two lines of a test for longer than by default.
-	o := Options{Args: []string{"naughty"}, Workers: 1, Timeout: time.Minute, Idle: time.Hour}
-	if raced {
-		o.MemoryBytes = 1 << 30 // the race detector takes some of its own
+	// On a busy machine a worker may be idle for longer than the default between two lines of a
+	// test.
+	o := Options{Args: []string{"misbehave"}, Workers: 1, Timeout: time.Minute, IdleTimeout: time.Hour}
+	if raceEnabled {
+		o.MemoryBytes = 1 << 30 // the race detector needs additional memory
 	}
 	if change != nil {
 		change(&o)
@@ -153,8 +154,8 @@ func naughty(t testing.TB, change func(*Options)) *Pool {
 	return p
 }
 
-// says renders a stack that is to succeed.
-func says(t testing.TB, p *Pool, req stacks.Request) string {
+// mustRender renders a stack and returns the text of its result. It fails the test on an error.
+func mustRender(t testing.TB, p *Pool, req stacks.Request) string {
 	t.Helper()
 	res, err := p.Render(t.Context(), req)
 	if err != nil {
@@ -163,30 +164,23 @@ func says(t testing.TB, p *Pool, req stacks.Request) string {
 	return res.StackVersion
 }
 
-// eventually waits for something that another process does.
-func eventually(t testing.TB, what string, is func() bool) {
+// eventually polls is until it returns true, for a minute at most.
+func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("not within a minute: " + what)
+			t.Fatal("timed out after a minute: " + what)
 		}
 	}
 }
 
-func alive(pid string) bool {
+func isRunning(pid string) bool {
 	status, err := os.ReadFile("/proc/" + pid + "/status")
 	return err == nil && !strings.Contains(string(status), "State:\tZ")
 }
 
-func linuxOnly(t testing.TB) {
-	t.Helper()
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux has what is tested here")
-	}
-}
-
-// stack writes a source with one stack "demo" and returns what renders it.
-func stack(t testing.TB, files map[string]string) stacks.Request {
+// newRequest writes a source with one stack "demo" and returns the request that renders it.
+func newRequest(t testing.TB, files map[string]string) stacks.Request {
 	t.Helper()
 	root := t.TempDir()
 	for name, content := range files {

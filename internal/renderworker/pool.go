@@ -12,41 +12,41 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// Defaults of Options.
+// Defaults of the fields of Options.
 const (
 	DefaultWorkers     = 2
 	DefaultTimeout     = time.Minute
 	DefaultMemoryBytes = 512 << 20
 	DefaultOutputBytes = 64 << 20
-	DefaultIdle        = 5 * time.Second
+	DefaultIdleTimeout = 5 * time.Second
 )
 
-// What Options may say. A worker needs some memory before it renders anything.
+// Bounds of the fields of Options. A worker needs some memory before it renders anything.
 const (
 	MinMemoryBytes = 128 << 20
 	MinOutputBytes = 1 << 20
 	MaxOutputBytes = 1 << 30
 )
 
-// Options of a Pool. Zero fields take the defaults.
+// Options configures a Pool. A zero field means its default.
 type Options struct {
-	// Workers is how many render at the same time.
+	// Workers is the maximum number of workers, and so of concurrent renders.
 	Workers int
-	// Timeout of one render, from when a worker has it.
+	// Timeout is the timeout of one render, counted from when a worker receives it.
 	Timeout time.Duration
-	// MemoryBytes is what one worker may take.
+	// MemoryBytes is the maximum memory of one worker.
 	MemoryBytes int64
-	// OutputBytes is what one render may come to.
+	// OutputBytes is the maximum size of the output of one render.
 	OutputBytes int64
-	// Idle is how long a worker stays that has nothing to do.
-	Idle time.Duration
-	// Program to start as a worker, this one when empty, and its arguments.
+	// IdleTimeout is how long an idle worker is kept.
+	IdleTimeout time.Duration
+	// Program is the program to start as a worker, with the arguments Args; "" is this program.
 	Program string
 	Args    []string
 	Log     logr.Logger
-	// watch is how often the memory of a worker that renders is looked at. The
-	// kernel's own bound, of what is allocated, holds in between.
-	watch time.Duration
+	// memoryPollInterval is how often the resident memory of a rendering worker is checked. Between
+	// two checks only the kernel's limit on allocated memory applies.
+	memoryPollInterval time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -62,38 +62,38 @@ func (o Options) withDefaults() Options {
 	if o.OutputBytes == 0 {
 		o.OutputBytes = DefaultOutputBytes
 	}
-	if o.Idle == 0 {
-		o.Idle = DefaultIdle
+	if o.IdleTimeout == 0 {
+		o.IdleTimeout = DefaultIdleTimeout
 	}
-	if o.watch == 0 {
-		o.watch = 20 * time.Millisecond
+	if o.memoryPollInterval == 0 {
+		o.memoryPollInterval = 20 * time.Millisecond
 	}
 	return o
 }
 
-// ErrClosed is what a render fails with when the pool is closed.
-var ErrClosed = errors.New("the render workers were stopped")
+// ErrClosed is the error of a render whose pool is closed.
+var ErrClosed = errors.New("the render worker pool is closed")
 
-// Pool renders in worker processes. It is safe for concurrent use.
+// Pool renders stacks in worker processes. It is safe for concurrent use.
 type Pool struct {
 	opts Options
-	// slots are taken by renders under way.
+	// slots holds one element per render in progress.
 	slots chan struct{}
-	// ctx ends when the pool is closed.
+	// ctx is canceled when the pool is closed.
 	ctx    context.Context
 	cancel context.CancelFunc
-	seal   sync.Once
-	// open tells once what workers can't give up here.
-	open sync.Once
+	// sealOnce guards closeInheritedOnExec.
+	sealOnce sync.Once
+	// warnOnce guards the log line about restrictions that workers cannot apply on this system.
+	warnOnce sync.Once
 
-	mu     sync.Mutex
-	idle   []*worker // the one that rendered last is the last
-	closed bool
-	alive  sync.WaitGroup
+	mu      sync.Mutex
+	idle    []*worker // the most recently used worker is the last
+	closed  bool
+	running sync.WaitGroup // the worker processes
 }
 
-// New returns a pool without workers: they are started when there is something to
-// render. The caller closes it.
+// New returns a pool without workers: they are started on demand. The caller must close it.
 func New(o Options) *Pool {
 	o = o.withDefaults()
 	p := &Pool{opts: o, slots: make(chan struct{}, o.Workers)}
@@ -101,7 +101,8 @@ func New(o Options) *Pool {
 	return p
 }
 
-// Close ends every worker, and the renders under way. It returns when all are gone.
+// Close kills all workers, which fails the renders in progress with ErrClosed. It returns after the
+// workers exited.
 func (p *Pool) Close() {
 	p.cancel()
 	p.mu.Lock()
@@ -110,18 +111,18 @@ func (p *Pool) Close() {
 	p.idle = nil
 	p.mu.Unlock()
 	for _, w := range idle {
-		w.retire.Stop()
+		w.idleTimer.Stop()
 		w.discard()
 	}
-	p.alive.Wait()
+	p.running.Wait()
 }
 
-// tries of one render: a worker can die of what the render before left behind, or
-// because the machine ran out of memory.
-const tries = 2
+// maxAttempts is how often a render is started if its worker exits unexpectedly. A worker can die
+// because of what an earlier render left behind, or because the machine ran out of memory.
+const maxAttempts = 2
 
-// Render renders in a worker, and waits for one that is free. It fails with a
-// stacks.StoppedError when the render met a bound, or its worker died each time.
+// Render renders a stack in a worker. It waits while all workers are busy. It fails with a
+// stacks.StoppedError if the render exceeded a limit, or if its worker exited in each attempt.
 func (p *Pool) Render(ctx context.Context, req stacks.Request) (stacks.Result, error) {
 	select {
 	case p.slots <- struct{}{}:
@@ -131,21 +132,22 @@ func (p *Pool) Render(ctx context.Context, req stacks.Request) (stacks.Result, e
 		return stacks.Result{}, ErrClosed
 	}
 	defer func() { <-p.slots }()
-	var died *diedError
-	for range tries {
-		res, err := p.once(ctx, req)
-		if !errors.As(err, &died) {
+	var exited *workerExitedError
+	for range maxAttempts {
+		res, err := p.renderOnce(ctx, req)
+		if !errors.As(err, &exited) {
 			return res, err
 		}
 	}
-	return stacks.Result{}, died.stopped(req.Stack, p.opts.MemoryBytes)
+	return stacks.Result{}, exited.toStoppedError(req.Stack, p.opts.MemoryBytes)
 }
 
-func (p *Pool) once(ctx context.Context, req stacks.Request) (stacks.Result, error) {
+// renderOnce makes one attempt to render a stack. An exit of the worker is a workerExitedError.
+func (p *Pool) renderOnce(ctx context.Context, req stacks.Request) (stacks.Result, error) {
 	w := p.takeIdle()
 	if w == nil {
 		var err error
-		if w, err = p.start(ctx); err != nil {
+		if w, err = p.startWorker(ctx); err != nil {
 			return stacks.Result{}, err
 		}
 	}
@@ -154,19 +156,19 @@ func (p *Pool) once(ctx context.Context, req stacks.Request) (stacks.Result, err
 		w.discard()
 		return stacks.Result{}, err
 	}
-	p.giveBack(w)
-	return r.outcome()
+	p.putIdle(w)
+	return r.toResult()
 }
 
-// takeIdle returns the worker that rendered last; nil when there is none.
+// takeIdle returns the most recently used idle worker, or nil.
 func (p *Pool) takeIdle() *worker {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.idle) > 0 {
 		w := p.idle[len(p.idle)-1]
 		p.idle = p.idle[:len(p.idle)-1]
-		w.retire.Stop()
-		if !w.gone() {
+		w.idleTimer.Stop()
+		if !w.hasExited() {
 			return w
 		}
 		w.discard()
@@ -174,25 +176,28 @@ func (p *Pool) takeIdle() *worker {
 	return nil
 }
 
-// start starts a worker and waits until it is ready.
-func (p *Pool) start(ctx context.Context) (*worker, error) {
-	w, err := p.launch()
+// startWorker starts a worker and waits until it is ready.
+func (p *Pool) startWorker(ctx context.Context) (*worker, error) {
+	w, err := p.launchWorker()
 	if err != nil {
 		return nil, err
 	}
-	open, err := w.greet(ctx)
+	unenforced, err := w.handshake(ctx)
 	if err != nil {
 		w.discard()
 		return nil, err
 	}
-	if open != "" {
-		p.open.Do(func() { p.opts.Log.Info("render workers keep what they can't give up on this system", "kept", open) })
+	if unenforced != "" {
+		p.warnOnce.Do(func() {
+			p.opts.Log.Info("the sandbox of render workers is incomplete on this system", "kept", unenforced)
+		})
 	}
 	return w, nil
 }
 
-func (p *Pool) launch() (*worker, error) {
-	p.seal.Do(sealInherited)
+// launchWorker starts the process of a worker, unless the pool is closed.
+func (p *Pool) launchWorker() (*worker, error) {
+	p.sealOnce.Do(closeInheritedOnExec)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -202,24 +207,24 @@ func (p *Pool) launch() (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.alive.Go(w.wait)
+	p.running.Go(w.wait)
 	return w, nil
 }
 
-// giveBack keeps a worker for the next render, for a while.
-func (p *Pool) giveBack(w *worker) {
+// putIdle keeps a worker for the next render until its idle timeout.
+func (p *Pool) putIdle(w *worker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		w.discard()
 		return
 	}
-	w.retire = time.AfterFunc(p.opts.Idle, func() { p.dismiss(w) })
+	w.idleTimer = time.AfterFunc(p.opts.IdleTimeout, func() { p.retire(w) })
 	p.idle = append(p.idle, w)
 }
 
-// dismiss ends a worker that nobody took in time.
-func (p *Pool) dismiss(w *worker) {
+// retire stops a worker whose idle timeout has passed, unless a render has taken it meanwhile.
+func (p *Pool) retire(w *worker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if i := slices.Index(p.idle, w); i >= 0 {

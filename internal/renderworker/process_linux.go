@@ -12,20 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attach has the kernel kill the child when this process dies. It does so, too,
-// when the thread ends that started it; Go ends threads only that a goroutine locked.
-func attach(cmd *exec.Cmd) {
+// killWithParent makes the kernel kill the child when this process dies. The kernel also does so
+// when the thread that started the child exits, but Go only ends threads that are locked to a
+// goroutine.
+func killWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
 
-// sealInherited keeps from children what this process inherited itself. What it
-// opened is kept from them anyway.
-func sealInherited() {
+// closeInheritedOnExec prevents children from inheriting the files that this process inherited.
+// Files that Go opens have the flag already.
+func closeInheritedOnExec() {
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 }
 
-// resident is the memory that a process has, in bytes; 0 when it is gone.
-func resident(pid int) int64 {
+// residentBytes returns the resident memory of a process; 0 if it exited.
+func residentBytes(pid int) int64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
 		return 0
@@ -41,8 +42,8 @@ func resident(pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// peak is the most memory that a process had, in bytes.
-func peak(s *os.ProcessState) int64 {
+// peakBytes returns the peak resident memory of a process that exited.
+func peakBytes(s *os.ProcessState) int64 {
 	usage, ok := s.SysUsage().(*syscall.Rusage)
 	if !ok {
 		return 0
@@ -50,5 +51,5 @@ func peak(s *os.ProcessState) int64 {
 	return usage.Maxrss << 10
 }
 
-// self is this program, also when its file was replaced.
-func self() (string, error) { return "/proc/self/exe", nil }
+// executable returns a path of this program that is valid even after the file was replaced.
+func executable() (string, error) { return "/proc/self/exe", nil }

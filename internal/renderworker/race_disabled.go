@@ -2,4 +2,4 @@
 
 package renderworker
 
-const raced = false
+const raceEnabled = false

@@ -2,4 +2,4 @@
 
 package renderworker
 
-const raced = true
+const raceEnabled = true

@@ -12,35 +12,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// confine bounds what this process can do, for good. It returns what could not be
-// given up, for people.
-func confine(s settings) string {
-	var open []string
-	note := func(what string, err error) {
+// sandbox permanently restricts what this process can do. It returns a description of the
+// restrictions that could not be applied, for the log.
+func sandbox(s settings) string {
+	var unenforced []string
+	record := func(restriction string, err error) {
 		if err != nil {
-			open = append(open, fmt.Sprintf("%s: %v", what, err))
+			unenforced = append(unenforced, fmt.Sprintf("%s: %v", restriction, err))
 		}
 	}
-	// Should the machine run out of memory, it is this process that has to go. What
-	// can't be written, as on a read-only /proc, is no bound that is missed.
+	// If the machine runs out of memory, the kernel kills this process first. A failed write, as on
+	// a read-only /proc, does not count as a missing restriction.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
-	note("core dumps", limit(unix.RLIMIT_CORE, 0))
-	note("files", limit(unix.RLIMIT_FSIZE, 0))
-	// The race detector maps more than any bound before main begins.
-	if !raced {
-		have, err := mapped()
+	record("core dumps", setRlimit(unix.RLIMIT_CORE, 0))
+	record("files", setRlimit(unix.RLIMIT_FSIZE, 0))
+	// The race detector maps more memory than any limit before main begins.
+	if !raceEnabled {
+		have, err := dataSegmentBytes()
 		if err == nil {
-			err = limit(unix.RLIMIT_DATA, uint64(have+s.MemoryBytes))
+			err = setRlimit(unix.RLIMIT_DATA, uint64(have+s.MemoryBytes))
 		}
-		note("memory", err)
+		record("memory", err)
 	}
-	note("network", denySyscalls())
-	return strings.Join(open, "; ")
+	record("network", denySyscalls())
+	return strings.Join(unenforced, "; ")
 }
 
-// mapped is how much memory this process could write to, in bytes: what it
-// has without having rendered anything.
-func mapped() (int64, error) {
+// dataSegmentBytes returns the size of the writable memory of this process, which has not rendered
+// anything yet, as RLIMIT_DATA counts it.
+func dataSegmentBytes() (int64, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return 0, err
@@ -54,30 +54,30 @@ func mapped() (int64, error) {
 	return 0, errors.New("/proc/self/status has no VmData")
 }
 
-func limit(resource int, n uint64) error {
+func setRlimit(resource int, n uint64) error {
 	return unix.Setrlimit(resource, &unix.Rlimit{Cur: n, Max: n})
 }
 
-// denied are the system calls that a render has no use for: those that reach the
-// network, and those that run programs or look into other processes. A worker has
-// no socket from the start, so that it suffices that it can't make one.
-var denied = []uint32{
+// deniedSyscalls are system calls that a render does not need: those that reach the network, run
+// programs or inspect other processes. A worker inherits no socket, so it suffices to deny creating
+// one.
+var deniedSyscalls = []uint32{
 	unix.SYS_SOCKET, unix.SYS_CONNECT, unix.SYS_IO_URING_SETUP,
 	unix.SYS_EXECVE, unix.SYS_EXECVEAT, unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV,
 }
 
-// architectures are as the kernel numbers them. System calls have other numbers on
-// others, and on one that is not here nothing is denied.
-var architectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
+// auditArchitectures maps GOARCH to the kernel's number of the architecture. Numbers of system
+// calls differ between architectures; on one that is missing here, no system call is denied.
+var auditArchitectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
 
-// otherABI is the bit of the numbers of a second set of system calls, on amd64.
-const otherABI = 0x40000000
+// x32SyscallBit marks the system calls of the x32 ABI, a second set of numbers on amd64.
+const x32SyscallBit = 0x40000000
 
-// denySyscalls has the kernel refuse the denied system calls to every thread.
+// denySyscalls installs a seccomp filter that refuses deniedSyscalls in every thread.
 func denySyscalls() error {
-	arch, known := architectures[runtime.GOARCH]
+	arch, known := auditArchitectures[runtime.GOARCH]
 	if !known {
-		return fmt.Errorf("no list of system calls for %s", runtime.GOARCH)
+		return fmt.Errorf("seccomp filter: architecture %s is not supported", runtime.GOARCH)
 	}
 	refuse := bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}
 	program := []bpf.Instruction{
@@ -85,10 +85,10 @@ func denySyscalls() error {
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: arch, SkipTrue: 1},
 		refuse,
 		bpf.LoadAbsolute{Off: 0, Size: 4}, // seccomp_data.nr
-		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: otherABI, SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: x32SyscallBit, SkipTrue: 1},
 		refuse,
 	}
-	for _, nr := range denied {
+	for _, nr := range deniedSyscalls {
 		program = append(program, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: nr, SkipTrue: 1}, refuse)
 	}
 	program = append(program, bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW})
@@ -100,12 +100,12 @@ func denySyscalls() error {
 	for i, in := range raw {
 		filter[i] = unix.SockFilter{Code: in.Op, Jt: in.Jt, Jf: in.Jf, K: in.K}
 	}
-	return install(&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+	return installFilter(&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
 }
 
-func install(program *unix.SockFprog) error {
-	// A thread may only take a filter that it can't get rid of by running a
-	// program; the thread that says so has to be the one that takes it.
+func installFilter(program *unix.SockFprog) error {
+	// A thread may only install a filter if it set PR_SET_NO_NEW_PRIVS, so that running a program
+	// cannot remove the filter. Both calls have to be made by the same thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -116,7 +116,7 @@ func install(program *unix.SockFprog) error {
 		return errno
 	}
 	if thread != 0 {
-		return fmt.Errorf("thread %d can't follow", thread)
+		return fmt.Errorf("seccomp filter: synchronizing thread %d failed", thread)
 	}
 	return nil
 }

@@ -13,43 +13,43 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// Command is the argument that makes this program a render worker.
+// Command is the argument that makes the program run as a render worker.
 const Command = "render-worker"
 
-// Main is a worker's whole life. It returns the status to exit with.
-func Main() int { return work(stacks.Render) }
+// Main runs a worker until its standard input is closed. It returns the exit code of the process.
+func Main() int { return runWorker(stacks.Render) }
 
-func work(render func(context.Context, stacks.Request) (stacks.Result, error)) int {
+func runWorker(render func(context.Context, stacks.Request) (stacks.Result, error)) int {
 	in, out := os.Stdin, os.Stdout
-	// What a library prints is no frame.
+	// Output that a library prints must not end up between the frames.
 	os.Stdout = os.Stderr
-	if err := serve(context.Background(), in, out, render, confine); err != nil {
+	if err := serve(context.Background(), in, out, render, sandbox); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
-// ahead is how many requests may wait in a worker: there is one at a time, and
-// reading on tells at once when nobody is left to answer.
-const ahead = 1
+// maxQueuedRequests is how many requests a worker reads ahead. The pool sends one at a time;
+// reading on during a render detects EOF at once.
+const maxQueuedRequests = 1
 
-// serve answers requests until in ends. The render of that moment is not waited
-// for: nobody wants it any more, and it may never end.
-func serve(ctx context.Context, in io.Reader, out io.Writer, render func(context.Context, stacks.Request) (stacks.Result, error), confine func(settings) string) error {
+// serve handles requests until EOF. It does not wait for a render in progress then: the result is
+// not needed anymore, and the render may never end.
+func serve(ctx context.Context, in io.Reader, out io.Writer, render func(context.Context, stacks.Request) (stacks.Result, error), sandbox func(settings) string) error {
 	in = bufio.NewReaderSize(in, 1<<16)
 	var s settings
-	if err := receive(in, maxRequest, &s); err != nil {
-		return ended(err)
+	if err := readMessage(in, maxRequestBytes, &s); err != nil {
+		return ignoreEOF(err)
 	}
-	if err := send(out, hello{Open: confine(s)}); err != nil {
+	if err := writeMessage(out, readyMessage{Unenforced: sandbox(s)}); err != nil {
 		return err
 	}
-	requests, failed := make(chan stacks.Request, ahead), make(chan error, 2)
+	requests, failed := make(chan stacks.Request, maxQueuedRequests), make(chan error, 2)
 	go func() {
 		for {
 			var req stacks.Request
-			if err := receive(in, maxRequest, &req); err != nil {
+			if err := readMessage(in, maxRequestBytes, &req); err != nil {
 				failed <- err
 				return
 			}
@@ -58,51 +58,54 @@ func serve(ctx context.Context, in io.Reader, out io.Writer, render func(context
 	}()
 	go func() {
 		for req := range requests {
-			if err := answer(ctx, out, req, render, s.OutputBytes); err != nil {
+			if err := handleRequest(ctx, out, req, render, s.OutputBytes); err != nil {
 				failed <- err
 				return
 			}
-			tidy()
+			releaseMemory()
 		}
 	}()
-	return ended(<-failed)
+	return ignoreEOF(<-failed)
 }
 
-// ended is nil when the other side has nothing more to say.
-func ended(err error) error {
+// ignoreEOF returns nil for io.EOF, which means that the pool closed the connection.
+func ignoreEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err
 }
 
-func answer(ctx context.Context, out io.Writer, req stacks.Request, render func(context.Context, stacks.Request) (stacks.Result, error), limit int64) error {
-	res, err := guarded(ctx, req, render)
-	body, err := replyTo(req.Stack, res, err, limit)
+// handleRequest renders one request and writes the reply.
+func handleRequest(ctx context.Context, out io.Writer, req stacks.Request, render func(context.Context, stacks.Request) (stacks.Result, error), limit int64) error {
+	res, err := renderRecovered(ctx, req, render)
+	body, err := encodeReply(req.Stack, res, err, limit)
 	if err != nil {
 		return err
 	}
 	return writeFrame(out, body)
 }
 
-// guarded turns a panic into an error of this render only.
-func guarded(ctx context.Context, req stacks.Request, render func(context.Context, stacks.Request) (stacks.Result, error)) (res stacks.Result, err error) {
+// renderRecovered calls render and turns a panic into an error in the stack, so that the worker
+// survives.
+func renderRecovered(ctx context.Context, req stacks.Request, render func(context.Context, stacks.Request) (stacks.Result, error)) (res stacks.Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			res, err = stacks.Result{}, &stacks.Error{Stack: req.Stack, Message: fmt.Sprintf("the renderer gave up: %v", v)}
+			res, err = stacks.Result{}, &stacks.Error{Stack: req.Stack, Message: fmt.Sprintf("the renderer panicked: %v", v)}
 		}
 	}()
 	return render(ctx, req)
 }
 
-// keptBytes is what a worker may keep between renders without giving it back.
-const keptBytes = 32 << 20
+// maxRetainedBytes is how much memory a worker may keep between two renders.
+const maxRetainedBytes = 32 << 20
 
-// tidy gives memory back after a large render: the next one may be small, or never come.
-func tidy() {
+// releaseMemory returns memory to the system after a large render. The next render may be small, or
+// never come.
+func releaseMemory() {
 	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(sample)
-	if sample[0].Value.Uint64()-sample[1].Value.Uint64() > keptBytes {
+	if sample[0].Value.Uint64()-sample[1].Value.Uint64() > maxRetainedBytes {
 		debug.FreeOSMemory()
 	}
 }

@@ -14,31 +14,31 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// startTimeout is how long a worker may take until it is ready; it takes a
-// fraction of a second where the machine has nothing else to do.
+// startTimeout is how long a worker may take until it is ready. On an idle machine it takes a
+// fraction of a second.
 const startTimeout = time.Minute
 
-// worker is a process that renders, one request at a time.
+// worker is a process that renders one request at a time.
 type worker struct {
-	opts *Options
-	cmd  *exec.Cmd
-	in   *os.File // what it reads
-	out  *os.File // what it writes
-	logs head
-	// pool ends when the pool is closed.
-	pool context.Context
-	// retire ends the worker when nobody takes it in time.
-	retire *time.Timer
-	// dead is closed when the process has ended and was waited for.
-	dead chan struct{}
-	end  sync.Once
+	opts   *Options
+	cmd    *exec.Cmd
+	stdin  *os.File   // the pool's end of the worker's standard input
+	stdout *os.File   // the pool's end of the worker's standard output
+	stderr outputHead // the worker's standard error
+	// poolCtx is canceled when the pool is closed.
+	poolCtx context.Context
+	// idleTimer stops the worker if no render takes it in time.
+	idleTimer *time.Timer
+	// exited is closed when the process has exited and was waited for.
+	exited   chan struct{}
+	killOnce sync.Once
 }
 
-// launch starts the process. wait has to be called, once.
-func launch(pool context.Context, o *Options) (w *worker, err error) {
+// launch starts a worker process. The caller must call wait exactly once.
+func launch(poolCtx context.Context, o *Options) (w *worker, err error) {
 	program := o.Program
 	if program == "" {
-		if program, err = self(); err != nil {
+		if program, err = executable(); err != nil {
 			return nil, err
 		}
 	}
@@ -56,20 +56,21 @@ func launch(pool context.Context, o *Options) (w *worker, err error) {
 		}
 		return r, w
 	}
-	theirIn, in := pipe()
-	out, theirOut := pipe()
+	childStdin, in := pipe()
+	out, childStdout := pipe()
 	if err != nil {
 		return nil, err
 	}
-	w = &worker{opts: o, pool: pool, in: in, out: out, dead: make(chan struct{})}
-	w.cmd = &exec.Cmd{Path: program, Args: append([]string{program}, o.Args...), Stdin: theirIn, Stdout: theirOut, Stderr: &w.logs,
-		// All that a worker may know of this process. It collects garbage before it meets the bound.
+	w = &worker{opts: o, poolCtx: poolCtx, stdin: in, stdout: out, exited: make(chan struct{})}
+	w.cmd = &exec.Cmd{Path: program, Args: append([]string{program}, o.Args...), Stdin: childStdin, Stdout: childStdout, Stderr: &w.stderr,
+		// The only environment variable of a worker. It makes the garbage collector work harder
+		// before the process reaches its memory limit.
 		Env: []string{fmt.Sprintf("GOMEMLIMIT=%d", o.MemoryBytes/8*7)}}
-	attach(w.cmd)
+	killWithParent(w.cmd)
 	if err = w.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting a render worker: %w", err)
 	}
-	closeAll([]*os.File{theirIn, theirOut})
+	closeAll([]*os.File{childStdin, childStdout})
 	return w, nil
 }
 
@@ -79,53 +80,53 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// wait returns when the process is gone.
+// wait returns when the process has exited.
 func (w *worker) wait() {
-	_ = w.cmd.Wait() // how it ended is in its state
-	close(w.dead)
+	_ = w.cmd.Wait() // the exit status is in ProcessState
+	close(w.exited)
 	w.kill()
 }
 
-// kill ends the process. Who reads from it or writes to it fails.
+// kill kills the process. Reads from it and writes to it fail afterwards.
 func (w *worker) kill() {
-	w.end.Do(func() {
-		_ = w.cmd.Process.Kill() // it may be gone
-		_ = w.in.Close()
+	w.killOnce.Do(func() {
+		_ = w.cmd.Process.Kill() // fails if the process has exited
+		_ = w.stdin.Close()
 	})
 }
 
-// discard ends the process and lets go of it. Nobody reads from it any more.
+// discard kills the process and closes its output. It must not be called during an exchange.
 func (w *worker) discard() {
 	w.kill()
-	_ = w.out.Close()
+	_ = w.stdout.Close()
 }
 
-func (w *worker) gone() bool {
+func (w *worker) hasExited() bool {
 	select {
-	case <-w.dead:
+	case <-w.exited:
 		return true
 	default:
 		return false
 	}
 }
 
-// greet tells a new worker its bounds and waits until it is ready. It returns what
-// the worker could not give up.
-func (w *worker) greet(ctx context.Context) (string, error) {
-	var h hello
+// handshake sends a new worker its settings and waits until it is ready. It returns a description
+// of the restrictions that the worker could not apply.
+func (w *worker) handshake(ctx context.Context) (string, error) {
+	var h readyMessage
 	err := w.exchange(ctx, settings{MemoryBytes: w.opts.MemoryBytes, OutputBytes: w.opts.OutputBytes}, &h, startTimeout)
-	if met, ok := errors.AsType[*boundError](err); ok {
-		return "", fmt.Errorf("a render worker was stopped before it was ready: %w", met)
+	if exceeded, ok := errors.AsType[*limitExceededError](err); ok {
+		return "", fmt.Errorf("waiting for a render worker to start: %w", exceeded)
 	}
-	return h.Open, err
+	return h.Unenforced, err
 }
 
-// render has the worker render. After an error the worker is of no use.
+// render renders a request in the worker. After an error the worker must be discarded.
 func (w *worker) render(ctx context.Context, req stacks.Request) (*reply, error) {
 	var r reply
 	err := w.exchange(ctx, req, &r, w.opts.Timeout)
-	if met, ok := errors.AsType[*boundError](err); ok {
-		return nil, met.stopped(req.Stack)
+	if exceeded, ok := errors.AsType[*limitExceededError](err); ok {
+		return nil, exceeded.toStoppedError(req.Stack)
 	}
 	if err != nil {
 		return nil, err
@@ -133,115 +134,121 @@ func (w *worker) render(ctx context.Context, req stacks.Request) (*reply, error)
 	return &r, nil
 }
 
-// exchange sends a frame and receives one, within the bounds. A worker that meets
-// one is killed.
-func (w *worker) exchange(ctx context.Context, ask, into any, timeout time.Duration) error {
+// exchange sends a message and receives one. It kills the worker if that exceeds the timeout or the
+// memory limit, or if ctx or the pool's context is done.
+func (w *worker) exchange(ctx context.Context, request, response any, timeout time.Duration) error {
 	done := make(chan error, 1)
 	go func() {
-		err := send(w.in, ask)
+		err := writeMessage(w.stdin, request)
 		if err == nil {
-			err = receive(w.out, w.opts.OutputBytes+1<<10, into)
+			err = readMessage(w.stdout, w.opts.OutputBytes+1<<10, response)
 		}
 		done <- err
 	}()
-	// It ends when the worker does.
+	// stop kills the worker, which ends the goroutine above.
 	stop := func(err error) error {
 		w.kill()
 		<-done
 		return err
 	}
-	clock, look := time.NewTimer(timeout), time.NewTicker(w.opts.watch)
-	defer clock.Stop()
-	defer look.Stop()
+	timer, memoryPoll := time.NewTimer(timeout), time.NewTicker(w.opts.memoryPollInterval)
+	defer timer.Stop()
+	defer memoryPoll.Stop()
 	for {
 		select {
 		case err := <-done:
 			if err != nil {
-				return w.died(err)
+				return w.exitError(err)
 			}
 			return nil
-		case <-look.C:
-			if have := resident(w.cmd.Process.Pid); have > w.opts.MemoryBytes {
-				return stop(&boundError{bound: stacks.MemoryBound, limit: fmt.Sprintf("%d bytes", w.opts.MemoryBytes)})
+		case <-memoryPoll.C:
+			if used := residentBytes(w.cmd.Process.Pid); used > w.opts.MemoryBytes {
+				return stop(&limitExceededError{bound: stacks.MemoryBound, limit: fmt.Sprintf("%d bytes", w.opts.MemoryBytes)})
 			}
-		case <-clock.C:
-			return stop(&boundError{bound: stacks.TimeBound, limit: timeout.String()})
+		case <-timer.C:
+			return stop(&limitExceededError{bound: stacks.TimeBound, limit: timeout.String()})
 		case <-ctx.Done():
 			return stop(ctx.Err())
-		case <-w.pool.Done():
+		case <-w.poolCtx.Done():
 			return stop(ErrClosed)
 		}
 	}
 }
 
-// died is the error of a worker that does not answer: how it ended.
-func (w *worker) died(cause error) error {
+// exitError waits for the exit of a worker that stopped replying and returns the reason. An
+// errInvalidFrame is returned as it is.
+func (w *worker) exitError(cause error) error {
 	w.kill()
-	<-w.dead
-	if errors.Is(cause, errFrame) {
+	<-w.exited
+	if errors.Is(cause, errInvalidFrame) {
 		return cause
 	}
-	return &diedError{how: w.cmd.ProcessState.String(), fatal: w.logs.fatal(), peak: peak(w.cmd.ProcessState)}
+	return &workerExitedError{status: w.cmd.ProcessState.String(), fatalError: w.stderr.fatalError(), peakBytes: peakBytes(w.cmd.ProcessState)}
 }
 
-// boundError says which bound a worker met.
-type boundError struct {
+// limitExceededError is returned if a worker exceeded its timeout or its memory limit.
+type limitExceededError struct {
 	bound stacks.Bound
 	limit string
 }
 
-func (e *boundError) Error() string { return "it took more than " + e.limit }
+func (e *limitExceededError) Error() string {
+	return fmt.Sprintf("the %s limit of %s was exceeded", e.bound, e.limit)
+}
 
-// flags allow more of what is bounded.
-var flags = map[stacks.Bound]string{stacks.TimeBound: "--render-timeout", stacks.MemoryBound: "--render-max-memory-bytes"}
+// limitFlags are the controller's flags that set the limits.
+var limitFlags = map[stacks.Bound]string{stacks.TimeBound: "--render-timeout", stacks.MemoryBound: "--render-max-memory-bytes"}
 
-func (e *boundError) stopped(stack string) error {
-	what := "longer than "
+// toStoppedError returns the error of a render of stack that was stopped at the limit.
+func (e *limitExceededError) toStoppedError(stack string) error {
+	exceeded := "longer than "
 	if e.bound == stacks.MemoryBound {
-		what = "more memory than "
+		exceeded = "more memory than "
 	}
 	return &stacks.StoppedError{Stack: stack, Bound: e.bound,
-		Message: fmt.Sprintf("the render took %s%s, which %s allows, and was stopped", what, e.limit, flags[e.bound])}
+		Message: fmt.Sprintf("the render was stopped because it took %s%s; simplify the stack or increase %s", exceeded, e.limit, limitFlags[e.bound])}
 }
 
-// diedError says that a worker ended by itself.
-type diedError struct {
-	how   string
-	fatal string // what Go's runtime said, which is nothing of the stack
-	peak  int64  // bytes of memory
+// workerExitedError is returned if a worker exited unexpectedly.
+type workerExitedError struct {
+	status     string // of the process: its exit status or signal
+	fatalError string // the fatal error of the Go runtime, which contains nothing of the stack
+	peakBytes  int64  // peak resident memory
 }
 
-func (e *diedError) Error() string { return "a render worker died: " + e.how }
+func (e *workerExitedError) Error() string { return "a render worker exited unexpectedly: " + e.status }
 
-func (e *diedError) stopped(stack string, memory int64) error {
-	how := e.how
-	if e.fatal != "" {
-		how += ", " + e.fatal
+// toStoppedError returns the error of a render of stack whose worker exited in each attempt. memory
+// is the memory limit in bytes.
+func (e *workerExitedError) toStoppedError(stack string, limitBytes int64) error {
+	status := e.status
+	if e.fatalError != "" {
+		status += ", " + e.fatalError
 	}
 	return &stacks.StoppedError{Stack: stack, Bound: stacks.NoBound,
-		Message: fmt.Sprintf("the process that rendered it died, and so did a second one (%s); it had %d bytes of memory, and %s allows %d",
-			how, e.peak, flags[stacks.MemoryBound], memory)}
+		Message: fmt.Sprintf("the render worker exited unexpectedly twice (%s); its peak memory was %d bytes, and %s allows %d",
+			status, e.peakBytes, limitFlags[stacks.MemoryBound], limitBytes)}
 }
 
-// head keeps the beginning of what a worker prints.
-type head struct {
+// outputHead is a writer that keeps the first maxHeadBytes and drops the rest.
+type outputHead struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-const headBytes = 8 << 10
+const maxHeadBytes = 8 << 10
 
 // Write implements io.Writer.
-func (h *head) Write(p []byte) (int, error) {
+func (h *outputHead) Write(p []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.text.Write(p[:min(len(p), headBytes-h.text.Len())])
+	h.text.Write(p[:min(len(p), maxHeadBytes-h.text.Len())])
 	return len(p), nil
 }
 
-// fatal is the line in which Go's runtime says why it gives up. Everything else,
-// like the value of a panic, may hold what the stack or its values do.
-func (h *head) fatal() string {
+// fatalError returns the "fatal error" line of the Go runtime, or "". Other output, such as the
+// value of a panic, is not reported: it may contain data of the stack or its values.
+func (h *outputHead) fatalError() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for line := range strings.Lines(h.text.String()) {

@@ -9,67 +9,68 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// Times after which a file is tried again that was not done in time: the first, and at most.
+// minBackoff is the delay after the first timeout of a request. It doubles up to maxBackoff.
 const (
-	firstWait = time.Minute
-	mostWait  = time.Hour
+	minBackoff = time.Minute
+	maxBackoff = time.Hour
 )
 
-// mostLate is how many files are remembered that were not done in time.
-const mostLate = 1000
+// maxTracked is the maximum number of requests that are backing off at the same time.
+const maxTracked = 1000
 
-// identity of a request: what it holds, with keys and all.
-type identity = [sha256.Size]byte
+// requestHash identifies a request by its whole content, including the keys.
+type requestHash = [sha256.Size]byte
 
-// lateness remembers files that were not done in time. Whoever wants one asks again at each retry, and
-// each try takes as long: so it waits twice as long after each of them. One that was changed, or
-// has other keys, is another one.
-type lateness struct {
+// timeoutBackoff delays requests that timed out before. Callers repeat a request at each retry, and
+// each attempt would occupy a worker process until the timeout, so the delay doubles after each
+// timeout. A changed file or changed keys make another request, which is not delayed.
+type timeoutBackoff struct {
 	now func() time.Time
 
-	mu    sync.Mutex
-	files map[identity]delay
+	mu      sync.Mutex
+	entries map[requestHash]backoffEntry
 }
 
-type delay struct {
-	wait  time.Duration
-	until time.Time
+type backoffEntry struct {
+	delay   time.Duration
+	retryAt time.Time
 }
 
-// add notes that a file was not done in time.
-func (l *lateness) add(id identity) {
+// record records that a request timed out.
+func (l *timeoutBackoff) record(id requestHash) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
-	for other, d := range l.files { // of which nobody wants anything any more
-		if now.Sub(d.until) > mostWait {
-			delete(l.files, other)
+	for other, d := range l.entries { // drop requests that were not repeated
+		if now.Sub(d.retryAt) > maxBackoff {
+			delete(l.entries, other)
 		}
 	}
-	d, known := l.files[id]
-	if !known && len(l.files) >= mostLate {
+	d, known := l.entries[id]
+	if !known && len(l.entries) >= maxTracked {
 		return
 	}
-	d.wait = min(max(2*d.wait, firstWait), mostWait)
-	d.until = now.Add(d.wait)
-	l.files[id] = d
+	d.delay = min(max(2*d.delay, minBackoff), maxBackoff)
+	d.retryAt = now.Add(d.delay)
+	l.entries[id] = d
 }
 
-// remove forgets a file that was done.
-func (l *lateness) remove(id identity) {
+// reset ends the backoff of a request, because it succeeded.
+func (l *timeoutBackoff) reset(id requestHash) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.files, id)
+	delete(l.entries, id)
 }
 
-// refuse is an error for a file that has to wait. It says the same until then.
-func (l *lateness) refuse(id identity, verb string) error {
+// check returns an error while a request is backing off. The message does not change until the
+// request may be retried.
+func (l *timeoutBackoff) check(id requestHash, verb string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d, known := l.files[id]
-	if !known || !l.now().Before(d.until) {
+	d, known := l.entries[id]
+	if !known || !l.now().Before(d.retryAt) {
 		return nil
 	}
 	return &sops.Error{Reason: sops.Interrupted, Message: fmt.Sprintf(
-		"%sing was not done in time, and is not tried before %s, unless the file or its keys change", verb, d.until.UTC().Format(time.RFC3339))}
+		"%sion timed out; the next attempt is at %s, or when the file or its keys change", verb, d.retryAt.UTC().Format(time.RFC3339))}
 }

@@ -16,35 +16,37 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// Program is the name of the program.
-const Program = "sops-worker"
+// ProgramName is the file name of the worker program.
+const ProgramName = "sops-worker"
 
-// Options of a Client. Zero fields take the defaults.
+// Options configures a Client. A zero field means its default.
 type Options struct {
-	// Path of the program; beside this program's own when empty.
+	// Path is the path of the worker program. By default it is in the folder of this program.
 	Path string
-	// Timeout of one file, a minute when zero, and TimeoutPerMiB that it has besides; half a minute
-	// when zero. A CPU takes a second for the largest file, and a pod may have a small part of one.
+	// Timeout is the timeout of one file, and TimeoutPerMiB is added to it for each MiB of the
+	// file. The defaults are one minute and half a minute. A CPU needs a second for the largest
+	// file, but a pod may have only a small share of a CPU.
 	Timeout, TimeoutPerMiB time.Duration
-	// MemoryBytes that the program may have; 256 MiB when zero. They are bounded on Linux only.
+	// MemoryBytes is the memory limit of the worker process, by default 256 MiB. It is enforced on
+	// Linux only.
 	MemoryBytes int64
-	// AtATime is how many files are worked on at a time; 2 when zero.
-	AtATime int
+	// Concurrency is the maximum number of concurrent worker processes, by default 2.
+	Concurrency int
 }
 
-// Client has files decrypted and encrypted.
+// Client decrypts and encrypts files in worker processes. It is safe for concurrent use.
 type Client struct {
 	opts Options
-	// slots has room for those that are at work.
-	slots chan struct{}
-	late  lateness
+	// slots holds one element per running worker process.
+	slots   chan struct{}
+	backoff timeoutBackoff
 }
 
-// New returns a client. It starts nothing.
+// New returns a client. It starts no process.
 func New(o Options) *Client {
 	if o.Path == "" {
 		if own, err := os.Executable(); err == nil {
-			o.Path = filepath.Join(filepath.Dir(own), Program)
+			o.Path = filepath.Join(filepath.Dir(own), ProgramName)
 		}
 	}
 	if o.Timeout == 0 {
@@ -56,98 +58,101 @@ func New(o Options) *Client {
 	if o.MemoryBytes == 0 {
 		o.MemoryBytes = 256 << 20
 	}
-	if o.AtATime == 0 {
-		o.AtATime = 2
+	if o.Concurrency == 0 {
+		o.Concurrency = 2
 	}
-	return &Client{opts: o, slots: make(chan struct{}, o.AtATime), late: lateness{now: time.Now, files: map[identity]delay{}}}
+	return &Client{opts: o, slots: make(chan struct{}, o.Concurrency), backoff: timeoutBackoff{now: time.Now, entries: map[requestHash]backoffEntry{}}}
 }
 
-// answer of the program: one of the two.
-type answer struct {
+// response is the response of a worker process: either the data or an error.
+type response struct {
 	Data  []byte      `json:"data,omitempty"`
 	Error *sops.Error `json:"error,omitempty"`
 }
 
-// maxAnswer is the most that is read of an answer: a file of the largest size, in base64.
-const maxAnswer = 32 << 20
+// maxResponseBytes limits the size of a response. It has room for the largest file in base64.
+const maxResponseBytes = 32 << 20
 
 var (
 	_ sops.Decrypter = (*Client)(nil).Decrypt
 	_ sops.Encrypter = (*Client)(nil).Encrypt
 )
 
-// Decrypt decrypts a file. Every error is a *sops.Error.
+// Decrypt decrypts a file in a worker process. Every error is a *sops.Error.
 func (c *Client) Decrypt(ctx context.Context, r sops.Request) ([]byte, error) {
-	return c.ask(ctx, "decrypt", request{Decrypt: &r}, len(r.Data))
+	return c.call(ctx, "decrypt", request{Decrypt: &r}, len(r.Data))
 }
 
-// Encrypt encrypts a file. Every error is a *sops.Error.
+// Encrypt encrypts a file in a worker process. Every error is a *sops.Error.
 func (c *Client) Encrypt(ctx context.Context, r sops.EncryptRequest) ([]byte, error) {
-	return c.ask(ctx, "encrypt", request{Encrypt: &r}, len(r.Data))
+	return c.call(ctx, "encrypt", request{Encrypt: &r}, len(r.Data))
 }
 
-// maxTimed is the size of the largest file that is worked on: more gets no more time.
-const maxTimed = 5 << 20
+// maxTimedBytes is the size above which the timeout does not grow: larger files are rejected
+// anyway.
+const maxTimedBytes = 5 << 20
 
-// timeout of a file of a size.
+// timeout returns the timeout for a file of the given size in bytes.
 func (c *Client) timeout(size int) time.Duration {
-	return c.opts.Timeout + time.Duration(min(size, maxTimed))*c.opts.TimeoutPerMiB/(1<<20)
+	return c.opts.Timeout + time.Duration(min(size, maxTimedBytes))*c.opts.TimeoutPerMiB/(1<<20)
 }
 
-// ask has the program do something with one file of a size, unless that was late and has to wait.
-func (c *Client) ask(ctx context.Context, verb string, r request, size int) ([]byte, error) {
+// call decrypts or encrypts one file, unless the same request timed out before and is backing off.
+// verb is for messages, and size is the size of the file in bytes.
+func (c *Client) call(ctx context.Context, verb string, r request, size int) ([]byte, error) {
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
 	case <-ctx.Done():
-		return nil, interrupted(ctx, verb)
+		return nil, interruptedError(ctx, verb)
 	}
 	body, err := json.Marshal(r)
 	if err != nil {
-		return nil, &sops.Error{Reason: sops.Broken, Message: "the request can't be written"}
+		return nil, &sops.Error{Reason: sops.InternalFailure, Message: "encoding the request failed"}
 	}
 	id := sha256.Sum256(body)
-	if err := c.late.refuse(id, verb); err != nil {
+	if err := c.backoff.check(id, verb); err != nil {
 		return nil, err
 	}
 	began := time.Now()
 	timeout := c.timeout(size)
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%sing takes longer than %s", verb, timeout.Round(time.Millisecond)))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it took longer than the timeout of %s", timeout.Round(time.Millisecond)))
 	defer cancel()
 	data, err := c.run(ctx, verb, body)
 	switch {
 	case err == nil:
-		c.late.remove(id)
-	case errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(began) >= c.opts.Timeout: // ours, or that of who asks
-		c.late.add(id)
+		c.backoff.reset(id)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(began) >= c.opts.Timeout: // the timeout above, or the caller's deadline if it was at least as long
+		c.backoff.record(id)
 	}
 	return data, err
 }
 
-// run runs the program for one request.
+// run starts a worker process for one request and returns its response.
 func (c *Client) run(ctx context.Context, verb string, body []byte) ([]byte, error) {
-	out := &bounded{most: maxAnswer}
+	out := &limitedBuffer{limit: maxResponseBytes}
 	cmd := exec.CommandContext(ctx, c.opts.Path)
 	cmd.Stdin, cmd.Stdout = bytes.NewReader(body), out
-	// Nothing of this process' own. It collects garbage before it meets the bound.
+	// The process gets no other environment. This variable makes its garbage collector work harder
+	// before it reaches the memory limit.
 	cmd.Env = []string{fmt.Sprintf("GOMEMLIMIT=%d", c.opts.MemoryBytes/8*7)}
 	cmd.WaitDelay = 5 * time.Second
-	attach(cmd)
+	killWithParent(cmd)
 	if err := cmd.Start(); err != nil {
 		if ctx.Err() != nil {
-			return nil, interrupted(ctx, verb)
+			return nil, interruptedError(ctx, verb)
 		}
-		return nil, c.notStarted(err, verb)
+		return nil, c.startError(err, verb)
 	}
-	bound(cmd.Process.Pid, c.opts.MemoryBytes)
+	limitProcess(cmd.Process.Pid, c.opts.MemoryBytes)
 	err := cmd.Wait()
 	if ctx.Err() != nil {
-		return nil, interrupted(ctx, verb)
+		return nil, interruptedError(ctx, verb)
 	}
-	var a answer
-	if err != nil || out.over || json.Unmarshal(out.data.Bytes(), &a) != nil {
-		// What it wrote itself could hold anything.
-		return nil, &sops.Error{Reason: sops.Unavailable, Message: fmt.Sprintf("the program that %ss ended before it was done: %s", verb, cmd.ProcessState)}
+	var a response
+	if err != nil || out.exceeded || json.Unmarshal(out.data.Bytes(), &a) != nil {
+		// The output of the process is not reported: it may contain secrets.
+		return nil, &sops.Error{Reason: sops.Unavailable, Message: fmt.Sprintf("the %sion worker exited without a valid response: %s", verb, cmd.ProcessState)}
 	}
 	if a.Error != nil {
 		return nil, a.Error
@@ -155,34 +160,36 @@ func (c *Client) run(ctx context.Context, verb string, body []byte) ([]byte, err
 	return a.Data, nil
 }
 
-func interrupted(ctx context.Context, verb string) error {
+// interruptedError returns the error for a request whose context is done.
+func interruptedError(ctx context.Context, verb string) error {
 	err := context.Cause(ctx)
-	return &sops.Error{Reason: sops.Interrupted, Message: verb + "ing was interrupted: " + err.Error(), Err: err}
+	return &sops.Error{Reason: sops.Interrupted, Message: verb + "ion was interrupted: " + err.Error(), Err: err}
 }
 
-func (c *Client) notStarted(err error, verb string) error {
-	message := fmt.Sprintf("the program that %ss (%s) can't be started", verb, c.opts.Path)
+// startError returns the error for a worker process that could not be started.
+func (c *Client) startError(err error, verb string) error {
+	message := fmt.Sprintf("the %sion worker %s cannot be started", verb, c.opts.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		message = fmt.Sprintf("the program that %ss is not there: %s; it is part of each release, see --sops-worker", verb, c.opts.Path)
+		message += ": no such file; install the program, which is part of each release, or set --sops-worker"
 	case errors.Is(err, fs.ErrPermission):
-		message += ": it may not be run"
+		message += ": permission denied"
 	}
 	return &sops.Error{Reason: sops.Unavailable, Message: message}
 }
 
-// bounded keeps what is written to it, up to a size.
-type bounded struct {
-	data bytes.Buffer
-	most int
-	over bool
+// limitedBuffer is a buffer that fails writes beyond a size.
+type limitedBuffer struct {
+	data     bytes.Buffer
+	limit    int
+	exceeded bool
 }
 
 // Write implements io.Writer.
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.data.Len()+len(p) > b.most {
-		b.over = true
-		return 0, errors.New("the answer is too long")
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	if b.data.Len()+len(p) > b.limit {
+		b.exceeded = true
+		return 0, errors.New("the response is too large")
 	}
 	return b.data.Write(p)
 }

@@ -1,7 +1,9 @@
-// Package sopsworker has files decrypted and encrypted by a program of its own, cmd/sops-worker. The
-// libraries for that take as much memory as the rest of the controller, in which most files are
-// not encrypted; and what a stranger encrypted can't harm a process that ends after it.
+// Package sopsworker decrypts and encrypts files in separate processes, which run cmd/sops-worker.
+// The libraries for that need as much memory as the rest of the controller, although most files are
+// not encrypted. A separate process also limits the harm of a malicious file: it exits after one
+// file.
 //
-// The program reads one request as JSON and writes one answer. It is started for each file, knows nothing of the
-// environment, and is stopped when it takes too long or too much memory.
+// The worker process reads one request as JSON from its standard input and writes one response to
+// its standard output. One process is started per file. It inherits no environment, and it is
+// killed if it exceeds its timeout or its memory limit.
 package sopsworker

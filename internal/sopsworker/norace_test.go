@@ -2,4 +2,4 @@
 
 package sopsworker
 
-const raced = false
+const raceEnabled = false

@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attach has the kernel kill the program when this process dies.
-func attach(cmd *exec.Cmd) {
+// killWithParent makes the kernel kill the worker process when this process dies.
+func killWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
 
-// bound has the kernel refuse more memory to the program, and keep what it has in memory from
-// the disk. It is no error that a program which is gone can't be bounded.
-func bound(pid int, memory int64) {
+// limitProcess limits the memory of a worker process and disables core dumps, which would write
+// secrets to the disk. Errors are ignored: the process may have exited already.
+func limitProcess(pid int, memory int64) {
 	_ = unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: uint64(memory), Max: uint64(memory)}, nil)
 	_ = unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
-	// Should the machine run out of memory, it is this process that has to go.
+	// If the machine runs out of memory, the kernel kills this process first.
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0)
 }

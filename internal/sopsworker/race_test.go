@@ -2,4 +2,4 @@
 
 package sopsworker
 
-const raced = true
+const raceEnabled = true

@@ -9,41 +9,41 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// request to the program: one of the two.
+// request is the request to a worker process. Exactly one field is set.
 type request struct {
 	Decrypt *sops.Request        `json:"decrypt,omitempty"`
 	Encrypt *sops.EncryptRequest `json:"encrypt,omitempty"`
 }
 
-// Work is what the program does.
-type Work struct {
+// Handlers are the functions that execute the requests in a worker process.
+type Handlers struct {
 	Decrypt sops.Decrypter
 	Encrypt sops.Encrypter
 }
 
-// Serve reads a request, has it done and writes the answer. The error is about reading
-// and writing.
-func Serve(ctx context.Context, in io.Reader, out io.Writer, work Work) error {
+// Serve reads one request from in, executes it and writes the response to out. A failed request is
+// part of the response; the returned error is about an invalid request, or about writing.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, handlers Handlers) error {
 	var r request
 	if err := json.NewDecoder(in).Decode(&r); err != nil {
-		return errors.New("no request could be read") // the decoder's own words may quote it
+		return errors.New("the request is not valid JSON") // the decoder's error may quote secrets
 	}
 	var data []byte
 	var err error
 	switch {
 	case r.Decrypt != nil:
-		data, err = work.Decrypt(ctx, *r.Decrypt)
+		data, err = handlers.Decrypt(ctx, *r.Decrypt)
 	case r.Encrypt != nil:
-		data, err = work.Encrypt(ctx, *r.Encrypt)
+		data, err = handlers.Encrypt(ctx, *r.Encrypt)
 	default:
-		return errors.New("the request asks for nothing that is done here")
+		return errors.New("the request has neither decrypt nor encrypt")
 	}
-	var a answer
+	var a response
 	switch e, ok := errors.AsType[*sops.Error](err); {
 	case ok:
 		a.Error = e
 	case err != nil:
-		a.Error = &sops.Error{Reason: sops.Broken, Message: "it failed, and nothing can be said of it"}
+		a.Error = &sops.Error{Reason: sops.InternalFailure, Message: "the operation failed; its error is withheld because it may contain secrets"}
 	default:
 		a.Data = data
 	}

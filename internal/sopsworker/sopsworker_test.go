@@ -37,7 +37,7 @@ var fakes = map[string]sops.Decrypter{
 	},
 }
 
-// encrypt shows what it was asked.
+// encrypt is a fake that returns the fields of the request.
 func encrypt(_ context.Context, r sops.EncryptRequest) ([]byte, error) {
 	if len(r.Recipients) == 0 {
 		return nil, &sops.Error{Reason: sops.RecipientInvalid, Message: "no recipient"}
@@ -48,7 +48,7 @@ func encrypt(_ context.Context, r sops.EncryptRequest) ([]byte, error) {
 func TestMain(m *testing.M) {
 	name := filepath.Base(os.Args[0])
 	if fake, ok := fakes[name]; ok {
-		if err := Serve(context.Background(), os.Stdin, os.Stdout, Work{Decrypt: fake, Encrypt: encrypt}); err != nil {
+		if err := Serve(context.Background(), os.Stdin, os.Stdout, Handlers{Decrypt: fake, Encrypt: encrypt}); err != nil {
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -56,8 +56,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program is this test binary under the name of a fake: it has no environment to be told by.
-func program(t *testing.T, fake string) string {
+// fakeProgram returns a link to this test binary with the name of a fake. The file name selects the
+// fake, because the process has no environment.
+func fakeProgram(t *testing.T, fake string) string {
 	t.Helper()
 	own, err := os.Executable()
 	if err != nil {
@@ -74,13 +75,13 @@ var sealed = sops.Request{Name: "a.json", Data: []byte("data "), Format: sops.JS
 
 func TestDecrypt(t *testing.T) {
 	t.Setenv("NOBODY", "hunter2")
-	got, err := New(Options{Path: program(t, "works"), MemoryBytes: 64 << 30}).Decrypt(t.Context(), sealed)
+	got, err := New(Options{Path: fakeProgram(t, "works"), MemoryBytes: 64 << 30}).Decrypt(t.Context(), sealed)
 	if err != nil || string(got) != "a.json data key" {
 		t.Errorf("got %q, %v", got, err)
 	}
 }
 
-func TestDecryptSaysWhy(t *testing.T) {
+func TestDecryptReturnsReason(t *testing.T) {
 	for fake, c := range map[string]struct {
 		reason sops.Reason
 		says   string
@@ -88,19 +89,19 @@ func TestDecryptSaysWhy(t *testing.T) {
 		memory int64
 	}{
 		"refuses": {reason: sops.KeyMissing, says: "no key"},
-		"fails":   {reason: sops.Broken, says: "nothing can be said"},
-		"panics":  {reason: sops.Unavailable, says: "ended before it was done: exit status 2"},
-		"hangs":   {reason: sops.Interrupted, says: "longer than 500ms", wait: 500 * time.Millisecond},
-		"eats":    {reason: sops.Unavailable, says: "ended before it was done", memory: 1 << 30},
+		"fails":   {reason: sops.InternalFailure, says: "its error is withheld"},
+		"panics":  {reason: sops.Unavailable, says: "the decryption worker exited without a valid response: exit status 2"},
+		"hangs":   {reason: sops.Interrupted, says: "decryption was interrupted: it took longer than the timeout of 500ms", wait: 500 * time.Millisecond},
+		"eats":    {reason: sops.Unavailable, says: "exited without a valid response", memory: 1 << 30},
 	} {
-		if raced && c.memory != 0 {
-			continue // the race detector maps more than any bound
+		if raceEnabled && c.memory != 0 {
+			continue // the race detector maps more memory than any limit
 		}
 		memory := c.memory
 		if memory == 0 {
 			memory = 64 << 30
 		}
-		_, err := New(Options{Path: program(t, fake), Timeout: c.wait, MemoryBytes: memory}).Decrypt(t.Context(), sealed)
+		_, err := New(Options{Path: fakeProgram(t, fake), Timeout: c.wait, MemoryBytes: memory}).Decrypt(t.Context(), sealed)
 		e, ok := errors.AsType[*sops.Error](err)
 		if !ok || e.Reason != c.reason || !strings.Contains(e.Message, c.says) || strings.Contains(e.Message, "hunter2") {
 			t.Errorf("%s: got %v", fake, err)
@@ -114,16 +115,16 @@ func TestDecryptWithoutTheProgram(t *testing.T) {
 	if !ok || e.Reason != sops.Unavailable || e.Terminal() || !strings.Contains(e.Message, "--sops-worker") {
 		t.Errorf("got %v", err)
 	}
-	if c := New(Options{}); filepath.Base(c.opts.Path) != Program {
-		t.Errorf("it looks for %s", c.opts.Path)
+	if c := New(Options{}); filepath.Base(c.opts.Path) != ProgramName {
+		t.Errorf("default path: %s", c.opts.Path)
 	}
 }
 
-func TestDecryptEndsWithItsContext(t *testing.T) {
-	c := New(Options{Path: program(t, "hangs"), AtATime: 1, MemoryBytes: 64 << 30})
+func TestDecryptReturnsOnCancel(t *testing.T) {
+	c := New(Options{Path: fakeProgram(t, "hangs"), Concurrency: 1, MemoryBytes: 64 << 30})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
-	for range 2 { // one at work, one that waits for it
+	for range 2 { // one runs, and one waits for its slot
 		go func() { _, err := c.Decrypt(ctx, sealed); ended <- err }()
 	}
 	cancel()
@@ -143,11 +144,11 @@ func TestTimeoutGrowsWithTheFile(t *testing.T) {
 	}
 }
 
-// A file that takes too long is not tried at each retry, and another one is.
-func TestDecryptThatWasLateWaits(t *testing.T) {
-	c := New(Options{Path: program(t, "hangs"), Timeout: 50 * time.Millisecond, MemoryBytes: 64 << 30})
+// A request that timed out is not executed at each retry; a changed request is.
+func TestDecryptBacksOffAfterTimeout(t *testing.T) {
+	c := New(Options{Path: fakeProgram(t, "hangs"), Timeout: 50 * time.Millisecond, MemoryBytes: 64 << 30})
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	c.late.now = func() time.Time { return now }
+	c.backoff.now = func() time.Time { return now }
 	try := func(r sops.Request, says string) {
 		t.Helper()
 		_, err := c.Decrypt(t.Context(), r)
@@ -157,44 +158,44 @@ func TestDecryptThatWasLateWaits(t *testing.T) {
 		}
 	}
 	for wait := time.Minute; wait < 3*time.Hour; wait *= 2 {
-		try(sealed, "takes longer than 50ms")
+		try(sealed, "took longer than the timeout of 50ms")
 		until := now.Add(min(wait, time.Hour))
 		now = until.Add(-time.Second)
-		try(sealed, "not tried before "+until.Format(time.RFC3339))
+		try(sealed, "the next attempt is at "+until.Format(time.RFC3339))
 		now = until
 	}
 	changed := sealed
 	changed.Data = []byte("other ")
-	try(sealed, "takes longer")
-	try(changed, "takes longer")
-	now, c.opts.Path, c.opts.Timeout = now.Add(time.Hour), program(t, "works"), time.Minute
+	try(sealed, "took longer")
+	try(changed, "took longer")
+	now, c.opts.Path, c.opts.Timeout = now.Add(time.Hour), fakeProgram(t, "works"), time.Minute
 	if _, err := c.Decrypt(t.Context(), sealed); err != nil {
 		t.Error(err)
 	}
-	if c.late.add(identity{}); len(c.late.files) != 2 {
-		t.Errorf("it remembers %d files", len(c.late.files))
+	if c.backoff.record(requestHash{}); len(c.backoff.entries) != 2 {
+		t.Errorf("%d requests are tracked", len(c.backoff.entries))
 	}
 	now = now.Add(3 * time.Hour)
-	for i := range 2 * mostLate {
-		c.late.add(identity{byte(i), byte(i >> 8)})
+	for i := range 2 * maxTracked {
+		c.backoff.record(requestHash{byte(i), byte(i >> 8)})
 	}
-	if len(c.late.files) != mostLate {
-		t.Errorf("it remembers %d files", len(c.late.files))
+	if len(c.backoff.entries) != maxTracked {
+		t.Errorf("%d requests are tracked", len(c.backoff.entries))
 	}
 }
 
-// Whoever asks may give up, which says nothing of the file.
-func TestDecryptThatNobodyWaitsForIsNotLate(t *testing.T) {
-	c := New(Options{Path: program(t, "hangs"), MemoryBytes: 64 << 30})
+// A canceled request starts no backoff: the file is not at fault.
+func TestCanceledDecryptStartsNoBackoff(t *testing.T) {
+	c := New(Options{Path: fakeProgram(t, "hangs"), MemoryBytes: 64 << 30})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := c.Decrypt(ctx, sealed); !errors.Is(err, context.DeadlineExceeded) || len(c.late.files) != 0 {
-		t.Errorf("got %v, and it remembers %d files", err, len(c.late.files))
+	if _, err := c.Decrypt(ctx, sealed); !errors.Is(err, context.DeadlineExceeded) || len(c.backoff.entries) != 0 {
+		t.Errorf("got %v, and %d requests are tracked", err, len(c.backoff.entries))
 	}
 }
 
 func TestEncrypt(t *testing.T) {
-	c := New(Options{Path: program(t, "works"), MemoryBytes: 64 << 30})
+	c := New(Options{Path: fakeProgram(t, "works"), MemoryBytes: 64 << 30})
 	r := sops.EncryptRequest{Name: "a.json", Data: []byte("data"), Format: sops.JSON, Recipients: []string{"age1x"}, EncryptedRegex: "^a$"}
 	got, err := c.Encrypt(t.Context(), r)
 	if err != nil || string(got) != `a.json data json ["age1x"] ^a$` {
@@ -211,10 +212,10 @@ func TestEncrypt(t *testing.T) {
 	}
 }
 
-func TestServeRefusesWhatIsNoRequest(t *testing.T) {
+func TestServeRejectsInvalidRequest(t *testing.T) {
 	for _, in := range []string{`{"data": hunter2`, `{"data": "hunter2"}`} {
 		var out bytes.Buffer
-		err := Serve(t.Context(), strings.NewReader(in), &out, Work{Decrypt: fakes["works"], Encrypt: encrypt})
+		err := Serve(t.Context(), strings.NewReader(in), &out, Handlers{Decrypt: fakes["works"], Encrypt: encrypt})
 		if err == nil || strings.Contains(err.Error(), "hunter2") || out.Len() != 0 {
 			t.Errorf("got %v, %s", err, out.String())
 		}

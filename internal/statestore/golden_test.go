@@ -11,7 +11,7 @@ import (
 	"github.com/ksctl/gitops/internal/golden"
 )
 
-// Statuses hold these hashes. With other ones everything would seem changed by somebody else
+// Statuses contain these hashes. If they changed, all states would seem modified by another client
 // after an update.
 func TestGoldenHashes(t *testing.T) {
 	var lines strings.Builder
@@ -20,13 +20,13 @@ func TestGoldenHashes(t *testing.T) {
 		{"the same object", "key", `{ "a": {"n": 1000}, "b": [1.5, "<&>", null] }`},
 		{"another key", "other", `{"b":[1.50,"<&>",null],"a":{"n":1e3}}`}, {"not JSON", "key", "{not JSON"},
 	} {
-		_, _ = fmt.Fprintf(&lines, "%s: hash %s, sum %s\n", c.name, Hash([]byte(c.key), []byte(c.data)),
-			Sum([]byte(c.key), []byte(c.data)))
+		_, _ = fmt.Fprintf(&lines, "%s: hash %s, sum %s\n", c.name, HashDocument([]byte(c.key), []byte(c.data)),
+			HashBytes([]byte(c.key), []byte(c.data)))
 	}
 	golden.Equal(t, "hashes.txt", []byte(lines.String()))
 }
 
-// ksctl reads these objects.
+// ksctl reads these objects, so their form must not change.
 func TestGoldenStore(t *testing.T) {
 	r := newRig(t)
 	states := map[string][]byte{"aws.selfmanaged.prod.eu-north-1": []byte(`{"cluster_name":"prod"}`),
@@ -44,7 +44,7 @@ func TestGoldenStore(t *testing.T) {
 	}
 	for _, at := range []*v1alpha1.StateStore{nil, {}} {
 		if got := NamespaceOf(at); got != "ksctl" {
-			t.Errorf("the namespace is %s", got)
+			t.Errorf("got namespace %s", got)
 		}
 	}
 }

@@ -1,5 +1,6 @@
-// Package statestore reads and writes ksctl's own store in a namespace, for those kinds that
-// have to do with states: always with the rights of an account, and its own keys alone.
+// Package statestore reads and writes the ksctl store in a namespace, for the kinds that import and
+// export states. Clients always have the permissions of an account, and only the keys that the
+// caller passes are changed.
 package statestore
 
 import (
@@ -26,23 +27,23 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// Held is what a store holds.
-type Held struct {
+// Contents are the contents of a store.
+type Contents struct {
 	States, Credentials map[string][]byte
-	// HasStates and HasCredentials are true when there is something to hold them.
+	// HasStates and HasCredentials are true if the ConfigMap and the Secret exist.
 	HasStates, HasCredentials bool
-	// External is true when ksctl keeps its states in a MongoDB instead.
+	// External is true if ksctl stores its states in a MongoDB instead.
 	External bool
 }
 
-// Store is ksctl's, in a namespace, as it was read.
+// Store is the ksctl store of a namespace, as it was read.
 type Store struct {
-	Held
-	// Namespace that it is in.
+	Contents
+	// Namespace is the namespace of the store.
 	Namespace string
 
 	client dynamic.Interface
-	// resourceVersions; empty: the object is not there.
+	// configMap and secret are the resourceVersions; empty if the object does not exist.
 	configMap, secret string
 }
 
@@ -51,7 +52,8 @@ var (
 	secrets    = corev1.SchemeGroupVersion.WithResource("secrets")
 )
 
-// Read reads what ksctl keeps in a namespace, with the rights of a client.
+// Read reads the store of a namespace with a client. It reads the credentials only if credentials
+// is true.
 func Read(ctx context.Context, client dynamic.Interface, namespace string, credentials bool) (*Store, error) {
 	s := &Store{Namespace: namespace, client: client}
 	if err := s.readStates(ctx); err != nil {
@@ -81,12 +83,13 @@ func (s *Store) readCredentials(ctx context.Context) (err error) {
 	return err
 }
 
-// Reread reads what somebody else wrote meanwhile, and nothing more: the longer it takes, the
-// likelier it is that there is somebody again. It returns the error itself if it is another.
-func (s *Store) Reread(ctx context.Context, err error) error {
+// ReloadAfterConflict reloads the object of the store that another client changed, if err is a
+// conflict. It reloads only that object, because the longer a reload takes, the likelier is another
+// conflict. It returns any other err unchanged.
+func (s *Store) ReloadAfterConflict(ctx context.Context, err error) error {
 	var write *WriteError
 	switch {
-	case !errors.As(err, &write) || !write.taken():
+	case !errors.As(err, &write) || !write.isConflict():
 		return err
 	case write.resource == secrets:
 		return s.readCredentials(ctx)
@@ -94,33 +97,34 @@ func (s *Store) Reread(ctx context.Context, err error) error {
 	return s.readStates(ctx)
 }
 
-// get reads an object; false if it is not there.
+// get reads an object. It returns false if the object does not exist.
 func (s *Store) get(ctx context.Context, kind schema.GroupVersionResource, name string, into any) (bool, error) {
-	found, err := engine.Read(ctx, s.client, kind, s.Namespace, name, into)
+	found, err := engine.GetInto(ctx, s.client, kind, s.Namespace, name, into)
 	if err != nil {
-		return false, fmt.Errorf("reading ksctl's store: %w", err)
+		return false, fmt.Errorf("reading the ksctl store: %w", err)
 	}
 	return found, nil
 }
 
-// Write puts values into the store: its own keys alone, and only if nobody has written
-// since it was read; else the error is a conflict.
+// Write sets keys of the store, and keeps all others. If the object was changed since it was read,
+// the error is a conflict.
 func (s *Store) Write(ctx context.Context, states, credentials map[string][]byte) error {
-	if err := s.put(ctx, configMaps, state.StoreConfigMap, "ConfigMap", "binaryData", s.configMap, patchOf(states)); err != nil {
+	if err := s.patchOrCreate(ctx, configMaps, state.StoreConfigMap, "ConfigMap", "binaryData", s.configMap, setKeys(states)); err != nil {
 		return err
 	}
-	return s.put(ctx, secrets, state.StoreSecret, "Secret", "data", s.secret, patchOf(credentials))
+	return s.patchOrCreate(ctx, secrets, state.StoreSecret, "Secret", "data", s.secret, setKeys(credentials))
 }
 
-// Remove takes keys out of the store, as Write puts them in.
+// Remove deletes keys of the store, with the same conflict as Write.
 func (s *Store) Remove(ctx context.Context, states, credentials []string) error {
-	if err := s.put(ctx, configMaps, state.StoreConfigMap, "ConfigMap", "binaryData", s.configMap, without(states)); err != nil {
+	if err := s.patchOrCreate(ctx, configMaps, state.StoreConfigMap, "ConfigMap", "binaryData", s.configMap, deleteKeys(states)); err != nil {
 		return err
 	}
-	return s.put(ctx, secrets, state.StoreSecret, "Secret", "data", s.secret, without(credentials))
+	return s.patchOrCreate(ctx, secrets, state.StoreSecret, "Secret", "data", s.secret, deleteKeys(credentials))
 }
 
-// NamespaceOf a store, where a spec may say nothing of it.
+// NamespaceOf returns the namespace of a store, with the default for a spec without store or
+// namespace.
 func NamespaceOf(s *v1alpha1.StateStore) string {
 	if s == nil {
 		return state.StoreNamespace
@@ -128,7 +132,7 @@ func NamespaceOf(s *v1alpha1.StateStore) string {
 	return cmp.Or(s.Namespace, state.StoreNamespace)
 }
 
-// FilterOf a selector, where a spec may have none.
+// FilterOf returns the filter of a selector; nil selects all clusters.
 func FilterOf(s *v1alpha1.StateSelector) state.Filter {
 	if s == nil {
 		return state.Filter{}
@@ -136,24 +140,26 @@ func FilterOf(s *v1alpha1.StateSelector) state.Filter {
 	return state.Filter{Cloud: s.Cloud, ClusterType: s.ClusterType, ClusterName: s.ClusterName, Region: s.Region}
 }
 
-// Hash tells documents apart by what they say, and tells nothing of them to who has not the key.
-func Hash(key, data []byte) string {
+// HashDocument returns a keyed hash of the canonical form of a document. Without the key, the hash
+// reveals nothing about the document.
+func HashDocument(key, data []byte) string {
 	canonical, err := state.Canonical(data)
 	if err != nil {
-		canonical = data // of somebody else, and not JSON
+		canonical = data // not JSON: another program wrote it
 	}
-	return Sum(key, canonical)
+	return HashBytes(key, canonical)
 }
 
-// Sum tells bytes apart, likewise.
-func Sum(key, data []byte) string {
+// HashBytes returns a keyed hash of bytes.
+func HashBytes(key, data []byte) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write(data)
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// patchOf sets values; json writes bytes as the API server reads them.
-func patchOf(values map[string][]byte) map[string]any {
+// setKeys returns the patch that sets values. JSON encodes bytes in base64, as the API server
+// expects.
+func setKeys(values map[string][]byte) map[string]any {
 	out := map[string]any{}
 	for key, v := range values {
 		out[key] = v
@@ -161,7 +167,7 @@ func patchOf(values map[string][]byte) map[string]any {
 	return out
 }
 
-func without(keys []string) map[string]any {
+func deleteKeys(keys []string) map[string]any {
 	out := map[string]any{}
 	for _, key := range keys {
 		out[key] = nil
@@ -169,8 +175,8 @@ func without(keys []string) map[string]any {
 	return out
 }
 
-// put changes keys of one object, or makes it.
-func (s *Store) put(ctx context.Context, resource schema.GroupVersionResource, name, kind, field, version string, values map[string]any) error {
+// patchOrCreate changes keys of one object, or creates the object.
+func (s *Store) patchOrCreate(ctx context.Context, resource schema.GroupVersionResource, name, kind, field, version string, values map[string]any) error {
 	if len(values) == 0 {
 		return nil
 	}
@@ -194,31 +200,31 @@ func (s *Store) put(ctx context.Context, resource schema.GroupVersionResource, n
 		_, err = c.Create(ctx, u, metav1.CreateOptions{FieldManager: live.FieldManager})
 	}
 	if err != nil {
-		return &WriteError{resource: resource, existed: version != "", what: kind + " " + s.Namespace + "/" + name, namespace: s.Namespace, err: err}
+		return &WriteError{resource: resource, existed: version != "", object: kind + " " + s.Namespace + "/" + name, namespace: s.Namespace, err: err}
 	}
 	return nil
 }
 
-// WriteError is a write to the store that failed.
+// WriteError is the error of a write to the store.
 type WriteError struct {
-	resource        schema.GroupVersionResource
-	what, namespace string
-	existed         bool // when it was read
-	err             error
+	resource          schema.GroupVersionResource
+	object, namespace string
+	existed           bool // whether the object existed when it was read
+	err               error
 }
 
-// taken is true when somebody else wrote meanwhile.
-func (e *WriteError) taken() bool {
+// isConflict is true if another client changed, created or deleted the object since it was read.
+func (e *WriteError) isConflict() bool {
 	return apierrors.IsConflict(e.err) || apierrors.IsAlreadyExists(e.err) || e.existed && apierrors.IsNotFound(e.err)
 }
 
 // Error implements error.
 func (e *WriteError) Error() string {
 	if apierrors.IsNotFound(e.err) && !e.existed {
-		return fmt.Sprintf("writing %s: there is no namespace %s: create it, or set spec.store.namespace to the one that ksctl uses", e.what, e.namespace)
+		return fmt.Sprintf("writing %s: namespace %s does not exist: create the namespace, or set spec.store.namespace to that of ksctl", e.object, e.namespace)
 	}
-	return "writing " + e.what + ": " + e.err.Error()
+	return "writing " + e.object + ": " + e.err.Error()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *WriteError) Unwrap() error { return e.err }

@@ -22,18 +22,19 @@ import (
 
 const team = "team"
 
-// rig is a cluster that is none, with ksctl's store in it. Others write there, too.
+// rig is a fake cluster with a ksctl store, which other clients can change.
 type rig struct {
 	*testing.T
 	api *dynamicfake.FakeDynamicClient
-	// writes that others have done.
+	// writes is the number of writes by other clients.
 	writes int
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{T: t, api: dynamicfake.NewSimpleDynamicClient(clientgoscheme.Scheme)}
-	// The fake one takes a patch of any version. An API server takes that of what it has, or of none.
+	// The fake client accepts a patch with any resourceVersion. An API server accepts only the
+	// current one, or none.
 	r.api.PrependReactor("patch", "*", func(a clientgotesting.Action) (bool, runtime.Object, error) {
 		p := a.(clientgotesting.PatchAction)
 		var body struct{ Metadata metav1.ObjectMeta }
@@ -53,7 +54,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// kind of object that the store is made of.
+// kind is a kind of object in the store.
 type kind struct {
 	resource          schema.GroupVersionResource
 	kind, name, field string
@@ -64,8 +65,8 @@ var (
 	credentialsKind = kind{secrets, "Secret", state.StoreSecret, "data"}
 )
 
-// others write an object as a whole, under another version.
-func (r *rig) others(k kind, values map[string]string) {
+// writeByOther replaces an object, with a new resourceVersion, like another client.
+func (r *rig) writeByOther(k kind, values map[string]string) {
 	r.Helper()
 	r.writes++
 	data := map[string][]byte{}
@@ -84,7 +85,7 @@ func (r *rig) others(k kind, values map[string]string) {
 	}
 }
 
-// jsonOf has bytes as the API server writes them.
+// jsonOf encodes bytes as the API server does.
 func jsonOf(data map[string][]byte) map[string]any {
 	body, _ := json.Marshal(data)
 	var out map[string]any
@@ -92,7 +93,7 @@ func jsonOf(data map[string][]byte) map[string]any {
 	return out
 }
 
-func (r *rig) gone(k kind) {
+func (r *rig) deleteObject(k kind) {
 	r.Helper()
 	if err := r.api.Tracker().Delete(k.resource, team, k.name); err != nil {
 		r.Fatal(err)
@@ -108,8 +109,8 @@ func (r *rig) read() *Store {
 	return s
 }
 
-// has compares what the store holds with what it should.
-func (r *rig) has(k kind, want map[string]string) {
+// expect compares the contents of the store.
+func (r *rig) expect(k kind, want map[string]string) {
 	r.Helper()
 	s := r.read()
 	data := s.States
@@ -121,22 +122,22 @@ func (r *rig) has(k kind, want map[string]string) {
 		got[key] = string(v)
 	}
 	if !maps.Equal(got, want) {
-		r.Errorf("%s holds %v, want %v", k.kind, got, want)
+		r.Errorf("%s has %v, want %v", k.kind, got, want)
 	}
 }
 
-// taken expects that somebody else was first, and reads what that one has written.
-func (r *rig) taken(s *Store, err error) {
+// expectConflict checks that err is a conflict, and reloads the store.
+func (r *rig) expectConflict(s *Store, err error) {
 	r.Helper()
 	if err == nil {
-		r.Fatal("it was written over what somebody else has written since it was read")
+		r.Fatal("the write replaced the change of another client")
 	}
-	if err := s.Reread(r.Context(), err); err != nil {
-		r.Fatalf("it is not for another try: %v", err)
+	if err := s.ReloadAfterConflict(r.Context(), err); err != nil {
+		r.Fatalf("got %v, want a conflict", err)
 	}
 }
 
-// write changes one value, or takes it out if there is none.
+// write sets the value of one key, or removes the key if value is empty.
 func (k kind) write(r *rig, s *Store, key, value string) error {
 	values, keys := map[string][]byte{key: []byte(value)}, []string{key}
 	switch {
@@ -150,21 +151,21 @@ func (k kind) write(r *rig, s *Store, key, value string) error {
 	return s.Write(r.Context(), nil, values)
 }
 
-func TestOthersWriteFirst(t *testing.T) {
+func TestWriteConflictsWithOtherWriters(t *testing.T) {
 	for _, k := range []kind{statesKind, credentialsKind} {
 		for what, value := range map[string]string{"write": "mine", "remove": ""} {
 			t.Run(what+" "+k.kind, func(t *testing.T) {
 				r := newRig(t)
-				r.others(k, map[string]string{"one": "a", "two": "a"})
+				r.writeByOther(k, map[string]string{"one": "a", "two": "a"})
 				s := r.read()
 				theirs := map[string]string{"one": "theirs", "two": "theirs"}
-				r.others(k, theirs)
+				r.writeByOther(k, theirs)
 				err := k.write(r, s, "one", value)
 				if !apierrors.IsConflict(err) {
 					t.Errorf("got %v, want a conflict", err)
 				}
-				r.has(k, theirs)
-				r.taken(s, err)
+				r.expect(k, theirs)
+				r.expectConflict(s, err)
 				if err := k.write(r, s, "one", value); err != nil {
 					t.Fatal(err)
 				}
@@ -172,56 +173,56 @@ func TestOthersWriteFirst(t *testing.T) {
 				if value == "" {
 					delete(want, "one")
 				}
-				r.has(k, want)
+				r.expect(k, want)
 			})
 		}
 	}
 }
 
-func TestOthersMakeAStoreOrDeleteIt(t *testing.T) {
+func TestWriteConflictsWithCreateAndDelete(t *testing.T) {
 	for _, k := range []kind{statesKind, credentialsKind} {
 		t.Run(k.kind, func(t *testing.T) {
 			r := newRig(t)
 			s := r.read()
 			if s.HasStates || s.HasCredentials {
-				t.Errorf("got %+v", s.Held)
+				t.Errorf("got %+v", s.Contents)
 			}
 			theirs := map[string]string{"one": "theirs"}
-			r.others(k, theirs)
+			r.writeByOther(k, theirs)
 			err := k.write(r, s, "one", "mine")
-			r.has(k, theirs)
-			r.taken(s, err)
-			r.gone(k)
-			r.taken(s, k.write(r, s, "one", "mine"))
-			r.has(k, nil)
+			r.expect(k, theirs)
+			r.expectConflict(s, err)
+			r.deleteObject(k)
+			r.expectConflict(s, k.write(r, s, "one", "mine"))
+			r.expect(k, nil)
 			if err := k.write(r, s, "one", "mine"); err != nil {
 				t.Fatal(err)
 			}
-			r.has(k, map[string]string{"one": "mine"})
+			r.expect(k, map[string]string{"one": "mine"})
 		})
 	}
 }
 
-// What another try does not mend is no reason to read again.
-func TestAnotherError(t *testing.T) {
+// ReloadAfterConflict returns errors other than conflicts unchanged.
+func TestReloadReturnsOtherErrors(t *testing.T) {
 	r := newRig(t)
 	r.api.PrependReactor("create", "*", func(a clientgotesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, a.GetNamespace())
 	})
 	s := r.read()
 	err := s.Write(t.Context(), map[string][]byte{"one": []byte("mine")}, nil)
-	if err == nil || !strings.Contains(err.Error(), "there is no namespace team: create it") {
+	if err == nil || !strings.Contains(err.Error(), "namespace team does not exist: create the namespace") {
 		t.Errorf("got %v", err)
 	}
-	if again := s.Reread(t.Context(), err); !errors.Is(again, err) {
+	if again := s.ReloadAfterConflict(t.Context(), err); !errors.Is(again, err) {
 		t.Errorf("got %v", again)
 	}
 }
 
-func TestAStoreElsewhere(t *testing.T) {
+func TestReadDetectsExternalStore(t *testing.T) {
 	r := newRig(t)
 	if r.read().External {
-		t.Error("nothing says that the states are in a MongoDB")
+		t.Error("got External for a store without the Secret of a MongoDB")
 	}
 	secret := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret",
 		"metadata": map[string]any{"namespace": team, "name": state.ExternalStoreSecret}}}
@@ -229,16 +230,16 @@ func TestAStoreElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !r.read().External {
-		t.Error("the states are in a MongoDB")
+		t.Error("want External for a store with the Secret of a MongoDB")
 	}
 }
 
-func TestWords(t *testing.T) {
+func TestCountSummaryJoinMessagesAndTruncate(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
-		{Said(0, 0), "0 states"}, {Said(2, 0), "2 states"}, {Said(0, 1), "the credentials of 1 cloud"},
-		{Said(1, 2), "1 state and the credentials of 2 clouds"},
-		{Lines([]string{"a", "b"}), "a; b"}, {Lines(strings.Split("abcdefg", "")), "a; b; c; d; e; and 2 more"},
-		{Clip("añ", 2), "a"}, {Clip("a", 2), "a"},
+		{CountSummary(0, 0), "0 states"}, {CountSummary(2, 0), "2 states"}, {CountSummary(0, 1), "the credentials of 1 cloud"},
+		{CountSummary(1, 2), "1 state and the credentials of 2 clouds"},
+		{JoinMessages([]string{"a", "b"}), "a; b"}, {JoinMessages(strings.Split("abcdefg", "")), "a; b; c; d; e; and 2 more"},
+		{Truncate("añ", 2), "a"}, {Truncate("a", 2), "a"},
 	} {
 		if c.got != c.want {
 			t.Errorf("got %q, want %q", c.got, c.want)

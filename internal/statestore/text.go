@@ -6,19 +6,19 @@ import (
 	"unicode"
 )
 
-// Said counts states and credentials in words.
-func Said(states, credentials int) string {
-	clusters, clouds := Plural(states, "state"), "the credentials of "+Plural(credentials, "cloud")
+// CountSummary returns the numbers of states and credentials as text.
+func CountSummary(states, credentials int) string {
+	stateCount, credentialCount := Plural(states, "state"), "the credentials of "+Plural(credentials, "cloud")
 	switch {
 	case credentials == 0:
-		return clusters
+		return stateCount
 	case states == 0:
-		return clouds
+		return credentialCount
 	}
-	return clusters + " and " + clouds
+	return stateCount + " and " + credentialCount
 }
 
-// Plural counts something in words.
+// Plural returns a number and a noun, in the plural if the number is not 1.
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -26,22 +26,24 @@ func Plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Lines are some messages, and how many more there are.
-func Lines(messages []string) string {
-	const most = 5
-	out := strings.Join(messages[:min(len(messages), most)], "; ")
-	if more := len(messages) - most; more > 0 {
+// JoinMessages joins the first messages, and counts the others.
+func JoinMessages(messages []string) string {
+	const maxMessages = 5
+	out := strings.Join(messages[:min(len(messages), maxMessages)], "; ")
+	if more := len(messages) - maxMessages; more > 0 {
 		out += fmt.Sprintf("; and %d more", more)
 	}
 	return out
 }
 
-// Clip keeps the beginning of a text, of so many bytes at most.
-func Clip(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }
+// Truncate returns the beginning of a text, of at most so many bytes, without invalid UTF-8.
+func Truncate(s string, maxBytes int) string {
+	return strings.ToValidUTF8(s[:min(len(s), maxBytes)], "")
+}
 
-// Plain has a question mark for all of a text that can't be printed, that JSON writes in
-// several bytes, or that is among others.
-func Plain(s, others string) string {
+// Sanitize replaces characters of a text with a question mark: those that are not printable, those
+// that JSON escapes to several bytes, and those in others.
+func Sanitize(s, others string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar || strings.ContainsRune("<>&"+others, r) {
 			return '?'

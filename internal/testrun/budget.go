@@ -8,17 +8,18 @@ import (
 )
 
 const (
-	// excess is the part of its budget that a package may take before the run warns.
-	excess = 1.5
-	// least is the number of seconds below which times vary too much between machines.
-	least = 10
+	// budgetTolerance is the multiple of its budget that a package may take before the run warns.
+	budgetTolerance = 1.5
+	// minSeconds is the time below which budgets are not checked: short times vary too much between
+	// machines.
+	minSeconds = 10
 )
 
-// budgets are those of packages.
+// budgets are the time budgets by package.
 type budgets map[string]layout.Budget
 
-// compare orders packages by wall time, longest first, so that no long one starts last. A
-// package without a budget comes first, as its time is unknown.
+// compare orders packages by wall time, the longest first, so that no long package starts last.
+// Packages without a budget come first, because their time is unknown.
 func (b budgets) compare(x, y string) int {
 	bx, hasX := b[x]
 	by, hasY := b[y]
@@ -31,11 +32,11 @@ func (b budgets) compare(x, y string) int {
 	return cmp.Compare(by.Wall, bx.Wall)
 }
 
-// exceeded describes by how much a package exceeded its budget; "" if it did not.
+// exceeded describes how a package exceeded its budget; "" if it did not.
 func (b budgets) exceeded(u usage) string {
-	have, ok := b[u.Package]
-	if !ok || u.Wall < least && u.CPU < least || u.Wall <= have.Wall*excess && u.CPU <= have.CPU*excess {
+	budget, ok := b[u.Package]
+	if !ok || u.Wall < minSeconds && u.CPU < minSeconds || u.Wall <= budget.Wall*budgetTolerance && u.CPU <= budget.CPU*budgetTolerance {
 		return ""
 	}
-	return fmt.Sprintf("%s: wall %.0f s of %.0f, CPU %.0f s of %.0f", u.Package, u.Wall, have.Wall, u.CPU, have.CPU)
+	return fmt.Sprintf("%s: wall %.0f s of %.0f, CPU %.0f s of %.0f", u.Package, u.Wall, budget.Wall, u.CPU, budget.CPU)
 }

@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// event is a line of go test -json (go doc test2json).
+// event is a line of the output of go test -json (go doc test2json).
 type event struct {
 	Action      string
 	Package     string
-	ImportPath  string // of build-output
+	ImportPath  string // set for build-output
 	Test        string
 	Output      string
 	FailedBuild string
@@ -25,21 +25,21 @@ type event struct {
 // testID names a test; Test is empty for the package as a whole.
 type testID struct{ Package, Test string }
 
-// tests is what go test reported, repetitions included.
-type tests struct {
-	// ends are the last actions of each test, in order: pass, fail or skip. A test that did
-	// not end has failed.
-	ends map[testID][]string
-	// output is of tests that failed or were skipped, from their first such attempt.
+// testResults holds the results that go test reported, including repeated attempts.
+type testResults struct {
+	// outcomes are the outcomes of the attempts of each test, in order: pass, fail or skip. A test
+	// that did not end has failed.
+	outcomes map[testID][]string
+	// output is the output of the first attempt of a test that failed or was skipped.
 	output map[testID]string
-	// crashed are packages whose test program ended before a test did.
+	// crashed are the packages whose test binary exited before a test ended.
 	crashed map[string]bool
 }
 
-// readEvents reads the output of go test -json. Packages lose the module's path. The last
-// line may be incomplete.
-func readEvents(r io.Reader, module string) (*tests, error) {
-	t := &tests{ends: map[testID][]string{}, output: map[testID]string{}, crashed: map[string]bool{}}
+// readEvents reads the output of go test -json. The path of the module is cut off from package
+// names. The last line may be incomplete.
+func readEvents(r io.Reader, module string) (*testResults, error) {
+	t := &testResults{outcomes: map[testID][]string{}, output: map[testID]string{}, crashed: map[string]bool{}}
 	running, builds := map[testID]*strings.Builder{}, map[string]string{}
 	begin := func(id testID) *strings.Builder {
 		if running[id] == nil {
@@ -48,7 +48,7 @@ func readEvents(r io.Reader, module string) (*tests, error) {
 		return running[id]
 	}
 	end := func(id testID, action, build string) {
-		t.ends[id] = append(t.ends[id], action)
+		t.outcomes[id] = append(t.outcomes[id], action)
 		if _, kept := t.output[id]; action != "pass" && !kept {
 			t.output[id] = build + begin(id).String()
 		}
@@ -88,8 +88,8 @@ func readEvents(r io.Reader, module string) (*tests, error) {
 	return t, nil
 }
 
-// endUnfinished fails the tests of a package that have not ended when the package has.
-func (t *tests) endUnfinished(pkg string, running map[testID]*strings.Builder, end func(id testID, action, build string)) {
+// endUnfinished fails the tests of a package that had not ended when the package ended.
+func (t *testResults) endUnfinished(pkg string, running map[testID]*strings.Builder, end func(id testID, action, build string)) {
 	for id := range running {
 		if id.Package == pkg && id.Test != "" {
 			t.crashed[pkg] = true
@@ -98,43 +98,43 @@ func (t *tests) endUnfinished(pkg string, running map[testID]*strings.Builder, e
 	}
 }
 
-func (t *tests) packages() []string {
+func (t *testResults) packages() []string {
 	names := map[string]bool{}
-	for id := range t.ends {
+	for id := range t.outcomes {
 		names[id.Package] = true
 	}
 	return slices.Sorted(maps.Keys(names))
 }
 
-// failed returns the innermost tests that failed at last, and those that passed only when
-// they were repeated. A package in which no test failed, or whose program crashed, has failed
-// whatever its next attempt did, as not all of its tests ran.
-func (t *tests) failed() (failures, flakes []failure) {
+// failed returns the innermost tests whose last attempt failed, and those that passed only when
+// they were repeated. A package that failed without a failed test, or whose test binary crashed,
+// counts as failed even if its next attempt passed, because not all of its tests ran.
+func (t *testResults) failed() (failures, flakes []failure) {
 	anyAttempt := func(ends []string) bool { return slices.Contains(ends, "fail") }
 	lastAttempt := func(ends []string) bool { return ends[len(ends)-1] == "fail" }
-	for id, ends := range t.ends {
+	for id, ends := range t.outcomes {
 		f := failure{Package: id.Package, Name: id.Test, Error: firstError(t.output[id])}
 		switch {
 		case !anyAttempt(ends):
 		case id.Test == "":
-			if t.crashed[id.Package] || !t.within(id, anyAttempt) {
+			if t.crashed[id.Package] || !t.anyInside(id, anyAttempt) {
 				failures = append(failures, f)
 			}
 		case lastAttempt(ends):
-			if !t.within(id, lastAttempt) {
+			if !t.anyInside(id, lastAttempt) {
 				failures = append(failures, f)
 			}
-		case !t.within(id, anyAttempt):
+		case !t.anyInside(id, anyAttempt):
 			flakes = append(flakes, f)
 		}
 	}
 	return failures, flakes
 }
 
-// within reports whether the attempts of some test inside another one, or inside a package,
-// meet a condition.
-func (t *tests) within(outer testID, condition func(ends []string) bool) bool {
-	for id, ends := range t.ends {
+// anyInside reports whether the outcomes of any subtest of outer, or of any test in it if outer is
+// a package, meet a condition.
+func (t *testResults) anyInside(outer testID, condition func(ends []string) bool) bool {
+	for id, ends := range t.outcomes {
 		inside := outer.Test == "" && id.Test != "" || strings.HasPrefix(id.Test, outer.Test+"/")
 		if id.Package == outer.Package && inside && condition(ends) {
 			return true
@@ -143,11 +143,11 @@ func (t *tests) within(outer testID, condition func(ends []string) bool) bool {
 	return false
 }
 
-// skipped returns the tests that did not run. A fuzz target skips inputs that are of no
-// interest to it, which are left out.
-func (t *tests) skipped() []skip {
+// skipped returns the tests that were skipped. Skipped inputs of fuzz targets are omitted: a target
+// skips inputs that are not interesting.
+func (t *testResults) skipped() []skip {
 	var list []skip
-	for id, ends := range t.ends {
+	for id, ends := range t.outcomes {
 		input := strings.HasPrefix(id.Test, "Fuzz") && strings.Contains(id.Test, "/")
 		if id.Test != "" && !input && ends[len(ends)-1] == "skip" {
 			list = append(list, skip{id.Package, id.Test, firstError(t.output[id])})
@@ -157,14 +157,14 @@ func (t *tests) skipped() []skip {
 }
 
 var (
-	// reported is what t.Error, t.Skip and their like print.
+	// reported matches the lines that t.Error, t.Skip and the like print.
 	reported = regexp.MustCompile(`(?m)^\s+\S+\.go:\d+: .*$`)
 	panics   = regexp.MustCompile(`(?m)^(panic: .*|WARNING: DATA RACE|fatal error: .*)$`)
-	// framing are the lines that mark the begin and the end of a test.
+	// framing matches the lines that mark the beginning and the end of a test.
 	framing = regexp.MustCompile(`^(=== |--- |\s*--- |FAIL|ok  |PASS|exit status)`)
 )
 
-// firstError is the first line of a test's output that describes an error.
+// firstError returns the first line of the output of a test that describes an error.
 func firstError(output string) string {
 	if line := panics.FindString(output); line != "" {
 		return line

@@ -13,29 +13,29 @@ import (
 	"time"
 )
 
-// usage is what the tests of one package took.
+// usage is the time that the tests of one package took.
 type usage struct {
 	// Package is the folder of the tests.
 	Package string
-	// Wall and CPU are seconds. CPU is of the test program and all its descendants.
+	// Wall and CPU are in seconds. CPU includes the test binary and all its descendants.
 	Wall, CPU float64
 }
 
-// execute runs a test program, appends its [usage] to the file in [usageVariable], and
-// returns its exit code.
+// execute runs a test binary, appends its [usage] to the file in [usageVariable], and returns its
+// exit code.
 func execute(command []string) int {
 	folder, err := os.Getwd()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	// Descendants whose parent is killed become children of this process, so that their
-	// times count.
+	// Descendants whose parent is killed become children of this process, so that their CPU time
+	// counts.
 	adoptOrphans()
-	// The test program is in the same process group and receives the signals, too. It would
-	// inherit that they are ignored, so this process catches and drops them.
+	// The test binary is in the same process group and receives the signals, too. This process
+	// catches and drops them instead of ignoring them, because a child inherits ignored signals.
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
-	// It ends by its own timeout, and by the signals that its group receives.
+	// No cancellation is needed: the binary ends by its own timeout or by the signals of its group.
 	cmd := exec.CommandContext(context.Background(), command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	u, began := usage{Package: folder}, time.Now()
@@ -65,7 +65,7 @@ func ignoreExit(err error) error {
 	return err
 }
 
-// childrenCPU is the processor time of all processes that this one has waited for.
+// childrenCPU returns the CPU time of all processes that this process has waited for.
 func childrenCPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &u); err != nil {
@@ -74,6 +74,7 @@ func childrenCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
+// append appends the usage to a file, as a line of JSON. An empty file name does nothing.
 func (u usage) append(file string) error {
 	if file == "" {
 		return nil

@@ -13,20 +13,20 @@ import (
 const loadVariable = "KSCTL_TEST_LOAD"
 
 const (
-	// A pause is shorter than the leases of the suites, and longer than what a busy
-	// scheduler does.
+	// longestPause is shorter than the leases in the suites, and longer than the delays of a busy
+	// scheduler.
 	longestPause   = 3 * time.Second
 	longestBetween = 10 * time.Second
 )
 
-// startLoad keeps every processor busy until the function that it returns is called.
+// startLoad keeps every CPU busy until stop is called.
 func startLoad(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	for range runtime.NumCPU() {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				for range 1_000_000 { //nolint:revive // being busy is the purpose
+				for range 1_000_000 { //nolint:revive // the empty loop keeps the CPU busy
 				}
 			}
 		})
@@ -34,7 +34,7 @@ func startLoad(ctx context.Context) (stop func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-// pauseAtRandom stops a process now and then, and resumes it.
+// pauseAtRandom stops and resumes a process at random times until stop is called.
 func pauseAtRandom(pid int) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -48,7 +48,7 @@ func pauseAtRandom(pid int) (stop func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-// wait returns false if the context ends first.
+// wait waits for d. It returns false if ctx is done first.
 func wait(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -1,15 +1,16 @@
-// Command testrun runs the tests of this module and ends with one screen about what failed,
-// what passed at the second attempt, what was skipped, and what exceeded its time budget.
+// Command testrun runs the tests of this module and prints a summary: the failures, the tests that
+// passed only at a later attempt, the skipped tests, and the packages that exceeded their time
+// budget.
 //
 //	testrun -gotestsum bin/gotestsum -out bin/test ./... -- -run TestLoad
 //
-// Arguments after -- are those of go test; the first -ginkgo flag and what follows it are those
-// of the test programs.
+// Arguments after -- are passed to go test, except that the first -ginkgo flag and everything after
+// it are passed to the test binaries.
 //
 // "testrun pure ./..." prints the packages whose tests need no API server.
 //
-// It runs gotestsum, which runs go test. The tests themselves run below "testrun exec", which
-// measures the time of each package's whole process tree.
+// testrun runs gotestsum, which runs go test. Each test binary runs under "testrun exec", which
+// measures the time of the whole process tree of a package.
 package main
 
 import (
@@ -28,7 +29,7 @@ import (
 
 func main() { os.Exit(command(os.Args[1:])) }
 
-// command returns the exit code.
+// command runs the program and returns its exit code.
 func command(args []string) int {
 	if len(args) > 1 && args[0] == "exec" {
 		return execute(args[1:])
@@ -62,7 +63,7 @@ type options struct {
 	load      bool
 	attempts  int
 	packages  []string
-	// goArgs are for go test, testArgs for the test programs.
+	// goArgs are passed to go test, and testArgs to the test binaries.
 	goArgs, testArgs []string
 }
 
@@ -70,10 +71,10 @@ func parseOptions(args []string) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("testrun", flag.ContinueOnError)
 	fs.StringVar(&o.gotestsum, "gotestsum", "gotestsum", "program that runs go test")
-	fs.StringVar(&o.out, "out", "bin/test", "folder for reports, which is emptied first")
+	fs.StringVar(&o.out, "out", "bin/test", "folder for the reports; its content is deleted first")
 	fs.StringVar(&o.budget, "budget", "CONTRIBUTING.md", "page with the table of time budgets")
-	fs.IntVar(&o.parallel, "p", 2, "packages that are built and tested at the same time")
-	fs.DurationVar(&o.timeout, "timeout", 30*time.Minute, "bound of one package")
+	fs.IntVar(&o.parallel, "p", 2, "number of packages that are built and tested in parallel")
+	fs.DurationVar(&o.timeout, "timeout", 30*time.Minute, "timeout of the tests of one package")
 	fs.BoolVar(&o.race, "race", false, "detect data races")
 	fs.BoolVar(&o.load, "load", false, "keep every processor busy and pause tests at random")
 	if err := fs.Parse(args); err != nil {

@@ -13,19 +13,19 @@ import (
 	"strings"
 )
 
-// module is the main module.
+// module is the main module, as in the output of go list -json.
 type module struct{ Path, Dir string }
 
-// testPackage is a package with tests, as go list -json has it.
+// testPackage is a package with tests, as in the output of go list -json.
 type testPackage struct {
 	ImportPath                                                    string
 	Module                                                        module
 	Imports, TestGoFiles, XTestGoFiles, TestImports, XTestImports []string
-	// Folder is the package's path in the module.
+	// Folder is the path of the package in the module.
 	Folder string `json:"-"`
 }
 
-// listPackages returns the packages of the patterns that have tests.
+// listPackages returns the packages with tests that match the patterns.
 func listPackages(ctx context.Context, patterns []string) ([]testPackage, error) {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-json=ImportPath,Module,Imports,TestGoFiles,XTestGoFiles,TestImports,XTestImports"}, patterns...)...)
 	cmd.Stderr = os.Stderr
@@ -59,12 +59,12 @@ func (p testPackage) runsPrograms() bool {
 	return p.imports("e2e/programs") || p.imports("e2e/harness") || p.Folder == "e2e/demo"
 }
 
-// pure reports whether the tests need no API server.
+// pure reports whether the tests run without an API server.
 func (p testPackage) pure() bool {
 	return !p.imports("e2e/suite") && !p.imports("e2e/cluster") && !p.imports("e2e/harness")
 }
 
-// printPure prints the packages of the patterns whose tests need no API server.
+// printPure prints the packages that match the patterns and whose tests need no API server.
 func printPure(ctx context.Context, patterns []string) error {
 	packages, err := listPackages(ctx, patterns)
 	for _, p := range packages {

@@ -22,28 +22,29 @@ type result struct {
 	flakes   []failure
 	skips    []skip
 	usages   []usage
-	// failed is set if go test failed, even where no test did.
+	// failed is true if go test failed, even if no test did.
 	failed bool
 	wall   time.Duration
 }
 
-// failure is a test that failed, at least once.
+// failure is a test that failed at least once.
 type failure struct {
 	Package string
 	Name    string
-	// Error is the first that the test reported.
+	// Error is the first error that the test reported.
 	Error string
-	// Seed is that of a Ginkgo suite, 0 elsewhere.
+	// Seed is the random seed of the Ginkgo suite; 0 for other tests.
 	Seed int64
-	// Logs is a file or a folder.
+	// Logs is the file or folder with the output.
 	Logs string
 }
 
 // skip is a test that did not run, with its reason.
 type skip struct{ Package, Name, Reason string }
 
-// read collects what the programs of a run have written.
-func (f files) read(m module) (*result, error) {
+// read reads the result of a run from the files that gotestsum, the suites and "testrun exec"
+// wrote.
+func (f reportFiles) read(m module) (*result, error) {
 	events, err := os.Open(f.events())
 	if err != nil {
 		return nil, fmt.Errorf("reading the events of go test: %w", err)
@@ -60,7 +61,8 @@ func (f files) read(m module) (*result, error) {
 	}
 	failures, flakes := tests.failed()
 	for _, t := range failures {
-		// Its failed specs are listed one by one. A race fails the suite without one.
+		// The failed specs of a suite are listed instead of its test. A data race fails the suite
+		// without a failed spec.
 		if s := suites[t.Package]; len(s.failures) > 0 && s.test == t.Name {
 			continue
 		}
@@ -82,9 +84,9 @@ func (f files) read(m module) (*result, error) {
 	return r, err
 }
 
-// writeOutput writes the output of a failed test to the n-th file for such, and returns the
-// file, or why it could not be written.
-func (f files) writeOutput(n int, t failure, tests *tests) string {
+// writeOutput writes the output of a failed test to a file with the number n. It returns the file,
+// or the text of the error.
+func (f reportFiles) writeOutput(n int, t failure, tests *testResults) string {
 	file := filepath.Join(f.failed(), fmt.Sprintf("%03d-%s.log", n, layout.FileName(t.Package+" "+t.Name)))
 	if err := os.WriteFile(file, []byte(tests.output[testID{t.Package, t.Name}]), 0o600); err != nil {
 		return err.Error()
@@ -96,8 +98,8 @@ func sortFailures(list []failure) {
 	slices.SortFunc(list, func(a, b failure) int { return strings.Compare(a.Package+" "+a.Name, b.Package+" "+b.Name) })
 }
 
-// readUsages adds up what the attempts of each package took, and writes the table.
-func (f files) readUsages(root string) ([]usage, error) {
+// readUsages adds up the usages of the attempts of each package, and writes them as a table.
+func (f reportFiles) readUsages(root string) ([]usage, error) {
 	data, err := os.ReadFile(f.usage())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

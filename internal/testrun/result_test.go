@@ -17,8 +17,8 @@ import (
 
 var testModule = module{Path: "example.com/m"}
 
-// goEvents is what go test -json prints for a package with a test that fails twice, one that
-// passes when repeated, one that is skipped, and for packages that do not build or panic.
+// goEvents is the output of go test -json for a package with a test that fails twice, a test that
+// passes when repeated and a skipped test, and for packages that do not build or that panic.
 const goEvents = `
 {"Action":"start","Package":"example.com/m/a"}
 {"Action":"output","Package":"example.com/m/a","Test":"TestBad","Output":"=== RUN   TestBad\n"}
@@ -41,7 +41,7 @@ const goEvents = `
 `
 
 func TestReadDistinguishesFailuresFlakesAndSkips(t *testing.T) {
-	f := files{filepath.Join(t.TempDir(), "out")}
+	f := reportFiles{filepath.Join(t.TempDir(), "out")}
 	unlock, err := f.prepare()
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestReadDistinguishesFailuresFlakesAndSkips(t *testing.T) {
 }
 
 func TestReadReportsASuiteThatPassedButRaced(t *testing.T) {
-	f := files{filepath.Join(t.TempDir(), "out")}
+	f := reportFiles{filepath.Join(t.TempDir(), "out")}
 	unlock, err := f.prepare()
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestReadReportsASuiteThatPassedButRaced(t *testing.T) {
 	}
 }
 
-func TestPassed(t *testing.T) {
+func TestPassedAllowsFewFlakes(t *testing.T) {
 	flakes := make([]failure, maxFlakes+1)
 	for name, c := range map[string]struct {
 		result result
@@ -127,11 +127,11 @@ func TestSummaryNamesEachFailureOnce(t *testing.T) {
 		failures: []failure{{Package: "e2e/s", Name: "fails", Error: "s_test.go:5: wrong", Seed: 42, Logs: "logs"}},
 		usages:   []usage{{Package: "slow", Wall: 31, CPU: 5}, {Package: "busy", Wall: 5, CPU: 31}, {Package: "fine", Wall: 29, CPU: 29}}}
 	b := budgets{"slow": {Wall: 20, CPU: 20}, "busy": {Wall: 20, CPU: 20}, "fine": {Wall: 20, CPU: 20}}
-	got := r.summary(b, files{"out"})
+	got := r.summary(b, reportFiles{"out"})
 	for _, want := range []string{"e2e/s: fails (seed 42)\n    s_test.go:5: wrong\n    logs: logs", "slow: wall 31 s of 20", "busy: wall 5 s of 20, CPU 31 s of 20",
 		"== 1 failed, 0 flaked, 0 skipped in 1m30s; reports in out"} {
 		if strings.Count(got, want) != 1 {
-			t.Errorf("%q is not there once:\n%s", want, got)
+			t.Errorf("%q must occur once:\n%s", want, got)
 		}
 	}
 	if strings.Contains(got, "fine") {
@@ -139,8 +139,8 @@ func TestSummaryNamesEachFailureOnce(t *testing.T) {
 	}
 }
 
-func TestUsagesOfAttemptsAreAddedUp(t *testing.T) {
-	f := files{t.TempDir()}
+func TestReadUsagesSumsAttempts(t *testing.T) {
+	f := reportFiles{t.TempDir()}
 	wd, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
@@ -162,14 +162,14 @@ func TestUsagesOfAttemptsAreAddedUp(t *testing.T) {
 	}
 }
 
-func TestBudgetsOrderLongestFirst(t *testing.T) {
+func TestBudgetsSortLongestFirst(t *testing.T) {
 	b := budgets{"e2e/long": {Wall: 90, CPU: 1}, "short": {Wall: 2, CPU: 3}}
 	if b.compare("e2e/long", "short") >= 0 || b.compare("new", "e2e/long") >= 0 || b.compare("short", "new") <= 0 {
 		t.Error("wrong order")
 	}
 }
 
-func TestGinkgoFlagsAreForTheTestPrograms(t *testing.T) {
+func TestGinkgoFlagsArePassedToTestBinaries(t *testing.T) {
 	o, err := parseOptions([]string{"-p", "3", "./a", "./b", "--", "-run", "TestX", "-ginkgo.focus", "two words"})
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +180,7 @@ func TestGinkgoFlagsAreForTheTestPrograms(t *testing.T) {
 	}
 }
 
-func TestATestThatDoesNotEndHasFailed(t *testing.T) {
+func TestUnfinishedTestFails(t *testing.T) {
 	for name, events := range map[string]string{
 		"its program is killed and passes when repeated": `{"Action":"run","Package":"m/a","Test":"TestX"}
 {"Action":"fail","Package":"m/a"}

@@ -18,10 +18,12 @@ import (
 	"github.com/ksctl/gitops/internal/testrun/layout"
 )
 
-// usageVariable is the environment variable with the file to which "testrun exec" appends.
+// usageVariable is the environment variable with the file to which "testrun exec" appends its
+// usage.
 const usageVariable = "KSCTL_TEST_USAGE"
 
-// run returns whether all tests passed, some maybe at their second attempt.
+// run runs the tests and writes the reports. It returns whether the run passed; tests may have
+// needed a second attempt, see [result.passed].
 func run(ctx context.Context, args []string) (bool, error) {
 	o, err := parseOptions(args)
 	if err != nil {
@@ -43,13 +45,13 @@ func run(ctx context.Context, args []string) (bool, error) {
 		return false, fmt.Errorf("no package of %s has tests", strings.Join(o.packages, " "))
 	}
 	slices.SortStableFunc(packages, func(a, b testPackage) int { return budgets.compare(a.Folder, b.Folder) })
-	f := files{o.out}
+	f := reportFiles{o.out}
 	unlock, err := f.prepare()
 	if err != nil {
 		return false, err
 	}
 	defer unlock()
-	runner := gotestsum{options: o, files: f, packages: packages}
+	runner := testRunner{options: o, reportFiles: f, packages: packages}
 	if slices.ContainsFunc(packages, testPackage.runsPrograms) {
 		if err := programs.BuildAll(ctx, f.programs()); err != nil {
 			return false, err
@@ -75,20 +77,20 @@ func run(ctx context.Context, args []string) (bool, error) {
 	return result.passed(), os.WriteFile(f.summary(), []byte(text), 0o600)
 }
 
-// files are the reports of a run.
-type files struct{ folder string }
+// reportFiles are the paths of the reports of a run.
+type reportFiles struct{ folder string }
 
-func (f files) events() string   { return filepath.Join(f.folder, "events.json") }
-func (f files) junit() string    { return filepath.Join(f.folder, "go.xml") }
-func (f files) usage() string    { return filepath.Join(f.folder, "usage.jsonl") }
-func (f files) table() string    { return filepath.Join(f.folder, "usage.tsv") }
-func (f files) summary() string  { return filepath.Join(f.folder, "summary.txt") }
-func (f files) suites() string   { return filepath.Join(f.folder, "suites") }
-func (f files) failed() string   { return filepath.Join(f.folder, "failed") }
-func (f files) programs() string { return filepath.Join(f.folder, "programs") }
+func (f reportFiles) events() string   { return filepath.Join(f.folder, "events.json") }
+func (f reportFiles) junit() string    { return filepath.Join(f.folder, "go.xml") }
+func (f reportFiles) usage() string    { return filepath.Join(f.folder, "usage.jsonl") }
+func (f reportFiles) table() string    { return filepath.Join(f.folder, "usage.tsv") }
+func (f reportFiles) summary() string  { return filepath.Join(f.folder, "summary.txt") }
+func (f reportFiles) suites() string   { return filepath.Join(f.folder, "suites") }
+func (f reportFiles) failed() string   { return filepath.Join(f.folder, "failed") }
+func (f reportFiles) programs() string { return filepath.Join(f.folder, "programs") }
 
-// prepare empties the folder, and locks it against other runs until unlock is called.
-func (f files) prepare() (unlock func(), err error) {
+// prepare locks the folder against other runs until unlock is called, and empties it.
+func (f reportFiles) prepare() (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(f.folder), 0o750); err != nil {
 		return nil, err
 	}
@@ -104,7 +106,9 @@ func (f files) prepare() (unlock func(), err error) {
 	return unlock, nil
 }
 
-func (f files) empty(lock *os.File) error {
+// empty acquires the lock and deletes the reports of the last run. It only deletes a folder that
+// has such reports.
+func (f reportFiles) empty(lock *os.File) error {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return fmt.Errorf("another run uses %s: %w", f.folder, err)
 	}
@@ -121,17 +125,17 @@ func (f files) empty(lock *os.File) error {
 	return errors.Join(os.MkdirAll(f.suites(), 0o750), os.MkdirAll(f.failed(), 0o750), os.MkdirAll(f.programs(), 0o750))
 }
 
-// gotestsum runs tests.
-type gotestsum struct {
+// testRunner runs the tests of packages with gotestsum.
+type testRunner struct {
 	options
-	files
+	reportFiles
 	packages []testPackage
-	// programs is the folder of the programs of cmd/; "" if no test needs them.
+	// programs is the folder with the built programs of cmd/; "" if no test needs them.
 	programs string
 }
 
 // run runs the tests. An [exec.ExitError] means that some failed.
-func (g gotestsum) run(ctx context.Context) error {
+func (g testRunner) run(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -142,7 +146,7 @@ func (g gotestsum) run(ctx context.Context) error {
 	if g.programs != "" {
 		cmd.Env = append(cmd.Env, layout.ProgramsVariable+"="+g.programs)
 	}
-	// Everything that runs below is in one group: gotestsum passes signals to go test alone.
+	// All descendants are in one process group: gotestsum forwards signals to go test only.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = 2 * time.Minute
@@ -157,8 +161,8 @@ func (g gotestsum) run(ctx context.Context) error {
 	return nil
 }
 
-// args are those of gotestsum, whose program runs the tests below "self exec".
-func (g gotestsum) args(self string) []string {
+// args returns the arguments of gotestsum, which runs the test binaries under "self exec".
+func (g testRunner) args(self string) []string {
 	var paths []string
 	for _, p := range g.packages {
 		paths = append(paths, p.ImportPath)
@@ -168,7 +172,7 @@ func (g gotestsum) args(self string) []string {
 	if g.attempts > 1 {
 		args = append(args, "--rerun-fails="+strconv.Itoa(g.attempts-1), "--rerun-fails-abort-on-data-race", "--rerun-fails-run-root-test")
 	}
-	// go vet is part of make lint. Without debug data, compilers need a fifth less time.
+	// go vet is part of make lint. Without DWARF, compiling takes a fifth less time.
 	args = append(args, "--", "-vet=off", "-count=1", "-gcflags=all=-dwarf=false", "-p="+strconv.Itoa(g.parallel),
 		"-timeout="+g.timeout.String(), "-exec="+self+" exec")
 	if g.race {

@@ -12,8 +12,8 @@ import (
 	"github.com/ksctl/gitops/internal/testrun/layout"
 )
 
-// runFixtures runs packages of testdata with two attempts, and returns the folder of reports
-// and the summary.
+// runFixtures runs packages of testdata with two attempts. It returns the folder of the reports and
+// the summary.
 func runFixtures(t *testing.T, packages ...string) (passed bool, out, summary string) {
 	t.Helper()
 	if testing.Short() {
@@ -39,55 +39,55 @@ func runFixtures(t *testing.T, packages ...string) (passed bool, out, summary st
 	cmd.Env = append(cmd.Env, layout.AttemptsVariable+"=2", "TESTRUN_FIXTURE="+folder)
 	text, err := cmd.CombinedOutput()
 	t.Logf("%s", text)
-	content, missing := os.ReadFile(files{out}.summary())
+	content, missing := os.ReadFile(reportFiles{out}.summary())
 	if missing != nil {
 		t.Fatal(missing)
 	}
 	return err == nil, out, string(content)
 }
 
-func contains(t *testing.T, text string, wants ...string) {
+func expectOnce(t *testing.T, text string, wants ...string) {
 	t.Helper()
 	for _, want := range wants {
 		if strings.Count(text, want) != 1 {
-			t.Errorf("%q is not there once:\n%s", want, text)
+			t.Errorf("%q must occur once:\n%s", want, text)
 		}
 	}
 }
 
-func TestRunPassesWhenTheSecondAttemptDoes(t *testing.T) {
+func TestRunPassesWhenSecondAttemptPasses(t *testing.T) {
 	passed, out, summary := runFixtures(t, "flaky")
 	if !passed {
 		t.Error("the run failed")
 	}
-	contains(t, summary, "internal/testrun/testdata/flaky: TestSkipped: flaky_test.go:18: no such machine",
+	expectOnce(t, summary, "internal/testrun/testdata/flaky: TestSkipped: flaky_test.go:18: no such machine",
 		"internal/testrun/testdata/flaky: TestFlaky\n    flaky_test.go:14: the first attempt fails", "== 0 failed, 1 flaked, 1 skipped in ")
-	if table, err := os.ReadFile(files{out}.table()); err != nil || !strings.Contains(string(table), "internal/testrun/testdata/flaky\t") {
+	if table, err := os.ReadFile(reportFiles{out}.table()); err != nil || !strings.Contains(string(table), "internal/testrun/testdata/flaky\t") {
 		t.Errorf("%q, %v", table, err)
 	}
 }
 
-func TestRunFailsForASafetySpecThatFailsOnce(t *testing.T) {
+func TestRunFailsWhenSafetySpecFailsOnce(t *testing.T) {
 	passed, out, summary := runFixtures(t, "specs")
 	if passed {
 		t.Error("the run passed")
 	}
-	contains(t, summary, "internal/testrun/testdata/specs: A spec is skipped: no root", "internal/testrun/testdata/specs: A spec flakes (seed ",
+	expectOnce(t, summary, "internal/testrun/testdata/specs: A spec is skipped: no root", "internal/testrun/testdata/specs: A spec flakes (seed ",
 		"internal/testrun/testdata/specs: A spec is about safety (seed ", "== 1 failed, 1 flaked, 1 skipped in ")
-	logs := layout.SuiteOf(files{out}.suites(), "internal/testrun/testdata/specs").Logs()
+	logs := layout.SuiteOf(reportFiles{out}.suites(), "internal/testrun/testdata/specs").Logs()
 	text, err := os.ReadFile(filepath.Join(logs, "spec-000-flakes.log"))
 	if err != nil || !strings.Contains(string(text), "what the spec wrote") {
 		t.Errorf("the log of the flaked spec: %q, %v", text, err)
 	}
 }
 
-func TestRunFailsForAPanicThatPassesWhenRepeated(t *testing.T) {
+func TestRunFailsWhenPanicPassesOnRepeat(t *testing.T) {
 	if passed, _, summary := runFixtures(t, "panics"); passed {
 		t.Errorf("the run passed:\n%s", summary)
 	}
 }
 
-func TestPureLeavesOutSuites(t *testing.T) {
+func TestPureExcludesSuites(t *testing.T) {
 	packages, err := listPackages(context.Background(), []string{"github.com/ksctl/gitops/e2e/client", "github.com/ksctl/gitops/e2e/demo", "github.com/ksctl/gitops/stacks/state"})
 	if err != nil {
 		t.Fatal(err)

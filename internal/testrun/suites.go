@@ -16,14 +16,14 @@ import (
 
 // suiteResult is the outcome of one Ginkgo suite.
 type suiteResult struct {
-	// test runs the suite.
+	// test is the name of the Go test that runs the suite.
 	test             string
 	failures, flakes []failure
 	skips            []skip
 }
 
-// readSuites reads the reports of those packages that are Ginkgo suites.
-func readSuites(f files, packages []string) (map[string]suiteResult, error) {
+// readSuites reads the reports of the packages that are Ginkgo suites, by package.
+func readSuites(f reportFiles, packages []string) (map[string]suiteResult, error) {
 	suites := map[string]suiteResult{}
 	for _, pkg := range packages {
 		files := layout.SuiteOf(f.suites(), pkg)
@@ -74,7 +74,7 @@ func specName(s types.SpecReport) string {
 	return "[" + s.LeafNodeType.String() + "]"
 }
 
-// specError is one line with the place and the beginning of a failure's message.
+// specError returns one line with the location and the beginning of the message of a failure.
 func specError(f types.Failure) string {
 	message := f.Message
 	if f.ForwardedPanic != "" {

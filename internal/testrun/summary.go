@@ -6,32 +6,33 @@ import (
 	"time"
 )
 
-// maxFlakes is how many tests may need a second attempt in one run.
+// maxFlakes is how many tests may need a second attempt in a run that passes.
 const maxFlakes = 3
 
+// passed reports whether no test failed and not too many tests flaked.
 func (r *result) passed() bool {
 	return !r.failed && len(r.failures) == 0 && len(r.flakes) <= maxFlakes
 }
 
-// summary is the last screen of a run.
-func (r *result) summary(b budgets, f files) string {
+// summary returns the summary of a run, which fits on one screen.
+func (r *result) summary(b budgets, f reportFiles) string {
 	var out strings.Builder
 	section := func(title string, lines []string) {
 		if len(lines) > 0 {
 			fmt.Fprintf(&out, "== %s\n%s\n", title, strings.Join(lines, "\n"))
 		}
 	}
-	var skips, over []string
+	var skips, exceeded []string
 	for _, s := range r.skips {
 		skips = append(skips, fmt.Sprintf("%s: %s: %s", s.Package, s.Name, s.Reason))
 	}
 	for _, u := range r.usages {
 		if text := b.exceeded(u); text != "" {
-			over = append(over, text)
+			exceeded = append(exceeded, text)
 		}
 	}
 	section("SKIPPED", skips)
-	section(fmt.Sprintf("OVER BUDGET: more than %g times the table in CONTRIBUTING.md (a warning)", excess), over)
+	section(fmt.Sprintf("OVER BUDGET: more than %g times the table in CONTRIBUTING.md (a warning)", budgetTolerance), exceeded)
 	section("FLAKED: failed first and passed when repeated; fix each, or describe its cause in docs/flakes.md", describe(r.flakes))
 	section("FAILED", describe(r.failures))
 	switch {

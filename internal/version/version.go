@@ -1,13 +1,12 @@
-// Package version says which build this is.
+// Package version holds the version of this build.
 package version
 
 import "runtime/debug"
 
-// version is set by the linker in releases.
+// version is set by the linker in release builds.
 var version = ""
 
-// String is the version of the build: that of the release, else that of the
-// module, else the commit.
+// String returns the version of the release, else of the module, else the commit.
 func String() string {
 	if version != "" {
 		return version

@@ -14,89 +14,89 @@ import (
 
 const (
 	treeName   = "tree"     // the unpacked files, in <cache>/<digest>/
-	markerName = "complete" // stands beside it once all of it is written
-	tempPrefix = "tmp-"     // what a process left that was killed is thrown away
-	blockSize  = 4096       // what a file or folder takes on disk beyond its bytes
+	markerName = "complete" // in <cache>/<digest>/, written after the tree is complete
+	tempPrefix = "tmp-"     // files of a killed process, removed when the cache is opened
+	blockSize  = 4096       // disk space of a file or directory in addition to its content
 )
 
-// cache keeps unpacked trees in <dir>/<digest>/ and forgets the ones that were
-// unused for longest when they take too much room. One process owns dir.
+// cache keeps unpacked trees in <dir>/<digest>/. It evicts the least recently used trees
+// when the total exceeds maxBytes. Only one process may use dir.
 type cache struct {
-	dir string
-	max int64
+	dir      string
+	maxBytes int64
 
-	mu      sync.Mutex
-	entries map[string]*entry
-	total   int64
-	clock   int64
+	mu         sync.Mutex
+	entries    map[string]*entry
+	total      int64
+	useCounter int64
 }
 
 type entry struct {
 	sum    string
 	size   Size
 	leases int
-	// used orders entries: a larger number was used later.
-	used int64
-	// checked is true when this process has seen that the tree is whole.
+	// lastUse orders entries by use: an entry with a larger number was used later.
+	lastUse int64
+	// checked is true if this process has checked that the tree is complete.
 	checked bool
 }
 
-func (e *entry) room() int64 { return e.size.Bytes + int64(e.size.Files)*blockSize }
+func (e *entry) diskBytes() int64 { return e.size.Bytes + int64(e.size.Files)*blockSize }
 
-// openCache takes over what an earlier process left whole and removes the rest.
+// openCache loads the trees that an earlier process completed, and removes incomplete ones.
 func openCache(dir string, maxBytes int64) (*cache, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, failBy(Storage, err, "opening the cache")
+		return nil, wrapError(Storage, err, "opening the cache")
 	}
 	found, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, failBy(Storage, err, "opening the cache")
+		return nil, wrapError(Storage, err, "opening the cache")
 	}
-	c := &cache{dir: dir, max: maxBytes, entries: map[string]*entry{}}
+	c := &cache{dir: dir, maxBytes: maxBytes, entries: map[string]*entry{}}
 	for _, d := range found {
 		name := d.Name()
 		switch {
 		case strings.HasPrefix(name, tempPrefix):
 			err = os.RemoveAll(filepath.Join(dir, name))
 		case isHex(name):
-			err = c.takeOver(name)
+			err = c.loadEntry(name)
 		}
 		if err != nil {
-			return nil, failBy(Storage, err, "cleaning the cache")
+			return nil, wrapError(Storage, err, "cleaning the cache")
 		}
 	}
-	c.order()
+	c.renumber()
 	return c, storageError(c.evict())
 }
 
-func (c *cache) takeOver(sum string) error {
+func (c *cache) loadEntry(sum string) error {
 	path := filepath.Join(c.dir, sum)
-	size, used, err := readMarker(path)
+	size, lastUse, err := readMarker(path)
 	if err != nil {
 		return os.RemoveAll(path)
 	}
-	e := &entry{sum: sum, size: size, used: used.UnixNano()}
+	e := &entry{sum: sum, size: size, lastUse: lastUse.UnixNano()}
 	c.entries[sum] = e
-	c.total += e.room()
+	c.total += e.diskBytes()
 	return nil
 }
 
-// order replaces times of files by the cache's own count, which can't jump back.
-func (c *cache) order() {
-	for _, e := range c.byUse() {
-		c.clock++
-		e.used = c.clock
+// renumber replaces modification times by the use counter, which can't jump back.
+func (c *cache) renumber() {
+	for _, e := range c.entriesByUse() {
+		c.useCounter++
+		e.lastUse = c.useCounter
 	}
 }
 
-func (c *cache) byUse() []*entry {
+func (c *cache) entriesByUse() []*entry {
 	all := make([]*entry, 0, len(c.entries))
 	for _, e := range c.entries {
 		all = append(all, e)
 	}
 	slices.SortFunc(all, func(a, b *entry) int {
-		if a.used != b.used {
-			if a.used < b.used {
+		if a.lastUse != b.lastUse {
+			if a.lastUse < b.lastUse {
 				return -1
 			}
 			return 1
@@ -108,7 +108,7 @@ func (c *cache) byUse() []*entry {
 
 func (c *cache) root(sum string) string { return filepath.Join(c.dir, sum, treeName) }
 
-// lease takes a tree that is known to be whole, if it is there.
+// lease leases a tree that this process has checked, and returns false if there is none.
 func (c *cache) lease(sum string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,26 +116,27 @@ func (c *cache) lease(sum string) bool {
 	if e == nil || !e.checked {
 		return false
 	}
-	c.use(e)
+	c.addLease(e)
 	return true
 }
 
-func (c *cache) use(e *entry) {
+func (c *cache) addLease(e *entry) {
 	e.leases++
-	c.clock++
-	e.used = c.clock
+	c.useCounter++
+	e.lastUse = c.useCounter
 }
 
-// adopt looks whether a tree that another process left is whole, and leases it.
-// The caller makes sure that nobody else adopts or adds that digest meanwhile.
-func (c *cache) adopt(ctx context.Context, sum string) (bool, error) {
+// checkAndLease leases a tree of an earlier process after it checks that the tree is
+// complete. The caller must ensure that nothing else checks or adds the same digest at the
+// same time.
+func (c *cache) checkAndLease(ctx context.Context, sum string) (bool, error) {
 	c.mu.Lock()
 	e := c.entries[sum]
 	if e == nil {
 		c.mu.Unlock()
 		return false, nil
 	}
-	c.use(e)
+	c.addLease(e)
 	checked := e.checked
 	c.mu.Unlock()
 	if checked {
@@ -150,15 +151,15 @@ func (c *cache) adopt(ctx context.Context, sum string) (bool, error) {
 	}
 	if ctx.Err() != nil {
 		c.release(sum)
-		return false, failBy(Unreachable, context.Cause(ctx), "interrupted while checking the cache")
+		return false, wrapError(Unreachable, context.Cause(ctx), "interrupted while checking the cache")
 	}
 	return false, storageError(c.discard(e))
 }
 
-// discard forgets a leased tree that is not whole.
+// discard removes a leased tree that is incomplete.
 func (c *cache) discard(e *entry) error {
 	c.mu.Lock()
-	gone, err := c.forget(e)
+	aside, err := c.moveAside(e)
 	if err != nil {
 		e.leases--
 	}
@@ -166,10 +167,10 @@ func (c *cache) discard(e *entry) error {
 	if err != nil {
 		return err
 	}
-	return os.RemoveAll(gone)
+	return os.RemoveAll(aside)
 }
 
-// add moves a tree into the cache that was unpacked in <temp>/tree, and leases it.
+// add moves the tree in <temp>/tree into the cache and leases it.
 func (c *cache) add(temp, sum string, size Size) error {
 	if err := writeMarker(temp, size); err != nil {
 		return err
@@ -181,12 +182,12 @@ func (c *cache) add(temp, sum string, size Size) error {
 	}
 	e := &entry{sum: sum, size: size, checked: true}
 	c.entries[sum] = e
-	c.total += e.room()
-	c.use(e)
+	c.total += e.diskBytes()
+	c.addLease(e)
 	return nil
 }
 
-// release gives a lease back.
+// release returns a lease.
 func (c *cache) release(sum string) {
 	c.mu.Lock()
 	e := c.entries[sum]
@@ -196,36 +197,36 @@ func (c *cache) release(sum string) {
 	}
 	c.mu.Unlock()
 	if last {
-		// The time of the marker tells the next process when the tree was used.
+		// The next process uses the modification time of the marker as the time of last use.
 		now := time.Now()
 		_ = os.Chtimes(filepath.Join(c.dir, sum, markerName), now, now)
 	}
-	// What could not be removed stays accounted for and is tried again later.
+	// A tree that can't be evicted stays accounted for, and a later release retries.
 	_ = c.evict()
 }
 
-// evict removes unused trees, longest unused first, until the rest fits.
+// evict removes unused trees, the least recently used first, until the rest fits.
 func (c *cache) evict() error {
 	c.mu.Lock()
-	var gone []string
+	var aside []string
 	var err error
-	if c.total > c.max {
-		for _, e := range c.byUse() {
-			if c.total <= c.max {
+	if c.total > c.maxBytes {
+		for _, e := range c.entriesByUse() {
+			if c.total <= c.maxBytes {
 				break
 			}
 			if e.leases > 0 {
 				continue
 			}
 			var path string
-			if path, err = c.forget(e); err != nil {
+			if path, err = c.moveAside(e); err != nil {
 				break
 			}
-			gone = append(gone, path)
+			aside = append(aside, path)
 		}
 	}
 	c.mu.Unlock()
-	for _, path := range gone {
+	for _, path := range aside {
 		if rerr := os.RemoveAll(path); rerr != nil && err == nil {
 			err = rerr
 		}
@@ -233,9 +234,9 @@ func (c *cache) evict() error {
 	return err
 }
 
-// forget moves a tree aside, so that half a tree never has a digest for a
-// name, and drops it from the books. The caller removes it without the lock.
-func (c *cache) forget(e *entry) (string, error) {
+// moveAside renames a tree, so that a partly removed tree never has the name of a digest,
+// and drops its entry. The caller removes the returned directory without holding the lock.
+func (c *cache) moveAside(e *entry) (string, error) {
 	aside, err := os.MkdirTemp(c.dir, tempPrefix+"evicted-")
 	if err != nil {
 		return "", err
@@ -245,6 +246,6 @@ func (c *cache) forget(e *entry) (string, error) {
 		return "", err
 	}
 	delete(c.entries, e.sum)
-	c.total -= e.room()
+	c.total -= e.diskBytes()
 	return aside, nil
 }

@@ -12,13 +12,13 @@ import (
 
 func sumOf(b []byte) string { return strings.TrimPrefix(digestOf(b), "sha256:") }
 
-func TestCacheSurvivesARestart(t *testing.T) {
+func TestCacheKeepsTreesAfterRestart(t *testing.T) {
 	b := makeTarball(t, file("a", "content"))
 	s := serveBytes(t, b)
 	dir := t.TempDir()
-	fetch(t, newFetcher(t, Options{Dir: dir}), s.URL, b) // killed while it was in use
+	fetch(t, newFetcher(t, Options{Dir: dir}), s.URL, b) // not released, as after a kill
 
-	for _, left := range []string{tempPrefix + "1/tree/half", tempPrefix + "evicted-2/tree/half", strings.Repeat("a", 64) + "/tree/half", "somebody else's"} {
+	for _, left := range []string{tempPrefix + "1/tree/half", tempPrefix + "evicted-2/tree/half", strings.Repeat("a", 64) + "/tree/half", "unrelated"} {
 		path := filepath.Join(dir, left)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -28,17 +28,17 @@ func TestCacheSurvivesARestart(t *testing.T) {
 		}
 	}
 	f := newFetcher(t, Options{Dir: dir})
-	if err := os.Remove(filepath.Join(dir, "somebody else's")); err != nil {
-		t.Errorf("what is not the cache's must be left alone: %v", err)
+	if err := os.Remove(filepath.Join(dir, "unrelated")); err != nil {
+		t.Errorf("an unrelated file in the cache directory must be kept: %v", err)
 	}
-	onlyTrees(t, dir, b)
+	expectCachedTrees(t, dir, b)
 	fetch(t, f, s.URL, b).Release()
 	if n := s.requests.Load(); n != 1 {
-		t.Errorf("%d requests, want 1: the tree was there", n)
+		t.Errorf("%d requests, want 1: the tree was cached", n)
 	}
 }
 
-func TestCacheDoesNotTrustADamagedTree(t *testing.T) {
+func TestCacheRefetchesDamagedTree(t *testing.T) {
 	b := makeTarball(t, file("a", "content"), file("b", "more"))
 	s := serveBytes(t, b)
 	damages := map[string]func(dir string) error{
@@ -70,24 +70,24 @@ func TestCacheDoesNotTrustADamagedTree(t *testing.T) {
 			before := s.requests.Load()
 			f := newFetcher(t, Options{Dir: dir})
 			tree := fetch(t, f, s.URL, b)
-			if got := treeOf(t, tree.Root); got["a"] != "content" || got["b"] != "more" {
+			if got := readTree(t, tree.Root); got["a"] != "content" || got["b"] != "more" {
 				t.Errorf("got %v", got)
 			}
 			tree.Release()
 			if n := s.requests.Load() - before; n != 1 {
 				t.Errorf("%d requests, want 1", n)
 			}
-			onlyTrees(t, dir, b)
+			expectCachedTrees(t, dir, b)
 		})
 	}
 }
 
-func TestCacheEvicts(t *testing.T) {
+func TestCacheEvictsLeastRecentlyUsed(t *testing.T) {
 	var tarballs [][]byte
 	for i := range 4 {
 		tarballs = append(tarballs, makeTarball(t, file("f", fmt.Sprint(i))))
 	}
-	room := int64(1 + blockSize) // of each
+	room := int64(1 + blockSize) // of each tree
 	dir := t.TempDir()
 	f := newFetcher(t, Options{Dir: dir, CacheBytes: 2 * room})
 	get := func(i int) *Tree { return fetch(t, f, serveBytes(t, tarballs[i]).URL, tarballs[i]) }
@@ -96,39 +96,39 @@ func TestCacheEvicts(t *testing.T) {
 	get(1).Release()
 	get(0).Release() // used later than 1
 	get(2).Release()
-	onlyTrees(t, dir, tarballs[0], tarballs[2])
+	expectCachedTrees(t, dir, tarballs[0], tarballs[2])
 
 	used := get(0)
 	get(1).Release()
 	get(3).Release()
-	onlyTrees(t, dir, tarballs[0], tarballs[3]) // 0 was unused for longest, but is in use
+	expectCachedTrees(t, dir, tarballs[0], tarballs[3]) // 0 is the least recently used, but is leased
 	again := get(0)
 	used.Release()
 	get(1).Release()
 	get(2).Release()
-	onlyTrees(t, dir, tarballs[0], tarballs[2]) // one lease is left
+	expectCachedTrees(t, dir, tarballs[0], tarballs[2]) // 0 still has one lease
 	again.Release()
 	get(1).Release()
 	get(3).Release()
-	onlyTrees(t, dir, tarballs[1], tarballs[3])
+	expectCachedTrees(t, dir, tarballs[1], tarballs[3])
 }
 
-func TestCacheKeepsWhatIsInUseAboveItsBound(t *testing.T) {
+func TestCacheKeepsLeasedTreesAboveLimit(t *testing.T) {
 	a, b := makeTarball(t, file("f", "a")), makeTarball(t, file("f", "b"))
 	dir := t.TempDir()
 	f := newFetcher(t, Options{Dir: dir, CacheBytes: 1})
 	ta, tb := fetch(t, f, serveBytes(t, a).URL, a), fetch(t, f, serveBytes(t, b).URL, b)
-	onlyTrees(t, dir, a, b)
+	expectCachedTrees(t, dir, a, b)
 	ta.Release()
-	onlyTrees(t, dir, b)
-	if got := treeOf(t, tb.Root); got["f"] != "b" {
-		t.Errorf("a tree in use was touched: %v", got)
+	expectCachedTrees(t, dir, b)
+	if got := readTree(t, tb.Root); got["f"] != "b" {
+		t.Errorf("a tree in use was changed: %v", got)
 	}
 	tb.Release()
-	onlyTrees(t, dir)
+	expectCachedTrees(t, dir)
 }
 
-func TestCacheRemembersUseAcrossARestart(t *testing.T) {
+func TestCacheRemembersUseAfterRestart(t *testing.T) {
 	a, b := makeTarball(t, file("f", "a")), makeTarball(t, file("f", "b"))
 	dir := t.TempDir()
 	f := newFetcher(t, Options{Dir: dir})
@@ -139,10 +139,10 @@ func TestCacheRemembersUseAcrossARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	newFetcher(t, Options{Dir: dir, CacheBytes: 1 + blockSize})
-	onlyTrees(t, dir, a)
+	expectCachedTrees(t, dir, a)
 }
 
-func TestCacheUnderManyHands(t *testing.T) {
+func TestCacheConcurrentFetchAndEvict(t *testing.T) {
 	var tarballs [][]byte
 	var urls []string
 	for i := range 4 {
@@ -150,7 +150,7 @@ func TestCacheUnderManyHands(t *testing.T) {
 		tarballs, urls = append(tarballs, b), append(urls, serveBytes(t, b).URL)
 	}
 	dir := t.TempDir()
-	f := newFetcher(t, Options{Dir: dir, CacheBytes: 1}) // everything goes away as soon as it can
+	f := newFetcher(t, Options{Dir: dir, CacheBytes: 1}) // each tree is evicted as soon as it is released
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
@@ -170,5 +170,5 @@ func TestCacheUnderManyHands(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	onlyTrees(t, dir)
+	expectCachedTrees(t, dir)
 }

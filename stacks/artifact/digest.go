@@ -6,22 +6,21 @@ import (
 
 const sha256Hex = 64
 
-// ParseDigest gives the hexadecimal part of a digest such as
-// "sha256:2c26…". Other algorithms are refused by name: what can't be checked
-// is not fetched.
+// ParseDigest returns the hexadecimal part of a digest such as "sha256:2c26…". The error
+// names an unsupported algorithm: content that can't be checked must not be fetched.
 func ParseDigest(digest string) (string, error) {
 	if digest == "" {
-		return "", fail(UnsupportedDigest, "", "the artifact has no digest; expected sha256:<64 hexadecimal digits>")
+		return "", newError(UnsupportedDigest, "", "the artifact has no digest; expected sha256:<64 hexadecimal digits>")
 	}
 	algorithm, sum, ok := strings.Cut(digest, ":")
 	if !ok {
-		return "", fail(Malformed, "", "digest %q: expected sha256:<64 hexadecimal digits>", clip(digest, 128))
+		return "", newError(Malformed, "", "digest %q: expected sha256:<64 hexadecimal digits>", truncate(digest, 128))
 	}
 	if algorithm != "sha256" {
-		return "", fail(UnsupportedDigest, "", "digest algorithm %q is not supported; expected sha256", clip(algorithm, 32))
+		return "", newError(UnsupportedDigest, "", "digest algorithm %q is not supported; expected sha256", truncate(algorithm, 32))
 	}
 	if !isHex(sum) {
-		return "", fail(Malformed, "", "digest %q: expected 64 lower-case hexadecimal digits", clip(digest, 128))
+		return "", newError(Malformed, "", "digest %q: expected 64 lower-case hexadecimal digits", truncate(digest, 128))
 	}
 	return sum, nil
 }

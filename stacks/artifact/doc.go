@@ -1,12 +1,12 @@
 // Package artifact fetches, verifies, unpacks, caches and packs the immutable
-// trees of files that stacks are read from. An artifact is a gzip-compressed
-// tarball named by its SHA-256 digest, as Flux sources publish it.
+// file trees that stacks are read from. An artifact is a gzip-compressed
+// tarball identified by its SHA-256 digest, as Flux sources publish it.
 //
-// Everything that comes from outside is taken as hostile: nothing of a download
-// is interpreted before its digest was found right, everything is bounded
-// ([Limits]), and nothing but plain files and folders is unpacked.
+// The package treats all remote content as hostile: it checks the digest of a
+// download before it interprets the content, bounds every resource ([Limits]),
+// and unpacks only regular files and directories.
 //
 //	Fetch   Artifact (URL, digest) → Tree on disk, shared, leased
-//	Unpack  tarball                → folder
+//	Unpack  tarball                → directory
 //	Pack    fs.FS                  → tarball, the same bytes for the same files
 package artifact

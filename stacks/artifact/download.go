@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// download writes what a.URL serves to a new file in dir and returns its name,
-// but only if it has the digest. A server that does not answer well is asked
-// again a few times.
+// download stores the content of a.URL in a new file in dir and returns the name of the
+// file, but only if the content has the digest. It retries transient failures, up to
+// f.attempts attempts.
 func (f *Fetcher) download(ctx context.Context, dir string, a Artifact, sum string) (string, error) {
 	rawURL, client := a.URL, a.Client
 	if client == nil {
@@ -25,34 +25,36 @@ func (f *Fetcher) download(ctx context.Context, dir string, a Artifact, sum stri
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return "", &Error{Reason: RefusedAddress, URL: MaskURL(rawURL), Message: "not an http or https URL"}
 	}
-	shared := a.Client == nil // who has a client of its own may be served well, and told nothing of others
-	if e := f.silent.says(rawURL); shared && e != nil {
+	// An artifact with its own client ignores the shared back-off: its request can succeed,
+	// and it must not get the errors of others.
+	shared := a.Client == nil
+	if e := f.unresponsive.recentFailure(rawURL); shared && e != nil {
 		return "", e
 	}
 	for attempt := 1; ; attempt++ {
-		name, err := f.attempt(ctx, client, dir, rawURL, sum)
+		name, err := f.downloadOnce(ctx, client, dir, rawURL, sum)
 		if err == nil {
 			return name, nil
 		}
-		e, retry := judge(ctx, err)
+		e, retry := classifyError(ctx, err)
 		e.URL = MaskURL(rawURL)
 		if retry && timedOut(err) {
 			if shared {
-				f.silent.note(rawURL, e)
+				f.unresponsive.record(rawURL, e)
 			}
 			return "", e
 		}
 		if !retry || attempt >= f.attempts {
 			return "", e
 		}
-		if pause(ctx, f.backoff<<(attempt-1)) != nil {
+		if sleepWithJitter(ctx, f.backoff<<(attempt-1)) != nil {
 			return "", e
 		}
 	}
 }
 
-// timedOut is true when nobody answered in time. Who waits for that again keeps a worker
-// from what could be done.
+// timedOut is true if the server did not respond in time. An immediate retry would block a
+// worker for the same time again.
 func timedOut(err error) bool {
 	e, ok := errors.AsType[interface {
 		error
@@ -61,99 +63,99 @@ func timedOut(err error) bool {
 	return ok && e.Timeout()
 }
 
-// again marks what another attempt may mend.
-func again(e *Error) *Error {
-	e.again = true
+// markRetryable marks an error that another attempt may resolve.
+func markRetryable(e *Error) *Error {
+	e.retryable = true
 	return e
 }
 
-func (f *Fetcher) attempt(ctx context.Context, client *http.Client, dir, rawURL, sum string) (name string, err error) {
+func (f *Fetcher) downloadOnce(ctx context.Context, client *http.Client, dir, rawURL, sum string) (name string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, nil)
 	if err != nil {
-		return "", failBy(RefusedAddress, err, "not a URL to fetch from")
+		return "", wrapError(RefusedAddress, err, "invalid URL")
 	}
-	// The digest is that of the file as it is stored: nobody may decode it on the way.
+	// The digest is that of the file as stored on the server: the content must not be decoded.
 	req.Header.Set("Accept-Encoding", "identity")
 	resp, err := client.Do(req)
 	if err != nil {
-		return "", again(failBy(Unreachable, err, "the server of the artifact can't be reached"))
+		return "", markRetryable(wrapError(Unreachable, err, "the server of the artifact can't be reached"))
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if err := status(resp.StatusCode); err != nil {
+	if err := statusError(resp.StatusCode); err != nil {
 		return "", err
 	}
 	if resp.ContentLength > f.limits.DownloadBytes {
-		return "", fail(TooLarge, "", "the tarball has %d bytes, at most %d are allowed", resp.ContentLength, f.limits.DownloadBytes)
+		return "", newError(TooLarge, "", "the tarball has %d bytes, at most %d are allowed", resp.ContentLength, f.limits.DownloadBytes)
 	}
-	return f.receive(dir, resp.Body, sum)
+	return f.storeBody(dir, resp.Body, sum)
 }
 
-// receive stores a body in a file and compares its digest. Nothing of the
-// content has been looked at before that.
-func (f *Fetcher) receive(dir string, body io.Reader, sum string) (name string, err error) {
+// storeBody stores a response body in a file and compares its digest. The content is not
+// interpreted before that.
+func (f *Fetcher) storeBody(dir string, body io.Reader, sum string) (name string, err error) {
 	file, err := os.CreateTemp(dir, "download-")
 	if err != nil {
-		return "", failBy(Storage, err, "storing the download")
+		return "", wrapError(Storage, err, "storing the download")
 	}
 	defer func() {
 		if cerr := file.Close(); err == nil && cerr != nil {
-			err = failBy(Storage, cerr, "storing the download")
+			err = wrapError(Storage, cerr, "storing the download")
 		}
 		if err != nil {
 			_ = os.Remove(file.Name())
 		}
 	}()
 	hash := sha256.New()
-	w := &fileWriter{w: file}
+	w := &trackingWriter{w: file}
 	n, err := io.Copy(io.MultiWriter(w, hash), io.LimitReader(body, f.limits.DownloadBytes+1))
 	switch {
 	case w.err != nil:
-		return "", failBy(Storage, w.err, "storing the download")
+		return "", wrapError(Storage, w.err, "storing the download")
 	case n > f.limits.DownloadBytes:
-		return "", fail(TooLarge, "", "the tarball has more than the %d bytes allowed", f.limits.DownloadBytes)
+		return "", newError(TooLarge, "", "the tarball has more than the %d bytes allowed", f.limits.DownloadBytes)
 	case err != nil:
-		return "", again(failBy(Unreachable, err, "the download broke off after %d bytes", n))
+		return "", markRetryable(wrapError(Unreachable, err, "the download ended early, after %d bytes", n))
 	}
 	if got := hex.EncodeToString(hash.Sum(nil)); got != sum {
-		return "", fail(DigestMismatch, "", "the download of %d bytes has the digest sha256:%s, expected sha256:%s", n, got, sum)
+		return "", newError(DigestMismatch, "", "the download of %d bytes has the digest sha256:%s, expected sha256:%s", n, got, sum)
 	}
 	return file.Name(), nil
 }
 
-func status(code int) error {
+func statusError(code int) error {
 	switch {
 	case code == http.StatusOK:
 		return nil
 	case code == http.StatusNotFound || code == http.StatusGone:
-		return fail(NotFound, "", "the server answered %d %s", code, http.StatusText(code))
+		return newError(NotFound, "", "the server answered %d %s", code, http.StatusText(code))
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		return fail(AccessDenied, "", "the server answered %d %s", code, http.StatusText(code))
+		return newError(AccessDenied, "", "the server answered %d %s", code, http.StatusText(code))
 	case code == http.StatusTooManyRequests || code >= 500:
-		return again(fail(Unreachable, "", "the server answered %d %s", code, http.StatusText(code)))
+		return markRetryable(newError(Unreachable, "", "the server answered %d %s", code, http.StatusText(code)))
 	default:
-		return fail(Unreachable, "", "the server answered %d %s, expected 200", code, http.StatusText(code))
+		return newError(Unreachable, "", "the server answered %d %s, expected 200", code, http.StatusText(code))
 	}
 }
 
-// judge says what an attempt failed with and whether another one makes sense.
-func judge(ctx context.Context, err error) (*Error, bool) {
+// classifyError returns the *Error of a failed attempt, and whether a retry makes sense.
+func classifyError(ctx context.Context, err error) (*Error, bool) {
 	if ctx.Err() != nil {
-		return failBy(Unreachable, context.Cause(ctx), "interrupted while downloading"), false
+		return wrapError(Unreachable, context.Cause(ctx), "interrupted while downloading"), false
 	}
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
-		return failBy(Unreachable, err, "downloading"), false
+		return wrapError(Unreachable, err, "downloading"), false
 	}
-	if refused, ok := Refused(e.Err); ok {
+	if refused, ok := AsRefusedAddress(e.Err); ok {
 		return refused, false
 	}
-	return e, e.again
+	return e, e.retryable
 }
 
-// pause waits between half of d and all of it, so that many do not come back at once.
-func pause(ctx context.Context, d time.Duration) error {
+// sleepWithJitter waits between d/2 and d, so that many clients do not retry at the same time.
+func sleepWithJitter(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}

@@ -38,11 +38,11 @@ func TestFetchFailures(t *testing.T) {
 			_, _ = w.Write(b[:20])
 		}, Unreachable, 3},
 		"connection closed": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, Unreachable, 3},
-		"too large, says so": {func(w http.ResponseWriter, _ *http.Request) {
+		"too large, with a length": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "4097")
 			_, _ = w.Write(big)
 		}, TooLarge, 1},
-		"too large, does not say so": {func(w http.ResponseWriter, _ *http.Request) {
+		"too large, without a length": {func(w http.ResponseWriter, _ *http.Request) {
 			_ = http.NewResponseController(w).Flush()
 			_, _ = w.Write(big)
 		}, TooLarge, 1},
@@ -77,17 +77,17 @@ func TestFetchFailures(t *testing.T) {
 				t.Errorf("reason %q, want %q: %v", got, c.want, err)
 			}
 			if strings.Contains(fmt.Sprint(err), "secret") {
-				t.Errorf("tells what the URL holds: %v", err)
+				t.Errorf("the error contains a secret of the URL: %v", err)
 			}
 			if n := s.requests.Load(); n != c.requests {
 				t.Errorf("%d requests, want %d", n, c.requests)
 			}
-			onlyTrees(t, dir)
+			expectCachedTrees(t, dir)
 		})
 	}
 }
 
-func TestFetchRefusesBeforeItConnects(t *testing.T) {
+func TestFetchRejectsInvalidArtifactWithoutRequest(t *testing.T) {
 	sum := digestOf(nil)
 	for _, c := range []struct {
 		url, digest string
@@ -109,24 +109,24 @@ func TestFetchRefusesBeforeItConnects(t *testing.T) {
 		if got := reasonOf(t, err); got != c.want {
 			t.Errorf("%s: reason %q, want %q: %v", c.url, got, c.want, err)
 		}
-		onlyTrees(t, dir)
+		expectCachedTrees(t, dir)
 	}
 }
 
-func TestDialRefusesLinkLocal(t *testing.T) {
-	// A name can resolve to anything: what counts is the address dialled.
+func TestDialerRefusesLinkLocal(t *testing.T) {
+	// A DNS name can resolve to any address, so the dialed address is checked.
 	for address, refused := range map[string]bool{
 		"169.254.169.254:80": true, "[fe80::1%eth0]:80": true, "[::ffff:169.254.1.1]:80": true, "224.0.0.1:80": true, "nonsense": true,
 		"127.0.0.1:80": false, "10.0.0.1:80": false, "[2001:db8::1]:443": false,
 	} {
-		err := refuseLinkLocal(t.Context(), "tcp", address, nil)
+		err := checkDialAddress(t.Context(), "tcp", address, nil)
 		if (err != nil) != refused {
 			t.Errorf("%s: %v, refused should be %v", address, err, refused)
 		}
 	}
 }
 
-func TestFetchTriesAgain(t *testing.T) {
+func TestFetchRetriesUnavailableServer(t *testing.T) {
 	b := makeTarball(t, file("a", "content"))
 	var s *server
 	s = serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -142,7 +142,7 @@ func TestFetchTriesAgain(t *testing.T) {
 	}
 }
 
-func TestFetchStopsWaitingWithItsContext(t *testing.T) {
+func TestFetchStopsRetryingWhenContextIsDone(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 	f := newFetcher(t, Options{Backoff: time.Hour})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -153,27 +153,27 @@ func TestFetchStopsWaitingWithItsContext(t *testing.T) {
 	}
 }
 
-// stuck is the body of an answer that never goes on.
-type stuck struct{ ctx context.Context }
+// blockingBody is a response body that blocks until the context is done.
+type blockingBody struct{ ctx context.Context }
 
-func (s stuck) Read([]byte) (int, error) { <-s.ctx.Done(); return 0, s.ctx.Err() }
-func (s stuck) Close() error             { return nil }
+func (s blockingBody) Read([]byte) (int, error) { <-s.ctx.Done(); return 0, s.ctx.Err() }
+func (s blockingBody) Close() error             { return nil }
 
-type roundTrip func(*http.Request) (*http.Response, error)
+type roundTripFunc func(*http.Request) (*http.Response, error)
 
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestFetchIsBoundedInTime: a server that answers and then goes silent costs one wait,
-// and those who ask soon after none.
-func TestFetchIsBoundedInTime(t *testing.T) {
-	// A bubble's time: on a busy machine a server's answer can be as slow as this.
+// A server that sends headers and then hangs costs one timeout. Fetches of the same URL
+// shortly after fail at once.
+func TestFetchBacksOffAfterTimeout(t *testing.T) {
+	// Fake time: on a busy machine a real response can take as long as the timeout.
 	synctest.Test(t, func(t *testing.T) {
-		asked := 0
-		client := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-			asked++
-			return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Body: stuck{r.Context()}, Request: r}, nil
+		requests := 0
+		client := &http.Client{Transport: roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			requests++
+			return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Body: blockingBody{r.Context()}, Request: r}, nil
 		})}
-		f := newFetcher(t, Options{Timeout: time.Minute, AnswerWithin: DefaultAnswerWithin, Client: client})
+		f := newFetcher(t, Options{Timeout: time.Minute, ResponseHeaderTimeout: DefaultResponseHeaderTimeout, Client: client})
 		own := &http.Client{Transport: client.Transport}
 		try := func(what, path string, client *http.Client, wantAsked int, wantTook time.Duration) {
 			t.Helper()
@@ -182,22 +182,22 @@ func TestFetchIsBoundedInTime(t *testing.T) {
 			if got := reasonOf(t, err); got != Unreachable || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: reason %q: %v", what, got, err)
 			}
-			if took := time.Since(began).Round(time.Second); asked != wantAsked || took != wantTook {
-				t.Errorf("%s: asked %d times by now, took %s, want %d and %s", what, asked, took, wantAsked, wantTook)
+			if took := time.Since(began).Round(time.Second); requests != wantAsked || took != wantTook {
+				t.Errorf("%s: %d requests so far, took %s, want %d and %s", what, requests, took, wantAsked, wantTook)
 			}
 		}
-		try("the first", "a.tar.gz", nil, 1, time.Minute)
-		try("another one at once", "a.tar.gz", nil, 1, 0)
-		try("one with a client of its own", "a.tar.gz", own, 2, time.Minute)
-		time.Sleep(DefaultAnswerWithin)
-		try("another one later", "a.tar.gz", nil, 3, time.Minute)
-		try("another artifact at once", "b.tar.gz", nil, 4, time.Minute)
+		try("first fetch", "a.tar.gz", nil, 1, time.Minute)
+		try("same URL at once", "a.tar.gz", nil, 1, 0)
+		try("same URL with its own client", "a.tar.gz", own, 2, time.Minute)
+		time.Sleep(DefaultResponseHeaderTimeout)
+		try("same URL after the back-off", "a.tar.gz", nil, 3, time.Minute)
+		try("another URL at once", "b.tar.gz", nil, 4, time.Minute)
 	})
 }
 
-func TestFetchGivesUpOnAServerThatDoesNotAnswer(t *testing.T) {
+func TestFetchTimesOutWithoutResponse(t *testing.T) {
 	s := serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	_, err := newFetcher(t, Options{AnswerWithin: 50 * time.Millisecond}).Fetch(t.Context(), Artifact{URL: s.URL, Digest: digestOf(nil)})
+	_, err := newFetcher(t, Options{ResponseHeaderTimeout: 50 * time.Millisecond}).Fetch(t.Context(), Artifact{URL: s.URL, Digest: digestOf(nil)})
 	if got := reasonOf(t, err); got != Unreachable || !timedOut(err) {
 		t.Errorf("reason %q: %v", got, err)
 	}
@@ -206,7 +206,7 @@ func TestFetchGivesUpOnAServerThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-func TestFetchIsNotDecodedOnTheWay(t *testing.T) {
+func TestFetchDoesNotDecodeContent(t *testing.T) {
 	b := makeTarball(t, file("a", "content"))
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
@@ -215,7 +215,7 @@ func TestFetchIsNotDecodedOnTheWay(t *testing.T) {
 	fetch(t, newFetcher(t, Options{}), s.URL, b).Release()
 }
 
-func TestFetchHostileArchive(t *testing.T) {
+func TestFetchRemovesUnsafeArchive(t *testing.T) {
 	b := makeTarball(t, file("../../evil", "x"))
 	s := serveBytes(t, b)
 	dir := t.TempDir()
@@ -224,10 +224,10 @@ func TestFetchHostileArchive(t *testing.T) {
 	if got := reasonOf(t, err); got != UnsafePath {
 		t.Errorf("reason %q, want %q: %v", got, UnsafePath, err)
 	}
-	onlyTrees(t, dir)
+	expectCachedTrees(t, dir)
 }
 
-func TestRedirectsStayEncrypted(t *testing.T) {
+func TestRedirectToPlainHTTPIsRefused(t *testing.T) {
 	request := func(url string) *http.Request { return httptest.NewRequest(http.MethodGet, url, nil) }
 	for _, c := range []struct {
 		from, to string
@@ -239,14 +239,14 @@ func TestRedirectsStayEncrypted(t *testing.T) {
 		{"http://a.example/", "https://a.example/", false},
 		{"http://a.example/", "http://b.example/", false},
 	} {
-		err := limitRedirects(request(c.to), []*http.Request{request(c.from)})
+		err := checkRedirect(request(c.to), []*http.Request{request(c.from)})
 		if (err != nil) != c.refused {
 			t.Errorf("%s to %s: %v, refused should be %v", c.from, c.to, err, c.refused)
 		}
 	}
 }
 
-func TestProxyIsNotAskedForLinkLocal(t *testing.T) {
+func TestProxyGetsNoLinkLocalRequest(t *testing.T) {
 	proxy := serveBytes(t, []byte("credentials of the machine"))
 	address, err := url.Parse(proxy.URL)
 	if err != nil {
@@ -260,12 +260,12 @@ func TestProxyIsNotAskedForLinkLocal(t *testing.T) {
 			_ = resp.Body.Close()
 		}
 		if n := proxy.requests.Load() - before; n != asked {
-			t.Errorf("%s: the proxy was asked %d times, want %d: %v", host, n, asked, err)
+			t.Errorf("%s: the proxy got %d requests, want %d: %v", host, n, asked, err)
 		}
 	}
 }
 
-func TestClientTrustsTheGivenAuthority(t *testing.T) {
+func TestClientTrustsGivenAuthority(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
 	pool := x509.NewCertPool()

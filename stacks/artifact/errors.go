@@ -6,63 +6,63 @@ import (
 	"net/url"
 )
 
-// Reason says what is wrong with an artifact.
+// Reason is the cause of an Error.
 type Reason string
 
-// Reasons. They are CamelCase so that they can stand in a condition.
+// Reasons. They are CamelCase so that a condition can use them as its reason.
 const (
-	// TooLarge is a download, a tree or a file above its limit in bytes.
+	// TooLarge: a download, a tree or a file exceeds its limit in bytes.
 	TooLarge Reason = "TooLarge"
-	// TooManyFiles is a tree with more files and folders than the limit.
+	// TooManyFiles: a tree has more files and directories than the limit.
 	TooManyFiles Reason = "TooManyFiles"
-	// TooDeep is a path with more elements than the limit.
+	// TooDeep: a path has more elements than the limit.
 	TooDeep Reason = "TooDeep"
-	// UnsafePath is an entry that could reach out of the tree: a link of any
-	// kind, an absolute path, a path with "..".
+	// UnsafePath: an entry could lead out of the tree. It is a link of any kind, an
+	// absolute path or a path with "..".
 	UnsafePath Reason = "UnsafePath"
-	// Malformed is a tarball that is not well-formed, or holds what a tree of
-	// files can't: devices, a file twice.
+	// Malformed: a tarball is not well-formed, or contains what a tree can't hold, such as
+	// a device or a duplicate file.
 	Malformed Reason = "Malformed"
-	// IgnoreInvalid is a pattern of files to leave out that can't be read.
+	// IgnoreInvalid: an ignore pattern can't be parsed.
 	IgnoreInvalid Reason = "IgnoreInvalid"
-	// UnsupportedDigest is a digest of another algorithm than SHA-256, or none.
+	// UnsupportedDigest: a digest is missing or has another algorithm than SHA-256.
 	UnsupportedDigest Reason = "UnsupportedDigest"
-	// RefusedAddress is a URL, or a redirect to one, that is never fetched from.
+	// RefusedAddress: a URL, or a redirect target, that is never fetched from.
 	RefusedAddress Reason = "RefusedAddress"
-	// DigestMismatch is a download that is not what the digest names.
+	// DigestMismatch: a download does not have the expected digest.
 	DigestMismatch Reason = "DigestMismatch"
-	// NotFound is a URL that the server knows nothing of (any more).
+	// NotFound: the server does not have the URL, or no longer has it.
 	NotFound Reason = "NotFound"
-	// AccessDenied is a server that refuses the download.
+	// AccessDenied: the server refuses the download.
 	AccessDenied Reason = "AccessDenied"
-	// Unreachable is a server that can't be reached or does not answer whole.
+	// Unreachable: the server can't be reached, or its response is incomplete.
 	Unreachable Reason = "Unreachable"
-	// Storage is a failure of the local disk.
+	// Storage: the local disk failed.
 	Storage Reason = "StorageFailed"
 )
 
-// Error is what every function of this package fails with.
+// Error is the error type of every function of this package.
 type Error struct {
-	// Reason is what is wrong; decide by it.
+	// Reason is the cause. Callers decide by it, not by the message.
 	Reason Reason
-	// Entry is the path in the tree, where one is to blame.
+	// Entry is the path of the invalid tree entry, if any.
 	Entry string
-	// URL of the artifact without what could be secret in it, where it matters.
+	// URL of the artifact without parts that could be secret, if relevant.
 	URL string
-	// Message says what was found and what was expected.
+	// Message describes what was found and what was expected.
 	Message string
-	// Err is the cause, if there is one.
+	// Err is the wrapped error, if any.
 	Err error
 
-	// again is true for what the next attempt of the same download may mend.
-	again bool
+	// retryable is true if another attempt of the same download may succeed.
+	retryable bool
 }
 
-// Error says what, where and why.
+// Error returns the URL, the entry, the message and the wrapped error.
 func (e *Error) Error() string {
 	s := e.Message
 	if e.Entry != "" {
-		s = fmt.Sprintf("%q: %s", clip(e.Entry, 256), s)
+		s = fmt.Sprintf("%q: %s", truncate(e.Entry, 256), s)
 	}
 	if e.URL != "" {
 		s = fmt.Sprintf("%s: %s", e.URL, s)
@@ -73,11 +73,11 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the wrapped error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Terminal is true when trying the same artifact again can't help: it takes
-// another revision, another limit or another URL.
+// Terminal is true if a retry of the same artifact can't succeed: it needs another
+// revision, another limit or another URL.
 func (e *Error) Terminal() bool {
 	switch e.Reason {
 	case TooLarge, TooManyFiles, TooDeep, UnsafePath, Malformed, IgnoreInvalid, UnsupportedDigest, RefusedAddress:
@@ -88,16 +88,16 @@ func (e *Error) Terminal() bool {
 	return false
 }
 
-func fail(r Reason, entry, format string, args ...any) *Error {
+func newError(r Reason, entry, format string, args ...any) *Error {
 	return &Error{Reason: r, Entry: entry, Message: fmt.Sprintf(format, args...)}
 }
 
-func failBy(r Reason, err error, format string, args ...any) *Error {
+func wrapError(r Reason, err error, format string, args ...any) *Error {
 	return &Error{Reason: r, Message: fmt.Sprintf(format, args...), Err: WithoutURL(err)}
 }
 
-// WithoutURL takes the URL out of an error of net/http or net/url: it can hold
-// a signature or a password. A message names it as MaskURL shows it.
+// WithoutURL removes the URL from an error of net/http or net/url, because it can
+// contain a signature or a password. Messages name the URL as MaskURL returns it.
 func WithoutURL(err error) error {
 	if ue, ok := errors.AsType[*url.Error](err); ok {
 		return ue.Err
@@ -105,16 +105,16 @@ func WithoutURL(err error) error {
 	return err
 }
 
-// MaskURL is rawURL without credentials, query and fragment, fit for a message.
+// MaskURL returns rawURL without credentials, query and fragment, for use in messages.
 func MaskURL(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Host == "" {
 		return "(malformed URL)"
 	}
-	return clip((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String(), 512)
+	return truncate((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String(), 512)
 }
 
-func clip(s string, n int) string {
+func truncate(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

@@ -10,22 +10,24 @@ import (
 	"time"
 )
 
-// Artifact says what to fetch and what it must be.
+// Artifact identifies an artifact: its URL and the digest that it must have.
 type Artifact struct {
-	// URL that serves the tarball, over http or https.
+	// URL of the tarball, http or https.
 	URL string
-	// Revision is what people call it, such as main@sha1:<commit>. It decides nothing.
+	// Revision is the human-readable version, such as main@sha1:<commit>. It does not
+	// affect fetching.
 	Revision string
 	// Digest of the tarball, as sha256:<hex>.
 	Digest string
-	// Client to fetch it with, when it takes credentials; that of the Fetcher when nil.
+	// Client fetches the artifact, for example with credentials; the Fetcher's client
+	// when nil.
 	Client *http.Client
 }
 
-// Tree is an artifact, unpacked. It is shared: nobody writes into it. It stays
-// until Release.
+// Tree is an unpacked artifact. Several callers share it and must not write to it. It
+// stays on disk until Release.
 type Tree struct {
-	// Root is the folder that holds the files.
+	// Root is the directory that holds the files.
 	Root string
 	// Revision and Digest of the artifact.
 	Revision, Digest string
@@ -34,61 +36,63 @@ type Tree struct {
 	release func()
 }
 
-// Release gives the tree back; what is at Root may go away then. Further calls
-// do nothing.
+// Release returns the lease of the tree; the cache may remove Root afterwards. Further
+// calls do nothing.
 func (t *Tree) Release() { t.once.Do(t.release) }
 
-// Options of a Fetcher. Zero fields take the defaults.
+// Options configures a Fetcher. Zero fields take the defaults.
 type Options struct {
-	// Dir holds the cache. One process owns it.
+	// Dir is the cache directory. Only one process may use it.
 	Dir string
-	// CacheBytes is how much room trees may take that nobody uses; 1 GiB when
-	// zero. Trees in use, and those being unpacked, come on top when they must.
+	// CacheBytes bounds the disk space of cached trees; 1 GiB when zero. Only unused trees
+	// are evicted, so trees in use and trees being unpacked can exceed it.
 	CacheBytes int64
 	// Limits of one artifact.
 	Limits Limits
-	// Client to fetch with; one of NewHTTPClientWith when nil.
+	// Client fetches artifacts that have no client of their own; a client of
+	// NewHTTPClientWith when nil.
 	Client *http.Client
-	// Attempts to make before a server counts as unreachable; 3 when zero.
+	// Attempts is the number of requests before a server counts as unreachable; 3 when zero.
 	Attempts int
-	// Backoff is the time before the second attempt, twice as long before each
-	// further one; 250ms when zero.
+	// Backoff is the time before the second attempt; it doubles before each further
+	// attempt. 250ms when zero.
 	Backoff time.Duration
-	// Timeout of one attempt, and of unpacking what it got; DefaultTimeout when zero.
+	// Timeout bounds one download attempt and, separately, the unpacking; DefaultTimeout
+	// when zero.
 	Timeout time.Duration
-	// AnswerWithin is how long a server may take to begin an answer, unless a client says;
-	// 10 s when zero. One that takes longer is asked for that again as much later, but
-	// by artifacts that bring their own client.
-	AnswerWithin time.Duration
+	// ResponseHeaderTimeout is how long a server may take to send response headers, unless
+	// Client has its own timeout; 10 s when zero. A URL that timed out is not requested
+	// again for the same duration, except for artifacts with their own client.
+	ResponseHeaderTimeout time.Duration
 }
 
 // Defaults of Options.
 const (
-	DefaultTimeout      = 2 * time.Minute
-	DefaultAnswerWithin = 10 * time.Second
+	DefaultTimeout               = 2 * time.Minute
+	DefaultResponseHeaderTimeout = 10 * time.Second
 )
 
-// Fetcher gets artifacts and keeps their trees. Many callers may use it at once.
+// Fetcher downloads artifacts and caches their trees. It is safe for concurrent use.
 type Fetcher struct {
-	cache    *cache
-	client   *http.Client
-	limits   Limits
-	attempts int
-	backoff  time.Duration
-	timeout  time.Duration
-	silent   silent
+	cache        *cache
+	client       *http.Client
+	limits       Limits
+	attempts     int
+	backoff      time.Duration
+	timeout      time.Duration
+	unresponsive unresponsiveURLs
 
-	mu      sync.Mutex
-	flights map[string]*flight
+	mu    sync.Mutex
+	calls map[string]*fetchCall
 }
 
-// flight is a download under way that others wait for.
-type flight struct {
-	from Artifact
-	// cached is true for a look into the cache alone.
-	cached bool
-	done   chan struct{}
-	// err is nil, too, when the download ended only because its caller gave up.
+// fetchCall is a fetch in progress that other callers can wait for.
+type fetchCall struct {
+	artifact Artifact
+	// cacheOnly is true if the call looks in the cache and does not download.
+	cacheOnly bool
+	done      chan struct{}
+	// err is also nil if the call ended only because the context of its caller was done.
 	err error
 }
 
@@ -102,10 +106,10 @@ func NewFetcher(o Options) (*Fetcher, error) {
 		return nil, err
 	}
 	f := &Fetcher{cache: c, client: o.Client, limits: o.Limits.WithDefaults(), attempts: o.Attempts,
-		backoff: o.Backoff, timeout: o.Timeout, flights: map[string]*flight{}}
-	f.silent = silent{pause: cmp.Or(o.AnswerWithin, DefaultAnswerWithin), now: time.Now}
+		backoff: o.Backoff, timeout: o.Timeout, calls: map[string]*fetchCall{}}
+	f.unresponsive = unresponsiveURLs{retryAfter: cmp.Or(o.ResponseHeaderTimeout, DefaultResponseHeaderTimeout), now: time.Now}
 	if f.client == nil {
-		f.client = NewHTTPClientWith(ClientOptions{AnswerWithin: f.silent.pause})
+		f.client = NewHTTPClientWith(ClientOptions{ResponseHeaderTimeout: f.unresponsive.retryAfter})
 	}
 	if f.attempts == 0 {
 		f.attempts = 3
@@ -119,90 +123,90 @@ func NewFetcher(o Options) (*Fetcher, error) {
 	return f, nil
 }
 
-// Fetch gives the tree of an artifact, downloading it only if no other call
-// did. Calls for one digest at the same time share one download, and its
-// failure. The caller releases the tree. The error is an *Error.
+// Fetch returns the tree of an artifact. It downloads the artifact only if no earlier
+// call did. Concurrent calls for one digest share one download and its failure. The
+// caller must release the tree. The error is an *Error.
 func (f *Fetcher) Fetch(ctx context.Context, a Artifact) (*Tree, error) {
-	return f.get(ctx, a, false)
+	return f.fetch(ctx, a, false)
 }
 
-// Cached gives the tree of a digest if it is in the cache, and NotFound if not. It
-// asks nobody.
+// Cached returns the tree of a digest if it is in the cache, and a NotFound error
+// otherwise. It makes no request.
 func (f *Fetcher) Cached(ctx context.Context, digest string) (*Tree, error) {
-	return f.get(ctx, Artifact{Digest: digest}, true)
+	return f.fetch(ctx, Artifact{Digest: digest}, true)
 }
 
-func (f *Fetcher) get(ctx context.Context, a Artifact, cached bool) (*Tree, error) {
+func (f *Fetcher) fetch(ctx context.Context, a Artifact, cacheOnly bool) (*Tree, error) {
 	sum, err := ParseDigest(a.Digest)
 	if err != nil {
 		return nil, err
 	}
 	for {
 		if f.cache.lease(sum) {
-			return f.tree(sum, a), nil
+			return f.newTree(sum, a), nil
 		}
-		fl, mine := f.join(sum, a, cached)
-		if mine {
-			if err := f.lead(ctx, fl, sum); err != nil {
+		call, leader := f.joinCall(sum, a, cacheOnly)
+		if leader {
+			if err := f.runCall(ctx, call, sum); err != nil {
 				return nil, err
 			}
-			return f.tree(sum, a), nil
+			return f.newTree(sum, a), nil
 		}
 		select {
 		case <-ctx.Done():
-			return nil, failBy(Unreachable, context.Cause(ctx), "interrupted while waiting for the download")
-		case <-fl.done:
+			return nil, wrapError(Unreachable, context.Cause(ctx), "interrupted while waiting for the download")
+		case <-call.done:
 		}
-		if fl.err != nil && fl.from.URL == a.URL && fl.from.Client == a.Client && fl.cached == cached {
-			return nil, fl.err
+		if call.err != nil && call.artifact.URL == a.URL && call.artifact.Client == a.Client && call.cacheOnly == cacheOnly {
+			return nil, call.err
 		}
 	}
 }
 
-func (f *Fetcher) tree(sum string, a Artifact) *Tree {
+func (f *Fetcher) newTree(sum string, a Artifact) *Tree {
 	return &Tree{Root: f.cache.root(sum), Revision: a.Revision, Digest: a.Digest,
 		release: func() { f.cache.release(sum) }}
 }
 
-func (f *Fetcher) join(sum string, a Artifact, cached bool) (*flight, bool) {
+func (f *Fetcher) joinCall(sum string, a Artifact, cacheOnly bool) (*fetchCall, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if fl := f.flights[sum]; fl != nil {
-		return fl, false
+	if call := f.calls[sum]; call != nil {
+		return call, false
 	}
-	fl := &flight{from: a, cached: cached, done: make(chan struct{})}
-	f.flights[sum] = fl
-	return fl, true
+	call := &fetchCall{artifact: a, cacheOnly: cacheOnly, done: make(chan struct{})}
+	f.calls[sum] = call
+	return call, true
 }
 
-// lead gets the tree, leased, and tells those who wait.
-func (f *Fetcher) lead(ctx context.Context, fl *flight, sum string) (err error) {
+// runCall leases the tree, after downloading it if necessary, and wakes the waiting callers.
+func (f *Fetcher) runCall(ctx context.Context, call *fetchCall, sum string) (err error) {
 	defer func() {
-		// Whoever waits has time of their own: a caller that gave up is not their failure.
+		// Waiting callers have their own contexts: the end of this one is not their failure.
 		if ctx.Err() == nil {
-			fl.err = err
+			call.err = err
 		}
 		f.mu.Lock()
-		delete(f.flights, sum)
+		delete(f.calls, sum)
 		f.mu.Unlock()
-		close(fl.done)
+		close(call.done)
 	}()
-	there, err := f.cache.adopt(ctx, sum)
-	if there || err != nil {
+	found, err := f.cache.checkAndLease(ctx, sum)
+	if found || err != nil {
 		return err
 	}
-	if fl.cached {
-		return fail(NotFound, "", "it is not in the cache")
+	if call.cacheOnly {
+		return newError(NotFound, "", "the artifact is not in the cache")
 	}
-	return f.fill(ctx, fl.from, sum)
+	return f.downloadAndUnpack(ctx, call.artifact, sum)
 }
 
-func (f *Fetcher) fill(ctx context.Context, a Artifact, sum string) error {
+func (f *Fetcher) downloadAndUnpack(ctx context.Context, a Artifact, sum string) error {
 	temp, err := os.MkdirTemp(f.cache.dir, tempPrefix)
 	if err != nil {
-		return failBy(Storage, err, "making a folder for the download")
+		return wrapError(Storage, err, "creating a directory for the download")
 	}
-	// Does nothing once the folder was moved into the cache.
+	// Does nothing after the directory was moved into the cache.
 	defer func() { _ = os.RemoveAll(temp) }()
 
 	name, err := f.download(ctx, temp, a, sum)
@@ -211,21 +215,21 @@ func (f *Fetcher) fill(ctx context.Context, a Artifact, sum string) error {
 	}
 	tarball, err := os.Open(name)
 	if err != nil {
-		return failBy(Storage, err, "opening the download")
+		return wrapError(Storage, err, "opening the download")
 	}
 	defer func() { _ = tarball.Close() }()
 	root := filepath.Join(temp, treeName)
 	if err := os.Mkdir(root, 0o755); err != nil {
-		return failBy(Storage, err, "making a folder for the tree")
+		return wrapError(Storage, err, "creating a directory for the tree")
 	}
-	bounded, cancel := context.WithTimeout(ctx, f.timeout)
+	unpackCtx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	size, err := Unpack(bounded, tarball, root, f.limits)
+	size, err := Unpack(unpackCtx, tarball, root, f.limits)
 	if err != nil {
 		return err
 	}
 	if err := os.Remove(name); err != nil {
-		return failBy(Storage, err, "removing the download")
+		return wrapError(Storage, err, "removing the download")
 	}
 	return storageError(f.cache.add(temp, sum, size))
 }

@@ -45,8 +45,8 @@ func newFetcher(t testing.TB, o Options) *Fetcher {
 	if o.Backoff == 0 {
 		o.Backoff = time.Nanosecond
 	}
-	if o.AnswerWithin == 0 {
-		o.AnswerWithin = time.Minute // a busy machine takes its time
+	if o.ResponseHeaderTimeout == 0 {
+		o.ResponseHeaderTimeout = time.Minute // a busy machine is slow
 	}
 	f, err := NewFetcher(o)
 	if err != nil {
@@ -64,8 +64,8 @@ func fetch(t testing.TB, f *Fetcher, url string, b []byte) *Tree {
 	return tree
 }
 
-// onlyTrees fails when there is anything in the cache but trees of these tarballs.
-func onlyTrees(t testing.TB, dir string, tarballs ...[]byte) {
+// expectCachedTrees fails the test unless the cache holds exactly the trees of the tarballs.
+func expectCachedTrees(t testing.TB, dir string, tarballs ...[]byte) {
 	t.Helper()
 	want := map[string]bool{}
 	for _, b := range tarballs {
@@ -84,33 +84,33 @@ func onlyTrees(t testing.TB, dir string, tarballs ...[]byte) {
 	}
 }
 
-func TestFetchOnce(t *testing.T) {
+func TestFetchDownloadsOnce(t *testing.T) {
 	b := makeTarball(t, file("a/b", "content"))
 	s := serveBytes(t, b)
 	dir := t.TempDir()
 	f := newFetcher(t, Options{Dir: dir})
 	for range 3 {
 		tree := fetch(t, f, s.URL, b)
-		if got := treeOf(t, tree.Root); !maps.Equal(got, map[string]string{"a/b": "content"}) {
+		if got := readTree(t, tree.Root); !maps.Equal(got, map[string]string{"a/b": "content"}) {
 			t.Errorf("got %v", got)
 		}
 		if tree.Digest != digestOf(b) || tree.Revision != "main@sha1:abc" {
 			t.Errorf("got %s %s", tree.Digest, tree.Revision)
 		}
 		tree.Release()
-		tree.Release() // a second time does nothing
+		tree.Release() // the second call does nothing
 	}
 	if n := s.requests.Load(); n != 1 {
 		t.Errorf("%d requests, want 1", n)
 	}
-	onlyTrees(t, dir, b)
+	expectCachedTrees(t, dir, b)
 }
 
-func TestFetchTogether(t *testing.T) {
+func TestConcurrentFetchesShareDownload(t *testing.T) {
 	b := makeTarball(t, file("a", "content"))
-	go1 := make(chan struct{})
+	unblock := make(chan struct{})
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		<-go1
+		<-unblock
 		_, _ = w.Write(b)
 	})
 	f := newFetcher(t, Options{})
@@ -128,14 +128,14 @@ func TestFetchTogether(t *testing.T) {
 			}
 		})
 	}
-	close(go1)
+	close(unblock)
 	wg.Wait()
 	if n := s.requests.Load(); n != 1 {
 		t.Errorf("%d requests, want 1", n)
 	}
 }
 
-func TestFetchOfACallerThatGivesUpIsTakenOver(t *testing.T) {
+func TestFetchContinuesAfterOtherCallerIsCanceled(t *testing.T) {
 	b := makeTarball(t, file("a", "content"))
 	asked, release := make(chan struct{}, 2), make(chan struct{})
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -164,15 +164,15 @@ func TestFetchOfACallerThatGivesUpIsTakenOver(t *testing.T) {
 	}()
 	cancel()
 	if err := <-first; !errors.Is(err, context.Canceled) {
-		t.Errorf("the one that gave up: %v", err)
+		t.Errorf("the canceled call: %v", err)
 	}
 	select {
-	case <-asked: // the second asks on its own account
+	case <-asked: // the second call sends its own request
 	case err := <-second:
-		t.Fatalf("ended with the failure of the one that gave up: %v", err)
+		t.Fatalf("the second call failed with the error of the canceled call: %v", err)
 	}
 	close(release)
 	if err := <-second; err != nil {
-		t.Errorf("the one that did not give up: %v", err)
+		t.Errorf("the second call: %v", err)
 	}
 }

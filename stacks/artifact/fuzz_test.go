@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzTarball: any bytes that are served as a tarball unpack within the limits,
-// below the folder and nowhere else, or are refused.
+// FuzzTarball checks that Unpack refuses arbitrary bytes, or unpacks them within the limits
+// and only below the target directory.
 func FuzzTarball(f *testing.F) {
 	whole := makeTarball(f, file("a/b.yaml", "x: 1"), file("c", strings.Repeat("c", 1000)))
 	f.Add(whole)
@@ -23,33 +23,33 @@ func FuzzTarball(f *testing.F) {
 	f.Add(compress(f, bytes.Repeat([]byte{0}, 1<<16)))
 	f.Add([]byte("\x1f\x8b\x08\x04\x00\x00\x00\x00\x00\x00\xff\xff"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		around := t.TempDir()
-		dir := filepath.Join(around, "tree")
+		parent := t.TempDir()
+		dir := filepath.Join(parent, "tree")
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		size, err := Unpack(t.Context(), bytes.NewReader(b), dir, small)
+		size, err := Unpack(t.Context(), bytes.NewReader(b), dir, smallLimits)
 		if reason := reasonOf(t, err); reason == Storage {
-			t.Fatalf("a tarball is to blame, not the disk: %v", err)
+			t.Fatalf("a Storage error for an invalid tarball: %v", err)
 		}
-		nothingAround(t, around, dir)
-		on, merr := measure(t.Context(), dir)
+		expectNothingOutside(t, parent, dir)
+		onDisk, merr := measure(t.Context(), dir)
 		if merr != nil {
 			t.Fatal(merr)
 		}
-		if on.Bytes > small.UnpackedBytes || on.Files > small.Files+1 || (err == nil && on != size) {
-			t.Fatalf("says %v and unpacked %v with limits %v", size, on, small)
+		if onDisk.Bytes > smallLimits.UnpackedBytes || onDisk.Files > smallLimits.Files+1 || (err == nil && onDisk != size) {
+			t.Fatalf("reported %v, unpacked %v, with limits %v", size, onDisk, smallLimits)
 		}
 	})
 }
 
-// serving answers every request the same, without a network.
-type serving func() (*http.Response, error)
+// staticTransport returns the same response to every request, without a network.
+type staticTransport func() (*http.Response, error)
 
-func (s serving) RoundTrip(*http.Request) (*http.Response, error) { return s() }
+func (s staticTransport) RoundTrip(*http.Request) (*http.Response, error) { return s() }
 
-// FuzzFetch: whatever a source says of its artifact, the fetch is refused or
-// gives what the digest names; no message has what a URL hides.
+// FuzzFetch checks that a fetch with arbitrary URL, revision and digest fails or returns the
+// content of the digest, and that no message contains a secret of the URL.
 func FuzzFetch(f *testing.F) {
 	body := makeTarball(f, file("a.yaml", "a: 1\n"))
 	f.Add("https://user:hunter2@example.com/a.tgz?token=hunter2#hunter2", "main@sha1:abc", digestOf(body), uint16(200))
@@ -60,18 +60,18 @@ func FuzzFetch(f *testing.F) {
 	f.Add(":hunter2", "x", digestOf(body), uint16(401))
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, url, revision, digest string, code uint16) {
-		client := &http.Client{Transport: serving(func() (*http.Response, error) {
+		client := &http.Client{Transport: staticTransport(func() (*http.Response, error) {
 			return &http.Response{StatusCode: int(code), Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body))}, nil
 		})}
-		fetcher, err := NewFetcher(Options{Dir: filepath.Join(dir, "cache"), CacheBytes: 1 << 20, Limits: small, Client: client, Attempts: 1, Backoff: time.Nanosecond})
+		fetcher, err := NewFetcher(Options{Dir: filepath.Join(dir, "cache"), CacheBytes: 1 << 20, Limits: smallLimits, Client: client, Attempts: 1, Backoff: time.Nanosecond})
 		if err != nil {
 			t.Fatal(err)
 		}
 		tree, err := fetcher.Fetch(t.Context(), Artifact{URL: url, Revision: revision, Digest: digest})
 		if err != nil {
 			reasonOf(t, err)
-			if strings.Contains(err.Error(), "hunter2") && hides(url, "hunter2") {
-				t.Fatalf("%q: the message tells what the URL hides: %v", url, err)
+			if strings.Contains(err.Error(), "hunter2") && onlyInSecretParts(url, "hunter2") {
+				t.Fatalf("%q: the message contains a secret of the URL: %v", url, err)
 			}
 			if !utf8.ValidString(err.Error()) || len(err.Error()) > 4096 {
 				t.Fatalf("%q %q: a message of %d bytes: %q", url, digest, len(err.Error()), err)
@@ -80,22 +80,23 @@ func FuzzFetch(f *testing.F) {
 		}
 		defer tree.Release()
 		if digest != digestOf(body) {
-			t.Fatalf("%q gave a tree", digest)
+			t.Fatalf("a tree for the digest %q", digest)
 		}
-		if got := treeOf(t, tree.Root); len(got) != 1 || got["a.yaml"] != "a: 1\n" {
+		if got := readTree(t, tree.Root); len(got) != 1 || got["a.yaml"] != "a: 1\n" {
 			t.Fatalf("got %v", got)
 		}
 	})
 }
 
-// hides is true when a text stands in a URL only where a secret may.
-func hides(url, text string) bool {
+// onlyInSecretParts is true if text occurs only in the parts of the URL that can be secret:
+// user info, query and fragment.
+func onlyInSecretParts(url, text string) bool {
 	before, after, _ := strings.Cut(url, text)
 	return !strings.Contains(after, text) && (strings.HasPrefix(after, "@") || strings.ContainsAny(before, "?#"))
 }
 
-// FuzzMarker: any file that says what a cached tree holds is read, or the tree
-// is measured anew.
+// FuzzMarker checks that an arbitrary marker file is rejected, or keeps its size when it is
+// written and read again.
 func FuzzMarker(f *testing.F) {
 	for _, seed := range []string{`{"files":1,"bytes":2}`, `{"files":-1}`, `{"bytes":9223372036854775808}`, `[]`, ``, `{"files":1e3}`, `null`} {
 		f.Add([]byte(seed))
@@ -110,20 +111,20 @@ func FuzzMarker(f *testing.F) {
 			return
 		}
 		if size.Files < 0 || size.Bytes < 0 {
-			t.Fatalf("%q is %v", data, size)
+			t.Fatalf("%q is read as %v", data, size)
 		}
 		if err := writeMarker(dir, size); err != nil {
 			t.Fatal(err)
 		}
 		if again, _, err := readMarker(dir); err != nil || again != size {
-			t.Fatalf("%q is %v, written and read %v (%v)", data, size, again, err)
+			t.Fatalf("%q is read as %v; written and read again: %v (%v)", data, size, again, err)
 		}
 	})
 }
 
-func TestHides(t *testing.T) {
+func TestOnlyInSecretParts(t *testing.T) {
 	for url, want := range map[string]bool{"https://u:x@h/": true, "https://h/?t=x": true, "https://h/x": false, "https://x@h/x": false} {
-		if hides(url, "x") != want {
+		if onlyInSecretParts(url, "x") != want {
 			t.Errorf("%s: want %v", url, want)
 		}
 	}

@@ -15,8 +15,9 @@ import (
 	"github.com/ksctl/gitops/internal/golden"
 )
 
-// The digest of an artifact follows from this tarball. With other bytes each source would offer
-// a new revision after an update. Compression is left out: it changes with the Go release.
+// The digest of an artifact depends on this tarball. If its bytes changed, each source would
+// publish a new revision after an update. The golden file is not compressed, because
+// compression changes with the Go release.
 func TestGoldenTarball(t *testing.T) {
 	files := map[string]string{
 		"stacks/web/stack.yaml": "kind: Stack\n", "run.sh": "#!/bin/sh\n", "empty": "", "stacks/größe.yaml": "a: ä\n",
@@ -33,7 +34,7 @@ func TestGoldenTarball(t *testing.T) {
 		t.Fatal(err)
 	}
 	if h := gz.Header; h.Name != "" || h.Comment != "" || h.Extra != nil || !h.ModTime.IsZero() {
-		t.Errorf("the header has more than it needs: %+v", h)
+		t.Errorf("the gzip header has unexpected fields: %+v", h)
 	}
 	tarball, err := io.ReadAll(gz)
 	if err != nil {
@@ -53,20 +54,20 @@ func TestGoldenTarball(t *testing.T) {
 	if _, err := Unpack(t.Context(), &again, dir, Limits{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := treeOf(t, dir); !maps.Equal(got, files) {
-		t.Errorf("it is unpacked as %v", got)
+	if got := readTree(t, dir); !maps.Equal(got, files) {
+		t.Errorf("unpacked files: %v", got)
 	}
 }
 
-// The marker beside a tree says that the tree is complete. A tree is removed when its marker can't
-// be read.
+// The marker next to a tree records that the tree is complete. The cache removes a tree whose
+// marker can't be read.
 func TestGoldenMarker(t *testing.T) {
 	for name, size := range map[string]Size{"marker-least.json": {}, "marker.json": {Files: 7, Bytes: 123_456_789}} {
 		dir := t.TempDir()
 		if err := writeMarker(dir, size); err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join(dir, "complete") // the name is a part of the form
+		path := filepath.Join(dir, "complete") // the file name is part of the format
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -82,7 +83,7 @@ func TestGoldenMarker(t *testing.T) {
 	golden.Complete(t, Size{Files: 7, Bytes: 123_456_789})
 }
 
-// Trees that an earlier release left in the cache are used.
+// The cache uses trees that an earlier release stored.
 func TestGoldenCacheFolder(t *testing.T) {
 	dir := t.TempDir()
 	sum := strings.Repeat("0", sha256Hex)
@@ -99,7 +100,7 @@ func TestGoldenCacheFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	adopted, err := c.adopt(t.Context(), sum)
+	adopted, err := c.checkAndLease(t.Context(), sum)
 	if err != nil || !adopted || c.root(sum) != filepath.Join(dir, sum, "tree") {
 		t.Errorf("adopted %v, %v", adopted, err)
 	}

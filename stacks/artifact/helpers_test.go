@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// member is one entry of a tarball made for a test.
+// member is an entry of a test tarball.
 type member struct {
 	name string
 	body string
@@ -81,7 +81,7 @@ func digestOf(b []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// reasonOf is the reason of an error of this package, and fails the test for any other.
+// reasonOf returns the reason of an *Error, and fails the test for other errors.
 func reasonOf(t testing.TB, err error) Reason {
 	t.Helper()
 	if err == nil {
@@ -94,8 +94,8 @@ func reasonOf(t testing.TB, err error) Reason {
 	return e.Reason
 }
 
-// treeOf reads a folder back: paths to contents.
-func treeOf(t testing.TB, root string) map[string]string {
+// readTree returns the contents of all files of a directory by path.
+func readTree(t testing.TB, root string) map[string]string {
 	t.Helper()
 	got := map[string]string{}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

@@ -21,8 +21,8 @@ import (
 	"time"
 )
 
-// fetchAndMeasure is the argument that makes the test binary a process of its own
-// that fetches one artifact with the default limits.
+// fetchAndMeasure is the argument with which the test binary fetches one artifact with the
+// default limits, in a separate process.
 const fetchAndMeasure = "fetch-and-measure"
 
 func TestMain(m *testing.M) {
@@ -33,16 +33,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// measured is what that process tells.
-type measured struct {
+// fetchResult is the output of that process, as JSON.
+type fetchResult struct {
 	Reason  Reason
 	Message string
-	// Peak is the most memory that the process had, in bytes.
+	// Peak is the peak memory of the process, in bytes.
 	Peak int64
 }
 
 func fetchOne(url, digest, dir string) {
-	var out measured
+	var out fetchResult
 	f, err := NewFetcher(Options{Dir: dir, Attempts: 1})
 	if err == nil {
 		var tree *Tree
@@ -72,24 +72,26 @@ func fetchOne(url, digest, dir string) {
 	}
 }
 
-// statedPeak is what docs/limits.md says. The race detector takes as much
-// again several times over.
-func statedPeak() int64 {
-	if raced {
+// documentedPeak is the peak memory in docs/limits.md, in bytes. The race detector needs
+// several times as much.
+func documentedPeak() int64 {
+	if raceEnabled {
 		return 256 << 20
 	}
 	return 64 << 20
 }
 
-// hostileArchive is made on the way to a file: it need not fit into memory.
+// hostileArchive writes an archive to a file piece by piece, so that it need not fit into
+// memory.
 type hostileArchive struct {
 	t   testing.TB
 	sum hash.Hash
 	w   io.Writer
 }
 
-// part writes members of gzip, which make one stream when they are read.
-func (h *hostileArchive) part(raw []byte, times int) {
+// writeMember writes raw as a gzip member, several times. A reader sees the members as one
+// stream.
+func (h *hostileArchive) writeMember(raw []byte, times int) {
 	h.t.Helper()
 	packed := compress(h.t, raw)
 	for range times {
@@ -99,53 +101,57 @@ func (h *hostileArchive) part(raw []byte, times int) {
 	}
 }
 
-// header writes the header of a file without its content.
-func (h *hostileArchive) header(name string, size int64) {
+// writeHeader writes the tar header of a file without its content.
+func (h *hostileArchive) writeHeader(name string, size int64) {
 	h.t.Helper()
 	var b bytes.Buffer
 	if err := tar.NewWriter(&b).WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: size}); err != nil {
 		h.t.Fatal(err)
 	}
-	h.part(b.Bytes(), 1)
+	h.writeMember(b.Bytes(), 1)
 }
 
-// zeros writes so many MiB of them.
-func (h *hostileArchive) zeros(mib int) { h.t.Helper(); h.part(make([]byte, 1<<20), mib) }
+// writeZeros writes mib MiB of zeros.
+func (h *hostileArchive) writeZeros(mib int) { h.t.Helper(); h.writeMember(make([]byte, 1<<20), mib) }
 
-// hostileArchives by what they are, and what refuses each.
+// hostileArchives are archives by name, and the reason with which Fetch refuses each.
 var hostileArchives = map[string]struct {
 	write func(h *hostileArchive)
 	want  Reason
 }{
-	"a file of 10 GiB":           {func(h *hostileArchive) { h.header("big", 10<<30); h.zeros(10 << 10) }, TooLarge},
-	"files of 3 GiB together":    {func(h *hostileArchive) { hostileFiles(h) }, TooLarge},
-	"10 GiB behind the end":      {func(h *hostileArchive) { h.part(makeTar(h.t, file("x", "x")), 1); h.zeros(10 << 10) }, TooLarge},
-	"a million files":            {func(h *hostileArchive) { millionFiles(h) }, TooManyFiles},
-	"ten thousand levels":        {func(h *hostileArchive) { h.part(makeTar(h.t, file(strings.Repeat("d/", 10_000)+"f", "")), 1) }, TooDeep},
-	"a name of a gigabyte":       {func(h *hostileArchive) { longRecord(h, tar.TypeGNULongName) }, Malformed},
-	"an attribute of a gigabyte": {func(h *hostileArchive) { longRecord(h, tar.TypeXHeader) }, Malformed},
-	"a link out of the tree": {func(h *hostileArchive) {
-		h.part(makeTar(h.t, member{name: "l", link: "/etc", kind: tar.TypeSymlink}, file("l/passwd", "x")), 1)
+	"a file of 10 GiB":           {func(h *hostileArchive) { h.writeHeader("big", 10<<30); h.writeZeros(10 << 10) }, TooLarge},
+	"files of 3 GiB together":    {func(h *hostileArchive) { writeLargeFiles(h) }, TooLarge},
+	"10 GiB after the end":       {func(h *hostileArchive) { h.writeMember(makeTar(h.t, file("x", "x")), 1); h.writeZeros(10 << 10) }, TooLarge},
+	"a million files":            {func(h *hostileArchive) { writeMillionFiles(h) }, TooManyFiles},
+	"ten thousand levels":        {func(h *hostileArchive) { h.writeMember(makeTar(h.t, file(strings.Repeat("d/", 10_000)+"f", "")), 1) }, TooDeep},
+	"a name of a gigabyte":       {func(h *hostileArchive) { writeLongRecord(h, tar.TypeGNULongName) }, Malformed},
+	"a PAX record of a gigabyte": {func(h *hostileArchive) { writeLongRecord(h, tar.TypeXHeader) }, Malformed},
+	"a link to a path outside the tree": {func(h *hostileArchive) {
+		h.writeMember(makeTar(h.t, member{name: "l", link: "/etc", kind: tar.TypeSymlink}, file("l/passwd", "x")), 1)
 	}, UnsafePath},
-	"links that add up": {func(h *hostileArchive) {
-		h.part(makeTar(h.t, member{name: "a", link: ".", kind: tar.TypeSymlink}, member{name: "a/b", link: "..", kind: tar.TypeSymlink}), 1)
+	"links that combine to a path outside the tree": {func(h *hostileArchive) {
+		h.writeMember(makeTar(h.t, member{name: "a", link: ".", kind: tar.TypeSymlink}, member{name: "a/b", link: "..", kind: tar.TypeSymlink}), 1)
 	}, UnsafePath},
-	"a path out of the tree":       {func(h *hostileArchive) { h.part(makeTar(h.t, file("../../evil", "x")), 1) }, UnsafePath},
-	"a tarball that is cut off":    {func(h *hostileArchive) { h.header("f", 32<<20); h.zeros(16) }, Malformed},
-	"no tarball":                   {func(h *hostileArchive) { h.part(bytes.Repeat([]byte("no tarball. "), 1<<16), 64) }, Malformed},
-	"no archive":                   {func(h *hostileArchive) { _, _ = h.w.Write(bytes.Repeat([]byte("x"), 64<<20)) }, Malformed},
-	"a broken stream":              {func(h *hostileArchive) { h.header("f", 8<<20); h.zeros(4); _, _ = h.w.Write([]byte("\x1f\x8b broken")) }, Malformed},
-	"a checksum that is not right": {func(h *hostileArchive) { brokenChecksum(h) }, Malformed},
+	"a path outside the tree": {func(h *hostileArchive) { h.writeMember(makeTar(h.t, file("../../evil", "x")), 1) }, UnsafePath},
+	"a truncated tarball":     {func(h *hostileArchive) { h.writeHeader("f", 32<<20); h.writeZeros(16) }, Malformed},
+	"gzip without a tarball":  {func(h *hostileArchive) { h.writeMember(bytes.Repeat([]byte("no tarball. "), 1<<16), 64) }, Malformed},
+	"not gzip":                {func(h *hostileArchive) { _, _ = h.w.Write(bytes.Repeat([]byte("x"), 64<<20)) }, Malformed},
+	"a broken stream": {func(h *hostileArchive) {
+		h.writeHeader("f", 8<<20)
+		h.writeZeros(4)
+		_, _ = h.w.Write([]byte("\x1f\x8b broken"))
+	}, Malformed},
+	"a wrong checksum": {func(h *hostileArchive) { writeBrokenChecksum(h) }, Malformed},
 }
 
-func hostileFiles(h *hostileArchive) {
+func writeLargeFiles(h *hostileArchive) {
 	for i := range 60 {
-		h.header(fmt.Sprintf("f%d", i), 50<<20)
-		h.zeros(50)
+		h.writeHeader(fmt.Sprintf("f%d", i), 50<<20)
+		h.writeZeros(50)
 	}
 }
 
-func millionFiles(h *hostileArchive) {
+func writeMillionFiles(h *hostileArchive) {
 	thousand := func(i int) []byte {
 		var b bytes.Buffer
 		w := tar.NewWriter(&b)
@@ -156,15 +162,16 @@ func millionFiles(h *hostileArchive) {
 		}
 		return b.Bytes()
 	}
-	// Nobody reads on to the second half of them.
+	// Fetch stops before the rest, so its names need not differ.
 	for i := range 60 {
-		h.part(thousand(i), 1)
+		h.writeMember(thousand(i), 1)
 	}
-	h.part(thousand(60), 940)
+	h.writeMember(thousand(60), 940)
 }
 
-// longRecord is a record of a gigabyte that is to be read before the entry that it is about.
-func longRecord(h *hostileArchive, kind byte) {
+// writeLongRecord writes a record of a gigabyte. A reader must read it before the entry that
+// it describes.
+func writeLongRecord(h *hostileArchive, kind byte) {
 	raw := make([]byte, 512)
 	copy(raw, "././@LongLink")
 	copy(raw[100:], "0000644\x000000000\x000000000\x00")
@@ -178,25 +185,24 @@ func longRecord(h *hostileArchive, kind byte) {
 		sum += int64(c)
 	}
 	copy(raw[148:], fmt.Sprintf("%06o\x00 ", sum))
-	h.part(raw, 1)
-	h.part(bytes.Repeat([]byte("n"), 1<<20), 1<<10)
+	h.writeMember(raw, 1)
+	h.writeMember(bytes.Repeat([]byte("n"), 1<<20), 1<<10)
 }
 
-// brokenChecksum is a whole tarball whose compression says that it is not.
-func brokenChecksum(h *hostileArchive) {
+// writeBrokenChecksum writes a complete tarball with a wrong gzip checksum.
+func writeBrokenChecksum(h *hostileArchive) {
 	packed := compress(h.t, makeTar(h.t, file("a", strings.Repeat("a", 1<<20))))
 	packed[len(packed)-8] ^= 1
 	_, _ = h.w.Write(packed)
 }
 
-// TestHostileArtifactsTakeLittleMemory: a process of its own fetches each with the
-// default limits. It never has more memory than is stated, whatever the
-// artifact, and leaves nothing on the disk.
-func TestHostileArtifactsTakeLittleMemory(t *testing.T) {
+// A separate process fetches each hostile artifact with the default limits. Its memory never
+// exceeds the documented peak, and it leaves nothing on the disk.
+func TestHostileArtifactsStayBelowDocumentedMemory(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux tells how much memory a process had")
+		t.Skip("only Linux reports the peak memory of a process")
 	}
-	most := int64(0)
+	maxPeak := int64(0)
 	for name, c := range hostileArchives {
 		t.Run(name, func(t *testing.T) {
 			f, err := os.Create(filepath.Join(t.TempDir(), "archive"))
@@ -210,22 +216,22 @@ func TestHostileArtifactsTakeLittleMemory(t *testing.T) {
 			s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				http.ServeContent(w, r, "archive.tar.gz", time.Time{}, f)
 			})
-			most = max(most, inItsOwnProcess(t, s.URL, "sha256:"+hex.EncodeToString(h.sum.Sum(nil)), c.want))
+			maxPeak = max(maxPeak, fetchInSubprocess(t, s.URL, "sha256:"+hex.EncodeToString(h.sum.Sum(nil)), c.want))
 		})
 	}
-	t.Run("a wrong digest", func(t *testing.T) {
-		s := serve(t, func(w http.ResponseWriter, _ *http.Request) { endless(w, 100) })
-		most = max(most, inItsOwnProcess(t, s.URL, digestOf(nil), DigestMismatch))
+	t.Run("wrong digest", func(t *testing.T) {
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) { writeBody(w, 100) })
+		maxPeak = max(maxPeak, fetchInSubprocess(t, s.URL, digestOf(nil), DigestMismatch))
 	})
-	t.Run("a download without an end", func(t *testing.T) {
-		s := serve(t, func(w http.ResponseWriter, _ *http.Request) { endless(w, 1<<20) })
-		most = max(most, inItsOwnProcess(t, s.URL, digestOf(nil), TooLarge))
+	t.Run("endless download", func(t *testing.T) {
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) { writeBody(w, 1<<20) })
+		maxPeak = max(maxPeak, fetchInSubprocess(t, s.URL, digestOf(nil), TooLarge))
 	})
-	t.Logf("the most memory that a process had: %d MiB, stated: %d MiB", most>>20, statedPeak()>>20)
+	t.Logf("highest peak memory: %d MiB, documented: %d MiB", maxPeak>>20, documentedPeak()>>20)
 }
 
-// endless writes so many MiB, unless who reads has enough.
-func endless(w http.ResponseWriter, mib int) {
+// writeBody writes mib MiB, or less if the client closes the connection.
+func writeBody(w http.ResponseWriter, mib int) {
 	block := bytes.Repeat([]byte{0x1f, 0x8b}, 1<<19)
 	for range mib {
 		if _, err := w.Write(block); err != nil {
@@ -234,7 +240,7 @@ func endless(w http.ResponseWriter, mib int) {
 	}
 }
 
-func inItsOwnProcess(t *testing.T, url, digest string, want Reason) int64 {
+func fetchInSubprocess(t *testing.T, url, digest string, want Reason) int64 {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -247,7 +253,7 @@ func inItsOwnProcess(t *testing.T, url, digest string, want Reason) int64 {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	var got measured
+	var got fetchResult
 	if err := json.Unmarshal(out, &got); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -257,9 +263,9 @@ func inItsOwnProcess(t *testing.T, url, digest string, want Reason) int64 {
 	if len(got.Message) > 2000 {
 		t.Errorf("a message of %d bytes", len(got.Message))
 	}
-	if got.Peak == 0 || got.Peak > statedPeak() {
-		t.Errorf("it had %d MiB of memory, stated is %d", got.Peak>>20, statedPeak()>>20)
+	if got.Peak == 0 || got.Peak > documentedPeak() {
+		t.Errorf("peak memory %d MiB, documented: %d MiB", got.Peak>>20, documentedPeak()>>20)
 	}
-	onlyTrees(t, dir)
+	expectCachedTrees(t, dir)
 	return got.Peak
 }

@@ -20,29 +20,29 @@ const (
 	responseHeaderTimeout = 2 * time.Minute
 )
 
-// ClientOptions say how a client reaches servers. The zero value trusts what
-// the system trusts, and takes the proxy of the environment.
+// ClientOptions configures how an HTTP client reaches servers. The zero value trusts
+// the system's certificate authorities and uses the proxy of the environment.
 type ClientOptions struct {
 	// TLS holds the certificate authorities to trust instead of the system's, and
-	// the certificate to show, where there are any.
+	// the client certificate, if there are any.
 	TLS *tls.Config
-	// Proxy to go through, instead of the environment's.
+	// Proxy is used instead of the proxy of the environment.
 	Proxy *url.URL
-	// AnswerWithin is how long a server may take to begin an answer; 2 min when zero.
-	AnswerWithin time.Duration
+	// ResponseHeaderTimeout is how long a server may take to send response headers; 2 min
+	// when zero.
+	ResponseHeaderTimeout time.Duration
 }
 
-// NewHTTPClient makes a client for URLs that others chose: it follows few
-// redirects and never talks to a link-local address, where clouds serve the
-// credentials of the machine. The address is checked when it is dialled, so
-// that neither a redirect nor a name that resolves to one gets around it.
+// NewHTTPClient returns a client for URLs that users chose. It follows at most
+// maxRedirects redirects and never connects to a link-local address, where clouds
+// serve the credentials of the machine. The address is checked when it is dialed, so
+// that neither a redirect nor a DNS name that resolves to one circumvents the check.
 //
-// Behind a proxy it is the proxy that dials; there only addresses that stand in
-// a URL are checked.
+// With a proxy, the proxy dials; then only IP addresses in a URL are checked.
 func NewHTTPClient() *http.Client { return NewHTTPClientWith(ClientOptions{}) }
 
-// NewHTTPClientWith is NewHTTPClient with a certificate authority or a proxy
-// of its own.
+// NewHTTPClientWith is NewHTTPClient with the given certificate authorities, proxy
+// and timeout.
 func NewHTTPClientWith(o ClientOptions) *http.Client {
 	dialer := NewDialer()
 	proxy := http.ProxyFromEnvironment
@@ -50,7 +50,7 @@ func NewHTTPClientWith(o ClientOptions) *http.Client {
 		proxy = http.ProxyURL(o.Proxy)
 	}
 	return &http.Client{
-		Transport: guard{next: &http.Transport{
+		Transport: addressGuard{next: &http.Transport{
 			Proxy:                 proxy,
 			DialContext:           dialer.DialContext,
 			TLSClientConfig:       o.TLS.Clone(),
@@ -59,7 +59,7 @@ func NewHTTPClientWith(o ClientOptions) *http.Client {
 			MaxIdleConnsPerHost:   4,
 			IdleConnTimeout:       90 * time.Second,
 			TLSHandshakeTimeout:   connectTimeout,
-			ResponseHeaderTimeout: cmp.Or(o.AnswerWithin, responseHeaderTimeout),
+			ResponseHeaderTimeout: cmp.Or(o.ResponseHeaderTimeout, responseHeaderTimeout),
 			OnProxyConnectResponse: func(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
 				if resp.StatusCode != http.StatusOK {
 					return &ProxyError{Status: resp.StatusCode}
@@ -67,92 +67,93 @@ func NewHTTPClientWith(o ClientOptions) *http.Client {
 				return nil
 			},
 		}},
-		CheckRedirect: limitRedirects,
+		CheckRedirect: checkRedirect,
 	}
 }
 
-// NewDialer makes a dialer for addresses that others chose, which refuses the
-// same ones as the client.
+// NewDialer returns a dialer for addresses that users chose. It refuses the same
+// addresses as the client of NewHTTPClient.
 func NewDialer() *net.Dialer {
-	return &net.Dialer{Timeout: connectTimeout, KeepAlive: 30 * time.Second, ControlContext: refuseLinkLocal}
+	return &net.Dialer{Timeout: connectTimeout, KeepAlive: 30 * time.Second, ControlContext: checkDialAddress}
 }
 
-// ProxyError is a proxy that does not let through.
+// ProxyError reports a proxy that refused to connect to a server.
 type ProxyError struct {
-	// Status that it answers.
+	// Status is the HTTP status code of the proxy's response.
 	Status int
 }
 
-// Error says what the proxy answers.
+// Error implements error.
 func (e *ProxyError) Error() string {
-	return fmt.Sprintf("the proxy answers %d %s", e.Status, http.StatusText(e.Status))
+	return fmt.Sprintf("the proxy responded with %d %s", e.Status, http.StatusText(e.Status))
 }
 
-// guard looks at the host of every request, redirected ones too.
-type guard struct {
+// addressGuard checks the host of every request, including redirected ones.
+type addressGuard struct {
 	next *http.Transport
 }
 
 // RoundTrip implements http.RoundTripper.
-func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
-	if addr, err := netip.ParseAddr(r.URL.Hostname()); err == nil && forbidden(addr) {
+func (g addressGuard) RoundTrip(r *http.Request) (*http.Response, error) {
+	if addr, err := netip.ParseAddr(r.URL.Hostname()); err == nil && isForbidden(addr) {
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
-		return nil, refusal(addr)
+		return nil, refusedAddressError(addr)
 	}
 	return g.next.RoundTrip(r)
 }
 
-// CloseIdleConnections lets http.Client reach those of the transport.
-func (g guard) CloseIdleConnections() { g.next.CloseIdleConnections() }
+// CloseIdleConnections closes the idle connections of the transport. http.Client calls it.
+func (g addressGuard) CloseIdleConnections() { g.next.CloseIdleConnections() }
 
-func limitRedirects(r *http.Request, via []*http.Request) error {
+func checkRedirect(r *http.Request, via []*http.Request) error {
 	if r.URL.Scheme != "https" && via[len(via)-1].URL.Scheme == "https" {
-		// Credentials, and the content of a private repository, would go in the clear.
-		return fail(RefusedAddress, "", "a redirect from https to %s", clip(r.URL.Scheme, 16))
+		// Credentials and the content of a private repository would be sent unencrypted.
+		return newError(RefusedAddress, "", "refusing a redirect from https to %s", truncate(r.URL.Scheme, 16))
 	}
 	if len(via) > maxRedirects {
-		return fail(RefusedAddress, "", "more than %d redirects", maxRedirects)
+		return newError(RefusedAddress, "", "more than %d redirects", maxRedirects)
 	}
 	return nil
 }
 
-// RefuseHost says why a host:port is not talked to, for who lets another dial.
-func RefuseHost(address string) error {
+// CheckHost returns an error if the client refuses to connect to a host:port. It is for
+// callers that let a proxy dial.
+func CheckHost(address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return fail(RefusedAddress, "", "can't tell what address %q is", address)
+		return newError(RefusedAddress, "", "invalid address %q: expected host:port", address)
 	}
-	if addr, err := netip.ParseAddr(host); err == nil && forbidden(addr) {
-		return refusal(addr)
+	if addr, err := netip.ParseAddr(host); err == nil && isForbidden(addr) {
+		return refusedAddressError(addr)
 	}
 	return nil
 }
 
-func refuseLinkLocal(_ context.Context, _, address string, _ syscall.RawConn) error {
+func checkDialAddress(_ context.Context, _, address string, _ syscall.RawConn) error {
 	addr, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return fail(RefusedAddress, "", "can't tell what address %q is", address)
+		return newError(RefusedAddress, "", "invalid address %q: expected IP:port", address)
 	}
-	if forbidden(addr.Addr()) {
-		return refusal(addr.Addr())
+	if isForbidden(addr.Addr()) {
+		return refusedAddressError(addr.Addr())
 	}
 	return nil
 }
 
-func forbidden(a netip.Addr) bool {
+func isForbidden(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	return a.IsLinkLocalUnicast() || a.IsMulticast()
 }
 
-func refusal(a netip.Addr) *Error {
-	return fail(RefusedAddress, "", "%s is a link-local or multicast address", a)
+func refusedAddressError(a netip.Addr) *Error {
+	return newError(RefusedAddress, "", "%s is a link-local or multicast address", a)
 }
 
-// Refused gives the reason why the client would not talk to an address, if
-// that is what err is about.
-func Refused(err error) (*Error, bool) {
+// AsRefusedAddress returns the *Error in err if the client refused to connect to an
+// address.
+func AsRefusedAddress(err error) (*Error, bool) {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || e.Reason != RefusedAddress {
 		return nil, false

@@ -13,8 +13,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 )
 
-// IgnoreFile is the name of files in a source that say what to leave out of its
-// artifact, as for Flux. They are not part of the artifact themselves.
+// IgnoreFile is the name of files in a source that list what to exclude from its
+// artifact, as in Flux. The artifact does not contain these files.
 const IgnoreFile = ".sourceignore"
 
 const (
@@ -22,14 +22,14 @@ const (
 	maxIgnorePatterns = 1000
 )
 
-// Ignore tells which files of a tree are left out of its artifact.
+// Ignore matches the files of a tree that are excluded from its artifact.
 type Ignore struct {
 	patterns []gitignore.Pattern
 	matcher  gitignore.Matcher
 }
 
-// NewIgnore reads the patterns of all IgnoreFiles of a tree, and those of the
-// spec, which come last: the last that fits counts. The error is an *Error.
+// NewIgnore reads the patterns of all IgnoreFiles of a tree and, after them, those of the
+// spec. The last matching pattern decides. The error is an *Error.
 func NewIgnore(ctx context.Context, fsys fs.FS, spec string) (*Ignore, error) {
 	ig := &Ignore{}
 	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
@@ -37,14 +37,14 @@ func NewIgnore(ctx context.Context, fsys fs.FS, spec string) (*Ignore, error) {
 		case err != nil:
 			return readError(name, err)
 		case ctx.Err() != nil:
-			return failBy(Unreachable, context.Cause(ctx), "interrupted while looking for what to ignore")
+			return wrapError(Unreachable, context.Cause(ctx), "interrupted while reading the ignore patterns")
 		case d.Name() != IgnoreFile || !d.Type().IsRegular():
 			return nil
 		}
-		return ig.read(fsys, name)
+		return ig.readFile(fsys, name)
 	})
 	if err == nil {
-		err = ig.add("spec.ignore", []byte(spec), nil)
+		err = ig.addPatterns("spec.ignore", []byte(spec), nil)
 	}
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func NewIgnore(ctx context.Context, fsys fs.FS, spec string) (*Ignore, error) {
 	return ig, nil
 }
 
-func (ig *Ignore) read(fsys fs.FS, name string) (err error) {
+func (ig *Ignore) readFile(fsys fs.FS, name string) (err error) {
 	f, err := fsys.Open(name)
 	if err != nil {
 		return readError(name, err)
@@ -64,47 +64,47 @@ func (ig *Ignore) read(fsys fs.FS, name string) (err error) {
 		return readError(name, err)
 	}
 	if len(content) > maxIgnoreBytes {
-		return fail(IgnoreInvalid, name, "it has more than %d bytes", maxIgnoreBytes)
+		return newError(IgnoreInvalid, name, "the file has more than %d bytes", maxIgnoreBytes)
 	}
 	var domain []string
 	if dir := path.Dir(name); dir != "." {
 		domain = strings.Split(dir, "/")
 	}
-	return ig.add(name, content, domain)
+	return ig.addPatterns(name, content, domain)
 }
 
-// add takes the patterns of a file, which hold below the folder domain.
-func (ig *Ignore) add(where string, content []byte, domain []string) error {
+// addPatterns adds the patterns of a file. They apply below the directory domain.
+func (ig *Ignore) addPatterns(source string, content []byte, domain []string) error {
 	for number, line := range bytes.Split(content, []byte("\n")) {
 		pattern := strings.TrimSuffix(string(line), "\r")
 		if strings.TrimSpace(pattern) == "" || strings.HasPrefix(pattern, "#") {
 			continue
 		}
 		if err := checkPattern(pattern); err != nil {
-			return fail(IgnoreInvalid, where, "line %d, %.80q: %v", number+1, pattern, err)
+			return newError(IgnoreInvalid, source, "line %d, %.80q: %v", number+1, pattern, err)
 		}
 		if len(ig.patterns) == maxIgnorePatterns {
-			return fail(IgnoreInvalid, where, "with line %d there are more than %d patterns", number+1, maxIgnorePatterns)
+			return newError(IgnoreInvalid, source, "line %d exceeds the limit of %d patterns", number+1, maxIgnorePatterns)
 		}
 		ig.patterns = append(ig.patterns, gitignore.ParsePattern(pattern, domain))
 	}
 	return nil
 }
 
-// checkPattern refuses what would never fit anything.
+// checkPattern refuses patterns that can never match.
 func checkPattern(pattern string) error {
 	for part := range strings.SplitSeq(strings.TrimPrefix(pattern, "!"), "/") {
 		if strings.Contains(part, "**") && part != "**" {
-			return errors.New("** has to stand alone between slashes")
+			return errors.New("** must be a whole path element")
 		}
 		if _, err := path.Match(part, "x"); err != nil {
-			return fmt.Errorf("%w: is a bracket not closed?", err)
+			return fmt.Errorf("%w: check for an unclosed bracket", err)
 		}
 	}
 	return nil
 }
 
-// Skips is true for a file or a folder that is left out. It fits PackOptions.
+// Skips is true for a file or directory that is excluded. It can be used as PackOptions.Skip.
 func (ig *Ignore) Skips(name string, d fs.DirEntry) bool {
 	if path.Base(name) == IgnoreFile && !d.IsDir() {
 		return true

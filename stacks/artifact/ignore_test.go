@@ -10,7 +10,7 @@ import (
 	"testing/fstest"
 )
 
-func TestIgnore(t *testing.T) {
+func TestIgnoreExcludesMatchingFiles(t *testing.T) {
 	tree := func(ignores map[string]string) fstest.MapFS {
 		fsys := fstest.MapFS{}
 		for _, name := range []string{"README.md", "docs/a.md", "stacks/app/stack.yaml", "stacks/app/a.md", "stacks/app/docs/b.txt", "ci/run.sh"} {
@@ -26,17 +26,17 @@ func TestIgnore(t *testing.T) {
 		spec  string
 		left  []string
 	}{
-		"nothing":             {nil, "", []string{"README.md", "ci/run.sh", "docs/a.md", "stacks/app/a.md", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
-		"comments":            {nil, "# README.md\n\n  \n", []string{"README.md", "ci/run.sh", "docs/a.md", "stacks/app/a.md", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
-		"everything but one":  {nil, "/*\n!/stacks\n", []string{"stacks/app/a.md", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
-		"by ending":           {nil, "*.md\r\n", []string{"ci/run.sh", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
-		"a folder anywhere":   {nil, "docs/", []string{"README.md", "ci/run.sh", "stacks/app/a.md", "stacks/app/stack.yaml"}},
-		"a folder at the top": {nil, "/docs/", []string{"README.md", "ci/run.sh", "stacks/app/a.md", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
-		"two stars":           {nil, "stacks/**/docs", []string{"README.md", "ci/run.sh", "docs/a.md", "stacks/app/a.md", "stacks/app/stack.yaml"}},
-		"in the tree":         {map[string]string{".sourceignore": "ci\n*.md\n"}, "", []string{"stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
-		"in a folder":         {map[string]string{"stacks/.sourceignore": "*.md\n/README.md\n"}, "", []string{"README.md", "ci/run.sh", "docs/a.md", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
-		"the spec is last":    {map[string]string{".sourceignore": "*.md\n"}, "!README.md", []string{"README.md", "ci/run.sh", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
-		"not below a folder":  {nil, "docs\n!docs/a.md", []string{"README.md", "ci/run.sh", "stacks/app/a.md", "stacks/app/stack.yaml"}},
+		"no patterns":                     {nil, "", []string{"README.md", "ci/run.sh", "docs/a.md", "stacks/app/a.md", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
+		"comments":                        {nil, "# README.md\n\n  \n", []string{"README.md", "ci/run.sh", "docs/a.md", "stacks/app/a.md", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
+		"everything but one directory":    {nil, "/*\n!/stacks\n", []string{"stacks/app/a.md", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
+		"by extension":                    {nil, "*.md\r\n", []string{"ci/run.sh", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
+		"a directory anywhere":            {nil, "docs/", []string{"README.md", "ci/run.sh", "stacks/app/a.md", "stacks/app/stack.yaml"}},
+		"a directory at the root":         {nil, "/docs/", []string{"README.md", "ci/run.sh", "stacks/app/a.md", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
+		"two stars":                       {nil, "stacks/**/docs", []string{"README.md", "ci/run.sh", "docs/a.md", "stacks/app/a.md", "stacks/app/stack.yaml"}},
+		"file at the root":                {map[string]string{".sourceignore": "ci\n*.md\n"}, "", []string{"stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
+		"file in a directory":             {map[string]string{"stacks/.sourceignore": "*.md\n/README.md\n"}, "", []string{"README.md", "ci/run.sh", "docs/a.md", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
+		"spec overrides file":             {map[string]string{".sourceignore": "*.md\n"}, "!README.md", []string{"README.md", "ci/run.sh", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
+		"not below an excluded directory": {nil, "docs\n!docs/a.md", []string{"README.md", "ci/run.sh", "stacks/app/a.md", "stacks/app/stack.yaml"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fsys := tree(c.files)
@@ -50,13 +50,13 @@ func TestIgnore(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !reflect.DeepEqual(names, c.left) {
-				t.Errorf("left are %q, want %q", names, c.left)
+				t.Errorf("packed %q, want %q", names, c.left)
 			}
 		})
 	}
 }
 
-// recordingFS notes which files are read.
+// recordingFS records the names of opened files.
 type recordingFS struct {
 	fstest.MapFS
 	names *[]string
@@ -69,14 +69,14 @@ func (r *recordingFS) Open(name string) (fs.File, error) {
 	return r.MapFS.Open(name)
 }
 
-func TestIgnoreRefuses(t *testing.T) {
+func TestIgnoreRejectsInvalidPatterns(t *testing.T) {
 	many := strings.Repeat("a\n", maxIgnorePatterns)
 	for name, c := range map[string]struct{ file, spec, says string }{
-		"a bracket":        {"", "a\n[b", `"spec.ignore": line 2, "[b"`},
-		"a bracket inside": {"x/[\n", "", `".sourceignore": line 1`},
-		"a glued star":     {"", "a/b**", "stand alone"},
-		"a long file":      {strings.Repeat("#", maxIgnoreBytes+1), "", "bytes"},
-		"too many":         {many, "one more", "spec.ignore"},
+		"unclosed bracket":           {"", "a\n[b", `"spec.ignore": line 2, "[b"`},
+		"unclosed bracket in a file": {"x/[\n", "", `".sourceignore": line 1`},
+		"two stars in an element":    {"", "a/b**", "whole path element"},
+		"a long file":                {strings.Repeat("#", maxIgnoreBytes+1), "", "bytes"},
+		"too many":                   {many, "one more", "spec.ignore"},
 	} {
 		_, err := NewIgnore(t.Context(), fstest.MapFS{IgnoreFile: {Data: []byte(c.file)}}, c.spec)
 		e := (*Error)(nil)

@@ -1,20 +1,20 @@
 package artifact
 
-// Limits bound what one artifact may cost. A zero field takes the default.
+// Limits bounds the size of one artifact. A zero field takes the default.
 type Limits struct {
-	// DownloadBytes is the largest tarball.
+	// DownloadBytes is the maximum size of the tarball.
 	DownloadBytes int64
-	// UnpackedBytes is the largest sum of all files.
+	// UnpackedBytes is the maximum total size of all files.
 	UnpackedBytes int64
-	// FileBytes is the largest single file.
+	// FileBytes is the maximum size of one file.
 	FileBytes int64
-	// Files is the largest number of files and folders together.
+	// Files is the maximum number of files and directories together.
 	Files int
-	// Depth is the largest number of elements in a path.
+	// Depth is the maximum number of elements in a path.
 	Depth int
 }
 
-// DefaultLimits are generous for stacks and small for a controller.
+// DefaultLimits returns limits that are generous for stacks and small for a controller.
 func DefaultLimits() Limits {
 	return Limits{
 		DownloadBytes: 128 << 20,
@@ -25,7 +25,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// WithDefaults fills in the fields that are zero.
+// WithDefaults returns the limits with defaults for the fields that are zero.
 func (l Limits) WithDefaults() Limits {
 	d := DefaultLimits()
 	if l.DownloadBytes == 0 {
@@ -46,33 +46,33 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// tally counts a tree against its limits.
-type tally struct {
+// usage counts the files and bytes of a tree, and compares them with the limits.
+type usage struct {
 	limits Limits
 	files  int
 	bytes  int64
 }
 
-// entry takes one more file or folder into account.
-func (t *tally) entry() error {
+// addEntry counts one more file or directory.
+func (t *usage) addEntry() error {
 	t.files++
 	if t.files > t.limits.Files {
-		return fail(TooManyFiles, "", "the tree holds more than %d files and folders", t.limits.Files)
+		return newError(TooManyFiles, "", "the tree has more than %d files and directories", t.limits.Files)
 	}
 	return nil
 }
 
-// content takes the content of a file into account, before it is read.
-func (t *tally) content(name string, size int64) error {
+// addFileBytes counts the content of a file, before the content is read.
+func (t *usage) addFileBytes(name string, size int64) error {
 	if size < 0 {
-		return fail(Malformed, name, "negative size")
+		return newError(Malformed, name, "the file has a negative size")
 	}
 	if size > t.limits.FileBytes {
-		return fail(TooLarge, name, "the file has %d bytes, at most %d are allowed", size, t.limits.FileBytes)
+		return newError(TooLarge, name, "the file has %d bytes, at most %d are allowed", size, t.limits.FileBytes)
 	}
 	t.bytes += size
 	if t.bytes > t.limits.UnpackedBytes {
-		return fail(TooLarge, name, "with this file the tree has more than the %d bytes allowed", t.limits.UnpackedBytes)
+		return newError(TooLarge, name, "with this file the tree has more than the %d bytes allowed", t.limits.UnpackedBytes)
 	}
 	return nil
 }

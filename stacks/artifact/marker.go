@@ -38,8 +38,8 @@ func readMarker(dir string) (Size, time.Time, error) {
 	return size, info.ModTime(), nil
 }
 
-// measure counts what is in a tree. A machine that lost power can have lost
-// contents of files whose names it kept.
+// measure counts the files and bytes of a tree. After a power failure, a file can exist
+// without its content.
 func measure(ctx context.Context, root string) (Size, error) {
 	var size Size
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -61,7 +61,7 @@ func measure(ctx context.Context, root string) (Size, error) {
 			return err
 		}
 		if !info.Mode().IsRegular() {
-			return errors.New("not a plain file")
+			return errors.New("not a regular file")
 		}
 		size.Bytes += info.Size()
 		return nil
@@ -73,5 +73,5 @@ func storageError(err error) error {
 	if err == nil {
 		return nil
 	}
-	return failBy(Storage, err, "keeping the cache")
+	return wrapError(Storage, err, "updating the cache")
 }

@@ -2,4 +2,4 @@
 
 package artifact
 
-const raced = false
+const raceEnabled = false

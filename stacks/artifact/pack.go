@@ -13,44 +13,43 @@ import (
 	"unicode/utf8"
 )
 
-// PackOptions say what of a file system becomes an artifact.
+// PackOptions selects the files of a file system that become an artifact.
 type PackOptions struct {
-	// Skip leaves out a file, or a folder with everything in it. Nil keeps all.
+	// Skip excludes a file, or a directory with its content. Nil includes everything.
 	Skip func(name string, d fs.DirEntry) bool
-	// Limits of the artifact; nothing is packed that Fetch would refuse with the same ones.
+	// Limits of the artifact. Pack refuses what Fetch would refuse with the same limits.
 	Limits Limits
 }
 
-// Packed describes an artifact that was packed.
+// Packed describes the result of Pack.
 type Packed struct {
 	// Digest of the tarball, as sha256:<hex>.
 	Digest string
 	// Size of the tarball in bytes.
 	Size int64
-	// Tree is the size of what is in it.
+	// Tree is the size of the unpacked tree.
 	Tree Size
-	// LeftOut is the number of links, special files and names that are not
-	// UTF-8: a tree can't hold them.
+	// LeftOut is the number of links, special files and files with names that are not
+	// UTF-8. A tree can't hold them.
 	LeftOut int
-	// LeftOutNames are the first few of them.
+	// LeftOutNames are the names of the first of them, at most maxLeftOutNames.
 	LeftOutNames []string
 }
 
-const leftOutNames = 5
+const maxLeftOutNames = 5
 
-// Pack writes the plain files of fsys to w as a gzip-compressed tarball. The
-// bytes depend on nothing but paths, contents and whether a file is
-// executable, so the same files have the same digest wherever and whenever
-// they are packed (by binaries built with the same Go release: compression is
-// part of its library). As in Git, a folder without files is not kept.
+// Pack writes the regular files of fsys to w as a gzip-compressed tarball. The bytes
+// depend only on paths, contents and executable bits, so the same files have the same
+// digest on every machine and at any time, for binaries built with the same Go release:
+// compression is part of its library. As in Git, directories without files are omitted.
 //
-// Symbolic links and special files are left out, as Flux does, and counted.
+// Symbolic links and special files are left out, as in Flux, and counted.
 func Pack(ctx context.Context, w io.Writer, fsys fs.FS, o PackOptions) (Packed, error) {
 	sum := sha256.New()
-	counted := &countingWriter{w: io.MultiWriter(w, sum)}
-	out := &fileWriter{w: counted}
+	counter := &countingWriter{w: io.MultiWriter(w, sum)}
+	out := &trackingWriter{w: counter}
 	gz := gzip.NewWriter(out)
-	p := &packer{ctx: ctx, fsys: fsys, tw: tar.NewWriter(gz), skip: o.Skip, count: tally{limits: o.Limits.WithDefaults()}}
+	p := &packer{ctx: ctx, fsys: fsys, tw: tar.NewWriter(gz), skip: o.Skip, usage: usage{limits: o.Limits.WithDefaults()}}
 
 	err := fs.WalkDir(fsys, ".", p.visit)
 	if err == nil {
@@ -61,17 +60,17 @@ func Pack(ctx context.Context, w io.Writer, fsys fs.FS, o PackOptions) (Packed, 
 	}
 	switch {
 	case ctx.Err() != nil:
-		return Packed{}, failBy(Unreachable, context.Cause(ctx), "interrupted while packing")
+		return Packed{}, wrapError(Unreachable, context.Cause(ctx), "interrupted while packing")
 	case out.err != nil:
-		return Packed{}, failBy(Storage, out.err, "writing the tarball")
+		return Packed{}, wrapError(Storage, out.err, "writing the tarball")
 	case err != nil:
 		return Packed{}, err
-	case counted.n > p.count.limits.DownloadBytes:
-		return Packed{}, fail(TooLarge, "", "the tarball has %d bytes, at most %d are allowed", counted.n, p.count.limits.DownloadBytes)
+	case counter.n > p.usage.limits.DownloadBytes:
+		return Packed{}, newError(TooLarge, "", "the tarball has %d bytes, at most %d are allowed", counter.n, p.usage.limits.DownloadBytes)
 	}
 	p.packed.Digest = "sha256:" + hex.EncodeToString(sum.Sum(nil))
-	p.packed.Size = counted.n
-	p.packed.Tree = Size{Files: p.count.files, Bytes: p.count.bytes}
+	p.packed.Size = counter.n
+	p.packed.Tree = Size{Files: p.usage.files, Bytes: p.usage.bytes}
 	return p.packed, nil
 }
 
@@ -80,7 +79,7 @@ type packer struct {
 	fsys   fs.FS
 	tw     *tar.Writer
 	skip   func(string, fs.DirEntry) bool
-	count  tally
+	usage  usage
 	packed Packed
 }
 
@@ -95,25 +94,25 @@ func (p *packer) visit(name string, d fs.DirEntry, err error) error {
 		return nil
 	}
 	if p.skip != nil && p.skip(name, d) {
-		return skipped(d)
+		return skipEntry(d)
 	}
 	if !utf8.ValidString(name) || (!d.IsDir() && !d.Type().IsRegular()) {
 		p.leaveOut(name)
-		return skipped(d)
+		return skipEntry(d)
 	}
-	if _, err := treePath(name, p.count.limits.Depth); err != nil {
+	if _, err := treePath(name, p.usage.limits.Depth); err != nil {
 		return err
 	}
-	if err := p.count.entry(); err != nil {
+	if err := p.usage.addEntry(); err != nil {
 		return err
 	}
 	if d.IsDir() {
 		return nil
 	}
-	return p.file(name, d)
+	return p.writeFile(name, d)
 }
 
-func skipped(d fs.DirEntry) error {
+func skipEntry(d fs.DirEntry) error {
 	if d.IsDir() {
 		return fs.SkipDir
 	}
@@ -122,17 +121,17 @@ func skipped(d fs.DirEntry) error {
 
 func (p *packer) leaveOut(name string) {
 	p.packed.LeftOut++
-	if len(p.packed.LeftOutNames) < leftOutNames {
+	if len(p.packed.LeftOutNames) < maxLeftOutNames {
 		p.packed.LeftOutNames = append(p.packed.LeftOutNames, name)
 	}
 }
 
-func (p *packer) file(name string, d fs.DirEntry) error {
+func (p *packer) writeFile(name string, d fs.DirEntry) error {
 	info, err := d.Info()
 	if err != nil {
 		return readError(name, err)
 	}
-	if err := p.count.content(name, info.Size()); err != nil {
+	if err := p.usage.addFileBytes(name, info.Size()); err != nil {
 		return err
 	}
 	f, err := p.fsys.Open(name)
@@ -152,12 +151,13 @@ func (p *packer) file(name string, d fs.DirEntry) error {
 		return readError(name, err)
 	}
 	if n != info.Size() {
-		return fail(Storage, name, "changed while it was packed")
+		return newError(Storage, name, "the file changed during packing")
 	}
 	return nil
 }
 
-// readError keeps what a file system of ours says of itself.
+// readError returns the errors of this module's own file systems unchanged (they have the
+// method Terminal), and wraps others as Storage errors.
 func readError(name string, err error) error {
 	if _, ok := errors.AsType[interface {
 		error

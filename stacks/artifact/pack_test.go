@@ -23,7 +23,7 @@ func pack(t testing.TB, fsys fs.FS, o PackOptions) ([]byte, Packed) {
 	return b.Bytes(), p
 }
 
-func TestPackIsUnpacked(t *testing.T) {
+func TestPackUnpackRoundTrip(t *testing.T) {
 	fsys := fstest.MapFS{
 		"stacks/a/stack.yaml": {Data: []byte("kind: Stack\n")},
 		"run.sh":              {Data: []byte("#!/bin/sh\n"), Mode: 0o755},
@@ -31,7 +31,7 @@ func TestPackIsUnpacked(t *testing.T) {
 	}
 	b, p := pack(t, fsys, PackOptions{})
 	if p.Digest != digestOf(b) || p.Size != int64(len(b)) {
-		t.Errorf("says %s and %d bytes, wrote %s and %d", p.Digest, p.Size, digestOf(b), len(b))
+		t.Errorf("reported %s and %d bytes, wrote %s and %d", p.Digest, p.Size, digestOf(b), len(b))
 	}
 	dir := t.TempDir()
 	size, err := Unpack(t.Context(), bytes.NewReader(b), dir, Limits{})
@@ -42,7 +42,7 @@ func TestPackIsUnpacked(t *testing.T) {
 		t.Errorf("packed %v, unpacked %v", p.Tree, size)
 	}
 	want := map[string]string{"stacks/a/stack.yaml": "kind: Stack\n", "run.sh": "#!/bin/sh\n", "empty": ""}
-	if got := treeOf(t, dir); !maps.Equal(got, want) {
+	if got := readTree(t, dir); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if info, err := os.Stat(filepath.Join(dir, "run.sh")); err != nil || info.Mode()&0o111 == 0 {
@@ -72,7 +72,7 @@ func TestPackIsDeterministic(t *testing.T) {
 	_, p1 := pack(t, first, PackOptions{})
 	_, p2 := pack(t, os.DirFS(dir), PackOptions{})
 	if p1.Digest != p2.Digest {
-		t.Errorf("the same files give %s and %s", p1.Digest, p2.Digest)
+		t.Errorf("the same files have the digests %s and %s", p1.Digest, p2.Digest)
 	}
 	first["b"].Data = []byte("4")
 	if _, p3 := pack(t, first, PackOptions{}); p3.Digest == p1.Digest {
@@ -80,7 +80,7 @@ func TestPackIsDeterministic(t *testing.T) {
 	}
 }
 
-func TestPackLeavesOut(t *testing.T) {
+func TestPackLeavesOutLinksAndInvalidNames(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"keep", ".git/config", "sub/.git"} {
 		path := filepath.Join(dir, name)
@@ -106,7 +106,7 @@ func TestPackLeavesOut(t *testing.T) {
 	if _, err := Unpack(t.Context(), bytes.NewReader(b), out, Limits{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := treeOf(t, out); !maps.Equal(got, map[string]string{"keep": "x"}) {
+	if got := readTree(t, out); !maps.Equal(got, map[string]string{"keep": "x"}) {
 		t.Errorf("packed %v", got)
 	}
 	if p.LeftOut != 3 || len(p.LeftOutNames) != 3 {
@@ -114,7 +114,7 @@ func TestPackLeavesOut(t *testing.T) {
 	}
 }
 
-func TestPackRefuses(t *testing.T) {
+func TestPackEnforcesLimits(t *testing.T) {
 	cases := map[string]struct {
 		files map[string]int
 		want  Reason
@@ -131,7 +131,7 @@ func TestPackRefuses(t *testing.T) {
 			for f, n := range c.files {
 				fsys[f] = &fstest.MapFile{Data: make([]byte, n)}
 			}
-			_, err := Pack(t.Context(), &bytes.Buffer{}, fsys, PackOptions{Limits: small})
+			_, err := Pack(t.Context(), &bytes.Buffer{}, fsys, PackOptions{Limits: smallLimits})
 			if got := reasonOf(t, err); got != c.want {
 				t.Errorf("reason %q, want %q: %v", got, c.want, err)
 			}
@@ -139,7 +139,7 @@ func TestPackRefuses(t *testing.T) {
 	}
 }
 
-func TestPackRefusesATarballThatNobodyWouldDownload(t *testing.T) {
+func TestPackEnforcesDownloadLimit(t *testing.T) {
 	_, err := Pack(t.Context(), &bytes.Buffer{}, fstest.MapFS{"a": {Data: []byte("a")}}, PackOptions{Limits: Limits{DownloadBytes: 20}})
 	if got := reasonOf(t, err); got != TooLarge {
 		t.Errorf("reason %q, want %q: %v", got, TooLarge, err)
@@ -152,7 +152,7 @@ var errBroken = errors.New("no space left")
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errBroken }
 
-func TestPackSaysWhoFailed(t *testing.T) {
+func TestPackReturnsWriteAndContextErrors(t *testing.T) {
 	_, err := Pack(t.Context(), brokenWriter{}, fstest.MapFS{"a": {Data: []byte("a")}}, PackOptions{})
 	if reasonOf(t, err) != Storage || !errors.Is(err, errBroken) {
 		t.Errorf("got %v", err)

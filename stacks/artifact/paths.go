@@ -6,33 +6,33 @@ import (
 )
 
 const (
-	// maxPath leaves room for the cache's own folder below what the kernel takes.
+	// maxPath leaves room for the path of the cache below the path limit of the kernel.
 	maxPath    = 2048
 	maxElement = 255
 )
 
-// treePath gives the clean relative path that a tarball's entry names, "." for
-// the root itself. ".." is refused even where it would stay inside: nobody
-// needs it, and every reader of a tree would have to reckon with it.
+// treePath returns the clean relative path of a tarball entry, and "." for the root
+// itself. It refuses ".." even if the path stays inside the tree: no source needs it, and
+// every reader of a tree would have to handle it.
 func treePath(name string, depth int) (string, error) {
 	switch {
 	case strings.HasPrefix(name, "/"):
-		return "", fail(UnsafePath, name, "an absolute path")
+		return "", newError(UnsafePath, name, "the path is absolute")
 	case strings.ContainsAny(name, "\\\x00"):
-		return "", fail(UnsafePath, name, `a path with \ or a zero byte`)
+		return "", newError(UnsafePath, name, `the path contains \ or a zero byte`)
 	case !utf8.ValidString(name):
-		return "", fail(UnsafePath, name, "a path that is not UTF-8")
+		return "", newError(UnsafePath, name, "the path is not UTF-8")
 	}
 	kept := make([]string, 0, 8)
 	for element := range strings.SplitSeq(name, "/") {
 		switch {
 		case element == "" || element == ".":
 		case element == "..":
-			return "", fail(UnsafePath, name, `a path with ".."`)
+			return "", newError(UnsafePath, name, `the path contains ".."`)
 		case len(kept) == depth:
-			return "", fail(TooDeep, name, "the path has more than %d elements", depth)
+			return "", newError(TooDeep, name, "the path has more than %d elements", depth)
 		case len(element) > maxElement:
-			return "", fail(Malformed, name, "a name of more than %d bytes", maxElement)
+			return "", newError(Malformed, name, "a path element has more than %d bytes", maxElement)
 		default:
 			kept = append(kept, element)
 		}
@@ -42,7 +42,7 @@ func treePath(name string, depth int) (string, error) {
 	}
 	clean := strings.Join(kept, "/")
 	if len(clean) > maxPath {
-		return "", fail(Malformed, name, "a path of more than %d bytes", maxPath)
+		return "", newError(Malformed, name, "the path has more than %d bytes", maxPath)
 	}
 	return clean, nil
 }

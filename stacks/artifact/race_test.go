@@ -2,4 +2,4 @@
 
 package artifact
 
-const raced = true
+const raceEnabled = true

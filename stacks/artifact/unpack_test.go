@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-var small = Limits{DownloadBytes: 1 << 20, UnpackedBytes: 4096, FileBytes: 2048, Files: 16, Depth: 4}
+var smallLimits = Limits{DownloadBytes: 1 << 20, UnpackedBytes: 4096, FileBytes: 2048, Files: 16, Depth: 4}
 
 func TestUnpack(t *testing.T) {
 	dir := t.TempDir()
@@ -24,35 +24,35 @@ func TestUnpack(t *testing.T) {
 		file("./a.yaml", "a: 1\n"),
 		member{name: "scripts/", kind: tar.TypeDir, mode: 0o700},
 		member{name: "scripts/run.sh", body: "#!/bin/sh\n", mode: 0o755},
-		file("x/y/z/deep.yaml", ""), // its folders have no entries of their own
+		file("x/y/z/deep.yaml", ""), // its directories have no entries
 		member{name: "unreadable", body: "u", mode: 0},
 	)
-	size, err := Unpack(t.Context(), bytes.NewReader(b), dir, small)
+	size, err := Unpack(t.Context(), bytes.NewReader(b), dir, smallLimits)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{"a.yaml": "a: 1\n", "scripts/run.sh": "#!/bin/sh\n", "x/y/z/deep.yaml": "", "unreadable": "u"}
-	if got := treeOf(t, dir); !maps.Equal(got, want) {
+	if got := readTree(t, dir); !maps.Equal(got, want) {
 		t.Errorf("got %v\nwant %v", got, want)
 	}
 	if want := (Size{Files: 8, Bytes: 16}); size != want {
 		t.Errorf("size %v, want %v", size, want)
 	}
 	if info, err := os.Stat(filepath.Join(dir, "scripts/run.sh")); err != nil || info.Mode().Perm()&0o111 == 0 {
-		t.Errorf("an executable file must stay one: %v %v", info.Mode(), err)
+		t.Errorf("an executable file must stay executable: %v %v", info.Mode(), err)
 	}
 	if info, err := os.Stat(filepath.Join(dir, "a.yaml")); err != nil || info.Mode().Perm() != 0o444 {
-		t.Errorf("a file must be readable and nothing else: %v %v", info.Mode(), err)
+		t.Errorf("a file must be read-only: %v %v", info.Mode(), err)
 	}
 }
 
-func TestUnpackRefuses(t *testing.T) {
+func TestUnpackRejectsInvalidTarballs(t *testing.T) {
 	link := func(name, to string) member { return member{name: name, link: to, kind: tar.TypeSymlink} }
 	many := make([]member, 17)
 	for i := range many {
 		many[i] = file(fmt.Sprintf("f%d", i), "")
 	}
-	var wide []member // few files, many folders
+	var wide []member // few files, many directories
 	for i := range 6 {
 		wide = append(wide, file(fmt.Sprintf("%d/%d/%d/f", i, i, i), ""))
 	}
@@ -61,62 +61,62 @@ func TestUnpackRefuses(t *testing.T) {
 		want    Reason
 		entry   string
 	}{
-		"symbolic link out of the tree":    {[]member{link("passwd", "../../etc/passwd")}, UnsafePath, "passwd"},
-		"absolute symbolic link":           {[]member{link("passwd", "/etc/passwd")}, UnsafePath, "passwd"},
-		"symbolic links that add up":       {[]member{link("a", "."), link("a/b", ".."), file("a/b/c", "x")}, UnsafePath, "a"},
-		"symbolic link that stays inside":  {[]member{file("x", "x"), link("y", "x")}, UnsafePath, "y"},
-		"file through a symbolic link":     {[]member{link("out", "/tmp"), file("out/owned", "x")}, UnsafePath, "out"},
-		"hard link":                        {[]member{{name: "h", link: "/etc/passwd", kind: tar.TypeLink}}, UnsafePath, "h"},
-		"hard link inside":                 {[]member{file("x", "x"), {name: "h", link: "x", kind: tar.TypeLink}}, UnsafePath, "h"},
-		"character device":                 {[]member{{name: "null", kind: tar.TypeChar}}, UnsafePath, "null"},
-		"block device":                     {[]member{{name: "sda", kind: tar.TypeBlock}}, UnsafePath, "sda"},
-		"pipe":                             {[]member{{name: "fifo", kind: tar.TypeFifo}}, UnsafePath, "fifo"},
-		"unknown type":                     {[]member{{name: "what", kind: 'Z'}}, Malformed, "what"},
-		"path out of the tree":             {[]member{file("../x", "x")}, UnsafePath, "../x"},
-		"path that goes out and comes in":  {[]member{file("a/../../a/x", "x")}, UnsafePath, "a/../../a/x"},
-		"path with .. that stays inside":   {[]member{file("a/../x", "x")}, UnsafePath, "a/../x"},
-		"folder out of the tree":           {[]member{{name: "../d/", kind: tar.TypeDir}}, UnsafePath, "../d/"},
-		"absolute path":                    {[]member{file("/etc/x", "x")}, UnsafePath, "/etc/x"},
-		"backslash":                        {[]member{file(`..\x`, "x")}, UnsafePath, `..\x`},
-		"not UTF-8":                        {[]member{file("a\xff", "x")}, UnsafePath, "a\xff"},
-		"file without a name":              {[]member{file("./.", "x")}, Malformed, "./."},
-		"file twice":                       {[]member{file("x", "1"), file("./x", "2")}, Malformed, "x"},
-		"file that is a folder":            {[]member{file("x", "1"), file("x/y", "2")}, Malformed, "x"},
-		"folder that is a file":            {[]member{file("x/y", "2"), file("x", "1")}, Malformed, "x"},
-		"folder entry that is a file":      {[]member{file("x", "2"), {name: "x/", kind: tar.TypeDir}}, Malformed, "x"},
-		"long name":                        {[]member{file(strings.Repeat("n", 256), "x")}, Malformed, strings.Repeat("n", 256)},
-		"one giant file":                   {[]member{file("big", strings.Repeat("x", 2049))}, TooLarge, "big"},
-		"many bytes in all":                {[]member{file("1", strings.Repeat("x", 2048)), file("2", strings.Repeat("x", 2048)), file("3", "x")}, TooLarge, "3"},
-		"many files":                       {many, TooManyFiles, ""},
-		"many folders for few files":       {wide, TooManyFiles, ""},
-		"deep tree":                        {[]member{file("1/2/3/4/5", "")}, TooDeep, "1/2/3/4/5"},
-		"ten thousand levels":              {[]member{file(strings.Repeat("d/", 10_000)+"f", "")}, TooDeep, strings.Repeat("d/", 10_000) + "f"},
-		"ten thousand levels of folders":   {[]member{{name: strings.Repeat("d/", 10_000), kind: tar.TypeDir}}, TooDeep, strings.Repeat("d/", 10_000)},
-		"a file cut off":                   {[]member{{name: "cut", body: "abc", kind: tar.TypeReg, size: 1000}}, Malformed, ""},
-		"the size of a file of terabytes":  {[]member{{name: "cut", body: "abc", kind: tar.TypeReg, size: 1 << 42}}, TooLarge, "cut"},
-		"depth that only dots would reach": {[]member{file("./././././x", "")}, "", ""},
+		"symbolic link to a path outside the tree":               {[]member{link("passwd", "../../etc/passwd")}, UnsafePath, "passwd"},
+		"absolute symbolic link":                                 {[]member{link("passwd", "/etc/passwd")}, UnsafePath, "passwd"},
+		"symbolic links that combine to a path outside the tree": {[]member{link("a", "."), link("a/b", ".."), file("a/b/c", "x")}, UnsafePath, "a"},
+		"symbolic link that stays inside":                        {[]member{file("x", "x"), link("y", "x")}, UnsafePath, "y"},
+		"file through a symbolic link":                           {[]member{link("out", "/tmp"), file("out/owned", "x")}, UnsafePath, "out"},
+		"hard link":                                              {[]member{{name: "h", link: "/etc/passwd", kind: tar.TypeLink}}, UnsafePath, "h"},
+		"hard link inside":                                       {[]member{file("x", "x"), {name: "h", link: "x", kind: tar.TypeLink}}, UnsafePath, "h"},
+		"character device":                                       {[]member{{name: "null", kind: tar.TypeChar}}, UnsafePath, "null"},
+		"block device":                                           {[]member{{name: "sda", kind: tar.TypeBlock}}, UnsafePath, "sda"},
+		"pipe":                                                   {[]member{{name: "fifo", kind: tar.TypeFifo}}, UnsafePath, "fifo"},
+		"unknown type":                                           {[]member{{name: "what", kind: 'Z'}}, Malformed, "what"},
+		"path outside the tree":                                  {[]member{file("../x", "x")}, UnsafePath, "../x"},
+		"path that leaves and reenters the tree":                 {[]member{file("a/../../a/x", "x")}, UnsafePath, "a/../../a/x"},
+		"path with .. that stays inside":                         {[]member{file("a/../x", "x")}, UnsafePath, "a/../x"},
+		"directory outside the tree":                             {[]member{{name: "../d/", kind: tar.TypeDir}}, UnsafePath, "../d/"},
+		"absolute path":                                          {[]member{file("/etc/x", "x")}, UnsafePath, "/etc/x"},
+		"backslash":                                              {[]member{file(`..\x`, "x")}, UnsafePath, `..\x`},
+		"not UTF-8":                                              {[]member{file("a\xff", "x")}, UnsafePath, "a\xff"},
+		"file without a name":                                    {[]member{file("./.", "x")}, Malformed, "./."},
+		"file twice":                                             {[]member{file("x", "1"), file("./x", "2")}, Malformed, "x"},
+		"directory with the path of a file":                      {[]member{file("x", "1"), file("x/y", "2")}, Malformed, "x"},
+		"file with the path of a directory":                      {[]member{file("x/y", "2"), file("x", "1")}, Malformed, "x"},
+		"directory entry with the path of a file":                {[]member{file("x", "2"), {name: "x/", kind: tar.TypeDir}}, Malformed, "x"},
+		"long name":                                              {[]member{file(strings.Repeat("n", 256), "x")}, Malformed, strings.Repeat("n", 256)},
+		"one giant file":                                         {[]member{file("big", strings.Repeat("x", 2049))}, TooLarge, "big"},
+		"many bytes in total":                                    {[]member{file("1", strings.Repeat("x", 2048)), file("2", strings.Repeat("x", 2048)), file("3", "x")}, TooLarge, "3"},
+		"many files":                                             {many, TooManyFiles, ""},
+		"many directories for few files":                         {wide, TooManyFiles, ""},
+		"deep tree":                                              {[]member{file("1/2/3/4/5", "")}, TooDeep, "1/2/3/4/5"},
+		"ten thousand levels":                                    {[]member{file(strings.Repeat("d/", 10_000)+"f", "")}, TooDeep, strings.Repeat("d/", 10_000) + "f"},
+		"ten thousand levels of directories":                     {[]member{{name: strings.Repeat("d/", 10_000), kind: tar.TypeDir}}, TooDeep, strings.Repeat("d/", 10_000)},
+		"truncated file":                                         {[]member{{name: "cut", body: "abc", kind: tar.TypeReg, size: 1000}}, Malformed, ""},
+		"truncated file with a size of terabytes":                {[]member{{name: "cut", body: "abc", kind: tar.TypeReg, size: 1 << 42}}, TooLarge, "cut"},
+		"depth reached only by dots":                             {[]member{file("./././././x", "")}, "", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			around := t.TempDir()
-			dir := filepath.Join(around, "in", "tree")
+			parent := t.TempDir()
+			dir := filepath.Join(parent, "in", "tree")
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			_, err := Unpack(t.Context(), bytes.NewReader(makeTarball(t, c.members...)), dir, small)
+			_, err := Unpack(t.Context(), bytes.NewReader(makeTarball(t, c.members...)), dir, smallLimits)
 			if got := reasonOf(t, err); got != c.want {
 				t.Fatalf("reason %q, want %q: %v", got, c.want, err)
 			}
-			nothingAround(t, around, dir)
+			expectNothingOutside(t, parent, dir)
 			if c.want == "" {
 				return
 			}
 			var e *Error
 			if errors.As(err, &e); e.Entry != c.entry {
-				t.Errorf("blames %q, want %q", e.Entry, c.entry)
+				t.Errorf("entry %q, want %q", e.Entry, c.entry)
 			}
 			if !e.Terminal() {
-				t.Error("the same tarball will be refused again: must be terminal")
+				t.Error("must be terminal: a retry of the same tarball can't succeed")
 			}
 			if len(e.Error()) > 2000 {
 				t.Errorf("a message of %d bytes", len(e.Error()))
@@ -125,10 +125,11 @@ func TestUnpackRefuses(t *testing.T) {
 	}
 }
 
-// nothingAround fails when there is anything but the tree, or a link in it.
-func nothingAround(t testing.TB, around, dir string) {
+// expectNothingOutside fails the test if around contains anything but the directory dir, or
+// if dir contains anything but regular files and directories.
+func expectNothingOutside(t testing.TB, parent, dir string) {
 	t.Helper()
-	err := filepath.WalkDir(around, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(parent, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -136,7 +137,7 @@ func nothingAround(t testing.TB, around, dir string) {
 			t.Errorf("%s is a %s", path, d.Type())
 		}
 		if !strings.HasPrefix(dir+"/", path+"/") && !strings.HasPrefix(path, dir+"/") {
-			t.Errorf("%s was made outside the tree", path)
+			t.Errorf("%s was created outside the tree", path)
 		}
 		return nil
 	})
@@ -145,7 +146,7 @@ func nothingAround(t testing.TB, around, dir string) {
 	}
 }
 
-func TestPathsAreBounded(t *testing.T) {
+func TestTreePathEnforcesLimits(t *testing.T) {
 	element := strings.Repeat("n", maxElement)
 	for name, want := range map[string]Reason{
 		element:       "",
@@ -161,53 +162,53 @@ func TestPathsAreBounded(t *testing.T) {
 	}
 }
 
-func TestUnpackBombs(t *testing.T) {
-	// 8 MiB of zeros, as a file and as bytes after the end of the tarball.
+func TestUnpackRejectsDecompressionBombs(t *testing.T) {
+	// 8 MiB of zeros, as the content of a file and after the end of the tarball.
 	zeros := make([]byte, 8<<20)
 	inside := compress(t, makeTar(t, member{name: "bomb", body: string(zeros)}))
 	behind := compress(t, append(makeTar(t, file("x", "x")), zeros...))
 	for name, b := range map[string][]byte{"a file": inside, "after the end": behind} {
 		if len(b) > 1<<20 {
-			t.Fatalf("%s: a bomb of %d bytes is none", name, len(b))
+			t.Fatalf("%s: %d bytes are too many for a bomb", name, len(b))
 		}
-		_, err := Unpack(t.Context(), bytes.NewReader(b), t.TempDir(), small)
+		_, err := Unpack(t.Context(), bytes.NewReader(b), t.TempDir(), smallLimits)
 		if got := reasonOf(t, err); got != TooLarge {
 			t.Errorf("%s: reason %q, want %q: %v", name, got, TooLarge, err)
 		}
 	}
 }
 
-func TestUnpackTruncated(t *testing.T) {
+func TestUnpackRejectsTruncatedTarball(t *testing.T) {
 	whole := makeTarball(t, file("a", strings.Repeat("abcdefgh", 100)), file("b", "b"))
 	for _, n := range []int{0, 1, 9, len(whole) / 2, len(whole) - 9, len(whole) - 1} {
-		_, err := Unpack(t.Context(), bytes.NewReader(whole[:n]), t.TempDir(), small)
+		_, err := Unpack(t.Context(), bytes.NewReader(whole[:n]), t.TempDir(), smallLimits)
 		if got := reasonOf(t, err); got != Malformed {
 			t.Errorf("%d of %d bytes: reason %q, want %q: %v", n, len(whole), got, Malformed, err)
 		}
 	}
 	damaged := bytes.Clone(whole)
 	damaged[len(damaged)-6] ^= 0xff // the checksum of gzip
-	_, err := Unpack(t.Context(), bytes.NewReader(damaged), t.TempDir(), small)
+	_, err := Unpack(t.Context(), bytes.NewReader(damaged), t.TempDir(), smallLimits)
 	if got := reasonOf(t, err); got != Malformed {
 		t.Errorf("wrong checksum: reason %q, want %q: %v", got, Malformed, err)
 	}
 }
 
-func TestUnpackInterrupted(t *testing.T) {
+func TestUnpackReturnsContextError(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := Unpack(ctx, bytes.NewReader(makeTarball(t, file("a", "a"))), t.TempDir(), small)
+	_, err := Unpack(ctx, bytes.NewReader(makeTarball(t, file("a", "a"))), t.TempDir(), smallLimits)
 	if got := reasonOf(t, err); got != Unreachable {
 		t.Errorf("reason %q, want %q: %v", got, Unreachable, err)
 	}
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("must say that it was interrupted: %v", err)
+		t.Errorf("must wrap context.Canceled: %v", err)
 	}
 }
 
-func TestUnpackKeepsWhatTheDiskSaid(t *testing.T) {
+func TestUnpackReturnsStorageError(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gone")
-	_, err := Unpack(t.Context(), bytes.NewReader(makeTarball(t, file("a", "a"))), dir, small)
+	_, err := Unpack(t.Context(), bytes.NewReader(makeTarball(t, file("a", "a"))), dir, smallLimits)
 	if got := reasonOf(t, err); got != Storage || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("reason %q, want %q: %v", got, Storage, err)
 	}
@@ -224,25 +225,25 @@ func FuzzUnpack(f *testing.F) {
 	f.Add(makeTar(f, member{name: "cut", body: "abc", size: 1 << 42}))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		around := t.TempDir()
-		dir := filepath.Join(around, "tree")
+		parent := t.TempDir()
+		dir := filepath.Join(parent, "tree")
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		size, err := unpackTar(t.Context(), bytes.NewReader(b), dir, small)
+		size, err := unpackTar(t.Context(), bytes.NewReader(b), dir, smallLimits)
 		if reason := reasonOf(t, err); reason == Storage {
-			t.Fatalf("a tarball is to blame, not the disk: %v", err)
+			t.Fatalf("a Storage error for an invalid tarball: %v", err)
 		}
-		nothingAround(t, around, dir)
-		on, merr := measure(t.Context(), dir)
+		expectNothingOutside(t, parent, dir)
+		onDisk, merr := measure(t.Context(), dir)
 		if merr != nil {
 			t.Fatal(merr)
 		}
-		if on.Bytes > small.UnpackedBytes || on.Files > small.Files+1 {
-			t.Fatalf("unpacked %v with limits %v", on, small)
+		if onDisk.Bytes > smallLimits.UnpackedBytes || onDisk.Files > smallLimits.Files+1 {
+			t.Fatalf("unpacked %v with limits %v", onDisk, smallLimits)
 		}
-		if err == nil && on != size {
-			t.Fatalf("says %v and unpacked %v", size, on)
+		if err == nil && onDisk != size {
+			t.Fatalf("reported %v, unpacked %v", size, onDisk)
 		}
 	})
 }
@@ -261,7 +262,7 @@ func FuzzParseDigest(f *testing.F) {
 			return
 		}
 		if s != "sha256:"+sum || len(sum) != 64 || strings.Trim(sum, "0123456789abcdef") != "" {
-			t.Fatalf("%q was taken as %q", s, sum)
+			t.Fatalf("%q was parsed as %q", s, sum)
 		}
 	})
 }

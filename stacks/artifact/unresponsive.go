@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// silent are URLs that nobody answered for a while ago: a server that takes requests and
-// hangs costs one wait each pause, however many ask.
-type silent struct {
-	pause time.Duration
-	now   func() time.Time
+// unresponsiveURLs remembers URLs whose last request timed out. A URL whose server accepts
+// requests and hangs costs one timeout per interval, however many callers fetch it.
+type unresponsiveURLs struct {
+	retryAfter time.Duration
+	now        func() time.Time
 
-	mu     sync.Mutex
-	failed map[string]failure
+	mu       sync.Mutex
+	failures map[string]failure
 }
 
 type failure struct {
@@ -21,23 +21,24 @@ type failure struct {
 	until time.Time
 }
 
-// note remembers a URL that was not answered for.
-func (s *silent) note(url string, err *Error) {
+// record stores the timeout of a URL.
+func (s *unresponsiveURLs) record(url string, err *Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	maps.DeleteFunc(s.failed, func(_ string, f failure) bool { return !now.Before(f.until) })
-	if s.failed == nil {
-		s.failed = map[string]failure{}
+	maps.DeleteFunc(s.failures, func(_ string, f failure) bool { return !now.Before(f.until) })
+	if s.failures == nil {
+		s.failures = map[string]failure{}
 	}
-	s.failed[url] = failure{err, now.Add(s.pause)}
+	s.failures[url] = failure{err, now.Add(s.retryAfter)}
 }
 
-// says is the failure of a URL that is not to be asked again yet; nil for others.
-func (s *silent) says(url string) *Error {
+// recentFailure returns the error of a URL that must not be requested again yet, and nil for
+// other URLs.
+func (s *unresponsiveURLs) recentFailure(url string) *Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f, ok := s.failed[url]; ok && s.now().Before(f.until) {
+	if f, ok := s.failures[url]; ok && s.now().Before(f.until) {
 		return f.err
 	}
 	return nil

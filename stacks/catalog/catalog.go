@@ -19,54 +19,54 @@ import (
 )
 
 //go:embed all:stacks
-var shipped embed.FS
+var shippedFS embed.FS
 
 const root = "stacks"
 
-// Error says that the catalogue has no such stack, or not in that version.
-type Error struct{ Message string }
+// NotFoundError means that the catalog does not have the stack or the version.
+type NotFoundError struct{ Message string }
 
-func (e *Error) Error() string { return e.Message }
+func (e *NotFoundError) Error() string { return e.Message }
 
-// Options of a Catalog.
+// Options configure a Catalog.
 type Options struct {
-	// Limits of one stack.
+	// Limits apply to each stack.
 	Limits artifact.Limits
-	// URL of the repository in an OCI registry that has other versions, as
-	// oci://registry/repository; empty: there are none.
+	// URL is the OCI repository with other versions, as oci://registry/repository. If it is empty,
+	// there are no other versions.
 	URL string
-	// Insecure allows plain http for it.
+	// Insecure allows plain HTTP for URL.
 	Insecure bool
 }
 
-// Catalog offers stacks as artifacts. Many callers may use it at once.
+// Catalog provides stacks as artifacts. It is safe for concurrent use.
 type Catalog struct {
 	opts     Options
 	registry *oci.Client
 
-	mu     sync.Mutex
-	packed map[string]packed // by path
+	mu           sync.Mutex
+	packedStacks map[string]packedStack // by URL path
 }
 
-type packed struct {
+type packedStack struct {
 	digest string
-	// tarball of what is shipped; of others only the digest is kept.
+	// tarball is nil for stacks that are not shipped: they are pulled again on each request.
 	tarball []byte
-	// from is the digest in the registry.
-	from string
+	// registryDigest is the digest in the registry; empty for shipped stacks.
+	registryDigest string
 }
 
 // New returns a Catalog.
 func New(o Options) *Catalog {
-	return &Catalog{opts: o, registry: oci.NewClient(oci.Options{Limits: o.Limits}), packed: map[string]packed{}}
+	return &Catalog{opts: o, registry: oci.NewClient(oci.Options{Limits: o.Limits}), packedStacks: map[string]packedStack{}}
 }
 
-// Names of the stacks that are shipped.
-func Names() []string { return folders(root) }
+// Names returns the names of the shipped stacks.
+func Names() []string { return subfolders(root) }
 
-// Versions of a stack that are shipped, the newest first.
+// Versions returns the shipped versions of a stack, newest first.
 func Versions(stack string) []string {
-	out := folders(root + "/" + stack)
+	out := subfolders(root + "/" + stack)
 	slices.SortFunc(out, func(a, b string) int {
 		x, errX := semver.StrictNewVersion(a)
 		y, errY := semver.StrictNewVersion(b)
@@ -78,8 +78,8 @@ func Versions(stack string) []string {
 	return out
 }
 
-func folders(dir string) (out []string) {
-	entries, err := shipped.ReadDir(dir)
+func subfolders(dir string) (out []string) {
+	entries, err := shippedFS.ReadDir(dir)
 	if err != nil {
 		return nil
 	}
@@ -91,24 +91,24 @@ func folders(dir string) (out []string) {
 	return out
 }
 
-// FS has the files of a stack that is shipped. The error is an *Error.
+// FS returns the files of a shipped stack. The error is a *NotFoundError.
 func FS(stack, version string) (fs.FS, error) {
 	if !slices.Contains(Names(), stack) {
-		return nil, &Error{fmt.Sprintf("the catalogue has no stack %q; it has %s", stack, strings.Join(Names(), ", "))}
+		return nil, &NotFoundError{fmt.Sprintf("the catalog has no stack %q: want one of %s", stack, strings.Join(Names(), ", "))}
 	}
 	if !slices.Contains(Versions(stack), version) {
-		return nil, &Error{fmt.Sprintf("the catalogue has no version %q of stack %q; it has %s", version, stack, strings.Join(Versions(stack), ", "))}
+		return nil, &NotFoundError{fmt.Sprintf("the catalog has no version %q of stack %q: want one of %s", version, stack, strings.Join(Versions(stack), ", "))}
 	}
-	return fs.Sub(shipped, root+"/"+stack+"/"+version)
+	return fs.Sub(shippedFS, root+"/"+stack+"/"+version)
 }
 
-// Artifact is a stack in a version, to be fetched with an artifact.Fetcher. What
-// is not shipped is looked for in the registry, if there is one. The error is an
-// *Error if there is no such thing, else one of package oci or artifact.
+// Artifact returns one version of a stack, to be fetched with an artifact.Fetcher. If the version
+// is not shipped, Artifact resolves it in the registry, if Options.URL is set. The error is a
+// *NotFoundError, or one of package oci or artifact.
 func (c *Catalog) Artifact(ctx context.Context, stack, version string) (artifact.Artifact, error) {
 	path := "/" + stack + "/" + version
 	c.mu.Lock()
-	p, known := c.packed[path]
+	p, known := c.packedStacks[path]
 	c.mu.Unlock()
 	if !known {
 		var err error
@@ -116,32 +116,32 @@ func (c *Catalog) Artifact(ctx context.Context, stack, version string) (artifact
 			return artifact.Artifact{}, err
 		}
 		c.mu.Lock()
-		c.packed[path] = p
+		c.packedStacks[path] = p
 		c.mu.Unlock()
 	}
 	return artifact.Artifact{URL: "http://catalog" + path, Revision: stack + "@" + version, Digest: p.digest, Client: &http.Client{Transport: c}}, nil
 }
 
-func (c *Catalog) pack(ctx context.Context, stack, version string) (packed, error) {
+func (c *Catalog) pack(ctx context.Context, stack, version string) (packedStack, error) {
 	var buf bytes.Buffer
 	files, err := FS(stack, version)
 	if err == nil {
-		done, err := artifact.Pack(ctx, &buf, files, artifact.PackOptions{Limits: c.opts.Limits})
-		return packed{digest: done.Digest, tarball: buf.Bytes()}, err
+		result, err := artifact.Pack(ctx, &buf, files, artifact.PackOptions{Limits: c.opts.Limits})
+		return packedStack{digest: result.Digest, tarball: buf.Bytes()}, err
 	}
 	if c.opts.URL == "" {
-		return packed{}, err
+		return packedStack{}, err
 	}
-	from, err := c.resolve(ctx, stack, version, err)
+	registryDigest, err := c.resolve(ctx, stack, version, err)
 	if err != nil {
-		return packed{}, err
+		return packedStack{}, err
 	}
-	digest, err := c.pull(ctx, &buf, stack, from)
-	return packed{digest: digest, from: from}, err
+	digest, err := c.pull(ctx, &buf, stack, registryDigest)
+	return packedStack{digest: digest, registryDigest: registryDigest}, err
 }
 
-// resolve finds a version in the registry. Its absence there, too, is that of the
-// catalogue.
+// resolve finds a version in the registry. If the registry does not have it either, the error is a
+// *NotFoundError that contains absent, the error for the shipped stacks.
 func (c *Catalog) resolve(ctx context.Context, stack, version string, absent error) (string, error) {
 	r, err := c.repository(stack)
 	if err != nil {
@@ -149,55 +149,54 @@ func (c *Catalog) resolve(ctx context.Context, stack, version string, absent err
 	}
 	defer r.Close()
 	target, err := r.Resolve(ctx, oci.Ref{Tag: version})
-	if oci.NotFound(err) {
-		return "", &Error{fmt.Sprintf("%v; and %s has no tag %q: %v", absent, r, version, err)}
+	if oci.IsNotFound(err) {
+		return "", &NotFoundError{fmt.Sprintf("%v; %s has no tag %q: %v", absent, r, version, err)}
 	}
 	return target.Digest, err
 }
 
-// pull writes the tarball of what the registry has.
+// pull writes the tarball of a stack in the registry to w, and returns its digest.
 func (c *Catalog) pull(ctx context.Context, w io.Writer, stack, digest string) (string, error) {
 	r, err := c.repository(stack)
 	if err != nil {
 		return "", err
 	}
 	defer r.Close()
-	tree, err := r.Fetch(ctx, digest, oci.Selector{})
+	tree, err := r.Fetch(ctx, digest, oci.LayerSelector{})
 	if err != nil {
 		return "", err
 	}
-	done, err := artifact.Pack(ctx, w, tree.FS(), artifact.PackOptions{Limits: c.opts.Limits})
+	result, err := artifact.Pack(ctx, w, tree.FS(), artifact.PackOptions{Limits: c.opts.Limits})
 	if cerr := tree.Close(); err == nil {
 		err = cerr
 	}
-	return done.Digest, err
+	return result.Digest, err
 }
 
 func (c *Catalog) repository(stack string) (*oci.Repository, error) {
 	return c.registry.Repository(strings.TrimRight(c.opts.URL, "/")+"/"+stack, oci.Access{Insecure: c.opts.Insecure})
 }
 
-// RoundTrip implements http.RoundTripper: it answers within the process, so that
-// a stack of the catalogue passes the same checks and the same cache as any other
-// artifact.
+// RoundTrip implements http.RoundTripper. It answers within the process, so that stacks of the
+// catalog use the same checks and the same cache as other artifacts.
 func (c *Catalog) RoundTrip(req *http.Request) (*http.Response, error) {
 	c.mu.Lock()
-	p, known := c.packed[req.URL.Path]
+	p, known := c.packedStacks[req.URL.Path]
 	c.mu.Unlock()
-	answer := &http.Response{StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req, Header: http.Header{}}
+	response := &http.Response{StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req, Header: http.Header{}}
 	if !known {
-		answer.StatusCode, answer.Body = http.StatusNotFound, http.NoBody
-		return answer, nil
+		response.StatusCode, response.Body = http.StatusNotFound, http.NoBody
+		return response, nil
 	}
 	tarball := p.tarball
 	if tarball == nil {
 		stack, _, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
 		var buf bytes.Buffer
-		if _, err := c.pull(req.Context(), &buf, stack, p.from); err != nil {
+		if _, err := c.pull(req.Context(), &buf, stack, p.registryDigest); err != nil {
 			return nil, err
 		}
 		tarball = buf.Bytes()
 	}
-	answer.ContentLength, answer.Body = int64(len(tarball)), io.NopCloser(bytes.NewReader(tarball))
-	return answer, nil
+	response.ContentLength, response.Body = int64(len(tarball)), io.NopCloser(bytes.NewReader(tarball))
+	return response, nil
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// released are the versions that were shipped once, with a digest of their
-// files: what an install pins must never change. A new version is added here.
+// released are all released versions, with a digest of their files: a version that installs may
+// reference must never change. Add new versions here.
 var released = map[string]string{
 	"cluster-autoscaler@1.0.0": "7642012b2bac7f91584405c05d7a84d576755a42cff990599ec6d17bcd5d5415",
 	"tenant@1.0.0":             "a0696416b4fb6fb3e5c873e700a2b8a7753ae6da8a635311457ae0ff31083dcc",
@@ -41,7 +41,7 @@ func fingerprint(t *testing.T, files fs.FS) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-func TestReleasedVersionsStayAsTheyAre(t *testing.T) {
+func TestReleasedVersionsDoNotChange(t *testing.T) {
 	var have []string
 	for _, name := range Names() {
 		for _, v := range Versions(name) {
@@ -51,19 +51,19 @@ func TestReleasedVersionsStayAsTheyAre(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := fingerprint(t, files); got != released[name+"@"+v] {
-				t.Errorf("%s@%s is %s: a version that was released is never changed, a new one is added to the list", name, v, got)
+				t.Errorf("%s@%s has digest %s: a released version must not change; add a new version to the list", name, v, got)
 			}
 		}
 	}
 	for v := range released {
 		if !slices.Contains(have, v) {
-			t.Errorf("%s was released, and is gone", v)
+			t.Errorf("%s was released and is missing", v)
 		}
 	}
 }
 
-// Every stack of the catalogue renders as it is, under the name and version of its folder.
-func TestStacksRender(t *testing.T) {
+// Every stack of the catalog renders without settings, with the name and the version of its folder.
+func TestShippedStacksRender(t *testing.T) {
 	for _, name := range Names() {
 		for _, v := range Versions(name) {
 			files, err := FS(name, v)
@@ -83,14 +83,14 @@ func TestStacksRender(t *testing.T) {
 	}
 }
 
-func fetch(t *testing.T, c *Catalog, stack, version string) (string, error) {
+func fetchStackFile(t *testing.T, c *Catalog, stack, version string) (string, error) {
 	t.Helper()
 	a, err := c.Artifact(t.Context(), stack, version)
 	if err != nil {
 		return "", err
 	}
 	if a.Revision != stack+"@"+version {
-		t.Errorf("revision %q", a.Revision)
+		t.Errorf("got revision %q", a.Revision)
 	}
 	f, err := artifact.NewFetcher(artifact.Options{Dir: t.TempDir()})
 	if err != nil {
@@ -105,7 +105,7 @@ func fetch(t *testing.T, c *Catalog, stack, version string) (string, error) {
 	return string(b), err
 }
 
-func TestArtifacts(t *testing.T) {
+func TestArtifactOfShippedAndRemoteStacks(t *testing.T) {
 	server, err := registry.New()
 	if err != nil {
 		t.Fatal(err)
@@ -123,34 +123,34 @@ func TestArtifacts(t *testing.T) {
 		stack, version string
 		has, says      string
 	}{
-		"shipped":                        {alone, "tenant", "1.0.0", "name: tenant", ""},
-		"shipped, whatever the registry": {more, "tenant", "1.0.0", "name: tenant", ""},
-		"another version":                {more, "tenant", "9.0.0", "tenant 9", ""},
-		"another stack":                  {more, "extra", "2.0.0", "extra 2", ""},
-		"no such version":                {alone, "tenant", "9.0.0", "", `no version "9.0.0" of stack "tenant"; it has 1.0.0`},
-		"no such stack":                  {alone, "tenat", "1.0.0", "", `no stack "tenat"; it has cluster-autoscaler, tenant`},
-		"nowhere":                        {more, "tenant", "8.0.0", "", `has no tag "8.0.0"`},
-		"a way out":                      {alone, "tenant", "../../tenant/1.0.0", "", "no version"},
+		"shipped":                    {alone, "tenant", "1.0.0", "name: tenant", ""},
+		"shipped, with a registry":   {more, "tenant", "1.0.0", "name: tenant", ""},
+		"another version":            {more, "tenant", "9.0.0", "tenant 9", ""},
+		"another stack":              {more, "extra", "2.0.0", "extra 2", ""},
+		"no such version":            {alone, "tenant", "9.0.0", "", `no version "9.0.0" of stack "tenant": want one of 1.0.0`},
+		"no such stack":              {alone, "tenat", "1.0.0", "", `no stack "tenat": want one of cluster-autoscaler, tenant`},
+		"not in catalog or registry": {more, "tenant", "8.0.0", "", `has no tag "8.0.0"`},
+		"path traversal":             {alone, "tenant", "../../tenant/1.0.0", "", "no version"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for range 2 { // also when it is known
-				got, err := fetch(t, tc.catalog, tc.stack, tc.version)
-				var absent *Error
+			for range 2 { // the second time from the cache
+				got, err := fetchStackFile(t, tc.catalog, tc.stack, tc.version)
+				var absent *NotFoundError
 				switch {
 				case tc.says == "" && (err != nil || !strings.Contains(got, tc.has)):
 					t.Errorf("got %q, %v", got, err)
 				case tc.says != "" && (!errors.As(err, &absent) || !strings.Contains(err.Error(), tc.says)):
-					t.Errorf("got %v, want one that says %q", err, tc.says)
+					t.Errorf("got %v, want a *NotFoundError with %q", err, tc.says)
 				}
 			}
 		})
 	}
-	t.Run("a registry that is down", func(t *testing.T) {
+	t.Run("unreachable registry", func(t *testing.T) {
 		c := New(Options{URL: "oci://127.0.0.1:1/catalog", Insecure: true})
-		_, err := fetch(t, c, "tenant", "9.0.0")
-		var absent *Error
+		_, err := fetchStackFile(t, c, "tenant", "9.0.0")
+		var absent *NotFoundError
 		if err == nil || errors.As(err, &absent) {
-			t.Errorf("got %v, which must not pass for absence", err)
+			t.Errorf("got %v, want an error other than *NotFoundError", err)
 		}
 	})
 }

@@ -1,5 +1,4 @@
-// Package catalog holds the stacks that the controller ships. A version that was
-// released once stays as it is: installs name the version, so that upgrading the
-// controller changes none of them. Other versions come from the catalogue's
-// repository in an OCI registry, as <repository>/<stack>:<version>.
+// Package catalog contains the stacks that the controller ships. A released version never changes:
+// installs reference the version, so that an upgrade of the controller changes none of them. Other
+// versions come from the OCI repository of the catalog, as <repository>/<stack>:<version>.
 package catalog

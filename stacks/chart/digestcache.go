@@ -11,25 +11,25 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// maxRecords bounds what is remembered of what was resolved.
-const maxRecords = 10_000
+// maxCachedDigests is the maximum number of entries in a digestCache.
+const maxCachedDigests = 10_000
 
-// records remember the digest of what was resolved, each in a file of its own that
-// is named by everything that it depends on. They are worth a request each, no more:
-// what can't be read or written is resolved again.
-type records struct {
+// digestCache stores the digests of resolved charts on disk, one file per chart, named by its cache
+// key. Losing an entry costs one request: read and write errors are ignored, and the chart is
+// resolved again.
+type digestCache struct {
 	dir string
 	mu  sync.Mutex
 }
 
-func openRecords(dir string) (*records, error) {
+func openDigestCache(dir string) (*digestCache, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	return &records{dir: dir}, nil
+	return &digestCache{dir: dir}, nil
 }
 
-func (r *records) get(key string) (digest string, ok bool) {
+func (r *digestCache) get(key string) (digest string, ok bool) {
 	file := filepath.Join(r.dir, key)
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -40,11 +40,11 @@ func (r *records) get(key string) (digest string, ok bool) {
 		return "", false
 	}
 	now := time.Now()
-	_ = os.Chtimes(file, now, now) // used: others are forgotten first
+	_ = os.Chtimes(file, now, now) // mark as used: prune deletes the least recently used
 	return digest, true
 }
 
-func (r *records) put(key, digest string) {
+func (r *digestCache) put(key, digest string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	temp, err := os.CreateTemp(r.dir, "tmp-")
@@ -56,11 +56,12 @@ func (r *records) put(key, digest string) {
 		_ = os.Remove(temp.Name())
 		return
 	}
-	r.prune(maxRecords)
+	r.prune(maxCachedDigests)
 }
 
-// prune forgets those that were unused for longest. The lock is held.
-func (r *records) prune(keep int) {
+// prune deletes the least recently used entries if there are more than keep, down to 90 % of keep.
+// The caller holds the lock.
+func (r *digestCache) prune(keep int) {
 	all, err := os.ReadDir(r.dir)
 	if err != nil || len(all) <= keep {
 		return

@@ -1,16 +1,16 @@
-// Package chart fetches charts from repositories: it finds the digest of one exact
-// version, verifies what can be verified, and keeps the unpacked archive in a cache
-// that installs share and that survives a restart.
+// Package chart fetches Helm charts from chart repositories. It resolves one exact version to the
+// digest of its archive, verifies the signature if spec.charts requires one, and keeps the unpacked
+// archive in a cache. Installs share the cache, and it survives a restart.
 //
 //	Fetch     stacks.ChartRef + Access → stacks.FetchedChart, leased
-//	FetchAll  everything that a stacks.Request needs, put into it
+//	FetchAll  fetches all charts that a stacks.Request needs, and adds them to it
 //
-// A repository is not trusted: its index, its manifests and its archives are bounded,
-// nothing is unpacked before its digest was found right, and credentials go to the
-// host of the repository alone. An archive has the limits of package artifact, which
-// does the download, the unpacking and the cache.
+// Repositories are not trusted: the size of indexes, manifests and archives is limited, an archive
+// is unpacked only after its digest matched, and credentials are sent only to the host of the
+// repository. Archives have the limits of package artifact, which downloads, unpacks and caches
+// them.
 //
-// What was resolved once is remembered, for the same credentials and the same keys
-// only: who may not ask a repository gets nothing of it from the cache either. A
-// version that is remembered costs no request.
+// A resolved version is remembered for the credentials and keys that it was resolved with, and for
+// no others: a caller without access to a repository gets none of its charts from the cache. A
+// remembered version costs no request.
 package chart

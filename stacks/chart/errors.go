@@ -10,44 +10,45 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// Reason says why a chart can't be had.
+// Reason is a category of fetch errors.
 type Reason string
 
-// Reasons. They are CamelCase so that they can stand in a condition. An archive that
-// can't be taken has the reason of package artifact.
+// Reasons are CamelCase, so that conditions can use them. The error for an archive that is refused
+// has a reason of package artifact.
 const (
-	// NotFound is a chart or a version that the repository does not have.
+	// NotFound means that the repository does not have the chart or the version.
 	NotFound Reason = "ChartNotFound"
-	// Unreachable is a repository that can't be reached or does not answer whole.
+	// Unreachable means that the repository can't be reached or its response is incomplete.
 	Unreachable Reason = "ChartRepositoryUnreachable"
-	// AccessDenied is a repository that refuses access.
+	// AccessDenied means that the repository denies access.
 	AccessDenied Reason = "ChartAccessDenied"
-	// RepositoryInvalid is an index or a manifest that can't be read or is too large.
+	// RepositoryInvalid means that an index or a manifest can't be parsed or is too large, or that
+	// the address or the settings of the repository are invalid.
 	RepositoryInvalid Reason = "ChartRepositoryInvalid"
-	// DigestMismatch is a chart that is not what its digest says.
+	// DigestMismatch means that the chart does not have the expected digest.
 	DigestMismatch Reason = "ChartDigestMismatch"
-	// Unverified is a chart that is not signed by a key that is trusted.
+	// Unverified means that no trusted signer signed the chart.
 	Unverified Reason = "ChartUnverified"
-	// SecretInvalid is a Secret that does not hold what is needed.
+	// SecretInvalid means that a Secret lacks a required key, or that a value is malformed.
 	SecretInvalid Reason = "ChartSecretInvalid"
 )
 
-// Error is what every function of this package fails with.
+// Error is the error type of this package.
 type Error struct {
-	// Reason is what is wrong; decide by it.
+	// Reason is the category, for decisions.
 	Reason Reason
-	// Ref is the chart, where one is to blame.
+	// Ref is the chart, if the error is about one.
 	Ref stacks.ChartRef
-	// Message says what was found and what was expected.
+	// Message states the problem, and what to do.
 	Message string
-	// Err is the cause, if there is one.
+	// Err is the cause, or nil.
 	Err error
 
-	// again is true for what another try may mend.
-	again bool
+	// transient is true if a retry may succeed.
+	transient bool
 }
 
-// Error says what, where and why.
+// Error implements error.
 func (e *Error) Error() string {
 	var b strings.Builder
 	if e.Ref.Component != "" {
@@ -63,65 +64,64 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Terminal is true when trying the same again can't help: it takes another version,
-// digest, key or limit.
-func (e *Error) Terminal() bool { return !e.again }
+// Terminal is true if a retry can't succeed without a change of the version, digest, key or limit.
+func (e *Error) Terminal() bool { return !e.transient }
 
-func fail(r Reason, format string, args ...any) *Error {
+func terminalError(r Reason, format string, args ...any) *Error {
 	return &Error{Reason: r, Message: fmt.Sprintf(format, args...)}
 }
 
-// retry is fail for what another try may mend.
-func retry(r Reason, err error, format string, args ...any) *Error {
-	return &Error{Reason: r, Message: fmt.Sprintf(format, args...), Err: artifact.WithoutURL(err), again: true}
+// transientError returns an *Error for a problem that a retry may solve.
+func transientError(r Reason, err error, format string, args ...any) *Error {
+	return &Error{Reason: r, Message: fmt.Sprintf(format, args...), Err: artifact.WithoutURL(err), transient: true}
 }
 
-// about says which chart an error is about. It is copied: those who waited for the
-// same chart have components of their own.
-func about(ref stacks.ChartRef, err error) error {
+// withRef returns a copy of an error with its Ref set. It copies, because callers that share a
+// flight share the error and have different components.
+func withRef(ref stacks.ChartRef, err error) error {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
-		e = retry(Unreachable, err, "fetching the chart")
+		e = transientError(Unreachable, err, "fetching the chart")
 	}
 	own := *e
 	own.Ref = ref
 	return &own
 }
 
-// unreached is why a request got no answer.
-func unreached(ctx context.Context, err error, what string) *Error {
+// requestError returns the *Error for a failed HTTP request. subject names the requested content.
+func requestError(ctx context.Context, err error, subject string) *Error {
 	if ctx.Err() != nil {
-		return retry(Unreachable, context.Cause(ctx), "interrupted while reading %s", what)
+		return transientError(Unreachable, context.Cause(ctx), "interrupted while reading %s", subject)
 	}
-	if refused, ok := artifact.Refused(err); ok {
-		return &Error{Reason: Reason(refused.Reason), Message: "reading " + what, Err: refused}
+	if refused, ok := artifact.AsRefusedAddress(err); ok {
+		return &Error{Reason: Reason(refused.Reason), Message: "reading " + subject, Err: refused}
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
-	return retry(Unreachable, err, "%s can't be read", what)
+	return transientError(Unreachable, err, "%s can't be read", subject)
 }
 
-// archiveError is why an archive could not be had.
+// archiveError returns the *Error for an archive that can't be fetched.
 func archiveError(err error) *Error {
 	e, ok := errors.AsType[*artifact.Error](err)
 	if !ok {
-		return retry(Unreachable, err, "the archive can't be had")
+		return transientError(Unreachable, err, "the archive can't be fetched")
 	}
 	switch e.Reason {
 	case artifact.Unreachable:
-		return retry(Unreachable, e, "the archive can't be downloaded")
+		return transientError(Unreachable, e, "the archive can't be downloaded")
 	case artifact.NotFound:
-		return retry(Unreachable, e, "the repository names an archive and does not have it")
+		return transientError(Unreachable, e, "the repository lists the archive but does not have it")
 	case artifact.AccessDenied:
-		return retry(AccessDenied, e, "the archive is refused")
+		return transientError(AccessDenied, e, "access to the archive is denied")
 	case artifact.DigestMismatch:
-		return retry(DigestMismatch, e, "the archive is not what the repository says")
+		return transientError(DigestMismatch, e, "the archive does not have the digest that the repository gives")
 	case artifact.Storage:
-		return retry(Reason(e.Reason), e, "the archive can't be kept")
+		return transientError(Reason(e.Reason), e, "the archive can't be stored")
 	default:
 		return &Error{Reason: Reason(e.Reason), Message: "the archive is refused", Err: e}
 	}

@@ -7,35 +7,35 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// FetchAll fetches the charts that a render of req needs, as stacks.Charts names them,
-// and puts them into req. access says how to reach a repository; as anybody when it is
-// nil. The caller calls release when the render is done.
-func (f *Fetcher) FetchAll(ctx context.Context, req *stacks.Request, access func(repository string) (*Access, error)) (release func(), err error) {
-	refs, err := stacks.Charts(*req)
+// FetchAll fetches the charts that a render of req needs, as listed by stacks.Charts, and sets
+// req.Charts. accessFor returns the Access for the address of a repository; a nil accessFor means
+// no credentials. The caller calls release when the render is done.
+func (f *Fetcher) FetchAll(ctx context.Context, req *stacks.Request, accessFor func(repository string) (*Access, error)) (release func(), err error) {
+	refs, err := stacks.RequiredCharts(*req)
 	if err != nil {
 		return nil, err
 	}
-	var leases []func()
+	var releases []func()
 	release = func() {
-		for _, give := range leases {
-			give()
+		for _, releaseChart := range releases {
+			releaseChart()
 		}
 	}
 	req.Charts = slices.Grow([]stacks.FetchedChart(nil), len(refs))
 	for _, ref := range refs {
 		var a *Access
-		if access != nil {
-			if a, err = access(ref.Repository); err != nil {
+		if accessFor != nil {
+			if a, err = accessFor(ref.Repository); err != nil {
 				release()
 				return nil, err
 			}
 		}
-		chart, give, err := f.Fetch(ctx, ref, a)
+		chart, releaseChart, err := f.Fetch(ctx, ref, a)
 		if err != nil {
 			release()
 			return nil, err
 		}
-		leases = append(leases, give)
+		releases = append(releases, releaseChart)
 		req.Charts = append(req.Charts, chart)
 	}
 	return release, nil

@@ -11,8 +11,8 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// dependent is a stack with a chart in the source that depends on "web" 1.2.3.
-func dependent(t *testing.T, repository string) stacks.Request {
+// requestWithDependency is for a stack with a chart in the source that depends on "web" 1.2.3.
+func requestWithDependency(t *testing.T, repository string) stacks.Request {
 	t.Helper()
 	return request(t, "{name: main, helm: {chart: chart}}", map[string]string{
 		"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies: [{name: web, version: 1.x, repository: '" + repository + "'}]\n",
@@ -20,7 +20,7 @@ func dependent(t *testing.T, repository string) stacks.Request {
 	})
 }
 
-// request to render a stack of one component.
+// request returns the request to render a stack of one component.
 func request(t *testing.T, component string, files map[string]string) stacks.Request {
 	t.Helper()
 	root := t.TempDir()
@@ -37,18 +37,18 @@ func request(t *testing.T, component string, files map[string]string) stacks.Req
 	return stacks.Request{Root: root, Stack: "shop", Capabilities: stacks.Capabilities{KubeVersion: "v1.30.0"}}
 }
 
-func TestFetchAllTakesDependencies(t *testing.T) {
+func TestFetchAllFetchesDependencies(t *testing.T) {
 	repo := newRepository(t)
 	data := archive(t, "web", "1.2.3")
 	repo.add("web", "1.2.3", data)
 	f := newFetcher(t, Options{})
-	req := dependent(t, repo.URL+"/")
-	access := reaching(repo.URL, repo.ca())
+	req := requestWithDependency(t, repo.URL+"/")
+	access := newAccessBuilder(repo.URL, repo.ca())
 	release, err := f.FetchAll(t.Context(), &req, func(repository string) (*Access, error) {
-		if charts := []appsv1.ChartRepository{access.repo}; For(charts, repository) == nil || For(charts, repository+"x") != nil {
-			t.Errorf("%s is not %s", repository, access.repo.Repository)
+		if charts := []appsv1.ChartRepository{access.repo}; FindRepository(charts, repository) == nil || FindRepository(charts, repository+"x") != nil {
+			t.Errorf("asked for repository %s, want %s", repository, access.repo.Repository)
 		}
-		return access.access(t), nil
+		return access.build(t), nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -63,26 +63,26 @@ func TestFetchAllTakesDependencies(t *testing.T) {
 	}
 }
 
-// Nobody has to say how to reach a repository: then it is asked without credentials.
-func TestFetchAllAsAnybody(t *testing.T) {
+// Without an accessFor function, FetchAll sends requests without credentials.
+func TestFetchAllWithoutAccess(t *testing.T) {
 	repo := newRepository(t)
 	repo.add("web", "1.2.3", archive(t, "web", "1.2.3"))
 	req := request(t, "{name: main, version: 1.2.3, helm: {repository: '"+repo.URL+"', name: web}}", nil)
 	_, err := newFetcher(t, Options{}).FetchAll(t.Context(), &req, nil)
-	refused(t, err, Unreachable, false, `component "main": chart web 1.2.3 of `+repo.URL+": ", "certificate")
+	assertError(t, err, Unreachable, false, `component "main": chart web 1.2.3 of `+repo.URL+": ", "certificate")
 }
 
-func TestAdviceAboutADependency(t *testing.T) {
+func TestFetchAllGivesAdviceForDependencies(t *testing.T) {
 	for text, list := range map[string]func(*repository){
-		"gives no digest for it; vendor it (helm dependency build) and commit it": func(r *repository) { r.list("web", "1.2.3", "", "web-1.2.3.tgz") },
-		"the index says that it is at oci://r.example.com/charts; name that repository in Chart.yaml": func(r *repository) {
+		"has no digest for this version; vendor the chart (helm dependency build) and commit it": func(r *repository) { r.list("web", "1.2.3", "", "web-1.2.3.tgz") },
+		"the index lists the archive at oci://r.example.com/charts; set that repository in Chart.yaml": func(r *repository) {
 			r.list("web", "1.2.3", strings.Repeat("0", 64), "oci://r.example.com/charts/web:1.2.3")
 		},
 	} {
 		repo := newRepository(t)
 		list(repo)
-		req := dependent(t, repo.URL)
-		_, err := newFetcher(t, Options{}).FetchAll(t.Context(), &req, func(string) (*Access, error) { return reaching(repo.URL, repo.ca()).access(t), nil })
-		refused(t, err, RepositoryInvalid, true, text)
+		req := requestWithDependency(t, repo.URL)
+		_, err := newFetcher(t, Options{}).FetchAll(t.Context(), &req, func(string) (*Access, error) { return newAccessBuilder(repo.URL, repo.ca()).build(t), nil })
+		assertError(t, err, RepositoryInvalid, true, text)
 	}
 }

@@ -17,66 +17,69 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// DefaultIndexBytes is the largest index.yaml that is read.
+// DefaultIndexBytes is the default of Options.IndexBytes.
 const DefaultIndexBytes = 32 << 20
 
-// DefaultCacheBytes bounds the cache of charts.
+// DefaultCacheBytes is the default of Options.CacheBytes.
 const DefaultCacheBytes = 256 << 20
 
-// Options of a Fetcher. Zero fields take the defaults.
+// Options configure a Fetcher. Zero fields take the defaults.
 type Options struct {
-	// Dir holds the cache. One process owns it.
+	// Dir is the directory of the cache. Only one process may use it.
 	Dir string
-	// CacheBytes is how much room charts may take that nobody uses.
+	// CacheBytes limits the total size of cached charts that are not in use.
 	CacheBytes int64
-	// Limits of one archive.
+	// Limits apply to each archive.
 	Limits artifact.Limits
-	// IndexBytes is the largest index.yaml that is read.
+	// IndexBytes is the maximum size of an index.yaml.
 	IndexBytes int64
-	// Key tells credentials apart on disk without telling them.
+	// Key is the HMAC key of the names of cache files. The names depend on the credentials, and do
+	// not reveal them.
 	Key []byte
-	// Timeout of finding a chart in its repository, of one attempt to download it, and
-	// of unpacking it; artifact.DefaultTimeout when zero.
+	// Timeout applies to each of three steps: resolving a chart in its repository, one attempt to
+	// download it, and unpacking it. The default is artifact.DefaultTimeout.
 	Timeout time.Duration
-	// Attempts to download an archive, and the first pause between two; as in artifact.
+	// Attempts is the number of attempts to download an archive, and Backoff the first pause
+	// between two; as in artifact.Options.
 	Attempts int
 	Backoff  time.Duration
 }
 
-// Fetcher gets charts of repositories. Many callers may use it at once.
+// Fetcher fetches charts from repositories. It is safe for concurrent use.
 type Fetcher struct {
-	trees      *artifact.Fetcher
-	records    *records
+	archives   *artifact.Fetcher
+	digests    *digestCache
 	key        []byte
 	limits     artifact.Limits
 	indexBytes int64
 	timeout    time.Duration
-	reading    chan struct{}
+	indexSlot  chan struct{}
 
 	mu      sync.Mutex
 	flights map[string]*flight
 }
 
-// flight is a chart that is being fetched, which others wait for.
+// flight is a fetch in progress, which concurrent callers for the same chart wait for.
 type flight struct {
 	done chan struct{}
-	// err is nil, too, when it ended only because its caller gave up.
+	// err is the result. It is also nil if the flight ended only because its caller was canceled.
 	err error
 }
 
-// found is where a chart is and what it must be.
-type found struct {
+// resolvedChart is the location of a chart archive, and the digest that the archive must have.
+type resolvedChart struct {
 	digest string
-	// manifest in a registry that names it.
-	manifest string
-	// url of the archive, file what it is called, client what to get it with.
-	url, file string
-	client    *http.Client
-	// provenance gets its signature, if there is one.
-	provenance func(ctx context.Context) (data []byte, there bool, err error)
+	// manifestDigest is the digest of the manifest in an OCI registry; empty for other
+	// repositories.
+	manifestDigest string
+	// url and fileName are those of the archive; client downloads it.
+	url, fileName string
+	client        *http.Client
+	// fetchProvenance returns the .prov file, or false if the repository has none.
+	fetchProvenance func(ctx context.Context) (data []byte, there bool, err error)
 }
 
-// NewFetcher opens the cache in o.Dir.
+// NewFetcher returns a Fetcher with its cache in o.Dir.
 func NewFetcher(o Options) (*Fetcher, error) {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = DefaultCacheBytes
@@ -92,70 +95,71 @@ func NewFetcher(o Options) (*Fetcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	records, err := openRecords(filepath.Join(o.Dir, "resolved"))
+	records, err := openDigestCache(filepath.Join(o.Dir, "resolved"))
 	if err != nil {
-		return nil, fmt.Errorf("cache of charts: %w", err)
+		return nil, fmt.Errorf("opening the chart cache: %w", err)
 	}
-	return &Fetcher{trees: trees, records: records, key: o.Key, limits: o.Limits, indexBytes: o.IndexBytes, timeout: o.Timeout,
-		reading: make(chan struct{}, 1), flights: map[string]*flight{}}, nil
+	return &Fetcher{archives: trees, digests: records, key: o.Key, limits: o.Limits, indexBytes: o.IndexBytes, timeout: o.Timeout,
+		indexSlot: make(chan struct{}, 1), flights: map[string]*flight{}}, nil
 }
 
-// Fetch gives a chart, from the cache if it was resolved before with the same access.
-// Calls for the same at the same time share one download, and its failure. access is
-// nil for none. The caller calls release when it is done. The error is an *Error.
+// Fetch returns a chart, from the cache if it was resolved before with the same access. Concurrent
+// calls for the same chart share one download and its error. A nil access means no credentials. The
+// caller calls release when it no longer uses the chart. The error is an *Error.
 func (f *Fetcher) Fetch(ctx context.Context, ref stacks.ChartRef, access *Access) (chart stacks.FetchedChart, release func(), err error) {
 	if access == nil {
 		access = &Access{}
 	}
-	key := f.identify(ref, access)
+	key := f.cacheKey(ref, access)
 	for {
 		tree, err := f.cached(ctx, key)
 		if err != nil {
-			return chart, nil, about(ref, err)
+			return chart, nil, withRef(ref, err)
 		}
 		if tree != nil {
-			return fetched(ref, tree), tree.Release, nil
+			return fetchedChart(ref, tree), tree.Release, nil
 		}
-		fl, mine := f.join(key)
-		if mine {
-			tree, err := f.lead(ctx, fl, key, ref, access)
+		fl, leader := f.joinFlight(key)
+		if leader {
+			tree, err := f.runFlight(ctx, fl, key, ref, access)
 			if err != nil {
-				return chart, nil, about(ref, err)
+				return chart, nil, withRef(ref, err)
 			}
-			return fetched(ref, tree), tree.Release, nil
+			return fetchedChart(ref, tree), tree.Release, nil
 		}
 		select {
 		case <-ctx.Done():
-			return chart, nil, about(ref, retry(Unreachable, context.Cause(ctx), "interrupted while waiting for the download"))
+			return chart, nil, withRef(ref, transientError(Unreachable, context.Cause(ctx), "interrupted while waiting for the download"))
 		case <-fl.done:
 		}
 		if fl.err != nil {
-			return chart, nil, about(ref, fl.err)
+			return chart, nil, withRef(ref, fl.err)
 		}
 	}
 }
 
-func fetched(ref stacks.ChartRef, tree *artifact.Tree) stacks.FetchedChart {
+func fetchedChart(ref stacks.ChartRef, tree *artifact.Tree) stacks.FetchedChart {
 	ref.Digest = tree.Digest
 	return stacks.FetchedChart{ChartRef: ref, Root: tree.Root}
 }
 
-// identify names everything that the outcome depends on.
-func (f *Fetcher) identify(ref stacks.ChartRef, access *Access) string {
+// cacheKey is an HMAC of everything that the resolved digest depends on.
+func (f *Fetcher) cacheKey(ref stacks.ChartRef, access *Access) string {
 	mac := hmac.New(sha256.New, f.key)
-	for _, part := range []string{"1", ref.Repository, ref.Name, ref.Version, ref.Digest, access.scope(f.key)} {
+	for _, part := range []string{"1", ref.Repository, ref.Name, ref.Version, ref.Digest, access.fingerprint(f.key)} {
 		_, _ = fmt.Fprintf(mac, "%d %s\n", len(part), part)
 	}
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// cached is what was resolved before, if it is there still.
+// cached returns the tree of a chart that was resolved before; nil if its digest is unknown or the
+// tree was evicted.
 func (f *Fetcher) cached(ctx context.Context, key string) (*artifact.Tree, error) {
-	digest, ok := f.records.get(key)
+	digest, ok := f.digests.get(key)
 	if !ok {
 		return nil, nil
 	}
-	tree, err := f.trees.Cached(ctx, digest)
+	tree, err := f.archives.Cached(ctx, digest)
 	if e, ok := errors.AsType[*artifact.Error](err); ok && e.Reason == artifact.NotFound {
 		return nil, nil
 	}
@@ -165,7 +169,7 @@ func (f *Fetcher) cached(ctx context.Context, key string) (*artifact.Tree, error
 	return tree, nil
 }
 
-func (f *Fetcher) join(key string) (*flight, bool) {
+func (f *Fetcher) joinFlight(key string) (*flight, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if fl := f.flights[key]; fl != nil {
@@ -176,10 +180,11 @@ func (f *Fetcher) join(key string) (*flight, bool) {
 	return fl, true
 }
 
-// lead gets the chart and tells those who wait.
-func (f *Fetcher) lead(ctx context.Context, fl *flight, key string, ref stacks.ChartRef, access *Access) (tree *artifact.Tree, err error) {
+// runFlight fetches the chart and publishes the result to the callers that wait for fl.
+func (f *Fetcher) runFlight(ctx context.Context, fl *flight, key string, ref stacks.ChartRef, access *Access) (tree *artifact.Tree, err error) {
 	defer func() {
-		// Whoever waits has time of their own: a caller that gave up is not their failure.
+		// The callers that wait have their own contexts: the cancellation of this one is not their
+		// error.
 		if ctx.Err() == nil {
 			fl.err = err
 		}
@@ -190,42 +195,42 @@ func (f *Fetcher) lead(ctx context.Context, fl *flight, key string, ref stacks.C
 	}()
 	bounded, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	client := access.client()
+	client := access.httpClient()
 	defer closeIdle(client.Transport)
-	at, err := f.resolve(bounded, client, ref, access)
+	resolved, err := f.resolve(bounded, client, ref, access)
 	if err != nil {
 		return nil, err
 	}
-	tree, err = f.trees.Fetch(ctx, artifact.Artifact{URL: at.url, Digest: at.digest, Revision: ref.Version, Client: at.client})
+	tree, err = f.archives.Fetch(ctx, artifact.Artifact{URL: resolved.url, Digest: resolved.digest, Revision: ref.Version, Client: resolved.client})
 	if err != nil {
 		return nil, archiveError(err)
 	}
-	f.records.put(key, at.digest)
+	f.digests.put(key, resolved.digest)
 	return tree, nil
 }
 
-// resolve finds a chart in its repository and verifies it.
-func (f *Fetcher) resolve(ctx context.Context, client *http.Client, ref stacks.ChartRef, access *Access) (*found, error) {
-	find := f.fromIndex
+// resolve finds a chart in its repository, and verifies its signature if access requires one.
+func (f *Fetcher) resolve(ctx context.Context, client *http.Client, ref stacks.ChartRef, access *Access) (*resolvedChart, error) {
+	find := f.resolveFromIndex
 	if strings.HasPrefix(ref.Repository, "oci://") {
-		find = f.fromRegistry
+		find = f.resolveFromRegistry
 	}
-	at, err := find(ctx, client, ref, access)
+	resolved, err := find(ctx, client, ref, access)
 	if err != nil || access.repo.Verify == nil {
-		return at, err
+		return resolved, err
 	}
-	if access.signers != nil {
-		return at, f.signed(ctx, ref, access, at.manifest)
+	if access.verifier != nil {
+		return resolved, f.verifySignature(ctx, ref, access, resolved.manifestDigest)
 	}
-	prov, there, err := at.provenance(ctx)
+	prov, there, err := resolved.fetchProvenance(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if !there {
-		return nil, fail(Unverified, "it is not signed: there is no .prov file, and spec.charts of the install asks for one")
+		return nil, terminalError(Unverified, "the chart is not signed: the repository has no .prov file, and spec.charts of the install requires one")
 	}
-	if err := verifyProvenance(access.keyring, prov, at.digest, at.file, ref.Name+"-"+ref.Version+".tgz"); err != nil {
+	if err := verifyProvenance(access.keyring, prov, resolved.digest, resolved.fileName, ref.Name+"-"+ref.Version+".tgz"); err != nil {
 		return nil, err
 	}
-	return at, nil
+	return resolved, nil
 }

@@ -20,14 +20,14 @@ func FuzzIndex(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		versions, names, err := readIndex(data, "web")
 		if err != nil && (versions != nil && names != nil) {
-			t.Errorf("an error and versions: %v", err)
+			t.Errorf("got an error and versions: %v", err)
 		}
 		var have []string
 		for _, v := range versions {
 			have = append(have, v.Version)
 		}
-		if got := nearest("1.0.0", have); len(got) > 4*(maxVersion+2) {
-			t.Errorf("%d characters of versions", len(got))
+		if got := nearestVersions("1.0.0", have); len(got) > 4*(maxVersionLength+2) {
+			t.Errorf("got a list of versions of %d characters", len(got))
 		}
 	})
 }
@@ -38,7 +38,7 @@ func FuzzProvenance(f *testing.F) {
 	f.Add([]byte("-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA512\n\nx\n-----BEGIN PGP SIGNATURE-----\n\n-----END PGP SIGNATURE-----"))
 	f.Fuzz(func(t *testing.T, prov []byte) {
 		if err := verifyProvenance(openpgp.EntityList{s.entity}, prov, digestOf([]byte("y")), "web-1.0.0.tgz"); err == nil {
-			t.Error("a digest that nobody signed was found signed")
+			t.Error("accepted a digest that was not signed")
 		}
 	})
 }
@@ -48,11 +48,11 @@ func FuzzSecrets(f *testing.F) {
 	f.Add([]byte(`{"auths": {"r.example.com": {"auth": "bWU6aHVudGVyMg=="}}}`), s.public)
 	f.Add([]byte(`{"auths": {"r.example.com": {"auth": "!"}}}`), s.armored())
 	f.Fuzz(func(t *testing.T, docker, key []byte) {
-		if auth, err := dockerAuth("r.example.com", docker); err != nil && auth != (authn.AuthConfig{}) {
-			t.Error("an error and credentials")
+		if auth, err := dockerConfigAuth("r.example.com", docker); err != nil && auth != (authn.AuthConfig{}) {
+			t.Error("got an error and credentials")
 		}
-		if keys, err := keyring(map[string][]byte{"k": key}); err == nil && len(keys) == 0 {
-			t.Error("no error and no key")
+		if keys, err := readKeyring(map[string][]byte{"k": key}); err == nil && len(keys) == 0 {
+			t.Error("got neither an error nor a key")
 		}
 	})
 }

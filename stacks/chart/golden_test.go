@@ -14,7 +14,7 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// fullRepository and fullSecrets have every field set, also those that no repository has together.
+// fullRepository and fullSecrets have every field set, including fields that exclude each other.
 func fullRepository() appsv1.ChartRepository {
 	ref := func(name string) *fluxmeta.LocalObjectReference { return &fluxmeta.LocalObjectReference{Name: name} }
 	return appsv1.ChartRepository{Repository: "oci://registry.example.com/charts", SecretRef: ref("login"),
@@ -40,9 +40,9 @@ func fullRef() stacks.ChartRef {
 		Digest: "sha256:" + strings.Repeat("a", 64)}
 }
 
-// Files on the disk are named by these keys. With other ones every chart would be resolved
-// again after an update. They follow from JSON with the Go names of fields.
-func TestGoldenRecordKeys(t *testing.T) {
+// The keys name files on disk: if they change, an update resolves every chart again. They are
+// hashes of JSON with the Go names of the fields.
+func TestGoldenCacheKeys(t *testing.T) {
 	repo, secrets, ref := fullRepository(), fullSecrets(), fullRef()
 	golden.Complete(t, repo)
 	golden.Complete(t, secrets)
@@ -61,18 +61,18 @@ func TestGoldenRecordKeys(t *testing.T) {
 		{"verified with a key", ref, Access{repo: signed}},
 		{"every field", ref, Access{repo: repo, secrets: secrets}},
 	} {
-		_, _ = fmt.Fprintf(&lines, "%s: %s\n", c.name, f.identify(c.ref, &c.access))
-		_, _ = fmt.Fprintf(&lines, "%s, scope: %s\n", c.name, c.access.scope(f.key))
+		_, _ = fmt.Fprintf(&lines, "%s: %s\n", c.name, f.cacheKey(c.ref, &c.access))
+		_, _ = fmt.Fprintf(&lines, "%s, scope: %s\n", c.name, c.access.fingerprint(f.key))
 	}
 	golden.Equal(t, "keys.txt", []byte(lines.String()))
 }
 
-// A controller reads the records that an earlier release wrote.
-func TestGoldenRecord(t *testing.T) {
+// A controller reads the files that an earlier release wrote.
+func TestGoldenDigestFile(t *testing.T) {
 	const key = "0123456789abcdef"
 	digest := "sha256:" + strings.Repeat("a", 64)
 	dir := t.TempDir()
-	r, err := openRecords(dir)
+	r, err := openDigestCache(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,6 +86,6 @@ func TestGoldenRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, ok := r.get(key); !ok || got != digest {
-		t.Errorf("it is read as %q, %v", got, ok)
+		t.Errorf("the stored digest is read as %q, %v", got, ok)
 	}
 }

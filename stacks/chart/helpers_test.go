@@ -25,7 +25,7 @@ import (
 
 const password = "hunter2-is-secret"
 
-// entry of a tarball; a link when to is set.
+// tarEntry is an entry of a tarball; a symbolic link if to is set.
 type tarEntry struct{ name, content, to string }
 
 func tarball(t testing.TB, entries ...tarEntry) []byte {
@@ -51,7 +51,7 @@ func tarball(t testing.TB, entries ...tarEntry) []byte {
 	return b.Bytes()
 }
 
-// archive is a chart as "helm package" makes it.
+// archive returns a chart archive as "helm package" writes it.
 func archive(t testing.TB, name, version string, more ...tarEntry) []byte {
 	t.Helper()
 	return tarball(t, append([]tarEntry{
@@ -65,17 +65,17 @@ func digestOf(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// repository is a chart repository over TLS that counts and can misbehave.
+// repository is a chart repository over TLS. It records the requests, and can return errors.
 type repository struct {
 	*httptest.Server
 	t testing.TB
 
 	mu    sync.Mutex
 	files map[string][]byte
-	// index has a line for each version; when raw is set it is served instead.
+	// index has a line for each version. If raw is set, the server returns raw instead.
 	index map[string][]string
 	raw   []byte
-	// intercept answers first, when it returns true.
+	// intercept returns true if it answered the request.
 	intercept func(w http.ResponseWriter, r *http.Request) bool
 	requests  []string
 }
@@ -116,14 +116,14 @@ func (r *repository) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	_, _ = w.Write(data)
 }
 
-// list writes a version into the index.
+// list adds a version to the index.
 func (r *repository) list(name, version, digest, url string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.index[name] = append(r.index[name], fmt.Sprintf("  - {name: %s, version: %q, digest: %q, urls: [%q]}\n", name, version, digest, url))
 }
 
-// add publishes a chart.
+// add adds a chart to the index and the files.
 func (r *repository) add(name, version string, data []byte) {
 	file := name + "-" + version + ".tgz"
 	r.list(name, version, strings.TrimPrefix(digestOf(data), "sha256:"), file)
@@ -132,7 +132,7 @@ func (r *repository) add(name, version string, data []byte) {
 	r.files["/"+file] = data
 }
 
-func (r *repository) protect() {
+func (r *repository) requireLogin() {
 	r.intercept = func(w http.ResponseWriter, req *http.Request) bool {
 		if user, pass, _ := req.BasicAuth(); user == "me" && pass == password {
 			return false
@@ -143,7 +143,7 @@ func (r *repository) protect() {
 	}
 }
 
-func (r *repository) count() int {
+func (r *repository) requestCount() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.requests)
@@ -155,24 +155,24 @@ func caOf(s *httptest.Server) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 }
 
-// reach is how to reach a repository, with its CA.
-type reach struct {
+// accessBuilder builds the Access to a repository.
+type accessBuilder struct {
 	repo    appsv1.ChartRepository
 	secrets Secrets
 }
 
-func reaching(url string, ca []byte) *reach {
+func newAccessBuilder(url string, ca []byte) *accessBuilder {
 	named := &fluxmeta.LocalObjectReference{Name: "any"}
-	return &reach{repo: appsv1.ChartRepository{Repository: url, CertSecretRef: named}, secrets: Secrets{Certificates: map[string][]byte{"ca.crt": ca}}}
+	return &accessBuilder{repo: appsv1.ChartRepository{Repository: url, CertSecretRef: named}, secrets: Secrets{Certificates: map[string][]byte{"ca.crt": ca}}}
 }
 
-func (r *reach) login(user, pass string) *reach {
+func (r *accessBuilder) withLogin(user, pass string) *accessBuilder {
 	r.repo.SecretRef = &fluxmeta.LocalObjectReference{Name: "login"}
 	r.secrets.Credentials = map[string][]byte{"username": []byte(user), "password": []byte(pass)}
 	return r
 }
 
-func (r *reach) signed(keys ...[]byte) *reach {
+func (r *accessBuilder) withKeys(keys ...[]byte) *accessBuilder {
 	r.repo.Verify = &appsv1.ChartVerification{Provider: appsv1.ChartProvenance, SecretRef: &fluxmeta.LocalObjectReference{Name: "keys"}}
 	r.secrets.Keys = map[string][]byte{}
 	for i, k := range keys {
@@ -181,7 +181,7 @@ func (r *reach) signed(keys ...[]byte) *reach {
 	return r
 }
 
-func (r *reach) access(t testing.TB) *Access {
+func (r *accessBuilder) build(t testing.TB) *Access {
 	t.Helper()
 	a, err := NewAccess(&r.repo, r.secrets)
 	if err != nil {
@@ -207,27 +207,27 @@ func ref(repository, name, version string) stacks.ChartRef {
 	return stacks.ChartRef{Component: "main", Repository: repository, Name: name, Version: version}
 }
 
-// refused checks why a chart can't be had, and that no error tells a secret.
-func refused(t *testing.T, err error, reason Reason, terminal bool, texts ...string) {
+// assertError checks reason, class and texts of an *Error, and that it contains no password.
+func assertError(t *testing.T, err error, reason Reason, terminal bool, texts ...string) {
 	t.Helper()
 	var e *Error
 	if !errors.As(err, &e) {
-		t.Fatalf("%v is no *Error", err)
+		t.Fatalf("got %v, want an *Error", err)
 	}
 	if e.Reason != reason || e.Terminal() != terminal {
-		t.Errorf("%s, terminal %v; want %s, %v: %v", e.Reason, e.Terminal(), reason, terminal, err)
+		t.Errorf("got %s, terminal %v; want %s, %v: %v", e.Reason, e.Terminal(), reason, terminal, err)
 	}
 	for _, text := range texts {
 		if !strings.Contains(err.Error(), text) {
-			t.Errorf("%q is not in: %v", text, err)
+			t.Errorf("the error does not contain %q: %v", text, err)
 		}
 	}
 	if strings.Contains(err.Error(), password) || strings.Contains(err.Error(), "aHVudGVy") {
-		t.Errorf("the password is in: %v", err)
+		t.Errorf("the error contains the password: %v", err)
 	}
 }
 
-// get fetches a chart and gives it back at once.
+// get fetches a chart and releases it at once.
 func get(t testing.TB, f *Fetcher, r stacks.ChartRef, a *Access) (stacks.FetchedChart, error) {
 	t.Helper()
 	chart, release, err := f.Fetch(t.Context(), r, a)
@@ -237,4 +237,4 @@ func get(t testing.TB, f *Fetcher, r stacks.ChartRef, a *Access) (stacks.Fetched
 	return chart, err
 }
 
-var small = artifact.Limits{DownloadBytes: 1 << 20, UnpackedBytes: 1 << 16, FileBytes: 1 << 15, Files: 20, Depth: 5}
+var smallLimits = artifact.Limits{DownloadBytes: 1 << 20, UnpackedBytes: 1 << 16, FileBytes: 1 << 15, Files: 20, Depth: 5}

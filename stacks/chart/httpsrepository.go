@@ -12,20 +12,20 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// fromIndex finds a chart in a repository with an index.yaml.
-func (f *Fetcher) fromIndex(ctx context.Context, client *http.Client, ref stacks.ChartRef, access *Access) (*found, error) {
+// resolveFromIndex finds a chart in an HTTPS repository, which has an index.yaml.
+func (f *Fetcher) resolveFromIndex(ctx context.Context, client *http.Client, ref stacks.ChartRef, access *Access) (*resolvedChart, error) {
 	base, err := url.Parse(strings.TrimSuffix(ref.Repository, "/") + "/")
 	if err != nil {
-		return nil, fail(RepositoryInvalid, "the address of the repository can't be read")
+		return nil, terminalError(RepositoryInvalid, "the address of the repository is not a valid URL")
 	}
-	auth := &authorised{hosts: []string{hostOf(base)}, auth: access.auth}
+	auth := &credentialTransport{hosts: []string{hostOf(base)}, auth: access.auth}
 	auth.next, client.Transport = client.Transport, auth
-	entry, err := f.lookUp(ctx, client, base, ref)
+	entry, err := f.findIndexEntry(ctx, client, base, ref)
 	if err != nil {
 		return nil, err
 	}
-	out := &found{client: client}
-	if out.digest, err = indexDigest(entry, ref); err != nil {
+	out := &resolvedChart{client: client}
+	if out.digest, err = expectedDigest(entry, ref); err != nil {
 		return nil, err
 	}
 	at, err := archiveURL(base, entry, ref)
@@ -35,38 +35,38 @@ func (f *Fetcher) fromIndex(ctx context.Context, client *http.Client, ref stacks
 	if access.repo.PassCredentials {
 		auth.hosts = append(auth.hosts, hostOf(at))
 	}
-	out.url, out.file = at.String(), path.Base(at.Path)
-	out.provenance = func(ctx context.Context) ([]byte, bool, error) {
+	out.url, out.fileName = at.String(), path.Base(at.Path)
+	out.fetchProvenance = func(ctx context.Context) ([]byte, bool, error) {
 		prov := *at
 		prov.Path, prov.RawPath = at.Path+".prov", ""
-		data, gone, err := read(ctx, client, prov.String(), "its .prov file", maxProvenance)
+		data, gone, err := fetchURL(ctx, client, prov.String(), "the .prov file of the chart", maxProvenance)
 		return data, !gone, err
 	}
 	return out, nil
 }
 
-// lookUp reads the index and takes one version of one chart from it. One index at a
-// time: in memory it is many times as large.
-func (f *Fetcher) lookUp(ctx context.Context, client *http.Client, base *url.URL, ref stacks.ChartRef) (*indexEntry, error) {
+// findIndexEntry downloads the index and returns the entry of one chart version. It reads one index
+// at a time, because a parsed index takes many times its size in memory.
+func (f *Fetcher) findIndexEntry(ctx context.Context, client *http.Client, base *url.URL, ref stacks.ChartRef) (*indexEntry, error) {
 	select {
-	case f.reading <- struct{}{}:
-		defer func() { <-f.reading }()
+	case f.indexSlot <- struct{}{}:
+		defer func() { <-f.indexSlot }()
 	case <-ctx.Done():
-		return nil, retry(Unreachable, context.Cause(ctx), "interrupted while waiting to read the index")
+		return nil, transientError(Unreachable, context.Cause(ctx), "interrupted while waiting to read the index")
 	}
-	data, gone, err := read(ctx, client, base.JoinPath("index.yaml").String(), "the index of the repository", f.indexBytes)
+	data, gone, err := fetchURL(ctx, client, base.JoinPath("index.yaml").String(), "the index of the repository", f.indexBytes)
 	if err != nil {
 		return nil, err
 	}
 	if gone {
-		return nil, retry(Unreachable, nil, "there is no index.yaml at this address")
+		return nil, transientError(Unreachable, nil, "the repository has no index.yaml at this address")
 	}
 	versions, names, err := readIndex(data, ref.Name)
 	if err != nil {
 		return nil, &Error{Reason: RepositoryInvalid, Message: "the index of the repository can't be read", Err: err}
 	}
 	if names != nil {
-		e := fail(NotFound, "the repository has no chart of that name")
+		e := terminalError(NotFound, "the repository has no chart of that name")
 		if near := problem.Nearest(ref.Name, names); near != "" {
 			e.Message += "; did you mean " + near + "?"
 		}
@@ -79,61 +79,62 @@ func (f *Fetcher) lookUp(ctx context.Context, client *http.Client, base *url.URL
 		}
 		have = append(have, versions[i].Version)
 	}
-	return nil, fail(NotFound, "the repository does not have this version%s", withNearest(ref.Version, have))
+	return nil, terminalError(NotFound, "the repository does not have this version%s", nearestHint(ref.Version, have))
 }
 
-// indexDigest is what the archive must be: what the index says, and what is pinned.
-func indexDigest(entry *indexEntry, ref stacks.ChartRef) (string, error) {
+// expectedDigest returns the digest that the archive must have: that of the index, or the pinned
+// one if the index has none. If both exist, they must be equal.
+func expectedDigest(entry *indexEntry, ref stacks.ChartRef) (string, error) {
 	if entry.Digest == "" {
 		if ref.Digest == "" {
-			return "", fail(RepositoryInvalid, "the index of the repository gives no digest for it; %s", toPin(ref))
+			return "", terminalError(RepositoryInvalid, "the index of the repository has no digest for this version; %s", pinAdvice(ref))
 		}
 		return ref.Digest, nil
 	}
 	digest := "sha256:" + strings.ToLower(strings.TrimPrefix(entry.Digest, "sha256:"))
 	if _, err := artifact.ParseDigest(digest); err != nil {
-		return "", fail(RepositoryInvalid, "the index of the repository gives a digest for it that is not one of SHA-256")
+		return "", terminalError(RepositoryInvalid, "the digest in the index of the repository is not a SHA-256 digest")
 	}
 	if ref.Digest != "" && ref.Digest != digest {
-		return "", pinMismatch(ref, digest)
+		return "", pinMismatchError(ref, digest)
 	}
 	return digest, nil
 }
 
-// toPin is what can be done about a chart that nobody else vouches for.
-func toPin(ref stacks.ChartRef) string {
+// pinAdvice is the advice for a chart that has no digest in its repository.
+func pinAdvice(ref stacks.ChartRef) string {
 	if ref.DependencyOf != "" {
-		return "vendor it (helm dependency build) and commit it"
+		return "vendor the chart (helm dependency build) and commit it"
 	}
-	return "pin one with helm.digest in the stack"
+	return "pin a digest with helm.digest in the stack"
 }
 
-// namedIn is where the repository of a chart is written.
-func namedIn(ref stacks.ChartRef) string {
+// referencingFile names the file that references the repository of a chart.
+func referencingFile(ref stacks.ChartRef) string {
 	if ref.DependencyOf != "" {
 		return "Chart.yaml"
 	}
 	return "the stack"
 }
 
-func pinMismatch(ref stacks.ChartRef, digest string) *Error {
-	return fail(DigestMismatch, "the repository has %s under this version, and %s is pinned; if it was published anew, look at what changed and pin the new digest", digest, ref.Digest)
+func pinMismatchError(ref stacks.ChartRef, digest string) *Error {
+	return terminalError(DigestMismatch, "the repository has digest %s for this version, but %s is pinned; if the version was published again, review the change and pin the new digest", digest, ref.Digest)
 }
 
-// archiveURL is where the index says that an archive is.
+// archiveURL returns the first usable URL of an index entry. It must be https.
 func archiveURL(base *url.URL, entry *indexEntry, ref stacks.ChartRef) (*url.URL, error) {
 	for _, raw := range entry.URLs {
-		at, err := base.Parse(raw)
-		if err != nil || at.Host == "" {
+		u, err := base.Parse(raw)
+		if err != nil || u.Host == "" {
 			continue
 		}
-		switch at.Scheme {
+		switch u.Scheme {
 		case "https":
-			at.User, at.Fragment = nil, "" // credentials are the install's to give
-			return at, nil
+			u.User, u.Fragment = nil, "" // only the install provides credentials
+			return u, nil
 		case "oci":
-			return nil, fail(RepositoryInvalid, "the index says that it is at oci://%s%s; name that repository in %s", at.Host, path.Dir(at.Path), namedIn(ref))
+			return nil, terminalError(RepositoryInvalid, "the index lists the archive at oci://%s%s; set that repository in %s", u.Host, path.Dir(u.Path), referencingFile(ref))
 		}
 	}
-	return nil, fail(RepositoryInvalid, "the index of the repository gives no https address for it")
+	return nil, terminalError(RepositoryInvalid, "the index of the repository has no https URL for this version")
 }

@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// indexEntry is what matters of one version of a chart in an index.yaml.
+// indexEntry has the fields of a chart version in an index.yaml that are needed to fetch it.
 type indexEntry struct {
 	Version string   `json:"version" yaml:"version"`
 	Digest  string   `json:"digest" yaml:"digest"`
@@ -19,22 +19,22 @@ type indexEntry struct {
 	Removed bool     `json:"removed" yaml:"removed"`
 }
 
-// maxIndexNames bounds what is kept of an index to name what was meant.
+// maxIndexNames limits the chart names of an index that are kept to suggest a similar one.
 const maxIndexNames = 10_000
 
-var errNoEntries = errors.New("it has no entries")
+var errNoEntries = errors.New("no entries")
 
-// readIndex takes the versions of one chart out of an index.yaml, which is YAML or
-// JSON, and the names of the others when there is none of that name.
+// readIndex returns the versions of one chart in an index.yaml, which is YAML or JSON. If the index
+// has no chart of that name, it returns the names of the other charts instead.
 func readIndex(data []byte, name string) (versions []indexEntry, names []string, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			versions, names, err = nil, nil, fmt.Errorf("the parser gave up: %v", v)
+			versions, names, err = nil, nil, fmt.Errorf("the parser panicked: %v", v)
 		}
 	}()
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' && json.Valid(data) {
 		if len(data) > maxJSONIndex {
-			return nil, nil, errJSON
+			return nil, nil, errJSONTooLarge
 		}
 		var index struct {
 			Entries map[string]json.RawMessage `json:"entries"`
@@ -49,15 +49,15 @@ func readIndex(data []byte, name string) (versions []indexEntry, names []string,
 		}
 		return versions, nil, json.Unmarshal(raw, &versions)
 	}
-	if items, names, found, ok := cutIndex(data, name); ok {
+	if items, names, found, ok := scanIndex(data, name); ok {
 		if !found {
 			return nil, names, nil
 		}
-		versions, err = readVersions(items)
+		versions, err = parseEntries(items)
 		return versions, nil, err
 	}
-	if len(data) > maxWholeIndex {
-		return nil, nil, errForm
+	if len(data) > maxParsedIndex {
+		return nil, nil, errIndexForm
 	}
 	var index struct {
 		Entries map[string]yaml.Node `yaml:"entries"`

@@ -10,39 +10,42 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Parsed, YAML takes many times its size in memory, and some indexes are large. So an
-// index as Helm writes it, in block style, is cut into lines, and the versions of one
-// chart are parsed one after the other. Any other YAML is parsed whole, if it is small.
+// Limits of an index, in bytes except maxEntries. Parsed YAML takes many times its size in memory,
+// and some indexes are large. So an index in the block style that Helm writes is scanned line by
+// line, and the versions of one chart are parsed one by one. Other YAML is parsed as a whole, and
+// has a lower limit.
 const (
-	maxWholeIndex = 1 << 20
-	maxJSONIndex  = 4 << 20
-	maxIndexItem  = 1 << 18
-	maxIndexItems = 10_000
+	maxParsedIndex = 1 << 20
+	maxJSONIndex   = 4 << 20
+	maxEntryBytes  = 1 << 18
+	maxEntries     = 10_000
 )
 
-// cutter goes through the lines of an index.
-type cutter struct {
+// indexScanner scans the lines of an index for the entries of one chart.
+type indexScanner struct {
 	name string
-	// inside the entries; keys are the indentation of the names of charts, items that of versions.
-	inside      bool
-	keys, items int
-	// wanted is true within the chart, start where the version began that is being read; -1: none.
-	wanted, found bool
-	start         int
-	out           [][]byte
-	names         []string
+	// inEntries is true below "entries:". chartIndent and entryIndent are the indentations of chart
+	// names and of versions; -1 while unknown.
+	inEntries                bool
+	chartIndent, entryIndent int
+	// inChart is true within the requested chart, found once it was seen. entryStart is the offset
+	// of the current version; -1 outside of one.
+	inChart, found bool
+	entryStart     int
+	entries        [][]byte
+	chartNames     []string
 }
 
-// cutIndex cuts the versions of one chart out of an index. ok is false when it is not
-// in the form that Helm writes.
-func cutIndex(data []byte, name string) (versions [][]byte, names []string, found, ok bool) {
-	c := &cutter{name: name, keys: -1, start: -1}
+// scanIndex returns the YAML of each version of one chart, and the chart names that it passed. ok
+// is false if the index is not in the form that Helm writes.
+func scanIndex(data []byte, name string) (versions [][]byte, names []string, found, ok bool) {
+	c := &indexScanner{name: name, chartIndent: -1, entryStart: -1}
 	for at := 0; at < len(data); {
 		end := len(data)
 		if i := bytes.IndexByte(data[at:], '\n'); i >= 0 {
 			end = at + i + 1
 		}
-		more, ok := c.line(data, at, strings.TrimRight(string(data[at:end]), " \r\n"))
+		more, ok := c.scanLine(data, at, strings.TrimRight(string(data[at:end]), " \r\n"))
 		if !ok {
 			return nil, nil, false, false
 		}
@@ -51,96 +54,98 @@ func cutIndex(data []byte, name string) (versions [][]byte, names []string, foun
 		}
 		at = end
 	}
-	if c.start >= 0 {
-		c.out = append(c.out, data[c.start:])
+	if c.entryStart >= 0 {
+		c.entries = append(c.entries, data[c.entryStart:])
 	}
-	return c.out, c.names, c.found, c.keys > 0
+	return c.entries, c.chartNames, c.found, c.chartIndent > 0
 }
 
-// line takes one more line; more is false after the entries.
-func (c *cutter) line(data []byte, at int, text string) (more, ok bool) {
+// scanLine scans the line at offset at; text is the line without trailing white space. more is
+// false after the entries.
+func (c *indexScanner) scanLine(data []byte, at int, text string) (more, ok bool) {
 	bare := strings.TrimLeft(text, " ")
 	indent := len(text) - len(bare)
 	switch {
-	case !c.inside:
-		c.inside = text == "entries:"
+	case !c.inEntries:
+		c.inEntries = text == "entries:"
 		return true, true
 	case bare == "" || bare[0] == '#':
 		return true, true
 	case bare[0] == '\t':
 		return false, false
-	case c.keys < 0:
-		c.keys = indent
+	case c.chartIndent < 0:
+		c.chartIndent = indent
 	}
 	isItem := bare == "-" || strings.HasPrefix(bare, "- ")
 	switch {
-	case indent < c.keys || indent == 0:
-		c.end(data, at)
+	case indent < c.chartIndent || indent == 0:
+		c.endEntry(data, at)
 		return false, indent == 0 && !isItem
-	case indent == c.keys && !isItem:
-		c.end(data, at)
-		return true, c.key(bare)
-	case !c.wanted:
+	case indent == c.chartIndent && !isItem:
+		c.endEntry(data, at)
+		return true, c.startChart(bare)
+	case !c.inChart:
 		return true, true
-	case c.items < 0 && !isItem:
+	case c.entryIndent < 0 && !isItem:
 		return false, false
-	case c.items < 0:
-		c.items = indent
+	case c.entryIndent < 0:
+		c.entryIndent = indent
 	}
-	if indent == c.items && isItem {
-		c.end(data, at)
-		c.start = at
+	if indent == c.entryIndent && isItem {
+		c.endEntry(data, at)
+		c.entryStart = at
 	}
 	return true, true
 }
 
-// end of the version that was being read.
-func (c *cutter) end(data []byte, at int) {
-	if c.start >= 0 {
-		c.out = append(c.out, data[c.start:at])
+// endEntry ends the current version, if any, at offset at.
+func (c *indexScanner) endEntry(data []byte, at int) {
+	if c.entryStart >= 0 {
+		c.entries = append(c.entries, data[c.entryStart:at])
 	}
-	c.start = -1
+	c.entryStart = -1
 }
 
-// key begins another chart.
-func (c *cutter) key(bare string) bool {
+// startChart starts the chart of a line with a chart name. It returns false if the line is not in
+// the form that Helm writes.
+func (c *indexScanner) startChart(bare string) bool {
 	name, plain := strings.CutSuffix(bare, ":")
 	if !plain {
 		return false
 	}
 	name = strings.Trim(name, `"'`)
-	if len(c.names) < maxIndexNames {
-		c.names = append(c.names, name)
+	if len(c.chartNames) < maxIndexNames {
+		c.chartNames = append(c.chartNames, name)
 	}
-	c.wanted, c.items = name == c.name, -1
-	if c.wanted && c.found {
-		return false // twice: for the parser to refuse
+	c.inChart, c.entryIndent = name == c.name, -1
+	if c.inChart && c.found {
+		return false // a duplicate: the YAML parser refuses it
 	}
-	c.found = c.found || c.wanted
+	c.found = c.found || c.inChart
 	return true
 }
 
 var (
-	errForm = fmt.Errorf("it has more than %d bytes and is not in the form that Helm writes", maxWholeIndex)
-	errJSON = fmt.Errorf("it has more than %d bytes and is JSON; YAML may be larger", maxJSONIndex)
+	errIndexForm    = fmt.Errorf("larger than %d bytes and not in the form that Helm writes", maxParsedIndex)
+	errJSONTooLarge = fmt.Errorf("JSON larger than %d bytes; use YAML, which may be larger", maxJSONIndex)
 )
 
-// readVersions parses the versions that were cut out.
-func readVersions(items [][]byte) ([]indexEntry, error) {
-	if len(items) > maxIndexItems {
-		return nil, fmt.Errorf("it has %d versions of the chart; %d are allowed", len(items), maxIndexItems)
+// parseEntries parses the versions that scanIndex returned.
+func parseEntries(items [][]byte) ([]indexEntry, error) {
+	if len(items) > maxEntries {
+		return nil, fmt.Errorf("the chart has %d versions; at most %d are allowed", len(items), maxEntries)
 	}
 	out := make([]indexEntry, 0, len(items))
 	for _, item := range items {
-		if len(item) > maxIndexItem {
-			return nil, fmt.Errorf("a version of the chart has %d bytes in it; %d are allowed", len(item), maxIndexItem)
+		if len(item) > maxEntryBytes {
+			return nil, fmt.Errorf("a version of the chart has %d bytes; at most %d are allowed", len(item), maxEntryBytes)
 		}
 		var one []indexEntry
 		if err := yaml.Unmarshal(item, &one); err != nil {
 			return nil, err
 		}
 		if len(one) != 1 {
-			return nil, errors.New("a version of the chart can't be told from the next")
+			return nil, errors.New("the versions of the chart can't be separated")
 		}
 		out = append(out, one[0])
 	}

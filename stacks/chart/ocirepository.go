@@ -21,13 +21,13 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact/oci"
 )
 
-// Media types of what "helm push" makes.
+// Media types of the layers that "helm push" writes.
 const (
 	contentMediaType    types.MediaType = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 	provenanceMediaType types.MediaType = "application/vnd.cncf.helm.chart.provenance.v1.prov"
 )
 
-// Limits of what a registry says beside archives.
+// Maximum sizes, in bytes, of the responses of a registry other than archives.
 const (
 	maxManifest = 4 << 20
 	maxTags     = 4 << 20
@@ -40,48 +40,48 @@ type ociRepository struct {
 	base   url.URL
 }
 
-// fromRegistry finds a chart in an OCI registry.
-func (f *Fetcher) fromRegistry(ctx context.Context, client *http.Client, ref stacks.ChartRef, access *Access) (*found, error) {
-	r, err := dial(ctx, client, ref, access)
+// resolveFromRegistry finds a chart in an OCI registry.
+func (f *Fetcher) resolveFromRegistry(ctx context.Context, client *http.Client, ref stacks.ChartRef, access *Access) (*resolvedChart, error) {
+	r, err := connect(ctx, client, ref, access)
 	if err != nil {
 		return nil, err
 	}
-	// A tag can't have a plus; Helm writes it so.
+	// A tag can't contain a plus; Helm replaces it with an underscore.
 	tag := strings.ReplaceAll(ref.Version, "+", "_")
-	data, gone, err := read(ctx, r.client, r.at("manifests", tag), "its manifest", maxManifest,
+	data, gone, err := fetchURL(ctx, r.client, r.contentURL("manifests", tag), "the manifest of the chart", maxManifest,
 		string(types.OCIManifestSchema1), string(types.DockerManifestSchema2))
 	if err != nil {
 		return nil, err
 	}
 	if gone {
-		return nil, fail(NotFound, "the registry does not have it%s", withNearest(ref.Version, r.versions(ctx)))
+		return nil, terminalError(NotFound, "the registry does not have this chart and version%s", nearestHint(ref.Version, r.listVersions(ctx)))
 	}
 	manifest, err := v1.ParseManifest(bytes.NewReader(data))
 	if err != nil {
-		return nil, fail(RepositoryInvalid, "its manifest in the registry can't be read")
+		return nil, terminalError(RepositoryInvalid, "the manifest of the chart can't be parsed")
 	}
-	content, prov := layer(manifest, contentMediaType), layer(manifest, provenanceMediaType)
+	content, prov := findLayer(manifest, contentMediaType), findLayer(manifest, provenanceMediaType)
 	if content == nil {
-		return nil, fail(RepositoryInvalid, "what the registry has under this name is no Helm chart: it has no layer of type %s", contentMediaType)
+		return nil, terminalError(RepositoryInvalid, "the artifact in the registry is not a Helm chart: its manifest has no layer of type %s", contentMediaType)
 	}
 	sum := sha256.Sum256(data)
 	manifestDigest := "sha256:" + hex.EncodeToString(sum[:])
-	out := &found{digest: content.Digest.String(), manifest: manifestDigest, client: r.client,
-		url: r.at("blobs", content.Digest.String()), file: ref.Name + "-" + ref.Version + ".tgz"}
+	out := &resolvedChart{digest: content.Digest.String(), manifestDigest: manifestDigest, client: r.client,
+		url: r.contentURL("blobs", content.Digest.String()), fileName: ref.Name + "-" + ref.Version + ".tgz"}
 	if ref.Digest != "" && ref.Digest != out.digest && ref.Digest != manifestDigest {
-		return nil, pinMismatch(ref, manifestDigest)
+		return nil, pinMismatchError(ref, manifestDigest)
 	}
-	out.provenance = func(ctx context.Context) ([]byte, bool, error) {
+	out.fetchProvenance = func(ctx context.Context) ([]byte, bool, error) {
 		if prov == nil {
 			return nil, false, nil
 		}
-		data, gone, err := read(ctx, r.client, r.at("blobs", prov.Digest.String()), "its .prov layer", maxProvenance)
+		data, gone, err := fetchURL(ctx, r.client, r.contentURL("blobs", prov.Digest.String()), "the .prov layer of the chart", maxProvenance)
 		return data, !gone, err
 	}
 	return out, nil
 }
 
-func layer(m *v1.Manifest, mediaType types.MediaType) *v1.Descriptor {
+func findLayer(m *v1.Manifest, mediaType types.MediaType) *v1.Descriptor {
 	for i := range m.Layers {
 		if m.Layers[i].MediaType == mediaType {
 			return &m.Layers[i]
@@ -90,8 +90,9 @@ func layer(m *v1.Manifest, mediaType types.MediaType) *v1.Descriptor {
 	return nil
 }
 
-// dial asks the registry for a way in.
-func dial(ctx context.Context, client *http.Client, ref stacks.ChartRef, access *Access) (*ociRepository, error) {
+// connect authenticates at the registry. It replaces the transport of client with one that sends
+// the token.
+func connect(ctx context.Context, client *http.Client, ref stacks.ChartRef, access *Access) (*ociRepository, error) {
 	var options []name.Option
 	if access.repo.Insecure {
 		options = append(options, name.Insecure)
@@ -99,15 +100,15 @@ func dial(ctx context.Context, client *http.Client, ref stacks.ChartRef, access 
 	address := strings.TrimSuffix(strings.TrimPrefix(ref.Repository, "oci://"), "/")
 	repo, err := name.NewRepository(address+"/"+ref.Name, options...)
 	if err != nil {
-		return nil, fail(RepositoryInvalid, "the address of the repository, or the name of the chart, is nothing that a registry can have: lower case letters, digits, dashes, dots and slashes are expected")
+		return nil, terminalError(RepositoryInvalid, "the address of the repository or the name of the chart is invalid: want lower-case letters, digits, dashes, dots and slashes")
 	}
 	auth := authn.Anonymous
 	if access.auth != (authn.AuthConfig{}) {
 		auth = authn.FromConfig(access.auth)
 	}
-	rt, err := transport.NewWithContext(ctx, repo.Registry, auth, oci.NewGuard(client.Transport, repo.RegistryStr()), []string{repo.Scope(transport.PullScope)})
+	rt, err := transport.NewWithContext(ctx, repo.Registry, auth, oci.NewCredentialGuard(client.Transport, repo.RegistryStr()), []string{repo.Scope(transport.PullScope)})
 	if err != nil {
-		return nil, refusedBy(ctx, err)
+		return nil, registryError(ctx, err)
 	}
 	client.Transport = rt
 	base := url.URL{Scheme: "https", Host: repo.RegistryStr(), Path: "/v2/" + repo.RepositoryStr()}
@@ -117,30 +118,31 @@ func dial(ctx context.Context, client *http.Client, ref stacks.ChartRef, access 
 	return &ociRepository{repo: repo, client: client, base: base}, nil
 }
 
-// refusedBy is why a registry let nobody in. What it wrote is not repeated: it can
-// hold anything, what was sent to it too.
-func refusedBy(ctx context.Context, err error) *Error {
+// registryError is the *Error for a failed authentication. It does not quote the response, which
+// can contain anything, including the credentials that were sent.
+func registryError(ctx context.Context, err error) *Error {
 	var answer *transport.Error
 	if errors.As(err, &answer) && ctx.Err() == nil {
 		if answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden {
-			return retry(AccessDenied, nil, "the registry refuses access: it answered %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
+			return transientError(AccessDenied, nil, "access to the registry is denied: it answered %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
 		}
-		return retry(Unreachable, nil, "the registry answered %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
+		return transientError(Unreachable, nil, "the registry answered %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
 	}
-	return unreached(ctx, err, "the registry")
+	return requestError(ctx, err, "the registry")
 }
 
-func (r *ociRepository) at(kind, identifier string) string {
+func (r *ociRepository) contentURL(kind, identifier string) string {
 	return r.base.JoinPath(kind, identifier).String()
 }
 
-// versions are those that the registry lists, as far as it does.
-func (r *ociRepository) versions(ctx context.Context) []string {
+// listVersions returns the versions that the registry lists, or nil if it fails: they only improve
+// a message.
+func (r *ociRepository) listVersions(ctx context.Context) []string {
 	u := r.base.JoinPath("tags", "list")
 	u.RawQuery = "n=1000"
-	data, gone, err := read(ctx, r.client, u.String(), "the list of versions", maxTags)
+	data, gone, err := fetchURL(ctx, r.client, u.String(), "the list of tags", maxTags)
 	if err != nil || gone {
-		return nil // it helps, and is not needed
+		return nil
 	}
 	var list struct {
 		Tags []string `json:"tags"`

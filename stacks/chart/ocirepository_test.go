@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// ociServer is a registry over TLS whose requests pass through a handler.
+// ociServer is a registry over TLS. intercept can answer a request instead of the registry.
 type ociServer struct {
 	*httptest.Server
 	t testing.TB
@@ -47,7 +47,7 @@ func newRegistry(t testing.TB) *ociServer {
 	return s
 }
 
-func (s *ociServer) set(intercept func(w http.ResponseWriter, r *http.Request) bool) {
+func (s *ociServer) setIntercept(intercept func(w http.ResponseWriter, r *http.Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.intercept = intercept
@@ -57,9 +57,11 @@ func (s *ociServer) host() string { return strings.TrimPrefix(s.URL, "https://")
 
 func (s *ociServer) url() string { return "oci://" + s.host() + "/charts" }
 
-func (s *ociServer) access(t testing.TB) *reach { return reaching(s.url(), caOf(s.Server)) }
+func (s *ociServer) accessBuilder(t testing.TB) *accessBuilder {
+	return newAccessBuilder(s.url(), caOf(s.Server))
+}
 
-// push does what "helm push" does, and returns the digest of the manifest.
+// push pushes a chart like "helm push", and returns the digest of its manifest.
 func (s *ociServer) push(chart, version string, layers map[types.MediaType][]byte) string {
 	s.t.Helper()
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), "application/vnd.cncf.helm.config.v1+json")
@@ -83,16 +85,16 @@ func (s *ociServer) push(chart, version string, layers map[types.MediaType][]byt
 	return digest.String()
 }
 
-func content(data []byte) map[types.MediaType][]byte {
+func contentLayer(data []byte) map[types.MediaType][]byte {
 	return map[types.MediaType][]byte{contentMediaType: data}
 }
 
 func TestFetchFromRegistry(t *testing.T) {
 	s := newRegistry(t)
 	data := archive(t, "web", "1.2.3+build.4")
-	manifest := s.push("web", "1.2.3+build.4", content(data))
+	manifest := s.push("web", "1.2.3+build.4", contentLayer(data))
 	f := newFetcher(t, Options{})
-	access := s.access(t).access(t)
+	access := s.accessBuilder(t).build(t)
 	wanted := ref(s.url(), "web", "1.2.3+build.4")
 	for _, pin := range []string{"", manifest, digestOf(data)} {
 		wanted.Digest = pin
@@ -103,8 +105,8 @@ func TestFetchFromRegistry(t *testing.T) {
 	}
 	wanted.Digest = digestOf(nil)
 	_, err := get(t, f, wanted, access)
-	refused(t, err, DigestMismatch, true, manifest, wanted.Digest)
-	// What was resolved costs no request.
+	assertError(t, err, DigestMismatch, true, manifest, wanted.Digest)
+	// A resolved chart needs no request.
 	s.Close()
 	wanted.Digest = ""
 	if _, err := get(t, f, wanted, access); err != nil {
@@ -112,12 +114,12 @@ func TestFetchFromRegistry(t *testing.T) {
 	}
 }
 
-func TestRegistryRefuses(t *testing.T) {
+func TestFetchFromRegistryRefuses(t *testing.T) {
 	good := archive(t, "web", "1.0.0")
 	answers := func(part string, code int) func(*ociServer) {
 		return func(s *ociServer) {
-			s.push("web", "1.0.0", content(good))
-			s.set(func(w http.ResponseWriter, r *http.Request) bool {
+			s.push("web", "1.0.0", contentLayer(good))
+			s.setIntercept(func(w http.ResponseWriter, r *http.Request) bool {
 				if strings.Contains(r.URL.Path, part) {
 					w.WriteHeader(code)
 					_, _ = w.Write([]byte(`{"errors":[{"code":"DENIED","message":"you sent ` + password + `"}]}`))
@@ -133,39 +135,39 @@ func TestRegistryRefuses(t *testing.T) {
 		text     string
 	}{
 		"no such version": {func(s *ociServer) {
-			s.push("web", "0.9.0", content(good))
-			s.push("web", "1.0.1+x", content(good))
-		}, NotFound, true, "does not have it; the nearest that it has: 0.9.0, 1.0.1+x"},
-		"no such chart": {func(*ociServer) {}, NotFound, true, "does not have it"},
-		"no chart":      {func(s *ociServer) { s.push("web", "1.0.0", map[types.MediaType][]byte{types.OCILayer: good}) }, RepositoryInvalid, true, "no Helm chart"},
-		"a bomb": {func(s *ociServer) {
-			s.push("web", "1.0.0", content(archive(t, "web", "1.0.0", tarEntry{name: "web/x", content: strings.Repeat("x", 1<<16)})))
+			s.push("web", "0.9.0", contentLayer(good))
+			s.push("web", "1.0.1+x", contentLayer(good))
+		}, NotFound, true, "does not have this chart and version; nearest versions: 0.9.0, 1.0.1+x"},
+		"no such chart": {func(*ociServer) {}, NotFound, true, "does not have this chart"},
+		"not a chart":   {func(s *ociServer) { s.push("web", "1.0.0", map[types.MediaType][]byte{types.OCILayer: good}) }, RepositoryInvalid, true, "not a Helm chart"},
+		"decompression bomb": {func(s *ociServer) {
+			s.push("web", "1.0.0", contentLayer(archive(t, "web", "1.0.0", tarEntry{name: "web/x", content: strings.Repeat("x", 1<<16)})))
 		}, "TooLarge", true, "32768"},
-		"no login":        {answers("/v2/", 401), AccessDenied, false, "401"},
-		"forbidden":       {answers("/manifests/", 403), AccessDenied, false, "403"},
-		"unavailable":     {answers("/v2/", 503), Unreachable, false, "503"},
-		"a broken answer": {answers("/manifests/", 200), RepositoryInvalid, true, "no Helm chart"},
-		"content is gone": {answers("/blobs/", 404), Unreachable, false, "does not have it"},
-		"other content": {func(s *ociServer) {
-			s.push("web", "1.0.0", content(good))
-			s.set(func(w http.ResponseWriter, r *http.Request) bool {
+		"unauthorized":     {answers("/v2/", 401), AccessDenied, false, "401"},
+		"forbidden":        {answers("/manifests/", 403), AccessDenied, false, "403"},
+		"unavailable":      {answers("/v2/", 503), Unreachable, false, "503"},
+		"invalid manifest": {answers("/manifests/", 200), RepositoryInvalid, true, "not a Helm chart"},
+		"missing blob":     {answers("/blobs/", 404), Unreachable, false, "does not have it"},
+		"wrong blob": {func(s *ociServer) {
+			s.push("web", "1.0.0", contentLayer(good))
+			s.setIntercept(func(w http.ResponseWriter, r *http.Request) bool {
 				if strings.Contains(r.URL.Path, "/blobs/") {
 					_, _ = w.Write([]byte("other"))
 				}
 				return strings.Contains(r.URL.Path, "/blobs/")
 			})
-		}, DigestMismatch, false, "not what the repository says"},
-		"a manifest that is too big": {func(s *ociServer) {
-			s.set(func(w http.ResponseWriter, r *http.Request) bool {
+		}, DigestMismatch, false, "does not have the digest"},
+		"manifest too large": {func(s *ociServer) {
+			s.setIntercept(func(w http.ResponseWriter, r *http.Request) bool {
 				if strings.Contains(r.URL.Path, "/manifests/") {
 					_, _ = w.Write(make([]byte, maxManifest+1))
 				}
 				return strings.Contains(r.URL.Path, "/manifests/")
 			})
 		}, RepositoryInvalid, true, "4194304 bytes allowed"},
-		"to a link-local address": {func(s *ociServer) {
-			s.push("web", "1.0.0", content(good))
-			s.set(func(w http.ResponseWriter, r *http.Request) bool {
+		"redirect to a link-local address": {func(s *ociServer) {
+			s.push("web", "1.0.0", contentLayer(good))
+			s.setIntercept(func(w http.ResponseWriter, r *http.Request) bool {
 				if strings.Contains(r.URL.Path, "/blobs/") {
 					http.Redirect(w, r, "https://169.254.169.254/", http.StatusTemporaryRedirect)
 				}
@@ -176,32 +178,32 @@ func TestRegistryRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newRegistry(t)
 			c.set(s)
-			_, err := get(t, newFetcher(t, Options{Limits: small}), ref(s.url(), "web", "1.0.0"), s.access(t).login("me", password).access(t))
-			refused(t, err, c.reason, c.terminal, c.text)
+			_, err := get(t, newFetcher(t, Options{Limits: smallLimits}), ref(s.url(), "web", "1.0.0"), s.accessBuilder(t).withLogin("me", password).build(t))
+			assertError(t, err, c.reason, c.terminal, c.text)
 		})
 	}
 }
 
-func TestPlainRegistryIsRefused(t *testing.T) {
+func TestPlainHTTPRegistryRequiresInsecure(t *testing.T) {
 	s := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(s.Close)
 	address := "oci://" + strings.TrimPrefix(s.URL, "http://") + "/charts"
 	f := newFetcher(t, Options{})
 	_, err := get(t, f, ref(address, "web", "1.0.0"), nil)
-	refused(t, err, "RefusedAddress", true, "plain HTTP")
-	how := reaching(address, nil)
+	assertError(t, err, "RefusedAddress", true, "plain HTTP")
+	how := newAccessBuilder(address, nil)
 	how.repo.CertSecretRef, how.repo.Insecure = nil, true
-	_, err = get(t, f, ref(address, "web", "1.0.0"), how.access(t))
-	refused(t, err, NotFound, true)
+	_, err = get(t, f, ref(address, "web", "1.0.0"), how.build(t))
+	assertError(t, err, NotFound, true)
 	how.repo.Repository = "https://charts.example.com"
 	_, err = NewAccess(&how.repo, how.secrets)
-	refused(t, err, RepositoryInvalid, true, "oci:// alone")
+	assertError(t, err, RepositoryInvalid, true, "only allowed for oci://")
 }
 
-func TestRegistryLogin(t *testing.T) {
+func TestFetchFromRegistryWithCredentials(t *testing.T) {
 	s := newRegistry(t)
-	s.push("web", "1.0.0", content(archive(t, "web", "1.0.0")))
-	s.set(func(w http.ResponseWriter, r *http.Request) bool {
+	s.push("web", "1.0.0", contentLayer(archive(t, "web", "1.0.0")))
+	s.setIntercept(func(w http.ResponseWriter, r *http.Request) bool {
 		if user, pass, _ := r.BasicAuth(); user == "me" && pass == password {
 			return false
 		}
@@ -210,22 +212,23 @@ func TestRegistryLogin(t *testing.T) {
 		return true
 	})
 	wanted := ref(s.url(), "web", "1.0.0")
-	_, err := get(t, newFetcher(t, Options{}), wanted, s.access(t).access(t))
-	refused(t, err, AccessDenied, false, "401")
-	_, err = get(t, newFetcher(t, Options{}), wanted, s.access(t).login("me", "guessed").access(t))
-	refused(t, err, AccessDenied, false, "401")
-	if _, err := get(t, newFetcher(t, Options{}), wanted, s.access(t).login("me", password).access(t)); err != nil {
+	_, err := get(t, newFetcher(t, Options{}), wanted, s.accessBuilder(t).build(t))
+	assertError(t, err, AccessDenied, false, "401")
+	_, err = get(t, newFetcher(t, Options{}), wanted, s.accessBuilder(t).withLogin("me", "guessed").build(t))
+	assertError(t, err, AccessDenied, false, "401")
+	if _, err := get(t, newFetcher(t, Options{}), wanted, s.accessBuilder(t).withLogin("me", password).build(t)); err != nil {
 		t.Error(err)
 	}
-	how := s.access(t).login("me", password)
+	how := s.accessBuilder(t).withLogin("me", password)
 	how.secrets.Credentials = map[string][]byte{".dockerconfigjson": fmt.Appendf(nil, `{"auths": {"other": {"auth": "eDp5"}, "https://%s/v1/": {"username": "me", "password": %q}}}`, s.host(), password)}
-	if _, err := get(t, newFetcher(t, Options{}), wanted, how.access(t)); err != nil {
+	if _, err := get(t, newFetcher(t, Options{}), wanted, how.build(t)); err != nil {
 		t.Error(err)
 	}
 }
 
-// A registry often has its content elsewhere: what asks for credentials there gets none.
-func TestRegistryCredentialsStayWithTheirHost(t *testing.T) {
+// A registry often redirects blobs to another host. That host gets no credentials, also if it asks
+// for them.
+func TestRegistryCredentialsAreNotSentToOtherHosts(t *testing.T) {
 	for name, challenge := range map[string]string{
 		"no challenge": "",
 		"basic":        `Basic realm="x"`,
@@ -233,7 +236,7 @@ func TestRegistryCredentialsStayWithTheirHost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, data := newRegistry(t), archive(t, "web", "1.0.0")
-			s.push("web", "1.0.0", content(data))
+			s.push("web", "1.0.0", contentLayer(data))
 			var mu sync.Mutex
 			var saw []string
 			var elsewhere *httptest.Server
@@ -254,9 +257,9 @@ func TestRegistryCredentialsStayWithTheirHost(t *testing.T) {
 				w.WriteHeader(http.StatusUnauthorized)
 			}))
 			t.Cleanup(elsewhere.Close)
-			// The registry has a token server of its own, which does get them.
+			// The token server of the registry itself does get the credentials.
 			asked := false
-			s.set(func(w http.ResponseWriter, r *http.Request) bool {
+			s.setIntercept(func(w http.ResponseWriter, r *http.Request) bool {
 				switch {
 				case r.URL.Path == "/token":
 					user, pass, _ := r.BasicAuth()
@@ -272,16 +275,16 @@ func TestRegistryCredentialsStayWithTheirHost(t *testing.T) {
 				}
 				return true
 			})
-			_, err := get(t, newFetcher(t, Options{}), ref(s.url(), "web", "1.0.0"), s.access(t).login("me", password).access(t))
+			_, err := get(t, newFetcher(t, Options{}), ref(s.url(), "web", "1.0.0"), s.accessBuilder(t).withLogin("me", password).build(t))
 			if (err == nil) != (challenge == "") {
 				t.Error(err)
 			}
 			if !asked || len(saw) == 0 {
-				t.Errorf("asked for a token: %v; elsewhere saw %q", asked, saw)
+				t.Errorf("token server received the credentials: %v; the other host received %q", asked, saw)
 			}
 			for _, request := range saw {
 				if strings.Contains(request, "Basic ") || strings.Contains(request, "Bearer ") || strings.Contains(request, password) {
-					t.Errorf("elsewhere saw %q", request)
+					t.Errorf("the other host received credentials: %q", request)
 				}
 			}
 		})

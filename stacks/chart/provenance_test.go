@@ -14,7 +14,7 @@ import (
 	"helm.sh/helm/v4/pkg/provenance"
 )
 
-// signer is a key, and its public half as a Secret holds it.
+// signer has a private key, and its public key as in a Secret.
 type signer struct {
 	t      testing.TB
 	entity *openpgp.Entity
@@ -38,7 +38,7 @@ func newSigner(t testing.TB, config *packet.Config) *signer {
 	return &signer{t: t, entity: entity, public: b.Bytes()}
 }
 
-// armored is the public key as "gpg --armor --export" writes it.
+// armored returns the public key in the form of "gpg --armor --export".
 func (s *signer) armored() []byte {
 	var b bytes.Buffer
 	w, err := armor.Encode(&b, openpgp.PublicKeyType, nil)
@@ -54,7 +54,7 @@ func (s *signer) armored() []byte {
 	return b.Bytes()
 }
 
-// sign makes the .prov file of an archive, as Helm does.
+// sign returns the .prov file of an archive, as Helm writes it.
 func (s *signer) sign(data []byte, file string) []byte {
 	s.t.Helper()
 	out, err := (&provenance.Signatory{Entity: s.entity}).ClearSign(data, file, []byte("name: web\nversion: 1.0.0\n"))
@@ -64,7 +64,7 @@ func (s *signer) sign(data []byte, file string) []byte {
 	return []byte(out)
 }
 
-func TestProvenance(t *testing.T) {
+func TestFetchVerifiesProvenance(t *testing.T) {
 	trusted, other := newSigner(t, nil), newSigner(t, nil)
 	long := time.Now().Add(-48 * time.Hour)
 	expired := newSigner(t, &packet.Config{Time: func() time.Time { return long }, KeyLifetimeSecs: 3600})
@@ -75,16 +75,16 @@ func TestProvenance(t *testing.T) {
 		keys [][]byte
 		text string
 	}{
-		"signed":                   {trusted.sign(data, file), [][]byte{trusted.armored()}, ""},
-		"signed, binary key":       {trusted.sign(data, file), [][]byte{trusted.public}, ""},
-		"signed, one of several":   {trusted.sign(data, file), [][]byte{other.public, append(other.armored(), append([]byte("\n"), trusted.armored()...)...)}, ""},
-		"another key":              {other.sign(data, file), [][]byte{trusted.public}, "by no key"},
-		"unsigned":                 {nil, [][]byte{trusted.public}, "no .prov file"},
-		"no signature":             {[]byte("files:\n  " + file + ": " + digestOf(data) + "\n"), [][]byte{trusted.public}, "no signed message"},
-		"of another archive":       {trusted.sign([]byte("x"), file), [][]byte{trusted.public}, "signs another archive"},
-		"of another file":          {trusted.sign(data, "db-1.0.0.tgz"), [][]byte{trusted.public}, "signs another archive"},
-		"tampered after signing":   {bytes.Replace(trusted.sign([]byte("x"), file), []byte(digestOf([]byte("x"))), []byte(digestOf(data)), 1), [][]byte{trusted.public}, "signature of its .prov file is wrong"},
-		"by a key that is expired": {expired.sign(data, file), [][]byte{expired.public}, "has expired"},
+		"signed":                  {trusted.sign(data, file), [][]byte{trusted.armored()}, ""},
+		"signed, binary key":      {trusted.sign(data, file), [][]byte{trusted.public}, ""},
+		"signed, one of several":  {trusted.sign(data, file), [][]byte{other.public, append(other.armored(), append([]byte("\n"), trusted.armored()...)...)}, ""},
+		"another key":             {other.sign(data, file), [][]byte{trusted.public}, "not signed by a key"},
+		"unsigned":                {nil, [][]byte{trusted.public}, "no .prov file"},
+		"no signature":            {[]byte("files:\n  " + file + ": " + digestOf(data) + "\n"), [][]byte{trusted.public}, "no signed message"},
+		"signs another archive":   {trusted.sign([]byte("x"), file), [][]byte{trusted.public}, "signs another archive"},
+		"signs another file name": {trusted.sign(data, "db-1.0.0.tgz"), [][]byte{trusted.public}, "signs another archive"},
+		"tampered after signing":  {bytes.Replace(trusted.sign([]byte("x"), file), []byte(digestOf([]byte("x"))), []byte(digestOf(data)), 1), [][]byte{trusted.public}, "signature of the .prov file is invalid"},
+		"expired key":             {expired.sign(data, file), [][]byte{expired.public}, "has expired"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			check := func(t *testing.T, err error) {
@@ -94,7 +94,7 @@ func TestProvenance(t *testing.T) {
 					}
 					return
 				}
-				refused(t, err, Unverified, true, c.text)
+				assertError(t, err, Unverified, true, c.text)
 			}
 			repo := newRepository(t)
 			repo.add("web", "1.0.0", data)
@@ -102,26 +102,26 @@ func TestProvenance(t *testing.T) {
 				repo.files["/"+file+".prov"] = c.prov
 			}
 			f := newFetcher(t, Options{})
-			// Fetched before without asking for a signature: no way around it.
-			if _, err := get(t, f, ref(repo.URL, "web", "1.0.0"), reaching(repo.URL, repo.ca()).access(t)); err != nil {
+			// An earlier fetch without verification must not bypass the verification.
+			if _, err := get(t, f, ref(repo.URL, "web", "1.0.0"), newAccessBuilder(repo.URL, repo.ca()).build(t)); err != nil {
 				t.Fatal(err)
 			}
-			_, err := get(t, f, ref(repo.URL, "web", "1.0.0"), reaching(repo.URL, repo.ca()).signed(c.keys...).access(t))
+			_, err := get(t, f, ref(repo.URL, "web", "1.0.0"), newAccessBuilder(repo.URL, repo.ca()).withKeys(c.keys...).build(t))
 			check(t, err)
 
 			s := newRegistry(t)
-			layers := content(data)
+			layers := contentLayer(data)
 			if c.prov != nil {
 				layers[provenanceMediaType] = c.prov
 			}
 			s.push("web", "1.0.0", layers)
-			_, err = get(t, f, ref(s.url(), "web", "1.0.0"), s.access(t).signed(c.keys...).access(t))
+			_, err = get(t, f, ref(s.url(), "web", "1.0.0"), s.accessBuilder(t).withKeys(c.keys...).build(t))
 			check(t, err)
 		})
 	}
 }
 
-func TestProvenanceUnreachable(t *testing.T) {
+func TestFetchFailsIfProvenanceIsUnreachable(t *testing.T) {
 	repo := newRepository(t)
 	repo.add("web", "1.0.0", archive(t, "web", "1.0.0"))
 	repo.intercept = func(w http.ResponseWriter, r *http.Request) bool {
@@ -130,41 +130,41 @@ func TestProvenanceUnreachable(t *testing.T) {
 		}
 		return r.URL.Path == "/web-1.0.0.tgz.prov"
 	}
-	_, err := get(t, newFetcher(t, Options{}), ref(repo.URL, "web", "1.0.0"), reaching(repo.URL, repo.ca()).signed(newSigner(t, nil).public).access(t))
-	refused(t, err, Unreachable, false, ".prov")
+	_, err := get(t, newFetcher(t, Options{}), ref(repo.URL, "web", "1.0.0"), newAccessBuilder(repo.URL, repo.ca()).withKeys(newSigner(t, nil).public).build(t))
+	assertError(t, err, Unreachable, false, ".prov")
 	for _, path := range repo.requests {
 		if path == "GET /web-1.0.0.tgz" {
-			t.Error("downloaded before it was verified")
+			t.Error("the archive was downloaded before the verification")
 		}
 	}
 }
 
-func TestProvenanceUnreachableInARegistry(t *testing.T) {
+func TestFetchFromRegistryFailsIfProvenanceIsUnreachable(t *testing.T) {
 	s, signer, data := newRegistry(t), newSigner(t, nil), archive(t, "web", "1.0.0")
 	prov := signer.sign(data, "web-1.0.0.tgz")
-	layers := content(data)
+	layers := contentLayer(data)
 	layers[provenanceMediaType] = prov
 	s.push("web", "1.0.0", layers)
-	s.set(func(w http.ResponseWriter, r *http.Request) bool {
+	s.setIntercept(func(w http.ResponseWriter, r *http.Request) bool {
 		down := strings.HasSuffix(r.URL.Path, "/blobs/"+digestOf(prov))
 		if down {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		return down
 	})
-	_, err := get(t, newFetcher(t, Options{}), ref(s.url(), "web", "1.0.0"), s.access(t).signed(signer.public).access(t))
-	refused(t, err, Unreachable, false, ".prov")
+	_, err := get(t, newFetcher(t, Options{}), ref(s.url(), "web", "1.0.0"), s.accessBuilder(t).withKeys(signer.public).build(t))
+	assertError(t, err, Unreachable, false, ".prov")
 }
 
-func TestKeysAreNeeded(t *testing.T) {
-	for name, keys := range map[string][][]byte{"none": {}, "no key": {[]byte("hello")}, "empty": {nil}, "armor around nothing": {[]byte("-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n-----END PGP PUBLIC KEY BLOCK-----")}} {
-		how := reaching("https://charts.example.com", nil).signed(keys...)
+func TestNewAccessRequiresPublicKeys(t *testing.T) {
+	for name, keys := range map[string][][]byte{"none": {}, "not a key": {[]byte("hello")}, "empty value": {nil}, "empty armor": {[]byte("-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n-----END PGP PUBLIC KEY BLOCK-----")}} {
+		how := newAccessBuilder("https://charts.example.com", nil).withKeys(keys...)
 		how.repo.CertSecretRef = nil
 		_, err := NewAccess(&how.repo, how.secrets)
 		if err == nil {
 			t.Errorf("%s: accepted", name)
 			continue
 		}
-		refused(t, err, SecretInvalid, true, "")
+		assertError(t, err, SecretInvalid, true, "")
 	}
 }

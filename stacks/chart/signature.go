@@ -14,39 +14,39 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact/verify"
 )
 
-// verification reads what charts of a repository are verified with.
-func (a *Access) verification(scheme string) (err error) {
+// loadVerifier sets keyring or verifier from the verification Secret.
+func (a *Access) loadVerifier(scheme string) (err error) {
 	keys := a.secrets.Keys
 	switch provider := a.repo.Verify.Provider; provider {
 	case appsv1.ChartProvenance:
-		a.keyring, err = keyring(keys)
+		a.keyring, err = readKeyring(keys)
 		return err
 	case appsv1.ChartCosign, appsv1.ChartNotation:
 		if scheme != "oci" {
-			return fail(RepositoryInvalid, "spec.charts: %s: verify.provider %s is for oci:// alone; %s is expected", a.repo.Repository, provider, appsv1.ChartProvenance)
+			return terminalError(RepositoryInvalid, "spec.charts: %s: verify.provider %s is only allowed for oci:// repositories; set %s", a.repo.Repository, provider, appsv1.ChartProvenance)
 		}
 		switch {
 		case provider == appsv1.ChartNotation:
-			a.signers, err = verify.NewNotation(keys, nil)
+			a.verifier, err = verify.NewNotation(keys, nil)
 		case keyless(a.repo.Verify):
 			root, ok := keys[verify.TrustedRootKey]
 			if !ok {
-				return fail(SecretInvalid, "the Secret that charts are verified with has no %s", verify.TrustedRootKey)
+				return terminalError(SecretInvalid, "the verification Secret has no %s", verify.TrustedRootKey)
 			}
-			a.signers, err = verify.NewCosignKeyless(root, identities(a.repo.Verify))
+			a.verifier, err = verify.NewCosignKeyless(root, identities(a.repo.Verify))
 		default:
-			a.signers, err = verify.NewCosignKeys(keys)
+			a.verifier, err = verify.NewCosignKeys(keys)
 		}
 		if err != nil {
-			return &Error{Reason: SecretInvalid, Message: "the Secret that charts are verified with", Err: err}
+			return &Error{Reason: SecretInvalid, Message: "reading the verification Secret", Err: err}
 		}
 		return nil
 	default:
-		return fail(Unverified, "spec.charts: %s: verify.provider %q is not known", a.repo.Repository, provider)
+		return terminalError(Unverified, "spec.charts: %s: verify.provider %q is unknown", a.repo.Repository, provider)
 	}
 }
 
-// keyless is true when signatures of an identity are trusted, not of a key.
+// keyless is true if signatures of OIDC identities are trusted instead of signatures of keys.
 func keyless(v *appsv1.ChartVerification) bool {
 	return v.Provider == appsv1.ChartCosign && v.SecretRef == nil
 }
@@ -59,43 +59,43 @@ func identities(v *appsv1.ChartVerification) []verify.Identity {
 	return out
 }
 
-// keychain has credentials for one registry.
-type keychain struct {
+// registryKeychain has the credentials for one registry.
+type registryKeychain struct {
 	registry string
 	auth     authn.AuthConfig
 }
 
 // Resolve implements authn.Keychain.
-func (k keychain) Resolve(r authn.Resource) (authn.Authenticator, error) {
+func (k registryKeychain) Resolve(r authn.Resource) (authn.Authenticator, error) {
 	if k.auth == (authn.AuthConfig{}) || r.RegistryStr() != k.registry {
 		return authn.Anonymous, nil
 	}
 	return authn.FromConfig(k.auth), nil
 }
 
-// signed checks that somebody who is trusted signed the manifest of a chart in a registry.
-func (f *Fetcher) signed(ctx context.Context, ref stacks.ChartRef, access *Access, manifest string) error {
+// verifySignature checks that a trusted signer signed the manifest of a chart in a registry.
+func (f *Fetcher) verifySignature(ctx context.Context, ref stacks.ChartRef, access *Access, manifest string) error {
 	address := strings.TrimSuffix(ref.Repository, "/") + "/" + ref.Name
 	parsed, err := name.NewRepository(strings.TrimPrefix(address, oci.Scheme))
 	if err != nil {
-		return fail(RepositoryInvalid, "the address of the repository can't be read")
+		return terminalError(RepositoryInvalid, "the address of the repository is not a valid repository name")
 	}
 	repo, err := oci.NewClient(oci.Options{Limits: f.limits}).Repository(oci.Scheme+parsed.Name(), oci.Access{
-		Keychain: keychain{registry: parsed.RegistryStr(), auth: access.auth}, TLS: access.tls, Insecure: access.repo.Insecure})
+		Keychain: registryKeychain{registry: parsed.RegistryStr(), auth: access.auth}, TLS: access.tls, Insecure: access.repo.Insecure})
 	if err != nil {
-		return fail(RepositoryInvalid, "the address of the repository can't be read")
+		return terminalError(RepositoryInvalid, "the address of the repository is not a valid repository name")
 	}
 	defer repo.Close()
-	_, err = access.signers.Verify(ctx, repo, manifest)
+	_, err = access.verifier.Verify(ctx, repo, manifest)
 	if err == nil {
 		return nil
 	}
 	if e, ok := errors.AsType[*oci.Error](err); ok {
-		return retry(Unreachable, e, "its signatures can't be read")
+		return transientError(Unreachable, e, "the signatures of the chart can't be read")
 	}
 	if e, ok := errors.AsType[*verify.Error](err); ok && e.Terminal() {
-		return &Error{Reason: SecretInvalid, Message: "the Secret that charts are verified with", Err: e}
+		return &Error{Reason: SecretInvalid, Message: "reading the verification Secret", Err: e}
 	}
-	// A signature may be pushed after the chart.
-	return retry(Unverified, err, "it is not signed by anybody who is trusted")
+	// The error is transient, because a signature may be pushed after the chart.
+	return transientError(Unverified, err, "the chart is not signed by a trusted signer")
 }

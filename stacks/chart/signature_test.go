@@ -24,16 +24,16 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/signatures"
 )
 
-type sign func(context.Context, signatures.Artifact) error
+type signFunc func(context.Context, signatures.Artifact) error
 
-func TestSignaturesInARegistry(t *testing.T) {
+func TestFetchFromRegistryVerifiesSignatures(t *testing.T) {
 	key, err := signatures.NewKey()
 	other, err2 := signatures.NewKey()
 	recently := time.Now().Add(-45 * time.Minute)
 	notary, err3 := signatures.NewNotary(recently)
 	otherNotary, err4 := signatures.NewNotary(recently)
 	expired, err5 := signatures.NewNotary(recently.Add(-24 * time.Hour))
-	policy, err6 := signatures.Policy("strict")
+	policy, err6 := signatures.TrustPolicy("strict")
 	if err := errors.Join(err, err2, err3, err4, err5, err6); err != nil {
 		t.Fatal(err)
 	}
@@ -43,15 +43,16 @@ func TestSignaturesInARegistry(t *testing.T) {
 	}
 	cosign := map[string][]byte{"release.pub": public}
 	notation := map[string][]byte{"trustpolicy.json": policy, "ca.crt": notary.PEM(), "old.crt": expired.PEM()}
-	// of signs another chart, and tampered puts this one in its place afterwards.
-	of := func(by sign) sign {
+	// ofOther signs another chart. tampered does the same, and then replaces the digest in the
+	// signature with that of the chart.
+	ofOther := func(by signFunc) signFunc {
 		return func(ctx context.Context, a signatures.Artifact) error {
-			a.Of = pushPlain(t, a.Repository+":0.9.0", "0.9.0")
+			a.SignedDigest = pushPlain(t, a.Repository+":0.9.0", "0.9.0")
 			return by(ctx, a)
 		}
 	}
-	tampered := func(by sign) sign {
-		return of(func(ctx context.Context, a signatures.Artifact) error {
+	tampered := func(by signFunc) signFunc {
+		return ofOther(func(ctx context.Context, a signatures.Artifact) error {
 			a.Tampered = true
 			return by(ctx, a)
 		})
@@ -61,22 +62,22 @@ func TestSignaturesInARegistry(t *testing.T) {
 	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}
-	root, err := sigstore.TrustedRoot(signatures.Without{})
+	root, err := sigstore.TrustedRoot(signatures.TrustedRootOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	trusted := map[string][]byte{"trusted_root.json": root}
 	const subject, issuer = "release@example.com", "https://accounts.example.com"
-	as := func(s *signatures.Sigstore, subject string, later time.Duration) sign {
+	as := func(s *signatures.Sigstore, subject string, later time.Duration) signFunc {
 		return func(ctx context.Context, a signatures.Artifact) error {
-			return s.Beside(ctx, a, subject, issuer, later)
+			return s.SignWithTag(ctx, a, subject, issuer, later)
 		}
 	}
-	const keyless = "cosign of an identity"
+	const keyless = "cosign, keyless"
 	for name, c := range map[string]struct {
 		provider string
 		keys     map[string][]byte
-		sign     sign
+		sign     signFunc
 		reason   Reason
 	}{
 		"keyless":                   {keyless, trusted, as(sigstore, subject, time.Minute), ""},
@@ -85,27 +86,27 @@ func TestSignaturesInARegistry(t *testing.T) {
 		"keyless, expired":          {keyless, trusted, as(sigstore, subject, time.Hour), Unverified},
 		"keyless, tampered":         {keyless, trusted, tampered(as(sigstore, subject, time.Minute)), Unverified},
 		"keyless, unsigned":         {keyless, trusted, nil, Unverified},
-		"keyless, signed by a key":  {keyless, trusted, key.Beside, Unverified},
-		"keyless, down meanwhile":   {keyless, trusted, as(sigstore, subject, time.Minute), Unreachable},
+		"keyless, signed by a key":  {keyless, trusted, key.SignWithTag, Unverified},
+		"keyless, unreachable":      {keyless, trusted, as(sigstore, subject, time.Minute), Unreachable},
 		"cosign, keyless signature": {appsv1.ChartCosign, cosign, as(sigstore, subject, time.Minute), Unverified},
 
-		"cosign":                        {appsv1.ChartCosign, cosign, key.Beside, ""},
-		"cosign, bundle":                {appsv1.ChartCosign, cosign, key.Referring, ""},
-		"cosign, another key":           {appsv1.ChartCosign, cosign, other.Beside, Unverified},
-		"cosign, bundle by another key": {appsv1.ChartCosign, cosign, other.Referring, Unverified},
+		"cosign":                        {appsv1.ChartCosign, cosign, key.SignWithTag, ""},
+		"cosign, bundle":                {appsv1.ChartCosign, cosign, key.SignWithReferrer, ""},
+		"cosign, another key":           {appsv1.ChartCosign, cosign, other.SignWithTag, Unverified},
+		"cosign, bundle by another key": {appsv1.ChartCosign, cosign, other.SignWithReferrer, Unverified},
 		"cosign, unsigned":              {appsv1.ChartCosign, cosign, nil, Unverified},
-		"cosign, of another chart":      {appsv1.ChartCosign, cosign, of(key.Beside), Unverified},
-		"cosign, tampered":              {appsv1.ChartCosign, cosign, tampered(key.Beside), Unverified},
-		"cosign, tampered bundle":       {appsv1.ChartCosign, cosign, tampered(key.Referring), Unverified},
-		"cosign, down meanwhile":        {appsv1.ChartCosign, cosign, key.Beside, Unreachable},
+		"cosign, signs another chart":   {appsv1.ChartCosign, cosign, ofOther(key.SignWithTag), Unverified},
+		"cosign, tampered":              {appsv1.ChartCosign, cosign, tampered(key.SignWithTag), Unverified},
+		"cosign, tampered bundle":       {appsv1.ChartCosign, cosign, tampered(key.SignWithReferrer), Unverified},
+		"cosign, unreachable":           {appsv1.ChartCosign, cosign, key.SignWithTag, Unreachable},
 		"notation":                      {appsv1.ChartNotation, notation, notary.Sign, ""},
 		"notation, another certificate": {appsv1.ChartNotation, notation, otherNotary.Sign, Unverified},
 		"notation, unsigned":            {appsv1.ChartNotation, notation, nil, Unverified},
-		"notation, for cosign":          {appsv1.ChartNotation, notation, key.Beside, Unverified},
-		"notation, of another chart":    {appsv1.ChartNotation, notation, of(notary.Sign), Unverified},
+		"notation, signed with cosign":  {appsv1.ChartNotation, notation, key.SignWithTag, Unverified},
+		"notation, signs another chart": {appsv1.ChartNotation, notation, ofOther(notary.Sign), Unverified},
 		"notation, tampered":            {appsv1.ChartNotation, notation, tampered(notary.Sign), Unverified},
 		"notation, expired certificate": {appsv1.ChartNotation, notation, expired.Sign, Unverified},
-		"notation, down meanwhile":      {appsv1.ChartNotation, notation, notary.Sign, Unreachable},
+		"notation, unreachable":         {appsv1.ChartNotation, notation, notary.Sign, Unreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server, err := registry.New()
@@ -121,7 +122,7 @@ func TestSignaturesInARegistry(t *testing.T) {
 				}
 			}
 			if c.reason == Unreachable {
-				// Everything but signatures is answered.
+				// The server answers all requests except those for signatures.
 				proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: host})
 				front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if strings.Contains(r.URL.Path, ".sig") || strings.Contains(r.URL.Path, "/referrers/") {
@@ -137,10 +138,10 @@ func TestSignaturesInARegistry(t *testing.T) {
 				v = &appsv1.ChartVerification{Provider: appsv1.ChartCosign, TrustedRootSecretRef: v.SecretRef,
 					MatchOIDCIdentity: []appsv1.OIDCIdentityMatch{{Issuer: "^https://accounts\\.example\\.com$", Subject: "^release@example\\.com$"}}}
 			}
-			how := &reach{repo: appsv1.ChartRepository{Repository: "oci://" + host + "/charts", Insecure: true, Verify: v}, secrets: Secrets{Keys: c.keys}}
-			_, err = get(t, newFetcher(t, Options{}), ref(how.repo.Repository, "web", "1.0.0"), how.access(t))
+			how := &accessBuilder{repo: appsv1.ChartRepository{Repository: "oci://" + host + "/charts", Insecure: true, Verify: v}, secrets: Secrets{Keys: c.keys}}
+			_, err = get(t, newFetcher(t, Options{}), ref(how.repo.Repository, "web", "1.0.0"), how.build(t))
 			if c.reason != "" {
-				refused(t, err, c.reason, false)
+				assertError(t, err, c.reason, false)
 			} else if err != nil {
 				t.Error(err)
 			}
@@ -148,7 +149,7 @@ func TestSignaturesInARegistry(t *testing.T) {
 	}
 }
 
-// pushPlain pushes a chart to a registry in plain HTTP, and returns the digest of its manifest.
+// pushPlain pushes a chart to a plain-HTTP registry, and returns the digest of its manifest.
 func pushPlain(t *testing.T, reference, version string) string {
 	t.Helper()
 	image, err := mutate.Append(mutate.ConfigMediaType(empty.Image, "application/vnd.cncf.helm.config.v1+json"),
@@ -170,7 +171,7 @@ func pushPlain(t *testing.T, reference, version string) string {
 	return digest.String()
 }
 
-func TestSignersAreChecked(t *testing.T) {
+func TestNewAccessRefusesInvalidVerification(t *testing.T) {
 	named := &fluxmeta.LocalObjectReference{Name: "keys"}
 	for name, c := range map[string]struct {
 		repository, provider string
@@ -178,7 +179,7 @@ func TestSignersAreChecked(t *testing.T) {
 		reason               Reason
 		text                 string
 	}{
-		"cosign for https": {"https://charts.example.com", appsv1.ChartCosign, named, RepositoryInvalid, "for oci:// alone"},
+		"cosign for HTTPS": {"https://charts.example.com", appsv1.ChartCosign, named, RepositoryInvalid, "only allowed for oci://"},
 		"no key":           {"oci://r.example.com", appsv1.ChartCosign, named, SecretInvalid, ".pub"},
 		"no root":          {"oci://r.example.com", appsv1.ChartCosign, nil, SecretInvalid, "trusted_root.json"},
 		"no policy":        {"oci://r.example.com", appsv1.ChartNotation, named, SecretInvalid, "trustpolicy.json"},
@@ -189,11 +190,11 @@ func TestSignersAreChecked(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 			continue
 		}
-		refused(t, err, c.reason, true, c.text)
+		assertError(t, err, c.reason, true, c.text)
 	}
 }
 
-func TestVerificationNamesASecret(t *testing.T) {
+func TestReadSecretsRequiresVerificationSecret(t *testing.T) {
 	name := func(s string) *fluxmeta.LocalObjectReference { return &fluxmeta.LocalObjectReference{Name: s} }
 	for _, c := range []struct {
 		verify appsv1.ChartVerification
@@ -206,25 +207,25 @@ func TestVerificationNamesASecret(t *testing.T) {
 	} {
 		repo := &appsv1.ChartRepository{Repository: "oci://r.example.com", Verify: &c.verify}
 		if got := strings.Join(SecretNames(repo), " "); got != c.want {
-			t.Errorf("%+v: reads %q, want %q", c.verify, got, c.want)
+			t.Errorf("%+v: reads Secrets %q, want %q", c.verify, got, c.want)
 		}
 		_, err := ReadSecrets(repo, func(string) (map[string][]byte, error) { return nil, nil })
 		if c.want == "" {
-			refused(t, err, RepositoryInvalid, true, "names no Secret")
+			assertError(t, err, RepositoryInvalid, true, "names no Secret")
 		} else if err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// What one identity vouches for is not taken from the cache for another.
-func TestScopeHasWhoIsTrusted(t *testing.T) {
+// A chart that was verified for one identity is not taken from the cache for another.
+func TestFingerprintCoversTrustedIdentities(t *testing.T) {
 	scope := func(subject string) string {
 		a := &Access{repo: appsv1.ChartRepository{Verify: &appsv1.ChartVerification{Provider: appsv1.ChartCosign,
 			MatchOIDCIdentity: []appsv1.OIDCIdentityMatch{{Issuer: "x", Subject: subject}}}}}
-		return a.scope([]byte("key"))
+		return a.fingerprint([]byte("key"))
 	}
 	if scope("a") == scope("b") {
-		t.Error("the same scope for two identities")
+		t.Error("two identities have the same fingerprint")
 	}
 }

@@ -13,19 +13,19 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// secure refuses plain HTTP, wherever a redirect or a registry leads to.
-type secure struct{ next http.RoundTripper }
+// httpsOnly refuses plain HTTP, also after a redirect and for addresses that a registry returns.
+type httpsOnly struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
-func (s secure) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s httpsOnly) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "https" {
-		return nil, &artifact.Error{Reason: artifact.RefusedAddress, Message: fmt.Sprintf("%s is asked for in plain HTTP", r.URL.Host)}
+		return nil, &artifact.Error{Reason: artifact.RefusedAddress, Message: fmt.Sprintf("plain HTTP to %s is not allowed", r.URL.Host)}
 	}
 	return s.next.RoundTrip(r)
 }
 
-// CloseIdleConnections lets http.Client reach those of the transport.
-func (s secure) CloseIdleConnections() { closeIdle(s.next) }
+// CloseIdleConnections closes those of the next transport; http.Client calls it.
+func (s httpsOnly) CloseIdleConnections() { closeIdle(s.next) }
 
 func closeIdle(t http.RoundTripper) {
 	if c, ok := t.(interface{ CloseIdleConnections() }); ok {
@@ -33,15 +33,15 @@ func closeIdle(t http.RoundTripper) {
 	}
 }
 
-// authorised sends credentials to some hosts and to no other.
-type authorised struct {
+// credentialTransport adds credentials to requests to the listed hosts, and to no others.
+type credentialTransport struct {
 	next  http.RoundTripper
 	hosts []string
 	auth  authn.AuthConfig
 }
 
 // RoundTrip implements http.RoundTripper.
-func (t *authorised) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *credentialTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Del("Authorization")
 	for _, host := range t.hosts {
@@ -57,10 +57,10 @@ func (t *authorised) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(r)
 }
 
-// CloseIdleConnections lets http.Client reach those of the transport.
-func (t *authorised) CloseIdleConnections() { closeIdle(t.next) }
+// CloseIdleConnections closes those of the next transport; http.Client calls it.
+func (t *credentialTransport) CloseIdleConnections() { closeIdle(t.next) }
 
-// hostOf is the host and port of an https URL.
+// hostOf returns the lower-case host and the port of an https URL.
 func hostOf(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -69,27 +69,28 @@ func hostOf(u *url.URL) string {
 	return strings.ToLower(u.Hostname()) + ":" + port
 }
 
-// client is one without credentials.
-func (a *Access) client() *http.Client {
+// httpClient returns a client with the TLS settings, and without the credentials.
+func (a *Access) httpClient() *http.Client {
 	c := artifact.NewHTTPClientWith(artifact.ClientOptions{TLS: a.tls})
 	if !a.repo.Insecure {
-		c.Transport = secure{next: c.Transport}
+		c.Transport = httpsOnly{next: c.Transport}
 	}
 	return c
 }
 
-// read gets what a URL serves, of at most limit bytes. gone is true when there is nothing.
-func read(ctx context.Context, client *http.Client, target, what string, limit int64, accept ...string) (data []byte, gone bool, err error) {
+// fetchURL downloads at most limit bytes from a URL. notFound is true for the statuses 404 and 410.
+// The error is an *Error; subject names the content in its message.
+func fetchURL(ctx context.Context, client *http.Client, target, subject string, limit int64, accept ...string) (data []byte, notFound bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
-		return nil, false, fail(RepositoryInvalid, "the address of %s can't be read", what)
+		return nil, false, terminalError(RepositoryInvalid, "the URL of %s is invalid", subject)
 	}
 	if len(accept) > 0 {
 		req.Header.Set("Accept", strings.Join(accept, ", "))
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, false, unreached(ctx, err, what)
+		return nil, false, requestError(ctx, err, subject)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	status := fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
@@ -98,16 +99,16 @@ func read(ctx context.Context, client *http.Client, target, what string, limit i
 	case http.StatusNotFound, http.StatusGone:
 		return nil, true, nil
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return nil, false, retry(AccessDenied, nil, "%s is refused: the repository answered %s; credentials are taken from the Secret that spec.charts of the install names for the repository", what, status)
+		return nil, false, transientError(AccessDenied, nil, "access to %s is denied: the repository answered %s; set the credentials Secret of the repository in spec.charts of the install", subject, status)
 	default:
-		return nil, false, retry(Unreachable, nil, "%s can't be read: the repository answered %s", what, status)
+		return nil, false, transientError(Unreachable, nil, "%s can't be read: the repository answered %s", subject, status)
 	}
 	data, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if err != nil {
-		return nil, false, unreached(ctx, err, what)
+		return nil, false, requestError(ctx, err, subject)
 	}
 	if int64(len(data)) > limit {
-		return nil, false, fail(RepositoryInvalid, "%s has more than the %d bytes allowed", what, limit)
+		return nil, false, terminalError(RepositoryInvalid, "%s has more than the %d bytes allowed", subject, limit)
 	}
 	return data, false, nil
 }

@@ -1,5 +1,5 @@
-// Package checkout looks at a whole working copy of a repository: every stack and
-// every install in it, and what Flux and Argo CD sync from it. It needs no cluster.
+// Package checkout reads and validates a working copy of a repository: all of its stacks and
+// installs, and the folders that Flux and Argo CD sync from it. It needs no cluster.
 package checkout
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// Checkout is what was found in a working copy.
+// Checkout is a working copy of a repository with its stacks and installs.
 type Checkout struct {
 	root string
 	tree *source.Tree
@@ -27,12 +27,13 @@ type Checkout struct {
 	// Installs in the order of their files.
 	Installs []Install
 
-	configMaps map[string]map[string]any
-	syncs      []sync
-	problems   stacks.Errors
+	// configMaps are the data of the ConfigMaps by namespace/name.
+	configMaps  map[string]map[string]any
+	syncedPaths []syncedPath
+	problems    stacks.Errors
 }
 
-// Open reads a working copy.
+// Open reads a working copy. The caller closes it.
 func Open(root string) (*Checkout, error) {
 	tree, err := source.Open(root)
 	if err != nil {
@@ -53,7 +54,7 @@ func Open(root string) (*Checkout, error) {
 		}
 		switch strings.ToLower(path.Ext(file)) {
 		case ".yaml", ".yml", ".json":
-			c.manifest(file)
+			c.readManifest(file)
 		}
 	}
 	return c, nil
@@ -62,32 +63,33 @@ func Open(root string) (*Checkout, error) {
 // Close releases the working copy.
 func (c *Checkout) Close() error { return c.tree.Close() }
 
-// interesting are kinds that are looked for; most files have none of them and are not parsed.
-var interesting = [][]byte{[]byte(installKind), []byte("ConfigMap"), []byte("Kustomization"), []byte("Application")}
+// relevantKinds are the kinds that Open reads. Files without any of these names are not parsed.
+var relevantKinds = [][]byte{[]byte(installKind), []byte("ConfigMap"), []byte("Kustomization"), []byte("Application")}
 
-// manifest reads a file that may hold objects which matter here.
-func (c *Checkout) manifest(file string) {
+// readManifest reads the objects of relevant kinds in a file.
+func (c *Checkout) readManifest(file string) {
 	data, err := c.tree.Read(file, source.MaxFile)
-	if err != nil || !slices.ContainsFunc(interesting, func(kind []byte) bool { return bytes.Contains(data, kind) }) {
+	if err != nil || !slices.ContainsFunc(relevantKinds, func(kind []byte) bool { return bytes.Contains(data, kind) }) {
 		return
 	}
 	docs, err := document.Parse(file, data)
 	if err != nil {
-		// Templates of charts are not YAML yet; whose install this is can't be told.
+		// Ignore chart templates, which are not YAML before rendering. Report other files only if
+		// they may contain an install.
 		if bytes.Contains(data, []byte("kind: "+installKind)) && !bytes.Contains(data, []byte("{{")) {
-			c.problems = append(c.problems, problem.All(err)...)
+			c.problems = append(c.problems, problem.Flatten(err)...)
 		}
 		return
 	}
 	for _, doc := range docs {
 		if doc.Root.Kind == yaml.MappingNode {
-			c.object(file, doc.Root)
+			c.addObject(file, doc.Root)
 		}
 	}
 }
 
-func (c *Checkout) object(file string, node *yaml.Node) {
-	kind, group := scalar(node, "kind"), scalar(node, "apiVersion")
+func (c *Checkout) addObject(file string, node *yaml.Node) {
+	kind, group := scalarValue(node, "kind"), scalarValue(node, "apiVersion")
 	group, _, _ = strings.Cut(group, "/")
 	switch {
 	case kind == installKind && group == installGroup:
@@ -98,25 +100,25 @@ func (c *Checkout) object(file string, node *yaml.Node) {
 		}
 	case kind == "ConfigMap" && group == "v1":
 		if m, err := document.Map(file, node); err == nil {
-			meta, data := object(m["metadata"]), object(m["data"])
+			meta, data := asMap(m["metadata"]), asMap(m["data"])
 			name, _ := meta["name"].(string)
 			namespace, _ := meta["namespace"].(string)
 			c.configMaps[namespace+"/"+name] = data
 		}
 	default:
-		c.syncs = append(c.syncs, syncsOf(file, node, kind, group)...)
+		c.syncedPaths = append(c.syncedPaths, syncedPathsOf(file, node, kind, group)...)
 	}
 }
 
-// scalar is the value of a key of a mapping.
-func scalar(node *yaml.Node, key string) string {
-	if v := child(node, key); v != nil && v.Kind == yaml.ScalarNode {
+// scalarValue returns the scalar value of a key of a mapping, or an empty string.
+func scalarValue(node *yaml.Node, key string) string {
+	if v := childNode(node, key); v != nil && v.Kind == yaml.ScalarNode {
 		return v.Value
 	}
 	return ""
 }
 
-func child(node *yaml.Node, keys ...string) *yaml.Node {
+func childNode(node *yaml.Node, keys ...string) *yaml.Node {
 	for _, key := range keys {
 		var next *yaml.Node
 		for i := 0; node != nil && node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
@@ -129,7 +131,7 @@ func child(node *yaml.Node, keys ...string) *yaml.Node {
 	return node
 }
 
-func object(v any) map[string]any {
+func asMap(v any) map[string]any {
 	m, _ := v.(map[string]any)
 	return m
 }

@@ -19,27 +19,28 @@ const (
 	installGroup = "apps.ksctl.com"
 )
 
-// Install is a KsctlInstall and where it stands.
+// Install is a KsctlInstall and its place in the working copy.
 type Install struct {
 	appsv1.KsctlInstall
-	// File below the root, and Line.
+	// File below the root, and the Line in it.
 	File string
 	Line int
 
 	lines document.Lines
 }
 
-// Identity of the install.
+// Identity returns the namespace and name of the install.
 func (i *Install) Identity() stacks.Identity {
 	return stacks.Identity{Namespace: i.Namespace, Name: i.Name}
 }
 
-// OfCatalog is true for an install of a stack that the controller ships.
-func (i *Install) OfCatalog() bool { return i.Spec.SourceRef.Kind == appsv1.CatalogKind }
+// FromCatalog returns true for an install of a stack that ships with the controller.
+func (i *Install) FromCatalog() bool { return i.Spec.SourceRef.Kind == appsv1.CatalogKind }
 
-// Unpack writes the stack of an install of the catalogue into a folder that the
-// caller removes. The error is a *catalog.Error if the stack is not shipped.
-func (i *Install) Unpack() (root string, remove func(), err error) {
+// UnpackCatalogStack writes the catalog stack of an install into the temporary folder root. The
+// caller calls remove to delete it. The error is a *catalog.Error if the catalog does not have the
+// stack.
+func (i *Install) UnpackCatalogStack() (root string, remove func(), err error) {
 	files, err := catalog.FS(i.Spec.Stack, i.Spec.StackVersion)
 	if err != nil {
 		return "", nil, err
@@ -55,7 +56,7 @@ func (i *Install) Unpack() (root string, remove func(), err error) {
 	return root, remove, nil
 }
 
-// decodeInstall reads an install strictly: unknown fields are errors.
+// decodeInstall decodes an install strictly: unknown fields are errors.
 func decodeInstall(file string, node *yaml.Node) (*Install, stacks.Errors) {
 	out := &Install{File: file, Line: node.Line}
 	lines, problems := document.Decode(file, node, &out.KsctlInstall)
@@ -65,7 +66,7 @@ func decodeInstall(file string, node *yaml.Node) (*Install, stacks.Errors) {
 		errs = append(errs, &stacks.Error{File: file, Line: p.Line, Field: p.Path, Message: p.Message, Suggestion: p.Suggestion})
 	}
 	last, value := "spec.sourceRef.name", out.Spec.SourceRef.Name
-	if out.OfCatalog() {
+	if out.FromCatalog() {
 		last, value = "spec.stackVersion", out.Spec.StackVersion
 	}
 	required := map[string]string{"metadata.name": out.Name, "spec.stack": out.Spec.Stack, "spec.sourceRef.kind": out.Spec.SourceRef.Kind, last: value}
@@ -80,7 +81,7 @@ func decodeInstall(file string, node *yaml.Node) (*Install, stacks.Errors) {
 	return out, nil
 }
 
-// ReadInstall reads the one install in a file, which may hold other objects.
+// ReadInstall reads the only KsctlInstall in a file. The file may contain objects of other kinds.
 func ReadInstall(file string, data []byte) (*Install, error) {
 	docs, err := document.Parse(file, data)
 	if err != nil {
@@ -88,7 +89,7 @@ func ReadInstall(file string, data []byte) (*Install, error) {
 	}
 	var found *Install
 	for _, doc := range docs {
-		if doc.Root.Kind != yaml.MappingNode || scalar(doc.Root, "kind") != installKind {
+		if doc.Root.Kind != yaml.MappingNode || scalarValue(doc.Root, "kind") != installKind {
 			continue
 		}
 		if found != nil {
@@ -106,9 +107,10 @@ func ReadInstall(file string, data []byte) (*Install, error) {
 	return found, nil
 }
 
-// Request is the render that the controller would do for an install. values finds the
-// content of a values reference, and says whether it is there.
-func (i *Install) Request(root string, caps stacks.Capabilities, values func(appsv1.ValuesReference) ([]byte, bool)) (req stacks.Request, missing []appsv1.ValuesReference, err error) {
+// RenderRequest returns the render request that the controller would use for an install. values
+// returns the content of a values reference, and false if it does not exist. missing are the
+// references that do not exist and are not optional.
+func (i *Install) RenderRequest(root string, caps stacks.Capabilities, values func(appsv1.ValuesReference) ([]byte, bool)) (req stacks.Request, missing []appsv1.ValuesReference, err error) {
 	var inputs []stacks.ValuesInput
 	for _, ref := range i.Spec.ValuesFrom {
 		data, ok := values(ref)
@@ -126,8 +128,9 @@ func (i *Install) Request(root string, caps stacks.Capabilities, values func(app
 	}, missing, err
 }
 
-// place puts the file and line of an install into errors that have none: they are about what it chose.
-func (i *Install) place(errs stacks.Errors) stacks.Errors {
+// locate sets the file and line of the install in errors without a file: such errors are about the
+// choices of the install.
+func (i *Install) locate(errs stacks.Errors) stacks.Errors {
 	out := slices.Clone(errs)
 	for n, e := range out {
 		if e.File != "" {
@@ -140,7 +143,7 @@ func (i *Install) place(errs stacks.Errors) stacks.Errors {
 	return out
 }
 
-// lineOf finds the line of a choice.
+// lineOf returns the line of the choice that an error is about.
 func (i *Install) lineOf(e *stacks.Error) int {
 	for n := range i.Spec.Components {
 		if i.Spec.Components[n].Name == e.Component {
@@ -150,8 +153,9 @@ func (i *Install) lineOf(e *stacks.Error) int {
 	return i.lines.Of(e.Field)
 }
 
-// values looks for a values reference among the ConfigMaps of the checkout.
-func (c *Checkout) values(i *Install) func(appsv1.ValuesReference) ([]byte, bool) {
+// valuesLookup returns a function that looks up values references in the ConfigMaps of the
+// checkout.
+func (c *Checkout) valuesLookup(i *Install) func(appsv1.ValuesReference) ([]byte, bool) {
 	return func(ref appsv1.ValuesReference) ([]byte, bool) {
 		if ref.Kind != "ConfigMap" {
 			return nil, false
@@ -165,8 +169,8 @@ func (c *Checkout) values(i *Install) func(appsv1.ValuesReference) ([]byte, bool
 	}
 }
 
-// holds says whether the path of an install is a folder of this checkout.
-func (c *Checkout) holds(i *Install) bool {
+// contains returns true if the path of an install is a folder of this checkout.
+func (c *Checkout) contains(i *Install) bool {
 	dir, err := source.Clean(".", i.Spec.Path)
 	return err == nil && c.tree.IsDir(dir)
 }

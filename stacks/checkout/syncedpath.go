@@ -13,74 +13,75 @@ import (
 	"github.com/ksctl/gitops/stacks/internal/source"
 )
 
-// sync is a folder that Flux or Argo CD applies to a cluster.
-type sync struct {
-	// who is its name for people, file and line where it says so.
-	who, file string
-	line      int
-	dir       string
-	// recurse is true when folders below are applied, too.
+// syncedPath is a folder that Flux or Argo CD applies to a cluster.
+type syncedPath struct {
+	// owner describes the Flux or Argo CD object for messages. file and line are the place of its
+	// path field.
+	owner, file string
+	line        int
+	dir         string
+	// recurse is true if subfolders are applied, too.
 	recurse bool
 }
 
-// syncsOf are the folders that an object of Flux or Argo CD has applied.
-func syncsOf(file string, node *yaml.Node, kind, group string) []sync {
-	var out []sync
-	name := fmt.Sprintf("%s %q", kind, scalar(child(node, "metadata"), "name"))
-	add := func(who string, at *yaml.Node, recurse bool) {
+// syncedPathsOf returns the folders that an object of Flux or Argo CD applies.
+func syncedPathsOf(file string, node *yaml.Node, kind, group string) []syncedPath {
+	var out []syncedPath
+	name := fmt.Sprintf("%s %q", kind, scalarValue(childNode(node, "metadata"), "name"))
+	add := func(owner string, at *yaml.Node, recurse bool) {
 		if at == nil || at.Kind != yaml.ScalarNode || strings.Contains(at.Value, "{{") {
 			return
 		}
 		if dir, err := source.Clean(".", strings.TrimPrefix(at.Value, "/")); err == nil {
-			out = append(out, sync{who: who + " " + name, file: file, line: at.Line, dir: dir, recurse: recurse})
+			out = append(out, syncedPath{owner: owner + " " + name, file: file, line: at.Line, dir: dir, recurse: recurse})
 		}
 	}
-	spec := child(node, "spec")
+	spec := childNode(node, "spec")
 	switch {
 	case group == "kustomize.toolkit.fluxcd.io" && kind == "Kustomization":
-		add("Flux", child(spec, "path"), true)
+		add("Flux", childNode(spec, "path"), true)
 	case group == "argoproj.io" && kind == "ApplicationSet":
-		spec = child(spec, "template", "spec")
+		spec = childNode(spec, "template", "spec")
 		fallthrough
 	case group == "argoproj.io" && kind == "Application":
-		sources := []*yaml.Node{child(spec, "source")}
-		if list := child(spec, "sources"); list != nil {
+		sources := []*yaml.Node{childNode(spec, "source")}
+		if list := childNode(spec, "sources"); list != nil {
 			sources = append(sources, list.Content...)
 		}
 		for _, s := range sources {
-			add("Argo CD", child(s, "path"), scalar(child(s, "directory"), "recurse") == "true")
+			add("Argo CD", childNode(s, "path"), scalarValue(childNode(s, "directory"), "recurse") == "true")
 		}
 	}
 	return out
 }
 
-// checkSyncs refuses stack files that Flux or Argo CD would apply as if they were objects.
-func (c *Checkout) checkSyncs() stacks.Errors {
+// checkSyncedPaths reports stack files that Flux or Argo CD would apply as objects.
+func (c *Checkout) checkSyncedPaths() stacks.Errors {
 	var errs stacks.Errors
 	refused := map[string]bool{}
-	for _, s := range c.syncs {
+	for _, s := range c.syncedPaths {
 		applied := map[string]bool{}
-		c.applied(s.dir, s.recurse, applied, map[string]bool{})
+		c.collectApplied(s.dir, s.recurse, applied, map[string]bool{})
 		for _, file := range c.Stacks {
 			if applied[file] && !refused[file] {
 				refused[file] = true
 				errs = append(errs, &stacks.Error{File: file, Message: fmt.Sprintf(
-					"%s (%s:%d) applies the folder %s, and would apply this file as an object; keep stacks beside what is synced", s.who, s.file, s.line, s.dir)})
+					"%s (%s:%d) applies the folder %s, and would apply this file as an object; move the stack out of the folder", s.owner, s.file, s.line, s.dir)})
 			}
 		}
 	}
 	return errs
 }
 
-// applied collects the files that a folder stands for: those that its kustomization
-// lists, else those in it.
-func (c *Checkout) applied(dir string, recurse bool, files, seen map[string]bool) {
+// collectApplied adds the files to be applied from a folder to files: the files that its
+// kustomization lists, or else all files in the folder.
+func (c *Checkout) collectApplied(dir string, recurse bool, files, seen map[string]bool) {
 	if seen[dir] || !c.tree.IsDir(dir) {
 		return
 	}
 	seen[dir] = true
-	if file, err := kustomize.FileOf(c.tree, dir); err == nil {
-		c.listed(dir, file, files, seen)
+	if file, err := kustomize.FindFile(c.tree, dir); err == nil {
+		c.collectListed(dir, file, files, seen)
 		return
 	}
 	entries, err := c.tree.ReadDir(dir)
@@ -91,7 +92,7 @@ func (c *Checkout) applied(dir string, recurse bool, files, seen map[string]bool
 		name := path.Join(dir, entry.Name())
 		if c.tree.IsDir(name) {
 			if recurse {
-				c.applied(name, recurse, files, seen)
+				c.collectApplied(name, recurse, files, seen)
 			}
 			continue
 		}
@@ -99,17 +100,17 @@ func (c *Checkout) applied(dir string, recurse bool, files, seen map[string]bool
 	}
 }
 
-func (c *Checkout) listed(dir, file string, files, seen map[string]bool) {
+func (c *Checkout) collectListed(dir, file string, files, seen map[string]bool) {
 	data, err := c.tree.Read(file, 1<<20)
 	if err != nil {
 		return
 	}
-	root, err := document.Single(file, data)
+	root, err := document.ParseSingle(file, data)
 	if err != nil {
 		return
 	}
 	for _, field := range []string{"resources", "bases", "components"} {
-		list := child(root, field)
+		list := childNode(root, field)
 		if list == nil {
 			continue
 		}
@@ -118,7 +119,7 @@ func (c *Checkout) listed(dir, file string, files, seen map[string]bool) {
 			switch {
 			case err != nil:
 			case c.tree.IsDir(name):
-				c.applied(name, false, files, seen)
+				c.collectApplied(name, false, files, seen)
 			default:
 				files[name] = true
 			}

@@ -11,53 +11,54 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// Report is the outcome of Validate.
+// Report is the result of Validate.
 type Report struct {
-	// Stacks and Installs are how many were checked.
+	// Stacks and Installs are the numbers of checked stacks and installs.
 	Stacks, Installs int
-	// Elsewhere is how many installs were not: their stack is in another source.
-	Elsewhere int
-	Problems  stacks.Errors
-	Warnings  []string
+	// InOtherSources is the number of installs that were not checked, because their stack is in
+	// another source or missing in the catalog.
+	InOtherSources int
+	Problems       stacks.Errors
+	Warnings       []string
 }
 
-// String is the summary in one line.
+// String returns a summary in one line.
 func (r Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s", count(r.Stacks, "stack"), count(r.Installs, "install"))
-	if r.Elsewhere > 0 {
-		fmt.Fprintf(&b, " (%d more of other sources)", r.Elsewhere)
+	fmt.Fprintf(&b, "%s, %s", pluralize(r.Stacks, "stack"), pluralize(r.Installs, "install"))
+	if r.InOtherSources > 0 {
+		fmt.Fprintf(&b, " (%d more of other sources)", r.InOtherSources)
 	}
 	if len(r.Problems) == 0 {
 		return b.String() + ": ok"
 	}
-	return b.String() + ": " + count(len(r.Problems), "problem")
+	return b.String() + ": " + pluralize(len(r.Problems), "problem")
 }
 
-func count(n int, what string) string {
+func pluralize(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Validate checks every stack of a checkout, and every install against its stack: it
-// renders it, as the controller would. caps may name no Kubernetes version; then each
-// stack gets the newest that it is for.
+// Validate checks all stacks of a checkout, and all installs by rendering them as the controller
+// would. If caps has no Kubernetes version, each stack is rendered with the version from
+// stacks.NewestKubernetesVersion.
 func (c *Checkout) Validate(ctx context.Context, caps stacks.Capabilities) Report {
 	v := &validation{c: c, ctx: ctx, caps: caps, definitions: map[string]*stacks.Definition{}, used: map[string]bool{}}
-	v.problems(c.problems)
-	v.problems(c.checkSyncs())
+	v.addProblems(c.problems)
+	v.addProblems(c.checkSyncedPaths())
 	for _, file := range c.Stacks {
-		v.stack(file)
+		v.checkStack(file)
 	}
 	for i := range c.Installs {
-		v.install(&c.Installs[i])
+		v.checkInstall(&c.Installs[i])
 	}
 	for _, file := range c.Stacks {
-		v.unused(file)
+		v.checkUnusedStack(file)
 	}
-	v.report.Problems = problem.All(v.report.Problems.Err())
+	v.report.Problems = problem.Flatten(v.report.Problems.Err())
 	return v.report
 }
 
@@ -70,94 +71,94 @@ type validation struct {
 	report      Report
 }
 
-func (v *validation) problems(errs stacks.Errors) {
+func (v *validation) addProblems(errs stacks.Errors) {
 	v.report.Problems = append(v.report.Problems, errs...)
 }
 
-func (v *validation) stack(file string) {
+func (v *validation) checkStack(file string) {
 	v.report.Stacks++
 	def, err := stacks.LoadFile(v.c.root, file)
-	if v.encrypted(err, file) {
+	if v.warnEncrypted(err, file) {
 		return
 	}
 	if err != nil {
-		v.problems(problem.All(err))
+		v.addProblems(problem.Flatten(err))
 		return
 	}
 	v.definitions[file] = def
 }
 
-// encrypted warns of what can't be checked here because it is encrypted; false: that is
-// not what an error says.
-func (v *validation) encrypted(err error, what string) bool {
+// warnEncrypted returns true if err is a *stacks.EncryptedError. It then adds a warning that the
+// encrypted content is not checked.
+func (v *validation) warnEncrypted(err error, what string) bool {
 	met, ok := errors.AsType[*stacks.EncryptedError](err)
 	if ok {
-		v.warn("%s: %s encrypted with SOPS, so that what is made of it is not checked here", what, met.Named())
+		v.warn("%s: %s encrypted with SOPS, so the rendered objects are not checked", what, met.Subject())
 	}
 	return ok
 }
 
-// install renders an install whose stack is here.
-func (v *validation) install(i *Install) {
-	if i.OfCatalog() {
-		v.shipped(i)
+// checkInstall renders an install whose stack is in this checkout or in the catalog.
+func (v *validation) checkInstall(i *Install) {
+	if i.FromCatalog() {
+		v.checkCatalogInstall(i)
 		return
 	}
-	if !v.c.holds(i) {
-		v.report.Elsewhere++
+	if !v.c.contains(i) {
+		v.report.InOtherSources++
 		return
 	}
 	v.report.Installs++
-	file, err := stacks.Find(v.c.root, i.Spec.Path, i.Spec.Stack)
+	file, err := stacks.FindFile(v.c.root, i.Spec.Path, i.Spec.Stack)
 	if err != nil {
-		v.problems(i.place(problem.All(err)))
+		v.addProblems(i.locate(problem.Flatten(err)))
 		return
 	}
 	v.used[file] = true
 	def := v.definitions[file]
 	if def == nil {
-		return // its problems are told already
+		return // checkStack has reported the problems
 	}
 	v.render(i, v.c.root, def)
 }
 
-// shipped renders an install whose stack is in the catalogue. Of one that is not
-// shipped nothing is known here.
-func (v *validation) shipped(i *Install) {
-	root, remove, err := i.Unpack()
-	var absent *catalog.Error
+// checkCatalogInstall renders an install whose stack is in the catalog. If the catalog does not
+// have the stack, it only adds a warning.
+func (v *validation) checkCatalogInstall(i *Install) {
+	root, remove, err := i.UnpackCatalogStack()
+	var absent *catalog.NotFoundError
 	if errors.As(err, &absent) {
-		v.report.Elsewhere++
-		v.warn("%s:%d: %v; it was not checked", i.File, i.lines.Of("spec.stackVersion"), absent)
+		v.report.InOtherSources++
+		v.warn("%s:%d: %v; the install was not checked", i.File, i.lines.Of("spec.stackVersion"), absent)
 		return
 	}
 	if err != nil {
-		v.problems(i.place(problem.All(err)))
+		v.addProblems(i.locate(problem.Flatten(err)))
 		return
 	}
 	defer remove()
 	v.report.Installs++
 	def, err := stacks.LoadFile(root, stacks.FileName)
 	if err != nil {
-		v.problems(i.place(problem.All(err)))
+		v.addProblems(i.locate(problem.Flatten(err)))
 		return
 	}
 	v.render(i, root, def)
 }
 
-// render tries an install on the tree of its stack.
+// render renders an install of the stack def below root.
 func (v *validation) render(i *Install, root string, def *stacks.Definition) {
-	req, missing, err := i.Request(root, v.capabilities(def), v.c.values(i))
+	req, missing, err := i.RenderRequest(root, v.capabilities(def), v.c.valuesLookup(i))
 	if err != nil {
-		v.problems(i.place(problem.All(err)))
+		v.addProblems(i.locate(problem.Flatten(err)))
 		return
 	}
-	req.WithoutCharts = true // nothing is fetched here
+	req.WithoutCharts = true // validation fetches no charts
 	result, err := stacks.Render(v.ctx, req)
-	if v.encrypted(err, fmt.Sprintf("%s:%d", i.File, i.Line)) {
+	if v.warnEncrypted(err, fmt.Sprintf("%s:%d", i.File, i.Line)) {
 		return
 	}
-	found := i.place(problem.All(err))
+	found := i.locate(problem.Flatten(err))
 	for _, ref := range missing {
 		v.warn("%s:%d: %s is not in this checkout; %q was checked without it", i.File, i.lines.Of("spec.valuesFrom"), stacks.ValuesSource(ref), i.Name)
 	}
@@ -167,15 +168,15 @@ func (v *validation) render(i *Install, root string, def *stacks.Definition) {
 		}
 		return
 	}
-	v.problems(found)
+	v.addProblems(found)
 	for _, w := range result.Warnings {
 		v.warn("%s:%d: %s", i.File, i.Line, w)
 	}
 }
 
-// unused tries a stack that no install uses. Without choices a chart may well not
-// render; plain manifests and kustomizations must.
-func (v *validation) unused(file string) {
+// checkUnusedStack renders a stack that no install uses. Errors of charts are only warnings,
+// because a chart may need choices; manifests and kustomizations must render.
+func (v *validation) checkUnusedStack(file string) {
 	def := v.definitions[file]
 	if def == nil || v.used[file] {
 		return
@@ -184,15 +185,15 @@ func (v *validation) unused(file string) {
 		Root: v.c.root, Path: def.Dir(), Stack: def.Metadata.Name, Capabilities: v.capabilities(def),
 		Install: stacks.Identity{Namespace: "default", Name: def.Metadata.Name}, WithoutCharts: true,
 	})
-	if v.encrypted(err, file) {
+	if v.warnEncrypted(err, file) {
 		return
 	}
-	for _, e := range problem.All(err) {
+	for _, e := range problem.Flatten(err) {
 		if e.File != "" && !isChart(def, e.Component) {
-			v.problems(stacks.Errors{e})
+			v.addProblems(stacks.Errors{e})
 			continue
 		}
-		v.warn("no install uses this stack, and without choices it doesn't render: %s", e)
+		v.warn("no install uses this stack, and it does not render without choices: %s", e)
 	}
 }
 
@@ -212,7 +213,7 @@ func (v *validation) warn(format string, args ...any) {
 func (v *validation) capabilities(def *stacks.Definition) stacks.Capabilities {
 	caps := v.caps
 	if caps.KubeVersion == "" {
-		caps.KubeVersion = stacks.NewestKubernetes(def)
+		caps.KubeVersion = stacks.NewestKubernetesVersion(def)
 	}
 	return caps
 }

@@ -1,5 +1,5 @@
-// Package problem is how everything below stacks says what is wrong: typed, with
-// file, line and component, several at once.
+// Package problem has the error types of package stacks and its internal packages. They have file,
+// line and component, and a list of several errors.
 package problem
 
 import (
@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Error is one thing that is wrong, told to the person who can put it right.
+// Error is one problem in a stack or in the choices of an install, for the user who can correct it.
 type Error struct {
-	// File below the root of the source, and Line in it; 0 when not known.
+	// File below the root of the source, and Line in it. Line is 0 if unknown.
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`
 	// Stack and Component that it is about.
@@ -19,16 +19,16 @@ type Error struct {
 	Component string `json:"component,omitempty"`
 	// Field is the path of the field, such as helm.releaseName.
 	Field string `json:"field,omitempty"`
-	// Message is a whole sentence without its full stop: what is wrong and what was expected.
+	// Message is a sentence without a full stop: what is wrong and what was expected.
 	Message string `json:"message"`
-	// Suggestion is the nearest name that is known.
+	// Suggestion is the most similar known name.
 	Suggestion string `json:"suggestion,omitempty"`
 
-	// Err is the cause, when there is one.
+	// Err is the cause, if any.
 	Err error `json:"-"`
 }
 
-// Error reads like: stacks/monitoring/stack.yaml:12: component "prometheus":
+// Error returns one line, for example: stacks/monitoring/stack.yaml:12: component "prometheus":
 // field "helm.relaseName" is not known; did you mean "releaseName"?
 func (e *Error) Error() string {
 	var b strings.Builder
@@ -52,13 +52,13 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errors is everything that was found wrong at once.
+// Errors are all problems that were found at once.
 type Errors []*Error
 
-// Error has one line for each.
+// Error returns one line per error.
 func (es Errors) Error() string {
 	lines := make([]string, len(es))
 	for i, e := range es {
@@ -67,7 +67,7 @@ func (es Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap lets errors.As and errors.Is look into each.
+// Unwrap returns all errors, for errors.As and errors.Is.
 func (es Errors) Unwrap() []error {
 	out := make([]error, len(es))
 	for i, e := range es {
@@ -76,7 +76,7 @@ func (es Errors) Unwrap() []error {
 	return out
 }
 
-// Err is nil when nothing is wrong, and sorted by file and line otherwise.
+// Err returns the errors sorted by file and line, or nil if there are none.
 func (es Errors) Err() error {
 	if len(es) == 0 {
 		return nil
@@ -91,8 +91,9 @@ func (es Errors) Err() error {
 	return sorted
 }
 
-// All is every Error in err; something else becomes one without a place.
-func All(err error) Errors {
+// Flatten returns all *Errors in err. It wraps an error of another type in an Error without file
+// and line.
+func Flatten(err error) Errors {
 	if err == nil {
 		return nil
 	}

@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// Nearest is the name of known that word most likely meant; empty when none is near.
+// Nearest returns the known name that word was most likely meant to be, or an empty string if no
+// known name is similar.
 func Nearest(word string, known []string) string {
 	best, bestDistance := "", len(word)
 	for _, name := range slices.Sorted(slices.Values(known)) {
 		limit := max(1, (max(len(word), len(name))+1)/3)
-		d := distance(strings.ToLower(word), strings.ToLower(name), limit)
+		d := editDistance(strings.ToLower(word), strings.ToLower(name), limit)
 		if d <= limit && (best == "" || d < bestDistance) {
 			best, bestDistance = name, d
 		}
@@ -18,9 +19,9 @@ func Nearest(word string, known []string) string {
 	return best
 }
 
-// distance counts insertions, deletions, replacements and swaps of neighbours;
-// anything above limit is limit+1.
-func distance(a, b string, limit int) int {
+// editDistance counts insertions, deletions, replacements and swaps of adjacent bytes. It returns
+// limit+1 or more if the distance exceeds limit.
+func editDistance(a, b string, limit int) int {
 	if abs(len(a)-len(b)) > limit || len(a) > 256 || len(b) > 256 {
 		return limit + 1
 	}

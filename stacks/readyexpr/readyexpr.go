@@ -1,6 +1,6 @@
-// Package readyexpr judges objects by CEL expressions that stacks give
-// (readyExpr). Stacks are checked with the same code that the live index judges
-// with, so that what a stack may say is what works.
+// Package readyexpr evaluates the readyExpr of stacks: CEL expressions over an object that return
+// whether it is ready. Stack validation and the live index use the same code, so that every
+// expression that passes validation also works at run time.
 package readyexpr
 
 import (
@@ -15,23 +15,24 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// Bounds of a ready expression. It comes from a stack, that is from a tenant,
-// and runs in this process for every change of an object.
+// Limits of an expression. An expression comes from a tenant's stack, and runs in this process for
+// every change of an object.
 const (
-	maxExpr       = 2048    // bytes
-	maxExprCost   = 100_000 // of CEL's units: a step of a loop takes a few
-	maxExprTime   = time.Second
-	maxExprCached = 256
-	checkEvery    = 100 // iterations between looks at the clock
+	maxExpr                 = 2048    // bytes
+	maxExprCost             = 100_000 // CEL cost units; a loop iteration costs a few
+	maxExprTime             = time.Second
+	maxExprCached           = 256
+	interruptCheckFrequency = 100 // loop iterations between checks of the context
 )
 
-// exprVariables are what an expression sees besides self.
+// exprVariables are the variables of an expression besides self.
 var exprVariables = []string{"apiVersion", "kind", "metadata", "spec", "status"}
 
-// NotBoolError says that a ready expression gave something else than a bool.
+// NotBoolError is the error of a ready expression that does not return a bool. Type is the CEL type
+// that it returns.
 type NotBoolError struct{ Type string }
 
-func (e *NotBoolError) Error() string { return "gives " + e.Type + ", not a bool" }
+func (e *NotBoolError) Error() string { return "returns " + e.Type + ", not a bool" }
 
 type compiledExpr struct {
 	program cel.Program
@@ -44,7 +45,7 @@ var (
 )
 
 type envs struct {
-	// raw leaves macros as the calls that they are written as.
+	// raw parses macros as plain calls; full expands them.
 	raw, full *cel.Env
 }
 
@@ -64,25 +65,27 @@ func newExprEnvs() (envs, error) {
 	if err != nil {
 		return envs{}, err
 	}
-	// Without map and optMap nothing can be built up step by step, see checkBounded.
+	// Without map and optMap, an expression cannot build up a value step by step, see
+	// checkBounded.
 	full, err := raw.Extend(cel.Macros(cel.HasMacro, cel.AllMacro, cel.ExistsMacro, cel.ExistsOneMacro, cel.FilterMacro))
 	return envs{raw: raw, full: full}, err
 }
 
-// Check reports why an expression can't judge objects: a syntax error, an unknown variable or function, a result
-// that is no bool, more than 2 KiB, or a construct that is left out so that
-// nothing can outgrow the object: map, and lists made of loop variables.
+// Check returns an error if a ready expression is invalid: a syntax error, an unknown variable or
+// function, a result that is not a bool, more than 2 KiB, or an unsupported construct. The macro
+// map, and lists or maps with loop variables are not supported, so that no value can grow beyond
+// the size of the object.
 func Check(expr string) error {
-	_, err := compileCached(expr, judging)
+	_, err := compileCached(expr, purposeReadiness)
 	return err
 }
 
-// purpose is what an expression is for: to judge, which gives a bool, or to give a value.
+// purpose is the purpose of an expression: readiness, which must return a bool, or any value.
 type purpose bool
 
 const (
-	judging purpose = false
-	valuing purpose = true
+	purposeReadiness purpose = false
+	purposeValue     purpose = true
 )
 
 type cacheKey struct {
@@ -92,7 +95,7 @@ type cacheKey struct {
 
 func compileCached(expr string, p purpose) (cel.Program, error) {
 	if len(expr) > maxExpr {
-		return nil, fmt.Errorf("%d bytes, at most %d", len(expr), maxExpr)
+		return nil, fmt.Errorf("the expression has %d bytes; at most %d are allowed", len(expr), maxExpr)
 	}
 	key := cacheKey{expr, p}
 	if c, ok := exprCache.Get(key); ok {
@@ -120,44 +123,44 @@ func compile(expr string, p purpose) (cel.Program, error) {
 	if issues.Err() != nil {
 		return nil, issues.Err()
 	}
-	if t := checked.OutputType(); p == judging && t != cel.BoolType && t != cel.DynType {
+	if t := checked.OutputType(); p == purposeReadiness && t != cel.BoolType && t != cel.DynType {
 		return nil, &NotBoolError{Type: t.String()}
 	}
 	return env.full.Program(checked,
 		cel.CostLimit(maxExprCost),
-		cel.CostTracking(deepCost{}),
-		cel.InterruptCheckFrequency(checkEvery),
+		cel.CostTracking(comparisonCost{}),
+		cel.InterruptCheckFrequency(interruptCheckFrequency),
 		cel.EvalOptions(cel.OptOptimize))
 }
 
-// Eval says whether an object is ready by an expression. A field that is not
-// there yet is an error.
+// Eval returns whether an object is ready according to an expression. A reference to a field that
+// does not exist is an error.
 func Eval(expr string, object map[string]any) (bool, error) {
-	out, err := eval(expr, judging, object)
+	out, err := eval(expr, purposeReadiness, object)
 	if err != nil {
 		return false, err
 	}
-	is, ok := out.(types.Bool)
+	ready, ok := out.(types.Bool)
 	if !ok {
 		return false, &NotBoolError{Type: out.Type().TypeName()}
 	}
-	return bool(is), nil
+	return bool(ready), nil
 }
 
-// maxValue is the longest text that Value gives, in bytes.
+// maxValue is the maximum length of a string that Value returns, in bytes.
 const maxValue = 4096
 
-// Value is what an expression over an object gives: a text, a number or a bool, within the
-// bounds of those that judge.
+// Value returns the result of an expression over an object: a string, an int64, a float64 or a
+// bool. The limits of ready expressions apply.
 func Value(expr string, object map[string]any) (any, error) {
-	out, err := eval(expr, valuing, object)
+	out, err := eval(expr, purposeValue, object)
 	if err != nil {
 		return nil, err
 	}
 	switch v := out.(type) {
 	case types.String:
 		if len(v) > maxValue {
-			return nil, fmt.Errorf("gives a text of %d bytes, at most %d", len(v), maxValue)
+			return nil, fmt.Errorf("returns a string of %d bytes; at most %d are allowed", len(v), maxValue)
 		}
 		return string(v), nil
 	case types.Bool:
@@ -167,7 +170,7 @@ func Value(expr string, object map[string]any) (any, error) {
 	case types.Double:
 		return float64(v), nil
 	}
-	return nil, fmt.Errorf("gives %s, not a text, a number or a bool", out.Type().TypeName())
+	return nil, fmt.Errorf("returns %s, not a string, a number or a bool", out.Type().TypeName())
 }
 
 func eval(expr string, p purpose, object map[string]any) (ref.Val, error) {

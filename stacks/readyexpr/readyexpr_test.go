@@ -19,7 +19,7 @@ func decodeJSON(t *testing.T, s string) map[string]any {
 	return out
 }
 
-func TestReadyExpr(t *testing.T) {
+func TestEval(t *testing.T) {
 	object := decodeJSON(t, `{
 		"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": "a", "generation": 3},
 		"spec": {"size": 2, "ratio": 0.5},
@@ -49,7 +49,7 @@ func TestReadyExpr(t *testing.T) {
 	}
 }
 
-func TestReadyExprFails(t *testing.T) {
+func TestEvalFails(t *testing.T) {
 	object := decodeJSON(t, `{"kind": "Thing", "spec": {"size": 2}}`)
 	for _, tc := range []struct{ expr, want string }{
 		{`status.ready == 1`, "status"},
@@ -62,7 +62,7 @@ func TestReadyExprFails(t *testing.T) {
 	}
 }
 
-func TestCheckReadyExprRefuses(t *testing.T) {
+func TestCheckRejectsInvalidExpressions(t *testing.T) {
 	for _, tc := range []struct{ expr, want string }{
 		{``, ""},
 		{`status.`, "Syntax error"},
@@ -81,8 +81,8 @@ func TestCheckReadyExprRefuses(t *testing.T) {
 	}
 }
 
-// An expression comes from a tenant: whatever it says, judging takes little.
-func TestReadyExprIsBounded(t *testing.T) {
+// An expression comes from a tenant. Its evaluation is cheap, whatever the expression.
+func TestEvalIsBounded(t *testing.T) {
 	list := strings.TrimSuffix(strings.Repeat(`{"a":{"b":["c","d"]}},`, 5000), ",")
 	object := decodeJSON(t, `{"kind": "Thing", "spec": {"list": [`+list+`], "text": "`+strings.Repeat("a", 100_000)+`"}}`)
 	nested := `spec.list.all(a, spec.list.all(b, spec.list.all(c, a.a.b[0] == 'c')))`
@@ -97,28 +97,28 @@ func TestReadyExprIsBounded(t *testing.T) {
 	} {
 		began := time.Now()
 		_, err := Eval(expr, object)
-		// Far above maxExprTime: the machine may be busy, what is not bounded takes hours.
+		// Far above maxExprTime, because the machine may be busy. An unbounded evaluation takes hours.
 		if took := time.Since(began); took > 60*maxExprTime {
 			t.Errorf("%.60s took %s (%v)", expr, took, err)
 		}
 	}
 	if _, err := Eval(nested, object); err == nil {
-		t.Error("a cubic loop was not stopped")
+		t.Error("a cubic loop did not exceed the limits")
 	}
 }
 
-func TestReadyExprCacheIsBounded(t *testing.T) {
+func TestProgramCacheIsBounded(t *testing.T) {
 	for i := range 2 * maxExprCached {
 		if err := Check(fmt.Sprintf("spec.n == %d", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if n := exprCache.Len(); n > maxExprCached {
-		t.Errorf("%d programs are kept, at most %d", n, maxExprCached)
+		t.Errorf("the cache has %d programs, want at most %d", n, maxExprCached)
 	}
 }
 
-func TestNotBoolIsTyped(t *testing.T) {
+func TestCheckReturnsNotBoolError(t *testing.T) {
 	var nb *NotBoolError
 	if err := Check("1"); !errors.As(err, &nb) || nb.Type != "int" {
 		t.Errorf("got %v", err)

@@ -1,4 +1,4 @@
-// Package schema holds the JSON schemas that editors check files with.
+// Package schema embeds the JSON schemas with which editors validate files.
 package schema
 
 import _ "embed"

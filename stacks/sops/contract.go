@@ -1,7 +1,7 @@
-// Package sops says how files are decrypted that are encrypted with SOPS
-// (https://getsops.io), and how they are made, and tells them from others. It does neither itself: the
-// libraries of all clouds that this takes are large, so that a program may have it done by
-// another one. stacks/sops/codec does it in this process.
+// Package sops defines the contract for decrypting and encrypting files with SOPS
+// (https://getsops.io), and detects encrypted files. It has no implementation, because the SDKs of
+// all clouds that one needs are large: a program may use another process instead. Package
+// stacks/sops/codec is the implementation in this process.
 package sops
 
 import (
@@ -9,43 +9,41 @@ import (
 	"strings"
 )
 
-// Request is one file to decrypt. It can be serialised, so that another process can do it.
+// Request is the request to decrypt a file. It is serializable, so that another process can do it.
 type Request struct {
-	// Name of the file, for errors alone.
+	// Name is the name of the file; for errors only.
 	Name   string `json:"name,omitempty"`
 	Data   []byte `json:"data"`
 	Format Format `json:"format"`
-	// Secret has the keys, in the vocabulary of Flux: private keys of age in *.agekey, of
-	// OpenPGP in *.asc, credentials in sops.aws-kms, sops.azure-kv, sops.gcp-kms and
-	// sops.vault-token, and of our own sops.hckms. Other entries mean nothing.
+	// Secret has the keys, under the names that Flux uses: age identities in *.agekey, OpenPGP
+	// private keys in *.asc, credentials in sops.aws-kms, sops.azure-kv, sops.gcp-kms and
+	// sops.vault-token. sops.hckms is an addition of this project. Other entries are ignored.
 	Secret map[string][]byte `json:"secret"`
 }
 
-// IsKey is true for an entry of a Secret that means something to who decrypts.
+// IsKey is true for the name of a Secret entry that a Decrypter may use.
 func IsKey(entry string) bool {
 	return strings.HasSuffix(entry, ".agekey") || strings.HasSuffix(entry, ".asc") || strings.HasPrefix(entry, "sops.")
 }
 
-// Decrypter decrypts a file. Errors that say something of the file or of the keys
-// are *Error.
+// Decrypter decrypts a file. An error about the file or the keys is an *Error.
 type Decrypter func(ctx context.Context, r Request) ([]byte, error)
 
-// EncryptRequest is one file to encrypt to age recipients. It can be serialised, likewise.
+// EncryptRequest is the request to encrypt a file for age recipients. It is serializable, too.
 type EncryptRequest struct {
-	// Name of the file, for errors alone.
+	// Name is the name of the file; for errors only.
 	Name   string `json:"name,omitempty"`
 	Data   []byte `json:"data"`
 	Format Format `json:"format"`
-	// Recipients are public keys of age.
+	// Recipients are age public keys.
 	Recipients []string `json:"recipients"`
-	// EncryptedRegex fits the names of what is encrypted, and all below them; everything
-	// when it is empty, but what UnencryptedRegex fits.
+	// EncryptedRegex matches the names of the values to encrypt, with everything below them. If it
+	// is empty, everything is encrypted except what UnencryptedRegex matches.
 	EncryptedRegex string `json:"encryptedRegex,omitempty"`
-	// UnencryptedRegex fits the names of what stays plain, and all below them; it goes without
-	// the other.
+	// UnencryptedRegex matches the names of the values that stay plain, with everything below them.
+	// It excludes EncryptedRegex.
 	UnencryptedRegex string `json:"unencryptedRegex,omitempty"`
 }
 
-// Encrypter encrypts a file. Errors that say something of the file or of the recipients
-// are *Error.
+// Encrypter encrypts a file. An error about the file or the recipients is an *Error.
 type Encrypter func(ctx context.Context, r EncryptRequest) ([]byte, error)

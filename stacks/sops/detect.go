@@ -9,75 +9,75 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The metadata of a file has at least one of these.
+// The metadata of an encrypted file has at least one of these keys.
 const (
-	macKey      = "mac"
-	modifiedKey = "lastmodified"
+	macKey          = "mac"
+	lastModifiedKey = "lastmodified"
 )
 
-// Detect tells whether a file is one of SOPS, by its name and by what it holds, and in which
-// format. One whose name says nothing can be of any format.
+// Detect returns the format of a file, and whether it is encrypted with SOPS, by its name and its
+// content. A file with an unknown extension can have any format.
 func Detect(name string, data []byte) (Format, bool) {
 	f := FormatOf(name)
 	if !bytes.Contains(data, []byte("sops")) {
 		return f, false
 	}
 	if f != Binary {
-		return f, Encrypted(data, f)
+		return f, IsEncrypted(data, f)
 	}
 	for _, f := range []Format{Binary, Dotenv, INI} {
-		if Encrypted(data, f) {
+		if IsEncrypted(data, f) {
 			return f, true
 		}
 	}
-	// One that can't be read is a text that tells of SOPS.
-	if sealed, err := sealedYAML(data); err == nil && sealed {
+	// A file that can't be parsed is a text that mentions SOPS.
+	if encrypted, err := hasYAMLMetadata(data); err == nil && encrypted {
 		return YAML, true
 	}
 	return Binary, false
 }
 
-// Encrypted tells whether a file is one of SOPS: whether it has its metadata, in YAML whether
-// one of its documents has it. It looks closer only at files in which the word stands, and
-// never fails: one that can't be read counts as encrypted if it looks like one of SOPS, so
-// that who decrypts it says what is wrong.
-func Encrypted(data []byte, f Format) bool {
+// IsEncrypted is true if a file has the metadata of SOPS; in YAML, if any of its documents has. It
+// parses only files that contain the word sops. A file that can't be parsed counts as encrypted if
+// it looks like a SOPS file, so that decrypting it returns the error.
+func IsEncrypted(data []byte, f Format) bool {
 	switch f {
 	case Dotenv:
-		return line(data, "sops_mac=") || line(data, "sops_lastmodified=")
+		return hasLine(data, "sops_mac=") || hasLine(data, "sops_lastmodified=")
 	case INI:
-		return line(data, "[sops]") && (line(data, macKey) || line(data, modifiedKey))
+		return hasLine(data, "[sops]") && (hasLine(data, macKey) || hasLine(data, lastModifiedKey))
 	}
 	if !bytes.Contains(data, []byte("sops")) {
 		return false
 	}
-	look := sealedJSON
+	hasMetadata := hasJSONMetadata
 	if f == YAML {
-		look = sealedYAML
+		hasMetadata = hasYAMLMetadata
 	}
-	sealed, err := look(data)
-	return sealed || err != nil && damaged(data, f)
+	encrypted, err := hasMetadata(data)
+	return encrypted || err != nil && looksDamaged(data, f)
 }
 
-// damaged tells whether a file that can't be read was one of SOPS. Templates and pages that
-// merely tell of it are none.
-func damaged(data []byte, f Format) bool {
+// looksDamaged is true if a file that can't be parsed looks like a SOPS file. Templates and texts
+// that mention SOPS do not.
+func looksDamaged(data []byte, f Format) bool {
 	if !bytes.Contains(data, []byte("ENC[")) {
 		return false
 	}
 	object := bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) && bytes.Contains(data, []byte(`"sops"`))
-	return object || f == YAML && line(data, "sops:")
+	return object || f == YAML && hasLine(data, "sops:")
 }
 
-// errPanic stands for what a parser gave up with.
-var errPanic = errors.New("the parser gave up")
+// errPanic replaces the panic of a parser.
+var errPanic = errors.New("the parser panicked")
 
-// sealedYAML tells whether a document has the metadata; an error: the file can't be read.
-// Aliases are not followed further than to a mapping, so that none multiplies.
-func sealedYAML(data []byte) (sealed bool, err error) {
+// hasYAMLMetadata is true if a document of the file has the metadata. An error means that the file
+// can't be parsed. It resolves aliases only where it expects a mapping, so that aliases can't
+// multiply the cost.
+func hasYAMLMetadata(data []byte) (found bool, err error) {
 	defer func() {
 		if recover() != nil {
-			sealed, err = false, errPanic
+			found, err = false, errPanic
 		}
 	}()
 	for d := yaml.NewDecoder(bytes.NewReader(data)); ; {
@@ -88,16 +88,16 @@ func sealedYAML(data []byte) (sealed bool, err error) {
 		case err != nil:
 			return false, err
 		case doc.Kind == yaml.DocumentNode && len(doc.Content) == 1:
-			meta := valueOf(doc.Content[0], "sops")
-			if valueOf(meta, macKey) != nil || valueOf(meta, modifiedKey) != nil {
+			metadata := mappingValue(doc.Content[0], "sops")
+			if mappingValue(metadata, macKey) != nil || mappingValue(metadata, lastModifiedKey) != nil {
 				return true, nil
 			}
 		}
 	}
 }
 
-// valueOf a key of a mapping; nil if there is none.
-func valueOf(n *yaml.Node, key string) *yaml.Node {
+// mappingValue returns the value of a key in a mapping, or nil.
+func mappingValue(n *yaml.Node, key string) *yaml.Node {
 	if n != nil && n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
@@ -112,22 +112,22 @@ func valueOf(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// sealedJSON tells whether a file has the metadata; an error: it can't be read.
-func sealedJSON(data []byte) (bool, error) {
+// hasJSONMetadata is true if a file has the metadata. An error means that it can't be parsed.
+func hasJSONMetadata(data []byte) (bool, error) {
 	var top struct {
 		Sops json.RawMessage `json:"sops"`
 	}
 	if err := json.Unmarshal(data, &top); err != nil {
 		return false, err
 	}
-	var meta map[string]json.RawMessage
-	if json.Unmarshal(top.Sops, &meta) != nil {
-		return false, nil //nolint:nilerr // something else of that name
+	var metadata map[string]json.RawMessage
+	if json.Unmarshal(top.Sops, &metadata) != nil {
+		return false, nil //nolint:nilerr // another value with the key sops
 	}
-	return meta[macKey] != nil || meta[modifiedKey] != nil, nil
+	return metadata[macKey] != nil || metadata[lastModifiedKey] != nil, nil
 }
 
-// line tells whether one of the lines begins so.
-func line(data []byte, prefix string) bool {
+// hasLine is true if any line starts with the prefix.
+func hasLine(data []byte, prefix string) bool {
 	return bytes.HasPrefix(data, []byte(prefix)) || bytes.Contains(data, []byte("\n"+prefix))
 }

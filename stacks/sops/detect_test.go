@@ -2,7 +2,7 @@ package sops
 
 import "testing"
 
-func TestEncrypted(t *testing.T) {
+func TestIsEncrypted(t *testing.T) {
 	for _, c := range []struct {
 		data   string
 		format Format
@@ -30,7 +30,7 @@ func TestEncrypted(t *testing.T) {
 		{"{{ if .x }} sops ENC[", Binary, false},
 		{"plain", Binary, false},
 	} {
-		if got := Encrypted([]byte(c.data), c.format); got != c.want {
+		if got := IsEncrypted([]byte(c.data), c.format); got != c.want {
 			t.Errorf("%s %s: got %v", c.format, c.data, got)
 		}
 	}
@@ -59,7 +59,7 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// FuzzDetect: whatever a file holds, it is encrypted or not.
+// FuzzDetect checks that Detect and IsEncrypted agree on any file.
 func FuzzDetect(f *testing.F) {
 	f.Add("a.yaml", []byte("a: ENC[x]\nsops: {mac: x}\n"))
 	f.Add("a", []byte("a: &a [*a]\nsops: *a\n"))
@@ -67,8 +67,8 @@ func FuzzDetect(f *testing.F) {
 	f.Add("a.ini", []byte("[sops]\nmac = x\n"))
 	f.Fuzz(func(t *testing.T, name string, data []byte) {
 		format, encrypted := Detect(name, data)
-		if encrypted && !Encrypted(data, format) {
-			t.Errorf("%s is one of %s, and is not", name, format)
+		if encrypted && !IsEncrypted(data, format) {
+			t.Errorf("%s is detected as encrypted %s, and IsEncrypted is false", name, format)
 		}
 	})
 }
@@ -82,7 +82,7 @@ func TestFormatOf(t *testing.T) {
 	}
 }
 
-func TestTerminal(t *testing.T) {
+func TestErrorTerminal(t *testing.T) {
 	for reason, want := range map[Reason]bool{KeyMissing: true, IntegrityFailed: true, ServiceFailed: false, Unavailable: false, Interrupted: false} {
 		if got := (&Error{Reason: reason}).Terminal(); got != want {
 			t.Errorf("%s: got %v", reason, got)

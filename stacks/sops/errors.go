@@ -1,55 +1,53 @@
 package sops
 
-// Reason says why a file can't be decrypted or encrypted.
+// Reason is a category of decryption and encryption errors.
 type Reason string
 
-// Reasons. They are CamelCase so that they can stand in a condition.
+// Reasons are CamelCase, so that conditions can use them.
 const (
-	// FileInvalid is a file that is not of its format, is none of SOPS, or exceeds
-	// a limit.
+	// FileInvalid means that the file does not have the requested format, is not a SOPS file, or
+	// exceeds a limit.
 	FileInvalid Reason = "DecryptionFileInvalid"
-	// IntegrityFailed is a file that was changed after it was encrypted: a value
-	// does not decrypt, or the MAC is missing or wrong.
+	// IntegrityFailed means that the file was changed after it was encrypted: a value does not
+	// decrypt, or the MAC is missing or wrong.
 	IntegrityFailed Reason = "DecryptionIntegrityFailed"
-	// KeyMissing is a file for which no key was given.
+	// KeyMissing means that the Secret has no key for the file.
 	KeyMissing Reason = "DecryptionKeyMissing"
-	// KeyInvalid is a key of the Secret that can't be read or is not allowed.
+	// KeyInvalid means that a key of the Secret is malformed or not allowed.
 	KeyInvalid Reason = "DecryptionKeyInvalid"
-	// AddressRefused is a key service that is not asked: its address, or what the
-	// file wants of it, is not allowed.
+	// AddressRefused means that the address of a key service, or what the file requests of it, is
+	// not allowed. No request is sent.
 	AddressRefused Reason = "DecryptionAddressRefused"
-	// ServiceFailed is a key service that can't be reached, or refuses.
+	// ServiceFailed means that a key service can't be reached, or returns an error.
 	ServiceFailed Reason = "DecryptionServiceFailed"
-	// Interrupted is a context that ended first.
+	// Interrupted means that the context ended.
 	Interrupted Reason = "DecryptionInterrupted"
-	// Unavailable is a process for decrypting that is missing, or that ended before it
-	// was done.
+	// Unavailable means that the decryption process does not exist, or ended before it finished.
 	Unavailable Reason = "DecryptionUnavailable"
-	// Broken is a defect of this package or of a library that it uses.
-	Broken Reason = "DecryptionFailed"
-	// RecipientInvalid is a recipient that can't be read, or none.
+	// InternalFailure means a defect in this package or a library that it uses.
+	InternalFailure Reason = "DecryptionFailed"
+	// RecipientInvalid means that a recipient is malformed, or that there is none.
 	RecipientInvalid Reason = "EncryptionRecipientInvalid"
 )
 
-// Error is what decrypting and encrypting fail with. It holds no value of a file or
-// of a Secret, and can be serialised.
+// Error is the error of decrypting and encrypting. It contains no value of a file or of a Secret,
+// and is serializable.
 type Error struct {
-	// Reason is what is wrong; decide by it.
+	// Reason is the category, for decisions.
 	Reason Reason `json:"reason"`
-	// Message says what was found, and what to do.
+	// Message states the problem, and what to do.
 	Message string `json:"message"`
-	// Err is the error of the context, if that ended.
+	// Err is the error of the context if it ended, else nil.
 	Err error `json:"-"`
 }
 
-// Error says what is wrong and what to do.
+// Error implements error.
 func (e *Error) Error() string { return e.Message }
 
-// Unwrap gives the error of the context.
+// Unwrap returns the error of the context.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Terminal is true when the same file and keys can't work later: somebody has to
-// change one of them.
+// Terminal is true if a retry with the same file and keys can't succeed.
 func (e *Error) Terminal() bool {
 	switch e.Reason {
 	case ServiceFailed, Interrupted, Unavailable:

@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// Format is how a file is written.
+// Format is the file format.
 type Format string
 
-// Formats that SOPS knows.
+// Formats that SOPS supports.
 const (
 	YAML   Format = "yaml"
 	JSON   Format = "json"
 	Dotenv Format = "dotenv"
 	INI    Format = "ini"
-	// Binary is any file as one value. Encrypted it is a JSON file.
+	// Binary is any other file, encrypted as one value. The encrypted file is JSON.
 	Binary Format = "binary"
 )
 
-// FormatOf is the format of a file by its name, as sops and Flux see it.
+// FormatOf returns the format for a file name, by the rules of sops and Flux.
 func FormatOf(name string) Format {
 	if strings.HasSuffix(name, ".dockerconfigjson") {
 		return JSON

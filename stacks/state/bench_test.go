@@ -12,11 +12,12 @@ import (
 	"github.com/ksctl/gitops/stacks/sops/codec"
 )
 
-// sizes of exports: encrypted, 500 clusters are as many bytes as a file may have.
-var sizes = []int{200, 500}
+// clusterCounts are the numbers of clusters in an export. An encrypted export of 500 clusters has
+// about the maximum size of a file.
+var clusterCounts = []int{200, 500}
 
-// export is a file of so many clusters, of the dialect with the most values.
-func export(b *testing.B, clusters int) []byte {
+// newExport returns an export of many clusters, in the dialect with the most values.
+func newExport(b *testing.B, clusters int) []byte {
 	b.Helper()
 	data, err := os.ReadFile("testdata/v1_azure_ha_k3s.json")
 	if err != nil {
@@ -40,18 +41,18 @@ func export(b *testing.B, clusters int) []byte {
 	return data
 }
 
-// BenchmarkSeal is what encrypting an export takes.
-func BenchmarkSeal(b *testing.B) {
+// BenchmarkEncrypt measures the encryption of an export.
+func BenchmarkEncrypt(b *testing.B) {
 	id, err := age.GenerateX25519Identity()
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, n := range sizes {
-		data := export(b, n)
+	for _, n := range clusterCounts {
+		data := newExport(b, n)
 		b.Run(fmt.Sprintf("clusters=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := Seal(b.Context(), "a.json", data, []string{id.Recipient().String()}, codec.Encrypter(codec.Limits{})); err != nil {
+				if _, err := Encrypt(b.Context(), "a.json", data, []string{id.Recipient().String()}, codec.Encrypter(codec.Limits{})); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -59,14 +60,14 @@ func BenchmarkSeal(b *testing.B) {
 	}
 }
 
-// BenchmarkOpen is what decrypting and reading it takes.
-func BenchmarkOpen(b *testing.B) {
+// BenchmarkDecryptAndParse measures decrypting and parsing an export.
+func BenchmarkDecryptAndParse(b *testing.B) {
 	id, err := age.GenerateX25519Identity()
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, n := range sizes {
-		sealed, err := Seal(b.Context(), "a.json", export(b, n), []string{id.Recipient().String()}, codec.Encrypter(codec.Limits{}))
+	for _, n := range clusterCounts {
+		sealed, err := Encrypt(b.Context(), "a.json", newExport(b, n), []string{id.Recipient().String()}, codec.Encrypter(codec.Limits{}))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -6,29 +6,29 @@ import (
 	"strings"
 )
 
-// Types of a cluster.
+// Values of ID.Type.
 const (
-	// HA is a self-managed cluster to the first release, SelfManaged to the second.
+	// HA is a self-managed cluster in ksctl v1, SelfManaged in v2.
 	HA          = "ha"
 	SelfManaged = "selfmanaged"
-	// Managed is one whose control plane the cloud runs.
+	// Managed is a cluster with a control plane that the cloud runs.
 	Managed = "managed"
 )
 
-// ID is what ksctl tells clusters apart by.
+// ID identifies a cluster in ksctl.
 type ID struct {
 	Cloud, Type, Name, Region string
 }
 
-// Key of the cluster in ksctl's Kubernetes store.
+// Key returns the key of the cluster in the Kubernetes store of ksctl.
 func (id ID) Key() string {
 	return strings.Join([]string{id.Cloud, id.Type, id.Name, id.Region}, ".")
 }
 
-// String is the key.
+// String returns the key.
 func (id ID) String() string { return id.Key() }
 
-// ParseKey reads a key of ksctl's Kubernetes store; false if it is none.
+// ParseKey parses a key of the Kubernetes store of ksctl. It returns false for any other text.
 func ParseKey(key string) (ID, bool) {
 	parts := strings.Split(key, ".")
 	if len(parts) != 4 {
@@ -37,75 +37,76 @@ func ParseKey(key string) (ID, bool) {
 	return ID{Cloud: parts[0], Type: parts[1], Name: parts[2], Region: parts[3]}, true
 }
 
-// Cluster is the document of one cluster. It is not changed, and may be shared.
+// Cluster is the document of one cluster. It is immutable and safe to share.
 type Cluster struct {
 	ID      ID
 	Dialect Dialect
-	// Bootstrap is what made the control plane: k3s or kubeadm, to the second release
-	// also eks, aks and kind; empty for what a cloud manages.
+	// Bootstrap is the bootstrap provider of the control plane: k3s or kubeadm, in v2 also eks, aks
+	// and kind. It is empty if the cloud manages the control plane.
 	Bootstrap string
-	// Versions that the document names: kubernetes, k3s, kubeadm, etcd, haproxy, eks,
-	// aks, kind.
+	// Versions are the versions in the document, by name: kubernetes, k3s, kubeadm, etcd, haproxy,
+	// eks, aks, kind.
 	Versions map[string]string
-	// Context of the kubeconfig.
+	// Context is the name of the kubeconfig context.
 	Context string
-	// Pools of machines, in the order control plane, workers, datastores, load balancer.
+	// Pools are the machines, in the order control plane, workers, datastores, load balancer.
 	Pools []Pool
-	// Addons that ksctl installed.
+	// Addons are the addons that ksctl installed.
 	Addons []Addon
-	// Team, Owner and Phase of the platform, from v2.7.0 on.
+	// Team, Owner and Phase are fields of the platform, which documents have since v2.7.0.
 	Team, Owner, Phase string
-	// External is true when the document was read from MongoDB: only there it has an id.
+	// External is true if the document comes from a MongoDB: only there it has an ID.
 	External bool
 
 	raw json.RawMessage
 }
 
-// zeroID is what the stores that are no database write (an ObjectID of MongoDB).
-const zeroID = "000000000000000000000000"
+// zeroObjectID is the ID (an ObjectID of MongoDB) that all other stores write.
+const zeroObjectID = "000000000000000000000000"
 
-// newCluster reads a document.
+// newCluster returns the Cluster of a document.
 func newCluster(raw json.RawMessage, doc object) (*Cluster, error) {
 	small, err := compact(raw)
 	if err != nil {
 		return nil, err
 	}
 	c := &Cluster{
-		ID: ID{Cloud: text(doc, "cloud_provider"), Type: text(doc, "cluster_type"),
-			Name: text(doc, "cluster_name"), Region: text(doc, "region")},
-		Dialect: dialectOf(doc), Bootstrap: text(doc, "bootstrap_provider"), Context: text(doc, "cluster_kubeconfig_context"),
-		Team: text(doc, "platform", "team"), Owner: text(doc, "platform", "owner"), Phase: text(doc, "platform", "state"),
+		ID: ID{Cloud: stringAt(doc, "cloud_provider"), Type: stringAt(doc, "cluster_type"),
+			Name: stringAt(doc, "cluster_name"), Region: stringAt(doc, "region")},
+		Dialect: dialectOf(doc), Bootstrap: stringAt(doc, "bootstrap_provider"), Context: stringAt(doc, "cluster_kubeconfig_context"),
+		Team: stringAt(doc, "platform", "team"), Owner: stringAt(doc, "platform", "owner"), Phase: stringAt(doc, "platform", "state"),
 		raw: small,
 	}
-	id := text(doc, "ID")
-	c.External = id != "" && id != zeroID
+	id := stringAt(doc, "ID")
+	c.External = id != "" && id != zeroObjectID
 	c.Versions, c.Pools, c.Addons = versionsOf(doc, c.ID.Cloud), poolsOf(doc, c.ID.Cloud), addonsOf(doc)
 	return c, nil
 }
 
-// JSON of the document: as it was read, without white space. It holds secrets.
+// JSON returns the document as it was read, without white space. It contains secrets.
 func (c *Cluster) JSON() []byte { return c.raw }
 
-// KubeConfig of the cluster, "" if the document has none. It is a secret.
-func (c *Cluster) KubeConfig() string { return text(c.tree(), "cluster_kubeconfig") }
+// KubeConfig returns the kubeconfig of the cluster, or "". It is secret.
+func (c *Cluster) KubeConfig() string { return stringAt(c.tree(), "cluster_kubeconfig") }
 
-// tree of the document. It is made anew each time: documents are kept, and it takes much more room.
+// tree decodes the document. It decodes on each call, because a decoded document takes much more
+// memory than its bytes.
 func (c *Cluster) tree() any {
 	v, err := decode(c.raw)
 	if err != nil {
-		return nil // it was read before
+		return nil // not expected: the document was decoded before
 	}
 	return v
 }
 
-// Format implements fmt.Formatter: a document is never printed.
+// Format implements fmt.Formatter. It prints the key only.
 func (c Cluster) Format(s fmt.State, _ rune) { _, _ = fmt.Fprintf(s, "cluster %s", c.ID) }
 
-// versionsOf reads what every dialect has where.
+// versionsOf reads the versions of a document of any dialect.
 func versionsOf(doc object, cloud string) map[string]string {
 	out := map[string]string{}
 	put := func(name string, keys ...string) {
-		if v := text(doc, keys...); v != "" {
+		if v := stringAt(doc, keys...); v != "" {
 			out[name] = v
 		}
 	}
@@ -121,8 +122,9 @@ func versionsOf(doc object, cloud string) map[string]string {
 	return out
 }
 
-// Kubernetes is the version that the cluster was made with; "" if the document does not say.
-func (c *Cluster) Kubernetes() string {
+// KubernetesVersion returns the Kubernetes version that the cluster was created with; "" if the
+// document has none.
+func (c *Cluster) KubernetesVersion() string {
 	for _, name := range []string{"kubernetes", "k3s", "kubeadm", "eks", "aks", "kind"} {
 		if v := c.Versions[name]; v != "" {
 			return v
@@ -131,42 +133,42 @@ func (c *Cluster) Kubernetes() string {
 	return ""
 }
 
-// Addon is something that ksctl installed.
+// Addon is an addon that ksctl installed.
 type Addon struct {
 	Name string
-	// For is what it is of, to the second release.
+	// For is the distribution that the addon belongs to; only in v2.
 	For string
-	// Version of it, or of each of its components.
+	// Version is the version of the addon; Components has the version of each component instead.
 	Version    string
 	Components map[string]string
-	// CNI is true for the network of the cluster.
+	// CNI is true for the network plugin of the cluster.
 	CNI bool
 }
 
 func addonsOf(doc object) []Addon {
 	var out []Addon
 	for _, key := range []string{"addons", "provisioner_addons"} {
-		apps, _ := at(doc, key, "apps").([]any)
+		apps, _ := lookup(doc, key, "apps").([]any)
 		for _, app := range apps {
 			out = appendAddon(out, app, false)
 		}
-		out = appendAddon(out, at(doc, key, "cni"), true)
+		out = appendAddon(out, lookup(doc, key, "cni"), true)
 	}
 	return out
 }
 
 func appendAddon(out []Addon, v any, cni bool) []Addon {
-	a := Addon{Name: text(v, "name"), For: text(v, "for"), Version: text(v, "version"), CNI: cni}
+	a := Addon{Name: stringAt(v, "name"), For: stringAt(v, "for"), Version: stringAt(v, "version"), CNI: cni}
 	if a.Name == "" {
 		return out
 	}
 	for _, key := range []string{"components", "ksctl_specific_components"} {
-		parts, _ := at(v, key).(object)
+		parts, _ := lookup(v, key).(object)
 		for id := range parts {
 			if a.Components == nil {
 				a.Components = map[string]string{}
 			}
-			a.Components[id] = text(parts, id, "version")
+			a.Components[id] = stringAt(parts, id, "version")
 		}
 	}
 	return append(out, a)

@@ -9,67 +9,68 @@ import (
 	"strings"
 )
 
-// MaxBytes is the largest file that is read: ksctl's own store holds 1 MiB, and an
-// export of some hundred clusters is a few.
+// MaxBytes is the maximum size of a file. The store of ksctl holds 1 MiB, and an export of a few
+// hundred clusters has a few MiB.
 const MaxBytes = 8 << 20
 
-// maxDepth of objects and lists in each other; ksctl's documents have seven.
+// maxDepth is the maximum nesting of objects and lists. The documents of ksctl have seven levels.
 const maxDepth = 64
 
 // object is a JSON object.
 type object = map[string]any
 
-// decode reads one JSON value. A key that comes twice is refused: programs differ
-// in which of the two they believe. Errors quote nothing of the file.
+// decode reads one JSON value. It refuses duplicate keys, because programs differ in which of the
+// two they use. Errors quote nothing of the file.
 func decode(data []byte) (any, error) {
 	if len(data) > MaxBytes {
-		return nil, fmt.Errorf("it has %d bytes; at most %d are read", len(data), MaxBytes)
+		return nil, fmt.Errorf("the file has %d bytes; at most %d are allowed", len(data), MaxBytes)
 	}
-	d := &decoder{json: json.NewDecoder(bytes.NewReader(data)), data: data, left: fewestValues + len(data)/bytesPerValue}
+	d := &decoder{json: json.NewDecoder(bytes.NewReader(data)), data: data, remaining: baseValues + len(data)/bytesPerValue}
 	d.json.UseNumber()
 	v, err := d.value(0)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := d.json.Token(); !errors.Is(err, io.EOF) {
-		return nil, d.fail("there is something after the JSON document")
+		return nil, d.errorAtLine("unexpected content after the JSON document")
 	}
 	return v, nil
 }
 
 type decoder struct {
-	json *json.Decoder
-	data []byte
-	left int // values that may come
+	json      *json.Decoder
+	data      []byte
+	remaining int // number of values still allowed
 }
 
-// A file may have so many values, and one more for so many bytes: those of ksctl have one for
-// some twenty. Each takes much more in memory than the three bytes that it can be written in.
+// A file may have baseValues values, and one more per bytesPerValue bytes. Documents of ksctl have
+// one value per twenty bytes or so. The limit exists because a value takes three bytes in a file,
+// and much more in memory.
 const (
-	fewestValues  = 1000
+	baseValues    = 1000
 	bytesPerValue = 8
 )
 
-// fail says where the decoder stands.
-func (d *decoder) fail(why string) error {
+// errorAtLine returns an error with the current line.
+func (d *decoder) errorAtLine(message string) error {
 	read := d.data[:min(d.json.InputOffset(), int64(len(d.data)))]
-	return fmt.Errorf("line %d: %s", 1+bytes.Count(read, []byte("\n")), why)
+	return fmt.Errorf("line %d: %s", 1+bytes.Count(read, []byte("\n")), message)
 }
 
 func (d *decoder) value(depth int) (any, error) {
-	if d.left--; d.left < 0 {
-		return nil, d.fail("it has more values than a state of its size could have")
+	if d.remaining--; d.remaining < 0 {
+		return nil, d.errorAtLine("more values than allowed for a file of this size")
 	}
 	token, err := d.json.Token()
 	if err != nil {
-		return nil, d.fail("not JSON") // the decoder's own words quote what is there
+		return nil, d.errorAtLine("not JSON") // without err, which quotes the file
 	}
 	delim, ok := token.(json.Delim)
 	if !ok {
 		return token, nil
 	}
 	if depth == maxDepth {
-		return nil, d.fail(fmt.Sprintf("more than %d objects and lists in each other", maxDepth))
+		return nil, d.errorAtLine(fmt.Sprintf("more than %d nested objects and lists", maxDepth))
 	}
 	if delim == '{' {
 		return d.object(depth)
@@ -82,7 +83,7 @@ func (d *decoder) value(depth int) (any, error) {
 		}
 		list = append(list, v)
 	}
-	return list, d.end()
+	return list, d.closeDelim()
 }
 
 func (d *decoder) object(depth int) (any, error) {
@@ -91,47 +92,47 @@ func (d *decoder) object(depth int) (any, error) {
 		token, err := d.json.Token()
 		key, ok := token.(string)
 		if err != nil || !ok {
-			return nil, d.fail("not JSON")
+			return nil, d.errorAtLine("not JSON")
 		}
-		if _, twice := o[key]; twice {
-			return nil, d.fail("a key comes twice in one object")
+		if _, duplicate := o[key]; duplicate {
+			return nil, d.errorAtLine("duplicate key in an object")
 		}
 		if o[key], err = d.value(depth + 1); err != nil {
 			return nil, err
 		}
 	}
-	return o, d.end()
+	return o, d.closeDelim()
 }
 
-// end takes the bracket that closes an object or a list.
-func (d *decoder) end() error {
+// closeDelim reads the bracket that closes an object or a list.
+func (d *decoder) closeDelim() error {
 	if _, err := d.json.Token(); err != nil {
-		return d.fail("not JSON")
+		return d.errorAtLine("not JSON")
 	}
 	return nil
 }
 
-// Canonical is a JSON value in one form: keys sorted, no white space, each number written
-// in one way. Two documents are equal when these bytes are.
+// Canonical returns a JSON value in canonical form: sorted keys, no white space, and one notation
+// per number. Two documents are equal if their canonical forms are.
 func Canonical(data []byte) ([]byte, error) {
 	v, err := decode(data)
 	if err != nil {
 		return nil, err
 	}
-	return encode(normal(v))
+	return encode(normalize(v))
 }
 
-// normal writes every number that is no whole one as the shortest that means the same,
-// as RFC 8785 has it; whole ones are exact, however large.
-func normal(v any) any {
+// normalize replaces numbers with a fraction or an exponent by the shortest equal notation, as in
+// RFC 8785. Integers stay exact, however large.
+func normalize(v any) any {
 	switch v := v.(type) {
 	case object:
 		for key, value := range v {
-			v[key] = normal(value)
+			v[key] = normalize(value)
 		}
 	case []any:
 		for i, value := range v {
-			v[i] = normal(value)
+			v[i] = normalize(value)
 		}
 	case json.Number:
 		if f, err := v.Float64(); err == nil && strings.ContainsAny(v.String(), ".eE") {
@@ -154,15 +155,15 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// compact is JSON without white space, otherwise as it is.
+// compact removes the white space of JSON, and changes nothing else.
 func compact(data []byte) (json.RawMessage, error) {
 	var out bytes.Buffer
 	err := json.Compact(&out, data)
 	return out.Bytes(), err
 }
 
-// at is what a path of keys leads to; nil where there is nothing.
-func at(v any, keys ...string) any {
+// lookup returns the value at a path of keys, or nil.
+func lookup(v any, keys ...string) any {
 	for _, key := range keys {
 		o, _ := v.(object)
 		v = o[key]
@@ -170,15 +171,15 @@ func at(v any, keys ...string) any {
 	return v
 }
 
-// text that a path of keys leads to.
-func text(v any, keys ...string) string {
-	s, _ := at(v, keys...).(string)
+// stringAt returns the string at a path of keys, or "".
+func stringAt(v any, keys ...string) string {
+	s, _ := lookup(v, keys...).(string)
 	return s
 }
 
-// number that a path of keys leads to, if it is a whole one.
-func number(v any, keys ...string) int {
-	n, _ := at(v, keys...).(json.Number)
+// intAt returns the integer at a path of keys; 0 if it is none, negative or above 1<<20.
+func intAt(v any, keys ...string) int {
+	n, _ := lookup(v, keys...).(json.Number)
 	i, err := n.Int64()
 	if err != nil || i < 0 || i > 1<<20 {
 		return 0
@@ -186,15 +187,15 @@ func number(v any, keys ...string) int {
 	return int(i)
 }
 
-// texts is a list that a path of keys leads to, with "" for what is no string.
-func texts(v any, keys ...string) []string {
-	list, _ := at(v, keys...).([]any)
+// stringsAt returns the list at a path of keys, with "" for entries that are no strings.
+func stringsAt(v any, keys ...string) []string {
+	list, _ := lookup(v, keys...).([]any)
 	out := make([]string, len(list))
 	for i, v := range list {
-		out[i] = text(v)
+		out[i] = stringAt(v)
 	}
 	return out
 }
 
-// pointer escapes a key for a JSON pointer (RFC 6901).
-var pointer = strings.NewReplacer("~", "~0", "/", "~1")
+// pointerEscaper escapes a key for a JSON pointer (RFC 6901).
+var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")

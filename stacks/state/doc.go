@@ -1,10 +1,10 @@
-// Package state reads and writes the documents in which ksctl keeps what it knows
-// of a cluster: an export of several, a document alone, or a cloud's credentials.
+// Package state reads and writes the state documents of ksctl: the document of one cluster, the
+// credentials of one cloud, or an export of several clusters and credentials.
 //
-// The documents have no version field. Which release wrote one is told by its keys
-// ([Dialect]). Whatever it holds is kept: a document is written back as the bytes that
-// were read, without white space, so that a key that is not known here survives.
+// The documents have no version field. The release that wrote one is detected by its keys
+// ([Dialect]). A document is stored and exported as the bytes that were read, without white space,
+// so that keys that this package does not know are kept.
 //
-// Most of a document is secret. Nothing here prints more of one than whose it is, and
-// errors name JSON pointers, never values.
+// Most of a document is secret. Formatting a document prints only the key of its cluster, and
+// errors contain JSON pointers, never values.
 package state

@@ -12,102 +12,104 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// SealError says that a file can't be encrypted so that nothing stays readable that may be secret,
-// and nothing is lost. It names JSON pointers, never values.
-type SealError struct {
-	// Name of the file.
+// EncryptError means that the encrypted file would show a value that may be secret, or would lose
+// or change a value. It contains JSON pointers, never values.
+type EncryptError struct {
+	// Name is the name of the file.
 	Name string
-	// Readable is what would stay so, Changed what would become something else.
+	// Readable are the values that would stay readable, Changed those that would change.
 	Readable, Changed []string
 }
 
-func (e *SealError) Error() string {
+func (e *EncryptError) Error() string {
 	if len(e.Readable) > 0 {
-		return fmt.Sprintf("%s: what may be secret stays readable, at %s", e.Name, some(e.Readable))
+		return fmt.Sprintf("%s: encryption leaves values readable that may be secret: %s", e.Name, summarize(e.Readable))
 	}
-	return fmt.Sprintf("%s: encrypting changes what it says, at %s", e.Name, some(e.Changed))
+	return fmt.Sprintf("%s: encryption changes values: %s", e.Name, summarize(e.Changed))
 }
 
-// some of many pointers.
-func some(pointers []string) string {
-	const most = 5
-	if more := len(pointers) - most; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(pointers[:most], ", "), more)
+// summarize joins the first pointers, and counts the others.
+func summarize(pointers []string) string {
+	const maxPointers = 5
+	if more := len(pointers) - maxPointers; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(pointers[:maxPointers], ", "), more)
 	}
 	return strings.Join(pointers, ", ")
 }
 
-// Seal encrypts a file to public keys of age: every value but those that are known to be open, such as
-// names, sizes and addresses. So what a later release of ksctl adds is encrypted, too. What it returns was
-// looked through. Errors are *SealError and those of encrypt.
-func Seal(ctx context.Context, name string, data []byte, recipients []string, encrypt sops.Encrypter) ([]byte, error) {
-	was, err := decode(data)
+// Encrypt encrypts a file for age recipients. It encrypts every value except those that are known
+// to be public, such as names, sizes and addresses, so that values that a later release of ksctl
+// adds are encrypted, too. It verifies the result. The error is an *EncryptError, or that of
+// reading the file or of encrypt.
+func Encrypt(ctx context.Context, name string, data []byte, recipients []string, encrypt sops.Encrypter) ([]byte, error) {
+	before, err := decode(data)
 	if err != nil {
 		return nil, err
 	}
-	sealed, err := encrypt(ctx, sops.EncryptRequest{Name: name, Data: data, Format: sops.JSON, Recipients: recipients, UnencryptedRegex: openRegex(was)})
+	sealed, err := encrypt(ctx, sops.EncryptRequest{Name: name, Data: data, Format: sops.JSON, Recipients: recipients, UnencryptedRegex: unencryptedRegex(before)})
 	if err != nil {
 		return nil, err
 	}
-	is, err := decode(sealed)
+	after, err := decode(sealed)
 	if err != nil {
 		return nil, err
 	}
-	if top, ok := is.(object); ok {
+	if top, ok := after.(object); ok {
 		delete(top, "sops")
 	}
-	if e := (&SealError{Name: name, Readable: exposed(is), Changed: differ(was, is, "")}); len(e.Readable)+len(e.Changed) > 0 {
+	if e := (&EncryptError{Name: name, Readable: exposedPointers(after), Changed: changedPointers(before, after, "")}); len(e.Readable)+len(e.Changed) > 0 {
 		return nil, e
 	}
 	return sealed, nil
 }
 
-// differ are JSON pointers of the differences of a value and what became of it. What is encrypted
-// is none, if SOPS can bring it back.
-func differ(was, is any, at string) (out []string) {
-	switch is := is.(type) {
+// changedPointers returns the JSON pointers of the values that differ between a plain and an
+// encrypted tree. An encrypted value does not differ if SOPS decrypts it to the same value.
+func changedPointers(before, after any, at string) (out []string) {
+	switch after := after.(type) {
 	case object:
-		o, ok := was.(object)
-		if !ok || !slices.Equal(slices.Sorted(maps.Keys(o)), slices.Sorted(maps.Keys(is))) {
+		o, ok := before.(object)
+		if !ok || !slices.Equal(slices.Sorted(maps.Keys(o)), slices.Sorted(maps.Keys(after))) {
 			return []string{at}
 		}
-		for _, key := range slices.Sorted(maps.Keys(is)) {
-			out = append(out, differ(o[key], is[key], at+"/"+pointer.Replace(key))...)
+		for _, key := range slices.Sorted(maps.Keys(after)) {
+			out = append(out, changedPointers(o[key], after[key], at+"/"+pointerEscaper.Replace(key))...)
 		}
 		return out
 	case []any:
-		list, ok := was.([]any)
-		if !ok || len(list) != len(is) {
+		list, ok := before.([]any)
+		if !ok || len(list) != len(after) {
 			return []string{at}
 		}
-		for i, v := range is {
-			out = append(out, differ(list[i], v, fmt.Sprintf("%s/%d", at, i))...)
+		for i, v := range after {
+			out = append(out, changedPointers(list[i], v, fmt.Sprintf("%s/%d", at, i))...)
 		}
 		return out
 	}
-	if !kept(was, is) {
+	if !survivesEncryption(before, after) {
 		return []string{at}
 	}
 	return nil
 }
 
-// kept is true for a value that says what it said, or that SOPS brings back so.
-func kept(was, is any) bool {
-	if s, ok := is.(string); ok && encrypted(s) {
-		switch v := was.(type) {
+// survivesEncryption is true if a value is unchanged, or if SOPS decrypts it to the same value.
+func survivesEncryption(before, after any) bool {
+	if s, ok := after.(string); ok && isEncrypted(s) {
+		switch v := before.(type) {
 		case string, bool:
 			return true
 		case json.Number:
-			is = asSOPS(v)
+			after = sopsNumber(v)
 		}
 	}
-	a, err := encode(normal(was))
-	b, berr := encode(normal(is))
+	a, err := encode(normalize(before))
+	b, berr := encode(normalize(after))
 	return err == nil && berr == nil && bytes.Equal(a, b)
 }
 
-// asSOPS is a number as SOPS brings it back: whole ones of 64 bits are exact, others are not.
-func asSOPS(n json.Number) any {
+// sopsNumber returns a number as SOPS decrypts it: integers of 64 bits are exact, other numbers
+// become floats. It is nil if the number does not fit a float.
+func sopsNumber(n json.Number) any {
 	if i, err := n.Int64(); err == nil {
 		return i
 	}

@@ -10,34 +10,34 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// Form of a file.
+// Form is the kind of content of a file.
 type Form string
 
 // Forms.
 const (
-	// ExportForm has several clusters and credentials, as `ksctl` exports them.
+	// ExportForm is an export of ksctl, with several clusters and credentials.
 	ExportForm Form = "export"
-	// DocumentForm is a cluster's document alone, as in ksctl's folder of states.
+	// DocumentForm is the document of one cluster, as in the states folder of ksctl.
 	DocumentForm Form = "document"
-	// CredentialsForm is a cloud's credentials alone, as in ksctl's folder of those.
+	// CredentialsForm is the credentials of one cloud, as in the credentials folder of ksctl.
 	CredentialsForm Form = "credentials"
 )
 
-// Keys of an export: those of ksctl's Go type, which has no names of its own for JSON.
+// Keys of an export. They are the field names of the Go type in ksctl, which has no json tags.
 const (
 	clustersKey    = "Clusters"
 	credentialsKey = "Credentials"
 )
 
-// File is what a file of ksctl holds.
+// File is a parsed file of ksctl.
 type File struct {
 	Form        Form
 	Clusters    []*Cluster
 	Credentials []*Credentials
 }
 
-// Parse reads a file; its name is for errors alone, which are *stacks.Error. One that is
-// encrypted with SOPS is refused: it is to be decrypted first.
+// Parse reads a file. The name is used for errors only, which are *stacks.Error. It refuses a file
+// that is encrypted with SOPS: the caller decrypts it first.
 func Parse(name string, data []byte) (*File, error) {
 	tree, err := decode(data)
 	if err != nil {
@@ -51,14 +51,14 @@ func Parse(name string, data []byte) (*File, error) {
 	return f, nil
 }
 
-// read fills the file from its bytes.
+// read sets the fields of f from the bytes of a file and the tree decoded from them.
 func (f *File) read(data []byte, tree any) *problem.Error {
 	top, ok := tree.(object)
 	if !ok {
-		return wrong("", "it is no JSON object: want an export of ksctl, the state of a cluster, or credentials of a cloud")
+		return pointerError("", "not a JSON object: want an export of ksctl, the state of a cluster, or credentials of a cloud")
 	}
-	if has(top, "sops") {
-		return wrong("", "it is encrypted with SOPS, and was not decrypted")
+	if hasKey(top, "sops") {
+		return pointerError("", "the file is encrypted with SOPS and was not decrypted")
 	}
 	_, clusters := top[clustersKey]
 	_, credentials := top[credentialsKey]
@@ -66,14 +66,14 @@ func (f *File) read(data []byte, tree any) *problem.Error {
 	case clusters || credentials:
 		f.Form = ExportForm
 		return f.readExport(data, top)
-	case has(top, "cluster_name") || has(top, "cloud_infrastructure_state"):
+	case hasKey(top, "cluster_name") || hasKey(top, "cloud_infrastructure_state"):
 		f.Form = DocumentForm
 		return f.addCluster(data, top, "")
-	case has(top, "cloud_provider"):
+	case hasKey(top, "cloud_provider"):
 		f.Form = CredentialsForm
 		return f.addCredentials(data, top, "")
 	}
-	e := wrong("", "it has none of Clusters, Credentials, cluster_name and cloud_provider: it is neither an export of ksctl, nor the state of a cluster, nor credentials of a cloud")
+	e := pointerError("", "the file has none of the keys Clusters, Credentials, cluster_name and cloud_provider: want an export of ksctl, the state of a cluster, or credentials of a cloud")
 	for _, key := range slices.Sorted(maps.Keys(top)) {
 		if e.Suggestion = problem.Nearest(key, []string{clustersKey, credentialsKey}); e.Suggestion != "" {
 			break
@@ -82,10 +82,10 @@ func (f *File) read(data []byte, tree any) *problem.Error {
 	return e
 }
 
-func has(o object, key string) bool { _, ok := o[key]; return ok }
+func hasKey(o object, key string) bool { _, ok := o[key]; return ok }
 
-// wrong is an error about what a JSON pointer leads to.
-func wrong(pointer, format string, args ...any) *problem.Error {
+// pointerError returns an error about the value at a JSON pointer; "" is the whole file.
+func pointerError(pointer, format string, args ...any) *problem.Error {
 	message := fmt.Sprintf(format, args...)
 	if pointer != "" {
 		message = pointer + ": " + message
@@ -93,12 +93,12 @@ func wrong(pointer, format string, args ...any) *problem.Error {
 	return &problem.Error{Field: pointer, Message: message}
 }
 
-// readExport reads the lists of an export. An entry that is null is none: ksctl exports
-// the credentials of a local cluster so.
+// readExport reads the lists of an export. It skips null entries: ksctl exports them for the
+// credentials of a local cluster.
 func (f *File) readExport(data []byte, top object) *problem.Error {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(data, &raw); err != nil {
-		return wrong("", "not JSON")
+		return pointerError("", "not JSON")
 	}
 	for _, part := range []struct {
 		key string
@@ -106,12 +106,12 @@ func (f *File) readExport(data []byte, top object) *problem.Error {
 	}{{clustersKey, f.addCluster}, {credentialsKey, f.addCredentials}} {
 		list, ok := top[part.key].([]any)
 		if !ok && top[part.key] != nil {
-			return wrong("/"+part.key, "it is no list")
+			return pointerError("/"+part.key, "not a list")
 		}
 		var entries []json.RawMessage
 		if len(list) > 0 {
 			if err := json.Unmarshal(raw[part.key], &entries); err != nil {
-				return wrong("/"+part.key, "it is no list")
+				return pointerError("/"+part.key, "not a list")
 			}
 		}
 		for i, v := range list {
@@ -121,7 +121,7 @@ func (f *File) readExport(data []byte, top object) *problem.Error {
 			}
 			doc, ok := v.(object)
 			if !ok {
-				return wrong(at, "it is no object")
+				return pointerError(at, "not an object")
 			}
 			if err := part.add(entries[i], doc, at); err != nil {
 				return err
@@ -134,7 +134,7 @@ func (f *File) readExport(data []byte, top object) *problem.Error {
 func (f *File) addCluster(data []byte, doc object, pointer string) *problem.Error {
 	c, err := newCluster(data, doc)
 	if err != nil {
-		return wrong(pointer, "not JSON")
+		return pointerError(pointer, "not JSON")
 	}
 	f.Clusters = append(f.Clusters, c)
 	return nil
@@ -143,39 +143,39 @@ func (f *File) addCluster(data []byte, doc object, pointer string) *problem.Erro
 func (f *File) addCredentials(data []byte, doc object, pointer string) *problem.Error {
 	small, err := compact(data)
 	if err != nil {
-		return wrong(pointer, "not JSON")
+		return pointerError(pointer, "not JSON")
 	}
-	c := &Credentials{Cloud: text(doc, "cloud_provider"), raw: small}
+	c := &Credentials{Cloud: stringAt(doc, "cloud_provider"), raw: small}
 	if !valid(cloudName, c.Cloud) {
-		return wrong(pointer+"/cloud_provider", "it names no cloud, such as aws")
+		return pointerError(pointer+"/cloud_provider", "not the name of a cloud, such as aws")
 	}
 	f.Credentials = append(f.Credentials, c)
 	return nil
 }
 
-// Format implements fmt.Formatter: a file is never printed.
+// Format implements fmt.Formatter. It prints counts only, no content.
 func (f File) Format(s fmt.State, _ rune) {
 	_, _ = fmt.Fprintf(s, "%s of %d clusters and %d credentials", f.Form, len(f.Clusters), len(f.Credentials))
 }
 
-// Credentials are those of a cloud, which only the first release exports. They are not
-// changed, and may be shared.
+// Credentials are the credentials of one cloud. Only v1 of ksctl exports them. The value is
+// immutable and safe to share.
 type Credentials struct {
 	Cloud string
 
 	raw json.RawMessage
 }
 
-// JSON of the credentials: as they were read, without white space. They are secret.
+// JSON returns the credentials as they were read, without white space. They are secret.
 func (c *Credentials) JSON() []byte { return c.raw }
 
-// Format implements fmt.Formatter: credentials are never printed.
+// Format implements fmt.Formatter. It prints the name of the cloud only.
 func (c Credentials) Format(s fmt.State, _ rune) {
 	_, _ = fmt.Fprintf(s, "credentials of %s", c.Cloud)
 }
 
-// Export is a file of clusters and credentials, in the form that ksctl imports, sorted
-// by key and by cloud so that the same content is the same file.
+// Export returns a file of clusters and credentials in the form that ksctl imports. It sorts
+// clusters by key and credentials by cloud, so that equal content has equal bytes.
 func Export(clusters []*Cluster, credentials []*Credentials) ([]byte, error) {
 	out := struct {
 		Clusters    []json.RawMessage

@@ -11,7 +11,7 @@ import (
 	"github.com/ksctl/gitops/internal/golden"
 )
 
-// stateFiles are the files of testdata, which several releases of ksctl wrote.
+// stateFiles returns the names of the files in testdata, which several releases of ksctl wrote.
 func stateFiles(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.json")
@@ -24,7 +24,7 @@ func stateFiles(t *testing.T) []string {
 	return files
 }
 
-// ksctl looks for its states under these names and keys.
+// ksctl reads its states under these names and keys.
 func TestGoldenStore(t *testing.T) {
 	var lines strings.Builder
 	for _, c := range []struct{ what, name string }{
@@ -34,11 +34,11 @@ func TestGoldenStore(t *testing.T) {
 		_, _ = fmt.Fprintf(&lines, "%s: %s\n", c.what, c.name)
 	}
 	for _, name := range stateFiles(t) {
-		f, _ := read(t, name)
+		f, _ := parseTestFile(t, name)
 		for _, c := range f.Clusters {
 			_, _ = fmt.Fprintf(&lines, "%s: %s\n", name, c.ID.Key())
 			if back, ok := ParseKey(c.ID.Key()); !ok || back != c.ID {
-				t.Errorf("%s: the key %s is read as %+v", name, c.ID.Key(), back)
+				t.Errorf("%s: the key %s is parsed as %+v", name, c.ID.Key(), back)
 			}
 		}
 	}
@@ -48,12 +48,12 @@ func TestGoldenStore(t *testing.T) {
 	golden.Equal(t, "store.txt", []byte(lines.String()))
 }
 
-// Statuses hold these dialects.
+// Statuses contain these dialects.
 func TestGoldenDialects(t *testing.T) {
 	var lines strings.Builder
 	seen := map[Dialect]bool{}
 	for _, name := range stateFiles(t) {
-		f, _ := read(t, name)
+		f, _ := parseTestFile(t, name)
 		for _, c := range f.Clusters {
 			_, _ = fmt.Fprintf(&lines, "%s: %s\n", name, c.Dialect)
 			seen[c.Dialect] = true
@@ -61,18 +61,18 @@ func TestGoldenDialects(t *testing.T) {
 	}
 	for _, d := range []Dialect{V1, V12, V126, V2, V27} {
 		if !seen[d] {
-			t.Errorf("no file has the dialect %s", d)
+			t.Errorf("no test file has the dialect %s", d)
 		}
 	}
 	golden.Equal(t, "dialects.txt", []byte(lines.String()))
 }
 
-// These bytes are written to the store of ksctl, sent to its agent and encrypted into exports.
+// These bytes are written to the store of ksctl, sent to its agent, and encrypted in exports.
 func TestGoldenExports(t *testing.T) {
 	var clusters []*Cluster
 	var credentials []*Credentials
 	for _, name := range stateFiles(t) {
-		f, _ := read(t, name)
+		f, _ := parseTestFile(t, name)
 		clusters, credentials = append(clusters, f.Clusters...), append(credentials, f.Credentials...)
 		for _, c := range f.Clusters {
 			golden.Equal(t, "document-"+name, c.JSON())
@@ -92,7 +92,7 @@ func TestGoldenExports(t *testing.T) {
 		back, err := Parse(name, data)
 		if err != nil || back.Form != ExportForm || len(back.Clusters) != len(e.clusters) ||
 			len(back.Credentials) != len(e.credentials) {
-			t.Errorf("%s is read as %v, %v", name, back, err)
+			t.Errorf("%s: parsed as %v, error %v", name, back, err)
 		}
 	}
 	slices.Reverse(clusters)
@@ -101,7 +101,7 @@ func TestGoldenExports(t *testing.T) {
 	}
 }
 
-// Hashes in statuses are calculated from these bytes.
+// Hashes in statuses are computed from these bytes.
 func TestGoldenCanonical(t *testing.T) {
 	data, err := Canonical([]byte(`{"z": [1, 1.0, 1.50, 1e3, 1E-7, 12345678901234567890, -0.0, 0], 
 		"a": {"html": "<&>", "line": "\u2028", "text": "\u00e4\ud83d\ude00\\"},
@@ -112,16 +112,16 @@ func TestGoldenCanonical(t *testing.T) {
 	golden.Equal(t, "canonical.json", data)
 }
 
-// Encrypted files hold the expression that selects which values SOPS leaves readable.
-func TestGoldenRules(t *testing.T) {
+// Encrypted files contain the expression that selects the values that SOPS leaves readable.
+func TestGoldenUnencryptedRegex(t *testing.T) {
 	var lines strings.Builder
 	for _, name := range stateFiles(t) {
-		_, data := read(t, name)
+		_, data := parseTestFile(t, name)
 		tree, err := decode(data)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = fmt.Fprintf(&lines, "%s: %s\n", name, openRegex(tree))
+		_, _ = fmt.Fprintf(&lines, "%s: %s\n", name, unencryptedRegex(tree))
 	}
 	golden.Equal(t, "rules.txt", []byte(lines.String()))
 }

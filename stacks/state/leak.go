@@ -2,33 +2,33 @@ package state
 
 import "strings"
 
-// What a text has to have in common with a secret to tell of it, in letters and digits: so
-// many in a row, or all of a secret that has at least the fewest.
+// A text leaks a secret if the two have minLeakRun consecutive letters and digits in common, or if
+// the text contains a whole shorter secret of at least minSecretLength letters and digits.
 const (
-	quote  = 16
-	fewest = 6
+	minLeakRun      = 16
+	minSecretLength = 6
 )
 
-// Quotes is true when a text, as a stranger's who was sent a file, tells of a secret in that
-// file: quotes one, or so much of it that it counts. How it is wrapped, indented or escaped
-// makes no difference. It is also true when the file can't be read.
-func Quotes(text string, data []byte) bool {
-	s, err := plain(data)
+// LeaksSecret is true if a text contains a secret of a file, or a substantial part of one. The text
+// is that of an untrusted receiver of the file, such as an error message. Wrapping, indentation and
+// escaping make no difference. It is also true if the file can't be parsed.
+func LeaksSecret(text string, data []byte) bool {
+	s, err := findSecrets(data)
 	if err != nil {
 		return true
 	}
-	text = letters(text)
+	text = alphanumeric(text)
 	runs := map[string]bool{}
-	for i := 0; i+quote <= len(text); i++ {
-		runs[text[i:i+quote]] = true
+	for i := 0; i+minLeakRun <= len(text); i++ {
+		runs[text[i:i+minLeakRun]] = true
 	}
 	for _, value := range s.values {
-		value = letters(value)
-		if len(value) < quote && len(value) >= fewest && strings.Contains(text, value) {
+		value = alphanumeric(value)
+		if len(value) < minLeakRun && len(value) >= minSecretLength && strings.Contains(text, value) {
 			return true
 		}
-		for i := 0; i+quote <= len(value); i++ {
-			if runs[value[i:i+quote]] {
+		for i := 0; i+minLeakRun <= len(value); i++ {
+			if runs[value[i:i+minLeakRun]] {
 				return true
 			}
 		}
@@ -36,8 +36,8 @@ func Quotes(text string, data []byte) bool {
 	return false
 }
 
-// letters are the letters and digits of a text.
-func letters(text string) string {
+// alphanumeric returns the ASCII letters and digits of a text.
+func alphanumeric(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
 			return r

@@ -2,7 +2,7 @@ package state
 
 import "slices"
 
-// Role of a pool of machines.
+// Role is the role of the machines in a pool.
 type Role string
 
 // Roles.
@@ -13,30 +13,31 @@ const (
 	LoadBalancer Role = "LoadBalancer"
 )
 
-// Pool is the machines of a role.
+// Pool is a group of machines with the same role.
 type Pool struct {
 	Role Role
-	// Size of the machines, in the cloud's words; "" if they differ or it is not said.
+	// Size is the machine type, as the cloud names it; "" if the machines differ or the document
+	// has none.
 	Size string
-	// Count of machines that there are.
+	// Count is the number of existing machines.
 	Count int
-	// Machines by their number; that of a machine that is gone is left out. There are
-	// none for those that the cloud manages.
+	// Machines are sorted by ordinal, without deleted ones. It is empty for machines that the cloud
+	// manages.
 	Machines []Machine
 }
 
-// Machine of a pool.
+// Machine is one machine of a pool.
 type Machine struct {
-	// Ordinal is the number in its name, and its place in the document.
+	// Ordinal is the number in the name of the machine, and its index in the document.
 	Ordinal int
 	Name    string
 	Size    string
-	// PrivateIP and PublicIP, if they are said.
+	// PrivateIP and PublicIP are empty if the document has none.
 	PrivateIP, PublicIP string
 }
 
-// groups are where a cloud's part of a document has its machines.
-var groups = []struct {
+// machineGroups are the keys of machines in the infrastructure of a document.
+var machineGroups = []struct {
 	role Role
 	key  string
 }{
@@ -45,19 +46,19 @@ var groups = []struct {
 	{Datastore, "info_database"},
 }
 
-// poolsOf reads the machines that a document names.
+// poolsOf reads the machines of a document.
 func poolsOf(doc object, cloud string) []Pool {
-	infra := at(doc, "cloud_infrastructure_state", cloud)
+	infra := lookup(doc, "cloud_infrastructure_state", cloud)
 	var out []Pool
-	for _, g := range groups {
-		if p := newPool(g.role, machinesOf(at(infra, g.key))); p.Count > 0 {
+	for _, g := range machineGroups {
+		if p := newPool(g.role, machinesOf(lookup(infra, g.key))); p.Count > 0 {
 			out = append(out, p)
 		}
 	}
-	if count := managed(infra); count > 0 {
+	if count := managedCount(infra); count > 0 {
 		out = append(out, Pool{Role: Worker, Size: managedSize(infra), Count: count})
 	}
-	if lb, ok := balancer(at(infra, "info_load_balancer")); ok {
+	if lb, ok := loadBalancerOf(lookup(infra, "info_load_balancer")); ok {
 		out = append(out, newPool(LoadBalancer, []Machine{lb}))
 	}
 	return out
@@ -76,8 +77,8 @@ func newPool(role Role, machines []Machine) Pool {
 	return p
 }
 
-// Keys of one thing in the words of AWS, Azure and Civo. What they say runs in
-// parallel lists, some of which may be null or shorter than others.
+// Keys of each property of machines, as AWS, Azure and Civo name it. The values are parallel lists.
+// Some of them may be null, or shorter than others.
 var (
 	nameKeys    = []string{"hostnames", "names"}
 	sizeKeys    = []string{"vm_sizes"}
@@ -86,13 +87,13 @@ var (
 	idKeys      = []string{"instance_id", "vm_ids"}
 )
 
-// machinesOf reads parallel lists. A machine that was deleted leaves "" in each.
+// machinesOf reads machines from parallel lists. A deleted machine leaves "" in each list.
 func machinesOf(group any) []Machine {
 	n := 0
 	columns := func(keys []string) func(i int) string {
 		var lists [][]string
 		for _, key := range keys {
-			lists = append(lists, texts(group, key))
+			lists = append(lists, stringsAt(group, key))
 		}
 		return func(i int) string {
 			for _, list := range lists {
@@ -104,7 +105,7 @@ func machinesOf(group any) []Machine {
 		}
 	}
 	for _, key := range slices.Concat(nameKeys, idKeys) {
-		n = max(n, len(texts(group, key)))
+		n = max(n, len(stringsAt(group, key)))
 	}
 	name, id, size := columns(nameKeys), columns(idKeys), columns(sizeKeys)
 	private, public := columns(privateKeys), columns(publicKeys)
@@ -117,7 +118,7 @@ func machinesOf(group any) []Machine {
 	return out
 }
 
-// nth of a list, "" behind its end.
+// nth returns the entry of a list, or "" beyond its end.
 func nth(list []string, i int) string {
 	if i < len(list) {
 		return list[i]
@@ -125,10 +126,10 @@ func nth(list []string, i int) string {
 	return ""
 }
 
-// managed is how many workers a cloud manages; each calls that another name.
-func managed(infra any) int {
+// managedCount returns the number of workers that the cloud manages. Each cloud has its own key.
+func managedCount(infra any) int {
 	for _, key := range []string{"no_managed_cluster_nodes", "no_managed_nodes", "nodes"} {
-		if n := number(infra, key); n > 0 {
+		if n := intAt(infra, key); n > 0 {
 			return n
 		}
 	}
@@ -137,18 +138,19 @@ func managed(infra any) int {
 
 func managedSize(infra any) string {
 	for _, key := range []string{"managed_node_size", "managed_node_group_vm_size"} {
-		if s := text(infra, key); s != "" {
+		if s := stringAt(infra, key); s != "" {
 			return s
 		}
 	}
 	return ""
 }
 
-// balancer is the one machine in front of a self-managed cluster.
-func balancer(v any) (Machine, bool) {
-	m := Machine{Name: text(v, "hostname"), Size: text(v, "vm_size"), PrivateIP: text(v, "private_ip"), PublicIP: text(v, "public_ip")}
+// loadBalancerOf reads the load balancer of a self-managed cluster, which is one machine. It
+// returns false if the document has none.
+func loadBalancerOf(v any) (Machine, bool) {
+	m := Machine{Name: stringAt(v, "hostname"), Size: stringAt(v, "vm_size"), PrivateIP: stringAt(v, "private_ip"), PublicIP: stringAt(v, "public_ip")}
 	if m.Name == "" {
-		m.Name = text(v, "name")
+		m.Name = stringAt(v, "name")
 	}
 	return m, m.Name != "" || m.PublicIP != ""
 }

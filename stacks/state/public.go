@@ -6,39 +6,41 @@ import (
 	"strings"
 )
 
-// openNames are those of what every dialect may show: what reviewing a change takes. Names of
-// objects are none, for what is below an open name stays readable, and "k3s" has a token.
-var openNames = set(
-	// which cluster it is, and how it stands
+// publicNames are the names of values that may stay readable, in any dialect: those that a review
+// of a change needs. It has no names of objects, because SOPS leaves everything below a public name
+// readable, and objects such as "k3s" contain tokens.
+var publicNames = nameSet(
+	// identity and status of the cluster
 	"ID", "cluster_name", "cluster_type", "region", "cloud_provider", "bootstrap_provider", "cluster_kubeconfig_context",
 	"team", "owner", "state", "status", "IsCompleted",
 	// versions
 	"name", "for", "version", "k8s_distro", "k8s_version", "k3s_version", "kubeadm_version", "etcd_version", "haproxy_version",
-	// machines: their names, numbers, sizes and addresses
+	// names, counts, sizes and addresses of machines
 	"names", "hostname", "hostnames", "instance_id", "vm_id", "vm_ids", "vm_size", "vm_sizes", "disk_name", "disk_names",
 	"private_ip", "private_ips", "public_ip", "public_ips", "public_ip_name", "public_ip_names",
 	"controlplanes", "workerplanes", "datastores", "loadbalancer",
 	"no_managed_nodes", "no_managed_cluster_nodes", "nodes", "managed_node_size", "managed_node_group_vm_size",
-	// what they are in
+	// networks and groups of the machines
 	"managed_cluster_name", "managed_node_group_name", "resource_group_name", "virtual_network_name", "network_interface_name",
 	"network_interface_names", "network_security_group_name", "subnet_name", "subnet_names", "sshkey_name", "iam_role_name",
 	"iam_role_name_wp", "vpc", "vpc_cidr", "net_cidr", "clusternetworkcidr",
 )
 
-// objects are the names that lead to these. What is below another one is not known, whatever it is called.
-var objects = set(clustersKey, "platform", "cloud_infrastructure_state", "info_control_planes", "info_worker_planes", "info_database",
+// containerNames are the names of objects and lists that contain public values. Values below any
+// other name are unknown, whatever their own name.
+var containerNames = nameSet(clustersKey, "platform", "cloud_infrastructure_state", "info_control_planes", "info_worker_planes", "info_database",
 	"info_load_balancer", "kubernetes_bootstrap_state", "b", "k3s", "kubeadm", "cloud_ssh_info", "cloud_public_ips", "cloud_private_ips",
 	"addons", "provisioner_addons", "apps", "cni", "components", "ksctl_specific_components", versionsKey, credentialsKey)
 
-// named are objects in which every name is that of a cloud, or of a component.
-var named = set("cloud_infrastructure_state", "components", "ksctl_specific_components")
+// mapNames are the names of objects with arbitrary keys: names of clouds, or of components.
+var mapNames = nameSet("cloud_infrastructure_state", "components", "ksctl_specific_components")
 
-// versionsKey is an object of versions, by the name of what they are of.
+// versionsKey is the name of an object with versions by component.
 const versionsKey = "versions"
 
-var versionNames = set("k3s", "kubeadm", "aks", "eks", "kind", "etcd", "haproxy")
+var versionNames = nameSet("k3s", "kubeadm", "aks", "eks", "kind", "etcd", "haproxy")
 
-func set(names ...string) map[string]bool {
+func nameSet(names ...string) map[string]bool {
 	out := make(map[string]bool, len(names))
 	for _, name := range names {
 		out[name] = true
@@ -46,62 +48,65 @@ func set(names ...string) map[string]bool {
 	return out
 }
 
-// open is true for what may be read: it is called so, all that leads to it is known, and nothing
-// says that it is secret.
-func (l leaf) open() bool {
-	if l.secret || telling(l.text()) {
+// isPublic is true for a value that may stay readable: its name is public, the path to it is known,
+// and neither path nor value looks secret.
+func (l leaf) isPublic() bool {
+	if l.secret || looksSecret(l.text()) {
 		return false
 	}
-	above := ""
-	for i, name := range l.names {
-		last := i == len(l.names)-1
+	parent := ""
+	for i, name := range l.path {
+		last := i == len(l.path)-1
 		switch {
-		case last && (openNames[name] || above == versionsKey && versionNames[name]):
+		case last && (publicNames[name] || parent == versionsKey && versionNames[name]):
 			return true
-		case !objects[name] && !named[above]:
+		case !containerNames[name] && !mapNames[parent]:
 			return false
 		}
-		above = name
+		parent = name
 	}
 	return false
 }
 
-// openRegex fits the names in a file of what may stay readable, for the setting unencrypted_regex of
-// SOPS, which takes it for all that is below them: a name is left out where that has more.
-func openRegex(tree any) string {
+// unencryptedRegex matches the names of the public values in a file, for the SOPS setting
+// unencrypted_regex. SOPS applies it to everything below a matching name, so a name is omitted if
+// it is also on the path of a value that is not public.
+func unencryptedRegex(tree any) string {
 	names, all := map[string]bool{}, leaves(tree)
 	for _, l := range all {
-		if !l.open() {
+		if !l.isPublic() {
 			continue
 		}
-		name := l.names[len(l.names)-1]
-		if !openNames[name] {
+		name := l.path[len(l.path)-1]
+		if !publicNames[name] {
 			name = versionsKey
 		}
 		names[name] = true
 	}
 	for _, l := range all {
-		if !l.open() {
-			for line := range strings.SplitSeq(strings.Join(l.names, "\n"), "\n") { // each of which fits by itself
+		if !l.isPublic() {
+			for line := range strings.SplitSeq(strings.Join(l.path, "\n"), "\n") { // with (?m), each line of a name can match
 				delete(names, line)
 			}
 		}
 	}
 	if len(names) == 0 {
-		return nothing
+		return matchNothing
 	}
-	// SOPS compiles it for each name that it looks at. With (?m) that takes half as long.
+	// SOPS compiles the expression for each name. With (?m) that takes half the time.
 	return "(?m)^(" + strings.Join(slices.Sorted(maps.Keys(names)), "|") + ")$"
 }
 
-// nothing fits no name: without a rule SOPS leaves open what has a suffix.
-const nothing = `[^\s\S]`
+// matchNothing matches no name. Without any rule, SOPS does not encrypt names with the suffix
+// _unencrypted.
+const matchNothing = `[^\s\S]`
 
-// exposed are JSON pointers of what can be read in an encrypted file, and is not known to be open.
-func exposed(tree any) (out []string) {
+// exposedPointers returns the JSON pointers of readable values in an encrypted file that are not
+// public.
+func exposedPointers(tree any) (out []string) {
 	for _, l := range leaves(tree) {
-		if v := l.text(); v != "" && !encrypted(v) && !l.open() {
-			out = append(out, l.at)
+		if v := l.text(); v != "" && !isEncrypted(v) && !l.isPublic() {
+			out = append(out, l.pointer)
 		}
 	}
 	return out

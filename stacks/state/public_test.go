@@ -9,19 +9,19 @@ import (
 	"testing"
 )
 
-// namesOf a rule.
-func namesOf(rule string) []string {
+// ruleNames returns the names that a rule matches.
+func ruleNames(rule string) []string {
 	return strings.Split(strings.TrimSuffix(strings.TrimPrefix(rule, "(?m)^("), ")$"), "|")
 }
 
-// missing are names of what may be read that a rule is without.
-func missing(rule string, tree any) (out []string) {
+// missingNames returns the names of public values that a rule does not match.
+func missingNames(rule string, tree any) (out []string) {
 	for _, l := range leaves(tree) {
-		name := l.names[len(l.names)-1]
-		if !openNames[name] {
+		name := l.path[len(l.path)-1]
+		if !publicNames[name] {
 			name = versionsKey
 		}
-		if l.open() && !slices.Contains(namesOf(rule), name) {
+		if l.isPublic() && !slices.Contains(ruleNames(rule), name) {
 			out = append(out, name)
 		}
 	}
@@ -29,10 +29,12 @@ func missing(rule string, tree any) (out []string) {
 	return slices.Compact(out)
 }
 
-// What a later release adds is not open, and takes no name along that it has in common.
-func TestOpen(t *testing.T) {
+// A value that a later release adds is not public. A public name that is also on the path of such a
+// value is omitted from the rule.
+func TestUnencryptedRegexOmitsUnknownValues(t *testing.T) {
 	for doc, c := range map[string]struct {
-		// closed are pointers of what may not be read, missing are names of what may be read that the rule is without.
+		// closed are the pointers of the values that the rule encrypts, missing the names of public
+		// values that the rule does not match.
 		closed, missing string
 	}{
 		`{"cluster_name":"a","vault":{"unseal":"x"},"n":[1,true],"none":null,"empty":""}`:                      {"/n/0 /n/1 /vault/unseal", ""},
@@ -52,30 +54,31 @@ func TestOpen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rule := openRegex(tree)
-		if got := strings.Join(missing(rule, tree), " "); got != c.missing {
-			t.Errorf("%s: the rule is without %s, want %s", doc, got, c.missing)
+		rule := unencryptedRegex(tree)
+		if got := strings.Join(missingNames(rule, tree), " "); got != c.missing {
+			t.Errorf("%s: the rule does not match %q, want %q", doc, got, c.missing)
 		}
-		if got := strings.Join(closedBy(rule, tree), " "); got != c.closed {
-			t.Errorf("%s: got %s, want %s", doc, got, c.closed)
+		if got := strings.Join(encryptedBy(rule, tree), " "); got != c.closed {
+			t.Errorf("%s: the rule encrypts %q, want %q", doc, got, c.closed)
 		}
 	}
 }
 
-// closedBy are the pointers of what a rule does not open, as SOPS understands it.
-func closedBy(rule string, tree any) (out []string) {
+// encryptedBy returns the pointers of the values that SOPS encrypts with a rule.
+func encryptedBy(rule string, tree any) (out []string) {
 	fits := func(name string) bool { return rule != "" && regexp.MustCompile(rule).MatchString(name) }
 	for _, l := range leaves(tree) {
-		if l.text() != "" && !slices.ContainsFunc(l.names, fits) {
-			out = append(out, l.at)
+		if l.text() != "" && !slices.ContainsFunc(l.path, fits) {
+			out = append(out, l.pointer)
 		}
 	}
 	return out
 }
 
-// In what the known releases write every open name can be read, and what is left is no more than this.
-func TestClosedInEveryDialect(t *testing.T) {
-	closed := set("cluster_kubeconfig", "private_key", "public_key", "PrivateKey", "UserName", "etcd_key", "etcd_cert", "ca_cert", "k3s_token", "ssh_usr", "ssh_id",
+// In documents of the known releases, the rule matches every public name, and only these names
+// remain encrypted.
+func TestUnencryptedRegexInEveryDialect(t *testing.T) {
+	closed := nameSet("cluster_kubeconfig", "private_key", "public_key", "PrivateKey", "UserName", "etcd_key", "etcd_cert", "ca_cert", "k3s_token", "ssh_usr", "ssh_id",
 		"certificate_key", "bootstrap_token", "bootstrap_token_expire_time_utc", "discorvery_token_ca_cert_hash",
 		"fwidcontrolplanenode", "fwidworkernode", "fwidloadbalancenode", "fwiddatabasenode", "clusternetworkid", "subnet_id", "virtual_network_id",
 		"network_security_group_id", "network_interface_ids", "public_ip_ids", "kept")
@@ -92,22 +95,22 @@ func TestClosedInEveryDialect(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rule := openRegex(tree)
-		if got := missing(rule, tree); len(got) > 0 {
-			t.Errorf("%s: the rule is without %v", file, got)
+		rule := unencryptedRegex(tree)
+		if got := missingNames(rule, tree); len(got) > 0 {
+			t.Errorf("%s: the rule does not match %v", file, got)
 		}
 		for _, l := range leaves(tree) {
-			if name := l.names[len(l.names)-1]; l.text() != "" && !l.open() && !l.secret && !closed[name] {
-				t.Errorf("%s: %s can't be read", file, l.at)
+			if name := l.path[len(l.path)-1]; l.text() != "" && !l.isPublic() && !l.secret && !closed[name] {
+				t.Errorf("%s: %s is encrypted", file, l.pointer)
 			}
 		}
-		secret, err := Secrets(data)
+		secret, err := SecretPointers(data)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, at := range secret {
-			if !slices.Contains(closedBy(rule, tree), at) {
-				t.Errorf("%s: %s can be read", file, at)
+			if !slices.Contains(encryptedBy(rule, tree), at) {
+				t.Errorf("%s: %s is readable", file, at)
 			}
 		}
 	}

@@ -10,68 +10,73 @@ import (
 	"strings"
 )
 
-// EncryptedRegex fits the names of what is known to be secret in every dialect, for the setting
-// of SOPS of the same name. [Seal] goes further: it encrypts what it does not know, too.
+// EncryptedRegex matches the names of the values that are known to be secret in any dialect. It is
+// meant for the SOPS setting encrypted_regex. [Encrypt] goes further: it also encrypts unknown
+// values.
 const EncryptedRegex = `(?i)^(cluster_kubeconfig|private_key|PrivateKey|etcd_key|k3s_token|certificate_key|bootstrap_token|` +
 	`access_key_id|secret_access_key|AcessKeyID|AcessKeySecret|subscription_id|tenant_id|client_id|client_secret|token)$`
 
-// secretKey fits these, and the whole of credentials, whatever cloud they are of.
-var secretKey = regexp.MustCompile(EncryptedRegex + `|^` + credentialsKey + `$`)
+// secretName matches the names of EncryptedRegex, and credentials as a whole, of any cloud.
+var secretName = regexp.MustCompile(EncryptedRegex + `|^` + credentialsKey + `$`)
 
-// Secrets are JSON pointers (RFC 6901) of what is known to be secret in a file and is not encrypted:
-// by its name, or by what it looks like where the name says nothing. Values that are
-// empty are none.
-func Secrets(data []byte) ([]string, error) {
-	s, err := plain(data)
-	return s.found, err
+// SecretPointers returns the JSON pointers (RFC 6901) of the values in a file that are not
+// encrypted and known to be secret: by their name, or by their form, such as that of a private key.
+// It ignores empty values and booleans.
+func SecretPointers(data []byte) ([]string, error) {
+	s, err := findSecrets(data)
+	return s.pointers, err
 }
 
-// scan is what was looked for in a file: JSON pointers, and the values that these lead to.
-type scan struct{ found, values []string }
+// findings are JSON pointers and the values at them.
+type findings struct{ pointers, values []string }
 
-func (s *scan) find(l leaf) { s.found, s.values = append(s.found, l.at), append(s.values, l.text()) }
+func (s *findings) add(l leaf) {
+	s.pointers, s.values = append(s.pointers, l.pointer), append(s.values, l.text())
+}
 
-// plain looks for what is secret in a file and can be read.
-func plain(data []byte) (scan, error) {
+// findSecrets returns the secrets in a file that are not encrypted.
+func findSecrets(data []byte) (findings, error) {
 	tree, err := decode(data)
 	if err != nil {
-		return scan{}, err
+		return findings{}, err
 	}
-	s := scan{}
+	s := findings{}
 	for _, l := range leaves(tree) {
-		if _, ok := l.value.(bool); !ok && l.text() != "" && !encrypted(l.text()) && (l.secret || telling(l.text())) {
-			s.find(l)
+		if _, ok := l.value.(bool); !ok && l.text() != "" && !isEncrypted(l.text()) && (l.secret || looksSecret(l.text())) {
+			s.add(l)
 		}
 	}
 	return s, nil
 }
 
-// Sealed are JSON pointers of the values in a file that are encrypted in the form of SOPS.
-func Sealed(data []byte) ([]string, error) {
+// EncryptedPointers returns the JSON pointers of the values in a file that SOPS encrypted.
+func EncryptedPointers(data []byte) ([]string, error) {
 	tree, err := decode(data)
 	if err != nil {
 		return nil, err
 	}
-	s := scan{}
+	s := findings{}
 	for _, l := range leaves(tree) {
-		if encrypted(l.text()) {
-			s.find(l)
+		if isEncrypted(l.text()) {
+			s.add(l)
 		}
 	}
-	return s.found, nil
+	return s.pointers, nil
 }
 
 // leaf is a value that is neither an object nor a list nor null.
 type leaf struct {
-	// at is the JSON pointer to it, names are the keys in that.
-	at    string
-	names []string
-	value any
-	// secret is true where a name says so: then everything below it is.
+	// pointer is the JSON pointer of the value, names are the keys on the path to it, without list
+	// indexes.
+	pointer string
+	path    []string
+	value   any
+	// secret is true if a name on the path marks the value, and everything below that name, as
+	// secret.
 	secret bool
 }
 
-// text of the value.
+// text returns the value as a string; "" for other types than string, number and bool.
 func (l leaf) text() string {
 	switch v := l.value.(type) {
 	case string:
@@ -84,7 +89,8 @@ func (l leaf) text() string {
 	return ""
 }
 
-// leaves of a file, in the order of their names. Credentials alone are secret as a whole.
+// leaves returns the leaves of a file, sorted by name. All leaves of a credentials file are secret,
+// except its metadata.
 func leaves(tree any) (out []leaf) {
 	top, _ := tree.(object)
 	var walk func(l leaf)
@@ -92,34 +98,34 @@ func leaves(tree any) (out []leaf) {
 		switch v := l.value.(type) {
 		case object:
 			for _, key := range slices.Sorted(maps.Keys(v)) {
-				walk(leaf{l.at + "/" + pointer.Replace(key), append(slices.Clip(l.names), key), v[key], (l.secret || secretKey.MatchString(key)) && !ofThemselves[key]})
+				walk(leaf{l.pointer + "/" + pointerEscaper.Replace(key), append(slices.Clip(l.path), key), v[key], (l.secret || secretName.MatchString(key)) && !credentialMetadata[key]})
 			}
 		case []any:
 			for i, v := range v {
-				walk(leaf{fmt.Sprintf("%s/%d", l.at, i), l.names, v, l.secret})
+				walk(leaf{fmt.Sprintf("%s/%d", l.pointer, i), l.path, v, l.secret})
 			}
 		case nil:
 		default:
 			out = append(out, l)
 		}
 	}
-	walk(leaf{value: tree, secret: has(top, "cloud_provider") && !has(top, "cluster_name") && !has(top, "cloud_infrastructure_state")})
+	walk(leaf{value: tree, secret: hasKey(top, "cloud_provider") && !hasKey(top, "cluster_name") && !hasKey(top, "cloud_infrastructure_state")})
 	return out
 }
 
-// ofThemselves is what credentials say of themselves.
-var ofThemselves = map[string]bool{"cloud_provider": true, "ID": true, "sops": true}
+// credentialMetadata are the names in credentials that are not secret.
+var credentialMetadata = map[string]bool{"cloud_provider": true, "ID": true, "sops": true}
 
-// encrypted is true for a value in the form of SOPS.
-func encrypted(v string) bool {
+// isEncrypted is true for a value that SOPS encrypted.
+func isEncrypted(v string) bool {
 	return strings.HasPrefix(v, "ENC[") && strings.HasSuffix(v, "]")
 }
 
-// withPassword is an address with a password in it, such as that of a MongoDB.
-var withPassword = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[^/@\s]*:[^/@\s]+@`)
+// urlWithPassword matches a URL with a password, such as that of a MongoDB.
+var urlWithPassword = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[^/@\s]*:[^/@\s]+@`)
 
-// telling is true for a value that is secret whatever it is called.
-func telling(v string) bool {
+// looksSecret is true for a value that is secret whatever its name.
+func looksSecret(v string) bool {
 	return strings.Contains(v, "PRIVATE KEY-----") || strings.Contains(v, "client-key-data:") || strings.Contains(v, "AGE-SECRET-KEY-") ||
-		withPassword.MatchString(v)
+		urlWithPassword.MatchString(v)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-func read(t *testing.T, name string) (*File, []byte) {
+func parseTestFile(t *testing.T, name string) (*File, []byte) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", name))
 	if err != nil {
@@ -29,8 +29,8 @@ func read(t *testing.T, name string) (*File, []byte) {
 	return f, data
 }
 
-// pools in short: how many of a role, and their size.
-func pools(c *Cluster) string {
+// poolSummary returns count, role and size of each pool.
+func poolSummary(c *Cluster) string {
 	var out []string
 	for _, p := range c.Pools {
 		out = append(out, strings.TrimSpace(fmt.Sprintf("%d %s %s", p.Count, p.Role, p.Size)))
@@ -38,7 +38,7 @@ func pools(c *Cluster) string {
 	return strings.Join(out, ", ")
 }
 
-func TestEveryDialect(t *testing.T) {
+func TestParseReadsEveryDialect(t *testing.T) {
 	for _, c := range []struct {
 		file        string
 		form        Form
@@ -65,42 +65,42 @@ func TestEveryDialect(t *testing.T) {
 		{"v2_aws_managed.json", DocumentForm, V27, "aws.managed.demo.us-east-1", map[string]string{"eks": "1.31"}, "1.31", "", 2, "", false},
 	} {
 		t.Run(c.file, func(t *testing.T) {
-			f, data := read(t, c.file)
+			f, data := parseTestFile(t, c.file)
 			if f.Form != c.form || len(f.Clusters) != 1 {
-				t.Fatalf("it is %v", f)
+				t.Fatalf("got %v", f)
 			}
 			got := f.Clusters[0]
 			if got.Dialect != c.dialect || got.ID.Key() != c.key || got.External != c.external {
-				t.Errorf("dialect %s, key %s, external %v", got.Dialect, got.ID, got.External)
+				t.Errorf("got dialect %s, key %s, external %v", got.Dialect, got.ID, got.External)
 			}
 			if c.versions != nil && !reflect.DeepEqual(got.Versions, c.versions) {
-				t.Errorf("versions %v", got.Versions)
+				t.Errorf("got versions %v", got.Versions)
 			}
-			if c.versions != nil && got.Kubernetes() != c.kubernetes {
-				t.Errorf("Kubernetes %s", got.Kubernetes())
+			if c.versions != nil && got.KubernetesVersion() != c.kubernetes {
+				t.Errorf("got Kubernetes version %s", got.KubernetesVersion())
 			}
-			if pools(got) != c.pools {
-				t.Errorf("pools: %s", pools(got))
+			if poolSummary(got) != c.pools {
+				t.Errorf("got pools %s", poolSummary(got))
 			}
 			if c.addons >= 0 && len(got.Addons) != c.addons {
-				t.Errorf("addons: %v", got.Addons)
+				t.Errorf("got addons %v", got.Addons)
 			}
 			var clouds []string
 			for _, cr := range f.Credentials {
 				clouds = append(clouds, cr.Cloud)
 			}
 			if strings.Join(clouds, " ") != c.credentials {
-				t.Errorf("credentials of %v", clouds)
+				t.Errorf("got credentials of %v", clouds)
 			}
-			if problems := got.Check(); len(problems) != 0 {
-				t.Errorf("problems: %v", problems)
+			if problems := got.Validate(); len(problems) != 0 {
+				t.Errorf("got problems %v", problems)
 			}
 			roundTrip(t, f, data)
 		})
 	}
 }
 
-// roundTrip takes a file through the store and back into an export.
+// roundTrip writes a file to the store, exports it from there, and compares.
 func roundTrip(t *testing.T, f *File, data []byte) {
 	t.Helper()
 	var clusters []*Cluster
@@ -132,12 +132,12 @@ func roundTrip(t *testing.T, f *File, data []byte) {
 	if err := json.Unmarshal(exported, &is); err != nil {
 		t.Fatal(err)
 	}
-	same(t, was.Clusters, is.Clusters)
-	same(t, slices.DeleteFunc(was.Credentials, func(m json.RawMessage) bool { return string(m) == "null" }), is.Credentials)
+	assertSameDocuments(t, was.Clusters, is.Clusters)
+	assertSameDocuments(t, slices.DeleteFunc(was.Credentials, func(m json.RawMessage) bool { return string(m) == "null" }), is.Credentials)
 }
 
-// same compares lists whatever their order.
-func same(t *testing.T, was, is []json.RawMessage) {
+// assertSameDocuments compares lists of documents, ignoring their order.
+func assertSameDocuments(t *testing.T, was, is []json.RawMessage) {
 	t.Helper()
 	canonical := func(list []json.RawMessage) []string {
 		var out []string
@@ -152,23 +152,23 @@ func same(t *testing.T, was, is []json.RawMessage) {
 		return out
 	}
 	if a, b := canonical(was), canonical(is); !slices.Equal(a, b) {
-		t.Errorf("it was\n%s\nand is\n%s", a, b)
+		t.Errorf("want\n%s\ngot\n%s", a, b)
 	}
 }
 
-func TestAddons(t *testing.T) {
-	f, _ := read(t, "v2_aws_managed.json")
+func TestParseReadsAddons(t *testing.T) {
+	f, _ := parseTestFile(t, "v2_aws_managed.json")
 	want := []Addon{{Name: "kcm", For: "ksctl", Version: "v0.2.0"}, {Name: "cilium", For: "ksctl", Components: map[string]string{"cilium": "1.17.0"}, CNI: true}}
 	if got := f.Clusters[0].Addons; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v", got)
 	}
 	if c := f.Clusters[0]; c.Team != "platform" || c.Owner != "me" || c.Phase != "running" {
-		t.Errorf("platform: %s %s %s", c.Team, c.Owner, c.Phase)
+		t.Errorf("got platform %s %s %s", c.Team, c.Owner, c.Phase)
 	}
 }
 
-func TestMachinesThatAreGone(t *testing.T) {
-	f, _ := read(t, "v1_0_civo_ha_k3s.json")
+func TestParseOmitsDeletedMachines(t *testing.T) {
+	f, _ := parseTestFile(t, "v1_0_civo_ha_k3s.json")
 	workers := f.Clusters[0].Pools[1]
 	want := []Machine{{Ordinal: 0, Name: "old-vm-wp-0", PrivateIP: "10.0.0.4", PublicIP: "192.0.2.4"}, {Ordinal: 2, Name: "old-vm-wp-2", PrivateIP: "10.0.0.6", PublicIP: "192.0.2.6"}}
 	if !reflect.DeepEqual(workers.Machines, want) {
@@ -176,7 +176,7 @@ func TestMachinesThatAreGone(t *testing.T) {
 	}
 }
 
-func TestSecrets(t *testing.T) {
+func TestSecretPointersInEveryDialect(t *testing.T) {
 	for file, want := range map[string][]string{
 		"v1_0_civo_ha_k3s.json": {
 			"/Clusters/0/cluster_kubeconfig", "/Clusters/0/kubernetes_bootstrap_state/b/cloud_ssh_info/PrivateKey",
@@ -193,8 +193,8 @@ func TestSecrets(t *testing.T) {
 			"/Clusters/0/kubernetes_bootstrap_state/kubeadm/certificate_key", "/Clusters/0/ssh_key_pair/private_key",
 		},
 	} {
-		_, data := read(t, file)
-		got, err := Secrets(data)
+		_, data := parseTestFile(t, file)
+		got, err := SecretPointers(data)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,16 +205,16 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-func TestSecretsWhateverTheirNames(t *testing.T) {
-	got, err := Secrets([]byte(`{"a/b":"-----BEGIN RSA PRIVATE KEY-----","m":{"uri":"mongodb+srv://u:p@host/?x=y"},"k":["x","apiVersion: v1\nclient-key-data: eA=="],
+func TestSecretPointersRecognizesValues(t *testing.T) {
+	got, err := SecretPointers([]byte(`{"a/b":"-----BEGIN RSA PRIVATE KEY-----","m":{"uri":"mongodb+srv://u:p@host/?x=y"},"k":["x","apiVersion: v1\nclient-key-data: eA=="],
 		"open":"https://example.com/a:b@c","token":"ENC[AES256_GCM,data:x,type:str]","certificate_key":"","Credentials":[{"cloud_provider":"gcp","ID":"0","gcp":{"json":"x","n":1}}]}`))
-	bare, err2 := Secrets([]byte(`{"cloud_provider":"gcp","gcp":{"api_key":"x"},"K3S_Token":"y"}`))
+	bare, err2 := SecretPointers([]byte(`{"cloud_provider":"gcp","gcp":{"api_key":"x"},"K3S_Token":"y"}`))
 	if err2 != nil || !slices.Equal(bare, []string{"/K3S_Token", "/gcp/api_key"}) {
-		t.Errorf("bare credentials: %q, %v", bare, err2)
+		t.Errorf("credentials file: got %q, %v", bare, err2)
 	}
-	sealed, err2 := Sealed([]byte(`{"a":["ENC[AES256_GCM,data:x,type:str]"],"b":"x"}`))
+	sealed, err2 := EncryptedPointers([]byte(`{"a":["ENC[AES256_GCM,data:x,type:str]"],"b":"x"}`))
 	if err2 != nil || !slices.Equal(sealed, []string{"/a/0"}) {
-		t.Errorf("sealed: %q, %v", sealed, err2)
+		t.Errorf("encrypted values: got %q, %v", sealed, err2)
 	}
 	want := []string{"/Credentials/0/gcp/json", "/Credentials/0/gcp/n", "/a~1b", "/k/1", "/m/uri"}
 	if err != nil || !slices.Equal(got, want) {
@@ -222,22 +222,22 @@ func TestSecretsWhateverTheirNames(t *testing.T) {
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParseRefusesInvalidFiles(t *testing.T) {
 	for name, c := range map[string]struct{ data, says string }{
-		"nothing":            {``, "line 1: not JSON"},
-		"half":               {"{\n\"Clusters\": [", "line 2: not JSON"},
-		"two":                {`{"Clusters":[]} {}`, "something after"},
-		"twice":              {`{"Clusters":[],"Clusters":[]}`, "comes twice"},
-		"a list":             {`[]`, "no JSON object"},
-		"lower case":         {`{"clusters":[]}`, `did you mean "Clusters"?`},
-		"something else":     {`{"kind":"ConfigMap"}`, "neither an export"},
-		"no list":            {`{"Clusters":{}}`, "/Clusters: it is no list"},
-		"no object":          {`{"Clusters":["x"]}`, "/Clusters/0: it is no object"},
-		"nobody's":           {`{"Credentials":[null,{"aws":{"secret_access_key":"FAKE"}}]}`, "/Credentials/1/cloud_provider"},
-		"deep":               {strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1), "in each other"},
-		"encrypted":          {`{"Clusters":[],"sops":{}}`, "was not decrypted"},
-		"a bomb":             {`{"Clusters":[` + strings.Repeat("{},", 10000) + `{}]}`, "more values than"},
-		"credentials of all": {`{"cloud_provider":"../x"}`, "names no cloud"},
+		"empty file":       {``, "line 1: not JSON"},
+		"truncated":        {"{\n\"Clusters\": [", "line 2: not JSON"},
+		"two documents":    {`{"Clusters":[]} {}`, "content after"},
+		"duplicate key":    {`{"Clusters":[],"Clusters":[]}`, "duplicate key"},
+		"list":             {`[]`, "not a JSON object"},
+		"lower-case key":   {`{"clusters":[]}`, `did you mean "Clusters"?`},
+		"another document": {`{"kind":"ConfigMap"}`, "none of the keys"},
+		"not a list":       {`{"Clusters":{}}`, "/Clusters: not a list"},
+		"not an object":    {`{"Clusters":["x"]}`, "/Clusters/0: not an object"},
+		"no cloud":         {`{"Credentials":[null,{"aws":{"secret_access_key":"FAKE"}}]}`, "/Credentials/1/cloud_provider"},
+		"deep nesting":     {strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1), "nested objects"},
+		"encrypted":        {`{"Clusters":[],"sops":{}}`, "was not decrypted"},
+		"many values":      {`{"Clusters":[` + strings.Repeat("{},", 10000) + `{}]}`, "more values than"},
+		"path as cloud":    {`{"cloud_provider":"../x"}`, "not the name of a cloud"},
 	} {
 		_, err := Parse("a.json", []byte(c.data))
 		e, ok := errors.AsType[*problem.Error](err)
@@ -246,11 +246,11 @@ func TestParseRefuses(t *testing.T) {
 		}
 	}
 	if _, err := Parse("large", make([]byte, MaxBytes+1)); err == nil {
-		t.Error("a file without bounds is read")
+		t.Error("a file larger than MaxBytes was accepted")
 	}
 }
 
-func TestParseTakesWhatIsEmpty(t *testing.T) {
+func TestParseAcceptsEmptyValues(t *testing.T) {
 	for _, data := range []string{`{"Clusters":null,"Credentials":[null]}`, `{"Clusters":[null]}`, `{"Credentials":[]}`} {
 		if f, err := Parse("x", []byte(data)); err != nil || len(f.Clusters)+len(f.Credentials) != 0 {
 			t.Errorf("%s: %v, %v", data, f, err)
@@ -262,7 +262,7 @@ func TestParseTakesWhatIsEmpty(t *testing.T) {
 	}
 }
 
-func TestDialectOfWhatSaysLittle(t *testing.T) {
+func TestDialectOfSparseDocuments(t *testing.T) {
 	for doc, want := range map[string]Dialect{
 		`{}`:                                          V1,
 		`{"cluster_type":"selfmanaged"}`:              V2,
@@ -286,21 +286,21 @@ func TestDialectOfWhatSaysLittle(t *testing.T) {
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestValidate(t *testing.T) {
 	for doc, want := range map[string][]string{
-		`{"cluster_name":"demo","region":"eastus","cloud_provider":"azur","cluster_type":"ha"}`:           {`/cloud_provider: it is "azur"; ksctl knows aws, azure, civo and local; did you mean "azure"?`},
+		`{"cluster_name":"demo","region":"eastus","cloud_provider":"azur","cluster_type":"ha"}`:           {`/cloud_provider: the value is "azur"; ksctl supports aws, azure, civo and local; did you mean "azure"?`},
 		`{"cluster_name":"demo","region":"eastus","cloud_provider":"gcp","cluster_type":"HA"}`:            {"/cloud_provider", "/cluster_type"},
 		`{"cluster_name":"a.b","region":"x.y","cloud_provider":"aws","cluster_type":"ha"}`:                {"/cluster_name", "/region"},
-		`{"cluster_name":"","cloud_provider":"aws","cluster_type":"ha"}`:                                  {"/cluster_name: it is empty", "/region: it is empty"},
+		`{"cluster_name":"","cloud_provider":"aws","cluster_type":"ha"}`:                                  {"/cluster_name: the value is empty", "/region: the value is empty"},
 		`{"cluster_name":"demo","region":"r","cloud_provider":"aws","cluster_type":"managed","ID":"000"}`: nil,
 		`{"cluster_name":"demo","region":"r","cloud_provider":"aws","cluster_type":"managed","cloud_infrastructure_state":{"azure":{}}}`: {
-			"/cloud_infrastructure_state: it says nothing of aws"},
+			"/cloud_infrastructure_state: no entry for aws"},
 	} {
 		f, err := Parse("x", []byte(doc))
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := f.Clusters[0].Check()
+		got := f.Clusters[0].Validate()
 		if len(got) != len(want) {
 			t.Errorf("%s: got %v", doc, got)
 			continue
@@ -313,48 +313,48 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestFilter(t *testing.T) {
+func TestFilterMatches(t *testing.T) {
 	id := ID{"azure", "ha", "demo", "eastus"}
 	for _, f := range []Filter{{}, {Cloud: "azure"}, {"azure", "ha", "demo", "eastus"}} {
-		if !f.Fits(id) {
-			t.Errorf("%+v does not fit", f)
+		if !f.Matches(id) {
+			t.Errorf("%+v does not match", f)
 		}
 	}
 	for _, f := range []Filter{{Cloud: "aws"}, {ClusterType: "managed"}, {ClusterName: "demo", Region: "westus"}} {
-		if f.Fits(id) {
-			t.Errorf("%+v fits", f)
+		if f.Matches(id) {
+			t.Errorf("%+v matches", f)
 		}
 	}
 	if back, ok := ParseKey(id.Key()); !ok || back != id {
-		t.Errorf("back: %v", back)
+		t.Errorf("got ID %v", back)
 	}
 	if _, ok := ParseKey("a.b.c"); ok {
-		t.Error("three parts are a key")
+		t.Error("a text of three parts was accepted as a key")
 	}
 }
 
-func TestSizes(t *testing.T) {
+func TestCheckStoreSize(t *testing.T) {
 	values := map[string][]byte{"small": make([]byte, 10), "large": make([]byte, MaxStoreBytes-10)}
-	if err := CheckSize(values); err != nil {
+	if err := CheckStoreSize(values); err != nil {
 		t.Error(err)
 	}
 	values["last"] = make([]byte, 1)
-	var full *FullError
-	if err := CheckSize(values); !errors.As(err, &full) || full.Bytes != MaxStoreBytes+1 || !strings.Contains(err.Error(), "large (1048566 bytes), small (10 bytes)") {
+	var full *StoreFullError
+	if err := CheckStoreSize(values); !errors.As(err, &full) || full.Bytes != MaxStoreBytes+1 || !strings.Contains(err.Error(), "large (1048566 bytes), small (10 bytes)") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestEqual(t *testing.T) {
+func TestEqualIgnoresNotation(t *testing.T) {
 	if !Equal([]byte(`{"a":1.50,"b":[null, 1e3, 12345678901234567890]}`), []byte("{\n\"b\": [null, 1000, 12345678901234567890], \"a\": 1.5}")) || Equal([]byte(`{"a":1}`), []byte(`{"a":2}`)) || Equal([]byte(`{`), []byte(`[`)) {
-		t.Error("not what is equal")
+		t.Error("got an unexpected result")
 	}
 }
 
-// Whatever prints a document prints nothing of it.
-func TestNothingIsPrinted(t *testing.T) {
+// Formatting a document prints none of its content, with any verb.
+func TestFormatPrintsNoContent(t *testing.T) {
 	for _, file := range slices.Sorted(maps.Keys(map[string]bool{"v1_0_civo_ha_k3s.json": true, "v1_aws_ha_kubeadm.json": true})) {
-		f, _ := read(t, file)
+		f, _ := parseTestFile(t, file)
 		var out bytes.Buffer
 		for _, v := range []any{f, *f.Clusters[0], f.Clusters, f.Credentials, f.Credentials[0]} {
 			_, _ = fmt.Fprintf(&out, "%v %+v %#v %s", v, v, v, v)
@@ -365,8 +365,8 @@ func TestNothingIsPrinted(t *testing.T) {
 	}
 }
 
-// FuzzParse: any bytes are a file or an error that quotes nothing, and what is a file
-// goes through the store and back.
+// FuzzParse checks that any bytes are refused, or parsed to a file that can be validated, exported
+// and parsed again.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.json")
 	if err != nil {
@@ -384,9 +384,9 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_, _ = Secrets(data)
+		_, _ = SecretPointers(data)
 		for _, c := range file.Clusters {
-			_ = c.Check()
+			_ = c.Validate()
 			if !Equal(c.JSON(), c.JSON()) {
 				t.Fatal("a document is not equal to itself")
 			}
@@ -397,7 +397,7 @@ func FuzzParse(f *testing.F) {
 		}
 		back, err := Parse("y", exported)
 		if err != nil || len(back.Clusters) != len(file.Clusters) || len(back.Credentials) != len(file.Credentials) {
-			t.Fatalf("%v, %v, was %v", back, err, file)
+			t.Fatalf("got %v, %v, want %v", back, err, file)
 		}
 	})
 }

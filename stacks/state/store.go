@@ -11,50 +11,52 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// Names of ksctl's Kubernetes store (its driver "store-kubernetes").
+// Names of the Kubernetes store of ksctl (its driver "store-kubernetes").
 const (
-	// StoreNamespace is where ksctl looks.
+	// StoreNamespace is the namespace that ksctl uses.
 	StoreNamespace = "ksctl"
-	// StoreConfigMap has a document for each cluster, in binaryData, under its [ID.Key].
+	// StoreConfigMap has the document of each cluster, in binaryData, under its [ID.Key].
 	StoreConfigMap = "ksctl-state"
-	// StoreSecret has the credentials of each cloud, in data, under the cloud's name.
+	// StoreSecret has the credentials of each cloud, in data, under the name of the cloud.
 	StoreSecret = "ksctl-credentials"
-	// ExternalStoreSecret is there when states are in a MongoDB, and has its address.
+	// ExternalStoreSecret exists if the states are in a MongoDB, and has its address.
 	ExternalStoreSecret = "ksctl-ext-store"
 )
 
-// MaxStoreBytes is what the values of a ConfigMap may have together (the API server's
-// MaxSecretSize); all clusters share one. [WarnStoreBytes] is from when on it is said.
+// MaxStoreBytes is the maximum total size of the values of a ConfigMap (MaxSecretSize of the API
+// server); all clusters share one ConfigMap. Above [WarnStoreBytes] users are warned.
 const (
 	MaxStoreBytes  = 1 << 20
 	WarnStoreBytes = MaxStoreBytes * 8 / 10
 )
 
-// ReadCluster reads a document of the store.
+// ReadCluster reads the document of a cluster from the store. key is used for errors only. The
+// error is a *stacks.Error.
 func ReadCluster(key string, data []byte) (*Cluster, error) {
 	f, err := Parse(key, data)
 	if err != nil {
 		return nil, err
 	}
 	if f.Form != DocumentForm {
-		return nil, &problem.Error{File: key, Message: "it is not the state of one cluster"}
+		return nil, &problem.Error{File: key, Message: "the file is not the state of one cluster"}
 	}
 	return f.Clusters[0], nil
 }
 
-// ReadCredentials reads credentials of the store.
+// ReadCredentials reads the credentials of a cloud from the store. key is used for errors only. The
+// error is a *stacks.Error.
 func ReadCredentials(key string, data []byte) (*Credentials, error) {
 	f, err := Parse(key, data)
 	if err != nil {
 		return nil, err
 	}
 	if f.Form != CredentialsForm {
-		return nil, &problem.Error{File: key, Message: "it is not the credentials of a cloud"}
+		return nil, &problem.Error{File: key, Message: "the file is not the credentials of a cloud"}
 	}
 	return f.Credentials[0], nil
 }
 
-// Equal is true for documents that say the same.
+// Equal is true for documents with the same canonical form.
 func Equal(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -67,8 +69,9 @@ func Equal(a, b []byte) bool {
 	return err == nil && bytes.Equal(x, y)
 }
 
-// Size of what a store's ConfigMap holds, in bytes as the API server counts them.
-func Size(values map[string][]byte) int {
+// TotalSize returns the total size of the values of a ConfigMap or a Secret, in bytes, as the API
+// server counts.
+func TotalSize(values map[string][]byte) int {
 	n := 0
 	for _, v := range values {
 		n += len(v)
@@ -76,26 +79,26 @@ func Size(values map[string][]byte) int {
 	return n
 }
 
-// FullError says that the store can't hold what it would have to.
-type FullError struct {
-	// Bytes that the store would have, of so many clusters.
+// StoreFullError means that the states do not fit into the ConfigMap of the store.
+type StoreFullError struct {
+	// Bytes is the size that the store would have, Clusters the number of its clusters.
 	Bytes, Clusters int
-	// Largest are keys with their sizes.
+	// Largest are the keys of the largest documents, with their sizes.
 	Largest []string
 }
 
-func (e *FullError) Error() string {
-	return fmt.Sprintf("ksctl's store would have %d bytes for %d clusters, and a ConfigMap holds %d; the largest are %s: take clusters out of it, or split them over several stores",
+func (e *StoreFullError) Error() string {
+	return fmt.Sprintf("the ksctl store would have %d bytes for %d clusters, but a ConfigMap holds at most %d; the largest are %s: remove clusters, or split them over several stores",
 		e.Bytes, e.Clusters, MaxStoreBytes, strings.Join(e.Largest, ", "))
 }
 
-// CheckSize returns a *FullError when a store is too large.
-func CheckSize(values map[string][]byte) error {
-	total := Size(values)
+// CheckStoreSize returns a *StoreFullError if the values exceed MaxStoreBytes.
+func CheckStoreSize(values map[string][]byte) error {
+	total := TotalSize(values)
 	if total <= MaxStoreBytes {
 		return nil
 	}
-	e := &FullError{Bytes: total, Clusters: len(values)}
+	e := &StoreFullError{Bytes: total, Clusters: len(values)}
 	keys := slices.SortedFunc(maps.Keys(values), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(values[b]), len(values[a])), cmp.Compare(a, b))
 	})

@@ -8,13 +8,13 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// Clouds that ksctl makes clusters in: the first release also in Civo.
+// Clouds are the clouds that ksctl creates clusters in; Civo only in v1.
 var Clouds = []string{"aws", "azure", "civo", "local"}
 
-var types = []string{HA, SelfManaged, Managed}
+var clusterTypes = []string{HA, SelfManaged, Managed}
 
-// Patterns of what names a cluster. That of the name is ksctl's; the others are what
-// the keys of its store can hold, whose parts are separated by dots.
+// Patterns of the parts of an ID. The pattern of the name is that of ksctl. The others exclude
+// dots, which separate the parts of a key in the store.
 var (
 	clusterName = regexp.MustCompile(`^[a-z][-a-z0-9]{0,48}[a-z0-9]$`)
 	cloudName   = regexp.MustCompile(`^[a-z][-a-z0-9]{0,31}$`)
@@ -23,41 +23,42 @@ var (
 
 func valid(pattern *regexp.Regexp, s string) bool { return pattern.MatchString(s) }
 
-// Check says what is wrong with a document, in the order of its fields; nil when ksctl
-// could work with it. Each problem names a JSON pointer in the document.
-func (c *Cluster) Check() []*problem.Error {
-	var out []*problem.Error
-	name := func(field, value string, known []string) {
-		if slices.Contains(known, value) {
+// Validate returns the problems of a document, in the order of its fields; nil if ksctl can use it.
+// Each problem has the JSON pointer of the value in the document.
+func (c *Cluster) Validate() []*problem.Error {
+	var problems []*problem.Error
+	checkSupported := func(field, value string, supported []string) {
+		if slices.Contains(supported, value) {
 			return
 		}
-		e := wrong("/"+field, "%s; ksctl knows %s", said(value), list(known))
-		e.Suggestion = problem.Nearest(value, known)
-		out = append(out, e)
+		e := pointerError("/"+field, "%s; ksctl supports %s", describeValue(value), joinWords(supported))
+		e.Suggestion = problem.Nearest(value, supported)
+		problems = append(problems, e)
 	}
 	if !valid(clusterName, c.ID.Name) {
-		out = append(out, wrong("/cluster_name", "%s; want 2 to 50 of a-z, 0-9 and -, beginning with a letter and not ending with -", said(c.ID.Name)))
+		problems = append(problems, pointerError("/cluster_name", "%s; want 2 to 50 characters of a-z, 0-9 and -, starting with a letter and not ending with -", describeValue(c.ID.Name)))
 	}
 	if !valid(regionName, c.ID.Region) {
-		out = append(out, wrong("/region", "%s; want the name of a region, and LOCAL for the cloud local", said(c.ID.Region)))
+		problems = append(problems, pointerError("/region", "%s; want the name of a region, or LOCAL for the cloud local", describeValue(c.ID.Region)))
 	}
-	name("cloud_provider", c.ID.Cloud, Clouds)
-	name("cluster_type", c.ID.Type, types)
-	if infra := at(c.tree(), "cloud_infrastructure_state"); infra != nil && at(infra, c.ID.Cloud) == nil && slices.Contains(Clouds, c.ID.Cloud) {
-		out = append(out, wrong("/cloud_infrastructure_state", "it says nothing of %s, which the cluster is in", c.ID.Cloud))
+	checkSupported("cloud_provider", c.ID.Cloud, Clouds)
+	checkSupported("cluster_type", c.ID.Type, clusterTypes)
+	if infra := lookup(c.tree(), "cloud_infrastructure_state"); infra != nil && lookup(infra, c.ID.Cloud) == nil && slices.Contains(Clouds, c.ID.Cloud) {
+		problems = append(problems, pointerError("/cloud_infrastructure_state", "no entry for %s, the cloud_provider of the cluster", c.ID.Cloud))
 	}
-	return out
+	return problems
 }
 
-// said shows a value that names something, which is no secret, but may be anything.
-func said(value string) string {
+// describeValue quotes a value for a message, truncated: names are no secrets, but the file can
+// contain any text.
+func describeValue(value string) string {
 	if value == "" {
-		return "it is empty"
+		return "the value is empty"
 	}
-	return fmt.Sprintf("it is %.60q", value)
+	return fmt.Sprintf("the value is %.60q", value)
 }
 
-func list(words []string) string {
+func joinWords(words []string) string {
 	out := ""
 	for i, w := range words {
 		switch {
@@ -72,13 +73,13 @@ func list(words []string) string {
 	return out
 }
 
-// Filter selects clusters, in ksctl's own words. What is empty fits everything.
+// Filter selects clusters, with the field names of ksctl. An empty field matches any value.
 type Filter struct {
 	Cloud, ClusterType, ClusterName, Region string
 }
 
-// Fits is true for a cluster that the filter selects.
-func (f Filter) Fits(id ID) bool {
-	fits := func(want, got string) bool { return want == "" || want == got }
-	return fits(f.Cloud, id.Cloud) && fits(f.ClusterType, id.Type) && fits(f.ClusterName, id.Name) && fits(f.Region, id.Region)
+// Matches is true if the filter selects a cluster.
+func (f Filter) Matches(id ID) bool {
+	matches := func(want, got string) bool { return want == "" || want == got }
+	return matches(f.Cloud, id.Cloud) && matches(f.ClusterType, id.Type) && matches(f.ClusterName, id.Name) && matches(f.Region, id.Region)
 }

@@ -1,15 +1,15 @@
 package v1
 
-// AdoptMode says which existing objects an install may take over.
+// AdoptMode specifies which existing objects an install may adopt.
 // +kubebuilder:validation:Enum=Never;Unowned;Always
 type AdoptMode string
 
 // Adopt modes.
 const (
-	// AdoptNever refuses every object that exists already.
+	// AdoptNever refuses every object that already exists.
 	AdoptNever AdoptMode = "Never"
-	// AdoptUnowned takes objects that no other manager claims; removal releases them again.
+	// AdoptUnowned adopts objects that no other manager claims. Removal releases them again.
 	AdoptUnowned AdoptMode = "Unowned"
-	// AdoptAlways takes objects from any manager but another install; removal deletes them.
+	// AdoptAlways adopts objects of any manager except another install. Removal deletes them.
 	AdoptAlways AdoptMode = "Always"
 )

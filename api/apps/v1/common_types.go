@@ -4,74 +4,76 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Condition types of every reconciled kind. Reconciling and Stalled are present only while true.
+// Condition types of every reconciled kind. Reconciling and Stalled are only present while they are
+// true.
 const (
 	ReadyCondition       = "Ready"
 	ReconcilingCondition = "Reconciling"
 	StalledCondition     = "Stalled"
 )
 
-// Annotations that users set on our objects, as in Flux.
+// Annotations that users set on objects of the reconciled kinds.
 const (
-	// RequestedAtAnnotation asks for a reconcile now; the value is answered in status.lastHandledReconcileAt.
+	// RequestedAtAnnotation requests an immediate reconcile, as in Flux. The handled value is
+	// written to status.lastHandledReconcileAt.
 	RequestedAtAnnotation = "reconcile.fluxcd.io/requestedAt"
-	// ApproveAnnotation has the digest of what is held until a person approves it.
+	// ApproveAnnotation approves held deletions. Its value is their digest.
 	ApproveAnnotation = "ksctl.com/approve"
-	// AbandonAnnotation on an object that is being deleted, with its uid as value,
-	// lets it go whatever of what it owns is left.
+	// AbandonAnnotation on an object that is being deleted removes its finalizer, even if objects
+	// that it owns still exist. Its value is the UID of the object.
 	AbandonAnnotation = "ksctl.com/abandon"
 )
 
-// Finalizer keeps an object of ours until what it owns is gone.
+// Finalizer keeps a reconciled object until everything that it owns is removed.
 const Finalizer = "ksctl.com/teardown"
 
-// Schedule says when a reconciled object is looked at again. Durations are Go
-// durations; they are kept as written.
+// Schedule specifies when an object is reconciled. Durations are Go durations. They are stored as
+// they are written.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || (duration(self.interval) >= duration('1s') && duration(self.interval) <= duration('720h'))",message="interval must be between 1s and 720h"
 // +kubebuilder:validation:XValidation:rule="!has(self.retryInterval) || (duration(self.retryInterval) >= duration('1s') && duration(self.retryInterval) <= duration('720h'))",message="retryInterval must be between 1s and 720h"
 // +kubebuilder:validation:XValidation:rule="!has(self.timeout) || (duration(self.timeout) >= duration('1s') && duration(self.timeout) <= duration('720h'))",message="timeout must be between 1s and 720h"
 type Schedule struct {
-	// Interval is the longest time until everything is verified against the
-	// source and the cluster again. Changes are noticed at once; this is the
-	// safety net. 10m when unset.
+	// Interval is the maximum time until everything is verified against the source and the cluster
+	// again. Changes are detected immediately; the interval is only a safety net. Defaults to 10m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	Interval *metav1.Duration `json:"interval,omitempty"`
 
-	// RetryInterval is the time until a failed attempt is repeated. 1m when unset.
+	// RetryInterval is the time after which a failed attempt is repeated. Defaults to 1m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	RetryInterval *metav1.Duration `json:"retryInterval,omitempty"`
 
-	// Timeout is how long one wave may take to become ready before the object
-	// says so. The work goes on. 5m when unset.
+	// Timeout is the time in which one wave should become ready. After that the object reports the
+	// timeout, and the controller continues. Defaults to 5m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
-	// Suspend stops reconciling until it is false again. Deletion of the object
-	// is still carried out.
+	// Suspend stops reconciling until it is set to false. A deletion of the object is still carried
+	// out.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 }
 
 // CommonStatus is the part of the status that every reconciled kind has.
 type CommonStatus struct {
-	// ObservedGeneration is the generation of the spec that this status answers.
+	// ObservedGeneration is the generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions of the object: Ready, and Reconciling or Stalled while true.
+	// Conditions of the object: Ready, and Reconciling or Stalled while they are true.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// LastHandledReconcileAt is the last reconcile.fluxcd.io/requestedAt that was answered.
+	// LastHandledReconcileAt is the last handled value of the annotation
+	// reconcile.fluxcd.io/requestedAt.
 	// +optional
 	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
 }

@@ -2,51 +2,52 @@ package v1
 
 import "k8s.io/apimachinery/pkg/types"
 
-// ComponentStatus is how one component is doing.
+// ComponentStatus is the observed state of one component.
 type ComponentStatus struct {
 	// Name of the component.
 	Name string `json:"name"`
 	// Version that is installed or being installed.
 	// +optional
 	Version string `json:"version,omitempty"`
-	// DependsOn are the components that it needs.
+	// DependsOn are the names of the components that this component depends on.
 	// +optional
 	DependsOn []string `json:"dependsOn,omitempty"`
-	// Ready is true when every object of the component is.
+	// Ready is true if every object of the component is ready.
 	Ready bool `json:"ready"`
 	// Objects is the number of objects of the component.
 	Objects int32 `json:"objects"`
-	// Message says what the component waits for or what is wrong.
+	// Message states what the component waits for, or what is wrong.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// Chart of a repository that the component was rendered from last.
+	// Chart is the repository chart that the component was last rendered from.
 	// +optional
 	Chart *ChartStatus `json:"chart,omitempty"`
-	// ChartDependencies are the charts of repositories that the component's chart in the
-	// source depends on and does not bring in its folder charts/.
+	// ChartDependencies are the repository charts that the component's chart in the source depends
+	// on and does not contain in its folder charts/.
 	// +optional
 	ChartDependencies []ChartStatus `json:"chartDependencies,omitempty"`
 }
 
-// InstallRemoval is how far an install followed a KsctlRemove that names it. What
-// that names is not installed from when this stands here, and until it is gone and a
-// retryInterval has passed.
+// InstallRemoval is a KsctlRemove that names the install, and the progress of the install with it.
+// While it is listed, the components that the KsctlRemove names are not installed. It is listed
+// until the KsctlRemove is deleted and the install's retryInterval has passed.
 type InstallRemoval struct {
-	// Name of the KsctlRemove, in the namespace of the install.
+	// Name of the KsctlRemove, which is in the namespace of the install.
 	Name string `json:"name"`
-	// UID of it.
+	// UID of the KsctlRemove.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
-	// Generation of it that is followed.
+	// Generation of the KsctlRemove that is carried out.
 	Generation int64 `json:"generation"`
-	// Components that it names; all when empty.
+	// Components that the KsctlRemove names. Empty means all.
 	// +optional
 	Components []string `json:"components,omitempty"`
-	// Digest of the rehearsal that was taken up; until then nothing is deleted.
+	// Digest of the removal preview that the install has accepted. Nothing is deleted until it is
+	// set.
 	// +optional
 	Digest string `json:"digest,omitempty"`
-	// Kept are the objects that were asked to go and were left, and why; with many,
-	// the first of them.
+	// Kept are the objects whose removal was requested and that were kept, with the reason. If
+	// there are many, only the first ones are listed.
 	// +optional
 	Kept []RemovalObject `json:"kept,omitempty"`
 }

@@ -2,15 +2,15 @@ package v1
 
 import fluxmeta "github.com/fluxcd/pkg/apis/meta"
 
-// Decryption says how files are decrypted that are encrypted in the source.
+// Decryption configures the decryption of encrypted files in the source.
 type Decryption struct {
-	// Provider of the encryption: sops.
+	// Provider of the encryption. Must be sops.
 	// +kubebuilder:validation:Enum=sops
 	Provider string `json:"provider"`
 
-	// SecretRef names a Secret of this namespace with keys, as Flux has them: private
-	// keys of age in *.agekey, of OpenPGP in *.asc, and credentials in sops.aws-kms,
-	// sops.azure-kv, sops.gcp-kms and sops.vault-token; Flux does not have those of
-	// Huawei Cloud in sops.hckms. A change of the Secret is noticed at once.
+	// SecretRef names a Secret in this namespace with the decryption keys, in the format of Flux:
+	// private age keys in *.agekey, private OpenPGP keys in *.asc, and credentials in sops.aws-kms,
+	// sops.azure-kv, sops.gcp-kms and sops.vault-token. Credentials of Huawei Cloud in sops.hckms
+	// are supported in addition to those of Flux. Changes to the Secret are detected immediately.
 	SecretRef fluxmeta.LocalObjectReference `json:"secretRef"`
 }

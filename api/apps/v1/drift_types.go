@@ -1,6 +1,6 @@
 package v1
 
-// DriftMode says what happens when a managed object differs from what was applied.
+// DriftMode specifies what happens if a managed object differs from what was applied.
 // +kubebuilder:validation:Enum=Correct;Warn;Ignore
 type DriftMode string
 
@@ -23,14 +23,14 @@ type IgnoreTarget struct {
 	Name string `json:"name,omitempty"`
 }
 
-// IgnoreRule names fields that somebody else may change.
+// IgnoreRule lists fields that other clients may change.
 type IgnoreRule struct {
-	// Target selects the objects; all of the install when unset.
+	// Target selects the objects. Defaults to all objects of the install.
 	// +optional
 	Target *IgnoreTarget `json:"target,omitempty"`
 
-	// Paths are JSON pointers (RFC 6901). The field is sent when the object is
-	// created and left alone from then on.
+	// Paths are JSON pointers (RFC 6901) to the fields. They are set when the object is created,
+	// and are not changed after that.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:Pattern="^(/[^/]+)+$"
@@ -39,13 +39,13 @@ type IgnoreRule struct {
 	Paths []string `json:"paths"`
 }
 
-// Drift says how changes made by others are treated.
+// Drift specifies how changes by other clients are handled.
 type Drift struct {
-	// Mode is Correct (put it right), Warn (say it) or Ignore. Correct when unset.
+	// Mode is Correct (revert the changes), Warn (only report them) or Ignore. Defaults to Correct.
 	// +optional
 	Mode DriftMode `json:"mode,omitempty"`
 
-	// Ignore names fields that belong to others.
+	// Ignore lists fields that other clients may change.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	Ignore []IgnoreRule `json:"ignore,omitempty"`

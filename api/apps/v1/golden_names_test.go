@@ -8,8 +8,8 @@ import (
 	"github.com/ksctl/gitops/internal/golden"
 )
 
-// Clusters, repositories and users rely on these values. A constant may get another name, but not
-// another value.
+// Clusters, repositories and users rely on these values. A constant may be renamed, but its value
+// must not change.
 func TestGoldenNames(t *testing.T) {
 	var out bytes.Buffer
 	for _, c := range []struct {

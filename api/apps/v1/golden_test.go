@@ -21,7 +21,7 @@ import (
 
 var goldenTime = metav1.NewTime(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC))
 
-// Fields that exclude each other in the API are all set: this is only their JSON.
+// TestGoldenStored only compares JSON: it also sets fields that exclude each other in the API.
 func TestGoldenStored(t *testing.T) {
 	install, remove, source, inventory := goldenInstall(), goldenRemove(), goldenSource(), goldenInventory()
 	golden.JSON(t, "ksctlinstall.json", install)
@@ -35,7 +35,7 @@ func TestGoldenStored(t *testing.T) {
 	}
 }
 
-// An unset field is left out, unless the API requires it.
+// TestGoldenUnset checks that unset fields are omitted, unless the API requires them.
 func TestGoldenUnset(t *testing.T) {
 	golden.JSON(t, "ksctlinstall-unset.json", &KsctlInstall{})
 	golden.JSON(t, "ksctlremove-unset.json", &KsctlRemove{})

@@ -9,10 +9,10 @@ import (
 // GroupVersion is the group and version of every kind in this package.
 var GroupVersion = schema.GroupVersion{Group: "apps.ksctl.com", Version: "v1"}
 
-// SchemeGroupVersion is GroupVersion, under the name that generated clients know.
+// SchemeGroupVersion is GroupVersion under the name that generated clients use.
 var SchemeGroupVersion = GroupVersion
 
-// Resource is a resource of this group, as ksctlinstalls.
+// Resource returns a resource of this group, such as ksctlinstalls.
 func Resource(resource string) schema.GroupResource {
 	return GroupVersion.WithResource(resource).GroupResource()
 }

@@ -1,14 +1,15 @@
 package v1
 
-// DeletionPolicy says what becomes of the objects of an install that is deleted.
+// DeletionPolicy specifies what happens to the objects of an install when it is deleted.
 // +kubebuilder:validation:Enum=Delete;Orphan
 type DeletionPolicy string
 
 // Deletion policies.
 const (
-	// DeletionDelete removes them.
+	// DeletionDelete deletes the objects.
 	DeletionDelete DeletionPolicy = "Delete"
-	// DeletionOrphan takes our label and marks off and leaves the rest.
+	// DeletionOrphan keeps the objects, and removes the controller's label and annotations from
+	// them.
 	DeletionOrphan DeletionPolicy = "Orphan"
 )
 
@@ -16,30 +17,30 @@ const (
 const (
 	DefaultMaxDeletes       = 50
 	DefaultMaxDeletePercent = 50
-	// FewDeletes is how many objects may leave a stack without being counted in percent.
+	// FewDeletes is the number of objects up to which MaxDeletePercent does not apply.
 	FewDeletes = 10
 )
 
-// Guard bounds what a change of the source may delete. What is more is held
-// until its digest is approved with the annotation ksctl.com/approve. The
-// deletion of the install itself is not held.
+// Guard limits the deletions that a change of the source may cause. Deletions above a limit are
+// held until their digest is approved with the annotation ksctl.com/approve. The deletion of the
+// install itself is not limited.
 type Guard struct {
-	// MaxDeletes is how many objects may leave the stack at once. 50 when unset.
+	// MaxDeletes is the maximum number of objects that may leave the stack at once. Defaults to 50.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MaxDeletes *int32 `json:"maxDeletes,omitempty"`
 
-	// MaxDeletePercent is how much of the install may leave the stack at once, in
-	// percent of the objects that it had before the change: what comes in their place
-	// does not count. It counts when more than 10 objects leave. 50 when unset.
+	// MaxDeletePercent is the maximum percentage of the install's objects that may leave the stack
+	// at once. It refers to the objects before the change: objects that the change adds are not
+	// counted. It only applies if more than 10 objects leave. Defaults to 50.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	MaxDeletePercent *int32 `json:"maxDeletePercent,omitempty"`
 
-	// ProtectKinds are kinds whose objects are never deleted: where they would be,
-	// also with the install, they are left without our label and marks.
-	// PersistentVolumeClaim when unset; an empty list protects none.
+	// ProtectKinds lists kinds whose objects are never deleted, not even with the install. Instead
+	// of a deletion, the controller's label and annotations are removed from them. Defaults to
+	// PersistentVolumeClaim. An empty list protects no kinds.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -47,7 +48,7 @@ type Guard struct {
 	ProtectKinds []string `json:"protectKinds,omitempty"`
 }
 
-// TakeOver names the install that another one follows.
+// TakeOver names the install whose objects another install takes over.
 type TakeOver struct {
 	// Name of the install.
 	// +kubebuilder:validation:MinLength=1

@@ -5,38 +5,38 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// EntryState is how far an object of the inventory came.
+// EntryState is the state of an object of the inventory.
 // +kubebuilder:validation:Enum=Intended;Applied;Adopted;Done;Shared
 type EntryState string
 
 // Entry states.
 const (
-	// EntryIntended is written before the object is created. It is taken or
-	// deleted only if the live object's mark says that it is ours.
+	// EntryIntended is recorded before the object is created. The object is adopted or deleted only
+	// if its annotation ksctl.com/mark names this owner.
 	EntryIntended EntryState = "Intended"
-	// EntryApplied is an object that we made.
+	// EntryApplied is an object that the controller created.
 	EntryApplied EntryState = "Applied"
-	// EntryAdopted is an object that was there before us: removal releases it.
+	// EntryAdopted is an object that existed before. Removal releases it.
 	EntryAdopted EntryState = "Adopted"
-	// EntryDone is a Job or hook that finished: it stays done, even when it is
-	// deleted, until its hash changes.
+	// EntryDone is a Job or hook that has finished. It stays in this state, even if it is deleted,
+	// until its hash changes.
 	EntryDone EntryState = "Done"
-	// EntryShared is a namespace that several owners may use: the last one
-	// removes it if one of them made it.
+	// EntryShared is a namespace that several owners may use. The last owner deletes it, if one of
+	// them created it.
 	EntryShared EntryState = "Shared"
 )
 
-// InventoryEntry is one object that an owner manages. ID and version have the
-// form that Flux uses.
+// InventoryEntry is one object that an owner manages. ID and version have the same format as in
+// Flux.
 type InventoryEntry struct {
 	// ID is <namespace>_<name>_<group>_<kind>.
 	ID string `json:"id"`
 	// Version of the API that the object was applied with.
 	Version string `json:"v"`
-	// UID of the object, once it was applied.
+	// UID of the object. It is set once the object is applied.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
-	// Component that wants the object.
+	// Component that the object belongs to.
 	// +optional
 	Component string `json:"component,omitempty"`
 	// Wave of the component, counted from 0.
@@ -44,49 +44,51 @@ type InventoryEntry struct {
 	Wave int32 `json:"wave,omitempty"`
 	// State of the object.
 	State EntryState `json:"state"`
-	// Leaving is true once it was approved that the object goes.
+	// Leaving is true once the deletion of the object is approved.
 	// +optional
 	Leaving bool `json:"leaving,omitempty"`
-	// PreRemove is set for a Job that runs before anything is removed: its place
-	// among those of its wave, counted from 1.
+	// PreRemove is only set for a Job that runs before anything is removed. It is the position of
+	// the Job among those of its wave, counted from 1.
 	// +optional
 	PreRemove int32 `json:"preRemove,omitempty"`
 	// Hash of the desired object as last applied.
 	// +optional
 	Hash string `json:"hash,omitempty"`
-	// Baseline is a hash of the fields that we own, as the API server answered the last apply.
+	// Baseline is a hash of the fields that the controller owns, as returned by the API server for
+	// the last apply.
 	// +optional
 	Baseline string `json:"baseline,omitempty"`
 }
 
-// Inventory is what an owner manages: the entries of the chunks, each
-// overridden by the entry of the same id here.
+// Inventory lists the objects that an owner manages. It consists of the entries of the chunks and
+// of the entries here, which override entries of a chunk with the same id.
 type Inventory struct {
-	// Entries held here; more than 1,000 objects spill to chunks.
+	// Entries that are stored here. More than 1,000 objects are stored in chunks.
 	// +optional
 	Entries []InventoryEntry `json:"entries,omitempty"`
 
-	// Chunks are the names of the KsctlInventory objects that hold the rest.
+	// Chunks are the names of the KsctlInventory objects that contain the other entries.
 	// +optional
 	Chunks []string `json:"chunks,omitempty"`
 
-	// Removed are ids that the chunks still hold but that are gone.
+	// Removed are the ids of objects that are removed and are still listed in the chunks.
 	// +optional
 	Removed []string `json:"removed,omitempty"`
 
-	// Settled is how many objects there were when everything that is wanted was sent
-	// last and no deletion was held: spec.guard.maxDeletePercent is of these.
+	// Settled is the number of objects when everything desired was last applied and no deletion was
+	// held. It is the base of spec.guard.maxDeletePercent.
 	// +optional
 	Settled int32 `json:"settled,omitempty"`
 
-	// SettledIDs is a hash of the ids that were wanted then: when exactly these are again,
-	// a change that was never complete is taken back, and the percentage is of all objects.
+	// SettledIDs is a hash of the ids that were desired when settled was recorded. If the desired
+	// ids are the same again, a change that was never completed is being reverted, and the base of
+	// the percentage is all existing objects.
 	// +optional
 	SettledIDs string `json:"settledIDs,omitempty"`
 }
 
-// KsctlInventory is a part of the inventory of an owner with many objects. It
-// outlives its owner until everything that it lists is gone.
+// KsctlInventory is a part of the inventory of an owner with many objects. It is kept until
+// everything that it lists is removed, even if its owner is already deleted.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -105,7 +107,7 @@ type KsctlInventory struct {
 	Entries []InventoryEntry `json:"entries,omitempty"`
 }
 
-// InventoryOwner names the object whose inventory a chunk belongs to.
+// InventoryOwner identifies the object that the inventory belongs to.
 type InventoryOwner struct {
 	// Group of the owner's kind.
 	Group string `json:"group"`

@@ -5,16 +5,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CatalogKind is the kind of source that stands for the stacks which the
-// controller ships.
+// CatalogKind is the source kind of the stacks that are shipped with the controller.
 const CatalogKind = "Catalog"
 
-// SourceRef names the source that holds the stack.
+// SourceRef names the source that contains the stack.
 //
 // +kubebuilder:validation:XValidation:rule="self.kind == 'Catalog' ? !has(self.name) && !has(self.namespace) : has(self.name)",message="a source needs its name; the catalogue has neither name nor namespace"
 type SourceRef struct {
-	// Kind of the source: a Flux source, a KsctlSource, or Catalog for the stacks
-	// that the controller ships.
+	// Kind of the source: a Flux source, a KsctlSource, or Catalog for the stacks that are shipped
+	// with the controller.
 	// +kubebuilder:validation:Enum=GitRepository;OCIRepository;Bucket;ExternalArtifact;KsctlSource;Catalog
 	Kind string `json:"kind"`
 
@@ -24,46 +23,46 @@ type SourceRef struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 
-	// Namespace of the source; that of the install when unset. Another one is
-	// refused when the controller runs with --no-cross-namespace-refs.
+	// Namespace of the source. Defaults to the namespace of the install. Another namespace is
+	// refused if the controller runs with --no-cross-namespace-refs.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// ComponentChoice is what one install wants of one component of the stack.
+// ComponentChoice configures one component of the stack for one install.
 type ComponentChoice struct {
 	// Name of the component in the stack.
 	// +kubebuilder:validation:Pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// Version pins the component; the stack's default when unset.
+	// Version pins the version of the component. Defaults to the version in the stack.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version,omitempty"`
 
-	// Digest that the chart of that version must have, where it comes from a
-	// repository; that of the stack for the stack's own version when unset.
+	// Digest that the chart of this version must have, if the chart comes from a repository. For
+	// the version in the stack, it defaults to the digest in the stack.
 	// +optional
 	// +kubebuilder:validation:Pattern="^sha256:[0-9a-f]{64}$"
 	Digest string `json:"digest,omitempty"`
 
-	// Enabled is false to leave the component out; what it installed before is
-	// pruned. True when unset.
+	// Enabled is false to leave out the component. Objects of the component that are already
+	// installed are pruned. Defaults to true.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// Override changes what the component renders. Reserved keys: values (Helm
-	// values), images, replicas, patches (as in a kustomization). Every other
-	// key is a parameter that the component declares.
+	// Override changes what the component renders. Reserved keys are values (Helm values), images,
+	// replicas and patches (as in a kustomization). Every other key is a parameter that the
+	// component declares.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	Override *apiextensionsv1.JSON `json:"override,omitempty"`
 }
 
-// KsctlInstallSpec is the wish for one stack on one cluster.
+// KsctlInstallSpec is the desired state of one stack on one cluster.
 //
 // +kubebuilder:validation:XValidation:rule="self.sourceRef.kind != 'Catalog' || (has(self.stackVersion) && size(self.stackVersion) > 0)",message="a stack of the catalogue needs its stackVersion: so nothing changes when the controller is upgraded"
 // +kubebuilder:validation:XValidation:rule="self.sourceRef.kind != 'Catalog' || !has(self.path) || size(self.path) == 0",message="a stack of the catalogue has no path"
@@ -73,19 +72,21 @@ type ComponentChoice struct {
 type KsctlInstallSpec struct {
 	Schedule `json:",inline"`
 
-	// The cluster that the stack is installed to. It is not changed while something is installed.
+	// TargetCluster is the cluster that the stack is installed on. It cannot be changed while
+	// objects are installed.
 	TargetCluster `json:",inline"`
 
-	// ClusterSelector installs to every KsctlCluster of the namespace that it picks: there is
-	// an install for each, which goes when the cluster is not picked any more.
+	// ClusterSelector installs the stack on every selected KsctlCluster in the namespace. A
+	// KsctlInstall is created for each of them. It is deleted when its cluster is no longer
+	// selected.
 	// +optional
 	ClusterSelector *ClusterSelector `json:"clusterSelector,omitempty"`
 
-	// SourceRef names the source that holds the stack.
+	// SourceRef names the source that contains the stack.
 	SourceRef SourceRef `json:"sourceRef"`
 
-	// Path is the folder in the source that holds stack.yaml, or
-	// <stack>/stack.yaml. The root of the source when unset.
+	// Path is the folder in the source that contains stack.yaml or <stack>/stack.yaml. Defaults to
+	// the root of the source.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Path string `json:"path,omitempty"`
@@ -95,164 +96,164 @@ type KsctlInstallSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	Stack string `json:"stack"`
 
-	// StackVersion, when set, must be exactly the version that the stack in the
-	// source declares.
+	// StackVersion must be exactly the version that the stack in the source declares, if it is set.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	StackVersion string `json:"stackVersion,omitempty"`
 
-	// Parameters are the stack-wide choices that the stack declares.
+	// Parameters are the values of stack-wide parameters that the stack declares.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	Parameters *apiextensionsv1.JSON `json:"parameters,omitempty"`
 
-	// Components are the choices for single components. All are optional.
+	// Components configures individual components. Components that are not listed use the defaults
+	// of the stack.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
 	Components []ComponentChoice `json:"components,omitempty"`
 
-	// Strict makes an unknown key in an override an error where no schema says
-	// what is known. Otherwise it is a warning.
+	// Strict makes an unknown key in an override an error if no schema defines the known keys.
+	// Otherwise an unknown key is a warning.
 	// +optional
 	Strict bool `json:"strict,omitempty"`
 
-	// ValuesFrom takes values from ConfigMaps and Secrets, which are watched.
-	// Precedence: stack defaults < valuesFrom < parameters < component override.
+	// ValuesFrom reads values from ConfigMaps and Secrets, which are watched, and from the
+	// KsctlCluster. Precedence: stack defaults < valuesFrom < parameters < component override.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	ValuesFrom []ValuesReference `json:"valuesFrom,omitempty"`
 
-	// Charts says how to reach repositories that charts of the stack come from.
-	// One that is not listed is asked without credentials.
+	// Charts configures the access to chart repositories of the stack. Repositories that are not
+	// listed are accessed without credentials.
 	// +optional
 	// +listType=map
 	// +listMapKey=repository
 	// +kubebuilder:validation:MaxItems=64
 	Charts []ChartRepository `json:"charts,omitempty"`
 
-	// Decryption says how files of the source, and values of valuesFrom, are decrypted that
-	// are encrypted with SOPS. Without it they are refused.
+	// Decryption configures the decryption of SOPS-encrypted files in the source and values in
+	// valuesFrom. Encrypted files and values are refused if it is unset.
 	// +optional
 	Decryption *Decryption `json:"decryption,omitempty"`
 
-	// ServiceAccountName is the account in the install's namespace whose rights
-	// are used for every request to this cluster. The controller's
-	// --default-service-account when unset.
+	// ServiceAccountName is the service account in the install's namespace whose permissions are
+	// used for every request to this cluster. Defaults to the controller's
+	// --default-service-account.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// TargetNamespace is where namespaced objects go that name no namespace and
-	// whose component names none. The install's namespace when unset.
+	// TargetNamespace is the namespace of namespaced objects if neither they nor their component
+	// specify one. Defaults to the namespace of the install.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 	TargetNamespace string `json:"targetNamespace,omitempty"`
 
-	// DependsOn are objects that must be ready before this install begins. An
-	// install that others depend on is removed after them.
+	// DependsOn lists objects that must be ready before this install starts. An install is removed
+	// after the installs that depend on it.
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	DependsOn []Dependency `json:"dependsOn,omitempty"`
 
-	// TakeOver names an install of this namespace whose objects this one takes over:
-	// what it wants of them is handed over when that one no longer wants it, or is
-	// deleted. So an install is renamed.
+	// TakeOver names an install in this namespace whose objects this install takes over. The
+	// objects that this install needs are handed over when the other install no longer needs them,
+	// or is deleted. Use it to rename an install.
 	// +optional
 	TakeOver *TakeOver `json:"takeOver,omitempty"`
 
-	// Drift says how changes made by others are treated.
+	// Drift specifies how changes by other clients are handled.
 	// +optional
 	Drift *Drift `json:"drift,omitempty"`
 
-	// Adopt says which existing objects may be taken over. Unowned when unset.
+	// Adopt specifies which existing objects may be adopted. Defaults to Unowned.
 	// +optional
 	Adopt AdoptMode `json:"adopt,omitempty"`
 
-	// Prune removes objects that left the stack. True when unset.
+	// Prune removes objects that have left the stack. Defaults to true.
 	// +optional
 	Prune *bool `json:"prune,omitempty"`
 
-	// Guard bounds what a change of the source may delete.
+	// Guard limits the deletions that a change of the source may cause.
 	// +optional
 	Guard *Guard `json:"guard,omitempty"`
 
-	// DeletionPolicy says what becomes of the objects when the install is deleted.
-	// Delete when unset.
+	// DeletionPolicy specifies what happens to the objects when the install is deleted. Defaults to
+	// Delete.
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// Publish offers what the stack renders to as an ExternalArtifact of Flux.
-	// Nothing is published when unset, and what was is taken back.
+	// Publish publishes the rendered stack as an ExternalArtifact of Flux. If it is unset, nothing
+	// is published, and a published artifact is deleted.
 	// +optional
 	Publish *Publish `json:"publish,omitempty"`
 
-	// Force recreates an object when a change touches an immutable field, unless
-	// guard.protectKinds or the annotation ksctl.com/prevent-deletion forbids to delete it.
+	// Force recreates an object if a change affects an immutable field, unless guard.protectKinds
+	// or the annotation ksctl.com/prevent-deletion forbids its deletion.
 	// +optional
 	Force bool `json:"force,omitempty"`
 }
 
-// KsctlInstallStatus is what was seen of one install.
+// KsctlInstallStatus is the observed state of an install.
 type KsctlInstallStatus struct {
 	CommonStatus `json:",inline"`
 
-	// LastAttemptedRevision is the source's revision that was tried last.
+	// LastAttemptedRevision is the last revision of the source that was attempted.
 	// +optional
 	LastAttemptedRevision string `json:"lastAttemptedRevision,omitempty"`
 
-	// LastAppliedRevision is the source's revision that is applied and was ready; with
-	// spec.publish.mode Only the one that was published.
+	// LastAppliedRevision is the last revision of the source that was applied and became ready. If
+	// spec.publish.mode is Only, it is the last revision that was published.
 	// +optional
 	LastAppliedRevision string `json:"lastAppliedRevision,omitempty"`
 
-	// Artifact is what an install that was made for a cluster took in last: it keeps to that
-	// until it may take in another one.
+	// Artifact is the artifact that an install of one cluster of a clusterSelector applied last.
+	// The install keeps using it until the rollout releases another artifact to it.
 	// +optional
 	Artifact *TakenArtifact `json:"artifact,omitempty"`
 
-	// StackVersion is the version of the stack that was tried last.
+	// StackVersion is the last version of the stack that was attempted.
 	// +optional
 	StackVersion string `json:"stackVersion,omitempty"`
 
-	// Components in their order.
+	// Components are the states of the components, in the order in which they are applied.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Components []ComponentStatus `json:"components,omitempty"`
 
-	// Inventory is what the install owns.
+	// Inventory lists the objects that the install owns.
 	// +optional
 	Inventory *Inventory `json:"inventory,omitempty"`
 
-	// Cluster that has what is in the inventory: <namespace>.<name> of a KsctlCluster, or
-	// secret:<namespace>.<name> of a Secret with a kubeconfig, with :<key> where a key is named. That which the controller
-	// runs in when unset.
+	// Cluster is the cluster with the objects in the inventory: <namespace>.<name> of a
+	// KsctlCluster, or secret:<namespace>.<name> of a Secret with a kubeconfig, followed by :<key>
+	// if a key is specified. Unset for the cluster that the controller runs in.
 	// +optional
 	Cluster string `json:"cluster,omitempty"`
 
-	// ClusterUID is the uid of that cluster's namespace kube-system, by which it is told from
-	// another one that is reached in its place; unset when it may not be read.
+	// ClusterUID is the UID of the namespace kube-system of the cluster in status.cluster. It is
+	// used to detect if another cluster is reached instead. Unset if the namespace cannot be read.
 	// +optional
 	ClusterUID string `json:"clusterUID,omitempty"`
 
-	// Clusters are those that spec.clusterSelector picks, and those that it picked and that are
-	// not rid of the stack yet.
+	// Clusters are the clusters that spec.clusterSelector selects, and those that it selected
+	// before and that still have objects of the stack.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Clusters []InstalledCluster `json:"clusters,omitempty"`
 
-	// Removals are the KsctlRemoves that the install follows.
+	// Removals are the KsctlRemoves that the install takes into account.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Removals []InstallRemoval `json:"removals,omitempty"`
 
-	// Warnings of the last render, at most 10.
+	// Warnings of the last render. At most 10 are listed.
 	// +optional
 	Warnings []string `json:"warnings,omitempty"`
 }
@@ -290,5 +291,5 @@ type KsctlInstallList struct {
 // CommonStatus returns the part of the status that every kind has.
 func (in *KsctlInstall) CommonStatus() *CommonStatus { return &in.Status.CommonStatus }
 
-// Schedule says when the object is looked at again.
+// Schedule returns the schedule of the spec.
 func (in *KsctlInstall) Schedule() *Schedule { return &in.Spec.Schedule }

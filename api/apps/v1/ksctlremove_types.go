@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// InstallRef names a KsctlInstall of the same namespace.
+// InstallRef names a KsctlInstall in the same namespace.
 type InstallRef struct {
 	// Name of the install.
 	// +kubebuilder:validation:Pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
@@ -13,9 +13,9 @@ type InstallRef struct {
 	Name string `json:"name"`
 }
 
-// KeepRule selects objects that a removal leaves. Fields that are unset select any.
+// KeepRule selects objects that a removal keeps. Unset fields match everything.
 type KeepRule struct {
-	// Group of the kind; the group of Pods, ConfigMaps and PersistentVolumeClaims is "".
+	// Group of the objects. The group of Pods, ConfigMaps and PersistentVolumeClaims is "".
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Group *string `json:"group,omitempty"`
@@ -36,21 +36,21 @@ type KeepRule struct {
 	Name string `json:"name,omitempty"`
 }
 
-// CustomResourcesPolicy says what becomes of a definition that has objects which
-// the stack did not bring.
+// CustomResourcesPolicy specifies what happens to a CustomResourceDefinition with objects that the
+// stack did not create.
 // +kubebuilder:validation:Enum=Refuse;Delete
 type CustomResourcesPolicy string
 
 // Policies for custom resources.
 const (
-	// CustomResourcesRefuse leaves the definition until they are gone.
+	// CustomResourcesRefuse keeps the CustomResourceDefinition until these objects are deleted.
 	CustomResourcesRefuse CustomResourcesPolicy = "Refuse"
-	// CustomResourcesDelete deletes the definition, and with it all of them.
+	// CustomResourcesDelete deletes the CustomResourceDefinition, and with it all of its objects.
 	CustomResourcesDelete CustomResourcesPolicy = "Delete"
 )
 
-// KsctlRemoveSpec says what is to be gone. It is named in one of two forms: by
-// the install that owns it, or by the stack that something else installed.
+// KsctlRemoveSpec specifies the objects to remove, in one of two forms: by the install that owns
+// them, or by the stack that another tool installed.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.installRef) != has(self.sourceRef)",message="set exactly one of installRef and sourceRef: whose objects to remove"
 // +kubebuilder:validation:XValidation:rule="!has(self.sourceRef) || has(self.stack)",message="sourceRef needs stack: what to look for"
@@ -60,22 +60,22 @@ const (
 type KsctlRemoveSpec struct {
 	Schedule `json:",inline"`
 
-	// The cluster that the stack of sourceRef is removed from.
+	// TargetCluster is the cluster that the stack of sourceRef is removed from.
 	TargetCluster `json:",inline"`
 
-	// InstallRef names the install of this namespace whose objects are to go. While
-	// the KsctlRemove exists they stay away; when it is deleted, the install brings
-	// them back after its retryInterval.
+	// InstallRef names the install in this namespace whose objects are removed. They stay removed
+	// while the KsctlRemove exists. After it is deleted, the install creates them again after its
+	// retryInterval.
 	// +optional
 	InstallRef *InstallRef `json:"installRef,omitempty"`
 
-	// SourceRef names the source of a stack that something else installed: the
-	// ksctl command line, kubectl or Helm. The stack tells what to look for.
+	// SourceRef names the source of a stack that another tool installed: the ksctl command line,
+	// kubectl or Helm. The stack defines the objects to look for.
 	// +optional
 	SourceRef *SourceRef `json:"sourceRef,omitempty"`
 
-	// Path is the folder in the source that holds stack.yaml, or
-	// <stack>/stack.yaml. The root of the source when unset.
+	// Path is the folder in the source that contains stack.yaml or <stack>/stack.yaml. Defaults to
+	// the root of the source.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Path string `json:"path,omitempty"`
@@ -86,51 +86,50 @@ type KsctlRemoveSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	Stack string `json:"stack,omitempty"`
 
-	// StackVersion, when set, must be exactly the version that the stack in the
-	// source declares.
+	// StackVersion must be exactly the version that the stack in the source declares, if it is set.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	StackVersion string `json:"stackVersion,omitempty"`
 
-	// Parameters are the stack-wide choices that it was installed with.
+	// Parameters are the values of stack-wide parameters that the stack was installed with.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	Parameters *apiextensionsv1.JSON `json:"parameters,omitempty"`
 
-	// Choices are those for single components that it was installed with.
+	// Choices are the configurations of individual components that the stack was installed with.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
 	Choices []ComponentChoice `json:"choices,omitempty"`
 
-	// Charts says how to reach repositories that charts of the stack come from. One
-	// that is not listed is asked without credentials.
+	// Charts configures the access to chart repositories of the stack. Repositories that are not
+	// listed are accessed without credentials.
 	// +optional
 	// +listType=map
 	// +listMapKey=repository
 	// +kubebuilder:validation:MaxItems=64
 	Charts []ChartRepository `json:"charts,omitempty"`
 
-	// Decryption says how files of the source are decrypted that are encrypted with SOPS.
+	// Decryption configures the decryption of SOPS-encrypted files in the source.
 	// +optional
 	Decryption *Decryption `json:"decryption,omitempty"`
 
-	// TargetNamespace is where objects of the stack are looked for that name no
-	// namespace and whose component names none. That of the KsctlRemove when unset.
+	// TargetNamespace is the namespace of the stack's namespaced objects if neither they nor their
+	// component specify one. Defaults to the namespace of the KsctlRemove.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 	TargetNamespace string `json:"targetNamespace,omitempty"`
 
-	// ServiceAccountName is the account in this namespace whose rights are used for
-	// every request to this cluster. The controller's --default-service-account when unset.
+	// ServiceAccountName is the service account in this namespace whose permissions are used for
+	// every request to this cluster. Defaults to the controller's --default-service-account.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// Components to remove; all when empty.
+	// Components to remove. Empty means all.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
@@ -138,63 +137,66 @@ type KsctlRemoveSpec struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	Components []string `json:"components,omitempty"`
 
-	// Keep selects objects that are left, without our label and marks. All of kind
-	// PersistentVolumeClaim when unset; an empty list keeps none.
+	// Keep selects objects that are kept. The controller's label and annotations are removed from
+	// them. Defaults to all objects of kind PersistentVolumeClaim. An empty list keeps no objects.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	Keep []KeepRule `json:"keep,omitempty"`
 
-	// CustomResources says what becomes of a definition that has objects which the
-	// stack did not bring: it is left until they are gone (Refuse), or deleted with
-	// all of them (Delete). Refuse when unset.
+	// CustomResources specifies what happens to a CustomResourceDefinition with objects that the
+	// stack did not create: it is kept until they are deleted (Refuse), or deleted with all of its
+	// objects (Delete). Defaults to Refuse.
 	// +optional
 	CustomResources CustomResourcesPolicy `json:"customResources,omitempty"`
 
-	// ApprovedDigest is that of status.removal, for the form with sourceRef: what it
-	// lists is removed once it stands here.
+	// ApprovedDigest is the digest of status.removal that is approved, in the form with sourceRef.
+	// The objects that status.removal lists are removed once both digests are equal.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	ApprovedDigest string `json:"approvedDigest,omitempty"`
 }
 
-// KsctlRemoveStatus is how far a removal came.
+// KsctlRemoveStatus is the observed state of a removal.
 type KsctlRemoveStatus struct {
 	CommonStatus `json:",inline"`
 
-	// LastAttemptedRevision is the source's revision that was looked at last.
+	// LastAttemptedRevision is the last revision of the source that was attempted.
 	// +optional
 	LastAttemptedRevision string `json:"lastAttemptedRevision,omitempty"`
 
-	// Removal is the rehearsal.
+	// Removal is the preview of the removal.
 	// +optional
 	Removal *Removal `json:"removal,omitempty"`
 
-	// Removed is how many objects were seen to be gone.
+	// Removed is the number of objects that are confirmed to be removed.
 	// +optional
 	Removed *int32 `json:"removed,omitempty"`
 
-	// Left is how many objects are still there, those that are kept among them.
+	// Left is the number of objects that still exist, including kept objects.
 	// +optional
 	Left *int32 `json:"left,omitempty"`
 
-	// Remaining are objects that are still there, and why; with many, the first of them.
+	// Remaining are objects that still exist, with the reason. If there are many, only the first
+	// ones are listed.
 	// +optional
 	Remaining []RemovalObject `json:"remaining,omitempty"`
 
-	// Inventory is what is removed in the form with sourceRef.
+	// Inventory lists the objects to remove, in the form with sourceRef.
 	// +optional
 	Inventory *Inventory `json:"inventory,omitempty"`
 
-	// Cluster that has what is in the inventory, as in a KsctlInstall.
+	// Cluster is the cluster with the objects in the inventory, in the same format as in a
+	// KsctlInstall.
 	// +optional
 	Cluster string `json:"cluster,omitempty"`
 
-	// ClusterUID is the uid of that cluster's namespace kube-system, as in a KsctlInstall.
+	// ClusterUID is the UID of the namespace kube-system of the cluster in status.cluster, as in a
+	// KsctlInstall.
 	// +optional
 	ClusterUID string `json:"clusterUID,omitempty"`
 }
 
-// KsctlRemove takes away what was installed, and keeps it away while it exists.
+// KsctlRemove removes installed objects, and keeps them removed while it exists.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -229,10 +231,10 @@ type KsctlRemoveList struct {
 // CommonStatus returns the part of the status that every kind has.
 func (in *KsctlRemove) CommonStatus() *CommonStatus { return &in.Status.CommonStatus }
 
-// Schedule says when the object is looked at again.
+// Schedule returns the schedule of the spec.
 func (in *KsctlRemove) Schedule() *Schedule { return &in.Spec.Schedule }
 
-// Names is true when a component is among those to remove.
+// Names reports whether a component is removed.
 func (in *KsctlRemoveSpec) Names(component string) bool {
 	if len(in.Components) == 0 {
 		return true
@@ -245,7 +247,7 @@ func (in *KsctlRemoveSpec) Names(component string) bool {
 	return false
 }
 
-// Keeps is true for an object that is left where it would be deleted.
+// Keeps reports whether an object is kept instead of deleted.
 func (in *KsctlRemoveSpec) Keeps(group, kind, namespace, name string) bool {
 	if in.Keep == nil {
 		return group == "" && kind == "PersistentVolumeClaim"

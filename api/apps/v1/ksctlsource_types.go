@@ -6,61 +6,60 @@ import (
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 )
 
-// GitRef selects a commit. At most one of its fields is set; the branch main
-// when none is.
+// GitRef selects a commit. At most one field may be set. Defaults to the branch main.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.branch), has(self.tag), has(self.semver), has(self.commit)].filter(x, x).size() <= 1",message="set at most one of branch, tag, semver and commit"
 type GitRef struct {
-	// Branch whose head is followed.
+	// Branch selects the latest commit of a branch.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	Branch string `json:"branch,omitempty"`
 
-	// Tag that is taken. One that is moved is followed.
+	// Tag selects the commit of a tag. If the tag is moved, its new commit is used.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	Tag string `json:"tag,omitempty"`
 
-	// SemVer is a range, such as ">=1.2.0 <2.0.0" or "1.x": the tag with the
-	// highest version in it is taken. Tags are versions with or without a leading
-	// v; prereleases count only where the range names one, as in ">=1.2.0-0".
+	// SemVer is a range, such as ">=1.2.0 <2.0.0" or "1.x". It selects the tag with the highest
+	// version in the range. Tags are versions with or without a leading v. Prereleases only match a
+	// range that names one, as in ">=1.2.0-0".
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	SemVer string `json:"semver,omitempty"`
 
-	// Commit that is taken, as a full SHA-1 or SHA-256.
+	// Commit is a full SHA-1 or SHA-256.
 	// +optional
 	// +kubebuilder:validation:Pattern="^([0-9a-f]{40}|[0-9a-f]{64})$"
 	Commit string `json:"commit,omitempty"`
 }
 
-// GitVerificationMode says which signatures are checked.
+// GitVerificationMode specifies the signatures to verify.
 type GitVerificationMode string
 
 // Modes of GitVerification.
 const (
-	// VerifyHEAD checks the signature of the commit.
+	// VerifyHEAD verifies the signature of the commit.
 	VerifyHEAD GitVerificationMode = "HEAD"
-	// VerifyTag checks the signature of the tag.
+	// VerifyTag verifies the signature of the tag.
 	VerifyTag GitVerificationMode = "Tag"
-	// VerifyTagAndHEAD checks both.
+	// VerifyTagAndHEAD verifies both.
 	VerifyTagAndHEAD GitVerificationMode = "TagAndHEAD"
 )
 
-// GitVerification says whose signatures a commit or a tag needs.
+// GitVerification specifies the signatures that a commit or tag requires.
 type GitVerification struct {
-	// Mode is what has to be signed: HEAD (the commit), Tag, or TagAndHEAD. HEAD when unset.
+	// Mode specifies what must be signed: HEAD (the commit), Tag or TagAndHEAD. Defaults to HEAD.
 	// +optional
 	// +kubebuilder:validation:Enum=HEAD;Tag;TagAndHEAD
 	Mode GitVerificationMode `json:"mode,omitempty"`
 
-	// SecretRef names a Secret of this namespace with the public keys that are
-	// trusted, under any names: armored OpenPGP keys, or lines with SSH public keys
-	// as in authorized_keys or allowed_signers.
+	// SecretRef names a Secret in this namespace with the trusted public keys, in entries with any
+	// name: armored OpenPGP keys, or lines with SSH public keys as in authorized_keys or
+	// allowed_signers.
 	SecretRef fluxmeta.LocalObjectReference `json:"secretRef"`
 }
 
-// GitSource is a repository that is served over HTTPS, HTTP or SSH.
+// GitSource is a Git repository that is served over HTTPS, HTTP or SSH.
 //
 // +kubebuilder:validation:XValidation:rule="!self.url.startsWith('ssh://') || has(self.secretRef)",message="a URL of ssh needs a secretRef with identity and known_hosts"
 // +kubebuilder:validation:XValidation:rule="!has(self.verify) || !has(self.verify.mode) || self.verify.mode == 'HEAD' || (has(self.ref) && (has(self.ref.tag) || has(self.ref.semver)))",message="verify.mode Tag and TagAndHEAD need ref.tag or ref.semver"
@@ -75,110 +74,108 @@ type GitSource struct {
 	// +optional
 	Ref *GitRef `json:"ref,omitempty"`
 
-	// SecretRef names a Secret of this namespace with what opens the repository.
-	// For HTTPS: username and password, or bearerToken; ca.crt for a certificate
-	// authority of your own. For SSH: identity (the private key), password (of the
-	// key, if it has one) and known_hosts. A change of the Secret is noticed at once.
+	// SecretRef names a Secret in this namespace with the credentials of the repository. For HTTPS:
+	// username and password, or bearerToken; ca.crt for a private certificate authority. For SSH:
+	// identity (the private key), password (of the private key, if it has one) and known_hosts.
+	// Changes to the Secret are detected immediately.
 	// +optional
 	SecretRef *fluxmeta.LocalObjectReference `json:"secretRef,omitempty"`
 
-	// ProxySecretRef names a Secret of this namespace with the proxy to go
-	// through: address, and username and password if it asks for them. SSH goes
-	// through a SOCKS5 proxy only.
+	// ProxySecretRef names a Secret in this namespace with the proxy to use: address, and username
+	// and password if the proxy requires them. SSH only supports SOCKS5 proxies.
 	// +optional
 	ProxySecretRef *fluxmeta.LocalObjectReference `json:"proxySecretRef,omitempty"`
 
-	// RecurseSubmodules takes the files of submodules too, and of theirs. They count
-	// towards the same limits. User, password and token are shown to the server of
-	// the URL only.
+	// RecurseSubmodules also fetches submodules, recursively. Their files count toward the same
+	// limits. Username, password and token are only sent to the server of the URL.
 	// +optional
 	RecurseSubmodules bool `json:"recurseSubmodules,omitempty"`
 
-	// Verify lets only commits through that somebody trusted has signed.
+	// Verify refuses commits without a signature of a trusted signer.
 	// +optional
 	Verify *GitVerification `json:"verify,omitempty"`
 }
 
-// WebhookType is who tells of pushes, and with that how its requests are checked.
+// WebhookType is the sender of webhook requests. It determines how they are authenticated.
 type WebhookType string
 
 // Types of SourceWebhook.
 const (
-	// GitHubWebhook signs with X-Hub-Signature-256.
+	// GitHubWebhook signs requests in X-Hub-Signature-256.
 	GitHubWebhook WebhookType = "github"
-	// GitLabWebhook shows the token in X-Gitlab-Token.
+	// GitLabWebhook sends the token in X-Gitlab-Token.
 	GitLabWebhook WebhookType = "gitlab"
-	// GiteaWebhook signs with X-Gitea-Signature, as Forgejo does.
+	// GiteaWebhook signs requests in X-Gitea-Signature. Forgejo does the same.
 	GiteaWebhook WebhookType = "gitea"
-	// GenericWebhook shows the token in Authorization, as "Bearer <token>".
+	// GenericWebhook sends the token in Authorization, as "Bearer <token>".
 	GenericWebhook WebhookType = "generic"
-	// GenericHMACWebhook signs with X-Signature, as "sha256=<hex>".
+	// GenericHMACWebhook signs requests in X-Signature, as "sha256=<hex>".
 	GenericHMACWebhook WebhookType = "generic-hmac"
 )
 
-// SourceWebhook has the source looked at as soon as somebody tells of a push.
+// SourceWebhook is a webhook that triggers an immediate fetch of the source.
 //
 // +kubebuilder:validation:XValidation:rule="size(self.secretRef.name) > 0",message="secretRef: name the Secret with the token"
 type SourceWebhook struct {
-	// Type is who tells of pushes: github, gitlab, gitea (Forgejo, too), or anything
-	// else that sends the token (generic) or signs with it (generic-hmac). No
-	// request is taken without a check.
+	// Type is the sender of the requests: github, gitlab, gitea (also for Forgejo), or any other
+	// sender that sends the token (generic) or signs requests with it (generic-hmac). Requests
+	// without valid authentication are rejected.
 	// +kubebuilder:validation:Enum=github;gitlab;gitea;generic;generic-hmac
 	Type WebhookType `json:"type"`
 
-	// SecretRef names a Secret of this namespace whose token, of at least 16
-	// bytes, the sender knows, too. A change of the Secret is noticed at once; the
-	// path changes with it.
+	// SecretRef names a Secret in this namespace with the token that the sender uses, in the key
+	// token. The token must have at least 16 bytes. Changes to the Secret are detected immediately,
+	// and also change the path.
 	SecretRef fluxmeta.LocalObjectReference `json:"secretRef"`
 }
 
-// CommitStatusType is whose API commit statuses are written with.
+// CommitStatusType is the API that commit statuses are written with.
 type CommitStatusType string
 
 // Types of SourceCommitStatus.
 const (
-	// GitHubStatus is github.com, and GitHub Enterprise.
+	// GitHubStatus is the API of github.com and GitHub Enterprise.
 	GitHubStatus CommitStatusType = "github"
-	// GitLabStatus is gitlab.com, and GitLab elsewhere.
+	// GitLabStatus is the API of gitlab.com and self-managed GitLab.
 	GitLabStatus CommitStatusType = "gitlab"
-	// GiteaStatus is Gitea, and Forgejo.
+	// GiteaStatus is the API of Gitea and Forgejo.
 	GiteaStatus CommitStatusType = "gitea"
 )
 
-// SourceCommitStatus has installs of the source stand at the commit that they are of:
-// pending, success or failure, one for each install.
+// SourceCommitStatus reports the state of the source's installs as statuses of the commits that
+// they apply: pending, success or failure, one status for each install.
 //
 // +kubebuilder:validation:XValidation:rule="size(self.secretRef.name) > 0",message="secretRef: name the Secret with the token"
 type SourceCommitStatus struct {
-	// Type is whose API is spoken: github, gitlab or gitea (Forgejo, too).
+	// Type is the API of the server: github, gitlab or gitea (also for Forgejo).
 	// +kubebuilder:validation:Enum=github;gitlab;gitea
 	Type CommitStatusType `json:"type"`
 
-	// SecretRef names a Secret of this namespace with a token that may write commit
-	// statuses, under token; and ca.crt for a certificate authority of your own, where
-	// that of git.secretRef is not the one. A change of the Secret is noticed at once.
+	// SecretRef names a Secret in this namespace with a token that may write commit statuses, in
+	// the key token. Its key ca.crt is for a private certificate authority, if it differs from that
+	// of git.secretRef. Changes to the Secret are detected immediately.
 	SecretRef fluxmeta.LocalObjectReference `json:"secretRef"`
 
-	// Address of the repository, such as https://git.example.com/team/fleet, if it is
-	// not git.url: for a repository that is fetched from a mirror, or over SSH from
-	// a host of another name. The token is shown to the host of this address, or to that of
-	// git.url without it; for github.com to api.github.com.
+	// Address is the URL of the repository, such as https://git.example.com/team/fleet, if it
+	// differs from git.url: for a repository that is fetched from a mirror, or over SSH from a host
+	// with another name. The token is sent to the host of this address, or to the host of git.url
+	// if it is unset. For github.com, it is sent to api.github.com.
 	// +optional
 	// +kubebuilder:validation:Pattern="^https?://.+"
 	// +kubebuilder:validation:MaxLength=2048
 	Address string `json:"address,omitempty"`
 
-	// Cluster is what this cluster is called in the names of statuses, which are
-	// ksctlinstall/<namespace>/<name>/<cluster>: clusters that follow one repository
-	// need names of their own. The first part of the source's UID when unset, which is
-	// another one when the cluster is built anew.
+	// Cluster is the name of this cluster in the names of statuses, which are
+	// ksctlinstall/<namespace>/<name>/<cluster>. Clusters that use the same repository need
+	// different names. Defaults to the first part of the UID of the source, which changes if the
+	// cluster is recreated.
 	// +optional
 	// +kubebuilder:validation:Pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 	// +kubebuilder:validation:MaxLength=63
 	Cluster string `json:"cluster,omitempty"`
 }
 
-// KsctlSourceSpec says what to fetch.
+// KsctlSourceSpec specifies what to fetch.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.git), has(self.oci)].exists_one(set, set)",message="set exactly one of git and oci: where to fetch from"
 // +kubebuilder:validation:XValidation:rule="!has(self.webhook) || !has(self.oci) || self.webhook.type in ['generic', 'generic-hmac']",message="webhook.type of a registry is generic or generic-hmac"
@@ -186,53 +183,52 @@ type SourceCommitStatus struct {
 type KsctlSourceSpec struct {
 	Schedule `json:",inline"`
 
-	// Git is the repository to fetch from.
+	// Git is the Git repository to fetch.
 	// +optional
 	Git *GitSource `json:"git,omitempty"`
 
-	// OCI is the repository of a registry to fetch from.
+	// OCI is the OCI repository to fetch.
 	// +optional
 	OCI *OCISource `json:"oci,omitempty"`
 
-	// Ignore are patterns, one a line as in .gitignore, of files to leave out of
-	// the artifact. They come after those of files named .sourceignore in the source,
-	// and the last one that fits counts. Changes of files that are left out change
-	// nothing but the revision.
+	// Ignore lists patterns of files to exclude from the artifact, one per line as in .gitignore.
+	// They are evaluated after the patterns of .sourceignore files in the source. The last matching
+	// pattern decides. Changes of excluded files only change the revision.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32768
 	Ignore string `json:"ignore,omitempty"`
 
-	// Webhook has a push start a look at once, where the controller receives
-	// pushes (--webhook-addr). The path to send to is in status.webhookPath.
+	// Webhook triggers an immediate fetch on a push, if the controller receives webhooks
+	// (--webhook-addr). The path of the webhook is in status.webhookPath.
 	// +optional
 	Webhook *SourceWebhook `json:"webhook,omitempty"`
 
-	// CommitStatus writes how installs of the source stand to the commits of the
+	// CommitStatus reports the state of the source's installs as statuses of the commits of the
 	// repository.
 	// +optional
 	CommitStatus *SourceCommitStatus `json:"commitStatus,omitempty"`
 }
 
-// KsctlSourceStatus is what was fetched.
+// KsctlSourceStatus is the observed state of a source.
 type KsctlSourceStatus struct {
 	CommonStatus `json:",inline"`
 
-	// Artifact is the last tree that was fetched, in the form that Flux sources use.
+	// Artifact is the last artifact that was fetched, in the same format as in Flux sources.
 	// +optional
 	Artifact *fluxmeta.Artifact `json:"artifact,omitempty"`
 
-	// SourceVerificationMode is what was verified of the artifact, by the keys that
-	// were in the Secret then: HEAD, Tag or TagAndHEAD of Git, or cosign or notation.
+	// SourceVerificationMode is what was verified for the artifact, with the keys in the Secret at
+	// that time: HEAD, Tag or TagAndHEAD for Git, or cosign or notation.
 	// +optional
 	SourceVerificationMode GitVerificationMode `json:"sourceVerificationMode,omitempty"`
 
-	// ObservedContent identifies what made the artifact, beside its revision: what
-	// is ignored, and how and by which version of the Secret it was verified.
+	// ObservedContent identifies the inputs of the artifact other than its revision: the ignore
+	// patterns, the kind of verification and the version of the Secret that it was verified with.
 	// +optional
 	ObservedContent string `json:"observedContent,omitempty"`
 
-	// WebhookPath is where pushes are received, on the host that leads to
-	// --webhook-addr: /hook/ and a digest that follows from the token.
+	// WebhookPath is the path for webhook requests, on the host that routes to --webhook-addr:
+	// /hook/ followed by a digest that is derived from the token.
 	// +optional
 	WebhookPath string `json:"webhookPath,omitempty"`
 }
@@ -269,8 +265,8 @@ type KsctlSourceList struct {
 // CommonStatus returns the part of the status that every kind has.
 func (in *KsctlSource) CommonStatus() *CommonStatus { return &in.Status.CommonStatus }
 
-// Schedule says when the object is looked at again.
+// Schedule returns the schedule of the spec.
 func (in *KsctlSource) Schedule() *Schedule { return &in.Spec.Schedule }
 
-// GetArtifact returns the last tree that was fetched, nil before the first.
+// GetArtifact returns the last artifact that was fetched; nil if none was fetched yet.
 func (in *KsctlSource) GetArtifact() *fluxmeta.Artifact { return in.Status.Artifact }

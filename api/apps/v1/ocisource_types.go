@@ -4,19 +4,18 @@ import (
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 )
 
-// OCIRef selects an artifact. At most one of its fields is set; the tag latest
-// when none is.
+// OCIRef selects an artifact. At most one field may be set. Defaults to the tag latest.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.tag), has(self.semver), has(self.digest)].filter(x, x).size() <= 1",message="set at most one of tag, semver and digest"
 type OCIRef struct {
-	// Tag that is followed.
+	// Tag selects the artifact of a tag. If the tag is moved, its new artifact is used.
 	// +optional
 	// +kubebuilder:validation:Pattern="^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$"
 	Tag string `json:"tag,omitempty"`
 
-	// SemVer is a range, such as ">=1.2.0 <2.0.0" or "1.x": the tag with the
-	// highest version in it is taken. Tags are versions with or without a leading
-	// v; prereleases count only where the range names one, as in ">=1.2.0-0".
+	// SemVer is a range, such as ">=1.2.0 <2.0.0" or "1.x". It selects the tag with the highest
+	// version in the range. Tags are versions with or without a leading v. Prereleases only match a
+	// range that names one, as in ">=1.2.0-0".
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	SemVer string `json:"semver,omitempty"`
@@ -27,26 +26,26 @@ type OCIRef struct {
 	Digest string `json:"digest,omitempty"`
 }
 
-// OCILayerSelector chooses the layer that holds the files.
+// OCILayerSelector selects the layer that contains the files.
 type OCILayerSelector struct {
-	// MediaType of the layer. The first layer of that type is taken.
+	// MediaType of the layer. The first layer of this type is used.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	MediaType string `json:"mediaType"`
 }
 
-// OCIVerificationProvider is what signatures are made with.
+// OCIVerificationProvider is the tool that creates signatures.
 type OCIVerificationProvider string
 
 // Providers of OCIVerification.
 const (
-	// Cosign of Sigstore.
+	// Cosign is the signature tool of Sigstore.
 	Cosign OCIVerificationProvider = "cosign"
-	// Notation of the Notary Project.
+	// Notation is the signature tool of the Notary Project.
 	Notation OCIVerificationProvider = "notation"
 )
 
-// OIDCIdentityMatch selects who signed without a key.
+// OIDCIdentityMatch selects the signers of keyless signatures.
 type OIDCIdentityMatch struct {
 	// Issuer is a regular expression for the issuer in the certificate. Anchor it
 	// with ^ and $, and escape dots.
@@ -61,37 +60,37 @@ type OIDCIdentityMatch struct {
 	Subject string `json:"subject"`
 }
 
-// OCIVerification says whose signatures an artifact needs. One valid signature
-// is enough.
+// OCIVerification specifies the signatures that an artifact requires. One valid signature is
+// sufficient.
 //
 // +kubebuilder:validation:XValidation:rule="self.provider != 'notation' || (has(self.secretRef) && !has(self.trustedRootSecretRef) && !has(self.matchOIDCIdentity))",message="notation needs secretRef, and takes neither trustedRootSecretRef nor matchOIDCIdentity"
 // +kubebuilder:validation:XValidation:rule="self.provider != 'cosign' || (has(self.secretRef) ? !has(self.trustedRootSecretRef) && !has(self.matchOIDCIdentity) : has(self.trustedRootSecretRef) && has(self.matchOIDCIdentity))",message="cosign needs either secretRef with keys, or both trustedRootSecretRef and matchOIDCIdentity"
 type OCIVerification struct {
-	// Provider is what the artifact was signed with: cosign or notation.
+	// Provider is the tool that the artifact is signed with: cosign or notation.
 	// +kubebuilder:validation:Enum=cosign;notation
 	Provider OCIVerificationProvider `json:"provider"`
 
-	// SecretRef names a Secret of this namespace. For cosign it holds the public
-	// keys that are trusted, under names that end with .pub; for notation
-	// trustpolicy.json, and certificates under names that end with .crt or .pem.
+	// SecretRef names a Secret in this namespace. For cosign, it contains the trusted public keys,
+	// in entries that end with .pub. For notation, it contains trustpolicy.json, and certificates
+	// in entries that end with .crt or .pem.
 	// +optional
 	SecretRef *fluxmeta.LocalObjectReference `json:"secretRef,omitempty"`
 
-	// TrustedRootSecretRef names a Secret of this namespace with
-	// trusted_root.json: the authorities and logs that vouch for signatures of
-	// cosign without a key. Nothing is fetched from Sigstore's public instance.
+	// TrustedRootSecretRef names a Secret in this namespace with trusted_root.json: the certificate
+	// authorities and transparency logs that verify keyless cosign signatures. Nothing is fetched
+	// from Sigstore's public instance.
 	// +optional
 	TrustedRootSecretRef *fluxmeta.LocalObjectReference `json:"trustedRootSecretRef,omitempty"`
 
-	// MatchOIDCIdentity says who may sign with cosign without a key: whoever
-	// matches one of these.
+	// MatchOIDCIdentity lists the identities that are trusted for keyless cosign signatures. A
+	// signer must match one of them.
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	MatchOIDCIdentity []OIDCIdentityMatch `json:"matchOIDCIdentity,omitempty"`
 }
 
-// OCISource is a repository of an OCI registry.
+// OCISource is a repository in an OCI registry.
 type OCISource struct {
 	// URL of the repository, without tag and digest, such as
 	// oci://registry.example.com/platform/fleet.
@@ -103,30 +102,30 @@ type OCISource struct {
 	// +optional
 	Ref *OCIRef `json:"ref,omitempty"`
 
-	// LayerSelector chooses the layer that holds the files, as a gzip-compressed
-	// tarball; the first layer when unset.
+	// LayerSelector selects the layer that contains the files, as a gzip-compressed tarball.
+	// Defaults to the first layer.
 	// +optional
 	LayerSelector *OCILayerSelector `json:"layerSelector,omitempty"`
 
-	// SecretRef names a Secret of this namespace with the credentials, of type
-	// kubernetes.io/dockerconfigjson. A change of the Secret is noticed at once.
+	// SecretRef names a Secret in this namespace with the credentials, of type
+	// kubernetes.io/dockerconfigjson. Changes to the Secret are detected immediately.
 	// +optional
 	SecretRef *fluxmeta.LocalObjectReference `json:"secretRef,omitempty"`
 
-	// ServiceAccountName names an account of this namespace, whose
-	// imagePullSecrets are taken, too.
+	// ServiceAccountName names a service account in this namespace whose imagePullSecrets are also
+	// used.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// CertSecretRef names a Secret of this namespace with ca.crt, a certificate
-	// authority to trust beside the system's, or with tls.crt and tls.key, the
-	// certificate to show to the registry, or with all of them.
+	// CertSecretRef names a Secret in this namespace with ca.crt, a certificate authority to trust
+	// in addition to the system's, or with tls.crt and tls.key, the client certificate for the
+	// registry, or with all of them.
 	// +optional
 	CertSecretRef *fluxmeta.LocalObjectReference `json:"certSecretRef,omitempty"`
 
-	// ProxySecretRef names a Secret of this namespace with the proxy to go
-	// through: address, and username and password if it asks for them.
+	// ProxySecretRef names a Secret in this namespace with the proxy to use: address, and username
+	// and password if the proxy requires them.
 	// +optional
 	ProxySecretRef *fluxmeta.LocalObjectReference `json:"proxySecretRef,omitempty"`
 
@@ -134,7 +133,7 @@ type OCISource struct {
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`
 
-	// Verify lets only artifacts through that somebody trusted has signed.
+	// Verify refuses artifacts without a signature of a trusted signer.
 	// +optional
 	Verify *OCIVerification `json:"verify,omitempty"`
 }

@@ -1,49 +1,49 @@
 package v1
 
-// PublishedCondition says whether the ExternalArtifact of an install has what the
-// install wants. It is there while spec.publish is set.
+// PublishedCondition reports whether the ExternalArtifact of an install is up to date. It is only
+// present while spec.publish is set.
 const PublishedCondition = "Published"
 
-// PublishMode says when a render is published.
+// PublishMode specifies when a rendered stack is published.
 // +kubebuilder:validation:Enum=WhenReady;Only
 type PublishMode string
 
 // Publish modes.
 const (
-	// PublishWhenReady publishes what was installed here and seen ready.
+	// PublishWhenReady applies the stack to the cluster, and publishes it when it is ready.
 	PublishWhenReady PublishMode = "WhenReady"
-	// PublishOnly publishes what was rendered, and installs nothing here.
+	// PublishOnly publishes the rendered stack without applying it to the cluster.
 	PublishOnly PublishMode = "Only"
 )
 
-// PublishedSecrets says what becomes of Secrets where a render is published.
+// PublishedSecrets specifies how Secrets are handled when a rendered stack is published.
 // +kubebuilder:validation:Enum=Refuse;Omit;Include
 type PublishedSecrets string
 
-// What becomes of Secrets.
+// Values of PublishedSecrets.
 const (
-	// SecretsRefuse publishes nothing that has a Secret.
+	// SecretsRefuse refuses to publish stacks with Secrets.
 	SecretsRefuse PublishedSecrets = "Refuse"
-	// SecretsOmit leaves Secrets out.
+	// SecretsOmit publishes the stack without its Secrets.
 	SecretsOmit PublishedSecrets = "Omit"
-	// SecretsInclude publishes them.
+	// SecretsInclude publishes the Secrets.
 	SecretsInclude PublishedSecrets = "Include"
 )
 
-// Publish offers what a stack renders to as an ExternalArtifact of Flux, which
-// others take as a source, such as a Kustomization of kustomize-controller. It has
-// the namespace and the name of the install, and goes with it.
+// Publish publishes the rendered stack as an ExternalArtifact of Flux, which other objects can use
+// as their source, such as a Kustomization of kustomize-controller. The ExternalArtifact has the
+// namespace and name of the install, and is deleted with it.
 type Publish struct {
-	// Mode is WhenReady, to install the stack here and to publish what was seen
-	// ready, or Only, to publish what was rendered and to install nothing here.
-	// WhenReady when unset.
+	// Mode is WhenReady, to apply the stack to the cluster and publish it when it is ready, or
+	// Only, to publish the rendered stack without applying it. Defaults to WhenReady.
 	// +optional
 	Mode PublishMode `json:"mode,omitempty"`
 
-	// Secrets says what becomes of Secrets: whoever can reach the controller's file
-	// server can read what is published. Refuse publishes nothing while the stack
-	// renders a Secret, spec.valuesFrom reads one or something is decrypted; Omit leaves
-	// rendered Secrets out, and refuses the others; Include publishes everything. Refuse when unset.
+	// Secrets specifies how Secrets are handled: anyone who can reach the controller's file server
+	// can read what is published. Refuse publishes nothing while the stack renders a Secret,
+	// spec.valuesFrom reads a Secret, or a file or value is decrypted. Omit leaves out rendered
+	// Secrets, and publishes nothing in the other two cases. Include publishes everything. Defaults
+	// to Refuse.
 	// +optional
 	Secrets PublishedSecrets `json:"secrets,omitempty"`
 }

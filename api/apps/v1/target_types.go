@@ -9,78 +9,84 @@ type ClusterReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// Namespace of the KsctlCluster; that of the object when unset. Another one is refused
-	// when the controller runs with --no-cross-namespace-refs.
+	// Namespace of the KsctlCluster. Defaults to the namespace of the object with the reference.
+	// Another namespace is refused if the controller runs with --no-cross-namespace-refs.
 	// +optional
 	// +kubebuilder:validation:Pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// SecretKeyReference names a key of a Secret in the namespace of the object.
+// SecretKeyReference names a key of a Secret in the namespace of the object with the reference.
 type SecretKeyReference struct {
 	// Name of the Secret.
 	// +kubebuilder:validation:Pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// Key of the Secret that holds the kubeconfig: value when unset, else value.yaml.
+	// Key of the Secret that contains the kubeconfig. Defaults to value, or to value.yaml if there
+	// is no key value.
 	// +optional
 	// +kubebuilder:validation:Pattern="^[-._a-zA-Z0-9]+$"
 	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key,omitempty"`
 }
 
-// KubeConfigReference names a kubeconfig, as Flux does.
+// KubeConfigReference names a kubeconfig, in the same format as in Flux.
 type KubeConfigReference struct {
-	// SecretRef names a Secret of this namespace with a kubeconfig.
+	// SecretRef names a Secret in this namespace with a kubeconfig.
 	SecretRef SecretKeyReference `json:"secretRef"`
 }
 
-// FailurePolicy says what becomes of a roll-out when a cluster fails.
+// FailurePolicy specifies how a rollout continues after a cluster has failed.
 // +kubebuilder:validation:Enum=Stop;Continue
 type FailurePolicy string
 
 // Failure policies.
 const (
-	// FailureStop takes the change to no further cluster until the failed ones are ready, or
-	// there is another change.
+	// FailureStop does not roll out the change to more clusters until the failed clusters are
+	// ready, or until the next change.
 	FailureStop FailurePolicy = "Stop"
-	// FailureContinue goes on with the others.
+	// FailureContinue continues with the other clusters.
 	FailureContinue FailurePolicy = "Continue"
 )
 
-// DefaultMaxConcurrent is ClusterSelector.MaxConcurrent when unset.
+// DefaultMaxConcurrent is the default of ClusterSelector.MaxConcurrent.
 const DefaultMaxConcurrent = 5
 
-// ClusterSelector picks KsctlClusters of the namespace by their labels. An empty one picks all.
+// ClusterSelector selects KsctlClusters in the namespace by their labels. An empty selector selects
+// all of them.
 type ClusterSelector struct {
 	metav1.LabelSelector `json:",inline"`
 
-	// MaxConcurrent is how many clusters take in a change at a time. 5 when unset.
+	// MaxConcurrent is the maximum number of clusters that apply a change at the same time.
+	// Defaults to 5.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	MaxConcurrent *int32 `json:"maxConcurrent,omitempty"`
 
-	// OnFailure says whether a change goes to further clusters when one has failed. Stop when unset.
+	// OnFailure specifies whether a change is rolled out to more clusters after a cluster has
+	// failed. Defaults to Stop.
 	// +optional
 	OnFailure FailurePolicy `json:"onFailure,omitempty"`
 }
 
-// FleetLabel is on each install that was made for a cluster; its value is the name of the
-// install with the clusterSelector, or the beginning of it and a hash where that is too long.
+// FleetLabel is set on each install that is created for one cluster of a clusterSelector. Its value
+// is the name of the install with the clusterSelector. A name that is too long is cut, and followed
+// by a hash.
 const FleetLabel = "apps.ksctl.com/fleet"
 
-// ReleaseAnnotation on an install that was made for a cluster has the digest of the artifact that
-// it may take in.
+// ReleaseAnnotation is set on each install that is created for one cluster of a clusterSelector.
+// Its value is the digest of the artifact that the install may apply.
 const ReleaseAnnotation = "apps.ksctl.com/release"
 
-// TurnAnnotation on an install that was made for a cluster has the number of the turn in which it
-// was last given a change, with "ahead" behind it where others had waited longer.
+// TurnAnnotation is set on each install that is created for one cluster of a clusterSelector. Its
+// value is the number of the turn in which a change was last released to the install, followed by a
+// space and the word ahead if the install had its turn before installs that had waited longer.
 const TurnAnnotation = "apps.ksctl.com/turn"
 
-// TakenArtifact is an artifact that an install took in.
+// TakenArtifact is an artifact that an install applies.
 type TakenArtifact struct {
 	// Revision of the source.
 	// +optional
@@ -89,37 +95,40 @@ type TakenArtifact struct {
 	// Digest of the tarball.
 	Digest string `json:"digest"`
 
-	// URL that served it; unset where it could hold a secret.
+	// URL that the artifact was fetched from. Unset if the URL may contain a secret.
 	// +optional
 	URL string `json:"url,omitempty"`
 }
 
-// InstalledCluster is how one cluster stands that a clusterSelector picks, or picked.
+// InstalledCluster is the state of a stack on one cluster that a clusterSelector selects or has
+// selected.
 type InstalledCluster struct {
 	// Name of the KsctlCluster.
 	Name string `json:"name"`
 
-	// Install that was made for it.
+	// Install is the name of the install that is created for the cluster.
 	// +optional
 	Install string `json:"install,omitempty"`
 
-	// State is Ready, Updating, Failed, Unreachable, Waiting for its turn, or Removing.
+	// State is Ready, Updating, Failed, Unreachable, Waiting (for its turn in the rollout) or
+	// Removing.
 	State ClusterState `json:"state"`
 
-	// Since is when it began to take in a change; set while it does.
+	// Since is the time at which the cluster started to apply the change. It is only set while the
+	// cluster applies it.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 
-	// Revision of the source that is applied there.
+	// Revision of the source that is applied to the cluster.
 	// +optional
 	Revision string `json:"revision,omitempty"`
 
-	// Message says more where it is not ready.
+	// Message explains why the cluster is not ready.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
-// ClusterState is how an install stands on one cluster.
+// ClusterState is the state of an install on one cluster.
 // +kubebuilder:validation:Enum=Ready;Updating;Failed;Unreachable;Waiting;Removing
 type ClusterState string
 
@@ -133,16 +142,16 @@ const (
 	ClusterRemoving    ClusterState = "Removing"
 )
 
-// TargetCluster says which cluster is meant: that which the controller runs in when
-// neither is set. What is read from this cluster, such as values, is read with the rights of
-// the service account, which needs to be allowed to get the Secret with the kubeconfig, too;
-// the other cluster is reached with the rights of that kubeconfig.
+// TargetCluster selects a cluster. Defaults to the cluster that the controller runs in. Everything
+// that is read from this cluster, such as values, is read with the permissions of the service
+// account. The service account also needs the permission to get the Secret with the kubeconfig. Any
+// other cluster is accessed with the permissions of its kubeconfig.
 type TargetCluster struct {
 	// ClusterRef names a KsctlCluster.
 	// +optional
 	ClusterRef *ClusterReference `json:"clusterRef,omitempty"`
 
-	// KubeConfig names a kubeconfig in a Secret instead.
+	// KubeConfig names a Secret with a kubeconfig, instead of a KsctlCluster.
 	// +optional
 	KubeConfig *KubeConfigReference `json:"kubeConfig,omitempty"`
 }

@@ -1,5 +1,5 @@
-// Package v1 holds the kinds of cluster.ksctl.com/v1: the clusters that there are, and how
-// they are reached.
+// Package v1 contains the kinds of cluster.ksctl.com/v1: clusters and their access, and the scaling
+// of their workers.
 //
 // +kubebuilder:object:generate=true
 // +groupName=cluster.ksctl.com

@@ -23,7 +23,7 @@ import (
 
 var goldenTime = metav1.NewTime(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC))
 
-// Fields that exclude each other in the API are all set: this is only their JSON.
+// TestGoldenStored only compares JSON: it also sets fields that exclude each other in the API.
 func TestGoldenStored(t *testing.T) {
 	cluster, autoscaler := goldenCluster(), goldenAutoScaler()
 	golden.JSON(t, "ksctlcluster.json", cluster)
@@ -33,7 +33,7 @@ func TestGoldenStored(t *testing.T) {
 	}
 }
 
-// An unset field is left out, unless the API requires it.
+// TestGoldenUnset checks that unset fields are omitted, unless the API requires them.
 func TestGoldenUnset(t *testing.T) {
 	golden.JSON(t, "ksctlcluster-unset.json", &KsctlCluster{})
 	golden.JSON(t, "ksctlautoscaler-unset.json", &KsctlAutoScaler{})

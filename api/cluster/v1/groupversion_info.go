@@ -9,10 +9,10 @@ import (
 // GroupVersion is the group and version of every kind in this package.
 var GroupVersion = schema.GroupVersion{Group: "cluster.ksctl.com", Version: "v1"}
 
-// SchemeGroupVersion is GroupVersion, under the name that generated clients know.
+// SchemeGroupVersion is GroupVersion under the name that generated clients use.
 var SchemeGroupVersion = GroupVersion
 
-// Resource is a resource of this group, as ksctlclusters.
+// Resource returns a resource of this group, such as ksctlclusters.
 func Resource(resource string) schema.GroupResource {
 	return GroupVersion.WithResource(resource).GroupResource()
 }

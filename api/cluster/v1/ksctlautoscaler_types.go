@@ -6,49 +6,49 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// PoolLabel is on the nodes of a pool; its value is the pool's name.
+// PoolLabel is set on the nodes of a pool. Its value is the name of the pool.
 const PoolLabel = "cluster.ksctl.com/pool"
 
-// KsctlAutoScalerSpec says how the workers of a cluster scale. It belongs to the repository:
-// no controller writes it.
+// KsctlAutoScalerSpec specifies how the workers of a cluster scale. It is owned by the repository
+// that it is applied from: no controller writes it.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.limits) || !has(self.limits.maxNodesTotal) || self.limits.maxNodesTotal == 0 || self.pools.map(p, p.minSize).sum() <= self.limits.maxNodesTotal",message="the pools' minSize together are more than limits.maxNodesTotal"
 type KsctlAutoScalerSpec struct {
 	appsv1.Schedule `json:",inline"`
 
-	// ClusterRef names the cluster. One KsctlAutoScaler may have it.
+	// ClusterRef names the cluster. A cluster can have only one KsctlAutoScaler.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterRef can't be changed: make another KsctlAutoScaler"
 	ClusterRef AutoScaledCluster `json:"clusterRef"`
 
-	// Mode: Auto makes and deletes machines, ScaleUpOnly makes them alone, Off does neither.
-	// Auto when unset.
+	// Mode is Auto (machines are created and deleted), ScaleUpOnly (machines are only created) or
+	// Off (neither). Defaults to Auto.
 	// +optional
 	Mode ScalingMode `json:"mode,omitempty"`
 
-	// Agent makes and deletes the machines.
+	// Agent is the endpoint of the agent that creates and deletes the machines.
 	Agent appsv1.AgentEndpoint `json:"agent"`
 
-	// Autoscaler says how Cluster Autoscaler itself runs.
+	// Autoscaler configures the deployment of Cluster Autoscaler.
 	// +optional
 	Autoscaler *AutoscalerDeployment `json:"autoscaler,omitempty"`
 
-	// Limits of the whole cluster.
+	// Limits limits the size of the whole cluster.
 	// +optional
 	Limits *ScalingLimits `json:"limits,omitempty"`
 
-	// ScaleDown says when machines go.
+	// ScaleDown configures the deletion of machines.
 	// +optional
 	ScaleDown *ScaleDown `json:"scaleDown,omitempty"`
 
-	// ScaleUp says when machines come.
+	// ScaleUp configures the creation of machines.
 	// +optional
 	ScaleUp *ScaleUp `json:"scaleUp,omitempty"`
 
-	// Pods say which pods keep a node.
+	// Pods specifies which pods prevent the deletion of their node.
 	// +optional
 	Pods *PodRules `json:"pods,omitempty"`
 
-	// Pools of workers, each of one machine size.
+	// Pools are the pools of workers. Each pool has one machine size.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
@@ -56,33 +56,34 @@ type KsctlAutoScalerSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.nodeSize == p.nodeSize))",message="each nodeSize may be that of one pool: the size tells the workers of pools apart"
 	Pools []WorkerPool `json:"pools"`
 
-	// ServiceAccountName is the account in this namespace whose rights are used to read the
-	// Secrets of the cluster and of the agent, and to install Cluster Autoscaler. The
-	// controller's --default-service-account when unset.
+	// ServiceAccountName is the service account in this namespace whose permissions are used to
+	// read the Secrets of the cluster and of the agent, and to install Cluster Autoscaler. Defaults
+	// to the controller's --default-service-account.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
 
-// Conditions of a KsctlAutoScaler, beside Ready.
+// Condition types of a KsctlAutoScaler, in addition to Ready.
 const (
-	// AcceptedCondition is false for a second one of the same cluster.
+	// AcceptedCondition is false if another KsctlAutoScaler already scales the cluster.
 	AcceptedCondition = "Accepted"
-	// StateImportedCondition says whether the cluster is known by its state, or by a kubeconfig alone.
+	// StateImportedCondition is true if the cluster has an imported state, and false if it only has
+	// a kubeconfig.
 	StateImportedCondition = "StateImported"
-	// ProviderServingCondition says whether Cluster Autoscaler is answered.
+	// ProviderServingCondition is true if requests of Cluster Autoscaler are served.
 	ProviderServingCondition = "ProviderServing"
-	// AutoscalerAvailableCondition says whether Cluster Autoscaler runs.
+	// AutoscalerAvailableCondition is true if Cluster Autoscaler runs.
 	AutoscalerAvailableCondition = "AutoscalerAvailable"
-	// AutoscalerHealthyCondition is what Cluster Autoscaler says of itself.
+	// AutoscalerHealthyCondition is the health that Cluster Autoscaler reports.
 	AutoscalerHealthyCondition = "AutoscalerHealthy"
-	// ProgressingCondition is true while machines are made or deleted.
+	// ProgressingCondition is true while machines are created or deleted.
 	ProgressingCondition = "Progressing"
-	// DegradedCondition is true while a pool could not be brought to its target.
+	// DegradedCondition is true while a pool cannot reach its target size.
 	DegradedCondition = "Degraded"
 )
 
-// KsctlAutoScaler has the workers of a cluster scale, by Cluster Autoscaler and ksctl's agent.
+// KsctlAutoScaler scales the workers of a cluster, with Cluster Autoscaler and ksctl's agent.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -116,5 +117,5 @@ type KsctlAutoScalerList struct {
 // CommonStatus returns the part of the status that every kind has.
 func (in *KsctlAutoScaler) CommonStatus() *appsv1.CommonStatus { return &in.Status.CommonStatus }
 
-// Schedule says when the object is looked at again.
+// Schedule returns the schedule of the spec.
 func (in *KsctlAutoScaler) Schedule() *appsv1.Schedule { return &in.Spec.Schedule }

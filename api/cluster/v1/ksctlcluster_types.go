@@ -6,7 +6,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// Labels of a KsctlCluster, with which others select clusters.
+// Labels of a KsctlCluster that other objects can use to select clusters.
 const (
 	CloudLabel        = "cluster.ksctl.com/cloud"
 	RegionLabel       = "cluster.ksctl.com/region"
@@ -14,26 +14,27 @@ const (
 	DistributionLabel = "cluster.ksctl.com/distribution"
 )
 
-// ClusterLabel is on each Secret that is written for a cluster; its value is the name of the
-// KsctlCluster, or the beginning of it and a hash where that is too long.
+// ClusterLabel is set on each Secret that is written for a cluster. Its value is the name of the
+// KsctlCluster. A name that is too long is cut, and followed by a hash.
 const ClusterLabel = "cluster.ksctl.com/cluster"
 
-// ReachableCondition says whether the cluster's API server answers.
+// ReachableCondition is true if the cluster's API server responds.
 const ReachableCondition = "Reachable"
 
-// InUseCondition names who has objects on the cluster. It is there only while somebody has:
-// so long the KsctlCluster stays, and keeps its kubeconfig, also when it is deleted.
+// InUseCondition lists the users that have objects on the cluster: KsctlInstalls, KsctlRemoves and
+// KsctlAutoScalers. It is only present while there are users. While it is present, the KsctlCluster
+// and its kubeconfig are kept, even if the KsctlCluster is being deleted.
 const InUseCondition = "InUse"
 
-// ClusterImport names the import that brought the state of a cluster.
+// ClusterImport names the ImportState that imported the state of a cluster.
 type ClusterImport struct {
 	// Name of an ImportState in this namespace.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// Key of the cluster in ksctl's store: <cloud>.<type>.<name>.<region>. It may be left
-	// out where the import has one cluster alone.
+	// Key of the cluster in ksctl's store, as <cloud>.<type>.<name>.<region>. It is optional if the
+	// ImportState has only one cluster.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key,omitempty"`
@@ -46,88 +47,91 @@ type KubeConfigRef struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// Key of the Secret that holds the kubeconfig: value when unset, else value.yaml.
+	// Key of the Secret that contains the kubeconfig. Defaults to value, or to value.yaml if there
+	// is no key value.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key,omitempty"`
 
-	// Context of the kubeconfig; its current one when unset.
+	// Context of the kubeconfig. Defaults to its current context.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Context string `json:"context,omitempty"`
 }
 
-// ArgoCDCluster says how Argo CD knows the cluster.
+// ArgoCDCluster registers a cluster in Argo CD.
 type ArgoCDCluster struct {
-	// Namespace of Argo CD. The controller's --argocd-namespaces must list it.
+	// Namespace of Argo CD. It must be listed in the controller's --argocd-namespaces.
 	// +kubebuilder:validation:Pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
 
-	// Name of the cluster in Argo CD. <namespace>.<name> of this object when unset.
+	// Name of the cluster in Argo CD. Defaults to <namespace>.<name> of this object.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 
-	// Project of Argo CD that alone may use the cluster. Every project may when unset.
+	// Project is the only Argo CD project that may use the cluster. If it is unset, every project
+	// may use the cluster.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Project string `json:"project,omitempty"`
 }
 
-// KsctlClusterSpec says how a cluster is reached.
+// KsctlClusterSpec specifies how a cluster is reached.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.importRef) != has(self.kubeConfigRef)",message="set exactly one of importRef and kubeConfigRef: how the cluster is reached"
 type KsctlClusterSpec struct {
-	// Interval is how often the cluster is asked whether it answers, and Timeout how long
-	// its answer may take, up to 10s of it.
+	// Schedule of the probes. Interval is the time between probes of the cluster. Timeout is the
+	// timeout of a probe, at most 10s.
 	appsv1.Schedule `json:",inline"`
 
-	// ImportRef takes the kubeconfig, and what is known of the cluster, from its imported
-	// state. When ksctl changes that, both follow.
+	// ImportRef uses the kubeconfig and facts of an imported state of the cluster. Both are updated
+	// when ksctl changes the state.
 	// +optional
 	ImportRef *ClusterImport `json:"importRef,omitempty"`
 
-	// KubeConfigRef names a kubeconfig instead.
+	// KubeConfigRef names a Secret with a kubeconfig, instead of an imported state.
 	// +optional
 	KubeConfigRef *KubeConfigRef `json:"kubeConfigRef,omitempty"`
 
-	// ArgoCD has Argo CD know the cluster, too.
+	// ArgoCD registers the cluster in Argo CD.
 	// +optional
 	ArgoCD *ArgoCDCluster `json:"argocd,omitempty"`
 
-	// ServiceAccountName is the account in this namespace whose rights are used to read
-	// the state and to write the Secrets. The controller's --default-service-account when
-	// unset.
+	// ServiceAccountName is the service account in this namespace whose permissions are used to
+	// read the state and to write the Secrets. Defaults to the controller's
+	// --default-service-account.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
 
-// PoolRole is what the machines of a pool are for.
+// PoolRole is the role of the machines of a pool.
 // +kubebuilder:validation:Enum=ControlPlane;Worker;Datastore;LoadBalancer
 type PoolRole string
 
-// NodePool is the machines of a role.
+// NodePool is a group of machines with the same role.
 type NodePool struct {
 	// Role of the machines.
 	Role PoolRole `json:"role"`
 
-	// Size of the machines in the cloud's words, if they are all of one.
+	// Size is the machine size, in the naming of the cloud. Unset if the machines have different
+	// sizes.
 	// +optional
 	Size string `json:"size,omitempty"`
 
-	// Count of the machines.
+	// Count is the number of machines.
 	Count int32 `json:"count"`
 }
 
-// ClusterFacts are what the state of a cluster says.
+// ClusterFacts are the facts in the state of a cluster.
 type ClusterFacts struct {
-	// Name that ksctl knows the cluster by.
+	// Name of the cluster in ksctl.
 	// +optional
 	Name string `json:"name,omitempty"`
 
-	// Cloud that it is in: aws, azure, civo or local.
+	// Cloud of the cluster: aws, azure, civo or local.
 	// +optional
 	Cloud string `json:"cloud,omitempty"`
 
@@ -139,11 +143,11 @@ type ClusterFacts struct {
 	// +optional
 	Type string `json:"type,omitempty"`
 
-	// Distribution of Kubernetes: k3s or kubeadm, or the cloud's own.
+	// Distribution of Kubernetes: k3s or kubeadm, or the distribution of the cloud.
 	// +optional
 	Distribution string `json:"distribution,omitempty"`
 
-	// Versions that it was made with, by what they are of.
+	// Versions that the cluster was created with, by component, such as kubernetes or etcd.
 	// +optional
 	Versions map[string]string `json:"versions,omitempty"`
 
@@ -153,15 +157,15 @@ type ClusterFacts struct {
 	Pools []NodePool `json:"pools,omitempty"`
 }
 
-// KsctlClusterStatus is what was seen of a cluster.
+// KsctlClusterStatus is the observed state of a cluster.
 type KsctlClusterStatus struct {
 	appsv1.CommonStatus `json:",inline"`
 
-	// Import that brought the state that it was taken from.
+	// Import is the name of the ImportState that imported the state of the cluster.
 	// +optional
 	Import string `json:"import,omitempty"`
 
-	// Store is the namespace of ksctl's store that has the state, and Key the key there.
+	// Store is the namespace of ksctl's store that contains the state of the cluster.
 	// +optional
 	Store string `json:"store,omitempty"`
 
@@ -169,40 +173,41 @@ type KsctlClusterStatus struct {
 	// +optional
 	Key string `json:"key,omitempty"`
 
-	// Facts of its state; none where a kubeconfig alone is known.
+	// Facts of the cluster's state. Unset if only a kubeconfig is known.
 	// +optional
 	Facts *ClusterFacts `json:"facts,omitempty"`
 
-	// Server is the address of its API server.
+	// Server is the address of the cluster's API server.
 	// +optional
 	Server string `json:"server,omitempty"`
 
-	// KubernetesVersion that its API server says it has.
+	// KubernetesVersion is the version that the cluster's API server reports.
 	// +optional
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
 
-	// Nodes that it has, if it may be asked.
+	// Nodes is the number of nodes of the cluster. Unset if the nodes cannot be listed.
 	// +optional
 	Nodes *int32 `json:"nodes,omitempty"`
 
-	// KubeConfigSecret is the Secret in this namespace with its kubeconfig.
+	// KubeConfigSecret is the name of the Secret in this namespace with the kubeconfig of the
+	// cluster.
 	// +optional
 	KubeConfigSecret string `json:"kubeConfigSecret,omitempty"`
 
-	// KubeConfigKey is the key of that Secret.
+	// KubeConfigKey is the key of the kubeconfig in kubeConfigSecret.
 	// +optional
 	KubeConfigKey string `json:"kubeConfigKey,omitempty"`
 
-	// KubeConfigExpires is when the certificate in it does.
+	// KubeConfigExpires is the expiration time of the client certificate in the kubeconfig.
 	// +optional
 	KubeConfigExpires *metav1.Time `json:"kubeConfigExpires,omitempty"`
 
-	// ArgoCDSecret is the Secret that Argo CD knows the cluster by: <namespace>/<name>.
+	// ArgoCDSecret is the Secret that registers the cluster in Argo CD, as <namespace>/<name>.
 	// +optional
 	ArgoCDSecret string `json:"argocdSecret,omitempty"`
 }
 
-// KsctlCluster is a cluster that installs, Flux and Argo CD can reach.
+// KsctlCluster is a cluster that KsctlInstalls, Flux and Argo CD can use as a target.
 //
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 242",message="the name may have at most 242 characters: that of its Secret ends in -kubeconfig"
 // +genclient
@@ -237,5 +242,5 @@ type KsctlClusterList struct {
 // CommonStatus returns the part of the status that every kind has.
 func (in *KsctlCluster) CommonStatus() *appsv1.CommonStatus { return &in.Status.CommonStatus }
 
-// Schedule says when the object is looked at again.
+// Schedule returns the schedule of the spec.
 func (in *KsctlCluster) Schedule() *appsv1.Schedule { return &in.Spec.Schedule }

@@ -5,39 +5,39 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ScalingMode says what is done with what Cluster Autoscaler asks for.
+// ScalingMode specifies which requests of Cluster Autoscaler are carried out.
 // +kubebuilder:validation:Enum=Auto;ScaleUpOnly;Off
 type ScalingMode string
 
 // Scaling modes.
 const (
-	// ScalingAuto makes machines and deletes them.
+	// ScalingAuto creates and deletes machines.
 	ScalingAuto ScalingMode = "Auto"
-	// ScalingUpOnly makes machines, and deletes none.
+	// ScalingUpOnly creates machines, and does not delete machines.
 	ScalingUpOnly ScalingMode = "ScaleUpOnly"
-	// ScalingOff does neither. What has begun is brought to its end.
+	// ScalingOff does neither. Operations that have started are completed.
 	ScalingOff ScalingMode = "Off"
 )
 
-// ScaleDownOrder says which machine of a cluster may go.
+// ScaleDownOrder specifies which machines of a cluster may be deleted.
 // +kubebuilder:validation:Enum=Tail;Any
 type ScaleDownOrder string
 
-// Orders.
+// Scale-down orders.
 const (
-	// TailOrder lets the worker that was made last go first, as ksctl keeps its workers in an
-	// array and deletes the end of it.
+	// TailOrder deletes the worker that was created last first, because ksctl keeps its workers in
+	// an array and only deletes its last elements.
 	TailOrder ScaleDownOrder = "Tail"
-	// AnyOrder lets each of them go. It needs an agent that deletes by name, and none that is
-	// known here does: it is refused.
+	// AnyOrder deletes workers in any order. It requires an agent that deletes machines by name. No
+	// known agent does, so it is refused.
 	AnyOrder ScaleDownOrder = "Any"
 )
 
-// Expander chooses among the pools that a pod would fit in.
+// Expander selects among the pools that fit a pod.
 // +kubebuilder:validation:Enum=LeastWaste;Priority;LeastNodes;MostPods;Random
 type Expander string
 
-// AutoScaledCluster names the cluster.
+// AutoScaledCluster names the cluster to scale.
 type AutoScaledCluster struct {
 	// Name of a KsctlCluster in this namespace.
 	// +kubebuilder:validation:MinLength=1
@@ -45,125 +45,128 @@ type AutoScaledCluster struct {
 	Name string `json:"name"`
 }
 
-// AutoscalerDeployment says how Cluster Autoscaler itself runs.
+// AutoscalerDeployment configures the deployment of Cluster Autoscaler.
 type AutoscalerDeployment struct {
-	// Install Cluster Autoscaler beside the controller. True when unset; with false
-	// status.autoscaler.flags has the flags for one of your own.
+	// Install runs Cluster Autoscaler in this namespace, next to the controller. Defaults to true.
+	// If it is false, status.autoscaler.flags contains the flags for a Cluster Autoscaler that you
+	// install.
 	// +optional
 	Install *bool `json:"install,omitempty"`
 
-	// Version of Cluster Autoscaler, such as 1.36.1. The one that was tried with the
-	// cluster's minor version when unset.
+	// Version of Cluster Autoscaler, such as 1.36.1. Defaults to the version that is tested with
+	// the cluster's minor version.
 	// +optional
 	// +kubebuilder:validation:Pattern="^1\\.(3[4-9]|[4-9][0-9])\\.[0-9]+$"
 	Version string `json:"version,omitempty"`
 
-	// Image without its tag. registry.k8s.io/autoscaling/cluster-autoscaler when unset.
+	// Image without its tag. Defaults to registry.k8s.io/autoscaling/cluster-autoscaler.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern="^[a-z0-9][a-z0-9._:/-]*$"
 	Image string `json:"image,omitempty"`
 
-	// LogVerbosity of Cluster Autoscaler: 4 says why it does what. 1 when unset.
+	// LogVerbosity of Cluster Autoscaler. At level 4 it logs the reasons for its decisions.
+	// Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10
 	LogVerbosity *int32 `json:"logVerbosity,omitempty"`
 
-	// Resources of its container.
+	// Resources of the Cluster Autoscaler container.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 }
 
-// Bounds are a least and a most.
+// Bounds are a minimum and a maximum.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.max) || !has(self.min) || self.min <= self.max",message="min must not be more than max"
 type Bounds struct {
-	// Min is the least. 0 when unset.
+	// Min is the minimum. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Min *int32 `json:"min,omitempty"`
 
-	// Max is the most. Cluster Autoscaler's own when unset.
+	// Max is the maximum. Defaults to the default of Cluster Autoscaler.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Max *int32 `json:"max,omitempty"`
 }
 
-// ScalingLimits hold for the whole cluster, its control plane included.
+// ScalingLimits limits the size of the whole cluster, including its control plane.
 type ScalingLimits struct {
-	// MaxNodesTotal is the most nodes that the cluster may have. 0 is no limit.
+	// MaxNodesTotal is the maximum number of nodes of the cluster. 0 means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MaxNodesTotal int32 `json:"maxNodesTotal,omitempty"`
 
-	// Cores of all nodes together.
+	// Cores limits the total number of cores of all nodes.
 	// +optional
 	Cores *Bounds `json:"cores,omitempty"`
 
-	// MemoryGiB of all nodes together.
+	// MemoryGiB limits the total memory of all nodes, in GiB.
 	// +optional
 	MemoryGiB *Bounds `json:"memoryGiB,omitempty"`
 }
 
-// ScaleDown says when machines go.
+// ScaleDown configures the deletion of machines.
 type ScaleDown struct {
-	// Order in which machines go. Tail when unset.
+	// Order in which machines are deleted. Defaults to Tail.
 	// +optional
 	Order ScaleDownOrder `json:"order,omitempty"`
 
-	// UtilizationThresholdPercent below which a node is not needed: what its pods request
-	// of what it has. 50 when unset.
+	// UtilizationThresholdPercent is the utilization below which a node is not needed: the requests
+	// of its pods, in percent of the node's resources. Defaults to 50.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	UtilizationThresholdPercent *int32 `json:"utilizationThresholdPercent,omitempty"`
 
-	// UnneededTime is how long a node is not needed before it goes. 10m when unset.
+	// UnneededTime is how long a node must be unneeded before it is deleted. Defaults to 10m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	UnneededTime *metav1.Duration `json:"unneededTime,omitempty"`
 
-	// UnreadyTime is how long a node is not ready before it goes. 20m when unset.
+	// UnreadyTime is how long a node must be unready before it is deleted. Defaults to 20m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	UnreadyTime *metav1.Duration `json:"unreadyTime,omitempty"`
 
-	// DelayAfterAdd is how long nothing goes after a machine has come. 10m when unset.
+	// DelayAfterAdd is how long no machine is deleted after a machine was added. Defaults to 10m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	DelayAfterAdd *metav1.Duration `json:"delayAfterAdd,omitempty"`
 
-	// DelayAfterDelete is how long nothing goes after a machine has gone. 0s when unset.
+	// DelayAfterDelete is how long no machine is deleted after a machine was deleted. Defaults to
+	// 0s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	DelayAfterDelete *metav1.Duration `json:"delayAfterDelete,omitempty"`
 
-	// DelayAfterFailure is how long nothing goes after a machine could not be deleted. 3m
-	// when unset.
+	// DelayAfterFailure is how long no machine is deleted after the deletion of a machine failed.
+	// Defaults to 3m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	DelayAfterFailure *metav1.Duration `json:"delayAfterFailure,omitempty"`
 
-	// MaxGracefulTermination is how long pods that are evicted may take to end. 10m when unset.
+	// MaxGracefulTermination is the maximum time for evicted pods to terminate. Defaults to 10m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	MaxGracefulTermination *metav1.Duration `json:"maxGracefulTermination,omitempty"`
 }
 
-// ScaleUp says when machines come.
+// ScaleUp configures the creation of machines.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.scanInterval) || duration(self.scanInterval) >= duration('5s')",message="scanInterval must be at least 5s"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxNodeProvisionTime) || duration(self.maxNodeProvisionTime) >= duration('1s')",message="maxNodeProvisionTime must be at least 1s"
 type ScaleUp struct {
-	// Expanders choose among the pools that a pod would fit in, one after the other. Random
-	// is the last one. [LeastWaste] when unset.
+	// Expanders select among the pools that fit a pod. Each expander selects from the result of the
+	// previous one. Random can only be the last one. Defaults to [LeastWaste].
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -172,63 +175,65 @@ type ScaleUp struct {
 	// +kubebuilder:validation:XValidation:rule="!self.exists(e, e == 'Random') || self[size(self)-1] == 'Random'",message="Random chooses one pool, so it can only be the last expander"
 	Expanders []Expander `json:"expanders,omitempty"`
 
-	// BalanceSimilarPools keeps pools whose machines are alike at the same size.
+	// BalanceSimilarPools keeps pools with similar machines at the same size.
 	// +optional
 	BalanceSimilarPools bool `json:"balanceSimilarPools,omitempty"`
 
-	// NewPodDelay is how long a new pod may be pending before machines are made for it. 0s
-	// when unset.
+	// NewPodDelay is how long a new pod must be pending before machines are created for it.
+	// Defaults to 0s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	NewPodDelay *metav1.Duration `json:"newPodDelay,omitempty"`
 
-	// MaxNodeProvisionTime is how long a machine may take to join the cluster. 20m when unset.
+	// MaxNodeProvisionTime is the maximum time for a machine to join the cluster. Defaults to 20m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	MaxNodeProvisionTime *metav1.Duration `json:"maxNodeProvisionTime,omitempty"`
 
-	// MaxNodeStartupTime is how long a node that has joined may take to be ready. 15m when unset.
+	// MaxNodeStartupTime is the maximum time for a node that has joined to become ready. Defaults
+	// to 15m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	MaxNodeStartupTime *metav1.Duration `json:"maxNodeStartupTime,omitempty"`
 
-	// EnforceMinSize brings a pool to its minSize also when no pod asks for it. True when unset.
+	// EnforceMinSize scales a pool up to its minSize even if no pod needs it. Defaults to true.
 	// +optional
 	EnforceMinSize *bool `json:"enforceMinSize,omitempty"`
 
-	// ScanInterval is how often Cluster Autoscaler looks. 10s when unset.
+	// ScanInterval is the time between evaluations of the cluster by Cluster Autoscaler. Defaults
+	// to 10s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
 	ScanInterval *metav1.Duration `json:"scanInterval,omitempty"`
 }
 
-// PodRules say which pods keep a node.
+// PodRules specifies which pods prevent the deletion of their node.
 type PodRules struct {
-	// SkipNodesWithLocalStorage keeps nodes with pods that have an emptyDir or a hostPath.
-	// True when unset.
+	// SkipNodesWithLocalStorage keeps nodes with pods that use an emptyDir or hostPath volume.
+	// Defaults to true.
 	// +optional
 	SkipNodesWithLocalStorage *bool `json:"skipNodesWithLocalStorage,omitempty"`
 
-	// SkipNodesWithSystemPods keeps nodes with pods of kube-system that no DaemonSet has.
-	// True when unset.
+	// SkipNodesWithSystemPods keeps nodes with pods in kube-system that do not belong to a
+	// DaemonSet. Defaults to true.
 	// +optional
 	SkipNodesWithSystemPods *bool `json:"skipNodesWithSystemPods,omitempty"`
 
-	// SkipNodesWithCustomControllerPods keeps nodes with pods of controllers that are not
-	// Kubernetes' own. True when unset.
+	// SkipNodesWithCustomControllerPods keeps nodes with pods of controllers that are not part of
+	// Kubernetes. Defaults to true.
 	// +optional
 	SkipNodesWithCustomControllerPods *bool `json:"skipNodesWithCustomControllerPods,omitempty"`
 
-	// IgnoreDaemonSetsUtilization leaves pods of DaemonSets out of what a node is used for.
+	// IgnoreDaemonSetsUtilization excludes pods of DaemonSets from the utilization of a node.
 	// +optional
 	IgnoreDaemonSetsUtilization bool `json:"ignoreDaemonSetsUtilization,omitempty"`
 
-	// PriorityCutoff: pods below this priority neither make machines nor keep them. -10
-	// when unset.
+	// PriorityCutoff is the priority below which pods neither cause the creation of machines nor
+	// prevent their deletion. Defaults to -10.
 	// +optional
 	PriorityCutoff *int32 `json:"priorityCutoff,omitempty"`
 }

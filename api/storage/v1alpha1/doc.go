@@ -1,5 +1,5 @@
-// Package v1alpha1 holds the kinds of storage.ksctl.com/v1alpha1: the state of clusters
-// that ksctl exported, where it goes, and the way back.
+// Package v1alpha1 contains the kinds of storage.ksctl.com/v1alpha1: imports of cluster states into
+// ksctl's store, and exports from it.
 //
 // +kubebuilder:object:generate=true
 // +groupName=storage.ksctl.com

@@ -7,28 +7,29 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// ExportedCredentialsPolicy says whether credentials of clouds leave the cluster.
+// ExportedCredentialsPolicy specifies whether cloud credentials are exported.
 // +kubebuilder:validation:Enum=Export;Skip
 type ExportedCredentialsPolicy string
 
-// Policies for credentials of an export.
+// Policies for exported credentials.
 const (
-	// ExportCredentials exports those of the clouds that clusters were selected in, of all without select.
+	// ExportCredentials exports the credentials of the clouds of selected clusters. Without a
+	// selector it exports the credentials of all clouds.
 	ExportCredentials ExportedCredentialsPolicy = "Export"
-	// KeepCredentials exports none.
+	// KeepCredentials exports no credentials.
 	KeepCredentials ExportedCredentialsPolicy = "Skip"
 )
 
-// ExportSecret is a Secret that an export is kept in.
+// ExportSecret is the Secret that an export is written to.
 type ExportSecret struct {
-	// Name of the Secret, in this namespace. It is made; one that is somebody else's is
-	// refused. It has one key for each file.
+	// Name of the Secret in this namespace. The Secret is created. An existing Secret of another
+	// owner is refused. The Secret has one key for each file.
 	// +kubebuilder:validation:Pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 }
 
-// CommitAuthor is who commits are by.
+// CommitAuthor is the author of commits.
 type CommitAuthor struct {
 	// Name of the author.
 	// +kubebuilder:validation:Pattern="^[^<>\\x00-\\x1f]*[^<>\\s\\x00-\\x1f][^<>\\x00-\\x1f]*$"
@@ -41,7 +42,7 @@ type CommitAuthor struct {
 	Email string `json:"email"`
 }
 
-// ExportRepository is a branch of a Git repository that an export is committed to.
+// ExportRepository is the branch of a Git repository that an export is committed to.
 //
 // +kubebuilder:validation:XValidation:rule="!self.url.startsWith('ssh://') || has(self.secretRef)",message="a URL of ssh needs a secretRef with identity and known_hosts"
 type ExportRepository struct {
@@ -51,76 +52,76 @@ type ExportRepository struct {
 	// +kubebuilder:validation:MaxLength=2048
 	URL string `json:"url"`
 
-	// Branch to commit to. One that does not exist begins with the commit of the repository's
-	// default branch, or with none in a repository that is empty. It is never force-pushed.
+	// Branch to commit to. A missing branch starts at the head of the repository's default branch,
+	// or without a parent if the repository is empty. The branch is never force-pushed.
 	// +kubebuilder:validation:Pattern="^[A-Za-z0-9_]([-A-Za-z0-9_./]*[A-Za-z0-9_])?$"
 	// +kubebuilder:validation:MaxLength=200
 	Branch string `json:"branch"`
 
-	// Path of the folder that files go to. The root of the repository when unset. Other
-	// files in it are left alone.
+	// Path of the folder for the files. Defaults to the root of the repository. Other files in the
+	// folder are not changed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Path string `json:"path,omitempty"`
 
-	// SecretRef names a Secret of this namespace with what opens the repository, for
-	// writing. For HTTPS: username and password, or bearerToken; ca.crt for a certificate
-	// authority of your own. For SSH: identity (the private key), password (of the key, if
-	// it has one) and known_hosts. A change of the Secret is noticed at once.
+	// SecretRef names a Secret in this namespace with credentials that may write to the repository.
+	// For HTTPS: username and password, or bearerToken; ca.crt for a private certificate authority.
+	// For SSH: identity (the private key), password (of the private key, if it has one) and
+	// known_hosts. Changes to the Secret are detected immediately.
 	// +optional
 	SecretRef *fluxmeta.LocalObjectReference `json:"secretRef,omitempty"`
 
-	// ProxySecretRef names a Secret of this namespace with the proxy to go through:
-	// address, and username and password if it asks for them. SSH goes through a SOCKS5
-	// proxy only.
+	// ProxySecretRef names a Secret in this namespace with the proxy to use: address, and username
+	// and password if the proxy requires them. SSH only supports SOCKS5 proxies.
 	// +optional
 	ProxySecretRef *fluxmeta.LocalObjectReference `json:"proxySecretRef,omitempty"`
 
 	// Author of the commits.
 	Author CommitAuthor `json:"author"`
 
-	// Message is the first line of each commit's message. "Export the state of clusters"
-	// when unset.
+	// Message is the first line of the commit messages. Defaults to "Export the state of clusters".
 	// +optional
 	// +kubebuilder:validation:Pattern="^[^\\x00-\\x1f]*$"
 	// +kubebuilder:validation:MaxLength=200
 	Message string `json:"message,omitempty"`
 }
 
-// ExportTarget says where an export goes.
+// ExportTarget specifies where an export is written.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.secret) != has(self.git)",message="set exactly one of secret and git: where the states go"
 type ExportTarget struct {
-	// Secret of this namespace.
+	// Secret to write to, in this namespace.
 	// +optional
 	Secret *ExportSecret `json:"secret,omitempty"`
 
-	// Git is a branch of a Git repository.
+	// Git is the branch of a Git repository to commit to.
 	// +optional
 	Git *ExportRepository `json:"git,omitempty"`
 }
 
-// ExportStateSpec says which states to export, to whom, and where they go.
+// ExportStateSpec specifies the states to export, the recipients who can decrypt them, and the
+// target.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.deletionPolicy) || self.deletionPolicy == 'Keep' || !has(self.to.git)",message="what was committed stays: deletionPolicy Delete is for a Secret"
 type ExportStateSpec struct {
 	appsv1.Schedule `json:",inline"`
 
-	// From is ksctl's store, which is read.
+	// From is ksctl's store, which the states are read from.
 	// +optional
 	From *StateStore `json:"from,omitempty"`
 
-	// Select restricts the export to some clusters. All when unset.
+	// Select restricts the export to some clusters. Defaults to all clusters.
 	// +optional
 	Select *StateSelector `json:"select,omitempty"`
 
-	// Credentials says whether credentials of clouds are exported, too. Skip when unset: they
-	// open more than the clusters.
+	// Credentials specifies whether cloud credentials are also exported. Defaults to Skip, because
+	// credentials give access to more than the clusters.
 	// +optional
 	Credentials ExportedCredentialsPolicy `json:"credentials,omitempty"`
 
-	// Recipients are public keys of age: whoever has the private key of one of them can read
-	// what is exported, and nobody else. Change them and everything is encrypted anew.
+	// Recipients are public age keys. Only the owners of the corresponding private keys can decrypt
+	// the export: one private key is sufficient. If the recipients change, everything is encrypted
+	// again.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=50
 	// +kubebuilder:validation:items:Pattern="^age1([02-9ac-hj-np-z]{58}|pq1[02-9ac-hj-np-z]{58,})$"
@@ -128,116 +129,117 @@ type ExportStateSpec struct {
 	// +listType=set
 	Recipients []string `json:"recipients"`
 
-	// To is where the states go.
+	// To is the target of the export.
 	To ExportTarget `json:"to"`
 
-	// Prune removes files of what the store has no more, or what is not selected any more.
-	// An export is a backup: they stay when unset.
+	// Prune removes the files of entries that are no longer in the store, or no longer selected. By
+	// default the files are kept, because an export is a backup.
 	// +optional
 	Prune bool `json:"prune,omitempty"`
 
-	// DeletionPolicy says what becomes of a Secret that was written when this object is
-	// deleted. Keep when unset.
+	// DeletionPolicy specifies what happens to a Secret that was written when this object is
+	// deleted. Defaults to Keep.
 	// +optional
 	DeletionPolicy StateDeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// ServiceAccountName is the account in this namespace whose rights are used to read
-	// the store and the Secrets, and to write. The controller's --default-service-account
-	// when unset.
+	// ServiceAccountName is the service account in this namespace whose permissions are used to
+	// read the store and the Secrets, and to write the export. Defaults to the controller's
+	// --default-service-account.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
 
-// ExportAction is what becomes of a file of an export.
+// ExportAction is the action for a file of an export, or the reason why there is none.
 type ExportAction string
 
 // Export actions.
 const (
-	// ExportInSync is a file that has what the store has.
+	// ExportInSync: the file is up to date with the store.
 	ExportInSync ExportAction = "InSync"
-	// ExportCreate and ExportUpdate are files that are to be written.
+	// ExportCreate and ExportUpdate: the file will be written.
 	ExportCreate ExportAction = "Create"
 	ExportUpdate ExportAction = "Update"
-	// ExportRestore is a file that somebody has changed or removed since it was written.
+	// ExportRestore: another client has changed or removed the file since it was written.
 	ExportRestore ExportAction = "Restore"
-	// ExportRemove is a file that is to go.
+	// ExportRemove: the file will be removed.
 	ExportRemove ExportAction = "Remove"
-	// ExportLeft is a file of what the store has no more; it stays.
+	// ExportLeft: the entry is no longer in the store, and the file is kept.
 	ExportLeft ExportAction = "LeftStore"
-	// ExportTaken is a file that is somebody else's.
+	// ExportTaken: another client has created the file.
 	ExportTaken ExportAction = "FileTaken"
-	// ExportByAnother is a file that an older ExportState writes.
+	// ExportByAnother: an older ExportState writes the file.
 	ExportByAnother ExportAction = "ExportedByAnother"
-	// ExportInvalid is an entry of the store that can't be exported.
+	// ExportInvalid: the entry of the store cannot be exported.
 	ExportInvalid ExportAction = "Invalid"
 )
 
-// ExportedFile is how one file of an export stands.
+// ExportedFile is the state of one file of an export.
 type ExportedFile struct {
-	// Key of the cluster in ksctl's store, <cloud>.<type>.<name>.<region>, or the cloud that
-	// credentials are of.
+	// Key of the cluster in ksctl's store, as <cloud>.<type>.<name>.<region>, or the name of the
+	// cloud for credentials.
 	Key string `json:"key"`
 
-	// File that it is in, below the path of the repository, or the key of the Secret.
+	// File is the path of the file relative to the path in the repository, or the key of the
+	// Secret.
 	File string `json:"file"`
 
-	// Action is what is done, or why nothing is.
+	// Action is the action for the file, or the reason why there is none.
 	Action ExportAction `json:"action"`
 
-	// Ready is true when the file has what is to be in it.
+	// Ready is true if the file has the desired content.
 	Ready bool `json:"ready"`
 
-	// Message says more, for a person.
+	// Message is a human-readable explanation of the action.
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// Written identifies what was written last, and the file that it was written in, by
+	// Written identifies the content that was last written and the file that it was written to, by
 	// keyed hashes.
 	// +optional
 	Written string `json:"written,omitempty"`
 
-	// Writing identifies what is about to be written, until that is known to be done.
+	// Writing identifies content whose write has started and is not confirmed yet.
 	// +optional
 	Writing string `json:"writing,omitempty"`
 }
 
-// ExportStateStatus is what was seen of one export.
+// ExportStateStatus is the observed state of an export.
 type ExportStateStatus struct {
 	appsv1.CommonStatus `json:",inline"`
 
-	// LastExportedRevision is the commit that was made last, as <branch>@sha1:<commit>, or
-	// the Secret as it was written last, as <name>@<resourceVersion>.
+	// LastExportedRevision is the last commit that was created, as <branch>@sha1:<commit>, or the
+	// Secret as it was last written, as <name>@<resourceVersion>.
 	// +optional
 	LastExportedRevision string `json:"lastExportedRevision,omitempty"`
 
-	// Digest identifies everything that is exported, by a keyed hash.
+	// Digest is a keyed hash of everything that is exported.
 	// +optional
 	Digest string `json:"digest,omitempty"`
 
-	// Target that was written to.
+	// Target that was last written to.
 	// +optional
 	Target string `json:"target,omitempty"`
 
-	// Secret that was written, if the target is one.
+	// Secret is the name of the Secret that was written, if the target is a Secret.
 	// +optional
 	Secret string `json:"secret,omitempty"`
 
-	// Clusters that are exported, and those that were before.
+	// Clusters that are exported or were exported before.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
 	Clusters []ExportedFile `json:"clusters,omitempty"`
 
-	// Credentials of clouds, likewise.
+	// Credentials of clouds that are exported or were exported before.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
 	Credentials []ExportedFile `json:"credentials,omitempty"`
 }
 
-// ExportState keeps the states of clusters that ksctl has in its store, encrypted, in a Secret
-// or on a branch of a Git repository: in the form that an ImportState takes.
+// ExportState exports the cluster states in ksctl's store, encrypted, to a Secret or to a branch of
+// a Git repository, and keeps the export up to date. An ImportState can import the export.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -267,5 +269,5 @@ type ExportStateList struct {
 // CommonStatus returns the part of the status that every kind has.
 func (in *ExportState) CommonStatus() *appsv1.CommonStatus { return &in.Status.CommonStatus }
 
-// Schedule says when the object is looked at again.
+// Schedule returns the schedule of the spec.
 func (in *ExportState) Schedule() *appsv1.Schedule { return &in.Spec.Schedule }

@@ -20,7 +20,7 @@ import (
 
 var goldenTime = metav1.NewTime(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC))
 
-// Fields that exclude each other in the API are all set: this is only their JSON.
+// TestGoldenStored only compares JSON: it also sets fields that exclude each other in the API.
 func TestGoldenStored(t *testing.T) {
 	imported, exported := goldenImport(), goldenExport()
 	golden.JSON(t, "importstate.json", imported)
@@ -30,7 +30,7 @@ func TestGoldenStored(t *testing.T) {
 	}
 }
 
-// An unset field is left out, unless the API requires it.
+// TestGoldenUnset checks that unset fields are omitted, unless the API requires them.
 func TestGoldenUnset(t *testing.T) {
 	golden.JSON(t, "importstate-unset.json", &ImportState{})
 	golden.JSON(t, "exportstate-unset.json", &ExportState{})

@@ -1,43 +1,43 @@
 package v1alpha1
 
-// StateAction is what becomes of an entry of the store.
+// StateAction is the action for an entry of the store, or the reason why there is none.
 type StateAction string
 
 // State actions.
 const (
-	// StateInSync is an entry that is as the source has it.
+	// StateInSync: the entry is equal to the source.
 	StateInSync StateAction = "InSync"
-	// StateCreate and StateUpdate are entries that are to be written.
+	// StateCreate and StateUpdate: the entry will be written.
 	StateCreate StateAction = "Create"
 	StateUpdate StateAction = "Update"
-	// StateChangedSince is an entry that was imported, and that ksctl has changed since.
+	// StateChangedSince: ksctl has changed the entry since it was imported.
 	StateChangedSince StateAction = "ChangedSince"
-	// StateRemovedSince is an entry that was imported, and that somebody has taken out of the store since.
+	// StateRemovedSince: the entry was removed from the store since it was imported.
 	StateRemovedSince StateAction = "RemovedSince"
-	// StateConflict is an entry that is another one than the source's, and not ours.
+	// StateConflict: the entry differs from the source, and this ImportState did not write it.
 	StateConflict StateAction = "Conflict"
-	// StateLeft is an entry that was imported, and that the source has no more.
+	// StateLeft: the entry was imported, and is no longer in the source.
 	StateLeft StateAction = "LeftSource"
-	// StateInvalid is one that ksctl could not work with.
+	// StateInvalid: ksctl could not use the entry.
 	StateInvalid StateAction = "Invalid"
-	// StateExternal is one whose store is a MongoDB.
+	// StateExternal: the store of the entry is a MongoDB.
 	StateExternal StateAction = "ExternalStorage"
-	// StateFull is one that the store has no room for.
+	// StateFull: the store has no space for the entry.
 	StateFull StateAction = "StoreFull"
-	// StateSent is an entry that was sent to an agent as the source has it. What became of it
-	// there is not known.
+	// StateSent: the entry was sent to an agent as it is in the source. The result there is
+	// unknown.
 	StateSent StateAction = "Sent"
 )
 
-// ImportedCluster is how the state of one cluster stands.
+// ImportedCluster is the state of the import of one cluster.
 type ImportedCluster struct {
-	// Key of the cluster in ksctl's store: <cloud>.<type>.<name>.<region>.
+	// Key of the cluster in ksctl's store, as <cloud>.<type>.<name>.<region>.
 	Key string `json:"key"`
 
 	// Name of the cluster.
 	Name string `json:"name"`
 
-	// Cloud that it is in.
+	// Cloud of the cluster.
 	Cloud string `json:"cloud"`
 
 	// Region of the cloud.
@@ -46,63 +46,63 @@ type ImportedCluster struct {
 	// Type of the cluster: ha or selfmanaged, or managed.
 	Type string `json:"type"`
 
-	// Dialect is the first release of ksctl that writes documents of this form.
+	// Dialect is the format of the state, named by the first release of ksctl that writes it.
 	// +optional
 	Dialect string `json:"dialect,omitempty"`
 
-	// Action is what is done, or why nothing is.
+	// Action is the action for the entry, or the reason why there is none.
 	Action StateAction `json:"action"`
 
-	// Ready is true when the cluster's state is in the store, or was sent to the agent.
+	// Ready is true if the state of the cluster is in the store, or was sent to the agent.
 	Ready bool `json:"ready"`
 
-	// Message says more, for a person.
+	// Message is a human-readable explanation of the action.
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// Cluster is the KsctlCluster that this import made for it, or found.
+	// Cluster is the KsctlCluster of the cluster, which the ImportState created or found.
 	// +optional
 	Cluster string `json:"cluster,omitempty"`
 
-	// Written identifies what the source and the store had in common last, or what was sent
-	// to the agent last, by a keyed hash.
+	// Written is a keyed hash of the last content that the source and the store had in common, or
+	// that was last sent to the agent.
 	// +optional
 	Written string `json:"written,omitempty"`
 
-	// Ours is true when it was written from here, and not found there.
+	// Ours is true if the ImportState wrote the entry, and false if the entry already existed.
 	// +optional
 	Ours bool `json:"ours,omitempty"`
 
-	// Writing identifies what is about to be written, until that is known to be done.
+	// Writing is a keyed hash of content whose write has started and is not confirmed yet.
 	// +optional
 	Writing string `json:"writing,omitempty"`
 }
 
-// ImportedCredentials is how the credentials of one cloud stand.
+// ImportedCredentials is the state of the import of the credentials of one cloud.
 type ImportedCredentials struct {
-	// Cloud that they are of.
+	// Cloud of the credentials.
 	Cloud string `json:"cloud"`
 
-	// Action is what is done, or why nothing is.
+	// Action is the action for the entry, or the reason why there is none.
 	Action StateAction `json:"action"`
 
-	// Ready is true when the credentials are in the store, or were sent to the agent.
+	// Ready is true if the credentials are in the store, or were sent to the agent.
 	Ready bool `json:"ready"`
 
-	// Message says more, for a person.
+	// Message is a human-readable explanation of the action.
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// Written identifies what the source and the store had in common last, or what was sent
-	// to the agent last, by a keyed hash.
+	// Written is a keyed hash of the last content that the source and the store had in common, or
+	// that was last sent to the agent.
 	// +optional
 	Written string `json:"written,omitempty"`
 
-	// Ours is true when it was written from here, and not found there.
+	// Ours is true if the ImportState wrote the entry, and false if the entry already existed.
 	// +optional
 	Ours bool `json:"ours,omitempty"`
 
-	// Writing identifies what is about to be written, until that is known to be done.
+	// Writing is a keyed hash of content whose write has started and is not confirmed yet.
 	// +optional
 	Writing string `json:"writing,omitempty"`
 }

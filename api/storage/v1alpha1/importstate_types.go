@@ -6,8 +6,8 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// StateSelector selects clusters by what ksctl tells them apart by. What is unset
-// fits every cluster.
+// StateSelector selects clusters by the properties that identify a cluster in ksctl. Unset fields
+// match every cluster.
 type StateSelector struct {
 	// Cloud is aws, azure, civo or local.
 	// +optional
@@ -24,13 +24,13 @@ type StateSelector struct {
 	// +kubebuilder:validation:MaxLength=50
 	ClusterName string `json:"clusterName,omitempty"`
 
-	// Region of the cloud, LOCAL for the cloud local.
+	// Region of the cloud. It is LOCAL for the cloud local.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Region string `json:"region,omitempty"`
 }
 
-// CredentialsPolicy says what becomes of the clouds' credentials in an export.
+// CredentialsPolicy specifies how the cloud credentials in an export are handled.
 // +kubebuilder:validation:Enum=Import;Skip
 type CredentialsPolicy string
 
@@ -40,78 +40,79 @@ const (
 	SkipCredentials   CredentialsPolicy = "Skip"
 )
 
-// ConflictPolicy says what happens to another state of a cluster, or to other credentials
-// of a cloud, that the store holds already.
+// ConflictPolicy specifies what happens if the store already has a different state of a cluster, or
+// different credentials of a cloud.
 // +kubebuilder:validation:Enum=Refuse;Overwrite
 type ConflictPolicy string
 
 // Conflict policies.
 const (
-	// RefuseConflict leaves what is there, and says so.
+	// RefuseConflict keeps the existing entry, and reports the conflict.
 	RefuseConflict ConflictPolicy = "Refuse"
-	// OverwriteConflict replaces what is there, once for each change of the source.
+	// OverwriteConflict overwrites the existing entry, once for each change of the source.
 	OverwriteConflict ConflictPolicy = "Overwrite"
 )
 
-// StateDeletionPolicy says what becomes of what was written when the object is deleted.
+// StateDeletionPolicy specifies what happens to the written data when the object is deleted.
 // +kubebuilder:validation:Enum=Keep;Delete
 type StateDeletionPolicy string
 
 // State deletion policies.
 const (
-	// KeepState leaves everything in the store.
+	// KeepState keeps everything in the store.
 	KeepState StateDeletionPolicy = "Keep"
-	// DeleteState takes out of the store what was written, unless somebody has changed it since.
+	// DeleteState removes the written entries from the store, except entries that another client
+	// has changed since.
 	DeleteState StateDeletionPolicy = "Delete"
 )
 
 // StateStore is ksctl's own store in the cluster.
 type StateStore struct {
-	// Namespace that ksctl looks for its states in. ksctl when unset.
+	// Namespace in which ksctl stores its states. Defaults to ksctl.
 	// +optional
 	// +kubebuilder:validation:Pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// ImportStore is where states are brought: ksctl's own store, or an agent that has one.
+// ImportStore is the destination of the states: ksctl's own store, or an agent with a store.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.agent) || !has(self.__namespace__)",message="an agent knows its store: leave namespace out"
 type ImportStore struct {
 	StateStore `json:",inline"`
 
-	// Agent is ksctl's agent, that brings an export into the store of the cluster that it
-	// runs in: what was in that of the same clusters goes, so conflict: Overwrite has to be
-	// set. It can't be asked what the store has, so nothing is compared, published or taken
-	// back: what is another than was sent last is sent.
+	// Agent is the endpoint of ksctl's agent, which imports an export into the store of the cluster
+	// that it runs in. Existing entries of the same clusters are overwritten, so conflict must be
+	// Overwrite. The agent cannot report the content of its store, so nothing is compared,
+	// published or removed: an entry is sent if it differs from the one that was last sent.
 	// +optional
 	Agent *appsv1.AgentEndpoint `json:"agent,omitempty"`
 }
 
-// ArgoCDPublication says which Argo CD is told of clusters.
+// ArgoCDPublication specifies the Argo CD in which clusters are registered.
 type ArgoCDPublication struct {
-	// Namespace of Argo CD. The controller's --argocd-namespaces must list it.
+	// Namespace of Argo CD. It must be listed in the controller's --argocd-namespaces.
 	// +kubebuilder:validation:Pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
 }
 
-// ClusterPublication says how imported clusters are made known.
+// ClusterPublication specifies how imported clusters are published.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.argocd) || self.kubeConfig",message="argocd needs kubeConfig: true"
 type ClusterPublication struct {
-	// KubeConfig makes a KsctlCluster in this namespace for each imported cluster that has
-	// none, once: what is in it is yours then. It keeps the cluster's kubeconfig in a
-	// Secret. Its name is the cluster's, or <cloud>-<type>-<name>-<region> where that is
-	// taken.
+	// KubeConfig creates a KsctlCluster in this namespace for each imported cluster that has none.
+	// It is created only once: after that you own its content. The KsctlCluster keeps the
+	// kubeconfig of the cluster in a Secret. Its name is the name of the cluster, or
+	// <cloud>-<type>-<name>-<region> if that name is already used.
 	KubeConfig bool `json:"kubeConfig"`
 
-	// ArgoCD has Argo CD know the clusters, too.
+	// ArgoCD also registers the clusters in Argo CD.
 	// +optional
 	ArgoCD *ArgoCDPublication `json:"argocd,omitempty"`
 }
 
-// ImportStateSpec says which states to import, and where they go.
+// ImportStateSpec specifies the states to import, and their destination.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.sourceRef) != has(self.rawExportedData)",message="set exactly one of sourceRef and rawExportedData: where the state is"
 // +kubebuilder:validation:XValidation:rule="!has(self.sourceRef) || self.sourceRef.kind != 'Catalog'",message="the catalogue has stacks, and no states: name a source"
@@ -121,128 +122,127 @@ type ClusterPublication struct {
 type ImportStateSpec struct {
 	appsv1.Schedule `json:",inline"`
 
-	// SourceRef names the source that holds the state.
+	// SourceRef names the source that contains the state.
 	// +optional
 	SourceRef *appsv1.SourceRef `json:"sourceRef,omitempty"`
 
-	// Path in the source of an export, of the state of one cluster, or of a folder, in
-	// which every file whose name ends in .json is one of these. The root of the source when
-	// unset.
+	// Path in the source of an export, of the state of one cluster, or of a folder in which every
+	// file with a name that ends in .json is an export or the state of one cluster. Defaults to the
+	// root of the source.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Path string `json:"path,omitempty"`
 
-	// RawExportedData is an export itself instead of one in a source. Unless it is
-	// encrypted with SOPS, its secrets stand in this object for everybody who may read it,
-	// and it is refused without allowPlaintext.
+	// RawExportedData is the content of an export, instead of a source. If it is not encrypted with
+	// SOPS, everyone who may read this object can read its secrets, and it is refused without
+	// allowPlaintext.
 	// +optional
 	RawExportedData []byte `json:"rawExportedData,omitempty"`
 
-	// Handled is what the first ImportState of ksctl noted here. It is ignored: an import with
-	// handled: true is carried out as any other.
+	// Handled was written by the first ImportState of ksctl. It is ignored: an import with handled:
+	// true is carried out like any other import.
 	//
-	// Deprecated: status says what was done.
+	// Deprecated: the status reports what was done.
 	// +optional
 	Handled bool `json:"handled,omitempty"`
 
-	// Success is what the first ImportState of ksctl noted here, and is ignored.
+	// Success was written by the first ImportState of ksctl. It is ignored.
 	//
-	// Deprecated: the condition Ready says how it ended.
+	// Deprecated: the condition Ready reports the result.
 	// +optional
 	Success bool `json:"success,omitempty"`
 
-	// ReasonOfFailure is what the first ImportState of ksctl noted here, and is ignored.
+	// ReasonOfFailure was written by the first ImportState of ksctl. It is ignored.
 	//
-	// Deprecated: the condition Ready says why it failed.
+	// Deprecated: the condition Ready reports the reason of a failure.
 	// +optional
 	ReasonOfFailure string `json:"reasonOfFailure,omitempty"`
 
-	// Decryption says how files are decrypted that are encrypted with SOPS.
+	// Decryption configures the decryption of SOPS-encrypted files.
 	// +optional
 	Decryption *appsv1.Decryption `json:"decryption,omitempty"`
 
-	// AllowPlaintext takes files in which secrets are readable. They are refused
-	// otherwise.
+	// AllowPlaintext accepts files with unencrypted secrets. Otherwise they are refused.
 	// +optional
 	AllowPlaintext bool `json:"allowPlaintext,omitempty"`
 
-	// Select restricts the import to some clusters. All when unset.
+	// Select restricts the import to some clusters. Defaults to all clusters.
 	// +optional
 	Select *StateSelector `json:"select,omitempty"`
 
-	// Credentials says whether credentials of clouds are imported. Import when unset: those
-	// of the clouds that clusters were selected in, and all of them when the file has no
-	// cluster.
+	// Credentials specifies whether cloud credentials are imported. Defaults to Import, which
+	// imports the credentials of the clouds of the selected clusters, or all credentials if the
+	// file contains no cluster.
 	// +optional
 	Credentials CredentialsPolicy `json:"credentials,omitempty"`
 
-	// Store is ksctl's store, which is written to.
+	// Store is ksctl's store, which the states are written to.
 	// +optional
 	Store *ImportStore `json:"store,omitempty"`
 
-	// Conflict says what happens when the store holds another state of a cluster. Refuse
-	// when unset. What ksctl changes or removes after the import is no conflict: it is left
-	// alone until the source changes. An agent's store may always hold another one: with
-	// Refuse, nothing is sent to it.
+	// Conflict specifies what happens if the store has a different state of a cluster. Defaults to
+	// Refuse. Changes and removals by ksctl after the import are not conflicts: they are kept until
+	// the source changes. An agent's store may always have a different state: with Refuse, nothing
+	// is sent to the agent.
 	// +optional
 	Conflict ConflictPolicy `json:"conflict,omitempty"`
 
-	// DryRun writes nothing but status, which says what would be done: where another store or
-	// agent was brought something before, in the message alone.
+	// DryRun only writes the status, which reports what would be done. If data was written to
+	// another store or agent before, only the message of the condition Ready reports it.
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
 
-	// Publish says how the imported clusters are made known.
+	// Publish specifies how the imported clusters are published.
 	// +optional
 	Publish *ClusterPublication `json:"publish,omitempty"`
 
-	// DeletionPolicy says what becomes of what was written, and of the KsctlClusters that
-	// were made, when this object is deleted.
-	// Keep when unset.
+	// DeletionPolicy specifies what happens to the written entries and the created KsctlClusters
+	// when this object is deleted. Defaults to Keep.
 	// +optional
 	DeletionPolicy StateDeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// ServiceAccountName is the account in this namespace whose rights are used to read
-	// and write the store. The controller's --default-service-account when unset.
+	// ServiceAccountName is the service account in this namespace whose permissions are used to
+	// read and write the store. Defaults to the controller's --default-service-account.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
 
-// ImportStateStatus is what was seen of one import.
+// ImportStateStatus is the observed state of an import.
 type ImportStateStatus struct {
 	appsv1.CommonStatus `json:",inline"`
 
-	// LastAttemptedRevision is the source's revision that was tried last.
+	// LastAttemptedRevision is the last revision of the source that was attempted.
 	// +optional
 	LastAttemptedRevision string `json:"lastAttemptedRevision,omitempty"`
 
-	// LastAppliedRevision is the source's revision that is imported.
+	// LastAppliedRevision is the last revision of the source that was imported.
 	// +optional
 	LastAppliedRevision string `json:"lastAppliedRevision,omitempty"`
 
-	// Clusters that were found and selected, and those that were written before.
+	// Clusters that are selected in the source, or that were written before.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
 	Clusters []ImportedCluster `json:"clusters,omitempty"`
 
-	// Credentials of clouds, likewise.
+	// Credentials of clouds that are selected in the source, or that were written before.
 	// +optional
 	// +listType=map
 	// +listMapKey=cloud
 	Credentials []ImportedCredentials `json:"credentials,omitempty"`
 
-	// Store that was written to: its namespace.
+	// Store is the namespace of the store that was written to.
 	// +optional
 	Store string `json:"store,omitempty"`
 
-	// Agent that was sent to: its address.
+	// Agent is the address of the agent that was sent to.
 	// +optional
 	Agent string `json:"agent,omitempty"`
 }
 
-// ImportState keeps states of clusters that ksctl exported in ksctl's store.
+// ImportState imports cluster states, in the format of ksctl's exports, into ksctl's store, and
+// applies later changes of its source.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -272,5 +272,5 @@ type ImportStateList struct {
 // CommonStatus returns the part of the status that every kind has.
 func (in *ImportState) CommonStatus() *appsv1.CommonStatus { return &in.Status.CommonStatus }
 
-// Schedule says when the object is looked at again.
+// Schedule returns the schedule of the spec.
 func (in *ImportState) Schedule() *appsv1.Schedule { return &in.Spec.Schedule }

@@ -22,7 +22,7 @@ const (
 	target = "component/argocd-cm.yaml"
 )
 
-const head = "# What Argo CD has to know of our kinds.\n# Generated from ../" + folder + " by `make manifests`.\n"
+const header = "# Health checks and actions of our kinds for Argo CD.\n# Generated from ../" + folder + " by `make manifests`.\n"
 
 func main() {
 	check := flag.Bool("check", false, "Fail if the file is stale, and write nothing.")
@@ -53,7 +53,8 @@ func run(root string, check bool) error {
 	return nil
 }
 
-// configMap has two keys for each kind that has a folder.
+// configMap returns argocd-cm as YAML, with the keys for health and actions of each kind that has a
+// folder.
 func configMap(root fs.FS) ([]byte, error) {
 	kinds, err := fs.Glob(root, folder+"/*/*")
 	if err != nil {
@@ -73,16 +74,16 @@ func configMap(root fs.FS) ([]byte, error) {
 	}
 	body, err := yaml.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
 		"metadata": map[string]any{"name": "argocd-cm"}, "data": data})
-	return append([]byte(head), body...), err
+	return append([]byte(header), body...), err
 }
 
-// definition is one action as argocd-cm has it.
+// definition is an action in argocd-cm.
 type definition struct {
 	Name   string `json:"name"`
 	Script string `json:"action.lua"`
 }
 
-// actions are the scripts of a kind in the form of argocd-cm.
+// actions returns the value of the actions key of a kind: its scripts as YAML.
 func actions(root fs.FS, dir string) (string, error) {
 	discovery, err := fs.ReadFile(root, dir+"/discovery.lua")
 	if err != nil {

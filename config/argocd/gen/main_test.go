@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// What a user applies is what the folders say and their tests run.
-func TestTheKeysAreFresh(t *testing.T) {
+// The shipped argocd-cm has the scripts in the folders, which the tests run.
+func TestConfigMapIsUpToDate(t *testing.T) {
 	if err := run("..", true); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestStaleKeysAreNoticed(t *testing.T) {
+func TestCheckDetectsStaleConfigMap(t *testing.T) {
 	root := t.TempDir()
 	if err := os.CopyFS(root, os.DirFS("..")); err != nil {
 		t.Fatal(err)
@@ -27,12 +27,12 @@ func TestStaleKeysAreNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := run(root, true); err == nil || !strings.Contains(err.Error(), "make manifests") {
-		t.Errorf("another action: %v", err)
+		t.Errorf("changed action: got %v, want an error that names make manifests", err)
 	}
 	if err := run(root, false); err != nil {
 		t.Fatal(err)
 	}
 	if err := run(root, true); err != nil {
-		t.Errorf("just written: %v", err)
+		t.Errorf("after writing the file: %v", err)
 	}
 }

@@ -1,9 +1,9 @@
-// Package lua runs scripts for health and actions as Argo CD runs those of its
-// argocd-cm, without Argo CD: in a machine with few libraries, and for a few seconds at most.
+// Package lua runs health and action scripts like Argo CD does, but without Argo CD: in a Lua VM
+// with few libraries, and with a timeout.
 //
-// What the machine has is that of util/lua/lua.go and util/lua/oslib_safe.go of Argo CD
-// v3.5.7 where useOpenLibs is not set: the base library, package and table, and of os
-// only time and date, which a script gets with require("os").
+// The VM has the libraries of util/lua/lua.go and util/lua/oslib_safe.go of Argo CD v3.5.7 without
+// useOpenLibs: base, package and table, and of os only time and date, which a script gets with
+// require("os").
 package lua
 
 import (
@@ -16,7 +16,8 @@ import (
 	luajson "layeh.com/gopher-json"
 )
 
-// timeout of one script. Argo CD gives it a second, on a machine that is less busy.
+// timeout is the timeout of a script. Argo CD's is a second, which is too short on a busy test
+// machine.
 var timeout = time.Minute
 
 // Health is what a health script returns.
@@ -26,45 +27,46 @@ type Health struct {
 	Message string `json:"message"`
 }
 
-// HealthOf returns what a health script says of an object.
-func HealthOf(script string, object map[string]any) (Health, error) {
+// RunHealth runs a health script on an object and returns the result.
+func RunHealth(script string, object map[string]any) (Health, error) {
 	var h Health
 	err := run(script, object, &h)
 	return h, err
 }
 
-// Action is one that a discovery script offers.
+// Action is an action that a discovery script returns.
 type Action struct {
 	Disabled bool `json:"disabled"`
 }
 
-// ActionsOf returns the actions that a discovery script offers for an object, by name.
-func ActionsOf(script string, object map[string]any) (map[string]Action, error) {
+// RunDiscovery runs a discovery script on an object and returns the actions by name.
+func RunDiscovery(script string, object map[string]any) (map[string]Action, error) {
 	var out map[string]Action
 	err := run(script, object, &out)
 	return out, err
 }
 
-// Act returns the object that an action's script makes of one, which Argo CD sends as
-// a patch. What was empty is empty in the same way.
-func Act(script string, object map[string]any) (map[string]any, error) {
+// RunAction runs an action script on an object and returns the changed object, which Argo CD sends
+// as a patch. Empty maps and lists keep their type.
+func RunAction(script string, object map[string]any) (map[string]any, error) {
 	var out map[string]any
 	if err := run(script, object, &out); err != nil {
 		return nil, err
 	}
-	restore(out, object)
+	restoreEmptyMaps(out, object)
 	return out, nil
 }
 
-// run executes a script with an object as obj, and decodes the table that it returns.
+// run executes a script with object as the global obj, and decodes the returned table into the
+// value that into points to.
 func run(script string, object map[string]any, into any) error {
 	l := lua.NewState(lua.Options{SkipOpenLibs: true})
 	defer l.Close()
-	open(l)
+	openLibs(l)
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	l.SetContext(ctx)
-	l.SetGlobal("obj", value(l, object))
+	l.SetGlobal("obj", toLua(l, object))
 	if err := l.DoString(script); err != nil {
 		return err
 	}
@@ -74,36 +76,36 @@ func run(script string, object map[string]any, into any) error {
 	}
 	data, err := luajson.Encode(returned)
 	if err != nil {
-		return fmt.Errorf("what the script returns: %w", err)
+		return fmt.Errorf("decoding the table that the script returned: %w", err)
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("what the script returns: %w", err)
+		return fmt.Errorf("decoding the table that the script returned: %w", err)
 	}
 	return nil
 }
 
-// open gives the machine what it may have.
-func open(l *lua.LState) {
+// openLibs loads the allowed libraries into the VM.
+func openLibs(l *lua.LState) {
 	lua.OpenOs(l)
-	whole, safe := l.GetGlobal(lua.OsLibName), l.NewTable()
+	fullOS, restrictedOS := l.GetGlobal(lua.OsLibName), l.NewTable()
 	for _, name := range []string{"time", "date"} {
-		l.SetField(safe, name, l.GetField(whole, name))
+		l.SetField(restrictedOS, name, l.GetField(fullOS, name))
 	}
 	l.SetGlobal(lua.OsLibName, lua.LNil)
 	lua.OpenPackage(l)
 	lua.OpenBase(l)
 	lua.OpenTable(l)
-	// What was opened is kept as loaded, too.
+	// The full os library is also cached as a loaded module.
 	l.SetField(l.GetField(l.Get(lua.RegistryIndex), "_LOADED"), lua.OsLibName, lua.LNil)
 	l.PreloadModule(lua.OsLibName, func(l *lua.LState) int {
-		l.Push(safe)
+		l.Push(restrictedOS)
 		return 1
 	})
 	l.SetTop(0)
 }
 
-// value is a part of an object for a script.
-func value(l *lua.LState, v any) lua.LValue {
+// toLua converts a part of an object to a Lua value.
+func toLua(l *lua.LState, v any) lua.LValue {
 	switch v := v.(type) {
 	case bool:
 		return lua.LBool(v)
@@ -116,22 +118,22 @@ func value(l *lua.LState, v any) lua.LValue {
 	case []any:
 		t := l.CreateTable(len(v), 0)
 		for _, item := range v {
-			t.Append(value(l, item))
+			t.Append(toLua(l, item))
 		}
 		return t
 	case map[string]any:
 		t := l.CreateTable(0, len(v))
 		for key, item := range v {
-			t.RawSetString(key, value(l, item))
+			t.RawSetString(key, toLua(l, item))
 		}
 		return t
 	}
 	return lua.LNil
 }
 
-// restore mends what a script can't tell apart, as Argo CD does: a map that was empty
-// comes back as an empty list.
-func restore(after, before any) {
+// restoreEmptyMaps turns empty lists back into empty maps where the object had an empty map, like
+// Argo CD does. Lua has one type for both, so an empty map is returned as an empty list.
+func restoreEmptyMaps(after, before any) {
 	switch after := after.(type) {
 	case map[string]any:
 		was, _ := before.(map[string]any)
@@ -142,12 +144,12 @@ func restore(after, before any) {
 					continue
 				}
 			}
-			restore(item, was[key])
+			restoreEmptyMaps(item, was[key])
 		}
 	case []any:
 		was, _ := before.([]any)
 		for i := range min(len(after), len(was)) {
-			restore(after[i], was[i])
+			restoreEmptyMaps(after[i], was[i])
 		}
 	}
 }

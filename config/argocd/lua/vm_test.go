@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// What a script of argocd-cm can't use fails here as it would there.
-func TestWhatTheMachineHas(t *testing.T) {
+// A script that uses a library that Argo CD does not offer fails here, too.
+func TestAllowedLibraries(t *testing.T) {
 	for script, allowed := range map[string]bool{
 		`table.insert({}, 1)`:                    true,
 		`for _ in ipairs({}) do end`:             true,
@@ -35,26 +35,26 @@ func TestWhatTheMachineHas(t *testing.T) {
 	}
 }
 
-func TestScriptsThatCannotBe(t *testing.T) {
+func TestInvalidScriptsFail(t *testing.T) {
 	defer func(d time.Duration) { timeout = d }(timeout)
 	timeout = time.Second
 	for name, script := range map[string]string{
-		"no end":     `while true do end`,
-		"no table":   `return "Healthy"`,
-		"nothing":    `local x = 1`,
-		"no Lua":     `return {`,
-		"wrong type": `return {status = {}, message = {}}`,
+		"endless loop":    `while true do end`,
+		"not a table":     `return "Healthy"`,
+		"no return value": `local x = 1`,
+		"invalid Lua":     `return {`,
+		"wrong type":      `return {status = {}, message = {}}`,
 	} {
-		if h, err := HealthOf(script, nil); err == nil {
-			t.Errorf("%s: %+v", name, h)
+		if h, err := RunHealth(script, nil); err == nil {
+			t.Errorf("%s: got %+v, want an error", name, h)
 		}
 	}
 }
 
-func TestWhatIsEmptyStaysSo(t *testing.T) {
+func TestRunActionKeepsEmptyMapsAndLists(t *testing.T) {
 	object := map[string]any{"spec": map[string]any{"map": map[string]any{}, "list": []any{}, "number": int64(3),
 		"inside": []any{map[string]any{"map": map[string]any{}}}}}
-	got, err := Act("obj.spec.new = true\nreturn obj", object)
+	got, err := RunAction("obj.spec.new = true\nreturn obj", object)
 	want := map[string]any{"spec": map[string]any{"map": map[string]any{}, "list": []any{}, "number": float64(3), "new": true,
 		"inside": []any{map[string]any{"map": map[string]any{}}}}}
 	if err != nil || !reflect.DeepEqual(got, want) {

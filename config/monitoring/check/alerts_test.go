@@ -17,18 +17,19 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 )
 
-// step is how often rules are looked at and targets are scraped here.
+// step is the evaluation interval of the rules and the scrape interval of the targets.
 const step = time.Minute
 
-// began is when the first sample was taken.
+// began is the time of the first sample.
 var began = time.Unix(1700000000, 0)
 
-// series are samples one step apart, in Prometheus' notation for tests.
+// series is a time series with samples that are one step apart.
 type series struct {
 	labels  labels.Labels
 	samples []chunks.Sample
 }
 
+// parseSeries parses series in Prometheus' notation for tests.
 func load(t *testing.T, lines []string) []series {
 	t.Helper()
 	var out []series
@@ -61,7 +62,7 @@ func (sample) FH() *histogram.FloatHistogram { return nil }
 func (sample) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
 func (s sample) Copy() chunks.Sample         { return s }
 
-// database answers with the series that match.
+// newQueryable returns a queryable with the given series.
 func database(all []series) storage.Queryable {
 	return &storage.MockQueryable{MockQuerier: &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
 		var found []storage.Series
@@ -84,8 +85,8 @@ func (s *set) Next() bool         { s.at++; return s.at < len(s.series) }
 func (s *set) At() storage.Series { return s.series[s.at] }
 func (*set) Err() error           { return nil }
 
-// firing are the labels of the alerts of a rule so long after the first sample: what the
-// expression finds, at each step for as long as the rule wants it.
+// firingAlerts returns the labels of the alerts of a rule that fire at a time after the first
+// sample: those that expr has returned at each step for forDuration.
 func firing(t *testing.T, expr string, hold time.Duration, all []series, after time.Duration) []string {
 	t.Helper()
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, Parser: language})
@@ -116,8 +117,8 @@ func firing(t *testing.T, expr string, hold time.Duration, all []series, after t
 
 const install = `ksctl_resource_info{job="j", pod="p", kind="KsctlInstall", exported_namespace="shop", name="web", `
 
-// retried are the samples of how often one object failed that always fails: after
-// 5 ms, and twice as long each time up to 1000 s.
+// retryFailures returns the samples of the number of failures of an object that always fails: it is
+// retried after 5 ms, and then after twice the delay each time, up to 1000 s.
 func retried(within time.Duration) string {
 	var out []string
 	failed, next, wait := 0, step/2, 5*time.Millisecond
@@ -130,15 +131,15 @@ func retried(within time.Duration) string {
 	return strings.Join(out, " ")
 }
 
-// scenarios say for each alert what it tells, and when; nothing tells nothing at any time.
+// scenarios has, for each alert, series for which it fires, and series for which it never fires.
 var scenarios = map[string]struct {
 	series   []string
-	from     time.Duration // when it fires first, to a step
+	from     time.Duration // the step at which the alert first fires
 	labels   string
 	nothings []string
 }{
 	"KsctlNotReady": {
-		// A reason that changes is the same trouble.
+		// A changed reason does not reset the alert.
 		[]string{install + `ready="False", reason="Timeout", suspended="false"} 1x10 _x20`,
 			install + `ready="False", reason="HealthCheckFailed", suspended="false"} _x10 1x20`},
 		15 * time.Minute, `{exported_namespace="shop", kind="KsctlInstall", name="web"}`,
@@ -170,20 +171,21 @@ var scenarios = map[string]struct {
 		[]string{install + `ready="True", reason="ReconciliationSucceeded", suspended="false"} 1x1500`},
 	},
 	"KsctlDriftGoesOn": {
-		// A fight over one object: three corrections, then left alone for an interval.
+		// Another writer changes one object repeatedly: three corrections, then a pause for an
+		// interval.
 		[]string{`ksctl_drift_corrected_total{job="j", pod="p", exported_namespace="shop", name="web"} 0x9 3x9 6x9 9x9 12x9 15x9 18x9`},
 		50 * time.Minute, `{exported_namespace="shop", name="web"}`,
 		[]string{`ksctl_drift_corrected_total{job="j", pod="p", exported_namespace="shop", name="web"} 0x4 3x100`,
 			`ksctl_drift_corrected_total{job="j", pod="p", exported_namespace="shop", name="all-at-once"} 0x4 100x100`},
 	},
 	"KsctlAutoScalerDegraded": {
-		[]string{`ksctl_autoscaler_degraded{job="j", pod="p", exported_namespace="shop", name="web"} 1x10 _x10`, // and another one leads
+		[]string{`ksctl_autoscaler_degraded{job="j", pod="p", exported_namespace="shop", name="web"} 1x10 _x10`, // then another replica is the leader
 			`ksctl_autoscaler_degraded{job="j", pod="q", exported_namespace="shop", name="web"} _x10 1x20`},
 		15 * time.Minute, `{exported_namespace="shop", name="web"}`,
 		[]string{`ksctl_autoscaler_degraded{job="j", pod="p", exported_namespace="shop", name="web"} 0x4 1x8 0x20`},
 	},
 	"KsctlPoolBacksOff": {
-		// It fails two minutes after each try: back-offs of 1, 2, 4 and 8 minutes.
+		// Each attempt fails after two minutes, with back-offs of 1, 2, 4 and 8 minutes.
 		[]string{`ksctl_autoscaler_pool_failures{job="j", pod="p", exported_namespace="shop", name="web", pool="small"} 0x1 1x2 2x3 3x5 4x9 5x17`},
 		15 * time.Minute, `{exported_namespace="shop", name="web", pool="small"}`,
 		[]string{`ksctl_autoscaler_pool_failures{job="j", pod="p", exported_namespace="shop", name="web", pool="small"} 0x1 1x2 2x3 3x5 0x100`,
@@ -208,15 +210,15 @@ var scenarios = map[string]struct {
 			`workqueue_depth{job="j", name="ksctlremove", controller="ksctlremove", priority="0"} 60x30`},
 	},
 	"KsctlEventsDropped": {
-		[]string{`ksctl_events_dropped_total{job="j", to="receiver"} 0x5 3x30`},
-		6 * time.Minute, `{to="receiver"}`,
-		[]string{`ksctl_events_dropped_total{job="j", to="receiver"} 3x30`},
+		[]string{`ksctl_events_dropped_total{job="j", sink="receiver"} 0x5 3x30`},
+		6 * time.Minute, `{sink="receiver"}`,
+		[]string{`ksctl_events_dropped_total{job="j", sink="receiver"} 3x30`},
 	},
 	"KsctlWebhookFails": {
 		[]string{`ksctl_webhook_requests_total{job="j", type="github", result="failed"} 0+1x60`},
 		21 * time.Minute, `{result="failed"}`,
 		[]string{`ksctl_webhook_requests_total{job="j", type="github", result="accepted"} 0+60x60`,
-			`ksctl_webhook_requests_total{job="j", type="", result="refused"} 0+60x60`},
+			`ksctl_webhook_requests_total{job="j", type="", result="rejected"} 0+60x60`},
 	},
 }
 
@@ -231,7 +233,7 @@ func TestAlerts(t *testing.T) {
 			hold := time.Duration(rule.For)
 			db := load(t, c.series)
 			if got := firing(t, rule.Expr, hold, db, c.from-step); len(got) > 0 {
-				t.Errorf("a minute early: %s", strings.Join(got, " "))
+				t.Errorf("fires one minute early: %s", strings.Join(got, " "))
 			}
 			if got := firing(t, rule.Expr, hold, db, c.from); !slices.Equal(got, []string{c.labels}) {
 				t.Errorf("after %s: %q, want %s", c.from, got, c.labels)
@@ -239,14 +241,14 @@ func TestAlerts(t *testing.T) {
 			quiet := load(t, c.nothings)
 			for at := hold; at <= hold+10*time.Minute; at += 5 * step {
 				if got := firing(t, rule.Expr, hold, quiet, at); len(got) > 0 {
-					t.Errorf("%s of what is well after %s", strings.Join(got, " "), at)
+					t.Errorf("fires for series without a problem after %s: %s", at, strings.Join(got, " "))
 				}
 			}
 		})
 	}
 	for name := range scenarios {
 		if _, ok := all[name]; !ok {
-			t.Errorf("a scenario for %s, which no rule has", name)
+			t.Errorf("there is a scenario for %s, but no rule", name)
 		}
 	}
 }

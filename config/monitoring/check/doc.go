@@ -1,3 +1,4 @@
-// Package check reads rules and dashboard as Prometheus does. It is a module of its own:
-// Prometheus would bring newer versions of much into the controller.
+// Package check tests the alerting rules and the dashboard with Prometheus' own parser and engine.
+// It is a separate Go module, because Prometheus requires newer versions of many of the
+// controller's dependencies.
 package check

@@ -11,7 +11,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// unknown are the metrics and labels of an expression that do not exist.
+// unknownNames returns the metrics and labels in an expression that do not exist. known has the
+// labels of each metric.
 func unknown(expr parser.Expr, known map[string][]string) []string {
 	var out []string
 	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
@@ -37,7 +38,7 @@ func unknown(expr parser.Expr, known map[string][]string) []string {
 	return out
 }
 
-// below are the labels that the series under a node have.
+// labelsBelow returns the labels of the series in a node.
 func below(node parser.Node, known map[string][]string) []string {
 	out := slices.Clone(ofTheTarget)
 	parser.Inspect(node, func(node parser.Node, _ []parser.Node) error {
@@ -64,7 +65,7 @@ func TestUnknownIsFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := unknown(expr, have); len(got) != want {
-			t.Errorf("%s: unknown are %q, want %d", text, got, want)
+			t.Errorf("%s: got unknown names %q, want %d", text, got, want)
 		}
 	}
 }
@@ -77,22 +78,22 @@ func TestRulesMeasureWhatThereIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, what := range unknown(expr, have) {
-			t.Errorf("%s: no %s", name, what)
+			t.Errorf("%s: unknown %s", name, what)
 		}
 		for _, text := range rule.Annotations {
 			for _, m := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(text, -1) {
 				if by, ok := grouping(expr); !ok || !slices.Contains(by, m[1]) {
-					t.Errorf("%s: its alerts have no label %s", name, m[1])
+					t.Errorf("%s: the alerts have no label %s", name, m[1])
 				}
 			}
 		}
 		if rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
-			t.Errorf("%s lacks a severity, a summary or a description", name)
+			t.Errorf("%s: the severity, summary or description is missing", name)
 		}
 	}
 }
 
-// grouping are the labels that the result of an expression has.
+// grouping returns the labels by which the outermost aggregation of an expression groups.
 func grouping(expr parser.Expr) (by []string, ok bool) {
 	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
 		if a, is := node.(*parser.AggregateExpr); is && !ok {
@@ -108,16 +109,16 @@ func TestDashboardMeasuresWhatThereIs(t *testing.T) {
 	ids := map[int]bool{}
 	for i, p := range d.Panels {
 		if ids[p.ID] || p.ID == 0 {
-			t.Errorf("%s: its id %d is another's", p.Title, p.ID)
+			t.Errorf("%s: the ID %d is not unique", p.Title, p.ID)
 		}
 		ids[p.ID] = true
 		if p.Type != "row" && len(p.Targets) == 0 {
-			t.Errorf("%s shows nothing", p.Title)
+			t.Errorf("%s has no targets", p.Title)
 		}
 		for _, q := range d.Panels[:i] {
 			a, b := p.GridPos, q.GridPos
 			if a.X < b.X+b.W && b.X < a.X+a.W && a.Y < b.Y+b.H && b.Y < a.Y+a.H {
-				t.Errorf("%s lies over %s", p.Title, q.Title)
+				t.Errorf("%s overlaps %s", p.Title, q.Title)
 			}
 		}
 		for _, target := range p.Targets {
@@ -127,7 +128,7 @@ func TestDashboardMeasuresWhatThereIs(t *testing.T) {
 				continue
 			}
 			for _, what := range unknown(expr, have) {
-				t.Errorf("%s: no %s", p.Title, what)
+				t.Errorf("%s: unknown %s", p.Title, what)
 			}
 			for _, s := range parser.ExtractSelectors(expr) {
 				for _, m := range s {
@@ -147,7 +148,7 @@ func TestDashboardMeasuresWhatThereIs(t *testing.T) {
 	for _, v := range d.Templating.List {
 		m := regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`).FindStringSubmatch(v.Definition)
 		if v.Type == "query" && (m == nil || !slices.Contains(have[m[1]], m[2])) {
-			t.Errorf("the variable %s has no values: %s", v.Name, v.Definition)
+			t.Errorf("variable %s: unknown metric or label in %s", v.Name, v.Definition)
 		}
 	}
 }

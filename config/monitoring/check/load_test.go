@@ -26,7 +26,7 @@ func file(t *testing.T, path string) []byte {
 	return data
 }
 
-// rules are those of the PrometheusRule, as Prometheus takes them.
+// rules returns the alerting rules of the PrometheusRule by name, as Prometheus parses them.
 func rules(t *testing.T) map[string]rulefmt.Rule {
 	t.Helper()
 	var object struct {
@@ -45,13 +45,13 @@ func rules(t *testing.T) map[string]rulefmt.Rule {
 		t.Error(err)
 	}
 	if groups == nil || said.Len() > 0 {
-		t.Fatalf("no rules: %s", said.String())
+		t.Fatalf("parsing the rules: %s", said.String())
 	}
 	out := map[string]rulefmt.Rule{}
 	for _, g := range groups.Groups {
 		for _, r := range g.Rules {
 			if _, twice := out[r.Alert]; twice || r.Alert == "" {
-				t.Errorf("the alert %q comes twice, or has no name", r.Alert)
+				t.Errorf("alert %q is not unique, or has no name", r.Alert)
 			}
 			out[r.Alert] = r
 		}
@@ -86,11 +86,12 @@ func theDashboard(t *testing.T) (d dashboard) {
 	return d
 }
 
-// variables of Grafana, and what they may stand for.
+// variables replaces Grafana's variables with example values.
 var variables = strings.NewReplacer("$__rate_interval", "5m", "$namespace", ".*")
 
-// known are the labels of each metric that there is: ours by the page that follows from
-// the code, and of libraries those that a test of the controller looks for.
+// knownMetrics returns the labels of each existing metric: our metrics from docs/metrics.md, which
+// is generated from the code, and metrics of libraries from testdata/libraries.txt, which a test of
+// the controller checks.
 func known(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
@@ -110,7 +111,7 @@ func known(t *testing.T) map[string][]string {
 		add(m[1], m[2], labels)
 	}
 	if len(out) < 10 {
-		t.Fatalf("docs/metrics.md has %d metrics", len(out))
+		t.Fatalf("found only %d metrics in docs/metrics.md", len(out))
 	}
 	for _, line := range strings.Split(strings.TrimSpace(string(file(t, "testdata/libraries.txt"))), "\n") {
 		words := strings.Fields(line)
@@ -119,5 +120,5 @@ func known(t *testing.T) map[string][]string {
 	return out
 }
 
-// ofTheTarget are labels that Prometheus adds.
+// targetLabels are the labels that Prometheus adds for the scraped target.
 var ofTheTarget = []string{"job", "instance", "pod", "namespace"}

@@ -20,7 +20,7 @@ func TestDependents(t *testing.T) {
 	cm := appsv1.Dependency{APIVersion: "v1", Kind: "ConfigMap", Name: "a"}
 	there := cm
 	there.Namespace = "ns"
-	got := dependents(set, []appsv1.KsctlInstall{
+	got := dependentMessages(set, []appsv1.KsctlInstall{
 		install("other", "elsewhere", cm), install("other", "two", there), install("ns", "one", cm),
 		install("ns", "three", appsv1.Dependency{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: "b.x.io"}),
 		install("ns", "none", appsv1.Dependency{Name: "a"}),

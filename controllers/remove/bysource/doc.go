@@ -1,4 +1,4 @@
-// Package bysource removes what the ksctl command line, kubectl or Helm installed:
-// a stack is rendered to know what to look for, what is found is frozen in the
-// status, and it is deleted once a person approved exactly that.
+// Package bysource removes objects that the ksctl command line, kubectl or Helm installed. It
+// renders a stack, finds the live objects that match, and records them in the status (the
+// rehearsal). It deletes them when a user approves exactly these objects.
 package bysource

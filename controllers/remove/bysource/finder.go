@@ -20,46 +20,46 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// Reasons of objects that are left or that would hold the removal.
+// Reasons of objects that are not removed, or that block the removal.
 const (
-	notMatched = "NotMatched"
-	kept       = "Kept"
-	namespaced = "Namespace"
-	leftAlone  = "Left"
-	protected  = "Protected"
-	finalizers = "Finalizers"
-	waits      = "Waiting"
+	reasonNotMatched = "NotMatched"
+	reasonKept       = "Kept"
+	reasonNamespace  = "Namespace"
+	reasonReleased   = "Left"
+	reasonProtected  = "Protected"
+	reasonFinalizers = "Finalizers"
+	reasonWaiting    = "Waiting"
 )
 
-// found is what a look at the cluster gave.
-type found struct {
+// findings are the objects of a stack in the cluster.
+type findings struct {
 	set      []appsv1.InventoryEntry
 	left     []appsv1.RemovalObject
 	blockers []appsv1.RemovalObject
-	// spared are of the set, and will be left because others have objects in them.
+	// spared are objects of the set that are kept because they contain objects of others.
 	spared []appsv1.RemovalObject
-	// dependents need something of the set, in words.
+	// dependents are messages about installs that depend on an object of the set.
 	dependents []string
-	// by counts the objects of the set by what they were told by.
-	by map[match.By]int
+	// matchedBy counts the objects of the set by how they were matched.
+	matchedBy map[match.By]int
 }
 
-// looker looks for the objects of a stack.
-type looker struct {
+// finder finds the objects of a stack in the cluster.
+type finder struct {
 	client    dynamic.Interface
 	discovery engine.Discovery
 	spec      *appsv1.KsctlRemoveSpec
 	self      string
-	// home is the namespace of the KsctlRemove.
-	home string
+	// homeNamespace is the namespace of the KsctlRemove.
+	homeNamespace string
 }
 
-// lookers is how many objects are read at a time.
-const lookers = 8
+// maxConcurrentReads is the number of objects that are read concurrently.
+const maxConcurrentReads = 8
 
-// look finds what is there of components, whose releases are those of the render.
-func (l *looker) look(ctx context.Context, components []engine.Component, rendered []stacks.RenderedComponent) (*found, error) {
-	out := &found{by: map[match.By]int{}}
+// find finds the objects of components. rendered has the Helm releases of the components.
+func (l *finder) find(ctx context.Context, components []engine.Component, rendered []stacks.RenderedComponent) (*findings, error) {
+	out := &findings{matchedBy: map[match.By]int{}}
 	known := map[string]bool{}
 	for i := range components {
 		for j := range components[i].Items {
@@ -72,12 +72,12 @@ func (l *looker) look(ctx context.Context, components []engine.Component, render
 			continue
 		}
 		release := rendered[slices.IndexFunc(rendered, func(r stacks.RenderedComponent) bool { return r.Name == c.Name })].Release
-		marked, err := l.component(ctx, c, release, out)
+		marked, err := l.findComponent(ctx, c, release, out)
 		if err != nil {
 			return nil, err
 		}
 		if marked {
-			if err := l.records(ctx, release, c, known, out); err != nil {
+			if err := l.findRecords(ctx, release, c, known, out); err != nil {
 				return nil, err
 			}
 		}
@@ -85,50 +85,50 @@ func (l *looker) look(ctx context.Context, components []engine.Component, render
 	return out, nil
 }
 
-// component looks for the objects of one component. It reports whether there is one
-// that the component's release marked.
-func (l *looker) component(ctx context.Context, c *engine.Component, release *stacks.Release, out *found) (marked bool, err error) {
-	there := make([]*unstructured.Unstructured, len(c.Items))
+// findComponent finds the objects of one component. marked is true if one of them is marked by the
+// Helm release of the component.
+func (l *finder) findComponent(ctx context.Context, c *engine.Component, release *stacks.Release, out *findings) (marked bool, err error) {
+	objects := make([]*unstructured.Unstructured, len(c.Items))
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(lookers)
+	g.SetLimit(maxConcurrentReads)
 	for i := range c.Items {
 		g.Go(func() (err error) {
-			there[i], err = l.get(gctx, &c.Items[i])
+			objects[i], err = l.get(gctx, &c.Items[i])
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return false, err
 	}
-	for i, u := range there {
+	for i, u := range objects {
 		it := &c.Items[i]
 		switch {
 		case u == nil:
 		case it.Shared:
-			if u.GetName() != l.home {
-				out.leave(it.ID, namespaced, "the stack asks for it with createNamespace, and nothing tells who made it: delete it yourself if nothing is in it")
+			if u.GetName() != l.homeNamespace {
+				out.leave(it.ID, reasonNamespace, "the stack requests the namespace with createNamespace, but its creator is unknown: delete the namespace manually if it is empty")
 			}
 		default:
-			marked = l.judge(it, release, u, out) == match.Release || marked
+			marked = l.classify(it, release, u, out) == match.Release || marked
 		}
 	}
 	return marked, nil
 }
 
-// get reads an object; nil when there is none.
-func (l *looker) get(ctx context.Context, it *engine.Item) (*unstructured.Unstructured, error) {
+// get reads an object; nil if it does not exist.
+func (l *finder) get(ctx context.Context, it *engine.Item) (*unstructured.Unstructured, error) {
 	var unserved *engine.NotServedError
 	var scope *engine.WrongScopeError
 	switch {
-	case errors.As(it.Unserved, &unserved), errors.As(it.Unserved, &scope):
-		return nil, nil // there can be none
-	case it.Unserved != nil:
-		return nil, it.Unserved
+	case errors.As(it.ResolveErr, &unserved), errors.As(it.ResolveErr, &scope):
+		return nil, nil // no such object can exist
+	case it.ResolveErr != nil:
+		return nil, it.ResolveErr
 	}
-	return read(ctx, l.client, it.Mapping, it.Ref)
+	return readObject(ctx, l.client, it.Mapping, it.Ref)
 }
 
-func read(ctx context.Context, c dynamic.Interface, m *meta.RESTMapping, ref stacks.Ref) (*unstructured.Unstructured, error) {
+func readObject(ctx context.Context, c dynamic.Interface, m *meta.RESTMapping, ref stacks.Ref) (*unstructured.Unstructured, error) {
 	var r dynamic.ResourceInterface = c.Resource(m.Resource)
 	if m.Scope.Name() == meta.RESTScopeNameNamespace {
 		r = c.Resource(m.Resource).Namespace(ref.Namespace)
@@ -143,59 +143,60 @@ func read(ctx context.Context, c dynamic.Interface, m *meta.RESTMapping, ref sta
 	return u, nil
 }
 
-// judge puts an object into the set, or among what is left.
-func (l *looker) judge(it *engine.Item, release *stacks.Release, u *unstructured.Unstructured, out *found) match.By {
-	w := &match.Wanted{Object: it.Object, Release: release}
-	v := match.Judge(w, l.self, u)
-	if !v.Counts() {
-		out.leave(it.ID, notMatched, v.Why)
+// classify adds an object to the set, or to the objects that are left.
+func (l *finder) classify(it *engine.Item, release *stacks.Release, u *unstructured.Unstructured, out *findings) match.By {
+	w := &match.Rendered{Object: it.Object, Release: release}
+	v := match.Match(w, l.self, u)
+	if !v.Matches() {
+		out.leave(it.ID, reasonNotMatched, v.Why)
 		return ""
 	}
-	switch rule := keptBy(l.spec, it.Ref); {
-	case match.Kept(w, u):
-		out.leave(it.ID, kept, "its annotation helm.sh/resource-policy is keep")
+	switch rule := keepReason(l.spec, it.Ref); {
+	case match.KeptByHelm(w, u):
+		out.leave(it.ID, reasonKept, "annotation helm.sh/resource-policy is keep")
 		return v.By
 	case rule != "":
-		out.leave(it.ID, kept, rule)
+		out.leave(it.ID, reasonKept, rule)
 		return v.By
 	}
-	out.take(it.ID, it.Version, it.Component, it.Wave, u)
-	out.by[v.By]++
+	out.add(it.ID, it.Version, it.Component, it.Wave, u)
+	out.matchedBy[v.By]++
 	return v.By
 }
 
-func (f *found) leave(id, reason, message string) {
+func (f *findings) leave(id, reason, message string) {
 	f.left = append(f.left, appsv1.RemovalObject{ID: id, Reason: reason, Message: message})
 }
 
-func (f *found) take(id, version, component string, wave int32, u *unstructured.Unstructured) {
+func (f *findings) add(id, version, component string, wave int32, u *unstructured.Unstructured) {
 	f.set = append(f.set, appsv1.InventoryEntry{ID: id, Version: version, UID: u.GetUID(), Component: component, Wave: wave, State: appsv1.EntryIntended})
 	if u.GetAnnotations()[live.PreventDeletionAnnotation] == "true" {
-		f.blockers = append(f.blockers, appsv1.RemovalObject{ID: id, Reason: protected, Message: "it has the annotation " + live.PreventDeletionAnnotation + ": take it off to let it go"})
+		f.blockers = append(f.blockers, appsv1.RemovalObject{ID: id, Reason: reasonProtected, Message: "annotation " + live.PreventDeletionAnnotation + " prevents the deletion: remove the annotation to continue"})
 	}
 	if fs := u.GetFinalizers(); len(fs) > 0 {
-		f.blockers = append(f.blockers, appsv1.RemovalObject{ID: id, Reason: finalizers, Message: fmt.Sprintf("it has finalizers %v: who set them must let it go", fs)})
+		f.blockers = append(f.blockers, appsv1.RemovalObject{ID: id, Reason: reasonFinalizers, Message: fmt.Sprintf("finalizers %v: their controllers must remove them", fs)})
 	}
 }
 
-// keptBy says why an object is left that would be deleted; empty when it is not.
-func keptBy(spec *appsv1.KsctlRemoveSpec, ref stacks.Ref) string {
+// keepReason returns the reason to keep an object; empty if it is removed.
+func keepReason(spec *appsv1.KsctlRemoveSpec, ref stacks.Ref) string {
 	switch {
 	case !spec.Keeps(ref.Group, ref.Kind, ref.Namespace, ref.Name):
 		return ""
 	case spec.Keep == nil:
-		return "claims of storage are kept unless spec.keep says otherwise"
+		return "PersistentVolumeClaims are kept unless spec.keep is set"
 	}
-	return "spec.keep has it"
+	return "listed in spec.keep"
 }
 
-// belongsTo names who has an object by now, other than the one with a key; Helm
-// does not count, whose release it may be of.
-func belongsTo(self string) func(stacks.Ref, *unstructured.Unstructured) string {
+// otherOwner returns a function that returns the current owner of an object; empty if there is
+// none, or if it is self. Helm releases are ignored, because the object may be part of the release
+// to remove.
+func otherOwner(self string) func(stacks.Ref, *unstructured.Unstructured) string {
 	return func(ref stacks.Ref, u *unstructured.Unstructured) string {
 		if m, err := live.ParseMark(u.GetAnnotations()[live.MarkAnnotation]); err == nil && m.ID == ref.ID() && m.Owner != self {
-			return engine.OwnerName(m.Owner)
+			return engine.OwnerDisplayName(m.Owner)
 		}
-		return engine.Controller(u)
+		return engine.ActiveManagerOf(u)
 	}
 }

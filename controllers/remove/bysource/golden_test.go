@@ -21,7 +21,7 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// goldenSpec is the golden spec of the API, which has every field set.
+// goldenSpec returns the golden spec of the API, with all fields set.
 func goldenSpec(t *testing.T) *appsv1.KsctlRemoveSpec {
 	t.Helper()
 	data, err := os.ReadFile("../../../api/apps/v1/testdata/golden/ksctlremove.json")
@@ -36,8 +36,8 @@ func goldenSpec(t *testing.T) *appsv1.KsctlRemoveSpec {
 	return &rm.Spec
 }
 
-// The approval in the spec of a KsctlRemove begins with the fingerprint of that spec: with another
-// one, each approval in a repository is void.
+// TestGoldenFingerprint pins the fingerprint of a spec, which is a prefix of spec.approvedDigest:
+// with other fingerprints, every approval in a repository would be void.
 func TestGoldenFingerprint(t *testing.T) {
 	var out bytes.Buffer
 	line := func(name string, spec *appsv1.KsctlRemoveSpec) {
@@ -69,40 +69,40 @@ func TestGoldenFingerprint(t *testing.T) {
 	golden.Equal(t, "fingerprints.txt", out.Bytes())
 }
 
-// goldenFound has an object for each reason. Its messages are not those of the program, which may
-// be worded otherwise.
-func goldenFound() *found {
-	f := &found{dependents: []string{"KsctlInstall team/shop"}}
+// goldenFindings has an object for each reason. Its messages are placeholders, because the real
+// ones may be reworded.
+func goldenFindings() *findings {
+	f := &findings{dependents: []string{"KsctlInstall team/shop"}}
 	for i, id := range []string{"ns_a_apps_Deployment", "ns_b__ConfigMap", "ns_c__Secret"} {
 		u := &unstructured.Unstructured{Object: map[string]any{}}
 		u.SetUID(types.UID(fmt.Sprintf("u-%d", i)))
-		f.take(id, "v1", "app", int32(2-i), u)
+		f.add(id, "v1", "app", int32(2-i), u)
 	}
-	f.leave("ns_e__PersistentVolumeClaim", kept, "a rule keeps it")
-	f.leave("_ns__Namespace", namespaced, "somebody made it")
-	f.leave("ns_d__ConfigMap", notMatched, "another release has it")
-	f.spared = []appsv1.RemovalObject{{ID: "ns_b__ConfigMap", Reason: kept, Message: "others use it"}}
-	f.blockers = []appsv1.RemovalObject{{ID: "ns_c__Secret", Reason: protected, Message: "an annotation"},
-		{ID: "ns_b__ConfigMap", Reason: finalizers, Message: "a finalizer"},
-		{ID: "ns_a_apps_Deployment", Reason: waits, Message: "a pod"}}
+	f.leave("ns_e__PersistentVolumeClaim", reasonKept, "a rule keeps it")
+	f.leave("_ns__Namespace", reasonNamespace, "somebody made it")
+	f.leave("ns_d__ConfigMap", reasonNotMatched, "another release has it")
+	f.spared = []appsv1.RemovalObject{{ID: "ns_b__ConfigMap", Reason: reasonKept, Message: "others use it"}}
+	f.blockers = []appsv1.RemovalObject{{ID: "ns_c__Secret", Reason: reasonProtected, Message: "an annotation"},
+		{ID: "ns_b__ConfigMap", Reason: reasonFinalizers, Message: "a finalizer"},
+		{ID: "ns_a_apps_Deployment", Reason: reasonWaiting, Message: "a pod"}}
 	return f
 }
 
-// The status has what was found, then how far its removal came.
+// TestGoldenStatus pins the status of a rehearsal, and of a removal in progress.
 func TestGoldenStatus(t *testing.T) {
 	rm := &appsv1.KsctlRemove{Spec: *goldenSpec(t)}
 	rm.Generation = 7
-	asked, err := fingerprint(&rm.Spec)
+	specHash, err := fingerprint(&rm.Spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &Steps{Clock: testclock.NewFakePassiveClock(time.Date(2026, 5, 1, 12, 0, 0, 999, time.UTC))}
-	f := goldenFound()
+	f := goldenFindings()
 	key := engine.OwnerKey{Installation: "prod", Cluster: "team.eu", Kind: Kind, Namespace: "team", Name: "remove"}
 	o := &owner{key: key, uid: "u", inv: engine.NewInventory(nil, nil), chunks: &engine.ChunkStore{},
 		req: &reconcile.Request[*appsv1.KsctlRemove]{Object: rm, Event: func(string, string, string) {}}}
-	o.replace(f.set)
-	s.show(rm, f, asked)
+	o.setEntries(f.set)
+	s.reportRehearsal(rm, f, specHash)
 	flush := func(name string) {
 		t.Helper()
 		if err := o.flush(t.Context()); err != nil {
@@ -115,21 +115,21 @@ func TestGoldenStatus(t *testing.T) {
 	flush("status.json")
 
 	left := stacks.Ref{Kind: "ConfigMap", Namespace: "ns", Name: "b"}
-	o.told([]engine.Change{{Verb: engine.Drop, Ref: left, Note: "another has it"}})
+	o.recordReleased([]engine.Change{{Verb: engine.VerbDrop, Ref: left, Message: "another has it"}})
 	o.inv.Remove("ns_b__ConfigMap")
 	o.inv.Remove("ns_c__Secret")
-	o.count(&engine.Report{Plan: engine.Plan{Waits: []engine.Action{{Entry: f.set[0], Message: "a finalizer"}}}})
+	o.updateProgress(&engine.Report{Plan: engine.Plan{Waits: []engine.Action{{Entry: f.set[0], Message: "a finalizer"}}}})
 	flush("status-begun.json")
 
 	least := &appsv1.KsctlRemove{}
-	s.show(least, &found{}, asked)
+	s.reportRehearsal(least, &findings{}, specHash)
 	golden.JSON(t, "status-least.json", &least.Status)
 }
 
-// What is stored is of the golden spec, and its digest approves it.
-func TestGoldenStatusIsRead(t *testing.T) {
+// A stored status is recognized as the rehearsal of its spec, and its digest as the approval.
+func TestStoredStatusIsRecognized(t *testing.T) {
 	rm := &appsv1.KsctlRemove{Spec: *goldenSpec(t)}
-	asked, err := fingerprint(&rm.Spec)
+	specHash, err := fingerprint(&rm.Spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,12 +139,12 @@ func TestGoldenStatusIsRead(t *testing.T) {
 	rm.Spec.ApprovedDigest = rm.Status.Removal.Digest
 	o := &owner{inv: engine.NewInventory(rm.Status.Inventory, nil),
 		req: &reconcile.Request[*appsv1.KsctlRemove]{Object: rm}}
-	if !frozen(rm, asked) || !approved(rm) || !o.begun() {
-		t.Errorf("frozen %t, approved %t, begun %t", frozen(rm, asked), approved(rm), o.begun())
+	if !isRehearsed(rm, specHash) || !isApproved(rm) || !o.started() {
+		t.Errorf("frozen %t, approved %t, begun %t", isRehearsed(rm, specHash), isApproved(rm), o.started())
 	}
-	// What was left is counted beside what is gone.
+	// Released objects do not count as removed.
 	before := *rm.Status.Removed
-	if o.count(nil); *rm.Status.Removed != before {
-		t.Errorf("%d objects are removed, not %d", *rm.Status.Removed, before)
+	if o.updateProgress(nil); *rm.Status.Removed != before {
+		t.Errorf("got %d removed objects, want %d", *rm.Status.Removed, before)
 	}
 }

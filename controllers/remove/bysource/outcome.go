@@ -16,16 +16,16 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// UnapprovedError says what waits for approval.
+// UnapprovedError reports a removal that needs an approval.
 type UnapprovedError struct {
 	Removal *appsv1.Removal
-	// Approved is what the spec approves instead.
+	// Approved is the digest in the spec, if it is another one.
 	Approved string
-	// Left is how many objects stay.
+	// Left is the number of objects that are not removed.
 	Left int
-	// Begun is true when an approval was there and was taken back: Removed objects are
-	// gone, Rest are not.
-	Begun         bool
+	// Started is true if the removal was approved and started, and the approval was withdrawn:
+	// Removed objects are removed, Rest objects are not.
+	Started       bool
 	Removed, Rest int
 }
 
@@ -34,32 +34,32 @@ func (e *UnapprovedError) Error() string {
 	if e.Left > 0 {
 		left = fmt.Sprintf(", %d are left (status.remaining)", e.Left)
 	}
-	was := ""
+	prefix := ""
 	if e.Approved != "" {
-		was = fmt.Sprintf("spec.approvedDigest %s is that of another set; ", e.Approved)
+		prefix = fmt.Sprintf("spec.approvedDigest %s does not match the objects that were found; ", e.Approved)
 	}
-	if e.Begun {
-		return fmt.Sprintf("%sthe removal was begun: %d of %d objects are gone, %d more would be removed%s, and wait for the approval: to go on, commit spec.approvedDigest: %s",
-			was, e.Removed, e.Removal.Count, e.Rest, left, e.Removal.Digest)
+	if e.Started {
+		return fmt.Sprintf("%sthe removal was interrupted: %d of %d objects were removed, %d more would be removed%s: to continue, set spec.approvedDigest: %s",
+			prefix, e.Removed, e.Removal.Count, e.Rest, left, e.Removal.Digest)
 	}
-	return fmt.Sprintf("%s%d objects would be removed (status.removal)%s, and nothing is deleted yet: look at them, then commit spec.approvedDigest: %s",
-		was, e.Removal.Count, left, e.Removal.Digest)
+	return fmt.Sprintf("%s%d objects would be removed (status.removal)%s; nothing is deleted yet: review the objects, then set spec.approvedDigest: %s",
+		prefix, e.Removal.Count, left, e.Removal.Digest)
 }
 
-// unapproved is the outcome while what is frozen is not, or no longer, approved.
-func (o *owner) unapproved() reconcile.Outcome {
+// approvalOutcome returns the outcome while the rehearsal is not approved, or no longer approved.
+func (o *owner) approvalOutcome() reconcile.Outcome {
 	rm := o.req.Object
 	return reconcile.Stalled{Reason: AwaitingApprovalReason, Revision: rm.Status.LastAttemptedRevision,
 		Err: &UnapprovedError{Removal: rm.Status.Removal, Approved: rm.Spec.ApprovedDigest, Left: len(rm.Status.Remaining),
-			Begun: o.begun(), Removed: int(ptr.Deref(rm.Status.Removed, 0)), Rest: o.inv.Len()}}
+			Started: o.started(), Removed: int(ptr.Deref(rm.Status.Removed, 0)), Rest: o.inv.Len()}}
 }
 
-// done says that nothing of what was found is there any more.
-func done(rm *appsv1.KsctlRemove) reconcile.Outcome {
+// doneOutcome returns the outcome when all objects of the rehearsal are removed.
+func doneOutcome(rm *appsv1.KsctlRemove) reconcile.Outcome {
 	st := &rm.Status
-	message := "nothing that counts was found of the stack " + rm.Spec.Stack
+	message := "no matching objects of the stack " + rm.Spec.Stack + " were found"
 	if st.Removal.Count > 0 {
-		message = fmt.Sprintf("%d objects of the stack %s were removed and seen to be gone", ptr.Deref(st.Removed, 0), rm.Spec.Stack)
+		message = fmt.Sprintf("%d objects of the stack %s were removed", ptr.Deref(st.Removed, 0), rm.Spec.Stack)
 	}
 	if n := len(st.Remaining); n > 0 {
 		message += fmt.Sprintf("; %d are left (status.remaining)", n)
@@ -67,104 +67,107 @@ func done(rm *appsv1.KsctlRemove) reconcile.Outcome {
 	return reconcile.Done{Message: message, Reason: RemovedReason, Revision: st.LastAttemptedRevision}
 }
 
-// waiting says what a removal waits for, and since when too long.
-func (s *Steps) waiting(o *owner, rep *engine.Report) reconcile.Outcome {
+// waitingOutcome returns the outcome of a removal in progress, and whether it exceeds the timeout.
+func (s *Steps) waitingOutcome(o *owner, rep *engine.Report) reconcile.Outcome {
 	rm := o.req.Object
-	out := reconcile.Waiting{Reason: reconcile.RemovingReason, Until: rep.RetryAt, Revision: rm.Status.LastAttemptedRevision,
+	out := reconcile.Waiting{Reason: reconcile.RemovingReason, RequeueAt: rep.RetryAt, Revision: rm.Status.LastAttemptedRevision,
 		On: fmt.Sprintf("%d of %d objects are left to remove", o.inv.Len(), rm.Status.Removal.Count)}
-	if what := on(rep); what != "" {
-		out.On += ": " + what
+	if message := waitMessage(rep); message != "" {
+		out.On += ": " + message
 	}
 	timeout := reconcile.Timeout(&rm.Spec.Schedule)
-	late := rm.Status.Removal.MadeAt.Add(timeout)
+	deadline := rm.Status.Removal.MadeAt.Add(timeout)
 	switch {
-	case !s.Clock.Now().Before(late):
-		out.Late, out.Reason = true, reconcile.TimeoutReason
-		out.On = fmt.Sprintf("not gone within %s: %s", timeout, out.On)
-	case out.Until.IsZero() || late.Before(out.Until):
-		out.Until = late
+	case !s.Clock.Now().Before(deadline):
+		out.TimedOut, out.Reason = true, reconcile.TimeoutReason
+		out.On = fmt.Sprintf("not removed within %s: %s", timeout, out.On)
+	case out.RequeueAt.IsZero() || deadline.Before(out.RequeueAt):
+		out.RequeueAt = deadline
 	}
 	return out
 }
 
-// on is what holds a removal, in words.
-func on(rep *engine.Report) string {
-	var on []string
+// waitMessage returns a message about everything that the removal waits for.
+func waitMessage(rep *engine.Report) string {
+	var messages []string
 	for _, w := range rep.Plan.Waits {
 		if w.Message != "" {
-			on = append(on, w.Message)
+			messages = append(messages, w.Message)
 		}
 	}
 	for _, err := range rep.Errors {
-		if m := err.Error(); !slices.Contains(on, m) {
-			on = append(on, m)
+		if m := err.Error(); !slices.Contains(messages, m) {
+			messages = append(messages, m)
 		}
 	}
-	return list(on)
+	return joinNames(messages)
 }
 
-// told writes down what was left after all, and says it in an event.
-func (o *owner) told(changes []engine.Change) {
+// recordReleased adds objects that were released instead of removed to the status, and emits an
+// event.
+func (o *owner) recordReleased(changes []engine.Change) {
 	st := &o.req.Object.Status
-	var named []string
+	var names []string
 	for _, c := range changes {
-		if c.Verb != engine.Drop && c.Verb != engine.Release {
+		if c.Verb != engine.VerbDrop && c.Verb != engine.VerbRelease {
 			continue
 		}
-		named = append(named, c.Ref.String()+" ("+c.Note+")")
+		names = append(names, c.Ref.String()+" ("+c.Message+")")
 		id := c.Ref.ID()
 		st.Remaining = slices.DeleteFunc(st.Remaining, func(x appsv1.RemovalObject) bool { return x.ID == id })
-		// Ahead of the others: they are counted.
-		st.Remaining = slices.Insert(st.Remaining, 0, shown([]appsv1.RemovalObject{{ID: id, Reason: leftAlone, Message: c.Note}})...)
-		st.Remaining = st.Remaining[:min(maxShown, len(st.Remaining))]
+		// Insert first, so that the limit of the list does not cut off objects that updateProgress
+		// counts.
+		st.Remaining = slices.Insert(st.Remaining, 0, firstObjects([]appsv1.RemovalObject{{ID: id, Reason: reasonReleased, Message: c.Message}})...)
+		st.Remaining = st.Remaining[:min(maxListed, len(st.Remaining))]
 	}
-	if len(named) > 0 {
-		o.req.Event(corev1.EventTypeWarning, "Left", list(named))
+	if len(names) > 0 {
+		o.req.Event(corev1.EventTypeWarning, "Left", joinNames(names))
 	}
 }
 
-// count brings how far the removal came into the status.
-func (o *owner) count(rep *engine.Report) {
+// updateProgress sets the progress of the removal in the status.
+func (o *owner) updateProgress(rep *engine.Report) {
 	st := &o.req.Object.Status
-	stayed := 0
+	released := 0
 	for _, x := range st.Remaining {
-		if x.Reason == leftAlone {
-			stayed++
+		if x.Reason == reasonReleased {
+			released++
 		}
 	}
-	st.Removed = ptr.To(max(0, st.Removal.Count-int32(o.inv.Len()+stayed)))
+	st.Removed = ptr.To(max(0, st.Removal.Count-int32(o.inv.Len()+released)))
 	st.Left = ptr.To(int32(o.inv.Len() + len(st.Remaining)))
 	if rep == nil {
 		return
 	}
 	st.Removal.Blockers = nil
-	var held []appsv1.RemovalObject
+	var blockers []appsv1.RemovalObject
 	for i := range rep.Plan.Waits {
 		if w := &rep.Plan.Waits[i]; w.Message != "" {
-			held = append(held, appsv1.RemovalObject{ID: w.Entry.ID, Reason: waits, Message: w.Message})
+			blockers = append(blockers, appsv1.RemovalObject{ID: w.Entry.ID, Reason: reasonWaiting, Message: w.Message})
 		}
 	}
-	st.Removal.Blockers = shown(held)
+	st.Removal.Blockers = firstObjects(blockers)
 }
 
-// abandon lets everything go that was marked, as the annotation says, and records it.
+// abandon emits an event and a log message about the marked objects that stay because of the
+// annotation.
 func (s *Steps) abandon(ctx context.Context, o *owner) {
-	var left []string
+	var names []string
 	for _, e := range o.inv.Entries() {
 		name := e.ID
 		if ref, err := stacks.ParseID(e.ID); err == nil {
 			name = ref.String()
 		}
-		left = append(left, name)
+		names = append(names, name)
 	}
-	log.FromContext(ctx).Info("abandoned: left behind as they are", "objects", left)
-	o.req.Event(corev1.EventTypeWarning, "Abandoned", fmt.Sprintf("%d objects are left behind as they are: %s", len(left), list(left)))
+	log.FromContext(ctx).Info("abandoned objects are not changed", "objects", names)
+	o.req.Event(corev1.EventTypeWarning, "Abandoned", fmt.Sprintf("%d objects are not changed: %s", len(names), joinNames(names)))
 }
 
-// maxNamed is how many objects a message names before it counts.
+// maxNamed is the number of objects that a message lists by name. It counts the others.
 const maxNamed = 5
 
-func list(names []string) string {
+func joinNames(names []string) string {
 	if len(names) <= maxNamed {
 		return strings.Join(names, ", ")
 	}

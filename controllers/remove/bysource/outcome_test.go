@@ -11,28 +11,28 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
-func TestUnapproved(t *testing.T) {
+func TestApprovalOutcome(t *testing.T) {
 	for name, tc := range map[string]struct {
 		approved string
 		removed  *int32
 		want     string
 	}{
-		"not begun":               {want: "3 objects would be removed (status.removal), and nothing is deleted yet: look at them, then commit spec.approvedDigest: digest"},
-		"another one":             {approved: "other", want: "spec.approvedDigest other is that of another set; 3 objects would be removed"},
-		"taken back":              {removed: ptr.To[int32](2), want: "the removal was begun: 2 of 3 objects are gone, 1 more would be removed, and wait for the approval: to go on, commit spec.approvedDigest: digest"},
-		"changed while it ran":    {approved: "other", removed: ptr.To[int32](2), want: "spec.approvedDigest other is that of another set; the removal was begun: 2 of 3"},
-		"taken back at the start": {removed: ptr.To[int32](0), want: "the removal was begun: 0 of 3 objects are gone"},
+		"not started":            {want: "3 objects would be removed (status.removal); nothing is deleted yet: review the objects, then set spec.approvedDigest: digest"},
+		"other digest":           {approved: "other", want: "spec.approvedDigest other does not match the objects that were found; 3 objects would be removed"},
+		"withdrawn":              {removed: ptr.To[int32](2), want: "the removal was interrupted: 2 of 3 objects were removed, 1 more would be removed: to continue, set spec.approvedDigest: digest"},
+		"changed during removal": {approved: "other", removed: ptr.To[int32](2), want: "spec.approvedDigest other does not match the objects that were found; the removal was interrupted: 2 of 3"},
+		"withdrawn at the start": {removed: ptr.To[int32](0), want: "the removal was interrupted: 0 of 3 objects were removed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rm := &appsv1.KsctlRemove{Spec: appsv1.KsctlRemoveSpec{ApprovedDigest: tc.approved},
 				Status: appsv1.KsctlRemoveStatus{Removal: &appsv1.Removal{Count: 3, Digest: "digest"}, Removed: tc.removed}}
 			o := &owner{inv: engine.NewInventory(nil, nil), req: &reconcile.Request[*appsv1.KsctlRemove]{Object: rm}}
-			o.replace([]appsv1.InventoryEntry{{ID: "ns_a__ConfigMap"}})
-			out, ok := o.unapproved().(reconcile.Stalled)
+			o.setEntries([]appsv1.InventoryEntry{{ID: "ns_a__ConfigMap"}})
+			out, ok := o.approvalOutcome().(reconcile.Stalled)
 			if !ok || out.Reason != AwaitingApprovalReason || !strings.HasPrefix(out.Err.Error(), tc.want) {
 				t.Errorf("%+v", out)
 			}
-			if said := strings.Contains(out.Err.Error(), "nothing is deleted yet"); said != (tc.removed == nil) {
+			if pending := strings.Contains(out.Err.Error(), "nothing is deleted yet"); pending != (tc.removed == nil) {
 				t.Errorf("%v", out.Err)
 			}
 		})

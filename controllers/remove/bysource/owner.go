@@ -12,18 +12,18 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// owner is a KsctlRemove as the engine sees it. Its inventory is what was found:
-// intended until it is approved and marked as ours, applied from then on.
+// owner implements engine.Owner for a KsctlRemove. Its inventory has the found objects: intended
+// until they are approved and marked by the controller, applied from then on.
 type owner struct {
 	key    engine.OwnerKey
 	inv    *engine.Inventory
 	chunks *engine.ChunkStore
-	// target is the cluster that it is for, as found last; nil: it was not yet.
+	// target is the last known cluster of the KsctlRemove; nil before the first lookup.
 	target *engine.Target
 	uid    string
-	// req is the reconcile under way.
+	// req is the current reconcile request.
 	req *reconcile.Request[*appsv1.KsctlRemove]
-	// orphan releases what is left instead of deleting it.
+	// orphan releases the remaining objects instead of deleting them.
 	orphan bool
 }
 
@@ -35,22 +35,22 @@ func (o *owner) Key() engine.OwnerKey { return o.key }
 // Inventory implements engine.Owner.
 func (o *owner) Inventory() *engine.Inventory { return o.inv }
 
-// Policies implements engine.Owner. What is kept is not in the inventory.
+// Policies implements engine.Owner. Kept objects are not in the inventory.
 func (o *owner) Policies() engine.Policies {
 	p := engine.DefaultPolicies
-	p.Protect, p.Orphan = nil, o.orphan
-	take := o.req.Object.Spec.CustomResources == appsv1.CustomResourcesDelete
-	p.Asked = func(*appsv1.InventoryEntry) *engine.Request {
-		return &engine.Request{Keep: func(stacks.Ref) string { return "" }, TakeCustomResources: take}
+	p.ProtectKinds, p.Orphan = nil, o.orphan
+	deleteCustomResources := o.req.Object.Spec.CustomResources == appsv1.CustomResourcesDelete
+	p.RemovalRequest = func(*appsv1.InventoryEntry) *engine.RemovalRequest {
+		return &engine.RemovalRequest{KeepReason: func(stacks.Ref) string { return "" }, DeleteCustomResources: deleteCustomResources}
 	}
 	return p
 }
 
-var errNothingToSend = errors.New("a KsctlRemove applies nothing")
+var errNoManifests = errors.New("a KsctlRemove applies no objects")
 
 // Manifest implements engine.Owner.
 func (o *owner) Manifest(context.Context, *engine.Item) (json.RawMessage, error) {
-	return nil, errNothingToSend
+	return nil, errNoManifests
 }
 
 // Persist implements engine.Owner.
@@ -58,30 +58,30 @@ func (o *owner) Persist(ctx context.Context) error {
 	if err := o.flush(ctx); err != nil {
 		return err
 	}
-	return o.req.Persist(ctx, "taking what was found")
+	return o.req.Persist(ctx, "recording the objects to remove")
 }
 
-// flush brings the inventory into the status, and what does not fit there into chunks.
+// flush writes the inventory to the status, and what does not fit there to chunks.
 func (o *owner) flush(ctx context.Context) error {
-	status, err := o.chunks.Record(ctx, o.key, o.inv)
+	status, err := o.chunks.SaveInventory(ctx, o.key, o.inv)
 	if err != nil {
 		return err
 	}
 	st := &o.req.Object.Status
-	st.Inventory, st.Cluster = status, target.Status(o.key.Cluster, status)
+	st.Inventory, st.Cluster = status, target.StatusCluster(o.key.Cluster, status)
 	st.ClusterUID = target.StatusUID(st.ClusterUID, o.uid, status)
 	return nil
 }
 
-// begun is true once objects were marked as ours, or may have been.
-func (o *owner) begun() bool { return o.req.Object.Status.Removed != nil && o.inv.Len() > 0 }
+// started reports whether objects may have been marked by the controller.
+func (o *owner) started() bool { return o.req.Object.Status.Removed != nil && o.inv.Len() > 0 }
 
-// replace makes a set the inventory.
-func (o *owner) replace(set []appsv1.InventoryEntry) {
+// setEntries replaces the entries of the inventory.
+func (o *owner) setEntries(entries []appsv1.InventoryEntry) {
 	for _, e := range o.inv.Entries() {
 		o.inv.Remove(e.ID)
 	}
-	for i := range set {
-		o.inv.Put(set[i])
+	for i := range entries {
+		o.inv.Put(entries[i])
 	}
 }

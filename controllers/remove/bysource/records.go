@@ -23,22 +23,21 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// maxRecord bounds the record of a release, unpacked.
-const maxRecord = 64 << 20
+// maxRecordBytes bounds the record of a release after decompression, in bytes.
+const maxRecordBytes = 64 << 20
 
-// recordType is the type of the Secrets that Helm records releases in.
+// recordType is the type of the Secrets with Helm release records.
 const recordType = "helm.sh/release.v1"
 
-var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+var secretGVR = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
-// records looks for what Helm recorded of a release, all revisions of it. They are
-// left while the release has objects that the stack does not render: without them
-// nobody could tell whose those are.
-func (l *looker) records(ctx context.Context, r *stacks.Release, c *engine.Component, known map[string]bool, out *found) error {
+// findRecords finds the Helm release records of all revisions of a release. They are kept while the
+// release has objects that the stack does not render, because only the records list these objects.
+func (l *finder) findRecords(ctx context.Context, r *stacks.Release, c *engine.Component, known map[string]bool, out *findings) error {
 	selector := labels.Set{"owner": "helm", "name": r.Name}.String()
-	list, err := l.client.Resource(secrets).Namespace(r.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	list, err := l.client.Resource(secretGVR).Namespace(r.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
-		return fmt.Errorf("records of Helm release %s/%s: %w", r.Namespace, r.Name, err)
+		return fmt.Errorf("listing records of Helm release %s/%s: %w", r.Namespace, r.Name, err)
 	}
 	var all []*unstructured.Unstructured
 	var newest *unstructured.Unstructured
@@ -51,25 +50,25 @@ func (l *looker) records(ctx context.Context, r *stacks.Release, c *engine.Compo
 		}
 	}
 	if newest == nil {
-		return nil // the release was recorded elsewhere, or never
+		return nil // Helm uses another storage driver, or did not install the release
 	}
-	more, err := l.beyond(ctx, r, newest, known, out)
-	why := ""
+	unrendered, err := l.findUnrendered(ctx, r, newest, known, out)
+	keepReason := ""
 	var unreadable *recordError
 	switch {
 	case errors.As(err, &unreadable):
-		why = err.Error()
+		keepReason = err.Error()
 	case err != nil:
 		return err
-	case more > 0:
-		why = fmt.Sprintf("Helm release %s/%s has %d objects that the stack does not render; helm uninstall removes those", r.Namespace, r.Name, more)
+	case unrendered > 0:
+		keepReason = fmt.Sprintf("Helm release %s/%s has %d objects that the stack does not render; helm uninstall removes them", r.Namespace, r.Name, unrendered)
 	}
 	for _, u := range all {
 		id := stacks.Ref{Kind: "Secret", Namespace: r.Namespace, Name: u.GetName()}.ID()
-		if why != "" {
-			out.leave(id, kept, why)
+		if keepReason != "" {
+			out.leave(id, reasonKept, keepReason)
 		} else {
-			out.take(id, "v1", c.Name, c.Wave, u)
+			out.add(id, "v1", c.Name, c.Wave, u)
 		}
 	}
 	return nil
@@ -83,10 +82,10 @@ func revision(u *unstructured.Unstructured) int {
 	return n
 }
 
-// beyond leaves the objects that a release has by its record and its marks, and the
-// stack does not render, and counts them.
-func (l *looker) beyond(ctx context.Context, r *stacks.Release, record *unstructured.Unstructured, known map[string]bool, out *found) (int, error) {
-	refs, err := recorded(record)
+// findUnrendered adds the objects that are recorded in and marked by a release, but not rendered by
+// the stack, to the objects that are left. It returns their number.
+func (l *finder) findUnrendered(ctx context.Context, r *stacks.Release, record *unstructured.Unstructured, known map[string]bool, out *findings) (int, error) {
+	refs, err := parseRecord(record)
 	if err != nil {
 		return 0, err
 	}
@@ -109,73 +108,73 @@ func (l *looker) beyond(ctx context.Context, r *stacks.Release, record *unstruct
 		if known[x.ID()] {
 			continue
 		}
-		u, err := read(ctx, l.client, m, x.Ref)
+		u, err := readObject(ctx, l.client, m, x.Ref)
 		if err != nil {
 			return 0, err
 		}
 		if u == nil {
 			continue
 		}
-		if of := engine.ReleaseOf(u); of != nil && *of == *r {
-			out.leave(x.ID(), notMatched, fmt.Sprintf("Helm release %s/%s has it, and the stack does not render it: was it installed with other values?", r.Namespace, r.Name))
+		if of := engine.HelmReleaseOf(u); of != nil && *of == *r {
+			out.leave(x.ID(), reasonNotMatched, fmt.Sprintf("part of Helm release %s/%s, but not rendered by the stack: the release may have been installed with other values", r.Namespace, r.Name))
 			n++
 		}
 	}
 	return n, nil
 }
 
-// recordError says that the record of a release can't be read.
+// recordError reports an unreadable release record.
 type recordError struct{ name string }
 
 func (e *recordError) Error() string {
-	return "the record " + e.name + " can't be read, so that it may have objects that the stack does not render"
+	return "release record " + e.name + " can't be read, so the release may have objects that the stack does not render"
 }
 
-// versionedRef names an object in a version of its API.
+// versionedRef is a reference to an object, with its API version.
 type versionedRef struct {
 	stacks.Ref
 	version string
 }
 
-// recorded are the objects that a release has by its record.
-func recorded(u *unstructured.Unstructured) ([]versionedRef, error) {
-	bad := &recordError{name: u.GetNamespace() + "/" + u.GetName()}
+// parseRecord returns the objects in a release record.
+func parseRecord(u *unstructured.Unstructured) ([]versionedRef, error) {
+	recordErr := &recordError{name: u.GetNamespace() + "/" + u.GetName()}
 	text, _, err := unstructured.NestedString(u.Object, "data", "release")
 	if err != nil {
-		return nil, bad
+		return nil, recordErr
 	}
-	// Once for the Secret, once by Helm.
+	// The data is base64-encoded twice: by Helm, and as Secret data.
 	outer, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return nil, bad
+		return nil, recordErr
 	}
 	inner, err := base64.StdEncoding.DecodeString(string(outer))
 	if err != nil {
-		return nil, bad
+		return nil, recordErr
 	}
 	zipped, err := gzip.NewReader(bytes.NewReader(inner))
 	if err != nil {
-		return nil, bad
+		return nil, recordErr
 	}
-	raw, err := io.ReadAll(io.LimitReader(zipped, maxRecord+1))
-	if err != nil || len(raw) > maxRecord {
-		return nil, bad
+	raw, err := io.ReadAll(io.LimitReader(zipped, maxRecordBytes+1))
+	if err != nil || len(raw) > maxRecordBytes {
+		return nil, recordErr
 	}
 	var release struct {
 		Manifest string `json:"manifest"`
 	}
 	if err := json.Unmarshal(raw, &release); err != nil {
-		return nil, bad
+		return nil, recordErr
 	}
-	refs, err := parse(release.Manifest)
+	refs, err := parseManifest(release.Manifest)
 	if err != nil {
-		return nil, bad
+		return nil, recordErr
 	}
 	return refs, nil
 }
 
-// parse names the objects of a manifest.
-func parse(manifest string) ([]versionedRef, error) {
+// parseManifest returns the objects of a manifest.
+func parseManifest(manifest string) ([]versionedRef, error) {
 	var out []versionedRef
 	docs := yaml.NewYAMLReader(bufio.NewReader(bytes.NewBufferString(manifest)))
 	for {

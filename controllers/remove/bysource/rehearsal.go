@@ -22,78 +22,77 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// freeze renders the stack, looks for what is there of it, and puts that into the
-// status; nil when it did.
-func (s *Steps) freeze(ctx context.Context, o *owner, c clients, asked string) reconcile.Outcome {
+// rehearse renders the stack, finds its objects, and records them in the status; nil on success.
+func (s *Steps) rehearse(ctx context.Context, o *owner, c clients, specHash string) reconcile.Outcome {
 	rm := o.req.Object
-	// What is frozen stays, so it is not to be of what a cache has yet.
-	from, err := s.Content.Newest(ctx, s.Direct, *rm.Spec.SourceRef, rm.Namespace, rm.Spec.Stack, rm.Spec.StackVersion)
+	// The rehearsal is not updated later, so the source must not come from a stale cache.
+	from, err := s.Content.UncachedArtifact(ctx, s.Direct, *rm.Spec.SourceRef, rm.Namespace, rm.Spec.Stack, rm.Spec.StackVersion)
 	if err != nil {
 		out := content.SourceOutcome(err)
-		if w, ok := out.(reconcile.Waiting); ok { // nothing is watched for it
-			w.Until = s.Clock.Now().Add(reconcile.RetryInterval(&rm.Spec.Schedule))
+		if w, ok := out.(reconcile.Waiting); ok { // no event of a source enqueues a KsctlRemove
+			w.RequeueAt = s.Clock.Now().Add(reconcile.RetryInterval(&rm.Spec.Schedule))
 			return w
 		}
 		return out
 	}
 	rm.Status.LastAttemptedRevision = from.Revision
-	req, err := s.request(ctx, o)
+	req, err := s.renderRequest(ctx, o)
 	if err != nil {
 		return content.RenderOutcome(err, from.Revision)
 	}
 	req.Digest = from.Digest
-	keys, err := s.keys(ctx, c.here, rm)
+	keys, err := s.decryptionKeys(ctx, c.local, rm)
 	if err != nil {
 		return content.RenderOutcome(err, from.Revision)
 	}
-	res, err := s.Content.Render(ctx, from, req, keys, access(ctx, c.here, rm), nil)
+	res, err := s.Content.Render(ctx, from, req, keys, chartAccess(ctx, c.local, rm), nil)
 	if err != nil {
 		return content.RenderOutcome(err, from.Revision)
 	}
-	if err := match.Components(&rm.Spec, "the stack", names(res.Components)); err != nil {
+	if err := match.CheckComponents(&rm.Spec, "the stack", componentNames(res.Components)); err != nil {
 		return reconcile.Stalled{Err: err, Reason: match.NoSuchComponentReason, Revision: from.Revision}
 	}
-	l := &looker{client: c.there, discovery: o.target.Discovery, spec: &rm.Spec, self: o.Key().String(), home: rm.Namespace}
-	f, err := l.look(ctx, engine.Prepare(ctx, res.Components, engine.Policies{}, o.target.Discovery), res.Components)
+	l := &finder{client: c.target, discovery: o.target.Discovery, spec: &rm.Spec, self: o.Key().String(), homeNamespace: rm.Namespace}
+	f, err := l.find(ctx, engine.Prepare(ctx, res.Components, engine.Policies{}, o.target.Discovery), res.Components)
 	if err != nil {
 		return reconcile.Retry{Err: err, Revision: from.Revision}
 	}
-	o.replace(f.set)
-	if err := s.foresee(ctx, o, c.there, f); err != nil {
+	o.setEntries(f.set)
+	if err := s.addForecast(ctx, o, c.target, f); err != nil {
 		return reconcile.Retry{Err: err, Revision: from.Revision}
 	}
-	s.show(rm, f, asked)
+	s.reportRehearsal(rm, f, specHash)
 	return nil
 }
 
-// foresee completes what was found with what others have in it, and who needs it.
-func (s *Steps) foresee(ctx context.Context, o *owner, c *engine.Client, f *found) error {
-	stay, hold, err := s.Engine.Foresee(ctx, o.target, c, o)
+// addForecast adds the objects that others use, blockers and dependents to the found objects.
+func (s *Steps) addForecast(ctx context.Context, o *owner, c *engine.Client, f *findings) error {
+	keptRemarks, blockerRemarks, err := s.Engine.PreviewObstacles(ctx, o.target, c, o)
 	if err != nil {
 		return err
 	}
-	for _, r := range stay {
-		f.spared = append(f.spared, appsv1.RemovalObject{ID: r.Entry.ID, Reason: kept, Message: r.Message})
+	for _, r := range keptRemarks {
+		f.spared = append(f.spared, appsv1.RemovalObject{ID: r.Entry.ID, Reason: reasonKept, Message: r.Message})
 	}
-	for _, r := range hold {
-		f.blockers = append(f.blockers, appsv1.RemovalObject{ID: r.Entry.ID, Reason: waits, Message: r.Message})
+	for _, r := range blockerRemarks {
+		f.blockers = append(f.blockers, appsv1.RemovalObject{ID: r.Entry.ID, Reason: reasonWaiting, Message: r.Message})
 	}
 	if o.key.Cluster != engine.LocalCluster {
-		return nil // what installs depend on is in this cluster
+		return nil // dependencies are on objects of the local cluster
 	}
 	var installs appsv1.KsctlInstallList
 	if err := s.Client.List(ctx, &installs, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
-	f.dependents = dependents(f.set, installs.Items)
+	f.dependents = dependentMessages(f.set, installs.Items)
 	return nil
 }
 
-// request is what the stack is rendered from.
-func (s *Steps) request(ctx context.Context, o *owner) (stacks.Request, error) {
+// renderRequest returns the input of the render.
+func (s *Steps) renderRequest(ctx context.Context, o *owner) (stacks.Request, error) {
 	rm := o.req.Object
 	spec := &rm.Spec
-	// The choices are those that an install would have.
+	// Use the same choices as an install with these fields.
 	choices, err := stacks.ChoicesFromInstall(&appsv1.KsctlInstall{Spec: appsv1.KsctlInstallSpec{Stack: spec.Stack, StackVersion: spec.StackVersion,
 		Parameters: spec.Parameters, Components: spec.Choices, TargetNamespace: spec.TargetNamespace}}, nil)
 	if err != nil {
@@ -107,7 +106,7 @@ func (s *Steps) request(ctx context.Context, o *owner) (stacks.Request, error) {
 		Choices: choices, Capabilities: caps, SecretKey: s.SecretKey}, nil
 }
 
-func names(rendered []stacks.RenderedComponent) []string {
+func componentNames(rendered []stacks.RenderedComponent) []string {
 	out := make([]string, 0, len(rendered))
 	for i := range rendered {
 		out = append(out, rendered[i].Name)
@@ -115,62 +114,62 @@ func names(rendered []stacks.RenderedComponent) []string {
 	return out
 }
 
-// Bounds of what a status names; counts are in full.
+// Bounds of the lists in the status; the counts include everything.
 const (
-	maxShown = 100
-	maxSteps = 50
-	maxOf    = 20
-	// maxMessage is in bytes.
-	maxMessage = 512
+	maxListed      = 100
+	maxSteps       = 50
+	maxStepObjects = 20
+	// maxMessageBytes bounds a message.
+	maxMessageBytes = 512
 )
 
-// show writes the rehearsal.
-func (s *Steps) show(rm *appsv1.KsctlRemove, f *found, asked string) {
+// reportRehearsal sets the rehearsal in the status.
+func (s *Steps) reportRehearsal(rm *appsv1.KsctlRemove, f *findings, specHash string) {
 	st := &rm.Status
-	r := &appsv1.Removal{Generation: rm.Generation, Digest: asked + "-" + engine.Digest(f.set), MadeAt: metav1.NewTime(s.Clock.Now().Truncate(time.Second)),
-		Count: int32(len(f.set)), Kept: f.spared, Blockers: shown(f.blockers), Dependents: f.dependents}
+	r := &appsv1.Removal{Generation: rm.Generation, Digest: specHash + "-" + engine.Digest(f.set), MadeAt: metav1.NewTime(s.Clock.Now().Truncate(time.Second)),
+		Count: int32(len(f.set)), Kept: f.spared, Blockers: firstObjects(f.blockers), Dependents: f.dependents}
 	for _, step := range engine.RemovalOrder(f.set) {
 		if len(r.Order) == maxSteps {
 			break
 		}
 		out := appsv1.RemovalStep{Wave: step[0].Wave, Count: int32(len(step))}
-		for i := range step[:min(maxOf, len(step))] {
+		for i := range step[:min(maxStepObjects, len(step))] {
 			out.Objects = append(out.Objects, step[i].ID)
 		}
 		r.Order = append(r.Order, out)
 	}
 	for _, x := range f.left {
-		if x.Reason == kept {
+		if x.Reason == reasonKept {
 			r.Kept = append(r.Kept, x)
 		}
 	}
-	r.Kept = shown(r.Kept)
-	st.Removal, st.Remaining, st.Removed = r, shown(f.left), nil
+	r.Kept = firstObjects(r.Kept)
+	st.Removal, st.Remaining, st.Removed = r, firstObjects(f.left), nil
 	st.Left = ptr.To(int32(len(f.set) + len(f.left)))
 }
 
-// shown is the first of objects, in their order.
-func shown(all []appsv1.RemovalObject) []appsv1.RemovalObject {
-	out := slices.Clone(all)
+// firstObjects returns the first objects by ID, with shortened messages.
+func firstObjects(objects []appsv1.RemovalObject) []appsv1.RemovalObject {
+	out := slices.Clone(objects)
 	slices.SortStableFunc(out, func(a, b appsv1.RemovalObject) int { return cmp.Compare(a.ID, b.ID) })
-	out = out[:min(maxShown, len(out))]
+	out = out[:min(maxListed, len(out))]
 	for i := range out {
-		if m := out[i].Message; len(m) > maxMessage {
-			out[i].Message = strings.ToValidUTF8(m[:maxMessage], "") + "…"
+		if m := out[i].Message; len(m) > maxMessageBytes {
+			out[i].Message = strings.ToValidUTF8(m[:maxMessageBytes], "") + "…"
 		}
 	}
 	return out
 }
 
-// fingerprint of what a spec asks for, less its approval and when to look.
+// fingerprint returns a hash of the spec without its approval and schedule.
 func fingerprint(spec *appsv1.KsctlRemoveSpec) (string, error) {
-	asked := *spec
-	asked.Schedule, asked.ApprovedDigest = appsv1.Schedule{}, ""
+	relevant := *spec
+	relevant.Schedule, relevant.ApprovedDigest = appsv1.Schedule{}, ""
 	raw, err := json.Marshal(struct {
 		appsv1.KsctlRemoveSpec
-		// Nothing to keep is not the same as nothing said.
+		// Keep has no omitempty: an empty list differs from an unset one.
 		Keep *[]appsv1.KeepRule
-	}{asked, keepOf(spec)})
+	}{relevant, keepOf(spec)})
 	if err != nil {
 		return "", err
 	}

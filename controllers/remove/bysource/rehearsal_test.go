@@ -21,8 +21,9 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// at is a source at a revision; without one there is none.
-func at(t *testing.T, revision string) client.Client {
+// sourceClient returns a client with a source at a revision, or without a source if the revision is
+// empty.
+func sourceClient(t *testing.T, revision string) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := appsv1.AddToScheme(scheme); err != nil {
@@ -36,23 +37,23 @@ func at(t *testing.T, revision string) client.Client {
 	return b.Build()
 }
 
-// What is frozen is of what the source has now, not of what the cache of sources has
-// yet: it stays, and no event of a source wakes a KsctlRemove.
-func TestFreezesTheNewestSource(t *testing.T) {
+// The rehearsal uses the current revision of the source, not the cached one: it is not updated
+// later, and no event of a source enqueues a KsctlRemove.
+func TestRehearsalUsesNewestSource(t *testing.T) {
 	stop := errors.New("far enough")
 	for name, tc := range map[string]struct{ cached, stored, from string }{
-		"both are the same":              {"r1", "r1", "r1"},
-		"the cache is behind":            {"r1", "r2", "r2"},
-		"the cache has heard of none":    {"", "r1", "r1"},
-		"the cache has one that is gone": {"r1", "", ""},
+		"cache current":             {"r1", "r1", "r1"},
+		"stale cache":               {"r1", "r2", "r2"},
+		"not in the cache":          {"", "r1", "r1"},
+		"deleted, but in the cache": {"r1", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rm := &appsv1.KsctlRemove{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rm"},
 				Spec: appsv1.KsctlRemoveSpec{SourceRef: &appsv1.SourceRef{Kind: sourceref.KsctlSourceKind, Name: "src"}, Stack: "app"}}
-			s := &Steps{Direct: at(t, tc.stored), Content: &content.Loader{Sources: &sourceref.Resolver{Client: at(t, tc.cached)}},
+			s := &Steps{Direct: sourceClient(t, tc.stored), Content: &content.Loader{Sources: &sourceref.Resolver{Client: sourceClient(t, tc.cached)}},
 				Clock: testclock.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
 			cluster := &engine.Target{Capabilities: func(context.Context) (stacks.Capabilities, error) { return stacks.Capabilities{}, stop }}
-			out, ok := s.freeze(t.Context(), &owner{req: &reconcile.Request[*appsv1.KsctlRemove]{Object: rm}, target: cluster}, clients{}, "asked").(reconcile.Retry)
+			out, ok := s.rehearse(t.Context(), &owner{req: &reconcile.Request[*appsv1.KsctlRemove]{Object: rm}, target: cluster}, clients{}, "asked").(reconcile.Retry)
 			if !ok || out.Revision != tc.from || errors.Is(out.Err, stop) != (tc.from != "") {
 				t.Errorf("%+v", out)
 			}

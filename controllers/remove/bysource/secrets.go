@@ -16,15 +16,16 @@ import (
 	"github.com/ksctl/gitops/stacks/chart"
 )
 
-// access is how a KsctlRemove reaches a repository of charts; nil: as anybody.
-func access(ctx context.Context, c dynamic.Interface, rm *appsv1.KsctlRemove) func(string) (*chart.Access, error) {
+// chartAccess returns a function that returns the access to a chart repository; nil for anonymous
+// access.
+func chartAccess(ctx context.Context, c dynamic.Interface, rm *appsv1.KsctlRemove) func(string) (*chart.Access, error) {
 	return func(repository string) (*chart.Access, error) {
-		repo := chart.For(rm.Spec.Charts, repository)
+		repo := chart.FindRepository(rm.Spec.Charts, repository)
 		if repo == nil {
 			return nil, nil
 		}
 		secrets, err := chart.ReadSecrets(repo, func(name string) (map[string][]byte, error) {
-			data, err := secret(ctx, c, rm.Namespace, name)
+			data, err := readSecret(ctx, c, rm.Namespace, name)
 			switch {
 			case apierrors.IsNotFound(err):
 				return nil, &content.ChartSecretError{Repository: repo.Repository, Namespace: rm.Namespace, Name: name}
@@ -40,33 +41,33 @@ func access(ctx context.Context, c dynamic.Interface, rm *appsv1.KsctlRemove) fu
 	}
 }
 
-// keys are those of spec.decryption; nil: none is named.
-func (s *Steps) keys(ctx context.Context, c dynamic.Interface, rm *appsv1.KsctlRemove) (*content.Keys, error) {
+// decryptionKeys returns the keys of spec.decryption; nil if it is not set.
+func (s *Steps) decryptionKeys(ctx context.Context, c dynamic.Interface, rm *appsv1.KsctlRemove) (*content.Keys, error) {
 	if rm.Spec.Decryption == nil {
 		return nil, nil
 	}
 	name := rm.Spec.Decryption.SecretRef.Name
-	data, err := secret(ctx, c, rm.Namespace, name)
+	data, err := readSecret(ctx, c, rm.Namespace, name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, &content.KeysNotFoundError{Namespace: rm.Namespace, Name: name}
 	case err != nil:
-		return nil, fmt.Errorf("reading the Secret %s/%s of spec.decryption: %w", rm.Namespace, name, err)
+		return nil, fmt.Errorf("reading Secret %s/%s of spec.decryption: %w", rm.Namespace, name, err)
 	}
 	return content.NewKeys(data, s.SecretKey)
 }
 
-// secret reads a Secret with the account's rights.
-func secret(ctx context.Context, c dynamic.Interface, namespace, name string) (map[string][]byte, error) {
-	u, err := c.Resource(secrets).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+// readSecret reads a Secret with the permissions of the account.
+func readSecret(ctx context.Context, c dynamic.Interface, namespace, name string) (map[string][]byte, error) {
+	u, err := c.Resource(secretGVR).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
 	var s corev1.Secret
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &s); err != nil {
-		return nil, errNoSecret // what it holds stays unsaid
+		return nil, errInvalidSecret // the cause is omitted because it may quote the data
 	}
 	return s.Data, nil
 }
 
-var errNoSecret = errors.New("it is none")
+var errInvalidSecret = errors.New("invalid Secret")

@@ -21,144 +21,144 @@ import (
 	"github.com/ksctl/gitops/internal/sources/content"
 )
 
-// Kind of the objects that are reconciled here.
+// Kind is the kind of the reconciled objects.
 const Kind = "KsctlRemove"
 
-// Reasons of the conditions beside those of the skeleton and of package content.
+// Reasons of the conditions, in addition to those of packages reconcile and content.
 const (
-	// AwaitingApprovalReason: what would be removed waits for its digest in the spec.
+	// AwaitingApprovalReason: the removal needs spec.approvedDigest.
 	AwaitingApprovalReason = "AwaitingApproval"
-	// RemovedReason: everything that was approved was seen to be gone.
+	// RemovedReason: all approved objects are removed.
 	RemovedReason = "Removed"
 )
 
-// Steps reconcile a KsctlRemove with spec.sourceRef.
+// Steps reconciles KsctlRemoves with spec.sourceRef.
 type Steps struct {
 	// Client reads from the cache, Direct from the API server.
 	Client, Direct client.Reader
-	// Content gets what stacks hold.
+	// Content fetches and renders stacks.
 	Content *content.Loader
-	// Engine acts on the cluster that is named, which Targets find.
+	// Engine acts on the target cluster, which Targets provides.
 	Engine  *engine.Engine
-	Targets *target.Targets
-	// Chunks hold inventories that do not fit a status.
+	Targets *target.Resolver
+	// Chunks stores inventories that do not fit into the status.
 	Chunks *engine.ChunkStore
-	// Installation is the controller's --owner-id.
+	// Installation is the value of the flag --owner-id.
 	Installation string
-	// DefaultServiceAccount is used where a KsctlRemove names none.
+	// DefaultServiceAccount is used if the spec names no service account.
 	DefaultServiceAccount string
-	// SecretKey keys hashes of Secrets.
+	// SecretKey is the key of the hashes of Secrets.
 	SecretKey []byte
 	Clock     clock.PassiveClock
 
-	owners reconcile.Kept[*owner]
+	owners reconcile.ObjectCache[*owner]
 }
 
 var _ reconcile.Steps[*appsv1.KsctlRemove] = (*Steps)(nil)
 
-// Reconcile implements reconcile.Steps: look and freeze, then wait for the
-// approval of exactly that, then remove it.
+// Reconcile implements reconcile.Steps. It records the objects to remove, waits for the approval of
+// exactly these objects, and removes them.
 func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.KsctlRemove]) reconcile.Outcome {
 	o, err := s.owner(ctx, req)
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
 	rm := req.Object
-	asked, err := fingerprint(&rm.Spec)
+	specHash, err := fingerprint(&rm.Spec)
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
-	if frozen(rm, asked) && (approved(rm) || !req.Requested) {
+	if isRehearsed(rm, specHash) && (isApproved(rm) || !req.Requested) {
 		return s.proceed(ctx, o)
 	}
 	c, err := s.clients(ctx, o)
 	if err != nil {
 		return target.Outcome(err, "")
 	}
-	if o.begun() { // the spec asks for something else by now
-		if out := s.letGo(ctx, o, c.there); out != nil {
+	if o.started() { // the spec has changed during the removal
+		if out := s.release(ctx, o, c.target); out != nil {
 			return out
 		}
 	}
-	if out := s.freeze(ctx, o, c, asked); out != nil {
-		return s.orLost(o, out)
+	if out := s.rehearse(ctx, o, c, specHash); out != nil {
+		return s.orUnreachable(o, out)
 	}
 	if err := o.flush(ctx); err != nil {
-		return s.unrecorded(o, err)
+		return s.retryOutcome(o, err)
 	}
 	return s.proceed(ctx, o)
 }
 
-// frozen is true when the status holds what was found for what the spec asks for.
-func frozen(rm *appsv1.KsctlRemove, asked string) bool {
-	return rm.Status.Removal != nil && strings.HasPrefix(rm.Status.Removal.Digest, asked+"-")
+// isRehearsed reports whether the status has a rehearsal of the current spec.
+func isRehearsed(rm *appsv1.KsctlRemove, specHash string) bool {
+	return rm.Status.Removal != nil && strings.HasPrefix(rm.Status.Removal.Digest, specHash+"-")
 }
 
-func approved(rm *appsv1.KsctlRemove) bool {
+func isApproved(rm *appsv1.KsctlRemove) bool {
 	return rm.Status.Removal != nil && rm.Spec.ApprovedDigest == rm.Status.Removal.Digest
 }
 
-// proceed goes on with what is frozen.
+// proceed continues after the rehearsal.
 func (s *Steps) proceed(ctx context.Context, o *owner) reconcile.Outcome {
 	rm := o.req.Object
 	switch {
 	case o.inv.Len() == 0:
 		if err := o.flush(ctx); err != nil {
-			return s.unrecorded(o, err)
+			return s.retryOutcome(o, err)
 		}
-		return done(rm)
-	case !approved(rm):
-		return o.unapproved()
+		return doneOutcome(rm)
+	case !isApproved(rm):
+		return o.approvalOutcome()
 	}
 	c, err := s.clients(ctx, o)
 	if err != nil {
 		return target.Outcome(err, rm.Status.LastAttemptedRevision)
 	}
 	if o.req.Requested {
-		s.Engine.Forgive(o.Key())
+		s.Engine.ResetBackoff(o.Key())
 	}
 	if rm.Status.Removed == nil {
 		rm.Status.Removed = ptr.To[int32](0)
-		// Recorded before anything is done to it.
+		// Record the start before the first object is changed.
 		rm.Status.Removal.MadeAt = metav1.NewTime(s.Clock.Now().Truncate(time.Second)) // the timeout counts from here
 		if err := o.Persist(ctx); err != nil {
-			return s.unrecorded(o, err)
+			return s.retryOutcome(o, err)
 		}
 	}
-	return s.remove(ctx, o, c.there)
+	return s.remove(ctx, o, c.target)
 }
 
-// remove takes the next possible step towards the absence of what was approved.
+// remove takes the next possible step of removing the approved objects.
 func (s *Steps) remove(ctx context.Context, o *owner, c *engine.Client) reconcile.Outcome {
-	left, errs, err := s.Engine.Take(ctx, o.target, c, o, belongsTo(o.Key().String()))
-	o.told(left)
+	left, errs, err := s.Engine.ClaimRecorded(ctx, o.target, c, o, otherOwner(o.Key().String()))
+	o.recordReleased(left)
 	if err == nil && len(errs) > 0 {
-		// In part it could not keep the order.
+		// Stop, because removing only a part would break the order.
 		err = errors.Join(errs...)
 	}
 	var rep *engine.Report
 	if err == nil {
 		rep, err = s.Engine.Teardown(ctx, o.target, c, o, s.retry(o.req.Object))
 		if rep != nil {
-			o.told(rep.Changes)
+			o.recordReleased(rep.Changes)
 		}
 	}
-	o.count(rep)
+	o.updateProgress(rep)
 	if ferr := o.flush(ctx); ferr != nil {
-		return s.unrecorded(o, ferr)
+		return s.retryOutcome(o, ferr)
 	}
 	switch {
 	case err != nil:
-		return s.unrecorded(o, err)
+		return s.retryOutcome(o, err)
 	case o.inv.Len() == 0:
-		return done(o.req.Object)
+		return doneOutcome(o.req.Object)
 	}
-	return s.orLost(o, s.waiting(o, rep))
+	return s.orUnreachable(o, s.waitingOutcome(o, rep))
 }
 
-// letGo releases what was marked, where the spec changed while it was being removed;
-// nil when nothing is left of it.
-func (s *Steps) letGo(ctx context.Context, o *owner, c *engine.Client) reconcile.Outcome {
+// release releases the marked objects, after the spec has changed during the removal or the
+// KsctlRemove is deleted; nil when all are released.
+func (s *Steps) release(ctx context.Context, o *owner, c *engine.Client) reconcile.Outcome {
 	o.orphan = true
 	rep, err := s.Engine.Teardown(ctx, o.target, c, o, s.retry(o.req.Object))
 	o.orphan = false
@@ -167,57 +167,57 @@ func (s *Steps) letGo(ctx context.Context, o *owner, c *engine.Client) reconcile
 	}
 	switch {
 	case err != nil:
-		return s.unrecorded(o, err)
+		return s.retryOutcome(o, err)
 	case o.inv.Len() > 0:
-		return s.orLost(o, reconcile.Waiting{On: fmt.Sprintf("%d objects are left to release: %s", o.inv.Len(), on(rep)), Reason: reconcile.RemovingReason, Until: rep.RetryAt})
+		return s.orUnreachable(o, reconcile.Waiting{On: fmt.Sprintf("%d objects are left to release: %s", o.inv.Len(), waitMessage(rep)), Reason: reconcile.RemovingReason, RequeueAt: rep.RetryAt})
 	}
 	return nil
 }
 
-// Finalize implements reconcile.Steps: what was not deleted yet is released.
+// Finalize implements reconcile.Steps. It releases the objects that are not deleted yet.
 func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.KsctlRemove]) reconcile.Outcome {
 	o, err := s.owner(ctx, req)
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
 	abandoned := req.Object.Annotations[appsv1.AbandonAnnotation] == string(req.Object.UID)
-	if !o.begun() || abandoned {
-		if o.begun() {
+	if !o.started() || abandoned {
+		if o.started() {
 			s.abandon(ctx, o)
 		}
-		o.replace(nil) // nothing of it was touched
+		o.setEntries(nil) // no object is marked, or the marks are abandoned
 		if err := o.flush(ctx); err != nil {
-			return s.unrecorded(o, err)
+			return s.retryOutcome(o, err)
 		}
-		s.leave(o)
-		return reconcile.Done{Message: "nothing of it is marked"}
+		s.forgetOwner(o)
+		return reconcile.Done{Message: "no object is released"}
 	}
 	c, err := s.clients(ctx, o)
 	if err != nil {
-		return target.Outcome(fmt.Errorf("%d objects are left to release: %w; or leave them marked, with the annotation %s: %s",
+		return target.Outcome(fmt.Errorf("%d objects are left to release: %w; to leave them marked, set the annotation %s: %s",
 			o.inv.Len(), err, appsv1.AbandonAnnotation, req.Object.UID), "")
 	}
-	if out := s.letGo(ctx, o, c.there); out != nil {
+	if out := s.release(ctx, o, c.target); out != nil {
 		return out
 	}
-	return reconcile.Done{Message: "what was left was released"}
+	return reconcile.Done{Message: "the remaining objects are released"}
 }
 
 // Forget implements reconcile.Steps.
 func (s *Steps) Forget(key types.NamespacedName) {
 	if o, kept := s.owners.Drop(key); kept {
-		s.leave(o)
+		s.forgetOwner(o)
 	}
 }
 
-// owner returns what is kept in memory of a KsctlRemove, loading it the first time.
+// owner returns the in-memory state of a KsctlRemove. It loads the state on the first call.
 func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlRemove]) (*owner, error) {
 	rm := req.Object
 	name := client.ObjectKeyFromObject(rm)
-	cluster := target.Installed(rm.Namespace, &rm.Spec.TargetCluster, rm.Status.Inventory, rm.Status.Cluster)
+	cluster := target.InstalledCluster(rm.Namespace, &rm.Spec.TargetCluster, rm.Status.Inventory, rm.Status.Cluster)
 	load := func() (*owner, error) {
 		key := engine.OwnerKey{Installation: s.Installation, Cluster: cluster, Kind: Kind, Namespace: name.Namespace, Name: name.Name}
-		inv, err := s.Chunks.Open(ctx, key, rm.Status.Inventory)
+		inv, err := s.Chunks.LoadInventory(ctx, key, rm.Status.Inventory)
 		return &owner{chunks: s.Chunks, key: key, inv: inv}, err
 	}
 	o, err := s.owners.Get(name, rm.UID, load)
@@ -225,13 +225,13 @@ func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlR
 		return nil, err
 	}
 	o.req = req
-	if named := target.ID(rm.Namespace, &rm.Spec.TargetCluster); o.key.Cluster != named && !o.begun() {
-		o.replace(nil) // it is to look at another cluster, and has touched nothing
+	if wanted := target.ID(rm.Namespace, &rm.Spec.TargetCluster); o.key.Cluster != wanted && !o.started() {
+		o.setEntries(nil) // the cluster in the spec has changed, and no object is marked
 		if err := o.flush(ctx); err != nil {
 			return nil, err
 		}
 		s.Forget(name)
-		cluster = named
+		cluster = wanted
 		if o, err = s.owners.Get(name, rm.UID, load); err != nil {
 			return nil, err
 		}
@@ -240,19 +240,19 @@ func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlR
 	return o, nil
 }
 
-func (s *Steps) retry(rm *appsv1.KsctlRemove) engine.Retry {
-	return engine.Retry{Interval: reconcile.RetryInterval(&rm.Spec.Schedule), Contested: reconcile.Interval(&rm.Spec.Schedule)}
+func (s *Steps) retry(rm *appsv1.KsctlRemove) engine.RetryPolicy {
+	return engine.RetryPolicy{Interval: reconcile.RetryInterval(&rm.Spec.Schedule), ContestedInterval: reconcile.Interval(&rm.Spec.Schedule)}
 }
 
-// unrecorded is the outcome of a pass that could not be finished. Where somebody
-// else changed the inventory, it goes on from what is stored.
-func (s *Steps) unrecorded(o *owner, err error) reconcile.Outcome {
+// retryOutcome returns the outcome of a failed reconcile. If another client has changed the
+// inventory, the next reconcile reads it again.
+func (s *Steps) retryOutcome(o *owner, err error) reconcile.Outcome {
 	out := reconcile.Retry{Err: err, Revision: o.req.Object.Status.LastAttemptedRevision}
 	var conflict *engine.ChunkConflictError
 	if errors.As(err, &conflict) {
 		s.Forget(client.ObjectKeyFromObject(o.req.Object))
-		out.After = time.Second
+		out.RequeueAfter = time.Second
 		return out
 	}
-	return s.orLost(o, out)
+	return s.orUnreachable(o, out)
 }

@@ -12,43 +12,43 @@ import (
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
-// clients are one of this cluster, with the rights of the account, and one of the cluster
-// that is named.
-type clients struct{ here, there *engine.Client }
+// clients has a client of the local cluster and one of the target cluster, both with the
+// permissions of the account.
+type clients struct{ local, target *engine.Client }
 
-// clients finds the cluster that a KsctlRemove is for.
+// clients finds the target cluster, and returns clients for it and for the local cluster.
 func (s *Steps) clients(ctx context.Context, o *owner) (clients, error) {
 	rm := o.req.Object
 	name := cmp.Or(rm.Spec.ServiceAccountName, s.DefaultServiceAccount)
-	here, err := account.Client(ctx, s.Client, s.Targets.Local, types.NamespacedName{Namespace: rm.Namespace, Name: name})
+	localClient, err := account.Client(ctx, s.Client, s.Targets.Local, types.NamespacedName{Namespace: rm.Namespace, Name: name})
 	if err != nil {
 		return clients{}, err
 	}
-	at, err := s.Targets.Of(ctx, target.User{Key: o.key, Spec: &rm.Spec.TargetCluster, Account: name, Here: here,
-		Empty: !o.begun(), UID: rm.Status.ClusterUID, Requested: o.req.Requested})
+	located, err := s.Targets.Resolve(ctx, target.User{Key: o.key, Spec: &rm.Spec.TargetCluster, Account: name, LocalClient: localClient,
+		Empty: !o.started(), UID: rm.Status.ClusterUID, Requested: o.req.Requested})
 	if err != nil {
 		return clients{}, err
 	}
-	if o.target != at.Target {
-		o.target = at.Target
-		s.Engine.Forgive(o.key) // what failed may not fail in this way of reaching it
+	if o.target != located.Target {
+		o.target = located.Target
+		s.Engine.ResetBackoff(o.key) // earlier failures may be due to the previous connection
 	}
-	o.uid = at.UID
-	return clients{here: here, there: at.Client}, nil
+	o.uid = located.UID
+	return clients{local: localClient, target: located.Client}, nil
 }
 
-// orLost is an outcome, or that of the cluster having ceased to answer: what failed is tried
-// again at once when it does.
-func (s *Steps) orLost(o *owner, out reconcile.Outcome) reconcile.Outcome {
-	out, lost := s.Targets.OrLost(o.target, out, o.req.Object.Status.LastAttemptedRevision)
+// orUnreachable returns out, or another outcome if the cluster does not respond. Then it also
+// resets the backoffs, so that failed requests are retried as soon as the cluster responds.
+func (s *Steps) orUnreachable(o *owner, out reconcile.Outcome) reconcile.Outcome {
+	out, lost := s.Targets.OrUnreachable(o.target, out, o.req.Object.Status.LastAttemptedRevision)
 	if lost {
-		s.Engine.Forgive(o.key)
+		s.Engine.ResetBackoff(o.key)
 	}
 	return out
 }
 
-// leave ends what is kept of a KsctlRemove in memory beside it.
-func (s *Steps) leave(o *owner) {
+// forgetOwner drops the state of a KsctlRemove in the engine and the targets.
+func (s *Steps) forgetOwner(o *owner) {
 	s.Engine.Forget(o.target, o.key)
 	s.Targets.Forget(o.key)
 }

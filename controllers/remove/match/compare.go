@@ -12,49 +12,47 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// compare returns the path of the first field that is rendered and is not so in
-// the live object; empty when there is none. content is false when nothing but
-// metadata is rendered. Fields that only the live object has, such as defaults,
-// do not count.
-func compare(want, have map[string]any) (path string, content bool) {
+// diff returns the path of the first rendered field that differs in the live object; empty if there
+// is none. content is false if only metadata is rendered. Fields that only the live object has,
+// such as defaults, are ignored.
+func diff(want, have map[string]any) (path string, content bool) {
 	want, have = maps.Clone(want), maps.Clone(have)
 	if want["kind"] == "Secret" && want["apiVersion"] == "v1" {
-		want, have = plain(want), plain(have)
+		want, have = decodeSecret(want), decodeSecret(have)
 	}
-	if want["kind"] == "ClusterRole" && !zero(want["aggregationRule"]) {
-		delete(want, "rules") // the control plane fills them in
+	if want["kind"] == "ClusterRole" && !isEmpty(want["aggregationRule"]) {
+		delete(want, "rules") // aggregated by the control plane
 	}
 	for _, k := range slices.Sorted(maps.Keys(want)) {
 		switch k {
 		case "apiVersion", "kind", "metadata", "status":
 			continue
 		}
-		if zero(want[k]) && zero(have[k]) {
+		if isEmpty(want[k]) && isEmpty(have[k]) {
 			continue
 		}
 		content = true
-		if p := differs(k, want[k], have[k]); p != "" {
+		if p := diffValue(k, want[k], have[k]); p != "" {
 			return p, true
 		}
 	}
 	return "", content
 }
 
-// labels returns the path of a label that is rendered and is another one in the
-// live object.
-func labels(want, have map[string]any) string {
-	of := func(o map[string]any) any {
+// diffLabels returns the path of the first rendered label that differs in the live object.
+func diffLabels(want, have map[string]any) string {
+	labelsOf := func(o map[string]any) any {
 		meta, _ := o["metadata"].(map[string]any)
 		return meta["labels"]
 	}
-	if zero(of(want)) {
+	if isEmpty(labelsOf(want)) {
 		return ""
 	}
-	return differs("metadata.labels", of(want), of(have))
+	return diffValue("metadata.labels", labelsOf(want), labelsOf(have))
 }
 
-// plain is a Secret whose data are not encoded, wherever they stood.
-func plain(secret map[string]any) map[string]any {
+// decodeSecret returns a Secret with decoded data, which includes stringData.
+func decodeSecret(secret map[string]any) map[string]any {
 	data := map[string]any{}
 	if encoded, ok := secret["data"].(map[string]any); ok {
 		for k, v := range encoded {
@@ -66,8 +64,8 @@ func plain(secret map[string]any) map[string]any {
 			}
 		}
 	}
-	if written, ok := secret["stringData"].(map[string]any); ok {
-		maps.Copy(data, written)
+	if stringData, ok := secret["stringData"].(map[string]any); ok {
+		maps.Copy(data, stringData)
 	}
 	out := maps.Clone(secret)
 	delete(out, "stringData")
@@ -75,10 +73,10 @@ func plain(secret map[string]any) map[string]any {
 	return out
 }
 
-// differs returns the path of the first field below path that is not the same.
-func differs(path string, want, have any) string {
-	if zero(want) && have == nil {
-		return "" // the API server drops what says nothing
+// diffValue returns the path of the first field below path that differs.
+func diffValue(path string, want, have any) string {
+	if isEmpty(want) && have == nil {
+		return "" // the API server drops empty fields
 	}
 	switch w := want.(type) {
 	case map[string]any:
@@ -87,7 +85,7 @@ func differs(path string, want, have any) string {
 			return path
 		}
 		for _, k := range slices.Sorted(maps.Keys(w)) {
-			if p := differs(field(path, k), w[k], h[k]); p != "" {
+			if p := diffValue(joinPath(path, k), w[k], h[k]); p != "" {
 				return p
 			}
 		}
@@ -97,7 +95,7 @@ func differs(path string, want, have any) string {
 		if !ok {
 			return path
 		}
-		return listDiffers(path, w, h)
+		return diffLists(path, w, h)
 	}
 	if reflect.DeepEqual(want, have) || sameNumber(want, have) || (isQuantity(path) && sameQuantity(want, have)) {
 		return ""
@@ -105,22 +103,22 @@ func differs(path string, want, have any) string {
 	return path
 }
 
-// listDiffers compares items by their key where the kind of list has one, so that
-// what a webhook added does not count; else by their place.
-func listDiffers(path string, want, have []any) string {
-	if keys := keysOf(path, want, have); keys != nil {
-		places := map[string]any{}
+// diffLists compares the items of keyed lists by their key, so that items that a webhook has added
+// are ignored, and those of other lists by index.
+func diffLists(path string, want, have []any) string {
+	if keys := mergeKeys(path, want, have); keys != nil {
+		byKey := map[string]any{}
 		for _, item := range have {
-			places[keyOf(item, keys)] = item
+			byKey[itemKey(item, keys)] = item
 		}
 		for _, item := range want {
-			k := keyOf(item, keys)
-			at := path + "[" + strings.TrimSuffix(k, "/TCP") + "]"
-			h, there := places[k]
-			if !there {
-				return at
+			k := itemKey(item, keys)
+			itemPath := path + "[" + strings.TrimSuffix(k, "/TCP") + "]"
+			h, found := byKey[k]
+			if !found {
+				return itemPath
 			}
-			if p := differs(at, item, h); p != "" {
+			if p := diffValue(itemPath, item, h); p != "" {
 				return p
 			}
 		}
@@ -130,14 +128,14 @@ func listDiffers(path string, want, have []any) string {
 		return path
 	}
 	for i := range want {
-		if p := differs(fmt.Sprintf("%s[%d]", path, i), want[i], have[i]); p != "" {
+		if p := diffValue(fmt.Sprintf("%s[%d]", path, i), want[i], have[i]); p != "" {
 			return p
 		}
 	}
 	return ""
 }
 
-// listKeys are the fields that tell the items of a list apart, by the name of the list.
+// listKeys are the possible merge keys of a list, by the name of the list.
 var listKeys = map[string][][]string{
 	"containers": {{"name"}}, "initContainers": {{"name"}}, "volumes": {{"name"}}, "env": {{"name"}},
 	"imagePullSecrets": {{"name"}}, "webhooks": {{"name"}},
@@ -145,21 +143,20 @@ var listKeys = map[string][][]string{
 	"ports": {{"containerPort", "protocol"}, {"port", "protocol"}},
 }
 
-// keysOf are the fields by which all items of both lists can be told apart; nil
-// when there are none.
-func keysOf(path string, want, have []any) []string {
+// mergeKeys returns the fields that are unique for all items of both lists; nil if there are none.
+func mergeKeys(path string, want, have []any) []string {
 	for _, keys := range listKeys[path[strings.LastIndexByte(path, '.')+1:]] {
-		if distinct(want, keys) && distinct(have, keys) {
+		if haveUniqueKeys(want, keys) && haveUniqueKeys(have, keys) {
 			return keys
 		}
 	}
 	return nil
 }
 
-func distinct(items []any, keys []string) bool {
+func haveUniqueKeys(items []any, keys []string) bool {
 	seen := map[string]bool{}
 	for _, item := range items {
-		k := keyOf(item, keys)
+		k := itemKey(item, keys)
 		if k == "" || seen[k] {
 			return false
 		}
@@ -168,8 +165,8 @@ func distinct(items []any, keys []string) bool {
 	return true
 }
 
-// keyOf is empty for an item that has no key.
-func keyOf(item any, keys []string) string {
+// itemKey returns the key of an item; empty if a field is missing.
+func itemKey(item any, keys []string) string {
 	m, _ := item.(map[string]any)
 	var parts []string
 	for _, k := range keys {
@@ -187,14 +184,15 @@ func keyOf(item any, keys []string) string {
 	return strings.Join(parts, "/")
 }
 
-// zero is true for what the API server may drop: nothing, and what has nothing in it.
-func zero(v any) bool {
+// isEmpty reports whether the API server may drop a value, because it is empty or has only empty
+// fields.
+func isEmpty(v any) bool {
 	switch v := v.(type) {
 	case nil:
 		return true
 	case map[string]any:
 		for _, item := range v {
-			if !zero(item) {
+			if !isEmpty(item) {
 				return false
 			}
 		}
@@ -213,13 +211,13 @@ func zero(v any) bool {
 	return false
 }
 
-// sameNumber is true for 1 and 1.0.
+// sameNumber compares numbers by value: 1 equals 1.0.
 func sameNumber(a, b any) bool {
-	x, y := number(a), number(b)
+	x, y := toFloat(a), toFloat(b)
 	return x != nil && y != nil && x.Cmp(y) == 0
 }
 
-func number(v any) *big.Float {
+func toFloat(v any) *big.Float {
 	switch v := v.(type) {
 	case int64:
 		return new(big.Float).SetInt64(v)
@@ -229,25 +227,25 @@ func number(v any) *big.Float {
 	return nil
 }
 
-// quantities are fields that hold quantities, or maps of them, which the API
-// server writes in its own form.
+// quantities are the names of fields with quantities, or maps of them, which the API server may
+// convert to their canonical form.
 var quantities = []string{"requests", "limits", "capacity", "hard", "podFixed", "overhead", "sizeLimit", "divisor", "averageValue", "target"}
 
 func isQuantity(path string) bool {
 	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' })
 	last := parts[max(0, len(parts)-2):]
-	// The items of a LimitRange have maps of their own.
+	// The items of a LimitRange have maps with other names.
 	return slices.ContainsFunc(last, func(p string) bool { return slices.Contains(quantities, p) }) ||
 		(strings.HasPrefix(path, "spec.limits[") && len(parts) > 3)
 }
 
 func sameQuantity(a, b any) bool {
-	x, errX := quantity(a)
-	y, errY := quantity(b)
+	x, errX := toQuantity(a)
+	y, errY := toQuantity(b)
 	return errX == nil && errY == nil && x.Cmp(y) == 0
 }
 
-func quantity(v any) (resource.Quantity, error) {
+func toQuantity(v any) (resource.Quantity, error) {
 	switch v.(type) {
 	case string, int64, float64:
 		return resource.ParseQuantity(fmt.Sprint(v))
@@ -255,8 +253,8 @@ func quantity(v any) (resource.Quantity, error) {
 	return resource.Quantity{}, resource.ErrFormatWrong
 }
 
-// field appends a name to a path.
-func field(path, name string) string {
+// joinPath appends a field name to a path.
+func joinPath(path, name string) string {
 	if strings.ContainsAny(name, ".[]/ ") || name == "" {
 		return fmt.Sprintf("%s[%q]", path, name)
 	}

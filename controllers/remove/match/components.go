@@ -9,32 +9,32 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// NoSuchComponentReason is that of a spec whose components name one that there is not.
+// NoSuchComponentReason means that spec.components has a component that does not exist.
 const NoSuchComponentReason = "NoSuchComponent"
 
-// NoSuchComponentError says that there are no components of some names.
+// NoSuchComponentError reports components that do not exist.
 type NoSuchComponentError struct {
-	// Of is who has none of them, such as "the stack".
-	Of      string
-	Unknown []string
-	Have    []string
+	// Subject is the subject of the message, such as "the stack".
+	Subject   string
+	Unknown   []string
+	Available []string
 }
 
 func (e *NoSuchComponentError) Error() string {
 	var names []string
 	for _, name := range e.Unknown {
 		text := fmt.Sprintf("%q", name)
-		if near := stacks.Nearest(name, e.Have); near != "" {
+		if near := stacks.Nearest(name, e.Available); near != "" {
 			text += fmt.Sprintf(" (did you mean %q?)", near)
 		}
 		names = append(names, text)
 	}
-	return fmt.Sprintf("spec.components: %s has no component %s; it has %s", e.Of, strings.Join(names, ", "), strings.Join(e.Have, ", "))
+	return fmt.Sprintf("spec.components: %s has no component %s; it has %s", e.Subject, strings.Join(names, ", "), strings.Join(e.Available, ", "))
 }
 
-// Components are refused, with a NoSuchComponentError, where a spec names some that
-// are not among those that there are.
-func Components(spec *appsv1.KsctlRemoveSpec, of string, have []string) error {
+// CheckComponents returns a NoSuchComponentError if spec.components has components that are not in
+// have.
+func CheckComponents(spec *appsv1.KsctlRemoveSpec, subject string, have []string) error {
 	var unknown []string
 	for _, c := range spec.Components {
 		if !slices.Contains(have, c) {
@@ -44,5 +44,5 @@ func Components(spec *appsv1.KsctlRemoveSpec, of string, have []string) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	return &NoSuchComponentError{Of: of, Unknown: unknown, Have: have}
+	return &NoSuchComponentError{Subject: subject, Unknown: unknown, Available: have}
 }

@@ -1,4 +1,4 @@
-// Package match tells whether an object of the cluster is one that a stack put
-// there by way of the ksctl CLI, kubectl or Helm, and nobody else's. It is pure:
-// it is given the rendered object and the live one.
+// Package match decides whether a live object was installed from a stack with the ksctl CLI,
+// kubectl or Helm, and belongs to no other owner. It is pure: its input is the rendered and the
+// live object.
 package match

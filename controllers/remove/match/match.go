@@ -11,90 +11,90 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// By is what an object was told by.
+// By is how an object was matched.
 type By string
 
-// What objects are told by.
+// Ways to match an object.
 const (
-	// Release: it carries the marks of the Helm release that its component is.
+	// Release: the object has the labels and annotations of the Helm release of its component.
 	Release By = "Release"
-	// Fields: every field that the stack renders is so in the cluster.
+	// Fields: every rendered field equals that of the live object.
 	Fields By = "Fields"
-	// Name: the stack renders nothing of it but its name, and labels.
+	// Name: the stack renders only the name and labels of the object.
 	Name By = "Name"
 )
 
-// Verdict on an object.
-type Verdict struct {
-	// By is what it was told by; empty when it does not count.
+// Result is the result of matching an object.
+type Result struct {
+	// By is how the object was matched; empty if it does not match.
 	By By
-	// Why it does not count, for people. No value of a field is in it.
+	// Why is the reason for users why the object does not match. It contains no field values.
 	Why string
 }
 
-// Counts is true for an object that is the stack's.
-func (v Verdict) Counts() bool { return v.By != "" }
+// Matches reports whether the object belongs to the stack.
+func (v Result) Matches() bool { return v.By != "" }
 
-// Wanted is a rendered object, and the release that its component is, if it is one.
-type Wanted struct {
+// Rendered is a rendered object, with the Helm release of its component; nil if it has none.
+type Rendered struct {
 	stacks.Object
 	Release *stacks.Release
 }
 
-// Judge tells whether a live object is the one that was rendered, which has its
-// group, kind, namespace and name. It is not, whatever its fields, when it says
-// that it is somebody's. self is the key of who asks: what it marked itself is its own.
-func Judge(w *Wanted, self string, u *unstructured.Unstructured) Verdict {
-	if by := owner(w, self, u); by != "" {
-		return Verdict{Why: "it belongs to " + by}
+// Match decides whether a live object is the rendered object with the same group, kind, namespace
+// and name. It never matches an object that is marked by another owner. self is the owner key of
+// the caller, whose own marks are ignored.
+func Match(w *Rendered, self string, u *unstructured.Unstructured) Result {
+	if by := ownerOf(w, self, u); by != "" {
+		return Result{Why: "belongs to " + by}
 	}
-	if w.Release != nil && isOf(u, w.Release) {
-		return Verdict{By: Release}
+	if w.Release != nil && isInRelease(u, w.Release) {
+		return Result{By: Release}
 	}
 	var want map[string]any
 	if err := utiljson.Unmarshal(w.Manifest, &want); err != nil {
-		return Verdict{Why: fmt.Sprintf("what the stack renders can't be read: %T", err)}
+		return Result{Why: fmt.Sprintf("the rendered object can't be parsed: %T", err)}
 	}
-	path, content := compare(want, u.Object)
+	path, content := diff(want, u.Object)
 	switch {
 	case path != "":
-		return Verdict{Why: path + " is not as the stack has it, and no Helm release of the stack marked it"}
+		return Result{Why: path + " differs from the stack, and the object is not marked by a Helm release of the stack"}
 	case content:
-		return Verdict{By: Fields}
+		return Result{By: Fields}
 	}
-	if path := labels(want, u.Object); path != "" {
-		return Verdict{Why: path + " is not as the stack has it, which renders little else of it"}
+	if path := diffLabels(want, u.Object); path != "" {
+		return Result{Why: path + " differs from the stack, which renders only the name and labels"}
 	}
-	return Verdict{By: Name}
+	return Result{By: Name}
 }
 
-// owner is who an object says it belongs to, other than the release of its
-// component and who asks; empty when it says nothing.
-func owner(w *Wanted, self string, u *unstructured.Unstructured) string {
+// ownerOf returns the owner that an object is marked with; empty if there is none, or if it is the
+// caller or the release of the component.
+func ownerOf(w *Rendered, self string, u *unstructured.Unstructured) string {
 	if m, err := live.ParseMark(u.GetAnnotations()[live.MarkAnnotation]); err == nil && m.ID == w.ID() {
 		if m.Owner == self {
 			return ""
 		}
-		return engine.OwnerName(m.Owner)
+		return engine.OwnerDisplayName(m.Owner)
 	}
-	if r := engine.ReleaseOf(u); r != nil && w.Release != nil && *r == *w.Release {
-		return engine.Controller(u)
+	if r := engine.HelmReleaseOf(u); r != nil && w.Release != nil && *r == *w.Release {
+		return engine.ActiveManagerOf(u)
 	}
-	return engine.Manager(u)
+	return engine.ManagerOf(u)
 }
 
-// isOf is true for an object that Helm would take for one of a release.
-func isOf(u *unstructured.Unstructured, r *stacks.Release) bool {
-	of := engine.ReleaseOf(u)
-	return of != nil && *of == *r && u.GetLabels()["app.kubernetes.io/managed-by"] == "Helm"
+// isInRelease reports whether Helm would treat the object as part of the release.
+func isInRelease(u *unstructured.Unstructured, r *stacks.Release) bool {
+	release := engine.HelmReleaseOf(u)
+	return release != nil && *release == *r && u.GetLabels()["app.kubernetes.io/managed-by"] == "Helm"
 }
 
-// keepPolicy is the annotation by which Helm leaves an object when it uninstalls.
-const keepPolicy = "helm.sh/resource-policy"
+// keepAnnotation is the annotation of objects that helm uninstall keeps.
+const keepAnnotation = "helm.sh/resource-policy"
 
-// Kept is true for an object that Helm would leave.
-func Kept(w *Wanted, u *unstructured.Unstructured) bool {
-	if u.GetAnnotations()[keepPolicy] == "keep" {
+// KeptByHelm reports whether helm uninstall would keep the object.
+func KeptByHelm(rendered *Rendered, u *unstructured.Unstructured) bool {
+	if u.GetAnnotations()[keepAnnotation] == "keep" {
 		return true
 	}
 	var want struct {
@@ -102,5 +102,5 @@ func Kept(w *Wanted, u *unstructured.Unstructured) bool {
 			Annotations map[string]string `json:"annotations"`
 		} `json:"metadata"`
 	}
-	return utiljson.Unmarshal(w.Manifest, &want) == nil && want.Metadata.Annotations[keepPolicy] == "keep"
+	return utiljson.Unmarshal(rendered.Manifest, &want) == nil && want.Metadata.Annotations[keepAnnotation] == "keep"
 }

@@ -50,7 +50,7 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-func TestMediansJoinRunsOfTheSame(t *testing.T) {
+func TestMediansGroupByScenarioPeerAndInstalls(t *testing.T) {
 	no, yes := false, true
 	got := Medians([]Result{
 		{Scenario: "a", Peer: Ours, Installs: 10, Run: 1, WallSeconds: 3, StatusWrites: 20, Requests: map[string]int{"patch": 40, "get": 1}, Ordered: &yes},
@@ -67,14 +67,14 @@ func TestMediansJoinRunsOfTheSame(t *testing.T) {
 		t.Errorf("ours: %+v", ours)
 	}
 	if ours.Ordered == nil || *ours.Ordered {
-		t.Error("one run kept no order, and nobody says so")
+		t.Error("one run was out of order, but the median is in order")
 	}
 	if got[1].Peer != Flux || got[2].Installs != 20 {
 		t.Errorf("order: %+v", got)
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestEvaluate(t *testing.T) {
 	no := false
 	results := []Result{
 		{Scenario: "a", Peer: Ours, Installs: 10, WallSeconds: 2, CPUSeconds: 1},
@@ -92,31 +92,31 @@ func TestJudge(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name  string
-		mark  Mark
+		mark  Target
 		limit float64
 		met   bool
 		none  bool
 	}{
-		{"against a peer", Mark{Scenario: "a", Metric: CPU, Limit: 0.3, Against: Flux}, 1.5, true, false},
-		{"the floor is the larger", Mark{Scenario: "a", Metric: Wall, Limit: 0.2, Against: Flux, OrFloor: 1.5}, 2.25, true, false},
-		{"the peer is the larger", Mark{Scenario: "a", Metric: Wall, Limit: 0.6, Against: Flux, OrFloor: 1.5}, 3, true, false},
-		{"missed", Mark{Scenario: "a", Metric: Wall, Limit: 1, Against: Floor}, 1.5, false, false},
-		{"too few installs", Mark{Scenario: "a", Metric: Wall, Limit: 1, Against: Floor, MinInstalls: 11}, 0, false, true},
-		{"absolute", Mark{Scenario: "c", Metric: P95, Limit: 0.5}, 0.5, true, false},
-		{"without the peer", Mark{Scenario: "c", Metric: P95, Limit: 0.2, Against: Flux}, 0, false, true},
-		{"writes per install", Mark{Scenario: "d2", Metric: Status, Limit: 1}, 1, true, false},
-		{"against Argo CD", Mark{Scenario: "d2", Metric: CPU, Limit: 1, Against: ArgoCD}, 2, true, false},
-		{"Argo CD with fewer installs", Mark{Scenario: "b", Metric: CPU, Limit: 1, Against: ArgoCD}, 0, false, true},
-		{"another request", Mark{Scenario: "d2", Metric: Other, Limit: 0}, 0, false, false},
-		{"another scenario", Mark{Scenario: "f", Metric: Wall, Limit: 1.1, Base: "f0"}, 1.1, false, false},
-		{"order", Mark{Scenario: "i", Metric: Disorder, Limit: 0}, 0, false, false},
-		{"not run", Mark{Scenario: "g1", Metric: Wall, Limit: 1, Against: Floor}, 0, false, true},
-		{"no memory measured", Mark{Scenario: "a", Metric: RSS, Limit: 1, Against: Flux}, 0, false, true},
+		{"against a peer", Target{Scenario: "a", Metric: CPU, Limit: 0.3, Against: Flux}, 1.5, true, false},
+		{"the floor's limit is larger", Target{Scenario: "a", Metric: Wall, Limit: 0.2, Against: Flux, OrFloor: 1.5}, 2.25, true, false},
+		{"the peer's limit is larger", Target{Scenario: "a", Metric: Wall, Limit: 0.6, Against: Flux, OrFloor: 1.5}, 3, true, false},
+		{"missed", Target{Scenario: "a", Metric: Wall, Limit: 1, Against: Floor}, 1.5, false, false},
+		{"too few installs", Target{Scenario: "a", Metric: Wall, Limit: 1, Against: Floor, MinInstalls: 11}, 0, false, true},
+		{"absolute", Target{Scenario: "c", Metric: P95, Limit: 0.5}, 0.5, true, false},
+		{"without the peer", Target{Scenario: "c", Metric: P95, Limit: 0.2, Against: Flux}, 0, false, true},
+		{"writes per install", Target{Scenario: "d2", Metric: Status, Limit: 1}, 1, true, false},
+		{"against Argo CD", Target{Scenario: "d2", Metric: CPU, Limit: 1, Against: ArgoCD}, 2, true, false},
+		{"Argo CD with fewer installs", Target{Scenario: "b", Metric: CPU, Limit: 1, Against: ArgoCD}, 0, false, true},
+		{"another request", Target{Scenario: "d2", Metric: Other, Limit: 0}, 0, false, false},
+		{"another scenario", Target{Scenario: "f", Metric: Wall, Limit: 1.1, BaseScenario: "f0"}, 1.1, false, false},
+		{"order", Target{Scenario: "i", Metric: OutOfOrder, Limit: 0}, 0, false, false},
+		{"not run", Target{Scenario: "g1", Metric: Wall, Limit: 1, Against: Floor}, 0, false, true},
+		{"no memory measured", Target{Scenario: "a", Metric: RSS, Limit: 1, Against: Flux}, 0, false, true},
 	} {
-		got := Judge(Medians(results), []Mark{c.mark})
+		got := Evaluate(Medians(results), []Target{c.mark})
 		if c.none {
 			if len(got) != 0 {
-				t.Errorf("%s: there is a verdict: %+v", c.name, got[0])
+				t.Errorf("%s: got the evaluation %+v, want none", c.name, got[0])
 			}
 			continue
 		}
@@ -126,15 +126,15 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func TestMarksAreOfScenariosThatSayWhat(t *testing.T) {
-	for _, m := range Marks {
-		if m.Metric.Of == nil || m.Metric.Format == nil || m.String() == "" {
-			t.Errorf("a mark of %s is not whole", m.Scenario)
+func TestTargetsAreComplete(t *testing.T) {
+	for _, m := range Targets {
+		if m.Metric.Value == nil || m.Metric.Format == nil || m.String() == "" {
+			t.Errorf("a target of scenario %s is incomplete", m.Scenario)
 		}
 	}
 }
 
-func example() Report {
+func exampleReport() Report {
 	return Report{Began: time.Unix(0, 0), Commit: "abc", Machine: Machine{Processor: "Chip <1>", Processors: 2, MemoryMiB: 1024, System: "linux"},
 		Versions: map[string]string{"Kubernetes": "v1", "Go": "go1"},
 		Results: []Result{
@@ -146,7 +146,7 @@ func example() Report {
 }
 
 func TestTable(t *testing.T) {
-	page := example().Table(map[string]string{"b": "one change"})
+	page := exampleReport().Table(map[string]string{"b": "one change"})
 	for _, want := range []string{
 		"commit abc", "Chip <1>, 2 processors, 1024 MiB, linux", "- Go go1\n- Kubernetes v1\n",
 		"## b: one change, 10 installs",
@@ -161,7 +161,7 @@ func TestTable(t *testing.T) {
 }
 
 func TestTableWithArgoCD(t *testing.T) {
-	r := example()
+	r := exampleReport()
 	r.Results = []Result{{Scenario: "d2", Peer: Ours, Installs: 10, WallSeconds: 1, CPUSeconds: 0.5},
 		{Scenario: "d2", Peer: ArgoCD, Installs: 10, WallSeconds: 4, CPUSeconds: 2}}
 	page := r.Table(nil)
@@ -174,15 +174,15 @@ func TestTableWithArgoCD(t *testing.T) {
 	}
 	r.Results = append(r.Results, Result{Scenario: "d2", Peer: Flux, Installs: 10, WallSeconds: 8, CPUSeconds: 10})
 	if page := r.Table(nil); !strings.Contains(page, "| argo-cd | 1 | 4.0 s (0.5×) | 2.0 s (0.2×) |") {
-		t.Errorf("beside Flux it is compared with something else:\n%s", page)
+		t.Errorf("with Flux in the results, Argo CD is not compared with Flux:\n%s", page)
 	}
-	if chart := Chart("CPU", CPU, Medians(r.Results)); !strings.Contains(chart, colours[ArgoCD]) {
-		t.Errorf("the chart lacks its bar:\n%s", chart)
+	if chart := Chart("CPU", CPU, Medians(r.Results)); !strings.Contains(chart, colors[ArgoCD]) {
+		t.Errorf("the chart has no bar for Argo CD:\n%s", chart)
 	}
 }
 
 func TestChart(t *testing.T) {
-	chart := Chart("Wall < time", Wall, Medians(example().Results))
+	chart := Chart("Wall < time", Wall, Medians(exampleReport().Results))
 	decoder := xml.NewDecoder(strings.NewReader(chart))
 	for {
 		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
@@ -197,12 +197,12 @@ func TestChart(t *testing.T) {
 		}
 	}
 	if none := Chart("RSS", RSS, []Result{{Scenario: "b", Peer: Floor}}); strings.Contains(none, "NaN") || strings.Contains(none, "b ×") {
-		t.Errorf("a chart of nothing: %s", none)
+		t.Errorf("chart without values: %s", none)
 	}
 }
 
 func TestJSON(t *testing.T) {
-	data, err := example().JSON()
+	data, err := exampleReport().JSON()
 	if err != nil {
 		t.Fatal(err)
 	}

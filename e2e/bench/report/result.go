@@ -1,5 +1,5 @@
-// Package report says what benchmarks measured and what that means: medians,
-// ratios, verdicts, a table and charts. It measures nothing itself.
+// Package report evaluates benchmark results: medians, ratios, targets, a table and charts. It
+// measures nothing itself.
 package report
 
 import (
@@ -11,33 +11,36 @@ import (
 	"time"
 )
 
-// Result is one measurement: a scenario and a peer.
+// Result is one measurement of a scenario with a peer.
 type Result struct {
 	Scenario string `json:"scenario"`
 	Peer     string `json:"peer"`
-	// Installs that there were, and which run of the same it is.
+	// Installs is the number of installs. Run is the number of the run, from 1; in a median it is
+	// the number of runs.
 	Installs int `json:"installs"`
 	Run      int `json:"run"`
 
-	// WallSeconds is the time until everything was as it should be.
+	// WallSeconds is the time until all installs were in the expected state.
 	WallSeconds float64 `json:"wallSeconds"`
-	// CPUSeconds of the controller and all processes that it starts; WorkerCPUSeconds
-	// is the part of those. Zero for a peer without a process of its own.
+	// CPUSeconds is the CPU time of the controller and its child processes; WorkerCPUSeconds is the
+	// part of the child processes. Both are zero for a peer without a process.
 	CPUSeconds       float64 `json:"cpuSeconds"`
 	WorkerCPUSeconds float64 `json:"workerCPUSeconds"`
-	// PeakRSSBytes is the largest resident set of all processes together; the file
-	// that several of them run counts once.
+	// PeakRSSBytes is the peak of the total resident set of all processes. An executable that
+	// several processes run counts once.
 	PeakRSSBytes int64 `json:"peakRSSBytes"`
 
-	// Requests of the peer by verb, those to its status resources among them.
-	// Watches, leases and events are not in it; Events are counted beside it.
+	// Requests is the number of the peer's requests by verb, including status subresources, without
+	// watches, leases and events. Events is the number of event writes.
 	Requests     map[string]int `json:"requests"`
 	StatusWrites int            `json:"statusWrites"`
 	Events       int            `json:"events"`
 
-	// Latency from the commit to Ready, over the installs that the commit is about.
+	// Latency is the time from the start (such as the commit) to the expected state (such as Ready)
+	// of each install that the scenario changes.
 	Latency Latency `json:"latencySeconds"`
-	// Ordered tells whether a removal kept its order; nil where there is none.
+	// Ordered is true if a removal respected the order of dependencies; nil if the scenario has
+	// none.
 	Ordered *bool `json:"ordered,omitempty"`
 }
 
@@ -48,18 +51,18 @@ type Latency struct {
 	P99 float64 `json:"p99"`
 }
 
-// Report is everything of one run of the benchmark.
+// Report has all results of one run of the benchmark.
 type Report struct {
 	Began    time.Time         `json:"began"`
 	Commit   string            `json:"commit"`
 	Machine  Machine           `json:"machine"`
 	Versions map[string]string `json:"versions"`
 	Results  []Result          `json:"results"`
-	// Done is what was measured in one go, so that it can be gone on with later.
+	// Done lists the completed jobs, which -resume skips.
 	Done []string `json:"done"`
 }
 
-// Machine is where it ran.
+// Machine describes the machine that the benchmark ran on.
 type Machine struct {
 	Processor  string `json:"processor"`
 	Processors int    `json:"processors"`
@@ -67,16 +70,16 @@ type Machine struct {
 	System     string `json:"system"`
 }
 
-// JSON of the report, for a file.
+// JSON returns the report as indented JSON for a file.
 func (r Report) JSON() ([]byte, error) {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
-		return nil, fmt.Errorf("write the results as JSON: %w", err)
+		return nil, fmt.Errorf("encoding the results: %w", err)
 	}
 	return append(data, '\n'), nil
 }
 
-// Total is how many requests there were.
+// Total returns the total number of requests.
 func (r Result) Total() int {
 	n := 0
 	for _, count := range r.Requests {
@@ -85,7 +88,7 @@ func (r Result) Total() int {
 	return n
 }
 
-// NewLatency sums up how long each took.
+// NewLatency returns the percentiles of durations.
 func NewLatency(took []time.Duration) Latency {
 	seconds := make([]float64, len(took))
 	for i, d := range took {
@@ -94,8 +97,8 @@ func NewLatency(took []time.Duration) Latency {
 	return Latency{P50: Percentile(seconds, 50), P95: Percentile(seconds, 95), P99: Percentile(seconds, 99)}
 }
 
-// Percentile is the smallest value that p percent of the values do not exceed
-// (nearest rank); 0 of none.
+// Percentile returns the smallest value that p percent of the values do not exceed (nearest rank),
+// or 0 for no values.
 func Percentile(values []float64, p float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -105,7 +108,7 @@ func Percentile(values []float64, p float64) float64 {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// Median is the middle of the values, or the mean of the two in the middle; 0 of none.
+// Median returns the middle value, or the mean of the two middle values, or 0 for no values.
 func Median[T int | int64 | float64](values []T) T {
 	if len(values) == 0 {
 		return 0
@@ -118,9 +121,8 @@ func Median[T int | int64 | float64](values []T) T {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// Medians joins the runs of the same scenario, peer and number of installs into
-// one result each, in the order in which they come first. Its Run is how many
-// there were.
+// Medians returns one result with the medians for each scenario, peer and number of installs, in
+// the order of their first occurrence. Its Run is the number of runs.
 func Medians(results []Result) []Result {
 	var out []Result
 	seen := map[key]bool{}
@@ -135,7 +137,7 @@ func Medians(results []Result) []Result {
 				same = append(same, other)
 			}
 		}
-		out = append(out, join(same))
+		out = append(out, medianResult(same))
 	}
 	return out
 }
@@ -147,8 +149,8 @@ type key struct {
 
 func keyOf(r Result) key { return key{r.Scenario, r.Peer, r.Installs} }
 
-// join takes the median of each number of results of the same.
-func join(same []Result) Result {
+// medianResult returns the medians of results with the same key.
+func medianResult(same []Result) Result {
 	out := same[0]
 	out.Run = len(same)
 	out.WallSeconds = medianOf(same, func(r Result) float64 { return r.WallSeconds })
@@ -167,7 +169,7 @@ func join(same []Result) Result {
 		for verb := range r.Requests {
 			out.Requests[verb] = medianOf(same, func(r Result) int { return r.Requests[verb] })
 		}
-		// One run that did not keep the order is too many.
+		// A single run that is out of order counts.
 		if r.Ordered != nil && !*r.Ordered {
 			out.Ordered = r.Ordered
 		}
@@ -183,7 +185,7 @@ func medianOf[T int | int64 | float64](results []Result, of func(Result) T) T {
 	return Median(values)
 }
 
-// Ratio of two numbers; false where there is none.
+// Ratio returns a/b, and false if b is 0.
 func Ratio(a, b float64) (float64, bool) {
 	if b == 0 {
 		return 0, false
@@ -191,8 +193,8 @@ func Ratio(a, b float64) (float64, bool) {
 	return a / b, true
 }
 
-// find returns the largest number of installs that a scenario was run with by a peer.
-func find(medians []Result, scenario, peer string) (Result, bool) {
+// findLargest returns the result of a scenario and peer with the largest number of installs.
+func findLargest(medians []Result, scenario, peer string) (Result, bool) {
 	var found []Result
 	for _, r := range medians {
 		if r.Scenario == scenario && r.Peer == peer {

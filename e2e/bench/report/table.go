@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Table is the report as a page of Markdown. Titles says in words what each
-// scenario is.
+// Table returns the report as a Markdown page. titles has the descriptions of scenarios, by name.
 func (r Report) Table(titles map[string]string) string {
 	var b strings.Builder
 	medians := Medians(r.Results)
@@ -17,17 +16,17 @@ func (r Report) Table(titles map[string]string) string {
 	for _, name := range slices.Sorted(maps.Keys(r.Versions)) {
 		fmt.Fprintf(&b, "- %s %s\n", name, r.Versions[name])
 	}
-	b.WriteString("\nMedians where there was more than one run. Requests are without watches, leases and events.\n" +
-		"(0.5×) is half of what " + Flux + " has, or " + ArgoCD + " where that had no part.\n")
+	b.WriteString("\nValues are medians if there was more than one run. Requests exclude watches, leases and events.\n" +
+		"(0.5×) is half the value of " + Flux + ", or of " + ArgoCD + " if " + Flux + " did not run.\n")
 	for _, group := range grouped(medians) {
 		first := group[0]
 		fmt.Fprintf(&b, "\n## %s, %d installs\n\n", heading(first.Scenario, titles), first.Installs)
-		b.WriteString("| peer | runs | wall | CPU | of it workers | peak RSS | p50 | p95 | p99 | status writes | requests | events |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+		b.WriteString("| peer | runs | wall | CPU | CPU of workers | peak RSS | p50 | p95 | p99 | status writes | requests | events |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 		for _, m := range group {
 			b.WriteString(row(m, group))
 		}
 	}
-	b.WriteString(verdicts(Judge(medians, Marks)))
+	b.WriteString(targetTable(Evaluate(medians, Targets)))
 	return b.String()
 }
 
@@ -38,7 +37,7 @@ func heading(scenario string, titles map[string]string) string {
 	return scenario
 }
 
-// grouped are the results of the same scenario and number of installs together.
+// grouped groups the results by scenario and number of installs.
 func grouped(medians []Result) [][]Result {
 	var out [][]Result
 	at := map[key]int{}
@@ -73,10 +72,10 @@ func row(m Result, group []Result) string {
 	return "| " + strings.Join(cells, " | ") + " |\n"
 }
 
-// withRatio is a number, and how it stands to that of Flux, or of Argo CD where Flux had
-// no part.
+// withRatio returns a formatted value with its ratio to Flux' value, or to Argo CD's if Flux did
+// not run.
 func withRatio(metric Metric, m Result, group []Result) string {
-	value, ok := metric.Of(m)
+	value, ok := metric.Value(m)
 	if !ok {
 		return "–"
 	}
@@ -89,7 +88,7 @@ func withRatio(metric Metric, m Result, group []Result) string {
 		if other.Peer != base || m.Peer == base {
 			continue
 		}
-		theirs, ok := metric.Of(other)
+		theirs, ok := metric.Value(other)
 		if ratio, has := Ratio(value, theirs); ok && has {
 			text += fmt.Sprintf(" (%.2g×)", ratio)
 		}
@@ -97,7 +96,7 @@ func withRatio(metric Metric, m Result, group []Result) string {
 	return text
 }
 
-// requests is the number of requests, and of each verb.
+// requests returns the number of requests, in total and by verb.
 func requests(m Result) string {
 	var parts []string
 	for _, verb := range slices.Sorted(maps.Keys(m.Requests)) {
@@ -111,19 +110,19 @@ func requests(m Result) string {
 	return fmt.Sprintf("%d: %s", m.Total(), strings.Join(parts, ", "))
 }
 
-func verdicts(all []Verdict) string {
+func targetTable(all []Evaluation) string {
 	if len(all) == 0 {
 		return ""
 	}
 	var b strings.Builder
-	b.WriteString("\n## Marks\n\n| scenario | installs | mark | limit | ours | |\n|---|---|---|---|---|---|\n")
+	b.WriteString("\n## Targets\n\n| scenario | installs | target | limit | ours | |\n|---|---|---|---|---|---|\n")
 	for _, v := range all {
-		word := "missed"
+		result := "missed"
 		if v.Met {
-			word = "met"
+			result = "met"
 		}
-		format := v.Mark.Metric.Format
-		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s |\n", v.Mark.Scenario, v.Installs, v.Mark, format(v.Limit), format(v.Value), word)
+		format := v.Target.Metric.Format
+		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s |\n", v.Target.Scenario, v.Installs, v.Target, format(v.Limit), format(v.Value), result)
 	}
 	return b.String()
 }

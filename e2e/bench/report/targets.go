@@ -10,34 +10,34 @@ const (
 	Floor  = "floor"
 )
 
-// Metric is one number of a result.
+// Metric is one value of a result.
 type Metric struct {
 	Name string
-	// Of is the number, and false where the result has none.
-	Of func(Result) (float64, bool)
-	// Format shows it.
+	// Value returns the value, and false if the result has none.
+	Value func(Result) (float64, bool)
+	// Format formats the value with its unit.
 	Format func(float64) string
 }
 
-// Metrics that marks, tables and charts use.
+// Metrics that targets, tables and charts use.
 var (
 	Wall = Metric{"wall", func(r Result) (float64, bool) { return r.WallSeconds, r.WallSeconds > 0 }, seconds}
 	CPU  = Metric{"CPU", func(r Result) (float64, bool) { return r.CPUSeconds, r.Peer != Floor }, seconds}
 	RSS  = Metric{"peak RSS", func(r Result) (float64, bool) { return float64(r.PeakRSSBytes), r.PeakRSSBytes > 0 }, mebibytes}
 	P95  = Metric{"p95", func(r Result) (float64, bool) { return r.Latency.P95, r.Latency.P95 > 0 }, seconds}
-	// Status is status writes for each install; Other are all other requests.
-	Status   = Metric{"status writes per install", perInstall, count}
+	// Status is the number of status writes per install; Other is the number of all other requests.
+	Status   = Metric{"status writes per install", statusWritesPerInstall, count}
 	Other    = Metric{"other requests", func(r Result) (float64, bool) { return float64(r.Total() - r.StatusWrites), true }, count}
 	Requests = Metric{"requests", func(r Result) (float64, bool) { return float64(r.Total()), true }, count}
-	// Disorder is 1 when a removal did not keep its order.
-	Disorder = Metric{"out of order", disorder, count}
+	// OutOfOrder is 1 if a removal did not respect the order of dependencies, else 0.
+	OutOfOrder = Metric{"out of order", outOfOrder, count}
 )
 
-func perInstall(r Result) (float64, bool) {
+func statusWritesPerInstall(r Result) (float64, bool) {
 	return Ratio(float64(r.StatusWrites), float64(r.Installs))
 }
 
-func disorder(r Result) (float64, bool) {
+func outOfOrder(r Result) (float64, bool) {
 	switch {
 	case r.Ordered == nil:
 		return 0, false
@@ -61,23 +61,25 @@ func mebibytes(v float64) string { return fmt.Sprintf("%.0f MiB", v/(1<<20)) }
 
 func count(v float64) string { return fmt.Sprintf("%g", v) }
 
-// Mark is what a scenario must show of ours.
-type Mark struct {
+// Target is an upper limit for a metric of our controller in a scenario.
+type Target struct {
 	Scenario string
 	Metric   Metric
-	// Limit times what Against has, or the limit itself when that is empty.
+	// Limit is the factor of the value of the peer Against, or the limit itself if Against is
+	// empty.
 	Limit   float64
 	Against string
-	// OrFloor, when set, is another limit in times of the floor: the larger counts.
+	// OrFloor is an alternative limit, as a factor of the floor's value. If set, the larger of the
+	// two limits applies.
 	OrFloor float64
-	// Base is the scenario of ours that it is compared with instead of a peer.
-	Base string
-	// MinInstalls is from how many installs on it is a mark.
+	// BaseScenario is the scenario of our controller to compare with, instead of a peer.
+	BaseScenario string
+	// MinInstalls is the minimum number of installs for which the target applies.
 	MinInstalls int
 }
 
-// Marks are all of them.
-var Marks = []Mark{
+// Targets are the performance targets of the project.
+var Targets = []Target{
 	{Scenario: "a", Metric: CPU, Limit: 0.3, Against: Flux, MinInstalls: 1000},
 	{Scenario: "a", Metric: Wall, Limit: 0.2, Against: Flux, OrFloor: 1.5, MinInstalls: 1000},
 	{Scenario: "a", Metric: Wall, Limit: 1.5, Against: Floor, MinInstalls: 1000},
@@ -92,59 +94,60 @@ var Marks = []Mark{
 	{Scenario: "d2", Metric: Status, Limit: 1},
 	{Scenario: "d2", Metric: Other, Limit: 0},
 	{Scenario: "e", Metric: Wall, Limit: 0.05, Against: Flux},
-	{Scenario: "f", Metric: Wall, Limit: 1.1, Base: "f0"},
+	{Scenario: "f", Metric: Wall, Limit: 1.1, BaseScenario: "f0"},
 	{Scenario: "g1", Metric: Wall, Limit: 0.5, Against: Flux},
 	{Scenario: "g1", Metric: Wall, Limit: 1.3, Against: Floor},
 	{Scenario: "g1", Metric: RSS, Limit: 0.5, Against: Flux},
 	{Scenario: "g2", Metric: Requests, Limit: 2},
-	{Scenario: "i", Metric: Disorder, Limit: 0},
+	{Scenario: "i", Metric: OutOfOrder, Limit: 0},
 	{Scenario: "i", Metric: Wall, Limit: 1, Against: Flux},
 	{Scenario: "k", Metric: Wall, Limit: 0.05, Against: Flux},
 	{Scenario: "k", Metric: RSS, Limit: 0.05, Against: Flux},
 }
 
-// Verdict is what became of a mark.
-type Verdict struct {
-	Mark Mark
-	// Value of ours, and Limit in the same unit.
+// Evaluation is the result of checking a target.
+type Evaluation struct {
+	Target Target
+	// Value is our controller's value, and Limit the limit in the same unit.
 	Value, Limit float64
 	Installs     int
 	Met          bool
 }
 
-// Judge returns a verdict for each mark that the medians can tell of, with the
-// largest number of installs that ours was run with.
-func Judge(medians []Result, marks []Mark) []Verdict {
-	var out []Verdict
-	for _, m := range marks {
-		if v, ok := judge(medians, m); ok {
+// Evaluate checks each target for which the medians have the values. It uses the largest number of
+// installs that our controller ran with.
+func Evaluate(medians []Result, targets []Target) []Evaluation {
+	var out []Evaluation
+	for _, m := range targets {
+		if v, ok := evaluate(medians, m); ok {
 			out = append(out, v)
 		}
 	}
 	return out
 }
 
-func judge(medians []Result, m Mark) (Verdict, bool) {
-	ours, ok := find(medians, m.Scenario, Ours)
+func evaluate(medians []Result, m Target) (Evaluation, bool) {
+	ours, ok := findLargest(medians, m.Scenario, Ours)
 	if !ok || ours.Installs < m.MinInstalls {
-		return Verdict{}, false
+		return Evaluation{}, false
 	}
-	value, ok := m.Metric.Of(ours)
+	value, ok := m.Metric.Value(ours)
 	if !ok {
-		return Verdict{}, false
+		return Evaluation{}, false
 	}
 	limit, ok := m.limit(medians, ours)
-	return Verdict{Mark: m, Value: value, Limit: limit, Installs: ours.Installs, Met: value <= limit}, ok
+	return Evaluation{Target: m, Value: value, Limit: limit, Installs: ours.Installs, Met: value <= limit}, ok
 }
 
-// limit is what ours may have at most.
-func (m Mark) limit(medians []Result, ours Result) (float64, bool) {
-	if m.Base != "" {
-		base, ok := find(medians, m.Base, Ours)
+// limit returns the maximum for our controller's value, and false if the medians lack a value for
+// it.
+func (m Target) limit(medians []Result, ours Result) (float64, bool) {
+	if m.BaseScenario != "" {
+		base, ok := findLargest(medians, m.BaseScenario, Ours)
 		if !ok {
 			return 0, false
 		}
-		value, ok := m.Metric.Of(base)
+		value, ok := m.Metric.Value(base)
 		return m.Limit * value, ok
 	}
 	if m.Against == "" {
@@ -158,22 +161,23 @@ func (m Mark) limit(medians []Result, ours Result) (float64, bool) {
 	return max(limit, floor), ok
 }
 
-// times is a multiple of what a peer has with as many installs.
-func (m Mark) times(medians []Result, ours Result, peer string, factor float64) (float64, bool) {
+// times returns a multiple of the value of a peer with the same number of installs, and false if
+// there is none.
+func (m Target) times(medians []Result, ours Result, peer string, factor float64) (float64, bool) {
 	for _, r := range medians {
 		if r.Scenario == ours.Scenario && r.Peer == peer && r.Installs == ours.Installs {
-			value, ok := m.Metric.Of(r)
+			value, ok := m.Metric.Value(r)
 			return factor * value, ok
 		}
 	}
 	return 0, false
 }
 
-// String says what the mark asks for.
-func (m Mark) String() string {
+// String returns the limit in words.
+func (m Target) String() string {
 	switch {
-	case m.Base != "":
-		return fmt.Sprintf("%s ≤ %g× of %s", m.Metric.Name, m.Limit, m.Base)
+	case m.BaseScenario != "":
+		return fmt.Sprintf("%s ≤ %g× of %s", m.Metric.Name, m.Limit, m.BaseScenario)
 	case m.Against == "":
 		return fmt.Sprintf("%s ≤ %s", m.Metric.Name, m.Metric.Format(m.Limit))
 	case m.OrFloor != 0:

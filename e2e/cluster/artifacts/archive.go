@@ -1,7 +1,6 @@
-// Package artifacts stands in for a Flux source controller: it serves trees of
-// files as .tar.gz over HTTP on loopback, and describes them as a Flux
-// source's status.artifact does. The archives are deterministic: the same tree
-// gives the same bytes and so the same digest.
+// Package artifacts is a fake Flux source controller: it serves file trees as .tar.gz over HTTP on
+// loopback, and describes them in the form of a Flux source's status.artifact. The archives are
+// deterministic: the same tree gives the same bytes, hence the same digest.
 package artifacts
 
 import (
@@ -14,7 +13,7 @@ import (
 	"testing/fstest"
 )
 
-// Files makes a tree from paths and contents.
+// Files returns a tree of the given paths and contents.
 func Files(contents map[string]string) fs.FS {
 	tree := fstest.MapFS{}
 	for name, content := range contents {
@@ -23,14 +22,13 @@ func Files(contents map[string]string) fs.FS {
 	return tree
 }
 
-// Archive packs a tree as a gzipped tar, in the order of its names, without
-// times and owners. Like Flux it packs regular files and folders; anything else
-// in the tree is an error, because a test that wants it must say so: see
-// [Server.PublishArchive].
+// Archive packs a tree as a gzipped tar, ordered by name, without times and owners. Like Flux, it
+// packs regular files and folders only. Any other entry is an error, because a test that needs one
+// has to build the archive itself: see [Server.PublishArchive].
 func Archive(tree fs.FS) ([]byte, error) {
 	var buffer bytes.Buffer
-	zip := gzip.NewWriter(&buffer)
-	out := tar.NewWriter(zip)
+	gz := gzip.NewWriter(&buffer)
+	out := tar.NewWriter(gz)
 	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || name == "." {
 			return err
@@ -38,13 +36,13 @@ func Archive(tree fs.FS) ([]byte, error) {
 		return pack(out, tree, name, entry)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("pack the tree: %w", err)
+		return nil, fmt.Errorf("packing the tree: %w", err)
 	}
 	if err := out.Close(); err != nil {
-		return nil, fmt.Errorf("finish the archive: %w", err)
+		return nil, fmt.Errorf("finishing the archive: %w", err)
 	}
-	if err := zip.Close(); err != nil {
-		return nil, fmt.Errorf("finish the compression: %w", err)
+	if err := gz.Close(); err != nil {
+		return nil, fmt.Errorf("finishing the compression: %w", err)
 	}
 	return buffer.Bytes(), nil
 }
@@ -64,7 +62,7 @@ func pack(out *tar.Writer, tree fs.FS, name string, entry fs.DirEntry) error {
 	if err != nil {
 		return err
 	}
-	// Only the executable bit says something; the rest is the umask's.
+	// Only the executable bit is significant; the other bits depend on the umask.
 	mode := int64(0o644)
 	if info.Mode()&0o111 != 0 {
 		mode = 0o755

@@ -17,64 +17,63 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Server serves archives on loopback. Its methods may be called from several
-// goroutines at once.
+// Server serves archives on loopback. It is safe for concurrent use.
 type Server struct {
-	url    string
-	http   *http.Server
-	served chan error
+	url      string
+	http     *http.Server
+	serveErr chan error
 
 	requests atomic.Int64
 
-	mu       sync.Mutex
-	failing  int               // how many requests are still to fail
-	archives map[string][]byte // by path, without the leading slash
+	mu           sync.Mutex
+	failuresLeft int               // number of requests that will still fail
+	archives     map[string][]byte // by path, without the leading slash
 }
 
 // New starts a server on a free port. It runs until [Server.Close].
 func New() (*Server, error) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("listen for artifacts: %w", err)
+		return nil, fmt.Errorf("listening for artifacts: %w", err)
 	}
 	s := &Server{
 		url:      "http://" + listener.Addr().String(),
-		served:   make(chan error, 1),
+		serveErr: make(chan error, 1),
 		archives: map[string][]byte{},
 	}
 	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
-	go func() { s.served <- s.http.Serve(listener) }()
+	go func() { s.serveErr <- s.http.Serve(listener) }()
 	return s, nil
 }
 
-// Close stops the server at once, and breaks downloads off.
+// Close stops the server immediately and aborts downloads.
 func (s *Server) Close() error {
 	err := s.http.Close()
-	if served := <-s.served; !errors.Is(served, http.ErrServerClosed) {
+	if served := <-s.serveErr; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
 	}
 	if err != nil {
-		return fmt.Errorf("stop serving artifacts: %w", err)
+		return fmt.Errorf("stopping the artifact server: %w", err)
 	}
 	return nil
 }
 
-// URL returns the server's address, without a slash at the end.
+// URL returns the server's address, without a trailing slash.
 func (s *Server) URL() string { return s.url }
 
-// Publish packs a tree and serves it under a name of its own, such as
-// "gitrepository/flux-system/stacks". The revision is what a source would
-// report, such as "main@sha1:…". Earlier artifacts of the name stay.
+// Publish packs a tree and serves it under a name such as "gitrepository/flux-system/stacks". The
+// revision is the one that a source would report, such as "main@sha1:…". Earlier artifacts of the
+// name stay available.
 func (s *Server) Publish(name string, tree fs.FS, revision string) (meta.Artifact, error) {
 	archive, err := Archive(tree)
 	if err != nil {
-		return meta.Artifact{}, fmt.Errorf("publish %s: %w", name, err)
+		return meta.Artifact{}, fmt.Errorf("publishing %s: %w", name, err)
 	}
 	return s.PublishArchive(name, archive, revision), nil
 }
 
-// PublishArchive serves bytes as they are, so that a test can publish an
-// archive that no honest source would make.
+// PublishArchive serves bytes as they are, so that a test can publish a malformed or malicious
+// archive.
 func (s *Server) PublishArchive(name string, archive []byte, revision string) meta.Artifact {
 	sum := sha256.Sum256(archive)
 	digest := hex.EncodeToString(sum[:])
@@ -91,8 +90,8 @@ func (s *Server) PublishArchive(name string, archive []byte, revision string) me
 	}
 }
 
-// Replace changes what an artifact's path answers: other bytes than its digest
-// promises, or with nil none (404), as when a source has cleaned up.
+// Replace changes the response for an artifact's path: to bytes that do not match its digest, or,
+// with nil, to status 404, as after garbage collection by a source.
 func (s *Server) Replace(path string, archive []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,34 +102,34 @@ func (s *Server) Replace(path string, archive []byte) {
 	s.archives[path] = archive
 }
 
-// FailNext lets the next n downloads be answered with status 503.
+// FailNext answers the next n downloads with status 503.
 func (s *Server) FailNext(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failing = n
+	s.failuresLeft = n
 }
 
-// Requests returns how many requests have come in.
+// Requests returns the number of requests received.
 func (s *Server) Requests() int64 { return s.requests.Load() }
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.requests.Add(1)
-	archive, status := s.answer(strings.TrimPrefix(r.URL.Path, "/"))
+	archive, status := s.lookup(strings.TrimPrefix(r.URL.Path, "/"))
 	if status != http.StatusOK {
 		http.Error(w, http.StatusText(status), status)
 		return
 	}
 	w.Header().Set("Content-Type", "application/gzip")
-	// A client that went away is no concern of the server's.
+	// The client may have disconnected, which is not an error of the server.
 	_, _ = w.Write(archive)
 }
 
-func (s *Server) answer(path string) (archive []byte, status int) {
+func (s *Server) lookup(path string) (archive []byte, status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.failing > 0 {
-		s.failing--
+	if s.failuresLeft > 0 {
+		s.failuresLeft--
 		return nil, http.StatusServiceUnavailable
 	}
 	archive, ok := s.archives[path]

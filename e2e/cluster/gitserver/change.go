@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Modes of files, as Git writes them.
+// File modes of Git tree entries.
 const (
 	modeFile       = "100644"
 	modeExecutable = "100755"
@@ -16,47 +16,46 @@ const (
 	modeSubmodule  = "160000"
 )
 
-// entry is one path of a commit with its new content, or without one if it is
-// to go.
-type entry struct {
+// fileChange writes or deletes one path in a commit.
+type fileChange struct {
 	path    string
-	mode    string // "" deletes
+	mode    string // "" deletes the path
 	content []byte
 }
 
-// change is a commit to be made.
+// change describes a commit that is not written yet.
 type change struct {
 	branch  string
 	message string
 	time    time.Time // zero means now
-	parent  string    // id; "" for none
+	parent  string    // commit id; "" means the tip of the branch, or none for an orphan
 	orphan  bool
-	replace bool // the entries are all there will be
-	entries []entry
+	replace bool // the commit has no files but the entries
+	entries []fileChange
 }
 
-// CommitOption changes what a commit does.
+// CommitOption modifies a commit.
 type CommitOption func(*change)
 
-// OnBranch puts the commit on another branch than [DefaultBranch]. A branch
-// that does not exist begins with it, without a parent; use [Onto] for one.
+// OnBranch adds the commit to a branch other than [DefaultBranch]. If the branch does not exist,
+// the commit is its first and has no parent; use [Onto] to set one.
 func OnBranch(branch string) CommitOption { return func(c *change) { c.branch = branch } }
 
-// Onto makes another commit the parent, and moves the branch there: with an
-// ancestor of the branch's tip that is a force push.
+// Onto sets the parent of the commit, and the branch moves to the new commit. With an ancestor of
+// the branch's tip this is a force push.
 func Onto(commit string) CommitOption { return func(c *change) { c.parent = commit } }
 
-// At sets the time of a commit, so that the same files get the same id again.
+// At sets the time of a commit, so that the same files give the same commit id.
 func At(t time.Time) CommitOption { return func(c *change) { c.time = t } }
 
-// Orphan makes a commit without a parent and moves the branch to it.
+// Orphan creates a commit without a parent and moves the branch to it.
 func Orphan() CommitOption { return func(c *change) { c.orphan, c.parent = true, "" } }
 
 // Delete removes files or whole folders.
 func Delete(paths ...string) CommitOption {
 	return func(c *change) {
 		for _, path := range paths {
-			c.entries = append(c.entries, entry{path: path})
+			c.entries = append(c.entries, fileChange{path: path})
 		}
 	}
 }
@@ -64,27 +63,25 @@ func Delete(paths ...string) CommitOption {
 // Executable adds an executable file.
 func Executable(path, content string) CommitOption {
 	return func(c *change) {
-		c.entries = append(c.entries, entry{path: path, mode: modeExecutable, content: []byte(content)})
+		c.entries = append(c.entries, fileChange{path: path, mode: modeExecutable, content: []byte(content)})
 	}
 }
 
-// Symlink adds a symbolic link, to wherever target says.
+// Symlink adds a symbolic link. The target is not validated.
 func Symlink(path, target string) CommitOption {
 	return func(c *change) {
-		c.entries = append(c.entries, entry{path: path, mode: modeSymlink, content: []byte(target)})
+		c.entries = append(c.entries, fileChange{path: path, mode: modeSymlink, content: []byte(target)})
 	}
 }
 
-// Submodule adds a submodule that is at a commit. What .gitmodules says of it is
-// up to the test.
+// Submodule adds a submodule entry (gitlink) at a commit. The test writes .gitmodules itself.
 func Submodule(path, commit string) CommitOption {
 	return func(c *change) {
-		c.entries = append(c.entries, entry{path: path, mode: modeSubmodule, content: []byte(commit)})
+		c.entries = append(c.entries, fileChange{path: path, mode: modeSubmodule, content: []byte(commit)})
 	}
 }
 
-// stream writes the change in the language of git fast-import, which answers
-// with the commit's id.
+// stream returns the input of git fast-import for the change. fast-import prints the commit's id.
 func (c *change) stream() io.Reader {
 	var b bytes.Buffer
 	if c.time.IsZero() {
@@ -94,8 +91,8 @@ func (c *change) stream() io.Reader {
 	fmt.Fprintf(&b, "commit refs/heads/%s\nmark :1\n", c.branch)
 	fmt.Fprintf(&b, "author e2e <e2e@example.com> %d +0000\n", now)
 	fmt.Fprintf(&b, "committer e2e <e2e@example.com> %d +0000\n", now)
-	data(&b, []byte(c.message))
-	// Without the line the commit has no parent, whatever the branch points to.
+	writeData(&b, []byte(c.message))
+	// Without a "from" line the commit has no parent, even if the branch exists.
 	if c.parent != "" {
 		fmt.Fprintf(&b, "from %s\n", c.parent)
 	}
@@ -112,19 +109,19 @@ func (c *change) stream() io.Reader {
 			continue
 		}
 		fmt.Fprintf(&b, "M %s inline %s\n", e.mode, quote(e.path))
-		data(&b, e.content)
+		writeData(&b, e.content)
 	}
 	fmt.Fprint(&b, "get-mark :1\ndone\n")
 	return &b
 }
 
-func data(b *bytes.Buffer, content []byte) {
+func writeData(b *bytes.Buffer, content []byte) {
 	fmt.Fprintf(b, "data %d\n", len(content))
 	b.Write(content)
 	b.WriteByte('\n')
 }
 
-// quote writes a path so that it may contain anything but a zero byte.
+// quote quotes a path for fast-import. The path may contain any byte except zero.
 func quote(path string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(path) + `"`
 }

@@ -1,5 +1,5 @@
-// Package gitserver serves real Git repositories over smart HTTP on loopback,
-// with the git program of the machine and without its user's settings.
+// Package gitserver serves real Git repositories over smart HTTP and SSH on loopback. It runs the
+// installed git program without the user's configuration.
 package gitserver
 
 import (
@@ -20,49 +20,46 @@ import (
 	"time"
 )
 
-// closeGrace is how long requests may still take when a server is closed.
+// closeGrace bounds the wait for running requests in Close.
 const closeGrace = time.Minute
 
-// Server serves the bare repositories in one folder. Its methods may be called
-// from several goroutines at once.
+// Server serves the bare repositories in one folder. It is safe for concurrent use.
 type Server struct {
-	dir      string
-	git      string // path of the program
-	url      string
-	login    *login
-	token    string
-	http     *http.Server
-	served   chan error
-	requests atomic.Int64
+	dir         string
+	git         string // path of the program
+	url         string
+	basicAuth   *basicAuth
+	bearerToken string
+	http        *http.Server
+	serveErr    chan error
+	requests    atomic.Int64
 }
 
-type login struct{ user, password string }
+type basicAuth struct{ user, password string }
 
-// Option changes how a server behaves.
+// Option configures a server.
 type Option func(*Server)
 
-// WithLogin lets the server ask for a user and a password (basic auth), for
-// reading as for writing.
-func WithLogin(user, password string) Option {
-	return func(s *Server) { s.login = &login{user: user, password: password} }
+// WithBasicAuth requires a user and a password for reads and writes.
+func WithBasicAuth(user, password string) Option {
+	return func(s *Server) { s.basicAuth = &basicAuth{user: user, password: password} }
 }
 
-// WithToken lets the server ask for a bearer token instead.
-func WithToken(token string) Option { return func(s *Server) { s.token = token } }
+// WithBearerToken requires a bearer token for reads and writes.
+func WithBearerToken(token string) Option { return func(s *Server) { s.bearerToken = token } }
 
-// New starts a server on a free port for the repositories in a folder, which
-// must exist. It runs until [Server.Close]. It is an error if there is no git
-// on PATH, or one without http-backend.
+// New starts a server on a free port for the repositories in a folder, which must exist. It runs
+// until [Server.Close]. New returns an error if PATH has no git, or git lacks http-backend.
 func New(dir string, options ...Option) (*Server, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, fmt.Errorf("serve Git repositories: %w", err)
+		return nil, fmt.Errorf("serving Git repositories: %w", err)
 	}
 	git, err := exec.LookPath("git")
 	if err != nil {
-		return nil, fmt.Errorf("serve Git repositories: %w", err)
+		return nil, fmt.Errorf("serving Git repositories: %w", err)
 	}
-	s := &Server{dir: dir, git: git, served: make(chan error, 1)}
+	s := &Server{dir: dir, git: git, serveErr: make(chan error, 1)}
 	for _, o := range options {
 		o(s)
 	}
@@ -71,27 +68,27 @@ func New(dir string, options ...Option) (*Server, error) {
 	}
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("serve Git repositories: %w", err)
+		return nil, fmt.Errorf("serving Git repositories: %w", err)
 	}
 	s.url = "http://" + listener.Addr().String()
 	s.http = &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second}
-	go func() { s.served <- s.http.Serve(listener) }()
+	go func() { s.serveErr <- s.http.Serve(listener) }()
 	return s, nil
 }
 
-// checkBackend finds out now, and not at the first fetch, if git can't serve.
+// checkBackend returns an error if git can't serve HTTP, so that New fails and not the first fetch.
 func (s *Server) checkBackend() error {
 	path, err := exec.Command(s.git, "--exec-path").Output()
 	if err != nil {
-		return fmt.Errorf("ask git for its programs: %w", err)
+		return fmt.Errorf("running git --exec-path: %w", err)
 	}
 	if _, err := os.Stat(filepath.Join(strings.TrimSpace(string(path)), "git-http-backend")); err != nil {
-		return fmt.Errorf("serve Git repositories: this git can't serve HTTP: %w", err)
+		return fmt.Errorf("serving Git repositories: the installed git lacks http-backend: %w", err)
 	}
 	return nil
 }
 
-// Close stops the server when requests have ended, or after a minute.
+// Close waits up to a minute for running requests, then stops the server.
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
@@ -99,24 +96,24 @@ func (s *Server) Close() error {
 	if err != nil {
 		err = errors.Join(err, s.http.Close())
 	}
-	if served := <-s.served; !errors.Is(served, http.ErrServerClosed) {
+	if served := <-s.serveErr; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
 	}
 	if err != nil {
-		return fmt.Errorf("stop serving Git repositories: %w", err)
+		return fmt.Errorf("stopping the Git server: %w", err)
 	}
 	return nil
 }
 
-// URL returns the server's address, without a slash at the end.
+// URL returns the server's address, without a trailing slash.
 func (s *Server) URL() string { return s.url }
 
-// Requests returns how many HTTP requests have come in: a poll of an unchanged
-// branch is one or two, a clone two or three.
+// Requests returns the number of HTTP requests received. A poll of an unchanged branch takes one or
+// two requests, a clone two or three.
 func (s *Server) Requests() int64 { return s.requests.Load() }
 
-// Handler runs git http-backend for each request: what the server serves, for a
-// test that serves it in another way as well, such as with TLS.
+// Handler returns the server's handler, which runs git http-backend for each request. Tests use it
+// to serve the same repositories differently, such as with TLS.
 func (s *Server) Handler() http.Handler {
 	backend := &cgi.Handler{
 		Path: s.git,
@@ -126,14 +123,14 @@ func (s *Server) Handler() http.Handler {
 			"GIT_PROJECT_ROOT="+s.dir,
 			"GIT_HTTP_EXPORT_ALL=1",
 		),
-		// Git complains about clients that hang up, which tests do on purpose.
+		// Git logs clients that disconnect, which tests do on purpose.
 		Stderr: io.Discard,
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.requests.Add(1)
 		if !s.authorized(r) {
 			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
-			http.Error(w, "user and password, please", http.StatusUnauthorized)
+			http.Error(w, "authentication required", http.StatusUnauthorized)
 			return
 		}
 		backend.ServeHTTP(w, r)
@@ -141,19 +138,19 @@ func (s *Server) Handler() http.Handler {
 }
 
 func (s *Server) authorized(r *http.Request) bool {
-	if s.token != "" {
-		return subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+s.token)) == 1
+	if s.bearerToken != "" {
+		return subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+s.bearerToken)) == 1
 	}
-	if s.login == nil {
+	if s.basicAuth == nil {
 		return true
 	}
 	user, password, ok := r.BasicAuth()
-	return ok && subtle.ConstantTimeCompare([]byte(user), []byte(s.login.user)) == 1 &&
-		subtle.ConstantTimeCompare([]byte(password), []byte(s.login.password)) == 1
+	return ok && subtle.ConstantTimeCompare([]byte(user), []byte(s.basicAuth.user)) == 1 &&
+		subtle.ConstantTimeCompare([]byte(password), []byte(s.basicAuth.password)) == 1
 }
 
-// environ is the environment of every git that the server runs: no settings of
-// the user or the machine, and nobody to ask for a password.
+// environ returns the environment of every git process of the server: without user and system
+// configuration, and without password prompts.
 func (s *Server) environ() []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"),
@@ -167,8 +164,8 @@ func (s *Server) environ() []string {
 	}
 }
 
-// run runs git in a folder and returns what it prints, without the last line
-// end. What it says on standard error is in the error.
+// run runs git in a folder and returns its standard output without the final newline. An error
+// contains its standard error.
 func (s *Server) run(ctx context.Context, dir string, input io.Reader, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, s.git, args...)
 	cmd.Dir, cmd.Env, cmd.Stdin = dir, s.environ(), input
@@ -180,8 +177,8 @@ func (s *Server) run(ctx context.Context, dir string, input io.Reader, args ...s
 	return strings.TrimSuffix(stdout.String(), "\n"), nil
 }
 
-// Git runs the machine's git with the server's isolated settings in a folder,
-// such as a clone that a test made, and returns what it prints.
+// Git runs git with the server's isolated configuration in a folder, such as a clone that a test
+// made, and returns its standard output.
 func (s *Server) Git(ctx context.Context, dir string, args ...string) (string, error) {
 	return s.run(ctx, dir, nil, args...)
 }

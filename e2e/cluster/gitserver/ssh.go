@@ -19,7 +19,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// SSH serves the repositories of a server over SSH as well, for reading.
+// SSH serves the repositories of a [Server] over SSH.
 type SSH struct {
 	server   *Server
 	listener net.Listener
@@ -31,16 +31,16 @@ type SSH struct {
 	ctx      context.Context
 }
 
-// Key is a key pair for SSH.
+// Key is an SSH key pair.
 type Key struct {
-	// Public key, as in an authorized_keys file.
+	// Public is the public key in the format of authorized_keys.
 	Public string
-	// Private key in PEM, encrypted if there is a password.
+	// Private is the private key in PEM, encrypted if it has a password.
 	Private []byte
 	signer  ssh.Signer
 }
 
-// NewKey makes a key pair. The password may be empty.
+// NewKey creates a key pair. With an empty password the private key is not encrypted.
 func NewKey(password string) (*Key, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -60,11 +60,11 @@ func NewKey(password string) (*Key, error) {
 	return &Key{Public: string(ssh.MarshalAuthorizedKey(signer.PublicKey())), Private: pem.EncodeToMemory(block), signer: signer}, nil
 }
 
-// Signer signs with the key.
+// Signer returns the private key as an ssh.Signer.
 func (k *Key) Signer() ssh.Signer { return k.signer }
 
-// ServeSSH serves the repositories on another free port, to who has the key,
-// until Close.
+// ServeSSH serves the repositories on another free port to clients with the given key, until
+// [SSH.Close].
 func (s *Server) ServeSSH(client *Key) (*SSH, error) {
 	host, err := NewKey("")
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Server) ServeSSH(client *Key) (*SSH, error) {
 		if bytes.Equal(key.Marshal(), client.signer.PublicKey().Marshal()) {
 			return nil, nil
 		}
-		return nil, errors.New("another key")
+		return nil, errors.New("unknown public key")
 	}}
 	d.config.AddHostKey(host.signer)
 	d.ctx, d.cancel = context.WithCancel(context.Background())
@@ -87,17 +87,17 @@ func (s *Server) ServeSSH(client *Key) (*SSH, error) {
 	return d, nil
 }
 
-// URL returns the address of a repository over SSH.
+// URL returns the SSH URL of a repository.
 func (d *SSH) URL(r *Repo) string {
 	return "ssh://git@" + d.listener.Addr().String() + "/" + r.name + ".git"
 }
 
-// KnownHosts returns the line of a known_hosts file that names the server's key.
+// KnownHosts returns the known_hosts line with the server's host key.
 func (d *SSH) KnownHosts() string {
 	return knownhosts.Line([]string{d.listener.Addr().String()}, d.host) + "\n"
 }
 
-// Connections returns how many connections have come in.
+// Connections returns the number of connections accepted.
 func (d *SSH) Connections() int64 { return d.conns.Load() }
 
 // Close ends all connections and waits for them.
@@ -131,12 +131,12 @@ func (d *SSH) serve(conn net.Conn) {
 	}
 	defer func() { _ = c.Close() }()
 	d.running.Go(func() { ssh.DiscardRequests(requests) })
-	for one := range channels {
-		if one.ChannelType() != "session" {
-			_ = one.Reject(ssh.UnknownChannelType, "sessions only")
+	for newChannel := range channels {
+		if newChannel.ChannelType() != "session" {
+			_ = newChannel.Reject(ssh.UnknownChannelType, "sessions only")
 			continue
 		}
-		channel, requests, err := one.Accept()
+		channel, requests, err := newChannel.Accept()
 		if err != nil {
 			return
 		}
@@ -144,7 +144,7 @@ func (d *SSH) serve(conn net.Conn) {
 	}
 }
 
-// session runs the one command that a session asks for.
+// session runs the first exec request of a session.
 func (d *SSH) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 	defer func() { _ = channel.Close() }()
 	for req := range requests {
@@ -175,7 +175,7 @@ func (d *SSH) run(channel ssh.Channel, command string) uint32 {
 		return 1
 	}
 	cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
-	// Not cmd.Stdin: who hangs up without a word would keep the process waited for.
+	// Not cmd.Stdin: cmd.Run would wait for the copy, which a client that vanished never ends.
 	d.running.Go(func() {
 		_, _ = io.Copy(stdin, channel)
 		_ = stdin.Close()

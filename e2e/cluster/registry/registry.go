@@ -1,5 +1,5 @@
-// Package registry runs an OCI registry in memory on loopback, and pushes trees
-// of files to it in the form that Flux' OCIRepository reads.
+// Package registry runs an in-memory OCI registry on loopback, and pushes file trees to it as Flux
+// artifacts, which an OCIRepository reads.
 package registry
 
 import (
@@ -27,80 +27,76 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/artifacts"
 )
 
-// Media types of an artifact that "flux push artifact" makes.
+// Media types of an artifact of "flux push artifact".
 const (
 	ConfigMediaType  types.MediaType = "application/vnd.cncf.flux.config.v1+json"
 	ContentMediaType types.MediaType = "application/vnd.cncf.flux.content.v1.tar+gzip"
 )
 
-// Annotations of the manifest from which Flux makes a revision.
+// Annotations of the manifest from which Flux derives the revision.
 const (
 	createdAnnotation  = "org.opencontainers.image.created"
 	sourceAnnotation   = "org.opencontainers.image.source"
 	revisionAnnotation = "org.opencontainers.image.revision"
 )
 
-// Server is a registry that forgets everything when it is closed. Its methods
-// may be called from several goroutines at once.
+// Server is a registry whose content is lost on Close. It is safe for concurrent use.
 type Server struct {
-	host   string
-	http   *http.Server
-	served chan error
-	close  func() error
+	host     string
+	http     *http.Server
+	serveErr chan error
+	close    func() error
 }
 
-// New starts a registry on a free port. It speaks plain HTTP and runs until
-// [Server.Close].
+// New starts a registry on a free port. It serves plain HTTP until [Server.Close].
 func New() (*Server, error) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("listen for the registry: %w", err)
+		return nil, fmt.Errorf("listening for the registry: %w", err)
 	}
-	s := &Server{host: listener.Addr().String(), served: make(chan error, 1)}
+	s := &Server{host: listener.Addr().String(), serveErr: make(chan error, 1)}
 	s.http = &http.Server{
 		Handler:           registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true)),
 		ReadHeaderTimeout: 10 * time.Second,
 	}
 	s.close = sync.OnceValue(s.stop)
-	go func() { s.served <- s.http.Serve(listener) }()
+	go func() { s.serveErr <- s.http.Serve(listener) }()
 	return s, nil
 }
 
-// Close stops the registry at once. Further calls do nothing.
+// Close stops the registry immediately. Further calls do nothing and return the same error.
 func (s *Server) Close() error { return s.close() }
 
 func (s *Server) stop() error {
 	err := s.http.Close()
-	if served := <-s.served; !errors.Is(served, http.ErrServerClosed) {
+	if served := <-s.serveErr; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
 	}
 	if err != nil {
-		return fmt.Errorf("stop the registry: %w", err)
+		return fmt.Errorf("stopping the registry: %w", err)
 	}
 	return nil
 }
 
-// Host returns host:port, as references to images begin.
+// Host returns host:port, the prefix of image references.
 func (s *Server) Host() string { return s.host }
 
-// URL returns a repository's address as in an OCIRepository's spec.url, which
-// must also say insecure: true.
+// URL returns a repository's address for spec.url of an OCIRepository, which must also set
+// insecure: true.
 func (s *Server) URL(repository string) string { return "oci://" + s.host + "/" + repository }
 
-// Push packs a tree as a Flux artifact, pushes it as repository:tag and returns
-// the digest of its manifest ("sha256:…"). Revision is the one of the origin,
-// such as "main@sha1:…". The same arguments give the same digest; a tag that
-// exists is moved.
+// Push packs a tree as a Flux artifact, pushes it as repository:tag and returns the digest of its
+// manifest ("sha256:…"). The revision is that of the origin, such as "main@sha1:…". The same
+// arguments give the same digest. An existing tag is moved.
 func (s *Server) Push(ctx context.Context, repository, tag string, tree fs.FS, revision string) (string, error) {
 	archive, err := artifacts.Archive(tree)
 	if err != nil {
-		return "", fmt.Errorf("push %s:%s: %w", repository, tag, err)
+		return "", fmt.Errorf("pushing %s:%s: %w", repository, tag, err)
 	}
 	return s.PushArchive(ctx, repository, tag, archive, revision)
 }
 
-// PushArchive pushes bytes as the content of an artifact, as they are. It does
-// what [Server.Push] does otherwise.
+// PushArchive is like [Server.Push], with the given bytes as the content of the artifact.
 func (s *Server) PushArchive(ctx context.Context, repository, tag string, archive []byte, revision string) (string, error) {
 	image, err := artifact(archive, map[string]string{
 		createdAnnotation:  time.Unix(0, 0).UTC().Format(time.RFC3339),
@@ -108,24 +104,24 @@ func (s *Server) PushArchive(ctx context.Context, repository, tag string, archiv
 		revisionAnnotation: revision,
 	})
 	if err != nil {
-		return "", fmt.Errorf("make the artifact for %s:%s: %w", repository, tag, err)
+		return "", fmt.Errorf("creating the artifact for %s:%s: %w", repository, tag, err)
 	}
 	reference, err := s.reference(repository + ":" + tag)
 	if err != nil {
 		return "", err
 	}
 	if err := remote.Write(reference, image, remote.WithContext(ctx)); err != nil {
-		return "", fmt.Errorf("push %s: %w", reference, err)
+		return "", fmt.Errorf("pushing %s: %w", reference, err)
 	}
 	digest, err := image.Digest()
 	if err != nil {
-		return "", fmt.Errorf("compute the digest of %s: %w", reference, err)
+		return "", fmt.Errorf("computing the digest of %s: %w", reference, err)
 	}
 	return digest.String(), nil
 }
 
-// Pull returns the content of an artifact: the one layer, still packed. The
-// reference is repository:tag or repository@digest.
+// Pull returns the packed content of an artifact, which is its only layer. The reference is
+// repository:tag or repository@digest.
 func (s *Server) Pull(ctx context.Context, reference string) ([]byte, error) {
 	parsed, err := s.reference(reference)
 	if err != nil {
@@ -133,39 +129,39 @@ func (s *Server) Pull(ctx context.Context, reference string) ([]byte, error) {
 	}
 	image, err := remote.Image(parsed, remote.WithContext(ctx))
 	if err != nil {
-		return nil, fmt.Errorf("pull %s: %w", parsed, err)
+		return nil, fmt.Errorf("pulling %s: %w", parsed, err)
 	}
 	layers, err := image.Layers()
 	if err != nil {
-		return nil, fmt.Errorf("read the manifest of %s: %w", parsed, err)
+		return nil, fmt.Errorf("reading the manifest of %s: %w", parsed, err)
 	}
 	if len(layers) != 1 {
-		return nil, fmt.Errorf("%s has %d layers, not one", parsed, len(layers))
+		return nil, fmt.Errorf("artifact %s has %d layers, expected 1", parsed, len(layers))
 	}
 	content, err := layers[0].Compressed()
 	if err != nil {
-		return nil, fmt.Errorf("pull the content of %s: %w", parsed, err)
+		return nil, fmt.Errorf("pulling the content of %s: %w", parsed, err)
 	}
 	defer func() { _ = content.Close() }()
 	return io.ReadAll(content)
 }
 
-// reference parses what follows the host.
+// reference parses a reference without its host.
 func (s *Server) reference(rest string) (name.Reference, error) {
 	reference, err := name.ParseReference(s.host+"/"+strings.TrimPrefix(rest, "/"), name.StrictValidation, name.Insecure)
 	if err != nil {
-		return nil, fmt.Errorf("parse the reference %s: %w", rest, err)
+		return nil, fmt.Errorf("parsing the reference %s: %w", rest, err)
 	}
 	return reference, nil
 }
 
-// artifact makes an OCI image with one layer in Flux' form.
+// artifact returns an OCI image with one layer in the format of Flux.
 func artifact(archive []byte, annotations map[string]string) (v1.Image, error) {
 	image := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
 	image = mutate.ConfigMediaType(image, ConfigMediaType)
 	image, ok := mutate.Annotations(image, annotations).(v1.Image)
 	if !ok {
-		return nil, errors.New("annotations made something else of the image")
+		return nil, errors.New("annotating the image: the result is not an image")
 	}
 	return mutate.Append(image, mutate.Addendum{Layer: static.NewLayer(archive, ContentMediaType)})
 }

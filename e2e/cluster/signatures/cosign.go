@@ -32,17 +32,17 @@ const (
 	simpleSigningType = "application/vnd.dev.cosign.simplesigning.v1+json"
 	bundleType        = "application/vnd.dev.sigstore.bundle.v0.3+json"
 	statementType     = "application/vnd.in-toto+json"
-	// SignPredicate is what Cosign 3 says of an artifact that it signs.
+	// SignPredicate is the predicate type of a signature by Cosign 3.
 	SignPredicate = "https://sigstore.dev/cosign/sign/v1"
 )
 
-// Key signs as Cosign does with a key.
+// Key signs as Cosign does with a private key.
 type Key struct {
 	signer signature.SignerVerifier
 	public crypto.PublicKey
 }
 
-// NewKey makes a key.
+// NewKey generates a key.
 func NewKey() (*Key, error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -55,11 +55,12 @@ func NewKey() (*Key, error) {
 	return &Key{signer: signer, public: private.Public()}, nil
 }
 
-// PEM is the public key.
+// PEM returns the public key.
 func (k *Key) PEM() ([]byte, error) { return cryptoutils.MarshalPublicKeyToPEM(k.public) }
 
-// Beside signs as Cosign up to version 2 does.
-func (k *Key) Beside(ctx context.Context, a Artifact) error {
+// SignWithTag signs as Cosign up to version 2 does: the signature is an image with the tag
+// sha256-<digest>.sig.
+func (k *Key) SignWithTag(ctx context.Context, a Artifact) error {
 	signed, err := simplePayload(a)
 	if err != nil {
 		return err
@@ -68,17 +69,18 @@ func (k *Key) Beside(ctx context.Context, a Artifact) error {
 	if err != nil {
 		return err
 	}
-	return pushBeside(ctx, a, signed, sig, nil)
+	return pushSignatureTag(ctx, a, signed, sig, nil)
 }
 
-// Referring signs as Cosign 3 does.
-func (k *Key) Referring(ctx context.Context, a Artifact) error {
+// SignWithReferrer signs as Cosign 3 does: the signature is a bundle that refers to the artifact.
+func (k *Key) SignWithReferrer(ctx context.Context, a Artifact) error {
 	return k.Attest(ctx, a, SignPredicate)
 }
 
-// Attest says something of the artifact that may be no signature.
+// Attest pushes a signed in-toto statement about the artifact. With a predicate type other than
+// [SignPredicate] the statement is no signature.
 func (k *Key) Attest(ctx context.Context, a Artifact, predicate string) error {
-	said, err := statement(a, predicate)
+	signed, err := statement(a, predicate)
 	if err != nil {
 		return err
 	}
@@ -86,7 +88,7 @@ func (k *Key) Attest(ctx context.Context, a Artifact, predicate string) error {
 	if err != nil {
 		return err
 	}
-	envelope, err := signer.SignPayload(ctx, statementType, said)
+	envelope, err := signer.SignPayload(ctx, statementType, signed)
 	if err != nil {
 		return err
 	}
@@ -95,25 +97,25 @@ func (k *Key) Attest(ctx context.Context, a Artifact, predicate string) error {
 	})
 }
 
-// simplePayload is what Cosign up to version 2 signs.
+// simplePayload returns the payload that Cosign up to version 2 signs.
 func simplePayload(a Artifact) ([]byte, error) {
-	digest, err := name.NewDigest(a.Repository + "@" + a.signed())
+	digest, err := name.NewDigest(a.Repository + "@" + a.signedDigest())
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(payload.Cosign{Image: digest})
 }
 
-// statement is what Cosign 3 signs.
+// statement returns the in-toto statement that Cosign 3 signs.
 func statement(a Artifact, predicate string) ([]byte, error) {
-	algorithm, sum, _ := strings.Cut(a.signed(), ":")
+	algorithm, sum, _ := strings.Cut(a.signedDigest(), ":")
 	return json.Marshal(map[string]any{
 		"_type": "https://in-toto.io/Statement/v1", "predicateType": predicate, "predicate": map[string]any{},
 		"subject": []any{map[string]any{"digest": map[string]any{algorithm: sum}}},
 	})
 }
 
-func pushBeside(ctx context.Context, a Artifact, signed, sig []byte, annotations map[string]string) error {
+func pushSignatureTag(ctx context.Context, a Artifact, signed, sig []byte, annotations map[string]string) error {
 	all := map[string]string{"dev.cosignproject.cosign/signature": base64.StdEncoding.EncodeToString(sig)}
 	for k, v := range annotations {
 		all[k] = v
@@ -123,11 +125,11 @@ func pushBeside(ctx context.Context, a Artifact, signed, sig []byte, annotations
 		return err
 	}
 	if a.Tampered {
-		if signed, err = simplePayload(a.named()); err != nil {
+		if signed, err = simplePayload(a.pushed()); err != nil {
 			return err
 		}
 	}
-	// Signatures of several are layers of one image.
+	// Each further signature is one more layer of the same image.
 	image, err := remote.Image(tag, remote.WithContext(ctx))
 	if err != nil {
 		image = mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
@@ -142,7 +144,7 @@ func pushBeside(ctx context.Context, a Artifact, signed, sig []byte, annotations
 func pushBundle(ctx context.Context, a Artifact, e *dsse.Envelope, m *protobundle.VerificationMaterial) error {
 	content, err := base64.StdEncoding.DecodeString(e.Payload)
 	if err == nil && a.Tampered {
-		content, err = statement(a.named(), SignPredicate)
+		content, err = statement(a.pushed(), SignPredicate)
 	}
 	if err != nil {
 		return err
@@ -160,5 +162,5 @@ func pushBundle(ctx context.Context, a Artifact, e *dsse.Envelope, m *protobundl
 	if err != nil {
 		return err
 	}
-	return a.refer(ctx, bundleType, raw, bundleType)
+	return a.pushReferrer(ctx, bundleType, raw, bundleType)
 }

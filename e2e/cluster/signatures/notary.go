@@ -20,21 +20,21 @@ import (
 
 const notationType = "application/vnd.cncf.notary.signature"
 
-// Notary signs as Notation does.
+// Notary signs as Notation does, with a certificate of its own CA.
 type Notary struct {
 	root, leaf   *x509.Certificate
 	rootKey, key *ecdsa.PrivateKey
-	at           time.Time
+	signingTime  time.Time
 }
 
-// NewNotary makes an authority, and a certificate of it that is valid for an
-// hour from a time on. It signs half an hour after that.
+// NewNotary creates a CA and a signing certificate that is valid for one hour, beginning at from.
+// The signing time is half an hour after from. The responders are the certificate's OCSP servers.
 func NewNotary(from time.Time, responders ...string) (*Notary, error) {
 	rootKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	n := &Notary{rootKey: rootKey, at: from.Add(30 * time.Minute)}
+	n := &Notary{rootKey: rootKey, signingTime: from.Add(30 * time.Minute)}
 	subject := func(cn string) pkix.Name {
 		return pkix.Name{CommonName: cn, Country: []string{"DE"}, Province: []string{"BE"}, Organization: []string{"example"}}
 	}
@@ -63,35 +63,36 @@ func issue(template, parent *x509.Certificate, public *ecdsa.PublicKey, key *ecd
 	return x509.ParseCertificate(raw)
 }
 
-// PEM is the certificate of the authority.
+// PEM returns the CA's certificate.
 func (n *Notary) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: n.root.Raw})
 }
 
-// Revocation is what an OCSP responder of the authority says of the certificate:
-// that it was revoked, or that it was not.
-func (n *Notary) Revocation(revoked bool) ([]byte, error) {
+// OCSPResponse returns the response of the CA's OCSP responder for the signing certificate: revoked
+// or good.
+func (n *Notary) OCSPResponse(revoked bool) ([]byte, error) {
 	now := time.Now()
-	say := ocsp.Response{Status: ocsp.Good, SerialNumber: n.leaf.SerialNumber, ThisUpdate: now.Add(-time.Minute), NextUpdate: now.Add(time.Hour)}
+	response := ocsp.Response{Status: ocsp.Good, SerialNumber: n.leaf.SerialNumber, ThisUpdate: now.Add(-time.Minute), NextUpdate: now.Add(time.Hour)}
 	if revoked {
-		say.Status, say.RevokedAt, say.RevocationReason = ocsp.Revoked, n.leaf.NotBefore, ocsp.KeyCompromise
+		response.Status, response.RevokedAt, response.RevocationReason = ocsp.Revoked, n.leaf.NotBefore, ocsp.KeyCompromise
 	}
-	return ocsp.CreateResponse(n.root, n.root, say, n.rootKey)
+	return ocsp.CreateResponse(n.root, n.root, response, n.rootKey)
 }
 
-// Policy is a trust policy for every registry.
-func Policy(level string) ([]byte, error) {
+// TrustPolicy returns a Notation trust policy for every registry, with a verification level.
+func TrustPolicy(level string) ([]byte, error) {
 	return json.Marshal(map[string]any{"version": "1.0", "trustPolicies": []any{map[string]any{
 		"name": "all", "registryScopes": []string{"*"}, "signatureVerification": map[string]any{"level": level},
 		"trustStores": []string{"ca:fleet"}, "trustedIdentities": []string{"*"},
 	}}})
 }
 
-// Sign signs an artifact.
-func (n *Notary) Sign(ctx context.Context, a Artifact) error { return n.SignFor(ctx, a, 0) }
+// Sign signs an artifact, without expiry.
+func (n *Notary) Sign(ctx context.Context, a Artifact) error { return n.SignWithExpiry(ctx, a, 0) }
 
-// SignFor signs an artifact for so long; for ever, if that is zero.
-func (n *Notary) SignFor(ctx context.Context, a Artifact, valid time.Duration) error {
+// SignWithExpiry signs an artifact with a signature that is valid for a duration after the signing
+// time; zero means no expiry.
+func (n *Notary) SignWithExpiry(ctx context.Context, a Artifact, valid time.Duration) error {
 	content, err := notationPayload(ctx, a)
 	if err != nil {
 		return err
@@ -106,23 +107,23 @@ func (n *Notary) SignFor(ctx context.Context, a Artifact, valid time.Duration) e
 	}
 	request := &signature.SignRequest{
 		Payload: signature.Payload{ContentType: "application/vnd.cncf.notary.payload.v1+json", Content: content},
-		Signer:  signer, SigningTime: n.at, SigningScheme: signature.SigningSchemeX509,
+		Signer:  signer, SigningTime: n.signingTime, SigningScheme: signature.SigningSchemeX509,
 	}
 	if valid > 0 {
-		request.Expiry = n.at.Add(valid)
+		request.Expiry = n.signingTime.Add(valid)
 	}
 	raw, err := envelope.Sign(request)
 	if err == nil && a.Tampered {
-		raw, err = tampered(ctx, a, raw)
+		raw, err = tamperEnvelope(ctx, a, raw)
 	}
 	if err != nil {
 		return err
 	}
-	return a.refer(ctx, notationType, raw, jws.MediaTypeEnvelope)
+	return a.pushReferrer(ctx, notationType, raw, jws.MediaTypeEnvelope)
 }
 
 func notationPayload(ctx context.Context, a Artifact) ([]byte, error) {
-	target, err := a.describe(ctx, a.signed())
+	target, err := a.descriptor(ctx, a.signedDigest())
 	if err != nil {
 		return nil, err
 	}
@@ -131,9 +132,10 @@ func notationPayload(ctx context.Context, a Artifact) ([]byte, error) {
 	}})
 }
 
-// tampered puts the artifact into an envelope that was signed for another one.
-func tampered(ctx context.Context, a Artifact, raw []byte) ([]byte, error) {
-	content, err := notationPayload(ctx, a.named())
+// tamperEnvelope replaces the payload of an envelope by one for the artifact, and keeps the
+// signature.
+func tamperEnvelope(ctx context.Context, a Artifact, raw []byte) ([]byte, error) {
+	content, err := notationPayload(ctx, a.pushed())
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
-// Package signatures signs artifacts in a registry on loopback as Cosign and
-// Notation do, honestly or not, with keys and authorities that it makes up.
+// Package signatures signs artifacts in a registry on loopback as Cosign and Notation do, with keys
+// and certificate authorities that it generates. It can also create invalid signatures.
 package signatures
 
 import (
@@ -16,29 +16,29 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Artifact is what a signature is put beside.
+// Artifact is the artifact that a signature is attached to.
 type Artifact struct {
-	// Repository as host:port/path. It speaks plain HTTP.
+	// Repository is host:port/path. The registry serves plain HTTP.
 	Repository string
-	// Digest of the artifact.
+	// Digest is the digest of the artifact.
 	Digest string
-	// Of is the digest that is signed, when it is another one.
-	Of string
-	// Tampered puts Digest in the place of Of after signing, and leaves the signature.
+	// SignedDigest is the digest that the signature covers, if it differs from Digest.
+	SignedDigest string
+	// Tampered replaces SignedDigest by Digest after signing, and keeps the signature.
 	Tampered bool
 }
 
-func (a Artifact) signed() string {
-	if a.Of != "" {
-		return a.Of
+func (a Artifact) signedDigest() string {
+	if a.SignedDigest != "" {
+		return a.SignedDigest
 	}
 	return a.Digest
 }
 
-// named is what stands in what is pushed.
-func (a Artifact) named() Artifact {
+// pushed returns the artifact as the pushed payload describes it.
+func (a Artifact) pushed() Artifact {
 	if a.Tampered {
-		a.Of = ""
+		a.SignedDigest = ""
 	}
 	return a
 }
@@ -47,33 +47,33 @@ func (a Artifact) reference(digest string) (name.Digest, error) {
 	return name.NewDigest(a.Repository+"@"+digest, name.Insecure)
 }
 
-// describe gives what a manifest says of an artifact that it refers to.
-func (a Artifact) describe(ctx context.Context, digest string) (v1.Descriptor, error) {
+// descriptor returns the OCI descriptor of a digest in the artifact's repository.
+func (a Artifact) descriptor(ctx context.Context, digest string) (v1.Descriptor, error) {
 	ref, err := a.reference(digest)
 	if err != nil {
 		return v1.Descriptor{}, err
 	}
 	d, err := remote.Head(ref, remote.WithContext(ctx))
 	if err != nil {
-		return v1.Descriptor{}, fmt.Errorf("find what to sign: %w", err)
+		return v1.Descriptor{}, fmt.Errorf("reading the manifest of %s: %w", ref, err)
 	}
 	return *d, nil
 }
 
-// refer pushes content of a type as what refers to the artifact.
-func (a Artifact) refer(ctx context.Context, kind string, content []byte, contentType string) error {
-	subject, err := a.describe(ctx, a.Digest)
+// pushReferrer pushes content as an OCI referrer of the artifact, with an artifact type (kind).
+func (a Artifact) pushReferrer(ctx context.Context, artifactType string, content []byte, contentType string) error {
+	subject, err := a.descriptor(ctx, a.Digest)
 	if err != nil {
 		return err
 	}
-	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.MediaType(kind))
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.MediaType(artifactType))
 	image, err = mutate.Append(image, mutate.Addendum{Layer: static.NewLayer(content, types.MediaType(contentType))})
 	if err != nil {
 		return err
 	}
 	image, ok := mutate.Subject(image, subject).(v1.Image)
 	if !ok {
-		return errors.New("the subject made something else of the image")
+		return errors.New("setting the subject of the image: the result is not an image")
 	}
 	digest, err := image.Digest()
 	if err != nil {

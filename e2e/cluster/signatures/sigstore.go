@@ -5,7 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"time"
 
 	protobundle "github.com/sigstore/protobuf-specs/gen/pb-go/bundle/v1"
@@ -17,13 +17,13 @@ import (
 	"github.com/sigstore/sigstore/pkg/cryptoutils"
 )
 
-// Sigstore is a certificate authority, a transparency log and a timestamp
-// authority, with which identities sign as Cosign does without a key.
+// Sigstore is a certificate authority, a transparency log and a timestamp authority for Cosign's
+// keyless signatures.
 type Sigstore struct {
 	ca *ca.VirtualSigstore
 }
 
-// NewSigstore makes one that nobody knows.
+// NewSigstore creates a Sigstore that no public trusted root contains.
 func NewSigstore() (*Sigstore, error) {
 	made, err := ca.NewVirtualSigstore()
 	if err != nil {
@@ -32,31 +32,32 @@ func NewSigstore() (*Sigstore, error) {
 	return &Sigstore{ca: made}, nil
 }
 
-// Without leaves something out of a trusted root, or adds it.
-type Without struct {
-	// Log leaves out the transparency log, Timestamps the timestamp authority and
-	// Authority the certificate authority.
-	Log, Timestamps, Authority bool
-	// Nothing but: the certificate log, in which no certificate stands here, is added.
+// TrustedRootOptions select the content of a trusted root. The zero value has all authorities and
+// no certificate log.
+type TrustedRootOptions struct {
+	// NoLog omits the transparency log, NoTimestamps the timestamp authority, and NoAuthority the
+	// certificate authority.
+	NoLog, NoTimestamps, NoAuthority bool
+	// CertificateLog adds the certificate transparency log. No certificate is logged in it.
 	CertificateLog bool
 }
 
-// TrustedRoot is the trusted_root.json of the authorities.
-func (s *Sigstore) TrustedRoot(w Without) ([]byte, error) {
+// TrustedRoot returns the trusted_root.json of the authorities.
+func (s *Sigstore) TrustedRoot(opts TrustedRootOptions) ([]byte, error) {
 	var authorities []root.CertificateAuthority
 	var stamps []root.TimestampingAuthority
 	logs, certificateLogs := map[string]*root.TransparencyLog{}, map[string]*root.TransparencyLog{}
-	if !w.Authority {
+	if !opts.NoAuthority {
 		authorities = s.ca.FulcioCertificateAuthorities()
 	}
-	if !w.Timestamps {
+	if !opts.NoTimestamps {
 		stamps = s.ca.TimestampingAuthorities()
 	}
-	if !w.Log {
-		logs = named(s.ca.RekorLogs())
+	if !opts.NoLog {
+		logs = withLogIDs(s.ca.RekorLogs())
 	}
-	if w.CertificateLog {
-		certificateLogs = named(s.ca.CTLogs())
+	if opts.CertificateLog {
+		certificateLogs = withLogIDs(s.ca.CTLogs())
 	}
 	made, err := root.NewTrustedRoot(root.TrustedRootMediaType01, authorities, certificateLogs, stamps, logs)
 	if err != nil {
@@ -65,8 +66,8 @@ func (s *Sigstore) TrustedRoot(w Without) ([]byte, error) {
 	return made.MarshalJSON()
 }
 
-// named gives logs their ids as they stand in a file.
-func named(logs map[string]*root.TransparencyLog) map[string]*root.TransparencyLog {
+// withLogIDs sets the ID of each log from its hexadecimal map key, as a file has it.
+func withLogIDs(logs map[string]*root.TransparencyLog) map[string]*root.TransparencyLog {
 	for id, log := range logs {
 		if raw, err := hex.DecodeString(id); err == nil {
 			log.ID = raw
@@ -75,14 +76,14 @@ func named(logs map[string]*root.TransparencyLog) map[string]*root.TransparencyL
 	return logs
 }
 
-// Beside signs as Cosign up to version 2 does. The log says that it was done
-// that long from now.
-func (s *Sigstore) Beside(ctx context.Context, a Artifact, subject, issuer string, later time.Duration) error {
+// SignWithTag signs as Cosign up to version 2 does. The log's entry has the current time plus
+// offset.
+func (s *Sigstore) SignWithTag(ctx context.Context, a Artifact, subject, issuer string, offset time.Duration) error {
 	signed, err := simplePayload(a)
 	if err != nil {
 		return err
 	}
-	e, err := s.ca.SignAtTime(subject, issuer, signed, time.Now().Add(later))
+	e, err := s.ca.SignAtTime(subject, issuer, signed, time.Now().Add(offset))
 	if err != nil {
 		return err
 	}
@@ -94,21 +95,20 @@ func (s *Sigstore) Beside(ctx context.Context, a Artifact, subject, issuer strin
 	if err != nil {
 		return err
 	}
-	annotations, err := annotate(m)
+	annotations, err := cosignAnnotations(m)
 	if err != nil {
 		return err
 	}
-	return pushBeside(ctx, a, signed, content.Signature(), annotations)
+	return pushSignatureTag(ctx, a, signed, content.Signature(), annotations)
 }
 
-// Referring signs as Cosign 3 does. The log says that it was done that long
-// from now.
-func (s *Sigstore) Referring(ctx context.Context, a Artifact, subject, issuer string, later time.Duration) error {
-	said, err := statement(a, SignPredicate)
+// SignWithReferrer signs as Cosign 3 does. The log's entry has the current time plus offset.
+func (s *Sigstore) SignWithReferrer(ctx context.Context, a Artifact, subject, issuer string, offset time.Duration) error {
+	signed, err := statement(a, SignPredicate)
 	if err != nil {
 		return err
 	}
-	e, err := s.ca.AttestAtTime(subject, issuer, said, time.Now().Add(later), true)
+	e, err := s.ca.AttestAtTime(subject, issuer, signed, time.Now().Add(offset), true)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (s *Sigstore) Referring(ctx context.Context, a Artifact, subject, issuer st
 	return pushBundle(ctx, a, content.EnvelopeContent().RawEnvelope(), m)
 }
 
-// material is what a bundle says of who signed, and when.
+// material returns the certificate, log entries and timestamps of a signature, for a bundle.
 func (s *Sigstore) material(e *ca.TestEntity) (*protobundle.VerificationMaterial, error) {
 	content, err := e.VerificationContent()
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *Sigstore) material(e *ca.TestEntity) (*protobundle.VerificationMaterial
 		TimestampVerificationData: &protobundle.TimestampVerificationData{},
 	}
 	for _, entry := range entries {
-		whole, err := s.promise(entry.TransparencyLogEntry())
+		whole, err := s.withInclusionPromise(entry.TransparencyLogEntry())
 		if err != nil {
 			return nil, err
 		}
@@ -154,8 +154,9 @@ func (s *Sigstore) material(e *ca.TestEntity) (*protobundle.VerificationMaterial
 	return m, nil
 }
 
-// promise adds the log's signature, which an entry in memory does not give out.
-func (s *Sigstore) promise(e *protorekor.TransparencyLogEntry) (*protorekor.TransparencyLogEntry, error) {
+// withInclusionPromise adds the log's signature to an entry, because an in-memory entry does not
+// expose it.
+func (s *Sigstore) withInclusionPromise(e *protorekor.TransparencyLogEntry) (*protorekor.TransparencyLogEntry, error) {
 	var kind struct {
 		Kind    string `json:"kind"`
 		Version string `json:"apiVersion"`
@@ -174,20 +175,21 @@ func (s *Sigstore) promise(e *protorekor.TransparencyLogEntry) (*protorekor.Tran
 	return e, nil
 }
 
-// annotate says the same as Cosign up to version 2 does.
-func annotate(m *protobundle.VerificationMaterial) (map[string]string, error) {
+// cosignAnnotations returns the verification material as annotations in the format of Cosign up to
+// version 2.
+func cosignAnnotations(m *protobundle.VerificationMaterial) (map[string]string, error) {
 	certificates, err := cryptoutils.UnmarshalCertificatesFromPEM(cryptoutils.PEMEncode(cryptoutils.CertificatePEMType, m.GetCertificate().RawBytes))
 	if err != nil {
 		return nil, err
 	}
 	if len(m.TlogEntries) != 1 {
-		return nil, errors.New("not one entry of the log")
+		return nil, fmt.Errorf("expected 1 entry of the transparency log, got %d", len(m.TlogEntries))
 	}
 	certificate, err := cryptoutils.MarshalCertificateToPEM(certificates[0])
 	if err != nil {
 		return nil, err
 	}
-	entry, err := json.Marshal(logged(m.TlogEntries[0]))
+	entry, err := json.Marshal(rekorBundle(m.TlogEntries[0]))
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +202,7 @@ func annotate(m *protobundle.VerificationMaterial) (map[string]string, error) {
 	}, nil
 }
 
-func logged(e *protorekor.TransparencyLogEntry) map[string]any {
+func rekorBundle(e *protorekor.TransparencyLogEntry) map[string]any {
 	return map[string]any{
 		"SignedEntryTimestamp": e.InclusionPromise.SignedEntryTimestamp,
 		"Payload": map[string]any{

@@ -10,33 +10,33 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TooManyRequests answers as an overloaded API server does.
+// TooManyRequests responds like an overloaded API server, with a Retry-After header.
 func TooManyRequests(after time.Duration) Fault {
 	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(after.Seconds())))
-		answer(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many requests, please try again later")
+		respond(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many requests, please try again later")
 	}
 }
 
-// Conflict answers as if another writer had been faster.
+// Conflict responds as if another writer had updated the object.
 func Conflict(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
-	answer(w, http.StatusConflict, metav1.StatusReasonConflict, "the object has been modified; please apply your changes to the latest version")
+	respond(w, http.StatusConflict, metav1.StatusReasonConflict, "the object has been modified; please apply your changes to the latest version")
 }
 
-// InternalError answers as an API server does whose storage fails.
+// InternalError responds like an API server whose storage fails.
 func InternalError(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
-	answer(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "etcdserver: leader changed")
+	respond(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "etcdserver: leader changed")
 }
 
-// BadGateway answers as a load balancer does: it is no Status.
+// BadGateway responds like a load balancer, without a Status object.
 func BadGateway(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 	w.Header().Set("Content-Type", "text/html")
 	w.WriteHeader(http.StatusBadGateway)
 	_, _ = w.Write([]byte("<html><body><h1>502 Bad Gateway</h1></body></html>"))
 }
 
-// Expired answers as if the history that a request asks for were gone: a watch
-// by an event in it, anything else by the status.
+// Expired responds as if the requested resource version were compacted: to a watch with an
+// ERROR event, to other requests with the status code.
 func Expired(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 	status := statusOf(http.StatusGone, metav1.StatusReasonExpired, "too old resource version")
 	if r.URL.Query().Get("watch") == "" {
@@ -46,23 +46,23 @@ func Expired(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 	write(w, http.StatusOK, map[string]any{"type": "ERROR", "object": status})
 }
 
-// Drop breaks the connection off before the API server has seen the request.
+// Drop closes the connection before the API server receives the request.
 func Drop(http.ResponseWriter, *http.Request, http.Handler) { panic(http.ErrAbortHandler) }
 
-// LoseAnswer lets the API server do what is asked, and breaks the connection
-// off before the client learns of it.
-func LoseAnswer(_ http.ResponseWriter, r *http.Request, next http.Handler) {
+// LoseResponse lets the API server handle the request, and closes the connection before the
+// client receives the response.
+func LoseResponse(_ http.ResponseWriter, r *http.Request, next http.Handler) {
 	next.ServeHTTP(httptest.NewRecorder(), r)
 	panic(http.ErrAbortHandler)
 }
 
-// Swallow takes the request and never answers; the client has to give up.
-func Swallow(_ http.ResponseWriter, r *http.Request, _ http.Handler) {
+// Hang never responds; the client has to time out.
+func Hang(_ http.ResponseWriter, r *http.Request, _ http.Handler) {
 	<-r.Context().Done()
 	panic(http.ErrAbortHandler)
 }
 
-// Delay sends the request on after some time.
+// Delay forwards the request after a delay.
 func Delay(d time.Duration) Fault {
 	return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		select {
@@ -79,7 +79,7 @@ func statusOf(code int32, reason metav1.StatusReason, message string) metav1.Sta
 		Code: code, Reason: reason, Message: message}
 }
 
-func answer(w http.ResponseWriter, code int32, reason metav1.StatusReason, message string) {
+func respond(w http.ResponseWriter, code int32, reason metav1.StatusReason, message string) {
 	write(w, int(code), statusOf(code, reason, message))
 }
 

@@ -7,8 +7,9 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 )
 
-// parse says what a request asks for, as the audit log of the API server would:
-// of other URIs it knows the method alone. Who asks is for the API server to find out.
+// parse returns the attributes of a request like the audit log of the API server has them. For
+// URIs that are not of resources it returns only the verb. The user is unknown: only the API
+// server authenticates the request.
 func parse(r *http.Request) cluster.Request {
 	q := cluster.Request{Verb: strings.ToLower(r.Method), UserAgent: r.UserAgent(), URI: r.URL.RequestURI(),
 		ImpersonatedUser: r.Header.Get("Impersonate-User")}

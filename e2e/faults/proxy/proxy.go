@@ -18,38 +18,38 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 )
 
-// Rule says what happens to some requests.
+// Rule defines a fault for some requests.
 type Rule struct {
-	// When all of these are met. None: every request.
-	When []cluster.Condition
-	// Chance that it happens to a request, from 0 to 1; 0 means always. Of
-	// requests with one verb and resource it hits inARow at most before it spares one.
+	// When are conditions that a request must all meet. None: every request.
+	When []cluster.RequestFilter
+	// Chance that a request is affected, from 0 to 1; 0 means always. Of the requests with
+	// the same verb and resource, at most maxConsecutive are affected before one is spared.
 	Chance float64
-	// Times that it happens at most; 0 means without end.
+	// Times is the maximum number of affected requests; 0 means no limit.
 	Times int
-	// Do is what happens.
+	// Do handles the request.
 	Do Fault
 }
 
-// inARow is where chance ends: the waits of a client that is hit without end
-// double without end, and no wait for it would be long enough.
-const inARow = 3
+// maxConsecutive limits chance: the backoff of a client doubles with each failure, so that
+// without a limit no timeout of a test would be long enough.
+const maxConsecutive = 3
 
-// Fault handles a request in place of the API server; next is the way to it.
+// Fault handles a request instead of the API server. next forwards it to the API server.
 type Fault func(w http.ResponseWriter, r *http.Request, next http.Handler)
 
-// Proxy is one. Its methods may be called from several goroutines at once.
+// Proxy forwards requests to an API server, with faults. Its methods are safe for concurrent use.
 type Proxy struct {
-	server *httptest.Server
-	forth  http.Handler
+	server   *httptest.Server
+	upstream http.Handler
 
-	mu      sync.Mutex
-	random  *rand.Rand
-	rules   []*rule
-	flights map[*flight]bool
-	row     map[alike]int // faults since one was spared
-	done    int           // faults so far
-	seen    func(cluster.Request)
+	mu          sync.Mutex
+	random      *rand.Rand
+	rules       []*rule
+	inFlight    map[*inFlightRequest]bool
+	consecutive map[requestKind]int // faults since a request was spared
+	faults      int                 // number of faults
+	observe     func(cluster.Request)
 }
 
 type rule struct {
@@ -57,29 +57,29 @@ type rule struct {
 	left int // of Times
 }
 
-// alike is what requests that count as a row have in common.
-type alike struct{ verb, group, resource string }
+// requestKind identifies requests that count as consecutive.
+type requestKind struct{ verb, group, resource string }
 
-// flight is a request on its way.
-type flight struct {
+// inFlightRequest is a request that has no response yet.
+type inFlightRequest struct {
 	request cluster.Request
 	cancel  context.CancelFunc
 }
 
-// New starts a proxy before an API server. Chances are drawn from the seed.
+// New starts a proxy for an API server. The seed determines which requests are affected.
 func New(target *rest.Config, seed uint64) (*Proxy, error) {
 	to, err := url.Parse(target.Host)
 	if err != nil {
-		return nil, fmt.Errorf("the API server's address: %w", err)
+		return nil, fmt.Errorf("parsing the address of the API server: %w", err)
 	}
-	// The client's credentials count, so the target's are left behind.
+	// Requests have the client's credentials, so the target's are dropped.
 	transport, err := rest.TransportFor(&rest.Config{Host: target.Host, TLSClientConfig: rest.TLSClientConfig{CAData: target.CAData}})
 	if err != nil {
-		return nil, fmt.Errorf("a way to the API server: %w", err)
+		return nil, fmt.Errorf("creating a transport to the API server: %w", err)
 	}
-	p := &Proxy{random: rand.New(rand.NewPCG(seed, 0)), flights: map[*flight]bool{}, row: map[alike]int{}}
-	quiet := log.New(io.Discard, "", 0) // requests that end in the middle are what it is for
-	p.forth = &httputil.ReverseProxy{
+	p := &Proxy{random: rand.New(rand.NewPCG(seed, 0)), inFlight: map[*inFlightRequest]bool{}, consecutive: map[requestKind]int{}}
+	quiet := log.New(io.Discard, "", 0) // aborted requests are expected
+	p.upstream = &httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to) },
 		Transport: transport, FlushInterval: -1, ErrorLog: quiet,
 	}
@@ -90,7 +90,7 @@ func New(target *rest.Config, seed uint64) (*Proxy, error) {
 	return p, nil
 }
 
-// Config is a client's configuration with the way through the proxy.
+// Config returns a client configuration that goes through the proxy.
 func (p *Proxy) Config(client *rest.Config) *rest.Config {
 	c := rest.CopyConfig(client)
 	c.Host = p.server.URL
@@ -98,7 +98,7 @@ func (p *Proxy) Config(client *rest.Config) *rest.Config {
 	return c
 }
 
-// Set replaces the rules. The first one that a request meets is done.
+// Set replaces the rules. The first matching rule applies to a request.
 func (p *Proxy) Set(rules ...Rule) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,28 +108,28 @@ func (p *Proxy) Set(rules ...Rule) {
 	}
 }
 
-// Watch has f called with each request before anything happens to it; nil ends
-// that. It is called by the requests' goroutines, which wait for it.
+// Watch calls f with each request before any fault; nil ends that. f is called by the goroutine
+// of the request, which waits for it.
 func (p *Proxy) Watch(f func(cluster.Request)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.seen = f
+	p.observe = f
 }
 
-// Faults is how many were done so far.
-func (p *Proxy) Faults() int {
+// FaultCount returns the number of faults so far.
+func (p *Proxy) FaultCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.done
+	return p.faults
 }
 
-// Cut ends requests that are on their way, such as watches, in the middle, and
-// returns how many.
-func (p *Proxy) Cut(when ...cluster.Condition) int {
+// Cut aborts requests in flight that meet the conditions, such as watches, and returns their
+// number.
+func (p *Proxy) Cut(when ...cluster.RequestFilter) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := 0
-	for f := range p.flights {
+	for f := range p.inFlight {
 		if meets(f.request, when) {
 			f.cancel()
 			n++
@@ -138,10 +138,10 @@ func (p *Proxy) Cut(when ...cluster.Condition) int {
 	return n
 }
 
-// Disconnect closes every connection, whatever is on its way on it.
+// Disconnect closes every connection, with all its requests.
 func (p *Proxy) Disconnect() { p.server.CloseClientConnections() }
 
-// Close ends the proxy and everything that is on its way.
+// Close ends the proxy and all requests in flight.
 func (p *Proxy) Close() {
 	p.Set()
 	p.Cut()
@@ -152,46 +152,46 @@ func (p *Proxy) Close() {
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	f := &flight{request: parse(r), cancel: cancel}
+	f := &inFlightRequest{request: parse(r), cancel: cancel}
 	p.mu.Lock()
-	p.flights[f] = true
-	seen := p.seen
+	p.inFlight[f] = true
+	seen := p.observe
 	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		delete(p.flights, f)
+		delete(p.inFlight, f)
 	}()
 	if seen != nil {
 		seen(f.request)
 	}
 	r = r.WithContext(ctx)
 	if do := p.fault(f.request); do != nil {
-		do(w, r, p.forth)
+		do(w, r, p.upstream)
 		return
 	}
-	p.forth.ServeHTTP(w, r)
+	p.upstream.ServeHTTP(w, r)
 }
 
-// fault is what is to be done to a request; nil for nothing.
+// fault returns the fault for a request; nil for none.
 func (p *Proxy) fault(q cluster.Request) Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	to := alike{verb: q.Verb, group: q.Group, resource: q.Resource}
+	to := requestKind{verb: q.Verb, group: q.Group, resource: q.Resource}
 	for _, r := range p.rules {
-		if !meets(q, r.When) || r.Times > 0 && r.left == 0 || r.Chance > 0 && (p.row[to] >= inARow || p.random.Float64() >= r.Chance) {
+		if !meets(q, r.When) || r.Times > 0 && r.left == 0 || r.Chance > 0 && (p.consecutive[to] >= maxConsecutive || p.random.Float64() >= r.Chance) {
 			continue
 		}
 		r.left--
-		p.done++
-		p.row[to]++
+		p.faults++
+		p.consecutive[to]++
 		return r.Do
 	}
-	p.row[to] = 0
+	p.consecutive[to] = 0
 	return nil
 }
 
-func meets(q cluster.Request, when []cluster.Condition) bool {
+func meets(q cluster.Request, when []cluster.RequestFilter) bool {
 	for _, c := range when {
 		if !c(q) {
 			return false

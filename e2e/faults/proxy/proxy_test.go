@@ -21,12 +21,13 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 )
 
-// rig is a proxy before a server that counts requests, and a client of it.
-func rig(t *testing.T, handler http.HandlerFunc) (*Proxy, *kubernetes.Clientset, *atomic.Int64) {
+// newTestProxy starts a proxy for a server that counts requests, and returns a client of it and
+// the counter.
+func newTestProxy(t *testing.T, handler http.HandlerFunc) (*Proxy, *kubernetes.Clientset, *atomic.Int64) {
 	t.Helper()
-	asked := &atomic.Int64{}
+	requests := &atomic.Int64{}
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
+		requests.Add(1)
 		handler(w, r)
 	}))
 	t.Cleanup(server.Close)
@@ -40,7 +41,7 @@ func rig(t *testing.T, handler http.HandlerFunc) (*Proxy, *kubernetes.Clientset,
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p, c, asked
+	return p, c, requests
 }
 
 func namespace(w http.ResponseWriter, _ *http.Request) {
@@ -48,8 +49,8 @@ func namespace(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"n"}}`)
 }
 
-func TestRequestsGoOnAsTheirClients(t *testing.T) {
-	_, c, _ := rig(t, func(w http.ResponseWriter, r *http.Request) {
+func TestProxyForwardsCredentials(t *testing.T) {
+	_, c, _ := newTestProxy(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer theirs" || r.Header.Get("Impersonate-User") != "someone" {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
@@ -62,7 +63,7 @@ func TestRequestsGoOnAsTheirClients(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	// The client's own retries are what it does about some of them.
+	// The client retries some of these errors itself.
 	for name, c := range map[string]struct {
 		do    Fault
 		asked int64
@@ -73,43 +74,43 @@ func TestFaults(t *testing.T) {
 		"bad gateway":    {do: BadGateway, want: func(err error) bool { return err != nil }},
 		"expired":        {do: Expired, want: apierrors.IsResourceExpired},
 		"drop":           {do: Drop, want: func(err error) bool { return err != nil }},
-		"lost answer":    {do: LoseAnswer, asked: 1, want: func(err error) bool { return err != nil }},
-		"swallowed":      {do: Swallow, want: func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
+		"lost response":  {do: LoseResponse, asked: 1, want: func(err error) bool { return err != nil }},
+		"hang":           {do: Hang, want: func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
 		"delayed":        {do: Delay(time.Millisecond), asked: 1, want: func(err error) bool { return err == nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, client, asked := rig(t, namespace)
-			p.Set(Rule{When: []cluster.Condition{cluster.Resource("namespaces"), cluster.Verb("patch")}, Do: c.do})
+			p, client, asked := newTestProxy(t, namespace)
+			p.Set(Rule{When: []cluster.RequestFilter{cluster.Resource("namespaces"), cluster.Verb("patch")}, Do: c.do})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			if name == "swallowed" {
+			if name == "hang" {
 				ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 			}
 			defer cancel()
 			_, err := client.CoreV1().Namespaces().Patch(ctx, "n", "application/merge-patch+json", []byte("{}"), metav1.PatchOptions{})
 			if !c.want(err) || asked.Load() != c.asked {
-				t.Errorf("error %v, and %d requests came through, not %d", err, asked.Load(), c.asked)
+				t.Errorf("error %v, and %d requests reached the server, want %d", err, asked.Load(), c.asked)
 			}
 			if _, err := client.CoreV1().Namespaces().Get(t.Context(), "n", metav1.GetOptions{}); err != nil {
-				t.Errorf("others are not concerned: %v", err)
+				t.Errorf("a request that does not match the rule fails: %v", err)
 			}
 		})
 	}
 }
 
-func TestTooManyRequestsAreTriedAgain(t *testing.T) {
-	p, client, asked := rig(t, namespace)
+func TestTooManyRequestsIsRetried(t *testing.T) {
+	p, client, asked := newTestProxy(t, namespace)
 	p.Set(Rule{Times: 2, Do: TooManyRequests(0)})
 	if _, err := client.CoreV1().Namespaces().Get(t.Context(), "n", metav1.GetOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if asked.Load() != 1 || p.Faults() != 2 {
-		t.Errorf("%d requests came through after %d faults", asked.Load(), p.Faults())
+	if asked.Load() != 1 || p.FaultCount() != 2 {
+		t.Errorf("%d requests reached the server after %d faults", asked.Load(), p.FaultCount())
 	}
 }
 
-func TestChancesFollowTheSeed(t *testing.T) {
+func TestChanceIsReproducibleWithSeed(t *testing.T) {
 	draw := func() (out []bool) {
-		p, _, _ := rig(t, namespace)
+		p, _, _ := newTestProxy(t, namespace)
 		p.Set(Rule{Chance: 0.5, Do: Drop})
 		for range 32 {
 			out = append(out, p.fault(cluster.Request{}) != nil)
@@ -120,39 +121,39 @@ func TestChancesFollowTheSeed(t *testing.T) {
 	hits := 0
 	for i := range first {
 		if first[i] != second[i] {
-			t.Fatal("the same seed, and another draw")
+			t.Fatal("the same seed leads to other faults")
 		}
 		if first[i] {
 			hits++
 		}
 	}
 	if hits == 0 || hits == len(first) {
-		t.Errorf("%d of %d", hits, len(first))
+		t.Errorf("%d of %d requests are affected", hits, len(first))
 	}
 }
 
-func TestChanceSparesOneAfterARow(t *testing.T) {
-	p, _, _ := rig(t, namespace)
-	p.Set(Rule{When: []cluster.Condition{cluster.Watch}, Chance: 1, Do: Expired})
-	for n := range 3 * (inARow + 1) {
+func TestChanceSparesRequestAfterMaxConsecutive(t *testing.T) {
+	p, _, _ := newTestProxy(t, namespace)
+	p.Set(Rule{When: []cluster.RequestFilter{cluster.Watch}, Chance: 1, Do: Expired})
+	for n := range 3 * (maxConsecutive + 1) {
 		hit := p.fault(cluster.Request{Verb: "watch", Resource: "namespaces"}) != nil
-		if want := n%(inARow+1) < inARow; hit != want {
-			t.Errorf("request %d is hit: %t", n, hit)
+		if want := n%(maxConsecutive+1) < maxConsecutive; hit != want {
+			t.Errorf("request %d is affected: %t", n, hit)
 		}
 		if p.fault(cluster.Request{Verb: "list", Resource: "namespaces"}) != nil {
-			t.Error("a list is hit")
+			t.Error("a list is affected")
 		}
 	}
 	p.Set(Rule{Do: Expired})
-	for range 2 * inARow {
+	for range 2 * maxConsecutive {
 		if p.fault(cluster.Request{Verb: "watch", Resource: "namespaces"}) == nil {
-			t.Error("what always happens did not")
+			t.Error("a rule without a chance is not applied")
 		}
 	}
 }
 
-func TestCutEndsWatches(t *testing.T) {
-	p, client, _ := rig(t, func(w http.ResponseWriter, r *http.Request) {
+func TestCutAndDisconnectEndWatches(t *testing.T) {
+	p, client, _ := newTestProxy(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusOK)
 		_ = http.NewResponseController(w).Flush()
@@ -167,7 +168,7 @@ func TestCutEndsWatches(t *testing.T) {
 			t.Errorf("%d lists were cut", n)
 		}
 		end()
-		for range w.ResultChan() { //nolint:revive // until it is closed
+		for range w.ResultChan() { //nolint:revive // wait until it is closed
 		}
 	}
 }

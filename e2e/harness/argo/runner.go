@@ -1,5 +1,5 @@
-// Package argo runs the two programs of Argo CD that sync, the repo server and the
-// application controller, as processes of a harness.
+// Package argo runs the repo server and the application controller of Argo CD as processes of a
+// harness.
 package argo
 
 import (
@@ -19,12 +19,12 @@ import (
 	"github.com/ksctl/gitops/e2e/tools"
 )
 
-// Programs starts them. They act as [Account] of a namespace, and know this cluster as
-// that which they run in.
-type Programs struct {
-	// Redis of all of them, in this process.
+// Runner starts the programs of Argo CD. They authenticate as [ServiceAccount] of a namespace, and
+// treat the harness' cluster as the in-cluster destination.
+type Runner struct {
+	// Redis is the in-process Redis that all programs use.
 	Redis *miniredis.Miniredis
-	// Env adds to their environment.
+	// Env is added to the environment of the programs.
 	Env []string
 
 	harness *harness.Harness
@@ -32,9 +32,9 @@ type Programs struct {
 	dir     string
 }
 
-// New builds the programs, which takes minutes the first time and is told to progress,
-// and starts their redis: see [Programs.Close].
-func New(ctx context.Context, h *harness.Harness, progress io.Writer) (*Programs, error) {
+// New builds the programs and starts their Redis. The first build takes minutes and is reported to
+// progress. The caller calls [Runner.Close].
+func New(ctx context.Context, h *harness.Harness, progress io.Writer) (*Runner, error) {
 	paths, err := tools.Build(ctx, progress, tools.ArgoCD)
 	if err != nil {
 		return nil, err
@@ -43,14 +43,15 @@ func New(ctx context.Context, h *harness.Harness, progress io.Writer) (*Programs
 	if err != nil {
 		return nil, err
 	}
-	// The path of a socket in it has to be short.
+	// Not below the harness' folder, because the folder contains a socket and socket paths are
+	// limited to about 100 bytes.
 	dir, err := os.MkdirTemp("", "argocd-")
 	if err != nil {
 		return nil, err
 	}
-	p := &Programs{Redis: miniredis.NewMiniRedis(), harness: h, binary: paths[tools.ArgoCD], dir: dir}
+	p := &Runner{Redis: miniredis.NewMiniRedis(), harness: h, binary: paths[tools.ArgoCD], dir: dir}
 	if err := p.Redis.StartAddr("127.0.0.1:0"); err != nil {
-		return nil, errors.Join(fmt.Errorf("start a redis for Argo CD: %w", err), p.Close())
+		return nil, errors.Join(fmt.Errorf("starting Redis for Argo CD: %w", err), p.Close())
 	}
 	if p.Env, err = environment(dir, module); err != nil {
 		return nil, errors.Join(err, p.Close())
@@ -58,20 +59,21 @@ func New(ctx context.Context, h *harness.Harness, progress io.Writer) (*Programs
 	return p, nil
 }
 
-// Close ends the redis, and removes the programs' folder. They are to be stopped before.
-func (p *Programs) Close() error {
+// Close stops Redis and removes the programs' folder. The caller stops the programs first.
+func (p *Runner) Close() error {
 	p.Redis.Close()
 	return os.RemoveAll(p.dir)
 }
 
-// environment has paths in a folder in place of those that an image has.
+// environment returns environment variables that replace the paths of the container image by paths
+// below dir.
 func environment(dir, module string) ([]string, error) {
 	for _, folder := range []string{"bin", "tls", "ssh", "gpg", "gnupg", "plugins"} {
 		if err := os.Mkdir(filepath.Join(dir, folder), 0o755); err != nil {
 			return nil, err
 		}
 	}
-	// It comes with the module, where nothing can be run.
+	// The script is part of the module, but the module cache has no executable files.
 	const wrapper = "git-verify-wrapper.sh"
 	script, err := os.ReadFile(filepath.Join(module, "hack", wrapper))
 	if err != nil {
@@ -82,7 +84,7 @@ func environment(dir, module string) ([]string, error) {
 	}
 	return []string{
 		"PATH=" + filepath.Join(dir, "bin") + string(os.PathListSeparator) + os.Getenv("PATH"),
-		"HOSTNAME=" + Account + "-0",
+		"HOSTNAME=" + ServiceAccount + "-0",
 		"ARGOCD_FAKE_IN_CLUSTER=true",
 		"ARGOCD_GPG_ENABLED=false",
 		"ARGOCD_TLS_DATA_PATH=" + filepath.Join(dir, "tls"),
@@ -94,9 +96,9 @@ func environment(dir, module string) ([]string, error) {
 	}, nil
 }
 
-// StartRepoServer runs the repo server, and returns the address that controllers find it
-// at. It does not wait until it is of use: see [harness.Process.Healthy].
-func (p *Programs) StartRepoServer(ctx context.Context, namespace string, flags ...string) (*harness.Process, string, error) {
+// StartRepoServer starts the repo server and returns its address for StartController. It does not
+// wait until the server is ready: see [harness.Process.WaitHealthy].
+func (p *Runner) StartRepoServer(ctx context.Context, namespace string, flags ...string) (*harness.Process, string, error) {
 	address, err := cluster.FreeAddress()
 	if err != nil {
 		return nil, "", err
@@ -113,15 +115,17 @@ func (p *Programs) StartRepoServer(ctx context.Context, namespace string, flags 
 	if err != nil {
 		return nil, "", err
 	}
-	// An empty path of the CA is that of none: with the default one it does not start.
+	// An empty CA path disables client authentication; with the default path the server does not
+	// start.
 	process, err := p.run(ctx, "argocd-repo-server", namespace, metrics, slices.Concat([]string{"--address", host, "--port", port,
 		"--metrics-address", host, "--metrics-port", metricsPort, "--disable-tls", "--client-ca-path="}, flags)...)
 	return process, address, err
 }
 
-// StartController runs the application controller for the Applications of a namespace,
-// with the settings there. It does not wait until it is of use, as StartRepoServer.
-func (p *Programs) StartController(ctx context.Context, namespace, repoServer string, flags ...string) (*harness.Process, error) {
+// StartController starts the application controller for the Applications of a namespace, with the
+// Argo CD settings in that namespace. Like StartRepoServer, it does not wait until the controller
+// is ready.
+func (p *Runner) StartController(ctx context.Context, namespace, repoServer string, flags ...string) (*harness.Process, error) {
 	metrics, err := cluster.FreeAddress()
 	if err != nil {
 		return nil, err
@@ -134,9 +138,9 @@ func (p *Programs) StartController(ctx context.Context, namespace, repoServer st
 		"--repo-server", repoServer, "--repo-server-plaintext"}, flags)...)
 }
 
-// run runs one of the programs, which tells of its health beside its metrics.
-func (p *Programs) run(ctx context.Context, name, namespace, metrics string, flags ...string) (*harness.Process, error) {
-	config, err := p.harness.Plane.ConfigFor(ctx, namespace, Account)
+// run starts one of the programs. Each serves /healthz at its metrics address.
+func (p *Runner) run(ctx context.Context, name, namespace, metrics string, flags ...string) (*harness.Process, error) {
+	config, err := p.harness.ControlPlane.ConfigFor(ctx, namespace, ServiceAccount)
 	if err != nil {
 		return nil, err
 	}
@@ -145,6 +149,6 @@ func (p *Programs) run(ctx context.Context, name, namespace, metrics string, fla
 	if err != nil {
 		return nil, err
 	}
-	process.HealthyAt("http://" + metrics + "/healthz")
+	process.SetHealthURL("http://" + metrics + "/healthz")
 	return process, nil
 }

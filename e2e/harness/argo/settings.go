@@ -18,39 +18,38 @@ import (
 	"github.com/ksctl/gitops/e2e/tools"
 )
 
-// Namespace is where Argo CD is unless somebody wants another one, Account is as whom
-// its programs act.
+// Namespace is the default namespace of Argo CD. ServiceAccount is the account of its programs.
 const (
-	Namespace = "argocd"
-	Account   = "argocd-application-controller"
+	Namespace      = "argocd"
+	ServiceAccount = "argocd-application-controller"
 )
 
-// Finalizer of an Application has what it synced go with it.
+// Finalizer makes the deletion of an Application delete its resources.
 const Finalizer = "resources-finalizer.argocd.argoproj.io"
 
-// RefreshAnnotation has an Application compared with its repository now, as a webhook of
-// Argo CD sets it. The controller takes it away when that is done.
+// RefreshAnnotation requests an immediate comparison of an Application with its repository, as Argo
+// CD's webhook does. The controller removes the annotation afterwards.
 const RefreshAnnotation = "argocd.argoproj.io/refresh"
 
-// Refresh sets it.
-var Refresh = client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"normal"}}}`, RefreshAnnotation))
+// RefreshPatch sets [RefreshAnnotation].
+var RefreshPatch = client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"normal"}}}`, RefreshAnnotation))
 
-// Definitions are the files of the CRDs.
-func Definitions(ctx context.Context) ([]string, error) {
+// CRDPaths returns the files of Argo CD's CRDs.
+func CRDPaths(ctx context.Context) ([]string, error) {
 	module, err := tools.ModuleDir(ctx, tools.ArgoCD)
 	if err != nil {
 		return nil, err
 	}
 	files, err := filepath.Glob(filepath.Join(module, "manifests", "crds", "*-crd.yaml"))
 	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("%s has no definitions of Argo CD's kinds", module)
+		err = fmt.Errorf("module %s contains no CRDs of Argo CD", module)
 	}
 	return files, err
 }
 
-// Shipped is what argocd-cm holds in the manifests that Argo CD is installed with: what
-// its cache of the cluster leaves out.
-func Shipped(ctx context.Context) (map[string]string, error) {
+// DefaultSettings returns the data of argocd-cm in Argo CD's installation manifests: the resources
+// that its cluster cache excludes.
+func DefaultSettings(ctx context.Context) (map[string]string, error) {
 	module, err := tools.ModuleDir(ctx, tools.ArgoCD)
 	if err != nil {
 		return nil, err
@@ -62,16 +61,16 @@ func Shipped(ctx context.Context) (map[string]string, error) {
 	}
 	var settings corev1.ConfigMap
 	if err := yaml.UnmarshalStrict(data, &settings); err != nil {
-		return nil, fmt.Errorf("read %s: %w", file, err)
+		return nil, fmt.Errorf("parsing %s: %w", file, err)
 	}
 	return settings.Data, nil
 }
 
-// Prepare makes what an installation in a namespace begins with, the namespace among it,
-// with what argocd-cm is to hold, and waits until its account may do everything. The
-// definitions are to be there.
-func Prepare(ctx context.Context, plane *cluster.Cluster, namespace string, settings map[string]string) error {
-	data := "" // an empty one would be ours, and none for others to add to
+// PrepareNamespace creates the namespace, the ServiceAccount, the ConfigMaps, the Secret and the
+// default AppProject of an Argo CD installation, with the given data of argocd-cm. It waits until
+// the account has all permissions. The CRDs must exist.
+func PrepareNamespace(ctx context.Context, controlPlane *cluster.Cluster, namespace string, settings map[string]string) error {
+	data := "" // an empty data field would be owned by this field manager and conflict with other writers
 	if len(settings) > 0 {
 		text, err := json.Marshal(settings)
 		if err != nil {
@@ -79,26 +78,26 @@ func Prepare(ctx context.Context, plane *cluster.Cluster, namespace string, sett
 		}
 		data = "data: " + string(text)
 	}
-	if err := plane.ApplyYAML(ctx, []byte(strings.NewReplacer("NAMESPACE", namespace, "DATA", data).Replace(installation))); err != nil {
+	if err := controlPlane.ApplyYAML(ctx, []byte(strings.NewReplacer("NAMESPACE", namespace, "DATA", data).Replace(installationManifest))); err != nil {
 		return err
 	}
-	return plane.AwaitRight(ctx, cluster.ServiceAccountUser(namespace, Account), authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"})
+	return controlPlane.AwaitPermission(ctx, cluster.ServiceAccountUser(namespace, ServiceAccount), authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"})
 }
 
-const installation = `
+const installationManifest = `
 apiVersion: v1
 kind: Namespace
 metadata: {name: NAMESPACE}
 ---
 apiVersion: v1
 kind: ServiceAccount
-metadata: {name: ` + Account + `, namespace: NAMESPACE}
+metadata: {name: ` + ServiceAccount + `, namespace: NAMESPACE}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: {name: NAMESPACE-application-controller}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
-subjects: [{kind: ServiceAccount, name: ` + Account + `, namespace: NAMESPACE}]
+subjects: [{kind: ServiceAccount, name: ` + ServiceAccount + `, namespace: NAMESPACE}]
 ---
 apiVersion: v1
 kind: ConfigMap

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// namespace of containerd that the kubelet's containers are in.
+// namespace is the containerd namespace of the kubelet's containers.
 const namespace = "k8s.io"
 
-// startContainerd gives it folders and a socket of its own, so that one that the
-// machine has already is left alone.
+// startContainerd starts containerd with separate folders and a separate socket, so that it does
+// not interfere with a containerd of the machine.
 func (n *Node) startContainerd(ctx context.Context, pause string) error {
 	// https://github.com/containerd/containerd/blob/v1.6.20/docs/cri/config.md
 	config := fmt.Sprintf(`version = 2
@@ -25,12 +25,12 @@ state = %q
   address = %q
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = %q
-  # A container of this machine may lack CAP_SYS_RESOURCE.
+  # This machine may be a container without CAP_SYS_RESOURCE.
   restrict_oom_score_adj = true
   disable_apparmor = true
   netns_mounts_under_state_dir = true
   [plugins."io.containerd.grpc.v1.cri".containerd]
-    # Works on any file system, also where this machine is a container.
+    # Works on any file system, also if this machine is a container.
     snapshotter = "native"
     default_runtime_name = "runc"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
@@ -44,10 +44,10 @@ state = %q
 		return err
 	}
 	var err error
-	if n.containerd, err = n.h.RunProgram("containerd", n.h.Plane.Config(), nil, "--config="+file); err != nil {
+	if n.containerd, err = n.h.RunProgram("containerd", n.h.ControlPlane.Config(), nil, "--config="+file); err != nil {
 		return err
 	}
-	return await(ctx, "containerd answers", func(ctx context.Context) error {
+	return await(ctx, "containerd to respond", func(ctx context.Context) error {
 		_, err := n.ctr(ctx, "version")
 		return err
 	}, n.containerd)
@@ -57,7 +57,7 @@ func (n *Node) path(name string) string { return filepath.Join(n.dir, name) }
 
 func (n *Node) socket() string { return n.path("containerd.sock") }
 
-// ctr asks containerd, and returns the words of its answer.
+// ctr runs ctr and returns the whitespace-separated fields of its output.
 func (n *Node) ctr(ctx context.Context, args ...string) ([]string, error) {
 	out, err := exec.CommandContext(ctx, "ctr", append([]string{"--address=" + n.socket(), "--namespace=" + namespace}, args...)...).CombinedOutput()
 	if err != nil {
@@ -66,8 +66,8 @@ func (n *Node) ctr(ctx context.Context, args ...string) ([]string, error) {
 	return strings.Fields(string(out)), nil
 }
 
-// clear ends what the pods have left to run, for containerd leaves it running.
-func (n *Node) clear(ctx context.Context) error {
+// deleteTasks ends the containers of the pods, because they keep running after containerd stops.
+func (n *Node) deleteTasks(ctx context.Context) error {
 	tasks, err := n.ctr(ctx, "tasks", "list", "--quiet")
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (n *Node) clear(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// unmount takes away what is mounted below the node's folder, the innermost first.
+// unmount unmounts everything below the node's folder, innermost mounts first.
 func (n *Node) unmount(ctx context.Context) error {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {

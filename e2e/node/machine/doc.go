@@ -1,4 +1,4 @@
-// Package machine makes a node of the machine that it runs on: containerd, runc, kubelet
-// and kube-proxy, with a bridge that its pods are on. It needs root on Linux, and what
-// [Lacking] names.
+// Package machine turns this machine into a Kubernetes node: it runs containerd, runc, kubelet and
+// kube-proxy, with a bridge network for pods. It needs Linux, root, and the programs and
+// permissions that [MissingRequirement] checks.
 package machine

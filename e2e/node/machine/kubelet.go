@@ -21,7 +21,7 @@ func (n *Node) startKubelet(ctx context.Context, binary string) error {
 kind: KubeletConfiguration
 address: 127.0.0.1
 port: %d
-# The machine's packet filter is kube-proxy's alone, which takes its rules away.
+# Only kube-proxy adds packet filter rules, because it also removes them.
 makeIPTablesUtilChains: false
 healthzPort: 0
 containerRuntimeEndpoint: unix://%s
@@ -36,23 +36,23 @@ failSwapOn: false
 localStorageCapacityIsolation: false
 evictionHard: {memory.available: 50Mi, nodefs.available: 1%%, imagefs.available: 1%%}
 imageGCHighThresholdPercent: 100
-# As soon as the pods are there; the defaults spare a cluster of many.
+# Short intervals for a small cluster; the defaults limit the load of a large one.
 syncFrequency: 10s
 nodeStatusUpdateFrequency: 5s
 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}}
 authorization: {mode: Webhook}
-`, port, n.socket(), n.Logs(), n.path("resolv.conf"))
+`, port, n.socket(), n.PodLogs(), n.path("resolv.conf"))
 	file := n.path("kubelet.yaml")
 	for path, content := range map[string]string{file: config, n.path("resolv.conf"): "nameserver " + Address.String() + "\n"} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			return err
 		}
 	}
-	user, err := n.h.Plane.ConfigForUser("system:node:"+Name, "system:nodes")
+	user, err := n.h.ControlPlane.ConfigForUser("system:node:"+Name, "system:nodes")
 	if err != nil {
 		return err
 	}
-	kubeconfig, err := n.h.Plane.WriteKubeconfig("kubelet", user)
+	kubeconfig, err := n.h.ControlPlane.WriteKubeconfig("kubelet", user)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ authorization: {mode: Webhook}
 	if err != nil {
 		return err
 	}
-	return await(ctx, "the node is Ready", n.ready, n.kubelet)
+	return await(ctx, "the node to become Ready", n.ready, n.kubelet)
 }
 
 func freePort() (int, error) {
@@ -76,12 +76,12 @@ func freePort() (int, error) {
 	return strconv.Atoi(port)
 }
 
-// Stop ends everything, and takes away what it has made: containers, mounts, rules of
-// the packet filter, files.
+// Stop stops all programs and removes everything that they created: containers, mounts, packet
+// filter rules and files.
 func (n *Node) Stop(ctx context.Context) error {
 	var errs []error
 	if n.kubelet != nil {
-		_ = n.kubelet.Stop() // before containers, which it would start again
+		_ = n.kubelet.Stop() // before the containers, because the kubelet would restart them
 	}
 	if n.proxy != nil {
 		_ = n.proxy.Stop()
@@ -90,7 +90,7 @@ func (n *Node) Stop(ctx context.Context) error {
 		}
 	}
 	if n.containerd != nil {
-		errs = append(errs, n.clear(ctx))
+		errs = append(errs, n.deleteTasks(ctx))
 		_ = n.containerd.Stop()
 	}
 	if n.dir != "" {

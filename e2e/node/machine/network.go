@@ -11,21 +11,20 @@ import (
 	"path/filepath"
 )
 
-// The network of the pods. The machine has its first address, and the API server
-// listens there.
+// The network of the pods. The machine has the first address, and the API server listens on it.
 const (
 	bridge      = "ksctle2e0"
 	networkName = "ksctl-e2e"
 	subnet      = "10.244.0.0/24"
 )
 
-// Address of the machine in the network of its pods.
+// Address is the machine's address in the network of the pods.
 var Address = net.IPv4(10, 244, 0, 1)
 
-// Connect makes the bridge, anew if a run before left one. What it returns takes it
-// away. One run at a time can have it.
+// Connect creates the bridge and locks the machine; only one run at a time can have it. It replaces
+// a bridge of a killed run. The returned function removes the bridge and releases the lock.
 func Connect(ctx context.Context) (disconnect func(context.Context) error, err error) {
-	release, err := alone()
+	release, err := lockMachine()
 	if err != nil {
 		return nil, err
 	}
@@ -47,14 +46,14 @@ func Connect(ctx context.Context) (disconnect func(context.Context) error, err e
 
 func removeBridge(ctx context.Context) error {
 	if _, err := net.InterfaceByName(bridge); err != nil {
-		return nil //nolint:nilerr // there is none
+		return nil //nolint:nilerr // the bridge does not exist
 	}
 	return run(ctx, "ip", "link", "delete", bridge)
 }
 
-// network is what containerd gives to the plugins.
+// writeNetworkConfig writes the CNI configuration, which containerd passes to the plugins.
 // https://www.cni.dev/docs/spec/#configuration-format
-func network(dir string) error {
+func writeNetworkConfig(dir string) error {
 	folder := filepath.Join(dir, "cni")
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err

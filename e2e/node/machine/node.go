@@ -17,7 +17,7 @@ import (
 	"github.com/ksctl/gitops/e2e/tools"
 )
 
-// Name of the node. With it the API server reaches the kubelet on loopback.
+// Name is the name of the node. The API server resolves it to reach the kubelet on loopback.
 const Name = "localhost"
 
 const (
@@ -26,18 +26,18 @@ const (
 	pollInterval = 200 * time.Millisecond
 )
 
-// Node is a node that runs pods. Stop leaves nothing of it.
+// Node is a node that runs real pods. Stop removes all traces of it.
 type Node struct {
 	h   *harness.Harness
 	dir string
 
 	containerd, kubelet, proxy *harness.Process
 	proxyBinary                string
-	// forwarding is what the machine was set to.
+	// forwarding is the machine's original setting of IP forwarding.
 	forwarding []byte
 }
 
-// ClusterOptions complete those of a control plane that the node is to join.
+// ClusterOptions returns options for a control plane that a node can join.
 func ClusterOptions(o cluster.Options) cluster.Options {
 	o.Nodes = -1
 	o.Addresses = append(o.Addresses, Address)
@@ -46,8 +46,8 @@ func ClusterOptions(o cluster.Options) cluster.Options {
 	return o
 }
 
-// Start makes the node and waits until it takes pods. The sandbox of each pod is made
-// of the image pause, which the registry of its name must have.
+// Start starts the node and waits until it accepts pods. pause is the reference of the sandbox
+// image of pods, which must exist in its registry.
 func Start(ctx context.Context, h *harness.Harness, pause string) (n *Node, err error) {
 	n = &Node{h: h}
 	defer func() {
@@ -61,16 +61,16 @@ func Start(ctx context.Context, h *harness.Harness, pause string) (n *Node, err 
 		return n, err
 	}
 	if err := sweep(ctx, h); err != nil {
-		return n, fmt.Errorf("what an earlier run has left: %w", err)
+		return n, fmt.Errorf("removing leftovers of earlier runs: %w", err)
 	}
-	if err := n.remember(); err != nil {
+	if err := n.saveForwarding(); err != nil {
 		return n, err
 	}
 	n.proxyBinary = paths[tools.KubeProxy]
-	if n.dir, err = os.MkdirTemp("", folders); err != nil {
+	if n.dir, err = os.MkdirTemp("", dirPrefix); err != nil {
 		return n, err
 	}
-	if err := network(n.dir); err != nil {
+	if err := writeNetworkConfig(n.dir); err != nil {
 		return n, err
 	}
 	if err := n.startContainerd(ctx, pause); err != nil {
@@ -83,11 +83,11 @@ func Start(ctx context.Context, h *harness.Harness, pause string) (n *Node, err 
 }
 
 func (n *Node) startProxy(ctx context.Context) error {
-	config, err := n.h.Plane.ConfigForUser("system:kube-proxy")
+	config, err := n.h.ControlPlane.ConfigForUser("system:kube-proxy")
 	if err != nil {
 		return err
 	}
-	kubeconfig, err := n.h.Plane.WriteKubeconfig("proxy", config)
+	kubeconfig, err := n.h.ControlPlane.WriteKubeconfig("proxy", config)
 	if err != nil {
 		return err
 	}
@@ -99,14 +99,14 @@ func (n *Node) startProxy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// It sets nothing of connection tracking: that is the machine's.
+	// Zero values keep the machine's connection tracking settings.
 	n.proxy, err = n.h.RunProgram(n.proxyBinary, config, nil, "--kubeconfig="+kubeconfig, "--proxy-mode=nftables", "--hostname-override="+Name,
 		"--cluster-cidr="+subnet, "--healthz-bind-address="+health, "--metrics-bind-address="+metrics,
 		"--conntrack-max-per-core=0", "--conntrack-min=0", "--conntrack-tcp-timeout-established=0s", "--conntrack-tcp-timeout-close-wait=0s")
 	if err != nil {
 		return err
 	}
-	return await(ctx, "kube-proxy is healthy", func(ctx context.Context) error { return healthy(ctx, "http://"+health+"/healthz") }, n.proxy)
+	return await(ctx, "kube-proxy to become healthy", func(ctx context.Context) error { return healthy(ctx, "http://"+health+"/healthz") }, n.proxy)
 }
 
 func healthy(ctx context.Context, url string) error {
@@ -124,36 +124,37 @@ func healthy(ctx context.Context, url string) error {
 	return errors.Join(err, res.Body.Close())
 }
 
-// ready is nil when the scheduler may put pods on the node.
+// ready returns nil if pods can be scheduled to the node.
 func (n *Node) ready(ctx context.Context) error {
 	node := &corev1.Node{}
-	if err := n.h.Plane.Client().Get(ctx, client.ObjectKey{Name: Name}, node); err != nil {
+	if err := n.h.ControlPlane.Client().Get(ctx, client.ObjectKey{Name: Name}, node); err != nil {
 		return err
 	}
 	for _, t := range node.Spec.Taints {
-		return fmt.Errorf("it has the taint %s", t.Key)
+		return fmt.Errorf("node %s has the taint %s", Name, t.Key)
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
-			return fmt.Errorf("it is not Ready: %s", c.Message)
+			return fmt.Errorf("node %s is not Ready: %s", Name, c.Message)
 		}
 		if c.Type == corev1.NodeReady {
 			return nil
 		}
 	}
-	return errors.New("it has not said whether it is Ready")
+	return fmt.Errorf("node %s has no Ready condition", Name)
 }
 
-// Tell is what the programs of the node have said last.
-func (n *Node) Tell() string {
+// LogTails returns the last log lines of the node's programs.
+func (n *Node) LogTails() string {
 	return fmt.Sprintf("kubelet:\n%s\nkube-proxy:\n%s\ncontainerd:\n%s", tail(n.kubelet.Log()), tail(n.proxy.Log()), tail(n.containerd.Log()))
 }
 
-// Logs is the folder of the logs of pods.
-func (n *Node) Logs() string { return n.path("logs") }
+// PodLogs returns the folder of the pods' logs.
+func (n *Node) PodLogs() string { return n.path("logs") }
 
-// await asks until the answer is nil, and ends with what a program has said last.
-func await(ctx context.Context, what string, ready func(context.Context) error, on *harness.Process) error {
+// await polls ready until it returns nil. It fails after startTimeout, or when the process ends;
+// the error contains the end of its log.
+func await(ctx context.Context, what string, ready func(context.Context) error, process *harness.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	tick := time.NewTicker(pollInterval)
@@ -165,10 +166,10 @@ func await(ctx context.Context, what string, ready func(context.Context) error, 
 		}
 		select {
 		case <-tick.C:
-		case <-on.Done():
-			return fmt.Errorf("%s: it ended: %w; its log ends with:\n%s", what, on.Err(), tail(on.Log()))
+		case <-process.Done():
+			return fmt.Errorf("waiting for %s: the process ended: %w; its log ends with:\n%s", what, process.Err(), tail(process.Log()))
 		case <-ctx.Done():
-			return fmt.Errorf("%s: %w; last: %w; its log ends with:\n%s", what, ctx.Err(), err, tail(on.Log()))
+			return fmt.Errorf("waiting for %s: %w; last error: %w; the log ends with:\n%s", what, ctx.Err(), err, tail(process.Log()))
 		}
 	}
 }

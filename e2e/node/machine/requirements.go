@@ -12,16 +12,17 @@ import (
 	"strings"
 )
 
-// cniFolder is where Debian's containernetworking-plugins has them.
+// cniFolder is the folder of the CNI plugins in Debian's package containernetworking-plugins.
 const cniFolder = "/usr/lib/cni"
 
-// Lacking says why no node can be made here, and what to do; "" if it can.
-func Lacking(ctx context.Context) string {
+// MissingRequirement returns the reason why this machine can't be a node, and a remedy; "" if it
+// can.
+func MissingRequirement(ctx context.Context) string {
 	if runtime.GOOS != "linux" {
-		return "it runs Linux only"
+		return "a node needs Linux"
 	}
 	if os.Geteuid() != 0 {
-		return "it needs root: namespaces, mounts and a bridge"
+		return "a node needs root for namespaces, mounts and a bridge"
 	}
 	var missing []string
 	for _, program := range []string{"containerd", "ctr", "runc", "nft", "ip", "unshare"} {
@@ -35,35 +36,35 @@ func Lacking(ctx context.Context) string {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Sprintf("it needs %s: apt-get install containerd runc containernetworking-plugins nftables iproute2 util-linux", strings.Join(missing, ", "))
+		return fmt.Sprintf("a node needs %s: apt-get install containerd runc containernetworking-plugins nftables iproute2 util-linux", strings.Join(missing, ", "))
 	}
-	if lacking := lackingCapabilities(); lacking != "" {
+	if lacking := checkCapabilities(); lacking != "" {
 		return lacking
 	}
-	if lacking := lackingControllers(); lacking != "" {
+	if lacking := checkControllers(); lacking != "" {
 		return lacking
 	}
-	return refused(ctx)
+	return deniedOperation(ctx)
 }
 
-// probe is a name that nothing else here has.
+// probe is the unique name of test objects.
 const probe = "ksctle2eprobe"
 
-// refused says what root is not allowed to do here, as in a container without
-// privileges; "" if it is allowed all that a node needs.
-func refused(ctx context.Context) string {
-	for _, try := range []struct {
+// deniedOperation returns the first operation that a node needs and root is not allowed here, as in
+// an unprivileged container; "" if all are allowed.
+func deniedOperation(ctx context.Context) string {
+	for _, op := range []struct {
 		what string
 		do   func() error
 	}{
-		{"make a bridge", func() error {
-			_ = run(ctx, "ip", "link", "delete", probe) // what an earlier try has left
+		{"create a bridge", func() error {
+			_ = run(ctx, "ip", "link", "delete", probe) // a leftover of an interrupted check
 			if err := run(ctx, "ip", "link", "add", probe, "type", "bridge"); err != nil {
 				return err
 			}
 			return run(ctx, "ip", "link", "delete", probe)
 		}},
-		{"make namespaces and mount in them", func() error {
+		{"create namespaces and mount in them", func() error {
 			return run(ctx, "unshare", "--mount", "--net", "--pid", "--fork", "--mount-proc", "mount", "-t", "tmpfs", probe, os.TempDir())
 		}},
 		{"change the packet filter", func() error {
@@ -72,7 +73,7 @@ func refused(ctx context.Context) string {
 			}
 			return run(ctx, "nft", "delete", "table", "inet", probe)
 		}},
-		{"make control groups", func() error {
+		{"create control groups", func() error {
 			dir := filepath.Join(cgroups(), probe)
 			if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
 				return err
@@ -80,7 +81,7 @@ func refused(ctx context.Context) string {
 			return os.Remove(dir)
 		}},
 		{"read the kernel's log", func() error {
-			f, err := os.Open("/dev/kmsg") // the kubelet looks there for processes that ran out of memory
+			f, err := os.Open("/dev/kmsg") // the kubelet reads OOM kills from it
 			if err != nil {
 				return err
 			}
@@ -94,37 +95,38 @@ func refused(ctx context.Context) string {
 			return os.WriteFile(forwarding, was, 0o600)
 		}},
 	} {
-		if err := try.do(); err != nil {
-			return fmt.Sprintf("root may not %s here: %v", try.what, err)
+		if err := op.do(); err != nil {
+			return fmt.Sprintf("root may not %s here: %v", op.what, err)
 		}
 	}
 	return ""
 }
 
-// capabilities are those that containerd gives to each container, and those that a node needs
-// for mounts and networks; capabilities(7) has the numbers.
+// capabilities are the capabilities that containerd grants to each container, and those that a node
+// needs for mounts and networks. The numbers are from capabilities(7).
 var capabilities = map[string]uint{
 	"CAP_CHOWN": 0, "CAP_DAC_OVERRIDE": 1, "CAP_FOWNER": 3, "CAP_FSETID": 4, "CAP_KILL": 5, "CAP_SETGID": 6, "CAP_SETUID": 7, "CAP_SETPCAP": 8,
 	"CAP_NET_BIND_SERVICE": 10, "CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13, "CAP_SYS_CHROOT": 18, "CAP_SYS_ADMIN": 21, "CAP_MKNOD": 27,
 	"CAP_AUDIT_WRITE": 29, "CAP_SETFCAP": 31,
 }
 
-// lackingCapabilities names the capabilities that this process does not have; "" if it has all.
-func lackingCapabilities() string {
+// checkCapabilities returns a message with the required capabilities that this process lacks; "" if
+// it has all.
+func checkCapabilities() string {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		return fmt.Sprintf("the capabilities of the process can't be read: %v", err)
+		return fmt.Sprintf("reading the capabilities of the process: %v", err)
 	}
 	return missingCapabilities(string(status))
 }
 
-// missingCapabilities reads /proc/PID/status.
+// missingCapabilities is checkCapabilities for the content of /proc/<pid>/status.
 func missingCapabilities(status string) string {
 	_, rest, _ := strings.Cut(status, "CapEff:")
 	line, _, _ := strings.Cut(rest, "\n")
 	set, err := strconv.ParseUint(strings.TrimSpace(line), 16, 64)
 	if err != nil {
-		return fmt.Sprintf("the capabilities of the process can't be read: %v", err)
+		return fmt.Sprintf("reading the capabilities of the process: %v", err)
 	}
 	var missing []string
 	for name, bit := range capabilities {
@@ -139,11 +141,11 @@ func missingCapabilities(status string) string {
 	return "a node needs the capabilities " + strings.Join(missing, ", ")
 }
 
-// controllers of control groups without which the kubelet does not start.
+// controllers are the control group controllers that the kubelet needs to start.
 var controllers = []string{"cpu", "cpuset", "memory", "pids"}
 
-// lackingControllers names the controllers of control groups that are not there; "" if all are.
-func lackingControllers() string {
+// checkControllers returns a message with the missing control group controllers; "" if all exist.
+func checkControllers() string {
 	var missing []string
 	unified, err := os.ReadFile(filepath.Join(cgroupRoot, "cgroup.controllers"))
 	for _, name := range controllers {
@@ -163,7 +165,8 @@ func lackingControllers() string {
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// cgroups is the folder of a hierarchy: the only one, or that of memory.
+// cgroups returns the folder of a control group hierarchy: the unified one, or that of the memory
+// controller.
 func cgroups() string {
 	if _, err := os.Stat(filepath.Join(cgroupRoot, "cgroup.controllers")); err == nil {
 		return cgroupRoot

@@ -11,7 +11,7 @@ func TestMissingCapabilities(t *testing.T) {
 		"000001ffffffffff": "",
 		"000001fffeffffff": "", // CAP_SYS_RESOURCE is not needed
 		"000001ffffdfefff": "a node needs the capabilities CAP_NET_ADMIN, CAP_SYS_ADMIN",
-		"x":                "the capabilities of the process can't be read: strconv.ParseUint: parsing \"x\": invalid syntax",
+		"x":                "reading the capabilities of the process: strconv.ParseUint: parsing \"x\": invalid syntax",
 	} {
 		if got := missingCapabilities(strings.Replace(status, "%", set, 1)); got != want {
 			t.Errorf("%s: %q, want %q", set, got, want)

@@ -8,22 +8,21 @@ import (
 )
 
 const (
-	// forwarding is switched on by the plugin that makes the bridge a gateway.
+	// forwarding is the setting that the CNI bridge plugin enables to make the bridge a gateway.
 	forwarding = "/proc/sys/net/ipv4/ip_forward"
-	// links to logs of containers, where the kubelet always puts them.
+	// links is the fixed folder of the kubelet's links to container logs.
 	links = "/var/log/containers"
-	// results of CNI, which the library always keeps there.
+	// results is the fixed folder of the CNI library's results.
 	results = "/var/lib/cni/results"
 )
 
-// remember notes what the machine was set to.
-func (n *Node) remember() (err error) {
+// saveForwarding saves the machine's setting of IP forwarding.
+func (n *Node) saveForwarding() (err error) {
 	n.forwarding, err = os.ReadFile(forwarding)
 	return err
 }
 
-// restore sets the machine to what it was, and takes away what stands outside the
-// node's folder.
+// restore restores the machine's settings, and removes the node's files outside its folder.
 func (n *Node) restore() error {
 	var errs []error
 	if n.forwarding != nil {

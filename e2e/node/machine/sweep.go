@@ -11,24 +11,24 @@ import (
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
-const folders = "ksctl-node-"
+const dirPrefix = "ksctl-node-"
 
-// alone holds the machine for this process: bridge and packet filter are there once.
-// What it returns gives it back.
-func alone() (func() error, error) {
-	file, err := os.OpenFile(filepath.Join(os.TempDir(), folders+"lock"), os.O_CREATE|os.O_RDWR, 0o600)
+// lockMachine locks this machine for this process, because the bridge and the packet filter exist
+// once per machine. It returns a function that releases the lock.
+func lockMachine() (func() error, error) {
+	file, err := os.OpenFile(filepath.Join(os.TempDir(), dirPrefix+"lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("another run has made a node of this machine: %w", err), file.Close())
+		return nil, errors.Join(fmt.Errorf("locking this machine: another run uses it as a node: %w", err), file.Close())
 	}
 	return file.Close, nil
 }
 
-// sweep takes away what a run has left that was killed: its containers go on without it.
+// sweep removes the leftovers of killed runs, whose containers keep running.
 func sweep(ctx context.Context, h *harness.Harness) error {
-	left, err := filepath.Glob(filepath.Join(os.TempDir(), folders+"*", "containerd.toml"))
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), dirPrefix+"*", "containerd.toml"))
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// compare prints the objects that are not the same in both installs. Equal
-// hashes are equal objects, so that most need no second look.
+// compare prints the objects that differ between two installs. Objects with equal hashes are equal,
+// so most objects need no comparison of their fields.
 func compare(out io.Writer, a, b *install) error {
 	left, right := a.objects(), b.objects()
 	ids := maps.Clone(left)
@@ -40,6 +40,7 @@ func compare(out io.Writer, a, b *install) error {
 	return nil
 }
 
+// objects returns the rendered objects by ID.
 func (i *install) objects() map[string]stacks.Object {
 	out := map[string]stacks.Object{}
 	for _, c := range i.result.Components {
@@ -50,7 +51,7 @@ func (i *install) objects() map[string]stacks.Object {
 	return out
 }
 
-// fields prints the fields of an object that differ.
+// diffFields prints the fields that differ between two versions of an object.
 func fields(out io.Writer, a, b stacks.Object) error {
 	var left, right any
 	if err := json.Unmarshal(a.Manifest, &left); err != nil {
@@ -63,6 +64,7 @@ func fields(out io.Writer, a, b stacks.Object) error {
 	return nil
 }
 
+// diffValues prints the fields that differ between two values at path.
 func walk(out io.Writer, path []string, a, b any) {
 	if reflect.DeepEqual(a, b) {
 		return
@@ -80,7 +82,7 @@ func walk(out io.Writer, path []string, a, b any) {
 	}
 }
 
-// short is a value on one line of a bearable length.
+// short returns a value as one line of at most 60 characters.
 func short(v any) string {
 	if v == nil {
 		return "nothing"

@@ -1,7 +1,6 @@
-// Command compare shows what the stack format is as a library: it renders the
-// same stack for two installs, without a cluster and without a controller, and
-// prints which objects differ and by what. A bot that reviews changes could do
-// the same with two revisions of one install.
+// Command compare uses the stack format as a library. It renders a stack for two installs, without
+// a cluster and without a controller, and prints the differences between the objects. A bot that
+// reviews changes could do the same for two revisions of one install.
 //
 //	go run ./compare ../standalone clusters/dev/install.yaml clusters/prod/install.yaml
 package main
@@ -33,7 +32,7 @@ func main() {
 
 func run(ctx context.Context, out io.Writer, args []string) error {
 	if len(args) != 3 {
-		return errors.New("want the folder of a repository, and two KsctlInstalls in it")
+		return errors.New("expected three arguments: the folder of a repository, and the files of two KsctlInstalls in it")
 	}
 	var installs [2]install
 	for i := range installs {
@@ -48,18 +47,19 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 	return compare(out, &installs[0], &installs[1])
 }
 
-// install is a KsctlInstall and what it puts on a cluster.
+// install is a KsctlInstall with its rendered objects.
 type install struct {
 	file   string
-	plan   *stacks.Plan
+	plan   *stacks.ResolvedStack
 	result stacks.Result
 }
 
-// kubeVersion stands for the version of the clusters. A controller asks them.
+// kubeVersion is the assumed Kubernetes version of the clusters. A controller gets it from the
+// cluster.
 const kubeVersion = "v1.34.0"
 
-// render goes the way that a controller goes, up to the objects: load the stack,
-// apply the choices of the install, render.
+// render renders an install with the same steps as the controller: load the stack, resolve the
+// choices of the install, render.
 func render(ctx context.Context, root, file string) (install, error) {
 	out := install{file: file}
 	data, err := os.ReadFile(filepath.Join(root, file))
@@ -93,7 +93,7 @@ func render(ctx context.Context, root, file string) (install, error) {
 	return out, nil
 }
 
-// describe prints the components in the order in which they are applied.
+// describe prints the components of the install in the order in which they are applied.
 func (i *install) describe(out io.Writer) {
 	fmt.Fprintf(out, "%s: %s %s\n", i.file, i.plan.Definition.Metadata.Name, i.result.StackVersion)
 	for _, c := range i.result.Components {

@@ -39,7 +39,7 @@ func TestCompareWithItself(t *testing.T) {
 func TestWrongArguments(t *testing.T) {
 	for _, args := range [][]string{nil, {"../../standalone", "missing.yaml", "missing.yaml"}, {"../standalone", "stacks/shop/stack.yaml", "README.md"}} {
 		if err := run(t.Context(), &bytes.Buffer{}, args); err == nil {
-			t.Errorf("%q is fine", args)
+			t.Errorf("%q: got no error", args)
 		}
 	}
 }

@@ -1,6 +1,5 @@
-// Command embed is a controller of somebody's own that brings the reconciler of
-// KsctlInstall along: a namespace with the label example.com/stack gets that
-// stack, without anybody writing an install.
+// Command embed is a custom controller that embeds the reconciler of KsctlInstall. It creates a
+// KsctlInstall for each namespace with the label example.com/stack, which names the stack.
 //
 //	go run ./embed --source fleet
 package main
@@ -26,13 +25,13 @@ import (
 
 func main() {
 	o := options{}
-	flag.StringVar(&o.namespace, "namespace", "library", "The namespace that this program runs in.")
-	flag.StringVar(&o.storage, "storage", filepath.Join(os.TempDir(), "library"), "A folder for what is fetched.")
-	flag.StringVar(&o.source, "source", "fleet", "The KsctlSource or GitRepository, in each namespace, that has the stacks.")
-	flag.StringVar(&o.sourceKind, "source-kind", "GitRepository", "The kind of the source.")
+	flag.StringVar(&o.namespace, "namespace", "library", "The namespace in which this program runs.")
+	flag.StringVar(&o.storage, "storage", filepath.Join(os.TempDir(), "library"), "The folder for fetched artifacts.")
+	flag.StringVar(&o.source, "source", "fleet", "The name of the source of the stacks, which must exist in each namespace.")
+	flag.StringVar(&o.sourceKind, "source-kind", "GitRepository", "The kind of the source, such as GitRepository or KsctlSource.")
 	flag.Parse()
 	ctrl.SetLogger(zap.New())
-	cfg, err := ctrl.GetConfig() // --kubeconfig, $KUBECONFIG, or that of the pod
+	cfg, err := ctrl.GetConfig() // --kubeconfig, $KUBECONFIG, or the in-cluster configuration
 	if err == nil {
 		err = run(ctrl.SetupSignalHandler(), cfg, o)
 	}
@@ -44,7 +43,7 @@ func main() {
 
 type options struct{ namespace, storage, source, sourceKind string }
 
-// run runs both reconcilers until ctx ends.
+// run runs both reconcilers until ctx is done.
 func run(ctx context.Context, cfg *rest.Config, o options) error {
 	scheme := runtime.NewScheme()
 	if err := setup.AddToScheme(scheme); err != nil {
@@ -53,21 +52,21 @@ func run(ctx context.Context, cfg *rest.Config, o options) error {
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:  scheme,
 		Metrics: server.Options{BindAddress: "0"},
-		// The shipped controller has the others: it runs with --watch-label-selector=!example.com/made-by
+		// The shipped controller skips these installs: --watch-label-selector=!example.com/made-by
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
-			&appsv1.KsctlInstall{}: {Label: made.AsSelector()},
+			&appsv1.KsctlInstall{}: {Label: installLabels.AsSelector()},
 		}},
-		// With more than one replica, one at a time:
+		// To run more than one replica:
 		// LeaderElection: true, LeaderElectionID: "library", LeaderElectionNamespace: o.namespace,
 	})
 	if err != nil {
 		return err
 	}
 	controllers, err := setup.New(ctx, mgr, setup.Options{
-		OwnerID:     "library", // not "ksctl", which the shipped controller marks objects with
+		OwnerID:     "library", // not "ksctl", the ID of the shipped controller
 		Namespace:   o.namespace,
 		StoragePath: o.storage,
-		// Installs act as this account of their namespace, not as this program.
+		// Installs are applied as this service account of their namespace, not as this program.
 		DefaultServiceAccount: "deployer",
 	})
 	if err != nil {
@@ -76,7 +75,7 @@ func run(ctx context.Context, cfg *rest.Config, o options) error {
 	if err := controllers.AddInstalls(ctx); err != nil {
 		return err
 	}
-	// Without Flux: controllers.AddSources(ctx, setup.Sources{Addr: ":9090"})
+	// Without Flux: controllers.AddSources(ctx, setup.SourceOptions{Addr: ":9090"})
 	if err := addNamespaces(mgr, o); err != nil {
 		return err
 	}

@@ -12,13 +12,14 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// stackLabel on a namespace names the stack that it gets.
+// stackLabel is the label of a namespace that names its stack.
 const stackLabel = "example.com/stack"
 
-// made is the label of the installs that this program makes, and the only ones that it reconciles.
-var made = labels.Set{"example.com/made-by": "library"}
+// installLabels are the labels of the installs that this program creates. It reconciles only
+// installs with these labels.
+var installLabels = labels.Set{"example.com/made-by": "library"}
 
-// namespaces is the part that is this program's own.
+// namespaces is the reconciler of namespaces.
 type namespaces struct {
 	client  client.Client
 	options options
@@ -28,7 +29,7 @@ func addNamespaces(mgr ctrl.Manager, o options) error {
 	return ctrl.NewControllerManagedBy(mgr).For(&corev1.Namespace{}).Complete(&namespaces{client: mgr.GetClient(), options: o})
 }
 
-// Reconcile implements reconcile.Reconciler: it makes the install that the label asks for.
+// Reconcile implements reconcile.Reconciler. It creates the install for the label of a namespace.
 func (n *namespaces) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var ns corev1.Namespace
 	if err := n.client.Get(ctx, req.NamespacedName, &ns); err != nil {
@@ -39,7 +40,7 @@ func (n *namespaces) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	in := &appsv1.KsctlInstall{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: stack, Labels: made},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: stack, Labels: installLabels},
 		Spec: appsv1.KsctlInstallSpec{
 			SourceRef: appsv1.SourceRef{Kind: n.options.sourceKind, Name: n.options.source},
 			Path:      "./stacks",

@@ -24,7 +24,7 @@ func TestALabelledNamespaceGetsItsStack(t *testing.T) {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant", Labels: map[string]string{stackLabel: "shop"}}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}).Build()
 	n := &namespaces{client: c, options: options{source: "fleet", sourceKind: "GitRepository"}}
-	for _, name := range []string{"tenant", "tenant", "other", "gone"} { // a second time changes nothing
+	for _, name := range []string{"tenant", "tenant", "other", "gone"} { // the second reconcile of a namespace changes nothing
 		if _, err := n.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -37,8 +37,8 @@ func TestALabelledNamespaceGetsItsStack(t *testing.T) {
 		t.Errorf("got %+v", all.Items)
 	}
 	for _, in := range all.Items {
-		if !made.AsSelector().Matches(labels.Set(in.Labels)) {
-			t.Errorf("%s has the labels %v: the manager does not see it", in.Name, in.Labels)
+		if !installLabels.AsSelector().Matches(labels.Set(in.Labels)) {
+			t.Errorf("%s has the labels %v, which the manager's cache does not select", in.Name, in.Labels)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Command watch says how installs stand, each time that this changes, with the
-// generated clients. With -for it ends when one install is ready, for pipelines.
+// Command watch prints the Ready condition of all installs when it changes, with the generated
+// clients. With -for it exits when one install is ready, for pipelines.
 //
 //	go run ./watch
 //	go run ./watch -for shop/shop
@@ -24,7 +24,7 @@ import (
 )
 
 func main() {
-	until := flag.String("for", "", "End when the install namespace/name is ready.")
+	until := flag.String("for", "", "Exit when the install namespace/name is ready.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := connectAndWatch(ctx, *until)
@@ -48,14 +48,14 @@ func connectAndWatch(ctx context.Context, until string) error {
 	return watch(ctx, os.Stdout, clients, until)
 }
 
-// watch prints a line per change until ctx ends, or until an install is ready.
+// watch prints a line per change until ctx is done, or until the install named until is ready.
 func watch(ctx context.Context, out io.Writer, clients versioned.Interface, until string) error {
 	ctx, done := context.WithCancel(ctx)
 	defer done()
 	factory := externalversions.NewSharedInformerFactory(clients, 0)
-	// One handler is called by one goroutine, one change after the other.
+	// The informer calls a handler from one goroutine, so the map needs no lock.
 	last := map[string]string{}
-	told := func(o any) {
+	printChange := func(o any) {
 		in := o.(*appsv1.KsctlInstall)
 		key, line := in.Namespace+"/"+in.Name, describe(in)
 		if last[key] != line {
@@ -67,12 +67,12 @@ func watch(ctx context.Context, out io.Writer, clients versioned.Interface, unti
 		}
 	}
 	_, err := factory.Apps().V1().KsctlInstalls().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    told,
-		UpdateFunc: func(_, o any) { told(o) },
+		AddFunc:    printChange,
+		UpdateFunc: func(_, o any) { printChange(o) },
 		DeleteFunc: func(o any) {
 			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(o); err == nil {
 				delete(last, key)
-				fmt.Fprintln(out, key, "is gone")
+				fmt.Fprintln(out, key, "deleted")
 			}
 		},
 	})
@@ -81,21 +81,21 @@ func watch(ctx context.Context, out io.Writer, clients versioned.Interface, unti
 	}
 	factory.Start(ctx.Done())
 	<-ctx.Done()
-	factory.Shutdown() // waits for the handler
+	factory.Shutdown() // waits until the handler has returned
 	return nil
 }
 
-// describe is the Ready condition on one line.
+// describe returns the Ready condition of an install as one line.
 func describe(in *appsv1.KsctlInstall) string {
 	c := meta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition)
 	if c == nil {
-		return "was not looked at yet"
+		return "not reconciled yet"
 	}
 	return fmt.Sprintf("Ready=%s %s: %s", c.Status, c.Reason, c.Message)
 }
 
-// ready is true when what the spec says now is installed: a condition of an older
-// generation says nothing of it.
+// ready reports whether the current spec is installed. A condition of an older generation does not
+// count.
 func ready(in *appsv1.KsctlInstall) bool {
 	return in.Status.ObservedGeneration == in.Generation && meta.IsStatusConditionPresentAndEqual(in.Status.Conditions, appsv1.ReadyCondition, metav1.ConditionTrue)
 }

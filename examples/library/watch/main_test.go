@@ -11,7 +11,7 @@ import (
 	"github.com/ksctl/gitops/api/client/clientset/versioned/fake"
 )
 
-// install is one that stands so, of the second generation.
+// install returns a KsctlInstall of generation 2 with an observed generation and a Ready condition.
 func install(name string, observed int64, ready metav1.ConditionStatus) *appsv1.KsctlInstall {
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Generation: 2}}
 	in.Status.ObservedGeneration = observed

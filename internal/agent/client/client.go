@@ -19,85 +19,88 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// Bounds of what is spoken with an agent.
+// Limits of the connection to an agent.
 const (
-	// MaxRequest is the largest message that is sent, in bytes: ksctl's agent takes no larger
-	// one (gRPC's default).
+	// MaxRequest is the maximum size of a request in bytes. ksctl's agent accepts no larger one: it
+	// is gRPC's default.
 	MaxRequest = 4 << 20
-	// MaxAnswer is the largest that is taken.
-	MaxAnswer = 1 << 20
-	// maxHeaders bounds the words of an agent, which come in a header.
-	maxHeaders = 64 << 10
-	// A connection has to be there within connectTimeout, or is tried again, after maxPause at most.
-	connectTimeout = 10 * time.Second
-	maxPause       = 10 * time.Second
-	// An agent at work for minutes is asked for a sign of life, no more often than servers allow.
-	pingAfter   = 6 * time.Minute
-	pingTimeout = 20 * time.Second
+	// MaxResponse is the maximum size of a response in bytes.
+	MaxResponse = 1 << 20
+	// maxHeaderBytes limits response headers, which carry the agent's error message.
+	maxHeaderBytes = 64 << 10
+	// A connection attempt fails after connectTimeout. The next one starts after at most
+	// maxReconnectDelay.
+	connectTimeout    = 10 * time.Second
+	maxReconnectDelay = 10 * time.Second
+	// A call may run for minutes without traffic, so keepalive pings detect a dead agent. They are
+	// sent no more often than gRPC servers allow by default.
+	keepaliveTime    = 6 * time.Minute
+	keepaliveTimeout = 20 * time.Second
 )
 
-// Client speaks with one agent. It may be used by several goroutines at once.
+// Client calls one agent. It is safe for concurrent use.
 type Client struct {
-	conn  *grpc.ClientConn
-	line  *line
-	token string
+	conn      *grpc.ClientConn
+	transport *trackedTransport
+	token     string
 }
 
-// Dial prepares to speak with an agent, with what its Secret holds; nobody is connected to
-// before the first call. Errors are *SecretError and *AddressError.
+// Dial returns a client of the agent at an endpoint. secret is the data of the endpoint's Secret.
+// The client connects on its first call. Errors are *SecretError and *AddressError.
 func Dial(endpoint appsv1.AgentEndpoint, secret map[string][]byte) (*Client, error) {
-	a, err := accessOf(&endpoint, secret)
+	a, err := credentialsFor(&endpoint, secret)
 	if err != nil {
 		return nil, err
 	}
-	l := newLine(a.transport)
+	l := newTrackedTransport(a.transport)
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(l),
-		// A dialer of our own also keeps the proxy of the environment out.
+		// A custom dialer also ignores the proxy of the environment.
 		grpc.WithContextDialer(l.dial), grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxAnswer)),
-		grpc.WithMaxHeaderListSize(maxHeaders),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxResponse)),
+		grpc.WithMaxHeaderListSize(maxHeaderBytes),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout,
-			Backoff: backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxPause}}),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingTimeout}),
+			Backoff: backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxReconnectDelay}}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		grpc.WithUserAgent("ksctl-gitops"),
 	}
 	if a.token != "" {
-		options = append(options, grpc.WithPerRPCCredentials(bearer(a.token)))
+		options = append(options, grpc.WithPerRPCCredentials(tokenCredentials(a.token)))
 	}
-	// The name is looked up at each connection, and each of its addresses looked at.
+	// passthrough leaves name resolution to the dialer, which resolves the host name for each
+	// connection and checks every address.
 	conn, err := grpc.NewClient("passthrough:///"+endpoint.Address, options...)
 	if err != nil {
-		return nil, &AddressError{"no connection can be made to it"}
+		return nil, &AddressError{"gRPC does not accept it"}
 	}
-	return &Client{conn: conn, line: l, token: a.token}, nil
+	return &Client{conn: conn, transport: l, token: a.token}, nil
 }
 
-// Close ends the connection. Calls that wait for an answer end with Canceled.
+// Close closes the connection. Pending calls fail with Canceled.
 func (c *Client) Close() { _ = c.conn.Close() }
 
-// Import has the agent bring an export into ksctl's store, over what that has of the same
-// clusters and clouds. Errors are *TooLargeError, *AddressError and *Error, whose message
-// quotes no secret of the export.
+// Import imports an export into the state store of the agent's ksctl. It overwrites the states of
+// the same clusters and the credentials of the same clouds. Errors are *TooLargeError,
+// *AddressError and *Error; the message of an *Error quotes no secret of the export.
 func (c *Client) Import(ctx context.Context, export []byte) error {
 	req := &agentpb.ReqStore{Operation: agentpb.StorageOperation_IMPORT, Data: export}
 	if n := proto.Size(req); n > MaxRequest {
-		return &TooLargeError{Bytes: n, Most: MaxRequest}
+		return &TooLargeError{Bytes: n, Limit: MaxRequest}
 	}
 	err := c.call(ctx, func(ctx context.Context, o ...grpc.CallOption) error {
 		_, err := agentpb.NewKsctlAgentClient(c.conn).Storage(ctx, req, o...)
 		return err
 	})
-	if said, ok := errors.AsType[*Error](err); ok && said.Answered && state.Quotes(said.Message, export) {
-		said.Message = "its words are left out, for they quote secrets of what was sent"
+	if callErr, ok := errors.AsType[*Error](err); ok && callErr.Answered && state.LeaksSecret(callErr.Message, export) {
+		callErr.Message = "the message is omitted because it quotes secrets of the request"
 	}
 	return err
 }
 
-// Scale has ksctl's agent add or remove workers until there are so many, the new ones of a
-// size in the cloud's words. It returns when that is done. Every error of it, Unimplemented
-// too, is a failure. Errors are *AddressError and *Error.
+// Scale sets the number of workers through ksctl's own agent. size is the instance type of new
+// workers. Scale returns when the workers are added or removed. Any error means that scaling
+// failed, even Unimplemented. Errors are *AddressError and *Error.
 func (c *Client) Scale(ctx context.Context, up bool, desired uint32, size string) error {
 	req := &agentpb.ReqScale{Operation: agentpb.ScaleOperation_SCALE_DOWN, DesiredNoOfWP: desired, NodeSizeOfWP: size}
 	if up {
@@ -109,35 +112,35 @@ func (c *Client) Scale(ctx context.Context, up bool, desired uint32, size string
 		return err
 	})
 	if err == nil && !res.GetIsUpdated() {
-		return &Error{Code: codes.Unknown, Message: "it changed nothing", Answered: true}
+		return &Error{Code: codes.Unknown, Message: "no worker was added or removed", Answered: true}
 	}
 	return err
 }
 
-// call does one call, and makes an error of ours of what it says.
-func (c *Client) call(ctx context.Context, do func(ctx context.Context, o ...grpc.CallOption) error) error {
-	var from peer.Peer
-	err := do(ctx, grpc.Peer(&from))
+// call runs one call and converts its error to an *Error or an *AddressError.
+func (c *Client) call(ctx context.Context, invoke func(ctx context.Context, o ...grpc.CallOption) error) error {
+	var remote peer.Peer
+	err := invoke(ctx, grpc.Peer(&remote))
 	if err == nil {
 		return nil
 	}
-	s, failure := status.Convert(err), c.line.failure()
-	_, bounded := ctx.Deadline() // which the agent is told, so that it may say first that it is over
+	s, failure := status.Convert(err), c.transport.lastFailure()
+	_, hasDeadline := ctx.Deadline() // gRPC sends the deadline along, so the agent may report DeadlineExceeded first
 	switch code := s.Code(); {
 	case code == codes.Canceled:
-		return &Error{Code: code, Message: "the call was given up"}
-	case code == codes.DeadlineExceeded && bounded && failure == nil:
+		return &Error{Code: code, Message: "the call was canceled"}
+	case code == codes.DeadlineExceeded && hasDeadline && failure == nil:
 		return &Error{Code: code, Message: "it does not answer in time"}
-	case code == codes.DeadlineExceeded && bounded, code == codes.Unavailable && (from.Addr == nil || failure != nil):
-		return explain(failure)
+	case code == codes.DeadlineExceeded && hasDeadline, code == codes.Unavailable && (remote.Addr == nil || failure != nil):
+		return connectionError(failure)
 	}
-	return &Error{Code: s.Code(), Message: c.words(s.Message()), Answered: true}
+	return &Error{Code: s.Code(), Message: c.sanitize(s.Message()), Answered: true}
 }
 
-// words are what is told of those of an agent.
-func (c *Client) words(said string) string {
+// sanitize shortens a message of the agent to one line and removes the token from it.
+func (c *Client) sanitize(message string) string {
 	if c.token != "" {
-		said = strings.ReplaceAll(said, c.token, "…")
+		message = strings.ReplaceAll(message, c.token, "…")
 	}
-	return oneLine(said, maxWords)
+	return oneLine(message, maxMessageBytes)
 }

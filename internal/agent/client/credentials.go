@@ -20,96 +20,98 @@ import (
 
 // Keys of the Secret of an agent.
 const (
-	// CAKey has the certificates that the agent's is verified against.
+	// CAKey holds the CA certificates that the agent's certificate is verified against.
 	CAKey = "ca.crt"
-	// CertKey and KeyKey are the certificate that we show.
+	// CertKey and KeyKey hold the client certificate and its private key.
 	CertKey = "tls.crt"
 	KeyKey  = "tls.key"
-	// TokenKey is shown as a bearer token, instead or besides.
+	// TokenKey holds a bearer token, which replaces or accompanies the client certificate.
 	TokenKey = "token"
 )
 
-// maxToken is the longest token that is taken, in bytes.
-const maxToken = 8 << 10
+// maxTokenBytes is the maximum length of a token.
+const maxTokenBytes = 8 << 10
 
-// access is how an agent is reached.
-type access struct {
+// agentCredentials are the credentials of a connection to an agent.
+type agentCredentials struct {
 	transport credentials.TransportCredentials
-	// token is shown with each call; "": none is.
+	// token is the bearer token of each call; "" sends none.
 	token string
 }
 
-// accessOf reads how an agent is reached from its endpoint and what its Secret holds.
-func accessOf(e *appsv1.AgentEndpoint, secret map[string][]byte) (*access, error) {
-	host, err := hostOf(e.Address)
+// credentialsFor validates the endpoint and the Secret of an agent and returns the credentials.
+// Errors are *SecretError and *AddressError.
+func credentialsFor(e *appsv1.AgentEndpoint, secret map[string][]byte) (*agentCredentials, error) {
+	host, err := validateAddress(e.Address)
 	if err != nil {
 		return nil, err
 	}
 	if e.Plaintext {
-		return &access{transport: insecure.NewCredentials()}, nil
+		return &agentCredentials{transport: insecure.NewCredentials()}, nil
 	}
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cmp.Or(e.ServerName, host), RootCAs: x509.NewCertPool()}
 	switch ca := secret[CAKey]; {
 	case len(ca) == 0:
-		return nil, &SecretError{CAKey, "it has no " + CAKey + ": add the certificates that the agent's is verified against"}
+		return nil, &SecretError{CAKey, "key " + CAKey + " is missing: add the CA certificates that the agent's certificate is verified against"}
 	case !cfg.RootCAs.AppendCertsFromPEM(ca):
-		return nil, &SecretError{CAKey, "its " + CAKey + " holds no certificate in PEM"}
+		return nil, &SecretError{CAKey, "key " + CAKey + " holds no PEM certificate"}
 	}
 	if len(secret[CertKey]) > 0 || len(secret[KeyKey]) > 0 {
-		pair, err := pairOf(secret)
+		pair, err := clientCertificate(secret)
 		if err != nil {
 			return nil, err
 		}
 		cfg.Certificates = []tls.Certificate{pair}
 	}
-	token, err := tokenOf(secret)
+	token, err := bearerToken(secret)
 	if err != nil {
 		return nil, err
 	}
 	if token == "" && len(cfg.Certificates) == 0 {
-		return nil, &SecretError{CertKey, fmt.Sprintf("it has neither %s and %s, nor %s: add what the agent knows us by", CertKey, KeyKey, TokenKey)}
+		return nil, &SecretError{CertKey, fmt.Sprintf("client credentials are missing: add keys %s and %s, or key %s", CertKey, KeyKey, TokenKey)}
 	}
-	return &access{transport: credentials.NewTLS(cfg), token: token}, nil
+	return &agentCredentials{transport: credentials.NewTLS(cfg), token: token}, nil
 }
 
-// hostOf is the host of an address that may be dialled.
-func hostOf(address string) (string, error) {
+// validateAddress returns the host of an address, or an *AddressError if the address is invalid or
+// must not be dialed.
+func validateAddress(address string) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || host == "" {
 		return "", &AddressError{"want <host>:<port>"}
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return "", &AddressError{"its port is none: want 1 to 65535"}
+		return "", &AddressError{"invalid port: want 1 to 65535"}
 	}
-	if err := artifact.RefuseHost(address); err != nil {
-		return "", &AddressError{"link-local and multicast addresses are never dialled"}
+	if err := artifact.CheckHost(address); err != nil {
+		return "", &AddressError{"link-local and multicast addresses are not allowed"}
 	}
 	return host, nil
 }
 
-// pairOf is the certificate that we show. Errors of the parsers are left out: they may
-// quote what they read.
-func pairOf(secret map[string][]byte) (tls.Certificate, error) {
+// clientCertificate returns the client certificate of a Secret. Its errors omit those of the
+// parsers, which may quote the key.
+func clientCertificate(secret map[string][]byte) (tls.Certificate, error) {
 	for _, key := range []string{CertKey, KeyKey} {
 		if len(secret[key]) == 0 {
-			return tls.Certificate{}, &SecretError{key, fmt.Sprintf("it has one of %s and %s without the other: add %s", CertKey, KeyKey, key)}
+			return tls.Certificate{}, &SecretError{key, fmt.Sprintf("key %s is missing: %s and %s must be set together", key, CertKey, KeyKey)}
 		}
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(secret[CertKey]) {
-		return tls.Certificate{}, &SecretError{CertKey, "its " + CertKey + " holds no certificate in PEM"}
+		return tls.Certificate{}, &SecretError{CertKey, "key " + CertKey + " holds no PEM certificate"}
 	}
-	if !holdsKey(secret[KeyKey]) {
-		return tls.Certificate{}, &SecretError{KeyKey, "its " + KeyKey + " holds no private key in PEM that is not encrypted"}
+	if !hasPrivateKey(secret[KeyKey]) {
+		return tls.Certificate{}, &SecretError{KeyKey, "key " + KeyKey + " holds no unencrypted PEM private key"}
 	}
 	pair, err := tls.X509KeyPair(secret[CertKey], secret[KeyKey])
 	if err != nil {
-		return tls.Certificate{}, &SecretError{KeyKey, "its " + KeyKey + " can't be read, or is that of another certificate than " + CertKey}
+		return tls.Certificate{}, &SecretError{KeyKey, "key " + KeyKey + " can't be parsed, or does not match the certificate of key " + CertKey}
 	}
 	return pair, nil
 }
 
-// holdsKey is true for PEM with a private key that needs no password.
-func holdsKey(data []byte) bool {
+// hasPrivateKey reports whether PEM data holds a private key that is not encrypted.
+func hasPrivateKey(data []byte) bool {
 	for {
 		block, rest := pem.Decode(data)
 		if block == nil {
@@ -122,28 +124,29 @@ func holdsKey(data []byte) bool {
 	}
 }
 
-// tokenOf is the token of a Secret, without the line end that files have.
-func tokenOf(secret map[string][]byte) (string, error) {
+// bearerToken returns the token of a Secret without trailing line breaks, which token files have;
+// "" if there is none.
+func bearerToken(secret map[string][]byte) (string, error) {
 	token := strings.TrimRight(string(secret[TokenKey]), "\r\n")
 	if token == "" {
 		return "", nil
 	}
-	odd := func(r rune) bool { return r <= ' ' || r > '~' }
-	if len(token) > maxToken || strings.ContainsFunc(token, odd) {
-		return "", &SecretError{TokenKey, fmt.Sprintf("its %s is none: want one line of at most %d printable characters without spaces", TokenKey, maxToken)}
+	invalid := func(r rune) bool { return r <= ' ' || r > '~' }
+	if len(token) > maxTokenBytes || strings.ContainsFunc(token, invalid) {
+		return "", &SecretError{TokenKey, fmt.Sprintf("key %s is invalid: want one line of at most %d printable ASCII characters without spaces", TokenKey, maxTokenBytes)}
 	}
 	return token, nil
 }
 
-// bearer shows a token with each call, and never without TLS.
-type bearer string
+// tokenCredentials sends a bearer token with each call. gRPC refuses it on connections without TLS.
+type tokenCredentials string
 
-var _ credentials.PerRPCCredentials = bearer("")
+var _ credentials.PerRPCCredentials = tokenCredentials("")
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
-func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+func (b tokenCredentials) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	return map[string]string{"authorization": "Bearer " + string(b)}, nil
 }
 
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
-func (bearer) RequireTransportSecurity() bool { return true }
+func (tokenCredentials) RequireTransportSecurity() bool { return true }

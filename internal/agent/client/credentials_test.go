@@ -10,31 +10,31 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-func TestSecretsThatCannotBeUsed(t *testing.T) {
+func TestDialRejectsInvalidSecrets(t *testing.T) {
 	a := newAuthority(t)
-	cert, key := a.issue("agent", soon())
-	_, other := a.issue("agent", soon())
+	cert, key := a.issue("agent", inOneHour())
+	_, other := a.issue("agent", inOneHour())
 	block, _ := pem.Decode(key)
-	locked := pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: block.Bytes})
+	encrypted := pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: block.Bytes})
 	type secret map[string][]byte
 	for what, c := range map[string]struct {
 		secret secret
 		key    string
 		says   string
 	}{
-		"nothing":            {nil, CAKey, "it has no ca.crt"},
-		"no authority":       {secret{CertKey: cert, KeyKey: key}, CAKey, "it has no ca.crt"},
-		"an authority":       {secret{CAKey: a.ca()}, CertKey, "neither tls.crt and tls.key, nor token"},
-		"a bad authority":    {secret{CAKey: key, TokenKey: []byte("t")}, CAKey, "its ca.crt holds no certificate"},
-		"no key":             {secret{CAKey: a.ca(), CertKey: cert}, KeyKey, "add tls.key"},
-		"no certificate":     {secret{CAKey: a.ca(), KeyKey: key}, CertKey, "add tls.crt"},
-		"a bad certificate":  {secret{CAKey: a.ca(), CertKey: key, KeyKey: key}, CertKey, "its tls.crt holds no certificate"},
-		"a bad key":          {secret{CAKey: a.ca(), CertKey: cert, KeyKey: cert}, KeyKey, "its tls.key holds no private key"},
-		"a locked key":       {secret{CAKey: a.ca(), CertKey: cert, KeyKey: locked}, KeyKey, "that is not encrypted"},
-		"another's key":      {secret{CAKey: a.ca(), CertKey: cert, KeyKey: other}, KeyKey, "that of another certificate"},
-		"a token of lines":   {secret{CAKey: a.ca(), TokenKey: []byte("one\ntwo")}, TokenKey, "its token is none"},
-		"a long token":       {secret{CAKey: a.ca(), TokenKey: bytes.Repeat([]byte("x"), maxToken+1)}, TokenKey, "its token is none"},
-		"a token with signs": {secret{CAKey: a.ca(), TokenKey: []byte("s3cr3t–t0k3n")}, TokenKey, "its token is none"},
+		"no Secret":           {nil, CAKey, "key ca.crt is missing"},
+		"no CA":               {secret{CertKey: cert, KeyKey: key}, CAKey, "key ca.crt is missing"},
+		"only a CA":           {secret{CAKey: a.ca()}, CertKey, "add keys tls.crt and tls.key, or key token"},
+		"invalid CA":          {secret{CAKey: key, TokenKey: []byte("t")}, CAKey, "key ca.crt holds no PEM certificate"},
+		"no key":              {secret{CAKey: a.ca(), CertKey: cert}, KeyKey, "key tls.key is missing"},
+		"no certificate":      {secret{CAKey: a.ca(), KeyKey: key}, CertKey, "key tls.crt is missing"},
+		"invalid certificate": {secret{CAKey: a.ca(), CertKey: key, KeyKey: key}, CertKey, "key tls.crt holds no PEM certificate"},
+		"invalid key":         {secret{CAKey: a.ca(), CertKey: cert, KeyKey: cert}, KeyKey, "key tls.key holds no unencrypted PEM private key"},
+		"encrypted key":       {secret{CAKey: a.ca(), CertKey: cert, KeyKey: encrypted}, KeyKey, "no unencrypted PEM private key"},
+		"key of another cert": {secret{CAKey: a.ca(), CertKey: cert, KeyKey: other}, KeyKey, "does not match the certificate"},
+		"multi-line token":    {secret{CAKey: a.ca(), TokenKey: []byte("one\ntwo")}, TokenKey, "key token is invalid"},
+		"too long token":      {secret{CAKey: a.ca(), TokenKey: bytes.Repeat([]byte("x"), maxTokenBytes+1)}, TokenKey, "key token is invalid"},
+		"token beyond ASCII":  {secret{CAKey: a.ca(), TokenKey: []byte("s3cr3t–t0k3n")}, TokenKey, "key token is invalid"},
 	} {
 		_, err := Dial(appsv1.AgentEndpoint{Address: "agent.example:8080"}, c.secret)
 		bad, ok := errors.AsType[*SecretError](err)
@@ -44,13 +44,13 @@ func TestSecretsThatCannotBeUsed(t *testing.T) {
 		}
 		for name, value := range c.secret {
 			if len(value) > 8 && strings.Contains(err.Error(), string(value[:8])) {
-				t.Errorf("%s: it quotes %s: %v", what, name, err)
+				t.Errorf("%s: the error quotes the value of key %s: %v", what, name, err)
 			}
 		}
 	}
 }
 
-func TestAddressesThatAreNotDialled(t *testing.T) {
+func TestDialRejectsInvalidAddresses(t *testing.T) {
 	for _, address := range []string{"", "agent", ":8080", "agent:", "agent:0", "agent:65536", "agent:http", "169.254.169.254:80", "[fe80::1]:80", "224.0.0.1:80", "[::ffff:169.254.169.254]:80"} {
 		_, err := Dial(appsv1.AgentEndpoint{Address: address, Plaintext: true}, nil)
 		if bad, ok := errors.AsType[*AddressError](err); !ok || bad.Error() == "" {

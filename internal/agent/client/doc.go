@@ -1,10 +1,10 @@
-// Package client speaks with the agents of clusters over gRPC: with ksctl's own, which
-// brings exports into ksctl's store and scales, and with ours, which says besides what
-// there is (service Workers).
+// Package client is the gRPC client of cluster agents. It supports ksctl's own agent, which
+// imports exports into ksctl's state store and scales workers, and the agent of this repository,
+// which also lists workers and operations (service Workers).
 //
-// An agent is a stranger at an address that a user wrote: link-local and multicast
-// addresses are never dialled, no proxy is used, answers are bounded, and of its words no
-// more is told than one line, without our token in it. Nothing is asked twice here: whoever
-// calls decides about that. Errors are [*SecretError], [*AddressError], [*NoWorkersError],
+// An agent is untrusted, because its address comes from a user. The client never dials link-local
+// or multicast addresses, uses no proxy, and limits the size of responses. Error messages of an
+// agent are reduced to one line, and the bearer token is removed from them. The client never
+// retries: callers do. Errors are [*SecretError], [*AddressError], [*NoWorkersError],
 // [*TooLargeError] and [*Error].
 package client

@@ -17,53 +17,55 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// maxWords is how much of what an agent says is told, in bytes.
-const maxWords = 300
+// maxMessageBytes is the maximum length of an agent's message in errors and operations.
+const maxMessageBytes = 300
 
-// SecretError says that the Secret of an agent lacks something, or holds what can't be used.
-// It names keys, never what they hold.
+// SecretError reports a missing or invalid key in the Secret of an agent. It names keys and never
+// quotes their values.
 type SecretError struct {
-	// Key of the Secret.
+	// Key is the missing or invalid key of the Secret.
 	Key string
-	// Message says what is wrong with "it", the Secret.
+	// Message describes the problem. Callers prepend the name of the Secret.
 	Message string
 }
 
 // Error implements error.
 func (e *SecretError) Error() string { return e.Message }
 
-// AddressError says that an address is none, or one that is never dialled.
+// AddressError reports an agent address that is invalid or must not be dialed.
 type AddressError struct{ Message string }
 
 // Error implements error.
-func (e *AddressError) Error() string { return "the agent's address is refused: " + e.Message }
+func (e *AddressError) Error() string { return "invalid agent address: " + e.Message }
 
-// NoWorkersError says that an agent does not serve Workers: it is ksctl's own.
+// NoWorkersError reports an agent that does not serve Workers, as ksctl's own agent.
 type NoWorkersError struct{}
 
 // Error implements error.
 func (*NoWorkersError) Error() string {
-	return "the agent can't be asked for its workers: it is ksctl's own, or does not serve ksctlAgent.Workers"
+	return "the agent can't list workers: it is ksctl's own agent, or does not serve ksctlAgent.Workers"
 }
 
-// TooLargeError says that something was not sent, as agents take no more than so much.
+// TooLargeError reports a request that was not sent because it exceeds the size limit of agents.
 type TooLargeError struct {
-	// Bytes of it, and the most that are sent.
-	Bytes, Most int
+	// Bytes is the size of the request, Limit the maximum.
+	Bytes, Limit int
 }
 
 // Error implements error.
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("it has %d bytes, and an agent takes messages of %d at most: nothing was sent", e.Bytes, e.Most)
+	return fmt.Sprintf("request of %d bytes exceeds the agent's limit of %d bytes: nothing was sent", e.Bytes, e.Limit)
 }
 
-// Error is a call that failed.
+// Error is the error of a failed call.
 type Error struct {
-	// Code of the failure. Unavailable and DeadlineExceeded are also said where nobody answers.
+	// Code is the gRPC code. Unavailable and DeadlineExceeded are also used when the agent does not
+	// answer at all.
 	Code codes.Code
-	// Message is one line of at most 300 bytes: our words, or the agent's without our token.
+	// Message is one line of at most 300 bytes. It comes from this package or, without the bearer
+	// token, from the agent.
 	Message string
-	// Answered is true when the agent itself said so.
+	// Answered is true if the error comes from the agent.
 	Answered bool
 }
 
@@ -78,65 +80,66 @@ func (e *Error) Error() string {
 	return "the agent answers " + e.Code.String() + ": " + e.Message
 }
 
-// explain tells why there is no connection, without what differs each time, such as our own
-// port or the time, and without what a stranger says.
-func explain(err error) error {
-	if _, refused := artifact.Refused(err); refused {
-		return &AddressError{"its name leads to a link-local or multicast address, which is never dialled"}
+// connectionError converts the error of a failed connection to an *AddressError or an *Error. The
+// result omits everything that differs between attempts, such as the local port or the time, and
+// everything that an untrusted server sent.
+func connectionError(err error) error {
+	if _, refused := artifact.AsRefusedAddress(err); refused {
+		return &AddressError{"the host name resolves to a link-local or multicast address, which is not allowed"}
 	}
-	return &Error{Code: codes.Unavailable, Message: trouble(err)}
+	return &Error{Code: codes.Unavailable, Message: describeConnectionError(err)}
 }
 
-// refusesTLS is all that a server tells that does not take our certificate.
-const refusesTLS = "it refuses the TLS connection: see whether it knows the authority of our " + CertKey
+// tlsRejected is the message when a server rejects the TLS connection: servers do not report why
+// they reject a client certificate.
+const tlsRejected = "it rejects the TLS connection: check that it trusts the CA of " + CertKey
 
-// trouble is that in words.
-func trouble(err error) string {
+// describeConnectionError returns the message for the error of a failed connection.
+func describeConnectionError(err error) string {
 	var (
-		silent  *silentError
-		invalid x509.CertificateInvalidError
-		host    x509.HostnameError
-		unknown x509.UnknownAuthorityError
-		record  tls.RecordHeaderError
-		name    *net.DNSError
-		op      *net.OpError
-		errno   syscall.Errno
-		slow    interface{ Timeout() bool }
+		earlyClose *earlyCloseError
+		invalid    x509.CertificateInvalidError
+		host       x509.HostnameError
+		unknown    x509.UnknownAuthorityError
+		record     tls.RecordHeaderError
+		dns        *net.DNSError
+		op         *net.OpError
+		errno      syscall.Errno
+		timeout    interface{ Timeout() bool }
 	)
 	switch {
 	case err == nil:
-		return "what answers does not speak gRPC, or not without TLS"
-	case errors.As(err, &silent):
-		return silent.Error()
+		return "the server does not speak gRPC, or requires TLS"
+	case errors.As(err, &earlyClose):
+		return earlyClose.Error()
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return "its certificate has expired, or is not valid yet"
 	case errors.As(err, &invalid):
 		return "its certificate is not valid"
 	case errors.As(err, &host):
-		return "its certificate is for another name than that of its address, or of serverName"
+		return "its certificate is not valid for the host name of its address, or for serverName if set"
 	case errors.As(err, &unknown):
-		return "its certificate is of an authority that " + CAKey + " does not have"
+		return "its certificate is signed by an authority that " + CAKey + " does not contain"
 	case errors.As(err, &record):
-		return "what answers does not speak TLS"
-	case errors.As(err, &name) && name.IsNotFound:
-		return "its name is not known"
-	case errors.As(err, &name):
-		return "its name can't be looked up"
+		return "the server does not speak TLS"
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return "its host name does not exist"
+	case errors.As(err, &dns):
+		return "its host name can't be resolved"
 	case errors.As(err, &errno):
 		return errno.Error()
-	case errors.As(err, &op) && op.Op == "remote error": // an alert of TLS, as crypto/tls has it
-		return refusesTLS
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
+	case errors.As(err, &op) && op.Op == "remote error": // how crypto/tls reports a TLS alert
+		return tlsRejected
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return "it does not answer in time"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "it closes the connection"
 	}
-	return "what answers does not speak gRPC over TLS"
+	return "the server does not speak gRPC over TLS"
 }
 
-// oneLine is a text without line ends, and whatever else is not to be seen, of so many bytes
-// at most.
-func oneLine(s string, most int) string {
+// oneLine returns s as one line of printable characters, shortened to a maximum length in bytes.
+func oneLine(s string, maxBytes int) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):
@@ -147,9 +150,9 @@ func oneLine(s string, most int) string {
 		return r
 	}, strings.ToValidUTF8(s, ""))
 	s = strings.Join(strings.Fields(s), " ")
-	if len(s) <= most {
+	if len(s) <= maxBytes {
 		return s
 	}
-	const cut = "…"
-	return strings.ToValidUTF8(s[:most-len(cut)], "") + cut
+	const ellipsis = "…"
+	return strings.ToValidUTF8(s[:maxBytes-len(ellipsis)], "") + ellipsis
 }

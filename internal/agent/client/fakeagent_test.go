@@ -63,12 +63,12 @@ func (a *authority) sign(template, parent *x509.Certificate, public *ecdsa.Publi
 	return cert
 }
 
-// ca is the authority as a Secret has it.
+// ca returns the CA certificate as PEM.
 func (a *authority) ca() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// issue is a certificate for loopback and a name, and its key, that end at a time.
+// issue returns a certificate for loopback and a name that expires at a time, and its key, as PEM.
 func (a *authority) issue(name string, until time.Time) (cert, key []byte) {
 	a.Helper()
 	private := newKey(a)
@@ -82,11 +82,11 @@ func (a *authority) issue(name string, until time.Time) (cert, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// soon is when certificates end that are valid.
-func soon() time.Time { return time.Now().Add(time.Hour) }
+// inOneHour is the expiry time of valid certificates.
+func inOneHour() time.Time { return time.Now().Add(time.Hour) }
 
-// fake is an agent.
-type fake struct {
+// fakeAgent implements the services of an agent with functions.
+type fakeAgent struct {
 	agentpb.UnimplementedKsctlAgentServer
 	agentpb.UnimplementedWorkersServer
 
@@ -96,30 +96,31 @@ type fake struct {
 	begin   func(context.Context, *agentpb.BeginRequest) (*agentpb.BeginResponse, error)
 }
 
-func (f *fake) Storage(ctx context.Context, r *agentpb.ReqStore) (*agentpb.ResStore, error) {
+func (f *fakeAgent) Storage(ctx context.Context, r *agentpb.ReqStore) (*agentpb.ResStore, error) {
 	return &agentpb.ResStore{}, f.storage(ctx, r)
 }
 
-func (f *fake) Scale(ctx context.Context, r *agentpb.ReqScale) (*agentpb.ResScale, error) {
+func (f *fakeAgent) Scale(ctx context.Context, r *agentpb.ReqScale) (*agentpb.ResScale, error) {
 	updated, err := f.scale(ctx, r)
 	return &agentpb.ResScale{IsUpdated: updated}, err
 }
 
-func (f *fake) List(ctx context.Context, r *agentpb.ListRequest) (*agentpb.ListResponse, error) {
+func (f *fakeAgent) List(ctx context.Context, r *agentpb.ListRequest) (*agentpb.ListResponse, error) {
 	return f.list(ctx, r.GetCluster())
 }
 
-func (f *fake) Begin(ctx context.Context, r *agentpb.BeginRequest) (*agentpb.BeginResponse, error) {
+func (f *fakeAgent) Begin(ctx context.Context, r *agentpb.BeginRequest) (*agentpb.BeginResponse, error) {
 	return f.begin(ctx, r)
 }
 
-// serve has an agent listen on loopback, as ksctl's own if it has no workers.
-func serve(t *testing.T, f *fake, options ...grpc.ServerOption) string {
+// serve runs an agent on loopback until the test ends and returns its address. The agent serves
+// Workers only if list or begin is set; else it behaves as ksctl's own.
+func serve(t *testing.T, f *fakeAgent, options ...grpc.ServerOption) string {
 	t.Helper()
 	return serveAt(t, "127.0.0.1:0", f, options...)
 }
 
-func serveAt(t *testing.T, address string, f *fake, options ...grpc.ServerOption) string {
+func serveAt(t *testing.T, address string, f *fakeAgent, options ...grpc.ServerOption) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -144,8 +145,9 @@ func serveAt(t *testing.T, address string, f *fake, options ...grpc.ServerOption
 	return listener.Addr().String()
 }
 
-// secured is TLS of a server that asks for certificates of an authority; nil: it asks for none.
-func secured(t *testing.T, cert, key []byte, clients *authority) grpc.ServerOption {
+// serverTLS returns the TLS option of a server that requires client certificates of an authority;
+// nil requires none.
+func serverTLS(t *testing.T, cert, key []byte, clients *authority) grpc.ServerOption {
 	t.Helper()
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
@@ -159,8 +161,8 @@ func secured(t *testing.T, cert, key []byte, clients *authority) grpc.ServerOpti
 	return grpc.Creds(credentials.NewTLS(cfg))
 }
 
-// asking refuses calls without a token.
-func asking(token string) grpc.ServerOption {
+// requireToken returns the option of a server that rejects calls without the token.
+func requireToken(token string) grpc.ServerOption {
 	return grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		md, _ := metadata.FromIncomingContext(ctx)
 		if got := md.Get("authorization"); len(got) != 1 || got[0] != "Bearer "+token {
@@ -170,7 +172,7 @@ func asking(token string) grpc.ServerOption {
 	})
 }
 
-// dial is a client that is closed with the test.
+// dial returns a client that is closed when the test ends.
 func dial(t *testing.T, e appsv1.AgentEndpoint, secret map[string][]byte) *Client {
 	t.Helper()
 	c, err := Dial(e, secret)
@@ -181,8 +183,8 @@ func dial(t *testing.T, e appsv1.AgentEndpoint, secret map[string][]byte) *Clien
 	return c
 }
 
-// plain is an agent without TLS.
-func plain(t *testing.T, f *fake, options ...grpc.ServerOption) *Client {
+// dialPlaintext runs an agent without TLS and returns a client of it.
+func dialPlaintext(t *testing.T, f *fakeAgent, options ...grpc.ServerOption) *Client {
 	t.Helper()
 	return dial(t, appsv1.AgentEndpoint{Address: serve(t, f, options...), Plaintext: true}, nil)
 }

@@ -12,100 +12,103 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// line is what connections to an agent are made of. It remembers why the last one failed:
-// gRPC tells that as text, which quotes what differs each time.
-type line struct {
+// trackedTransport dials and secures the connections to an agent. It records why the last
+// connection failed, because gRPC reports that only as text, which includes details that differ
+// between attempts.
+type trackedTransport struct {
 	credentials.TransportCredentials
 
 	dialer *net.Dialer
 
-	mu  sync.Mutex
-	err error
+	mu      sync.Mutex
+	lastErr error
 }
 
-func newLine(transport credentials.TransportCredentials) *line {
-	return &line{TransportCredentials: transport, dialer: artifact.NewDialer()}
+func newTrackedTransport(transport credentials.TransportCredentials) *trackedTransport {
+	return &trackedTransport{TransportCredentials: transport, dialer: artifact.NewDialer()}
 }
 
-func (l *line) failed(err error) {
+func (l *trackedTransport) recordFailure(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.err = err
+	l.lastErr = err
 }
 
-// failure is why there is no connection; nil: that is not known.
-func (l *line) failure() error {
+// lastFailure returns the error of the last connection; nil if it is unknown.
+func (l *trackedTransport) lastFailure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.err
+	return l.lastErr
 }
 
-// dial opens a connection to one of the addresses of a name.
-func (l *line) dial(ctx context.Context, address string) (net.Conn, error) {
+// dial opens a connection to one of the addresses of a host.
+func (l *trackedTransport) dial(ctx context.Context, address string) (net.Conn, error) {
 	c, err := l.dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
-		l.failed(err)
+		l.recordFailure(err)
 	}
 	return c, err
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
-func (l *line) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (l *trackedTransport) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c, info, err := l.TransportCredentials.ClientHandshake(ctx, authority, raw)
-	if l.failed(err); err != nil {
+	if l.recordFailure(err); err != nil {
 		return nil, nil, err
 	}
-	return &watched{Conn: c, line: l, secure: info.AuthType() == "tls"}, info, nil
+	return &trackedConn{Conn: c, transport: l, secure: info.AuthType() == "tls"}, info, nil
 }
 
-// Clone implements credentials.TransportCredentials. What fails is remembered here all the same.
-func (l *line) Clone() credentials.TransportCredentials { return l }
+// Clone implements credentials.TransportCredentials. It returns the receiver, so that failures of
+// every connection are recorded in one place.
+func (l *trackedTransport) Clone() credentials.TransportCredentials { return l }
 
-// watched is a connection whose end is remembered.
-type watched struct {
+// trackedConn is a connection that records its last error in the transport.
+type trackedConn struct {
 	net.Conn
 
-	line   *line
-	secure bool
-	// spoke is true when anything was read.
-	spoke atomic.Bool
+	transport *trackedTransport
+	secure    bool
+	// received is true once anything was read.
+	received atomic.Bool
 }
 
-// silentError is a connection that ended before anything was said. With TLS 1.3 our certificate
-// is refused after the handshake, and whether the refusal itself arrives is a matter of chance.
-type silentError struct{ secure bool }
+// earlyCloseError reports a connection that ended before anything was read. With TLS 1.3 a server
+// rejects the client certificate only after the handshake, and its alert may or may not arrive
+// before the connection closes.
+type earlyCloseError struct{ secure bool }
 
 // Error implements error.
-func (e *silentError) Error() string {
+func (e *earlyCloseError) Error() string {
 	if e.secure {
-		return refusesTLS
+		return tlsRejected
 	}
-	return "it closes the connection without a word: see whether it wants TLS"
+	return "it closes the connection before it sends anything: check whether it requires TLS"
 }
 
 // Read implements net.Conn.
-func (w *watched) Read(p []byte) (int, error) {
+func (w *trackedConn) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
 	if n > 0 {
-		w.spoke.Store(true)
+		w.received.Store(true)
 	}
-	return n, w.ended(err)
+	return n, w.recordEnd(err)
 }
 
 // Write implements net.Conn.
-func (w *watched) Write(p []byte) (int, error) {
+func (w *trackedConn) Write(p []byte) (int, error) {
 	n, err := w.Conn.Write(p)
-	return n, w.ended(err)
+	return n, w.recordEnd(err)
 }
 
-// ended remembers an error that is not of our own making.
-func (w *watched) ended(err error) error {
+// recordEnd records err and returns it, unless this process closed the connection itself.
+func (w *trackedConn) recordEnd(err error) error {
 	switch {
 	case err == nil || errors.Is(err, net.ErrClosed):
-	case !w.spoke.Load():
-		w.line.failed(&silentError{w.secure})
+	case !w.received.Load():
+		w.transport.recordFailure(&earlyCloseError{w.secure})
 	default:
-		w.line.failed(err)
+		w.transport.recordFailure(err)
 	}
 	return err
 }

@@ -15,26 +15,27 @@ import (
 	"github.com/ksctl/gitops/internal/agent/agentpb"
 )
 
-// Bounds of what an agent lists.
+// Limits of the responses of an agent.
 const (
-	maxWorkers = 10_000
-	maxName    = 253 // bytes of a name, as of a Node
+	maxWorkers   = 10_000
+	maxNameBytes = 253 // bytes: the maximum length of a Node's name
 )
 
-// Worker is a machine.
+// Worker is a worker machine of a cluster.
 type Worker struct {
-	// Index is its place in the array of workers, from 0.
+	// Index is the index in the cluster's array of workers, from 0.
 	Index uint32
-	// Name of the machine, its Size in the cloud's words, and its Node, "" if that is not known.
+	// Name is the name of the machine, Size its instance type, and Node the name of its Node; ""
+	// if the Node is unknown.
 	Name, Size, Node string
 }
 
-// Phase is how an operation stands.
+// Phase is the state of an operation.
 type Phase string
 
 // Phases.
 const (
-	// PhaseUnknown is one that is not known here.
+	// PhaseUnknown is any state that this package does not know.
 	PhaseUnknown   Phase = ""
 	PhaseRunning   Phase = "Running"
 	PhaseSucceeded Phase = "Succeeded"
@@ -46,80 +47,82 @@ type Failure string
 
 // Failures.
 const (
-	// NoFailure is that of an operation that did not fail.
+	// NoFailure means that the operation did not fail.
 	NoFailure Failure = ""
-	// OutOfResources: the cloud has no more machines of that size, or the account may have none.
+	// OutOfResources means that the cloud provider is out of capacity for the instance type, or
+	// that the account's quota is exhausted.
 	OutOfResources Failure = "OutOfResources"
-	// DrainFailure: a disruption budget keeps a worker.
+	// DrainFailure means that a node could not be drained, for example because of a
+	// PodDisruptionBudget.
 	DrainFailure Failure = "Drain"
-	// OtherFailure is everything else.
+	// OtherFailure is any other failure.
 	OtherFailure Failure = "Other"
 )
 
 // Operation changes the number of workers.
 type Operation struct {
-	// ID that it was begun with.
+	// ID is the ID of the BeginRequest.
 	ID    string
 	Phase Phase
-	// Desired number of workers, all together, and the Size of those that are made.
+	// Desired is the total number of workers, Size the instance type of new ones.
 	Desired uint32
 	Size    string
 	Failure Failure
-	// Message is one line of the agent's, of at most 300 bytes.
+	// Message is one line of the agent, of at most 300 bytes.
 	Message string
-	// Started and Ended are by the agent's clock; zero: not yet.
+	// Started and Ended are times of the agent's clock; zero means not yet.
 	Started, Ended time.Time
 }
 
-// State of a cluster's workers.
+// State is the state of a cluster's workers.
 type State struct {
-	// Workers by their index.
+	// Workers are sorted by their index.
 	Workers []Worker
-	// Operation that was begun last; nil: none was.
+	// Operation is the latest operation; nil if there was none.
 	Operation *Operation
 }
 
-// BeginRequest says which operation is to begin.
+// BeginRequest describes an operation to start.
 type BeginRequest struct {
-	// Cluster; "" is the only one that the agent has.
+	// Cluster is the name of the cluster; "" selects the only cluster of the agent.
 	Cluster string
-	// ID of the operation: 1 to 64 letters, digits, dots and dashes.
+	// ID is the ID of the operation: 1 to 64 letters, digits, dots and dashes.
 	ID string
-	// Desired number of workers, and the Current one as the caller knows it.
+	// Desired is the desired number of workers, Current the number that the caller observed.
 	Desired, Current uint32
-	// Size of the machines that are made.
+	// Size is the instance type of new machines.
 	Size string
 }
 
-// List says which workers there are, and how the last operation stands. Errors are
-// *NoWorkersError, *AddressError and *Error.
+// List returns the workers and the state of the latest operation. Errors are *NoWorkersError,
+// *AddressError and *Error.
 func (c *Client) List(ctx context.Context, cluster string) (State, error) {
 	var res *agentpb.ListResponse
 	err := c.call(ctx, func(ctx context.Context, o ...grpc.CallOption) (err error) {
 		res, err = agentpb.NewWorkersClient(c.conn).List(ctx, &agentpb.ListRequest{Cluster: cluster}, o...)
 		return err
 	})
-	if said, ok := errors.AsType[*Error](err); ok && said.Code == codes.Unimplemented {
+	if callErr, ok := errors.AsType[*Error](err); ok && callErr.Code == codes.Unimplemented {
 		return State{}, &NoWorkersError{}
 	}
 	if err != nil {
 		return State{}, err
 	}
-	workers, err := workersOf(res.GetWorkers())
+	workers, err := toWorkers(res.GetWorkers())
 	if err != nil {
 		return State{}, err
 	}
 	out := State{Workers: workers}
 	if op := res.GetOperation(); op != nil {
-		known := c.operationOf(op)
-		out.Operation = &known
+		converted := c.toOperation(op)
+		out.Operation = &converted
 	}
 	return out, nil
 }
 
-// Begin begins an operation, or says how it stands if the agent knows its id. The Code of an
-// *Error is FailedPrecondition while another is at work, Aborted where the number of workers
-// is another than the caller's. Errors are *AddressError and *Error.
+// Begin starts an operation and returns its state. If the agent already knows the ID, Begin starts
+// nothing. The Code of an *Error is FailedPrecondition while another operation runs, and Aborted if
+// the number of workers differs from r.Current. Errors are *AddressError and *Error.
 func (c *Client) Begin(ctx context.Context, r BeginRequest) (Operation, error) {
 	req := &agentpb.BeginRequest{Cluster: r.Cluster, Id: r.ID, Desired: r.Desired, Current: r.Current, Size: r.Size}
 	var res *agentpb.BeginResponse
@@ -131,30 +134,30 @@ func (c *Client) Begin(ctx context.Context, r BeginRequest) (Operation, error) {
 	case err != nil:
 		return Operation{}, err
 	case op.GetId() != r.ID:
-		return Operation{}, odd("it answers with another operation than was asked for")
+		return Operation{}, protocolError("the response holds another operation than the requested one")
 	default:
-		return c.operationOf(op), nil
+		return c.toOperation(op), nil
 	}
 }
 
-// odd is an answer that no agent gives that keeps to the protocol.
-func odd(format string, args ...any) error {
+// protocolError returns the error of a response that violates the protocol.
+func protocolError(format string, args ...any) error {
 	return &Error{Code: codes.DataLoss, Message: fmt.Sprintf(format, args...), Answered: true}
 }
 
-// workersOf takes what an agent lists, sorted. An array has each place once.
-func workersOf(list []*agentpb.Worker) ([]Worker, error) {
+// toWorkers converts a list of workers and sorts it by index. Each index must occur once.
+func toWorkers(list []*agentpb.Worker) ([]Worker, error) {
 	if len(list) > maxWorkers {
-		return nil, odd("it lists %d workers, and at most %d are taken", len(list), maxWorkers)
+		return nil, protocolError("the list has %d workers; the maximum is %d", len(list), maxWorkers)
 	}
 	out := make([]Worker, 0, len(list))
 	for _, w := range list {
-		out = append(out, Worker{Index: w.GetIndex(), Name: oneLine(w.GetName(), maxName), Size: oneLine(w.GetSize(), maxName), Node: oneLine(w.GetNode(), maxName)})
+		out = append(out, Worker{Index: w.GetIndex(), Name: oneLine(w.GetName(), maxNameBytes), Size: oneLine(w.GetSize(), maxNameBytes), Node: oneLine(w.GetNode(), maxNameBytes)})
 	}
 	slices.SortFunc(out, func(a, b Worker) int { return cmp.Compare(a.Index, b.Index) })
 	for i := range out {
 		if i > 0 && out[i].Index == out[i-1].Index {
-			return nil, odd("it lists two workers with the index %d", out[i].Index)
+			return nil, protocolError("the list has two workers with index %d", out[i].Index)
 		}
 	}
 	return out, nil
@@ -168,18 +171,18 @@ var failures = map[agentpb.Operation_Failure]Failure{
 	agentpb.Operation_OUT_OF_RESOURCES: OutOfResources, agentpb.Operation_DRAIN: DrainFailure, agentpb.Operation_OTHER: OtherFailure,
 }
 
-// operationOf takes what an agent says of an operation. One that failed has a failure, also
-// where the agent has none, or one that is not known here.
-func (c *Client) operationOf(op *agentpb.Operation) Operation {
-	out := Operation{ID: oneLine(op.GetId(), maxName), Phase: phases[op.GetState()], Desired: op.GetDesired(), Size: oneLine(op.GetSize(), maxName),
-		Message: c.words(op.GetMessage()), Started: timeOf(op.GetStarted()), Ended: timeOf(op.GetEnded())}
+// toOperation converts an operation. A failed operation always has a Failure: OtherFailure if the
+// agent reports none or an unknown one.
+func (c *Client) toOperation(op *agentpb.Operation) Operation {
+	out := Operation{ID: oneLine(op.GetId(), maxNameBytes), Phase: phases[op.GetState()], Desired: op.GetDesired(), Size: oneLine(op.GetSize(), maxNameBytes),
+		Message: c.sanitize(op.GetMessage()), Started: toTime(op.GetStarted()), Ended: toTime(op.GetEnded())}
 	if out.Phase == PhaseFailed {
 		out.Failure = cmp.Or(failures[op.GetFailure()], OtherFailure)
 	}
 	return out
 }
 
-func timeOf(t *timestamppb.Timestamp) time.Time {
+func toTime(t *timestamppb.Timestamp) time.Time {
 	if !t.IsValid() {
 		return time.Time{}
 	}

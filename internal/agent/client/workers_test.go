@@ -18,14 +18,14 @@ import (
 
 func TestList(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	c := plain(t, &fake{list: func(_ context.Context, cluster string) (*agentpb.ListResponse, error) {
+	c := dialPlaintext(t, &fakeAgent{list: func(_ context.Context, cluster string) (*agentpb.ListResponse, error) {
 		return &agentpb.ListResponse{
 			Workers: []*agentpb.Worker{{Index: 1, Name: cluster + "-vm-wp-1", Size: "small", Node: "node\n1"}, {Index: 0, Name: cluster + "-vm-wp-0", Size: "small"}},
 			Operation: &agentpb.Operation{Id: "a.1", State: agentpb.Operation_FAILED, Desired: 2, Size: "small", Failure: agentpb.Operation_OUT_OF_RESOURCES,
 				Message: "no more\nof them", Started: timestamppb.New(began)},
 		}, nil
 	}})
-	got, err := c.List(within(t, 20*time.Second), "demo")
+	got, err := c.List(withTimeout(t, 20*time.Second), "demo")
 	want := State{Workers: []Worker{{0, "demo-vm-wp-0", "small", ""}, {1, "demo-vm-wp-1", "small", "node 1"}},
 		Operation: &Operation{ID: "a.1", Phase: PhaseFailed, Desired: 2, Size: "small", Failure: OutOfResources, Message: "no more of them", Started: began}}
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -33,14 +33,14 @@ func TestList(t *testing.T) {
 	}
 }
 
-func TestListOfKsctlsOwnAgent(t *testing.T) {
-	_, err := plain(t, taking()).List(within(t, 20*time.Second), "")
+func TestListUnimplemented(t *testing.T) {
+	_, err := dialPlaintext(t, acceptAll()).List(withTimeout(t, 20*time.Second), "")
 	if _, ok := errors.AsType[*NoWorkersError](err); !ok || err.Error() == "" {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestListsThatAreNone(t *testing.T) {
+func TestListRejectsInvalidResponses(t *testing.T) {
 	var many []*agentpb.Worker
 	for i := range maxWorkers + 1 {
 		many = append(many, &agentpb.Worker{Index: uint32(i)})
@@ -50,14 +50,14 @@ func TestListsThatAreNone(t *testing.T) {
 		code    codes.Code
 		says    string
 	}{
-		"twice the same": {[]*agentpb.Worker{{Index: 3}, {Index: 1}, {Index: 3}}, codes.DataLoss, "two workers with the index 3"},
-		"many":           {many, codes.DataLoss, "it lists 10001 workers"},
-		"large":          {[]*agentpb.Worker{{Name: strings.Repeat("x", MaxAnswer)}}, codes.ResourceExhausted, "larger than max"},
+		"duplicate index":  {[]*agentpb.Worker{{Index: 3}, {Index: 1}, {Index: 3}}, codes.DataLoss, "two workers with index 3"},
+		"too many workers": {many, codes.DataLoss, "the list has 10001 workers"},
+		"too many bytes":   {[]*agentpb.Worker{{Name: strings.Repeat("x", MaxResponse)}}, codes.ResourceExhausted, "larger than max"},
 	} {
-		client := plain(t, &fake{list: func(context.Context, string) (*agentpb.ListResponse, error) {
+		client := dialPlaintext(t, &fakeAgent{list: func(context.Context, string) (*agentpb.ListResponse, error) {
 			return &agentpb.ListResponse{Workers: c.workers}, nil
 		}})
-		_, err := client.List(within(t, 20*time.Second), "")
+		_, err := client.List(withTimeout(t, 20*time.Second), "")
 		if failure, ok := errors.AsType[*Error](err); !ok || failure.Code != c.code || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v", what, err)
 		}
@@ -65,28 +65,28 @@ func TestListsThatAreNone(t *testing.T) {
 }
 
 func TestBegin(t *testing.T) {
-	var asked string
+	var requested string
 	answer, failure := &agentpb.Operation{Id: "a.1", State: agentpb.Operation_RUNNING, Desired: 3}, error(nil)
-	c := plain(t, &fake{begin: func(_ context.Context, r *agentpb.BeginRequest) (*agentpb.BeginResponse, error) {
-		asked = fmt.Sprintf("%s %s %d of %d %s", r.GetCluster(), r.GetId(), r.GetDesired(), r.GetCurrent(), r.GetSize())
+	c := dialPlaintext(t, &fakeAgent{begin: func(_ context.Context, r *agentpb.BeginRequest) (*agentpb.BeginResponse, error) {
+		requested = fmt.Sprintf("%s %s %d of %d %s", r.GetCluster(), r.GetId(), r.GetDesired(), r.GetCurrent(), r.GetSize())
 		return &agentpb.BeginResponse{Operation: answer}, failure
 	}})
 	req := BeginRequest{Cluster: "demo", ID: "a.1", Desired: 3, Current: 2, Size: "small"}
-	got, err := c.Begin(within(t, 20*time.Second), req)
-	if err != nil || asked != "demo a.1 3 of 2 small" || got != (Operation{ID: "a.1", Phase: PhaseRunning, Desired: 3}) {
-		t.Errorf("asked for %s: got %+v, %v", asked, got, err)
+	got, err := c.Begin(withTimeout(t, 20*time.Second), req)
+	if err != nil || requested != "demo a.1 3 of 2 small" || got != (Operation{ID: "a.1", Phase: PhaseRunning, Desired: 3}) {
+		t.Errorf("requested %s: got %+v, %v", requested, got, err)
 	}
 	answer = &agentpb.Operation{Id: "a.1", State: agentpb.Operation_FAILED, Failure: 99}
-	if got, err := c.Begin(within(t, 20*time.Second), req); err != nil || got.Failure != OtherFailure {
-		t.Errorf("a failure that is not known: got %+v, %v", got, err)
+	if got, err := c.Begin(withTimeout(t, 20*time.Second), req); err != nil || got.Failure != OtherFailure {
+		t.Errorf("unknown failure: got %+v, %v", got, err)
 	}
 	answer = &agentpb.Operation{Id: "a.2", State: agentpb.Operation_RUNNING}
-	if _, err := c.Begin(within(t, 20*time.Second), req); err == nil || !strings.Contains(err.Error(), "another operation") {
+	if _, err := c.Begin(withTimeout(t, 20*time.Second), req); err == nil || !strings.Contains(err.Error(), "another operation") {
 		t.Errorf("another operation: got %v", err)
 	}
 	failure = status.Error(codes.Aborted, "there are 4")
-	_, err = c.Begin(within(t, 20*time.Second), req)
-	if said, ok := errors.AsType[*Error](err); !ok || said.Code != codes.Aborted || err.Error() != "the agent answers Aborted: there are 4" {
+	_, err = c.Begin(withTimeout(t, 20*time.Second), req)
+	if callErr, ok := errors.AsType[*Error](err); !ok || callErr.Code != codes.Aborted || err.Error() != "the agent answers Aborted: there are 4" {
 		t.Errorf("got %v", err)
 	}
 }

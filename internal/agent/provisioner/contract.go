@@ -6,87 +6,88 @@ import (
 	"time"
 )
 
-// APIVersion of requests and answers. A program refuses a request of a version that it does not
-// know, and so does the agent with an answer.
+// APIVersion is the version of requests and responses. Programs reject requests of unknown
+// versions; the agent rejects responses of unknown versions.
 const APIVersion = "agent.ksctl.com/v1"
 
-// Verb is what a program is asked to do.
+// Verb is the operation of a request.
 type Verb string
 
 // Verbs.
 const (
-	// List answers with the workers that there are.
+	// List returns all workers.
 	List Verb = "List"
-	// Create makes those workers of [From, Desired) that are not there, each of the size Size.
-	// Every other one is left as it is.
+	// Create creates the missing workers with an index in [From, Desired), each of size Size. It
+	// leaves every other worker unchanged.
 	Create Verb = "Create"
-	// Delete deletes those workers whose index is Desired or more; From is one more than the
-	// index of the last one that there is. It deletes machines alone: pods were moved away
-	// before, and Node objects are deleted afterwards.
+	// Delete deletes the workers with an index of Desired or more. From is the highest existing
+	// index plus one. Delete only deletes machines: the agent has moved their pods before, and
+	// deletes their Node objects afterwards.
 	Delete Verb = "Delete"
 )
 
-// Cluster is which cluster it is about, in ksctl's words.
+// Cluster identifies the cluster of a request, in ksctl's terms.
 type Cluster struct {
-	// Name of the cluster. Its workers are named <name>-vm-wp-<index>.
+	// Name is the name of the cluster. Its workers are named <name>-vm-wp-<index>.
 	Name string `json:"name"`
-	// Cloud is that of the machines, such as aws.
+	// Cloud is the cloud provider, such as aws.
 	Cloud string `json:"cloud,omitempty"`
 	// Type is ha, or selfmanaged from the second release of ksctl on.
 	Type   string `json:"type,omitempty"`
 	Region string `json:"region,omitempty"`
-	// Distribution is what Kubernetes is installed with: k3s or kubeadm.
+	// Distribution is the Kubernetes distribution: k3s or kubeadm.
 	Distribution string `json:"distribution,omitempty"`
 }
 
-// WorkerName is the name of the machine at a place in the array of workers.
+// WorkerName returns the name of the machine with an index.
 func (c Cluster) WorkerName(index uint32) string { return fmt.Sprintf("%s-vm-wp-%d", c.Name, index) }
 
-// Request is what a program reads.
+// Request is the input of a program.
 type Request struct {
 	APIVersion string `json:"apiVersion"`
 	Operation  Verb   `json:"operation"`
-	// ID of the operation that it is a part of; "" for List. A program that was killed is
-	// asked again with the same one.
+	// ID is the ID of the agent's operation; "" for List. After a program was killed, the agent
+	// repeats the request with the same ID.
 	ID      string  `json:"id,omitempty"`
 	Cluster Cluster `json:"cluster"`
-	// From and Desired bound the places that it is about: see Create and Delete.
+	// From and Desired are the range of worker indexes: see Create and Delete.
 	From    uint32 `json:"from,omitempty"`
 	Desired uint32 `json:"desired,omitempty"`
-	// Size of the machines that are made, in the cloud's words.
+	// Size is the instance type of new machines, as the cloud provider names it.
 	Size string `json:"size,omitempty"`
-	// Deadline is when the program is killed.
+	// Deadline is the time at which the agent kills the program.
 	Deadline *time.Time `json:"deadline,omitempty"`
 }
 
-// Worker is a machine.
+// Worker is a worker machine of a cluster.
 type Worker struct {
-	// Index is its place in the array of workers, from 0.
+	// Index is the index in the cluster's array of workers, from 0.
 	Index uint32 `json:"index"`
-	// Name of the machine: that of [Cluster.WorkerName].
+	// Name is the name of the machine, as [Cluster.WorkerName] returns it.
 	Name string `json:"name"`
-	// Size, if it is known.
+	// Size is the instance type, if it is known.
 	Size string `json:"size,omitempty"`
-	// Node is the name of its Node, if the program knows it.
+	// Node is the name of the Node, if the program knows it.
 	Node string `json:"node,omitempty"`
 }
 
-// Answer is what a program writes: an error, or what there is.
-type Answer struct {
+// Response is the output of a program: the workers, or an error.
+type Response struct {
 	APIVersion string `json:"apiVersion"`
-	// Workers in any order. An answer to List has them, and if there are none an empty list.
+	// Workers are in any order. A response to List must set them: to an empty list if there are
+	// none.
 	Workers []Worker `json:"workers,omitzero"`
 	Error   *Error   `json:"error,omitempty"`
 }
 
-// Runner does what a request asks for. It is what the agent needs of a program, and what a
-// program that is written in Go implements: see [Serve]. It returns the workers for List, sorted
-// by their index; else they may be nil.
+// Runner executes requests. The agent uses [Program]; a program in Go implements Runner and passes
+// it to [Serve]. Run returns the workers for List, sorted by index, and may return nil for other
+// verbs.
 type Runner interface {
 	Run(ctx context.Context, r Request) ([]Worker, error)
 }
 
-// RunnerFunc is a function that is a Runner.
+// RunnerFunc adapts a function to Runner.
 type RunnerFunc func(ctx context.Context, r Request) ([]Worker, error)
 
 // Run implements Runner.

@@ -1,12 +1,12 @@
-// Package provisioner is how our agent has machines made and deleted: by a program, so that any
-// cloud can be served by whoever writes one.
+// Package provisioner defines the contract between the agent and the programs that create and
+// delete machines. A program can be written for any cloud.
 //
-// The program is started for each thing that is to be done. It reads one [Request] as JSON on its
-// standard input, writes one [Answer] as JSON on its standard output and ends with status 0.
-// What it writes to standard error goes to the agent's log, clipped. It is killed, with all that it
-// started, when the time is over that the request names, or when the agent ends.
+// The agent starts the program once per request. The program reads one [Request] as JSON from
+// standard input, writes one [Response] as JSON to standard output and exits with status 0. The
+// agent logs its standard error output, up to a limit. The agent kills the program, including its
+// child processes, at the deadline of the request or when the agent shuts down.
 //
-// What is asked for is a state, not a step: a program that is asked again for what is already so
-// answers success and changes nothing. It is never asked for two things of a cluster at a time,
-// except that it may be asked to list while it makes or deletes.
+// Requests are declarative and idempotent: if the requested state is already reached, the program
+// returns success and changes nothing. The agent sends at most one Create or Delete at a time for a
+// cluster, but may send List in parallel.
 package provisioner

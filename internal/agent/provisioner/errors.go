@@ -2,24 +2,24 @@ package provisioner
 
 import "fmt"
 
-// Class of an error: what is done about it depends on that alone.
+// Class is the class of an error. Callers react to the class only.
 type Class string
 
 // Classes.
 const (
-	// OutOfResources is the cloud's having no more machines of the size, or the account's being
-	// allowed none: it is no use to ask again soon.
+	// OutOfResources means that the cloud provider is out of capacity for the instance type, or
+	// that the account's quota is exhausted. Retrying soon does not help.
 	OutOfResources Class = "OutOfResources"
-	// Other is everything else.
+	// Other is any other error.
 	Other Class = "Other"
 )
 
-// Error is what a program answers when it could not do what it was asked for.
+// Error is the error in a program's response.
 type Error struct {
-	// Code is the program's own word for it, such as QuotaExceeded.
+	// Code is a code of the program, such as QuotaExceeded.
 	Code  string `json:"code"`
 	Class Class  `json:"class"`
-	// Message is for people. It has no secrets: it goes into statuses and logs.
+	// Message is human-readable. It must not contain secrets: it is copied to statuses and logs.
 	Message string `json:"message"`
 }
 
@@ -31,41 +31,42 @@ func (e *Error) Error() string {
 	return e.Code + ": " + e.Message
 }
 
-// Fault is what is wrong with how a program behaved.
+// Fault is the way in which a program violated the contract.
 type Fault string
 
 // Faults.
 const (
-	// NotStarted is a program that can't be run at all.
+	// NotStarted means that the program could not be started.
 	NotStarted Fault = "NotStarted"
-	// Late is one that was killed when its time was over.
-	Late Fault = "Late"
-	// Stopped is one that was killed because the agent ends.
-	Stopped Fault = "Stopped"
-	// Crashed is one that ended otherwise than with status 0.
+	// TimedOut means that the program was killed at its deadline.
+	TimedOut Fault = "TimedOut"
+	// Interrupted means that the program was killed because the agent shuts down.
+	Interrupted Fault = "Interrupted"
+	// Crashed means that the program exited with a status other than 0.
 	Crashed Fault = "Crashed"
-	// Silent is one that ended well and answered nothing.
-	Silent Fault = "Silent"
-	// Garbled is one whose answer can't be read.
-	Garbled Fault = "Garbled"
-	// TooLong is one that answered more than is read.
-	TooLong Fault = "TooLong"
+	// EmptyResponse means that the program exited with status 0 but wrote no response.
+	EmptyResponse Fault = "EmptyResponse"
+	// InvalidResponse means that the response is malformed.
+	InvalidResponse Fault = "InvalidResponse"
+	// ResponseTooLarge means that the response exceeds the size limit.
+	ResponseTooLarge Fault = "ResponseTooLarge"
 )
 
-// ProgramError is that of a program which broke the contract, so that nobody knows what it did.
+// ProgramError reports a program that violated the contract. The effect of its request is unknown.
 type ProgramError struct {
-	Fault   Fault
+	Fault Fault
+	// Message is a predicate whose subject is the provisioner, such as "returned two workers".
 	Message string
 	// Err is the cause, if there is one.
 	Err error
 }
 
-func broken(fault Fault, err error, format string, args ...any) *ProgramError {
+func newProgramError(fault Fault, err error, format string, args ...any) *ProgramError {
 	return &ProgramError{Fault: fault, Message: fmt.Sprintf(format, args...), Err: err}
 }
 
 // Error implements error.
 func (e *ProgramError) Error() string { return "the provisioner " + e.Message }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *ProgramError) Unwrap() error { return e.Err }

@@ -13,7 +13,7 @@ import (
 	"github.com/ksctl/gitops/internal/golden"
 )
 
-// fullRequest has every field set. Its deadline has not passed when it is served.
+// fullRequest returns a request with every field set. Its deadline is far in the future.
 func fullRequest() Request {
 	deadline := time.Date(2200, 1, 2, 3, 4, 5, 0, time.UTC)
 	return Request{APIVersion: APIVersion, Operation: Create, ID: "01234567-dnfadx2xy800",
@@ -21,7 +21,7 @@ func fullRequest() Request {
 		From:    2, Desired: 4, Size: "t3.medium", Deadline: &deadline}
 }
 
-// Provisioners are programs of third parties, which read these requests.
+// Provisioners of third parties read these requests.
 func TestGoldenRequests(t *testing.T) {
 	full := fullRequest()
 	golden.Complete(t, full)
@@ -44,10 +44,10 @@ func TestGoldenRequests(t *testing.T) {
 }
 
 // Provisioners write these answers.
-func TestGoldenAnswers(t *testing.T) {
+func TestGoldenResponses(t *testing.T) {
 	workers := []Worker{{Index: 1, Name: "demo-vm-wp-1", Size: "t3.medium", Node: "demo-vm-wp-1-abcde"},
 		{Name: "demo-vm-wp-0"}}
-	full := Answer{APIVersion: APIVersion, Workers: workers,
+	full := Response{APIVersion: APIVersion, Workers: workers,
 		Error: &Error{Code: "QuotaExceeded", Class: OutOfResources, Message: "a message"}}
 	golden.Complete(t, full)
 	golden.JSON(t, "answer.json", &full)
@@ -68,14 +68,14 @@ func TestGoldenAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden.Equal(t, name, out.Bytes())
-		got, err := Parse(golden.Read(t, name))
+		got, err := ParseResponse(golden.Read(t, name))
 		if len(got) != len(c.workers) || (err == nil) != (c.err == nil) {
 			t.Errorf("%s is read as %+v, %v", name, got, err)
 		}
 	}
 }
 
-// Requests and answers hold these values.
+// Requests and responses contain these values.
 func TestGoldenConstants(t *testing.T) {
 	golden.Equal(t, "constants.txt", []byte(strings.Join([]string{
 		"version: " + APIVersion,

@@ -5,10 +5,10 @@ import (
 	"syscall"
 )
 
-// attach gives the program a process group of its own, which is killed when its context ends, and
-// has the kernel kill the program when this process dies: what would begin again at the next start
-// must not still be going on.
-func attach(cmd *exec.Cmd) {
+// configureProcess starts the program in its own process group, which is killed when the context
+// ends. The kernel kills the program when this process dies: the agent repeats the request at its
+// next start, and the old program must not run beside the new one.
+func configureProcess(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	cmd.Cancel = func() error { return killGroup(cmd) }
 }

@@ -4,6 +4,6 @@ package provisioner
 
 import "os/exec"
 
-func attach(*exec.Cmd) {}
+func configureProcess(*exec.Cmd) {}
 
 func killGroup(cmd *exec.Cmd) error { return cmd.Process.Kill() }

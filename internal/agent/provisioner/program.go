@@ -14,96 +14,99 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// drainPipes is how long is waited for what a program started to let go of its output.
-const drainPipes = 2 * time.Second
+// outputWaitDelay is how long to wait for child processes to close the output after the program has
+// exited.
+const outputWaitDelay = 2 * time.Second
 
-// Program is a Runner that starts a program.
+// Program is a Runner that starts a program for each request.
 type Program struct {
-	// Command is its path and its arguments.
+	// Command is the path of the program and its arguments.
 	Command []string
-	// Env adds to the environment of this process.
+	// Env is added to the environment of this process.
 	Env []string
-	// Log gets what it writes to standard error.
+	// Log receives the standard error output of the program.
 	Log logr.Logger
 }
 
 var _ Runner = (*Program)(nil)
 
-// Run implements Runner. What it did is not known when the error is a *ProgramError; an *Error is
-// what the program answered. When ctx ends, the program is killed with all that it started.
+// Run implements Runner. An *Error is the error of the program's response. After a *ProgramError
+// the effect of the request is unknown. When ctx ends, the program and its child processes are
+// killed.
 func (p *Program) Run(ctx context.Context, r Request) ([]Worker, error) {
 	r.APIVersion = APIVersion
-	if at, ok := ctx.Deadline(); ok {
-		at = at.UTC()
-		r.Deadline = &at
+	if deadline, ok := ctx.Deadline(); ok {
+		deadline = deadline.UTC()
+		r.Deadline = &deadline
 	}
 	body, err := json.Marshal(r)
 	if err != nil {
-		return nil, fmt.Errorf("the request: %w", err)
+		return nil, fmt.Errorf("encoding the request: %w", err)
 	}
 	if len(p.Command) == 0 {
-		return nil, broken(NotStarted, nil, "is not named: see --provisioner")
+		return nil, newProgramError(NotStarted, nil, "is not configured: set --provisioner")
 	}
 	if ctx.Err() != nil {
-		return nil, interrupted(ctx)
+		return nil, interruptedError(ctx)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	out := &bounded{most: maxAnswer, stop: stop}
+	out := &limitedBuffer{limit: maxResponseBytes, kill: stop}
 	log := p.Log.WithValues("operation", r.Operation, "cluster", r.Cluster.Name, "id", r.ID)
-	said := &lines{log: func(s string) { log.Info("the provisioner says", "line", s) }}
+	stderr := &lineWriter{log: func(s string) { log.Info("provisioner output", "line", s) }}
 	cmd := exec.CommandContext(ctx, p.Command[0], p.Command[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(body), out, said
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(body), out, stderr
 	cmd.Env = append(os.Environ(), p.Env...)
-	cmd.WaitDelay = drainPipes
-	attach(cmd)
-	err = onThread(cmd.Run)
-	said.end()
-	workers, err := judge(ctx, cmd, out, err)
+	cmd.WaitDelay = outputWaitDelay
+	configureProcess(cmd)
+	err = runOnLockedThread(cmd.Run)
+	stderr.flush()
+	workers, err := interpretExit(ctx, cmd, out, err)
 	if err == nil && r.Operation == List && workers == nil {
-		// Left out is not none: who believed that would make them all again.
-		return nil, broken(Garbled, nil, "answered List without workers")
+		// A missing list is not an empty one: taking it for empty would create all machines again.
+		return nil, newProgramError(InvalidResponse, nil, "returned no workers for List; an empty cluster needs an empty list")
 	}
 	return workers, err
 }
 
-// judge makes of how a program ended what it answered.
-func judge(ctx context.Context, cmd *exec.Cmd, out *bounded, err error) ([]Worker, error) {
+// interpretExit returns the response of a program that has exited. err is the result of running it.
+func interpretExit(ctx context.Context, cmd *exec.Cmd, out *limitedBuffer, err error) ([]Worker, error) {
 	if errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success() && ctx.Err() == nil {
-		// It ended well, and left something that holds its output: that has nothing to do any more.
+		// The program succeeded, but a child process still holds its output open. The child has no
+		// purpose anymore.
 		_ = killGroup(cmd)
 		err = nil
 	}
 	switch {
-	case out.over:
-		return nil, broken(TooLong, nil, "answered more than %d bytes", maxAnswer)
+	case out.exceeded:
+		return nil, newProgramError(ResponseTooLarge, nil, "returned more than %d bytes", maxResponseBytes)
 	case err == nil:
-		return Parse(out.data.Bytes())
+		return ParseResponse(out.data.Bytes())
 	case ctx.Err() != nil:
-		return nil, interrupted(ctx)
+		return nil, interruptedError(ctx)
 	case cmd.ProcessState == nil:
-		return nil, broken(NotStarted, err, "can't be started: %v", err)
+		return nil, newProgramError(NotStarted, err, "can't be started: %v", err)
 	}
-	// A program may answer an error and end with a status that says so, too.
-	if _, answered := Parse(out.data.Bytes()); answered != nil {
-		if e, ok := errors.AsType[*Error](answered); ok {
+	// A program may return an error in its response and also exit with a failure status.
+	if _, parseErr := ParseResponse(out.data.Bytes()); parseErr != nil {
+		if e, ok := errors.AsType[*Error](parseErr); ok {
 			return nil, e
 		}
 	}
-	return nil, broken(Crashed, err, "ended before it was done: %s; its log says more", cmd.ProcessState)
+	return nil, newProgramError(Crashed, err, "failed without a response: %s; see the agent's log for its output", cmd.ProcessState)
 }
 
-func interrupted(ctx context.Context) error {
+func interruptedError(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return broken(Late, cause, "was killed, for it took too long: %v", cause)
+		return newProgramError(TimedOut, cause, "was killed at its deadline: %v", cause)
 	}
-	return broken(Stopped, cause, "was killed, for the agent ends")
+	return newProgramError(Interrupted, cause, "was killed because the agent shuts down")
 }
 
-// onThread has one thread start a program and wait for it: Linux kills the program when the thread
-// ends that started it.
-func onThread(run func() error) error {
+// runOnLockedThread calls run on one OS thread until it returns. Linux kills the program when the
+// thread that started it exits, because of Pdeathsig.
+func runOnLockedThread(run func() error) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -113,66 +116,69 @@ func onThread(run func() error) error {
 	return <-done
 }
 
-// bounded keeps what is written to it, up to a size.
-type bounded struct {
-	data bytes.Buffer
-	most int
-	over bool
-	// stop ends who writes too much.
-	stop func()
+// limitedBuffer is a buffer with a maximum size.
+type limitedBuffer struct {
+	data     bytes.Buffer
+	limit    int
+	exceeded bool
+	// kill ends the program that writes when the limit is exceeded.
+	kill func()
 }
 
 // Write implements io.Writer.
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.data.Len()+len(p) > b.most {
-		b.over = true
-		b.stop()
-		return 0, errors.New("the answer is too long")
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	if b.data.Len()+len(p) > b.limit {
+		b.exceeded = true
+		b.kill()
+		return 0, errors.New("response exceeds the size limit")
 	}
 	return b.data.Write(p)
 }
 
-// Bounds of what is logged of one run.
+// Limits of the log output of one run: characters of a line, and lines.
 const (
 	maxLine  = 1024
 	maxLines = 200
 )
 
-// lines hands on what is written to it line by line, each clipped, and no more than so many.
-type lines struct {
-	log  func(line string)
-	rest []byte
-	n    int
+// lineWriter passes its input to log line by line. It shortens long lines to maxLine, and omits
+// lines after maxLines.
+type lineWriter struct {
+	log     func(line string)
+	partial []byte
+	logged  int
 }
 
 // Write implements io.Writer. It never fails.
-func (l *lines) Write(p []byte) (int, error) {
+func (l *lineWriter) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
 		i := bytes.IndexByte(rest, '\n')
 		if i < 0 {
-			l.keep(rest)
+			l.appendPartial(rest)
 			break
 		}
-		l.keep(rest[:i])
-		l.end()
+		l.appendPartial(rest[:i])
+		l.flush()
 		rest = rest[i+1:]
 	}
 	return len(p), nil
 }
 
-func (l *lines) keep(p []byte) { l.rest = append(l.rest, p[:min(len(p), maxLine-len(l.rest))]...) }
+func (l *lineWriter) appendPartial(p []byte) {
+	l.partial = append(l.partial, p[:min(len(p), maxLine-len(l.partial))]...)
+}
 
-// end hands on the line as far as it goes.
-func (l *lines) end() {
-	text := line(string(bytes.TrimSpace(l.rest)), maxLine)
-	l.rest = l.rest[:0]
+// flush logs the current line, even if it is incomplete.
+func (l *lineWriter) flush() {
+	text := oneLine(string(bytes.TrimSpace(l.partial)), maxLine)
+	l.partial = l.partial[:0]
 	if text == "" {
 		return
 	}
-	switch l.n++; {
-	case l.n < maxLines:
+	switch l.logged++; {
+	case l.logged < maxLines:
 		l.log(text)
-	case l.n == maxLines:
-		l.log("… and more, which is left out")
+	case l.logged == maxLines:
+		l.log("further output is omitted")
 	}
 }

@@ -8,11 +8,12 @@ import (
 	"io"
 )
 
-// maxRequest bytes are read of a request.
+// maxRequest is the maximum size of a request in bytes.
 const maxRequest = 1 << 20
 
-// Serve is the body of a program that is written in Go: it reads a request, has it done and
-// writes the answer. The error is about reading and writing; what the runner returns is answered.
+// Serve implements a program in Go: it reads a request from in, executes it with runner and writes
+// the response to out. Serve returns errors of reading and writing; errors of the runner and of an
+// invalid request are written to the response.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, runner Runner) error {
 	data, err := io.ReadAll(io.LimitReader(in, maxRequest))
 	if err != nil {
@@ -20,53 +21,53 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, runner Runner) erro
 	}
 	var r Request
 	if err := json.Unmarshal(data, &r); err != nil {
-		return fmt.Errorf("the request on standard input is not one JSON document: %w", err)
+		return fmt.Errorf("decoding the request on standard input: %w", err)
 	}
-	a := Answer{APIVersion: APIVersion}
-	if wrong := r.check(); wrong != nil {
-		a.Error = wrong
+	response := Response{APIVersion: APIVersion}
+	if invalid := r.validate(); invalid != nil {
+		response.Error = invalid
 	} else {
 		if r.Deadline != nil {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithDeadline(ctx, *r.Deadline)
 			defer cancel()
 		}
-		a.Workers, err = runner.Run(ctx, r)
-		a.Error = toError(err)
-		if r.Operation == List && a.Workers == nil {
-			a.Workers = []Worker{}
+		response.Workers, err = runner.Run(ctx, r)
+		response.Error = toError(err)
+		if r.Operation == List && response.Workers == nil {
+			response.Workers = []Worker{}
 		}
 	}
-	return json.NewEncoder(out).Encode(a)
+	return json.NewEncoder(out).Encode(response)
 }
 
-// check says why a request is not understood; nil: it is.
-func (r *Request) check() *Error {
-	refuse := func(code, format string, args ...any) *Error {
+// validate returns the reason why a request is invalid, or nil.
+func (r *Request) validate() *Error {
+	newError := func(code, format string, args ...any) *Error {
 		return &Error{Code: code, Class: Other, Message: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case r.APIVersion != APIVersion:
-		return refuse("UnknownVersion", "the request is of version %.60q; this program knows %s", r.APIVersion, APIVersion)
+		return newError("UnknownVersion", "apiVersion %.60q is not supported; use %s", r.APIVersion, APIVersion)
 	case r.Operation != List && r.Operation != Create && r.Operation != Delete:
-		return refuse("UnknownOperation", "the request is to %.60q; this program knows List, Create and Delete", r.Operation)
+		return newError("UnknownOperation", "operation %.60q is not supported; use List, Create or Delete", r.Operation)
 	case r.Cluster.Name == "":
-		return refuse("BadRequest", "the request names no cluster")
+		return newError("BadRequest", "cluster.name is required")
 	case r.Operation == Create && r.From > r.Desired, r.Operation == Delete && r.From < r.Desired:
-		return refuse("BadRequest", "the request is to %s from %d to %d", r.Operation, r.From, r.Desired)
+		return newError("BadRequest", "invalid range for %s: from %d to desired %d", r.Operation, r.From, r.Desired)
 	case r.Operation == Create && r.Size == "":
-		return refuse("BadRequest", "the request says no size")
+		return newError("BadRequest", "size is required for Create")
 	}
 	return nil
 }
 
-// toError makes an answer of an error; nil of none.
+// toError converts an error to the error of a response; nil to nil.
 func toError(err error) *Error {
 	if err == nil {
 		return nil
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
-		return e.clean()
+		return e.sanitize()
 	}
-	return (&Error{Code: "Failed", Class: Other, Message: err.Error()}).clean()
+	return (&Error{Code: "Failed", Class: Other, Message: err.Error()}).sanitize()
 }

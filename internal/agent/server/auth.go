@@ -20,103 +20,107 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Identity names the files that the agent proves by who it is, and knows callers by.
+// Identity holds the paths of the files with the agent's certificate and with the credentials that
+// callers are authenticated by.
 type Identity struct {
-	// CertFile and KeyFile are the agent's own, as PEM.
+	// CertFile and KeyFile are the agent's certificate and private key, as PEM.
 	CertFile, KeyFile string
-	// ClientCAFile has the authorities, as PEM, whose certificates callers may have; "": none.
+	// ClientCAFile holds the CA certificates, as PEM, that client certificates are verified
+	// against; "" accepts no client certificates.
 	ClientCAFile string
-	// TokenFile has the tokens that callers may bring, one a line; "": none.
+	// TokenFile holds the accepted bearer tokens, one per line; "" accepts no tokens.
 	TokenFile string
 }
 
-// shortestToken is the least that is taken for a secret, in bytes.
-const shortestToken = 16
+// minTokenBytes is the minimum length of a token.
+const minTokenBytes = 16
 
-// gate lets those call who are known.
-type gate struct {
-	own    *fresh[*tls.Certificate]
-	roots  *fresh[*x509.CertPool]
-	tokens *fresh[[][sha256.Size]byte]
-	clock  clock.PassiveClock
+// authenticator authenticates callers by their client certificate or bearer token.
+type authenticator struct {
+	certificate *reloader[*tls.Certificate]
+	clientCAs   *reloader[*x509.CertPool]
+	tokens      *reloader[[][sha256.Size]byte]
+	clock       clock.PassiveClock
 }
 
-// newGate reads the files of an identity. They are read again when they change.
-func newGate(id Identity, c clock.PassiveClock, log logr.Logger) (*gate, error) {
+// newAuthenticator reads the files of an identity. It reloads them when they change.
+func newAuthenticator(id Identity, c clock.PassiveClock, log logr.Logger) (*authenticator, error) {
 	if id.CertFile == "" || id.KeyFile == "" {
-		return nil, errors.New("TLS needs a certificate and its key: set --tls-cert and --tls-key, or --plaintext")
+		return nil, errors.New("TLS requires a certificate and its key: set --tls-cert and --tls-key, or --plaintext")
 	}
 	if id.ClientCAFile == "" && id.TokenFile == "" {
-		return nil, errors.New("nobody could call: set --client-ca, for callers with certificates, or --token-file, or both")
+		return nil, errors.New("callers can't be authenticated: set --client-ca, --token-file or both")
 	}
-	g := &gate{clock: c}
+	g := &authenticator{clock: c}
 	var err error
-	if g.own, err = newFresh(c, log, readPair, id.CertFile, id.KeyFile); err != nil {
+	if g.certificate, err = newReloader(c, log, parseKeyPair, id.CertFile, id.KeyFile); err != nil {
 		return nil, fmt.Errorf("--tls-cert: %w", err)
 	}
 	if id.ClientCAFile != "" {
-		if g.roots, err = newFresh(c, log, readRoots, id.ClientCAFile); err != nil {
+		if g.clientCAs, err = newReloader(c, log, parseCAs, id.ClientCAFile); err != nil {
 			return nil, fmt.Errorf("--client-ca: %w", err)
 		}
 	}
 	if id.TokenFile != "" {
-		if g.tokens, err = newFresh(c, log, readTokens, id.TokenFile); err != nil {
+		if g.tokens, err = newReloader(c, log, parseTokens, id.TokenFile); err != nil {
 			return nil, fmt.Errorf("--token-file: %w", err)
 		}
 	}
 	return g, nil
 }
 
-func readPair(contents [][]byte) (*tls.Certificate, error) {
+func parseKeyPair(contents [][]byte) (*tls.Certificate, error) {
 	pair, err := tls.X509KeyPair(contents[0], contents[1])
 	return &pair, err
 }
 
-func readRoots(contents [][]byte) (*x509.CertPool, error) {
+func parseCAs(contents [][]byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(contents[0]) {
-		return nil, errors.New("it has no certificate")
+		return nil, errors.New("no PEM certificate found")
 	}
 	return pool, nil
 }
 
-func readTokens(contents [][]byte) (out [][sha256.Size]byte, err error) {
+func parseTokens(contents [][]byte) (out [][sha256.Size]byte, err error) {
 	for token := range bytes.Lines(contents[0]) {
 		if token = bytes.TrimSpace(token); len(token) == 0 {
 			continue
 		}
-		if len(token) < shortestToken {
-			return nil, fmt.Errorf("a token has less than %d bytes", shortestToken)
+		if len(token) < minTokenBytes {
+			return nil, fmt.Errorf("a token is shorter than %d bytes", minTokenBytes)
 		}
 		out = append(out, sha256.Sum256(token))
 	}
 	if len(out) == 0 {
-		return nil, errors.New("it has no token")
+		return nil, errors.New("no token found")
 	}
 	return out, nil
 }
 
-// tls is what the agent listens with. A caller's certificate is verified with each call, so that
-// one which is not known is told so, and one that is no more stops being taken.
-func (g *gate) tls() *tls.Config {
+// tlsConfig returns the TLS configuration of the server. It only requests client certificates.
+// authenticate verifies them with each call, so that callers without a valid one get the status
+// Unauthenticated, and one that expires or loses its CA is rejected on open connections, too.
+func (g *authenticator) tlsConfig() *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS12,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return g.own.get(), nil }}
-	if g.roots != nil {
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return g.certificate.get(), nil }}
+	if g.clientCAs != nil {
 		c.ClientAuth = tls.RequestClientCert
 	}
 	return c
 }
 
-// admit says why a caller may not call; nil: it may.
-func (g *gate) admit(ctx context.Context) error {
-	if g.roots != nil && g.certified(ctx) || g.tokens != nil && g.bearer(ctx) {
+// authenticate returns nil if the caller has a valid client certificate or token, and a gRPC status
+// error otherwise.
+func (g *authenticator) authenticate(ctx context.Context) error {
+	if g.clientCAs != nil && g.hasValidCertificate(ctx) || g.tokens != nil && g.hasValidToken(ctx) {
 		return nil
 	}
-	return status.Error(codes.Unauthenticated, "who calls is not known here: bring a client certificate or a token that the agent knows")
+	return status.Error(codes.Unauthenticated, "the caller is not authenticated: send a valid client certificate or bearer token")
 }
 
-// certified is true for a caller with a certificate of an authority that is known.
-func (g *gate) certified(ctx context.Context) bool {
+// hasValidCertificate reports whether the caller has a client certificate that a known CA signed.
+func (g *authenticator) hasValidCertificate(ctx context.Context) bool {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return false
@@ -126,23 +130,24 @@ func (g *gate) certified(ctx context.Context) bool {
 		return false
 	}
 	chain := info.State.PeerCertificates
-	between := x509.NewCertPool()
+	intermediates := x509.NewCertPool()
 	for _, c := range chain[1:] {
-		between.AddCert(c)
+		intermediates.AddCert(c)
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: g.roots.get(), Intermediates: between, CurrentTime: g.clock.Now(),
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: g.clientCAs.get(), Intermediates: intermediates, CurrentTime: g.clock.Now(),
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	return err == nil
 }
 
-// bearer is true for a caller with a token that is known. How long it takes tells nothing of it.
-func (g *gate) bearer(ctx context.Context) bool {
+// hasValidToken reports whether the caller sent a known token. It compares in constant time, so
+// that its duration reveals nothing about the known tokens.
+func (g *authenticator) hasValidToken(ctx context.Context) bool {
 	md, _ := metadata.FromIncomingContext(ctx)
-	said := md.Get("authorization")
-	if len(said) != 1 {
+	values := md.Get("authorization")
+	if len(values) != 1 {
 		return false
 	}
-	scheme, token, _ := strings.Cut(said[0], " ")
+	scheme, token, _ := strings.Cut(values[0], " ")
 	if !strings.EqualFold(scheme, "bearer") {
 		return false
 	}

@@ -45,15 +45,15 @@ func newAuthority(t *testing.T, name string) *authority {
 	return a
 }
 
-func (a *authority) pem() []byte { return encode("CERTIFICATE", a.cert.Raw) }
+func (a *authority) pem() []byte { return encodePEM("CERTIFICATE", a.cert.Raw) }
 
-func encode(kind string, der []byte) []byte {
+func encodePEM(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
 var serial int64
 
-// sign makes a certificate, of its own when there is no authority.
+// sign issues a certificate; it is self-signed if by is nil.
 func sign(t *testing.T, c *x509.Certificate, by *authority) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -81,8 +81,8 @@ func sign(t *testing.T, c *x509.Certificate, by *authority) (*x509.Certificate, 
 	return out, key
 }
 
-// pair is a certificate for a use, with its key, as PEM.
-func (a *authority) pair(t *testing.T, use x509.ExtKeyUsage, change ...func(*x509.Certificate)) (cert, key []byte) {
+// issue returns a certificate for a use and its key, as PEM.
+func (a *authority) issue(t *testing.T, use x509.ExtKeyUsage, change ...func(*x509.Certificate)) (cert, key []byte) {
 	t.Helper()
 	c := &x509.Certificate{Subject: pkix.Name{CommonName: "somebody"}, ExtKeyUsage: []x509.ExtKeyUsage{use}, DNSNames: []string{"agent"}}
 	for _, f := range change {
@@ -93,23 +93,23 @@ func (a *authority) pair(t *testing.T, use x509.ExtKeyUsage, change ...func(*x50
 	if err != nil {
 		t.Fatal(err)
 	}
-	return encode("CERTIFICATE", signed.Raw), encode("EC PRIVATE KEY", der)
+	return encodePEM("CERTIFICATE", signed.Raw), encodePEM("EC PRIVATE KEY", der)
 }
 
-// caller's certificate.
-func (a *authority) caller(t *testing.T, use x509.ExtKeyUsage, change ...func(*x509.Certificate)) []tls.Certificate {
+// callerCertificate issues a certificate for a caller.
+func (a *authority) callerCertificate(t *testing.T, use x509.ExtKeyUsage, change ...func(*x509.Certificate)) []tls.Certificate {
 	t.Helper()
-	pair, err := tls.X509KeyPair(a.pair(t, use, change...))
+	pair, err := tls.X509KeyPair(a.issue(t, use, change...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return []tls.Certificate{pair}
 }
 
-// site is an agent that listens, with its files.
-type site struct {
+// testServer is a running agent with its credentials files.
+type testServer struct {
 	address string
-	ours    *authority
+	ca      *authority
 	clock   *clocktesting.FakeClock
 	Identity
 }
@@ -123,27 +123,27 @@ func write(t *testing.T, path string, data []byte) {
 
 const token = "a-token-of-some-length"
 
-// listen serves an agent until the test ends.
-func listen(t *testing.T, change func(*Identity)) *site {
+// startServer serves an agent until the test ends.
+func startServer(t *testing.T, change func(*Identity)) *testServer {
 	t.Helper()
 	folder := t.TempDir()
-	s := &site{ours: newAuthority(t, "ours"), clock: clocktesting.NewFakeClock(time.Now())}
+	s := &testServer{ca: newAuthority(t, "ours"), clock: clocktesting.NewFakeClock(time.Now())}
 	s.Identity = Identity{CertFile: filepath.Join(folder, "tls.crt"), KeyFile: filepath.Join(folder, "tls.key"),
 		ClientCAFile: filepath.Join(folder, "ca.crt"), TokenFile: filepath.Join(folder, "token")}
-	cert, key := s.ours.pair(t, x509.ExtKeyUsageServerAuth)
+	cert, key := s.ca.issue(t, x509.ExtKeyUsageServerAuth)
 	write(t, s.CertFile, cert)
 	write(t, s.KeyFile, key)
-	write(t, s.ClientCAFile, s.ours.pem())
+	write(t, s.ClientCAFile, s.ca.pem())
 	write(t, s.TokenFile, []byte("another-token-of-some-length\n"+token+"\n"))
 	if change != nil {
 		change(&s.Identity)
 	}
-	how := Listening{Identity: &s.Identity, Reflection: true}
+	how := ServeOptions{Identity: &s.Identity, Reflection: true}
 	if s.CertFile == "" {
 		how.Identity = nil
 	}
-	c := newCloud(1)
-	agent, err := New(Options{Store: &memory{}, Clock: s.clock, Log: logr.Discard(),
+	c := newFakeCloud(1)
+	agent, err := New(Options{Store: &memoryStore{}, Clock: s.clock, Log: logr.Discard(),
 		Clusters: []Cluster{{Cluster: provisioner.Cluster{Name: "demo"}, Client: c.client, Runner: c}}})
 	if err != nil {
 		t.Fatal(err)
@@ -168,15 +168,15 @@ func listen(t *testing.T, change func(*Identity)) *site {
 	return s
 }
 
-// dial connects with certificates and verifies the agent's.
-func (s *site) dial(t *testing.T, certs []tls.Certificate) *grpc.ClientConn {
+// dial connects with client certificates and verifies the agent's certificate.
+func (s *testServer) dial(t *testing.T, certs []tls.Certificate) *grpc.ClientConn {
 	t.Helper()
 	roots := x509.NewCertPool()
-	roots.AddCert(s.ours.cert)
+	roots.AddCert(s.ca.cert)
 	return s.connect(t, credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "agent", Certificates: certs}))
 }
 
-func (s *site) connect(t *testing.T, how credentials.TransportCredentials) *grpc.ClientConn {
+func (s *testServer) connect(t *testing.T, how credentials.TransportCredentials) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(how))
 	if err != nil {
@@ -186,53 +186,53 @@ func (s *site) connect(t *testing.T, how credentials.TransportCredentials) *grpc
 	return conn
 }
 
-func bearer(t *testing.T, said string) context.Context {
-	return metadata.AppendToOutgoingContext(t.Context(), "authorization", said)
+func withToken(t *testing.T, header string) context.Context {
+	return metadata.AppendToOutgoingContext(t.Context(), "authorization", header)
 }
 
-// call asks for workers, and returns the code.
-func call(ctx context.Context, conn *grpc.ClientConn) codes.Code {
+// listCode calls List and returns the gRPC code.
+func listCode(ctx context.Context, conn *grpc.ClientConn) codes.Code {
 	_, err := agentpb.NewWorkersClient(conn).List(ctx, &agentpb.ListRequest{})
 	return status.Code(err)
 }
 
-func TestWhoMayCall(t *testing.T) {
+func TestAuthentication(t *testing.T) {
 	const client = x509.ExtKeyUsageClientAuth
-	both := listen(t, nil)
-	certs := listen(t, func(i *Identity) { i.TokenFile = "" })
-	tokens := listen(t, func(i *Identity) { i.ClientCAFile = "" })
+	both := startServer(t, nil)
+	certs := startServer(t, func(i *Identity) { i.TokenFile = "" })
+	tokens := startServer(t, func(i *Identity) { i.ClientCAFile = "" })
 	theirs := newAuthority(t, "theirs")
 	late := func(c *x509.Certificate) { c.NotAfter = both.clock.Now().Add(-time.Minute) }
 	for name, c := range map[string]struct {
-		site  *site
+		site  *testServer
 		certs []tls.Certificate
 		said  string
 		want  codes.Code
 	}{
-		"nobody":                         {site: both, want: codes.Unauthenticated},
-		"a certificate":                  {site: both, certs: both.ours.caller(t, client), want: codes.OK},
-		"a certificate of another":       {site: both, certs: theirs.caller(t, client), want: codes.Unauthenticated},
-		"a server's certificate":         {site: both, certs: both.ours.caller(t, x509.ExtKeyUsageServerAuth), want: codes.Unauthenticated},
-		"a certificate that is over":     {site: both, certs: both.ours.caller(t, client, late), want: codes.Unauthenticated},
-		"a token":                        {site: both, said: "Bearer " + token, want: codes.OK},
-		"the other token":                {site: both, said: "bearer another-token-of-some-length", want: codes.OK},
-		"a wrong token":                  {site: both, said: "Bearer " + token + "x", want: codes.Unauthenticated},
-		"a token's beginning":            {site: both, said: "Bearer " + token[:16], want: codes.Unauthenticated},
-		"an empty token":                 {site: both, said: "Bearer ", want: codes.Unauthenticated},
-		"a token of another scheme":      {site: both, said: "Basic " + token, want: codes.Unauthenticated},
-		"a wrong token, a certificate":   {site: both, certs: both.ours.caller(t, client), said: "Bearer x", want: codes.OK},
-		"a token, no certificate":        {site: certs, said: "Bearer " + token, want: codes.Unauthenticated},
-		"a certificate where it counts":  {site: certs, certs: certs.ours.caller(t, client), want: codes.OK},
-		"a certificate where none count": {site: tokens, certs: tokens.ours.caller(t, client), want: codes.Unauthenticated},
-		"a token where only they count":  {site: tokens, said: "Bearer " + token, want: codes.OK},
+		"no credentials":               {site: both, want: codes.Unauthenticated},
+		"certificate":                  {site: both, certs: both.ca.callerCertificate(t, client), want: codes.OK},
+		"certificate of another CA":    {site: both, certs: theirs.callerCertificate(t, client), want: codes.Unauthenticated},
+		"server certificate":           {site: both, certs: both.ca.callerCertificate(t, x509.ExtKeyUsageServerAuth), want: codes.Unauthenticated},
+		"expired certificate":          {site: both, certs: both.ca.callerCertificate(t, client, late), want: codes.Unauthenticated},
+		"token":                        {site: both, said: "Bearer " + token, want: codes.OK},
+		"other token":                  {site: both, said: "bearer another-token-of-some-length", want: codes.OK},
+		"wrong token":                  {site: both, said: "Bearer " + token + "x", want: codes.Unauthenticated},
+		"prefix of a token":            {site: both, said: "Bearer " + token[:16], want: codes.Unauthenticated},
+		"empty token":                  {site: both, said: "Bearer ", want: codes.Unauthenticated},
+		"token with another scheme":    {site: both, said: "Basic " + token, want: codes.Unauthenticated},
+		"wrong token and certificate":  {site: both, certs: both.ca.callerCertificate(t, client), said: "Bearer x", want: codes.OK},
+		"token without a token file":   {site: certs, said: "Bearer " + token, want: codes.Unauthenticated},
+		"certificate with only a CA":   {site: certs, certs: certs.ca.callerCertificate(t, client), want: codes.OK},
+		"certificate without a CA":     {site: tokens, certs: tokens.ca.callerCertificate(t, client), want: codes.Unauthenticated},
+		"token with only a token file": {site: tokens, said: "Bearer " + token, want: codes.OK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := c.site.dial(t, c.certs)
 			ctx := t.Context()
 			if c.said != "" {
-				ctx = bearer(t, c.said)
+				ctx = withToken(t, c.said)
 			}
-			if got := call(ctx, conn); got != c.want {
+			if got := listCode(ctx, conn); got != c.want {
 				t.Errorf("List: %s, want %s", got, c.want)
 			}
 			_, err := agentpb.NewKsctlAgentClient(conn).Scale(ctx, &agentpb.ReqScale{DesiredNoOfWP: 1})
@@ -255,65 +255,65 @@ func TestWhoMayCall(t *testing.T) {
 	}
 }
 
-func TestWithoutTLS(t *testing.T) {
-	s := listen(t, nil)
-	if got := call(t.Context(), s.connect(t, insecure.NewCredentials())); got != codes.Unavailable {
+func TestPlaintext(t *testing.T) {
+	s := startServer(t, nil)
+	if got := listCode(t.Context(), s.connect(t, insecure.NewCredentials())); got != codes.Unavailable {
 		t.Errorf("plaintext to an agent with TLS: %s", got)
 	}
-	open := listen(t, func(i *Identity) { *i = Identity{} })
-	if got := call(t.Context(), open.connect(t, insecure.NewCredentials())); got != codes.OK {
-		t.Errorf("plaintext to one without: %s", got)
+	open := startServer(t, func(i *Identity) { *i = Identity{} })
+	if got := listCode(t.Context(), open.connect(t, insecure.NewCredentials())); got != codes.OK {
+		t.Errorf("plaintext to an agent without TLS: %s", got)
 	}
 }
 
-func TestFilesThatChange(t *testing.T) {
-	s := listen(t, nil)
-	mine := s.ours.caller(t, x509.ExtKeyUsageClientAuth)
+func TestCredentialFilesAreReloaded(t *testing.T) {
+	s := startServer(t, nil)
+	mine := s.ca.callerCertificate(t, x509.ExtKeyUsageClientAuth)
 	conn := s.dial(t, mine)
-	if got := call(t.Context(), conn); got != codes.OK {
+	if got := listCode(t.Context(), conn); got != codes.OK {
 		t.Fatal(got)
 	}
-	// Another authority counts from now on, also for who is connected.
+	// The new CA applies to open connections, too.
 	theirs := newAuthority(t, "theirs")
 	write(t, s.ClientCAFile, theirs.pem())
 	write(t, s.TokenFile, []byte("the-next-token-there-is"))
-	s.clock.Step(2 * stale)
-	if got := call(t.Context(), conn); got != codes.Unauthenticated {
-		t.Errorf("with a certificate of before: %s", got)
+	s.clock.Step(2 * recheckInterval)
+	if got := listCode(t.Context(), conn); got != codes.Unauthenticated {
+		t.Errorf("with a certificate of the old CA: %s", got)
 	}
-	if got := call(bearer(t, "Bearer "+token), conn); got != codes.Unauthenticated {
-		t.Errorf("with a token of before: %s", got)
+	if got := listCode(withToken(t, "Bearer "+token), conn); got != codes.Unauthenticated {
+		t.Errorf("with an old token: %s", got)
 	}
-	if got := call(bearer(t, "Bearer the-next-token-there-is"), conn); got != codes.OK {
-		t.Errorf("with the next token: %s", got)
+	if got := listCode(withToken(t, "Bearer the-next-token-there-is"), conn); got != codes.OK {
+		t.Errorf("with the new token: %s", got)
 	}
-	if got := call(t.Context(), s.dial(t, theirs.caller(t, x509.ExtKeyUsageClientAuth))); got != codes.OK {
-		t.Errorf("with a certificate of the next authority: %s", got)
+	if got := listCode(t.Context(), s.dial(t, theirs.callerCertificate(t, x509.ExtKeyUsageClientAuth))); got != codes.OK {
+		t.Errorf("with a certificate of the new CA: %s", got)
 	}
-	// What is of no use does not count.
+	// Invalid files are ignored.
 	write(t, s.TokenFile, []byte("short"))
 	write(t, s.ClientCAFile, nil)
 	if err := os.Remove(s.KeyFile); err != nil {
 		t.Fatal(err)
 	}
-	s.clock.Step(2 * stale)
-	if got := call(bearer(t, "Bearer the-next-token-there-is"), s.dial(t, nil)); got != codes.OK {
-		t.Errorf("with files of no use: %s", got)
+	s.clock.Step(2 * recheckInterval)
+	if got := listCode(withToken(t, "Bearer the-next-token-there-is"), s.dial(t, nil)); got != codes.OK {
+		t.Errorf("with invalid files: %s", got)
 	}
-	// The agent's own.
-	cert, key := theirs.pair(t, x509.ExtKeyUsageServerAuth)
+	// The agent's own certificate.
+	cert, key := theirs.issue(t, x509.ExtKeyUsageServerAuth)
 	write(t, s.CertFile, cert)
 	write(t, s.KeyFile, key)
-	s.clock.Step(2 * stale)
-	s.ours = theirs
-	if got := call(bearer(t, "Bearer the-next-token-there-is"), s.dial(t, nil)); got != codes.OK {
-		t.Errorf("with another certificate of its own: %s", got)
+	s.clock.Step(2 * recheckInterval)
+	s.ca = theirs
+	if got := listCode(withToken(t, "Bearer the-next-token-there-is"), s.dial(t, nil)); got != codes.OK {
+		t.Errorf("with a new server certificate: %s", got)
 	}
 }
 
-func TestAnIdentityOfNoUse(t *testing.T) {
+func TestNewAuthenticatorRejectsInvalidIdentity(t *testing.T) {
 	folder := t.TempDir()
-	cert, key := newAuthority(t, "ours").pair(t, x509.ExtKeyUsageServerAuth)
+	cert, key := newAuthority(t, "ours").issue(t, x509.ExtKeyUsageServerAuth)
 	file := func(name string, data []byte) string {
 		path := filepath.Join(folder, name)
 		write(t, path, data)
@@ -322,23 +322,23 @@ func TestAnIdentityOfNoUse(t *testing.T) {
 	crt, private := file("crt", cert), file("key", key)
 	for want, id := range map[string]Identity{
 		"--tls-cert and --tls-key": {},
-		"nobody could call":        {CertFile: crt, KeyFile: private},
+		"can't be authenticated":   {CertFile: crt, KeyFile: private},
 		"--tls-cert: ":             {CertFile: private, KeyFile: private, ClientCAFile: crt},
 		"--client-ca: ":            {CertFile: crt, KeyFile: private, ClientCAFile: private},
-		"less than 16 bytes":       {CertFile: crt, KeyFile: private, TokenFile: file("short", []byte("x"))},
-		"it has no token":          {CertFile: crt, KeyFile: private, TokenFile: file("empty", []byte("\n"))},
+		"shorter than 16 bytes":    {CertFile: crt, KeyFile: private, TokenFile: file("short", []byte("x"))},
+		"no token found":           {CertFile: crt, KeyFile: private, TokenFile: file("empty", []byte("\n"))},
 		"no such file":             {CertFile: crt, KeyFile: private, TokenFile: filepath.Join(folder, "none")},
 	} {
-		_, err := newGate(id, clocktesting.NewFakePassiveClock(time.Now()), logr.Discard())
+		_, err := newAuthenticator(id, clocktesting.NewFakePassiveClock(time.Now()), logr.Discard())
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }
 
-func TestAHandlerThatPanics(t *testing.T) {
+func TestHandlerPanicReturnsInternal(t *testing.T) {
 	s := &Server{opts: Options{Log: logr.Discard(), Metrics: NewMetrics()}}
-	if err := s.answered("/x/Y", "at the disco", nil); status.Code(err) != codes.Internal || strings.Contains(err.Error(), "disco") {
+	if err := s.recordCall("/x/Y", "at the disco", nil); status.Code(err) != codes.Internal || strings.Contains(err.Error(), "disco") {
 		t.Errorf("%v", err)
 	}
 }

@@ -15,50 +15,50 @@ import (
 	"github.com/ksctl/gitops/internal/agent/provisioner"
 )
 
-// Back-off of what is tried again until it works.
-const firstPause, longestPause = time.Second, 15 * time.Second
+// Backoff of retries: the delay doubles from initialBackoff to maxBackoff.
+const initialBackoff, maxBackoff = time.Second, 15 * time.Second
 
-// cluster is one that the agent scales, with its goroutine's state.
-type cluster struct {
+// clusterScaler runs the operations of one cluster.
+type clusterScaler struct {
 	Cluster
 	opts *Options
 	log  logr.Logger
 
-	// beginning and listing have room for one at a time: who begins something, and who asks
-	// the provisioner what there is.
-	beginning, listing chan struct{}
-	// wake tells the goroutine that something was begun.
+	// beginSlot and listSlot are semaphores of size 1. They serialize the start of operations, and
+	// calls of the provisioner to list workers.
+	beginSlot, listSlot chan struct{}
+	// wake signals run that an operation was started.
 	wake chan struct{}
 
 	mu sync.Mutex
-	// loaded is true once it is known what was written down, stopping once nothing more may begin.
+	// loaded is true once the recorded operations are loaded, stopping once no operation may start.
 	loaded, stopping bool
-	// raw is the document that the store has, book what it says.
-	raw  []byte
-	book book
-	// doing is what the operation does that runs.
-	doing string
-	// changed is closed, and replaced, when the book changes or stopping does.
+	// stored is the document in the store, operations its decoded form.
+	stored     []byte
+	operations operationLog
+	// progress describes the current step of the running operation.
+	progress string
+	// changed is closed and replaced when operations or stopping change.
 	changed chan struct{}
 }
 
-func newCluster(c Cluster, o *Options) *cluster {
-	return &cluster{Cluster: c, opts: o, log: o.Log.WithValues("cluster", c.Name),
-		beginning: make(chan struct{}, 1), listing: make(chan struct{}, 1), wake: make(chan struct{}, 1), changed: make(chan struct{})}
+func newClusterScaler(c Cluster, o *Options) *clusterScaler {
+	return &clusterScaler{Cluster: c, opts: o, log: o.Log.WithValues("cluster", c.Name),
+		beginSlot: make(chan struct{}, 1), listSlot: make(chan struct{}, 1), wake: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
-// enter takes the only place of a channel; leave is to be called.
-func enter(ctx context.Context, place chan struct{}) (leave func(), err error) {
+// acquire takes the only slot of a semaphore. The caller must call release.
+func acquire(ctx context.Context, slot chan struct{}) (release func(), err error) {
 	select {
-	case place <- struct{}{}:
-		return func() { <-place }, nil
+	case slot <- struct{}{}:
+		return func() { <-slot }, nil
 	case <-ctx.Done():
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
 }
 
-// pause waits for a while; the error is that of the context.
-func (c *cluster) pause(ctx context.Context, d time.Duration) error {
+// sleep waits for d, or returns the error of ctx when it ends.
+func (c *clusterScaler) sleep(ctx context.Context, d time.Duration) error {
 	t := c.opts.Clock.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -69,27 +69,27 @@ func (c *cluster) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// load reads what was written down; it tries until it could, or ctx ends.
-func (c *cluster) load(ctx context.Context) error {
-	for wait := firstPause; ; wait = min(2*wait, longestPause) {
+// loadOperations loads the recorded operations. It retries until it succeeds or ctx ends.
+func (c *clusterScaler) loadOperations(ctx context.Context) error {
+	for wait := initialBackoff; ; wait = min(2*wait, maxBackoff) {
 		raw, err := c.opts.Store.Load(ctx, c.Name)
-		var b book
+		var b operationLog
 		if err == nil {
-			b, err = readBook(raw)
+			b, err = parseOperationLog(raw)
 		}
 		if err == nil {
-			c.change(func() { c.raw, c.book, c.loaded = raw, b, true })
+			c.update(func() { c.stored, c.operations, c.loaded = raw, b, true })
 			return nil
 		}
-		c.log.Error(err, "can't read what was begun; nothing is begun until then")
-		if err := c.pause(ctx, wait); err != nil {
+		c.log.Error(err, "loading the recorded operations failed; retrying, and starting no operation until it succeeds")
+		if err := c.sleep(ctx, wait); err != nil {
 			return err
 		}
 	}
 }
 
-// change changes what mu guards, and tells those who wait for it.
-func (c *cluster) change(f func()) {
+// update calls f with mu held and notifies the goroutines that wait for changed.
+func (c *clusterScaler) update(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f()
@@ -97,41 +97,43 @@ func (c *cluster) change(f func()) {
 	c.changed = make(chan struct{})
 }
 
-// tell says what the operation does that runs.
-func (c *cluster) tell(doing string) {
+// setProgress sets the description of the running operation's current step.
+func (c *clusterScaler) setProgress(progress string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.doing = doing
+	c.progress = progress
 }
 
-// open returns the book; an error if nothing may begin.
-func (c *cluster) open() (book, error) {
+// loadedOperations returns the operations, or a gRPC status error if they are not loaded or the
+// agent is shutting down.
+func (c *clusterScaler) loadedOperations() (operationLog, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.stopping:
-		return book{}, status.Error(codes.Unavailable, "the agent ends: ask again")
+		return operationLog{}, status.Error(codes.Unavailable, "the agent is shutting down: try again later")
 	case !c.loaded:
-		return book{}, status.Error(codes.Unavailable, "the agent has not yet read what it had begun: ask again")
+		return operationLog{}, status.Error(codes.Unavailable, "the agent has not loaded its recorded operations yet: try again later")
 	}
-	return c.book, nil
+	return c.operations, nil
 }
 
-// on is an operation on the wire, with what it does if it runs.
-func (c *cluster) on(r record) *agentpb.Operation {
-	out := r.message()
+// operationProto converts a record to its gRPC message. The message of a running operation is its
+// progress.
+func (c *clusterScaler) operationProto(r record) *agentpb.Operation {
+	out := r.toProto()
 	if r.running() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		out.Message = c.doing
+		out.Message = c.progress
 	}
 	return out
 }
 
-// save writes a record down, and then counts it.
-func (c *cluster) save(ctx context.Context, r record) error {
+// save writes a record to the store and then updates the operations in memory.
+func (c *clusterScaler) save(ctx context.Context, r record) error {
 	c.mu.Lock()
-	old, b := c.raw, c.book.put(r)
+	old, b := c.stored, c.operations.withRecord(r)
 	c.mu.Unlock()
 	data, err := json.Marshal(b)
 	if err != nil {
@@ -140,107 +142,108 @@ func (c *cluster) save(ctx context.Context, r record) error {
 	if err := c.opts.Store.Save(ctx, c.Name, old, data); err != nil {
 		return err
 	}
-	c.change(func() { c.raw, c.book = data, b })
+	c.update(func() { c.stored, c.operations = data, b })
 	return nil
 }
 
-// saveAnyway writes a record down, however long that takes: until ctx ends.
-func (c *cluster) saveAnyway(ctx context.Context, r record) error {
-	for wait := firstPause; ; wait = min(2*wait, longestPause) {
+// saveWithRetries saves a record. It retries until it succeeds or ctx ends.
+func (c *clusterScaler) saveWithRetries(ctx context.Context, r record) error {
+	for wait := initialBackoff; ; wait = min(2*wait, maxBackoff) {
 		err := c.save(ctx, r)
 		if err == nil {
 			return nil
 		}
-		c.log.Error(err, "can't write down how an operation stands; trying again", "id", r.ID)
-		if errors.Is(err, ErrTaken) {
-			if err := c.load(ctx); err != nil {
+		c.log.Error(err, "recording the state of an operation failed; retrying", "id", r.ID)
+		if errors.Is(err, ErrConflict) {
+			if err := c.loadOperations(ctx); err != nil {
 				return err
 			}
 		}
-		if err := c.pause(ctx, wait); err != nil {
+		if err := c.sleep(ctx, wait); err != nil {
 			return err
 		}
 	}
 }
 
-// list asks the provisioner which workers there are.
-func (c *cluster) list(ctx context.Context) ([]provisioner.Worker, error) {
-	leave, err := enter(ctx, c.listing)
+// listWorkers calls the provisioner to list the workers.
+func (c *clusterScaler) listWorkers(ctx context.Context) ([]provisioner.Worker, error) {
+	release, err := acquire(ctx, c.listSlot)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
-	ctx, cancel := context.WithTimeout(ctx, c.opts.ListWithin)
+	defer release()
+	ctx, cancel := context.WithTimeout(ctx, c.opts.ListTimeout)
 	defer cancel()
 	return c.Runner.Run(ctx, provisioner.Request{Operation: provisioner.List, Cluster: c.Cluster.Cluster})
 }
 
-// begin begins an operation and returns it, or the one that is known by the id.
-func (c *cluster) begin(ctx context.Context, a ask) (record, error) {
-	if err := a.check(c.opts.MaxWorkers); err != nil {
+// begin starts an operation and returns it. If the ID is known, begin returns the existing
+// operation and starts nothing.
+func (c *clusterScaler) begin(ctx context.Context, a beginRequest) (record, error) {
+	if err := a.validate(c.opts.MaxWorkers); err != nil {
 		return record{}, err
 	}
-	leave, err := enter(ctx, c.beginning)
+	release, err := acquire(ctx, c.beginSlot)
 	if err != nil {
 		return record{}, err
 	}
-	defer leave()
-	b, err := c.open()
+	defer release()
+	b, err := c.loadedOperations()
 	if err != nil {
 		return record{}, err
 	}
-	if r, known, err := b.meet(a); known || err != nil {
+	if r, known, err := b.checkBegin(a); known || err != nil {
 		return r, err
 	}
-	workers, err := c.list(ctx)
+	workers, err := c.listWorkers(ctx)
 	if err != nil {
-		return record{}, status.Errorf(codes.Unavailable, "which workers there are is not known: %v", err)
+		return record{}, status.Errorf(codes.Unavailable, "listing workers: %v", err)
 	}
-	if have := uint32(len(workers)); have != a.current {
-		return record{}, status.Errorf(codes.Aborted, "there are %d workers, not %d: look again", have, a.current)
+	if current := uint32(len(workers)); current != a.current {
+		return record{}, status.Errorf(codes.Aborted, "the cluster has %d workers, not %d: list them again", current, a.current)
 	}
 	now := c.opts.Clock.Now()
 	r := record{ID: a.id, From: a.current, Desired: a.desired, Size: a.size, State: agentpb.Operation_RUNNING.String(), Started: now.UTC()}
 	if a.current == a.desired {
-		r = r.end(agentpb.Operation_FAILURE_UNSPECIFIED, "there was nothing to do", now)
+		r = r.finish(agentpb.Operation_FAILURE_UNSPECIFIED, "nothing to do", now)
 	}
 	return r, c.commit(ctx, r)
 }
 
-// commit writes down an operation, which begins with that.
-func (c *cluster) commit(ctx context.Context, r record) error {
-	c.tell("it begins")
+// commit records an operation. A recorded operation is started: run executes it.
+func (c *clusterScaler) commit(ctx context.Context, r record) error {
+	c.setProgress("starting")
 	err := c.save(ctx, r)
-	if errors.Is(err, ErrTaken) {
-		if err := c.load(ctx); err != nil {
+	if errors.Is(err, ErrConflict) {
+		if err := c.loadOperations(ctx); err != nil {
 			return status.FromContextError(err).Err()
 		}
-		return status.Errorf(codes.Aborted, "%v: look again", err)
+		return status.Errorf(codes.Aborted, "%v: list the workers again", err)
 	}
 	if err != nil {
-		return status.Errorf(codes.Unavailable, "it can't be written down, so it was not begun: %v", err)
+		return status.Errorf(codes.Unavailable, "the operation was not started because it can't be recorded: %v", err)
 	}
 	select {
 	case c.wake <- struct{}{}:
-	default: // it is awake
+	default: // a signal is already pending
 	}
 	return nil
 }
 
-// await waits until an operation has ended, and returns it.
-func (c *cluster) await(ctx context.Context, id string) (record, error) {
+// await waits until an operation has ended and returns it. Errors are gRPC status errors.
+func (c *clusterScaler) await(ctx context.Context, id string) (record, error) {
 	for {
 		c.mu.Lock()
-		r, ok := c.book.find(id)
+		r, ok := c.operations.find(id)
 		changed, stopping := c.changed, c.stopping
 		c.mu.Unlock()
 		switch {
 		case ok && !r.running():
 			return r, nil
 		case !ok:
-			return record{}, status.Errorf(codes.Aborted, "operation %s is not known any more", id)
+			return record{}, status.Errorf(codes.Aborted, "operation %s is no longer recorded", id)
 		case stopping:
-			return record{}, status.Errorf(codes.Unavailable, "the agent ends; operation %s goes on at its next start", id)
+			return record{}, status.Errorf(codes.Unavailable, "the agent is shutting down; operation %s continues when it restarts", id)
 		}
 		select {
 		case <-changed:
@@ -250,17 +253,18 @@ func (c *cluster) await(ctx context.Context, id string) (record, error) {
 	}
 }
 
-// run does what is begun, until ctx ends. A run of the provisioner may go on until hard does.
-func (c *cluster) run(ctx, hard context.Context) {
-	if c.load(ctx) != nil {
+// run executes started operations until ctx ends. A running provisioner may continue until killCtx
+// ends.
+func (c *clusterScaler) run(ctx, killCtx context.Context) {
+	if c.loadOperations(ctx) != nil {
 		return
 	}
 	for {
 		c.mu.Lock()
-		r, ok := c.book.last()
+		r, ok := c.operations.last()
 		c.mu.Unlock()
 		if ok && r.running() {
-			c.work(ctx, hard, r)
+			c.execute(ctx, killCtx, r)
 		}
 		select {
 		case <-c.wake:

@@ -1,9 +1,10 @@
-// Package server is our agent: it has a cluster have so many workers, and is asked to over gRPC,
-// by the two services of package agentpb.
+// Package server implements the agent: a gRPC server with the two services of package agentpb that
+// scales the workers of clusters.
 //
-// A cluster has one operation at a time. It is written down before it begins ([Store]), done by a
-// goroutine of the cluster's own, and taken up again at the next start if the agent ends in
-// between; how far it had got is then told by what there is, never by what was remembered. Machines are
-// made and deleted by a program (package provisioner). Before one is deleted its node is
-// drained, by evictions alone, so that disruption budgets hold; after it, its Node object goes.
+// A cluster has at most one running operation. The agent records an operation ([Store]) before it
+// starts, executes it in one goroutine per cluster, and resumes it after a restart. On resume the
+// agent derives the progress from the existing workers, never from what it recorded. A program
+// (package provisioner) creates and deletes the machines. Before the agent deletes a machine, it
+// drains the node, using only evictions so that disruption budgets are respected. Afterwards it
+// deletes the Node object.
 package server

@@ -13,112 +13,115 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DrainError says that a node could not be drained in time.
+// DrainError reports a node that could not be drained in time.
 type DrainError struct {
-	Node   string
-	Within time.Duration
-	// Pods that are left, as <namespace>/<name>.
+	Node string
+	// Timeout is the time limit that was exceeded.
+	Timeout time.Duration
+	// Pods are the remaining pods, as <namespace>/<name>.
 	Pods []string
-	// Why the last of them could not be evicted; "": they were, and take their time.
-	Why string
+	// Reason is why the last of them could not be evicted; "" if all were evicted but have not
+	// terminated.
+	Reason string
 }
 
 // Error implements error.
 func (e *DrainError) Error() string {
-	const most = 3
-	pods := strings.Join(e.Pods[:min(len(e.Pods), most)], ", ")
-	if more := len(e.Pods) - most; more > 0 {
+	const maxPods = 3
+	pods := strings.Join(e.Pods[:min(len(e.Pods), maxPods)], ", ")
+	if more := len(e.Pods) - maxPods; more > 0 {
 		pods += fmt.Sprintf(" and %d more", more)
 	}
-	why := "they were asked to go and are still there"
-	if e.Why != "" {
-		why = e.Why
+	reason := "pods were evicted but have not terminated"
+	if e.Reason != "" {
+		reason = e.Reason
 	}
-	return fmt.Sprintf("node %s could not be drained within %s, and no machine was deleted: %s (of its pods %s are left)", e.Node, e.Within, why, pods)
+	return fmt.Sprintf("node %s could not be drained within %s, and no machine was deleted: %s (remaining pods: %s)", e.Node, e.Timeout, reason, pods)
 }
 
-// drainAll drains nodes. All of them are cordoned first, so that no pod moves from one that goes to
-// another. When one can't be drained they are given back.
+// drainAll drains nodes. It cordons all of them first, so that no pod moves from one leaving node
+// to another. If one can't be drained, all are uncordoned.
 func (j *job) drainAll(nodes []workerNode) error {
 	if err := j.cordon(nodes); err != nil {
-		return j.giveBack(nodes, err)
+		return j.abortDrain(nodes, err)
 	}
 	for _, n := range nodes {
 		err := j.drain(n.node.Name)
-		if late, ok := errors.AsType[*DrainError](err); ok && j.opts.ForceAfterDrain {
-			j.cluster.log.Info("the machine goes with what is on it", "id", j.ID, "node", n.node.Name, "why", late.Error())
+		if drainErr, ok := errors.AsType[*DrainError](err); ok && j.opts.ForceAfterDrain {
+			j.clusterScaler.log.Info("deleting a machine although its node is not drained", "id", j.ID, "node", n.node.Name, "why", drainErr.Error())
 			continue
 		}
 		if err != nil {
-			return j.giveBack(nodes, err)
+			return j.abortDrain(nodes, err)
 		}
 	}
 	return nil
 }
 
-// giveBack uncordons nodes that could not be drained, and returns why; where the agent ends before
-// it has, all of it is left for the next start.
-func (j *job) giveBack(nodes []workerNode, why error) error {
-	if !errors.Is(why, errStopped) {
-		j.uncordon(refs(nodes))
+// abortDrain uncordons nodes after a failed drain and returns the reason. If the agent is shutting
+// down, it returns errStopped, and the operation resumes at the next start.
+func (j *job) abortDrain(nodes []workerNode, reason error) error {
+	if !errors.Is(reason, errStopped) {
+		j.uncordon(nodeRefs(nodes))
 	}
-	return j.stopped(why)
+	return j.stoppedOr(reason)
 }
 
-// drain evicts the pods of a node, and waits until they are gone.
+// drain evicts the pods of a node and waits until they have terminated.
 func (j *job) drain(node string) error {
-	j.tell("draining node " + node)
-	until := j.opts.Clock.Now().Add(j.opts.DrainWithin)
-	wait, before := firstPause, -1
+	j.setProgress("draining node " + node)
+	deadline := j.opts.Clock.Now().Add(j.opts.DrainTimeout)
+	wait, previous := initialBackoff, -1
 	for {
-		left, why, err := j.evict(j.stop, node)
+		remaining, reason, err := j.evict(j.stopCtx, node)
 		switch {
-		case j.stop.Err() != nil:
+		case j.stopCtx.Err() != nil:
 			return errStopped
-		case err != nil && refused(err):
+		case err != nil && isForbidden(err):
 			return fmt.Errorf("draining node %s: %w", node, err)
 		case err != nil:
-			why = err.Error()
-		case len(left) == 0:
+			reason = err.Error()
+		case len(remaining) == 0:
 			return nil
 		}
 		now := j.opts.Clock.Now()
-		if !now.Before(until) {
-			return &DrainError{Node: node, Within: j.opts.DrainWithin, Pods: left, Why: why}
+		if !now.Before(deadline) {
+			return &DrainError{Node: node, Timeout: j.opts.DrainTimeout, Pods: remaining, Reason: reason}
 		}
-		j.tell(fmt.Sprintf("draining node %s: %d pods are left", node, len(left)))
-		if len(left) != before {
-			wait, before = firstPause, len(left)
+		j.setProgress(fmt.Sprintf("draining node %s: remaining pods: %d", node, len(remaining)))
+		if len(remaining) != previous {
+			wait, previous = initialBackoff, len(remaining)
 		}
-		if j.pause(j.stop, min(wait, until.Sub(now))) != nil {
+		if j.sleep(j.stopCtx, min(wait, deadline.Sub(now))) != nil {
 			return errStopped
 		}
-		wait = min(2*wait, longestPause)
+		wait = min(2*wait, maxBackoff)
 	}
 }
 
-// refused is true for an error that does not go by itself: the agent lacks a right.
-func refused(err error) bool {
+// isForbidden reports whether the agent lacks a permission, which retries do not fix. A terminating
+// namespace, which the API server also reports as Forbidden, does not count.
+func isForbidden(err error) bool {
 	return apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// evict asks for the eviction of each pod that has to go, and returns those that are there, with
-// why the last one may not go. An error is that of the API server.
-func (j *job) evict(ctx context.Context, node string) (left []string, why string, err error) {
+// evict evicts the pods of a node. It returns the pods that still exist, and why the last of them
+// could not be evicted. err is an error of the API server.
+func (j *job) evict(ctx context.Context, node string) (remaining []string, reason string, err error) {
 	pods, err := j.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {
 		return nil, "", fmt.Errorf("listing the pods of node %s: %w", node, err)
 	}
-	dead := j.dead(ctx, node)
+	notReady := j.isNotReady(ctx, node)
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if pod.Spec.NodeName != node || stays(pod) {
+		if pod.Spec.NodeName != node || skipsDrain(pod) {
 			continue
 		}
 		name := pod.Namespace + "/" + pod.Name
-		if ends := pod.DeletionTimestamp; ends != nil {
-			if !dead || j.opts.Clock.Now().Before(ends.Time) {
-				left = append(left, name)
+		if deletionTime := pod.DeletionTimestamp; deletionTime != nil {
+			if !notReady || j.opts.Clock.Now().Before(deletionTime.Time) {
+				remaining = append(remaining, name)
 			}
 			continue
 		}
@@ -130,20 +133,21 @@ func (j *job) evict(ctx context.Context, node string) (left []string, why string
 		switch {
 		case apierrors.IsNotFound(err):
 			continue
-		case refused(err):
-			return append(left, name), "", err
+		case isForbidden(err):
+			return append(remaining, name), "", err
 		case err != nil:
-			why = fmt.Sprintf("%s: %v", name, err)
-			j.opts.Metrics.held(j.Name)
+			reason = fmt.Sprintf("%s: %v", name, err)
+			j.opts.Metrics.evictionRefused(j.Name)
 		}
-		left = append(left, name)
+		remaining = append(remaining, name)
 	}
-	return left, why, nil
+	return remaining, reason, nil
 }
 
-// dead is true for a node whose kubelet says nothing any more, or nothing good: a pod on it that
-// was asked to go, and had its time to, is not waited for.
-func (j *job) dead(ctx context.Context, name string) bool {
+// isNotReady reports whether the Ready condition of a node is not true. The kubelet of such a node
+// may never confirm that a pod terminated, so evict does not wait for a pod beyond its grace
+// period.
+func (j *job) isNotReady(ctx context.Context, name string) bool {
 	node, err := j.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return false
@@ -156,8 +160,9 @@ func (j *job) dead(ctx context.Context, name string) bool {
 	return false
 }
 
-// stays is true for a pod that is not moved: it belongs to the node, or has ended.
-func stays(pod *corev1.Pod) bool {
+// skipsDrain reports whether a drain ignores a pod: a mirror pod, a pod of a DaemonSet, or one that
+// has ended.
+func skipsDrain(pod *corev1.Pod) bool {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return true
 	}

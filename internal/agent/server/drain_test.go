@@ -30,14 +30,14 @@ func mirror(p *corev1.Pod) {
 	p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 }
 
-func TestWhatIsEvicted(t *testing.T) {
+func TestDrainEvictsMovablePods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCloud(2, pod("web", lastNode, owned("ReplicaSet")), pod("bare", lastNode), pod("log", lastNode, owned("DaemonSet")),
+		c := newFakeCloud(2, pod("web", lastNode, owned("ReplicaSet")), pod("bare", lastNode), pod("log", lastNode, owned("DaemonSet")),
 			pod("static", lastNode, mirror), pod("ended", lastNode, phase(corev1.PodSucceeded)), pod("broken", lastNode, phase(corev1.PodFailed)),
 			pod("elsewhere", "demo-vm-wp-0-00001"))
-		evicted := evictions(c, nil)
-		r := start(t, c, &memory{})
-		if got := r.do(t, "a", 2, 1); got.State != succeeded {
+		evicted := fakeEvictions(c, nil)
+		r := start(t, c, &memoryStore{})
+		if got := r.execute(t, "a", 2, 1); got.State != succeeded {
 			t.Errorf("%+v", got)
 		}
 		if got := evicted(); !slices.Equal(got, []string{"bare", "web"}) {
@@ -49,42 +49,42 @@ func TestWhatIsEvicted(t *testing.T) {
 	})
 }
 
-func TestABudgetHoldsADrain(t *testing.T) {
+func TestDrainBlockedByDisruptionBudget(t *testing.T) {
 	for name, c := range map[string]struct {
-		// held is for how long.
+		// held is how long the budget blocks the eviction.
 		held                    time.Duration
 		force, cordoned         bool
 		state, failure, message string
 		nodes, did              string
 	}{
-		"for a while": {held: 3 * time.Minute, state: succeeded, nodes: "demo-vm-wp-0-00001", did: "Delete 2 1 medium"},
-		"for ever": {held: time.Hour, state: failed, failure: "DRAIN", nodes: "demo-vm-wp-0-00001 demo-vm-wp-1-00002",
-			message: "node demo-vm-wp-1-00002 could not be drained within 5m0s, and no machine was deleted: apps/web: Cannot evict pod as it would violate the pod's disruption budget. (of its pods apps/web are left)"},
-		"for ever, and another has cordoned it": {held: time.Hour, cordoned: true, state: failed, failure: "DRAIN", nodes: "demo-vm-wp-0-00001 demo-vm-wp-1-00002!"},
-		"for ever, by force":                    {held: time.Hour, force: true, state: succeeded, nodes: "demo-vm-wp-0-00001", did: "Delete 2 1 medium"},
+		"temporarily": {held: 3 * time.Minute, state: succeeded, nodes: "demo-vm-wp-0-00001", did: "Delete 2 1 medium"},
+		"forever": {held: time.Hour, state: failed, failure: "DRAIN", nodes: "demo-vm-wp-0-00001 demo-vm-wp-1-00002",
+			message: "node demo-vm-wp-1-00002 could not be drained within 5m0s, and no machine was deleted: apps/web: Cannot evict pod as it would violate the pod's disruption budget. (remaining pods: apps/web)"},
+		"forever, cordoned by somebody else": {held: time.Hour, cordoned: true, state: failed, failure: "DRAIN", nodes: "demo-vm-wp-0-00001 demo-vm-wp-1-00002!"},
+		"forever, with force":                {held: time.Hour, force: true, state: succeeded, nodes: "demo-vm-wp-0-00001", did: "Delete 2 1 medium"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cl := newCloud(2, pod("web", lastNode), pod("other", lastNode))
+				cl := newFakeCloud(2, pod("web", lastNode), pod("other", lastNode))
 				if c.cordoned {
 					if _, err := cl.client.CoreV1().Nodes().Patch(t.Context(), lastNode, "application/merge-patch+json", []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{}); err != nil {
 						t.Fatal(err)
 					}
 				}
-				evictions(cl, map[string]time.Time{"web": time.Now().Add(c.held)})
-				r := start(t, cl, &memory{}, func(o *Options) { o.ForceAfterDrain = c.force })
+				fakeEvictions(cl, map[string]time.Time{"web": time.Now().Add(c.held)})
+				r := start(t, cl, &memoryStore{}, func(o *Options) { o.ForceAfterDrain = c.force })
 				began := time.Now()
-				got := r.do(t, "a", 2, 1)
+				got := r.execute(t, "a", 2, 1)
 				if got.State != c.state || got.Failure != c.failure || !strings.Contains(got.Message, c.message) {
 					t.Errorf("%+v", got)
 				}
-				if took, least := time.Since(began), min(c.held, 5*time.Minute); took < least || took > least+2*longestPause {
+				if took, least := time.Since(began), min(c.held, 5*time.Minute); took < least || took > least+2*maxBackoff {
 					t.Errorf("it took %s, want %s", took, least)
 				}
 				if got := r.nodes(t); got != c.nodes {
 					t.Errorf("nodes %s, want %s", got, c.nodes)
 				}
-				if got := r.did(); got != c.did {
+				if got := r.requests(); got != c.did {
 					t.Errorf("did %q, want %q", got, c.did)
 				}
 			})
@@ -92,38 +92,38 @@ func TestABudgetHoldsADrain(t *testing.T) {
 	}
 }
 
-func TestOneNodeThatCannotBeDrainedKeepsAll(t *testing.T) {
+func TestBlockedDrainDeletesNoMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCloud(3, pod("web", lastNode), pod("free", "demo-vm-wp-2-00003"))
-		evicted := evictions(c, map[string]time.Time{"web": time.Now().Add(time.Hour)})
-		r := start(t, c, &memory{})
+		c := newFakeCloud(3, pod("web", lastNode), pod("free", "demo-vm-wp-2-00003"))
+		evicted := fakeEvictions(c, map[string]time.Time{"web": time.Now().Add(time.Hour)})
+		r := start(t, c, &memoryStore{})
 		if _, err := r.begin("a", 3, 1); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		if got := r.nodes(t); got != "demo-vm-wp-0-00001 demo-vm-wp-1-00002!? demo-vm-wp-2-00003!?" {
-			t.Errorf("while it drains: %s", got)
+			t.Errorf("while draining: %s", got)
 		}
 		time.Sleep(time.Minute)
-		if op := r.list(t).Operation; op.Message != "draining node demo-vm-wp-1-00002: 1 pods are left" {
-			t.Errorf("it says %q", op.Message)
+		if op := r.list(t).Operation; op.Message != "draining node demo-vm-wp-1-00002: remaining pods: 1" {
+			t.Errorf("message %q", op.Message)
 		}
-		if got := r.do(t, "a", 3, 1); got.Failure != "DRAIN" {
+		if got := r.execute(t, "a", 3, 1); got.Failure != "DRAIN" {
 			t.Errorf("%+v", got)
 		}
 		if got := r.nodes(t); got != "demo-vm-wp-0-00001 demo-vm-wp-1-00002 demo-vm-wp-2-00003" {
 			t.Errorf("afterwards: %s", got)
 		}
-		if got := evicted(); !slices.Equal(got, []string{"free"}) || r.did() != "" {
-			t.Errorf("evicted %v, did %s", got, r.did())
+		if got := evicted(); !slices.Equal(got, []string{"free"}) || r.requests() != "" {
+			t.Errorf("evicted %v, did %s", got, r.requests())
 		}
 	})
 }
 
-func TestADrainThatIsInterruptedGoesOn(t *testing.T) {
+func TestDrainResumesAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, store := newCloud(2, pod("web", lastNode)), &memory{}
-		evictions(c, map[string]time.Time{"web": time.Now().Add(2 * time.Minute)})
+		c, store := newFakeCloud(2, pod("web", lastNode)), &memoryStore{}
+		fakeEvictions(c, map[string]time.Time{"web": time.Now().Add(2 * time.Minute)})
 		r := start(t, c, store)
 		if _, err := r.begin("a", 2, 1); err != nil {
 			t.Fatal(err)
@@ -131,27 +131,27 @@ func TestADrainThatIsInterruptedGoesOn(t *testing.T) {
 		time.Sleep(time.Minute)
 		r.stop()
 		if got := r.nodes(t); got != "demo-vm-wp-0-00001 demo-vm-wp-1-00002!?" {
-			t.Errorf("in between: %s", got)
+			t.Errorf("after the interruption: %s", got)
 		}
 		again := start(t, c, store)
-		if got := again.do(t, "a", 2, 1); got.State != succeeded {
+		if got := again.execute(t, "a", 2, 1); got.State != succeeded {
 			t.Errorf("%+v", got)
 		}
-		if got := r.nodes(t); got != "demo-vm-wp-0-00001" || r.did() != "Delete 2 1 medium" {
-			t.Errorf("nodes %s, did %s", got, r.did())
+		if got := r.nodes(t); got != "demo-vm-wp-0-00001" || r.requests() != "Delete 2 1 medium" {
+			t.Errorf("nodes %s, did %s", got, r.requests())
 		}
 	})
 }
 
-func TestADrainThatMayNotBe(t *testing.T) {
+func TestForbiddenEvictionFailsOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCloud(2, pod("web", lastNode))
+		c := newFakeCloud(2, pod("web", lastNode))
 		c.client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewForbidden(corev1.Resource("pods/eviction"), "web", errors.New("no rights"))
 		})
-		r := start(t, c, &memory{})
+		r := start(t, c, &memoryStore{})
 		began := time.Now()
-		if got := r.do(t, "a", 2, 1); got.Failure != "OTHER" || !strings.Contains(got.Message, "no rights") || time.Since(began) > time.Second {
+		if got := r.execute(t, "a", 2, 1); got.Failure != "OTHER" || !strings.Contains(got.Message, "no rights") || time.Since(began) > time.Second {
 			t.Errorf("%+v after %s", got, time.Since(began))
 		}
 		if got := r.nodes(t); got != "demo-vm-wp-0-00001 demo-vm-wp-1-00002" {
@@ -160,8 +160,8 @@ func TestADrainThatMayNotBe(t *testing.T) {
 	})
 }
 
-// unready has a node's kubelet not answer.
-func unready(t *testing.T, c *cloud, name string) {
+// setNotReady sets the Ready condition of a node to Unknown.
+func setNotReady(t *testing.T, c *fakeCloud, name string) {
 	t.Helper()
 	node, err := c.client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -173,24 +173,24 @@ func unready(t *testing.T, c *cloud, name string) {
 	}
 }
 
-func TestPodsThatNobodyCanStop(t *testing.T) {
-	for name, dead := range map[string]bool{"on a node that is gone": true, "on one that is there": false} {
+func TestTerminatingPodBlocksDrainUnlessNodeNotReady(t *testing.T) {
+	for name, dead := range map[string]bool{"node is not ready": true, "node is ready": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				// It was asked to go, and has half a minute.
+				// The pod is terminating and has a grace period of 30 seconds.
 				ends := metav1.NewTime(time.Now().Add(30 * time.Second))
-				c := newCloud(2, pod("web", lastNode, func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = &ends, []string{"kubelet"} }))
+				c := newFakeCloud(2, pod("web", lastNode, func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = &ends, []string{"kubelet"} }))
 				if dead {
-					unready(t, c, lastNode)
+					setNotReady(t, c, lastNode)
 				}
-				r := start(t, c, &memory{})
+				r := start(t, c, &memoryStore{})
 				began := time.Now()
-				got := r.do(t, "a", 2, 1)
+				got := r.execute(t, "a", 2, 1)
 				took := time.Since(began)
 				if dead && (got.State != succeeded || took < 30*time.Second || took > time.Minute) {
 					t.Errorf("%+v after %s", got, took)
 				}
-				if !dead && (got.Failure != "DRAIN" || !strings.Contains(got.Message, "they were asked to go and are still there")) {
+				if !dead && (got.Failure != "DRAIN" || !strings.Contains(got.Message, "pods were evicted but have not terminated")) {
 					t.Errorf("%+v after %s", got, took)
 				}
 			})
@@ -198,14 +198,14 @@ func TestPodsThatNobodyCanStop(t *testing.T) {
 	}
 }
 
-func TestAWorkerWithoutANodeGoes(t *testing.T) {
+func TestDeleteWorkerWithoutNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCloud(2)
+		c := newFakeCloud(2)
 		if err := c.client.CoreV1().Nodes().Delete(t.Context(), lastNode, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		r := start(t, c, &memory{})
-		if got := r.do(t, "a", 2, 1); got.State != succeeded {
+		r := start(t, c, &memoryStore{})
+		if got := r.execute(t, "a", 2, 1); got.State != succeeded {
 			t.Errorf("%+v", got)
 		}
 	})

@@ -19,20 +19,22 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Listening is how the agent is called.
-type Listening struct {
-	// Identity of the agent and of its callers; nil: without TLS, and anybody may call.
+// ServeOptions configure the gRPC server.
+type ServeOptions struct {
+	// Identity holds the credentials of the agent and of its callers; nil disables TLS and accepts
+	// every caller.
 	Identity *Identity
-	// Reflection has the services described to those who may call.
+	// Reflection enables gRPC reflection for authenticated callers.
 	Reflection bool
 }
 
-// healthMethods are open to everybody.
-const healthMethods = "/grpc.health.v1.Health/"
+// healthMethodPrefix is the prefix of the methods that need no authentication.
+const healthMethodPrefix = "/grpc.health.v1.Health/"
 
-// Serve answers calls and does what they begin, until ctx ends. It returns when everything has.
-func (s *Server) Serve(ctx context.Context, on net.Listener, l Listening) error {
-	g, err := s.newGRPC(l)
+// Serve serves gRPC calls on a listener and executes operations until ctx ends. It returns when all
+// calls and operations have stopped.
+func (s *Server) Serve(ctx context.Context, listener net.Listener, l ServeOptions) error {
+	g, err := s.newGRPCServer(l)
 	if err != nil {
 		return err
 	}
@@ -45,31 +47,31 @@ func (s *Server) Serve(ctx context.Context, on net.Listener, l Listening) error 
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var parts sync.WaitGroup
-	parts.Go(func() { s.Run(ctx) })
-	parts.Go(func() {
+	var group sync.WaitGroup
+	group.Go(func() { s.Run(ctx) })
+	group.Go(func() {
 		if s.AwaitReady(ctx) == nil {
 			checks.SetServingStatus("", healthpb.HealthCheckResponse_SERVING)
 		}
 		<-ctx.Done()
 		checks.Shutdown()
-		s.quit(g)
+		s.stopGracefully(g)
 	})
-	err = g.Serve(on)
+	err = g.Serve(listener)
 	cancel()
-	parts.Wait()
+	group.Wait()
 	return err
 }
 
-// quit ends what is answered: calls that go on for too long are cut off.
-func (s *Server) quit(g *grpc.Server) {
+// stopGracefully waits for running calls and cuts them off after callStopTimeout.
+func (s *Server) stopGracefully(g *grpc.Server) {
 	var stopping sync.WaitGroup
 	ended := make(chan struct{})
 	stopping.Go(func() {
 		g.GracefulStop()
 		close(ended)
 	})
-	t := s.opts.Clock.NewTimer(stopTimeout)
+	t := s.opts.Clock.NewTimer(callStopTimeout)
 	defer t.Stop()
 	select {
 	case <-ended:
@@ -79,32 +81,32 @@ func (s *Server) quit(g *grpc.Server) {
 	stopping.Wait()
 }
 
-// newGRPC makes the server of the calls.
-func (s *Server) newGRPC(l Listening) (*grpc.Server, error) {
-	admit := func(context.Context) error { return nil }
+// newGRPCServer returns a gRPC server that authenticates callers and recovers from panics.
+func (s *Server) newGRPCServer(l ServeOptions) (*grpc.Server, error) {
+	authenticate := func(context.Context) error { return nil }
 	options := []grpc.ServerOption{
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Minute}),
 		grpc.ConnectionTimeout(20 * time.Second), grpc.MaxConcurrentStreams(100),
 	}
 	if l.Identity != nil {
-		g, err := newGate(*l.Identity, s.opts.Clock, s.opts.Log)
+		g, err := newAuthenticator(*l.Identity, s.opts.Clock, s.opts.Log)
 		if err != nil {
 			return nil, err
 		}
-		admit = g.admit
-		options = append(options, grpc.Creds(credentials.NewTLS(g.tls())))
+		authenticate = g.authenticate
+		options = append(options, grpc.Creds(credentials.NewTLS(g.tlsConfig())))
 	}
 	unary := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (res any, err error) {
-		defer func() { err = s.answered(info.FullMethod, recover(), err) }()
-		if err := admitted(ctx, info.FullMethod, admit); err != nil {
+		defer func() { err = s.recordCall(info.FullMethod, recover(), err) }()
+		if err := authenticateUnlessHealth(ctx, info.FullMethod, authenticate); err != nil {
 			return nil, err
 		}
 		return handler(ctx, req)
 	}
 	stream := func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-		defer func() { err = s.answered(info.FullMethod, recover(), err) }()
-		if err := admitted(ss.Context(), info.FullMethod, admit); err != nil {
+		defer func() { err = s.recordCall(info.FullMethod, recover(), err) }()
+		if err := authenticateUnlessHealth(ss.Context(), info.FullMethod, authenticate); err != nil {
 			return err
 		}
 		return handler(srv, ss)
@@ -112,19 +114,19 @@ func (s *Server) newGRPC(l Listening) (*grpc.Server, error) {
 	return grpc.NewServer(append(options, grpc.UnaryInterceptor(unary), grpc.StreamInterceptor(stream))...), nil
 }
 
-func admitted(ctx context.Context, method string, admit func(context.Context) error) error {
-	if strings.HasPrefix(method, healthMethods) {
+func authenticateUnlessHealth(ctx context.Context, method string, authenticate func(context.Context) error) error {
+	if strings.HasPrefix(method, healthMethodPrefix) {
 		return nil
 	}
-	return admit(ctx)
+	return authenticate(ctx)
 }
 
-// answered takes note of an answer. A panic becomes one.
-func (s *Server) answered(method string, panicked any, err error) error {
+// recordCall counts a call and returns its error. A panic becomes an error with code Internal.
+func (s *Server) recordCall(method string, panicked any, err error) error {
 	if panicked != nil {
 		s.opts.Log.Error(fmt.Errorf("%v", panicked), "a call panicked", "method", method, "stack", string(debug.Stack()))
-		err = status.Error(codes.Internal, "the agent itself is at fault; its log says more")
+		err = status.Error(codes.Internal, "internal error of the agent: see its log")
 	}
-	s.opts.Metrics.called(method, status.Code(err))
+	s.opts.Metrics.callHandled(method, status.Code(err))
 	return err
 }

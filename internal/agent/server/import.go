@@ -13,19 +13,19 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// importStates brings an export into ksctl's store: its own keys, whatever they held before, and
-// no other. The errors are those of gRPC, and quote nothing of the export.
+// importStates writes an export to ksctl's state store. It overwrites the keys of the export and
+// leaves all others unchanged. Errors are gRPC status errors and quote nothing of the export.
 func (s *Server) importStates(ctx context.Context, data []byte) error {
-	states, credentials, err := readExport(data)
+	states, credentials, err := parseExport(data)
 	if err != nil {
 		return err
 	}
-	store, err := statestore.Read(ctx, s.opts.States, s.opts.StatesNamespace, len(credentials) > 0)
+	store, err := statestore.Read(ctx, s.opts.StatesClient, s.opts.StatesNamespace, len(credentials) > 0)
 	if err != nil {
-		return onStore(err)
+		return storeError(err)
 	}
 	if store.External {
-		return status.Error(codes.FailedPrecondition, "ksctl keeps its states in a MongoDB here: import it there")
+		return status.Error(codes.FailedPrecondition, "ksctl's state store is an external MongoDB: import the export there")
 	}
 	const tries = 5
 	for try := 1; ; try++ {
@@ -34,39 +34,39 @@ func (s *Server) importStates(ctx context.Context, data []byte) error {
 			have = map[string][]byte{}
 		}
 		maps.Copy(have, states)
-		if err := state.CheckSize(have); err != nil {
+		if err := state.CheckStoreSize(have); err != nil {
 			return status.Error(codes.ResourceExhausted, err.Error())
 		}
-		err := store.Write(ctx, differing(states, store.States), differing(credentials, store.Credentials))
+		err := store.Write(ctx, changedValues(states, store.States), changedValues(credentials, store.Credentials))
 		if err == nil {
-			s.opts.Log.Info("an export was imported", "namespace", s.opts.StatesNamespace, "states", len(states), "credentials", len(credentials))
+			s.opts.Log.Info("imported an export", "namespace", s.opts.StatesNamespace, "states", len(states), "credentials", len(credentials))
 			return nil
 		}
 		if try == tries {
-			return onStore(err)
+			return storeError(err)
 		}
-		if err := store.Reread(ctx, err); err != nil {
-			return onStore(err)
+		if err := store.ReloadAfterConflict(ctx, err); err != nil {
+			return storeError(err)
 		}
 	}
 }
 
-// readExport reads what is to be imported, by the keys of the store.
-func readExport(data []byte) (states, credentials map[string][]byte, err error) {
+// parseExport returns the states and credentials of an export, by their keys in the store.
+func parseExport(data []byte) (states, credentials map[string][]byte, err error) {
 	f, err := state.Parse("data", data)
 	if err != nil {
 		return nil, nil, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	if f.Form != state.ExportForm {
-		return nil, nil, status.Error(codes.InvalidArgument, "data is no export of ksctl: it has neither Clusters nor Credentials")
+		return nil, nil, status.Error(codes.InvalidArgument, "data is not a ksctl export: Clusters and Credentials are missing")
 	}
 	states, credentials = map[string][]byte{}, map[string][]byte{}
 	for _, c := range f.Clusters {
-		if wrong := c.Check(); len(wrong) > 0 {
-			return nil, nil, status.Errorf(codes.InvalidArgument, "a cluster can't be imported: %v", wrong[0])
+		if wrong := c.Validate(); len(wrong) > 0 {
+			return nil, nil, status.Errorf(codes.InvalidArgument, "invalid cluster in the export: %v", wrong[0])
 		}
 		if c.External {
-			return nil, nil, status.Errorf(codes.FailedPrecondition, "cluster %s was exported from a MongoDB, where its state is still kept", c.ID)
+			return nil, nil, status.Errorf(codes.FailedPrecondition, "cluster %s was exported from an external MongoDB, which still holds its state", c.ID)
 		}
 		states[c.ID.Key()] = c.JSON()
 	}
@@ -76,15 +76,15 @@ func readExport(data []byte) (states, credentials map[string][]byte, err error) 
 	return states, credentials, nil
 }
 
-// differing are the values that the store has not.
-func differing(want, have map[string][]byte) map[string][]byte {
+// changedValues returns the values of want that the store lacks or holds differently.
+func changedValues(want, have map[string][]byte) map[string][]byte {
 	out := maps.Clone(want)
 	maps.DeleteFunc(out, func(key string, v []byte) bool { return have[key] != nil && state.Equal(v, have[key]) })
 	return out
 }
 
-// onStore is an error of the store on the wire.
-func onStore(err error) error {
+// storeError converts an error of the state store to a gRPC status error.
+func storeError(err error) error {
 	code := codes.Unavailable
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):

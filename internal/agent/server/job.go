@@ -11,51 +11,51 @@ import (
 	"github.com/ksctl/gitops/internal/agent/provisioner"
 )
 
-// errStopped is that of an operation which is left for the next start.
-var errStopped = errors.New("the agent ends")
+// errStopped interrupts an operation that resumes at the next start.
+var errStopped = errors.New("the agent is shutting down")
 
-// patience is how often it is asked what there is before an operation fails for not knowing.
-const patience = 5
+// maxAttempts is the number of attempts of a request before the operation fails.
+const maxAttempts = 5
 
-// job is an operation at work.
+// job is a running operation.
 type job struct {
-	*cluster
+	*clusterScaler
 	record
-	// stop ends when the agent is to, hard when what runs is killed.
-	stop, hard context.Context
-	// workers are those that there were when they were counted last.
+	// stopCtx ends when the agent shuts down, killCtx when running provisioners are killed.
+	stopCtx, killCtx context.Context
+	// workers are the workers of the last countWorkers.
 	workers []provisioner.Worker
 }
 
-// work does an operation to its end, and writes down how it ended. It leaves it as it is when the
-// agent ends before.
-func (c *cluster) work(stop, hard context.Context, r record) {
-	j := &job{cluster: c, record: r, stop: stop, hard: hard}
+// execute runs an operation to its end and records the result. If the agent shuts down before, the
+// operation stays recorded as running.
+func (c *clusterScaler) execute(stopCtx, killCtx context.Context, r record) {
+	j := &job{clusterScaler: c, record: r, stopCtx: stopCtx, killCtx: killCtx}
 	log := c.log.WithValues("id", r.ID, "direction", r.direction(), "from", r.From, "desired", r.Desired, "size", r.Size)
-	log.Info("an operation is at work", "begun", r.Started)
-	c.opts.Metrics.begun(c.Name)
-	defer c.opts.Metrics.rests(c.Name)
-	err := j.safely()
+	log.Info("executing an operation", "begun", r.Started)
+	c.opts.Metrics.operationStarted(c.Name)
+	defer c.opts.Metrics.operationStopped(c.Name)
+	err := j.executeSafely()
 	if errors.Is(err, errStopped) {
-		log.Info("the operation is left for the next start")
+		log.Info("interrupted the operation; it resumes at the next start")
 		return
 	}
-	failure, message := explain(err)
+	failure, message := failureOf(err)
 	if err == nil {
-		message = fmt.Sprintf("there are %d workers", r.Desired)
+		message = fmt.Sprintf("the cluster has %d workers", r.Desired)
 	}
-	ended := j.record.end(failure, clip(message), c.opts.Clock.Now())
-	if c.saveAnyway(hard, ended) != nil {
-		log.Info("how the operation ended could not be written down", "state", ended.State, "message", ended.Message)
+	ended := j.record.finish(failure, truncate(message), c.opts.Clock.Now())
+	if c.saveWithRetries(killCtx, ended) != nil {
+		log.Info("the result of the operation could not be recorded", "state", ended.State, "message", ended.Message)
 		return
 	}
-	c.opts.Metrics.ended(c.Name, ended)
-	log.Info("the operation has ended", "state", ended.State, "failure", ended.Failure, "message", ended.Message,
+	c.opts.Metrics.operationEnded(c.Name, ended)
+	log.Info("operation ended", "state", ended.State, "failure", ended.Failure, "message", ended.Message,
 		"seconds", ended.Ended.Sub(ended.Started).Seconds())
 }
 
-// explain says how an operation failed that ended with an error.
-func explain(err error) (agentpb.Operation_Failure, string) {
+// failureOf returns the failure and the message for the error of an operation.
+func failureOf(err error) (agentpb.Operation_Failure, string) {
 	if err == nil {
 		return agentpb.Operation_FAILURE_UNSPECIFIED, ""
 	}
@@ -68,173 +68,176 @@ func explain(err error) (agentpb.Operation_Failure, string) {
 	return agentpb.Operation_OTHER, err.Error()
 }
 
-// clip bounds a message.
-func clip(s string) string {
-	const most = 2048
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
+// truncate limits the length of a message.
+func truncate(s string) string {
+	const maxChars = 2048
+	if r := []rune(s); len(r) > maxChars {
+		return string(r[:maxChars]) + "…"
 	}
 	return s
 }
 
-// safely does what is left to do. A panic is an error.
-func (j *job) safely() (err error) {
+// executeSafely executes the remaining work of the operation. It converts a panic to an error.
+func (j *job) executeSafely() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			j.cluster.log.Error(fmt.Errorf("%v", p), "an operation panicked", "id", j.ID, "stack", string(debug.Stack()))
-			err = errors.New("the agent itself is at fault; its log says more")
+			j.clusterScaler.log.Error(fmt.Errorf("%v", p), "an operation panicked", "id", j.ID, "stack", string(debug.Stack()))
+			err = errors.New("internal error of the agent: see its log")
 		}
 	}()
-	workers, err := j.count()
+	workers, err := j.countWorkers()
 	if err != nil {
 		return err
 	}
-	s, err := j.next(workers)
+	s, err := j.nextStep(workers)
 	if err != nil {
 		return err
 	}
 	switch s.verb {
 	case provisioner.Create:
-		err = j.create(s)
+		err = j.createMachines(s)
 	case provisioner.Delete:
-		err = j.remove(s)
+		err = j.removeMachines(s)
 	}
 	if err != nil {
 		return err
 	}
-	// Those of an operation that was interrupted between the machines and their nodes go, too.
-	gone, back := j.split(j.Leaving)
-	j.uncordon(back)
-	return j.dropNodes(gone)
+	// This also deletes the nodes of an earlier run that was interrupted after it deleted machines
+	// and before it deleted their nodes.
+	deleted, remaining := j.splitByMachine(j.Leaving)
+	j.uncordon(remaining)
+	return j.deleteNodes(deleted)
 }
 
-// stopped is errStopped when the agent is to end, and otherwise the error.
-func (j *job) stopped(err error) error {
-	if j.stop.Err() != nil {
+// stoppedOr returns errStopped if the agent is shutting down, and err otherwise.
+func (j *job) stoppedOr(err error) error {
+	if j.stopCtx.Err() != nil {
 		return errStopped
 	}
 	return err
 }
 
-// count asks which workers there are, some times if need be.
-func (j *job) count() ([]provisioner.Worker, error) {
-	wait := firstPause
+// countWorkers lists the workers and stores them in j.workers. It retries up to maxAttempts times.
+func (j *job) countWorkers() ([]provisioner.Worker, error) {
+	wait := initialBackoff
 	for try := 1; ; try++ {
-		workers, err := j.list(j.hard)
+		workers, err := j.listWorkers(j.killCtx)
 		switch {
 		case err == nil:
 			j.workers = workers
 			return workers, nil
-		case j.stop.Err() != nil:
+		case j.stopCtx.Err() != nil:
 			return nil, errStopped
-		case try == patience:
-			return nil, fmt.Errorf("which workers there are is not known: %w", err)
+		case try == maxAttempts:
+			return nil, fmt.Errorf("listing workers: %w", err)
 		}
-		j.cluster.log.Error(err, "the provisioner does not say which workers there are; asking again")
-		if j.pause(j.stop, wait) != nil {
+		j.clusterScaler.log.Error(err, "listing workers failed; retrying")
+		if j.sleep(j.stopCtx, wait) != nil {
 			return nil, errStopped
 		}
-		wait = min(2*wait, longestPause)
+		wait = min(2*wait, maxBackoff)
 	}
 }
 
-// create has machines made.
-func (j *job) create(s step) error {
-	if j.stop.Err() != nil {
+// createMachines creates the missing machines.
+func (j *job) createMachines(s step) error {
+	if j.stopCtx.Err() != nil {
 		return errStopped
 	}
 	missing := j.Desired - j.From
-	j.tell(fmt.Sprintf("making %d machines of size %s", missing, j.Size))
-	if err := j.provision(s); err != nil {
+	j.setProgress(fmt.Sprintf("creating %d machines of size %s", missing, j.Size))
+	if err := j.runProvisioner(s); err != nil {
 		return err
 	}
-	return j.verify("made")
+	return j.verifyCount("created")
 }
 
-// provision has the provisioner take a step. After an error it says how many workers there are.
-func (j *job) provision(s step) error {
-	within := j.opts.CreateWithin
+// runProvisioner runs the provisioner for a step. Its error includes the number of workers after a
+// failure.
+func (j *job) runProvisioner(s step) error {
+	timeout := j.opts.CreateTimeout
 	if s.verb == provisioner.Delete {
-		within = j.opts.DeleteWithin
+		timeout = j.opts.DeleteTimeout
 	}
-	ctx, cancel := context.WithTimeout(j.hard, within)
+	ctx, cancel := context.WithTimeout(j.killCtx, timeout)
 	defer cancel()
 	_, err := j.Runner.Run(ctx, provisioner.Request{Operation: s.verb, ID: j.ID, Cluster: j.Cluster.Cluster,
 		From: s.from, Desired: s.desired, Size: j.Size})
 	if err == nil {
 		return nil
 	}
-	if j.hard.Err() != nil {
-		return errStopped // it was killed for that
+	if j.killCtx.Err() != nil {
+		return errStopped // the shutdown killed the provisioner
 	}
-	workers, unknown := j.count()
+	workers, unknown := j.countWorkers()
 	if unknown != nil {
-		return j.stopped(err)
+		return j.stoppedOr(err)
 	}
-	return fmt.Errorf("there are %d workers, and there were to be %d: %w", len(workers), j.Desired, err)
+	return fmt.Errorf("the cluster has %d workers instead of %d: %w", len(workers), j.Desired, err)
 }
 
-// verify sees that there are as many workers as the provisioner made believe.
-func (j *job) verify(did string) error {
-	workers, err := j.count()
+// verifyCount checks that the number of workers matches the success that the provisioner reported.
+func (j *job) verifyCount(did string) error {
+	workers, err := j.countWorkers()
 	if err != nil {
 		return err
 	}
 	if have := uint32(len(workers)); have != j.Desired {
-		return fmt.Errorf("the provisioner answered that the machines are %s, and there are %d workers, not %d", did, have, j.Desired)
+		return fmt.Errorf("the provisioner reported the machines as %s, but the cluster has %d workers instead of %d", did, have, j.Desired)
 	}
 	return nil
 }
 
-// remove drains the nodes of the workers that go, has their machines deleted and deletes their
-// Node objects.
-func (j *job) remove(s step) error {
-	nodes, err := j.nodesOf(s.leaving)
+// removeMachines drains the nodes of the leaving workers and deletes their machines. After a
+// failure it also cleans up their nodes; after success executeSafely deletes them.
+func (j *job) removeMachines(s step) error {
+	nodes, err := j.findNodes(s.leaving)
 	if err != nil {
 		return err
 	}
 	if err := j.drainAll(nodes); err != nil {
 		return err
 	}
-	// From here on it is known which nodes go, also if the machines are gone by the next start.
-	if err := j.noteLeaving(refs(nodes)); err != nil {
+	// Record the nodes before their machines are deleted: after a restart the deleted machines
+	// can't be listed anymore.
+	if err := j.recordLeaving(nodeRefs(nodes)); err != nil {
 		return err
 	}
-	j.tell(fmt.Sprintf("deleting %d machines", len(s.leaving)))
-	err = j.provision(s)
+	j.setProgress(fmt.Sprintf("deleting %d machines", len(s.leaving)))
+	err = j.runProvisioner(s)
 	if err == nil {
-		err = j.verify("gone")
+		err = j.verifyCount("deleted")
 	}
 	if err != nil && !errors.Is(err, errStopped) {
-		err = j.settle(refs(nodes), err)
+		err = j.cleanUpNodes(nodeRefs(nodes), err)
 	}
 	return err
 }
 
-// noteLeaving writes down the nodes whose machines are about to be deleted.
-func (j *job) noteLeaving(leaving []nodeRef) error {
+// recordLeaving records the nodes whose machines are about to be deleted.
+func (j *job) recordLeaving(leaving []nodeRef) error {
 	for _, ref := range leaving {
 		if !slices.Contains(j.Leaving, ref) {
 			j.Leaving = append(slices.Clone(j.Leaving), ref)
 		}
 	}
-	if j.saveAnyway(j.stop, j.record) != nil {
+	if j.saveWithRetries(j.stopCtx, j.record) != nil {
 		return errStopped
 	}
 	return nil
 }
 
-// settle leaves no node cordoned whose machine stays, and none behind whose machine is gone, after
-// machines could not be deleted. It returns why they could not.
-func (j *job) settle(nodes []nodeRef, why error) error {
-	if _, err := j.count(); err != nil {
-		j.cluster.log.Error(err, "which machines are gone is not known; their nodes stay cordoned", "id", j.ID)
-		return j.stopped(why)
+// cleanUpNodes runs after machines could not be deleted. It uncordons the nodes whose machines
+// remain, deletes the nodes whose machines are deleted, and returns the reason of the failure.
+func (j *job) cleanUpNodes(nodes []nodeRef, reason error) error {
+	if _, err := j.countWorkers(); err != nil {
+		j.clusterScaler.log.Error(err, "listing workers failed; the nodes of the machines to delete stay cordoned", "id", j.ID)
+		return j.stoppedOr(reason)
 	}
-	gone, back := j.split(nodes)
-	j.uncordon(back)
-	if err := j.dropNodes(gone); err != nil {
-		j.cluster.log.Error(err, "nodes of machines that are gone are left", "id", j.ID)
+	deleted, remaining := j.splitByMachine(nodes)
+	j.uncordon(remaining)
+	if err := j.deleteNodes(deleted); err != nil {
+		j.clusterScaler.log.Error(err, "deleting the nodes of deleted machines failed", "id", j.ID)
 	}
-	return j.stopped(why)
+	return j.stoppedOr(reason)
 }

@@ -11,20 +11,20 @@ import (
 	"github.com/ksctl/gitops/internal/agent/agentpb"
 )
 
-// ksctlAgent is the service that ksctl's own agent has.
-type ksctlAgent struct {
+// ksctlAgentServer implements the service of ksctl's own agent.
+type ksctlAgentServer struct {
 	agentpb.UnimplementedKsctlAgentServer
 	server *Server
 }
 
-// Scale implements agentpb.KsctlAgentServer. It answers when the operation has ended, which goes
-// on when the caller is gone; asked the same again meanwhile, it waits for the same one.
-func (k *ksctlAgent) Scale(ctx context.Context, r *agentpb.ReqScale) (*agentpb.ResScale, error) {
-	c, err := k.server.cluster("")
+// Scale implements agentpb.KsctlAgentServer. It returns when the operation has ended. The operation
+// continues if the caller disconnects; the same call then waits for the same operation.
+func (k *ksctlAgentServer) Scale(ctx context.Context, r *agentpb.ReqScale) (*agentpb.ResScale, error) {
+	c, err := k.server.findCluster("")
 	if err != nil {
 		return nil, err
 	}
-	running, err := c.joinable(r)
+	running, err := c.matchingOperation(r)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (k *ksctlAgent) Scale(ctx context.Context, r *agentpb.ReqScale) (*agentpb.R
 	return nil, status.Error(codes.Internal, ended.Message)
 }
 
-// direction of a call.
+// direction returns "up" or "down".
 func direction(o agentpb.ScaleOperation) string {
 	if o == agentpb.ScaleOperation_SCALE_DOWN {
 		return "down"
@@ -56,9 +56,10 @@ func direction(o agentpb.ScaleOperation) string {
 	return "up"
 }
 
-// joinable is the operation that runs, if it is what is asked for; "" if none runs.
-func (c *cluster) joinable(r *agentpb.ReqScale) (string, error) {
-	b, err := c.open()
+// matchingOperation returns the ID of the running operation if it matches the request, and "" if no
+// operation runs. If another operation runs, it returns a gRPC status error.
+func (c *clusterScaler) matchingOperation(r *agentpb.ReqScale) (string, error) {
+	b, err := c.loadedOperations()
 	if err != nil {
 		return "", err
 	}
@@ -69,25 +70,27 @@ func (c *cluster) joinable(r *agentpb.ReqScale) (string, error) {
 	case last.Desired == r.GetDesiredNoOfWP() && last.direction() == direction(r.GetOperation()) && (last.Size == r.GetNodeSizeOfWP() || last.direction() == "down"):
 		return last.ID, nil
 	}
-	return "", status.Errorf(codes.FailedPrecondition, "operation %s is at work, from %d to %d workers: wait until it has ended", last.ID, last.From, last.Desired)
+	return "", status.Errorf(codes.FailedPrecondition, "operation %s is running, from %d to %d workers: wait until it has ended", last.ID, last.From, last.Desired)
 }
 
-// beginScale begins what is asked for by the number of workers that there are. Asked to scale up to
-// less than there are, ksctl's own agent forgets machines; here it is refused.
-func (c *cluster) beginScale(ctx context.Context, r *agentpb.ReqScale) (string, error) {
-	machines, err := c.list(ctx)
+// beginScale starts an operation from the current number of workers and returns its ID. It refuses
+// to scale up to fewer workers than exist, where ksctl's own agent forgets machines, and to scale
+// down to more.
+func (c *clusterScaler) beginScale(ctx context.Context, r *agentpb.ReqScale) (string, error) {
+	machines, err := c.listWorkers(ctx)
 	if err != nil {
-		return "", status.Errorf(codes.Unavailable, "which workers there are is not known: %v", err)
+		return "", status.Errorf(codes.Unavailable, "listing workers: %v", err)
 	}
-	have, desired := uint32(len(machines)), r.GetDesiredNoOfWP()
-	towards := direction(r.GetOperation())
-	if towards == "up" && desired < have || towards == "down" && desired > have {
-		return "", status.Errorf(codes.FailedPrecondition, "there are %d workers: scaling %s can't make them %d", have, towards, desired)
+	current, desired := uint32(len(machines)), r.GetDesiredNoOfWP()
+	wanted := direction(r.GetOperation())
+	if wanted == "up" && desired < current || wanted == "down" && desired > current {
+		return "", status.Errorf(codes.FailedPrecondition, "the cluster has %d workers: can't scale %s to %d", current, wanted, desired)
 	}
-	// The time keeps one that failed from being taken for the next of the same parameters.
+	// The ID contains the time, so that a call after a failed operation with the same parameters
+	// starts a new operation.
 	now := strconv.FormatInt(c.opts.Clock.Now().UnixNano(), 36)
-	a := ask{id: fmt.Sprintf("scale-%s-%d-%d-%s", towards, have, desired, now), current: have, desired: desired}
-	if desired > have {
+	a := beginRequest{id: fmt.Sprintf("scale-%s-%d-%d-%s", wanted, current, desired, now), current: current, desired: desired}
+	if desired > current {
 		a.size = r.GetNodeSizeOfWP()
 	}
 	begun, err := c.begin(ctx, a)
@@ -95,22 +98,22 @@ func (c *cluster) beginScale(ctx context.Context, r *agentpb.ReqScale) (string, 
 }
 
 // LoadBalancer implements agentpb.KsctlAgentServer.
-func (*ksctlAgent) LoadBalancer(context.Context, *agentpb.ReqLB) (*agentpb.ResLB, error) {
-	return nil, status.Error(codes.Unimplemented, "this agent makes no load balancers")
+func (*ksctlAgentServer) LoadBalancer(context.Context, *agentpb.ReqLB) (*agentpb.ResLB, error) {
+	return nil, status.Error(codes.Unimplemented, "this agent does not support load balancers")
 }
 
 // Application implements agentpb.KsctlAgentServer.
-func (*ksctlAgent) Application(context.Context, *agentpb.ReqApplication) (*agentpb.ResApplication, error) {
-	return nil, status.Error(codes.Unimplemented, "this agent installs no stacks: a KsctlInstall does")
+func (*ksctlAgentServer) Application(context.Context, *agentpb.ReqApplication) (*agentpb.ResApplication, error) {
+	return nil, status.Error(codes.Unimplemented, "this agent does not install stacks: use a KsctlInstall")
 }
 
 // Storage implements agentpb.KsctlAgentServer.
-func (k *ksctlAgent) Storage(ctx context.Context, r *agentpb.ReqStore) (*agentpb.ResStore, error) {
+func (k *ksctlAgentServer) Storage(ctx context.Context, r *agentpb.ReqStore) (*agentpb.ResStore, error) {
 	if r.GetOperation() != agentpb.StorageOperation_IMPORT {
-		return nil, status.Error(codes.Unimplemented, "this agent exports nothing: an ExportState does")
+		return nil, status.Error(codes.Unimplemented, "this agent does not export states: use an ExportState")
 	}
-	if k.server.opts.States == nil {
-		return nil, status.Error(codes.FailedPrecondition, "this agent has no store of ksctl's")
+	if k.server.opts.StatesClient == nil {
+		return nil, status.Error(codes.FailedPrecondition, "this agent does not import states: --no-states is set")
 	}
 	if err := k.server.importStates(ctx, r.GetData()); err != nil {
 		return nil, err

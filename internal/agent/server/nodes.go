@@ -17,27 +17,29 @@ import (
 	"github.com/ksctl/gitops/internal/agent/provisioner"
 )
 
-// cordonedBy is the annotation of a node that was cordoned here, with the id of the operation.
-const cordonedBy = "agent.ksctl.com/cordoned-by"
+// cordonedByAnnotation marks a node that the agent cordoned. Its value is the ID of the operation.
+const cordonedByAnnotation = "agent.ksctl.com/cordoned-by"
 
-// workerNode is a node of a worker. There may be several, if one was left behind.
+// workerNode is a node of a worker. A worker has several if an earlier machine left its node
+// behind.
 type workerNode struct {
 	worker string
 	node   *corev1.Node
 }
 
-// suffix is what ksctl's machines add to their name when they start, so that one that is made again
-// is another node.
-var suffix = regexp.MustCompile(`^-[a-z0-9]{5}$`)
+// nodeSuffix matches what ksctl's machines append to their name at each start, so that a recreated
+// machine joins as a new node.
+var nodeSuffix = regexp.MustCompile(`^-[a-z0-9]{5}$`)
 
-// isNodeOf is true for a node of a worker: it has the worker's name, or that and the suffix.
+// isNodeOf reports whether a node belongs to a worker: the provisioner returned its name, or the
+// name is the worker's, with or without the suffix.
 func isNodeOf(w provisioner.Worker, node string) bool {
 	rest, ok := strings.CutPrefix(node, w.Name)
-	return node == w.Node || ok && (rest == "" || suffix.MatchString(rest))
+	return node == w.Node || ok && (rest == "" || nodeSuffix.MatchString(rest))
 }
 
-// match finds the nodes of workers, in the order of the workers.
-func match(workers []provisioner.Worker, nodes []corev1.Node) []workerNode {
+// matchNodes returns the nodes of workers, in the order of the workers.
+func matchNodes(workers []provisioner.Worker, nodes []corev1.Node) []workerNode {
 	byName := map[string][]*corev1.Node{}
 	for i := range nodes {
 		n := &nodes[i]
@@ -61,8 +63,8 @@ func match(workers []provisioner.Worker, nodes []corev1.Node) []workerNode {
 	return out
 }
 
-// refs are the nodes alone.
-func refs(nodes []workerNode) []nodeRef {
+// nodeRefs returns references to nodes.
+func nodeRefs(nodes []workerNode) []nodeRef {
 	out := make([]nodeRef, len(nodes))
 	for i, n := range nodes {
 		out[i] = nodeRef{n.node.Name, n.node.UID}
@@ -70,23 +72,25 @@ func refs(nodes []workerNode) []nodeRef {
 	return out
 }
 
-// split tells nodes whose machines are gone from those whose machines are there.
-func (j *job) split(nodes []nodeRef) (gone, there []nodeRef) {
+// splitByMachine divides nodes into those whose machines are deleted and those whose machines
+// exist. It uses the workers of the last countWorkers.
+func (j *job) splitByMachine(nodes []nodeRef) (deleted, existing []nodeRef) {
 	for _, ref := range nodes {
 		has := func(w provisioner.Worker) bool { return isNodeOf(w, ref.Name) }
 		if slices.ContainsFunc(j.workers, has) {
-			there = append(there, ref)
+			existing = append(existing, ref)
 		} else {
-			gone = append(gone, ref)
+			deleted = append(deleted, ref)
 		}
 	}
-	return gone, there
+	return deleted, existing
 }
 
-// fill says of each worker what its node is called, where the provisioner does not and there is one.
-func fill(workers []provisioner.Worker, nodes []corev1.Node) {
+// setNodeNames sets the node of each worker for which the provisioner returned none, if exactly one
+// node matches.
+func setNodeNames(workers []provisioner.Worker, nodes []corev1.Node) {
 	found := map[string][]string{}
-	for _, n := range match(workers, nodes) {
+	for _, n := range matchNodes(workers, nodes) {
 		found[n.worker] = append(found[n.worker], n.node.Name)
 	}
 	for i := range workers {
@@ -96,8 +100,9 @@ func fill(workers []provisioner.Worker, nodes []corev1.Node) {
 	}
 }
 
-// nodes of the cluster, as they are at a version; "" is the newest, "0" any that is at hand.
-func (c *cluster) nodes(ctx context.Context, version string) ([]corev1.Node, error) {
+// listNodes lists the nodes of the cluster. The resource version "" requests the latest state, "0"
+// any cached one.
+func (c *clusterScaler) listNodes(ctx context.Context, version string) ([]corev1.Node, error) {
 	list, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: version})
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
@@ -105,45 +110,46 @@ func (c *cluster) nodes(ctx context.Context, version string) ([]corev1.Node, err
 	return list.Items, nil
 }
 
-// again tries something until it works, some times.
-func (j *job) again(what string, try func() error) error {
-	wait := firstPause
+// withRetries calls try until it succeeds, at most maxAttempts times. It returns errStopped when
+// the agent shuts down.
+func (j *job) withRetries(what string, try func() error) error {
+	wait := initialBackoff
 	for n := 1; ; n++ {
 		err := try()
 		switch {
 		case err == nil:
 			return nil
-		case j.stop.Err() != nil:
+		case j.stopCtx.Err() != nil:
 			return errStopped
-		case n == patience:
+		case n == maxAttempts:
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		if j.pause(j.stop, wait) != nil {
+		if j.sleep(j.stopCtx, wait) != nil {
 			return errStopped
 		}
-		wait = min(2*wait, longestPause)
+		wait = min(2*wait, maxBackoff)
 	}
 }
 
-// nodesOf are the nodes of workers, the last worker's first.
-func (j *job) nodesOf(workers []provisioner.Worker) (out []workerNode, err error) {
-	err = j.again("finding the nodes of workers", func() error {
-		nodes, err := j.nodes(j.stop, "")
-		out = match(workers, nodes)
+// findNodes returns the nodes of workers, in the order of the workers.
+func (j *job) findNodes(workers []provisioner.Worker) (out []workerNode, err error) {
+	err = j.withRetries("finding the nodes of workers", func() error {
+		nodes, err := j.listNodes(j.stopCtx, "")
+		out = matchNodes(workers, nodes)
 		return err
 	})
 	return out, err
 }
 
-// dropNodes deletes Node objects: those of machines that are gone, which no cloud controller does.
-func (j *job) dropNodes(refs []nodeRef) error {
-	var left []string
+// deleteNodes deletes the Node objects of deleted machines, because no cloud controller does.
+func (j *job) deleteNodes(refs []nodeRef) error {
+	var remaining []string
 	var errs []error
 	for _, ref := range refs {
-		err := j.again("deleting node "+ref.Name, func() error {
-			err := j.Client.CoreV1().Nodes().Delete(j.hard, ref.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &ref.UID}})
+		err := j.withRetries("deleting node "+ref.Name, func() error {
+			err := j.Client.CoreV1().Nodes().Delete(j.killCtx, ref.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &ref.UID}})
 			if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-				return nil // gone, or another one of the same name
+				return nil // deleted already, or replaced by another node of the same name
 			}
 			return err
 		})
@@ -151,62 +157,63 @@ func (j *job) dropNodes(refs []nodeRef) error {
 			return err
 		}
 		if err != nil {
-			left, errs = append(left, ref.Name), append(errs, err)
+			remaining, errs = append(remaining, ref.Name), append(errs, err)
 		}
 	}
-	if len(left) > 0 {
-		return fmt.Errorf("the machines are gone, and these nodes of theirs are left: %s: %w", strings.Join(left, ", "), errors.Join(errs...))
+	if len(remaining) > 0 {
+		return fmt.Errorf("the machines are deleted, but their nodes can't be deleted: %s: %w", strings.Join(remaining, ", "), errors.Join(errs...))
 	}
 	return nil
 }
 
-// cordon keeps new pods from the nodes. One that somebody else has cordoned stays so afterwards.
+// cordon cordons nodes. It does not mark nodes that are cordoned already, so uncordon leaves them
+// cordoned.
 func (j *job) cordon(nodes []workerNode) error {
 	for _, n := range nodes {
 		if n.node.Spec.Unschedulable {
 			continue
 		}
-		patch := map[string]any{"metadata": map[string]any{"uid": n.node.UID, "annotations": map[string]any{cordonedBy: j.ID}},
+		patch := map[string]any{"metadata": map[string]any{"uid": n.node.UID, "annotations": map[string]any{cordonedByAnnotation: j.ID}},
 			"spec": map[string]any{"unschedulable": true}}
-		if err := j.again("cordoning node "+n.node.Name, func() error { return j.patch(j.stop, n.node.Name, patch) }); err != nil {
+		if err := j.withRetries("cordoning node "+n.node.Name, func() error { return j.patchNode(j.stopCtx, n.node.Name, patch) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// uncordon gives nodes back that were cordoned here. What can't be is said in the log alone: the
-// operation has failed for another reason.
+// uncordon uncordons the nodes that this operation cordoned. It only logs errors, because the
+// operation has already failed for another reason.
 func (j *job) uncordon(nodes []nodeRef) {
 	for _, n := range nodes {
-		err := j.again("uncordoning node "+n.Name, func() error {
-			have, err := j.Client.CoreV1().Nodes().Get(j.hard, n.Name, metav1.GetOptions{})
-			if err != nil || have.UID != n.UID || have.Annotations[cordonedBy] != j.ID {
-				return ignoreGone(err)
+		err := j.withRetries("uncordoning node "+n.Name, func() error {
+			have, err := j.Client.CoreV1().Nodes().Get(j.killCtx, n.Name, metav1.GetOptions{})
+			if err != nil || have.UID != n.UID || have.Annotations[cordonedByAnnotation] != j.ID {
+				return ignoreNotFound(err)
 			}
-			return j.patch(j.hard, n.Name, map[string]any{
-				"metadata": map[string]any{"resourceVersion": have.ResourceVersion, "annotations": map[string]any{cordonedBy: nil}},
+			return j.patchNode(j.killCtx, n.Name, map[string]any{
+				"metadata": map[string]any{"resourceVersion": have.ResourceVersion, "annotations": map[string]any{cordonedByAnnotation: nil}},
 				"spec":     map[string]any{"unschedulable": nil}})
 		})
 		if err != nil {
-			j.cluster.log.Error(err, "a node stays cordoned", "node", n.Name)
+			j.clusterScaler.log.Error(err, "uncordoning a node failed; the node stays cordoned", "node", n.Name)
 		}
 	}
 }
 
-func ignoreGone(err error) error {
+func ignoreNotFound(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
 }
 
-// patch changes a node; one that is gone is no error.
-func (j *job) patch(ctx context.Context, name string, patch map[string]any) error {
+// patchNode patches a node. A deleted node is not an error.
+func (j *job) patchNode(ctx context.Context, name string, patch map[string]any) error {
 	body, err := json.Marshal(patch)
 	if err != nil {
 		return err
 	}
 	_, err = j.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "ksctl-agent"})
-	return ignoreGone(err)
+	return ignoreNotFound(err)
 }

@@ -14,35 +14,38 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// Cluster that the agent scales.
+// Cluster is a cluster that the agent scales.
 type Cluster struct {
 	provisioner.Cluster
-	// Client of the cluster, for its nodes and pods.
+	// Client accesses the nodes and pods of the cluster.
 	Client kubernetes.Interface
-	// Runner makes and deletes its machines.
+	// Runner creates and deletes the machines of the cluster.
 	Runner provisioner.Runner
 }
 
 // Options of a Server. Zero durations take the defaults.
 type Options struct {
-	// Clusters that the agent scales, one at least, each by a name of its own.
+	// Clusters are the clusters that the agent scales: at least one, with unique names.
 	Clusters []Cluster
-	// Store keeps what was begun.
+	// Store stores the operations.
 	Store Store
-	// States is where ksctl's store is, in StatesNamespace; nil: exports are not taken.
-	States          dynamic.Interface
+	// StatesClient accesses the cluster with ksctl's state store, in StatesNamespace; nil disables
+	// the import of exports.
+	StatesClient    dynamic.Interface
 	StatesNamespace string
 
-	// ListWithin, CreateWithin and DeleteWithin are how long a run of the provisioner may take:
-	// 30 seconds, 30 minutes, 15 minutes.
-	ListWithin, CreateWithin, DeleteWithin time.Duration
-	// DrainWithin is how long a node may take to be drained; 5 minutes. An operation fails then,
-	// and nothing is deleted, unless ForceAfterDrain is set: the machine goes with what is on it.
-	DrainWithin     time.Duration
+	// ListTimeout, CreateTimeout and DeleteTimeout are the time limits of a run of the provisioner.
+	// They default to 30 seconds, 30 minutes and 15 minutes.
+	ListTimeout, CreateTimeout, DeleteTimeout time.Duration
+	// DrainTimeout is the time limit for draining one node. It defaults to 5 minutes. When it is
+	// exceeded, the operation fails and deletes nothing, unless ForceAfterDrain is set: then the
+	// machine is deleted together with its remaining pods.
+	DrainTimeout    time.Duration
 	ForceAfterDrain bool
-	// StopWithin is how long a run of the provisioner may go on when the agent is to end; 45 seconds.
-	StopWithin time.Duration
-	// MaxWorkers that a cluster may be asked to have; 1000.
+	// StopTimeout is how long a run of the provisioner may continue when the agent shuts down. It
+	// defaults to 45 seconds.
+	StopTimeout time.Duration
+	// MaxWorkers is the maximum number of workers that a caller may request. It defaults to 1000.
 	MaxWorkers uint32
 
 	Clock   clock.Clock
@@ -50,18 +53,18 @@ type Options struct {
 	Metrics *Metrics
 }
 
-// complete checks the options and fills in defaults.
+// complete sets defaults and validates the options.
 func (o *Options) complete() error {
-	or := func(d *time.Duration, other time.Duration) {
+	setDefault := func(d *time.Duration, value time.Duration) {
 		if *d <= 0 {
-			*d = other
+			*d = value
 		}
 	}
-	or(&o.ListWithin, 30*time.Second)
-	or(&o.CreateWithin, 30*time.Minute)
-	or(&o.DeleteWithin, 15*time.Minute)
-	or(&o.DrainWithin, 5*time.Minute)
-	or(&o.StopWithin, 45*time.Second)
+	setDefault(&o.ListTimeout, 30*time.Second)
+	setDefault(&o.CreateTimeout, 30*time.Minute)
+	setDefault(&o.DeleteTimeout, 15*time.Minute)
+	setDefault(&o.DrainTimeout, 5*time.Minute)
+	setDefault(&o.StopTimeout, 45*time.Second)
 	if o.MaxWorkers == 0 {
 		o.MaxWorkers = 1000
 	}
@@ -75,24 +78,24 @@ func (o *Options) complete() error {
 		o.StatesNamespace = state.StoreNamespace
 	}
 	if len(o.Clusters) == 0 {
-		return errors.New("the agent has no cluster: name one")
+		return errors.New("no cluster is configured")
 	}
 	names := map[string]bool{}
 	for _, c := range o.Clusters {
 		switch {
-		case !clusterName.MatchString(c.Name):
-			return fmt.Errorf("cluster %.60q: want 2 to 50 of a-z, 0-9 and -, beginning with a letter and not ending with -", c.Name)
+		case !clusterNamePattern.MatchString(c.Name):
+			return fmt.Errorf("invalid cluster name %.60q: want 2 to 50 characters of a-z, 0-9 and -, beginning with a letter and not ending with -", c.Name)
 		case names[c.Name]:
-			return fmt.Errorf("cluster %s is named twice", c.Name)
+			return fmt.Errorf("cluster %s is configured twice", c.Name)
 		case c.Client == nil:
-			return fmt.Errorf("cluster %s: there is no access to it", c.Name)
+			return fmt.Errorf("cluster %s: no client is configured", c.Name)
 		case c.Runner == nil:
-			return fmt.Errorf("cluster %s: it has no provisioner", c.Name)
+			return fmt.Errorf("cluster %s: no provisioner is configured", c.Name)
 		}
 		names[c.Name] = true
 	}
 	if o.Store == nil {
-		return errors.New("the agent needs a store")
+		return errors.New("no store is configured")
 	}
 	return nil
 }

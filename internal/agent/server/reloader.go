@@ -12,27 +12,28 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// stale is how long it is believed that files have not changed. They are mounted from a Secret, and
-// are replaced there by names, so that neither their times nor watches of them can be relied on.
-const stale = time.Second
+// recheckInterval is the minimum time between two checks of files for changes. The files are
+// usually mounted from a Secret, which is updated by renaming symlinks, so neither their
+// modification times nor file watches are reliable.
+const recheckInterval = time.Second
 
-// fresh is what is made of files. It is made anew when they change; while what they hold is
-// of no use, what was made before counts.
-type fresh[T any] struct {
+// reloader parses files and parses them again when they change. While changed files are invalid, it
+// keeps the previous value.
+type reloader[T any] struct {
 	files []string
 	parse func(contents [][]byte) (T, error)
 	clock clock.PassiveClock
 	log   logr.Logger
 
-	mu       sync.Mutex
-	checked  time.Time
-	contents [][]byte
-	value    T
+	mu        sync.Mutex
+	lastCheck time.Time
+	contents  [][]byte
+	value     T
 }
 
-// newFresh reads files for the first time, when they have to be of use.
-func newFresh[T any](c clock.PassiveClock, log logr.Logger, parse func([][]byte) (T, error), files ...string) (*fresh[T], error) {
-	f := &fresh[T]{files: files, parse: parse, clock: c, log: log, checked: c.Now()}
+// newReloader reads files for the first time. It returns an error if they are invalid.
+func newReloader[T any](c clock.PassiveClock, log logr.Logger, parse func([][]byte) (T, error), files ...string) (*reloader[T], error) {
+	f := &reloader[T]{files: files, parse: parse, clock: c, log: log, lastCheck: c.Now()}
 	contents, err := f.read()
 	if err != nil {
 		return nil, err
@@ -44,7 +45,7 @@ func newFresh[T any](c clock.PassiveClock, log logr.Logger, parse func([][]byte)
 	return f, nil
 }
 
-func (f *fresh[T]) read() ([][]byte, error) {
+func (f *reloader[T]) read() ([][]byte, error) {
 	out := make([][]byte, len(f.files))
 	for i, path := range f.files {
 		data, err := os.ReadFile(path)
@@ -56,18 +57,18 @@ func (f *fresh[T]) read() ([][]byte, error) {
 	return out, nil
 }
 
-// get returns what the files hold by now.
-func (f *fresh[T]) get() T {
+// get returns the value of the current files.
+func (f *reloader[T]) get() T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.clock.Now()
-	if now.Sub(f.checked) < stale {
+	if now.Sub(f.lastCheck) < recheckInterval {
 		return f.value
 	}
-	f.checked = now
+	f.lastCheck = now
 	contents, err := f.read()
 	if err != nil {
-		f.log.Error(err, "can't read a file again; what it held before counts")
+		f.log.Error(err, "reloading a file failed; its previous content stays in use")
 		return f.value
 	}
 	if slices.EqualFunc(contents, f.contents, bytes.Equal) {
@@ -76,10 +77,10 @@ func (f *fresh[T]) get() T {
 	f.contents = contents
 	value, err := f.parse(contents)
 	if err != nil {
-		f.log.Error(err, "a file has changed and is of no use; what it held before counts", "file", f.files[0])
+		f.log.Error(err, "a changed file is invalid; its previous content stays in use", "file", f.files[0])
 		return f.value
 	}
 	f.value = value
-	f.log.Info("a file has changed, and counts from now on", "file", f.files[0])
+	f.log.Info("reloaded a changed file", "file", f.files[0])
 	return f.value
 }

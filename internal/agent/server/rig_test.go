@@ -25,34 +25,34 @@ import (
 	"github.com/ksctl/gitops/internal/agent/provisioner"
 )
 
-// cloud is machines that are none, each with a node. It is a provisioner.
-type cloud struct {
+// fakeCloud is a provisioner with fake machines, each with a node.
+type fakeCloud struct {
 	client *fake.Clientset
-	// before is called ahead of what a request asks for; an error is answered, unless it is
-	// errPretend: then success is.
+	// before is called before a request is executed. The request returns its error, or success
+	// without any effect if the error is errPretend.
 	before func(ctx context.Context, r provisioner.Request) error
 
 	mu       sync.Mutex
 	machines map[uint32]string // sizes
 	calls    []string
-	made     int
+	created  int
 }
 
 var errPretend = errors.New("pretend")
 
-func newCloud(n uint32, objects ...runtime.Object) *cloud {
-	c := &cloud{client: fake.NewClientset(objects...), machines: map[uint32]string{}}
+func newFakeCloud(n uint32, objects ...runtime.Object) *fakeCloud {
+	c := &fakeCloud{client: fake.NewClientset(objects...), machines: map[uint32]string{}}
 	for i := range n {
-		c.make(i, "medium")
+		c.addMachine(i, "medium")
 	}
-	c.made = 0
+	c.created = 0
 	return c
 }
 
-func (c *cloud) make(i uint32, size string) {
+func (c *fakeCloud) addMachine(i uint32, size string) {
 	c.machines[i] = size
-	c.made++
-	name := fmt.Sprintf("demo-vm-wp-%d-%05d", i, c.made)
+	c.created++
+	name := fmt.Sprintf("demo-vm-wp-%d-%05d", i, c.created)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}}
 	if err := c.client.Tracker().Add(node); err != nil {
 		panic(err)
@@ -60,7 +60,7 @@ func (c *cloud) make(i uint32, size string) {
 }
 
 // Run implements provisioner.Runner.
-func (c *cloud) Run(ctx context.Context, r provisioner.Request) ([]provisioner.Worker, error) {
+func (c *fakeCloud) Run(ctx context.Context, r provisioner.Request) ([]provisioner.Worker, error) {
 	if r.Operation != provisioner.List {
 		c.mu.Lock()
 		c.calls = append(c.calls, fmt.Sprintf("%s %d %d %s", r.Operation, r.From, r.Desired, r.Size))
@@ -85,7 +85,7 @@ func (c *cloud) Run(ctx context.Context, r provisioner.Request) ([]provisioner.W
 	case provisioner.Create:
 		for i := r.From; i < r.Desired; i++ {
 			if _, ok := c.machines[i]; !ok {
-				c.make(i, r.Size)
+				c.addMachine(i, r.Size)
 			}
 		}
 	case provisioner.Delete:
@@ -98,23 +98,23 @@ func (c *cloud) Run(ctx context.Context, r provisioner.Request) ([]provisioner.W
 	return out, nil
 }
 
-// did is what the cloud was asked for, except to list.
-func (c *cloud) did() string {
+// requests returns all requests except List.
+func (c *fakeCloud) requests() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return strings.Join(c.calls, "; ")
 }
 
-// rig is an agent of one cluster.
+// rig is an agent with one cluster.
 type rig struct {
 	*Server
-	*cloud
-	store *memory
+	*fakeCloud
+	store *memoryStore
 	stop  func()
 }
 
-// start runs an agent until the test ends or stop is called. It belongs into a bubble.
-func start(t *testing.T, c *cloud, store *memory, change ...func(*Options)) *rig {
+// start runs an agent until the test ends or stop is called. Call it in a synctest bubble.
+func start(t *testing.T, c *fakeCloud, store *memoryStore, change ...func(*Options)) *rig {
 	t.Helper()
 	o := Options{Store: store, Log: logr.Discard(),
 		Clusters: []Cluster{{Cluster: provisioner.Cluster{Name: "demo"}, Client: c.client, Runner: c}}}
@@ -139,17 +139,17 @@ func start(t *testing.T, c *cloud, store *memory, change ...func(*Options)) *rig
 	if err := s.AwaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return &rig{Server: s, cloud: c, store: store, stop: stop}
+	return &rig{Server: s, fakeCloud: c, store: store, stop: stop}
 }
 
-// begin an operation.
+// begin starts an operation.
 func (r *rig) begin(id string, current, desired uint32) (*agentpb.Operation, error) {
-	res, err := (&workers{server: r.Server}).Begin(context.Background(), &agentpb.BeginRequest{Id: id, Current: current, Desired: desired, Size: "medium"})
+	res, err := (&workersServer{server: r.Server}).Begin(context.Background(), &agentpb.BeginRequest{Id: id, Current: current, Desired: desired, Size: "medium"})
 	return res.GetOperation(), err
 }
 
-// do an operation, and see how it ended.
-func (r *rig) do(t *testing.T, id string, current, desired uint32) record {
+// execute runs an operation and returns its result.
+func (r *rig) execute(t *testing.T, id string, current, desired uint32) record {
 	t.Helper()
 	if _, err := r.begin(id, current, desired); err != nil {
 		t.Fatal(err)
@@ -161,38 +161,38 @@ func (r *rig) do(t *testing.T, id string, current, desired uint32) record {
 	return ended
 }
 
-// list asks as a caller does.
+// list calls the List method of the gRPC service.
 func (r *rig) list(t *testing.T) *agentpb.ListResponse {
 	t.Helper()
-	res, err := (&workers{server: r.Server}).List(t.Context(), &agentpb.ListRequest{Cluster: "demo"})
+	res, err := (&workersServer{server: r.Server}).List(t.Context(), &agentpb.ListRequest{Cluster: "demo"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return res
 }
 
-// memory is a Store.
-type memory struct {
+// memoryStore is a Store in memory.
+type memoryStore struct {
 	mu    sync.Mutex
 	data  map[string][]byte
-	fails error
+	err   error
 	saves int
 }
 
-func (m *memory) Load(_ context.Context, cluster string) ([]byte, error) {
+func (m *memoryStore) Load(_ context.Context, cluster string) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.data[cluster], m.fails
+	return m.data[cluster], m.err
 }
 
-func (m *memory) Save(_ context.Context, cluster string, old, data []byte) error {
+func (m *memoryStore) Save(_ context.Context, cluster string, old, data []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.fails != nil {
-		return m.fails
+	if m.err != nil {
+		return m.err
 	}
 	if !bytes.Equal(m.data[cluster], old) {
-		return ErrTaken
+		return ErrConflict
 	}
 	if m.data == nil {
 		m.data = map[string][]byte{}
@@ -202,14 +202,14 @@ func (m *memory) Save(_ context.Context, cluster string, old, data []byte) error
 	return nil
 }
 
-// fail has everything fail from now on; nil: nothing.
-func (m *memory) fail(err error) {
+// setError makes every call fail with err; nil makes them succeed.
+func (m *memoryStore) setError(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.fails = err
+	m.err = err
 }
 
-// pod on a node, changed as a test likes it.
+// pod returns a pod on a node.
 func pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: name, UID: types.UID("uid-" + name)}, Spec: corev1.PodSpec{NodeName: node}}
 	for _, f := range change {
@@ -218,9 +218,9 @@ func pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// evictions answers evictions: held says until when a pod is kept by a budget; the others are
-// gone some seconds later. It returns the names of those that were evicted.
-func evictions(c *cloud, held map[string]time.Time) func() []string {
+// fakeEvictions handles evictions: a disruption budget blocks the pods in blocked until the given
+// times; every other pod is deleted. The returned function lists the evicted pods.
+func fakeEvictions(c *fakeCloud, blocked map[string]time.Time) func() []string {
 	var mu sync.Mutex
 	var out []string
 	c.client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -231,7 +231,7 @@ func evictions(c *cloud, held map[string]time.Time) func() []string {
 		e := create.GetObject().(*policyv1.Eviction)
 		mu.Lock()
 		defer mu.Unlock()
-		if until, ok := held[e.Name]; ok && time.Now().Before(until) {
+		if until, ok := blocked[e.Name]; ok && time.Now().Before(until) {
 			return true, nil, apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 		}
 		out = append(out, e.Name)
@@ -246,8 +246,8 @@ func evictions(c *cloud, held map[string]time.Time) func() []string {
 	}
 }
 
-// nodes by their names, with what tells of cordoning.
-func (c *cloud) nodes(t *testing.T) string {
+// nodes returns the names of the nodes. "!" marks a cordoned node, "?" the annotation of the agent.
+func (c *fakeCloud) nodes(t *testing.T) string {
 	t.Helper()
 	list, err := c.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -259,7 +259,7 @@ func (c *cloud) nodes(t *testing.T) string {
 		if n.Spec.Unschedulable {
 			name += "!"
 		}
-		if n.Annotations[cordonedBy] != "" {
+		if n.Annotations[cordonedByAnnotation] != "" {
 			name += "?"
 		}
 		out = append(out, name)

@@ -15,44 +15,44 @@ import (
 // Server is the agent.
 type Server struct {
 	opts     Options
-	clusters map[string]*cluster
+	clusters map[string]*clusterScaler
 }
 
-// New returns an agent. It begins nothing before Run.
+// New returns an agent. It executes no operation before Run.
 func New(o Options) (*Server, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	s := &Server{opts: o, clusters: map[string]*cluster{}}
+	s := &Server{opts: o, clusters: map[string]*clusterScaler{}}
 	for _, c := range o.Clusters {
-		s.clusters[c.Name] = newCluster(c, &s.opts)
+		s.clusters[c.Name] = newClusterScaler(c, &s.opts)
 	}
 	return s, nil
 }
 
-// Register has the services answered.
+// Register registers the gRPC services.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
-	agentpb.RegisterWorkersServer(r, &workers{server: s})
-	agentpb.RegisterKsctlAgentServer(r, &ksctlAgent{server: s})
+	agentpb.RegisterWorkersServer(r, &workersServer{server: s})
+	agentpb.RegisterKsctlAgentServer(r, &ksctlAgentServer{server: s})
 }
 
-// Run does what is begun, until ctx ends: then nothing more begins, and what runs is left for the
-// next start. It returns when everything has ended; a run of the provisioner may take
-// Options.StopWithin to, and is killed then.
+// Run executes operations until ctx ends. Then no new operation starts, and running ones are
+// interrupted; they resume at the next start. Run returns when all of them have stopped. A running
+// provisioner may continue for Options.StopTimeout and is then killed.
 func (s *Server) Run(ctx context.Context) {
-	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
+	killCtx, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	var clusters, closing sync.WaitGroup
 	for _, c := range s.clusters {
-		clusters.Go(func() { c.run(ctx, hard) })
+		clusters.Go(func() { c.run(ctx, killCtx) })
 	}
 	ended := make(chan struct{})
 	closing.Go(func() {
 		<-ctx.Done()
 		for _, c := range s.clusters {
-			c.change(func() { c.stopping = true })
+			c.update(func() { c.stopping = true })
 		}
-		t := s.opts.Clock.NewTimer(s.opts.StopWithin)
+		t := s.opts.Clock.NewTimer(s.opts.StopTimeout)
 		defer t.Stop()
 		select {
 		case <-ended:
@@ -65,17 +65,17 @@ func (s *Server) Run(ctx context.Context) {
 	closing.Wait()
 }
 
-// Ready is true once everything can be begun.
+// Ready reports whether operations of every cluster can be started.
 func (s *Server) Ready() bool {
 	for _, c := range s.clusters {
-		if _, err := c.open(); err != nil {
+		if _, err := c.loadedOperations(); err != nil {
 			return false
 		}
 	}
 	return true
 }
 
-// AwaitReady waits until everything can be begun, or ctx ends.
+// AwaitReady waits until the recorded operations of every cluster are loaded, or ctx ends.
 func (s *Server) AwaitReady(ctx context.Context) error {
 	for _, c := range s.clusters {
 		for {
@@ -95,11 +95,12 @@ func (s *Server) AwaitReady(ctx context.Context) error {
 	return nil
 }
 
-// cluster finds one by its name; "" is the only one.
-func (s *Server) cluster(name string) (*cluster, error) {
+// findCluster returns the cluster with a name; "" selects the only cluster. Errors are gRPC status
+// errors.
+func (s *Server) findCluster(name string) (*clusterScaler, error) {
 	if name == "" {
 		if len(s.clusters) != 1 {
-			return nil, status.Errorf(codes.FailedPrecondition, "this agent has %d clusters: say which", len(s.clusters))
+			return nil, status.Errorf(codes.FailedPrecondition, "this agent has %d clusters: name one of them", len(s.clusters))
 		}
 		for _, c := range s.clusters {
 			return c, nil
@@ -111,5 +112,5 @@ func (s *Server) cluster(name string) (*cluster, error) {
 	return nil, status.Errorf(codes.NotFound, "this agent has no cluster %.60q", name)
 }
 
-// stopTimeout is how long calls may go on when the agent ends.
-const stopTimeout = 5 * time.Second
+// callStopTimeout is how long running calls may continue when the agent shuts down.
+const callStopTimeout = 5 * time.Second

@@ -33,7 +33,7 @@ const (
 )
 
 func (r *rig) scale(ctx context.Context, o agentpb.ScaleOperation, desired uint32, size string) (*agentpb.ResScale, error) {
-	return (&ksctlAgent{server: r.Server}).Scale(ctx, &agentpb.ReqScale{Operation: o, DesiredNoOfWP: desired, NodeSizeOfWP: size})
+	return (&ksctlAgentServer{server: r.Server}).Scale(ctx, &agentpb.ReqScale{Operation: o, DesiredNoOfWP: desired, NodeSizeOfWP: size})
 }
 
 func TestScale(t *testing.T) {
@@ -49,18 +49,18 @@ func TestScale(t *testing.T) {
 	}{
 		"up":               {operation: up, desired: 4, size: "medium", did: "Create 2 4 medium"},
 		"down":             {operation: down, desired: 1, size: "medium", did: "Delete 2 1 "},
-		"to the same":      {operation: up, desired: 2, size: "medium"},
-		"down to the same": {operation: down, desired: 2},
-		"up to less":       {operation: up, desired: 1, size: "medium", code: codes.FailedPrecondition},
+		"up by zero":       {operation: up, desired: 2, size: "medium"},
+		"down by zero":     {operation: down, desired: 2},
+		"up to fewer":      {operation: up, desired: 1, size: "medium", code: codes.FailedPrecondition},
 		"down to more":     {operation: down, desired: 3, size: "medium", code: codes.FailedPrecondition},
-		"up of no size":    {operation: up, desired: 3, code: codes.InvalidArgument},
-		"no more":          {operation: up, desired: 3, size: "medium", err: quota, code: codes.ResourceExhausted, did: "Create 2 3 medium"},
-		"pretended":        {operation: up, desired: 3, size: "medium", err: errPretend, code: codes.Internal, did: "Create 2 3 medium"},
-		"held":             {operation: down, desired: 1, held: true, code: codes.FailedPrecondition},
+		"up without size":  {operation: up, desired: 3, code: codes.InvalidArgument},
+		"no capacity":      {operation: up, desired: 3, size: "medium", err: quota, code: codes.ResourceExhausted, did: "Create 2 3 medium"},
+		"pretended create": {operation: up, desired: 3, size: "medium", err: errPretend, code: codes.Internal, did: "Create 2 3 medium"},
+		"blocked drain":    {operation: down, desired: 1, held: true, code: codes.FailedPrecondition},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cl := newCloud(2, pod("web", lastNode))
+				cl := newFakeCloud(2, pod("web", lastNode))
 				cl.before = func(_ context.Context, r provisioner.Request) error {
 					if r.Operation == provisioner.List {
 						return nil
@@ -71,13 +71,13 @@ func TestScale(t *testing.T) {
 				if c.held {
 					held["web"] = time.Now().Add(time.Hour)
 				}
-				evictions(cl, held)
-				r := start(t, cl, &memory{})
+				fakeEvictions(cl, held)
+				r := start(t, cl, &memoryStore{})
 				res, err := r.scale(t.Context(), c.operation, c.desired, c.size)
 				if status.Code(err) != c.code || err == nil && !res.IsUpdated {
 					t.Errorf("%v, %v; want %s", res, err, c.code)
 				}
-				if got := r.did(); got != c.did {
+				if got := r.requests(); got != c.did {
 					t.Errorf("did %q, want %q", got, c.did)
 				}
 			})
@@ -85,38 +85,38 @@ func TestScale(t *testing.T) {
 	}
 }
 
-func TestScaleAskedTwiceIsDoneOnce(t *testing.T) {
+func TestRepeatedScaleRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCloud(2)
-		slow(c)
-		r := start(t, c, &memory{})
+		c := newFakeCloud(2)
+		delayProvisioner(c)
+		r := start(t, c, &memoryStore{})
 		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := r.scale(impatient, up, 3, "medium"); status.Code(err) != codes.DeadlineExceeded {
-			t.Errorf("who gives up: %v", err)
+			t.Errorf("call with a deadline: %v", err)
 		}
 		if _, err := r.scale(t.Context(), up, 4, "medium"); status.Code(err) != codes.FailedPrecondition {
-			t.Errorf("another: %v", err)
+			t.Errorf("other parameters: %v", err)
 		}
 		if res, err := r.scale(t.Context(), up, 3, "medium"); err != nil || !res.IsUpdated {
-			t.Errorf("the same: %v, %v", res, err)
+			t.Errorf("same parameters: %v, %v", res, err)
 		}
-		if got := r.did(); got != "Create 2 3 medium" {
+		if got := r.requests(); got != "Create 2 3 medium" {
 			t.Errorf("did %s", got)
 		}
 	})
 }
 
-func TestOneThatFailedCanBeAskedForAgain(t *testing.T) {
+func TestScaleStartsAgainAfterFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCloud(2)
+		c := newFakeCloud(2)
 		c.before = func(_ context.Context, r provisioner.Request) error {
 			if r.Operation == provisioner.Create {
 				return errPretend
 			}
 			return nil
 		}
-		r := start(t, c, &memory{})
+		r := start(t, c, &memoryStore{})
 		if _, err := r.scale(t.Context(), up, 3, "medium"); status.Code(err) != codes.Internal {
 			t.Errorf("%v", err)
 		}
@@ -128,22 +128,22 @@ func TestOneThatFailedCanBeAskedForAgain(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotServed(t *testing.T) {
-	k := &ksctlAgent{server: &Server{}}
+func TestUnimplementedCalls(t *testing.T) {
+	k := &ksctlAgentServer{server: &Server{}}
 	_, lb := k.LoadBalancer(t.Context(), nil)
 	_, app := k.Application(t.Context(), nil)
 	_, export := k.Storage(t.Context(), &agentpb.ReqStore{Operation: agentpb.StorageOperation_EXPORT})
-	for what, err := range map[string]error{"a load balancer": lb, "stacks": app, "an export": export} {
+	for what, err := range map[string]error{"LoadBalancer": lb, "Application": app, "export": export} {
 		if status.Code(err) != codes.Unimplemented {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	if _, err := k.Storage(t.Context(), &agentpb.ReqStore{}); status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("no store: %v", err)
+		t.Errorf("import without a state store: %v", err)
 	}
 }
 
-// fixture is an export of ksctl's.
+// fixture reads a ksctl export of the tests of stacks/state.
 func fixture(t *testing.T, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile("../../../stacks/state/testdata/" + name)
@@ -153,8 +153,9 @@ func fixture(t *testing.T, name string) []byte {
 	return data
 }
 
-// objects of a fake API server, which has no binaryData in JSON: bytes are base64 there.
-func storeOf(t *testing.T, objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
+// newStateStore returns a fake client with objects. They are converted to unstructured ones, where
+// binaryData is base64.
+func newStateStore(t *testing.T, objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
 	t.Helper()
 	out := make([]runtime.Object, len(objects))
 	for i, o := range objects {
@@ -172,8 +173,8 @@ func configMap(values map[string][]byte) *corev1.ConfigMap {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ksctl", Name: state.StoreConfigMap, ResourceVersion: "1"}, BinaryData: values}
 }
 
-// held are the keys of the store.
-func held(t *testing.T, c *dynamicfake.FakeDynamicClient) []string {
+// storeKeys returns the keys of the state store.
+func storeKeys(t *testing.T, c *dynamicfake.FakeDynamicClient) []string {
 	t.Helper()
 	u, err := c.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace("ksctl").Get(t.Context(), state.StoreConfigMap, metav1.GetOptions{})
 	if err != nil {
@@ -196,36 +197,36 @@ func TestImport(t *testing.T) {
 		code    codes.Code
 		keys    []string
 	}{
-		"into nothing":     {data: export, keys: []string{"aws.ha.demo.us-east-1"}},
-		"beside others":    {data: export, objects: []runtime.Object{configMap(map[string][]byte{"civo.ha.x.LON1": []byte("{}")})}, keys: []string{"aws.ha.demo.us-east-1", "civo.ha.x.LON1"}},
-		"over another":     {data: export, objects: []runtime.Object{configMap(map[string][]byte{"aws.ha.demo.us-east-1": []byte("{}")})}, keys: []string{"aws.ha.demo.us-east-1"}},
-		"no JSON":          {data: []byte("{"), code: codes.InvalidArgument},
-		"nothing":          {code: codes.InvalidArgument},
-		"no export":        {data: []byte(`{"cluster_name":"demo"}`), code: codes.InvalidArgument},
-		"a strange name":   {data: []byte(`{"Clusters":[{"cluster_name":"Demo"}]}`), code: codes.InvalidArgument},
-		"an external one":  {data: export, objects: []runtime.Object{external}, code: codes.FailedPrecondition},
-		"without room":     {data: export, objects: []runtime.Object{configMap(big)}, code: codes.ResourceExhausted, keys: []string{"aws.ha.big.LON1"}},
+		"empty store":      {data: export, keys: []string{"aws.ha.demo.us-east-1"}},
+		"other keys":       {data: export, objects: []runtime.Object{configMap(map[string][]byte{"civo.ha.x.LON1": []byte("{}")})}, keys: []string{"aws.ha.demo.us-east-1", "civo.ha.x.LON1"}},
+		"overwrite":        {data: export, objects: []runtime.Object{configMap(map[string][]byte{"aws.ha.demo.us-east-1": []byte("{}")})}, keys: []string{"aws.ha.demo.us-east-1"}},
+		"invalid JSON":     {data: []byte("{"), code: codes.InvalidArgument},
+		"no data":          {code: codes.InvalidArgument},
+		"not an export":    {data: []byte(`{"cluster_name":"demo"}`), code: codes.InvalidArgument},
+		"invalid name":     {data: []byte(`{"Clusters":[{"cluster_name":"Demo"}]}`), code: codes.InvalidArgument},
+		"external store":   {data: export, objects: []runtime.Object{external}, code: codes.FailedPrecondition},
+		"store is full":    {data: export, objects: []runtime.Object{configMap(big)}, code: codes.ResourceExhausted, keys: []string{"aws.ha.big.LON1"}},
 		"null credentials": {data: fixture(t, "v1_local_managed.json"), keys: []string{"local.managed.demo.LOCAL"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := storeOf(t, c.objects...)
-			s := &Server{opts: Options{States: client, StatesNamespace: "ksctl"}}
-			_, err := (&ksctlAgent{server: s}).Storage(t.Context(), &agentpb.ReqStore{Data: c.data})
+			client := newStateStore(t, c.objects...)
+			s := &Server{opts: Options{StatesClient: client, StatesNamespace: "ksctl"}}
+			_, err := (&ksctlAgentServer{server: s}).Storage(t.Context(), &agentpb.ReqStore{Data: c.data})
 			if status.Code(err) != c.code {
 				t.Errorf("%v, want %s", err, c.code)
 			}
 			if err != nil && strings.Contains(err.Error(), "FAKE") {
-				t.Errorf("it tells secrets: %v", err)
+				t.Errorf("the error quotes secrets: %v", err)
 			}
-			if got := held(t, client); !slices.Equal(got, c.keys) {
-				t.Errorf("there are %v, want %v", got, c.keys)
+			if got := storeKeys(t, client); !slices.Equal(got, c.keys) {
+				t.Errorf("keys %v, want %v", got, c.keys)
 			}
 		})
 	}
 }
 
-func TestImportBesideSomebodyWhoWrites(t *testing.T) {
-	client := storeOf(t, configMap(map[string][]byte{"civo.ha.x.LON1": []byte("{}")}))
+func TestImportRetriesConflicts(t *testing.T) {
+	client := newStateStore(t, configMap(map[string][]byte{"civo.ha.x.LON1": []byte("{}")}))
 	conflicts := 0
 	client.PrependReactor("patch", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if conflicts++; conflicts < 3 {
@@ -233,7 +234,7 @@ func TestImportBesideSomebodyWhoWrites(t *testing.T) {
 		}
 		return false, nil, nil
 	})
-	s := &Server{opts: Options{States: client, StatesNamespace: "ksctl"}}
+	s := &Server{opts: Options{StatesClient: client, StatesNamespace: "ksctl"}}
 	if err := s.importStates(t.Context(), fixture(t, "v1_aws_ha_kubeadm.json")); err != nil || conflicts != 3 {
 		t.Errorf("%v after %d conflicts", err, conflicts)
 	}

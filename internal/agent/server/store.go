@@ -16,29 +16,29 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Store keeps a document for each cluster. It has no secrets.
+// Store stores one document per cluster. Documents contain no secrets.
 type Store interface {
 	// Load returns the document of a cluster; nil if there is none.
 	Load(ctx context.Context, cluster string) ([]byte, error)
-	// Save replaces the document that was loaded or saved last. The error is ErrTaken if there
-	// is another one by now.
+	// Save replaces the document old with data. old is the document that was last loaded or saved.
+	// The error is ErrConflict if the stored document is another one.
 	Save(ctx context.Context, cluster string, old, data []byte) error
 }
 
-// ErrTaken is that of a document which somebody else has written meanwhile: another agent.
-var ErrTaken = errors.New("somebody else has written down operations of the cluster: there may be only one agent for it")
+// ErrConflict means that another agent has changed the document.
+var ErrConflict = errors.New("another agent changed the recorded operations: only one agent may scale a cluster")
 
-// FileStore keeps documents in a folder, for an agent that runs outside of a cluster.
+// FileStore stores documents in a directory, for an agent that runs outside of a cluster.
 type FileStore struct {
-	// Folder that they are in. It is made when it is not there.
-	Folder string
+	// Dir is the directory of the documents. Save creates it if it does not exist.
+	Dir string
 
 	mu sync.Mutex
 }
 
 var _ Store = (*FileStore)(nil)
 
-func (s *FileStore) path(cluster string) string { return filepath.Join(s.Folder, cluster+".json") }
+func (s *FileStore) path(cluster string) string { return filepath.Join(s.Dir, cluster+".json") }
 
 // Load implements Store.
 func (s *FileStore) Load(_ context.Context, cluster string) ([]byte, error) {
@@ -53,7 +53,7 @@ func (s *FileStore) Load(_ context.Context, cluster string) ([]byte, error) {
 func (s *FileStore) Save(ctx context.Context, cluster string, old, data []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := os.MkdirAll(s.Folder, 0o700); err != nil {
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return err
 	}
 	have, err := s.Load(ctx, cluster)
@@ -61,13 +61,13 @@ func (s *FileStore) Save(ctx context.Context, cluster string, old, data []byte) 
 		return err
 	}
 	if !bytes.Equal(have, old) {
-		return ErrTaken
+		return ErrConflict
 	}
-	return replace(s.path(cluster), data)
+	return replaceFile(s.path(cluster), data)
 }
 
-// replace has a file hold data from one moment to the next, also if the machine stops in between.
-func replace(path string, data []byte) (err error) {
+// replaceFile replaces the content of a file atomically, even if the machine crashes meanwhile.
+func replaceFile(path string, data []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-")
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func replace(path string, data []byte) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// ConfigMapStore keeps documents in a ConfigMap, each under the cluster's name.
+// ConfigMapStore stores documents in a ConfigMap, with the cluster's name as the key.
 type ConfigMapStore struct {
 	Client          kubernetes.Interface
 	Namespace, Name string
@@ -102,7 +102,7 @@ func (s *ConfigMapStore) Load(ctx context.Context, cluster string) ([]byte, erro
 	return []byte(cm.Data[cluster]), nil
 }
 
-// get reads the ConfigMap; nil if it is not there.
+// get returns the ConfigMap; nil if it does not exist.
 func (s *ConfigMapStore) get(ctx context.Context) (*corev1.ConfigMap, error) {
 	cm, err := s.Client.CoreV1().ConfigMaps(s.Namespace).Get(ctx, s.Name, metav1.GetOptions{})
 	switch {
@@ -114,7 +114,8 @@ func (s *ConfigMapStore) get(ctx context.Context) (*corev1.ConfigMap, error) {
 	return cm, nil
 }
 
-// Save implements Store. A write of another cluster's document in between does no harm.
+// Save implements Store. It retries after conflicts, which writes of other clusters' documents
+// cause.
 func (s *ConfigMapStore) Save(ctx context.Context, cluster string, old, data []byte) error {
 	const tries = 5
 	var err error
@@ -128,10 +129,10 @@ func (s *ConfigMapStore) Save(ctx context.Context, cluster string, old, data []b
 			have = cm.Data[cluster]
 		}
 		if have == string(data) {
-			return nil // it was written, and the answer got lost
+			return nil // an earlier attempt succeeded, but its response was lost
 		}
 		if have != string(old) {
-			return ErrTaken
+			return ErrConflict
 		}
 		err = s.write(ctx, cm, cluster, string(data))
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {

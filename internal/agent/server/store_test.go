@@ -14,17 +14,17 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-func TestStores(t *testing.T) {
+func TestStoreLoadAndSave(t *testing.T) {
 	for name, s := range map[string]Store{
-		"files":     &FileStore{Folder: filepath.Join(t.TempDir(), "made", "here")},
+		"files":     &FileStore{Dir: filepath.Join(t.TempDir(), "made", "here")},
 		"ConfigMap": &ConfigMapStore{Client: fake.NewClientset(), Namespace: "ksctl", Name: "operations"},
-		"memory":    &memory{},
+		"memory":    &memoryStore{},
 	} {
 		t.Run(name, func(t *testing.T) {
 			load := func(cluster, want string) {
 				t.Helper()
 				if got, err := s.Load(t.Context(), cluster); err != nil || string(got) != want {
-					t.Errorf("%s has %q, %v; want %q", cluster, got, err, want)
+					t.Errorf("document of %s: %q, %v; want %q", cluster, got, err, want)
 				}
 			}
 			save := func(cluster, old, data string, want error) {
@@ -38,15 +38,15 @@ func TestStores(t *testing.T) {
 			save("other", "", "x", nil)
 			load("demo", "one")
 			save("demo", "one", "two", nil)
-			save("demo", "one", "three", ErrTaken)
-			save("demo", "", "three", ErrTaken)
+			save("demo", "one", "three", ErrConflict)
+			save("demo", "", "three", ErrConflict)
 			load("demo", "two")
 			load("other", "x")
 		})
 	}
 }
 
-func TestAConfigMapThatOthersWrite(t *testing.T) {
+func TestConfigMapStoreRetriesConflicts(t *testing.T) {
 	client := fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ksctl", Name: "operations"}, Data: map[string]string{"other": "x"}})
 	n := 0
 	client.PrependReactor("update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -59,7 +59,7 @@ func TestAConfigMapThatOthersWrite(t *testing.T) {
 	if err := s.Save(t.Context(), "demo", nil, []byte("one")); err != nil {
 		t.Error(err)
 	}
-	// It was written, and nobody heard.
+	// Repeating a successful write succeeds, because its response may have been lost.
 	if err := s.Save(t.Context(), "demo", nil, []byte("one")); err != nil {
 		t.Error(err)
 	}
@@ -68,16 +68,16 @@ func TestAConfigMapThatOthersWrite(t *testing.T) {
 	}
 }
 
-func TestAFileThatCannotBeWritten(t *testing.T) {
+func TestFileStoreWriteError(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.WriteFile(filepath.Join(folder, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &FileStore{Folder: filepath.Join(folder, "file", "below")}
-	if err := s.Save(t.Context(), "demo", nil, []byte("one")); err == nil || errors.Is(err, ErrTaken) {
+	s := &FileStore{Dir: filepath.Join(folder, "file", "below")}
+	if err := s.Save(t.Context(), "demo", nil, []byte("one")); err == nil || errors.Is(err, ErrConflict) {
 		t.Errorf("%v", err)
 	}
-	if _, err := readBook([]byte("{")); err == nil {
+	if _, err := parseOperationLog([]byte("{")); err == nil {
 		t.Error("no error")
 	}
 }

@@ -11,38 +11,39 @@ import (
 	"github.com/ksctl/gitops/internal/agent/provisioner"
 )
 
-// workers is the service of our own.
-type workers struct {
+// workersServer implements the Workers service.
+type workersServer struct {
 	agentpb.UnimplementedWorkersServer
 	server *Server
 }
 
 // List implements agentpb.WorkersServer.
-func (w *workers) List(ctx context.Context, r *agentpb.ListRequest) (*agentpb.ListResponse, error) {
-	c, err := w.server.cluster(r.GetCluster())
+func (w *workersServer) List(ctx context.Context, r *agentpb.ListRequest) (*agentpb.ListResponse, error) {
+	c, err := w.server.findCluster(r.GetCluster())
 	if err != nil {
 		return nil, err
 	}
-	// First how the operation stands: one that has ended is not answered with workers of before.
-	b, err := c.open()
+	// Read the operation before the workers: the list must not be older than the end of an
+	// operation that it is returned with.
+	b, err := c.loadedOperations()
 	if err != nil {
 		return nil, err
 	}
 	out := &agentpb.ListResponse{}
 	if last, ok := b.last(); ok {
-		out.Operation = c.on(last)
+		out.Operation = c.operationProto(last)
 	}
-	machines, err := c.list(ctx)
+	machines, err := c.listWorkers(ctx)
 	if err != nil {
-		return nil, status.Errorf(codes.Unavailable, "which workers there are is not known: %v", err)
+		return nil, status.Errorf(codes.Unavailable, "listing workers: %v", err)
 	}
 	if slices.ContainsFunc(machines, func(m provisioner.Worker) bool { return m.Node == "" }) {
-		nodes, err := c.nodes(ctx, "0")
+		nodes, err := c.listNodes(ctx, "0")
 		if err != nil {
-			// Which node a worker is may be unknown.
-			c.log.Error(err, "the nodes of the workers are not known")
+			// Node names are optional.
+			c.log.Error(err, "listing nodes failed; returning workers without the names of their nodes")
 		}
-		fill(machines, nodes)
+		setNodeNames(machines, nodes)
 	}
 	for _, m := range machines {
 		out.Workers = append(out.Workers, &agentpb.Worker{Index: m.Index, Name: m.Name, Size: m.Size, Node: m.Node})
@@ -51,14 +52,14 @@ func (w *workers) List(ctx context.Context, r *agentpb.ListRequest) (*agentpb.Li
 }
 
 // Begin implements agentpb.WorkersServer.
-func (w *workers) Begin(ctx context.Context, r *agentpb.BeginRequest) (*agentpb.BeginResponse, error) {
-	c, err := w.server.cluster(r.GetCluster())
+func (w *workersServer) Begin(ctx context.Context, r *agentpb.BeginRequest) (*agentpb.BeginResponse, error) {
+	c, err := w.server.findCluster(r.GetCluster())
 	if err != nil {
 		return nil, err
 	}
-	begun, err := c.begin(ctx, ask{id: r.GetId(), current: r.GetCurrent(), desired: r.GetDesired(), size: r.GetSize()})
+	begun, err := c.begin(ctx, beginRequest{id: r.GetId(), current: r.GetCurrent(), desired: r.GetDesired(), size: r.GetSize()})
 	if err != nil {
 		return nil, err
 	}
-	return &agentpb.BeginResponse{Operation: c.on(begun)}, nil
+	return &agentpb.BeginResponse{Operation: c.operationProto(begun)}, nil
 }

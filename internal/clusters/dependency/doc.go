@@ -1,5 +1,4 @@
-// Package dependency tells which objects installs depend on, and watches single objects
-// of any kind that others depend on. It keeps nothing of them but the resource
-// version: who depends on one is woken when that changes, and looks at the object
-// with its own rights.
+// Package dependency determines the objects that installs depend on, and watches single objects of
+// any kind that others depend on. It stores only their resource versions. When one changes, its
+// dependents are notified and read the object with their own permissions.
 package dependency

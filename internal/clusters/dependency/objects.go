@@ -9,14 +9,14 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// Objects are what an install depends on beside other installs. Whether a kind has
-// namespaces is not known here: each is there with one and without.
-func Objects(in *appsv1.KsctlInstall) []stacks.Ref {
+// ObjectRefs returns the objects that an install depends on, without other installs. Whether a kind
+// is namespaced is unknown here, so each object is returned both with and without a namespace.
+func ObjectRefs(in *appsv1.KsctlInstall) []stacks.Ref {
 	var out []stacks.Ref
 	for i := range in.Spec.DependsOn {
 		d := &in.Spec.DependsOn[i]
 		if d.OfInstall() {
-			continue // that is what it has, not an object
+			continue // a dependency on another install, not on an object
 		}
 		ref := stacks.Ref{Group: schema.FromAPIVersionAndKind(d.APIVersion, d.Kind).Group, Kind: d.Kind, Name: d.Name}
 		inNamespace := ref
@@ -26,10 +26,11 @@ func Objects(in *appsv1.KsctlInstall) []stacks.Ref {
 	return out
 }
 
-// On are the objects of a set that an install depends on.
-func On(in *appsv1.KsctlInstall, has func(id string) bool) []stacks.Ref {
+// ObjectRefsIn returns the objects of a set that an install depends on. has reports whether an ID
+// is in the set.
+func ObjectRefsIn(in *appsv1.KsctlInstall, has func(id string) bool) []stacks.Ref {
 	var out []stacks.Ref
-	for _, r := range Objects(in) {
+	for _, r := range ObjectRefs(in) {
 		if has(r.ID()) {
 			out = append(out, r)
 		}

@@ -16,47 +16,48 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Target is an object that somebody depends on.
-type Target struct {
+// Object is an object that others depend on.
+type Object struct {
 	Resource schema.GroupVersionResource
 	types.NamespacedName
 }
 
-// At is the target of an object of a kind.
-func At(m *meta.RESTMapping, name types.NamespacedName) Target {
+// ObjectOf returns the Object with a kind and a name. It ignores the namespace of cluster-scoped
+// kinds.
+func ObjectOf(m *meta.RESTMapping, name types.NamespacedName) Object {
 	if m.Scope.Name() == meta.RESTScopeNameRoot {
 		name.Namespace = ""
 	}
-	return Target{Resource: m.Resource, NamespacedName: name}
+	return Object{Resource: m.Resource, NamespacedName: name}
 }
 
-// Watcher watches targets for as long as somebody uses them.
+// Watcher watches objects for as long as they have dependents.
 type Watcher struct {
 	client metadata.Interface
 
 	mu      sync.Mutex
-	wake    func(user types.NamespacedName)
-	ctx     context.Context // set while it runs
-	watches map[Target]*watch
-	targets map[types.NamespacedName][]Target
+	notify  func(user types.NamespacedName)
+	ctx     context.Context // set while the Watcher runs
+	watches map[Object]*watch
+	objects map[types.NamespacedName][]Object
 	wg      sync.WaitGroup
 }
 
-// watch is one target. Its fields are guarded by Watcher.mu.
+// watch is the watch of one object. Its fields are guarded by Watcher.mu.
 type watch struct {
 	users  map[types.NamespacedName]struct{}
 	cancel context.CancelFunc
-	// version is the resource version of the object, empty when it is absent;
-	// it counts once known.
+	// version is the resource version of the object, empty if the object does not exist. It is
+	// valid only if known is true.
 	version string
 	known   bool
 }
 
-// New returns a Watcher of the cluster that cfg leads to.
+// New returns a Watcher for the cluster of cfg.
 func New(cfg *rest.Config) (*Watcher, error) {
 	cfg = metadata.ConfigFor(cfg)
 	cfg.QPS, cfg.Burst, cfg.RateLimiter = -1, 0, nil
-	cfg.Timeout = 0 // it would end the watches, too
+	cfg.Timeout = 0 // a timeout would also end watches
 	c, err := metadata.NewForConfig(cfg)
 	if err != nil {
 		return nil, err
@@ -65,22 +66,22 @@ func New(cfg *rest.Config) (*Watcher, error) {
 }
 
 func newWatcher(c metadata.Interface) *Watcher {
-	return &Watcher{client: c, wake: func(types.NamespacedName) {}, watches: map[Target]*watch{}, targets: map[types.NamespacedName][]Target{}}
+	return &Watcher{client: c, notify: func(types.NamespacedName) {}, watches: map[Object]*watch{}, objects: map[types.NamespacedName][]Object{}}
 }
 
-// Subscribe calls wake with each user of an object that changed, from now on.
-func (w *Watcher) Subscribe(wake func(user types.NamespacedName)) {
+// Subscribe sets the function that is called for each dependent of a changed object.
+func (w *Watcher) Subscribe(notify func(user types.NamespacedName)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.wake = wake
+	w.notify = notify
 }
 
-// Start watches until ctx ends, and returns when everything that it started has ended.
+// Start watches until ctx ends, and returns when all watches have stopped.
 func (w *Watcher) Start(ctx context.Context) error {
 	w.mu.Lock()
 	w.ctx = ctx
 	for t, x := range w.watches {
-		w.launch(t, x)
+		w.startWatch(t, x)
 	}
 	w.mu.Unlock()
 	<-ctx.Done()
@@ -91,33 +92,34 @@ func (w *Watcher) Start(ctx context.Context) error {
 	return nil
 }
 
-// Use says what a user depends on, in place of what it said before.
-func (w *Watcher) Use(user types.NamespacedName, targets []Target) {
+// SetDependencies replaces the objects that a dependent depends on.
+func (w *Watcher) SetDependencies(user types.NamespacedName, objects []Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before := w.targets[user]
-	targets = distinct(targets)
-	for _, t := range targets {
+	previous := w.objects[user]
+	objects = unique(objects)
+	for _, t := range objects {
 		x := w.watches[t]
 		if x == nil {
 			x = &watch{users: map[types.NamespacedName]struct{}{}}
 			w.watches[t] = x
-			w.launch(t, x)
+			w.startWatch(t, x)
 		}
 		x.users[user] = struct{}{}
 	}
-	if w.targets[user] = targets; len(targets) == 0 {
-		delete(w.targets, user)
+	if w.objects[user] = objects; len(objects) == 0 {
+		delete(w.objects, user)
 	}
-	for _, t := range before {
-		if !slices.Contains(targets, t) {
-			w.leave(user, t)
+	for _, t := range previous {
+		if !slices.Contains(objects, t) {
+			w.removeDependent(user, t)
 		}
 	}
 }
 
-// leave takes a user off a target. The lock is held.
-func (w *Watcher) leave(user types.NamespacedName, t Target) {
+// removeDependent removes a dependent from an object, and stops the watch if it was the last one.
+// The caller holds w.mu.
+func (w *Watcher) removeDependent(user types.NamespacedName, t Object) {
 	x := w.watches[t]
 	if x == nil {
 		return
@@ -131,9 +133,9 @@ func (w *Watcher) leave(user types.NamespacedName, t Target) {
 	}
 }
 
-// distinct has each target once, in a slice of its own.
-func distinct(targets []Target) []Target {
-	var out []Target
+// unique returns a new slice with each object once.
+func unique(targets []Object) []Object {
+	var out []Object
 	for _, t := range targets {
 		if !slices.Contains(out, t) {
 			out = append(out, t)
@@ -142,9 +144,9 @@ func distinct(targets []Target) []Target {
 	return out
 }
 
-// Version is the resource version that a target was last seen with, empty when
-// it is absent. It is not known until the target was listed.
-func (w *Watcher) Version(t Target) (version string, known bool) {
+// Version returns the last observed resource version of an object, empty if the object does not
+// exist. known is false until the object was listed.
+func (w *Watcher) Version(t Object) (version string, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if x := w.watches[t]; x != nil {
@@ -153,8 +155,8 @@ func (w *Watcher) Version(t Target) (version string, known bool) {
 	return "", false
 }
 
-// launch starts to watch a target. The lock is held.
-func (w *Watcher) launch(t Target, x *watch) {
+// startWatch starts the watch of an object, if the Watcher runs. The caller holds w.mu.
+func (w *Watcher) startWatch(t Object, x *watch) {
 	if w.ctx == nil {
 		return
 	}
@@ -162,56 +164,57 @@ func (w *Watcher) launch(t Target, x *watch) {
 	x.cancel = cancel
 	w.wg.Go(func() {
 		defer cancel()
-		w.follow(ctx, t, x)
+		w.watchObject(ctx, t, x)
 	})
 }
 
-// follow watches one object until ctx ends.
-func (w *Watcher) follow(ctx context.Context, t Target, x *watch) {
+// watchObject watches one object until ctx ends.
+func (w *Watcher) watchObject(ctx context.Context, t Object, x *watch) {
 	informer := metadatainformer.NewFilteredMetadataInformer(w.client, t.Resource, t.Namespace, 0, cache.Indexers{},
 		func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector("metadata.name", t.Name).String()
 		}).Informer()
-	seen := func(o any) { w.seen(x, o.(metav1.Object).GetResourceVersion()) }
+	seen := func(o any) { w.observe(x, o.(metav1.Object).GetResourceVersion()) }
 	reg, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    seen,
 		UpdateFunc: func(_, o any) { seen(o) },
-		DeleteFunc: func(any) { w.seen(x, "") },
+		DeleteFunc: func(any) { w.observe(x, "") },
 	})
 	if err != nil {
-		return // it was stopped
+		return // the informer was stopped
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { informer.RunWithContext(ctx) })
 	if cache.WaitForCacheSync(ctx.Done(), reg.HasSynced) {
-		w.synced(x)
+		w.markKnown(x)
 	}
 	wg.Wait()
 }
 
-// seen takes note of a change and wakes the users.
-func (w *Watcher) seen(x *watch, version string) {
-	w.tell(x, func() bool {
+// observe records a version and notifies the dependents if it changed.
+func (w *Watcher) observe(x *watch, version string) {
+	w.notifyDependents(x, func() bool {
 		changed := x.version != version
 		x.version = version
 		return changed && x.known
 	})
 }
 
-// synced says that what was seen is all that there is.
-func (w *Watcher) synced(x *watch) {
-	w.tell(x, func() bool {
+// markKnown marks the version as valid after the initial list, and notifies the dependents.
+func (w *Watcher) markKnown(x *watch) {
+	w.notifyDependents(x, func() bool {
 		changed := !x.known
 		x.known = true
 		return changed
 	})
 }
 
-// tell wakes the users of a watch if a change matters.
-func (w *Watcher) tell(x *watch, change func() bool) {
+// notifyDependents applies a change with w.mu held. If change returns true, it then calls the
+// subscriber for each dependent.
+func (w *Watcher) notifyDependents(x *watch, change func() bool) {
 	w.mu.Lock()
 	var users []types.NamespacedName
-	wake := w.wake
+	notify := w.notify
 	if change() {
 		for u := range x.users {
 			users = append(users, u)
@@ -219,6 +222,6 @@ func (w *Watcher) tell(x *watch, change func() bool) {
 	}
 	w.mu.Unlock()
 	for _, u := range users {
-		wake(u)
+		notify(u)
 	}
 }

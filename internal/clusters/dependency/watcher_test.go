@@ -19,16 +19,16 @@ import (
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-func target(name string) Target {
-	return Target{Resource: configMaps, NamespacedName: types.NamespacedName{Namespace: "ns", Name: name}}
+func configMap(name string) Object {
+	return Object{Resource: configMaps, NamespacedName: types.NamespacedName{Namespace: "ns", Name: name}}
 }
 
 func user(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "ns", Name: name}
 }
 
-// users says who uses each target that is watched, and what is kept of each user.
-func (w *Watcher) users() string {
+// describe lists the dependents of each watched object, and the number of recorded dependencies.
+func (w *Watcher) describe() string {
 	var out []string
 	for t, x := range w.watches {
 		for u := range x.users {
@@ -39,14 +39,14 @@ func (w *Watcher) users() string {
 		}
 	}
 	kept := 0
-	for _, targets := range w.targets {
+	for _, targets := range w.objects {
 		kept += len(targets)
 	}
 	slices.Sort(out)
 	return fmt.Sprintf("%s (%d)", strings.Join(out, " "), kept)
 }
 
-func TestUse(t *testing.T) {
+func TestSetDependencies(t *testing.T) {
 	type use struct{ user, targets string }
 	for name, tc := range map[string]struct {
 		says []use
@@ -54,58 +54,58 @@ func TestUse(t *testing.T) {
 	}{
 		"nothing":                        {nil, " (0)"},
 		"one":                            {[]use{{"a", "x"}}, "a→x (1)"},
-		"again":                          {[]use{{"a", "x"}, {"a", "x"}}, "a→x (1)"},
-		"another in its place":           {[]use{{"a", "x"}, {"a", "y"}}, "a→y (1)"},
-		"one of two goes":                {[]use{{"a", "x y"}, {"a", "y"}}, "a→y (1)"},
-		"nothing any more":               {[]use{{"a", "x y"}, {"a", ""}}, " (0)"},
+		"repeated":                       {[]use{{"a", "x"}, {"a", "x"}}, "a→x (1)"},
+		"replaced":                       {[]use{{"a", "x"}, {"a", "y"}}, "a→y (1)"},
+		"one of two removed":             {[]use{{"a", "x y"}, {"a", "y"}}, "a→y (1)"},
+		"all removed":                    {[]use{{"a", "x y"}, {"a", ""}}, " (0)"},
 		"shared":                         {[]use{{"a", "x"}, {"b", "x y"}}, "a→x b→x b→y (3)"},
-		"shared, and one goes":           {[]use{{"a", "x"}, {"b", "x y"}, {"b", ""}}, "a→x (1)"},
-		"one twice":                      {[]use{{"a", "x x"}}, "a→x (1)"},
-		"one twice, and both go":         {[]use{{"a", "x x y"}, {"a", "y"}}, "a→y (1)"},
-		"one twice, and one goes":        {[]use{{"a", "x x"}, {"a", "x"}}, "a→x (1)"},
-		"one twice, shared, and both go": {[]use{{"a", "x x"}, {"b", "x"}, {"a", ""}}, "b→x (1)"},
-		"who never said anything leaves": {[]use{{"a", ""}}, " (0)"},
+		"shared, one removed":            {[]use{{"a", "x"}, {"b", "x y"}, {"b", ""}}, "a→x (1)"},
+		"duplicate":                      {[]use{{"a", "x x"}}, "a→x (1)"},
+		"duplicate, both removed":        {[]use{{"a", "x x y"}, {"a", "y"}}, "a→y (1)"},
+		"duplicate, one removed":         {[]use{{"a", "x x"}, {"a", "x"}}, "a→x (1)"},
+		"duplicate, shared, all removed": {[]use{{"a", "x x"}, {"b", "x"}, {"a", ""}}, "b→x (1)"},
+		"unknown dependent removed":      {[]use{{"a", ""}}, " (0)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWatcher(nil)
 			for _, u := range tc.says {
-				var targets []Target
+				var targets []Object
 				for _, name := range strings.Fields(u.targets) {
-					targets = append(targets, target(name))
+					targets = append(targets, configMap(name))
 				}
-				w.Use(user(u.user), targets)
+				w.SetDependencies(user(u.user), targets)
 			}
-			if got := w.users(); got != tc.want {
+			if got := w.describe(); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
 	}
 }
 
-func TestAt(t *testing.T) {
+func TestObjectOf(t *testing.T) {
 	name := types.NamespacedName{Namespace: "ns", Name: "x"}
-	if got := At(&meta.RESTMapping{Resource: configMaps, Scope: meta.RESTScopeNamespace}, name); got != target("x") {
+	if got := ObjectOf(&meta.RESTMapping{Resource: configMaps, Scope: meta.RESTScopeNamespace}, name); got != configMap("x") {
 		t.Errorf("got %v", got)
 	}
 	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-	if got := At(&meta.RESTMapping{Resource: namespaces, Scope: meta.RESTScopeRoot}, name); got != (Target{Resource: namespaces, NamespacedName: types.NamespacedName{Name: "x"}}) {
+	if got := ObjectOf(&meta.RESTMapping{Resource: namespaces, Scope: meta.RESTScopeRoot}, name); got != (Object{Resource: namespaces, NamespacedName: types.NamespacedName{Name: "x"}}) {
 		t.Errorf("got %v", got)
 	}
 }
 
-// soon is what comes over a channel.
-func soon[T any](t *testing.T, c <-chan T) (what T) {
+// receive returns the next value of a channel, or fails the test after a minute.
+func receive[T any](t *testing.T, c <-chan T) (what T) {
 	t.Helper()
 	select {
 	case what = <-c:
 	case <-time.After(time.Minute):
-		t.Fatal("nothing came within a minute")
+		t.Fatal("no value was received within a minute")
 	}
 	return what
 }
 
-// Who uses an object is woken once it is known, and whenever it changed.
-func TestUsersAreWoken(t *testing.T) {
+// Dependents are notified when an object becomes known and whenever it changes.
+func TestDependentsAreNotified(t *testing.T) {
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -115,50 +115,50 @@ func TestUsersAreWoken(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x", ResourceVersion: version}}
 	}
 	server := metadatafake.NewSimpleMetadataClient(scheme, object("1"))
-	// This server tells a watch only of what happens once it has begun.
+	// The fake client sends only events that happen after the watch has started.
 	watching := make(chan struct{}, 1)
 	server.PrependWatchReactor("*", func(a clienttesting.Action) (bool, apiwatch.Interface, error) {
 		x, err := server.Tracker().Watch(a.GetResource(), a.GetNamespace())
 		watching <- struct{}{}
 		return true, x, err
 	})
-	w, woken := newWatcher(server), make(chan string)
-	w.Subscribe(func(u types.NamespacedName) { woken <- u.Name })
-	if _, known := w.Version(target("x")); known {
-		t.Error("nobody uses it, and it is known")
+	w, notified := newWatcher(server), make(chan string)
+	w.Subscribe(func(u types.NamespacedName) { notified <- u.Name })
+	if _, known := w.Version(configMap("x")); known {
+		t.Error("the version of an unwatched object is known")
 	}
-	w.Use(user("before"), []Target{target("x")})
+	w.SetDependencies(user("before"), []Object{configMap("x")})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- w.Start(ctx) }()
 	expect := func(why, who, version string) {
 		t.Helper()
-		if got := soon(t, woken); got != who {
-			t.Errorf("%s: %s was woken", why, got)
+		if got := receive(t, notified); got != who {
+			t.Errorf("%s: %s was notified", why, got)
 		}
-		if v, known := w.Version(target("x")); v != version || !known {
+		if v, known := w.Version(configMap("x")); v != version || !known {
 			t.Errorf("%s: version %q, known %t", why, v, known)
 		}
 	}
-	expect("it was listed", "before", "1")
-	soon(t, watching)
+	expect("listed", "before", "1")
+	receive(t, watching)
 	if err := server.Tracker().Update(configMaps, object("2"), "ns"); err != nil {
 		t.Fatal(err)
 	}
-	expect("it changed", "before", "2")
-	w.Use(user("after"), []Target{target("x"), target("x")})
-	w.Use(user("before"), nil)
+	expect("changed", "before", "2")
+	w.SetDependencies(user("after"), []Object{configMap("x"), configMap("x")})
+	w.SetDependencies(user("before"), nil)
 	if err := server.Tracker().Delete(configMaps, "ns", "x"); err != nil {
 		t.Fatal(err)
 	}
-	expect("it is gone", "after", "")
-	w.Use(user("after"), nil)
-	if _, known := w.Version(target("x")); known {
-		t.Error("nobody uses it any more, and it is known")
+	expect("deleted", "after", "")
+	w.SetDependencies(user("after"), nil)
+	if _, known := w.Version(configMap("x")); known {
+		t.Error("the version is known after the last dependent was removed")
 	}
 	stop()
-	if err := soon(t, ended); err != nil {
+	if err := receive(t, ended); err != nil {
 		t.Error(err)
 	}
 }

@@ -4,14 +4,14 @@ import (
 	"encoding/json"
 )
 
-// Fields of a Secret by which Argo CD knows a cluster.
+// ArgoCDLabel and ArgoCDLabelValue mark a Secret that declares a cluster of Argo CD.
 // https://argo-cd.readthedocs.io/en/stable/operator-manual/declarative-setup/#clusters
 const (
 	ArgoCDLabel      = "argocd.argoproj.io/secret-type"
 	ArgoCDLabelValue = "cluster"
 )
 
-// argoConfig is what Argo CD reads of its Secret's key config.
+// argoConfig is the value of the key config of Argo CD's Secret.
 type argoConfig struct {
 	Username    string  `json:"username,omitempty"`
 	Password    string  `json:"password,omitempty"`
@@ -20,7 +20,7 @@ type argoConfig struct {
 	ProxyURL    string  `json:"proxyUrl,omitempty"`
 }
 
-// argoTLS writes bytes as base64, as Argo CD does.
+// argoTLS encodes bytes as base64, as Argo CD expects.
 type argoTLS struct {
 	Insecure   bool   `json:"insecure"`
 	ServerName string `json:"serverName,omitempty"`
@@ -29,8 +29,9 @@ type argoTLS struct {
 	KeyData    []byte `json:"keyData,omitempty"`
 }
 
-// ArgoCD is the data of the Secret by which Argo CD knows the cluster under a name.
-func (a *Access) ArgoCD(name string) (map[string][]byte, error) {
+// ArgoCDSecretData returns the data of the Secret that declares the cluster to Argo CD under a
+// name.
+func (a *Access) ArgoCDSecretData(name string) (map[string][]byte, error) {
 	cluster, user := a.config.Clusters[a.Context], a.config.AuthInfos[a.Context]
 	config, err := json.Marshal(argoConfig{Username: user.Username, Password: user.Password, BearerToken: user.Token, ProxyURL: cluster.ProxyURL,
 		TLS: argoTLS{Insecure: cluster.InsecureSkipTLSVerify, ServerName: cluster.TLSServerName, CAData: cluster.CertificateAuthorityData,

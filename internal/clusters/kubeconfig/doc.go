@@ -1,4 +1,4 @@
-// Package kubeconfig reads kubeconfigs that others wrote. What would run a program, read a
-// file of this process, or trust whoever answers, is refused; of the rest, no more is
-// kept than what reaches one cluster.
+// Package kubeconfig reads untrusted kubeconfigs. It refuses a kubeconfig that would run a program,
+// read a local file or skip the verification of the server. It keeps only what is needed to access
+// one cluster.
 package kubeconfig

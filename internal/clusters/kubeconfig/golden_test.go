@@ -13,8 +13,8 @@ import (
 	"github.com/ksctl/gitops/internal/golden"
 )
 
-// keyPair is a certificate and its key that do not change, as base64 of PEM.
-func keyPair(t *testing.T) (ca, cert, key string) {
+// fixedKeyPair returns a fixed CA, certificate and key, as base64 of PEM.
+func fixedKeyPair(t *testing.T) (ca, cert, key string) {
 	t.Helper()
 	read := func(name string) string {
 		data, err := os.ReadFile("../../scaling/pki/testdata/golden/" + name)
@@ -26,10 +26,10 @@ func keyPair(t *testing.T) (ca, cert, key string) {
 	return read("authority-ca.crt"), read("client-tls.crt"), read("client-tls.key")
 }
 
-// Flux and Argo CD read these Secrets. With other bytes each Secret would be written again, and
+// Flux and Argo CD read these Secrets. If the bytes changed, every Secret would be rewritten, and
 // Cluster Autoscaler would restart.
 func TestGoldenAccess(t *testing.T) {
-	ca, cert, key := keyPair(t)
+	ca, cert, key := fixedKeyPair(t)
 	for name, c := range map[string]struct{ cluster, user string }{
 		"token": {server, token},
 		"password": {server + ", tls-server-name: kubernetes, proxy-url: 'http://proxy.example.com:3128'",
@@ -38,7 +38,7 @@ func TestGoldenAccess(t *testing.T) {
 			"client-certificate-data: " + cert + ", client-key-data: " + key},
 		"insecure": {server + ", insecure-skip-tls-verify: true", token},
 	} {
-		a, err := kubeconfig.Read([]byte(config(c.cluster, c.user)),
+		a, err := kubeconfig.Read([]byte(kubeconfigWith(c.cluster, c.user)),
 			kubeconfig.Options{AllowInsecure: name == "insecure"})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -48,7 +48,7 @@ func TestGoldenAccess(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden.Equal(t, name+".yaml", small)
-		argo, err := a.ArgoCD("prod")
+		argo, err := a.ArgoCDSecretData("prod")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,3 +1,3 @@
-// Package probe asks API servers of other clusters how they are. Whoever answers is not
-// trusted: nothing that it says is repeated but a version that looks like one.
+// Package probe checks whether the API servers of other clusters respond. It does not trust them:
+// of a response it returns only a validated version, a validated UID and a number of nodes.
 package probe

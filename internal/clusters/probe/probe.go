@@ -17,20 +17,20 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// What is read of an answer, at most: whoever answers is not trusted.
+// Size limits of a response in bytes, because the server is not trusted.
 const (
-	maxAnswer  = 1 << 20
-	maxHeaders = 64 << 10
-	maxVersion = 64
+	maxResponseBytes = 1 << 20
+	maxHeaderBytes   = 64 << 10
+	maxVersionBytes  = 64
 )
 
-// versionPattern is what a version of Kubernetes looks like. An answer stands in the status.
+// versionPattern matches versions of Kubernetes. The version is copied to a status.
 var versionPattern = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+[-+.0-9A-Za-z]*$`)
 
-// uidPattern is what a uid looks like, which stands in a status, too.
+// uidPattern matches UIDs. The UID is copied to a status.
 var uidPattern = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// statusError is an answer that is none of an API server that knows us.
+// statusError reports a response with a status other than 200.
 type statusError struct {
 	path string
 	code int
@@ -39,72 +39,73 @@ type statusError struct {
 func (e *statusError) Error() string {
 	switch e.code {
 	case http.StatusUnauthorized:
-		return "it does not know the user of the kubeconfig (401)"
+		return "the credentials of the kubeconfig are not accepted (401)"
 	case http.StatusForbidden:
-		return "the user of the kubeconfig may not ask for its version (403)"
+		return "the user of the kubeconfig may not get /version (403)"
 	}
-	return fmt.Sprintf("it answers %s with %d %s", e.path, e.code, http.StatusText(e.code))
+	return fmt.Sprintf("GET %s returns %d %s", e.path, e.code, http.StatusText(e.code))
 }
 
-var errNoServer = errors.New("what answers is no API server of Kubernetes")
+var errNotAPIServer = errors.New("the server is not a Kubernetes API server")
 
-// Answer of a cluster.
-type Answer struct {
-	// Version of Kubernetes.
+// Result is the result of a successful probe.
+type Result struct {
+	// Version is the version of Kubernetes.
 	Version string
-	// Nodes that there are; nil: it may not be asked.
+	// Nodes is the number of nodes; nil if the user may not list them.
 	Nodes *int32
-	// UID of the namespace kube-system, which no two clusters have in common; "": it may not
-	// be asked.
+	// UID is the UID of the namespace kube-system, which identifies the cluster; "" if the user may
+	// not get it.
 	UID string
 }
 
-// Ask asks an API server for its version, and for the number of its nodes.
-func Ask(ctx context.Context, cfg *rest.Config) (Answer, error) {
-	c, done, err := clientOf(cfg)
+// Run probes an API server. It reads its version, its number of nodes and its UID.
+func Run(ctx context.Context, cfg *rest.Config) (Result, error) {
+	c, done, err := newClient(cfg)
 	if err != nil {
-		return Answer{}, err
+		return Result{}, err
 	}
 	defer done()
 	base := strings.TrimSuffix(cfg.Host, "/")
 	var v version.Info
-	if err := read(ctx, c, base+"/version", &v); err != nil {
-		return Answer{}, Explain(ctx, err)
+	if err := getJSON(ctx, c, base+"/version", &v); err != nil {
+		return Result{}, SanitizeError(ctx, err)
 	}
-	if len(v.GitVersion) > maxVersion || !versionPattern.MatchString(v.GitVersion) || tells(v.GitVersion, cfg) {
-		return Answer{}, errNoServer
+	if len(v.GitVersion) > maxVersionBytes || !versionPattern.MatchString(v.GitVersion) || containsCredentials(v.GitVersion, cfg) {
+		return Result{}, errNotAPIServer
 	}
-	out := Answer{Version: v.GitVersion}
+	out := Result{Version: v.GitVersion}
 	if out.UID, err = systemUID(ctx, c, base); err == nil {
 		out.Nodes, err = countNodes(ctx, c, base)
 	}
 	if err != nil {
-		return Answer{}, Explain(ctx, err)
+		return Result{}, SanitizeError(ctx, err)
 	}
 	return out, nil
 }
 
-// refused is true for what a user is not allowed to ask. It need not be.
-func refused(err error) bool {
+// isDenied reports whether the user lacks the permission for a request, or the path does not exist.
+// Such requests are optional.
+func isDenied(err error) bool {
 	var status *statusError
 	return errors.As(err, &status) && (status.code == http.StatusForbidden || status.code == http.StatusNotFound)
 }
 
-// systemUID is the uid of the namespace kube-system.
+// systemUID returns the UID of the namespace kube-system; "" if the user may not get it.
 func systemUID(ctx context.Context, c *http.Client, base string) (string, error) {
 	var system struct {
 		Metadata struct {
 			UID string `json:"uid"`
 		} `json:"metadata"`
 	}
-	err := read(ctx, c, base+"/api/v1/namespaces/kube-system", &system)
-	if refused(err) || err == nil && !uidPattern.MatchString(system.Metadata.UID) {
+	err := getJSON(ctx, c, base+"/api/v1/namespaces/kube-system", &system)
+	if isDenied(err) || err == nil && !uidPattern.MatchString(system.Metadata.UID) {
 		return "", nil
 	}
 	return system.Metadata.UID, err
 }
 
-// countNodes is the number of nodes.
+// countNodes returns the number of nodes; nil if the user may not list them.
 func countNodes(ctx context.Context, c *http.Client, base string) (*int32, error) {
 	var nodes struct {
 		Metadata struct {
@@ -112,43 +113,44 @@ func countNodes(ctx context.Context, c *http.Client, base string) (*int32, error
 		} `json:"metadata"`
 		Items []json.RawMessage `json:"items"`
 	}
-	err := read(ctx, c, base+"/api/v1/nodes?limit=1", &nodes)
-	if refused(err) {
+	err := getJSON(ctx, c, base+"/api/v1/nodes?limit=1", &nodes)
+	if isDenied(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	n := int32(min(len(nodes.Items), 1)) // one was asked for
+	n := int32(min(len(nodes.Items), 1)) // the request has limit=1
 	if r := nodes.Metadata.Remaining; r != nil {
 		n += int32(min(max(*r, 0), 1<<30))
 	}
 	return &n, nil
 }
 
-// tells is true when an answer has credentials in it.
-func tells(answer string, cfg *rest.Config) bool {
+// containsCredentials reports whether a response contains credentials of cfg.
+func containsCredentials(answer string, cfg *rest.Config) bool {
 	return cfg.BearerToken != "" && strings.Contains(answer, cfg.BearerToken) || cfg.Password != "" && strings.Contains(answer, cfg.Password)
 }
 
-// clientOf returns a client with connections of its own, and what closes them.
-func clientOf(cfg *rest.Config) (c *http.Client, done func(), err error) {
+// newClient returns a client with its own connections, and a function that closes them.
+func newClient(cfg *rest.Config) (c *http.Client, done func(), err error) {
 	tlsConfig, err := rest.TLSConfigFor(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &http.Transport{Proxy: cfg.Proxy, TLSClientConfig: tlsConfig, DisableCompression: true, MaxResponseHeaderBytes: maxHeaders}
+	t := &http.Transport{Proxy: cfg.Proxy, TLSClientConfig: tlsConfig, DisableCompression: true, MaxResponseHeaderBytes: maxHeaderBytes}
 	rt, err := rest.HTTPWrappersForConfig(cfg, t)
 	if err != nil {
 		return nil, nil, err
 	}
-	// Where it sends us to is not where it was said to be.
-	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &http.Client{Transport: rt, CheckRedirect: stay}, t.CloseIdleConnections, nil
+	// Redirects are not followed: they would send the credentials to another address than that of
+	// the kubeconfig.
+	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &http.Client{Transport: rt, CheckRedirect: noRedirect}, t.CloseIdleConnections, nil
 }
 
-// read reads an answer.
-func read(ctx context.Context, c *http.Client, address string, into any) error {
+// getJSON gets an address and decodes the response.
+func getJSON(ctx context.Context, c *http.Client, address string, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return err
@@ -159,7 +161,7 @@ func read(ctx context.Context, c *http.Client, address string, into any) error {
 		return err
 	}
 	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxResponseBytes))
 	if err != nil {
 		return err
 	}
@@ -167,14 +169,14 @@ func read(ctx context.Context, c *http.Client, address string, into any) error {
 		return &statusError{path: req.URL.Path, code: res.StatusCode}
 	}
 	if json.Unmarshal(body, into) != nil {
-		return errNoServer
+		return errNotAPIServer
 	}
 	return nil
 }
 
-// Explain is an error of a request without what differs each time, such as our own port or
-// the time, and without what a stranger says.
-func Explain(ctx context.Context, err error) error {
+// SanitizeError returns an error for a failed request that omits everything that differs between
+// attempts, such as the local port or the time, and everything that the untrusted server sent.
+func SanitizeError(ctx context.Context, err error) error {
 	var (
 		status  *statusError
 		errno   syscall.Errno
@@ -186,23 +188,23 @@ func Explain(ctx context.Context, err error) error {
 	)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return errors.New("it does not answer in time")
-	case errors.As(err, &status), errors.Is(err, errNoServer):
+		return errors.New("the request timed out")
+	case errors.As(err, &status), errors.Is(err, errNotAPIServer):
 		return err
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return errors.New("its certificate has expired, or is not valid yet")
+		return errors.New("the server's certificate has expired, or is not valid yet")
 	case errors.As(err, &invalid):
-		return errors.New("its certificate is not valid")
+		return errors.New("the server's certificate is not valid")
 	case errors.As(err, &host):
-		return errors.New("its certificate is for another address")
+		return errors.New("the server's certificate is for another address")
 	case errors.As(err, &unknown):
-		return errors.New("its certificate is of an authority that the kubeconfig does not have")
+		return errors.New("the server's certificate is signed by an authority that the kubeconfig does not contain")
 	case errors.As(err, &name):
-		return errors.New("its name is not known")
+		return errors.New("the server's host name can't be resolved")
 	case errors.As(err, &errno):
 		return errors.New(errno.Error())
 	case errors.As(err, &op):
-		return errors.New("its connection fails at " + op.Op)
+		return errors.New("the connection fails at " + op.Op)
 	}
-	return errors.New("what answers does not speak as an API server does")
+	return errors.New("the server does not respond like an API server")
 }

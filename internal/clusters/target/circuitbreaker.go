@@ -17,49 +17,52 @@ import (
 )
 
 const (
-	// askTime is how long the answer of a cluster may take, doubtTime where a request has
-	// none: workers wait for it.
-	askTime   = 10 * time.Second
-	doubtTime = 5 * time.Second
-	// patience is how long a request may take before the cluster is asked beside it.
-	patience = 3 * time.Second
-	// doubtEvery is how often a cluster is asked at most that answers.
-	doubtEvery = 5 * time.Second
-	// minBackoff and maxBackoff bound the wait until a cluster is asked again that did not answer.
+	// probeTimeout is the timeout of a probe. recheckTimeout is the shorter one while the cluster
+	// is available, because workers then wait for the result in their requests.
+	probeTimeout   = 10 * time.Second
+	recheckTimeout = 5 * time.Second
+	// slowRequest is how long a request may take before the cluster is probed in parallel.
+	slowRequest = 3 * time.Second
+	// minRecheckInterval is the minimum time between two probes of an available cluster.
+	minRecheckInterval = 5 * time.Second
+	// minBackoff and maxBackoff are the limits of the delay between probes of an unavailable
+	// cluster.
 	minBackoff = time.Second
 	maxBackoff = time.Minute
 )
 
-// gate lets requests to a cluster through while that answers. It shuts when a request can't
-// reach it, or when one takes long and the cluster, asked beside it, says nothing; and it opens
-// when the cluster is asked and answers.
-type gate struct {
+// circuitBreaker is the transport of a cluster. It passes requests while the cluster is available,
+// and fails them at once while it is not. The cluster becomes unavailable when a request can't
+// reach it, or when a request is slow and a parallel probe fails. It becomes available when a probe
+// succeeds.
+type circuitBreaker struct {
 	id    string
 	cfg   *rest.Config
 	clock clock.WithTicker
-	// ask asks a cluster; connect makes new connections.
-	ask     func(context.Context, *rest.Config) (probe.Answer, error)
-	connect func(*rest.Config) (*connections, error)
-	// changed is called when it opens, and when it is known why it is shut, once for each reason.
-	changed func(open bool)
-	// doubts and wishes have room for one: that a cluster answers no more, and to have one
-	// asked at once that did not.
-	doubts, wishes chan struct{}
+	// probeCluster probes a cluster; connect prepares new connections.
+	probeCluster func(context.Context, *rest.Config) (probe.Result, error)
+	connect      func(*rest.Config) (*connections, error)
+	// availabilityChanged is called when the cluster becomes available, and once for each new
+	// reason why it is not.
+	availabilityChanged func(open bool)
+	// pendingProbes requests a probe because the cluster may have become unavailable.
+	// immediateProbes requests one at once instead of after the backoff. Both have a buffer of one.
+	pendingProbes, immediateProbes chan struct{}
 
 	mu sync.Mutex
-	// through are the connections while it is open; nil: it is shut.
-	through *connections
-	// err is why it is shut; nil: the cluster is being asked.
+	// active are the connections while the cluster is available; nil while it is not.
+	active *connections
+	// err is why the cluster is unavailable; nil while it is being probed.
 	err error
-	// told is the reason that was told last; "" while it is open.
-	told string
-	// uid of the cluster, as reach.Answer has it.
+	// notifiedErr is the error of the last notification; "" while the cluster is available.
+	notifiedErr string
+	// uid is the UID of the cluster, as in probe.Result.
 	uid string
 }
 
 // RoundTrip implements http.RoundTripper.
-func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
-	through, err := g.open()
+func (g *circuitBreaker) RoundTrip(req *http.Request) (*http.Response, error) {
+	conns, err := g.connections()
 	if err != nil {
 		if req.Body != nil {
 			_ = req.Body.Close()
@@ -67,49 +70,50 @@ func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(req.Context())
-	answered := through.began(cancel)
-	late := time.AfterFunc(patience, func() { signal(g.doubts) })
-	res, err := through.RoundTrip(req.WithContext(ctx))
-	late.Stop()
+	answered := conns.track(cancel)
+	slowTimer := time.AfterFunc(slowRequest, func() { signal(g.pendingProbes) })
+	res, err := conns.RoundTrip(req.WithContext(ctx))
+	slowTimer.Stop()
 	answered()
 	if err != nil {
 		cancel()
-		return nil, g.failed(req, through, err)
+		return nil, g.requestFailed(req, conns, err)
 	}
 	res.Body = &body{ReadCloser: res.Body, close: cancel}
 	switch {
 	case res.StatusCode == http.StatusUnauthorized:
-		signal(g.doubts) // one API may refuse what the cluster takes
+		signal(g.pendingProbes) // one aggregated API may reject credentials that the cluster accepts
 	case res.StatusCode >= 300 && res.StatusCode < 400 && res.Header.Get("Location") != "":
 		_ = res.Body.Close()
-		// Our credentials would go with it.
-		return nil, fmt.Errorf("%s sends %s elsewhere (%d), and is not followed there", People(g.id), req.URL.Path, res.StatusCode)
+		// Following the redirect would send the credentials along.
+		return nil, fmt.Errorf("%s redirects %s (%d): redirects are not followed", DisplayName(g.id), req.URL.Path, res.StatusCode)
 	}
 	if res.StatusCode >= 400 {
-		if err := mask(res, g.cfg); err != nil {
+		if err := maskCredentials(res, g.cfg); err != nil {
 			return nil, err
 		}
 	}
 	return res, nil
 }
 
-// failed is the error of a request that got no answer.
-func (g *gate) failed(req *http.Request, through *connections, err error) error {
+// requestFailed returns the error of a request without a response, and marks the cluster as
+// unavailable or requests a probe.
+func (g *circuitBreaker) requestFailed(req *http.Request, used *connections, err error) error {
 	switch ended := req.Context().Err(); {
-	case g.isShut(through): // it was broken off
+	case g.replaced(used): // the request was aborted with its connections
 		return &UnreachableError{Cluster: g.id}
 	case errors.Is(ended, context.Canceled):
 		return err
-	case errors.Is(ended, context.DeadlineExceeded): // it may be the one thing that takes long
-		signal(g.doubts)
+	case errors.Is(ended, context.DeadlineExceeded): // only this request may be slow
+		signal(g.pendingProbes)
 	default:
-		g.shut(through, nil)
-		signal(g.doubts)
+		g.trip(used, nil)
+		signal(g.pendingProbes)
 	}
-	return &UnreachableError{Cluster: g.id, Err: probe.Explain(req.Context(), err)}
+	return &UnreachableError{Cluster: g.id, Err: probe.SanitizeError(req.Context(), err)}
 }
 
-// body ends the context of a request when its answer was read.
+// body is a response body that ends the context of its request when it is closed.
 type body struct {
 	io.ReadCloser
 	close context.CancelFunc
@@ -121,144 +125,145 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// open returns the connections, or an *UnreachableError.
-func (g *gate) open() (*connections, error) {
+// connections returns the connections of an available cluster, or an *UnreachableError.
+func (g *circuitBreaker) connections() (*connections, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.through == nil {
+	if g.active == nil {
 		return nil, &UnreachableError{Cluster: g.id, Err: g.err}
 	}
-	return g.through, nil
+	return g.active, nil
 }
 
-// closed is why requests do not go through; nil: they do.
-func (g *gate) closed() error {
-	_, err := g.open()
+// unavailable returns the *UnreachableError of an unavailable cluster; nil if it is available.
+func (g *circuitBreaker) unavailable() error {
+	_, err := g.connections()
 	return err
 }
 
-// clusterUID is the uid of the cluster, as it was when it answered last.
-func (g *gate) clusterUID() string {
+// clusterUID returns the UID of the cluster as of the last successful probe.
+func (g *circuitBreaker) clusterUID() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.uid
 }
 
-func (g *gate) isShut(used *connections) bool {
+func (g *circuitBreaker) replaced(used *connections) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.through != used
+	return g.active != used
 }
 
-// shut lets nothing through until the cluster has answered, and breaks off what waits for an
-// answer. Connections that were given up already say nothing of those that there are.
-func (g *gate) shut(used *connections, why error) {
+// trip makes the cluster unavailable until a probe succeeds, and aborts pending requests. It does
+// nothing if used are not the active connections: the failure of replaced connections does not
+// concern their successors.
+func (g *circuitBreaker) trip(used *connections, reason error) {
 	g.mu.Lock()
-	was := g.through == used
-	if was {
-		g.through, g.err = nil, why
+	wasActive := g.active == used
+	if wasActive {
+		g.active, g.err = nil, reason
 	}
 	g.mu.Unlock()
-	if was {
-		used.end()
+	if wasActive {
+		used.abort()
 	}
 }
 
-// askNow has a cluster asked at once that did not answer.
-func (g *gate) askNow() { signal(g.wishes) }
+// probeNow probes an unavailable cluster at once, without waiting for the backoff.
+func (g *circuitBreaker) probeNow() { signal(g.immediateProbes) }
 
-// run asks the cluster until it answers, and again whenever that is in doubt.
-func (g *gate) run(ctx context.Context) {
-	defer g.end()
-	backoff, asked := time.Duration(0), time.Time{}
+// run probes the cluster until it answers, and again whenever a probe is pending.
+func (g *circuitBreaker) run(ctx context.Context) {
+	defer g.stop()
+	backoff, lastProbe := time.Duration(0), time.Time{}
 	for ctx.Err() == nil {
-		if g.closed() == nil {
+		if g.unavailable() == nil {
 			select {
 			case <-ctx.Done():
 				return
-			case <-g.doubts:
+			case <-g.pendingProbes:
 			}
-			since := g.clock.Since(asked)
+			since := g.clock.Since(lastProbe)
 			if since > maxBackoff {
 				backoff = 0
 			}
-			if g.closed() == nil && since < doubtEvery && !g.wait(ctx, doubtEvery-since, nil) {
+			if g.unavailable() == nil && since < minRecheckInterval && !g.wait(ctx, minRecheckInterval-since, nil) {
 				return
 			}
 		}
-		open := g.closed() == nil
-		if !open && backoff > 0 && !g.wait(ctx, backoff/2+rand.N(backoff), g.wishes) {
+		available := g.unavailable() == nil
+		if !available && backoff > 0 && !g.wait(ctx, backoff/2+rand.N(backoff), g.immediateProbes) {
 			return
 		}
-		answered := g.inquire(ctx)
+		answered := g.probeOnce(ctx)
 		if answered {
-			asked = g.clock.Now()
+			lastProbe = g.clock.Now()
 		}
-		if !open || !answered { // who opens and shuts all the time is asked ever later
+		if !available || !answered { // a cluster that flaps is probed at growing intervals
 			backoff = min(max(2*backoff, minBackoff), maxBackoff)
 		}
 	}
 }
 
-// inquire asks the cluster once. It is true when it has answered.
-func (g *gate) inquire(ctx context.Context) bool {
-	open, _ := g.open()
-	within := askTime
-	if open != nil {
-		within = doubtTime
+// probeOnce probes the cluster once and reports whether it answered.
+func (g *circuitBreaker) probeOnce(ctx context.Context) bool {
+	active, _ := g.connections()
+	timeout := probeTimeout
+	if active != nil {
+		timeout = recheckTimeout
 	}
-	limited, cancel := context.WithTimeout(ctx, within)
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	answer, err := g.ask(limited, g.cfg)
+	answer, err := g.probeCluster(limited, g.cfg)
 	if ctx.Err() != nil {
 		return false
 	}
-	if open != nil && err != nil {
-		g.shut(open, err)
+	if active != nil && err != nil {
+		g.trip(active, err)
 	}
-	if open != nil && err == nil && !g.isShut(open) {
+	if active != nil && err == nil && !g.replaced(active) {
 		return true
 	}
-	var through *connections
+	var conns *connections
 	if err == nil {
-		through, err = g.connect(g.cfg)
+		conns, err = g.connect(g.cfg)
 	}
-	if g.settle(through, answer.UID, err) {
-		g.changed(err == nil)
+	if g.recordResult(conns, answer.UID, err) {
+		g.availabilityChanged(err == nil)
 	}
 	return err == nil
 }
 
-// settle takes over what came of asking. It is true when that is to be told.
-func (g *gate) settle(through *connections, uid string, err error) bool {
+// recordResult stores the result of a probe and reports whether the users must be notified.
+func (g *circuitBreaker) recordResult(conns *connections, uid string, err error) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.through, g.err = through, err
+	g.active, g.err = conns, err
 	if err == nil {
-		g.told, g.uid = "", uid
+		g.notifiedErr, g.uid = "", uid
 		return true
 	}
-	again := g.told == err.Error()
-	g.told = err.Error()
-	return !again
+	repeated := g.notifiedErr == err.Error()
+	g.notifiedErr = err.Error()
+	return !repeated
 }
 
-// wait is false when ctx ends. A word ends it sooner.
-func (g *gate) wait(ctx context.Context, d time.Duration, word <-chan struct{}) bool {
+// wait waits for d, or until wake receives. It returns false when ctx ends.
+func (g *circuitBreaker) wait(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	t := g.clock.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return false
 	case <-t.C():
-	case <-word:
+	case <-wake:
 	}
 	return true
 }
 
-// end gives the connections up.
-func (g *gate) end() {
-	if through, err := g.open(); err == nil {
-		g.shut(through, nil)
+// stop aborts and closes the active connections.
+func (g *circuitBreaker) stop() {
+	if conns, err := g.connections(); err == nil {
+		g.trip(conns, nil)
 	}
 }

@@ -20,38 +20,38 @@ import (
 	"github.com/ksctl/gitops/internal/clusters/probe"
 )
 
-// guarded is a gate before a server, which can be told not to answer.
-type guarded struct {
-	*gate
-	clock *clocktesting.FakeClock
-	told  chan bool
-	url   string
+// testBreaker is a circuit breaker in front of a server that can be made to fail.
+type testBreaker struct {
+	*circuitBreaker
+	clock         *clocktesting.FakeClock
+	notifications chan bool
+	url           string
 
 	mu sync.Mutex
-	// down fails everything, revoked what asks how it is.
+	// down is the error of all requests and probes, revoked that of probes only.
 	down, revoked error
-	asks          int
+	probes        int
 }
 
-func newGuarded(t *testing.T, handler http.HandlerFunc) *guarded {
+func newTestBreaker(t *testing.T, handler http.HandlerFunc) *testBreaker {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	g := &guarded{clock: clocktesting.NewFakeClock(time.Unix(0, 0)), told: make(chan bool, 10), url: server.URL}
-	g.gate = &gate{id: "team.prod", cfg: &rest.Config{Host: server.URL}, clock: g.clock, doubts: make(chan struct{}, 1), wishes: make(chan struct{}, 1),
-		changed: func(open bool) { g.told <- open }, connect: g.connecting,
-		ask: func(context.Context, *rest.Config) (probe.Answer, error) {
+	g := &testBreaker{clock: clocktesting.NewFakeClock(time.Unix(0, 0)), notifications: make(chan bool, 10), url: server.URL}
+	g.circuitBreaker = &circuitBreaker{id: "team.prod", cfg: &rest.Config{Host: server.URL}, clock: g.clock, pendingProbes: make(chan struct{}, 1), immediateProbes: make(chan struct{}, 1),
+		availabilityChanged: func(open bool) { g.notifications <- open }, connect: g.connectFailing,
+		probeCluster: func(context.Context, *rest.Config) (probe.Result, error) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			g.asks++
-			return probe.Answer{}, cmp.Or(g.down, g.revoked)
+			g.probes++
+			return probe.Result{}, cmp.Or(g.down, g.revoked)
 		}}
 	return g
 }
 
-// connecting has connections that fail while the server is down.
-func (g *guarded) connecting(cfg *rest.Config) (*connections, error) {
-	c, err := connect(cfg)
+// connectFailing returns connections that fail while the server is down.
+func (g *testBreaker) connectFailing(cfg *rest.Config) (*connections, error) {
+	c, err := newConnections(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -72,13 +72,13 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func (g *guarded) goDown(err error) {
+func (g *testBreaker) setDown(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.down = err
 }
 
-func (g *guarded) start(t *testing.T) {
+func (g *testBreaker) start(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -92,8 +92,8 @@ func (g *guarded) start(t *testing.T) {
 	})
 }
 
-// get returns the status of an answer.
-func (g *guarded) get(t *testing.T, path string) (int, error) {
+// get sends a request and returns the status code.
+func (g *testBreaker) get(t *testing.T, path string) (int, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -108,70 +108,70 @@ func (g *guarded) get(t *testing.T, path string) (int, error) {
 	return res.StatusCode, res.Body.Close()
 }
 
-func (g *guarded) await(t *testing.T, open bool) {
+func (g *testBreaker) awaitAvailable(t *testing.T, available bool) {
 	t.Helper()
 	select {
-	case got := <-g.told:
-		if got != open {
-			t.Fatalf("told %t, want %t", got, open)
+	case got := <-g.notifications:
+		if got != available {
+			t.Fatalf("notified available=%t, want %t", got, available)
 		}
 	case <-time.After(time.Minute):
-		t.Fatalf("nobody was told that it is open: %t", open)
+		t.Fatalf("no notification of available=%t", available)
 	}
 }
 
-func TestGate(t *testing.T) {
-	g := newGuarded(t, func(http.ResponseWriter, *http.Request) {})
+func TestCircuitBreaker(t *testing.T) {
+	g := newTestBreaker(t, func(http.ResponseWriter, *http.Request) {})
 	var unreachable *UnreachableError
 	if _, err := g.get(t, "/"); !errors.As(err, &unreachable) || unreachable.Err != nil {
-		t.Errorf("before it was asked: %v", err)
+		t.Errorf("before the first probe: %v", err)
 	}
 	g.start(t)
-	g.await(t, true)
+	g.awaitAvailable(t, true)
 	if _, err := g.get(t, "/"); err != nil {
-		t.Errorf("open: %v", err)
+		t.Errorf("available: %v", err)
 	}
 
-	g.goDown(errors.New("the line is dead"))
+	g.setDown(errors.New("the line is dead"))
 	if _, err := g.get(t, "/"); !errors.As(err, &unreachable) || unreachable.Err == nil {
-		t.Errorf("the first one that fails: %v", err)
+		t.Errorf("the first failing request: %v", err)
 	}
 	if _, err := g.get(t, "/"); !errors.As(err, &unreachable) {
-		t.Errorf("those after it fail without being sent: %v", err)
+		t.Errorf("later requests must fail without being sent: %v", err)
 	}
-	// It was open a moment ago: it is not asked in a circle.
+	// The cluster was available a moment ago: it is not probed in a busy loop.
 	for deadline := time.Now().Add(time.Minute); !g.clock.HasWaiters(); runtime.Gosched() {
 		if time.Now().After(deadline) {
-			t.Fatal("it waits for nothing")
+			t.Fatal("the circuit breaker does not wait for the clock")
 		}
 	}
-	g.untilTold(t)
-	g.await(t, false)
-	if err := g.closed(); err == nil || !strings.Contains(err.Error(), "KsctlCluster team/prod does not answer: the line is dead; nothing is changed there") {
-		t.Errorf("shut: %v", err)
+	g.awaitNotification(t)
+	g.awaitAvailable(t, false)
+	if err := g.unavailable(); err == nil || !strings.Contains(err.Error(), "KsctlCluster team/prod does not answer: the line is dead; nothing is changed there") {
+		t.Errorf("unavailable: %v", err)
 	}
 
-	g.goDown(nil)
-	g.askNow()
-	g.await(t, true)
+	g.setDown(nil)
+	g.probeNow()
+	g.awaitAvailable(t, true)
 	if _, err := g.get(t, "/"); err != nil {
-		t.Errorf("open again: %v", err)
+		t.Errorf("available again: %v", err)
 	}
 	select {
-	case <-g.told:
-		t.Error("told twice")
+	case <-g.notifications:
+		t.Error("notified twice")
 	default:
 	}
 }
 
-func TestGateStaysOpenForOneWhoGivesUp(t *testing.T) {
+func TestCanceledRequestDoesNotTrip(t *testing.T) {
 	entered := make(chan struct{})
-	g := newGuarded(t, func(_ http.ResponseWriter, r *http.Request) {
+	g := newTestBreaker(t, func(_ http.ResponseWriter, r *http.Request) {
 		close(entered)
 		<-r.Context().Done()
 	})
 	g.start(t)
-	g.await(t, true)
+	g.awaitAvailable(t, true)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-entered
@@ -181,35 +181,35 @@ func TestGateStaysOpenForOneWhoGivesUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.RoundTrip(req); !errors.Is(err, context.Canceled) { //nolint:bodyclose // there is none
+	if _, err := g.RoundTrip(req); !errors.Is(err, context.Canceled) { //nolint:bodyclose // a failed request has no body
 		t.Errorf("got %v", err)
 	}
-	if err := g.closed(); err != nil {
-		t.Errorf("it is shut: %v", err)
+	if err := g.unavailable(); err != nil {
+		t.Errorf("the cluster is unavailable: %v", err)
 	}
 }
 
-func TestGateFollowsNobody(t *testing.T) {
-	g := newGuarded(t, func(w http.ResponseWriter, r *http.Request) {
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	g := newTestBreaker(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://elsewhere.example.com/", http.StatusTemporaryRedirect)
 	})
 	g.start(t)
-	g.await(t, true)
-	if _, err := g.get(t, "/api"); err == nil || !strings.Contains(err.Error(), "sends /api elsewhere (307)") {
+	g.awaitAvailable(t, true)
+	if _, err := g.get(t, "/api"); err == nil || !strings.Contains(err.Error(), "redirects /api (307)") {
 		t.Errorf("got %v", err)
 	}
-	if err := g.closed(); err != nil {
-		t.Errorf("it is shut: %v", err)
+	if err := g.unavailable(); err != nil {
+		t.Errorf("the cluster is unavailable: %v", err)
 	}
 }
 
-func TestGateKeepsItsCredentials(t *testing.T) {
-	g := newGuarded(t, func(w http.ResponseWriter, r *http.Request) {
+func TestCredentialsAreMaskedInErrors(t *testing.T) {
+	g := newTestBreaker(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "you said "+r.Header.Get("Authorization"), http.StatusForbidden)
 	})
 	g.cfg.BearerToken = "s3cr3t"
 	g.start(t)
-	g.await(t, true)
+	g.awaitAvailable(t, true)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.url, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -224,36 +224,36 @@ func TestGateKeepsItsCredentials(t *testing.T) {
 	}
 }
 
-func TestGateAsksBesideOneThatIsRefused(t *testing.T) {
-	g := newGuarded(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+func TestUnauthorizedResponseTriggersProbe(t *testing.T) {
+	g := newTestBreaker(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
 	g.start(t)
-	g.await(t, true)
-	// One API refuses, and the cluster is well: it stays open.
+	g.awaitAvailable(t, true)
+	// One API rejects the credentials, but the probe succeeds: the cluster stays available.
 	if status, err := g.get(t, "/"); err != nil || status != http.StatusUnauthorized {
 		t.Errorf("got %v, %v", status, err)
 	}
-	g.untilAsked(t, 2)
-	if err := g.closed(); err != nil {
-		t.Errorf("it is shut: %v", err)
+	g.awaitProbes(t, 2)
+	if err := g.unavailable(); err != nil {
+		t.Errorf("the cluster is unavailable: %v", err)
 	}
-	// The credentials are no good any more.
+	// The probe fails, too: the credentials are revoked.
 	g.mu.Lock()
 	g.revoked = errors.New("it does not know the user")
 	g.mu.Unlock()
 	if _, err := g.get(t, "/"); err != nil {
 		t.Error(err)
 	}
-	g.untilTold(t)
-	g.await(t, false)
-	if err := g.closed(); err == nil || !strings.Contains(err.Error(), "does not know the user") {
-		t.Errorf("it is open: %v", err)
+	g.awaitNotification(t)
+	g.awaitAvailable(t, false)
+	if err := g.unavailable(); err == nil || !strings.Contains(err.Error(), "does not know the user") {
+		t.Errorf("the cluster is available: %v", err)
 	}
 }
 
-// A cluster that falls silent holds nobody for long.
-func TestGateBreaksOffWhatHasNoAnswer(t *testing.T) {
+// A cluster that stops answering does not block requests for long.
+func TestFailedProbeAbortsPendingRequests(t *testing.T) {
 	release := make(chan struct{})
-	g := newGuarded(t, func(_ http.ResponseWriter, r *http.Request) {
+	g := newTestBreaker(t, func(_ http.ResponseWriter, r *http.Request) {
 		select {
 		case <-release:
 		case <-r.Context().Done():
@@ -261,7 +261,7 @@ func TestGateBreaksOffWhatHasNoAnswer(t *testing.T) {
 	})
 	defer close(release)
 	g.start(t)
-	g.await(t, true)
+	g.awaitAvailable(t, true)
 	g.mu.Lock()
 	g.revoked = errors.New("it does not answer in time")
 	g.mu.Unlock()
@@ -270,41 +270,42 @@ func TestGateBreaksOffWhatHasNoAnswer(t *testing.T) {
 		_, err := g.get(t, "/")
 		got <- err
 	}()
-	g.untilAsked(t, 2)
+	g.awaitProbes(t, 2)
 	var unreachable *UnreachableError
-	// One that is not broken off ends at its own timeout, which would be told.
+	// A request that was not aborted would end at its own timeout, with an Err.
 	if err := <-got; !errors.As(err, &unreachable) || unreachable.Err != nil {
 		t.Errorf("got %v", err)
 	}
-	g.await(t, false)
+	g.awaitAvailable(t, false)
 }
 
-// untilAsked lets time pass until the cluster was asked so often.
-func (g *guarded) untilAsked(t *testing.T, n int) {
+// awaitProbes steps the clock until the cluster was probed n times.
+func (g *testBreaker) awaitProbes(t *testing.T, n int) {
 	t.Helper()
-	g.until(t, fmt.Sprintf("asked %d times", n), func() bool {
+	g.stepUntil(t, fmt.Sprintf("probed %d times", n), func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		return g.asks >= n
+		return g.probes >= n
 	})
 }
 
-// untilTold lets time pass until somebody was told.
-func (g *guarded) untilTold(t *testing.T) {
+// awaitNotification steps the clock until there is a notification.
+func (g *testBreaker) awaitNotification(t *testing.T) {
 	t.Helper()
-	g.until(t, "told", func() bool { return len(g.told) > 0 })
+	g.stepUntil(t, "notified", func() bool { return len(g.notifications) > 0 })
 }
 
-// until lets time pass as often as somebody waits for it. Once is not enough: on a busy machine
-// a request is late by itself, and what it has the gate doubt is waited for, too.
-func (g *guarded) until(t *testing.T, what string, is func() bool) {
+// stepUntil steps the clock whenever something waits for it, until done returns true. One step is
+// not enough: on a busy machine a request may exceed slowRequest by itself, and the probe that it
+// triggers waits for the clock, too.
+func (g *testBreaker) stepUntil(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !is(); runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); !done(); runtime.Gosched() {
 		if time.Now().After(deadline) {
-			t.Fatalf("it was not %s within a minute", what)
+			t.Fatalf("the circuit breaker has not %s within a minute", what)
 		}
 		if g.clock.HasWaiters() {
-			g.clock.Step(doubtEvery)
+			g.clock.Step(minRecheckInterval)
 		}
 	}
 }

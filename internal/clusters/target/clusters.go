@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// idleTime is how long a cluster is kept that nobody uses, idleCheck how often that is looked at.
+	// idleTime is how long a cluster without users is kept, idleCheck the interval of the check.
 	idleTime  = time.Minute
 	idleCheck = 10 * time.Second
 )
@@ -24,39 +24,38 @@ const (
 type Options struct {
 	// Installation is the controller's --owner-id.
 	Installation string
-	// SecretKey keys hashes of Secrets.
+	// SecretKey is the key of the HMACs of Secrets.
 	SecretKey []byte
 	Log       logr.Logger
-	// Clock of waits; the real one when nil.
+	// Clock is the clock of all timers; nil means the real one.
 	Clock clock.WithTicker
 }
 
-// Clusters keeps what is known of other clusters, for as long as somebody uses them. It is
-// run by a manager.
+// Clusters holds the entries of remote clusters for as long as they have users. A manager runs it.
 type Clusters struct {
 	Options
 
 	mu sync.Mutex
-	// ctx is set while it runs.
+	// ctx is set while Clusters runs.
 	ctx   context.Context
-	byKey map[key]*cluster
-	// of has the cluster of each user, byTarget that of each target.
-	of          map[string]*cluster
-	byTarget    map[*engine.Target]*cluster
+	byKey map[clusterKey]*clusterEntry
+	// byUser maps users to their clusters, byTarget targets to theirs.
+	byUser      map[string]*clusterEntry
+	byTarget    map[*engine.Target]*clusterEntry
 	subscribers []func(ownerKey string)
 	wg          sync.WaitGroup
 }
 
-// NewClusters returns an empty keeper.
+// NewClusters returns Clusters without entries.
 func NewClusters(o Options) *Clusters {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Clusters{Options: o, byKey: map[key]*cluster{}, of: map[string]*cluster{}, byTarget: map[*engine.Target]*cluster{}}
+	return &Clusters{Options: o, byKey: map[clusterKey]*clusterEntry{}, byUser: map[string]*clusterEntry{}, byTarget: map[*engine.Target]*clusterEntry{}}
 }
 
-// Subscribe calls f with the key of each owner that has to look again, because of its objects
-// or of its cluster, from several goroutines. f has to return.
+// Subscribe registers a function that is called with the key of each owner to reconcile, because
+// its objects or its cluster changed. f is called concurrently and must not block.
 func (c *Clusters) Subscribe(f func(ownerKey string)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +67,7 @@ func (c *Clusters) Start(ctx context.Context) error {
 	c.mu.Lock()
 	c.ctx = ctx
 	for _, x := range c.byKey {
-		c.launch(x)
+		c.startEntry(x)
 	}
 	c.mu.Unlock()
 	tick := c.Clock.NewTicker(idleCheck)
@@ -77,7 +76,7 @@ func (c *Clusters) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-tick.C():
-			c.tidy()
+			c.removeIdle()
 		}
 	}
 	c.mu.Lock()
@@ -87,8 +86,8 @@ func (c *Clusters) Start(ctx context.Context) error {
 	return nil
 }
 
-// launch is called with the lock held.
-func (c *Clusters) launch(x *cluster) {
+// startEntry runs an entry if Clusters runs. The caller holds c.mu.
+func (c *Clusters) startEntry(x *clusterEntry) {
 	if c.ctx == nil {
 		return
 	}
@@ -100,48 +99,48 @@ func (c *Clusters) launch(x *cluster) {
 	})
 }
 
-// use returns the cluster that a user reaches by a kubeconfig, instead of what it used before.
-func (c *Clusters) use(user string, k key, access *kubeconfig.Access) (*cluster, error) {
+// use assigns the cluster of a kubeconfig to a user, in place of its previous one, and returns it.
+func (c *Clusters) use(user string, k clusterKey, access *kubeconfig.Access) (*clusterEntry, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	x := c.byKey[k]
 	if x == nil {
 		var err error
-		if x, err = c.newCluster(k, access); err != nil {
+		if x, err = c.newEntry(k, access); err != nil {
 			return nil, err
 		}
 		c.byKey[k], c.byTarget[x.target] = x, x
-		x.index.Subscribe(c.wake)
-		c.launch(x)
+		x.index.Subscribe(c.notify)
+		c.startEntry(x)
 	}
-	if was := c.of[user]; was != x {
+	if was := c.byUser[user]; was != x {
 		if was != nil {
-			was.leave(user, c.Clock.Now())
+			was.removeUser(user, c.Clock.Now())
 		}
-		c.of[user], x.users[user], x.idleSince = x, struct{}{}, time.Time{}
+		c.byUser[user], x.users[user], x.idleSince = x, struct{}{}, time.Time{}
 	}
 	return x, nil
 }
 
-// release says that a user uses no cluster any more.
+// release removes a user from its cluster.
 func (c *Clusters) release(user string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if x := c.of[user]; x != nil {
-		x.leave(user, c.Clock.Now())
-		delete(c.of, user)
+	if x := c.byUser[user]; x != nil {
+		x.removeUser(user, c.Clock.Now())
+		delete(c.byUser, user)
 	}
 }
 
-// at is the cluster of a target; nil: it is not kept any more.
-func (c *Clusters) at(t *engine.Target) *cluster {
+// entryFor returns the entry of a target; nil if it was removed.
+func (c *Clusters) entryFor(t *engine.Target) *clusterEntry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.byTarget[t]
 }
 
-// tidy gives up the clusters that nobody has used for a while.
-func (c *Clusters) tidy() {
+// removeIdle removes the clusters that have had no user for idleTime.
+func (c *Clusters) removeIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k, x := range c.byKey {
@@ -156,28 +155,28 @@ func (c *Clusters) tidy() {
 	}
 }
 
-// gateChanged tells the users of a cluster that it answers, or why it does not.
-func (c *Clusters) gateChanged(x *cluster, open bool) {
-	if open {
-		x.kinds.served.Reset() // what was missed meanwhile
-		x.kinds.open()
+// availabilityChanged notifies the users of a cluster that it answers, or why it does not.
+func (c *Clusters) availabilityChanged(x *clusterEntry, available bool) {
+	if available {
+		x.kinds.discovery.Invalidate() // changes may have been missed meanwhile
+		x.kinds.markAvailable()
 		x.index.WakeAll()
 	}
-	c.tell(x)
+	c.notifyUsers(x)
 }
 
-// tell wakes every user of a cluster.
-func (c *Clusters) tell(x *cluster) {
+// notifyUsers calls the subscribers for every user of a cluster.
+func (c *Clusters) notifyUsers(x *clusterEntry) {
 	c.mu.Lock()
 	users := slices.Sorted(maps.Keys(x.users))
 	c.mu.Unlock()
 	for _, u := range users {
-		c.wake(u)
+		c.notify(u)
 	}
 }
 
-// wake wakes an owner.
-func (c *Clusters) wake(ownerKey string) {
+// notify calls the subscribers for an owner.
+func (c *Clusters) notify(ownerKey string) {
 	c.mu.Lock()
 	subscribers := c.subscribers
 	c.mu.Unlock()

@@ -10,30 +10,30 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Bounds of requests to other clusters. A webhook there may take 30 s, and the API server
-// answers after it.
+// Limits of requests to remote clusters. requestTimeout exceeds the 30 seconds that an admission
+// webhook of the cluster may take.
 const (
 	dialTimeout    = 5 * time.Second
 	requestTimeout = 45 * time.Second
-	// A connection is asked for a sign of life when nothing came for so long, and given up
-	// when there is none: a watch would wait for ever.
+	// A connection without traffic for pingAfter is pinged, and closed if the ping is not answered
+	// within pingTimeout: otherwise a watch on a dead connection would wait forever.
 	pingAfter   = 15 * time.Second
 	pingTimeout = 10 * time.Second
 	maxHeaders  = 1 << 20
 )
 
-// connections are those to one cluster.
+// connections is a pool of connections to one cluster. It can abort all pending requests.
 type connections struct {
 	http.RoundTripper
 	close func()
 
 	mu sync.Mutex
-	// waiting are the requests that have no answer yet; nil: nothing may wait any more.
-	waiting map[*context.CancelFunc]struct{}
+	// pending are the cancel functions of the requests without a response; nil after abort.
+	pending map[*context.CancelFunc]struct{}
 }
 
-// connect prepares connections of their own, with the credentials of a config.
-func connect(cfg *rest.Config) (*connections, error) {
+// newConnections returns a separate pool of connections with the credentials of cfg.
+func newConnections(cfg *rest.Config) (*connections, error) {
 	tlsConfig, err := rest.TLSConfigFor(cfg)
 	if err != nil {
 		return nil, err
@@ -49,33 +49,34 @@ func connect(cfg *rest.Config) (*connections, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connections{RoundTripper: rt, close: t.CloseIdleConnections, waiting: map[*context.CancelFunc]struct{}{}}, nil
+	return &connections{RoundTripper: rt, close: t.CloseIdleConnections, pending: map[*context.CancelFunc]struct{}{}}, nil
 }
 
-// began takes note of a request, until answered is called.
-func (c *connections) began(cancel context.CancelFunc) (answered func()) {
+// track registers the cancel function of a request until answered is called. After abort it cancels
+// the request at once.
+func (c *connections) track(cancel context.CancelFunc) (answered func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.waiting == nil {
+	if c.pending == nil {
 		cancel()
 		return func() {}
 	}
 	key := &cancel
-	c.waiting[key] = struct{}{}
+	c.pending[key] = struct{}{}
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.waiting, key)
+		delete(c.pending, key)
 	}
 }
 
-// end breaks off what has no answer yet.
-func (c *connections) end() {
+// abort cancels all pending requests and closes idle connections.
+func (c *connections) abort() {
 	c.mu.Lock()
-	waiting := c.waiting
-	c.waiting = nil
+	pending := c.pending
+	c.pending = nil
 	c.mu.Unlock()
-	for cancel := range waiting {
+	for cancel := range pending {
 		(*cancel)()
 	}
 	c.close()

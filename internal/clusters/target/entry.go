@@ -16,21 +16,22 @@ import (
 	"github.com/ksctl/gitops/internal/clusters/probe"
 )
 
-// key is one way to reach a cluster. With another kubeconfig it may be another one.
-type key struct {
+// clusterKey identifies a cluster by its ID and the hash of its kubeconfig: with another
+// kubeconfig, the same ID may refer to another cluster.
+type clusterKey struct {
 	id  string
 	sum [sha256.Size]byte
 }
 
-// cluster is what is kept of one.
-type cluster struct {
-	key    key
-	gate   *gate
-	index  *live.Index
-	kinds  *kinds
-	target *engine.Target
-	// streams is a client whose requests may take as long as they do.
-	streams *engine.Client
+// clusterEntry holds the clients, the index and the users of a cluster.
+type clusterEntry struct {
+	key     clusterKey
+	breaker *circuitBreaker
+	index   *live.Index
+	kinds   *kindWatcher
+	target  *engine.Target
+	// watchClient is a client without a request timeout, for watches.
+	watchClient *engine.Client
 
 	// Guarded by Clusters.mu.
 	users     map[string]struct{}
@@ -38,55 +39,56 @@ type cluster struct {
 	cancel    context.CancelFunc
 }
 
-// newCluster prepares what is kept of a cluster. Nothing is asked until run.
-func (c *Clusters) newCluster(k key, access *kubeconfig.Access) (*cluster, error) {
+// newEntry returns the entry of a cluster. It sends no request before run.
+func (c *Clusters) newEntry(k clusterKey, access *kubeconfig.Access) (*clusterEntry, error) {
 	cfg, err := access.Config()
 	if err != nil {
-		return nil, fail(KubeConfigRefusedReason, "%s: %w", People(k.id), err)
+		return nil, newError(KubeConfigRefusedReason, "%s: %w", DisplayName(k.id), err)
 	}
 	cfg.UserAgent = rest.DefaultKubernetesUserAgent()
-	x := &cluster{key: k, users: map[string]struct{}{}}
-	x.gate = &gate{id: k.id, cfg: cfg, clock: c.Clock, ask: probe.Ask, connect: connect, doubts: make(chan struct{}, 1), wishes: make(chan struct{}, 1),
-		changed: func(open bool) { c.gateChanged(x, open) }}
-	// Nothing but the gate knows the credentials.
-	through := &rest.Config{Host: cfg.Host, APIPath: cfg.APIPath, Transport: x.gate, QPS: -1, Timeout: requestTimeout}
-	if x.index, err = live.New(through, live.Options{Owner: c.Installation, SecretKey: c.SecretKey, Clock: c.Clock,
+	x := &clusterEntry{key: k, users: map[string]struct{}{}}
+	x.breaker = &circuitBreaker{id: k.id, cfg: cfg, clock: c.Clock, probeCluster: probe.Run, connect: newConnections, pendingProbes: make(chan struct{}, 1), immediateProbes: make(chan struct{}, 1),
+		availabilityChanged: func(open bool) { c.availabilityChanged(x, open) }}
+	// Only the circuit breaker has the credentials: it adds them to the requests of all clients.
+	config := &rest.Config{Host: cfg.Host, APIPath: cfg.APIPath, Transport: x.breaker, QPS: -1, Timeout: requestTimeout}
+	if x.index, err = live.New(config, live.Options{OwnerID: c.Installation, SecretKey: c.SecretKey, Clock: c.Clock,
 		Log: c.Log.WithName("index").WithValues("cluster", k.id)}); err != nil {
 		return nil, err
 	}
-	dc, err := discovery.NewDiscoveryClientForConfig(through)
+	dc, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	served := engine.NewServerDiscovery(dc)
-	client, err := engine.NewClient(through)
+	serverDiscovery := engine.NewServerDiscovery(dc)
+	client, err := engine.NewClient(config)
 	if err != nil {
 		return nil, err
 	}
-	endless := rest.CopyConfig(through)
-	endless.Timeout = 0
-	if x.streams, err = engine.NewClient(endless); err != nil {
+	noTimeout := rest.CopyConfig(config)
+	noTimeout.Timeout = 0
+	if x.watchClient, err = engine.NewClient(noTimeout); err != nil {
 		return nil, err
 	}
-	x.target = &engine.Target{ClusterID: k.id, Discovery: served, Index: x.index, Capabilities: served.Capabilities,
-		Client: func(*types.NamespacedName) (*engine.Client, error) { return client, nil }}
-	x.kinds, err = newKinds(through, served, x.index, func() { c.tell(x) })
+	x.target = &engine.Target{ClusterID: k.id, Discovery: serverDiscovery, Index: x.index, Capabilities: serverDiscovery.Capabilities,
+		ClientFor: func(*types.NamespacedName) (*engine.Client, error) { return client, nil }}
+	x.kinds, err = newKindWatcher(config, serverDiscovery, x.index, func() { c.notifyUsers(x) })
 	return x, err
 }
 
-// run keeps a cluster until ctx ends, and returns when everything that it started has ended.
-func (x *cluster) run(ctx context.Context) {
+// run runs the circuit breaker, the index and the kind watcher until ctx ends, and returns when all
+// of them have stopped.
+func (x *clusterEntry) run(ctx context.Context) {
 	var wg sync.WaitGroup
-	wg.Go(func() { x.gate.run(ctx) })
-	wg.Go(func() { _ = x.index.Start(ctx) }) // it is started once
+	wg.Go(func() { x.breaker.run(ctx) })
+	wg.Go(func() { _ = x.index.Start(ctx) }) // it fails only when started twice
 	wg.Go(func() { x.kinds.run(ctx) })
 	wg.Wait()
 }
 
-// leave takes a user off a cluster.
-func (x *cluster) leave(user string, now time.Time) {
-	x.index.Use(user, nil)
-	x.index.Await(user, nil)
+// removeUser removes a user from the cluster.
+func (x *clusterEntry) removeUser(user string, now time.Time) {
+	x.index.SetOwnerKinds(user, nil)
+	x.index.SetAwaited(user, nil)
 	if delete(x.users, user); len(x.users) == 0 {
 		x.idleSince = now
 	}

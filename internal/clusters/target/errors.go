@@ -10,102 +10,106 @@ import (
 
 // Reasons of conditions.
 const (
-	// ClusterNotFoundReason: the KsctlCluster, or the Secret with the kubeconfig, does not exist.
+	// ClusterNotFoundReason means that the KsctlCluster or the Secret with the kubeconfig does not
+	// exist.
 	ClusterNotFoundReason = "ClusterNotFound"
-	// ClusterNotReadyReason: the KsctlCluster has no kubeconfig yet, or is being deleted.
+	// ClusterNotReadyReason means that the KsctlCluster has no kubeconfig yet, or is being deleted.
 	ClusterNotReadyReason = "ClusterNotReady"
-	// ClusterChangedReason: the spec names another cluster than that which has what is installed.
+	// ClusterChangedReason means that the spec refers to another cluster than the one with the
+	// installed objects.
 	ClusterChangedReason = "ClusterChanged"
-	// ClusterUnreachableReason: the API server of the cluster does not answer.
+	// ClusterUnreachableReason means that the API server of the cluster does not answer.
 	ClusterUnreachableReason = "ClusterUnreachable"
-	// KubeConfigRefusedReason: the kubeconfig would run a program, read a file, or trust anybody.
+	// KubeConfigRefusedReason means that the kubeconfig would run a program, read a file or skip
+	// the verification of the server.
 	KubeConfigRefusedReason = "KubeConfigRefused"
-	// AccessDeniedReason: the cluster is in another namespace, and that is not allowed.
+	// AccessDeniedReason means that the cluster is in another namespace, and that cross-namespace
+	// references are disabled.
 	AccessDeniedReason = "AccessDenied"
 )
 
-// Error says why it is not known how a cluster is reached.
+// Error reports why the access to a cluster can't be determined.
 type Error struct {
 	// Reason is one of the reasons of this package.
 	Reason string
-	// Waits is true when an event will tell more, and nobody has to mend anything; Again when
-	// it may be mended without an event.
-	Waits, Again bool
-	err          error
+	// Waiting is true if an event will resolve the error without any user action. Retryable is true
+	// if the error may be resolved without an event. If both are false, a user has to act, and an
+	// event follows.
+	Waiting, Retryable bool
+	err                error
 }
 
 // Error implements error.
 func (e *Error) Error() string { return e.err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.err }
 
-func fail(reason, format string, args ...any) error {
+func newError(reason, format string, args ...any) error {
 	return &Error{Reason: reason, err: fmt.Errorf(format, args...)}
 }
 
-// missing is what may come without an event.
-func missing(format string, args ...any) error {
-	return &Error{Reason: ClusterNotFoundReason, Again: true, err: fmt.Errorf(format, args...)}
+// notFoundError returns a retryable error: the missing object may be created without an event.
+func notFoundError(format string, args ...any) error {
+	return &Error{Reason: ClusterNotFoundReason, Retryable: true, err: fmt.Errorf(format, args...)}
 }
 
-// notReady is what an event will end.
-func notReady(format string, args ...any) error {
-	return &Error{Reason: ClusterNotReadyReason, Waits: true, err: fmt.Errorf(format, args...)}
+// notReadyError returns a waiting error: an event resolves it.
+func notReadyError(format string, args ...any) error {
+	return &Error{Reason: ClusterNotReadyReason, Waiting: true, err: fmt.Errorf(format, args...)}
 }
 
-// OtherClusterError says that a cluster is reached in the place of another one, which has what
-// is installed.
-type OtherClusterError struct {
-	// Cluster is the id, UID that of the cluster that is reached.
+// ClusterMismatchError reports that the kubeconfig leads to another cluster than the one with the
+// installed objects.
+type ClusterMismatchError struct {
+	// Cluster is the ID of the cluster, UID the UID of the cluster that the kubeconfig leads to.
 	Cluster, UID string
 }
 
 // Error implements error.
-func (e *OtherClusterError) Error() string {
-	return People(e.Cluster) + " leads to another cluster than the one that has what is installed: nothing is changed on it. Make it lead there again"
+func (e *ClusterMismatchError) Error() string {
+	return DisplayName(e.Cluster) + " now refers to another cluster than the one with the installed objects: nothing is changed on it; restore the kubeconfig of the original cluster"
 }
 
-// UnreachableError says that a cluster does not answer. Whoever uses the cluster is woken when
-// it does.
+// UnreachableError reports that a cluster does not answer. Its users are notified when it does.
 type UnreachableError struct {
-	// Cluster is its id.
+	// Cluster is the ID of the cluster.
 	Cluster string
-	// Err is what it says instead; nil while it is being asked.
+	// Err is the error of the probe; nil while the cluster is being probed.
 	Err error
 }
 
 // Error implements error.
 func (e *UnreachableError) Error() string {
 	if e.Err == nil {
-		return People(e.Cluster) + " is being asked whether it answers"
+		return DisplayName(e.Cluster) + " is being probed"
 	}
-	return fmt.Sprintf("%s does not answer: %v; nothing is changed there until it does", People(e.Cluster), e.Err)
+	return fmt.Sprintf("%s does not answer: %v; nothing is changed there until it does", DisplayName(e.Cluster), e.Err)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// Outcome of an error of Targets, or of account.Client.
+// Outcome returns the reconcile outcome of an error of Resolver or of account.Client.
 func Outcome(err error, revision string) reconcile.Outcome {
 	var known *Error
 	var (
-		other       *OtherClusterError
+		other       *ClusterMismatchError
 		unreachable *UnreachableError
 		noAccount   *account.NotFoundError
 	)
 	switch {
-	case errors.Is(err, account.ErrNone) || errors.As(err, &noAccount):
-		return account.Outcome(err, revision)
+	case errors.Is(err, account.ErrNoServiceAccount) || errors.As(err, &noAccount):
+		return account.OutcomeOf(err, revision)
 	case errors.As(err, &other):
 		return reconcile.Stalled{Err: err, Reason: ClusterChangedReason, Revision: revision}
 	case errors.As(err, &unreachable) && unreachable.Err == nil:
-		return reconcile.Deferred{} // the answer wakes it
+		return reconcile.Deferred{} // the result of the probe triggers a reconcile
 	case errors.As(err, &unreachable):
 		return reconcile.Retry{Err: err, Reason: ClusterUnreachableReason, Revision: revision}
-	case errors.As(err, &known) && known.Again:
+	case errors.As(err, &known) && known.Retryable:
 		return reconcile.Retry{Err: err, Reason: known.Reason, Revision: revision}
-	case errors.As(err, &known) && known.Waits:
+	case errors.As(err, &known) && known.Waiting:
 		return reconcile.Waiting{On: err.Error(), Reason: known.Reason, Revision: revision}
 	case errors.As(err, &known):
 		return reconcile.Stalled{Err: err, Reason: known.Reason, Revision: revision}

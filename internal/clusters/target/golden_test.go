@@ -10,7 +10,7 @@ import (
 	"github.com/ksctl/gitops/internal/golden"
 )
 
-// Marks and statuses have the ids of clusters.
+// Ownership marks and statuses contain the IDs of clusters.
 func TestGoldenIDs(t *testing.T) {
 	ref := func(namespace, name string) *appsv1.ClusterReference {
 		return &appsv1.ClusterReference{Namespace: namespace, Name: name}
@@ -32,12 +32,12 @@ func TestGoldenIDs(t *testing.T) {
 	} {
 		id, listed := ID("team", &c.spec), &appsv1.Inventory{}
 		fmt.Fprintf(&out, "%s: %s\n", c.name, id)
-		fmt.Fprintf(&out, "%s, status: %q\n", c.name, Status(id, listed))
+		fmt.Fprintf(&out, "%s, status: %q\n", c.name, StatusCluster(id, listed))
 		key := engine.OwnerKey{Installation: "prod", Cluster: id, Kind: "KsctlInstall", Namespace: "team", Name: "web"}
 		if again, ok := engine.ParseOwnerKey(key.String()); !ok || again != key {
 			t.Errorf("%s is read as %+v", key, again)
 		}
-		if again := Installed("team", &c.spec, listed, Status(id, listed)); again != id {
+		if again := InstalledCluster("team", &c.spec, listed, StatusCluster(id, listed)); again != id {
 			t.Errorf("the status of %s is read as %s", id, again)
 		}
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/ksctl/gitops/controllers/engine"
 )
 
-// secretPrefix begins the id of a cluster that is known by a kubeconfig alone.
+// secretPrefix is the prefix of the ID of a cluster that is given by a kubeconfig only.
 const secretPrefix = "secret:"
 
-// ID is the id of the cluster that an object in a namespace names.
+// ID returns the ID of the cluster that the spec of an object in a namespace refers to.
 func ID(namespace string, t *appsv1.TargetCluster) string {
 	switch {
 	case t.ClusterRef != nil:
@@ -27,10 +27,10 @@ func ID(namespace string, t *appsv1.TargetCluster) string {
 	return engine.LocalCluster
 }
 
-// ClusterID is the id of a KsctlCluster. A namespace has no dot, so that it is one cluster's.
+// ClusterID returns the ID of a KsctlCluster. It is unique because a namespace contains no dot.
 func ClusterID(namespace, name string) string { return namespace + "." + name }
 
-// ParseClusterID is the inverse of ClusterID; ok is false for the id of anything else.
+// ParseClusterID is the inverse of ClusterID; ok is false for the ID of a kubeconfig.
 func ParseClusterID(id string) (namespace, name string, ok bool) {
 	if strings.HasPrefix(id, secretPrefix) {
 		return "", "", false
@@ -38,8 +38,8 @@ func ParseClusterID(id string) (namespace, name string, ok bool) {
 	return strings.Cut(id, ".")
 }
 
-// People names a cluster in messages.
-func People(id string) string {
+// DisplayName returns the name of a cluster for messages.
+func DisplayName(id string) string {
 	if id == engine.LocalCluster {
 		return "this cluster"
 	}
@@ -55,21 +55,23 @@ func People(id string) string {
 	return kind + namespace + "/" + name
 }
 
-// OfInstall is the id of the cluster that has what an install installed, or is to have it.
-func OfInstall(in *appsv1.KsctlInstall) string {
-	return Installed(in.Namespace, &in.Spec.TargetCluster, in.Status.Inventory, in.Status.Cluster)
+// InstallCluster returns the ID of the cluster with the objects of an install, or of the one that
+// will have them.
+func InstallCluster(in *appsv1.KsctlInstall) string {
+	return InstalledCluster(in.Namespace, &in.Spec.TargetCluster, in.Status.Inventory, in.Status.Cluster)
 }
 
-// Installed is the id of the cluster that has what an inventory lists, as a status has the
-// two; without an inventory that of the cluster that the spec names.
-func Installed(namespace string, spec *appsv1.TargetCluster, inventory *appsv1.Inventory, cluster string) string {
+// InstalledCluster returns the ID of the cluster with the objects of an inventory. cluster is the
+// ID in the status beside the inventory. Without an inventory it is the cluster of the spec.
+func InstalledCluster(namespace string, spec *appsv1.TargetCluster, inventory *appsv1.Inventory, cluster string) string {
 	if inventory == nil {
 		return ID(namespace, spec)
 	}
 	return cmp.Or(cluster, engine.LocalCluster)
 }
 
-// StatusUID is what a status says of the uid of that cluster: the first that was known.
+// StatusUID returns the cluster's UID for a status: the first UID that was known, or "" without an
+// inventory.
 func StatusUID(before, uid string, inventory *appsv1.Inventory) string {
 	if inventory == nil {
 		return ""
@@ -77,8 +79,9 @@ func StatusUID(before, uid string, inventory *appsv1.Inventory) string {
 	return cmp.Or(before, uid)
 }
 
-// Status is what a status says of the cluster that has what an inventory lists.
-func Status(id string, inventory *appsv1.Inventory) string {
+// StatusCluster returns the cluster's ID for a status: "" without an inventory and for the local
+// cluster.
+func StatusCluster(id string, inventory *appsv1.Inventory) string {
 	if inventory == nil || id == engine.LocalCluster {
 		return ""
 	}

@@ -21,12 +21,12 @@ func TestID(t *testing.T) {
 			people: "the cluster of Secret team/prod, key config"},
 	} {
 		id := ID("team", &tc.spec)
-		if id != want || People(id) != tc.people {
-			t.Errorf("got %q, %q; want %q, %q", id, People(id), want, tc.people)
+		if id != want || DisplayName(id) != tc.people {
+			t.Errorf("got %q, %q; want %q, %q", id, DisplayName(id), want, tc.people)
 		}
 		key := engine.OwnerKey{Installation: "x", Cluster: id, Kind: "K", Namespace: "team", Name: "n"}
 		if back, ok := engine.ParseOwnerKey(key.String()); !ok || back != key {
-			t.Errorf("%s does not fit a mark", id)
+			t.Errorf("an ownership mark can't hold %s", id)
 		}
 		ns, name, ok := ParseClusterID(id)
 		if ok != (tc.spec.ClusterRef != nil) || ok && ClusterID(ns, name) != id {
@@ -35,18 +35,18 @@ func TestID(t *testing.T) {
 	}
 }
 
-func TestInstalledIsWhereTheInventoryIs(t *testing.T) {
+func TestInstalledCluster(t *testing.T) {
 	spec := &appsv1.TargetCluster{ClusterRef: &appsv1.ClusterReference{Name: "new"}}
 	for want, got := range map[string]string{
-		"team.new":          Installed("team", spec, nil, "team.old"),
-		"team.old":          Installed("team", spec, &appsv1.Inventory{}, "team.old"),
-		engine.LocalCluster: Installed("team", spec, &appsv1.Inventory{}, ""),
+		"team.new":          InstalledCluster("team", spec, nil, "team.old"),
+		"team.old":          InstalledCluster("team", spec, &appsv1.Inventory{}, "team.old"),
+		engine.LocalCluster: InstalledCluster("team", spec, &appsv1.Inventory{}, ""),
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	if Status(engine.LocalCluster, &appsv1.Inventory{}) != "" || Status("team.old", nil) != "" || Status("team.old", &appsv1.Inventory{}) != "team.old" {
-		t.Error("a status names a cluster only while something is there, and never this one")
+	if StatusCluster(engine.LocalCluster, &appsv1.Inventory{}) != "" || StatusCluster("team.old", nil) != "" || StatusCluster("team.old", &appsv1.Inventory{}) != "team.old" {
+		t.Error("a status must hold the ID of a remote cluster only, and only with an inventory")
 	}
 }

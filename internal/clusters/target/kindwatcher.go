@@ -18,58 +18,61 @@ import (
 	"github.com/ksctl/gitops/controllers/live"
 )
 
-// definitions bring kinds.
+// definitions are the resources that define kinds.
 var definitions = []schema.GroupVersionResource{
 	{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
 	{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"},
 }
 
 const (
-	// toldWithin is how long changes of kinds are gathered before users are told: one stack
-	// brings many.
-	toldWithin = time.Second
-	// unseenReset is how often it is asked anew what a cluster serves where definitions may
-	// not be watched.
-	unseenReset = time.Minute
+	// notifyDelay is how long changes of definitions are collected before users are notified: one
+	// stack often adds many.
+	notifyDelay = time.Second
+	// unwatchedResetInterval is the interval at which discovery is reset if the definitions can't
+	// be watched.
+	unwatchedResetInterval = time.Minute
 )
 
-// kinds notices what a cluster serves from now on, or no more.
-type kinds struct {
-	client metadata.Interface
-	served *engine.ServerDiscovery
-	index  *live.Index
-	// tell tells everybody who uses the cluster.
-	tell func()
-	// changed and opened have room for one word.
-	changed, opened chan struct{}
+// kindWatcher watches the definitions of kinds in a cluster. When they change, it resets discovery
+// and notifies the users of the cluster.
+type kindWatcher struct {
+	client    metadata.Interface
+	discovery *engine.ServerDiscovery
+	index     *live.Index
+	// notifyUsers notifies every user of the cluster.
+	notifyUsers func()
+	// changed signals that definitions changed, available that the cluster answers. Both have a
+	// buffer of one.
+	changed, available chan struct{}
 }
 
-func newKinds(cfg *rest.Config, served *engine.ServerDiscovery, index *live.Index, tell func()) (*kinds, error) {
+func newKindWatcher(cfg *rest.Config, discovery *engine.ServerDiscovery, index *live.Index, notifyUsers func()) (*kindWatcher, error) {
 	cfg = metadata.ConfigFor(cfg)
-	cfg.Timeout = 0 // it would end the watches, too
+	cfg.Timeout = 0 // a timeout would also end watches
 	c, err := metadata.NewForConfig(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &kinds{client: c, served: served, index: index, tell: tell, changed: make(chan struct{}, 1), opened: make(chan struct{}, 1)}, nil
+	return &kindWatcher{client: c, discovery: discovery, index: index, notifyUsers: notifyUsers, changed: make(chan struct{}, 1), available: make(chan struct{}, 1)}, nil
 }
 
-// run watches until ctx ends, anew each time that the cluster answers again: what was waited
-// for in vain is not waited for any longer.
-func (k *kinds) run(ctx context.Context) {
+// run watches until ctx ends. It restarts the watches each time the cluster becomes available, so
+// that they do not continue to wait in the backoff of their failed requests.
+func (k *kindWatcher) run(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
-	case <-k.opened:
+	case <-k.available:
 	}
-	for again := true; again; {
-		again = k.session(ctx)
+	for restart := true; restart; {
+		restart = k.watchUntilAvailable(ctx)
 	}
 }
 
-// session watches until the cluster answers again, and is true then; false: ctx has ended.
-func (k *kinds) session(ctx context.Context) (again bool) {
-	within, cancel := context.WithCancel(ctx)
+// watchUntilAvailable watches until the cluster becomes available again and returns true, or until
+// ctx ends and returns false.
+func (k *kindWatcher) watchUntilAvailable(ctx context.Context) (restart bool) {
+	watchCtx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
@@ -78,38 +81,38 @@ func (k *kinds) session(ctx context.Context) (again bool) {
 		informer := metadatainformer.NewFilteredMetadataInformer(k.client, d, "", 0, cache.Indexers{}, nil).Informer()
 		reg, err := k.watch(informer)
 		if err != nil {
-			continue // it was stopped
+			continue // the informer was stopped
 		}
 		synced = append(synced, reg.HasSynced)
-		wg.Go(func() { informer.RunWithContext(within) })
+		wg.Go(func() { informer.RunWithContext(watchCtx) })
 	}
-	unseen := time.NewTicker(unseenReset)
-	defer unseen.Stop()
+	resetTicker := time.NewTicker(unwatchedResetInterval)
+	defer resetTicker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-k.opened:
+		case <-k.available:
 			return true
-		case <-unseen.C:
+		case <-resetTicker.C:
 			if slices.ContainsFunc(synced, func(ok cache.InformerSynced) bool { return !ok() }) {
-				k.served.Reset()
-				k.tell() // who waits for a kind looks whether it is there
+				k.discovery.Invalidate()
+				k.notifyUsers() // users that wait for a kind check whether it exists
 			}
 		case <-k.changed:
-			if !sleep(ctx, toldWithin) {
+			if !sleep(ctx, notifyDelay) {
 				return false
 			}
-			k.served.Reset()
-			k.tell()
+			k.discovery.Invalidate()
+			k.notifyUsers()
 		}
 	}
 }
 
-// open says that the cluster answers, for the first time or again.
-func (k *kinds) open() { signal(k.opened) }
+// markAvailable signals that the cluster answers, for the first time or again.
+func (k *kindWatcher) markAvailable() { signal(k.available) }
 
-// signal leaves a word in a channel that has room for one: more would say the same.
+// signal sends to a channel with a buffer of one, unless a signal is already pending.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -117,8 +120,9 @@ func signal(c chan struct{}) {
 	}
 }
 
-func (k *kinds) watch(informer cache.SharedIndexInformer) (cache.ResourceEventHandlerRegistration, error) {
-	// Of many definitions nothing is needed but that they changed, and where their list ends.
+func (k *kindWatcher) watch(informer cache.SharedIndexInformer) (cache.ResourceEventHandlerRegistration, error) {
+	// To save memory, keep only the fields that show that a definition changed, and the annotation
+	// that marks the end of a streamed list.
 	err := informer.SetTransform(func(o any) (any, error) {
 		m, ok := o.(*metav1.PartialObjectMetadata)
 		if !ok {
@@ -133,30 +137,31 @@ func (k *kinds) watch(informer cache.SharedIndexInformer) (cache.ResourceEventHa
 	if err != nil {
 		return nil, err
 	}
-	// That it may not be watched, or does not answer, is said elsewhere.
+	// Errors are ignored here: missing permissions and an unavailable cluster are reported
+	// elsewhere.
 	if err := informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}); err != nil {
 		return nil, err
 	}
 	return informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, listed bool) {
-			if listed { // it may have come after the cluster was asked what it serves
+			if listed { // the definition may have been created after discovery was read
 				signal(k.changed)
 				return
 			}
-			k.note(o)
+			k.definitionChanged(o)
 		},
 		UpdateFunc: func(before, after any) {
 			if b, ok := before.(metav1.Object); !ok || b.GetResourceVersion() != after.(metav1.Object).GetResourceVersion() {
-				k.note(after)
+				k.definitionChanged(after)
 			}
 		},
-		DeleteFunc: k.note,
+		DeleteFunc: k.definitionChanged,
 	})
 }
 
-// note takes note of a definition that changed.
-func (k *kinds) note(o any) {
-	k.served.Changed()
+// definitionChanged handles a definition that was added, changed or deleted.
+func (k *kindWatcher) definitionChanged(o any) {
+	k.discovery.MarkChanged()
 	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = gone.Obj
 	}
@@ -169,7 +174,7 @@ func (k *kinds) note(o any) {
 	signal(k.changed)
 }
 
-// sleep is false when ctx ends.
+// sleep waits for d. It returns false when ctx ends.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

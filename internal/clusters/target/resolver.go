@@ -23,134 +23,138 @@ import (
 	"github.com/ksctl/gitops/internal/clusters/kubeconfig"
 )
 
-// Targets finds the cluster that an object acts on.
-type Targets struct {
-	// Cache has KsctlClusters, and the metadata of Secrets; Direct asks the API server.
+// Resolver resolves the cluster that an object acts on.
+type Resolver struct {
+	// Cache caches KsctlClusters and the metadata of Secrets; Direct reads from the API server.
 	Cache, Direct client.Reader
-	// Local is the cluster that the controller runs in, Clusters are the others.
+	// Local is the cluster that the controller runs in, Clusters are the remote ones.
 	Local    *engine.Target
 	Clusters *Clusters
 	// NoCrossNamespace refuses KsctlClusters of other namespaces.
 	NoCrossNamespace bool
-	// AllowInsecure takes kubeconfigs that do not verify who answers.
+	// AllowInsecure accepts kubeconfigs that do not verify the server.
 	AllowInsecure bool
 
 	mu sync.Mutex
-	// memos are what users read last.
-	memos map[string]memo
+	// accesses are the kubeconfigs that the users read last, by owner key.
+	accesses map[string]cachedAccess
 }
 
-// memo is a kubeconfig, what it was read from and when.
-type memo struct {
-	from   string
-	at     time.Time
+// cachedAccess is a kubeconfig that was read from a Secret.
+type cachedAccess struct {
+	source string
+	readAt time.Time
 	access *kubeconfig.Access
-	key    key
+	key    clusterKey
 }
 
-// memoTime is how long a kubeconfig is used before it is read again: whoever may not read it
-// any more is noticed, too.
-const memoTime = 5 * time.Minute
+// accessTTL is how long a kubeconfig is used before it is read again. Reading it again also detects
+// that the account has lost the permission to read it.
+const accessTTL = 5 * time.Minute
 
-// User is who acts on a cluster.
+// User is an object that acts on a cluster.
 type User struct {
 	Key engine.OwnerKey
-	// Spec says which cluster.
+	// Spec refers to the cluster.
 	Spec *appsv1.TargetCluster
-	// Account in the namespace whose rights Here has, a client of this cluster.
-	Account string
-	Here    *engine.Client
-	// Empty is true for one that has nothing there yet. UID is that of the cluster that has
-	// what there is, if that is known.
+	// Account is the ServiceAccount in the object's namespace. LocalClient is a client of the local
+	// cluster with its permissions.
+	Account     string
+	LocalClient *engine.Client
+	// Empty is true if the object has nothing installed yet. UID is the UID of the cluster with the
+	// installed objects, if it is known.
 	Empty bool
 	UID   string
-	// Requested is true when a person asked for a reconcile.
+	// Requested is true if a user requested a reconcile.
 	Requested bool
 }
 
-// Aim is a cluster that somebody acts on.
-type Aim struct {
+// ResolvedCluster is the result of Resolver.Resolve.
+type ResolvedCluster struct {
 	Target *engine.Target
 	Client *engine.Client
-	// Streams is a client for watches, which have no end of their own.
-	Streams *engine.Client
-	// UID of the cluster; "": it is this one, or its uid is not known.
+	// WatchClient is a client without a request timeout, for watches.
+	WatchClient *engine.Client
+	// UID is the UID of the cluster; "" for the local cluster, or if it is unknown.
 	UID string
 }
 
-// Of returns the cluster that a user acts on, and a client of it. Its errors are an *Error, an
-// *OtherClusterError, an *UnreachableError, or those of requests to this cluster.
-func (t *Targets) Of(ctx context.Context, u User) (Aim, error) {
-	named := ID(u.Key.Namespace, u.Spec)
+// Resolve returns the cluster that a user acts on, with a client. Errors are *Error,
+// *ClusterMismatchError, *UnreachableError, and those of requests to the local cluster.
+func (t *Resolver) Resolve(ctx context.Context, u User) (ResolvedCluster, error) {
+	clusterID := ID(u.Key.Namespace, u.Spec)
 	switch {
-	case named != u.Key.Cluster:
-		return Aim{}, fail(ClusterChangedReason,
-			"what is installed is on %s, and the spec names %s by now: nothing is changed on either. Name %[1]s again; to move, remove it there first, with a KsctlRemove or by deleting this object",
-			People(u.Key.Cluster), People(named))
-	case named == engine.LocalCluster:
-		return Aim{Target: t.Local, Client: u.Here, Streams: u.Here}, nil
+	case clusterID != u.Key.Cluster:
+		return ResolvedCluster{}, newError(ClusterChangedReason,
+			"the installed objects are on %s, but the spec now names %s: nothing is changed on either; name %[1]s again or, to move, remove the objects there first, with a KsctlRemove or by deleting this object",
+			DisplayName(u.Key.Cluster), DisplayName(clusterID))
+	case clusterID == engine.LocalCluster:
+		return ResolvedCluster{Target: t.Local, Client: u.LocalClient, WatchClient: u.LocalClient}, nil
 	}
 	m, err := t.access(ctx, u)
 	if err != nil {
 		var known *Error
-		if errors.As(err, &known) && !known.Waits {
-			t.Clusters.release(u.Key.String()) // what it knew before is not to be used any more
+		if errors.As(err, &known) && !known.Waiting {
+			t.Clusters.release(u.Key.String()) // the previous kubeconfig must not be used anymore
 		}
-		return Aim{}, err
+		return ResolvedCluster{}, err
 	}
 	x, err := t.Clusters.use(u.Key.String(), m.key, m.access)
 	if err != nil {
-		return Aim{}, err
+		return ResolvedCluster{}, err
 	}
-	if err := x.gate.closed(); err != nil {
+	if err := x.breaker.unavailable(); err != nil {
 		if u.Requested {
-			x.gate.askNow()
+			x.breaker.probeNow()
 		}
-		return Aim{}, err
+		return ResolvedCluster{}, err
 	}
-	uid := x.gate.clusterUID()
+	uid := x.breaker.clusterUID()
 	if !u.Empty && u.UID != "" && uid != "" && uid != u.UID {
-		return Aim{}, &OtherClusterError{Cluster: named, UID: uid}
+		return ResolvedCluster{}, &ClusterMismatchError{Cluster: clusterID, UID: uid}
 	}
-	c, err := x.target.Client(nil)
-	return Aim{Target: x.target, Client: c, Streams: x.streams, UID: uid}, err
+	c, err := x.target.ClientFor(nil)
+	return ResolvedCluster{Target: x.target, Client: c, WatchClient: x.watchClient, UID: uid}, err
 }
 
-// OrLost is an outcome, or that of the cluster not answering: that requests to it do not go through
-// any more, or did not, is not the fault of what was asked. Lost is true then.
-func (t *Targets) OrLost(target *engine.Target, out reconcile.Outcome, revision string, errs ...error) (_ reconcile.Outcome, lost bool) {
+// OrUnreachable returns out, or the outcome of an *UnreachableError and true if the cluster is
+// unavailable, or if errs or the error of out contain such an error. The failure is then that of
+// the cluster, not of the requests.
+func (t *Resolver) OrUnreachable(target *engine.Target, out reconcile.Outcome, revision string, errs ...error) (_ reconcile.Outcome, isUnreachable bool) {
 	if retry, failed := out.(reconcile.Retry); failed {
 		errs = append(errs, retry.Err)
 	}
-	if err := t.lost(target, errs); err != nil {
+	if err := t.unreachable(target, errs); err != nil {
 		return Outcome(err, revision), true
 	}
 	return out, false
 }
 
-// lost is why requests to a target do not go through any more, or did not; nil: they do.
-func (t *Targets) lost(target *engine.Target, errs []error) error {
+// unreachable returns the error of an unavailable target, or the first *UnreachableError of errs;
+// nil if there is none, and for the local cluster.
+func (t *Resolver) unreachable(target *engine.Target, errs []error) error {
 	if target == nil || target == t.Local {
 		return nil
 	}
-	if x := t.Clusters.at(target); x != nil {
-		if err := x.gate.closed(); err != nil {
+	if x := t.Clusters.entryFor(target); x != nil {
+		if err := x.breaker.unavailable(); err != nil {
 			return err
 		}
 	}
 	for _, err := range errs {
-		var lost *UnreachableError
-		if errors.As(err, &lost) {
-			return lost
+		var found *UnreachableError
+		if errors.As(err, &found) {
+			return found
 		}
 	}
 	return nil
 }
 
-// Stays is nil when the KsctlCluster that a user acts on is there, as the API server has it, and
-// not being deleted. It is asked once the user has said on record that it uses the cluster, and
-// before it does: a cluster that goes either sees that record, or is seen to go.
-func (t *Targets) Stays(ctx context.Context, namespace string, spec *appsv1.TargetCluster) error {
+// EnsureNotDeleting returns an error if the KsctlCluster of a spec does not exist or is being
+// deleted. It reads from the API server, not from the cache. Call it after the use of the cluster
+// is recorded in a status and before the cluster is used: then either the deletion of the
+// KsctlCluster observes the record, or this function observes the deletion.
+func (t *Resolver) EnsureNotDeleting(ctx context.Context, namespace string, spec *appsv1.TargetCluster) error {
 	ref := spec.ClusterRef
 	if ref == nil {
 		return nil
@@ -159,131 +163,132 @@ func (t *Targets) Stays(ctx context.Context, namespace string, spec *appsv1.Targ
 	var c clusterv1.KsctlCluster
 	err := t.Direct.Get(ctx, name, &c)
 	if apierrors.IsNotFound(err) || err == nil && c.DeletionTimestamp != nil {
-		return notReady("KsctlCluster %s is being deleted", name)
+		return notReadyError("KsctlCluster %s is being deleted", name)
 	}
 	return err
 }
 
-// Forget drops what is kept of a user.
-func (t *Targets) Forget(k engine.OwnerKey) {
+// Forget removes the cached kubeconfig of a user and the user from its cluster.
+func (t *Resolver) Forget(k engine.OwnerKey) {
 	if k.Cluster == engine.LocalCluster {
 		return
 	}
 	user := k.String()
 	t.mu.Lock()
-	delete(t.memos, user)
+	delete(t.accesses, user)
 	t.mu.Unlock()
 	t.Clusters.release(user)
 }
 
-// place is where a kubeconfig is.
-type place struct {
+// kubeconfigRef refers to a context of a kubeconfig in a Secret.
+type kubeconfigRef struct {
 	secret types.NamespacedName
-	// key of the Secret; empty: where Flux looks for it.
+	// key is the key of the Secret; empty means Flux's default keys.
 	key, context string
 }
 
-// access reads a kubeconfig with the rights of the user's account, when it has changed, and
-// now and then.
-func (t *Targets) access(ctx context.Context, u User) (memo, error) {
-	at, err := t.place(ctx, u)
+// access returns the kubeconfig of a user. It reads the Secret with the permissions of the user's
+// account, if the Secret has changed, after accessTTL, and for requested reconciles.
+func (t *Resolver) access(ctx context.Context, u User) (cachedAccess, error) {
+	ref, err := t.locateKubeconfig(ctx, u)
 	if err != nil {
-		return memo{}, err
+		return cachedAccess{}, err
 	}
-	user, version, now := u.Key.String(), t.version(ctx, at.secret), t.Clusters.Clock.Now()
-	from := fmt.Sprintf("%q %q %q %q %q", u.Account, version, at.secret, at.key, at.context)
+	user, version, now := u.Key.String(), t.secretVersion(ctx, ref.secret), t.Clusters.Clock.Now()
+	source := fmt.Sprintf("%q %q %q %q %q", u.Account, version, ref.secret, ref.key, ref.context)
 	t.mu.Lock()
-	was := t.memos[user]
+	cached := t.accesses[user]
 	t.mu.Unlock()
-	if version != "" && was.from == from && !u.Requested && now.Sub(was.at) < memoTime {
-		return was, nil
+	if version != "" && cached.source == source && !u.Requested && now.Sub(cached.readAt) < accessTTL {
+		return cached, nil
 	}
-	access, err := t.read(ctx, u, at)
+	access, err := t.readKubeconfig(ctx, u, ref)
 	if err != nil {
-		return memo{}, err
+		return cachedAccess{}, err
 	}
 	config, err := access.YAML()
 	if err != nil {
-		return memo{}, err
+		return cachedAccess{}, err
 	}
-	m := memo{from: from, at: now, access: access, key: key{id: u.Key.Cluster, sum: sha256.Sum256(config)}}
+	m := cachedAccess{source: source, readAt: now, access: access, key: clusterKey{id: u.Key.Cluster, sum: sha256.Sum256(config)}}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.memos == nil {
-		t.memos = map[string]memo{}
+	if t.accesses == nil {
+		t.accesses = map[string]cachedAccess{}
 	}
-	t.memos[user] = m
+	t.accesses[user] = m
 	return m, nil
 }
 
-// place finds the Secret that has the kubeconfig.
-func (t *Targets) place(ctx context.Context, u User) (place, error) {
+// locateKubeconfig returns the reference to the kubeconfig of a user's cluster.
+func (t *Resolver) locateKubeconfig(ctx context.Context, u User) (kubeconfigRef, error) {
 	if ref := u.Spec.KubeConfig; ref != nil {
-		return place{secret: types.NamespacedName{Namespace: u.Key.Namespace, Name: ref.SecretRef.Name}, key: ref.SecretRef.Key}, nil
+		return kubeconfigRef{secret: types.NamespacedName{Namespace: u.Key.Namespace, Name: ref.SecretRef.Name}, key: ref.SecretRef.Key}, nil
 	}
 	ref := u.Spec.ClusterRef
 	name := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, u.Key.Namespace), Name: ref.Name}
 	if t.NoCrossNamespace && name.Namespace != u.Key.Namespace {
-		return place{}, fail(AccessDeniedReason, "spec.clusterRef: namespace %s: references across namespaces are not allowed here (--no-cross-namespace-refs)", name.Namespace)
+		return kubeconfigRef{}, newError(AccessDeniedReason, "spec.clusterRef: namespace %s: references across namespaces are not allowed here (--no-cross-namespace-refs)", name.Namespace)
 	}
 	var c clusterv1.KsctlCluster
 	err := t.Cache.Get(ctx, name, &c, client.UnsafeDisableDeepCopy)
 	switch {
 	case apierrors.IsNotFound(err):
-		return place{}, fail(ClusterNotFoundReason, "spec.clusterRef: KsctlCluster %s does not exist", name)
+		return kubeconfigRef{}, newError(ClusterNotFoundReason, "spec.clusterRef: KsctlCluster %s does not exist", name)
 	case err != nil:
-		return place{}, err
+		return kubeconfigRef{}, err
 	case c.DeletionTimestamp != nil && u.Empty:
-		return place{}, notReady("KsctlCluster %s is being deleted", name)
+		return kubeconfigRef{}, notReadyError("KsctlCluster %s is being deleted", name)
 	case c.Status.KubeConfigSecret == "":
-		return place{}, notReady("KsctlCluster %s has no kubeconfig yet%s", name, why(&c))
+		return kubeconfigRef{}, notReadyError("KsctlCluster %s has no kubeconfig yet%s", name, readyMessage(&c))
 	}
-	at := place{secret: types.NamespacedName{Namespace: name.Namespace, Name: c.Status.KubeConfigSecret}, key: c.Status.KubeConfigKey}
-	if ref := c.Spec.KubeConfigRef; ref != nil { // all of it from one place
-		at = place{secret: types.NamespacedName{Namespace: name.Namespace, Name: ref.Name}, key: ref.Key, context: ref.Context}
+	location := kubeconfigRef{secret: types.NamespacedName{Namespace: name.Namespace, Name: c.Status.KubeConfigSecret}, key: c.Status.KubeConfigKey}
+	if ref := c.Spec.KubeConfigRef; ref != nil { // never mix fields of the status and the spec
+		location = kubeconfigRef{secret: types.NamespacedName{Namespace: name.Namespace, Name: ref.Name}, key: ref.Key, context: ref.Context}
 	}
-	return at, nil
+	return location, nil
 }
 
-// maxWhy bounds what is repeated of a cluster's own message, in bytes.
-const maxWhy = 256
+// maxReadyMessage is the maximum number of bytes of a KsctlCluster's Ready message in messages.
+const maxReadyMessage = 256
 
-func why(c *clusterv1.KsctlCluster) string {
+func readyMessage(c *clusterv1.KsctlCluster) string {
 	ready := apimeta.FindStatusCondition(c.Status.Conditions, appsv1.ReadyCondition)
 	if ready == nil || ready.Message == "" {
 		return ""
 	}
-	return ": " + strings.ToValidUTF8(ready.Message[:min(len(ready.Message), maxWhy)], "")
+	return ": " + strings.ToValidUTF8(ready.Message[:min(len(ready.Message), maxReadyMessage)], "")
 }
 
-// version of a Secret as the cache has it; "" if it has none, and then it is read each time.
-func (t *Targets) version(ctx context.Context, name types.NamespacedName) string {
-	meta := reconcile.Metadata("", "Secret")
+// secretVersion returns the resource version of a Secret in the cache; "" if it is not cached. The
+// kubeconfig is then read each time.
+func (t *Resolver) secretVersion(ctx context.Context, name types.NamespacedName) string {
+	meta := reconcile.PartialMetadata("", "Secret")
 	if err := t.Cache.Get(ctx, name, meta); err != nil {
 		return ""
 	}
 	return meta.ResourceVersion
 }
 
-func (t *Targets) read(ctx context.Context, u User, at place) (*kubeconfig.Access, error) {
+func (t *Resolver) readKubeconfig(ctx context.Context, u User, ref kubeconfigRef) (*kubeconfig.Access, error) {
 	var secret corev1.Secret
-	found, err := engine.Read(ctx, u.Here, corev1.SchemeGroupVersion.WithResource("secrets"), at.secret.Namespace, at.secret.Name, &secret)
+	found, err := engine.GetInto(ctx, u.LocalClient, corev1.SchemeGroupVersion.WithResource("secrets"), ref.secret.Namespace, ref.secret.Name, &secret)
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("the kubeconfig of %s is in Secret %s, which ServiceAccount %s/%s may not get: whoever may get it may use the cluster: %w",
-			People(u.Key.Cluster), at.secret, u.Key.Namespace, u.Account, err)
+		return nil, fmt.Errorf("the kubeconfig of %s is in Secret %s, which ServiceAccount %s/%s may not get: only accounts that may get it can use the cluster: %w",
+			DisplayName(u.Key.Cluster), ref.secret, u.Key.Namespace, u.Account, err)
 	case err != nil:
-		return nil, fmt.Errorf("reading the kubeconfig of %s: %w", People(u.Key.Cluster), err)
+		return nil, fmt.Errorf("reading the kubeconfig of %s: %w", DisplayName(u.Key.Cluster), err)
 	case !found:
-		return nil, missing("Secret %s, which should have the kubeconfig, does not exist", at.secret)
+		return nil, notFoundError("Secret %s with the kubeconfig does not exist", ref.secret)
 	}
-	key, config := kubeconfig.FromSecret(secret.Data, at.key)
+	key, config := kubeconfig.FromSecret(secret.Data, ref.key)
 	if config == nil {
-		return nil, missing("Secret %s has no key %s with a kubeconfig", at.secret, key)
+		return nil, notFoundError("Secret %s has no key %s with a kubeconfig", ref.secret, key)
 	}
-	access, err := kubeconfig.Read(config, kubeconfig.Options{Context: at.context, AllowInsecure: t.AllowInsecure})
+	access, err := kubeconfig.Read(config, kubeconfig.Options{Context: ref.context, AllowInsecure: t.AllowInsecure})
 	if err != nil {
-		return nil, fail(KubeConfigRefusedReason, "Secret %s, key %s: %w", at.secret, key, err)
+		return nil, newError(KubeConfigRefusedReason, "Secret %s, key %s: %w", ref.secret, key, err)
 	}
 	return access, nil
 }

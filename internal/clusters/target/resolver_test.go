@@ -25,8 +25,9 @@ import (
 const access = `{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"x","user":"x"}},{"name":"y","context":{"cluster":"y","user":"x"}}],
 "clusters":[{"name":"x","cluster":{"server":"https://x.example.com"}},{"name":"y","cluster":{"server":"https://y.example.com"}}],"users":[{"name":"x","user":{"token":"s3cr3t"}}]}`
 
-// targets are some of a cluster with certain objects, and how often Secrets were read there.
-func targetsOf(t *testing.T, denied error, objects ...client.Object) (targets *Targets, here *engine.Client, reads func() int) {
+// newTestResolver returns a resolver and a client of a local cluster with these objects, and the
+// number of reads of Secrets. denied is the error of these reads.
+func newTestResolver(t *testing.T, denied error, objects ...client.Object) (resolver *Resolver, here *engine.Client, reads func() int) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme} {
@@ -35,10 +36,10 @@ func targetsOf(t *testing.T, denied error, objects ...client.Object) (targets *T
 		}
 	}
 	cache := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&clusterv1.KsctlCluster{}).Build()
-	var there []runtime.Object
+	var secrets []runtime.Object
 	for _, o := range objects {
 		if s, ok := o.(*corev1.Secret); ok {
-			there = append(there, s.DeepCopy())
+			secrets = append(secrets, s.DeepCopy())
 		}
 		if c, ok := o.(*clusterv1.KsctlCluster); ok {
 			if err := cache.Status().Update(t.Context(), c.DeepCopy()); err != nil {
@@ -46,13 +47,13 @@ func targetsOf(t *testing.T, denied error, objects ...client.Object) (targets *T
 			}
 		}
 	}
-	dynamic := fakedynamic.NewSimpleDynamicClient(scheme, there...)
+	dynamic := fakedynamic.NewSimpleDynamicClient(scheme, secrets...)
 	n := 0
 	dynamic.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 		n++
 		return denied != nil, nil, denied
 	})
-	return &Targets{Cache: cache, Local: &engine.Target{ClusterID: engine.LocalCluster}, Clusters: NewClusters(Options{Installation: "test"})},
+	return &Resolver{Cache: cache, Local: &engine.Target{ClusterID: engine.LocalCluster}, Clusters: NewClusters(Options{Installation: "test"})},
 		&engine.Client{Interface: dynamic}, func() int { return n }
 }
 
@@ -71,7 +72,7 @@ func clusterWith(ns, name, secret, key string) *clusterv1.KsctlCluster {
 
 func userOf(spec appsv1.TargetCluster, here *engine.Client) User {
 	key := engine.OwnerKey{Installation: "test", Cluster: ID("team", &spec), Kind: "KsctlInstall", Namespace: "team", Name: "app"}
-	return User{Key: key, Spec: &spec, Account: "deployer", Here: here}
+	return User{Key: key, Spec: &spec, Account: "deployer", LocalClient: here}
 }
 
 func byRef(name string) appsv1.TargetCluster {
@@ -82,7 +83,7 @@ func bySecret(name, key string) appsv1.TargetCluster {
 	return appsv1.TargetCluster{KubeConfig: &appsv1.KubeConfigReference{SecretRef: appsv1.SecretKeyReference{Name: name, Key: key}}}
 }
 
-func TestOf(t *testing.T) {
+func TestResolve(t *testing.T) {
 	going := clusterWith("team", "going", "good", "value")
 	going.DeletionTimestamp, going.Finalizers = &metav1.Time{}, []string{appsv1.Finalizer}
 	going.DeletionTimestamp = &metav1.Time{Time: metav1.Now().Time}
@@ -99,31 +100,31 @@ func TestOf(t *testing.T) {
 		own           bool
 		reason, error string
 	}{
-		"here":                           {},
-		"a cluster":                      {spec: byRef("prod"), error: "is being asked whether it answers"},
-		"a kubeconfig":                   {spec: bySecret("good", ""), error: "is being asked whether it answers"},
-		"another namespace":              {spec: elsewhere, error: "KsctlCluster other/prod is being asked"},
-		"another namespace, where not":   {spec: elsewhere, own: true, reason: AccessDeniedReason, error: "namespace other"},
-		"no such cluster":                {spec: byRef("none"), reason: ClusterNotFoundReason, error: "KsctlCluster team/none does not exist"},
-		"one that has no kubeconfig yet": {spec: byRef("new"), reason: ClusterNotReadyReason, error: "has no kubeconfig yet"},
-		"one whose Secret is gone":       {spec: byRef("bare"), reason: ClusterNotFoundReason, error: "Secret team/missing, which should have the kubeconfig, does not exist"},
-		"no such key":                    {spec: bySecret("good", "config"), reason: ClusterNotFoundReason, error: "Secret team/good has no key config"},
-		"a hostile kubeconfig":           {spec: bySecret("hostile", ""), reason: KubeConfigRefusedReason, error: "runs a program"},
-		"one that goes, with something":  {spec: byRef("going"), error: "is being asked whether it answers"},
-		"one that goes, with nothing":    {spec: byRef("going"), change: func(u *User) { u.Empty = true }, reason: ClusterNotReadyReason, error: "is being deleted"},
-		"another than what is installed": {spec: byRef("prod"), change: func(u *User) { u.Key.Cluster = "team.old" }, reason: ClusterChangedReason,
-			error: "what is installed is on KsctlCluster team/old, and the spec names KsctlCluster team/prod by now"},
+		"local cluster":                  {},
+		"cluster":                        {spec: byRef("prod"), error: "is being probed"},
+		"kubeconfig":                     {spec: bySecret("good", ""), error: "is being probed"},
+		"another namespace":              {spec: elsewhere, error: "KsctlCluster other/prod is being probed"},
+		"another namespace, not allowed": {spec: elsewhere, own: true, reason: AccessDeniedReason, error: "namespace other"},
+		"unknown cluster":                {spec: byRef("none"), reason: ClusterNotFoundReason, error: "KsctlCluster team/none does not exist"},
+		"cluster without kubeconfig":     {spec: byRef("new"), reason: ClusterNotReadyReason, error: "has no kubeconfig yet"},
+		"cluster with deleted Secret":    {spec: byRef("bare"), reason: ClusterNotFoundReason, error: "Secret team/missing with the kubeconfig does not exist"},
+		"unknown key":                    {spec: bySecret("good", "config"), reason: ClusterNotFoundReason, error: "Secret team/good has no key config"},
+		"hostile kubeconfig":             {spec: bySecret("hostile", ""), reason: KubeConfigRefusedReason, error: "runs a program"},
+		"deleting cluster, in use":       {spec: byRef("going"), error: "is being probed"},
+		"deleting cluster, empty":        {spec: byRef("going"), change: func(u *User) { u.Empty = true }, reason: ClusterNotReadyReason, error: "is being deleted"},
+		"cluster changed in the spec": {spec: byRef("prod"), change: func(u *User) { u.Key.Cluster = "team.old" }, reason: ClusterChangedReason,
+			error: "the installed objects are on KsctlCluster team/old, but the spec now names KsctlCluster team/prod"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			targets, here, _ := targetsOf(t, nil, objects...)
-			targets.NoCrossNamespace = tc.own
+			resolver, here, _ := newTestResolver(t, nil, objects...)
+			resolver.NoCrossNamespace = tc.own
 			u := userOf(tc.spec, here)
 			if tc.change != nil {
 				tc.change(&u)
 			}
-			got, err := targets.Of(t.Context(), u)
+			got, err := resolver.Resolve(t.Context(), u)
 			if tc.error == "" {
-				if err != nil || got.Target != targets.Local || got.Client != here {
+				if err != nil || got.Target != resolver.Local || got.Client != here {
 					t.Errorf("got %v, %v", got, err)
 				}
 				return
@@ -134,55 +135,55 @@ func TestOf(t *testing.T) {
 			case err == nil || !strings.Contains(err.Error(), tc.error):
 				t.Errorf("got %v, want %s", err, tc.error)
 			case strings.Contains(err.Error(), "s3cr3t"):
-				t.Errorf("it tells: %v", err)
+				t.Errorf("the error quotes a secret: %v", err)
 			case tc.reason == "" && !errors.As(err, &unreachable):
-				t.Errorf("of type %T", err)
+				t.Errorf("got an error of type %T", err)
 			case tc.reason != "" && (!errors.As(err, &known) || known.Reason != tc.reason):
-				t.Errorf("of type %T: %v", err, err)
+				t.Errorf("got an error of type %T: %v", err, err)
 			}
 		})
 	}
 }
 
-func TestOfReadsAKubeconfigOnce(t *testing.T) {
-	targets, here, reads := targetsOf(t, nil, secretWith("team", "good", map[string]string{"value": access}), clusterWith("team", "prod", "good", "value"))
+func TestResolveCachesKubeconfigPerUser(t *testing.T) {
+	resolver, here, reads := newTestResolver(t, nil, secretWith("team", "good", map[string]string{"value": access}), clusterWith("team", "prod", "good", "value"))
 	u := userOf(byRef("prod"), here)
 	var unreachable *UnreachableError
 	for range 3 {
-		if _, err := targets.Of(t.Context(), u); !errors.As(err, &unreachable) {
+		if _, err := resolver.Resolve(t.Context(), u); !errors.As(err, &unreachable) {
 			t.Fatal(err)
 		}
 	}
-	if reads() != 1 || len(targets.Clusters.byKey) != 1 {
-		t.Errorf("read %d times, %d clusters", reads(), len(targets.Clusters.byKey))
+	if reads() != 1 || len(resolver.Clusters.byKey) != 1 {
+		t.Errorf("read %d times, %d clusters", reads(), len(resolver.Clusters.byKey))
 	}
 	other := u
 	other.Key.Name, other.Account = "other", "somebody"
-	if _, err := targets.Of(t.Context(), other); !errors.As(err, &unreachable) {
+	if _, err := resolver.Resolve(t.Context(), other); !errors.As(err, &unreachable) {
 		t.Fatal(err)
 	}
-	if reads() != 2 || len(targets.Clusters.byKey) != 1 {
-		t.Errorf("each user reads it with its own rights, and they share what is kept: read %d times, %d clusters", reads(), len(targets.Clusters.byKey))
+	if reads() != 2 || len(resolver.Clusters.byKey) != 1 {
+		t.Errorf("each user must read the Secret with its own permissions, and they must share one cluster: read %d times, %d clusters", reads(), len(resolver.Clusters.byKey))
 	}
-	targets.Forget(u.Key)
-	targets.Forget(other.Key)
-	for _, x := range targets.Clusters.byKey {
+	resolver.Forget(u.Key)
+	resolver.Forget(other.Key)
+	for _, x := range resolver.Clusters.byKey {
 		if len(x.users) != 0 || x.idleSince.IsZero() {
-			t.Error("it is used by nobody, and is not idle")
+			t.Error("a cluster without users is not idle")
 		}
 		x.idleSince = x.idleSince.Add(-2 * idleTime)
 	}
-	targets.Clusters.tidy()
-	if len(targets.Clusters.byKey)+len(targets.Clusters.byTarget)+len(targets.Clusters.of)+len(targets.memos) != 0 {
-		t.Error("something is left of it")
+	resolver.Clusters.removeIdle()
+	if len(resolver.Clusters.byKey)+len(resolver.Clusters.byTarget)+len(resolver.Clusters.byUser)+len(resolver.accesses) != 0 {
+		t.Error("entries remain after the idle cluster was removed")
 	}
 }
 
-func TestOfNeedsTheRightToReadTheKubeconfig(t *testing.T) {
+func TestResolveNeedsPermissionToReadSecret(t *testing.T) {
 	denied := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "good", errors.New("no"))
-	targets, here, _ := targetsOf(t, denied, secretWith("team", "good", map[string]string{"value": access}))
-	_, err := targets.Of(t.Context(), userOf(bySecret("good", ""), here))
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ServiceAccount team/deployer may not get: whoever may get it may use the cluster") {
+	resolver, here, _ := newTestResolver(t, denied, secretWith("team", "good", map[string]string{"value": access}))
+	_, err := resolver.Resolve(t.Context(), userOf(bySecret("good", ""), here))
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ServiceAccount team/deployer may not get: only accounts that may get it can use the cluster") {
 		t.Errorf("got %v", err)
 	}
 	if out, ok := Outcome(err, "r").(reconcile.Retry); !ok || out.Revision != "r" {
@@ -192,15 +193,15 @@ func TestOfNeedsTheRightToReadTheKubeconfig(t *testing.T) {
 
 func TestOutcome(t *testing.T) {
 	if _, ok := Outcome(&UnreachableError{Cluster: "team.prod"}, "").(reconcile.Deferred); !ok {
-		t.Error("while it is being asked nothing is said")
+		t.Error("the outcome is not Deferred while the cluster is being probed")
 	}
 	if out, ok := Outcome(&UnreachableError{Cluster: "team.prod", Err: errors.New("down")}, "").(reconcile.Retry); !ok || out.Reason != ClusterUnreachableReason {
 		t.Errorf("%+v", out)
 	}
-	if out, ok := Outcome(notReady("x"), "").(reconcile.Waiting); !ok || out.Reason != ClusterNotReadyReason {
+	if out, ok := Outcome(notReadyError("x"), "").(reconcile.Waiting); !ok || out.Reason != ClusterNotReadyReason {
 		t.Errorf("%+v", out)
 	}
-	if out, ok := Outcome(fail(ClusterChangedReason, "x"), "").(reconcile.Stalled); !ok || out.Reason != ClusterChangedReason {
+	if out, ok := Outcome(newError(ClusterChangedReason, "x"), "").(reconcile.Stalled); !ok || out.Reason != ClusterChangedReason {
 		t.Errorf("%+v", out)
 	}
 }

@@ -14,37 +14,38 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
-// withSecret is the field by which KsctlClusters are found that have their kubeconfig in a Secret.
-const withSecret = "status.kubeConfigSecret"
+// kubeConfigSecretIndex is the field index of KsctlClusters by the Secret with their kubeconfig.
+const kubeConfigSecretIndex = "status.kubeConfigSecret"
 
-// Index has a cache find KsctlClusters by the Secret with their kubeconfig, for WithSecret.
-func Index(ctx context.Context, ix client.FieldIndexer) error {
-	err := ix.IndexField(ctx, &clusterv1.KsctlCluster{}, withSecret, func(o client.Object) []string {
+// IndexFields adds the field index that ClustersWithSecret needs.
+func IndexFields(ctx context.Context, ix client.FieldIndexer) error {
+	err := ix.IndexField(ctx, &clusterv1.KsctlCluster{}, kubeConfigSecretIndex, func(o client.Object) []string {
 		c := o.(*clusterv1.KsctlCluster)
 		if c.Status.KubeConfigSecret == "" {
 			return nil
 		}
-		return []string{reconcile.FieldValue("Secret", c.Namespace, c.Status.KubeConfigSecret)}
+		return []string{reconcile.IndexValue("Secret", c.Namespace, c.Status.KubeConfigSecret)}
 	})
 	if err != nil {
-		return fmt.Errorf("index of KsctlCluster: %w", err)
+		return fmt.Errorf("indexing KsctlClusters: %w", err)
 	}
 	return nil
 }
 
-// WithSecret are the ids of the clusters that have their kubeconfig in a Secret.
-func WithSecret(ctx context.Context, cache client.Reader, secret client.Object) []string {
+// ClustersWithSecret returns the IDs of the KsctlClusters with their kubeconfig in a Secret.
+func ClustersWithSecret(ctx context.Context, cache client.Reader, secret client.Object) []string {
 	var out []string
-	found := reconcile.Find(ctx, cache, &clusterv1.KsctlClusterList{}, nil,
-		client.MatchingFields{withSecret: reconcile.FieldValue("Secret", secret.GetNamespace(), secret.GetName())})
+	found := reconcile.RequestsFor(ctx, cache, &clusterv1.KsctlClusterList{}, nil,
+		client.MatchingFields{kubeConfigSecretIndex: reconcile.IndexValue("Secret", secret.GetNamespace(), secret.GetName())})
 	for _, r := range found {
 		out = append(out, ClusterID(r.Namespace, r.Name))
 	}
 	return out
 }
 
-// Moved lets the changes of a KsctlCluster through that change how it is reached, or whether.
-var Moved = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+// AccessChanged is a predicate for changes of a KsctlCluster that affect its access: readiness,
+// kubeconfig, generation and deletion.
+var AccessChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*clusterv1.KsctlCluster)
 	after, is := e.ObjectNew.(*clusterv1.KsctlCluster)
 	if !ok || !is {

@@ -1,5 +1,5 @@
-// Package archive packs programs for download: an archive for each platform, and
-// their checksums. The same program gives the same archive.
+// Package archive packs programs for download, and computes checksums. The same files give the same
+// archive, byte for byte.
 package archive
 
 import (
@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// File is one file of an archive.
+// File is a file in an archive.
 type File struct {
 	Name    string
 	Mode    int64
 	Content []byte
 }
 
-// TarGzip packs files in the order given.
+// TarGzip packs files into a tar.gz archive, in the given order.
 func TarGzip(files []File, modified time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	zipped := gzip.NewWriter(&out)
@@ -44,7 +44,8 @@ func TarGzip(files []File, modified time.Time) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Zip packs files in the order given, as Windows opens them.
+// Zip packs files into a zip archive, in the given order. Windows can open it without further
+// tools.
 func Zip(files []File, modified time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	w := zip.NewWriter(&out)
@@ -63,8 +64,8 @@ func Zip(files []File, modified time.Time) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Sums are the checksums of files by name, in the form that sha256sum -c reads.
-func Sums(files map[string][]byte) []byte {
+// Checksums returns the SHA-256 checksums of files by name, in the format of sha256sum.
+func Checksums(files map[string][]byte) []byte {
 	lines := make([]string, 0, len(files))
 	for name, content := range files {
 		lines = append(lines, fmt.Sprintf("%x  %s\n", sha256.Sum256(content), name))

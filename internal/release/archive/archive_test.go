@@ -11,17 +11,17 @@ import (
 )
 
 var (
-	files = []File{{Name: "kubectl-ksctl", Mode: 0o755, Content: []byte("binary")}, {Name: "LICENSE", Mode: 0o644, Content: []byte("text")}}
-	when  = time.Unix(1e9, 0)
+	files    = []File{{Name: "kubectl-ksctl", Mode: 0o755, Content: []byte("binary")}, {Name: "LICENSE", Mode: 0o644, Content: []byte("text")}}
+	modified = time.Unix(1e9, 0)
 )
 
 func TestTarGzip(t *testing.T) {
-	packed, err := TarGzip(files, when)
+	packed, err := TarGzip(files, modified)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := TarGzip(files, when); err != nil || !bytes.Equal(packed, again) {
-		t.Errorf("the second is another: %v", err)
+	if again, err := TarGzip(files, modified); err != nil || !bytes.Equal(packed, again) {
+		t.Errorf("packing again gives another archive: %v", err)
 	}
 	unzipped, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
@@ -33,14 +33,14 @@ func TestTarGzip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if content, err := io.ReadAll(r); err != nil || h.Name != f.Name || h.Mode != f.Mode || !h.ModTime.Equal(when) || !bytes.Equal(content, f.Content) {
+		if content, err := io.ReadAll(r); err != nil || h.Name != f.Name || h.Mode != f.Mode || !h.ModTime.Equal(modified) || !bytes.Equal(content, f.Content) {
 			t.Errorf("%+v: %q, %v", h, content, err)
 		}
 	}
 }
 
 func TestZip(t *testing.T) {
-	packed, err := Zip(files, when)
+	packed, err := Zip(files, modified)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,14 +53,14 @@ func TestZip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if content, err := io.ReadAll(member); err != nil || !bytes.Equal(content, f.Content) || !r.File[i].Modified.Equal(when) {
+		if content, err := io.ReadAll(member); err != nil || !bytes.Equal(content, f.Content) || !r.File[i].Modified.Equal(modified) {
 			t.Errorf("%s of %s: %q, %v", f.Name, r.File[i].Modified, content, err)
 		}
 	}
 }
 
-func TestSumsAreThoseOfSha256sum(t *testing.T) {
-	got := string(Sums(map[string][]byte{"b": []byte("x"), "a": nil}))
+func TestChecksumsMatchSha256sum(t *testing.T) {
+	got := string(Checksums(map[string][]byte{"b": []byte("x"), "a": nil}))
 	want := "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  a\n" +
 		"2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881  b\n"
 	if got != want {

@@ -1,5 +1,5 @@
-// Package catalogue publishes the stacks that are shipped, each version as an artifact
-// in the form that "flux push artifact" gives one.
+// Package catalogue pushes the catalog stacks to a registry. Each version of a stack becomes an OCI
+// artifact like those of "flux push artifact".
 package catalogue
 
 import (
@@ -27,15 +27,15 @@ import (
 	"github.com/ksctl/gitops/stacks/catalog"
 )
 
-// Media types of an artifact of Flux.
+// Media types of a Flux artifact.
 const (
 	configMediaType  types.MediaType = oci.FluxConfigMediaType
 	contentMediaType types.MediaType = oci.FluxContentMediaType
 )
 
-// Push pushes every version of every stack as <repository>/<stack>:<version> and
-// returns them by their digests. A version that the registry has with other content is
-// an error: what a version is never changes.
+// Push pushes every version of every catalog stack as <repository>/<stack>:<version> and returns
+// their digests. It returns an error if the registry has a version with other content: a published
+// version never changes.
 func Push(ctx context.Context, repository string, annotations map[string]string, opts ...remote.Option) ([]name.Digest, error) {
 	opts = append(opts, remote.WithContext(ctx))
 	var out []name.Digest
@@ -65,8 +65,8 @@ func push(ctx context.Context, tag name.Tag, stack, version string, annotations 
 		return name.Digest{}, err
 	}
 	layer := static.NewLayer(content.Bytes(), contentMediaType)
-	if there, err := published(tag, layer, opts); err != nil || there != "" {
-		return tag.Digest(there), err
+	if digest, err := publishedDigest(tag, layer, opts); err != nil || digest != "" {
+		return tag.Digest(digest), err
 	}
 	img, err := mutate.Append(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), configMediaType), mutate.Addendum{Layer: layer})
 	if err != nil {
@@ -86,11 +86,12 @@ func push(ctx context.Context, tag name.Tag, stack, version string, annotations 
 	return tag.Digest(digest.String()), nil
 }
 
-// published is the digest of a tag that has this content; "" if there is no such tag.
-func published(tag name.Tag, layer v1.Layer, opts []remote.Option) (string, error) {
+// publishedDigest returns the digest of tag; "" if the tag does not exist. It returns an error if
+// the tag has other content than layer.
+func publishedDigest(tag name.Tag, layer v1.Layer, opts []remote.Option) (string, error) {
 	img, err := remote.Image(tag, opts...)
-	var answer *transport.Error
-	if errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound {
+	var response *transport.Error
+	if errors.As(err, &response) && response.StatusCode == http.StatusNotFound {
 		return "", nil
 	}
 	if err != nil {
@@ -101,22 +102,22 @@ func published(tag name.Tag, layer v1.Layer, opts []remote.Option) (string, erro
 		return "", err
 	}
 	if len(layers) != 1 {
-		return "", fmt.Errorf("it is published with %d layers: no stack is", len(layers))
+		return "", fmt.Errorf("the published artifact has %d layers, and a stack has one", len(layers))
 	}
-	// Not as they are packed: another release of Go may compress in another way.
-	was, err := unpacked(layers[0])
+	// Compare the uncompressed content: another release of Go may compress it in another way.
+	publishedHash, err := contentHash(layers[0])
 	if err != nil {
 		return "", err
 	}
-	if is, err := unpacked(layer); err != nil || is != was {
-		return "", cmp.Or(err, errors.New("it is published with other content: give what has changed a version of its own"))
+	if hash, err := contentHash(layer); err != nil || hash != publishedHash {
+		return "", cmp.Or(err, errors.New("the published artifact has other content; increase the version of the changed stack"))
 	}
 	digest, err := img.Digest()
 	return digest.String(), err
 }
 
-// unpacked is the hash of a layer's tarball.
-func unpacked(layer v1.Layer) ([sha256.Size]byte, error) {
+// contentHash returns the hash of the uncompressed tarball of a layer.
+func contentHash(layer v1.Layer) ([sha256.Size]byte, error) {
 	packed, err := layer.Compressed()
 	if err != nil {
 		return [sha256.Size]byte{}, err

@@ -16,7 +16,7 @@ import (
 	"github.com/ksctl/gitops/stacks/catalog"
 )
 
-func TestEveryVersionIsPublishedOnce(t *testing.T) {
+func TestPushPublishesEachVersionOnce(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	host := strings.TrimPrefix(server.URL, "http://")
@@ -27,7 +27,7 @@ func TestEveryVersionIsPublishedOnce(t *testing.T) {
 	stack := catalog.Names()[0]
 	version := catalog.Versions(stack)[0]
 
-	t.Run("as the controller reads it", func(t *testing.T) {
+	t.Run("the controller resolves it", func(t *testing.T) {
 		r, err := oci.NewClient(oci.Options{}).Repository("oci://"+host+"/catalog/"+stack, oci.Access{Insecure: true})
 		if err != nil {
 			t.Fatal(err)
@@ -38,16 +38,16 @@ func TestEveryVersionIsPublishedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !strings.HasSuffix(pushed[0].String(), target.Digest) {
-			t.Errorf("it has %s, pushed %s", target.Digest, pushed)
+			t.Errorf("resolved %s, pushed %s", target.Digest, pushed)
 		}
 	})
-	t.Run("again, by a later release", func(t *testing.T) {
+	t.Run("a later release keeps it", func(t *testing.T) {
 		again, err := Push(t.Context(), host+"/catalog", map[string]string{"org.opencontainers.image.version": "2"})
 		if err != nil || again[0] != pushed[0] {
-			t.Errorf("%v became %v, %v", pushed, again, err)
+			t.Errorf("pushed %v, then %v, %v", pushed, again, err)
 		}
 	})
-	t.Run("never with other content", func(t *testing.T) {
+	t.Run("other content is an error", func(t *testing.T) {
 		tag, err := name.NewTag(host + "/catalog/" + stack + ":" + version)
 		if err != nil {
 			t.Fatal(err)
@@ -59,7 +59,7 @@ func TestEveryVersionIsPublishedOnce(t *testing.T) {
 		if err := remote.Write(tag, other); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Push(t.Context(), host+"/catalog", nil); err == nil || !strings.Contains(err.Error(), "version of its own") {
+		if _, err := Push(t.Context(), host+"/catalog", nil); err == nil || !strings.Contains(err.Error(), "increase the version") {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -13,20 +13,20 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Options of a package.
+// Options configures a package.
 type Options struct {
-	// Dir is where the chart is, Out the folder that the package is written to.
+	// Dir is the folder of the chart, and Out the folder for the package.
 	Dir, Out string
-	// Version is that of chart and controller, without a "v".
+	// Version is the version of the chart and the controller, without a "v".
 	Version string
-	// Repository and Digest of the image that it runs.
+	// Repository and Digest are those of the controller's image.
 	Repository, Digest string
-	// Created is the time of its files, so that it is the same whenever it is packaged.
+	// Created is the modification time of the files, so that packages are reproducible.
 	Created time.Time
 }
 
-// Package writes the chart as <name>-<version>.tgz and returns that path. The chart
-// names its image by digest.
+// Package writes the chart to <Out>/<name>-<version>.tgz and returns the path. The packaged chart
+// references the image by digest.
 func Package(o Options) (string, error) {
 	c, err := loader.LoadDir(o.Dir)
 	if err != nil {
@@ -40,27 +40,28 @@ func Package(o Options) (string, error) {
 	return util.Save(c, o.Out)
 }
 
-// setImage writes into values.yaml as it stands, for its comments are documentation.
+// setImage sets the image in values.yaml. It edits the text, to keep the comments, which are
+// documentation.
 func setImage(c *chartv2.Chart, repository, digest string) error {
 	for _, f := range c.Raw {
 		if f.Name != util.ValuesfileName {
 			continue
 		}
-		was, _, err := image(f.Data)
+		previous, _, err := readImage(f.Data)
 		if err != nil {
 			return err
 		}
-		f.Data = bytes.Replace(f.Data, []byte("repository: "+was+"\n"), []byte("repository: "+repository+"\n"), 1)
+		f.Data = bytes.Replace(f.Data, []byte("repository: "+previous+"\n"), []byte("repository: "+repository+"\n"), 1)
 		f.Data = bytes.Replace(f.Data, []byte("digest: \"\"\n"), []byte("digest: "+digest+"\n"), 1)
-		if r, d, err := image(f.Data); err != nil || r != repository || d != digest {
-			return fmt.Errorf("%s: it has no lines image.repository and image.digest: %w", util.ValuesfileName, err)
+		if r, d, err := readImage(f.Data); err != nil || r != repository || d != digest {
+			return fmt.Errorf("%s: setting image.repository and image.digest failed: %w", util.ValuesfileName, err)
 		}
 		return nil
 	}
 	return fmt.Errorf("%s: %w", util.ValuesfileName, fs.ErrNotExist)
 }
 
-func image(values []byte) (repository, digest string, err error) {
+func readImage(values []byte) (repository, digest string, err error) {
 	var v struct {
 		Image struct{ Repository, Digest string } `json:"image"`
 	}

@@ -12,7 +12,7 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 )
 
-func packaged(t *testing.T) []byte {
+func packageChart(t *testing.T) []byte {
 	t.Helper()
 	path, err := Package(Options{Dir: "../../../config/chart", Out: t.TempDir(), Version: "1.2.3", Repository: "registry.example.com/controller",
 		Digest: "sha256:" + strings.Repeat("a", 64), Created: time.Unix(1e9, 0)})
@@ -26,10 +26,10 @@ func packaged(t *testing.T) []byte {
 	return content
 }
 
-func TestThePackageNamesItsImageByDigest(t *testing.T) {
-	content := packaged(t)
-	if !bytes.Equal(content, packaged(t)) {
-		t.Error("packaged twice, it is another")
+func TestPackageReferencesImageByDigest(t *testing.T) {
+	content := packageChart(t)
+	if !bytes.Equal(content, packageChart(t)) {
+		t.Error("packaging again gives another package")
 	}
 	unzipped, err := gzip.NewReader(bytes.NewReader(content))
 	if err != nil {
@@ -37,7 +37,7 @@ func TestThePackageNamesItsImageByDigest(t *testing.T) {
 	}
 	header, err := tar.NewReader(unzipped).Next()
 	if err != nil || header.ModTime.Unix() != 1e9 {
-		t.Errorf("its files are of %s: %v", header.ModTime, err)
+		t.Errorf("modification time %s: %v", header.ModTime, err)
 	}
 	c, err := loader.LoadArchive(bytes.NewReader(content))
 	if err != nil {
@@ -52,12 +52,12 @@ func TestThePackageNamesItsImageByDigest(t *testing.T) {
 	}
 	for _, f := range c.Raw {
 		if f.Name == "values.yaml" && !bytes.Contains(f.Data, []byte("# Where the image is.")) {
-			t.Error("its comments are lost")
+			t.Error("the comments in values.yaml are missing")
 		}
 	}
 }
 
-func TestAChartWithoutTheLinesIsRefused(t *testing.T) {
+func TestPackageRejectsValuesWithoutImage(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.0.0\n", "values.yaml": "image: {}\n"} {
 		if err := os.WriteFile(dir+"/"+name, []byte(content), 0o600); err != nil {
@@ -65,6 +65,6 @@ func TestAChartWithoutTheLinesIsRefused(t *testing.T) {
 		}
 	}
 	if _, err := Package(Options{Dir: dir, Out: t.TempDir(), Version: "1.0.0", Repository: "r", Digest: "sha256:1"}); err == nil {
-		t.Error("packaged")
+		t.Error("got no error for values.yaml without the image")
 	}
 }

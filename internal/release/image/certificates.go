@@ -8,13 +8,12 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// certificatesPath is the first place where crypto/x509 looks on Linux
-// (root_linux.go).
+// certificatesPath is the first file that crypto/x509 reads on Linux (root_linux.go).
 const certificatesPath = "etc/ssl/certs/ca-certificates.crt"
 
-// certificates are Mozilla's roots, of the version in go.sum. A root that is
-// trusted with a condition is left out: a file can't say it.
-func certificates() ([]byte, error) {
+// rootCertificates returns Mozilla's root certificates as PEM, in the version pinned in go.sum. It
+// omits roots with constraints, because a PEM file cannot express them.
+func rootCertificates() ([]byte, error) {
 	var out bytes.Buffer
 	for root := range bundle.Roots() {
 		if root.Constraint != nil {

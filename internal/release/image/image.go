@@ -1,6 +1,6 @@
-// Package image puts a static binary into an image without a container engine: the
-// binary, the certificates that it trusts, a user that isn't root, and nothing else.
-// The same binary becomes the same image, byte for byte, wherever it is built.
+// Package image builds container images of static binaries without a container engine. An image has
+// the binaries, root certificates and a non-root user, and nothing else. The same binary gives the
+// same image, byte for byte, wherever it is built.
 package image
 
 import (
@@ -18,49 +18,50 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// user and group of the process, as config/manager/deployment.yaml has them.
+// user is the UID and GID of the process, as in config/manager/deployment.yaml.
 const user = "65532:65532"
 
-// Binary is a program for one platform.
+// Binary is the main program of an image, for one platform.
 type Binary struct {
 	Platform v1.Platform
-	// Name is that of the file, in the root of the image.
+	// Name is the file name, in the root folder of the image.
 	Name    string
 	Content []byte
-	// Beside are further programs that it starts, in the root of the image, too.
-	Beside []Program
+	// Extra are further programs in the root folder of the image.
+	Extra []Program
 }
 
-// Program is a file of an image.
+// Program is an executable file in an image.
 type Program struct {
 	Name    string
 	Content []byte
 }
 
-// Options say what an image tells about itself.
+// Options holds the metadata of an image.
 type Options struct {
-	// Created is that of the commit, not of the build.
+	// Created is the creation time: that of the commit, not of the build.
 	Created time.Time
-	// Labels of the images, and annotations of their index: org.opencontainers.image.*.
+	// Labels are the labels of the images and the annotations of their index:
+	// org.opencontainers.image.*.
 	Labels map[string]string
 }
 
-// Build makes the image of one platform.
+// Build returns the image of one platform.
 func Build(b Binary, o Options) (v1.Image, error) {
-	roots, err := certificates()
+	roots, err := rootCertificates()
 	if err != nil {
 		return nil, err
 	}
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	// Certificates change seldom, so they are a layer of their own, below.
+	// Certificates change rarely, so they have a separate layer at the bottom.
 	files := []file{{certificatesPath, 0o644, roots}}
-	for _, p := range b.Beside {
+	for _, p := range b.Extra {
 		files = append(files, file{p.Name, 0o755, p.Content})
 	}
 	for _, f := range append(files, file{b.Name, 0o755, b.Content}) {
 		layer, err := f.layer()
 		if err != nil {
-			return nil, fmt.Errorf("layer of %s: %w", f.name, err)
+			return nil, fmt.Errorf("building the layer of %s: %w", f.name, err)
 		}
 		img, err = mutate.Append(img, mutate.Addendum{Layer: layer, MediaType: types.OCILayer, History: v1.History{CreatedBy: "COPY /" + f.name, Created: v1.Time{Time: o.Created}}})
 		if err != nil {
@@ -78,7 +79,7 @@ func Build(b Binary, o Options) (v1.Image, error) {
 	return mutate.ConfigFile(img, config)
 }
 
-// Index makes one image of those of several platforms, in the order given.
+// Index builds a multi-platform image from one binary per platform, in the given order.
 func Index(binaries []Binary, o Options) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, b := range binaries {
@@ -90,19 +91,20 @@ func Index(binaries []Binary, o Options) (v1.ImageIndex, error) {
 	}
 	annotated, ok := mutate.Annotations(index, o.Labels).(v1.ImageIndex)
 	if !ok {
-		return nil, fmt.Errorf("an annotated index is none: %T", annotated)
+		return nil, fmt.Errorf("annotating the index returned a %T", annotated)
 	}
 	return annotated, nil
 }
 
-// file is one file of a layer, by its path from the root.
+// file is a file in a layer. Its name is the path from the root folder, without a leading slash.
 type file struct {
 	name    string
 	mode    int64
 	content []byte
 }
 
-// layer has the file and the folders above it, owned by root and of no time.
+// layer returns a layer with the file and its parent folders. They are owned by root, and their
+// modification time is the Unix epoch.
 func (f file) layer() (v1.Layer, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -124,7 +126,7 @@ func (f file) layer() (v1.Layer, error) {
 		tarball.WithMediaType(types.OCILayer))
 }
 
-// parents are the folders of a path, the outermost first.
+// parents returns the parent folders of a path, the outermost first.
 func parents(name string) []string {
 	dir := path.Dir(name)
 	if dir == "." {

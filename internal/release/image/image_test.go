@@ -24,7 +24,7 @@ import (
 var (
 	binaries = []Binary{
 		{Platform: v1.Platform{OS: "linux", Architecture: "amd64"}, Name: "controller", Content: []byte("for amd64")},
-		{Platform: v1.Platform{OS: "linux", Architecture: "arm64"}, Name: "controller", Content: []byte("for arm64"), Beside: []Program{{Name: "helper", Content: []byte("beside")}}},
+		{Platform: v1.Platform{OS: "linux", Architecture: "arm64"}, Name: "controller", Content: []byte("for arm64"), Extra: []Program{{Name: "helper", Content: []byte("beside")}}},
 	}
 	options = Options{Created: time.Unix(1e9, 0).UTC(), Labels: map[string]string{"org.opencontainers.image.version": "1.2.3"}}
 )
@@ -38,18 +38,18 @@ func index(t *testing.T) v1.ImageIndex {
 	return out
 }
 
-func digest(t *testing.T, of interface{ Digest() (v1.Hash, error) }) string {
+func digest(t *testing.T, object interface{ Digest() (v1.Hash, error) }) string {
 	t.Helper()
-	d, err := of.Digest()
+	d, err := object.Digest()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return d.String()
 }
 
-func TestTheSameBinaryIsTheSameImage(t *testing.T) {
+func TestIndexIsReproducible(t *testing.T) {
 	if a, b := digest(t, index(t)), digest(t, index(t)); a != b {
-		t.Errorf("%s, then %s", a, b)
+		t.Errorf("the second build has another digest: %s, then %s", a, b)
 	}
 	other := options
 	other.Created = other.Created.Add(time.Second)
@@ -58,11 +58,11 @@ func TestTheSameBinaryIsTheSameImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if digest(t, changed) == digest(t, index(t)) {
-		t.Error("the time of the commit is not in it")
+		t.Error("the digest does not depend on the time of the commit")
 	}
 }
 
-func TestAnImageHasNothingElse(t *testing.T) {
+func TestBuildContainsOnlyListedFiles(t *testing.T) {
 	img, err := Build(binaries[1], options)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestAnImageHasNothingElse(t *testing.T) {
 		}
 		found = append(found, h.Name+" "+h.FileInfo().Mode().String())
 		if h.Uid != 0 || h.Gid != 0 || h.ModTime.Unix() != 0 {
-			t.Errorf("%s: of %d:%d at %s", h.Name, h.Uid, h.Gid, h.ModTime)
+			t.Errorf("%s: owner %d:%d, modified %s", h.Name, h.Uid, h.Gid, h.ModTime)
 		}
 		checkFile(t, h.Name, r)
 	}
@@ -117,7 +117,7 @@ func checkFile(t *testing.T, name string, r io.Reader) {
 	}
 }
 
-func TestAPushedIndexHasWhatItIsMadeOf(t *testing.T) {
+func TestAttachAddsReferrerToPushedIndex(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	tag, err := name.NewTag(strings.TrimPrefix(server.URL, "http://") + "/controller:1.2.3")
@@ -160,7 +160,7 @@ func TestAPushedIndexHasWhatItIsMadeOf(t *testing.T) {
 	}
 }
 
-func TestNothingIsAttachedToWhatIsNotThere(t *testing.T) {
+func TestAttachRejectsMissingSubject(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	subject, err := name.NewDigest(strings.TrimPrefix(server.URL, "http://") + "/controller@sha256:" + strings.Repeat("0", 64))
@@ -168,6 +168,6 @@ func TestNothingIsAttachedToWhatIsNotThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Attach(context.Background(), subject, "a/b", []byte("x")); err == nil {
-		t.Error("attached")
+		t.Error("got no error for a subject that does not exist")
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Push writes an index and what it lists to a registry and returns it by its digest.
+// Push pushes an index and its images to a registry and returns the digest of the index.
 func Push(ctx context.Context, ref name.Reference, index v1.ImageIndex, opts ...remote.Option) (name.Digest, error) {
 	opts = append(opts, remote.WithContext(ctx))
 	if err := remote.WriteIndex(ref, index, opts...); err != nil {
-		return name.Digest{}, fmt.Errorf("push %s: %w", ref, err)
+		return name.Digest{}, fmt.Errorf("pushing %s: %w", ref, err)
 	}
 	digest, err := index.Digest()
 	if err != nil {
@@ -27,23 +27,23 @@ func Push(ctx context.Context, ref name.Reference, index v1.ImageIndex, opts ...
 	return ref.Context().Digest(digest.String()), nil
 }
 
-// Attach pushes a document about something that the registry has, as one that refers
-// to it (https://github.com/opencontainers/distribution-spec, referrers).
+// Attach pushes a document as a referrer of subject, which the registry must have
+// (https://github.com/opencontainers/distribution-spec, referrers).
 func Attach(ctx context.Context, subject name.Digest, mediaType string, document []byte, opts ...remote.Option) (name.Digest, error) {
 	opts = append(opts, remote.WithContext(ctx))
-	of, err := remote.Head(subject, opts...)
+	descriptor, err := remote.Head(subject, opts...)
 	if err != nil {
-		return name.Digest{}, fmt.Errorf("look at %s: %w", subject, err)
+		return name.Digest{}, fmt.Errorf("looking up %s: %w", subject, err)
 	}
-	// A registry tells the kind of a document by its config's type.
+	// A registry derives the artifact type of a referrer from the media type of its config.
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.MediaType(mediaType))
 	img, err = mutate.Append(img, mutate.Addendum{Layer: static.NewLayer(document, types.MediaType(mediaType))})
 	if err != nil {
 		return name.Digest{}, err
 	}
-	referring, ok := mutate.Subject(img, *of).(v1.Image)
+	referring, ok := mutate.Subject(img, *descriptor).(v1.Image)
 	if !ok {
-		return name.Digest{}, errors.New("an image with a subject is none")
+		return name.Digest{}, errors.New("setting the subject did not return an image")
 	}
 	digest, err := referring.Digest()
 	if err != nil {
@@ -51,7 +51,7 @@ func Attach(ctx context.Context, subject name.Digest, mediaType string, document
 	}
 	ref := subject.Context().Digest(digest.String())
 	if err := remote.Write(ref, referring, opts...); err != nil {
-		return name.Digest{}, fmt.Errorf("attach to %s: %w", subject, err)
+		return name.Digest{}, fmt.Errorf("attaching to %s: %w", subject, err)
 	}
 	return ref, nil
 }

@@ -12,8 +12,8 @@ import (
 	cyclonedx "github.com/CycloneDX/cyclonedx-go"
 )
 
-func TestABinaryTellsWhatItIsMadeOf(t *testing.T) {
-	// A test's own binary does not list its modules.
+func TestGenerateListsModules(t *testing.T) {
+	// A test binary does not list its modules.
 	path := filepath.Join(t.TempDir(), "program")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./testdata/program").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -22,38 +22,38 @@ func TestABinaryTellsWhatItIsMadeOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, err := Of("controller", "1.2.3+x", binary)
+	document, err := Generate("controller", "1.2.3+x", binary)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := Of("controller", "1.2.3+x", binary)
+	again, err := Generate("controller", "1.2.3+x", binary)
 	if err != nil || !bytes.Equal(document, again) {
-		t.Errorf("the second is another: %v", err)
+		t.Errorf("generating again gives another SBOM: %v", err)
 	}
 	var bom cyclonedx.BOM
 	if err := cyclonedx.NewBOMDecoder(bytes.NewReader(document), cyclonedx.BOMFileFormatJSON).Decode(&bom); err != nil {
 		t.Fatal(err)
 	}
 	if got := bom.Metadata.Component.PackageURL; got != "pkg:golang/github.com/ksctl/gitops@1.2.3%2Bx" {
-		t.Errorf("it is %s", got)
+		t.Errorf("package URL %s", got)
 	}
 	found := map[string]string{}
 	for _, c := range *bom.Components {
 		found[c.Name] = c.Version
 	}
 	if found["std"] != strings.TrimPrefix(runtime.Version(), "go") {
-		t.Errorf("std is %q, Go %s", found["std"], runtime.Version())
+		t.Errorf("std has version %q, want that of %s", found["std"], runtime.Version())
 	}
 	if !strings.HasPrefix(found["github.com/Masterminds/semver/v3"], "v3.") {
-		t.Errorf("a module that it is built with is not among %v", found)
+		t.Errorf("a dependency is missing in %v", found)
 	}
 	if deps := *(*bom.Dependencies)[0].Dependencies; len(deps) != len(*bom.Components) {
 		t.Errorf("%d dependencies, %d components", len(deps), len(*bom.Components))
 	}
 }
 
-func TestWhatIsNoBinaryOfGoIsRefused(t *testing.T) {
-	if _, err := Of("controller", "1.0.0", []byte("#!/bin/sh")); err == nil {
-		t.Error("a script was taken")
+func TestGenerateRejectsOtherFiles(t *testing.T) {
+	if _, err := Generate("controller", "1.0.0", []byte("#!/bin/sh")); err == nil {
+		t.Error("got no error for a script")
 	}
 }

@@ -11,20 +11,20 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/nodegroup/externalgrpc"
 )
 
-// autoscaler asks as Cluster Autoscaler does: what it was seen to ask in which order.
-type autoscaler struct {
+// fakeAutoscaler sends the requests of Cluster Autoscaler, as recorded from a real one.
+type fakeAutoscaler struct {
 	testing.TB
 	externalgrpc.CloudProviderClient
 }
 
-func (a autoscaler) ok(err error) {
+func (a fakeAutoscaler) ok(err error) {
 	a.Helper()
 	if err != nil {
 		a.Fatalf("%s: %v", status.Code(err), err)
 	}
 }
 
-func (a autoscaler) groups() []string {
+func (a fakeAutoscaler) groups() []string {
 	a.Helper()
 	out, err := a.NodeGroups(a.Context(), &externalgrpc.NodeGroupsRequest{})
 	a.ok(err)
@@ -35,59 +35,59 @@ func (a autoscaler) groups() []string {
 	return ids
 }
 
-func (a autoscaler) groupOf(n Node) string {
+func (a fakeAutoscaler) groupOf(n Node) string {
 	a.Helper()
-	out, err := a.NodeGroupForNode(a.Context(), &externalgrpc.NodeGroupForNodeRequest{Node: sent(n)})
+	out, err := a.NodeGroupForNode(a.Context(), &externalgrpc.NodeGroupForNodeRequest{Node: grpcNode(n)})
 	a.ok(err)
 	return out.GetNodeGroup().GetId()
 }
 
-func sent(n Node) *externalgrpc.ExternalGrpcNode {
+func grpcNode(n Node) *externalgrpc.ExternalGrpcNode {
 	return &externalgrpc.ExternalGrpcNode{Name: n.Name, ProviderID: n.ProviderID, Labels: map[string]string{"kubernetes.io/os": "linux"}}
 }
 
-func (a autoscaler) target(id string) int32 {
+func (a fakeAutoscaler) target(id string) int32 {
 	a.Helper()
 	out, err := a.NodeGroupTargetSize(a.Context(), &externalgrpc.NodeGroupTargetSizeRequest{Id: id})
 	a.ok(err)
 	return out.GetTargetSize()
 }
 
-func (a autoscaler) instances(id string) []string {
+func (a fakeAutoscaler) instances(id string) []string {
 	a.Helper()
 	out, err := a.NodeGroupNodes(a.Context(), &externalgrpc.NodeGroupNodesRequest{Id: id})
 	a.ok(err)
-	return listed(out.GetInstances())
+	return formatInstances(out.GetInstances())
 }
 
-func (a autoscaler) increase(id string, delta int32) error {
+func (a fakeAutoscaler) increase(id string, delta int32) error {
 	_, err := a.NodeGroupIncreaseSize(a.Context(), &externalgrpc.NodeGroupIncreaseSizeRequest{Id: id, Delta: delta})
 	return err
 }
 
-func (a autoscaler) decrease(id string, delta int32) error {
+func (a fakeAutoscaler) decrease(id string, delta int32) error {
 	_, err := a.NodeGroupDecreaseTargetSize(a.Context(), &externalgrpc.NodeGroupDecreaseTargetSizeRequest{Id: id, Delta: delta})
 	return err
 }
 
-func (a autoscaler) remove(id string, all ...Node) error {
+func (a fakeAutoscaler) remove(id string, all ...Node) error {
 	in := &externalgrpc.NodeGroupDeleteNodesRequest{Id: id}
 	for _, n := range all {
-		in.Nodes = append(in.Nodes, sent(n))
+		in.Nodes = append(in.Nodes, grpcNode(n))
 	}
 	_, err := a.NodeGroupDeleteNodes(a.Context(), in)
 	return err
 }
 
-func (a autoscaler) begin() {
+func (a fakeAutoscaler) refresh() {
 	a.Helper()
 	_, err := a.Refresh(a.Context(), &externalgrpc.RefreshRequest{})
 	a.ok(err)
 }
 
-// unregistered are instances that Cluster Autoscaler takes for machines that have not joined: it
-// compares their ids with the providerIDs of nodes, and nothing else.
-func (a autoscaler) unregistered(id string, providerIDs ...string) []Node {
+// unregistered returns the instances that Cluster Autoscaler treats as machines that have not
+// joined: it only compares their IDs with the provider IDs of nodes.
+func (a fakeAutoscaler) unregistered(id string, providerIDs ...string) []Node {
 	a.Helper()
 	out, err := a.NodeGroupNodes(a.Context(), &externalgrpc.NodeGroupNodesRequest{Id: id})
 	a.ok(err)
@@ -100,16 +100,16 @@ func (a autoscaler) unregistered(id string, providerIDs ...string) []Node {
 	return found
 }
 
-func converse(t *testing.T, clusters ...*Cluster) (*rig, autoscaler) {
+func startRig(t *testing.T, clusters ...*Cluster) (*rig, fakeAutoscaler) {
 	t.Helper()
 	r := newRig(t, clusters...).start()
-	return r, autoscaler{TB: t, CloudProviderClient: r.as(prod)}
+	return r, fakeAutoscaler{TB: t, CloudProviderClient: r.connectAs(prod)}
 }
 
-// refused is for what has to be.
-func refused(t *testing.T, err error, code codes.Code, says string) {
+// expectStatus checks that err has a gRPC code and that its message contains a text.
+func expectStatus(t *testing.T, err error, code codes.Code, message string) {
 	t.Helper()
-	if status.Code(err) != code || !strings.Contains(status.Convert(err).Message(), says) {
-		t.Errorf("%v, want %s with %q", err, code, says)
+	if status.Code(err) != code || !strings.Contains(status.Convert(err).Message(), message) {
+		t.Errorf("%v, want %s with %q", err, code, message)
 	}
 }

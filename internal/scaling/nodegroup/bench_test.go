@@ -12,10 +12,10 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/nodegroup/externalgrpc"
 )
 
-// crowd is 10 clusters with 10 pools and 1,000 workers each.
-func crowd() []*Cluster {
-	node, _ := Template(TemplateInput{Pool: pool("t3.medium")})
-	raw, _ := Marshal(node)
+// manyClusters returns 10 clusters with 10 pools and 1,000 workers each.
+func manyClusters() []*Cluster {
+	node, _ := Template(TemplateInput{Pool: poolOfSize("t3.medium")})
+	raw, _ := MarshalNode(node)
 	var out []*Cluster
 	for n := range 10 {
 		c := &Cluster{Key: types.NamespacedName{Namespace: "team", Name: fmt.Sprintf("cluster-%d", n)}, Mode: clusterv1.ScalingAuto}
@@ -23,7 +23,7 @@ func crowd() []*Cluster {
 			name := fmt.Sprintf("pool-%d", p)
 			c.Groups = append(c.Groups, Group{ID: GroupID(c.Key, name), Name: name, Max: 200, Target: 100, Template: raw})
 			for range 100 {
-				w := joined(len(c.Workers), name)
+				w := joinedWorker(len(c.Workers), name)
 				w.Node = c.Key.Name + w.Node
 				w.ProviderID = "k3s://" + w.Node
 				c.Workers = append(c.Workers, w)
@@ -34,15 +34,15 @@ func crowd() []*Cluster {
 	return out
 }
 
-// BenchmarkReads measures each read over gRPC and TLS on loopback, with 100 pools and 10,000
-// nodes in 10 clusters: half and 99 of 100 requests took no longer, in milliseconds.
+// BenchmarkReads measures each read over gRPC and TLS on loopback, with 100 pools and 10,000 nodes
+// in 10 clusters. It reports the median and the 99th percentile in milliseconds.
 func BenchmarkReads(b *testing.B) {
-	clusters := crowd()
+	clusters := manyClusters()
 	r := newRig(b, clusters...).start()
 	ctx := b.Context()
 	var clients []externalgrpc.CloudProviderClient
 	for _, c := range clusters {
-		clients = append(clients, r.as(c.Key))
+		clients = append(clients, r.connectAs(c.Key))
 	}
 	of := func(i int) (externalgrpc.CloudProviderClient, *Cluster, string) {
 		c := clusters[i%len(clusters)]
@@ -62,7 +62,7 @@ func BenchmarkReads(b *testing.B) {
 		"NodeGroupForNode": func(i int) error {
 			c, in, _ := of(i)
 			w := in.Workers[i*7919%len(in.Workers)]
-			_, err := c.NodeGroupForNode(ctx, &externalgrpc.NodeGroupForNodeRequest{Node: sent(Node{Name: w.Node, ProviderID: w.ProviderID})})
+			_, err := c.NodeGroupForNode(ctx, &externalgrpc.NodeGroupForNodeRequest{Node: grpcNode(Node{Name: w.Node, ProviderID: w.ProviderID})})
 			return err
 		},
 		"NodeGroupTargetSize": func(i int) error {
@@ -87,7 +87,7 @@ func BenchmarkReads(b *testing.B) {
 		},
 	} {
 		b.Run(name, func(b *testing.B) {
-			for i := range clients { // connected
+			for i := range clients { // connect first
 				if err := ask(i); err != nil {
 					b.Fatal(err)
 				}
@@ -108,9 +108,9 @@ func BenchmarkReads(b *testing.B) {
 	}
 }
 
-// BenchmarkPublish measures what a change of a cluster of 1,000 workers costs.
+// BenchmarkPublish measures the publication of a cluster with 1,000 workers.
 func BenchmarkPublish(b *testing.B) {
-	c := crowd()[0]
+	c := manyClusters()[0]
 	s := NewClusters()
 	b.ReportAllocs()
 	for b.Loop() {

@@ -10,81 +10,82 @@ import (
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 )
 
-// Worker is a machine of the array of workers of a cluster.
+// Worker is a machine in the array of workers of a cluster.
 type Worker struct {
-	// Index in the array, from 0: the last one is the only one that may go.
+	// Index is the position in the array, from 0. Only the last worker can be deleted.
 	Index int32
-	// Pool that it is of; "": of none.
+	// Pool is the name of the worker's pool; "" if it is in no pool.
 	Pool string
-	// Node that it joined as; "": it has not joined. ProviderID is that of the node, which
-	// may be empty, and Ready is true while the node is.
+	// Node is the name of the worker's Node; "" if the worker has not joined. ProviderID is the
+	// provider ID of the Node, which may be empty. Ready reports whether the Node is ready.
 	Node, ProviderID string
 	Ready            bool
 	// Deleting is true while the machine is being deleted.
 	Deleting bool
 }
 
-// Failure is why machines of a pool could not be made.
+// Failure describes why machines of a pool could not be created.
 type Failure struct {
-	// OutOfResources is true where the cloud has no more of them.
+	// OutOfResources is true if the cloud has no capacity for more of these machines.
 	OutOfResources bool
-	// Code and Message are for people. They have no secrets.
+	// Code and Message are for users. They contain no secrets.
 	Code, Message string
-	// Count of the machines, which are in the pool's target.
+	// Count is the number of failed machines. They are included in the pool's target.
 	Count int32
-	// Until then nothing more is made for the pool.
-	Until time.Time
+	// BackoffUntil is the end of the backoff: until then no machines are created for the pool.
+	BackoffUntil time.Time
 }
 
-// Group is a pool, as Cluster Autoscaler sees it.
+// Group is a pool in the form that Cluster Autoscaler sees.
 type Group struct {
-	// ID is what Cluster Autoscaler knows it by, Name the pool's.
+	// ID is the node group ID in Cluster Autoscaler, Name the name of the pool.
 	ID, Name string
-	// Min and Max machines, and how many there are to be.
+	// Min and Max are the bounds of the number of machines, Target is the desired number.
 	Min, Max, Target int32
-	// Failure of the machines that were asked for last; nil: they came, or are on their way.
+	// Failure is the failure of the last creation of machines; nil if it succeeded or is in
+	// progress.
 	Failure *Failure
-	// Template is a core/v1 Node, marshalled: what the next node would be like. It is never empty.
+	// Template is the marshaled core/v1 Node that the next node would resemble. It is never empty.
 	Template []byte
 }
 
-// Cluster is all that is answered of a cluster. It is not changed once it is published.
+// Cluster is the published state of a cluster. It is immutable once published.
 type Cluster struct {
-	// Key of the KsctlAutoScaler.
+	// Key is the namespace and name of the KsctlAutoScaler.
 	Key types.NamespacedName
-	// Unready is why nothing can be said of the cluster now: each loop of the autoscaler
-	// ends before it begins. nil: all is known.
-	Unready error
-	Mode    clusterv1.ScalingMode
-	// MaxNodes that the cluster may have; 0 is no limit. OtherNodes are those that are no
-	// worker of a pool.
+	// UnreadyReason is why the state of the cluster is uncertain; nil if it is certain. While it is
+	// set, Refresh fails, which ends each loop of Cluster Autoscaler at its start.
+	UnreadyReason error
+	Mode          clusterv1.ScalingMode
+	// MaxNodes is the maximum number of nodes of the cluster; 0 means no limit. OtherNodes is the
+	// number of nodes that are not workers of a pool.
 	MaxNodes, OtherNodes int32
-	// Busy is true while machines are made or deleted.
+	// Busy is true while machines are being created or deleted.
 	Busy bool
-	// Groups in the order of the spec, and Workers in that of the array.
+	// Groups are in the order of the spec, Workers in the order of the array.
 	Groups  []Group
 	Workers []Worker
 }
 
-// Change of a pool.
+// Change is a change of a pool.
 type Change struct {
-	// Pool by its name.
+	// Pool is the name of the pool.
 	Pool string
-	// Target that it gets.
+	// Target is its new desired number of machines.
 	Target int32
-	// Forgive is how many machines that could not be made are taken off it.
-	Forgive int32
-	// Reason for people.
+	// ClearFailed is the number of failed machines to remove from the pool's Failure.
+	ClearFailed int32
+	// Reason describes the change to users.
 	Reason string
 }
 
-// Ledger writes down what was decided, before it is done.
-type Ledger interface {
-	// Change calls decide with what is known of a cluster by now, writes down what that
-	// returns, and publishes it; it may call it more than once. An error of decide is
-	// returned as it is, and nothing is written then.
-	Change(ctx context.Context, key types.NamespacedName, decide func(*Cluster) ([]Change, error)) error
+// ChangeRecorder persists changes before they are carried out.
+type ChangeRecorder interface {
+	// RecordChange calls decide with the current state of a cluster, persists the changes that
+	// decide returns, and publishes the result. It may call decide more than once. It returns an
+	// error of decide unchanged and persists nothing then.
+	RecordChange(ctx context.Context, key types.NamespacedName, decide func(*Cluster) ([]Change, error)) error
 }
 
-// ErrUnknown is that of a cluster which nothing was published of.
-var ErrUnknown = errors.New("no KsctlAutoScaler of that name is served here")
+// ErrUnknownCluster means that no state was published for a cluster.
+var ErrUnknownCluster = errors.New("the KsctlAutoScaler is not served by this controller")

@@ -8,30 +8,32 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Clusters is what was published last of each cluster. All that is read is read from here.
+// Clusters holds the last published state of each cluster. All reads are served from it.
 type Clusters struct {
-	// Wake is told when one asks that was awaited. It must not block.
+	// Wake is called when a Cluster Autoscaler sends its first request after WakeOnNextRequest. It
+	// must not block.
 	Wake func(types.NamespacedName)
 
 	mu    sync.RWMutex
 	byKey map[types.NamespacedName]*entry
 }
 
-// entry of one cluster. It stays the same while the cluster is published.
+// entry is the state of one cluster. It is the same object from the first Publish to Drop.
 type entry struct {
 	latest atomic.Pointer[index]
-	// asked is when its Cluster Autoscaler asked last, in nanoseconds of Unix time; 0: never.
-	asked atomic.Int64
-	// awaited is true while somebody waits for it to ask.
-	awaited atomic.Bool
+	// lastRequest is the time of the last request of its Cluster Autoscaler, in Unix nanoseconds; 0
+	// if there was none.
+	lastRequest atomic.Int64
+	// wakeOnRequest is true while a call of Wake is pending for the next request.
+	wakeOnRequest atomic.Bool
 }
 
-// NewClusters returns one that knows of no cluster.
+// NewClusters returns an empty Clusters.
 func NewClusters() *Clusters {
 	return &Clusters{byKey: map[types.NamespacedName]*entry{}}
 }
 
-// Publish makes c what is answered of its cluster from now on. c must not be changed any more.
+// Publish replaces the state of a cluster. The caller must not modify c afterwards.
 func (s *Clusters) Publish(c *Cluster) {
 	x := newIndex(c)
 	s.mu.Lock()
@@ -44,53 +46,55 @@ func (s *Clusters) Publish(c *Cluster) {
 	e.latest.Store(x)
 }
 
-// Drop forgets a cluster: who asks for it is answered that there is none.
+// Drop removes a cluster: requests for it fail with ErrUnknownCluster.
 func (s *Clusters) Drop(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.byKey, key)
 }
 
-// Get returns what was published of a cluster; nil: nothing.
+// Get returns the last published state of a cluster, or nil.
 func (s *Clusters) Get(key types.NamespacedName) *Cluster {
-	if e := s.of(key); e != nil {
+	if e := s.lookup(key); e != nil {
 		return e.latest.Load().Cluster
 	}
 	return nil
 }
 
-// LastAsked is when the Cluster Autoscaler of a cluster asked for anything last. It is zero
-// when it has not since the cluster was published first.
-func (s *Clusters) LastAsked(key types.NamespacedName) time.Time {
-	if e := s.of(key); e != nil {
-		if at := e.asked.Load(); at != 0 {
+// LastRequest returns the time of the last request of a cluster's Cluster Autoscaler, of any
+// method. It is zero if there was none since the cluster was first published.
+func (s *Clusters) LastRequest(key types.NamespacedName) time.Time {
+	if e := s.lookup(key); e != nil {
+		if at := e.lastRequest.Load(); at != 0 {
 			return time.Unix(0, at)
 		}
 	}
 	return time.Time{}
 }
 
-// Await has Wake told when the Cluster Autoscaler of a cluster asks next.
-func (s *Clusters) Await(key types.NamespacedName) {
-	if e := s.of(key); e != nil {
-		e.awaited.Store(true)
+// WakeOnNextRequest makes the next request of a cluster's Cluster Autoscaler call Wake, once. It
+// does nothing for a cluster that is not published.
+func (s *Clusters) WakeOnNextRequest(key types.NamespacedName) {
+	if e := s.lookup(key); e != nil {
+		e.wakeOnRequest.Store(true)
 	}
 }
 
-func (s *Clusters) of(key types.NamespacedName) *entry {
+func (s *Clusters) lookup(key types.NamespacedName) *entry {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.byKey[key]
 }
 
-// ask is for who answers a cluster's autoscaler; nil: nothing was published of it.
-func (s *Clusters) ask(key types.NamespacedName, now time.Time) *index {
-	e := s.of(key)
+// recordRequest records a request of a cluster's Cluster Autoscaler at time now and returns the
+// cluster's state, or nil if none was published.
+func (s *Clusters) recordRequest(key types.NamespacedName, now time.Time) *index {
+	e := s.lookup(key)
 	if e == nil {
 		return nil
 	}
-	e.asked.Store(now.UnixNano())
-	if e.awaited.CompareAndSwap(true, false) {
+	e.lastRequest.Store(now.UnixNano())
+	if e.wakeOnRequest.CompareAndSwap(true, false) {
 		s.Wake(key)
 	}
 	return e.latest.Load()

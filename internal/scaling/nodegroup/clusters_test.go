@@ -10,50 +10,50 @@ import (
 
 func TestClusters(t *testing.T) {
 	s := NewClusters()
-	if s.Get(prod) != nil || !s.LastAsked(prod).IsZero() || s.ask(prod, noon) != nil || !s.LastAsked(prod).IsZero() {
-		t.Error("something is known of nothing")
+	if s.Get(prod) != nil || !s.LastRequest(prod).IsZero() || s.recordRequest(prod, noon) != nil || !s.LastRequest(prod).IsZero() {
+		t.Error("a cluster that is not published has state")
 	}
-	first := cluster(1, 0)
+	first := newCluster(1, 0)
 	s.Publish(first)
-	if s.Get(prod) != first || s.Get(other) != nil || !s.LastAsked(prod).IsZero() {
-		t.Error("not what was published")
+	if s.Get(prod) != first || s.Get(other) != nil || !s.LastRequest(prod).IsZero() {
+		t.Error("Get does not return the published state")
 	}
-	if x := s.ask(prod, noon); x == nil || x.Cluster != first || !s.LastAsked(prod).Equal(noon) {
-		t.Error("not what was asked")
+	if x := s.recordRequest(prod, noon); x == nil || x.Cluster != first || !s.LastRequest(prod).Equal(noon) {
+		t.Error("the request is not recorded, or got another state")
 	}
-	second := cluster(2, 0)
+	second := newCluster(2, 0)
 	s.Publish(second)
-	if s.Get(prod) != second || !s.LastAsked(prod).Equal(noon) {
-		t.Error("publishing again forgets who asked")
+	if s.Get(prod) != second || !s.LastRequest(prod).Equal(noon) {
+		t.Error("publishing again resets the last request")
 	}
 	s.Drop(prod)
 	s.Drop(prod)
-	if s.Get(prod) != nil || !s.LastAsked(prod).IsZero() {
-		t.Error("still there")
+	if s.Get(prod) != nil || !s.LastRequest(prod).IsZero() {
+		t.Error("the cluster is still there after Drop")
 	}
 }
 
-func TestWhoIsAwaitedIsToldOfOnce(t *testing.T) {
+func TestWakeOnNextRequestWakesOnce(t *testing.T) {
 	s := NewClusters()
 	var woken []types.NamespacedName
 	s.Wake = func(key types.NamespacedName) { woken = append(woken, key) }
-	s.Await(prod) // of which nothing is known
-	s.Publish(cluster(1, 0))
-	s.ask(prod, noon)
+	s.WakeOnNextRequest(prod) // not published yet
+	s.Publish(newCluster(1, 0))
+	s.recordRequest(prod, noon)
 	if len(woken) > 0 {
-		t.Errorf("told of %v, for whom nobody waits", woken)
+		t.Errorf("woken for %v without WakeOnNextRequest", woken)
 	}
-	s.Await(prod)
-	s.Await(prod)
-	s.Publish(cluster(2, 0))
-	s.ask(prod, noon)
-	s.ask(prod, noon)
+	s.WakeOnNextRequest(prod)
+	s.WakeOnNextRequest(prod)
+	s.Publish(newCluster(2, 0))
+	s.recordRequest(prod, noon)
+	s.recordRequest(prod, noon)
 	if len(woken) != 1 || woken[0] != prod {
-		t.Errorf("told of %v", woken)
+		t.Errorf("woken for %v, want prod once", woken)
 	}
 }
 
-func TestClustersAtOnce(t *testing.T) {
+func TestClustersConcurrently(t *testing.T) {
 	s := NewClusters()
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -61,14 +61,14 @@ func TestClustersAtOnce(t *testing.T) {
 			for range 200 {
 				switch i % 4 {
 				case 0:
-					s.Publish(cluster(1, 0, workers("small")...))
+					s.Publish(newCluster(1, 0, workers("small")...))
 				case 1:
 					s.Drop(prod)
 				case 2:
-					s.LastAsked(prod)
+					s.LastRequest(prod)
 				default:
-					if x := s.ask(prod, time.Now()); x != nil {
-						x.groupOf(Node{Name: x.Workers[0].Node})
+					if x := s.recordRequest(prod, time.Now()); x != nil {
+						x.groupForNode(Node{Name: x.Workers[0].Node})
 					}
 				}
 			}
@@ -77,10 +77,10 @@ func TestClustersAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-func TestWorkersAreFoundByEitherName(t *testing.T) {
-	c := cluster(3, 1, workers("small", "small", "small", "big", "")...)
-	with(c, 1, func(w *Worker) { w.ProviderID = "" })
-	with(c, 2, unjoined)
+func TestWorkersAreFoundByNameOrProviderID(t *testing.T) {
+	c := newCluster(3, 1, workers("small", "small", "small", "big", "")...)
+	withWorker(c, 1, func(w *Worker) { w.ProviderID = "" })
+	withWorker(c, 2, unjoined)
 	x := newIndex(c)
 	name := func(i int) string { return c.Workers[i].Node }
 	for _, want := range []struct {
@@ -98,15 +98,15 @@ func TestWorkersAreFoundByEitherName(t *testing.T) {
 		{Node{Name: "prod-vm-cp-0", ProviderID: "k3s://prod-vm-cp-0"}, ""},
 		{Node{}, ""},
 		{Node{Name: name(0), ProviderID: "k3s://" + name(3)}, ""},
-		{Node{Name: placeholder(groupID("big"), 3)}, "big"},
-		{Node{Name: placeholder(GroupID(other, "big"), 3)}, ""},
+		{Node{Name: placeholderID(groupID("big"), 3)}, "big"},
+		{Node{Name: placeholderID(GroupID(other, "big"), 3)}, ""},
 	} {
 		pool := ""
-		if at, ok := x.groupOf(want.node); ok {
+		if at, ok := x.groupForNode(want.node); ok {
 			pool = c.Groups[at].Name
 		}
 		if pool != want.pool {
-			t.Errorf("%+v is of %q, want %q", want.node, pool, want.pool)
+			t.Errorf("%+v: pool %q, want %q", want.node, pool, want.pool)
 		}
 	}
 }

@@ -14,28 +14,28 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/nodegroup/externalgrpc"
 )
 
-// Measured: so many requests in each idle loop, with 10 workers in two groups, an empty group
-// and 3 nodes that are not managed. Nothing of it is written, or asked of anybody.
-func TestAnIdleLoopIsAnsweredFromMemory(t *testing.T) {
-	c := cluster(6, 4, workers("small", "small", "small", "small", "small", "small", "big", "big", "big", "big")...)
+// Recorded behavior: Cluster Autoscaler sends this many requests in each idle loop, for 10 workers
+// in two groups, an empty group and 3 unmanaged nodes. None of them causes a write.
+func TestIdleLoopIsServedFromMemory(t *testing.T) {
+	c := newCluster(6, 4, workers("small", "small", "small", "small", "small", "small", "big", "big", "big", "big")...)
 	c.Groups = append(c.Groups, Group{ID: groupID("zero"), Name: "zero", Max: 3, Template: []byte("zero")})
-	r, a := converse(t, c)
-	r.ledger.fail = errors.New("nothing may be written")
+	r, a := startRig(t, c)
+	r.recorder.fail = errors.New("unexpected write")
 	for range 3 {
-		a.begin()
+		a.refresh()
 		ids := a.groups()
 		if len(ids) != 3 {
 			t.Fatal(ids)
 		}
-		for _, n := range nodes(c, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9) {
+		for _, n := range nodesAt(c, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9) {
 			if a.groupOf(n) == "" {
-				t.Errorf("%v is of no group", n)
+				t.Errorf("%v is in no group", n)
 			}
 		}
-		for range 7 { // an answer of none is not kept
+		for range 7 { // Cluster Autoscaler does not cache that a node is in no group
 			for _, name := range []string{"prod-vm-cp-0", "prod-vm-cp-1", "prod-vm-cp-2"} {
 				if id := a.groupOf(Node{Name: name, ProviderID: "k3s://" + name}); id != "" {
-					t.Errorf("%s is of %s", name, id)
+					t.Errorf("%s is in group %s", name, id)
 				}
 			}
 		}
@@ -54,32 +54,34 @@ func TestAnIdleLoopIsAnsweredFromMemory(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := r.clusters.LastAsked(prod); !got.Equal(r.clock.Now()) {
-		t.Errorf("last asked at %s", got)
+	if got := r.clusters.LastRequest(prod); !got.Equal(r.clock.Now()) {
+		t.Errorf("last request at %s", got)
 	}
 }
 
-// Measured: with ids that are no providerID of a node, 9 of 10 healthy workers were deleted.
-func TestNodesWithoutAProviderIDAreNotTakenForMachinesThatNeverJoined(t *testing.T) {
-	c := cluster(3, 0, workers("small", "small", "small")...)
+// Recorded behavior: with instance IDs that are not provider IDs of nodes, Cluster Autoscaler
+// deleted 9 of 10 healthy workers.
+func TestNodesWithoutProviderIDAreNotListedAsInstances(t *testing.T) {
+	c := newCluster(3, 0, workers("small", "small", "small")...)
 	for i := range c.Workers {
 		c.Workers[i].ProviderID = ""
 	}
-	_, a := converse(t, c)
+	_, a := startRig(t, c)
 	if got := a.unregistered(groupID("small"), "", "", ""); len(got) != 0 {
-		t.Errorf("%v would be deleted", got)
+		t.Errorf("Cluster Autoscaler would delete %v", got)
 	}
-	for _, n := range nodes(c, 0, 1, 2) {
+	for _, n := range nodesAt(c, 0, 1, 2) {
 		if got := a.groupOf(n); got != groupID("small") {
-			t.Errorf("%v is of %q", n, got)
+			t.Errorf("%v is in group %q", n, got)
 		}
 	}
-	a.ok(a.remove(groupID("small"), nodes(c, 2)...))
+	a.ok(a.remove(groupID("small"), nodesAt(c, 2)...))
 }
 
-// Measured: with the defaults sent back, one pod got three machines.
-func TestOptionsAreNeverSentBack(t *testing.T) {
-	_, a := converse(t, cluster(1, 0, workers("small")...))
+// Recorded behavior: when the defaults were returned, Cluster Autoscaler created three machines for
+// one pod.
+func TestOptionsAreNeverReturned(t *testing.T) {
+	_, a := startRig(t, newCluster(1, 0, workers("small")...))
 	for _, id := range []string{groupID("small"), groupID("removed"), ""} {
 		out, err := a.NodeGroupGetOptions(t.Context(), &externalgrpc.NodeGroupAutoscalingOptionsRequest{Id: id, Defaults: &externalgrpc.NodeGroupAutoscalingOptions{
 			ScaleDownUtilizationThreshold: .5, MaxNodeProvisionDuration: durationpb.New(time.Minute)}})
@@ -89,11 +91,11 @@ func TestOptionsAreNeverSentBack(t *testing.T) {
 	}
 }
 
-// Measured: an empty template ends Cluster Autoscaler's process.
-func TestATemplateIsNeverEmptyOrLeftOut(t *testing.T) {
-	c := cluster(0, 0)
+// Recorded behavior: an empty template crashes Cluster Autoscaler.
+func TestTemplateIsNeverEmpty(t *testing.T) {
+	c := newCluster(0, 0)
 	c.Groups[0].Template = nil
-	_, a := converse(t, c)
+	_, a := startRig(t, c)
 	out, err := a.NodeGroupTemplateNodeInfo(t.Context(), &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: groupID("small")})
 	a.ok(err)
 	var like corev1.Node
@@ -101,50 +103,50 @@ func TestATemplateIsNeverEmptyOrLeftOut(t *testing.T) {
 		t.Errorf("%v, %+v", err, like)
 	}
 	_, err = a.NodeGroupTemplateNodeInfo(t.Context(), &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: groupID("removed")})
-	refused(t, err, codes.NotFound, "removed")
+	expectStatus(t, err, codes.NotFound, "removed")
 }
 
-// Rule 5: the loop ends at Refresh. An error of NodeGroups would be taken for no groups, and one
-// of a target ends the loop for all groups.
-func TestOnlyRefreshFailsWhileNothingIsKnown(t *testing.T) {
-	c := cluster(1, 0, workers("small")...)
-	c.Unready = errors.New("the agent does not answer")
-	_, a := converse(t, c)
+// Refresh ends the loop. Cluster Autoscaler would treat an error of NodeGroups as no groups, and an
+// error of NodeGroupTargetSize ends the loop for all groups.
+func TestReadsSucceedWhileRefreshFails(t *testing.T) {
+	c := newCluster(1, 0, workers("small")...)
+	c.UnreadyReason = errors.New("the agent does not answer")
+	_, a := startRig(t, c)
 	_, err := a.Refresh(t.Context(), &externalgrpc.RefreshRequest{})
-	refused(t, err, codes.Unavailable, "the agent does not answer")
+	expectStatus(t, err, codes.Unavailable, "the agent does not answer")
 	if got := a.groups(); len(got) != 2 {
 		t.Errorf("%v", got)
 	}
 	if got := a.target(groupID("small")); got != 1 {
 		t.Errorf("target %d", got)
 	}
-	if got := a.groupOf(nodes(c, 0)[0]); got != groupID("small") || len(a.instances(groupID("small"))) != 1 {
+	if got := a.groupOf(nodesAt(c, 0)[0]); got != groupID("small") || len(a.instances(groupID("small"))) != 1 {
 		t.Errorf("%q", got)
 	}
-	refused(t, a.increase(groupID("small"), 1), codes.Unavailable, "the agent does not answer")
-	refused(t, a.remove(groupID("small"), nodes(c, 0)...), codes.Unavailable, "the agent does not answer")
-	refused(t, a.decrease(groupID("small"), -1), codes.Unavailable, "the agent does not answer")
+	expectStatus(t, a.increase(groupID("small"), 1), codes.Unavailable, "the agent does not answer")
+	expectStatus(t, a.remove(groupID("small"), nodesAt(c, 0)...), codes.Unavailable, "the agent does not answer")
+	expectStatus(t, a.decrease(groupID("small"), -1), codes.Unavailable, "the agent does not answer")
 }
 
-func TestOfAClusterThatIsNotKnownYetNothingIsSaid(t *testing.T) {
-	r, a := converse(t)
+func TestUnpublishedClusterIsUnavailable(t *testing.T) {
+	r, a := startRig(t)
 	_, refresh := a.Refresh(t.Context(), &externalgrpc.RefreshRequest{})
 	_, groups := a.NodeGroups(t.Context(), &externalgrpc.NodeGroupsRequest{})
 	for _, err := range []error{refresh, groups, a.increase(groupID("small"), 1)} {
-		refused(t, err, codes.Unavailable, prod.String())
+		expectStatus(t, err, codes.Unavailable, prod.String())
 	}
-	r.clusters.Publish(cluster(1, 0))
-	a.begin()
+	r.clusters.Publish(newCluster(1, 0))
+	a.refresh()
 	r.clusters.Drop(prod)
 	_, err := a.Refresh(t.Context(), &externalgrpc.RefreshRequest{})
-	refused(t, err, codes.Unavailable, prod.String())
+	expectStatus(t, err, codes.Unavailable, prod.String())
 }
 
-// It keeps the groups of a loop until the next one.
-func TestAPoolThatWasRemovedEndsNoLoop(t *testing.T) {
-	r, a := converse(t, cluster(1, 1, workers("small", "big")...))
-	a.begin()
-	r.ledger.edit(prod, func(c *Cluster) {
+// Cluster Autoscaler keeps the groups of a loop until the next one.
+func TestRemovedPoolDoesNotEndTheLoop(t *testing.T) {
+	r, a := startRig(t, newCluster(1, 1, workers("small", "big")...))
+	a.refresh()
+	r.recorder.edit(prod, func(c *Cluster) {
 		c.Groups, c.Workers[1].Pool = c.Groups[:1], ""
 	})
 	if got := a.target(groupID("big")); got != 0 {
@@ -153,11 +155,11 @@ func TestAPoolThatWasRemovedEndsNoLoop(t *testing.T) {
 	if got := a.instances(groupID("big")); len(got) != 0 {
 		t.Errorf("%v", got)
 	}
-	refused(t, a.increase(groupID("big"), 1), codes.NotFound, "big")
+	expectStatus(t, a.increase(groupID("big"), 1), codes.NotFound, "big")
 }
 
-func TestAnotherClustersGroupsAreNotSeen(t *testing.T) {
-	theirs := cluster(2, 0, workers("small", "small")...)
+func TestGroupsOfAnotherClusterAreInvisible(t *testing.T) {
+	theirs := newCluster(2, 0, workers("small", "small")...)
 	theirs.Key = other
 	for i := range theirs.Groups {
 		theirs.Groups[i].ID = GroupID(other, theirs.Groups[i].Name)
@@ -166,30 +168,30 @@ func TestAnotherClustersGroupsAreNotSeen(t *testing.T) {
 		theirs.Workers[i].Node = "other-" + theirs.Workers[i].Node
 		theirs.Workers[i].ProviderID = "k3s://" + theirs.Workers[i].Node
 	}
-	r, a := converse(t, cluster(1, 0, workers("small")...), theirs)
+	r, a := startRig(t, newCluster(1, 0, workers("small")...), theirs)
 	id := GroupID(other, "small")
 	for _, got := range a.groups() {
 		if !strings.HasPrefix(got, "team/prod/") {
-			t.Errorf("sees %s", got)
+			t.Errorf("lists group %s of another cluster", got)
 		}
 	}
-	if got := a.groupOf(nodes(theirs, 0)[0]); got != "" {
-		t.Errorf("their node is of %s", got)
+	if got := a.groupOf(nodesAt(theirs, 0)[0]); got != "" {
+		t.Errorf("a node of another cluster is in group %s", got)
 	}
 	_, target := a.NodeGroupTargetSize(t.Context(), &externalgrpc.NodeGroupTargetSizeRequest{Id: id})
 	_, instances := a.NodeGroupNodes(t.Context(), &externalgrpc.NodeGroupNodesRequest{Id: id})
 	_, template := a.NodeGroupTemplateNodeInfo(t.Context(), &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: id})
-	for _, err := range []error{target, instances, template, a.increase(id, 1), a.decrease(id, -1), a.remove(id, nodes(theirs, 1)...)} {
-		refused(t, err, codes.NotFound, id)
+	for _, err := range []error{target, instances, template, a.increase(id, 1), a.decrease(id, -1), a.remove(id, nodesAt(theirs, 1)...)} {
+		expectStatus(t, err, codes.NotFound, id)
 	}
-	refused(t, a.remove(groupID("small"), nodes(theirs, 1)...), codes.NotFound, "other-")
-	if got := r.ledger.taken(); len(got) != 0 || !r.clusters.LastAsked(other).IsZero() {
+	expectStatus(t, a.remove(groupID("small"), nodesAt(theirs, 1)...), codes.NotFound, "other-")
+	if got := r.recorder.takeRecorded(); len(got) != 0 || !r.clusters.LastRequest(other).IsZero() {
 		t.Errorf("%+v", got)
 	}
 }
 
-func TestTheRestIsAnswered(t *testing.T) {
-	_, a := converse(t, cluster(1, 0))
+func TestOtherMethodsAreAnswered(t *testing.T) {
+	_, a := startRig(t, newCluster(1, 0))
 	for range 2 {
 		label, err := a.GPULabel(t.Context(), &externalgrpc.GPULabelRequest{})
 		if err != nil || label.GetLabel() == "" {
@@ -202,11 +204,11 @@ func TestTheRestIsAnswered(t *testing.T) {
 	}
 	_, node := a.PricingNodePrice(t.Context(), &externalgrpc.PricingNodePriceRequest{})
 	_, pod := a.PricingPodPrice(t.Context(), &externalgrpc.PricingPodPriceRequest{})
-	refused(t, node, codes.Unimplemented, "")
-	refused(t, pod, codes.Unimplemented, "")
+	expectStatus(t, node, codes.Unimplemented, "")
+	expectStatus(t, pod, codes.Unimplemented, "")
 	_, err := a.CloudProviderClient.Cleanup(t.Context(), &externalgrpc.CleanupRequest{})
 	a.ok(err)
-	// What it leaves out is no reason to end.
+	// Missing fields do not cause a panic.
 	if _, err := a.NodeGroupForNode(t.Context(), &externalgrpc.NodeGroupForNodeRequest{}); err != nil {
 		t.Error(err)
 	}

@@ -10,21 +10,21 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// sockets are the connections of a listener. Beyond maxConnections none is let in.
-type sockets struct {
+// boundedListener closes connections beyond maxConnections at once.
+type boundedListener struct {
 	net.Listener
 	mu   sync.Mutex
-	open map[*socket]struct{}
+	open map[*trackedConn]struct{}
 }
 
 // Accept waits for the next connection.
-func (s *sockets) Accept() (net.Conn, error) {
+func (s *boundedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := s.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		out := &socket{Conn: conn, of: s}
+		out := &trackedConn{Conn: conn, listener: s}
 		s.mu.Lock()
 		room := len(s.open) < maxConnections
 		if room {
@@ -38,17 +38,19 @@ func (s *sockets) Accept() (net.Conn, error) {
 	}
 }
 
-// closeStrangers ends connections of those that have not said who they are: nothing is lost.
-func (s *sockets) closeStrangers() { s.closeIf(func(c *socket) bool { return !c.known.Load() }) }
+// closeUnauthenticated closes the connections without a completed handshake: they have no requests.
+func (s *boundedListener) closeUnauthenticated() {
+	s.closeIf(func(c *trackedConn) bool { return !c.authenticated.Load() })
+}
 
-// closeAll ends all connections.
-func (s *sockets) closeAll() { s.closeIf(func(*socket) bool { return true }) }
+// closeAll closes all connections.
+func (s *boundedListener) closeAll() { s.closeIf(func(*trackedConn) bool { return true }) }
 
-func (s *sockets) closeIf(chosen func(*socket) bool) {
+func (s *boundedListener) closeIf(match func(*trackedConn) bool) {
 	s.mu.Lock()
-	var all []*socket
+	var all []*trackedConn
 	for conn := range s.open {
-		if chosen(conn) {
+		if match(conn) {
 			all = append(all, conn)
 		}
 	}
@@ -58,23 +60,24 @@ func (s *sockets) closeIf(chosen func(*socket) bool) {
 	}
 }
 
-type socket struct {
+// trackedConn is a connection of a boundedListener.
+type trackedConn struct {
 	net.Conn
-	of *sockets
-	// known is true once the client has shown a certificate.
-	known atomic.Bool
+	listener *boundedListener
+	// authenticated is true once the client has presented a valid certificate.
+	authenticated atomic.Bool
 }
 
 // Close implements net.Conn.
-func (c *socket) Close() error {
-	c.of.mu.Lock()
-	delete(c.of.open, c)
-	c.of.mu.Unlock()
+func (c *trackedConn) Close() error {
+	c.listener.mu.Lock()
+	delete(c.listener.open, c)
+	c.listener.mu.Unlock()
 	return c.Conn.Close()
 }
 
-// watched has it counted, and now and then logged, when somebody is not let in.
-type watched struct {
+// observedCredentials counts failed handshakes and logs them, rate limited.
+type observedCredentials struct {
 	credentials.TransportCredentials
 	metrics  Metrics
 	log      logr.Logger
@@ -82,22 +85,22 @@ type watched struct {
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
-func (w *watched) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (w *observedCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	out, info, err := w.TransportCredentials.ServerHandshake(conn)
 	if err != nil {
 		w.metrics.FailedHandshake()
 		if w.failures.Allow() {
-			w.log.Info("a client was not let in", "from", conn.RemoteAddr().String(), "why", err.Error())
+			w.log.Info("rejected a connection to the node group server", "from", conn.RemoteAddr().String(), "why", err.Error())
 		}
 		return nil, nil, err
 	}
-	if s, ok := conn.(*socket); ok {
-		s.known.Store(true)
+	if s, ok := conn.(*trackedConn); ok {
+		s.authenticated.Store(true)
 	}
 	return out, info, nil
 }
 
 // Clone implements credentials.TransportCredentials.
-func (w *watched) Clone() credentials.TransportCredentials {
-	return &watched{TransportCredentials: w.TransportCredentials.Clone(), metrics: w.metrics, log: w.log, failures: w.failures}
+func (w *observedCredentials) Clone() credentials.TransportCredentials {
+	return &observedCredentials{TransportCredentials: w.TransportCredentials.Clone(), metrics: w.metrics, log: w.log, failures: w.failures}
 }

@@ -1,65 +1,66 @@
 package nodegroup
 
-// standing is how the machines of a group stand.
-type standing struct {
-	// existing machines; staying are those that are not being given up, and joined those of
-	// them that are nodes.
-	existing, staying, joined int
-	// surplus machines are still to be given up: fewer are wanted, and no one has begun.
+// groupCounts are the numbers of machines of a group.
+type groupCounts struct {
+	// existing counts all machines, remaining those that are not being removed, and joined the
+	// remaining ones that have a Node.
+	existing, remaining, joined int
+	// surplus counts the machines that exceed the desired number and whose deletion has not begun.
 	surplus int
-	// failed machines could not be made. They are in the target, but not in wanted.
-	failed, wanted int
+	// failed counts the machines that could not be created. The target includes them, desired does
+	// not.
+	failed, desired int
 }
 
-// coming is how many machines are wanted that are not there.
-func (s *standing) coming() int { return max(s.wanted-s.staying, 0) }
+// missing returns how many desired machines do not exist.
+func (s *groupCounts) missing() int { return max(s.desired-s.remaining, 0) }
 
-// standings are those of all groups, and which of the workers are being given up.
-func (c *Cluster) standings() (of []standing, leaving []bool) {
-	of, leaving = make([]standing, len(c.Groups)), make([]bool, len(c.Workers))
+// countMachines returns the counts of each group, and for each worker whether it is being removed.
+func (c *Cluster) countMachines() (counts []groupCounts, removing []bool) {
+	counts, removing = make([]groupCounts, len(c.Groups)), make([]bool, len(c.Workers))
 	pools := make(map[string]int, len(c.Groups))
 	for i := range c.Groups {
 		pools[c.Groups[i].Name] = i
 	}
 	for i := range c.Workers {
 		w := &c.Workers[i]
-		leaving[i] = w.Deleting
+		removing[i] = w.Deleting
 		at, ok := pools[w.Pool]
 		if !ok || w.Pool == "" {
 			continue
 		}
-		s := &of[at]
+		s := &counts[at]
 		s.existing++
 		if w.Deleting {
 			continue
 		}
-		s.staying++
+		s.remaining++
 		if w.Node != "" {
 			s.joined++
 		}
 	}
 	for i := range c.Groups {
-		g, s := &c.Groups[i], &of[i]
+		g, s := &c.Groups[i], &counts[i]
 		target := max(int(g.Target), 0)
-		s.failed = g.failed()
-		// That machines could not be made is no reason to give up those that are nodes.
-		s.wanted = max(target-s.failed, min(target, s.joined))
-		c.giveUp(g.Name, s, leaving)
+		s.failed = g.failedCount()
+		// A failure to create machines never removes machines that have joined.
+		s.desired = max(target-s.failed, min(target, s.joined))
+		c.markSurplus(g.Name, s, removing)
 	}
-	return of, leaving
+	return counts, removing
 }
 
-// giveUp marks machines of a pool that are more than are wanted, from the end, and first those
-// that have not joined.
-func (c *Cluster) giveUp(pool string, s *standing, leaving []bool) {
+// markSurplus marks the machines of a pool beyond the desired number as being removed: first those
+// that have not joined, each time from the end of the array.
+func (c *Cluster) markSurplus(pool string, s *groupCounts, removing []bool) {
 	for _, joined := range []bool{false, true} {
-		for i := len(c.Workers) - 1; i >= 0 && s.staying > s.wanted; i-- {
+		for i := len(c.Workers) - 1; i >= 0 && s.remaining > s.desired; i-- {
 			w := &c.Workers[i]
-			if w.Pool != pool || leaving[i] || (w.Node != "") != joined {
+			if w.Pool != pool || removing[i] || (w.Node != "") != joined {
 				continue
 			}
-			leaving[i] = true
-			s.staying--
+			removing[i] = true
+			s.remaining--
 			s.surplus++
 			if joined {
 				s.joined--
@@ -68,8 +69,8 @@ func (c *Cluster) giveUp(pool string, s *standing, leaving []bool) {
 	}
 }
 
-// failed is how many machines of the group could not be made.
-func (g *Group) failed() int {
+// failedCount returns the number of failed machines of the group, bounded by its target.
+func (g *Group) failedCount() int {
 	if g.Failure == nil {
 		return 0
 	}

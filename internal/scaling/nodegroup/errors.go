@@ -8,45 +8,45 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Refusal is why something is not done. Its message is for people: Cluster Autoscaler shows
-// it in its log and its events.
-type Refusal struct {
+// RejectedError means that a request is rejected. Its message is for users: Cluster Autoscaler
+// shows it in its log and its events.
+type RejectedError struct {
 	Code    codes.Code
 	Message string
 }
 
-func refuse(code codes.Code, format string, args ...any) error {
-	return &Refusal{Code: code, Message: fmt.Sprintf(format, args...)}
+func reject(code codes.Code, format string, args ...any) error {
+	return &RejectedError{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
 // Error implements error.
-func (r *Refusal) Error() string { return r.Message }
+func (r *RejectedError) Error() string { return r.Message }
 
-// GRPCStatus is what is answered.
-func (r *Refusal) GRPCStatus() *status.Status { return status.New(r.Code, r.Message) }
+// GRPCStatus returns the status that is sent to the client.
+func (r *RejectedError) GRPCStatus() *status.Status { return status.New(r.Code, r.Message) }
 
-// unwritten is an error of the ledger. It is logged, not answered: it may say of this cluster
-// what those of another need not know.
-type unwritten struct{ err error }
+// recordError is an error of the ChangeRecorder. It is logged but not sent to the client, because
+// it may contain internal details of this cluster that users of another cluster must not see.
+type recordError struct{ err error }
 
-func (u *unwritten) Error() string { return u.err.Error() }
-func (u *unwritten) Unwrap() error { return u.err }
+func (u *recordError) Error() string { return u.err.Error() }
+func (u *recordError) Unwrap() error { return u.err }
 
-// GRPCStatus is what is answered.
-func (u *unwritten) GRPCStatus() *status.Status {
-	return status.New(codes.Unavailable, "it could not be written down, so it is not done; the log of the controller says why")
+// GRPCStatus returns the status that is sent to the client.
+func (u *recordError) GRPCStatus() *status.Status {
+	return status.New(codes.Unavailable, "the change could not be recorded, so it was not done; see the log of the controller")
 }
 
-// longest is how much of a name that was sent is said again.
-const longest = 128
+// maxQuotedName bounds how many bytes of a received name are quoted in messages.
+const maxQuotedName = 128
 
-func brief(sent string) string { return cut(sent, longest) }
+func truncateName(sent string) string { return truncate(sent, maxQuotedName) }
 
-// cut shortens s to so many bytes, and leaves only what is UTF-8: a message with anything else
-// in it can't be sent.
-func cut(s string, to int) string {
-	if len(s) > to {
-		s = s[:to]
+// truncate shortens s to at most that many bytes and removes invalid UTF-8: gRPC cannot send a
+// message that contains it.
+func truncate(s string, limit int) string {
+	if len(s) > limit {
+		s = s[:limit]
 	}
 	return strings.ToValidUTF8(s, "")
 }

@@ -12,25 +12,26 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/pki"
 )
 
-// Caller is the KsctlAutoScaler whose certificate a request came with.
+// Caller returns the KsctlAutoScaler that the client certificate of a request identifies. An error
+// is a *RejectedError.
 func Caller(ctx context.Context) (types.NamespacedName, error) {
-	leaf, err := certificateOf(ctx)
+	leaf, err := peerCertificate(ctx)
 	if err != nil {
 		return types.NamespacedName{}, err
 	}
 	key, err := pki.ClientOf(leaf)
 	if err != nil {
-		return types.NamespacedName{}, refuse(codes.PermissionDenied, "%v", err)
+		return types.NamespacedName{}, reject(codes.PermissionDenied, "%v", err)
 	}
 	return key, nil
 }
 
-// certificateOf is the certificate that a request came with, verified.
-func certificateOf(ctx context.Context) (*x509.Certificate, error) {
+// peerCertificate returns the verified client certificate of a request.
+func peerCertificate(ctx context.Context) (*x509.Certificate, error) {
 	if p, ok := peer.FromContext(ctx); ok {
 		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
 			return info.State.VerifiedChains[0][0], nil
 		}
 	}
-	return nil, refuse(codes.Unauthenticated, "a client certificate is needed")
+	return nil, reject(codes.Unauthenticated, "client certificate required")
 }

@@ -24,11 +24,11 @@ func refresh(t *testing.T, c externalgrpc.CloudProviderClient) error {
 	return err
 }
 
-func TestWhoIsNotLetIn(t *testing.T) {
-	r := newRig(t, cluster(1, 0)).start()
-	expired := client(pki.Identity(prod))
+func TestInvalidClientCertificatesAreRejected(t *testing.T) {
+	r := newRig(t, newCluster(1, 0)).start()
+	expired := clientTemplate(pki.ClientURI(prod))
 	expired.NotAfter = time.Now().Add(-time.Minute)
-	server := x509.Certificate{URIs: []*url.URL{pki.Identity(prod)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	server := x509.Certificate{URIs: []*url.URL{pki.ClientURI(prod)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	uri := func(s string) *url.URL {
 		u, err := url.Parse(s)
 		if err != nil {
@@ -37,23 +37,23 @@ func TestWhoIsNotLetIn(t *testing.T) {
 		return u
 	}
 	for name, certificate := range map[string]*tls.Certificate{
-		"without a certificate":        nil,
-		"expired":                      r.authority.issue(t, expired),
-		"of another authority":         newAuthority(t).issue(t, client(pki.Identity(prod))),
-		"a server's":                   r.authority.issue(t, server),
-		"without an identity":          r.authority.issue(t, client()),
-		"with two":                     r.authority.issue(t, client(pki.Identity(prod), pki.Identity(other))),
-		"of something else":            r.authority.issue(t, client(uri("ksctl://agent/team/prod"))),
-		"of another system":            r.authority.issue(t, client(uri("spiffe://autoscaler/team/prod"))),
-		"with a longer name":           r.authority.issue(t, client(uri("ksctl://autoscaler/team/prod/x"))),
-		"with a shorter name":          r.authority.issue(t, client(uri("ksctl://autoscaler/team"))),
-		"with an empty name":           r.authority.issue(t, client(uri("ksctl://autoscaler/team/"))),
-		"with a question":              r.authority.issue(t, client(uri("ksctl://autoscaler/team/prod?x=1"))),
-		"with a port":                  r.authority.issue(t, client(uri("ksctl://autoscaler:1/team/prod"))),
-		"with a name that is escaped":  r.authority.issue(t, client(uri("ksctl://autoscaler/team/prod%2Fx"))),
-		"with a name that is no name":  r.authority.issue(t, client(uri("ksctl://autoscaler/team/PROD"))),
-		"one good, one bad identity":   r.authority.issue(t, client(pki.Identity(prod), uri("ksctl://autoscaler/x"))),
-		"with a name of a person only": r.authority.issue(t, x509.Certificate{DNSNames: []string{"prod.team"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}),
+		"no certificate":             nil,
+		"expired":                    r.authority.issue(t, expired),
+		"another authority":          newAuthority(t).issue(t, clientTemplate(pki.ClientURI(prod))),
+		"server certificate":         r.authority.issue(t, server),
+		"no URI":                     r.authority.issue(t, clientTemplate()),
+		"two URIs":                   r.authority.issue(t, clientTemplate(pki.ClientURI(prod), pki.ClientURI(other))),
+		"another host":               r.authority.issue(t, clientTemplate(uri("ksctl://agent/team/prod"))),
+		"another scheme":             r.authority.issue(t, clientTemplate(uri("spiffe://autoscaler/team/prod"))),
+		"three path elements":        r.authority.issue(t, clientTemplate(uri("ksctl://autoscaler/team/prod/x"))),
+		"no name":                    r.authority.issue(t, clientTemplate(uri("ksctl://autoscaler/team"))),
+		"empty name":                 r.authority.issue(t, clientTemplate(uri("ksctl://autoscaler/team/"))),
+		"query":                      r.authority.issue(t, clientTemplate(uri("ksctl://autoscaler/team/prod?x=1"))),
+		"port":                       r.authority.issue(t, clientTemplate(uri("ksctl://autoscaler:1/team/prod"))),
+		"escaped slash":              r.authority.issue(t, clientTemplate(uri("ksctl://autoscaler/team/prod%2Fx"))),
+		"invalid name":               r.authority.issue(t, clientTemplate(uri("ksctl://autoscaler/team/PROD"))),
+		"one valid, one invalid URI": r.authority.issue(t, clientTemplate(pki.ClientURI(prod), uri("ksctl://autoscaler/x"))),
+		"DNS name instead of a URI":  r.authority.issue(t, x509.Certificate{DNSNames: []string{"prod.team"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := refresh(t, r.dial(certificate)); status.Code(err) != codes.Unavailable {
@@ -61,76 +61,76 @@ func TestWhoIsNotLetIn(t *testing.T) {
 			}
 		})
 	}
-	if err := refresh(t, r.as(prod)); err != nil {
+	if err := refresh(t, r.connectAs(prod)); err != nil {
 		t.Error(err)
 	}
-	if !r.clusters.LastAsked(other).IsZero() {
-		t.Error("somebody got in")
+	if !r.clusters.LastRequest(other).IsZero() {
+		t.Error("a request was recorded for another cluster")
 	}
 }
 
-func TestAnOlderTLSIsRefused(t *testing.T) {
-	r := newRig(t, cluster(1, 0)).start()
+func TestTLS12IsRejected(t *testing.T) {
+	r := newRig(t, newCluster(1, 0)).start()
 	conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: r.authority.pool(), ServerName: "localhost", MaxVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
-		Certificates: []tls.Certificate{*r.authority.issue(t, client(pki.Identity(prod)))}}}).DialContext(t.Context(), "tcp", r.addr)
+		Certificates: []tls.Certificate{*r.authority.issue(t, clientTemplate(pki.ClientURI(prod)))}}}).DialContext(t.Context(), "tcp", r.addr)
 	if err == nil {
 		_ = conn.Close()
-		t.Error("TLS 1.2 is spoken")
+		t.Error("a connection with TLS 1.2 was accepted")
 	}
 }
 
-// The authority and the server's certificate may be others without a start.
-func TestCertificatesAreReplacedWithoutAStart(t *testing.T) {
-	r := newRig(t, cluster(1, 0)).start()
+// A renewed authority and a renewed server certificate are used without a restart.
+func TestRenewedCertificatesAreUsedWithoutRestart(t *testing.T) {
+	r := newRig(t, newCluster(1, 0)).start()
 	before := r.authority
-	if err := refresh(t, r.as(prod)); err != nil {
+	if err := refresh(t, r.connectAs(prod)); err != nil {
 		t.Fatal(err)
 	}
 	r.authority = newAuthority(t)
-	if err := refresh(t, r.as(prod)); err == nil {
-		t.Error("a client of the next authority is let in")
+	if err := refresh(t, r.connectAs(prod)); err == nil {
+		t.Error("a client of the next authority is accepted before the replacement")
 	}
 	r.clients.Store(r.authority.pool())
 	r.served.Store(r.authority.server(t))
-	if err := refresh(t, r.as(prod)); err != nil {
+	if err := refresh(t, r.connectAs(prod)); err != nil {
 		t.Errorf("after the replacement: %v", err)
 	}
-	stale := before.issue(t, client(pki.Identity(prod)))
+	stale := before.issue(t, clientTemplate(pki.ClientURI(prod)))
 	if err := refresh(t, r.dial(stale)); err == nil {
-		t.Error("a client of the authority before is let in")
+		t.Error("a client of the previous authority is accepted after the replacement")
 	}
 }
 
-func TestNobodyIsLetInWithoutAnAuthority(t *testing.T) {
+func TestClientsAreRejectedWithoutAnAuthority(t *testing.T) {
 	for name, f := range map[string]func() (*x509.CertPool, error){
-		"there is none":  func() (*x509.CertPool, error) { return nil, nil },
-		"it is not read": func() (*x509.CertPool, error) { return nil, errors.New("no Secret") },
-		"it is empty":    func() (*x509.CertPool, error) { return x509.NewCertPool(), nil },
+		"nil pool":   func() (*x509.CertPool, error) { return nil, nil },
+		"error":      func() (*x509.CertPool, error) { return nil, errors.New("no Secret") },
+		"empty pool": func() (*x509.CertPool, error) { return x509.NewCertPool(), nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, cluster(1, 0))
+			r := newRig(t, newCluster(1, 0))
 			r.listener.ClientCAs = f
-			// Without one, crypto/tls would believe the authorities of the system.
+			// Without a pool, crypto/tls would trust the system's authorities.
 			if config, err := r.listener.tls().GetConfigForClient(nil); err == nil && config.ClientCAs == nil {
-				t.Error("a connection has no authority of its own")
+				t.Error("the TLS config has no pool of client authorities")
 			}
 			r.start()
-			if err := refresh(t, r.as(prod)); status.Code(err) != codes.Unavailable {
+			if err := refresh(t, r.connectAs(prod)); status.Code(err) != codes.Unavailable {
 				t.Error(err)
 			}
 		})
 	}
 }
 
-// A connection is kept; the certificate that it was made with may expire meanwhile.
-func TestACertificateThatExpiresOnAConnection(t *testing.T) {
-	r := newRig(t, cluster(1, 0)).start()
-	certificate := r.authority.issue(t, client(pki.Identity(prod)))
+// A connection may outlive the certificate with which it was established.
+func TestExpiredCertificateIsRejectedOnOpenConnection(t *testing.T) {
+	r := newRig(t, newCluster(1, 0)).start()
+	certificate := r.authority.issue(t, clientTemplate(pki.ClientURI(prod)))
 	c := r.dial(certificate)
 	if err := refresh(t, c); err != nil {
 		t.Fatal(err)
 	}
 	r.clock.Step(2 * time.Hour)
-	refused(t, refresh(t, c), codes.Unauthenticated, "expired")
-	refused(t, refresh(t, r.dial(certificate)), codes.Unavailable, "") // not even a connection
+	expectStatus(t, refresh(t, c), codes.Unauthenticated, "expired")
+	expectStatus(t, refresh(t, r.dial(certificate)), codes.Unavailable, "") // a new connection fails
 }

@@ -8,81 +8,81 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// GroupID is what Cluster Autoscaler knows a pool by.
+// GroupID returns the node group ID of a pool in Cluster Autoscaler.
 func GroupID(key types.NamespacedName, pool string) string {
-	return prefixOf(key) + pool
+	return groupIDPrefix(key) + pool
 }
 
-// prefixOf is how the ids of a cluster's groups begin. Neither name can have a slash in it, so
-// no id begins like those of another cluster.
-func prefixOf(key types.NamespacedName) string { return key.Namespace + "/" + key.Name + "/" }
+// groupIDPrefix returns the prefix of all group IDs of a cluster. Neither name can contain a slash,
+// so no ID has the prefix of another cluster.
+func groupIDPrefix(key types.NamespacedName) string { return key.Namespace + "/" + key.Name + "/" }
 
-// Node is how Cluster Autoscaler names a node, or a machine that it takes for one.
+// Node identifies a node, or a machine without a node, in requests of Cluster Autoscaler.
 type Node struct {
 	Name, ProviderID string
 }
 
-// index finds what is in a Cluster. It is not changed.
+// index is a Cluster with lookup tables. It is immutable.
 type index struct {
 	*Cluster
-	// groups by their id and by the pool's name, and workers by the name of their node and
-	// its providerID: where they are.
-	groups, pools     map[string]int
-	names, providerID map[string]int
+	// Positions of groups by their ID and by the name of their pool, and of workers by the name and
+	// by the provider ID of their node.
+	groupByID, groupByPool           map[string]int
+	workerByNode, workerByProviderID map[string]int
 }
 
 func newIndex(c *Cluster) *index {
-	x := &index{Cluster: c, groups: make(map[string]int, len(c.Groups)), pools: make(map[string]int, len(c.Groups)),
-		names: make(map[string]int, len(c.Workers)), providerID: make(map[string]int, len(c.Workers))}
+	x := &index{Cluster: c, groupByID: make(map[string]int, len(c.Groups)), groupByPool: make(map[string]int, len(c.Groups)),
+		workerByNode: make(map[string]int, len(c.Workers)), workerByProviderID: make(map[string]int, len(c.Workers))}
 	for i := range c.Groups {
-		x.groups[c.Groups[i].ID] = i
-		x.pools[c.Groups[i].Name] = i
+		x.groupByID[c.Groups[i].ID] = i
+		x.groupByPool[c.Groups[i].Name] = i
 	}
 	for i := range c.Workers {
-		// Of two that claim the same, none is chosen.
-		enter(x.names, c.Workers[i].Node, i)
-		enter(x.providerID, c.Workers[i].ProviderID, i)
+		// If two workers have the same name or provider ID, a lookup finds neither.
+		addUnique(x.workerByNode, c.Workers[i].Node, i)
+		addUnique(x.workerByProviderID, c.Workers[i].ProviderID, i)
 	}
 	return x
 }
 
-// contested is where two workers are by the same name.
-const contested = -1
+// ambiguous is the position of a key that two workers share.
+const ambiguous = -1
 
-func enter(to map[string]int, name string, at int) {
+func addUnique(to map[string]int, name string, at int) {
 	if name == "" {
 		return
 	}
 	if _, taken := to[name]; taken {
-		at = contested
+		at = ambiguous
 	}
 	to[name] = at
 }
 
-// group finds a group by its id.
+// group returns the position of a group. The error has code NotFound.
 func (x *index) group(id string) (int, error) {
-	if at, ok := x.groups[id]; ok {
+	if at, ok := x.groupByID[id]; ok {
 		return at, nil
 	}
-	return 0, refuse(codes.NotFound, "there is no node group %q of this cluster", brief(id))
+	return 0, reject(codes.NotFound, "node group %q not found in this cluster", truncateName(id))
 }
 
-// own is true for the id of a group that the cluster has, or may have had.
-func (x *index) own(id string) bool { return strings.HasPrefix(id, prefixOf(x.Key)) }
+// isOwnGroupID reports whether the ID is of a group that the cluster has or may have had.
+func (x *index) isOwnGroupID(id string) bool { return strings.HasPrefix(id, groupIDPrefix(x.Key)) }
 
-// worker finds the worker of a node, by its providerID or its name: a machine that
-// Cluster Autoscaler has only heard of has the one for the other. It is false where there is
-// none, and where they are two.
+// worker returns the position of a node's worker, by provider ID or by name. It tries each field as
+// either of them: for a machine without a Node object, Cluster Autoscaler sends the provider ID as
+// the name. The result is false if no worker or more than one matches.
 func (x *index) worker(n Node) (int, bool) {
-	found, ok := contested, false
-	for _, by := range []struct {
+	found, ok := ambiguous, false
+	for _, key := range []struct {
 		workers map[string]int
 		name    string
-	}{{x.providerID, n.ProviderID}, {x.names, n.Name}, {x.names, n.ProviderID}, {x.providerID, n.Name}} {
-		at, there := by.workers[by.name]
+	}{{x.workerByProviderID, n.ProviderID}, {x.workerByNode, n.Name}, {x.workerByNode, n.ProviderID}, {x.workerByProviderID, n.Name}} {
+		at, there := key.workers[key.name]
 		switch {
 		case !there:
-		case at == contested || ok && at != found:
+		case at == ambiguous || ok && at != found:
 			return 0, false
 		default:
 			found, ok = at, true
@@ -91,32 +91,32 @@ func (x *index) worker(n Node) (int, bool) {
 	return found, ok
 }
 
-// groupOf finds the group of a node, or of a machine that could not be made.
-func (x *index) groupOf(n Node) (int, bool) {
-	if id, _, ok := placeholderOf(n); ok {
-		at, ok := x.groups[id]
+// groupForNode returns the position of the group of a node or of a placeholder.
+func (x *index) groupForNode(n Node) (int, bool) {
+	if id, _, ok := parsePlaceholder(n); ok {
+		at, ok := x.groupByID[id]
 		return at, ok
 	}
 	w, ok := x.worker(n)
 	if !ok || x.Workers[w].Pool == "" {
 		return 0, false
 	}
-	at, ok := x.pools[x.Workers[w].Pool]
+	at, ok := x.groupByPool[x.Workers[w].Pool]
 	return at, ok
 }
 
-// placeholders are instances for machines that could not be made.
-const placeholders = "ksctl-failed://"
+// placeholderPrefix starts the IDs of placeholders: instances that represent failed machines.
+const placeholderPrefix = "ksctl-failed://"
 
-// placeholder is the id of the k-th machine of a group that could not be made.
-func placeholder(group string, k int) string {
-	return placeholders + group + "/" + strconv.Itoa(k)
+// placeholderID returns the ID of the placeholder for the k-th failed machine of a group.
+func placeholderID(group string, k int) string {
+	return placeholderPrefix + group + "/" + strconv.Itoa(k)
 }
 
-// placeholderOf reads the id of a placeholder. It is false where n is none.
-func placeholderOf(n Node) (group string, k int, ok bool) {
+// parsePlaceholder parses the ID of a placeholder. ok is false if n is not a placeholder.
+func parsePlaceholder(n Node) (group string, k int, ok bool) {
 	for _, id := range []string{n.ProviderID, n.Name} {
-		rest, is := strings.CutPrefix(id, placeholders)
+		rest, is := strings.CutPrefix(id, placeholderPrefix)
 		if !is {
 			continue
 		}
@@ -125,7 +125,7 @@ func placeholderOf(n Node) (group string, k int, ok bool) {
 			continue
 		}
 		k, err := strconv.Atoi(rest[at+1:])
-		if err == nil && k >= 0 && placeholder(rest[:at], k) == id {
+		if err == nil && k >= 0 && placeholderID(rest[:at], k) == id {
 			return rest[:at], k, true
 		}
 	}

@@ -6,25 +6,26 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/nodegroup/externalgrpc"
 )
 
-// Classes of errors of a machine, as Cluster Autoscaler has them.
+// Values of InstanceErrorClass in Cluster Autoscaler.
 const (
-	outOfResources = 1
-	otherError     = 99
+	errorClassOutOfResources = 1
+	errorClassOther          = 99
 )
 
-// unnamed is the code of a failure without one: "" would say that nothing failed.
-const unnamed = "MachineFailed"
+// defaultErrorCode is the code of a failure that has none: Cluster Autoscaler reads "" as no error.
+const defaultErrorCode = "MachineFailed"
 
-func (f *Failure) code() string    { return cmp.Or(cut(f.Code, 64), unnamed) }
-func (f *Failure) message() string { return cut(f.Message, 200) }
+func (f *Failure) code() string    { return cmp.Or(truncate(f.Code, 64), defaultErrorCode) }
+func (f *Failure) message() string { return truncate(f.Message, 200) }
 
-// Instances are the machines of a group that are nodes, and one for each that could not be
-// made. Machines that have not joined are not among them: Cluster Autoscaler would have them
-// deleted and made again without end. Neither are nodes without a providerID: it knows nodes by
-// that alone, and would take healthy ones for machines that never joined.
+// Instances returns the machines of a group that have joined as nodes, and one placeholder for each
+// failed machine. It omits machines that have not joined: Cluster Autoscaler would delete and
+// re-create them without end. It also omits nodes without a provider ID: Cluster Autoscaler matches
+// instances to nodes by provider ID alone, and would treat these healthy nodes as machines that
+// never joined.
 func Instances(c *Cluster, id string) []*externalgrpc.Instance {
 	x := newIndex(c)
-	at, ok := x.groups[id]
+	at, ok := x.groupByID[id]
 	if !ok {
 		return nil
 	}
@@ -33,7 +34,7 @@ func Instances(c *Cluster, id string) []*externalgrpc.Instance {
 
 func (x *index) instances(at int) []*externalgrpc.Instance {
 	g := &x.Groups[at]
-	_, leaving := x.standings()
+	_, removing := x.countMachines()
 	var out []*externalgrpc.Instance
 	for i := range x.Workers {
 		w := &x.Workers[i]
@@ -41,17 +42,17 @@ func (x *index) instances(at int) []*externalgrpc.Instance {
 			continue
 		}
 		state := externalgrpc.InstanceStatus_instanceRunning
-		if leaving[i] {
+		if removing[i] {
 			state = externalgrpc.InstanceStatus_instanceDeleting
 		}
 		out = append(out, &externalgrpc.Instance{Id: w.ProviderID, Status: &externalgrpc.InstanceStatus{InstanceState: state}})
 	}
-	for k := range g.failed() {
-		class := int32(otherError)
+	for k := range g.failedCount() {
+		class := int32(errorClassOther)
 		if g.Failure.OutOfResources {
-			class = outOfResources
+			class = errorClassOutOfResources
 		}
-		out = append(out, &externalgrpc.Instance{Id: placeholder(g.ID, k), Status: &externalgrpc.InstanceStatus{
+		out = append(out, &externalgrpc.Instance{Id: placeholderID(g.ID, k), Status: &externalgrpc.InstanceStatus{
 			InstanceState: externalgrpc.InstanceStatus_instanceCreating,
 			ErrorInfo:     &externalgrpc.InstanceErrorInfo{ErrorCode: g.Failure.code(), ErrorMessage: g.Failure.message(), InstanceErrorClass: class},
 		}})

@@ -11,8 +11,8 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/nodegroup/externalgrpc"
 )
 
-// listed are instances as text.
-func listed(all []*externalgrpc.Instance) []string {
+// formatInstances formats instances as text.
+func formatInstances(all []*externalgrpc.Instance) []string {
 	var out []string
 	for _, i := range all {
 		s := fmt.Sprintf("%s %s", i.GetId(), i.GetStatus().GetInstanceState())
@@ -24,22 +24,22 @@ func listed(all []*externalgrpc.Instance) []string {
 	return out
 }
 
-// Rule 4: machines are listed once their node joined, and a machine that could not be made as a
-// placeholder with an error.
+// Machines are listed once their node has joined, and failed machines as placeholders with an
+// error.
 func TestInstances(t *testing.T) {
-	c := failing(noon)
-	c.Workers = append(c.Workers, joined(3, "big"), joined(4, "small"), joined(5, ""), joined(6, "small"))
-	with(c, 1, unjoined)
-	with(c, 2, func(w *Worker) { w.ProviderID = "" })
-	with(c, 4, goes)
-	with(c, 6, func(w *Worker) { w.Node = "" }) // its machine is known, and no node of it
+	c := withFailure(noon)
+	c.Workers = append(c.Workers, joinedWorker(3, "big"), joinedWorker(4, "small"), joinedWorker(5, ""), joinedWorker(6, "small"))
+	withWorker(c, 1, unjoined)
+	withWorker(c, 2, func(w *Worker) { w.ProviderID = "" })
+	withWorker(c, 4, markDeleting)
+	withWorker(c, 6, func(w *Worker) { w.Node = "" }) // has a provider ID but no node
 	want := []string{
 		"k3s://prod-vm-wp-0-abcde instanceRunning",
 		"k3s://prod-vm-wp-4-abcde instanceDeleting",
 		"ksctl-failed://team/prod/small/0 instanceCreating QuotaExceeded 1: 12 of 12 vCPUs are in use",
 		"ksctl-failed://team/prod/small/1 instanceCreating QuotaExceeded 1: 12 of 12 vCPUs are in use",
 	}
-	if got := listed(Instances(c, groupID("small"))); strings.Join(got, "\n") != strings.Join(want, "\n") {
+	if got := formatInstances(Instances(c, groupID("small"))); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%s", strings.Join(got, "\n"))
 	}
 	if got := Instances(c, "team/prod/none"); got != nil {
@@ -47,14 +47,15 @@ func TestInstances(t *testing.T) {
 	}
 }
 
-// "" would be no error, and a message that is not UTF-8 can't be sent.
-func TestAFailureCanAlwaysBeSent(t *testing.T) {
+// Cluster Autoscaler reads the code "" as no error, and gRPC cannot send a message with invalid
+// UTF-8.
+func TestAnyFailureCanBeSent(t *testing.T) {
 	for _, f := range []Failure{
 		{Count: 1},
 		{Count: 1, Code: "\xff", Message: "\xff\xfe"},
 		{Count: 1, Code: strings.Repeat("ü", 100), Message: "x" + strings.Repeat("ü", 1000)},
 	} {
-		c := cluster(1, 0)
+		c := newCluster(1, 0)
 		c.Groups[0].Failure = &f
 		got := Instances(c, groupID("small"))
 		if len(got) != 1 {
@@ -70,10 +71,10 @@ func TestAFailureCanAlwaysBeSent(t *testing.T) {
 	}
 }
 
-// Without a status that is specified, the error is dropped as well.
-func TestNoInstanceIsUnspecified(t *testing.T) {
-	c := failing(noon)
-	with(c, 2, goes)
+// If the state is unspecified, Cluster Autoscaler also drops the error.
+func TestEveryInstanceHasAState(t *testing.T) {
+	c := withFailure(noon)
+	withWorker(c, 2, markDeleting)
 	for _, i := range Instances(c, groupID("small")) {
 		if i.GetStatus().GetInstanceState() == externalgrpc.InstanceStatus_unspecified {
 			t.Error(i)
@@ -81,25 +82,25 @@ func TestNoInstanceIsUnspecified(t *testing.T) {
 	}
 }
 
-func TestPlaceholders(t *testing.T) {
+func TestParsePlaceholder(t *testing.T) {
 	for _, id := range []string{"team/prod/small", "a/b/c"} {
 		for _, k := range []int{0, 7, 4999} {
-			group, at, ok := placeholderOf(Node{ProviderID: placeholder(id, k)})
+			group, at, ok := parsePlaceholder(Node{ProviderID: placeholderID(id, k)})
 			if !ok || group != id || at != k {
 				t.Errorf("%s %d: %s %d %t", id, k, group, at, ok)
 			}
 		}
 	}
 	for _, id := range []string{"", "ksctl-failed://", "ksctl-failed:///", "ksctl-failed://x", "ksctl-failed://x/+1", "ksctl-failed://x/1 ", "ksctl-failed://x/99999999999999999999", "k3s://x/1"} {
-		if group, k, ok := placeholderOf(Node{Name: id}); ok && (group != "" || k != 0) {
-			t.Errorf("%q is %q %d", id, group, k)
+		if group, k, ok := parsePlaceholder(Node{Name: id}); ok && (group != "" || k != 0) {
+			t.Errorf("%q: parsed as %q %d", id, group, k)
 		}
 	}
 }
 
-// More than the target says are not there to be listed.
-func TestNoMoreFailedThanTheTarget(t *testing.T) {
-	c := cluster(2, 0)
+// The number of placeholders is bounded by the target.
+func TestPlaceholdersAreBoundedByTheTarget(t *testing.T) {
+	c := newCluster(2, 0)
 	c.Groups[0].Failure = &Failure{Code: "x", Count: 1 << 30}
 	if got := Instances(c, groupID("small")); len(got) != 2 {
 		t.Errorf("%d instances", len(got))

@@ -22,80 +22,80 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/pki"
 )
 
-// Bounds of what clients may cost.
+// Bounds on the resources that clients can use.
 const (
-	// maxMessage is how long a request, or an answer, may be: what gRPC's clients take, in bytes.
-	maxMessage = 4 << 20
-	// maxHeader bounds the headers of a request, in bytes.
-	maxHeader = 16 << 10
-	// maxStreams is how many requests of a connection are answered at a time, and
-	// maxConnections how many connections there may be.
+	// maxMessageBytes bounds a request and a response. It is the default limit of gRPC clients.
+	maxMessageBytes = 4 << 20
+	// maxHeaderBytes bounds the headers of a request.
+	maxHeaderBytes = 16 << 10
+	// maxStreams bounds the concurrent requests of a connection, maxConnections the number of
+	// connections.
 	maxStreams, maxConnections = 64, 4096
-	// handshakeWithin is how long a client has to say who it is.
-	handshakeWithin = 5 * time.Second
-	// closeGrace is how long requests may still take when the process ends.
-	closeGrace = within
+	// handshakeTimeout is the time in which a client must complete the TLS handshake.
+	handshakeTimeout = 5 * time.Second
+	// closeGrace is how long requests in progress may still take during shutdown.
+	closeGrace = requestTimeout
 )
 
-// Metrics records what Cluster Autoscalers ask.
+// Metrics records the requests of Cluster Autoscalers.
 type Metrics interface {
 	NodeGroupRequest(method, code string, took time.Duration)
 	FailedHandshake()
 }
 
-// Listener has Cluster Autoscalers answered, over gRPC and TLS. A client shows a certificate with
-// an Identity in it.
+// Listener serves Cluster Autoscalers over gRPC and mutual TLS. A client presents a certificate
+// with a ClientURI of package pki.
 type Listener struct {
-	// Addr to listen at.
+	// Addr is the address to listen on.
 	Addr string
-	// Server answers.
+	// Server handles the requests.
 	Server externalgrpc.CloudProviderServer
-	// Certificate of the server, and ClientCAs, which certificates of clients are verified
-	// against. They are asked for each connection, so that a new one is used at once.
+	// Certificate returns the server's certificate, ClientCAs the authorities that verify client
+	// certificates. Both are called for each connection, so that a renewed one is used at once.
 	Certificate func() (*tls.Certificate, error)
 	ClientCAs   func() (*x509.CertPool, error)
 	Clock       clock.PassiveClock
 	Log         logr.Logger
 	Metrics     Metrics
 
-	// handshake is handshakeWithin, unless a test has more time.
-	handshake time.Duration
-	listening atomic.Bool
+	// handshakeTimeout replaces the constant of this name if it is not 0: tests set a longer one.
+	handshakeTimeout time.Duration
+	listening        atomic.Bool
 }
 
-// Listening is true while clients are let in.
+// Listening reports whether the Listener accepts clients.
 func (l *Listener) Listening() bool { return l.listening.Load() }
 
-// NeedLeaderElection is true: who does not lead knows of no cluster.
+// NeedLeaderElection returns true: only the leader has state of clusters.
 func (l *Listener) NeedLeaderElection() bool { return true }
 
-// Start answers until ctx ends, and returns when nobody is answered any more.
+// Start serves until ctx is done, and returns once all requests have ended.
 func (l *Listener) Start(ctx context.Context) error {
-	listening, err := (&net.ListenConfig{}).Listen(ctx, "tcp", l.Addr)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", l.Addr)
 	if err != nil {
-		return fmt.Errorf("answering Cluster Autoscaler: %w", err)
+		return fmt.Errorf("serving node groups to Cluster Autoscaler: %w", err)
 	}
-	return l.serve(ctx, listening)
+	return l.serve(ctx, listener)
 }
 
-func (l *Listener) serve(ctx context.Context, at net.Listener) error {
-	sockets := &sockets{Listener: at, open: map[*socket]struct{}{}}
+func (l *Listener) serve(ctx context.Context, listener net.Listener) error {
+	conns := &boundedListener{Listener: listener, open: map[*trackedConn]struct{}{}}
 	server := grpc.NewServer(l.options()...)
 	externalgrpc.RegisterCloudProviderServer(server, l.Server)
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(sockets) }()
+	go func() { served <- server.Serve(conns) }()
 	l.listening.Store(true)
 	defer l.listening.Store(false)
 	select {
 	case err := <-served:
-		sockets.closeAll()
+		conns.closeAll()
 		server.Stop()
-		return fmt.Errorf("answering Cluster Autoscaler: %w", err)
+		return fmt.Errorf("serving node groups to Cluster Autoscaler: %w", err)
 	case <-ctx.Done():
 	}
 	l.listening.Store(false)
 	stopped := make(chan struct{})
-	sockets.closeStrangers()
+	conns.closeUnauthenticated()
 	go func() {
 		defer close(stopped)
 		server.GracefulStop()
@@ -105,23 +105,23 @@ func (l *Listener) serve(ctx context.Context, at net.Listener) error {
 	select {
 	case <-stopped:
 	case <-grace.C:
-		sockets.closeAll()
+		conns.closeAll()
 		server.Stop()
 		<-stopped
 	}
 	if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-		return fmt.Errorf("answering Cluster Autoscaler: %w", err)
+		return fmt.Errorf("serving node groups to Cluster Autoscaler: %w", err)
 	}
 	return nil
 }
 
 func (l *Listener) options() []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.Creds(&watched{TransportCredentials: credentials.NewTLS(l.tls()), metrics: l.Metrics, log: l.Log, failures: rate.NewLimiter(rate.Every(10*time.Second), 10)}),
-		grpc.UnaryInterceptor(l.answer),
-		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeader),
-		grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(cmp.Or(l.handshake, handshakeWithin)), grpc.WaitForHandlers(true),
-		// A client that is gone is noticed, and certificates are looked at again each hour.
+		grpc.Creds(&observedCredentials{TransportCredentials: credentials.NewTLS(l.tls()), metrics: l.Metrics, log: l.Log, failures: rate.NewLimiter(rate.Every(10*time.Second), 10)}),
+		grpc.UnaryInterceptor(l.intercept),
+		grpc.MaxRecvMsgSize(maxMessageBytes), grpc.MaxSendMsgSize(maxMessageBytes), grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(cmp.Or(l.handshakeTimeout, handshakeTimeout)), grpc.WaitForHandlers(true),
+		// Dead clients are detected, and certificates are verified anew every hour.
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 15 * time.Minute, MaxConnectionAge: time.Hour,
 			MaxConnectionAgeGrace: time.Minute, Time: time.Minute, Timeout: 20 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
@@ -134,19 +134,19 @@ func (l *Listener) tls() *tls.Config {
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			certificate, err := l.Certificate()
 			if err != nil {
-				return nil, fmt.Errorf("our certificate: %w", err)
+				return nil, fmt.Errorf("getting the server certificate: %w", err)
 			}
 			authorities, err := l.ClientCAs()
 			if err != nil {
-				return nil, fmt.Errorf("the authority of clients: %w", err)
+				return nil, fmt.Errorf("getting the client authorities: %w", err)
 			}
 			if certificate == nil || authorities == nil {
-				return nil, errors.New("there is no certificate yet")
+				return nil, errors.New("the server certificate or the client authorities are not loaded yet")
 			}
 			return &tls.Config{
 				MinVersion: tls.VersionTLS13, Time: l.Clock.Now, Certificates: []tls.Certificate{*certificate},
 				ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authorities,
-				SessionTicketsDisabled: true, // who comes again is verified again
+				SessionTicketsDisabled: true, // a client that reconnects is verified again
 				VerifyConnection: func(s tls.ConnectionState) error {
 					_, err := pki.ClientOf(s.PeerCertificates[0])
 					return err

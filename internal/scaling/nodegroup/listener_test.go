@@ -19,67 +19,67 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/nodegroup/externalgrpc"
 )
 
-// slow answers when it is let.
-type slow struct {
+// blockingServer blocks Refresh until answer is signaled, and panics in GPULabel.
+type blockingServer struct {
 	*Server
 	asked, answer chan struct{}
 	deadline      time.Time
 }
 
-func (s *slow) Refresh(ctx context.Context, _ *externalgrpc.RefreshRequest) (*externalgrpc.RefreshResponse, error) {
+func (s *blockingServer) Refresh(ctx context.Context, _ *externalgrpc.RefreshRequest) (*externalgrpc.RefreshResponse, error) {
 	s.deadline, _ = ctx.Deadline()
 	s.asked <- struct{}{}
 	<-s.answer
 	return &externalgrpc.RefreshResponse{}, nil
 }
 
-func (s *slow) GPULabel(context.Context, *externalgrpc.GPULabelRequest) (*externalgrpc.GPULabelResponse, error) {
+func (s *blockingServer) GPULabel(context.Context, *externalgrpc.GPULabelRequest) (*externalgrpc.GPULabelResponse, error) {
 	panic("no label")
 }
 
-// log is what was logged.
-type log struct {
+// logBuffer collects the log.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (l *log) write(prefix, args string) {
+func (l *logBuffer) write(prefix, args string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.text.WriteString(prefix + args + "\n")
 }
 
-func (l *log) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-// In a bubble's time, and without a network: on a busy machine everything takes long.
-func TestItEndsWhenWhoAsksIsAnswered(t *testing.T) {
+// The test uses the fake clock of synctest and no network, because a busy machine is slow.
+func TestShutdownWaitsForRequestsInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, cluster(1, 0))
-		s := &slow{Server: r.listener.Server.(*Server), asked: make(chan struct{}, 1), answer: make(chan struct{})}
+		r := newRig(t, newCluster(1, 0))
+		s := &blockingServer{Server: r.listener.Server.(*Server), asked: make(chan struct{}, 1), answer: make(chan struct{})}
 		r.listener.Server = s
 		if r.listener.Listening() {
-			t.Error("listens before it started")
+			t.Error("Listening before Start")
 		}
 		at := bufconn.Listen(1 << 16)
 		r.connect = at.DialContext
 		r.serve(at)
-		idle, err := at.DialContext(t.Context()) // and says nothing
+		idle, err := at.DialContext(t.Context()) // never starts a handshake
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = idle.Close() }()
-		c := r.as(prod)
+		c := r.connectAs(prod)
 		answered := make(chan error, 1)
 		go func() { answered <- refresh(t, c) }()
 		<-s.asked
 		if !r.listener.Listening() {
-			t.Error("does not listen")
+			t.Error("not Listening after Start")
 		}
-		if s.deadline.IsZero() || time.Until(s.deadline) > within {
+		if s.deadline.IsZero() || time.Until(s.deadline) > requestTimeout {
 			t.Errorf("deadline %s", s.deadline)
 		}
 		stopped, begun := make(chan error, 1), time.Now()
@@ -87,7 +87,7 @@ func TestItEndsWhenWhoAsksIsAnswered(t *testing.T) {
 		synctest.Wait()
 		select {
 		case err := <-stopped:
-			t.Fatalf("ended before it answered: %v", err)
+			t.Fatalf("stopped before the request ended: %v", err)
 		case s.answer <- struct{}{}:
 		}
 		if err := <-answered; err != nil {
@@ -97,21 +97,21 @@ func TestItEndsWhenWhoAsksIsAnswered(t *testing.T) {
 			t.Error(err)
 		}
 		if took := time.Since(begun); took > 0 {
-			t.Errorf("waited %s for who says nothing", took)
+			t.Errorf("waited %s for an idle connection", took)
 		}
 		if r.listener.Listening() {
-			t.Error("listens after its end")
+			t.Error("Listening after the end")
 		}
 	})
 }
 
-func TestAPanicIsNoEnd(t *testing.T) {
-	r := newRig(t, cluster(1, 0))
-	logged := &log{}
+func TestPanicFailsOnlyItsRequest(t *testing.T) {
+	r := newRig(t, newCluster(1, 0))
+	logged := &logBuffer{}
 	r.listener.Log = funcr.New(logged.write, funcr.Options{})
-	r.listener.Server = &slow{Server: r.listener.Server.(*Server)}
+	r.listener.Server = &blockingServer{Server: r.listener.Server.(*Server)}
 	r.start()
-	c := r.as(prod)
+	c := r.connectAs(prod)
 	_, err := c.GPULabel(t.Context(), &externalgrpc.GPULabelRequest{})
 	if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "no label") {
 		t.Error(err)
@@ -124,51 +124,51 @@ func TestAPanicIsNoEnd(t *testing.T) {
 	}
 }
 
-func TestWishesAreLoggedAndCounted(t *testing.T) {
-	r := newRig(t, cluster(1, 0, workers("small")...))
-	logged := &log{}
+func TestChangesAreLoggedAndCounted(t *testing.T) {
+	r := newRig(t, newCluster(1, 0, workers("small")...))
+	logged := &logBuffer{}
 	r.listener.Log = funcr.New(logged.write, funcr.Options{})
 	r.start()
-	a := autoscaler{TB: t, CloudProviderClient: r.as(prod)}
-	a.begin()
+	a := fakeAutoscaler{TB: t, CloudProviderClient: r.connectAs(prod)}
+	a.refresh()
 	a.groups()
 	if logged.String() != "" {
 		t.Errorf("reads are logged: %s", logged)
 	}
 	a.ok(a.increase(groupID("small"), 1))
-	refused(t, a.increase(groupID("small"), 100), codes.OutOfRange, "maxSize")
-	refused(t, a.remove(groupID("small"), Node{Name: strings.Repeat("x", 1000)}), codes.NotFound, "xxx")
-	r.ledger.fail = errors.New("no space")
-	refused(t, a.increase(groupID("small"), 1), codes.Unavailable, "not done")
+	expectStatus(t, a.increase(groupID("small"), 100), codes.OutOfRange, "maxSize")
+	expectStatus(t, a.remove(groupID("small"), Node{Name: strings.Repeat("x", 1000)}), codes.NotFound, "xxx")
+	r.recorder.fail = errors.New("no space")
+	expectStatus(t, a.increase(groupID("small"), 1), codes.Unavailable, "not done")
 	text := logged.String()
-	for _, said := range []string{`"autoscaler"="team/prod"`, `"delta"=1`, `"code"="OutOfRange"`, "maxSize is 6", "no space", `"count"=1`} {
-		if !strings.Contains(text, said) {
-			t.Errorf("%s does not say %s", text, said)
+	for _, part := range []string{`"autoscaler"="team/prod"`, `"delta"=1`, `"code"="OutOfRange"`, "maxSize is 6", "no space", `"count"=1`} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s does not contain %s", text, part)
 		}
 	}
-	if strings.Contains(text, strings.Repeat("x", longest+1)) {
-		t.Error("a name that is too long is logged")
+	if strings.Contains(text, strings.Repeat("x", maxQuotedName+1)) {
+		t.Error("the log contains a name beyond the limit")
 	}
 	if got := r.metrics.count("NodeGroupIncreaseSize", "OutOfRange"); got != 1 {
 		t.Errorf("counted %d", got)
 	}
 }
 
-func TestAMessageThatIsTooLongIsNotRead(t *testing.T) {
-	r := newRig(t, cluster(1, 0)).start()
-	a := autoscaler{TB: t, CloudProviderClient: r.as(prod)}
-	refused(t, a.remove(groupID("small"), Node{Name: strings.Repeat("x", maxMessage)}), codes.ResourceExhausted, "")
+func TestTooLongMessageIsRejected(t *testing.T) {
+	r := newRig(t, newCluster(1, 0)).start()
+	a := fakeAutoscaler{TB: t, CloudProviderClient: r.connectAs(prod)}
+	expectStatus(t, a.remove(groupID("small"), Node{Name: strings.Repeat("x", maxMessageBytes)}), codes.ResourceExhausted, "")
 }
 
-func TestSocketsAreBounded(t *testing.T) {
+func TestConnectionsAreBounded(t *testing.T) {
 	at, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sockets{Listener: at, open: map[*socket]struct{}{}}
+	s := &boundedListener{Listener: at, open: map[*trackedConn]struct{}{}}
 	for range maxConnections - 1 {
 		one, _ := net.Pipe()
-		s.open[&socket{Conn: one, of: s}] = struct{}{}
+		s.open[&trackedConn{Conn: one, listener: s}] = struct{}{}
 	}
 	dial := func() net.Conn {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", at.Addr().String())
@@ -190,12 +190,12 @@ func TestSocketsAreBounded(t *testing.T) {
 		accepted <- conn
 	}()
 	if n, err := refusedConn.Read(make([]byte, 1)); err == nil {
-		t.Errorf("%d bytes beyond the bound", n)
+		t.Errorf("read %d bytes from a connection beyond maxConnections", n)
 	}
 	_ = first.Close()
 	dial()
 	if conn := <-accepted; conn == nil {
-		t.Error("there is room again")
+		t.Error("no connection accepted although one was closed")
 	}
 	s.closeAll()
 	_ = at.Close()

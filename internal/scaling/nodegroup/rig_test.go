@@ -34,26 +34,26 @@ var (
 	other = types.NamespacedName{Namespace: "team", Name: "prod-2"}
 )
 
-// groupID is that of a pool of prod.
+// groupID returns the group ID of a pool of prod.
 func groupID(pool string) string { return GroupID(prod, pool) }
 
-// joined is a worker that is a node.
-func joined(index int, pool string) Worker {
+// joinedWorker returns a worker with a ready Node.
+func joinedWorker(index int, pool string) Worker {
 	node := fmt.Sprintf("prod-vm-wp-%d-abcde", index)
 	return Worker{Index: int32(index), Pool: pool, Node: node, ProviderID: "k3s://" + node, Ready: true}
 }
 
-// workers are joined ones of the pools, in order; "" is of no pool.
+// workers returns one joined worker for each of the pools, in order; "" means no pool.
 func workers(pools ...string) []Worker {
 	var out []Worker
 	for i, pool := range pools {
-		out = append(out, joined(i, pool))
+		out = append(out, joinedWorker(i, pool))
 	}
 	return out
 }
 
-// nodes are workers as Cluster Autoscaler names them.
-func nodes(c *Cluster, at ...int) []Node {
+// nodesAt returns the nodes of workers, by position.
+func nodesAt(c *Cluster, at ...int) []Node {
 	var out []Node
 	for _, i := range at {
 		out = append(out, Node{Name: c.Workers[i].Node, ProviderID: c.Workers[i].ProviderID})
@@ -61,15 +61,16 @@ func nodes(c *Cluster, at ...int) []Node {
 	return out
 }
 
-// memory is a ledger that keeps what is written, and does at once what the controller does for it.
-type memory struct {
+// fakeRecorder is a ChangeRecorder that keeps the changes in memory and publishes their result at
+// once, as the controller does.
+type fakeRecorder struct {
 	clusters *Clusters
 	mu       sync.Mutex
-	written  []Change
+	recorded []Change
 	fail     error
 }
 
-func (m *memory) Change(_ context.Context, key types.NamespacedName, decide func(*Cluster) ([]Change, error)) error {
+func (m *fakeRecorder) RecordChange(_ context.Context, key types.NamespacedName, decide func(*Cluster) ([]Change, error)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fail != nil {
@@ -77,14 +78,14 @@ func (m *memory) Change(_ context.Context, key types.NamespacedName, decide func
 	}
 	c := m.clusters.Get(key)
 	if c == nil {
-		return ErrUnknown
+		return ErrUnknownCluster
 	}
-	_, _ = decide(c) // a ledger may, and it must not matter
+	_, _ = decide(c) // a ChangeRecorder may call decide more than once
 	changes, err := decide(c)
 	if err != nil || len(changes) == 0 {
 		return err
 	}
-	m.written = append(m.written, changes...)
+	m.recorded = append(m.recorded, changes...)
 	m.publish(key, func(c *Cluster) { apply(c, changes) })
 	return nil
 }
@@ -99,52 +100,52 @@ func apply(c *Cluster, changes []Change) {
 			g.Target = change.Target
 			if g.Failure != nil {
 				f := *g.Failure
-				f.Count -= change.Forgive
+				f.Count -= change.ClearFailed
 				g.Failure = &f
 			}
 		}
 	}
 }
 
-func (m *memory) publish(key types.NamespacedName, edit func(*Cluster)) {
+func (m *fakeRecorder) publish(key types.NamespacedName, edit func(*Cluster)) {
 	c := *m.clusters.Get(key)
 	c.Groups, c.Workers = slices.Clone(c.Groups), slices.Clone(c.Workers)
 	edit(&c)
 	m.clusters.Publish(&c)
 }
 
-// edit changes what is published of a cluster.
-func (m *memory) edit(key types.NamespacedName, edit func(*Cluster)) {
+// edit publishes a modified state of a cluster.
+func (m *fakeRecorder) edit(key types.NamespacedName, edit func(*Cluster)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.publish(key, edit)
 }
 
-// settle deletes and makes machines until there are those that are wanted.
-func (m *memory) settle(key types.NamespacedName) {
+// settle deletes and creates machines until each group has the desired number.
+func (m *fakeRecorder) settle(key types.NamespacedName) {
 	m.edit(key, func(c *Cluster) {
-		_, leaving := c.standings()
+		_, leaving := c.countMachines()
 		for len(c.Workers) > 0 && leaving[len(c.Workers)-1] {
 			c.Workers = c.Workers[:len(c.Workers)-1]
 		}
-		standings, _ := c.standings()
+		standings, _ := c.countMachines()
 		for i := range standings {
-			for range standings[i].coming() {
-				c.Workers = append(c.Workers, joined(len(c.Workers), c.Groups[i].Name))
+			for range standings[i].missing() {
+				c.Workers = append(c.Workers, joinedWorker(len(c.Workers), c.Groups[i].Name))
 			}
 		}
 	})
 }
 
-func (m *memory) taken() []Change {
+func (m *fakeRecorder) takeRecorded() []Change {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := m.written
-	m.written = nil
+	out := m.recorded
+	m.recorded = nil
 	return out
 }
 
-// authority issues certificates.
+// authority is a certificate authority.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -197,7 +198,7 @@ func (a *authority) server(t testing.TB) *tls.Certificate {
 	return a.issue(t, x509.Certificate{DNSNames: []string{"localhost"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 }
 
-func client(uris ...*url.URL) x509.Certificate {
+func clientTemplate(uris ...*url.URL) x509.Certificate {
 	return x509.Certificate{URIs: uris, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 }
 
@@ -224,14 +225,14 @@ func (c *requestCounts) count(method, code string) int {
 	return c.by[[2]string{method, code}]
 }
 
-// rig is a Listener on loopback, with what it depends on.
+// rig is a Listener on loopback with its dependencies.
 type rig struct {
 	testing.TB
 	clusters  *Clusters
-	ledger    *memory
+	recorder  *fakeRecorder
 	clock     *clocktesting.FakeClock
 	authority *authority
-	clients   atomic.Pointer[x509.CertPool] // what clients are verified against
+	clients   atomic.Pointer[x509.CertPool] // verifies client certificates
 	served    atomic.Pointer[tls.Certificate]
 	listener  *Listener
 	metrics   *requestCounts
@@ -243,20 +244,20 @@ type rig struct {
 func newRig(t testing.TB, clusters ...*Cluster) *rig {
 	t.Helper()
 	r := &rig{TB: t, clusters: NewClusters(), clock: clocktesting.NewFakeClock(time.Now()), authority: newAuthority(t), metrics: &requestCounts{}}
-	r.ledger = &memory{clusters: r.clusters}
+	r.recorder = &fakeRecorder{clusters: r.clusters}
 	for _, c := range clusters {
 		r.clusters.Publish(c)
 	}
 	r.clients.Store(r.authority.pool())
 	r.served.Store(r.authority.server(t))
-	r.listener = &Listener{Server: NewServer(r.clusters, r.ledger, r.clock, Caller), Clock: r.clock, Log: logr.Discard(), Metrics: r.metrics,
-		handshake:   time.Minute, // on a busy machine a client is slow to say who it is
-		Certificate: func() (*tls.Certificate, error) { return r.served.Load(), nil },
-		ClientCAs:   func() (*x509.CertPool, error) { return r.clients.Load(), nil }}
+	r.listener = &Listener{Server: NewServer(r.clusters, r.recorder, r.clock, Caller), Clock: r.clock, Log: logr.Discard(), Metrics: r.metrics,
+		handshakeTimeout: time.Minute, // handshakes are slow on a busy machine
+		Certificate:      func() (*tls.Certificate, error) { return r.served.Load(), nil },
+		ClientCAs:        func() (*x509.CertPool, error) { return r.clients.Load(), nil }}
 	return r
 }
 
-// start listens.
+// start serves on a TCP port of loopback.
 func (r *rig) start() *rig {
 	r.Helper()
 	socket, err := (&net.ListenConfig{}).Listen(r.Context(), "tcp", "127.0.0.1:0")
@@ -268,7 +269,7 @@ func (r *rig) start() *rig {
 	return r.serve(socket)
 }
 
-// serve answers who connects.
+// serve serves connections of a net.Listener until the test ends or stop is called.
 func (r *rig) serve(socket net.Listener) *rig {
 	r.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -286,7 +287,7 @@ func (r *rig) serve(socket net.Listener) *rig {
 	return r
 }
 
-// dial connects with a certificate; nil: with none.
+// dial connects with a client certificate, or with none if it is nil.
 func (r *rig) dial(certificate *tls.Certificate) externalgrpc.CloudProviderClient {
 	r.Helper()
 	config := &tls.Config{RootCAs: r.authority.pool(), ServerName: "localhost", MinVersion: tls.VersionTLS12}
@@ -302,16 +303,17 @@ func (r *rig) dial(certificate *tls.Certificate) externalgrpc.CloudProviderClien
 	return externalgrpc.NewCloudProviderClient(conn)
 }
 
-// as connects as the Cluster Autoscaler of a cluster.
-func (r *rig) as(key types.NamespacedName) externalgrpc.CloudProviderClient {
+// connectAs connects as the Cluster Autoscaler of a cluster.
+func (r *rig) connectAs(key types.NamespacedName) externalgrpc.CloudProviderClient {
 	r.Helper()
-	return r.dial(r.authority.issue(r, client(pki.Identity(key))))
+	return r.dial(r.authority.issue(r, clientTemplate(pki.ClientURI(key))))
 }
 
-// cluster is prod with a pool "small" of 0 to 6 machines, and one "big" of 0 to 4.
-func cluster(small, big int32, all ...Worker) *Cluster {
+// newCluster returns prod with a pool "small" of 0 to 6 machines and a pool "big" of 0 to 4. small
+// and big are their targets.
+func newCluster(smallTarget, bigTarget int32, all ...Worker) *Cluster {
 	return &Cluster{Key: prod, Mode: clusterv1.ScalingAuto, Workers: all, OtherNodes: 3, Groups: []Group{
-		{ID: groupID("small"), Name: "small", Max: 6, Target: small, Template: []byte("small")},
-		{ID: groupID("big"), Name: "big", Max: 4, Target: big, Template: []byte("big")},
+		{ID: groupID("small"), Name: "small", Max: 6, Target: smallTarget, Template: []byte("small")},
+		{ID: groupID("big"), Name: "big", Max: 4, Target: bigTarget, Template: []byte("big")},
 	}}
 }

@@ -14,100 +14,104 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/nodegroup/externalgrpc"
 )
 
-// GPULabel is what a node with a GPU would have. None has: Cluster Autoscaler wants some label.
+// GPULabel is the label of nodes with a GPU. No node has it, but Cluster Autoscaler requires a
+// label.
 const GPULabel = "cluster.ksctl.com/gpu"
 
-// Server answers Cluster Autoscaler. Who asks decides which cluster is spoken of: no other one's
-// groups are to be seen.
+// Server implements the externalgrpc service. The identity of the caller selects the cluster: a
+// caller never sees the groups of another cluster.
 type Server struct {
 	externalgrpc.UnimplementedCloudProviderServer
 	clusters *Clusters
-	ledger   Ledger
+	recorder ChangeRecorder
 	clock    clock.PassiveClock
 	identify func(context.Context) (types.NamespacedName, error)
 }
 
 var _ externalgrpc.CloudProviderServer = (*Server)(nil)
 
-// NewServer makes a Server. identify says which KsctlAutoScaler asks, as Caller does of a
-// request that a Listener let in.
-func NewServer(clusters *Clusters, ledger Ledger, clock clock.PassiveClock, identify func(context.Context) (types.NamespacedName, error)) *Server {
-	return &Server{clusters: clusters, ledger: ledger, clock: clock, identify: identify}
+// NewServer returns a Server. identify returns the KsctlAutoScaler that calls; for requests of a
+// Listener that is Caller.
+func NewServer(clusters *Clusters, recorder ChangeRecorder, clock clock.PassiveClock, identify func(context.Context) (types.NamespacedName, error)) *Server {
+	return &Server{clusters: clusters, recorder: recorder, clock: clock, identify: identify}
 }
 
-// caller is what is known of the cluster of who asks.
-func (s *Server) caller(ctx context.Context) (*index, error) {
+// callerIndex returns the state of the caller's cluster.
+func (s *Server) callerIndex(ctx context.Context) (*index, error) {
 	key, err := s.identify(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if x := s.clusters.ask(key, s.clock.Now()); x != nil {
+	if x := s.clusters.recordRequest(key, s.clock.Now()); x != nil {
 		return x, nil
 	}
-	// Not codes.NotFound: after a start of the controller it is a matter of seconds.
-	return nil, refuse(codes.Unavailable, "%s: %v, or not yet", key, ErrUnknown)
+	// Not codes.NotFound: after a restart of the controller the cluster is published within
+	// seconds.
+	return nil, reject(codes.Unavailable, "%s: %v, or not loaded yet", key, ErrUnknownCluster)
 }
 
-// Refresh begins each loop of the autoscaler. It fails while nothing is known for sure, which
-// ends that loop, and nothing else does as well: an error of NodeGroups would be taken for no groups.
+// Refresh starts each loop of Cluster Autoscaler. It fails while the state of the cluster is
+// uncertain, which ends that loop. The other reads do not fail then: Cluster Autoscaler would treat
+// an error of NodeGroups as a cluster without groups.
 func (s *Server) Refresh(ctx context.Context, _ *externalgrpc.RefreshRequest) (*externalgrpc.RefreshResponse, error) {
-	x, err := s.caller(ctx)
+	x, err := s.callerIndex(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if x.Unready != nil {
-		return nil, unready(x.Cluster)
+	if x.UnreadyReason != nil {
+		return nil, notReadyError(x.Cluster)
 	}
 	return &externalgrpc.RefreshResponse{}, nil
 }
 
-// NodeGroups are those that are known, also while Refresh fails.
+// NodeGroups returns the published groups, even while Refresh fails.
 func (s *Server) NodeGroups(ctx context.Context, _ *externalgrpc.NodeGroupsRequest) (*externalgrpc.NodeGroupsResponse, error) {
-	x, err := s.caller(ctx)
+	x, err := s.callerIndex(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := &externalgrpc.NodeGroupsResponse{NodeGroups: make([]*externalgrpc.NodeGroup, len(x.Groups))}
 	for i := range x.Groups {
-		out.NodeGroups[i] = shown(&x.Groups[i])
+		out.NodeGroups[i] = toNodeGroup(&x.Groups[i])
 	}
 	return out, nil
 }
 
-func shown(g *Group) *externalgrpc.NodeGroup {
+func toNodeGroup(g *Group) *externalgrpc.NodeGroup {
 	return &externalgrpc.NodeGroup{Id: g.ID, MinSize: g.Min, MaxSize: g.Max,
 		Debug: fmt.Sprintf("pool %s: %d of %d to %d", g.Name, g.Target, g.Min, g.Max)}
 }
 
-// NodeGroupForNode finds the group of a node, or of a placeholder, which Cluster Autoscaler
-// may ask for minutes after it was forgiven. The id "" says that none has it.
+// NodeGroupForNode returns the group of a node or of a placeholder. Cluster Autoscaler may ask for
+// a placeholder minutes after its failure was cleared. The ID "" means that the node is in no
+// group.
 func (s *Server) NodeGroupForNode(ctx context.Context, in *externalgrpc.NodeGroupForNodeRequest) (*externalgrpc.NodeGroupForNodeResponse, error) {
-	x, err := s.caller(ctx)
+	x, err := s.callerIndex(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := &externalgrpc.NodeGroupForNodeResponse{NodeGroup: &externalgrpc.NodeGroup{}}
-	if at, ok := x.groupOf(nodeOf(in.GetNode())); ok {
-		out.NodeGroup = shown(&x.Groups[at])
+	if at, ok := x.groupForNode(toNode(in.GetNode())); ok {
+		out.NodeGroup = toNodeGroup(&x.Groups[at])
 	}
 	return out, nil
 }
 
-func nodeOf(n *externalgrpc.ExternalGrpcNode) Node {
+func toNode(n *externalgrpc.ExternalGrpcNode) Node {
 	return Node{Name: n.GetName(), ProviderID: n.GetProviderID()}
 }
 
-// NodeGroupTargetSize is how many machines a group is to have. An error would end the loop for
-// all groups, so a pool that was removed since the loop began has 0: Cluster Autoscaler neither
-// makes nor deletes anything for it then, and in the next loop does not know it any more.
+// NodeGroupTargetSize returns the desired number of machines of a group. An error would end the
+// loop for all groups, so a pool that was removed since the loop began has size 0: Cluster
+// Autoscaler then neither creates nor deletes machines for it, and the next loop does not list it.
 func (s *Server) NodeGroupTargetSize(ctx context.Context, in *externalgrpc.NodeGroupTargetSizeRequest) (*externalgrpc.NodeGroupTargetSizeResponse, error) {
-	x, err := s.caller(ctx)
+	x, err := s.callerIndex(ctx)
 	if err != nil {
 		return nil, err
 	}
 	at, err := x.group(in.GetId())
 	if err != nil {
-		if x.own(in.GetId()) {
+		if x.isOwnGroupID(in.GetId()) {
 			return &externalgrpc.NodeGroupTargetSizeResponse{}, nil
 		}
 		return nil, err
@@ -115,15 +119,15 @@ func (s *Server) NodeGroupTargetSize(ctx context.Context, in *externalgrpc.NodeG
 	return &externalgrpc.NodeGroupTargetSizeResponse{TargetSize: x.Groups[at].Target}, nil
 }
 
-// NodeGroupNodes are the Instances of a group; of one that was removed, none.
+// NodeGroupNodes returns the Instances of a group. A group that was removed has none.
 func (s *Server) NodeGroupNodes(ctx context.Context, in *externalgrpc.NodeGroupNodesRequest) (*externalgrpc.NodeGroupNodesResponse, error) {
-	x, err := s.caller(ctx)
+	x, err := s.callerIndex(ctx)
 	if err != nil {
 		return nil, err
 	}
 	at, err := x.group(in.GetId())
 	if err != nil {
-		if x.own(in.GetId()) {
+		if x.isOwnGroupID(in.GetId()) {
 			return &externalgrpc.NodeGroupNodesResponse{}, nil
 		}
 		return nil, err
@@ -131,10 +135,10 @@ func (s *Server) NodeGroupNodes(ctx context.Context, in *externalgrpc.NodeGroupN
 	return &externalgrpc.NodeGroupNodesResponse{Instances: x.instances(at)}, nil
 }
 
-// NodeGroupTemplateNodeInfo is what the next node of a group would be like. It is never empty,
-// which Cluster Autoscaler does not survive.
+// NodeGroupTemplateNodeInfo returns a template of the next node of a group. The template is never
+// empty: an empty one crashes Cluster Autoscaler.
 func (s *Server) NodeGroupTemplateNodeInfo(ctx context.Context, in *externalgrpc.NodeGroupTemplateNodeInfoRequest) (*externalgrpc.NodeGroupTemplateNodeInfoResponse, error) {
-	x, err := s.caller(ctx)
+	x, err := s.callerIndex(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -144,96 +148,97 @@ func (s *Server) NodeGroupTemplateNodeInfo(ctx context.Context, in *externalgrpc
 	}
 	node := x.Groups[at].Template
 	if len(node) == 0 {
-		guess, _ := Template(TemplateInput{Pool: clusterv1.WorkerPool{Name: x.Groups[at].Name}})
-		if node, err = Marshal(guess); err != nil {
+		fallback, _ := Template(TemplateInput{Pool: clusterv1.WorkerPool{Name: x.Groups[at].Name}})
+		if node, err = MarshalNode(fallback); err != nil {
 			return nil, err
 		}
 	}
 	return &externalgrpc.NodeGroupTemplateNodeInfoResponse{NodeBytes: node}, nil
 }
 
-// NodeGroupGetOptions has none for any group: options that are given set the time in which a
-// node has to be ready to nothing, as there is no field for it, and each pod gets several machines.
+// NodeGroupGetOptions returns no options for any group. The message has no field for the node
+// startup time, so any returned options set it to zero, and Cluster Autoscaler then creates several
+// machines for each pod.
 func (s *Server) NodeGroupGetOptions(ctx context.Context, _ *externalgrpc.NodeGroupAutoscalingOptionsRequest) (*externalgrpc.NodeGroupAutoscalingOptionsResponse, error) {
-	if _, err := s.caller(ctx); err != nil {
+	if _, err := s.callerIndex(ctx); err != nil {
 		return nil, err
 	}
 	return &externalgrpc.NodeGroupAutoscalingOptionsResponse{}, nil
 }
 
-// GPULabel is a label that no node has.
+// GPULabel returns a label that no node has.
 func (s *Server) GPULabel(context.Context, *externalgrpc.GPULabelRequest) (*externalgrpc.GPULabelResponse, error) {
 	return &externalgrpc.GPULabelResponse{Label: GPULabel}, nil
 }
 
-// GetAvailableGPUTypes are none.
+// GetAvailableGPUTypes returns none.
 func (s *Server) GetAvailableGPUTypes(context.Context, *externalgrpc.GetAvailableGPUTypesRequest) (*externalgrpc.GetAvailableGPUTypesResponse, error) {
 	return &externalgrpc.GetAvailableGPUTypesResponse{}, nil
 }
 
-// PricingNodePrice is not known.
+// PricingNodePrice is not implemented.
 func (s *Server) PricingNodePrice(context.Context, *externalgrpc.PricingNodePriceRequest) (*externalgrpc.PricingNodePriceResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "prices are not known")
+	return nil, status.Error(codes.Unimplemented, "pricing is not supported")
 }
 
-// PricingPodPrice is not known.
+// PricingPodPrice is not implemented.
 func (s *Server) PricingPodPrice(context.Context, *externalgrpc.PricingPodPriceRequest) (*externalgrpc.PricingPodPriceResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "prices are not known")
+	return nil, status.Error(codes.Unimplemented, "pricing is not supported")
 }
 
-// Cleanup has nothing to do.
+// Cleanup does nothing.
 func (s *Server) Cleanup(context.Context, *externalgrpc.CleanupRequest) (*externalgrpc.CleanupResponse, error) {
 	return &externalgrpc.CleanupResponse{}, nil
 }
 
-// NodeGroupIncreaseSize asks for so many machines more, by Increase.
+// NodeGroupIncreaseSize adds machines to a group, as PlanIncrease decides.
 func (s *Server) NodeGroupIncreaseSize(ctx context.Context, in *externalgrpc.NodeGroupIncreaseSizeRequest) (*externalgrpc.NodeGroupIncreaseSizeResponse, error) {
-	err := s.change(ctx, func(c *Cluster) ([]Change, error) { return Increase(c, in.GetId(), in.GetDelta(), s.clock.Now()) })
+	err := s.recordChange(ctx, func(c *Cluster) ([]Change, error) { return PlanIncrease(c, in.GetId(), in.GetDelta(), s.clock.Now()) })
 	if err != nil {
 		return nil, err
 	}
 	return &externalgrpc.NodeGroupIncreaseSizeResponse{}, nil
 }
 
-// NodeGroupDeleteNodes deletes nodes, by Delete.
+// NodeGroupDeleteNodes deletes nodes, as PlanDelete decides.
 func (s *Server) NodeGroupDeleteNodes(ctx context.Context, in *externalgrpc.NodeGroupDeleteNodesRequest) (*externalgrpc.NodeGroupDeleteNodesResponse, error) {
 	nodes := make([]Node, len(in.GetNodes()))
 	for i, n := range in.GetNodes() {
-		nodes[i] = nodeOf(n)
+		nodes[i] = toNode(n)
 	}
-	err := s.change(ctx, func(c *Cluster) ([]Change, error) { return Delete(c, in.GetId(), nodes) })
+	err := s.recordChange(ctx, func(c *Cluster) ([]Change, error) { return PlanDelete(c, in.GetId(), nodes) })
 	if err != nil {
 		return nil, err
 	}
 	return &externalgrpc.NodeGroupDeleteNodesResponse{}, nil
 }
 
-// NodeGroupDecreaseTargetSize gives up machines that are not there yet, by Decrease.
+// NodeGroupDecreaseTargetSize cancels machines that do not exist yet, as PlanDecrease decides.
 func (s *Server) NodeGroupDecreaseTargetSize(ctx context.Context, in *externalgrpc.NodeGroupDecreaseTargetSizeRequest) (*externalgrpc.NodeGroupDecreaseTargetSizeResponse, error) {
-	err := s.change(ctx, func(c *Cluster) ([]Change, error) { return Decrease(c, in.GetId(), in.GetDelta()) })
+	err := s.recordChange(ctx, func(c *Cluster) ([]Change, error) { return PlanDecrease(c, in.GetId(), in.GetDelta()) })
 	if err != nil {
 		return nil, err
 	}
 	return &externalgrpc.NodeGroupDecreaseTargetSizeResponse{}, nil
 }
 
-// change has something decided, and written down before it is answered.
-func (s *Server) change(ctx context.Context, decide func(*Cluster) ([]Change, error)) error {
-	x, err := s.caller(ctx)
+// recordChange decides a change and records it before the request returns.
+func (s *Server) recordChange(ctx context.Context, decide func(*Cluster) ([]Change, error)) error {
+	x, err := s.callerIndex(ctx)
 	if err != nil {
 		return err
 	}
-	err = s.ledger.Change(ctx, x.Key, decide)
-	refusal := (*Refusal)(nil)
+	err = s.recorder.RecordChange(ctx, x.Key, decide)
+	rejected := (*RejectedError)(nil)
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &refusal):
-		return refusal
-	case errors.Is(err, ErrUnknown):
-		return refuse(codes.Unavailable, "%s: %v", x.Key, ErrUnknown)
+	case errors.As(err, &rejected):
+		return rejected
+	case errors.Is(err, ErrUnknownCluster):
+		return reject(codes.Unavailable, "%s: %v", x.Key, ErrUnknownCluster)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return status.FromContextError(err).Err()
 	}
-	return &unwritten{err}
+	return &recordError{err}
 }

@@ -5,50 +5,50 @@ import (
 	"strings"
 )
 
-// size is what a machine of a size has, as its cloud's public price list says.
-type size struct {
+// machineSize is the hardware of a machine type, from the public price list of its cloud.
+type machineSize struct {
 	cpus int64
-	// memory in MiB.
+	// memory is in MiB.
 	memory int64
 	arm    bool
 }
 
-func (s size) machine() machine {
+func (s machineSize) machine() machine {
 	return machine{cpu: s.cpus * 1000, memory: s.memory * mib, storage: defaultStorage, pods: defaultPods, arm: s.arm}
 }
 
-// sizes is the catalogue: common sizes of AWS, Azure and Civo by their names in lower case. The
-// numbers are those that the clouds publish:
+// sizeCatalog maps common machine types of AWS, Azure and Civo to their hardware, by name in lower
+// case. The clouds publish the numbers:
 // https://aws.amazon.com/ec2/instance-types/
 // https://learn.microsoft.com/azure/virtual-machines/sizes/overview
 // https://www.civo.com/pricing
-var sizes = catalogue()
+var sizeCatalog = newSizeCatalog()
 
-// family is sizes with as much memory for each CPU.
-type family struct {
-	// names with %s where the size is said.
+// sizeFamily is a set of machine types with the same memory per CPU.
+type sizeFamily struct {
+	// names are name patterns, separated by spaces; %s stands for the size.
 	names string
-	// sizes, and how many CPUs they have: large=2.
+	// sizes lists the sizes with their number of CPUs: large=2.
 	sizes string
-	// memory for each CPU, in MiB.
+	// memory is the memory per CPU, in MiB.
 	memory int64
 	arm    bool
 }
 
 const (
-	awsSizes   = "large=2 xlarge=4 2xlarge=8 4xlarge=16 8xlarge=32 12xlarge=48 16xlarge=64 24xlarge=96"
-	gravitons  = "medium=1 large=2 xlarge=4 2xlarge=8 4xlarge=16 8xlarge=32 12xlarge=48 16xlarge=64"
-	azureSizes = "2=2 4=4 8=8 16=16 32=32 48=48 64=64"
+	awsSizes      = "large=2 xlarge=4 2xlarge=8 4xlarge=16 8xlarge=32 12xlarge=48 16xlarge=64 24xlarge=96"
+	gravitonSizes = "medium=1 large=2 xlarge=4 2xlarge=8 4xlarge=16 8xlarge=32 12xlarge=48 16xlarge=64"
+	azureSizes    = "2=2 4=4 8=8 16=16 32=32 48=48 64=64"
 )
 
-var families = []family{
+var sizeFamilies = []sizeFamily{
 	{names: "m5.%s m5a.%s m5n.%s m6i.%s m6a.%s m7i.%s m7a.%s", sizes: awsSizes, memory: 4096},
 	{names: "r5.%s r5a.%s r5n.%s r6i.%s r6a.%s r7i.%s r7a.%s", sizes: awsSizes, memory: 8192},
 	{names: "c5a.%s c6i.%s c6a.%s c7i.%s c7a.%s", sizes: awsSizes, memory: 2048},
 	{names: "c5.%s", sizes: "large=2 xlarge=4 2xlarge=8 4xlarge=16 9xlarge=36 12xlarge=48 18xlarge=72 24xlarge=96", memory: 2048},
-	{names: "m6g.%s m7g.%s m8g.%s", sizes: gravitons, memory: 4096, arm: true},
-	{names: "r6g.%s r7g.%s r8g.%s", sizes: gravitons, memory: 8192, arm: true},
-	{names: "c6g.%s c7g.%s c8g.%s", sizes: gravitons, memory: 2048, arm: true},
+	{names: "m6g.%s m7g.%s m8g.%s", sizes: gravitonSizes, memory: 4096, arm: true},
+	{names: "r6g.%s r7g.%s r8g.%s", sizes: gravitonSizes, memory: 8192, arm: true},
+	{names: "c6g.%s c7g.%s c8g.%s", sizes: gravitonSizes, memory: 2048, arm: true},
 
 	{names: "standard_d%s_v3 standard_d%ss_v3 standard_d%s_v4 standard_d%ss_v4 standard_d%sds_v4 standard_d%sas_v4", sizes: azureSizes, memory: 4096},
 	{names: "standard_d%s_v5 standard_d%ss_v5 standard_d%sds_v5 standard_d%sas_v5 standard_d%sads_v5", sizes: azureSizes, memory: 4096},
@@ -61,8 +61,8 @@ var families = []family{
 	{names: "g4c.kube.%s", sizes: "small=8 medium=16 large=32 xlarge=64", memory: 2048},
 }
 
-// uneven are sizes that no rule gives.
-var uneven = map[string]size{
+// irregularSizes are machine types that follow no family's rule.
+var irregularSizes = map[string]machineSize{
 	"t2.nano": {1, 512, false}, "t2.micro": {1, 1024, false}, "t2.small": {1, 2048, false}, "t2.medium": {2, 4096, false},
 	"t2.large": {2, 8192, false}, "t2.xlarge": {4, 16384, false}, "t2.2xlarge": {8, 32768, false},
 	"t3.nano": {2, 512, false}, "t3.micro": {2, 1024, false}, "t3.small": {2, 2048, false}, "t3.medium": {2, 4096, false},
@@ -87,20 +87,20 @@ var uneven = map[string]size{
 	"g4s.kube.xsmall": {1, 1024, false}, "g4s.kube.small": {1, 2048, false}, "g4s.kube.medium": {2, 4096, false}, "g4s.kube.large": {4, 8192, false},
 }
 
-func catalogue() map[string]size {
-	out := map[string]size{}
-	for name, s := range uneven {
+func newSizeCatalog() map[string]machineSize {
+	out := map[string]machineSize{}
+	for name, s := range irregularSizes {
 		out[name] = s
 	}
-	for _, f := range families {
+	for _, f := range sizeFamilies {
 		for _, entry := range strings.Fields(f.sizes) {
-			named, number, _ := strings.Cut(entry, "=")
+			sizeName, number, _ := strings.Cut(entry, "=")
 			var cpus int64
 			if _, err := fmt.Sscan(number, &cpus); err != nil {
-				panic(fmt.Sprintf("the catalogue of sizes has %q: %v", entry, err))
+				panic(fmt.Sprintf("size catalog: invalid entry %q: %v", entry, err))
 			}
 			for _, name := range strings.Fields(f.names) {
-				out[strings.Replace(name, "%s", named, 1)] = size{cpus: cpus, memory: cpus * f.memory, arm: f.arm}
+				out[strings.Replace(name, "%s", sizeName, 1)] = machineSize{cpus: cpus, memory: cpus * f.memory, arm: f.arm}
 			}
 		}
 	}

@@ -12,13 +12,13 @@ import (
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 )
 
-func pool(size string) clusterv1.WorkerPool {
+func poolOfSize(size string) clusterv1.WorkerPool {
 	return clusterv1.WorkerPool{Name: "small", NodeSize: size, Labels: map[string]string{"team": "web"},
 		Taints: []corev1.Taint{{Key: "spot", Value: "true", Effect: corev1.TaintEffectNoSchedule}}}
 }
 
-// machineLike is a node of the pool, with all that is its alone.
-func machineLike() *corev1.Node {
+// nodeOfPool returns a node of the pool with all kinds of properties that are specific to a node.
+func nodeOfPool() *corev1.Node {
 	at := metav1.Now()
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "prod-vm-wp-0-abcde", UID: "1", ResourceVersion: "7", CreationTimestamp: at,
@@ -41,9 +41,9 @@ func machineLike() *corev1.Node {
 	}
 }
 
-func TestATemplateOfANodeHasNothingThatIsItsAlone(t *testing.T) {
-	node := machineLike()
-	got, source := Template(TemplateInput{Pool: pool("t3.medium"), Node: node, Region: "eu", Zone: "eu-1", InstanceType: "t3.medium"})
+func TestTemplateOmitsPropertiesSpecificToANode(t *testing.T) {
+	node := nodeOfPool()
+	got, source := Template(TemplateInput{Pool: poolOfSize("t3.medium"), Node: node, Region: "eu", Zone: "eu-1", InstanceType: "t3.medium"})
 	want := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "template-of-small", Labels: map[string]string{corev1.LabelHostname: "template-of-small", corev1.LabelOSStable: "linux",
 			corev1.LabelArchStable: "arm64", "node-role.kubernetes.io/worker": "", "team": "web", "disk": "ssd", clusterv1.PoolLabel: "small",
@@ -57,18 +57,18 @@ func TestATemplateOfANodeHasNothingThatIsItsAlone(t *testing.T) {
 	if source != clusterv1.TemplateNode || !reflect.DeepEqual(got, want) {
 		t.Errorf("%s\n%+v\n%+v", source, got, want)
 	}
-	if !reflect.DeepEqual(node.Labels, machineLike().Labels) || len(node.Spec.Taints) != 8 {
-		t.Error("the node was changed")
+	if !reflect.DeepEqual(node.Labels, nodeOfPool().Labels) || len(node.Spec.Taints) != 8 {
+		t.Error("Template modified the node")
 	}
 }
 
-// A node that is there beats capacity in the spec, which beats the catalogue.
+// An existing node takes precedence over the capacity in the spec, and that over the catalog.
 func TestTemplateSources(t *testing.T) {
 	storage, pods := resource.MustParse("50Gi"), int32(30)
 	capacity := &clusterv1.MachineCapacity{CPU: resource.MustParse("4"), Memory: resource.MustParse("8Gi"), EphemeralStorage: &storage, Pods: &pods}
-	bare := pool("t3.medium")
+	bare := poolOfSize("t3.medium")
 	bare.Capacity = capacity
-	empty := machineLike()
+	empty := nodeOfPool()
 	empty.Status.Allocatable = nil
 	for name, c := range map[string]struct {
 		in                         TemplateInput
@@ -76,14 +76,14 @@ func TestTemplateSources(t *testing.T) {
 		cpu, memory, storage, pods string
 		arch                       string
 	}{
-		"a node":                     {TemplateInput{Pool: bare, Node: machineLike()}, clusterv1.TemplateNode, "7800m", "13Gi", "0", "0", "arm64"},
-		"capacity":                   {TemplateInput{Pool: bare}, clusterv1.TemplateOverride, "3820m", "6342626509", "50Gi", "30", "amd64"},
-		"a node that says nothing":   {TemplateInput{Pool: bare, Node: empty}, clusterv1.TemplateOverride, "3820m", "6342626509", "50Gi", "30", "amd64"},
-		"the catalogue":              {TemplateInput{Pool: pool("t3.medium")}, clusterv1.TemplateCatalog, "1830m", "2772Mi", "20Gi", "110", "amd64"},
-		"the catalogue, in capitals": {TemplateInput{Pool: pool("Standard_D2s_v5")}, clusterv1.TemplateCatalog, "1830m", "6342626509", "20Gi", "110", "amd64"},
-		"the catalogue, of another":  {TemplateInput{Pool: pool("t4g.small")}, clusterv1.TemplateCatalog, "1830m", "1236Mi", "20Gi", "110", "arm64"},
-		"nothing":                    {TemplateInput{Pool: pool("sofa.large")}, clusterv1.TemplateUnknown, "840m", "468Mi", "20Gi", "110", "amd64"},
-		"nothing but the processor":  {TemplateInput{Pool: pool("sofa.large"), Arch: "arm64"}, clusterv1.TemplateUnknown, "840m", "468Mi", "20Gi", "110", "arm64"},
+		"node":                        {TemplateInput{Pool: bare, Node: nodeOfPool()}, clusterv1.TemplateNode, "7800m", "13Gi", "0", "0", "arm64"},
+		"capacity":                    {TemplateInput{Pool: bare}, clusterv1.TemplateOverride, "3820m", "6342626509", "50Gi", "30", "amd64"},
+		"node without allocatable":    {TemplateInput{Pool: bare, Node: empty}, clusterv1.TemplateOverride, "3820m", "6342626509", "50Gi", "30", "amd64"},
+		"catalog":                     {TemplateInput{Pool: poolOfSize("t3.medium")}, clusterv1.TemplateCatalog, "1830m", "2772Mi", "20Gi", "110", "amd64"},
+		"catalog, name in upper case": {TemplateInput{Pool: poolOfSize("Standard_D2s_v5")}, clusterv1.TemplateCatalog, "1830m", "6342626509", "20Gi", "110", "amd64"},
+		"catalog, arm64":              {TemplateInput{Pool: poolOfSize("t4g.small")}, clusterv1.TemplateCatalog, "1830m", "1236Mi", "20Gi", "110", "arm64"},
+		"unknown size":                {TemplateInput{Pool: poolOfSize("sofa.large")}, clusterv1.TemplateUnknown, "840m", "468Mi", "20Gi", "110", "amd64"},
+		"unknown size, known arch":    {TemplateInput{Pool: poolOfSize("sofa.large"), Arch: "arm64"}, clusterv1.TemplateUnknown, "840m", "468Mi", "20Gi", "110", "arm64"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, source := Template(c.in)
@@ -102,8 +102,8 @@ func TestTemplateSources(t *testing.T) {
 	}
 }
 
-// Rule 7: what the kubelet and the system keep is taken off.
-func TestReservations(t *testing.T) {
+// Allocatable resources exclude the reservations of the kubelet and the system.
+func TestReservedResources(t *testing.T) {
 	for cpu, want := range map[int64]int64{1000: 60, 2000: 70, 3000: 75, 4000: 80, 8000: 90, 64000: 230, 2500: 72, 500: 30, 0: 0} {
 		if got := reservedCPU(cpu) - systemCPU; got != want {
 			t.Errorf("of %dm: %dm, want %dm", cpu, got, want)
@@ -118,43 +118,43 @@ func TestReservations(t *testing.T) {
 	}
 }
 
-// What is too small for anything has nothing to give, and not less than that.
-func TestATinyMachineHasNothing(t *testing.T) {
-	has := machine{cpu: 100, memory: 300 * mib}.allocatable()
-	if !has.Cpu().IsZero() || !has.Memory().IsZero() {
-		t.Errorf("%v", has)
+// A machine smaller than the reservations has zero allocatable resources, never negative ones.
+func TestAllocatableIsNeverNegative(t *testing.T) {
+	allocatable := machine{cpu: 100, memory: 300 * mib}.allocatable()
+	if !allocatable.Cpu().IsZero() || !allocatable.Memory().IsZero() {
+		t.Errorf("%v", allocatable)
 	}
-	has = machine{cpu: 1 << 62, memory: 1 << 62}.allocatable()
-	if has.Cpu().Sign() < 0 || has.Memory().Sign() < 0 {
-		t.Errorf("%v", has)
+	allocatable = machine{cpu: 1 << 62, memory: 1 << 62}.allocatable()
+	if allocatable.Cpu().Sign() < 0 || allocatable.Memory().Sign() < 0 {
+		t.Errorf("%v", allocatable)
 	}
 }
 
-func TestCatalogue(t *testing.T) {
-	for name, want := range map[string]size{
+func TestSizeCatalog(t *testing.T) {
+	for name, want := range map[string]machineSize{
 		"m5.large": {2, 8192, false}, "c5.9xlarge": {36, 73728, false}, "c6g.medium": {1, 2048, true}, "r6i.4xlarge": {16, 131072, false},
 		"standard_b2s": {2, 4096, false}, "standard_f72s_v2": {72, 147456, false}, "standard_d4ps_v5": {4, 16384, true}, "standard_ds2_v2": {2, 7168, false},
 		"g3.xlarge": {6, 16384, false}, "g4s.kube.medium": {2, 4096, false}, "g4p.kube.small": {4, 16384, false},
 	} {
-		if got := sizes[name]; got != want {
+		if got := sizeCatalog[name]; got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
-	for name, s := range sizes {
+	for name, s := range sizeCatalog {
 		if s.cpus < 1 || s.memory < 512 {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
 }
 
-// An empty template ends Cluster Autoscaler's process.
-func TestMarshalIsNeverEmpty(t *testing.T) {
-	if _, err := Marshal(nil); err == nil {
-		t.Error("there is no node")
+// An empty template crashes Cluster Autoscaler.
+func TestMarshalNodeIsNeverEmpty(t *testing.T) {
+	if _, err := MarshalNode(nil); err == nil {
+		t.Error("no error for a nil node")
 	}
-	for _, in := range []TemplateInput{{}, {Pool: pool("t3.medium")}, {Pool: pool("x"), Node: machineLike()}} {
+	for _, in := range []TemplateInput{{}, {Pool: poolOfSize("t3.medium")}, {Pool: poolOfSize("x"), Node: nodeOfPool()}} {
 		node, _ := Template(in)
-		first, err := Marshal(node)
+		first, err := MarshalNode(node)
 		if err != nil || len(first) == 0 {
 			t.Fatalf("%d bytes, %v", len(first), err)
 		}
@@ -166,8 +166,8 @@ func TestMarshalIsNeverEmpty(t *testing.T) {
 			t.Errorf("%+v", back)
 		}
 		again, _ := Template(in)
-		if second, _ := Marshal(again); !bytes.Equal(first, second) {
-			t.Error("the same template twice is not the same")
+		if second, _ := MarshalNode(again); !bytes.Equal(first, second) {
+			t.Error("two templates of the same input differ")
 		}
 	}
 }

@@ -12,21 +12,22 @@ import (
 	"time"
 )
 
-// organization stands in the subject of every certificate.
+// organization is in the subject of every certificate.
 const organization = "ksctl-gitops"
 
-// Authority signs certificates. It holds a private key, and is not changed.
+// Authority is a certificate authority with its private key. It is immutable.
 type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	// previous is that which was there before; nil: there was none.
+	// previous is the certificate of the authority before the last rotation; nil if there is none.
 	previous *x509.Certificate
-	// crossed is of this authority's key, signed by the previous one: whoever knows that alone
-	// takes what this one issues.
-	crossed *x509.Certificate
+	// crossSigned is a certificate for this authority's key, signed by the previous authority: a
+	// peer that trusts only the previous authority accepts certificates of this authority through
+	// it.
+	crossSigned *x509.Certificate
 }
 
-// NewAuthority makes an authority.
+// NewAuthority creates a self-signed authority.
 func NewAuthority(now time.Time) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -36,7 +37,7 @@ func NewAuthority(now time.Time) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	// One more authority may stand below it, which is the next one.
+	// One intermediate is allowed: the next authority, cross-signed by this one.
 	template.MaxPathLen = 1
 	cert, err := sign(template, template, &key.PublicKey, key)
 	if err != nil {
@@ -51,18 +52,19 @@ func authorityTemplate(now time.Time) (*x509.Certificate, error) {
 		return nil, err
 	}
 	name := pkix.Name{Organization: []string{organization}, CommonName: "node groups " + hex.EncodeToString(serial.FillBytes(make([]byte, serialBytes))[:4])}
-	return &x509.Certificate{SerialNumber: serial, Subject: name, NotBefore: now.Add(-Skew), NotAfter: now.Add(AuthorityLife),
+	return &x509.Certificate{SerialNumber: serial, Subject: name, NotBefore: now.Add(-ClockSkew), NotAfter: now.Add(AuthorityValidity),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature}, nil
 }
 
-// serialBytes of a serial number, of which one bit is not used: it is positive.
+// serialBytes is the size of a serial number. Its highest bit is unused because serial numbers are
+// positive.
 const serialBytes = 16
 
 func newSerial() (*big.Int, error) {
 	return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), serialBytes*8-1))
 }
 
-// sign makes a certificate.
+// sign creates a certificate from a template and parses it.
 func sign(template, parent *x509.Certificate, public *ecdsa.PublicKey, key *ecdsa.PrivateKey) (*x509.Certificate, error) {
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, key)
 	if err != nil {
@@ -71,9 +73,10 @@ func sign(template, parent *x509.Certificate, public *ecdsa.PublicKey, key *ecds
 	return x509.ParseCertificate(der)
 }
 
-// Rotated is a new authority, which knows this one as the one before. What this one issued
-// is valid until it ends.
-func (a *Authority) Rotated(now time.Time) (*Authority, error) {
+// Rotate returns a new authority whose previous authority is this one. Certificates that this
+// authority issued stay valid until they expire. An expired authority is not kept as the previous
+// one.
+func (a *Authority) Rotate(now time.Time) (*Authority, error) {
 	next, err := NewAuthority(now)
 	if err != nil || !now.Before(a.cert.NotAfter) {
 		return next, err
@@ -84,48 +87,48 @@ func (a *Authority) Rotated(now time.Time) (*Authority, error) {
 	}
 	template.Subject, template.MaxPathLen, template.MaxPathLenZero = next.cert.Subject, 0, true
 	template.NotAfter = earlier(template.NotAfter, a.cert.NotAfter)
-	if next.crossed, err = sign(template, a.cert, &next.key.PublicKey, a.key); err != nil {
+	if next.crossSigned, err = sign(template, a.cert, &next.key.PublicKey, a.key); err != nil {
 		return nil, err
 	}
 	next.previous = a.cert
 	return next, nil
 }
 
-// Aged is true when the authority is to be rotated.
-func (a *Authority) Aged(now time.Time) bool { return aged(a.cert, now) }
+// RotationDue reports whether the authority is due for rotation.
+func (a *Authority) RotationDue(now time.Time) bool { return renewalDue(a.cert, now) }
 
-// RenewAt is when it is to be rotated.
+// RenewAt returns the time at which the authority is due for rotation.
 func (a *Authority) RenewAt() time.Time { return renewAt(a.cert) }
 
-// trusted are the certificates of the bundle.
-func (a *Authority) trusted() []*x509.Certificate {
+// roots returns the certificates of the bundle.
+func (a *Authority) roots() []*x509.Certificate {
 	if a.previous == nil {
 		return []*x509.Certificate{a.cert}
 	}
 	return []*x509.Certificate{a.cert, a.previous}
 }
 
-// Bundle is PEM of the certificates that are to be trusted.
-func (a *Authority) Bundle() []byte { return encodeCertificates(a.trusted()...) }
+// Bundle returns the trusted certificates in PEM.
+func (a *Authority) Bundle() []byte { return encodeCertificates(a.roots()...) }
 
-// Pool has the certificates that are to be trusted.
+// Pool returns a pool of the trusted certificates.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
-	for _, c := range a.trusted() {
+	for _, c := range a.roots() {
 		pool.AddCert(c)
 	}
 	return pool
 }
 
-// chain is what follows a certificate that the authority issues.
-func (a *Authority) chain() []*x509.Certificate {
-	if a.crossed == nil {
+// intermediates returns the certificates that follow each certificate that the authority issues.
+func (a *Authority) intermediates() []*x509.Certificate {
+	if a.crossSigned == nil {
 		return nil
 	}
-	return []*x509.Certificate{a.crossed}
+	return []*x509.Certificate{a.crossSigned}
 }
 
-// Format implements fmt.Formatter: an authority is never printed.
+// Format implements fmt.Formatter, so that the private key is never printed.
 func (a *Authority) Format(s fmt.State, _ rune) {
 	_, _ = fmt.Fprintf(s, "authority %q until %s", a.cert.Subject.CommonName, a.cert.NotAfter.Format(time.RFC3339))
 }

@@ -1,9 +1,11 @@
-// Package pki makes the certificates by which Cluster Autoscaler and the node group server know
-// each other: an authority, what the server shows, and what each autoscaler shows. It reads
-// and writes the data of Secrets, and asks no API server; the time is passed in.
+// Package pki issues the certificates with which Cluster Autoscaler and the node group server
+// authenticate each other: a certificate authority, the server certificate, and one client
+// certificate per autoscaler. It reads and writes the data of Secrets. It makes no API requests;
+// callers pass the current time.
 //
-// A new authority does not shut out whoever knows the one before: the bundle has both, and what
-// the new one issues is followed by its certificate of the one before.
+// Rotating the authority does not break peers that trust only the previous one: the bundle contains
+// both authorities, and every certificate that the new authority issues comes with the new
+// authority's certificate cross-signed by the previous one.
 package pki
 
 import (
@@ -12,32 +14,32 @@ import (
 	"time"
 )
 
-// How long certificates live. Each is renewed when two thirds of that are over.
+// Validity of certificates. Each certificate is renewed after two thirds of its validity.
 const (
-	// AuthorityLife is that of the authority.
-	AuthorityLife = 365 * 24 * time.Hour
-	// LeafLife is that of a certificate for a server or a client.
-	LeafLife = 30 * 24 * time.Hour
-	// Skew is how far clocks may differ: certificates are valid since so long before they were made.
-	Skew = 5 * time.Minute
+	// AuthorityValidity is the validity of the authority's certificate.
+	AuthorityValidity = 365 * 24 * time.Hour
+	// LeafValidity is the validity of a server or client certificate.
+	LeafValidity = 30 * 24 * time.Hour
+	// ClockSkew is the tolerated clock difference: certificates are valid from this long before
+	// they are issued.
+	ClockSkew = 5 * time.Minute
 )
 
-// Keys of the Secrets: those of kubernetes.io/tls, and ca.crt.
+// Keys of the Secrets: the keys of type kubernetes.io/tls, and ca.crt.
 const (
-	// BundleKey has the certificates that are trusted: of the authority, and of the one before.
+	// BundleKey holds the trusted certificates: the current and the previous authority.
 	BundleKey = "ca.crt"
-	// CertificateKey has a certificate and what leads to the authority.
+	// CertificateKey holds a certificate followed by its intermediate certificates.
 	CertificateKey = "tls.crt"
-	// PrivateKey has its private key.
+	// PrivateKey holds the private key of the certificate.
 	PrivateKey = "tls.key"
 )
 
-// Error says what is wrong with a certificate, a key, or who one is wanted for. It quotes no
-// content.
+// Error describes an invalid certificate, private key or subject. It never quotes their content.
 type Error struct {
-	// Field that is wrong, such as a key of a Secret; it may be empty.
+	// Field is the invalid field, such as a key of a Secret; it may be empty.
 	Field string
-	// Message for people.
+	// Message describes the problem to users.
 	Message string
 }
 
@@ -49,16 +51,16 @@ func (e *Error) Error() string {
 	return e.Field + ": " + e.Message
 }
 
-func refuse(field, format string, args ...any) error {
+func errorf(field, format string, args ...any) error {
 	return &Error{Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
-// renewAt is when two thirds of a certificate's life are over.
+// renewAt returns the time at which two thirds of a certificate's validity have passed.
 func renewAt(c *x509.Certificate) time.Time {
 	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) / 3 * 2)
 }
 
-// aged is true for a certificate that is to be renewed, or is of a time to come.
-func aged(c *x509.Certificate, now time.Time) bool {
+// renewalDue reports whether a certificate is due for renewal or is not valid yet.
+func renewalDue(c *x509.Certificate, now time.Time) bool {
 	return now.Before(c.NotBefore) || !now.Before(renewAt(c))
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/pki"
 )
 
-// goldenData is the data of a Secret that an earlier release wrote. Signatures are random, so these
-// files were generated once: an authority at start, the next one a day later, and two pairs of the
-// first one.
+// goldenData returns the data of a Secret that an earlier release wrote. Signatures are random, so
+// these files were generated once: an authority at start, its rotation a day later, and two key
+// pairs of the first authority.
 func goldenData(t *testing.T, name string) map[string][]byte {
 	t.Helper()
 	out := map[string][]byte{}
@@ -30,47 +30,48 @@ func goldenAuthority(t *testing.T, name string) *pki.Authority {
 	return a
 }
 
-// The authority of an earlier release is not replaced: every Cluster Autoscaler trusts it.
+// TestGoldenAuthorities: the authority of an earlier release is not replaced, because every Cluster
+// Autoscaler trusts it.
 func TestGoldenAuthorities(t *testing.T) {
 	for _, name := range []string{"authority", "rotated"} {
 		want := goldenData(t, name)
-		if got := data(t, goldenAuthority(t, name)); !maps.EqualFunc(got, want, bytes.Equal) {
-			t.Errorf("%s: it is written as another one", name)
+		if got := secretData(t, goldenAuthority(t, name)); !maps.EqualFunc(got, want, bytes.Equal) {
+			t.Errorf("%s: the data changed by reading and writing", name)
 		}
-		if _, changed, err := pki.Keep(want, start.Add(2*day)); err != nil || changed {
+		if _, changed, err := pki.EnsureAuthority(want, start.Add(2*day)); err != nil || changed {
 			t.Errorf("%s: changed is %t, %v", name, changed, err)
 		}
 	}
 	if got := goldenAuthority(t, "rotated").Bundle(); bytes.Count(got, []byte("BEGIN")) != 2 {
-		t.Errorf("the authority before is not trusted any more:\n%s", got)
+		t.Errorf("the previous authority is missing from the bundle:\n%s", got)
 	}
 }
 
-// Certificates of an earlier release are not issued again before they are due.
-func TestGoldenPairs(t *testing.T) {
+// TestGoldenKeyPairs: certificates of an earlier release are kept until their renewal is due.
+func TestGoldenKeyPairs(t *testing.T) {
 	a := goldenAuthority(t, "authority")
-	server := pki.Server("ksctl-gitops.ksctl-gitops-system.svc", "10.0.0.1")
-	for name, subject := range map[string]pki.Subject{"client": pki.Client(prod), "server": server} {
+	server := pki.ServerSubject("ksctl-gitops.ksctl-gitops-system.svc", "10.0.0.1")
+	for name, subject := range map[string]pki.Subject{"client": pki.ClientSubject(prod), "server": server} {
 		want := goldenData(t, name)
-		p, err := pki.ReadPair(want)
+		p, err := pki.ReadKeyPair(want)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if got := pairData(t, a, p); !maps.EqualFunc(got, want, bytes.Equal) {
-			t.Errorf("%s: it is written as another one", name)
+		if got := keyPairSecretData(t, a, p); !maps.EqualFunc(got, want, bytes.Equal) {
+			t.Errorf("%s: the data changed by reading and writing", name)
 		}
-		if a.Due(p, subject, start.Add(2*day)) {
-			t.Errorf("%s: it is issued again", name)
+		if a.RenewalDue(p, subject, start.Add(2*day)) {
+			t.Errorf("%s: renewal is due", name)
 		}
-		if _, changed, err := a.Renew(want, subject, start.Add(2*day)); err != nil || changed {
+		if _, changed, err := a.EnsureKeyPair(want, subject, start.Add(2*day)); err != nil || changed {
 			t.Errorf("%s: changed is %t, %v", name, changed, err)
 		}
 	}
-	p, err := pki.ReadPair(goldenData(t, "client"))
+	p, err := pki.ReadKeyPair(goldenData(t, "client"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, err := pki.ClientOf(p.Leaf()); err != nil || got != prod {
-		t.Errorf("it is of %s, %v", got, err)
+		t.Errorf("got client %s, %v", got, err)
 	}
 }

@@ -10,16 +10,17 @@ import (
 	"time"
 )
 
-// Pair is a certificate with what leads to the authority, and its private key. It is not changed.
-type Pair struct {
-	// chain begins with the certificate itself.
+// KeyPair is a certificate with its intermediate certificates and its private key. It is immutable.
+type KeyPair struct {
+	// chain begins with the certificate itself; the intermediates follow.
 	chain []*x509.Certificate
 	key   *ecdsa.PrivateKey
 }
 
-// Issue makes a certificate for a server or a client. Where that can't be, the error is an *Error.
-func (a *Authority) Issue(s Subject, now time.Time) (*Pair, error) {
-	if err := s.check(); err != nil {
+// Issue issues a certificate for a server or a client. The error is an *Error if the subject is
+// invalid.
+func (a *Authority) Issue(s Subject, now time.Time) (*KeyPair, error) {
+	if err := s.validate(); err != nil {
 		return nil, err
 	}
 	serial, err := newSerial()
@@ -30,30 +31,30 @@ func (a *Authority) Issue(s Subject, now time.Time) (*Pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	template := &x509.Certificate{SerialNumber: serial, NotBefore: now.Add(-Skew), NotAfter: earlier(now.Add(LeafLife), a.cert.NotAfter),
+	template := &x509.Certificate{SerialNumber: serial, NotBefore: now.Add(-ClockSkew), NotAfter: earlier(now.Add(LeafValidity), a.cert.NotAfter),
 		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature}
-	s.write(template)
+	s.applyTo(template)
 	cert, err := sign(template, a.cert, &key.PublicKey, a.key)
 	if err != nil {
 		return nil, err
 	}
-	return &Pair{chain: append([]*x509.Certificate{cert}, a.chain()...), key: key}, nil
+	return &KeyPair{chain: append([]*x509.Certificate{cert}, a.intermediates()...), key: key}, nil
 }
 
-// Due is true when a certificate is to be issued anew: there is none, two thirds of its life
-// are over, it is for somebody else, or this authority did not sign it.
-func (a *Authority) Due(p *Pair, s Subject, now time.Time) bool {
-	return p == nil || aged(p.chain[0], now) || !s.is(p.chain[0]) || p.chain[0].CheckSignatureFrom(a.cert) != nil
+// RenewalDue reports whether a new certificate must be issued for the subject: p is nil, two thirds
+// of its validity have passed, it is for another subject, or this authority did not sign it.
+func (a *Authority) RenewalDue(p *KeyPair, s Subject, now time.Time) bool {
+	return p == nil || renewalDue(p.chain[0], now) || !s.matches(p.chain[0]) || p.chain[0].CheckSignatureFrom(a.cert) != nil
 }
 
-// RenewAt is when two thirds of its life are over.
-func (p *Pair) RenewAt() time.Time { return renewAt(p.chain[0]) }
+// RenewAt returns the time at which two thirds of the certificate's validity have passed.
+func (p *KeyPair) RenewAt() time.Time { return renewAt(p.chain[0]) }
 
-// Leaf is the certificate itself. It must not be changed.
-func (p *Pair) Leaf() *x509.Certificate { return p.chain[0] }
+// Leaf returns the certificate itself. Callers must not modify it.
+func (p *KeyPair) Leaf() *x509.Certificate { return p.chain[0] }
 
-// TLS is the pair as a server or a client shows it.
-func (p *Pair) TLS() tls.Certificate {
+// TLS returns the key pair in the form that crypto/tls presents to a peer.
+func (p *KeyPair) TLS() tls.Certificate {
 	out := tls.Certificate{PrivateKey: p.key, Leaf: p.chain[0]}
 	for _, c := range p.chain {
 		out.Certificate = append(out.Certificate, c.Raw)
@@ -61,10 +62,10 @@ func (p *Pair) TLS() tls.Certificate {
 	return out
 }
 
-// Certificate is PEM of the certificate and what leads to the authority. It has no secrets.
-func (p *Pair) Certificate() []byte { return encodeCertificates(p.chain...) }
+// Certificate returns the certificate and its intermediates in PEM. The result contains no secrets.
+func (p *KeyPair) Certificate() []byte { return encodeCertificates(p.chain...) }
 
-// Format implements fmt.Formatter: a pair is never printed.
-func (p *Pair) Format(s fmt.State, _ rune) {
+// Format implements fmt.Formatter, so that the private key is never printed.
+func (p *KeyPair) Format(s fmt.State, _ rune) {
 	_, _ = fmt.Fprintf(s, "certificate of %q until %s", p.chain[0].Subject.CommonName, p.chain[0].NotAfter.Format(time.RFC3339))
 }

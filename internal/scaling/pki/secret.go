@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// Data is what is kept of an authority in its Secret: the bundle, its own certificate and that
-// which the one before gave it, and its private key.
-func (a *Authority) Data() (map[string][]byte, error) {
+// SecretData returns the data of the authority's Secret: the bundle, its own certificate followed
+// by the cross-signed one, and its private key.
+func (a *Authority) SecretData() (map[string][]byte, error) {
 	key, err := encodeKey(a.key)
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{BundleKey: a.Bundle(), CertificateKey: encodeCertificates(append([]*x509.Certificate{a.cert}, a.chain()...)...), PrivateKey: key}, nil
+	return map[string][]byte{BundleKey: a.Bundle(), CertificateKey: encodeCertificates(append([]*x509.Certificate{a.cert}, a.intermediates()...)...), PrivateKey: key}, nil
 }
 
-// ReadAuthority reads what Data wrote. The one before is left out when it has ended. The error is
-// an *Error.
+// ReadAuthority reads the data that SecretData returned. It drops the previous authority once that
+// has expired. The error is an *Error.
 func ReadAuthority(data map[string][]byte, now time.Time) (*Authority, error) {
-	own, err := readCertificates(CertificateKey, data[CertificateKey])
+	chain, err := readCertificates(CertificateKey, data[CertificateKey])
 	if err != nil {
 		return nil, err
 	}
-	a := &Authority{cert: own[0]}
+	a := &Authority{cert: chain[0]}
 	if !a.cert.IsCA || a.cert.CheckSignatureFrom(a.cert) != nil {
-		return nil, refuse(CertificateKey, "its first certificate is not that of an authority that signed itself")
+		return nil, errorf(CertificateKey, "the first certificate is not a self-signed certificate authority")
 	}
 	if a.key, err = readKey(PrivateKey, data[PrivateKey], a.cert); err != nil {
 		return nil, err
@@ -34,25 +34,25 @@ func ReadAuthority(data map[string][]byte, now time.Time) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !bundle[0].Equal(a.cert) || len(bundle) > 2 || len(own) != len(bundle) {
-		return nil, refuse(BundleKey, "it has not that authority, and after it at most the one before, which gave it the second certificate of %s", CertificateKey)
+	if !bundle[0].Equal(a.cert) || len(bundle) > 2 || len(chain) != len(bundle) {
+		return nil, errorf(BundleKey, "must contain the authority of %[1]s, followed by the previous authority only if %[1]s has a second certificate", CertificateKey)
 	}
 	if len(bundle) == 1 {
 		return a, nil
 	}
-	previous, crossed := bundle[1], own[1]
-	if crossed.CheckSignatureFrom(previous) != nil || !crossed.IsCA || !a.key.PublicKey.Equal(crossed.PublicKey) {
-		return nil, refuse(CertificateKey, "its second certificate was not given to that authority by the one before")
+	previous, crossSigned := bundle[1], chain[1]
+	if crossSigned.CheckSignatureFrom(previous) != nil || !crossSigned.IsCA || !a.key.PublicKey.Equal(crossSigned.PublicKey) {
+		return nil, errorf(CertificateKey, "the second certificate is not the authority's certificate cross-signed by the previous authority")
 	}
 	if now.Before(previous.NotAfter) {
-		a.previous, a.crossed = previous, crossed
+		a.previous, a.crossSigned = previous, crossSigned
 	}
 	return a, nil
 }
 
-// PairData is what is kept of a server or a client in its Secret: whom it trusts, its certificate
-// with what leads to the authority, and its private key.
-func (a *Authority) PairData(p *Pair) (map[string][]byte, error) {
+// KeyPairSecretData returns the data of the Secret of a server or a client: the bundle that it
+// trusts, its certificate with the intermediates, and its private key.
+func (a *Authority) KeyPairSecretData(p *KeyPair) (map[string][]byte, error) {
 	key, err := encodeKey(p.key)
 	if err != nil {
 		return nil, err
@@ -60,9 +60,9 @@ func (a *Authority) PairData(p *Pair) (map[string][]byte, error) {
 	return map[string][]byte{BundleKey: a.Bundle(), CertificateKey: p.Certificate(), PrivateKey: key}, nil
 }
 
-// ReadPair reads what PairData wrote. Whether it is to be trusted is for Due to say. The error is an
-// *Error.
-func ReadPair(data map[string][]byte) (*Pair, error) {
+// ReadKeyPair reads the data that KeyPairSecretData returned. It does not verify who signed the
+// certificate: RenewalDue does. The error is an *Error.
+func ReadKeyPair(data map[string][]byte) (*KeyPair, error) {
 	chain, err := readCertificates(CertificateKey, data[CertificateKey])
 	if err != nil {
 		return nil, err
@@ -71,13 +71,14 @@ func ReadPair(data map[string][]byte) (*Pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Pair{chain: chain, key: key}, nil
+	return &KeyPair{chain: chain, key: key}, nil
 }
 
-// Keep is the authority of a Secret as it is to be from now on: as it is, rotated when that is
-// due, or a new one where the Secret has none. Changed is true where the Secret is to be written.
-// Where it has one that can't be read, the error is an *Error: nothing is made in its place.
-func Keep(data map[string][]byte, now time.Time) (a *Authority, changed bool, err error) {
+// EnsureAuthority returns the authority of a Secret: unchanged, rotated if that is due, or a new
+// one if the Secret has no data. changed reports whether the caller must write the Secret. If the
+// data is invalid, the error is an *Error: EnsureAuthority never replaces an authority that it
+// can't read.
+func EnsureAuthority(data map[string][]byte, now time.Time) (a *Authority, changed bool, err error) {
 	if len(data) == 0 {
 		a, err = NewAuthority(now)
 		return a, true, err
@@ -85,17 +86,18 @@ func Keep(data map[string][]byte, now time.Time) (a *Authority, changed bool, er
 	if a, err = ReadAuthority(data, now); err != nil {
 		return nil, false, err
 	}
-	if a.Aged(now) {
-		a, err = a.Rotated(now)
+	if a.RotationDue(now) {
+		a, err = a.Rotate(now)
 		return a, true, err
 	}
 	return a, false, nil
 }
 
-// Renew is the certificate in a Secret as it is to be from now on: as it is, or issued anew
-// where that is due or it can't be read.
-func (a *Authority) Renew(data map[string][]byte, s Subject, now time.Time) (p *Pair, changed bool, err error) {
-	if p, err = ReadPair(data); err == nil && !a.Due(p, s, now) {
+// EnsureKeyPair returns the key pair of a Secret: unchanged, or newly issued if renewal is due or
+// the data is invalid. changed reports whether the caller must write the Secret; that includes a
+// change of the bundle alone.
+func (a *Authority) EnsureKeyPair(data map[string][]byte, s Subject, now time.Time) (p *KeyPair, changed bool, err error) {
+	if p, err = ReadKeyPair(data); err == nil && !a.RenewalDue(p, s, now) {
 		return p, !bytes.Equal(data[BundleKey], a.Bundle()), nil
 	}
 	p, err = a.Issue(s, now)

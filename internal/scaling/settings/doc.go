@@ -1,6 +1,6 @@
-// Package settings says how Cluster Autoscaler is to run for a KsctlAutoScaler: which version,
-// with which flags and files, and which installs of the catalogue bring it. It is a function of
-// the spec and of what it is told: it asks no API server.
+// Package settings computes how Cluster Autoscaler runs for a KsctlAutoScaler: its version, its
+// flags and files, and the KsctlInstalls from the catalog that deploy it. Its functions depend only
+// on the spec and on Inputs; they make no API requests.
 package settings
 
 import (
@@ -9,69 +9,73 @@ import (
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 )
 
-// Stack of the catalogue that has Cluster Autoscaler, its version and its components.
+// The stack of the catalog that contains Cluster Autoscaler, its version and its components.
 const (
-	Stack        = "cluster-autoscaler"
+	StackName    = "cluster-autoscaler"
 	StackVersion = "1.0.0"
 
 	autoscalerComponent = "autoscaler"
 	prioritiesComponent = "priorities"
 )
 
-// Where Cluster Autoscaler finds its files. The stack mounts them there; one that is installed
-// otherwise has to have them at the same places, or other flags.
+// Paths of Cluster Autoscaler's files in its container. The stack mounts the files there. A Cluster
+// Autoscaler that is deployed by other means needs the files at the same paths, or other flags.
 const (
 	// CloudConfigFile is the configuration of the provider externalgrpc.
 	CloudConfigFile = "/etc/cluster-autoscaler/config/cloud-config.yaml"
-	// KubeConfigFile is the kubeconfig of the cluster that is scaled.
+	// KubeConfigFile is the kubeconfig of the scaled cluster.
 	KubeConfigFile = "/etc/cluster-autoscaler/kubeconfig/kubeconfig"
-	// TLSFolder has ca.crt, tls.crt and tls.key, for the node group server.
-	TLSFolder = "/etc/cluster-autoscaler/tls"
+	// TLSDir contains ca.crt, tls.crt and tls.key for the connection to the node group server.
+	TLSDir = "/etc/cluster-autoscaler/tls"
 )
 
-// In the cluster that is scaled.
+// Objects of Cluster Autoscaler in the scaled cluster.
 const (
-	// Namespace has what Cluster Autoscaler keeps there: its lease and its ConfigMaps.
+	// Namespace contains the lease and the ConfigMaps of Cluster Autoscaler.
 	Namespace = "kube-system"
-	// LeaseName is the same for all of ours, so that two of them never scale one cluster.
+	// LeaseName is the same for every Cluster Autoscaler that this project deploys, so that two of
+	// them never scale one cluster.
 	LeaseName = "ksctl-cluster-autoscaler"
-	// StatusConfigMap is where it says how it is.
+	// StatusConfigMap is the ConfigMap to which Cluster Autoscaler writes its status.
 	StatusConfigMap = "cluster-autoscaler-status"
 )
 
-// CallTimeout is how long Cluster Autoscaler waits for an answer of the node group server.
+// CallTimeout is how long Cluster Autoscaler waits for a response of the node group server.
 const CallTimeout = 10 * time.Second
 
-// DefaultImage of Cluster Autoscaler.
+// DefaultImage is the default image repository of Cluster Autoscaler.
 const DefaultImage = "registry.k8s.io/autoscaling/cluster-autoscaler"
 
-// Inputs are what the settings follow from, beside the spec. They have no secrets.
+// Inputs are the facts beside the spec from which the settings are computed. They contain no
+// secrets.
 type Inputs struct {
-	// Version of Cluster Autoscaler, as Version returns it.
+	// Version is the version of Cluster Autoscaler, as Version returns it.
 	Version string
-	// Address of the node group server: <host>:<port>. Its certificate has to be for the host.
+	// Address is the address of the node group server: <host>:<port>. The server's certificate must
+	// be valid for the host.
 	Address string
-	// KubeConfigSecret in the namespace of the KsctlAutoScaler has the kubeconfig at KubeConfigKey,
-	// as the status of the KsctlCluster says. KubeConfigRevision is another one whenever the
-	// kubeconfig is.
+	// KubeConfigSecret is a Secret in the namespace of the KsctlAutoScaler. It holds the kubeconfig
+	// at KubeConfigKey; both come from the status of the KsctlCluster. KubeConfigRevision changes
+	// whenever the kubeconfig changes.
 	KubeConfigSecret, KubeConfigKey, KubeConfigRevision string
-	// ClientSecret in that namespace has who the autoscaler is: ca.crt, tls.crt and tls.key.
-	// Certificates are the first two of them.
+	// ClientSecret is the Secret in that namespace with the client certificate: ca.crt, tls.crt and
+	// tls.key. Certificates are its ca.crt and tls.crt.
 	ClientSecret string
 	Certificates [2][]byte
 }
 
-// usesPriorities is true where the priorities of pools are asked for.
-func usesPriorities(spec *clusterv1.KsctlAutoScalerSpec) bool {
+// usesPriorityExpander reports whether the expanders include Priority.
+func usesPriorityExpander(spec *clusterv1.KsctlAutoScalerSpec) bool {
 	for _, e := range expanders(spec) {
-		if e == priority {
+		if e == priorityExpander {
 			return true
 		}
 	}
 	return false
 }
 
-// Installed is true where Cluster Autoscaler is installed beside the controller.
-func Installed(spec *clusterv1.KsctlAutoScalerSpec) bool {
+// InstallRequested reports whether the controller installs Cluster Autoscaler in its own cluster.
+// That is the default.
+func InstallRequested(spec *clusterv1.KsctlAutoScalerSpec) bool {
 	return spec.Autoscaler == nil || spec.Autoscaler.Install == nil || *spec.Autoscaler.Install
 }

@@ -14,42 +14,43 @@ import (
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 )
 
-// priority is the expander that goes by the priorities of pools.
-const priority clusterv1.Expander = "Priority"
+// priorityExpander is the expander that selects a pool by its priority.
+const priorityExpander clusterv1.Expander = "Priority"
 
-// expanderFlags are the names by which Cluster Autoscaler knows expanders.
-var expanderFlags = map[clusterv1.Expander]string{
-	"LeastWaste": "least-waste", priority: "priority", "LeastNodes": "least-nodes", "MostPods": "most-pods", "Random": "random",
+// expanderNames maps expanders of the API to their names in Cluster Autoscaler's --expander flag.
+var expanderNames = map[clusterv1.Expander]string{
+	"LeastWaste": "least-waste", priorityExpander: "priority", "LeastNodes": "least-nodes", "MostPods": "most-pods", "Random": "random",
 }
 
-// Defaults of Cluster Autoscaler, for what is not bounded. Memory is in GiB.
+// Cluster Autoscaler's default maxima, for limits whose maximum is unset. Memory is in GiB.
 const (
-	maxCores  = 320_000
-	maxMemory = 6_400_000
+	defaultMaxCores     = 320_000
+	defaultMaxMemoryGiB = 6_400_000
 )
 
-// maxNodeProvisionTime when unset: ksctl makes machines one after the other.
-const maxNodeProvisionTime = 20 * time.Minute
+// defaultMaxNodeProvisionTime applies when spec.scaleUp.maxNodeProvisionTime is unset. It exceeds
+// Cluster Autoscaler's default because ksctl creates machines one at a time.
+const defaultMaxNodeProvisionTime = 20 * time.Minute
 
-// balancingIgnores are labels in which pools differ that are alike else.
-var balancingIgnores = []string{clusterv1.PoolLabel, "node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"}
+// balancingIgnoredLabels are labels in which otherwise similar pools differ.
+var balancingIgnoredLabels = []string{clusterv1.PoolLabel, "node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"}
 
-// flags of a command line.
+// flags are the arguments of a command line.
 type flags []string
 
 func (f *flags) set(name, format string, args ...any) {
 	*f = append(*f, "--"+name+"="+fmt.Sprintf(format, args...))
 }
 
-// duration sets a flag where it is not what Cluster Autoscaler has anyhow.
-func (f *flags) duration(name string, d *metav1.Duration, theirs time.Duration) {
-	if d != nil && d.Duration != theirs {
+// setDuration sets a flag unless the value equals Cluster Autoscaler's default.
+func (f *flags) setDuration(name string, d *metav1.Duration, defaultValue time.Duration) {
+	if d != nil && d.Duration != defaultValue {
 		f.set(name, "%s", d.Duration)
 	}
 }
 
-// Flags of Cluster Autoscaler that the spec means, in order: what differs from its defaults, and
-// what has to be so whatever those are.
+// Flags returns Cluster Autoscaler's flags for the spec, sorted: the flags that differ from its
+// defaults, and those that must be set regardless of the defaults.
 func Flags(spec *clusterv1.KsctlAutoScalerSpec, in Inputs) []string {
 	var f flags
 	f.set("cloud-provider", "externalgrpc")
@@ -63,31 +64,31 @@ func Flags(spec *clusterv1.KsctlAutoScalerSpec, in Inputs) []string {
 		verbosity = ptr.Deref(a.LogVerbosity, verbosity)
 	}
 	f.set("v", "%d", verbosity)
-	f.limits(spec.Limits)
-	f.scaleUp(spec, in.Version)
-	f.scaleDown(spec)
-	f.pods(spec.Pods)
+	f.addLimits(spec.Limits)
+	f.addScaleUp(spec, in.Version)
+	f.addScaleDown(spec)
+	f.addPodRules(spec.Pods)
 	slices.Sort(f)
 	return f
 }
 
-func (f *flags) limits(l *clusterv1.ScalingLimits) {
+func (f *flags) addLimits(l *clusterv1.ScalingLimits) {
 	if l == nil {
 		return
 	}
 	if l.MaxNodesTotal > 0 {
 		f.set("max-nodes-total", "%d", l.MaxNodesTotal)
 	}
-	f.bounds("cores-total", l.Cores, maxCores)
-	f.bounds("memory-total", l.MemoryGiB, maxMemory)
+	f.setBounds("cores-total", l.Cores, defaultMaxCores)
+	f.setBounds("memory-total", l.MemoryGiB, defaultMaxMemoryGiB)
 }
 
-func (f *flags) bounds(name string, b *clusterv1.Bounds, most int32) {
+func (f *flags) setBounds(name string, b *clusterv1.Bounds, defaultMax int32) {
 	if b == nil || b.Min == nil && b.Max == nil {
 		return
 	}
-	least := ptr.Deref(b.Min, 0)
-	f.set(name, "%d:%d", least, max(least, ptr.Deref(b.Max, most)))
+	lower := ptr.Deref(b.Min, 0)
+	f.set(name, "%d:%d", lower, max(lower, ptr.Deref(b.Max, defaultMax)))
 }
 
 func expanders(spec *clusterv1.KsctlAutoScalerSpec) []clusterv1.Expander {
@@ -97,10 +98,10 @@ func expanders(spec *clusterv1.KsctlAutoScalerSpec) []clusterv1.Expander {
 	return spec.ScaleUp.Expanders
 }
 
-func (f *flags) scaleUp(spec *clusterv1.KsctlAutoScalerSpec, version string) {
+func (f *flags) addScaleUp(spec *clusterv1.KsctlAutoScalerSpec, version string) {
 	var names []string
 	for _, e := range expanders(spec) {
-		names = append(names, expanderFlags[e])
+		names = append(names, expanderNames[e])
 	}
 	f.set("expander", "%s", strings.Join(names, ","))
 	up := spec.ScaleUp
@@ -108,25 +109,25 @@ func (f *flags) scaleUp(spec *clusterv1.KsctlAutoScalerSpec, version string) {
 		up = &clusterv1.ScaleUp{}
 	}
 	f.set("enforce-node-group-min-size", "%t", ptr.Deref(up.EnforceMinSize, true))
-	f.set("max-node-provision-time", "%s", ptr.Deref(up.MaxNodeProvisionTime, metav1.Duration{Duration: maxNodeProvisionTime}).Duration)
-	if hasStartupTime(version) {
-		f.duration("max-node-startup-time", up.MaxNodeStartupTime, 15*time.Minute)
+	f.set("max-node-provision-time", "%s", ptr.Deref(up.MaxNodeProvisionTime, metav1.Duration{Duration: defaultMaxNodeProvisionTime}).Duration)
+	if supportsMaxNodeStartupTime(version) {
+		f.setDuration("max-node-startup-time", up.MaxNodeStartupTime, 15*time.Minute)
 	}
-	f.duration("new-pod-scale-up-delay", up.NewPodDelay, 0)
-	f.duration("scan-interval", up.ScanInterval, 10*time.Second)
+	f.setDuration("new-pod-scale-up-delay", up.NewPodDelay, 0)
+	f.setDuration("scan-interval", up.ScanInterval, 10*time.Second)
 	if up.BalanceSimilarPools {
 		f.set("balance-similar-node-groups", "true")
-		for _, label := range balancingIgnores {
+		for _, label := range balancingIgnoredLabels {
 			f.set("balancing-ignore-label", "%s", label)
 		}
 	}
 }
 
-func (f *flags) scaleDown(spec *clusterv1.KsctlAutoScalerSpec) {
+func (f *flags) addScaleDown(spec *clusterv1.KsctlAutoScalerSpec) {
 	if spec.Mode == clusterv1.ScalingUpOnly || spec.Mode == clusterv1.ScalingOff {
 		f.set("scale-down-enabled", "false")
 	}
-	// The last worker alone can go, and then the one before it.
+	// Only the last worker can be removed, and then the one before it: one at a time.
 	f.set("max-scale-down-parallelism", "1")
 	down := spec.ScaleDown
 	if down == nil {
@@ -135,17 +136,17 @@ func (f *flags) scaleDown(spec *clusterv1.KsctlAutoScalerSpec) {
 	if p := ptr.Deref(down.UtilizationThresholdPercent, 50); p != 50 {
 		f.set("scale-down-utilization-threshold", "%s", strconv.FormatFloat(float64(p)/100, 'f', -1, 64))
 	}
-	f.duration("scale-down-unneeded-time", down.UnneededTime, 10*time.Minute)
-	f.duration("scale-down-unready-time", down.UnreadyTime, 20*time.Minute)
-	f.duration("scale-down-delay-after-add", down.DelayAfterAdd, 10*time.Minute)
-	f.duration("scale-down-delay-after-delete", down.DelayAfterDelete, 0)
-	f.duration("scale-down-delay-after-failure", down.DelayAfterFailure, 3*time.Minute)
+	f.setDuration("scale-down-unneeded-time", down.UnneededTime, 10*time.Minute)
+	f.setDuration("scale-down-unready-time", down.UnreadyTime, 20*time.Minute)
+	f.setDuration("scale-down-delay-after-add", down.DelayAfterAdd, 10*time.Minute)
+	f.setDuration("scale-down-delay-after-delete", down.DelayAfterDelete, 0)
+	f.setDuration("scale-down-delay-after-failure", down.DelayAfterFailure, 3*time.Minute)
 	if d := down.MaxGracefulTermination; d != nil && d.Duration != 10*time.Minute {
 		f.set("max-graceful-termination-sec", "%d", int64(math.Ceil(d.Seconds())))
 	}
 }
 
-func (f *flags) pods(p *clusterv1.PodRules) {
+func (f *flags) addPodRules(p *clusterv1.PodRules) {
 	if p == nil {
 		return
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/settings"
 )
 
-// fullSpec has every field set.
+// fullSpec returns a spec with every field set.
 func fullSpec() *clusterv1.KsctlAutoScalerSpec {
-	spec := &everything().Spec
+	spec := &customized().Spec
 	spec.Mode = clusterv1.ScalingUpOnly
 	spec.Agent.SecretRef, spec.Agent.ServerName = &fluxmeta.LocalObjectReference{Name: "agent"}, "agent"
 	spec.Autoscaler.Install = ptr.To(true)
@@ -37,8 +37,8 @@ func fullSpec() *clusterv1.KsctlAutoScalerSpec {
 	return spec
 }
 
-// The Pods of Cluster Autoscaler carry the hash of their settings. With another hash each of them
-// would restart after an update.
+// TestGoldenHashes: the Pods of Cluster Autoscaler carry the hash of their settings. If an update
+// of the controller changed the hash, each of them would restart.
 func TestGoldenHashes(t *testing.T) {
 	in := inputs()
 	goldenfile.Complete(t, in)
@@ -50,13 +50,13 @@ func TestGoldenHashes(t *testing.T) {
 		name string
 		spec *clusterv1.KsctlAutoScalerSpec
 		in   settings.Inputs
-	}{{"least", empty, settings.Inputs{}}, {"what is required", &least().Spec, in}, {"every field", full, in}} {
-		_, _ = fmt.Fprintf(&lines, "%s: %s\n", c.name, settings.Hash(c.spec, c.in))
+	}{{"least", empty, settings.Inputs{}}, {"what is required", &minimal().Spec, in}, {"every field", full, in}} {
+		_, _ = fmt.Fprintf(&lines, "%s: %s\n", c.name, settings.ConfigHash(c.spec, c.in))
 	}
 	goldenfile.Equal(t, "hashes.txt", []byte(lines.String()))
 }
 
-// Objects have these names and labels, and Pods have these paths.
+// TestGoldenNames: objects in clusters have these names and labels, and Pods have these paths.
 func TestGoldenNames(t *testing.T) {
 	var lines strings.Builder
 	for _, name := range []string{"prod-eu", "prod.eu", strings.Repeat("x", 63), strings.Repeat("x", 252) + "y"} {
@@ -64,9 +64,9 @@ func TestGoldenNames(t *testing.T) {
 			settings.PrioritiesName(name), settings.ClientSecretName(name))
 	}
 	_, _ = fmt.Fprintf(&lines, "label: %s\n", settings.Label)
-	_, _ = fmt.Fprintf(&lines, "stack: %s %s\n", settings.Stack, settings.StackVersion)
+	_, _ = fmt.Fprintf(&lines, "stack: %s %s\n", settings.StackName, settings.StackVersion)
 	_, _ = fmt.Fprintf(&lines, "files: %s %s %s\n", settings.CloudConfigFile, settings.KubeConfigFile,
-		settings.TLSFolder)
+		settings.TLSDir)
 	_, _ = fmt.Fprintf(&lines, "in the cluster: %s %s %s\n", settings.Namespace, settings.LeaseName,
 		settings.StatusConfigMap)
 	goldenfile.Equal(t, "names.txt", []byte(lines.String()))

@@ -14,78 +14,80 @@ import (
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 )
 
-// Label is on the installs that a KsctlAutoScaler has, and on what they install in its namespace.
+// Label marks the installs of a KsctlAutoScaler and the objects that they install in its namespace.
 // Its value is the name of the Deployment.
 const Label = "cluster.ksctl.com/autoscaler"
 
-// Suffixes of names.
+// Suffixes of generated names.
 const (
 	deploymentSuffix = "-autoscaler"
 	prioritiesSuffix = "-autoscaler-priorities"
 	secretSuffix     = "-autoscaler-tls"
 )
 
-// maxName is the longest name that is made: it is a label's value, and the beginning of a Pod's name.
-const maxName = 63
+// maxNameLength bounds generated names: they are label values and prefixes of Pod names.
+const maxNameLength = 63
 
-// DeploymentName is that of Cluster Autoscaler, in the namespace of the KsctlAutoScaler. The
-// install that brings it has the same name.
-func DeploymentName(autoscaler string) string { return bounded(autoscaler, deploymentSuffix) }
+// DeploymentName returns the name of Cluster Autoscaler's Deployment, in the namespace of the
+// KsctlAutoScaler. The install that deploys it has the same name.
+func DeploymentName(autoscaler string) string { return boundedName(autoscaler, deploymentSuffix) }
 
-// PrioritiesName is that of the install that brings the priorities to the cluster.
-func PrioritiesName(autoscaler string) string { return bounded(autoscaler, prioritiesSuffix) }
+// PrioritiesName returns the name of the install that deploys the priorities to the scaled cluster.
+func PrioritiesName(autoscaler string) string { return boundedName(autoscaler, prioritiesSuffix) }
 
-// ClientSecretName is that of the Secret by which Cluster Autoscaler says who it is.
-func ClientSecretName(autoscaler string) string { return bounded(autoscaler, secretSuffix) }
+// ClientSecretName returns the name of the Secret with Cluster Autoscaler's client certificate.
+func ClientSecretName(autoscaler string) string { return boundedName(autoscaler, secretSuffix) }
 
-// bounded is a DNS label: the name, or what is left of it and a hash, and the suffix.
-func bounded(name, suffix string) string {
-	if len(name)+len(suffix) <= maxName && !strings.Contains(name, ".") {
+// boundedName returns the name and the suffix as a DNS label. It shortens a name that is too long
+// or contains dots and adds a hash of it.
+func boundedName(name, suffix string) string {
+	if len(name)+len(suffix) <= maxNameLength && !strings.Contains(name, ".") {
 		return name + suffix
 	}
 	sum := sha256.Sum256([]byte(name))
-	tail := "-" + hex.EncodeToString(sum[:5]) + suffix
+	hashSuffix := "-" + hex.EncodeToString(sum[:5]) + suffix
 	short := strings.ReplaceAll(name, ".", "-")
-	return strings.TrimRight(short[:min(len(short), maxName-len(tail))], "-") + tail
+	return strings.TrimRight(short[:min(len(short), maxNameLength-len(hashSuffix))], "-") + hashSuffix
 }
 
-// Installs bring Cluster Autoscaler to the namespace of the KsctlAutoScaler, unless it is installed
-// otherwise, and the priorities of its pools to the cluster, where these are asked for. They
-// belong to the KsctlAutoScaler, and go with it.
-func Installs(as *clusterv1.KsctlAutoScaler, in Inputs) ([]*appsv1.KsctlInstall, error) {
+// DesiredInstalls returns the installs of a KsctlAutoScaler: one deploys Cluster Autoscaler in its
+// namespace, if spec.autoscaler.install is not false; one deploys the priorities of its pools to
+// the scaled cluster, if the Priority expander is used. The KsctlAutoScaler is their controller
+// owner, so they are deleted with it.
+func DesiredInstalls(as *clusterv1.KsctlAutoScaler, in Inputs) ([]*appsv1.KsctlInstall, error) {
 	var out []*appsv1.KsctlInstall
-	if Installed(&as.Spec) {
-		chosen, err := choice(autoscalerComponent, map[string]any{"values": deployment(as, in)})
+	if InstallRequested(&as.Spec) {
+		selected, err := componentChoice(autoscalerComponent, map[string]any{"values": chartValues(as, in)})
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, install(as, DeploymentName(as.Name), chosen, prioritiesComponent))
+		out = append(out, newInstall(as, DeploymentName(as.Name), selected, prioritiesComponent))
 	}
-	if usesPriorities(&as.Spec) {
-		chosen, err := choice(prioritiesComponent, map[string]any{"priorities": Priorities(Groups(as))})
+	if usesPriorityExpander(&as.Spec) {
+		selected, err := componentChoice(prioritiesComponent, map[string]any{"priorities": PrioritiesYAML(NodeGroups(as))})
 		if err != nil {
 			return nil, err
 		}
-		there := install(as, PrioritiesName(as.Name), chosen, autoscalerComponent)
-		there.Spec.ClusterRef = &appsv1.ClusterReference{Name: as.Spec.ClusterRef.Name}
-		out = append(out, there)
+		priorities := newInstall(as, PrioritiesName(as.Name), selected, autoscalerComponent)
+		priorities.Spec.ClusterRef = &appsv1.ClusterReference{Name: as.Spec.ClusterRef.Name}
+		out = append(out, priorities)
 	}
 	return out, nil
 }
 
-// deployment is what the chart of the stack is told.
-func deployment(as *clusterv1.KsctlAutoScaler, in Inputs) map[string]any {
+// chartValues returns the values for the chart of the stack. With mode Off it has no replicas.
+func chartValues(as *clusterv1.KsctlAutoScaler, in Inputs) map[string]any {
 	replicas := 1
 	if as.Spec.Mode == clusterv1.ScalingOff {
 		replicas = 0
 	}
 	out := map[string]any{
 		"name": DeploymentName(as.Name), "replicas": replicas, "args": Flags(&as.Spec, in),
-		"image":       map[string]any{"repository": image(&as.Spec), "tag": "v" + in.Version},
-		"cloudConfig": CloudConfig(in.Address, TLSFolder, CallTimeout),
+		"image":       map[string]any{"repository": imageRepository(&as.Spec), "tag": "v" + in.Version},
+		"cloudConfig": CloudConfig(in.Address, TLSDir, CallTimeout),
 		"kubeconfig":  map[string]any{"secret": in.KubeConfigSecret, "key": in.KubeConfigKey},
 		"tls":         map[string]any{"secret": in.ClientSecret},
-		"configHash":  Hash(&as.Spec, in),
+		"configHash":  ConfigHash(&as.Spec, in),
 	}
 	if a := as.Spec.Autoscaler; a != nil && a.Resources != nil {
 		out["resources"] = a.Resources
@@ -93,13 +95,13 @@ func deployment(as *clusterv1.KsctlAutoScaler, in Inputs) map[string]any {
 	return out
 }
 
-func choice(component string, override map[string]any) (appsv1.ComponentChoice, error) {
+func componentChoice(component string, override map[string]any) (appsv1.ComponentChoice, error) {
 	raw, err := json.Marshal(override)
 	return appsv1.ComponentChoice{Name: component, Override: &apiextensionsv1.JSON{Raw: raw}}, err
 }
 
-// install of one component of the stack, without the other one.
-func install(as *clusterv1.KsctlAutoScaler, name string, chosen appsv1.ComponentChoice, other string) *appsv1.KsctlInstall {
+// newInstall returns an install of the stack with one component enabled and the other one disabled.
+func newInstall(as *clusterv1.KsctlAutoScaler, name string, enabled appsv1.ComponentChoice, disabledComponent string) *appsv1.KsctlInstall {
 	out := &appsv1.KsctlInstall{}
 	out.Namespace, out.Name = as.Namespace, name
 	out.Labels = map[string]string{Label: DeploymentName(as.Name)}
@@ -107,8 +109,8 @@ func install(as *clusterv1.KsctlAutoScaler, name string, chosen appsv1.Component
 	as.Spec.Schedule.DeepCopyInto(&out.Spec.Schedule)
 	out.Spec.Suspend = false
 	out.Spec.SourceRef = appsv1.SourceRef{Kind: appsv1.CatalogKind}
-	out.Spec.Stack, out.Spec.StackVersion = Stack, StackVersion
+	out.Spec.Stack, out.Spec.StackVersion = StackName, StackVersion
 	out.Spec.ServiceAccountName = as.Spec.ServiceAccountName
-	out.Spec.Components = []appsv1.ComponentChoice{chosen, {Name: other, Enabled: ptr.To(false)}}
+	out.Spec.Components = []appsv1.ComponentChoice{enabled, {Name: disabledComponent, Enabled: ptr.To(false)}}
 	return out
 }

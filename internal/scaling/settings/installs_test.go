@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// rendered are the objects that an install of the catalogue leads to.
+// rendered returns the objects that an install from the catalog renders to, in YAML.
 func rendered(t *testing.T, in *appsv1.KsctlInstall) []byte {
 	t.Helper()
 	files, err := catalog.FS(in.Spec.Stack, in.Spec.StackVersion)
@@ -57,12 +57,12 @@ func rendered(t *testing.T, in *appsv1.KsctlInstall) []byte {
 	return out.Bytes()
 }
 
-// TestInstalls compares the installs, and what the stack of the catalogue makes of them, with the
-// golden files.
-func TestInstalls(t *testing.T) {
+// TestDesiredInstalls compares the installs and the objects that the stack renders for them with
+// the golden files.
+func TestDesiredInstalls(t *testing.T) {
 	for name, edit := range map[string]func(*clusterv1.KsctlAutoScaler){
 		"least":      func(*clusterv1.KsctlAutoScaler) {},
-		"everything": func(as *clusterv1.KsctlAutoScaler) { *as = *everything() },
+		"everything": func(as *clusterv1.KsctlAutoScaler) { *as = *customized() },
 		"off":        func(as *clusterv1.KsctlAutoScaler) { as.Spec.Mode = clusterv1.ScalingOff },
 		"priorities": func(as *clusterv1.KsctlAutoScaler) {
 			as.Name = "prod.eu"
@@ -71,9 +71,9 @@ func TestInstalls(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			as := least()
+			as := minimal()
 			edit(as)
-			installs, err := settings.Installs(as, inputs())
+			installs, err := settings.DesiredInstalls(as, inputs())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,12 +86,12 @@ func TestInstalls(t *testing.T) {
 				got.WriteString("# The install\n---\n" + string(text) + "# What it leads to\n")
 				got.Write(rendered(t, in))
 			}
-			golden(t, filepath.Join("testdata", name+".yaml"), got.Bytes())
+			compareGolden(t, filepath.Join("testdata", name+".yaml"), got.Bytes())
 		})
 	}
 }
 
-func golden(t *testing.T, file string, got []byte) {
+func compareGolden(t *testing.T, file string, got []byte) {
 	t.Helper()
 	if *update {
 		if err := os.WriteFile(file, got, 0o600); err != nil {
@@ -103,21 +103,21 @@ func golden(t *testing.T, file string, got []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s is another one (go test -update writes it):\n%s", file, got)
+		t.Errorf("%s differs (go test -update writes it); got:\n%s", file, got)
 	}
 }
 
-func TestNothingIsInstalled(t *testing.T) {
-	as := least()
+func TestDesiredInstallsIsEmptyWhenInstallIsDisabled(t *testing.T) {
+	as := minimal()
 	as.Spec.Autoscaler = &clusterv1.AutoscalerDeployment{Install: ptr.To(false)}
-	if got, err := settings.Installs(as, inputs()); err != nil || len(got) != 0 {
+	if got, err := settings.DesiredInstalls(as, inputs()); err != nil || len(got) != 0 {
 		t.Errorf("got %v, %v", got, err)
 	}
 }
 
-func TestInstallsBelongToTheAutoscaler(t *testing.T) {
-	as := everything()
-	got, err := settings.Installs(as, inputs())
+func TestInstallsAreOwnedByTheAutoScaler(t *testing.T) {
+	as := customized()
+	got, err := settings.DesiredInstalls(as, inputs())
 	if err != nil || len(got) != 2 {
 		t.Fatalf("got %v, %v", got, err)
 	}
@@ -127,10 +127,10 @@ func TestInstallsBelongToTheAutoscaler(t *testing.T) {
 		}
 	}
 	if got[0].Spec.ClusterRef != nil || got[1].Spec.ClusterRef.Name != "prod-eu" {
-		t.Errorf("they go to %v and %v", got[0].Spec.ClusterRef, got[1].Spec.ClusterRef)
+		t.Errorf("got clusterRefs %v and %v", got[0].Spec.ClusterRef, got[1].Spec.ClusterRef)
 	}
 	got[0].Spec.Interval.Duration = 0
 	if as.Spec.Interval.Duration == 0 {
-		t.Error("an install shares what is of the KsctlAutoScaler")
+		t.Error("an install shares memory with the KsctlAutoScaler")
 	}
 }

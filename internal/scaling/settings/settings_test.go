@@ -22,8 +22,8 @@ import (
 
 func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
 
-// least is a KsctlAutoScaler with what is required alone.
-func least() *clusterv1.KsctlAutoScaler {
+// minimal returns a KsctlAutoScaler with only the required fields.
+func minimal() *clusterv1.KsctlAutoScaler {
 	return &clusterv1.KsctlAutoScaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "prod-eu", UID: "8a3c"},
 		Spec: clusterv1.KsctlAutoScalerSpec{
@@ -34,9 +34,9 @@ func least() *clusterv1.KsctlAutoScaler {
 	}
 }
 
-// everything is one where nothing is as it is by default.
-func everything() *clusterv1.KsctlAutoScaler {
-	as := least()
+// customized returns a KsctlAutoScaler whose fields all differ from their defaults.
+func customized() *clusterv1.KsctlAutoScaler {
+	as := minimal()
 	as.Spec.Schedule = appsv1.Schedule{Interval: duration(time.Hour), RetryInterval: duration(time.Minute), Timeout: duration(5 * time.Minute), Suspend: true}
 	as.Spec.ServiceAccountName = "deployer"
 	as.Spec.Autoscaler = &clusterv1.AutoscalerDeployment{Version: "1.36.1", Image: "registry.example.com:5000/mirror/cluster-autoscaler", LogVerbosity: ptr.To[int32](4),
@@ -67,9 +67,9 @@ func TestVersion(t *testing.T) {
 		{"1.35.4", "v1.36.3", "1.35.4", ""},
 		{"1.34.2", "", "1.34.2", ""},
 		{"1.34.1", "v1.34.1", "", "set spec.autoscaler.version to 1.34.2 or later"},
-		{"latest", "v1.34.1", "", "is no version of Cluster Autoscaler, such as 1.36.1"},
-		{"", "", "", "is not known yet"},
-		{"", "unknown", "", `"unknown" of Kubernetes: set spec.autoscaler.version`},
+		{"latest", "v1.34.1", "", "is not a version: set a release of Cluster Autoscaler, such as 1.36.1"},
+		{"", "", "", "version of Kubernetes is unknown"},
+		{"", "unknown", "", `Kubernetes version "unknown" of the cluster: set spec.autoscaler.version`},
 		{"", "v2.0.0", "", "set spec.autoscaler.version"},
 	} {
 		got, err := settings.Version(c.spec, c.cluster)
@@ -80,37 +80,37 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-func TestNotes(t *testing.T) {
-	startup := everything().Spec
+func TestWarnings(t *testing.T) {
+	startup := customized().Spec
 	for _, c := range []struct {
 		spec             clusterv1.KsctlAutoScalerSpec
 		version, cluster string
 		want             []string
 	}{
-		{least().Spec, "1.36.1", "v1.36.3+k3s1", nil},
-		{least().Spec, "1.34.5", "v1.30.0", []string{"Cluster Autoscaler 1.34.5 is not the one for Kubernetes 1.30"}},
+		{minimal().Spec, "1.36.1", "v1.36.3+k3s1", nil},
+		{minimal().Spec, "1.34.5", "v1.30.0", []string{"Cluster Autoscaler 1.34.5 does not match Kubernetes 1.30"}},
 		{startup, "1.36.1", "v1.36.3", nil},
-		{startup, "1.34.5", "v1.34.3", []string{"spec.scaleUp.maxNodeStartupTime is left out: Cluster Autoscaler 1.34.5 has 15m"}},
-		{least().Spec, "1.36.1", "", nil},
+		{startup, "1.34.5", "v1.34.3", []string{"spec.scaleUp.maxNodeStartupTime is ignored: Cluster Autoscaler 1.34.5 always uses 15m"}},
+		{minimal().Spec, "1.36.1", "", nil},
 	} {
-		if got := settings.Notes(&c.spec, c.version, c.cluster); !slices.Equal(got, c.want) {
+		if got := settings.Warnings(&c.spec, c.version, c.cluster); !slices.Equal(got, c.want) {
 			t.Errorf("%s for %s: got %q", c.version, c.cluster, got)
 		}
 	}
 }
 
-var always = []string{
+var defaultFlags = []string{
 	"--cloud-config=/etc/cluster-autoscaler/config/cloud-config.yaml", "--cloud-provider=externalgrpc", "--enforce-node-group-min-size=true", "--expander=least-waste",
 	"--kubeconfig=/etc/cluster-autoscaler/kubeconfig/kubeconfig", "--leader-elect-resource-name=ksctl-cluster-autoscaler", "--leader-elect=true",
 	"--max-node-provision-time=20m0s", "--max-scale-down-parallelism=1", "--namespace=kube-system", "--v=1",
 }
 
-func TestFlagsByDefault(t *testing.T) {
-	as := least()
-	if got := settings.Flags(&as.Spec, inputs()); !slices.Equal(got, always) {
+func TestFlagsOmitDefaults(t *testing.T) {
+	as := minimal()
+	if got := settings.Flags(&as.Spec, inputs()); !slices.Equal(got, defaultFlags) {
 		t.Errorf("got %q", got)
 	}
-	// What is said in so many words, and is so anyhow, changes nothing.
+	// Fields that are set to Cluster Autoscaler's defaults add no flags.
 	as.Spec.Mode = clusterv1.ScalingAuto
 	as.Spec.Autoscaler = &clusterv1.AutoscalerDeployment{LogVerbosity: ptr.To[int32](1)}
 	as.Spec.Limits = &clusterv1.ScalingLimits{Cores: &clusterv1.Bounds{}}
@@ -119,12 +119,12 @@ func TestFlagsByDefault(t *testing.T) {
 	as.Spec.ScaleUp = &clusterv1.ScaleUp{Expanders: []clusterv1.Expander{"LeastWaste"}, NewPodDelay: duration(0), MaxNodeProvisionTime: duration(20 * time.Minute),
 		MaxNodeStartupTime: duration(15 * time.Minute), EnforceMinSize: ptr.To(true), ScanInterval: duration(10 * time.Second)}
 	as.Spec.Pods = &clusterv1.PodRules{SkipNodesWithLocalStorage: ptr.To(true), SkipNodesWithSystemPods: ptr.To(true), SkipNodesWithCustomControllerPods: ptr.To(true), PriorityCutoff: ptr.To[int32](-10)}
-	if got := settings.Flags(&as.Spec, inputs()); !slices.Equal(got, always) {
+	if got := settings.Flags(&as.Spec, inputs()); !slices.Equal(got, defaultFlags) {
 		t.Errorf("got %q", got)
 	}
 }
 
-func TestFlagsOfEachField(t *testing.T) {
+func TestFlagsPerField(t *testing.T) {
 	for want, edit := range map[string]func(*clusterv1.KsctlAutoScalerSpec){
 		"--scale-down-enabled=false": func(s *clusterv1.KsctlAutoScalerSpec) { s.Mode = clusterv1.ScalingUpOnly },
 		"--max-nodes-total=7":        func(s *clusterv1.KsctlAutoScalerSpec) { s.Limits = &clusterv1.ScalingLimits{MaxNodesTotal: 7} },
@@ -151,29 +151,29 @@ func TestFlagsOfEachField(t *testing.T) {
 		},
 		"--expendable-pods-priority-cutoff=0": func(s *clusterv1.KsctlAutoScalerSpec) { s.Pods = &clusterv1.PodRules{PriorityCutoff: ptr.To[int32](0)} },
 	} {
-		spec := least().Spec
+		spec := minimal().Spec
 		edit(&spec)
 		if got := settings.Flags(&spec, inputs()); !slices.Contains(got, want) || !slices.IsSorted(got) {
 			t.Errorf("got %q, want %s", got, want)
 		}
 	}
-	off := least().Spec
+	off := minimal().Spec
 	off.Mode = clusterv1.ScalingOff
 	if got := settings.Flags(&off, inputs()); !slices.Contains(got, "--scale-down-enabled=false") {
 		t.Errorf("got %q", got)
 	}
-	spec, old := everything().Spec, inputs()
+	spec, old := customized().Spec, inputs()
 	old.Version = "1.34.5"
 	if got := strings.Join(settings.Flags(&spec, old), " "); strings.Contains(got, "startup-time") {
-		t.Errorf("it does not know all of %s", got)
+		t.Errorf("1.34.5 does not support a flag of %s", got)
 	}
 }
 
-func TestPriorities(t *testing.T) {
-	as := least()
+func TestPrioritiesYAML(t *testing.T) {
+	as := minimal()
 	as.Namespace, as.Name = "team", "prod.eu"
 	as.Spec.Pools = append(as.Spec.Pools, clusterv1.WorkerPool{Name: "another", Priority: 10})
-	text := settings.Priorities(settings.Groups(as))
+	text := settings.PrioritiesYAML(settings.NodeGroups(as))
 	if want := "10:\n- '^team/prod\\.eu/another$'\n- '^team/prod\\.eu/large$'\n0:\n- '^team/prod\\.eu/small$'\n"; text != want {
 		t.Errorf("got %s", text)
 	}
@@ -181,13 +181,13 @@ func TestPriorities(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(text), &read); err != nil {
 		t.Fatal(err)
 	}
-	for _, g := range settings.Groups(as) {
+	for _, g := range settings.NodeGroups(as) {
 		if !slices.ContainsFunc(read[int(g.Priority)], func(expr string) bool { return regexp.MustCompile(expr).MatchString(g.ID) }) {
-			t.Errorf("%s is in none of %v", g.ID, read)
+			t.Errorf("%s matches no entry of %v", g.ID, read)
 		}
 	}
 	if regexp.MustCompile(read[0][0]).MatchString("team/prodXeu/small") {
-		t.Error("it matches another group")
+		t.Error("an entry matches another group")
 	}
 }
 
@@ -203,40 +203,40 @@ func TestCloudConfig(t *testing.T) {
 	}
 }
 
-func TestHash(t *testing.T) {
-	spec := least().Spec
-	base := settings.Hash(&spec, inputs())
-	if again := settings.Hash(&spec, inputs()); again != base || len(base) != 32 {
+func TestConfigHash(t *testing.T) {
+	spec := minimal().Spec
+	base := settings.ConfigHash(&spec, inputs())
+	if again := settings.ConfigHash(&spec, inputs()); again != base || len(base) != 32 {
 		t.Errorf("got %s, and %s", base, again)
 	}
-	seen := map[string]string{base: "the first"}
-	for what, edit := range map[string]func(*clusterv1.KsctlAutoScalerSpec, *settings.Inputs){
-		"a flag": func(s *clusterv1.KsctlAutoScalerSpec, _ *settings.Inputs) { s.Mode = clusterv1.ScalingUpOnly },
-		"the image": func(s *clusterv1.KsctlAutoScalerSpec, _ *settings.Inputs) {
+	seen := map[string]string{base: "the base"}
+	for name, edit := range map[string]func(*clusterv1.KsctlAutoScalerSpec, *settings.Inputs){
+		"flag": func(s *clusterv1.KsctlAutoScalerSpec, _ *settings.Inputs) { s.Mode = clusterv1.ScalingUpOnly },
+		"image": func(s *clusterv1.KsctlAutoScalerSpec, _ *settings.Inputs) {
 			s.Autoscaler = &clusterv1.AutoscalerDeployment{Image: "x"}
 		},
-		"the version":     func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.Version = "1.36.2" },
-		"the address":     func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.Address = "x:1" },
-		"the certificate": func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.Certificates[1] = []byte("another") },
-		"the bundle":      func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.Certificates[0] = []byte("another") },
-		"what belongs together": func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) {
+		"version":     func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.Version = "1.36.2" },
+		"address":     func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.Address = "x:1" },
+		"certificate": func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.Certificates[1] = []byte("another") },
+		"bundle":      func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.Certificates[0] = []byte("another") },
+		"bytes moved from one certificate to the other": func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) {
 			in.Certificates = [2][]byte{[]byte("authorityc"), []byte("ertificate")}
 		},
-		"the kubeconfig":     func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.KubeConfigRevision = "4712" },
-		"another kubeconfig": func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.KubeConfigSecret = "x" },
+		"kubeconfig revision": func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.KubeConfigRevision = "4712" },
+		"kubeconfig Secret":   func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.KubeConfigSecret = "x" },
 	} {
-		spec, in := least().Spec, inputs()
+		spec, in := minimal().Spec, inputs()
 		edit(&spec, &in)
-		got := settings.Hash(&spec, in)
+		got := settings.ConfigHash(&spec, in)
 		if other, ok := seen[got]; ok {
-			t.Errorf("%s: it is that of %s", what, other)
+			t.Errorf("%s: same hash as %s", name, other)
 		}
-		seen[got] = what
+		seen[got] = name
 	}
-	spec = least().Spec
+	spec = minimal().Spec
 	spec.Pools = spec.Pools[:1]
-	if settings.Hash(&spec, inputs()) != base {
-		t.Error("pools are read anew all the time, and it starts anew for them")
+	if settings.ConfigHash(&spec, inputs()) != base {
+		t.Error("a change of pools changes the hash: Cluster Autoscaler would restart although it rereads pools")
 	}
 }
 
@@ -245,7 +245,7 @@ func TestNames(t *testing.T) {
 	for _, name := range []string{"a", "prod-eu", "prod.eu", strings.Repeat("x", 63), strings.Repeat("x", 64), strings.Repeat("x", 252) + "y", strings.Repeat("a-", 30) + ".b"} {
 		for _, got := range []string{settings.DeploymentName(name), settings.PrioritiesName(name), settings.ClientSecretName(name)} {
 			if len(validation.IsDNS1123Label(got)) > 0 || len(validation.IsValidLabelValue(got)) > 0 {
-				t.Errorf("%q is no name", got)
+				t.Errorf("%q is not a valid name", got)
 			}
 			if other, ok := seen[got]; ok {
 				t.Errorf("%s has the name of %s: %s", name, other, got)

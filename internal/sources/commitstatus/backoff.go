@@ -8,39 +8,40 @@ import (
 )
 
 const (
-	// Each source has so many statements written at once, then one a second:
+	// Each source can post burst statuses at once, then one per minInterval:
 	// https://docs.github.com/en/rest/using-the-rest-api/best-practices-for-using-the-rest-api#pause-between-mutative-requests
-	burst = 20
-	every = time.Second
-	// What failed is tried again after first, twice that and so on, up to longest.
-	first   = 10 * time.Second
-	longest = 30 * time.Minute
-	// patience is how many times in a row a server may fail, or put us off, before people are told, and
-	// tellAgain when they are told again of what lasts: the API server keeps events
-	// for an hour.
-	patience  = 3
-	tellAgain = 30 * time.Minute
+	burst       = 20
+	minInterval = time.Second
+	// A failure is retried after minBackoff, twice that and so on, up to maxBackoff.
+	minBackoff = 10 * time.Second
+	maxBackoff = 30 * time.Minute
+	// reportAfter is the number of consecutive failures or rate limits of a server before users get
+	// an event. reportInterval is the interval of events about a lasting failure: the API server
+	// keeps events for an hour.
+	reportAfter    = 3
+	reportInterval = 30 * time.Minute
 )
 
-// Gate says when the server of one source may be talked to, and of what people are told.
-type Gate struct {
-	limit    *rate.Limiter
-	until    time.Time
+// Backoff decides when requests may be sent to the server of one source, and which failures are
+// reported to users.
+type Backoff struct {
+	limiter  *rate.Limiter
+	retryAt  time.Time
 	failures int
 
-	told   Result
-	toldAt time.Time
+	reported   Result
+	reportedAt time.Time
 }
 
-// Wait is how long nothing may be sent; 0 for not at all: then it counts as sent.
-func (g *Gate) Wait(now time.Time) time.Duration {
-	if d := g.until.Sub(now); d > 0 {
+// Wait returns the delay before the next request. If it is 0, the request counts as sent.
+func (g *Backoff) Wait(now time.Time) time.Duration {
+	if d := g.retryAt.Sub(now); d > 0 {
 		return d
 	}
-	if g.limit == nil {
-		g.limit = rate.NewLimiter(rate.Every(every), burst)
+	if g.limiter == nil {
+		g.limiter = rate.NewLimiter(rate.Every(minInterval), burst)
 	}
-	r := g.limit.ReserveN(now, 1)
+	r := g.limiter.ReserveN(now, 1)
 	if d := r.DelayFrom(now); d > 0 {
 		r.CancelAt(now)
 		return d
@@ -48,29 +49,31 @@ func (g *Gate) Wait(now time.Time) time.Duration {
 	return 0
 }
 
-// Open forgets what failed: something was changed that may mend it.
-func (g *Gate) Open() { g.until, g.failures, g.told, g.toldAt = time.Time{}, 0, "", time.Time{} }
+// Reset clears the failures, because a change may have fixed their cause.
+func (g *Backoff) Reset() {
+	g.retryAt, g.failures, g.reported, g.reportedAt = time.Time{}, 0, "", time.Time{}
+}
 
-// Ended takes note of how a try ended. It gives what became of it, and true if people
-// are to be told.
-func (g *Gate) Ended(err error, now time.Time) (Result, bool) {
+// Record records the end of a request. It returns the result, and true if the failure is to be
+// reported to users.
+func (g *Backoff) Record(err error, now time.Time) (Result, bool) {
 	if err == nil {
-		g.Open()
+		g.Reset()
 		return Written, false
 	}
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
 		e = &Error{Result: Refused}
 	}
-	if e.Result == Invalid { // of one statement
+	if e.Result == Invalid { // concerns one status, not the server
 		return Invalid, true
 	}
 	g.failures++
-	g.until = now.Add(max(e.After, min(first<<min(g.failures-1, 10), longest)))
+	g.retryAt = now.Add(max(e.RetryAfter, min(minBackoff<<min(g.failures-1, 10), maxBackoff)))
 	switch {
-	case (e.Result == Limited || e.Result == Failed) && g.failures < patience, g.told == e.Result && now.Sub(g.toldAt) < tellAgain:
+	case (e.Result == Limited || e.Result == Failed) && g.failures < reportAfter, g.reported == e.Result && now.Sub(g.reportedAt) < reportInterval:
 		return e.Result, false
 	}
-	g.told, g.toldAt = e.Result, now
+	g.reported, g.reportedAt = e.Result, now
 	return e.Result, true
 }

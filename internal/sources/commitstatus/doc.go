@@ -1,8 +1,8 @@
-// Package commitstatus writes to commits on GitHub, GitLab and Gitea how the
-// installs that read a KsctlSource stand, as Flux's notification-controller does
-// with its providers of these types.
+// Package commitstatus posts the state of the installs that read a KsctlSource as commit statuses
+// to GitHub, GitLab and Gitea, as Flux's notification-controller does with its providers of these
+// types.
 //
-// What is said follows from what installs are seen to be, never from single events:
-// who asks late is told the newest state. What was said is remembered by this process
-// alone; after a start, each install is said once.
+// A status is derived from the observed state of an install, never from single events, so only the
+// latest state is posted. Posted statuses are kept in memory only: after a restart, each install is
+// posted once.
 package commitstatus

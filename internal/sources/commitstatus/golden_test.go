@@ -9,16 +9,16 @@ import (
 	"github.com/ksctl/gitops/internal/golden"
 )
 
-// A Git server keeps a status for each context. With another context, the old status of a commit
-// would never change again, and branch protection would wait for it.
+// TestGoldenContexts: a Git server keeps one status per context. With another context, the old
+// status of a commit would never change again, and branch protection would wait for it.
 func TestGoldenContexts(t *testing.T) {
 	in, src := install("True", "Succeeded", "applied"), source(appsv1.GitHubStatus)
 	contexts := []string{}
 	add := func(name string) {
 		t.Helper()
-		got, ok := Of(in, src)
+		got, ok := StatusOf(in, src)
 		if !ok {
-			t.Fatalf("%s: there is no statement", name)
+			t.Fatalf("%s: no status", name)
 		}
 		contexts = append(contexts, name+": "+got.Context)
 	}
@@ -34,9 +34,9 @@ func TestGoldenContexts(t *testing.T) {
 	golden.Equal(t, "contexts.txt", []byte(strings.Join(contexts, "\n")+"\n"))
 }
 
-// Git servers receive these requests.
+// TestGoldenRequests: Git servers receive these requests.
 func TestGoldenRequests(t *testing.T) {
-	s := Statement{Commit: one, Context: "ksctlinstall/team/web/prod-eu", State: Pending,
+	s := Status{Commit: one, Context: "ksctlinstall/team/web/prod-eu", State: Pending,
 		Description: "a <description>"}
 	golden.Complete(t, s)
 	var lines strings.Builder
@@ -54,9 +54,9 @@ func TestGoldenRequests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, state := range []State{Pending, Success, Failure, GivenUp} {
+		for _, state := range []State{Pending, Success, Failure, Canceled} {
 			s.State = state
-			address, body, err := target.request(s)
+			address, body, err := target.buildRequest(s)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -23,16 +23,16 @@ import (
 
 const token = "a-token-that-nobody-is-told"
 
-// api is a server that takes statuses as one of the three does.
-type api struct {
+// fakeAPI is a server that accepts statuses as one of the three server types does.
+type fakeAPI struct {
 	kind appsv1.CommitStatusType
-	// got are the statuses, by context, and asked all requests.
+	// got are the statuses by context, asked all requests.
 	got   map[string]string
 	asked []string
 }
 
-// ServeHTTP does what the documents say that target.go names.
-func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP behaves as the documentation that target.go links to.
+func (a *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := map[appsv1.CommitStatusType]string{
 		"github": "/api/v3/repos/team/fleet/statuses/", "gitlab": "/api/v4/projects/team%2Ffleet/statuses/", "gitea": "/api/v1/repos/team/fleet/statuses/"}[a.kind]
 	login := map[appsv1.CommitStatusType]string{"github": "Bearer ", "gitlab": "Bearer ", "gitea": "token "}[a.kind] + token
@@ -84,7 +84,7 @@ func serve(t *testing.T, h http.Handler) *httptest.Server {
 	return s
 }
 
-func target(t *testing.T, kind appsv1.CommitStatusType, server string) Target {
+func newTestTarget(t *testing.T, kind appsv1.CommitStatusType, server string) Target {
 	t.Helper()
 	to, err := newTarget(kind, server+"/team/fleet.git")
 	if err != nil {
@@ -94,10 +94,10 @@ func target(t *testing.T, kind appsv1.CommitStatusType, server string) Target {
 }
 
 func access() Access {
-	return Access{HTTP: artifact.NewHTTPClient(), Token: token, In: "the Secret team/status"}
+	return Access{HTTP: artifact.NewHTTPClient(), Token: token, TokenSource: "the Secret team/status"}
 }
 
-// result of an error of Post, which holds no token.
+// result returns the result of an error of Post, and checks that it does not contain the token.
 func result(t *testing.T, err error) (Result, *Error) {
 	t.Helper()
 	if err == nil {
@@ -108,24 +108,24 @@ func result(t *testing.T, err error) (Result, *Error) {
 		t.Fatalf("not an *Error: %T %v", err, err)
 	}
 	if strings.Contains(err.Error(), token) {
-		t.Errorf("tells the token: %v", err)
+		t.Errorf("the error contains the token: %v", err)
 	}
 	return e.Result, e
 }
 
-func TestStatementsAsTheThreeTakeThem(t *testing.T) {
+func TestPostToEachServerType(t *testing.T) {
 	for kind, want := range map[appsv1.CommitStatusType]map[State]string{
-		"github": {Pending: "pending", Success: "success", Failure: "failure", GivenUp: "error"},
-		"gitlab": {Pending: "pending", Success: "success", Failure: "failed", GivenUp: "canceled"},
-		"gitea":  {Pending: "pending", Success: "success", Failure: "failure", GivenUp: "error"},
+		"github": {Pending: "pending", Success: "success", Failure: "failure", Canceled: "error"},
+		"gitlab": {Pending: "pending", Success: "success", Failure: "failed", Canceled: "canceled"},
+		"gitea":  {Pending: "pending", Success: "success", Failure: "failure", Canceled: "error"},
 	} {
-		a := &api{kind: kind, got: map[string]string{}}
-		to := target(t, kind, serve(t, a).URL)
+		a := &fakeAPI{kind: kind, got: map[string]string{}}
+		to := newTestTarget(t, kind, serve(t, a).URL)
 		wanted := map[string]string{}
 		for state, word := range want {
-			s := Statement{one, "ksctlinstall/team/web/" + string(state), state, strings.Repeat("ü", 140)}
+			s := Status{one, "ksctlinstall/team/web/" + string(state), state, strings.Repeat("ü", 140)}
 			wanted[s.Context] = word + " " + s.Description
-			for range 2 { // GitLab refuses to make pending what is
+			for range 2 { // GitLab rejects a transition from pending to pending
 				if err := to.Post(t.Context(), access(), s, noon); err != nil {
 					t.Errorf("%s %s: %v", kind, state, err)
 				}
@@ -136,17 +136,17 @@ func TestStatementsAsTheThreeTakeThem(t *testing.T) {
 		}
 		bad := access()
 		bad.Token = "another"
-		r, e := result(t, to.Post(t.Context(), bad, Statement{one, "c", Success, ""}, noon))
-		if r != Refused || !strings.Contains(e.Message, "the Secret team/status") || !strings.Contains(e.Message, "Bad credentials") || !strings.Contains(e.Message, to.Rights()) {
+		r, e := result(t, to.Post(t.Context(), bad, Status{one, "c", Success, ""}, noon))
+		if r != Refused || !strings.Contains(e.Message, "the Secret team/status") || !strings.Contains(e.Message, "Bad credentials") || !strings.Contains(e.Message, to.RequiredPermissions()) {
 			t.Errorf("%s, another token: %s %v", kind, r, e)
 		}
-		if r, e := result(t, to.Post(t.Context(), access(), Statement{two, "c", Success, ""}, noon)); r != Invalid || !strings.Contains(e.Message, "No commit found") {
+		if r, e := result(t, to.Post(t.Context(), access(), Status{two, "c", Success, ""}, noon)); r != Invalid || !strings.Contains(e.Message, "No commit found") {
 			t.Errorf("%s, another commit: %s %v", kind, r, e)
 		}
 	}
 }
 
-func TestWhatAnswersMean(t *testing.T) {
+func TestPostResults(t *testing.T) {
 	soon := strconv.FormatInt(noon.Add(5*time.Minute).Unix(), 10)
 	for _, c := range []struct {
 		name   string
@@ -158,28 +158,28 @@ func TestWhatAnswersMean(t *testing.T) {
 		says   string
 	}{
 		{name: "created", code: 201, want: Written},
-		{name: "a web page", code: 200, body: "<html>", want: Refused, says: "not the API"},
-		{name: "no such repository", code: 404, body: `{"message":"404 Project Not Found"}`, want: Refused, says: `"404 Project Not Found"`},
-		{name: "no right", code: 403, body: `{"message":"Resource not accessible by personal access token"}`, want: Refused, says: "not accessible"},
+		{name: "web page", code: 200, body: "<html>", want: Refused, says: "not the API"},
+		{name: "repository not found", code: 404, body: `{"message":"404 Project Not Found"}`, want: Refused, says: `"404 Project Not Found"`},
+		{name: "no permission", code: 403, body: `{"message":"Resource not accessible by personal access token"}`, want: Refused, says: "not accessible"},
 		{name: "no scope", code: 403, body: `{"error":"insufficient_scope","error_description":"The request requires higher privileges"}`, want: Refused, says: "higher privileges"},
-		{name: "objects", code: 400, body: `{"message":{"name":["is too long"]}}`, want: Invalid, says: "is too long"},
-		{name: "a rate limit", code: 429, header: map[string]string{"Retry-After": "90"}, want: Limited, after: 90 * time.Second},
-		{name: "a rate limit until then", code: 429, header: map[string]string{"Retry-After": noon.Add(time.Minute).Format(http.TimeFormat)}, want: Limited, after: time.Minute},
-		{name: "a rate limit without more", code: 429, want: Limited},
-		{name: "the primary limit of GitHub", code: 403, header: map[string]string{"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": soon}, want: Limited, after: 5 * time.Minute},
-		{name: "the secondary limit of GitHub", code: 403, header: map[string]string{"Retry-After": "60", "X-RateLimit-Remaining": "4000"}, want: Limited, after: time.Minute},
-		{name: "no right, within the limit", code: 403, header: map[string]string{"X-RateLimit-Remaining": "4000", "X-RateLimit-Reset": soon}, want: Refused},
-		{name: "a limit for ever", code: 429, header: map[string]string{"Retry-After": "4000000000"}, want: Limited, after: longestWait},
-		{name: "a limit that is over", code: 429, header: map[string]string{"Retry-After": "0"}, want: Limited, after: time.Second},
-		{name: "a limit in words", code: 429, header: map[string]string{"Retry-After": "soon"}, want: Limited, after: time.Second},
+		{name: "message is an object", code: 400, body: `{"message":{"name":["is too long"]}}`, want: Invalid, says: "is too long"},
+		{name: "rate limit, seconds", code: 429, header: map[string]string{"Retry-After": "90"}, want: Limited, after: 90 * time.Second},
+		{name: "rate limit, date", code: 429, header: map[string]string{"Retry-After": noon.Add(time.Minute).Format(http.TimeFormat)}, want: Limited, after: time.Minute},
+		{name: "rate limit, no header", code: 429, want: Limited},
+		{name: "primary rate limit of GitHub", code: 403, header: map[string]string{"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": soon}, want: Limited, after: 5 * time.Minute},
+		{name: "secondary rate limit of GitHub", code: 403, header: map[string]string{"Retry-After": "60", "X-RateLimit-Remaining": "4000"}, want: Limited, after: time.Minute},
+		{name: "no permission, rate limit not exceeded", code: 403, header: map[string]string{"X-RateLimit-Remaining": "4000", "X-RateLimit-Reset": soon}, want: Refused},
+		{name: "rate limit, too long", code: 429, header: map[string]string{"Retry-After": "4000000000"}, want: Limited, after: maxRetryAfter},
+		{name: "rate limit, zero seconds", code: 429, header: map[string]string{"Retry-After": "0"}, want: Limited, after: time.Second},
+		{name: "rate limit, invalid header", code: 429, header: map[string]string{"Retry-After": "soon"}, want: Limited, after: time.Second},
 		{name: "maintenance", code: 503, header: map[string]string{"Retry-After": "120"}, body: "<html>", want: Failed, after: 2 * time.Minute},
-		{name: "trouble", code: 500, want: Failed},
-		{name: "another at the same time", code: 409, want: Failed},
-		{name: "repeats the token", code: 401, body: `{"message":"no ` + token + `"}`, want: Refused, says: "no ***"},
-		{name: "long", code: 401, body: `{"message":"` + strings.Repeat("x", 5000) + `"}`, want: Refused},
-		{name: "longer than is read", code: 401, body: `{"message":"` + strings.Repeat("x", 1<<20) + `"}`, want: Refused},
-		{name: "to another place", code: 307, header: map[string]string{"Location": "https://elsewhere.example.com/"}, want: Refused, says: "spec.commitStatus.address"},
-		{name: "nowhere", code: 307, want: Refused},
+		{name: "internal error", code: 500, want: Failed},
+		{name: "conflict", code: 409, want: Failed},
+		{name: "message contains the token", code: 401, body: `{"message":"no ` + token + `"}`, want: Refused, says: "no ***"},
+		{name: "long message", code: 401, body: `{"message":"` + strings.Repeat("x", 5000) + `"}`, want: Refused},
+		{name: "message beyond the read limit", code: 401, body: `{"message":"` + strings.Repeat("x", 1<<20) + `"}`, want: Refused},
+		{name: "redirect to another server", code: 307, header: map[string]string{"Location": "https://elsewhere.example.com/"}, want: Refused, says: "spec.commitStatus.address"},
+		{name: "redirect without a location", code: 307, want: Refused},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -189,30 +189,30 @@ func TestWhatAnswersMean(t *testing.T) {
 				w.WriteHeader(c.code)
 				_, _ = io.WriteString(w, c.body)
 			}))
-			r, e := result(t, target(t, "github", s.URL).Post(t.Context(), access(), Statement{one, "c", Success, ""}, noon))
-			if r != c.want || e != nil && (e.After != c.after || !strings.Contains(e.Message, c.says) || len(e.Message) > 1000) {
+			r, e := result(t, newTestTarget(t, "github", s.URL).Post(t.Context(), access(), Status{one, "c", Success, ""}, noon))
+			if r != c.want || e != nil && (e.RetryAfter != c.after || !strings.Contains(e.Message, c.says) || len(e.Message) > 1000) {
 				t.Errorf("got %s %+v", r, e)
 			}
 		})
 	}
 }
 
-func TestTheTokenStaysWithItsServer(t *testing.T) {
+func TestTokenIsNotSentToRedirectTargets(t *testing.T) {
 	var elsewhere []string
 	other := serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { elsewhere = append(elsewhere, r.Method) }))
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL+r.URL.Path, code) }))
-		if r, e := result(t, target(t, "gitea", s.URL).Post(t.Context(), access(), Statement{Commit: one, State: Success}, noon)); r != Refused {
+		if r, e := result(t, newTestTarget(t, "gitea", s.URL).Post(t.Context(), access(), Status{Commit: one, State: Success}, noon)); r != Refused {
 			t.Errorf("%d: %s %v", code, r, e)
 		}
 	}
 	if len(elsewhere) > 0 {
-		t.Errorf("another server was asked: %v", elsewhere)
+		t.Errorf("another server got requests: %v", elsewhere)
 	}
 }
 
-func TestARepositoryThatMovedOnItsServer(t *testing.T) {
-	a := &api{kind: "gitea", got: map[string]string{}}
+func TestPostFollowsRedirectsOnTheSameServer(t *testing.T) {
+	a := &fakeAPI{kind: "gitea", got: map[string]string{}}
 	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(r.URL.Path, "/old/") {
 			http.Redirect(w, r, strings.Replace(r.URL.Path, "/old/", "/team/", 1), http.StatusTemporaryRedirect)
@@ -224,56 +224,56 @@ func TestARepositoryThatMovedOnItsServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := to.Post(t.Context(), access(), Statement{one, "c", Success, "d"}, noon); err != nil || a.got["c"] != "success d" {
+	if err := to.Post(t.Context(), access(), Status{one, "c", Success, "d"}, noon); err != nil || a.got["c"] != "success d" {
 		t.Errorf("%v, got %v", err, a.got)
 	}
 	loop := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
 	}))
-	if r, e := result(t, target(t, "gitea", loop.URL).Post(t.Context(), access(), Statement{Commit: one}, noon)); r != Refused {
-		t.Errorf("a circle: %s %v", r, e)
+	if r, e := result(t, newTestTarget(t, "gitea", loop.URL).Post(t.Context(), access(), Status{Commit: one}, noon)); r != Refused {
+		t.Errorf("redirect loop: %s %v", r, e)
 	}
 }
 
-func TestServersThatAreNotReached(t *testing.T) {
-	if r, e := result(t, target(t, "github", "http://127.0.0.1:1").Post(t.Context(), access(), Statement{Commit: one}, noon)); r != Failed {
-		t.Errorf("nobody there: %s %v", r, e)
+func TestPostToUnreachableServers(t *testing.T) {
+	if r, e := result(t, newTestTarget(t, "github", "http://127.0.0.1:1").Post(t.Context(), access(), Status{Commit: one}, noon)); r != Failed {
+		t.Errorf("connection refused: %s %v", r, e)
 	}
-	if r, e := result(t, target(t, "github", "http://169.254.169.254").Post(t.Context(), access(), Statement{Commit: one}, noon)); r != Refused || !strings.Contains(e.Message, "link-local") {
-		t.Errorf("the machine's own credentials: %s %v", r, e)
+	if r, e := result(t, newTestTarget(t, "github", "http://169.254.169.254").Post(t.Context(), access(), Status{Commit: one}, noon)); r != Refused || !strings.Contains(e.Message, "link-local") {
+		t.Errorf("link-local address: %s %v", r, e)
 	}
 }
 
-func TestAServerWithAnAuthorityOfItsOwn(t *testing.T) {
-	a := &api{kind: "github", got: map[string]string{}}
+func TestPostToServerWithPrivateAuthority(t *testing.T) {
+	a := &fakeAPI{kind: "github", got: map[string]string{}}
 	s := httptest.NewUnstartedServer(a)
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it tells of the handshake that is refused
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it logs the failed handshake
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	to := target(t, "github", s.URL)
-	if r, e := result(t, to.Post(t.Context(), access(), Statement{one, "c", Success, "d"}, noon)); r != Refused || !strings.Contains(e.Message, "ca.crt") || len(a.asked) > 0 {
+	to := newTestTarget(t, "github", s.URL)
+	if r, e := result(t, to.Post(t.Context(), access(), Status{one, "c", Success, "d"}, noon)); r != Refused || !strings.Contains(e.Message, "ca.crt") || len(a.asked) > 0 {
 		t.Errorf("unknown authority: %s %v", r, e)
 	}
 	known := git.Access{CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})}
-	config, err := known.TLS()
+	config, err := known.TLSConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
 	with := access()
 	with.HTTP = artifact.NewHTTPClientWith(artifact.ClientOptions{TLS: config})
-	if err := to.Post(t.Context(), with, Statement{one, "c", Success, "d"}, noon); err != nil || a.got["c"] != "success d" {
+	if err := to.Post(t.Context(), with, Status{one, "c", Success, "d"}, noon); err != nil || a.got["c"] != "success d" {
 		t.Errorf("known authority: %v", err)
 	}
 }
 
-// FuzzAnswer: whatever a server answers, what is told is short and holds no token.
-func FuzzAnswer(f *testing.F) {
+// FuzzServerMessage: for any response, the quoted message is short and does not contain the token.
+func FuzzServerMessage(f *testing.F) {
 	for _, b := range []string{`{"message":"x"}`, `{"message":{"a":["b"]}}`, `{"error":"e","error_description":"d"}`, `{"message":"` + token + `"}`, "[]", "<html>", "{\"message\":\"\xff\"}"} {
 		f.Add([]byte(b))
 	}
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		got := said(answer, Access{Token: token})
-		if strings.Contains(got, token) || len(got) > 12*answerText || !utf8.ValidString(got) || strings.ContainsAny(got, "\n\r") {
+		got := serverMessage(answer, Access{Token: token})
+		if strings.Contains(got, token) || len(got) > 12*maxQuotedLength || !utf8.ValidString(got) || strings.ContainsAny(got, "\n\r") {
 			t.Errorf("%q: %q", answer, got)
 		}
 	})

@@ -12,60 +12,60 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// State of an install at a commit.
+// State is the state of an install at a commit.
 type State string
 
 // States.
 const (
-	// Pending: it is being installed.
+	// Pending: the install is in progress.
 	Pending State = "pending"
-	// Success: it is installed, and was seen ready.
+	// Success: the install is applied and has been observed ready.
 	Success State = "success"
-	// Failure: it is not ready, and something has to be done or waited for.
+	// Failure: the install is not ready, until a user acts or something else changes.
 	Failure State = "failure"
-	// GivenUp: it was pending when another commit came, or when it went.
-	GivenUp State = "given-up"
+	// Canceled: another commit superseded it, or the install was deleted, while it was pending.
+	Canceled State = "canceled"
 )
 
-// Statement is what a commit is to say of one install.
-type Statement struct {
-	// Commit in full.
+// Status is the commit status of one install.
+type Status struct {
+	// Commit is the full commit ID.
 	Commit string
-	// Context tells the statement from those of others at the commit.
+	// Context identifies the status among those of the commit.
 	Context string
 	State   State
-	// Description for people: one line.
+	// Description is one line for users.
 	Description string
 }
 
-// maxContext is the longest name of a status, in bytes. GitLab allows 255 characters
+// maxContextBytes limits the context of a status. GitLab allows 255 characters
 // (https://docs.gitlab.com/api/commits/#set-the-pipeline-status-of-a-commit).
-const maxContext = 255
+const maxContextBytes = 255
 
-// maxDescription is the longest description of a status, in characters. GitHub
-// answers 422 to more than 140; GitLab allows 255.
-func maxDescription(kind appsv1.CommitStatusType) int {
+// maxDescription returns the limit on the description of a status, in characters. GitHub responds
+// with 422 to more than 140; GitLab allows 255.
+func maxDescriptionLength(kind appsv1.CommitStatusType) int {
 	if kind == appsv1.GitHubStatus {
 		return 140
 	}
 	return 255
 }
 
-// Standing is how an install stands, as far as commits are told.
-type Standing struct {
-	// Commit that it was last brought to; empty: nothing can be said.
+// InstallState is the part of an install's state that commit statuses show.
+type InstallState struct {
+	// Commit is the commit of the last attempt; empty if the state is unknown.
 	Commit          string
 	State           State
 	Reason, Message string
 }
 
-// StandingOf an install. What only shows progress is not in it.
-func StandingOf(in *appsv1.KsctlInstall) Standing {
+// InstallStateOf returns the state of an install. It does not change with mere progress.
+func InstallStateOf(in *appsv1.KsctlInstall) InstallState {
 	ready := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition)
-	s := Standing{Commit: CommitOf(in.Status.LastAttemptedRevision), State: Pending}
-	// A condition of another spec says nothing of this one.
+	s := InstallState{Commit: CommitOf(in.Status.LastAttemptedRevision), State: Pending}
+	// A condition of another generation does not describe the current spec.
 	if s.Commit == "" || ready == nil || ready.ObservedGeneration != in.Generation || !in.DeletionTimestamp.IsZero() {
-		return Standing{}
+		return InstallState{}
 	}
 	switch ready.Status {
 	case metav1.ConditionTrue:
@@ -79,54 +79,56 @@ func StandingOf(in *appsv1.KsctlInstall) Standing {
 	return s
 }
 
-// Of is what is to be said of an install that reads a source with a commit status.
-func Of(in *appsv1.KsctlInstall, source *appsv1.KsctlSource) (Statement, bool) {
-	s := StandingOf(in)
+// StatusOf returns the desired status of an install that reads a source with spec.commitStatus;
+// false if the state of the install is unknown.
+func StatusOf(in *appsv1.KsctlInstall, source *appsv1.KsctlSource) (Status, bool) {
+	s := InstallStateOf(in)
 	if s.Commit == "" {
-		return Statement{}, false
+		return Status{}, false
 	}
 	text := s.Message
 	switch {
 	case s.State == Pending:
 		text = "is being installed"
 	case in.Namespace != source.Namespace:
-		// Who reads the repository may not be who may read that namespace.
+		// Readers of the repository may not have access to that namespace.
 		text = s.Reason
 	}
-	return Statement{Commit: s.Commit, Context: contextOf(in, source), State: s.State,
-		Description: oneLine(text, maxDescription(source.Spec.CommitStatus.Type))}, true
+	return Status{Commit: s.Commit, Context: contextOf(in, source), State: s.State,
+		Description: oneLine(text, maxDescriptionLength(source.Spec.CommitStatus.Type))}, true
 }
 
-// lasting is how long an install that was ready at a commit may fail before the commit
-// is told: what passes, as while the controller starts again, is not the commit's.
-const lasting = time.Minute
+// failureDelay is how long an install that was ready at a commit must fail before the failure is
+// posted: a short failure, such as during a restart of the controller, is not caused by the commit.
+const failureDelay = time.Minute
 
-// NotBefore is when what is to be said of an install may be said; zero: at once.
+// NotBefore returns the earliest time to post the status of an install; zero means at once.
 func NotBefore(in *appsv1.KsctlInstall) time.Time {
 	ready := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition)
 	if ready == nil || ready.Status != metav1.ConditionFalse || CommitOf(in.Status.LastAppliedRevision) != CommitOf(in.Status.LastAttemptedRevision) {
 		return time.Time{}
 	}
-	return ready.LastTransitionTime.Add(lasting)
+	return ready.LastTransitionTime.Add(failureDelay)
 }
 
-// contextOf is the name of an install's status: as Flux makes it, with the namespace.
+// contextOf returns the context of an install's status: in the form of Flux, with the namespace
+// added.
 func contextOf(in *appsv1.KsctlInstall, source *appsv1.KsctlSource) string {
 	cluster := source.Spec.CommitStatus.Cluster
 	if cluster == "" {
 		cluster, _, _ = strings.Cut(string(source.UID), "-")
 	}
 	name := strings.Join([]string{"ksctlinstall", in.Namespace, in.Name, cluster}, "/")
-	if len(name) <= maxContext {
+	if len(name) <= maxContextBytes {
 		return name
 	}
 	sum := sha256.Sum256([]byte(name))
-	end := "~" + hex.EncodeToString(sum[:8])
-	return name[:maxContext-len(end)] + end
+	hashSuffix := "~" + hex.EncodeToString(sum[:8])
+	return name[:maxContextBytes-len(hashSuffix)] + hashSuffix
 }
 
-// CommitOf is the commit that a revision such as main@sha1:<id> names; empty if
-// it names none. A branch may contain an @.
+// CommitOf returns the commit ID in a revision such as main@sha1:<id>; empty if there is none. The
+// name of a branch may contain an @.
 func CommitOf(revision string) string {
 	_, commit, _ := strings.Cut(revision[strings.LastIndex(revision, "@")+1:], "sha1:")
 	if _, err := hex.DecodeString(commit); err != nil || len(commit) != 40 {
@@ -135,7 +137,7 @@ func CommitOf(revision string) string {
 	return commit
 }
 
-// oneLine is a text of at most so many characters, without line ends.
+// oneLine returns a text on one line, shortened to at most limit characters.
 func oneLine(text string, limit int) string {
 	runes := []rune(strings.Join(strings.Fields(strings.ToValidUTF8(text, "�")), " "))
 	if len(runes) > limit {

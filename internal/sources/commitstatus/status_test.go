@@ -29,46 +29,46 @@ func source(kind appsv1.CommitStatusType) *appsv1.KsctlSource {
 	return src
 }
 
-func TestWhatIsSaidOfAnInstall(t *testing.T) {
+func TestStatusOf(t *testing.T) {
 	const context = "ksctlinstall/team/web/0c9c2e41"
 	for _, c := range []struct {
 		name   string
 		in     *appsv1.KsctlInstall
 		change func(*appsv1.KsctlInstall)
-		want   Statement // empty: nothing
+		want   Status // empty: nothing
 	}{
-		{"ready", install("True", "ReconciliationSucceeded", "Applied revision 1"), nil, Statement{one, context, Success, "Applied revision 1"}},
-		{"failed", install("False", "InvalidStack", "stack.yaml:\n  line 3:\twrong"), nil, Statement{one, context, Failure, "stack.yaml: line 3: wrong"}},
-		{"under way", install("Unknown", "Progressing", "component \"a\" waits"), nil, Statement{one, context, Pending, "is being installed"}},
-		{"waits for others", install("Unknown", "DependencyNotReady", "b"), nil, Statement{one, context, Pending, "is being installed"}},
-		{"another spec", install("True", "", ""), func(in *appsv1.KsctlInstall) { in.Generation++ }, Statement{}},
-		{"no word yet", install("True", "", ""), func(in *appsv1.KsctlInstall) { in.Status.Conditions = nil }, Statement{}},
-		{"nothing tried", install("Unknown", "", ""), func(in *appsv1.KsctlInstall) { in.Status.LastAttemptedRevision = "" }, Statement{}},
-		{"no commit", install("True", "", ""), func(in *appsv1.KsctlInstall) { in.Status.LastAttemptedRevision = "latest@sha256:" + one + one[:24] }, Statement{}},
-		{"being deleted", install("True", "", ""), func(in *appsv1.KsctlInstall) { in.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, Statement{}},
-		{"of another namespace", install("False", "InvalidStack", "the Secret is called x"), func(in *appsv1.KsctlInstall) { in.Namespace = "other" },
-			Statement{one, "ksctlinstall/other/web/0c9c2e41", Failure, "InvalidStack"}},
+		{"ready", install("True", "ReconciliationSucceeded", "Applied revision 1"), nil, Status{one, context, Success, "Applied revision 1"}},
+		{"failed", install("False", "InvalidStack", "stack.yaml:\n  line 3:\twrong"), nil, Status{one, context, Failure, "stack.yaml: line 3: wrong"}},
+		{"in progress", install("Unknown", "Progressing", "component \"a\" waits"), nil, Status{one, context, Pending, "is being installed"}},
+		{"waits for others", install("Unknown", "DependencyNotReady", "b"), nil, Status{one, context, Pending, "is being installed"}},
+		{"outdated condition", install("True", "", ""), func(in *appsv1.KsctlInstall) { in.Generation++ }, Status{}},
+		{"no Ready condition", install("True", "", ""), func(in *appsv1.KsctlInstall) { in.Status.Conditions = nil }, Status{}},
+		{"no attempted revision", install("Unknown", "", ""), func(in *appsv1.KsctlInstall) { in.Status.LastAttemptedRevision = "" }, Status{}},
+		{"revision without a commit", install("True", "", ""), func(in *appsv1.KsctlInstall) { in.Status.LastAttemptedRevision = "latest@sha256:" + one + one[:24] }, Status{}},
+		{"being deleted", install("True", "", ""), func(in *appsv1.KsctlInstall) { in.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, Status{}},
+		{"another namespace", install("False", "InvalidStack", "the Secret is called x"), func(in *appsv1.KsctlInstall) { in.Namespace = "other" },
+			Status{one, "ksctlinstall/other/web/0c9c2e41", Failure, "InvalidStack"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.change != nil {
 				c.change(c.in)
 			}
-			got, ok := Of(c.in, source(appsv1.GitHubStatus))
-			if ok != (c.want != Statement{}) || got != c.want {
+			got, ok := StatusOf(c.in, source(appsv1.GitHubStatus))
+			if ok != (c.want != Status{}) || got != c.want {
 				t.Errorf("got %+v %v, want %+v", got, ok, c.want)
 			}
 		})
 	}
 }
 
-func TestWhatPassesIsNotTheCommits(t *testing.T) {
+func TestNotBeforeDelaysShortFailures(t *testing.T) {
 	for _, c := range []struct {
 		name, applied string
 		ready         metav1.ConditionStatus
 		held          bool
 	}{
 		{"ready", one, "True", false}, {"failing after it was ready", one, "False", true}, {"failing at a new commit", two, "False", false},
-		{"failing at the first", "", "False", false}, {"under way", one, "Unknown", false},
+		{"failing at the first commit", "", "False", false}, {"in progress", one, "Unknown", false},
 	} {
 		in := install(c.ready, "", "")
 		in.Status.LastAppliedRevision = "main@sha1:" + c.applied
@@ -83,9 +83,9 @@ func TestWhatPassesIsNotTheCommits(t *testing.T) {
 	}
 }
 
-func TestDescriptionsFit(t *testing.T) {
+func TestDescriptionsAreShortened(t *testing.T) {
 	for kind, limit := range map[appsv1.CommitStatusType]int{appsv1.GitHubStatus: 140, appsv1.GitLabStatus: 255, appsv1.GiteaStatus: 255} {
-		got, _ := Of(install("False", "x", strings.Repeat("ä", 300)+"\xff"), source(kind))
+		got, _ := StatusOf(install("False", "x", strings.Repeat("ä", 300)+"\xff"), source(kind))
 		if n := len([]rune(got.Description)); n != limit || !strings.HasSuffix(got.Description, "…") {
 			t.Errorf("%s: %d characters, want %d: %s", kind, n, limit, got.Description)
 		}
@@ -95,22 +95,22 @@ func TestDescriptionsFit(t *testing.T) {
 func TestContexts(t *testing.T) {
 	in, src := install("True", "", ""), source(appsv1.GitLabStatus)
 	src.Spec.CommitStatus.Cluster = "prod-eu"
-	if got, _ := Of(in, src); got.Context != "ksctlinstall/team/web/prod-eu" {
+	if got, _ := StatusOf(in, src); got.Context != "ksctlinstall/team/web/prod-eu" {
 		t.Errorf("got %s", got.Context)
 	}
 	in.Namespace, in.Name = strings.Repeat("n", 63), strings.Repeat("i", 253)
-	a, _ := Of(in, src)
+	a, _ := StatusOf(in, src)
 	src.Spec.CommitStatus.Cluster = "prod-us"
-	b, _ := Of(in, src)
-	if len(a.Context) != maxContext || len(b.Context) != maxContext || a.Context == b.Context {
+	b, _ := StatusOf(in, src)
+	if len(a.Context) != maxContextBytes || len(b.Context) != maxContextBytes || a.Context == b.Context {
 		t.Errorf("got %s and %s", a.Context, b.Context)
 	}
 }
 
-func TestProgressSaysNothingNew(t *testing.T) {
+func TestInstallStateIgnoresProgress(t *testing.T) {
 	a, b := install("Unknown", "Progressing", "1 of 2"), install("Unknown", "Progressing", "2 of 2")
-	if StandingOf(a) != StandingOf(b) {
-		t.Error("what only shows progress is told")
+	if InstallStateOf(a) != InstallStateOf(b) {
+		t.Error("progress changes the state")
 	}
 }
 

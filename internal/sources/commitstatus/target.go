@@ -12,28 +12,27 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// AddressError is an address that names no repository of a type.
+// AddressError means that an address is not the URL of a repository of the server's type.
 type AddressError struct {
-	// Address without what it holds of a user.
+	// Address is the address without user information.
 	Address string
-	// Want is the form of one.
+	// Want is the expected form.
 	Want string
 }
 
 // Error implements error.
 func (e *AddressError) Error() string {
-	return fmt.Sprintf("%s names no repository: want %s", e.Address, e.Want)
+	return fmt.Sprintf("%s is not the URL of a repository: expected %s", e.Address, e.Want)
 }
 
-// Target is where statements of a source go.
+// Target is the API endpoint for the statuses of a source.
 type Target struct {
 	kind appsv1.CommitStatusType
-	// base of the API's paths for the repository, to which a commit is added.
+	// base is the URL of the repository's statuses, to which a commit is appended.
 	base *url.URL
 }
 
-// TargetOf is the target of a source that has a commit status. The error is an
-// *AddressError.
+// TargetOf returns the target of a source with spec.commitStatus. The error is an *AddressError.
 func TargetOf(source *appsv1.KsctlSource) (Target, error) {
 	address := source.Spec.CommitStatus.Address
 	if address == "" && source.Spec.Git != nil {
@@ -42,7 +41,7 @@ func TargetOf(source *appsv1.KsctlSource) (Target, error) {
 	return newTarget(source.Spec.CommitStatus.Type, address)
 }
 
-// newTarget follows the documents of the three:
+// newTarget follows the documentation of the three server types:
 //
 //   - https://docs.github.com/en/rest/commits/statuses#create-a-commit-status, below
 //     https://api.github.com, https://api.<name>.ghe.com and https://<host>/api/v3
@@ -54,13 +53,13 @@ func newTarget(kind appsv1.CommitStatusType, address string) (Target, error) {
 		appsv1.GitLabStatus: "https://<host>/<group>/<project>",
 		appsv1.GiteaStatus:  "https://<host>/<owner>/<repository>",
 	}[kind]
-	fail := &AddressError{Address: artifact.MaskURL(address), Want: want}
+	invalid := &AddressError{Address: artifact.MaskURL(address), Want: want}
 	u, err := url.Parse(address)
 	if err != nil || u.Hostname() == "" || !slices.Contains([]string{"https", "http", "ssh"}, u.Scheme) {
-		return Target{}, fail
+		return Target{}, invalid
 	}
 	scheme, host := u.Scheme, u.Host
-	if scheme == "ssh" { // its port is not that of the API
+	if scheme == "ssh" { // the port of SSH is not the port of the API
 		scheme, host = "https", (&url.URL{Host: u.Host}).Hostname()
 		if strings.Contains(host, ":") {
 			host = "[" + host + "]"
@@ -68,36 +67,36 @@ func newTarget(kind appsv1.CommitStatusType, address string) (Target, error) {
 	}
 	names := strings.Split(strings.TrimSuffix(strings.Trim(u.Path, "/"), ".git"), "/")
 	if len(names) < 2 || slices.ContainsFunc(names, func(n string) bool { return n == "" || n == "." || n == ".." }) {
-		return Target{}, fail
+		return Target{}, invalid
 	}
 	last := len(names) - 2
 	var path string
 	switch kind {
 	case appsv1.GitHubStatus:
 		if last != 0 {
-			return Target{}, fail
+			return Target{}, invalid
 		}
 		var prefix string
 		host, prefix = gitHubAPI(strings.ToLower(host))
-		path = prefix + "/repos/" + escaped(names, "/")
+		path = prefix + "/repos/" + escapePath(names, "/")
 	case appsv1.GitLabStatus:
-		path = "/api/v4/projects/" + escaped(names, "%2F")
-	case appsv1.GiteaStatus: // it may live below a path
-		path = "/api/v1/repos/" + escaped(names[last:], "/")
+		path = "/api/v4/projects/" + escapePath(names, "%2F")
+	case appsv1.GiteaStatus: // Gitea may be served below a path
+		path = "/api/v1/repos/" + escapePath(names[last:], "/")
 		if last > 0 {
-			path = "/" + escaped(names[:last], "/") + path
+			path = "/" + escapePath(names[:last], "/") + path
 		}
 	default:
-		return Target{}, fail
+		return Target{}, invalid
 	}
 	base, err := url.Parse(scheme + "://" + host + path + "/statuses/")
 	if err != nil {
-		return Target{}, fail
+		return Target{}, invalid
 	}
 	return Target{kind: kind, base: base}, nil
 }
 
-// gitHubAPI is where the API of a GitHub is.
+// gitHubAPI returns the host and the path prefix of the API of a GitHub server.
 func gitHubAPI(host string) (apiHost, prefix string) {
 	switch {
 	case host == "github.com", host == "www.github.com", host == "ssh.github.com":
@@ -108,7 +107,7 @@ func gitHubAPI(host string) (apiHost, prefix string) {
 	return host, "/api/v3"
 }
 
-func escaped(names []string, by string) string {
+func escapePath(names []string, by string) string {
 	out := make([]string, len(names))
 	for i, n := range names {
 		out[i] = url.PathEscape(n)
@@ -116,10 +115,10 @@ func escaped(names []string, by string) string {
 	return strings.Join(out, by)
 }
 
-// String is the address, without the commit.
+// String returns the URL without the commit.
 func (t Target) String() string { return t.base.Scheme + "://" + t.base.Host + t.base.EscapedPath() }
 
-// payload of GitHub and Gitea; GitLab calls the context name.
+// payload is the body of a request. GitHub and Gitea use context, GitLab uses name instead.
 type payload struct {
 	State       string `json:"state"`
 	Context     string `json:"context,omitempty"`
@@ -127,9 +126,9 @@ type payload struct {
 	Description string `json:"description"`
 }
 
-// request is where a statement goes, and what is sent.
-func (t Target) request(s Statement) (address string, body []byte, err error) {
-	p := payload{State: t.state(s.State), Context: s.Context, Description: s.Description}
+// buildRequest returns the URL and the body of the request for a status.
+func (t Target) buildRequest(s Status) (address string, body []byte, err error) {
+	p := payload{State: t.apiState(s.State), Context: s.Context, Description: s.Description}
 	if t.kind == appsv1.GitLabStatus {
 		p.Context, p.Name = "", s.Context
 	}
@@ -137,42 +136,43 @@ func (t Target) request(s Statement) (address string, body []byte, err error) {
 	return t.String() + url.PathEscape(s.Commit), body, err
 }
 
-// state in the words of the type.
-func (t Target) state(s State) string {
+// apiState returns the state as the API of the server type names it.
+func (t Target) apiState(s State) string {
 	switch {
 	case t.kind == appsv1.GitLabStatus && s == Failure:
 		return "failed"
-	case t.kind == appsv1.GitLabStatus && s == GivenUp:
+	case t.kind == appsv1.GitLabStatus && s == Canceled:
 		return "canceled"
-	case s == GivenUp:
+	case s == Canceled:
 		return "error"
 	}
 	return string(s)
 }
 
-// authorize shows the token.
-func (t Target) authorize(h http.Header, token string) {
+// setHeaders sets the headers for the API version and the token.
+func (t Target) setHeaders(h http.Header, token string) {
 	switch t.kind {
 	case appsv1.GitHubStatus:
 		h.Set("Accept", "application/vnd.github+json")
 		h.Set("X-GitHub-Api-Version", "2022-11-28")
 		h.Set("Authorization", "Bearer "+token)
 	case appsv1.GitLabStatus:
-		// Those of people, projects and groups, and of OAuth: https://docs.gitlab.com/api/rest/authentication/
+		// Works for personal, project, group and OAuth tokens:
+		// https://docs.gitlab.com/api/rest/authentication/
 		h.Set("Authorization", "Bearer "+token)
 	default:
 		h.Set("Authorization", "token "+token)
 	}
 }
 
-// Rights that a token needs.
-func (t Target) Rights() string {
+// RequiredPermissions describes the permissions that a token needs.
+func (t Target) RequiredPermissions() string {
 	switch t.kind {
 	case appsv1.GitHubStatus:
-		return "the permission \"Commit statuses: write\" for the repository (of a classic token: the scope repo:status)"
+		return "the permission \"Commit statuses: write\" for the repository (for a classic token: the scope repo:status)"
 	case appsv1.GitLabStatus:
-		return "the scope api, and the role Developer in the project or one above"
+		return "the scope api, and at least the role Developer in the project"
 	default:
-		return "the scope write:repository, of a user who may write to the repository"
+		return "the scope write:repository, and a user with write access to the repository"
 	}
 }

@@ -9,7 +9,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-func TestWhereStatementsGo(t *testing.T) {
+func TestNewTarget(t *testing.T) {
 	for _, c := range []struct {
 		kind          appsv1.CommitStatusType
 		address, want string // empty: no repository
@@ -55,8 +55,7 @@ func TestWhereStatementsGo(t *testing.T) {
 	}
 }
 
-// FuzzTarget: a token goes to the host of the address, and no address leads out of
-// the paths of statuses.
+// FuzzTarget: for any address, the token is only sent to its host, and only to paths of statuses.
 func FuzzTarget(f *testing.F) {
 	for _, a := range []string{"https://github.com/a/b", "ssh://git@h:22/a/b/c.git", "http://[::1]:1/a/b", "https://h/%2e%2e/b", "https://h/a%2fb/c", "https://h/a/b?c#d"} {
 		f.Add(a)
@@ -69,9 +68,9 @@ func FuzzTarget(f *testing.F) {
 				continue
 			}
 			if perr != nil {
-				t.Fatalf("%q: no URL, and a target %s", address, target)
+				t.Fatalf("%q: invalid URL, but target %s", address, target)
 			}
-			to, _, err := target.request(Statement{Commit: one})
+			to, _, err := target.buildRequest(Status{Commit: one})
 			u, uerr := url.Parse(to)
 			if err != nil || uerr != nil || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 				t.Fatalf("%q: %s %v %v", address, to, err, uerr)
@@ -79,7 +78,7 @@ func FuzzTarget(f *testing.F) {
 			host, want := strings.ToLower(u.Hostname()), strings.ToLower(asked.Hostname())
 			known := host == "api.github.com" && strings.HasSuffix(want, "github.com") || host == "api."+want && strings.HasSuffix(want, ".ghe.com")
 			if host != want && (kind != appsv1.GitHubStatus || !known) {
-				t.Fatalf("%q: the token goes to %s", address, u.Host)
+				t.Fatalf("%q: the token is sent to %s", address, u.Host)
 			}
 			if p := u.EscapedPath(); strings.Contains(p, "/../") || strings.Contains(p, "/./") || !strings.HasSuffix(p, "/statuses/"+one) {
 				t.Fatalf("%q: %s", address, p)

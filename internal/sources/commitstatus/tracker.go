@@ -8,47 +8,47 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Wanted is an install that reads a source, and what is to be said of it.
-type Wanted struct {
+// Desired is the desired status of an install that reads a source.
+type Desired struct {
 	Install types.UID
-	// Statement; nil while nothing can be said.
-	Statement *Statement
-	// NotBefore is when it may be said; zero: at once.
+	// Status is the desired status; nil while the state of the install is unknown.
+	Status *Status
+	// NotBefore is the earliest time to post it; zero means at once.
 	NotBefore time.Time
-	// Offered is true when the commit is the one that the source offers. Another one
-	// may be of the source that the install read before.
-	Offered bool
+	// IsCurrent is true if the commit is the current one of the source. Otherwise it may be a
+	// commit of another source that the install read before.
+	IsCurrent bool
 }
 
-// Ledger is what was said of the installs of one source.
-type Ledger struct {
-	said map[types.UID]*entry
+// Tracker tracks the posted statuses of the installs of one source.
+type Tracker struct {
+	posted map[types.UID]*entry
 }
 
-// entry is what was said of one install.
+// entry tracks one install.
 type entry struct {
-	last  Statement // nothing yet when its commit is empty
-	times int       // that something was said at that commit
-	at    time.Time // when it was the last time
-	tries int       // that failed since
+	last     Status    // last posted status; its commit is empty if there is none
+	count    int       // statuses posted for that commit
+	postedAt time.Time // time of the last post
+	failures int       // failed posts since then
 }
 
-// Next is what is to be said.
+// Next is the next status to post.
 type Next struct {
 	Install types.UID
-	Statement
-	// gone is true when the install is, so that nothing more will be said.
-	gone bool
+	Status
+	// last is true if the install was deleted, so that this is its last status.
+	last bool
 }
 
-// Next gives what is to be said now, one at a time: what failed least first, then what is
-// new, then what may have been said before this process began. Without anything it
-// gives when there will be something; 0 for not before something changes.
-func (l *Ledger) Next(wanted []Wanted, now time.Time) (next Next, wait time.Duration, ok bool) {
+// Next returns the status to post now: the one with the fewest failures first, then installs that
+// this process has posted before, then installs that an earlier process may have posted. If there
+// is none, wait is the time until there is one, or 0 if that requires a change.
+func (l *Tracker) Next(desired []Desired, now time.Time) (next Next, wait time.Duration, ok bool) {
 	var all []Next
-	there := map[types.UID]bool{}
-	for _, w := range wanted {
-		there[w.Install] = true
+	exists := map[types.UID]bool{}
+	for _, w := range desired {
+		exists[w.Install] = true
 		n, due, ok := l.next(w, now)
 		switch {
 		case ok && due <= 0:
@@ -57,13 +57,13 @@ func (l *Ledger) Next(wanted []Wanted, now time.Time) (next Next, wait time.Dura
 			wait = due
 		}
 	}
-	for uid, e := range l.said {
+	for uid, e := range l.posted {
 		switch {
-		case there[uid]:
+		case exists[uid]:
 		case e.last.State == Pending:
-			all = append(all, Next{uid, e.last.givenUp("the install went before it was ready"), true})
+			all = append(all, Next{uid, e.last.canceled("the install was deleted before it was ready"), true})
 		default:
-			delete(l.said, uid)
+			delete(l.posted, uid)
 		}
 	}
 	if len(all) == 0 {
@@ -72,51 +72,51 @@ func (l *Ledger) Next(wanted []Wanted, now time.Time) (next Next, wait time.Dura
 	return slices.MinFunc(all, l.order), 0, true
 }
 
-// next is what is to be said of one install, in how long.
-func (l *Ledger) next(w Wanted, now time.Time) (next Next, due time.Duration, ok bool) {
-	e, s := l.said[w.Install], w.Statement
+// next returns the next status of one install, and the time until it is due.
+func (l *Tracker) next(w Desired, now time.Time) (next Next, due time.Duration, ok bool) {
+	e, s := l.posted[w.Install], w.Status
 	due = max(w.NotBefore.Sub(now), 0)
 	known := e != nil && e.last.Commit != ""
 	switch {
-	case s == nil, !w.Offered && (!known || e.last.Commit != s.Commit):
+	case s == nil, !w.IsCurrent && (!known || e.last.Commit != s.Commit):
 		return Next{}, 0, false
 	case !known:
 		return Next{w.Install, *s, false}, due, true
 	case e.last == *s:
 		return Next{}, 0, false
 	case e.last.Commit != s.Commit && e.last.State == Pending:
-		return Next{w.Install, e.last.givenUp("another commit came before it was ready"), false}, 0, true
+		return Next{w.Install, e.last.canceled("superseded by another commit before it was ready"), false}, 0, true
 	case e.last.Commit != s.Commit:
 		return Next{w.Install, *s, false}, due, true
 	case s.State == Pending:
-		return Next{}, 0, false // it was there already: what comes next counts
+		return Next{}, 0, false // this commit was installed before: only the outcome is posted
 	}
-	return Next{w.Install, *s, false}, max(e.at.Add(pause(e.times)).Sub(now), due), true
+	return Next{w.Install, *s, false}, max(e.postedAt.Add(pause(e.count)).Sub(now), due), true
 }
 
-func (s Statement) givenUp(why string) Statement {
-	s.State, s.Description = GivenUp, why
+func (s Status) canceled(why string) Status {
+	s.State, s.Description = Canceled, why
 	return s
 }
 
-func (l *Ledger) order(a, b Next) int {
-	rank := func(n Next) (tries, old int) {
-		e := l.said[n.Install]
+func (l *Tracker) order(a, b Next) int {
+	priority := func(n Next) (tries, old int) {
+		e := l.posted[n.Install]
 		if e == nil {
 			return 0, 1
 		}
 		if e.last.Commit == "" {
 			old = 1
 		}
-		return e.tries, old
+		return e.failures, old
 	}
-	aTries, aOld := rank(a)
-	bTries, bOld := rank(b)
+	aTries, aOld := priority(a)
+	bTries, bOld := priority(b)
 	return cmp.Or(cmp.Compare(aTries, bTries), cmp.Compare(aOld, bOld), cmp.Compare(a.Context, b.Context))
 }
 
-// pause is how long the next word on a commit waits when so many were said: a
-// deployment that comes and goes for days must not use up the 1000 that GitHub takes
+// pause returns the minimum time between statuses of a commit after the given number of them: a
+// deployment that flaps for days must not exceed the 1000 statuses that GitHub allows
 // (https://docs.github.com/en/rest/commits/statuses#create-a-commit-status).
 func pause(times int) time.Duration {
 	const free, first, longest = 6, time.Minute, time.Hour
@@ -126,29 +126,29 @@ func pause(times int) time.Duration {
 	return min(first<<min(times-free, 10), longest)
 }
 
-// Said takes note that something was said, or that it can never be.
-func (l *Ledger) Said(n Next, now time.Time) {
-	if n.gone {
-		delete(l.said, n.Install)
+// Posted records that a status was posted, or that the server will never accept it.
+func (l *Tracker) Posted(n Next, now time.Time) {
+	if n.last {
+		delete(l.posted, n.Install)
 		return
 	}
 	e := l.entry(n.Install)
 	if e.last.Commit != n.Commit {
-		e.times = 0
+		e.count = 0
 	}
-	e.last, e.at, e.tries = n.Statement, now, 0
-	e.times++
+	e.last, e.postedAt, e.failures = n.Status, now, 0
+	e.count++
 }
 
-// Failed takes note that something could not be said: others come first.
-func (l *Ledger) Failed(n Next) { l.entry(n.Install).tries++ }
+// Failed records that a status could not be posted, so that others come first.
+func (l *Tracker) Failed(n Next) { l.entry(n.Install).failures++ }
 
-func (l *Ledger) entry(uid types.UID) *entry {
-	if l.said == nil {
-		l.said = map[types.UID]*entry{}
+func (l *Tracker) entry(uid types.UID) *entry {
+	if l.posted == nil {
+		l.posted = map[types.UID]*entry{}
 	}
-	if l.said[uid] == nil {
-		l.said[uid] = &entry{}
+	if l.posted[uid] == nil {
+		l.posted[uid] = &entry{}
 	}
-	return l.said[uid]
+	return l.posted[uid]
 }

@@ -1,5 +1,5 @@
-// Package content gets what a stack holds: from a reference to a source to
-// rendered objects.
+// Package content resolves a reference to a source, fetches the artifact, and renders its stack to
+// objects.
 package content
 
 import (
@@ -16,24 +16,24 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// Loader gets the content of stacks.
+// Loader fetches and renders stacks.
 type Loader struct {
-	// Sources finds the artifact of a source.
+	// Sources resolves references to sources.
 	Sources *sourceref.Resolver
-	// Catalog has the stacks that the controller ships.
+	// Catalog contains the stacks that the controller ships.
 	Catalog *catalog.Catalog
-	// Fetcher gets the trees of artifacts, Charts those of charts in repositories,
-	// Renderer renders the stacks in them.
+	// Fetcher fetches artifacts, Charts fetches charts from chart repositories, Renderer renders
+	// the stacks.
 	Fetcher  *artifact.Fetcher
 	Charts   *chart.Fetcher
 	Renderer *stacks.Renderer
-	// Decrypt decrypts files; nil: they are refused.
+	// Decrypt decrypts files; if it is nil, encrypted files are an error.
 	Decrypt sops.Decrypter
-	// ChartLimits bound each chart that is rendered.
+	// ChartLimits bound each rendered chart.
 	ChartLimits stacks.ChartLimits
 }
 
-// Artifact finds what the source of a stack offers, for an object in a namespace.
+// Artifact returns the artifact of a stack's source, for an object in a namespace.
 func (l *Loader) Artifact(ctx context.Context, ref appsv1.SourceRef, namespace, stack, version string) (artifact.Artifact, error) {
 	if ref.Kind == appsv1.CatalogKind {
 		return l.Catalog.Artifact(ctx, stack, version)
@@ -42,25 +42,26 @@ func (l *Loader) Artifact(ctx context.Context, ref appsv1.SourceRef, namespace, 
 	return src.Artifact, err
 }
 
-// Newest is Artifact as the API server has it now, by a reader that asks it: for an
-// answer that no event of the source revises.
-func (l *Loader) Newest(ctx context.Context, direct client.Reader, ref appsv1.SourceRef, namespace, stack, version string) (artifact.Artifact, error) {
+// UncachedArtifact is Artifact, but it reads the source from the API server through direct. It is
+// for decisions that a later event of the source does not correct.
+func (l *Loader) UncachedArtifact(ctx context.Context, direct client.Reader, ref appsv1.SourceRef, namespace, stack, version string) (artifact.Artifact, error) {
 	sources := *l.Sources
 	sources.Client = direct
-	from := *l
-	from.Sources = &sources
-	return from.Artifact(ctx, ref, namespace, stack, version)
+	uncached := *l
+	uncached.Sources = &sources
+	return uncached.Artifact(ctx, ref, namespace, stack, version)
 }
 
-// Render fetches what a render needs, and renders it. keys decrypt what is encrypted; access is
-// how a repository of charts is reached; accept, if it is set, may refuse the charts that were found.
+// Render fetches an artifact and its charts, and renders the stack. keys decrypt encrypted files.
+// access returns how to reach a chart repository. accept may be nil; it can reject the fetched
+// charts before they are rendered.
 func (l *Loader) Render(ctx context.Context, a artifact.Artifact, req stacks.Request, keys *Keys, access func(repository string) (*chart.Access, error), accept func(*stacks.Request) error) (stacks.Result, error) {
 	tree, err := l.Fetcher.Fetch(ctx, a)
 	if err != nil {
 		return stacks.Result{}, err
 	}
 	defer tree.Release()
-	req.Root, req.ChartLimits, req.Keys = tree.Root, l.ChartLimits, keys.Fingerprint()
+	req.Root, req.ChartLimits, req.DecryptionKeyID = tree.Root, l.ChartLimits, keys.Fingerprint()
 	release, err := l.Charts.FetchAll(ctx, &req, access)
 	if err != nil {
 		return stacks.Result{}, err
@@ -71,6 +72,6 @@ func (l *Loader) Render(ctx context.Context, a artifact.Artifact, req stacks.Req
 			return stacks.Result{}, err
 		}
 	}
-	res, err := l.Renderer.RenderDecrypting(ctx, req, l.opener(keys))
-	return res, keyless(err)
+	res, err := l.Renderer.RenderWithDecryption(ctx, req, l.opener(keys))
+	return res, explainMissingKeys(err)
 }

@@ -13,24 +13,24 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// KeysNotFoundReason says that the Secret of spec.decryption does not exist.
+// KeysNotFoundReason means that the Secret of spec.decryption does not exist.
 const KeysNotFoundReason = "SecretNotFound"
 
-// KeysNotFoundError says that the Secret of spec.decryption does not exist.
+// KeysNotFoundError means that the Secret of spec.decryption does not exist.
 type KeysNotFoundError struct{ Namespace, Name string }
 
 func (e *KeysNotFoundError) Error() string {
-	return fmt.Sprintf("there is no Secret %s/%s: make it, or correct spec.decryption.secretRef", e.Namespace, e.Name)
+	return fmt.Sprintf("Secret %s/%s does not exist: create it or correct spec.decryption.secretRef", e.Namespace, e.Name)
 }
 
-// Keys decrypt what a stack is rendered from; nil: nothing is decrypted.
+// Keys are the decryption keys for the files of a stack; nil means that nothing is decrypted.
 type Keys struct {
-	// A func: what prints a struct around this one shows an address.
+	// data is a func so that printing a struct that contains Keys shows an address, not the keys.
 	data        func() map[string][]byte
 	fingerprint string
 }
 
-// NewKeys are those of a Secret. key keys what tells them from others.
+// NewKeys returns the decryption keys in a Secret. key is the HMAC key of their fingerprint.
 func NewKeys(secret map[string][]byte, key []byte) (*Keys, error) {
 	data := map[string][]byte{}
 	for name, value := range secret {
@@ -47,7 +47,8 @@ func NewKeys(secret map[string][]byte, key []byte) (*Keys, error) {
 	return &Keys{data: func() map[string][]byte { return data }, fingerprint: hex.EncodeToString(mac.Sum(nil))}, nil
 }
 
-// Fingerprint tells keys from others, and nothing of them; empty: there are none.
+// Fingerprint returns a value that differs between different keys and reveals nothing about them.
+// It is empty for nil.
 func (k *Keys) Fingerprint() string {
 	if k == nil {
 		return ""
@@ -55,11 +56,11 @@ func (k *Keys) Fingerprint() string {
 	return k.fingerprint
 }
 
-// errNoDecrypter is for a program that brings nothing that decrypts.
-var errNoDecrypter = &sops.Error{Reason: sops.Unavailable, Message: "it is encrypted with SOPS, and this program decrypts nothing"}
+// errNoDecrypter is the error of a program that has no decrypter.
+var errNoDecrypter = &sops.Error{Reason: sops.Unavailable, Message: "the file is encrypted with SOPS, but this program has no decrypter"}
 
-// opener decrypts with keys; nil without.
-func (l *Loader) opener(keys *Keys) stacks.Opener {
+// opener returns a function that decrypts with keys; nil if keys is nil.
+func (l *Loader) opener(keys *Keys) stacks.Decrypter {
 	if keys == nil {
 		return nil
 	}
@@ -71,11 +72,11 @@ func (l *Loader) opener(keys *Keys) stacks.Opener {
 	}
 }
 
-// keyless says what to do about files that are encrypted where there are no keys.
-func keyless(err error) error {
-	met, ok := errors.AsType[*stacks.EncryptedError](err)
+// explainMissingKeys replaces a *stacks.EncryptedError with an error that names spec.decryption.
+func explainMissingKeys(err error) error {
+	encrypted, ok := errors.AsType[*stacks.EncryptedError](err)
 	if !ok {
 		return err
 	}
-	return &sops.Error{Reason: sops.KeyMissing, Message: met.Named() + " encrypted with SOPS, and spec.decryption names no keys"}
+	return &sops.Error{Reason: sops.KeyMissing, Message: encrypted.Subject() + " encrypted with SOPS, but spec.decryption names no keys"}
 }

@@ -16,83 +16,83 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// Reasons of conditions beside those of the packages that content comes from.
+// Condition reasons, in addition to those of the packages that resolve, fetch and decrypt.
 const (
-	// StackNotInCatalogReason: the catalogue has no such stack, or not in that version.
+	// StackNotInCatalogReason: the catalog does not have the stack, or not in this version.
 	StackNotInCatalogReason = "StackNotInCatalog"
-	// InvalidStackReason: the stack, or what is wanted of it, is wrong.
+	// InvalidStackReason: the stack, or the configuration of it in the spec, is invalid.
 	InvalidStackReason = "InvalidStack"
-	// RenderStoppedReason: the render was stopped at a bound, or its process died.
+	// RenderStoppedReason: the render exceeded a limit and was stopped, or its process died.
 	RenderStoppedReason = "RenderStopped"
-	// ChartSecretNotFoundReason: a Secret that says how to reach a repository is missing.
+	// ChartSecretNotFoundReason: a Secret with the access to a chart repository does not exist.
 	ChartSecretNotFoundReason = "ChartSecretNotFound"
 )
 
-// ChartSecretError says that a Secret of spec.charts does not exist.
+// ChartSecretError means that a Secret of spec.charts does not exist.
 type ChartSecretError struct{ Repository, Namespace, Name string }
 
 func (e *ChartSecretError) Error() string {
 	return fmt.Sprintf("spec.charts: Secret %s/%s for the repository %s does not exist", e.Namespace, e.Name, e.Repository)
 }
 
-// SourceOutcome is that of an error of Artifact. It waits for the events of a
-// source, and of its kind's definition.
+// SourceOutcome maps an error of Artifact to an outcome. The caller watches the source and the
+// CustomResourceDefinition of its kind.
 func SourceOutcome(err error) reconcile.Outcome {
 	var (
-		absent   *catalog.Error
-		registry *oci.Error
-		src      *sourceref.Error
+		notInCatalog *catalog.NotFoundError
+		ociErr       *oci.Error
+		sourceErr    *sourceref.Error
 	)
 	switch {
-	case errors.As(err, &absent):
+	case errors.As(err, &notInCatalog):
 		return reconcile.Stalled{Err: err, Reason: StackNotInCatalogReason}
-	case errors.As(err, &registry) && registry.Terminal():
-		return reconcile.Stalled{Err: err, Reason: string(registry.Reason)}
-	case errors.As(err, &registry):
-		return reconcile.Retry{Err: err, Reason: string(registry.Reason)}
-	case !errors.As(err, &src):
+	case errors.As(err, &ociErr) && ociErr.Terminal():
+		return reconcile.Stalled{Err: err, Reason: string(ociErr.Reason)}
+	case errors.As(err, &ociErr):
+		return reconcile.Retry{Err: err, Reason: string(ociErr.Reason)}
+	case !errors.As(err, &sourceErr):
 		return reconcile.Retry{Err: err}
-	case src.Terminal():
-		return reconcile.Stalled{Err: err, Reason: string(src.Reason)}
-	case src.Reason == sourceref.NotReady:
-		return reconcile.Waiting{On: err.Error(), Reason: string(src.Reason)}
+	case sourceErr.Terminal():
+		return reconcile.Stalled{Err: err, Reason: string(sourceErr.Reason)}
+	case sourceErr.Reason == sourceref.NotReady:
+		return reconcile.Waiting{On: err.Error(), Reason: string(sourceErr.Reason)}
 	default:
-		return reconcile.Retry{Err: err, Reason: string(src.Reason)}
+		return reconcile.Retry{Err: err, Reason: string(sourceErr.Reason)}
 	}
 }
 
-// RenderOutcome tells what of an error of Render a person must mend from what
-// another try may.
+// RenderOutcome maps an error of Render to an outcome: Stalled if a user must fix something, Retry
+// if another attempt may succeed.
 func RenderOutcome(err error, revision string) reconcile.Outcome {
 	var (
-		fetch   *chart.Error
-		stopped *stacks.StoppedError
-		stack   *stacks.Error
-		art     *artifact.Error
-		missing *ChartSecretError
-		keys    *KeysNotFoundError
-		cipher  *sops.Error
+		chartErr    *chart.Error
+		stopped     *stacks.StoppedError
+		stackErr    *stacks.Error
+		artifactErr *artifact.Error
+		chartSecret *ChartSecretError
+		keys        *KeysNotFoundError
+		sopsErr     *sops.Error
 	)
 	switch {
 	case errors.As(err, &keys):
 		return reconcile.Retry{Err: err, Reason: KeysNotFoundReason, Revision: revision}
-	case errors.As(err, &cipher) && cipher.Terminal():
-		return reconcile.Stalled{Err: err, Reason: string(cipher.Reason), Revision: revision}
-	case errors.As(err, &cipher):
-		return reconcile.Retry{Err: err, Reason: string(cipher.Reason), Revision: revision}
-	case errors.As(err, &missing):
+	case errors.As(err, &sopsErr) && sopsErr.Terminal():
+		return reconcile.Stalled{Err: err, Reason: string(sopsErr.Reason), Revision: revision}
+	case errors.As(err, &sopsErr):
+		return reconcile.Retry{Err: err, Reason: string(sopsErr.Reason), Revision: revision}
+	case errors.As(err, &chartSecret):
 		return reconcile.Retry{Err: err, Reason: ChartSecretNotFoundReason, Revision: revision}
-	case errors.As(err, &fetch) && fetch.Terminal():
-		return reconcile.Stalled{Err: err, Reason: string(fetch.Reason), Revision: revision}
-	case errors.As(err, &fetch):
-		return reconcile.Retry{Err: err, Reason: string(fetch.Reason), Revision: revision}
+	case errors.As(err, &chartErr) && chartErr.Terminal():
+		return reconcile.Stalled{Err: err, Reason: string(chartErr.Reason), Revision: revision}
+	case errors.As(err, &chartErr):
+		return reconcile.Retry{Err: err, Reason: string(chartErr.Reason), Revision: revision}
 	case errors.As(err, &stopped):
 		return reconcile.Retry{Err: err, Reason: RenderStoppedReason, Revision: revision}
-	case errors.As(err, &stack):
+	case errors.As(err, &stackErr):
 		return reconcile.Stalled{Err: err, Reason: InvalidStackReason, Revision: revision}
-	case errors.As(err, &art) && art.Terminal():
-		return reconcile.Stalled{Err: err, Reason: string(art.Reason), Revision: revision}
-	case errors.As(err, &art):
+	case errors.As(err, &artifactErr) && artifactErr.Terminal():
+		return reconcile.Stalled{Err: err, Reason: string(artifactErr.Reason), Revision: revision}
+	case errors.As(err, &artifactErr):
 		return reconcile.Retry{Err: err, Reason: fluxmeta.ArtifactFailedReason, Revision: revision}
 	default:
 		return reconcile.Retry{Err: err, Revision: revision}

@@ -1,5 +1,5 @@
-// Package gitsecret reads the Secrets that open Git repositories, for those kinds that name
-// some. Their vocabulary is that of Flux.
+// Package gitsecret reads the Secrets with credentials for Git repositories and proxies. Their keys
+// are the same as in Flux.
 package gitsecret
 
 import (
@@ -15,67 +15,69 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact/git"
 )
 
-// Reasons of a Secret that an object refers to.
+// Condition reasons for a Secret that an object refers to.
 const (
 	// NotFoundReason: the Secret does not exist.
 	NotFoundReason = "SecretNotFound"
-	// InvalidReason: the Secret lacks a key, or holds what can't be used.
+	// InvalidReason: the Secret lacks a key, or a value is unusable.
 	InvalidReason = string(git.CredentialsInvalid)
 )
 
 // Keys of Secrets, as Flux names them.
 const (
-	// UsernameKey and PasswordKey are a login; the password may also be that of a private key.
+	// UsernameKey and PasswordKey hold a login. For SSH, PasswordKey holds the password of the
+	// private key.
 	UsernameKey = "username"
 	PasswordKey = "password"
-	// BearerTokenKey is shown instead of a login.
+	// BearerTokenKey holds a bearer token, which is used instead of a login.
 	BearerTokenKey = "bearerToken"
-	// CAKey is a certificate authority.
+	// CAKey holds a certificate authority.
 	CAKey = "ca.crt"
-	// IdentityKey is a private key of SSH, KnownHostsKey the keys that servers may have.
+	// IdentityKey holds an SSH private key, KnownHostsKey the accepted host keys of servers.
 	IdentityKey   = "identity"
 	KnownHostsKey = "known_hosts"
-	// AddressKey is that of a proxy.
+	// AddressKey holds the URL of a proxy.
 	AddressKey = "address"
 )
 
-// Error is a Secret that is not there, or not as it has to be. Its text names keys,
-// never what they hold.
+// Error means that a Secret does not exist or is invalid. Its text contains names of keys, never
+// their values.
 type Error struct {
-	// Reason is what is wrong, fit for a condition.
+	// Reason is the condition reason.
 	Reason string
-	// Message says what to do.
+	// Message describes the problem and the remedy.
 	Message string
 }
 
 // Error implements error.
 func (e *Error) Error() string { return e.Message }
 
-// Terminal is true when the Secret, which is watched, has to change.
+// Terminal reports whether only a change of the Secret helps. Secrets are watched.
 func (e *Error) Terminal() bool { return e.Reason == InvalidReason }
 
-// Missing is the error of a Secret that does not exist.
-func Missing(namespace, name, field string) error {
-	return &Error{NotFoundReason, fmt.Sprintf("there is no Secret %s/%s: make it, or correct %s", namespace, name, field)}
+// NewNotFound returns the error for a Secret that does not exist.
+func NewNotFound(namespace, name, field string) error {
+	return &Error{NotFoundReason, fmt.Sprintf("Secret %s/%s does not exist: create it or correct %s", namespace, name, field)}
 }
 
-// Reader gets a Secret that a field of a spec names. Where there is none the error is that
-// of Missing.
+// Reader gets a Secret that a field of a spec refers to. If it does not exist, the error is that of
+// NewNotFound.
 type Reader func(ctx context.Context, namespace, name, field string) (*corev1.Secret, error)
 
-// Repository says which Secrets open a repository.
+// Repository is a Git repository with references to its Secrets.
 type Repository struct {
-	// Namespace of the Secrets.
+	// Namespace is the namespace of the Secrets.
 	Namespace string
-	// URL of the repository.
+	// URL is the URL of the repository.
 	URL string
-	// SecretRef and ProxySecretRef name them; nil: none.
+	// SecretRef and ProxySecretRef refer to the Secrets with its credentials and its proxy; nil for
+	// none.
 	SecretRef, ProxySecretRef *fluxmeta.LocalObjectReference
-	// Field of the spec that they stand in, as spec.git.
+	// Field is the field of the spec that contains the references, such as spec.git.
 	Field string
 }
 
-// Access is what opens a repository.
+// Access reads the credentials and the proxy of a repository.
 func (read Reader) Access(ctx context.Context, r Repository) (git.Access, error) {
 	var a git.Access
 	if r.SecretRef != nil {
@@ -86,12 +88,12 @@ func (read Reader) Access(ctx context.Context, r Repository) (git.Access, error)
 		}
 		u, err := url.Parse(r.URL)
 		if err == nil && u.Scheme == "ssh" {
-			a.Identity, a.IdentityPassword, a.KnownHosts = secret.Data[IdentityKey], Line(secret, PasswordKey), secret.Data[KnownHostsKey]
-			err = Needs(secret, field, IdentityKey, KnownHostsKey)
+			a.Identity, a.IdentityPassword, a.KnownHosts = secret.Data[IdentityKey], TrimmedValue(secret, PasswordKey), secret.Data[KnownHostsKey]
+			err = RequireKeys(secret, field, IdentityKey, KnownHostsKey)
 		} else {
-			a.Username, a.Password = Line(secret, UsernameKey), Line(secret, PasswordKey)
-			a.BearerToken, a.CA = Line(secret, BearerTokenKey), secret.Data[CAKey]
-			err = webKeys(secret, field)
+			a.Username, a.Password = TrimmedValue(secret, UsernameKey), TrimmedValue(secret, PasswordKey)
+			a.BearerToken, a.CA = TrimmedValue(secret, BearerTokenKey), secret.Data[CAKey]
+			err = requireHTTPSKeys(secret, field)
 		}
 		if err != nil {
 			return a, err
@@ -104,50 +106,51 @@ func (read Reader) Access(ctx context.Context, r Repository) (git.Access, error)
 	return a, err
 }
 
-// Line is a value of one line, without the line end that files have.
-func Line(secret *corev1.Secret, key string) string {
+// TrimmedValue returns a value without the line end that a file has.
+func TrimmedValue(secret *corev1.Secret, key string) string {
 	return strings.TrimRight(string(secret.Data[key]), "\r\n")
 }
 
-// Needs sees that a Secret has some keys.
-func Needs(secret *corev1.Secret, field string, keys ...string) error {
+// RequireKeys returns an *Error if a Secret lacks one of the keys.
+func RequireKeys(secret *corev1.Secret, field string, keys ...string) error {
 	for _, key := range keys {
 		if len(secret.Data[key]) == 0 {
-			return &Error{InvalidReason, fmt.Sprintf("the Secret %s/%s of %s has no %s: add it", secret.Namespace, secret.Name, field, key)}
+			return &Error{InvalidReason, fmt.Sprintf("Secret %s/%s of %s has no %s: add the key", secret.Namespace, secret.Name, field, key)}
 		}
 	}
 	return nil
 }
 
-// webKeys sees that a Secret for HTTPS holds something to use, and no half login.
-func webKeys(secret *corev1.Secret, field string) error {
+// requireHTTPSKeys returns an *Error if a Secret for HTTPS has no usable key, or only half of a
+// login.
+func requireHTTPSKeys(secret *corev1.Secret, field string) error {
 	switch {
 	case len(secret.Data[UsernameKey]) > 0 || len(secret.Data[PasswordKey]) > 0:
-		return Needs(secret, field, UsernameKey, PasswordKey)
+		return RequireKeys(secret, field, UsernameKey, PasswordKey)
 	case len(secret.Data[BearerTokenKey]) > 0 || len(secret.Data[CAKey]) > 0:
 		return nil
 	}
-	return &Error{InvalidReason, fmt.Sprintf("the Secret %s/%s of %s has neither username and password, nor bearerToken, nor ca.crt: add what the server asks for",
+	return &Error{InvalidReason, fmt.Sprintf("Secret %s/%s of %s has neither username and password, nor bearerToken, nor ca.crt: add the keys that the server requires",
 		secret.Namespace, secret.Name, field)}
 }
 
-// Proxy is the one that a Secret describes.
+// Proxy reads the URL of a proxy, with its login, from a Secret.
 func (read Reader) Proxy(ctx context.Context, namespace, name, field string) (*url.URL, error) {
 	secret, err := read(ctx, namespace, name, field)
 	if err == nil {
-		err = Needs(secret, field, AddressKey)
+		err = RequireKeys(secret, field, AddressKey)
 	}
 	if err != nil {
 		return nil, err
 	}
-	u, err := url.Parse(Line(secret, AddressKey))
+	u, err := url.Parse(TrimmedValue(secret, AddressKey))
 	if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "socks5"}, u.Scheme) {
-		return nil, &Error{InvalidReason, fmt.Sprintf("the %s in the Secret %s/%s of %s is no proxy: expected a URL such as http://proxy.example.com:3128, https://… or socks5://…",
-			AddressKey, namespace, name, field)}
+		return nil, &Error{InvalidReason, fmt.Sprintf("Secret %s/%s of %s has an invalid %s: expected the URL of a proxy, such as http://proxy.example.com:3128, https://… or socks5://…",
+			namespace, name, field, AddressKey)}
 	}
 	u = &url.URL{Scheme: u.Scheme, Host: u.Host, User: u.User}
-	if user := Line(secret, UsernameKey); user != "" {
-		u.User = url.UserPassword(user, Line(secret, PasswordKey))
+	if user := TrimmedValue(secret, UsernameKey); user != "" {
+		u.User = url.UserPassword(user, TrimmedValue(secret, PasswordKey))
 	}
 	return u, nil
 }

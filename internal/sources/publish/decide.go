@@ -10,42 +10,42 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// OwnedError says that there is an ExternalArtifact of that name which is not ours.
+// OwnedError means that an ExternalArtifact of that name exists and has another owner.
 type OwnedError struct{ Namespace, Name, By string }
 
 // Error implements error.
 func (e *OwnedError) Error() string {
-	return fmt.Sprintf("ExternalArtifact %s/%s exists and belongs to %s: remove it, or give the install another name", e.Namespace, e.Name, e.By)
+	return fmt.Sprintf("ExternalArtifact %s/%s exists and is owned by %s: delete it or rename the install", e.Namespace, e.Name, e.By)
 }
 
-// foreign says whose an ExternalArtifact is that does not belong to an owner; nil
-// where there is none, or it does.
-func foreign(have *sourcev1.ExternalArtifact, owner client.Object) error {
+// checkOwner returns an *OwnedError if the ExternalArtifact exists and another object controls it,
+// or none.
+func checkOwner(have *sourcev1.ExternalArtifact, owner client.Object) error {
 	if have == nil || metav1.IsControlledBy(have, owner) {
 		return nil
 	}
-	by := "nobody who says so"
+	by := "no controller"
 	if c := metav1.GetControllerOf(have); c != nil {
 		by = c.Kind + " " + c.Name
 		if c.Name == owner.GetName() && c.UID != owner.GetUID() {
-			by += ", which was deleted and made anew"
+			by += ", which was deleted and re-created"
 		}
 	}
 	return &OwnedError{Namespace: have.Namespace, Name: have.Name, By: by}
 }
 
-// writes are what it takes until an ExternalArtifact says what it should.
-type writes struct{ create, spec, status bool }
+// requiredWrites are the writes that bring an ExternalArtifact to its desired state.
+type requiredWrites struct{ create, spec, status bool }
 
-// decide finds what it takes: nothing, where it says so already. The time of an
-// update and what is only said beside the revision do not count.
-func decide(have *sourcev1.ExternalArtifact, ref *fluxmeta.NamespacedObjectKindReference, want *fluxmeta.Artifact) writes {
+// decideWrites returns the required writes. A difference in the update time or in the metadata of
+// the artifact requires none.
+func decideWrites(have *sourcev1.ExternalArtifact, ref *fluxmeta.NamespacedObjectKindReference, want *fluxmeta.Artifact) requiredWrites {
 	if have == nil {
-		return writes{create: true, status: true}
+		return requiredWrites{create: true, status: true}
 	}
-	w := writes{spec: have.Spec.SourceRef == nil || *have.Spec.SourceRef != *ref}
-	is := have.Status.Artifact
-	same := is != nil && is.Revision == want.Revision && is.Digest == want.Digest && is.URL == want.URL && is.Path == want.Path
+	w := requiredWrites{spec: have.Spec.SourceRef == nil || *have.Spec.SourceRef != *ref}
+	current := have.Status.Artifact
+	same := current != nil && current.Revision == want.Revision && current.Digest == want.Digest && current.URL == want.URL && current.Path == want.Path
 	ready := apimeta.FindStatusCondition(have.Status.Conditions, fluxmeta.ReadyCondition)
 	w.status = !same || w.spec || ready == nil || ready.Status != metav1.ConditionTrue || ready.ObservedGeneration != have.Generation
 	return w

@@ -1,5 +1,5 @@
-// Package publish offers rendered objects as an ExternalArtifact of Flux, which
-// kustomize-controller and others take as a source (RFC-0012 of fluxcd/flux2). It
-// knows no kind: whoever publishes is an owner, whose namespace and name the
-// ExternalArtifact has.
+// Package publish publishes rendered objects as an ExternalArtifact of Flux, which
+// kustomize-controller and others accept as a source (RFC-0012 of fluxcd/flux2). It is independent
+// of API kinds: the publishing object is the owner, and the ExternalArtifact has its namespace and
+// name.
 package publish

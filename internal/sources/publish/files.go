@@ -17,63 +17,62 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// Component is what one component of a stack renders to.
+// Component contains the rendered objects of a component of a stack.
 type Component struct {
 	Name string
-	// Namespace that the component asks to be there; empty: none.
+	// Namespace is the namespace that the component wants to be created; empty for none.
 	Namespace string
-	// Objects in the order in which they are applied. One without a namespace is
-	// published without, whatever its manifest says.
+	// Objects are in the order in which they are applied. If the Namespace of an object is empty,
+	// it is published without a namespace, even if its manifest has one.
 	Objects []stacks.Object
 }
 
-// Names of what is in an artifact.
+// Names of files in an artifact.
 const (
 	kustomizationFile = "kustomization.yaml"
 	namespacesFile    = "namespaces.yaml"
-	componentsFolder  = "components"
+	componentsDir     = "components"
 )
 
-// SecretsError says that nothing is published because of Secrets.
+// SecretsError means that nothing is published because of Secrets.
 type SecretsError struct {
-	// Rendered are Secrets that the stack renders, Read those that its values come from.
+	// Rendered are Secrets that the stack renders, Read are Secrets that its values come from.
 	Rendered, Read []string
-	// Decrypted is what it was rendered from that is encrypted where it comes from.
+	// Decrypted are the encrypted inputs of the render.
 	Decrypted []string
 }
 
 // Error implements error.
 func (e *SecretsError) Error() string {
-	const why = "whoever can reach the controller's file server can read what is published, and "
+	const risk = "and anyone who can reach the controller's file server can read published artifacts"
 	switch {
 	case len(e.Read) > 0:
-		return why + fmt.Sprintf("what spec.valuesFrom reads of Secrets (%s) may stand anywhere in it: read no Secret, or set spec.publish.secrets to Include if that is meant", some(e.Read))
+		return fmt.Sprintf("spec.valuesFrom reads Secrets (%s), %s: read no Secrets, or set spec.publish.secrets to Include to publish their values", joinSome(e.Read), risk)
 	case len(e.Decrypted) > 0:
-		return why + fmt.Sprintf("what was decrypted (%s) may stand anywhere in it: set spec.publish.secrets to Include if that is meant", some(e.Decrypted))
+		return fmt.Sprintf("the stack is rendered from decrypted files (%s), %s: set spec.publish.secrets to Include to publish their content", joinSome(e.Decrypted), risk)
 	}
-	return why + fmt.Sprintf("the stack renders Secrets (%s): set spec.publish.secrets to Omit to leave them out, or to Include if that is meant", some(e.Rendered))
+	return fmt.Sprintf("the stack renders Secrets (%s), %s: set spec.publish.secrets to Omit to leave them out, or to Include to publish them", joinSome(e.Rendered), risk)
 }
 
-// ErrEmpty says that nothing is published because there is nothing: whoever takes it
-// would remove everything.
-var ErrEmpty = errors.New("the stack renders no objects that could be published: what was published stays; delete the KsctlInstall if nothing is meant")
+// ErrEmpty means that nothing is published because there are no objects: consumers of an empty
+// artifact would delete everything.
+var ErrEmpty = errors.New("the stack renders no objects to publish: the published artifact is kept; delete the KsctlInstall to withdraw it")
 
-// some are a few of the names, and how many more there are.
-func some(names []string) string {
-	const most = 5
-	if len(names) <= most {
+// joinSome joins a few of the names and the number of the others.
+func joinSome(names []string) string {
+	const maxNames = 5
+	if len(names) <= maxNames {
 		return strings.Join(names, ", ")
 	}
-	return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	return strings.Join(names[:maxNames], ", ") + fmt.Sprintf(" and %d more", len(names)-maxNames)
 }
 
-// Files are what is published of components: a kustomization of one file for each
-// of them, in their order. Jobs that wait for a removal are left out, which only we
-// would start.
+// Files returns the files of an artifact: a kustomization with one file per component, in their
+// order. It omits pre-remove hooks: only this controller can run them at the right time.
 func Files(components []Component, secrets appsv1.PublishedSecrets) (fs.FS, error) {
 	tree := fstest.MapFS{}
 	add := func(name string, content []byte) { tree[name] = &fstest.MapFile{Data: content, Mode: 0o644} }
-	var refused, resources []string
+	var secretNames, resources []string
 	switch b, err := namespaces(components); {
 	case err != nil:
 		return nil, err
@@ -91,10 +90,10 @@ func Files(components []Component, secrets appsv1.PublishedSecrets) (fs.FS, erro
 			case isSecret(o) && secrets == appsv1.SecretsOmit:
 				continue
 			case isSecret(o) && secrets != appsv1.SecretsInclude:
-				refused = append(refused, o.Namespace+"/"+o.Name)
+				secretNames = append(secretNames, o.Namespace+"/"+o.Name)
 				continue
 			}
-			text, err := document(o)
+			text, err := toYAML(o)
 			if err != nil {
 				return nil, fmt.Errorf("manifest of %s: %w", o.Ref, err)
 			}
@@ -102,13 +101,13 @@ func Files(components []Component, secrets appsv1.PublishedSecrets) (fs.FS, erro
 			b.Write(text)
 		}
 		if b.Len() > 0 {
-			name := componentsFolder + "/" + c.Name + ".yaml"
+			name := componentsDir + "/" + c.Name + ".yaml"
 			add(name, b.Bytes())
 			resources = append(resources, name)
 		}
 	}
-	if len(refused) > 0 {
-		return nil, &SecretsError{Rendered: refused}
+	if len(secretNames) > 0 {
+		return nil, &SecretsError{Rendered: secretNames}
 	}
 	if len(resources) == 0 {
 		return nil, ErrEmpty
@@ -120,7 +119,7 @@ func Files(components []Component, secrets appsv1.PublishedSecrets) (fs.FS, erro
 
 func isSecret(o *stacks.Object) bool { return o.Group == "" && o.Kind == "Secret" }
 
-// namespaces that components ask for, each once.
+// namespaces returns manifests of the namespaces that components want, without duplicates.
 func namespaces(components []Component) ([]byte, error) {
 	var names []string
 	for _, c := range components {
@@ -140,12 +139,13 @@ func namespaces(components []Component) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// localConfig is an annotation with which a build leaves an object out, which an
-// install of the same files has: see kustomize's konfig.LocalConfigAnnotation.
-const localConfig = "config.kubernetes.io/local-config"
+// localConfigAnnotation makes kustomize omit an object from a build, although an install of the
+// same files applies it. See kustomize's konfig.LocalConfigAnnotation.
+const localConfigAnnotation = "config.kubernetes.io/local-config"
 
-// document is an object as YAML, without what only an API server writes.
-func document(o *stacks.Object) ([]byte, error) {
+// toYAML returns the manifest of an object in YAML, without fields that only an API server sets and
+// without localConfigAnnotation.
+func toYAML(o *stacks.Object) ([]byte, error) {
 	var m map[string]any
 	if err := utiljson.Unmarshal(o.Manifest, &m); err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func document(o *stacks.Object) ([]byte, error) {
 			delete(md, "namespace")
 		}
 		if annotations, ok := md["annotations"].(map[string]any); ok {
-			delete(annotations, localConfig)
+			delete(annotations, localConfigAnnotation)
 		}
 	}
 	b, err := json.Marshal(m)

@@ -16,7 +16,7 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// object is a rendered one; in is its namespace.
+// object returns a rendered object; in is its namespace, more are additional metadata fields.
 func object(kind, in, name string, more ...string) stacks.Object {
 	m := map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": name}}
 	if in != "" {
@@ -32,12 +32,12 @@ func object(kind, in, name string, more ...string) stacks.Object {
 	return stacks.Object{Ref: stacks.Ref{Kind: kind, Namespace: in, Name: name}, Version: "v1", Manifest: b}
 }
 
-func with(o stacks.Object, change func(*stacks.Object)) stacks.Object {
+func withObject(o stacks.Object, change func(*stacks.Object)) stacks.Object {
 	change(&o)
 	return o
 }
 
-// content of a tree, by path.
+// content returns the files of a tree by path.
 func content(t *testing.T, tree fs.FS) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -66,51 +66,51 @@ func TestFiles(t *testing.T) {
 		secrets    appsv1.PublishedSecrets
 		want       map[string]string
 	}{
-		"a file for each component, in their order": {
+		"one file per component, in their order": {
 			components: []Component{{Name: "z", Objects: []stacks.Object{app, object("Service", "shop", "app")}}, {Name: "a", Objects: []stacks.Object{object("ConfigMap", "shop", "other")}}},
 			want: map[string]string{"kustomization.yaml": "components/z.yaml components/a.yaml",
 				"components/z.yaml": doc("ConfigMap", "app") + doc("Service", "app"), "components/a.yaml": doc("ConfigMap", "other")},
 		},
-		"namespaces that components ask for, once and first": {
+		"namespaces of components, without duplicates and first": {
 			components: []Component{{Name: "a", Namespace: "shop", Objects: []stacks.Object{app}}, {Name: "b", Namespace: "shop"}},
 			want: map[string]string{"kustomization.yaml": "namespaces.yaml components/a.yaml",
 				"namespaces.yaml": "---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n", "components/a.yaml": doc("ConfigMap", "app")},
 		},
-		"namespaces with names that YAML takes for something else": {
+		"namespaces with names that YAML parses as other types": {
 			components: []Component{{Name: "a", Namespace: "1e3"}, {Name: "b", Namespace: "2024-01-01"}, {Name: "c", Namespace: "null"}},
 			want: map[string]string{"kustomization.yaml": "namespaces.yaml",
 				"namespaces.yaml": "---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: \"1e3\"\n---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: \"2024-01-01\"\n" +
 					"---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: \"null\"\n"},
 		},
-		"with what a build of its own would leave out": {
-			components: []Component{{Name: "a", Objects: []stacks.Object{with(app, func(o *stacks.Object) {
+		"with local config objects": {
+			components: []Component{{Name: "a", Objects: []stacks.Object{withObject(app, func(o *stacks.Object) {
 				o.Manifest = []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"app","namespace":"shop","annotations":{"config.kubernetes.io/local-config":"true"}}}`)
 			})}}},
 			want: map[string]string{"kustomization.yaml": "components/a.yaml",
 				"components/a.yaml": "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  annotations: {}\n  name: app\n  namespace: shop\n"},
 		},
-		"without what only an API server writes, and the namespace of what has none": {
+		"without server-side fields, and without namespace for an object without one": {
 			components: []Component{{Name: "a", Objects: []stacks.Object{
-				with(object("ConfigMap", "shop", "app", "uid", "resourceVersion", "managedFields"), func(o *stacks.Object) { o.Namespace = "" })}}},
+				withObject(object("ConfigMap", "shop", "app", "uid", "resourceVersion", "managedFields"), func(o *stacks.Object) { o.Namespace = "" })}}},
 			want: map[string]string{"kustomization.yaml": "components/a.yaml", "components/a.yaml": "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\n"},
 		},
-		"without Jobs that wait for a removal": {
+		"without pre-remove hooks": {
 			components: []Component{{Name: "a", Objects: []stacks.Object{app,
-				with(object("Job", "shop", "last"), func(o *stacks.Object) { o.Hook = &stacks.Hook{Phase: stacks.HookPreRemove} })}}},
+				withObject(object("Job", "shop", "last"), func(o *stacks.Object) { o.Hook = &stacks.Hook{Phase: stacks.HookPreRemove} })}}},
 			want: map[string]string{"kustomization.yaml": "components/a.yaml", "components/a.yaml": doc("ConfigMap", "app")},
 		},
-		"without Secrets": {
+		"Secrets omitted": {
 			components: []Component{{Name: "a", Objects: []stacks.Object{app, secret}}, {Name: "b", Objects: []stacks.Object{secret}}},
 			secrets:    appsv1.SecretsOmit,
 			want:       map[string]string{"kustomization.yaml": "components/a.yaml", "components/a.yaml": doc("ConfigMap", "app")},
 		},
-		"with Secrets": {
+		"Secrets included": {
 			components: []Component{{Name: "a", Objects: []stacks.Object{app, secret}}},
 			secrets:    appsv1.SecretsInclude,
 			want:       map[string]string{"kustomization.yaml": "components/a.yaml", "components/a.yaml": doc("ConfigMap", "app") + doc("Secret", "token")},
 		},
-		"with the Secrets of another group": {
-			components: []Component{{Name: "a", Objects: []stacks.Object{with(secret, func(o *stacks.Object) { o.Group = "example.com" })}}},
+		"kind Secret of another group": {
+			components: []Component{{Name: "a", Objects: []stacks.Object{withObject(secret, func(o *stacks.Object) { o.Group = "example.com" })}}},
 			want:       map[string]string{"kustomization.yaml": "components/a.yaml", "components/a.yaml": doc("Secret", "token")},
 		},
 	} {
@@ -137,22 +137,22 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-func TestFilesRefuses(t *testing.T) {
+func TestFilesErrors(t *testing.T) {
 	var many []stacks.Object
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
 		many = append(many, object("Secret", "shop", name))
 	}
 	for _, secrets := range []appsv1.PublishedSecrets{"", appsv1.SecretsRefuse} {
 		_, err := Files([]Component{{Name: "a", Objects: append(slices.Clone(many), object("ConfigMap", "shop", "app"))}}, secrets)
-		refused, ok := errors.AsType[*SecretsError](err)
-		if !ok || len(refused.Rendered) != 7 || !strings.Contains(err.Error(), "shop/a, shop/b, shop/c, shop/d, shop/e and 2 more") {
+		secretsErr, ok := errors.AsType[*SecretsError](err)
+		if !ok || len(secretsErr.Rendered) != 7 || !strings.Contains(err.Error(), "shop/a, shop/b, shop/c, shop/d, shop/e and 2 more") {
 			t.Errorf("%q: got %v", secrets, err)
 		}
 	}
-	if err := (&SecretsError{Decrypted: []string{"a.yaml"}}); !strings.Contains(err.Error(), "what was decrypted (a.yaml)") || !strings.Contains(err.Error(), "to Include") {
+	if err := (&SecretsError{Decrypted: []string{"a.yaml"}}); !strings.Contains(err.Error(), "decrypted files (a.yaml)") || !strings.Contains(err.Error(), "to Include") {
 		t.Errorf("got %v", err)
 	}
-	for name, components := range map[string][]Component{"nothing": nil, "what is left out": {{Name: "a", Objects: many}}} {
+	for name, components := range map[string][]Component{"no components": nil, "all objects omitted": {{Name: "a", Objects: many}}} {
 		if _, err := Files(components, appsv1.SecretsOmit); !errors.Is(err, ErrEmpty) {
 			t.Errorf("%s: got %v", name, err)
 		}

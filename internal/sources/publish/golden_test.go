@@ -13,16 +13,17 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// goldenComponents have each kind of object that is published, changed or left out.
+// goldenComponents returns components with every case of an object that is published, modified or
+// omitted.
 func goldenComponents(secret bool) []Component {
 	rich := object("ConfigMap", "shop", "rich", "uid", "resourceVersion", "managedFields")
 	rich.Manifest = json.RawMessage(strings.Replace(string(rich.Manifest), `"name"`,
 		`"annotations":{"config.kubernetes.io/local-config":"true","kept":"<yes>"},"name"`, 1))
 	web := []stacks.Object{rich, object("Service", "shop", "web"), object("Namespace", "", "other"),
-		with(object("Thing", "defaulted", "cluster"), func(o *stacks.Object) { o.Namespace = "" }),
-		with(object("Job", "shop", "backup"),
+		withObject(object("Thing", "defaulted", "cluster"), func(o *stacks.Object) { o.Namespace = "" }),
+		withObject(object("Job", "shop", "backup"),
 			func(o *stacks.Object) { o.Hook = &stacks.Hook{Phase: stacks.HookPreRemove} }),
-		with(object("Job", "shop", "migrate"),
+		withObject(object("Job", "shop", "migrate"),
 			func(o *stacks.Object) { o.Hook = &stacks.Hook{Phase: stacks.HookPre, Weight: 1} })}
 	if secret {
 		web = append(web, object("Secret", "shop", "token"))
@@ -32,7 +33,8 @@ func goldenComponents(secret bool) []Component {
 		{Name: "none", Namespace: "1e3"}}
 }
 
-// Flux applies these files. With other bytes each artifact would get a new digest after an update.
+// TestGoldenFiles: Flux applies these files. If an update of the controller changed their bytes,
+// each artifact would get a new digest.
 func TestGoldenFiles(t *testing.T) {
 	for name, c := range map[string]struct {
 		secret bool
@@ -64,8 +66,8 @@ func isSecretsError(err error) bool {
 	return ok
 }
 
-// Flux uses this object as a source. The digest is left out: compression changes with the Go
-// release.
+// TestGoldenExternalArtifact: Flux uses this object as a source. The digest is left out, because
+// compression changes with the Go release.
 func TestGoldenExternalArtifact(t *testing.T) {
 	for name, secrets := range map[string]bool{
 		"external-artifact.json": false, "external-artifact-secrets.json": true,
@@ -80,7 +82,7 @@ func TestGoldenExternalArtifact(t *testing.T) {
 		o.ResourceVersion = "" // of the fake API server
 		a := o.Status.Artifact
 		if revision != a.Revision {
-			t.Errorf("published %s, and the object has %s", revision, a.Revision)
+			t.Errorf("published %s, but the object has %s", revision, a.Revision)
 		}
 		*a.Size = 1
 		a.URL = strings.Replace(a.URL, strings.TrimPrefix(r.web.URL, "http://"), "storage", 1)

@@ -25,94 +25,96 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// originKey is the metadata of an artifact that says which revision of a source it
-// was made from. Flux' controllers tell it in their status and events.
+// originKey is the metadata key for the source revision that an artifact was rendered from. Flux's
+// controllers show it in their status and events.
 const originKey = "org.opencontainers.image.revision"
 
-// readWithin bounds a read of the cache, which has no answer while it can't list a kind.
-const readWithin = 10 * time.Second
+// readTimeout bounds a read of the cache, which blocks while it cannot list a kind.
+const readTimeout = 10 * time.Second
 
-// Publisher writes ExternalArtifacts, and keeps and serves what they offer.
+// Publisher writes ExternalArtifacts, and stores and serves their artifacts.
 type Publisher struct {
-	// Client reads from the cache and writes to the API server; Direct asks the API server.
+	// Client reads from the cache and writes to the API server. Direct reads from the API server.
 	Client client.Client
 	Direct client.Reader
-	// Serves is true when the cluster serves a kind.
+	// Serves reports whether the cluster serves a kind.
 	Serves func(context.Context, schema.GroupKind) (bool, error)
-	// Storage has the artifacts, within Limits.
+	// Storage stores the artifacts. Limits bound each of them.
 	Storage *storage.Space
 	Limits  artifact.Limits
-	// FieldOwner of what is written.
+	// FieldOwner is the field manager of all writes.
 	FieldOwner string
 	Clock      clock.PassiveClock
 }
 
-// Offer is what an owner publishes.
-type Offer struct {
-	// Owner, whose kind is Kind.
+// Publication is the content that an owner publishes.
+type Publication struct {
+	// Owner is the publishing object, Kind its kind.
 	Owner client.Object
 	Kind  schema.GroupVersionKind
-	// Version of what is offered, as people call it; Origin is the revision of the
-	// source that it was made from.
+	// Version is the version of the content for users. Origin is the source revision that it was
+	// rendered from.
 	Version, Origin string
-	// Secrets is true when they may be among the files.
-	Secrets bool
-	// Content identifies the files: while it stays, they are not asked for again.
-	Content string
-	Files   func(context.Context) (fs.FS, error)
+	// MayContainSecrets is true if the files may contain Secrets.
+	MayContainSecrets bool
+	// ContentID identifies the files: Files is not called again while it stays the same.
+	ContentID string
+	Files     func(context.Context) (fs.FS, error)
 }
 
-// Kept is what a process remembers of what an owner published.
-type Kept struct {
-	content string
-	packed  artifact.Packed
-	// written is the ExternalArtifact as it was written last: the cache may lag.
+// State is what a process remembers about the last publication of an owner. It is a cache: losing
+// it costs one packing and a few requests.
+type State struct {
+	contentID string
+	packed    artifact.Packed
+	// written is the ExternalArtifact as last written. The cache may lag behind it.
 	written *sourcev1.ExternalArtifact
 }
 
-// Publish has the ExternalArtifact of an owner offer what it should, and returns the
-// revision. It asks nothing of the API server, and packs nothing, where it does so already.
-func (p *Publisher) Publish(ctx context.Context, o *Offer, kept *Kept) (revision string, err error) {
-	if err := p.served(ctx); err != nil {
+// Publish brings the ExternalArtifact of an owner to its desired state, and returns the revision.
+// If it is up to date, Publish sends no requests to the API server and packs nothing.
+func (p *Publisher) Publish(ctx context.Context, o *Publication, state *State) (revision string, err error) {
+	if err := p.checkServed(ctx); err != nil {
 		return "", err
 	}
 	key := client.ObjectKeyFromObject(o.Owner)
-	have, err := p.read(ctx, key, kept)
+	have, err := p.read(ctx, key, state)
 	if err != nil {
 		return "", fmt.Errorf("reading ExternalArtifact %s: %w", key, err)
 	}
-	if err := foreign(have, o.Owner); err != nil {
+	if err := checkOwner(have, o.Owner); err != nil {
 		return "", err
 	}
-	if err := p.store(ctx, key, o, have, kept); err != nil {
+	if err := p.store(ctx, key, o, have, state); err != nil {
 		return "", err
 	}
-	want, err := p.artifact(key, o, kept)
+	want, err := p.desiredArtifact(key, o, state)
 	if err != nil {
 		return "", err
 	}
-	if err := p.write(ctx, o, have, want, kept); err != nil {
+	if err := p.write(ctx, o, have, want, state); err != nil {
 		return "", fmt.Errorf("writing ExternalArtifact %s: %w", key, err)
 	}
 	return want.Revision, nil
 }
 
-// Withdraw removes the ExternalArtifact of an owner, if it is its own, and what it offered.
-func (p *Publisher) Withdraw(ctx context.Context, owner client.Object, kept *Kept) error {
+// Withdraw deletes the ExternalArtifact of an owner, if the owner controls it, and the stored
+// artifacts.
+func (p *Publisher) Withdraw(ctx context.Context, owner client.Object, state *State) error {
 	key := client.ObjectKeyFromObject(owner)
-	var gone *sourceref.Error // with the kind everything of it went
-	if err := p.served(ctx); err == nil {
-		if err := p.remove(ctx, owner); err != nil {
-			return fmt.Errorf("removing ExternalArtifact %s: %w", key, err)
+	var notServed *sourceref.Error // the kind is not served, so its objects do not exist
+	if err := p.checkServed(ctx); err == nil {
+		if err := p.deleteObject(ctx, owner); err != nil {
+			return fmt.Errorf("deleting ExternalArtifact %s: %w", key, err)
 		}
-	} else if !errors.As(err, &gone) {
+	} else if !errors.As(err, &notServed) {
 		return err
 	}
-	*kept = Kept{}
+	*state = State{}
 	return p.Storage.Remove(key)
 }
 
-func (p *Publisher) remove(ctx context.Context, owner client.Object) error {
+func (p *Publisher) deleteObject(ctx context.Context, owner client.Object) error {
 	have := &sourcev1.ExternalArtifact{}
 	err := p.Direct.Get(ctx, client.ObjectKeyFromObject(owner), have)
 	if err == nil && metav1.IsControlledBy(have, owner) {
@@ -121,50 +123,53 @@ func (p *Publisher) remove(ctx context.Context, owner client.Object) error {
 	return client.IgnoreNotFound(err)
 }
 
-// served is a *sourceref.Error when the cluster does not serve ExternalArtifacts.
-func (p *Publisher) served(ctx context.Context) error {
+// checkServed returns a *sourceref.Error if the cluster does not serve ExternalArtifacts.
+func (p *Publisher) checkServed(ctx context.Context) error {
 	gvk := sourcev1.GroupVersion.WithKind(sourcev1.ExternalArtifactKind)
 	serves, err := p.Serves(ctx, gvk.GroupKind())
 	if err != nil {
-		return fmt.Errorf("whether this cluster serves %s is not known: %w", gvk.Kind, err)
+		return fmt.Errorf("checking whether the cluster serves %s: %w", gvk.Kind, err)
 	}
 	if !serves {
-		return &sourceref.Error{Reason: sourceref.NotServed, Message: fmt.Sprintf("this cluster does not serve %s in %s: install Flux's source-controller, or its "+
-			"CustomResourceDefinition, in a version that has it", gvk.Kind, gvk.GroupVersion())}
+		return &sourceref.Error{Reason: sourceref.NotServed, Message: fmt.Sprintf("the cluster does not serve %s in %s: install Flux's source-controller, or its "+
+			"CustomResourceDefinition, in a version that serves it", gvk.Kind, gvk.GroupVersion())}
 	}
 	return nil
 }
 
-// read finds the ExternalArtifact: as it was written last where the cache is behind.
-func (p *Publisher) read(ctx context.Context, key types.NamespacedName, kept *Kept) (*sourcev1.ExternalArtifact, error) {
-	ctx, cancel := context.WithTimeout(ctx, readWithin)
+// read returns the ExternalArtifact, or nil if it does not exist. If the cache lags behind the last
+// write, read returns the object as written.
+func (p *Publisher) read(ctx context.Context, key types.NamespacedName, state *State) (*sourcev1.ExternalArtifact, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	have := &sourcev1.ExternalArtifact{}
 	err := p.Client.Get(ctx, key, have)
-	if apierrors.IsNotFound(err) && kept.written != nil {
-		err = p.Direct.Get(ctx, key, have) // deleted, or not there yet
+	if apierrors.IsNotFound(err) && state.written != nil {
+		err = p.Direct.Get(ctx, key, have) // deleted, or not in the cache yet
 	}
 	if err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	if w := kept.written; w != nil && w.UID == have.UID && newer(w.ResourceVersion, have.ResourceVersion) {
+	if w := state.written; w != nil && w.UID == have.UID && isNewer(w.ResourceVersion, have.ResourceVersion) {
 		return w.DeepCopy(), nil
 	}
 	return have, nil
 }
 
-// newer compares resourceVersions of one object as the numbers that they are.
-func newer(a, b string) bool {
+// isNewer reports whether resource version a of an object is later than b. It compares them as
+// numbers.
+func isNewer(a, b string) bool {
 	x, errX := strconv.ParseUint(a, 10, 64)
 	y, errY := strconv.ParseUint(b, 10, 64)
 	return errX == nil && errY == nil && x > y
 }
 
-// store keeps the files of an offer, unless they are kept already. The artifact
-// before stays, for whoever is about to download it, but for Secrets that were taken back.
-func (p *Publisher) store(ctx context.Context, key types.NamespacedName, o *Offer, have *sourcev1.ExternalArtifact, kept *Kept) error {
-	if kept.content == o.Content {
-		if there, err := p.Storage.Has(key, kept.packed.Digest); there || err != nil {
+// store stores the files of a publication, unless they are stored already. It keeps the previous
+// artifact for clients that are about to download it, unless that may contain Secrets that the
+// owner no longer publishes.
+func (p *Publisher) store(ctx context.Context, key types.NamespacedName, o *Publication, have *sourcev1.ExternalArtifact, state *State) error {
+	if state.contentID == o.ContentID {
+		if stored, err := p.Storage.Has(key, state.packed.Digest); stored || err != nil {
 			return err
 		}
 	}
@@ -177,39 +182,39 @@ func (p *Publisher) store(ctx context.Context, key types.NamespacedName, o *Offe
 		return err
 	}
 	keep := []string{packed.Digest}
-	if have != nil && have.Status.Artifact != nil && (o.Secrets || !offersSecrets(have)) {
+	if have != nil && have.Status.Artifact != nil && (o.MayContainSecrets || !mayContainSecrets(have)) {
 		keep = append(keep, have.Status.Artifact.Digest)
 	}
-	if err := p.Storage.Keep(key, keep...); err != nil {
+	if err := p.Storage.RemoveExcept(key, keep...); err != nil {
 		return err
 	}
-	kept.content, kept.packed = o.Content, packed
+	state.contentID, state.packed = o.ContentID, packed
 	return nil
 }
 
-// artifact is what an ExternalArtifact has to say. Its revision has the form of
-// Flux: a version for people, and a digest that changes with the content.
-func (p *Publisher) artifact(key types.NamespacedName, o *Offer, kept *Kept) (*fluxmeta.Artifact, error) {
-	path, err := p.Storage.PathOf(key, kept.packed.Digest)
+// desiredArtifact returns the artifact for the status of the ExternalArtifact. Its revision has the
+// form of Flux: a version for users, and a digest that changes with the content.
+func (p *Publisher) desiredArtifact(key types.NamespacedName, o *Publication, state *State) (*fluxmeta.Artifact, error) {
+	path, err := p.Storage.PathOf(key, state.packed.Digest)
 	if err != nil {
 		return nil, err
 	}
-	return &fluxmeta.Artifact{Path: path, URL: p.Storage.URL(path), Revision: o.Version + "@" + kept.packed.Digest, Digest: kept.packed.Digest,
-		LastUpdateTime: metav1.NewTime(p.Clock.Now()), Size: ptr.To(kept.packed.Size), Metadata: metadata(o)}, nil
+	return &fluxmeta.Artifact{Path: path, URL: p.Storage.URL(path), Revision: o.Version + "@" + state.packed.Digest, Digest: state.packed.Digest,
+		LastUpdateTime: metav1.NewTime(p.Clock.Now()), Size: ptr.To(state.packed.Size), Metadata: metadata(o)}, nil
 }
 
-// write does what it takes until the API server has what is wanted.
-func (p *Publisher) write(ctx context.Context, o *Offer, have *sourcev1.ExternalArtifact, want *fluxmeta.Artifact, kept *Kept) error {
+// write sends the required writes to the API server.
+func (p *Publisher) write(ctx context.Context, o *Publication, have *sourcev1.ExternalArtifact, want *fluxmeta.Artifact, state *State) error {
 	ref := &fluxmeta.NamespacedObjectKindReference{APIVersion: o.Kind.GroupVersion().String(), Kind: o.Kind.Kind, Name: o.Owner.GetName(), Namespace: o.Owner.GetNamespace()}
-	w := decide(have, ref, want)
+	w := decideWrites(have, ref, want)
 	switch {
 	case w.create:
 		have = &sourcev1.ExternalArtifact{ObjectMeta: metav1.ObjectMeta{Namespace: o.Owner.GetNamespace(), Name: o.Owner.GetName(),
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name, UID: o.Owner.GetUID(), Controller: ptr.To(true)}}},
 			Spec: sourcev1.ExternalArtifactSpec{SourceRef: ref}}
 		err := p.Client.Create(ctx, have, client.FieldOwner(p.FieldOwner))
-		if apierrors.IsAlreadyExists(err) { // the cache is behind
-			return p.again(ctx, o, want, kept)
+		if apierrors.IsAlreadyExists(err) { // the cache lags behind
+			return p.retryWrite(ctx, o, want, state)
 		}
 		if err != nil {
 			return err
@@ -233,23 +238,25 @@ func (p *Publisher) write(ctx context.Context, o *Offer, have *sourcev1.External
 			return err
 		}
 	}
-	kept.written = have
+	state.written = have
 	return nil
 }
 
-// again is write for an ExternalArtifact that only the API server knows yet.
-func (p *Publisher) again(ctx context.Context, o *Offer, want *fluxmeta.Artifact, kept *Kept) error {
+// retryWrite reads the ExternalArtifact from the API server and calls write: the cache did not have
+// the object yet.
+func (p *Publisher) retryWrite(ctx context.Context, o *Publication, want *fluxmeta.Artifact, state *State) error {
 	have := &sourcev1.ExternalArtifact{}
 	if err := p.Direct.Get(ctx, client.ObjectKeyFromObject(o.Owner), have); err != nil {
 		return err
 	}
-	if err := foreign(have, o.Owner); err != nil {
+	if err := checkOwner(have, o.Owner); err != nil {
 		return err
 	}
-	return p.write(ctx, o, have, want, kept)
+	return p.write(ctx, o, have, want, state)
 }
 
-// patch sends a merge patch for exactly that object, and takes over the answer.
+// patch sends a merge patch with the UID of the object as precondition, and updates have from the
+// response.
 func (p *Publisher) patch(ctx context.Context, have *sourcev1.ExternalArtifact, fields map[string]any,
 	send func(context.Context, client.Object, client.Patch) error,
 ) error {
@@ -258,10 +265,10 @@ func (p *Publisher) patch(ctx context.Context, have *sourcev1.ExternalArtifact, 
 	if err != nil {
 		return err
 	}
-	answer := &sourcev1.ExternalArtifact{ObjectMeta: metav1.ObjectMeta{Namespace: have.Namespace, Name: have.Name}}
-	if err := send(ctx, answer, client.RawPatch(types.MergePatchType, body)); err != nil {
+	response := &sourcev1.ExternalArtifact{ObjectMeta: metav1.ObjectMeta{Namespace: have.Namespace, Name: have.Name}}
+	if err := send(ctx, response, client.RawPatch(types.MergePatchType, body)); err != nil {
 		return err
 	}
-	*have = *answer
+	*have = *response
 	return nil
 }

@@ -13,39 +13,39 @@ import (
 	"github.com/ksctl/gitops/internal/sources/sourceref"
 )
 
-// secretsKey is the metadata of an artifact that may hold Secrets.
+// secretsKey is the metadata key that marks an artifact that may contain Secrets.
 const secretsKey = "apps.ksctl.com/secrets"
 
-// Retract is Withdraw for what may hold Secrets, which an owner does not mean to publish
-// any more. What holds none stays.
-func (p *Publisher) Retract(ctx context.Context, owner client.Object, kept *Kept) error {
-	var gone *sourceref.Error // with the kind everything of it went
-	if err := p.served(ctx); errors.As(err, &gone) {
+// WithdrawSecrets is Withdraw if the published artifact may contain Secrets. It is for an owner
+// that no longer publishes Secrets. An artifact without Secrets stays.
+func (p *Publisher) WithdrawSecrets(ctx context.Context, owner client.Object, state *State) error {
+	var notServed *sourceref.Error // the kind is not served, so its objects do not exist
+	if err := p.checkServed(ctx); errors.As(err, &notServed) {
 		return nil
 	} else if err != nil {
 		return err
 	}
 	key := client.ObjectKeyFromObject(owner)
-	have, err := p.read(ctx, key, kept)
+	have, err := p.read(ctx, key, state)
 	if err != nil {
 		return fmt.Errorf("reading ExternalArtifact %s: %w", key, err)
 	}
-	if have == nil || !metav1.IsControlledBy(have, owner) || !offersSecrets(have) {
+	if have == nil || !metav1.IsControlledBy(have, owner) || !mayContainSecrets(have) {
 		return nil
 	}
-	return p.Withdraw(ctx, owner, kept)
+	return p.Withdraw(ctx, owner, state)
 }
 
-// metadata of what an offer makes.
-func metadata(o *Offer) map[string]string {
-	mode := "None" // said, too: a patch takes no key out
-	if o.Secrets {
+// metadata returns the metadata of the artifact of a publication.
+func metadata(o *Publication) map[string]string {
+	mode := "None" // set explicitly: a merge patch does not remove the key
+	if o.MayContainSecrets {
 		mode = string(appsv1.SecretsInclude)
 	}
 	return map[string]string{originKey: o.Origin, secretsKey: mode}
 }
 
-// offersSecrets is true for what may hold Secrets.
-func offersSecrets(have *sourcev1.ExternalArtifact) bool {
+// mayContainSecrets reports whether the artifact of an ExternalArtifact may contain Secrets.
+func mayContainSecrets(have *sourcev1.ExternalArtifact) bool {
 	return have.Status.Artifact != nil && have.Status.Artifact.Metadata[secretsKey] == string(appsv1.SecretsInclude)
 }

@@ -1,8 +1,7 @@
-// Package sourceref finds the artifact of the source that an object refers to:
-// a GitRepository, OCIRepository, Bucket or ExternalArtifact of Flux, or a KsctlSource.
+// Package sourceref resolves a reference to a source and returns its artifact. Sources are Flux's
+// GitRepository, OCIRepository, Bucket and ExternalArtifact, and KsctlSource.
 //
-// Flux need not be installed. Reading a kind that the cluster does not serve
-// is refused before the client is asked, so that no cache begins a watch that
-// can never sync; the check is Resolver.Serves, from discovery. A kind that
-// appears later is read from then on.
+// Flux need not be installed. Resolver checks through Resolver.Serves whether the cluster serves a
+// kind before it calls the client: otherwise the cache would start a watch that never syncs. A kind
+// that is served later is read from then on.
 package sourceref

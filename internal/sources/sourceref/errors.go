@@ -1,24 +1,24 @@
 package sourceref
 
-// Reason says why a source gives no artifact, fit to stand in a condition.
+// Reason is the condition reason of an Error.
 type Reason string
 
 // Reasons.
 const (
-	// NotFound is a source that does not exist.
+	// NotFound: the source does not exist.
 	NotFound Reason = "SourceNotFound"
-	// NotReady is a source that has no artifact yet.
+	// NotReady: the source has no artifact yet.
 	NotReady Reason = "SourceNotReady"
-	// NotServed is a kind of source that the cluster does not serve.
+	// NotServed: the cluster does not serve the kind of the source.
 	NotServed Reason = "SourceKindNotServed"
-	// AccessDenied is a source in another namespace, which is not allowed.
+	// AccessDenied: the source is in another namespace, and that is not allowed.
 	AccessDenied Reason = "AccessDenied"
-	// UnknownKind is a kind that is no source.
+	// UnknownKind: the kind is not a kind of source.
 	UnknownKind Reason = "UnknownSourceKind"
 )
 
-// Error says why a source gives no artifact. Failures to talk to the API
-// server are not of this type: they mean nothing for the source.
+// Error means that a reference gives no artifact. Failed requests to the API server are not of this
+// type, because they tell nothing about the source.
 type Error struct {
 	Reason  Reason
 	Message string
@@ -27,6 +27,6 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return e.Message }
 
-// Terminal is true when only a change of the reference helps. Everything else
-// ends with an event of the source or of its CustomResourceDefinition.
+// Terminal reports whether only a change of the reference helps. The other errors end with an event
+// of the source or of its CustomResourceDefinition.
 func (e *Error) Terminal() bool { return e.Reason == AccessDenied || e.Reason == UnknownKind }

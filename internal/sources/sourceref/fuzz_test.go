@@ -9,9 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// FuzzOffer: whatever a status says, a source offers exactly its artifact, or
-// says why it has none; it is ready only with a Ready condition of this generation.
-func FuzzOffer(f *testing.F) {
+// FuzzSourceOf: for any status, sourceOf returns exactly the artifact of the source or an error
+// that explains why there is none. The source is ready only with a Ready condition of its
+// generation.
+func FuzzSourceOf(f *testing.F) {
 	kinds := []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind, sourcev1.ExternalArtifactKind, KsctlSourceKind}
 	for i := range kinds {
 		f.Add(uint8(i), `{"metadata":{"generation":2},"status":{"artifact":{"url":"http://x/a.tgz","revision":"main@sha1:a","digest":"sha256:b","metadata":{"a":"b"}},"conditions":[{"type":"Ready","status":"True","observedGeneration":2}]}}`)
@@ -20,14 +21,14 @@ func FuzzOffer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, which uint8, text string) {
 		kind := kinds[int(which)%len(kinds)]
-		obj, _, ok := New(kind)
+		obj, _, ok := NewObject(kind)
 		if !ok {
 			t.Fatal(kind)
 		}
 		if json.Unmarshal([]byte(text), obj) != nil {
 			t.Skip()
 		}
-		s, err := offer(obj, kind, types.NamespacedName{Namespace: "n", Name: "x"})
+		s, err := sourceOf(obj, kind, types.NamespacedName{Namespace: "n", Name: "x"})
 		a := obj.GetArtifact()
 		if err != nil {
 			var e *Error
@@ -37,10 +38,10 @@ func FuzzOffer(f *testing.F) {
 			return
 		}
 		if a == nil || s.Artifact.URL != a.URL || s.Artifact.Digest != a.Digest || s.Artifact.Revision != a.Revision {
-			t.Fatalf("offers %+v of %+v", s.Artifact, a)
+			t.Fatalf("got %+v from artifact %+v", s.Artifact, a)
 		}
 		if s.Ready && s.Message != "" {
-			t.Fatalf("ready, and says %q", s.Message)
+			t.Fatalf("ready, with message %q", s.Message)
 		}
 	})
 }

@@ -18,16 +18,17 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// KsctlSourceKind is the kind of source that needs no Flux.
+// KsctlSourceKind is the kind of source that does not require Flux.
 const KsctlSourceKind = "KsctlSource"
 
-// Object is what every kind of source is.
+// Object is an object of any kind of source.
 type Object interface {
 	client.Object
 	GetArtifact() *fluxmeta.Artifact
 }
 
-// conditions of a source: Flux's kinds and ours offer them differently.
+// conditions returns the conditions of a source. Flux's kinds and KsctlSource have different
+// methods for them.
 func conditions(obj Object) []metav1.Condition {
 	switch o := obj.(type) {
 	case interface{ GetConditions() []metav1.Condition }:
@@ -41,9 +42,9 @@ func conditions(obj Object) []metav1.Condition {
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=gitrepositories;ocirepositories;buckets;externalartifacts,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlsources,verbs=get;list;watch
 
-// New returns an empty object of a kind of source, and its kind in full; false
-// if it is none.
-func New(kind string) (Object, schema.GroupVersionKind, bool) {
+// NewObject returns an empty object of a kind of source and its GroupVersionKind; false if the kind
+// is not a kind of source.
+func NewObject(kind string) (Object, schema.GroupVersionKind, bool) {
 	flux := sourcev1.GroupVersion.WithKind
 	switch kind {
 	case sourcev1.GitRepositoryKind:
@@ -60,73 +61,71 @@ func New(kind string) (Object, schema.GroupVersionKind, bool) {
 	return nil, schema.GroupVersionKind{}, false
 }
 
-// Resolver finds artifacts.
+// Resolver resolves references to sources.
 type Resolver struct {
 	// Client reads sources.
 	Client client.Reader
-	// Serves is true when the cluster serves a kind. Without it the client is
-	// asked for any kind.
+	// Serves reports whether the cluster serves a kind. If it is nil, the check is skipped.
 	Serves func(context.Context, schema.GroupKind) (bool, error)
-	// NoCrossNamespace refuses sources of other namespaces
-	// (--no-cross-namespace-refs).
+	// NoCrossNamespace rejects sources in other namespaces (--no-cross-namespace-refs).
 	NoCrossNamespace bool
 }
 
-// Source is what a source offers.
+// Source is the observed state of a source.
 type Source struct {
-	// Artifact to fetch.
+	// Artifact is the artifact to fetch.
 	Artifact artifact.Artifact
-	// Ready is true when the source says that its artifact is what its spec
-	// asks for. An artifact is used also when it is not: it is the last good one.
+	// Ready is true if the source reports that its artifact matches its current spec. If it is
+	// false, the artifact is the last good one and is used all the same.
 	Ready bool
-	// Message of the source's Ready condition, when it is not ready.
+	// Message explains why the source is not ready.
 	Message string
 }
 
-// readWithin bounds the read of a source: a cache that may not list a kind, or
-// whose kind went away, has no answer, and somebody waits.
-const readWithin = 10 * time.Second
+// readTimeout bounds the read of a source: a cache blocks while it is not allowed to list a kind,
+// or after the kind was removed.
+const readTimeout = 10 * time.Second
 
-// Resolve finds the artifact of the source that an object in namespace refers
-// to. An error that says something of the source is an *Error.
+// Resolve returns the source that an object in a namespace refers to. An error about the source
+// itself is an *Error.
 func (r *Resolver) Resolve(ctx context.Context, ref appsv1.SourceRef, namespace string) (Source, error) {
-	obj, gvk, ok := New(ref.Kind)
+	obj, gvk, ok := NewObject(ref.Kind)
 	if !ok {
-		return Source{}, fail(UnknownKind, "%q is not a kind of source; expected GitRepository, OCIRepository, Bucket, ExternalArtifact or KsctlSource", ref.Kind)
+		return Source{}, newError(UnknownKind, "unknown kind of source %q: expected GitRepository, OCIRepository, Bucket, ExternalArtifact or KsctlSource", ref.Kind)
 	}
 	key := types.NamespacedName{Namespace: namespace, Name: ref.Name}
 	if ref.Namespace != "" {
 		key.Namespace = ref.Namespace
 	}
-	// Before anything is read: a refusal must not tell whether the source exists.
+	// This check comes before any read: the error must not reveal whether the source exists.
 	if r.NoCrossNamespace && key.Namespace != namespace {
-		return Source{}, fail(AccessDenied, "%s %s is in another namespace, and the controller runs with --no-cross-namespace-refs", ref.Kind, key)
+		return Source{}, newError(AccessDenied, "%s %s is in another namespace, which the controller forbids (--no-cross-namespace-refs)", ref.Kind, key)
 	}
-	if err := r.served(ctx, gvk); err != nil {
+	if err := r.checkServed(ctx, gvk); err != nil {
 		return Source{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, readWithin)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	err := r.Client.Get(ctx, key, obj)
 	switch {
 	case err == nil:
-		return offer(obj, ref.Kind, key)
+		return sourceOf(obj, ref.Kind, key)
 	case apierrors.IsNotFound(err):
-		return Source{}, fail(NotFound, "%s %s does not exist: create it, or correct spec.sourceRef", ref.Kind, key)
+		return Source{}, newError(NotFound, "%s %s does not exist: create it or correct spec.sourceRef", ref.Kind, key)
 	case apimeta.IsNoMatchError(err):
 		return Source{}, notServed(gvk)
 	}
 	return Source{}, fmt.Errorf("reading %s %s: %w", ref.Kind, key, err)
 }
 
-// served is an error when the cluster does not serve a kind, or nobody knows.
-func (r *Resolver) served(ctx context.Context, gvk schema.GroupVersionKind) error {
+// checkServed returns an error if the cluster does not serve a kind, or if that is unknown.
+func (r *Resolver) checkServed(ctx context.Context, gvk schema.GroupVersionKind) error {
 	if r.Serves == nil {
 		return nil
 	}
 	serves, err := r.Serves(ctx, gvk.GroupKind())
 	if err != nil {
-		return fmt.Errorf("whether this cluster serves %s in %s is not known: %w", gvk.Kind, gvk.GroupVersion(), err)
+		return fmt.Errorf("checking whether the cluster serves %s in %s: %w", gvk.Kind, gvk.GroupVersion(), err)
 	}
 	if !serves {
 		return notServed(gvk)
@@ -134,24 +133,24 @@ func (r *Resolver) served(ctx context.Context, gvk schema.GroupVersionKind) erro
 	return nil
 }
 
-// offer is what a source that exists offers.
-func offer(obj Object, kind string, key types.NamespacedName) (Source, error) {
+// sourceOf returns the observed state of a source that exists.
+func sourceOf(obj Object, kind string, key types.NamespacedName) (Source, error) {
 	a, ready := obj.GetArtifact(), apimeta.FindStatusCondition(conditions(obj), fluxmeta.ReadyCondition)
 	if a == nil {
-		why := "nobody has reconciled it yet"
+		why := "not reconciled yet"
 		if ready != nil {
 			why = ready.Message
 		}
-		return Source{}, fail(NotReady, "%s %s has no artifact yet: %s", kind, key, why)
+		return Source{}, newError(NotReady, "%s %s has no artifact yet: %s", kind, key, why)
 	}
 	s := Source{Artifact: artifact.Artifact{URL: a.URL, Revision: a.Revision, Digest: a.Digest}}
 	switch {
 	case ready == nil:
-		s.Message = "it does not say whether it is ready"
+		s.Message = "the source has no Ready condition"
 	case ready.Status == metav1.ConditionTrue && ready.ObservedGeneration >= obj.GetGeneration():
 		s.Ready = true
 	case ready.Status == metav1.ConditionTrue:
-		s.Message = "its spec has changed and was not reconciled yet"
+		s.Message = "the current spec of the source is not reconciled yet"
 	default:
 		s.Message = ready.Message
 	}
@@ -163,9 +162,9 @@ func notServed(gvk schema.GroupVersionKind) *Error {
 	if gvk.Group == sourcev1.GroupVersion.Group {
 		hint = "install Flux's source-controller in a version that serves it, or use a KsctlSource"
 	}
-	return fail(NotServed, "this cluster does not serve %s in %s: %s", gvk.Kind, gvk.GroupVersion(), hint)
+	return newError(NotServed, "the cluster does not serve %s in %s: %s", gvk.Kind, gvk.GroupVersion(), hint)
 }
 
-func fail(r Reason, format string, args ...any) *Error {
+func newError(r Reason, format string, args ...any) *Error {
 	return &Error{Reason: r, Message: fmt.Sprintf(format, args...)}
 }

@@ -13,86 +13,87 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// Kinds that may be named as a source.
+// Kinds are the kinds of sources.
 var Kinds = []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind, sourcev1.ExternalArtifactKind, KsctlSourceKind}
 
-// Served tells which kinds a cluster serves.
-type Served interface {
-	// Serves is true when the cluster serves a kind, so that it can be watched; the
-	// error says why that is not known.
+// Discovery reports which kinds a cluster serves.
+type Discovery interface {
+	// Serves reports whether the cluster serves a kind, so that it can be watched. An error means
+	// that this is unknown.
 	Serves(ctx context.Context, gk schema.GroupKind) (bool, error)
-	// Settling is true while an answer may be out of date.
+	// Settling reports whether the result of Serves may be out of date.
 	Settling() bool
 }
 
-// Watches watches each kind of source from the moment that the cluster
-// serves it: Flux may be installed later, or never. One goroutine asks at a time.
-type Watches struct {
-	cluster Served
-	// watch begins to watch a kind; wake is called when other kinds are served than before.
+// Watcher starts a watch for each kind of source once the cluster serves the kind: Flux may be
+// installed later, or never. It must not be used by more than one goroutine at a time, except for
+// DefinitionChanged.
+type Watcher struct {
+	discovery Discovery
+	// watch starts the watch of a kind. wake is called when the set of served kinds has changed.
 	watch func(kind string, object client.Object) error
 	wake  func(ctx context.Context)
-	// news has room for one: that something changed says all.
-	news chan struct{}
+	// changed signals that a definition changed. Its buffer of one is enough: it carries no data.
+	changed chan struct{}
 
 	watched, served map[string]bool
 }
 
-// NewWatches returns what calls watch for each kind once the cluster serves it, and wake
-// whenever the cluster serves other kinds than before.
-func NewWatches(cluster Served, watch func(kind string, object client.Object) error, wake func(ctx context.Context)) *Watches {
-	return &Watches{cluster: cluster, watch: watch, wake: wake, news: make(chan struct{}, 1), watched: map[string]bool{}, served: map[string]bool{}}
+// NewWatcher returns a Watcher that calls watch for each kind once the cluster serves it, and wake
+// whenever the set of served kinds has changed.
+func NewWatcher(discovery Discovery, watch func(kind string, object client.Object) error, wake func(ctx context.Context)) *Watcher {
+	return &Watcher{discovery: discovery, watch: watch, wake: wake, changed: make(chan struct{}, 1), watched: map[string]bool{}, served: map[string]bool{}}
 }
 
-// What is served lags behind the event that tells of it: it is asked for again every
-// settlingStep until it has settled, and after unknownStep when it could not be told.
+// Discovery lags behind the event of a definition: Watcher syncs every settlingInterval until it
+// has settled, and retryInterval after an error.
 const (
-	settlingStep = 250 * time.Millisecond
-	unknownStep  = 5 * time.Second
+	settlingInterval = 250 * time.Millisecond
+	retryInterval    = 5 * time.Second
 )
 
-// Changed takes note that a definition of a source changed. It does not wait.
-func (s *Watches) Changed() {
+// DefinitionChanged signals that the definition of a kind of source changed. It does not block.
+func (s *Watcher) DefinitionChanged() {
 	select {
-	case s.news <- struct{}{}:
+	case s.changed <- struct{}{}:
 	default:
 	}
 }
 
-// Start implements manager.Runnable: it asks when something changed, until ctx ends.
-func (s *Watches) Start(ctx context.Context) error {
+// Start implements manager.Runnable: it syncs after each change, until ctx is done.
+func (s *Watcher) Start(ctx context.Context) error {
 	for {
-		var again <-chan time.Time
-		// Before it is asked: what settles meanwhile may not be in the answer.
-		settling := s.cluster.Settling()
-		switch err := s.Ask(ctx); {
+		var retry <-chan time.Time
+		// Read before Sync: if discovery settles during Sync, Sync may have used the older result.
+		settling := s.discovery.Settling()
+		switch err := s.Sync(ctx); {
 		case settling:
-			again = time.After(settlingStep)
+			retry = time.After(settlingInterval)
 		case err != nil:
-			again = time.After(unknownStep)
+			retry = time.After(retryInterval)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.news:
-		case <-again:
+		case <-s.changed:
+		case <-retry:
 		}
 	}
 }
 
-// Ask watches what is served now and not watched yet, and wakes who may have
-// waited for it. The error is also logged.
-func (s *Watches) Ask(ctx context.Context) error {
+// Sync starts the watches of kinds that are served but not watched yet, and calls wake if the set
+// of served kinds has changed. It also logs the error.
+func (s *Watcher) Sync(ctx context.Context) error {
 	var errs []error
-	other := false
+	servedChanged := false
 	for _, kind := range Kinds {
-		object, gvk, _ := New(kind)
-		serves, err := s.cluster.Serves(ctx, gvk.GroupKind())
+		object, gvk, _ := NewObject(kind)
+		serves, err := s.discovery.Serves(ctx, gvk.GroupKind())
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		other = other || serves != s.served[kind]
+		servedChanged = servedChanged || serves != s.served[kind]
 		s.served[kind] = serves
 		if s.watched[kind] || !serves {
 			continue
@@ -105,16 +106,16 @@ func (s *Watches) Ask(ctx context.Context) error {
 	}
 	err := errors.Join(errs...)
 	if err != nil && ctx.Err() == nil {
-		log.FromContext(ctx).Error(err, "source kinds not watched")
+		log.FromContext(ctx).Error(err, "failed to watch source kinds")
 	}
-	if other {
+	if servedChanged {
 		s.wake(ctx)
 	}
 	return err
 }
 
-// ArtifactChanged lets events of a source through that carry another artifact,
-// and all while there is none: they may say another reason why.
+// ArtifactChanged is a predicate for updates of a source: it passes updates that change the
+// artifact, and all updates while there is no artifact, because the cause of that may have changed.
 func ArtifactChanged(e event.UpdateEvent) bool {
 	before, after := artifactOf(e.ObjectOld), artifactOf(e.ObjectNew)
 	if before == nil || after == nil {

@@ -17,19 +17,19 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// flux is a cluster into which Flux comes, and what its sources' watcher did.
-type flux struct {
+// fakeCluster is a Discovery into which a test installs Flux. It records the calls of the Watcher.
+type fakeCluster struct {
 	mu       sync.Mutex
 	groups   []string
-	unknown  string // a group that does not answer
+	unknown  string // a group whose discovery fails
 	settling bool
 	asked    int
 	watched  []string
 	woken    int
-	refuses  error
+	watchErr error
 }
 
-func (f *flux) Serves(_ context.Context, gk schema.GroupKind) (bool, error) {
+func (f *fakeCluster) Serves(_ context.Context, gk schema.GroupKind) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked++
@@ -39,41 +39,41 @@ func (f *flux) Serves(_ context.Context, gk schema.GroupKind) (bool, error) {
 	return slices.Contains(f.groups, gk.Group), nil
 }
 
-func (f *flux) Settling() bool {
+func (f *fakeCluster) Settling() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.settling
 }
 
-// becomes changes the cluster.
-func (f *flux) becomes(change func()) {
+// update changes the cluster.
+func (f *fakeCluster) update(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change()
 }
 
-func (f *flux) watch(kind string, _ client.Object) error {
+func (f *fakeCluster) watch(kind string, _ client.Object) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.refuses == nil {
+	if f.watchErr == nil {
 		f.watched = append(f.watched, kind)
 	}
-	return f.refuses
+	return f.watchErr
 }
 
-// asks is how often it was asked so far.
-func (f *flux) asks() int {
+// calls returns the number of calls of Serves so far.
+func (f *fakeCluster) calls() int {
 	synctest.Wait()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.asked
 }
 
-// running starts the watcher of sources in a bubble; stop waits until it ended.
-func (f *flux) running(t *testing.T) (s *Watches, stop func()) {
+// startWatcher starts a Watcher inside a synctest bubble. stop waits until it has ended.
+func (f *fakeCluster) startWatcher(t *testing.T) (s *Watcher, stop func()) {
 	t.Helper()
-	s = NewWatches(f, f.watch, func(context.Context) { f.becomes(func() { f.woken++ }) })
-	_ = s.Ask(t.Context()) // as Register does
+	s = NewWatcher(f, f.watch, func(context.Context) { f.update(func() { f.woken++ }) })
+	_ = s.Sync(t.Context()) // as Register does
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Start(ctx) }()
@@ -87,7 +87,7 @@ func (f *flux) running(t *testing.T) (s *Watches, stop func()) {
 	}
 }
 
-func (f *flux) expect(t *testing.T, why string, woken int, watched ...string) {
+func (f *fakeCluster) expect(t *testing.T, why string, woken int, watched ...string) {
 	t.Helper()
 	synctest.Wait()
 	f.mu.Lock()
@@ -99,71 +99,71 @@ func (f *flux) expect(t *testing.T, why string, woken int, watched ...string) {
 
 var fluxKinds = []string{"GitRepository", "OCIRepository", "Bucket", "ExternalArtifact"}
 
-func TestSourcesAreWatchedOnceTheyAreServed(t *testing.T) {
+func TestWatcherWatchesKindsOnceServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &flux{groups: []string{appsv1.GroupVersion.Group}}
-		s, stop := f.running(t)
+		f := &fakeCluster{groups: []string{appsv1.GroupVersion.Group}}
+		s, stop := f.startWatcher(t)
 		defer stop()
-		f.expect(t, "at the start", 1, "KsctlSource")
-		asked := f.asks()
-		time.Sleep(time.Hour) // the bubble's time
-		if f.asks() != asked {
-			t.Error("it is asked though nothing changed")
+		f.expect(t, "after the start", 1, "KsctlSource")
+		asked := f.calls()
+		time.Sleep(time.Hour) // of synctest's fake clock
+		if f.calls() != asked {
+			t.Error("discovery is called although nothing changed")
 		}
-		f.becomes(func() { f.settling = true })
-		s.Changed()
-		f.expect(t, "it is not served yet", 1, "KsctlSource")
-		f.becomes(func() { f.groups = append(f.groups, sourcev1.GroupVersion.Group) })
-		time.Sleep(settlingStep)
+		f.update(func() { f.settling = true })
+		s.DefinitionChanged()
+		f.expect(t, "before Flux is served", 1, "KsctlSource")
+		f.update(func() { f.groups = append(f.groups, sourcev1.GroupVersion.Group) })
+		time.Sleep(settlingInterval)
 		all := append([]string{"KsctlSource"}, fluxKinds...)
-		f.expect(t, "it is served", 2, all...)
-		time.Sleep(10 * settlingStep)
-		f.expect(t, "nothing more came", 2, all...)
-		f.becomes(func() { f.settling = false })
-		time.Sleep(settlingStep)
-		asked = f.asks()
+		f.expect(t, "after Flux is served", 2, all...)
+		time.Sleep(10 * settlingInterval)
+		f.expect(t, "while discovery is settling", 2, all...)
+		f.update(func() { f.settling = false })
+		time.Sleep(settlingInterval)
+		asked = f.calls()
 		time.Sleep(time.Hour)
-		if f.asks() != asked {
-			t.Error("it is asked though it has settled")
+		if f.calls() != asked {
+			t.Error("discovery is called although it has settled")
 		}
-		f.becomes(func() { f.groups = f.groups[:1] })
-		s.Changed()
-		f.expect(t, "Flux went", 3, all...)
-		f.becomes(func() { f.groups = append(f.groups, sourcev1.GroupVersion.Group) })
-		s.Changed()
-		f.expect(t, "Flux is back, and watched still", 4, all...)
+		f.update(func() { f.groups = f.groups[:1] })
+		s.DefinitionChanged()
+		f.expect(t, "after Flux was removed", 3, all...)
+		f.update(func() { f.groups = append(f.groups, sourcev1.GroupVersion.Group) })
+		s.DefinitionChanged()
+		f.expect(t, "after Flux was installed again, the watches stay", 4, all...)
 	})
 }
 
-// What is not known is no change, and asked for again by itself.
-func TestSourcesOfWhichNothingIsKnown(t *testing.T) {
+// A failed discovery is not a change, and is retried.
+func TestWatcherRetriesAfterErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &flux{groups: []string{appsv1.GroupVersion.Group, sourcev1.GroupVersion.Group}, unknown: sourcev1.GroupVersion.Group}
-		s, stop := f.running(t)
-		f.expect(t, "one group does not answer", 1, "KsctlSource")
-		f.becomes(func() { f.unknown = "" })
-		time.Sleep(unknownStep)
+		f := &fakeCluster{groups: []string{appsv1.GroupVersion.Group, sourcev1.GroupVersion.Group}, unknown: sourcev1.GroupVersion.Group}
+		s, stop := f.startWatcher(t)
+		f.expect(t, "discovery of one group fails", 1, "KsctlSource")
+		f.update(func() { f.unknown = "" })
+		time.Sleep(retryInterval)
 		all := append([]string{"KsctlSource"}, fluxKinds...)
-		f.expect(t, "it answers", 2, all...)
-		f.becomes(func() { f.unknown = sourcev1.GroupVersion.Group })
-		s.Changed()
-		f.expect(t, "it does not any more", 2, all...)
+		f.expect(t, "discovery succeeds", 2, all...)
+		f.update(func() { f.unknown = sourcev1.GroupVersion.Group })
+		s.DefinitionChanged()
+		f.expect(t, "discovery fails again", 2, all...)
 		stop()
 	})
 	synctest.Test(t, func(t *testing.T) {
-		f := &flux{groups: []string{appsv1.GroupVersion.Group}, refuses: errors.New("no watch")}
-		_, stop := f.running(t)
-		f.becomes(func() { f.refuses = nil })
-		time.Sleep(unknownStep)
-		f.expect(t, "a watch that failed is begun again", 1, "KsctlSource")
+		f := &fakeCluster{groups: []string{appsv1.GroupVersion.Group}, watchErr: errors.New("no watch")}
+		_, stop := f.startWatcher(t)
+		f.update(func() { f.watchErr = nil })
+		time.Sleep(retryInterval)
+		f.expect(t, "a failed watch is retried", 1, "KsctlSource")
 		stop()
 	})
 }
 
-// Who tells of a change never waits: it is the goroutine that events come by.
-func TestWhoTellsOfAChangeDoesNotWait(*testing.T) {
-	s := NewWatches(&flux{}, nil, nil)
+// DefinitionChanged never blocks: it runs in the goroutine that delivers events.
+func TestDefinitionChangedDoesNotBlock(*testing.T) {
+	s := NewWatcher(&fakeCluster{}, nil, nil)
 	for range 3 {
-		s.Changed()
+		s.DefinitionChanged()
 	}
 }

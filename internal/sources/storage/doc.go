@@ -1,3 +1,3 @@
-// Package storage keeps artifacts of ours on disk, each named by its digest, and
-// serves them over HTTP. It knows no kind: each has a space of its own.
+// Package storage stores artifacts that this controller produces on disk, each named by its digest,
+// and serves them over HTTP. It is independent of API kinds: each kind has its own Space.
 package storage

@@ -10,9 +10,10 @@ import (
 	"github.com/ksctl/gitops/internal/golden"
 )
 
-// Statuses hold these paths and URLs, and the controller finds existing files by them.
+// TestGoldenPaths: statuses contain these paths and URLs, and the controller finds existing files
+// by them.
 func TestGoldenPaths(t *testing.T) {
-	s := &Storage{adv: "storage.example.com:9090"}
+	s := &Storage{advertisedAddr: "storage.example.com:9090"}
 	var lines strings.Builder
 	for _, owner := range []types.NamespacedName{{Namespace: "team", Name: "fleet"}, {Namespace: "n", Name: "a.b-c"}} {
 		name, err := s.Space("ksctlsource").PathOf(owner, "sha256:"+strings.Repeat("0123456789abcdef", 4))

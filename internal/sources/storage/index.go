@@ -10,47 +10,47 @@ import (
 	"sync"
 )
 
-// DefaultBytes is what artifacts may take on disk.
+// DefaultBytes is the default limit on the total size of artifacts on disk.
 const DefaultBytes = 2 << 30
 
-// FullReason is the reason of conditions that a FullError gives.
+// FullReason is the condition reason for a FullError.
 const FullReason = "StorageFull"
 
-// book is what a storage holds, by path.
-type book struct {
+// index tracks the artifacts on disk by path, and selects those to evict.
+type index struct {
 	max int64
 
-	mu    sync.Mutex
-	files map[string]*held
-	total int64
-	clock int64
+	mu       sync.Mutex
+	files    map[string]*entry
+	total    int64
+	sequence int64
 }
 
-// held is one artifact.
-type held struct {
+// entry is one artifact.
+type entry struct {
 	size int64
-	// used orders artifacts: a larger number was used later.
-	used int64
-	// current is true for the one that the status of its owner names.
+	// lastUsed orders artifacts by their last use: the larger number is the later use.
+	lastUsed int64
+	// current is true for the artifact that the status of its owner refers to.
 	current bool
-	// checked is true once this process knows that the content is right.
-	checked bool
+	// verified is true once this process has verified the content.
+	verified bool
 }
 
-// FullError says that artifacts take all the room that they may.
+// FullError means that an artifact does not fit into the size limit.
 type FullError struct {
-	// Need is the size of the artifact that has no room, Max that of all.
+	// Need is the size of the artifact, Max the limit on the size of all artifacts.
 	Need, Max int64
 }
 
 // Error implements error.
 func (e *FullError) Error() string {
-	return fmt.Sprintf("there is no room for an artifact of %d bytes: those in use take the rest of the %d bytes that sources may store; raise --source-storage-bytes, "+
-		"ignore more files with spec.ignore of a KsctlSource, or delete sources or installs that publish", e.Need, e.Max)
+	return fmt.Sprintf("an artifact of %d bytes does not fit: artifacts in use take up the rest of the limit of %d bytes; raise --source-storage-bytes, "+
+		"exclude files with spec.ignore of a KsctlSource, or delete sources or installs that publish", e.Need, e.Max)
 }
 
-// scan takes over what an earlier process left.
-func (b *book) scan(root fs.FS) error {
+// scan adds the artifacts that an earlier process left on disk.
+func (b *index) scan(root fs.FS) error {
 	type found struct {
 		name string
 		info fs.FileInfo
@@ -58,7 +58,7 @@ func (b *book) scan(root fs.FS) error {
 	var all []found
 	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
-			return nil //nolint:nilerr // what can't be read is found out when it is used
+			return nil //nolint:nilerr // an unreadable file is reported when it is used
 		}
 		if info, err := d.Info(); err == nil {
 			all = append(all, found{name, info})
@@ -72,20 +72,20 @@ func (b *book) scan(root fs.FS) error {
 	return err
 }
 
-// add notes an artifact.
-func (b *book) add(name string, size int64) {
+// add adds an artifact, or replaces it.
+func (b *index) add(name string, size int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if old := b.files[name]; old != nil {
 		b.total -= old.size
 	}
-	b.clock++
-	b.files[name] = &held{size: size, used: b.clock}
+	b.sequence++
+	b.files[name] = &entry{size: size, lastUsed: b.sequence}
 	b.total += size
 }
 
-// drop forgets an artifact.
-func (b *book) drop(name string) {
+// remove removes an artifact from the index.
+func (b *index) remove(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if old := b.files[name]; old != nil {
@@ -94,14 +94,14 @@ func (b *book) drop(name string) {
 	}
 }
 
-func (b *book) isChecked(name string) bool {
+func (b *index) isVerified(name string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.files[name] != nil && b.files[name].checked
+	return b.files[name] != nil && b.files[name].verified
 }
 
-// use notes that an artifact is right and is what its owner offers.
-func (b *book) use(name string) {
+// markCurrent marks an artifact as verified and as the current one of its owner.
+func (b *index) markCurrent(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for other, h := range b.files {
@@ -110,15 +110,15 @@ func (b *book) use(name string) {
 		}
 	}
 	if h := b.files[name]; h != nil {
-		b.clock++
-		h.used, h.checked = b.clock, true
+		b.sequence++
+		h.lastUsed, h.verified = b.sequence, true
 	}
 }
 
-// evictable are the artifacts to remove so that there is room for one more in a
-// folder: such as no owner offers, the longest unused first, and what that
-// owner itself offered until now. An error if that does not suffice.
-func (b *book) evictable(size int64, folder string) ([]string, error) {
+// evictable returns the artifacts to remove so that one more fits into the folder of an owner:
+// first artifacts that are not current, least recently used first, then the current artifact of
+// that owner. It returns a *FullError if that does not suffice.
+func (b *index) evictable(size int64, folder string) ([]string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var names []string
@@ -134,7 +134,7 @@ func (b *book) evictable(size int64, folder string) ([]string, error) {
 			}
 			return 1
 		}
-		return cmp.Compare(b.files[x].used, b.files[y].used)
+		return cmp.Compare(b.files[x].lastUsed, b.files[y].lastUsed)
 	})
 	left := b.total + size
 	for i, name := range names {

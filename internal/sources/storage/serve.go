@@ -13,11 +13,11 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// closeGrace is how long downloads may still take when the process ends.
+// closeGrace is how long downloads in progress may still take during shutdown.
 const closeGrace = 10 * time.Second
 
-// Start serves artifacts until ctx ends, and returns when the last request has.
-// It is a runnable of a controller manager.
+// Start implements manager.Runnable: it serves artifacts until ctx is done, and returns when the
+// last request has ended.
 func (s *Storage) Start(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.addr)
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *Storage) Start(ctx context.Context) error {
 	return s.serve(ctx, listener)
 }
 
-// NeedLeaderElection keeps replicas that do not fetch from serving nothing.
+// NeedLeaderElection returns true: other replicas have no artifacts to serve.
 func (s *Storage) NeedLeaderElection() bool { return true }
 
 func (s *Storage) serve(ctx context.Context, listener net.Listener) error {
@@ -39,9 +39,9 @@ func (s *Storage) serve(ctx context.Context, listener net.Listener) error {
 		return fmt.Errorf("serving artifacts: %w", err)
 	case <-ctx.Done():
 	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
+	shutdownCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
 	defer cancel()
-	err := server.Shutdown(grace)
+	err := server.Shutdown(shutdownCtx)
 	if err != nil {
 		err = errors.Join(err, server.Close())
 	}
@@ -54,7 +54,7 @@ func (s *Storage) serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// Handler serves artifacts, and nothing else that may stand in the folder.
+// Handler serves artifacts, and no other files in the folder.
 func (s *Storage) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -62,7 +62,7 @@ func (s *Storage) Handler() http.Handler {
 			http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
 			return
 		}
-		name, sum, ok := servedPath(r.URL.Path)
+		name, sum, ok := parsePath(r.URL.Path)
 		if !ok {
 			http.NotFound(w, r)
 			return
@@ -79,8 +79,8 @@ func (s *Storage) Handler() http.Handler {
 	})
 }
 
-// servedPath is the path in the folder that a URL names, and its digest.
-func servedPath(url string) (name, sum string, ok bool) {
+// parsePath returns the path in the folder for the path of a URL, and the digest in it.
+func parsePath(url string) (name, sum string, ok bool) {
 	name = strings.TrimPrefix(url, "/")
 	elements := strings.Split(name, "/")
 	if len(elements) != 4 || path.Clean(name) != name {

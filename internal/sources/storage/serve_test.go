@@ -24,7 +24,7 @@ var fleet = types.NamespacedName{Namespace: "team", Name: "fleet"}
 func newStorage(t *testing.T) (*Space, string) {
 	t.Helper()
 	dir := t.TempDir()
-	s, err := Open(Options{Path: dir, AdvAddr: "storage"})
+	s, err := Open(Options{Path: dir, AdvertisedAddr: "storage"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,14 +32,14 @@ func newStorage(t *testing.T) (*Space, string) {
 	return s.Space("kind"), dir
 }
 
-func TestServesArtifactsAndNothingElse(t *testing.T) {
+func TestHandlerServesOnlyArtifacts(t *testing.T) {
 	s, dir := newStorage(t)
 	name, packed, err := s.Store(t.Context(), fleet, fstest.MapFS{"a": {Data: []byte("a")}}, artifact.PackOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	sum := strings.TrimPrefix(packed.Digest, "sha256:")
-	for _, path := range []string{partial + "1", "kind/team/fleet/notes.txt", "secret.tar.gz"} {
+	for _, path := range []string{tempPrefix + "1", "kind/team/fleet/notes.txt", "secret.tar.gz"} {
 		if err := os.WriteFile(filepath.Join(dir, path), []byte("secret"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func TestServesArtifactsAndNothingElse(t *testing.T) {
 		{"GET", "/kind", 404},
 		{"GET", "/kind/team/fleet/", 404},
 		{"GET", "/kind/team/fleet", 404},
-		{"GET", "/" + partial + "1", 404},
+		{"GET", "/" + tempPrefix + "1", 404},
 		{"GET", "/secret.tar.gz", 404},
 		{"GET", "/kind/team/fleet/notes.txt", 404},
 		{"GET", "/kind/team/other/" + sum + extension, 404},
@@ -84,7 +84,7 @@ func TestServesArtifactsAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestServesUntilItsContextEnds(t *testing.T) {
+func TestServeEndsWithItsContext(t *testing.T) {
 	s, _ := newStorage(t)
 	name, packed, err := s.Store(t.Context(), fleet, fstest.MapFS{"a": {Data: []byte("a")}}, artifact.PackOptions{})
 	if err != nil {
@@ -114,13 +114,13 @@ func TestServesUntilItsContextEnds(t *testing.T) {
 	case <-time.After(closeGrace + time.Minute):
 		t.Fatal("still serving")
 	}
-	// Its port may be another's by now: the listener itself is asked.
+	// Another process may use the port by now, so the test checks the listener itself.
 	if err := listener.(*net.TCPListener).SetDeadline(time.Now()); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("still listening: %v", err)
 	}
 }
 
-func TestStartSaysThatTheAddressIsTaken(t *testing.T) {
+func TestStartFailsWhenTheAddressIsInUse(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestStartSaysThatTheAddressIsTaken(t *testing.T) {
 		t.Errorf("URL %s, want %s", got, want)
 	}
 	if err := s.Start(t.Context()); err == nil {
-		t.Error("started on an address that is taken")
+		t.Error("no error for an address in use")
 	}
 }
 
@@ -154,11 +154,11 @@ func TestAdvertisedAddress(t *testing.T) {
 		}
 	}
 	if _, err := advertised("nonsense", "", host); err == nil {
-		t.Error("an address without a port was taken")
+		t.Error("no error for an address without a port")
 	}
 }
 
-func TestOwnersDoNotShareFolders(t *testing.T) {
+func TestOwnersHaveSeparateFolders(t *testing.T) {
 	s, _ := newStorage(t)
 	other := types.NamespacedName{Namespace: "team", Name: "other"}
 	fsys := fstest.MapFS{"a": {Data: []byte("a")}}
@@ -179,7 +179,7 @@ func TestOwnersDoNotShareFolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	if there, err := elsewhere.Has(fleet, packed.Digest); err != nil || !there {
-		t.Errorf("what another kind keeps under the same name went, too: %v", err)
+		t.Errorf("the artifact of another kind with the same name was removed: %v", err)
 	}
 	for key, want := range map[types.NamespacedName]bool{fleet: false, other: true} {
 		if got, err := s.Has(key, packed.Digest); err != nil || got != want {

@@ -21,40 +21,40 @@ import (
 )
 
 const (
-	extension = ".tar.gz"
-	partial   = "tmp-"
+	extension  = ".tar.gz"
+	tempPrefix = "tmp-"
 )
 
-// Options say where artifacts are kept and served.
+// Options configure a Storage.
 type Options struct {
-	// Path is the folder that holds artifacts. One process owns it.
+	// Path is the folder of the artifacts. Only one process may use it.
 	Path string
-	// Addr to serve at, such as ":9090".
+	// Addr is the address to listen on, such as ":9090".
 	Addr string
-	// MaxBytes that all artifacts together may take; DefaultBytes when 0.
-	// What is being packed comes on top.
+	// MaxBytes limits the total size of artifacts; 0 means DefaultBytes. Artifacts that are being
+	// packed are not counted.
 	MaxBytes int64
-	// AdvAddr is the host, with a port if it is not 80, under which others reach
-	// Addr; the machine's own name and Addr's port when empty. Every replica has
-	// artifacts of its own, so it must lead to this one and not to any of them.
-	AdvAddr string
+	// AdvertisedAddr is the host at which others reach Addr, with a port if it is not 80. If it is
+	// empty, it is the host name of the machine and the port of Addr. Each replica has its own
+	// artifacts, so the address must lead to this replica, not to any of them.
+	AdvertisedAddr string
 }
 
-// Storage keeps the artifacts of all spaces in one folder, and serves them.
+// Storage stores the artifacts of all spaces in one folder, and serves them.
 type Storage struct {
-	addr string
-	adv  string
-	root *os.Root
-	dir  string
-	book *book
-	// placing is held while room is made for an artifact and taken.
-	placing sync.Mutex
+	addr           string
+	advertisedAddr string
+	root           *os.Root
+	dir            string
+	index          *index
+	// placeMu serializes evicting artifacts and placing a new one.
+	placeMu sync.Mutex
 }
 
-// Open opens the folder, which it makes if need be. What a process that was
-// killed left half written is removed, if the disk lets it.
+// Open opens the folder and creates it if it does not exist. It removes partially written artifacts
+// that a killed process left; a failure to remove them is ignored.
 func Open(o Options) (*Storage, error) {
-	adv, err := advertised(o.Addr, o.AdvAddr, os.Hostname)
+	advertisedAddr, err := advertised(o.Addr, o.AdvertisedAddr, os.Hostname)
 	if err != nil {
 		return nil, err
 	}
@@ -65,62 +65,62 @@ func Open(o Options) (*Storage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("artifact storage: %w", err)
 	}
-	s := &Storage{addr: o.Addr, adv: adv, root: root, dir: o.Path, book: &book{max: o.MaxBytes, files: map[string]*held{}}}
-	if s.book.max == 0 {
-		s.book.max = DefaultBytes
+	s := &Storage{addr: o.Addr, advertisedAddr: advertisedAddr, root: root, dir: o.Path, index: &index{max: o.MaxBytes, files: map[string]*entry{}}}
+	if s.index.max == 0 {
+		s.index.max = DefaultBytes
 	}
 	found, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("artifact storage: %w", err), root.Close())
 	}
 	for _, d := range found {
-		if strings.HasPrefix(d.Name(), partial) {
+		if strings.HasPrefix(d.Name(), tempPrefix) {
 			_ = root.RemoveAll(d.Name())
 		}
 	}
-	if err := s.book.scan(root.FS()); err != nil {
+	if err := s.index.scan(root.FS()); err != nil {
 		return nil, errors.Join(fmt.Errorf("artifact storage: %w", err), root.Close())
 	}
 	return s, nil
 }
 
-// Close gives the folder back. What is in it stays.
+// Close closes the folder. Its content stays.
 func (s *Storage) Close() error { return s.root.Close() }
 
-// advertised is the address that URLs name.
+// advertised returns the address for URLs.
 func advertised(addr, adv string, hostname func() (string, error)) (string, error) {
 	if adv != "" {
 		return adv, nil
 	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return "", fmt.Errorf("address to serve artifacts at: %w", err)
+		return "", fmt.Errorf("parsing the address to serve artifacts on: %w", err)
 	}
 	if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
 		if host, err = hostname(); err != nil {
-			return "", fmt.Errorf("address under which artifacts are reached: %w", err)
+			return "", fmt.Errorf("getting the host name to advertise: %w", err)
 		}
 	}
 	return net.JoinHostPort(host, port), nil
 }
 
-// URL under which a path is served.
-func (s *Storage) URL(name string) string { return "http://" + s.adv + "/" + name }
+// URL returns the URL of a path.
+func (s *Storage) URL(name string) string { return "http://" + s.advertisedAddr + "/" + name }
 
-// Space is where the objects of one kind keep their artifacts: a folder for each.
+// Space is the part of a Storage for the objects of one kind: one folder per object.
 type Space struct {
 	*Storage
 	name string
 }
 
-// Space returns that of a name, which is the first element of its paths.
+// Space returns the Space with a name. The name is the first element of its paths.
 func (s *Storage) Space(name string) *Space { return &Space{Storage: s, name: name} }
 
 func (s *Space) folder(owner types.NamespacedName) string {
 	return path.Join(s.name, owner.Namespace, owner.Name)
 }
 
-// PathOf is where the artifact of an owner with that digest is kept.
+// PathOf returns the path of an owner's artifact with that digest.
 func (s *Space) PathOf(owner types.NamespacedName, digest string) (string, error) {
 	sum, err := artifact.ParseDigest(digest)
 	if err != nil {
@@ -129,12 +129,12 @@ func (s *Space) PathOf(owner types.NamespacedName, digest string) (string, error
 	return path.Join(s.folder(owner), sum+extension), nil
 }
 
-// Has is true when the artifact of an owner with that digest is kept, whole.
-// Its content is compared once in the life of a process.
+// Has reports whether the artifact of an owner with that digest is stored and intact. Each process
+// verifies the content once. The artifact becomes the current one of the owner.
 func (s *Space) Has(owner types.NamespacedName, digest string) (bool, error) {
 	name, perr := s.PathOf(owner, digest)
 	if perr != nil {
-		return false, nil // a digest of a kind that we never write
+		return false, nil // a digest algorithm that Store never uses
 	}
 	file, err := s.root.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -144,8 +144,8 @@ func (s *Space) Has(owner types.NamespacedName, digest string) (bool, error) {
 		return false, err
 	}
 	defer func() { _ = file.Close() }()
-	if s.book.isChecked(name) {
-		s.book.use(name)
+	if s.index.isVerified(name) {
+		s.index.markCurrent(name)
 		return true, nil
 	}
 	sum := sha256.New()
@@ -153,16 +153,17 @@ func (s *Space) Has(owner types.NamespacedName, digest string) (bool, error) {
 		return false, err
 	}
 	if "sha256:"+hex.EncodeToString(sum.Sum(nil)) != digest {
-		s.book.drop(name)
+		s.index.remove(name)
 		return false, s.root.Remove(name)
 	}
-	s.book.use(name)
+	s.index.markCurrent(name)
 	return true, nil
 }
 
-// Store keeps the files of fsys as an artifact of an owner and returns its path.
+// Store packs the files of fsys into an artifact of an owner and returns its path. The artifact
+// becomes the current one of the owner.
 func (s *Space) Store(ctx context.Context, owner types.NamespacedName, fsys fs.FS, o artifact.PackOptions) (string, artifact.Packed, error) {
-	temp, err := os.CreateTemp(s.dir, partial)
+	temp, err := os.CreateTemp(s.dir, tempPrefix)
 	if err != nil {
 		return "", artifact.Packed{}, err
 	}
@@ -187,17 +188,17 @@ func (s *Space) place(owner types.NamespacedName, temp string, packed artifact.P
 	if err != nil {
 		return "", err
 	}
-	s.placing.Lock()
-	defer s.placing.Unlock()
-	if s.book.isChecked(name) { // it is there, byte for byte
-		s.book.use(name)
+	s.placeMu.Lock()
+	defer s.placeMu.Unlock()
+	if s.index.isVerified(name) { // already stored, and verified
+		s.index.markCurrent(name)
 		return name, s.root.Remove(temp)
 	}
-	gone, err := s.book.evictable(packed.Size, s.folder(owner))
+	evicted, err := s.index.evictable(packed.Size, s.folder(owner))
 	if err != nil {
 		return "", err
 	}
-	for _, old := range gone {
+	for _, old := range evicted {
 		if err := s.remove(old); err != nil {
 			return "", err
 		}
@@ -208,8 +209,8 @@ func (s *Space) place(owner types.NamespacedName, temp string, packed artifact.P
 	if err := s.root.Rename(temp, name); err != nil {
 		return "", err
 	}
-	s.book.add(name, packed.Size)
-	s.book.use(name)
+	s.index.add(name, packed.Size)
+	s.index.markCurrent(name)
 	return name, nil
 }
 
@@ -217,12 +218,12 @@ func (s *Storage) remove(name string) error {
 	if err := s.root.RemoveAll(name); err != nil {
 		return err
 	}
-	s.book.drop(name)
+	s.index.remove(name)
 	return nil
 }
 
-// Keep removes every artifact of an owner but those of the digests.
-func (s *Space) Keep(owner types.NamespacedName, digests ...string) error {
+// RemoveExcept removes all artifacts of an owner except those with the digests.
+func (s *Space) RemoveExcept(owner types.NamespacedName, digests ...string) error {
 	found, err := fs.ReadDir(s.root.FS(), s.folder(owner))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -245,9 +246,9 @@ func (s *Space) Keep(owner types.NamespacedName, digests ...string) error {
 	return nil
 }
 
-// Remove removes every artifact of an owner.
+// Remove removes all artifacts of an owner.
 func (s *Space) Remove(owner types.NamespacedName) error {
-	if err := s.Keep(owner); err != nil {
+	if err := s.RemoveExcept(owner); err != nil {
 		return err
 	}
 	return s.root.RemoveAll(s.folder(owner))

@@ -13,14 +13,14 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// put stores one file as the artifact of a source, and gives its digest and size.
+// put stores one file as the artifact of a source, and returns its digest and size.
 func put(t *testing.T, s *Space, name, content string) (string, int64, error) {
 	t.Helper()
 	_, packed, err := s.Store(t.Context(), types.NamespacedName{Namespace: "team", Name: name}, fstest.MapFS{"a": {Data: []byte(content)}}, artifact.PackOptions{})
 	return packed.Digest, packed.Size, err
 }
 
-func has(t *testing.T, s *Space, name, digest string) bool {
+func hasArtifact(t *testing.T, s *Space, name, digest string) bool {
 	t.Helper()
 	yes, err := s.Has(types.NamespacedName{Namespace: "team", Name: name}, digest)
 	if err != nil {
@@ -43,7 +43,7 @@ func onDisk(t *testing.T, dir string) (total int64) {
 	return total
 }
 
-func TestStorageIsBounded(t *testing.T) {
+func TestStorageEvictsWithinItsLimit(t *testing.T) {
 	dir := t.TempDir()
 	probe, _ := newStorage(t)
 	_, size, err := put(t, probe, "x", "0")
@@ -52,7 +52,7 @@ func TestStorageIsBounded(t *testing.T) {
 	}
 	open := func() *Space {
 		t.Helper()
-		s, err := Open(Options{Path: dir, AdvAddr: "x", MaxBytes: 3*size + size/2})
+		s, err := Open(Options{Path: dir, AdvertisedAddr: "x", MaxBytes: 3*size + size/2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,51 +66,51 @@ func TestStorageIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := onDisk(t, dir); got > s.book.max || got != s.book.total {
-			t.Errorf("%d bytes on disk, %d in the books, at most %d", got, s.book.total, s.book.max)
+		if got := onDisk(t, dir); got > s.index.max || got != s.index.total {
+			t.Errorf("%d bytes on disk, %d in the index, limit %d", got, s.index.total, s.index.max)
 		}
 		return d
 	}
 	a1 := must("a", "1")
 	a2 := must("a", "2")
 	b1 := must("b", "1")
-	b2 := must("b", "2") // for which a's first has to go
-	if has(t, s, "a", a1) || !has(t, s, "a", a2) || !has(t, s, "b", b2) {
-		t.Error("what no source offers has to go first, the oldest of it before others")
+	b2 := must("b", "2") // evicts the first artifact of a
+	if hasArtifact(t, s, "a", a1) || !hasArtifact(t, s, "a", a2) || !hasArtifact(t, s, "b", b2) {
+		t.Error("want artifacts that are not current to be evicted first, the oldest first")
 	}
 	_ = b1
 	c1 := must("c", "1")
-	if !has(t, s, "a", a2) || !has(t, s, "b", b2) {
-		t.Error("what others offer has to stay")
+	if !hasArtifact(t, s, "a", a2) || !hasArtifact(t, s, "b", b2) {
+		t.Error("the current artifact of another owner was evicted")
 	}
 	var full *FullError
-	if _, _, err := put(t, s, "d", "1"); !errors.As(err, &full) || full.Max != s.book.max {
-		t.Errorf("got %v, want that there is no room", err)
+	if _, _, err := put(t, s, "d", "1"); !errors.As(err, &full) || full.Max != s.index.max {
+		t.Errorf("got %v, want a FullError", err)
 	}
-	if got := onDisk(t, dir); got != s.book.total {
-		t.Errorf("%d bytes on disk, %d in the books: what has no room is left behind", got, s.book.total)
+	if got := onDisk(t, dir); got != s.index.total {
+		t.Errorf("%d bytes on disk, %d in the index: the artifact that does not fit was left on disk", got, s.index.total)
 	}
-	c2 := must("c", "2") // in the place of its own
+	c2 := must("c", "2") // replaces the current artifact of c
 
-	// Another process finds the same, and knows again what is in use when it is asked.
-	before := s.book.total
+	// Another process finds the same artifacts. Has marks them as current again.
+	before := s.index.total
 	s = open()
-	if s.book.total != before {
-		t.Errorf("%d bytes after a restart, want %d", s.book.total, before)
+	if s.index.total != before {
+		t.Errorf("%d bytes after a restart, want %d", s.index.total, before)
 	}
-	if !has(t, s, "a", a2) || !has(t, s, "c", c2) || has(t, s, "c", c1) {
-		t.Error("not all there after a restart")
+	if !hasArtifact(t, s, "a", a2) || !hasArtifact(t, s, "c", c2) || hasArtifact(t, s, "c", c1) {
+		t.Error("artifacts differ after a restart")
 	}
 	must("d", "1")
-	if has(t, s, "b", b2) {
-		t.Error("of what nobody asked for since the restart, the oldest has to go")
+	if hasArtifact(t, s, "b", b2) {
+		t.Error("want the oldest artifact that was not used since the restart to be evicted")
 	}
-	if err := s.Remove(types.NamespacedName{Namespace: "team", Name: "a"}); err != nil || s.book.total != onDisk(t, dir) || len(s.book.files) != 2 {
-		t.Errorf("%d bytes, %d artifacts after a source went: %v", s.book.total, len(s.book.files), err)
+	if err := s.Remove(types.NamespacedName{Namespace: "team", Name: "a"}); err != nil || s.index.total != onDisk(t, dir) || len(s.index.files) != 2 {
+		t.Errorf("%d bytes, %d artifacts after a source was removed: %v", s.index.total, len(s.index.files), err)
 	}
 }
 
-func TestSweepsWhatNoOwnerUses(t *testing.T) {
+func TestSweepRemovesArtifactsOfDeletedOwners(t *testing.T) {
 	s, dir := newStorage(t)
 	kept, _, err := put(t, s, "kept", "1")
 	if err != nil {
@@ -126,11 +126,11 @@ func TestSweepsWhatNoOwnerUses(t *testing.T) {
 		if err := sweeper.sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := os.Stat(filepath.Join(dir, s.folder(types.NamespacedName{Namespace: "team", Name: "gone"}))); !errors.Is(err, os.ErrNotExist) || !has(t, s, "kept", kept) {
-			t.Errorf("the folder of an owner that is gone: %v", err)
+		if _, err := os.Stat(filepath.Join(dir, s.folder(types.NamespacedName{Namespace: "team", Name: "gone"}))); !errors.Is(err, os.ErrNotExist) || !hasArtifact(t, s, "kept", kept) {
+			t.Errorf("the folder of a deleted owner: %v", err)
 		}
 	}
-	if got := onDisk(t, dir); got != s.book.total {
-		t.Errorf("%d bytes on disk, %d in the books", got, s.book.total)
+	if got := onDisk(t, dir); got != s.index.total {
+		t.Errorf("%d bytes on disk, %d in the index", got, s.index.total)
 	}
 }

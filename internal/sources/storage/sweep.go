@@ -11,29 +11,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// SweepEvery is how often artifacts of owners that are gone are looked for.
-// Objects that are deleted clean up after themselves: this is for those whose
-// finalizer somebody took away, and for what another process left.
-const SweepEvery = 10 * time.Minute
+// SweepInterval is the interval between sweeps. The finalizer of a deleted object removes its
+// artifacts; the Sweeper handles objects whose finalizer a user removed, and artifacts that another
+// process left.
+const SweepInterval = 10 * time.Minute
 
 // Sweeper removes artifacts of owners that do not exist.
 type Sweeper struct {
 	Space *Space
-	// Owners lists those that may have artifacts.
-	Owners func(context.Context) ([]types.NamespacedName, error)
-	Every  time.Duration
+	// Owners lists the objects that may have artifacts.
+	Owners   func(context.Context) ([]types.NamespacedName, error)
+	Interval time.Duration
 }
 
-// NeedLeaderElection keeps replicas that store nothing from sweeping.
+// NeedLeaderElection returns true: only the leader stores artifacts.
 func (s *Sweeper) NeedLeaderElection() bool { return true }
 
-// Start sweeps until ctx ends. It is a runnable of a controller manager.
+// Start implements manager.Runnable: it sweeps until ctx is done.
 func (s *Sweeper) Start(ctx context.Context) error {
-	t := time.NewTicker(s.Every)
+	t := time.NewTicker(s.Interval)
 	defer t.Stop()
 	for {
 		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "artifacts of objects that are gone were not removed", "space", s.Space.name)
+			log.FromContext(ctx).Error(err, "failed to remove artifacts of deleted objects", "space", s.Space.name)
 		}
 		select {
 		case <-ctx.Done():
@@ -43,32 +43,32 @@ func (s *Sweeper) Start(ctx context.Context) error {
 	}
 }
 
-// sweep removes what no owner uses. What is on disk is read first: an owner
-// that is made meanwhile keeps what it stores.
+// sweep removes the artifacts of owners that do not exist. It reads the disk before it lists the
+// owners, so that an owner that is created meanwhile keeps its artifacts.
 func (s *Sweeper) sweep(ctx context.Context) error {
-	folders, err := s.Space.folders()
-	if err != nil || len(folders) == 0 {
+	stored, err := s.Space.storedOwners()
+	if err != nil || len(stored) == 0 {
 		return err
 	}
 	owners, err := s.Owners(ctx)
 	if err != nil {
 		return err
 	}
-	known := map[types.NamespacedName]bool{}
+	exists := map[types.NamespacedName]bool{}
 	for _, owner := range owners {
-		known[owner] = true
+		exists[owner] = true
 	}
 	var errs []error
-	for _, owner := range folders {
-		if !known[owner] {
+	for _, owner := range stored {
+		if !exists[owner] {
 			errs = append(errs, s.Space.Remove(owner))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// folders are the owners that artifacts are kept of.
-func (s *Space) folders() ([]types.NamespacedName, error) {
+// storedOwners returns the owners with artifacts on disk.
+func (s *Space) storedOwners() ([]types.NamespacedName, error) {
 	namespaces, err := fs.ReadDir(s.root.FS(), s.name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

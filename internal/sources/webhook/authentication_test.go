@@ -30,15 +30,16 @@ func headers(pairs ...string) http.Header {
 	return h
 }
 
-// The example of GitHub's documentation, so that we do not agree with ourselves only.
-func TestGitHubsExample(t *testing.T) {
+// The example is from GitHub's documentation, so the test does not rely on this package's own
+// signatures.
+func TestIsAuthenticAcceptsGitHubsExample(t *testing.T) {
 	header := headers("X-Hub-Signature-256", "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17")
-	if !authentic(appsv1.GitHubWebhook, "It's a Secret to Everybody", header, []byte("Hello, World!")) {
-		t.Error("the signature of the example is not taken")
+	if !isAuthentic(appsv1.GitHubWebhook, "It's a Secret to Everybody", header, []byte("Hello, World!")) {
+		t.Error("the signature of the example is rejected")
 	}
 }
 
-func TestAuthentic(t *testing.T) {
+func TestIsAuthentic(t *testing.T) {
 	const body = `{"ref":"refs/heads/main"}`
 	good := sign(secretToken, body)
 	for name, c := range map[string]struct {
@@ -47,15 +48,15 @@ func TestAuthentic(t *testing.T) {
 		want   bool
 	}{
 		"github":                            {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="+good), true},
-		"github in capitals":                {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="+strings.ToUpper(good)), true},
+		"github in upper case":              {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="+strings.ToUpper(good)), true},
 		"github without the scheme":         {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", good), false},
 		"github with SHA-1":                 {appsv1.GitHubWebhook, headers("X-Hub-Signature", "sha1="+good[:40]), false},
 		"github with another token":         {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="+sign("another-token-of-some-length", body)), false},
 		"github over another body":          {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="+sign(secretToken, body+" ")), false},
 		"github cut short":                  {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="+good[:62]), false},
-		"github with more":                  {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="+good+"00"), false},
-		"github with no hex":                {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="+good[:63]+"x"), false},
-		"github with nothing":               {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="), false},
+		"github with extra bytes":           {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="+good+"00"), false},
+		"github with invalid hex":           {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="+good[:63]+"x"), false},
+		"github with an empty signature":    {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="), false},
 		"github without a header":           {appsv1.GitHubWebhook, headers(), false},
 		"github with the header of another": {appsv1.GitHubWebhook, headers("X-Gitea-Signature", good), false},
 		"gitea":                             {appsv1.GiteaWebhook, headers("X-Gitea-Signature", good), true},
@@ -64,7 +65,7 @@ func TestAuthentic(t *testing.T) {
 		"generic-hmac with the token":       {appsv1.GenericHMACWebhook, headers("Authorization", "Bearer "+secretToken), false},
 		"gitlab":                            {appsv1.GitLabWebhook, headers("X-Gitlab-Token", secretToken), true},
 		"gitlab with part of the token":     {appsv1.GitLabWebhook, headers("X-Gitlab-Token", secretToken[:10]), false},
-		"gitlab with more":                  {appsv1.GitLabWebhook, headers("X-Gitlab-Token", secretToken+"x"), false},
+		"gitlab with extra bytes":           {appsv1.GitLabWebhook, headers("X-Gitlab-Token", secretToken+"x"), false},
 		"gitlab without a token":            {appsv1.GitLabWebhook, headers(), false},
 		"generic":                           {appsv1.GenericWebhook, headers("Authorization", "Bearer "+secretToken), true},
 		"generic without the scheme":        {appsv1.GenericWebhook, headers("Authorization", secretToken), false},
@@ -72,26 +73,26 @@ func TestAuthentic(t *testing.T) {
 		"no type": {"", headers("X-Hub-Signature-256", "sha256="+good, "X-Gitea-Signature", good, "X-Signature", "sha256="+good,
 			"X-Gitlab-Token", secretToken, "Authorization", "Bearer "+secretToken), false},
 	} {
-		if got := authentic(c.kind, secretToken, c.header, []byte(body)); got != c.want {
+		if got := isAuthentic(c.kind, secretToken, c.header, []byte(body)); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 }
 
-// What somebody sends who takes "no token" for a token.
-func TestNobodyHasNoToken(t *testing.T) {
+// A request that is signed with the empty token is rejected.
+func TestIsAuthenticRejectsEmptyToken(t *testing.T) {
 	for kind, header := range map[appsv1.WebhookType]http.Header{
 		appsv1.GitHubWebhook: headers("X-Hub-Signature-256", "sha256="+sign("", "x")), appsv1.GiteaWebhook: headers("X-Gitea-Signature", sign("", "x")),
 		appsv1.GenericHMACWebhook: headers("X-Signature", "sha256="+sign("", "x")), appsv1.GitLabWebhook: headers("X-Gitlab-Token", ""),
 		appsv1.GenericWebhook: headers("Authorization", "Bearer "),
 	} {
-		if authentic(kind, "", header, []byte("x")) {
-			t.Errorf("%s lets somebody through without a token", kind)
+		if isAuthentic(kind, "", header, []byte("x")) {
+			t.Errorf("%s accepts an empty token", kind)
 		}
 	}
 }
 
-func TestIdentity(t *testing.T) {
+func TestDeliveryID(t *testing.T) {
 	type sent struct {
 		kind   appsv1.WebhookType
 		header http.Header
@@ -101,20 +102,20 @@ func TestIdentity(t *testing.T) {
 		a, b sent
 		same bool
 	}{
-		"signed, with another delivery": {sent{appsv1.GitHubWebhook, headers("X-GitHub-Delivery", "1"), "x"}, sent{appsv1.GitHubWebhook, headers("X-GitHub-Delivery", "2"), "x"}, true},
-		"signed, another body":          {sent{appsv1.GitHubWebhook, headers(), "x"}, sent{appsv1.GitHubWebhook, headers(), "y"}, false},
-		"shown, tried again":            {sent{appsv1.GitLabWebhook, headers("Idempotency-Key", "1"), "x"}, sent{appsv1.GitLabWebhook, headers("Idempotency-Key", "1", "X-Gitlab-Event-UUID", "2"), "x"}, true},
-		"shown, the next event":         {sent{appsv1.GitLabWebhook, headers("Idempotency-Key", "1"), "x"}, sent{appsv1.GitLabWebhook, headers("Idempotency-Key", "2"), "x"}, false},
-		"shown, an older GitLab":        {sent{appsv1.GitLabWebhook, headers("X-Gitlab-Event-UUID", "1"), "x"}, sent{appsv1.GitLabWebhook, headers("X-Gitlab-Event-UUID", "1"), "x"}, true},
-		"shown, an event after another": {sent{appsv1.GitLabWebhook, headers("X-Gitlab-Event-UUID", "1"), "x"}, sent{appsv1.GitLabWebhook, headers("X-Gitlab-Event-UUID", "1"), "y"}, false},
+		"signed, another delivery of the same body":  {sent{appsv1.GitHubWebhook, headers("X-GitHub-Delivery", "1"), "x"}, sent{appsv1.GitHubWebhook, headers("X-GitHub-Delivery", "2"), "x"}, true},
+		"signed, another body":                       {sent{appsv1.GitHubWebhook, headers(), "x"}, sent{appsv1.GitHubWebhook, headers(), "y"}, false},
+		"token, retry with the same idempotency key": {sent{appsv1.GitLabWebhook, headers("Idempotency-Key", "1"), "x"}, sent{appsv1.GitLabWebhook, headers("Idempotency-Key", "1", "X-Gitlab-Event-UUID", "2"), "x"}, true},
+		"token, another idempotency key":             {sent{appsv1.GitLabWebhook, headers("Idempotency-Key", "1"), "x"}, sent{appsv1.GitLabWebhook, headers("Idempotency-Key", "2"), "x"}, false},
+		"token, same event UUID of an older GitLab":  {sent{appsv1.GitLabWebhook, headers("X-Gitlab-Event-UUID", "1"), "x"}, sent{appsv1.GitLabWebhook, headers("X-Gitlab-Event-UUID", "1"), "x"}, true},
+		"token, same event UUID and another body":    {sent{appsv1.GitLabWebhook, headers("X-Gitlab-Event-UUID", "1"), "x"}, sent{appsv1.GitLabWebhook, headers("X-Gitlab-Event-UUID", "1"), "y"}, false},
 	} {
-		a, b := identity(c.a.kind, c.a.header, []byte(c.a.body)), identity(c.b.kind, c.b.header, []byte(c.b.body))
+		a, b := deliveryID(c.a.kind, c.a.header, []byte(c.a.body)), deliveryID(c.b.kind, c.b.header, []byte(c.b.body))
 		if a == nil || b == nil || (*a == *b) != c.same {
 			t.Errorf("%s: %x, %x", name, a, b)
 		}
 	}
-	if identity(appsv1.GenericWebhook, headers(), []byte("x")) != nil {
-		t.Error("a generic request without a name may come again")
+	if deliveryID(appsv1.GenericWebhook, headers(), []byte("x")) != nil {
+		t.Error("a generic request without an ID has a delivery ID")
 	}
 }
 
@@ -126,7 +127,7 @@ func TestPathAndToken(t *testing.T) {
 		t.Errorf("token %q", got)
 	}
 	if got := Token(secret("fifteen-bytes--\n")); got != "" {
-		t.Errorf("a short token %q is taken", got)
+		t.Errorf("a too short token %q is accepted", got)
 	}
 	paths := map[string]bool{}
 	for _, key := range []types.NamespacedName{{Namespace: "a", Name: "bc"}, {Namespace: "ab", Name: "c"}, {Namespace: "a", Name: "b"}} {

@@ -1,10 +1,10 @@
-// Package webhook receives what Git servers and others send when something was
-// pushed, and has the KsctlSource that takes it looked at. Each source has a path
-// of its own that follows from its token. Nothing that is sent is believed but
-// that there may be something new: what is fetched, and from where, says the spec.
+// Package webhook receives push notifications of Git servers and others, and requests a reconcile
+// of the KsctlSource that they affect. Each source has its own path, which is derived from its
+// token. A notification only means that there may be something new: the spec alone determines what
+// is fetched and from where.
 //
-// A request becomes the annotation reconcile.fluxcd.io/requestedAt, as with
-// Flux's Receiver: so any replica may receive it, whichever leads. Who is answered
-// "accepted" knows that the API server has it. What is "gathered" only this process
-// knows of until then: when it ends first, the source's interval makes up for it.
+// A notification sets the annotation reconcile.fluxcd.io/requestedAt, as Flux's Receiver does, so
+// any replica may receive it. The response "accepted" means that the API server has stored the
+// annotation. A coalesced notification is kept in memory until then: if the process ends first, the
+// source is reconciled at its interval.
 package webhook

@@ -11,7 +11,8 @@ import (
 	"github.com/ksctl/gitops/internal/golden"
 )
 
-// Users configure these paths in their Git servers. With other paths, pushes would be lost.
+// TestGoldenPaths: users configure these paths in their Git servers. With other paths, pushes would
+// be lost.
 func TestGoldenPaths(t *testing.T) {
 	fleet := types.NamespacedName{Namespace: "team", Name: "fleet"}
 	golden.Complete(t, fleet)

@@ -13,30 +13,30 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// at are the sources that may receive at a path, as the cache has them.
-func (r *Receiver) at(ctx context.Context, path string) ([]appsv1.KsctlSource, error) {
+// sourcesAt returns the sources in the cache whose status has the path.
+func (r *Receiver) sourcesAt(ctx context.Context, path string) ([]appsv1.KsctlSource, error) {
 	var found appsv1.KsctlSourceList
-	if err := r.Client.List(ctx, &found, client.MatchingFields{byPath: path}); err != nil {
+	if err := r.Client.List(ctx, &found, client.MatchingFields{webhookPathField: path}); err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(found.Items, func(s appsv1.KsctlSource) bool { return s.Spec.Webhook == nil }), nil
 }
 
-// find is the one of the candidates that receives at a path, and its token; nil and
-// "" if there is none. It asks the API server only after a Secret changed.
-func (r *Receiver) find(ctx context.Context, candidates []appsv1.KsctlSource, path string) (*appsv1.KsctlSource, string, error) {
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
+// matchSource returns the candidate whose token gives the path, and the token; nil and "" if there
+// is none. It reads from the API server only after a Secret has changed.
+func (r *Receiver) matchSource(ctx context.Context, candidates []appsv1.KsctlSource, path string) (*appsv1.KsctlSource, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	var failure error
 	for i := range candidates {
 		source := &candidates[i]
 		key := client.ObjectKeyFromObject(source)
 		token, err := r.token(ctx, types.NamespacedName{Namespace: key.Namespace, Name: source.Spec.Webhook.SecretRef.Name})
-		if err != nil { // another's Secret: a status can be written by hand
+		if err != nil { // possibly of another candidate: users can write a status by hand
 			failure = err
 			continue
 		}
-		// A status is a hint: what counts is that the path is the token's.
+		// The path in the status is only a hint: the path must be the one that the token gives.
 		if token != "" && hmac.Equal([]byte(Path(key, token)), []byte(path)) {
 			return source, token, nil
 		}
@@ -44,27 +44,28 @@ func (r *Receiver) find(ctx context.Context, candidates []appsv1.KsctlSource, pa
 	return nil, "", failure
 }
 
-// askAgain is how long an answer about a Secret counts that is not in the cache.
-const askAgain = 5 * time.Second
+// uncachedTokenTTL is how long a token is reused if its Secret is not in the cache.
+const uncachedTokenTTL = 5 * time.Second
 
-// known is a token as some version of its Secret has it, or had it at a time.
-type known struct {
+// cachedToken is a token with the version of its Secret, and the time of the read.
+type cachedToken struct {
 	version, token string
-	at             time.Time
+	readAt         time.Time
 }
 
-// token reads a Secret, if it is another one than when it was read last.
+// token returns the token in a Secret. It reads the Secret only if it has changed since the last
+// read.
 func (r *Receiver) token(ctx context.Context, key types.NamespacedName) (string, error) {
 	meta := secretMetadata()
-	err := client.IgnoreNotFound(r.Client.Get(ctx, key, meta)) // or it is not among those that are watched
+	err := client.IgnoreNotFound(r.Client.Get(ctx, key, meta)) // the cache may not contain all Secrets
 	if err != nil {
 		return "", err
 	}
 	version, now := string(meta.UID)+"/"+meta.ResourceVersion, r.Clock.Now()
 	if v, ok := r.tokens.Get(key); ok {
-		have := v.(known)
-		if meta.UID == "" && now.Sub(have.at) < askAgain || meta.UID != "" && have.version == version {
-			return have.token, nil
+		cached := v.(cachedToken)
+		if meta.UID == "" && now.Sub(cached.readAt) < uncachedTokenTTL || meta.UID != "" && cached.version == version {
+			return cached.token, nil
 		}
 	}
 	secret := &corev1.Secret{}
@@ -72,6 +73,6 @@ func (r *Receiver) token(ctx context.Context, key types.NamespacedName) (string,
 		return "", err
 	}
 	token := Token(secret)
-	r.tokens.Add(key, known{version: string(secret.UID) + "/" + secret.ResourceVersion, token: token, at: now})
+	r.tokens.Add(key, cachedToken{version: string(secret.UID) + "/" + secret.ResourceVersion, token: token, readAt: now})
 	return token, nil
 }

@@ -13,7 +13,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// unreadable is an API server that does not let one Secret be read.
+// unreadable is a reader that fails to read one Secret.
 type unreadable struct {
 	client.Reader
 	name string
@@ -26,22 +26,22 @@ func (u unreadable) Get(ctx context.Context, key client.ObjectKey, o client.Obje
 	return u.Reader.Get(ctx, key, o, opts...)
 }
 
-// A status that names another's path keeps no push from that.
-func TestASecretThatCannotBeReadIsNoOthersMatter(t *testing.T) {
+// A source whose status has the path of another source does not prevent pushes to that one.
+func TestUnreadableSecretDoesNotBlockOtherSources(t *testing.T) {
 	b, secret := source("b", appsv1.GenericHMACWebhook)
-	forged, theirs := source("a", appsv1.GenericHMACWebhook) // comes first
+	forged, theirs := source("a", appsv1.GenericHMACWebhook) // sorts first
 	forged.Status.WebhookPath = b.Status.WebhookPath
 	r := newRig(t, forged, theirs, b, secret)
 	r.Secrets = unreadable{r.api, theirs.Name}
 	body := pushTo("b", "refs/heads/main")
-	if code, text := r.answer(t, b.Status.WebhookPath, body, hmacOf(body)); code != http.StatusAccepted {
+	if code, text := r.send(t, b.Status.WebhookPath, body, hmacOf(body)); code != http.StatusAccepted {
 		t.Errorf("%d %s", code, text)
 	}
 	r.Secrets = unreadable{r.api, secret.Name}
 	r.tokens.Clear()
 	for range 100 {
-		if code, _ := r.answer(t, b.Status.WebhookPath, body, hmacOf(body)); code != http.StatusServiceUnavailable {
-			t.Fatalf("without any: %d", code)
+		if code, _ := r.send(t, b.Status.WebhookPath, body, hmacOf(body)); code != http.StatusServiceUnavailable {
+			t.Fatalf("no readable Secret: %d", code)
 		}
 	}
 	if n := strings.Count(r.logged(), "can't be read"); n == 0 || n > 20 {
@@ -49,29 +49,29 @@ func TestASecretThatCannotBeReadIsNoOthersMatter(t *testing.T) {
 	}
 }
 
-// Also a Secret that is not in the cache costs the API server little before a
-// sender is known.
-func TestASecretThatIsNotInTheCacheIsReadSeldom(t *testing.T) {
-	for name, there := range map[string]bool{"that is there": true, "that is not": false} {
+// A Secret that is not in the cache is read from the API server rarely, because this happens before
+// the sender is authenticated.
+func TestUncachedSecretIsReadOncePerTTL(t *testing.T) {
+	for name, exists := range map[string]bool{"existing Secret": true, "missing Secret": false} {
 		a, secret := source("a", appsv1.GenericWebhook)
 		r := newRig(t, a)
-		if there {
-			secret.UID = "" // as if not in the cache
+		if exists {
+			secret.UID = "" // simulates a Secret that is not in the cache
 			if err := r.api.Create(t.Context(), secret); err != nil {
 				t.Fatal(err)
 			}
 		}
-		want := map[bool]int{true: http.StatusAccepted, false: http.StatusNotFound}[there]
+		want := map[bool]int{true: http.StatusAccepted, false: http.StatusNotFound}[exists]
 		for range 10 {
-			if code, _ := r.answer(t, a.Status.WebhookPath, "", headers("Authorization", "Bearer "+secretToken)); code != want {
+			if code, _ := r.send(t, a.Status.WebhookPath, "", headers("Authorization", "Bearer "+secretToken)); code != want {
 				t.Errorf("%s: %d, want %d", name, code, want)
 			}
 		}
 		if n := r.secrets.Load(); n != 1 {
-			t.Errorf("%s: %d reads of 10 requests", name, n)
+			t.Errorf("%s: %d reads for 10 requests", name, n)
 		}
-		r.Clock.(*clocktesting.FakeClock).Step(askAgain)
-		r.answer(t, a.Status.WebhookPath, "", headers())
+		r.Clock.(*clocktesting.FakeClock).Step(uncachedTokenTTL)
+		r.send(t, a.Status.WebhookPath, "", headers())
 		if n := r.secrets.Load(); n != 2 {
 			t.Errorf("%s: %d reads a while later, want 2", name, n)
 		}

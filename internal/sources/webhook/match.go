@@ -12,55 +12,56 @@ import (
 )
 
 const (
-	branches = "refs/heads/"
-	tags     = "refs/tags/"
+	branchPrefix = "refs/heads/"
+	tagPrefix    = "refs/tags/"
 )
 
-// wants is true when a push can change what a source takes.
-func wants(source *appsv1.KsctlSource, p push) bool {
-	address, ref := followed(&source.Spec)
-	if len(p.repositories) > 0 && !slices.ContainsFunc(p.repositories, func(told string) bool { return same(address, told) }) {
+// affects reports whether a push can change the artifact of a source.
+func affects(source *appsv1.KsctlSource, p push) bool {
+	address, ref := trackedRef(&source.Spec)
+	if len(p.repositories) > 0 && !slices.ContainsFunc(p.repositories, func(told string) bool { return sameRepository(address, told) }) {
 		return false
 	}
-	if ref.Commit != "" { // it may come with any branch, and stays once it is there
+	if ref.Commit != "" { // any branch may bring it; once fetched it never changes
 		a := source.Status.Artifact
 		return a == nil || !strings.HasSuffix(a.Revision, ref.Commit)
 	}
-	branch, isBranch := strings.CutPrefix(p.ref, branches)
-	tag, isTag := strings.CutPrefix(p.ref, tags)
-	bare := !strings.HasPrefix(p.ref, "refs/")
+	branch, isBranch := strings.CutPrefix(p.ref, branchPrefix)
+	tag, isTag := strings.CutPrefix(p.ref, tagPrefix)
+	shortRef := !strings.HasPrefix(p.ref, "refs/")
 	switch {
 	case p.ref == "":
 		return true
 	case ref.Branch != "":
-		return branch == ref.Branch && (isBranch || bare)
+		return branch == ref.Branch && (isBranch || shortRef)
 	case ref.Tag != "":
-		return tag == ref.Tag && (isTag || bare)
+		return tag == ref.Tag && (isTag || shortRef)
 	}
-	return git.InRange(tag, ref.SemVer) && (isTag || bare)
+	return git.InRange(tag, ref.SemVer) && (isTag || shortRef)
 }
 
-// same is true when the repository at a source's URL is called so by a sender: by
-// its path, or by host and path without a scheme, as registries are used to. What
-// follows is then no path on a host called registry: registry:5000/team/fleet.
-func same(own, told string) bool {
-	u, err := url.Parse(own)
+// sameRepository reports whether a sender's name of a repository means the repository at the URL of
+// a source. The name is a URL, a path, or host and path without a scheme as registries send it. In
+// registry:5000/team/fleet, 5000 is a port and not the first element of a path.
+func sameRepository(sourceURL, sent string) bool {
+	u, err := url.Parse(sourceURL)
 	if err != nil {
 		return false
 	}
 	if u.Scheme == "oci" {
-		told, _, _ = strings.Cut(told, "@") // a digest
-		if slash, colon := strings.LastIndex(told, "/"), strings.LastIndex(told, ":"); slash >= 0 && colon > slash {
-			told = told[:colon] // a tag
+		sent, _, _ = strings.Cut(sent, "@") // a digest
+		if slash, colon := strings.LastIndex(sent, "/"), strings.LastIndex(sent, ":"); slash >= 0 && colon > slash {
+			sent = sent[:colon] // a tag
 		}
 	}
-	path := repositoryPath(own)
-	bare := strings.ToLower(strings.TrimSuffix(strings.Trim(told, "/"), ".git"))
-	return repositoryPath(told) == path || bare == strings.ToLower(u.Host)+"/"+path || bare == strings.ToLower(u.Hostname())+"/"+path
+	path := repositoryPath(sourceURL)
+	bare := strings.ToLower(strings.TrimSuffix(strings.Trim(sent, "/"), ".git"))
+	return repositoryPath(sent) == path || bare == strings.ToLower(u.Host)+"/"+path || bare == strings.ToLower(u.Hostname())+"/"+path
 }
 
-// tells is what a sender told of, for the log: without a password in an address.
-func tells(p push) string {
+// describePush returns the repositories and the ref of a push for the log, without passwords in
+// URLs.
+func describePush(p push) string {
 	var out []string
 	for _, address := range p.repositories {
 		if u, err := url.Parse(address); err == nil {
@@ -71,9 +72,10 @@ func tells(p push) string {
 	return fmt.Sprintf("%.300q", strings.Join(append(out, p.ref), " "))
 }
 
-// takes is what a source takes, for the log: without what its URL may hold of a user.
-func takes(source *appsv1.KsctlSource) string {
-	address, ref := followed(&source.Spec)
+// describeSource returns the repository and the ref of a source for the log, without user
+// information in the URL.
+func describeSource(source *appsv1.KsctlSource) string {
+	address, ref := trackedRef(&source.Spec)
 	for _, name := range []string{ref.Commit, ref.Branch, ref.Tag, ref.SemVer} {
 		if name != "" {
 			return repositoryPath(address) + " " + name
@@ -82,8 +84,9 @@ func takes(source *appsv1.KsctlSource) string {
 	return repositoryPath(address)
 }
 
-// followed is where a source fetches from, and what: exactly one field is set.
-func followed(spec *appsv1.KsctlSourceSpec) (address string, ref appsv1.GitRef) {
+// trackedRef returns the URL and the ref that a source fetches. Exactly one field of the ref is
+// set.
+func trackedRef(spec *appsv1.KsctlSourceSpec) (address string, ref appsv1.GitRef) {
 	if o := spec.OCI; o != nil {
 		if o.Ref != nil {
 			ref = appsv1.GitRef{Tag: o.Ref.Tag, SemVer: o.Ref.SemVer, Commit: o.Ref.Digest}
@@ -93,7 +96,7 @@ func followed(spec *appsv1.KsctlSourceSpec) (address string, ref appsv1.GitRef) 
 		}
 		return o.URL, ref
 	}
-	if spec.Git == nil { // the API server lets none of these through
+	if spec.Git == nil { // the validation of the CRD prevents this
 		return "", ref
 	}
 	if spec.Git.Ref != nil {

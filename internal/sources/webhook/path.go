@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// Prefix of each path that is received at, as Flux has it.
+	// Prefix is the prefix of all webhook paths, the same as in Flux.
 	Prefix = "/hook/"
-	// TokenKey of a Secret holds the token.
+	// TokenKey is the key of a Secret that holds the token.
 	TokenKey = "token"
-	// MinTokenBytes keeps the token from being found out from the path, which
-	// whoever may read the source sees.
+	// MinTokenBytes prevents guessing the token from the path, which everyone who may read the
+	// source can see.
 	MinTokenBytes = 16
 )
 
-// Token is what a Secret holds, without the line end that files have; "" if
-// that is shorter than [MinTokenBytes].
+// Token returns the token in a Secret, without the line end that a file has. It returns "" if the
+// token is shorter than [MinTokenBytes].
 func Token(secret *corev1.Secret) string {
 	token := strings.TrimRight(string(secret.Data[TokenKey]), "\r\n")
 	if len(token) < MinTokenBytes {
@@ -29,10 +29,10 @@ func Token(secret *corev1.Secret) string {
 	return token
 }
 
-// Path is where pushes for a source are received. It stays while the token does,
-// also on a cluster that is built anew.
+// Path returns the webhook path of a source. It depends on the name and the token alone, so it also
+// stays the same on a re-created cluster.
 func Path(source types.NamespacedName, token string) string {
-	// Names hold no zero bytes, so that no two sources share what is summed.
+	// Names contain no zero bytes, so no two sources hash the same input.
 	sum := sha256.Sum256([]byte("ksctl.com/webhook\x00" + source.Namespace + "\x00" + source.Name + "\x00" + token))
 	return Prefix + hex.EncodeToString(sum[:])
 }

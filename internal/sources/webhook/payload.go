@@ -14,31 +14,32 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// push is what a sender says was pushed.
+// push is a push as the sender describes it.
 type push struct {
-	// repositories are the addresses and paths that the repository goes by, one for
-	// each that repositoryPath tells apart. Without any it may be each.
+	// repositories are the URLs and paths of the repository, one for each distinct repositoryPath.
+	// If it is empty, the push may be to any repository.
 	repositories []string
-	// ref is a branch or tag in full, as refs/heads/main. A generic sender may give
-	// the name alone, or nothing: then it may be any.
+	// ref is the full name of a branch or tag, such as refs/heads/main. Generic senders may send
+	// the short name. If it is empty, the push may be to any ref.
 	ref string
 }
 
-// errNoPush: the request tells of something else than a push.
-var errNoPush = errors.New("no push")
+// errNoPush means that the request is an event other than a push.
+var errNoPush = errors.New("not a push")
 
-// payload has what is used of the bodies of all types. GitHub and Gitea name
-// addresses in repository; GitLab in project, and others in repository.
+// payload contains the fields of bodies of all types. GitHub and Gitea send the URLs in repository;
+// GitLab sends them in project, and more of them in repository.
 type payload struct {
 	Ref        string     `json:"ref"`
 	Repository repository `json:"repository"`
 	Project    project    `json:"project"`
-	// ObjectKind and EventName say what GitLab tells of; the latter in system hooks.
+	// ObjectKind and EventName are the kind of event in GitLab: EventName in system hooks,
+	// ObjectKind in others.
 	ObjectKind string `json:"object_kind"`
 	EventName  string `json:"event_name"`
 }
 
-// repository is an object, or for generic senders an address.
+// repository is a JSON object, or a JSON string with a URL from generic senders.
 type repository struct {
 	FullName string `json:"full_name"`
 	CloneURL string `json:"clone_url"`
@@ -63,7 +64,8 @@ func (r *repository) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*plain)(r))
 }
 
-// parse reads a request that is authentic. errNoPush is no fault of the sender.
+// parse parses an authenticated request. It returns errNoPush for other events, which are not an
+// error of the sender.
 func parse(kind appsv1.WebhookType, header http.Header, body []byte) (push, error) {
 	generic := kind == appsv1.GenericWebhook || kind == appsv1.GenericHMACWebhook
 	switch {
@@ -73,15 +75,15 @@ func parse(kind appsv1.WebhookType, header http.Header, body []byte) (push, erro
 	case generic && len(bytes.TrimSpace(body)) == 0:
 		return push{}, nil
 	}
-	body, err := document(kind, header, body)
+	body, err := jsonBody(kind, header, body)
 	if err != nil {
 		return push{}, err
 	}
 	var p payload
 	if err := json.Unmarshal(body, &p); err != nil {
-		return push{}, fmt.Errorf("the body is not the JSON of a push: %w", err)
+		return push{}, fmt.Errorf("parsing the body as the JSON of a push: %w", err)
 	}
-	if kind == appsv1.GitLabWebhook && !gitLabPush(p.ObjectKind) && !gitLabPush(p.EventName) {
+	if kind == appsv1.GitLabWebhook && !isGitLabPush(p.ObjectKind) && !isGitLabPush(p.EventName) {
 		return push{}, errNoPush
 	}
 	out := push{ref: p.Ref}
@@ -93,30 +95,30 @@ func parse(kind appsv1.WebhookType, header http.Header, body []byte) (push, erro
 		}
 	}
 	if !generic && (len(out.repositories) == 0 || out.ref == "") {
-		return push{}, errors.New("the body names no repository, or no ref")
+		return push{}, errors.New("the body has no repository or no ref")
 	}
 	return out, nil
 }
 
-func gitLabPush(kind string) bool { return kind == "push" || kind == "tag_push" }
+func isGitLabPush(kind string) bool { return kind == "push" || kind == "tag_push" }
 
-// document is the JSON of a body: GitHub may send it as a field of a form.
-func document(kind appsv1.WebhookType, header http.Header, body []byte) ([]byte, error) {
+// jsonBody returns the JSON in a body: GitHub may send it as a field of a form.
+func jsonBody(kind appsv1.WebhookType, header http.Header, body []byte) ([]byte, error) {
 	media, _, err := mime.ParseMediaType(header.Get("Content-Type"))
 	if err != nil || kind != appsv1.GitHubWebhook || media != "application/x-www-form-urlencoded" {
-		return body, nil //nolint:nilerr // what the body is shows when it is read
+		return body, nil //nolint:nilerr // without a valid content type, parsing the body decides
 	}
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
-		return nil, fmt.Errorf("the body is no form: %w", err)
+		return nil, fmt.Errorf("parsing the body as a form: %w", err)
 	}
 	return []byte(form.Get("payload")), nil
 }
 
-// repositoryPath is what a repository is called on its server: of
-// https://git.example.com/Team/fleet.git, git@git.example.com:team/fleet and
-// team/fleet alike "team/fleet". Servers go by several names and ports, and one
-// that has the token is believed to speak of its own.
+// repositoryPath returns the path of a repository on its server. It is "team/fleet" for
+// https://git.example.com/Team/fleet.git, git@git.example.com:team/fleet and team/fleet. The host
+// is not compared: a server may have several names and ports, and a sender that knows the token is
+// trusted to mean its own repositories.
 func repositoryPath(address string) string {
 	path := address
 	if u, err := url.Parse(address); err == nil && u.Host != "" {

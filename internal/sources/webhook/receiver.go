@@ -21,29 +21,30 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// Bounds of requests, of whoever sends them.
+// Limits for requests of any sender.
 const (
-	// DefaultMaxBytes of a body: that of a push of some thousand commits.
+	// DefaultMaxBytes is the default limit on the size of a body. A push of some thousand commits
+	// fits.
 	DefaultMaxBytes = 4 << 20
-	// atATime is how many requests are read and looked into at a time, and
-	// atATimeOfOne how many at one path.
-	atATime      = 32
-	atATimeOfOne = 8
-	// closeGrace is how long they may still take when the process ends.
+	// maxConcurrent is how many requests are read and parsed concurrently, maxConcurrentPerPath how
+	// many of them at one path.
+	maxConcurrent        = 32
+	maxConcurrentPerPath = 8
+	// closeGrace is how long requests in progress may still take during shutdown.
 	closeGrace = 5 * time.Second
-	// askWithin bounds what the API server is asked for one of them.
-	askWithin = 5 * time.Second
+	// apiTimeout bounds each step of a request that calls the API server.
+	apiTimeout = 5 * time.Second
 )
 
-// Options of a Receiver.
+// Options configure a Receiver.
 type Options struct {
-	// Client reads sources and the metadata of Secrets from the cache, and writes
-	// annotations; Secrets reads from the API server.
+	// Client reads sources and the metadata of Secrets from the cache, and writes annotations.
+	// Secrets reads Secrets from the API server.
 	Client  client.Client
 	Secrets client.Reader
-	// Addr to listen at, such as ":9292".
+	// Addr is the address to listen on, such as ":9292".
 	Addr string
-	// MaxBytes of a body; DefaultMaxBytes when 0.
+	// MaxBytes limits the size of a body; 0 means DefaultMaxBytes.
 	MaxBytes   int64
 	FieldOwner string
 	Clock      clock.Clock
@@ -53,20 +54,20 @@ type Options struct {
 	Count func(webhook, result string)
 }
 
-// Receiver is told of pushes over HTTP.
+// Receiver receives push notifications over HTTP.
 type Receiver struct {
 	Options
 
-	gate   *gate
-	stop   context.CancelFunc
-	slots  slots
-	tokens *lru.Cache // token by types.NamespacedName
-	// refusals bounds what strangers can have logged.
-	refusals  *rate.Limiter
-	listening atomic.Bool
+	throttle *throttle
+	stop     context.CancelFunc
+	slots    slots
+	tokens   *lru.Cache // token by types.NamespacedName
+	// logLimiter bounds the log lines that unauthenticated senders can cause.
+	logLimiter *rate.Limiter
+	listening  atomic.Bool
 }
 
-// New makes a Receiver. It receives once it is started.
+// New returns a Receiver. It receives once it is started.
 func New(o Options) *Receiver {
 	if o.Count == nil {
 		o.Count = func(string, string) {}
@@ -75,29 +76,29 @@ func New(o Options) *Receiver {
 		o.MaxBytes = DefaultMaxBytes
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	return &Receiver{Options: o, gate: newGate(ctx, o.Clock), stop: stop, tokens: lru.New(maxSources),
-		refusals: rate.NewLimiter(rate.Every(10*time.Second), 10)}
+	return &Receiver{Options: o, throttle: newThrottle(ctx, o.Clock), stop: stop, tokens: lru.New(maxSources),
+		logLimiter: rate.NewLimiter(rate.Every(10*time.Second), 10)}
 }
 
-// byPath is the field by which the source of a path is found.
-const byPath = "status.webhookPath"
+// webhookPathField is the index of sources by their webhook path.
+const webhookPathField = "status.webhookPath"
 
-// Register adds the receiver to a manager.
+// Register adds the Receiver, its index and its readiness check to a manager.
 func (r *Receiver) Register(ctx context.Context, mgr ctrl.Manager) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.KsctlSource{}, byPath, pathOf); err != nil {
-		return fmt.Errorf("index of webhooks: %w", err)
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.KsctlSource{}, webhookPathField, indexWebhookPath); err != nil {
+		return fmt.Errorf("indexing sources by webhook path: %w", err)
 	}
-	// Filled before the first request: its path shows when a token is another one.
+	// The informer is synced before the first request: it shows whether a token has changed.
 	if _, err := mgr.GetCache().GetInformer(ctx, secretMetadata()); err != nil {
-		return fmt.Errorf("secrets of webhooks: %w", err)
+		return fmt.Errorf("watching the metadata of Secrets: %w", err)
 	}
 	if err := mgr.AddReadyzCheck("webhook", r.ready); err != nil {
-		return fmt.Errorf("readiness of webhooks: %w", err)
+		return fmt.Errorf("adding the readiness check of webhooks: %w", err)
 	}
 	return mgr.Add(r)
 }
 
-func pathOf(o client.Object) []string {
+func indexWebhookPath(o client.Object) []string {
 	if path := o.(*appsv1.KsctlSource).Status.WebhookPath; path != "" {
 		return []string{path}
 	}
@@ -110,24 +111,25 @@ func secretMetadata() *metav1.PartialObjectMetadata {
 	return m
 }
 
-// ready keeps requests from a process that does not listen yet.
+// ready is a readiness check: it fails until the Receiver listens.
 func (r *Receiver) ready(*http.Request) error {
 	if !r.listening.Load() {
-		return errors.New("pushes are not received yet")
+		return errors.New("the webhook receiver is not listening yet")
 	}
 	return nil
 }
 
-// NeedLeaderElection is false: a sender reaches any replica.
+// NeedLeaderElection returns false: a sender may reach any replica.
 func (r *Receiver) NeedLeaderElection() bool { return false }
 
-// Start receives until ctx ends, and returns when everything that it started has.
+// Start implements manager.Runnable: it receives until ctx is done, and returns when all requests
+// and delayed reconcile requests have ended.
 func (r *Receiver) Start(ctx context.Context) error {
-	defer r.gate.waiting.Wait()
+	defer r.throttle.waiting.Wait()
 	defer r.stop()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", r.Addr)
 	if err != nil {
-		return fmt.Errorf("receiving webhooks: %w", err)
+		return fmt.Errorf("serving webhooks: %w", err)
 	}
 	server := &http.Server{Handler: r, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
@@ -136,20 +138,20 @@ func (r *Receiver) Start(ctx context.Context) error {
 	r.listening.Store(true)
 	select {
 	case err := <-served:
-		return fmt.Errorf("receiving webhooks: %w", err)
+		return fmt.Errorf("serving webhooks: %w", err)
 	case <-ctx.Done():
 	}
 	r.listening.Store(false)
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
+	shutdownCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
 	defer cancel()
-	if err = server.Shutdown(grace); err != nil {
+	if err = server.Shutdown(shutdownCtx); err != nil {
 		err = errors.Join(err, server.Close())
 	}
 	if end := <-served; !errors.Is(end, http.ErrServerClosed) {
 		err = errors.Join(err, end)
 	}
 	if err != nil {
-		return fmt.Errorf("receiving webhooks: %w", err)
+		return fmt.Errorf("serving webhooks: %w", err)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ import (
 
 func uid(name string) types.UID { return types.UID(name) }
 
-// rig is a receiver in front of an API server that is made up.
+// rig is a Receiver with a fake API server.
 type rig struct {
 	*Receiver
 	api     client.Client
@@ -39,7 +39,7 @@ type rig struct {
 	lines   strings.Builder
 }
 
-// logged is what stands in the log.
+// logged returns the log.
 func (r *rig) logged() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,7 +55,7 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 		}
 	}
 	r := &rig{}
-	r.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&appsv1.KsctlSource{}, byPath, pathOf).
+	r.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&appsv1.KsctlSource{}, webhookPathField, indexWebhookPath).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 				if _, whole := o.(*corev1.Secret); whole {
@@ -79,12 +79,12 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 	r.Receiver = New(Options{Client: r.api, Secrets: r.api, MaxBytes: 1000, FieldOwner: "test", Clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0)), Log: log})
 	t.Cleanup(func() {
 		r.stop()
-		r.gate.waiting.Wait()
+		r.throttle.waiting.Wait()
 	})
 	return r
 }
 
-// source receives at the path that its token gives, beside its Secret.
+// source returns a source whose status has the path of its token, and the Secret.
 func source(name string, kind appsv1.WebhookType) (s *appsv1.KsctlSource, secret *corev1.Secret) {
 	key := types.NamespacedName{Namespace: "team", Name: name}
 	s = &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: name, UID: uid(name)}}
@@ -95,8 +95,8 @@ func source(name string, kind appsv1.WebhookType) (s *appsv1.KsctlSource, secret
 	return s, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: name + "-token", UID: "s"}, Data: map[string][]byte{TokenKey: []byte(secretToken + "\n")}}
 }
 
-// answer is what the sender gets.
-func (r *rig) answer(t *testing.T, path, body string, header http.Header) (code int, text string) {
+// send sends a request and returns the response.
+func (r *rig) send(t *testing.T, path, body string, header http.Header) (code int, text string) {
 	t.Helper()
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body))
 	req.Header = header
@@ -105,8 +105,8 @@ func (r *rig) answer(t *testing.T, path, body string, header http.Header) (code 
 	return w.Code, w.Body.String()
 }
 
-// asked is what stands in the annotation of a source.
-func (r *rig) asked(t *testing.T, s *appsv1.KsctlSource) string {
+// requestedAt returns the annotation of a source.
+func (r *rig) requestedAt(t *testing.T, s *appsv1.KsctlSource) string {
 	t.Helper()
 	if err := r.api.Get(t.Context(), client.ObjectKeyFromObject(s), s); err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func hmacOf(body string) http.Header {
 	return headers("X-Signature", "sha256="+sign(secretToken, body))
 }
 
-func TestAPushOfEachTypeHasItsSourceLookedAt(t *testing.T) {
+func TestPushOfEachTypeRequestsReconcile(t *testing.T) {
 	body := pushTo("a", "refs/heads/main")
 	for kind, header := range map[appsv1.WebhookType]http.Header{
 		appsv1.GitHubWebhook:      headers("X-GitHub-Event", "push", "X-Hub-Signature-256", "sha256="+sign(secretToken, body)),
@@ -134,11 +134,11 @@ func TestAPushOfEachTypeHasItsSourceLookedAt(t *testing.T) {
 		a, secret := source("a", kind)
 		b, other := source("b", kind)
 		r := newRig(t, a, secret, b, other)
-		if code, text := r.answer(t, a.Status.WebhookPath, body, header); code != http.StatusAccepted {
+		if code, text := r.send(t, a.Status.WebhookPath, body, header); code != http.StatusAccepted {
 			t.Errorf("%s: %d %s", kind, code, text)
 		}
-		if r.asked(t, a) != "1970-01-12T13:46:40Z" || r.asked(t, b) != "" || r.writes.Load() != 1 {
-			t.Errorf("%s: %q, %q, %d writes", kind, r.asked(t, a), r.asked(t, b), r.writes.Load())
+		if r.requestedAt(t, a) != "1970-01-12T13:46:40Z" || r.requestedAt(t, b) != "" || r.writes.Load() != 1 {
+			t.Errorf("%s: %q, %q, %d writes", kind, r.requestedAt(t, a), r.requestedAt(t, b), r.writes.Load())
 		}
 		if strings.Contains(r.logged(), secretToken) || !strings.Contains(r.logged(), "refs/heads/main") {
 			t.Errorf("%s: logged %s", kind, r.logged())
@@ -146,21 +146,21 @@ func TestAPushOfEachTypeHasItsSourceLookedAt(t *testing.T) {
 	}
 }
 
-// Who does not know the token gets the same answer at a path that is used as at one
-// that is not, and costs the API server nothing.
-func TestStrangersLearnNothing(t *testing.T) {
+// A sender that does not know the token gets the same response at used and at unused paths, and
+// causes no requests to the API server.
+func TestUnauthenticatedSendersLearnNothing(t *testing.T) {
 	a, secret := source("a", appsv1.GenericHMACWebhook)
 	r := newRig(t, a, secret)
-	r.answer(t, a.Status.WebhookPath, "{}", headers()) // the first reads the Secret
+	r.send(t, a.Status.WebhookPath, "{}", headers()) // the first request reads the Secret
 	secrets := r.secrets.Load()
 	body := pushTo("a", "refs/heads/main")
 	wrong := headers("X-Signature", "sha256="+sign("another-token-of-some-length", body))
-	code, text := r.answer(t, a.Status.WebhookPath, body, wrong)
+	code, text := r.send(t, a.Status.WebhookPath, body, wrong)
 	for _, path := range []string{Prefix + strings.Repeat("0", 64), "/", "/hook", Prefix, a.Status.WebhookPath + "/", "/metrics"} {
-		if c, other := r.answer(t, path, body, wrong); c != code || other != text || c != http.StatusNotFound {
+		if c, other := r.send(t, path, body, wrong); c != code || other != text || c != http.StatusNotFound {
 			t.Errorf("%s: %d %s, want %d %s", path, c, other, code, text)
 		}
-		if c, _ := r.answer(t, path, body, hmacOf(body)); c != http.StatusNotFound {
+		if c, _ := r.send(t, path, body, hmacOf(body)); c != http.StatusNotFound {
 			t.Errorf("%s with the token: %d", path, c)
 		}
 	}
@@ -168,14 +168,14 @@ func TestStrangersLearnNothing(t *testing.T) {
 		t.Errorf("%d reads, %d writes", r.secrets.Load()-secrets, r.writes.Load())
 	}
 	for range 100 {
-		r.answer(t, a.Status.WebhookPath, body, wrong)
+		r.send(t, a.Status.WebhookPath, body, wrong)
 	}
-	if n := strings.Count(r.logged(), "refused"); n != 10 {
+	if n := strings.Count(r.logged(), "rejected"); n != 10 {
 		t.Errorf("%d lines in the log of 102 requests, want 10", n)
 	}
 }
 
-func TestRequestsThatStartNothing(t *testing.T) {
+func TestRequestsThatRequestNoReconcile(t *testing.T) {
 	a, secret := source("a", appsv1.GenericHMACWebhook)
 	suspended, other := source("b", appsv1.GenericHMACWebhook)
 	suspended.Spec.Suspend = true
@@ -183,7 +183,7 @@ func TestRequestsThatStartNothing(t *testing.T) {
 	weak.Data[TokenKey] = []byte("short")
 	short.Status.WebhookPath = Path(client.ObjectKeyFromObject(short), "short")
 	forged, theirs := source("d", appsv1.GenericHMACWebhook)
-	forged.Status.WebhookPath = Prefix + "d" // a status that somebody wrote
+	forged.Status.WebhookPath = Prefix + "d" // a status that a user wrote
 	none, _ := source("e", appsv1.GenericHMACWebhook)
 	none.Spec.Webhook = nil
 	lost, _ := source("f", appsv1.GenericHMACWebhook) // no Secret
@@ -205,7 +205,7 @@ func TestRequestsThatStartNothing(t *testing.T) {
 		"no webhook":         {none, pushTo("e", main), secretToken, http.StatusNotFound},
 		"no Secret":          {lost, pushTo("f", main), secretToken, http.StatusNotFound},
 	} {
-		if code, text := r.answer(t, c.to.Status.WebhookPath, c.body, headers("X-Signature", "sha256="+sign(c.key, c.body))); code != c.code {
+		if code, text := r.send(t, c.to.Status.WebhookPath, c.body, headers("X-Signature", "sha256="+sign(c.key, c.body))); code != c.code {
 			t.Errorf("%s: %d %s, want %d", name, code, text, c.code)
 		}
 	}
@@ -214,7 +214,7 @@ func TestRequestsThatStartNothing(t *testing.T) {
 	if w.Code != http.StatusMethodNotAllowed {
 		t.Errorf("GET: %d", w.Code)
 	}
-	for _, method := range []string{http.MethodGet, http.MethodHead} { // what a load balancer asks
+	for _, method := range []string{http.MethodGet, http.MethodHead} { // health checks of load balancers
 		w := httptest.NewRecorder()
 		r.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, "/", nil))
 		if w.Code != http.StatusOK {
@@ -226,20 +226,20 @@ func TestRequestsThatStartNothing(t *testing.T) {
 	}
 }
 
-func TestTheLogSaysWhyAPushStartsNothing(t *testing.T) {
+func TestLogNamesWhyAPushIsIgnored(t *testing.T) {
 	for name, c := range map[string]struct {
 		body    string
 		suspend bool
 		want    []string
 	}{
 		"another repository": {pushTo("b", "refs/heads/main"), false, []string{"team/b", "refs/heads/main", `"takes"="team/a main"`}},
-		"no JSON":            {"hello", false, []string{"can't be read", "invalid character"}},
+		"no JSON":            {"hello", false, []string{"invalid push", "invalid character"}},
 		"a suspended source": {pushTo("a", "refs/heads/main"), true, []string{"suspended"}},
 	} {
 		a, secret := source("a", appsv1.GenericHMACWebhook)
 		a.Spec.Suspend = c.suspend
 		r := newRig(t, a, secret)
-		r.answer(t, a.Status.WebhookPath, c.body, hmacOf(c.body))
+		r.send(t, a.Status.WebhookPath, c.body, hmacOf(c.body))
 		for _, want := range c.want {
 			if !strings.Contains(r.logged(), want) {
 				t.Errorf("%s: %q is not in the log: %s", name, want, r.logged())
@@ -248,13 +248,13 @@ func TestTheLogSaysWhyAPushStartsNothing(t *testing.T) {
 	}
 }
 
-func TestReplaysStartNothing(t *testing.T) {
+func TestReplaysRequestNoReconcile(t *testing.T) {
 	a, secret := source("a", appsv1.GitHubWebhook)
 	r := newRig(t, a, secret)
 	body := pushTo("a", "refs/heads/main")
 	for i := range 50 {
 		header := headers("X-GitHub-Event", "push", "X-GitHub-Delivery", fmt.Sprint(i), "X-Hub-Signature-256", "sha256="+sign(secretToken, body))
-		if code, _ := r.answer(t, a.Status.WebhookPath, body, header); (code == http.StatusAccepted) != (i == 0) {
+		if code, _ := r.send(t, a.Status.WebhookPath, body, header); (code == http.StatusAccepted) != (i == 0) {
 			t.Fatalf("request %d: %d", i, code)
 		}
 	}
@@ -263,11 +263,11 @@ func TestReplaysStartNothing(t *testing.T) {
 	}
 }
 
-func TestAnotherTokenCountsAtOnce(t *testing.T) {
+func TestNewTokenIsUsedAtOnce(t *testing.T) {
 	a, secret := source("a", appsv1.GenericWebhook)
 	r := newRig(t, a, secret)
 	bearer := func(token string) http.Header { return headers("Authorization", "Bearer "+token) }
-	if code, _ := r.answer(t, a.Status.WebhookPath, "", bearer(secretToken)); code != http.StatusAccepted {
+	if code, _ := r.send(t, a.Status.WebhookPath, "", bearer(secretToken)); code != http.StatusAccepted {
 		t.Fatal(code)
 	}
 	const next = "the-next-token-of-some-length"
@@ -278,8 +278,8 @@ func TestAnotherTokenCountsAtOnce(t *testing.T) {
 	if err := r.api.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	if code, _ := r.answer(t, a.Status.WebhookPath, "", bearer(secretToken)); code != http.StatusNotFound {
-		t.Errorf("the token before: %d", code)
+	if code, _ := r.send(t, a.Status.WebhookPath, "", bearer(secretToken)); code != http.StatusNotFound {
+		t.Errorf("the old token: %d", code)
 	}
 	if err := r.api.Get(t.Context(), client.ObjectKeyFromObject(a), a); err != nil {
 		t.Fatal(err)
@@ -288,39 +288,39 @@ func TestAnotherTokenCountsAtOnce(t *testing.T) {
 	if err := r.api.Update(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
-	if code, _ := r.answer(t, a.Status.WebhookPath, "", bearer(next)); code != http.StatusAccepted {
-		t.Errorf("the token after: %d", code)
+	if code, _ := r.send(t, a.Status.WebhookPath, "", bearer(next)); code != http.StatusAccepted {
+		t.Errorf("the new token: %d", code)
 	}
 }
 
-func TestAPushWhileTheAPIServerIsDownIsHandedOn(t *testing.T) {
+func TestPushIsRetriedWhileTheAPIServerIsDown(t *testing.T) {
 	a, secret := source("a", appsv1.GenericHMACWebhook)
 	r := newRig(t, a, secret)
 	r.down.Store(true)
 	body := pushTo("a", "refs/heads/main")
-	if code, text := r.answer(t, a.Status.WebhookPath, body, hmacOf(body)); code != http.StatusAccepted || !strings.Contains(text, "in a moment") {
+	if code, text := r.send(t, a.Status.WebhookPath, body, hmacOf(body)); code != http.StatusAccepted || !strings.Contains(text, "in a moment") {
 		t.Errorf("%d %s", code, text)
 	}
 	r.down.Store(false)
-	g := &gated{clock: r.Clock.(*clocktesting.FakeClock)}
-	g.step(t, every)
-	r.gate.waiting.Wait()
-	if r.asked(t, a) == "" {
+	g := &testThrottle{clock: r.Clock.(*clocktesting.FakeClock)}
+	g.step(t, minInterval)
+	r.throttle.waiting.Wait()
+	if r.requestedAt(t, a) == "" {
 		t.Error("the push is lost")
 	}
 }
 
-func TestStartServesUntilItIsStopped(t *testing.T) {
+func TestStartServesUntilItsContextEnds(t *testing.T) {
 	r := New(Options{Client: newRig(t).api, Addr: "127.0.0.1:0", Clock: clocktesting.NewFakeClock(time.Unix(0, 0)), Log: logr.Discard()})
 	if r.ready(nil) == nil {
-		t.Error("ready before it listens")
+		t.Error("ready before Start")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.Start(ctx) }()
 	for deadline := time.Now().Add(time.Minute); r.ready(nil) != nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("it does not listen")
+			t.Fatal("not listening after a minute")
 		}
 	}
 	cancel()
@@ -328,6 +328,6 @@ func TestStartServesUntilItIsStopped(t *testing.T) {
 		t.Error(err)
 	}
 	if err := New(Options{Addr: "127.0.0.1:no", Clock: clocktesting.NewFakeClock(time.Unix(0, 0))}).Start(t.Context()); err == nil {
-		t.Error("an address that is none")
+		t.Error("no error for an invalid address")
 	}
 }

@@ -1,25 +1,25 @@
 package webhook
 
-// result is what became of a request.
+// result is the result of a request.
 type result string
 
 const (
-	// accepted: the source is being looked at.
+	// accepted: a reconcile of the source is requested.
 	accepted result = "accepted"
-	// gathered: it will be, together with what else comes until then.
-	gathered result = "gathered"
-	// seen: the same request came a moment ago.
-	seen result = "seen"
-	// ignored: nothing that the source takes was pushed.
+	// coalesced: a reconcile will be requested later, once for all pushes until then.
+	coalesced result = "coalesced"
+	// duplicate: the same request was received within dedupWindow.
+	duplicate result = "duplicate"
+	// ignored: the request is not a push, or the push does not affect the source.
 	ignored result = "ignored"
-	// refused: there is no source at the path, or the sender does not know its token.
-	refused result = "refused"
-	// invalid: the sender knows the token, and the body can't be read.
+	// rejected: there is no source at the path, or the sender does not know its token.
+	rejected result = "rejected"
+	// invalid: the sender knows the token, but the body is not a valid push.
 	invalid result = "invalid"
-	// tooLarge, unread and busy: it was not looked into; failed: the API server does
-	// not answer, or does not take it.
-	tooLarge result = "too_large"
-	unread   result = "unread"
-	busy     result = "busy"
-	failed   result = "failed"
+	// tooLarge, incomplete, busy: the body was not parsed.
+	tooLarge   result = "too_large"
+	incomplete result = "incomplete"
+	busy       result = "busy"
+	// failed: a request to the API server failed.
+	failed result = "failed"
 )

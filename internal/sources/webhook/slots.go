@@ -2,34 +2,34 @@ package webhook
 
 import "sync"
 
-// slots bound the requests whose bodies are held at a time: together, and those of
-// one path, so that who knows one path can't keep the others' senders out.
+// slots bound how many request bodies are in memory: in total, and per path, so that a sender that
+// knows one path cannot block the senders of other paths.
 type slots struct {
-	mu    sync.Mutex
-	taken int
-	at    map[string]int // by path
+	mu          sync.Mutex
+	taken       int
+	takenByPath map[string]int // by path
 }
 
-// take is false when there is no slot for a path. Each that was taken is given back.
-func (s *slots) take(path string) bool {
+// acquire acquires a slot for a path; false if none is free. The caller must release it.
+func (s *slots) acquire(path string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.taken == atATime || s.at[path] == atATimeOfOne {
+	if s.taken == maxConcurrent || s.takenByPath[path] == maxConcurrentPerPath {
 		return false
 	}
-	if s.at == nil {
-		s.at = map[string]int{}
+	if s.takenByPath == nil {
+		s.takenByPath = map[string]int{}
 	}
 	s.taken++
-	s.at[path]++
+	s.takenByPath[path]++
 	return true
 }
 
-func (s *slots) give(path string) {
+func (s *slots) release(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.taken--
-	if s.at[path]--; s.at[path] == 0 {
-		delete(s.at, path)
+	if s.takenByPath[path]--; s.takenByPath[path] == 0 {
+		delete(s.takenByPath, path)
 	}
 }

@@ -12,20 +12,20 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// hung is requests whose bodies do not end before the test does.
-type hung struct {
+// slowSenders sends requests whose bodies do not end until the test ends them.
+type slowSenders struct {
 	*rig
 	server *httptest.Server
 }
 
-func newHung(t *testing.T, r *rig) *hung {
-	h := &hung{rig: r, server: httptest.NewServer(r)}
+func newSlowSenders(t *testing.T, r *rig) *slowSenders {
+	h := &slowSenders{rig: r, server: httptest.NewServer(r)}
 	t.Cleanup(h.server.Close)
 	return h
 }
 
-// post is the answer to a request; of one that does not end, as it comes.
-func (h *hung) post(t *testing.T, path string, header http.Header, body io.Reader) int {
+// post sends a request and returns the status code. The response may arrive before the body ends.
+func (h *slowSenders) post(t *testing.T, path string, header http.Header, body io.Reader) int {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.server.URL+path, body)
 	if err != nil {
 		t.Error(err)
@@ -41,8 +41,8 @@ func (h *hung) post(t *testing.T, path string, header http.Header, body io.Reade
 	return res.StatusCode
 }
 
-// hold starts requests at a path, and returns what ends them and has their answers.
-func (h *hung) hold(t *testing.T, path string, n int) (end func(), codes chan int) {
+// hold starts n requests at a path. end ends their bodies; codes receives their status codes.
+func (h *slowSenders) hold(t *testing.T, path string, n int) (end func(), codes chan int) {
 	codes = make(chan int, n)
 	var ends []*io.PipeWriter
 	for range n {
@@ -57,7 +57,7 @@ func (h *hung) hold(t *testing.T, path string, n int) (end func(), codes chan in
 	}, codes
 }
 
-func (h *hung) taken(t *testing.T, want int) {
+func (h *slowSenders) expectSlots(t *testing.T, want int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
 		h.slots.mu.Lock()
@@ -72,36 +72,36 @@ func (h *hung) taken(t *testing.T, want int) {
 	}
 }
 
-func answered(t *testing.T, codes chan int, n, want int) {
+func expectCodes(t *testing.T, codes chan int, n, want int) {
 	t.Helper()
 	for range n {
 		select {
 		case code := <-codes:
 			if code != want {
-				t.Errorf("one that hung: %d, want %d", code, want)
+				t.Errorf("slow request: %d, want %d", code, want)
 			}
-		case <-time.After(time.Minute): // this server waits for a body for ever
-			t.Fatal("one that hung has no answer")
+		case <-time.After(time.Minute): // the test server has no read timeout
+			t.Fatal("a slow request has no response")
 		}
 	}
 }
 
-// Whoever does not know a path is told so before their body is read.
-func TestStrangersKeepNobodyOut(t *testing.T) {
+// A request at an unknown path is rejected before its body is read.
+func TestRequestsAtUnknownPathsTakeNoSlots(t *testing.T) {
 	a, secret := source("a", appsv1.GenericHMACWebhook)
-	h := newHung(t, newRig(t, a, secret))
-	end, codes := h.hold(t, Prefix+strings.Repeat("0", 64), atATime)
+	h := newSlowSenders(t, newRig(t, a, secret))
+	end, codes := h.hold(t, Prefix+strings.Repeat("0", 64), maxConcurrent)
 	defer end()
 	body := pushTo("a", "refs/heads/main")
 	if code := h.post(t, a.Status.WebhookPath, hmacOf(body), strings.NewReader(body)); code != http.StatusAccepted {
 		t.Errorf("a push: %d", code)
 	}
-	answered(t, codes, atATime, http.StatusNotFound)
-	h.taken(t, 0)
+	expectCodes(t, codes, maxConcurrent, http.StatusNotFound)
+	h.expectSlots(t, 0)
 }
 
-// A sender that does not end its requests holds the slots of one path.
-func TestRequestsAtATimeAreBounded(t *testing.T) {
+// Slow requests occupy only the slots of their path.
+func TestConcurrentRequestsAreBounded(t *testing.T) {
 	var sources []*appsv1.KsctlSource
 	r := newRig(t)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -114,7 +114,7 @@ func TestRequestsAtATimeAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h := newHung(t, r)
+	h := newSlowSenders(t, r)
 	push := func(i int) int {
 		body := pushTo(sources[i].Name, "refs/heads/main")
 		return h.post(t, sources[i].Status.WebhookPath, hmacOf(body), strings.NewReader(body))
@@ -122,29 +122,29 @@ func TestRequestsAtATimeAreBounded(t *testing.T) {
 	var ends []func()
 	var held []chan int
 	hold := func(i int) {
-		end, codes := h.hold(t, sources[i].Status.WebhookPath, atATimeOfOne)
+		end, codes := h.hold(t, sources[i].Status.WebhookPath, maxConcurrentPerPath)
 		ends, held = append(ends, end), append(held, codes)
-		h.taken(t, (i+1)*atATimeOfOne)
+		h.expectSlots(t, (i+1)*maxConcurrentPerPath)
 	}
 	hold(0)
 	if code := push(0); code != http.StatusServiceUnavailable {
-		t.Errorf("one more at the same path: %d", code)
+		t.Errorf("another request at the same path: %d", code)
 	}
 	if code := push(1); code != http.StatusAccepted {
-		t.Errorf("one at another path: %d", code)
+		t.Errorf("a request at another path: %d", code)
 	}
-	for i := 1; i < atATime/atATimeOfOne; i++ {
+	for i := 1; i < maxConcurrent/maxConcurrentPerPath; i++ {
 		hold(i)
 	}
 	if code := push(4); code != http.StatusServiceUnavailable {
-		t.Errorf("one more of all: %d", code)
+		t.Errorf("another request beyond the total limit: %d", code)
 	}
 	for i, end := range ends {
 		end()
-		answered(t, held[i], atATimeOfOne, http.StatusNotFound)
+		expectCodes(t, held[i], maxConcurrentPerPath, http.StatusNotFound)
 	}
-	h.taken(t, 0)
+	h.expectSlots(t, 0)
 	if code := push(4); code != http.StatusAccepted {
-		t.Errorf("afterwards: %d", code)
+		t.Errorf("after the slow requests ended: %d", code)
 	}
 }

@@ -12,115 +12,119 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// Bounds of what senders that know a token may start.
+// Limits for senders that know a token.
 const (
-	// burst is how many pushes of a source start a look at once, when there were
-	// none for a while; then it is one each every.
-	burst = 20
-	every = 3 * time.Second
-	// remembered is how many requests of a source are known again, and rememberFor
-	// how long: a push back to a commit, and one that a person sends again, count.
-	remembered  = 256
-	rememberFor = time.Minute
-	// maxSources bounds the memory: the state of those that had no push for longest goes.
+	// burst is how many pushes of a source are handed on at once after a quiet time; further ones
+	// are handed on at minInterval.
+	burst       = 20
+	minInterval = 3 * time.Second
+	// maxRemembered is how many requests of a source are remembered to detect duplicates, and
+	// dedupWindow for how long. It is short, so that a push back to an earlier commit and a manual
+	// redelivery count.
+	maxRemembered = 256
+	dedupWindow   = time.Minute
+	// maxSources bounds the memory: the state of the least recently pushed sources is evicted.
 	maxSources = 10_000
 )
 
-// gate lets each request through once, and not too many.
-type gate struct {
+// throttle drops duplicate requests, and bounds the rate at which reconciles are requested for a
+// source by coalescing pushes.
+type throttle struct {
 	clock clock.Clock
-	// ctx ends what waits, and waiting counts it.
+	// ctx ends the delayed reconcile requests, waiting counts them.
 	ctx     context.Context
 	waiting sync.WaitGroup
-	states  *lru.Cache // *state by types.UID
-	mu      sync.Mutex // while a state is made
+	states  *lru.Cache // *sourceState by types.UID
+	mu      sync.Mutex // guards the creation of a state
 }
 
-// state of one source.
-type state struct {
-	rate *rate.Limiter
-	mu   sync.Mutex
-	seen *lru.Cache // time.Time by identity
-	// gathering is true while a look is to come, for all pushes until then.
-	gathering bool
+// sourceState is the state of one source.
+type sourceState struct {
+	limiter *rate.Limiter
+	mu      sync.Mutex
+	seen    *lru.Cache // time.Time by delivery ID
+	// pending is true while a delayed reconcile request is pending. It covers all pushes until it
+	// is sent.
+	pending bool
 }
 
-func newGate(ctx context.Context, c clock.Clock) *gate {
-	return &gate{clock: c, ctx: ctx, states: lru.New(maxSources)}
+func newThrottle(ctx context.Context, c clock.Clock) *throttle {
+	return &throttle{clock: c, ctx: ctx, states: lru.New(maxSources)}
 }
 
-func (g *gate) of(source types.UID) *state {
+func (g *throttle) stateOf(source types.UID) *sourceState {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if s, ok := g.states.Get(source); ok {
-		return s.(*state)
+		return s.(*sourceState)
 	}
-	s := &state{rate: rate.NewLimiter(rate.Every(every), burst), seen: lru.New(remembered)}
+	s := &sourceState{limiter: rate.NewLimiter(rate.Every(minInterval), burst), seen: lru.New(maxRemembered)}
 	g.states.Add(source, s)
 	return s
 }
 
-// pass starts a look, unless the request was seen just now. Beyond the rate, and when
-// it could not be started, it is started later, once for all that came meanwhile;
-// and failed, and to be sent again, where that would not help. A nil identity is
-// never known again.
-func (g *gate) pass(source types.UID, identity *[32]byte, start func(context.Context) error) result {
-	s := g.of(source)
+// admit calls start, which requests a reconcile, unless the request is a duplicate. Beyond the
+// rate, and if start fails, it calls start later, once for all pushes until then. If a retry of
+// start cannot succeed, the result is failed and the sender has to send the request again. A nil id
+// is never a duplicate.
+func (g *throttle) admit(source types.UID, id *[32]byte, start func(context.Context) error) result {
+	s := g.stateOf(source)
 	s.mu.Lock()
 	now := g.clock.Now()
-	if identity != nil {
-		if at, ok := s.seen.Get(*identity); ok && now.Sub(at.(time.Time)) < rememberFor {
+	if id != nil {
+		if at, ok := s.seen.Get(*id); ok && now.Sub(at.(time.Time)) < dedupWindow {
 			s.mu.Unlock()
-			return seen
+			return duplicate
 		}
-		s.seen.Add(*identity, now)
+		s.seen.Add(*id, now)
 	}
-	if s.gathering {
+	if s.pending {
 		s.mu.Unlock()
-		return gathered
+		return coalesced
 	}
-	wait := s.rate.ReserveN(now, 1).DelayFrom(now)
-	s.gathering = wait > 0
+	wait := s.limiter.ReserveN(now, 1).DelayFrom(now)
+	s.pending = wait > 0
 	s.mu.Unlock()
 	if wait == 0 {
 		switch err := start(g.ctx); {
 		case err == nil:
 			return accepted
-		case final(err):
-			s.forget(identity)
+		case isTerminal(err):
+			s.forget(id)
 			return failed
 		}
-		if wait = s.retry(g.clock.Now()); wait == 0 {
-			return gathered
+		if wait = s.scheduleRetry(g.clock.Now()); wait == 0 {
+			return coalesced
 		}
 	}
-	g.waiting.Go(func() { g.later(s, wait, start) })
-	return gathered
+	g.waiting.Go(func() { g.startLater(s, wait, start) })
+	return coalesced
 }
 
-// retry says how long a look that failed has to wait; 0 if another is to come.
-func (s *state) retry(now time.Time) time.Duration {
+// scheduleRetry returns the delay before start is retried; 0 if another call is pending already.
+func (s *sourceState) scheduleRetry(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gathering {
+	if s.pending {
 		return 0
 	}
-	s.gathering = true
-	return max(every, s.rate.ReserveN(now, 1).DelayFrom(now))
+	s.pending = true
+	return max(minInterval, s.limiter.ReserveN(now, 1).DelayFrom(now))
 }
 
-// final is true for what the API server won't take however often it is asked.
-func final(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) }
+// isTerminal reports whether the API server will reject the request on every retry.
+func isTerminal(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) }
 
-// forget lets a request through when it comes again.
-func (s *state) forget(identity *[32]byte) {
-	if identity != nil {
-		s.seen.Remove(*identity)
+// forget makes a repetition of the request count as new.
+func (s *sourceState) forget(id *[32]byte) {
+	if id != nil {
+		s.seen.Remove(*id)
 	}
 }
 
-// later starts a look after a while, until that succeeds or can't, or the process ends.
-func (g *gate) later(s *state, wait time.Duration, start func(context.Context) error) {
+// startLater calls start after a delay, and retries until it succeeds, fails terminally, or the
+// process ends.
+func (g *throttle) startLater(s *sourceState, wait time.Duration, start func(context.Context) error) {
 	for {
 		timer := g.clock.NewTimer(wait)
 		select {
@@ -130,16 +134,16 @@ func (g *gate) later(s *state, wait time.Duration, start func(context.Context) e
 		case <-timer.C():
 		}
 		s.mu.Lock()
-		s.gathering = false // what comes from now on is not in this look
+		s.pending = false // pushes from now on are not covered by this call
 		s.mu.Unlock()
 		err := start(g.ctx)
-		if final(err) {
-			s.seen.Clear() // whatever was gathered may be sent again
+		if isTerminal(err) {
+			s.seen.Clear() // senders may send the coalesced pushes again
 		}
-		if err == nil || final(err) {
+		if err == nil || isTerminal(err) {
 			return
 		}
-		if wait = s.retry(g.clock.Now()); wait == 0 {
+		if wait = s.scheduleRetry(g.clock.Now()); wait == 0 {
 			return
 		}
 	}

@@ -11,19 +11,19 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// gated is a gate whose looks are counted.
-type gated struct {
-	*gate
-	clock *clocktesting.FakeClock
-	looks chan struct{}
-	fail  chan error // what the next look ends with
-	n     byte
+// testThrottle is a throttle that counts the calls of start.
+type testThrottle struct {
+	*throttle
+	clock  *clocktesting.FakeClock
+	starts chan struct{}
+	fail   chan error // errors of the next calls of start
+	n      byte
 }
 
-func newGated(t *testing.T) *gated {
+func newTestThrottle(t *testing.T) *testThrottle {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
-	g := &gated{gate: newGate(ctx, c), clock: c, looks: make(chan struct{}, 1000), fail: make(chan error, 10)}
+	g := &testThrottle{throttle: newThrottle(ctx, c), clock: c, starts: make(chan struct{}, 1000), fail: make(chan error, 10)}
 	t.Cleanup(func() {
 		cancel()
 		g.waiting.Wait()
@@ -31,8 +31,8 @@ func newGated(t *testing.T) *gated {
 	return g
 }
 
-func (g *gated) start(context.Context) error {
-	g.looks <- struct{}{}
+func (g *testThrottle) start(context.Context) error {
+	g.starts <- struct{}{}
 	select {
 	case err := <-g.fail:
 		return err
@@ -41,180 +41,180 @@ func (g *gated) start(context.Context) error {
 	}
 }
 
-// push is a request that never came before.
-func (g *gated) push(source string) result {
+// push admits a request with a new ID.
+func (g *testThrottle) push(source string) result {
 	g.n++
-	return g.again(source, g.n)
+	return g.admitID(source, g.n)
 }
 
-func (g *gated) again(source string, n byte) result {
-	return g.pass(uid(source), &[32]byte{n}, g.start)
+func (g *testThrottle) admitID(source string, n byte) result {
+	return g.admit(uid(source), &[32]byte{n}, g.start)
 }
 
-// waits until somebody waits for the clock, then lets time pass.
-func (g *gated) step(t *testing.T, d time.Duration) {
+// step waits until a timer of the clock is set, then advances the clock.
+func (g *testThrottle) step(t *testing.T, d time.Duration) {
 	t.Helper()
 	deadline := time.After(time.Minute)
 	for !g.clock.HasWaiters() {
 		select {
 		case <-deadline:
-			t.Fatal("nothing is to come")
+			t.Fatal("no timer is set")
 		case <-time.After(time.Millisecond):
 		}
 	}
 	g.clock.Step(d)
 }
 
-func (g *gated) look(t *testing.T) {
+func (g *testThrottle) expectStart(t *testing.T) {
 	t.Helper()
 	select {
-	case <-g.looks:
+	case <-g.starts:
 	case <-time.After(time.Minute):
-		t.Fatal("no look")
+		t.Fatal("start was not called")
 	}
 }
 
-func TestARequestCountsOnce(t *testing.T) {
-	g := newGated(t)
-	if r := g.again("a", 1); r != accepted {
+func TestAdmitDropsDuplicates(t *testing.T) {
+	g := newTestThrottle(t)
+	if r := g.admitID("a", 1); r != accepted {
 		t.Errorf("first: %s", r)
 	}
-	if r := g.again("a", 1); r != seen {
+	if r := g.admitID("a", 1); r != duplicate {
 		t.Errorf("again: %s", r)
 	}
-	if r := g.again("b", 1); r != accepted {
-		t.Errorf("of another source: %s", r)
+	if r := g.admitID("b", 1); r != accepted {
+		t.Errorf("another source: %s", r)
 	}
-	if len(g.looks) != 2 {
-		t.Errorf("%d looks, want 2", len(g.looks))
+	if len(g.starts) != 2 {
+		t.Errorf("%d calls of start, want 2", len(g.starts))
 	}
 }
 
-// As when a branch is pushed back to where it was.
-func TestARequestCountsAgainAfterAMinute(t *testing.T) {
-	g := newGated(t)
+// For example, a branch is pushed back to an earlier commit.
+func TestDuplicateCountsAgainAfterTheWindow(t *testing.T) {
+	g := newTestThrottle(t)
 	for i, c := range []struct {
 		after time.Duration
 		n     byte
 		want  result
 	}{
-		{0, 'A', accepted}, {rememberFor / 2, 'B', accepted}, {rememberFor/2 - 1, 'A', seen}, // which does not prolong it
-		{1, 'A', accepted}, {0, 'A', seen}, {0, 'B', seen}, {rememberFor / 2, 'B', accepted}, {0, 'A', seen},
+		{0, 'A', accepted}, {dedupWindow / 2, 'B', accepted}, {dedupWindow/2 - 1, 'A', duplicate}, // a duplicate does not extend the window
+		{1, 'A', accepted}, {0, 'A', duplicate}, {0, 'B', duplicate}, {dedupWindow / 2, 'B', accepted}, {0, 'A', duplicate},
 	} {
 		g.clock.Step(c.after)
-		if r := g.again("a", c.n); r != c.want {
+		if r := g.admitID("a", c.n); r != c.want {
 			t.Errorf("request %d, %c: %s, want %s", i, c.n, r, c.want)
 		}
 	}
 }
 
-func TestTheLastRequestsAreRemembered(t *testing.T) {
-	g := newGated(t)
-	for n := range byte(remembered - 1) {
-		g.again("a", n)
+func TestAdmitRemembersTheLastRequests(t *testing.T) {
+	g := newTestThrottle(t)
+	for n := range byte(maxRemembered - 1) {
+		g.admitID("a", n)
 	}
-	if r := g.again("a", 0); r != seen {
-		t.Errorf("after %d others: %s", remembered-2, r)
+	if r := g.admitID("a", 0); r != duplicate {
+		t.Errorf("after %d others: %s", maxRemembered-2, r)
 	}
 }
 
-var refusals = map[string]error{
+var terminalErrors = map[string]error{
 	"forbidden": apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("no rights")),
 	"invalid":   apierrors.NewInvalid(schema.GroupKind{}, "a", nil),
 }
 
-// What the API server refuses is not tried for ever, and counts when it is sent again.
-func TestALookThatIsRefusedIsForTheSenderToTryAgain(t *testing.T) {
-	for name, err := range refusals {
-		g := newGated(t)
+// A terminal error is not retried, and the request counts when it is sent again.
+func TestTerminalErrorLetsTheSenderRetry(t *testing.T) {
+	for name, err := range terminalErrors {
+		g := newTestThrottle(t)
 		g.fail <- err
-		if r := g.again("a", 1); r != failed {
+		if r := g.admitID("a", 1); r != failed {
 			t.Errorf("%s: %s", name, r)
 		}
-		if r := g.again("a", 1); r != accepted {
-			t.Errorf("%s, again: %s", name, r)
+		if r := g.admitID("a", 1); r != accepted {
+			t.Errorf("%s, second request: %s", name, r)
 		}
-		if r := g.again("a", 1); r != seen {
-			t.Errorf("%s, once more: %s", name, r)
+		if r := g.admitID("a", 1); r != duplicate {
+			t.Errorf("%s, third request: %s", name, r)
 		}
 	}
 }
 
-func TestALookToComeThatIsRefusedIsNotTriedForEver(t *testing.T) {
-	for name, err := range refusals {
-		g := newGated(t)
+func TestDelayedStartEndsOnTerminalError(t *testing.T) {
+	for name, err := range terminalErrors {
+		g := newTestThrottle(t)
 		g.fail <- errors.New("no API server")
 		g.fail <- err
-		if r := g.again("a", 1); r != gathered {
+		if r := g.admitID("a", 1); r != coalesced {
 			t.Errorf("%s: %s", name, r)
 		}
-		g.step(t, every)
+		g.step(t, minInterval)
 		g.waiting.Wait()
-		if r := g.again("a", 1); r != accepted || len(g.looks) != 3 {
-			t.Errorf("%s, again: %s, %d looks", name, r, len(g.looks))
+		if r := g.admitID("a", 1); r != accepted || len(g.starts) != 3 {
+			t.Errorf("%s, second request: %s, %d calls of start", name, r, len(g.starts))
 		}
 	}
 }
 
-func TestWithoutANameItMayComeAgain(t *testing.T) {
-	g := newGated(t)
+func TestAdmitWithoutIDIsNeverADuplicate(t *testing.T) {
+	g := newTestThrottle(t)
 	for range 2 {
-		if r := g.pass(uid("a"), nil, g.start); r != accepted {
+		if r := g.admit(uid("a"), nil, g.start); r != accepted {
 			t.Error(r)
 		}
 	}
 }
 
-// Beyond the rate nothing is lost, and one look does for all.
-func TestPushesBeyondTheRateAreGathered(t *testing.T) {
-	g := newGated(t)
+// Beyond the rate no push is lost, and one call of start covers all of them.
+func TestPushesBeyondTheRateAreCoalesced(t *testing.T) {
+	g := newTestThrottle(t)
 	for i := range burst {
 		if r := g.push("a"); r != accepted {
 			t.Fatalf("push %d: %s", i, r)
 		}
 	}
 	for range 100 {
-		if r := g.push("a"); r != gathered {
-			t.Fatalf("a push too many: %s", r)
+		if r := g.push("a"); r != coalesced {
+			t.Fatalf("push beyond the rate: %s", r)
 		}
 	}
-	if len(g.looks) != burst {
-		t.Errorf("%d looks, want %d", len(g.looks), burst)
+	if len(g.starts) != burst {
+		t.Errorf("%d calls of start, want %d", len(g.starts), burst)
 	}
 	if r := g.push("b"); r != accepted {
 		t.Errorf("another source: %s", r)
 	}
-	g.look(t)
+	g.expectStart(t)
 	for range burst {
-		g.look(t)
+		g.expectStart(t)
 	}
-	g.step(t, every)
-	g.look(t)
-	if len(g.looks) != 0 {
-		t.Errorf("%d looks more", len(g.looks))
+	g.step(t, minInterval)
+	g.expectStart(t)
+	if len(g.starts) != 0 {
+		t.Errorf("%d more calls of start", len(g.starts))
 	}
 	g.waiting.Wait()
-	if r := g.push("a"); r != gathered {
-		t.Errorf("at once after it: %s", r)
+	if r := g.push("a"); r != coalesced {
+		t.Errorf("immediately afterwards: %s", r)
 	}
-	g.step(t, every)
-	g.look(t)
+	g.step(t, minInterval)
+	g.expectStart(t)
 }
 
-func TestALookThatFailsIsTriedAgain(t *testing.T) {
-	g := newGated(t)
+func TestFailedStartIsRetried(t *testing.T) {
+	g := newTestThrottle(t)
 	g.fail <- errors.New("no API server")
 	g.fail <- errors.New("still none")
-	if r := g.push("a"); r != gathered {
+	if r := g.push("a"); r != coalesced {
 		t.Errorf("got %s", r)
 	}
-	g.look(t)
-	if r := g.push("a"); r != gathered {
+	g.expectStart(t)
+	if r := g.push("a"); r != coalesced {
 		t.Errorf("meanwhile: %s", r)
 	}
 	for range 2 {
-		g.step(t, every)
-		g.look(t)
+		g.step(t, minInterval)
+		g.expectStart(t)
 	}
 	g.waiting.Wait()
 	if r := g.push("a"); r != accepted {
@@ -222,10 +222,10 @@ func TestALookThatFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestNothingWaitsWhenTheProcessEnds(t *testing.T) {
+func TestDelayedStartEndsWithTheProcess(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	g := newGate(ctx, clocktesting.NewFakeClock(time.Unix(0, 0)))
-	g.pass(uid("a"), nil, func(context.Context) error { return errors.New("no API server") })
+	g := newThrottle(ctx, clocktesting.NewFakeClock(time.Unix(0, 0)))
+	g.admit(uid("a"), nil, func(context.Context) error { return errors.New("no API server") })
 	cancel()
 	g.waiting.Wait()
 }

@@ -1,3 +1,3 @@
-// Package events hands on what happened to objects, so that no reconcile waits
-// for whoever wants to know it, and so that writes go before words.
+// Package events forwards Kubernetes events in the background, so that no reconcile waits for a
+// receiver of events, and so that writes of objects have priority over events.
 package events

@@ -18,47 +18,49 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// Capacity is how many events a Queue holds; the oldest give way to new ones.
+// Capacity is the maximum number of events in a Queue. When it is full, the oldest event is
+// dropped.
 const Capacity = 10000
 
 const (
-	// few events are handed on at once. More in a row come of a change of many
-	// objects, whose writes they would delay.
-	few = 10
-	// slowly the others are handed on while more keep coming,
-	slowly = 100 * time.Millisecond
-	// and quickly when none has come for so long, or when so many wait. Not at once:
-	// the recorder of client-go drops what comes faster than it is written.
-	quiet   = 500 * time.Millisecond
-	many    = 1000
-	quickly = 5 * time.Millisecond
+	// burst is the number of events that are forwarded without delay. More events in a row result
+	// from a change of many objects, and would delay the writes of these objects.
+	burst = 10
+	// slowInterval is the pause after each further event while new events arrive.
+	slowInterval = 100 * time.Millisecond
+	// fastInterval is the pause if no event arrived for quietPeriod, or if more than backlog events
+	// wait. It is not zero, because the recorder of client-go drops events that arrive faster than
+	// it writes them.
+	quietPeriod  = 500 * time.Millisecond
+	backlog      = 1000
+	fastInterval = 5 * time.Millisecond
 )
 
-// Queue is an event recorder that hands on from a goroutine of its own, in order.
-// It has to be started; what it still holds when it is to end, it hands on without
-// pauses, but for no longer than Linger. What comes after that is handed on by who
-// says it: reconciles that end together with the queue still have something to say.
+// Queue is an event recorder that forwards events in order, from its own goroutine, which Start
+// runs. When the context of Start ends, it forwards the remaining events without pauses, for at
+// most DrainTimeout. Later events are forwarded synchronously by their caller: reconciles that end
+// together with the queue still record events.
 type Queue struct {
-	// To gets the events. It gets references instead of objects.
-	To     record.EventRecorder
-	Scheme *runtime.Scheme
-	Clock  clock.Clock
-	// Linger is how long the end may take; an event that is being handed on is
-	// waited for in any case.
-	Linger time.Duration
-	// Dropped is called for each event that gave way; nil for nobody.
-	Dropped func()
-	// Held is called with how many events wait, each time that it changes; nil for
-	// nobody. It must not wait.
-	Held func(int)
+	// Recorder receives the events, with references instead of objects.
+	Recorder record.EventRecorder
+	Scheme   *runtime.Scheme
+	Clock    clock.Clock
+	// DrainTimeout is the maximum time to forward the remaining events. An event that is being
+	// forwarded is not interrupted.
+	DrainTimeout time.Duration
+	// OnDrop, if not nil, is called for each dropped event.
+	OnDrop func()
+	// OnLength, if not nil, is called with the number of waiting events whenever it changes. It
+	// must not block.
+	OnLength func(int)
 
-	mu   sync.Mutex
-	held []event
-	last time.Time // when the latest came
-	row  int       // how many were handed on since it was quiet
-	over bool      // nobody takes what is held any more
-	wake chan struct{}
-	init sync.Once
+	mu        sync.Mutex
+	waiting   []event
+	latest    time.Time // time of the latest event
+	forwarded int       // number of events forwarded since the last quiet period
+	closed    bool      // Start has returned, or is about to
+	wake      chan struct{}
+	init      sync.Once
 }
 
 var (
@@ -67,7 +69,7 @@ var (
 )
 
 type event struct {
-	about                 *corev1.ObjectReference
+	ref                   *corev1.ObjectReference
 	annotations           map[string]string
 	kind, reason, message string
 }
@@ -88,38 +90,38 @@ func (q *Queue) AnnotatedEventf(object runtime.Object, annotations map[string]st
 }
 
 func (q *Queue) add(object runtime.Object, annotations map[string]string, kind, reason, message string) {
-	about, err := reference.GetReference(q.Scheme, object)
+	ref, err := reference.GetReference(q.Scheme, object)
 	if err != nil {
-		return // no kind of ours: nobody could find the event
+		return // the scheme does not have the type, so the event could not reference the object
 	}
-	e := event{about: about, annotations: annotationsOf(object, annotations), kind: kind, reason: reason, message: message}
+	e := event{ref: ref, annotations: annotationsOf(object, annotations), kind: kind, reason: reason, message: message}
 	q.mu.Lock()
-	if q.over {
+	if q.closed {
 		q.mu.Unlock()
-		q.hand(e)
+		q.forward(e)
 		return
 	}
-	if len(q.held) == Capacity {
-		q.held = q.held[1:]
-		if q.Dropped != nil {
-			q.Dropped()
+	if len(q.waiting) == Capacity {
+		q.waiting = q.waiting[1:]
+		if q.OnDrop != nil {
+			q.OnDrop()
 		}
 	}
 	now := q.Clock.Now()
-	if len(q.held) == 0 && now.Sub(q.last) >= quiet {
-		q.row = 0
+	if len(q.waiting) == 0 && now.Sub(q.latest) >= quietPeriod {
+		q.forwarded = 0
 	}
-	q.held, q.last = append(q.held, e), now
-	q.tell()
+	q.waiting, q.latest = append(q.waiting, e), now
+	q.reportLength()
 	q.mu.Unlock()
 	select {
-	case q.woken() <- struct{}{}:
-	default: // it knows
+	case q.wakeup() <- struct{}{}:
+	default: // a wakeup is pending
 	}
 }
 
-// annotationsOf an event are also those of the object that are for whoever
-// receives events (https://fluxcd.io/flux/components/notification/events/).
+// annotationsOf returns the annotations of an event, together with those of the object that are
+// meant for event receivers (https://fluxcd.io/flux/components/notification/events/).
 func annotationsOf(object runtime.Object, annotations map[string]string) map[string]string {
 	out := maps.Clone(annotations)
 	if o, err := meta.Accessor(object); err == nil {
@@ -135,86 +137,87 @@ func annotationsOf(object runtime.Object, annotations map[string]string) map[str
 	return out
 }
 
-func (q *Queue) woken() chan struct{} {
+func (q *Queue) wakeup() chan struct{} {
 	q.init.Do(func() { q.wake = make(chan struct{}, 1) })
 	return q.wake
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: it ends together
-// with the reconciles, which a manager ends after everything that needs no leader.
+// NeedLeaderElection implements manager.LeaderElectionRunnable. It is true, so that the queue ends
+// together with the reconciles: a manager ends runnables that need no leader before these.
 func (*Queue) NeedLeaderElection() bool { return true }
 
-// Start hands on until ctx ends.
+// Start forwards events until ctx ends, and then the remaining ones.
 func (q *Queue) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
-		e, ok := q.take()
+		e, ok := q.next()
 		if !ok {
 			select {
 			case <-ctx.Done():
-			case <-q.woken():
+			case <-q.wakeup():
 			}
 			continue
 		}
-		q.hand(e)
+		q.forward(e)
 		q.pause(ctx)
 	}
-	for until := q.Clock.Now().Add(q.Linger); ; {
-		e, ok := q.final(until)
+	for deadline := q.Clock.Now().Add(q.DrainTimeout); ; {
+		e, ok := q.popUntil(deadline)
 		if !ok {
 			return nil
 		}
-		q.hand(e)
+		q.forward(e)
 	}
 }
 
-func (q *Queue) take() (event, bool) {
+func (q *Queue) next() (event, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.pop()
+	return q.popLocked()
 }
 
-// final is take until so late; then, or when nothing is held, the queue is over.
-func (q *Queue) final(until time.Time) (event, bool) {
+// popUntil returns the next event before a deadline. After the deadline, or if no event is left, it
+// closes the queue.
+func (q *Queue) popUntil(deadline time.Time) (event, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.Clock.Now().Before(until) {
-		if e, ok := q.pop(); ok {
+	if q.Clock.Now().Before(deadline) {
+		if e, ok := q.popLocked(); ok {
 			return e, true
 		}
 	}
-	q.over = true
+	q.closed = true
 	return event{}, false
 }
 
-// pop is called with the lock held.
-func (q *Queue) pop() (event, bool) {
-	if len(q.held) == 0 {
-		q.held = nil // with what was taken from its front
+// popLocked removes the first event. The caller holds the lock.
+func (q *Queue) popLocked() (event, bool) {
+	if len(q.waiting) == 0 {
+		q.waiting = nil // frees the array, including the removed front
 		return event{}, false
 	}
-	e := q.held[0]
-	q.held[0] = event{}
-	q.held = q.held[1:]
-	q.row++
-	q.tell()
+	e := q.waiting[0]
+	q.waiting[0] = event{}
+	q.waiting = q.waiting[1:]
+	q.forwarded++
+	q.reportLength()
 	return e, true
 }
 
-// tell is called with the lock held.
-func (q *Queue) tell() {
-	if q.Held != nil {
-		q.Held(len(q.held))
+// reportLength calls OnLength. The caller holds the lock.
+func (q *Queue) reportLength() {
+	if q.OnLength != nil {
+		q.OnLength(len(q.waiting))
 	}
 }
 
-func (q *Queue) hand(e event) {
-	q.To.AnnotatedEventf(e.about, e.annotations, e.kind, e.reason, "%s", e.message)
+func (q *Queue) forward(e event) {
+	q.Recorder.AnnotatedEventf(e.ref, e.annotations, e.kind, e.reason, "%s", e.message)
 }
 
-// pause waits as long as the next event is to stand back.
+// pause waits before the next event, for the time that delay returns.
 func (q *Queue) pause(ctx context.Context) {
 	q.mu.Lock()
-	d := standBack(q.row, len(q.held), q.Clock.Since(q.last))
+	d := delay(q.forwarded, len(q.waiting), q.Clock.Since(q.latest))
 	q.mu.Unlock()
 	if d == 0 {
 		return
@@ -227,15 +230,16 @@ func (q *Queue) pause(ctx context.Context) {
 	}
 }
 
-// standBack is how long the next of so many events that are held waits, after so
-// many in a row, when the latest came so long ago.
-func standBack(row, held int, since time.Duration) time.Duration {
+// delay returns the pause before the next event. forwarded is the number of events since the last
+// quiet period, waiting the number of events in the queue, and since the time since the latest
+// event arrived.
+func delay(forwarded, waiting int, since time.Duration) time.Duration {
 	switch {
-	case row < few:
+	case forwarded < burst:
 		return 0
-	case since < quiet && held <= many:
-		return slowly
+	case since < quietPeriod && waiting <= backlog:
+		return slowInterval
 	default:
-		return quickly
+		return fastInterval
 	}
 }

@@ -16,52 +16,52 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// notes keeps what it is told, and when.
-type notes struct {
-	mu    sync.Mutex
-	began time.Time
-	told  []string
-	at    []time.Duration
-	with  []map[string]string
-	about []runtime.Object
-	// hold, when set, is waited for with each event.
-	hold chan struct{}
+// fakeRecorder records events, and when they were received.
+type fakeRecorder struct {
+	mu          sync.Mutex
+	began       time.Time
+	events      []string
+	at          []time.Duration
+	annotations []map[string]string
+	objects     []runtime.Object
+	// hold, if set, blocks each event until the channel is closed.
+	block chan struct{}
 }
 
-func (n *notes) AnnotatedEventf(object runtime.Object, annotations map[string]string, kind, reason, format string, args ...any) {
-	if n.hold != nil {
-		<-n.hold
+func (n *fakeRecorder) AnnotatedEventf(object runtime.Object, annotations map[string]string, kind, reason, format string, args ...any) {
+	if n.block != nil {
+		<-n.block
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.told = append(n.told, fmt.Sprintf("%s %s "+format, append([]any{kind, reason}, args...)...))
+	n.events = append(n.events, fmt.Sprintf("%s %s "+format, append([]any{kind, reason}, args...)...))
 	n.at = append(n.at, time.Since(n.began))
-	n.with = append(n.with, annotations)
-	n.about = append(n.about, object)
+	n.annotations = append(n.annotations, annotations)
+	n.objects = append(n.objects, object)
 }
 
-func (n *notes) Event(object runtime.Object, kind, reason, message string) {
+func (n *fakeRecorder) Event(object runtime.Object, kind, reason, message string) {
 	n.AnnotatedEventf(object, nil, kind, reason, "%s", message)
 }
 
-func (n *notes) Eventf(object runtime.Object, kind, reason, format string, args ...any) {
+func (n *fakeRecorder) Eventf(object runtime.Object, kind, reason, format string, args ...any) {
 	n.AnnotatedEventf(object, nil, kind, reason, format, args...)
 }
 
-func (n *notes) count() int {
+func (n *fakeRecorder) count() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return len(n.told)
+	return len(n.events)
 }
 
 var object = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "web", UID: "u", ResourceVersion: "7",
 	Annotations: map[string]string{"event.toolkit.fluxcd.io/branch": "main", "other": "x"}}}
 
-// running starts a queue; stop ends it and waits.
-func running(t *testing.T, to *notes, q *Queue) (stop func()) {
+// startQueue starts a queue; stop ends it and waits.
+func startQueue(t *testing.T, to *fakeRecorder, q *Queue) (stop func()) {
 	t.Helper()
 	to.began = time.Now()
-	q.To, q.Scheme, q.Clock = to, scheme.Scheme, clock.RealClock{}
+	q.Recorder, q.Scheme, q.Clock = to, scheme.Scheme, clock.RealClock{}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- q.Start(ctx) }()
@@ -73,135 +73,135 @@ func running(t *testing.T, to *notes, q *Queue) (stop func()) {
 	}
 }
 
-func TestWhatIsHandedOn(t *testing.T) {
+func TestQueueForwardsEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		to, q := &notes{}, &Queue{}
-		stop := running(t, to, q)
+		to, q := &fakeRecorder{}, &Queue{}
+		stop := startQueue(t, to, q)
 		q.AnnotatedEventf(object, map[string]string{"apps.ksctl.com/revision": "main@1"}, "Normal", "Done", "%d%% of %s", 100, "it")
 		q.Event(object, "Warning", "Failed", "100%")
 		q.Eventf(object, "Normal", "Done", "%d", 3)
 		synctest.Wait()
 		stop()
-		if want := []string{"Normal Done 100% of it", "Warning Failed 100%", "Normal Done 3"}; !slices.Equal(to.told, want) {
-			t.Errorf("told %q, want %q", to.told, want)
+		if want := []string{"Normal Done 100% of it", "Warning Failed 100%", "Normal Done 3"}; !slices.Equal(to.events, want) {
+			t.Errorf("got events %q, want %q", to.events, want)
 		}
-		if got := fmt.Sprint(to.with[0]); got != "map[apps.ksctl.com/revision:main@1 event.toolkit.fluxcd.io/branch:main]" {
-			t.Errorf("annotations %s", got)
+		if got := fmt.Sprint(to.annotations[0]); got != "map[apps.ksctl.com/revision:main@1 event.toolkit.fluxcd.io/branch:main]" {
+			t.Errorf("got annotations %s", got)
 		}
-		ref, ok := to.about[0].(*corev1.ObjectReference)
+		ref, ok := to.objects[0].(*corev1.ObjectReference)
 		if !ok || ref.Kind != "ConfigMap" || ref.Namespace != "team" || ref.Name != "web" || ref.UID != "u" {
-			t.Errorf("about %v", to.about[0])
+			t.Errorf("got reference %v", to.objects[0])
 		}
 	})
 }
 
-func TestManyStandBack(t *testing.T) {
+func TestQueueDelaysManyEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		to, q := &notes{}, &Queue{}
-		stop := running(t, to, q)
+		to, q := &fakeRecorder{}, &Queue{}
+		stop := startQueue(t, to, q)
 		defer stop()
-		// A change of 200 objects, one each 20 ms.
+		// A change of 200 objects, one every 20 ms.
 		for range 200 {
 			q.Event(object, "Normal", "Done", "")
 			time.Sleep(20 * time.Millisecond)
 		}
-		if n := to.count(); n < few+30 || n > few+45 {
-			t.Errorf("after four seconds of events %d were told, want some %d", n, few+40)
+		if n := to.count(); n < burst+30 || n > burst+45 {
+			t.Errorf("got %d events after four seconds, want about %d", n, burst+40)
 		}
 		time.Sleep(2 * time.Second)
 		if n := to.count(); n != 200 {
-			t.Errorf("two seconds after the last %d were told, want all", n)
+			t.Errorf("got %d events two seconds after the last one, want all 200", n)
 		}
 		q.Event(object, "Normal", "Done", "")
 		synctest.Wait()
 		if n := to.count(); n != 201 {
-			t.Error("one event after a while has to wait")
+			t.Error("an event after a quiet period was delayed")
 		}
 	})
 }
 
-func TestStandBack(t *testing.T) {
+func TestDelay(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		row, held int
 		since     time.Duration
 		want      time.Duration
 	}{
-		{"the first", 1, 0, 0, 0},
-		{"the last of few", few - 1, 5, 0, 0},
-		{"one more", few, 5, 0, slowly},
-		{"when it is quiet", few, 5, quiet, quickly},
-		{"when many wait", few, many + 1, 0, quickly},
+		{"first event", 1, 0, 0, 0},
+		{"last of the burst", burst - 1, 5, 0, 0},
+		{"first after the burst", burst, 5, 0, slowInterval},
+		{"after a quiet period", burst, 5, quietPeriod, fastInterval},
+		{"with a backlog", burst, backlog + 1, 0, fastInterval},
 	} {
-		if got := standBack(c.row, c.held, c.since); got != c.want {
-			t.Errorf("%s waits %s, want %s", c.name, got, c.want)
+		if got := delay(c.row, c.held, c.since); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
 		}
 	}
 }
 
-func TestNobodyWaitsForAReceiver(t *testing.T) {
+func TestQueueDropsOldestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dropped := 0
-		to, q := &notes{hold: make(chan struct{})}, &Queue{Dropped: func() { dropped++ }}
-		stop := running(t, to, q)
+		to, q := &fakeRecorder{block: make(chan struct{})}, &Queue{OnDrop: func() { dropped++ }}
+		stop := startQueue(t, to, q)
 		q.Event(object, "Normal", "Done", "first")
-		synctest.Wait() // it is being handed on
+		synctest.Wait() // the event is being forwarded
 		for i := range Capacity + 5 {
 			q.Event(object, "Normal", "Done", fmt.Sprint(i))
 		}
 		if dropped != 5 {
-			t.Errorf("%d gave way, want 5", dropped)
+			t.Errorf("dropped %d events, want 5", dropped)
 		}
-		close(to.hold)
-		time.Sleep(Capacity * slowly)
+		close(to.block)
+		time.Sleep(Capacity * slowInterval)
 		stop()
-		if len(to.told) != 1+Capacity || to.told[1] != "Normal Done 5" {
-			t.Errorf("%d were told, the second %q", len(to.told), to.told[1])
+		if len(to.events) != 1+Capacity || to.events[1] != "Normal Done 5" {
+			t.Errorf("got %d events, the second %q", len(to.events), to.events[1])
 		}
 	})
 }
 
-func TestTheEnd(t *testing.T) {
+func TestQueueDrainsAtEnd(t *testing.T) {
 	for _, c := range []struct {
 		linger time.Duration
 		want   int
-	}{{time.Second, 100}, {0, few}} {
+	}{{time.Second, 100}, {0, burst}} {
 		synctest.Test(t, func(t *testing.T) {
-			to, q := &notes{}, &Queue{Linger: c.linger}
-			stop := running(t, to, q)
+			to, q := &fakeRecorder{}, &Queue{DrainTimeout: c.linger}
+			stop := startQueue(t, to, q)
 			for range 100 {
 				q.Event(object, "Normal", "Done", "")
 			}
 			synctest.Wait()
 			stop()
-			if len(to.told) != c.want {
-				t.Errorf("with %s to go on %d were told, want %d", c.linger, len(to.told), c.want)
+			if len(to.events) != c.want {
+				t.Errorf("with a drain timeout of %s got %d events, want %d", c.linger, len(to.events), c.want)
 			}
 			q.Event(object, "Normal", "Done", "late")
-			if got := to.told[len(to.told)-1]; got != "Normal Done late" {
-				t.Errorf("what is said after the end is not told: the last is %q", got)
+			if got := to.events[len(to.events)-1]; got != "Normal Done late" {
+				t.Errorf("the event after the end was not forwarded: the last one is %q", got)
 			}
 		})
 	}
 }
 
-func TestWhatHasNoKindIsLeftOut(t *testing.T) {
+func TestQueueIgnoresObjectsWithoutKind(t *testing.T) {
 	q := &Queue{Scheme: runtime.NewScheme(), Clock: clock.RealClock{}}
 	q.Event(object, "Normal", "Done", "")
-	if len(q.held) != 0 {
-		t.Error("an event about nothing is held")
+	if len(q.waiting) != 0 {
+		t.Error("an event for an object without a registered type was queued")
 	}
 }
 
-func TestTee(t *testing.T) {
-	a, b := &notes{}, &notes{}
+func TestTeeForwardsToAllRecorders(t *testing.T) {
+	a, b := &fakeRecorder{}, &fakeRecorder{}
 	both := Tee{a, b}
 	both.Event(object, "Normal", "Done", "1")
 	both.Eventf(object, "Normal", "Done", "%d", 2)
 	both.AnnotatedEventf(object, nil, "Normal", "Done", "%d", 3)
-	for _, n := range []*notes{a, b} {
-		if want := []string{"Normal Done 1", "Normal Done 2", "Normal Done 3"}; !slices.Equal(n.told, want) {
-			t.Errorf("told %q", n.told)
+	for _, n := range []*fakeRecorder{a, b} {
+		if want := []string{"Normal Done 1", "Normal Done 2", "Normal Done 3"}; !slices.Equal(n.events, want) {
+			t.Errorf("got events %q", n.events)
 		}
 	}
 }

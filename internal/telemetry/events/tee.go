@@ -5,7 +5,7 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// Tee is a recorder that tells several.
+// Tee is an event recorder that forwards each event to several recorders.
 type Tee []record.EventRecorder
 
 var _ record.EventRecorder = Tee(nil)

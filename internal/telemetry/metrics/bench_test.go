@@ -11,15 +11,15 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// BenchmarkScrape is one scrape of 10,000 installs.
+// BenchmarkScrape measures one scrape with 10,000 installs.
 func BenchmarkScrape(b *testing.B) {
 	r, reg := NewRecorder(), prometheus.NewRegistry()
 	reg.MustRegister(r)
 	for i := range 10_000 {
 		in := install("True", "ReconciliationSucceeded", appsv1.ComponentStatus{Name: "a", Ready: true, Objects: 3})
 		in.Name = fmt.Sprint(i)
-		r.Stands("KsctlInstall", in)
-		r.Took("KsctlInstall", types.NamespacedName{Namespace: in.Namespace, Name: in.Name}, time.Now())
+		r.RecordStatus("KsctlInstall", in)
+		r.RecordDuration("KsctlInstall", types.NamespacedName{Namespace: in.Namespace, Name: in.Name}, time.Now())
 	}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -29,12 +29,12 @@ func BenchmarkScrape(b *testing.B) {
 	}
 }
 
-// BenchmarkStands is what each reconcile pays.
-func BenchmarkStands(b *testing.B) {
+// BenchmarkRecordStatus measures the cost per reconcile.
+func BenchmarkRecordStatus(b *testing.B) {
 	r := NewRecorder()
 	in := install("True", "ReconciliationSucceeded", appsv1.ComponentStatus{Name: "a", Ready: true, Objects: 3})
 	b.ReportAllocs()
 	for b.Loop() {
-		r.Stands("KsctlInstall", in)
+		r.RecordStatus("KsctlInstall", in)
 	}
 }

@@ -1,3 +1,3 @@
-// Package metrics says in numbers how the objects of our kinds stand. Every series
-// goes with the object that it is about.
+// Package metrics exports the state of the objects of our kinds as metrics. A series exists as long
+// as its object.
 package metrics

@@ -22,16 +22,17 @@ import (
 // Recorder records the controller's metrics, and collects them for a registry. It keeps the
 // state of each object as of its last reconcile, and reports it at each scrape.
 type Recorder struct {
-	// took and durations are what Flux's controllers have. They no longer report readiness and
-	// suspension, so neither is reported here under their names.
-	took              *fluxmetrics.Recorder
-	durations         prometheus.Collector
-	corrected, scaled *prometheus.CounterVec
-	requests          requests
-	now               func() time.Time
+	// durations and durationHistogram are the reconcile durations, with the metric of the Flux controllers. Flux
+	// no longer exports readiness and suspension, so the Flux metrics for these are not exported
+	// here either.
+	durations                    *fluxmetrics.Recorder
+	durationHistogram            prometheus.Collector
+	driftCorrections, operations *prometheus.CounterVec
+	requests                     requests
+	now                          func() time.Time
 
-	mu      sync.Mutex
-	objects map[id]standing
+	mu     sync.Mutex
+	states map[objectKey]objectState
 }
 
 var (
@@ -39,51 +40,51 @@ var (
 	_ prometheus.Collector = (*Recorder)(nil)
 )
 
-type id struct {
+type objectKey struct {
 	kind string
 	types.NamespacedName
 }
 
-// standing is what is told of one object.
-type standing struct {
+// objectState is the exported state of one object.
+type objectState struct {
 	ready, reason string
 	suspended     bool
-	// leaving is since when it is being deleted; zero: it is not.
-	leaving time.Time
-	numbers []number
+	// deletedAt is the deletion timestamp; zero if the object is not being deleted.
+	deletedAt time.Time
+	samples   []sample
 }
 
-// number is one value of a kind of its own.
-type number struct {
-	of    *prometheus.Desc
+// sample is the value of a metric that only one kind has.
+type sample struct {
+	desc  *prometheus.Desc
 	value float64
-	// labels beside those of the object.
+	// labels are the label values after those of the object.
 	labels []string
-	// until then it is so, and 0 from then on: nothing need happen to the object at that time.
-	// Zero: it stays.
+	// until is the time from which on the value is 0, without another reconcile of the object. The
+	// zero time means that the value does not expire.
 	until time.Time
 }
 
-func count(of *prometheus.Desc, value float64, labels ...string) number {
-	return number{of: of, value: value, labels: labels}
+func newSample(of *prometheus.Desc, value float64, labels ...string) sample {
+	return sample{desc: of, value: value, labels: labels}
 }
 
-// The object's namespace has the name that Flux gives it: Prometheus calls the one of
-// the controller's pod "namespace".
-var object = []string{"exported_namespace", "name"}
+// objectLabels are the labels of an object. exported_namespace is the name that Flux uses, too:
+// Prometheus sets the label namespace to the namespace of the controller's pod.
+var objectLabels = []string{"exported_namespace", "name"}
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
 var (
-	info = describe("ksctl_resource_info", "How an object stands, as 1: its condition Ready (True, False or Unknown), the reason of that, and whether it is suspended.",
-		"kind", object[0], object[1], "ready", "reason", "suspended")
-	deletion = describe("ksctl_resource_deletion_timestamp_seconds", "Since when an object is being deleted that still owns something, as a Unix time.",
-		"kind", object[0], object[1])
-	components = describe("ksctl_install_components", "Components of a KsctlInstall, by state: ready or unready.", object[0], object[1], "state")
-	objects    = describe("ksctl_install_objects", "Objects of a KsctlInstall, by the state of their component: ready or unready.", object[0], object[1], "state")
-	removal    = describe("ksctl_remove_objects", "Objects of a KsctlRemove, by state: removed, or left, which those have that are kept.", object[0], object[1], "state")
+	infoDesc = describe("ksctl_resource_info", "Status of an object, always 1: status and reason of its condition Ready (True, False or Unknown), and whether reconciliation is suspended.",
+		"kind", objectLabels[0], objectLabels[1], "ready", "reason", "suspended")
+	deletionDesc = describe("ksctl_resource_deletion_timestamp_seconds", "Deletion timestamp of an object that is being deleted, as a Unix time. The object still owns other objects.",
+		"kind", objectLabels[0], objectLabels[1])
+	componentsDesc = describe("ksctl_install_components", "Components of a KsctlInstall, by state: ready or unready.", objectLabels[0], objectLabels[1], "state")
+	objectsDesc    = describe("ksctl_install_objects", "Objects of a KsctlInstall, by the state of their component: ready or unready.", objectLabels[0], objectLabels[1], "state")
+	removalDesc    = describe("ksctl_remove_objects", "Objects of a KsctlRemove, by state: removed, or left for objects that are kept.", objectLabels[0], objectLabels[1], "state")
 )
 
 // Register returns the recorder that r collects from, and registers a new one if there is none:
@@ -108,15 +109,15 @@ func Register(r prometheus.Registerer) (*Recorder, error) {
 // NewRecorder returns an empty recorder.
 func NewRecorder() *Recorder {
 	r := &Recorder{
-		took: fluxmetrics.NewRecorder(), objects: map[id]standing{}, scaled: newScaled(), requests: newRequests(), now: time.Now,
-		corrected: prometheus.NewCounterVec(prometheus.CounterOpts{
+		durations: fluxmetrics.NewRecorder(), states: map[objectKey]objectState{}, operations: newOperations(), requests: newRequests(), now: time.Now,
+		driftCorrections: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ksctl_drift_corrected_total",
-			Help: "Objects of a KsctlInstall that somebody had changed or deleted, and that were put right.",
-		}, object),
+			Help: "Objects of a KsctlInstall that were changed or deleted by others, and corrected.",
+		}, objectLabels),
 	}
-	for _, c := range r.took.Collectors() {
+	for _, c := range r.durations.Collectors() {
 		if durations, ok := c.(*prometheus.HistogramVec); ok {
-			r.durations = durations
+			r.durationHistogram = durations
 		}
 	}
 	return r
@@ -124,81 +125,81 @@ func NewRecorder() *Recorder {
 
 // counters are the collectors that count events, beside the state of objects.
 func (r *Recorder) counters() []prometheus.Collector {
-	return append(r.requests.collectors(), r.durations, r.corrected, r.scaled)
+	return append(r.requests.collectors(), r.durationHistogram, r.driftCorrections, r.operations)
 }
 
-// Took implements reconcile.Metrics.
-func (r *Recorder) Took(kind string, key types.NamespacedName, start time.Time) {
-	r.took.RecordDuration(reference(kind, key), start)
+// RecordDuration implements reconcile.Metrics.
+func (r *Recorder) RecordDuration(kind string, key types.NamespacedName, start time.Time) {
+	r.durations.RecordDuration(reference(kind, key), start)
 }
 
-// Corrected counts objects of an install that were put right.
-func (r *Recorder) Corrected(key types.NamespacedName, n int) {
-	r.corrected.WithLabelValues(key.Namespace, key.Name).Add(float64(n))
+// RecordDriftCorrections counts corrected objects of an install.
+func (r *Recorder) RecordDriftCorrections(key types.NamespacedName, n int) {
+	r.driftCorrections.WithLabelValues(key.Namespace, key.Name).Add(float64(n))
 }
 
-// Stands implements reconcile.Metrics.
-func (r *Recorder) Stands(kind string, o reconcile.Object) {
-	s := standing{ready: "Unknown", suspended: o.Schedule().Suspend, numbers: numbers(o)}
+// RecordStatus implements reconcile.Metrics.
+func (r *Recorder) RecordStatus(kind string, o reconcile.Object) {
+	s := objectState{ready: "Unknown", suspended: o.Schedule().Suspend, samples: samplesOf(o)}
 	if c := apimeta.FindStatusCondition(o.CommonStatus().Conditions, appsv1.ReadyCondition); c != nil {
 		s.ready, s.reason = string(c.Status), c.Reason
 	}
 	if at := o.GetDeletionTimestamp(); at != nil {
-		s.leaving = at.Time
+		s.deletedAt = at.Time
 	}
-	at := id{kind, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}}
+	at := objectKey{kind, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.dropPools(at.NamespacedName, r.objects[at].numbers, s.numbers)
-	r.objects[at] = s
+	r.deleteRemovedPools(at.NamespacedName, r.states[at].samples, s.samples)
+	r.states[at] = s
 }
 
-// numbers are those that only one kind has.
-func numbers(o reconcile.Object) []number {
+// samplesOf returns the samples that only one kind has.
+func samplesOf(o reconcile.Object) []sample {
 	switch o := o.(type) {
 	case *appsv1.KsctlInstall:
-		have, held := map[bool]float64{}, map[bool]float64{}
+		componentCount, objectCount := map[bool]float64{}, map[bool]float64{}
 		for i := range o.Status.Components {
 			c := &o.Status.Components[i]
-			have[c.Ready]++
-			held[c.Ready] += float64(c.Objects)
+			componentCount[c.Ready]++
+			objectCount[c.Ready] += float64(c.Objects)
 		}
-		return []number{
-			count(components, have[true], "ready"), count(components, have[false], "unready"),
-			count(objects, held[true], "ready"), count(objects, held[false], "unready"),
+		return []sample{
+			newSample(componentsDesc, componentCount[true], "ready"), newSample(componentsDesc, componentCount[false], "unready"),
+			newSample(objectsDesc, objectCount[true], "ready"), newSample(objectsDesc, objectCount[false], "unready"),
 		}
 	case *appsv1.KsctlRemove:
-		var out []number
+		var out []sample
 		if n := o.Status.Removed; n != nil {
-			out = append(out, count(removal, float64(*n), "removed"))
+			out = append(out, newSample(removalDesc, float64(*n), "removed"))
 		}
 		if n := o.Status.Left; n != nil {
-			out = append(out, count(removal, float64(*n), "left"))
+			out = append(out, newSample(removalDesc, float64(*n), "left"))
 		}
 		return out
 	case *clusterv1.KsctlAutoScaler:
-		return scaling(o)
+		return autoscalerSamples(o)
 	}
 	return nil
 }
 
 // Forget implements reconcile.Metrics.
 func (r *Recorder) Forget(kind string, key types.NamespacedName) {
-	r.took.DeleteDuration(reference(kind, key))
+	r.durations.DeleteDuration(reference(kind, key))
 	switch kind {
 	case "KsctlInstall":
-		r.corrected.DeleteLabelValues(key.Namespace, key.Name)
+		r.driftCorrections.DeleteLabelValues(key.Namespace, key.Name)
 	case "KsctlAutoScaler":
-		r.scaled.DeletePartialMatch(prometheus.Labels{object[0]: key.Namespace, object[1]: key.Name})
+		r.operations.DeletePartialMatch(prometheus.Labels{objectLabels[0]: key.Namespace, objectLabels[1]: key.Name})
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.objects, id{kind, key})
+	delete(r.states, objectKey{kind, key})
 }
 
 // Describe implements prometheus.Collector.
 func (r *Recorder) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range append([]*prometheus.Desc{info, deletion, components, objects, removal}, ofScaling...) {
+	for _, d := range append([]*prometheus.Desc{infoDesc, deletionDesc, componentsDesc, objectsDesc, removalDesc}, scalingDescs...) {
 		to <- d
 	}
 	for _, c := range r.counters() {
@@ -206,29 +207,30 @@ func (r *Recorder) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. No reconcile waits for a scrape.
+// Collect implements prometheus.Collector. It holds no lock while it sends: a slow scrape must not
+// block reconciles.
 func (r *Recorder) Collect(to chan<- prometheus.Metric) {
 	for _, c := range r.counters() {
 		c.Collect(to)
 	}
 	r.mu.Lock()
-	all := maps.Clone(r.objects)
+	states := maps.Clone(r.states)
 	r.mu.Unlock()
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
 	now := r.now()
-	for id, s := range all {
-		gauge(info, 1, id.kind, id.Namespace, id.Name, s.ready, s.reason, strconv.FormatBool(s.suspended))
-		if !s.leaving.IsZero() {
-			gauge(deletion, float64(s.leaving.Unix()), id.kind, id.Namespace, id.Name)
+	for id, s := range states {
+		gauge(infoDesc, 1, id.kind, id.Namespace, id.Name, s.ready, s.reason, strconv.FormatBool(s.suspended))
+		if !s.deletedAt.IsZero() {
+			gauge(deletionDesc, float64(s.deletedAt.Unix()), id.kind, id.Namespace, id.Name)
 		}
-		for _, n := range s.numbers {
+		for _, n := range s.samples {
 			value := n.value
 			if !n.until.IsZero() && !now.Before(n.until) {
 				value = 0
 			}
-			gauge(n.of, value, append([]string{id.Namespace, id.Name}, n.labels...)...)
+			gauge(n.desc, value, append([]string{id.Namespace, id.Name}, n.labels...)...)
 		}
 	}
 }

@@ -34,28 +34,28 @@ func install(ready metav1.ConditionStatus, reason string, components ...appsv1.C
 	return in
 }
 
-// everything returns a recorder that has something of each sort.
-func everything() *Recorder {
+// recorderWithAllKinds returns a Recorder with an object of each kind.
+func recorderWithAllKinds() *Recorder {
 	r := NewRecorder()
 	gone := metav1.Unix(1700000000, 0)
 	in := install("False", "Timeout", appsv1.ComponentStatus{Name: "a", Ready: true, Objects: 3}, appsv1.ComponentStatus{Name: "b", Objects: 4},
 		appsv1.ComponentStatus{Name: "c", Objects: 5})
 	in.DeletionTimestamp = &gone
-	r.Stands("KsctlInstall", in)
-	r.Stands("KsctlRemove", &appsv1.KsctlRemove{ObjectMeta: in.ObjectMeta, Status: appsv1.KsctlRemoveStatus{Removed: ptr.To[int32](2), Left: ptr.To[int32](1)}})
-	r.Stands("KsctlSource", &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+	r.RecordStatus("KsctlInstall", in)
+	r.RecordStatus("KsctlRemove", &appsv1.KsctlRemove{ObjectMeta: in.ObjectMeta, Status: appsv1.KsctlRemoveStatus{Removed: ptr.To[int32](2), Left: ptr.To[int32](1)}})
+	r.RecordStatus("KsctlSource", &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
 		Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Suspend: true}}})
-	r.Corrected(web, 2)
-	r.Corrected(web, 1)
+	r.RecordDriftCorrections(web, 2)
+	r.RecordDriftCorrections(web, 1)
 	for _, kind := range []string{"KsctlInstall", "KsctlRemove", "KsctlSource"} {
-		r.Took(kind, web, time.Now())
+		r.RecordDuration(kind, web, time.Now())
 	}
 	return r
 }
 
-func TestHowObjectsStand(t *testing.T) {
+func TestObjectMetrics(t *testing.T) {
 	const want = `
-# HELP ksctl_drift_corrected_total Objects of a KsctlInstall that somebody had changed or deleted, and that were put right.
+# HELP ksctl_drift_corrected_total Objects of a KsctlInstall that were changed or deleted by others, and corrected.
 # TYPE ksctl_drift_corrected_total counter
 ksctl_drift_corrected_total{exported_namespace="shop",name="web"} 3
 # HELP ksctl_install_components Components of a KsctlInstall, by state: ready or unready.
@@ -66,24 +66,24 @@ ksctl_install_components{exported_namespace="shop",name="web",state="unready"} 2
 # TYPE ksctl_install_objects gauge
 ksctl_install_objects{exported_namespace="shop",name="web",state="ready"} 3
 ksctl_install_objects{exported_namespace="shop",name="web",state="unready"} 9
-# HELP ksctl_nodegroup_failed_handshakes_total Connections that were refused, as without a certificate that is valid.
+# HELP ksctl_nodegroup_failed_handshakes_total Connections that failed the TLS handshake, such as those without a valid client certificate.
 # TYPE ksctl_nodegroup_failed_handshakes_total counter
 ksctl_nodegroup_failed_handshakes_total 0
-# HELP ksctl_remove_objects Objects of a KsctlRemove, by state: removed, or left, which those have that are kept.
+# HELP ksctl_remove_objects Objects of a KsctlRemove, by state: removed, or left for objects that are kept.
 # TYPE ksctl_remove_objects gauge
 ksctl_remove_objects{exported_namespace="shop",name="web",state="left"} 1
 ksctl_remove_objects{exported_namespace="shop",name="web",state="removed"} 2
-# HELP ksctl_resource_deletion_timestamp_seconds Since when an object is being deleted that still owns something, as a Unix time.
+# HELP ksctl_resource_deletion_timestamp_seconds Deletion timestamp of an object that is being deleted, as a Unix time. The object still owns other objects.
 # TYPE ksctl_resource_deletion_timestamp_seconds gauge
 ksctl_resource_deletion_timestamp_seconds{exported_namespace="shop",kind="KsctlInstall",name="web"} 1.7e+09
 ksctl_resource_deletion_timestamp_seconds{exported_namespace="shop",kind="KsctlRemove",name="web"} 1.7e+09
-# HELP ksctl_resource_info How an object stands, as 1: its condition Ready (True, False or Unknown), the reason of that, and whether it is suspended.
+# HELP ksctl_resource_info Status of an object, always 1: status and reason of its condition Ready (True, False or Unknown), and whether reconciliation is suspended.
 # TYPE ksctl_resource_info gauge
 ksctl_resource_info{exported_namespace="shop",kind="KsctlInstall",name="web",ready="False",reason="Timeout",suspended="false"} 1
 ksctl_resource_info{exported_namespace="shop",kind="KsctlRemove",name="web",ready="Unknown",reason="",suspended="false"} 1
 ksctl_resource_info{exported_namespace="shop",kind="KsctlSource",name="web",ready="Unknown",reason="",suspended="true"} 1
 `
-	reg := registry(t, everything())
+	reg := registry(t, recorderWithAllKinds())
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -103,31 +103,31 @@ ksctl_resource_info{exported_namespace="shop",kind="KsctlSource",name="web",read
 		t.Error(err)
 	}
 	if durations != 3 {
-		t.Errorf("%d durations of 3 reconciles", durations)
+		t.Errorf("got %d durations, want 3", durations)
 	}
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)
 	}
 }
 
-func TestAnObjectHasOneStanding(t *testing.T) {
+func TestRecordStatusReplacesSeries(t *testing.T) {
 	r := NewRecorder()
 	for _, in := range []*appsv1.KsctlInstall{install("", ""), install("Unknown", "Progressing"), install("True", "ReconciliationSucceeded")} {
-		r.Stands("KsctlInstall", in)
+		r.RecordStatus("KsctlInstall", in)
 	}
 	if n, err := testutil.GatherAndCount(registry(t, r), "ksctl_resource_info"); n != 1 || err != nil {
-		t.Errorf("%d series of one object: %v", n, err)
+		t.Errorf("got %d series of one object: %v", n, err)
 	}
 }
 
-func TestNothingIsLeftOfAnObjectThatIsGone(t *testing.T) {
-	r := everything()
+func TestForgetDeletesSeriesOfObject(t *testing.T) {
+	r := recorderWithAllKinds()
 	reg := registry(t, r)
 	for _, kind := range []string{"KsctlRemove", "KsctlSource"} {
 		r.Forget(kind, web)
 	}
 	if n, err := testutil.GatherAndCount(reg, "ksctl_drift_corrected_total", "ksctl_install_objects"); n != 3 || err != nil {
-		t.Errorf("others of that name took %d of 3 series of the install along: %v", 3-n, err)
+		t.Errorf("Forget of other kinds with the same name deleted %d of 3 series of the install: %v", 3-n, err)
 	}
 	r.Forget("KsctlInstall", web)
 	const process = 1 // failed handshakes, which belong to no object
@@ -136,19 +136,19 @@ func TestNothingIsLeftOfAnObjectThatIsGone(t *testing.T) {
 	}
 }
 
-func TestNoReconcileWaitsForAScrape(t *testing.T) {
-	r := everything()
+func TestCollectHoldsNoLockWhileSending(t *testing.T) {
+	r := recorderWithAllKinds()
 	to := make(chan prometheus.Metric)
 	go func() {
 		defer close(to)
 		r.Collect(to)
 	}()
-	<-to // and whoever scrapes takes no more
+	<-to // the scrape stops reading here
 	if !r.mu.TryLock() {
-		t.Fatal("it is locked until all is scraped")
+		t.Fatal("the recorder is locked during a scrape")
 	}
 	r.mu.Unlock()
-	for range to { //nolint:revive // so that it ends
+	for range to { //nolint:revive // drain, so that the goroutine ends
 	}
 }
 

@@ -25,38 +25,38 @@ func newRequests() requests {
 	return requests{
 		commitStatuses: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ksctl_commit_statuses_total",
-			Help: "Commit statuses that were to be written, by what became of them.",
+			Help: "Commit statuses to write, by type of the Git server and result.",
 		}, []string{"type", "result"}),
 		webhooks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ksctl_webhook_requests_total",
-			Help: "Requests that told of a push, by what became of them. Without a type: those of nobody who is known.",
+			Help: "Webhook requests, by type of the source's webhook and result. The type is empty for unauthenticated requests.",
 		}, []string{"type", "result"}),
 		nodeGroups: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ksctl_nodegroup_requests_total",
-			Help: "Requests of Cluster Autoscalers, by method and by the gRPC code that they were answered with.",
+			Help: "Requests of Cluster Autoscalers, by method and gRPC status code.",
 		}, []string{"method", "code"}),
 		nodeGroupDurations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "ksctl_nodegroup_request_duration_seconds",
-			Help:    "How long requests of Cluster Autoscalers took, by method.",
+			Help:    "Duration of requests of Cluster Autoscalers, by method.",
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .05, .1, .5, 1, 5, 10},
 		}, []string{"method"}),
 		handshakes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ksctl_nodegroup_failed_handshakes_total",
-			Help: "Connections that were refused, as without a certificate that is valid.",
+			Help: "Connections that failed the TLS handshake, such as those without a valid client certificate.",
 		}),
 		renders: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "ksctl_render_duration_seconds",
-			Help:    "How long stacks took to render. Unchanged ones are not rendered.",
+			Help:    "Duration of stack renders. Stacks that did not change are not rendered.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
 		}, []string{"result"}),
 		droppedEvents: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ksctl_events_dropped_total",
-			Help: "Events that gave way to newer ones, because the API server (kubernetes) or the one of --events-addr (receiver) took them too slowly.",
-		}, []string{"to"}),
+			Help: "Events dropped in favor of newer ones because the API server (kubernetes) or the receiver at --events-addr (receiver) accepted them too slowly.",
+		}, []string{"sink"}),
 		waitingEvents: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "ksctl_events_waiting",
-			Help: "Events that wait to be taken by the API server (kubernetes) or the one of --events-addr (receiver).",
-		}, []string{"to"}),
+			Name: "ksctl_events_queue_length",
+			Help: "Events queued for the API server (kubernetes) or for the receiver at --events-addr (receiver).",
+		}, []string{"sink"}),
 	}
 }
 

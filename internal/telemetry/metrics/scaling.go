@@ -10,82 +10,82 @@ import (
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 )
 
-// ofPool are the labels of what is told of one pool of a KsctlAutoScaler.
-var ofPool = append(object[:len(object):len(object)], "pool")
+// poolLabels are the labels of a pool of a KsctlAutoScaler.
+var poolLabels = append(objectLabels[:len(objectLabels):len(objectLabels)], "pool")
 
 func describePool(name, help string, labels ...string) *prometheus.Desc {
-	return describe(name, help, append(ofPool[:len(ofPool):len(ofPool)], labels...)...)
+	return describe(name, help, append(poolLabels[:len(poolLabels):len(poolLabels)], labels...)...)
 }
 
 var (
-	degraded = describe("ksctl_autoscaler_degraded", "Whether a pool of a KsctlAutoScaler could not be brought to its target: 1 while its condition Degraded is True.", object...)
-	machines = describePool("ksctl_autoscaler_pool_machines", "Machines of a pool, as in the status of its KsctlAutoScaler, by state: target, registered, ready, creating or deleting.", "state")
-	minSize  = describePool("ksctl_autoscaler_pool_min_size", "The fewest machines that a pool may have.")
-	maxSize  = describePool("ksctl_autoscaler_pool_max_size", "The most machines that a pool may have.")
-	backoff  = describePool("ksctl_autoscaler_pool_backoff", "Whether a pool is left alone after a failure, 1 or 0, by the operation that failed (ScaleUp: nothing is made, ScaleDown: nothing is deleted) and its code, while that is remembered.", "operation", "code")
-	failures = describePool("ksctl_autoscaler_pool_failures", "Failures of a pool one after the other. They are forgotten when such an operation succeeds, and an hour after the back-off.")
+	degradedDesc = describe("ksctl_autoscaler_degraded", "Whether the condition Degraded of a KsctlAutoScaler is True, 1 or 0: a pool does not reach its target size.", objectLabels...)
+	machinesDesc = describePool("ksctl_autoscaler_pool_machines", "Machines of a pool, as in the status of its KsctlAutoScaler, by state: target, registered, ready, creating or deleting.", "state")
+	minSizeDesc  = describePool("ksctl_autoscaler_pool_min_size", "Minimum number of machines of a pool.")
+	maxSizeDesc  = describePool("ksctl_autoscaler_pool_max_size", "Maximum number of machines of a pool.")
+	backoffDesc  = describePool("ksctl_autoscaler_pool_backoff", "Whether a pool backs off after a failure, 1 or 0, by the failed operation (ScaleUp: no machines are created, ScaleDown: no machines are deleted) and its error code, as long as the status has the failure.", "operation", "code")
+	failuresDesc = describePool("ksctl_autoscaler_pool_failures", "Consecutive failures of a pool. Reset when an operation of the same kind succeeds, and one hour after the backoff.")
 
-	ofScaling = []*prometheus.Desc{degraded, machines, minSize, maxSize, backoff, failures}
+	scalingDescs = []*prometheus.Desc{degradedDesc, machinesDesc, minSizeDesc, maxSizeDesc, backoffDesc, failuresDesc}
 )
 
-func newScaled() *prometheus.CounterVec {
+func newOperations() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "ksctl_autoscaler_operations_total",
-		Help: "Operations of a pool that ended, by kind (ScaleUp, ScaleDown or Recount) and how: Succeeded, or the code of the failure.",
-	}, append(ofPool[:len(ofPool):len(ofPool)], "operation", "result"))
+		Help: "Completed operations of a pool, by kind (ScaleUp, ScaleDown or Recount) and result: Succeeded, or the error code.",
+	}, append(poolLabels[:len(poolLabels):len(poolLabels)], "operation", "result"))
 }
 
-// scaling are the numbers of a KsctlAutoScaler and of its pools.
-func scaling(o *clusterv1.KsctlAutoScaler) []number {
-	// What nothing is done about need wake nobody: of the troubles of before none is told.
-	idle := o.Spec.Suspend || o.DeletionTimestamp != nil
-	var trouble float64
-	if !idle && apimeta.IsStatusConditionTrue(o.Status.Conditions, clusterv1.DegradedCondition) {
-		trouble = 1
+// autoscalerSamples returns the samples of a KsctlAutoScaler and of its pools.
+func autoscalerSamples(o *clusterv1.KsctlAutoScaler) []sample {
+	// A suspended or deleted object exports no earlier failures: an alert for them has no use.
+	inactive := o.Spec.Suspend || o.DeletionTimestamp != nil
+	var degradedValue float64
+	if !inactive && apimeta.IsStatusConditionTrue(o.Status.Conditions, clusterv1.DegradedCondition) {
+		degradedValue = 1
 	}
-	out := []number{count(degraded, trouble)}
-	told := map[string]*clusterv1.WorkerPoolStatus{}
+	out := []sample{newSample(degradedDesc, degradedValue)}
+	statusByPool := map[string]*clusterv1.WorkerPoolStatus{}
 	for i := range o.Status.Pools {
-		told[o.Status.Pools[i].Name] = &o.Status.Pools[i]
+		statusByPool[o.Status.Pools[i].Name] = &o.Status.Pools[i]
 	}
 	for i := range o.Spec.Pools {
 		p := &o.Spec.Pools[i]
-		out = append(out, count(minSize, float64(p.MinSize), p.Name), count(maxSize, float64(p.MaxSize), p.Name))
-		if s := told[p.Name]; s != nil {
-			out = append(out, pool(s, idle)...)
+		out = append(out, newSample(minSizeDesc, float64(p.MinSize), p.Name), newSample(maxSizeDesc, float64(p.MaxSize), p.Name))
+		if s := statusByPool[p.Name]; s != nil {
+			out = append(out, poolSamples(s, inactive)...)
 		}
 	}
 	return out
 }
 
-// pool are the numbers of the status of a pool.
-func pool(s *clusterv1.WorkerPoolStatus, idle bool) []number {
-	out := []number{
-		count(machines, float64(s.Target), s.Name, "target"), count(machines, float64(s.Registered), s.Name, "registered"),
-		count(machines, float64(s.Ready), s.Name, "ready"), count(machines, float64(s.Creating), s.Name, "creating"),
-		count(machines, float64(s.Deleting), s.Name, "deleting"),
+// poolSamples returns the samples of the status of a pool.
+func poolSamples(s *clusterv1.WorkerPoolStatus, inactive bool) []sample {
+	out := []sample{
+		newSample(machinesDesc, float64(s.Target), s.Name, "target"), newSample(machinesDesc, float64(s.Registered), s.Name, "registered"),
+		newSample(machinesDesc, float64(s.Ready), s.Name, "ready"), newSample(machinesDesc, float64(s.Creating), s.Name, "creating"),
+		newSample(machinesDesc, float64(s.Deleting), s.Name, "deleting"),
 	}
 	b := s.Backoff
-	if b == nil || idle {
-		return append(out, count(backoff, 0, s.Name, "", ""), count(failures, 0, s.Name))
+	if b == nil || inactive {
+		return append(out, newSample(backoffDesc, 0, s.Name, "", ""), newSample(failuresDesc, 0, s.Name))
 	}
-	waits := count(backoff, 1, s.Name, string(b.Operation), b.Code)
-	waits.until = b.Until.Time
-	return append(out, waits, count(failures, float64(b.Failures), s.Name))
+	backoffSample := newSample(backoffDesc, 1, s.Name, string(b.Operation), b.Code)
+	backoffSample.until = b.Until.Time
+	return append(out, backoffSample, newSample(failuresDesc, float64(b.Failures), s.Name))
 }
 
-// Scaled counts an operation of a pool that has ended.
-func (r *Recorder) Scaled(key types.NamespacedName, pool, operation, result string) {
-	r.scaled.WithLabelValues(key.Namespace, key.Name, pool, operation, result).Inc()
+// RecordOperation counts a completed operation of a pool.
+func (r *Recorder) RecordOperation(key types.NamespacedName, pool, operation, result string) {
+	r.operations.WithLabelValues(key.Namespace, key.Name, pool, operation, result).Inc()
 }
 
-// dropPools forgets what was counted of pools that are not there any more.
-func (r *Recorder) dropPools(key types.NamespacedName, before, after []number) {
+// deleteRemovedPools deletes the operation counters of pools that are in before and not in after.
+func (r *Recorder) deleteRemovedPools(key types.NamespacedName, before, after []sample) {
 	for i := range before {
 		n := &before[i]
-		stays := func(m number) bool { return m.of == maxSize && m.labels[0] == n.labels[0] }
-		if n.of == maxSize && !slices.ContainsFunc(after, stays) {
-			r.scaled.DeletePartialMatch(prometheus.Labels{ofPool[0]: key.Namespace, ofPool[1]: key.Name, ofPool[2]: n.labels[0]})
+		remains := func(m sample) bool { return m.desc == maxSizeDesc && m.labels[0] == n.labels[0] }
+		if n.desc == maxSizeDesc && !slices.ContainsFunc(after, remains) {
+			r.operations.DeletePartialMatch(prometheus.Labels{poolLabels[0]: key.Namespace, poolLabels[1]: key.Name, poolLabels[2]: n.labels[0]})
 		}
 	}
 }

@@ -13,8 +13,9 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// scaler has a pool that backs off for a minute, one that does not, and one of which nothing is known yet.
-func scaler() *clusterv1.KsctlAutoScaler {
+// newAutoscaler returns a KsctlAutoScaler with a pool that backs off for a minute, one that does
+// not, and one without status.
+func newAutoscaler() *clusterv1.KsctlAutoScaler {
 	o := &clusterv1.KsctlAutoScaler{ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name}}
 	o.Spec.Pools = []clusterv1.WorkerPool{{Name: "small", MinSize: 1, MaxSize: 6}, {Name: "large", MaxSize: 3}, {Name: "new", MaxSize: 2}}
 	o.Status.Conditions = []metav1.Condition{{Type: clusterv1.DegradedCondition, Status: metav1.ConditionTrue}}
@@ -27,33 +28,33 @@ func scaler() *clusterv1.KsctlAutoScaler {
 	return o
 }
 
-// scaled returns a recorder that knows of it.
-func scaled() *Recorder {
+// recorderWithAutoscaler returns a Recorder with that KsctlAutoScaler and some operations.
+func recorderWithAutoscaler() *Recorder {
 	r := NewRecorder()
 	r.now = func() time.Time { return noon }
-	r.Stands("KsctlAutoScaler", scaler())
-	r.Scaled(web, "small", "ScaleUp", "Succeeded")
-	r.Scaled(web, "small", "ScaleUp", "OutOfResources")
-	r.Scaled(web, "small", "ScaleUp", "OutOfResources")
-	r.Scaled(web, "large", "ScaleDown", "Succeeded")
+	r.RecordStatus("KsctlAutoScaler", newAutoscaler())
+	r.RecordOperation(web, "small", "ScaleUp", "Succeeded")
+	r.RecordOperation(web, "small", "ScaleUp", "OutOfResources")
+	r.RecordOperation(web, "small", "ScaleUp", "OutOfResources")
+	r.RecordOperation(web, "large", "ScaleDown", "Succeeded")
 	return r
 }
 
-func TestHowPoolsStand(t *testing.T) {
+func TestPoolMetrics(t *testing.T) {
 	const want = `
-# HELP ksctl_autoscaler_degraded Whether a pool of a KsctlAutoScaler could not be brought to its target: 1 while its condition Degraded is True.
+# HELP ksctl_autoscaler_degraded Whether the condition Degraded of a KsctlAutoScaler is True, 1 or 0: a pool does not reach its target size.
 # TYPE ksctl_autoscaler_degraded gauge
 ksctl_autoscaler_degraded{exported_namespace="shop",name="web"} 1
-# HELP ksctl_autoscaler_operations_total Operations of a pool that ended, by kind (ScaleUp, ScaleDown or Recount) and how: Succeeded, or the code of the failure.
+# HELP ksctl_autoscaler_operations_total Completed operations of a pool, by kind (ScaleUp, ScaleDown or Recount) and result: Succeeded, or the error code.
 # TYPE ksctl_autoscaler_operations_total counter
 ksctl_autoscaler_operations_total{exported_namespace="shop",name="web",operation="ScaleDown",pool="large",result="Succeeded"} 1
 ksctl_autoscaler_operations_total{exported_namespace="shop",name="web",operation="ScaleUp",pool="small",result="OutOfResources"} 2
 ksctl_autoscaler_operations_total{exported_namespace="shop",name="web",operation="ScaleUp",pool="small",result="Succeeded"} 1
-# HELP ksctl_autoscaler_pool_backoff Whether a pool is left alone after a failure, 1 or 0, by the operation that failed (ScaleUp: nothing is made, ScaleDown: nothing is deleted) and its code, while that is remembered.
+# HELP ksctl_autoscaler_pool_backoff Whether a pool backs off after a failure, 1 or 0, by the failed operation (ScaleUp: no machines are created, ScaleDown: no machines are deleted) and its error code, as long as the status has the failure.
 # TYPE ksctl_autoscaler_pool_backoff gauge
 ksctl_autoscaler_pool_backoff{code="",exported_namespace="shop",name="web",operation="",pool="large"} 0
 ksctl_autoscaler_pool_backoff{code="OutOfResources",exported_namespace="shop",name="web",operation="ScaleUp",pool="small"} 1
-# HELP ksctl_autoscaler_pool_failures Failures of a pool one after the other. They are forgotten when such an operation succeeds, and an hour after the back-off.
+# HELP ksctl_autoscaler_pool_failures Consecutive failures of a pool. Reset when an operation of the same kind succeeds, and one hour after the backoff.
 # TYPE ksctl_autoscaler_pool_failures gauge
 ksctl_autoscaler_pool_failures{exported_namespace="shop",name="web",pool="large"} 0
 ksctl_autoscaler_pool_failures{exported_namespace="shop",name="web",pool="small"} 2
@@ -69,18 +70,18 @@ ksctl_autoscaler_pool_machines{exported_namespace="shop",name="web",pool="small"
 ksctl_autoscaler_pool_machines{exported_namespace="shop",name="web",pool="small",state="ready"} 2
 ksctl_autoscaler_pool_machines{exported_namespace="shop",name="web",pool="small",state="registered"} 3
 ksctl_autoscaler_pool_machines{exported_namespace="shop",name="web",pool="small",state="target"} 5
-# HELP ksctl_autoscaler_pool_max_size The most machines that a pool may have.
+# HELP ksctl_autoscaler_pool_max_size Maximum number of machines of a pool.
 # TYPE ksctl_autoscaler_pool_max_size gauge
 ksctl_autoscaler_pool_max_size{exported_namespace="shop",name="web",pool="large"} 3
 ksctl_autoscaler_pool_max_size{exported_namespace="shop",name="web",pool="new"} 2
 ksctl_autoscaler_pool_max_size{exported_namespace="shop",name="web",pool="small"} 6
-# HELP ksctl_autoscaler_pool_min_size The fewest machines that a pool may have.
+# HELP ksctl_autoscaler_pool_min_size Minimum number of machines of a pool.
 # TYPE ksctl_autoscaler_pool_min_size gauge
 ksctl_autoscaler_pool_min_size{exported_namespace="shop",name="web",pool="large"} 0
 ksctl_autoscaler_pool_min_size{exported_namespace="shop",name="web",pool="new"} 0
 ksctl_autoscaler_pool_min_size{exported_namespace="shop",name="web",pool="small"} 1
 `
-	reg := registry(t, scaled())
+	reg := registry(t, recorderWithAutoscaler())
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -99,11 +100,11 @@ ksctl_autoscaler_pool_min_size{exported_namespace="shop",name="web",pool="small"
 	}
 }
 
-// backs compares what is told of the back-off of the small pool, whose object stays as it is.
-func backs(t *testing.T, r *Recorder, labels, value string) {
+// expectBackoff compares the backoff metric. labels and value are those of the small pool.
+func expectBackoff(t *testing.T, r *Recorder, labels, value string) {
 	t.Helper()
 	want := `
-# HELP ksctl_autoscaler_pool_backoff Whether a pool is left alone after a failure, 1 or 0, by the operation that failed (ScaleUp: nothing is made, ScaleDown: nothing is deleted) and its code, while that is remembered.
+# HELP ksctl_autoscaler_pool_backoff Whether a pool backs off after a failure, 1 or 0, by the failed operation (ScaleUp: no machines are created, ScaleDown: no machines are deleted) and its error code, as long as the status has the failure.
 # TYPE ksctl_autoscaler_pool_backoff gauge
 ksctl_autoscaler_pool_backoff{code="",exported_namespace="shop",name="web",operation="",pool="large"} 0
 ksctl_autoscaler_pool_backoff{` + labels + `,pool="small"} ` + value + "\n"
@@ -112,39 +113,39 @@ ksctl_autoscaler_pool_backoff{` + labels + `,pool="small"} ` + value + "\n"
 	}
 }
 
-func TestABackoffEndsByItself(t *testing.T) {
-	r := scaled()
+func TestBackoffMetricExpires(t *testing.T) {
+	r := recorderWithAutoscaler()
 	const labels = `code="OutOfResources",exported_namespace="shop",name="web",operation="ScaleUp"`
 	r.now = func() time.Time { return noon.Add(time.Minute - time.Second) }
-	backs(t, r, labels, "1")
+	expectBackoff(t, r, labels, "1")
 	r.now = func() time.Time { return noon.Add(time.Minute) }
-	backs(t, r, labels, "0")
+	expectBackoff(t, r, labels, "0")
 }
 
-func TestWhatNobodySeesToIsNoTrouble(t *testing.T) {
+func TestInactiveAutoscalerReportsNoFailures(t *testing.T) {
 	for name, change := range map[string]func(*clusterv1.KsctlAutoScaler){
 		"suspended": func(o *clusterv1.KsctlAutoScaler) { o.Spec.Suspend = true },
-		"leaving":   func(o *clusterv1.KsctlAutoScaler) { o.DeletionTimestamp = &metav1.Time{Time: noon} },
+		"deleted":   func(o *clusterv1.KsctlAutoScaler) { o.DeletionTimestamp = &metav1.Time{Time: noon} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, o := scaled(), scaler()
+			r, o := recorderWithAutoscaler(), newAutoscaler()
 			change(o)
-			r.Stands("KsctlAutoScaler", o)
-			backs(t, r, `code="",exported_namespace="shop",name="web",operation=""`, "0")
-			for _, n := range r.objects[id{"KsctlAutoScaler", web}].numbers {
-				if (n.of == degraded || n.of == failures) && n.value > 0 {
-					t.Errorf("%s is %v", n.of, n.value)
+			r.RecordStatus("KsctlAutoScaler", o)
+			expectBackoff(t, r, `code="",exported_namespace="shop",name="web",operation=""`, "0")
+			for _, n := range r.states[objectKey{"KsctlAutoScaler", web}].samples {
+				if (n.desc == degradedDesc || n.desc == failuresDesc) && n.value > 0 {
+					t.Errorf("%s is %v, want 0", n.desc, n.value)
 				}
 			}
 		})
 	}
 }
 
-func TestNothingIsLeftOfAPoolThatIsGone(t *testing.T) {
-	r, o := scaled(), scaler()
+func TestRecordStatusDeletesSeriesOfRemovedPool(t *testing.T) {
+	r, o := recorderWithAutoscaler(), newAutoscaler()
 	reg := registry(t, r)
 	o.Spec.Pools = o.Spec.Pools[1:]
-	r.Stands("KsctlAutoScaler", o)
+	r.RecordStatus("KsctlAutoScaler", o)
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -154,27 +155,27 @@ func TestNothingIsLeftOfAPoolThatIsGone(t *testing.T) {
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
 				if l.GetName() == "pool" && l.GetValue() != "large" && l.GetValue() != "new" {
-					t.Errorf("%s is still told of pool %s", f.GetName(), l.GetValue())
+					t.Errorf("%s still has a series of pool %s", f.GetName(), l.GetValue())
 				} else if l.GetName() == "pool" {
 					others++
 				}
 			}
 		}
 	}
-	if others != 12 { // 10 of the large one, with its counter, and 2 of the new one
-		t.Errorf("%d series of the other pools", others)
+	if others != 12 { // 10 of the pool large, with its counter, and 2 of the pool new
+		t.Errorf("got %d series of the other pools, want 12", others)
 	}
 }
 
-func TestNothingIsLeftOfAnAutoScalerThatIsGone(t *testing.T) {
-	r := scaled()
+func TestForgetDeletesSeriesOfAutoscaler(t *testing.T) {
+	r := recorderWithAutoscaler()
 	other := web
 	other.Name = "other"
-	r.Scaled(other, "small", "ScaleUp", "Succeeded")
+	r.RecordOperation(other, "small", "ScaleUp", "Succeeded")
 	reg := registry(t, r)
 	r.Forget("KsctlInstall", web)
 	if n, err := testutil.GatherAndCount(reg, "ksctl_autoscaler_operations_total"); n != 4 || err != nil {
-		t.Errorf("an install of that name took %d of 4 series along: %v", 4-n, err)
+		t.Errorf("Forget of an install with the same name deleted %d of 4 series: %v", 4-n, err)
 	}
 	r.Forget("KsctlAutoScaler", web)
 	const others = 2 // the operations of the other object, and failed handshakes

@@ -7,13 +7,13 @@ import (
 	"strconv"
 )
 
-// Budget is the time that the tests of one package may take, in seconds.
+// Budget is the time budget of the tests of one package, in seconds.
 type Budget struct{ Wall, CPU float64 }
 
-// budgetRow is a row of the table: package, wall seconds, CPU seconds.
+// budgetRow matches a row of the table: package, wall seconds, CPU seconds.
 var budgetRow = regexp.MustCompile("(?m)^\\| `([a-z0-9/_-]+)` \\| *(\\d+) *\\| *(\\d+) *\\|$")
 
-// ReadBudgets reads the table of time budgets of a page, by package.
+// ReadBudgets reads the table of time budgets in a Markdown page, by package.
 func ReadBudgets(page string) (map[string]Budget, error) {
 	text, err := os.ReadFile(page)
 	if err != nil {

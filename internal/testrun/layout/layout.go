@@ -1,5 +1,5 @@
-// Package layout has the environment variables and file names that testrun and the suites
-// below it share.
+// Package layout defines the environment variables and file names that testrun shares with the test
+// suites that it runs.
 package layout
 
 import (
@@ -16,16 +16,16 @@ const (
 	// spec; 1 if unset.
 	AttemptsVariable = "KSCTL_TEST_ATTEMPTS"
 	// ReportsVariable is the environment variable with the folder for the reports of Ginkgo
-	// suites; see [Suite]. Nothing is written if it is unset.
+	// suites; see [Suite]. Suites write no reports if it is unset.
 	ReportsVariable = "KSCTL_TEST_REPORTS"
-	// LongVariable is the environment variable that is 1 in make test-long.
+	// LongVariable is the environment variable that make test-long sets to 1.
 	LongVariable = "KSCTL_TEST_LONG"
-	// ProgramsVariable is the environment variable with the folder of the programs of cmd/,
-	// built. Suites build what they need themselves if it is unset.
+	// ProgramsVariable is the environment variable with the folder of the built programs of cmd/.
+	// Suites build the programs that they need if it is unset.
 	ProgramsVariable = "KSCTL_TEST_PROGRAMS"
 )
 
-// Attempts is the value of [AttemptsVariable].
+// Attempts returns the value of [AttemptsVariable].
 func Attempts() (int, error) {
 	value := os.Getenv(AttemptsVariable)
 	if value == "" {
@@ -38,12 +38,12 @@ func Attempts() (int, error) {
 	return n, nil
 }
 
-// Suite are the reports of one Ginkgo suite: a JSON file, a JUnit file and, after a failure
-// or a flake, a folder with the logs of the programs and of the failed specs.
+// Suite holds the paths of the reports of one Ginkgo suite: a JSON file, a JUnit file and, after a
+// failure or a flake, a folder with the logs of the programs and of the failed specs.
 type Suite struct{ base string }
 
-// WorkingSuite returns the reports of the suite in the working directory, below the folder
-// of all reports.
+// WorkingSuite returns the reports of the suite in the working directory. reports is the folder of
+// all reports.
 func WorkingSuite(reports string) (Suite, error) {
 	wd, err := os.Getwd()
 	if err != nil {
@@ -60,28 +60,28 @@ func WorkingSuite(reports string) (Suite, error) {
 	}
 }
 
-// SuiteOf returns the reports of the suite in a package, which is named by its folder in the
+// SuiteOf returns the reports of the suite in a package. pkg is the folder of the package in the
 // module.
 func SuiteOf(reports, pkg string) Suite {
 	return Suite{filepath.Join(reports, strings.ReplaceAll(pkg, "/", "."))}
 }
 
-// JSON is Ginkgo's own report.
+// JSON returns the path of Ginkgo's own report.
 func (s Suite) JSON() string { return s.base + ".json" }
 
-// JUnit is the report for CI servers.
+// JUnit returns the path of the report for CI servers.
 func (s Suite) JUnit() string { return s.base + ".xml" }
 
-// Logs is a folder.
+// Logs returns the path of the folder for logs.
 func (s Suite) Logs() string { return s.base + ".logs" }
 
-// Started is a file with the name of the test that runs the suite. It exists once the suite
-// has begun, also if it crashed.
+// Started returns the path of a file with the name of the Go test that runs the suite. The suite
+// creates the file when it starts, so it exists even after a crash.
 func (s Suite) Started() string { return s.base + ".started" }
 
 var notInFileNames = regexp.MustCompile(`[^A-Za-z0-9.]+`)
 
-// FileName is a short name for a file about a test.
+// FileName returns a short file name for text, such as the name of a test.
 func FileName(text string) string {
 	const longest = 80
 	name := strings.Trim(notInFileNames.ReplaceAllString(text, "-"), "-")

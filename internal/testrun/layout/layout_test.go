@@ -20,7 +20,7 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-func TestWorkingSuiteIsThatOfItsPackage(t *testing.T) {
+func TestWorkingSuiteMatchesPackage(t *testing.T) {
 	got, err := WorkingSuite("reports")
 	if err != nil {
 		t.Fatal(err)

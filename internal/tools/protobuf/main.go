@@ -1,9 +1,9 @@
-// Protobuf generates Go from the .proto files of a tree, as protoc would:
+// Command protobuf generates Go from the .proto files in a folder, like protoc:
 //
 //	protobuf PLUGINS FOLDER OUT
 //
-// PLUGINS is a folder with protoc-gen-go and protoc-gen-go-grpc, FOLDER holds .proto files at any
-// depth, and OUT gets what is generated, at the same paths.
+// PLUGINS is the folder of protoc-gen-go and protoc-gen-go-grpc. FOLDER has .proto files at any
+// depth. The generated files are written to OUT, at the same relative paths.
 package main
 
 import (
@@ -60,6 +60,7 @@ func run(plugins, folder, out string) error {
 	return nil
 }
 
+// findProtos returns the slash-separated paths of the .proto files below a folder, relative to it.
 func find(folder string) (names []string, err error) {
 	err = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) != ".proto" {
@@ -72,7 +73,7 @@ func find(folder string) (names []string, err error) {
 	return names, err
 }
 
-// add puts a file after all that it imports.
+// appendWithImports appends a file and its imports, each file after its imports.
 func add(files []*descriptorpb.FileDescriptorProto, seen map[string]bool, file protoreflect.FileDescriptor) []*descriptorpb.FileDescriptorProto {
 	if seen[file.Path()] {
 		return files
@@ -84,6 +85,7 @@ func add(files []*descriptorpb.FileDescriptorProto, seen map[string]bool, file p
 	return append(files, protoutil.ProtoFromFileDescriptor(file))
 }
 
+// generate runs a plugin of protoc and writes the files that it returns.
 func generate(plugin string, request *pluginpb.CodeGeneratorRequest, out string) error {
 	in, err := proto.Marshal(request)
 	if err != nil {

@@ -12,34 +12,35 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// Repository says where a repository is, and how to get in.
+// Repository is the URL of a repository with the credentials for it.
 type Repository struct {
-	// URL of the scheme https, http or ssh.
+	// URL with the scheme https, http or ssh.
 	URL string
-	// Access is what opens it.
+	// Access holds the credentials.
 	Access Access
 }
 
-// Access is what opens a repository. Its values never stand in an error, also
-// where a server repeats them.
+// Access holds the credentials and connection settings of a repository. Errors never
+// contain its secrets, even if a server repeats them.
 type Access struct {
 	// Username and Password, for https and http.
 	Username, Password string
 	// BearerToken to use instead.
 	BearerToken string
-	// CA are certificate authorities, in PEM, that are trusted beside those of the system.
+	// CA holds certificate authorities in PEM that are trusted in addition to the system's.
 	CA []byte
-	// Identity is the private key for ssh, in PEM, and IdentityPassword opens it.
+	// Identity is the private key for ssh in PEM, and IdentityPassword decrypts it.
 	Identity         []byte
 	IdentityPassword string
-	// KnownHosts are the keys that servers may have for ssh, as in the file of OpenSSH.
+	// KnownHosts holds the host keys for ssh, in the format of OpenSSH's known_hosts file.
 	KnownHosts []byte
-	// Proxy to go through: of the scheme http, https or socks5; for ssh, of socks5.
+	// Proxy has the scheme http, https or socks5; for ssh it must be socks5.
 	Proxy *url.URL
 }
 
-// TLS is what servers are checked with; nil: as the system does. The error is an *Error.
-func (a *Access) TLS() (*tls.Config, error) {
+// TLSConfig returns the TLS configuration with CA, and nil for the system's default if there
+// is no CA. The error is an *Error.
+func (a *Access) TLSConfig() (*tls.Config, error) {
 	if len(a.CA) == 0 {
 		return nil, nil
 	}
@@ -48,12 +49,12 @@ func (a *Access) TLS() (*tls.Config, error) {
 		pool = x509.NewCertPool() // a system without authorities
 	}
 	if !pool.AppendCertsFromPEM(a.CA) {
-		return nil, fail(CredentialsInvalid, "the certificate authority (ca.crt) holds no certificate in PEM")
+		return nil, newError(CredentialsInvalid, "the certificate authority (ca.crt) contains no certificate in PEM")
 	}
 	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }
 
-// secrets are what no error may hold.
+// secrets returns the texts that must not appear in errors, with their encoded forms.
 func (a *Access) secrets(u *url.URL) []string {
 	all := []string{a.Password, a.BearerToken, a.IdentityPassword}
 	logins := []*url.Userinfo{u.User, url.UserPassword(a.Username, a.Password)}
@@ -71,20 +72,20 @@ func (a *Access) secrets(u *url.URL) []string {
 			all = append(all, line)
 		}
 	}
-	for _, secret := range all { // as it stands in quotes
+	for _, secret := range all { // the form in quoted texts
 		if quoted := strings.Trim(strconv.Quote(secret), `"`); quoted != secret {
 			all = append(all, quoted)
 		}
 	}
-	all = slices.DeleteFunc(all, func(s string) bool { return len(s) < minSecret })
-	// Those that hold others first.
+	all = slices.DeleteFunc(all, func(s string) bool { return len(s) < minSecretLength })
+	// Longer secrets first, because they can contain shorter ones.
 	slices.SortStableFunc(all, func(x, y string) int { return len(y) - len(x) })
 	return slices.Compact(all)
 }
 
-// minSecret is the length from which on a secret is looked for: shorter ones
-// stand in every other word.
-const minSecret = 4
+// minSecretLength is the minimum length of secrets that are masked: shorter ones occur in
+// ordinary words.
+const minSecretLength = 4
 
 // mask replaces secrets in a text.
 func mask(text string, secrets []string) string {
@@ -94,30 +95,30 @@ func mask(text string, secrets []string) string {
 	return text
 }
 
-const maxSaying = 300
+const maxServerText = 300
 
-// saying is what a server said, for a message: cut short and in quotes, after
-// secrets were taken out of it whole.
-func saying(text string, secrets []string) string {
+// quoteServerText returns a text of a server for a message: truncated and quoted. It masks
+// secrets before it truncates, so that no part of a secret remains.
+func quoteServerText(text string, secrets []string) string {
 	text = mask(strings.TrimSpace(text), secrets)
-	return strconv.Quote(text[:min(len(text), maxSaying)])
+	return strconv.Quote(text[:min(len(text), maxServerText)])
 }
 
-// wireTo is what talks to the server of a repository: to the program that reads it, or to
-// the one that writes.
-func (c *Client) wireTo(repo Repository, program string) (wire, *url.URL, error) {
+// newTransport returns a transport to a program of the repository's server: the one that
+// reads the repository, or the one that writes to it.
+func (c *Client) newTransport(repo Repository, program string) (transport, *url.URL, error) {
 	u, err := url.Parse(repo.URL)
 	if err != nil || u.Host == "" {
-		return nil, nil, fail(URLInvalid, "%s is not a URL of a repository", artifact.MaskURL(repo.URL))
+		return nil, nil, newError(URLInvalid, "%s is not a repository URL", artifact.MaskURL(repo.URL))
 	}
 	masked := artifact.MaskURL(repo.URL)
 	switch u.Scheme {
 	case "http", "https":
-		w, err := c.httpWire(u, &repo.Access, program, masked)
+		w, err := c.newHTTPTransport(u, &repo.Access, program, masked)
 		return w, u, err
 	case "ssh":
-		w, err := c.sshWire(u, &repo.Access, program, masked)
+		w, err := c.newSSHTransport(u, &repo.Access, program, masked)
 		return w, u, err
 	}
-	return nil, nil, fail(URLInvalid, "%s is not a URL of https, http or ssh", masked)
+	return nil, nil, newError(URLInvalid, "%s must have the scheme https, http or ssh", masked)
 }

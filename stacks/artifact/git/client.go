@@ -19,88 +19,88 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// DefaultBranch is followed by whoever names neither branch nor tag nor commit.
+// DefaultBranch is the branch that is used if no branch, tag or commit is given.
 const DefaultBranch = "main"
 
 const (
-	branchSpace = "refs/heads/"
-	tagSpace    = "refs/tags/"
+	branchPrefix = "refs/heads/"
+	tagPrefix    = "refs/tags/"
 )
 
-// Options of a Client. Zero fields take the defaults.
+// Options configures a Client. Zero fields take the defaults.
 type Options struct {
-	// HTTP is the client to talk with; artifact.NewHTTPClient when nil.
+	// HTTP is the client for HTTP requests; artifact.NewHTTPClient when nil.
 	HTTP *http.Client
 	// Limits of one repository.
 	Limits Limits
-	// TempDir holds packs while they are worked on, and is made if need be; the
-	// system's when empty.
+	// TempDir holds downloaded packs and objects, and is created if necessary; the system's
+	// directory when empty.
 	TempDir string
 }
 
-// Client reads repositories, and commits to them. Many callers may use it at once.
+// Client reads repositories and commits to them. It is safe for concurrent use.
 type Client struct {
-	http   *http.Client
-	limits Limits
-	temp   string
+	http    *http.Client
+	limits  Limits
+	tempDir string
 }
 
-// NewClient makes a client.
+// NewClient returns a client.
 func NewClient(o Options) *Client {
-	c := &Client{http: o.HTTP, limits: o.Limits.WithDefaults(), temp: o.TempDir}
+	c := &Client{http: o.HTTP, limits: o.Limits.WithDefaults(), tempDir: o.TempDir}
 	if c.http == nil {
 		c.http = artifact.NewHTTPClient()
 	}
 	return c
 }
 
-// work gives the folder for what is worked on.
-func (c *Client) work() (string, error) {
-	if c.temp == "" {
+// workDir creates and returns the directory for temporary files, empty for the system's.
+func (c *Client) workDir() (string, error) {
+	if c.tempDir == "" {
 		return "", nil
 	}
-	return c.temp, os.MkdirAll(c.temp, 0o700)
+	return c.tempDir, os.MkdirAll(c.tempDir, 0o700)
 }
 
-// Remote is a repository as its server described it.
+// Remote holds the branches and tags of a repository at the time of List.
 type Remote struct {
-	client *Client
-	wire   wire
-	masked string
-	// secrets that no error may hold.
+	client    *Client
+	transport transport
+	maskedURL string
+	// secrets must not appear in errors.
 	secrets []string
 	refs    map[string]plumbing.Hash
-	// peeled are the commits that annotated tags lead to.
-	peeled map[string]plumbing.Hash
-	caps   *capability.List
+	// peeled maps annotated tags to their commits.
+	peeled       map[string]plumbing.Hash
+	capabilities *capability.List
 }
 
-// List asks a server for the branches and tags of a repository. It is one
-// request and gets no content. The error is an *Error.
+// List lists the branches and tags of a repository. It makes one request and downloads no
+// content. The error is an *Error.
 func (c *Client) List(ctx context.Context, repo Repository) (*Remote, error) {
-	w, u, err := c.wireTo(repo, uploadPack)
+	w, u, err := c.newTransport(repo, uploadPack)
 	if err != nil {
 		return nil, err
 	}
 	return c.list(ctx, repo, w, u)
 }
 
-func (c *Client) list(ctx context.Context, repo Repository, w wire, u *url.URL) (_ *Remote, err error) {
-	r := &Remote{client: c, wire: w, masked: artifact.MaskURL(repo.URL), secrets: repo.Access.secrets(u)}
-	defer func() { err = r.discreet(err) }()
-	body, err := w.list(ctx)
+func (c *Client) list(ctx context.Context, repo Repository, w transport, u *url.URL) (_ *Remote, err error) {
+	r := &Remote{client: c, transport: w, maskedURL: artifact.MaskURL(repo.URL), secrets: repo.Access.secrets(u)}
+	defer func() { err = r.redactError(err) }()
+	body, err := w.openRefs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = body.Close() }()
-	if err := guard(func() error { return r.read(ctx, body) }); err != nil {
+	if err := recoverPanic(func() error { return r.readRefs(ctx, body) }); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-// discreet sees to it that an error tells no secret.
-func (r *Remote) discreet(err error) error {
+// redactError makes an error mask the secrets of the repository.
+func (r *Remote) redactError(err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		e.secrets = r.secrets
 		return e
@@ -108,70 +108,70 @@ func (r *Remote) discreet(err error) error {
 	return err
 }
 
-func (r *Remote) read(ctx context.Context, body io.Reader) error {
+func (r *Remote) readRefs(ctx context.Context, body io.Reader) error {
 	limit := r.client.limits.RefBytes
 	bounded := &io.LimitedReader{R: body, N: limit + 1}
-	adv := packp.NewAdvRefs()
-	err := adv.Decode(bounded)
-	if said, ok := errors.AsType[*Error](err); ok {
-		return said
+	refs := packp.NewAdvRefs()
+	err := refs.Decode(bounded)
+	if serverErr, ok := errors.AsType[*Error](err); ok {
+		return serverErr
 	}
 	switch {
 	case bounded.N <= 0:
-		return fail(Unsupported, "%s has so many branches and tags that their list has more than %d bytes", r.masked, limit)
-	case errors.Is(err, packp.ErrEmptyAdvRefs) || (err == nil && adv.IsEmpty()):
-		return fail(RepositoryEmpty, "the repository at %s has no commit yet: push one", r.masked)
+		return newError(Unsupported, "the list of branches and tags of %s has more than the %d bytes allowed", r.maskedURL, limit)
+	case errors.Is(err, packp.ErrEmptyAdvRefs) || (err == nil && refs.IsEmpty()):
+		return newError(RepositoryEmpty, "the repository at %s has no commit yet: push one", r.maskedURL)
 	case err != nil && ctx.Err() != nil:
-		return unreachable(ctx, err, r.masked)
+		return connectionError(ctx, err, r.maskedURL)
 	case err != nil:
-		return r.badList(err)
+		return r.refListError(err)
 	}
-	r.refs, r.peeled, r.caps = adv.References, adv.Peeled, adv.Capabilities
-	for _, format := range r.caps.Get(capability.ObjectFormat) {
+	r.refs, r.peeled, r.capabilities = refs.References, refs.Peeled, refs.Capabilities
+	for _, format := range r.capabilities.Get(capability.ObjectFormat) {
 		if format != "sha1" {
-			return r.badFormat()
+			return r.objectFormatError()
 		}
 	}
 	return nil
 }
 
-// skipList reads over a list of branches and tags.
-func skipList(from io.Reader, limit int64) error {
-	return guard(func() error { return packp.NewAdvRefs().Decode(io.LimitReader(from, limit)) })
+// skipRefs reads and ignores a list of branches and tags.
+func skipRefs(from io.Reader, limit int64) error {
+	return recoverPanic(func() error { return packp.NewAdvRefs().Decode(io.LimitReader(from, limit)) })
 }
 
-func (r *Remote) badFormat() error {
-	return fail(Unsupported, "the repository at %s names its objects by another hash than SHA-1, which is not supported", r.masked)
+func (r *Remote) objectFormatError() error {
+	return newError(Unsupported, "the repository at %s uses an object format other than SHA-1, which is not supported", r.maskedURL)
 }
 
-func (r *Remote) badList(err error) error {
-	if said, ok := errors.AsType[*pktline.ErrorLine](err); ok {
-		return fail(OperationFailed, "the server of %s refuses: %s", r.masked, saying(said.Text, r.secrets))
+func (r *Remote) refListError(err error) error {
+	if line, ok := errors.AsType[*pktline.ErrorLine](err); ok {
+		return newError(OperationFailed, "the server of %s refused the request: %s", r.maskedURL, quoteServerText(line.Text, r.secrets))
 	}
-	// The line that could not be read for its longer hash says why.
-	if bad, ok := errors.AsType[*packp.ErrUnexpectedData](err); ok && bytes.Contains(bad.Data, []byte("object-format=sha256")) {
-		return r.badFormat()
+	// A list with longer hashes can't be parsed; its first line names the object format.
+	if unexpected, ok := errors.AsType[*packp.ErrUnexpectedData](err); ok && bytes.Contains(unexpected.Data, []byte("object-format=sha256")) {
+		return r.objectFormatError()
 	}
-	return failBy(OperationFailed, err, "the list of branches of %s can't be read", r.masked)
+	return wrapError(OperationFailed, err, "the list of branches of %s can't be read", r.maskedURL)
 }
 
-// guard turns a panic over what a server sent into an error: a hostile
-// repository costs its own source, not the process.
-func guard(f func() error) (err error) {
+// recoverPanic calls f and returns a panic as an error, so that content of a hostile server
+// affects one source and not the process.
+func recoverPanic(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = failBy(OperationFailed, &PanicError{Value: p, Stack: debug.Stack()}, "what the server sent can't be read")
+			err = wrapError(OperationFailed, &PanicError{Value: p, Stack: debug.Stack()}, "the response of the server can't be read")
 		}
 	}()
 	return f()
 }
 
-// PanicError is a panic over what a server sent.
+// PanicError reports a panic while content of a server was read.
 type PanicError struct {
 	Value any
-	// Stack is for a log; the message does not hold it.
+	// Stack is for logs; the message does not contain it.
 	Stack []byte
 }
 
-// Error names the panic.
+// Error returns the value of the panic.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %.200v", e.Value) }

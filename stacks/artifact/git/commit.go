@@ -18,67 +18,67 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// Commit is what a commit says and changes.
+// Commit describes a commit to push.
 type Commit struct {
-	// Files are those that change, by their paths from the root: their content, or nil for
-	// one that goes. Others stay as they are.
+	// Files maps paths from the root to new contents, or to nil for a file to delete. Other
+	// files are not changed.
 	Files map[string][]byte
 	// Message of the commit.
 	Message string
-	// Name and Email of the author, who is the committer, too.
+	// Name and Email of the author and committer.
 	Name, Email string
-	// When it is made.
+	// When is the time of the commit.
 	When time.Time
 }
 
-// growth is what a commit adds to the objects of another.
-type growth struct {
-	store *store
+// commitBuilder creates the objects of a new commit that its parent does not have.
+type commitBuilder struct {
+	store *objectStore
 	added []plumbing.Hash
 }
 
-// grow makes a commit on a checkout and writes its pack: what the server has not yet. Where
-// nothing changes it returns the commit that there is.
-func grow(on *Checkout, what Commit, pack io.Writer, limits artifact.Limits) (plumbing.Hash, error) {
-	g := &growth{store: on.store}
-	base, err := on.treeOf()
+// commitFiles creates a commit on top of a checkout and writes a pack with the objects that
+// the server does not have. If no file changes, it returns the commit of the checkout.
+func commitFiles(checkout *Checkout, change Commit, pack io.Writer, limits artifact.Limits) (plumbing.Hash, error) {
+	builder := &commitBuilder{store: checkout.store}
+	base, err := checkout.rootTree()
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(what.Files)) {
-		if err := committable(name, what.Files[name], limits); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(change.Files)) {
+		if err := validateFile(name, change.Files[name], limits); err != nil {
 			return plumbing.ZeroHash, err
 		}
 	}
-	tree, err := g.folder(".", base, what.Files)
+	tree, err := builder.buildTree(".", base, change.Files)
 	if err != nil {
-		return plumbing.ZeroHash, disk(err)
+		return plumbing.ZeroHash, storageError(err)
 	}
 	if tree == base {
-		return plumbing.NewHash(on.Commit), nil
+		return plumbing.NewHash(checkout.Commit), nil
 	}
-	who := gitobject.Signature{Name: oneLine(what.Name), Email: oneLine(what.Email), When: what.When}
-	commit := &gitobject.Commit{Author: who, Committer: who, Message: what.Message, TreeHash: tree}
-	if on.Commit != "" {
-		commit.ParentHashes = []plumbing.Hash{plumbing.NewHash(on.Commit)}
+	author := gitobject.Signature{Name: sanitizeIdentity(change.Name), Email: sanitizeIdentity(change.Email), When: change.When}
+	commit := &gitobject.Commit{Author: author, Committer: author, Message: change.Message, TreeHash: tree}
+	if checkout.Commit != "" {
+		commit.ParentHashes = []plumbing.Hash{plumbing.NewHash(checkout.Commit)}
 	}
-	id, err := g.add(commit.Encode)
+	id, err := builder.addObject(commit.Encode)
 	if err == nil {
-		_, err = packfile.NewEncoder(pack, g.store, false).Encode(g.added, 0)
+		_, err = packfile.NewEncoder(pack, builder.store, false).Encode(builder.added, 0)
 	}
-	return id, disk(err)
+	return id, storageError(err)
 }
 
-// disk is an error of keeping objects, unless it says more.
-func disk(err error) error {
+// storageError returns an *Error unchanged, and wraps other errors as a failure to store objects.
+func storageError(err error) error {
 	if _, ok := errors.AsType[*Error](err); ok || err == nil {
 		return err
 	}
-	return failBy(Reason(artifact.Storage), err, "keeping objects")
+	return wrapError(Reason(artifact.Storage), err, "storing objects")
 }
 
-// oneLine takes out of a name what ends it in a commit.
-func oneLine(s string) string {
+// sanitizeIdentity removes the characters from a name or email that end it in a commit.
+func sanitizeIdentity(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == '<' || r == '>' {
 			return -1
@@ -87,40 +87,41 @@ func oneLine(s string) string {
 	}, s)
 }
 
-// committable says what is wrong with a file that is to be committed.
-func committable(name string, content []byte, limits artifact.Limits) error {
+// validateFile returns an error if a file must not be committed.
+func validateFile(name string, content []byte, limits artifact.Limits) error {
 	if path.Clean(name) != name || path.IsAbs(name) || len(name) > maxPath {
-		return unsafeTree(artifact.UnsafePath, clip(name), "no file may have this path")
+		return treeError(artifact.UnsafePath, truncate(name), "the path is not allowed for a file")
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		if !safeName(part) || len(part) > maxName {
-			return unsafeTree(artifact.UnsafePath, clip(name), "no file may have this path")
+			return treeError(artifact.UnsafePath, truncate(name), "the path is not allowed for a file")
 		}
 	}
 	if int64(len(content)) > limits.FileBytes {
-		return unsafeTree(artifact.TooLarge, name, "it has more than the %d bytes allowed", limits.FileBytes)
+		return treeError(artifact.TooLarge, name, "the file has more than the %d bytes allowed", limits.FileBytes)
 	}
 	return nil
 }
 
-// treeOf is the root of a checkout's commit, as it is stored; zero where there is no commit.
-func (c *Checkout) treeOf() (plumbing.Hash, error) {
+// rootTree returns the ID of the root tree of the checkout's commit, and zero if there is no
+// commit.
+func (c *Checkout) rootTree() (plumbing.Hash, error) {
 	if c.Commit == "" {
 		return plumbing.ZeroHash, nil
 	}
 	o, err := c.store.EncodedObject(plumbing.CommitObject, plumbing.NewHash(c.Commit))
 	if err != nil {
-		return plumbing.ZeroHash, failBy(CommitNotFound, err, "%s is not a commit", c.Commit)
+		return plumbing.ZeroHash, wrapError(CommitNotFound, err, "%s is not a commit", c.Commit)
 	}
 	var commit gitobject.Commit
 	if err := commit.Decode(o); err != nil {
-		return plumbing.ZeroHash, failBy(OperationFailed, err, "commit %s can't be read", c.Commit)
+		return plumbing.ZeroHash, wrapError(OperationFailed, err, "commit %s can't be read", c.Commit)
 	}
 	return commit.TreeHash, nil
 }
 
-// add keeps an object, if it is a new one.
-func (g *growth) add(encode func(plumbing.EncodedObject) error) (plumbing.Hash, error) {
+// addObject stores an object unless the store has it, and returns its ID.
+func (g *commitBuilder) addObject(encode func(plumbing.EncodedObject) error) (plumbing.Hash, error) {
 	o := g.store.NewEncodedObject()
 	if err := encode(o); err != nil {
 		return plumbing.ZeroHash, err
@@ -133,8 +134,8 @@ func (g *growth) add(encode func(plumbing.EncodedObject) error) (plumbing.Hash, 
 	return h, err
 }
 
-func (g *growth) file(content []byte) (plumbing.Hash, error) {
-	return g.add(func(o plumbing.EncodedObject) error {
+func (g *commitBuilder) addBlob(content []byte) (plumbing.Hash, error) {
+	return g.addObject(func(o plumbing.EncodedObject) error {
 		o.SetType(plumbing.BlobObject)
 		w, err := o.Writer()
 		if err == nil {
@@ -144,32 +145,32 @@ func (g *growth) file(content []byte) (plumbing.Hash, error) {
 	})
 }
 
-// folder is one of the base with some files below it changed. It is zero where nothing is
-// left in it: Git has no empty folders.
-func (g *growth) folder(at string, base plumbing.Hash, files map[string][]byte) (plumbing.Hash, error) {
-	entries, err := g.entries(base)
+// buildTree stores a copy of the tree base with the changed files, and returns its ID. It returns
+// zero if a tree other than the root becomes empty: Git has no empty directories.
+func (g *commitBuilder) buildTree(dir string, base plumbing.Hash, files map[string][]byte) (plumbing.Hash, error) {
+	entries, err := g.treeEntries(base)
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
-	below := map[string]map[string][]byte{}
+	subtrees := map[string]map[string][]byte{}
 	for name, content := range files {
 		if first, rest, deeper := strings.Cut(name, "/"); deeper {
-			if below[first] == nil {
-				below[first] = map[string][]byte{}
+			if subtrees[first] == nil {
+				subtrees[first] = map[string][]byte{}
 			}
-			below[first][rest] = content
+			subtrees[first][rest] = content
 			continue
 		}
-		if err := g.change(entries, at, name, content); err != nil {
+		if err := g.setEntry(entries, dir, name, content); err != nil {
 			return plumbing.ZeroHash, err
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(below)) {
-		have, there := entries[name]
-		if there && have.Mode != filemode.Dir {
-			return plumbing.ZeroHash, taken(path.Join(at, name), "is no folder")
+	for _, name := range slices.Sorted(maps.Keys(subtrees)) {
+		existing, exists := entries[name]
+		if exists && existing.Mode != filemode.Dir {
+			return plumbing.ZeroHash, pathTakenError(path.Join(dir, name), "is not a directory")
 		}
-		h, err := g.folder(path.Join(at, name), have.Hash, below[name])
+		h, err := g.buildTree(path.Join(dir, name), existing.Hash, subtrees[name])
 		if err != nil {
 			return plumbing.ZeroHash, err
 		}
@@ -178,15 +179,15 @@ func (g *growth) folder(at string, base plumbing.Hash, files map[string][]byte) 
 			entries[name] = gitobject.TreeEntry{Name: name, Mode: filemode.Dir, Hash: h}
 		}
 	}
-	if len(entries) == 0 && at != "." {
+	if len(entries) == 0 && dir != "." {
 		return plumbing.ZeroHash, nil
 	}
-	t := gitobject.Tree{Entries: slices.SortedFunc(maps.Values(entries), inOrder)}
-	return g.add(t.Encode)
+	t := gitobject.Tree{Entries: slices.SortedFunc(maps.Values(entries), compareTreeEntries)}
+	return g.addObject(t.Encode)
 }
 
-// entries of a folder, by name; none of a zero one.
-func (g *growth) entries(h plumbing.Hash) (map[string]gitobject.TreeEntry, error) {
+// treeEntries returns the entries of a tree by name, and none for the zero ID.
+func (g *commitBuilder) treeEntries(h plumbing.Hash) (map[string]gitobject.TreeEntry, error) {
 	out := map[string]gitobject.TreeEntry{}
 	if h.IsZero() {
 		return out, nil
@@ -205,27 +206,28 @@ func (g *growth) entries(h plumbing.Hash) (map[string]gitobject.TreeEntry, error
 	return out, nil
 }
 
-// change puts a file into a folder, or takes it out.
-func (g *growth) change(entries map[string]gitobject.TreeEntry, at, name string, content []byte) error {
-	have, there := entries[name]
-	if there && !have.Mode.IsFile() || have.Mode == filemode.Symlink {
-		return taken(path.Join(at, name), "is a folder, a symbolic link or a submodule")
+// setEntry adds or replaces a file in the entries of a tree, or deletes it if content is nil.
+func (g *commitBuilder) setEntry(entries map[string]gitobject.TreeEntry, dir, name string, content []byte) error {
+	existing, exists := entries[name]
+	if exists && !existing.Mode.IsFile() || existing.Mode == filemode.Symlink {
+		return pathTakenError(path.Join(dir, name), "is a directory, a symbolic link or a submodule")
 	}
 	if content == nil {
 		delete(entries, name)
 		return nil
 	}
-	h, err := g.file(content)
-	entries[name] = gitobject.TreeEntry{Name: name, Mode: cmp.Or(have.Mode, filemode.Regular), Hash: h}
+	h, err := g.addBlob(content)
+	entries[name] = gitobject.TreeEntry{Name: name, Mode: cmp.Or(existing.Mode, filemode.Regular), Hash: h}
 	return err
 }
 
-func taken(name, what string) error {
-	return fail(PathTaken, "%s %s in the repository: nothing can be written there", quoted(name), what)
+func pathTakenError(name, state string) error {
+	return newError(PathTaken, "%s %s in the repository, so that no file can be written there", quoteName(name), state)
 }
 
-// inOrder is how Git sorts a folder: a folder in it as if its name ended in a slash.
-func inOrder(a, b gitobject.TreeEntry) int {
+// compareTreeEntries compares entries in the order of Git trees, which sorts a directory as if
+// its name ended in a slash.
+func compareTreeEntries(a, b gitobject.TreeEntry) int {
 	name := func(e gitobject.TreeEntry) string {
 		if e.Mode == filemode.Dir {
 			return e.Name + "/"

@@ -1,20 +1,19 @@
-// Package git reads one commit of a Git repository that is served over HTTPS,
-// HTTP or SSH, and puts commits on a branch of one, without a git program and without a
-// work tree.
+// Package git reads single commits of Git repositories over HTTPS, HTTP or SSH, and pushes
+// commits to branches. It needs neither a git program nor a work tree.
 //
-//	List      asks the server for its branches and tags
-//	Head      gives the commit of a branch
-//	Tag       gives a tag, and Newest the one with the highest version in a range
-//	Fetch     gets that one commit, without history where the server can do so
-//	FS        shows its files
-//	Branch    gives a branch to commit on, and Push puts a commit there, never by force
+//	List      lists the branches and tags of a repository
+//	Head      returns the commit of a branch
+//	Tag       returns a tag, and HighestTag the one with the highest version in a range
+//	Fetch     downloads one commit, without history if the server supports that
+//	FS        returns its files
+//	Branch    returns a branch to commit to, and Push pushes a commit to it, never by force
 //
-// The server is taken as hostile: what it sends is bounded while it comes in
-// ([Limits]), looked through before anything is inflated in whole, and kept in
-// files, not in memory. What remains in memory while a pack is resolved is one
-// object and the object it is a delta of, each bounded by Limits.Tree.FileBytes,
-// a cache of 96 MiB at most, and some 200 bytes per object.
+// The package treats the server as hostile: it bounds what the server sends while it reads
+// it ([Limits]), scans a pack before it inflates any object in full, and stores objects in
+// files, not in memory. While a pack is resolved, the memory holds one object and its delta
+// base, each bounded by Limits.Tree.FileBytes, a cache of at most 96 MiB, and about 200 bytes
+// per object.
 //
-// It speaks version 0 of the protocol, that every server understands, and
-// reads repositories of SHA-1 objects.
+// The package uses version 0 of the protocol, which every server supports, and reads
+// repositories with SHA-1 objects.
 package git

@@ -11,80 +11,80 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// Reason says what is wrong with a repository, fit to stand in a condition.
+// Reason is the cause of an Error, and can be the reason of a condition.
 type Reason string
 
-// Reasons. Beside them there are those of [artifact.Reason] for a tree that is
-// too large or not safe.
+// Reasons. For a tree that is too large or not safe, an Error has one of the reasons of
+// [artifact.Reason] instead.
 const (
-	// URLInvalid is a URL that can't name a repository, or one never talked to.
+	// URLInvalid: the URL can't name a repository, or has an address that is always refused.
 	URLInvalid Reason = "URLInvalid"
-	// OperationFailed is a server that can't be reached or answers nonsense.
+	// OperationFailed: the server can't be reached, or its response is invalid.
 	OperationFailed Reason = "GitOperationFailed"
-	// RepositoryNotFound is a server that knows no such repository.
+	// RepositoryNotFound: the server does not have the repository.
 	RepositoryNotFound Reason = "RepositoryNotFound"
-	// RepositoryEmpty is a repository without a commit.
+	// RepositoryEmpty: the repository has no commit.
 	RepositoryEmpty Reason = "RepositoryEmpty"
-	// AuthenticationRequired is a server that asks who is there.
+	// AuthenticationRequired: the server requires credentials.
 	AuthenticationRequired Reason = "AuthenticationRequired"
-	// AuthenticationFailed is a server that does not take the credentials, or
-	// takes them and refuses.
+	// AuthenticationFailed: the server rejects the credentials, or accepts them and denies
+	// access.
 	AuthenticationFailed Reason = "AuthenticationFailed"
-	// CredentialsInvalid is a key, a certificate or a proxy that can't be used as
-	// it is given.
+	// CredentialsInvalid: a given key, certificate or proxy can't be used.
 	CredentialsInvalid Reason = "CredentialsInvalid"
-	// CertificateInvalid is a server whose certificate nobody vouches for.
+	// CertificateInvalid: the certificate of the server is not trusted.
 	CertificateInvalid Reason = "CertificateInvalid"
-	// HostKeyUnknown is an SSH server whose key is not known.
+	// HostKeyUnknown: known_hosts has no key of the SSH server.
 	HostKeyUnknown Reason = "HostKeyUnknown"
-	// HostKeyMismatch is an SSH server that has another key than is known.
+	// HostKeyMismatch: the SSH server has another key than known_hosts.
 	HostKeyMismatch Reason = "HostKeyMismatch"
-	// ProxyFailed is a proxy that can't be reached or does not let through.
+	// ProxyFailed: the proxy can't be reached, or refuses to connect to the server.
 	ProxyFailed Reason = "ProxyFailed"
-	// BranchNotFound is a branch that the repository does not have.
+	// BranchNotFound: the repository does not have the branch.
 	BranchNotFound Reason = "BranchNotFound"
-	// TagNotFound is a tag that the repository does not have, or a range that none is in.
+	// TagNotFound: the repository does not have the tag, or no tag in the range.
 	TagNotFound Reason = "TagNotFound"
-	// SemVerInvalid is a range of versions that can't be read.
+	// SemVerInvalid: the version range can't be parsed.
 	SemVerInvalid Reason = "SemVerInvalid"
-	// SignatureMissing is a commit or tag without a signature.
+	// SignatureMissing: the commit or tag has no signature.
 	SignatureMissing Reason = "SignatureMissing"
-	// SignatureInvalid is a signature that does not hold for what it stands on.
+	// SignatureInvalid: the signature is not valid for the commit or tag.
 	SignatureInvalid Reason = "SignatureInvalid"
-	// SignerUnknown is a signature by a key that is not trusted.
+	// SignerUnknown: the signature is by a key that is not trusted.
 	SignerUnknown Reason = "SignerUnknown"
-	// SignerExpired is a signature by a key that is not trusted now.
+	// SignerExpired: the signature is by a key that is not trusted at this time.
 	SignerExpired Reason = "SignerExpired"
-	// SubmoduleInvalid is a submodule that can't be found by what the repository says.
+	// SubmoduleInvalid: the entry of a submodule in .gitmodules is missing or can't be used.
 	SubmoduleInvalid Reason = "SubmoduleInvalid"
-	// CommitNotFound is a commit that the repository does not have, or does not give out.
+	// CommitNotFound: the repository does not have the commit, or does not serve it.
 	CommitNotFound Reason = "CommitNotFound"
-	// BranchInvalid is a name that no branch can have.
+	// BranchInvalid: the name is not a valid branch name.
 	BranchInvalid Reason = "BranchInvalid"
-	// BranchMoved is a branch that somebody else pushed to while a commit was made for it.
+	// BranchMoved: the branch changed on the server after it was read for a commit.
 	BranchMoved Reason = "BranchMoved"
-	// PushRefused is a server that does not take a commit.
+	// PushRefused: the server rejected a push.
 	PushRefused Reason = "PushRefused"
-	// PathTaken is a path of a commit where something else than a file is.
+	// PathTaken: a path of the commit exists in the repository and is not a file.
 	PathTaken Reason = "PathTaken"
-	// Unsupported is a repository that this package can't read.
+	// Unsupported: this package can't read the repository.
 	Unsupported Reason = "UnsupportedRepository"
 )
 
-// Error is what every function of this package fails with.
+// Error is the error type of every function of this package.
 type Error struct {
-	// Reason is what is wrong; decide by it.
+	// Reason is the cause. Callers decide by it, not by the message.
 	Reason Reason
-	// Message says what was found, what was expected and what to do.
+	// Message describes what was found, what was expected and what to do.
 	Message string
-	// Err is the cause, if there is one.
+	// Err is the wrapped error, if any.
 	Err error
 
-	// secrets are masked in the text, also in what a server says.
+	// secrets are masked in the text, including texts of a server.
 	secrets []string
 }
 
-// Error says what and why. What a server says is cut short.
+// Error returns the message and the wrapped error, with secrets masked. It truncates texts of
+// a server.
 func (e *Error) Error() string {
 	if e.Err != nil {
 		return mask(fmt.Sprintf("%s: %.500s", e.Message, mask(e.Err.Error(), e.secrets)), e.secrets)
@@ -92,11 +92,11 @@ func (e *Error) Error() string {
 	return mask(e.Message, e.secrets)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the wrapped error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Terminal is true when asking again for the same thing can't help. Whatever
-// a push or a change on the server may mend is not.
+// Terminal is true if a retry of the same operation can't succeed. It is false if a push
+// or a change on the server can resolve the error.
 func (e *Error) Terminal() bool {
 	switch e.Reason {
 	case URLInvalid, CredentialsInvalid, SemVerInvalid, SubmoduleInvalid, Unsupported, BranchInvalid:
@@ -108,7 +108,7 @@ func (e *Error) Terminal() bool {
 	return false
 }
 
-// Unverified is true when what was fetched is not signed as it has to be.
+// Unverified is true if the commit or tag does not have the required signature.
 func (e *Error) Unverified() bool {
 	switch e.Reason {
 	case SignatureMissing, SignatureInvalid, SignerUnknown, SignerExpired:
@@ -117,56 +117,57 @@ func (e *Error) Unverified() bool {
 	return false
 }
 
-func fail(r Reason, format string, args ...any) *Error {
+func newError(r Reason, format string, args ...any) *Error {
 	return &Error{Reason: r, Message: fmt.Sprintf(format, args...)}
 }
 
-func failBy(r Reason, err error, format string, args ...any) *Error {
+func wrapError(r Reason, err error, format string, args ...any) *Error {
 	return &Error{Reason: r, Message: fmt.Sprintf(format, args...), Err: err}
 }
 
-// unsafeTree is a bound that was reached, or content that no tree may have.
-func unsafeTree(r artifact.Reason, entry, format string, args ...any) *Error {
+// treeError returns the error of a tree that exceeds a limit or has content that is not
+// allowed.
+func treeError(r artifact.Reason, entry, format string, args ...any) *Error {
 	err := &artifact.Error{Reason: r, Entry: entry, Message: fmt.Sprintf(format, args...)}
-	return failBy(Reason(r), err, "the repository can't be taken")
+	return wrapError(Reason(r), err, "the repository can't be used")
 }
 
-// unreachable judges an error of the HTTP client.
-func unreachable(ctx context.Context, err error, masked string) *Error {
+// connectionError returns the *Error of a failed connection.
+func connectionError(ctx context.Context, err error, masked string) *Error {
 	if ctx.Err() != nil {
-		return failBy(OperationFailed, context.Cause(ctx), "talking to %s took too long or was interrupted", masked)
+		return wrapError(OperationFailed, context.Cause(ctx), "the request to %s timed out or was interrupted", masked)
 	}
-	if refused, ok := artifact.Refused(err); ok {
-		return failBy(URLInvalid, refused, "%s is not talked to", masked)
+	if refused, ok := artifact.AsRefusedAddress(err); ok {
+		return wrapError(URLInvalid, refused, "%s has an address that is never connected to", masked)
 	}
-	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return failBy(CertificateInvalid, bad.Err, "nobody who is trusted vouches for the certificate of %s: if its authority is your own, put it into ca.crt of the Secret", masked)
+	if certErr, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return wrapError(CertificateInvalid, certErr.Err, "the certificate of %s is not trusted: if its authority is private, add it to ca.crt of the Secret", masked)
 	}
 	if proxy, ok := errors.AsType[*artifact.ProxyError](err); ok {
-		return failBy(ProxyFailed, proxy, "%s can't be reached through the proxy", masked)
+		return wrapError(ProxyFailed, proxy, "%s can't be reached through the proxy", masked)
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && (op.Op == "proxyconnect" || op.Op == "socks connect") {
-		return failBy(ProxyFailed, op.Err, "the proxy for %s can't be reached", masked)
+		return wrapError(ProxyFailed, op.Err, "the proxy for %s can't be reached", masked)
 	}
-	return failBy(OperationFailed, artifact.WithoutURL(err), "%s can't be reached", masked)
+	return wrapError(OperationFailed, artifact.WithoutURL(err), "%s can't be reached", masked)
 }
 
-// answered judges the status of an answer.
-func answered(code int, masked string, loggedIn bool) error {
+// statusError returns the error of an HTTP status code, and nil for 200.
+func statusError(code int, masked string, withCredentials bool) error {
 	switch {
 	case code == http.StatusOK:
 		return nil
-	case code == http.StatusUnauthorized && !loggedIn:
-		return fail(AuthenticationRequired, "%s asks for credentials: the repository is private, or there is none of that name", masked)
+	case code == http.StatusUnauthorized && !withCredentials:
+		return newError(AuthenticationRequired, "%s requires credentials: the repository is private or does not exist", masked)
 	case code == http.StatusUnauthorized:
-		return fail(AuthenticationFailed, "%s does not take the credentials", masked)
+		return newError(AuthenticationFailed, "%s rejects the credentials", masked)
 	case code == http.StatusForbidden:
-		return fail(AuthenticationFailed, "%s refuses access (403 Forbidden)", masked)
+		return newError(AuthenticationFailed, "%s refuses access (403 Forbidden)", masked)
 	case code == http.StatusProxyAuthRequired:
-		return fail(ProxyFailed, "the proxy for %s asks for credentials, or does not take those that it got (407)", masked)
+		return newError(ProxyFailed, "the proxy for %s requires credentials, or rejects the given ones (407)", masked)
 	case code == http.StatusNotFound || code == http.StatusGone:
-		return fail(RepositoryNotFound, "there is no repository at %s: check the URL, or make the repository", masked)
+		return newError(RepositoryNotFound, "there is no repository at %s: check the URL, or create the repository", masked)
 	default:
-		return fail(OperationFailed, "%s answered %d %s", masked, code, http.StatusText(code))
+		return newError(OperationFailed, "%s responded with %d %s", masked, code, http.StatusText(code))
 	}
 }

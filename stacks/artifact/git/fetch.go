@@ -19,58 +19,59 @@ import (
 
 // Checkout holds the files of one commit until it is closed.
 type Checkout struct {
-	// Commit that the files are of.
+	// Commit is the ID of the commit.
 	Commit string
 
 	tag   Tag
 	dir   string
-	store *store
+	store *objectStore
 	tree  *tree
-	// links are the paths of submodules, parts the checkouts of those that were added.
-	links  []string
-	parts  []*Checkout
-	client *Client
+	// submodulePaths are the paths of submodules; submodules are the checkouts of the
+	// submodules that were added.
+	submodulePaths []string
+	submodules     []*Checkout
+	client         *Client
 }
 
-// Close removes what the checkout keeps on disk. Its FS ends with it.
+// Close removes the files of the checkout from the disk. FS can't be used afterwards.
 func (c *Checkout) Close() error {
-	return errors.Join(c.closeParts(), c.store.close(), os.RemoveAll(c.dir))
+	return errors.Join(c.closeSubmodules(), c.store.close(), os.RemoveAll(c.dir))
 }
 
-// Fetch gets a commit: without its history where the server allows to ask for
-// a commit, else with the history of all branches and tags, inside the same
-// bounds. Submodules are not followed, but by AddSubmodules. The caller closes the checkout. The
-// error is an *Error.
+// Fetch downloads a commit. If the server allows requests for single commits, it downloads
+// no history; otherwise it downloads the history of all branches and tags, within the same
+// limits. It does not fetch submodules; AddSubmodules does. The caller must close the
+// checkout. The error is an *Error.
 func (r *Remote) Fetch(ctx context.Context, commit string) (*Checkout, error) {
 	return r.FetchTag(ctx, Tag{Commit: commit})
 }
 
-// FetchTag gets the commit of a tag, and with it the tag itself if it is
-// annotated. It is Fetch otherwise.
+// FetchTag downloads the commit of a tag and, if the tag is annotated, the tag object. For
+// other tags it is the same as Fetch.
 func (r *Remote) FetchTag(ctx context.Context, tag Tag) (_ *Checkout, err error) {
-	defer func() { err = r.discreet(err) }()
+	defer func() { err = r.redactError(err) }()
 	if !plumbing.IsHash(tag.Commit) || len(tag.Commit) != 40 {
-		return nil, fail(Unsupported, "%.80q is not the full SHA-1 of a commit", tag.Commit)
+		return nil, newError(Unsupported, "%.80q is not the full SHA-1 of a commit", tag.Commit)
 	}
 	want := plumbing.NewHash(tag.Commit)
 	if tag.Object != "" {
 		want = plumbing.NewHash(tag.Object)
 	}
-	work, err := r.client.work()
+	work, err := r.client.workDir()
 	var dir string
 	if err == nil {
 		dir, err = os.MkdirTemp(work, "git-")
 	}
 	if err != nil {
-		return nil, failBy(Reason(artifact.Storage), err, "making a folder for the repository")
+		return nil, wrapError(Reason(artifact.Storage), err, "creating a directory for the repository")
 	}
 	c := &Checkout{Commit: tag.Commit, tag: tag, dir: dir, client: r.client}
-	err = guard(func() error {
+	err = recoverPanic(func() error {
 		name := filepath.Join(dir, "pack")
-		if err := r.download(ctx, r.request(want), plumbing.ZeroHash, name); err != nil {
+		if err := r.download(ctx, r.fetchRequest(want), plumbing.ZeroHash, name); err != nil {
 			return err
 		}
-		return c.open(ctx, r, plumbing.NewHash(tag.Commit), name)
+		return c.load(ctx, r, plumbing.NewHash(tag.Commit), name)
 	})
 	if err != nil {
 		_ = c.store.close()
@@ -80,71 +81,71 @@ func (r *Remote) FetchTag(ctx context.Context, tag Tag) (_ *Checkout, err error)
 	return c, nil
 }
 
-// open resolves the pack and finds the files of the commit in it.
-func (c *Checkout) open(ctx context.Context, r *Remote, want plumbing.Hash, name string) error {
+// load resolves the pack and reads the file tree of the commit from it.
+func (c *Checkout) load(ctx context.Context, r *Remote, want plumbing.Hash, name string) error {
 	var err error
-	if c.store, err = resolve(ctx, name, filepath.Join(c.dir, "objects"), r.client.limits); err != nil {
+	if c.store, err = loadPack(ctx, name, filepath.Join(c.dir, "objects"), r.client.limits); err != nil {
 		return err
 	}
 	if err := os.Remove(name); err != nil {
-		return failBy(Reason(artifact.Storage), err, "removing the pack")
+		return wrapError(Reason(artifact.Storage), err, "removing the pack")
 	}
 	if !c.store.has(want) {
-		return r.noCommit(want)
+		return r.commitNotFoundError(want)
 	}
-	c.tree, c.links, err = readCommit(ctx, c.store, want, r.client.limits.Tree)
+	c.tree, c.submodulePaths, err = readCommit(ctx, c.store, want, r.client.limits.Tree)
 	return err
 }
 
-func (r *Remote) noCommit(want plumbing.Hash) error {
-	return fail(CommitNotFound, "the repository at %s has no commit %s that a branch or tag leads to, or does not give it out: push it, or name another",
-		r.masked, want)
+func (r *Remote) commitNotFoundError(want plumbing.Hash) error {
+	return newError(CommitNotFound, "the repository at %s has no commit %s that is reachable from a branch or tag, or does not serve it: push it, or use another commit",
+		r.maskedURL, want)
 }
 
-// base is a request that says how to answer, and nothing yet of what is wanted.
-func (r *Remote) base() *packp.UploadPackRequest {
+// newRequest returns a request with the capabilities for the response, but without the
+// wanted objects.
+func (r *Remote) newRequest() *packp.UploadPackRequest {
 	req := packp.NewUploadPackRequest()
 	set := func(c capability.Capability) { _ = req.Capabilities.Set(c) }
 	for _, one := range []capability.Capability{capability.Sideband64k, capability.Sideband} {
-		if r.caps.Supports(one) {
+		if r.capabilities.Supports(one) {
 			set(one)
 			break
 		}
 	}
 	for _, one := range []capability.Capability{capability.OFSDelta, capability.NoProgress} {
-		if r.caps.Supports(one) {
+		if r.capabilities.Supports(one) {
 			set(one)
 		}
 	}
-	if r.caps.Supports(capability.Agent) {
+	if r.capabilities.Supports(capability.Agent) {
 		_ = req.Capabilities.Set(capability.Agent, capability.DefaultAgent())
 	}
 	return req
 }
 
-// request says what to send: one commit if the server gives it out by itself,
-// else everything.
-func (r *Remote) request(want plumbing.Hash) *packp.UploadPackRequest {
-	req := r.base()
-	// Some servers talk only to clients that say they could negotiate, which is
-	// never needed by one that has nothing yet.
-	if r.caps.Supports(capability.MultiACK) {
+// fetchRequest requests one commit if the server allows that, and everything otherwise.
+func (r *Remote) fetchRequest(want plumbing.Hash) *packp.UploadPackRequest {
+	req := r.newRequest()
+	// Some servers require clients to support negotiation. This client has no objects yet, so
+	// it never negotiates.
+	if r.capabilities.Supports(capability.MultiACK) {
 		_ = req.Capabilities.Set(capability.MultiACK)
 	}
-	if !r.hasTip(want) && !r.caps.Supports(capability.AllowReachableSHA1InWant) {
+	if !r.hasTip(want) && !r.capabilities.Supports(capability.AllowReachableSHA1InWant) {
 		req.Wants = r.tips()
 		return req
 	}
 	req.Wants = []plumbing.Hash{want}
-	if r.caps.Supports(capability.Shallow) {
+	if r.capabilities.Supports(capability.Shallow) {
 		_ = req.Capabilities.Set(capability.Shallow)
 		req.Depth = packp.DepthCommits(1)
 	}
 	return req
 }
 
-// download writes the pack that the server sends to a file: what is asked for,
-// without what comes with the commit have, if that is not zero.
+// download stores the pack of a request in a file. If have is not zero, the pack omits the
+// objects that are reachable from the commit have.
 func (r *Remote) download(ctx context.Context, req *packp.UploadPackRequest, have plumbing.Hash, name string) error {
 	var body bytes.Buffer
 	lines := pktline.NewEncoder(&body)
@@ -153,35 +154,36 @@ func (r *Remote) download(ctx context.Context, req *packp.UploadPackRequest, hav
 		err = errors.Join(err, lines.Encodef("have %s\n", have))
 	}
 	if err := errors.Join(err, lines.EncodeString("done\n")); err != nil {
-		return failBy(OperationFailed, err, "asking for a commit")
+		return wrapError(OperationFailed, err, "encoding the fetch request")
 	}
-	answer, err := r.wire.ask(ctx, body.Bytes())
+	answer, err := r.transport.send(ctx, body.Bytes())
 	if err != nil {
 		return err
 	}
 	defer func() { _ = answer.Close() }()
 	limit := r.client.limits.PackBytes
-	// The pack comes in frames, after a few lines: a little more than itself.
+	// The response has a few lines before the pack, and frames around its parts, so it is
+	// slightly larger than the pack.
 	bounded := &io.LimitedReader{R: answer, N: limit + limit/64 + 1<<20}
-	err = receive(req, bounded, name)
-	// An answer cut off at the limit can look whole.
+	err = storePack(req, bounded, name)
+	// A response that was truncated at the limit can look complete.
 	if bounded.N <= 0 {
-		return unsafeTree(artifact.TooLarge, "", "what the server sends has more than the %d bytes allowed; the server may not give out "+
-			"single commits (uploadpack.allowReachableSHA1InWant) and send all history", limit)
+		return treeError(artifact.TooLarge, "", "the response of the server has more than the %d bytes allowed; if the server does not serve "+
+			"single commits (uploadpack.allowReachableSHA1InWant), it sends all history", limit)
 	}
 	if err != nil {
-		return r.badPack(ctx, req.Wants[0], err)
+		return r.packError(ctx, req.Wants[0], err)
 	}
 	return nil
 }
 
-// diskError is a failure of our own.
+// diskError is a failure of the local disk.
 type diskError struct{ error }
 
 func (e diskError) Unwrap() error { return e.error }
 
-// receive stores the pack inside an answer.
-func receive(req *packp.UploadPackRequest, body io.Reader, name string) error {
+// storePack stores the pack of a response in a file.
+func storePack(req *packp.UploadPackRequest, body io.Reader, name string) error {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return diskError{err}
@@ -197,7 +199,7 @@ func receive(req *packp.UploadPackRequest, body io.Reader, name string) error {
 	case req.Capabilities.Supports(capability.Sideband):
 		pack = sideband.NewDemuxer(sideband.Sideband, resp)
 	}
-	// Not io.Copy: the demuxer's errors must be told from those of the disk.
+	// Not io.Copy: errors of the demuxer must be distinguished from errors of the disk.
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := pack.Read(buf)
@@ -217,22 +219,22 @@ func receive(req *packp.UploadPackRequest, body io.Reader, name string) error {
 	return nil
 }
 
-func (r *Remote) badPack(ctx context.Context, want plumbing.Hash, err error) error {
-	if disk, ok := errors.AsType[diskError](err); ok {
-		return failBy(Reason(artifact.Storage), disk.error, "storing what the server sends")
+func (r *Remote) packError(ctx context.Context, want plumbing.Hash, err error) error {
+	if diskErr, ok := errors.AsType[diskError](err); ok {
+		return wrapError(Reason(artifact.Storage), diskErr.error, "storing the response of the server")
 	}
 	if ctx.Err() != nil {
-		return unreachable(ctx, err, r.masked)
+		return connectionError(ctx, err, r.maskedURL)
 	}
-	if said, ok := errors.AsType[*Error](err); ok {
-		return said
+	if gitErr, ok := errors.AsType[*Error](err); ok {
+		return gitErr
 	}
-	// "not our ref" is all that a server may refuse a well-formed request for.
-	if said, ok := errors.AsType[*pktline.ErrorLine](err); ok {
+	// A server refuses a well-formed request only with "not our ref".
+	if gitErr, ok := errors.AsType[*pktline.ErrorLine](err); ok {
 		if r.hasTip(want) {
-			return fail(OperationFailed, "the server of %s no longer gives out commit %s: %s", r.masked, want, saying(said.Text, r.secrets))
+			return newError(OperationFailed, "the server of %s no longer serves commit %s: %s", r.maskedURL, want, quoteServerText(gitErr.Text, r.secrets))
 		}
-		return r.noCommit(want)
+		return r.commitNotFoundError(want)
 	}
-	return failBy(OperationFailed, err, "what %s sends breaks off or can't be read", r.masked)
+	return wrapError(OperationFailed, err, "the response of %s is incomplete or can't be read", r.maskedURL)
 }

@@ -50,13 +50,13 @@ func newClient(t *testing.T, o Options) *Client {
 	t.Cleanup(func() {
 		left, err := os.ReadDir(o.TempDir)
 		if err != nil || len(left) > 0 {
-			t.Errorf("left behind: %v %v", left, err)
+			t.Errorf("temporary files left: %v %v", left, err)
 		}
 	})
 	return NewClient(o)
 }
 
-// reasonOf is the reason of an error of this package, and fails the test for any other.
+// reasonOf returns the reason of an *Error, and fails the test for other errors.
 func reasonOf(t testing.TB, err error) Reason {
 	t.Helper()
 	if err == nil {
@@ -69,7 +69,7 @@ func reasonOf(t testing.TB, err error) Reason {
 	return e.Reason
 }
 
-func head(t *testing.T, c *Client, url, branch string) (*Remote, string) {
+func listHead(t *testing.T, c *Client, url, branch string) (*Remote, string) {
 	t.Helper()
 	r, err := c.List(t.Context(), Repository{URL: url})
 	if err != nil {
@@ -99,7 +99,7 @@ func files(t testing.TB, fsys fs.FS) map[string]string {
 	return got
 }
 
-func checkout(t *testing.T, r *Remote, id string) *Checkout {
+func fetchCheckout(t *testing.T, r *Remote, id string) *Checkout {
 	t.Helper()
 	c, err := r.Fetch(t.Context(), id)
 	if err != nil {
@@ -113,10 +113,10 @@ func checkout(t *testing.T, r *Remote, id string) *Checkout {
 	return c
 }
 
-func TestFetchHeadOfABranch(t *testing.T) {
+func TestFetchBranchHead(t *testing.T) {
 	_, repo := newRepo(t)
 	commit(t, repo, map[string]string{"old": "history"})
-	// Much alike, so that the pack holds deltas.
+	// The files are similar, so that the pack contains deltas.
 	body := strings.Repeat("the same line again and again\n", 400)
 	want := map[string]string{"a/b/one.yaml": body + "1", "a/b/two.yaml": body + "2", "a/three.yaml": "3" + body, "empty": "", "run.sh": "#!/bin/sh\n"}
 	plain := maps.Clone(want)
@@ -124,13 +124,13 @@ func TestFetchHeadOfABranch(t *testing.T) {
 	id := commit(t, repo, plain, gitserver.Delete("old"), gitserver.Executable("run.sh", "#!/bin/sh\n"))
 
 	client := newClient(t, Options{})
-	r, got := head(t, client, repo.URL(), "main")
+	r, got := listHead(t, client, repo.URL(), "main")
 	if got != id {
 		t.Fatalf("head of main is %s, want %s", got, id)
 	}
-	c := checkout(t, r, id)
+	c := fetchCheckout(t, r, id)
 	if got := files(t, c.FS()); !maps.Equal(got, want) {
-		t.Errorf("got files %v", slicesOf(got))
+		t.Errorf("got files %v", fileSizes(got))
 	}
 	if err := fstest.TestFS(c.FS(), "a/b/one.yaml", "a/three.yaml", "run.sh", "empty"); err != nil {
 		t.Error(err)
@@ -140,7 +140,7 @@ func TestFetchHeadOfABranch(t *testing.T) {
 	}
 }
 
-func slicesOf(m map[string]string) (out []string) {
+func fileSizes(m map[string]string) (out []string) {
 	for k, v := range m {
 		out = append(out, fmt.Sprintf("%s (%d bytes)", k, len(v)))
 	}
@@ -151,19 +151,19 @@ func TestFetchIsShallow(t *testing.T) {
 	_, repo := newRepo(t)
 	old := commit(t, repo, map[string]string{"a": "old"})
 	id := commit(t, repo, map[string]string{"a": "new"})
-	r, _ := head(t, newClient(t, Options{}), repo.URL(), "main")
-	c := checkout(t, r, id)
+	r, _ := listHead(t, newClient(t, Options{}), repo.URL(), "main")
+	c := fetchCheckout(t, r, id)
 	if n := len(c.store.objects); n != 3 {
-		t.Errorf("%d objects, want the commit, its folder and its file", n)
+		t.Errorf("%d objects, want a commit, a tree and a blob", n)
 	}
-	// A commit that no branch points to any more, of a server that gives it out.
-	c = checkout(t, r, old)
+	// A commit that no branch points to, from a server that serves it.
+	c = fetchCheckout(t, r, old)
 	if got := files(t, c.FS()); got["a"] != "old" {
 		t.Errorf("got %v", got)
 	}
 }
 
-func TestFetchFromAServerThatGivesOutOnlyHeads(t *testing.T) {
+func TestFetchFromServerWithoutSingleCommits(t *testing.T) {
 	s, repo := newRepo(t)
 	old := commit(t, repo, map[string]string{"a": "old"})
 	commit(t, repo, map[string]string{"a": "new"})
@@ -174,8 +174,8 @@ func TestFetchFromAServerThatGivesOutOnlyHeads(t *testing.T) {
 	if _, err := s.Git(t.Context(), repo.Dir(), "config", "uploadpack.allowAnySHA1InWant", "false"); err != nil {
 		t.Fatal(err)
 	}
-	r, _ := head(t, newClient(t, Options{}), repo.URL(), "main")
-	if got := files(t, checkout(t, r, old).FS()); got["a"] != "old" {
+	r, _ := listHead(t, newClient(t, Options{}), repo.URL(), "main")
+	if got := files(t, fetchCheckout(t, r, old).FS()); got["a"] != "old" {
 		t.Errorf("got %v", got)
 	}
 	_, err := r.Fetch(t.Context(), lost)
@@ -187,7 +187,7 @@ func TestFetchFromAServerThatGivesOutOnlyHeads(t *testing.T) {
 func TestFetchUnknownCommit(t *testing.T) {
 	_, repo := newRepo(t)
 	commit(t, repo, map[string]string{"a": "a"})
-	r, _ := head(t, newClient(t, Options{}), repo.URL(), "main")
+	r, _ := listHead(t, newClient(t, Options{}), repo.URL(), "main")
 	unknown := strings.Repeat("12345678", 5)
 	_, err := r.Fetch(t.Context(), unknown)
 	if got := reasonOf(t, err); got != CommitNotFound || !strings.Contains(err.Error(), unknown) {
@@ -201,15 +201,15 @@ func TestFetchUnknownCommit(t *testing.T) {
 }
 
 func TestFetchWithLogin(t *testing.T) {
-	_, repo := newRepo(t, gitserver.WithLogin("user", "hunter2"))
+	_, repo := newRepo(t, gitserver.WithBasicAuth("user", "hunter2"))
 	id := commit(t, repo, map[string]string{"a": "a"})
-	r, _ := head(t, newClient(t, Options{}), strings.Replace(repo.URL(), "http://", "http://user:hunter2@", 1), "main")
-	if got := files(t, checkout(t, r, id).FS()); got["a"] != "a" {
+	r, _ := listHead(t, newClient(t, Options{}), strings.Replace(repo.URL(), "http://", "http://user:hunter2@", 1), "main")
+	if got := files(t, fetchCheckout(t, r, id).FS()); got["a"] != "a" {
 		t.Errorf("got %v", got)
 	}
 }
 
-func TestFetchAfterARedirect(t *testing.T) {
+func TestFetchAfterRedirect(t *testing.T) {
 	_, repo := newRepo(t)
 	id := commit(t, repo, map[string]string{"a": "a"})
 	hop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -219,13 +219,13 @@ func TestFetchAfterARedirect(t *testing.T) {
 		http.Redirect(w, r, strings.Replace(repo.URL()+r.URL.RequestURI(), "/moved.git/", "/", 1), http.StatusMovedPermanently)
 	}))
 	defer hop.Close()
-	r, _ := head(t, newClient(t, Options{}), hop.URL+"/moved.git", "main")
-	if got := files(t, checkout(t, r, id).FS()); got["a"] != "a" {
+	r, _ := listHead(t, newClient(t, Options{}), hop.URL+"/moved.git", "main")
+	if got := files(t, fetchCheckout(t, r, id).FS()); got["a"] != "a" {
 		t.Errorf("got %v", got)
 	}
 }
 
-func TestBounds(t *testing.T) {
+func TestFetchEnforcesLimits(t *testing.T) {
 	_, repo := newRepo(t)
 	many := map[string]string{}
 	for i := range 40 {
@@ -259,7 +259,7 @@ func TestBounds(t *testing.T) {
 		if c.change != nil {
 			c.change(&l)
 		}
-		r, id := head(t, newClient(t, Options{Limits: l}), repo.URL(), c.branch)
+		r, id := listHead(t, newClient(t, Options{Limits: l}), repo.URL(), c.branch)
 		got, err := r.Fetch(t.Context(), id)
 		if err == nil {
 			_ = got.Close()
@@ -269,7 +269,7 @@ func TestBounds(t *testing.T) {
 		}
 		var e *Error
 		if errors.As(err, &e) && !e.Terminal() {
-			t.Errorf("%s: the same commit will be refused again: must be terminal", c.branch)
+			t.Errorf("%s: must be terminal: a retry of the same commit can't succeed", c.branch)
 		}
 	}
 	_, err := newClient(t, Options{Limits: Limits{RefBytes: 200}}).List(t.Context(), Repository{URL: repo.URL()})
@@ -278,11 +278,11 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-func TestLinksAndSubmodulesAreNoFiles(t *testing.T) {
+func TestSymlinksCannotBeOpened(t *testing.T) {
 	_, repo := newRepo(t)
 	id := commit(t, repo, map[string]string{"a": "a"}, gitserver.Symlink("link", "/etc/passwd"), gitserver.Symlink("dir/link", "../.."))
-	r, _ := head(t, newClient(t, Options{}), repo.URL(), "main")
-	c := checkout(t, r, id)
+	r, _ := listHead(t, newClient(t, Options{}), repo.URL(), "main")
+	c := fetchCheckout(t, r, id)
 	if got := files(t, c.FS()); !maps.Equal(got, map[string]string{"a": "a"}) {
 		t.Errorf("got %v", got)
 	}

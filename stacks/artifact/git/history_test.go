@@ -7,7 +7,7 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
 )
 
-func TestRewritten(t *testing.T) {
+func TestHistoryRewritten(t *testing.T) {
 	s, repo := newRepo(t)
 	var line []string
 	for _, body := range []string{"1", "2", "3", "4"} {
@@ -36,21 +36,21 @@ func TestRewritten(t *testing.T) {
 			from, to string
 			want     bool
 		}{
-			"one further":           {line[2], line[3], false},
-			"many further":          {line[0], line[3], false},
-			"back":                  {line[3], line[2], true},
-			"amended":               {line[3], amended, true},
-			"from the common one":   {line[2], amended, false},
-			"another history":       {line[3], other, true},
-			"of what is gone":       {strings.Repeat("1", 40), line[3], true},
-			"of what was no commit": {"x", line[3], false},
+			"child":                           {line[2], line[3], false},
+			"descendant":                      {line[0], line[3], false},
+			"ancestor":                        {line[3], line[2], true},
+			"amended":                         {line[3], amended, true},
+			"amended, from the common parent": {line[2], amended, false},
+			"another history":                 {line[3], other, true},
+			"unknown old commit":              {strings.Repeat("1", 40), line[3], true},
+			"invalid old commit":              {"x", line[3], false},
 		} {
 			if c.to != line[3] && c.to != amended && c.to != other {
 				if err := repo.SetBranch(t.Context(), "back", c.to); err != nil {
 					t.Fatal(err)
 				}
 			}
-			got, err := r.Rewritten(t.Context(), c.from, c.to)
+			got, err := r.HistoryRewritten(t.Context(), c.from, c.to)
 			if err != nil || got != c.want {
 				t.Errorf("%s, %s: %v %v, want %v", kind, name, got, err, c.want)
 			}

@@ -15,24 +15,24 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// knownHosts are the keys that servers may have.
+// knownHosts holds the trusted host keys of servers.
 type knownHosts struct{ db *knownhosts.HostKeyDB }
 
-// maxKnownHosts is far more than a Secret may hold.
+// maxKnownHosts bounds the size of known_hosts in bytes. A Secret can't hold more.
 const maxKnownHosts = 1 << 20
 
-// parseKnownHosts reads what would stand in a known_hosts file. The library
-// takes files only.
+// parseKnownHosts parses the content of a known_hosts file. It writes a temporary file in the
+// directory temp, because the library only reads files.
 func parseKnownHosts(content []byte, temp string) (knownHosts, error) {
 	if !hasLine(content) {
-		return knownHosts{}, fail(CredentialsInvalid, "known_hosts is missing or empty: without the keys of the server nobody can tell who answers; ssh-keyscan HOST writes them")
+		return knownHosts{}, newError(CredentialsInvalid, "known_hosts is missing or empty, so that the server can't be authenticated: add its keys, as ssh-keyscan HOST prints them")
 	}
 	if len(content) > maxKnownHosts {
-		return knownHosts{}, fail(CredentialsInvalid, "known_hosts has more than %d bytes", maxKnownHosts)
+		return knownHosts{}, newError(CredentialsInvalid, "known_hosts has more than %d bytes", maxKnownHosts)
 	}
 	file, err := os.CreateTemp(temp, "known-hosts-")
 	if err != nil {
-		return knownHosts{}, failBy(Reason(artifact.Storage), err, "keeping known_hosts")
+		return knownHosts{}, wrapError(Reason(artifact.Storage), err, "storing known_hosts")
 	}
 	defer func() { _ = os.Remove(file.Name()) }()
 	_, err = file.Write(content)
@@ -40,15 +40,15 @@ func parseKnownHosts(content []byte, temp string) (knownHosts, error) {
 		err = cerr
 	}
 	if err != nil {
-		return knownHosts{}, failBy(Reason(artifact.Storage), err, "keeping known_hosts")
+		return knownHosts{}, wrapError(Reason(artifact.Storage), err, "storing known_hosts")
 	}
 	var db *knownhosts.HostKeyDB
-	err = guard(func() (err error) {
+	err = recoverPanic(func() (err error) {
 		db, err = knownhosts.NewDB(file.Name())
 		return err
 	})
 	if err != nil {
-		return knownHosts{}, fail(CredentialsInvalid, "known_hosts can't be read: expected lines such as \"git.example.com ssh-ed25519 AAAA…\", as ssh-keyscan writes them")
+		return knownHosts{}, newError(CredentialsInvalid, "known_hosts can't be read: expected lines such as \"git.example.com ssh-ed25519 AAAA…\", as ssh-keyscan prints them")
 	}
 	return knownHosts{db: db}, nil
 }
@@ -64,35 +64,35 @@ func hasLine(content []byte) bool {
 	return false
 }
 
-// algorithms are those of the keys that are known of a server: it may have
-// others, that are not.
+// algorithms returns the algorithms of the known host keys of a server. The server can have
+// more keys.
 func (k knownHosts) algorithms(address string) []string { return k.db.HostKeyAlgorithms(address) }
 
-// hostCheck remembers how the check of a server's key ended: errors of the SSH
-// library do not carry it along in all cases.
-type hostCheck struct {
-	hosts knownHosts
-	err   error
-	print string
+// hostKeyCheck records the result of a host key check, because the errors of the SSH library
+// do not always contain it.
+type hostKeyCheck struct {
+	knownHosts  knownHosts
+	err         error
+	fingerprint string
 }
 
-func (h *hostCheck) callback(host string, remote net.Addr, key ssh.PublicKey) error {
-	h.print = key.Type() + " " + ssh.FingerprintSHA256(key)
-	h.err = h.hosts.db.HostKeyCallback()(host, remote, key)
+func (h *hostKeyCheck) callback(host string, remote net.Addr, key ssh.PublicKey) error {
+	h.fingerprint = key.Type() + " " + ssh.FingerprintSHA256(key)
+	h.err = h.knownHosts.db.HostKeyCallback()(host, remote, key)
 	return h.err
 }
 
-// refusal says what is wrong with the server's key.
-func (h *hostCheck) refusal(address, masked string) *Error {
+// hostKeyError returns the error of a failed host key check.
+func (h *hostKeyCheck) hostKeyError(address, masked string) *Error {
 	if known, ok := errors.AsType[*xknownhosts.KeyError](h.err); ok {
 		if len(known.Want) == 0 {
-			return fail(HostKeyUnknown, "known_hosts has no key of %s; the server shows %s: if that is its key, add it", address, h.print)
+			return newError(HostKeyUnknown, "known_hosts has no key of %s; the server presents %s: if that is its key, add it", address, h.fingerprint)
 		}
-		return fail(HostKeyMismatch, "the server of %s shows %s, which is not the key in known_hosts: somebody may stand in between, or the server has a new key",
-			masked, h.print)
+		return newError(HostKeyMismatch, "the server of %s presents %s, which is not the key in known_hosts: the connection may be intercepted, or the server has a new key",
+			masked, h.fingerprint)
 	}
 	if _, ok := errors.AsType[*xknownhosts.RevokedError](h.err); ok {
-		return fail(HostKeyMismatch, "the server of %s shows %s, which known_hosts revokes", masked, h.print)
+		return newError(HostKeyMismatch, "the server of %s presents %s, which is revoked in known_hosts", masked, h.fingerprint)
 	}
-	return failBy(HostKeyMismatch, h.err, "the key of the server of %s (%s) is not taken", masked, h.print)
+	return wrapError(HostKeyMismatch, h.err, "the host key of %s (%s) is rejected", masked, h.fingerprint)
 }

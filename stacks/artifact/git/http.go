@@ -12,48 +12,48 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// Programs of a server.
+// Programs of a Git server.
 const (
-	uploadPack  = "git-upload-pack"  // it reads a repository
-	receivePack = "git-receive-pack" // it writes to it
+	uploadPack  = "git-upload-pack"  // reads a repository
+	receivePack = "git-receive-pack" // writes to a repository
 )
 
 const infoRefs = "/info/refs"
 
-// wire talks to the server of one repository.
-type wire interface {
-	// list opens the server's list of branches and tags.
-	list(ctx context.Context) (io.ReadCloser, error)
-	// ask sends a request for objects and opens the answer.
-	ask(ctx context.Context, request []byte) (io.ReadCloser, error)
+// transport sends requests to a program of the server of one repository.
+type transport interface {
+	// openRefs requests the list of branches and tags. The caller must close the response.
+	openRefs(ctx context.Context) (io.ReadCloser, error)
+	// send sends a fetch or push request. The caller must close the response.
+	send(ctx context.Context, request []byte) (io.ReadCloser, error)
 }
 
-// httpWire speaks smart HTTP.
-type httpWire struct {
+// httpTransport implements the smart HTTP protocol.
+type httpTransport struct {
 	http *http.Client
-	// asked is where the repository is said to be, base where it was found.
-	asked, base *url.URL
-	// authorize adds the credentials; nil where there are none, or none for base.
+	// configuredURL is the given URL of the repository; baseURL is the URL after redirects.
+	configuredURL, baseURL *url.URL
+	// authorize adds the credentials; nil if there are none, or none for baseURL.
 	authorize func(*http.Request)
 	// program of the server.
 	program string
-	// stays is true where no redirect to another host is followed.
-	stays bool
-	// own is true for a client that nobody else uses.
-	own     bool
-	masked  string
-	secrets []string
+	// sameHostOnly is true if redirects to other hosts are refused.
+	sameHostOnly bool
+	// ownClient is true if the HTTP client is used only by this transport.
+	ownClient bool
+	maskedURL string
+	secrets   []string
 }
 
-func (c *Client) httpWire(u *url.URL, a *Access, program, masked string) (*httpWire, error) {
-	w := &httpWire{http: c.http, asked: u, program: program, masked: masked, secrets: a.secrets(u)}
+func (c *Client) newHTTPTransport(u *url.URL, a *Access, program, masked string) (*httpTransport, error) {
+	w := &httpTransport{http: c.http, configuredURL: u, program: program, maskedURL: masked, secrets: a.secrets(u)}
 	login := u.User
 	if a.Username != "" || a.Password != "" {
 		login = url.UserPassword(a.Username, a.Password)
 	}
 	switch {
 	case a.BearerToken != "" && (a.Username != "" || a.Password != ""):
-		return nil, fail(CredentialsInvalid, "there is a bearerToken beside username and password: use one of them")
+		return nil, newError(CredentialsInvalid, "there are both a bearerToken and a username or password: use one of them")
 	case a.BearerToken != "":
 		w.authorize = func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+a.BearerToken) }
 	case login != nil:
@@ -62,49 +62,50 @@ func (c *Client) httpWire(u *url.URL, a *Access, program, masked string) (*httpW
 			r.SetBasicAuth(login.Username(), password)
 		}
 	}
-	config, err := a.TLS()
+	config, err := a.TLSConfig()
 	if err != nil {
 		return nil, err
 	}
 	if config != nil || a.Proxy != nil {
-		w.own, w.http = true, artifact.NewHTTPClientWith(artifact.ClientOptions{TLS: config, Proxy: a.Proxy})
+		w.ownClient, w.http = true, artifact.NewHTTPClientWith(artifact.ClientOptions{TLS: config, Proxy: a.Proxy})
 	}
 	return w, nil
 }
 
-// list implements wire.
-func (w *httpWire) list(ctx context.Context) (io.ReadCloser, error) {
-	ask := w.asked.JoinPath(infoRefs)
-	ask.User, ask.Fragment, ask.RawFragment = nil, "", ""
-	ask.RawQuery = url.Values{"service": {w.program}}.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, ask.String(), nil)
+// openRefs implements transport.
+func (w *httpTransport) openRefs(ctx context.Context) (io.ReadCloser, error) {
+	refsURL := w.configuredURL.JoinPath(infoRefs)
+	refsURL.User, refsURL.Fragment, refsURL.RawFragment = nil, "", ""
+	refsURL.RawQuery = url.Values{"service": {w.program}}.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, refsURL.String(), nil)
 	if err != nil {
-		return nil, failBy(URLInvalid, artifact.WithoutURL(err), "%s is not a URL to ask", w.masked)
+		return nil, wrapError(URLInvalid, artifact.WithoutURL(err), "%s is not a valid repository URL", w.maskedURL)
 	}
 	client := w.http
-	if w.stays {
-		stay := *w.http
-		stay.CheckRedirect = sameHost(w.http.CheckRedirect)
-		client = &stay
+	if w.sameHostOnly {
+		restricted := *w.http
+		restricted.CheckRedirect = sameHostRedirects(w.http.CheckRedirect)
+		client = &restricted
 	}
-	got, err := w.do(ctx, client, req)
+	resp, err := w.do(ctx, client, req)
 	if err != nil {
 		return nil, err
 	}
-	if err := w.found(ask, got); err != nil {
-		_ = got.Close()
+	if err := w.setBaseURL(refsURL, resp); err != nil {
+		_ = resp.Close()
 		return nil, err
 	}
-	return got, nil
+	return resp, nil
 }
 
-// sameHost lets redirects through that stay with a host, such as to the name that ends in .git.
-func sameHost(next func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
+// sameHostRedirects allows only redirects within a host, such as to the same path with the
+// suffix .git, and from http to https.
+func sameHostRedirects(next func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
 	return func(r *http.Request, via []*http.Request) error {
 		from := via[len(via)-1].URL
 		upgrade := from.Scheme == "http" && r.URL.Scheme == "https" && from.Hostname() == r.URL.Hostname()
 		if !upgrade && (r.URL.Scheme != from.Scheme || r.URL.Host != from.Host) {
-			return fail(OperationFailed, "%s redirects to another host, %s, where nothing is written: if that is right, name it in the URL", artifact.MaskURL(from.String()), quoted(r.URL.Host))
+			return newError(OperationFailed, "%s redirects to another host, %s, which is not allowed for a push: if the host is correct, use it in the URL", artifact.MaskURL(from.String()), quoteName(r.URL.Host))
 		}
 		if next == nil {
 			return nil
@@ -113,81 +114,82 @@ func sameHost(next func(*http.Request, []*http.Request) error) func(*http.Reques
 	}
 }
 
-// page is an answer of the status 200.
-type page struct {
+// response is a response with the status code 200.
+type response struct {
 	io.ReadCloser
-	at   *url.URL
-	kind string
+	url         *url.URL
+	contentType string
 }
 
-// do sends a request and judges the status of the answer.
-func (w *httpWire) do(ctx context.Context, client *http.Client, req *http.Request) (*page, error) {
+// do sends a request and checks the status code of the response.
+func (w *httpTransport) do(ctx context.Context, client *http.Client, req *http.Request) (*response, error) {
 	if w.authorize != nil {
 		w.authorize(req)
 	}
-	resp, err := client.Do(req) //nolint:bodyclose // the page closes it
-	if said, ok := errors.AsType[*Error](err); ok {
-		return nil, said
+	resp, err := client.Do(req) //nolint:bodyclose // the response type closes the body
+	if gitErr, ok := errors.AsType[*Error](err); ok {
+		return nil, gitErr
 	}
 	if err != nil {
-		return nil, unreachable(ctx, err, w.masked)
+		return nil, connectionError(ctx, err, w.maskedURL)
 	}
-	got := &page{resp.Body, resp.Request.URL, resp.Header.Get("Content-Type")}
-	if w.own {
-		got.ReadCloser = lastBody{resp.Body, w.http}
+	got := &response{resp.Body, resp.Request.URL, resp.Header.Get("Content-Type")}
+	if w.ownClient {
+		got.ReadCloser = clientClosingBody{resp.Body, w.http}
 	}
-	if err := answered(resp.StatusCode, w.masked, w.authorize != nil); err != nil {
+	if err := statusError(resp.StatusCode, w.maskedURL, w.authorize != nil); err != nil {
 		_ = got.Close()
 		return nil, err
 	}
 	return got, nil
 }
 
-// lastBody closes the connections of a client that nobody else uses.
-type lastBody struct {
+// clientClosingBody is a response body that also closes the idle connections of its HTTP
+// client, for clients that only one transport uses.
+type clientClosingBody struct {
 	io.ReadCloser
 	client *http.Client
 }
 
 // Close implements io.Closer.
-func (b lastBody) Close() error {
+func (b clientClosingBody) Close() error {
 	defer b.client.CloseIdleConnections()
 	return b.ReadCloser.Close()
 }
 
-// found takes over where a redirect led to. Credentials are not taken along to
-// another host.
-func (w *httpWire) found(asked *url.URL, got *page) error {
-	at := got.at
+// setBaseURL sets the base URL to the target of redirects. It drops the credentials if that
+// is another host.
+func (w *httpTransport) setBaseURL(requested *url.URL, resp *response) error {
+	at := resp.url
 	if !strings.HasSuffix(at.Path, infoRefs) {
-		return fail(OperationFailed, "%s redirects to something that is not a repository", w.masked)
+		return newError(OperationFailed, "%s redirects to a URL that is not a repository", w.maskedURL)
 	}
-	if want := "application/x-" + w.program + "-advertisement"; got.kind != want {
-		return fail(OperationFailed, "%s does not serve a Git repository over smart HTTP (content type %s): check the URL", w.masked, saying(got.kind, w.secrets))
+	if want := "application/x-" + w.program + "-advertisement"; resp.contentType != want {
+		return newError(OperationFailed, "%s does not serve a Git repository over smart HTTP (content type %s): check the URL", w.maskedURL, quoteServerText(resp.contentType, w.secrets))
 	}
-	w.base = at.JoinPath("..", "..")
-	w.base.User, w.base.RawQuery = nil, ""
-	upgrade := asked.Scheme == "http" && at.Scheme == "https" && asked.Hostname() == at.Hostname()
-	if !upgrade && (asked.Scheme != at.Scheme || asked.Host != at.Host) {
+	w.baseURL = at.JoinPath("..", "..")
+	w.baseURL.User, w.baseURL.RawQuery = nil, ""
+	upgrade := requested.Scheme == "http" && at.Scheme == "https" && requested.Hostname() == at.Hostname()
+	if !upgrade && (requested.Scheme != at.Scheme || requested.Host != at.Host) {
 		w.authorize = nil
 	}
 	return nil
 }
 
-// ask implements wire. It comes after list.
-func (w *httpWire) ask(ctx context.Context, request []byte) (io.ReadCloser, error) {
-	post, err := http.NewRequestWithContext(ctx, http.MethodPost, w.base.JoinPath(w.program).String(), bytes.NewReader(request))
+// send implements transport. It must be called after openRefs.
+func (w *httpTransport) send(ctx context.Context, request []byte) (io.ReadCloser, error) {
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, w.baseURL.JoinPath(w.program).String(), bytes.NewReader(request))
 	if err != nil {
-		return nil, failBy(OperationFailed, artifact.WithoutURL(err), "asking %s", w.masked)
+		return nil, wrapError(OperationFailed, artifact.WithoutURL(err), "creating a request to %s", w.maskedURL)
 	}
 	post.Header.Set("Content-Type", "application/x-"+w.program+"-request")
 	post.Header.Set("Accept", "application/x-"+w.program+"-result")
-	// Only the first request may be redirected, as with git itself.
-	stay := *w.http
-	stay.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	got, err := w.do(ctx, &stay, post)
+	// As in git itself, only the request for the list of refs may be redirected.
+	noRedirects := *w.http
+	noRedirects.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	resp, err := w.do(ctx, &noRedirects, post)
 	if err != nil {
 		return nil, err
 	}
-	return got, nil
+	return resp, nil
 }

@@ -20,28 +20,28 @@ type Keys struct {
 
 type sshKey struct {
 	key ssh.PublicKey
-	// From and until when the key may sign; zero: ever.
-	after, before time.Time
+	// The key is valid from validAfter until validBefore; a zero time is no bound.
+	validAfter, validBefore time.Time
 }
 
 const (
 	pgpPublicKey = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
-	// maxKeys is as much as a Secret can hold.
-	maxKeys = 1 << 20
+	// maxKeyBytes bounds one value with keys. It is the maximum size of a Secret.
+	maxKeyBytes = 1 << 20
 )
 
-// ParseKeys reads public keys by name, as a Secret holds them. A value is
-// either armored OpenPGP keys, or lines with SSH keys: as in an authorized_keys
-// file, or as in the allowed_signers file of ssh-keygen. Whatever else there is
-// is an error, so that no key is passed over unseen.
+// ParseKeys parses public keys by name, as in the data of a Secret. A value contains either
+// armored OpenPGP keys or lines with SSH keys, in the format of authorized_keys or of the
+// allowed_signers file of ssh-keygen. Any other content is an error, so that no key is ignored
+// silently.
 func ParseKeys(values map[string][]byte) (*Keys, error) {
 	keys := &Keys{}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		value := values[name]
-		if len(value) > maxKeys {
-			return nil, fail(CredentialsInvalid, "%.80q has more than %d bytes", name, maxKeys)
+		if len(value) > maxKeyBytes {
+			return nil, newError(CredentialsInvalid, "%.80q has more than %d bytes", name, maxKeyBytes)
 		}
-		err := guard(func() error {
+		err := recoverPanic(func() error {
 			if bytes.Contains(value, []byte(pgpPublicKey)) {
 				return keys.addPGP(name, value)
 			}
@@ -52,13 +52,12 @@ func ParseKeys(values map[string][]byte) (*Keys, error) {
 		}
 	}
 	if len(keys.pgp) == 0 && len(keys.ssh) == 0 {
-		return nil, fail(CredentialsInvalid, "there is no public key: add armored OpenPGP keys (gpg --export --armor) or SSH public keys")
+		return nil, newError(CredentialsInvalid, "there is no public key: add armored OpenPGP keys (gpg --export --armor) or SSH public keys")
 	}
 	return keys, nil
 }
 
-// addPGP adds all blocks of a value: an export is often more than one, one
-// after the other.
+// addPGP adds all key blocks of a value: exports often contain several blocks.
 func (k *Keys) addPGP(name string, value []byte) error {
 	for rest := value; ; {
 		at := bytes.Index(rest, []byte(pgpPublicKey))
@@ -73,7 +72,7 @@ func (k *Keys) addPGP(name string, value []byte) error {
 		rest = block[end:]
 		found, err := openpgp.ReadArmoredKeyRing(bytes.NewReader(block[:end]))
 		if err != nil {
-			return failBy(CredentialsInvalid, err, "%.80q can't be read as armored OpenPGP public keys", name)
+			return wrapError(CredentialsInvalid, err, "%.80q can't be read as armored OpenPGP public keys", name)
 		}
 		k.pgp = append(k.pgp, found...)
 	}
@@ -81,7 +80,7 @@ func (k *Keys) addPGP(name string, value []byte) error {
 
 func (k *Keys) addSSH(name string, value []byte) error {
 	lines := bufio.NewScanner(bytes.NewReader(value))
-	lines.Buffer(nil, maxKeys)
+	lines.Buffer(nil, maxKeyBytes)
 	for number := 1; lines.Scan(); number++ {
 		line := strings.TrimSpace(lines.Text())
 		if line == "" || strings.HasPrefix(line, "#") {
@@ -89,24 +88,23 @@ func (k *Keys) addSSH(name string, value []byte) error {
 		}
 		key, err := parseSSHKey(line)
 		if err != nil {
-			// Not what stands there: it may be a private key.
-			return failBy(CredentialsInvalid, err, "line %d of %.80q is no public key", number, name)
+			// The message omits the line: it may be a private key.
+			return wrapError(CredentialsInvalid, err, "line %d of %.80q is not a public key", number, name)
 		}
 		k.ssh = append(k.ssh, key)
 	}
 	return nil
 }
 
-// parseSSHKey reads a line of authorized_keys, or of allowed_signers, which
-// has the names of who has the key, and options, before it. The names do not
-// matter here: each key that is listed is trusted.
+// parseSSHKey parses a line of authorized_keys, or of allowed_signers, which has principals
+// and options before the key. The principals are ignored: every listed key is trusted.
 func parseSSHKey(line string) (sshKey, error) {
 	if key, _, options, _, err := ssh.ParseAuthorizedKey([]byte(line)); err == nil && len(options) == 0 {
 		return sshKey{key: key}, nil
 	}
-	key, _, options, rest, err := ssh.ParseAuthorizedKey([]byte(afterWord(line)))
+	key, _, options, rest, err := ssh.ParseAuthorizedKey([]byte(skipFirstWord(line)))
 	if err != nil || len(rest) > 0 {
-		return sshKey{}, errNoKey
+		return sshKey{}, errNotAKey
 	}
 	k := sshKey{key: key}
 	for _, option := range options {
@@ -118,11 +116,11 @@ func parseSSHKey(line string) (sshKey, error) {
 				return k, errOtherNamespace
 			}
 		case "valid-after":
-			k.after, err = signerTime(value)
+			k.validAfter, err = signerTime(value)
 		case "valid-before":
-			k.before, err = signerTime(value)
-		default: // cert-authority, and what is not invented yet
-			return k, errOption
+			k.validBefore, err = signerTime(value)
+		default: // cert-authority and unknown options
+			return k, errUnsupportedOption
 		}
 		if err != nil {
 			return k, err
@@ -137,14 +135,14 @@ type keyError string
 func (e keyError) Error() string { return string(e) }
 
 const (
-	errNoKey          = keyError(`expected "ssh-ed25519 AAAA…", or that after the name of who has the key, or an OpenPGP public key block`)
-	errOption         = keyError("it has an option that is not supported: there are namespaces, valid-after and valid-before")
-	errOtherNamespace = keyError(`its option namespaces does not name "git"`)
-	errTime           = keyError("a time is not of the form YYYYMMDD or YYYYMMDDHHMM[SS], with or without a Z")
+	errNotAKey           = keyError(`expected "ssh-ed25519 AAAA…", optionally after a principal, or an OpenPGP public key block`)
+	errUnsupportedOption = keyError("the key has an unsupported option; supported are namespaces, valid-after and valid-before")
+	errOtherNamespace    = keyError(`the option namespaces does not contain "git"`)
+	errTime              = keyError("a time does not have the format YYYYMMDD or YYYYMMDDHHMM[SS], with or without a Z")
 )
 
-// afterWord is a line without its first word, which may be in quotes.
-func afterWord(line string) string {
+// skipFirstWord returns a line without its first word, which may be quoted.
+func skipFirstWord(line string) string {
 	quoted := false
 	for i, c := range line {
 		switch {
@@ -157,8 +155,8 @@ func afterWord(line string) string {
 	return ""
 }
 
-// signerTime reads a time of allowed_signers. Without a Z it would be in the
-// time zone of the machine: here that is UTC.
+// signerTime parses a time of allowed_signers. ssh-keygen interprets a time without a Z in the
+// time zone of the machine; signerTime always uses UTC.
 func signerTime(s string) (time.Time, error) {
 	s = strings.TrimSuffix(s, "Z")
 	for _, layout := range []string{"20060102", "200601021504", "20060102150405"} {

@@ -4,22 +4,22 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// Limits bound what one repository may cost. A zero field takes the default,
-// which for all but RefBytes follows from Tree.
+// Limits bounds the size of one repository. A zero field takes the default, which depends
+// on Tree for all fields but RefBytes.
 type Limits struct {
-	// RefBytes is the longest list of branches and tags, as it is sent.
+	// RefBytes is the maximum size of the list of branches and tags, as sent by the server.
 	RefBytes int64
-	// PackBytes is the largest pack, as it is sent.
+	// PackBytes is the maximum size of a pack, as sent by the server.
 	PackBytes int64
-	// ObjectBytes is the largest sum of all objects, uncompressed.
+	// ObjectBytes is the maximum total size of all objects, uncompressed.
 	ObjectBytes int64
-	// Objects is the largest number of objects: files, folders, commits.
+	// Objects is the maximum number of objects: blobs, trees, commits and tags.
 	Objects int
 	// Tree bounds the files of the commit.
 	Tree artifact.Limits
 }
 
-// WithDefaults fills in the fields that are zero.
+// WithDefaults returns the limits with defaults for the fields that are zero.
 func (l Limits) WithDefaults() Limits {
 	l.Tree = l.Tree.WithDefaults()
 	if l.RefBytes == 0 {

@@ -11,68 +11,68 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/storer"
 )
 
-// store keeps objects one after the other in a file. The parser of packs
-// writes into it and reads the bases of deltas back.
-type store struct {
+// objectStore stores objects sequentially in a file. The pack parser writes objects to it and
+// reads the bases of deltas from it.
+type objectStore struct {
 	ctx     context.Context
 	file    *os.File
 	w       *bufio.Writer
-	end     int64
-	objects map[plumbing.Hash]object
+	size    int64
+	objects map[plumbing.Hash]storedObject
 }
 
-type object struct {
-	kind plumbing.ObjectType
-	at   int64
-	size int64
+type storedObject struct {
+	kind   plumbing.ObjectType
+	offset int64
+	size   int64
 }
 
-var _ storer.EncodedObjectStorer = (*store)(nil)
+var _ storer.EncodedObjectStorer = (*objectStore)(nil)
 
-// errUnused is returned by the parts of the interface that no pack needs.
-var errUnused = errors.New("not supported by this store")
+// errUnsupported is the error of interface methods that the pack parser does not call.
+var errUnsupported = errors.New("not supported by this store")
 
-func newStore(ctx context.Context, name string) (*store, error) {
+func newStore(ctx context.Context, name string) (*objectStore, error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	return &store{ctx: ctx, file: file, w: bufio.NewWriterSize(file, 256<<10), objects: map[plumbing.Hash]object{}}, nil
+	return &objectStore{ctx: ctx, file: file, w: bufio.NewWriterSize(file, 256<<10), objects: map[plumbing.Hash]storedObject{}}, nil
 }
 
-func (s *store) close() error {
+func (s *objectStore) close() error {
 	if s == nil {
 		return nil
 	}
 	return s.file.Close()
 }
 
-func (s *store) flush() error {
+func (s *objectStore) flush() error {
 	if err := s.w.Flush(); err != nil {
 		return diskError{err}
 	}
 	return nil
 }
 
-func (s *store) has(h plumbing.Hash) bool {
+func (s *objectStore) has(h plumbing.Hash) bool {
 	_, ok := s.objects[h]
 	return ok
 }
 
-// content reads an object, which must be of that kind.
-func (s *store) content(h plumbing.Hash, kind plumbing.ObjectType) (*io.SectionReader, error) {
+// content returns a reader of an object, which must have the kind.
+func (s *objectStore) content(h plumbing.Hash, kind plumbing.ObjectType) (*io.SectionReader, error) {
 	o, ok := s.objects[h]
 	if !ok || (kind != plumbing.AnyObject && o.kind != kind) {
 		return nil, plumbing.ErrObjectNotFound
 	}
-	return io.NewSectionReader(s.file, o.at, o.size), nil
+	return io.NewSectionReader(s.file, o.offset, o.size), nil
 }
 
 // NewEncodedObject implements storer.EncodedObjectStorer.
-func (s *store) NewEncodedObject() plumbing.EncodedObject { return &plumbing.MemoryObject{} }
+func (s *objectStore) NewEncodedObject() plumbing.EncodedObject { return &plumbing.MemoryObject{} }
 
 // SetEncodedObject implements storer.EncodedObjectStorer.
-func (s *store) SetEncodedObject(o plumbing.EncodedObject) (plumbing.Hash, error) {
+func (s *objectStore) SetEncodedObject(o plumbing.EncodedObject) (plumbing.Hash, error) {
 	if err := s.ctx.Err(); err != nil {
 		return plumbing.ZeroHash, err
 	}
@@ -89,13 +89,13 @@ func (s *store) SetEncodedObject(o plumbing.EncodedObject) (plumbing.Hash, error
 	if err != nil {
 		return plumbing.ZeroHash, diskError{err}
 	}
-	s.objects[h] = object{kind: o.Type(), at: s.end, size: n}
-	s.end += n
+	s.objects[h] = storedObject{kind: o.Type(), offset: s.size, size: n}
+	s.size += n
 	return h, nil
 }
 
 // EncodedObject implements storer.EncodedObjectStorer.
-func (s *store) EncodedObject(kind plumbing.ObjectType, h plumbing.Hash) (plumbing.EncodedObject, error) {
+func (s *objectStore) EncodedObject(kind plumbing.ObjectType, h plumbing.Hash) (plumbing.EncodedObject, error) {
 	r, err := s.content(h, kind)
 	if err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (s *store) EncodedObject(kind plumbing.ObjectType, h plumbing.Hash) (plumbi
 }
 
 // EncodedObjectSize implements storer.EncodedObjectStorer.
-func (s *store) EncodedObjectSize(h plumbing.Hash) (int64, error) {
+func (s *objectStore) EncodedObjectSize(h plumbing.Hash) (int64, error) {
 	o, ok := s.objects[h]
 	if !ok {
 		return 0, plumbing.ErrObjectNotFound
@@ -121,7 +121,7 @@ func (s *store) EncodedObjectSize(h plumbing.Hash) (int64, error) {
 }
 
 // HasEncodedObject implements storer.EncodedObjectStorer.
-func (s *store) HasEncodedObject(h plumbing.Hash) error {
+func (s *objectStore) HasEncodedObject(h plumbing.Hash) error {
 	if !s.has(h) {
 		return plumbing.ErrObjectNotFound
 	}
@@ -129,9 +129,9 @@ func (s *store) HasEncodedObject(h plumbing.Hash) error {
 }
 
 // IterEncodedObjects implements storer.EncodedObjectStorer.
-func (s *store) IterEncodedObjects(plumbing.ObjectType) (storer.EncodedObjectIter, error) {
-	return nil, errUnused
+func (s *objectStore) IterEncodedObjects(plumbing.ObjectType) (storer.EncodedObjectIter, error) {
+	return nil, errUnsupported
 }
 
 // AddAlternate implements storer.EncodedObjectStorer.
-func (s *store) AddAlternate(string) error { return errUnused }
+func (s *objectStore) AddAlternate(string) error { return errUnsupported }

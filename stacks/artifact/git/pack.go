@@ -11,33 +11,33 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// interruptible is a file whose reading ends with a context.
-type interruptible struct {
+// contextFile is a file that can't be read after the context is done.
+type contextFile struct {
 	ctx context.Context
 	*os.File
 }
 
 // Read implements io.Reader.
-func (f interruptible) Read(p []byte) (int, error) {
+func (f contextFile) Read(p []byte) (int, error) {
 	if err := f.ctx.Err(); err != nil {
 		return 0, err
 	}
 	return f.File.Read(p)
 }
 
-// scan looks through a pack once, before anything in it is inflated in whole:
-// the parser that comes after makes room for as much as a pack says it holds,
-// and a delta of a few bytes can say gigabytes.
-func scan(f interruptible, limits Limits) error {
+// scanPack checks the sizes of all objects of a pack before any object is inflated in full. The
+// parser, which runs afterwards, allocates as much memory as the pack claims to need, and a
+// delta of a few bytes can claim gigabytes.
+func scanPack(f contextFile, limits Limits) error {
 	s := packfile.NewScanner(f)
 	_, count, err := s.Header()
 	if err != nil {
 		return err
 	}
 	if int64(count) > int64(limits.Objects) {
-		return unsafeTree(artifact.TooManyFiles, "", "it has %d objects, at most %d are allowed", count, limits.Objects)
+		return treeError(artifact.TooManyFiles, "", "the pack has %d objects, at most %d are allowed", count, limits.Objects)
 	}
-	sum := total{limits: limits}
+	sum := objectTotals{limits: limits}
 	for range count {
 		h, err := s.NextObjectHeader()
 		if err != nil {
@@ -46,7 +46,7 @@ func scan(f interruptible, limits Limits) error {
 		if err := sum.add(h.Length); err != nil {
 			return err
 		}
-		var head deltaHead
+		var head deltaHeader
 		n, _, err := s.NextObject(&head)
 		if err != nil {
 			return err
@@ -55,7 +55,7 @@ func scan(f interruptible, limits Limits) error {
 			return packfile.ErrMalformedPackFile
 		}
 		if h.Type.IsDelta() {
-			if err := sum.add(head.target()); err != nil {
+			if err := sum.add(head.resultSize()); err != nil {
 				return err
 			}
 		}
@@ -63,39 +63,39 @@ func scan(f interruptible, limits Limits) error {
 	return nil
 }
 
-type total struct {
+type objectTotals struct {
 	limits Limits
 	bytes  int64
 }
 
-func (t *total) add(n int64) error {
+func (t *objectTotals) add(n int64) error {
 	if limit := t.limits.Tree.FileBytes; n < 0 || n > limit {
-		return unsafeTree(artifact.TooLarge, "", "it has an object of more than the %d bytes allowed", limit)
+		return treeError(artifact.TooLarge, "", "the pack has an object of more than the %d bytes allowed", limit)
 	}
 	if t.bytes += n; t.bytes > t.limits.ObjectBytes {
-		return unsafeTree(artifact.TooLarge, "", "its objects have more than the %d bytes allowed", t.limits.ObjectBytes)
+		return treeError(artifact.TooLarge, "", "the objects of the pack have more than the %d bytes allowed", t.limits.ObjectBytes)
 	}
 	return nil
 }
 
-// deltaHead keeps the first bytes of a delta, which say how large its base and
-// its result are.
-type deltaHead struct {
+// deltaHeader keeps the first bytes of a delta, which contain the sizes of its base and its
+// result.
+type deltaHeader struct {
 	buf [20]byte
 	n   int
 }
 
 // Write implements io.Writer.
-func (d *deltaHead) Write(p []byte) (int, error) {
+func (d *deltaHeader) Write(p []byte) (int, error) {
 	d.n += copy(d.buf[d.n:], p)
 	return len(p), nil
 }
 
-// target is the size of the delta's result, negative if it makes no sense.
-func (d *deltaHead) target() int64 {
+// resultSize returns the size of the delta's result, and a negative number if it is invalid.
+func (d *deltaHeader) resultSize() int64 {
 	rest := d.buf[:d.n]
 	var size uint64
-	for range 2 { // the base's, then the result's
+	for range 2 { // the size of the base, then of the result
 		size = 0
 		for shift := 0; ; shift += 7 {
 			if len(rest) == 0 || shift > 56 {
@@ -112,24 +112,24 @@ func (d *deltaHead) target() int64 {
 	return int64(size)
 }
 
-// resolve looks through the pack in the file name, resolves its deltas and
-// keeps the objects in another file.
-func resolve(ctx context.Context, name, objects string, limits Limits) (*store, error) {
+// loadPack scans the pack in the file name, resolves its deltas and stores the objects in the
+// file objects.
+func loadPack(ctx context.Context, name, objects string, limits Limits) (*objectStore, error) {
 	file, err := os.Open(name)
 	if err != nil {
-		return nil, failBy(Reason(artifact.Storage), err, "opening the pack")
+		return nil, wrapError(Reason(artifact.Storage), err, "opening the pack")
 	}
 	defer func() { _ = file.Close() }()
-	pack := interruptible{ctx, file}
-	if err := scan(pack, limits); err != nil {
-		return nil, badContent(ctx, err)
+	pack := contextFile{ctx, file}
+	if err := scanPack(pack, limits); err != nil {
+		return nil, packContentError(ctx, err)
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return nil, failBy(Reason(artifact.Storage), err, "reading the pack")
+		return nil, wrapError(Reason(artifact.Storage), err, "reading the pack")
 	}
 	st, err := newStore(ctx, objects)
 	if err != nil {
-		return nil, failBy(Reason(artifact.Storage), err, "keeping objects")
+		return nil, wrapError(Reason(artifact.Storage), err, "storing objects")
 	}
 	parser, err := packfile.NewParserWithStorage(packfile.NewScanner(pack), st)
 	if err == nil {
@@ -140,20 +140,20 @@ func resolve(ctx context.Context, name, objects string, limits Limits) (*store, 
 	}
 	if err != nil {
 		_ = st.close()
-		return nil, badContent(ctx, err)
+		return nil, packContentError(ctx, err)
 	}
 	return st, nil
 }
 
-func badContent(ctx context.Context, err error) error {
+func packContentError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return failBy(OperationFailed, context.Cause(ctx), "reading the repository took too long or was interrupted")
+		return wrapError(OperationFailed, context.Cause(ctx), "reading the repository timed out or was interrupted")
 	}
 	if _, ok := errors.AsType[*Error](err); ok {
 		return err
 	}
-	if disk, ok := errors.AsType[diskError](err); ok {
-		return failBy(Reason(artifact.Storage), disk.error, "keeping objects")
+	if diskErr, ok := errors.AsType[diskError](err); ok {
+		return wrapError(Reason(artifact.Storage), diskErr.error, "storing objects")
 	}
-	return failBy(OperationFailed, err, "the pack that the server sent is damaged")
+	return wrapError(OperationFailed, err, "the pack that the server sent is damaged")
 }

@@ -20,25 +20,25 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-var tight = Limits{PackBytes: 1 << 20, ObjectBytes: 64 << 10, Objects: 50,
+var tightLimits = Limits{PackBytes: 1 << 20, ObjectBytes: 64 << 10, Objects: 50,
 	Tree: artifact.Limits{FileBytes: 32 << 10, UnpackedBytes: 32 << 10, Files: 30, Depth: 5}}
 
-// packed is an object of a pack made for a test.
-type packed struct {
-	kind plumbing.ObjectType
-	base plumbing.Hash // of a delta
-	back int           // of an offset delta: bytes back
-	body []byte
-	// says overrides the length of body in the header.
-	says int
+// packObject is an object of a test pack.
+type packObject struct {
+	kind         plumbing.ObjectType
+	base         plumbing.Hash // of a delta
+	baseDistance int           // distance in bytes to the base of an offset delta
+	body         []byte
+	// size overrides the length of body in the header.
+	size int
 }
 
-func (p packed) id() plumbing.Hash { return plumbing.ComputeHash(p.kind, p.body) }
+func (p packObject) id() plumbing.Hash { return plumbing.ComputeHash(p.kind, p.body) }
 
-func blob(s string) packed { return packed{kind: plumbing.BlobObject, body: []byte(s)} }
+func blobObject(s string) packObject { return packObject{kind: plumbing.BlobObject, body: []byte(s)} }
 
-// folderOf is a tree of entries such as "100644 name" with their objects.
-func folderOf(entries ...any) packed {
+// treeObject returns a tree from pairs of an entry, such as "100644 name", and its object ID.
+func treeObject(entries ...any) packObject {
 	var b bytes.Buffer
 	for i := 0; i < len(entries); i += 2 {
 		h, ok := entries[i+1].(plumbing.Hash)
@@ -47,20 +47,20 @@ func folderOf(entries ...any) packed {
 		}
 		fmt.Fprintf(&b, "%s\x00%s", entries[i], h[:])
 	}
-	return packed{kind: plumbing.TreeObject, body: b.Bytes()}
+	return packObject{kind: plumbing.TreeObject, body: b.Bytes()}
 }
 
-func commitOf(tree packed) packed {
+func commitObject(tree packObject) packObject {
 	body := fmt.Sprintf("tree %s\nauthor a <a@example.com> 0 +0000\ncommitter a <a@example.com> 0 +0000\n\nm\n", tree.id())
-	return packed{kind: plumbing.CommitObject, body: []byte(body)}
+	return packObject{kind: plumbing.CommitObject, body: []byte(body)}
 }
 
-func refDelta(base packed, delta ...byte) packed {
-	return packed{kind: plumbing.REFDeltaObject, base: base.id(), body: delta}
+func refDelta(base packObject, delta ...byte) packObject {
+	return packObject{kind: plumbing.REFDeltaObject, base: base.id(), body: delta}
 }
 
-// packOf writes a pack; count 0 says how many objects there are.
-func packOf(count uint32, objects ...packed) []byte {
+// encodePack encodes a pack. The header contains count, or the number of objects if count is 0.
+func encodePack(count uint32, objects ...packObject) []byte {
 	var b bytes.Buffer
 	b.WriteString("PACK")
 	if count == 0 {
@@ -69,8 +69,8 @@ func packOf(count uint32, objects ...packed) []byte {
 	_ = binary.Write(&b, binary.BigEndian, []uint32{2, count})
 	for _, o := range objects {
 		size := uint64(len(o.body))
-		if o.says != 0 {
-			size = uint64(o.says)
+		if o.size != 0 {
+			size = uint64(o.size)
 		}
 		first := byte(o.kind)<<4 | byte(size&0xf)
 		for size >>= 4; size > 0; size >>= 7 {
@@ -82,7 +82,7 @@ func packOf(count uint32, objects ...packed) []byte {
 		case plumbing.REFDeltaObject:
 			b.Write(o.base[:])
 		case plumbing.OFSDeltaObject:
-			b.WriteByte(byte(o.back))
+			b.WriteByte(byte(o.baseDistance))
 		}
 		z := zlib.NewWriter(&b)
 		_, _ = z.Write(o.body)
@@ -92,7 +92,7 @@ func packOf(count uint32, objects ...packed) []byte {
 	return append(b.Bytes(), sum[:]...)
 }
 
-func parse(ctx context.Context, t testing.TB, pack []byte, want plumbing.Hash, limits Limits) (*tree, error) {
+func loadTestPack(ctx context.Context, t testing.TB, pack []byte, want plumbing.Hash, limits Limits) (*tree, error) {
 	t.Helper()
 	dir := t.TempDir()
 	name := filepath.Join(dir, "pack")
@@ -100,14 +100,14 @@ func parse(ctx context.Context, t testing.TB, pack []byte, want plumbing.Hash, l
 		t.Fatal(err)
 	}
 	var tr *tree
-	err := guard(func() error {
-		st, err := resolve(ctx, name, filepath.Join(dir, "objects"), limits.WithDefaults())
+	err := recoverPanic(func() error {
+		st, err := loadPack(ctx, name, filepath.Join(dir, "objects"), limits.WithDefaults())
 		if err != nil {
 			return err
 		}
 		t.Cleanup(func() { _ = st.close() })
 		if !st.has(want) {
-			return fail(CommitNotFound, "not in the pack")
+			return newError(CommitNotFound, "not in the pack")
 		}
 		tr, err = readTree(ctx, st, want, limits.WithDefaults().Tree)
 		return err
@@ -115,34 +115,34 @@ func parse(ctx context.Context, t testing.TB, pack []byte, want plumbing.Hash, l
 	return tr, err
 }
 
-func TestPacks(t *testing.T) {
-	file := blob("content\n")
-	good := folderOf("100644 file", file.id())
-	head := commitOf(good)
-	// 10 levels of 10 times the same folder are 10^10 files in 11 objects.
-	bomb := []packed{file}
-	level := folderOf("100644 file", file.id())
+func TestLoadPack(t *testing.T) {
+	file := blobObject("content\n")
+	good := treeObject("100644 file", file.id())
+	head := commitObject(good)
+	// 10 levels with 10 times the same subtree are 10^10 files in 11 objects.
+	bomb := []packObject{file}
+	level := treeObject("100644 file", file.id())
 	for range 10 {
 		bomb = append(bomb, level)
 		var entries []any
 		for j := range 10 {
 			entries = append(entries, fmt.Sprintf("40000 %d", j), level.id())
 		}
-		level = folderOf(entries...)
+		level = treeObject(entries...)
 	}
-	bombHead := commitOf(level)
+	bombHead := commitObject(level)
 	bomb = append(bomb, level, bombHead)
-	deep := folderOf("100644 file", file.id())
-	deepPack := []packed{file, deep}
+	deep := treeObject("100644 file", file.id())
+	deepPack := []packObject{file, deep}
 	for range 20 {
-		deep = folderOf("40000 d", deep.id())
+		deep = treeObject("40000 d", deep.id())
 		deepPack = append(deepPack, deep)
 	}
-	deepHead := commitOf(deep)
+	deepHead := commitObject(deep)
 
-	in := func(entries ...any) []packed {
-		tr := folderOf(entries...)
-		return []packed{commitOf(tr), tr, file}
+	in := func(entries ...any) []packObject {
+		tr := treeObject(entries...)
+		return []packObject{commitObject(tr), tr, file}
 	}
 	long := strings.Repeat("n", 256)
 	cases := map[string]struct {
@@ -150,52 +150,52 @@ func TestPacks(t *testing.T) {
 		want plumbing.Hash
 		is   Reason
 	}{
-		"good":                {packOf(0, head, good, file), head.id(), ""},
-		"an object twice":     {packOf(0, head, good, file, file), head.id(), ""},
-		"nothing":             {nil, head.id(), OperationFailed},
-		"not a pack":          {[]byte("<html>"), head.id(), OperationFailed},
-		"empty pack":          {packOf(0), head.id(), CommitNotFound},
-		"another commit":      {packOf(0, file), head.id(), CommitNotFound},
-		"a file, no commit":   {packOf(0, file), file.id(), CommitNotFound},
-		"no folder":           {packOf(0, head, file), head.id(), OperationFailed},
-		"no file":             {packOf(0, head, good), head.id(), OperationFailed},
-		"folder for a file":   {packOf(0, append(in("100644 x", good.id()), good)...), in("100644 x", good.id())[0].id(), OperationFailed},
-		"cut off":             {packOf(0, head, good, file)[:80], head.id(), OperationFailed},
-		"wrong checksum":      {append(packOf(0, head, good, file), 1)[1:], head.id(), OperationFailed},
-		"four billion":        {packOf(1<<32-1, head), head.id(), Reason(artifact.TooManyFiles)},
-		"more than there are": {packOf(9, head, good, file), head.id(), OperationFailed},
-		"says too little":     {packOf(0, head, good, packed{kind: file.kind, body: file.body, says: 2}), head.id(), OperationFailed},
-		"says too much":       {packOf(0, head, good, packed{kind: file.kind, body: file.body, says: 2000}), head.id(), OperationFailed},
-		"says terabytes":      {packOf(0, head, good, packed{kind: file.kind, body: file.body, says: 1 << 42}), head.id(), Reason(artifact.TooLarge)},
-		"inflates":            {packOf(0, head, good, blob(strings.Repeat("0", 32<<10+1))), head.id(), Reason(artifact.TooLarge)},
-		"inflates in all": {packOf(0, head, blob(strings.Repeat("0", 30<<10)), blob(strings.Repeat("1", 30<<10)), blob(strings.Repeat("2", 30<<10))),
+		"valid":                    {encodePack(0, head, good, file), head.id(), ""},
+		"duplicate object":         {encodePack(0, head, good, file, file), head.id(), ""},
+		"no content":               {nil, head.id(), OperationFailed},
+		"not a pack":               {[]byte("<html>"), head.id(), OperationFailed},
+		"empty pack":               {encodePack(0), head.id(), CommitNotFound},
+		"another commit":           {encodePack(0, file), head.id(), CommitNotFound},
+		"blob instead of a commit": {encodePack(0, file), file.id(), CommitNotFound},
+		"missing tree":             {encodePack(0, head, file), head.id(), OperationFailed},
+		"missing blob":             {encodePack(0, head, good), head.id(), OperationFailed},
+		"tree instead of a blob":   {encodePack(0, append(in("100644 x", good.id()), good)...), in("100644 x", good.id())[0].id(), OperationFailed},
+		"truncated":                {encodePack(0, head, good, file)[:80], head.id(), OperationFailed},
+		"wrong checksum":           {append(encodePack(0, head, good, file), 1)[1:], head.id(), OperationFailed},
+		"count of four billion":    {encodePack(1<<32-1, head), head.id(), Reason(artifact.TooManyFiles)},
+		"count is too high":        {encodePack(9, head, good, file), head.id(), OperationFailed},
+		"size is too low":          {encodePack(0, head, good, packObject{kind: file.kind, body: file.body, size: 2}), head.id(), OperationFailed},
+		"size is too high":         {encodePack(0, head, good, packObject{kind: file.kind, body: file.body, size: 2000}), head.id(), OperationFailed},
+		"size of terabytes":        {encodePack(0, head, good, packObject{kind: file.kind, body: file.body, size: 1 << 42}), head.id(), Reason(artifact.TooLarge)},
+		"large object":             {encodePack(0, head, good, blobObject(strings.Repeat("0", 32<<10+1))), head.id(), Reason(artifact.TooLarge)},
+		"large objects in total": {encodePack(0, head, blobObject(strings.Repeat("0", 30<<10)), blobObject(strings.Repeat("1", 30<<10)), blobObject(strings.Repeat("2", 30<<10))),
 			head.id(), Reason(artifact.TooLarge)},
-		// Base of 8 bytes, result of 2^35.
-		"delta of gigabytes": {packOf(0, head, good, file, refDelta(file, 8, 0x80, 0x80, 0x80, 0x80, 0x80, 1, 0x90, 8)), head.id(), Reason(artifact.TooLarge)},
-		// Results of 30 KiB each, of 8 bytes.
-		"deltas that add up": {packOf(0, head, good, file, refDelta(file, 8, 0x80, 0xf0, 1), refDelta(file, 8, 0x81, 0xf0, 1), refDelta(file, 8, 0x82, 0xf0, 1)),
+		// A base of 8 bytes and a result of 2^35 bytes.
+		"delta of gigabytes": {encodePack(0, head, good, file, refDelta(file, 8, 0x80, 0x80, 0x80, 0x80, 0x80, 1, 0x90, 8)), head.id(), Reason(artifact.TooLarge)},
+		// Bases of 8 bytes and results of 30 KiB each.
+		"large deltas in total": {encodePack(0, head, good, file, refDelta(file, 8, 0x80, 0xf0, 1), refDelta(file, 8, 0x81, 0xf0, 1), refDelta(file, 8, 0x82, 0xf0, 1)),
 			head.id(), Reason(artifact.TooLarge)},
-		"delta without an end":  {packOf(0, head, refDelta(head, bytes.Repeat([]byte{0xff}, 30)...)), head.id(), Reason(artifact.TooLarge)},
-		"delta of nothing":      {packOf(0, head, refDelta(head)), head.id(), Reason(artifact.TooLarge)},
-		"delta out of its base": {packOf(0, head, good, file, refDelta(file, 8, 8, 0x91, 100, 8)), head.id(), OperationFailed},
-		"delta of the unknown":  {packOf(0, head, refDelta(blob("unknown"), 7, 1, 0x90, 1)), head.id(), OperationFailed},
-		"offset before the pack": {packOf(0, head, packed{kind: plumbing.OFSDeltaObject, back: 127, body: []byte{1, 1, 0x90, 1}}),
+		"endless delta size":       {encodePack(0, head, refDelta(head, bytes.Repeat([]byte{0xff}, 30)...)), head.id(), Reason(artifact.TooLarge)},
+		"empty delta":              {encodePack(0, head, refDelta(head)), head.id(), Reason(artifact.TooLarge)},
+		"delta beyond its base":    {encodePack(0, head, good, file, refDelta(file, 8, 8, 0x91, 100, 8)), head.id(), OperationFailed},
+		"delta of an unknown base": {encodePack(0, head, refDelta(blobObject("unknown"), 7, 1, 0x90, 1)), head.id(), OperationFailed},
+		"offset before the pack": {encodePack(0, head, packObject{kind: plumbing.OFSDeltaObject, baseDistance: 127, body: []byte{1, 1, 0x90, 1}}),
 			head.id(), OperationFailed},
-		"offset of itself":       {packOf(0, head, packed{kind: plumbing.OFSDeltaObject, back: 0, body: []byte{1, 1, 0x90, 1}}), head.id(), OperationFailed},
-		"unknown kind of object": {packOf(0, head, packed{kind: 5, body: []byte("x")}), head.id(), OperationFailed},
-		"folders without end":    {packOf(0, bomb...), bombHead.id(), Reason(artifact.TooDeep)},
-		"deep":                   {packOf(0, append(deepPack, deepHead)...), deepHead.id(), Reason(artifact.TooDeep)},
-		"..":                     {packOf(0, in("100644 ..", file.id())...), in("100644 ..", file.id())[0].id(), Reason(artifact.UnsafePath)},
-		".":                      {packOf(0, in("100644 .", file.id())...), in("100644 .", file.id())[0].id(), Reason(artifact.UnsafePath)},
-		"a path for a name":      {packOf(0, in("100644 a/../../b", file.id())...), in("100644 a/../../b", file.id())[0].id(), Reason(artifact.UnsafePath)},
-		".GIT":                   {packOf(0, in("100644 .GIT", file.id())...), in("100644 .GIT", file.id())[0].id(), Reason(artifact.UnsafePath)},
-		"a name twice": {packOf(0, in("100644 x", file.id(), "100644 x", file.id())...),
+		"offset to itself":       {encodePack(0, head, packObject{kind: plumbing.OFSDeltaObject, baseDistance: 0, body: []byte{1, 1, 0x90, 1}}), head.id(), OperationFailed},
+		"unknown kind of object": {encodePack(0, head, packObject{kind: 5, body: []byte("x")}), head.id(), OperationFailed},
+		"exponential subtrees":   {encodePack(0, bomb...), bombHead.id(), Reason(artifact.TooDeep)},
+		"deep tree":              {encodePack(0, append(deepPack, deepHead)...), deepHead.id(), Reason(artifact.TooDeep)},
+		"..":                     {encodePack(0, in("100644 ..", file.id())...), in("100644 ..", file.id())[0].id(), Reason(artifact.UnsafePath)},
+		".":                      {encodePack(0, in("100644 .", file.id())...), in("100644 .", file.id())[0].id(), Reason(artifact.UnsafePath)},
+		"path as a name":         {encodePack(0, in("100644 a/../../b", file.id())...), in("100644 a/../../b", file.id())[0].id(), Reason(artifact.UnsafePath)},
+		".GIT":                   {encodePack(0, in("100644 .GIT", file.id())...), in("100644 .GIT", file.id())[0].id(), Reason(artifact.UnsafePath)},
+		"duplicate name": {encodePack(0, in("100644 x", file.id(), "100644 x", file.id())...),
 			in("100644 x", file.id(), "100644 x", file.id())[0].id(), Reason(artifact.Malformed)},
-		"a long name": {packOf(0, in("100644 "+long, file.id())...), in("100644 "+long, file.id())[0].id(), Reason(artifact.Malformed)},
+		"long name": {encodePack(0, in("100644 "+long, file.id())...), in("100644 "+long, file.id())[0].id(), Reason(artifact.Malformed)},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			tr, err := parse(t.Context(), t, c.pack, c.want, tight)
+			tr, err := loadTestPack(t.Context(), t, c.pack, c.want, tightLimits)
 			if got := reasonOf(t, err); got != c.is {
 				t.Fatalf("reason %q, want %q: %v", got, c.is, err)
 			}
@@ -211,35 +211,34 @@ func TestPacks(t *testing.T) {
 	}
 }
 
-func TestFoldersWithoutEndAreBoundedByFiles(t *testing.T) {
-	file := blob("x")
-	level := folderOf("100644 file", file.id())
-	objects := []packed{file}
+func TestLoadPackBoundsRepeatedSubtrees(t *testing.T) {
+	file := blobObject("x")
+	level := treeObject("100644 file", file.id())
+	objects := []packObject{file}
 	for range 3 {
 		objects = append(objects, level)
 		var entries []any
 		for j := range 10 {
 			entries = append(entries, fmt.Sprintf("40000 %d", j), level.id())
 		}
-		level = folderOf(entries...)
+		level = treeObject(entries...)
 	}
-	head := commitOf(level)
-	_, err := parse(t.Context(), t, packOf(0, append(objects, level, head)...), head.id(), tight)
+	head := commitObject(level)
+	_, err := loadTestPack(t.Context(), t, encodePack(0, append(objects, level, head)...), head.id(), tightLimits)
 	if got := reasonOf(t, err); got != Reason(artifact.TooManyFiles) {
 		t.Errorf("reason %q, want %q: %v", got, artifact.TooManyFiles, err)
 	}
 }
 
-// A pack in which two objects are each a delta of the other, and whole as well:
-// looking one up by its id can go round for ever and exhaust the stack, which
-// no recover catches.
-func TestDeltasOfEachOther(t *testing.T) {
-	a, b := blob("aaaaaaaa"), blob("bbbbbbbb")
+// The pack contains two objects both in full and as deltas of each other. A lookup by ID that
+// follows the deltas could recurse forever and exhaust the stack, which recover can't catch.
+func TestLoadPackWithCyclicDeltas(t *testing.T) {
+	a, b := blobObject("aaaaaaaa"), blobObject("bbbbbbbb")
 	toA := append([]byte{8, 8, 8}, a.body...) // any base of 8 bytes becomes a
 	toB := append([]byte{8, 8, 8}, b.body...)
-	tr := folderOf("100644 a", a.id(), "100644 b", b.id())
-	head := commitOf(tr)
-	got, err := parse(t.Context(), t, packOf(0, head, tr, refDelta(b, toA...), refDelta(a, toB...), a, b), head.id(), tight)
+	tr := treeObject("100644 a", a.id(), "100644 b", b.id())
+	head := commitObject(tr)
+	got, err := loadTestPack(t.Context(), t, encodePack(0, head, tr, refDelta(b, toA...), refDelta(a, toB...), a, b), head.id(), tightLimits)
 	if err != nil {
 		if reasonOf(t, err) != OperationFailed {
 			t.Errorf("got %v", err)
@@ -251,11 +250,11 @@ func TestDeltasOfEachOther(t *testing.T) {
 	}
 }
 
-func TestSubmoduleIsNoFile(t *testing.T) {
-	file := blob("x")
-	tr := folderOf("100644 file", file.id(), "160000 module", file.id())
-	head := commitOf(tr)
-	got, err := parse(t.Context(), t, packOf(0, head, tr, file), head.id(), tight)
+func TestSubmoduleCannotBeOpened(t *testing.T) {
+	file := blobObject("x")
+	tr := treeObject("100644 file", file.id(), "160000 module", file.id())
+	head := commitObject(tr)
+	got, err := loadTestPack(t.Context(), t, encodePack(0, head, tr, file), head.id(), tightLimits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,39 +266,39 @@ func TestSubmoduleIsNoFile(t *testing.T) {
 	}
 }
 
-func TestInterrupted(t *testing.T) {
-	file := blob("x")
+func TestLoadPackReturnsContextError(t *testing.T) {
+	file := blobObject("x")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := parse(ctx, t, packOf(0, file), file.id(), tight)
+	_, err := loadTestPack(ctx, t, encodePack(0, file), file.id(), tightLimits)
 	if reasonOf(t, err) != OperationFailed || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func FuzzPack(f *testing.F) {
-	file := blob("content\n")
-	tr := folderOf("100644 file", file.id())
-	head := commitOf(tr)
+	file := blobObject("content\n")
+	tr := treeObject("100644 file", file.id())
+	head := commitObject(tr)
 	want := head.id()
-	f.Add(packOf(0, head, tr, file))
-	f.Add(packOf(0, head, tr, file, refDelta(file, 8, 2, 0x90, 2)))
-	f.Add(packOf(0, head, tr, file, packed{kind: plumbing.OFSDeltaObject, back: 27, body: []byte{8, 2, 0x90, 2}}))
-	f.Add(packOf(1<<32-1, head))
-	f.Add(packOf(0, head, tr, packed{kind: file.kind, body: file.body, says: 1 << 42}))
+	f.Add(encodePack(0, head, tr, file))
+	f.Add(encodePack(0, head, tr, file, refDelta(file, 8, 2, 0x90, 2)))
+	f.Add(encodePack(0, head, tr, file, packObject{kind: plumbing.OFSDeltaObject, baseDistance: 27, body: []byte{8, 2, 0x90, 2}}))
+	f.Add(encodePack(1<<32-1, head))
+	f.Add(encodePack(0, head, tr, packObject{kind: file.kind, body: file.body, size: 1 << 42}))
 	f.Add([]byte("PACK"))
 	f.Fuzz(func(t *testing.T, pack []byte) {
-		got, err := parse(t.Context(), t, pack, want, tight)
+		got, err := loadTestPack(t.Context(), t, pack, want, tightLimits)
 		if errors.As(err, new(*PanicError)) {
 			t.Fatalf("panicked: %v", err)
 		}
 		if r := reasonOf(t, err); r == Reason(artifact.Storage) {
-			t.Fatalf("a pack is to blame, not the disk: %v", err)
+			t.Fatalf("a Storage error for an invalid pack: %v", err)
 		}
 		if err != nil {
 			return
 		}
-		// The commit is named by its content: there is no other that fits.
+		// The ID of the commit is a hash of its content, so only this content is possible.
 		if f := files(t, got); !maps.Equal(f, map[string]string{"file": "content\n"}) {
 			t.Fatalf("got %v", f)
 		}

@@ -17,35 +17,36 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// Branch is one of a repository as its server described it, to commit on.
+// Branch is a branch of a repository to commit to, with the state of the server when it was
+// read.
 type Branch struct {
-	// Tip is the commit that it has; empty if there is no such branch.
+	// Tip is the current commit of the branch; empty if the branch does not exist.
 	Tip string
-	// Base is the commit that the next one goes on: the tip; where there is no such branch,
-	// that of the default branch; empty in a repository without a commit.
+	// Base is the parent of the next commit: the tip or, if the branch does not exist, the
+	// tip of the default branch; empty in a repository without commits.
 	Base string
 
-	client  *Client
-	repo    Repository
-	name    string
-	masked  string
-	secrets []string
+	client    *Client
+	repo      Repository
+	name      string
+	maskedURL string
+	secrets   []string
 	// remote has the base; nil without one.
 	remote *Remote
 }
 
-// Branch asks a server for a branch. Unlike List it follows no redirect to another host, for
-// what is written there would be written to whoever says so. The error is an *Error.
+// Branch reads a branch from the server. Unlike List, it follows no redirect to another host,
+// because a redirect could send the pushed content to any host. The error is an *Error.
 func (c *Client) Branch(ctx context.Context, repo Repository, name string) (*Branch, error) {
 	if plumbing.NewBranchReferenceName(name).Validate() != nil {
-		return nil, fail(BranchInvalid, "%s can't be the name of a branch", quoted(name))
+		return nil, newError(BranchInvalid, "%s is not a valid branch name", quoteName(name))
 	}
-	w, u, err := c.wireTo(repo, uploadPack)
+	w, u, err := c.newTransport(repo, uploadPack)
 	if err != nil {
 		return nil, err
 	}
-	stayHere(w)
-	b := &Branch{client: c, repo: repo, name: name, masked: artifact.MaskURL(repo.URL), secrets: repo.Access.secrets(u)}
+	refuseOtherHosts(w)
+	b := &Branch{client: c, repo: repo, name: name, maskedURL: artifact.MaskURL(repo.URL), secrets: repo.Access.secrets(u)}
 	r, err := c.list(ctx, repo, w, u)
 	if e, ok := errors.AsType[*Error](err); ok && e.Reason == RepositoryEmpty {
 		return b, nil
@@ -53,59 +54,60 @@ func (c *Client) Branch(ctx context.Context, repo Repository, name string) (*Bra
 	if err != nil {
 		return nil, err
 	}
-	b.remote, b.Tip = r, r.tip(name)
-	b.Base = cmp.Or(b.Tip, r.tip(r.defaultBranch()), r.tip(DefaultBranch), r.tip("master"))
+	b.remote, b.Tip = r, r.branchTip(name)
+	b.Base = cmp.Or(b.Tip, r.branchTip(r.defaultBranch()), r.branchTip(DefaultBranch), r.branchTip("master"))
 	return b, nil
 }
 
-// tip is the commit of a branch, empty if there is none of that name.
-func (r *Remote) tip(name string) string {
-	if h, ok := r.refs[branchSpace+name]; ok && !h.IsZero() {
+// branchTip returns the commit of a branch, and an empty string if the branch does not exist.
+func (r *Remote) branchTip(name string) string {
+	if h, ok := r.refs[branchPrefix+name]; ok && !h.IsZero() {
 		return h.String()
 	}
 	return ""
 }
 
-// stayHere has a wire refuse to be led to another host.
-func stayHere(w wire) {
-	if h, ok := w.(*httpWire); ok {
-		h.stays = true
+// refuseOtherHosts makes a transport refuse redirects to other hosts.
+func refuseOtherHosts(w transport) {
+	if h, ok := w.(*httpTransport); ok {
+		h.sameHostOnly = true
 	}
 }
 
-// Checkout gets the files of the base, none where there is no base. The caller closes it. The
-// error is an *Error.
+// Checkout downloads the files of the base. Without a base, it returns an empty checkout. The
+// caller must close it. The error is an *Error.
 func (b *Branch) Checkout(ctx context.Context) (*Checkout, error) {
 	if b.Base != "" {
 		return b.remote.Fetch(ctx, b.Base)
 	}
-	work, err := b.client.work()
+	work, err := b.client.workDir()
 	var dir string
 	if err == nil {
 		dir, err = os.MkdirTemp(work, "git-")
 	}
 	if err != nil {
-		return nil, failBy(Reason(artifact.Storage), err, "making a folder for the repository")
+		return nil, wrapError(Reason(artifact.Storage), err, "creating a directory for the repository")
 	}
 	c := &Checkout{dir: dir, client: b.client}
 	if c.store, err = newStore(ctx, filepath.Join(dir, "objects")); err != nil {
 		_ = os.RemoveAll(dir)
-		return nil, failBy(Reason(artifact.Storage), err, "keeping objects")
+		return nil, wrapError(Reason(artifact.Storage), err, "storing objects")
 	}
 	c.tree = &tree{store: c.store, nodes: map[string]*node{".": {name: ".", mode: os.ModeDir | 0o755}}}
 	return c, nil
 }
 
-// Push puts a commit on the branch, and makes the branch if there is none; on is a checkout of
-// its base. It returns the commit's id, or that of the base where nothing would change. The
-// server takes it only while the branch is what it was: nothing is ever forced. If it moved, the
-// reason is BranchMoved: ask for the branch again. The error is an *Error.
-func (b *Branch) Push(ctx context.Context, on *Checkout, what Commit) (id string, err error) {
-	defer func() { err = b.discreet(err) }()
+// Push pushes a commit to the branch, and creates the branch if it does not exist; checkout is
+// a checkout of its base. It returns the ID of the commit, or of the base if no file would
+// change. It never forces: the server accepts the commit only if the branch did not change
+// since it was read. Otherwise the reason is BranchMoved, and the caller must read the branch
+// again. The error is an *Error.
+func (b *Branch) Push(ctx context.Context, checkout *Checkout, change Commit) (id string, err error) {
+	defer func() { err = b.redactError(err) }()
 	var commit plumbing.Hash
 	var pack bytes.Buffer
-	err = guard(func() (err error) {
-		commit, err = grow(on, what, &pack, b.client.limits.Tree)
+	err = recoverPanic(func() (err error) {
+		commit, err = commitFiles(checkout, change, &pack, b.client.limits.Tree)
 		return err
 	})
 	if err != nil {
@@ -114,11 +116,11 @@ func (b *Branch) Push(ctx context.Context, on *Checkout, what Commit) (id string
 	if commit.String() == b.Base {
 		return b.Base, nil
 	}
-	return commit.String(), b.send(ctx, commit, pack.Bytes())
+	return commit.String(), b.pushObjects(ctx, commit, pack.Bytes())
 }
 
-// discreet sees to it that an error tells no secret.
-func (b *Branch) discreet(err error) error {
+// redactError makes an error mask the secrets of the repository.
+func (b *Branch) redactError(err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		e.secrets = b.secrets
 		return e
@@ -126,104 +128,105 @@ func (b *Branch) discreet(err error) error {
 	return err
 }
 
-// maxReport is the most that is read of a server's answer to a push.
+// maxReport bounds the bytes that are read of the response to a push.
 const maxReport = 1 << 20
 
-// send has the server take objects, and move the branch from the tip to a commit.
-func (b *Branch) send(ctx context.Context, commit plumbing.Hash, pack []byte) error {
-	w, _, err := b.client.wireTo(b.repo, receivePack)
+// pushObjects sends objects to the server, and requests to move the branch from the tip to a
+// commit.
+func (b *Branch) pushObjects(ctx context.Context, commit plumbing.Hash, pack []byte) error {
+	w, _, err := b.client.newTransport(b.repo, receivePack)
 	if err != nil {
 		return err
 	}
-	stayHere(w)
-	there, err := b.ready(ctx, w)
+	refuseOtherHosts(w)
+	refs, err := b.advertisedRefs(ctx, w)
 	if err != nil {
 		return err
 	}
 	ref, old := plumbing.NewBranchReferenceName(b.name), plumbing.NewHash(b.Tip)
-	if there.References[ref.String()] != old {
-		return b.moved()
+	if refs.References[ref.String()] != old {
+		return b.branchMovedError()
 	}
-	req := packp.NewReferenceUpdateRequestFromCapabilities(there.Capabilities)
-	framed := there.Capabilities.Supports(capability.Sideband64k)
-	if framed {
+	req := packp.NewReferenceUpdateRequestFromCapabilities(refs.Capabilities)
+	multiplexed := refs.Capabilities.Supports(capability.Sideband64k)
+	if multiplexed {
 		_ = req.Capabilities.Set(capability.Sideband64k)
 	}
 	req.Commands = []*packp.Command{{Name: ref, Old: old, New: commit}}
 	req.Packfile = io.NopCloser(bytes.NewReader(pack))
 	var body bytes.Buffer
 	if err := req.Encode(&body); err != nil {
-		return failBy(OperationFailed, err, "writing down a push")
+		return wrapError(OperationFailed, err, "encoding the push request")
 	}
-	answer, err := w.ask(ctx, body.Bytes())
+	resp, err := w.send(ctx, body.Bytes())
 	if err != nil {
 		return err
 	}
-	defer func() { _ = answer.Close() }()
-	return b.taken(ctx, answer, framed)
+	defer func() { _ = resp.Close() }()
+	return b.readReport(ctx, resp, multiplexed)
 }
 
-// ready asks the program that writes for what it sees. It answers also where there is no
-// commit yet.
-func (b *Branch) ready(ctx context.Context, w wire) (*packp.AdvRefs, error) {
-	body, err := w.list(ctx)
+// advertisedRefs requests the refs from git-receive-pack, which responds also in a repository
+// without commits.
+func (b *Branch) advertisedRefs(ctx context.Context, w transport) (*packp.AdvRefs, error) {
+	body, err := w.openRefs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = body.Close() }()
-	adv := packp.NewAdvRefs()
-	err = guard(func() error { return adv.Decode(io.LimitReader(body, b.client.limits.RefBytes)) })
+	refs := packp.NewAdvRefs()
+	err = recoverPanic(func() error { return refs.Decode(io.LimitReader(body, b.client.limits.RefBytes)) })
 	switch {
 	case errors.Is(err, packp.ErrEmptyAdvRefs):
 	case err != nil && ctx.Err() != nil:
-		return nil, unreachable(ctx, err, b.masked)
+		return nil, connectionError(ctx, err, b.maskedURL)
 	case err != nil:
-		if said, ok := errors.AsType[*Error](err); ok {
-			return nil, said
+		if gitErr, ok := errors.AsType[*Error](err); ok {
+			return nil, gitErr
 		}
-		return nil, (&Remote{masked: b.masked, secrets: b.secrets}).badList(err)
+		return nil, (&Remote{maskedURL: b.maskedURL, secrets: b.secrets}).refListError(err)
 	}
-	if !adv.Capabilities.Supports(capability.ReportStatus) {
-		return nil, fail(Unsupported, "the server of %s does not say whether it takes a commit, so that none is pushed", b.masked)
+	if !refs.Capabilities.Supports(capability.ReportStatus) {
+		return nil, newError(Unsupported, "the server of %s does not report the result of a push (report-status), so that nothing is pushed", b.maskedURL)
 	}
-	return adv, nil
+	return refs, nil
 }
 
-// taken reads whether the server has taken a push.
-func (b *Branch) taken(ctx context.Context, answer io.Reader, framed bool) error {
-	answer = io.LimitReader(answer, maxReport)
-	hooks := &said{}
-	if framed {
-		frames := sideband.NewDemuxer(sideband.Sideband64k, answer)
-		frames.Progress = hooks
-		answer = frames
+// readReport reads the result of a push from the response of the server.
+func (b *Branch) readReport(ctx context.Context, body io.Reader, multiplexed bool) error {
+	body = io.LimitReader(body, maxReport)
+	messages := &boundedBuffer{}
+	if multiplexed {
+		frames := sideband.NewDemuxer(sideband.Sideband64k, body)
+		frames.Progress = messages
+		body = frames
 	}
 	report := packp.NewReportStatus()
-	if err := guard(func() error { return report.Decode(answer) }); err != nil {
+	if err := recoverPanic(func() error { return report.Decode(body) }); err != nil {
 		if ctx.Err() != nil {
-			return unreachable(ctx, err, b.masked)
+			return connectionError(ctx, err, b.maskedURL)
 		}
-		if said, ok := errors.AsType[*Error](err); ok {
-			return said
+		if gitErr, ok := errors.AsType[*Error](err); ok {
+			return gitErr
 		}
-		return failBy(OperationFailed, err, "the answer of %s to a push breaks off or can't be read: %s", b.masked, saying(hooks.String(), b.secrets))
+		return wrapError(OperationFailed, err, "the response of %s to a push is incomplete or can't be read: %s", b.maskedURL, quoteServerText(messages.String(), b.secrets))
 	}
-	refusal := report.Error()
-	if refusal == nil && len(report.CommandStatuses) == 0 {
-		refusal = errors.New("it says nothing of the branch")
+	rejection := report.Error()
+	if rejection == nil && len(report.CommandStatuses) == 0 {
+		rejection = errors.New("the response does not report the result for the branch")
 	}
-	if refusal == nil {
+	if rejection == nil {
 		return nil
 	}
-	// By the branch and not by what is said, which every server says in words of its own.
-	if now, err := b.client.Branch(ctx, b.repo, b.name); err == nil && now.Tip != b.Tip {
-		return b.moved()
+	// Compare the branch instead of the message, because every server words it differently.
+	if current, err := b.client.Branch(ctx, b.repo, b.name); err == nil && current.Tip != b.Tip {
+		return b.branchMovedError()
 	}
-	_, _ = io.Copy(io.Discard, answer) // what hooks have to say may come last
-	return fail(PushRefused, "the server of %s does not take a commit on the branch %s: %s: %s: may these credentials write to it?",
-		b.masked, quoted(b.name), saying(refusal.Error(), b.secrets), saying(hooks.String(), b.secrets))
+	_, _ = io.Copy(io.Discard, body) // messages of hooks can come last
+	return newError(PushRefused, "the server of %s rejected a push to the branch %s: %s: %s: check that the credentials allow it",
+		b.maskedURL, quoteName(b.name), quoteServerText(rejection.Error(), b.secrets), quoteServerText(messages.String(), b.secrets))
 }
 
-func (b *Branch) moved() error {
-	return fail(BranchMoved, "somebody else pushed to the branch %s of %s meanwhile", quoted(b.name), b.masked)
+func (b *Branch) branchMovedError() error {
+	return newError(BranchMoved, "the branch %s of %s was updated by another push", quoteName(b.name), b.maskedURL)
 }

@@ -16,13 +16,13 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
 )
 
-var when = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+var commitTime = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-func change1(files map[string][]byte) Commit {
-	return Commit{Files: files, Message: "Export\n\nall of it\n", Name: "Robot", Email: "robot@example.com", When: when}
+func testCommit(files map[string][]byte) Commit {
+	return Commit{Files: files, Message: "Export\n\nall of it\n", Name: "Robot", Email: "robot@example.com", When: commitTime}
 }
 
-// push puts a change on a branch.
+// push pushes changed files to a branch.
 func push(t *testing.T, repo Repository, branch string, files map[string][]byte) (string, error) {
 	t.Helper()
 	b, err := newClient(t, Options{}).Branch(t.Context(), repo, branch)
@@ -43,10 +43,10 @@ func pushOn(t *testing.T, b *Branch, files map[string][]byte) (string, error) {
 			t.Error(err)
 		}
 	}()
-	return b.Push(t.Context(), on, change1(files))
+	return b.Push(t.Context(), on, testCommit(files))
 }
 
-func headOfRepo(t *testing.T, repo *gitserver.Repo, branch string) string {
+func branchHead(t *testing.T, repo *gitserver.Repo, branch string) string {
 	t.Helper()
 	id, err := repo.Head(t.Context(), branch)
 	if err != nil {
@@ -55,8 +55,8 @@ func headOfRepo(t *testing.T, repo *gitserver.Repo, branch string) string {
 	return id
 }
 
-// holds sees that a branch has these files, as git itself sees it.
-func holds(t *testing.T, s *gitserver.Server, repo *gitserver.Repo, branch string, want map[string]string) {
+// expectBranchFiles checks with git that a branch has exactly the files.
+func expectBranchFiles(t *testing.T, s *gitserver.Server, repo *gitserver.Repo, branch string, want map[string]string) {
 	t.Helper()
 	out, err := s.Git(t.Context(), repo.Dir(), "ls-tree", "-r", "--name-only", branch)
 	if err != nil {
@@ -75,52 +75,52 @@ func holds(t *testing.T, s *gitserver.Server, repo *gitserver.Repo, branch strin
 		t.Errorf("branch %s has %v, want %v", branch, got, want)
 	}
 	if said, err := s.Git(t.Context(), repo.Dir(), "fsck", "--strict", "--no-dangling"); err != nil || strings.Contains(said, "error") {
-		t.Errorf("git is not content: %s %v", said, err)
+		t.Errorf("git fsck failed: %s %v", said, err)
 	}
 }
 
-func TestPush(t *testing.T) {
+func TestPushCreatesAndUpdatesBranches(t *testing.T) {
 	s, repo := newRepo(t)
 	at := Repository{URL: repo.URL()}
 	first, err := push(t, at, "main", map[string][]byte{"states/a.json": []byte("a"), "states/deep/er/b.json": []byte("b")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := headOfRepo(t, repo, "main"); got != first {
+	if got := branchHead(t, repo, "main"); got != first {
 		t.Errorf("main is at %s, want %s", got, first)
 	}
-	holds(t, s, repo, "main", map[string]string{"states/a.json": "a", "states/deep/er/b.json": "b"})
+	expectBranchFiles(t, s, repo, "main", map[string]string{"states/a.json": "a", "states/deep/er/b.json": "b"})
 
-	// Files of others stay, also beside names that sort oddly.
+	// Other files are kept, also with names that sort between those of the pushed files.
 	commit(t, repo, map[string]string{"states.txt": "x", "states-2": "x", "README": "x"}, gitserver.Executable("states/a.json", "a"))
 	second, err := push(t, at, "main", map[string][]byte{"states/a.json": []byte("a2"), "states/deep/er/b.json": nil, "states/c.json": []byte("c"), "states/gone": nil})
 	if err != nil {
 		t.Fatal(err)
 	}
-	holds(t, s, repo, "main", map[string]string{"states/a.json": "a2", "states/c.json": "c", "states.txt": "x", "states-2": "x", "README": "x"})
+	expectBranchFiles(t, s, repo, "main", map[string]string{"states/a.json": "a2", "states/c.json": "c", "states.txt": "x", "states-2": "x", "README": "x"})
 	said, err := s.Git(t.Context(), repo.Dir(), "log", "-1", "--format=%an <%ae> %cn <%ce> %at%n%B", "main")
-	if err != nil || said != fmt.Sprintf("Robot <robot@example.com> Robot <robot@example.com> %d\nExport\n\nall of it\n", when.Unix()) {
+	if err != nil || said != fmt.Sprintf("Robot <robot@example.com> Robot <robot@example.com> %d\nExport\n\nall of it\n", commitTime.Unix()) {
 		t.Errorf("got %q, %v", said, err)
 	}
 	if mode, err := s.Git(t.Context(), repo.Dir(), "ls-tree", "main", "states/a.json"); err != nil || !strings.HasPrefix(mode, "100755") {
 		t.Errorf("the mode of a file is lost: %s", mode)
 	}
 
-	// What changes nothing is no commit.
+	// A push without changes creates no commit.
 	again, err := push(t, at, "main", map[string][]byte{"states/c.json": []byte("c"), "nowhere/x": nil})
-	if err != nil || again != second || headOfRepo(t, repo, "main") != second {
+	if err != nil || again != second || branchHead(t, repo, "main") != second {
 		t.Errorf("got %s, %v, want %s", again, err, second)
 	}
 
-	// A branch that is not there begins with the default one.
+	// A new branch starts at the default branch.
 	id, err := push(t, at, "states/prod", map[string][]byte{"d": []byte("d")})
-	if err != nil || headOfRepo(t, repo, "states/prod") != id {
+	if err != nil || branchHead(t, repo, "states/prod") != id {
 		t.Fatal(id, err)
 	}
 	if parent, err := s.Git(t.Context(), repo.Dir(), "rev-parse", "states/prod^"); err != nil || parent != second {
 		t.Errorf("its parent is %s, want %s", parent, second)
 	}
-	holds(t, s, repo, "states/prod", map[string]string{"states/a.json": "a2", "states/c.json": "c", "states.txt": "x", "states-2": "x", "README": "x", "d": "d"})
+	expectBranchFiles(t, s, repo, "states/prod", map[string]string{"states/a.json": "a2", "states/c.json": "c", "states.txt": "x", "states-2": "x", "README": "x", "d": "d"})
 }
 
 func TestPushNeverForces(t *testing.T) {
@@ -135,10 +135,10 @@ func TestPushNeverForces(t *testing.T) {
 	if _, err := pushOn(t, b, map[string][]byte{"c": []byte("ours")}); reasonOf(t, err) != BranchMoved {
 		t.Fatalf("got %v", err)
 	}
-	if got := headOfRepo(t, repo, "main"); got != theirs {
+	if got := branchHead(t, repo, "main"); got != theirs {
 		t.Errorf("main is at %s, want theirs, %s", got, theirs)
 	}
-	// Somebody is faster between the look and the push: then the server itself refuses.
+	// If the branch moves between the check and the push, the server rejects the push.
 	late, err := client.Branch(t.Context(), Repository{URL: repo.URL()}, "main")
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestPushNeverForces(t *testing.T) {
 	if _, err := pushOn(t, late, map[string][]byte{"c": []byte("ours")}); reasonOf(t, err) != BranchMoved {
 		t.Errorf("got %v", err)
 	}
-	if got := headOfRepo(t, repo, "main"); got != theirs {
+	if got := branchHead(t, repo, "main"); got != theirs {
 		t.Errorf("main is at %s, want theirs, %s", got, theirs)
 	}
 	if err := os.Remove(filepath.Join(repo.Dir(), "hooks", "update")); err != nil {
@@ -157,7 +157,7 @@ func TestPushNeverForces(t *testing.T) {
 	if _, err := push(t, Repository{URL: repo.URL()}, "main", map[string][]byte{"c": []byte("ours")}); err != nil {
 		t.Fatal(err)
 	}
-	holds(t, s, repo, "main", map[string]string{"a": "1", "b": "theirs again", "c": "ours"})
+	expectBranchFiles(t, s, repo, "main", map[string]string{"a": "1", "b": "theirs again", "c": "ours"})
 }
 
 func writeHook(t *testing.T, repo *gitserver.Repo, name, script string) {
@@ -171,8 +171,8 @@ func writeHook(t *testing.T, repo *gitserver.Repo, name, script string) {
 	}
 }
 
-func TestPushIsRefused(t *testing.T) {
-	_, repo := newRepo(t, gitserver.WithLogin("user", "hunter2-hunter2"))
+func TestPushRejections(t *testing.T) {
+	_, repo := newRepo(t, gitserver.WithBasicAuth("user", "hunter2-hunter2"))
 	at := Repository{URL: repo.URL()}
 	files := map[string][]byte{"a": []byte("a")}
 	if _, err := push(t, at, "main", files); reasonOf(t, err) != AuthenticationRequired {
@@ -186,13 +186,13 @@ func TestPushIsRefused(t *testing.T) {
 	if _, err := push(t, at, "main", files); err != nil {
 		t.Fatal(err)
 	}
-	head := headOfRepo(t, repo, "main")
+	head := branchHead(t, repo, "main")
 	writeHook(t, repo, "pre-receive", "#!/bin/sh\necho 'main is protected, hunter2-hunter2' >&2\nexit 1\n")
 	_, err := push(t, at, "main", map[string][]byte{"a": []byte("b")})
 	if reasonOf(t, err) != PushRefused || !strings.Contains(err.Error(), "main is protected") || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v", err)
 	}
-	if got := headOfRepo(t, repo, "main"); got != head {
+	if got := branchHead(t, repo, "main"); got != head {
 		t.Errorf("main moved to %s", got)
 	}
 	for _, name := range []string{"", "a..b", "a.lock", "-x", "a b", "/a"} {
@@ -202,7 +202,7 @@ func TestPushIsRefused(t *testing.T) {
 	}
 }
 
-func TestPushReadOnly(t *testing.T) {
+func TestPushToReadOnlyServer(t *testing.T) {
 	s, repo := newRepo(t)
 	commit(t, repo, map[string]string{"a": "1"})
 	if _, err := s.Git(t.Context(), repo.Dir(), "config", "http.receivepack", "false"); err != nil {
@@ -214,7 +214,7 @@ func TestPushReadOnly(t *testing.T) {
 	}
 }
 
-func TestPushStaysWithTheHost(t *testing.T) {
+func TestPushRefusesRedirectToOtherHost(t *testing.T) {
 	_, repo := newRepo(t)
 	commit(t, repo, map[string]string{"a": "1"})
 	hop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -225,7 +225,7 @@ func TestPushStaysWithTheHost(t *testing.T) {
 	if reasonOf(t, err) != OperationFailed || !strings.Contains(err.Error(), "redirects to another host") {
 		t.Errorf("got %v", err)
 	}
-	// Within the host it is followed, as from a name without .git.
+	// A redirect within the host is followed, for example from a path without .git.
 	backend, err := url.Parse(repo.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestPushStaysWithTheHost(t *testing.T) {
 	}))
 	defer here.Close()
 	id, err := push(t, Repository{URL: here.URL + "/moved"}, "main", map[string][]byte{"a": []byte("2")})
-	if err != nil || headOfRepo(t, repo, "main") != id {
+	if err != nil || branchHead(t, repo, "main") != id {
 		t.Errorf("got %s, %v", id, err)
 	}
 }
@@ -258,16 +258,16 @@ func TestPushOverSSH(t *testing.T) {
 	defer func() { _ = d.Close() }()
 	access, at := Access{Identity: key.Private, KnownHosts: []byte(d.KnownHosts())}, d.URL(repo)
 	id, err := push(t, Repository{URL: at, Access: access}, "main", map[string][]byte{"a/b": []byte("1")})
-	if err != nil || headOfRepo(t, repo, "main") != id {
+	if err != nil || branchHead(t, repo, "main") != id {
 		t.Fatal(id, err)
 	}
 	if _, err := push(t, Repository{URL: at, Access: access}, "main", map[string][]byte{"a/b": []byte("2")}); err != nil {
 		t.Fatal(err)
 	}
-	holds(t, s, repo, "main", map[string]string{"a/b": "2"})
+	expectBranchFiles(t, s, repo, "main", map[string]string{"a/b": "2"})
 }
 
-func TestPathsThatCantBeWritten(t *testing.T) {
+func TestPushRejectsInvalidPaths(t *testing.T) {
 	_, repo := newRepo(t)
 	commit(t, repo, map[string]string{"file": "x", "folder/x": "x"}, gitserver.Symlink("link", "/etc"), gitserver.Symlink("folder/link", "x"))
 	at := Repository{URL: repo.URL()}

@@ -9,37 +9,37 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 )
 
-// Head gives the commit that a branch points to.
+// Head returns the commit of a branch.
 func (r *Remote) Head(branch string) (string, error) {
-	if h, ok := r.refs[branchSpace+branch]; ok && !h.IsZero() {
+	if h, ok := r.refs[branchPrefix+branch]; ok && !h.IsZero() {
 		return h.String(), nil
 	}
-	near := nearest(branch, r.branches())
-	if d := r.defaultBranch(); d != "" && !slices.Contains(near, d) {
-		near = append(near, d)
+	similar := similarNames(branch, r.branches())
+	if d := r.defaultBranch(); d != "" && !slices.Contains(similar, d) {
+		similar = append(similar, d)
 	}
-	return "", r.missing(BranchNotFound, "branch", branch, near)
+	return "", r.refNotFoundError(BranchNotFound, "branch", branch, similar)
 }
 
-// missing says that there is no such branch or tag, and what there is instead.
-func (r *Remote) missing(reason Reason, kind, name string, near []string) error {
-	message := "the repository at " + r.masked + " has no " + kind + " " + quoted(name)
-	if len(near) > 0 {
-		for i := range near {
-			near[i] = quoted(near[i])
+// refNotFoundError reports a missing branch or tag, and lists similar names.
+func (r *Remote) refNotFoundError(reason Reason, kind, name string, similar []string) error {
+	message := "the repository at " + r.maskedURL + " has no " + kind + " " + quoteName(name)
+	if len(similar) > 0 {
+		for i := range similar {
+			similar[i] = quoteName(similar[i])
 		}
-		message += "; there is " + strings.Join(near, ", ")
+		message += "; there is " + strings.Join(similar, ", ")
 	}
-	return fail(reason, "%s", message)
+	return newError(reason, "%s", message)
 }
 
-func (r *Remote) branches() []string { return r.names(branchSpace) }
+func (r *Remote) branches() []string { return r.refNames(branchPrefix) }
 
-// names are those of all branches, or of all tags.
-func (r *Remote) names(space string) []string {
+// refNames returns the sorted names of all branches or all tags.
+func (r *Remote) refNames(prefix string) []string {
 	var names []string
 	for ref := range r.refs {
-		if name, ok := strings.CutPrefix(ref, space); ok {
+		if name, ok := strings.CutPrefix(ref, prefix); ok {
 			names = append(names, name)
 		}
 	}
@@ -47,18 +47,17 @@ func (r *Remote) names(space string) []string {
 	return names
 }
 
-// defaultBranch is what HEAD of the repository names.
+// defaultBranch returns the branch of the repository's HEAD, and an empty string if it is unknown.
 func (r *Remote) defaultBranch() string {
-	for _, symref := range r.caps.Get(capability.SymRef) {
-		if target, ok := strings.CutPrefix(symref, "HEAD:"+branchSpace); ok {
+	for _, symref := range r.capabilities.Get(capability.SymRef) {
+		if target, ok := strings.CutPrefix(symref, "HEAD:"+branchPrefix); ok {
 			return target
 		}
 	}
 	return ""
 }
 
-// hasTip is true when a branch or a tag points to the commit: every server
-// gives those out.
+// hasTip is true if a branch or a tag points to the commit. Every server serves such commits.
 func (r *Remote) hasTip(h plumbing.Hash) bool {
 	for _, tip := range r.refs {
 		if tip == h {
@@ -68,11 +67,11 @@ func (r *Remote) hasTip(h plumbing.Hash) bool {
 	return false
 }
 
-// tips are the commits of all branches and tags.
+// tips returns the commits of all branches and tags.
 func (r *Remote) tips() []plumbing.Hash {
 	seen := map[plumbing.Hash]bool{}
 	for ref, tip := range r.refs {
-		if strings.HasPrefix(ref, branchSpace) || strings.HasPrefix(ref, tagSpace) {
+		if strings.HasPrefix(ref, branchPrefix) || strings.HasPrefix(ref, tagPrefix) {
 			seen[tip] = true
 		}
 	}
@@ -85,42 +84,44 @@ func (r *Remote) tips() []plumbing.Hash {
 }
 
 const (
-	nearNames  = 3
-	longestRef = 255
+	maxSimilarNames = 3
+	maxRefLength    = 255
 )
 
-// quoted is a name of a branch or a tag, for a message.
-func quoted(name string) string { return strconv.Quote(clip(name)) }
+// quoteName returns the name of a branch or tag for a message: quoted, and truncated to
+// maxRefLength bytes.
+func quoteName(name string) string { return strconv.Quote(truncate(name)) }
 
-func clip(name string) string {
-	if len(name) > longestRef {
-		return name[:longestRef] + "…"
+func truncate(name string) string {
+	if len(name) > maxRefLength {
+		return name[:maxRefLength] + "…"
 	}
 	return name
 }
 
-// nearest are the names most like want, at most three, the likest first.
-func nearest(want string, names []string) []string {
+// similarNames returns the names that are most similar to want, at most three, the most similar
+// first.
+func similarNames(want string, names []string) []string {
 	type candidate struct {
 		name string
 		far  int
 	}
 	var found []candidate
 	for _, name := range names {
-		// What differs much in length is not near, and need not be compared.
-		if len(name) > longestRef || abs(len(name)-len(want)) > 3 {
+		// Names with very different lengths are not similar and need not be compared.
+		if len(name) > maxRefLength || abs(len(name)-len(want)) > 3 {
 			continue
 		}
-		if far := distance(strings.ToLower(want), strings.ToLower(name)); far <= 1+len(want)/3 {
+		if far := editDistance(strings.ToLower(want), strings.ToLower(name)); far <= 1+len(want)/3 {
 			found = append(found, candidate{name, far})
 		}
 	}
 	slices.SortStableFunc(found, func(a, b candidate) int { return a.far - b.far })
-	near := make([]string, 0, nearNames+1)
-	for _, c := range found[:min(nearNames, len(found))] {
-		near = append(near, c.name)
+	similar := make([]string, 0, maxSimilarNames+1)
+	for _, c := range found[:min(maxSimilarNames, len(found))] {
+		similar = append(similar, c.name)
 	}
-	return near
+	return similar
 }
 
 func abs(n int) int {
@@ -130,8 +131,8 @@ func abs(n int) int {
 	return n
 }
 
-// distance is the number of bytes to insert, remove or replace between a and b.
-func distance(a, b string) int {
+// editDistance returns the number of bytes to insert, remove or replace to turn a into b.
+func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

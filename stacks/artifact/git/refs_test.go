@@ -14,7 +14,7 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
 )
 
-func TestHeadNamesNearBranches(t *testing.T) {
+func TestHeadErrorListsSimilarBranches(t *testing.T) {
 	_, repo := newRepo(t)
 	id := commit(t, repo, map[string]string{"a": "a"})
 	for _, b := range []string{"production", "prod-eu", "prod-us", "Prod-Eu2", "a-long-story"} {
@@ -35,20 +35,20 @@ func TestHeadNamesNearBranches(t *testing.T) {
 	}
 	for _, want := range []string{`no branch "prod-e"`, `"prod-eu"`, `"prod-us"`, `"Prod-Eu2"`, `"main"`} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%v does not say %s", err, want)
+			t.Errorf("%v does not contain %s", err, want)
 		}
 	}
 	if strings.Contains(err.Error(), "a-long-story") {
-		t.Errorf("%v names what is not near", err)
+		t.Errorf("%v contains a name that is not similar", err)
 	}
 }
 
-func TestDistance(t *testing.T) {
+func TestEditDistance(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want int
 	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"main", "mian", 2}, {"main", "mai", 1}, {"kitten", "sitting", 3}, {"same", "same", 0}} {
-		if got := distance(c.a, c.b); got != c.want {
+		if got := editDistance(c.a, c.b); got != c.want {
 			t.Errorf("%q to %q is %d, want %d", c.a, c.b, got, c.want)
 		}
 	}
@@ -56,7 +56,7 @@ func TestDistance(t *testing.T) {
 
 func TestListFailures(t *testing.T) {
 	s, repo := newRepo(t)
-	_, private := newRepo(t, gitserver.WithLogin("user", "hunter2"))
+	_, private := newRepo(t, gitserver.WithBasicAuth("user", "hunter2"))
 	with := func(url, login string) string { return strings.Replace(url, "http://", "http://"+login+"@", 1) }
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -77,11 +77,11 @@ func TestListFailures(t *testing.T) {
 		want Reason
 	}{
 		"empty":               {repo.URL(), RepositoryEmpty},
-		"not there":           {s.URL() + "/team/nothing.git", RepositoryNotFound},
+		"unknown repository":  {s.URL() + "/team/nothing.git", RepositoryNotFound},
 		"login needed":        {private.URL(), AuthenticationRequired},
 		"login refused":       {with(private.URL(), "user:wrongpassword"), AuthenticationFailed},
 		"access denied":       {web.URL + "/denied", AuthenticationFailed},
-		"nobody listens":      {"http://127.0.0.1:1/x.git", OperationFailed},
+		"nothing listens":     {"http://127.0.0.1:1/x.git", OperationFailed},
 		"no such host":        {"http://nothing.invalid/x.git", OperationFailed},
 		"a web site":          {web.URL + "/x", OperationFailed},
 		"bad gateway":         {web.URL + "/broken", OperationFailed},
@@ -99,13 +99,13 @@ func TestListFailures(t *testing.T) {
 				t.Errorf("reason %q, want %q: %v", got, c.want, err)
 			}
 			if strings.Contains(fmt.Sprint(err), "wrongpassword") {
-				t.Errorf("tells the password: %v", err)
+				t.Errorf("the error contains the password: %v", err)
 			}
 		})
 	}
 }
 
-func TestListOfObjectsWithAnotherHash(t *testing.T) {
+func TestListRejectsSHA256Repository(t *testing.T) {
 	s, repo := newRepo(t)
 	dir := t.TempDir()
 	steps := [][]string{
@@ -124,13 +124,13 @@ func TestListOfObjectsWithAnotherHash(t *testing.T) {
 	}
 }
 
-// hopTo redirects everything to another host, and gives the URL of a
-// repository there with credentials that are meant for the first.
-func hopTo(t *testing.T, target string) string {
+// redirectingServer starts a server that redirects all requests to the host of target. It
+// returns the URL of a repository on the started server, with credentials for that server.
+func redirectingServer(t *testing.T, target string) string {
 	t.Helper()
 	hop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, password, _ := r.BasicAuth(); password != "hunter2" {
-			t.Error("no credentials where they belong")
+			t.Error("the redirecting server got no credentials")
 		}
 		http.Redirect(w, r, target+r.URL.RequestURI(), http.StatusFound)
 	}))
@@ -138,17 +138,17 @@ func hopTo(t *testing.T, target string) string {
 	return strings.Replace(hop.URL, "http://127.0.0.1", "http://user:hunter2@localhost", 1) + "/team/fleet.git"
 }
 
-func TestCredentialsStayWithTheirHost(t *testing.T) {
-	_, repo := newRepo(t, gitserver.WithLogin("user", "hunter2"))
+func TestListDropsCredentialsOnRedirectToOtherHost(t *testing.T) {
+	_, repo := newRepo(t, gitserver.WithBasicAuth("user", "hunter2"))
 	commit(t, repo, map[string]string{"a": "a"})
-	// The same password would open the door, but it was meant for the other host.
-	_, err := newClient(t, Options{}).List(t.Context(), Repository{URL: hopTo(t, strings.TrimSuffix(repo.URL(), "/team/fleet.git"))})
+	// The target accepts the same password, but the password is only for the first host.
+	_, err := newClient(t, Options{}).List(t.Context(), Repository{URL: redirectingServer(t, strings.TrimSuffix(repo.URL(), "/team/fleet.git"))})
 	if got := reasonOf(t, err); got != AuthenticationFailed {
 		t.Errorf("reason %q: %v", got, err)
 	}
 }
 
-func TestCredentialsAreNotPostedElsewhere(t *testing.T) {
+func TestFetchDropsCredentialsOnRedirectToOtherHost(t *testing.T) {
 	id := strings.Repeat("1", 40)
 	posted := 0
 	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -159,10 +159,10 @@ func TestCredentialsAreNotPostedElsewhere(t *testing.T) {
 			posted++
 		}
 		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
-		_, _ = w.Write([]byte(refsOf(plumbing.NewHash(id), "")))
+		_, _ = w.Write([]byte(advertisement(plumbing.NewHash(id), "")))
 	}))
 	defer evil.Close()
-	r, err := newClient(t, Options{}).List(t.Context(), Repository{URL: hopTo(t, evil.URL)})
+	r, err := newClient(t, Options{}).List(t.Context(), Repository{URL: redirectingServer(t, evil.URL)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestCredentialsAreNotPostedElsewhere(t *testing.T) {
 	}
 }
 
-func TestFetchEndsWithItsContext(t *testing.T) {
+func TestListReturnsContextError(t *testing.T) {
 	entered := make(chan struct{})
 	web := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		close(entered)

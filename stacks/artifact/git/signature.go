@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// signed is an object with its signature taken out: what was signed, byte for
-// byte. It is not decoded and written anew, which would drop what a decoder
-// does not know.
-type signed struct {
+// signedObject is a signed object, split into the signed payload and its signature. The payload
+// is byte for byte what was signed: decoding and encoding an object would drop headers that
+// the decoder does not know.
+type signedObject struct {
 	payload, signature []byte
 }
 
-// How signatures begin.
+// First lines of signatures.
 const (
 	pgpSignature  = "-----BEGIN PGP SIGNATURE-----"
 	pgpMessage    = "-----BEGIN PGP MESSAGE-----"
@@ -21,15 +21,14 @@ const (
 	x509Signature = "-----BEGIN SIGNED MESSAGE-----"
 )
 
-// maxSignature is far more than a signature of the largest key takes.
-const maxSignature = 64 << 10
+// maxSignatureBytes is far more than the size of a signature by the largest key.
+const maxSignatureBytes = 64 << 10
 
-// splitCommit takes the signature out of a commit: the header gpgsig, whose
-// further lines begin with a space. As git does, it leaves out the header
-// gpgsig-sha256 too.
-func splitCommit(raw []byte) (signed, error) {
+// splitCommit removes the signature from a commit: the header gpgsig, whose continuation lines
+// begin with a space. Like git, it also removes the header gpgsig-sha256.
+func splitCommit(raw []byte) (signedObject, error) {
 	var payload, signature bytes.Buffer
-	var into *bytes.Buffer // where the header goes; nil: nowhere
+	var into *bytes.Buffer // target of the current header; nil drops it
 	found := 0
 	for rest := raw; len(rest) > 0; {
 		var line []byte
@@ -60,16 +59,16 @@ func splitCommit(raw []byte) (signed, error) {
 		}
 	}
 	if found > 1 {
-		return signed{}, fail(SignatureInvalid, "it has %d signatures, expected one", found)
+		return signedObject{}, newError(SignatureInvalid, "the commit has %d signatures, expected one", found)
 	}
-	s := signed{payload: payload.Bytes(), signature: signature.Bytes()}
-	return s, s.check()
+	s := signedObject{payload: payload.Bytes(), signature: signature.Bytes()}
+	return s, s.validate()
 }
 
-// splitTag takes the signature off the end of a tag: from the last line on that
-// begins one, as git does.
-func splitTag(raw []byte) (signed, error) {
-	s := signed{payload: raw}
+// splitTag removes the signature from the end of a tag. Like git, it uses the last line that
+// begins a signature.
+func splitTag(raw []byte) (signedObject, error) {
+	s := signedObject{payload: raw}
 	at := 0
 	for rest := raw; len(rest) > 0; {
 		var line []byte
@@ -79,7 +78,7 @@ func splitTag(raw []byte) (signed, error) {
 		}
 		at += len(line)
 	}
-	return s, s.check()
+	return s, s.validate()
 }
 
 func cutLine(b []byte) (line, rest []byte) {
@@ -98,24 +97,24 @@ func beginsSignature(line []byte) bool {
 	return false
 }
 
-func (s signed) check() error {
+func (s signedObject) validate() error {
 	switch {
 	case len(s.signature) == 0:
-		return fail(SignatureMissing, "it has no signature")
-	case len(s.signature) > maxSignature:
-		return fail(SignatureInvalid, "its signature has more than %d bytes", maxSignature)
+		return newError(SignatureMissing, "the signature is missing")
+	case len(s.signature) > maxSignatureBytes:
+		return newError(SignatureInvalid, "the signature has more than %d bytes", maxSignatureBytes)
 	}
 	return nil
 }
 
-// tagHead is what a tag says of itself.
-type tagHead struct {
+// tagHeader holds the headers of a tag object.
+type tagHeader struct {
 	object, kind, name string
 }
 
-// readTagHead reads the header of a tag, which has these three first.
-func readTagHead(raw []byte) (tagHead, error) {
-	var t tagHead
+// readTagHeader parses the first three headers of a tag object.
+func readTagHeader(raw []byte) (tagHeader, error) {
+	var t tagHeader
 	rest := raw
 	for _, field := range []struct {
 		name string
@@ -125,7 +124,7 @@ func readTagHead(raw []byte) (tagHead, error) {
 		line, rest = cutLine(rest)
 		value, ok := strings.CutPrefix(string(line), field.name+" ")
 		if !ok {
-			return t, fmt.Errorf("the tag has no header %q where one has to be", field.name)
+			return t, fmt.Errorf("the header %q is missing or in the wrong place", field.name)
 		}
 		*field.into = strings.TrimSuffix(value, "\n")
 	}

@@ -17,70 +17,70 @@ import (
 
 const (
 	modulesFile = ".gitmodules"
-	// What a repository of submodules may be made of.
+	// Limits of the submodules of a repository.
 	maxModulesBytes = 64 << 10
 	maxSubmodules   = 100
 	maxNested       = 5
 )
 
-// AddSubmodules gets the commits that the checkout's submodules are at, and
-// theirs, and shows their files in place. Together with the repository itself
-// they are inside the bounds of one. repo is where the checkout is from: user,
-// password and token go to no other server than that, wherever .gitmodules
-// leads; the key for SSH goes to servers in known_hosts. The error is an *Error.
+// AddSubmodules fetches the commits of the checkout's submodules, recursively, and adds their
+// files to FS. The repository and its submodules together must be within the limits of one
+// repository. repo is the repository of the checkout. Its user, password and token are sent
+// only to its own server, whatever URLs .gitmodules has; its SSH key is used for every server
+// in known_hosts. The error is an *Error.
 func (c *Checkout) AddSubmodules(ctx context.Context, repo Repository) error {
-	a := &adder{client: c.client, home: repo, into: c, objects: len(c.store.objects), objectBytes: c.store.end}
+	a := &submoduleAdder{client: c.client, repo: repo, checkout: c, objects: len(c.store.objects), objectBytes: c.store.size}
 	return a.add(ctx, c, repo.URL, ".", 0)
 }
 
-// adder adds submodules to a checkout, and counts what they cost.
-type adder struct {
+// submoduleAdder adds submodules to a checkout and counts their objects and bytes.
+type submoduleAdder struct {
 	client      *Client
-	home        Repository
-	into        *Checkout
+	repo        Repository
+	checkout    *Checkout
 	count       int
 	objects     int
 	objectBytes int64
 }
 
-// add adds the submodules of a checkout that stands at a path, and was fetched
-// from a URL.
-func (a *adder) add(ctx context.Context, c *Checkout, from, at string, nested int) error {
-	links := c.links
+// add adds the submodules of a checkout, which was fetched from the URL from and is mounted at
+// the path at.
+func (a *submoduleAdder) add(ctx context.Context, c *Checkout, baseURL, mountPath string, nested int) error {
+	links := c.submodulePaths
 	if len(links) == 0 {
 		return nil
 	}
 	if nested == maxNested {
-		return fail(SubmoduleInvalid, "there are more than %d submodules in each other, at %s", maxNested, quoted(at))
+		return newError(SubmoduleInvalid, "submodules are nested more than %d levels deep, at %s", maxNested, quoteName(mountPath))
 	}
-	urls, err := c.modules(at)
+	urls, err := c.submoduleURLs(mountPath)
 	if err != nil {
 		return err
 	}
 	for _, link := range links {
 		if a.count++; a.count > maxSubmodules {
-			return fail(SubmoduleInvalid, "there are more than %d submodules", maxSubmodules)
+			return newError(SubmoduleInvalid, "there are more than %d submodules", maxSubmodules)
 		}
-		where := path.Join(at, link)
+		submodulePath := path.Join(mountPath, link)
 		target, ok := urls[link]
 		if !ok {
-			return fail(SubmoduleInvalid, "the submodule at %s has no entry in %s: add it, or remove the submodule", quoted(where), path.Join(at, modulesFile))
+			return newError(SubmoduleInvalid, "the submodule at %s has no entry in %s: add it, or remove the submodule", quoteName(submodulePath), path.Join(mountPath, modulesFile))
 		}
-		if err := a.one(ctx, c.tree.nodes[link], from, target, where, nested); err != nil {
-			return about(err, "submodule "+quoted(where))
+		if err := a.addOne(ctx, c.tree.nodes[link], baseURL, target, submodulePath, nested); err != nil {
+			return prefixError(err, "submodule "+quoteName(submodulePath))
 		}
 	}
 	return nil
 }
 
-// one adds one submodule.
-func (a *adder) one(ctx context.Context, link *node, from, target, where string, nested int) error {
-	u, err := moduleURL(from, target)
+// addOne adds one submodule.
+func (a *submoduleAdder) addOne(ctx context.Context, link *node, baseURL, rawURL, submodulePath string, nested int) error {
+	u, err := submoduleURL(baseURL, rawURL)
 	if err != nil {
 		return err
 	}
-	access := a.access(u)
-	remote, err := a.rest(where).List(ctx, Repository{URL: u.String(), Access: access})
+	access := a.accessFor(u)
+	remote, err := a.remainingClient(submodulePath).List(ctx, Repository{URL: u.String(), Access: access})
 	if err != nil {
 		return err
 	}
@@ -88,29 +88,31 @@ func (a *adder) one(ctx context.Context, link *node, from, target, where string,
 	if err != nil {
 		return err
 	}
-	a.into.parts = append(a.into.parts, sub)
+	a.checkout.submodules = append(a.checkout.submodules, sub)
 	a.objects += len(sub.store.objects)
-	a.objectBytes += sub.store.end
-	a.into.tree.graft(where, sub.tree)
-	return a.add(ctx, sub, u.String(), where, nested+1)
+	a.objectBytes += sub.store.size
+	a.checkout.tree.mount(submodulePath, sub.tree)
+	return a.add(ctx, sub, u.String(), submodulePath, nested+1)
 }
 
-// rest is a client whose bounds are what is left of those of the repository.
-func (a *adder) rest(where string) *Client {
+// remainingClient returns a client whose limits are what remains of the limits of the
+// repository.
+func (a *submoduleAdder) remainingClient(where string) *Client {
 	c := *a.client
 	l := &c.limits
 	l.Objects = max(l.Objects-a.objects, 0)
 	l.ObjectBytes = max(l.ObjectBytes-a.objectBytes, 0)
-	l.Tree.Files = max(l.Tree.Files-len(a.into.tree.nodes), 0)
-	l.Tree.UnpackedBytes = max(l.Tree.UnpackedBytes-a.into.tree.bytes, 0)
+	l.Tree.Files = max(l.Tree.Files-len(a.checkout.tree.nodes), 0)
+	l.Tree.UnpackedBytes = max(l.Tree.UnpackedBytes-a.checkout.tree.bytes, 0)
 	l.Tree.Depth = max(l.Tree.Depth-strings.Count(where, "/")-1, 0)
 	return &c
 }
 
-// access is what may be shown to the server of a submodule.
-func (a *adder) access(u *url.URL) Access {
-	access := a.home.Access
-	home, err := url.Parse(a.home.URL)
+// accessFor returns the credentials for the server of a submodule. It adds the user of the
+// repository's URL to u if the server is the same.
+func (a *submoduleAdder) accessFor(u *url.URL) Access {
+	access := a.repo.Access
+	home, err := url.Parse(a.repo.URL)
 	if err != nil || home.Scheme != u.Scheme || home.Host != u.Host {
 		access.Username, access.Password, access.BearerToken = "", "", ""
 	} else if u.User == nil {
@@ -119,27 +121,27 @@ func (a *adder) access(u *url.URL) Access {
 	return access
 }
 
-// modules are the URLs of submodules by path.
-func (c *Checkout) modules(at string) (map[string]string, error) {
+// submoduleURLs returns the URLs of the submodules by path, from .gitmodules.
+func (c *Checkout) submoduleURLs(at string) (map[string]string, error) {
 	f, ok := c.tree.nodes[modulesFile]
 	if !ok || !f.mode.IsRegular() {
 		return nil, nil
 	}
 	if f.size > maxModulesBytes {
-		return nil, fail(SubmoduleInvalid, "%s has more than %d bytes", path.Join(at, modulesFile), maxModulesBytes)
+		return nil, newError(SubmoduleInvalid, "%s has more than %d bytes", path.Join(at, modulesFile), maxModulesBytes)
 	}
 	content, err := fs.ReadFile(c.tree, modulesFile)
 	if err != nil {
-		return nil, failBy(Reason(artifact.Storage), err, "reading %s", modulesFile)
+		return nil, wrapError(Reason(artifact.Storage), err, "reading %s", modulesFile)
 	}
-	return parseModules(content, path.Join(at, modulesFile))
+	return parseSubmoduleURLs(content, path.Join(at, modulesFile))
 }
 
-func parseModules(content []byte, where string) (map[string]string, error) {
+func parseSubmoduleURLs(content []byte, name string) (map[string]string, error) {
 	m := config.NewModules()
-	err := guard(func() error { return m.Unmarshal(content) })
+	err := recoverPanic(func() error { return m.Unmarshal(content) })
 	if err != nil {
-		return nil, failBy(SubmoduleInvalid, err, "%s can't be read", where)
+		return nil, wrapError(SubmoduleInvalid, err, "%s can't be read", name)
 	}
 	urls := map[string]string{}
 	for _, one := range m.Submodules {
@@ -148,53 +150,53 @@ func parseModules(content []byte, where string) (map[string]string, error) {
 	return urls, nil
 }
 
-// scpForm is user@host:path, as ssh takes it.
-var scpForm = regexp.MustCompile(`^([A-Za-z0-9._-]+@)?([A-Za-z0-9.-]+):([^/:].*|/[^/].*)$`)
+// scpURL matches the form user@host:path, as scp accepts it.
+var scpURL = regexp.MustCompile(`^([A-Za-z0-9._-]+@)?([A-Za-z0-9.-]+):([^/:].*|/[^/].*)$`)
 
-// moduleURL is where a submodule is, which may be told from where its
-// repository is.
-func moduleURL(from, target string) (*url.URL, error) {
+// submoduleURL returns the URL of a submodule, which can be relative to the URL of its
+// repository.
+func submoduleURL(baseURL, target string) (*url.URL, error) {
 	if strings.HasPrefix(target, "./") || strings.HasPrefix(target, "../") {
-		u, err := url.Parse(from)
+		u, err := url.Parse(baseURL)
 		if err != nil {
-			return nil, fail(URLInvalid, "%s is not a URL", artifact.MaskURL(from))
+			return nil, newError(URLInvalid, "%s is not a URL", artifact.MaskURL(baseURL))
 		}
 		u = &url.URL{Scheme: u.Scheme, Host: u.Host, User: u.User, Path: path.Join("/", u.Path, target)}
 		return u, nil
 	}
-	if parts := scpForm.FindStringSubmatch(target); parts != nil && !strings.Contains(target, "://") {
+	if parts := scpURL.FindStringSubmatch(target); parts != nil && !strings.Contains(target, "://") {
 		target = "ssh://" + parts[1] + parts[2] + "/" + strings.TrimPrefix(parts[3], "/")
 	}
 	u, err := url.Parse(target)
 	if err != nil || u.Host == "" || !slices.Contains([]string{"https", "http", "ssh"}, u.Scheme) {
-		return nil, fail(SubmoduleInvalid, "its URL in %s is not one of https, http or ssh, and does not begin with ./ or ../", modulesFile)
+		return nil, newError(SubmoduleInvalid, "the URL in %s must have the scheme https, http or ssh, or begin with ./ or ../", modulesFile)
 	}
 	return u, nil
 }
 
-// graft puts another tree in the place of an entry that is a submodule.
-func (t *tree) graft(at string, sub *tree) {
+// mount replaces the entry of a submodule by the tree of the submodule.
+func (t *tree) mount(mountPath string, sub *tree) {
 	for name, n := range sub.nodes {
 		if name != "." {
-			t.nodes[path.Join(at, name)] = n
+			t.nodes[path.Join(mountPath, name)] = n
 			continue
 		}
-		n.name = path.Base(at)
-		t.nodes[at] = n
-		in := t.nodes[path.Dir(at)]
-		for i, e := range in.entries {
+		n.name = path.Base(mountPath)
+		t.nodes[mountPath] = n
+		parent := t.nodes[path.Dir(mountPath)]
+		for i, e := range parent.entries {
 			if e.Name() == n.name {
-				in.entries[i] = n
+				parent.entries[i] = n
 			}
 		}
 	}
 	t.bytes += sub.bytes
 }
 
-// closeParts closes the checkouts of submodules.
-func (c *Checkout) closeParts() error {
+// closeSubmodules closes the checkouts of submodules.
+func (c *Checkout) closeSubmodules() error {
 	var errs []error
-	for _, part := range c.parts {
+	for _, part := range c.submodules {
 		errs = append(errs, part.Close())
 	}
 	return errors.Join(errs...)

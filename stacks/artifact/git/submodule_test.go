@@ -12,7 +12,7 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-func modules(pairs ...string) string {
+func gitmodules(pairs ...string) string {
 	s := ""
 	for i := 0; i < len(pairs); i += 2 {
 		s += fmt.Sprintf("[submodule %q]\n\tpath = %s\n\turl = %s\n", pairs[i], pairs[i], pairs[i+1])
@@ -20,8 +20,8 @@ func modules(pairs ...string) string {
 	return s
 }
 
-// withSubmodules gets the branch main with its submodules.
-func withSubmodules(t *testing.T, repo Repository, l Limits) (*Checkout, error) {
+// checkoutWithSubmodules checks out the branch main with its submodules.
+func checkoutWithSubmodules(t *testing.T, repo Repository, l Limits) (*Checkout, error) {
 	t.Helper()
 	r, err := newClient(t, Options{Limits: l}).List(t.Context(), repo)
 	if err != nil {
@@ -31,7 +31,7 @@ func withSubmodules(t *testing.T, repo Repository, l Limits) (*Checkout, error) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := checkout(t, r, id)
+	c := fetchCheckout(t, r, id)
 	return c, c.AddSubmodules(t.Context(), repo)
 }
 
@@ -48,15 +48,15 @@ func newRepos(t *testing.T, s *gitserver.Server, names ...string) []*gitserver.R
 	return all
 }
 
-func TestSubmodules(t *testing.T) {
+func TestAddSubmodules(t *testing.T) {
 	s, repo := newRepo(t)
 	repos := newRepos(t, s, "team/lib", "other/deep")
 	deep := commit(t, repos[1], map[string]string{"d/e": "deep"})
-	lib := commit(t, repos[0], map[string]string{"l": "lib", ".gitmodules": modules("in/deep", repos[1].URL())}, gitserver.Submodule("in/deep", deep))
-	commit(t, repos[0], map[string]string{"l": "later"}) // the submodule is not at the head
-	commit(t, repo, map[string]string{"a": "a", ".gitmodules": modules("libs/one", "../lib.git", "two", "../lib.git")},
+	lib := commit(t, repos[0], map[string]string{"l": "lib", ".gitmodules": gitmodules("in/deep", repos[1].URL())}, gitserver.Submodule("in/deep", deep))
+	commit(t, repos[0], map[string]string{"l": "later"}) // the submodule is not at the tip of its branch
+	commit(t, repo, map[string]string{"a": "a", ".gitmodules": gitmodules("libs/one", "../lib.git", "two", "../lib.git")},
 		gitserver.Submodule("libs/one", lib), gitserver.Submodule("two", lib))
-	c, err := withSubmodules(t, Repository{URL: repo.URL()}, Limits{})
+	c, err := checkoutWithSubmodules(t, Repository{URL: repo.URL()}, Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,9 +69,9 @@ func TestSubmodules(t *testing.T) {
 	if err := fstest.TestFS(c.FS(), "libs/one/in/deep/d/e", "two/l"); err != nil {
 		t.Error(err)
 	}
-	// The bounds are those of all together: 3 + 2 x 6 files and folders.
+	// The limits apply to all repositories together: 3 + 2 x 6 files and directories.
 	for files, want := range map[int]Reason{40: "", 12: Reason(artifact.TooManyFiles)} {
-		if _, err := withSubmodules(t, Repository{URL: repo.URL()}, Limits{Tree: artifact.Limits{Files: files}}); reasonOf(t, err) != want {
+		if _, err := checkoutWithSubmodules(t, Repository{URL: repo.URL()}, Limits{Tree: artifact.Limits{Files: files}}); reasonOf(t, err) != want {
 			t.Errorf("%d files: %v", files, err)
 		}
 	}
@@ -80,13 +80,13 @@ func TestSubmodules(t *testing.T) {
 		"bytes":   {ObjectBytes: 1 << 20, Tree: artifact.Limits{UnpackedBytes: 150}},
 		"objects": {Objects: 12},
 	} {
-		if _, err := withSubmodules(t, Repository{URL: repo.URL()}, l); err == nil || !strings.Contains(err.Error(), "submodule") {
+		if _, err := checkoutWithSubmodules(t, Repository{URL: repo.URL()}, l); err == nil || !strings.Contains(err.Error(), "submodule") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-func TestOddSubmodules(t *testing.T) {
+func TestAddSubmodulesErrors(t *testing.T) {
 	s, repo := newRepo(t)
 	lib := newRepos(t, s, "lib")[0]
 	id := commit(t, lib, map[string]string{"l": "lib"})
@@ -95,27 +95,27 @@ func TestOddSubmodules(t *testing.T) {
 		modules string
 		is      Reason
 	}{
-		"no file":        {"", SubmoduleInvalid},
-		"no entry":       {modules("other", lib.URL()), SubmoduleInvalid},
-		"no sense":       {"[submodule\n", SubmoduleInvalid},
-		"a long file":    {strings.Repeat("#", maxModulesBytes+1), SubmoduleInvalid},
-		"a file URL":     {modules("sub", "file:///etc"), SubmoduleInvalid},
-		"a path":         {modules("sub", "/etc"), SubmoduleInvalid},
-		"an option":      {modules("sub", "--upload-pack=x"), SubmoduleInvalid},
-		"link-local":     {modules("sub", "http://169.254.169.254/x.git"), URLInvalid},
-		"not there":      {modules("sub", "../nothing.git"), RepositoryNotFound},
-		"out of the top": {modules("sub", "../../../../../lib.git"), ""},
+		"no .gitmodules":              {"", SubmoduleInvalid},
+		"no entry":                    {gitmodules("other", lib.URL()), SubmoduleInvalid},
+		"syntax error":                {"[submodule\n", SubmoduleInvalid},
+		"large .gitmodules":           {strings.Repeat("#", maxModulesBytes+1), SubmoduleInvalid},
+		"a file URL":                  {gitmodules("sub", "file:///etc"), SubmoduleInvalid},
+		"a path":                      {gitmodules("sub", "/etc"), SubmoduleInvalid},
+		"an option":                   {gitmodules("sub", "--upload-pack=x"), SubmoduleInvalid},
+		"link-local":                  {gitmodules("sub", "http://169.254.169.254/x.git"), URLInvalid},
+		"unknown repository":          {gitmodules("sub", "../nothing.git"), RepositoryNotFound},
+		"relative URL above the root": {gitmodules("sub", "../../../../../lib.git"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			commit(t, repo, map[string]string{".gitmodules": c.modules}, at)
-			_, err := withSubmodules(t, Repository{URL: repo.URL()}, Limits{})
+			_, err := checkoutWithSubmodules(t, Repository{URL: repo.URL()}, Limits{})
 			if got := reasonOf(t, err); got != c.is {
 				t.Errorf("reason %q, want %q: %v", got, c.is, err)
 			}
 		})
 	}
-	commit(t, repo, map[string]string{".gitmodules": modules("sub", "../../lib.git")}, gitserver.Submodule("sub", strings.Repeat("1", 40)))
-	if _, err := withSubmodules(t, Repository{URL: repo.URL()}, Limits{}); reasonOf(t, err) != CommitNotFound {
+	commit(t, repo, map[string]string{".gitmodules": gitmodules("sub", "../../lib.git")}, gitserver.Submodule("sub", strings.Repeat("1", 40)))
+	if _, err := checkoutWithSubmodules(t, Repository{URL: repo.URL()}, Limits{}); reasonOf(t, err) != CommitNotFound {
 		t.Errorf("an unknown commit: %v", err)
 	}
 	all := []string{}
@@ -124,13 +124,13 @@ func TestOddSubmodules(t *testing.T) {
 		all = append(all, fmt.Sprint("s", i), "../../lib.git")
 		options = append(options, gitserver.Submodule(fmt.Sprint("s", i), id))
 	}
-	commit(t, repo, map[string]string{".gitmodules": modules(all...)}, append(options, gitserver.Delete("sub"))...)
-	if _, err := withSubmodules(t, Repository{URL: repo.URL()}, Limits{}); reasonOf(t, err) != SubmoduleInvalid {
+	commit(t, repo, map[string]string{".gitmodules": gitmodules(all...)}, append(options, gitserver.Delete("sub"))...)
+	if _, err := checkoutWithSubmodules(t, Repository{URL: repo.URL()}, Limits{}); reasonOf(t, err) != SubmoduleInvalid {
 		t.Errorf("too many: %v", err)
 	}
 }
 
-func TestSubmodulesInEachOther(t *testing.T) {
+func TestAddSubmodulesBoundsNesting(t *testing.T) {
 	s, repo := newRepo(t)
 	names := []string{}
 	for i := range maxNested + 1 {
@@ -139,36 +139,36 @@ func TestSubmodulesInEachOther(t *testing.T) {
 	repos := newRepos(t, s, names...)
 	id := commit(t, repos[0], map[string]string{"x": "x"})
 	for _, r := range repos[1:] {
-		id = commit(t, r, map[string]string{".gitmodules": modules("sub", repos[0].URL()), "y": r.URL()}, gitserver.Submodule("sub", id))
+		id = commit(t, r, map[string]string{".gitmodules": gitmodules("sub", repos[0].URL()), "y": r.URL()}, gitserver.Submodule("sub", id))
 		repos[0] = r
 	}
-	commit(t, repo, map[string]string{".gitmodules": modules("sub", repos[0].URL())}, gitserver.Submodule("sub", id))
-	if _, err := withSubmodules(t, Repository{URL: repo.URL()}, Limits{}); reasonOf(t, err) != SubmoduleInvalid || !strings.Contains(err.Error(), "in each other") {
+	commit(t, repo, map[string]string{".gitmodules": gitmodules("sub", repos[0].URL())}, gitserver.Submodule("sub", id))
+	if _, err := checkoutWithSubmodules(t, Repository{URL: repo.URL()}, Limits{}); reasonOf(t, err) != SubmoduleInvalid || !strings.Contains(err.Error(), "nested more than") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestSubmodulesGetNoCredentialsOfAnotherServer(t *testing.T) {
-	s, repo := newRepo(t, gitserver.WithLogin("user", "hunter2-hunter2"))
+func TestAddSubmodulesSendsNoCredentialsToOtherServers(t *testing.T) {
+	s, repo := newRepo(t, gitserver.WithBasicAuth("user", "hunter2-hunter2"))
 	here := newRepos(t, s, "lib")[0]
 	id := commit(t, here, map[string]string{"l": "lib"})
-	// The same password would open the door there, too.
-	s2, _ := newRepo(t, gitserver.WithLogin("user", "hunter2-hunter2"))
+	// The other server accepts the same password, too.
+	s2, _ := newRepo(t, gitserver.WithBasicAuth("user", "hunter2-hunter2"))
 	there := newRepos(t, s2, "lib")[0]
 	if other := commit(t, there, map[string]string{"l": "lib"}); other == "" {
 		t.Fatal("no commit")
 	}
 	access := Access{Username: "user", Password: "hunter2-hunter2"}
 	for url, want := range map[string]Reason{here.URL(): "", "../../lib.git": "", there.URL(): AuthenticationRequired} {
-		commit(t, repo, map[string]string{".gitmodules": modules("sub", url)}, gitserver.Submodule("sub", id))
-		_, err := withSubmodules(t, Repository{URL: repo.URL(), Access: access}, Limits{})
+		commit(t, repo, map[string]string{".gitmodules": gitmodules("sub", url)}, gitserver.Submodule("sub", id))
+		_, err := checkoutWithSubmodules(t, Repository{URL: repo.URL(), Access: access}, Limits{})
 		if got := reasonOf(t, err); got != want {
 			t.Errorf("%s: reason %q, want %q: %v", url, got, want, err)
 		}
 	}
 }
 
-func TestModuleURL(t *testing.T) {
+func TestSubmoduleURL(t *testing.T) {
 	for _, c := range []struct{ from, target, want string }{
 		{"https://h/team/fleet.git", "../lib.git", "https://h/team/lib.git"},
 		{"https://h/team/fleet.git", "./lib.git", "https://h/team/fleet.git/lib.git"},
@@ -181,7 +181,7 @@ func TestModuleURL(t *testing.T) {
 		{"https://h/x", "", ""},
 		{"https://h/x", "//host/x", ""},
 	} {
-		u, err := moduleURL(c.from, c.target)
+		u, err := submoduleURL(c.from, c.target)
 		if (err == nil) != (c.want != "") || (err == nil && u.String() != c.want) {
 			t.Errorf("%s from %s: %v %v, want %q", c.target, c.from, u, err, c.want)
 		}
@@ -189,15 +189,15 @@ func TestModuleURL(t *testing.T) {
 }
 
 func FuzzModules(f *testing.F) {
-	f.Add(modules("a", "../b.git", "c", "git@h:d"))
+	f.Add(gitmodules("a", "../b.git", "c", "git@h:d"))
 	f.Add("[submodule \"x\"]\npath=..\nurl=\"\\\n")
 	f.Fuzz(func(t *testing.T, content string) {
-		urls, err := parseModules([]byte(content), modulesFile)
+		urls, err := parseSubmoduleURLs([]byte(content), modulesFile)
 		if errors.As(err, new(*PanicError)) {
 			t.Fatalf("panicked: %v", err)
 		}
 		for _, target := range urls {
-			u, err := moduleURL("https://h/x.git", target)
+			u, err := submoduleURL("https://h/x.git", target)
 			if err == nil && u.Scheme != "https" && u.Scheme != "http" && u.Scheme != "ssh" {
 				t.Fatalf("%q leads to %s", target, u)
 			}

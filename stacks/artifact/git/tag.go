@@ -10,41 +10,41 @@ import (
 // Tag is a tag of a repository.
 type Tag struct {
 	Name string
-	// Commit that the tag leads to.
+	// Commit of the tag.
 	Commit string
-	// Object is the id of the tag itself, if it is annotated; empty for one that
-	// is nothing but a name.
+	// Object is the ID of the tag object if the tag is annotated; empty for a lightweight
+	// tag.
 	Object string
 }
 
-// Tag gives a tag.
+// Tag returns a tag by name.
 func (r *Remote) Tag(name string) (Tag, error) {
-	h, ok := r.refs[tagSpace+name]
+	h, ok := r.refs[tagPrefix+name]
 	if !ok || h.IsZero() {
-		return Tag{}, r.missing(TagNotFound, "tag", name, nearest(name, r.names(tagSpace)))
+		return Tag{}, r.refNotFoundError(TagNotFound, "tag", name, similarNames(name, r.refNames(tagPrefix)))
 	}
-	return r.tag(name, h), nil
+	return r.newTag(name, h), nil
 }
 
-func (r *Remote) tag(name string, h plumbing.Hash) Tag {
-	if commit, annotated := r.peeled[tagSpace+name]; annotated {
+func (r *Remote) newTag(name string, h plumbing.Hash) Tag {
+	if commit, annotated := r.peeled[tagPrefix+name]; annotated {
 		return Tag{Name: name, Commit: commit.String(), Object: h.String()}
 	}
 	return Tag{Name: name, Commit: h.String()}
 }
 
-// Newest gives the tag with the highest version in a range. Tags that are no
-// semantic version, with or without a leading v, are passed over. Of tags that
-// differ only in the v or in what follows a +, which order no versions, the
-// last by name is taken.
-func (r *Remote) Newest(inRange string) (Tag, error) {
-	want, err := semver.NewConstraint(inRange)
+// HighestTag returns the tag with the highest version in a range. It ignores tags that are not
+// semantic versions, with or without a leading v. If tags differ only in the v or in the build
+// metadata after a +, which do not affect the order of versions, it returns the last in lexical
+// order.
+func (r *Remote) HighestTag(versionRange string) (Tag, error) {
+	constraint, err := semver.NewConstraint(versionRange)
 	if err != nil {
-		return Tag{}, failBy(SemVerInvalid, err, "%.80q is not a range of versions, such as \">=1.2.0 <2.0.0\"", inRange)
+		return Tag{}, wrapError(SemVerInvalid, err, "%.80q is not a version range, such as \">=1.2.0 <2.0.0\"", versionRange)
 	}
 	var best, highest *semver.Version
 	var name string
-	for _, candidate := range r.names(tagSpace) {
+	for _, candidate := range r.refNames(tagPrefix) {
 		v := versionOf(candidate)
 		if v == nil {
 			continue
@@ -52,31 +52,31 @@ func (r *Remote) Newest(inRange string) (Tag, error) {
 		if highest == nil || v.GreaterThan(highest) {
 			highest = v
 		}
-		if want.Check(v) && (best == nil || !v.LessThan(best)) {
+		if constraint.Check(v) && (best == nil || !v.LessThan(best)) {
 			best, name = v, candidate
 		}
 	}
 	switch {
 	case best != nil:
-		return r.tag(name, r.refs[tagSpace+name]), nil
+		return r.newTag(name, r.refs[tagPrefix+name]), nil
 	case highest != nil:
-		return Tag{}, fail(TagNotFound, "no tag of the repository at %s is in the range %.80q; the highest version is %.80q: push a tag, or widen the range "+
-			"(prereleases count only where the range names one)", r.masked, inRange, highest.Original())
+		return Tag{}, newError(TagNotFound, "no tag of the repository at %s is in the range %.80q; the highest version is %.80q: push a tag, or widen the range "+
+			"(prereleases count only where the range names one)", r.maskedURL, versionRange, highest.Original())
 	}
-	return Tag{}, fail(TagNotFound, "the repository at %s has no tag that is a version, such as v1.2.3: push one", r.masked)
+	return Tag{}, newError(TagNotFound, "the repository at %s has no tag that is a version, such as v1.2.3: push one", r.maskedURL)
 }
 
-// InRange is true for a tag that [Remote.Newest] may choose for a range.
-func InRange(tag, inRange string) bool {
-	want, err := semver.NewConstraint(inRange)
+// InRange is true for a tag that [Remote.HighestTag] can return for a range.
+func InRange(tag, versionRange string) bool {
+	constraint, err := semver.NewConstraint(versionRange)
 	v := versionOf(tag)
-	return err == nil && v != nil && want.Check(v)
+	return err == nil && v != nil && constraint.Check(v)
 }
 
-// versionOf is nil for a tag that is no version: with all three numbers, and
-// without leading zeros.
+// versionOf parses a tag as a semantic version with all three numbers and without leading
+// zeros. It returns nil for other tags.
 func versionOf(tag string) *semver.Version {
-	if len(tag) > longestRef {
+	if len(tag) > maxRefLength {
 		return nil
 	}
 	if _, err := semver.StrictNewVersion(strings.TrimPrefix(tag, "v")); err != nil {

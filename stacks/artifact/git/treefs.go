@@ -12,13 +12,13 @@ import (
 
 // Open implements fs.FS.
 func (t *tree) Open(name string) (fs.File, error) {
-	n, err := t.find("open", name)
+	n, err := t.lookup("open", name)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case n.mode.IsDir():
-		return &openFolder{node: n}, nil
+		return &openDir{node: n}, nil
 	case !n.mode.IsRegular():
 		return nil, &fs.PathError{Op: "open", Path: name, Err: errNotAFile}
 	}
@@ -29,21 +29,21 @@ func (t *tree) Open(name string) (fs.File, error) {
 	return &openFile{SectionReader: r, node: n}, nil
 }
 
-var errNotAFile = errors.New("a symbolic link or a submodule")
+var errNotAFile = errors.New("is a symbolic link or a submodule")
 
 // ReadDir implements fs.ReadDirFS.
 func (t *tree) ReadDir(name string) ([]fs.DirEntry, error) {
-	n, err := t.find("readdir", name)
+	n, err := t.lookup("readdir", name)
 	if err != nil {
 		return nil, err
 	}
 	if !n.mode.IsDir() {
-		return nil, &fs.PathError{Op: "readdir", Path: name, Err: errors.New("not a folder")}
+		return nil, &fs.PathError{Op: "readdir", Path: name, Err: errors.New("not a directory")}
 	}
 	return slices.Clone(n.entries), nil
 }
 
-func (t *tree) find(op, name string) (*node, error) {
+func (t *tree) lookup(op, name string) (*node, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
 	}
@@ -72,7 +72,7 @@ func (n *node) Size() int64 { return n.size }
 // Mode implements fs.FileInfo.
 func (n *node) Mode() fs.FileMode { return n.mode }
 
-// ModTime implements fs.FileInfo. Git keeps no times of files.
+// ModTime implements fs.FileInfo. Git does not store modification times.
 func (n *node) ModTime() time.Time { return time.Time{} }
 
 // Sys implements fs.FileInfo.
@@ -89,31 +89,31 @@ func (f *openFile) Stat() (fs.FileInfo, error) { return f.node, nil }
 // Close implements fs.File.
 func (f *openFile) Close() error { return nil }
 
-type openFolder struct {
-	node *node
-	read int
+type openDir struct {
+	node   *node
+	offset int
 }
 
 // Stat implements fs.File.
-func (f *openFolder) Stat() (fs.FileInfo, error) { return f.node, nil }
+func (f *openDir) Stat() (fs.FileInfo, error) { return f.node, nil }
 
 // Close implements fs.File.
-func (f *openFolder) Close() error { return nil }
+func (f *openDir) Close() error { return nil }
 
 // Read implements fs.File.
-func (f *openFolder) Read([]byte) (int, error) {
-	return 0, &fs.PathError{Op: "read", Path: f.node.name, Err: errors.New("is a folder")}
+func (f *openDir) Read([]byte) (int, error) {
+	return 0, &fs.PathError{Op: "read", Path: f.node.name, Err: errors.New("is a directory")}
 }
 
 // ReadDir implements fs.ReadDirFile.
-func (f *openFolder) ReadDir(n int) ([]fs.DirEntry, error) {
-	rest := f.node.entries[f.read:]
+func (f *openDir) ReadDir(n int) ([]fs.DirEntry, error) {
+	rest := f.node.entries[f.offset:]
 	if n > 0 {
 		if len(rest) == 0 {
 			return nil, io.EOF
 		}
 		rest = rest[:min(n, len(rest))]
 	}
-	f.read += len(rest)
+	f.offset += len(rest)
 	return slices.Clone(rest), nil
 }

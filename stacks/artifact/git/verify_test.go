@@ -16,11 +16,11 @@ import (
 var now = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
 type signer struct {
-	sign   gitserver.Sign
+	sign   gitserver.SignFunc
 	public []byte
 }
 
-func pgpKey(t testing.TB, made time.Time, valid time.Duration) signer {
+func newPGPSigner(t testing.TB, made time.Time, valid time.Duration) signer {
 	t.Helper()
 	k, err := gitserver.NewPGPKey(made, valid)
 	if err != nil {
@@ -29,7 +29,7 @@ func pgpKey(t testing.TB, made time.Time, valid time.Duration) signer {
 	return signer{k.Sign, k.Export()}
 }
 
-func sshKeyPair(t testing.TB, options string) signer {
+func newSSHSigner(t testing.TB, options string) signer {
 	t.Helper()
 	k, err := gitserver.NewKey("")
 	if err != nil {
@@ -38,47 +38,47 @@ func sshKeyPair(t testing.TB, options string) signer {
 	return signer{k.Sign, []byte(options + k.Public)}
 }
 
-// after signs something else than what it is given: what was signed is changed
-// afterwards.
-func after(sign gitserver.Sign) gitserver.Sign {
+// signTampered signs other content than the given payload, as if the content was changed after
+// signing.
+func signTampered(sign gitserver.SignFunc) gitserver.SignFunc {
 	return func(payload []byte) ([]byte, error) { return sign(append([]byte("x"), payload...)) }
 }
 
-// The signature matrix: each kind of key, on commits and on tags.
-func TestSignatures(t *testing.T) {
+// The tests cover each kind of key, for commits and for tags.
+func TestVerifySignatures(t *testing.T) {
 	_, repo := newRepo(t)
 	plain := commit(t, repo, map[string]string{"a": "a"})
 	unsigned := func([]byte) ([]byte, error) { return nil, nil }
-	damaged := func(sign gitserver.Sign) gitserver.Sign {
+	damaged := func(sign gitserver.SignFunc) gitserver.SignFunc {
 		return func(payload []byte) ([]byte, error) {
 			s, err := sign(payload)
 			lines := bytes.SplitAfter(s, []byte("\n"))
 			return bytes.Join(append(lines[:2:2], lines[3:]...), nil), err
 		}
 	}
-	as := func(begin string) gitserver.Sign {
+	as := func(begin string) gitserver.SignFunc {
 		return func([]byte) ([]byte, error) { return []byte(begin + "\n\nAAAA\n-----END\n"), nil }
 	}
 	for kind, k := range map[string]struct{ mine, other, expired signer }{
-		"GPG": {pgpKey(t, now.Add(-time.Hour), 0), pgpKey(t, now.Add(-time.Hour), 0), pgpKey(t, now.Add(-48*time.Hour), 24*time.Hour)},
-		"SSH": {sshKeyPair(t, ""), sshKeyPair(t, ""), sshKeyPair(t, `me@example.com valid-before="20260101" `)},
+		"GPG": {newPGPSigner(t, now.Add(-time.Hour), 0), newPGPSigner(t, now.Add(-time.Hour), 0), newPGPSigner(t, now.Add(-48*time.Hour), 24*time.Hour)},
+		"SSH": {newSSHSigner(t, ""), newSSHSigner(t, ""), newSSHSigner(t, `me@example.com valid-before="20260101" `)},
 	} {
 		for name, c := range map[string]struct {
-			sign gitserver.Sign
+			sign gitserver.SignFunc
 			keys []byte
 			want Reason
 		}{
-			"right key":                 {k.mine.sign, k.mine.public, ""},
-			"right key among others":    {k.mine.sign, append(append(bytes.Clone(k.other.public), k.expired.public...), k.mine.public...), ""},
-			"wrong key":                 {k.mine.sign, k.other.public, SignerUnknown},
-			"unsigned":                  {unsigned, k.mine.public, SignatureMissing},
-			"tampered after signing":    {after(k.mine.sign), k.mine.public, SignatureInvalid},
-			"expired key":               {k.expired.sign, k.expired.public, SignerExpired},
-			"tampered, expired key":     {after(k.expired.sign), k.expired.public, SignatureInvalid},
-			"damaged signature":         {damaged(k.mine.sign), k.mine.public, SignatureInvalid},
-			"X.509":                     {as(x509Signature), k.mine.public, SignatureInvalid},
-			"no signature but its name": {as(pgpSignature), k.mine.public, SignatureInvalid},
-			"no SSH signature either":   {as(sshSignature), k.mine.public, SignatureInvalid},
+			"right key":                          {k.mine.sign, k.mine.public, ""},
+			"right key among others":             {k.mine.sign, append(append(bytes.Clone(k.other.public), k.expired.public...), k.mine.public...), ""},
+			"wrong key":                          {k.mine.sign, k.other.public, SignerUnknown},
+			"unsigned":                           {unsigned, k.mine.public, SignatureMissing},
+			"tampered after signing":             {signTampered(k.mine.sign), k.mine.public, SignatureInvalid},
+			"expired key":                        {k.expired.sign, k.expired.public, SignerExpired},
+			"tampered, expired key":              {signTampered(k.expired.sign), k.expired.public, SignatureInvalid},
+			"damaged signature":                  {damaged(k.mine.sign), k.mine.public, SignatureInvalid},
+			"X.509":                              {as(x509Signature), k.mine.public, SignatureInvalid},
+			"OpenPGP header without a signature": {as(pgpSignature), k.mine.public, SignatureInvalid},
+			"SSH header without a signature":     {as(sshSignature), k.mine.public, SignatureInvalid},
 		} {
 			t.Run(kind+"/"+name, func(t *testing.T) {
 				keys, err := ParseKeys(map[string][]byte{"key": c.keys})
@@ -99,10 +99,10 @@ func TestSignatures(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := reasonOf(t, checkout(t, r, signedCommit).VerifyCommit(keys, now)); got != c.want {
+				if got := reasonOf(t, fetchCheckout(t, r, signedCommit).VerifyCommit(keys, now)); got != c.want {
 					t.Errorf("commit: reason %q, want %q", got, c.want)
 				}
-				if got := reasonOf(t, tagged(t, r, "v1").VerifyTag(keys, now)); got != c.want {
+				if got := reasonOf(t, fetchTag(t, r, "v1").VerifyTag(keys, now)); got != c.want {
 					t.Errorf("tag: reason %q, want %q", got, c.want)
 				}
 			})
@@ -110,7 +110,7 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-func tagged(t *testing.T, r *Remote, name string) *Checkout {
+func fetchTag(t *testing.T, r *Remote, name string) *Checkout {
 	t.Helper()
 	tag, err := r.Tag(name)
 	if err != nil {
@@ -128,10 +128,10 @@ func tagged(t *testing.T, r *Remote, name string) *Checkout {
 	return c
 }
 
-func TestTagsThatStandForAnother(t *testing.T) {
+func TestVerifyTagRejectsOtherNameOrObject(t *testing.T) {
 	_, repo := newRepo(t)
 	old := commit(t, repo, map[string]string{"a": "old"})
-	key := sshKeyPair(t, "")
+	key := newSSHSigner(t, "")
 	keys, err := ParseKeys(map[string][]byte{"k": key.public})
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func TestTagsThatStandForAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inner, err := repo.Object(t.Context(), "tag", "object "+v1+"\ntype tag\ntag v3\ntagger e <e@x> 0 +0000\n\nx\n")
+	inner, err := repo.WriteObject(t.Context(), "tag", "object "+v1+"\ntype tag\ntag v3\ntagger e <e@x> 0 +0000\n\nx\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,10 +159,10 @@ func TestTagsThatStandForAnother(t *testing.T) {
 	}{
 		"v1": {"", ""},
 		"v2": {SignatureInvalid, `signed as "v1"`},
-		"v3": {SignatureInvalid, "it is of the tag"},
+		"v3": {SignatureInvalid, "is for the tag"},
 		"v4": {SignatureMissing, "not annotated"},
 	} {
-		got := tagged(t, r, name)
+		got := fetchTag(t, r, name)
 		err := got.VerifyTag(keys, now)
 		if reasonOf(t, err) != c.is || (err != nil && !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("%s: got %v, want %s", name, err, c.is)
@@ -173,8 +173,8 @@ func TestTagsThatStandForAnother(t *testing.T) {
 	}
 }
 
-// What git, gpg and ssh-keygen themselves make.
-func TestSignaturesOfTheRealPrograms(t *testing.T) {
+// Signatures that git, gpg and ssh-keygen create are accepted.
+func TestVerifySignaturesOfRealPrograms(t *testing.T) {
 	s, repo := newRepo(t)
 	home, work := t.TempDir(), t.TempDir()
 	run := func(name string, args ...string) string {
@@ -210,7 +210,7 @@ func TestSignaturesOfTheRealPrograms(t *testing.T) {
 	for name, prepare := range sign {
 		t.Run(name, func(t *testing.T) {
 			if _, err := exec.LookPath(name); err != nil {
-				t.Skipf("this machine has no %s", name)
+				t.Skipf("%s is not installed", name)
 			}
 			work = t.TempDir()
 			public, config := prepare()
@@ -227,11 +227,11 @@ func TestSignaturesOfTheRealPrograms(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := tagged(t, r, "v-"+name)
+			c := fetchTag(t, r, "v-"+name)
 			if err := errors.Join(c.VerifyCommit(keys, time.Now()), c.VerifyTag(keys, time.Now())); err != nil {
 				t.Error(err)
 			}
-			other, _ := ParseKeys(map[string][]byte{"k": sshKeyPair(t, "").public})
+			other, _ := ParseKeys(map[string][]byte{"k": newSSHSigner(t, "").public})
 			if err := c.VerifyCommit(other, time.Now()); reasonOf(t, err) != SignerUnknown {
 				t.Errorf("another key: %v", err)
 			}
@@ -241,27 +241,27 @@ func TestSignaturesOfTheRealPrograms(t *testing.T) {
 }
 
 func TestParseKeys(t *testing.T) {
-	pgp, key := string(pgpKey(t, now, 0).public), string(sshKeyPair(t, "").public)
+	pgp, key := string(newPGPSigner(t, now, 0).public), string(newSSHSigner(t, "").public)
 	for name, c := range map[string]struct {
 		value    string
 		ssh, pgp int
 		says     string
 	}{
-		"one of SSH":            {key, 1, 0, ""},
-		"lines":                 {"# me\n\n" + key + "you@example.com " + key, 2, 0, ""},
-		"names in quotes":       {`"a b,c" ` + key, 1, 0, ""},
-		"options":               {`me namespaces="file,git",valid-after="20200101Z",valid-before="203001011200" ` + key, 1, 0, ""},
-		"one of OpenPGP":        {pgp, 0, 1, ""},
-		"two of OpenPGP":        {pgp + string(pgpKey(t, now, 0).public), 0, 2, ""},
-		"nothing":               {"", 0, 0, "there is no public key"},
-		"text":                  {"hunter2-hunter2", 0, 0, `line 1 of "k"`},
-		"text after a key":      {key + "hunter2-hunter2\n", 0, 0, `line 2 of "k"`},
-		"a private key":         {"-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2\n", 0, 0, "no public key"},
-		"an authority":          {"* cert-authority " + key, 0, 0, "not supported"},
-		"an option without who": {`namespaces="git" ` + key, 1, 0, ""},
-		"another namespace":     {`me namespaces="file" ` + key, 0, 0, "namespaces"},
-		"an odd time":           {`me valid-before="soon" ` + key, 0, 0, "YYYYMMDD"},
-		"broken OpenPGP":        {pgpPublicKey + "\n\nhunter2\n", 0, 0, "OpenPGP"},
+		"one SSH key": {key, 1, 0, ""},
+		"SSH keys with a comment and a principal": {"# me\n\n" + key + "you@example.com " + key, 2, 0, ""},
+		"quoted principals":                       {`"a b,c" ` + key, 1, 0, ""},
+		"options":                                 {`me namespaces="file,git",valid-after="20200101Z",valid-before="203001011200" ` + key, 1, 0, ""},
+		"one OpenPGP key":                         {pgp, 0, 1, ""},
+		"two OpenPGP keys":                        {pgp + string(newPGPSigner(t, now, 0).public), 0, 2, ""},
+		"empty":                                   {"", 0, 0, "there is no public key"},
+		"text":                                    {"hunter2-hunter2", 0, 0, `line 1 of "k"`},
+		"text after a key":                        {key + "hunter2-hunter2\n", 0, 0, `line 2 of "k"`},
+		"a private key":                           {"-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2\n", 0, 0, "not a public key"},
+		"cert-authority option":                   {"* cert-authority " + key, 0, 0, "unsupported option"},
+		"option without a principal":              {`namespaces="git" ` + key, 1, 0, ""},
+		"another namespace":                       {`me namespaces="file" ` + key, 0, 0, "namespaces"},
+		"invalid time":                            {`me valid-before="soon" ` + key, 0, 0, "YYYYMMDD"},
+		"broken OpenPGP":                          {pgpPublicKey + "\n\nhunter2\n", 0, 0, "OpenPGP"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			keys, err := ParseKeys(map[string][]byte{"k": []byte(c.value)})
@@ -278,8 +278,8 @@ func TestParseKeys(t *testing.T) {
 	}
 }
 
-func TestSSHKeyIsTrustedForItsTime(t *testing.T) {
-	key := sshKeyPair(t, `me valid-after="20260601",valid-before="20260602" `)
+func TestSSHKeyValidityPeriod(t *testing.T) {
+	key := newSSHSigner(t, `me valid-after="20260601",valid-before="20260602" `)
 	keys, err := ParseKeys(map[string][]byte{"k": key.public})
 	if err != nil {
 		t.Fatal(err)
@@ -294,7 +294,7 @@ func TestSSHKeyIsTrustedForItsTime(t *testing.T) {
 		time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC):     "",
 		time.Date(2026, 6, 2, 0, 0, 0, 0, time.UTC):     SignerExpired,
 	} {
-		if got := reasonOf(t, keys.verify(signed{[]byte("x"), sig}, at)); got != want {
+		if got := reasonOf(t, keys.verify(signedObject{[]byte("x"), sig}, at)); got != want {
 			t.Errorf("at %s: %q, want %q", at, got, want)
 		}
 	}
@@ -305,15 +305,15 @@ func TestSplitCommit(t *testing.T) {
 		raw, payload, signature string
 		is                      Reason
 	}{
-		"signed":           {"tree 1\ngpgsig A\n B\n \n C\nx y\n\nm\n gpgsig D\n", "tree 1\nx y\n\nm\n gpgsig D\n", "A\nB\n\nC\n", ""},
-		"long headers":     {"tree 1\nmergetag a\n b\n c\ngpgsig A\n B\n\nm\n", "tree 1\nmergetag a\n b\n c\n\nm\n", "A\nB\n", ""},
-		"the other hash":   {"tree 1\ngpgsig-sha256 X\n Y\ngpgsig A\n\nm\n", "tree 1\n\nm\n", "A\n", ""},
-		"in the message":   {"tree 1\n\ngpgsig A\n", "tree 1\n\ngpgsig A\n", "", SignatureMissing},
-		"like it":          {"tree 1\ngpgsigned A\n\nm", "tree 1\ngpgsigned A\n\nm", "", SignatureMissing},
-		"twice":            {"tree 1\ngpgsig A\ngpgsig B\n\nm", "", "", SignatureInvalid},
-		"empty":            {"", "", "", SignatureMissing},
-		"no end":           {"tree 1\ngpgsig", "tree 1\n", "", SignatureMissing},
-		"begins with more": {" x\ntree 1\ngpgsig A\n\nm", "tree 1\n\nm", "A\n", ""},
+		"signed":                   {"tree 1\ngpgsig A\n B\n \n C\nx y\n\nm\n gpgsig D\n", "tree 1\nx y\n\nm\n gpgsig D\n", "A\nB\n\nC\n", ""},
+		"other multi-line header":  {"tree 1\nmergetag a\n b\n c\ngpgsig A\n B\n\nm\n", "tree 1\nmergetag a\n b\n c\n\nm\n", "A\nB\n", ""},
+		"SHA-256 signature":        {"tree 1\ngpgsig-sha256 X\n Y\ngpgsig A\n\nm\n", "tree 1\n\nm\n", "A\n", ""},
+		"signature in the message": {"tree 1\n\ngpgsig A\n", "tree 1\n\ngpgsig A\n", "", SignatureMissing},
+		"similar header":           {"tree 1\ngpgsigned A\n\nm", "tree 1\ngpgsigned A\n\nm", "", SignatureMissing},
+		"two signatures":           {"tree 1\ngpgsig A\ngpgsig B\n\nm", "", "", SignatureInvalid},
+		"empty":                    {"", "", "", SignatureMissing},
+		"truncated header":         {"tree 1\ngpgsig", "tree 1\n", "", SignatureMissing},
+		"continuation line first":  {" x\ntree 1\ngpgsig A\n\nm", "tree 1\n\nm", "A\n", ""},
 	} {
 		s, err := splitCommit([]byte(c.raw))
 		if reasonOf(t, err) != c.is || (c.is != SignatureInvalid && string(s.payload) != c.payload) || string(s.signature) != c.signature {
@@ -323,7 +323,7 @@ func TestSplitCommit(t *testing.T) {
 }
 
 func FuzzSignature(f *testing.F) {
-	key, pgp := sshKeyPair(f, ""), pgpKey(f, now, 0)
+	key, pgp := newSSHSigner(f, ""), newPGPSigner(f, now, 0)
 	keys, err := ParseKeys(map[string][]byte{"a": key.public, "b": pgp.public})
 	if err != nil {
 		f.Fatal(err)
@@ -339,14 +339,14 @@ func FuzzSignature(f *testing.F) {
 	f.Add([]byte(sshSignature + "\nAAAA\n-----END SSH SIGNATURE-----\n"))
 	f.Fuzz(func(t *testing.T, sig []byte) {
 		raw := append(append([]byte("tree 2\ngpgsig "), bytes.ReplaceAll(sig, []byte("\n"), []byte("\n "))...), "\n\nm\n"...)
-		err := guard(func() error {
+		err := recoverPanic(func() error {
 			s, err := splitCommit(raw)
 			if err != nil {
 				return err
 			}
 			return keys.verify(s, now)
 		})
-		// Nobody signed a commit of tree 2.
+		// No key signed a commit with tree 2.
 		if err == nil {
 			t.Fatalf("verified %q", sig)
 		}

@@ -14,54 +14,54 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// Scheme begins the URL of a repository.
+// Scheme is the prefix of repository URLs.
 const Scheme = "oci://"
 
 const userAgent = "ksctl-gitops"
 
-// Options of a Client. Zero fields take the defaults.
+// Options configures a Client. Zero fields take the defaults.
 type Options struct {
 	// Limits of one artifact.
 	Limits artifact.Limits
-	// TempDir holds layers while they are worked on; the system's when empty.
+	// TempDir holds downloaded layers; the system's directory when empty.
 	TempDir string
-	// Backoff is the time before a registry that is overloaded is asked again,
-	// twice as long before the next time; 250ms when zero.
+	// Backoff is the time before the first retry of a request to an overloaded registry;
+	// it doubles for the next retry. 250ms when zero.
 	Backoff time.Duration
 }
 
-// Client reads registries. Many callers may use it at once.
+// Client reads registries. It is safe for concurrent use.
 type Client struct {
 	limits  artifact.Limits
-	temp    string
+	tempDir string
 	backoff time.Duration
 }
 
-// NewClient makes a client.
+// NewClient returns a client.
 func NewClient(o Options) *Client {
-	c := &Client{limits: o.Limits.WithDefaults(), temp: o.TempDir, backoff: o.Backoff}
+	c := &Client{limits: o.Limits.WithDefaults(), tempDir: o.TempDir, backoff: o.Backoff}
 	if c.backoff == 0 {
 		c.backoff = 250 * time.Millisecond
 	}
 	return c
 }
 
-// Access says how a registry is reached. The zero value is anonymous, over
-// https, trusts what the system trusts and takes the proxy of the environment.
+// Access configures how a registry is reached. The zero value is anonymous, uses https,
+// the system's certificate authorities and the proxy of the environment.
 type Access struct {
-	// Keychain knows the credentials. They are given to the registry that they
-	// are for, and to the token service that it names.
+	// Keychain returns the credentials. They are sent only to the registry that they
+	// belong to, and to the token service that this registry names.
 	Keychain authn.Keychain
-	// TLS holds the certificate authorities to trust, and the certificate to show.
+	// TLS holds the trusted certificate authorities and the client certificate.
 	TLS *tls.Config
-	// Proxy to go through.
+	// Proxy is the proxy to use.
 	Proxy *url.URL
 	// Insecure allows plain http.
 	Insecure bool
 }
 
-// Repository is a repository of a registry, in a session that is bounded: take
-// a new one for each time that it is looked at.
+// Repository is a session with a repository of a registry. The session bounds the
+// number of requests and received bytes: open a new one for each reconciliation.
 type Repository struct {
 	client    *Client
 	name      name.Repository
@@ -71,12 +71,12 @@ type Repository struct {
 	puller    *remote.Puller
 }
 
-// Repository gives the repository at an oci:// URL. It makes no request. The
-// caller closes it. The error is an *Error.
+// Repository opens the repository at an oci:// URL. It makes no request. The caller must
+// close the repository. The error is an *Error.
 func (c *Client) Repository(rawURL string, a Access) (*Repository, error) {
 	path, ok := strings.CutPrefix(rawURL, Scheme)
 	if !ok {
-		return nil, fail(URLInvalid, "%.200q is not the URL of a repository; expected oci://<registry>/<repository>", rawURL)
+		return nil, newError(URLInvalid, "%.200q is not a repository URL; expected oci://<registry>/<repository>", rawURL)
 	}
 	options := []name.Option{name.StrictValidation}
 	if a.Insecure {
@@ -84,35 +84,35 @@ func (c *Client) Repository(rawURL string, a Access) (*Repository, error) {
 	}
 	repo, err := name.NewRepository(path, options...)
 	if err != nil {
-		// The cause repeats the URL, which may hold a password by mistake.
-		return nil, fail(URLInvalid, "%s is not the URL of a repository; expected oci://<registry>/<repository>, with the tag or digest in ref alone", artifact.MaskURL(rawURL))
+		// Not err: it repeats the URL, which may contain a password by mistake.
+		return nil, newError(URLInvalid, "%s is not a repository URL; expected oci://<registry>/<repository>, with the tag or digest only in ref", artifact.MaskURL(rawURL))
 	}
 	client := artifact.NewHTTPClientWith(artifact.ClientOptions{TLS: a.TLS, Proxy: a.Proxy})
-	r := &Repository{client: c, name: repo, keychain: a.Keychain, http: client, transport: newBounded(NewGuard(client.Transport, repo.RegistryStr()), a.Insecure)}
+	r := &Repository{client: c, name: repo, keychain: a.Keychain, http: client, transport: newLimitedTransport(NewCredentialGuard(client.Transport, repo.RegistryStr()), a.Insecure)}
 	if r.keychain == nil {
 		r.keychain = authn.NewMultiKeychain()
 	}
 	if r.puller, err = remote.NewPuller(r.options()...); err != nil {
-		return nil, failBy(URLInvalid, err, "%s can't be read", repo)
+		return nil, wrapError(URLInvalid, err, "%s can't be read", repo)
 	}
 	return r, nil
 }
 
-// Close ends the connections that are kept for further requests.
+// Close closes idle connections.
 func (r *Repository) Close() { r.http.CloseIdleConnections() }
 
-// String is registry and repository.
+// String returns the registry and the repository.
 func (r *Repository) String() string { return r.name.String() }
 
 func (r *Repository) options() []remote.Option {
 	return []remote.Option{
 		remote.WithTransport(r.transport), remote.WithAuthFromKeychain(r.keychain), remote.WithUserAgent(userAgent),
-		remote.WithRetryPredicate(temporary),
+		remote.WithRetryPredicate(isTemporary),
 		remote.WithRetryBackoff(remote.Backoff{Duration: r.client.backoff, Factor: 2, Jitter: 0.1, Steps: 3}),
 	}
 }
 
-// anonymous is true when there are no credentials for the repository.
+// anonymous is true if there are no credentials for the repository.
 func (r *Repository) anonymous() bool {
 	auth, err := r.keychain.Resolve(r.name)
 	return err == nil && auth == authn.Anonymous

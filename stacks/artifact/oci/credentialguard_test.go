@@ -12,16 +12,16 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-type roundTrip func(*http.Request) *http.Response
+type roundTripFunc func(*http.Request) *http.Response
 
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
 
-// What a library sends, and where a registry's content asks for more, is not up to
-// us: the guard stands below all of it.
-func TestGuard(t *testing.T) {
+// The guard wraps the transport below the registry library, because the library decides what
+// it sends, and content servers can request credentials.
+func TestCredentialGuardRemovesCredentials(t *testing.T) {
 	var saw string
 	answer := &http.Response{StatusCode: 200, Body: http.NoBody}
-	guard := NewGuard(roundTrip(func(r *http.Request) *http.Response {
+	transport := NewCredentialGuard(roundTripFunc(func(r *http.Request) *http.Response {
 		saw = r.Header.Get("Authorization")
 		return answer
 	}), "r.example.com")
@@ -33,7 +33,7 @@ func TestGuard(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Header.Set("Authorization", "Basic x")
-		resp, err := guard.RoundTrip(r)
+		resp, err := transport.RoundTrip(r)
 		if err == nil {
 			_ = resp.Body.Close()
 		}
@@ -53,60 +53,59 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%s %s: saw %q, %v", c.method, c.url, saw, err)
 		}
 	}
-	if _, ok := artifact.Refused(send("POST", "https://auth.example.com/token")); !ok || saw != "nothing" {
+	if _, ok := artifact.AsRefusedAddress(send("POST", "https://auth.example.com/token")); !ok || saw != "nothing" {
 		t.Errorf("a POST to another host: saw %q", saw)
 	}
-	// Another host may not name a token server, the registry may.
+	// The registry can name a token server, another host can't.
 	answer = &http.Response{StatusCode: 401, Body: http.NoBody, Header: http.Header{"Www-Authenticate": {`Bearer realm="https://auth.example.com/token",service="x"`}}}
 	for _, c := range []struct{ asked, saw string }{{"https://content.example.com/", ""}, {"https://r.example.com/v2/", "Basic x"}} {
 		if err := send("GET", c.asked); err != nil {
 			t.Error(err)
 		}
 		if err := send("GET", "https://auth.example.com/token"); err != nil || saw != c.saw {
-			t.Errorf("after %s asked: saw %q, %v", c.asked, saw, err)
+			t.Errorf("after a challenge by %s: saw %q, %v", c.asked, saw, err)
 		}
 	}
 }
 
-// A registry whose answers are redirected, or whose token server leads on, is
-// not a way to the credentials.
-func TestHostileServersGetNoCredentials(t *testing.T) {
+// A hostile server gets no credentials if the registry or its token server redirects to it.
+func TestRedirectTargetsGetNoCredentials(t *testing.T) {
 	const own, evil = "registry.example.com", "evil.example.net"
-	registry, hostile := newRig(t), newRig(t)
-	var told []string
-	hostile.answer(func(w http.ResponseWriter, req *http.Request) bool {
-		if a := req.Header.Get("Authorization"); a != "" && a != "Bearer theirs" { // the token that it gives out itself
-			told = append(told, req.URL.Path+" "+a)
+	registry, hostile := newTestRegistry(t), newTestRegistry(t)
+	var credentials []string
+	hostile.setHook(func(w http.ResponseWriter, req *http.Request) bool {
+		if a := req.Header.Get("Authorization"); a != "" && a != "Bearer theirs" { // the token that the hostile server issued itself
+			credentials = append(credentials, req.URL.Path+" "+a)
 		}
 		if req.URL.Path == "/token" {
 			_, _ = w.Write([]byte(`{"token":"theirs"}`))
 			return true
 		}
-		asks(w, `Bearer realm="https://`+evil+`/token",service="x"`)
+		requireAuth(w, `Bearer realm="https://`+evil+`/token",service="x"`)
 		return true
 	})
 	token := `Bearer realm="https://` + own + `/token",service="x"`
 	for name, hook := range map[string]func(w http.ResponseWriter, req *http.Request) bool{
-		"everything leads there": func(http.ResponseWriter, *http.Request) bool { return false },
-		"the token server leads there": func(w http.ResponseWriter, req *http.Request) bool {
+		"every request is redirected": func(http.ResponseWriter, *http.Request) bool { return false },
+		"the token server redirects": func(w http.ResponseWriter, req *http.Request) bool {
 			if req.URL.Path != "/token" {
-				asks(w, token)
+				requireAuth(w, token)
 			}
 			return req.URL.Path != "/token"
 		},
-		"a manifest leads there, after a password": func(w http.ResponseWriter, req *http.Request) bool {
+		"a manifest is redirected after login with a password": func(w http.ResponseWriter, req *http.Request) bool {
 			if _, _, ok := req.BasicAuth(); !ok {
-				asks(w, `Basic realm="fleet"`)
+				requireAuth(w, `Basic realm="fleet"`)
 				return true
 			}
 			return req.URL.Path == "/v2/"
 		},
-		"a manifest leads there, after a token": func(w http.ResponseWriter, req *http.Request) bool {
+		"a manifest is redirected after login with a token": func(w http.ResponseWriter, req *http.Request) bool {
 			switch {
 			case req.URL.Path == "/token":
 				_, _ = w.Write([]byte(`{"token":"t0ken"}`))
 			case req.Header.Get("Authorization") != "Bearer t0ken":
-				asks(w, token)
+				requireAuth(w, token)
 			default:
 				return false
 			}
@@ -114,39 +113,39 @@ func TestHostileServersGetNoCredentials(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			told = nil
-			registry.answer(func(w http.ResponseWriter, req *http.Request) bool {
+			credentials = nil
+			registry.setHook(func(w http.ResponseWriter, req *http.Request) bool {
 				if !hook(w, req) {
 					http.Redirect(w, req, "https://"+evil+req.URL.RequestURI(), http.StatusTemporaryRedirect)
 				}
 				return true
 			})
-			repo, err := NewClient(Options{}).Repository(Scheme+own+"/team/fleet", through(t, map[string]*rig{own: registry, evil: hostile}))
+			repo, err := NewClient(Options{}).Repository(Scheme+own+"/team/fleet", proxyAccess(t, map[string]*testRegistry{own: registry, evil: hostile}))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer repo.Close()
-			asked := hostile.asked(func() { _, err = repo.Resolve(t.Context(), Ref{Tag: "main"}) })
+			asked := hostile.requestsOf(func() { _, err = repo.Resolve(t.Context(), Ref{Tag: "main"}) })
 			if err == nil || strings.Contains(err.Error(), password) {
-				t.Errorf("it ended with %v", err)
+				t.Errorf("got %v, want an error without the password", err)
 			}
 			if len(asked) == 0 {
-				t.Error("the hostile server was not asked: this shows nothing")
+				t.Error("the hostile server got no request, so the test proves nothing")
 			}
-			if len(told) > 0 {
-				t.Errorf("the hostile server was told %v", told)
+			if len(credentials) > 0 {
+				t.Errorf("the hostile server got the credentials %v", credentials)
 			}
 		})
 	}
 }
 
-func asks(w http.ResponseWriter, challenge string) {
+func requireAuth(w http.ResponseWriter, challenge string) {
 	w.Header().Set("WWW-Authenticate", challenge)
 	w.WriteHeader(http.StatusUnauthorized)
 }
 
-// through gives access, with credentials, to servers by their names.
-func through(t *testing.T, hosts map[string]*rig) Access {
+// proxyAccess returns an Access with credentials and a proxy to the registries of hosts.
+func proxyAccess(t *testing.T, hosts map[string]*testRegistry) Access {
 	t.Helper()
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		tunnel(t, w, hosts[strings.TrimSuffix(req.Host, ":443")].host())
@@ -160,6 +159,6 @@ func through(t *testing.T, hosts map[string]*rig) Access {
 	for _, r := range hosts {
 		pool.AddCert(r.server.Certificate())
 	}
-	// What their certificates are for.
-	return Access{Keychain: login{user, password}, Proxy: address, TLS: &tls.Config{RootCAs: pool, ServerName: "example.com", MinVersion: tls.VersionTLS12}}
+	// The certificates of the test servers are for example.com.
+	return Access{Keychain: staticKeychain{user, password}, Proxy: address, TLS: &tls.Config{RootCAs: pool, ServerName: "example.com", MinVersion: tls.VersionTLS12}}
 }

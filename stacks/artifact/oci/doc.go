@@ -1,14 +1,13 @@
-// Package oci reads artifacts of OCI registries: trees of files that were pushed
-// as one gzip-compressed tarball, as "flux push artifact", ORAS and image
-// builders make them.
+// Package oci reads artifacts from OCI registries: file trees that were pushed as one
+// gzip-compressed tarball, for example by "flux push artifact", ORAS or image builders.
 //
-//	Client.Repository  a repository, and how to reach it
-//	Resolve            from a tag, a range of versions or a digest to a digest
-//	Fetch              gets that artifact's layer and unpacks it
-//	Manifest, Blob, Referrers, Tagged   what signatures are read with
+//	Client.Repository  opens a repository
+//	Resolve            resolves a tag, a version range or a digest to a digest
+//	Fetch              downloads the layer of an artifact and unpacks it
+//	Manifest, ManifestByTag, Blob, Referrers   read signatures
 //
-// The registry is taken as hostile: answers are bounded while they come in, a
-// manifest is parsed and a layer unpacked only after its digest was found right,
-// credentials go nowhere but to the registry and its token service, never in the
-// clear unless that is allowed, and no redirect leads to a link-local address.
+// The package treats the registry as hostile: it bounds responses while it reads them,
+// parses a manifest or unpacks a layer only after it checks the digest, sends
+// credentials only to the registry and its token service, never unencrypted unless that
+// is allowed, and follows no redirect to a link-local address.
 package oci

@@ -12,45 +12,44 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// Reason says what is wrong with an artifact or its registry, fit to stand in a
-// condition.
+// Reason is the cause of an Error, and can be the reason of a condition.
 type Reason string
 
-// Reasons. Beside them there are those of [artifact.Reason] for content that is
-// too large or not safe.
+// Reasons. For content that is too large or not safe, an Error has one of the reasons of
+// [artifact.Reason] instead.
 const (
-	// URLInvalid is a URL that can't name a repository, or one never talked to.
+	// URLInvalid: the URL can't name a repository, or has an address that is always refused.
 	URLInvalid Reason = "URLInvalid"
-	// SemVerInvalid is a range of versions that can't be read.
+	// SemVerInvalid: the version range can't be parsed.
 	SemVerInvalid Reason = "SemVerInvalid"
-	// OperationFailed is a registry that can't be reached or answers nonsense.
+	// OperationFailed: the registry can't be reached, or its response is invalid.
 	OperationFailed Reason = "OCIArtifactPullFailed"
-	// AuthenticationRequired is a registry that asks who is there.
+	// AuthenticationRequired: the registry requires credentials.
 	AuthenticationRequired Reason = "AuthenticationRequired"
-	// AuthenticationFailed is a registry that does not take the credentials, or
-	// takes them and refuses.
+	// AuthenticationFailed: the registry rejects the credentials, or accepts them and
+	// denies access.
 	AuthenticationFailed Reason = "AuthenticationFailed"
-	// ArtifactNotFound is a repository, tag or digest that the registry does not have.
+	// ArtifactNotFound: the registry does not have the repository, tag or digest.
 	ArtifactNotFound Reason = "ArtifactNotFound"
-	// TagNotFound is a range of versions that no tag is in.
+	// TagNotFound: no tag is in the version range.
 	TagNotFound Reason = "TagNotFound"
-	// LayerNotFound is an artifact without a layer of the type that was asked for.
+	// LayerNotFound: the artifact has no layer of the requested media type.
 	LayerNotFound Reason = "LayerNotFound"
-	// Unsupported is an artifact that this package can't read.
+	// Unsupported: this package can't read the artifact.
 	Unsupported Reason = "UnsupportedArtifact"
 )
 
-// Error is what every function of this package fails with.
+// Error is the error type of every function of this package.
 type Error struct {
-	// Reason is what is wrong; decide by it.
+	// Reason is the cause. Callers decide by it, not by the message.
 	Reason Reason
-	// Message says what was found, what was expected and what to do.
+	// Message describes what was found, what was expected and what to do.
 	Message string
-	// Err is the cause, if there is one that is fit to be shown.
+	// Err is the wrapped error, if there is one that can be shown to users.
 	Err error
 }
 
-// Error says what and why.
+// Error returns the message and the wrapped error.
 func (e *Error) Error() string {
 	if e.Err != nil {
 		return fmt.Sprintf("%s: %.500s", e.Message, e.Err)
@@ -58,11 +57,11 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the wrapped error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Terminal is true when asking again for the same thing can't help. Whatever
-// a push or a change of the registry may mend is not.
+// Terminal is true if a retry of the same operation can't succeed. It is false if a push
+// or a change of the registry can resolve the error.
 func (e *Error) Terminal() bool {
 	switch e.Reason {
 	case URLInvalid, SemVerInvalid, Unsupported, LayerNotFound:
@@ -74,60 +73,61 @@ func (e *Error) Terminal() bool {
 	return false
 }
 
-// NotFound is true for an error that means: the registry has no such thing.
-func NotFound(err error) bool {
+// IsNotFound is true if the error means that the registry does not have the repository, tag
+// or digest.
+func IsNotFound(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Reason == ArtifactNotFound
 }
 
-func fail(r Reason, format string, args ...any) *Error {
+func newError(r Reason, format string, args ...any) *Error {
 	return &Error{Reason: r, Message: fmt.Sprintf(format, args...)}
 }
 
-func failBy(r Reason, err error, format string, args ...any) *Error {
+func wrapError(r Reason, err error, format string, args ...any) *Error {
 	return &Error{Reason: r, Message: fmt.Sprintf(format, args...), Err: err}
 }
 
-// judge tells why asking for something failed. What a registry says beside its
-// codes is left out: it knows the credentials.
-func (r *Repository) judge(ctx context.Context, err error, what string) error {
+// classifyError returns the *Error of a failed request. It omits the messages of the registry
+// and keeps only its error codes, because the registry has seen the credentials.
+func (r *Repository) classifyError(ctx context.Context, err error, what string) error {
 	if _, ok := errors.AsType[*Error](err); ok {
 		return err
 	}
 	if ctx.Err() != nil {
-		return failBy(OperationFailed, context.Cause(ctx), "getting %s took too long or was interrupted", what)
+		return wrapError(OperationFailed, context.Cause(ctx), "fetching %s timed out or was interrupted", what)
 	}
 	if inner, ok := errors.AsType[*artifact.Error](err); ok {
 		if inner.Reason == artifact.RefusedAddress {
-			return failBy(URLInvalid, inner, "%s is not talked to", what)
+			return wrapError(URLInvalid, inner, "%s has an address that is never connected to", what)
 		}
-		return failBy(Reason(inner.Reason), inner, "%s can't be taken", what)
+		return wrapError(Reason(inner.Reason), inner, "%s can't be used", what)
 	}
 	if answer, ok := errors.AsType[*transport.Error](err); ok {
-		return r.answered(answer, what)
+		return r.statusError(answer, what)
 	}
 	if errors.Is(err, errPlainHTTP) {
-		return failBy(OperationFailed, artifact.WithoutURL(err), "%s can't be read over https, and over plain http only with insecure: true", what)
+		return wrapError(OperationFailed, artifact.WithoutURL(err), "%s can't be read over https; set insecure: true to allow plain http", what)
 	}
-	return failBy(OperationFailed, artifact.WithoutURL(err), "%s can't be read from its registry", what)
+	return wrapError(OperationFailed, artifact.WithoutURL(err), "%s can't be read from its registry", what)
 }
 
-func (r *Repository) answered(e *transport.Error, what string) *Error {
+func (r *Repository) statusError(e *transport.Error, what string) *Error {
 	codes := make([]string, 0, len(e.Errors))
 	for _, d := range e.Errors {
 		codes = append(codes, fmt.Sprintf("%.40q", string(d.Code)))
 	}
-	said := fmt.Sprintf("%d %s", e.StatusCode, http.StatusText(e.StatusCode))
+	response := fmt.Sprintf("%d %s", e.StatusCode, http.StatusText(e.StatusCode))
 	if len(codes) > 0 {
-		said += " " + strings.Join(codes[:min(3, len(codes))], ", ")
+		response += " " + strings.Join(codes[:min(3, len(codes))], ", ")
 	}
 	switch {
 	case e.StatusCode == http.StatusNotFound || e.StatusCode == http.StatusGone:
-		return fail(ArtifactNotFound, "the registry has no %s (%s): push it, or correct url and ref", what, said)
+		return newError(ArtifactNotFound, "the registry does not have %s (%s): push it, or correct url and ref", what, response)
 	case e.StatusCode != http.StatusUnauthorized && e.StatusCode != http.StatusForbidden:
-		return fail(OperationFailed, "the registry answered %s for %s", said, what)
+		return newError(OperationFailed, "the registry responded with %s to the request for %s", response, what)
 	case r.anonymous():
-		return fail(AuthenticationRequired, "the registry asks for credentials for %s (%s): it is private, or there is none of that name", what, said)
+		return newError(AuthenticationRequired, "the registry requires credentials for %s (%s): the repository is private or does not exist", what, response)
 	}
-	return fail(AuthenticationFailed, "the registry does not let these credentials read %s (%s)", what, said)
+	return newError(AuthenticationFailed, "the registry does not allow these credentials to read %s (%s)", what, response)
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// Media types of an artifact that "flux push artifact" makes.
+// Media types of artifacts that "flux push artifact" creates.
 const (
 	FluxConfigMediaType  = "application/vnd.cncf.flux.config.v1+json"
 	FluxContentMediaType = "application/vnd.cncf.flux.content.v1.tar+gzip"
 )
 
-// Selector chooses the layer that holds the files.
-type Selector struct {
-	// MediaType of the layer; the first layer is taken when empty.
+// LayerSelector selects the layer that holds the files.
+type LayerSelector struct {
+	// MediaType of the layer; the first layer is used when empty.
 	MediaType string
 }
 
@@ -34,7 +34,7 @@ type Tree struct {
 	dir string
 }
 
-// FS shows the files. It ends with Close.
+// FS returns the files. It can't be used after Close.
 func (t *Tree) FS() fs.FS { return os.DirFS(filepath.Join(t.dir, filesName)) }
 
 // Close removes the files.
@@ -45,25 +45,25 @@ const (
 	filesName = "files"
 )
 
-// Fetch gets the files of the artifact with a digest. The caller closes the
-// tree. The error is an *Error.
-func (r *Repository) Fetch(ctx context.Context, digest string, s Selector) (*Tree, error) {
+// Fetch downloads and unpacks the artifact with a digest. The caller must close the tree.
+// The error is an *Error.
+func (r *Repository) Fetch(ctx context.Context, digest string, s LayerSelector) (*Tree, error) {
 	m, err := r.Manifest(ctx, digest)
 	if err != nil {
 		return nil, err
 	}
-	layer, err := r.choose(m, s)
+	layer, err := r.selectLayer(m, s)
 	if err != nil {
 		return nil, err
 	}
-	if r.client.temp != "" {
-		if err := os.MkdirAll(r.client.temp, 0o700); err != nil {
-			return nil, r.storage(err)
+	if r.client.tempDir != "" {
+		if err := os.MkdirAll(r.client.tempDir, 0o700); err != nil {
+			return nil, r.storageError(err)
 		}
 	}
-	dir, err := os.MkdirTemp(r.client.temp, "oci-")
+	dir, err := os.MkdirTemp(r.client.tempDir, "oci-")
 	if err != nil {
-		return nil, r.storage(err)
+		return nil, r.storageError(err)
 	}
 	if err := r.unpack(ctx, dir, layer); err != nil {
 		_ = os.RemoveAll(dir)
@@ -72,72 +72,73 @@ func (r *Repository) Fetch(ctx context.Context, digest string, s Selector) (*Tre
 	return &Tree{Annotations: m.Annotations, dir: dir}, nil
 }
 
-// choose gives the layer that holds the files.
-func (r *Repository) choose(m Manifest, s Selector) (v1.Descriptor, error) {
+// selectLayer returns the layer that holds the files.
+func (r *Repository) selectLayer(m Manifest, s LayerSelector) (v1.Descriptor, error) {
 	what := r.name.Digest(m.Digest)
 	if !hasLayers(m.MediaType) {
-		return v1.Descriptor{}, fail(Unsupported, "%s is of type %.100q; expected one artifact, not an index or an image of several platforms", what, m.MediaType)
+		return v1.Descriptor{}, newError(Unsupported, "%s has the type %.100q; expected a single artifact, not an index or a multi-platform image", what, m.MediaType)
 	}
 	found := make([]string, 0, len(m.Layers))
 	for _, l := range m.Layers {
 		if s.MediaType == "" || string(l.MediaType) == s.MediaType {
-			return l, r.fits(l)
+			return l, r.checkLayerSize(l)
 		}
 		found = append(found, fmt.Sprintf("%.100q", string(l.MediaType)))
 	}
 	if len(found) == 0 {
-		return v1.Descriptor{}, fail(LayerNotFound, "%s has no layer", what)
+		return v1.Descriptor{}, newError(LayerNotFound, "%s has no layer", what)
 	}
-	return v1.Descriptor{}, fail(LayerNotFound, "%s has no layer of type %.100q; it has %s", what, s.MediaType, strings.Join(found[:min(5, len(found))], ", "))
+	return v1.Descriptor{}, newError(LayerNotFound, "%s has no layer of type %.100q; it has %s", what, s.MediaType, strings.Join(found[:min(5, len(found))], ", "))
 }
 
-func (r *Repository) fits(l v1.Descriptor) error {
+func (r *Repository) checkLayerSize(l v1.Descriptor) error {
 	if limit := r.client.limits.DownloadBytes; l.Size < 0 || l.Size > limit {
 		err := &artifact.Error{Reason: artifact.TooLarge, Message: fmt.Sprintf("the layer has %d bytes, at most %d are allowed", l.Size, limit)}
-		return failBy(Reason(err.Reason), err, "%s can't be taken", r)
+		return wrapError(Reason(err.Reason), err, "%s can't be used", r)
 	}
 	return nil
 }
 
-// unpack gets a layer into a file, and its files into a folder beside it.
+// unpack downloads a layer to a file in dir, and unpacks it into a subdirectory of dir.
 func (r *Repository) unpack(ctx context.Context, dir string, layer v1.Descriptor) error {
 	file, err := os.Create(filepath.Join(dir, layerName))
 	if err != nil {
-		return r.storage(err)
+		return r.storageError(err)
 	}
 	defer func() { _ = file.Close() }()
-	disk := &disk{file: file}
-	if err := r.copyBlob(ctx, disk, layer.Digest, layer.Size); err != nil {
-		if disk.err != nil {
-			return r.storage(disk.err)
+	w := &trackingWriter{file: file}
+	if err := r.copyBlob(ctx, w, layer.Digest, layer.Size); err != nil {
+		if w.err != nil {
+			return r.storageError(w.err)
 		}
 		return err
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return r.storage(err)
+		return r.storageError(err)
 	}
 	files := filepath.Join(dir, filesName)
 	if err := os.Mkdir(files, 0o700); err != nil {
-		return r.storage(err)
+		return r.storageError(err)
 	}
 	if _, err := artifact.Unpack(ctx, file, files, r.client.limits); err != nil {
-		return r.judge(ctx, err, fmt.Sprintf("the layer of %s (%.100q)", r, string(layer.MediaType)))
+		return r.classifyError(ctx, err, fmt.Sprintf("the layer of %s (%.100q)", r, string(layer.MediaType)))
 	}
 	return nil
 }
 
-func (r *Repository) storage(err error) *Error {
-	return failBy(Reason(artifact.Storage), &artifact.Error{Reason: artifact.Storage, Message: "keeping the layer", Err: err}, "%s can't be kept", r)
+func (r *Repository) storageError(err error) *Error {
+	return wrapError(Reason(artifact.Storage), &artifact.Error{Reason: artifact.Storage, Message: "storing the layer", Err: err}, "%s can't be stored", r)
 }
 
-// disk remembers that it was the disk that failed, not the registry.
-type disk struct {
+// trackingWriter records write errors, which distinguish a failed disk from a failed
+// registry.
+type trackingWriter struct {
 	file *os.File
 	err  error
 }
 
 // Write implements io.Writer.
-func (d *disk) Write(p []byte) (int, error) {
+func (d *trackingWriter) Write(p []byte) (int, error) {
 	n, err := d.file.Write(p)
 	if err != nil {
 		d.err = err

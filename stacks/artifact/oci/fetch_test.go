@@ -23,32 +23,32 @@ import (
 )
 
 func TestFetch(t *testing.T) {
-	r := newRig(t)
+	r := newTestRegistry(t)
 	first, second := r.archive(map[string]string{"a": "1", "sub/b": "2"}), r.archive(map[string]string{"c": "3"})
 	both := []layer{{first, FluxContentMediaType}, {second, types.OCILayer}}
 	for name, c := range map[string]struct {
 		layers   []layer
-		selector Selector
+		selector LayerSelector
 		want     map[string]string
 	}{
-		"of Flux":                {both[:1], Selector{}, map[string]string{"a": "1", "sub/b": "2"}},
-		"plain layer":            {both[1:], Selector{}, map[string]string{"c": "3"}},
-		"the first layer":        {both, Selector{}, map[string]string{"a": "1", "sub/b": "2"}},
-		"the layer that is said": {both, Selector{MediaType: string(types.OCILayer)}, map[string]string{"c": "3"}},
+		"Flux artifact":      {both[:1], LayerSelector{}, map[string]string{"a": "1", "sub/b": "2"}},
+		"plain layer":        {both[1:], LayerSelector{}, map[string]string{"c": "3"}},
+		"the first layer":    {both, LayerSelector{}, map[string]string{"a": "1", "sub/b": "2"}},
+		"the selected layer": {both, LayerSelector{MediaType: string(types.OCILayer)}, map[string]string{"c": "3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := r.files(r.push("main", c.layers...), c.selector)
+			got, err := r.fetchFiles(r.push("main", c.layers...), c.selector)
 			if err != nil || !maps.Equal(got, c.want) {
 				t.Errorf("got %v %v, want %v", got, err, c.want)
 			}
 		})
 	}
-	r.nothingLeft()
+	r.expectTempDirEmpty()
 }
 
-func TestFetchTellsTheAnnotations(t *testing.T) {
-	r := newRig(t)
-	tree, err := r.repository().Fetch(t.Context(), r.tree("main", map[string]string{"a": "a"}), Selector{})
+func TestFetchReturnsAnnotations(t *testing.T) {
+	r := newTestRegistry(t)
+	tree, err := r.repository().Fetch(t.Context(), r.pushFiles("main", map[string]string{"a": "a"}), LayerSelector{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,11 +60,11 @@ func TestFetchTellsTheAnnotations(t *testing.T) {
 	}
 }
 
-func (r *rig) nothingLeft() {
+func (r *testRegistry) expectTempDirEmpty() {
 	r.t.Helper()
-	left, err := os.ReadDir(r.temp)
+	left, err := os.ReadDir(r.tempDir)
 	if (err != nil && !errors.Is(err, os.ErrNotExist)) || len(left) > 0 {
-		r.t.Errorf("left behind: %v %v", left, err)
+		r.t.Errorf("temporary files left: %v %v", left, err)
 	}
 }
 
@@ -91,11 +91,11 @@ func tarball(t *testing.T, headers ...tar.Header) []byte {
 	return b.Bytes()
 }
 
-func TestFetchRefuses(t *testing.T) {
+func TestFetchRejectsInvalidArtifacts(t *testing.T) {
 	for name, c := range map[string]struct {
 		content  []byte
 		limits   artifact.Limits
-		selector Selector
+		selector LayerSelector
 		reason   Reason
 		terminal bool
 		says     string
@@ -105,30 +105,30 @@ func TestFetchRefuses(t *testing.T) {
 		"bomb":           {content: tarball(t, tar.Header{Name: "a", Typeflag: tar.TypeReg, Size: 1 << 20}), limits: artifact.Limits{UnpackedBytes: 1000}, reason: Reason(artifact.TooLarge), terminal: true},
 		"large layer":    {content: make([]byte, 1001), limits: artifact.Limits{DownloadBytes: 1000}, reason: Reason(artifact.TooLarge), terminal: true, says: "1001 bytes"},
 		"not a tarball":  {content: []byte("text"), reason: Reason(artifact.Malformed), terminal: true, says: FluxContentMediaType},
-		"no such layer":  {content: []byte("text"), selector: Selector{MediaType: "text/x"}, reason: LayerNotFound, terminal: true, says: `"text/x"; it has "` + FluxContentMediaType},
+		"no such layer":  {content: []byte("text"), selector: LayerSelector{MediaType: "text/x"}, reason: LayerNotFound, terminal: true, says: `"text/x"; it has "` + FluxContentMediaType},
 		"truncated gzip": {content: tarball(t, tar.Header{Name: "a", Typeflag: tar.TypeReg, Size: 9})[:40], reason: Reason(artifact.Malformed), terminal: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
+			r := newTestRegistry(t)
 			r.limits = c.limits
-			_, err := r.files(r.push("main", layer{c.content, FluxContentMediaType}), c.selector)
-			refused(t, err, c.reason, c.terminal, c.says)
-			r.nothingLeft()
+			_, err := r.fetchFiles(r.push("main", layer{c.content, FluxContentMediaType}), c.selector)
+			expectError(t, err, c.reason, c.terminal, c.says)
+			r.expectTempDirEmpty()
 		})
 	}
 	t.Run("no layer", func(t *testing.T) {
-		r := newRig(t)
-		_, err := r.files(r.push("main"), Selector{})
-		refused(t, err, LayerNotFound, true, "no layer")
+		r := newTestRegistry(t)
+		_, err := r.fetchFiles(r.push("main"), LayerSelector{})
+		expectError(t, err, LayerNotFound, true, "no layer")
 	})
 	t.Run("index", func(t *testing.T) {
-		r := newRig(t)
+		r := newTestRegistry(t)
 		raw, err := mutate.AppendManifests(empty.Index).RawManifest()
 		if err != nil {
 			t.Fatal(err)
 		}
 		digest := fmt.Sprintf("sha256:%x", sha256.Sum256(raw))
-		r.answer(func(w http.ResponseWriter, req *http.Request) bool {
+		r.setHook(func(w http.ResponseWriter, req *http.Request) bool {
 			if !strings.Contains(req.URL.Path, "/manifests/") {
 				return false
 			}
@@ -136,14 +136,14 @@ func TestFetchRefuses(t *testing.T) {
 			_, _ = w.Write(raw)
 			return true
 		})
-		_, err = r.files(digest, Selector{})
-		refused(t, err, Unsupported, true, "index")
+		_, err = r.fetchFiles(digest, LayerSelector{})
+		expectError(t, err, Unsupported, true, "index")
 	})
 }
 
-// hostile answers requests whose path contains part.
-func (r *rig) hostile(part string, answer http.HandlerFunc) {
-	r.answer(func(w http.ResponseWriter, req *http.Request) bool {
+// respondTo answers requests whose path contains part.
+func (r *testRegistry) respondTo(part string, answer http.HandlerFunc) {
+	r.setHook(func(w http.ResponseWriter, req *http.Request) bool {
 		if !strings.Contains(req.URL.Path, part) {
 			return false
 		}
@@ -152,7 +152,7 @@ func (r *rig) hostile(part string, answer http.HandlerFunc) {
 	})
 }
 
-func TestHostileRegistry(t *testing.T) {
+func TestFetchFromHostileRegistry(t *testing.T) {
 	archive := tarball(t, tar.Header{Name: "a", Typeflag: tar.TypeReg, Size: 9})
 	endless := func(w http.ResponseWriter, req *http.Request) {
 		for req.Context().Err() == nil {
@@ -175,7 +175,7 @@ func TestHostileRegistry(t *testing.T) {
 		"another layer": {"/blobs/", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(bytes.Repeat([]byte("x"), len(archive))) },
 			Reason(artifact.DigestMismatch), false, "have the digest"},
 		"a shorter layer": {"/blobs/", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(archive[:20]) }, OperationFailed, false, ""},
-		"a broken connection": {"/blobs/", func(w http.ResponseWriter, _ *http.Request) {
+		"a truncated response": {"/blobs/", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", fmt.Sprint(len(archive)))
 			_, _ = w.Write(archive[:20])
 		}, OperationFailed, false, ""},
@@ -184,26 +184,27 @@ func TestHostileRegistry(t *testing.T) {
 		"redirect to link-local":      {"/blobs/", redirect("https://169.254.169.254/latest/meta-data"), OperationFailed, false, "169.254.169.254"},
 		"redirect to IPv6 link-local": {"/blobs/", redirect("https://[fe80::1]/x"), OperationFailed, false, "fe80::1"},
 		"redirect to plain http":      {"/blobs/", redirect("http://127.0.0.1:1/x"), OperationFailed, false, "plain http"},
-		"redirects without end":       {"/blobs/", func(w http.ResponseWriter, req *http.Request) { redirect(req.URL.Path)(w, req) }, URLInvalid, true, "redirects"},
-		"an error that tells a secret": {"/blobs/", func(w http.ResponseWriter, _ *http.Request) {
+		"endless redirects":           {"/blobs/", func(w http.ResponseWriter, req *http.Request) { redirect(req.URL.Path)(w, req) }, URLInvalid, true, "redirects"},
+		"an error that contains a secret": {"/blobs/", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = w.Write([]byte(`{"errors":[{"code":"DENIED","message":"not with ` + password + `"}]}`))
 		}, AuthenticationFailed, false, "DENIED"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.access.Keychain = login{user, password}
+			r := newTestRegistry(t)
+			r.access.Keychain = staticKeychain{user, password}
 			digest := r.push("main", layer{archive, FluxContentMediaType})
-			r.hostile(c.part, c.answer)
-			_, err := r.files(digest, Selector{})
-			refused(t, err, c.reason, c.terminal, c.says)
-			r.nothingLeft()
+			r.respondTo(c.part, c.answer)
+			_, err := r.fetchFiles(digest, LayerSelector{})
+			expectError(t, err, c.reason, c.terminal, c.says)
+			r.expectTempDirEmpty()
 		})
 	}
 }
 
-// A name that resolves to a link-local address is refused when it is dialled.
-func TestLinkLocalRegistry(t *testing.T) {
+// A link-local address is refused when it is dialed, so that also a DNS name that resolves to
+// one is refused.
+func TestResolveRefusesLinkLocalRegistry(t *testing.T) {
 	for _, host := range []string{"169.254.169.254", "[fe80::1]:5000"} {
 		repo, err := NewClient(Options{}).Repository(Scheme+host+"/team/fleet", Access{Insecure: true})
 		if err != nil {
@@ -211,15 +212,15 @@ func TestLinkLocalRegistry(t *testing.T) {
 		}
 		defer repo.Close()
 		_, err = repo.Resolve(t.Context(), Ref{Tag: "main"})
-		refused(t, err, URLInvalid, true, "link-local")
+		expectError(t, err, URLInvalid, true, "link-local")
 	}
 }
 
-func TestPagesOfTagsAreBounded(t *testing.T) {
-	r := newRig(t)
-	r.tree("v1.0.0", map[string]string{"a": "a"})
+func TestResolveBoundsTagPages(t *testing.T) {
+	r := newTestRegistry(t)
+	r.pushFiles("v1.0.0", map[string]string{"a": "a"})
 	n := 0
-	r.hostile("/tags/list", func(w http.ResponseWriter, req *http.Request) {
+	r.respondTo("/tags/list", func(w http.ResponseWriter, req *http.Request) {
 		n++
 		w.Header().Set("Link", fmt.Sprintf(`<%s?n=1&last=%d>; rel="next"`, req.URL.Path, n))
 		_, _ = w.Write([]byte(`{"name":"team/fleet","tags":["v1.0.0"]}`))
@@ -232,13 +233,13 @@ func TestPagesOfTagsAreBounded(t *testing.T) {
 	}
 	defer repo.Close()
 	_, err = repo.Resolve(t.Context(), Ref{SemVer: "1.x"})
-	refused(t, err, Reason(artifact.TooLarge), true, "requests")
+	expectError(t, err, Reason(artifact.TooLarge), true, "requests")
 }
 
-func TestCredentialsStayWithTheRegistry(t *testing.T) {
-	r := newRig(t)
-	digest := r.tree("main", map[string]string{"a": "a"})
-	r.access.Keychain = login{user, password}
+func TestFetchSendsNoCredentialsToBlobHost(t *testing.T) {
+	r := newTestRegistry(t)
+	digest := r.pushFiles("main", map[string]string{"a": "a"})
+	r.access.Keychain = staticKeychain{user, password}
 	var headers []http.Header
 	other := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		headers = append(headers, req.Header.Clone())
@@ -246,9 +247,9 @@ func TestCredentialsStayWithTheRegistry(t *testing.T) {
 	}))
 	defer other.Close()
 	r.access.TLS.RootCAs.AddCert(other.Certificate())
-	r.private()
+	r.requireLogin()
 	private := r.hook
-	r.answer(func(w http.ResponseWriter, req *http.Request) bool {
+	r.setHook(func(w http.ResponseWriter, req *http.Request) bool {
 		if private(w, req) {
 			return true
 		}
@@ -258,37 +259,37 @@ func TestCredentialsStayWithTheRegistry(t *testing.T) {
 		}
 		return false
 	})
-	files, err := r.files(digest, Selector{})
+	files, err := r.fetchFiles(digest, LayerSelector{})
 	if err != nil || files["a"] != "a" {
 		t.Fatalf("got %v %v", files, err)
 	}
 	if len(headers) != 1 || headers[0].Get("Authorization") != "" {
-		t.Errorf("the other server was asked with %v", headers)
+		t.Errorf("the other server got the headers %v", headers)
 	}
 }
 
 func TestReferrers(t *testing.T) {
-	r := newRig(t)
-	digest := r.tree("main", map[string]string{"a": "a"})
+	r := newTestRegistry(t)
+	digest := r.pushFiles("main", map[string]string{"a": "a"})
 	got, err := r.repository().Referrers(t.Context(), digest)
 	if err != nil || len(got) != 0 {
 		t.Errorf("got %v %v", got, err)
 	}
 	_, err = r.repository().Referrers(t.Context(), "sha256:short")
-	refused(t, err, Unsupported, true)
-	r.hostile("/referrers/", func(w http.ResponseWriter, _ *http.Request) {
+	expectError(t, err, Unsupported, true)
+	r.respondTo("/referrers/", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", string(types.OCIImageIndex))
 		_, _ = w.Write([]byte("nonsense"))
 	})
 	_, err = r.repository().Referrers(t.Context(), digest)
-	refused(t, err, Reason(artifact.Malformed), false)
-	r.hostile("/referrers/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	expectError(t, err, Reason(artifact.Malformed), false)
+	r.respondTo("/referrers/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	_, err = r.repository().Referrers(t.Context(), digest)
-	refused(t, err, OperationFailed, false, "500")
+	expectError(t, err, OperationFailed, false, "500")
 }
 
-func TestBlobsAreBounded(t *testing.T) {
-	r := newRig(t)
+func TestBlobEnforcesLimit(t *testing.T) {
+	r := newTestRegistry(t)
 	repo := r.repository()
 	m, err := repo.Manifest(t.Context(), r.push("main", layer{[]byte("0123456789"), "text/plain"}))
 	if err != nil || len(m.Layers) != 1 {
@@ -298,22 +299,22 @@ func TestBlobsAreBounded(t *testing.T) {
 		t.Errorf("got %q %v", b, err)
 	}
 	_, err = repo.Blob(t.Context(), m.Layers[0], 9)
-	refused(t, err, Reason(artifact.TooLarge), false, "10 bytes")
+	expectError(t, err, Reason(artifact.TooLarge), false, "10 bytes")
 	lie := m.Layers[0]
 	lie.Size = 5
 	if _, err := repo.Blob(t.Context(), lie, 9); err == nil {
-		t.Error("took a blob that is longer than the manifest says")
+		t.Error("accepted a blob that is larger than its descriptor")
 	}
 	if !slices.Equal(m.Raw[:1], []byte("{")) {
 		t.Errorf("raw is %.20q", m.Raw)
 	}
 }
 
-func TestSessionsAreBounded(t *testing.T) {
-	r := newRig(t)
-	digest := r.tree("v1.0.0", map[string]string{"a": "a"})
+func TestSessionBoundsReceivedBytes(t *testing.T) {
+	r := newTestRegistry(t)
+	digest := r.pushFiles("v1.0.0", map[string]string{"a": "a"})
 	n := 0
-	r.hostile("/referrers/", func(w http.ResponseWriter, _ *http.Request) {
+	r.respondTo("/referrers/", func(w http.ResponseWriter, _ *http.Request) {
 		n++
 		w.Header().Set("Content-Type", string(types.OCIImageIndex))
 		_, _ = fmt.Fprintf(w, `{"manifests":[],"annotations":{"x":%q}}`, strings.Repeat("x", 3<<20))
@@ -325,8 +326,8 @@ func TestSessionsAreBounded(t *testing.T) {
 			break
 		}
 	}
-	refused(t, err, Reason(artifact.TooLarge), true, "larger than allowed")
+	expectError(t, err, Reason(artifact.TooLarge), true, "larger than allowed")
 	if n < 2 {
-		t.Errorf("refused after %d answers", n)
+		t.Errorf("refused after %d responses", n)
 	}
 }

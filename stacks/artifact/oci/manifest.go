@@ -15,12 +15,12 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// Manifest says what an artifact is made of.
+// Manifest is the manifest of an artifact or an index.
 type Manifest struct {
 	// Digest of Raw, as sha256:<hex>.
 	Digest    string
 	MediaType string
-	// Raw are the bytes that the digest is of.
+	// Raw is the serialized manifest, over which Digest is computed.
 	Raw []byte
 	// Layers and annotations of the artifact; an index has no layers.
 	Layers       []v1.Descriptor
@@ -28,38 +28,38 @@ type Manifest struct {
 	ArtifactType string
 }
 
-// Manifest gets the manifest with a digest. The error is an *Error.
+// Manifest fetches the manifest with a digest. The error is an *Error.
 func (r *Repository) Manifest(ctx context.Context, digest string) (Manifest, error) {
 	if _, err := artifact.ParseDigest(digest); err != nil {
-		return Manifest{}, failBy(Unsupported, err, "the manifest can't be read")
+		return Manifest{}, wrapError(Unsupported, err, "the manifest can't be read")
 	}
 	ref := r.name.Digest(digest)
 	d, err := r.puller.Get(ctx, ref)
 	if err != nil {
-		return Manifest{}, r.judge(ctx, err, ref.String())
+		return Manifest{}, r.classifyError(ctx, err, ref.String())
 	}
-	return parse(d)
+	return newManifest(d)
 }
 
-// Tagged gets the manifest that a tag leads to. The error is an *Error.
-func (r *Repository) Tagged(ctx context.Context, tag string) (Manifest, error) {
+// ManifestByTag fetches the manifest of a tag. The error is an *Error.
+func (r *Repository) ManifestByTag(ctx context.Context, tag string) (Manifest, error) {
 	ref := r.name.Tag(tag)
 	d, err := r.puller.Get(ctx, ref)
 	if err != nil {
-		return Manifest{}, r.judge(ctx, err, ref.String())
+		return Manifest{}, r.classifyError(ctx, err, ref.String())
 	}
 	if _, err := artifact.ParseDigest(d.Digest.String()); err != nil {
-		return Manifest{}, failBy(Unsupported, err, "%s", ref)
+		return Manifest{}, wrapError(Unsupported, err, "%s", ref)
 	}
-	return parse(d)
+	return newManifest(d)
 }
 
-func parse(d *remote.Descriptor) (Manifest, error) {
+func newManifest(d *remote.Descriptor) (Manifest, error) {
 	m := Manifest{Digest: d.Digest.String(), MediaType: string(d.MediaType), Raw: d.Manifest, Annotations: d.Annotations, ArtifactType: d.ArtifactType}
 	if hasLayers(m.MediaType) {
 		parsed, err := v1.ParseManifest(bytes.NewReader(d.Manifest))
 		if err != nil {
-			return Manifest{}, fail(Reason(artifact.Malformed), "the manifest %s is not well-formed", m.Digest)
+			return Manifest{}, newError(Reason(artifact.Malformed), "the manifest %s is not well-formed", m.Digest)
 		}
 		m.Layers = parsed.Layers
 	}
@@ -70,11 +70,11 @@ func hasLayers(mediaType string) bool {
 	return mediaType == string(types.OCIManifestSchema1) || mediaType == string(types.DockerManifestSchema2)
 }
 
-// Blob gets a small blob into memory: at most limit bytes, and nothing that
-// does not have the digest. The error is an *Error.
+// Blob reads a small blob of at most limit bytes into memory and checks its digest. The
+// error is an *Error.
 func (r *Repository) Blob(ctx context.Context, d v1.Descriptor, limit int64) ([]byte, error) {
 	if d.Size < 0 || d.Size > limit {
-		return nil, fail(Reason(artifact.TooLarge), "the blob %s of %s has %d bytes, at most %d are allowed", d.Digest, r, d.Size, limit)
+		return nil, newError(Reason(artifact.TooLarge), "the blob %s of %s has %d bytes, at most %d are allowed", d.Digest, r, d.Size, limit)
 	}
 	var b bytes.Buffer
 	if err := r.copyBlob(ctx, &b, d.Digest, d.Size); err != nil {
@@ -83,21 +83,21 @@ func (r *Repository) Blob(ctx context.Context, d v1.Descriptor, limit int64) ([]
 	return b.Bytes(), nil
 }
 
-// copyBlob writes a blob of known size to w. Only when there is no error, what
-// was written has the digest.
+// copyBlob writes a blob of known size to w. The written content has the digest only if
+// copyBlob returns no error.
 func (r *Repository) copyBlob(ctx context.Context, w io.Writer, digest v1.Hash, size int64) error {
 	want, err := artifact.ParseDigest(digest.String())
 	if err != nil {
-		return failBy(Unsupported, err, "a blob of %s can't be read", r)
+		return wrapError(Unsupported, err, "a blob of %s can't be read", r)
 	}
 	ref := r.name.Digest(digest.String())
-	layer, err := r.puller.Layer(forBlob(ctx, size), ref)
+	layer, err := r.puller.Layer(withBlobLimit(ctx, size), ref)
 	if err != nil {
-		return r.judge(ctx, err, ref.String())
+		return r.classifyError(ctx, err, ref.String())
 	}
 	content, err := layer.Compressed()
 	if err != nil {
-		return r.judge(ctx, err, ref.String())
+		return r.classifyError(ctx, err, ref.String())
 	}
 	defer func() { _ = content.Close() }()
 	sum := sha256.New()
@@ -105,33 +105,33 @@ func (r *Repository) copyBlob(ctx context.Context, w io.Writer, digest v1.Hash, 
 	got := hex.EncodeToString(sum.Sum(nil))
 	switch {
 	case n >= size && got != want:
-		return fail(Reason(artifact.DigestMismatch), "the %d bytes of %s have the digest sha256:%s", n, ref, got)
+		return newError(Reason(artifact.DigestMismatch), "the %d bytes of %s have the digest sha256:%s", n, ref, got)
 	case err != nil:
-		return r.judge(ctx, err, ref.String())
+		return r.classifyError(ctx, err, ref.String())
 	case n != size || got != want:
-		return fail(OperationFailed, "%s broke off after %d of %d bytes", ref, n, size)
+		return newError(OperationFailed, "%s ended early, after %d of %d bytes", ref, n, size)
 	}
 	return nil
 }
 
-// Referrers lists what says of itself that it refers to the manifest with a
-// digest, such as signatures. Nothing of it is verified. The error is an *Error.
+// Referrers lists the descriptors of manifests that claim to refer to the manifest with a
+// digest, such as signatures. It verifies nothing. The error is an *Error.
 func (r *Repository) Referrers(ctx context.Context, digest string) ([]v1.Descriptor, error) {
 	if _, err := artifact.ParseDigest(digest); err != nil {
-		return nil, failBy(Unsupported, err, "the referrers can't be read")
+		return nil, wrapError(Unsupported, err, "the referrers can't be read")
 	}
-	what := "what refers to " + r.name.Digest(digest).String()
+	what := "the referrers of " + r.name.Digest(digest).String()
 	index, err := remote.Referrers(r.name.Digest(digest), append(r.options(), remote.WithContext(ctx), remote.Reuse(r.puller))...)
 	if err != nil {
-		return nil, r.judge(ctx, err, what)
+		return nil, r.classifyError(ctx, err, what)
 	}
 	raw, err := index.RawManifest()
 	if err != nil {
-		return nil, r.judge(ctx, err, what)
+		return nil, r.classifyError(ctx, err, what)
 	}
 	var parsed v1.IndexManifest
 	if err := json.Unmarshal(raw, &parsed); err != nil {
-		return nil, fail(Reason(artifact.Malformed), "the list of %s is not well-formed", what)
+		return nil, newError(Reason(artifact.Malformed), "%s: the list is not well-formed", what)
 	}
 	return parsed.Manifests, nil
 }

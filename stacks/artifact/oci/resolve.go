@@ -15,75 +15,75 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// DefaultTag is taken where a reference names nothing.
+// DefaultTag is the tag of an empty reference.
 const DefaultTag = "latest"
 
-// longestTag is what the specification allows a tag to have.
-const longestTag = 128
+// maxTagLength is the maximum length of a tag in the OCI specification.
+const maxTagLength = 128
 
-// Ref selects an artifact of a repository: by digest, else by a range of
-// versions, else by tag.
+// Ref selects an artifact of a repository: by digest if set, else by version range if set,
+// else by tag.
 type Ref struct {
 	Tag, SemVer, Digest string
 }
 
-// Target is an artifact that a reference leads to.
-type Target struct {
-	// Tag that leads to it; empty when it was asked for by digest.
+// ResolvedRef is the artifact that a reference resolves to.
+type ResolvedRef struct {
+	// Tag of the artifact; empty if the reference is a digest.
 	Tag string
-	// Digest of its manifest, as sha256:<hex>.
+	// Digest of the manifest, as sha256:<hex>.
 	Digest string
 }
 
-// Revision is what people call the artifact, as Flux writes it.
-func (t Target) Revision() string {
+// Revision returns the human-readable revision of the artifact, in the format of Flux.
+func (t ResolvedRef) Revision() string {
 	if t.Tag == "" {
 		return t.Digest
 	}
 	return t.Tag + "@" + t.Digest
 }
 
-// Resolve finds what a reference leads to. A digest costs no request, a tag one
-// beside those to log in, a range one more for each page of tags. The error is
-// an *Error.
-func (r *Repository) Resolve(ctx context.Context, ref Ref) (Target, error) {
+// Resolve resolves a reference. A digest needs no request, a tag needs one in addition to
+// those for authentication, and a version range needs one more per page of tags. The error
+// is an *Error.
+func (r *Repository) Resolve(ctx context.Context, ref Ref) (ResolvedRef, error) {
 	if ref.Digest != "" {
 		if _, err := artifact.ParseDigest(ref.Digest); err != nil {
-			return Target{}, failBy(Unsupported, err, "ref.digest")
+			return ResolvedRef{}, wrapError(Unsupported, err, "ref.digest")
 		}
-		return Target{Digest: ref.Digest}, nil
+		return ResolvedRef{Digest: ref.Digest}, nil
 	}
 	tag := ref.Tag
 	if ref.SemVer != "" {
 		var err error
-		if tag, err = r.newest(ctx, ref.SemVer); err != nil {
-			return Target{}, err
+		if tag, err = r.highestTag(ctx, ref.SemVer); err != nil {
+			return ResolvedRef{}, err
 		}
 	}
 	if tag == "" {
 		tag = DefaultTag
 	}
-	digest, err := r.digestOf(ctx, tag)
-	return Target{Tag: tag, Digest: digest}, err
+	digest, err := r.tagDigest(ctx, tag)
+	return ResolvedRef{Tag: tag, Digest: digest}, err
 }
 
-// digestOf asks what a tag leads to, and no more than that of a registry that
-// can say it shortly.
-func (r *Repository) digestOf(ctx context.Context, tag string) (string, error) {
+// tagDigest returns the digest of a tag. It sends a HEAD request, and fetches the manifest
+// only if the registry does not support that.
+func (r *Repository) tagDigest(ctx context.Context, tag string) (string, error) {
 	d, err := r.puller.Head(ctx, r.name.Tag(tag))
 	if err == nil {
-		return r.ofSHA256(d.Digest.String(), tag)
+		return r.requireSHA256(d.Digest.String(), tag)
 	}
-	if unsaid(err) {
-		m, err := r.Tagged(ctx, tag)
+	if headUnsupported(err) {
+		m, err := r.ManifestByTag(ctx, tag)
 		return m.Digest, err
 	}
-	return "", r.judge(ctx, err, r.name.Tag(tag).String())
+	return "", r.classifyError(ctx, err, r.name.Tag(tag).String())
 }
 
-// unsaid is true when the registry answered, but not with what was asked for:
-// some can't say a digest without the manifest.
-func unsaid(err error) bool {
+// headUnsupported is true if the registry responded to a HEAD request without a digest: some
+// registries return the digest only with the manifest.
+func headUnsupported(err error) bool {
 	if answer, ok := errors.AsType[*transport.Error](err); ok {
 		return answer.StatusCode == http.StatusMethodNotAllowed
 	}
@@ -91,39 +91,39 @@ func unsaid(err error) bool {
 	return !network
 }
 
-func (r *Repository) ofSHA256(digest, tag string) (string, error) {
+func (r *Repository) requireSHA256(digest, tag string) (string, error) {
 	if _, err := artifact.ParseDigest(digest); err != nil {
-		return "", failBy(Unsupported, err, "%s", r.name.Tag(tag))
+		return "", wrapError(Unsupported, err, "%s", r.name.Tag(tag))
 	}
 	return digest, nil
 }
 
-// newest gives the tag with the highest version in a range. Tags that are no
-// semantic version, with or without a leading v, are passed over. Of tags that
-// differ in the v alone the last by name is taken.
-func (r *Repository) newest(ctx context.Context, inRange string) (string, error) {
-	want, err := semver.NewConstraint(inRange)
+// highestTag returns the tag with the highest version in a range. It ignores tags that are not
+// semantic versions, with or without a leading v. If two tags differ only in the v, it returns
+// the last in lexical order.
+func (r *Repository) highestTag(ctx context.Context, versionRange string) (string, error) {
+	constraint, err := semver.NewConstraint(versionRange)
 	if err != nil {
-		return "", failBy(SemVerInvalid, err, "%.80q is not a range of versions, such as \">=1.2.0 <2.0.0\"", inRange)
+		return "", wrapError(SemVerInvalid, err, "%.80q is not a version range, such as \">=1.2.0 <2.0.0\"", versionRange)
 	}
 	var best, highest candidate
 	lister, err := r.puller.Lister(ctx, r.name)
 	if err != nil {
-		return "", r.judge(ctx, err, r.String())
+		return "", r.classifyError(ctx, err, r.String())
 	}
 	for lister.HasNext() {
 		page, err := lister.Next(ctx)
 		if err != nil {
-			return "", r.judge(ctx, err, "the tags of "+r.String())
+			return "", r.classifyError(ctx, err, "the tags of "+r.String())
 		}
 		for _, tag := range page.Tags {
 			c := candidate{tag: tag, version: versionOf(tag)}
 			if c.version == nil {
 				continue
 			}
-			highest = highest.or(c)
-			if want.Check(c.version) {
-				best = best.or(c)
+			highest = highest.higher(c)
+			if constraint.Check(c.version) {
+				best = best.higher(c)
 			}
 		}
 	}
@@ -131,10 +131,10 @@ func (r *Repository) newest(ctx context.Context, inRange string) (string, error)
 	case best.version != nil:
 		return best.tag, nil
 	case highest.version != nil:
-		return "", fail(TagNotFound, "no tag of %s is in the range %.80q; the highest version is %.80q: push a tag, or widen the range "+
-			"(prereleases count only where the range names one)", r, inRange, highest.tag)
+		return "", newError(TagNotFound, "no tag of %s is in the range %.80q; the highest version is %.80q: push a tag, or widen the range "+
+			"(prereleases count only where the range names one)", r, versionRange, highest.tag)
 	}
-	return "", fail(TagNotFound, "%s has no tag that is a version, such as v1.2.3: push one", r)
+	return "", newError(TagNotFound, "%s has no tag that is a version, such as v1.2.3: push one", r)
 }
 
 type candidate struct {
@@ -142,21 +142,21 @@ type candidate struct {
 	version *semver.Version
 }
 
-// or is the one with the higher version.
-func (c candidate) or(d candidate) candidate {
+// higher returns the candidate with the higher version.
+func (c candidate) higher(d candidate) candidate {
 	if c.version == nil {
 		return d
 	}
-	if by := d.version.Compare(c.version); by > 0 || (by == 0 && d.tag > c.tag) {
+	if order := d.version.Compare(c.version); order > 0 || (order == 0 && d.tag > c.tag) {
 		return d
 	}
 	return c
 }
 
-// versionOf is nil for a tag that is no version: with all three numbers, and
-// without leading zeros.
+// versionOf parses a tag as a semantic version with all three numbers and without leading
+// zeros. It returns nil for other tags.
 func versionOf(tag string) *semver.Version {
-	if len(tag) > longestTag {
+	if len(tag) > maxTagLength {
 		return nil
 	}
 	v, err := semver.StrictNewVersion(strings.TrimPrefix(tag, "v"))
@@ -166,9 +166,9 @@ func versionOf(tag string) *semver.Version {
 	return v
 }
 
-// temporary is true for what another request may mend. What took too long is
-// not asked for again: whoever waits has only that much time.
-func temporary(err error) bool {
+// isTemporary is true if a retry may succeed. Requests that timed out are not retried: the
+// caller has no time left.
+func isTemporary(err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return false
 	}

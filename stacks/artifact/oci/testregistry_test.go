@@ -34,24 +34,24 @@ const (
 	password = "hunter2"
 )
 
-// rig is a registry over https that a test can make hostile, and a client.
-type rig struct {
-	t      *testing.T
-	server *httptest.Server
-	inner  http.Handler
-	access Access
-	limits artifact.Limits
-	temp   string
+// testRegistry is a registry over https with a client. A test can replace its responses.
+type testRegistry struct {
+	t       *testing.T
+	server  *httptest.Server
+	inner   http.Handler
+	access  Access
+	limits  artifact.Limits
+	tempDir string
 
 	mu sync.Mutex
-	// hook answers a request, if it wants to.
-	hook func(w http.ResponseWriter, r *http.Request) bool
-	seen []string
+	// hook may respond to a request; it returns false if it did not.
+	hook     func(w http.ResponseWriter, r *http.Request) bool
+	requests []string
 }
 
-func newRig(t *testing.T) *rig {
+func newTestRegistry(t *testing.T) *testRegistry {
 	t.Helper()
-	r := &rig{t: t, temp: filepath.Join(t.TempDir(), "made"), inner: registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true))}
+	r := &testRegistry{t: t, tempDir: filepath.Join(t.TempDir(), "made"), inner: registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true))}
 	r.server = httptest.NewTLSServer(r)
 	r.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	t.Cleanup(r.server.Close)
@@ -61,9 +61,9 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+func (r *testRegistry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
-	r.seen = append(r.seen, req.Method+" "+req.URL.Path)
+	r.requests = append(r.requests, req.Method+" "+req.URL.Path)
 	hook := r.hook
 	r.mu.Unlock()
 	if hook == nil || !hook(w, req) {
@@ -71,15 +71,15 @@ func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-func (r *rig) answer(hook func(w http.ResponseWriter, r *http.Request) bool) {
+func (r *testRegistry) setHook(hook func(w http.ResponseWriter, r *http.Request) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hook = hook
 }
 
-// private lets nobody in without the password.
-func (r *rig) private() {
-	r.answer(func(w http.ResponseWriter, req *http.Request) bool {
+// requireLogin makes the registry reject requests without the password.
+func (r *testRegistry) requireLogin() {
+	r.setHook(func(w http.ResponseWriter, req *http.Request) bool {
 		if u, p, _ := req.BasicAuth(); u == user && p == password {
 			return false
 		}
@@ -89,22 +89,22 @@ func (r *rig) private() {
 	})
 }
 
-// asked gives the requests of f.
-func (r *rig) asked(f func()) []string {
+// requestsOf returns the requests that f causes.
+func (r *testRegistry) requestsOf(f func()) []string {
 	r.mu.Lock()
-	r.seen = nil
+	r.requests = nil
 	r.mu.Unlock()
 	f()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.seen
+	return r.requests
 }
 
-func (r *rig) host() string { return strings.TrimPrefix(r.server.URL, "https://") }
+func (r *testRegistry) host() string { return strings.TrimPrefix(r.server.URL, "https://") }
 
-func (r *rig) repository() *Repository {
+func (r *testRegistry) repository() *Repository {
 	r.t.Helper()
-	repo, err := NewClient(Options{Limits: r.limits, TempDir: r.temp, Backoff: time.Nanosecond}).Repository(Scheme+r.host()+"/team/fleet", r.access)
+	repo, err := NewClient(Options{Limits: r.limits, TempDir: r.tempDir, Backoff: time.Nanosecond}).Repository(Scheme+r.host()+"/team/fleet", r.access)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -117,8 +117,8 @@ type layer struct {
 	mediaType types.MediaType
 }
 
-// push gives the digest of an artifact with these layers.
-func (r *rig) push(tag string, layers ...layer) string {
+// push pushes an artifact with the layers and returns its digest.
+func (r *testRegistry) push(tag string, layers ...layer) string {
 	r.t.Helper()
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), FluxConfigMediaType)
 	for _, l := range layers {
@@ -130,7 +130,7 @@ func (r *rig) push(tag string, layers ...layer) string {
 	return r.write(tag, mutate.Annotations(image, map[string]string{"org.opencontainers.image.revision": "main@sha1:abc"}).(v1.Image))
 }
 
-func (r *rig) write(tag string, image v1.Image) string {
+func (r *testRegistry) write(tag string, image v1.Image) string {
 	r.t.Helper()
 	ref, err := name.NewTag(r.host() + "/team/fleet:" + tag)
 	if err != nil {
@@ -143,7 +143,7 @@ func (r *rig) write(tag string, image v1.Image) string {
 	if err := remote.Write(ref, image, remote.WithTransport(&http.Transport{TLSClientConfig: r.access.TLS, DisableKeepAlives: true}), remote.WithAuth(authn.Anonymous)); err != nil {
 		r.t.Fatal(err)
 	}
-	r.answer(hook)
+	r.setHook(hook)
 	digest, err := image.Digest()
 	if err != nil {
 		r.t.Fatal(err)
@@ -151,13 +151,13 @@ func (r *rig) write(tag string, image v1.Image) string {
 	return digest.String()
 }
 
-// tree pushes files as Flux does.
-func (r *rig) tree(tag string, files map[string]string) string {
+// pushFiles pushes files in the format of Flux and returns the digest.
+func (r *testRegistry) pushFiles(tag string, files map[string]string) string {
 	r.t.Helper()
 	return r.push(tag, layer{r.archive(files), FluxContentMediaType})
 }
 
-func (r *rig) archive(files map[string]string) []byte {
+func (r *testRegistry) archive(files map[string]string) []byte {
 	r.t.Helper()
 	b, err := artifacts.Archive(artifacts.Files(files))
 	if err != nil {
@@ -166,8 +166,8 @@ func (r *rig) archive(files map[string]string) []byte {
 	return b
 }
 
-// files fetches an artifact and gives its files.
-func (r *rig) files(digest string, s Selector) (map[string]string, error) {
+// fetchFiles fetches an artifact and returns its files.
+func (r *testRegistry) fetchFiles(digest string, s LayerSelector) (map[string]string, error) {
 	r.t.Helper()
 	tree, err := r.repository().Fetch(r.t.Context(), digest, s)
 	if err != nil {
@@ -188,9 +188,9 @@ func (r *rig) files(digest string, s Selector) (map[string]string, error) {
 	return got, nil
 }
 
-// refused expects an error with a reason that says all of these, and no
-// password, and nothing that is left on the disk.
-func refused(t *testing.T, err error, reason Reason, terminal bool, says ...string) {
+// expectError checks reason and terminality of an error, and that its message contains all
+// of says and not the password.
+func expectError(t *testing.T, err error, reason Reason, terminal bool, says ...string) {
 	t.Helper()
 	e, ok := errors.AsType[*Error](err)
 	if !ok || e.Reason != reason || e.Terminal() != terminal {
@@ -198,10 +198,10 @@ func refused(t *testing.T, err error, reason Reason, terminal bool, says ...stri
 	}
 	for _, s := range says {
 		if !strings.Contains(err.Error(), s) {
-			t.Errorf("%q does not say %q", err, s)
+			t.Errorf("%q does not contain %q", err, s)
 		}
 	}
 	if strings.Contains(err.Error(), password) {
-		t.Errorf("tells the password: %v", err)
+		t.Errorf("the error contains the password: %v", err)
 	}
 }

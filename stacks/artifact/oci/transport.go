@@ -12,36 +12,37 @@ import (
 )
 
 const (
-	// metadataBytes is the largest answer that is no blob: a manifest, a page of
-	// tags, a token.
+	// metadataBytes bounds one response that is not a blob: a manifest, a page of tags or
+	// a token.
 	metadataBytes = 4 << 20
-	// sessionBytes is what all of them together may have in one session.
+	// sessionBytes bounds the sum of those responses in one session.
 	sessionBytes = 32 << 20
-	// sessionRequests is how often a session may ask: each page of tags is a request.
+	// sessionRequests bounds the requests of one session: each page of tags is a request.
 	sessionRequests = 1000
 	maxRedirects    = 5
 )
 
-// errPlainHTTP is a request that would go in the clear.
+// errPlainHTTP is the error of a request that would be sent unencrypted.
 var errPlainHTTP = errors.New("plain http is not allowed")
 
-// bounded bounds what one session with a registry receives, and keeps it
-// encrypted. It sees every request: the ones of redirects and of tokens, too.
-type bounded struct {
-	next  http.RoundTripper
-	plain bool // plain http is allowed
-	left  atomic.Int64
-	asked atomic.Int64
+// limitedTransport bounds the requests and received bytes of one session with a registry,
+// and enforces https. Every request passes through it, including those for redirects and
+// tokens.
+type limitedTransport struct {
+	next           http.RoundTripper
+	allowPlainHTTP bool // plain http is allowed
+	bytesLeft      atomic.Int64
+	requests       atomic.Int64
 }
 
-func newBounded(next http.RoundTripper, plain bool) *bounded {
-	b := &bounded{next: next, plain: plain}
-	b.left.Store(sessionBytes)
+func newLimitedTransport(next http.RoundTripper, allowPlainHTTP bool) *limitedTransport {
+	b := &limitedTransport{next: next, allowPlainHTTP: allowPlainHTTP}
+	b.bytesLeft.Store(sessionBytes)
 	return b
 }
 
 // RoundTrip implements http.RoundTripper.
-func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := b.check(r); err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close()
@@ -52,23 +53,23 @@ func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	body := &boundedBody{ReadCloser: resp.Body}
-	if limit, ok := r.Context().Value(blobKey{}).(int64); ok {
-		body.left = limit
+	body := &limitedBody{ReadCloser: resp.Body}
+	if limit, ok := r.Context().Value(blobLimitKey{}).(int64); ok {
+		body.bytesLeft = limit
 	} else {
-		body.left, body.session = metadataBytes, &b.left
+		body.bytesLeft, body.sessionBytesLeft = metadataBytes, &b.bytesLeft
 	}
 	resp.Body = body
 	return resp, nil
 }
 
-// check refuses what a registry must not lead to.
-func (b *bounded) check(r *http.Request) error {
-	if r.URL.Scheme != "https" && !b.plain {
+// check refuses requests that a registry must not cause.
+func (b *limitedTransport) check(r *http.Request) error {
+	if r.URL.Scheme != "https" && !b.allowPlainHTTP {
 		return errPlainHTTP
 	}
-	if b.asked.Add(1) > sessionRequests {
-		return &artifact.Error{Reason: artifact.TooLarge, Message: fmt.Sprintf("the registry needs more than %d requests", sessionRequests)}
+	if b.requests.Add(1) > sessionRequests {
+		return &artifact.Error{Reason: artifact.TooLarge, Message: fmt.Sprintf("the session needs more than %d requests to the registry", sessionRequests)}
 	}
 	hops := 0
 	for resp := r.Response; resp != nil && resp.Request != nil; resp = resp.Request.Response {
@@ -76,36 +77,36 @@ func (b *bounded) check(r *http.Request) error {
 			return &artifact.Error{Reason: artifact.RefusedAddress, Message: fmt.Sprintf("more than %d redirects", maxRedirects)}
 		}
 		if resp.Request.URL.Scheme == "https" && r.URL.Scheme != "https" {
-			return &artifact.Error{Reason: artifact.RefusedAddress, Message: "a redirect from https to http"}
+			return &artifact.Error{Reason: artifact.RefusedAddress, Message: "refusing a redirect from https to http"}
 		}
 	}
 	return nil
 }
 
-type blobKey struct{}
+type blobLimitKey struct{}
 
-// forBlob lets the answers to requests with this context have more bytes than
-// metadata.
-func forBlob(ctx context.Context, limit int64) context.Context {
-	return context.WithValue(ctx, blobKey{}, limit)
+// withBlobLimit sets the size limit of responses to requests with this context. It replaces
+// the limit for metadata.
+func withBlobLimit(ctx context.Context, limit int64) context.Context {
+	return context.WithValue(ctx, blobLimitKey{}, limit)
 }
 
-type boundedBody struct {
+type limitedBody struct {
 	io.ReadCloser
-	left    int64
-	session *atomic.Int64
+	bytesLeft        int64
+	sessionBytesLeft *atomic.Int64
 }
 
 // Read implements io.Reader.
-func (b *boundedBody) Read(p []byte) (int, error) {
-	// One byte more tells "exactly as long as allowed" from "longer".
-	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1]
+func (b *limitedBody) Read(p []byte) (int, error) {
+	// One more byte shows whether the response is longer than allowed or exactly as long.
+	if int64(len(p)) > b.bytesLeft+1 {
+		p = p[:b.bytesLeft+1]
 	}
 	n, err := b.ReadCloser.Read(p)
-	b.left -= int64(n)
-	if b.left < 0 || (b.session != nil && b.session.Add(-int64(n)) < 0) {
-		return 0, &artifact.Error{Reason: artifact.TooLarge, Message: "the registry's answer is larger than allowed"}
+	b.bytesLeft -= int64(n)
+	if b.bytesLeft < 0 || (b.sessionBytesLeft != nil && b.sessionBytesLeft.Add(-int64(n)) < 0) {
+		return 0, &artifact.Error{Reason: artifact.TooLarge, Message: "the response of the registry is larger than allowed"}
 	}
 	return n, err
 }

@@ -21,35 +21,35 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact/oci"
 )
 
-// TrustedRootKey is the name of a trusted root in a Secret.
+// TrustedRootKey is the key of the trusted root in a Secret.
 const TrustedRootKey = "trusted_root.json"
 
-// keySuffix ends the names of public keys in a Secret.
+// keySuffix is the suffix of the keys of a Secret that hold public keys.
 const keySuffix = ".pub"
 
-// Cosign verifies signatures of Cosign: those beside the artifact under the tag
-// sha256-<hex>.sig, and the bundles that refer to it.
+// Cosign verifies Cosign signatures: those under the tag sha256-<hex>.sig, and the bundles
+// that refer to the artifact.
 type Cosign struct {
-	trusted string
-	anchors []anchor
+	trustedSigner string
+	anchors       []trustAnchor
 }
 
-// anchor is somebody who is trusted.
-type anchor struct {
-	// name of the key; the certificate says who it is when empty.
+// trustAnchor is a trusted key, or a trusted root with the trusted identities.
+type trustAnchor struct {
+	// name of the key; empty for identities, which the certificate of a signature names.
 	name     string
 	verifier *sigstore.Verifier
 	policy   []sigstore.PolicyOption
 }
 
-// Identity selects certificates by regular expressions.
+// Identity selects certificates by regular expressions for issuer and subject.
 type Identity struct {
 	Issuer, Subject string
 }
 
-// NewCosignKeys trusts the public keys of a Secret: its entries *.pub, PEM. The
-// transparency log is not looked at: whoever has a key is trusted whenever it
-// was used. The error is an *Error.
+// NewCosignKeys returns a verifier that trusts the public keys of a Secret: its entries *.pub,
+// in PEM. It does not check a transparency log: a signature by a key is trusted whenever it
+// was made. The error is an *Error.
 func NewCosignKeys(secret map[string][]byte) (*Cosign, error) {
 	c := &Cosign{}
 	for _, name := range slices.Sorted(maps.Keys(secret)) {
@@ -58,43 +58,43 @@ func NewCosignKeys(secret map[string][]byte) (*Cosign, error) {
 		}
 		key, err := cryptoutils.UnmarshalPEMToPublicKey(secret[name])
 		if err != nil {
-			return nil, fail(MaterialInvalid, "the entry %q is not a public key in PEM form", name)
+			return nil, newError(MaterialInvalid, "the entry %q is not a public key in PEM format", name)
 		}
-		one, err := signature.LoadVerifier(key, crypto.SHA256)
+		verifier, err := signature.LoadVerifier(key, crypto.SHA256)
 		if err != nil {
-			return nil, fail(MaterialInvalid, "the entry %q holds a key that Cosign does not sign with: %s", name, err)
+			return nil, newError(MaterialInvalid, "the entry %q has a key type that Cosign does not support: %s", name, err)
 		}
-		held := root.NewExpiringKey(one, time.Time{}, time.Time{})
-		material := root.NewTrustedPublicKeyMaterial(func(string) (root.TimeConstrainedVerifier, error) { return held, nil })
+		expiringKey := root.NewExpiringKey(verifier, time.Time{}, time.Time{})
+		material := root.NewTrustedPublicKeyMaterial(func(string) (root.TimeConstrainedVerifier, error) { return expiringKey, nil })
 		v, err := sigstore.NewVerifier(material, sigstore.WithNoObserverTimestamps(), sigstore.WithoutStatementPredicate())
 		if err != nil {
-			return nil, fail(MaterialInvalid, "the entry %q: %s", name, err)
+			return nil, newError(MaterialInvalid, "the entry %q: %s", name, err)
 		}
-		c.anchors = append(c.anchors, anchor{name: name, verifier: v, policy: []sigstore.PolicyOption{sigstore.WithKey()}})
+		c.anchors = append(c.anchors, trustAnchor{name: name, verifier: v, policy: []sigstore.PolicyOption{sigstore.WithKey()}})
 	}
 	if len(c.anchors) == 0 {
-		return nil, fail(MaterialInvalid, "there is no public key: put one in under a name that ends with %s", keySuffix)
+		return nil, newError(MaterialInvalid, "there is no public key: add one with a name that ends with %s", keySuffix)
 	}
-	c.trusted = "a key that is trusted"
+	c.trustedSigner = "a trusted key"
 	return c, nil
 }
 
-// NewCosignKeyless trusts identities whose certificates come from an authority
-// of a trusted root (the content of a trusted_root.json). A signature must stand
-// in one of the root's transparency logs, and its certificate in one of the
-// root's certificate logs, if the root has any; a log or a timestamp authority
-// of the root must say when it was made. The error is an *Error.
+// NewCosignKeyless returns a verifier that trusts identities with certificates of an authority
+// of a trusted root (the content of a trusted_root.json). If the root has transparency logs,
+// one of them must contain the signature. If the root has certificate logs, one of them must
+// contain the certificate. A log or a timestamp authority of the root must confirm the time
+// of signing. The error is an *Error.
 func NewCosignKeyless(trustedRoot []byte, identities []Identity) (*Cosign, error) {
 	material, err := root.NewTrustedRootFromJSON(trustedRoot)
 	if err != nil {
-		return nil, fail(MaterialInvalid, "the trusted root is not well-formed: %.300s", err)
+		return nil, newError(MaterialInvalid, "the trusted root is not well-formed: %.300s", err)
 	}
 	logs, authorities := len(material.RekorLogs()), len(material.TimestampingAuthorities())
 	if len(material.FulcioCertificateAuthorities()) == 0 {
-		return nil, fail(MaterialInvalid, "the trusted root names no certificate authority")
+		return nil, newError(MaterialInvalid, "the trusted root has no certificate authority")
 	}
 	if logs+authorities == 0 {
-		return nil, fail(MaterialInvalid, "the trusted root names neither a transparency log nor a timestamp authority, one of which must say when a signature was made")
+		return nil, newError(MaterialInvalid, "the trusted root has neither a transparency log nor a timestamp authority: add one, to confirm when signatures were made")
 	}
 	options := []sigstore.VerifierOption{sigstore.WithObserverTimestamps(1), sigstore.WithoutStatementPredicate()}
 	if logs > 0 {
@@ -105,20 +105,20 @@ func NewCosignKeyless(trustedRoot []byte, identities []Identity) (*Cosign, error
 	}
 	v, err := sigstore.NewVerifier(material, options...)
 	if err != nil {
-		return nil, fail(MaterialInvalid, "the trusted root can't be used: %s", err)
+		return nil, newError(MaterialInvalid, "the trusted root can't be used: %s", err)
 	}
 	if len(identities) == 0 {
-		return nil, fail(MaterialInvalid, "there is no identity: say in matchOIDCIdentity whose signatures to trust")
+		return nil, newError(MaterialInvalid, "there is no identity: add the trusted identities to matchOIDCIdentity")
 	}
-	one := anchor{verifier: v}
+	rootAnchor := trustAnchor{verifier: v}
 	for i, id := range identities {
 		matcher, err := sigstore.NewShortCertificateIdentity("", id.Issuer, "", id.Subject)
 		if err != nil {
-			return nil, fail(MaterialInvalid, "matchOIDCIdentity[%d]: issuer and subject must be regular expressions: %s", i, err)
+			return nil, newError(MaterialInvalid, "matchOIDCIdentity[%d]: issuer and subject must be regular expressions: %s", i, err)
 		}
-		one.policy = append(one.policy, sigstore.WithCertificateIdentity(matcher))
+		rootAnchor.policy = append(rootAnchor.policy, sigstore.WithCertificateIdentity(matcher))
 	}
-	return &Cosign{trusted: "an identity that is trusted", anchors: []anchor{one}}, nil
+	return &Cosign{trustedSigner: "a trusted identity", anchors: []trustAnchor{rootAnchor}}, nil
 }
 
 // Verify implements Verifier.
@@ -127,57 +127,57 @@ func (c *Cosign) Verify(ctx context.Context, repo *oci.Repository, digest string
 	if err != nil {
 		return "", err
 	}
-	t := &tally{what: repo.String() + "@" + digest}
-	for _, search := range []func(context.Context, *oci.Repository, string, *tally) (string, error){c.beside, c.referring} {
+	t := &failures{artifact: repo.String() + "@" + digest}
+	for _, search := range []func(context.Context, *oci.Repository, string, *failures) (string, error){c.verifyTagged, c.verifyReferrers} {
 		signer, err := search(ctx, repo, sum, t)
 		if signer != "" || err != nil {
 			return signer, err
 		}
 	}
-	return "", t.verdict(c.trusted)
+	return "", t.toError(c.trustedSigner)
 }
 
-// claim is what a signature must be of.
-type claim struct {
+// expectation is what a signature must sign.
+type expectation struct {
 	policy func() sigstore.ArtifactPolicyOption
-	// check looks at what was signed, once the signature was found right.
+	// check inspects the signed content after the signature was verified.
 	check func(*sigstore.VerificationResult) error
 }
 
-func ofBytes(b []byte) func() sigstore.ArtifactPolicyOption {
+func contentPolicy(b []byte) func() sigstore.ArtifactPolicyOption {
 	return func() sigstore.ArtifactPolicyOption { return sigstore.WithArtifact(bytes.NewReader(b)) }
 }
 
-func ofDigest(sum string) (func() sigstore.ArtifactPolicyOption, error) {
+func digestPolicy(sum string) (func() sigstore.ArtifactPolicyOption, error) {
 	raw, err := hex.DecodeString(sum)
 	return func() sigstore.ArtifactPolicyOption { return sigstore.WithArtifactDigest("sha256", raw) }, err
 }
 
-// judge gives the name of who made a signature, if that is somebody trusted.
-func (c *Cosign) judge(b *bundle.Bundle, of claim) (string, error) {
-	var last error
+// verifyBundle verifies a signature and returns its signer, if a trust anchor accepts it.
+func (c *Cosign) verifyBundle(b *bundle.Bundle, expected expectation) (string, error) {
+	var lastErr error
 	for _, a := range c.anchors {
 		var signer string
-		err := guard(func() error {
-			result, err := a.verifier.Verify(b, sigstore.NewPolicy(of.policy(), a.policy...))
+		err := recoverPanic(func() error {
+			result, err := a.verifier.Verify(b, sigstore.NewPolicy(expected.policy(), a.policy...))
 			if err != nil {
 				return err
 			}
 			signer = a.signer(result)
-			return of.check(result)
+			return expected.check(result)
 		})
 		if err == nil {
 			return signer, nil
 		}
-		last = err
+		lastErr = err
 	}
-	return "", last
+	return "", lastErr
 }
 
-func (a anchor) signer(r *sigstore.VerificationResult) string {
+func (a trustAnchor) signer(r *sigstore.VerificationResult) string {
 	if a.name != "" {
 		return fmt.Sprintf("the key %q", a.name)
 	}
-	who := r.Signature.Certificate
-	return fmt.Sprintf("%.200q of %.200q", who.SubjectAlternativeName, who.Issuer)
+	certificate := r.Signature.Certificate
+	return fmt.Sprintf("%.200q of %.200q", certificate.SubjectAlternativeName, certificate.Issuer)
 }

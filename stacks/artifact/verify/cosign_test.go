@@ -17,8 +17,8 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/signatures"
 )
 
-// key makes a key and who trusts it.
-func (r *rig) key() (*signatures.Key, *Cosign) {
+// newKey returns a key and a verifier that trusts it.
+func (r *testRegistry) newKey() (*signatures.Key, *Cosign) {
 	r.t.Helper()
 	k, err := signatures.NewKey()
 	r.must(err)
@@ -29,20 +29,20 @@ func (r *rig) key() (*signatures.Key, *Cosign) {
 	return k, v
 }
 
-func TestCosignKey(t *testing.T) {
+func TestCosignKeySignatures(t *testing.T) {
 	type sign func(*signatures.Key, context.Context, signatures.Artifact) error
-	for name, by := range map[string]sign{"beside": (*signatures.Key).Beside, "referring": (*signatures.Key).Referring} {
+	for name, by := range map[string]sign{"tag": (*signatures.Key).SignWithTag, "referrer": (*signatures.Key).SignWithReferrer} {
 		t.Run(name, func(t *testing.T) {
 			t.Run("right key", func(t *testing.T) {
-				r := newRig(t)
-				k, v := r.key()
-				r.must(by(k, t.Context(), r.a))
-				r.signed(v, `"release.pub"`)
+				r := newTestRegistry(t)
+				k, v := r.newKey()
+				r.must(by(k, t.Context(), r.artifact))
+				r.expectSigned(v, `"release.pub"`)
 			})
 			t.Run("one of two keys", func(t *testing.T) {
-				r := newRig(t)
-				k, _ := r.key()
-				other, _ := r.key()
+				r := newTestRegistry(t)
+				k, _ := r.newKey()
+				other, _ := r.newKey()
 				pems := map[string][]byte{}
 				for name, k := range map[string]*signatures.Key{"a.pub": other, "b.pub": k} {
 					pem, err := k.PEM()
@@ -51,87 +51,87 @@ func TestCosignKey(t *testing.T) {
 				}
 				v, err := NewCosignKeys(pems)
 				r.must(err)
-				r.must(by(k, t.Context(), r.a))
-				r.signed(v, `"b.pub"`)
+				r.must(by(k, t.Context(), r.artifact))
+				r.expectSigned(v, `"b.pub"`)
 			})
-			t.Run("a right one after a wrong one", func(t *testing.T) {
-				r := newRig(t)
-				k, v := r.key()
-				other, _ := r.key()
-				r.must(by(other, t.Context(), r.a))
-				r.must(by(k, t.Context(), r.a))
-				r.signed(v, `"release.pub"`)
+			t.Run("valid signature after an untrusted one", func(t *testing.T) {
+				r := newTestRegistry(t)
+				k, v := r.newKey()
+				other, _ := r.newKey()
+				r.must(by(other, t.Context(), r.artifact))
+				r.must(by(k, t.Context(), r.artifact))
+				r.expectSigned(v, `"release.pub"`)
 			})
 			t.Run("wrong key", func(t *testing.T) {
-				r := newRig(t)
-				k, _ := r.key()
-				_, v := r.key()
-				r.must(by(k, t.Context(), r.a))
-				r.refused(v, Untrusted, "none of the 1 signatures", "a key that is trusted")
+				r := newTestRegistry(t)
+				k, _ := r.newKey()
+				_, v := r.newKey()
+				r.must(by(k, t.Context(), r.artifact))
+				r.expectError(v, Untrusted, "none of the 1 signatures", "a trusted key")
 			})
 			t.Run("signature of another artifact", func(t *testing.T) {
-				r := newRig(t)
-				k, v := r.key()
-				r.must(by(k, t.Context(), r.of("other")))
-				r.refused(v, Untrusted)
+				r := newTestRegistry(t)
+				k, v := r.newKey()
+				r.must(by(k, t.Context(), r.signatureOfOther("other")))
+				r.expectError(v, Untrusted)
 			})
 			t.Run("tampered after signing", func(t *testing.T) {
-				r := newRig(t)
-				k, v := r.key()
-				r.must(by(k, t.Context(), r.tampered()))
-				r.refused(v, Untrusted)
+				r := newTestRegistry(t)
+				k, v := r.newKey()
+				r.must(by(k, t.Context(), r.tamperedSignature()))
+				r.expectError(v, Untrusted)
 			})
 			t.Run("registry unreachable", func(t *testing.T) {
-				r := newRig(t)
-				k, v := r.key()
-				r.must(by(k, t.Context(), r.a))
-				r.unreachable(v)
+				r := newTestRegistry(t)
+				k, v := r.newKey()
+				r.must(by(k, t.Context(), r.artifact))
+				r.expectUnreachable(v)
 			})
 		})
 	}
 	t.Run("unsigned", func(t *testing.T) {
-		r := newRig(t)
-		_, v := r.key()
-		r.refused(v, Unsigned, "has no signature")
+		r := newTestRegistry(t)
+		_, v := r.newKey()
+		r.expectError(v, Unsigned, "has no signature")
 	})
-	t.Run("an attestation is no signature", func(t *testing.T) {
-		r := newRig(t)
-		k, v := r.key()
-		r.must(k.Attest(t.Context(), r.a, "https://spdx.dev/Document"))
-		r.refused(v, Untrusted, "attestation")
+	t.Run("attestation is not a signature", func(t *testing.T) {
+		r := newTestRegistry(t)
+		k, v := r.newKey()
+		r.must(k.Attest(t.Context(), r.artifact, "https://spdx.dev/Document"))
+		r.expectError(v, Untrusted, "attestation")
 	})
 	t.Run("signed without a key", func(t *testing.T) {
-		r := newRig(t)
-		_, v := r.key()
+		r := newTestRegistry(t)
+		_, v := r.newKey()
 		s, err := signatures.NewSigstore()
 		r.must(err)
-		r.must(s.Beside(t.Context(), r.a, subject, issuer, time.Minute))
-		r.must(s.Referring(t.Context(), r.a, subject, issuer, time.Minute))
-		r.refused(v, Untrusted, "none of the 2 signatures")
+		r.must(s.SignWithTag(t.Context(), r.artifact, subject, issuer, time.Minute))
+		r.must(s.SignWithReferrer(t.Context(), r.artifact, subject, issuer, time.Minute))
+		r.expectError(v, Untrusted, "none of the 2 signatures")
 	})
 }
 
-func TestCosignKeyMaterial(t *testing.T) {
+func TestNewCosignKeysRejectsInvalidSecrets(t *testing.T) {
 	for name, c := range map[string]struct {
 		secret map[string][]byte
 		says   string
 	}{
-		"nothing":    {nil, ".pub"},
-		"other name": {map[string][]byte{"cosign.key": []byte("x")}, ".pub"},
-		"not PEM":    {map[string][]byte{"cosign.pub": []byte("s3cret")}, `"cosign.pub"`},
+		"empty Secret":   {nil, ".pub"},
+		"no *.pub entry": {map[string][]byte{"cosign.key": []byte("x")}, ".pub"},
+		"not PEM":        {map[string][]byte{"cosign.pub": []byte("s3cret")}, `"cosign.pub"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := NewCosignKeys(c.secret)
-			useless(t, err, c.says)
+			expectMaterialInvalid(t, err, c.says)
 			if err != nil && strings.Contains(err.Error(), "s3cret") {
-				t.Errorf("tells the secret: %v", err)
+				t.Errorf("the error contains the secret: %v", err)
 			}
 		})
 	}
 }
 
-// keyless makes authorities and who trusts one identity of theirs.
-func (r *rig) keyless(w signatures.Without, identities ...Identity) (*signatures.Sigstore, *Cosign) {
+// newKeyless returns a Sigstore instance and a verifier that trusts one of its identities.
+func (r *testRegistry) newKeyless(w signatures.TrustedRootOptions, identities ...Identity) (*signatures.Sigstore, *Cosign) {
 	r.t.Helper()
 	s, err := signatures.NewSigstore()
 	r.must(err)
@@ -145,110 +145,110 @@ func (r *rig) keyless(w signatures.Without, identities ...Identity) (*signatures
 	return s, v
 }
 
-func TestCosignKeyless(t *testing.T) {
+func TestCosignKeylessSignatures(t *testing.T) {
 	type sign func(*signatures.Sigstore, context.Context, signatures.Artifact, string, string, time.Duration) error
-	for name, by := range map[string]sign{"beside": (*signatures.Sigstore).Beside, "referring": (*signatures.Sigstore).Referring} {
+	for name, by := range map[string]sign{"tag": (*signatures.Sigstore).SignWithTag, "referrer": (*signatures.Sigstore).SignWithReferrer} {
 		t.Run(name, func(t *testing.T) {
-			for root, w := range map[string]signatures.Without{
-				"log and timestamps": {}, "log alone": {Timestamps: true}, "timestamps alone": {Log: true},
+			for root, w := range map[string]signatures.TrustedRootOptions{
+				"log and timestamps": {}, "log alone": {NoTimestamps: true}, "timestamps alone": {NoLog: true},
 			} {
 				t.Run("right identity, "+root, func(t *testing.T) {
-					r := newRig(t)
-					s, v := r.keyless(w)
-					r.must(by(s, t.Context(), r.a, subject, issuer, time.Minute))
-					r.signed(v, subject)
+					r := newTestRegistry(t)
+					s, v := r.newKeyless(w)
+					r.must(by(s, t.Context(), r.artifact, subject, issuer, time.Minute))
+					r.expectSigned(v, subject)
 				})
 			}
 			t.Run("one of two identities", func(t *testing.T) {
-				r := newRig(t)
-				s, v := r.keyless(signatures.Without{}, Identity{"nobody", "nobody"}, Identity{issuer, subject})
-				r.must(by(s, t.Context(), r.a, subject, issuer, time.Minute))
-				r.signed(v, issuer)
+				r := newTestRegistry(t)
+				s, v := r.newKeyless(signatures.TrustedRootOptions{}, Identity{"nobody", "nobody"}, Identity{issuer, subject})
+				r.must(by(s, t.Context(), r.artifact, subject, issuer, time.Minute))
+				r.expectSigned(v, issuer)
 			})
 			t.Run("wrong subject", func(t *testing.T) {
-				r := newRig(t)
-				s, v := r.keyless(signatures.Without{})
-				r.must(by(s, t.Context(), r.a, "mallory@example.com", issuer, time.Minute))
-				r.refused(v, Untrusted, "mallory@example.com")
+				r := newTestRegistry(t)
+				s, v := r.newKeyless(signatures.TrustedRootOptions{})
+				r.must(by(s, t.Context(), r.artifact, "mallory@example.com", issuer, time.Minute))
+				r.expectError(v, Untrusted, "mallory@example.com")
 			})
 			t.Run("wrong issuer", func(t *testing.T) {
-				r := newRig(t)
-				s, v := r.keyless(signatures.Without{})
-				r.must(by(s, t.Context(), r.a, subject, "https://evil.example.com", time.Minute))
-				r.refused(v, Untrusted, "https://evil.example.com")
+				r := newTestRegistry(t)
+				s, v := r.newKeyless(signatures.TrustedRootOptions{})
+				r.must(by(s, t.Context(), r.artifact, subject, "https://evil.example.com", time.Minute))
+				r.expectError(v, Untrusted, "https://evil.example.com")
 			})
 			t.Run("another authority", func(t *testing.T) {
-				r := newRig(t)
-				_, v := r.keyless(signatures.Without{})
-				other, _ := r.keyless(signatures.Without{})
-				r.must(by(other, t.Context(), r.a, subject, issuer, time.Minute))
-				r.refused(v, Untrusted)
+				r := newTestRegistry(t)
+				_, v := r.newKeyless(signatures.TrustedRootOptions{})
+				other, _ := r.newKeyless(signatures.TrustedRootOptions{})
+				r.must(by(other, t.Context(), r.artifact, subject, issuer, time.Minute))
+				r.expectError(v, Untrusted)
 			})
 			t.Run("expired certificate", func(t *testing.T) {
-				r := newRig(t)
-				s, v := r.keyless(signatures.Without{})
-				r.must(by(s, t.Context(), r.a, subject, issuer, time.Hour))
-				r.refused(v, Untrusted, "validity")
+				r := newTestRegistry(t)
+				s, v := r.newKeyless(signatures.TrustedRootOptions{})
+				r.must(by(s, t.Context(), r.artifact, subject, issuer, time.Hour))
+				r.expectError(v, Untrusted, "validity")
 			})
-			t.Run("certificate that no certificate log knows", func(t *testing.T) {
-				r := newRig(t)
-				s, v := r.keyless(signatures.Without{CertificateLog: true})
-				r.must(by(s, t.Context(), r.a, subject, issuer, time.Minute))
-				r.refused(v, Untrusted, "certificate timestamp")
+			t.Run("certificate in no certificate log", func(t *testing.T) {
+				r := newTestRegistry(t)
+				s, v := r.newKeyless(signatures.TrustedRootOptions{CertificateLog: true})
+				r.must(by(s, t.Context(), r.artifact, subject, issuer, time.Minute))
+				r.expectError(v, Untrusted, "certificate timestamp")
 			})
 			t.Run("signature of another artifact", func(t *testing.T) {
-				r := newRig(t)
-				s, v := r.keyless(signatures.Without{})
-				r.must(by(s, t.Context(), r.of("other"), subject, issuer, time.Minute))
-				r.refused(v, Untrusted)
+				r := newTestRegistry(t)
+				s, v := r.newKeyless(signatures.TrustedRootOptions{})
+				r.must(by(s, t.Context(), r.signatureOfOther("other"), subject, issuer, time.Minute))
+				r.expectError(v, Untrusted)
 			})
-			for root, w := range map[string]signatures.Without{"log and timestamps": {}, "timestamps alone": {Log: true}} {
+			for root, w := range map[string]signatures.TrustedRootOptions{"log and timestamps": {}, "timestamps alone": {NoLog: true}} {
 				t.Run("tampered after signing, "+root, func(t *testing.T) {
-					r := newRig(t)
-					s, v := r.keyless(w)
-					r.must(by(s, t.Context(), r.tampered(), subject, issuer, time.Minute))
-					r.refused(v, Untrusted)
+					r := newTestRegistry(t)
+					s, v := r.newKeyless(w)
+					r.must(by(s, t.Context(), r.tamperedSignature(), subject, issuer, time.Minute))
+					r.expectError(v, Untrusted)
 				})
 			}
 			t.Run("registry unreachable", func(t *testing.T) {
-				r := newRig(t)
-				s, v := r.keyless(signatures.Without{})
-				r.must(by(s, t.Context(), r.a, subject, issuer, time.Minute))
-				r.unreachable(v)
+				r := newTestRegistry(t)
+				s, v := r.newKeyless(signatures.TrustedRootOptions{})
+				r.must(by(s, t.Context(), r.artifact, subject, issuer, time.Minute))
+				r.expectUnreachable(v)
 			})
 		})
 	}
 	t.Run("unsigned", func(t *testing.T) {
-		r := newRig(t)
-		_, v := r.keyless(signatures.Without{})
-		r.refused(v, Unsigned)
+		r := newTestRegistry(t)
+		_, v := r.newKeyless(signatures.TrustedRootOptions{})
+		r.expectError(v, Unsigned)
 	})
 	t.Run("signed by a key", func(t *testing.T) {
-		r := newRig(t)
-		_, v := r.keyless(signatures.Without{})
-		k, _ := r.key()
-		r.must(k.Beside(t.Context(), r.a))
-		r.must(k.Referring(t.Context(), r.a))
-		r.refused(v, Untrusted, "none of the 2 signatures")
+		r := newTestRegistry(t)
+		_, v := r.newKeyless(signatures.TrustedRootOptions{})
+		k, _ := r.newKey()
+		r.must(k.SignWithTag(t.Context(), r.artifact))
+		r.must(k.SignWithReferrer(t.Context(), r.artifact))
+		r.expectError(v, Untrusted, "none of the 2 signatures")
 	})
 }
 
-func TestCosignKeylessMaterial(t *testing.T) {
+func TestNewCosignKeylessRejectsInvalidMaterial(t *testing.T) {
 	s, err := signatures.NewSigstore()
 	if err != nil {
 		t.Fatal(err)
 	}
 	one := []Identity{{Issuer: "x", Subject: "y"}}
 	for name, c := range map[string]struct {
-		root       signatures.Without
+		root       signatures.TrustedRootOptions
 		identities []Identity
 		says       string
 	}{
-		"no authority":          {signatures.Without{Authority: true}, one, "no certificate authority"},
-		"nothing tells a time":  {signatures.Without{Log: true, Timestamps: true}, one, "neither"},
-		"no identity":           {signatures.Without{}, nil, "matchOIDCIdentity"},
-		"not an expression":     {signatures.Without{}, []Identity{{Issuer: "(", Subject: "y"}}, "matchOIDCIdentity[0]"},
-		"an identity of nobody": {signatures.Without{}, []Identity{{Issuer: "x"}}, "matchOIDCIdentity[0]"},
+		"no authority":                      {signatures.TrustedRootOptions{NoAuthority: true}, one, "no certificate authority"},
+		"no log and no timestamp authority": {signatures.TrustedRootOptions{NoLog: true, NoTimestamps: true}, one, "neither"},
+		"no identity":                       {signatures.TrustedRootOptions{}, nil, "matchOIDCIdentity"},
+		"invalid regular expression":        {signatures.TrustedRootOptions{}, []Identity{{Issuer: "(", Subject: "y"}}, "matchOIDCIdentity[0]"},
+		"identity without a subject":        {signatures.TrustedRootOptions{}, []Identity{{Issuer: "x"}}, "matchOIDCIdentity[0]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root, err := s.TrustedRoot(c.root)
@@ -256,51 +256,51 @@ func TestCosignKeylessMaterial(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = NewCosignKeyless(root, c.identities)
-			useless(t, err, c.says)
+			expectMaterialInvalid(t, err, c.says)
 		})
 	}
 	_, err = NewCosignKeyless([]byte("{"), one)
-	useless(t, err, "trusted root")
+	expectMaterialInvalid(t, err, "trusted root")
 }
 
-// A registry that does not know referrers keeps their list under a tag.
-func TestRegistryWithoutReferrers(t *testing.T) {
-	r := newRig(t)
+// In a registry without the referrers API, the list of referrers is stored under a tag.
+func TestVerifyInRegistryWithoutReferrersAPI(t *testing.T) {
+	r := newTestRegistry(t)
 	inner := ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)))
 	old := httptest.NewServer(inner)
 	defer old.Close()
-	r.a.Repository = strings.TrimPrefix(old.URL, "http://") + "/team/fleet"
-	ref, err := name.NewTag(r.a.Repository + ":main")
+	r.artifact.Repository = strings.TrimPrefix(old.URL, "http://") + "/team/fleet"
+	ref, err := name.NewTag(r.artifact.Repository + ":main")
 	r.must(err)
 	r.must(remote.Write(ref, empty.Image))
 	digest, err := empty.Image.Digest()
 	r.must(err)
-	r.a.Digest = digest.String()
+	r.artifact.Digest = digest.String()
 
-	k, byKey := r.key()
-	n, byCertificate := r.notary("strict", recently())
-	r.refused(byKey, Unsigned)
-	r.refused(byCertificate, Unsigned)
-	r.must(k.Referring(t.Context(), r.a))
-	r.must(n.Sign(t.Context(), r.a))
-	r.signed(byKey, "release.pub")
-	r.signed(byCertificate, "CN=signer")
+	k, byKey := r.newKey()
+	n, byCertificate := r.newNotary("strict", recently())
+	r.expectError(byKey, Unsigned)
+	r.expectError(byCertificate, Unsigned)
+	r.must(k.SignWithReferrer(t.Context(), r.artifact))
+	r.must(n.Sign(t.Context(), r.artifact))
+	r.expectSigned(byKey, "release.pub")
+	r.expectSigned(byCertificate, "CN=signer")
 }
 
-func TestSignaturesAreBounded(t *testing.T) {
-	r := newRig(t)
-	k, v := r.key()
-	other, _ := r.key()
+func TestVerifyBoundsSignatureCount(t *testing.T) {
+	r := newTestRegistry(t)
+	k, v := r.newKey()
+	other, _ := r.newKey()
 	for range maxSignatures {
-		r.must(other.Beside(t.Context(), r.a))
+		r.must(other.SignWithTag(t.Context(), r.artifact))
 	}
-	r.must(k.Beside(t.Context(), r.a))
-	r.refused(v, Untrusted, "none of the 32 signatures")
+	r.must(k.SignWithTag(t.Context(), r.artifact))
+	r.expectError(v, Untrusted, "none of the 32 signatures")
 }
 
-func TestSignatureThatIsTooLarge(t *testing.T) {
-	r := newRig(t)
-	k, v := r.key()
-	r.must(k.Attest(t.Context(), r.a, strings.Repeat("x", signatureBytes)))
-	r.refused(v, Untrusted, "at most 2097152 are allowed")
+func TestVerifyRejectsLargeSignature(t *testing.T) {
+	r := newTestRegistry(t)
+	k, v := r.newKey()
+	r.must(k.Attest(t.Context(), r.artifact, strings.Repeat("x", maxSignatureBytes)))
+	r.expectError(v, Untrusted, "at most 2097152 are allowed")
 }

@@ -14,34 +14,36 @@ import (
 )
 
 const (
-	// bundleType begins the media types of Sigstore's bundles.
+	// bundleType is the prefix of the media types of Sigstore bundles.
 	bundleType = "application/vnd.dev.sigstore.bundle"
-	// signPredicate is what "cosign sign" attests; other attestations, such as a
-	// bill of materials, are no signature.
+	// signPredicate is the predicate type of "cosign sign"; other attestations, such as a
+	// bill of materials, are not signatures.
 	signPredicate = "https://sigstore.dev/cosign/sign/v1"
-	// predicateAnnotation repeats the predicate where no content was fetched yet.
+	// predicateAnnotation holds the predicate type in the descriptor, before the content is
+	// fetched.
 	predicateAnnotation = "dev.sigstore.bundle.predicateType"
 )
 
-// referring looks for bundles that refer to the artifact, as Cosign 3 makes them.
-func (c *Cosign) referring(ctx context.Context, repo *oci.Repository, sum string, t *tally) (string, error) {
+// verifyReferrers verifies the bundles that refer to the artifact, as Cosign 3 creates them. It
+// returns an empty signer if none is valid.
+func (c *Cosign) verifyReferrers(ctx context.Context, repo *oci.Repository, sum string, t *failures) (string, error) {
 	found, err := repo.Referrers(ctx, "sha256:"+sum)
 	if err != nil {
 		return "", err
 	}
-	policy, err := ofDigest(sum)
+	policy, err := digestPolicy(sum)
 	if err != nil {
 		return "", err
 	}
-	of := claim{policy: policy, check: isSignature}
+	expected := expectation{policy: policy, check: checkPredicate}
 	for _, d := range found {
 		if !strings.HasPrefix(d.ArtifactType, bundleType) || d.Annotations[predicateAnnotation] != "" && d.Annotations[predicateAnnotation] != signPredicate {
 			continue
 		}
-		if t.found >= maxSignatures {
+		if t.count >= maxSignatures {
 			break
 		}
-		signer, err := c.bundle(ctx, repo, d, of)
+		signer, err := c.fetchAndVerifyBundle(ctx, repo, d, expected)
 		if err == nil {
 			return signer, nil
 		}
@@ -52,28 +54,28 @@ func (c *Cosign) referring(ctx context.Context, repo *oci.Repository, sum string
 	return "", nil
 }
 
-func (c *Cosign) bundle(ctx context.Context, repo *oci.Repository, d v1.Descriptor, of claim) (string, error) {
+func (c *Cosign) fetchAndVerifyBundle(ctx context.Context, repo *oci.Repository, d v1.Descriptor, expected expectation) (string, error) {
 	m, err := repo.Manifest(ctx, d.Digest.String())
 	if err != nil {
 		return "", err
 	}
 	if len(m.Layers) != 1 || !strings.HasPrefix(string(m.Layers[0].MediaType), bundleType) {
-		return "", errors.New("it does not hold one bundle")
+		return "", errors.New("the signature manifest does not contain exactly one bundle")
 	}
-	raw, err := repo.Blob(ctx, m.Layers[0], signatureBytes)
+	raw, err := repo.Blob(ctx, m.Layers[0], maxSignatureBytes)
 	if err != nil {
 		return "", err
 	}
 	var b bundle.Bundle
-	if err := guard(func() error { return b.UnmarshalJSON(raw) }); err != nil {
+	if err := recoverPanic(func() error { return b.UnmarshalJSON(raw) }); err != nil {
 		return "", fmt.Errorf("the bundle can't be read: %w", err)
 	}
-	return c.judge(&b, of)
+	return c.verifyBundle(&b, expected)
 }
 
-func isSignature(r *sigstore.VerificationResult) error {
+func checkPredicate(r *sigstore.VerificationResult) error {
 	if r.Statement == nil || r.Statement.PredicateType != signPredicate {
-		return errors.New("an attestation of something else, not a signature")
+		return errors.New("the bundle is an attestation, not a signature")
 	}
 	return nil
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact/oci"
 )
 
-// What Cosign up to version 2 writes: an artifact under a tag that is made from
-// the digest, a layer for each signature, and the signature in annotations.
+// Cosign up to version 2 writes an artifact under a tag that is derived from the digest, with
+// one layer per signature and the signature in the annotations of the layer.
 const (
 	simpleSigningType     = "application/vnd.dev.cosign.simplesigning.v1+json"
 	signatureAnnotation   = "dev.cosignproject.cosign/signature"
@@ -31,10 +31,11 @@ const (
 	timestampAnnotation   = "dev.sigstore.cosign/rfc3161timestamp"
 )
 
-// beside looks for signatures under the tag sha256-<hex>.sig.
-func (c *Cosign) beside(ctx context.Context, repo *oci.Repository, sum string, t *tally) (string, error) {
-	m, err := repo.Tagged(ctx, "sha256-"+sum+".sig")
-	if oci.NotFound(err) {
+// verifyTagged verifies the signatures under the tag sha256-<hex>.sig. It returns an empty
+// signer if none is valid.
+func (c *Cosign) verifyTagged(ctx context.Context, repo *oci.Repository, sum string, t *failures) (string, error) {
+	m, err := repo.ManifestByTag(ctx, "sha256-"+sum+".sig")
+	if oci.IsNotFound(err) {
 		return "", nil
 	}
 	if err != nil {
@@ -44,10 +45,10 @@ func (c *Cosign) beside(ctx context.Context, repo *oci.Repository, sum string, t
 		if layer.MediaType != simpleSigningType {
 			continue
 		}
-		if t.found >= maxSignatures {
+		if t.count >= maxSignatures {
 			break
 		}
-		signer, err := c.simple(ctx, repo, layer, sum)
+		signer, err := c.verifyLayer(ctx, repo, layer, sum)
 		if err == nil {
 			return signer, nil
 		}
@@ -58,43 +59,43 @@ func (c *Cosign) beside(ctx context.Context, repo *oci.Repository, sum string, t
 	return "", nil
 }
 
-func (c *Cosign) simple(ctx context.Context, repo *oci.Repository, layer v1.Descriptor, sum string) (string, error) {
-	signed, err := repo.Blob(ctx, layer, signatureBytes)
+func (c *Cosign) verifyLayer(ctx context.Context, repo *oci.Repository, layer v1.Descriptor, sum string) (string, error) {
+	payloadJSON, err := repo.Blob(ctx, layer, maxSignatureBytes)
 	if err != nil {
 		return "", err
 	}
 	var b *bundle.Bundle
-	err = guard(func() (err error) {
-		b, err = asBundle(signed, layer.Annotations, c.anchors[0].name != "")
+	err = recoverPanic(func() (err error) {
+		b, err = toBundle(payloadJSON, layer.Annotations, c.anchors[0].name != "")
 		return err
 	})
 	if err != nil {
 		return "", err
 	}
-	return c.judge(b, claim{policy: ofBytes(signed), check: func(*sigstore.VerificationResult) error { return names(signed, sum) }})
+	return c.verifyBundle(b, expectation{policy: contentPolicy(payloadJSON), check: func(*sigstore.VerificationResult) error { return checkPayload(payloadJSON, sum) }})
 }
 
-// names checks that what was signed names the artifact.
-func names(signed []byte, sum string) error {
+// checkPayload checks that the signed payload names the digest of the artifact.
+func checkPayload(signed []byte, sum string) error {
 	var p payload.SimpleContainerImage
 	if err := json.Unmarshal(signed, &p); err != nil {
-		return errors.New("what was signed is not a payload of Cosign")
+		return errors.New("the signed content is not a Cosign payload")
 	}
 	if p.Critical.Type != payload.CosignSignatureType {
-		return fmt.Errorf("what was signed is of type %.80q, expected %q", p.Critical.Type, payload.CosignSignatureType)
+		return fmt.Errorf("the signed payload has the type %.80q, expected %q", p.Critical.Type, payload.CosignSignatureType)
 	}
 	if got := p.Critical.Image.DockerManifestDigest; got != "sha256:"+sum {
-		return fmt.Errorf("it is of another artifact, %.80q", got)
+		return fmt.Errorf("the signature is for another artifact, %.80q", got)
 	}
 	return nil
 }
 
-// asBundle puts a signature into the form of a Sigstore bundle. Only what is
-// verified afterwards is taken over.
-func asBundle(signed []byte, annotations map[string]string, byKey bool) (*bundle.Bundle, error) {
+// toBundle converts a signature to a Sigstore bundle. It copies only values that are verified
+// afterwards.
+func toBundle(signed []byte, annotations map[string]string, byKey bool) (*bundle.Bundle, error) {
 	sig, err := base64.StdEncoding.DecodeString(annotations[signatureAnnotation])
 	if err != nil || len(sig) == 0 {
-		return nil, fmt.Errorf("the annotation %s holds no signature", signatureAnnotation)
+		return nil, fmt.Errorf("the annotation %s contains no signature", signatureAnnotation)
 	}
 	sum := sha256.Sum256(signed)
 	b := &protobundle.Bundle{
@@ -108,31 +109,31 @@ func asBundle(signed []byte, annotations map[string]string, byKey bool) (*bundle
 		b.VerificationMaterial.Content = &protobundle.VerificationMaterial_PublicKey{PublicKey: &protocommon.PublicKeyIdentifier{}}
 		return bundle.NewBundle(b)
 	}
-	if err := identify(b.VerificationMaterial, annotations); err != nil {
+	if err := addCertificate(b.VerificationMaterial, annotations); err != nil {
 		return nil, err
 	}
 	return bundle.NewBundle(b)
 }
 
-// identify adds the certificate, and what says when it was used.
-func identify(m *protobundle.VerificationMaterial, annotations map[string]string) error {
+// addCertificate adds the certificate, the log entry and the timestamp of a signature.
+func addCertificate(m *protobundle.VerificationMaterial, annotations map[string]string) error {
 	certificates, err := cryptoutils.UnmarshalCertificatesFromPEM([]byte(annotations[certificateAnnotation]))
 	if err != nil || len(certificates) == 0 {
-		return errors.New("it has no certificate")
+		return errors.New("the signature has no certificate")
 	}
 	m.Content = &protobundle.VerificationMaterial_X509CertificateChain{X509CertificateChain: &protocommon.X509CertificateChain{
 		Certificates: []*protocommon.X509Certificate{{RawBytes: certificates[0].Raw}},
 	}}
-	if said := annotations[logAnnotation]; said != "" {
-		entry, err := logEntry(said)
+	if annotation := annotations[logAnnotation]; annotation != "" {
+		entry, err := parseLogEntry(annotation)
 		if err != nil {
 			return fmt.Errorf("the annotation %s is not well-formed", logAnnotation)
 		}
 		m.TlogEntries = []*protorekor.TransparencyLogEntry{entry}
 	}
-	if said := annotations[timestampAnnotation]; said != "" {
+	if annotation := annotations[timestampAnnotation]; annotation != "" {
 		var stamp struct{ SignedRFC3161Timestamp []byte }
-		if err := json.Unmarshal([]byte(said), &stamp); err != nil {
+		if err := json.Unmarshal([]byte(annotation), &stamp); err != nil {
 			return fmt.Errorf("the annotation %s is not well-formed", timestampAnnotation)
 		}
 		m.TimestampVerificationData = &protobundle.TimestampVerificationData{
@@ -142,8 +143,8 @@ func identify(m *protobundle.VerificationMaterial, annotations map[string]string
 	return nil
 }
 
-// logEntry reads an entry of a transparency log as Cosign writes it down.
-func logEntry(said string) (*protorekor.TransparencyLogEntry, error) {
+// parseLogEntry parses a transparency log entry in the format of a Cosign annotation.
+func parseLogEntry(annotation string) (*protorekor.TransparencyLogEntry, error) {
 	var entry struct {
 		SignedEntryTimestamp []byte
 		Payload              struct {
@@ -153,7 +154,7 @@ func logEntry(said string) (*protorekor.TransparencyLogEntry, error) {
 			LogID          string `json:"logID"`
 		}
 	}
-	if err := json.Unmarshal([]byte(said), &entry); err != nil {
+	if err := json.Unmarshal([]byte(annotation), &entry); err != nil {
 		return nil, err
 	}
 	var kind struct {

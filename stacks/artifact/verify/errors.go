@@ -5,44 +5,43 @@ import (
 	"runtime/debug"
 )
 
-// Reason says why an artifact is not taken, fit to stand in a condition.
+// Reason is the cause of an Error, and can be the reason of a condition.
 type Reason string
 
-// Reasons. Beside them there are those of stacks/artifact/oci for a registry
-// that signatures can't be read from.
+// Reasons. If signatures can't be read from the registry, the error is an *oci.Error with
+// one of the reasons of that package instead.
 const (
-	// Unsigned is an artifact without any signature.
+	// Unsigned: the artifact has no signature.
 	Unsigned Reason = "SignatureMissing"
-	// Untrusted is an artifact none of whose signatures is valid and by somebody
-	// who is trusted.
+	// Untrusted: no signature of the artifact is both valid and by a trusted signer.
 	Untrusted Reason = "SignatureInvalid"
-	// MaterialInvalid are keys, certificates, roots, policies or identities that
-	// can't be used to verify anything.
+	// MaterialInvalid: the keys, certificates, roots, policies or identities can't be used
+	// to verify anything.
 	MaterialInvalid Reason = "VerificationMaterialInvalid"
 )
 
-// Error is an artifact that was not verified.
+// Error reports an artifact that could not be verified.
 type Error struct {
-	// Reason is what is wrong; decide by it.
+	// Reason is the cause. Callers decide by it, not by the message.
 	Reason Reason
-	// Message says what was found, what was expected and what to do.
+	// Message describes what was found, what was expected and what to do.
 	Message string
 }
 
-// Error says what and why.
+// Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
-// Terminal is true when only other keys, certificates or policies help. A
-// signature can be pushed later.
+// Terminal is true if only other keys, certificates or policies can resolve the error. It is
+// false for signatures, because a signature can be pushed later.
 func (e *Error) Terminal() bool { return e.Reason == MaterialInvalid }
 
-func fail(r Reason, format string, args ...any) *Error {
+func newError(r Reason, format string, args ...any) *Error {
 	return &Error{Reason: r, Message: fmt.Sprintf(format, args...)}
 }
 
-// guard turns a panic over a signature into an error: it costs that artifact,
-// not the process.
-func guard(f func() error) (err error) {
+// recoverPanic calls f and returns a panic as an error, so that an invalid signature affects
+// one artifact and not the process.
+func recoverPanic(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &PanicError{Value: p, Stack: debug.Stack()}
@@ -51,12 +50,12 @@ func guard(f func() error) (err error) {
 	return f()
 }
 
-// PanicError is a panic over a signature.
+// PanicError reports a panic during the verification of a signature.
 type PanicError struct {
 	Value any
-	// Stack is for a log; the message does not hold it.
+	// Stack is for logs; the message does not contain it.
 	Stack []byte
 }
 
-// Error names the panic.
+// Error returns the value of the panic.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %.200v", e.Value) }

@@ -29,11 +29,11 @@ import (
 )
 
 const (
-	// PolicyName is the entry of a Secret that holds the trust policy.
+	// PolicyName is the key of the trust policy in a Secret.
 	PolicyName = "trustpolicy.json"
-	// notationType is what signatures of Notation are.
+	// notationType is the artifact type of Notation signatures.
 	notationType = "application/vnd.cncf.notary.signature"
-	// revocationTimeout is how long one revocation list or responder may take.
+	// revocationTimeout bounds a request to one revocation list or OCSP responder.
 	revocationTimeout = 5 * time.Second
 )
 
@@ -43,11 +43,11 @@ type Notation struct {
 	verifier notation.Verifier
 }
 
-// NewNotation trusts the certificates of a Secret (its entries *.crt and *.pem,
-// in every trust store that the policy names) as its trust policy
-// (trustpolicy.json) says. A policy that accepts signatures by anybody is
-// refused. Client asks for revocation lists and responders, where certificates
-// name some; artifact.NewHTTPClient when nil. The error is an *Error.
+// NewNotation returns a verifier that trusts the certificates of a Secret (its entries *.crt
+// and *.pem, in every trust store that the policy names) according to the trust policy of the
+// Secret (trustpolicy.json). It refuses a policy that accepts signatures by anyone. The client
+// is used for the revocation lists and OCSP responders that certificates name;
+// artifact.NewHTTPClient with revocationTimeout when nil. The error is an *Error.
 func NewNotation(secret map[string][]byte, client *http.Client) (*Notation, error) {
 	policy, err := readPolicy(secret[PolicyName])
 	if err != nil {
@@ -61,37 +61,37 @@ func NewNotation(secret map[string][]byte, client *http.Client) (*Notation, erro
 		client = artifact.NewHTTPClient()
 		client.Timeout = revocationTimeout
 	}
-	options, err := revocations(client)
+	options, err := revocationOptions(client)
 	if err != nil {
-		return nil, fail(MaterialInvalid, "revocation can't be checked: %s", err)
+		return nil, newError(MaterialInvalid, "revocation can't be checked: %s", err)
 	}
-	// No plugins: a signature that needs one is refused.
+	// There are no plugins: signatures that need one are refused.
 	v, err := verifier.NewWithOptions(policy, certificates, nil, options)
 	if err != nil {
-		return nil, fail(MaterialInvalid, "the trust policy can't be used: %.300s", err)
+		return nil, newError(MaterialInvalid, "the trust policy can't be used: %.300s", err)
 	}
 	return &Notation{policy: policy, verifier: v}, nil
 }
 
 func readPolicy(raw []byte) (*trustpolicy.Document, error) {
 	if len(raw) == 0 {
-		return nil, fail(MaterialInvalid, "there is no trust policy: put one in under the name %s", PolicyName)
+		return nil, newError(MaterialInvalid, "there is no trust policy: add one with the name %s", PolicyName)
 	}
 	policy := &trustpolicy.Document{}
 	if err := json.Unmarshal(raw, policy); err != nil {
-		return nil, fail(MaterialInvalid, "%s is not well-formed: %.300s", PolicyName, err)
+		return nil, newError(MaterialInvalid, "%s is not well-formed: %.300s", PolicyName, err)
 	}
 	if err := policy.Validate(); err != nil {
-		return nil, fail(MaterialInvalid, "%s is not valid: %.300s", PolicyName, err)
+		return nil, newError(MaterialInvalid, "%s is not valid: %.300s", PolicyName, err)
 	}
 	for _, p := range policy.TrustPolicies {
 		level, err := p.SignatureVerification.GetVerificationLevel()
 		if err != nil {
-			return nil, fail(MaterialInvalid, "%s: policy %.80q: %.300s", PolicyName, p.Name, err)
+			return nil, newError(MaterialInvalid, "%s: policy %.80q: %.300s", PolicyName, p.Name, err)
 		}
 		for _, must := range []trustpolicy.ValidationType{trustpolicy.TypeIntegrity, trustpolicy.TypeAuthenticity} {
 			if level.Enforcement[must] != trustpolicy.ActionEnforce {
-				return nil, fail(MaterialInvalid, "%s: policy %.80q does not enforce %s, so that anybody's signature would do: use level strict or permissive",
+				return nil, newError(MaterialInvalid, "%s: policy %.80q does not enforce %s and would accept a signature by anyone: use level strict or permissive",
 					PolicyName, p.Name, must)
 			}
 		}
@@ -99,7 +99,7 @@ func readPolicy(raw []byte) (*trustpolicy.Document, error) {
 	return policy, nil
 }
 
-func revocations(client *http.Client) (o verifier.VerifierOptions, err error) {
+func revocationOptions(client *http.Client) (o verifier.VerifierOptions, err error) {
 	fetcher, err := crl.NewHTTPFetcher(client)
 	if err != nil {
 		return o, err
@@ -114,31 +114,31 @@ func revocations(client *http.Client) (o verifier.VerifierOptions, err error) {
 	return o, err
 }
 
-// store offers the same certificates as every trust store.
-type store []*x509.Certificate
+// trustStore returns the same certificates for every trust store of a policy.
+type trustStore []*x509.Certificate
 
 // GetCertificates implements truststore.X509TrustStore.
-func (s store) GetCertificates(context.Context, truststore.Type, string) ([]*x509.Certificate, error) {
+func (s trustStore) GetCertificates(context.Context, truststore.Type, string) ([]*x509.Certificate, error) {
 	return s, nil
 }
 
-func readCertificates(secret map[string][]byte) (store, error) {
-	var s store
+func readCertificates(secret map[string][]byte) (trustStore, error) {
+	var s trustStore
 	for _, name := range slices.Sorted(maps.Keys(secret)) {
 		if ext := path.Ext(name); ext != ".crt" && ext != ".pem" {
 			continue
 		}
 		found, err := parseCertificates(secret[name])
 		if err != nil {
-			return nil, fail(MaterialInvalid, "the entry %q does not hold certificates in PEM form", name)
+			return nil, newError(MaterialInvalid, "the entry %q does not contain certificates in PEM format", name)
 		}
 		if err := truststore.ValidateCertificates(found); err != nil {
-			return nil, fail(MaterialInvalid, "the entry %q: %.300s", name, err)
+			return nil, newError(MaterialInvalid, "the entry %q: %.300s", name, err)
 		}
 		s = append(s, found...)
 	}
 	if len(s) == 0 {
-		return nil, fail(MaterialInvalid, "there is no certificate: put one in under a name that ends with .crt or .pem")
+		return nil, newError(MaterialInvalid, "there is no certificate: add one with a name that ends with .crt or .pem")
 	}
 	return s, nil
 }
@@ -150,13 +150,13 @@ func parseCertificates(rest []byte) (found []*x509.Certificate, err error) {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			return nil, errors.New("something else than a certificate")
+			return nil, errors.New("a PEM block is not a certificate")
 		}
-		one, err := x509.ParseCertificate(block.Bytes)
+		certificate, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, one)
+		found = append(found, certificate)
 	}
 	if len(found) == 0 {
 		return nil, errors.New("no certificate")
@@ -168,7 +168,7 @@ func parseCertificates(rest []byte) (found []*x509.Certificate, err error) {
 func (n *Notation) Verify(ctx context.Context, repo *oci.Repository, sum string) (string, error) {
 	reference := repo.String() + "@" + sum
 	if _, err := n.policy.GetApplicableTrustPolicy(reference); err != nil {
-		return "", fail(MaterialInvalid, "no policy of %s is for %s: name it, or *, in registryScopes", PolicyName, repo)
+		return "", newError(MaterialInvalid, "no policy of %s applies to %s: add the repository, or *, to registryScopes", PolicyName, repo)
 	}
 	m, err := repo.Manifest(ctx, sum)
 	if err != nil {
@@ -179,42 +179,42 @@ func (n *Notation) Verify(ctx context.Context, repo *oci.Repository, sum string)
 	if err != nil {
 		return "", err
 	}
-	t := &tally{what: reference}
+	t := &failures{artifact: reference}
 	for _, d := range found {
 		if d.ArtifactType != notationType {
 			continue
 		}
-		if t.found >= maxSignatures {
+		if t.count >= maxSignatures {
 			break
 		}
-		signer, err := n.one(ctx, repo, d, target, reference)
+		signer, err := n.verifySignature(ctx, repo, d, target, reference)
 		if err == nil {
 			return signer, nil
 		}
 		if ctx.Err() != nil {
-			return "", fail(Untrusted, "verifying %s took too long or was interrupted: %s", reference, context.Cause(ctx))
+			return "", newError(Untrusted, "verifying %s timed out or was interrupted: %s", reference, context.Cause(ctx))
 		}
 		if err := t.add(d.Digest.String(), err); err != nil {
 			return "", err
 		}
 	}
-	return "", t.verdict("a certificate that is trusted")
+	return "", t.toError("a trusted certificate")
 }
 
-func (n *Notation) one(ctx context.Context, repo *oci.Repository, d v1.Descriptor, target ocispec.Descriptor, reference string) (string, error) {
+func (n *Notation) verifySignature(ctx context.Context, repo *oci.Repository, d v1.Descriptor, target ocispec.Descriptor, reference string) (string, error) {
 	m, err := repo.Manifest(ctx, d.Digest.String())
 	if err != nil {
 		return "", err
 	}
 	if len(m.Layers) != 1 {
-		return "", errors.New("it does not hold one signature")
+		return "", errors.New("the signature manifest does not contain exactly one signature")
 	}
-	raw, err := repo.Blob(ctx, m.Layers[0], signatureBytes)
+	raw, err := repo.Blob(ctx, m.Layers[0], maxSignatureBytes)
 	if err != nil {
 		return "", err
 	}
 	var outcome *notation.VerificationOutcome
-	err = guard(func() (err error) {
+	err = recoverPanic(func() (err error) {
 		outcome, err = n.verifier.Verify(ctx, target, raw, notation.VerifierVerifyOptions{ArtifactReference: reference, SignatureMediaType: string(m.Layers[0].MediaType)})
 		return err
 	})
@@ -222,7 +222,7 @@ func (n *Notation) one(ctx context.Context, repo *oci.Repository, d v1.Descripto
 		return "", err
 	}
 	if outcome.EnvelopeContent == nil || len(outcome.EnvelopeContent.SignerInfo.CertificateChain) == 0 {
-		return "", errors.New("nobody signed it")
+		return "", errors.New("the signature has no certificate")
 	}
 	return fmt.Sprintf("%.200q", outcome.EnvelopeContent.SignerInfo.CertificateChain[0].Subject.String()), nil
 }

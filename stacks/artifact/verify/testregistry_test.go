@@ -17,89 +17,90 @@ const (
 	issuer  = "https://accounts.example.com"
 )
 
-// rig is a registry with an artifact, that nobody has signed.
-type rig struct {
-	t      *testing.T
-	server *registry.Server
-	a      signatures.Artifact
+// testRegistry is a registry with an unsigned artifact.
+type testRegistry struct {
+	t        *testing.T
+	server   *registry.Server
+	artifact signatures.Artifact
 }
 
-func newRig(t *testing.T) *rig {
+func newTestRegistry(t *testing.T) *testRegistry {
 	t.Helper()
 	server, err := registry.New()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Close() })
-	r := &rig{t: t, server: server, a: signatures.Artifact{Repository: server.Host() + "/team/fleet"}}
-	r.a.Digest = r.push("main")
+	r := &testRegistry{t: t, server: server, artifact: signatures.Artifact{Repository: server.Host() + "/team/fleet"}}
+	r.artifact.Digest = r.push("main")
 	return r
 }
 
-// push gives the digest of an artifact with that content.
-func (r *rig) push(content string) string {
+// push pushes an artifact with the content and returns its digest.
+func (r *testRegistry) push(content string) string {
 	r.t.Helper()
 	digest, err := r.server.Push(r.t.Context(), "team/fleet", content, fstest.MapFS{"a": {Data: []byte(content)}}, "main")
 	r.must(err)
 	return digest
 }
 
-func (r *rig) must(err error) {
+func (r *testRegistry) must(err error) {
 	r.t.Helper()
 	if err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// of is a signature of another artifact, put beside this one.
-func (r *rig) of(content string) signatures.Artifact {
-	a := r.a
-	a.Of = r.push(content)
+// signatureOfOther is a target that attaches the signature of another artifact to this one.
+func (r *testRegistry) signatureOfOther(content string) signatures.Artifact {
+	a := r.artifact
+	a.SignedDigest = r.push(content)
 	return a
 }
 
-// tampered is a signature of another artifact, in which somebody has put this one
-// in its place.
-func (r *rig) tampered() signatures.Artifact {
-	a := r.of("other")
+// tamperedSignature is a target that attaches the signature of another artifact, with the
+// digest in the payload replaced by the digest of this one.
+func (r *testRegistry) tamperedSignature() signatures.Artifact {
+	a := r.signatureOfOther("other")
 	a.Tampered = true
 	return a
 }
 
-func (r *rig) verify(v Verifier) (string, error) {
+func (r *testRegistry) verify(v Verifier) (string, error) {
 	r.t.Helper()
-	repo, err := oci.NewClient(oci.Options{Backoff: time.Nanosecond}).Repository(oci.Scheme+r.a.Repository, oci.Access{Insecure: true})
+	repo, err := oci.NewClient(oci.Options{Backoff: time.Nanosecond}).Repository(oci.Scheme+r.artifact.Repository, oci.Access{Insecure: true})
 	r.must(err)
 	defer repo.Close()
-	return v.Verify(r.t.Context(), repo, r.a.Digest)
+	return v.Verify(r.t.Context(), repo, r.artifact.Digest)
 }
 
-// signed expects the artifact to be signed by somebody.
-func (r *rig) signed(v Verifier, by string) {
+// expectSigned expects a valid signature by a signer.
+func (r *testRegistry) expectSigned(v Verifier, by string) {
 	r.t.Helper()
 	got, err := r.verify(v)
 	if err != nil || !strings.Contains(got, by) {
-		r.t.Errorf("got %q %v, want it to be signed by %s", got, err, by)
+		r.t.Errorf("got %q %v, want the signer %s", got, err, by)
 	}
 }
 
-// refused expects the artifact not to be taken, for a reason that says all of these.
-func (r *rig) refused(v Verifier, reason Reason, says ...string) {
+// expectError expects an error with the reason, whose message contains all of says and the
+// digest.
+func (r *testRegistry) expectError(v Verifier, reason Reason, says ...string) {
 	r.t.Helper()
 	got, err := r.verify(v)
 	e, ok := errors.AsType[*Error](err)
 	if got != "" || !ok || e.Reason != reason || e.Terminal() {
 		r.t.Fatalf("got %q %T %v, want %s", got, err, err, reason)
 	}
-	for _, s := range append(says, r.a.Digest) {
+	for _, s := range append(says, r.artifact.Digest) {
 		if !strings.Contains(err.Error(), s) {
-			r.t.Errorf("%q does not say %q", err, s)
+			r.t.Errorf("%q does not contain %q", err, s)
 		}
 	}
 }
 
-// unreachable expects the registry to be blamed.
-func (r *rig) unreachable(v Verifier) {
+// expectUnreachable stops the registry and expects an error of the registry.
+func (r *testRegistry) expectUnreachable(v Verifier) {
 	r.t.Helper()
 	r.must(r.server.Close())
 	got, err := r.verify(v)
@@ -109,10 +110,10 @@ func (r *rig) unreachable(v Verifier) {
 	}
 }
 
-func useless(t *testing.T, err error, says string) {
+func expectMaterialInvalid(t *testing.T, err error, says string) {
 	t.Helper()
 	e, ok := errors.AsType[*Error](err)
 	if !ok || e.Reason != MaterialInvalid || !e.Terminal() || !strings.Contains(err.Error(), says) {
-		t.Errorf("got %T %v, want %s that says %q", err, err, MaterialInvalid, says)
+		t.Errorf("got %T %v, want %s with %q", err, err, MaterialInvalid, says)
 	}
 }

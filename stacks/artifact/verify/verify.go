@@ -10,44 +10,43 @@ import (
 )
 
 const (
-	// maxSignatures is how many signatures of one artifact are looked at.
+	// maxSignatures bounds the number of signatures per artifact that are checked.
 	maxSignatures = 32
-	// signatureBytes is the largest signature, with its certificates and proofs.
-	signatureBytes = 2 << 20
-	// toldFailures is how many failures a message tells.
-	toldFailures = 3
+	// maxSignatureBytes bounds the size of one signature with its certificates and proofs.
+	maxSignatureBytes = 2 << 20
+	// maxReportedFailures bounds the number of failures in a message.
+	maxReportedFailures = 3
 )
 
-// Verifier tells who signed an artifact.
+// Verifier verifies the signatures of artifacts.
 type Verifier interface {
-	// Verify gives the trusted signer of the artifact with a digest. The error is
-	// an *Error, or an *oci.Error if the registry does not give out signatures.
+	// Verify returns the trusted signer of the artifact with a digest. The error is an
+	// *Error, or an *oci.Error if the signatures can't be read from the registry.
 	Verify(ctx context.Context, repo *oci.Repository, digest string) (signer string, err error)
 }
 
-// tally collects what is wrong with the signatures of one artifact.
-type tally struct {
-	what   string
-	found  int
-	failed []string
+// failures collects the failed signatures of one artifact.
+type failures struct {
+	artifact string
+	count    int
+	messages []string
 }
 
-// add takes down why a signature is not valid. An error of the registry, which
-// says nothing of the signature, is returned.
-func (t *tally) add(where string, err error) error {
-	if e, ok := errors.AsType[*oci.Error](err); ok && !ofContent(e) {
+// add records why a signature is not valid. It returns errors of the registry, which do not
+// show whether the signature is valid.
+func (t *failures) add(signature string, err error) error {
+	if e, ok := errors.AsType[*oci.Error](err); ok && !isContentError(e) {
 		return err
 	}
-	t.found++
-	if len(t.failed) < toldFailures {
-		t.failed = append(t.failed, fmt.Sprintf("%s: %.300s", where, err))
+	t.count++
+	if len(t.messages) < maxReportedFailures {
+		t.messages = append(t.messages, fmt.Sprintf("%s: %.300s", signature, err))
 	}
 	return nil
 }
 
-// ofContent is true for an error that means: the registry answered, and what it
-// has is no signature.
-func ofContent(e *oci.Error) bool {
+// isContentError is true if the registry responded, but its content is not a signature.
+func isContentError(e *oci.Error) bool {
 	switch e.Reason {
 	case oci.OperationFailed, oci.AuthenticationFailed, oci.AuthenticationRequired, oci.URLInvalid:
 		return false
@@ -55,14 +54,14 @@ func ofContent(e *oci.Error) bool {
 	return true
 }
 
-// verdict is the error that ends a search in which no signature was valid.
-func (t *tally) verdict(trusted string) error {
-	if t.found == 0 {
-		return fail(Unsigned, "%s has no signature: sign it, or take one that is signed", t.what)
+// toError returns the error of an artifact without a valid signature.
+func (t *failures) toError(trustedSigner string) error {
+	if t.count == 0 {
+		return newError(Unsigned, "%s has no signature: sign it, or use a signed artifact", t.artifact)
 	}
-	s := strings.Join(t.failed, "; ")
-	if more := t.found - len(t.failed); more > 0 {
-		s += fmt.Sprintf("; and %d more", more)
+	s := strings.Join(t.messages, "; ")
+	if omitted := t.count - len(t.messages); omitted > 0 {
+		s += fmt.Sprintf("; and %d more", omitted)
 	}
-	return fail(Untrusted, "none of the %d signatures of %s is valid and by %s: %s", t.found, t.what, trusted, s)
+	return newError(Untrusted, "none of the %d signatures of %s is valid and made by %s: %s", t.count, t.artifact, trustedSigner, s)
 }

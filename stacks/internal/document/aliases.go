@@ -8,17 +8,17 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// Bounded refuses a file whose documents multiply without bound once their
-// aliases are expanded. It is for files that something else parses: what is no
-// YAML is that one's to refuse.
-func Bounded(file string, data []byte) error {
+// CheckAliasExpansion returns an error if a document of a file has more than MaxNodes values after
+// alias expansion. It is for files that another parser reads, so it ignores files that are not
+// valid YAML: that parser reports them.
+func CheckAliasExpansion(file string, data []byte) error {
 	docs, err := Parse(file, data)
 	if err != nil {
-		return nil //nolint:nilerr // not for this function to say
+		return nil //nolint:nilerr // the other parser reports the error
 	}
 	left := MaxNodes
 	for _, d := range docs {
-		if expand(d.Root, &left, 0); left < 0 {
+		if countExpanded(d.Root, &left, 0); left < 0 {
 			return &problem.Error{File: file, Line: d.Line,
 				Message: fmt.Sprintf("the document has more than %d values once its aliases are expanded", MaxNodes)}
 		}
@@ -26,21 +26,22 @@ func Bounded(file string, data []byte) error {
 	return nil
 }
 
-// expand counts values down until none are left.
-func expand(n *yaml.Node, left *int, depth int) {
+// countExpanded decrements left for every value of n with its aliases expanded. It stops when left
+// is negative.
+func countExpanded(n *yaml.Node, left *int, depth int) {
 	if *left--; *left < 0 {
 		return
 	}
 	if depth > MaxNodes/10 {
-		*left = -1 // an alias of itself
+		*left = -1 // an alias that contains itself
 		return
 	}
 	if n.Kind == yaml.AliasNode {
-		expand(n.Alias, left, depth+1)
+		countExpanded(n.Alias, left, depth+1)
 		return
 	}
 	for _, c := range n.Content {
-		if expand(c, left, depth+1); *left < 0 {
+		if countExpanded(c, left, depth+1); *left < 0 {
 			return
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestBounded(t *testing.T) {
+func TestCheckAliasExpansion(t *testing.T) {
 	var bomb strings.Builder
 	bomb.WriteString("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n")
 	for i := 1; i < 9; i++ {
@@ -16,14 +16,14 @@ func TestBounded(t *testing.T) {
 		data string
 		ok   bool
 	}{
-		"a bomb":                  {data: bomb.String()},
-		"a bomb behind the first": {data: "a: b\n---\n" + bomb.String()},
-		"an alias of itself":      {data: "a: &a [*a]\n"},
-		"honest aliases":          {data: "a: &a {b: c}\nd: *a\ne: *a\n", ok: true},
-		"no YAML":                 {data: "#!/bin/sh\nx=& *y\n\t: [", ok: true},
-		"binary":                  {data: "\xff\xfe\x00", ok: true},
+		"alias bomb":                        {data: bomb.String()},
+		"alias bomb in the second document": {data: "a: b\n---\n" + bomb.String()},
+		"alias that contains itself":        {data: "a: &a [*a]\n"},
+		"small aliases":                     {data: "a: &a {b: c}\nd: *a\ne: *a\n", ok: true},
+		"not YAML":                          {data: "#!/bin/sh\nx=& *y\n\t: [", ok: true},
+		"binary":                            {data: "\xff\xfe\x00", ok: true},
 	} {
-		err := Bounded("f.yaml", []byte(tc.data))
+		err := CheckAliasExpansion("f.yaml", []byte(tc.data))
 		if (err == nil) != tc.ok {
 			t.Errorf("%s: got %v", name, err)
 		}

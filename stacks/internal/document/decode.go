@@ -12,10 +12,11 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// Lines of the fields of a decoded document, by path such as spec.components[2].name.
+// Lines are the line numbers of the fields of a decoded document, by path such as
+// spec.components[2].name.
 type Lines map[string]int
 
-// Of is the line of the field, or of the nearest one around it.
+// Of returns the line of a field, or of its innermost known parent.
 func (l Lines) Of(path string) int {
 	for {
 		if line, ok := l[path]; ok {
@@ -29,7 +30,7 @@ func (l Lines) Of(path string) int {
 	}
 }
 
-// Problem is a field that doesn't fit.
+// Problem is an unknown, duplicate or malformed field.
 type Problem struct {
 	Path       string
 	Line       int
@@ -37,11 +38,11 @@ type Problem struct {
 	Suggestion string
 }
 
-// Decode fills the struct that into points to. Every key must be a field (by its
-// json tag), once and of the right type; everything that is not is reported.
+// Decode decodes node into the struct that into points to. Decode reports every key that is not a
+// field (by its json tag), that is a duplicate, or whose value has the wrong type.
 func Decode(file string, node *yaml.Node, into any) (Lines, []Problem) {
 	d := &decoder{converter: converter{file: file}, lines: Lines{}}
-	d.into(node, reflect.ValueOf(into).Elem(), "", 0)
+	d.decode(node, reflect.ValueOf(into).Elem(), "", 0)
 	return d.lines, d.problems
 }
 
@@ -55,7 +56,7 @@ func (d *decoder) report(n *yaml.Node, path, suggestion, format string, args ...
 	d.problems = append(d.problems, Problem{Path: path, Line: n.Line, Message: fmt.Sprintf(format, args...), Suggestion: suggestion})
 }
 
-func (d *decoder) into(n *yaml.Node, v reflect.Value, path string, depth int) {
+func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string, depth int) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
@@ -70,28 +71,28 @@ func (d *decoder) into(n *yaml.Node, v reflect.Value, path string, depth int) {
 		return
 	}
 	if own, ok := v.Addr().Interface().(json.Unmarshaler); ok {
-		d.unmarshal(n, own, path)
+		d.decodeUnmarshaler(n, own, path)
 		return
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		d.into(n, v.Elem(), path, depth)
+		d.decode(n, v.Elem(), path, depth)
 	case reflect.Struct:
-		d.object(n, v, path, depth)
+		d.decodeStruct(n, v, path, depth)
 	case reflect.Slice:
-		d.list(n, v, path, depth)
+		d.decodeList(n, v, path, depth)
 	case reflect.Map, reflect.Interface:
-		d.free(n, v, path)
+		d.decodeFreeForm(n, v, path)
 	default:
-		d.scalarInto(n, v, path)
+		d.decodeScalar(n, v, path)
 	}
 }
 
-// unmarshal is for types that read JSON themselves, such as durations.
-func (d *decoder) unmarshal(n *yaml.Node, into json.Unmarshaler, path string) {
+// decodeUnmarshaler decodes types with their own UnmarshalJSON, such as durations.
+func (d *decoder) decodeUnmarshaler(n *yaml.Node, into json.Unmarshaler, path string) {
 	value, err := d.value(n, 0)
-	for _, e := range problem.All(err) {
+	for _, e := range problem.Flatten(err) {
 		d.problems = append(d.problems, Problem{Path: path, Line: e.Line, Message: fmt.Sprintf("field %q: %s", path, e.Message)})
 	}
 	if err != nil {
@@ -105,13 +106,13 @@ func (d *decoder) unmarshal(n *yaml.Node, into json.Unmarshaler, path string) {
 		return
 	}
 	if _, isString := value.(string); isString {
-		d.report(n, path, "", "field %q is wrong: %s", path, err)
+		d.report(n, path, "", "field %q is invalid: %s", path, err)
 		return
 	}
 	d.report(n, path, "", "field %q cannot be %s", path, KindName(n))
 }
 
-func (d *decoder) object(n *yaml.Node, v reflect.Value, path string, depth int) {
+func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, path string, depth int) {
 	if n.Kind != yaml.MappingNode {
 		d.report(n, path, "", "field %q must be a mapping, not %s", path, KindName(n))
 		return
@@ -123,7 +124,7 @@ func (d *decoder) object(n *yaml.Node, v reflect.Value, path string, depth int) 
 		name := key.Value
 		field := Join(path, name)
 		if first, twice := seen[name]; twice {
-			d.report(key, field, "", "field %q is there twice, first in line %d", field, first)
+			d.report(key, field, "", "field %q is set twice, first on line %d", field, first)
 			continue
 		}
 		seen[name] = key.Line
@@ -133,26 +134,26 @@ func (d *decoder) object(n *yaml.Node, v reflect.Value, path string, depth int) 
 			continue
 		}
 		d.lines[field] = key.Line
-		d.into(value, v.FieldByIndex(index), field, depth+1)
+		d.decode(value, v.FieldByIndex(index), field, depth+1)
 	}
 }
 
-func (d *decoder) list(n *yaml.Node, v reflect.Value, path string, depth int) {
+func (d *decoder) decodeList(n *yaml.Node, v reflect.Value, path string, depth int) {
 	if n.Kind != yaml.SequenceNode {
 		d.report(n, path, "", "field %q must be a list, not %s", path, KindName(n))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
 	for i, item := range n.Content {
-		d.into(item, v.Index(i), fmt.Sprintf("%s[%d]", path, i), depth+1)
+		d.decode(item, v.Index(i), fmt.Sprintf("%s[%d]", path, i), depth+1)
 	}
 }
 
-// free is a part whose keys are not ours: values, schemas.
-func (d *decoder) free(n *yaml.Node, v reflect.Value, path string) {
+// decodeFreeForm decodes a field with arbitrary keys, such as values and schemas.
+func (d *decoder) decodeFreeForm(n *yaml.Node, v reflect.Value, path string) {
 	value, err := d.value(n, 0)
 	if err != nil {
-		for _, e := range problem.All(err) {
+		for _, e := range problem.Flatten(err) {
 			d.problems = append(d.problems, Problem{Path: path, Line: e.Line, Message: fmt.Sprintf("field %q: %s", path, e.Message)})
 		}
 		return
@@ -181,7 +182,7 @@ func (d *decoder) free(n *yaml.Node, v reflect.Value, path string) {
 	v.Set(reflect.ValueOf(out))
 }
 
-func (d *decoder) scalarInto(n *yaml.Node, v reflect.Value, path string) {
+func (d *decoder) decodeScalar(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.ScalarNode {
 		d.report(n, path, "", "field %q must be %s, not %s", path, typeName(v.Kind()), KindName(n))
 		return
@@ -224,7 +225,8 @@ func typeName(k reflect.Kind) string {
 	return "a whole number"
 }
 
-// FieldsOf are the fields of a struct by their JSON names.
+// FieldsOf returns the indexes of the fields of a struct by JSON name, and the names in declaration
+// order.
 func FieldsOf(t reflect.Type) (map[string][]int, []string) {
 	fields := map[string][]int{}
 	var names []string

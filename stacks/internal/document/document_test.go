@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Values are those that kubectl would see.
+// Values are the same as in kubectl.
 func TestValue(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: 1":                                  `{"a":1}`,
@@ -48,7 +48,7 @@ func TestValue(t *testing.T) {
 	}
 }
 
-// To kustomize, yes is a string: a ConfigMap with it is one that works.
+// In kustomize, yes is a string, so it is valid in the data of a ConfigMap.
 func TestKustomizeDialect(t *testing.T) {
 	docs, err := Parse("f.yaml", []byte("a: yes\nb: true\nc: off\n"))
 	if err != nil {
@@ -60,12 +60,12 @@ func TestKustomizeDialect(t *testing.T) {
 	}
 }
 
-func TestValueRefuses(t *testing.T) {
+func TestValueRejectsInvalidDocuments(t *testing.T) {
 	for text, want := range map[string]string{
-		"a: 1\nb: 2\na: 3":       `f.yaml:3: the key "a" is there twice, first in line 1`,
-		"1: a\n\"1\": b":         `f.yaml:2: the key "1" is there twice`,
-		"a: .nan":                `f.yaml:1: JSON has no such number`,
-		"a: -.inf":               `JSON has no such number`,
+		"a: 1\nb: 2\na: 3":       `f.yaml:3: the key "a" is set twice, first on line 1`,
+		"1: a\n\"1\": b":         `f.yaml:2: the key "1" is set twice`,
+		"a: .nan":                `f.yaml:1: JSON does not support this number`,
+		"a: -.inf":               `JSON does not support this number`,
 		"a: 9223372036854775808": `the number is larger than`,
 		"? [a]\n: b":             `f.yaml:1: a key must be a string`,
 		"~: b":                   `a key must be a string`,
@@ -114,7 +114,7 @@ type sample struct {
 }
 
 func TestDecode(t *testing.T) {
-	node, err := Single("f.yaml", []byte("name: y\non: on\ncount: 3\ninner: &i {name: x}\nlist: [*i, {count: 1}]\nfree: {a: [1]}\nmarks: {k: v}\n"))
+	node, err := ParseSingle("f.yaml", []byte("name: y\non: on\ncount: 3\ninner: &i {name: x}\nlist: [*i, {count: 1}]\nfree: {a: [1]}\nmarks: {k: v}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestDecode(t *testing.T) {
 	if lines.Of("list[1].count") != 5 || lines.Of("free.a[0]") != 6 || lines.Of("gone") != 1 {
 		t.Errorf("lines: %v", lines)
 	}
-	node, err = Single("f.yaml", []byte("name: [1]\non: maybe\ncount: 1.5\nsmall: 300\ninner: 3\nlist: {}\nfree: [1]\nmarks: {k: 1}\nNAME: x\n<<: {}\n"))
+	node, err = ParseSingle("f.yaml", []byte("name: [1]\non: maybe\ncount: 1.5\nsmall: 300\ninner: 3\nlist: {}\nfree: [1]\nmarks: {k: 1}\nNAME: x\n<<: {}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// FuzzValue: any file is plain values that JSON can hold, or refused with a place
-// that is in it.
+// FuzzValue decodes arbitrary files. The result is either values that JSON supports, or an error
+// with the file and a line in it.
 func FuzzValue(f *testing.F) {
 	for _, seed := range []string{
 		"a: 1\n---\nb: [x, 2.5, yes, ~]\n", "a: &a [*a]\n", "a: &a {b: 1}\nc: {<<: *a, <<: [*a, {d: 2}]}\n", "? [a]\n: b\n", "1: a\ntrue: b\n",
@@ -21,11 +21,11 @@ func FuzzValue(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		docs, err := Parse("f.yaml", data)
-		placed(t, data, err)
+		checkLocated(t, data, err)
 		for _, d := range docs {
 			for _, dialect := range []Dialect{Kubectl, Kustomize} {
 				v, err := dialect.Value("f.yaml", d.Root)
-				placed(t, data, err)
+				checkLocated(t, data, err)
 				if err != nil {
 					continue
 				}
@@ -34,11 +34,11 @@ func FuzzValue(f *testing.F) {
 				}
 			}
 		}
-		placed(t, data, Bounded("f.yaml", data))
+		checkLocated(t, data, CheckAliasExpansion("f.yaml", data))
 	})
 }
 
-func placed(t *testing.T, data []byte, err error) {
+func checkLocated(t *testing.T, data []byte, err error) {
 	t.Helper()
 	if err == nil {
 		return

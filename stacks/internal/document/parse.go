@@ -1,6 +1,5 @@
-// Package document reads YAML and JSON the way kubectl understands them, but
-// strictly: UTF-8, no duplicate keys, bounded size, depth and alias expansion, and
-// with the line of everything.
+// Package document parses YAML and JSON with the same result as kubectl, but strictly: only UTF-8,
+// no duplicate keys, and bounded size, depth and alias expansion. Errors have line numbers.
 package document
 
 import (
@@ -29,13 +28,13 @@ const (
 type Document struct {
 	// Root is the document's value.
 	Root *yaml.Node
-	// Line where it begins.
+	// Line where the document begins.
 	Line int
 	// Index of the document in its file.
 	Index int
 }
 
-// Parse splits a file into documents. Empty ones are left out.
+// Parse splits a file into documents. It skips empty documents.
 func Parse(file string, data []byte) ([]Document, error) {
 	if at := invalidUTF8(data); at >= 0 {
 		return nil, &problem.Error{File: file, Line: lineAt(data, at), Message: "the file is not UTF-8"}
@@ -44,7 +43,7 @@ func Parse(file string, data []byte) ([]Document, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	for i := 0; ; i++ {
 		var doc yaml.Node
-		err := decode(decoder, &doc)
+		err := decodeRecovering(decoder, &doc)
 		if errors.Is(err, io.EOF) {
 			return out, nil
 		}
@@ -66,8 +65,8 @@ func Parse(file string, data []byte) ([]Document, error) {
 	}
 }
 
-// Single parses a file that must hold one document.
-func Single(file string, data []byte) (*yaml.Node, error) {
+// ParseSingle parses a file that must have exactly one document.
+func ParseSingle(file string, data []byte) (*yaml.Node, error) {
 	docs, err := Parse(file, data)
 	if err != nil {
 		return nil, err
@@ -78,21 +77,21 @@ func Single(file string, data []byte) (*yaml.Node, error) {
 	case 1:
 		return docs[0].Root, nil
 	default:
-		return nil, &problem.Error{File: file, Line: docs[1].Line, Message: "the file must hold one document, and this is another"}
+		return nil, &problem.Error{File: file, Line: docs[1].Line, Message: "the file must have one YAML document, and this is the second"}
 	}
 }
 
-// decode turns a panic of the parser into an error.
-func decode(d *yaml.Decoder, into *yaml.Node) (err error) {
+// decodeRecovering decodes the next document and returns a panic of the parser as an error.
+func decodeRecovering(d *yaml.Decoder, into *yaml.Node) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("the parser gave up: %v", r)
+			err = fmt.Errorf("the parser panicked: %v", r)
 		}
 	}()
 	return d.Decode(into)
 }
 
-// The parser has no typed errors: the line is only in their text.
+// syntaxLine matches the line number in a parser error, because the parser has no typed errors.
 var syntaxLine = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?((?s).*)$`)
 
 func syntaxError(err error) (int, string) {

@@ -10,14 +10,15 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// yaml11Bools are words that kubectl and Helm take for booleans and YAML 1.2 does not.
+// yaml11Bools are the booleans of YAML 1.1, which kubectl and Helm accept. In YAML 1.2, they are
+// strings.
 var yaml11Bools = map[string]bool{
 	"y": true, "Y": true, "yes": true, "Yes": true, "YES": true, "on": true, "On": true, "ON": true,
 	"n": false, "N": false, "no": false, "No": false, "NO": false, "off": false, "Off": false, "OFF": false,
 }
 
-// Dialect is whose YAML it is: yes and on are booleans to kubectl and Helm, and
-// strings to kustomize.
+// Dialect is a dialect of YAML: yes and on are booleans for kubectl and Helm, and strings for
+// kustomize.
 type Dialect int
 
 // Dialects.
@@ -26,19 +27,19 @@ const (
 	Kustomize
 )
 
-// Value turns a node into maps, slices, strings, bools, int64, float64 and nil.
+// Value converts a node to maps, slices, strings, bools, int64, float64 and nil.
 func (d Dialect) Value(file string, node *yaml.Node) (any, error) {
 	c := converter{file: file, dialect: d}
 	return c.value(node, 0)
 }
 
-// Value is what kubectl sees.
+// Value converts a node in the dialect of kubectl.
 func Value(file string, node *yaml.Node) (any, error) { return Kubectl.Value(file, node) }
 
-// Map is Value for a node that must be a mapping.
+// Map is like Value, for a node that must be a mapping.
 func Map(file string, node *yaml.Node) (map[string]any, error) { return Kubectl.Map(file, node) }
 
-// Map is Value for a node that must be a mapping.
+// Map is like Value, for a node that must be a mapping.
 func (d Dialect) Map(file string, node *yaml.Node) (map[string]any, error) {
 	v, err := d.Value(file, node)
 	if err != nil {
@@ -51,7 +52,7 @@ func (d Dialect) Map(file string, node *yaml.Node) (map[string]any, error) {
 	return m, nil
 }
 
-// KindName says what a node is, for people.
+// KindName describes the type of a node for messages, with an article.
 func KindName(node *yaml.Node) string {
 	switch node.Kind {
 	case yaml.MappingNode:
@@ -72,23 +73,23 @@ func KindName(node *yaml.Node) string {
 	return "a string"
 }
 
-// converter counts what it makes, so that aliases can't multiply without bound.
+// converter converts nodes to values. It counts the values, so that alias expansion is bounded.
 type converter struct {
 	file    string
 	dialect Dialect
 	nodes   int
 }
 
-func (c *converter) fail(n *yaml.Node, format string, args ...any) error {
+func (c *converter) errorf(n *yaml.Node, format string, args ...any) error {
 	return &problem.Error{File: c.file, Line: n.Line, Message: fmt.Sprintf(format, args...)}
 }
 
 func (c *converter) value(n *yaml.Node, depth int) (any, error) {
 	if c.nodes++; c.nodes > MaxNodes {
-		return nil, c.fail(n, "the document has more than %d values once its aliases are expanded", MaxNodes)
+		return nil, c.errorf(n, "the document has more than %d values once its aliases are expanded", MaxNodes)
 	}
 	if depth > MaxDepth {
-		return nil, c.fail(n, "the document is nested deeper than %d levels", MaxDepth)
+		return nil, c.errorf(n, "the document is nested deeper than %d levels", MaxDepth)
 	}
 	switch n.Kind {
 	case yaml.AliasNode:
@@ -108,7 +109,7 @@ func (c *converter) value(n *yaml.Node, depth int) (any, error) {
 	case yaml.ScalarNode:
 		return c.scalar(n)
 	}
-	return nil, c.fail(n, "this is neither a mapping, a list nor a value")
+	return nil, c.errorf(n, "this is neither a mapping, a list nor a value")
 }
 
 func (c *converter) mapping(n *yaml.Node, depth int) (map[string]any, error) {
@@ -126,7 +127,7 @@ func (c *converter) mapping(n *yaml.Node, depth int) (map[string]any, error) {
 			return nil, err
 		}
 		if first, twice := lines[name]; twice {
-			return nil, c.fail(key, "the key %q is there twice, first in line %d", name, first)
+			return nil, c.errorf(key, "the key %q is set twice, first on line %d", name, first)
 		}
 		lines[name] = key.Line
 		if out[name], err = c.value(value, depth+1); err != nil {
@@ -141,7 +142,7 @@ func (c *converter) mapping(n *yaml.Node, depth int) (map[string]any, error) {
 	return out, nil
 }
 
-// merge is the YAML merge key: what is there already stays.
+// merge applies a YAML merge key. Existing keys take precedence.
 func (c *converter) merge(out map[string]any, n *yaml.Node, depth int) error {
 	v, err := c.value(n, depth+1)
 	if err != nil {
@@ -154,7 +155,7 @@ func (c *converter) merge(out map[string]any, n *yaml.Node, depth int) error {
 	for _, item := range list {
 		m, ok := item.(map[string]any)
 		if !ok {
-			return c.fail(n, "a merge key (<<) takes a mapping or a list of mappings")
+			return c.errorf(n, "a merge key (<<) takes a mapping or a list of mappings")
 		}
 		for k, v := range m {
 			if _, there := out[k]; !there {
@@ -170,12 +171,12 @@ func (c *converter) key(n *yaml.Node) (string, error) {
 		n = n.Alias
 	}
 	if n.Kind != yaml.ScalarNode {
-		return "", c.fail(n, "a key must be a string")
+		return "", c.errorf(n, "a key must be a string")
 	}
 	if n.ShortTag() == "!!null" {
-		return "", c.fail(n, "a key must be a string")
+		return "", c.errorf(n, "a key must be a string")
 	}
-	// As it is written: nobody who writes the key n or on means false or true.
+	// Keep the key as written: the keys n and on do not mean false and true.
 	return n.Value, nil
 }
 
@@ -186,7 +187,7 @@ func (c *converter) scalar(n *yaml.Node) (any, error) {
 	case "!!bool":
 		var b bool
 		if err := n.Decode(&b); err != nil {
-			return nil, c.fail(n, "a boolean is expected here")
+			return nil, c.errorf(n, "a boolean is expected here")
 		}
 		return b, nil
 	case "!!int", "!!float":
@@ -201,18 +202,18 @@ func (c *converter) scalar(n *yaml.Node) (any, error) {
 	case "!!binary":
 		var s string
 		if err := n.Decode(&s); err != nil {
-			return nil, c.fail(n, "base64 is expected after !!binary")
+			return nil, c.errorf(n, "base64 is expected after !!binary")
 		}
 		return s, nil
 	}
-	// Timestamps and tags of others are strings to kubectl.
+	// kubectl treats timestamps and custom tags as strings.
 	return n.Value, nil
 }
 
 func (c *converter) number(n *yaml.Node) (any, error) {
 	var v any
 	if err := n.Decode(&v); err != nil {
-		return nil, c.fail(n, "a number is expected here")
+		return nil, c.errorf(n, "a number is expected here")
 	}
 	switch v := v.(type) {
 	case int:
@@ -220,14 +221,14 @@ func (c *converter) number(n *yaml.Node) (any, error) {
 	case int64:
 		return v, nil
 	case uint64:
-		return nil, c.fail(n, "the number is larger than %s", strconv.Itoa(math.MaxInt64))
+		return nil, c.errorf(n, "the number is larger than %s", strconv.Itoa(math.MaxInt64))
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, c.fail(n, "JSON has no such number")
+			return nil, c.errorf(n, "JSON does not support this number")
 		}
 		return v, nil
 	case string:
 		return v, nil
 	}
-	return nil, c.fail(n, "a number is expected here")
+	return nil, c.errorf(n, "a number is expected here")
 }

@@ -6,9 +6,10 @@ import (
 	"github.com/google/cel-go/common/operators"
 )
 
-// loosen makes dynamic the literals that a condition chooses between. CEL wants both
-// of one type, and overrides with different keys are not: {'values': {}} and {'images': []}.
-func loosen(parsed *cel.Ast) {
+// makeBranchesDynamic gives map and list literals in the branches of a conditional the type dyn.
+// CEL requires both branches to have the same type, but overrides with different keys do not:
+// {'values': {}} and {'images': []}.
+func makeBranchesDynamic(parsed *cel.Ast) {
 	native := parsed.NativeRep()
 	factory := ast.NewExprFactory()
 	next := ast.MaxID(native)
@@ -24,7 +25,7 @@ func loosen(parsed *cel.Ast) {
 			next++
 			inner.RenumberIDs(func(old int64) int64 {
 				next++
-				// Errors still find their place in the source.
+				// Keep the source positions for error messages.
 				if at, ok := native.SourceInfo().GetOffsetRange(old); ok {
 					native.SourceInfo().SetOffsetRange(next, at)
 				}

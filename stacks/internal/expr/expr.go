@@ -1,4 +1,4 @@
-// Package expr compiles and runs the CEL of stacks, within limits.
+// Package expr compiles and evaluates the CEL expressions of parameters.map, within limits.
 package expr
 
 import (
@@ -39,7 +39,7 @@ var mapEnv = sync.OnceValues(func() (*cel.Env, error) {
 		cel.Variable("version", cel.StringType))...)
 })
 
-// Map is the expression that turns parameters into an override.
+// Map is the compiled expression that maps parameters to an override.
 type Map struct{ program cel.Program }
 
 // NewMap compiles the map expression of a component.
@@ -55,14 +55,14 @@ func NewMap(source string) (*Map, error) {
 	return &Map{program: program}, nil
 }
 
-// Eval runs the expression.
+// Eval evaluates the expression.
 func (m *Map) Eval(ctx context.Context, params, stack map[string]any, version string) (map[string]any, error) {
-	out, err := run(ctx, m.program, map[string]any{"params": nonNil(params), "stack": nonNil(stack), "version": version})
+	out, err := evaluate(ctx, m.program, map[string]any{"params": nonNil(params), "stack": nonNil(stack), "version": version})
 	if err != nil {
 		return nil, err
 	}
 	left := maxValues
-	v, err := native(out, &left, 0)
+	v, err := toNative(out, &left, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func compile(env *cel.Env, source string, want types.Kind) (cel.Program, error) 
 	}
 	ast, issues := env.Parse(source)
 	if issues.Err() == nil {
-		loosen(ast)
+		makeBranchesDynamic(ast)
 		ast, issues = env.Check(ast)
 	}
 	if issues.Err() != nil {
@@ -90,7 +90,7 @@ func compile(env *cel.Env, source string, want types.Kind) (cel.Program, error) 
 		return nil, &problem.Error{Message: "does not compile: " + strings.Join(lines, "; "), Err: issues.Err()}
 	}
 	if got := ast.OutputType(); got.Kind() != want && got.Kind() != types.DynKind {
-		return nil, &problem.Error{Message: fmt.Sprintf("must return %s, not %s", wanted(want), got)}
+		return nil, &problem.Error{Message: fmt.Sprintf("must return %s, not %s", kindName(want), got)}
 	}
 	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.InterruptCheckFrequency(100), cel.EvalOptions(cel.OptOptimize))
 	if err != nil {
@@ -99,14 +99,14 @@ func compile(env *cel.Env, source string, want types.Kind) (cel.Program, error) 
 	return program, nil
 }
 
-func wanted(k types.Kind) string {
+func kindName(k types.Kind) string {
 	if k == types.BoolKind {
 		return "true or false"
 	}
 	return "a map"
 }
 
-func run(ctx context.Context, program cel.Program, vars map[string]any) (out ref.Val, err error) {
+func evaluate(ctx context.Context, program cel.Program, vars map[string]any) (out ref.Val, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = &problem.Error{Message: fmt.Sprintf("failed: %v", r)}
@@ -126,10 +126,11 @@ func nonNil(m map[string]any) map[string]any {
 	return m
 }
 
-// native turns a CEL value into plain JSON values with whole numbers kept whole.
-func native(v ref.Val, left *int, depth int) (any, error) {
+// toNative converts a CEL value to plain JSON values, with integers as int64. left is the remaining
+// number of values.
+func toNative(v ref.Val, left *int, depth int) (any, error) {
 	if *left--; *left < 0 || depth > maxDepth {
-		return nil, &problem.Error{Message: "returns too much"}
+		return nil, &problem.Error{Message: "returns too many or too deeply nested values"}
 	}
 	switch v := v.(type) {
 	case types.Null:
@@ -151,11 +152,11 @@ func native(v ref.Val, left *int, depth int) (any, error) {
 	case types.String:
 		return string(v), nil
 	case traits.Mapper:
-		return nativeMap(v, left, depth)
+		return toNativeMap(v, left, depth)
 	case traits.Lister:
 		out := []any{}
 		for it := v.Iterator(); it.HasNext() == types.True; {
-			item, err := native(it.Next(), left, depth+1)
+			item, err := toNative(it.Next(), left, depth+1)
 			if err != nil {
 				return nil, err
 			}
@@ -166,7 +167,7 @@ func native(v ref.Val, left *int, depth int) (any, error) {
 	return nil, &problem.Error{Message: fmt.Sprintf("returns a %s, which JSON doesn't have", v.Type().TypeName())}
 }
 
-func nativeMap(v traits.Mapper, left *int, depth int) (any, error) {
+func toNativeMap(v traits.Mapper, left *int, depth int) (any, error) {
 	out := map[string]any{}
 	for it := v.Iterator(); it.HasNext() == types.True; {
 		key := it.Next()
@@ -174,7 +175,7 @@ func nativeMap(v traits.Mapper, left *int, depth int) (any, error) {
 		if !ok {
 			return nil, &problem.Error{Message: "returns a map whose keys are not strings"}
 		}
-		item, err := native(v.Get(key), left, depth+1)
+		item, err := toNative(v.Get(key), left, depth+1)
 		if err != nil {
 			return nil, err
 		}

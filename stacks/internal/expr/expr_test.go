@@ -36,7 +36,7 @@ func TestMap(t *testing.T) {
 	}
 }
 
-func TestMapRefuses(t *testing.T) {
+func TestMapRejectsInvalidExpressions(t *testing.T) {
 	for source, want := range map[string]string{
 		`params.on ? {'a': prams} : {}`: `undeclared reference to 'prams' (in container '') (at 1:19 of the expression)`,
 		`params.`:                       `does not compile: Syntax error`,
@@ -62,7 +62,7 @@ func TestMapRefuses(t *testing.T) {
 	}
 }
 
-func TestEvalStops(t *testing.T) {
+func TestEvalStopsWhenCanceled(t *testing.T) {
 	m, err := NewMap(`{'a': [1,2,3,4,5,6,7,8,9,10].map(a, [1,2,3,4,5,6,7,8,9,10].map(b, [1,2,3,4,5,6,7,8,9,10].map(c, a + b + c)))}`)
 	if err != nil {
 		t.Fatal(err)
@@ -70,12 +70,12 @@ func TestEvalStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := m.Eval(ctx, nil, nil, ""); err == nil {
-		t.Errorf("a stopped evaluation ended with %v", err)
+		t.Error("evaluation with a canceled context succeeded")
 	}
 }
 
-// What an expression returns is bounded by itself: a list of the parameters costs
-// nothing to return.
+// The size of the result has its own limit, because returning a list from the parameters costs
+// nothing.
 func TestResultsAreBounded(t *testing.T) {
 	many := make([]any, maxValues)
 	for i := range many {
@@ -90,11 +90,11 @@ func TestResultsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, x := range map[string]any{"many values": many, "deep values": deep} {
-		if _, err := m.Eval(t.Context(), map[string]any{"x": x}, nil, ""); err == nil || !strings.Contains(err.Error(), "returns too much") {
+		if _, err := m.Eval(t.Context(), map[string]any{"x": x}, nil, ""); err == nil || !strings.Contains(err.Error(), "returns too many or too deeply nested values") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if _, err := m.Eval(t.Context(), map[string]any{"x": many[:maxValues-3]}, nil, ""); err != nil {
-		t.Errorf("not more than is allowed: %v", err)
+		t.Errorf("exactly as many values as allowed: %v", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/ksctl/gitops/stacks/internal/source"
 )
 
-// TestChartFilesAreBounded: with those of its subcharts, at any depth.
+// The limit of files includes the files of subcharts, at any depth.
 func TestChartFilesAreBounded(t *testing.T) {
 	sub := []string{"sub/Chart.yaml", "apiVersion: v2\nname: sub\nversion: 1.0.0\n"}
 	for i := range DefaultLimits().Files - 1 {
@@ -18,9 +18,9 @@ func TestChartFilesAreBounded(t *testing.T) {
 	root := t.TempDir()
 	for name, files := range map[string][]string{
 		"direct.tgz": append([]string{"c/Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n", "c/more", ""}, asMain(sub)...),
-		"within.tgz": {"c/Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n", "c/charts/sub-1.0.0.tgz", string(zipped(t, archiveOf(t, sub...)))},
+		"within.tgz": {"c/Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n", "c/charts/sub-1.0.0.tgz", string(gzipped(t, archiveOf(t, sub...)))},
 	} {
-		write(t, filepath.Join(root, name), zipped(t, archiveOf(t, files...)))
+		write(t, filepath.Join(root, name), gzipped(t, archiveOf(t, files...)))
 		tree, err := source.Open(root)
 		if err != nil {
 			t.Fatal(err)
@@ -29,12 +29,12 @@ func TestChartFilesAreBounded(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "more than 20000 files") {
 			t.Errorf("%s: %v", name, err)
 		}
-		typed(t, err)
+		checkTyped(t, err)
 		_ = tree.Close()
 	}
 }
 
-// asMain has the files of a subchart in the folder of the chart.
+// asMain moves the files of a subchart to the folder of the chart.
 func asMain(files []string) []string {
 	var out []string
 	for i := 2; i < len(files); i += 2 {
@@ -43,7 +43,7 @@ func asMain(files []string) []string {
 	return out
 }
 
-func TestCallsAreBoundedExactly(t *testing.T) {
+func TestFunctionCallsAreBounded(t *testing.T) {
 	for call, allowed := range map[string]bool{
 		fmt.Sprintf(`repeat %d "a" | len`, maxRepeat):      true,
 		fmt.Sprintf(`repeat %d "a" | len`, maxRepeat+1):    false,
@@ -55,7 +55,7 @@ func TestCallsAreBoundedExactly(t *testing.T) {
 		fmt.Sprintf(`untilStep 0 %d 1 | len`, maxLoop+1):   false,
 		fmt.Sprintf(`untilStep 0 -%d -1 | len`, maxLoop+1): false,
 	} {
-		if out, err := exec(t, fresh("a"), "{{ "+call+" }}"); (err == nil) != allowed {
+		if out, err := execTemplate(t, newTemplateFuncs("a"), "{{ "+call+" }}"); (err == nil) != allowed {
 			t.Errorf("%s: %s, %v", call, out, err)
 		}
 	}

@@ -1,4 +1,4 @@
-// Package helm renders charts, client-side and deterministically.
+// Package helm loads charts and renders them client-side and deterministically.
 package helm
 
 import (
@@ -23,16 +23,16 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// Limits of one chart, its subcharts included and unpacked.
+// Limits are the limits of one unpacked chart, including its subcharts.
 type Limits struct {
 	Bytes int64
 	Files int
 }
 
-// DefaultLimits are far above what charts need.
+// DefaultLimits returns limits that are far above the size of usual charts.
 func DefaultLimits() Limits { return Limits{Bytes: 64 << 20, Files: 20_000} }
 
-// orDefaults has the default in place of what is 0.
+// orDefaults returns l with the defaults for limits that are 0.
 func (l Limits) orDefaults() Limits {
 	d := DefaultLimits()
 	if l.Bytes == 0 {
@@ -48,23 +48,24 @@ func (l Limits) tooManyBytes() string {
 	return fmt.Sprintf("the chart has more than %d bytes (--chart-max-bytes)", l.Bytes)
 }
 
-// Chart is a chart of the source, or one that was fetched.
+// Chart is a chart in the source, or a fetched chart.
 type Chart struct {
-	// Path below the root of the source; what a fetched one is called.
+	// Path below the root of the source. For a fetched chart, its name and version.
 	Path string
-	// Digest of its files.
+	// Digest of the chart's files.
 	Digest string
 
 	limits Limits
 	files  []*archive.BufferedFile
-	// needs are the charts of repositories that it does not bring.
-	needs []Dependency
-	// pristine is for reading only; rendering changes a chart.
+	// required are the dependencies to fetch.
+	required []Dependency
+	// pristine is the parsed chart. It is read-only: render a copy from load, because rendering
+	// modifies a chart.
 	pristine *chart.Chart
 }
 
-// Open reads a chart: a folder, or a .tgz. A folder may lack charts of repositories;
-// its Needs have to be given to With before it renders. Limits that are 0 are the defaults.
+// Open reads a chart from a folder or a .tgz. A chart in a folder may have RequiredDependencies:
+// fetch them and call WithDependencies before Render. Limits that are 0 mean the defaults.
 func Open(tree *source.Tree, dir string, limits Limits) (*Chart, error) {
 	c := &Chart{Path: dir, limits: limits.orDefaults()}
 	left := c.limits.Bytes
@@ -78,19 +79,20 @@ func Open(tree *source.Tree, dir string, limits Limits) (*Chart, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.open(); err != nil {
+	if err := c.parse(); err != nil {
 		return nil, err
 	}
-	if err := c.renders(); err != nil {
+	if err := c.checkNotLibrary(); err != nil {
 		return nil, err
 	}
 	if folder {
-		return c, c.complete(tree, &left)
+		return c, c.resolveDependencies(tree, &left)
 	}
-	return c, c.lacksNothing("which is not packed with it; pack it (helm dependency build, then helm package), or commit the chart as a folder")
+	return c, c.checkComplete("which is not in the archive; package the chart again (helm dependency build, then helm package), or commit the chart as a folder")
 }
 
-// OpenFetched reads a chart from the folder that its archive was unpacked in.
+// OpenFetched reads a chart from the folder with its unpacked archive. called is the chart's Path
+// in messages.
 func OpenFetched(root, called string, limits Limits) (*Chart, error) {
 	limits = limits.orDefaults()
 	left := limits.Bytes
@@ -98,10 +100,10 @@ func OpenFetched(root, called string, limits Limits) (*Chart, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c, c.renders()
+	return c, c.checkNotLibrary()
 }
 
-// openUnpacked reads a chart of at most left bytes, which is not one that renders by itself, perhaps.
+// openUnpacked reads an unpacked chart of at most left bytes. It may be a library chart.
 func openUnpacked(root, called string, limits Limits, left *int64) (*Chart, error) {
 	tree, err := source.Open(root)
 	if err != nil {
@@ -114,21 +116,21 @@ func openUnpacked(root, called string, limits Limits, left *int64) (*Chart, erro
 		return nil, err
 	}
 	if len(top) != 1 || !top[0].IsDir() {
-		return nil, c.fail("", "this is not a chart archive: one folder is expected in it, with the chart")
+		return nil, c.errorf("", "this is not a chart archive: it must have exactly one folder, with the chart")
 	}
 	if c.files, err = readFiles(tree, top[0].Name(), ignore.Empty(), limits, left); err != nil {
 		return nil, err
 	}
-	if err := c.open(); err != nil {
+	if err := c.parse(); err != nil {
 		return nil, err
 	}
-	// Nobody can change it where it came from.
-	return c, c.lacksNothing("which is not packed with it; who publishes it has to (helm dependency build, then helm package), or vendor the chart in the source with its dependencies")
+	// The user cannot change the chart in its repository, so the advice is another one.
+	return c, c.checkComplete("which is not in the archive; ask the publisher to include it (helm dependency build, then helm package), or vendor the chart in the source with its dependencies")
 }
 
-// open makes a chart of its files.
-func (c *Chart) open() (err error) {
-	if c.files, err = expand(c.Path, c.files, c.limits); err != nil {
+// parse unpacks vendored archives in the files, and sets Digest and pristine.
+func (c *Chart) parse() (err error) {
+	if c.files, err = unpackSubcharts(c.Path, c.files, c.limits); err != nil {
 		return err
 	}
 	c.Digest = digest(c.files)
@@ -136,15 +138,15 @@ func (c *Chart) open() (err error) {
 	return err
 }
 
-// renders refuses a chart that is only for others to depend on.
-func (c *Chart) renders() error {
+// checkNotLibrary returns an error for a library chart.
+func (c *Chart) checkNotLibrary() error {
 	if c.pristine.Metadata.Type == "library" {
-		return c.fail("Chart.yaml", "this is a library chart, which renders nothing")
+		return c.errorf("Chart.yaml", "this is a library chart, which renders nothing")
 	}
 	return nil
 }
 
-func (c *Chart) fail(file, format string, args ...any) *problem.Error {
+func (c *Chart) errorf(file, format string, args ...any) *problem.Error {
 	return &problem.Error{File: path.Join(c.Path, file), Message: fmt.Sprintf(format, args...)}
 }
 
@@ -159,40 +161,41 @@ func digest(files []*archive.BufferedFile) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// load parses the files anew, because rendering changes a chart.
+// load parses the files again, because rendering modifies a chart.
 func (c *Chart) load() (*chart.Chart, error) {
 	if !slices.ContainsFunc(c.files, func(f *archive.BufferedFile) bool { return f.Name == "Chart.yaml" }) {
-		return nil, c.fail("", "there is no Chart.yaml: this is not a chart")
+		return nil, c.errorf("", "there is no Chart.yaml: this is not a chart")
 	}
 	loaded, err := loader.LoadFiles(c.files)
 	if err != nil {
 		return nil, &problem.Error{File: c.Path, Message: "the chart cannot be loaded: " + err.Error(), Err: err}
 	}
-	arrange(loaded)
+	sortSubcharts(loaded)
 	return loaded, nil
 }
 
-// arrange puts subcharts in order, the newest of one name first: Helm loads them in
-// any, and takes the first whose version a dependency allows.
-func arrange(ch *chart.Chart) {
+// sortSubcharts sorts subcharts by name, the newest version first. Helm loads them in random order,
+// and uses the first one whose version a dependency allows.
+func sortSubcharts(ch *chart.Chart) {
 	subs := slices.Clone(ch.Dependencies())
 	for _, sub := range subs {
-		arrange(sub)
+		sortSubcharts(sub)
 	}
 	slices.SortStableFunc(subs, func(a, b *chart.Chart) int {
 		if c := strings.Compare(a.Name(), b.Name()); c != 0 {
 			return c
 		}
-		if c := newer(a.Metadata.Version, b.Metadata.Version); c != 0 {
+		if c := compareNewestFirst(a.Metadata.Version, b.Metadata.Version); c != 0 {
 			return c
 		}
-		return bytes.Compare(content(a), content(b))
+		return bytes.Compare(contentDigest(a), contentDigest(b))
 	})
 	ch.SetDependencies(subs...)
 }
 
-// content tells charts of one name and version apart.
-func content(ch *chart.Chart) []byte {
+// contentDigest returns a digest of the chart's files, to distinguish charts with the same name and
+// version.
+func contentDigest(ch *chart.Chart) []byte {
 	sum := sha256.New()
 	for _, f := range slices.SortedFunc(slices.Values(ch.Raw), func(a, b *common.File) int { return strings.Compare(a.Name, b.Name) }) {
 		_, _ = fmt.Fprintf(sum, "%q %d\n", f.Name, len(f.Data))
@@ -201,30 +204,31 @@ func content(ch *chart.Chart) []byte {
 	return sum.Sum(nil)
 }
 
-// newer orders versions that Helm took for such.
-func newer(a, b string) int {
+// compareNewestFirst compares two versions, the newer one first. Versions that cannot be parsed are
+// compared as strings.
+func compareNewestFirst(a, b string) int {
 	v, err := semver.NewVersion(a)
 	w, err2 := semver.NewVersion(b)
 	if err != nil || err2 != nil {
 		return strings.Compare(b, a)
 	}
-	// What is built differently is of one precedence.
+	// Versions that differ only in build metadata have the same precedence.
 	return cmp.Or(w.Compare(v), strings.Compare(b, a))
 }
 
-// Name of the chart.
+// Name returns the name of the chart.
 func (c *Chart) Name() string { return c.pristine.Metadata.Name }
 
-// Version of the chart.
+// Version returns the version of the chart.
 func (c *Chart) Version() string { return c.pristine.Metadata.Version }
 
-// HasSchemas says whether the chart or one of its subcharts has a values.schema.json.
+// HasSchemas returns true if the chart or one of its subcharts has a values.schema.json.
 func (c *Chart) HasSchemas() bool {
 	return slices.ContainsFunc(c.files, func(f *archive.BufferedFile) bool { return path.Base(f.Name) == "values.schema.json" })
 }
 
-// TopLevel are the top-level values that the chart knows.
-func (c *Chart) TopLevel() []string {
+// TopLevelKeys returns the top-level keys of the values that the chart knows.
+func (c *Chart) TopLevelKeys() []string {
 	known := []string{"global", "tags"}
 	for key := range c.pristine.Values {
 		known = append(known, key)

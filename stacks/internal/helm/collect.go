@@ -20,14 +20,14 @@ const (
 	deleteAnnotation = "helm.sh/hook-delete-policy"
 )
 
-// collect parses what templates rendered, and the CRDs beside them.
-func (c *Chart) collect(loaded *chart.Chart, rendered map[string]string) ([]*manifest.Object, []string, error) {
+// collectObjects parses the chart's CRDs and the output of its templates.
+func (c *Chart) collectObjects(loaded *chart.Chart, rendered map[string]string) ([]*manifest.Object, []string, error) {
 	var out []*manifest.Object
 	var warnings []string
 	var errs problem.Errors
 	for _, crd := range loaded.CRDObjects() {
-		objects, err := manifest.Parse(c.file(loaded, crd.Filename), crd.File.Data, true)
-		errs = append(errs, problem.All(err)...)
+		objects, err := manifest.Parse(c.templateFile(loaded, crd.Filename), crd.File.Data, true)
+		errs = append(errs, problem.Flatten(err)...)
 		out = append(out, objects...)
 	}
 	names := make([]string, 0, len(rendered))
@@ -38,10 +38,10 @@ func (c *Chart) collect(loaded *chart.Chart, rendered map[string]string) ([]*man
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		objects, err := manifest.Parse(c.file(loaded, name), []byte(rendered[name]), false)
-		errs = append(errs, problem.All(err)...)
+		objects, err := manifest.Parse(c.templateFile(loaded, name), []byte(rendered[name]), false)
+		errs = append(errs, problem.Flatten(err)...)
 		for _, o := range objects {
-			keep, warning := hook(o)
+			keep, warning := readHook(o)
 			if warning != "" {
 				warnings = append(warnings, warning)
 			}
@@ -53,28 +53,29 @@ func (c *Chart) collect(loaded *chart.Chart, rendered map[string]string) ([]*man
 	return out, warnings, errs.Err()
 }
 
-// hook reads the hook annotations of an object. Keep is false for what is no step of an install.
-func hook(o *manifest.Object) (keep bool, warning string) {
+// readHook sets o.Hook from the annotations of an object. keep is false for hooks that are not part
+// of an install or a removal.
+func readHook(o *manifest.Object) (keep bool, warning string) {
 	meta, _ := o.Value["metadata"].(map[string]any)
 	marks, _ := meta["annotations"].(map[string]any)
 	events, _ := marks[hookAnnotation].(string)
 	if strings.TrimSpace(events) == "" {
 		return true, ""
 	}
-	e := readEvents(events)
+	e := parseHookEvents(events)
 	switch {
 	case e.pre && e.post:
-		warning = fmt.Sprintf("%s: %s is a hook before and after (%s); it runs before only", o.File, o, events)
+		warning = fmt.Sprintf("%s: %s is both a pre hook and a post hook (%s); it runs only as a pre hook", o.File, o, events)
 	case (e.pre || e.post) && e.remove && o.Kind == "Job":
-		warning = fmt.Sprintf("%s: %s is a hook of installs and before deletion (%s); it does not run before deletion", o.File, o, events)
+		warning = fmt.Sprintf("%s: %s is both an install hook and a pre-delete hook (%s); it does not run before deletion", o.File, o, events)
 	case e.pre, e.post, e.crd:
-	case e.remove && neededToRemove[o.Kind]:
+	case e.remove && preDeleteKinds[o.Kind]:
 	case e.remove:
-		return false, fmt.Sprintf("%s: %s is left out: a hook before deletion has to be a Job here, or what a Job needs", o.File, o)
+		return false, fmt.Sprintf("%s: %s is skipped: a pre-delete hook must be a Job, or of a kind that Jobs use", o.File, o)
 	case e.test && len(e.others) == 0:
 		return false, ""
 	default:
-		return false, fmt.Sprintf("%s: %s is left out: the hook %s has no meaning here", o.File, o, strings.Join(e.others, ", "))
+		return false, fmt.Sprintf("%s: %s is skipped: the hook %s is not supported", o.File, o, strings.Join(e.others, ", "))
 	}
 	remove := e.remove && !e.pre && !e.post && o.Kind == "Job"
 	if !e.pre && !e.post && !remove {
@@ -83,25 +84,25 @@ func hook(o *manifest.Object) (keep bool, warning string) {
 	weightText, _ := marks[weightAnnotation].(string)
 	weight, err := strconv.Atoi(strings.TrimSpace(weightText))
 	if err != nil && weightText != "" {
-		warning = fmt.Sprintf("%s: %s has the hook weight %q, which is not a number; 0 is taken", o.File, o, weightText)
+		warning = fmt.Sprintf("%s: %s has the hook weight %q, which is not a number; 0 is used", o.File, o, weightText)
 	}
 	o.Hook = &manifest.Hook{Post: e.post && !e.pre, PreRemove: remove, Weight: weight, DeletePolicies: deletePolicies(marks)}
 	return true, warning
 }
 
-// neededToRemove are the kinds of hooks before deletion that are applied with the
-// rest: Jobs, which stay suspended until then, and what their pods use.
-var neededToRemove = map[string]bool{"Job": true, "ServiceAccount": true, "Role": true, "RoleBinding": true,
+// preDeleteKinds are the supported kinds of pre-delete hooks: Jobs, and kinds that their Pods use.
+// They are applied with the other objects; the Jobs stay suspended until the removal.
+var preDeleteKinds = map[string]bool{"Job": true, "ServiceAccount": true, "Role": true, "RoleBinding": true,
 	"ClusterRole": true, "ClusterRoleBinding": true, "ConfigMap": true, "Secret": true, "NetworkPolicy": true}
 
-// events are those that an object is a hook of.
-type events struct {
+// hookEvents are the events of a hook.
+type hookEvents struct {
 	pre, post, remove, crd, test bool
-	// others have no meaning here.
+	// others are not supported.
 	others []string
 }
 
-func readEvents(text string) (e events) {
+func parseHookEvents(text string) (e hookEvents) {
 	for event := range strings.SplitSeq(text, ",") {
 		switch event = strings.ToLower(strings.TrimSpace(event)); event {
 		case "pre-install", "pre-upgrade":
@@ -121,7 +122,7 @@ func readEvents(text string) (e events) {
 	return e
 }
 
-// deletePolicies are Helm's, with its default.
+// deletePolicies returns the hook's delete policies, with Helm's default.
 func deletePolicies(marks map[string]any) []string {
 	text, _ := marks[deleteAnnotation].(string)
 	var out []string

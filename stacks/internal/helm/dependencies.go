@@ -12,24 +12,25 @@ import (
 	"github.com/ksctl/gitops/stacks/internal/source"
 )
 
-// Dependency is a chart of a repository that a chart in the source needs and does
-// not bring, in the version that its Chart.lock has.
+// Dependency is a chart from a repository that a chart in the source depends on and does not
+// vendor. Version is the one in Chart.lock.
 type Dependency struct{ Name, Version, Repository string }
 
-// Fetched is a dependency, and the folder that its archive was unpacked in.
-type Fetched struct {
+// FetchedDependency is a dependency and the folder with its unpacked archive.
+type FetchedDependency struct {
 	Dependency
 	Root string
 }
 
-// vendorIt is what can be done about every dependency that is not there.
-const vendorIt = "vendor it (helm dependency build) and commit it"
+// vendorAdvice is the advice for every missing dependency.
+const vendorAdvice = "vendor it (helm dependency build) and commit it"
 
-// Needs are what With has to be given.
-func (c *Chart) Needs() []Dependency { return c.needs }
+// RequiredDependencies returns the dependencies that WithDependencies must be called with.
+func (c *Chart) RequiredDependencies() []Dependency { return c.required }
 
-// With is the chart with its Needs, as if they were packed in its folder charts/.
-func (c *Chart) With(fetched []Fetched) (*Chart, error) {
+// WithDependencies returns a copy of the chart with its fetched dependencies, as if they were
+// vendored in its folder charts/.
+func (c *Chart) WithDependencies(fetched []FetchedDependency) (*Chart, error) {
 	out := &Chart{Path: c.Path, limits: c.limits, files: slices.Clone(c.files)}
 	left := c.limits.Bytes - sizeOf(c.files)
 	for _, f := range fetched {
@@ -38,24 +39,24 @@ func (c *Chart) With(fetched []Fetched) (*Chart, error) {
 			return nil, err
 		}
 		if sub.Name() != f.Name || sub.Version() != f.Version {
-			return nil, c.fail("Chart.yaml", "the repository %s gives the chart %s %s for %s %s, which the chart depends on", f.Repository, sub.Name(), sub.Version(), f.Name, f.Version)
+			return nil, c.errorf("Chart.yaml", "the repository %s returned chart %s %s for %s %s, which the chart depends on", f.Repository, sub.Name(), sub.Version(), f.Name, f.Version)
 		}
-		if err := out.take(sub); err != nil {
+		if err := out.addSubchart(sub); err != nil {
 			return nil, err
 		}
 	}
-	if err := out.open(); err != nil {
+	if err := out.parse(); err != nil {
 		return nil, err
 	}
-	return out, out.lacksNothing("which was not fetched")
+	return out, out.checkComplete("which was not fetched")
 }
 
-// take puts a chart where "helm dependency build" would.
-func (c *Chart) take(sub *Chart) error {
+// addSubchart adds a chart at the same place as "helm dependency build".
+func (c *Chart) addSubchart(sub *Chart) error {
 	folder := path.Join("charts", sub.Name()+"-"+sub.Version())
 	for _, f := range c.files {
 		if strings.HasPrefix(f.Name, folder+"/") {
-			return c.fail("", "the folder %s of the chart is in the way of its dependency %s %s; %s", folder, sub.Name(), sub.Version(), vendorIt)
+			return c.errorf("", "the folder %s of the chart conflicts with its dependency %s %s; %s", folder, sub.Name(), sub.Version(), vendorAdvice)
 		}
 	}
 	for _, f := range sub.files {
@@ -64,7 +65,7 @@ func (c *Chart) take(sub *Chart) error {
 	return nil
 }
 
-// missing are the dependencies that the chart does not bring, by name.
+// missing returns the names of the dependencies that the chart does not include.
 func (c *Chart) missing() []string {
 	var have, out []string
 	for _, sub := range c.pristine.Dependencies() {
@@ -78,76 +79,78 @@ func (c *Chart) missing() []string {
 	return out
 }
 
-// lacksNothing refuses a chart that does not bring what it depends on.
-func (c *Chart) lacksNothing(what string) error {
+// checkComplete returns an error if the chart does not include all of its dependencies.
+func (c *Chart) checkComplete(what string) error {
 	if missing := c.missing(); len(missing) > 0 {
-		return c.fail("Chart.yaml", "the chart depends on %s, %s", strings.Join(missing, ", "), what)
+		return c.errorf("Chart.yaml", "the chart depends on %s, %s", strings.Join(missing, ", "), what)
 	}
 	return nil
 }
 
-// complete takes what lies elsewhere in the source, and notes what has to be fetched.
-func (c *Chart) complete(tree *source.Tree, left *int64) error {
+// resolveDependencies adds dependencies from elsewhere in the source, and records the dependencies
+// to fetch.
+func (c *Chart) resolveDependencies(tree *source.Tree, left *int64) error {
 	if len(c.missing()) == 0 {
 		return nil
 	}
-	lacks, err := NewLook(tree, c.limits).lacking(c.Path)
+	missing, err := NewDependencyFinder(tree, c.limits).missing(c.Path)
 	if err != nil {
 		return err
 	}
-	taken := map[string]*Chart{}
-	for _, dep := range lacks.local {
-		if err := c.takeLocal(tree, dep, taken, left); err != nil {
+	added := map[string]*Chart{}
+	for _, dep := range missing.local {
+		if err := c.addLocal(tree, dep, added, left); err != nil {
 			return err
 		}
 	}
-	if len(taken) > 0 {
-		if err := c.open(); err != nil {
+	if len(added) > 0 {
+		if err := c.parse(); err != nil {
 			return err
 		}
 	}
-	c.needs = lacks.remote
+	c.required = missing.remote
 	for _, name := range c.missing() {
-		if !slices.ContainsFunc(c.needs, func(d Dependency) bool { return d.Name == name }) {
-			return c.fail("Chart.yaml", "the chart depends on %s, which is not in its folder charts/; %s", name, vendorIt)
+		if !slices.ContainsFunc(c.required, func(d Dependency) bool { return d.Name == name }) {
+			return c.errorf("Chart.yaml", "the chart depends on %s, which is not in its folder charts/; %s", name, vendorAdvice)
 		}
 	}
 	return nil
 }
 
-// takeLocal takes a chart that is elsewhere in the source, once, whatever it is called.
-func (c *Chart) takeLocal(tree *source.Tree, dep *chart.Dependency, taken map[string]*Chart, left *int64) error {
+// addLocal adds a dependency from elsewhere in the source. It adds a folder only once, even if
+// several dependencies with different aliases refer to it.
+func (c *Chart) addLocal(tree *source.Tree, dep *chart.Dependency, added map[string]*Chart, left *int64) error {
 	dir, err := source.Clean(c.Path, strings.TrimPrefix(dep.Repository, localScheme))
 	if err != nil {
-		return c.fail("Chart.yaml", "the chart depends on %s by %s: %s; %s", dep.Name, localScheme, err, vendorIt)
+		return c.errorf("Chart.yaml", "the chart depends on %s with a %s repository: %s; %s", dep.Name, localScheme, err, vendorAdvice)
 	}
-	sub := taken[dir]
+	sub := added[dir]
 	if sub == nil {
 		if sub, err = c.openLocal(tree, dir, dep.Name, left); err != nil {
 			return err
 		}
 	}
 	if sub.Name() != dep.Name || !util.IsCompatibleRange(dep.Version, sub.Version()) {
-		return c.fail("Chart.yaml", "the chart depends on %s %s, and the chart in %s is %s %s", dep.Name, dep.Version, dir, sub.Name(), sub.Version())
+		return c.errorf("Chart.yaml", "the chart depends on %s %s, but the chart in %s is %s %s", dep.Name, dep.Version, dir, sub.Name(), sub.Version())
 	}
-	if taken[dir] != nil {
+	if added[dir] != nil {
 		return nil
 	}
-	taken[dir] = sub
-	return c.take(sub)
+	added[dir] = sub
+	return c.addSubchart(sub)
 }
 
 func (c *Chart) openLocal(tree *source.Tree, dir, name string, left *int64) (*Chart, error) {
 	if !tree.IsDir(dir) {
-		return nil, c.fail("Chart.yaml", "the chart depends on %s, and there is no folder %s in the source; correct its address, or %s", name, dir, vendorIt)
+		return nil, c.errorf("Chart.yaml", "the chart depends on %s, but there is no folder %s in the source; correct its repository, or %s", name, dir, vendorAdvice)
 	}
 	sub := &Chart{Path: dir, limits: c.limits}
 	var err error
 	if sub.files, err = readFolder(tree, dir, c.limits, left); err != nil {
 		return nil, err
 	}
-	if err := sub.open(); err != nil {
+	if err := sub.parse(); err != nil {
 		return nil, err
 	}
-	return sub, sub.lacksNothing("which is not in its folder charts/; " + vendorIt + ": what another chart takes by " + localScheme + " has to bring what it depends on")
+	return sub, sub.checkComplete("which is not in its folder charts/; " + vendorAdvice + ": a chart that is a " + localScheme + " dependency must vendor its own dependencies")
 }

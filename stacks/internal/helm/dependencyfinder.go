@@ -21,64 +21,66 @@ import (
 )
 
 const (
-	// maxHead bounds a Chart.yaml and a Chart.lock, in bytes, where dependencies are
-	// looked for; maxHeads all of them.
-	maxHead, maxHeads = 1 << 20, 8 << 20
+	// maxMetadataFile is the maximum size in bytes of a Chart.yaml or Chart.lock that a
+	// DependencyFinder reads; maxMetadataTotal is the maximum of all of them.
+	maxMetadataFile, maxMetadataTotal = 1 << 20, 8 << 20
 )
 
-// Look finds what charts in a source need, all of them at a bounded cost: it is for
-// the process that fetches, and not for one that a stack may bring down.
-type Look struct {
+// DependencyFinder finds the dependencies to fetch for charts in a source. Its cost for all charts
+// together is bounded, because it runs in the process that fetches. A stack must not be able to
+// exhaust that process, unlike a render worker.
+type DependencyFinder struct {
 	tree   *source.Tree
 	limits Limits
-	// heads and packed are how many bytes it may still read of Chart.yaml and
-	// Chart.lock, and of archives, unpacked.
-	heads, packed int64
+	// metadataBytes and archiveBytes are the remaining bytes to read of Chart.yaml and Chart.lock
+	// files, and of unpacked archives.
+	metadataBytes, archiveBytes int64
 }
 
-// NewLook looks at the charts in a source.
-func NewLook(tree *source.Tree, limits Limits) *Look {
+// NewDependencyFinder returns a DependencyFinder for the charts in a source.
+func NewDependencyFinder(tree *source.Tree, limits Limits) *DependencyFinder {
 	limits = limits.orDefaults()
-	return &Look{tree: tree, limits: limits, heads: maxHeads, packed: limits.Bytes}
+	return &DependencyFinder{tree: tree, limits: limits, metadataBytes: maxMetadataTotal, archiveBytes: limits.Bytes}
 }
 
-// Needed are the charts of repositories that the chart in a folder needs, as Open
-// finds them. What is wrong with the rest of the chart is Open's to say.
-func (l *Look) Needed(dir string) ([]Dependency, error) {
+// Required returns the charts to fetch for the chart in a folder. They are the same as the
+// RequiredDependencies after Open. Required checks only the dependencies; Open reports all other
+// errors of the chart.
+func (l *DependencyFinder) Required(dir string) ([]Dependency, error) {
 	if !l.tree.IsDir(dir) {
-		return nil, nil // an archive has to bring them
+		return nil, nil // an archive must include its dependencies
 	}
-	found, err := l.lacking(dir)
+	found, err := l.missing(dir)
 	if err != nil {
 		return nil, err
 	}
 	return found.remote, nil
 }
 
-func (l *Look) lacking(dir string) (*lacks, error) {
-	head, lock, err := l.readHead(dir)
+func (l *DependencyFinder) missing(dir string) (*missingDependencies, error) {
+	head, lock, err := l.readMetadata(dir)
 	if err != nil {
 		return nil, err
 	}
 	if len(head.Metadata.Dependencies) == 0 {
-		return &lacks{}, nil
+		return &missingDependencies{}, nil
 	}
-	have, err := l.brought(dir)
+	have, err := l.vendoredCharts(dir)
 	if err != nil {
 		return nil, err
 	}
-	return decide(dir, head, lock, have)
+	return resolveMissing(dir, head, lock, have)
 }
 
-// readHead reads what a chart says of itself and what it locked, and what the file
-// is called that has the latter.
-func (l *Look) readHead(dir string) (head *chart.Chart, lock string, err error) {
+// readMetadata reads Chart.yaml and the lock file of a chart. lock is the name of the lock file,
+// even if the file does not exist.
+func (l *DependencyFinder) readMetadata(dir string) (head *chart.Chart, lock string, err error) {
 	var files []*archive.BufferedFile
 	read := func(name string) error {
 		data, err := l.read(path.Join(dir, name))
 		if err == nil {
 			files = append(files, &archive.BufferedFile{Name: name, Data: data})
-			head, err = loadHead(path.Join(dir, name), files)
+			head, err = loadMetadata(path.Join(dir, name), files)
 		}
 		return err
 	}
@@ -100,28 +102,28 @@ func (l *Look) readHead(dir string) (head *chart.Chart, lock string, err error) 
 	return head, names[len(names)-1], nil
 }
 
-// read reads what a chart says of itself.
-func (l *Look) read(file string) ([]byte, error) {
-	data, err := l.tree.Read(file, min(l.heads, maxHead))
-	l.heads -= int64(len(data))
+// read reads a metadata file of a chart.
+func (l *DependencyFinder) read(file string) ([]byte, error) {
+	data, err := l.tree.Read(file, min(l.metadataBytes, maxMetadataFile))
+	l.metadataBytes -= int64(len(data))
 	return data, err
 }
 
-// loadHead has Helm read the files, the last of which is new. That one must have no
-// aliases: what they stand for can be many times as large as the file.
-func loadHead(file string, files []*archive.BufferedFile) (head *chart.Chart, err error) {
+// loadMetadata loads the files with Helm. The last file is new and must not have YAML aliases,
+// because their expansion can be many times as large as the file.
+func loadMetadata(file string, files []*archive.BufferedFile) (head *chart.Chart, err error) {
 	last := files[len(files)-1]
-	last.Data = bytes.TrimPrefix(last.Data, utf8Mark)
-	root, err := document.Single(file, last.Data)
+	last.Data = bytes.TrimPrefix(last.Data, utf8BOM)
+	root, err := document.ParseSingle(file, last.Data)
 	if err != nil {
 		return nil, err
 	}
-	if line := alias(root); line > 0 {
-		return nil, &problem.Error{File: file, Line: line, Message: "this is a YAML alias, which is not taken in a chart that does not bring its dependencies; write what it stands for"}
+	if line := firstAlias(root); line > 0 {
+		return nil, &problem.Error{File: file, Line: line, Message: "this is a YAML alias, which is not allowed in a chart that does not vendor its dependencies; replace it by its value"}
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			head, err = nil, &problem.Error{File: file, Message: fmt.Sprintf("the chart cannot be loaded: the parser gave up: %v", v)}
+			head, err = nil, &problem.Error{File: file, Message: fmt.Sprintf("the chart cannot be loaded: the parser panicked: %v", v)}
 		}
 	}()
 	if head, err = loader.LoadFiles(files); err != nil {
@@ -130,27 +132,27 @@ func loadHead(file string, files []*archive.BufferedFile) (head *chart.Chart, er
 	return head, nil
 }
 
-// alias is the line of the first one, 0 if there is none.
-func alias(n *yaml.Node) int {
+// firstAlias returns the line of the first alias, or 0 if there is none.
+func firstAlias(n *yaml.Node) int {
 	if n.Kind == yaml.AliasNode {
 		return n.Line
 	}
 	for _, c := range n.Content {
-		if line := alias(c); line > 0 {
+		if line := firstAlias(c); line > 0 {
 			return line
 		}
 	}
 	return 0
 }
 
-// brought are the names of the charts in the folder charts/ of a chart.
-func (l *Look) brought(dir string) ([]string, error) {
+// vendoredCharts returns the names of the charts in the folder charts/ of a chart.
+func (l *DependencyFinder) vendoredCharts(dir string) ([]string, error) {
 	tree, folder := l.tree, path.Join(dir, "charts")
 	info, err := tree.Stat(folder)
 	if err != nil || !info.IsDir() {
-		return nil, nil //nolint:nilerr // it is not there
+		return nil, nil //nolint:nilerr // there is no folder charts/
 	}
-	rules, err := rulesOf(tree, dir)
+	rules, err := ignoreRules(tree, dir)
 	if err != nil || rules.Ignore("charts", info) {
 		return nil, err
 	}
@@ -171,14 +173,14 @@ func (l *Look) brought(dir string) ([]string, error) {
 			file = path.Join(file, "Chart.yaml")
 			data, err = l.read(file)
 		case info.Mode().IsRegular() && path.Ext(e.Name()) == ".tgz":
-			data, err = l.packedHead(file)
+			data, err = l.readArchiveMetadata(file)
 		default:
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		sub, err := loadHead(file, []*archive.BufferedFile{{Name: "Chart.yaml", Data: data}})
+		sub, err := loadMetadata(file, []*archive.BufferedFile{{Name: "Chart.yaml", Data: data}})
 		if err != nil {
 			return nil, err
 		}
@@ -187,8 +189,8 @@ func (l *Look) brought(dir string) ([]string, error) {
 	return out, nil
 }
 
-// packedHead is the Chart.yaml of an archive.
-func (l *Look) packedHead(file string) ([]byte, error) {
+// readArchiveMetadata returns the Chart.yaml in an archive.
+func (l *DependencyFinder) readArchiveMetadata(file string) ([]byte, error) {
 	data, err := l.tree.Read(file, source.MaxFile)
 	if err != nil {
 		return nil, err
@@ -200,13 +202,13 @@ func (l *Look) packedHead(file string) ([]byte, error) {
 	if err != nil {
 		return nil, refuse(err)
 	}
-	bounded := &io.LimitedReader{R: zr, N: l.packed}
-	defer func() { l.packed = bounded.N }()
+	bounded := &io.LimitedReader{R: zr, N: l.archiveBytes}
+	defer func() { l.archiveBytes = bounded.N }()
 	for files := tar.NewReader(bounded); ; {
 		header, err := files.Next()
 		switch {
 		case bounded.N <= 0:
-			return nil, refuse(fmt.Errorf("unpacked, it and those before it have more than %d bytes (--chart-max-bytes)", l.limits.Bytes))
+			return nil, refuse(fmt.Errorf("unpacked, the vendored archives have more than %d bytes (--chart-max-bytes)", l.limits.Bytes))
 		case errors.Is(err, io.EOF):
 			return nil, refuse(errors.New("there is no Chart.yaml"))
 		case err != nil:
@@ -215,9 +217,9 @@ func (l *Look) packedHead(file string) ([]byte, error) {
 		if _, name, _ := strings.Cut(header.Name, "/"); path.Clean(name) != "Chart.yaml" {
 			continue
 		}
-		most := min(l.heads, maxHead)
+		most := min(l.metadataBytes, maxMetadataFile)
 		head, err := io.ReadAll(io.LimitReader(files, most+1))
-		l.heads -= int64(len(head))
+		l.metadataBytes -= int64(len(head))
 		if err == nil && int64(len(head)) > most {
 			err = fmt.Errorf("its Chart.yaml has more than %d bytes", most)
 		}

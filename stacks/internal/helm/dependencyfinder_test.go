@@ -15,7 +15,7 @@ import (
 	"github.com/ksctl/gitops/stacks/internal/source"
 )
 
-func TestLocked(t *testing.T) {
+func TestLockedDependency(t *testing.T) {
 	const at, elsewhere = "https://charts.example.com", "https://other.example.com"
 	for name, c := range map[string]struct {
 		wanted string
@@ -35,7 +35,7 @@ func TestLocked(t *testing.T) {
 		"nothing":                  {"1.x", []*chart.Dependency{nil}, ""},
 		"an alias is not its name": {"1.x", []*chart.Dependency{{Name: "b", Alias: "a", Version: "1.9.0", Repository: at}}, ""},
 	} {
-		d, why := locked(&chart.Dependency{Name: "a", Version: c.wanted, Repository: at}, &chart.Lock{Dependencies: c.lock})
+		d, why := lockedDependency(&chart.Dependency{Name: "a", Version: c.wanted, Repository: at}, &chart.Lock{Dependencies: c.lock})
 		if d.Version != c.want || (why == "") != (c.want != "") {
 			t.Errorf("%s: %+v, %q; want %q", name, d, why, c.want)
 		}
@@ -45,8 +45,8 @@ func TestLocked(t *testing.T) {
 	}
 }
 
-// sourceOf writes files and opens the folder that they are in.
-func sourceOf(t testing.TB, files map[string][]byte) (*source.Tree, string) {
+// writeSource writes files to a new folder and opens it.
+func writeSource(t testing.TB, files map[string][]byte) (*source.Tree, string) {
 	t.Helper()
 	root := t.TempDir()
 	for name, data := range files {
@@ -64,93 +64,93 @@ func sourceOf(t testing.TB, files map[string][]byte) (*source.Tree, string) {
 }
 
 const (
-	needy = "apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies:\n- {name: sub, version: 1.x, repository: 'https://charts.example.com'}\n- {name: far, version: 1.x, repository: 'oci://r.example.com/charts'}\n"
-	lock  = "dependencies:\n- {name: sub, version: 1.0.0, repository: 'https://charts.example.com'}\n- {name: far, version: 1.4.0, repository: 'oci://r.example.com/charts'}\ndigest: sha256:ab\ngenerated: \"2026-01-02T03:04:05Z\"\n"
+	chartWithDependencies = "apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies:\n- {name: sub, version: 1.x, repository: 'https://charts.example.com'}\n- {name: far, version: 1.x, repository: 'oci://r.example.com/charts'}\n"
+	lock                  = "dependencies:\n- {name: sub, version: 1.0.0, repository: 'https://charts.example.com'}\n- {name: far, version: 1.4.0, repository: 'oci://r.example.com/charts'}\ndigest: sha256:ab\ngenerated: \"2026-01-02T03:04:05Z\"\n"
 )
 
-// Looking for what is needed takes little of what is there.
-func TestNeededIsBounded(t *testing.T) {
+// A DependencyFinder reads only a bounded part of charts.
+func TestRequiredIsBounded(t *testing.T) {
 	meta := "apiVersion: v2\nname: sub\nversion: 1.0.0\n"
 	zeros := strings.Repeat("\x00", 40<<20)
-	bomb := zipped(t, archiveOf(t, "sub/x", zeros, "sub/Chart.yaml", meta))
+	bomb := gzipped(t, archiveOf(t, "sub/x", zeros, "sub/Chart.yaml", meta))
 	for name, c := range map[string]struct {
 		files map[string][]byte
 		want  string
 	}{
-		"archives that are large together": {map[string][]byte{"c/charts/a.tgz": bomb, "c/charts/b.tgz": bomb}, "c/charts/b.tgz: this is not a chart archive: unpacked, it and those before it have more than 67108864 bytes"},
-		"a large Chart.yaml in an archive": {map[string][]byte{"c/charts/a.tgz": zipped(t, archiveOf(t, "sub/Chart.yaml", meta+"#"+zeros[:maxHead]))}, "its Chart.yaml has more than 1048576 bytes"},
-		"a large Chart.yaml in a folder":   {map[string][]byte{"c/charts/a/Chart.yaml": []byte(meta + "#" + zeros[:maxHead])}, "1048576 are allowed"},
-		"a large Chart.lock":               {map[string][]byte{"c/Chart.lock": []byte(lock + "#" + zeros[:maxHead])}, "1048576 are allowed"},
-		"an archive without a chart":       {map[string][]byte{"c/charts/a.tgz": zipped(t, archiveOf(t, "sub/x", ""))}, "there is no Chart.yaml"},
+		"archives that are large together": {map[string][]byte{"c/charts/a.tgz": bomb, "c/charts/b.tgz": bomb}, "c/charts/b.tgz: this is not a chart archive: unpacked, the vendored archives have more than 67108864 bytes"},
+		"a large Chart.yaml in an archive": {map[string][]byte{"c/charts/a.tgz": gzipped(t, archiveOf(t, "sub/Chart.yaml", meta+"#"+zeros[:maxMetadataFile]))}, "its Chart.yaml has more than 1048576 bytes"},
+		"a large Chart.yaml in a folder":   {map[string][]byte{"c/charts/a/Chart.yaml": []byte(meta + "#" + zeros[:maxMetadataFile])}, "1048576 are allowed"},
+		"a large Chart.lock":               {map[string][]byte{"c/Chart.lock": []byte(lock + "#" + zeros[:maxMetadataFile])}, "1048576 are allowed"},
+		"an archive without a chart":       {map[string][]byte{"c/charts/a.tgz": gzipped(t, archiveOf(t, "sub/x", ""))}, "there is no Chart.yaml"},
 		"no archive":                       {map[string][]byte{"c/charts/a.tgz": []byte("x")}, "c/charts/a.tgz: this is not a chart archive"},
 		"aliases in a subchart":            {map[string][]byte{"c/charts/a/Chart.yaml": []byte(meta + "annotations: {a: &a x, b: *a}\n")}, "c/charts/a/Chart.yaml:4: this is a YAML alias"},
-		"two documents":                    {map[string][]byte{"c/Chart.lock": []byte(lock + "---\n{}\n")}, "the file must hold one document"},
+		"two documents":                    {map[string][]byte{"c/Chart.lock": []byte(lock + "---\n{}\n")}, "the file must have one YAML document"},
 		"a lock that is something else":    {map[string][]byte{"c/Chart.lock": []byte("dependencies: 1\n")}, "c/Chart.lock: the chart cannot be loaded"},
 		"a dependency that is nothing":     {map[string][]byte{"c/Chart.yaml": []byte("apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies: [~]\n")}, "must not contain empty"},
 		"an empty Chart.yaml":              {map[string][]byte{"c/Chart.yaml": nil}, "c/Chart.yaml: the file is empty"},
 	} {
-		files := map[string][]byte{"c/Chart.yaml": []byte(needy), "c/Chart.lock": []byte(lock)}
+		files := map[string][]byte{"c/Chart.yaml": []byte(chartWithDependencies), "c/Chart.lock": []byte(lock)}
 		for file, data := range c.files {
 			files[file] = data
 		}
-		tree, _ := sourceOf(t, files)
-		needs, err := NewLook(tree, Limits{}).Needed("c")
+		tree, _ := writeSource(t, files)
+		needs, err := NewDependencyFinder(tree, Limits{}).Required("c")
 		if err == nil || !strings.Contains(err.Error(), c.want) || needs != nil {
 			t.Errorf("%s: %v, %v\nwant %s", name, needs, err, c.want)
 			continue
 		}
-		typed(t, err)
+		checkTyped(t, err)
 	}
 }
 
-// What a chart may take from elsewhere in the source does not lead out of it.
+// A dependency from elsewhere in the source cannot be outside of the source.
 func TestLocalDependenciesStayInside(t *testing.T) {
 	outside := t.TempDir()
 	write(t, filepath.Join(outside, "Chart.yaml"), []byte("apiVersion: v2\nname: sub\nversion: 1.0.0\n"))
-	tree, root := sourceOf(t, map[string][]byte{"c/Chart.yaml": []byte("apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies: [{name: sub, version: 1.x, repository: 'file://../link'}]\n"),
+	tree, root := writeSource(t, map[string][]byte{"c/Chart.yaml": []byte("apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies: [{name: sub, version: 1.x, repository: 'file://../link'}]\n"),
 		"inside/Chart.yaml": []byte("apiVersion: v2\nname: sub\nversion: 1.0.0\n")})
 	link := filepath.Join(root, "link")
 	if err := os.Symlink(outside, link); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(tree, "c", Limits{}); err == nil || !strings.Contains(err.Error(), "there is no folder link in the source") {
-		t.Errorf("a link that leads out: %v", err)
+		t.Errorf("a link out of the source: %v", err)
 	}
 	if err := errors.Join(os.Remove(link), os.Symlink("inside", link)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(tree, "c", Limits{}); err != nil {
-		t.Errorf("a link within: %v", err)
+		t.Errorf("a link within the source: %v", err)
 	}
 }
 
-// FuzzNeeded: whatever a chart says that it needs, locked and brought, Open finds the
-// same, or it is refused with an error that says where.
-func FuzzNeeded(f *testing.F) {
+// FuzzRequired reads charts with arbitrary dependencies, locks and vendored charts. Required and
+// Open find the same dependencies, or return an error with a file.
+func FuzzRequired(f *testing.F) {
 	sub := "apiVersion: v2\nname: sub\nversion: 1.0.0\n"
-	f.Add(needy, lock, sub)
-	f.Add(needy, "", sub)
-	f.Add(strings.ReplaceAll(needy, "apiVersion: v2", "apiVersion: v1"), lock, "name: other\nversion: 1.0.0\n")
-	f.Add(needy+"- {name: inner, version: '*', repository: 'file://charts/sub', alias: x}\n", lock, "apiVersion: v2\nname: inner\nversion: 2.0.0\n")
-	f.Add(needy+"- {name: far, version: '>0', repository: '@x', condition: a.b, tags: [c]}\n", "dependencies: [~, {name: far}]\n", sub)
+	f.Add(chartWithDependencies, lock, sub)
+	f.Add(chartWithDependencies, "", sub)
+	f.Add(strings.ReplaceAll(chartWithDependencies, "apiVersion: v2", "apiVersion: v1"), lock, "name: other\nversion: 1.0.0\n")
+	f.Add(chartWithDependencies+"- {name: inner, version: '*', repository: 'file://charts/sub', alias: x}\n", lock, "apiVersion: v2\nname: inner\nversion: 2.0.0\n")
+	f.Add(chartWithDependencies+"- {name: far, version: '>0', repository: '@x', condition: a.b, tags: [c]}\n", "dependencies: [~, {name: far}]\n", sub)
 	f.Add("apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies: [{name: a, version: &a 1.x, repository: *a}]\n", "~\n", "[]")
 	f.Add("apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies: [{name: a, repository: 'file://.'}]\n", "{}", "\xff")
 	f.Fuzz(func(t *testing.T, meta, locked, brought string) {
-		tree, _ := sourceOf(t, map[string][]byte{"c/Chart.yaml": []byte(meta), "c/Chart.lock": []byte(locked), "c/charts/sub/Chart.yaml": []byte(brought)})
-		needs, err := NewLook(tree, Limits{}).Needed("c")
+		tree, _ := writeSource(t, map[string][]byte{"c/Chart.yaml": []byte(meta), "c/Chart.lock": []byte(locked), "c/charts/sub/Chart.yaml": []byte(brought)})
+		needs, err := NewDependencyFinder(tree, Limits{}).Required("c")
 		if err != nil {
-			typed(t, err)
+			checkTyped(t, err)
 		}
 		c, openErr := Open(tree, "c", Limits{})
 		if openErr != nil {
-			typed(t, openErr)
+			checkTyped(t, openErr)
 			return
 		}
 		if err != nil && len(c.missing()) > 0 {
-			t.Fatalf("opened, and looking for what it needs: %v", err)
+			t.Fatalf("Open succeeded, but Required failed: %v", err)
 		}
-		if err == nil && !reflect.DeepEqual(needs, c.Needs()) {
-			t.Fatalf("it needs %+v, and opened %+v", needs, c.Needs())
+		if err == nil && !reflect.DeepEqual(needs, c.RequiredDependencies()) {
+			t.Fatalf("Required returned %+v, and Open %+v", needs, c.RequiredDependencies())
 		}
 		if slices.ContainsFunc(needs, func(d Dependency) bool { return d.Name == "" && d.Repository == "" }) {
 			t.Fatalf("%+v", needs)
@@ -158,44 +158,44 @@ func FuzzNeeded(f *testing.F) {
 	})
 }
 
-func TestTooManyDependencies(t *testing.T) {
+func TestDependencyCountIsBounded(t *testing.T) {
 	head := &chart.Chart{Metadata: &chart.Metadata{}, Lock: &chart.Lock{}}
 	for i := range MaxDependencies + 1 {
 		d := &chart.Dependency{Name: fmt.Sprint("c", i), Version: "1.0.0", Repository: "https://charts.example.com"}
 		head.Metadata.Dependencies, head.Lock.Dependencies = append(head.Metadata.Dependencies, d), append(head.Lock.Dependencies, d)
 	}
-	_, err := decide("c", head, "Chart.lock", nil)
+	_, err := resolveMissing("c", head, "Chart.lock", nil)
 	if err == nil || !strings.Contains(err.Error(), "the chart lists 257 dependencies") {
-		t.Errorf("one more than allowed: %v", err)
+		t.Errorf("one dependency more than allowed: %v", err)
 	}
 	head.Metadata.Dependencies = head.Metadata.Dependencies[1:]
-	if _, err := decide("c", head, "Chart.lock", nil); err == nil {
-		t.Error("one more than allowed is locked")
+	if _, err := resolveMissing("c", head, "Chart.lock", nil); err == nil {
+		t.Error("one locked dependency more than allowed was accepted")
 	}
 	head.Lock.Dependencies = head.Lock.Dependencies[1:]
-	if l, err := decide("c", head, "Chart.lock", []string{"c7"}); err != nil || len(l.remote) != MaxDependencies-1 {
+	if l, err := resolveMissing("c", head, "Chart.lock", []string{"c7"}); err != nil || len(l.remote) != MaxDependencies-1 {
 		t.Errorf("as many as allowed: %v", err)
 	}
 }
 
-// What is looked at is bounded for all charts of a source together.
-func TestALookIsBounded(t *testing.T) {
+// The limits of a DependencyFinder are for all charts of a source together.
+func TestDependencyFinderIsBounded(t *testing.T) {
 	files := map[string][]byte{}
-	large := []byte(needy + "#" + strings.Repeat("x", maxHead-len(needy)-1))
-	for i := range maxHeads/maxHead + 1 {
+	large := []byte(chartWithDependencies + "#" + strings.Repeat("x", maxMetadataFile-len(chartWithDependencies)-1))
+	for i := range maxMetadataTotal/maxMetadataFile + 1 {
 		files[fmt.Sprintf("c%d/Chart.yaml", i)], files[fmt.Sprintf("c%d/Chart.lock", i)] = large, nil
 	}
-	tree, _ := sourceOf(t, files)
-	l := NewLook(tree, Limits{})
-	for i := range maxHeads / maxHead {
-		if _, err := l.Needed(fmt.Sprint("c", i)); err == nil || strings.Contains(err.Error(), "are allowed") {
+	tree, _ := writeSource(t, files)
+	l := NewDependencyFinder(tree, Limits{})
+	for i := range maxMetadataTotal / maxMetadataFile {
+		if _, err := l.Required(fmt.Sprint("c", i)); err == nil || strings.Contains(err.Error(), "are allowed") {
 			t.Fatalf("chart %d: %v", i, err)
 		}
 	}
-	if _, err := l.Needed(fmt.Sprint("c", maxHeads/maxHead)); err == nil || !strings.Contains(err.Error(), "the file has 1048576 bytes; 0 are allowed") {
-		t.Errorf("one more: %v", err)
+	if _, err := l.Required(fmt.Sprint("c", maxMetadataTotal/maxMetadataFile)); err == nil || !strings.Contains(err.Error(), "the file has 1048576 bytes; 0 are allowed") {
+		t.Errorf("one chart more than allowed: %v", err)
 	}
-	if _, err := NewLook(tree, Limits{}).Needed("c0"); err == nil || !strings.Contains(err.Error(), "the file is empty") {
-		t.Errorf("another look: %v", err)
+	if _, err := NewDependencyFinder(tree, Limits{}).Required("c0"); err == nil || !strings.Contains(err.Error(), "the file is empty") {
+		t.Errorf("a new DependencyFinder: %v", err)
 	}
 }

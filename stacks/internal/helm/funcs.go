@@ -14,19 +14,19 @@ import (
 	"time"
 )
 
-// beginFunc is put in front of every template, so that the functions below know
-// which one runs. It renders nothing.
+// beginFunc is the function that instrument calls at the beginning of every template, to set the
+// current template. It renders nothing.
 const beginFunc = "ksctlBegin"
 
-// Limits of single calls that could otherwise make a lot from little.
+// Limits of single calls, whose output could otherwise be much larger than their input.
 const (
 	maxRandom = 1 << 16
 	maxLoop   = 1_000_000
 	maxRepeat = 16 << 20
 )
 
-// instead says what to use in place of a refused function.
-var instead = map[string]string{
+// refusedFuncs are the functions that templates must not use, with what their output depends on.
+var refusedFuncs = map[string]string{
 	"now": "the clock", "ago": "the clock",
 	"genPrivateKey": "a new key", "genCA": "a new key", "genCAWithKey": "a new certificate",
 	"genSelfSignedCert": "a new key", "genSelfSignedCertWithKey": "a new certificate",
@@ -34,28 +34,29 @@ var instead = map[string]string{
 	"bcrypt": "a random salt", "htpasswd": "a random salt", "encryptAES": "a random vector",
 }
 
-func advice(name string) string {
+func refusalAdvice(name string) string {
 	switch {
 	case name == "bcrypt" || name == "htpasswd" || name == "encryptAES":
-		return "do it beforehand and give the chart the outcome as a value, from a Secret"
+		return "compute the result beforehand and set it as a value from a Secret"
 	case strings.HasPrefix(name, "gen"):
-		return "give the chart a Secret that exists already, or let cert-manager issue it"
+		return "use an existing Secret, or let cert-manager issue the certificate"
 	}
-	return "give the chart a fixed value"
+	return "set a fixed value"
 }
 
-// functions are what templates use instead of Helm's: the same input must render
-// the same output, each time and everywhere.
-type functions struct {
+// templateFuncs has deterministic replacements for Helm's template functions: the same input
+// renders the same output, each time and on each machine.
+type templateFuncs struct {
 	seed     []byte
 	template string
 	random   *rand.ChaCha8
-	// used are the random functions that a template called, refused the first that was not allowed.
+	// used are the random functions that each template called. refused is the first call that is
+	// not allowed.
 	used    map[string][]string
 	refused string
 }
 
-func (f *functions) begin(name string) string {
+func (f *templateFuncs) begin(name string) string {
 	mac := hmac.New(sha256.New, f.seed)
 	mac.Write([]byte(name))
 	f.template = name
@@ -63,13 +64,13 @@ func (f *functions) begin(name string) string {
 	return ""
 }
 
-func (f *functions) funcMap() template.FuncMap {
+func (f *templateFuncs) funcMap() template.FuncMap {
 	m := template.FuncMap{
 		beginFunc:      f.begin,
-		"randAlphaNum": f.letters("randAlphaNum", "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"),
-		"randAlpha":    f.letters("randAlpha", "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"),
-		"randNumeric":  f.letters("randNumeric", "0123456789"),
-		"randAscii":    f.letters("randAscii", printable()),
+		"randAlphaNum": f.randString("randAlphaNum", "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"),
+		"randAlpha":    f.randString("randAlpha", "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"),
+		"randNumeric":  f.randString("randNumeric", "0123456789"),
+		"randAscii":    f.randString("randAscii", printable()),
 		"randBytes":    f.randBytes,
 		"randInt":      f.randInt,
 		"shuffle":      f.shuffle,
@@ -81,20 +82,20 @@ func (f *functions) funcMap() template.FuncMap {
 		"untilStep":    untilStep,
 	}
 	maps.Copy(m, f.dates())
-	for name := range instead {
+	for name := range refusedFuncs {
 		m[name] = func(...any) (any, error) { return nil, f.refuse(name) }
 	}
 	return m
 }
 
-func (f *functions) refuse(name string) error {
+func (f *templateFuncs) refuse(name string) error {
 	if f.refused == "" {
 		f.refused = name
 	}
 	return fmt.Errorf("the function %s is not allowed here", name)
 }
 
-func (f *functions) uses(name string) {
+func (f *templateFuncs) recordUse(name string) {
 	if !slices.Contains(f.used[f.template], name) {
 		f.used[f.template] = append(f.used[f.template], name)
 	}
@@ -108,63 +109,64 @@ func printable() string {
 	return b.String()
 }
 
-func (f *functions) below(n int) int { return rand.New(f.random).IntN(n) }
+func (f *templateFuncs) randIntn(n int) int { return rand.New(f.random).IntN(n) }
 
-func (f *functions) letters(name, alphabet string) func(int) (string, error) {
+func (f *templateFuncs) randString(name, alphabet string) func(int) (string, error) {
 	return func(count int) (string, error) {
-		f.uses(name)
+		f.recordUse(name)
 		if count < 0 || count > maxRandom {
 			return "", fmt.Errorf("%s makes at most %d characters", name, maxRandom)
 		}
 		out := make([]byte, count)
 		for i := range out {
-			out[i] = alphabet[f.below(len(alphabet))]
+			out[i] = alphabet[f.randIntn(len(alphabet))]
 		}
 		return string(out), nil
 	}
 }
 
-func (f *functions) bytes(n int) []byte {
+func (f *templateFuncs) randomBytes(n int) []byte {
 	out := make([]byte, n)
 	_, _ = f.random.Read(out)
 	return out
 }
 
-func (f *functions) randBytes(count int) (string, error) {
-	f.uses("randBytes")
+func (f *templateFuncs) randBytes(count int) (string, error) {
+	f.recordUse("randBytes")
 	if count < 0 || count > maxRandom {
 		return "", fmt.Errorf("randBytes makes at most %d bytes", maxRandom)
 	}
-	return base64.StdEncoding.EncodeToString(f.bytes(count)), nil
+	return base64.StdEncoding.EncodeToString(f.randomBytes(count)), nil
 }
 
-func (f *functions) randInt(low, high int) (int, error) {
-	f.uses("randInt")
+func (f *templateFuncs) randInt(low, high int) (int, error) {
+	f.recordUse("randInt")
 	if high <= low {
-		return 0, fmt.Errorf("randInt needs a range, and %d is not below %d", low, high)
+		return 0, fmt.Errorf("randInt needs a range, but %d is not below %d", low, high)
 	}
-	return low + f.below(high-low), nil
+	return low + f.randIntn(high-low), nil
 }
 
-func (f *functions) shuffle(s string) string {
-	f.uses("shuffle")
+func (f *templateFuncs) shuffle(s string) string {
+	f.recordUse("shuffle")
 	runes := []rune(s)
 	rand.New(f.random).Shuffle(len(runes), func(i, j int) { runes[i], runes[j] = runes[j], runes[i] })
 	return string(runes)
 }
 
-func (f *functions) uuid() string {
-	f.uses("uuidv4")
-	b := f.bytes(16)
+func (f *templateFuncs) uuid() string {
+	f.recordUse("uuidv4")
+	b := f.randomBytes(16)
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// dates are those of Helm in UTC, for times that are given; without one they would take the clock.
-func (f *functions) dates() template.FuncMap {
+// dates returns Helm's date functions in UTC. They reject calls without a time, which would use the
+// clock.
+func (f *templateFuncs) dates() template.FuncMap {
 	format := func(name string) func(layout string, at any, zone string) (string, error) {
 		return func(layout string, at any, zone string) (string, error) {
-			t, ok := moment(at)
+			t, ok := toTime(at)
 			if !ok {
 				return "", f.refuse(name)
 			}
@@ -190,7 +192,7 @@ func (f *functions) dates() template.FuncMap {
 	}
 }
 
-func moment(at any) (time.Time, bool) {
+func toTime(at any) (time.Time, bool) {
 	switch at := at.(type) {
 	case time.Time:
 		return at, true
@@ -208,8 +210,9 @@ func moment(at any) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// durationRound is Helm's, but for a time: the time since then is the clock's.
-func (f *functions) durationRound(v any) (string, error) {
+// durationRound is Helm's durationRound, except that it rejects a time, because the duration since
+// then depends on the clock.
+func (f *templateFuncs) durationRound(v any) (string, error) {
 	var d time.Duration
 	switch v := v.(type) {
 	case string:
@@ -234,7 +237,7 @@ func (f *functions) durationRound(v any) (string, error) {
 	return "0s", nil
 }
 
-// sortedKeys is Helm's keys in a fixed order.
+// sortedKeys is Helm's keys, but sorted.
 func sortedKeys(dicts ...map[string]any) []string {
 	out := []string{}
 	for _, d := range dicts {
@@ -243,7 +246,7 @@ func sortedKeys(dicts ...map[string]any) []string {
 	return out
 }
 
-// sortedValues is Helm's values in a fixed order.
+// sortedValues is Helm's values, but sorted by key.
 func sortedValues(dict map[string]any) []any {
 	out := []any{}
 	for _, k := range sortedKeys(dict) {

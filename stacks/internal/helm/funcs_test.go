@@ -8,7 +8,7 @@ import (
 	"text/template"
 )
 
-func exec(t *testing.T, f *functions, text string) (string, error) {
+func execTemplate(t *testing.T, f *templateFuncs, text string) (string, error) {
 	t.Helper()
 	tmpl, err := template.New("x").Funcs(f.funcMap()).Funcs(template.FuncMap{
 		"dict": func(kv ...any) map[string]any {
@@ -28,11 +28,12 @@ func exec(t *testing.T, f *functions, text string) (string, error) {
 	return b.String(), err
 }
 
-func fresh(seed string) *functions {
-	return &functions{seed: []byte(seed), used: map[string][]string{}}
+func newTemplateFuncs(seed string) *templateFuncs {
+	return &templateFuncs{seed: []byte(seed), used: map[string][]string{}}
 }
 
-// The same seed and template give the same, each call gives something else, and of the right shape.
+// Random functions return the same output for the same seed and template, a different output for
+// each call, and only characters of their alphabet.
 func TestRandomFunctions(t *testing.T) {
 	for text, shape := range map[string]string{
 		`{{ randAlphaNum 12 }}`:                      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789",
@@ -44,24 +45,24 @@ func TestRandomFunctions(t *testing.T) {
 		`{{ randInt 1000 1000000000 }}`:              "0123456789",
 		`{{ shuffle "abcdefghijklmnopqrstuvwxyz" }}`: "abcdefghijklmnopqrstuvwxyz",
 	} {
-		f := fresh("a")
-		first, err := exec(t, f, text+"|"+text)
+		f := newTemplateFuncs("a")
+		first, err := execTemplate(t, f, text+"|"+text)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
 		one, two, _ := strings.Cut(first, "|")
 		if one == two {
-			t.Errorf("%s gives %s twice", text, one)
+			t.Errorf("%s returns %s twice", text, one)
 		}
 		if strings.Trim(one+two, shape) != "" {
-			t.Errorf("%s gives %s", text, first)
+			t.Errorf("%s returns %s", text, first)
 		}
-		if again, _ := exec(t, fresh("a"), text+"|"+text); again != first {
+		if again, _ := execTemplate(t, newTemplateFuncs("a"), text+"|"+text); again != first {
 			t.Errorf("%s: %s and then %s", text, first, again)
 		}
-		if other, _ := exec(t, fresh("b"), text+"|"+text); other == first {
-			t.Errorf("%s: another seed gives the same", text)
+		if other, _ := execTemplate(t, newTemplateFuncs("b"), text+"|"+text); other == first {
+			t.Errorf("%s: another seed returns the same", text)
 		}
 		if len(f.used["x"]) != 1 {
 			t.Errorf("%s: used %v", text, f.used)
@@ -69,7 +70,7 @@ func TestRandomFunctions(t *testing.T) {
 	}
 }
 
-func TestFixedFunctions(t *testing.T) {
+func TestDeterministicFunctions(t *testing.T) {
 	for text, want := range map[string]string{
 		`{{ keys (dict "b" 1 "a" 2) (dict "c" 3) }}`:                                                 "[a b c]",
 		`{{ values (dict "b" 1 "a" 2) }}`:                                                            "[2 1]",
@@ -79,43 +80,44 @@ func TestFixedFunctions(t *testing.T) {
 		`{{ date "2006" 0 }}{{ htmlDate 86400 }}`:                                                    "19701970-01-02",
 		`{{ durationRound "2h10m5s" }} {{ durationRound "400h" }} {{ durationRound "1ms" }}`:         "2h 16d 0s",
 	} {
-		got, err := exec(t, fresh("a"), text)
+		got, err := execTemplate(t, newTemplateFuncs("a"), text)
 		if err != nil || got != want {
 			t.Errorf("%s: got %q %v, want %q", text, got, err, want)
 		}
 	}
 }
 
-// What differs with each render is refused by name.
-func TestRefusedFunctions(t *testing.T) {
+// Functions whose output differs with each render are rejected, with their name.
+func TestRefusedFunctionsFail(t *testing.T) {
 	calls := map[string]string{
 		"date": `date "2006" "now"`, "htmlDate": `htmlDate nil`, "dateInZone": `dateInZone "2006" nil "UTC"`,
 		"durationRound": `durationRound (toDate "2006" "2020")`, "htmlDateInZone": `htmlDateInZone "" "UTC"`,
 	}
-	for name := range instead {
+	for name := range refusedFuncs {
 		calls[name] = name + ` "x" 1`
 	}
 	for name, call := range calls {
-		f := fresh("a")
-		_, err := exec(t, f, "{{ "+strings.ReplaceAll(call, "nil", `(dict)`)+" }}")
+		f := newTemplateFuncs("a")
+		_, err := execTemplate(t, f, "{{ "+strings.ReplaceAll(call, "nil", `(dict)`)+" }}")
 		if err == nil || f.refused != name {
 			t.Errorf("%s: refused %q, %v", call, f.refused, err)
 		}
-		if advice(name) == "" || whence(name) == "" {
+		if refusalAdvice(name) == "" || refusalCause(name) == "" {
 			t.Errorf("%s: no advice", name)
 		}
 	}
 	for _, call := range []string{`repeat 100000000 "ab"`, `until 10000000`, `randAlphaNum 1000000`, `randInt 3 3`, `randBytes -1`, `repeat -1 "a"`} {
-		if out, err := exec(t, fresh("a"), "{{ "+call+" }}"); err == nil {
+		if out, err := execTemplate(t, newTemplateFuncs("a"), "{{ "+call+" }}"); err == nil {
 			t.Errorf("%s made %d bytes", call, len(out))
 		}
 	}
 }
 
-// Every function of Helm's own that rests on chance, the clock or keys must be replaced.
-// The names are those of the template library; a new one must be decided on.
-func TestNothingRandomIsLeft(t *testing.T) {
-	m := fresh("a").funcMap()
+// Every Helm function that depends on random data, the clock, new keys or the order of map keys is
+// replaced. The names are those of the template library. If the library adds such a function, add
+// it here.
+func TestNondeterministicFunctionsAreReplaced(t *testing.T) {
+	m := newTemplateFuncs("a").funcMap()
 	for _, name := range strings.Fields(`now ago date dateInZone date_in_zone htmlDate htmlDateInZone durationRound toDate mustToDate
 		randAlphaNum randAlpha randNumeric randAscii randBytes randInt shuffle uuidv4 keys values
 		genPrivateKey genCA genCAWithKey genSelfSignedCert genSelfSignedCertWithKey genSignedCert genSignedCertWithKey
@@ -125,6 +127,6 @@ func TestNothingRandomIsLeft(t *testing.T) {
 		}
 	}
 	if fmt.Sprint(m[beginFunc]) == "<nil>" {
-		t.Error("templates can't say their name")
+		t.Error("beginFunc is missing")
 	}
 }

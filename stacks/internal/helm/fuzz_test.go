@@ -16,9 +16,8 @@ import (
 
 var fuzzOptions = Options{Release: "r", Namespace: "n", KubeVersion: "v1.36.0", Seed: []byte("seed")}
 
-// renders opens a chart and renders it twice: the same both times, or refused
-// with an error that says where.
-func renders(t *testing.T, root, dir string) {
+// renderTwice opens a chart and renders it twice. Both results are equal, or the error has a file.
+func renderTwice(t *testing.T, root, dir string) {
 	t.Helper()
 	tree, err := source.Open(root)
 	if err != nil {
@@ -27,40 +26,40 @@ func renders(t *testing.T, root, dir string) {
 	defer func() { _ = tree.Close() }()
 	c, err := Open(tree, dir, Limits{})
 	if err != nil {
-		typed(t, err)
+		checkTyped(t, err)
 		return
 	}
-	if _, _, err := c.Check(map[string]any{"a": "b"}); err != nil {
-		typed(t, err)
+	if _, _, err := c.CheckValues(map[string]any{"a": "b"}); err != nil {
+		checkTyped(t, err)
 		return
 	}
 	first, _, err := c.Render(t.Context(), fuzzOptions)
 	if err != nil {
-		typed(t, err)
+		checkTyped(t, err)
 		return
 	}
 	second, _, err := c.Render(t.Context(), fuzzOptions)
 	if err != nil {
-		t.Fatalf("rendered once, and then: %v", err)
+		t.Fatalf("the second render failed: %v", err)
 	}
 	a, err := json.Marshal(first)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if b, err := json.Marshal(second); err != nil || !bytes.Equal(a, b) {
-		t.Fatalf("rendered\n%s\nand then\n%s (%v)", a, b, err)
+		t.Fatalf("the first render is\n%s\nthe second is\n%s (%v)", a, b, err)
 	}
 }
 
-func typed(t *testing.T, err error) {
+func checkTyped(t *testing.T, err error) {
 	t.Helper()
 	if !errors.As(err, new(*problem.Error)) && !errors.As(err, new(problem.Errors)) {
-		t.Fatalf("%T does not say where: %v", err, err)
+		t.Fatalf("%T has no file: %v", err, err)
 	}
 }
 
-// FuzzChart: any metadata, values and schema of a chart render the same twice, or
-// are refused. What a template does is bounded by the process that renders.
+// FuzzChart renders charts with arbitrary metadata, values and schema. Two renders are equal, or
+// the chart is rejected. Templates are not fuzzed: the render process bounds them.
 func FuzzChart(f *testing.F) {
 	const meta = "apiVersion: v2\nname: shop\nversion: 1.0.0\n"
 	f.Add(meta, "from: x\nlist: [1, 2.5, yes]\n", `{"properties":{"from":{"type":"string"}}}`)
@@ -79,14 +78,14 @@ func FuzzChart(f *testing.F) {
 		write(t, filepath.Join(root, "c", "Chart.yaml"), []byte(meta))
 		write(t, filepath.Join(root, "c", "values.yaml"), []byte(values))
 		write(t, filepath.Join(root, "c", "values.schema.json"), []byte(schema))
-		renders(t, root, "c")
+		renderTwice(t, root, "c")
 	})
 }
 
-// FuzzChartArchive: any tarball is a chart that renders, or is refused.
+// FuzzChartArchive renders arbitrary tarballs, or rejects them.
 func FuzzChartArchive(f *testing.F) {
 	meta, object := "apiVersion: v2\nname: shop\nversion: 1.0.0\n", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
-	inner := zipped(f, archiveOf(f, "sub/Chart.yaml", "apiVersion: v2\nname: sub\nversion: 1.0.0\n", "sub/templates/x.yaml", object))
+	inner := gzipped(f, archiveOf(f, "sub/Chart.yaml", "apiVersion: v2\nname: sub\nversion: 1.0.0\n", "sub/templates/x.yaml", object))
 	f.Add(archiveOf(f, "shop/Chart.yaml", meta, "shop/templates/x.yaml", object))
 	f.Add(archiveOf(f, "shop/Chart.yaml", meta, "shop/charts/sub-1.0.0.tgz", string(inner)))
 	f.Add(archiveOf(f, "shop/Chart.yaml", meta, "shop/../../x", "x"))
@@ -95,8 +94,8 @@ func FuzzChartArchive(f *testing.F) {
 	f.Add([]byte("x"))
 	root := f.TempDir()
 	f.Fuzz(func(t *testing.T, tarball []byte) {
-		write(t, filepath.Join(root, "c.tgz"), zipped(t, tarball))
-		renders(t, root, "c.tgz")
+		write(t, filepath.Join(root, "c.tgz"), gzipped(t, tarball))
+		renderTwice(t, root, "c.tgz")
 	})
 }
 
@@ -107,7 +106,7 @@ func write(t testing.TB, name string, data []byte) {
 	}
 }
 
-// archiveOf makes a tarball of names and contents by turns.
+// archiveOf returns a tarball of files, given as alternating names and contents.
 func archiveOf(t testing.TB, files ...string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -126,7 +125,7 @@ func archiveOf(t testing.TB, files ...string) []byte {
 	return b.Bytes()
 }
 
-func zipped(t testing.TB, data []byte) []byte {
+func gzipped(t testing.TB, data []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)

@@ -18,17 +18,17 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// readFolder reads a chart as it lies in the source, of at most left bytes.
+// readFolder reads the files of a chart in the source, at most left bytes.
 func readFolder(tree *source.Tree, dir string, limits Limits, left *int64) ([]*archive.BufferedFile, error) {
-	rules, err := rulesOf(tree, dir)
+	rules, err := ignoreRules(tree, dir)
 	if err != nil {
 		return nil, err
 	}
 	return readFiles(tree, dir, rules, limits, left)
 }
 
-// rulesOf a chart say which of its files are none of its own.
-func rulesOf(tree *source.Tree, dir string) (*ignore.Rules, error) {
+// ignoreRules returns the .helmignore rules of a chart.
+func ignoreRules(tree *source.Tree, dir string) (*ignore.Rules, error) {
 	rules := ignore.Empty()
 	if file := path.Join(dir, ignore.HelmIgnore); tree.IsFile(file) {
 		data, err := tree.Read(file, 1<<20)
@@ -43,7 +43,7 @@ func rulesOf(tree *source.Tree, dir string) (*ignore.Rules, error) {
 	return rules, nil
 }
 
-// readFiles reads the files below a folder but for those that rules ignore.
+// readFiles reads the files below a folder except for those that rules ignore.
 func readFiles(tree *source.Tree, dir string, rules *ignore.Rules, limits Limits, left *int64) ([]*archive.BufferedFile, error) {
 	relative := func(name string) string {
 		if dir == "." {
@@ -64,13 +64,13 @@ func readFiles(tree *source.Tree, dir string, rules *ignore.Rules, limits Limits
 		if *left -= int64(len(data)); *left < 0 {
 			return nil, &problem.Error{File: dir, Message: limits.tooManyBytes()}
 		}
-		out = append(out, &archive.BufferedFile{Name: relative(name), Data: bytes.TrimPrefix(data, utf8Mark)})
+		out = append(out, &archive.BufferedFile{Name: relative(name), Data: bytes.TrimPrefix(data, utf8BOM)})
 	}
 	return out, nil
 }
 
-// utf8Mark is what some editors begin a file with.
-var utf8Mark = []byte("\xef\xbb\xbf")
+// utf8BOM is the byte order mark that some editors write.
+var utf8BOM = []byte("\xef\xbb\xbf")
 
 func readArchive(tree *source.Tree, file string, limits Limits) ([]*archive.BufferedFile, error) {
 	data, err := tree.Read(file, source.MaxFile)
@@ -85,8 +85,8 @@ func readArchive(tree *source.Tree, file string, limits Limits) ([]*archive.Buff
 	return files, nil
 }
 
-// unpack reads an archive of at most left bytes. The size is measured first, because
-// the library's own limit is for each archive and not for all of them.
+// unpack reads an archive of at most left bytes. It measures the size first, because the library's
+// limit is per archive and not for all archives together.
 func unpack(data []byte, limits Limits, left *int64) ([]*archive.BufferedFile, error) {
 	zr, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
@@ -102,11 +102,11 @@ func unpack(data []byte, limits Limits, left *int64) ([]*archive.BufferedFile, e
 	return archive.LoadArchiveFiles(bytes.NewReader(data))
 }
 
-// subArchive matches vendored subcharts, at any depth.
+// subArchive matches archives of vendored subcharts, at any depth.
 var subArchive = regexp.MustCompile(`^((?:charts/[^/]+/)*charts/)([^_.][^/]*)\.tgz$`)
 
-// expand unpacks vendored subcharts into folders.
-func expand(dir string, files []*archive.BufferedFile, limits Limits) ([]*archive.BufferedFile, error) {
+// unpackSubcharts replaces archives of vendored subcharts by their files.
+func unpackSubcharts(dir string, files []*archive.BufferedFile, limits Limits) ([]*archive.BufferedFile, error) {
 	left := limits.Bytes - sizeOf(files)
 	if left < 0 {
 		return nil, &problem.Error{File: dir, Message: limits.tooManyBytes()}

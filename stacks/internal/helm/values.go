@@ -15,17 +15,17 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// Mismatch is a value that a values.schema.json does not allow.
+// Mismatch is a value that violates a values.schema.json.
 type Mismatch struct {
 	values.Violation
-	// Schema is the file below the root of the source.
+	// Schema is the path of the values.schema.json below the root of the source.
 	Schema string
 }
 
-// Check coalesces vals with the chart's own and checks them against the schemas of
-// the chart and of its enabled subcharts. What a schema refers to elsewhere is not
-// fetched: that part is not checked, and a warning says so.
-func (c *Chart) Check(vals map[string]any) (mismatches []Mismatch, warnings []string, err error) {
+// CheckValues merges vals with the chart's own values and validates them against the schemas of the
+// chart and its enabled subcharts. References to other documents are not fetched: that part of a
+// schema is not checked, with a warning.
+func (c *Chart) CheckValues(vals map[string]any) (mismatches []Mismatch, warnings []string, err error) {
 	loaded, coalesced, err := c.coalesce(vals)
 	if err != nil {
 		return nil, nil, err
@@ -39,7 +39,7 @@ func (c *Chart) Check(vals map[string]any) (mismatches []Mismatch, warnings []st
 				return err
 			}
 			for _, url := range remote {
-				warnings = append(warnings, fmt.Sprintf("%s refers to %s, which is not fetched; what it describes is not checked", file, url))
+				warnings = append(warnings, fmt.Sprintf("%s refers to %s, which is not fetched; that part of the values is not checked", file, url))
 			}
 			for _, v := range found {
 				v.Path = append(append([]string{}, prefix...), v.Path...)
@@ -58,7 +58,7 @@ func (c *Chart) Check(vals map[string]any) (mismatches []Mismatch, warnings []st
 	return mismatches, warnings, err
 }
 
-// coalesce lays vals over the chart's own values, without the subcharts that they disable.
+// coalesce merges vals with the chart's own values, without disabled subcharts.
 func (c *Chart) coalesce(vals map[string]any) (*chart.Chart, common.Values, error) {
 	loaded, floats, err := c.prepare(vals)
 	if err != nil {
@@ -66,12 +66,13 @@ func (c *Chart) coalesce(vals map[string]any) (*chart.Chart, common.Values, erro
 	}
 	coalesced, err := commonutil.CoalesceValues(loaded, floats)
 	if err != nil {
-		return nil, nil, &problem.Error{File: c.Path, Message: "the values cannot be laid over those of the chart", Err: err}
+		return nil, nil, &problem.Error{File: c.Path, Message: "the values cannot be merged with the chart's values", Err: err}
 	}
 	return loaded, coalesced, nil
 }
 
-// prepare loads the chart, drops subcharts that vals disable, and returns vals as Helm has them.
+// prepare loads the chart, removes subcharts that vals disable, and returns vals with numbers as in
+// Helm.
 func (c *Chart) prepare(vals map[string]any) (*chart.Chart, map[string]any, error) {
 	loaded, err := c.load()
 	if err != nil {
@@ -79,9 +80,9 @@ func (c *Chart) prepare(vals map[string]any) (*chart.Chart, map[string]any, erro
 	}
 	floats, err := values.Floats(vals)
 	if err != nil {
-		return nil, nil, c.fail("", "the values cannot be written as JSON")
+		return nil, nil, c.errorf("", "the values cannot be encoded as JSON")
 	}
-	if err := tables(loaded, floats, ""); err != nil {
+	if err := checkTables(loaded, floats, ""); err != nil {
 		return nil, nil, err
 	}
 	if err := util.ProcessDependencies(loaded, floats); err != nil {
@@ -90,9 +91,9 @@ func (c *Chart) prepare(vals map[string]any) (*chart.Chart, map[string]any, erro
 	return loaded, floats, nil
 }
 
-// tables finds what Helm would only log, with the value in it: something else
-// where a subchart's values or global must be a mapping.
-func tables(ch *chart.Chart, vals map[string]any, prefix string) error {
+// checkTables returns an error if global or the values of a subchart are not a mapping. Helm would
+// only log that, together with the value.
+func checkTables(ch *chart.Chart, vals map[string]any, prefix string) error {
 	names := []string{"global"}
 	for _, sub := range ch.Dependencies() {
 		names = append(names, sub.Name())
@@ -105,7 +106,7 @@ func tables(ch *chart.Chart, vals map[string]any, prefix string) error {
 	}
 	for _, sub := range ch.Dependencies() {
 		if below, ok := vals[sub.Name()].(map[string]any); ok {
-			if err := tables(sub, below, prefix+sub.Name()+"."); err != nil {
+			if err := checkTables(sub, below, prefix+sub.Name()+"."); err != nil {
 				return err
 			}
 		}

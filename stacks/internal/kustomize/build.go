@@ -16,23 +16,23 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// parseSchema parses the OpenAPI schema that kustomize keeps for the process. Builds
-// read it without a lock, so nothing may change it after the first.
-var parseSchema = sync.OnceFunc(func() { openapi.Schema() })
+// parseOpenAPISchema parses the global OpenAPI schema of kustomize. Builds read it without a lock,
+// so nothing may change it after the first build.
+var parseOpenAPISchema = sync.OnceFunc(func() { openapi.Schema() })
 
 // Build builds the kustomization in a folder.
 func Build(ctx context.Context, tree *source.Tree, dir string) ([]*manifest.Object, error) {
 	if err := Scan(tree, dir); err != nil {
 		return nil, err
 	}
-	file, err := FileOf(tree, dir)
+	file, err := FindFile(tree, dir)
 	if err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, &problem.Error{Message: "the render was stopped: " + err.Error(), Err: err}
 	}
-	parseSchema()
+	parseOpenAPISchema()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(fileSystem{tree}, "/"+dir)
 	if err != nil {
 		return nil, &problem.Error{File: file, Message: "the kustomization cannot be built: " + oneLine(err), Err: err}
@@ -45,8 +45,8 @@ func objectsOf(file string, built resmap.ResMap) ([]*manifest.Object, error) {
 	var errs problem.Errors
 	for _, res := range built.Resources() {
 		objects, err := manifest.FromNode(document.Kustomize, file, res.YNode())
-		for _, e := range problem.All(err) {
-			// The line is that of what a transformer left, which tells nobody anything.
+		for _, e := range problem.Flatten(err) {
+			// The line is in the output of a transformer, which the user cannot see.
 			e.Line = 0
 			e.Message = fmt.Sprintf("%s %q: %s", res.GetKind(), res.GetName(), e.Message)
 			errs = append(errs, e)

@@ -16,8 +16,8 @@ import (
 	"github.com/ksctl/gitops/stacks/internal/source"
 )
 
-// Every kustomization of this repository builds to what kustomize itself makes of it on disk.
-func TestSameAsKustomize(t *testing.T) {
+// Every kustomization in this repository builds to the same objects as with kustomize on disk.
+func TestBuildMatchesKustomize(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	tree, err := source.Open(root)
 	if err != nil {
@@ -30,7 +30,7 @@ func TestSameAsKustomize(t *testing.T) {
 			if err != nil || !slices.Contains(konfig.RecognizedKustomizationFileNames(), filepath.Base(file)) {
 				return err
 			}
-			if sameAsKustomize(t, tree, root, filepath.Dir(file)) {
+			if compareBuild(t, tree, root, filepath.Dir(file)) {
 				built++
 			}
 			return nil
@@ -44,14 +44,15 @@ func TestSameAsKustomize(t *testing.T) {
 	}
 }
 
-// sameAsKustomize compares one build; a Component is none on its own.
-func sameAsKustomize(t *testing.T, tree *source.Tree, root, dir string) bool {
+// compareBuild compares one build. It returns false for folders that do not build on their own,
+// such as Components.
+func compareBuild(t *testing.T, tree *source.Tree, root, dir string) bool {
 	t.Helper()
 	want, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, dir))
 	got, ownErr := Build(t.Context(), tree, dir)
 	if err != nil || ownErr != nil {
 		if err == nil || ownErr == nil {
-			t.Errorf("%s: kustomize says %v, this says %v", dir, err, ownErr)
+			t.Errorf("%s: kustomize returns %v, Build returns %v", dir, err, ownErr)
 		}
 		return false
 	}

@@ -1,5 +1,5 @@
-// Package kustomize builds kustomizations of the source in memory, and applies
-// images, replicas and patches to objects from anywhere. Nothing is fetched or run.
+// Package kustomize builds kustomizations of the source in memory, and applies images, replicas and
+// patches to objects of any origin. It fetches nothing and executes nothing.
 package kustomize
 
 import (
@@ -15,16 +15,16 @@ import (
 	"github.com/ksctl/gitops/stacks/internal/source"
 )
 
-// errReadOnly answers everything that would write.
+// errReadOnly is the error of all write operations.
 var errReadOnly = errors.New("the source is read-only")
 
-// fileSystem shows a tree to kustomize as a file system of its own, with the root at /.
+// fileSystem presents a tree to kustomize as a read-only file system with the tree's root at /.
 type fileSystem struct{ tree *source.Tree }
 
 var _ filesys.FileSystem = fileSystem{}
 
-// below is the path below the root of the tree.
-func below(name string) string {
+// relativeToRoot returns a path relative to the root of the tree.
+func relativeToRoot(name string) string {
 	clean := strings.TrimPrefix(path.Clean("/"+filepath.ToSlash(name)), "/")
 	if clean == "" {
 		return "."
@@ -32,28 +32,28 @@ func below(name string) string {
 	return clean
 }
 
-// Exists says whether there is a file or a folder.
+// Exists returns true for a file or a folder.
 func (f fileSystem) Exists(name string) bool {
-	_, err := f.tree.Stat(below(name))
+	_, err := f.tree.Stat(relativeToRoot(name))
 	return err == nil
 }
 
-// IsDir says whether there is a folder.
-func (f fileSystem) IsDir(name string) bool { return f.tree.IsDir(below(name)) }
+// IsDir returns true for a folder.
+func (f fileSystem) IsDir(name string) bool { return f.tree.IsDir(relativeToRoot(name)) }
 
-// ReadFile reads a file within the limits of the tree. kustomize expands what
-// it reads without a bound of its own.
+// ReadFile reads a file within the limits of the tree. It also limits the expansion of YAML
+// aliases, because kustomize does not.
 func (f fileSystem) ReadFile(name string) ([]byte, error) {
-	data, err := f.tree.Read(below(name), source.MaxFile)
+	data, err := f.tree.Read(relativeToRoot(name), source.MaxFile)
 	if err != nil {
 		return nil, err
 	}
-	return data, document.Bounded(below(name), data)
+	return data, document.CheckAliasExpansion(relativeToRoot(name), data)
 }
 
-// ReadDir lists the names in a folder.
+// ReadDir returns the names in a folder.
 func (f fileSystem) ReadDir(name string) ([]string, error) {
-	entries, err := f.tree.ReadDir(below(name))
+	entries, err := f.tree.ReadDir(relativeToRoot(name))
 	if err != nil {
 		return nil, err
 	}
@@ -64,9 +64,9 @@ func (f fileSystem) ReadDir(name string) ([]string, error) {
 	return out, nil
 }
 
-// CleanedAbs splits a path into folder and file.
+// CleanedAbs splits a path into its folder and file.
 func (f fileSystem) CleanedAbs(name string) (filesys.ConfirmedDir, string, error) {
-	clean := below(name)
+	clean := relativeToRoot(name)
 	info, err := f.tree.Stat(clean)
 	if err != nil {
 		return "", "", err
@@ -78,30 +78,30 @@ func (f fileSystem) CleanedAbs(name string) (filesys.ConfirmedDir, string, error
 	return filesys.ConfirmedDir(path.Dir(abs)), path.Base(abs), nil
 }
 
-// Glob is not needed for reading.
+// Glob returns an error: builds do not need it.
 func (f fileSystem) Glob(string) ([]string, error) { return nil, errReadOnly }
 
-// Open is not needed for reading.
+// Open returns an error: builds do not need it.
 func (f fileSystem) Open(string) (filesys.File, error) { return nil, errReadOnly }
 
-// Create is refused.
+// Create returns an error.
 func (f fileSystem) Create(string) (filesys.File, error) { return nil, errReadOnly }
 
-// Mkdir is refused.
+// Mkdir returns an error.
 func (f fileSystem) Mkdir(string) error { return errReadOnly }
 
-// MkdirAll is refused.
+// MkdirAll returns an error.
 func (f fileSystem) MkdirAll(string) error { return errReadOnly }
 
-// RemoveAll is refused.
+// RemoveAll returns an error.
 func (f fileSystem) RemoveAll(string) error { return errReadOnly }
 
-// WriteFile is refused.
+// WriteFile returns an error.
 func (f fileSystem) WriteFile(string, []byte) error { return errReadOnly }
 
 // Walk calls walk for every file.
 func (f fileSystem) Walk(name string, walk filepath.WalkFunc) error {
-	names, err := f.tree.Files(below(name), nil)
+	names, err := f.tree.Files(relativeToRoot(name), nil)
 	if err != nil {
 		return err
 	}

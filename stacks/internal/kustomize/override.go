@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"sigs.k8s.io/kustomize/api/builtins" //nolint:staticcheck // deprecated for a version that is not there yet
+	"sigs.k8s.io/kustomize/api/builtins" //nolint:staticcheck // deprecated in favor of a version that is not released yet
 	"sigs.k8s.io/kustomize/api/provider"
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/api/resource"
@@ -19,19 +19,19 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// Override is what an install changes of rendered objects.
+// Override has the changes of an install to rendered objects.
 type Override struct {
 	Images   []types.Image
 	Replicas []types.Replica
 	Patches  []types.Patch
 }
 
-// Empty says that there is nothing to change.
+// Empty returns true if there is nothing to change.
 func (o Override) Empty() bool {
 	return len(o.Images) == 0 && len(o.Replicas) == 0 && len(o.Patches) == 0
 }
 
-// imageFields and replicaFields are where kustomize looks by default.
+// imageFields and replicaKinds are kustomize's defaults.
 var (
 	imageFields = types.FsSlice{
 		{Path: "spec/containers[]/image"}, {Path: "spec/initContainers[]/image"}, {Path: "spec/volumes[]/image/reference"},
@@ -41,15 +41,16 @@ var (
 	replicaKinds = []string{"Deployment", "ReplicationController", "ReplicaSet", "StatefulSet"}
 )
 
-// probe is the name that images get to find out which ones an entry matches.
-const probe = "override.invalid/probe"
+// probeImage is an image name that is set in a trial run, to check whether an images entry matches
+// anything.
+const probeImage = "override.invalid/probe"
 
-// Apply changes objects of any origin. What matches nothing is an error that names it.
+// Apply applies an override to objects of any origin. An entry that matches no object is an error.
 func Apply(ctx context.Context, objects []*manifest.Object, o Override) ([]*manifest.Object, error) {
 	if o.Empty() {
 		return objects, nil
 	}
-	parseSchema()
+	parseOpenAPISchema()
 	factory := resmap.NewFactory(provider.NewDefaultDepProvider().GetResourceFactory())
 	m := resmap.New()
 	origin := map[*resource.Resource]*manifest.Object{}
@@ -65,26 +66,27 @@ func Apply(ctx context.Context, objects []*manifest.Object, o Override) ([]*mani
 	}
 	a := &applier{m: m, factory: factory}
 	for _, image := range o.Images {
-		a.image(image)
+		a.applyImage(image)
 	}
 	for _, replica := range o.Replicas {
-		a.replica(replica)
+		a.applyReplicas(replica)
 	}
 	for i, patch := range o.Patches {
 		if err := ctx.Err(); err != nil {
 			return nil, &problem.Error{Message: "the render was stopped: " + err.Error(), Err: err}
 		}
-		a.patch(i, patch)
+		a.applyPatch(i, patch)
 	}
 	if len(a.errs) > 0 {
 		return nil, a.errs.Err()
 	}
 	m.RemoveBuildAnnotations()
-	return collect(m, origin)
+	return collectObjects(m, origin)
 }
 
-// collect reads the objects back; what is known of each stays known.
-func collect(m resmap.ResMap, origin map[*resource.Resource]*manifest.Object) ([]*manifest.Object, error) {
+// collectObjects converts the resources back to objects. It keeps file, line, hook and
+// NamespaceDefaulted of the originals.
+func collectObjects(m resmap.ResMap, origin map[*resource.Resource]*manifest.Object) ([]*manifest.Object, error) {
 	var out []*manifest.Object
 	for _, res := range m.Resources() {
 		before := origin[res]
@@ -93,7 +95,7 @@ func collect(m resmap.ResMap, origin map[*resource.Resource]*manifest.Object) ([
 		}
 		objects, err := manifest.FromNode(document.Kustomize, before.File, res.YNode())
 		if err != nil {
-			for _, e := range problem.All(err) {
+			for _, e := range problem.Flatten(err) {
 				return nil, &problem.Error{File: before.File, Line: before.Line, Message: fmt.Sprintf("after the overrides, %s: %s", before, e.Message)}
 			}
 		}
@@ -116,16 +118,16 @@ func (a *applier) fail(field, format string, args ...any) {
 	a.errs = append(a.errs, &problem.Error{Field: "override." + field, Message: fmt.Sprintf(format, args...)})
 }
 
-func (a *applier) image(image types.Image) {
+func (a *applier) applyImage(image types.Image) {
 	trial := a.m.DeepCopy()
-	marked := &builtins.ImageTagTransformerPlugin{ImageTag: types.Image{Name: image.Name, NewName: probe}, FieldSpecs: imageFields}
+	marked := &builtins.ImageTagTransformerPlugin{ImageTag: types.Image{Name: image.Name, NewName: probeImage}, FieldSpecs: imageFields}
 	if err := marked.Transform(trial); err != nil {
-		a.fail("images", "override.images: image %q cannot be looked for: %s", image.Name, oneLine(err))
+		a.fail("images", "override.images: image %q cannot be matched: %s", image.Name, oneLine(err))
 		return
 	}
 	text, err := trial.AsYaml()
-	if err != nil || !strings.Contains(string(text), probe) {
-		a.fail("images", "override.images: image %q matches nothing that is rendered", image.Name)
+	if err != nil || !strings.Contains(string(text), probeImage) {
+		a.fail("images", "override.images: image %q matches no rendered object", image.Name)
 		return
 	}
 	plugin := &builtins.ImageTagTransformerPlugin{ImageTag: image, FieldSpecs: imageFields}
@@ -134,7 +136,7 @@ func (a *applier) image(image types.Image) {
 	}
 }
 
-func (a *applier) replica(replica types.Replica) {
+func (a *applier) applyReplicas(replica types.Replica) {
 	plugin := &builtins.ReplicaCountTransformerPlugin{Replica: replica}
 	found := false
 	for _, kind := range replicaKinds {
@@ -145,7 +147,7 @@ func (a *applier) replica(replica types.Replica) {
 		})) > 0
 	}
 	if !found {
-		a.fail("replicas", "override.replicas: %q matches nothing that is rendered: no %s has that name", replica.Name, strings.Join(replicaKinds, ", "))
+		a.fail("replicas", "override.replicas: %q matches no rendered object: no %s has that name", replica.Name, strings.Join(replicaKinds, ", "))
 		return
 	}
 	if err := plugin.Transform(a.m); err != nil {
@@ -153,15 +155,15 @@ func (a *applier) replica(replica types.Replica) {
 	}
 }
 
-func (a *applier) patch(i int, patch types.Patch) {
+func (a *applier) applyPatch(i int, patch types.Patch) {
 	name := fmt.Sprintf("override.patches[%d]", i)
 	if patch.Target != nil {
-		a.patchOne(name, patch.Patch, patch.Target)
+		a.applyToTarget(name, patch.Patch, patch.Target)
 		return
 	}
 	docs, err := a.factory.RF().SliceFromBytes([]byte(patch.Patch))
 	if err != nil || len(docs) == 0 {
-		a.fail("patches", "%s needs a target, or to be an object with kind and name", name)
+		a.fail("patches", "%s needs a target, or must be an object with kind and name", name)
 		return
 	}
 	for _, doc := range docs {
@@ -175,18 +177,18 @@ func (a *applier) patch(i int, patch types.Patch) {
 			a.fail("patches", "%s cannot be read: %s", name, oneLine(err))
 			continue
 		}
-		a.patchOne(name, string(text), target)
+		a.applyToTarget(name, string(text), target)
 	}
 }
 
-func (a *applier) patchOne(name, text string, target *types.Selector) {
+func (a *applier) applyToTarget(name, text string, target *types.Selector) {
 	selected, err := a.m.Select(*target)
 	if err != nil {
 		a.fail("patches", "%s: the target cannot be read: %s", name, oneLine(err))
 		return
 	}
 	if len(selected) == 0 {
-		a.fail("patches", "%s matches nothing that is rendered: its target is %s", name, describe(target))
+		a.fail("patches", "%s matches no rendered object: its target is %s", name, describeTarget(target))
 		return
 	}
 	config, err := yaml.Marshal(map[string]any{"patch": text, "target": target})
@@ -203,8 +205,8 @@ func (a *applier) patchOne(name, text string, target *types.Selector) {
 	}
 }
 
-// describe writes a target as a person would.
-func describe(t *types.Selector) string {
+// describeTarget describes a target for messages.
+func describeTarget(t *types.Selector) string {
 	var parts []string
 	add := func(name, value string) {
 		if value != "" {

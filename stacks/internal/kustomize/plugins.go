@@ -11,8 +11,8 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// inline gives the documents of an entry that is YAML itself and not a path.
-func inline(text string) []map[string]any {
+// inlineDocuments returns the documents of an entry that is inline YAML, and nil if it is a path.
+func inlineDocuments(text string) []map[string]any {
 	if !strings.ContainsAny(text, ":\n") {
 		return nil
 	}
@@ -34,8 +34,8 @@ func inline(text string) []map[string]any {
 	return out
 }
 
-// pluginFile checks the plugins that a file configures.
-func (s *scanner) pluginFile(file string) {
+// scanPluginFile checks the plugins that a file configures.
+func (s *scanner) scanPluginFile(file string) {
 	data, err := s.tree.Read(file, source.MaxFile)
 	var docs []document.Document
 	if err == nil {
@@ -46,33 +46,33 @@ func (s *scanner) pluginFile(file string) {
 		if m, err = document.Map(file, doc.Root); err != nil {
 			break
 		}
-		s.plugin(file, doc.Line, m)
+		s.checkPlugin(file, doc.Line, m)
 	}
-	s.errs = append(s.errs, problem.All(err)...)
+	s.errs = append(s.errs, problem.Flatten(err)...)
 }
 
-// functionAnnotations make a container or a program of a plugin.
+// functionAnnotations mark a plugin as a KRM function, which runs a container or a program.
 var functionAnnotations = []string{"config.kubernetes.io/function", "config.k8s.io/function"}
 
-// plugin refuses what is not built into kustomize, and what would fetch.
-func (s *scanner) plugin(file string, line int, m map[string]any) {
+// checkPlugin rejects plugins that are not built into kustomize, and plugins with remote paths.
+func (s *scanner) checkPlugin(file string, line int, m map[string]any) {
 	kind, _ := m["kind"].(string)
 	fail := func(format string, args ...any) {
 		s.errs = append(s.errs, &problem.Error{File: file, Line: line, Message: fmt.Sprintf(format, args...)})
 	}
 	if kind == "HelmChartInflationGenerator" {
-		fail("the plugin %s is not allowed: %s", kind, refused["helmCharts"])
+		fail("the plugin %s is not allowed: %s", kind, refusedFields["helmCharts"])
 		return
 	}
 	if m["apiVersion"] != "builtin" {
-		fail("the plugin %s of apiVersion %v is not built into kustomize, and no plugin is run", kind, m["apiVersion"])
+		fail("the plugin %s of apiVersion %v is not built into kustomize; external plugins are not supported", kind, m["apiVersion"])
 		return
 	}
 	meta, _ := m["metadata"].(map[string]any)
 	marks, _ := meta["annotations"].(map[string]any)
 	for _, annotation := range functionAnnotations {
 		if _, there := marks[annotation]; there {
-			fail("the plugin %s is a function (%s), and no function is run", kind, annotation)
+			fail("the plugin %s is a function (%s); functions are not supported", kind, annotation)
 		}
 	}
 	for _, name := range pathsIn(m) {
@@ -82,7 +82,7 @@ func (s *scanner) plugin(file string, line int, m map[string]any) {
 	}
 }
 
-// pathsIn are the strings that a built-in plugin takes for paths.
+// pathsIn returns the strings that a built-in plugin treats as paths.
 func pathsIn(v any) []string {
 	var out []string
 	switch v := v.(type) {

@@ -6,12 +6,13 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// foreignMarks belong to Argo CD: copied to an object, they would make it think
-// that it owns what only its Application's child owns.
-var foreignMarks = []string{"argocd.argoproj.io/tracking-id", "argocd.argoproj.io/instance"}
+// argoCDTracking are the tracking marks of Argo CD. If an object had a copy of them, Argo CD would
+// treat it as part of its Application, although the object belongs to the Application's child: the
+// install.
+var argoCDTracking = []string{"argocd.argoproj.io/tracking-id", "argocd.argoproj.io/instance"}
 
-// Normalise drops what says nothing and marks of others.
-func Normalise(o *Object) {
+// Normalize removes empty fields and the tracking marks of Argo CD.
+func Normalize(o *Object) {
 	if status, there := o.Value["status"]; there && isEmpty(status) {
 		delete(o.Value, "status")
 	}
@@ -23,7 +24,7 @@ func Normalise(o *Object) {
 			delete(meta, field)
 			continue
 		}
-		for _, mark := range foreignMarks {
+		for _, mark := range argoCDTracking {
 			delete(marks, mark)
 		}
 		if len(marks) == 0 {
@@ -40,8 +41,8 @@ func isEmpty(v any) bool {
 	return ok && len(m) == 0
 }
 
-// dropNullTimestamps drops the creationTimestamp: null that generators leave in
-// metadata, also in that of templates.
+// dropNullTimestamps removes the creationTimestamp: null that generators leave in metadata,
+// including the metadata of pod templates.
 func dropNullTimestamps(v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -60,7 +61,7 @@ func dropNullTimestamps(v any) {
 	}
 }
 
-// Scope of a kind.
+// Scope is the scope of a kind.
 type Scope int
 
 // Scopes.
@@ -70,10 +71,11 @@ const (
 	ScopeNamespace
 )
 
-// Scopes knows the scope of built-in kinds and of those that CRDs among the objects define.
+// Scopes has the scopes of kinds that CRDs define, by <group>/<kind>. The scopes of built-in kinds
+// are in clusterScoped.
 type Scopes map[string]Scope
 
-// ScopesOf learns from the CRDs among objects.
+// ScopesOf returns the scopes that the CRDs among objects define.
 func ScopesOf(objects []*Object) Scopes {
 	s := Scopes{}
 	for _, o := range objects {
@@ -94,7 +96,7 @@ func ScopesOf(objects []*Object) Scopes {
 	return s
 }
 
-// Of is the scope of the kind of o.
+// Of returns the scope of the kind of o.
 func (s Scopes) Of(o *Object) Scope {
 	if kinds, ok := clusterScoped[o.Group]; ok {
 		if kinds[o.Kind] {
@@ -105,8 +107,9 @@ func (s Scopes) Of(o *Object) Scope {
 	return s[o.Group+"/"+o.Kind]
 }
 
-// Place gives o a namespace when it needs one, and takes it away from kinds that have none.
-func (s Scopes) Place(o *Object, namespace string) {
+// SetNamespace sets the namespace of o if o has none, and removes the namespace of a cluster-scoped
+// object.
+func (s Scopes) SetNamespace(o *Object, namespace string) {
 	meta, _ := o.Value["metadata"].(map[string]any)
 	if s.Of(o) == ScopeCluster {
 		o.Namespace = ""
@@ -121,15 +124,15 @@ func (s Scopes) Place(o *Object, namespace string) {
 	meta["namespace"] = namespace
 }
 
-// Placed is an object and the component it belongs to.
-type Placed struct {
+// ComponentObject is an object with the name of its component.
+type ComponentObject struct {
 	*Object
 	Component string
 }
 
-// Duplicates are objects that are there twice.
-func Duplicates(all []Placed) problem.Errors {
-	first := make(map[string]Placed, len(all))
+// FindDuplicates reports objects that are in all more than once.
+func FindDuplicates(all []ComponentObject) problem.Errors {
+	first := make(map[string]ComponentObject, len(all))
 	var errs problem.Errors
 	for _, o := range all {
 		before, twice := first[o.ID()]
@@ -137,7 +140,7 @@ func Duplicates(all []Placed) problem.Errors {
 			first[o.ID()] = o
 			continue
 		}
-		where := before.Place()
+		where := before.Location()
 		if before.Component != o.Component {
 			where = fmt.Sprintf("component %q, %s", before.Component, where)
 		}

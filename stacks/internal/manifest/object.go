@@ -1,5 +1,5 @@
-// Package manifest turns documents into Kubernetes objects: checked, normalised,
-// with a namespace, in the order in which they are applied.
+// Package manifest converts documents into Kubernetes objects. It validates and normalizes them,
+// sets their namespaces, and sorts them in apply order.
 package manifest
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// Object is one manifest and where it came from.
+// Object is one manifest and its origin.
 type Object struct {
 	Group, Version, Kind string
 	Namespace, Name      string
@@ -25,8 +25,8 @@ type Object struct {
 	Line                 int
 }
 
-// Hook makes an object a step before or after the others, or before they are
-// removed.
+// Hook marks an object as a step before the other objects, after them (Post), or before their
+// removal (PreRemove).
 type Hook struct {
 	Post           bool
 	PreRemove      bool
@@ -34,12 +34,12 @@ type Hook struct {
 	DeletePolicies []string
 }
 
-// ID names the object within a cluster.
+// ID identifies the object within a cluster.
 func (o *Object) ID() string {
 	return o.Group + "/" + o.Kind + "/" + o.Namespace + "/" + o.Name
 }
 
-// String names the object for people: Deployment "monitoring/prometheus".
+// String describes the object for messages: Deployment.apps "monitoring/prometheus".
 func (o *Object) String() string {
 	kind := o.Kind
 	if o.Group != "" {
@@ -51,21 +51,21 @@ func (o *Object) String() string {
 	return fmt.Sprintf("%s %q", kind, o.Name)
 }
 
-// Place is file:line as far as known.
-func (o *Object) Place() string {
+// Location returns file:line, or only the file if the line is unknown.
+func (o *Object) Location() string {
 	if o.Line > 0 {
 		return fmt.Sprintf("%s:%d", o.File, o.Line)
 	}
 	return o.File
 }
 
-// Parse reads the objects of a file. lines says whether its lines mean something
-// to the user: those of a rendered template do not.
+// Parse parses the objects of a file. lines is false if the user cannot see the lines, such as
+// those of a rendered template.
 func Parse(file string, data []byte, lines bool) ([]*Object, error) {
 	docs, err := document.Parse(file, data)
 	if err != nil {
 		if !lines {
-			return nil, withoutLines(err)
+			return nil, moveLinesToMessage(err)
 		}
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func Parse(file string, data []byte, lines bool) ([]*Object, error) {
 	for _, doc := range docs {
 		objects, err := FromNode(document.Kubectl, file, doc.Root)
 		if err != nil {
-			errs = append(errs, problem.All(err)...)
+			errs = append(errs, problem.Flatten(err)...)
 		}
 		out = append(out, objects...)
 	}
@@ -83,25 +83,25 @@ func Parse(file string, data []byte, lines bool) ([]*Object, error) {
 			o.Line = 0
 		}
 		if len(errs) > 0 {
-			return nil, withoutLines(errs)
+			return nil, moveLinesToMessage(errs)
 		}
 	}
 	return out, errs.Err()
 }
 
-// withoutLines moves the line from the place into the sentence.
-func withoutLines(err error) error {
-	errs := problem.All(err)
+// moveLinesToMessage moves the line numbers of errors to their messages.
+func moveLinesToMessage(err error) error {
+	errs := problem.Flatten(err)
 	for _, e := range errs {
 		if e.Line > 0 {
-			e.Message = fmt.Sprintf("%s (line %d of what the template rendered)", e.Message, e.Line)
+			e.Message = fmt.Sprintf("%s (line %d of the rendered template)", e.Message, e.Line)
 			e.Line = 0
 		}
 	}
 	return errs.Err()
 }
 
-// FromNode makes the object of one document, or those of a List.
+// FromNode returns the object of one document, or the objects of a List.
 func FromNode(dialect document.Dialect, file string, node *yaml.Node) ([]*Object, error) {
 	if node.Kind != yaml.MappingNode {
 		return nil, &problem.Error{File: file, Line: node.Line, Message: "an object is expected here, not " + document.KindName(node)}
@@ -118,7 +118,7 @@ func FromNode(dialect document.Dialect, file string, node *yaml.Node) ([]*Object
 		var errs problem.Errors
 		for _, item := range items {
 			objects, err := FromNode(dialect, file, item)
-			errs = append(errs, problem.All(err)...)
+			errs = append(errs, problem.Flatten(err)...)
 			out = append(out, objects...)
 		}
 		return out, errs.Err()
@@ -130,7 +130,8 @@ func FromNode(dialect document.Dialect, file string, node *yaml.Node) ([]*Object
 	return []*Object{o}, nil
 }
 
-// listItems are the objects in a List. A custom resource may end in List, too, but has a name.
+// listItems returns the items of a List, and false for other objects. The kind of a custom resource
+// may also end in List, but such an object has a name.
 func listItems(value map[string]any, node *yaml.Node) ([]*yaml.Node, bool) {
 	kind, _ := value["kind"].(string)
 	if _, isList := value["items"].([]any); !isList || !strings.HasSuffix(kind, "List") {
@@ -152,7 +153,7 @@ func listItems(value map[string]any, node *yaml.Node) ([]*yaml.Node, bool) {
 	return nil, false
 }
 
-// New checks what every object needs and names it.
+// New returns an Object after validation of apiVersion, kind and metadata.
 func New(file string, line int, value map[string]any) (*Object, error) {
 	o := &Object{Value: value, File: file, Line: line}
 	fail := func(format string, args ...any) (*Object, error) {
@@ -177,7 +178,7 @@ func New(file string, line int, value map[string]any) (*Object, error) {
 		return fail("the %s has no metadata", o.Kind)
 	}
 	if _, there := meta["generateName"]; there {
-		return fail("the %s uses metadata.generateName; what is kept up to date needs a fixed metadata.name", o.Kind)
+		return fail("the %s uses metadata.generateName; set metadata.name instead", o.Kind)
 	}
 	if o.Name, _ = meta["name"].(string); o.Name == "" {
 		return fail("the %s has no metadata.name", o.Kind)
@@ -211,7 +212,7 @@ func stringMap(v any) string {
 	return ""
 }
 
-// Canonical is JSON with sorted keys and no white space.
+// Canonical encodes v as JSON with sorted keys and without whitespace.
 func Canonical(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Phases of one component, in their order.
+// Phases of one component, in apply order.
 const (
 	phaseNamespace = iota
 	phaseCRD
@@ -15,7 +15,7 @@ const (
 	phasePostHook
 )
 
-// installOrder is the order in which Helm installs kinds; others come after.
+// installOrder is Helm's install order of kinds. Other kinds come last.
 var installOrder = rank(
 	"PriorityClass", "NetworkPolicy", "ResourceQuota", "LimitRange", "PodSecurityPolicy", "PodDisruptionBudget",
 	"ServiceAccount", "Secret", "ConfigMap", "StorageClass", "PersistentVolume", "PersistentVolumeClaim",
@@ -32,7 +32,7 @@ func rank(kinds ...string) map[string]int {
 	return m
 }
 
-// Sort puts the objects of a component into the order in which they are applied.
+// Sort sorts the objects of a component in apply order.
 func Sort(objects []*Object) {
 	slices.SortStableFunc(objects, func(a, b *Object) int {
 		pa, pb := phase(a), phase(b)

@@ -12,51 +12,59 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// Sealed is an encrypted file that was read as it lies there, and the component that it
-// was read for.
-type Sealed struct{ File, Component string }
+// EncryptedFile is an encrypted file that was read without its decrypted content, and the component
+// that it was read for.
+type EncryptedFile struct{ File, Component string }
 
-// seal knows which files are encrypted, of those that were read. It is safe for concurrent use.
-type seal struct {
-	mu        sync.Mutex
-	plain     map[string][]byte
+// encryptedFiles records which of the files that were read are encrypted. It is safe for concurrent
+// use.
+type encryptedFiles struct {
+	mu sync.Mutex
+	// plain is the decrypted content by path.
+	plain map[string][]byte
+	// component is the one that files are being read for.
 	component string
-	met       map[Sealed]bool
-	opened    map[string]bool
+	// undecrypted are the encrypted files that were read without their decrypted content;
+	// decrypted are the paths of those read with it.
+	undecrypted map[EncryptedFile]bool
+	decrypted   map[string]bool
 }
 
-// Decrypt gives what encrypted files hold, by their path. No other file is replaced.
-func (t *Tree) Decrypt(plain map[string][]byte) {
-	t.seal.mu.Lock()
-	defer t.seal.mu.Unlock()
-	t.seal.plain = plain
+// SetDecrypted sets the decrypted content of encrypted files, by path. Files that are not encrypted
+// keep their own content.
+func (t *Tree) SetDecrypted(plain map[string][]byte) {
+	t.encrypted.mu.Lock()
+	defer t.encrypted.mu.Unlock()
+	t.encrypted.plain = plain
 }
 
-// For says for which component files are read from now on.
-func (t *Tree) For(component string) {
-	t.seal.mu.Lock()
-	defer t.seal.mu.Unlock()
-	t.seal.component = component
+// SetComponent sets the component that files are read for from now on.
+func (t *Tree) SetComponent(component string) {
+	t.encrypted.mu.Lock()
+	defer t.encrypted.mu.Unlock()
+	t.encrypted.component = component
 }
 
-// Sealed are the encrypted files that were read as they lie there, in order.
-func (t *Tree) Sealed() []Sealed {
-	t.seal.mu.Lock()
-	defer t.seal.mu.Unlock()
-	return slices.SortedFunc(maps.Keys(t.seal.met), func(a, b Sealed) int {
+// EncryptedFiles returns the encrypted files that were read without their decrypted content,
+// sorted.
+func (t *Tree) EncryptedFiles() []EncryptedFile {
+	t.encrypted.mu.Lock()
+	defer t.encrypted.mu.Unlock()
+	return slices.SortedFunc(maps.Keys(t.encrypted.undecrypted), func(a, b EncryptedFile) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Component, b.Component))
 	})
 }
 
-// Opened are the encrypted files whose content was given and read, in order.
-func (t *Tree) Opened() []string {
-	t.seal.mu.Lock()
-	defer t.seal.mu.Unlock()
-	return slices.Sorted(maps.Keys(t.seal.opened))
+// DecryptedFiles returns the encrypted files that were read with their decrypted content, sorted.
+func (t *Tree) DecryptedFiles() []string {
+	t.encrypted.mu.Lock()
+	defer t.encrypted.mu.Unlock()
+	return slices.Sorted(maps.Keys(t.encrypted.decrypted))
 }
 
-// open is what a file holds, of at most limit bytes.
-func (s *seal) open(name string, stored []byte, limit int64) ([]byte, error) {
+// content returns the decrypted content of a file if it is encrypted and SetDecrypted has it, and
+// stored otherwise. It returns an error for more than limit bytes.
+func (s *encryptedFiles) content(name string, stored []byte, limit int64) ([]byte, error) {
 	if _, encrypted := sops.Detect(name, stored); !encrypted {
 		return stored, nil
 	}
@@ -65,18 +73,18 @@ func (s *seal) open(name string, stored []byte, limit int64) ([]byte, error) {
 	name = path.Clean(name)
 	plain, given := s.plain[name]
 	if !given {
-		if s.met == nil {
-			s.met = map[Sealed]bool{}
+		if s.undecrypted == nil {
+			s.undecrypted = map[EncryptedFile]bool{}
 		}
-		s.met[Sealed{File: name, Component: s.component}] = true
+		s.undecrypted[EncryptedFile{File: name, Component: s.component}] = true
 		return stored, nil
 	}
 	if int64(len(plain)) > limit {
-		return nil, &problem.Error{File: name, Message: fmt.Sprintf("the file has %d bytes once it is decrypted; %d are allowed", len(plain), limit)}
+		return nil, &problem.Error{File: name, Message: fmt.Sprintf("the file has %d bytes once decrypted; %d are allowed", len(plain), limit)}
 	}
-	if s.opened == nil {
-		s.opened = map[string]bool{}
+	if s.decrypted == nil {
+		s.decrypted = map[string]bool{}
 	}
-	s.opened[name] = true
+	s.decrypted[name] = true
 	return slices.Clone(plain), nil
 }

@@ -9,40 +9,41 @@ import (
 	"sync"
 )
 
-// What a trace says of a path.
+// Prefixes of the keys of a trace, by what was read of a path.
 const (
 	traceStat   = "stat "
 	traceFile   = "file "
 	traceFolder = "folder "
 )
 
-// traceBytes of a hash are kept; it is compared with the same source's next version.
+// traceBytes is the length of the hashes. They are only compared with those of other revisions of
+// the same source.
 const traceBytes = 16
 
-// trace remembers what was looked at and what was seen. It is safe for concurrent use.
+// trace records which paths were read and a hash of their content. It is safe for concurrent use.
 type trace struct {
-	mu   sync.Mutex
-	seen map[string]string
+	mu      sync.Mutex
+	entries map[string]string
 }
 
-func (t *trace) note(key, value string) {
+func (t *trace) record(key, value string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.seen == nil {
-		t.seen = map[string]string{}
+	if t.entries == nil {
+		t.entries = map[string]string{}
 	}
-	t.seen[key] = value
+	t.entries[key] = value
 }
 
-func (t *trace) stat(name string, info fs.FileInfo) { t.note(traceStat+name, kindOf(info)) }
+func (t *trace) recordStat(name string, info fs.FileInfo) { t.record(traceStat+name, fileType(info)) }
 
-func (t *trace) file(name string, data []byte) { t.note(traceFile+name, hash(data)) }
+func (t *trace) recordFile(name string, data []byte) { t.record(traceFile+name, hash(data)) }
 
-func (t *trace) folder(name string, entries []fs.DirEntry) {
-	t.note(traceFolder+name, hash([]byte(listing(entries))))
+func (t *trace) recordFolder(name string, entries []fs.DirEntry) {
+	t.record(traceFolder+name, hash([]byte(listing(entries))))
 }
 
-func kindOf(info fs.FileInfo) string {
+func fileType(info fs.FileInfo) string {
 	switch {
 	case info == nil:
 		return "none"
@@ -67,31 +68,32 @@ func listing(entries []fs.DirEntry) string {
 	return b.String()
 }
 
-// Trace is everything that was looked at so far and what was seen there. What is
-// read from a tree in which all of it is the same is the same.
+// Trace returns the paths that were read so far, each with a hash of its content. The same reads
+// from a tree that matches the trace return the same content.
 func (t *Tree) Trace() map[string]string {
-	t.seen.mu.Lock()
-	defer t.seen.mu.Unlock()
-	out := make(map[string]string, len(t.seen.seen))
-	for k, v := range t.seen.seen {
+	t.trace.mu.Lock()
+	defer t.trace.mu.Unlock()
+	out := make(map[string]string, len(t.trace.entries))
+	for k, v := range t.trace.entries {
 		name, isStat := strings.CutPrefix(k, traceStat)
-		if _, read := t.seen.seen[traceFile+name]; isStat && read {
-			continue // only what is there can be read
+		if _, read := t.trace.entries[traceFile+name]; isStat && read {
+			continue // the file entry implies that the file exists
 		}
 		out[k] = v
 	}
 	return out
 }
 
-// Matches says whether everything of a trace is the same in this tree.
+// Matches returns true if all paths of a trace have the same content in this tree. An empty trace
+// does not match.
 func (t *Tree) Matches(trace map[string]string) bool {
 	for key, want := range trace {
 		var got string
 		if name, ok := strings.CutPrefix(key, traceStat); ok {
-			info, _ := t.root.Stat(name) //nolint:errcheck // info is nil then
-			got = kindOf(info)
+			info, _ := t.root.Stat(name) //nolint:errcheck // info is nil in case of an error
+			got = fileType(info)
 		} else if name, ok := strings.CutPrefix(key, traceFile); ok {
-			data, err := t.Stored(name, MaxFile)
+			data, err := t.ReadRaw(name, MaxFile)
 			if err != nil {
 				return false
 			}

@@ -1,5 +1,5 @@
-// Package source reads files of an unpacked artifact. Nothing outside its root is
-// read, whatever a path or a symbolic link says, and everything is bounded.
+// Package source reads files of an unpacked artifact. It reads nothing outside the artifact's root,
+// even if a path or a symbolic link leads there, and all reads are bounded.
 package source
 
 import (
@@ -16,7 +16,8 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// Limits of what one Tree reads.
+// Limits of one Tree: bytes per file, bytes and reads in total, and depth of folders. MaxFiles also
+// limits the entries of a folder.
 const (
 	MaxFile  = 16 << 20
 	MaxTotal = 256 << 20
@@ -24,20 +25,20 @@ const (
 	MaxDepth = 32
 )
 
-// Tree is a folder and what is below it. It is safe for concurrent use.
+// Tree is a folder with all of its files and subfolders. It is safe for concurrent use.
 type Tree struct {
-	root  *os.Root
-	bytes atomic.Int64
-	files atomic.Int64
-	seen  trace
-	seal  seal
+	root      *os.Root
+	bytes     atomic.Int64
+	files     atomic.Int64
+	trace     trace
+	encrypted encryptedFiles
 }
 
-// Open opens the folder dir.
+// Open opens the folder dir. The caller closes it.
 func Open(dir string) (*Tree, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, &problem.Error{Message: "the source cannot be opened: " + reason(err), Err: err}
+		return nil, &problem.Error{Message: "the source cannot be opened: " + errorReason(err), Err: err}
 	}
 	return &Tree{root: root}, nil
 }
@@ -45,8 +46,8 @@ func Open(dir string) (*Tree, error) {
 // Close releases the folder.
 func (t *Tree) Close() error { return t.root.Close() }
 
-// Clean joins base and a path written by a user. The result has slashes, is
-// relative to the root and does not leave it.
+// Clean joins base and a path written by a user. The result uses slashes, is relative to the root
+// and does not leave it.
 func Clean(base, rel string) (string, error) {
 	if strings.ContainsAny(rel, "\\\x00") {
 		return "", fmt.Errorf("the path %q has characters that are not allowed", rel)
@@ -64,43 +65,44 @@ func Clean(base, rel string) (string, error) {
 	return clean, nil
 }
 
-// Stat follows symbolic links as far as they stay inside the root.
+// Stat is like fs.Stat. It follows symbolic links only within the root.
 func (t *Tree) Stat(name string) (fs.FileInfo, error) {
 	info, err := t.root.Stat(name)
-	t.seen.stat(name, info)
+	t.trace.recordStat(name, info)
 	return info, err
 }
 
-// IsDir says whether name is a folder.
+// IsDir returns true if name is a folder.
 func (t *Tree) IsDir(name string) bool {
 	info, err := t.Stat(name)
 	return err == nil && info.IsDir()
 }
 
-// IsFile says whether name is a regular file.
+// IsFile returns true if name is a regular file.
 func (t *Tree) IsFile(name string) bool {
 	info, err := t.Stat(name)
 	return err == nil && info.Mode().IsRegular()
 }
 
-// Read reads a regular file of at most limit bytes. One that is encrypted is what was given
-// with Decrypt; without that it is as it lies there, and stands in Sealed.
+// Read reads a regular file of at most limit bytes. For an encrypted file, it returns the content
+// from SetDecrypted. Without that, it returns the encrypted content and adds the file to
+// EncryptedFiles.
 func (t *Tree) Read(name string, limit int64) ([]byte, error) {
-	data, err := t.Stored(name, limit)
+	data, err := t.ReadRaw(name, limit)
 	if err != nil {
 		return nil, err
 	}
-	return t.seal.open(name, data, limit)
+	return t.encrypted.content(name, data, limit)
 }
 
-// Stored reads a regular file of at most limit bytes as it lies there, encrypted or not.
-func (t *Tree) Stored(name string, limit int64) ([]byte, error) {
+// ReadRaw reads a regular file of at most limit bytes without decryption.
+func (t *Tree) ReadRaw(name string, limit int64) ([]byte, error) {
 	fail := func(format string, args ...any) error {
 		return &problem.Error{File: name, Message: fmt.Sprintf(format, args...)}
 	}
 	info, err := t.Stat(name)
 	if err != nil {
-		return nil, &problem.Error{File: name, Message: "the file cannot be read: " + reason(err), Err: err}
+		return nil, &problem.Error{File: name, Message: "the file cannot be read: " + errorReason(err), Err: err}
 	}
 	if !info.Mode().IsRegular() {
 		return nil, fail("this is not a regular file")
@@ -116,41 +118,41 @@ func (t *Tree) Stored(name string, limit int64) ([]byte, error) {
 	}
 	f, err := t.root.Open(name)
 	if err != nil {
-		return nil, &problem.Error{File: name, Message: "the file cannot be read: " + reason(err), Err: err}
+		return nil, &problem.Error{File: name, Message: "the file cannot be read: " + errorReason(err), Err: err}
 	}
 	defer func() { _ = f.Close() }()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
-		return nil, &problem.Error{File: name, Message: "the file cannot be read: " + reason(err), Err: err}
+		return nil, &problem.Error{File: name, Message: "the file cannot be read: " + errorReason(err), Err: err}
 	}
 	if int64(len(data)) > limit {
 		return nil, fail("the file has more than %d bytes", limit)
 	}
-	t.seen.file(name, data)
+	t.trace.recordFile(name, data)
 	return data, nil
 }
 
-// ReadDir lists the names in a folder, sorted.
+// ReadDir returns the entries of a folder, sorted by name.
 func (t *Tree) ReadDir(name string) ([]fs.DirEntry, error) {
 	f, err := t.root.Open(name)
 	if err != nil {
-		return nil, &problem.Error{File: name, Message: "the folder cannot be read: " + reason(err), Err: err}
+		return nil, &problem.Error{File: name, Message: "the folder cannot be read: " + errorReason(err), Err: err}
 	}
 	defer func() { _ = f.Close() }()
 	entries, err := f.ReadDir(MaxFiles + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, &problem.Error{File: name, Message: "the folder cannot be read: " + reason(err), Err: err}
+		return nil, &problem.Error{File: name, Message: "the folder cannot be read: " + errorReason(err), Err: err}
 	}
 	if len(entries) > MaxFiles {
 		return nil, &problem.Error{File: name, Message: fmt.Sprintf("the folder has more than %d entries", MaxFiles)}
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	t.seen.folder(name, entries)
+	t.trace.recordFolder(name, entries)
 	return entries, nil
 }
 
-// Files lists every regular file below a folder, sorted, with its path below the root.
-// skip, when given, leaves a file or a whole folder out.
+// Files returns the paths of all files below a folder, relative to the root and sorted. If skip is
+// not nil, files and whole folders for which it returns true are left out.
 func (t *Tree) Files(dir string, skip func(name string, info fs.FileInfo) bool) ([]string, error) {
 	var out []string
 	visited := 0
@@ -170,7 +172,7 @@ func (t *Tree) Files(dir string, skip func(name string, info fs.FileInfo) bool) 
 			}
 			info, err := t.Stat(name)
 			if err != nil {
-				return &problem.Error{File: name, Message: "the file cannot be read: " + reason(err), Err: err}
+				return &problem.Error{File: name, Message: "the file cannot be read: " + errorReason(err), Err: err}
 			}
 			switch {
 			case skip != nil && skip(name, info):
@@ -187,9 +189,10 @@ func (t *Tree) Files(dir string, skip func(name string, info fs.FileInfo) bool) 
 	return out, walk(dir, 0)
 }
 
-// reason drops the path of a file error, which would tell where the source is unpacked.
-func reason(err error) string {
-	if pe, ok := err.(*fs.PathError); ok { //nolint:errorlint // the outermost one is meant
+// errorReason returns the message of a file error without the path, which would disclose where the
+// source is unpacked.
+func errorReason(err error) string {
+	if pe, ok := err.(*fs.PathError); ok { //nolint:errorlint // only the outermost error has the path
 		return pe.Err.Error()
 	}
 	return err.Error()

@@ -14,8 +14,8 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// open makes a tree and lets a test put files there.
-func open(t *testing.T) (*Tree, string) {
+// newTree returns a tree of a new folder, and the folder.
+func newTree(t *testing.T) (*Tree, string) {
 	t.Helper()
 	root := t.TempDir()
 	tree, err := Open(root)
@@ -26,8 +26,8 @@ func open(t *testing.T) (*Tree, string) {
 	return tree, root
 }
 
-// sized makes a file of so many bytes without writing them.
-func sized(t *testing.T, root, name string, size int64) {
+// writeSparse creates a sparse file of the given size.
+func writeSparse(t *testing.T, root, name string, size int64) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(root, name))
 	if err != nil {
@@ -38,73 +38,73 @@ func sized(t *testing.T, root, name string, size int64) {
 	}
 }
 
-func refused(t *testing.T, err error, text string) {
+func wantProblem(t *testing.T, err error, text string) {
 	t.Helper()
 	if p := new(problem.Error); !errors.As(err, &p) || p.File == "" || !strings.Contains(err.Error(), text) {
-		t.Errorf("%T %v, want a problem that says %q", err, err, text)
+		t.Errorf("%T %v, want a problem.Error with %q", err, err, text)
 	}
 }
 
-func TestAFileIsBounded(t *testing.T) {
-	tree, root := open(t)
-	sized(t, root, "large", MaxFile+1)
-	sized(t, root, "fits", MaxFile)
+func TestFileSizeIsBounded(t *testing.T) {
+	tree, root := newTree(t)
+	writeSparse(t, root, "large", MaxFile+1)
+	writeSparse(t, root, "fits", MaxFile)
 	_, err := tree.Read("large", MaxFile)
-	refused(t, err, "the file has 16777217 bytes; 16777216 are allowed")
+	wantProblem(t, err, "the file has 16777217 bytes; 16777216 are allowed")
 	if data, err := tree.Read("fits", MaxFile); err != nil || len(data) != MaxFile {
 		t.Errorf("exactly as large as allowed: %d bytes, %v", len(data), err)
 	}
 }
 
-func TestAllThatIsReadIsBounded(t *testing.T) {
-	tree, root := open(t)
-	sized(t, root, "f", MaxFile)
+func TestTotalBytesAreBounded(t *testing.T) {
+	tree, root := newTree(t)
+	writeSparse(t, root, "f", MaxFile)
 	for i := range MaxTotal / MaxFile {
 		if _, err := tree.Read("f", MaxFile); err != nil {
 			t.Fatalf("read %d: %v", i, err)
 		}
 	}
 	_, err := tree.Read("f", MaxFile)
-	refused(t, err, "more than 268435456 bytes are read")
+	wantProblem(t, err, "more than 268435456 bytes are read")
 }
 
-func TestTheNumberOfReadsIsBounded(t *testing.T) {
-	tree, root := open(t)
-	sized(t, root, "f", 0)
+func TestReadCountIsBounded(t *testing.T) {
+	tree, root := newTree(t)
+	writeSparse(t, root, "f", 0)
 	for i := range MaxFiles {
 		if _, err := tree.Read("f", 1); err != nil {
 			t.Fatalf("read %d: %v", i, err)
 		}
 	}
 	_, err := tree.Read("f", 1)
-	refused(t, err, "more than 50000 files are read")
+	wantProblem(t, err, "more than 50000 files are read")
 }
 
-func TestFoldersAreBounded(t *testing.T) {
-	tree, root := open(t)
-	// Half of them in each of two folders: what one folder has is bounded, too.
+func TestFolderEntriesAreBounded(t *testing.T) {
+	tree, root := newTree(t)
+	// Half of the files in each of two folders, because the entries of one folder are bounded, too.
 	for _, dir := range []string{"a", "b"} {
 		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		for i := range MaxFiles / 2 {
-			sized(t, root, filepath.Join(dir, strconv.Itoa(i)), 0)
+			writeSparse(t, root, filepath.Join(dir, strconv.Itoa(i)), 0)
 		}
 	}
 	_, err := tree.Files(".", nil)
-	refused(t, err, "more than 50000 files and folders")
+	wantProblem(t, err, "more than 50000 files and folders")
 	if list, err := tree.Files("a", nil); err != nil || len(list) != MaxFiles/2 {
 		t.Errorf("%d files, %v", len(list), err)
 	}
 	for i := range MaxFiles/2 + 1 {
-		sized(t, root, filepath.Join("a", fmt.Sprintf("x%d", i)), 0)
+		writeSparse(t, root, filepath.Join("a", fmt.Sprintf("x%d", i)), 0)
 	}
 	_, err = tree.ReadDir("a")
-	refused(t, err, "the folder has more than 50000 entries")
+	wantProblem(t, err, "the folder has more than 50000 entries")
 }
 
 func TestDepthIsBounded(t *testing.T) {
-	tree, root := open(t)
+	tree, root := newTree(t)
 	deep := strings.TrimSuffix(strings.Repeat("d/", MaxDepth), "/")
 	if err := os.MkdirAll(filepath.Join(root, deep), 0o755); err != nil {
 		t.Fatal(err)
@@ -116,12 +116,13 @@ func TestDepthIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := tree.Files(".", nil)
-	refused(t, err, "nested deeper than 32")
+	wantProblem(t, err, "nested deeper than 32")
 }
 
-// An encrypted file is what was given for it, or is remembered with who wanted it.
-func TestSealedFiles(t *testing.T) {
-	tree, root := open(t)
+// Read returns the decrypted content of an encrypted file, or records the file with the component
+// that it was read for.
+func TestEncryptedFilesAreRecordedOrReplaced(t *testing.T) {
+	tree, root := newTree(t)
 	const sealed = "a: ENC[x]\nsops: {mac: x}\n"
 	for name, content := range map[string]string{"sealed.yaml": sealed, "plain.yaml": "sops: none\n"} {
 		if err := os.WriteFile(filepath.Join(root, name), []byte(content), 0o600); err != nil {
@@ -134,27 +135,27 @@ func TestSealedFiles(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, data, err)
 		}
 	}
-	tree.For("one")
+	tree.SetComponent("one")
 	read("sealed.yaml", sealed)
 	read("plain.yaml", "sops: none\n")
-	tree.For("two")
+	tree.SetComponent("two")
 	read("./sealed.yaml", sealed)
-	if got := tree.Sealed(); !slices.Equal(got, []Sealed{{"sealed.yaml", "one"}, {"sealed.yaml", "two"}}) {
-		t.Errorf("met %v", got)
+	if got := tree.EncryptedFiles(); !slices.Equal(got, []EncryptedFile{{"sealed.yaml", "one"}, {"sealed.yaml", "two"}}) {
+		t.Errorf("encrypted files: %v", got)
 	}
 	before := tree.Trace()
-	tree.Decrypt(map[string][]byte{"sealed.yaml": []byte("a: 1\n"), "plain.yaml": []byte("no")})
+	tree.SetDecrypted(map[string][]byte{"sealed.yaml": []byte("a: 1\n"), "plain.yaml": []byte("no")})
 	read("sealed.yaml", "a: 1\n")
 	read("plain.yaml", "sops: none\n")
-	if got := tree.Opened(); !slices.Equal(got, []string{"sealed.yaml"}) {
-		t.Errorf("opened %v", got)
+	if got := tree.DecryptedFiles(); !slices.Equal(got, []string{"sealed.yaml"}) {
+		t.Errorf("decrypted files: %v", got)
 	}
 	if !maps.Equal(before, tree.Trace()) || !tree.Matches(before) {
-		t.Error("what lies there is what a trace is of")
+		t.Error("the trace must hash the stored content, not the decrypted one")
 	}
 	_, err := tree.Read("sealed.yaml", 4)
-	refused(t, err, "allowed")
-	tree.Decrypt(map[string][]byte{"sealed.yaml": []byte(strings.Repeat("x", 100))})
+	wantProblem(t, err, "allowed")
+	tree.SetDecrypted(map[string][]byte{"sealed.yaml": []byte(strings.Repeat("x", 100))})
 	_, err = tree.Read("sealed.yaml", 50)
-	refused(t, err, "the file has 100 bytes once it is decrypted; 50 are allowed")
+	wantProblem(t, err, "the file has 100 bytes once decrypted; 50 are allowed")
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// FuzzSchema: any schema is refused with an error, or judges any values, whose
-// defaults it fills in without changing what was given.
+// FuzzSchema compiles arbitrary schemas. A schema is rejected with an error, or validates arbitrary
+// values and sets their defaults without changing the input.
 func FuzzSchema(f *testing.F) {
 	for _, schema := range []string{
 		`{}`, `{"properties":{"a":{"type":"integer","default":1},"b":{"properties":{"c":{"default":[]}}}},"required":["a"]}`,
@@ -42,16 +42,16 @@ func FuzzSchema(f *testing.F) {
 			before := Copy(vals)
 			for _, v := range s.Validate(vals) {
 				if v.String() == "" {
-					t.Fatalf("%+v says nothing", v)
+					t.Fatalf("%+v has no message", v)
 				}
 			}
 			filled := s.Defaults(vals)
 			if !reflect.DeepEqual(vals, before) {
-				t.Fatalf("the values were changed: %v, were %v", vals, before)
+				t.Fatalf("the input was changed to %v from %v", vals, before)
 			}
 			for key := range vals {
 				if _, there := filled[key]; !there {
-					t.Fatalf("with defaults %q is gone: %v", key, filled)
+					t.Fatalf("Defaults removed %q: %v", key, filled)
 				}
 			}
 			_ = s.CheckDefaults()

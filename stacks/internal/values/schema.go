@@ -1,5 +1,5 @@
-// Package values checks and merges what an install may choose: JSON schemas with
-// messages that never show a value, defaults, and Helm's way of merging.
+// Package values validates, defaults and merges the values and parameters of an install. Messages
+// of schema violations never contain a value. Merging is the same as in Helm.
 package values
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// Mode says how a schema is read.
+// Mode is how Compile treats unknown keys.
 type Mode int
 
 const (
-	// AsWritten is JSON schema to the letter.
+	// AsWritten follows the JSON schema specification.
 	AsWritten Mode = iota
-	// Closed takes an object that lists its properties to list all of them, unless
-	// it says something about further ones. That is how typos are found.
+	// Closed rejects keys that are not in the properties of an object, unless the schema allows
+	// further keys explicitly. This detects typos.
 	Closed
 )
 
@@ -34,10 +34,10 @@ type Schema struct {
 	compiler *jsonschema.Compiler
 }
 
-// noLoader refuses references to other documents: nothing is fetched or read.
+// noLoader rejects references to other documents, so that none is fetched or read.
 type noLoader struct{}
 
-// Load refuses.
+// Load always returns an error.
 func (noLoader) Load(url string) (any, error) {
 	return nil, &problem.Error{Message: fmt.Sprintf("refers to %s; only references within the schema are allowed", url)}
 }
@@ -46,7 +46,7 @@ func (noLoader) Load(url string) (any, error) {
 func Compile(schema map[string]any, mode Mode) (*Schema, error) {
 	doc := Copy(schema)
 	if mode == Closed {
-		closeObjects(doc, !composes(doc))
+		closeObjects(doc, !usesComposition(doc))
 	}
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(noLoader{})
@@ -60,7 +60,8 @@ func Compile(schema map[string]any, mode Mode) (*Schema, error) {
 	return &Schema{doc: doc, compiled: compiled, compiler: compiler}, nil
 }
 
-// compileReason is short where the library tells which part of the schema is wrong.
+// compileReason returns the reason of a compile error. It is short if the library reports which
+// part of the schema is wrong.
 func compileReason(err error) string {
 	if own, ok := errors.AsType[*problem.Error](err); ok {
 		return own.Message
@@ -78,7 +79,7 @@ func compileReason(err error) string {
 	return strings.ReplaceAll(err.Error(), "\n", " ")
 }
 
-// ParseSchema reads a schema from JSON, as charts have it.
+// ParseSchema parses a schema in JSON, such as the values.schema.json of a chart.
 func ParseSchema(data []byte) (map[string]any, error) {
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(data)))
 	if err != nil {
@@ -91,25 +92,25 @@ func ParseSchema(data []byte) (map[string]any, error) {
 	return m, nil
 }
 
-var composing = []string{"allOf", "anyOf", "oneOf", "if", "$ref", "$dynamicRef", "dependentSchemas", "dependencies", "not"}
+var compositionKeywords = []string{"allOf", "anyOf", "oneOf", "if", "$ref", "$dynamicRef", "dependentSchemas", "dependencies", "not"}
 
-// composes says whether the schema puts an object together from parts. Then a part
-// must not be closed on its own.
-func composes(v any) bool {
+// usesComposition returns true if the schema, or a schema in it, composes an object from several
+// schemas. Definitions may then be such parts, and must not be closed on their own.
+func usesComposition(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:
-		for _, key := range composing {
+		for _, key := range compositionKeywords {
 			if _, there := v[key]; there && key != "$ref" {
 				return true
 			}
 		}
 		for _, item := range v {
-			if composes(item) {
+			if usesComposition(item) {
 				return true
 			}
 		}
 	case []any:
-		return slices.ContainsFunc(v, composes)
+		return slices.ContainsFunc(v, usesComposition)
 	}
 	return false
 }
@@ -117,7 +118,7 @@ func composes(v any) bool {
 func closeObjects(schema map[string]any, definitions bool) {
 	if _, lists := schema["properties"].(map[string]any); lists {
 		open := false
-		for _, key := range append([]string{"additionalProperties", "patternProperties", "unevaluatedProperties"}, composing...) {
+		for _, key := range append([]string{"additionalProperties", "patternProperties", "unevaluatedProperties"}, compositionKeywords...) {
 			_, there := schema[key]
 			open = open || there
 		}
@@ -144,10 +145,10 @@ func closeObjects(schema map[string]any, definitions bool) {
 	}
 }
 
-// Properties are the names that the schema declares at its top.
+// Properties returns the names of the schema's top-level properties, sorted.
 func (s *Schema) Properties() []string { return Properties(s.doc) }
 
-// Properties are the names that a schema declares at its top.
+// Properties returns the names of a schema's top-level properties, sorted.
 func Properties(schema map[string]any) []string { return keys(schema["properties"]) }
 
 func keys(v any) []string {
@@ -160,8 +161,8 @@ func keys(v any) []string {
 	return out
 }
 
-// Defaults puts in the defaults of properties that v doesn't have, as Kubernetes
-// does: in objects that are there.
+// Defaults returns a copy of v with the defaults of missing properties. Like Kubernetes, it sets
+// defaults only within objects that exist.
 func (s *Schema) Defaults(v map[string]any) map[string]any {
 	out := Copy(v)
 	fillDefaults(s.doc, out)
@@ -193,7 +194,7 @@ func fillDefaults(schema map[string]any, v any) {
 	}
 }
 
-// CheckDefaults finds defaults that their own schema doesn't allow.
+// CheckDefaults returns an error for every default that violates its own schema.
 func (s *Schema) CheckDefaults() error {
 	var errs problem.Errors
 	var walk func(schema map[string]any, pointer, name string)
@@ -207,7 +208,7 @@ func (s *Schema) CheckDefaults() error {
 			if def, has := sub["default"]; has {
 				compiled, err := s.compiler.Compile(schemaURL + "#" + at)
 				if err == nil && compiled.Validate(def) != nil {
-					errs = append(errs, &problem.Error{Message: fmt.Sprintf("gives %q a default that it doesn't allow", join(name, key))})
+					errs = append(errs, &problem.Error{Message: fmt.Sprintf("has a default for %q that it does not allow", join(name, key))})
 				}
 			}
 			walk(sub, at, join(name, key))
@@ -224,7 +225,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// Copy is a deep copy.
+// Copy returns a deep copy.
 func Copy(m map[string]any) map[string]any {
 	out := make(map[string]any, len(m))
 	for k, v := range m {
@@ -247,8 +248,8 @@ func copyAny(v any) any {
 	return v
 }
 
-// Merge lays over on top of base: mappings are merged, everything else is replaced.
-// null stays, because to Helm it means: without the default.
+// Merge returns base with the values of over: mappings are merged, all other values are replaced.
+// Nulls are kept, because Helm uses null to remove a default.
 func Merge(base, over map[string]any) map[string]any {
 	out := Copy(base)
 	for k, v := range over {
@@ -263,7 +264,7 @@ func Merge(base, over map[string]any) map[string]any {
 	return out
 }
 
-// Floats turns every number into a float64, as Helm has them in values.
+// Floats converts every number to a float64, which is how Helm represents numbers in values.
 func Floats(m map[string]any) (map[string]any, error) {
 	data, err := json.Marshal(m)
 	if err != nil {
@@ -273,7 +274,7 @@ func Floats(m map[string]any) (map[string]any, error) {
 	return out, json.Unmarshal(data, &out)
 }
 
-// DropRemote removes references to other documents and lists them.
+// DropRemote removes references to other documents from schema, and returns them.
 func DropRemote(schema map[string]any) []string {
 	var out []string
 	var walk func(v any)

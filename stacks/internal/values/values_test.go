@@ -15,8 +15,8 @@ func parse(t testing.TB, text string) map[string]any {
 	return m
 }
 
-// Every message names the place and what is expected, and none of them the value.
-func TestViolations(t *testing.T) {
+// Every message has the path and what is expected, but never the value.
+func TestViolationsHavePathButNoValue(t *testing.T) {
 	for _, tt := range []struct{ schema, value, want string }{
 		{`{"properties":{"a":{"type":"integer"}}}`, `{"a":"hunter2"}`, `a must be integer, not string`},
 		{`{"properties":{"a":{"type":["integer","null"]}}}`, `{"a":"hunter2"}`, `a must be null or integer, not string`},
@@ -38,17 +38,17 @@ func TestViolations(t *testing.T) {
 		{`{"properties":{"a":{"items":{"type":"string"}}}}`, `{"a":["x",3]}`, `a[1] must be string, not number`},
 		{`{"required":["b"]}`, `{}`, `b is required`},
 		{`{"properties":{"a":{"required":["b","c"]}}}`, `{"a":{"c":1}}`, `a.b is required`},
-		{`{"dependentRequired":{"a":["b"]}}`, `{"a":1}`, `needs "b" beside "a"`},
+		{`{"dependentRequired":{"a":["b"]}}`, `{"a":1}`, `needs "b" if "a" is set`},
 		{`{"properties":{"a":false}}`, `{"a":"hunter2"}`, `a is not allowed`},
-		{`{"not":{"required":["a"]}}`, `{"a":"hunter2"}`, `is what the schema excludes`},
-		{`{"properties":{"a":{"anyOf":[{"type":"integer"},{"pattern":"^x"}]}}}`, `{"a":"hunter2"}`, `a fits none of the alternatives that the schema allows: must be integer, not string, or must match the pattern ^x`},
-		{`{"properties":{"a":{"oneOf":[{"type":"string"},{"pattern":"^h"}]}}}`, `{"a":"hunter2"}`, `a fits none of the alternatives`},
+		{`{"not":{"required":["a"]}}`, `{"a":"hunter2"}`, `is excluded by the schema`},
+		{`{"properties":{"a":{"anyOf":[{"type":"integer"},{"pattern":"^x"}]}}}`, `{"a":"hunter2"}`, `a matches none of the schema's alternatives: must be integer, not string, or must match the pattern ^x`},
+		{`{"properties":{"a":{"oneOf":[{"type":"string"},{"pattern":"^h"}]}}}`, `{"a":"hunter2"}`, `a matches none of the schema's alternatives`},
 		{`{"properties":{"a":{"$ref":"#/$defs/n"}},"$defs":{"n":{"type":"number"}}}`, `{"a":"hunter2"}`, `a must be number, not string`},
 		{`{"properties":{"known":{}},"additionalProperties":false}`, `{"knwon":"hunter2"}`, `has the key "knwon", which is not in the schema`},
 		{`{"propertyNames":{"pattern":"^x"}}`, `{"abc":"hunter2"}`, `must match the pattern ^x`},
 		{`{"properties":{"a":{}},"unevaluatedProperties":false}`, `{"b":"hunter2"}`, `b is not allowed`},
 		{`{"if":{"required":["a"]},"then":{"required":["b"]}}`, `{"a":"hunter2"}`, `b is required`},
-		{`{"properties":{"a":{"contains":{"type":"integer"}}}}`, `{"a":["hunter2"]}`, `a lacks an item that the schema asks for`},
+		{`{"properties":{"a":{"contains":{"type":"integer"}}}}`, `{"a":["hunter2"]}`, `a lacks an item that the schema requires`},
 	} {
 		s, err := Compile(parse(t, tt.schema), AsWritten)
 		if err != nil {
@@ -67,8 +67,8 @@ func TestViolations(t *testing.T) {
 	}
 }
 
-// An object that lists its properties lists all of them, unless the schema says something about others.
-func TestClosed(t *testing.T) {
+// An object with properties rejects all other keys, unless the schema allows them explicitly.
+func TestClosedSchemasRejectUnknownKeys(t *testing.T) {
 	for schema, tt := range map[string]struct{ accepted, refused []string }{
 		`{"properties":{"a":{"properties":{"b":{}}}}}`:                                                           {[]string{`{"a":{"b":1}}`}, []string{`{"x":1}`, `{"a":{"x":1}}`}},
 		`{"properties":{"a":{"type":"object"}}}`:                                                                 {[]string{`{"a":{"anything":1}}`}, []string{`{"x":1}`}},

@@ -14,18 +14,18 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// Violation is a place where a value doesn't fit its schema. It names the place and
-// what is expected, never the value, which may be a secret.
+// Violation is one violation of a schema. It has the path and what is expected, but never the
+// value, which may be secret.
 type Violation struct {
-	// Path of keys and indexes.
+	// Path is the path of keys and indexes to the value.
 	Path []string
-	// Unknown is set for a key that the schema doesn't list; Suggestion is the nearest that it does.
+	// Unknown is set for a key that is not in the schema; Suggestion is the most similar key in it.
 	Unknown    string
 	Suggestion string
 	Message    string
 }
 
-// String names the place and what is expected.
+// String returns the path and what is expected.
 func (v Violation) String() string {
 	if len(v.Path) == 0 {
 		return v.Message
@@ -33,7 +33,7 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s %s", Dotted(v.Path), v.Message)
 }
 
-// Dotted writes a path as users do: grafana.hosts[0].
+// Dotted formats a path as users write it: grafana.hosts[0].
 func Dotted(path []string) string {
 	var b strings.Builder
 	for i, part := range path {
@@ -49,7 +49,7 @@ func Dotted(path []string) string {
 	return b.String()
 }
 
-// Validate finds everything in v that doesn't fit.
+// Validate returns all violations in v.
 func (s *Schema) Validate(v any) []Violation {
 	err := s.compiled.Validate(v)
 	if err == nil {
@@ -70,7 +70,7 @@ func (s *Schema) violations(e *jsonschema.ValidationError) []Violation {
 	path := slices.Clone(e.InstanceLocation)
 	switch k := e.ErrorKind.(type) {
 	case *kind.AdditionalProperties:
-		known := keys(s.at(e.SchemaURL)["properties"])
+		known := keys(s.subschema(e.SchemaURL)["properties"])
 		var out []Violation
 		for _, name := range slices.Sorted(slices.Values(k.Properties)) {
 			out = append(out, Violation{
@@ -86,9 +86,9 @@ func (s *Schema) violations(e *jsonschema.ValidationError) []Violation {
 		}
 		return out
 	case *kind.Contains, *kind.MinContains:
-		return []Violation{{Path: path, Message: "lacks an item that the schema asks for"}}
+		return []Violation{{Path: path, Message: "lacks an item that the schema requires"}}
 	case *kind.AnyOf, *kind.OneOf:
-		return []Violation{{Path: path, Message: "fits none of the alternatives that the schema allows" + s.alternatives(e)}}
+		return []Violation{{Path: path, Message: "matches none of the schema's alternatives" + s.alternatives(e)}}
 	}
 	if len(e.Causes) == 0 {
 		return []Violation{{Path: path, Message: expected(e.ErrorKind)}}
@@ -116,8 +116,8 @@ func (s *Schema) alternatives(e *jsonschema.ValidationError) string {
 	return ": " + strings.Join(parts, ", or ")
 }
 
-// at finds the part of the schema that a URL points to.
-func (s *Schema) at(location string) map[string]any {
+// subschema returns the part of the schema that a URL points to.
+func (s *Schema) subschema(location string) map[string]any {
 	_, fragment, _ := strings.Cut(location, "#")
 	var node any = s.doc
 	for part := range strings.SplitSeq(strings.TrimPrefix(fragment, "/"), "/") {
@@ -145,19 +145,19 @@ func (s *Schema) at(location string) map[string]any {
 	return m
 }
 
-// expected says what a keyword wants.
+// expected describes what a keyword requires.
 func expected(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Type:
 		return fmt.Sprintf("must be %s, not %s", strings.Join(k.Want, " or "), k.Got)
 	case *kind.Enum:
-		return fmt.Sprintf("must be one of %s", list(k.Want))
+		return fmt.Sprintf("must be one of %s", joinValues(k.Want))
 	case *kind.Const:
 		return fmt.Sprintf("must be %v", k.Want)
 	case *kind.DependentRequired:
-		return fmt.Sprintf("needs %s beside %q", quoted(k.Missing), k.Prop)
+		return fmt.Sprintf("needs %s if %q is set", quoted(k.Missing), k.Prop)
 	case *kind.Dependency:
-		return fmt.Sprintf("needs %s beside %q", quoted(k.Missing), k.Prop)
+		return fmt.Sprintf("needs %s if %q is set", quoted(k.Missing), k.Prop)
 	case *kind.Format:
 		return fmt.Sprintf("must be a valid %s", k.Want)
 	case *kind.Pattern:
@@ -195,7 +195,7 @@ func expectedSize(k jsonschema.ErrorKind) string {
 	case *kind.FalseSchema:
 		return "is not allowed"
 	case *kind.Not:
-		return "is what the schema excludes"
+		return "is excluded by the schema"
 	}
 	return fmt.Sprintf("does not meet the schema's %q", strings.Join(k.KeywordPath(), "/"))
 }
@@ -208,7 +208,7 @@ func quoted(names []string) string {
 	return strings.Join(out, ", ")
 }
 
-func list(items []any) string {
+func joinValues(items []any) string {
 	out := make([]string, len(items))
 	for i, item := range items {
 		out[i] = fmt.Sprint(item)

@@ -8,9 +8,9 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// readAge reads identities, one a line. Plugins, which are programs to be run,
-// and SSH keys are refused. The library's errors may quote what they read.
-func readAge(value []byte) ([]age.Identity, error) {
+// readAgeIdentities reads age identities, one per line. It refuses identities of plugins, which are
+// programs, and SSH keys. Errors of the library are dropped, because they may quote the input.
+func readAgeIdentities(value []byte) ([]age.Identity, error) {
 	var ids []age.Identity
 	for i, line := range strings.Split(string(value), "\n") {
 		line = strings.TrimSpace(line)
@@ -25,22 +25,22 @@ func readAge(value []byte) ([]age.Identity, error) {
 		case strings.HasPrefix(line, "AGE-SECRET-KEY-PQ-1"):
 			id, err = age.ParseHybridIdentity(line)
 		case strings.HasPrefix(line, "AGE-PLUGIN-"):
-			return nil, invalid("has on line %d an identity of a plugin of age, which is a program and is not run here", i+1)
+			return nil, invalid("has an identity of an age plugin on line %d, which is not supported: plugins are programs", i+1)
 		default:
-			return nil, invalid("has on line %d no age identity (AGE-SECRET-KEY-1…)", i+1)
+			return nil, invalid("has no age identity (AGE-SECRET-KEY-1…) on line %d", i+1)
 		}
 		if err != nil {
-			return nil, invalid("has on line %d an age identity that is damaged: copy it again", i+1)
+			return nil, invalid("has a damaged age identity on line %d: copy the identity again", i+1)
 		}
 		ids = append(ids, id)
 	}
 	if len(ids) == 0 {
-		return nil, invalid("holds no age identity (AGE-SECRET-KEY-1…)")
+		return nil, invalid("has no age identity (AGE-SECRET-KEY-1…)")
 	}
 	return ids, nil
 }
 
-// checkRecipient says what is wrong with a public key of age.
+// checkRecipient returns an error if a recipient is not an age public key.
 func checkRecipient(s string) error {
 	var err error
 	if strings.HasPrefix(s, "age1pq1") {
@@ -52,7 +52,7 @@ func checkRecipient(s string) error {
 	case err == nil:
 		return nil
 	case strings.Contains(strings.ToUpper(s), "AGE-SECRET-KEY-"):
-		return fail(sops.RecipientInvalid, "a recipient is a private age identity: give its public key (age1…), and make a new one, for this one may have been seen")
+		return newError(sops.RecipientInvalid, "a recipient is a private age identity: set the public key (age1…), and replace the identity, which may have been exposed")
 	}
-	return fail(sops.RecipientInvalid, "the recipient %s is no public key of age (age1…)", shown(s))
+	return newError(sops.RecipientInvalid, "the recipient %s is not an age public key (age1…)", sanitize(s))
 }

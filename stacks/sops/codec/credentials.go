@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Credentials of key services, in the form that Flux takes them.
+// Credentials of key services, in the form that Flux reads.
 
 type awsCredentials struct {
 	ID     string `yaml:"aws_access_key_id"`
@@ -23,13 +23,14 @@ func readAWS(value []byte) (*awsCredentials, error) {
 	if err := yaml.Unmarshal(value, c); err != nil {
 		return nil, invalid("is not YAML with aws_access_key_id and aws_secret_access_key")
 	}
-	if !printable(c.ID+c.Secret+c.Token) || c.ID == "" || c.Secret == "" {
+	if !isHeaderValue(c.ID+c.Secret+c.Token) || c.ID == "" || c.Secret == "" {
 		return nil, invalid("needs aws_access_key_id and aws_secret_access_key")
 	}
 	return c, nil
 }
 
-// azureCredentials are those of a service principal, in either spelling.
+// azureCredentials are the credentials of a service principal, with the keys of Flux or those of
+// az.
 type azureCredentials struct {
 	TenantID      string `yaml:"tenantId"`
 	ClientID      string `yaml:"clientId"`
@@ -45,7 +46,7 @@ var azureID = regexp.MustCompile(`^[a-zA-Z0-9.-]{1,255}$`)
 
 func readAzure(value []byte) (*azureCredentials, error) {
 	c := new(azureCredentials)
-	if err := yaml.Unmarshal(utf8Of(value), c); err != nil {
+	if err := yaml.Unmarshal(toUTF8(value), c); err != nil {
 		return nil, invalid("is not YAML or JSON with tenantId, clientId and clientSecret")
 	}
 	if c.ClientSecret == "" && c.Password != "" {
@@ -53,17 +54,17 @@ func readAzure(value []byte) (*azureCredentials, error) {
 	}
 	switch {
 	case c.ClientSecret == "" && c.Certificate != "":
-		return nil, invalid("holds a clientCertificate, which can't be used here: give a clientSecret")
+		return nil, invalid("has a clientCertificate, which is not supported: set clientSecret")
 	case c.ClientSecret == "" && c.ClientID != "":
-		return nil, invalid("names a managed identity of the machine, which is not used: give tenantId, clientId and clientSecret")
+		return nil, invalid("requests a managed identity, which is not supported: set tenantId, clientId and clientSecret")
 	case !azureID.MatchString(c.TenantID) || c.ClientID == "" || c.ClientSecret == "":
 		return nil, invalid("needs tenantId, clientId and clientSecret")
 	}
 	return c, nil
 }
 
-// utf8Of is text that az may have written in UTF-16, or with a byte order mark.
-func utf8Of(b []byte) []byte {
+// toUTF8 converts text that az may have written in UTF-16, and removes a byte order mark.
+func toUTF8(b []byte) []byte {
 	var order binary.ByteOrder = binary.LittleEndian
 	switch {
 	case bytes.HasPrefix(b, []byte("\xef\xbb\xbf")):
@@ -81,8 +82,8 @@ func utf8Of(b []byte) []byte {
 	return []byte(string(utf16.Decode(units)))
 }
 
-// readGCP takes the key of a service account of Google alone. Other kinds of credentials
-// name a file, a program or an address to get the real ones from.
+// readGCP accepts only the key of a service account of Google. Other types of credentials reference
+// a file, a program or an address.
 func readGCP(value []byte) ([]byte, error) {
 	var c struct {
 		Type     string `json:"type"`
@@ -95,15 +96,15 @@ func readGCP(value []byte) ([]byte, error) {
 	}
 	switch {
 	case c.Type != "service_account":
-		return nil, invalid("holds credentials of the type %s; only service_account is taken, for others would run programs or read files here", shown(c.Type))
+		return nil, invalid("has credentials of type %s: only service_account is allowed, other types could run programs or read files", sanitize(c.Type))
 	case c.Email == "":
 		return nil, invalid("is not the JSON key of a service account: it needs client_email and private_key")
 	case c.Universe != "" && c.Universe != "googleapis.com":
-		return nil, invalid("has the universe_domain %s, which is not Google's", shown(c.Universe))
-	case c.TokenURI != "" && !googleTokens.MatchString(c.TokenURI):
-		return nil, invalid("has the token_uri %s, which is not Google's", shown(c.TokenURI))
+		return nil, invalid("has universe_domain %s: only googleapis.com is allowed", sanitize(c.Universe))
+	case c.TokenURI != "" && !googleTokenURL.MatchString(c.TokenURI):
+		return nil, invalid("has token_uri %s: only addresses below googleapis.com are allowed", sanitize(c.TokenURI))
 	}
 	return value, nil
 }
 
-var googleTokens = regexp.MustCompile(`^https://([a-z0-9-]+\.)*googleapis\.com/`)
+var googleTokenURL = regexp.MustCompile(`^https://([a-z0-9-]+\.)*googleapis\.com/`)

@@ -12,111 +12,112 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// partBytes is more than a part of the data key can have: 32 bytes, one more with
-// Shamir's scheme.
-const partBytes = 64
+// maxPartBytes is the maximum size of a part of the data key. It exceeds the real size, which is 32
+// bytes, or 33 with Shamir's scheme.
+const maxPartBytes = 64
 
-// errMissing: there is no key for it. What would help is said for all keys of the
-// file together.
-var errMissing = errors.New("no key for it")
+// errMissing means that the Secret has no key for a part of the data key. The error for the file
+// lists all such keys together, with advice.
+var errMissing = errors.New("no matching key")
 
-// attempt is the opening of one file: the library's key service, which hands out what
-// keys of a Secret open.
-type attempt struct {
+// keyResolver decrypts the data key of one file with the keys of a Secret. It implements the key
+// service of the library.
+type keyResolver struct {
 	keyservice.UnimplementedKeyServiceServer
-	// ctx of the file: the library has none.
+	// ctx is the context for the file, because the library passes none.
 	ctx context.Context //nolint:containedctx // see above
-	// asking is the ctx of all requests together.
-	asking context.Context //nolint:containedctx // see above
-	keys   *material
-	opts   Options
-	left   int // requests that may be made
+	// requestsCtx has the deadline for all requests together.
+	requestsCtx  context.Context //nolint:containedctx // see above
+	keys         *material
+	opts         Options
+	requestsLeft int // number of requests still allowed
 
 	missingAge, missingPGP []string
-	failed                 []*Error
+	failures               []*Error
 }
 
-// order in which keys are tried: those first for which nobody is asked.
-var order = []string{"age", "pgp", "kms", "gcp_kms", "azure_kv", "hc_vault", "hckms"}
+// keyTypeOrder is the order in which keys are tried: first the types that need no request.
+var keyTypeOrder = []string{"age", "pgp", "kms", "gcp_kms", "azure_kv", "hc_vault", "hckms"}
 
-// dataKey finds the key that the values of a file are encrypted with.
+// dataKey decrypts the data key, which encrypts the values of a file.
 func dataKey(ctx context.Context, meta *library.Metadata, keys Keys, o Options) ([]byte, error) {
-	asking, cancel := context.WithTimeout(ctx, o.Limits.RequestsTimeout)
+	requestsCtx, cancel := context.WithTimeout(ctx, o.Limits.RequestsTimeout)
 	defer cancel()
-	a := &attempt{ctx: ctx, asking: asking, keys: keys.material(), opts: o, left: o.Limits.Requests}
-	key, err := meta.GetDataKeyWithKeyServices([]keyservice.KeyServiceClient{keyservice.NewCustomLocalClient(a)}, order)
-	if ended := ended(ctx); ended != nil {
-		return nil, ended
+	a := &keyResolver{ctx: ctx, requestsCtx: requestsCtx, keys: keys.material(), opts: o, requestsLeft: o.Limits.Requests}
+	key, err := meta.GetDataKeyWithKeyServices([]keyservice.KeyServiceClient{keyservice.NewCustomLocalClient(a)}, keyTypeOrder)
+	if ctxErr := contextError(ctx); ctxErr != nil {
+		return nil, ctxErr
 	}
 	if err != nil || len(key) == 0 {
-		return nil, a.verdict(keys)
+		return nil, a.dataKeyError(keys)
 	}
 	return key, nil
 }
 
-// Decrypt implements keyservice.KeyServiceServer. What it fails with is noted, and told in
-// the words of verdict.
-func (a *attempt) Decrypt(_ context.Context, req *keyservice.DecryptRequest) (*keyservice.DecryptResponse, error) {
-	if err := ended(a.ctx); err != nil {
+// Decrypt implements keyservice.KeyServiceServer. It records failures for dataKeyError, and returns
+// errMissing to the library.
+func (a *keyResolver) Decrypt(_ context.Context, req *keyservice.DecryptRequest) (*keyservice.DecryptResponse, error) {
+	if err := contextError(a.ctx); err != nil {
 		return nil, err
 	}
-	part, name, err := a.open(req)
+	part, name, err := a.decryptPart(req)
 	switch {
-	case err == nil && len(part) > partBytes:
-		err = fail(sops.IntegrityFailed, "the data key is too long")
+	case err == nil && len(part) > maxPartBytes:
+		err = newError(sops.IntegrityFailed, "the data key is too long")
 	case err == nil && len(part) > 0:
 		return &keyservice.DecryptResponse{Plaintext: part}, nil
 	case err == nil:
 		err = errMissing
 	}
 	if !errors.Is(err, errMissing) {
-		e := *ours(err)
+		e := *toError(err)
 		e.Message = fmt.Sprintf("%s: %s", name, e.Message)
-		a.failed = append(a.failed, &e)
+		a.failures = append(a.failures, &e)
 	}
-	return nil, errMissing // the library gathers errors, and shows what they say
+	return nil, errMissing // the library would include the text of any other error
 }
 
-// verdict says why no data key was found, and what would help.
-func (a *attempt) verdict(keys Keys) error {
+// dataKeyError explains why the data key can't be decrypted, and what to do. The reason is that of
+// the most relevant failure.
+func (a *keyResolver) dataKeyError(keys Keys) error {
 	e := &Error{Reason: sops.KeyMissing}
-	for _, reason := range []Reason{sops.ServiceFailed, sops.AddressRefused, sops.IntegrityFailed, sops.FileInvalid, sops.KeyInvalid, sops.Broken} {
-		for _, f := range a.failed {
+	for _, reason := range []Reason{sops.ServiceFailed, sops.AddressRefused, sops.IntegrityFailed, sops.FileInvalid, sops.KeyInvalid, sops.InternalFailure} {
+		for _, f := range a.failures {
 			if f.Reason == reason && e.Reason == sops.KeyMissing {
 				e.Reason = reason
 			}
 		}
 	}
-	var said []string
+	var details []string
 	if len(a.missingAge) > 0 {
-		held := "no age identity is given (a key *" + AgeSuffix + " of the Secret)"
+		available := "the Secret has no age identity (key *" + AgeSuffix + ")"
 		if own := keys.Recipients(); len(own) > 0 {
-			held = "the identities that are given are those of " + listed(own)
+			available = "the Secret has the identities of " + summarize(own)
 		}
-		said = append(said, fmt.Sprintf("it is encrypted to the age recipients %s, and %s", listed(a.missingAge), held))
+		details = append(details, fmt.Sprintf("the file is encrypted for the age recipients %s, and %s", summarize(a.missingAge), available))
 	}
 	if len(a.missingPGP) > 0 {
-		held := "no PGP key is given (a key *" + PGPSuffix + " of the Secret)"
+		available := "the Secret has no PGP key (key *" + PGPSuffix + ")"
 		if len(a.keys.pgp) > 0 {
 			var own []string
 			for _, entity := range a.keys.pgp {
 				own = append(own, fingerprint(entity))
 			}
-			held = "the keys that are given are " + listed(own)
+			available = "the Secret has the keys " + summarize(own)
 		}
-		said = append(said, fmt.Sprintf("it is encrypted to the PGP keys %s, and %s", listed(a.missingPGP), held))
+		details = append(details, fmt.Sprintf("the file is encrypted for the PGP keys %s, and %s", summarize(a.missingPGP), available))
 	}
-	const most = 5
-	for i, f := range a.failed {
-		if i == most {
-			said = append(said, fmt.Sprintf("%d more keys failed", len(a.failed)-most))
+	const maxFailures = 5
+	for i, f := range a.failures {
+		if i == maxFailures {
+			details = append(details, fmt.Sprintf("%d more keys failed", len(a.failures)-maxFailures))
 			break
 		}
-		said = append(said, f.Message)
+		details = append(details, f.Message)
 	}
-	if len(said) == 0 {
-		said = []string{"it names none"}
+	if len(details) == 0 {
+		details = []string{"the file lists no keys"}
 	}
-	e.Message = "the keys that are given do not open the file: " + strings.Join(said, "; ")
+	e.Message = "no key decrypts the file: " + strings.Join(details, "; ")
 	return e
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// Several services that do not answer take no longer together than a file may: else the program that
-// asks them is ended before it can say so, and the file counts as a slow one.
-func TestRequestsHaveADeadlineTogether(t *testing.T) {
+// Several key services that do not answer share one deadline. Without it, the decryption process
+// would be killed for a slow file before it returns the error of the key services.
+func TestKeyServiceRequestsShareDeadline(t *testing.T) {
 	s := newService(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
@@ -26,12 +26,12 @@ func TestRequestsHaveADeadlineTogether(t *testing.T) {
 		group = append(group, &hcvault.MasterKey{VaultAddress: "https://vault.example.com:8200", EnginePath: "transit", KeyName: "demo", EncryptedKey: "vault:v1:eA=="})
 	}
 	began := time.Now()
-	_, err := dataKey(t.Context(), &library.Metadata{KeyGroups: []library.KeyGroup{group}}, keysOf(t, VaultToken, "hvs.token-secret"), o)
-	refused(t, err, sops.ServiceFailed, "does not answer in time", "hvs.token-secret")
-	if took, asked := time.Since(began), s.asked.Load(); took > 5*time.Second || asked > 2 {
-		t.Errorf("took %s, and asked %d times", took, asked)
+	_, err := dataKey(t.Context(), &library.Metadata{KeyGroups: []library.KeyGroup{group}}, mustKeys(t, VaultToken, "hvs.token-secret"), o)
+	assertError(t, err, sops.ServiceFailed, "did not answer in time", "hvs.token-secret")
+	if took, asked := time.Since(began), s.requests.Load(); took > 5*time.Second || asked > 2 {
+		t.Errorf("took %s and sent %d requests", took, asked)
 	}
-	if d := DefaultLimits(); d.RequestsTimeout > 45*time.Second { // of a minute
-		t.Errorf("by default they may take %s", d.RequestsTimeout)
+	if d := DefaultLimits(); d.RequestsTimeout > 45*time.Second { // of the minute that a process has
+		t.Errorf("the default is %s", d.RequestsTimeout)
 	}
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// The library logs what it does, and with it what it was given.
+// The library logs its input, so logging is disabled.
 func init() { logging.SetLevel(logrus.PanicLevel) }
 
-// storeOf is what reads and writes a format; nil if there is no such format.
+// storeOf returns the store that reads and writes a format; nil for an unknown format.
 func storeOf(f sops.Format) library.Store {
 	switch f {
 	case sops.YAML:
@@ -39,66 +39,66 @@ func storeOf(f sops.Format) library.Store {
 	return nil
 }
 
-// Decrypt decrypts a file and checks that it is as it was encrypted. Every error is an
-// [*Error].
+// Decrypt decrypts a file, and verifies that it was not changed since it was encrypted. Every error
+// is an [*Error].
 func Decrypt(ctx context.Context, data []byte, f sops.Format, keys Keys, o Options) (plain []byte, err error) {
-	defer recovered(&err)
+	defer recoverPanic(&err)
 	o.Limits = o.Limits.WithDefaults()
 	store := storeOf(f)
-	if err := readable(data, f, store, o.Limits); err != nil {
+	if err := checkInput(data, f, store, o.Limits); err != nil {
 		return nil, err
 	}
 	tree, err := store.LoadEncryptedFile(data)
-	if err != nil { // whose words may quote the file
-		return nil, invalid("it is no %s file of SOPS that can be read", f)
+	if err != nil { // dropped, because it may quote the file
+		return nil, invalid("the file is not a valid SOPS file in %s format", f)
 	}
 	if n := tree.Metadata.MasterKeyCount(); n > o.Limits.Keys {
-		return nil, invalid("it is encrypted to %d keys; at most %d are looked at", n, o.Limits.Keys)
+		return nil, invalid("the file is encrypted for %d keys; at most %d are allowed", n, o.Limits.Keys)
 	}
 	key, err := dataKey(ctx, &tree.Metadata, keys, o)
 	if err != nil {
 		return nil, err
 	}
-	if err := open(&tree, key); err != nil {
+	if err := decryptTree(&tree, key); err != nil {
 		return nil, err
 	}
 	if plain, err = store.EmitPlainFile(tree.Branches); err != nil {
-		return nil, invalid("what it holds can't be written as %s", f)
+		return nil, invalid("the decrypted content can't be written as %s", f)
 	}
 	return plain, nil
 }
 
-// readable refuses what the library should not see.
-func readable(data []byte, f sops.Format, store library.Store, l Limits) error {
+// checkInput refuses files that the library must not parse.
+func checkInput(data []byte, f sops.Format, store library.Store, l Limits) error {
 	switch {
 	case store == nil:
-		return invalid("there is no format %s", shown(string(f)))
+		return invalid("unknown format %s", sanitize(string(f)))
 	case len(data) > l.Bytes:
-		return invalid("it has %d bytes; at most %d are read", len(data), l.Bytes)
-	case f == sops.YAML && document.Bounded("", data) != nil:
-		return invalid("its aliases multiply without bound")
+		return invalid("the file has %d bytes; at most %d are allowed", len(data), l.Bytes)
+	case f == sops.YAML && document.CheckAliasExpansion("", data) != nil:
+		return invalid("the aliases of the file expand beyond the limit")
 	}
 	return nil
 }
 
-// open decrypts the values of a tree, and proves that they are those that were encrypted.
-func open(tree *library.Tree, key []byte) error {
-	marked, cipher, unmark := cipherOf(tree)
+// decryptTree decrypts the values of a tree, and verifies the MAC.
+func decryptTree(tree *library.Tree, key []byte) error {
+	marked, cipher, unmark := markTree(tree)
 	mac, err := marked.Decrypt(key, cipher)
 	unmark()
 	if err != nil {
-		return fail(sops.IntegrityFailed, "a value does not decrypt: it was changed, moved or left readable after the file was encrypted")
+		return newError(sops.IntegrityFailed, "a value can't be decrypted: the value was changed, moved or replaced by plain text after the file was encrypted")
 	}
 	if tree.Metadata.MessageAuthenticationCode == "" {
-		return fail(sops.IntegrityFailed, "the file has no MAC, so that nobody knows whether it was changed")
+		return newError(sops.IntegrityFailed, "the file has no MAC, so changes can't be detected")
 	}
-	was, err := cipher.Decrypt(tree.Metadata.MessageAuthenticationCode, key, tree.Metadata.LastModified.Format(time.RFC3339))
+	storedMAC, err := cipher.Decrypt(tree.Metadata.MessageAuthenticationCode, key, tree.Metadata.LastModified.Format(time.RFC3339))
 	if err != nil {
-		return fail(sops.IntegrityFailed, "the MAC of the file can't be read: its metadata was changed")
+		return newError(sops.IntegrityFailed, "the MAC of the file can't be decrypted: the metadata was changed")
 	}
-	text, _ := was.(string)
+	text, _ := storedMAC.(string)
 	if subtle.ConstantTimeCompare([]byte(strings.ToUpper(text)), []byte(strings.ToUpper(mac))) != 1 {
-		return fail(sops.IntegrityFailed, "the MAC of the file is not that of its values: it was changed after it was encrypted")
+		return newError(sops.IntegrityFailed, "the MAC does not match the values: the file was changed after it was encrypted")
 	}
 	return nil
 }

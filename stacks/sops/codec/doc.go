@@ -1,17 +1,17 @@
-// Package codec decrypts and encrypts files of SOPS with its own library,
-// github.com/getsops/sops/v3, in this process.
+// Package codec decrypts and encrypts SOPS files in this process, with the library
+// github.com/getsops/sops/v3.
 //
-// That library takes what it needs from wherever it finds it: files of the home folder, the
-// environment, programs, credentials of the machine. Here it is handed what a Secret holds,
-// and asked for nothing else: a key for which there is nothing is not tried.
+// By itself, that library takes keys from files of the home directory, the environment, programs
+// and the credentials of the machine. This package passes it the content of a Secret only, and
+// skips a key of the file if the Secret has nothing for it.
 //
-//   - The addresses in a file are its author's choice. Requests go to https only, never to a
+//   - The author of a file chooses the addresses in it. Requests go to https only, never to a
 //     link-local, loopback or metadata address ([Options]), and follow no redirect.
 //   - A file can't choose an identity: roles to assume and profiles are refused, and so are
 //     credentials that would run a program or read a file.
-//   - Errors name keys and recipients, never a value of a file or of a Secret, whatever a
-//     library or a server would say.
+//   - Errors contain names of keys and recipients, never a value of a file or of a Secret, and no
+//     text of a library or a server.
 //
-// A program that imports it has the SDKs of all clouds: stacks/sops is the contract for
-// those that have another process do it.
+// This package links the SDKs of all clouds. Programs that decrypt in another process import only
+// stacks/sops, the contract.
 package codec

@@ -13,38 +13,40 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// EncryptOptions say what is encrypted.
+// EncryptOptions select the values to encrypt.
 type EncryptOptions struct {
-	// EncryptedRegex fits the names of what is encrypted, and all below them; everything
-	// but what has a name that ends in _unencrypted when it is empty, as SOPS has it.
+	// EncryptedRegex matches the names of the values to encrypt, with everything below them. If
+	// both expressions are empty, everything is encrypted except names with the suffix
+	// _unencrypted, as in SOPS.
 	EncryptedRegex string
-	// UnencryptedRegex fits the names of what stays plain, and all below them: what nobody
-	// thought of is encrypted. A file of SOPS has one rule, so that there is one of the two.
+	// UnencryptedRegex matches the names of the values that stay plain, with everything below them,
+	// so that unknown values are encrypted. Only one of the two may be set, because a SOPS file has
+	// one rule.
 	UnencryptedRegex string
 	Limits           Limits
 }
 
-// check refuses rules that SOPS would pass over.
-func (o EncryptOptions) check() error {
+// validate refuses rules that SOPS would silently ignore.
+func (o EncryptOptions) validate() error {
 	if o.EncryptedRegex != "" && o.UnencryptedRegex != "" {
-		return invalid("there are two rules of what is encrypted, and a file of SOPS has one")
+		return invalid("both encryptedRegex and unencryptedRegex are set; a SOPS file has one of the two")
 	}
 	if _, err := regexp.Compile(o.EncryptedRegex + o.UnencryptedRegex); err != nil {
-		return invalid("the rule of what is encrypted is no regular expression")
+		return invalid("encryptedRegex or unencryptedRegex is not a valid regular expression")
 	}
 	return nil
 }
 
-// Encrypt makes a file of SOPS of a plain one, for age recipients (age1…): any of their owners
-// can decrypt it, with this package or with sops, and edit it with sops. The MAC covers all
-// values, also those that stay plain. Every error is an [*Error].
+// Encrypt encrypts a plain file for age recipients (age1…). Each recipient can decrypt the result,
+// with this package or with sops, and edit it with sops. The MAC covers all values, also those that
+// stay plain. Every error is an [*Error].
 func Encrypt(data []byte, f sops.Format, recipients []string, o EncryptOptions) (file []byte, err error) {
-	defer recovered(&err)
+	defer recoverPanic(&err)
 	store := storeOf(f)
-	if err := readable(data, f, store, o.Limits.WithDefaults()); err != nil {
+	if err := checkInput(data, f, store, o.Limits.WithDefaults()); err != nil {
 		return nil, err
 	}
-	if err := o.check(); err != nil {
+	if err := o.validate(); err != nil {
 		return nil, err
 	}
 	var group library.KeyGroup
@@ -55,65 +57,66 @@ func Encrypt(data []byte, f sops.Format, recipients []string, o EncryptOptions) 
 		group = append(group, &age.MasterKey{Recipient: r})
 	}
 	if len(group) == 0 {
-		return nil, fail(sops.RecipientInvalid, "there is no recipient to encrypt to")
+		return nil, newError(sops.RecipientInvalid, "no recipients")
 	}
 	branches, err := store.LoadPlainFile(data)
 	if err != nil {
-		return nil, invalid("it is no %s file that can be read", f)
+		return nil, invalid("the file is not valid %s", f)
 	}
 	for _, b := range branches {
 		if store.HasSopsTopLevelKey(b) {
-			return nil, invalid("it has an entry %q at its top already: it is encrypted, or SOPS could not tell it from one that is", "sops")
+			return nil, invalid("the file has a top-level key %q: it is encrypted already, or SOPS would take it for an encrypted file", "sops")
 		}
 	}
 	tree := library.Tree{Branches: branches, Metadata: library.Metadata{
 		KeyGroups: []library.KeyGroup{group}, Version: version.Version, LastModified: time.Now().UTC(),
 	}}
-	if f != sops.Binary { // which is one value
+	if f != sops.Binary { // a binary file is one value, so rules do not apply
 		tree.Metadata.EncryptedRegex, tree.Metadata.UnencryptedRegex = o.EncryptedRegex, o.UnencryptedRegex
 	}
 	if tree.Metadata.EncryptedRegex+tree.Metadata.UnencryptedRegex == "" {
 		tree.Metadata.UnencryptedSuffix = library.DefaultUnencryptedSuffix
 	}
-	if err := seal(&tree); err != nil {
+	if err := encryptTree(&tree); err != nil {
 		return nil, err
 	}
 	if file, err = store.EmitEncryptedFile(tree); err != nil {
-		return nil, fail(sops.Broken, "the encrypted file can't be written")
+		return nil, newError(sops.InternalFailure, "the encrypted file can't be serialized")
 	}
 	if most := o.Limits.WithDefaults().Bytes; len(file) > most {
-		return nil, invalid("encrypted it has %d bytes, and at most %d are read: make several files of it", len(file), most)
+		return nil, invalid("the encrypted file has %d bytes; at most %d are allowed: split the file", len(file), most)
 	}
 	return file, nil
 }
 
-// seal encrypts the values of a tree with a new key, and that for its recipients.
-func seal(tree *library.Tree) error {
-	services := []keyservice.KeyServiceClient{keyservice.NewCustomLocalClient(sealer{})}
+// encryptTree encrypts the values of a tree with a new data key, and the data key for the
+// recipients of the tree.
+func encryptTree(tree *library.Tree) error {
+	services := []keyservice.KeyServiceClient{keyservice.NewCustomLocalClient(ageKeyService{})}
 	key, errs := tree.GenerateDataKeyWithKeyServices(services)
 	if len(errs) > 0 {
-		return fail(sops.RecipientInvalid, "the data key can't be encrypted for one of the recipients")
+		return newError(sops.RecipientInvalid, "the data key can't be encrypted for one of the recipients")
 	}
-	marked, cipher, unmark := cipherOf(tree)
+	marked, cipher, unmark := markTree(tree)
 	mac, err := marked.Encrypt(key, cipher)
 	unmark()
 	if err != nil {
-		return fail(sops.Broken, "a value can't be encrypted")
+		return newError(sops.InternalFailure, "a value can't be encrypted")
 	}
 	tree.Metadata.MessageAuthenticationCode, err = cipher.Encrypt(mac, key, tree.Metadata.LastModified.Format(time.RFC3339))
 	if err != nil {
-		return fail(sops.Broken, "the MAC can't be encrypted")
+		return newError(sops.InternalFailure, "the MAC can't be encrypted")
 	}
 	return nil
 }
 
-// sealer encrypts data keys for age recipients.
-type sealer struct {
+// ageKeyService encrypts data keys for age recipients.
+type ageKeyService struct {
 	keyservice.UnimplementedKeyServiceServer
 }
 
 // Encrypt implements keyservice.KeyServiceServer.
-func (sealer) Encrypt(_ context.Context, req *keyservice.EncryptRequest) (*keyservice.EncryptResponse, error) {
+func (ageKeyService) Encrypt(_ context.Context, req *keyservice.EncryptRequest) (*keyservice.EncryptResponse, error) {
 	k, ok := req.Key.KeyType.(*keyservice.Key_AgeKey)
 	if !ok {
 		return nil, errMissing

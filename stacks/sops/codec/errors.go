@@ -14,52 +14,54 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// The vocabulary of the contract.
+// Aliases for the types of the contract.
 type (
-	// Error is what every function of this package fails with.
+	// Error is the error type of this package.
 	Error = sops.Error
-	// Format is how a file is written.
+	// Format is the file format.
 	Format = sops.Format
-	// Reason says why a file can't be decrypted or encrypted.
+	// Reason is a category of decryption and encryption errors.
 	Reason = sops.Reason
 )
 
-func fail(r Reason, format string, args ...any) *Error {
+func newError(r Reason, format string, args ...any) *Error {
 	return &Error{Reason: r, Message: fmt.Sprintf(format, args...)}
 }
 
-func invalid(format string, args ...any) *Error { return fail(sops.FileInvalid, format, args...) }
+func invalid(format string, args ...any) *Error { return newError(sops.FileInvalid, format, args...) }
 
-// ended is the error of a context that ended, nil before.
-func ended(ctx context.Context) error {
+// contextError returns the error of a context that ended, or nil.
+func contextError(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return &Error{Reason: sops.Interrupted, Message: "interrupted: " + err.Error(), Err: err}
 	}
 	return nil
 }
 
-// recovered turns a panic of a library into an error: one file must not end the
-// process. What the panic says could hold a value.
-func recovered(err *error) {
+// recoverPanic turns a panic of a library into an error: one file must not end the process. It
+// reports only the type of the panic, because the text may contain a value.
+func recoverPanic(err *error) {
 	if r := recover(); r != nil {
-		*err = fail(sops.Broken, "a defect in reading this file (a %T); please report it with a file that shows it", r)
+		*err = newError(sops.InternalFailure, "internal error while processing the file (panic with %T): report it with a file that reproduces the error", r)
 	}
 }
 
-// ours is err as an Error of this package, which all errors are.
-func ours(err error) *Error {
+// toError returns the *Error in the chain of err. All expected errors have one; for others, it
+// returns a new one without the text of err.
+func toError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
-	return fail(sops.Broken, "an unexpected %T", err)
+	return newError(sops.InternalFailure, "unexpected error of type %T", err)
 }
 
-// shown is text of a file's metadata, fit for a message: it is somebody's choice.
-func shown(s string) string {
-	const most = 160
-	cut := len(s) > most
+// sanitize makes text of the metadata of a file safe for a message: it truncates the text and
+// replaces special characters. The author of the file can choose any text.
+func sanitize(s string) string {
+	const maxLength = 160
+	cut := len(s) > maxLength
 	if cut {
-		s = s[:most]
+		s = s[:maxLength]
 	}
 	s = strings.Map(func(r rune) rune {
 		if r > ' ' && r < 0x7f && r != '"' && r != '<' && r != '>' && r != '`' {
@@ -73,24 +75,24 @@ func shown(s string) string {
 	return s
 }
 
-// listed is some of many names.
-func listed(names []string) string {
-	const most = 5
+// summarize joins the first names, and counts the others.
+func summarize(names []string) string {
+	const maxNames = 5
 	var s []string
-	for _, n := range names[:min(len(names), most)] {
-		s = append(s, shown(n))
+	for _, n := range names[:min(len(names), maxNames)] {
+		s = append(s, sanitize(n))
 	}
-	if more := len(names) - most; more > 0 {
+	if more := len(names) - maxNames; more > 0 {
 		s = append(s, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(s, ", ")
 }
 
-// asOurs is an error of this package in the chain of another's.
-func asOurs(err error) (*Error, bool) { return errors.AsType[*Error](err) }
+// asError returns the *Error in the chain of err, if any.
+func asError(err error) (*Error, bool) { return errors.AsType[*Error](err) }
 
-// answered is the status that a service refused with, as the libraries tell it; 0 if they do not.
-func answered(err error) int {
+// statusCode returns the HTTP status code in the error of a client library; 0 if it has none.
+func statusCode(err error) int {
 	if e, ok := errors.AsType[interface {
 		error
 		HTTPStatusCode() int
@@ -109,10 +111,10 @@ func answered(err error) int {
 	}](err); ok { // GCP
 		return max(e.HTTPCode(), 0)
 	}
-	if e, ok := errors.AsType[*oauth2.RetrieveError](err); ok && e.Response != nil { // where tokens for GCP come from
+	if e, ok := errors.AsType[*oauth2.RetrieveError](err); ok && e.Response != nil { // the token service of GCP
 		return e.Response.StatusCode
 	}
-	if e, ok := errors.AsType[*sdkerr.ServiceResponseError](err); ok && e.StatusCode >= 300 { // Huawei; below that it was the body
+	if e, ok := errors.AsType[*sdkerr.ServiceResponseError](err); ok && e.StatusCode >= 300 { // Huawei; below 300, the error is about the body
 		return e.StatusCode
 	}
 	return 0

@@ -10,22 +10,22 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// fuzzLimits keep an input's cost below a moment.
+// fuzzLimits keep the cost of an input low.
 var fuzzLimits = Limits{Bytes: 64 << 10, Keys: 10, Requests: 1}
 
 var fuzzFormats = []Format{sops.YAML, sops.JSON, sops.Dotenv, sops.INI, sops.Binary}
 
-// FuzzDecrypt: any file is decrypted or refused with an error of ours that shows
-// nothing of the key, and nothing comes back with an error.
+// FuzzDecrypt checks that any file is decrypted, or refused with an *Error and no output, and that
+// the error contains no part of the keys.
 func FuzzDecrypt(f *testing.F) {
 	id := newAge(f)
 	recipient := id.Recipient().String()
-	keys := keysOf(f, "a.agekey", id.String(), VaultToken, "hvs.token-secret", AWSCredentials, awsYAML, AzureCredentials, azureYAML, HuaweiCredentials, huaweiYML)
+	keys := mustKeys(f, "a.agekey", id.String(), VaultToken, "hvs.token-secret", AWSCredentials, awsYAML, AzureCredentials, azureYAML, HuaweiCredentials, huaweiYML)
 	for i, format := range fuzzFormats {
-		file := encrypted(f, plains[format], format, EncryptOptions{}, recipient)
+		file := mustEncrypt(f, plainFiles[format], format, EncryptOptions{}, recipient)
 		f.Add(file, byte(i))
 		f.Add(bytes.Replace(file, []byte("mac"), []byte("x"), 1), byte(i))
-		f.Add([]byte(plains[format]), byte(i))
+		f.Add([]byte(plainFiles[format]), byte(i))
 	}
 	f.Add([]byte("a: &a [*a]\nsops: *a\n"), byte(0))
 	f.Add([]byte("sops:\n  lastmodified: 2026-11-01T12:00:00Z\n  hc_vault: [{vault_address: 'https://169.254.169.254', engine_path: a, key_name: b, enc: c}]\n"), byte(0))
@@ -38,21 +38,22 @@ func FuzzDecrypt(f *testing.F) {
 		if err == nil {
 			return
 		}
-		if _, ok := err.(*Error); !ok || out != nil { //nolint:errorlint // it has to be this one
+		if _, ok := err.(*Error); !ok || out != nil { //nolint:errorlint // the error itself must have this type, not its chain
 			t.Fatalf("%T %v, %d bytes", err, err, len(out))
 		}
-		silent(t, err, id.String(), "hvs.token-secret", "aws-secret-key", "azure-secret", "huawei-secret-key", "huawei-session-secret")
-		sops.Encrypted(file, fmt)
+		assertNoSecrets(t, err, id.String(), "hvs.token-secret", "aws-secret-key", "azure-secret", "huawei-secret-key", "huawei-session-secret")
+		sops.IsEncrypted(file, fmt)
 	})
 }
 
-// FuzzEncrypt: any file is encrypted or refused, and as a binary one comes back as it was.
+// FuzzEncrypt checks that any file is encrypted or refused, and that a binary file decrypts to
+// itself.
 func FuzzEncrypt(f *testing.F) {
 	id := newAge(f)
 	keys := ageKeys(f, id)
 	for i, format := range fuzzFormats {
-		f.Add([]byte(plains[format]), byte(i), "")
-		f.Add([]byte(plains[format]), byte(i), "o")
+		f.Add([]byte(plainFiles[format]), byte(i), "")
+		f.Add([]byte(plainFiles[format]), byte(i), "o")
 	}
 	f.Fuzz(func(t *testing.T, plain []byte, format byte, pattern string) {
 		fmt := fuzzFormats[int(format)%len(fuzzFormats)]
@@ -60,13 +61,13 @@ func FuzzEncrypt(f *testing.F) {
 		file, err := Encrypt(plain, fmt, []string{id.Recipient().String()}, EncryptOptions{EncryptedRegex: pattern, Limits: l})
 		if err != nil {
 			if file != nil {
-				t.Fatalf("an error and a file: %v", err)
+				t.Fatalf("got an error and a file: %v", err)
 			}
 			return
 		}
 		l.Bytes = 16*l.Bytes + len(file)
 		out, err := Decrypt(t.Context(), file, fmt, keys, Options{Limits: l})
-		if err != nil && fmt == sops.Binary { // what the library loses of the other formats is its own
+		if err != nil && fmt == sops.Binary { // for other formats, the library is known to lose data
 			t.Fatalf("%v\n%s", err, file)
 		}
 		if fmt == sops.Binary && !bytes.Equal(out, plain) {
@@ -75,7 +76,7 @@ func FuzzEncrypt(f *testing.F) {
 	})
 }
 
-// FuzzKeys: any Secret is read, or refused with an error that shows nothing of it.
+// FuzzKeys checks that any Secret is read, or refused with an error that contains no part of it.
 func FuzzKeys(f *testing.F) {
 	_, _, private := newPGP(f)
 	for name, value := range map[string]string{
@@ -95,12 +96,12 @@ func FuzzKeys(f *testing.F) {
 			}
 			return
 		}
-		if e, ok := err.(*Error); !ok || e.Reason != sops.KeyInvalid { //nolint:errorlint // it has to be this one
+		if e, ok := err.(*Error); !ok || e.Reason != sops.KeyInvalid { //nolint:errorlint // the error itself must have this type, not its chain
 			t.Fatalf("%T %v", err, err)
 		}
-		// A word of the message may stand in the value, but hardly so much of it.
+		// Short values may occur in a message by chance, longer ones hardly.
 		if s := string(value); len(s) >= 24 && !strings.Contains(name, s) && strings.Contains(err.Error(), s) {
-			t.Fatalf("%v shows %q", err, s)
+			t.Fatalf("the error %v contains %q", err, s)
 		}
 	})
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// The service is both the KMS and where tokens for it come from.
-func TestGCP(t *testing.T) {
+// The test server is both the KMS and its token service.
+func TestDecryptWithGCP(t *testing.T) {
 	const ring = "projects/p/locations/global/keyRings/r/cryptoKeys/"
 	forbidden := false
 	s := newService(t, func(w http.ResponseWriter, r *http.Request) {
@@ -36,32 +36,32 @@ func TestGCP(t *testing.T) {
 		}
 	})
 	to := func(name string) []byte {
-		return sealedTo(t, func(key []byte) keys.MasterKey {
-			return &gcpkms.MasterKey{ResourceID: ring + name, EncryptedKey: inBase64(key)}
+		return encryptedWith(t, func(key []byte) keys.MasterKey {
+			return &gcpkms.MasterKey{ResourceID: ring + name, EncryptedKey: base64Of(key)}
 		})
 	}
 	account := gcpJSON(t, "")
-	credentials, secrets := keysOf(t, GCPCredentials, account), []string{"gcp-token-secret", account[60:100]}
-	if got := decrypts(t, to("k"), sops.YAML, credentials, s.options()); got != "a: value-secret\n" {
+	credentials, secrets := mustKeys(t, GCPCredentials, account), []string{"gcp-token-secret", account[60:100]}
+	if got := mustDecrypt(t, to("k"), sops.YAML, credentials, s.options()); got != "a: value-secret\n" {
 		t.Errorf("got %q", got)
 	}
 	_, err := Decrypt(t.Context(), to("other"), sops.YAML, credentials, s.options())
-	refused(t, err, sops.ServiceFailed, "403 Forbidden", secrets...)
+	assertError(t, err, sops.ServiceFailed, "403 Forbidden", secrets...)
 	o := s.options()
 	o.Limits.RequestTimeout = time.Second
 	_, err = Decrypt(t.Context(), to("slow"), sops.YAML, credentials, o)
-	refused(t, err, sops.ServiceFailed, "does not answer in time", secrets...)
+	assertError(t, err, sops.ServiceFailed, "did not answer in time", secrets...)
 	forbidden = true
 	_, err = Decrypt(t.Context(), to("k"), sops.YAML, credentials, s.options())
-	refused(t, err, sops.ServiceFailed, "403 Forbidden", secrets...)
-	before := s.asked.Load()
+	assertError(t, err, sops.ServiceFailed, "403 Forbidden", secrets...)
+	before := s.requests.Load()
 	t.Setenv("GOOGLE_CREDENTIALS", account)
 	_, err = Decrypt(t.Context(), to("k"), sops.YAML, Keys{}, s.options())
-	refused(t, err, sops.KeyMissing, "no credentials for it (key sops.gcp-kms)")
+	assertError(t, err, sops.KeyMissing, "no credentials for this key service (key sops.gcp-kms)")
 	t.Setenv("SOPS_GCP_KMS_ENDPOINT", "https://demo.vault.azure.net")
 	_, err = Decrypt(t.Context(), to("k"), sops.YAML, credentials, s.options())
-	refused(t, err, sops.AddressRefused, "leads to another host", secrets...)
-	if s.asked.Load() != before {
-		t.Error("somebody was asked all the same")
+	assertError(t, err, sops.AddressRefused, "another host than that of the key", secrets...)
+	if s.requests.Load() != before {
+		t.Error("a request was sent")
 	}
 }

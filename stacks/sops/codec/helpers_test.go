@@ -27,7 +27,7 @@ func newAge(tb testing.TB) *age.X25519Identity {
 	return id
 }
 
-// newPGP makes a key, and gives its public and private halves, armored.
+// newPGP returns a new PGP key, and its armored public and private keys.
 func newPGP(tb testing.TB) (entity *openpgp.Entity, public, private string) {
 	tb.Helper()
 	e, err := openpgp.NewEntity("test", "", "test@example.com", &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA})
@@ -53,8 +53,8 @@ func armored(tb testing.TB, kind string, body func(*bytes.Buffer) error) string 
 	return text.String() + "\n"
 }
 
-// keysOf reads a Secret of pairs of key and value.
-func keysOf(tb testing.TB, pairs ...string) Keys {
+// mustKeys returns the Keys of a Secret, from pairs of key and value.
+func mustKeys(tb testing.TB, pairs ...string) Keys {
 	tb.Helper()
 	data := map[string][]byte{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -73,10 +73,10 @@ func ageKeys(tb testing.TB, ids ...*age.X25519Identity) Keys {
 	for _, id := range ids {
 		lines = append(lines, id.String())
 	}
-	return keysOf(tb, "keys.agekey", strings.Join(lines, "\n"))
+	return mustKeys(tb, "keys.agekey", strings.Join(lines, "\n"))
 }
 
-func encrypted(tb testing.TB, plain string, f Format, o EncryptOptions, recipients ...string) []byte {
+func mustEncrypt(tb testing.TB, plain string, f Format, o EncryptOptions, recipients ...string) []byte {
 	tb.Helper()
 	b, err := Encrypt([]byte(plain), f, recipients, o)
 	if err != nil {
@@ -85,7 +85,7 @@ func encrypted(tb testing.TB, plain string, f Format, o EncryptOptions, recipien
 	return b
 }
 
-func decrypts(tb testing.TB, file []byte, f Format, keys Keys, o Options) string {
+func mustDecrypt(tb testing.TB, file []byte, f Format, keys Keys, o Options) string {
 	tb.Helper()
 	b, err := Decrypt(tb.Context(), file, f, keys, o)
 	if err != nil {
@@ -94,22 +94,22 @@ func decrypts(tb testing.TB, file []byte, f Format, keys Keys, o Options) string
 	return string(b)
 }
 
-// refused checks that err has a reason, names what is said, and that every error
-// is ours and shows none of the secrets.
-func refused(tb testing.TB, err error, reason Reason, says string, secrets ...string) {
+// assertError checks that err itself is an *Error, with a reason and a text in its message, and
+// that it contains no secret.
+func assertError(tb testing.TB, err error, reason Reason, text string, secrets ...string) {
 	tb.Helper()
-	e, ok := err.(*Error) //nolint:errorlint // it has to be this one
+	e, ok := err.(*Error) //nolint:errorlint // the error itself must have this type, not its chain
 	if !ok {
-		tb.Fatalf("the error is a %T (%v), want %s", err, err, reason)
+		tb.Fatalf("got a %T (%v), want an *Error with %s", err, err, reason)
 	}
-	if e.Reason != reason || !strings.Contains(e.Message, says) {
-		tb.Errorf("failed with %s (%s), want %s (%s)", e.Reason, e.Message, reason, says)
+	if e.Reason != reason || !strings.Contains(e.Message, text) {
+		tb.Errorf("got %s (%s), want %s (%s)", e.Reason, e.Message, reason, text)
 	}
-	silent(tb, err, secrets...)
+	assertNoSecrets(tb, err, secrets...)
 }
 
-// silent checks that an error shows none of the secrets.
-func silent(tb testing.TB, err error, secrets ...string) {
+// assertNoSecrets checks that an error contains no secret, in any format.
+func assertNoSecrets(tb testing.TB, err error, secrets ...string) {
 	tb.Helper()
 	all := fmt.Sprintf("%v %+v %#v", err, err, err)
 	if b, jerr := json.Marshal(err); jerr == nil {
@@ -117,16 +117,16 @@ func silent(tb testing.TB, err error, secrets ...string) {
 	}
 	for _, s := range secrets {
 		if s != "" && strings.Contains(all, s) {
-			tb.Errorf("the error shows %q: %s", s, all)
+			tb.Errorf("the error contains %q: %s", s, all)
 		}
 	}
 }
 
-// changed replaces the first of old, which has to be there.
-func changed(tb testing.TB, file []byte, old, with string) []byte {
+// replaceFirst replaces the first occurrence of old, and fails the test if there is none.
+func replaceFirst(tb testing.TB, file []byte, old, with string) []byte {
 	tb.Helper()
 	if !bytes.Contains(file, []byte(old)) {
-		tb.Fatalf("%q is not in\n%s", old, file)
+		tb.Fatalf("no %q in\n%s", old, file)
 	}
 	return bytes.Replace(file, []byte(old), []byte(with), 1)
 }
@@ -179,16 +179,16 @@ stringData:
 	plainBinary = "\x00\x01\xff binary-secret\n"
 )
 
-// plains has a file of each format.
-var plains = map[Format]string{sops.YAML: plainYAML, sops.JSON: plainJSON, sops.Dotenv: plainDotenv, sops.INI: plainINI, sops.Binary: plainBinary}
+// plainFiles has a file of each format.
+var plainFiles = map[Format]string{sops.YAML: plainYAML, sops.JSON: plainJSON, sops.Dotenv: plainDotenv, sops.INI: plainINI, sops.Binary: plainBinary}
 
 // noNetwork fails every connection.
 func noNetwork(context.Context, string, string) (net.Conn, error) {
 	return nil, &net.OpError{Op: "dial", Err: io.EOF}
 }
 
-// sealedPGP is a data key as gpg encrypts it.
-func sealedPGP(t *testing.T, to *openpgp.Entity, key []byte) string {
+// encryptPGP encrypts a data key, as gpg does.
+func encryptPGP(t *testing.T, to *openpgp.Entity, key []byte) string {
 	t.Helper()
 	return strings.TrimSpace(armored(t, pgpMessage, func(b *bytes.Buffer) error {
 		w, err := openpgp.Encrypt(b, []*openpgp.Entity{to}, nil, &openpgp.FileHints{IsBinary: true}, nil)

@@ -16,8 +16,9 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// client makes the requests for one file. It trusts roots, the system's if they are nil.
-func (o Options) client(roots *x509.CertPool) *http.Client {
+// httpClient returns the HTTP client for the requests of one file. It trusts roots; if they are
+// nil, RootCAs; and if these are nil, the roots of the system.
+func (o Options) httpClient(roots *x509.CertPool) *http.Client {
 	if roots == nil {
 		roots = o.RootCAs
 	}
@@ -34,94 +35,94 @@ func (o Options) client(roots *x509.CertPool) *http.Client {
 			MaxResponseHeaderBytes: 64 << 10,
 			DisableKeepAlives:      true,
 		},
-		// What a server redirects to was not looked at.
+		// Redirects are not followed, because their addresses were not checked.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// dialer looks at each address before it is talked to, whatever name led there.
+// dialer returns a dialer that checks each IP address before it connects, after name resolution.
 func (o Options) dialer() *net.Dialer {
 	d := artifact.NewDialer()
 	d.Timeout = 10 * time.Second
 	linkLocal := d.ControlContext
 	d.ControlContext = func(ctx context.Context, network, address string, c syscall.RawConn) error {
 		if linkLocal(ctx, network, address, c) != nil {
-			return fail(sops.AddressRefused, "its address is link-local or multicast")
+			return newError(sops.AddressRefused, "the address is link-local or multicast")
 		}
 		addr, err := netip.ParseAddrPort(address)
 		if err != nil {
-			return fail(sops.AddressRefused, "its address is none")
+			return newError(sops.AddressRefused, "the address is invalid")
 		}
-		return o.refuse(addr.Addr())
+		return o.checkIP(addr.Addr())
 	}
 	return d
 }
 
-// machineAddresses serve the credentials of a machine and are not link-local: AWS
-// over IPv6, Alibaba Cloud, Azure.
-var machineAddresses = []netip.Addr{
+// metadataAddresses serve the credentials of a machine and are not link-local: AWS over IPv6,
+// Alibaba Cloud, Azure.
+var metadataAddresses = []netip.Addr{
 	netip.MustParseAddr("fd00:ec2::254"),
 	netip.MustParseAddr("100.100.100.200"),
 	netip.MustParseAddr("168.63.129.16"),
 }
 
-// translated addresses hold one of IPv4 in their last four bytes.
-var translated = netip.MustParsePrefix("64:ff9b::/96")
+// nat64Prefix is the prefix of addresses with an IPv4 address in their last four bytes.
+var nat64Prefix = netip.MustParsePrefix("64:ff9b::/96")
 
-// refuse says why an address is not talked to.
-func (o Options) refuse(a netip.Addr) error {
+// checkIP returns an error if requests to an IP address are not allowed.
+func (o Options) checkIP(a netip.Addr) error {
 	a = a.Unmap().WithZone("")
-	if translated.Contains(a) {
+	if nat64Prefix.Contains(a) {
 		b := a.As16()
 		a = netip.AddrFrom4([4]byte(b[12:]))
 	}
 	switch {
 	case a.IsLinkLocalUnicast() || a.IsMulticast():
-		return fail(sops.AddressRefused, "its address %s is link-local or multicast", a)
+		return newError(sops.AddressRefused, "the address %s is link-local or multicast", a)
 	case !o.AllowLoopback && (a.IsLoopback() || a.IsUnspecified()):
-		return fail(sops.AddressRefused, "its address %s is this machine", a)
+		return newError(sops.AddressRefused, "the address %s is this machine", a)
 	}
-	for _, m := range machineAddresses {
+	for _, m := range metadataAddresses {
 		if a == m {
-			return fail(sops.AddressRefused, "at its address %s clouds serve the credentials of a machine", a)
+			return newError(sops.AddressRefused, "the address %s is that of a metadata service, with credentials of a machine", a)
 		}
 	}
 	return nil
 }
 
-// address checks a URL that a file or a Secret names.
-func (o Options) address(raw string) error {
+// checkURL returns an error if requests to a URL from a file or a Secret are not allowed.
+func (o Options) checkURL(raw string) error {
 	u, err := url.Parse(raw)
 	if err != nil || u.Hostname() == "" || u.Opaque != "" {
-		return fail(sops.AddressRefused, "its address is no URL")
+		return newError(sops.AddressRefused, "the address is not a valid URL")
 	}
 	switch {
 	case u.Scheme != "https" && (u.Scheme != "http" || !o.AllowHTTP):
-		return fail(sops.AddressRefused, "its address does not begin with https://")
+		return newError(sops.AddressRefused, "the address does not start with https://")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return fail(sops.AddressRefused, "its address has more than a host and a path")
+		return newError(sops.AddressRefused, "the address has more than a host and a path")
 	case strings.EqualFold(strings.TrimSuffix(u.Hostname(), "."), "localhost") && !o.AllowLoopback:
-		return fail(sops.AddressRefused, "its address is this machine")
+		return newError(sops.AddressRefused, "the address is this machine")
 	}
-	// Behind a proxy nobody else would look.
+	// IP addresses are checked here, too, because behind a proxy the dialer does not see them.
 	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
-		if err := o.refuse(addr); err != nil {
+		if err := o.checkIP(addr); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// oneHost lets requests through that go to one host.
-type oneHost struct {
+// singleHost refuses requests to any other host.
+type singleHost struct {
 	next http.RoundTripper
 	host string
 }
 
 // RoundTrip implements http.RoundTripper.
-func (o oneHost) RoundTrip(r *http.Request) (*http.Response, error) {
+func (o singleHost) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Host != o.host {
-		return nil, fail(sops.AddressRefused, "it leads to another host")
+		return nil, newError(sops.AddressRefused, "the request goes to another host than that of the key")
 	}
 	return o.next.RoundTrip(r)
 }

@@ -19,13 +19,14 @@ const huaweiUUID = "0d0466b0-e727-4d9c-b35d-f84bb474a37f"
 
 var huaweiSecrets = []string{"HUAWEIEXAMPLE", "huawei-secret-key", "huawei-session-secret"}
 
-func sealedByHuawei(t *testing.T, id string) []byte {
+func encryptedWithHuawei(t *testing.T, id string) []byte {
 	t.Helper()
-	return sealedTo(t, func(key []byte) keys.MasterKey { return &hckms.MasterKey{KeyID: id, EncryptedKey: inBase64(key)} })
+	return encryptedWith(t, func(key []byte) keys.MasterKey { return &hckms.MasterKey{KeyID: id, EncryptedKey: base64Of(key)} })
 }
 
-// huaweiMachine has credentials, and hosts of its own, of all kinds that the SDK looks for. It gives the home directory.
-func huaweiMachine(t *testing.T) string {
+// setHuaweiEnvironment sets all credentials and hosts that the SDK can find in the environment, and
+// returns the home directory.
+func setHuaweiEnvironment(t *testing.T) string {
 	t.Helper()
 	home := t.TempDir()
 	for name, value := range map[string]string{
@@ -38,8 +39,8 @@ func huaweiMachine(t *testing.T) string {
 	return home
 }
 
-func TestHuawei(t *testing.T) {
-	home := huaweiMachine(t)
+func TestDecryptWithHuawei(t *testing.T) {
+	home := setHuaweiEnvironment(t)
 	s := newService(t, func(w http.ResponseWriter, r *http.Request) {
 		var in struct {
 			Text  string `json:"cipher_text"`
@@ -55,53 +56,53 @@ func TestHuawei(t *testing.T) {
 		}
 		_ = json.NewEncoder(w).Encode(map[string]string{"key_id": in.KeyID, "plain_text": in.Text})
 	})
-	credentials := keysOf(t, HuaweiCredentials, huaweiYML)
+	credentials := mustKeys(t, HuaweiCredentials, huaweiYML)
 	for _, region := range []string{"tr-west-1", "eu-west-101"} {
-		if got := decrypts(t, sealedByHuawei(t, region+":"+huaweiUUID), sops.YAML, credentials, s.options()); got != "a: value-secret\n" {
+		if got := mustDecrypt(t, encryptedWithHuawei(t, region+":"+huaweiUUID), sops.YAML, credentials, s.options()); got != "a: value-secret\n" {
 			t.Errorf("got %q", got)
 		}
 	}
-	_, err := Decrypt(t.Context(), sealedByHuawei(t, "tr-west-1:1"+huaweiUUID[1:]), sops.YAML, credentials, s.options())
-	refused(t, err, sops.ServiceFailed, "403 Forbidden", huaweiSecrets...)
-	before := s.asked.Load()
-	_, err = Decrypt(t.Context(), sealedByHuawei(t, "tr-west-1:"+huaweiUUID), sops.YAML, Keys{}, s.options())
-	refused(t, err, sops.KeyMissing, "the Huawei Cloud KMS key tr-west-1:"+huaweiUUID+": the Secret has no credentials for it (key sops.hckms)", "ambient-secret")
+	_, err := Decrypt(t.Context(), encryptedWithHuawei(t, "tr-west-1:1"+huaweiUUID[1:]), sops.YAML, credentials, s.options())
+	assertError(t, err, sops.ServiceFailed, "403 Forbidden", huaweiSecrets...)
+	before := s.requests.Load()
+	_, err = Decrypt(t.Context(), encryptedWithHuawei(t, "tr-west-1:"+huaweiUUID), sops.YAML, Keys{}, s.options())
+	assertError(t, err, sops.KeyMissing, "the Huawei Cloud KMS key tr-west-1:"+huaweiUUID+": the Secret has no credentials for this key service (key sops.hckms)", "ambient-secret")
 	for _, hostile := range []string{
 		"evil.example.com/#:" + huaweiUUID, "tr-west-1.evil:" + huaweiUUID, "TR-WEST-1:" + huaweiUUID, "obs:" + huaweiUUID, "tr-west-1@x:" + huaweiUUID,
 		"-tr-west-1:" + huaweiUUID, "tr-west-1\n:" + huaweiUUID, "tr-west-1:" + huaweiUUID + "/x", "tr-west-1:1234", "tr-west-1:" + huaweiUUID + ":x",
 	} {
-		_, err := Decrypt(t.Context(), sealedByHuawei(t, hostile), sops.YAML, credentials, s.options())
+		_, err := Decrypt(t.Context(), encryptedWithHuawei(t, hostile), sops.YAML, credentials, s.options())
 		t.Log(hostile)
-		refused(t, err, sops.AddressRefused, "no region and ID of a key", huaweiSecrets...)
+		assertError(t, err, sops.AddressRefused, "not a region and a UUID", huaweiSecrets...)
 	}
-	if s.asked.Load() != before {
-		t.Error("somebody was asked all the same")
+	if s.requests.Load() != before {
+		t.Error("a request was sent")
 	}
 	if made, err := os.ReadDir(home); err != nil || len(made) != 0 {
-		t.Errorf("the SDK left %v in the home directory (%v)", made, err)
+		t.Errorf("the SDK created %v in the home directory (error %v)", made, err)
 	}
 }
 
-// Whatever the service answers, the error is ours, and one request was made.
-func TestHuaweiThatMisbehaves(t *testing.T) {
-	huaweiMachine(t)
+// For any invalid response, the error is an *Error, and only one request is sent.
+func TestHuaweiRefusesInvalidResponses(t *testing.T) {
+	setHuaweiEnvironment(t)
 	for name, c := range map[string]struct {
 		handle http.HandlerFunc
 		says   string
 	}{
-		"leads elsewhere": {func(w http.ResponseWriter, r *http.Request) {
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://kms.eu-west-1.amazonaws.com/", http.StatusTemporaryRedirect)
 		}, ""},
-		"no JSON":    {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, "does not decrypt"},
-		"null":       {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "null") }, "does not decrypt"},
-		"nothing":    {func(http.ResponseWriter, *http.Request) {}, "does not decrypt"},
-		"no base64":  {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"plain_text": "!"}`) }, "does not decrypt"},
-		"never ends": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "does not answer in time"},
-		"is slow": {func(w http.ResponseWriter, r *http.Request) {
+		"HTML":        {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, "can't decrypt"},
+		"JSON null":   {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "null") }, "can't decrypt"},
+		"empty":       {func(http.ResponseWriter, *http.Request) {}, "can't decrypt"},
+		"not base64":  {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"plain_text": "!"}`) }, "can't decrypt"},
+		"no response": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "did not answer in time"},
+		"slow response": {func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, `{"plain_`)
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
-		}, "does not answer in time"},
+		}, "did not answer in time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newService(t, func(w http.ResponseWriter, r *http.Request) {
@@ -110,10 +111,10 @@ func TestHuaweiThatMisbehaves(t *testing.T) {
 			})
 			o := s.options()
 			o.Limits.RequestTimeout = time.Second
-			_, err := Decrypt(t.Context(), sealedByHuawei(t, "tr-west-1:"+huaweiUUID), sops.YAML, keysOf(t, HuaweiCredentials, huaweiYML), o)
-			refused(t, err, sops.ServiceFailed, c.says, huaweiSecrets...)
-			if s.asked.Load() != 1 {
-				t.Errorf("asked %d times", s.asked.Load())
+			_, err := Decrypt(t.Context(), encryptedWithHuawei(t, "tr-west-1:"+huaweiUUID), sops.YAML, mustKeys(t, HuaweiCredentials, huaweiYML), o)
+			assertError(t, err, sops.ServiceFailed, c.says, huaweiSecrets...)
+			if s.requests.Load() != 1 {
+				t.Errorf("got %d requests, want 1", s.requests.Load())
 			}
 			t.Log(err)
 		})

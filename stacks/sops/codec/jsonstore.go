@@ -9,8 +9,8 @@ import (
 	"github.com/getsops/sops/v3/stores/json"
 )
 
-// jsonStore is the library's, but for how it writes: that copies all that it has of a list for
-// each entry, which is without an end for a long one. The bytes are the same.
+// jsonStore is the store of the library, with another writer. The library copies the written part
+// of a list for each entry, which takes too long for long lists. The bytes are the same.
 type jsonStore struct{ *json.Store }
 
 // EmitEncryptedFile implements library.Store.
@@ -35,10 +35,11 @@ func (jsonStore) EmitPlainFile(branches library.TreeBranches) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// writeJSON writes a value of a tree. Comments, which a value can be decrypted to, have no place in JSON.
+// writeJSON writes a value of a tree. It omits comments, which can result from decryption: JSON has
+// no comments.
 func writeJSON(out *bytes.Buffer, value any) error {
-	between := ""
-	next := func() { out.WriteString(between); between = "," }
+	separator := ""
+	startItem := func() { out.WriteString(separator); separator = "," }
 	switch v := value.(type) {
 	case library.TreeBranch:
 		out.WriteByte('{')
@@ -46,7 +47,7 @@ func writeJSON(out *bytes.Buffer, value any) error {
 			if _, ok := item.Key.(library.Comment); ok {
 				continue
 			}
-			next()
+			startItem()
 			if err := writeJSON(out, item.Key); err != nil {
 				return err
 			}
@@ -62,7 +63,7 @@ func writeJSON(out *bytes.Buffer, value any) error {
 			if _, ok := one.(library.Comment); ok {
 				continue
 			}
-			next()
+			startItem()
 			if err := writeJSON(out, one); err != nil {
 				return err
 			}

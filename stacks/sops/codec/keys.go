@@ -15,41 +15,40 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// Keys of a Secret that KeysFromSecret reads, in Flux's vocabulary and with the
-// same content, so that one Secret serves both. Of the last three Flux knows
-// nothing.
+// Keys of a Secret that KeysFromSecret reads. Names and values are those of Flux, so that one
+// Secret works for both. Flux does not have the last three.
 const (
-	// AgeSuffix ends keys that hold age identities, one a line.
+	// AgeSuffix is the suffix of keys with age identities, one per line.
 	AgeSuffix = ".agekey"
-	// PGPSuffix ends keys that hold private PGP keys, armored or not.
+	// PGPSuffix is the suffix of keys with private PGP keys, armored or binary.
 	PGPSuffix = ".asc"
-	// VaultToken holds a token of HashiCorp Vault or OpenBao.
+	// VaultToken has a token of HashiCorp Vault or OpenBao.
 	VaultToken = "sops.vault-token"
-	// AWSCredentials holds aws_access_key_id, aws_secret_access_key and
+	// AWSCredentials has aws_access_key_id, aws_secret_access_key and
 	// aws_session_token, as YAML.
 	AWSCredentials = "sops.aws-kms"
-	// AzureCredentials holds tenantId, clientId and clientSecret, or tenant, appId
-	// and password as az writes them, as YAML or JSON.
+	// AzureCredentials has tenantId, clientId and clientSecret, or tenant, appId and password as az
+	// writes them, as YAML or JSON.
 	AzureCredentials = "sops.azure-kv"
-	// GCPCredentials holds the JSON key of a service account.
+	// GCPCredentials has the JSON key of a service account.
 	GCPCredentials = "sops.gcp-kms"
-	// VaultAddresses names the Vaults that may be sent the token, one URL a line.
-	// Without it a file may name any: who commits files can then have the token
-	// sent to a server of theirs.
+	// VaultAddresses has the URLs of the Vaults that may receive the token, one per line. Without
+	// it, a file may name any Vault, so that an author of files can have the token sent to their
+	// own server.
 	VaultAddresses = "sops.vault-address"
-	// VaultCA holds the certificates (PEM) that Vault's own is trusted by, instead
-	// of the system's.
+	// VaultCA has the CA certificates (PEM) for the certificate of the Vault, instead of those of
+	// the system.
 	VaultCA = "sops.vault-ca.crt"
-	// HuaweiCredentials holds access_key, secret_key, project_id and, for temporary
-	// ones, security_token of Huawei Cloud, as YAML or JSON.
+	// HuaweiCredentials has access_key, secret_key, project_id and, for temporary credentials,
+	// security_token of Huawei Cloud, as YAML or JSON.
 	HuaweiCredentials = "sops.hckms"
 )
 
-// Keys are what may decrypt. They show nothing of themselves when printed. The
-// zero value holds none.
+// Keys are the keys and credentials for decryption. Formatting Keys shows no secret. The zero value
+// has no keys.
 type Keys struct {
-	// A func: what prints a struct around this one shows an address, and no verb
-	// makes it follow that, as it would a pointer.
+	// m is a function, because formatting a struct that contains Keys then shows an address only.
+	// With a pointer, some verbs would show the value.
 	m func() *material
 }
 
@@ -70,16 +69,15 @@ type vaultCredentials struct {
 	roots     *x509.CertPool
 }
 
-// KeysFromSecret reads the data of a Secret. Other keys than those of Flux'
-// vocabulary are ignored, as Flux does. One that can't be read is an error that
-// names it.
+// KeysFromSecret reads the data of a Secret. It ignores unknown keys, as Flux does. The error for a
+// malformed value has the name of the key.
 func KeysFromSecret(data map[string][]byte) (keys Keys, err error) {
-	defer recovered(&err)
+	defer recoverPanic(&err)
 	m := new(material)
 	for _, name := range slices.Sorted(maps.Keys(data)) {
 		if err := m.read(name, data[name]); err != nil {
-			e := *ours(err)
-			e.Reason, e.Message = sops.KeyInvalid, fmt.Sprintf("the key %s of the Secret %s", shown(name), e.Message)
+			e := *toError(err)
+			e.Reason, e.Message = sops.KeyInvalid, fmt.Sprintf("key %s of the Secret %s", sanitize(name), e.Message)
 			return Keys{}, &e
 		}
 	}
@@ -90,20 +88,20 @@ func (m *material) read(name string, value []byte) (err error) {
 	switch name {
 	case VaultToken:
 		m.vault.token = strings.TrimSpace(string(value))
-		if m.vault.token == "" || !printable(m.vault.token) {
+		if m.vault.token == "" || !isHeaderValue(m.vault.token) {
 			return invalid("is not a token")
 		}
 		return nil
 	case VaultAddresses:
 		m.vault.addresses = strings.Fields(string(value))
 		if len(m.vault.addresses) == 0 {
-			return invalid("names no address")
+			return invalid("has no address")
 		}
 		return nil
 	case VaultCA:
 		m.vault.roots = x509.NewCertPool()
 		if !m.vault.roots.AppendCertsFromPEM(value) {
-			return invalid("holds no certificate (PEM)")
+			return invalid("has no PEM certificate")
 		}
 		return nil
 	case AWSCredentials:
@@ -121,18 +119,18 @@ func (m *material) read(name string, value []byte) (err error) {
 	}
 	switch path.Ext(name) {
 	case AgeSuffix:
-		ids, err := readAge(value)
+		ids, err := readAgeIdentities(value)
 		m.age = append(m.age, ids...)
 		return err
 	case PGPSuffix:
-		ring, err := readPGP(value)
+		ring, err := readPGPKeys(value)
 		m.pgp = append(m.pgp, ring...)
 		return err
 	}
 	return nil
 }
 
-// material of the keys, of the zero value too.
+// material returns the keys. It is not nil, also for the zero value.
 func (k Keys) material() *material {
 	if k.m == nil {
 		return new(material)
@@ -140,28 +138,27 @@ func (k Keys) material() *material {
 	return k.m()
 }
 
-// Empty tells that there is no key at all.
+// Empty is true if there is no key.
 func (k Keys) Empty() bool {
 	m := k.material()
 	return len(m.age)+len(m.pgp) == 0 && m.aws == nil && m.azure == nil && m.gcp == nil && m.huawei == nil && m.vault.token == ""
 }
 
-// Recipients are the public halves of the age identities, which files can be
-// encrypted to.
+// Recipients returns the public keys of the age identities. Files can be encrypted for them.
 func (k Keys) Recipients() []string {
-	var all []string
+	var recipients []string
 	for _, id := range k.material().age {
 		switch id := id.(type) {
 		case *age.X25519Identity:
-			all = append(all, id.Recipient().String())
+			recipients = append(recipients, id.Recipient().String())
 		case *age.HybridIdentity:
-			all = append(all, id.Recipient().String())
+			recipients = append(recipients, id.Recipient().String())
 		}
 	}
-	return all
+	return recipients
 }
 
-// String says which kinds of keys there are, and how many.
+// String returns the types and numbers of the keys.
 func (k Keys) String() string {
 	m := k.material()
 	var kinds []string
@@ -176,13 +173,13 @@ func (k Keys) String() string {
 	return fmt.Sprintf("keys (age %d, PGP %d, services %v)", len(m.age), len(m.pgp), kinds)
 }
 
-// Format writes what String says, whatever the verb.
+// Format implements fmt.Formatter. It writes String for any verb.
 func (k Keys) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, k.String()) }
 
-// MarshalText gives what String says, to JSON and to loggers.
+// MarshalText returns String, for JSON and loggers.
 func (k Keys) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// printable tells whether a value can stand in a header.
-func printable(s string) bool {
+// isHeaderValue is true if a value can be part of an HTTP header.
+func isHeaderValue(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }

@@ -9,52 +9,54 @@ import (
 	"github.com/getsops/sops/v3/aes"
 )
 
-// cipherOf a tree is the library's, and the tree one whose rule costs little. The library compiles an
-// expression anew for each name on the way to each value, which took most of a minute for a large file. So
-// each name is matched here once, those that fit are marked, and the rule is a suffix: that mark.
-// The library walks on, and what it writes, and proves by the MAC, is what it would be. Take the
-// marks off afterwards.
-func cipherOf(tree *library.Tree) (marked library.Tree, cipher library.Cipher, unmark func()) {
+// markTree makes the rule of a tree cheap to evaluate, and returns the cipher for the marked tree.
+// The library compiles an expression again for each name on the path of each value, which took most
+// of a minute for a large file. So markTree matches each name once, appends a mark to the matching
+// names, and replaces the expression by a suffix rule with that mark. Result and MAC are the same
+// as without marks. The caller calls unmark afterwards, which removes the marks.
+func markTree(tree *library.Tree) (marked library.Tree, cipher library.Cipher, unmark func()) {
 	marked, cipher = *tree, aes.NewCipher()
 	rule := tree.Metadata.UnencryptedRegex
 	if rule == "" {
 		rule = tree.Metadata.EncryptedRegex
 	}
-	if rule == "" || !alone(tree.Metadata) {
+	if rule == "" || !hasSingleRule(tree.Metadata) {
 		return marked, cipher, func() {}
 	}
-	m := marker{mark: rand.Text(), marked: map[string]string{}} // nobody could have named something so
-	m.rule, _ = regexp.Compile(rule)                            // to the library one that is none fits nothing
-	m.all(tree.Branches, m.add)
+	m := marker{mark: rand.Text(), names: map[string]string{}} // random, so that no name contains it
+	m.rule, _ = regexp.Compile(rule)                           // as in the library, an invalid expression matches nothing
+	m.walkAll(tree.Branches, m.addMark)
 	if tree.Metadata.UnencryptedRegex != "" {
 		marked.Metadata.UnencryptedRegex, marked.Metadata.UnencryptedSuffix = "", m.mark
 	} else {
 		marked.Metadata.EncryptedRegex, marked.Metadata.EncryptedSuffix = "", m.mark
 	}
-	return marked, unmarking{cipher, m.mark}, func() { m.all(tree.Branches, m.remove) }
+	return marked, unmarkingCipher{cipher, m.mark}, func() { m.walkAll(tree.Branches, m.removeMark) }
 }
 
-// alone tells that a file has no other rule besides an expression: the library refuses two.
-func alone(m library.Metadata) bool {
+// hasSingleRule is true if the file has no rule other than one expression: the library refuses
+// files with two rules.
+func hasSingleRule(m library.Metadata) bool {
 	return m.UnencryptedSuffix+m.EncryptedSuffix+m.UnencryptedCommentRegex+m.EncryptedCommentRegex == "" && (m.UnencryptedRegex == "" || m.EncryptedRegex == "")
 }
 
-// marker marks the names in a tree that fit a rule.
+// marker marks the names in a tree that match a rule.
 type marker struct {
 	rule *regexp.Regexp
 	mark string
-	// marked are the names that were met, as they were then called.
-	marked map[string]string
+	// marked maps each name seen to its name with or without the mark.
+	names map[string]string
 }
 
-func (m marker) all(branches library.TreeBranches, do func(name string) string) {
+func (m marker) walkAll(branches library.TreeBranches, rename func(name string) string) {
 	for _, b := range branches {
-		m.walk(b, do)
+		m.walk(b, rename)
 	}
 }
 
-// walk has every name renamed that decides: what is below a marked one goes with that.
-func (m marker) walk(value any, do func(name string) string) {
+// walk renames the names in a tree. It skips everything below a marked name, because the rule
+// applies to that as a whole.
+func (m marker) walk(value any, rename func(name string) string) {
 	switch v := value.(type) {
 	case library.TreeBranch:
 		for i, item := range v {
@@ -62,46 +64,47 @@ func (m marker) walk(value any, do func(name string) string) {
 			if !ok { // a comment
 				continue
 			}
-			renamed := do(name)
+			renamed := rename(name)
 			v[i].Key = renamed
 			if renamed == name {
-				m.walk(item.Value, do)
+				m.walk(item.Value, rename)
 			}
 		}
 	case []any:
 		for _, one := range v {
-			m.walk(one, do)
+			m.walk(one, rename)
 		}
 	}
 }
 
-func (m marker) add(name string) string {
-	renamed, met := m.marked[name]
-	if !met {
+func (m marker) addMark(name string) string {
+	renamed, seen := m.names[name]
+	if !seen {
 		renamed = name
 		if m.rule != nil && m.rule.MatchString(name) {
 			renamed += m.mark
 		}
-		m.marked[name] = renamed
+		m.names[name] = renamed
 	}
 	return renamed
 }
 
-func (m marker) remove(name string) string { return strings.TrimSuffix(name, m.mark) }
+func (m marker) removeMark(name string) string { return strings.TrimSuffix(name, m.mark) }
 
-// unmarking is a cipher that does not see marks: a value is bound to the names that lead to it.
-type unmarking struct {
+// unmarkingCipher is a cipher that removes marks from paths, because each encrypted value is bound
+// to its path.
+type unmarkingCipher struct {
 	library.Cipher
 
 	mark string
 }
 
 // Encrypt implements library.Cipher.
-func (u unmarking) Encrypt(plain any, key []byte, path string) (string, error) {
+func (u unmarkingCipher) Encrypt(plain any, key []byte, path string) (string, error) {
 	return u.Cipher.Encrypt(plain, key, strings.ReplaceAll(path, u.mark, ""))
 }
 
 // Decrypt implements library.Cipher.
-func (u unmarking) Decrypt(sealed string, key []byte, path string) (any, error) {
-	return u.Cipher.Decrypt(sealed, key, strings.ReplaceAll(path, u.mark, ""))
+func (u unmarkingCipher) Decrypt(ciphertext string, key []byte, path string) (any, error) {
+	return u.Cipher.Decrypt(ciphertext, key, strings.ReplaceAll(path, u.mark, ""))
 }

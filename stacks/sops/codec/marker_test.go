@@ -16,10 +16,10 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-const nothingFits = `[^\s\S]`
+const matchNothing = `[^\s\S]`
 
-// byLibrary decrypts a file as the program sops does, by the walk of the library alone.
-func byLibrary(t *testing.T, file []byte, f Format, keys Keys) string {
+// decryptWithLibrary decrypts a file with the library alone, as the program sops does.
+func decryptWithLibrary(t *testing.T, file []byte, f Format, keys Keys) string {
 	t.Helper()
 	tree, err := storeOf(f).LoadEncryptedFile(file)
 	if err != nil {
@@ -35,7 +35,7 @@ func byLibrary(t *testing.T, file []byte, f Format, keys Keys) string {
 	}
 	was, err := aes.NewCipher().Decrypt(tree.Metadata.MessageAuthenticationCode, key, tree.Metadata.LastModified.Format(time.RFC3339))
 	if err != nil || was != mac {
-		t.Fatalf("the MAC is %v, want %s: %v", was, mac, err)
+		t.Fatalf("got MAC %v, want %s: %v", was, mac, err)
 	}
 	plain, err := storeOf(f).EmitPlainFile(tree.Branches)
 	if err != nil {
@@ -44,30 +44,30 @@ func byLibrary(t *testing.T, file []byte, f Format, keys Keys) string {
 	return string(plain)
 }
 
-// What an expression fits is matched here, and the library finds the same: in what is written
-// here, and with its own rule where ours is taken out.
-func TestRuleIsThatOfTheLibrary(t *testing.T) {
+// markTree matches an expression itself. The result is the same as that of the library: it decrypts
+// files of this package, and encrypts the same values of a plain file.
+func TestMarkedRuleMatchesLibrary(t *testing.T) {
 	id := newAge(t)
 	keys := ageKeys(t, id)
 	odd := `{"a:b": {"c": "one", "name": "two"}, "a": {"b:c": "one"}, "name": {"a": [{"b": 1}], "name": null}, "": "x", "n\nname": 1.5, "name_": true, "list": [[{"name": 7, "x": ""}]]}` + "\n"
-	for _, rule := range []string{"^name$", "(?m)^(name|password)$", "a", "hosts|stringData", "kind", nothingFits} {
+	for _, rule := range []string{"^name$", "(?m)^(name|password)$", "a", "hosts|stringData", "kind", matchNothing} {
 		for f, plain := range map[Format]string{sops.YAML: plainYAML + "anchor: &x {name: a, b: c}\nalias: *x\n", sops.JSON: odd, sops.INI: plainINI, sops.Dotenv: plainDotenv} {
 			for _, o := range []EncryptOptions{{UnencryptedRegex: rule}, {EncryptedRegex: rule}} {
-				file := encrypted(t, plain, f, o, id.Recipient().String())
-				got, want := decrypts(t, file, f, keys, Options{}), byLibrary(t, file, f, keys)
+				file := mustEncrypt(t, plain, f, o, id.Recipient().String())
+				got, want := mustDecrypt(t, file, f, keys, Options{}), decryptWithLibrary(t, file, f, keys)
 				if got != want || strings.Contains(got, "ENC[") {
-					t.Errorf("%s, %+v: got\n%s\nand by the library\n%s", f, o, got, want)
+					t.Errorf("%s, %+v: got\n%s\nwant, as the library\n%s", f, o, got, want)
 				}
-				alike(t, f, got, decrypts(t, encrypted(t, plain, f, EncryptOptions{}, id.Recipient().String()), f, keys, Options{}))
-				if again := shapeOf(t, f, file); again != shapeBy(t, f, plain, o) {
-					t.Errorf("%s, %+v: got\n%s\nand by the library\n%s", f, o, again, shapeBy(t, f, plain, o))
+				assertEquivalent(t, f, got, mustDecrypt(t, mustEncrypt(t, plain, f, EncryptOptions{}, id.Recipient().String()), f, keys, Options{}))
+				if again := shapeOf(t, f, file); again != shapeWithLibrary(t, f, plain, o) {
+					t.Errorf("%s, %+v: got\n%s\nwant, as the library\n%s", f, o, again, shapeWithLibrary(t, f, plain, o))
 				}
 			}
 		}
 	}
 }
 
-// shapeOf a file is what of it is encrypted, and what is not.
+// shapeOf returns the structure of an encrypted file, with ENC for each encrypted value.
 func shapeOf(t *testing.T, f Format, file []byte) string {
 	t.Helper()
 	tree, err := storeOf(f).LoadEncryptedFile(file)
@@ -77,8 +77,8 @@ func shapeOf(t *testing.T, f Format, file []byte) string {
 	return shape(tree.Branches)
 }
 
-// shapeBy is that of what the library alone makes of a plain file.
-func shapeBy(t *testing.T, f Format, plain string, o EncryptOptions) string {
+// shapeWithLibrary returns the shape of a plain file after the library encrypted it.
+func shapeWithLibrary(t *testing.T, f Format, plain string, o EncryptOptions) string {
 	t.Helper()
 	branches, err := storeOf(f).LoadPlainFile([]byte(plain))
 	if err != nil {
@@ -117,22 +117,22 @@ func shape(value any) string {
 	return out.String()
 }
 
-// A rule that is no expression fits nothing, as the library has it.
-func TestRuleThatIsNone(t *testing.T) {
+// An invalid expression matches nothing, as in the library.
+func TestInvalidRuleMatchesNothing(t *testing.T) {
 	for _, m := range []library.Metadata{{UnencryptedRegex: "("}, {EncryptedRegex: "("}} {
 		b := func() library.TreeBranches { return library.TreeBranches{{{Key: "a(", Value: "one"}}} }
 		ours, theirs := library.Tree{Branches: b(), Metadata: m}, library.Tree{Branches: b(), Metadata: m}
-		marked, cipher, unmark := cipherOf(&ours)
+		marked, cipher, unmark := markTree(&ours)
 		_, err := marked.Encrypt(make([]byte, 32), cipher)
 		unmark()
 		if _, terr := theirs.Encrypt(make([]byte, 32), aes.NewCipher()); err != nil || terr != nil || shape(ours.Branches) != shape(theirs.Branches) {
-			t.Errorf("%+v: got %s, by the library %s; %v, %v", m, shape(ours.Branches), shape(theirs.Branches), err, terr)
+			t.Errorf("%+v: got %s, want %s, as the library; errors %v, %v", m, shape(ours.Branches), shape(theirs.Branches), err, terr)
 		}
 	}
 }
 
-// An expression is compiled once for a file, and not for each name on the way to each value.
-func TestRuleCostsLittle(t *testing.T) {
+// An expression is compiled once per file, not for each name on the path of each value.
+func TestRuleIsCompiledOncePerFile(t *testing.T) {
 	id := newAge(t)
 	keys := ageKeys(t, id)
 	const values = 500
@@ -140,16 +140,17 @@ func TestRuleCostsLittle(t *testing.T) {
 	rule := "(?m)^(" + strings.Repeat("another_name|", 30) + "name)$"
 	for _, o := range []EncryptOptions{{UnencryptedRegex: rule}, {EncryptedRegex: rule + "|^b$"}} {
 		var file []byte
-		sealing := testing.AllocsPerRun(1, func() { file = encrypted(t, plain, sops.JSON, o, id.Recipient().String()) })
-		opening := testing.AllocsPerRun(1, func() { decrypts(t, file, sops.JSON, keys, Options{}) })
+		sealing := testing.AllocsPerRun(1, func() { file = mustEncrypt(t, plain, sops.JSON, o, id.Recipient().String()) })
+		opening := testing.AllocsPerRun(1, func() { mustDecrypt(t, file, sops.JSON, keys, Options{}) })
 		if most := 100.0 * values; sealing > most || opening > most {
-			t.Errorf("%.0f and %.0f allocations for a value to encrypt and to decrypt", sealing/values, opening/values)
+			t.Errorf("got %.0f and %.0f allocations per value for encryption and decryption", sealing/values, opening/values)
 		}
 	}
 }
 
-// JSON is written as the library writes it, and a long list in memory of its size.
-func TestJSONIsThatOfTheLibrary(t *testing.T) {
+// jsonStore writes the same bytes as the library, and a long list with memory proportional to its
+// size.
+func TestJSONStoreMatchesLibrary(t *testing.T) {
 	theirs := json.NewStore(&config.JSONStoreConfig{Indent: -1})
 	for _, plain := range []string{plainJSON, `{}`, `{"a":[],"b":{},"c":[[],[{}],null,"<&>\u2028 ü","x"],"d":[1.0,1e300,-0.5,9007199254740993]}`} {
 		branches, err := theirs.LoadPlainFile([]byte(plain))
@@ -175,6 +176,6 @@ func TestJSONIsThatOfTheLibrary(t *testing.T) {
 	out, err := storeOf(sops.JSON).EmitPlainFile(library.TreeBranches{{{Key: "a", Value: long}}})
 	runtime.ReadMemStats(&after)
 	if used := after.TotalAlloc - before.TotalAlloc; err != nil || used > 100*uint64(len(out)) {
-		t.Errorf("%d bytes of memory for a list of %d, %v", used, len(out), err)
+		t.Errorf("allocated %d bytes for a list of %d bytes, error %v", used, len(out), err)
 	}
 }

@@ -9,27 +9,27 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// Limits bound what one file may cost. A zero field takes the default.
+// Limits limit the cost of one file. A zero field takes the default.
 type Limits struct {
-	// Bytes is the largest file.
+	// Bytes is the maximum size of a file.
 	Bytes int
-	// Keys is the largest number of keys that a file may be encrypted to.
+	// Keys is the maximum number of keys that a file may be encrypted for.
 	Keys int
-	// Requests is how many of them may be asked of key services.
+	// Requests is the maximum number of requests to key services.
 	Requests int
-	// RequestTimeout is how long one of these may take.
+	// RequestTimeout is the timeout of one request.
 	RequestTimeout time.Duration
-	// RequestsTimeout is how long all of them may take together: less than the minute that the
-	// program has which works on a file, so that it can say that it was a key service.
+	// RequestsTimeout is the timeout of all requests together. It is less than the minute that a
+	// decryption process has for a file, so that the error can name the key service.
 	RequestsTimeout time.Duration
 }
 
-// DefaultLimits are generous for files that people edit.
+// DefaultLimits returns limits that are generous for files that people edit.
 func DefaultLimits() Limits {
 	return Limits{Bytes: 5 << 20, Keys: 200, Requests: 20, RequestTimeout: 15 * time.Second, RequestsTimeout: 45 * time.Second}
 }
 
-// WithDefaults fills in the fields that are zero.
+// WithDefaults returns the limits with defaults for the zero fields.
 func (l Limits) WithDefaults() Limits {
 	d := DefaultLimits()
 	for _, f := range []struct {
@@ -49,22 +49,22 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// Options say what decrypting may do. The zero value is the safest.
+// Options configure decryption. The zero value is the safest.
 type Options struct {
-	// Limits of the file.
+	// Limits apply to the file.
 	Limits Limits
-	// AllowHTTP lets a Vault be asked without TLS. The token then goes in the clear.
+	// AllowHTTP allows requests to a Vault without TLS. They send the token in clear text.
 	AllowHTTP bool
-	// AllowLoopback lets requests go to this machine, as a command line may want.
+	// AllowLoopback allows requests to this machine, for command lines.
 	AllowLoopback bool
-	// RootCAs are trusted instead of the system's, where the Secret names none.
+	// RootCAs are trusted instead of those of the system, unless the Secret has some.
 	RootCAs *x509.CertPool
 
-	// dial is the network of tests, instead of the guarded one.
+	// dial replaces the guarded dialer in tests.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Decrypter is Decrypt for the contract of package sops.
+// Decrypter returns Decrypt as a sops.Decrypter.
 func Decrypter(o Options) sops.Decrypter {
 	return func(ctx context.Context, r sops.Request) ([]byte, error) {
 		keys, err := KeysFromSecret(r.Secret)
@@ -75,7 +75,7 @@ func Decrypter(o Options) sops.Decrypter {
 	}
 }
 
-// Encrypter is Encrypt for the contract of package sops.
+// Encrypter returns Encrypt as a sops.Encrypter.
 func Encrypter(l Limits) sops.Encrypter {
 	return func(_ context.Context, r sops.EncryptRequest) ([]byte, error) {
 		return Encrypt(r.Data, r.Format, r.Recipients, EncryptOptions{EncryptedRegex: r.EncryptedRegex, UnencryptedRegex: r.UnencryptedRegex, Limits: l})

@@ -19,29 +19,29 @@ const (
 	pgpEnd     = "-----END PGP "
 )
 
-// openPGP decrypts what was encrypted for one of the keys.
-func openPGP(keys openpgp.EntityList, message []byte) ([]byte, error) {
+// decryptPGP decrypts a message that is encrypted for any of the keys.
+func decryptPGP(keys openpgp.EntityList, message []byte) ([]byte, error) {
 	block, err := armor.Decode(bytes.NewReader(message))
 	if err != nil || block.Type != pgpMessage {
 		return nil, invalid("the data key is not an armored PGP message")
 	}
-	most := int64(partBytes) + 1
-	md, err := openpgp.ReadMessage(block.Body, keys, nil, &packet.Config{MaxDecompressedMessageSize: &most})
+	maxBytes := int64(maxPartBytes) + 1
+	md, err := openpgp.ReadMessage(block.Body, keys, nil, &packet.Config{MaxDecompressedMessageSize: &maxBytes})
 	if err != nil || !md.IsEncrypted || md.DecryptedWith.PrivateKey == nil {
 		return nil, errMissing
 	}
-	// Read to its end, where the integrity of the message is checked.
-	part, err := io.ReadAll(io.LimitReader(md.UnverifiedBody, most))
+	// The integrity of the message is checked at its end, so read all of it.
+	part, err := io.ReadAll(io.LimitReader(md.UnverifiedBody, maxBytes))
 	if err != nil {
-		return nil, fail(sops.IntegrityFailed, "the data key is damaged")
+		return nil, newError(sops.IntegrityFailed, "the data key is damaged")
 	}
 	return part, nil
 }
 
-// readPGP reads private keys, of one or several armored blocks, or unarmored.
-// Public ones are ignored, as gpg would take them. The library's errors may quote
-// what they read.
-func readPGP(value []byte) (openpgp.EntityList, error) {
+// readPGPKeys reads private keys from armored blocks, or from binary data. Public keys are allowed
+// and have no effect, as in gpg. Errors of the library are dropped, because they may quote the
+// input.
+func readPGPKeys(value []byte) (openpgp.EntityList, error) {
 	rings := [][]byte{value}
 	if rest := string(value); strings.Contains(rest, pgpBegin) {
 		rings = nil
@@ -49,10 +49,10 @@ func readPGP(value []byte) (openpgp.EntityList, error) {
 			rest = rest[i:]
 			end := strings.Index(rest, pgpEnd)
 			if end < 0 {
-				return nil, invalid("holds a PGP key that is cut off")
+				return nil, invalid("has a truncated PGP key")
 			}
 			line, _, _ := strings.Cut(rest[end:], "\n")
-			ring, err := unarmored(rest[:end] + line + "\n")
+			ring, err := dearmor(rest[:end] + line + "\n")
 			if err != nil {
 				return nil, err
 			}
@@ -63,11 +63,11 @@ func readPGP(value []byte) (openpgp.EntityList, error) {
 	for _, ring := range rings {
 		found, err := openpgp.ReadKeyRing(bytes.NewReader(ring))
 		if err != nil {
-			return nil, invalid("holds no PGP key that can be read: export it with gpg --export-secret-keys --armor")
+			return nil, invalid("has no valid PGP key: export it with gpg --export-secret-keys --armor")
 		}
 		for _, e := range found {
-			if locked(e) {
-				return nil, invalid("holds the PGP key %s, which is protected by a passphrase: take that off (gpg --edit-key, passwd) and export it again", fingerprint(e))
+			if needsPassphrase(e) {
+				return nil, invalid("has PGP key %s, which is protected by a passphrase: remove the passphrase (gpg --edit-key, passwd) and export the key again", fingerprint(e))
 			}
 		}
 		all = append(all, found...)
@@ -75,21 +75,21 @@ func readPGP(value []byte) (openpgp.EntityList, error) {
 	return all, nil
 }
 
-func unarmored(text string) ([]byte, error) {
+func dearmor(text string) ([]byte, error) {
 	block, err := armor.Decode(strings.NewReader(text))
 	if err != nil {
-		return nil, invalid("holds a PGP key that is damaged: copy it again")
+		return nil, invalid("has a damaged PGP key: copy the key again")
 	}
 	raw, err := io.ReadAll(block.Body)
 	if err != nil {
-		return nil, invalid("holds a PGP key that is damaged: copy it again")
+		return nil, invalid("has a damaged PGP key: copy the key again")
 	}
 	return raw, nil
 }
 
-// locked tells whether a private key needs a passphrase. The primary one may be
-// kept elsewhere; only those that decrypt matter.
-func locked(e *openpgp.Entity) bool {
+// needsPassphrase is true if a private key needs a passphrase. A primary key that is only a stub
+// does not count, because only keys that decrypt matter.
+func needsPassphrase(e *openpgp.Entity) bool {
 	for _, sub := range e.Subkeys {
 		if sub.PrivateKey != nil && sub.PrivateKey.Encrypted && !sub.PrivateKey.Dummy() {
 			return true

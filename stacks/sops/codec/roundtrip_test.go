@@ -13,9 +13,8 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// alike compares files as what they mean. Formats that keep their text are
-// compared by it.
-func alike(t *testing.T, f Format, got, want string) {
+// assertEquivalent compares files. JSON and YAML are compared by value, other formats by text.
+func assertEquivalent(t *testing.T, f Format, got, want string) {
 	t.Helper()
 	var a, b any
 	switch f {
@@ -44,31 +43,31 @@ func alike(t *testing.T, f Format, got, want string) {
 
 func TestRoundTrip(t *testing.T) {
 	id, other := newAge(t), newAge(t)
-	for f, plain := range plains {
+	for f, plain := range plainFiles {
 		t.Run(string(f), func(t *testing.T) {
-			file := encrypted(t, plain, f, EncryptOptions{}, other.Recipient().String(), id.Recipient().String())
-			if !sops.Encrypted(file, f) || sops.Encrypted([]byte(plain), f) {
-				t.Error("it is not told that the file is encrypted, or that the plain one is not")
+			file := mustEncrypt(t, plain, f, EncryptOptions{}, other.Recipient().String(), id.Recipient().String())
+			if !sops.IsEncrypted(file, f) || sops.IsEncrypted([]byte(plain), f) {
+				t.Error("want the encrypted file to be detected, and not the plain one")
 			}
 			if bytes.Contains(file, []byte("secret")) || bytes.Contains(file, []byte("about")) {
-				t.Errorf("something is plain:\n%s", file)
+				t.Errorf("a value is not encrypted:\n%s", file)
 			}
-			alike(t, f, decrypts(t, file, f, ageKeys(t, newAge(t), id), Options{}), plain)
+			assertEquivalent(t, f, mustDecrypt(t, file, f, ageKeys(t, newAge(t), id), Options{}), plain)
 		})
 	}
 }
 
-func TestHybridAge(t *testing.T) {
-	keys := keysOf(t, "pq.agekey", hybridIdentity)
-	file := encrypted(t, plainYAML, sops.YAML, EncryptOptions{}, keys.Recipients()...)
-	alike(t, sops.YAML, decrypts(t, file, sops.YAML, keys, Options{}), plainYAML)
+func TestRoundTripWithHybridAgeKey(t *testing.T) {
+	keys := mustKeys(t, "pq.agekey", hybridIdentity)
+	file := mustEncrypt(t, plainYAML, sops.YAML, EncryptOptions{}, keys.Recipients()...)
+	assertEquivalent(t, sops.YAML, mustDecrypt(t, file, sops.YAML, keys, Options{}), plainYAML)
 }
 
-// One set of keys serves reconciles that run beside each other.
-func TestConcurrent(t *testing.T) {
+// Concurrent reconciles share one Keys value.
+func TestDecryptConcurrently(t *testing.T) {
 	id := newAge(t)
 	keys := ageKeys(t, id)
-	files := [][]byte{encrypted(t, plainJSON, sops.JSON, EncryptOptions{}, id.Recipient().String()), encrypted(t, plainYAML, sops.YAML, EncryptOptions{}, id.Recipient().String())}
+	files := [][]byte{mustEncrypt(t, plainJSON, sops.JSON, EncryptOptions{}, id.Recipient().String()), mustEncrypt(t, plainYAML, sops.YAML, EncryptOptions{}, id.Recipient().String())}
 	var wg sync.WaitGroup
 	for range 4 {
 		for i, file := range files {
@@ -82,53 +81,53 @@ func TestConcurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// Only what the rule names is encrypted, so that a change can be read.
-func TestEncryptedRegex(t *testing.T) {
+// Only values with a matching name are encrypted, so that changes can be reviewed.
+func TestEncryptOnlyMatchesOfEncryptedRegex(t *testing.T) {
 	id := newAge(t)
 	const plain = `{"name": "demo", "a": {"private_key": "one", "public": "two"}, "list": [null], "Credentials": [{"token": "three"}]}`
-	file := encrypted(t, plain, sops.JSON, EncryptOptions{EncryptedRegex: "^(private_key|Credentials)$"}, id.Recipient().String())
+	file := mustEncrypt(t, plain, sops.JSON, EncryptOptions{EncryptedRegex: "^(private_key|Credentials)$"}, id.Recipient().String())
 	for word, want := range map[string]bool{`"demo"`: true, `"two"`: true, `"one"`: false, `"three"`: false} {
 		if strings.Contains(string(file), word) != want {
 			t.Errorf("%s: want %v in\n%s", word, want, file)
 		}
 	}
-	alike(t, sops.JSON, decrypts(t, file, sops.JSON, ageKeys(t, id), Options{}), plain)
+	assertEquivalent(t, sops.JSON, mustDecrypt(t, file, sops.JSON, ageKeys(t, id), Options{}), plain)
 	_, err := Encrypt(file, sops.JSON, []string{id.Recipient().String()}, EncryptOptions{})
-	refused(t, err, sops.FileInvalid, "already")
+	assertError(t, err, sops.FileInvalid, "is encrypted already")
 	for _, recipient := range []string{"age1nobody", "ssh-ed25519 AAAA", "", id.String()} {
 		_, err := Encrypt([]byte(plain), sops.JSON, []string{recipient}, EncryptOptions{})
-		refused(t, err, sops.RecipientInvalid, "recipient", id.String())
+		assertError(t, err, sops.RecipientInvalid, "recipient", id.String())
 	}
 	_, err = Encrypt([]byte(plain), sops.JSON, nil, EncryptOptions{})
-	refused(t, err, sops.RecipientInvalid, "no recipient")
+	assertError(t, err, sops.RecipientInvalid, "no recipients")
 }
 
-// What the rule does not name is encrypted, whatever it is, but for what is empty.
-func TestUnencryptedRegex(t *testing.T) {
+// All values without a matching name are encrypted, of any type, except empty ones.
+func TestEncryptAllButMatchesOfUnencryptedRegex(t *testing.T) {
 	id := newAge(t)
 	const plain = `{"name": "demo", "a": {"key": "one", "name": ["two"]}, "n": 3, "yes": true, "none": null, "empty": "", "x_unencrypted": "four", "whole": 1e3}`
-	file := encrypted(t, plain, sops.JSON, EncryptOptions{UnencryptedRegex: "^(name)$"}, id.Recipient().String())
+	file := mustEncrypt(t, plain, sops.JSON, EncryptOptions{UnencryptedRegex: "^(name)$"}, id.Recipient().String())
 	for word, want := range map[string]bool{`"demo"`: true, `"two"`: true, `"one"`: false, `"four"`: false, `"none": null`: true, `"empty": ""`: true, `"n": 3`: false, `"yes": true`: false} {
 		if strings.Contains(string(file), word) != want {
 			t.Errorf("%s: want %v in\n%s", word, want, file)
 		}
 	}
-	alike(t, sops.JSON, decrypts(t, file, sops.JSON, ageKeys(t, id), Options{}), plain)
+	assertEquivalent(t, sops.JSON, mustDecrypt(t, file, sops.JSON, ageKeys(t, id), Options{}), plain)
 	for want, o := range map[string]EncryptOptions{
-		"two rules":             {EncryptedRegex: "a", UnencryptedRegex: "b"},
-		"no regular expression": {UnencryptedRegex: "("},
-		"no regular":            {EncryptedRegex: "("},
+		"one of the two":                 {EncryptedRegex: "a", UnencryptedRegex: "b"},
+		"not a valid regular expression": {UnencryptedRegex: "("},
+		"valid regular expression":       {EncryptedRegex: "("},
 	} {
 		_, err := Encrypt([]byte(plain), sops.JSON, []string{id.Recipient().String()}, o)
-		refused(t, err, sops.FileInvalid, want)
+		assertError(t, err, sops.FileInvalid, want)
 	}
 }
 
-func TestNothingIsEncryptedThatCannotBeReadAgain(t *testing.T) {
+func TestEncryptRefusesResultAboveSizeLimit(t *testing.T) {
 	id := newAge(t)
 	plain := []byte(`{"list": [` + strings.Repeat("1, ", 200) + `1]}`)
 	_, err := Encrypt(plain, sops.JSON, []string{id.Recipient().String()}, EncryptOptions{Limits: Limits{Bytes: 2000}})
-	refused(t, err, sops.FileInvalid, "at most 2000 are read")
+	assertError(t, err, sops.FileInvalid, "at most 2000 are allowed")
 	if _, err := Encrypt(plain, sops.JSON, []string{id.Recipient().String()}, EncryptOptions{}); err != nil {
 		t.Error(err)
 	}

@@ -31,12 +31,12 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// service is a server of keys, under the names of several.
+// service is a test server for all key services, with a certificate for all their host names.
 type service struct {
 	*httptest.Server
-	roots *x509.CertPool
-	pem   string
-	asked atomic.Int32
+	roots    *x509.CertPool
+	pem      string
+	requests atomic.Int32
 }
 
 func newService(t *testing.T, handle http.HandlerFunc) *service {
@@ -56,7 +56,7 @@ func newService(t *testing.T, handle http.HandlerFunc) *service {
 	s := &service{roots: x509.NewCertPool(), pem: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}
 	s.roots.AppendCertsFromPEM([]byte(s.pem))
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.asked.Add(1)
+		s.requests.Add(1)
 		handle(w, r)
 	}))
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
@@ -65,15 +65,15 @@ func newService(t *testing.T, handle http.HandlerFunc) *service {
 	return s
 }
 
-// options that lead every name to the service.
+// options returns Options that connect to the test server for any host name.
 func (s *service) options() Options {
 	return Options{RootCAs: s.roots, dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, s.Listener.Addr().String())
 	}}
 }
 
-// sealedTo is a file whose data key was encrypted by somebody who says how.
-func sealedTo(t *testing.T, by func(key []byte) keys.MasterKey) []byte {
+// encryptedWith returns a file with the master key that by returns for its data key.
+func encryptedWith(t *testing.T, by func(key []byte) keys.MasterKey) []byte {
 	t.Helper()
 	store := storeOf(sops.YAML)
 	branches, err := store.LoadPlainFile([]byte("a: value-secret\n"))
@@ -98,9 +98,9 @@ func sealedTo(t *testing.T, by func(key []byte) keys.MasterKey) []byte {
 	return file
 }
 
-func inBase64(key []byte) string { return base64.StdEncoding.EncodeToString(key) }
+func base64Of(key []byte) string { return base64.StdEncoding.EncodeToString(key) }
 
-func TestVault(t *testing.T) {
+func TestDecryptWithVault(t *testing.T) {
 	s := newService(t, func(w http.ResponseWriter, r *http.Request) {
 		var in struct{ Ciphertext string }
 		_ = json.NewDecoder(r.Body).Decode(&in)
@@ -112,28 +112,28 @@ func TestVault(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"data": map[string]string{"plaintext": wrapped}})
 	})
 	to := func(address string) []byte {
-		return sealedTo(t, func(key []byte) keys.MasterKey {
-			return &hcvault.MasterKey{VaultAddress: address, EnginePath: "ns/transit", KeyName: "demo", EncryptedKey: "vault:v1:" + inBase64(key)}
+		return encryptedWith(t, func(key []byte) keys.MasterKey {
+			return &hcvault.MasterKey{VaultAddress: address, EnginePath: "ns/transit", KeyName: "demo", EncryptedKey: "vault:v1:" + base64Of(key)}
 		})
 	}
-	file, token := to("https://vault.example.com:8200"), keysOf(t, VaultToken, "hvs.token-secret")
-	if got := decrypts(t, file, sops.YAML, token, s.options()); got != "a: value-secret\n" {
+	file, token := to("https://vault.example.com:8200"), mustKeys(t, VaultToken, "hvs.token-secret")
+	if got := mustDecrypt(t, file, sops.YAML, token, s.options()); got != "a: value-secret\n" {
 		t.Errorf("got %q", got)
 	}
 	o := s.options()
 	o.RootCAs = nil
 	_, err := Decrypt(t.Context(), file, sops.YAML, token, o)
-	refused(t, err, sops.ServiceFailed, "can't be reached", "hvs.token-secret")
-	decrypts(t, file, sops.YAML, keysOf(t, VaultToken, "hvs.token-secret", VaultCA, s.pem, VaultAddresses, "https://vault.example.com:8200/\n"), o)
-	_, err = Decrypt(t.Context(), file, sops.YAML, keysOf(t, VaultToken, "another-token-secret"), s.options())
-	refused(t, err, sops.ServiceFailed, "403 Forbidden", "another-token-secret")
-	before := s.asked.Load()
-	_, err = Decrypt(t.Context(), file, sops.YAML, keysOf(t, VaultToken, "hvs.token-secret", VaultAddresses, "https://vault.example.org"), s.options())
-	refused(t, err, sops.AddressRefused, "does not name its address", "hvs.token-secret")
+	assertError(t, err, sops.ServiceFailed, "can't be reached", "hvs.token-secret")
+	mustDecrypt(t, file, sops.YAML, mustKeys(t, VaultToken, "hvs.token-secret", VaultCA, s.pem, VaultAddresses, "https://vault.example.com:8200/\n"), o)
+	_, err = Decrypt(t.Context(), file, sops.YAML, mustKeys(t, VaultToken, "another-token-secret"), s.options())
+	assertError(t, err, sops.ServiceFailed, "403 Forbidden", "another-token-secret")
+	before := s.requests.Load()
+	_, err = Decrypt(t.Context(), file, sops.YAML, mustKeys(t, VaultToken, "hvs.token-secret", VaultAddresses, "https://vault.example.org"), s.options())
+	assertError(t, err, sops.AddressRefused, "does not list the address", "hvs.token-secret")
 	_, err = Decrypt(t.Context(), file, sops.YAML, Keys{}, s.options())
-	refused(t, err, sops.KeyMissing, "no credentials for it (key sops.vault-token)")
+	assertError(t, err, sops.KeyMissing, "no credentials for this key service (key sops.vault-token)")
 	for address, says := range map[string]string{
-		"http://vault.example.com":         "does not begin with https://",
+		"http://vault.example.com":         "does not start with https://",
 		"https://169.254.169.254":          "link-local",
 		"https://[fd00:ec2::254]":          "credentials of a machine",
 		"https://127.0.0.1:8200":           "this machine",
@@ -143,38 +143,38 @@ func TestVault(t *testing.T) {
 	} {
 		_, err := Decrypt(t.Context(), to(address), sops.YAML, token, Options{RootCAs: s.roots})
 		t.Log(address)
-		refused(t, err, sops.AddressRefused, says, "hvs.token-secret")
+		assertError(t, err, sops.AddressRefused, says, "hvs.token-secret")
 	}
 	for _, path := range []string{"../../sys/seal", "a/../b", "", "/x", "a b"} {
-		hostile := sealedTo(t, func([]byte) keys.MasterKey {
+		hostile := encryptedWith(t, func([]byte) keys.MasterKey {
 			return &hcvault.MasterKey{VaultAddress: "https://vault.example.com:8200", EnginePath: "ns/transit", KeyName: path, EncryptedKey: "x"}
 		})
 		_, err := Decrypt(t.Context(), hostile, sops.YAML, token, s.options())
 		t.Log(path)
-		refused(t, err, sops.AddressRefused, "no path of a key", "hvs.token-secret")
+		assertError(t, err, sops.AddressRefused, "not a valid path of a key", "hvs.token-secret")
 	}
-	if s.asked.Load() != before {
-		t.Error("somebody was asked all the same")
+	if s.requests.Load() != before {
+		t.Error("a request was sent")
 	}
-	decrypts(t, to(s.URL), sops.YAML, token, Options{RootCAs: s.roots, AllowLoopback: true})
+	mustDecrypt(t, to(s.URL), sops.YAML, token, Options{RootCAs: s.roots, AllowLoopback: true})
 }
 
-// A server that leads elsewhere gets no second request, and nobody else the token.
-func TestVaultThatLeadsElsewhere(t *testing.T) {
+// A redirect is not followed, and no other host receives the token.
+func TestVaultRedirectIsNotFollowed(t *testing.T) {
 	s := newService(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "https://kms.eu-west-1.amazonaws.com/v1/x", http.StatusTemporaryRedirect)
 	})
-	file := sealedTo(t, func([]byte) keys.MasterKey {
+	file := encryptedWith(t, func([]byte) keys.MasterKey {
 		return &hcvault.MasterKey{VaultAddress: "https://vault.example.com", EnginePath: "transit", KeyName: "demo", EncryptedKey: "x"}
 	})
-	_, err := Decrypt(t.Context(), file, sops.YAML, keysOf(t, VaultToken, "hvs.token-secret"), s.options())
-	e := ours(err)
-	if e.Reason != sops.AddressRefused && e.Reason != sops.ServiceFailed || s.asked.Load() != 1 {
-		t.Errorf("got %v after %d requests", err, s.asked.Load())
+	_, err := Decrypt(t.Context(), file, sops.YAML, mustKeys(t, VaultToken, "hvs.token-secret"), s.options())
+	e := toError(err)
+	if e.Reason != sops.AddressRefused && e.Reason != sops.ServiceFailed || s.requests.Load() != 1 {
+		t.Errorf("got %v and %d requests", err, s.requests.Load())
 	}
 }
 
-func TestAWS(t *testing.T) {
+func TestDecryptWithAWS(t *testing.T) {
 	t.Setenv("AWS_CA_BUNDLE", "") // the library's configuration reads it
 	s := newService(t, func(w http.ResponseWriter, r *http.Request) {
 		var in struct {
@@ -191,29 +191,29 @@ func TestAWS(t *testing.T) {
 	})
 	team := "a"
 	to := func(arn, role string) []byte {
-		return sealedTo(t, func(key []byte) keys.MasterKey {
-			return &kms.MasterKey{Arn: arn, Role: role, EncryptionContext: map[string]*string{"team": &team}, AwsProfile: "prod", EncryptedKey: inBase64(key)}
+		return encryptedWith(t, func(key []byte) keys.MasterKey {
+			return &kms.MasterKey{Arn: arn, Role: role, EncryptionContext: map[string]*string{"team": &team}, AwsProfile: "prod", EncryptedKey: base64Of(key)}
 		})
 	}
 	const arn = "arn:aws:kms:eu-west-1:123456789012:key/1234-abcd"
-	credentials := keysOf(t, AWSCredentials, awsYAML)
-	decrypts(t, to(arn, ""), sops.YAML, credentials, s.options())
-	before := s.asked.Load()
+	credentials := mustKeys(t, AWSCredentials, awsYAML)
+	mustDecrypt(t, to(arn, ""), sops.YAML, credentials, s.options())
+	before := s.requests.Load()
 	_, err := Decrypt(t.Context(), to(arn, "arn:aws:iam::123456789012:role/admin"), sops.YAML, credentials, s.options())
-	refused(t, err, sops.AddressRefused, "asks to assume the role", "aws-secret-key", "aws-session-secret")
+	assertError(t, err, sops.AddressRefused, "requests the role", "aws-secret-key", "aws-session-secret")
 	for _, hostile := range []string{"arn:aws:kms:evil.example.com/#:123456789012:key/x", "arn:aws:s3:eu-west-1:123456789012:key/x", "arn:aws:kms:eu-west-1.evil:123456789012:key/x"} {
 		_, err := Decrypt(t.Context(), to(hostile, ""), sops.YAML, credentials, s.options())
-		refused(t, err, sops.AddressRefused, "no ARN of a key", "aws-secret-key")
+		assertError(t, err, sops.AddressRefused, "not that of a key", "aws-secret-key")
 	}
 	_, err = Decrypt(t.Context(), to(arn, ""), sops.YAML, Keys{}, s.options())
-	refused(t, err, sops.KeyMissing, "no credentials for it (key sops.aws-kms)")
-	if s.asked.Load() != before {
-		t.Error("somebody was asked all the same")
+	assertError(t, err, sops.KeyMissing, "no credentials for this key service (key sops.aws-kms)")
+	if s.requests.Load() != before {
+		t.Error("a request was sent")
 	}
 }
 
-// The service is both the vault and where tokens for it come from.
-func TestAzure(t *testing.T) {
+// The test server is both the vault and its token service.
+func TestDecryptWithAzure(t *testing.T) {
 	const tenant, login = "11111111-2222-3333-4444-555555555555", "https://login.microsoftonline.com/"
 	reply := func(w http.ResponseWriter, body any) {
 		w.Header().Set("Content-Type", "application/json")
@@ -243,45 +243,45 @@ func TestAzure(t *testing.T) {
 		}
 	})
 	to := func(version string) []byte {
-		return sealedTo(t, func(key []byte) keys.MasterKey {
+		return encryptedWith(t, func(key []byte) keys.MasterKey {
 			return &azkv.MasterKey{VaultURL: "https://demo.vault.azure.net", Name: "sops", Version: version, EncryptedKey: base64.RawURLEncoding.EncodeToString(key)}
 		})
 	}
-	if got := decrypts(t, to("1"), sops.YAML, keysOf(t, AzureCredentials, azureYAML), s.options()); got != "a: value-secret\n" {
+	if got := mustDecrypt(t, to("1"), sops.YAML, mustKeys(t, AzureCredentials, azureYAML), s.options()); got != "a: value-secret\n" {
 		t.Errorf("got %q", got)
 	}
-	_, err := Decrypt(t.Context(), to("2"), sops.YAML, keysOf(t, AzureCredentials, azureYAML), s.options())
-	refused(t, err, sops.ServiceFailed, "403 Forbidden", "azure-secret", "azure-token-secret")
+	_, err := Decrypt(t.Context(), to("2"), sops.YAML, mustKeys(t, AzureCredentials, azureYAML), s.options())
+	assertError(t, err, sops.ServiceFailed, "403 Forbidden", "azure-secret", "azure-token-secret")
 }
 
-func TestAddressesOfOtherClouds(t *testing.T) {
+func TestDecryptRefusesForeignAddresses(t *testing.T) {
 	for name, c := range map[string]struct {
 		key  keys.MasterKey
 		keys Keys
 		want sops.Reason
 	}{
-		"Azure elsewhere":           {&azkv.MasterKey{VaultURL: "https://vault.example.com", Name: "x", EncryptedKey: "eA"}, keysOf(t, AzureCredentials, azureYAML), sops.AddressRefused},
-		"Azure without credentials": {&azkv.MasterKey{VaultURL: "https://demo.vault.azure.net", Name: "x", EncryptedKey: "eA"}, Keys{}, sops.KeyMissing},
-		"GCP elsewhere":             {&gcpkms.MasterKey{ResourceID: "projects/../x", EncryptedKey: "eA=="}, keysOf(t, GCPCredentials, gcpJSON(t, "")), sops.AddressRefused},
-		"GCP without credentials":   {&gcpkms.MasterKey{ResourceID: "projects/p/locations/global/keyRings/r/cryptoKeys/k", EncryptedKey: "eA=="}, Keys{}, sops.KeyMissing},
+		"Azure, foreign address": {&azkv.MasterKey{VaultURL: "https://vault.example.com", Name: "x", EncryptedKey: "eA"}, mustKeys(t, AzureCredentials, azureYAML), sops.AddressRefused},
+		"Azure, no credentials":  {&azkv.MasterKey{VaultURL: "https://demo.vault.azure.net", Name: "x", EncryptedKey: "eA"}, Keys{}, sops.KeyMissing},
+		"GCP, invalid resource":  {&gcpkms.MasterKey{ResourceID: "projects/../x", EncryptedKey: "eA=="}, mustKeys(t, GCPCredentials, gcpJSON(t, "")), sops.AddressRefused},
+		"GCP, no credentials":    {&gcpkms.MasterKey{ResourceID: "projects/p/locations/global/keyRings/r/cryptoKeys/k", EncryptedKey: "eA=="}, Keys{}, sops.KeyMissing},
 	} {
 		t.Log(name)
-		_, err := Decrypt(t.Context(), sealedTo(t, func([]byte) keys.MasterKey { return c.key }), sops.YAML, c.keys, Options{dial: noNetwork})
-		refused(t, err, c.want, "", "azure-secret")
+		_, err := Decrypt(t.Context(), encryptedWith(t, func([]byte) keys.MasterKey { return c.key }), sops.YAML, c.keys, Options{dial: noNetwork})
+		assertError(t, err, c.want, "", "azure-secret")
 	}
 }
 
-func TestPGP(t *testing.T) {
+func TestDecryptWithPGP(t *testing.T) {
 	entity, _, private := newPGP(t)
 	_, _, other := newPGP(t)
-	file := sealedTo(t, func(key []byte) keys.MasterKey {
-		return &pgp.MasterKey{Fingerprint: fingerprint(entity), EncryptedKey: sealedPGP(t, entity, key)}
+	file := encryptedWith(t, func(key []byte) keys.MasterKey {
+		return &pgp.MasterKey{Fingerprint: fingerprint(entity), EncryptedKey: encryptPGP(t, entity, key)}
 	})
-	if got := decrypts(t, file, sops.YAML, keysOf(t, "k.asc", private), Options{}); got != "a: value-secret\n" {
+	if got := mustDecrypt(t, file, sops.YAML, mustKeys(t, "k.asc", private), Options{}); got != "a: value-secret\n" {
 		t.Errorf("got %q", got)
 	}
-	_, err := Decrypt(t.Context(), file, sops.YAML, keysOf(t, "k.asc", other), Options{})
-	refused(t, err, sops.KeyMissing, "encrypted to the PGP keys "+fingerprint(entity)+", and the keys that are given are ")
+	_, err := Decrypt(t.Context(), file, sops.YAML, mustKeys(t, "k.asc", other), Options{})
+	assertError(t, err, sops.KeyMissing, "encrypted for the PGP keys "+fingerprint(entity)+", and the Secret has the keys ")
 	_, err = Decrypt(t.Context(), file, sops.YAML, Keys{}, Options{})
-	refused(t, err, sops.KeyMissing, "no PGP key is given (a key *.asc of the Secret)")
+	assertError(t, err, sops.KeyMissing, "the Secret has no PGP key (key *.asc)")
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-func testdata(t *testing.T, name string) string {
+func readTestdata(t *testing.T, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", name))
 	if err != nil {
@@ -18,9 +18,9 @@ func testdata(t *testing.T, name string) string {
 	return string(b)
 }
 
-// Files of the program sops are read: see testdata/README.md.
-func TestFilesOfTheProgram(t *testing.T) {
-	a, c := testdata(t, "a.agekey"), testdata(t, "c.agekey")
+// Decrypt reads files that the program sops wrote: see testdata/README.md.
+func TestDecryptFilesOfSOPSProgram(t *testing.T) {
+	a, c := readTestdata(t, "a.agekey"), readTestdata(t, "c.agekey")
 	for name, keys := range map[string][]string{
 		"sops.yaml": {a}, "sops.json": {a}, "sops.env": {a}, "sops.ini": {a}, "sops.txt": {a},
 		"regex.yaml": {a}, "maconly.yaml": {a}, "comments.yaml": {a}, "uncomments.yaml": {a},
@@ -28,31 +28,31 @@ func TestFilesOfTheProgram(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := sops.FormatOf(name)
-			file := []byte(testdata(t, name))
-			if !sops.Encrypted(file, f) {
-				t.Error("it is not told that it is encrypted")
+			file := []byte(readTestdata(t, name))
+			if !sops.IsEncrypted(file, f) {
+				t.Error("the file is not detected as encrypted")
 			}
-			got := decrypts(t, file, f, keysOf(t, "a.agekey", strings.Join(keys, "\n")), Options{})
+			got := mustDecrypt(t, file, f, mustKeys(t, "a.agekey", strings.Join(keys, "\n")), Options{})
 			if strings.Contains(got, "ENC[") {
-				t.Errorf("something is still encrypted:\n%s", got)
+				t.Errorf("a value is still encrypted:\n%s", got)
 			}
 			if f == sops.INI {
-				// The program drops what follows a value, as a comment above it.
+				// The program moves a comment after a value to the line above it.
 				got = strings.Join(strings.Fields(got), " ")
 				for _, want := range []string{"top = 1", "; about the section [first] ; about a key user = me", "password = hunter2", "quoted = \"a b \"", "[second]", "\"\"\"a b\"\"\""} {
 					if !strings.Contains(got, want) && !strings.Contains(got, strings.ReplaceAll(want, `"`, "")) {
-						t.Errorf("%q is not in\n%s", want, got)
+						t.Errorf("want %q in\n%s", want, got)
 					}
 				}
 				return
 			}
-			alike(t, f, got, testdata(t, "plain"+filepath.Ext(name)))
+			assertEquivalent(t, f, got, readTestdata(t, "plain"+filepath.Ext(name)))
 			if f != sops.YAML {
 				return
 			}
-			for _, line := range strings.Split(testdata(t, "plain.yaml"), "\n") {
+			for _, line := range strings.Split(readTestdata(t, "plain.yaml"), "\n") {
 				if _, comment, ok := strings.Cut(line, "#"); ok && !strings.Contains(got, "#"+comment) {
-					t.Errorf("the comment %q is not in\n%s", comment, got)
+					t.Errorf("want the comment %q in\n%s", comment, got)
 				}
 			}
 		})

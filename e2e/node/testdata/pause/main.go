@@ -1,4 +1,4 @@
-// Command pause holds the namespaces of a pod.
+// Command pause keeps the namespaces of a pod alive until SIGTERM.
 package main
 
 import (

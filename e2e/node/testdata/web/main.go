@@ -1,4 +1,4 @@
-// Command web answers every request with $GREETING.
+// Command web responds to every request with the environment variable GREETING.
 package main
 
 import (

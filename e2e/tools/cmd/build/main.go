@@ -1,9 +1,9 @@
-// Command build makes the programs that end-to-end suites run against, unless
-// they are in the cache already, and prints name and path of each.
+// Command build builds the programs that end-to-end suites run against, unless they are in the
+// cache, and prints the name and path of each.
 //
-//	go run ./e2e/tools/cmd/build            what the tests run against
-//	go run ./e2e/tools/cmd/build -node      and what a real node needs
-//	go run ./e2e/tools/cmd/build etcd kwok  only these
+//	go run ./e2e/tools/cmd/build            the programs that the tests need
+//	go run ./e2e/tools/cmd/build -node      these, kubelet and kube-proxy
+//	go run ./e2e/tools/cmd/build etcd kwok  only etcd and kwok
 //
 // It must be run from inside the checkout. Progress goes to standard error.
 package main
@@ -29,7 +29,7 @@ func main() {
 func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	node := flag.Bool("node", false, "build kubelet and kube-proxy, too")
+	node := flag.Bool("node", false, "also build kubelet and kube-proxy")
 	flag.Parse()
 	names := flag.Args()
 	if len(names) == 0 {

@@ -1,3 +1,3 @@
-// Package ksctl makes machines with ksctl's command line, for clusters whose state ksctl keeps
-// in files (store-local). What there is it reads from that state; nothing else knows it.
+// Package ksctl is a provisioner that runs ksctl's command line. It supports clusters with state in
+// local files (store-local). It lists workers from that state, which is the only record of them.
 package ksctl

@@ -23,35 +23,36 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// Provisioner runs ksctl.
+// Provisioner creates and deletes workers with ksctl.
 type Provisioner struct {
-	// Program is ksctl; found on PATH if it is no path.
+	// Program is the path or the name of ksctl; a name is looked up in PATH.
 	Program string
-	// States is the folder of ksctl's states; ~/.ksctl/state when empty.
-	States string
-	// Add and Remove are the commands, as the release at hand has them: {type} and {cloud}
-	// stand for those of the cluster. What follows them is the same for all.
-	Add, Remove string
-	// Args are further arguments of both.
+	// StateDir is the directory of ksctl's states; "" means ~/.ksctl/state.
+	StateDir string
+	// AddCommand and DeleteCommand are the subcommands of ksctl, which differ between its releases.
+	// {type} and {cloud} are replaced by those of the cluster. The arguments that follow are the
+	// same for all releases.
+	AddCommand, DeleteCommand string
+	// Args are additional arguments of both commands.
 	Args []string
-	// Log gets what ksctl writes; standard error when nil.
+	// Log receives the output of ksctl; nil means standard error.
 	Log io.Writer
 }
 
 var _ provisioner.Runner = (*Provisioner)(nil)
 
-// BindFlags adds the flags to a set.
+// BindFlags registers the flags of the provisioner.
 func (p *Provisioner) BindFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&p.Program, "ksctl", "ksctl", "The program ksctl.")
-	fs.StringVar(&p.States, "states", "", "The folder of ksctl's states; empty: ~/.ksctl/state.")
-	fs.StringVar(&p.Add, "add-command", "create-cluster {type}-{cloud} add-nodes", "The command that adds workers; later releases have create {type}-{cloud} add-nodes.")
-	fs.StringVar(&p.Remove, "delete-command", "delete-cluster {type}-{cloud} delete-nodes", "The command that deletes workers; later releases have delete {type}-{cloud} del-nodes.")
-	fs.StringArrayVar(&p.Args, "ksctl-arg", nil, "A further argument of both commands; may be given several times.")
+	fs.StringVar(&p.Program, "ksctl", "ksctl", "The path or name of the ksctl program.")
+	fs.StringVar(&p.StateDir, "states", "", "The directory of ksctl's states; if empty, ~/.ksctl/state.")
+	fs.StringVar(&p.AddCommand, "add-command", "create-cluster {type}-{cloud} add-nodes", "The subcommand that adds workers; for later releases of ksctl: create {type}-{cloud} add-nodes.")
+	fs.StringVar(&p.DeleteCommand, "delete-command", "delete-cluster {type}-{cloud} delete-nodes", "The subcommand that deletes workers; for later releases of ksctl: delete {type}-{cloud} del-nodes.")
+	fs.StringArrayVar(&p.Args, "ksctl-arg", nil, "An additional argument of both commands; may be repeated.")
 }
 
 // Run implements provisioner.Runner.
 func (p *Provisioner) Run(ctx context.Context, r provisioner.Request) ([]provisioner.Worker, error) {
-	c, err := p.read(r.Cluster)
+	c, err := p.readState(r.Cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -61,36 +62,37 @@ func (p *Provisioner) Run(ctx context.Context, r provisioner.Request) ([]provisi
 	case provisioner.Delete:
 		return nil, p.delete(ctx, r, c)
 	}
-	return workersOf(c), nil
+	return toWorkers(c), nil
 }
 
-// refuse is an error that ksctl has no part in.
-func refuse(code, format string, args ...any) error {
+// newError returns a provisioner error of class Other.
+func newError(code, format string, args ...any) error {
 	return &provisioner.Error{Code: code, Class: provisioner.Other, Message: fmt.Sprintf(format, args...)}
 }
 
-// part is what may be a part of a path or an argument. It never begins with a dash.
-var part = regexp.MustCompile(`^[A-Za-z0-9][-_.A-Za-z0-9]{0,63}$`)
+// safeArgument matches values that are safe as a part of a path and as an argument: they never
+// begin with a dash.
+var safeArgument = regexp.MustCompile(`^[A-Za-z0-9][-_.A-Za-z0-9]{0,63}$`)
 
-// read reads ksctl's state of a cluster.
-func (p *Provisioner) read(c provisioner.Cluster) (*state.Cluster, error) {
-	for _, said := range []string{c.Cloud, c.Type, c.Name, c.Region, c.Distribution} {
-		if !part.MatchString(said) {
-			return nil, refuse("BadCluster", "the cluster needs a cloud, a type, a name, a region and a distribution, and %.60q is none", said)
+// readState reads ksctl's state of a cluster.
+func (p *Provisioner) readState(c provisioner.Cluster) (*state.Cluster, error) {
+	for _, value := range []string{c.Cloud, c.Type, c.Name, c.Region, c.Distribution} {
+		if !safeArgument.MatchString(value) {
+			return nil, newError("BadCluster", "the cluster needs a cloud, a type, a name, a region and a distribution: %.60q is invalid", value)
 		}
 	}
-	folder := p.States
-	if folder == "" {
+	dir := p.StateDir
+	if dir == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
 			return nil, err
 		}
-		folder = filepath.Join(home, ".ksctl", "state")
+		dir = filepath.Join(home, ".ksctl", "state")
 	}
-	path := filepath.Join(folder, c.Cloud, c.Type, c.Name+" "+c.Region, "state.json")
+	path := filepath.Join(dir, c.Cloud, c.Type, c.Name+" "+c.Region, "state.json")
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, refuse("NoState", "ksctl has no state of the cluster: there is no %s", path)
+		return nil, newError("NoState", "ksctl has no state of the cluster: %s does not exist", path)
 	}
 	if err != nil {
 		return nil, err
@@ -100,17 +102,17 @@ func (p *Provisioner) read(c provisioner.Cluster) (*state.Cluster, error) {
 		return nil, err
 	}
 	if f.Form != state.DocumentForm {
-		return nil, refuse("NoState", "%s is not the state of one cluster", path)
+		return nil, newError("NoState", "%s does not hold the state of a single cluster", path)
 	}
-	have := f.Clusters[0]
-	if have.ID.Name != c.Name || have.ID.Cloud != c.Cloud {
-		return nil, refuse("NoState", "%s is the state of cluster %s", path, have.ID)
+	found := f.Clusters[0]
+	if found.ID.Name != c.Name || found.ID.Cloud != c.Cloud {
+		return nil, newError("NoState", "%s holds the state of another cluster: %s", path, found.ID)
 	}
-	return have, nil
+	return found, nil
 }
 
-// machines are the workers that a state has.
-func machines(c *state.Cluster) []state.Machine {
+// workerMachines returns the workers of a state.
+func workerMachines(c *state.Cluster) []state.Machine {
 	for _, pool := range c.Pools {
 		if pool.Role == state.Worker {
 			return pool.Machines
@@ -119,9 +121,9 @@ func machines(c *state.Cluster) []state.Machine {
 	return nil
 }
 
-func workersOf(c *state.Cluster) []provisioner.Worker {
+func toWorkers(c *state.Cluster) []provisioner.Worker {
 	out := []provisioner.Worker{}
-	for _, m := range machines(c) {
+	for _, m := range workerMachines(c) {
 		index := uint32(m.Ordinal)
 		name := cmp.Or(m.Name, provisioner.Cluster{Name: c.ID.Name}.WorkerName(index))
 		out = append(out, provisioner.Worker{Index: index, Name: name, Size: m.Size})
@@ -129,44 +131,45 @@ func workersOf(c *state.Cluster) []provisioner.Worker {
 	return out
 }
 
-// array is ksctl's one of workers. It may have empty places, also at its end, after machines
-// could not be made.
-type array struct {
-	// places is how long it is, of which ksctl counts on.
-	places uint32
-	// hosts are the names by which ksctl finds the Nodes of its places.
-	hosts []string
+// workerArray describes ksctl's array of workers. After a failure to create machines the array may
+// have empty slots, also at its end.
+type workerArray struct {
+	// length is the number of slots. ksctl appends new workers after the last slot.
+	length uint32
+	// hostnames are the names by which ksctl finds the Node of each slot; "" for an empty slot.
+	hostnames []string
 }
 
-func arrayOf(c *state.Cluster) (array, error) {
+func parseWorkerArray(c *state.Cluster) (workerArray, error) {
 	var doc struct {
 		Clouds map[string]struct {
 			Workers map[string]json.RawMessage `json:"info_worker_planes"`
 		} `json:"cloud_infrastructure_state"`
 	}
 	if err := json.Unmarshal(c.JSON(), &doc); err != nil {
-		return array{}, refuse("NoState", "the state of cluster %s has no array of workers", c.ID)
+		return workerArray{}, newError("NoState", "the state of cluster %s has no array of workers", c.ID)
 	}
-	var a array
+	var a workerArray
 	for key, raw := range doc.Clouds[c.ID.Cloud].Workers {
 		var list []json.RawMessage
 		if json.Unmarshal(raw, &list) == nil {
-			a.places = max(a.places, uint32(len(list)))
+			a.length = max(a.length, uint32(len(list)))
 		}
 		var names []string
-		if (key == "hostnames" || key == "names" && a.hosts == nil) && json.Unmarshal(raw, &names) == nil {
-			a.hosts = names
+		if (key == "hostnames" || key == "names" && a.hostnames == nil) && json.Unmarshal(raw, &names) == nil {
+			a.hostnames = names
 		}
 	}
 	return a, nil
 }
 
-// gaps is why nothing is done about an array with empty places, and what a person is to do. ksctl
-// makes machines behind its last place only. Its delete would shorten it, but takes an empty name for
-// the beginning of a Node's, and so deletes the first Node that there is.
-func gaps(c *state.Cluster, a array) error {
+// gapError returns the error for an array with empty slots, with instructions to repair it.
+// ksctl creates machines only after the last slot, so it never fills an empty one. ksctl's delete
+// command would shorten the array, but it treats the empty host name of the slot as a prefix of
+// Node names and deletes the first Node of the cluster.
+func gapError(c *state.Cluster, a workerArray) error {
 	end, gap := 0, 0
-	for i, host := range a.hosts {
+	for i, host := range a.hostnames {
 		if host == "" {
 			continue
 		}
@@ -175,65 +178,65 @@ func gaps(c *state.Cluster, a array) error {
 		}
 		end = i + 1
 	}
-	what := fmt.Sprintf("cut its arrays to %d, as config/agent/README.md says of HasGaps; don't have ksctl delete empty places, it would take other Nodes", end)
-	if uint32(end) == a.places { // the last empty one has workers behind it
-		what = fmt.Sprintf("have ksctl delete the workers behind (--noWP %d), then see HasGaps in config/agent/README.md", gap)
+	advice := fmt.Sprintf("truncate its arrays to %d, see HasGaps in config/agent/README.md; don't delete empty slots with ksctl, it would delete other Nodes", end)
+	if uint32(end) == a.length { // there are workers after the last empty slot
+		advice = fmt.Sprintf("delete the workers after the empty slot with ksctl (--noWP %d), then see HasGaps in config/agent/README.md", gap)
 	}
-	return refuse("HasGaps", "ksctl's state has %d places for %d workers, and ksctl fills no empty ones: %s", a.places, len(machines(c)), what)
+	return newError("HasGaps", "ksctl's state has %d slots for %d workers, and ksctl never fills empty slots: %s", a.length, len(workerMachines(c)), advice)
 }
 
-// busy says why ksctl would refuse; nil: it would not.
-func busy(c *state.Cluster) error {
+// busyError returns an error if the cluster is in a phase in which ksctl refuses changes.
+func busyError(c *state.Cluster) error {
 	switch c.Phase {
 	case "", "running", "configuring_failed":
 		return nil
 	}
-	return refuse("Busy", "ksctl has the cluster as %s, in which it changes nothing: see what has become of it with ksctl", c.Phase)
+	return newError("Busy", "the cluster is %s, and ksctl does not change it in this phase: check the cluster with ksctl", c.Phase)
 }
 
-// create adds workers. What ksctl is told is how many there are to be: told less than there
-// are, it would forget machines that the cloud goes on with.
+// create adds workers. ksctl takes the total number of workers. create never passes less than the
+// existing number: ksctl would forget machines that keep running in the cloud.
 func (p *Provisioner) create(ctx context.Context, r provisioner.Request, c *state.Cluster) error {
-	a, err := arrayOf(c)
+	a, err := parseWorkerArray(c)
 	if err != nil {
 		return err
 	}
-	have, count := a.places, uint32(len(machines(c)))
+	length, count := a.length, uint32(len(workerMachines(c)))
 	switch {
-	case have == r.Desired && count == have:
+	case length == r.Desired && count == length:
 		return nil
-	case have != count:
-		return gaps(c, a)
-	case have > r.Desired || r.From != have:
-		return refuse("HasMoved", "workers are to be made from %d to %d, and there are %d", r.From, r.Desired, have)
+	case length != count:
+		return gapError(c, a)
+	case length > r.Desired || r.From != length:
+		return newError("HasMoved", "can't create workers from %d to %d: the cluster has %d workers", r.From, r.Desired, length)
 	}
-	if err := busy(c); err != nil {
+	if err := busyError(c); err != nil {
 		return err
 	}
-	return p.ksctl(ctx, p.Add, r, "--nodeSizeWP", r.Size)
+	return p.runKsctl(ctx, p.AddCommand, r, "--nodeSizeWP", r.Size)
 }
 
-// delete deletes workers from the end, if all of them have names.
+// delete deletes workers from the end. It refuses if one of them has no host name: see gapError.
 func (p *Provisioner) delete(ctx context.Context, r provisioner.Request, c *state.Cluster) error {
-	a, err := arrayOf(c)
-	if err != nil || a.places <= r.Desired {
+	a, err := parseWorkerArray(c)
+	if err != nil || a.length <= r.Desired {
 		return err
 	}
-	if n := uint32(len(a.hosts)); n > r.Desired && slices.Contains(a.hosts[r.Desired:], "") {
-		return gaps(c, a)
+	if n := uint32(len(a.hostnames)); n > r.Desired && slices.Contains(a.hostnames[r.Desired:], "") {
+		return gapError(c, a)
 	}
-	if err := busy(c); err != nil {
+	if err := busyError(c); err != nil {
 		return err
 	}
-	return p.ksctl(ctx, p.Remove, r)
+	return p.runKsctl(ctx, p.DeleteCommand, r)
 }
 
-// ksctl runs it, and waits for it.
-func (p *Provisioner) ksctl(ctx context.Context, command string, r provisioner.Request, more ...string) error {
+// runKsctl runs a subcommand of ksctl for the desired number of workers.
+func (p *Provisioner) runKsctl(ctx context.Context, command string, r provisioner.Request, extraArgs ...string) error {
 	command = strings.NewReplacer("{type}", r.Cluster.Type, "{cloud}", r.Cluster.Cloud).Replace(command)
 	args := append(strings.Fields(command), "-n", r.Cluster.Name, "-r", r.Cluster.Region, "-s", "store-local",
 		"--noWP", strconv.FormatUint(uint64(r.Desired), 10), "--bootstrap", r.Cluster.Distribution)
-	args = append(append(args, more...), p.Args...)
+	args = append(append(args, extraArgs...), p.Args...)
 	log := p.Log
 	if log == nil {
 		log = os.Stderr
@@ -241,16 +244,17 @@ func (p *Provisioner) ksctl(ctx context.Context, command string, r provisioner.R
 	cmd := exec.CommandContext(ctx, p.Program, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.WaitDelay = 5 * time.Second
-	attach(cmd)
+	killWithParent(cmd)
 	err := cmd.Run()
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return refuse("Interrupted", "ksctl was killed: %v", context.Cause(ctx))
+		return newError("Interrupted", "ksctl was killed: %v", context.Cause(ctx))
 	case cmd.ProcessState == nil:
-		return refuse("NotStarted", "ksctl can't be started: %v", err)
+		return newError("NotStarted", "ksctl can't be started: %v", err)
 	}
-	// It tells a lack of machines from anything else in words alone, and words are no contract.
-	return refuse("KsctlFailed", "ksctl ended with %s; the agent's log has what it said", cmd.ProcessState)
+	// The class is always Other: ksctl reports missing capacity only in its output, which is not a
+	// stable interface.
+	return newError("KsctlFailed", "ksctl failed with %s; see the agent's log for its output", cmd.ProcessState)
 }

@@ -5,6 +5,8 @@ import (
 	"syscall"
 )
 
-// attach has the kernel kill ksctl when this process dies. It stays in this process' group, which the
-// agent kills as a whole.
-func attach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+// killWithParent makes the kernel kill ksctl when this process dies. ksctl stays in the process
+// group of this process, which the agent kills as a whole.
+func killWithParent(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}

@@ -4,4 +4,4 @@ package ksctl
 
 import "os/exec"
 
-func attach(*exec.Cmd) {}
+func killWithParent(*exec.Cmd) {}

@@ -17,99 +17,99 @@ import (
 	"github.com/ksctl/gitops/internal/agent/provisioner"
 )
 
-// ProviderID is what the nodes have as their spec.providerID.
+// ProviderID selects the spec.providerID of fake nodes.
 type ProviderID string
 
 // Provider IDs.
 const (
-	// K3s is k3s://<name of the node>, as k3s sets it. It is the default.
-	K3s ProviderID = "k3s"
-	// None is none, as kubeadm leaves it.
-	None ProviderID = "none"
+	// K3sProviderID is k3s://<node name>, as k3s sets it. It is the default.
+	K3sProviderID ProviderID = "k3s"
+	// NoProviderID leaves spec.providerID empty, as kubeadm does.
+	NoProviderID ProviderID = "none"
 )
 
-// Knobs are what a file may say. It is read at each call, so that it can be changed while the
-// agent runs; one that is not there says nothing.
-type Knobs struct {
-	// Sizes that there are besides the defaults, or instead of those of the same name.
+// Config is the content of the configuration file. The file is read at each request, so it can be
+// changed while the agent runs. A missing file is an empty Config.
+type Config struct {
+	// Sizes add to the default sizes, or replace those of the same name.
 	Sizes map[string]Size `json:"sizes,omitempty"`
-	// ProviderID of nodes that are made from now on.
+	// ProviderID selects the provider ID of new nodes.
 	ProviderID ProviderID `json:"providerID,omitempty"`
-	// NoNode has machines that are made from now on join no cluster: they are listed, and there is
-	// no node of theirs. They join when this is no more so, and machines are listed next.
+	// NoNode simulates new machines that do not join the cluster: they are listed but have no node.
+	// They join at the first List after NoNode is unset.
 	NoNode bool `json:"noNode,omitempty"`
-	// List, Create and Delete go wrong so.
-	List   Knob `json:"list,omitzero"`
-	Create Knob `json:"create,omitzero"`
-	Delete Knob `json:"delete,omitzero"`
+	// List, Create and Delete are the faults to inject into these operations.
+	List   Fault `json:"list,omitzero"`
+	Create Fault `json:"create,omitzero"`
+	Delete Fault `json:"delete,omitzero"`
 }
 
-// Knob is how an operation goes wrong. What is set of it counts in the order of the fields.
-type Knob struct {
-	// After is how many machines are made or deleted before it goes wrong. A number above 0
-	// is of no use with Pretend.
+// Fault is a fault to inject into an operation. Its fields take effect in their order.
+type Fault struct {
+	// After is the number of machines that are created or deleted before the fault occurs. It must
+	// be 0 with Pretend to change nothing.
 	After int `json:"after,omitempty"`
-	// Delay before it begins or, with After, before it goes on.
+	// Delay is a pause at that point.
 	Delay metav1.Duration `json:"delay,omitzero"`
-	// Panic has the program crash.
+	// Panic crashes the program.
 	Panic bool `json:"panic,omitempty"`
-	// Fail is answered.
+	// Fail is the error of the response.
 	Fail *provisioner.Error `json:"fail,omitempty"`
-	// Pretend answers success and does nothing.
+	// Pretend returns success without doing anything more.
 	Pretend bool `json:"pretend,omitempty"`
 }
 
-// Size is what a machine has.
+// Size is the capacity of a machine.
 type Size struct {
 	CPU    resource.Quantity `json:"cpu"`
 	Memory resource.Quantity `json:"memory"`
-	// EphemeralStorage and Pods have defaults.
+	// EphemeralStorage defaults to 20Gi, Pods to 110.
 	EphemeralStorage resource.Quantity `json:"ephemeralStorage,omitzero"`
 	Pods             resource.Quantity `json:"pods,omitzero"`
 }
 
-// sizes that there are unless a file says others.
-var sizes = map[string]Size{
-	"small":          size("1", "2Gi"),
-	"medium":         size("2", "4Gi"),
-	"large":          size("4", "8Gi"),
-	"t3.micro":       size("2", "1Gi"),
-	"t3.small":       size("2", "2Gi"),
-	"t3.medium":      size("2", "4Gi"),
-	"t3.large":       size("2", "8Gi"),
-	"t3.xlarge":      size("4", "16Gi"),
-	"m5.large":       size("2", "8Gi"),
-	"m5.xlarge":      size("4", "16Gi"),
-	"Standard_F2s":   size("2", "4Gi"),
-	"Standard_F4s":   size("4", "8Gi"),
-	"g4s.kube.small": size("1", "2Gi"),
+// defaultSizes are the sizes that need no configuration file.
+var defaultSizes = map[string]Size{
+	"small":          newSize("1", "2Gi"),
+	"medium":         newSize("2", "4Gi"),
+	"large":          newSize("4", "8Gi"),
+	"t3.micro":       newSize("2", "1Gi"),
+	"t3.small":       newSize("2", "2Gi"),
+	"t3.medium":      newSize("2", "4Gi"),
+	"t3.large":       newSize("2", "8Gi"),
+	"t3.xlarge":      newSize("4", "16Gi"),
+	"m5.large":       newSize("2", "8Gi"),
+	"m5.xlarge":      newSize("4", "16Gi"),
+	"Standard_F2s":   newSize("2", "4Gi"),
+	"Standard_F4s":   newSize("4", "8Gi"),
+	"g4s.kube.small": newSize("1", "2Gi"),
 }
 
-func size(cpu, memory string) Size {
+func newSize(cpu, memory string) Size {
 	return Size{CPU: resource.MustParse(cpu), Memory: resource.MustParse(memory)}
 }
 
-// capacity of a machine of the size.
+// capacity returns the capacity of a node of the size.
 func (s Size) capacity() corev1.ResourceList {
-	or := func(q resource.Quantity, other string) resource.Quantity {
+	withDefault := func(q resource.Quantity, fallback string) resource.Quantity {
 		if q.IsZero() {
-			return resource.MustParse(other)
+			return resource.MustParse(fallback)
 		}
 		return q
 	}
 	return corev1.ResourceList{
 		corev1.ResourceCPU: s.CPU, corev1.ResourceMemory: s.Memory,
-		corev1.ResourceEphemeralStorage: or(s.EphemeralStorage, "20Gi"), corev1.ResourcePods: or(s.Pods, "110"),
+		corev1.ResourceEphemeralStorage: withDefault(s.EphemeralStorage, "20Gi"), corev1.ResourcePods: withDefault(s.Pods, "110"),
 	}
 }
 
-// reserved of a machine's memory and processors is what a kubelet keeps for itself, about: it has
-// its allocatable differ from its capacity.
-var reserved = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("256Mi")}
+// kubeletReserved is roughly what a kubelet reserves for itself. It makes the allocatable resources
+// of a node differ from its capacity, as on a real one.
+var kubeletReserved = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("256Mi")}
 
 func allocatable(capacity corev1.ResourceList) corev1.ResourceList {
 	out := maps.Clone(capacity)
-	for name, q := range reserved {
+	for name, q := range kubeletReserved {
 		left := out[name].DeepCopy()
 		if left.Sub(q); left.Sign() > 0 {
 			out[name] = left
@@ -118,9 +118,9 @@ func allocatable(capacity corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// Read reads a file of knobs; "" is none.
-func Read(path string) (Knobs, error) {
-	var k Knobs
+// ReadConfig reads a configuration file. An empty path and a missing file return an empty Config.
+func ReadConfig(path string) (Config, error) {
+	var k Config
 	if path == "" {
 		return k, nil
 	}
@@ -136,31 +136,32 @@ func Read(path string) (Knobs, error) {
 	if err := d.Decode(&k); err != nil {
 		return k, fmt.Errorf("%s: %w", path, err)
 	}
-	if p := k.ProviderID; p != "" && p != K3s && p != None {
-		return k, fmt.Errorf("%s: providerID is %q; want %s or %s", path, p, K3s, None)
+	if p := k.ProviderID; p != "" && p != K3sProviderID && p != NoProviderID {
+		return k, fmt.Errorf("%s: providerID is %q; want %s or %s", path, p, K3sProviderID, NoProviderID)
 	}
 	return k, nil
 }
 
-// size finds what there is of a name.
-func (k Knobs) size(name string) (Size, error) {
+// findSize returns the size of a name.
+func (k Config) findSize(name string) (Size, error) {
 	if s, ok := k.Sizes[name]; ok {
 		return s, nil
 	}
-	if s, ok := sizes[name]; ok {
+	if s, ok := defaultSizes[name]; ok {
 		return s, nil
 	}
-	known := slices.Concat(slices.Collect(maps.Keys(sizes)), slices.Collect(maps.Keys(k.Sizes)))
+	known := slices.Concat(slices.Collect(maps.Keys(defaultSizes)), slices.Collect(maps.Keys(k.Sizes)))
 	slices.Sort(known)
 	return Size{}, &provisioner.Error{Code: "UnknownSize", Class: provisioner.Other,
-		Message: fmt.Sprintf("there are no machines of size %s; there are %s", name, strings.Join(slices.Compact(known), ", "))}
+		Message: fmt.Sprintf("unknown size %s; known sizes are %s", name, strings.Join(slices.Compact(known), ", "))}
 }
 
-// turned is true for a knob that does something.
-func (k Knob) turned() bool { return k.Delay.Duration > 0 || k.Panic || k.Fail != nil || k.Pretend }
+// enabled reports whether the fault does anything.
+func (k Fault) enabled() bool { return k.Delay.Duration > 0 || k.Panic || k.Fail != nil || k.Pretend }
 
-// goWrong does what the knob says; true: nothing more is to be done.
-func (k Knob) goWrong(wait func(time.Duration) error) (bool, error) {
+// inject applies the fault. It returns true if the operation must stop and return the error, which
+// may be nil.
+func (k Fault) inject(wait func(time.Duration) error) (bool, error) {
 	if k.Delay.Duration > 0 {
 		if err := wait(k.Delay.Duration); err != nil {
 			return true, err
@@ -168,7 +169,7 @@ func (k Knob) goWrong(wait func(time.Duration) error) (bool, error) {
 	}
 	switch {
 	case k.Panic:
-		panic("the knob says so")
+		panic("injected panic")
 	case k.Fail != nil:
 		return true, k.Fail
 	}

@@ -1,4 +1,4 @@
-// Package kwok makes machines that are none: Node objects which kwok (https://kwok.sigs.k8s.io)
-// plays, for demonstrations and tests. What goes wrong in a cloud can be had of it, too: see
-// [Knobs].
+// Package kwok is a provisioner for demonstrations and tests. Its machines are fake Node objects
+// that kwok (https://kwok.sigs.k8s.io) simulates. It can inject the faults of a cloud provider: see
+// [Config].
 package kwok

@@ -19,11 +19,11 @@ func TestGoldenMachines(t *testing.T) {
 	p := newProvisioner(t, `{"noNode": true}`)
 	want := map[uint32]string{3: "medium", 10: "t3.large"}
 	for index, size := range want {
-		if err := p.keep(demo, index, size); err != nil {
+		if err := p.addUnjoined(demo, index, size); err != nil {
 			t.Fatal(err)
 		}
 	}
-	path := p.Config + ".demo.machines" // the name is a part of the form
+	path := p.ConfigFile + ".demo.machines" // the file name is part of the stored format
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -32,22 +32,22 @@ func TestGoldenMachines(t *testing.T) {
 	if err := os.WriteFile(path, golden.Read(t, "machines.json"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := p.lone(demo); err != nil || !maps.Equal(got, want) {
-		t.Errorf("it is read as %v, %v", got, err)
+	if got, err := p.readUnjoined(demo); err != nil || !maps.Equal(got, want) {
+		t.Errorf("the file is read as %v, %v", got, err)
 	}
 }
 
 // Users write these files.
-func TestGoldenKnobs(t *testing.T) {
-	knob := Knob{After: 2, Delay: metav1.Duration{Duration: time.Minute}, Panic: true, Pretend: true,
+func TestGoldenConfig(t *testing.T) {
+	fault := Fault{After: 2, Delay: metav1.Duration{Duration: time.Minute}, Panic: true, Pretend: true,
 		Fail: &provisioner.Error{Code: "QuotaExceeded", Class: provisioner.OutOfResources, Message: "a message"}}
 	q := resource.MustParse
 	tiny := Size{CPU: q("500m"), Memory: q("512Mi"), EphemeralStorage: q("5Gi"), Pods: q("11")}
-	full := Knobs{Sizes: map[string]Size{"tiny": tiny},
-		ProviderID: None, NoNode: true, List: knob, Create: knob, Delete: knob}
+	full := Config{Sizes: map[string]Size{"tiny": tiny},
+		ProviderID: NoProviderID, NoNode: true, List: fault, Create: fault, Delete: fault}
 	golden.Complete(t, full)
 	golden.JSON(t, "knobs.json", &full)
-	if _, err := Read("testdata/golden/knobs.json"); err != nil {
+	if _, err := ReadConfig("testdata/golden/knobs.json"); err != nil {
 		t.Error(err)
 	}
 }
@@ -55,6 +55,6 @@ func TestGoldenKnobs(t *testing.T) {
 // Nodes carry these labels. An earlier release may have created some of them.
 func TestGoldenNodes(t *testing.T) {
 	golden.Equal(t, "nodes.txt", []byte(strings.Join([]string{
-		"label of the cluster: " + ClusterLabel, "label of the size: " + sizeLabel, "annotation: " + fakeAnnotation,
+		"label of the cluster: " + ClusterLabel, "label of the size: " + sizeLabel, "annotation: " + kwokAnnotation,
 	}, "\n")+"\n"))
 }

@@ -21,23 +21,24 @@ import (
 )
 
 const (
-	// ClusterLabel marks the nodes that were made here, with the name of their cluster.
+	// ClusterLabel marks the nodes of this provisioner. Its value is the name of the cluster.
 	ClusterLabel = "agent.ksctl.com/kwok-cluster"
-	// sizeLabel has the size that a machine was asked for with.
+	// sizeLabel holds the requested size of a machine.
 	sizeLabel = "agent.ksctl.com/kwok-size"
-	// fakeAnnotation is the one by which kwok knows the nodes that it plays.
-	fakeAnnotation = "kwok.x-k8s.io/node"
+	// kwokAnnotation marks the nodes that kwok simulates.
+	kwokAnnotation = "kwok.x-k8s.io/node"
 )
 
-// Provisioner makes and deletes fake nodes. It keeps nothing: the nodes are what there is.
+// Provisioner creates and deletes fake nodes. It has no state of its own but the machines without a
+// node: the nodes are the machines.
 type Provisioner struct {
 	Client kubernetes.Interface
 	Clock  clock.Clock
-	// Config is a file of knobs; "" is none.
-	Config string
-	// ProviderID of new nodes, unless the file says another.
+	// ConfigFile is the path of a Config as JSON; "" means none.
+	ConfigFile string
+	// ProviderID selects the provider ID of new nodes, unless the configuration file does.
 	ProviderID ProviderID
-	// InstanceType that new nodes say they are of; their size when it is "". k3s has it be "k3s".
+	// InstanceType is the instance type label of new nodes; "" means their size. k3s sets "k3s".
 	InstanceType string
 }
 
@@ -45,7 +46,7 @@ var _ provisioner.Runner = (*Provisioner)(nil)
 
 // Run implements provisioner.Runner.
 func (p *Provisioner) Run(ctx context.Context, r provisioner.Request) ([]provisioner.Worker, error) {
-	k, err := Read(p.Config)
+	k, err := ReadConfig(p.ConfigFile)
 	if err != nil {
 		return nil, err
 	}
@@ -57,55 +58,55 @@ func (p *Provisioner) Run(ctx context.Context, r provisioner.Request) ([]provisi
 	case provisioner.Delete:
 		return nil, p.delete(ctx, r, k.Delete)
 	}
-	return nil, &provisioner.Error{Code: "UnknownOperation", Class: provisioner.Other, Message: "no such operation: " + string(r.Operation)}
+	return nil, &provisioner.Error{Code: "UnknownOperation", Class: provisioner.Other, Message: "unsupported operation: " + string(r.Operation)}
 }
 
-// machine is what was made here.
+// machine is a fake machine.
 type machine struct {
 	index uint32
 	size  string
-	// node of it; nil: it has joined nothing.
+	// node is nil if the machine has not joined the cluster.
 	node *corev1.Node
 }
 
-// machines are those of a cluster, by their index; there may be several at one, if it was made
-// by hand.
+// machines returns the machines of a cluster, sorted by index. Several may have the same index if
+// somebody created a node by hand.
 func (p *Provisioner) machines(ctx context.Context, cluster provisioner.Cluster) ([]machine, error) {
 	list, err := p.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: ClusterLabel + "=" + cluster.Name})
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	name := regexp.MustCompile("^" + regexp.QuoteMeta(cluster.Name) + "-vm-wp-([0-9]+)-[a-z0-9]{5}$")
+	pattern := regexp.MustCompile("^" + regexp.QuoteMeta(cluster.Name) + "-vm-wp-([0-9]+)-[a-z0-9]{5}$")
 	var out []machine
 	for i := range list.Items {
 		node := &list.Items[i]
-		parts := name.FindStringSubmatch(node.Name)
+		parts := pattern.FindStringSubmatch(node.Name)
 		if parts == nil || node.DeletionTimestamp != nil {
 			continue
 		}
 		index, err := strconv.ParseUint(parts[1], 10, 32)
 		if err != nil {
-			continue // longer than any that is made here
+			continue // out of range: not a node of this provisioner
 		}
 		out = append(out, machine{uint32(index), node.Labels[sizeLabel], node})
 	}
-	lone, err := p.lone(cluster)
+	unjoined, err := p.readUnjoined(cluster)
 	if err != nil {
 		return nil, err
 	}
-	for index, size := range lone {
+	for index, size := range unjoined {
 		out = append(out, machine{index, size, nil})
 	}
 	slices.SortFunc(out, func(a, b machine) int { return int(int64(a.index) - int64(b.index)) })
 	return out, nil
 }
 
-func (p *Provisioner) list(ctx context.Context, cluster provisioner.Cluster, k Knobs) ([]provisioner.Worker, error) {
+func (p *Provisioner) list(ctx context.Context, cluster provisioner.Cluster, k Config) ([]provisioner.Worker, error) {
 	out := []provisioner.Worker{}
-	if done, err := k.List.goWrong(p.wait(ctx)); done {
+	if done, err := k.List.inject(p.sleeper(ctx)); done {
 		return out, err
 	}
-	if err := p.join(ctx, cluster, k); err != nil {
+	if err := p.joinMachines(ctx, cluster, k); err != nil {
 		return nil, err
 	}
 	machines, err := p.machines(ctx, cluster)
@@ -124,9 +125,9 @@ func (p *Provisioner) list(ctx context.Context, cluster provisioner.Cluster, k K
 	return out, nil
 }
 
-// create makes those machines that are missing, in the order of their index.
-func (p *Provisioner) create(ctx context.Context, r provisioner.Request, k Knobs) error {
-	size, err := k.size(r.Size)
+// create creates the missing machines, in the order of their index.
+func (p *Provisioner) create(ctx context.Context, r provisioner.Request, k Config) error {
+	size, err := k.findSize(r.Size)
 	if err != nil {
 		return err
 	}
@@ -141,16 +142,16 @@ func (p *Provisioner) create(ctx context.Context, r provisioner.Request, k Knobs
 		}
 		steps = append(steps, func() error {
 			if k.NoNode {
-				return p.keep(r.Cluster, index, r.Size)
+				return p.addUnjoined(r.Cluster, index, r.Size)
 			}
-			return p.newNode(ctx, r.Cluster, index, r.Size, size, k)
+			return p.createNode(ctx, r.Cluster, index, r.Size, size, k)
 		})
 	}
-	return p.do(ctx, steps, k.Create)
+	return p.runSteps(ctx, steps, k.Create)
 }
 
-func (p *Provisioner) newNode(ctx context.Context, cluster provisioner.Cluster, index uint32, sizeName string, size Size, k Knobs) error {
-	node := nodeOf(cluster, index, sizeName, size, cmp.Or(k.ProviderID, p.ProviderID))
+func (p *Provisioner) createNode(ctx context.Context, cluster provisioner.Cluster, index uint32, sizeName string, size Size, k Config) error {
+	node := newNodeObject(cluster, index, sizeName, size, cmp.Or(k.ProviderID, p.ProviderID))
 	node.Labels[corev1.LabelInstanceTypeStable] = cmp.Or(p.InstanceType, sizeName)
 	if _, err := p.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating node %s: %w", node.Name, err)
@@ -159,7 +160,7 @@ func (p *Provisioner) newNode(ctx context.Context, cluster provisioner.Cluster, 
 }
 
 // delete deletes machines from the end.
-func (p *Provisioner) delete(ctx context.Context, r provisioner.Request, knob Knob) error {
+func (p *Provisioner) delete(ctx context.Context, r provisioner.Request, fault Fault) error {
 	machines, err := p.machines(ctx, r.Cluster)
 	if err != nil {
 		return err
@@ -172,7 +173,7 @@ func (p *Provisioner) delete(ctx context.Context, r provisioner.Request, knob Kn
 		}
 		steps = append(steps, func() error {
 			if m.node == nil {
-				return p.forget(r.Cluster, m.index)
+				return p.removeUnjoined(r.Cluster, m.index)
 			}
 			err := p.Client.CoreV1().Nodes().Delete(ctx, m.node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &m.node.UID}})
 			if err != nil && !apierrors.IsNotFound(err) {
@@ -181,14 +182,15 @@ func (p *Provisioner) delete(ctx context.Context, r provisioner.Request, knob Kn
 			return nil
 		})
 	}
-	return p.do(ctx, steps, knob)
+	return p.runSteps(ctx, steps, fault)
 }
 
-// do takes steps, and goes wrong where a knob says. A knob goes wrong behind the last step, too.
-func (p *Provisioner) do(ctx context.Context, steps []func() error, knob Knob) error {
+// runSteps runs steps and injects a fault after fault.After of them, or after the last one if there
+// are fewer.
+func (p *Provisioner) runSteps(ctx context.Context, steps []func() error, fault Fault) error {
 	for i := 0; i <= len(steps); i++ {
-		if knob.turned() && i == min(knob.After, len(steps)) {
-			if done, err := knob.goWrong(p.wait(ctx)); done {
+		if fault.enabled() && i == min(fault.After, len(steps)) {
+			if done, err := fault.inject(p.sleeper(ctx)); done {
 				return err
 			}
 		}
@@ -202,7 +204,7 @@ func (p *Provisioner) do(ctx context.Context, steps []func() error, knob Knob) e
 	return nil
 }
 
-func (p *Provisioner) wait(ctx context.Context) func(time.Duration) error {
+func (p *Provisioner) sleeper(ctx context.Context) func(time.Duration) error {
 	return func(d time.Duration) error {
 		select {
 		case <-ctx.Done():
@@ -213,14 +215,14 @@ func (p *Provisioner) wait(ctx context.Context) func(time.Duration) error {
 	}
 }
 
-// nodeOf is a fake node, named as ksctl's machines name theirs.
-func nodeOf(cluster provisioner.Cluster, index uint32, sizeName string, size Size, id ProviderID) *corev1.Node {
-	name := cluster.WorkerName(index) + "-" + suffix()
+// newNodeObject returns a fake node with a name as ksctl's machines give to their nodes.
+func newNodeObject(cluster provisioner.Cluster, index uint32, sizeName string, size Size, id ProviderID) *corev1.Node {
+	name := cluster.WorkerName(index) + "-" + randomSuffix()
 	capacity := size.capacity()
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        name,
-			Annotations: map[string]string{fakeAnnotation: "fake", "node.alpha.kubernetes.io/ttl": "0"},
+			Annotations: map[string]string{kwokAnnotation: "fake", "node.alpha.kubernetes.io/ttl": "0"},
 			Labels: map[string]string{
 				ClusterLabel: cluster.Name, "type": "kwok",
 				corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: goruntime.GOARCH,
@@ -229,17 +231,17 @@ func nodeOf(cluster provisioner.Cluster, index uint32, sizeName string, size Siz
 		},
 		Status: corev1.NodeStatus{Capacity: capacity, Allocatable: allocatable(capacity)},
 	}
-	if id != None {
+	if id != NoProviderID {
 		node.Spec.ProviderID = "k3s://" + name
 	}
 	return node
 }
 
-// suffix is 5 random characters of a-z and 0-9.
-func suffix() string {
+// randomSuffix returns 5 random characters of a-z and 0-9.
+func randomSuffix() string {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
 	out := make([]byte, 5)
-	_, _ = rand.Read(out) // it never fails
+	_, _ = rand.Read(out) // crypto/rand.Read never fails
 	for i, b := range out {
 		out[i] = letters[int(b)%len(letters)]
 	}

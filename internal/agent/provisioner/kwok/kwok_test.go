@@ -22,21 +22,21 @@ import (
 
 var demo = provisioner.Cluster{Name: "demo"}
 
-func newProvisioner(t *testing.T, knobs string) *Provisioner {
+func newProvisioner(t *testing.T, config string) *Provisioner {
 	t.Helper()
-	p := &Provisioner{Client: fake.NewClientset(), Clock: clock.RealClock{}, Config: filepath.Join(t.TempDir(), "knobs.json")}
-	turn(t, p, knobs)
+	p := &Provisioner{Client: fake.NewClientset(), Clock: clock.RealClock{}, ConfigFile: filepath.Join(t.TempDir(), "knobs.json")}
+	writeConfig(t, p, config)
 	return p
 }
 
-// turn the knobs; "" is no file.
-func turn(t *testing.T, p *Provisioner, knobs string) {
+// writeConfig writes the configuration file; "" removes it.
+func writeConfig(t *testing.T, p *Provisioner, config string) {
 	t.Helper()
-	_ = os.Remove(p.Config)
-	if knobs == "" {
+	_ = os.Remove(p.ConfigFile)
+	if config == "" {
 		return
 	}
-	if err := os.WriteFile(p.Config, []byte(knobs), 0o600); err != nil {
+	if err := os.WriteFile(p.ConfigFile, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -49,7 +49,7 @@ func remove(from, desired uint32) provisioner.Request {
 	return provisioner.Request{Operation: provisioner.Delete, Cluster: demo, From: from, Desired: desired}
 }
 
-// indexes of the workers that there are.
+// indexes returns the indexes of all workers.
 func indexes(t *testing.T, p *Provisioner) string {
 	t.Helper()
 	workers, err := p.Run(t.Context(), provisioner.Request{Operation: provisioner.List, Cluster: demo})
@@ -63,7 +63,7 @@ func indexes(t *testing.T, p *Provisioner) string {
 	return strings.Join(out, " ")
 }
 
-func TestItMakesWhatIsMissingAndDeletesTheTail(t *testing.T) {
+func TestCreateFillsGapsAndDeleteTruncates(t *testing.T) {
 	p := newProvisioner(t, "")
 	for _, step := range []struct {
 		request provisioner.Request
@@ -87,10 +87,10 @@ func TestItMakesWhatIsMissingAndDeletesTheTail(t *testing.T) {
 	}
 }
 
-func TestOtherNodesAreLeftAlone(t *testing.T) {
+func TestForeignNodesAreIgnored(t *testing.T) {
 	p := newProvisioner(t, "")
 	for _, node := range []*corev1.Node{
-		{ObjectMeta: metav1.ObjectMeta{Name: "demo-vm-wp-0-abcde"}}, // not made here
+		{ObjectMeta: metav1.ObjectMeta{Name: "demo-vm-wp-0-abcde"}}, // not a node of this provisioner
 		{ObjectMeta: metav1.ObjectMeta{Name: "demo-vm-cp-0-abcde", Labels: map[string]string{ClusterLabel: "demo"}}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "other-vm-wp-0-abcde", Labels: map[string]string{ClusterLabel: "other"}}},
 	} {
@@ -99,7 +99,7 @@ func TestOtherNodesAreLeftAlone(t *testing.T) {
 		}
 	}
 	if got := indexes(t, p); got != "" {
-		t.Errorf("there are %s", got)
+		t.Errorf("listed %s", got)
 	}
 	if _, err := p.Run(t.Context(), remove(9, 0)); err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestOtherNodesAreLeftAlone(t *testing.T) {
 	}
 }
 
-func TestANode(t *testing.T) {
+func TestNodeFields(t *testing.T) {
 	for id, want := range map[string]string{"": "k3s://", `{"providerID":"none"}`: "", `{"providerID":"k3s"}`: "k3s://"} {
 		p := newProvisioner(t, id)
 		if _, err := p.Run(t.Context(), create(0, 1)); err != nil {
@@ -127,7 +127,7 @@ func TestANode(t *testing.T) {
 		if n.Spec.ProviderID != want || !regexp.MustCompile(`^demo-vm-wp-0-[a-z0-9]{5}$`).MatchString(n.Name) {
 			t.Errorf("%s with provider ID %q, want %q", n.Name, n.Spec.ProviderID, want)
 		}
-		if n.Labels[corev1.LabelInstanceTypeStable] != "medium" || n.Labels[corev1.LabelHostname] != n.Name || n.Labels["type"] != "kwok" || n.Annotations[fakeAnnotation] != "fake" {
+		if n.Labels[corev1.LabelInstanceTypeStable] != "medium" || n.Labels[corev1.LabelHostname] != n.Name || n.Labels["type"] != "kwok" || n.Annotations[kwokAnnotation] != "fake" {
 			t.Errorf("labels %v, annotations %v", n.Labels, n.Annotations)
 		}
 		if n.Status.Capacity.Cpu().String() != "2" || n.Status.Allocatable.Cpu().String() != "1900m" || n.Status.Allocatable.Pods().Value() != 110 {
@@ -150,7 +150,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-func TestKnobs(t *testing.T) {
+func TestFaults(t *testing.T) {
 	quota := `{"code":"Quota","class":"OutOfResources","message":"no more"}`
 	for name, c := range map[string]struct {
 		knobs   string
@@ -158,17 +158,17 @@ func TestKnobs(t *testing.T) {
 		want    string
 		err     string
 	}{
-		"fail":                     {`{"create":{"fail":` + quota + `}}`, create(2, 4), "0 1", "Quota: no more"},
-		"fail after one":           {`{"create":{"after":1,"fail":` + quota + `}}`, create(2, 4), "0 1 2", "Quota: no more"},
-		"fail after all":           {`{"create":{"after":9,"fail":` + quota + `}}`, create(2, 4), "0 1 2 3", "Quota: no more"},
-		"pretend":                  {`{"create":{"pretend":true}}`, create(2, 4), "0 1", ""},
-		"of another operation":     {`{"delete":{"pretend":true}}`, create(2, 4), "0 1 2 3", ""},
-		"delete fails":             {`{"delete":{"after":1,"fail":` + quota + `}}`, remove(2, 0), "0", "Quota: no more"},
-		"delete pretends":          {`{"delete":{"pretend":true}}`, remove(2, 0), "0 1", ""},
-		"delay":                    {`{"create":{"delay":"5s"}}`, create(2, 3), "0 1 2", ""},
-		"delay, then fail":         {`{"create":{"delay":"5s","fail":` + quota + `}}`, create(2, 3), "0 1", "Quota: no more"},
-		"a knob that there is not": {`{"crate":{}}`, create(2, 3), "0 1", "unknown field"},
-		"a provider ID of nobody":  {`{"providerID":"aws"}`, create(2, 3), "0 1", "want k3s or none"},
+		"fail":                  {`{"create":{"fail":` + quota + `}}`, create(2, 4), "0 1", "Quota: no more"},
+		"fail after one":        {`{"create":{"after":1,"fail":` + quota + `}}`, create(2, 4), "0 1 2", "Quota: no more"},
+		"fail after all":        {`{"create":{"after":9,"fail":` + quota + `}}`, create(2, 4), "0 1 2 3", "Quota: no more"},
+		"pretend":               {`{"create":{"pretend":true}}`, create(2, 4), "0 1", ""},
+		"fault of another verb": {`{"delete":{"pretend":true}}`, create(2, 4), "0 1 2 3", ""},
+		"delete fails":          {`{"delete":{"after":1,"fail":` + quota + `}}`, remove(2, 0), "0", "Quota: no more"},
+		"delete pretends":       {`{"delete":{"pretend":true}}`, remove(2, 0), "0 1", ""},
+		"delay":                 {`{"create":{"delay":"5s"}}`, create(2, 3), "0 1 2", ""},
+		"delay, then fail":      {`{"create":{"delay":"5s","fail":` + quota + `}}`, create(2, 3), "0 1", "Quota: no more"},
+		"unknown field":         {`{"crate":{}}`, create(2, 3), "0 1", "unknown field"},
+		"unknown provider ID":   {`{"providerID":"aws"}`, create(2, 3), "0 1", "want k3s or none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestKnobs(t *testing.T) {
 				if _, err := p.Run(t.Context(), create(0, 2)); err != nil {
 					t.Fatal(err)
 				}
-				turn(t, p, c.knobs)
+				writeConfig(t, p, c.knobs)
 				began := time.Now()
 				_, err := p.Run(t.Context(), c.request)
 				if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
@@ -185,33 +185,33 @@ func TestKnobs(t *testing.T) {
 				if took := time.Since(began); (took == 5*time.Second) != strings.Contains(c.knobs, "delay") {
 					t.Errorf("it took %s", took)
 				}
-				turn(t, p, "")
+				writeConfig(t, p, "")
 				if got := indexes(t, p); got != c.want {
-					t.Errorf("there are %q, want %q", got, c.want)
+					t.Errorf("listed %q, want %q", got, c.want)
 				}
 			})
 		})
 	}
 }
 
-func TestKnobsOfList(t *testing.T) {
+func TestListFaults(t *testing.T) {
 	p := newProvisioner(t, `{"list":{"pretend":true}}`)
 	if _, err := p.Run(t.Context(), create(0, 2)); err != nil {
 		t.Fatal(err)
 	}
 	if got := indexes(t, p); got != "" {
-		t.Errorf("there are %q", got)
+		t.Errorf("listed %q", got)
 	}
-	turn(t, p, `{"list":{"panic":true}}`)
+	writeConfig(t, p, `{"list":{"panic":true}}`)
 	func() {
 		defer func() {
 			if recover() == nil {
-				t.Error("it did not panic")
+				t.Error("List did not panic")
 			}
 		}()
 		indexes(t, p)
 	}()
-	turn(t, p, `{"create":{"delay":"1h"}}`)
+	writeConfig(t, p, `{"create":{"delay":"1h"}}`)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("it took too long")
 	cancel(why)
@@ -240,11 +240,11 @@ func TestMachinesWithoutANode(t *testing.T) {
 		{alone, create(0, 3), "0 1 2", 1},
 		{alone, create(0, 3), "0 1 2", 1},
 		{alone, remove(3, 2), "0 1", 1},
-		{"", create(0, 2), "0 1", 2}, // it joins late
+		{"", create(0, 2), "0 1", 2}, // the machine joins late
 		{alone, create(2, 3), "0 1 2", 2},
 		{alone, remove(3, 0), "", 0},
 	} {
-		turn(t, p, step.knobs)
+		writeConfig(t, p, step.knobs)
 		if _, err := p.Run(t.Context(), step.request); err != nil {
 			t.Fatal(err)
 		}

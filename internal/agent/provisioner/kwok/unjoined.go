@@ -11,19 +11,20 @@ import (
 	"github.com/ksctl/gitops/internal/agent/provisioner"
 )
 
-// Machines without a node are kept in a file beside that of the knobs: nothing else knows them.
+// Machines without a node are recorded in a file beside the configuration file, because no Node
+// object represents them.
 
-func (p *Provisioner) lonePath(cluster provisioner.Cluster) string {
-	return p.Config + "." + cluster.Name + ".machines"
+func (p *Provisioner) unjoinedPath(cluster provisioner.Cluster) string {
+	return p.ConfigFile + "." + cluster.Name + ".machines"
 }
 
-// lone are the sizes of the machines that have no node, by their place.
-func (p *Provisioner) lone(cluster provisioner.Cluster) (map[uint32]string, error) {
+// readUnjoined returns the sizes of the machines without a node, by index.
+func (p *Provisioner) readUnjoined(cluster provisioner.Cluster) (map[uint32]string, error) {
 	out := map[uint32]string{}
-	if p.Config == "" {
+	if p.ConfigFile == "" {
 		return out, nil
 	}
-	data, err := os.ReadFile(p.lonePath(cluster))
+	data, err := os.ReadFile(p.unjoinedPath(cluster))
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil
 	}
@@ -33,8 +34,8 @@ func (p *Provisioner) lone(cluster provisioner.Cluster) (map[uint32]string, erro
 	return out, err
 }
 
-func (p *Provisioner) change(cluster provisioner.Cluster, f func(map[uint32]string)) error {
-	all, err := p.lone(cluster)
+func (p *Provisioner) updateUnjoined(cluster provisioner.Cluster, f func(map[uint32]string)) error {
+	all, err := p.readUnjoined(cluster)
 	if err != nil {
 		return err
 	}
@@ -43,40 +44,41 @@ func (p *Provisioner) change(cluster provisioner.Cluster, f func(map[uint32]stri
 	if err != nil {
 		return err
 	}
-	path := p.lonePath(cluster)
+	path := p.unjoinedPath(cluster)
 	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
-		return fmt.Errorf("a machine without a node: %w", err)
+		return fmt.Errorf("recording a machine without a node: %w", err)
 	}
 	return os.Rename(path+".new", path)
 }
 
-// keep notes a machine without a node.
-func (p *Provisioner) keep(cluster provisioner.Cluster, index uint32, size string) error {
-	return p.change(cluster, func(all map[uint32]string) { all[index] = size })
+// addUnjoined records a machine without a node.
+func (p *Provisioner) addUnjoined(cluster provisioner.Cluster, index uint32, size string) error {
+	return p.updateUnjoined(cluster, func(all map[uint32]string) { all[index] = size })
 }
 
-func (p *Provisioner) forget(cluster provisioner.Cluster, index uint32) error {
-	return p.change(cluster, func(all map[uint32]string) { delete(all, index) })
+func (p *Provisioner) removeUnjoined(cluster provisioner.Cluster, index uint32) error {
+	return p.updateUnjoined(cluster, func(all map[uint32]string) { delete(all, index) })
 }
 
-// join gives machines that have none their node, unless the knob still keeps them from it.
-func (p *Provisioner) join(ctx context.Context, cluster provisioner.Cluster, k Knobs) error {
+// joinMachines creates the nodes of machines without one, unless the configuration still sets
+// NoNode.
+func (p *Provisioner) joinMachines(ctx context.Context, cluster provisioner.Cluster, k Config) error {
 	if k.NoNode {
 		return nil
 	}
-	lone, err := p.lone(cluster)
+	unjoined, err := p.readUnjoined(cluster)
 	if err != nil {
 		return err
 	}
-	for index, name := range lone {
-		size, err := k.size(name)
+	for index, name := range unjoined {
+		size, err := k.findSize(name)
 		if err != nil {
 			return err
 		}
-		if err := p.newNode(ctx, cluster, index, name, size, k); err != nil {
+		if err := p.createNode(ctx, cluster, index, name, size, k); err != nil {
 			return err
 		}
-		if err := p.forget(cluster, index); err != nil {
+		if err := p.removeUnjoined(cluster, index); err != nil {
 			return err
 		}
 	}

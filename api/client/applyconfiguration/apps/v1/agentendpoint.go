@@ -9,18 +9,19 @@ import (
 // AgentEndpointApplyConfiguration represents a declarative configuration of the AgentEndpoint type for use
 // with apply.
 //
-// AgentEndpoint is where ksctl's agent, or ours, answers over gRPC.
+// AgentEndpoint is the gRPC endpoint of ksctl's own agent, or of the agent of this project.
 type AgentEndpointApplyConfiguration struct {
-	// Address of the agent: <host>:<port>.
+	// Address of the agent, as <host>:<port>.
 	Address *string `json:"address,omitempty"`
-	// SecretRef names a Secret with what TLS needs: ca.crt, that the agent's certificate is
-	// verified against, and who we are: tls.crt and tls.key, or token, or both.
+	// SecretRef names a Secret with the TLS configuration: ca.crt, the certificate authority that
+	// verifies the agent's certificate, and the client credentials: tls.crt and tls.key, or token,
+	// or both.
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
-	// ServerName that the agent's certificate is for. The host of the address when unset.
+	// ServerName is the host name in the agent's certificate. Defaults to the host of the address.
 	ServerName *string `json:"serverName,omitempty"`
-	// Plaintext speaks without TLS, and says nothing of who we are: whoever listens sees
-	// what is sent, and whoever reaches the agent may use it. ksctl's own agent has nothing
-	// else.
+	// Plaintext connects without TLS and without client credentials: anyone on the network path can
+	// read the data, and anyone who can reach the agent can use it. ksctl's own agent supports
+	// nothing else.
 	Plaintext *bool `json:"plaintext,omitempty"`
 }
 

@@ -9,25 +9,27 @@ import (
 // ChartRepositoryApplyConfiguration represents a declarative configuration of the ChartRepository type for use
 // with apply.
 //
-// ChartRepository says how an install or a removal reaches one repository of charts.
-// The Secrets are in its namespace, and are read as its account.
+// ChartRepository configures the access of an install or a removal to a chart repository. The
+// Secrets are in the namespace of the install or removal, and are read with the permissions of its
+// service account.
 type ChartRepositoryApplyConfiguration struct {
-	// Repository as the stack writes it in helm.repository, or as a chart in the source
-	// does in its Chart.yaml.
+	// Repository is the URL of the repository, exactly as in helm.repository of the stack, or as in
+	// Chart.yaml of a chart in the source.
 	Repository *string `json:"repository,omitempty"`
-	// SecretRef names a Secret with username and password, or with bearerToken,
-	// or for oci:// of type kubernetes.io/dockerconfigjson. They are sent to the
-	// host of the repository only.
+	// SecretRef names a Secret with username and password, or with bearerToken, or for oci:// of
+	// type kubernetes.io/dockerconfigjson. The credentials are only sent to the host of the
+	// repository.
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
-	// CertSecretRef names a Secret with ca.crt, the authorities to trust instead of
-	// the system's, and tls.crt and tls.key, to show to the repository. Each is optional.
+	// CertSecretRef names a Secret with ca.crt, the certificate authorities to trust instead of the
+	// system's, and with tls.crt and tls.key, the client certificate for the repository. Each is
+	// optional.
 	CertSecretRef *meta.LocalObjectReference `json:"certSecretRef,omitempty"`
-	// PassCredentials sends the credentials to another host, too, when the index of an
-	// https:// repository says that a chart is there.
+	// PassCredentials also sends the credentials to other hosts, if the index of an https://
+	// repository lists a chart there.
 	PassCredentials *bool `json:"passCredentials,omitempty"`
-	// Insecure talks to an oci:// registry in plain HTTP.
+	// Insecure connects to an oci:// registry over plain HTTP.
 	Insecure *bool `json:"insecure,omitempty"`
-	// Verify refuses charts that nobody trusted has signed.
+	// Verify refuses charts without a signature of a trusted signer.
 	Verify *ChartVerificationApplyConfiguration `json:"verify,omitempty"`
 }
 

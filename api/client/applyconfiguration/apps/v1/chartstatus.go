@@ -5,9 +5,9 @@ package v1
 // ChartStatusApplyConfiguration represents a declarative configuration of the ChartStatus type for use
 // with apply.
 //
-// ChartStatus is which chart of a repository is used.
+// ChartStatus identifies the chart of a repository that is used.
 type ChartStatusApplyConfiguration struct {
-	// Repository that the chart came from.
+	// Repository of the chart.
 	Repository *string `json:"repository,omitempty"`
 	// Name of the chart.
 	Name *string `json:"name,omitempty"`

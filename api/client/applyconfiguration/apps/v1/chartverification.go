@@ -9,21 +9,21 @@ import (
 // ChartVerificationApplyConfiguration represents a declarative configuration of the ChartVerification type for use
 // with apply.
 //
-// ChartVerification says which signatures charts need.
+// ChartVerification specifies the signatures that charts require.
 type ChartVerificationApplyConfiguration struct {
-	// Provider is what charts are signed with: provenance (the .prov file that
-	// "helm package --sign" makes), or for oci:// cosign or notation.
+	// Provider is the kind of signature: provenance (the .prov file that "helm package --sign"
+	// creates), or for oci:// cosign or notation.
 	Provider *string `json:"provider,omitempty"`
-	// SecretRef names the Secret with who is trusted. For provenance each value is an
-	// OpenPGP public key, armored or not; for cosign entries *.pub are public keys; for
-	// notation there are trustpolicy.json and certificates, *.crt or *.pem.
+	// SecretRef names the Secret with the trusted keys. For provenance, each value is an OpenPGP
+	// public key, armored or not. For cosign, the entries *.pub are public keys. For notation, it
+	// has trustpolicy.json and certificates in *.crt or *.pem.
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
-	// TrustedRootSecretRef names a Secret with trusted_root.json: the authorities and
-	// logs that vouch for signatures of cosign without a key. Nothing is fetched from
-	// Sigstore's public instance.
+	// TrustedRootSecretRef names a Secret with trusted_root.json: the certificate authorities and
+	// transparency logs that verify keyless cosign signatures. Nothing is fetched from Sigstore's
+	// public instance.
 	TrustedRootSecretRef *meta.LocalObjectReference `json:"trustedRootSecretRef,omitempty"`
-	// MatchOIDCIdentity says who may sign with cosign without a key: whoever
-	// matches one of these.
+	// MatchOIDCIdentity lists the identities that are trusted for keyless cosign signatures. A
+	// signer must match one of them.
 	MatchOIDCIdentity []OIDCIdentityMatchApplyConfiguration `json:"matchOIDCIdentity,omitempty"`
 }
 

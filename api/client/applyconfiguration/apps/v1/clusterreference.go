@@ -9,8 +9,8 @@ package v1
 type ClusterReferenceApplyConfiguration struct {
 	// Name of the KsctlCluster.
 	Name *string `json:"name,omitempty"`
-	// Namespace of the KsctlCluster; that of the object when unset. Another one is refused
-	// when the controller runs with --no-cross-namespace-refs.
+	// Namespace of the KsctlCluster. Defaults to the namespace of the object with the reference.
+	// Another namespace is refused if the controller runs with --no-cross-namespace-refs.
 	Namespace *string `json:"namespace,omitempty"`
 }
 

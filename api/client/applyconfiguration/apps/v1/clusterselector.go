@@ -10,12 +10,15 @@ import (
 // ClusterSelectorApplyConfiguration represents a declarative configuration of the ClusterSelector type for use
 // with apply.
 //
-// ClusterSelector picks KsctlClusters of the namespace by their labels. An empty one picks all.
+// ClusterSelector selects KsctlClusters in the namespace by their labels. An empty selector selects
+// all of them.
 type ClusterSelectorApplyConfiguration struct {
 	metav1.LabelSelectorApplyConfiguration `json:""`
-	// MaxConcurrent is how many clusters take in a change at a time. 5 when unset.
+	// MaxConcurrent is the maximum number of clusters that apply a change at the same time.
+	// Defaults to 5.
 	MaxConcurrent *int32 `json:"maxConcurrent,omitempty"`
-	// OnFailure says whether a change goes to further clusters when one has failed. Stop when unset.
+	// OnFailure specifies whether a change is rolled out to more clusters after a cluster has
+	// failed. Defaults to Stop.
 	OnFailure *appsv1.FailurePolicy `json:"onFailure,omitempty"`
 }
 

@@ -7,11 +7,11 @@ package v1
 //
 // ClusterValue is one value that depends on the cluster.
 type ClusterValueApplyConfiguration struct {
-	// Path of the value, such as ingress.host. A dot in a key is written as \.
+	// Path of the value, such as ingress.host. A dot in a key is escaped with a backslash (\.).
 	Path *string `json:"path,omitempty"`
-	// Expr is a CEL expression over the KsctlCluster that gives the value: a text of up to 4 KiB, a
-	// number or a bool. It sees spec, of metadata name, namespace, labels and annotations, and of
-	// status facts and kubernetesVersion.
+	// Expr is a CEL expression that returns the value: a string of up to 4 KiB, a number or a bool.
+	// Its variables are fields of the KsctlCluster: spec; name, namespace, labels and annotations
+	// of metadata; facts and kubernetesVersion of status.
 	Expr *string `json:"expr,omitempty"`
 }
 

@@ -11,11 +11,12 @@ import (
 //
 // CommonStatus is the part of the status that every reconciled kind has.
 type CommonStatusApplyConfiguration struct {
-	// ObservedGeneration is the generation of the spec that this status answers.
+	// ObservedGeneration is the generation of the spec that this status describes.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// Conditions of the object: Ready, and Reconciling or Stalled while true.
+	// Conditions of the object: Ready, and Reconciling or Stalled while they are true.
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// LastHandledReconcileAt is the last reconcile.fluxcd.io/requestedAt that was answered.
+	// LastHandledReconcileAt is the last handled value of the annotation
+	// reconcile.fluxcd.io/requestedAt.
 	LastHandledReconcileAt *string `json:"lastHandledReconcileAt,omitempty"`
 }
 

@@ -9,21 +9,21 @@ import (
 // ComponentChoiceApplyConfiguration represents a declarative configuration of the ComponentChoice type for use
 // with apply.
 //
-// ComponentChoice is what one install wants of one component of the stack.
+// ComponentChoice configures one component of the stack for one install.
 type ComponentChoiceApplyConfiguration struct {
 	// Name of the component in the stack.
 	Name *string `json:"name,omitempty"`
-	// Version pins the component; the stack's default when unset.
+	// Version pins the version of the component. Defaults to the version in the stack.
 	Version *string `json:"version,omitempty"`
-	// Digest that the chart of that version must have, where it comes from a
-	// repository; that of the stack for the stack's own version when unset.
+	// Digest that the chart of this version must have, if the chart comes from a repository. For
+	// the version in the stack, it defaults to the digest in the stack.
 	Digest *string `json:"digest,omitempty"`
-	// Enabled is false to leave the component out; what it installed before is
-	// pruned. True when unset.
+	// Enabled is false to leave out the component. Objects of the component that are already
+	// installed are pruned. Defaults to true.
 	Enabled *bool `json:"enabled,omitempty"`
-	// Override changes what the component renders. Reserved keys: values (Helm
-	// values), images, replicas, patches (as in a kustomization). Every other
-	// key is a parameter that the component declares.
+	// Override changes what the component renders. Reserved keys are values (Helm values), images,
+	// replicas and patches (as in a kustomization). Every other key is a parameter that the
+	// component declares.
 	Override *apiextensionsv1.JSON `json:"override,omitempty"`
 }
 

@@ -5,24 +5,24 @@ package v1
 // ComponentStatusApplyConfiguration represents a declarative configuration of the ComponentStatus type for use
 // with apply.
 //
-// ComponentStatus is how one component is doing.
+// ComponentStatus is the observed state of one component.
 type ComponentStatusApplyConfiguration struct {
 	// Name of the component.
 	Name *string `json:"name,omitempty"`
 	// Version that is installed or being installed.
 	Version *string `json:"version,omitempty"`
-	// DependsOn are the components that it needs.
+	// DependsOn are the names of the components that this component depends on.
 	DependsOn []string `json:"dependsOn,omitempty"`
-	// Ready is true when every object of the component is.
+	// Ready is true if every object of the component is ready.
 	Ready *bool `json:"ready,omitempty"`
 	// Objects is the number of objects of the component.
 	Objects *int32 `json:"objects,omitempty"`
-	// Message says what the component waits for or what is wrong.
+	// Message states what the component waits for, or what is wrong.
 	Message *string `json:"message,omitempty"`
-	// Chart of a repository that the component was rendered from last.
+	// Chart is the repository chart that the component was last rendered from.
 	Chart *ChartStatusApplyConfiguration `json:"chart,omitempty"`
-	// ChartDependencies are the charts of repositories that the component's chart in the
-	// source depends on and does not bring in its folder charts/.
+	// ChartDependencies are the repository charts that the component's chart in the source depends
+	// on and does not contain in its folder charts/.
 	ChartDependencies []ChartStatusApplyConfiguration `json:"chartDependencies,omitempty"`
 }
 

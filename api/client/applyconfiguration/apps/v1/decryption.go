@@ -9,14 +9,14 @@ import (
 // DecryptionApplyConfiguration represents a declarative configuration of the Decryption type for use
 // with apply.
 //
-// Decryption says how files are decrypted that are encrypted in the source.
+// Decryption configures the decryption of encrypted files in the source.
 type DecryptionApplyConfiguration struct {
-	// Provider of the encryption: sops.
+	// Provider of the encryption. Must be sops.
 	Provider *string `json:"provider,omitempty"`
-	// SecretRef names a Secret of this namespace with keys, as Flux has them: private
-	// keys of age in *.agekey, of OpenPGP in *.asc, and credentials in sops.aws-kms,
-	// sops.azure-kv, sops.gcp-kms and sops.vault-token; Flux does not have those of
-	// Huawei Cloud in sops.hckms. A change of the Secret is noticed at once.
+	// SecretRef names a Secret in this namespace with the decryption keys, in the format of Flux:
+	// private age keys in *.agekey, private OpenPGP keys in *.asc, and credentials in sops.aws-kms,
+	// sops.azure-kv, sops.gcp-kms and sops.vault-token. Credentials of Huawei Cloud in sops.hckms
+	// are supported in addition to those of Flux. Changes to the Secret are detected immediately.
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 }
 

@@ -5,21 +5,21 @@ package v1
 // DependencyApplyConfiguration represents a declarative configuration of the Dependency type for use
 // with apply.
 //
-// Dependency is an object that must be ready before an install begins and
-// before it takes in a change. What is installed is kept as it is meanwhile.
+// Dependency is an object that must be ready before an install starts, and before it applies a
+// change. Until then nothing new is applied, and installed objects are kept as they were applied.
 type DependencyApplyConfiguration struct {
-	// APIVersion of the object; that of KsctlInstall when unset.
+	// APIVersion of the object. Defaults to that of KsctlInstall.
 	APIVersion *string `json:"apiVersion,omitempty"`
-	// Kind of the object; KsctlInstall when unset.
+	// Kind of the object. Defaults to KsctlInstall.
 	Kind *string `json:"kind,omitempty"`
 	// Name of the object.
 	Name *string `json:"name,omitempty"`
-	// Namespace of the object; that of the install when unset. Of a kind that
-	// lives in no namespace it must be unset.
+	// Namespace of the object. Defaults to the namespace of the install. Must be unset for
+	// cluster-scoped kinds.
 	Namespace *string `json:"namespace,omitempty"`
-	// ReadyExpr is a CEL expression over the object (self, and its apiVersion,
-	// kind, metadata, spec and status) that is true when it is ready, for kinds
-	// whose conditions do not tell.
+	// ReadyExpr is a CEL expression that is true if the object is ready, for kinds whose conditions
+	// do not report readiness. Its variables are self, the object, and the apiVersion, kind,
+	// metadata, spec and status of the object.
 	ReadyExpr *string `json:"readyExpr,omitempty"`
 }
 

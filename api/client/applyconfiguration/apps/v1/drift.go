@@ -9,11 +9,11 @@ import (
 // DriftApplyConfiguration represents a declarative configuration of the Drift type for use
 // with apply.
 //
-// Drift says how changes made by others are treated.
+// Drift specifies how changes by other clients are handled.
 type DriftApplyConfiguration struct {
-	// Mode is Correct (put it right), Warn (say it) or Ignore. Correct when unset.
+	// Mode is Correct (revert the changes), Warn (only report them) or Ignore. Defaults to Correct.
 	Mode *appsv1.DriftMode `json:"mode,omitempty"`
-	// Ignore names fields that belong to others.
+	// Ignore lists fields that other clients may change.
 	Ignore []IgnoreRuleApplyConfiguration `json:"ignore,omitempty"`
 }
 

@@ -5,18 +5,17 @@ package v1
 // GitRefApplyConfiguration represents a declarative configuration of the GitRef type for use
 // with apply.
 //
-// GitRef selects a commit. At most one of its fields is set; the branch main
-// when none is.
+// GitRef selects a commit. At most one field may be set. Defaults to the branch main.
 type GitRefApplyConfiguration struct {
-	// Branch whose head is followed.
+	// Branch selects the latest commit of a branch.
 	Branch *string `json:"branch,omitempty"`
-	// Tag that is taken. One that is moved is followed.
+	// Tag selects the commit of a tag. If the tag is moved, its new commit is used.
 	Tag *string `json:"tag,omitempty"`
-	// SemVer is a range, such as ">=1.2.0 <2.0.0" or "1.x": the tag with the
-	// highest version in it is taken. Tags are versions with or without a leading
-	// v; prereleases count only where the range names one, as in ">=1.2.0-0".
+	// SemVer is a range, such as ">=1.2.0 <2.0.0" or "1.x". It selects the tag with the highest
+	// version in the range. Tags are versions with or without a leading v. Prereleases only match a
+	// range that names one, as in ">=1.2.0-0".
 	SemVer *string `json:"semver,omitempty"`
-	// Commit that is taken, as a full SHA-1 or SHA-256.
+	// Commit is a full SHA-1 or SHA-256.
 	Commit *string `json:"commit,omitempty"`
 }
 

@@ -9,27 +9,25 @@ import (
 // GitSourceApplyConfiguration represents a declarative configuration of the GitSource type for use
 // with apply.
 //
-// GitSource is a repository that is served over HTTPS, HTTP or SSH.
+// GitSource is a Git repository that is served over HTTPS, HTTP or SSH.
 type GitSourceApplyConfiguration struct {
 	// URL of the repository, such as https://git.example.com/team/fleet.git or
 	// ssh://git@git.example.com/team/fleet.git.
 	URL *string `json:"url,omitempty"`
 	// Ref selects the commit.
 	Ref *GitRefApplyConfiguration `json:"ref,omitempty"`
-	// SecretRef names a Secret of this namespace with what opens the repository.
-	// For HTTPS: username and password, or bearerToken; ca.crt for a certificate
-	// authority of your own. For SSH: identity (the private key), password (of the
-	// key, if it has one) and known_hosts. A change of the Secret is noticed at once.
+	// SecretRef names a Secret in this namespace with the credentials of the repository. For HTTPS:
+	// username and password, or bearerToken; ca.crt for a private certificate authority. For SSH:
+	// identity (the private key), password (of the private key, if it has one) and known_hosts.
+	// Changes to the Secret are detected immediately.
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
-	// ProxySecretRef names a Secret of this namespace with the proxy to go
-	// through: address, and username and password if it asks for them. SSH goes
-	// through a SOCKS5 proxy only.
+	// ProxySecretRef names a Secret in this namespace with the proxy to use: address, and username
+	// and password if the proxy requires them. SSH only supports SOCKS5 proxies.
 	ProxySecretRef *meta.LocalObjectReference `json:"proxySecretRef,omitempty"`
-	// RecurseSubmodules takes the files of submodules too, and of theirs. They count
-	// towards the same limits. User, password and token are shown to the server of
-	// the URL only.
+	// RecurseSubmodules also fetches submodules, recursively. Their files count toward the same
+	// limits. Username, password and token are only sent to the server of the URL.
 	RecurseSubmodules *bool `json:"recurseSubmodules,omitempty"`
-	// Verify lets only commits through that somebody trusted has signed.
+	// Verify refuses commits without a signature of a trusted signer.
 	Verify *GitVerificationApplyConfiguration `json:"verify,omitempty"`
 }
 

@@ -10,13 +10,13 @@ import (
 // GitVerificationApplyConfiguration represents a declarative configuration of the GitVerification type for use
 // with apply.
 //
-// GitVerification says whose signatures a commit or a tag needs.
+// GitVerification specifies the signatures that a commit or tag requires.
 type GitVerificationApplyConfiguration struct {
-	// Mode is what has to be signed: HEAD (the commit), Tag, or TagAndHEAD. HEAD when unset.
+	// Mode specifies what must be signed: HEAD (the commit), Tag or TagAndHEAD. Defaults to HEAD.
 	Mode *appsv1.GitVerificationMode `json:"mode,omitempty"`
-	// SecretRef names a Secret of this namespace with the public keys that are
-	// trusted, under any names: armored OpenPGP keys, or lines with SSH public keys
-	// as in authorized_keys or allowed_signers.
+	// SecretRef names a Secret in this namespace with the trusted public keys, in entries with any
+	// name: armored OpenPGP keys, or lines with SSH public keys as in authorized_keys or
+	// allowed_signers.
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 }
 

@@ -5,19 +5,19 @@ package v1
 // GuardApplyConfiguration represents a declarative configuration of the Guard type for use
 // with apply.
 //
-// Guard bounds what a change of the source may delete. What is more is held
-// until its digest is approved with the annotation ksctl.com/approve. The
-// deletion of the install itself is not held.
+// Guard limits the deletions that a change of the source may cause. Deletions above a limit are
+// held until their digest is approved with the annotation ksctl.com/approve. The deletion of the
+// install itself is not limited.
 type GuardApplyConfiguration struct {
-	// MaxDeletes is how many objects may leave the stack at once. 50 when unset.
+	// MaxDeletes is the maximum number of objects that may leave the stack at once. Defaults to 50.
 	MaxDeletes *int32 `json:"maxDeletes,omitempty"`
-	// MaxDeletePercent is how much of the install may leave the stack at once, in
-	// percent of the objects that it had before the change: what comes in their place
-	// does not count. It counts when more than 10 objects leave. 50 when unset.
+	// MaxDeletePercent is the maximum percentage of the install's objects that may leave the stack
+	// at once. It refers to the objects before the change: objects that the change adds are not
+	// counted. It only applies if more than 10 objects leave. Defaults to 50.
 	MaxDeletePercent *int32 `json:"maxDeletePercent,omitempty"`
-	// ProtectKinds are kinds whose objects are never deleted: where they would be,
-	// also with the install, they are left without our label and marks.
-	// PersistentVolumeClaim when unset; an empty list protects none.
+	// ProtectKinds lists kinds whose objects are never deleted, not even with the install. Instead
+	// of a deletion, the controller's label and annotations are removed from them. Defaults to
+	// PersistentVolumeClaim. An empty list protects no kinds.
 	ProtectKinds []string `json:"protectKinds,omitempty"`
 }
 

@@ -5,12 +5,12 @@ package v1
 // IgnoreRuleApplyConfiguration represents a declarative configuration of the IgnoreRule type for use
 // with apply.
 //
-// IgnoreRule names fields that somebody else may change.
+// IgnoreRule lists fields that other clients may change.
 type IgnoreRuleApplyConfiguration struct {
-	// Target selects the objects; all of the install when unset.
+	// Target selects the objects. Defaults to all objects of the install.
 	Target *IgnoreTargetApplyConfiguration `json:"target,omitempty"`
-	// Paths are JSON pointers (RFC 6901). The field is sent when the object is
-	// created and left alone from then on.
+	// Paths are JSON pointers (RFC 6901) to the fields. They are set when the object is created,
+	// and are not changed after that.
 	Paths []string `json:"paths,omitempty"`
 }
 

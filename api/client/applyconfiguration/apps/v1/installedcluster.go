@@ -10,19 +10,22 @@ import (
 // InstalledClusterApplyConfiguration represents a declarative configuration of the InstalledCluster type for use
 // with apply.
 //
-// InstalledCluster is how one cluster stands that a clusterSelector picks, or picked.
+// InstalledCluster is the state of a stack on one cluster that a clusterSelector selects or has
+// selected.
 type InstalledClusterApplyConfiguration struct {
 	// Name of the KsctlCluster.
 	Name *string `json:"name,omitempty"`
-	// Install that was made for it.
+	// Install is the name of the install that is created for the cluster.
 	Install *string `json:"install,omitempty"`
-	// State is Ready, Updating, Failed, Unreachable, Waiting for its turn, or Removing.
+	// State is Ready, Updating, Failed, Unreachable, Waiting (for its turn in the rollout) or
+	// Removing.
 	State *appsv1.ClusterState `json:"state,omitempty"`
-	// Since is when it began to take in a change; set while it does.
+	// Since is the time at which the cluster started to apply the change. It is only set while the
+	// cluster applies it.
 	Since *metav1.Time `json:"since,omitempty"`
-	// Revision of the source that is applied there.
+	// Revision of the source that is applied to the cluster.
 	Revision *string `json:"revision,omitempty"`
-	// Message says more where it is not ready.
+	// Message explains why the cluster is not ready.
 	Message *string `json:"message,omitempty"`
 }
 

@@ -5,7 +5,7 @@ package v1
 // InstallRefApplyConfiguration represents a declarative configuration of the InstallRef type for use
 // with apply.
 //
-// InstallRef names a KsctlInstall of the same namespace.
+// InstallRef names a KsctlInstall in the same namespace.
 type InstallRefApplyConfiguration struct {
 	// Name of the install.
 	Name *string `json:"name,omitempty"`

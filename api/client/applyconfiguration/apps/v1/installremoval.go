@@ -9,22 +9,23 @@ import (
 // InstallRemovalApplyConfiguration represents a declarative configuration of the InstallRemoval type for use
 // with apply.
 //
-// InstallRemoval is how far an install followed a KsctlRemove that names it. What
-// that names is not installed from when this stands here, and until it is gone and a
-// retryInterval has passed.
+// InstallRemoval is a KsctlRemove that names the install, and the progress of the install with it.
+// While it is listed, the components that the KsctlRemove names are not installed. It is listed
+// until the KsctlRemove is deleted and the install's retryInterval has passed.
 type InstallRemovalApplyConfiguration struct {
-	// Name of the KsctlRemove, in the namespace of the install.
+	// Name of the KsctlRemove, which is in the namespace of the install.
 	Name *string `json:"name,omitempty"`
-	// UID of it.
+	// UID of the KsctlRemove.
 	UID *types.UID `json:"uid,omitempty"`
-	// Generation of it that is followed.
+	// Generation of the KsctlRemove that is carried out.
 	Generation *int64 `json:"generation,omitempty"`
-	// Components that it names; all when empty.
+	// Components that the KsctlRemove names. Empty means all.
 	Components []string `json:"components,omitempty"`
-	// Digest of the rehearsal that was taken up; until then nothing is deleted.
+	// Digest of the removal preview that the install has accepted. Nothing is deleted until it is
+	// set.
 	Digest *string `json:"digest,omitempty"`
-	// Kept are the objects that were asked to go and were left, and why; with many,
-	// the first of them.
+	// Kept are the objects whose removal was requested and that were kept, with the reason. If
+	// there are many, only the first ones are listed.
 	Kept []RemovalObjectApplyConfiguration `json:"kept,omitempty"`
 }
 

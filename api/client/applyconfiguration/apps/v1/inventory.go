@@ -5,20 +5,21 @@ package v1
 // InventoryApplyConfiguration represents a declarative configuration of the Inventory type for use
 // with apply.
 //
-// Inventory is what an owner manages: the entries of the chunks, each
-// overridden by the entry of the same id here.
+// Inventory lists the objects that an owner manages. It consists of the entries of the chunks and
+// of the entries here, which override entries of a chunk with the same id.
 type InventoryApplyConfiguration struct {
-	// Entries held here; more than 1,000 objects spill to chunks.
+	// Entries that are stored here. More than 1,000 objects are stored in chunks.
 	Entries []InventoryEntryApplyConfiguration `json:"entries,omitempty"`
-	// Chunks are the names of the KsctlInventory objects that hold the rest.
+	// Chunks are the names of the KsctlInventory objects that contain the other entries.
 	Chunks []string `json:"chunks,omitempty"`
-	// Removed are ids that the chunks still hold but that are gone.
+	// Removed are the ids of objects that are removed and are still listed in the chunks.
 	Removed []string `json:"removed,omitempty"`
-	// Settled is how many objects there were when everything that is wanted was sent
-	// last and no deletion was held: spec.guard.maxDeletePercent is of these.
+	// Settled is the number of objects when everything desired was last applied and no deletion was
+	// held. It is the base of spec.guard.maxDeletePercent.
 	Settled *int32 `json:"settled,omitempty"`
-	// SettledIDs is a hash of the ids that were wanted then: when exactly these are again,
-	// a change that was never complete is taken back, and the percentage is of all objects.
+	// SettledIDs is a hash of the ids that were desired when settled was recorded. If the desired
+	// ids are the same again, a change that was never completed is being reverted, and the base of
+	// the percentage is all existing objects.
 	SettledIDs *string `json:"settledIDs,omitempty"`
 }
 

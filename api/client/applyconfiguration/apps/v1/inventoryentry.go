@@ -10,29 +10,30 @@ import (
 // InventoryEntryApplyConfiguration represents a declarative configuration of the InventoryEntry type for use
 // with apply.
 //
-// InventoryEntry is one object that an owner manages. ID and version have the
-// form that Flux uses.
+// InventoryEntry is one object that an owner manages. ID and version have the same format as in
+// Flux.
 type InventoryEntryApplyConfiguration struct {
 	// ID is <namespace>_<name>_<group>_<kind>.
 	ID *string `json:"id,omitempty"`
 	// Version of the API that the object was applied with.
 	Version *string `json:"v,omitempty"`
-	// UID of the object, once it was applied.
+	// UID of the object. It is set once the object is applied.
 	UID *types.UID `json:"uid,omitempty"`
-	// Component that wants the object.
+	// Component that the object belongs to.
 	Component *string `json:"component,omitempty"`
 	// Wave of the component, counted from 0.
 	Wave *int32 `json:"wave,omitempty"`
 	// State of the object.
 	State *appsv1.EntryState `json:"state,omitempty"`
-	// Leaving is true once it was approved that the object goes.
+	// Leaving is true once the deletion of the object is approved.
 	Leaving *bool `json:"leaving,omitempty"`
-	// PreRemove is set for a Job that runs before anything is removed: its place
-	// among those of its wave, counted from 1.
+	// PreRemove is only set for a Job that runs before anything is removed. It is the position of
+	// the Job among those of its wave, counted from 1.
 	PreRemove *int32 `json:"preRemove,omitempty"`
 	// Hash of the desired object as last applied.
 	Hash *string `json:"hash,omitempty"`
-	// Baseline is a hash of the fields that we own, as the API server answered the last apply.
+	// Baseline is a hash of the fields that the controller owns, as returned by the API server for
+	// the last apply.
 	Baseline *string `json:"baseline,omitempty"`
 }
 

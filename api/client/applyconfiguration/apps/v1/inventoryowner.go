@@ -5,7 +5,7 @@ package v1
 // InventoryOwnerApplyConfiguration represents a declarative configuration of the InventoryOwner type for use
 // with apply.
 //
-// InventoryOwner names the object whose inventory a chunk belongs to.
+// InventoryOwner identifies the object that the inventory belongs to.
 type InventoryOwnerApplyConfiguration struct {
 	// Group of the owner's kind.
 	Group *string `json:"group,omitempty"`

@@ -5,9 +5,9 @@ package v1
 // KeepRuleApplyConfiguration represents a declarative configuration of the KeepRule type for use
 // with apply.
 //
-// KeepRule selects objects that a removal leaves. Fields that are unset select any.
+// KeepRule selects objects that a removal keeps. Unset fields match everything.
 type KeepRuleApplyConfiguration struct {
-	// Group of the kind; the group of Pods, ConfigMaps and PersistentVolumeClaims is "".
+	// Group of the objects. The group of Pods, ConfigMaps and PersistentVolumeClaims is "".
 	Group *string `json:"group,omitempty"`
 	// Kind of the objects.
 	Kind *string `json:"kind,omitempty"`

@@ -11,70 +11,72 @@ import (
 // KsctlInstallSpecApplyConfiguration represents a declarative configuration of the KsctlInstallSpec type for use
 // with apply.
 //
-// KsctlInstallSpec is the wish for one stack on one cluster.
+// KsctlInstallSpec is the desired state of one stack on one cluster.
 type KsctlInstallSpecApplyConfiguration struct {
 	ScheduleApplyConfiguration `json:""`
-	// The cluster that the stack is installed to. It is not changed while something is installed.
+	// TargetCluster is the cluster that the stack is installed on. It cannot be changed while
+	// objects are installed.
 	TargetClusterApplyConfiguration `json:""`
-	// ClusterSelector installs to every KsctlCluster of the namespace that it picks: there is
-	// an install for each, which goes when the cluster is not picked any more.
+	// ClusterSelector installs the stack on every selected KsctlCluster in the namespace. A
+	// KsctlInstall is created for each of them. It is deleted when its cluster is no longer
+	// selected.
 	ClusterSelector *ClusterSelectorApplyConfiguration `json:"clusterSelector,omitempty"`
-	// SourceRef names the source that holds the stack.
+	// SourceRef names the source that contains the stack.
 	SourceRef *SourceRefApplyConfiguration `json:"sourceRef,omitempty"`
-	// Path is the folder in the source that holds stack.yaml, or
-	// <stack>/stack.yaml. The root of the source when unset.
+	// Path is the folder in the source that contains stack.yaml or <stack>/stack.yaml. Defaults to
+	// the root of the source.
 	Path *string `json:"path,omitempty"`
 	// Stack is the name of the stack.
 	Stack *string `json:"stack,omitempty"`
-	// StackVersion, when set, must be exactly the version that the stack in the
-	// source declares.
+	// StackVersion must be exactly the version that the stack in the source declares, if it is set.
 	StackVersion *string `json:"stackVersion,omitempty"`
-	// Parameters are the stack-wide choices that the stack declares.
+	// Parameters are the values of stack-wide parameters that the stack declares.
 	Parameters *apiextensionsv1.JSON `json:"parameters,omitempty"`
-	// Components are the choices for single components. All are optional.
+	// Components configures individual components. Components that are not listed use the defaults
+	// of the stack.
 	Components []ComponentChoiceApplyConfiguration `json:"components,omitempty"`
-	// Strict makes an unknown key in an override an error where no schema says
-	// what is known. Otherwise it is a warning.
+	// Strict makes an unknown key in an override an error if no schema defines the known keys.
+	// Otherwise an unknown key is a warning.
 	Strict *bool `json:"strict,omitempty"`
-	// ValuesFrom takes values from ConfigMaps and Secrets, which are watched.
-	// Precedence: stack defaults < valuesFrom < parameters < component override.
+	// ValuesFrom reads values from ConfigMaps and Secrets, which are watched, and from the
+	// KsctlCluster. Precedence: stack defaults < valuesFrom < parameters < component override.
 	ValuesFrom []ValuesReferenceApplyConfiguration `json:"valuesFrom,omitempty"`
-	// Charts says how to reach repositories that charts of the stack come from.
-	// One that is not listed is asked without credentials.
+	// Charts configures the access to chart repositories of the stack. Repositories that are not
+	// listed are accessed without credentials.
 	Charts []ChartRepositoryApplyConfiguration `json:"charts,omitempty"`
-	// Decryption says how files of the source, and values of valuesFrom, are decrypted that
-	// are encrypted with SOPS. Without it they are refused.
+	// Decryption configures the decryption of SOPS-encrypted files in the source and values in
+	// valuesFrom. Encrypted files and values are refused if it is unset.
 	Decryption *DecryptionApplyConfiguration `json:"decryption,omitempty"`
-	// ServiceAccountName is the account in the install's namespace whose rights
-	// are used for every request to this cluster. The controller's
-	// --default-service-account when unset.
+	// ServiceAccountName is the service account in the install's namespace whose permissions are
+	// used for every request to this cluster. Defaults to the controller's
+	// --default-service-account.
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
-	// TargetNamespace is where namespaced objects go that name no namespace and
-	// whose component names none. The install's namespace when unset.
+	// TargetNamespace is the namespace of namespaced objects if neither they nor their component
+	// specify one. Defaults to the namespace of the install.
 	TargetNamespace *string `json:"targetNamespace,omitempty"`
-	// DependsOn are objects that must be ready before this install begins. An
-	// install that others depend on is removed after them.
+	// DependsOn lists objects that must be ready before this install starts. An install is removed
+	// after the installs that depend on it.
 	DependsOn []DependencyApplyConfiguration `json:"dependsOn,omitempty"`
-	// TakeOver names an install of this namespace whose objects this one takes over:
-	// what it wants of them is handed over when that one no longer wants it, or is
-	// deleted. So an install is renamed.
+	// TakeOver names an install in this namespace whose objects this install takes over. The
+	// objects that this install needs are handed over when the other install no longer needs them,
+	// or is deleted. Use it to rename an install.
 	TakeOver *TakeOverApplyConfiguration `json:"takeOver,omitempty"`
-	// Drift says how changes made by others are treated.
+	// Drift specifies how changes by other clients are handled.
 	Drift *DriftApplyConfiguration `json:"drift,omitempty"`
-	// Adopt says which existing objects may be taken over. Unowned when unset.
+	// Adopt specifies which existing objects may be adopted. Defaults to Unowned.
 	Adopt *appsv1.AdoptMode `json:"adopt,omitempty"`
-	// Prune removes objects that left the stack. True when unset.
+	// Prune removes objects that have left the stack. Defaults to true.
 	Prune *bool `json:"prune,omitempty"`
-	// Guard bounds what a change of the source may delete.
+	// Guard limits the deletions that a change of the source may cause.
 	Guard *GuardApplyConfiguration `json:"guard,omitempty"`
-	// DeletionPolicy says what becomes of the objects when the install is deleted.
-	// Delete when unset.
+	// DeletionPolicy specifies what happens to the objects when the install is deleted. Defaults to
+	// Delete.
 	DeletionPolicy *appsv1.DeletionPolicy `json:"deletionPolicy,omitempty"`
-	// Publish offers what the stack renders to as an ExternalArtifact of Flux.
-	// Nothing is published when unset, and what was is taken back.
+	// Publish publishes the rendered stack as an ExternalArtifact of Flux. If it is unset, nothing
+	// is published, and a published artifact is deleted.
 	Publish *PublishApplyConfiguration `json:"publish,omitempty"`
-	// Force recreates an object when a change touches an immutable field, unless
-	// guard.protectKinds or the annotation ksctl.com/prevent-deletion forbids to delete it.
+	// Force recreates an object if a change affects an immutable field, unless guard.protectKinds
+	// or the annotation ksctl.com/prevent-deletion forbids its deletion.
 	Force *bool `json:"force,omitempty"`
 }
 

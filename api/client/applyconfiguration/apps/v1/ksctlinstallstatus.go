@@ -9,36 +9,36 @@ import (
 // KsctlInstallStatusApplyConfiguration represents a declarative configuration of the KsctlInstallStatus type for use
 // with apply.
 //
-// KsctlInstallStatus is what was seen of one install.
+// KsctlInstallStatus is the observed state of an install.
 type KsctlInstallStatusApplyConfiguration struct {
 	CommonStatusApplyConfiguration `json:""`
-	// LastAttemptedRevision is the source's revision that was tried last.
+	// LastAttemptedRevision is the last revision of the source that was attempted.
 	LastAttemptedRevision *string `json:"lastAttemptedRevision,omitempty"`
-	// LastAppliedRevision is the source's revision that is applied and was ready; with
-	// spec.publish.mode Only the one that was published.
+	// LastAppliedRevision is the last revision of the source that was applied and became ready. If
+	// spec.publish.mode is Only, it is the last revision that was published.
 	LastAppliedRevision *string `json:"lastAppliedRevision,omitempty"`
-	// Artifact is what an install that was made for a cluster took in last: it keeps to that
-	// until it may take in another one.
+	// Artifact is the artifact that an install of one cluster of a clusterSelector applied last.
+	// The install keeps using it until the rollout releases another artifact to it.
 	Artifact *TakenArtifactApplyConfiguration `json:"artifact,omitempty"`
-	// StackVersion is the version of the stack that was tried last.
+	// StackVersion is the last version of the stack that was attempted.
 	StackVersion *string `json:"stackVersion,omitempty"`
-	// Components in their order.
+	// Components are the states of the components, in the order in which they are applied.
 	Components []ComponentStatusApplyConfiguration `json:"components,omitempty"`
-	// Inventory is what the install owns.
+	// Inventory lists the objects that the install owns.
 	Inventory *InventoryApplyConfiguration `json:"inventory,omitempty"`
-	// Cluster that has what is in the inventory: <namespace>.<name> of a KsctlCluster, or
-	// secret:<namespace>.<name> of a Secret with a kubeconfig, with :<key> where a key is named. That which the controller
-	// runs in when unset.
+	// Cluster is the cluster with the objects in the inventory: <namespace>.<name> of a
+	// KsctlCluster, or secret:<namespace>.<name> of a Secret with a kubeconfig, followed by :<key>
+	// if a key is specified. Unset for the cluster that the controller runs in.
 	Cluster *string `json:"cluster,omitempty"`
-	// ClusterUID is the uid of that cluster's namespace kube-system, by which it is told from
-	// another one that is reached in its place; unset when it may not be read.
+	// ClusterUID is the UID of the namespace kube-system of the cluster in status.cluster. It is
+	// used to detect if another cluster is reached instead. Unset if the namespace cannot be read.
 	ClusterUID *string `json:"clusterUID,omitempty"`
-	// Clusters are those that spec.clusterSelector picks, and those that it picked and that are
-	// not rid of the stack yet.
+	// Clusters are the clusters that spec.clusterSelector selects, and those that it selected
+	// before and that still have objects of the stack.
 	Clusters []InstalledClusterApplyConfiguration `json:"clusters,omitempty"`
-	// Removals are the KsctlRemoves that the install follows.
+	// Removals are the KsctlRemoves that the install takes into account.
 	Removals []InstallRemovalApplyConfiguration `json:"removals,omitempty"`
-	// Warnings of the last render, at most 10.
+	// Warnings of the last render. At most 10 are listed.
 	Warnings []string `json:"warnings,omitempty"`
 }
 

@@ -11,8 +11,8 @@ import (
 // KsctlInventoryApplyConfiguration represents a declarative configuration of the KsctlInventory type for use
 // with apply.
 //
-// KsctlInventory is a part of the inventory of an owner with many objects. It
-// outlives its owner until everything that it lists is gone.
+// KsctlInventory is a part of the inventory of an owner with many objects. It is kept until
+// everything that it lists is removed, even if its owner is already deleted.
 type KsctlInventoryApplyConfiguration struct {
 	metav1.TypeMetaApplyConfiguration    `json:""`
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

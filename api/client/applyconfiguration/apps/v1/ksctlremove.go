@@ -11,7 +11,7 @@ import (
 // KsctlRemoveApplyConfiguration represents a declarative configuration of the KsctlRemove type for use
 // with apply.
 //
-// KsctlRemove takes away what was installed, and keeps it away while it exists.
+// KsctlRemove removes installed objects, and keeps them removed while it exists.
 type KsctlRemoveApplyConfiguration struct {
 	metav1.TypeMetaApplyConfiguration    `json:""`
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

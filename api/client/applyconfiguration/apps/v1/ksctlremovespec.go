@@ -11,53 +11,52 @@ import (
 // KsctlRemoveSpecApplyConfiguration represents a declarative configuration of the KsctlRemoveSpec type for use
 // with apply.
 //
-// KsctlRemoveSpec says what is to be gone. It is named in one of two forms: by
-// the install that owns it, or by the stack that something else installed.
+// KsctlRemoveSpec specifies the objects to remove, in one of two forms: by the install that owns
+// them, or by the stack that another tool installed.
 type KsctlRemoveSpecApplyConfiguration struct {
 	ScheduleApplyConfiguration `json:""`
-	// The cluster that the stack of sourceRef is removed from.
+	// TargetCluster is the cluster that the stack of sourceRef is removed from.
 	TargetClusterApplyConfiguration `json:""`
-	// InstallRef names the install of this namespace whose objects are to go. While
-	// the KsctlRemove exists they stay away; when it is deleted, the install brings
-	// them back after its retryInterval.
+	// InstallRef names the install in this namespace whose objects are removed. They stay removed
+	// while the KsctlRemove exists. After it is deleted, the install creates them again after its
+	// retryInterval.
 	InstallRef *InstallRefApplyConfiguration `json:"installRef,omitempty"`
-	// SourceRef names the source of a stack that something else installed: the
-	// ksctl command line, kubectl or Helm. The stack tells what to look for.
+	// SourceRef names the source of a stack that another tool installed: the ksctl command line,
+	// kubectl or Helm. The stack defines the objects to look for.
 	SourceRef *SourceRefApplyConfiguration `json:"sourceRef,omitempty"`
-	// Path is the folder in the source that holds stack.yaml, or
-	// <stack>/stack.yaml. The root of the source when unset.
+	// Path is the folder in the source that contains stack.yaml or <stack>/stack.yaml. Defaults to
+	// the root of the source.
 	Path *string `json:"path,omitempty"`
 	// Stack is the name of the stack.
 	Stack *string `json:"stack,omitempty"`
-	// StackVersion, when set, must be exactly the version that the stack in the
-	// source declares.
+	// StackVersion must be exactly the version that the stack in the source declares, if it is set.
 	StackVersion *string `json:"stackVersion,omitempty"`
-	// Parameters are the stack-wide choices that it was installed with.
+	// Parameters are the values of stack-wide parameters that the stack was installed with.
 	Parameters *apiextensionsv1.JSON `json:"parameters,omitempty"`
-	// Choices are those for single components that it was installed with.
+	// Choices are the configurations of individual components that the stack was installed with.
 	Choices []ComponentChoiceApplyConfiguration `json:"choices,omitempty"`
-	// Charts says how to reach repositories that charts of the stack come from. One
-	// that is not listed is asked without credentials.
+	// Charts configures the access to chart repositories of the stack. Repositories that are not
+	// listed are accessed without credentials.
 	Charts []ChartRepositoryApplyConfiguration `json:"charts,omitempty"`
-	// Decryption says how files of the source are decrypted that are encrypted with SOPS.
+	// Decryption configures the decryption of SOPS-encrypted files in the source.
 	Decryption *DecryptionApplyConfiguration `json:"decryption,omitempty"`
-	// TargetNamespace is where objects of the stack are looked for that name no
-	// namespace and whose component names none. That of the KsctlRemove when unset.
+	// TargetNamespace is the namespace of the stack's namespaced objects if neither they nor their
+	// component specify one. Defaults to the namespace of the KsctlRemove.
 	TargetNamespace *string `json:"targetNamespace,omitempty"`
-	// ServiceAccountName is the account in this namespace whose rights are used for
-	// every request to this cluster. The controller's --default-service-account when unset.
+	// ServiceAccountName is the service account in this namespace whose permissions are used for
+	// every request to this cluster. Defaults to the controller's --default-service-account.
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
-	// Components to remove; all when empty.
+	// Components to remove. Empty means all.
 	Components []string `json:"components,omitempty"`
-	// Keep selects objects that are left, without our label and marks. All of kind
-	// PersistentVolumeClaim when unset; an empty list keeps none.
+	// Keep selects objects that are kept. The controller's label and annotations are removed from
+	// them. Defaults to all objects of kind PersistentVolumeClaim. An empty list keeps no objects.
 	Keep []KeepRuleApplyConfiguration `json:"keep,omitempty"`
-	// CustomResources says what becomes of a definition that has objects which the
-	// stack did not bring: it is left until they are gone (Refuse), or deleted with
-	// all of them (Delete). Refuse when unset.
+	// CustomResources specifies what happens to a CustomResourceDefinition with objects that the
+	// stack did not create: it is kept until they are deleted (Refuse), or deleted with all of its
+	// objects (Delete). Defaults to Refuse.
 	CustomResources *appsv1.CustomResourcesPolicy `json:"customResources,omitempty"`
-	// ApprovedDigest is that of status.removal, for the form with sourceRef: what it
-	// lists is removed once it stands here.
+	// ApprovedDigest is the digest of status.removal that is approved, in the form with sourceRef.
+	// The objects that status.removal lists are removed once both digests are equal.
 	ApprovedDigest *string `json:"approvedDigest,omitempty"`
 }
 

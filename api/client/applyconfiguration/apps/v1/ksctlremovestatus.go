@@ -9,24 +9,27 @@ import (
 // KsctlRemoveStatusApplyConfiguration represents a declarative configuration of the KsctlRemoveStatus type for use
 // with apply.
 //
-// KsctlRemoveStatus is how far a removal came.
+// KsctlRemoveStatus is the observed state of a removal.
 type KsctlRemoveStatusApplyConfiguration struct {
 	CommonStatusApplyConfiguration `json:""`
-	// LastAttemptedRevision is the source's revision that was looked at last.
+	// LastAttemptedRevision is the last revision of the source that was attempted.
 	LastAttemptedRevision *string `json:"lastAttemptedRevision,omitempty"`
-	// Removal is the rehearsal.
+	// Removal is the preview of the removal.
 	Removal *RemovalApplyConfiguration `json:"removal,omitempty"`
-	// Removed is how many objects were seen to be gone.
+	// Removed is the number of objects that are confirmed to be removed.
 	Removed *int32 `json:"removed,omitempty"`
-	// Left is how many objects are still there, those that are kept among them.
+	// Left is the number of objects that still exist, including kept objects.
 	Left *int32 `json:"left,omitempty"`
-	// Remaining are objects that are still there, and why; with many, the first of them.
+	// Remaining are objects that still exist, with the reason. If there are many, only the first
+	// ones are listed.
 	Remaining []RemovalObjectApplyConfiguration `json:"remaining,omitempty"`
-	// Inventory is what is removed in the form with sourceRef.
+	// Inventory lists the objects to remove, in the form with sourceRef.
 	Inventory *InventoryApplyConfiguration `json:"inventory,omitempty"`
-	// Cluster that has what is in the inventory, as in a KsctlInstall.
+	// Cluster is the cluster with the objects in the inventory, in the same format as in a
+	// KsctlInstall.
 	Cluster *string `json:"cluster,omitempty"`
-	// ClusterUID is the uid of that cluster's namespace kube-system, as in a KsctlInstall.
+	// ClusterUID is the UID of the namespace kube-system of the cluster in status.cluster, as in a
+	// KsctlInstall.
 	ClusterUID *string `json:"clusterUID,omitempty"`
 }
 

@@ -9,22 +9,21 @@ import (
 // KsctlSourceSpecApplyConfiguration represents a declarative configuration of the KsctlSourceSpec type for use
 // with apply.
 //
-// KsctlSourceSpec says what to fetch.
+// KsctlSourceSpec specifies what to fetch.
 type KsctlSourceSpecApplyConfiguration struct {
 	ScheduleApplyConfiguration `json:""`
-	// Git is the repository to fetch from.
+	// Git is the Git repository to fetch.
 	Git *GitSourceApplyConfiguration `json:"git,omitempty"`
-	// OCI is the repository of a registry to fetch from.
+	// OCI is the OCI repository to fetch.
 	OCI *OCISourceApplyConfiguration `json:"oci,omitempty"`
-	// Ignore are patterns, one a line as in .gitignore, of files to leave out of
-	// the artifact. They come after those of files named .sourceignore in the source,
-	// and the last one that fits counts. Changes of files that are left out change
-	// nothing but the revision.
+	// Ignore lists patterns of files to exclude from the artifact, one per line as in .gitignore.
+	// They are evaluated after the patterns of .sourceignore files in the source. The last matching
+	// pattern decides. Changes of excluded files only change the revision.
 	Ignore *string `json:"ignore,omitempty"`
-	// Webhook has a push start a look at once, where the controller receives
-	// pushes (--webhook-addr). The path to send to is in status.webhookPath.
+	// Webhook triggers an immediate fetch on a push, if the controller receives webhooks
+	// (--webhook-addr). The path of the webhook is in status.webhookPath.
 	Webhook *SourceWebhookApplyConfiguration `json:"webhook,omitempty"`
-	// CommitStatus writes how installs of the source stand to the commits of the
+	// CommitStatus reports the state of the source's installs as statuses of the commits of the
 	// repository.
 	CommitStatus *SourceCommitStatusApplyConfiguration `json:"commitStatus,omitempty"`
 }

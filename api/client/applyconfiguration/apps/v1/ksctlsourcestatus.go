@@ -11,19 +11,19 @@ import (
 // KsctlSourceStatusApplyConfiguration represents a declarative configuration of the KsctlSourceStatus type for use
 // with apply.
 //
-// KsctlSourceStatus is what was fetched.
+// KsctlSourceStatus is the observed state of a source.
 type KsctlSourceStatusApplyConfiguration struct {
 	CommonStatusApplyConfiguration `json:""`
-	// Artifact is the last tree that was fetched, in the form that Flux sources use.
+	// Artifact is the last artifact that was fetched, in the same format as in Flux sources.
 	Artifact *meta.Artifact `json:"artifact,omitempty"`
-	// SourceVerificationMode is what was verified of the artifact, by the keys that
-	// were in the Secret then: HEAD, Tag or TagAndHEAD of Git, or cosign or notation.
+	// SourceVerificationMode is what was verified for the artifact, with the keys in the Secret at
+	// that time: HEAD, Tag or TagAndHEAD for Git, or cosign or notation.
 	SourceVerificationMode *appsv1.GitVerificationMode `json:"sourceVerificationMode,omitempty"`
-	// ObservedContent identifies what made the artifact, beside its revision: what
-	// is ignored, and how and by which version of the Secret it was verified.
+	// ObservedContent identifies the inputs of the artifact other than its revision: the ignore
+	// patterns, the kind of verification and the version of the Secret that it was verified with.
 	ObservedContent *string `json:"observedContent,omitempty"`
-	// WebhookPath is where pushes are received, on the host that leads to
-	// --webhook-addr: /hook/ and a digest that follows from the token.
+	// WebhookPath is the path for webhook requests, on the host that routes to --webhook-addr:
+	// /hook/ followed by a digest that is derived from the token.
 	WebhookPath *string `json:"webhookPath,omitempty"`
 }
 

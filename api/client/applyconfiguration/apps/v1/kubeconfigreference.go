@@ -5,9 +5,9 @@ package v1
 // KubeConfigReferenceApplyConfiguration represents a declarative configuration of the KubeConfigReference type for use
 // with apply.
 //
-// KubeConfigReference names a kubeconfig, as Flux does.
+// KubeConfigReference names a kubeconfig, in the same format as in Flux.
 type KubeConfigReferenceApplyConfiguration struct {
-	// SecretRef names a Secret of this namespace with a kubeconfig.
+	// SecretRef names a Secret in this namespace with a kubeconfig.
 	SecretRef *SecretKeyReferenceApplyConfiguration `json:"secretRef,omitempty"`
 }
 

@@ -5,9 +5,9 @@ package v1
 // OCILayerSelectorApplyConfiguration represents a declarative configuration of the OCILayerSelector type for use
 // with apply.
 //
-// OCILayerSelector chooses the layer that holds the files.
+// OCILayerSelector selects the layer that contains the files.
 type OCILayerSelectorApplyConfiguration struct {
-	// MediaType of the layer. The first layer of that type is taken.
+	// MediaType of the layer. The first layer of this type is used.
 	MediaType *string `json:"mediaType,omitempty"`
 }
 

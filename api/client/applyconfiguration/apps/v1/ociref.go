@@ -5,14 +5,13 @@ package v1
 // OCIRefApplyConfiguration represents a declarative configuration of the OCIRef type for use
 // with apply.
 //
-// OCIRef selects an artifact. At most one of its fields is set; the tag latest
-// when none is.
+// OCIRef selects an artifact. At most one field may be set. Defaults to the tag latest.
 type OCIRefApplyConfiguration struct {
-	// Tag that is followed.
+	// Tag selects the artifact of a tag. If the tag is moved, its new artifact is used.
 	Tag *string `json:"tag,omitempty"`
-	// SemVer is a range, such as ">=1.2.0 <2.0.0" or "1.x": the tag with the
-	// highest version in it is taken. Tags are versions with or without a leading
-	// v; prereleases count only where the range names one, as in ">=1.2.0-0".
+	// SemVer is a range, such as ">=1.2.0 <2.0.0" or "1.x". It selects the tag with the highest
+	// version in the range. Tags are versions with or without a leading v. Prereleases only match a
+	// range that names one, as in ">=1.2.0-0".
 	SemVer *string `json:"semver,omitempty"`
 	// Digest of the artifact's manifest, as sha256:<hex>.
 	Digest *string `json:"digest,omitempty"`

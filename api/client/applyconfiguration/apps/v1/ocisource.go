@@ -9,32 +9,32 @@ import (
 // OCISourceApplyConfiguration represents a declarative configuration of the OCISource type for use
 // with apply.
 //
-// OCISource is a repository of an OCI registry.
+// OCISource is a repository in an OCI registry.
 type OCISourceApplyConfiguration struct {
 	// URL of the repository, without tag and digest, such as
 	// oci://registry.example.com/platform/fleet.
 	URL *string `json:"url,omitempty"`
 	// Ref selects the artifact.
 	Ref *OCIRefApplyConfiguration `json:"ref,omitempty"`
-	// LayerSelector chooses the layer that holds the files, as a gzip-compressed
-	// tarball; the first layer when unset.
+	// LayerSelector selects the layer that contains the files, as a gzip-compressed tarball.
+	// Defaults to the first layer.
 	LayerSelector *OCILayerSelectorApplyConfiguration `json:"layerSelector,omitempty"`
-	// SecretRef names a Secret of this namespace with the credentials, of type
-	// kubernetes.io/dockerconfigjson. A change of the Secret is noticed at once.
+	// SecretRef names a Secret in this namespace with the credentials, of type
+	// kubernetes.io/dockerconfigjson. Changes to the Secret are detected immediately.
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
-	// ServiceAccountName names an account of this namespace, whose
-	// imagePullSecrets are taken, too.
+	// ServiceAccountName names a service account in this namespace whose imagePullSecrets are also
+	// used.
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
-	// CertSecretRef names a Secret of this namespace with ca.crt, a certificate
-	// authority to trust beside the system's, or with tls.crt and tls.key, the
-	// certificate to show to the registry, or with all of them.
+	// CertSecretRef names a Secret in this namespace with ca.crt, a certificate authority to trust
+	// in addition to the system's, or with tls.crt and tls.key, the client certificate for the
+	// registry, or with all of them.
 	CertSecretRef *meta.LocalObjectReference `json:"certSecretRef,omitempty"`
-	// ProxySecretRef names a Secret of this namespace with the proxy to go
-	// through: address, and username and password if it asks for them.
+	// ProxySecretRef names a Secret in this namespace with the proxy to use: address, and username
+	// and password if the proxy requires them.
 	ProxySecretRef *meta.LocalObjectReference `json:"proxySecretRef,omitempty"`
 	// Insecure allows plain HTTP.
 	Insecure *bool `json:"insecure,omitempty"`
-	// Verify lets only artifacts through that somebody trusted has signed.
+	// Verify refuses artifacts without a signature of a trusted signer.
 	Verify *OCIVerificationApplyConfiguration `json:"verify,omitempty"`
 }
 

@@ -10,21 +10,21 @@ import (
 // OCIVerificationApplyConfiguration represents a declarative configuration of the OCIVerification type for use
 // with apply.
 //
-// OCIVerification says whose signatures an artifact needs. One valid signature
-// is enough.
+// OCIVerification specifies the signatures that an artifact requires. One valid signature is
+// sufficient.
 type OCIVerificationApplyConfiguration struct {
-	// Provider is what the artifact was signed with: cosign or notation.
+	// Provider is the tool that the artifact is signed with: cosign or notation.
 	Provider *appsv1.OCIVerificationProvider `json:"provider,omitempty"`
-	// SecretRef names a Secret of this namespace. For cosign it holds the public
-	// keys that are trusted, under names that end with .pub; for notation
-	// trustpolicy.json, and certificates under names that end with .crt or .pem.
+	// SecretRef names a Secret in this namespace. For cosign, it contains the trusted public keys,
+	// in entries that end with .pub. For notation, it contains trustpolicy.json, and certificates
+	// in entries that end with .crt or .pem.
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
-	// TrustedRootSecretRef names a Secret of this namespace with
-	// trusted_root.json: the authorities and logs that vouch for signatures of
-	// cosign without a key. Nothing is fetched from Sigstore's public instance.
+	// TrustedRootSecretRef names a Secret in this namespace with trusted_root.json: the certificate
+	// authorities and transparency logs that verify keyless cosign signatures. Nothing is fetched
+	// from Sigstore's public instance.
 	TrustedRootSecretRef *meta.LocalObjectReference `json:"trustedRootSecretRef,omitempty"`
-	// MatchOIDCIdentity says who may sign with cosign without a key: whoever
-	// matches one of these.
+	// MatchOIDCIdentity lists the identities that are trusted for keyless cosign signatures. A
+	// signer must match one of them.
 	MatchOIDCIdentity []OIDCIdentityMatchApplyConfiguration `json:"matchOIDCIdentity,omitempty"`
 }
 

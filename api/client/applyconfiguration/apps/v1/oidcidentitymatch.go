@@ -5,7 +5,7 @@ package v1
 // OIDCIdentityMatchApplyConfiguration represents a declarative configuration of the OIDCIdentityMatch type for use
 // with apply.
 //
-// OIDCIdentityMatch selects who signed without a key.
+// OIDCIdentityMatch selects the signers of keyless signatures.
 type OIDCIdentityMatchApplyConfiguration struct {
 	// Issuer is a regular expression for the issuer in the certificate. Anchor it
 	// with ^ and $, and escape dots.

@@ -9,18 +9,18 @@ import (
 // PublishApplyConfiguration represents a declarative configuration of the Publish type for use
 // with apply.
 //
-// Publish offers what a stack renders to as an ExternalArtifact of Flux, which
-// others take as a source, such as a Kustomization of kustomize-controller. It has
-// the namespace and the name of the install, and goes with it.
+// Publish publishes the rendered stack as an ExternalArtifact of Flux, which other objects can use
+// as their source, such as a Kustomization of kustomize-controller. The ExternalArtifact has the
+// namespace and name of the install, and is deleted with it.
 type PublishApplyConfiguration struct {
-	// Mode is WhenReady, to install the stack here and to publish what was seen
-	// ready, or Only, to publish what was rendered and to install nothing here.
-	// WhenReady when unset.
+	// Mode is WhenReady, to apply the stack to the cluster and publish it when it is ready, or
+	// Only, to publish the rendered stack without applying it. Defaults to WhenReady.
 	Mode *appsv1.PublishMode `json:"mode,omitempty"`
-	// Secrets says what becomes of Secrets: whoever can reach the controller's file
-	// server can read what is published. Refuse publishes nothing while the stack
-	// renders a Secret, spec.valuesFrom reads one or something is decrypted; Omit leaves
-	// rendered Secrets out, and refuses the others; Include publishes everything. Refuse when unset.
+	// Secrets specifies how Secrets are handled: anyone who can reach the controller's file server
+	// can read what is published. Refuse publishes nothing while the stack renders a Secret,
+	// spec.valuesFrom reads a Secret, or a file or value is decrypted. Omit leaves out rendered
+	// Secrets, and publishes nothing in the other two cases. Include publishes everything. Defaults
+	// to Refuse.
 	Secrets *appsv1.PublishedSecrets `json:"secrets,omitempty"`
 }
 

@@ -9,23 +9,26 @@ import (
 // RemovalApplyConfiguration represents a declarative configuration of the Removal type for use
 // with apply.
 //
-// Removal is the rehearsal of a removal: it stands here before the first delete.
+// Removal is the preview of a removal. It is written before the first object is deleted.
 type RemovalApplyConfiguration struct {
-	// Generation of the spec that it was made for.
+	// Generation of the spec that the preview was made for.
 	Generation *int64 `json:"generation,omitempty"`
-	// Digest of the objects that it was made for.
+	// Digest of the objects that the preview was made for.
 	Digest *string `json:"digest,omitempty"`
-	// MadeAt is when it was made; spec.timeout counts from there.
+	// MadeAt is the time at which the preview was made. spec.timeout starts at this time.
 	MadeAt *metav1.Time `json:"madeAt,omitempty"`
-	// Count of the objects that are asked to go.
+	// Count is the number of objects whose removal is requested.
 	Count *int32 `json:"count,omitempty"`
-	// Order in which they go.
+	// Order lists the steps of the removal, in their order.
 	Order []RemovalStepApplyConfiguration `json:"order,omitempty"`
-	// Kept are the objects that will be left, and why; with many, the first of them.
+	// Kept are the objects that will be kept, with the reason. If there are many, only the first
+	// ones are listed.
 	Kept []RemovalObjectApplyConfiguration `json:"kept,omitempty"`
-	// Blockers are what would hold the removal as things stand; with many, the first of them.
+	// Blockers are the objects that currently block the removal. If there are many, only the first
+	// ones are listed.
 	Blockers []RemovalObjectApplyConfiguration `json:"blockers,omitempty"`
-	// Dependents are those that need what is to go, in words; with many, the first of them.
+	// Dependents are messages about objects that depend on the objects to remove. If there are
+	// many, only the first ones are listed.
 	Dependents []string `json:"dependents,omitempty"`
 }
 

@@ -5,13 +5,13 @@ package v1
 // RemovalObjectApplyConfiguration represents a declarative configuration of the RemovalObject type for use
 // with apply.
 //
-// RemovalObject is one object of a removal, and what is to say of it.
+// RemovalObject is an object of a removal, and the reason why it is listed.
 type RemovalObjectApplyConfiguration struct {
 	// ID is <namespace>_<name>_<group>_<kind>.
 	ID *string `json:"id,omitempty"`
-	// Reason is one word for why it is named.
+	// Reason is a CamelCase reason why the object is listed.
 	Reason *string `json:"reason,omitempty"`
-	// Message says the same for people.
+	// Message is a human-readable explanation of the reason.
 	Message *string `json:"message,omitempty"`
 }
 

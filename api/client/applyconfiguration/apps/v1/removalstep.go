@@ -5,13 +5,14 @@ package v1
 // RemovalStepApplyConfiguration represents a declarative configuration of the RemovalStep type for use
 // with apply.
 //
-// RemovalStep is what goes side by side. The next step begins when all of it is gone.
+// RemovalStep is a group of objects that are removed in parallel. The next step starts when all of
+// them are gone.
 type RemovalStepApplyConfiguration struct {
-	// Wave of the components, counted from 0; the last wave goes first.
+	// Wave of the components, counted from 0. The last wave is removed first.
 	Wave *int32 `json:"wave,omitempty"`
-	// Count of the objects.
+	// Count is the number of objects.
 	Count *int32 `json:"count,omitempty"`
-	// Objects by id; with many, the first of them.
+	// Objects are the ids of the objects. If there are many, only the first ones are listed.
 	Objects []string `json:"objects,omitempty"`
 }
 

@@ -9,20 +9,19 @@ import (
 // ScheduleApplyConfiguration represents a declarative configuration of the Schedule type for use
 // with apply.
 //
-// Schedule says when a reconciled object is looked at again. Durations are Go
-// durations; they are kept as written.
+// Schedule specifies when an object is reconciled. Durations are Go durations. They are stored as
+// they are written.
 type ScheduleApplyConfiguration struct {
-	// Interval is the longest time until everything is verified against the
-	// source and the cluster again. Changes are noticed at once; this is the
-	// safety net. 10m when unset.
+	// Interval is the maximum time until everything is verified against the source and the cluster
+	// again. Changes are detected immediately; the interval is only a safety net. Defaults to 10m.
 	Interval *metav1.Duration `json:"interval,omitempty"`
-	// RetryInterval is the time until a failed attempt is repeated. 1m when unset.
+	// RetryInterval is the time after which a failed attempt is repeated. Defaults to 1m.
 	RetryInterval *metav1.Duration `json:"retryInterval,omitempty"`
-	// Timeout is how long one wave may take to become ready before the object
-	// says so. The work goes on. 5m when unset.
+	// Timeout is the time in which one wave should become ready. After that the object reports the
+	// timeout, and the controller continues. Defaults to 5m.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
-	// Suspend stops reconciling until it is false again. Deletion of the object
-	// is still carried out.
+	// Suspend stops reconciling until it is set to false. A deletion of the object is still carried
+	// out.
 	Suspend *bool `json:"suspend,omitempty"`
 }
 

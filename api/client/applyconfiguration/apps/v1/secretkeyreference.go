@@ -5,11 +5,12 @@ package v1
 // SecretKeyReferenceApplyConfiguration represents a declarative configuration of the SecretKeyReference type for use
 // with apply.
 //
-// SecretKeyReference names a key of a Secret in the namespace of the object.
+// SecretKeyReference names a key of a Secret in the namespace of the object with the reference.
 type SecretKeyReferenceApplyConfiguration struct {
 	// Name of the Secret.
 	Name *string `json:"name,omitempty"`
-	// Key of the Secret that holds the kubeconfig: value when unset, else value.yaml.
+	// Key of the Secret that contains the kubeconfig. Defaults to value, or to value.yaml if there
+	// is no key value.
 	Key *string `json:"key,omitempty"`
 }
 

@@ -10,24 +10,24 @@ import (
 // SourceCommitStatusApplyConfiguration represents a declarative configuration of the SourceCommitStatus type for use
 // with apply.
 //
-// SourceCommitStatus has installs of the source stand at the commit that they are of:
-// pending, success or failure, one for each install.
+// SourceCommitStatus reports the state of the source's installs as statuses of the commits that
+// they apply: pending, success or failure, one status for each install.
 type SourceCommitStatusApplyConfiguration struct {
-	// Type is whose API is spoken: github, gitlab or gitea (Forgejo, too).
+	// Type is the API of the server: github, gitlab or gitea (also for Forgejo).
 	Type *appsv1.CommitStatusType `json:"type,omitempty"`
-	// SecretRef names a Secret of this namespace with a token that may write commit
-	// statuses, under token; and ca.crt for a certificate authority of your own, where
-	// that of git.secretRef is not the one. A change of the Secret is noticed at once.
+	// SecretRef names a Secret in this namespace with a token that may write commit statuses, in
+	// the key token. Its key ca.crt is for a private certificate authority, if it differs from that
+	// of git.secretRef. Changes to the Secret are detected immediately.
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
-	// Address of the repository, such as https://git.example.com/team/fleet, if it is
-	// not git.url: for a repository that is fetched from a mirror, or over SSH from
-	// a host of another name. The token is shown to the host of this address, or to that of
-	// git.url without it; for github.com to api.github.com.
+	// Address is the URL of the repository, such as https://git.example.com/team/fleet, if it
+	// differs from git.url: for a repository that is fetched from a mirror, or over SSH from a host
+	// with another name. The token is sent to the host of this address, or to the host of git.url
+	// if it is unset. For github.com, it is sent to api.github.com.
 	Address *string `json:"address,omitempty"`
-	// Cluster is what this cluster is called in the names of statuses, which are
-	// ksctlinstall/<namespace>/<name>/<cluster>: clusters that follow one repository
-	// need names of their own. The first part of the source's UID when unset, which is
-	// another one when the cluster is built anew.
+	// Cluster is the name of this cluster in the names of statuses, which are
+	// ksctlinstall/<namespace>/<name>/<cluster>. Clusters that use the same repository need
+	// different names. Defaults to the first part of the UID of the source, which changes if the
+	// cluster is recreated.
 	Cluster *string `json:"cluster,omitempty"`
 }
 

@@ -5,15 +5,15 @@ package v1
 // SourceRefApplyConfiguration represents a declarative configuration of the SourceRef type for use
 // with apply.
 //
-// SourceRef names the source that holds the stack.
+// SourceRef names the source that contains the stack.
 type SourceRefApplyConfiguration struct {
-	// Kind of the source: a Flux source, a KsctlSource, or Catalog for the stacks
-	// that the controller ships.
+	// Kind of the source: a Flux source, a KsctlSource, or Catalog for the stacks that are shipped
+	// with the controller.
 	Kind *string `json:"kind,omitempty"`
 	// Name of the source.
 	Name *string `json:"name,omitempty"`
-	// Namespace of the source; that of the install when unset. Another one is
-	// refused when the controller runs with --no-cross-namespace-refs.
+	// Namespace of the source. Defaults to the namespace of the install. Another namespace is
+	// refused if the controller runs with --no-cross-namespace-refs.
 	Namespace *string `json:"namespace,omitempty"`
 }
 

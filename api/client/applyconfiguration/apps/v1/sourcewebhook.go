@@ -10,15 +10,15 @@ import (
 // SourceWebhookApplyConfiguration represents a declarative configuration of the SourceWebhook type for use
 // with apply.
 //
-// SourceWebhook has the source looked at as soon as somebody tells of a push.
+// SourceWebhook is a webhook that triggers an immediate fetch of the source.
 type SourceWebhookApplyConfiguration struct {
-	// Type is who tells of pushes: github, gitlab, gitea (Forgejo, too), or anything
-	// else that sends the token (generic) or signs with it (generic-hmac). No
-	// request is taken without a check.
+	// Type is the sender of the requests: github, gitlab, gitea (also for Forgejo), or any other
+	// sender that sends the token (generic) or signs requests with it (generic-hmac). Requests
+	// without valid authentication are rejected.
 	Type *appsv1.WebhookType `json:"type,omitempty"`
-	// SecretRef names a Secret of this namespace whose token, of at least 16
-	// bytes, the sender knows, too. A change of the Secret is noticed at once; the
-	// path changes with it.
+	// SecretRef names a Secret in this namespace with the token that the sender uses, in the key
+	// token. The token must have at least 16 bytes. Changes to the Secret are detected immediately,
+	// and also change the path.
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
 }
 

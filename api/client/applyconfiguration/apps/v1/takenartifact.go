@@ -5,13 +5,13 @@ package v1
 // TakenArtifactApplyConfiguration represents a declarative configuration of the TakenArtifact type for use
 // with apply.
 //
-// TakenArtifact is an artifact that an install took in.
+// TakenArtifact is an artifact that an install applies.
 type TakenArtifactApplyConfiguration struct {
 	// Revision of the source.
 	Revision *string `json:"revision,omitempty"`
 	// Digest of the tarball.
 	Digest *string `json:"digest,omitempty"`
-	// URL that served it; unset where it could hold a secret.
+	// URL that the artifact was fetched from. Unset if the URL may contain a secret.
 	URL *string `json:"url,omitempty"`
 }
 

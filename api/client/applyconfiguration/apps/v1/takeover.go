@@ -5,7 +5,7 @@ package v1
 // TakeOverApplyConfiguration represents a declarative configuration of the TakeOver type for use
 // with apply.
 //
-// TakeOver names the install that another one follows.
+// TakeOver names the install whose objects another install takes over.
 type TakeOverApplyConfiguration struct {
 	// Name of the install.
 	Name *string `json:"name,omitempty"`

@@ -5,14 +5,14 @@ package v1
 // TargetClusterApplyConfiguration represents a declarative configuration of the TargetCluster type for use
 // with apply.
 //
-// TargetCluster says which cluster is meant: that which the controller runs in when
-// neither is set. What is read from this cluster, such as values, is read with the rights of
-// the service account, which needs to be allowed to get the Secret with the kubeconfig, too;
-// the other cluster is reached with the rights of that kubeconfig.
+// TargetCluster selects a cluster. Defaults to the cluster that the controller runs in. Everything
+// that is read from this cluster, such as values, is read with the permissions of the service
+// account. The service account also needs the permission to get the Secret with the kubeconfig. Any
+// other cluster is accessed with the permissions of its kubeconfig.
 type TargetClusterApplyConfiguration struct {
 	// ClusterRef names a KsctlCluster.
 	ClusterRef *ClusterReferenceApplyConfiguration `json:"clusterRef,omitempty"`
-	// KubeConfig names a kubeconfig in a Secret instead.
+	// KubeConfig names a Secret with a kubeconfig, instead of a KsctlCluster.
 	KubeConfig *KubeConfigReferenceApplyConfiguration `json:"kubeConfig,omitempty"`
 }
 

@@ -5,20 +5,21 @@ package v1
 // ValuesReferenceApplyConfiguration represents a declarative configuration of the ValuesReference type for use
 // with apply.
 //
-// ValuesReference takes values for one component from a ConfigMap or a Secret
-// in the install's namespace, or from the KsctlCluster that the install is for.
+// ValuesReference reads values for one component from a ConfigMap or Secret in the install's
+// namespace, or from the KsctlCluster that the stack is installed on.
 type ValuesReferenceApplyConfiguration struct {
-	// Kind of the object that holds the values; Cluster for the KsctlCluster that the install is for.
+	// Kind of the object with the values: ConfigMap or Secret, or Cluster for the KsctlCluster that
+	// the stack is installed on.
 	Kind *string `json:"kind,omitempty"`
-	// Name of the object that holds the values.
+	// Name of the object with the values.
 	Name *string `json:"name,omitempty"`
-	// Set are the values of kind Cluster.
+	// Set lists the values, for kind Cluster.
 	Set []ClusterValueApplyConfiguration `json:"set,omitempty"`
-	// Key in its data. values.yaml when unset.
+	// Key of the object's data. Defaults to values.yaml.
 	Key *string `json:"key,omitempty"`
-	// Component that the values are for.
+	// Component that uses the values.
 	Component *string `json:"component,omitempty"`
-	// Optional values may be absent.
+	// Optional allows that the object or key does not exist.
 	Optional *bool `json:"optional,omitempty"`
 }
 

@@ -5,13 +5,14 @@ package v1
 // ArgoCDClusterApplyConfiguration represents a declarative configuration of the ArgoCDCluster type for use
 // with apply.
 //
-// ArgoCDCluster says how Argo CD knows the cluster.
+// ArgoCDCluster registers a cluster in Argo CD.
 type ArgoCDClusterApplyConfiguration struct {
-	// Namespace of Argo CD. The controller's --argocd-namespaces must list it.
+	// Namespace of Argo CD. It must be listed in the controller's --argocd-namespaces.
 	Namespace *string `json:"namespace,omitempty"`
-	// Name of the cluster in Argo CD. <namespace>.<name> of this object when unset.
+	// Name of the cluster in Argo CD. Defaults to <namespace>.<name> of this object.
 	Name *string `json:"name,omitempty"`
-	// Project of Argo CD that alone may use the cluster. Every project may when unset.
+	// Project is the only Argo CD project that may use the cluster. If it is unset, every project
+	// may use the cluster.
 	Project *string `json:"project,omitempty"`
 }
 

@@ -5,7 +5,7 @@ package v1
 // AutoScaledClusterApplyConfiguration represents a declarative configuration of the AutoScaledCluster type for use
 // with apply.
 //
-// AutoScaledCluster names the cluster.
+// AutoScaledCluster names the cluster to scale.
 type AutoScaledClusterApplyConfiguration struct {
 	// Name of a KsctlCluster in this namespace.
 	Name *string `json:"name,omitempty"`

@@ -9,19 +9,21 @@ import (
 // AutoscalerDeploymentApplyConfiguration represents a declarative configuration of the AutoscalerDeployment type for use
 // with apply.
 //
-// AutoscalerDeployment says how Cluster Autoscaler itself runs.
+// AutoscalerDeployment configures the deployment of Cluster Autoscaler.
 type AutoscalerDeploymentApplyConfiguration struct {
-	// Install Cluster Autoscaler beside the controller. True when unset; with false
-	// status.autoscaler.flags has the flags for one of your own.
+	// Install runs Cluster Autoscaler in this namespace, next to the controller. Defaults to true.
+	// If it is false, status.autoscaler.flags contains the flags for a Cluster Autoscaler that you
+	// install.
 	Install *bool `json:"install,omitempty"`
-	// Version of Cluster Autoscaler, such as 1.36.1. The one that was tried with the
-	// cluster's minor version when unset.
+	// Version of Cluster Autoscaler, such as 1.36.1. Defaults to the version that is tested with
+	// the cluster's minor version.
 	Version *string `json:"version,omitempty"`
-	// Image without its tag. registry.k8s.io/autoscaling/cluster-autoscaler when unset.
+	// Image without its tag. Defaults to registry.k8s.io/autoscaling/cluster-autoscaler.
 	Image *string `json:"image,omitempty"`
-	// LogVerbosity of Cluster Autoscaler: 4 says why it does what. 1 when unset.
+	// LogVerbosity of Cluster Autoscaler. At level 4 it logs the reasons for its decisions.
+	// Defaults to 1.
 	LogVerbosity *int32 `json:"logVerbosity,omitempty"`
-	// Resources of its container.
+	// Resources of the Cluster Autoscaler container.
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 }
 

@@ -9,17 +9,20 @@ import (
 // AutoscalerStatusApplyConfiguration represents a declarative configuration of the AutoscalerStatus type for use
 // with apply.
 //
-// AutoscalerStatus is how Cluster Autoscaler itself stands.
+// AutoscalerStatus is the observed state of Cluster Autoscaler.
 type AutoscalerStatusApplyConfiguration struct {
-	// Version that is meant to run.
+	// Version is the desired version of Cluster Autoscaler.
 	Version *string `json:"version,omitempty"`
-	// Deployment in this namespace that it runs in.
+	// Deployment is the name of its Deployment in this namespace.
 	Deployment *string `json:"deployment,omitempty"`
-	// ConfigHash is of its flags and certificates: when it changes, it starts anew.
+	// ConfigHash is a hash of its flags and certificates. Cluster Autoscaler is restarted when the
+	// hash changes.
 	ConfigHash *string `json:"configHash,omitempty"`
-	// LastProbeTime is when it last said how it is, in its ConfigMap in the cluster.
+	// LastProbeTime is the last time at which Cluster Autoscaler reported its status, in its
+	// ConfigMap in the cluster.
 	LastProbeTime *metav1.Time `json:"lastProbeTime,omitempty"`
-	// Flags that the spec means, for one that is not installed here.
+	// Flags are the flags that correspond to the spec, for a Cluster Autoscaler that the controller
+	// does not install.
 	Flags []string `json:"flags,omitempty"`
 }
 

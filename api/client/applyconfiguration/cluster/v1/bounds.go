@@ -5,11 +5,11 @@ package v1
 // BoundsApplyConfiguration represents a declarative configuration of the Bounds type for use
 // with apply.
 //
-// Bounds are a least and a most.
+// Bounds are a minimum and a maximum.
 type BoundsApplyConfiguration struct {
-	// Min is the least. 0 when unset.
+	// Min is the minimum. Defaults to 0.
 	Min *int32 `json:"min,omitempty"`
-	// Max is the most. Cluster Autoscaler's own when unset.
+	// Max is the maximum. Defaults to the default of Cluster Autoscaler.
 	Max *int32 `json:"max,omitempty"`
 }
 

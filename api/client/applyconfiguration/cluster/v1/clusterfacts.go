@@ -5,19 +5,19 @@ package v1
 // ClusterFactsApplyConfiguration represents a declarative configuration of the ClusterFacts type for use
 // with apply.
 //
-// ClusterFacts are what the state of a cluster says.
+// ClusterFacts are the facts in the state of a cluster.
 type ClusterFactsApplyConfiguration struct {
-	// Name that ksctl knows the cluster by.
+	// Name of the cluster in ksctl.
 	Name *string `json:"name,omitempty"`
-	// Cloud that it is in: aws, azure, civo or local.
+	// Cloud of the cluster: aws, azure, civo or local.
 	Cloud *string `json:"cloud,omitempty"`
 	// Region of the cloud.
 	Region *string `json:"region,omitempty"`
 	// Type of the cluster: ha or selfmanaged, or managed.
 	Type *string `json:"type,omitempty"`
-	// Distribution of Kubernetes: k3s or kubeadm, or the cloud's own.
+	// Distribution of Kubernetes: k3s or kubeadm, or the distribution of the cloud.
 	Distribution *string `json:"distribution,omitempty"`
-	// Versions that it was made with, by what they are of.
+	// Versions that the cluster was created with, by component, such as kubernetes or etcd.
 	Versions map[string]string `json:"versions,omitempty"`
 	// Pools of machines.
 	Pools []NodePoolApplyConfiguration `json:"pools,omitempty"`

@@ -5,12 +5,12 @@ package v1
 // ClusterImportApplyConfiguration represents a declarative configuration of the ClusterImport type for use
 // with apply.
 //
-// ClusterImport names the import that brought the state of a cluster.
+// ClusterImport names the ImportState that imported the state of a cluster.
 type ClusterImportApplyConfiguration struct {
 	// Name of an ImportState in this namespace.
 	Name *string `json:"name,omitempty"`
-	// Key of the cluster in ksctl's store: <cloud>.<type>.<name>.<region>. It may be left
-	// out where the import has one cluster alone.
+	// Key of the cluster in ksctl's store, as <cloud>.<type>.<name>.<region>. It is optional if the
+	// ImportState has only one cluster.
 	Key *string `json:"key,omitempty"`
 }
 

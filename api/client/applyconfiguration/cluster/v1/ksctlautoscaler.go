@@ -11,7 +11,7 @@ import (
 // KsctlAutoScalerApplyConfiguration represents a declarative configuration of the KsctlAutoScaler type for use
 // with apply.
 //
-// KsctlAutoScaler has the workers of a cluster scale, by Cluster Autoscaler and ksctl's agent.
+// KsctlAutoScaler scales the workers of a cluster, with Cluster Autoscaler and ksctl's agent.
 type KsctlAutoScalerApplyConfiguration struct {
 	metav1.TypeMetaApplyConfiguration    `json:""`
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

@@ -11,32 +11,32 @@ import (
 // KsctlAutoScalerSpecApplyConfiguration represents a declarative configuration of the KsctlAutoScalerSpec type for use
 // with apply.
 //
-// KsctlAutoScalerSpec says how the workers of a cluster scale. It belongs to the repository:
-// no controller writes it.
+// KsctlAutoScalerSpec specifies how the workers of a cluster scale. It is owned by the repository
+// that it is applied from: no controller writes it.
 type KsctlAutoScalerSpecApplyConfiguration struct {
 	appsv1.ScheduleApplyConfiguration `json:""`
-	// ClusterRef names the cluster. One KsctlAutoScaler may have it.
+	// ClusterRef names the cluster. A cluster can have only one KsctlAutoScaler.
 	ClusterRef *AutoScaledClusterApplyConfiguration `json:"clusterRef,omitempty"`
-	// Mode: Auto makes and deletes machines, ScaleUpOnly makes them alone, Off does neither.
-	// Auto when unset.
+	// Mode is Auto (machines are created and deleted), ScaleUpOnly (machines are only created) or
+	// Off (neither). Defaults to Auto.
 	Mode *clusterv1.ScalingMode `json:"mode,omitempty"`
-	// Agent makes and deletes the machines.
+	// Agent is the endpoint of the agent that creates and deletes the machines.
 	Agent *appsv1.AgentEndpointApplyConfiguration `json:"agent,omitempty"`
-	// Autoscaler says how Cluster Autoscaler itself runs.
+	// Autoscaler configures the deployment of Cluster Autoscaler.
 	Autoscaler *AutoscalerDeploymentApplyConfiguration `json:"autoscaler,omitempty"`
-	// Limits of the whole cluster.
+	// Limits limits the size of the whole cluster.
 	Limits *ScalingLimitsApplyConfiguration `json:"limits,omitempty"`
-	// ScaleDown says when machines go.
+	// ScaleDown configures the deletion of machines.
 	ScaleDown *ScaleDownApplyConfiguration `json:"scaleDown,omitempty"`
-	// ScaleUp says when machines come.
+	// ScaleUp configures the creation of machines.
 	ScaleUp *ScaleUpApplyConfiguration `json:"scaleUp,omitempty"`
-	// Pods say which pods keep a node.
+	// Pods specifies which pods prevent the deletion of their node.
 	Pods *PodRulesApplyConfiguration `json:"pods,omitempty"`
-	// Pools of workers, each of one machine size.
+	// Pools are the pools of workers. Each pool has one machine size.
 	Pools []WorkerPoolApplyConfiguration `json:"pools,omitempty"`
-	// ServiceAccountName is the account in this namespace whose rights are used to read the
-	// Secrets of the cluster and of the agent, and to install Cluster Autoscaler. The
-	// controller's --default-service-account when unset.
+	// ServiceAccountName is the service account in this namespace whose permissions are used to
+	// read the Secrets of the cluster and of the agent, and to install Cluster Autoscaler. Defaults
+	// to the controller's --default-service-account.
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
 }
 

@@ -10,23 +10,25 @@ import (
 // KsctlAutoScalerStatusApplyConfiguration represents a declarative configuration of the KsctlAutoScalerStatus type for use
 // with apply.
 //
-// KsctlAutoScalerStatus is how the scaling of a cluster stands.
+// KsctlAutoScalerStatus is the observed state of the scaling of a cluster.
 type KsctlAutoScalerStatusApplyConfiguration struct {
 	appsv1.CommonStatusApplyConfiguration `json:""`
-	// Autoscaler is how Cluster Autoscaler stands.
+	// Autoscaler is the observed state of Cluster Autoscaler.
 	Autoscaler *AutoscalerStatusApplyConfiguration `json:"autoscaler,omitempty"`
-	// Operation that is at work, or ended last.
+	// Operation is the operation that is in progress, or the last one that was completed.
 	Operation *ScaleOperationApplyConfiguration `json:"operation,omitempty"`
-	// Pools are how each pool stands.
+	// Pools are the observed states of the pools.
 	Pools []WorkerPoolStatusApplyConfiguration `json:"pools,omitempty"`
-	// Workers is how many the cluster has, whatever pool they are of.
+	// Workers is the number of workers of the cluster, in all pools and in no pool.
 	Workers *int32 `json:"workers,omitempty"`
-	// ImportedWorkers is how many the imported state had when it was last known otherwise how many
-	// there are. It counts again when it says something else.
+	// ImportedWorkers is the number of workers in the imported state at the time when the number of
+	// workers was last known from another source. The imported number is ignored until it changes.
 	ImportedWorkers *int32 `json:"importedWorkers,omitempty"`
-	// WorkerSizes are what sizes workers are of, as far as that is known, where the agent does not say it.
+	// WorkerSizes are the known machine sizes of workers. They are only stored if the agent does
+	// not report sizes.
 	WorkerSizes []WorkerSizeApplyConfiguration `json:"workerSizes,omitempty"`
-	// UnmanagedWorkers are of no pool: no pool has their size.
+	// UnmanagedWorkers is the number of workers that belong to no pool, because no pool has their
+	// size.
 	UnmanagedWorkers *int32 `json:"unmanagedWorkers,omitempty"`
 }
 

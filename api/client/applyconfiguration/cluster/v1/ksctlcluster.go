@@ -11,7 +11,7 @@ import (
 // KsctlClusterApplyConfiguration represents a declarative configuration of the KsctlCluster type for use
 // with apply.
 //
-// KsctlCluster is a cluster that installs, Flux and Argo CD can reach.
+// KsctlCluster is a cluster that KsctlInstalls, Flux and Argo CD can use as a target.
 type KsctlClusterApplyConfiguration struct {
 	metav1.TypeMetaApplyConfiguration    `json:""`
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

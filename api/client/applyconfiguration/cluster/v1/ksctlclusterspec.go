@@ -10,21 +10,21 @@ import (
 // KsctlClusterSpecApplyConfiguration represents a declarative configuration of the KsctlClusterSpec type for use
 // with apply.
 //
-// KsctlClusterSpec says how a cluster is reached.
+// KsctlClusterSpec specifies how a cluster is reached.
 type KsctlClusterSpecApplyConfiguration struct {
-	// Interval is how often the cluster is asked whether it answers, and Timeout how long
-	// its answer may take, up to 10s of it.
+	// Schedule of the probes. Interval is the time between probes of the cluster. Timeout is the
+	// timeout of a probe, at most 10s.
 	appsv1.ScheduleApplyConfiguration `json:""`
-	// ImportRef takes the kubeconfig, and what is known of the cluster, from its imported
-	// state. When ksctl changes that, both follow.
+	// ImportRef uses the kubeconfig and facts of an imported state of the cluster. Both are updated
+	// when ksctl changes the state.
 	ImportRef *ClusterImportApplyConfiguration `json:"importRef,omitempty"`
-	// KubeConfigRef names a kubeconfig instead.
+	// KubeConfigRef names a Secret with a kubeconfig, instead of an imported state.
 	KubeConfigRef *KubeConfigRefApplyConfiguration `json:"kubeConfigRef,omitempty"`
-	// ArgoCD has Argo CD know the cluster, too.
+	// ArgoCD registers the cluster in Argo CD.
 	ArgoCD *ArgoCDClusterApplyConfiguration `json:"argocd,omitempty"`
-	// ServiceAccountName is the account in this namespace whose rights are used to read
-	// the state and to write the Secrets. The controller's --default-service-account when
-	// unset.
+	// ServiceAccountName is the service account in this namespace whose permissions are used to
+	// read the state and to write the Secrets. Defaults to the controller's
+	// --default-service-account.
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
 }
 

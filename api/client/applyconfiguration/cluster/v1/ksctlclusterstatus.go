@@ -11,30 +11,31 @@ import (
 // KsctlClusterStatusApplyConfiguration represents a declarative configuration of the KsctlClusterStatus type for use
 // with apply.
 //
-// KsctlClusterStatus is what was seen of a cluster.
+// KsctlClusterStatus is the observed state of a cluster.
 type KsctlClusterStatusApplyConfiguration struct {
 	appsv1.CommonStatusApplyConfiguration `json:""`
-	// Import that brought the state that it was taken from.
+	// Import is the name of the ImportState that imported the state of the cluster.
 	Import *string `json:"import,omitempty"`
-	// Store is the namespace of ksctl's store that has the state, and Key the key there.
+	// Store is the namespace of ksctl's store that contains the state of the cluster.
 	Store *string `json:"store,omitempty"`
 	// Key of the state in ksctl's store.
 	Key *string `json:"key,omitempty"`
-	// Facts of its state; none where a kubeconfig alone is known.
+	// Facts of the cluster's state. Unset if only a kubeconfig is known.
 	Facts *ClusterFactsApplyConfiguration `json:"facts,omitempty"`
-	// Server is the address of its API server.
+	// Server is the address of the cluster's API server.
 	Server *string `json:"server,omitempty"`
-	// KubernetesVersion that its API server says it has.
+	// KubernetesVersion is the version that the cluster's API server reports.
 	KubernetesVersion *string `json:"kubernetesVersion,omitempty"`
-	// Nodes that it has, if it may be asked.
+	// Nodes is the number of nodes of the cluster. Unset if the nodes cannot be listed.
 	Nodes *int32 `json:"nodes,omitempty"`
-	// KubeConfigSecret is the Secret in this namespace with its kubeconfig.
+	// KubeConfigSecret is the name of the Secret in this namespace with the kubeconfig of the
+	// cluster.
 	KubeConfigSecret *string `json:"kubeConfigSecret,omitempty"`
-	// KubeConfigKey is the key of that Secret.
+	// KubeConfigKey is the key of the kubeconfig in kubeConfigSecret.
 	KubeConfigKey *string `json:"kubeConfigKey,omitempty"`
-	// KubeConfigExpires is when the certificate in it does.
+	// KubeConfigExpires is the expiration time of the client certificate in the kubeconfig.
 	KubeConfigExpires *metav1.Time `json:"kubeConfigExpires,omitempty"`
-	// ArgoCDSecret is the Secret that Argo CD knows the cluster by: <namespace>/<name>.
+	// ArgoCDSecret is the Secret that registers the cluster in Argo CD, as <namespace>/<name>.
 	ArgoCDSecret *string `json:"argocdSecret,omitempty"`
 }
 

@@ -9,9 +9,10 @@ package v1
 type KubeConfigRefApplyConfiguration struct {
 	// Name of a Secret in this namespace.
 	Name *string `json:"name,omitempty"`
-	// Key of the Secret that holds the kubeconfig: value when unset, else value.yaml.
+	// Key of the Secret that contains the kubeconfig. Defaults to value, or to value.yaml if there
+	// is no key value.
 	Key *string `json:"key,omitempty"`
-	// Context of the kubeconfig; its current one when unset.
+	// Context of the kubeconfig. Defaults to its current context.
 	Context *string `json:"context,omitempty"`
 }
 

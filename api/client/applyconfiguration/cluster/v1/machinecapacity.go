@@ -9,15 +9,16 @@ import (
 // MachineCapacityApplyConfiguration represents a declarative configuration of the MachineCapacity type for use
 // with apply.
 //
-// MachineCapacity is what a machine has, before anything is taken off for the system.
+// MachineCapacity is the capacity of a machine, including the resources that are reserved for the
+// system.
 type MachineCapacityApplyConfiguration struct {
 	// CPU of the machine.
 	CPU *resource.Quantity `json:"cpu,omitempty"`
 	// Memory of the machine.
 	Memory *resource.Quantity `json:"memory,omitempty"`
-	// EphemeralStorage of the machine. 20Gi when unset.
+	// EphemeralStorage of the machine. Defaults to 20Gi.
 	EphemeralStorage *resource.Quantity `json:"ephemeralStorage,omitempty"`
-	// Pods that it may run. 110 when unset.
+	// Pods is the maximum number of pods on the machine. Defaults to 110.
 	Pods *int32 `json:"pods,omitempty"`
 }
 

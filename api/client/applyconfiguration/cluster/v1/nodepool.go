@@ -9,13 +9,14 @@ import (
 // NodePoolApplyConfiguration represents a declarative configuration of the NodePool type for use
 // with apply.
 //
-// NodePool is the machines of a role.
+// NodePool is a group of machines with the same role.
 type NodePoolApplyConfiguration struct {
 	// Role of the machines.
 	Role *clusterv1.PoolRole `json:"role,omitempty"`
-	// Size of the machines in the cloud's words, if they are all of one.
+	// Size is the machine size, in the naming of the cloud. Unset if the machines have different
+	// sizes.
 	Size *string `json:"size,omitempty"`
-	// Count of the machines.
+	// Count is the number of machines.
 	Count *int32 `json:"count,omitempty"`
 }
 

@@ -5,21 +5,21 @@ package v1
 // PodRulesApplyConfiguration represents a declarative configuration of the PodRules type for use
 // with apply.
 //
-// PodRules say which pods keep a node.
+// PodRules specifies which pods prevent the deletion of their node.
 type PodRulesApplyConfiguration struct {
-	// SkipNodesWithLocalStorage keeps nodes with pods that have an emptyDir or a hostPath.
-	// True when unset.
+	// SkipNodesWithLocalStorage keeps nodes with pods that use an emptyDir or hostPath volume.
+	// Defaults to true.
 	SkipNodesWithLocalStorage *bool `json:"skipNodesWithLocalStorage,omitempty"`
-	// SkipNodesWithSystemPods keeps nodes with pods of kube-system that no DaemonSet has.
-	// True when unset.
+	// SkipNodesWithSystemPods keeps nodes with pods in kube-system that do not belong to a
+	// DaemonSet. Defaults to true.
 	SkipNodesWithSystemPods *bool `json:"skipNodesWithSystemPods,omitempty"`
-	// SkipNodesWithCustomControllerPods keeps nodes with pods of controllers that are not
-	// Kubernetes' own. True when unset.
+	// SkipNodesWithCustomControllerPods keeps nodes with pods of controllers that are not part of
+	// Kubernetes. Defaults to true.
 	SkipNodesWithCustomControllerPods *bool `json:"skipNodesWithCustomControllerPods,omitempty"`
-	// IgnoreDaemonSetsUtilization leaves pods of DaemonSets out of what a node is used for.
+	// IgnoreDaemonSetsUtilization excludes pods of DaemonSets from the utilization of a node.
 	IgnoreDaemonSetsUtilization *bool `json:"ignoreDaemonSetsUtilization,omitempty"`
-	// PriorityCutoff: pods below this priority neither make machines nor keep them. -10
-	// when unset.
+	// PriorityCutoff is the priority below which pods neither cause the creation of machines nor
+	// prevent their deletion. Defaults to -10.
 	PriorityCutoff *int32 `json:"priorityCutoff,omitempty"`
 }
 

@@ -10,24 +10,25 @@ import (
 // PoolBackoffApplyConfiguration represents a declarative configuration of the PoolBackoff type for use
 // with apply.
 //
-// PoolBackoff is how long a pool is left alone after a failure.
+// PoolBackoff is the time for which a pool is not scaled after a failure.
 type PoolBackoffApplyConfiguration struct {
-	// Operation that failed: after ScaleUp nothing is made until then, after ScaleDown nothing
-	// is deleted.
+	// Operation that failed. During the backoff no machines are created after a failed ScaleUp, and
+	// no machines are deleted after a failed ScaleDown.
 	Operation *clusterv1.OperationKind `json:"operation,omitempty"`
-	// Until then it is left alone.
+	// Until is the end of the backoff.
 	Until *metav1.Time `json:"until,omitempty"`
-	// Code of what failed.
+	// Code is the failure code.
 	Code *string `json:"code,omitempty"`
-	// Message says more, for a person.
+	// Message is a human-readable description of the failure.
 	Message *string `json:"message,omitempty"`
-	// Failures one after the other.
+	// Failures is the number of consecutive failures.
 	Failures *int32 `json:"failures,omitempty"`
-	// Missing machines that were asked for and could not be made, until Cluster Autoscaler
-	// has taken note.
+	// Missing is the number of machines that were requested and could not be created. It is reset
+	// when Cluster Autoscaler has registered the failure.
 	Missing *int32 `json:"missing,omitempty"`
-	// From is how many workers there were before machines of another size were made than were asked
-	// for (OtherSize): nothing is made for the pool while one of those behind them is of no pool.
+	// From is the number of workers before machines with another size than the requested one were
+	// created (code OtherSize). No machines are created for the pool while one of the workers after
+	// these belongs to no pool.
 	From *int32 `json:"from,omitempty"`
 }
 

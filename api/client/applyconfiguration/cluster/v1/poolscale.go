@@ -9,15 +9,15 @@ import (
 // PoolScaleApplyConfiguration represents a declarative configuration of the PoolScale type for use
 // with apply.
 //
-// PoolScale is a change of a pool.
+// PoolScale is a change of the size of a pool.
 type PoolScaleApplyConfiguration struct {
 	// Time of the change.
 	Time *metav1.Time `json:"time,omitempty"`
-	// From so many machines, and To so many.
+	// From is the number of machines before the change.
 	From *int32 `json:"from,omitempty"`
-	// To so many machines.
+	// To is the number of machines after the change.
 	To *int32 `json:"to,omitempty"`
-	// Reason for it.
+	// Reason for the change.
 	Reason *string `json:"reason,omitempty"`
 }
 

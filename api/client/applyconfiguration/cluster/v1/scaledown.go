@@ -10,25 +10,26 @@ import (
 // ScaleDownApplyConfiguration represents a declarative configuration of the ScaleDown type for use
 // with apply.
 //
-// ScaleDown says when machines go.
+// ScaleDown configures the deletion of machines.
 type ScaleDownApplyConfiguration struct {
-	// Order in which machines go. Tail when unset.
+	// Order in which machines are deleted. Defaults to Tail.
 	Order *clusterv1.ScaleDownOrder `json:"order,omitempty"`
-	// UtilizationThresholdPercent below which a node is not needed: what its pods request
-	// of what it has. 50 when unset.
+	// UtilizationThresholdPercent is the utilization below which a node is not needed: the requests
+	// of its pods, in percent of the node's resources. Defaults to 50.
 	UtilizationThresholdPercent *int32 `json:"utilizationThresholdPercent,omitempty"`
-	// UnneededTime is how long a node is not needed before it goes. 10m when unset.
+	// UnneededTime is how long a node must be unneeded before it is deleted. Defaults to 10m.
 	UnneededTime *metav1.Duration `json:"unneededTime,omitempty"`
-	// UnreadyTime is how long a node is not ready before it goes. 20m when unset.
+	// UnreadyTime is how long a node must be unready before it is deleted. Defaults to 20m.
 	UnreadyTime *metav1.Duration `json:"unreadyTime,omitempty"`
-	// DelayAfterAdd is how long nothing goes after a machine has come. 10m when unset.
+	// DelayAfterAdd is how long no machine is deleted after a machine was added. Defaults to 10m.
 	DelayAfterAdd *metav1.Duration `json:"delayAfterAdd,omitempty"`
-	// DelayAfterDelete is how long nothing goes after a machine has gone. 0s when unset.
+	// DelayAfterDelete is how long no machine is deleted after a machine was deleted. Defaults to
+	// 0s.
 	DelayAfterDelete *metav1.Duration `json:"delayAfterDelete,omitempty"`
-	// DelayAfterFailure is how long nothing goes after a machine could not be deleted. 3m
-	// when unset.
+	// DelayAfterFailure is how long no machine is deleted after the deletion of a machine failed.
+	// Defaults to 3m.
 	DelayAfterFailure *metav1.Duration `json:"delayAfterFailure,omitempty"`
-	// MaxGracefulTermination is how long pods that are evicted may take to end. 10m when unset.
+	// MaxGracefulTermination is the maximum time for evicted pods to terminate. Defaults to 10m.
 	MaxGracefulTermination *metav1.Duration `json:"maxGracefulTermination,omitempty"`
 }
 

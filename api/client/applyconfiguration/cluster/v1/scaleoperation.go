@@ -10,37 +10,38 @@ import (
 // ScaleOperationApplyConfiguration represents a declarative configuration of the ScaleOperation type for use
 // with apply.
 //
-// ScaleOperation is the one that is at work, or ended last.
+// ScaleOperation is the operation that is in progress, or the last one that was completed.
 type ScaleOperationApplyConfiguration struct {
-	// ID that the agent knows it by.
+	// ID of the operation, which is sent to the agent.
 	ID *string `json:"id,omitempty"`
 	// Kind of the operation.
 	Kind *clusterv1.OperationKind `json:"kind,omitempty"`
-	// Pool whose machines it makes or deletes.
+	// Pool whose machines are created or deleted.
 	Pool *string `json:"pool,omitempty"`
-	// From is how many workers the cluster had.
+	// From is the number of workers of the cluster before the operation.
 	From *int32 `json:"from,omitempty"`
-	// DesiredWorkers is how many workers the cluster is to have.
+	// DesiredWorkers is the number of workers of the cluster after the operation.
 	DesiredWorkers *int32 `json:"desiredWorkers,omitempty"`
-	// GivenUp is how many of its machines were said not to be had, as they took too long.
+	// GivenUp is the number of machines of the operation that were reported as failed to Cluster
+	// Autoscaler, because their creation took too long.
 	GivenUp *int32 `json:"givenUp,omitempty"`
-	// NodeSize of machines that are made.
+	// NodeSize is the size of the machines to create.
 	NodeSize *string `json:"nodeSize,omitempty"`
-	// RequestedAt is when Cluster Autoscaler asked for it, which may be long before; unset where
-	// minSize asks for its machines, and for deletions.
+	// RequestedAt is the time at which Cluster Autoscaler requested the machines, which may be long
+	// before startedAt. Unset for machines that minSize requires, and for deletions.
 	RequestedAt *metav1.Time `json:"requestedAt,omitempty"`
-	// StartedAt is when it was written down.
+	// StartedAt is the time at which the operation was recorded.
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
-	// EndedAt is when it ended.
+	// EndedAt is the time at which the operation was completed.
 	EndedAt *metav1.Time `json:"endedAt,omitempty"`
 	// State of the operation.
 	State *clusterv1.OperationState `json:"state,omitempty"`
-	// Code of why it failed.
+	// Code is the failure code.
 	Code *string `json:"code,omitempty"`
-	// Unsettled is true while it is not known how far an operation came that failed: ksctl's own agent
-	// does not say. Nothing is made meanwhile.
+	// Unsettled is true while the result of a failed operation is unknown, because ksctl's own
+	// agent does not report it. No machines are created during that time.
 	Unsettled *bool `json:"unsettled,omitempty"`
-	// Message says more, for a person.
+	// Message is a human-readable description of the state.
 	Message *string `json:"message,omitempty"`
 }
 

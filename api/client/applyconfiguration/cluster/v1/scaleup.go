@@ -10,23 +10,25 @@ import (
 // ScaleUpApplyConfiguration represents a declarative configuration of the ScaleUp type for use
 // with apply.
 //
-// ScaleUp says when machines come.
+// ScaleUp configures the creation of machines.
 type ScaleUpApplyConfiguration struct {
-	// Expanders choose among the pools that a pod would fit in, one after the other. Random
-	// is the last one. [LeastWaste] when unset.
+	// Expanders select among the pools that fit a pod. Each expander selects from the result of the
+	// previous one. Random can only be the last one. Defaults to [LeastWaste].
 	Expanders []clusterv1.Expander `json:"expanders,omitempty"`
-	// BalanceSimilarPools keeps pools whose machines are alike at the same size.
+	// BalanceSimilarPools keeps pools with similar machines at the same size.
 	BalanceSimilarPools *bool `json:"balanceSimilarPools,omitempty"`
-	// NewPodDelay is how long a new pod may be pending before machines are made for it. 0s
-	// when unset.
+	// NewPodDelay is how long a new pod must be pending before machines are created for it.
+	// Defaults to 0s.
 	NewPodDelay *metav1.Duration `json:"newPodDelay,omitempty"`
-	// MaxNodeProvisionTime is how long a machine may take to join the cluster. 20m when unset.
+	// MaxNodeProvisionTime is the maximum time for a machine to join the cluster. Defaults to 20m.
 	MaxNodeProvisionTime *metav1.Duration `json:"maxNodeProvisionTime,omitempty"`
-	// MaxNodeStartupTime is how long a node that has joined may take to be ready. 15m when unset.
+	// MaxNodeStartupTime is the maximum time for a node that has joined to become ready. Defaults
+	// to 15m.
 	MaxNodeStartupTime *metav1.Duration `json:"maxNodeStartupTime,omitempty"`
-	// EnforceMinSize brings a pool to its minSize also when no pod asks for it. True when unset.
+	// EnforceMinSize scales a pool up to its minSize even if no pod needs it. Defaults to true.
 	EnforceMinSize *bool `json:"enforceMinSize,omitempty"`
-	// ScanInterval is how often Cluster Autoscaler looks. 10s when unset.
+	// ScanInterval is the time between evaluations of the cluster by Cluster Autoscaler. Defaults
+	// to 10s.
 	ScanInterval *metav1.Duration `json:"scanInterval,omitempty"`
 }
 

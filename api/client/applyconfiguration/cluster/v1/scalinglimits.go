@@ -5,13 +5,13 @@ package v1
 // ScalingLimitsApplyConfiguration represents a declarative configuration of the ScalingLimits type for use
 // with apply.
 //
-// ScalingLimits hold for the whole cluster, its control plane included.
+// ScalingLimits limits the size of the whole cluster, including its control plane.
 type ScalingLimitsApplyConfiguration struct {
-	// MaxNodesTotal is the most nodes that the cluster may have. 0 is no limit.
+	// MaxNodesTotal is the maximum number of nodes of the cluster. 0 means no limit.
 	MaxNodesTotal *int32 `json:"maxNodesTotal,omitempty"`
-	// Cores of all nodes together.
+	// Cores limits the total number of cores of all nodes.
 	Cores *BoundsApplyConfiguration `json:"cores,omitempty"`
-	// MemoryGiB of all nodes together.
+	// MemoryGiB limits the total memory of all nodes, in GiB.
 	MemoryGiB *BoundsApplyConfiguration `json:"memoryGiB,omitempty"`
 }
 

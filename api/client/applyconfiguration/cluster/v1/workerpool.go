@@ -9,25 +9,26 @@ import (
 // WorkerPoolApplyConfiguration represents a declarative configuration of the WorkerPool type for use
 // with apply.
 //
-// WorkerPool is the workers of one machine size.
+// WorkerPool is a group of workers with the same machine size.
 type WorkerPoolApplyConfiguration struct {
 	// Name of the pool.
 	Name *string `json:"name,omitempty"`
-	// NodeSize is the size of its machines in the cloud's words, such as t3.medium. It
-	// tells the workers of one pool from those of another.
+	// NodeSize is the machine size, in the naming of the cloud, such as t3.medium. It distinguishes
+	// the workers of different pools.
 	NodeSize *string `json:"nodeSize,omitempty"`
-	// MinSize is the least number of machines.
+	// MinSize is the minimum number of machines.
 	MinSize *int32 `json:"minSize,omitempty"`
-	// MaxSize is the most machines that are ever asked for.
+	// MaxSize is the maximum number of machines that are ever requested.
 	MaxSize *int32 `json:"maxSize,omitempty"`
-	// Priority of the pool where expanders has Priority; the highest one that fits is used.
+	// Priority of the pool, if expanders contains Priority. The pool with the highest priority that
+	// fits is used.
 	Priority *int32 `json:"priority,omitempty"`
-	// Labels of its nodes.
+	// Labels of the pool's nodes.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Taints of its nodes.
+	// Taints of the pool's nodes.
 	Taints []corev1.Taint `json:"taints,omitempty"`
-	// Capacity of a machine, where no node of the pool is there to look at and the size is
-	// not one that is known.
+	// Capacity of a machine. It is needed if the pool has no node to derive the capacity from, and
+	// the machine size is not in the size catalog.
 	Capacity *MachineCapacityApplyConfiguration `json:"capacity,omitempty"`
 }
 

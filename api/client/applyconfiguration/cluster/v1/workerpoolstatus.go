@@ -9,30 +9,30 @@ import (
 // WorkerPoolStatusApplyConfiguration represents a declarative configuration of the WorkerPoolStatus type for use
 // with apply.
 //
-// WorkerPoolStatus is how a pool stands.
+// WorkerPoolStatus is the observed state of a pool.
 type WorkerPoolStatusApplyConfiguration struct {
 	// Name of the pool.
 	Name *string `json:"name,omitempty"`
-	// NodeGroupID is what Cluster Autoscaler knows the pool by.
+	// NodeGroupID is the id of the pool in Cluster Autoscaler.
 	NodeGroupID *string `json:"nodeGroupID,omitempty"`
-	// Target is how many machines the pool is to have.
+	// Target is the desired number of machines of the pool.
 	Target *int32 `json:"target,omitempty"`
-	// Change is how many machines are asked for and not begun, or, where it is negative, how
-	// many are to go.
+	// Change is the number of machines that are requested and whose creation has not started. A
+	// negative number is the number of machines that will be deleted.
 	Change *int32 `json:"change,omitempty"`
-	// Registered is how many nodes have joined.
+	// Registered is the number of nodes that have joined the cluster.
 	Registered *int32 `json:"registered,omitempty"`
-	// Ready is how many of them are.
+	// Ready is the number of registered nodes that are ready.
 	Ready *int32 `json:"ready,omitempty"`
-	// Creating is how many machines are being made, or have not joined yet.
+	// Creating is the number of machines that are being created or have not joined the cluster yet.
 	Creating *int32 `json:"creating,omitempty"`
-	// Deleting is how many machines are being deleted.
+	// Deleting is the number of machines that are being deleted.
 	Deleting *int32 `json:"deleting,omitempty"`
-	// TemplateSource says what the pool's next node is thought to be like.
+	// TemplateSource is the source of the expected properties of the pool's next node.
 	TemplateSource *clusterv1.TemplateSource `json:"templateSource,omitempty"`
 	// Backoff after a failure.
 	Backoff *PoolBackoffApplyConfiguration `json:"backoff,omitempty"`
-	// LastScale is the last change.
+	// LastScale is the last change of the size of the pool.
 	LastScale *PoolScaleApplyConfiguration `json:"lastScale,omitempty"`
 }
 

@@ -5,11 +5,11 @@ package v1
 // WorkerSizeApplyConfiguration represents a declarative configuration of the WorkerSize type for use
 // with apply.
 //
-// WorkerSize is of what size a worker is.
+// WorkerSize is the machine size of a worker.
 type WorkerSizeApplyConfiguration struct {
-	// Index in the name of the machine.
+	// Index is the number in the name of the machine.
 	Index *int32 `json:"index,omitempty"`
-	// NodeSize in the cloud's words.
+	// NodeSize is the machine size, in the naming of the cloud.
 	NodeSize *string `json:"nodeSize,omitempty"`
 }
 

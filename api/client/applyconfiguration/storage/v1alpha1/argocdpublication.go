@@ -5,9 +5,9 @@ package v1alpha1
 // ArgoCDPublicationApplyConfiguration represents a declarative configuration of the ArgoCDPublication type for use
 // with apply.
 //
-// ArgoCDPublication says which Argo CD is told of clusters.
+// ArgoCDPublication specifies the Argo CD in which clusters are registered.
 type ArgoCDPublicationApplyConfiguration struct {
-	// Namespace of Argo CD. The controller's --argocd-namespaces must list it.
+	// Namespace of Argo CD. It must be listed in the controller's --argocd-namespaces.
 	Namespace *string `json:"namespace,omitempty"`
 }
 

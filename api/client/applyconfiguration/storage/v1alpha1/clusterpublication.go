@@ -5,14 +5,14 @@ package v1alpha1
 // ClusterPublicationApplyConfiguration represents a declarative configuration of the ClusterPublication type for use
 // with apply.
 //
-// ClusterPublication says how imported clusters are made known.
+// ClusterPublication specifies how imported clusters are published.
 type ClusterPublicationApplyConfiguration struct {
-	// KubeConfig makes a KsctlCluster in this namespace for each imported cluster that has
-	// none, once: what is in it is yours then. It keeps the cluster's kubeconfig in a
-	// Secret. Its name is the cluster's, or <cloud>-<type>-<name>-<region> where that is
-	// taken.
+	// KubeConfig creates a KsctlCluster in this namespace for each imported cluster that has none.
+	// It is created only once: after that you own its content. The KsctlCluster keeps the
+	// kubeconfig of the cluster in a Secret. Its name is the name of the cluster, or
+	// <cloud>-<type>-<name>-<region> if that name is already used.
 	KubeConfig *bool `json:"kubeConfig,omitempty"`
-	// ArgoCD has Argo CD know the clusters, too.
+	// ArgoCD also registers the clusters in Argo CD.
 	ArgoCD *ArgoCDPublicationApplyConfiguration `json:"argocd,omitempty"`
 }
 

@@ -5,7 +5,7 @@ package v1alpha1
 // CommitAuthorApplyConfiguration represents a declarative configuration of the CommitAuthor type for use
 // with apply.
 //
-// CommitAuthor is who commits are by.
+// CommitAuthor is the author of commits.
 type CommitAuthorApplyConfiguration struct {
 	// Name of the author.
 	Name *string `json:"name,omitempty"`

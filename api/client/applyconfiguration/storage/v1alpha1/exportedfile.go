@@ -9,23 +9,24 @@ import (
 // ExportedFileApplyConfiguration represents a declarative configuration of the ExportedFile type for use
 // with apply.
 //
-// ExportedFile is how one file of an export stands.
+// ExportedFile is the state of one file of an export.
 type ExportedFileApplyConfiguration struct {
-	// Key of the cluster in ksctl's store, <cloud>.<type>.<name>.<region>, or the cloud that
-	// credentials are of.
+	// Key of the cluster in ksctl's store, as <cloud>.<type>.<name>.<region>, or the name of the
+	// cloud for credentials.
 	Key *string `json:"key,omitempty"`
-	// File that it is in, below the path of the repository, or the key of the Secret.
+	// File is the path of the file relative to the path in the repository, or the key of the
+	// Secret.
 	File *string `json:"file,omitempty"`
-	// Action is what is done, or why nothing is.
+	// Action is the action for the file, or the reason why there is none.
 	Action *storagev1alpha1.ExportAction `json:"action,omitempty"`
-	// Ready is true when the file has what is to be in it.
+	// Ready is true if the file has the desired content.
 	Ready *bool `json:"ready,omitempty"`
-	// Message says more, for a person.
+	// Message is a human-readable explanation of the action.
 	Message *string `json:"message,omitempty"`
-	// Written identifies what was written last, and the file that it was written in, by
+	// Written identifies the content that was last written and the file that it was written to, by
 	// keyed hashes.
 	Written *string `json:"written,omitempty"`
-	// Writing identifies what is about to be written, until that is known to be done.
+	// Writing identifies content whose write has started and is not confirmed yet.
 	Writing *string `json:"writing,omitempty"`
 }
 

@@ -9,30 +9,28 @@ import (
 // ExportRepositoryApplyConfiguration represents a declarative configuration of the ExportRepository type for use
 // with apply.
 //
-// ExportRepository is a branch of a Git repository that an export is committed to.
+// ExportRepository is the branch of a Git repository that an export is committed to.
 type ExportRepositoryApplyConfiguration struct {
 	// URL of the repository, such as https://git.example.com/team/fleet.git or
 	// ssh://git@git.example.com/team/fleet.git.
 	URL *string `json:"url,omitempty"`
-	// Branch to commit to. One that does not exist begins with the commit of the repository's
-	// default branch, or with none in a repository that is empty. It is never force-pushed.
+	// Branch to commit to. A missing branch starts at the head of the repository's default branch,
+	// or without a parent if the repository is empty. The branch is never force-pushed.
 	Branch *string `json:"branch,omitempty"`
-	// Path of the folder that files go to. The root of the repository when unset. Other
-	// files in it are left alone.
+	// Path of the folder for the files. Defaults to the root of the repository. Other files in the
+	// folder are not changed.
 	Path *string `json:"path,omitempty"`
-	// SecretRef names a Secret of this namespace with what opens the repository, for
-	// writing. For HTTPS: username and password, or bearerToken; ca.crt for a certificate
-	// authority of your own. For SSH: identity (the private key), password (of the key, if
-	// it has one) and known_hosts. A change of the Secret is noticed at once.
+	// SecretRef names a Secret in this namespace with credentials that may write to the repository.
+	// For HTTPS: username and password, or bearerToken; ca.crt for a private certificate authority.
+	// For SSH: identity (the private key), password (of the private key, if it has one) and
+	// known_hosts. Changes to the Secret are detected immediately.
 	SecretRef *meta.LocalObjectReference `json:"secretRef,omitempty"`
-	// ProxySecretRef names a Secret of this namespace with the proxy to go through:
-	// address, and username and password if it asks for them. SSH goes through a SOCKS5
-	// proxy only.
+	// ProxySecretRef names a Secret in this namespace with the proxy to use: address, and username
+	// and password if the proxy requires them. SSH only supports SOCKS5 proxies.
 	ProxySecretRef *meta.LocalObjectReference `json:"proxySecretRef,omitempty"`
 	// Author of the commits.
 	Author *CommitAuthorApplyConfiguration `json:"author,omitempty"`
-	// Message is the first line of each commit's message. "Export the state of clusters"
-	// when unset.
+	// Message is the first line of the commit messages. Defaults to "Export the state of clusters".
 	Message *string `json:"message,omitempty"`
 }
 

@@ -5,10 +5,10 @@ package v1alpha1
 // ExportSecretApplyConfiguration represents a declarative configuration of the ExportSecret type for use
 // with apply.
 //
-// ExportSecret is a Secret that an export is kept in.
+// ExportSecret is the Secret that an export is written to.
 type ExportSecretApplyConfiguration struct {
-	// Name of the Secret, in this namespace. It is made; one that is somebody else's is
-	// refused. It has one key for each file.
+	// Name of the Secret in this namespace. The Secret is created. An existing Secret of another
+	// owner is refused. The Secret has one key for each file.
 	Name *string `json:"name,omitempty"`
 }
 

@@ -11,8 +11,8 @@ import (
 // ExportStateApplyConfiguration represents a declarative configuration of the ExportState type for use
 // with apply.
 //
-// ExportState keeps the states of clusters that ksctl has in its store, encrypted, in a Secret
-// or on a branch of a Git repository: in the form that an ImportState takes.
+// ExportState exports the cluster states in ksctl's store, encrypted, to a Secret or to a branch of
+// a Git repository, and keeps the export up to date. An ImportState can import the export.
 type ExportStateApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

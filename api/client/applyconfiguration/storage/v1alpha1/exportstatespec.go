@@ -11,30 +11,32 @@ import (
 // ExportStateSpecApplyConfiguration represents a declarative configuration of the ExportStateSpec type for use
 // with apply.
 //
-// ExportStateSpec says which states to export, to whom, and where they go.
+// ExportStateSpec specifies the states to export, the recipients who can decrypt them, and the
+// target.
 type ExportStateSpecApplyConfiguration struct {
 	v1.ScheduleApplyConfiguration `json:""`
-	// From is ksctl's store, which is read.
+	// From is ksctl's store, which the states are read from.
 	From *StateStoreApplyConfiguration `json:"from,omitempty"`
-	// Select restricts the export to some clusters. All when unset.
+	// Select restricts the export to some clusters. Defaults to all clusters.
 	Select *StateSelectorApplyConfiguration `json:"select,omitempty"`
-	// Credentials says whether credentials of clouds are exported, too. Skip when unset: they
-	// open more than the clusters.
+	// Credentials specifies whether cloud credentials are also exported. Defaults to Skip, because
+	// credentials give access to more than the clusters.
 	Credentials *storagev1alpha1.ExportedCredentialsPolicy `json:"credentials,omitempty"`
-	// Recipients are public keys of age: whoever has the private key of one of them can read
-	// what is exported, and nobody else. Change them and everything is encrypted anew.
+	// Recipients are public age keys. Only the owners of the corresponding private keys can decrypt
+	// the export: one private key is sufficient. If the recipients change, everything is encrypted
+	// again.
 	Recipients []string `json:"recipients,omitempty"`
-	// To is where the states go.
+	// To is the target of the export.
 	To *ExportTargetApplyConfiguration `json:"to,omitempty"`
-	// Prune removes files of what the store has no more, or what is not selected any more.
-	// An export is a backup: they stay when unset.
+	// Prune removes the files of entries that are no longer in the store, or no longer selected. By
+	// default the files are kept, because an export is a backup.
 	Prune *bool `json:"prune,omitempty"`
-	// DeletionPolicy says what becomes of a Secret that was written when this object is
-	// deleted. Keep when unset.
+	// DeletionPolicy specifies what happens to a Secret that was written when this object is
+	// deleted. Defaults to Keep.
 	DeletionPolicy *storagev1alpha1.StateDeletionPolicy `json:"deletionPolicy,omitempty"`
-	// ServiceAccountName is the account in this namespace whose rights are used to read
-	// the store and the Secrets, and to write. The controller's --default-service-account
-	// when unset.
+	// ServiceAccountName is the service account in this namespace whose permissions are used to
+	// read the store and the Secrets, and to write the export. Defaults to the controller's
+	// --default-service-account.
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
 }
 

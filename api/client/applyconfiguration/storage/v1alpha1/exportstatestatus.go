@@ -10,21 +10,21 @@ import (
 // ExportStateStatusApplyConfiguration represents a declarative configuration of the ExportStateStatus type for use
 // with apply.
 //
-// ExportStateStatus is what was seen of one export.
+// ExportStateStatus is the observed state of an export.
 type ExportStateStatusApplyConfiguration struct {
 	v1.CommonStatusApplyConfiguration `json:""`
-	// LastExportedRevision is the commit that was made last, as <branch>@sha1:<commit>, or
-	// the Secret as it was written last, as <name>@<resourceVersion>.
+	// LastExportedRevision is the last commit that was created, as <branch>@sha1:<commit>, or the
+	// Secret as it was last written, as <name>@<resourceVersion>.
 	LastExportedRevision *string `json:"lastExportedRevision,omitempty"`
-	// Digest identifies everything that is exported, by a keyed hash.
+	// Digest is a keyed hash of everything that is exported.
 	Digest *string `json:"digest,omitempty"`
-	// Target that was written to.
+	// Target that was last written to.
 	Target *string `json:"target,omitempty"`
-	// Secret that was written, if the target is one.
+	// Secret is the name of the Secret that was written, if the target is a Secret.
 	Secret *string `json:"secret,omitempty"`
-	// Clusters that are exported, and those that were before.
+	// Clusters that are exported or were exported before.
 	Clusters []ExportedFileApplyConfiguration `json:"clusters,omitempty"`
-	// Credentials of clouds, likewise.
+	// Credentials of clouds that are exported or were exported before.
 	Credentials []ExportedFileApplyConfiguration `json:"credentials,omitempty"`
 }
 

@@ -5,11 +5,11 @@ package v1alpha1
 // ExportTargetApplyConfiguration represents a declarative configuration of the ExportTarget type for use
 // with apply.
 //
-// ExportTarget says where an export goes.
+// ExportTarget specifies where an export is written.
 type ExportTargetApplyConfiguration struct {
-	// Secret of this namespace.
+	// Secret to write to, in this namespace.
 	Secret *ExportSecretApplyConfiguration `json:"secret,omitempty"`
-	// Git is a branch of a Git repository.
+	// Git is the branch of a Git repository to commit to.
 	Git *ExportRepositoryApplyConfiguration `json:"git,omitempty"`
 }
 

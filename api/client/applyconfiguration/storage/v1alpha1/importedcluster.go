@@ -9,34 +9,34 @@ import (
 // ImportedClusterApplyConfiguration represents a declarative configuration of the ImportedCluster type for use
 // with apply.
 //
-// ImportedCluster is how the state of one cluster stands.
+// ImportedCluster is the state of the import of one cluster.
 type ImportedClusterApplyConfiguration struct {
-	// Key of the cluster in ksctl's store: <cloud>.<type>.<name>.<region>.
+	// Key of the cluster in ksctl's store, as <cloud>.<type>.<name>.<region>.
 	Key *string `json:"key,omitempty"`
 	// Name of the cluster.
 	Name *string `json:"name,omitempty"`
-	// Cloud that it is in.
+	// Cloud of the cluster.
 	Cloud *string `json:"cloud,omitempty"`
 	// Region of the cloud.
 	Region *string `json:"region,omitempty"`
 	// Type of the cluster: ha or selfmanaged, or managed.
 	Type *string `json:"type,omitempty"`
-	// Dialect is the first release of ksctl that writes documents of this form.
+	// Dialect is the format of the state, named by the first release of ksctl that writes it.
 	Dialect *string `json:"dialect,omitempty"`
-	// Action is what is done, or why nothing is.
+	// Action is the action for the entry, or the reason why there is none.
 	Action *storagev1alpha1.StateAction `json:"action,omitempty"`
-	// Ready is true when the cluster's state is in the store, or was sent to the agent.
+	// Ready is true if the state of the cluster is in the store, or was sent to the agent.
 	Ready *bool `json:"ready,omitempty"`
-	// Message says more, for a person.
+	// Message is a human-readable explanation of the action.
 	Message *string `json:"message,omitempty"`
-	// Cluster is the KsctlCluster that this import made for it, or found.
+	// Cluster is the KsctlCluster of the cluster, which the ImportState created or found.
 	Cluster *string `json:"cluster,omitempty"`
-	// Written identifies what the source and the store had in common last, or what was sent
-	// to the agent last, by a keyed hash.
+	// Written is a keyed hash of the last content that the source and the store had in common, or
+	// that was last sent to the agent.
 	Written *string `json:"written,omitempty"`
-	// Ours is true when it was written from here, and not found there.
+	// Ours is true if the ImportState wrote the entry, and false if the entry already existed.
 	Ours *bool `json:"ours,omitempty"`
-	// Writing identifies what is about to be written, until that is known to be done.
+	// Writing is a keyed hash of content whose write has started and is not confirmed yet.
 	Writing *string `json:"writing,omitempty"`
 }
 

@@ -9,22 +9,22 @@ import (
 // ImportedCredentialsApplyConfiguration represents a declarative configuration of the ImportedCredentials type for use
 // with apply.
 //
-// ImportedCredentials is how the credentials of one cloud stand.
+// ImportedCredentials is the state of the import of the credentials of one cloud.
 type ImportedCredentialsApplyConfiguration struct {
-	// Cloud that they are of.
+	// Cloud of the credentials.
 	Cloud *string `json:"cloud,omitempty"`
-	// Action is what is done, or why nothing is.
+	// Action is the action for the entry, or the reason why there is none.
 	Action *storagev1alpha1.StateAction `json:"action,omitempty"`
-	// Ready is true when the credentials are in the store, or were sent to the agent.
+	// Ready is true if the credentials are in the store, or were sent to the agent.
 	Ready *bool `json:"ready,omitempty"`
-	// Message says more, for a person.
+	// Message is a human-readable explanation of the action.
 	Message *string `json:"message,omitempty"`
-	// Written identifies what the source and the store had in common last, or what was sent
-	// to the agent last, by a keyed hash.
+	// Written is a keyed hash of the last content that the source and the store had in common, or
+	// that was last sent to the agent.
 	Written *string `json:"written,omitempty"`
-	// Ours is true when it was written from here, and not found there.
+	// Ours is true if the ImportState wrote the entry, and false if the entry already existed.
 	Ours *bool `json:"ours,omitempty"`
-	// Writing identifies what is about to be written, until that is known to be done.
+	// Writing is a keyed hash of content whose write has started and is not confirmed yet.
 	Writing *string `json:"writing,omitempty"`
 }
 

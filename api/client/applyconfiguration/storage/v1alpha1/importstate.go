@@ -11,7 +11,8 @@ import (
 // ImportStateApplyConfiguration represents a declarative configuration of the ImportState type for use
 // with apply.
 //
-// ImportState keeps states of clusters that ksctl exported in ksctl's store.
+// ImportState imports cluster states, in the format of ksctl's exports, into ksctl's store, and
+// applies later changes of its source.
 type ImportStateApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

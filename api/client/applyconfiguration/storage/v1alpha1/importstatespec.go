@@ -11,61 +11,59 @@ import (
 // ImportStateSpecApplyConfiguration represents a declarative configuration of the ImportStateSpec type for use
 // with apply.
 //
-// ImportStateSpec says which states to import, and where they go.
+// ImportStateSpec specifies the states to import, and their destination.
 type ImportStateSpecApplyConfiguration struct {
 	v1.ScheduleApplyConfiguration `json:""`
-	// SourceRef names the source that holds the state.
+	// SourceRef names the source that contains the state.
 	SourceRef *v1.SourceRefApplyConfiguration `json:"sourceRef,omitempty"`
-	// Path in the source of an export, of the state of one cluster, or of a folder, in
-	// which every file whose name ends in .json is one of these. The root of the source when
-	// unset.
+	// Path in the source of an export, of the state of one cluster, or of a folder in which every
+	// file with a name that ends in .json is an export or the state of one cluster. Defaults to the
+	// root of the source.
 	Path *string `json:"path,omitempty"`
-	// RawExportedData is an export itself instead of one in a source. Unless it is
-	// encrypted with SOPS, its secrets stand in this object for everybody who may read it,
-	// and it is refused without allowPlaintext.
+	// RawExportedData is the content of an export, instead of a source. If it is not encrypted with
+	// SOPS, everyone who may read this object can read its secrets, and it is refused without
+	// allowPlaintext.
 	RawExportedData []byte `json:"rawExportedData,omitempty"`
-	// Handled is what the first ImportState of ksctl noted here. It is ignored: an import with
-	// handled: true is carried out as any other.
+	// Handled was written by the first ImportState of ksctl. It is ignored: an import with handled:
+	// true is carried out like any other import.
 	//
-	// Deprecated: status says what was done.
+	// Deprecated: the status reports what was done.
 	Handled *bool `json:"handled,omitempty"`
-	// Success is what the first ImportState of ksctl noted here, and is ignored.
+	// Success was written by the first ImportState of ksctl. It is ignored.
 	//
-	// Deprecated: the condition Ready says how it ended.
+	// Deprecated: the condition Ready reports the result.
 	Success *bool `json:"success,omitempty"`
-	// ReasonOfFailure is what the first ImportState of ksctl noted here, and is ignored.
+	// ReasonOfFailure was written by the first ImportState of ksctl. It is ignored.
 	//
-	// Deprecated: the condition Ready says why it failed.
+	// Deprecated: the condition Ready reports the reason of a failure.
 	ReasonOfFailure *string `json:"reasonOfFailure,omitempty"`
-	// Decryption says how files are decrypted that are encrypted with SOPS.
+	// Decryption configures the decryption of SOPS-encrypted files.
 	Decryption *v1.DecryptionApplyConfiguration `json:"decryption,omitempty"`
-	// AllowPlaintext takes files in which secrets are readable. They are refused
-	// otherwise.
+	// AllowPlaintext accepts files with unencrypted secrets. Otherwise they are refused.
 	AllowPlaintext *bool `json:"allowPlaintext,omitempty"`
-	// Select restricts the import to some clusters. All when unset.
+	// Select restricts the import to some clusters. Defaults to all clusters.
 	Select *StateSelectorApplyConfiguration `json:"select,omitempty"`
-	// Credentials says whether credentials of clouds are imported. Import when unset: those
-	// of the clouds that clusters were selected in, and all of them when the file has no
-	// cluster.
+	// Credentials specifies whether cloud credentials are imported. Defaults to Import, which
+	// imports the credentials of the clouds of the selected clusters, or all credentials if the
+	// file contains no cluster.
 	Credentials *storagev1alpha1.CredentialsPolicy `json:"credentials,omitempty"`
-	// Store is ksctl's store, which is written to.
+	// Store is ksctl's store, which the states are written to.
 	Store *ImportStoreApplyConfiguration `json:"store,omitempty"`
-	// Conflict says what happens when the store holds another state of a cluster. Refuse
-	// when unset. What ksctl changes or removes after the import is no conflict: it is left
-	// alone until the source changes. An agent's store may always hold another one: with
-	// Refuse, nothing is sent to it.
+	// Conflict specifies what happens if the store has a different state of a cluster. Defaults to
+	// Refuse. Changes and removals by ksctl after the import are not conflicts: they are kept until
+	// the source changes. An agent's store may always have a different state: with Refuse, nothing
+	// is sent to the agent.
 	Conflict *storagev1alpha1.ConflictPolicy `json:"conflict,omitempty"`
-	// DryRun writes nothing but status, which says what would be done: where another store or
-	// agent was brought something before, in the message alone.
+	// DryRun only writes the status, which reports what would be done. If data was written to
+	// another store or agent before, only the message of the condition Ready reports it.
 	DryRun *bool `json:"dryRun,omitempty"`
-	// Publish says how the imported clusters are made known.
+	// Publish specifies how the imported clusters are published.
 	Publish *ClusterPublicationApplyConfiguration `json:"publish,omitempty"`
-	// DeletionPolicy says what becomes of what was written, and of the KsctlClusters that
-	// were made, when this object is deleted.
-	// Keep when unset.
+	// DeletionPolicy specifies what happens to the written entries and the created KsctlClusters
+	// when this object is deleted. Defaults to Keep.
 	DeletionPolicy *storagev1alpha1.StateDeletionPolicy `json:"deletionPolicy,omitempty"`
-	// ServiceAccountName is the account in this namespace whose rights are used to read
-	// and write the store. The controller's --default-service-account when unset.
+	// ServiceAccountName is the service account in this namespace whose permissions are used to
+	// read and write the store. Defaults to the controller's --default-service-account.
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
 }
 

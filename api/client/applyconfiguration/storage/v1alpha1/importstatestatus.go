@@ -10,20 +10,20 @@ import (
 // ImportStateStatusApplyConfiguration represents a declarative configuration of the ImportStateStatus type for use
 // with apply.
 //
-// ImportStateStatus is what was seen of one import.
+// ImportStateStatus is the observed state of an import.
 type ImportStateStatusApplyConfiguration struct {
 	v1.CommonStatusApplyConfiguration `json:""`
-	// LastAttemptedRevision is the source's revision that was tried last.
+	// LastAttemptedRevision is the last revision of the source that was attempted.
 	LastAttemptedRevision *string `json:"lastAttemptedRevision,omitempty"`
-	// LastAppliedRevision is the source's revision that is imported.
+	// LastAppliedRevision is the last revision of the source that was imported.
 	LastAppliedRevision *string `json:"lastAppliedRevision,omitempty"`
-	// Clusters that were found and selected, and those that were written before.
+	// Clusters that are selected in the source, or that were written before.
 	Clusters []ImportedClusterApplyConfiguration `json:"clusters,omitempty"`
-	// Credentials of clouds, likewise.
+	// Credentials of clouds that are selected in the source, or that were written before.
 	Credentials []ImportedCredentialsApplyConfiguration `json:"credentials,omitempty"`
-	// Store that was written to: its namespace.
+	// Store is the namespace of the store that was written to.
 	Store *string `json:"store,omitempty"`
-	// Agent that was sent to: its address.
+	// Agent is the address of the agent that was sent to.
 	Agent *string `json:"agent,omitempty"`
 }
 

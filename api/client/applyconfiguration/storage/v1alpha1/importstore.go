@@ -9,13 +9,13 @@ import (
 // ImportStoreApplyConfiguration represents a declarative configuration of the ImportStore type for use
 // with apply.
 //
-// ImportStore is where states are brought: ksctl's own store, or an agent that has one.
+// ImportStore is the destination of the states: ksctl's own store, or an agent with a store.
 type ImportStoreApplyConfiguration struct {
 	StateStoreApplyConfiguration `json:""`
-	// Agent is ksctl's agent, that brings an export into the store of the cluster that it
-	// runs in: what was in that of the same clusters goes, so conflict: Overwrite has to be
-	// set. It can't be asked what the store has, so nothing is compared, published or taken
-	// back: what is another than was sent last is sent.
+	// Agent is the endpoint of ksctl's agent, which imports an export into the store of the cluster
+	// that it runs in. Existing entries of the same clusters are overwritten, so conflict must be
+	// Overwrite. The agent cannot report the content of its store, so nothing is compared,
+	// published or removed: an entry is sent if it differs from the one that was last sent.
 	Agent *v1.AgentEndpointApplyConfiguration `json:"agent,omitempty"`
 }
 

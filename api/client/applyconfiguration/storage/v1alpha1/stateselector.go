@@ -5,8 +5,8 @@ package v1alpha1
 // StateSelectorApplyConfiguration represents a declarative configuration of the StateSelector type for use
 // with apply.
 //
-// StateSelector selects clusters by what ksctl tells them apart by. What is unset
-// fits every cluster.
+// StateSelector selects clusters by the properties that identify a cluster in ksctl. Unset fields
+// match every cluster.
 type StateSelectorApplyConfiguration struct {
 	// Cloud is aws, azure, civo or local.
 	Cloud *string `json:"cloud,omitempty"`
@@ -14,7 +14,7 @@ type StateSelectorApplyConfiguration struct {
 	ClusterType *string `json:"clusterType,omitempty"`
 	// ClusterName is the name of the cluster.
 	ClusterName *string `json:"clusterName,omitempty"`
-	// Region of the cloud, LOCAL for the cloud local.
+	// Region of the cloud. It is LOCAL for the cloud local.
 	Region *string `json:"region,omitempty"`
 }
 

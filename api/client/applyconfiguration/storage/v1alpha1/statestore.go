@@ -7,7 +7,7 @@ package v1alpha1
 //
 // StateStore is ksctl's own store in the cluster.
 type StateStoreApplyConfiguration struct {
-	// Namespace that ksctl looks for its states in. ksctl when unset.
+	// Namespace in which ksctl stores its states. Defaults to ksctl.
 	Namespace *string `json:"namespace,omitempty"`
 }
 

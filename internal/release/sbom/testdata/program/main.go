@@ -1,4 +1,4 @@
-// Command program is built by a test that looks at what it is made of.
+// Command program is built by a test that generates its SBOM.
 package main
 
 import (

@@ -1,4 +1,4 @@
-package casim
+package fakeautoscaler
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/nodegroup/externalgrpc"
 )
 
-// pending are the pods that no node takes.
+// pending returns the unschedulable pods.
 func (a *Autoscaler) pending(ctx context.Context) ([]*corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := a.Cluster.List(ctx, &pods); err != nil {
@@ -32,7 +32,7 @@ func (a *Autoscaler) pending(ctx context.Context) ([]*corev1.Pod, error) {
 	return out, nil
 }
 
-// scaleUp asks for as many machines as pods need that fit in no machine that is on its way.
+// scaleUp requests machines for pods that fit on no existing node and no requested machine.
 func (a *Autoscaler) scaleUp(ctx context.Context, groups []*group, pending []*corev1.Pod) error {
 	for _, g := range groups {
 		if g.target >= g.MaxSize || time.Now().Before(a.backoff[g.Id]) {
@@ -46,7 +46,7 @@ func (a *Autoscaler) scaleUp(ctx context.Context, groups []*group, pending []*co
 			continue
 		}
 		_, err = a.api.NodeGroupIncreaseSize(ctx, &externalgrpc.NodeGroupIncreaseSizeRequest{Id: g.Id, Delta: need})
-		if a.refused(err) != nil {
+		if a.recordError(err) != nil {
 			a.backoff[g.Id] = time.Now().Add(5 * time.Second)
 			return err
 		}
@@ -55,8 +55,8 @@ func (a *Autoscaler) scaleUp(ctx context.Context, groups []*group, pending []*co
 	return nil
 }
 
-// need is how many machines a group lacks for the pods that fit in it, of which some fit on nodes that
-// are there, and some on machines that are on their way.
+// need returns how many more machines a group needs for the pending pods that fit in it, besides
+// the free space of existing nodes and the machines already requested.
 func (a *Autoscaler) need(ctx context.Context, g *group, pending []*corev1.Pod) (int32, error) {
 	var all corev1.PodList
 	if err := a.Cluster.List(ctx, &all); err != nil {
@@ -87,7 +87,7 @@ func (a *Autoscaler) need(ctx context.Context, g *group, pending []*corev1.Pod) 
 	return int32((fitting+per-1)/per) - (g.target - int32(len(g.nodes)) - int32(len(g.failed))), nil
 }
 
-// request is what a pod requests of processors, in thousandths.
+// request returns the CPU request of a pod in millicores.
 func request(p *corev1.Pod) (milli int64) {
 	for _, c := range p.Spec.Containers {
 		milli += c.Resources.Requests.Cpu().MilliValue()
@@ -95,7 +95,7 @@ func request(p *corev1.Pod) (milli int64) {
 	return milli
 }
 
-// scaleDown asks for the deletion of one node that has no pods and may go.
+// scaleDown requests the deletion of one node without pods, unless it is protected.
 func (a *Autoscaler) scaleDown(ctx context.Context, groups []*group) error {
 	var pods corev1.PodList
 	if err := a.Cluster.List(ctx, &pods); err != nil {
@@ -115,14 +115,14 @@ func (a *Autoscaler) scaleDown(ctx context.Context, groups []*group) error {
 			if busy[n.Name] || n.Annotations[DisabledAnnotation] == "true" || tainted(n) {
 				continue
 			}
-			if err := a.Mark(ctx, n); err != nil {
+			if err := a.MarkToBeDeleted(ctx, n); err != nil {
 				return err
 			}
 			_, err := a.api.NodeGroupDeleteNodes(ctx, &externalgrpc.NodeGroupDeleteNodesRequest{Id: g.Id, Nodes: []*externalgrpc.ExternalGrpcNode{grpcNode(n)}})
-			if err != nil { // it is used again, as Cluster Autoscaler does
+			if err != nil { // like Cluster Autoscaler, make the node schedulable again
 				err = errors.Join(err, a.unmark(ctx, n))
 			}
-			return a.refused(err)
+			return a.recordError(err)
 		}
 	}
 	return nil
@@ -137,15 +137,15 @@ func tainted(n *corev1.Node) bool {
 	return false
 }
 
-// Mark marks a node as one that goes, and cordons it in the same step.
-func (a *Autoscaler) Mark(ctx context.Context, n *corev1.Node) error {
+// MarkToBeDeleted taints and cordons a node in one update.
+func (a *Autoscaler) MarkToBeDeleted(ctx context.Context, n *corev1.Node) error {
 	before := n.DeepCopy()
 	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: ToBeDeletedTaint, Value: strconv.FormatInt(time.Now().Unix(), 10), Effect: corev1.TaintEffectNoSchedule})
 	n.Spec.Unschedulable = true
 	return a.Cluster.Patch(ctx, n, client.MergeFrom(before))
 }
 
-// unmark has a node be used again that has the taint. One that is cordoned without it stays so.
+// unmark removes the taint and uncordons the node. A node without the taint stays cordoned.
 func (a *Autoscaler) unmark(ctx context.Context, n *corev1.Node) error {
 	if !tainted(n) {
 		return nil
@@ -156,8 +156,8 @@ func (a *Autoscaler) unmark(ctx context.Context, n *corev1.Node) error {
 	return a.Cluster.Patch(ctx, n, client.MergeFrom(before))
 }
 
-// startAnew has nodes be used again that an earlier process marked, once.
-func (a *Autoscaler) startAnew(ctx context.Context, groups []*group) error {
+// unmarkAtStart unmarks the nodes that an earlier process has marked, once.
+func (a *Autoscaler) unmarkAtStart(ctx context.Context, groups []*group) error {
 	if a.started || len(groups) == 0 {
 		return nil
 	}

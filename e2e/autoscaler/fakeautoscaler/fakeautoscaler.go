@@ -1,8 +1,8 @@
-// Package casim plays Cluster Autoscaler's side of the provider externalgrpc, as far as what
-// it does to node groups goes: it looks at a cluster in loops, asks for machines that pending pods
-// need, and for the deletion of nodes that nobody needs, in the order of calls that 1.36.1 was
-// seen to have.
-package casim
+// Package fakeautoscaler simulates Cluster Autoscaler as a client of the provider externalgrpc, as
+// far as node groups are concerned. In each loop it observes the cluster, requests machines for
+// pending pods, and requests the deletion of unneeded nodes, in the order of calls observed from
+// version 1.36.1.
+package fakeautoscaler
 
 import (
 	"context"
@@ -21,41 +21,41 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/nodegroup/externalgrpc"
 )
 
-// What Cluster Autoscaler puts on nodes.
+// Taints and annotations of Cluster Autoscaler on nodes.
 const (
 	ToBeDeletedTaint   = "ToBeDeletedByClusterAutoscaler"
 	DisabledAnnotation = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 )
 
-// callTime is how long a call may take: three times what Cluster Autoscaler waits. One that is given up
-// may have been heard, and a machine that is slow at times would be asked for twice.
-const callTime = 30 * time.Second
+// callTimeout is the timeout of a call: three times that of Cluster Autoscaler. A call that times
+// out may have been handled, so that on a slow machine the same machine would be requested twice.
+const callTimeout = 30 * time.Second
 
-// Autoscaler plays Cluster Autoscaler for one cluster.
+// Autoscaler simulates Cluster Autoscaler for one cluster.
 type Autoscaler struct {
-	// Cluster that is scaled.
+	// Cluster is a client of the scaled cluster.
 	Cluster client.Client
 	// ProvisionTime is --max-node-provision-time.
 	ProvisionTime time.Duration
-	// MayDelete is true for one that deletes nodes without pods.
-	MayDelete bool
+	// ScaleDown enables the deletion of nodes without pods.
+	ScaleDown bool
 
 	conn *grpc.ClientConn
 	api  externalgrpc.CloudProviderClient
 
 	mu sync.Mutex
-	// Calls by method, Refusals as they were answered.
-	calls    map[string]int
-	refusals []error
-	// asked is since when a group has machines that have not come.
-	asked map[string]time.Time
-	// backoff is until when nothing is asked for a group.
+	// calls are counted by method. writeErrors are the errors of write calls.
+	calls       map[string]int
+	writeErrors []error
+	// missingSince is the time since when a group has requested machines without nodes.
+	missingSince map[string]time.Time
+	// backoff is the time until when nothing is requested for a group.
 	backoff map[string]time.Time
-	// started is true when nodes that an earlier process marked are used again.
+	// started is true when the nodes that an earlier process marked are unmarked.
 	started bool
 }
 
-// Dial speaks with a node group server, with what the Secret of an autoscaler has.
+// Dial connects to a node group server with the credentials of an autoscaler's Secret.
 func Dial(address string, secret map[string][]byte, cluster client.Client) (*Autoscaler, error) {
 	pair, err := tls.X509KeyPair(secret["tls.crt"], secret["tls.key"])
 	if err != nil {
@@ -65,7 +65,7 @@ func Dial(address string, secret map[string][]byte, cluster client.Client) (*Aut
 	if !roots.AppendCertsFromPEM(secret["ca.crt"]) {
 		return nil, errors.New("no ca.crt")
 	}
-	a := &Autoscaler{Cluster: cluster, ProvisionTime: time.Hour, MayDelete: true, calls: map[string]int{}, asked: map[string]time.Time{}, backoff: map[string]time.Time{}}
+	a := &Autoscaler{Cluster: cluster, ProvisionTime: time.Hour, ScaleDown: true, calls: map[string]int{}, missingSince: map[string]time.Time{}, backoff: map[string]time.Time{}}
 	a.conn, err = grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, MinVersion: tls.VersionTLS12})),
 		grpc.WithUnaryInterceptor(a.count))
 	if err != nil {
@@ -75,13 +75,13 @@ func Dial(address string, secret map[string][]byte, cluster client.Client) (*Aut
 	return a, nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (a *Autoscaler) Close() error { return a.conn.Close() }
 
-// API is for calls of one's own.
+// API returns the client for single calls.
 func (a *Autoscaler) API() externalgrpc.CloudProviderClient { return a.api }
 
-// Calls since the last time that it was asked.
+// Calls returns the calls since its last invocation, by method.
 func (a *Autoscaler) Calls() map[string]int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -90,27 +90,27 @@ func (a *Autoscaler) Calls() map[string]int {
 	return calls
 }
 
-// Refusals are all errors of writes so far.
-func (a *Autoscaler) Refusals() []error {
+// WriteErrors returns all errors of write calls.
+func (a *Autoscaler) WriteErrors() []error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return append([]error(nil), a.refusals...)
+	return append([]error(nil), a.writeErrors...)
 }
 
 func (a *Autoscaler) count(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	a.mu.Lock()
 	a.calls[method[len("/clusterautoscaler.cloudprovider.v1.externalgrpc.CloudProvider/"):]]++
 	a.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return invoke(ctx, method, req, reply, cc, opts...)
 }
 
-// Run loops until ctx ends. A loop that fails ends itself alone, and nodes that an earlier process
-// marked are used again, as with Cluster Autoscaler.
+// Run runs loops until ctx is done. An error ends only its own loop. Like in Cluster Autoscaler,
+// the first loop unmarks nodes that an earlier process marked.
 func (a *Autoscaler) Run(ctx context.Context, every time.Duration) {
 	for ctx.Err() == nil {
-		_ = a.Loop(ctx) //nolint:errcheck // the next one begins anew
+		_ = a.Loop(ctx) //nolint:errcheck // the next loop starts from scratch
 		select {
 		case <-ctx.Done():
 		case <-time.After(every):
@@ -118,7 +118,7 @@ func (a *Autoscaler) Run(ctx context.Context, every time.Duration) {
 	}
 }
 
-// group is what a loop knows of a node group.
+// group is a node group as observed by a loop.
 type group struct {
 	*externalgrpc.NodeGroup
 	target   int32
@@ -127,20 +127,20 @@ type group struct {
 	template *corev1.Node
 }
 
-// Loop is one loop: what there is, what is not as it should be, what is missing, and only when
-// nothing is, what is too much.
+// Loop runs one loop: it observes the groups, deletes failed instances, handles timeouts, scales
+// up for pending pods, and scales down only if there is nothing else to do.
 func (a *Autoscaler) Loop(ctx context.Context) error {
 	if _, err := a.api.Refresh(ctx, &externalgrpc.RefreshRequest{}); err != nil {
 		return err
 	}
-	groups, err := a.look(ctx)
+	groups, err := a.observe(ctx)
 	if err != nil {
 		return err
 	}
-	if err := a.startAnew(ctx, groups); err != nil {
+	if err := a.unmarkAtStart(ctx, groups); err != nil {
 		return err
 	}
-	if a.dropFailed(ctx, groups) {
+	if a.deleteFailed(ctx, groups) {
 		return nil
 	}
 	for _, g := range groups {
@@ -155,17 +155,18 @@ func (a *Autoscaler) Loop(ctx context.Context) error {
 	if len(pending) > 0 {
 		return a.scaleUp(ctx, groups, pending)
 	}
-	if a.MayDelete {
+	if a.ScaleDown {
 		return a.scaleDown(ctx, groups)
 	}
 	return nil
 }
 
-// look asks for the groups and whose each node is, as each loop does.
-func (a *Autoscaler) look(ctx context.Context) ([]*group, error) {
+// observe lists the groups and asks for the group of each node, like each loop of Cluster
+// Autoscaler.
+func (a *Autoscaler) observe(ctx context.Context) ([]*group, error) {
 	answer, err := a.api.NodeGroups(ctx, &externalgrpc.NodeGroupsRequest{})
 	if err != nil {
-		return nil, nil //nolint:nilerr // it sees no groups then, and stays well
+		return nil, nil //nolint:nilerr // like Cluster Autoscaler, continue without groups
 	}
 	var nodes corev1.NodeList
 	if err := a.Cluster.List(ctx, &nodes); err != nil {
@@ -188,14 +189,14 @@ func (a *Autoscaler) look(ctx context.Context) ([]*group, error) {
 		}
 	}
 	for _, g := range groups {
-		if err := a.examine(ctx, g); err != nil {
+		if err := a.observeGroup(ctx, g); err != nil {
 			return nil, err
 		}
 	}
 	return groups, nil
 }
 
-func (a *Autoscaler) examine(ctx context.Context, g *group) error {
+func (a *Autoscaler) observeGroup(ctx context.Context, g *group) error {
 	size, err := a.api.NodeGroupTargetSize(ctx, &externalgrpc.NodeGroupTargetSizeRequest{Id: g.Id})
 	if err != nil {
 		return err // the whole loop ends
@@ -212,7 +213,7 @@ func (a *Autoscaler) examine(ctx context.Context, g *group) error {
 	}
 	options, err := a.api.NodeGroupGetOptions(ctx, &externalgrpc.NodeGroupAutoscalingOptionsRequest{Id: g.Id, Defaults: &externalgrpc.NodeGroupAutoscalingOptions{ScaleDownUtilizationThreshold: 0.5}})
 	if err == nil && options.GetNodeGroupAutoscalingOptions() != nil {
-		return fmt.Errorf("group %s has options of its own: MaxNodeStartupTime is 0 then", g.Id)
+		return fmt.Errorf("group %s has options: with options, MaxNodeStartupTime would be 0", g.Id)
 	}
 	info, err := a.api.NodeGroupTemplateNodeInfo(ctx, &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: g.Id})
 	if err != nil {
@@ -220,7 +221,7 @@ func (a *Autoscaler) examine(ctx context.Context, g *group) error {
 	}
 	g.template = &corev1.Node{}
 	if err := g.template.Unmarshal(info.NodeBytes); err != nil || len(info.NodeBytes) == 0 {
-		return fmt.Errorf("group %s has no template, of which Cluster Autoscaler dies: %w", g.Id, err)
+		return fmt.Errorf("group %s has no template, which crashes Cluster Autoscaler: %w", g.Id, err)
 	}
 	return nil
 }
@@ -229,18 +230,18 @@ func grpcNode(n *corev1.Node) *externalgrpc.ExternalGrpcNode {
 	return &externalgrpc.ExternalGrpcNode{ProviderID: n.Spec.ProviderID, Name: n.Name, Labels: n.Labels, Annotations: n.Annotations}
 }
 
-// refused keeps an error of a write.
-func (a *Autoscaler) refused(err error) error {
+// recordError records the error of a write call, and returns it.
+func (a *Autoscaler) recordError(err error) error {
 	if err != nil {
 		a.mu.Lock()
-		a.refusals = append(a.refusals, err)
+		a.writeErrors = append(a.writeErrors, err)
 		a.mu.Unlock()
 	}
 	return err
 }
 
-// dropFailed deletes instances that could not be made, and backs off.
-func (a *Autoscaler) dropFailed(ctx context.Context, groups []*group) bool {
+// deleteFailed deletes instances that could not be created, and backs off.
+func (a *Autoscaler) deleteFailed(ctx context.Context, groups []*group) bool {
 	did := false
 	for _, g := range groups {
 		if len(g.failed) == 0 {
@@ -252,7 +253,7 @@ func (a *Autoscaler) dropFailed(ctx context.Context, groups []*group) bool {
 			req.Nodes = append(req.Nodes, &externalgrpc.ExternalGrpcNode{ProviderID: x.Id, Name: x.Id, Annotations: map[string]string{"k8s.io/cluster-autoscaler/fake-node-reason": "create-error"}})
 		}
 		_, err := a.api.NodeGroupDeleteNodes(ctx, req)
-		_ = a.refused(err) //nolint:errcheck // it is kept
+		_ = a.recordError(err) //nolint:errcheck // the error is recorded
 		a.mu.Lock()
 		a.backoff[g.Id] = time.Now().Add(5 * time.Second)
 		a.mu.Unlock()
@@ -260,24 +261,24 @@ func (a *Autoscaler) dropFailed(ctx context.Context, groups []*group) bool {
 	return did
 }
 
-// timedOut gives up machines that have not come in time.
+// timedOut gives up requested machines that have no node in time.
 func (a *Autoscaler) timedOut(ctx context.Context, g *group) bool {
 	a.mu.Lock()
 	missing := g.target - int32(len(g.nodes)) - int32(len(g.failed))
 	if missing <= 0 {
-		delete(a.asked, g.Id)
-	} else if a.asked[g.Id].IsZero() {
-		a.asked[g.Id] = time.Now()
+		delete(a.missingSince, g.Id)
+	} else if a.missingSince[g.Id].IsZero() {
+		a.missingSince[g.Id] = time.Now()
 	}
-	late := missing > 0 && time.Since(a.asked[g.Id]) > a.ProvisionTime
+	late := missing > 0 && time.Since(a.missingSince[g.Id]) > a.ProvisionTime
 	if late {
-		delete(a.asked, g.Id)
+		delete(a.missingSince, g.Id)
 		a.backoff[g.Id] = time.Now().Add(5 * time.Second)
 	}
 	a.mu.Unlock()
 	if late {
 		_, err := a.api.NodeGroupDecreaseTargetSize(ctx, &externalgrpc.NodeGroupDecreaseTargetSizeRequest{Id: g.Id, Delta: -missing})
-		_ = a.refused(err) //nolint:errcheck // it is kept
+		_ = a.recordError(err) //nolint:errcheck // the error is recorded
 	}
 	return late
 }

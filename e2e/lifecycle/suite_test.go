@@ -1,7 +1,6 @@
-// Package lives_test records every version that the API server has of an object of our
-// kinds, and holds what kstatus makes of each, and with it kubectl wait, Flux and
-// everybody who builds on them, against what was so.
-package lives_test
+// Package lifecycle_test records every version of an object of our kinds and compares the kstatus
+// result of each with its conditions. kubectl wait, Flux and tools based on them depend on kstatus.
+package lifecycle_test
 
 import (
 	"context"
@@ -19,16 +18,16 @@ import (
 	"github.com/ksctl/gitops/e2e/suite"
 )
 
-// soon is how long anything in these specs may take; it takes far less.
-const soon = 4 * time.Minute
+// waitTimeout bounds each wait in these specs; normally a wait takes far less.
+const waitTimeout = 4 * time.Minute
 
 var (
 	h   *harness.Harness
 	git *gitserver.Server
 )
 
-func TestLives(t *testing.T) {
-	suite.Run(t, "Lives")
+func TestLifecycle(t *testing.T) {
+	suite.Run(t, "Lifecycle")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -52,11 +51,12 @@ func namespace(ctx context.Context) string {
 	return ns
 }
 
-// change patches an object as a commit, or a person, would.
-func change(ctx context.Context, o client.Object, patch string) {
+// patch applies a JSON merge patch to an object.
+func patch(ctx context.Context, o client.Object, body string) {
 	GinkgoHelper()
-	Expect(h.Plane.Client().Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
+	Expect(h.ControlPlane.Client().Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(body)))).To(Succeed())
 }
 
-// hold keeps an object there, so that there is a version of it that goes.
-const hold = `{"metadata":{"finalizers":%s}}`
+// finalizersPatch sets the finalizers of an object. A foreign finalizer keeps the object, so that
+// it has a terminating version.
+const finalizersPatch = `{"metadata":{"finalizers":%s}}`
