@@ -30,7 +30,7 @@ func (s *Steps) conclude(obj *clusterv1.KsctlAutoScaler, seen *observation, p *p
 	if isInProgress(p.op) {
 		progressing.Status, progressing.Reason, progressing.Message = metav1.ConditionTrue, string(p.op.Kind), describeOperation(p.op)
 	}
-	degraded := metav1.Condition{Type: clusterv1.DegradedCondition, Status: metav1.ConditionFalse, Reason: "AsWanted", Message: "every pool can reach its target"}
+	degraded := metav1.Condition{Type: clusterv1.DegradedCondition, Status: metav1.ConditionFalse, Reason: "UpToDate", Message: "every pool can reach its target"}
 	if len(messages) > 0 {
 		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, BackoffReason, strings.Join(messages, "; ")
 	}

@@ -13,7 +13,7 @@ const (
 	ConflictReason = "Conflict"
 	// ProbingReason: the nodes of the cluster are not listed yet, or its agent has not responded
 	// yet.
-	ProbingReason = "Asking"
+	ProbingReason = "Probing"
 	// AgentAccessReason: the Secret or the address of the agent is missing or invalid.
 	AgentAccessReason = "AgentAccess"
 	// AgentUnreachableReason: the last call of the agent failed.
@@ -25,7 +25,7 @@ const (
 	// AutoscalerUnhealthyReason: Cluster Autoscaler reports that it is unhealthy.
 	AutoscalerUnhealthyReason = "AutoscalerUnhealthy"
 	// AutoscalerNotPollingReason: Cluster Autoscaler has not sent a request for too long.
-	AutoscalerNotPollingReason = "AutoscalerSilent"
+	AutoscalerNotPollingReason = "AutoscalerNotPolling"
 	// VersionReason: no release of Cluster Autoscaler supports the version of the cluster.
 	VersionReason = "NoSuchVersion"
 	// KubeConfigContextReason: Cluster Autoscaler would use another context of the kubeconfig.

@@ -204,7 +204,7 @@ func (s *Steps) updateNodes(ctx context.Context, obj *clusterv1.KsctlAutoScaler,
 // emitEvents emits events about operations that began, ended or were canceled.
 func (s *Steps) emitEvents(req *reconcile.Request[*clusterv1.KsctlAutoScaler], p *plan, begun bool) {
 	for _, message := range p.canceled {
-		req.Event(corev1.EventTypeNormal, "ScaleCancelled", message)
+		req.Event(corev1.EventTypeNormal, "ScaleCanceled", message)
 	}
 	if op := p.ended; op != nil && op.State == clusterv1.OperationFailed {
 		req.Event(corev1.EventTypeWarning, string(op.Kind)+"Failed", describeOperation(op)+": "+op.Message)

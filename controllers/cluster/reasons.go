@@ -12,15 +12,15 @@ const (
 	// verification.
 	KubeConfigRefusedReason = "KubeConfigRefused"
 	// SecretConflictReason: a Secret with the name exists and belongs to another owner.
-	SecretConflictReason = "SecretTaken"
+	SecretConflictReason = "SecretConflict"
 	// ArgoCDNotAllowedReason: --argocd-namespaces does not list the namespace of spec.argocd.
 	ArgoCDNotAllowedReason = "ArgoCDNamespaceNotAllowed"
 	// UnreachableReason: the last probe of the cluster's API server failed.
 	UnreachableReason = "Unreachable"
 	// ProbingReason: no probe of the cluster's API server has ended yet.
-	ProbingReason = "Asking"
+	ProbingReason = "Probing"
 	// InUseReason: installs, removes or autoscalers have objects on the cluster.
 	InUseReason = "InUse"
 	// ProbeSucceededReason: the last probe of the cluster's API server succeeded.
-	ProbeSucceededReason = "Answered"
+	ProbeSucceededReason = "ProbeSucceeded"
 )

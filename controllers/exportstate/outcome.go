@@ -28,7 +28,7 @@ const (
 	// ExternalStorageReason: ksctl stores its states in a MongoDB.
 	ExternalStorageReason = "ExternalStorage"
 	// SecretConflictReason: the Secret exists and belongs to another owner.
-	SecretConflictReason = "SecretTaken"
+	SecretConflictReason = "SecretConflict"
 	// SecretFullReason: the files do not fit into the Secret.
 	SecretFullReason = "SecretFull"
 	// FileTakenReason: a file with the same name exists and is not an export of the same entry.

@@ -56,7 +56,7 @@ func (s *Steps) createClusters(ctx context.Context, req *reconcile.Request[*v1al
 	for i, name := range clustersToCreate(obj.Name, obj.Status.Clusters, list.Items) {
 		row := &obj.Status.Clusters[i]
 		if name == "" {
-			req.Event(corev1.EventTypeWarning, "ClusterNotMade", fmt.Sprintf("spec.publish: cannot create a KsctlCluster for %s: its names are in use; create one with spec.importRef {name: %s, key: %s}", row.Key, obj.Name, row.Key))
+			req.Event(corev1.EventTypeWarning, "ClusterCreationFailed", fmt.Sprintf("spec.publish: cannot create a KsctlCluster for %s: its names are in use; create one with spec.importRef {name: %s, key: %s}", row.Key, obj.Name, row.Key))
 			continue
 		}
 		newCluster, err := s.newCluster(obj, name, row.Key)
@@ -71,7 +71,7 @@ func (s *Steps) createClusters(ctx context.Context, req *reconcile.Request[*v1al
 			return fmt.Errorf("spec.publish: creating KsctlCluster %s/%s: %w", obj.Namespace, name, err)
 		}
 		row.Cluster = name
-		req.Event(corev1.EventTypeNormal, "ClusterMade", fmt.Sprintf("created KsctlCluster %s for %s", name, row.Key))
+		req.Event(corev1.EventTypeNormal, "ClusterCreated", fmt.Sprintf("created KsctlCluster %s for %s", name, row.Key))
 	}
 	return nil
 }

@@ -125,7 +125,7 @@ func (s *Steps) importToStore(ctx context.Context, req *reconcile.Request[*v1alp
 				}
 				return retry
 			}
-			req.Event(corev1.EventTypeWarning, "ClusterNotMade", err.Error())
+			req.Event(corev1.EventTypeWarning, "ClusterCreationFailed", err.Error())
 		}
 		return out
 	}

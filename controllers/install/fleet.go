@@ -82,8 +82,14 @@ const (
 	ClustersFailedReason = "ClustersFailed"
 	// AwaitingRolloutReason means that the rollout has not reached the cluster of a member install,
 	// and that the revision that was released to it before is not available.
-	AwaitingRolloutReason = "WaitsForTurn"
+	AwaitingRolloutReason = "AwaitingRollout"
 )
+
+// currentReasons maps reasons that earlier versions stored to those that replaced them.
+var currentReasons = map[string]string{"WaitsForTurn": AwaitingRolloutReason}
+
+// currentReason returns the reason of a condition as this version calls it.
+func currentReason(c *metav1.Condition) string { return cmp.Or(currentReasons[c.Reason], c.Reason) }
 
 // maxClusters is the maximum number of clusters of an install. Each has an entry in its status.
 const maxClusters = 1000

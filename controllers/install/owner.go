@@ -223,7 +223,7 @@ func (o *owner) reportChanges(rep *engine.Report) {
 		{"PreRemove", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Reason == engine.ReasonPreRemove && c.Verb != engine.VerbSkip }},
 		{"PreRemoveSkipped", corev1.EventTypeWarning, func(c engine.Change) bool { return c.Reason == engine.ReasonPreRemove && c.Verb == engine.VerbSkip }},
 		{"HandedOver", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Verb == engine.VerbHandOver }},
-		{"Left", corev1.EventTypeWarning, func(c engine.Change) bool { return c.Verb == engine.VerbDrop || c.Verb == engine.VerbRelease }},
+		{"Released", corev1.EventTypeWarning, func(c engine.Change) bool { return c.Verb == engine.VerbDrop || c.Verb == engine.VerbRelease }},
 	}
 	for _, s := range eventTypes {
 		var names []string

@@ -107,7 +107,7 @@ func (s *memberInstall) inProgress(now time.Time) bool {
 	switch {
 	case ready == nil || ready.ObservedGeneration != in.Generation:
 		return true
-	case ready.Status != metav1.ConditionUnknown || ready.Reason == AwaitingRolloutReason || ready.Reason == target.ClusterNotReadyReason:
+	case ready.Status != metav1.ConditionUnknown || currentReason(ready) == AwaitingRolloutReason || ready.Reason == target.ClusterNotReadyReason:
 		return false
 	case !isOverdue(in, ready, now):
 		return true

@@ -168,6 +168,20 @@ func TestPlanRolloutStartsTimeoutWithEachUpdate(t *testing.T) {
 	}
 }
 
+// A reason that an earlier version stored counts as the one that replaced it.
+func TestMemberAwaitsRolloutWithReasonOfEarlierVersion(t *testing.T) {
+	for stored, current := range currentReasons {
+		s := memberAt("a", "busy")
+		ready := &s.install.Status.Conditions[0]
+		ready.LastTransitionTime = metav1.Unix(1000, 0)
+		for reason, want := range map[string]bool{"Progressing": true, stored: false, current: false} {
+			if ready.Reason = reason; s.inProgress(time.Unix(1001, 0)) != want {
+				t.Errorf("reason %s: in progress is not %t", reason, want)
+			}
+		}
+	}
+}
+
 func TestDesiredMember(t *testing.T) {
 	in := install("app", "src", nil)
 	in.UID = "u"

@@ -99,7 +99,7 @@ var _ = Describe("A namespace that installs create", func() {
 		kept := aNamespace(shared)
 		Expect(get(ctx, kept)).To(Succeed())
 		Expect(kept.DeletionTimestamp).To(BeNil())
-		Eventually(ctx, eventsWithReason(ctx, in, "Left"), soon).Should(ContainElement(HaveField("Message", And(ContainSubstring(shared), ContainSubstring("foreign is in the namespace")))), "the event has the reason")
+		Eventually(ctx, eventsWithReason(ctx, in, "Released"), soon).Should(ContainElement(HaveField("Message", And(ContainSubstring(shared), ContainSubstring("foreign is in the namespace")))), "the event has the reason")
 
 		By("a later install deletes it when it is empty")
 		again := newInstall(ctx, ns, "again", stackInNamespace(ctx, ns, "i", shared, configMap("a", "1")))

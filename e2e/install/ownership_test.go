@@ -77,7 +77,7 @@ var _ = Describe("Two installs with the same object", suite.Safety, func() {
 		before := getConfigMap(ctx, ns, "a")
 		deleteAndWait(ctx, second)
 		Expect(getConfigMap(ctx, ns, "a").ResourceVersion).To(Equal(before.ResourceVersion), "it was not written")
-		Consistently(ctx, eventsWithReason(ctx, second, "Left"), "1s").Should(BeEmpty(), "the second install released nothing")
+		Consistently(ctx, eventsWithReason(ctx, second, "Released"), "1s").Should(BeEmpty(), "the second install released nothing")
 	})
 })
 
@@ -123,7 +123,7 @@ var _ = Describe("An object that existed before the install", suite.Safety, func
 		Expect(getConfigMap(ctx, ns, "b").Data).To(HaveKeyWithValue("value", "1"), "the others are applied")
 		deleteAndWait(ctx, in)
 		expectReleased(ctx, before, "theirs")
-		Consistently(ctx, eventsWithReason(ctx, in, "Left"), "1s").Should(BeEmpty(), "the install released nothing")
+		Consistently(ctx, eventsWithReason(ctx, in, "Released"), "1s").Should(BeEmpty(), "the install released nothing")
 	})
 
 	It("is taken over with Always from any owner, and deleted with the install", func(ctx SpecContext) {

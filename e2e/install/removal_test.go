@@ -125,7 +125,7 @@ var _ = Describe("Removal", func() {
 		Expect(left.Data).To(Equal(b.Data))
 		Expect(left.Labels).To(BeEmpty())
 		Expect(left.Annotations).To(BeEmpty())
-		Eventually(ctx, eventsWithReason(ctx, in, "Left"), soon).Should(HaveLen(1))
+		Eventually(ctx, eventsWithReason(ctx, in, "Released"), soon).Should(HaveLen(1))
 		mark := auditMark(ctx)
 		stack(ctx, ns, "main@sha1:3", configMap("a", "1"), configMap("b", "3"))
 		atRevision(ctx, in, "main@sha1:3")

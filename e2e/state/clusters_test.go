@@ -247,7 +247,7 @@ var _ = Describe("A KsctlCluster", func() {
 		By("a Secret of that name exists")
 		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: argocd, Name: name}, StringData: map[string]string{"mine": "stays"}})
 		patch(ctx, c, fmt.Sprintf(`{"spec":{"argocd":{"namespace":%q}}}`, argocd))
-		Eventually(ctx, clusterReady(ctx, c), soon).Should(HavePrefix("False SecretTaken: Secret " + argocd + "/" + name))
+		Eventually(ctx, clusterReady(ctx, c), soon).Should(HavePrefix("False SecretConflict: Secret " + argocd + "/" + name))
 		Expect(h.ControlPlane.Client().Delete(ctx, c)).To(Succeed())
 		Eventually(ctx, absent(ctx, c), soon).Should(BeTrue())
 		Expect(secretOf(ctx, argocd, name)()).To(HaveKeyWithValue("mine", "stays"))

@@ -285,7 +285,7 @@ var _ = Describe("An ExportState", func() {
 		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "backup"}, StringData: map[string]string{"a": "b"}})
 		out := newExport(ns, toSecret("backup"), mine)
 		create(ctx, out)
-		Eventually(ctx, exportReady(ctx, out), soon).Should(HavePrefix("False SecretTaken: Secret " + ns + "/backup exists"))
+		Eventually(ctx, exportReady(ctx, out), soon).Should(HavePrefix("False SecretConflict: Secret " + ns + "/backup exists"))
 		patch(ctx, out, `{"spec":{"to":{"secret":{"name":"states"}}}}`)
 		Eventually(ctx, exportReady(ctx, out), soon).Should(Equal("True ReconciliationSucceeded: 1 state in Secret states"))
 		var secret corev1.Secret

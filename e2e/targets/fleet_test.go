@@ -178,7 +178,7 @@ var _ = Describe("An install for many clusters", func() {
 			h.ArtifactServer.Replace(first.Path, nil)
 			drift("kept")()
 		})
-		Eventually(ctx, readySummary(ctx, waits), soon).Should(Equal("Unknown WaitsForTurn: awaiting the rollout of revision r2; until then nothing is changed and drift is not corrected: " +
+		Eventually(ctx, readySummary(ctx, waits), soon).Should(Equal("Unknown AwaitingRollout: awaiting the rollout of revision r2; until then nothing is changed and drift is not corrected: " +
 			"the previously released revision r1 is no longer served: " + first.URL + ": the server answered 404 Not Found"))
 		Consistently(ctx, configMapValues(ctx, remote.Client(), there), 2*time.Second).Should(HaveKeyWithValue("on-b", "kept"))
 		Eventually(ctx, clusterStates(ctx, in), soon).Should(Equal("a Failed r1\nb Waiting r1\n"))

@@ -121,7 +121,7 @@ func (o *owner) recordReleased(changes []engine.Change) {
 		st.Remaining = st.Remaining[:min(maxListed, len(st.Remaining))]
 	}
 	if len(names) > 0 {
-		o.req.Event(corev1.EventTypeWarning, "Left", joinNames(names))
+		o.req.Event(corev1.EventTypeWarning, "Released", joinNames(names))
 	}
 }
 
