@@ -49,15 +49,15 @@ var rejectedAutoscalers = []manifest{
 	{"KsctlAutoScaler", "a misspelled field", scaler + "scaledown: {}", `unknown field "spec.scaledown"`},
 
 	// Agent.
-	{"KsctlAutoScaler", "an agent with neither TLS nor plaintext", scaled + pools + "agent: {address: 'a:1'}", "set secretRef, for TLS, or plaintext: true"},
-	{"KsctlAutoScaler", "an agent with both TLS and plaintext", scaled + pools + "agent: {address: 'a:1', secretRef: {name: x}, plaintext: true}", "set secretRef, for TLS, or plaintext: true"},
-	{"KsctlAutoScaler", "an agent with plaintext: false and no TLS", scaled + pools + "agent: {address: 'a:1', plaintext: false}", "set secretRef, for TLS, or plaintext: true"},
+	{"KsctlAutoScaler", "an agent with neither TLS nor plaintext", scaled + pools + "agent: {address: 'a:1'}", "set either secretRef (TLS) or plaintext: true (required by ksctl's own agent)"},
+	{"KsctlAutoScaler", "an agent with both TLS and plaintext", scaled + pools + "agent: {address: 'a:1', secretRef: {name: x}, plaintext: true}", "set either secretRef (TLS) or plaintext: true (required by ksctl's own agent)"},
+	{"KsctlAutoScaler", "an agent with plaintext: false and no TLS", scaled + pools + "agent: {address: 'a:1', plaintext: false}", "set either secretRef (TLS) or plaintext: true (required by ksctl's own agent)"},
 	{"KsctlAutoScaler", "an agent without a port", scaled + pools + "agent: {address: agent, plaintext: true}", "spec.agent.address"},
 	{"KsctlAutoScaler", "an agent address that is a URL", scaled + pools + "agent: {address: 'https://agent:8443', plaintext: true}", "spec.agent.address"},
 
 	// Pools.
 	{"KsctlAutoScaler", "a minSize above the maxSize", poolless + "pools: [{name: a, nodeSize: x, minSize: 3, maxSize: 2}]", "minSize must not be more than maxSize"},
-	{"KsctlAutoScaler", "two pools with the same nodeSize", poolless + "pools: [{name: a, nodeSize: x, minSize: 0, maxSize: 1}, {name: b, nodeSize: x, minSize: 0, maxSize: 1}]", "each nodeSize may be that of one pool"},
+	{"KsctlAutoScaler", "two pools with the same nodeSize", poolless + "pools: [{name: a, nodeSize: x, minSize: 0, maxSize: 1}, {name: b, nodeSize: x, minSize: 0, maxSize: 1}]", "nodeSize must be unique: it distinguishes the workers of different pools"},
 	{"KsctlAutoScaler", "two pools with the same name", poolless + "pools: [{name: a, nodeSize: x, minSize: 0, maxSize: 1}, {name: a, nodeSize: z, minSize: 0, maxSize: 1}]", "spec.pools[1]: Duplicate value"},
 	{"KsctlAutoScaler", "a pool without a size", poolless + "pools: [{name: a, minSize: 0, maxSize: 1}]", "spec.pools[0].nodeSize: Required value"},
 	{"KsctlAutoScaler", "a pool without bounds", poolless + "pools: [{name: a, nodeSize: x}]", "spec.pools[0].maxSize: Required value"},
@@ -70,7 +70,7 @@ var rejectedAutoscalers = []manifest{
 	{"KsctlAutoScaler", "a capacity of 0 pods", pool(", capacity: {cpu: 2, memory: 4Gi, pods: 0}"), "spec.pools[0].capacity.pods"},
 
 	// Limits.
-	{"KsctlAutoScaler", "minSizes above maxNodesTotal", poolless + "limits: {maxNodesTotal: 5}\npools: [{name: a, nodeSize: x, minSize: 3, maxSize: 4}, {name: b, nodeSize: z, minSize: 3, maxSize: 4}]", "the pools' minSize together are more than limits.maxNodesTotal"},
+	{"KsctlAutoScaler", "minSizes above maxNodesTotal", poolless + "limits: {maxNodesTotal: 5}\npools: [{name: a, nodeSize: x, minSize: 3, maxSize: 4}, {name: b, nodeSize: z, minSize: 3, maxSize: 4}]", "the sum of the pools' minSize must not be more than limits.maxNodesTotal"},
 	{"KsctlAutoScaler", "a negative maxNodesTotal", scaler + "limits: {maxNodesTotal: -1}", "spec.limits.maxNodesTotal"},
 	{"KsctlAutoScaler", "minimum cores above the maximum", scaler + "limits: {cores: {min: 5, max: 4}}", "min must not be more than max"},
 	{"KsctlAutoScaler", "minimum memory above the maximum", scaler + "limits: {memoryGiB: {min: 5, max: 4}}", "min must not be more than max"},
@@ -88,8 +88,8 @@ var rejectedAutoscalers = []manifest{
 	{"KsctlAutoScaler", "the Price expander", scaler + "scaleUp: {expanders: [Price]}", "spec.scaleUp.expanders[0]"},
 	{"KsctlAutoScaler", "empty expanders", scaler + "scaleUp: {expanders: []}", "spec.scaleUp.expanders"},
 	{"KsctlAutoScaler", "four expanders", scaler + "scaleUp: {expanders: [LeastWaste, Priority, LeastNodes, MostPods]}", "must have at most 3 items"},
-	{"KsctlAutoScaler", "a duplicate expander", scaler + "scaleUp: {expanders: [LeastWaste, LeastWaste]}", "each expander may be named once"},
-	{"KsctlAutoScaler", "another expander after Random", scaler + "scaleUp: {expanders: [Random, LeastWaste]}", "Random chooses one pool, so it can only be the last expander"},
+	{"KsctlAutoScaler", "a duplicate expander", scaler + "scaleUp: {expanders: [LeastWaste, LeastWaste]}", "expanders must be unique"},
+	{"KsctlAutoScaler", "another expander after Random", scaler + "scaleUp: {expanders: [Random, LeastWaste]}", "Random selects one pool, so it must be the last expander"},
 
 	// Cluster Autoscaler.
 	{"KsctlAutoScaler", "a version that is too old", scaler + "autoscaler: {version: 1.33.2}", "spec.autoscaler.version"},
@@ -139,7 +139,7 @@ func testClusterRefIsImmutable(t *testing.T, c client.Client) {
 	}
 	spec, _ = u.Object["spec"].(map[string]any)
 	spec["clusterRef"] = map[string]any{"name": "other"}
-	if err := c.Update(t.Context(), u); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "clusterRef can't be changed: make another KsctlAutoScaler") {
+	if err := c.Update(t.Context(), u); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "clusterRef is immutable: create another KsctlAutoScaler") {
 		t.Errorf("changing spec.clusterRef: got %v, want an error", err)
 	}
 }

@@ -4,7 +4,7 @@ import fluxmeta "github.com/fluxcd/pkg/apis/meta"
 
 // AgentEndpoint is the gRPC endpoint of ksctl's own agent, or of the agent of this project.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.secretRef) != (has(self.plaintext) && self.plaintext)",message="set secretRef, for TLS, or plaintext: true, which ksctl's own agent needs"
+// +kubebuilder:validation:XValidation:rule="has(self.secretRef) != (has(self.plaintext) && self.plaintext)",message="set either secretRef (TLS) or plaintext: true (required by ksctl's own agent)"
 type AgentEndpoint struct {
 	// Address of the agent, as <host>:<port>.
 	// +kubebuilder:validation:Pattern="^(\\[[0-9a-fA-F:]+\\]|[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?):[0-9]{1,5}$"

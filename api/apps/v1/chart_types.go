@@ -6,8 +6,8 @@ import fluxmeta "github.com/fluxcd/pkg/apis/meta"
 // Secrets are in the namespace of the install or removal, and are read with the permissions of its
 // service account.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.verify) || self.verify.provider == 'provenance' || self.repository.startsWith('oci://')",message="verify.provider cosign and notation are for oci:// alone"
-// +kubebuilder:validation:XValidation:rule="!has(self.insecure) || !self.insecure || self.repository.startsWith('oci://')",message="insecure is for oci:// alone"
+// +kubebuilder:validation:XValidation:rule="!has(self.verify) || self.verify.provider == 'provenance' || self.repository.startsWith('oci://')",message="verify.provider cosign and notation are only allowed for oci:// repositories"
+// +kubebuilder:validation:XValidation:rule="!has(self.insecure) || !self.insecure || self.repository.startsWith('oci://')",message="insecure is only allowed for oci:// repositories"
 type ChartRepository struct {
 	// Repository is the URL of the repository, exactly as in helm.repository of the stack, or as in
 	// Chart.yaml of a chart in the source.
@@ -43,8 +43,8 @@ type ChartRepository struct {
 
 // ChartVerification specifies the signatures that charts require.
 //
-// +kubebuilder:validation:XValidation:rule="self.provider == 'cosign' || (has(self.secretRef) && !has(self.trustedRootSecretRef) && !has(self.matchOIDCIdentity))",message="provenance and notation need secretRef, and take neither trustedRootSecretRef nor matchOIDCIdentity"
-// +kubebuilder:validation:XValidation:rule="self.provider != 'cosign' || (has(self.secretRef) ? !has(self.trustedRootSecretRef) && !has(self.matchOIDCIdentity) : has(self.trustedRootSecretRef) && has(self.matchOIDCIdentity))",message="cosign needs either secretRef with keys, or both trustedRootSecretRef and matchOIDCIdentity"
+// +kubebuilder:validation:XValidation:rule="self.provider == 'cosign' || (has(self.secretRef) && !has(self.trustedRootSecretRef) && !has(self.matchOIDCIdentity))",message="provenance and notation require secretRef, and do not allow trustedRootSecretRef and matchOIDCIdentity"
+// +kubebuilder:validation:XValidation:rule="self.provider != 'cosign' || (has(self.secretRef) ? !has(self.trustedRootSecretRef) && !has(self.matchOIDCIdentity) : has(self.trustedRootSecretRef) && has(self.matchOIDCIdentity))",message="cosign requires either secretRef with keys, or both trustedRootSecretRef and matchOIDCIdentity"
 type ChartVerification struct {
 	// Provider is the kind of signature: provenance (the .prov file that "helm package --sign"
 	// creates), or for oci:// cosign or notation.

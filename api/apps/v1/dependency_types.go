@@ -3,8 +3,8 @@ package v1
 // Dependency is an object that must be ready before an install starts, and before it applies a
 // change. Until then nothing new is applied, and installed objects are kept as they were applied.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.apiVersion) == (has(self.kind) && self.kind != 'KsctlInstall') || (has(self.apiVersion) && self.apiVersion == 'apps.ksctl.com/v1')",message="a kind other than KsctlInstall needs its apiVersion, and an apiVersion its kind"
-// +kubebuilder:validation:XValidation:rule="!has(self.readyExpr) || size(self.readyExpr) == 0 || !has(self.kind) || self.kind != 'Secret'",message="an expression never sees a Secret"
+// +kubebuilder:validation:XValidation:rule="has(self.apiVersion) == (has(self.kind) && self.kind != 'KsctlInstall') || (has(self.apiVersion) && self.apiVersion == 'apps.ksctl.com/v1')",message="set apiVersion and kind together for kinds other than KsctlInstall"
+// +kubebuilder:validation:XValidation:rule="!has(self.readyExpr) || size(self.readyExpr) == 0 || !has(self.kind) || self.kind != 'Secret'",message="readyExpr is not allowed for Secrets"
 type Dependency struct {
 	// APIVersion of the object. Defaults to that of KsctlInstall.
 	// +optional

@@ -35,7 +35,7 @@ type IgnoreRule struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:Pattern="^(/[^/]+)+$"
 	// +kubebuilder:validation:items:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="self.all(p, !(p in ['/apiVersion', '/kind', '/metadata', '/metadata/name', '/metadata/namespace']))",message="what identifies an object can't be ignored: name a field below spec, data or another part of it"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, !(p in ['/apiVersion', '/kind', '/metadata', '/metadata/name', '/metadata/namespace']))",message="apiVersion, kind, metadata, metadata.name and metadata.namespace cannot be ignored: use a field below spec, data or another field"
 	Paths []string `json:"paths"`
 }
 

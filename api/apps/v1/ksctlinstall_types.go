@@ -10,7 +10,7 @@ const CatalogKind = "Catalog"
 
 // SourceRef names the source that contains the stack.
 //
-// +kubebuilder:validation:XValidation:rule="self.kind == 'Catalog' ? !has(self.name) && !has(self.namespace) : has(self.name)",message="a source needs its name; the catalogue has neither name nor namespace"
+// +kubebuilder:validation:XValidation:rule="self.kind == 'Catalog' ? !has(self.name) && !has(self.namespace) : has(self.name)",message="name is required; kind Catalog has neither name nor namespace"
 type SourceRef struct {
 	// Kind of the source: a Flux source, a KsctlSource, or Catalog for the stacks that are shipped
 	// with the controller.
@@ -64,11 +64,11 @@ type ComponentChoice struct {
 
 // KsctlInstallSpec is the desired state of one stack on one cluster.
 //
-// +kubebuilder:validation:XValidation:rule="self.sourceRef.kind != 'Catalog' || (has(self.stackVersion) && size(self.stackVersion) > 0)",message="a stack of the catalogue needs its stackVersion: so nothing changes when the controller is upgraded"
-// +kubebuilder:validation:XValidation:rule="self.sourceRef.kind != 'Catalog' || !has(self.path) || size(self.path) == 0",message="a stack of the catalogue has no path"
-// +kubebuilder:validation:XValidation:rule="!has(self.clusterRef) || !has(self.kubeConfig)",message="set at most one of clusterRef and kubeConfig: which cluster to install to"
-// +kubebuilder:validation:XValidation:rule="!has(self.clusterSelector) || !(has(self.clusterRef) || has(self.kubeConfig) || has(self.publish) || has(self.takeOver))",message="with clusterSelector there is an install for each cluster: clusterRef, kubeConfig, publish and takeOver go without it"
-// +kubebuilder:validation:XValidation:rule="!has(self.valuesFrom) || has(self.clusterRef) || has(self.clusterSelector) || self.valuesFrom.all(v, v.kind != 'Cluster')",message="values of kind Cluster are those of a KsctlCluster: set clusterRef or clusterSelector"
+// +kubebuilder:validation:XValidation:rule="self.sourceRef.kind != 'Catalog' || (has(self.stackVersion) && size(self.stackVersion) > 0)",message="stackVersion is required for sourceRef.kind Catalog, so that an upgrade of the controller changes nothing"
+// +kubebuilder:validation:XValidation:rule="self.sourceRef.kind != 'Catalog' || !has(self.path) || size(self.path) == 0",message="path is not allowed for sourceRef.kind Catalog"
+// +kubebuilder:validation:XValidation:rule="!has(self.clusterRef) || !has(self.kubeConfig)",message="set at most one of clusterRef and kubeConfig"
+// +kubebuilder:validation:XValidation:rule="!has(self.clusterSelector) || !(has(self.clusterRef) || has(self.kubeConfig) || has(self.publish) || has(self.takeOver))",message="clusterRef, kubeConfig, publish and takeOver are not allowed with clusterSelector"
+// +kubebuilder:validation:XValidation:rule="!has(self.valuesFrom) || has(self.clusterRef) || has(self.clusterSelector) || self.valuesFrom.all(v, v.kind != 'Cluster')",message="valuesFrom kind Cluster requires clusterRef or clusterSelector"
 type KsctlInstallSpec struct {
 	Schedule `json:",inline"`
 

@@ -52,11 +52,11 @@ const (
 // KsctlRemoveSpec specifies the objects to remove, in one of two forms: by the install that owns
 // them, or by the stack that another tool installed.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.installRef) != has(self.sourceRef)",message="set exactly one of installRef and sourceRef: whose objects to remove"
-// +kubebuilder:validation:XValidation:rule="!has(self.sourceRef) || has(self.stack)",message="sourceRef needs stack: what to look for"
-// +kubebuilder:validation:XValidation:rule="has(self.sourceRef) || !(has(self.path) || has(self.stack) || has(self.stackVersion) || has(self.parameters) || has(self.choices) || has(self.charts) || has(self.decryption) || has(self.targetNamespace) || has(self.serviceAccountName) || has(self.approvedDigest) || has(self.clusterRef) || has(self.kubeConfig))",message="path, stack, stackVersion, parameters, choices, charts, decryption, targetNamespace, serviceAccountName, approvedDigest, clusterRef and kubeConfig go with sourceRef: an installRef has those of the install"
-// +kubebuilder:validation:XValidation:rule="!has(self.clusterRef) || !has(self.kubeConfig)",message="set at most one of clusterRef and kubeConfig: which cluster to remove from"
-// +kubebuilder:validation:XValidation:rule="!has(self.sourceRef) || self.sourceRef.kind != 'Catalog' || (has(self.stackVersion) && size(self.stackVersion) > 0)",message="a stack of the catalogue needs its stackVersion"
+// +kubebuilder:validation:XValidation:rule="has(self.installRef) != has(self.sourceRef)",message="set exactly one of installRef and sourceRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.sourceRef) || has(self.stack)",message="sourceRef requires stack"
+// +kubebuilder:validation:XValidation:rule="has(self.sourceRef) || !(has(self.path) || has(self.stack) || has(self.stackVersion) || has(self.parameters) || has(self.choices) || has(self.charts) || has(self.decryption) || has(self.targetNamespace) || has(self.serviceAccountName) || has(self.approvedDigest) || has(self.clusterRef) || has(self.kubeConfig))",message="path, stack, stackVersion, parameters, choices, charts, decryption, targetNamespace, serviceAccountName, approvedDigest, clusterRef and kubeConfig are only allowed with sourceRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.clusterRef) || !has(self.kubeConfig)",message="set at most one of clusterRef and kubeConfig"
+// +kubebuilder:validation:XValidation:rule="!has(self.sourceRef) || self.sourceRef.kind != 'Catalog' || (has(self.stackVersion) && size(self.stackVersion) > 0)",message="stackVersion is required for sourceRef.kind Catalog"
 type KsctlRemoveSpec struct {
 	Schedule `json:",inline"`
 

@@ -61,8 +61,8 @@ type GitVerification struct {
 
 // GitSource is a Git repository that is served over HTTPS, HTTP or SSH.
 //
-// +kubebuilder:validation:XValidation:rule="!self.url.startsWith('ssh://') || has(self.secretRef)",message="a URL of ssh needs a secretRef with identity and known_hosts"
-// +kubebuilder:validation:XValidation:rule="!has(self.verify) || !has(self.verify.mode) || self.verify.mode == 'HEAD' || (has(self.ref) && (has(self.ref.tag) || has(self.ref.semver)))",message="verify.mode Tag and TagAndHEAD need ref.tag or ref.semver"
+// +kubebuilder:validation:XValidation:rule="!self.url.startsWith('ssh://') || has(self.secretRef)",message="ssh:// URLs require a secretRef with identity and known_hosts"
+// +kubebuilder:validation:XValidation:rule="!has(self.verify) || !has(self.verify.mode) || self.verify.mode == 'HEAD' || (has(self.ref) && (has(self.ref.tag) || has(self.ref.semver)))",message="verify.mode Tag and TagAndHEAD require ref.tag or ref.semver"
 type GitSource struct {
 	// URL of the repository, such as https://git.example.com/team/fleet.git or
 	// ssh://git@git.example.com/team/fleet.git.
@@ -115,7 +115,7 @@ const (
 
 // SourceWebhook is a webhook that triggers an immediate fetch of the source.
 //
-// +kubebuilder:validation:XValidation:rule="size(self.secretRef.name) > 0",message="secretRef: name the Secret with the token"
+// +kubebuilder:validation:XValidation:rule="size(self.secretRef.name) > 0",message="secretRef.name is required"
 type SourceWebhook struct {
 	// Type is the sender of the requests: github, gitlab, gitea (also for Forgejo), or any other
 	// sender that sends the token (generic) or signs requests with it (generic-hmac). Requests
@@ -145,7 +145,7 @@ const (
 // SourceCommitStatus reports the state of the source's installs as statuses of the commits that
 // they apply: pending, success or failure, one status for each install.
 //
-// +kubebuilder:validation:XValidation:rule="size(self.secretRef.name) > 0",message="secretRef: name the Secret with the token"
+// +kubebuilder:validation:XValidation:rule="size(self.secretRef.name) > 0",message="secretRef.name is required"
 type SourceCommitStatus struct {
 	// Type is the API of the server: github, gitlab or gitea (also for Forgejo).
 	// +kubebuilder:validation:Enum=github;gitlab;gitea
@@ -177,9 +177,9 @@ type SourceCommitStatus struct {
 
 // KsctlSourceSpec specifies what to fetch.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.git), has(self.oci)].exists_one(set, set)",message="set exactly one of git and oci: where to fetch from"
-// +kubebuilder:validation:XValidation:rule="!has(self.webhook) || !has(self.oci) || self.webhook.type in ['generic', 'generic-hmac']",message="webhook.type of a registry is generic or generic-hmac"
-// +kubebuilder:validation:XValidation:rule="!has(self.commitStatus) || has(self.git)",message="commitStatus needs git: what comes from a registry is no commit"
+// +kubebuilder:validation:XValidation:rule="[has(self.git), has(self.oci)].exists_one(set, set)",message="set exactly one of git and oci"
+// +kubebuilder:validation:XValidation:rule="!has(self.webhook) || !has(self.oci) || self.webhook.type in ['generic', 'generic-hmac']",message="webhook.type must be generic or generic-hmac for oci"
+// +kubebuilder:validation:XValidation:rule="!has(self.commitStatus) || has(self.git)",message="commitStatus requires git"
 type KsctlSourceSpec struct {
 	Schedule `json:",inline"`
 

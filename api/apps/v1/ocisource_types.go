@@ -63,8 +63,8 @@ type OIDCIdentityMatch struct {
 // OCIVerification specifies the signatures that an artifact requires. One valid signature is
 // sufficient.
 //
-// +kubebuilder:validation:XValidation:rule="self.provider != 'notation' || (has(self.secretRef) && !has(self.trustedRootSecretRef) && !has(self.matchOIDCIdentity))",message="notation needs secretRef, and takes neither trustedRootSecretRef nor matchOIDCIdentity"
-// +kubebuilder:validation:XValidation:rule="self.provider != 'cosign' || (has(self.secretRef) ? !has(self.trustedRootSecretRef) && !has(self.matchOIDCIdentity) : has(self.trustedRootSecretRef) && has(self.matchOIDCIdentity))",message="cosign needs either secretRef with keys, or both trustedRootSecretRef and matchOIDCIdentity"
+// +kubebuilder:validation:XValidation:rule="self.provider != 'notation' || (has(self.secretRef) && !has(self.trustedRootSecretRef) && !has(self.matchOIDCIdentity))",message="notation requires secretRef, and does not allow trustedRootSecretRef and matchOIDCIdentity"
+// +kubebuilder:validation:XValidation:rule="self.provider != 'cosign' || (has(self.secretRef) ? !has(self.trustedRootSecretRef) && !has(self.matchOIDCIdentity) : has(self.trustedRootSecretRef) && has(self.matchOIDCIdentity))",message="cosign requires either secretRef with keys, or both trustedRootSecretRef and matchOIDCIdentity"
 type OCIVerification struct {
 	// Provider is the tool that the artifact is signed with: cosign or notation.
 	// +kubebuilder:validation:Enum=cosign;notation

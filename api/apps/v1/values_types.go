@@ -21,7 +21,7 @@ type ClusterValue struct {
 // ValuesReference reads values for one component from a ConfigMap or Secret in the install's
 // namespace, or from the KsctlCluster that the stack is installed on.
 //
-// +kubebuilder:validation:XValidation:rule="self.kind == 'Cluster' ? !has(self.name) && !has(self.key) && has(self.set) : has(self.name) && !has(self.set)",message="a ConfigMap and a Secret need their name, and Cluster has neither name nor key, but set"
+// +kubebuilder:validation:XValidation:rule="self.kind == 'Cluster' ? !has(self.name) && !has(self.key) && has(self.set) : has(self.name) && !has(self.set)",message="kinds ConfigMap and Secret require name and do not allow set; kind Cluster requires set and does not allow name and key"
 type ValuesReference struct {
 	// Kind of the object with the values: ConfigMap or Secret, or Cluster for the KsctlCluster that
 	// the stack is installed on.

@@ -12,12 +12,12 @@ const PoolLabel = "cluster.ksctl.com/pool"
 // KsctlAutoScalerSpec specifies how the workers of a cluster scale. It is owned by the repository
 // that it is applied from: no controller writes it.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !has(self.limits.maxNodesTotal) || self.limits.maxNodesTotal == 0 || self.pools.map(p, p.minSize).sum() <= self.limits.maxNodesTotal",message="the pools' minSize together are more than limits.maxNodesTotal"
+// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !has(self.limits.maxNodesTotal) || self.limits.maxNodesTotal == 0 || self.pools.map(p, p.minSize).sum() <= self.limits.maxNodesTotal",message="the sum of the pools' minSize must not be more than limits.maxNodesTotal"
 type KsctlAutoScalerSpec struct {
 	appsv1.Schedule `json:",inline"`
 
 	// ClusterRef names the cluster. A cluster can have only one KsctlAutoScaler.
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterRef can't be changed: make another KsctlAutoScaler"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterRef is immutable: create another KsctlAutoScaler"
 	ClusterRef AutoScaledCluster `json:"clusterRef"`
 
 	// Mode is Auto (machines are created and deleted), ScaleUpOnly (machines are only created) or
@@ -53,7 +53,7 @@ type KsctlAutoScalerSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.nodeSize == p.nodeSize))",message="each nodeSize may be that of one pool: the size tells the workers of pools apart"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.nodeSize == p.nodeSize))",message="nodeSize must be unique: it distinguishes the workers of different pools"
 	Pools []WorkerPool `json:"pools"`
 
 	// ServiceAccountName is the service account in this namespace whose permissions are used to

@@ -80,7 +80,7 @@ type ArgoCDCluster struct {
 
 // KsctlClusterSpec specifies how a cluster is reached.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.importRef) != has(self.kubeConfigRef)",message="set exactly one of importRef and kubeConfigRef: how the cluster is reached"
+// +kubebuilder:validation:XValidation:rule="has(self.importRef) != has(self.kubeConfigRef)",message="set exactly one of importRef and kubeConfigRef"
 type KsctlClusterSpec struct {
 	// Schedule of the probes. Interval is the time between probes of the cluster. Timeout is the
 	// timeout of a probe, at most 10s.
@@ -209,7 +209,7 @@ type KsctlClusterStatus struct {
 
 // KsctlCluster is a cluster that KsctlInstalls, Flux and Argo CD can use as a target.
 //
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 242",message="the name may have at most 242 characters: that of its Secret ends in -kubeconfig"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 242",message="metadata.name must have at most 242 characters: the name of its Secret has the suffix -kubeconfig"
 // +genclient
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

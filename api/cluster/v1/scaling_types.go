@@ -171,8 +171,8 @@ type ScaleUp struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=3
-	// +kubebuilder:validation:XValidation:rule="self.all(e, self.exists_one(f, f == e))",message="each expander may be named once"
-	// +kubebuilder:validation:XValidation:rule="!self.exists(e, e == 'Random') || self[size(self)-1] == 'Random'",message="Random chooses one pool, so it can only be the last expander"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, self.exists_one(f, f == e))",message="expanders must be unique"
+	// +kubebuilder:validation:XValidation:rule="!self.exists(e, e == 'Random') || self[size(self)-1] == 'Random'",message="Random selects one pool, so it must be the last expander"
 	Expanders []Expander `json:"expanders,omitempty"`
 
 	// BalanceSimilarPools keeps pools with similar machines at the same size.

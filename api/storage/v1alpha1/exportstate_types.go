@@ -44,7 +44,7 @@ type CommitAuthor struct {
 
 // ExportRepository is the branch of a Git repository that an export is committed to.
 //
-// +kubebuilder:validation:XValidation:rule="!self.url.startsWith('ssh://') || has(self.secretRef)",message="a URL of ssh needs a secretRef with identity and known_hosts"
+// +kubebuilder:validation:XValidation:rule="!self.url.startsWith('ssh://') || has(self.secretRef)",message="ssh:// URLs require a secretRef with identity and known_hosts"
 type ExportRepository struct {
 	// URL of the repository, such as https://git.example.com/team/fleet.git or
 	// ssh://git@git.example.com/team/fleet.git.
@@ -88,7 +88,7 @@ type ExportRepository struct {
 
 // ExportTarget specifies where an export is written.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.secret) != has(self.git)",message="set exactly one of secret and git: where the states go"
+// +kubebuilder:validation:XValidation:rule="has(self.secret) != has(self.git)",message="set exactly one of secret and git"
 type ExportTarget struct {
 	// Secret to write to, in this namespace.
 	// +optional
@@ -102,7 +102,7 @@ type ExportTarget struct {
 // ExportStateSpec specifies the states to export, the recipients who can decrypt them, and the
 // target.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.deletionPolicy) || self.deletionPolicy == 'Keep' || !has(self.to.git)",message="what was committed stays: deletionPolicy Delete is for a Secret"
+// +kubebuilder:validation:XValidation:rule="!has(self.deletionPolicy) || self.deletionPolicy == 'Keep' || !has(self.to.git)",message="deletionPolicy Delete is only allowed with to.secret: commits are never removed"
 type ExportStateSpec struct {
 	appsv1.Schedule `json:",inline"`
 

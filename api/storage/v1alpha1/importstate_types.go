@@ -77,7 +77,7 @@ type StateStore struct {
 
 // ImportStore is the destination of the states: ksctl's own store, or an agent with a store.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.agent) || !has(self.__namespace__)",message="an agent knows its store: leave namespace out"
+// +kubebuilder:validation:XValidation:rule="!has(self.agent) || !has(self.__namespace__)",message="namespace is not allowed with agent"
 type ImportStore struct {
 	StateStore `json:",inline"`
 
@@ -99,7 +99,7 @@ type ArgoCDPublication struct {
 
 // ClusterPublication specifies how imported clusters are published.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.argocd) || self.kubeConfig",message="argocd needs kubeConfig: true"
+// +kubebuilder:validation:XValidation:rule="!has(self.argocd) || self.kubeConfig",message="argocd requires kubeConfig: true"
 type ClusterPublication struct {
 	// KubeConfig creates a KsctlCluster in this namespace for each imported cluster that has none.
 	// It is created only once: after that you own its content. The KsctlCluster keeps the
@@ -114,11 +114,11 @@ type ClusterPublication struct {
 
 // ImportStateSpec specifies the states to import, and their destination.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.sourceRef) != has(self.rawExportedData)",message="set exactly one of sourceRef and rawExportedData: where the state is"
-// +kubebuilder:validation:XValidation:rule="!has(self.sourceRef) || self.sourceRef.kind != 'Catalog'",message="the catalogue has stacks, and no states: name a source"
-// +kubebuilder:validation:XValidation:rule="!has(self.rawExportedData) || !has(self.path)",message="rawExportedData is one file: it has no path"
-// +kubebuilder:validation:XValidation:rule="!has(self.store) || !has(self.store.agent) || !has(self.publish) || !self.publish.kubeConfig",message="an agent can't be asked for what its store has: leave publish out, and give a KsctlCluster a kubeConfigRef"
-// +kubebuilder:validation:XValidation:rule="!has(self.store) || !has(self.store.agent) || !has(self.deletionPolicy) || self.deletionPolicy != 'Delete'",message="an agent takes nothing out of its store: leave deletionPolicy at Keep"
+// +kubebuilder:validation:XValidation:rule="has(self.sourceRef) != has(self.rawExportedData)",message="set exactly one of sourceRef and rawExportedData"
+// +kubebuilder:validation:XValidation:rule="!has(self.sourceRef) || self.sourceRef.kind != 'Catalog'",message="sourceRef.kind Catalog has no states: use another source"
+// +kubebuilder:validation:XValidation:rule="!has(self.rawExportedData) || !has(self.path)",message="path is not allowed with rawExportedData"
+// +kubebuilder:validation:XValidation:rule="!has(self.store) || !has(self.store.agent) || !has(self.publish) || !self.publish.kubeConfig",message="publish.kubeConfig is not allowed with store.agent, which cannot report its states: create a KsctlCluster with kubeConfigRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.store) || !has(self.store.agent) || !has(self.deletionPolicy) || self.deletionPolicy != 'Delete'",message="deletionPolicy must be Keep with store.agent, which cannot delete states"
 type ImportStateSpec struct {
 	appsv1.Schedule `json:",inline"`
 
