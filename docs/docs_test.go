@@ -38,13 +38,13 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 	}
 	page := map[string]bool{}
 	// A row has one reason, or several with the same meaning.
-	word := regexp.MustCompile("`([A-Z][A-Za-z]+)`")
+	reason := regexp.MustCompile("`([A-Z][A-Za-z]+)`")
 	current, _, found := strings.Cut(read(t, "docs/conditions.md"), "\n## Renamed reasons\n")
 	if !found {
 		t.Fatal("docs/conditions.md does not list renamed reasons")
 	}
 	for _, row := range regexp.MustCompile("(?m)^\\| (`[A-Z][A-Za-z]+`(?:, `[A-Z][A-Za-z]+`)*) \\|").FindAllStringSubmatch(current, -1) {
-		for _, m := range word.FindAllStringSubmatch(row[1], -1) {
+		for _, m := range reason.FindAllStringSubmatch(row[1], -1) {
 			page[m[1]] = true
 		}
 	}
@@ -182,9 +182,9 @@ func eventType(e ast.Expr) bool {
 
 // add adds the possible values of an expression.
 func (c *collector) add(e ast.Expr) {
-	for _, word := range c.words(e) {
-		if word != "" {
-			c.into[word] = true
+	for _, value := range c.words(e) {
+		if value != "" {
+			c.into[value] = true
 		}
 	}
 }

@@ -110,9 +110,9 @@ func TestRenderDecryptsFilesThatItReads(t *testing.T) {
 		}
 	}
 	for _, file := range []string{"creds", "conf"} {
-		held := findManifestByPrefix(t, result, "Secret", "file-")
-		if !strings.Contains(held, `"`+file+`"`) {
-			t.Errorf("no %s in %s", file, held)
+		manifest := findManifestByPrefix(t, result, "Secret", "file-")
+		if !strings.Contains(manifest, `"`+file+`"`) {
+			t.Errorf("no %s in %s", file, manifest)
 		}
 	}
 	if strings.Contains(text.String(), "ENC[") {
@@ -297,17 +297,17 @@ func TestDecryptedValuesAreRedacted(t *testing.T) {
 			if err == nil {
 				t.Fatal("the render succeeded")
 			}
-			said := err.Error()
+			text := err.Error()
 			if one, ok := errors.AsType[*stacks.Error](err); ok && one.Err != nil {
-				said += one.Err.Error()
+				text += one.Err.Error()
 			}
 			for _, form := range []string{"hunter2", "quoted", b64("hunter2 \"quoted\" and more")} {
-				if strings.Contains(said, form) {
-					t.Errorf("the error contains a secret value: %s", said)
+				if strings.Contains(text, form) {
+					t.Errorf("the error contains a secret value: %s", text)
 				}
 			}
-			if strings.Contains(name, "fail") && !strings.Contains(said, "visible") {
-				t.Errorf("the plain value is redacted: %s", said)
+			if strings.Contains(name, "fail") && !strings.Contains(text, "visible") {
+				t.Errorf("the plain value is redacted: %s", text)
 			}
 		})
 	}
@@ -414,7 +414,7 @@ func TestRenderWithDecryptionIsBounded(t *testing.T) {
 		open   stacks.Decrypter
 		render func() error
 		reason sops.Reason
-		said   string
+		text   string
 	}{
 		"the same again":   {plain("a: 1"), func() error { return met("a.yaml") }, sops.InternalFailure, "still encrypted after decryption"},
 		"always another":   {plain("a: 1"), func() error { round++; return met(many[round]) }, sops.FileInvalid, "more than 16 levels deep"},
@@ -426,7 +426,7 @@ func TestRenderWithDecryptionIsBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := stacks.RenderWithDecryption(t.Context(), stacks.Request{Root: root}, tc.open, func(context.Context, stacks.Request) (stacks.Result, error) { return stacks.Result{}, tc.render() })
 			cipher, ok := errors.AsType[*sops.Error](err)
-			if !ok || cipher.Reason != tc.reason || !strings.Contains(err.Error(), tc.said) {
+			if !ok || cipher.Reason != tc.reason || !strings.Contains(err.Error(), tc.text) {
 				t.Errorf("%T %v", err, err)
 			}
 		})

@@ -62,16 +62,16 @@ func newRedactor(inputs []ValuesInput, secrets []string) redactor {
 	if total > maxRedactedBytes {
 		return redactor{secret: true}
 	}
-	var forms []string
+	var encodings []string
 	for _, value := range secrets {
 		quoted := strconv.Quote(value)
-		forms = append(forms, value, quoted[1:len(quoted)-1], base64.StdEncoding.EncodeToString([]byte(value)))
+		encodings = append(encodings, value, quoted[1:len(quoted)-1], base64.StdEncoding.EncodeToString([]byte(value)))
 		// Messages are folded and truncated, so single words are redacted, too.
-		forms = append(forms, strings.FieldsFunc(value, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`{}()", r) })...)
+		encodings = append(encodings, strings.FieldsFunc(value, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`{}()", r) })...)
 	}
-	slices.SortFunc(forms, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	slices.SortFunc(encodings, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	var pairs []string
-	for _, form := range slices.Compact(forms) {
+	for _, form := range slices.Compact(encodings) {
 		if len(form) >= shortestSecret {
 			pairs = append(pairs, form, "***")
 		}

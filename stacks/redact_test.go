@@ -13,7 +13,7 @@ import (
 // folded whitespace.
 func TestSecretValuesAreRedacted(t *testing.T) {
 	secret := "hunter2 \"quoted\"\n  and more"
-	forms := []string{"hunter2", base64.StdEncoding.EncodeToString([]byte(secret)), "and more"}
+	encodings := []string{"hunter2", base64.StdEncoding.EncodeToString([]byte(secret)), "and more"}
 	for name, template := range map[string]string{
 		"fail":       `{{ fail .Values.token }}`,
 		"quoted":     `{{ fail (.Values.token | quote) }}`,
@@ -38,19 +38,19 @@ func TestSecretValuesAreRedacted(t *testing.T) {
 				}}},
 			}
 			result, err := stacks.Render(t.Context(), req)
-			said := strings.Join(result.Warnings, "\n")
+			text := strings.Join(result.Warnings, "\n")
 			if err != nil {
-				said += err.Error()
+				text += err.Error()
 				if one, ok := errors.AsType[*stacks.Error](err); ok && one.Err != nil {
-					said += one.Err.Error()
+					text += one.Err.Error()
 				}
 			}
-			if said == "" {
+			if text == "" {
 				t.Fatal("there is neither an error nor a warning")
 			}
-			for _, form := range forms {
-				if strings.Contains(said, form) {
-					t.Errorf("the message contains a secret value: %s", said)
+			for _, form := range encodings {
+				if strings.Contains(text, form) {
+					t.Errorf("the message contains a secret value: %s", text)
 				}
 			}
 			// Public values are not redacted.

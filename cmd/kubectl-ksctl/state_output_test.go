@@ -130,11 +130,11 @@ func TestInPlaceRequiresRegularFile(t *testing.T) {
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	held, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	opened, err := os.OpenFile(pipe, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = held.Close() }()
+	defer func() { _ = opened.Close() }()
 	for _, name := range []string{pipe, fmt.Sprintf("/dev/fd/%d", writer.Fd())} {
 		if _, err := os.Stat(name); err != nil {
 			t.Skipf("no /dev/fd here: %v", err)

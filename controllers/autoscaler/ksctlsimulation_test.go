@@ -74,9 +74,9 @@ const (
 // be determined, scaling may stay blocked until a user corrects it.
 func TestKsctlAgentWithRandomFaults(t *testing.T) {
 	for _, x := range []struct {
-		mode string
-		ills faults
-		held int
+		mode       string
+		ills       faults
+		maxBlocked int
 	}{
 		{"no faults", faults{}, 0},
 		{"failed calls", faults{fail: true}, simulationSeeds / 2},
@@ -103,7 +103,7 @@ func TestKsctlAgentWithRandomFaults(t *testing.T) {
 					}
 				})
 			}
-			if len(blocked) > x.held {
+			if len(blocked) > x.maxBlocked {
 				t.Errorf("scaling is blocked at the end of %d of %d runs, with seeds %v", len(blocked), simulationSeeds, blocked)
 			}
 		})

@@ -103,9 +103,9 @@ func describeOperation(op *clusterv1.ScaleOperation) string {
 	return fmt.Sprintf("%s %d %s of pool %s: from %d workers to %d", action, n, plural("machine", n), op.Pool, op.From, op.DesiredWorkers)
 }
 
-func plural(word string, n int32) string {
+func plural(noun string, n int32) string {
 	if n == 1 {
-		return word
+		return noun
 	}
-	return word + "s"
+	return noun + "s"
 }

@@ -84,17 +84,17 @@ func TestResultIsReusedUntilItExpires(t *testing.T) {
 	}
 	a.await(clusterKey(0))
 	for range 3 {
-		said, ok := a.result(clusterKey(0), requestFor("a"))
-		if !ok || said.Version != "v1" || said.err != nil || !said.nextProbe.Equal(a.clock.Now().Add(time.Hour)) {
-			t.Fatalf("got %+v, %v", said, ok)
+		result, ok := a.result(clusterKey(0), requestFor("a"))
+		if !ok || result.Version != "v1" || result.err != nil || !result.nextProbe.Equal(a.clock.Now().Add(time.Hour)) {
+			t.Fatalf("got %+v, %v", result, ok)
 		}
 	}
 	if n := a.probes("a"); n != 1 {
 		t.Errorf("%d probes", n)
 	}
 	a.clock.SetTime(a.clock.Now().Add(time.Hour))
-	if said, ok := a.result(clusterKey(0), requestFor("a")); !ok || said.Version != "v1" || said.nextProbe.Before(a.clock.Now().Add(time.Hour)) {
-		t.Errorf("the last result is not returned during the next probe: %+v, %v", said, ok)
+	if result, ok := a.result(clusterKey(0), requestFor("a")); !ok || result.Version != "v1" || result.nextProbe.Before(a.clock.Now().Add(time.Hour)) {
+		t.Errorf("the last result is not returned during the next probe: %+v, %v", result, ok)
 	}
 	a.await(clusterKey(0))
 	if n := a.probes("a"); n != 2 {
@@ -110,8 +110,8 @@ func TestNewAccessAndRequestTokenStartProbes(t *testing.T) {
 		t.Error("the result for one access is returned for another")
 	}
 	a.await(clusterKey(0))
-	if said, ok := a.result(clusterKey(0), requestFor("b")); !ok || said.Version != "b" {
-		t.Errorf("got %+v, %v", said, ok)
+	if result, ok := a.result(clusterKey(0), requestFor("b")); !ok || result.Version != "b" {
+		t.Errorf("got %+v, %v", result, ok)
 	}
 	now := requestFor("b")
 	now.requestToken = "now"
@@ -135,11 +135,11 @@ func TestFailedProbesBackOff(t *testing.T) {
 	for _, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 100 * time.Second, 100 * time.Second} {
 		a.result(clusterKey(0), q)
 		a.await(clusterKey(0))
-		said, ok := a.result(clusterKey(0), q)
-		if !ok || !errors.Is(said.err, down) || said.nextProbe.Sub(a.clock.Now()) != want {
-			t.Fatalf("got %+v, %v; want the next probe in %s, not in %s", said, ok, want, said.nextProbe.Sub(a.clock.Now()))
+		result, ok := a.result(clusterKey(0), q)
+		if !ok || !errors.Is(result.err, down) || result.nextProbe.Sub(a.clock.Now()) != want {
+			t.Fatalf("got %+v, %v; want the next probe in %s, not in %s", result, ok, want, result.nextProbe.Sub(a.clock.Now()))
 		}
-		a.clock.SetTime(said.nextProbe)
+		a.clock.SetTime(result.nextProbe)
 	}
 }
 

@@ -26,7 +26,7 @@ func TestDeletesAboveLimitsNeedApproval(t *testing.T) {
 	for name, tc := range map[string]struct {
 		total, leaves int
 		policy        func(*Policies)
-		held          bool
+		refused       bool
 	}{
 		"10 of 20":                 {20, 10, nil, false},
 		"all of 10":                {10, 10, nil, false},
@@ -49,17 +49,17 @@ func TestDeletesAboveLimitsNeedApproval(t *testing.T) {
 				keep = append(keep, item("c", fmt.Sprintf("o%03d", i)))
 			}
 			p := PlanReconcile(w.snapshot(Component{Name: "c", Items: keep}))
-			var held *ApprovalRequiredError
+			var refused *ApprovalRequiredError
 			for _, a := range p.Waits {
-				errors.As(a.Err, &held)
+				errors.As(a.Err, &refused)
 			}
 			switch {
-			case (held != nil) != tc.held:
-				t.Errorf("approval required: %v", held)
-			case !tc.held && len(p.Removals) != tc.leaves:
+			case (refused != nil) != tc.refused:
+				t.Errorf("approval required: %v", refused)
+			case !tc.refused && len(p.Removals) != tc.leaves:
 				t.Errorf("%d are removed, want %d", len(p.Removals), tc.leaves)
-			case tc.held && (len(p.Removals) > 0 || held.Deletes != tc.leaves || held.Total != tc.total || p.Ready()):
-				t.Errorf("%d are removed, %v", len(p.Removals), held)
+			case tc.refused && (len(p.Removals) > 0 || refused.Deletes != tc.leaves || refused.Total != tc.total || p.Ready()):
+				t.Errorf("%d are removed, %v", len(p.Removals), refused)
 			}
 		})
 	}
@@ -72,7 +72,7 @@ func TestDeleteLimitsCountObjectsBeforeTheChange(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, leaves, added int
 		policy                func(*Policies)
-		held, settled         bool
+		refused, settled      bool
 	}{
 		"nothing is removed":               {40, 0, 40, nil, false, true},
 		"all are replaced":                 {40, 40, 40, nil, true, false},
@@ -95,8 +95,8 @@ func TestDeleteLimitsCountObjectsBeforeTheChange(t *testing.T) {
 			in := w.snapshot(Component{Name: "c", Items: keep})
 			in.Inventory.settled = tc.before
 			p := PlanReconcile(in)
-			if held := slices.ContainsFunc(p.Waits, func(a Action) bool { return a.Reason == ReasonApprovalRequired }); held != tc.held || p.Settled != tc.settled {
-				t.Errorf("approval required: %t, settled: %t", held, p.Settled)
+			if refused := slices.ContainsFunc(p.Waits, func(a Action) bool { return a.Reason == ReasonApprovalRequired }); refused != tc.refused || p.Settled != tc.settled {
+				t.Errorf("approval required: %t, settled: %t", refused, p.Settled)
 			}
 		})
 	}
@@ -118,7 +118,7 @@ func TestDeleteLimitsOfARevertedChange(t *testing.T) {
 		before, added int
 		from, to      int // the objects that stay
 		intended      int // added objects that were not created
-		held          string
+		refused       string
 	}{
 		"all added objects":          {20, 15, 0, 20, 0, ""},
 		"more than before":           {20, 30, 0, 20, 0, "30 of 50"},
@@ -151,10 +151,10 @@ func TestDeleteLimitsOfARevertedChange(t *testing.T) {
 			status.Entries = w.entries
 			in.Inventory = NewInventory(status, nil)
 			p := PlanReconcile(in)
-			if tc.held == "" && len(p.Removals) != tc.added {
+			if tc.refused == "" && len(p.Removals) != tc.added {
 				t.Errorf("%d are removed: %+v", len(p.Removals), p.Waits)
 			}
-			if tc.held != "" && (len(p.Waits) != 1 || !strings.HasPrefix(p.Waits[0].Message, tc.held+" objects left the stack")) {
+			if tc.refused != "" && (len(p.Waits) != 1 || !strings.HasPrefix(p.Waits[0].Message, tc.refused+" objects left the stack")) {
 				t.Errorf("%d are removed: %+v", len(p.Removals), p.Waits)
 			}
 		})
@@ -184,10 +184,10 @@ func TestPlanHandover(t *testing.T) {
 	theirs := func(o *live.Object) { o.Mark.Owner = other.String() }
 	handoverTo := func(string) (*OwnerKey, string) { return &other, "" }
 	for name, tc := range map[string]struct {
-		world  fixture
-		heir   func(string) (*OwnerKey, string)
-		verb   Verb
-		reason Reason
+		world     fixture
+		successor func(string) (*OwnerKey, string)
+		verb      Verb
+		reason    Reason
 	}{
 		"not desired by others":    {appliedObjects(1), func(string) (*OwnerKey, string) { return nil, "" }, VerbDelete, ReasonRemoved},
 		"handover disabled":        {appliedObjects(1), nil, VerbDelete, ReasonRemoved},
@@ -200,7 +200,7 @@ func TestPlanHandover(t *testing.T) {
 	} {
 		for _, teardown := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, teardown %t", name, teardown), func(t *testing.T) {
-				tc.world.policy = func(p *Policies) { p.HandoverTo = tc.heir }
+				tc.world.policy = func(p *Policies) { p.HandoverTo = tc.successor }
 				p := PlanReconcile(tc.world.snapshot())
 				if teardown {
 					p = PlanTeardown(tc.world.snapshot())

@@ -76,7 +76,7 @@ type Policies struct {
 	// HandoverTo returns the other owner that desires an object which this owner no longer desires:
 	// the object is handed over to it, not deleted. wait is the reason why that is not known yet;
 	// the object stays until it is. A nil function means that objects are never handed over.
-	HandoverTo func(id string) (heir *OwnerKey, wait string)
+	HandoverTo func(id string) (successor *OwnerKey, wait string)
 	// AdoptStraysSince is the creation time of the owner. Objects that the engine created for the
 	// owner after it, and that are missing in the inventory, are adopted. Zero disables this.
 	AdoptStraysSince time.Time

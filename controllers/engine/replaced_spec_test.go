@@ -57,9 +57,9 @@ var _ = Describe("An object that was replaced by one with our mark and another u
 			return nil
 		}})
 		p.reconcileUntilReady(ctx, o, []stacks.RenderedComponent{render("one", configMap(ns, "a", "1"))})
-		heir := o.Key()
-		heir.Name = "heir"
-		o.policies.HandoverTo = func(string) (*engine.OwnerKey, string) { return &heir, "" }
+		successor := o.Key()
+		successor.Name = "successor"
+		o.policies.HandoverTo = func(string) (*engine.OwnerKey, string) { return &successor, "" }
 		next := engine.Prepare(ctx, []stacks.RenderedComponent{render("one", configMap(ns, "b", "1"))}, o.policies, p.target.Discovery)
 		Eventually(func() bool {
 			_, err := p.engine.Reconcile(ctx, p.target, p.client, o, next, retry)

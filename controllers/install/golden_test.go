@@ -117,7 +117,7 @@ func TestGoldenRelease(t *testing.T) {
 	}
 }
 
-func TestGoldenTurns(t *testing.T) {
+func TestGoldenRolloutOrder(t *testing.T) {
 	all := []turn{{}, {number: 7}, {number: 7, ahead: true}, {number: maxTurn, ahead: true}}
 	var out bytes.Buffer
 	for _, x := range all {
@@ -136,13 +136,13 @@ func TestGoldenTurns(t *testing.T) {
 // The entries of status.clusters in every state, the first with every field.
 func TestGoldenRollout(t *testing.T) {
 	var members []memberInstall
-	for i, word := range []string{"busy", "ready", "behind", "failed", "away", "unready", "late", "going", "ready*", "",
+	for i, state := range []string{"busy", "ready", "behind", "failed", "away", "unready", "late", "going", "ready*", "",
 		"failed*", "busy*", "dropped"} {
-		s := memberAt(fmt.Sprintf("c%02d", i), word)
+		s := memberAt(fmt.Sprintf("c%02d", i), state)
 		if s.install != nil {
 			s.install.Annotations = map[string]string{appsv1.TurnAnnotation: turn{number: 3}.String()}
 		}
-		if word == "busy*" {
+		if state == "busy*" {
 			since := metav1.NewTime(time.Unix(990, 0))
 			s.previous = &appsv1.InstalledCluster{State: appsv1.ClusterUpdating, Since: &since}
 		}

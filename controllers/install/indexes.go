@@ -52,7 +52,7 @@ func installIndexes(defaultAccount string) map[string]func(*appsv1.KsctlInstall)
 			return []string{reconcile.IndexValue("ServiceAccount", in.Namespace, name)}
 		},
 		dependsOnIndex: dependsOnValues,
-		takeOverIndex:  takeOverValues,
+		takeOverIndex:  takeOverKeys,
 		clusterSelectorIndex: func(in *appsv1.KsctlInstall) []string {
 			if in.Spec.ClusterSelector == nil {
 				return nil
@@ -110,8 +110,8 @@ func dependsOnValues(in *appsv1.KsctlInstall) (out []string) {
 	return out
 }
 
-// takeOverValues returns the name of the install that an install takes over from.
-func takeOverValues(in *appsv1.KsctlInstall) []string {
+// takeOverKeys returns the name of the install that an install takes over from.
+func takeOverKeys(in *appsv1.KsctlInstall) []string {
 	if t := in.Spec.TakeOver; t != nil {
 		return []string{t.Name}
 	}

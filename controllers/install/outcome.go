@@ -68,15 +68,15 @@ func (o *owner) outcome(rep *engine.Report, revision string, now time.Time) reco
 	case rep.SyncError != nil:
 		return reconcile.Waiting{On: rep.SyncError.Error(), Reason: reconcile.IndexStaleReason, RequeueAt: rep.RetryAt, Revision: revision}
 	case o.countRequested() > 0 && len(o.removableObjects()) == 0 && settledExcept(rep, o.blockedByRemoval(rep)):
-		return o.heldOutcome()
+		return o.unapprovedOutcome()
 	case len(o.removableObjects()) > 0 && !componentFailed(rep):
 		return o.removalOutcome(rep, o.countRequested(), now)
 	case hasFailed(rep):
 		return o.failureOutcome(rep, revision, now)
 	case anyBlocked(rep):
 		return blockedOutcome(o.unmetDependencies, revision)
-	case heldDeletions(rep) != nil:
-		return reconcile.Stalled{Err: heldDeletions(rep), Reason: DeletionsHeldReason, Revision: revision}
+	case unapprovedDeletions(rep) != nil:
+		return reconcile.Stalled{Err: unapprovedDeletions(rep), Reason: DeletionsHeldReason, Revision: revision}
 	case !settledExcept(rep, o.blockedByRemoval(rep)):
 		return o.waitingOutcome(rep, revision, now)
 	}
@@ -97,7 +97,7 @@ func (o *owner) outcome(rep *engine.Report, revision string, now time.Time) reco
 		message += "; drift is not corrected (spec.drift.mode: Warn): " + joinNames(drifted)
 	}
 	if !o.removalRequests.firstReinstall().IsZero() {
-		return o.heldOutcome()
+		return o.unapprovedOutcome()
 	}
 	if len(o.removalRequests) > 0 {
 		return reconcile.Done{Reason: RemovedByRequestReason, Message: message + o.removalSummary(o.blockedByRemoval(rep)), Revision: revision}
@@ -255,9 +255,9 @@ func pendingComponents(rep *engine.Report) (wave, on string) {
 	return strings.Join(names, ","), joinNames(out)
 }
 
-// heldDeletions returns the deletions of a plan that need an approval. It returns nil if there are
+// unapprovedDeletions returns the deletions of a plan that need an approval. It returns nil if there are
 // none.
-func heldDeletions(rep *engine.Report) (err *engine.ApprovalRequiredError) {
+func unapprovedDeletions(rep *engine.Report) (err *engine.ApprovalRequiredError) {
 	for _, w := range rep.Plan.Waits {
 		if errors.As(w.Err, &err) {
 			return err

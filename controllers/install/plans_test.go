@@ -82,11 +82,11 @@ func releasing(artifact string) releasingInstall {
 func TestHandoverWaitsForPlansAndFindsNewOwner(t *testing.T) {
 	here := []string{"ns"}
 	cases := map[string]struct {
-		others   []*appsv1.KsctlInstall
-		planned  map[string]string   // install to artifact
-		wants    map[string][]string // install to objects
-		artifact string
-		heir, on string
+		others            []*appsv1.KsctlInstall
+		planned           map[string]string   // install to artifact
+		wants             map[string][]string // install to objects
+		artifact          string
+		newOwner, pending string
 	}{
 		"no other install": {artifact: "b"},
 		"an install of the same artifact claims the object":    {[]*appsv1.KsctlInstall{install("o", "src", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x", "y"}}, "b", "o", ""},
@@ -121,8 +121,8 @@ func TestHandoverWaitsForPlansAndFindsNewOwner(t *testing.T) {
 				}
 			}
 			newOwner, pending := r.findNewOwnerOrWait(releasing(c.artifact), idOf("ns", "x"))
-			if nameOf(newOwner) != c.heir || nameOf(pending) != c.on {
-				t.Errorf("heir %q, waits for %q; want %q, %q", nameOf(newOwner), nameOf(pending), c.heir, c.on)
+			if nameOf(newOwner) != c.newOwner || nameOf(pending) != c.pending {
+				t.Errorf("new owner %q, waits for %q; want %q, %q", nameOf(newOwner), nameOf(pending), c.newOwner, c.pending)
 			}
 		})
 	}
@@ -262,7 +262,7 @@ func TestPlanWaitsOfManyInstallsEnqueueEachOnce(t *testing.T) {
 		r.recordPlan(in, "b", componentsWith(fmt.Sprint("keep", i)))
 		newOwner, pending := r.findNewOwnerOrWait(releasingInstall{name: key(in.Name), cluster: engine.LocalCluster, source: sourceKey(in), artifact: "b"}, idOf("ns", fmt.Sprint("drop", i)))
 		if newOwner != nil || (pending == nil) != (i == n-1) {
-			t.Fatalf("%d: heir %v, waits for %v", i, newOwner, pending)
+			t.Fatalf("%d: new owner %v, waits for %v", i, newOwner, pending)
 		}
 	}
 	if len(r.enqueued) != n-1 {

@@ -83,7 +83,7 @@ func TestKeepingRemovalRequestWins(t *testing.T) {
 		return removalRequest{record: appsv1.InstallRemoval{Name: "rm", Digest: "d"}, spec: spec}
 	}
 	keep := going(func(*appsv1.KsctlRemoveSpec) {})
-	take := going(func(s *appsv1.KsctlRemoveSpec) {
+	remove := going(func(s *appsv1.KsctlRemoveSpec) {
 		s.Keep, s.CustomResources = []appsv1.KeepRule{}, appsv1.CustomResourcesDelete
 	})
 	for name, tc := range map[string]struct {
@@ -92,9 +92,9 @@ func TestKeepingRemovalRequestWins(t *testing.T) {
 		kept, takes bool
 	}{
 		"keep":                 {removalRequests{keep}, nil, true, false},
-		"delete":               {removalRequests{take}, nil, false, true},
-		"delete and keep":      {removalRequests{take, keep}, nil, true, false},
-		"guard of the install": {removalRequests{take}, &appsv1.Guard{ProtectKinds: []string{"PersistentVolumeClaim"}}, true, true},
+		"delete":               {removalRequests{remove}, nil, false, true},
+		"delete and keep":      {removalRequests{remove, keep}, nil, true, false},
+		"guard of the install": {removalRequests{remove}, &appsv1.Guard{ProtectKinds: []string{"PersistentVolumeClaim"}}, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := tc.rs.policy(tc.guard, false)(&claim)

@@ -39,14 +39,14 @@ func (s *Steps) removeAll(ctx context.Context, o *owner) reconcile.Outcome {
 	case left > 0 && rep != nil:
 		return o.removalOutcome(rep, left, s.Clock.Now())
 	case left > 0 || !o.removalRequests.firstReinstall().IsZero():
-		return o.heldOutcome()
+		return o.unapprovedOutcome()
 	}
 	in.Status.LastAppliedRevision = ""
 	return reconcile.Done{Reason: RemovedByRequestReason, Message: fmt.Sprintf("nothing is installed: removed by %s", o.removalRequests.requesters(""))}
 }
 
-// heldOutcome is the outcome of an install whose removal requests are not active.
-func (o *owner) heldOutcome() reconcile.Outcome {
+// unapprovedOutcome is the outcome of an install whose removal requests are not active.
+func (o *owner) unapprovedOutcome() reconcile.Outcome {
 	return reconcile.Waiting{On: joinNames(o.removalRequests.inactiveReasons()), RequeueAt: o.removalRequests.firstReinstall()}
 }
 

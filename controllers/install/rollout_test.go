@@ -14,12 +14,12 @@ import (
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
-// memberAt returns a selected cluster with a member install in the state that word describes. With
-// an empty word there is no member install. With the suffix * the member install is not up to date.
-func memberAt(cluster, word string) memberInstall {
+// memberAt returns a selected cluster with a member install in the named state. With
+// an empty state there is no member install. With the suffix * the member install is not up to date.
+func memberAt(cluster, state string) memberInstall {
 	s := memberInstall{cluster: cluster, selected: true}
-	word, outdated := strings.CutSuffix(word, "*")
-	if s.nameTaken = word == "taken"; s.nameTaken || word == "" {
+	state, outdated := strings.CutSuffix(state, "*")
+	if s.nameTaken = state == "taken"; s.nameTaken || state == "" {
 		return s
 	}
 	s.upToDate = !outdated
@@ -28,8 +28,8 @@ func memberAt(cluster, word string) memberInstall {
 	if outdated {
 		s.install.Status.LastAppliedRevision = "r1"
 	}
-	c := metav1.Condition{Type: appsv1.ReadyCondition, Message: word, LastTransitionTime: metav1.Unix(999, 0)}
-	switch word {
+	c := metav1.Condition{Type: appsv1.ReadyCondition, Message: state, LastTransitionTime: metav1.Unix(999, 0)}
+	switch state {
 	case "ready":
 		c.Status = metav1.ConditionTrue
 	case "behind":
@@ -39,7 +39,7 @@ func memberAt(cluster, word string) memberInstall {
 	case "late", "fresh": // fresh had no kubeconfig for a long time
 		c.Status, c.LastTransitionTime = metav1.ConditionUnknown, metav1.Unix(1, 0)
 		s.previous = &appsv1.InstalledCluster{State: appsv1.ClusterUpdating, Since: &c.LastTransitionTime}
-		if word == "fresh" {
+		if state == "fresh" {
 			s.previous = &appsv1.InstalledCluster{State: appsv1.ClusterUnreachable}
 		}
 	case "unready":
@@ -72,38 +72,38 @@ func TestClusterStateFailedBeforeReleasedChangeIsRead(t *testing.T) {
 
 func TestPlanRollout(t *testing.T) {
 	for name, tc := range map[string]struct {
-		// sites are clusters as name=word, see memberAt. change and remove are the names of the
+		// members are clusters as name=state, see memberAt. change and remove are the names of the
 		// clusters that are changed and removed, and states the states of all clusters in order.
-		sites, change, remove, states string
-		most                          int
-		goOn                          bool
-		held                          bool
+		members, change, remove, states string
+		most                            int
+		goOn                            bool
+		unapproved                      bool
 	}{
-		"no member installs":                      {sites: "a= b= c=", most: 2, change: "a b", states: "Updating Updating Waiting"},
-		"one is updating":                         {sites: "a=busy b= c=", most: 2, change: "b", states: "Updating Updating Waiting"},
-		"one with an old revision is updating":    {sites: "a=behind b=", most: 1, states: "Updating Waiting"},
-		"one is ready":                            {sites: "a=ready b=busy c=", most: 2, change: "c", states: "Ready Updating Updating"},
-		"all are ready":                           {sites: "a=ready b=ready", most: 2, states: "Ready Ready"},
-		"the name of one is in use":               {sites: "a=taken b=", most: 1, change: "b", states: "Failed Updating"},
-		"one times out":                           {sites: "a=late b= c=", most: 1, goOn: true, change: "b", states: "Failed Updating Waiting"},
-		"one had no kubeconfig for a long time":   {sites: "a=fresh b=", most: 2, change: "b", states: "Updating Updating"},
-		"one has no kubeconfig":                   {sites: "a=unready b=", most: 1, change: "b", states: "Unreachable Updating"},
-		"new change during an update":             {sites: "a=busy* b=ready* c=ready*", most: 2, change: "a", states: "Updating Waiting Waiting"},
-		"one has failed":                          {sites: "a=failed b=ready* c=", most: 2, states: "Failed Waiting Waiting"},
-		"one has failed, onFailure is Continue":   {sites: "a=failed b=ready* c=", most: 2, goOn: true, change: "b c", states: "Failed Updating Updating"},
-		"new change after a failure":              {sites: "a=ready* b=failed* c=ready*", most: 1, change: "b", states: "Waiting Updating Waiting"},
-		"one is unreachable":                      {sites: "a=away b=ready*", most: 1, change: "b", states: "Unreachable Updating"},
-		"one is no longer selected":               {sites: "a=ready b=ready c=dropped", most: 1, remove: "c", states: "Ready Ready Ready"},
-		"one of two is no longer selected":        {sites: "a=ready b=dropped", most: 1, remove: "b", states: "Ready Ready"},
-		"most are no longer selected":             {sites: "a=ready b=dropped c=dropped", most: 1, held: true, states: "Ready Ready Ready"},
-		"most are deleted":                        {sites: "a=ready b=lost c=lost", most: 1, remove: "b c", states: "Ready Ready Ready"},
-		"one is being removed and selected again": {sites: "a=going", most: 1, states: "Removing"},
-		"one is no longer selected, one is new":   {sites: "a=ready b=ready c=dropped d=", most: 1, change: "d", remove: "c", states: "Ready Ready Ready Updating"},
+		"no member installs":                      {members: "a= b= c=", most: 2, change: "a b", states: "Updating Updating Waiting"},
+		"one is updating":                         {members: "a=busy b= c=", most: 2, change: "b", states: "Updating Updating Waiting"},
+		"one with an old revision is updating":    {members: "a=behind b=", most: 1, states: "Updating Waiting"},
+		"one is ready":                            {members: "a=ready b=busy c=", most: 2, change: "c", states: "Ready Updating Updating"},
+		"all are ready":                           {members: "a=ready b=ready", most: 2, states: "Ready Ready"},
+		"the name of one is in use":               {members: "a=taken b=", most: 1, change: "b", states: "Failed Updating"},
+		"one times out":                           {members: "a=late b= c=", most: 1, goOn: true, change: "b", states: "Failed Updating Waiting"},
+		"one had no kubeconfig for a long time":   {members: "a=fresh b=", most: 2, change: "b", states: "Updating Updating"},
+		"one has no kubeconfig":                   {members: "a=unready b=", most: 1, change: "b", states: "Unreachable Updating"},
+		"new change during an update":             {members: "a=busy* b=ready* c=ready*", most: 2, change: "a", states: "Updating Waiting Waiting"},
+		"one has failed":                          {members: "a=failed b=ready* c=", most: 2, states: "Failed Waiting Waiting"},
+		"one has failed, onFailure is Continue":   {members: "a=failed b=ready* c=", most: 2, goOn: true, change: "b c", states: "Failed Updating Updating"},
+		"new change after a failure":              {members: "a=ready* b=failed* c=ready*", most: 1, change: "b", states: "Waiting Updating Waiting"},
+		"one is unreachable":                      {members: "a=away b=ready*", most: 1, change: "b", states: "Unreachable Updating"},
+		"one is no longer selected":               {members: "a=ready b=ready c=dropped", most: 1, remove: "c", states: "Ready Ready Ready"},
+		"one of two is no longer selected":        {members: "a=ready b=dropped", most: 1, remove: "b", states: "Ready Ready"},
+		"most are no longer selected":             {members: "a=ready b=dropped c=dropped", most: 1, unapproved: true, states: "Ready Ready Ready"},
+		"most are deleted":                        {members: "a=ready b=lost c=lost", most: 1, remove: "b c", states: "Ready Ready Ready"},
+		"one is being removed and selected again": {members: "a=going", most: 1, states: "Removing"},
+		"one is no longer selected, one is new":   {members: "a=ready b=ready c=dropped d=", most: 1, change: "d", remove: "c", states: "Ready Ready Ready Updating"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var members []memberInstall
-			for _, word := range strings.Fields(tc.sites) {
-				cluster, how, _ := strings.Cut(word, "=")
+			for _, member := range strings.Fields(tc.members) {
+				cluster, how, _ := strings.Cut(member, "=")
 				members = append(members, memberAt(cluster, how))
 			}
 			r := planRollout(members, "r2", rolloutOptions{maxConcurrent: tc.most, stopOnFailure: !tc.goOn, now: time.Unix(1000, 0)})
@@ -120,10 +120,10 @@ func TestPlanRollout(t *testing.T) {
 			if got := strings.Join(states, " "); got != tc.states {
 				t.Errorf("states %q, want %q", got, tc.states)
 			}
-			if (r.approvalDigest != "") != tc.held {
+			if (r.approvalDigest != "") != tc.unapproved {
 				t.Errorf("approval digest %q", r.approvalDigest)
 			}
-			if tc.held {
+			if tc.unapproved {
 				approved := planRollout(members, "r2", rolloutOptions{maxConcurrent: tc.most, approved: r.approvalDigest})
 				if approved.approvalDigest != "" || len(approved.removals) == 0 {
 					t.Errorf("with approval: %+v", approved)

@@ -32,8 +32,8 @@ func TestLastTurn(t *testing.T) {
 }
 
 func TestRolloutOrder(t *testing.T) {
-	// sites are clusters as name=word or name=word/turn, see memberAt. A + stands for ahead.
-	for name, tc := range map[string]struct{ sites, want string }{
+	// members are clusters as name=state or name=state/turn, see memberAt. A + stands for ahead.
+	for name, tc := range map[string]struct{ members, want string }{
 		"no turns, created by an earlier version": {"a=ready* b=ready* c=ready*", "a:1 b:1 c:1"},
 		"oldest turn first":                       {"a=ready*/4 b=ready*/3 c=ready*/2", "c:5 b:5 a:5"},
 		"same turn: sorted by name":               {"a=ready*/4 b=ready*/3 c=ready*/3", "b:5 c:5 a:5"},
@@ -51,8 +51,8 @@ func TestRolloutOrder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var members []memberInstall
-			for _, word := range strings.Fields(tc.sites) {
-				cluster, how, _ := strings.Cut(word, "=")
+			for _, member := range strings.Fields(tc.members) {
+				cluster, how, _ := strings.Cut(member, "=")
 				how, last, _ := strings.Cut(how, "/")
 				s := memberAt(cluster, how)
 				if s.install != nil {

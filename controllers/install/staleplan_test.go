@@ -25,7 +25,7 @@ func cacheOf(t *testing.T, installs ...*appsv1.KsctlInstall) client.Client {
 	}
 	b := fake.NewClientBuilder().WithScheme(scheme).
 		WithIndex(&appsv1.KsctlRemove{}, removeInstallIndex, func(client.Object) []string { return nil }).
-		WithIndex(&appsv1.KsctlInstall{}, takeOverIndex, func(o client.Object) []string { return takeOverValues(o.(*appsv1.KsctlInstall)) }).
+		WithIndex(&appsv1.KsctlInstall{}, takeOverIndex, func(o client.Object) []string { return takeOverKeys(o.(*appsv1.KsctlInstall)) }).
 		WithIndex(&appsv1.KsctlInstall{}, dependsOnIndex, func(o client.Object) (out []string) {
 			for _, d := range installDependencies(o.(*appsv1.KsctlInstall)) {
 				out = append(out, reconcile.IndexValue(Kind, d.Namespace, d.Name))

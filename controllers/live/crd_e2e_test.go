@@ -77,16 +77,16 @@ var _ = Describe("An index of a custom resource", func() {
 	}
 
 	It("syncs when the CRD is created, and again after it was deleted and created again", Serial, func(ctx SpecContext) {
-		ix, told := startIndex(plane.Config(), live.Options{OwnerID: installation(namespace)})
+		ix, notified := startIndex(plane.Config(), live.Options{OwnerID: installation(namespace)})
 		ix.SetOwnerKinds(owner, []*meta.RESTMapping{shops})
 		Eventually(reason(ix, shops)).Should(Equal(live.NotServed), "the CRD does not exist")
-		Eventually(told.count).WithArguments(owner).Should(Equal(1), "the owner was notified")
+		Eventually(notified.count).WithArguments(owner).Should(Equal(1), "the owner was notified")
 
 		By("creating the CRD")
 		Expect(plane.ApplyYAML(ctx, []byte(shopCRD))).To(Succeed())
 		ix.Wake(shops.GroupVersionKind.GroupKind())
 		expectSynced(ix, shops)
-		Eventually(told.count).WithArguments(owner).Should(BeNumerically(">=", 2), "the owner was notified")
+		Eventually(notified.count).WithArguments(owner).Should(BeNumerically(">=", 2), "the owner was notified")
 		u := marked(namespace, parse(shopYAML))
 		made := applySoon(ctx, u)
 		Eventually(getObject(ix, refOf(u))).Should(And(HaveField("Readiness", live.InProgress), HaveField("Message", ContainSubstring("status"))), "the expression is evaluated")

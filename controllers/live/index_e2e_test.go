@@ -23,34 +23,34 @@ var _ = Describe("An index", func() {
 
 	It("indexes existing and new objects, drift and deletions, and notifies the owner", func(ctx SpecContext) {
 		early := apply(ctx, configMaps, marked(namespace, configMap("early", "1")))
-		ix, told := startIndex(plane.Config(), live.Options{OwnerID: installation(namespace), PageSize: 1})
+		ix, notified := startIndex(plane.Config(), live.Options{OwnerID: installation(namespace), PageSize: 1})
 		Expect(reason(ix, configMaps)()).To(Equal(live.NotWatched))
 		ix.SetOwnerKinds(owner, []*meta.RESTMapping{configMaps})
 		expectSynced(ix, configMaps)
-		Eventually(told.count).WithArguments(owner).Should(Equal(1), "one notification that the kind is synced")
+		Eventually(notified.count).WithArguments(owner).Should(Equal(1), "one notification that the kind is synced")
 		want, err := live.Project(early)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(getObject(ix, refOf(early))()).To(Equal(want), "pack and unpack keep the projection")
 
 		late := apply(ctx, configMaps, marked(namespace, configMap("late", "1")))
 		Eventually(has(ix, refOf(late))).Should(BeTrue(), "a new object is indexed")
-		Eventually(told.count).WithArguments(owner).Should(BeNumerically(">=", 2), "a notification of the new object; a restarted watch may add another")
+		Eventually(notified.count).WithArguments(owner).Should(BeNumerically(">=", 2), "a notification of the new object; a restarted watch may add another")
 
 		before := getObject(ix, refOf(late))()
-		n := told.count(owner)
+		n := notified.count(owner)
 		patch(ctx, configMaps, namespace, "late", "data: {key: other}")
 		Eventually(func() bool { return live.Drifted(before.OwnedHash, getObject(ix, refOf(late))().OwnedHash) }).Should(BeTrue(), "drift is detected")
 		Expect(getObject(ix, refOf(late))().OtherManager).To(Equal("kubectl-edit"))
-		Eventually(told.count).WithArguments(owner).Should(BeNumerically(">", n), "a notification of the drift")
+		Eventually(notified.count).WithArguments(owner).Should(BeNumerically(">", n), "a notification of the drift")
 
 		Expect(resource(configMaps, namespace).Delete(ctx, "late", metav1.DeleteOptions{})).To(Succeed())
 		Eventually(has(ix, refOf(late))).Should(BeFalse(), "a deleted object is removed")
 		Expect(ix.Stats().Confirms).To(And(BeNumerically(">=", 1), BeNumerically("<=", 5)), "one GET confirms the deletion, or a few if one fails")
-		Expect(told.owners()).To(Equal(owner))
+		Expect(notified.owners()).To(Equal(owner))
 	})
 
 	It("reports a terminating object with its finalizers", func(ctx SpecContext) {
-		ix, told := startIndex(plane.Config(), live.Options{OwnerID: installation(namespace)})
+		ix, notified := startIndex(plane.Config(), live.Options{OwnerID: installation(namespace)})
 		ix.SetOwnerKinds(owner, []*meta.RESTMapping{configMaps})
 		u := marked(namespace, configMap("stuck", "1"))
 		u.SetFinalizers([]string{"example.com/stuck"})
@@ -63,19 +63,19 @@ var _ = Describe("An index", func() {
 			HaveField("Finalizers", []string{"example.com/stuck"}),
 			HaveField("DeletionTimestamp", BeTemporally("~", time.Now(), time.Hour)),
 		), "the object is indexed as terminating")
-		n := told.count(owner)
+		n := notified.count(owner)
 		patch(ctx, configMaps, namespace, "stuck", "metadata: {finalizers: null}")
 		Eventually(has(ix, refOf(u))).Should(BeFalse(), "the object is removed from the index")
-		Eventually(told.count).WithArguments(owner).Should(BeNumerically(">", n), "the owner was notified")
+		Eventually(notified.count).WithArguments(owner).Should(BeNumerically(">", n), "the owner was notified")
 	})
 
 	It("keeps an object without its label and indexes it again with the label", func(ctx SpecContext) {
-		ix, told := startIndex(plane.Config(), live.Options{OwnerID: installation(namespace)})
+		ix, notified := startIndex(plane.Config(), live.Options{OwnerID: installation(namespace)})
 		ix.SetOwnerKinds(owner, []*meta.RESTMapping{configMaps})
 		u := marked(namespace, configMap("a", "1"))
 		first := apply(ctx, configMaps, u)
 		Eventually(has(ix, refOf(u))).Should(BeTrue(), "the object is indexed")
-		n := told.count(owner)
+		n := notified.count(owner)
 
 		unlabelled := patch(ctx, configMaps, namespace, "a", "metadata: {labels: {"+live.OwnerLabel+": null}}")
 		Eventually(getObject(ix, refOf(u))).Should(And(
@@ -83,7 +83,7 @@ var _ = Describe("An index", func() {
 			HaveField("UID", first.GetUID()),
 			HaveField("ResourceVersion", unlabelled.GetResourceVersion()),
 		), "the lost label is indexed")
-		Eventually(told.count).WithArguments(owner).Should(BeNumerically(">", n), "the owner was notified")
+		Eventually(notified.count).WithArguments(owner).Should(BeNumerically(">", n), "the owner was notified")
 
 		again := apply(ctx, configMaps, u)
 		_, err := ix.Observe(again)
@@ -96,7 +96,7 @@ var _ = Describe("An index", func() {
 
 	It("excludes copies that other controllers make", func(ctx SpecContext) {
 		slices := mapping("discovery.k8s.io/v1", "EndpointSlice", "endpointslices", meta.RESTScopeNamespace)
-		ix, told := startIndex(plane.Config(), live.Options{OwnerID: installation(namespace)})
+		ix, notified := startIndex(plane.Config(), live.Options{OwnerID: installation(namespace)})
 		ix.SetOwnerKinds(owner, []*meta.RESTMapping{deployments, replicaSets, services, slices})
 		expectSynced(ix, deployments, replicaSets, services, slices)
 
@@ -121,9 +121,9 @@ var _ = Describe("An index", func() {
 		// Each kind has its own watch: one may be behind the others.
 		Eventually(has(ix, refOf(d))).Should(BeTrue(), "the Deployment is indexed")
 		Eventually(has(ix, refOf(s))).Should(BeTrue(), "the Service is indexed")
-		Eventually(told.count).WithArguments(owner).ShouldNot(BeZero(), "the owner was notified")
+		Eventually(notified.count).WithArguments(owner).ShouldNot(BeZero(), "the owner was notified")
 		Expect(ix.Stats().Objects).To(Equal(2), "the Deployment and the Service")
-		Expect(told.owners()).To(Equal(owner))
+		Expect(notified.owners()).To(Equal(owner))
 	})
 
 	It("keeps an object without its mark and excludes a copy of it", func(ctx SpecContext) {
@@ -167,24 +167,24 @@ var _ = Describe("An index", func() {
 	It("does not notify of irrelevant changes", func(ctx SpecContext) {
 		// Sorts last: of two owners in one batch, this one is notified second.
 		const another = "~another"
-		ix, told := startIndex(plane.Config(), live.Options{OwnerID: installation(namespace)})
+		ix, notified := startIndex(plane.Config(), live.Options{OwnerID: installation(namespace)})
 		ix.SetOwnerKinds(owner, []*meta.RESTMapping{configMaps})
 		u := apply(ctx, configMaps, marked(namespace, configMap("a", "1")))
 		other := marked(namespace, configMap("b", "1"))
 		other.SetAnnotations(map[string]string{live.MarkAnnotation: live.Mark{Owner: another, ID: refOf(other).ID()}.String()})
 		Eventually(has(ix, refOf(u))).Should(BeTrue(), "the object is indexed")
-		Eventually(told.count).WithArguments(owner).ShouldNot(BeZero(), "the owner was notified")
+		Eventually(notified.count).WithArguments(owner).ShouldNot(BeZero(), "the owner was notified")
 		expectSynced(ix, configMaps)
 		apply(ctx, configMaps, other)
-		Eventually(told.count).WithArguments(another).Should(Equal(1), "the other owner was notified of its object")
-		n := told.count(owner)
+		Eventually(notified.count).WithArguments(another).Should(Equal(1), "the other owner was notified of its object")
+		n := notified.count(owner)
 
 		theirs := patch(ctx, configMaps, namespace, "a", "metadata: {annotations: {heartbeat: x}}")
 		Eventually(getObject(ix, refOf(u))).Should(HaveField("ResourceVersion", theirs.GetResourceVersion()), "the change is indexed")
 		// Notifications are ordered: after this one, an earlier one would have arrived.
 		patch(ctx, configMaps, namespace, "b", "data: {key: x}")
-		Eventually(told.count).WithArguments(another).Should(Equal(2), "the other owner was notified of drift")
-		Expect(told.count(owner)).To(Equal(n), "the owner was not notified of a heartbeat")
+		Eventually(notified.count).WithArguments(another).Should(Equal(2), "the other owner was notified of drift")
+		Expect(notified.count(owner)).To(Equal(n), "the owner was not notified of a heartbeat")
 	})
 
 	It("stops watching kinds without users", func(ctx SpecContext) {

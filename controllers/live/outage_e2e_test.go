@@ -54,11 +54,11 @@ var _ = Describe("An index whose watch breaks", func() {
 		for _, n := range []string{"a", "b", "c"} {
 			apply(ctx, configMaps, marked(namespace, configMap(n, "1")))
 		}
-		ix, told := startIndex(cfg, o)
+		ix, notified := startIndex(cfg, o)
 		ix.SetOwnerKinds(owner, []*meta.RESTMapping{configMaps})
 		expectSynced(ix, configMaps)
 		Eventually(w.openWatches).Should(Equal(1), "the watch is open")
-		return ix, told, w
+		return ix, notified, w
 	}
 
 	// whileBroken breaks the connection, changes objects, restores the connection, and waits until
@@ -134,18 +134,18 @@ var _ = Describe("An index whose watch breaks", func() {
 	})
 
 	It("reports Stale with the error while the watch is broken, and recovers", func(ctx SpecContext) {
-		ix, told, w := begin(ctx, live.Options{StaleAfter: 50 * time.Millisecond})
-		n := told.count(owner)
+		ix, notified, w := begin(ctx, live.Options{StaleAfter: 50 * time.Millisecond})
+		n := notified.count(owner)
 		w.setFailure(anyRequest)
 		w.cutWatches(false)
 		Eventually(reason(ix, configMaps)).Should(Equal(live.Stale), "the watch is broken for longer than StaleAfter")
 		Eventually(func() error { return ix.Synced(configMaps.GroupVersionKind.GroupKind()) }).Should(MatchError(errInjected), "with the cause")
-		Eventually(told.count).WithArguments(owner).Should(BeNumerically(">", n), "the owner was notified")
+		Eventually(notified.count).WithArguments(owner).Should(BeNumerically(">", n), "the owner was notified")
 		Expect(has(ix, refOf(marked(namespace, configMap("a", ""))))()).To(BeTrue(), "stored objects stay")
-		n = told.count(owner)
+		n = notified.count(owner)
 		w.setFailure(nil)
 		expectSynced(ix, configMaps)
-		Eventually(told.count).WithArguments(owner).Should(BeNumerically(">", n), "the owner was notified again")
+		Eventually(notified.count).WithArguments(owner).Should(BeNumerically(">", n), "the owner was notified again")
 	})
 
 	It("retries immediately after Wake", func(ctx SpecContext) {
@@ -161,18 +161,18 @@ var _ = Describe("An index whose watch breaks", func() {
 	})
 
 	It("keeps a deleted object until a GET confirms the deletion", func(ctx SpecContext) {
-		ix, told, w := begin(ctx, live.Options{})
+		ix, notified, w := begin(ctx, live.Options{})
 		a := refOf(marked(namespace, configMap("a", "")))
 		w.setFailure(isGet)
 		Expect(resource(configMaps, namespace).Delete(ctx, "a", metav1.DeleteOptions{})).To(Succeed())
 		Eventually(reason(ix, configMaps)).Should(Equal(live.Stale), "the GET failed")
 		Expect(has(ix, a)()).To(BeTrue())
-		n := told.count(owner)
+		n := notified.count(owner)
 		w.setFailure(nil)
 		ix.Wake(configMaps.GroupVersionKind.GroupKind())
 		Eventually(has(ix, a)).Should(BeFalse(), "the deletion is confirmed")
 		expectSynced(ix, configMaps)
-		Eventually(told.count).WithArguments(owner).Should(BeNumerically(">", n), "the owner was notified")
+		Eventually(notified.count).WithArguments(owner).Should(BeNumerically(">", n), "the owner was notified")
 	})
 
 	It("needs no confirmation when the object gets its label back", func(ctx SpecContext) {

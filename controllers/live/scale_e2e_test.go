@@ -32,7 +32,7 @@ var _ = Describe("An index of 10,000 objects", func() {
 		base := heapBytes()
 		peak := measureHeapGrowth()
 		began := time.Now()
-		ix, told := startIndex(plane.Config(), live.Options{OwnerID: installation(namespace)})
+		ix, notified := startIndex(plane.Config(), live.Options{OwnerID: installation(namespace)})
 		ix.SetOwnerKinds(owner, []*meta.RESTMapping{configMaps})
 		Eventually(func() error { return ix.Synced(configMaps.GroupVersionKind.GroupKind()) }).
 			WithTimeout(2*time.Minute).Should(Succeed(), "all objects are listed")
@@ -49,7 +49,7 @@ var _ = Describe("An index of 10,000 objects", func() {
 		Expect(stats.Bytes/objectCount).To(BeNumerically("~", perObject, perObject), "the estimate has the right order of magnitude")
 		// The objects take more than 30 MiB as JSON, and more than 100 MiB decoded.
 		Expect(most).To(BeNumerically("<", 64<<20), "growth of the heap in bytes")
-		Eventually(told.count).WithArguments(owner).Should(Equal(1), "the owner is notified once, not per object")
+		Eventually(notified.count).WithArguments(owner).Should(Equal(1), "the owner is notified once, not per object")
 
 		By("deleting a tenth of the objects in one request")
 		Expect(resource(configMaps, namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "tenth=0"})).To(Succeed())

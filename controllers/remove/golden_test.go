@@ -24,16 +24,16 @@ func TestGoldenRehearsal(t *testing.T) {
 	reportProgress(&least, nil, nil)
 	golden.JSON(t, "rehearsal-least.json", &least)
 
-	held := []engine.RemovalItem{goldenRemark("b", "it has finalizers", engine.ReasonFinalizers),
+	blocked := []engine.RemovalItem{goldenRemark("b", "it has finalizers", engine.ReasonFinalizers),
 		goldenRemark("c", "", engine.ReasonPending)}
 	kept := []engine.RemovalItem{goldenRemark("d", "it was there before", engine.ReasonAdopted),
 		goldenRemark("e", "spec.keep has it", engine.ReasonKept)}
-	steps := [][]engine.RemovalItem{{goldenRemark("a", "", engine.ReasonPending)}, append(held, kept...)}
-	whole.Removal = removalStatus(&engine.RemovalPreview{Steps: steps, Kept: kept, Blockers: held}, 7, "0123456789abcdef", 5)
+	steps := [][]engine.RemovalItem{{goldenRemark("a", "", engine.ReasonPending)}, append(blocked, kept...)}
+	whole.Removal = removalStatus(&engine.RemovalPreview{Steps: steps, Kept: kept, Blockers: blocked}, 7, "0123456789abcdef", 5)
 	whole.Removal.MadeAt = metav1.NewTime(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC))
 	whole.Removal.Dependents = []string{"KsctlInstall team/shop has to go first"}
 	golden.Complete(t, whole.Removal)
-	reportProgress(&whole, held, whole.Removal.Kept)
+	reportProgress(&whole, blocked, whole.Removal.Kept)
 	golden.Complete(t, whole.Remaining)
 	golden.JSON(t, "rehearsal.json", &whole)
 }

@@ -64,8 +64,8 @@ func (c *Controllers) AddSources(ctx context.Context, o SourceOptions) error {
 	if err := setup.Register(ctx, c.mgr); err != nil {
 		return err
 	}
-	teller := source.NewNotifier(c.mgr.GetClient(), steps, c.opts.Events, c.opts.CheckLeadership, c.metrics.CommitStatus, clock.RealClock{})
-	if err := teller.Register(ctx, c.mgr, c.controllerOptions()); err != nil || o.WebhookAddr == "" {
+	notifier := source.NewNotifier(c.mgr.GetClient(), steps, c.opts.Events, c.opts.CheckLeadership, c.metrics.CommitStatus, clock.RealClock{})
+	if err := notifier.Register(ctx, c.mgr, c.controllerOptions()); err != nil || o.WebhookAddr == "" {
 		return err
 	}
 	return webhook.New(webhook.Options{

@@ -36,8 +36,8 @@ func TestGitFailures(t *testing.T) {
 		r := newRig(t)
 		r.commit(map[string]string{"a": "a"})
 		r.obj.Spec.Git.Ref = &appsv1.GitRef{Branch: "mian"}
-		if said := r.failed(string(git.BranchNotFound)); !strings.Contains(said, `"main"`) {
-			t.Errorf("the error does not suggest the branch: %s", said)
+		if message := r.failed(string(git.BranchNotFound)); !strings.Contains(message, `"main"`) {
+			t.Errorf("the error does not suggest the branch: %s", message)
 		}
 		if r.obj.Status.Artifact != nil {
 			t.Error("the status has an artifact of another branch")
@@ -95,9 +95,9 @@ func TestUnreachableServerKeepsArtifact(t *testing.T) {
 	r.done()
 	before := r.obj.Status.Artifact.DeepCopy()
 	r.obj.Spec.Git.URL = "http://user:hunter2@127.0.0.1:1/fleet.git"
-	said := r.failed(string(git.OperationFailed))
-	if !strings.Contains(said, "127.0.0.1:1/fleet.git") || strings.Contains(said, "hunter2") {
-		t.Errorf("got %s", said)
+	message := r.failed(string(git.OperationFailed))
+	if !strings.Contains(message, "127.0.0.1:1/fleet.git") || strings.Contains(message, "hunter2") {
+		t.Errorf("got %s", message)
 	}
 	if !reflect.DeepEqual(before, r.obj.Status.Artifact) {
 		t.Errorf("was %+v, is %+v", before, r.obj.Status.Artifact)
@@ -111,8 +111,8 @@ func TestTimeoutIsReported(t *testing.T) {
 	r := newRig(t)
 	r.commit(map[string]string{"a": "a"})
 	r.obj.Spec.Timeout = &metav1.Duration{Duration: time.Nanosecond}
-	if said := r.failed(string(git.OperationFailed)); !strings.Contains(said, "timeout of 1ns") {
-		t.Errorf("the error does not contain the timeout: %s", said)
+	if message := r.failed(string(git.OperationFailed)); !strings.Contains(message, "timeout of 1ns") {
+		t.Errorf("the error does not contain the timeout: %s", message)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -127,8 +127,8 @@ func TestFullStorageIsReportedAndRecovers(t *testing.T) {
 	r.commit(map[string]string{"a": strings.Repeat("1", 10)})
 	r.capacity = 10
 	r.start()
-	if said := r.failed(storage.FullReason); !strings.Contains(said, "--source-storage-bytes") {
-		t.Errorf("the error does not name the flag: %s", said)
+	if message := r.failed(storage.FullReason); !strings.Contains(message, "--source-storage-bytes") {
+		t.Errorf("the error does not name the flag: %s", message)
 	}
 	if left := r.storedFiles(); len(left) > 0 {
 		t.Errorf("stored files: %v", left)

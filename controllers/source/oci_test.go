@@ -175,8 +175,8 @@ func TestOCIIgnoreAndLayerSelector(t *testing.T) {
 		t.Error("docs/b is not ignored")
 	}
 	r.obj.Spec.OCI.LayerSelector = &appsv1.OCILayerSelector{MediaType: "text/plain"}
-	if said := r.stalledMessage(string(oci.LayerNotFound)); !strings.Contains(said, "text/plain") {
-		t.Errorf("got %s", said)
+	if message := r.stalledMessage(string(oci.LayerNotFound)); !strings.Contains(message, "text/plain") {
+		t.Errorf("got %s", message)
 	}
 }
 
@@ -187,8 +187,8 @@ func TestOCICredentials(t *testing.T) {
 	r.failed(string(oci.AuthenticationRequired))
 
 	r.obj.Spec.OCI.SecretRef = named("login")
-	if said := r.failed(SecretNotFoundReason); !strings.Contains(said, "team/login") || !strings.Contains(said, "spec.oci.secretRef") {
-		t.Errorf("got %s", said)
+	if message := r.failed(SecretNotFoundReason); !strings.Contains(message, "team/login") || !strings.Contains(message, "spec.oci.secretRef") {
+		t.Errorf("got %s", message)
 	}
 	r.pullSecret("login", "wrong")
 	r.failed(string(oci.AuthenticationFailed))
@@ -196,8 +196,8 @@ func TestOCICredentials(t *testing.T) {
 	r.done()
 
 	r.obj.Spec.OCI.SecretRef, r.obj.Spec.OCI.ServiceAccountName = nil, "puller"
-	if said := r.failed(ServiceAccountNotFoundReason); !strings.Contains(said, "team/puller") {
-		t.Errorf("got %s", said)
+	if message := r.failed(ServiceAccountNotFoundReason); !strings.Contains(message, "team/puller") {
+		t.Errorf("got %s", message)
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: "puller"}, ImagePullSecrets: []corev1.LocalObjectReference{{Name: "login"}}}
 	if err := r.api.Create(t.Context(), account); err != nil {
@@ -394,8 +394,8 @@ func TestOCIFailures(t *testing.T) {
 		r := newOCIRig(t)
 		r.push("latest", "1")
 		r.obj.Spec.OCI.Insecure = false
-		if said := r.failed(string(oci.OperationFailed)); !strings.Contains(said, "insecure: true") {
-			t.Errorf("got %s", said)
+		if message := r.failed(string(oci.OperationFailed)); !strings.Contains(message, "insecure: true") {
+			t.Errorf("got %s", message)
 		}
 	})
 	t.Run("too large", func(t *testing.T) {

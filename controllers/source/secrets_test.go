@@ -84,8 +84,8 @@ func TestGitOverSSH(t *testing.T) {
 			}
 		}
 		r.secret("key", data)
-		if said := r.stalledMessage(SecretInvalidReason); !strings.Contains(said, missing) {
-			t.Errorf("without %s: %s", missing, said)
+		if message := r.stalledMessage(SecretInvalidReason); !strings.Contains(message, missing) {
+			t.Errorf("without %s: %s", missing, message)
 		}
 	}
 	r.secret("key", whole)
@@ -114,8 +114,8 @@ func TestGitProxy(t *testing.T) {
 	r.failed(SecretNotFoundReason)
 	for _, address := range []string{"", "proxy:3128", "ftp://proxy", "::"} {
 		r.secret("proxy", map[string]string{"address": address})
-		if said := r.stalledMessage(SecretInvalidReason); !strings.Contains(said, "address") {
-			t.Errorf("%q: %s", address, said)
+		if message := r.stalledMessage(SecretInvalidReason); !strings.Contains(message, "address") {
+			t.Errorf("%q: %s", address, message)
 		}
 	}
 	r.secret("proxy", map[string]string{"address": proxy.URL, "username": "user", "password": "hunter2-hunter2"})

@@ -144,8 +144,8 @@ func TestFollowsTag(t *testing.T) {
 		t.Errorf("events %v", r.events)
 	}
 	r.obj.Spec.Git.Ref.Tag = "v2"
-	if said := r.failed(string(git.TagNotFound)); !strings.Contains(said, `"v1"`) {
-		t.Errorf("the error does not suggest the tag: %s", said)
+	if message := r.failed(string(git.TagNotFound)); !strings.Contains(message, `"v1"`) {
+		t.Errorf("the error does not suggest the tag: %s", message)
 	}
 }
 
@@ -163,8 +163,8 @@ func TestFollowsSemVerRange(t *testing.T) {
 		t.Errorf("revision %s with %q", got, r.content("a"))
 	}
 	r.obj.Spec.Git.Ref.SemVer = ">=3"
-	if said := r.failed(string(git.TagNotFound)); !strings.Contains(said, "v2.0.0") {
-		t.Errorf("the error does not contain the highest version: %s", said)
+	if message := r.failed(string(git.TagNotFound)); !strings.Contains(message, "v2.0.0") {
+		t.Errorf("the error does not contain the highest version: %s", message)
 	}
 	r.obj.Spec.Git.Ref.SemVer = "about 1"
 	r.stalled(string(git.SemVerInvalid))

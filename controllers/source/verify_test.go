@@ -181,7 +181,7 @@ func TestChangesOfIgnoredFilesKeepArtifact(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	r.obj.Spec.Ignore = "[a"
-	if said := r.stalledMessage(string(artifact.IgnoreInvalid)); !strings.Contains(said, "line 1") {
-		t.Errorf("got %s", said)
+	if message := r.stalledMessage(string(artifact.IgnoreInvalid)); !strings.Contains(message, "line 1") {
+		t.Errorf("got %s", message)
 	}
 }

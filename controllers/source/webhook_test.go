@@ -20,8 +20,8 @@ func TestWebhookPathInStatus(t *testing.T) {
 	r.Webhooks = true
 	commit := r.commit(map[string]string{"a": "a"})
 	addWebhook(r)
-	if said := r.failed(SecretNotFoundReason); !strings.Contains(said, "spec.webhook.secretRef") {
-		t.Errorf("the error does not name the field: %s", said)
+	if message := r.failed(SecretNotFoundReason); !strings.Contains(message, "spec.webhook.secretRef") {
+		t.Errorf("the error does not name the field: %s", message)
 	}
 	if a := r.obj.Status.Artifact; a == nil || commitOf(a.Revision) != commit {
 		t.Errorf("no artifact without the Secret: %+v", a)
@@ -39,8 +39,8 @@ func TestWebhookPathInStatus(t *testing.T) {
 	}
 	for _, data := range []map[string]string{{"token": "short"}, {"password": token}} {
 		r.secret("hook", data)
-		if said := r.stalledMessage(SecretInvalidReason); !strings.Contains(said, "16 bytes") || strings.Contains(said, "short") || r.obj.Status.WebhookPath != "" {
-			t.Errorf("%s, path %q", said, r.obj.Status.WebhookPath)
+		if message := r.stalledMessage(SecretInvalidReason); !strings.Contains(message, "16 bytes") || strings.Contains(message, "short") || r.obj.Status.WebhookPath != "" {
+			t.Errorf("%s, path %q", message, r.obj.Status.WebhookPath)
 		}
 	}
 	r.secret("hook", map[string]string{"token": token})

@@ -64,18 +64,18 @@ var _ = Describe("The agent with the ksctl command line", func() {
 
 		Expect(os.WriteFile(hangs, nil, 0o600)).To(Succeed())
 		r.begin(ctx, "killed", 2, 4)
-		said := func() string {
+		commands := func() string {
 			data, _ := os.ReadFile(calls)
 			return strings.TrimSpace(string(data))
 		}
-		Eventually(ctx, said).WithTimeout(soon).Should(ContainSubstring("--noWP 4"))
+		Eventually(ctx, commands).WithTimeout(soon).Should(ContainSubstring("--noWP 4"))
 		r.agent.kill()
 		Eventually(ctx, r.provisioners).WithTimeout(soon).Should(BeEmpty())
 		Expect(os.Remove(hangs)).To(Succeed())
 		start(ctx)
 		Expect(r.await(ctx, "killed", 2, 4)).To(HaveSucceeded(), r.agent.logs())
 		const with = " -s store-local --noWP "
-		Expect(strings.Split(said(), "\n")).To(Equal([]string{
+		Expect(strings.Split(commands(), "\n")).To(Equal([]string{
 			"create-cluster ha-aws add-nodes -n " + name + " -r us-east-1" + with + "3 --bootstrap k3s --nodeSizeWP medium",
 			"delete-cluster ha-aws delete-nodes -n " + name + " -r us-east-1" + with + "2 --bootstrap k3s",
 			"create-cluster ha-aws add-nodes -n " + name + " -r us-east-1" + with + "4 --bootstrap k3s --nodeSizeWP medium",

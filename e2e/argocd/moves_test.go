@@ -77,7 +77,7 @@ func inNamespace(text, ns string) string {
 
 var _ = Describe("Moving from an Application", func() {
 	DescribeTable("deletes nothing with the steps of docs/moving.md", func(ctx SpecContext, stopped bool, options ...string) {
-		said, err := harness.YAMLFiles(movingPage, applicationHeading)
+		documented, err := harness.YAMLFiles(movingPage, applicationHeading)
 		Expect(err).NotTo(HaveOccurred())
 		w := newFixture(ctx, map[string]string{"synced/web.yaml": deployment("web", ""), "synced/settings.yaml": settingsMap, "synced/rest.yaml": configMap("rest", "x")})
 		w.sync(ctx, "", options...)
@@ -93,7 +93,7 @@ var _ = Describe("Moving from an Application", func() {
 		}
 		By("2. write the stack")
 		files := map[string]string{"stacks/shop/app/web.yaml": deployment("web", ""), "stacks/shop/app/settings.yaml": settingsMap}
-		for name, content := range said {
+		for name, content := range documented {
 			files[name] = inNamespace(content, w.ns)
 		}
 		By("3. look")

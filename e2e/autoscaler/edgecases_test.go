@@ -96,7 +96,7 @@ var _ = Describe("Edge cases of autoscaling", func() {
 		s.deletePodsOn(ctx, 1)
 		Consistently(ctx, s.nodes(ctx), 3*time.Second).Should(ConsistOf("0:small", "1:small", "2:small"))
 		Expect(s.ca.WriteErrors()).To(BeEmpty(), "its deletion is not requested")
-		Expect(s.deleteNode(ctx, "small", 1)).To(MatchError(ContainSubstring("ksctl deletes the worker that it made last")))
+		Expect(s.deleteNode(ctx, "small", 1)).To(MatchError(ContainSubstring("ksctl deletes the newest worker first")))
 		Expect(s.nodes(ctx)()).To(HaveLen(3))
 		s.deletePodsOn(ctx, 2)
 		var seen []string

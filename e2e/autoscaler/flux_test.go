@@ -150,7 +150,7 @@ var _ = Describe("A KsctlAutoScaler in a Git repository", Ordered, func() {
 
 // repository is a Git repository from which Flux syncs the objects of a cluster.
 type repository struct {
-	site          *testCluster
+	cluster       *testCluster
 	git           *gitserver.Server
 	repo          *gitserver.Repo
 	clone         string // a working tree
@@ -163,7 +163,7 @@ func (s *testCluster) syncWithFlux(ctx context.Context, git *gitserver.Server) *
 	GinkgoHelper()
 	repo, err := git.NewRepo(ctx, s.ns)
 	Expect(err).NotTo(HaveOccurred())
-	r := &repository{site: s, git: git, repo: repo, clone: GinkgoT().TempDir()}
+	r := &repository{cluster: s, git: git, repo: repo, clone: GinkgoT().TempDir()}
 	_, err = repo.Commit(ctx, map[string]string{"README.md": "# Clusters\n"}, "first")
 	Expect(err).NotTo(HaveOccurred())
 	_, err = git.Git(ctx, r.clone, "clone", "--quiet", repo.URL(), ".")
@@ -199,7 +199,7 @@ func manifest(o client.Object, kind string) []byte {
 // push writes the KsctlAutoScaler to the working tree, commits and pushes it.
 func (r *repository) push(ctx context.Context) (revision string) {
 	GinkgoHelper()
-	Expect(os.WriteFile(filepath.Join(r.clone, "autoscaler.yaml"), manifest(r.site.as, "KsctlAutoScaler"), 0o600)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(r.clone, "autoscaler.yaml"), manifest(r.cluster.as, "KsctlAutoScaler"), 0o600)).To(Succeed())
 	return r.commitAndPush(ctx)
 }
 
@@ -236,8 +236,8 @@ func (r *repository) requestReconcile(ctx context.Context, o client.Object) {
 	u.SetGroupVersionKind(gvk)
 	Eventually(ctx, func() (string, error) {
 		err := h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), u)
-		said, _, _ := unstructured.NestedString(u.Object, "status", "lastHandledReconcileAt")
-		return said, err
+		handled, _, _ := unstructured.NestedString(u.Object, "status", "lastHandledReconcileAt")
+		return handled, err
 	}, soon).Should(Equal(at))
 }
 
@@ -262,7 +262,7 @@ func (r *repository) readySummary(ctx context.Context) (string, error) {
 func (r *repository) appliedFields(ctx context.Context) []string {
 	GinkgoHelper()
 	var out []string
-	for _, o := range []client.Object{r.site.as.DeepCopy(), r.site.cluster()} {
+	for _, o := range []client.Object{r.cluster.as.DeepCopy(), r.cluster.cluster()} {
 		Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
 		for _, m := range o.GetManagedFields() {
 			var fields map[string]any

@@ -44,9 +44,9 @@ type peer interface {
 	// onCreated is called after the benchmark has created the installs, onCommitted after it has
 	// published a new source (from is the previous one), and onRemoved after it has deleted the
 	// installs. Peers that watch the API server do nothing.
-	onCreated(ctx context.Context, sites []installSpec) error
-	onCommitted(ctx context.Context, sites []installSpec, from source) error
-	onRemoved(ctx context.Context, sites []installSpec) error
+	onCreated(ctx context.Context, installs []installSpec) error
+	onCommitted(ctx context.Context, installs []installSpec, from source) error
+	onRemoved(ctx context.Context, installs []installSpec) error
 	// processes returns the peer's processes; the floor has none.
 	processes() []*harness.Process
 	// pprofAddress returns the address of the peer's profiles, "" if it serves none.

@@ -22,9 +22,9 @@ import (
 var _ = Describe("The typed client", func() {
 	It("creates, reads, updates, patches and deletes installs", func(ctx SpecContext) {
 		installs := clientset.AppsV1().KsctlInstalls(namespace(ctx))
-		wish := harness.NewInstall("", "web")
-		wish.Labels = map[string]string{"team": "shop"}
-		made, err := installs.Create(ctx, wish, metav1.CreateOptions{})
+		desired := harness.NewInstall("", "web")
+		desired.Labels = map[string]string{"team": "shop"}
+		made, err := installs.Create(ctx, desired, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(made.UID).NotTo(BeEmpty())
 		Expect(made.Status.ObservedGeneration).To(BeEquivalentTo(-1), "the CRD's default")
@@ -74,12 +74,12 @@ var _ = Describe("An informer", func() {
 		ns, other := namespace(ctx), namespace(ctx)
 		factory := externalversions.NewSharedInformerFactoryWithOptions(clientset, 0, externalversions.WithNamespace(ns))
 		informer := factory.Apps().V1().KsctlInstalls()
-		told := make(chan string, 100)
+		events := make(chan string, 100)
 		_, err := informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: func(o any) { told <- "added " + o.(*appsv1.KsctlInstall).Name },
+			AddFunc: func(o any) { events <- "added " + o.(*appsv1.KsctlInstall).Name },
 			UpdateFunc: func(_, o any) {
 				if o.(*appsv1.KsctlInstall).Spec.Suspend {
-					told <- "suspended " + o.(*appsv1.KsctlInstall).Name
+					events <- "suspended " + o.(*appsv1.KsctlInstall).Name
 				}
 			},
 			DeleteFunc: func(o any) {
@@ -87,7 +87,7 @@ var _ = Describe("An informer", func() {
 				if err != nil {
 					key = err.Error()
 				}
-				told <- "deleted " + key
+				events <- "deleted " + key
 			},
 		})
 		Expect(err).NotTo(HaveOccurred())
@@ -103,10 +103,10 @@ var _ = Describe("An informer", func() {
 		Expect(err).NotTo(HaveOccurred())
 		in, err := clientset.AppsV1().KsctlInstalls(ns).Create(ctx, harness.NewInstall("", "web"), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		Eventually(told, waitTimeout).Should(Receive(Equal("added web")))
-		held, err := informer.Lister().KsctlInstalls(ns).Get("web")
+		Eventually(events, waitTimeout).Should(Receive(Equal("added web")))
+		cached, err := informer.Lister().KsctlInstalls(ns).Get("web")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(held.UID).To(Equal(in.UID))
+		Expect(cached.UID).To(Equal(in.UID))
 		all, err := informer.Lister().List(labels.Everything())
 		Expect(err).NotTo(HaveOccurred())
 		Expect(all).To(ConsistOf(HaveField("Name", "web")))
@@ -114,9 +114,9 @@ var _ = Describe("An informer", func() {
 		in.Spec.Suspend = true
 		_, err = clientset.AppsV1().KsctlInstalls(ns).Update(ctx, in, metav1.UpdateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		Eventually(told, waitTimeout).Should(Receive(Equal("suspended web")))
+		Eventually(events, waitTimeout).Should(Receive(Equal("suspended web")))
 		Expect(clientset.AppsV1().KsctlInstalls(ns).Delete(ctx, "web", metav1.DeleteOptions{})).To(Succeed())
-		Eventually(told, waitTimeout).Should(Receive(Equal("deleted " + ns + "/web")))
+		Eventually(events, waitTimeout).Should(Receive(Equal("deleted " + ns + "/web")))
 	})
 })
 
@@ -124,12 +124,12 @@ var _ = Describe("An apply configuration", func() {
 	It("sends only the fields that are set, and owns only those", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		installs := clientset.AppsV1().KsctlInstalls(ns)
-		wish := acappsv1.KsctlInstall("web", ns).WithLabels(map[string]string{"team": "shop"}).
+		desired := acappsv1.KsctlInstall("web", ns).WithLabels(map[string]string{"team": "shop"}).
 			WithSpec(acappsv1.KsctlInstallSpec().WithPath("./stacks").WithStack("shop").WithInterval(metav1.Duration{Duration: 5 * time.Minute}).
 				WithSourceRef(acappsv1.SourceRef().WithKind("GitRepository").WithName("fleet")).
 				WithComponents(acappsv1.ComponentChoice().WithName("cache").WithEnabled(false)))
 		bot := metav1.ApplyOptions{FieldManager: "bot"}
-		in, err := installs.Apply(ctx, wish, bot)
+		in, err := installs.Apply(ctx, desired, bot)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(in.Spec.Interval.Duration).To(Equal(5 * time.Minute))
 		Expect(in.Spec.Components).To(HaveLen(1))
@@ -146,8 +146,8 @@ var _ = Describe("An apply configuration", func() {
 		Expect(apierrors.IsConflict(err)).To(BeTrue(), "got %v", err)
 
 		By("the bot omits a field, which is removed, and the other manager's field stays")
-		wish.Spec.Components = nil
-		in, err = installs.Apply(ctx, wish, bot)
+		desired.Spec.Components = nil
+		in, err = installs.Apply(ctx, desired, bot)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(in.Spec.Components).To(BeEmpty())
 		Expect(in.Spec.Suspend).To(BeTrue())

@@ -33,21 +33,21 @@ var _ = Describe("A leader that is paused for longer than its lease", suite.Safe
 		By("pausing the leader in the middle of a change")
 		// Requests are in flight when it is paused, and more are to follow.
 		var under atomic.Int64
-		held, release := make(chan struct{}, 100), make(chan struct{})
+		blocked, release := make(chan struct{}, 100), make(chan struct{})
 		letGo := sync.OnceFunc(func() { close(release) })
 		DeferCleanup(letGo)
 		p.Watch(func(q cluster.Request) {
 			if cluster.Write(q) && notLease(q) && cluster.InNamespace(f.ns)(q) && q.Group != appsv1.GroupVersion.Group {
 				under.Add(1)
 				defer under.Add(-1)
-				held <- struct{}{}
+				blocked <- struct{}{}
 				<-release
 			}
 		})
 		f.install(ctx, "i", 2)
 		before := 0
 		Eventually(func() bool {
-			n := len(held)
+			n := len(blocked)
 			same := n > 0 && n == before
 			before = n
 			return same
@@ -86,17 +86,17 @@ var _ = Describe("A leader that is paused for longer than its lease", suite.Safe
 		const late = "i-021"
 		Expect(f.has(2, late)).To(BeTrue())
 		Expect(f.has(1, late) || f.has(7, late)).To(BeFalse())
-		held, release := make(chan struct{}, 1), make(chan struct{})
+		blocked, release := make(chan struct{}, 1), make(chan struct{})
 		letGo := sync.OnceFunc(func() { close(release) })
 		DeferCleanup(letGo)
 		p.Watch(func(q cluster.Request) {
 			if cluster.Write(q) && q.Name == late {
-				held <- struct{}{}
+				blocked <- struct{}{}
 				<-release
 			}
 		})
 		f.install(ctx, "i", 2)
-		Eventually(ctx, held, soon).Should(Receive())
+		Eventually(ctx, blocked, soon).Should(Receive())
 		Expect(first.Signal(syscall.SIGSTOP)).To(Succeed())
 		f.awaitConverged(ctx)
 		f.install(ctx, "i", 7)

@@ -86,9 +86,9 @@ var _ = Describe("Many installs at the start of the controller", func() {
 				}
 				return ready, err
 			}, 2*soon, "1s").Should(Equal(n))
-			told, err := process.Metrics(ctx)
+			metrics, err := process.Metrics(ctx)
 			Expect(err).NotTo(HaveOccurred())
-			scanner.Record(leakscan.Metrics, told)
+			scanner.Record(leakscan.Metrics, metrics)
 			Expect(process.Stop()).To(Or(Succeed(), MatchError(ContainSubstring("signal"))))
 			writes, most := t.totals()
 			AddReportEntry(life.name+" start", fmt.Sprintf("%d writes, at most %d at once", writes, most), ReportEntryVisibilityAlways)

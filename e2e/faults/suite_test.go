@@ -102,8 +102,8 @@ func startController(ctx context.Context, f *installSet, through *proxy.Proxy, f
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		if told, err := p.Metrics(ctx); err == nil { // the process may have ended
-			scanner.Record(leakscan.Metrics, told)
+		if metrics, err := p.Metrics(ctx); err == nil { // the process may have ended
+			scanner.Record(leakscan.Metrics, metrics)
 		}
 		p.Kill()
 		scanner.Record(leakscan.Log, p.Log())

@@ -12,8 +12,8 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster"
 )
 
-// siteOverride is an override that changes the ConfigMaps of one component.
-const siteOverride = `  components:
+// clusterOverride is an override that changes the ConfigMaps of one component.
+const clusterOverride = `  components:
   - name: base
     override:
       patches:
@@ -68,7 +68,7 @@ var _ = Describe("A Kustomization that waits for installs", func() {
 		readyAt(ctx, k, revision)
 
 		By("a commit to the install")
-		files["clusters/prod/install.yaml"] = installManifest + siteOverride
+		files["clusters/prod/install.yaml"] = installManifest + clusterOverride
 		readyAt(ctx, k, w.commit(ctx, files))
 		Expect(value(ctx, w.ns, "base", "site")).To(Equal("e2e"), "the Kustomization has waited for the install")
 

@@ -115,9 +115,9 @@ var _ = Describe("Moving from a Kustomization", func() {
 		const ns = "shop"
 		Expect(h.ControlPlane.Client().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})).To(Succeed())
 		Expect(harness.CreateDeployer(ctx, h.ControlPlane, ns)).To(Succeed())
-		said := docFiles(kustomizationHeading)
+		page := docFiles(kustomizationHeading)
 		before := strings.NewReplacer("  suspend: true      # new\n", "", "prune: false       # was true", "prune: true", "spec:\n", "spec:\n  serviceAccountName: deployer\n").
-			Replace(said["clusters/prod/shop.yaml"])
+			Replace(page["clusters/prod/shop.yaml"])
 		Expect(before).To(And(ContainSubstring("prune: true"), Not(ContainSubstring("suspend"))))
 		files := inFolder("apps/shop", app)
 		files["clusters/prod/shop.yaml"] = before
@@ -127,14 +127,14 @@ var _ = Describe("Moving from a Kustomization", func() {
 		was := awaitRunning(ctx, ns)
 
 		By("1. stop it")
-		files["clusters/prod/shop.yaml"] = said["clusters/prod/shop.yaml"]
+		files["clusters/prod/shop.yaml"] = page["clusters/prod/shop.yaml"]
 		readyAt(ctx, k, w.commit(ctx, files))
 		runDocBlock(ctx, kustomizationHeading, 0, nil)
 
 		By("2. write the stack, 3. look")
 		maps.Copy(files, inFolder("stacks/shop/app", app))
 		for _, name := range []string{"stacks/shop/stack.yaml", "clusters/prod/install.yaml"} {
-			files[name] = said[name]
+			files[name] = page[name]
 		}
 		var changes []string
 		for _, line := range strings.Split(runDocBlock(ctx, kustomizationHeading, 1, files), "\n") {
@@ -155,7 +155,7 @@ var _ = Describe("Moving from a Kustomization", func() {
 		By("5. remove the Kustomization")
 		delete(files, "clusters/prod/shop.yaml")
 		maps.DeleteFunc(files, func(name, _ string) bool { return strings.HasPrefix(name, "apps/") })
-		files["clusters/prod/install.yaml"] = strings.Replace(said["clusters/prod/install.yaml"], "  adopt: Always\n", "", 1)
+		files["clusters/prod/install.yaml"] = strings.Replace(page["clusters/prod/install.yaml"], "  adopt: Always\n", "", 1)
 		revision := w.commit(ctx, files)
 		readyAt(ctx, k, revision)
 		Eventually(ctx, absent, soon).WithArguments(ctx, shop).Should(BeTrue())

@@ -85,7 +85,7 @@ var _ = Describe("An install with spec.publish", func() {
 		Expect(base.Annotations).NotTo(HaveKey(live.MarkAnnotation))
 
 		By("an override")
-		files["clusters/prod/install.yaml"] = installManifest + publishOnly + siteOverride
+		files["clusters/prod/install.yaml"] = installManifest + publishOnly + clusterOverride
 		revision := w.commit(ctx, files)
 		second := w.awaitArtifact(ctx, "app", first.Status.Artifact.Revision, revision)
 		readyAt(ctx, taker, second.Status.Artifact.Revision)
@@ -138,7 +138,7 @@ var _ = Describe("An install with spec.publish", func() {
 		k, in := w.sync(ctx, "cluster", "./clusters/prod", "wait: false"), w.object("KsctlInstall", "app")
 		taker := w.sync(ctx, "taker", "./", fromInstall+"\ntargetNamespace: "+other)
 		Eventually(ctx, absent, soon).WithArguments(ctx, configMapOf(w.ns, "base")).Should(BeFalse(), "the install applies its objects")
-		w.awaitPublished(ctx, "app", "Unknown", "Progressing", "when it is ready")
+		w.awaitPublished(ctx, "app", "Unknown", "Progressing", "when the install is ready")
 		Expect(absent(ctx, w.object("ExternalArtifact", "app"))).To(BeTrue())
 
 		By("a ready Deployment")

@@ -55,17 +55,17 @@ var _ = Describe("A tenant under lockdown", suite.Safety, func() {
 
 	// The entries have the kind that reports the refusal, its reason and texts of its message; NS is
 	// replaced by the tenant's namespace.
-	DescribeTable("is refused, without a write in another namespace, with", func(ctx SpecContext, files map[string]string, more, kind, reason string, said ...string) {
+	DescribeTable("is refused, without a write in another namespace, with", func(ctx SpecContext, files map[string]string, more, kind, reason string, messages ...string) {
 		platform := newFixture(ctx, content(nil))
 		mark, err := h.ControlPlane.AuditMark(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		w := newTenant(ctx, platform.ns, files)
 		w.sync(ctx, "cluster", "./clusters/prod", strings.ReplaceAll(more, "PLATFORM", platform.ns))
 		who := map[string]string{"Kustomization": "cluster", "KsctlInstall": "app"}
-		for i, s := range said {
-			said[i] = strings.NewReplacer("PLATFORM", platform.ns, "NS", w.ns).Replace(s)
+		for i, s := range messages {
+			messages[i] = strings.NewReplacer("PLATFORM", platform.ns, "NS", w.ns).Replace(s)
 		}
-		notReady(ctx, w.object(kind, who[kind]), reason, said...)
+		notReady(ctx, w.object(kind, who[kind]), reason, messages...)
 
 		for _, name := range []string{"base", "stray", "synced"} {
 			Expect(absent(ctx, configMapOf(platform.ns, name))).To(BeTrue())

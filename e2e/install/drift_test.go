@@ -161,7 +161,7 @@ spec:
 		mark := auditMark(ctx)
 		Expect(mergePatch(`{"data":{"value":"theirs"}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
 		Expect(plane.Client().Delete(ctx, aConfigMap(ns, "b"))).To(Succeed())
-		reports(ctx, in, "True", "ReconciliationSucceeded", "left so", "ConfigMap "+ns+"/a", "ConfigMap "+ns+"/b")
+		reports(ctx, in, "True", "ReconciliationSucceeded", "drift is not corrected", "ConfigMap "+ns+"/a", "ConfigMap "+ns+"/b")
 		Expect(ready(in).Message).NotTo(ContainSubstring("ConfigMap " + ns + "/c"))
 		expectNoWrites(ctx, ns, mark, "drift is not corrected")
 		Expect(getConfigMap(ctx, ns, "a").Data).To(HaveKeyWithValue("value", "theirs"))
@@ -174,7 +174,7 @@ spec:
 		edit(ctx, in, func(in *appsv1.KsctlInstall) { in.Spec.Drift.Mode = appsv1.DriftCorrect })
 		Eventually(ctx, func() bool { return absent(ctx, aConfigMap(ns, "b")) }, soon, "20ms").Should(BeFalse(), "earlier drift is corrected")
 		becomes(ctx, in, "True", "")
-		Expect(ready(in).Message).NotTo(ContainSubstring("left so"))
+		Expect(ready(in).Message).NotTo(ContainSubstring("drift is not corrected"))
 	})
 
 	It("is neither reported nor corrected in mode Ignore", func(ctx SpecContext) {

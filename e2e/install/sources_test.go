@@ -164,7 +164,7 @@ var _ = Describe("Flux sources whose CRDs are installed after the controller sta
 
 		By("refusing mode Only while objects are installed, which would get a second owner")
 		commit(ctx, in, func(in *appsv1.KsctlInstall) { in.Spec.Publish.Mode = appsv1.PublishOnly })
-		reports(ctx, in, "False", "StillInstalled", "1 objects are installed here")
+		reports(ctx, in, "False", "StillInstalled", "1 objects are installed")
 		commit(ctx, in, func(in *appsv1.KsctlInstall) { in.Spec.Publish.Mode = "" })
 		becomes(ctx, in, "True", "ReconciliationSucceeded")
 

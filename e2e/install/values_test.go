@@ -54,7 +54,7 @@ func valuesFrom(refs ...appsv1.ValuesReference) func(*appsv1.KsctlInstall) {
 	}
 }
 
-func siteValues(ns, key, values string) *corev1.ConfigMap {
+func valuesConfigMap(ns, key, values string) *corev1.ConfigMap {
 	cm := aConfigMap(ns, "site")
 	cm.Data = map[string]string{key: values}
 	return cm
@@ -78,7 +78,7 @@ var _ = Describe("Values", func() {
 	It("come from the stack, valuesFrom, parameters and overrides in increasing precedence, and changes apply at once", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(valued, chartOf("{a: chart, b: chart, c: chart, d: chart, e: chart, f: chart}", letters)))
-		cm := siteValues(ns, "values.yaml", "{c: site, d: site, e: site, f: site}")
+		cm := valuesConfigMap(ns, "values.yaml", "{c: site, d: site, e: site, f: site}")
 		secret := privateValues(ns, "{d: private, e: private, f: private}")
 		Expect(plane.Client().Create(ctx, cm)).To(Succeed())
 		Expect(plane.Client().Create(ctx, secret)).To(Succeed())
@@ -114,15 +114,15 @@ var _ = Describe("Values", func() {
 		mark := auditMark(ctx)
 		in := newInstall(ctx, ns, "i", hourly, valuesFrom(appsv1.ValuesReference{Kind: "ConfigMap", Name: "site", Key: "eu.yaml"}))
 		reports(ctx, in, "False", "ValuesNotFound", `ConfigMap "site"`, `component "chart"`, "the object does not exist")
-		Expect(plane.Client().Create(ctx, siteValues(ns, "us.yaml", "{c: us}"))).To(Succeed())
+		Expect(plane.Client().Create(ctx, valuesConfigMap(ns, "us.yaml", "{c: us}"))).To(Succeed())
 		reports(ctx, in, "False", "ValuesNotFound", `ConfigMap "site"`, `component "chart"`, `key "eu.yaml" does not exist`)
 		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write)).To(BeEmpty(), "nothing is applied in part")
-		Expect(plane.Client().Update(ctx, siteValues(ns, "eu.yaml", "{c: eu}"))).To(Succeed())
+		Expect(plane.Client().Update(ctx, valuesConfigMap(ns, "eu.yaml", "{c: eu}"))).To(Succeed())
 		atRevision(ctx, in, "main@sha1:1")
 		awaitLetters(ctx, ns, map[string]string{"a": "chart", "b": "stack", "c": "eu", "d": "stack", "e": "stack", "f": "stack"})
 
 		By("keeping the installed objects when the values are deleted")
-		Expect(plane.Client().Delete(ctx, siteValues(ns, "", ""))).To(Succeed())
+		Expect(plane.Client().Delete(ctx, valuesConfigMap(ns, "", ""))).To(Succeed())
 		reports(ctx, in, "False", "ValuesNotFound", "the object does not exist")
 		Expect(absent(ctx, aConfigMap(ns, "letters"))).To(BeFalse())
 	})
@@ -134,10 +134,10 @@ var _ = Describe("Values", func() {
 		atRevision(ctx, in, "main@sha1:1")
 		want := map[string]string{"a": "chart", "b": "stack", "c": "stack", "d": "stack", "e": "stack", "f": "stack"}
 		awaitLetters(ctx, ns, want)
-		Expect(plane.Client().Create(ctx, siteValues(ns, "values.yaml", "{c: site}"))).To(Succeed())
+		Expect(plane.Client().Create(ctx, valuesConfigMap(ns, "values.yaml", "{c: site}"))).To(Succeed())
 		want["c"] = "site"
 		awaitLetters(ctx, ns, want)
-		Expect(plane.Client().Delete(ctx, siteValues(ns, "", ""))).To(Succeed())
+		Expect(plane.Client().Delete(ctx, valuesConfigMap(ns, "", ""))).To(Succeed())
 		want["c"] = "stack"
 		awaitLetters(ctx, ns, want)
 	})

@@ -150,8 +150,8 @@ var _ = Describe("A removal", func() {
 			uids[cm.UID] = true
 		}
 		mergePatch(ctx, aConfigMap(ns, "b"), `{"metadata":{"finalizers":["example.com/theirs"]}}`)
-		held := aConfigMap(ns, "b")
-		Expect(get(ctx, held)).To(Succeed())
+		finalized := aConfigMap(ns, "b")
+		Expect(get(ctx, finalized)).To(Succeed())
 		remove(ctx, before)
 		next := install(ctx, ns, "new", retryEvery(time.Second))
 		reports(ctx, before, metav1.ConditionUnknown, "Removing", "ConfigMap "+ns+"/b is being deleted since", "example.com/theirs")
@@ -162,7 +162,7 @@ var _ = Describe("A removal", func() {
 		Eventually(ctx, func() bool { return made("a") && made("c") }, soon, "20ms").Should(BeTrue(), "deleted objects are created again")
 		mark, err := h.ControlPlane.AuditMark(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		mergePatch(ctx, held, `{"metadata":{"finalizers":null}}`)
+		mergePatch(ctx, finalized, `{"metadata":{"finalizers":null}}`)
 		awaitGone(ctx, before)
 		becomesReady(ctx, next)
 		for _, name := range []string{"a", "b", "c"} {

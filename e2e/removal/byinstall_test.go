@@ -153,7 +153,7 @@ func expectPreviewFirst(ctx context.Context, ns string) (check func()) {
 		GinkgoHelper()
 		defer removes.Stop()
 		defer maps.Stop()
-		said := first(removes, func(e watch.Event) bool {
+		previewed := first(removes, func(e watch.Event) bool {
 			u, ok := e.Object.(interface{ UnstructuredContent() map[string]any })
 			if !ok {
 				return false
@@ -163,7 +163,7 @@ func expectPreviewFirst(ctx context.Context, ns string) (check func()) {
 			return r["order"] != nil
 		})
 		deleted := first(maps, func(e watch.Event) bool { return e.Type == watch.Deleted })
-		Expect(said).To(BeNumerically("<", deleted), "the preview is written before the first delete")
+		Expect(previewed).To(BeNumerically("<", deleted), "the preview is written before the first delete")
 	}
 }
 

@@ -107,7 +107,7 @@ var _ = Describe("Installs that depend on other installs", func() {
 		mergePatch(ctx, a, `{"spec":{"dependsOn":[{"apiVersion":"v1","kind":"ConfigMap","name":"switch","readyExpr":"self.data.on =="}]}}`)
 		reports(ctx, a, metav1.ConditionFalse, "InvalidDependency", "dependsOn[0]", "readyExpr")
 		mergePatch(ctx, a, `{"spec":{"dependsOn":[{"apiVersion":"v1","kind":"Namespace","name":"kube-system","namespace":"x"}]}}`)
-		reports(ctx, a, metav1.ConditionFalse, "InvalidDependency", "no namespace")
+		reports(ctx, a, metav1.ConditionFalse, "InvalidDependency", "remove namespace")
 		mergePatch(ctx, a, `{"spec":{"dependsOn":[{"apiVersion":"example.com/v1","kind":"Nothing","name":"x"}]}}`)
 		reports(ctx, a, metav1.ConditionTrue, "") // the installed objects are unchanged
 		publish(ctx, ns, "a", "another", configMap("a", "another"))
@@ -118,10 +118,10 @@ var _ = Describe("Installs that depend on other installs", func() {
 
 	It("are rejected at admission for another kind without an apiVersion, and for a readyExpr of a Secret", func(ctx SpecContext) {
 		for says, d := range map[string]appsv1.Dependency{
-			"needs its apiVersion": {Kind: "ConfigMap", Name: "a"},
-			"its kind":             {APIVersion: "v1", Name: "a"},
-			"never sees a Secret":  {APIVersion: "v1", Kind: "Secret", Name: "a", ReadyExpr: "true"},
-			"name":                 {APIVersion: "v1", Kind: "ConfigMap"},
+			"set apiVersion and kind together": {Kind: "ConfigMap", Name: "a"},
+			"its kind":                         {APIVersion: "v1", Name: "a"},
+			"not allowed for Secrets":          {APIVersion: "v1", Kind: "Secret", Name: "a", ReadyExpr: "true"},
+			"name":                             {APIVersion: "v1", Kind: "ConfigMap"},
 		} {
 			_, err := dryRunInstall(ctx, d)
 			Expect(err).To(MatchError(ContainSubstring(says)))

@@ -279,7 +279,7 @@ var _ = Describe("Removal", func() {
 		stuck.Finalizers = []string{"example.com/operator"}
 		Expect(h.ControlPlane.Client().Update(ctx, stuck, fieldOwner("some-operator"))).To(Succeed())
 		remove(ctx, a)
-		reports(ctx, a, metav1.ConditionUnknown, "Removing", "ConfigMap "+ns+"/b is being deleted since 20", "finalizers [example.com/operator]", "which some-operator set")
+		reports(ctx, a, metav1.ConditionUnknown, "Removing", "ConfigMap "+ns+"/b is being deleted since 20", "finalizers [example.com/operator]", "set by some-operator")
 		awaitGone(ctx, aConfigMap(ns, "a"))
 
 		By("an abandon annotation without the UID has no effect")

@@ -94,7 +94,7 @@ var _ = Describe("A release that Helm installed", func() {
 		rm := newRemoveBySource(ctx, ns, "r")
 		approve(ctx, rm, awaitPreview(ctx, rm, 4))
 		removeBySourceReports(ctx, rm, metav1.ConditionTrue, bysource.RemovedReason, "4 objects", "3 are left")
-		Expect(remainingReason(rm, ns+"_site-more__ConfigMap")).To(HavePrefix("NotMatched: Helm release " + ns + "/site has it, and the stack does not render it"))
+		Expect(remainingReason(rm, ns+"_site-more__ConfigMap")).To(HavePrefix("NotMatched: part of Helm release " + ns + "/site, but not rendered by the stack"))
 		Expect(remainingReason(rm, ns+"_sh.helm.release.v1.site.v2__Secret")).To(ContainSubstring("has 1 objects that the stack does not render"))
 		Expect(countHelmReleases(ctx, ns)).To(Equal(1))
 	}, SpecTimeout(15*time.Minute))

@@ -147,10 +147,10 @@ var _ = Describe("Moving from a HelmRelease", func() {
 		Expect(helmOwnership(ctx, ns)).To(Equal([]string{"complete", "complete", "complete"}))
 
 		By("2. write the stack")
-		said, err := harness.YAMLFiles(movingPage, helmReleaseHeading)
+		documented, err := harness.YAMLFiles(movingPage, helmReleaseHeading)
 		Expect(err).NotTo(HaveOccurred())
 		files := prefixed("stacks/shop/chart/", releaseChart)
-		for name, content := range said {
+		for name, content := range documented {
 			files[name] = strings.ReplaceAll(content, "namespace: shop", "namespace: "+ns)
 		}
 		By("3. look")
@@ -161,7 +161,7 @@ var _ = Describe("Moving from a HelmRelease", func() {
 
 		By("an install without permission to take over")
 		tree := prefixed("chart/", releaseChart)
-		_, stack, _ := strings.Cut(said["stacks/shop/stack.yaml"], "metadata: {name: shop}\n")
+		_, stack, _ := strings.Cut(documented["stacks/shop/stack.yaml"], "metadata: {name: shop}\n")
 		Expect(h.PublishSource(ctx, ns, "shop", "r1", harness.SourceTree(stack, tree))).To(Succeed())
 		in := install(ctx, ns, "shop")
 		reports(ctx, in, metav1.ConditionFalse, "OwnedByAnother", "Flux HelmRelease "+ns+"/shop")

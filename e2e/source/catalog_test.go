@@ -61,10 +61,10 @@ var _ = Describe("The catalog", func() {
 
 	It("requires a version, and rejects name, namespace and path", func(ctx SpecContext) {
 		for says, change := range map[string]func(*appsv1.KsctlInstallSpec){
-			"needs its stackVersion": func(s *appsv1.KsctlInstallSpec) { s.StackVersion = "" },
-			"has no path":            func(s *appsv1.KsctlInstallSpec) { s.Path = "stacks" },
-			"neither name nor":       func(s *appsv1.KsctlInstallSpec) { s.SourceRef.Name = "x" },
-			"needs its name":         func(s *appsv1.KsctlInstallSpec) { s.SourceRef.Kind = "KsctlSource" },
+			"stackVersion is required": func(s *appsv1.KsctlInstallSpec) { s.StackVersion = "" },
+			"path is not allowed":      func(s *appsv1.KsctlInstallSpec) { s.Path = "stacks" },
+			"neither name nor":         func(s *appsv1.KsctlInstallSpec) { s.SourceRef.Name = "x" },
+			"name is required":         func(s *appsv1.KsctlInstallSpec) { s.SourceRef.Kind = "KsctlSource" },
 		} {
 			in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"},
 				Spec: appsv1.KsctlInstallSpec{SourceRef: appsv1.SourceRef{Kind: appsv1.CatalogKind}, Stack: "tenant", StackVersion: "1.0.0"}}

@@ -196,7 +196,7 @@ var _ = Describe("A KsctlSource with a webhook", func() {
 		body := fmt.Appendf(nil, `{"ref":"refs/heads/main","repository":{"clone_url":%q}}`, w.repo.URL())
 		wrong := fmt.Appendf(nil, `{"ref":"refs/heads/main","repository":{"clone_url":%q}}`, other.repo.URL())
 		branch := fmt.Appendf(nil, `{"ref":"refs/heads/x","repository":{"clone_url":%q}}`, w.repo.URL())
-		for said, r := range map[string]struct {
+		for name, r := range map[string]struct {
 			address string
 			body    []byte
 			token   string
@@ -207,7 +207,7 @@ var _ = Describe("A KsctlSource with a webhook", func() {
 			"another repository": {w.address, wrong, hookToken, http.StatusOK},
 			"another branch":     {w.address, branch, hookToken, http.StatusOK},
 		} {
-			Expect(send(ctx, r.address, r.body, signature(r.token, r.body))).To(Equal(r.code), said)
+			Expect(send(ctx, r.address, r.body, signature(r.token, r.body))).To(Equal(r.code), name)
 		}
 		Consistently(ctx, w.revision, time.Second).WithArguments(ctx).ShouldNot(HaveSuffix(silent), "no webhook was sent for this push")
 

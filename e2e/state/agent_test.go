@@ -120,7 +120,7 @@ func withEntry(data map[string][]byte, key string, value []byte) map[string][]by
 }
 
 // takeReceived returns the entries since its last call, sorted.
-func (a *fakeAgent) takeReceived() []string {
+func (a *fakeAgent) popReceived() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	out := slices.Sorted(slices.Values(a.received))
@@ -188,12 +188,12 @@ var _ = Describe("An ImportState through an agent", func() {
 		in.Spec.Conflict = ""
 		create(ctx, in)
 		Eventually(ctx, importReady(ctx, in), soon).Should(And(HavePrefix("False StateConflict: "), ContainSubstring("set spec.conflict to Overwrite")))
-		Expect(agent.takeReceived()).To(BeEmpty())
+		Expect(agent.popReceived()).To(BeEmpty())
 
 		By("conflict: Overwrite")
 		patch(ctx, in, `{"spec":{"conflict":"Overwrite"}}`)
 		Eventually(ctx, importReady(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: 6 states and the credentials of 2 clouds sent to the agent at " + address))
-		Expect(agent.takeReceived()).To(Equal(all))
+		Expect(agent.popReceived()).To(Equal(all))
 		var got []string
 		for _, doc := range stored(ctx, ns) {
 			got = append(got, doc)
@@ -208,14 +208,14 @@ var _ = Describe("An ImportState through an agent", func() {
 		restart()
 		publish(ctx, ns, "main@sha1:2", files)
 		Eventually(ctx, lastAppliedRevision(ctx, in), soon).Should(Equal("main@sha1:2"))
-		Expect(agent.takeReceived()).To(BeEmpty())
+		Expect(agent.popReceived()).To(BeEmpty())
 
 		By("changing one state")
 		const changed = "clusters/v2_aws_managed.json"
 		files[changed] = strings.Replace(files[changed], "{", `{"words":"another",`, 1)
 		publish(ctx, ns, "main@sha1:3", files)
 		Eventually(ctx, lastAppliedRevision(ctx, in), soon).Should(Equal("main@sha1:3"))
-		Expect(agent.takeReceived()).To(HaveExactElements(HavePrefix("aws.managed.")))
+		Expect(agent.popReceived()).To(HaveExactElements(HavePrefix("aws.managed.")))
 
 		By("requesting a reconcile")
 		patch(ctx, in, fmt.Sprintf(`{"metadata":{"annotations":{%q:"again"}}}`, appsv1.RequestedAtAnnotation))
@@ -223,7 +223,7 @@ var _ = Describe("An ImportState through an agent", func() {
 			_, err := importReady(ctx, in)()
 			return in.Status.LastHandledReconcileAt, err
 		}, soon).Should(Equal("again"))
-		Expect(agent.takeReceived()).To(Equal(all))
+		Expect(agent.popReceived()).To(Equal(all))
 	})
 
 	It("authenticates the agent by its certificate and itself by a token, and reacts to changes of the Secret", func(ctx SpecContext) {
@@ -258,7 +258,7 @@ var _ = Describe("An ImportState through an agent", func() {
 		Eventually(ctx, importReady(ctx, in), soon).Should(Equal("False AgentFailed: spec.store.agent: the agent answers Unauthenticated: nobody knows Bearer …"))
 		patch(ctx, secret, fmt.Sprintf(`{"stringData":{"token":%q}}`, token))
 		Eventually(ctx, importReady(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: 1 state sent to the agent at " + address))
-		Expect(agent.takeReceived()).To(Equal([]string{keyOf("demo")}))
+		Expect(agent.popReceived()).To(Equal([]string{keyOf("demo")}))
 	})
 
 	It("reports an agent that is down, slow or rejects a state, still sends the other states, and leaks no secret", func(ctx SpecContext) {
@@ -295,7 +295,7 @@ var _ = Describe("An ImportState through an agent", func() {
 			return nil
 		})
 		Eventually(ctx, importReady(ctx, in), soon).Should(And(HavePrefix("False AgentFailed: azure.ha."), HaveSuffix("the agent answers Internal: the message is omitted because it quotes secrets of the request")))
-		Expect(agent.takeReceived()).To(Equal([]string{keyOf("demo")}))
+		Expect(agent.popReceived()).To(Equal([]string{keyOf("demo")}))
 		agent.setBefore(func(_ context.Context, data []byte) error {
 			if strings.Contains(string(data), "azure") {
 				return status.Error(codes.Internal, "no\nroom "+strings.Repeat("left ", 1000))
@@ -307,6 +307,6 @@ var _ = Describe("An ImportState through an agent", func() {
 		By("an agent that accepts the state")
 		agent.setBefore(nil)
 		Eventually(ctx, importReady(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: 2 states sent to the agent at " + address))
-		Expect(agent.takeReceived()).To(HaveExactElements(HavePrefix("azure.ha.")))
+		Expect(agent.popReceived()).To(HaveExactElements(HavePrefix("azure.ha.")))
 	})
 })

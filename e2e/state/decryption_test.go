@@ -159,9 +159,9 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: install}
 subjects: [{kind: ServiceAccount, name: reader, namespace: NS}]
 `, "NS", ns)))).To(Succeed())
 		publish(ctx, ns, "main@sha1:1", encryptedStack(mine, "of-the-manifest-3", "of-the-env-file-3", "of-the-values-3"))
-		site := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "site"},
+		values := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "site"},
 			Data: map[string]string{"values.yaml": encryptAs(sops.YAML, "", "more: "+scanner.AddSecret("of-the-site-3")+"\n", mine)}}
-		create(ctx, site)
+		create(ctx, values)
 		in := newInstall(ns, "one", withKeys, func(s *appsv1.KsctlInstallSpec) {
 			s.ServiceAccountName, s.RetryInterval = "reader", &metav1.Duration{Duration: time.Second} // permissions take effect with a delay
 			s.ValuesFrom = []appsv1.ValuesReference{{Kind: "ConfigMap", Name: "site", Component: "chart"}}
@@ -171,8 +171,8 @@ subjects: [{kind: ServiceAccount, name: reader, namespace: NS}]
 		Expect(secretOf(ctx, ns, "charted")()).To(Equal(map[string]string{"password": "of-the-values-3", "more": "of-the-site-3"}))
 
 		By("changing the values")
-		site.Data["values.yaml"] = encryptAs(sops.YAML, "", "more: "+scanner.AddSecret("of-the-site-4")+"\n", mine)
-		Expect(h.ControlPlane.Client().Update(ctx, site)).To(Succeed())
+		values.Data["values.yaml"] = encryptAs(sops.YAML, "", "more: "+scanner.AddSecret("of-the-site-4")+"\n", mine)
+		Expect(h.ControlPlane.Client().Update(ctx, values)).To(Succeed())
 		Eventually(ctx, secretOf(ctx, ns, "charted"), soon).Should(HaveKeyWithValue("more", "of-the-site-4"))
 	})
 

@@ -112,7 +112,7 @@ var _ = Describe("An ImportState of encrypted files", func() {
 			s.Decryption = &appsv1.Decryption{Provider: "sops", SecretRef: fluxmeta.LocalObjectReference{Name: "age"}}
 		})
 		create(ctx, in)
-		Eventually(ctx, importReady(ctx, in), soon).Should(HavePrefix("False DecryptionIntegrityFailed: clusters/a.json: the MAC of the file is not that of its values"))
+		Eventually(ctx, importReady(ctx, in), soon).Should(HavePrefix("False DecryptionIntegrityFailed: clusters/a.json: the MAC does not match the values"))
 		publish(ctx, ns, "main@sha1:2", map[string]string{"clusters/a.json": replaceOnce(encrypted, `"region": "LON1"`, `"cluster_kubeconfig": "one"`)})
 		Eventually(ctx, importReady(ctx, in), soon).Should(HavePrefix("False PlaintextSecrets: clusters/a.json: plaintext secrets at /cluster_kubeconfig"))
 		Expect(stored(ctx, ns)).To(BeEmpty())

@@ -186,7 +186,7 @@ spec:
 		publish(ctx, ns, "main@sha1:1", map[string]string{"clusters/a.json": string(fixture("v1_0_civo_ha_k3s.json"))})
 		in := newImport(ns, func(s *v1alpha1.ImportStateSpec) { s.DryRun = true })
 		create(ctx, in)
-		Eventually(ctx, importReady(ctx, in), soon).Should(And(HavePrefix("True DryRun: nothing is written"), ContainSubstring("create 1 state and the credentials of 1 cloud")))
+		Eventually(ctx, importReady(ctx, in), soon).Should(And(HavePrefix("True DryRun: spec.dryRun: would create 1 state"), ContainSubstring("the credentials of 1 cloud")))
 		Expect(stored(ctx, ns)).To(BeEmpty())
 		create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: state.ExternalStoreSecret}, StringData: map[string]string{"MONGODB_URI": "mongodb://db"}})
 		patch(ctx, in, `{"spec":{"dryRun":null}}`)

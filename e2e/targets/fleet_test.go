@@ -158,10 +158,10 @@ var _ = Describe("An install for many clusters", func() {
 		waits := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "app-b"}}
 		Eventually(ctx, readySummary(ctx, waits), soon).Should(HavePrefix("True ReconciliationSucceeded: Applied revision r1: "))
 		Expect(waits.Status.Artifact).To(Equal(&appsv1.TakenArtifact{Revision: "r1", Digest: first.Digest, URL: first.URL}))
-		drift := func(word string) func() {
+		drift := func(value string) func() {
 			return func() {
 				GinkgoHelper()
-				patch(ctx, remote.Client(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: there, Name: "on-b"}}, fmt.Sprintf(`{"data":{"word":%q}}`, word))
+				patch(ctx, remote.Client(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: there, Name: "on-b"}}, fmt.Sprintf(`{"data":{"word":%q}}`, value))
 			}
 		}
 

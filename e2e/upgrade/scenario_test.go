@@ -83,14 +83,14 @@ func configMaps(names ...string) fs.FS {
 var (
 	meta = func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name} }
 
-	repo     = &appsv1.KsctlSource{ObjectMeta: meta("repo")}
-	app      = &appsv1.KsctlInstall{ObjectMeta: meta("app")}
-	held     = &appsv1.KsctlInstall{ObjectMeta: meta("held")}
-	extra    = &appsv1.KsctlRemove{ObjectMeta: meta("extra")}
-	found    = &appsv1.KsctlRemove{ObjectMeta: meta("found")}
-	imported = &v1alpha1.ImportState{ObjectMeta: meta("import")}
-	exported = &v1alpha1.ExportState{ObjectMeta: meta("export")}
-	demo     = &clusterv1.KsctlCluster{ObjectMeta: meta("demo")} // the controller creates it
+	repo       = &appsv1.KsctlSource{ObjectMeta: meta("repo")}
+	app        = &appsv1.KsctlInstall{ObjectMeta: meta("app")}
+	unapproved = &appsv1.KsctlInstall{ObjectMeta: meta("held")}
+	extra      = &appsv1.KsctlRemove{ObjectMeta: meta("extra")}
+	found      = &appsv1.KsctlRemove{ObjectMeta: meta("found")}
+	imported   = &v1alpha1.ImportState{ObjectMeta: meta("import")}
+	exported   = &v1alpha1.ExportState{ObjectMeta: meta("export")}
+	demo       = &clusterv1.KsctlCluster{ObjectMeta: meta("demo")} // the controller creates it
 )
 
 // serve offers every revision, and the repository, at this run's addresses.
@@ -122,13 +122,13 @@ func record(ctx context.Context) {
 		Expect(h.ControlPlane.Client().Create(ctx, o)).To(Succeed())
 	}
 	becomes(ctx, app, metav1.ConditionTrue, "ReconciliationSucceeded")
-	becomes(ctx, held, metav1.ConditionTrue, "ReconciliationSucceeded")
+	becomes(ctx, unapproved, metav1.ConditionTrue, "ReconciliationSucceeded")
 
 	Expect(h.PublishSource(ctx, ns, "held", "r2", revisions[last].tree)).To(Succeed())
 	extra.Spec = appsv1.KsctlRemoveSpec{Schedule: hourly(), InstallRef: &appsv1.InstallRef{Name: app.Name}, Components: []string{"extra"}}
 	Expect(h.ControlPlane.Client().Create(ctx, extra)).To(Succeed())
 	becomes(ctx, repo, metav1.ConditionTrue, "Succeeded")
-	becomes(ctx, held, metav1.ConditionFalse, "DeletionsHeld")
+	becomes(ctx, unapproved, metav1.ConditionFalse, "DeletionsHeld")
 	becomes(ctx, extra, metav1.ConditionTrue, "ReconciliationSucceeded")
 	becomes(ctx, found, metav1.ConditionFalse, "AwaitingApproval")
 	becomes(ctx, imported, metav1.ConditionTrue, "ReconciliationSucceeded")
@@ -151,9 +151,9 @@ func scenario() []client.Object {
 	source := func(name string) appsv1.SourceRef { return appsv1.SourceRef{Kind: "KsctlSource", Name: name} }
 	repo.Spec = appsv1.KsctlSourceSpec{Schedule: hourly(), Git: &appsv1.GitSource{URL: git.URL() + "/fleet.git"}}
 	app.Spec = appsv1.KsctlInstallSpec{Schedule: hourly(), SourceRef: source("app"), Path: "stacks", Stack: "app", ServiceAccountName: harness.Deployer}
-	held.Spec = *app.Spec.DeepCopy()
-	held.Spec.SourceRef = source("held")
-	held.Spec.Guard = &appsv1.Guard{MaxDeletes: new(int32)}
+	unapproved.Spec = *app.Spec.DeepCopy()
+	unapproved.Spec.SourceRef = source("held")
+	unapproved.Spec.Guard = &appsv1.Guard{MaxDeletes: new(int32)}
 	of := source("found")
 	found.Spec = appsv1.KsctlRemoveSpec{Schedule: hourly(), SourceRef: &of, Path: "stacks", Stack: "app", ServiceAccountName: harness.Deployer}
 	states := source("states")
@@ -164,7 +164,7 @@ func scenario() []client.Object {
 		Recipients: []string{"age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"},
 		To:         v1alpha1.ExportTarget{Secret: &v1alpha1.ExportSecret{Name: "backup"}}}
 	alone := &corev1.ConfigMap{ObjectMeta: meta("found"), Data: map[string]string{"value": "one"}} // kubectl created it
-	return []client.Object{alone, repo, app, held, found, imported, exported}
+	return []client.Object{alone, repo, app, unapproved, found, imported, exported}
 }
 
 // becomes waits until the Ready condition of an object has a status and a reason.

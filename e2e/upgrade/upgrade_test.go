@@ -25,7 +25,7 @@ type kind interface {
 	CommonStatus() *appsv1.CommonStatus
 }
 
-func kinds() []kind { return []kind{repo, app, held, extra, found, imported, exported, demo} }
+func kinds() []kind { return []kind{repo, app, unapproved, extra, found, imported, exported, demo} }
 
 // request asks for a reconcile of every object, and waits for the answers.
 func request(ctx context.Context, value string) {
@@ -71,11 +71,11 @@ var _ = Describe("A controller that starts over the objects of an earlier versio
 	It("deletes what is approved by the digest that the earlier version reported", func(ctx SpecContext) {
 		controller := start()
 		DeferCleanup(controller.Stop)
-		_, digest, ok := strings.Cut(harness.ReadyCondition(held).Message, appsv1.ApproveAnnotation+"=")
-		Expect(ok).To(BeTrue(), harness.ReadyCondition(held).Message)
+		_, digest, ok := strings.Cut(harness.ReadyCondition(unapproved).Message, appsv1.ApproveAnnotation+"=")
+		Expect(ok).To(BeTrue(), harness.ReadyCondition(unapproved).Message)
 		digest, _, _ = strings.Cut(digest, " ")
-		change(ctx, held, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, appsv1.ApproveAnnotation, digest))
-		becomes(ctx, held, metav1.ConditionTrue, "ReconciliationSucceeded")
+		change(ctx, unapproved, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, appsv1.ApproveAnnotation, digest))
+		becomes(ctx, unapproved, metav1.ConditionTrue, "ReconciliationSucceeded")
 		change(ctx, found, fmt.Sprintf(`{"spec":{"approvedDigest":%q}}`, found.Status.Removal.Digest))
 		becomes(ctx, found, metav1.ConditionTrue, "Removed")
 		for _, name := range []string{"b", "c", "found"} {

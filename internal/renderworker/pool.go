@@ -144,7 +144,7 @@ func (p *Pool) Render(ctx context.Context, req stacks.Request) (stacks.Result, e
 
 // renderOnce makes one attempt to render a stack. An exit of the worker is a workerExitedError.
 func (p *Pool) renderOnce(ctx context.Context, req stacks.Request) (stacks.Result, error) {
-	w := p.takeIdle()
+	w := p.popIdle()
 	if w == nil {
 		var err error
 		if w, err = p.startWorker(ctx); err != nil {
@@ -161,7 +161,7 @@ func (p *Pool) renderOnce(ctx context.Context, req stacks.Request) (stacks.Resul
 }
 
 // takeIdle returns the most recently used idle worker, or nil.
-func (p *Pool) takeIdle() *worker {
+func (p *Pool) popIdle() *worker {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.idle) > 0 {

@@ -39,13 +39,13 @@ func rules(t *testing.T) map[string]rulefmt.Rule {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said bytes.Buffer
-	groups, errs := rulefmt.Parse(spec, false, model.LegacyValidation, language, slog.New(slog.NewTextHandler(&said, nil)))
+	var output bytes.Buffer
+	groups, errs := rulefmt.Parse(spec, false, model.LegacyValidation, language, slog.New(slog.NewTextHandler(&output, nil)))
 	for _, err := range errs {
 		t.Error(err)
 	}
-	if groups == nil || said.Len() > 0 {
-		t.Fatalf("parsing the rules: %s", said.String())
+	if groups == nil || output.Len() > 0 {
+		t.Fatalf("parsing the rules: %s", output.String())
 	}
 	out := map[string]rulefmt.Rule{}
 	for _, g := range groups.Groups {

@@ -204,33 +204,33 @@ func TestAuthentication(t *testing.T) {
 	theirs := newAuthority(t, "theirs")
 	late := func(c *x509.Certificate) { c.NotAfter = both.clock.Now().Add(-time.Minute) }
 	for name, c := range map[string]struct {
-		site  *testServer
-		certs []tls.Certificate
-		said  string
-		want  codes.Code
+		server *testServer
+		certs  []tls.Certificate
+		header string
+		want   codes.Code
 	}{
-		"no credentials":               {site: both, want: codes.Unauthenticated},
-		"certificate":                  {site: both, certs: both.ca.callerCertificate(t, client), want: codes.OK},
-		"certificate of another CA":    {site: both, certs: theirs.callerCertificate(t, client), want: codes.Unauthenticated},
-		"server certificate":           {site: both, certs: both.ca.callerCertificate(t, x509.ExtKeyUsageServerAuth), want: codes.Unauthenticated},
-		"expired certificate":          {site: both, certs: both.ca.callerCertificate(t, client, late), want: codes.Unauthenticated},
-		"token":                        {site: both, said: "Bearer " + token, want: codes.OK},
-		"other token":                  {site: both, said: "bearer another-token-of-some-length", want: codes.OK},
-		"wrong token":                  {site: both, said: "Bearer " + token + "x", want: codes.Unauthenticated},
-		"prefix of a token":            {site: both, said: "Bearer " + token[:16], want: codes.Unauthenticated},
-		"empty token":                  {site: both, said: "Bearer ", want: codes.Unauthenticated},
-		"token with another scheme":    {site: both, said: "Basic " + token, want: codes.Unauthenticated},
-		"wrong token and certificate":  {site: both, certs: both.ca.callerCertificate(t, client), said: "Bearer x", want: codes.OK},
-		"token without a token file":   {site: certs, said: "Bearer " + token, want: codes.Unauthenticated},
-		"certificate with only a CA":   {site: certs, certs: certs.ca.callerCertificate(t, client), want: codes.OK},
-		"certificate without a CA":     {site: tokens, certs: tokens.ca.callerCertificate(t, client), want: codes.Unauthenticated},
-		"token with only a token file": {site: tokens, said: "Bearer " + token, want: codes.OK},
+		"no credentials":               {server: both, want: codes.Unauthenticated},
+		"certificate":                  {server: both, certs: both.ca.callerCertificate(t, client), want: codes.OK},
+		"certificate of another CA":    {server: both, certs: theirs.callerCertificate(t, client), want: codes.Unauthenticated},
+		"server certificate":           {server: both, certs: both.ca.callerCertificate(t, x509.ExtKeyUsageServerAuth), want: codes.Unauthenticated},
+		"expired certificate":          {server: both, certs: both.ca.callerCertificate(t, client, late), want: codes.Unauthenticated},
+		"token":                        {server: both, header: "Bearer " + token, want: codes.OK},
+		"other token":                  {server: both, header: "bearer another-token-of-some-length", want: codes.OK},
+		"wrong token":                  {server: both, header: "Bearer " + token + "x", want: codes.Unauthenticated},
+		"prefix of a token":            {server: both, header: "Bearer " + token[:16], want: codes.Unauthenticated},
+		"empty token":                  {server: both, header: "Bearer ", want: codes.Unauthenticated},
+		"token with another scheme":    {server: both, header: "Basic " + token, want: codes.Unauthenticated},
+		"wrong token and certificate":  {server: both, certs: both.ca.callerCertificate(t, client), header: "Bearer x", want: codes.OK},
+		"token without a token file":   {server: certs, header: "Bearer " + token, want: codes.Unauthenticated},
+		"certificate with only a CA":   {server: certs, certs: certs.ca.callerCertificate(t, client), want: codes.OK},
+		"certificate without a CA":     {server: tokens, certs: tokens.ca.callerCertificate(t, client), want: codes.Unauthenticated},
+		"token with only a token file": {server: tokens, header: "Bearer " + token, want: codes.OK},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn := c.site.dial(t, c.certs)
+			conn := c.server.dial(t, c.certs)
 			ctx := t.Context()
-			if c.said != "" {
-				ctx = withToken(t, c.said)
+			if c.header != "" {
+				ctx = withToken(t, c.header)
 			}
 			if got := listCode(ctx, conn); got != c.want {
 				t.Errorf("List: %s, want %s", got, c.want)

@@ -51,17 +51,17 @@ func TestDrainEvictsMovablePods(t *testing.T) {
 
 func TestDrainBlockedByDisruptionBudget(t *testing.T) {
 	for name, c := range map[string]struct {
-		// held is how long the budget blocks the eviction.
-		held                    time.Duration
+		// blocked is how long the budget blocks the eviction.
+		blocked                 time.Duration
 		force, cordoned         bool
 		state, failure, message string
 		nodes, did              string
 	}{
-		"temporarily": {held: 3 * time.Minute, state: succeeded, nodes: "demo-vm-wp-0-00001", did: "Delete 2 1 medium"},
-		"forever": {held: time.Hour, state: failed, failure: "DRAIN", nodes: "demo-vm-wp-0-00001 demo-vm-wp-1-00002",
+		"temporarily": {blocked: 3 * time.Minute, state: succeeded, nodes: "demo-vm-wp-0-00001", did: "Delete 2 1 medium"},
+		"forever": {blocked: time.Hour, state: failed, failure: "DRAIN", nodes: "demo-vm-wp-0-00001 demo-vm-wp-1-00002",
 			message: "node demo-vm-wp-1-00002 could not be drained within 5m0s, and no machine was deleted: apps/web: Cannot evict pod as it would violate the pod's disruption budget. (remaining pods: apps/web)"},
-		"forever, cordoned by somebody else": {held: time.Hour, cordoned: true, state: failed, failure: "DRAIN", nodes: "demo-vm-wp-0-00001 demo-vm-wp-1-00002!"},
-		"forever, with force":                {held: time.Hour, force: true, state: succeeded, nodes: "demo-vm-wp-0-00001", did: "Delete 2 1 medium"},
+		"forever, cordoned by somebody else": {blocked: time.Hour, cordoned: true, state: failed, failure: "DRAIN", nodes: "demo-vm-wp-0-00001 demo-vm-wp-1-00002!"},
+		"forever, with force":                {blocked: time.Hour, force: true, state: succeeded, nodes: "demo-vm-wp-0-00001", did: "Delete 2 1 medium"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -71,14 +71,14 @@ func TestDrainBlockedByDisruptionBudget(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				fakeEvictions(cl, map[string]time.Time{"web": time.Now().Add(c.held)})
+				fakeEvictions(cl, map[string]time.Time{"web": time.Now().Add(c.blocked)})
 				r := start(t, cl, &memoryStore{}, func(o *Options) { o.ForceAfterDrain = c.force })
 				began := time.Now()
 				got := r.execute(t, "a", 2, 1)
 				if got.State != c.state || got.Failure != c.failure || !strings.Contains(got.Message, c.message) {
 					t.Errorf("%+v", got)
 				}
-				if took, least := time.Since(began), min(c.held, 5*time.Minute); took < least || took > least+2*maxBackoff {
+				if took, least := time.Since(began), min(c.blocked, 5*time.Minute); took < least || took > least+2*maxBackoff {
 					t.Errorf("it took %s, want %s", took, least)
 				}
 				if got := r.nodes(t); got != c.nodes {

@@ -43,7 +43,7 @@ func TestScale(t *testing.T) {
 		desired   uint32
 		size      string
 		err       error
-		held      bool
+		blocked   bool
 		code      codes.Code
 		did       string
 	}{
@@ -56,7 +56,7 @@ func TestScale(t *testing.T) {
 		"up without size":  {operation: up, desired: 3, code: codes.InvalidArgument},
 		"no capacity":      {operation: up, desired: 3, size: "medium", err: quota, code: codes.ResourceExhausted, did: "Create 2 3 medium"},
 		"pretended create": {operation: up, desired: 3, size: "medium", err: errPretend, code: codes.Internal, did: "Create 2 3 medium"},
-		"blocked drain":    {operation: down, desired: 1, held: true, code: codes.FailedPrecondition},
+		"blocked drain":    {operation: down, desired: 1, blocked: true, code: codes.FailedPrecondition},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -67,11 +67,11 @@ func TestScale(t *testing.T) {
 					}
 					return c.err
 				}
-				held := map[string]time.Time{}
-				if c.held {
-					held["web"] = time.Now().Add(time.Hour)
+				blocked := map[string]time.Time{}
+				if c.blocked {
+					blocked["web"] = time.Now().Add(time.Hour)
 				}
-				fakeEvictions(cl, held)
+				fakeEvictions(cl, blocked)
 				r := start(t, cl, &memoryStore{})
 				res, err := r.scale(t.Context(), c.operation, c.desired, c.size)
 				if status.Code(err) != c.code || err == nil && !res.IsUpdated {

@@ -219,8 +219,8 @@ func TestCredentialsAreMaskedInErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = res.Body.Close() }()
-	if said, err := io.ReadAll(res.Body); err != nil || string(said) != "you said Bearer …\n" {
-		t.Errorf("got %s, %v", said, err)
+	if body, err := io.ReadAll(res.Body); err != nil || string(body) != "you said Bearer …\n" {
+		t.Errorf("got %s, %v", body, err)
 	}
 }
 

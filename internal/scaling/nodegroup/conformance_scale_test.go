@@ -27,7 +27,7 @@ func TestScaleUp(t *testing.T) {
 	if got := a.instances(groupID("small")); len(got) != 3 {
 		t.Errorf("%v", got)
 	}
-	if got := r.recorder.takeRecorded(); len(got) != 1 || got[0].Target != 3 || got[0].Reason == "" {
+	if got := r.recorder.popRecorded(); len(got) != 1 || got[0].Target != 3 || got[0].Reason == "" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -110,7 +110,7 @@ func TestQuotaErrorIsShownClearedAndBackedOff(t *testing.T) {
 func TestIncreaseAfterBackoffClearsFailure(t *testing.T) {
 	r, a := startRig(t, withFailure(time.Now().Add(-time.Second)))
 	a.ok(a.increase(groupID("small"), 1))
-	if got := r.recorder.takeRecorded(); len(got) != 1 || got[0].Target != 4 || got[0].ClearFailed != 2 {
+	if got := r.recorder.popRecorded(); len(got) != 1 || got[0].Target != 4 || got[0].ClearFailed != 2 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -173,7 +173,7 @@ func TestInvalidNumbersAreRejected(t *testing.T) {
 		many = append(many, Node{Name: "nobody"})
 	}
 	expectStatus(t, a.remove(groupID("small"), many...), codes.NotFound, "nobody")
-	if got := r.recorder.takeRecorded(); len(got) != 0 {
+	if got := r.recorder.popRecorded(); len(got) != 0 {
 		t.Errorf("%+v", got)
 	}
 }

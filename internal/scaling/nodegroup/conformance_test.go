@@ -185,7 +185,7 @@ func TestGroupsOfAnotherClusterAreInvisible(t *testing.T) {
 		expectStatus(t, err, codes.NotFound, id)
 	}
 	expectStatus(t, a.remove(groupID("small"), nodesAt(theirs, 1)...), codes.NotFound, "other-")
-	if got := r.recorder.takeRecorded(); len(got) != 0 || !r.clusters.LastRequest(other).IsZero() {
+	if got := r.recorder.popRecorded(); len(got) != 0 || !r.clusters.LastRequest(other).IsZero() {
 		t.Errorf("%+v", got)
 	}
 }

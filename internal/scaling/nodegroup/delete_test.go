@@ -132,7 +132,7 @@ func TestPlanDeleteClearsFailedMachines(t *testing.T) {
 		nodes   []Node
 		code    codes.Code
 		target  int32 // -1: no change
-		forgive int32
+		cleared int32
 	}{
 		"both placeholders":          {withFailure(soon), []Node{fake(0), fake(1)}, codes.OK, 3, 2},
 		"one of two":                 {withFailure(soon), []Node{fake(1)}, codes.OK, 4, 1},
@@ -161,7 +161,7 @@ func TestPlanDeleteClearsFailedMachines(t *testing.T) {
 				}
 				return
 			}
-			expectChange(t, got, err, c.code, c.target, c.forgive)
+			expectChange(t, got, err, c.code, c.target, c.cleared)
 		})
 	}
 }

@@ -25,7 +25,7 @@ func withFailure(until time.Time) *Cluster {
 
 // expectChange checks a decision: its gRPC code and, for codes.OK, the target and the number of
 // cleared failed machines.
-func expectChange(t *testing.T, got []Change, err error, code codes.Code, target, forgive int32) {
+func expectChange(t *testing.T, got []Change, err error, code codes.Code, target, cleared int32) {
 	t.Helper()
 	if status.Code(err) != code {
 		t.Fatalf("%v (%s), want %s", err, status.Code(err), code)
@@ -37,8 +37,8 @@ func expectChange(t *testing.T, got []Change, err error, code codes.Code, target
 		}
 		return
 	}
-	if len(got) != 1 || got[0].Target != target || got[0].ClearFailed != forgive || got[0].Reason == "" {
-		t.Errorf("%+v, want target %d and %d cleared", got, target, forgive)
+	if len(got) != 1 || got[0].Target != target || got[0].ClearFailed != cleared || got[0].Reason == "" {
+		t.Errorf("%+v, want target %d and %d cleared", got, target, cleared)
 	}
 }
 
@@ -62,7 +62,7 @@ func TestPlanIncrease(t *testing.T) {
 		delta   int32
 		code    codes.Code
 		target  int32
-		forgive int32
+		cleared int32
 	}{
 		"one more":                                {newCluster(1, 0, workers("small")...), 1, codes.OK, 2, 0},
 		"from zero":                               {newCluster(0, 0), 1, codes.OK, 1, 0},
@@ -91,7 +91,7 @@ func TestPlanIncrease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := PlanIncrease(c.cluster, groupID("small"), c.delta, noon)
-			expectChange(t, got, err, c.code, c.target, c.forgive)
+			expectChange(t, got, err, c.code, c.target, c.cleared)
 		})
 	}
 	if _, err := PlanIncrease(newCluster(1, 0), GroupID(other, "small"), 1, noon); status.Code(err) != codes.NotFound {
@@ -126,7 +126,7 @@ func TestPlanDecrease(t *testing.T) {
 		delta   int32
 		code    codes.Code
 		target  int32
-		forgive int32
+		cleared int32
 	}{
 		"one missing machine":                    {newCluster(3, 0, workers("small", "small")...), -1, codes.OK, 2, 0},
 		"all missing machines":                   {newCluster(3, 0), -3, codes.OK, 0, 0},
@@ -146,7 +146,7 @@ func TestPlanDecrease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := PlanDecrease(c.cluster, groupID("small"), c.delta)
-			expectChange(t, got, err, c.code, c.target, c.forgive)
+			expectChange(t, got, err, c.code, c.target, c.cleared)
 		})
 	}
 	if _, err := PlanDecrease(newCluster(1, 0), "small", -1); status.Code(err) != codes.NotFound {

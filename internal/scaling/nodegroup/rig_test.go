@@ -137,7 +137,7 @@ func (m *fakeRecorder) settle(key types.NamespacedName) {
 	})
 }
 
-func (m *fakeRecorder) takeRecorded() []Change {
+func (m *fakeRecorder) popRecorded() []Change {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := m.recorded

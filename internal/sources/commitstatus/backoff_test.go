@@ -25,10 +25,10 @@ func TestWaitLimitsTheRate(t *testing.T) {
 func TestRecordReportsFailures(t *testing.T) {
 	refused, failed, limited := &Error{Result: Refused}, &Error{Result: Failed}, &Error{Result: Limited, RetryAfter: time.Hour}
 	type try struct {
-		at   time.Duration
-		err  error
-		tell bool
-		wait time.Duration
+		at     time.Duration
+		err    error
+		report bool
+		wait   time.Duration
 	}
 	for name, tries := range map[string][]try{
 		"refused: reported at once, and again while it lasts": {
@@ -46,8 +46,8 @@ func TestRecordReportsFailures(t *testing.T) {
 			g := &Backoff{}
 			for i, c := range tries {
 				now := noon.Add(c.at)
-				if _, tell := g.Record(c.err, now); tell != c.tell {
-					t.Errorf("try %d: reported %v", i, tell)
+				if _, report := g.Record(c.err, now); report != c.report {
+					t.Errorf("try %d: reported %v", i, report)
 				}
 				if d := g.Wait(now); d != c.wait {
 					t.Errorf("try %d: wait %s, want %s", i, d, c.wait)

@@ -122,9 +122,9 @@ func TestPostToEachServerType(t *testing.T) {
 		a := &fakeAPI{kind: kind, got: map[string]string{}}
 		to := newTestTarget(t, kind, serve(t, a).URL)
 		wanted := map[string]string{}
-		for state, word := range want {
+		for state, prefix := range want {
 			s := Status{one, "ksctlinstall/team/web/" + string(state), state, strings.Repeat("ü", 140)}
-			wanted[s.Context] = word + " " + s.Description
+			wanted[s.Context] = prefix + " " + s.Description
 			for range 2 { // GitLab rejects a transition from pending to pending
 				if err := to.Post(t.Context(), access(), s, noon); err != nil {
 					t.Errorf("%s %s: %v", kind, state, err)

@@ -65,7 +65,7 @@ func TestNotBeforeDelaysShortFailures(t *testing.T) {
 	for _, c := range []struct {
 		name, applied string
 		ready         metav1.ConditionStatus
-		held          bool
+		delayed       bool
 	}{
 		{"ready", one, "True", false}, {"failing after it was ready", one, "False", true}, {"failing at a new commit", two, "False", false},
 		{"failing at the first commit", "", "False", false}, {"in progress", one, "Unknown", false},
@@ -74,7 +74,7 @@ func TestNotBeforeDelaysShortFailures(t *testing.T) {
 		in.Status.LastAppliedRevision = "main@sha1:" + c.applied
 		in.Status.Conditions[0].LastTransitionTime = metav1.Time{Time: noon}
 		want := time.Time{}
-		if c.held {
+		if c.delayed {
 			want = noon.Add(time.Minute)
 		}
 		if got := NotBefore(in); !got.Equal(want) {

@@ -32,7 +32,7 @@ func postAll(l *Tracker, now time.Time, wanted ...Desired) (posted []string) {
 func TestNextAndPosted(t *testing.T) {
 	type step struct {
 		wanted []Desired
-		said   string
+		posted string
 	}
 	foreign := desired("a", two, Success)
 	foreign.IsCurrent = false
@@ -91,8 +91,8 @@ func TestNextAndPosted(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			l := &Tracker{}
 			for i, s := range c.steps {
-				if got := fmt.Sprint(postAll(l, noon, s.wanted...)); got != s.said {
-					t.Errorf("step %d: posted %s, want %s", i, got, s.said)
+				if got := fmt.Sprint(postAll(l, noon, s.wanted...)); got != s.posted {
+					t.Errorf("step %d: posted %s, want %s", i, got, s.posted)
 				}
 			}
 		})
@@ -103,12 +103,12 @@ func TestNextWaitsUntilNotBefore(t *testing.T) {
 	for name, before := range map[string][]Desired{"after a posted success": {desired("a", one, Success)}, "after a restart": nil} {
 		l := &Tracker{}
 		postAll(l, noon, before...)
-		held := desired("a", one, Failure)
-		held.NotBefore = noon.Add(time.Minute)
-		if _, wait, ok := l.Next([]Desired{held}, noon.Add(time.Second)); ok || wait != 59*time.Second {
+		delayed := desired("a", one, Failure)
+		delayed.NotBefore = noon.Add(time.Minute)
+		if _, wait, ok := l.Next([]Desired{delayed}, noon.Add(time.Second)); ok || wait != 59*time.Second {
 			t.Errorf("%s: wait %s, due %v", name, wait, ok)
 		}
-		if got := postAll(l, noon.Add(time.Minute), held); fmt.Sprint(got) != "[a 1 failure]" {
+		if got := postAll(l, noon.Add(time.Minute), delayed); fmt.Sprint(got) != "[a 1 failure]" {
 			t.Errorf("%s: then posted %s", name, got)
 		}
 	}

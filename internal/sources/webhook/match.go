@@ -19,7 +19,7 @@ const (
 // affects reports whether a push can change the artifact of a source.
 func affects(source *appsv1.KsctlSource, p push) bool {
 	address, ref := trackedRef(&source.Spec)
-	if len(p.repositories) > 0 && !slices.ContainsFunc(p.repositories, func(told string) bool { return sameRepository(address, told) }) {
+	if len(p.repositories) > 0 && !slices.ContainsFunc(p.repositories, func(pushed string) bool { return sameRepository(address, pushed) }) {
 		return false
 	}
 	if ref.Commit != "" { // any branch may bring it; once fetched it never changes

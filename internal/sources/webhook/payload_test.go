@@ -104,8 +104,8 @@ func TestRepositoryPath(t *testing.T) {
 func TestSameRepository(t *testing.T) {
 	const registry, port, git = "oci://registry.example.com/platform/fleet", "oci://registry:5000/platform/fleet", "https://git.example.com:8443/Platform/fleet.git"
 	for _, c := range []struct {
-		own, told string
-		want      bool
+		own, pushed string
+		want        bool
 	}{
 		{registry, "registry.example.com/platform/fleet", true}, {registry, "registry.example.com/platform/fleet:1.2.3", true},
 		{registry, "oci://registry.example.com/platform/fleet:1.2.3", true}, {registry, "platform/fleet:latest", true},
@@ -116,8 +116,8 @@ func TestSameRepository(t *testing.T) {
 		{git, "git.example.com/platform/fleet", true}, {git, "git.example.com:8443/platform/fleet.git", true}, {git, "git@git.example.com:platform/fleet", true},
 		{git, "platform/fleet", true}, {git, "platform/fleet:1", false}, {git, "git.example.com/platform/fleets", false},
 	} {
-		if got := sameRepository(c.own, c.told); got != c.want {
-			t.Errorf("source %s, sender %s: %v", c.own, c.told, got)
+		if got := sameRepository(c.own, c.pushed); got != c.want {
+			t.Errorf("source %s, sender %s: %v", c.own, c.pushed, got)
 		}
 	}
 }

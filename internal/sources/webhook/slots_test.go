@@ -87,7 +87,7 @@ func expectCodes(t *testing.T, codes chan int, n, want int) {
 }
 
 // A request at an unknown path is rejected before its body is read.
-func TestRequestsAtUnknownPathsTakeNoSlots(t *testing.T) {
+func TestRequestsAtUnknownPathsUseNoSlots(t *testing.T) {
 	a, secret := source("a", appsv1.GenericHMACWebhook)
 	h := newSlowSenders(t, newRig(t, a, secret))
 	end, codes := h.hold(t, Prefix+strings.Repeat("0", 64), maxConcurrent)
@@ -120,10 +120,10 @@ func TestConcurrentRequestsAreBounded(t *testing.T) {
 		return h.post(t, sources[i].Status.WebhookPath, hmacOf(body), strings.NewReader(body))
 	}
 	var ends []func()
-	var held []chan int
+	var running []chan int
 	hold := func(i int) {
 		end, codes := h.hold(t, sources[i].Status.WebhookPath, maxConcurrentPerPath)
-		ends, held = append(ends, end), append(held, codes)
+		ends, running = append(ends, end), append(running, codes)
 		h.expectSlots(t, (i+1)*maxConcurrentPerPath)
 	}
 	hold(0)
@@ -141,7 +141,7 @@ func TestConcurrentRequestsAreBounded(t *testing.T) {
 	}
 	for i, end := range ends {
 		end()
-		expectCodes(t, held[i], maxConcurrentPerPath, http.StatusNotFound)
+		expectCodes(t, running[i], maxConcurrentPerPath, http.StatusNotFound)
 	}
 	h.expectSlots(t, 0)
 	if code := push(4); code != http.StatusAccepted {

@@ -122,10 +122,10 @@ func TestQueueDelaysManyEvents(t *testing.T) {
 
 func TestDelay(t *testing.T) {
 	for _, c := range []struct {
-		name      string
-		row, held int
-		since     time.Duration
-		want      time.Duration
+		name        string
+		row, queued int
+		since       time.Duration
+		want        time.Duration
 	}{
 		{"first event", 1, 0, 0, 0},
 		{"last of the burst", burst - 1, 5, 0, 0},
@@ -133,7 +133,7 @@ func TestDelay(t *testing.T) {
 		{"after a quiet period", burst, 5, quietPeriod, fastInterval},
 		{"with a backlog", burst, backlog + 1, 0, fastInterval},
 	} {
-		if got := delay(c.row, c.held, c.since); got != c.want {
+		if got := delay(c.row, c.queued, c.since); got != c.want {
 			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
 		}
 	}

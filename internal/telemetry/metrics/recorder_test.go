@@ -136,7 +136,7 @@ func TestForgetDeletesSeriesOfObject(t *testing.T) {
 	}
 }
 
-func TestCollectHoldsNoLockWhileSending(t *testing.T) {
+func TestCollectSendsWithoutLock(t *testing.T) {
 	r := recorderWithAllKinds()
 	to := make(chan prometheus.Metric)
 	go func() {

@@ -74,8 +74,8 @@ func expectBranchFiles(t *testing.T, s *gitserver.Server, repo *gitserver.Repo, 
 	if !maps.Equal(got, want) {
 		t.Errorf("branch %s has %v, want %v", branch, got, want)
 	}
-	if said, err := s.Git(t.Context(), repo.Dir(), "fsck", "--strict", "--no-dangling"); err != nil || strings.Contains(said, "error") {
-		t.Errorf("git fsck failed: %s %v", said, err)
+	if output, err := s.Git(t.Context(), repo.Dir(), "fsck", "--strict", "--no-dangling"); err != nil || strings.Contains(output, "error") {
+		t.Errorf("git fsck failed: %s %v", output, err)
 	}
 }
 
@@ -98,9 +98,9 @@ func TestPushCreatesAndUpdatesBranches(t *testing.T) {
 		t.Fatal(err)
 	}
 	expectBranchFiles(t, s, repo, "main", map[string]string{"states/a.json": "a2", "states/c.json": "c", "states.txt": "x", "states-2": "x", "README": "x"})
-	said, err := s.Git(t.Context(), repo.Dir(), "log", "-1", "--format=%an <%ae> %cn <%ce> %at%n%B", "main")
-	if err != nil || said != fmt.Sprintf("Robot <robot@example.com> Robot <robot@example.com> %d\nExport\n\nall of it\n", commitTime.Unix()) {
-		t.Errorf("got %q, %v", said, err)
+	output, err := s.Git(t.Context(), repo.Dir(), "log", "-1", "--format=%an <%ae> %cn <%ce> %at%n%B", "main")
+	if err != nil || output != fmt.Sprintf("Robot <robot@example.com> Robot <robot@example.com> %d\nExport\n\nall of it\n", commitTime.Unix()) {
+		t.Errorf("got %q, %v", output, err)
 	}
 	if mode, err := s.Git(t.Context(), repo.Dir(), "ls-tree", "main", "states/a.json"); err != nil || !strings.HasPrefix(mode, "100755") {
 		t.Errorf("the mode of a file is lost: %s", mode)

@@ -86,9 +86,9 @@ func TestEncryptOnlyMatchesOfEncryptedRegex(t *testing.T) {
 	id := newAge(t)
 	const plain = `{"name": "demo", "a": {"private_key": "one", "public": "two"}, "list": [null], "Credentials": [{"token": "three"}]}`
 	file := mustEncrypt(t, plain, sops.JSON, EncryptOptions{EncryptedRegex: "^(private_key|Credentials)$"}, id.Recipient().String())
-	for word, want := range map[string]bool{`"demo"`: true, `"two"`: true, `"one"`: false, `"three"`: false} {
-		if strings.Contains(string(file), word) != want {
-			t.Errorf("%s: want %v in\n%s", word, want, file)
+	for quoted, want := range map[string]bool{`"demo"`: true, `"two"`: true, `"one"`: false, `"three"`: false} {
+		if strings.Contains(string(file), quoted) != want {
+			t.Errorf("%s: want %v in\n%s", quoted, want, file)
 		}
 	}
 	assertEquivalent(t, sops.JSON, mustDecrypt(t, file, sops.JSON, ageKeys(t, id), Options{}), plain)
@@ -107,9 +107,9 @@ func TestEncryptAllButMatchesOfUnencryptedRegex(t *testing.T) {
 	id := newAge(t)
 	const plain = `{"name": "demo", "a": {"key": "one", "name": ["two"]}, "n": 3, "yes": true, "none": null, "empty": "", "x_unencrypted": "four", "whole": 1e3}`
 	file := mustEncrypt(t, plain, sops.JSON, EncryptOptions{UnencryptedRegex: "^(name)$"}, id.Recipient().String())
-	for word, want := range map[string]bool{`"demo"`: true, `"two"`: true, `"one"`: false, `"four"`: false, `"none": null`: true, `"empty": ""`: true, `"n": 3`: false, `"yes": true`: false} {
-		if strings.Contains(string(file), word) != want {
-			t.Errorf("%s: want %v in\n%s", word, want, file)
+	for quoted, want := range map[string]bool{`"demo"`: true, `"two"`: true, `"one"`: false, `"four"`: false, `"none": null`: true, `"empty": ""`: true, `"n": 3`: false, `"yes": true`: false} {
+		if strings.Contains(string(file), quoted) != want {
+			t.Errorf("%s: want %v in\n%s", quoted, want, file)
 		}
 	}
 	assertEquivalent(t, sops.JSON, mustDecrypt(t, file, sops.JSON, ageKeys(t, id), Options{}), plain)
