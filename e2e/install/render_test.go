@@ -220,7 +220,7 @@ var _ = Describe("A stack that renders nothing", func() {
 		atRevision(ctx, in, "main@sha1:1")
 		mark := auditMark(ctx)
 		publish(ctx, ns, "src", "main@sha1:2", tree(oneComponent, map[string]string{"main/a.yaml": "# nothing left\n"}))
-		reports(ctx, in, "False", "EmptyRender", `stack "app" renders no objects`, "1 objects are installed", "nothing is removed")
+		reports(ctx, in, "False", "EmptyRender", `stack "app" renders no objects`, "1 objects are installed", "no objects are removed")
 		Expect(condition(in, "Stalled")).To(HaveField("Reason", "EmptyRender"))
 		Expect(in.Status.LastAppliedRevision).To(Equal("main@sha1:1"))
 		Expect(in.Status.Inventory.Entries).To(HaveLen(1))

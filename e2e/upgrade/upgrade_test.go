@@ -27,6 +27,13 @@ type kind interface {
 
 func kinds() []kind { return []kind{repo, app, unapproved, extra, found, imported, exported, demo} }
 
+// reworded replaces the messages of stored conditions that this version words differently.
+var reworded = strings.NewReplacer(
+	", and nothing is deleted yet: look at them, then commit spec.approvedDigest", "; nothing is deleted yet: review the objects, then set spec.approvedDigest",
+	"https://127.0.0.1:1 does not answer as an API server", "probing API server https://127.0.0.1:1",
+	"1 state in ksctl's store in namespace stored", "1 state in the ksctl store in namespace stored",
+)
+
 // request asks for a reconcile of every object, and waits for the answers.
 func request(ctx context.Context, value string) {
 	GinkgoHelper()
@@ -58,11 +65,12 @@ var _ = Describe("A controller that starts over the objects of an earlier versio
 		Expect(answers).To(HaveLen(len(kinds())), answers.String())
 	})
 
-	It("leaves every object as it was", func(ctx SpecContext) {
+	It("changes no object but the messages of conditions", func(ctx SpecContext) {
 		before, after := files(), stored(ctx)
 		for key, value := range before {
 			Expect(after).To(HaveKey(key))
-			Expect(withoutRequest(after[key])).To(MatchJSON(withoutRequest(value)), key)
+			value := reworded.Replace(withoutRequest(value))
+			Expect(withoutRequest(after[key])).To(MatchJSON(value), key)
 			delete(after, key)
 		}
 		Expect(after).To(BeEmpty())
