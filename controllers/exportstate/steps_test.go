@@ -441,7 +441,7 @@ func TestExportErrors(t *testing.T) {
 	encrypt := r.steps.Encrypt
 	r.steps.Encrypt = func(_ context.Context, q sops.EncryptRequest) ([]byte, error) { return q.Data, nil }
 	r.store(map[string]string{"demo": "-----BEGIN PRIVATE KEY-----"})
-	r.failed(PlaintextReason, true, "at /words")
+	r.failed(PlaintextReason, true, "secret: /words")
 	r.steps.Encrypt = func(context.Context, sops.EncryptRequest) ([]byte, error) {
 		return nil, &sops.Error{Reason: sops.Unavailable, Message: "no program"}
 	}

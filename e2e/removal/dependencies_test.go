@@ -118,10 +118,10 @@ var _ = Describe("Installs that depend on other installs", func() {
 
 	It("are rejected at admission for another kind without an apiVersion, and for a readyExpr of a Secret", func(ctx SpecContext) {
 		for says, d := range map[string]appsv1.Dependency{
-			"set apiVersion and kind together": {Kind: "ConfigMap", Name: "a"},
-			"its kind":                         {APIVersion: "v1", Name: "a"},
-			"not allowed for Secrets":          {APIVersion: "v1", Kind: "Secret", Name: "a", ReadyExpr: "true"},
-			"name":                             {APIVersion: "v1", Kind: "ConfigMap"},
+			"set apiVersion and kind": {Kind: "ConfigMap", Name: "a"},
+			"kind together":           {APIVersion: "v1", Name: "a"},
+			"not allowed for Secrets": {APIVersion: "v1", Kind: "Secret", Name: "a", ReadyExpr: "true"},
+			"name":                    {APIVersion: "v1", Kind: "ConfigMap"},
 		} {
 			_, err := dryRunInstall(ctx, d)
 			Expect(err).To(MatchError(ContainSubstring(says)))
