@@ -239,6 +239,6 @@ var _ = DescribeTable("Paths that drift.ignore must not contain are rejected at 
 	in.Spec.Drift.Ignore[0].Paths[0] = "/metadata/annotations/x"
 	Expect(plane.Client().Create(ctx, in, client.DryRunAll)).To(Succeed())
 },
-	Entry("the kind", "/kind", "identifies"), Entry("the name", "/metadata/name", "identifies"), Entry("all metadata", "/metadata", "identifies"),
+	Entry("the kind", "/kind", "cannot be ignored"), Entry("the name", "/metadata/name", "cannot be ignored"), Entry("all metadata", "/metadata", "cannot be ignored"),
 	Entry("the whole object", "/", "paths"), Entry("not a JSON pointer", "spec.replicas", "paths"),
 )
