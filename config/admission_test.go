@@ -161,6 +161,7 @@ var rejectedManifests = []manifest{
 	{"KsctlSource", "notation with identities", "oci: {url: oci://x/y, verify: {provider: notation, secretRef: {name: policy}, matchOIDCIdentity: [{issuer: a, subject: b}]}}", "notation requires secretRef, and does not allow trustedRootSecretRef and matchOIDCIdentity"},
 	{"KsctlSource", "branch and commit", "git: {url: https://x, ref: {branch: main, commit: " + strings.Repeat("a", 40) + "}}", "set at most one of branch, tag, semver and commit"},
 	{"KsctlSource", "tag and range", "git: {url: https://x, ref: {tag: v1, semver: 1.x}}", "set at most one of branch, tag, semver and commit"},
+	{"KsctlSource", "a SHA-256 commit", "git: {url: https://x, ref: {commit: " + strings.Repeat("a", 64) + "}}", "spec.git.ref.commit"},
 	{"KsctlSource", "a short commit", "git: {url: https://x, ref: {commit: abc1234}}", "spec.git.ref.commit"},
 	{"KsctlSource", "a file URL", "git: {url: file:///etc}", "spec.git.url"},
 	{"KsctlSource", "an SSH URL without a Secret", "git: {url: ssh://git@git.example.com/fleet.git}", "ssh:// URLs require a secretRef with identity and known_hosts"},
@@ -204,7 +205,7 @@ var acceptedManifests = []manifest{
 	{kind: "KsctlSource", name: "SSH", spec: "git: {url: ssh://git@git.example.com/fleet.git, secretRef: {name: key}, proxySecretRef: {name: proxy}}"},
 	{kind: "KsctlSource", name: "tag verification", spec: "git: {url: https://x, ref: {tag: v1}, verify: {mode: Tag, secretRef: {name: keys}}}\nignore: \"/*\\n!/stacks\""},
 	{kind: "KsctlSource", name: "branch verification", spec: "git: {url: https://x, verify: {secretRef: {name: keys}}}"},
-	{kind: "KsctlSource", name: "a commit", spec: "git: {url: http://git.example.com/x, ref: {commit: " + strings.Repeat("a", 64) + "}}"},
+	{kind: "KsctlSource", name: "a commit", spec: "git: {url: http://git.example.com/x, ref: {commit: " + strings.Repeat("a", 40) + "}}"},
 }
 
 func (m manifest) object(t *testing.T) *unstructured.Unstructured {

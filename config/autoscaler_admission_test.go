@@ -78,6 +78,7 @@ var rejectedAutoscalers = []manifest{
 
 	// Scale-down and scale-up.
 	{"KsctlAutoScaler", "an unknown scale-down order", scaler + "scaleDown: {order: Head}", `supported values: "Tail", "Any"`},
+	{"KsctlAutoScaler", "a scale-down order that no agent supports", scaler + "scaleDown: {order: Any}", "Any is not supported"},
 	{"KsctlAutoScaler", "a utilization threshold above 100 percent", scaler + "scaleDown: {utilizationThresholdPercent: 101}", "spec.scaleDown.utilizationThresholdPercent"},
 	{"KsctlAutoScaler", "an invalid duration", scaler + "scaleDown: {unneededTime: soon}", "spec.scaleDown.unneededTime"},
 	{"KsctlAutoScaler", "a negative duration", scaler + "scaleDown: {delayAfterAdd: -1m}", "spec.scaleDown.delayAfterAdd"},

@@ -27,9 +27,10 @@ type GitRef struct {
 	// +kubebuilder:validation:MaxLength=255
 	SemVer string `json:"semver,omitempty"`
 
-	// Commit is a full SHA-1 or SHA-256.
+	// Commit is a full SHA-1: 40 hexadecimal digits. Repositories with SHA-256 objects are not
+	// supported.
 	// +optional
-	// +kubebuilder:validation:Pattern="^([0-9a-f]{40}|[0-9a-f]{64})$"
+	// +kubebuilder:validation:Pattern="^[0-9a-f]{40}$"
 	Commit string `json:"commit,omitempty"`
 }
 

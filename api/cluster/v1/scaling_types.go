@@ -110,8 +110,9 @@ type ScalingLimits struct {
 
 // ScaleDown configures the deletion of machines.
 type ScaleDown struct {
-	// Order in which machines are deleted. Defaults to Tail.
+	// Order in which machines are deleted. Defaults to Tail. No agent supports Any yet.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self != 'Any'",message="Any is not supported: no agent deletes machines by name; omit the field, or set Tail"
 	Order ScaleDownOrder `json:"order,omitempty"`
 
 	// UtilizationThresholdPercent is the utilization below which a node is not needed: the requests

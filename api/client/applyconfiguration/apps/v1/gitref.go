@@ -15,7 +15,8 @@ type GitRefApplyConfiguration struct {
 	// version in the range. Tags are versions with or without a leading v. Prereleases only match a
 	// range that names one, as in ">=1.2.0-0".
 	SemVer *string `json:"semver,omitempty"`
-	// Commit is a full SHA-1 or SHA-256.
+	// Commit is a full SHA-1: 40 hexadecimal digits. Repositories with SHA-256 objects are not
+	// supported.
 	Commit *string `json:"commit,omitempty"`
 }
 

@@ -12,7 +12,7 @@ import (
 //
 // ScaleDown configures the deletion of machines.
 type ScaleDownApplyConfiguration struct {
-	// Order in which machines are deleted. Defaults to Tail.
+	// Order in which machines are deleted. Defaults to Tail. No agent supports Any yet.
 	Order *clusterv1.ScaleDownOrder `json:"order,omitempty"`
 	// UtilizationThresholdPercent is the utilization below which a node is not needed: the requests
 	// of its pods, in percent of the node's resources. Defaults to 50.
