@@ -67,14 +67,22 @@ func TestClustersConcurrently(t *testing.T) {
 				case 2:
 					s.LastRequest(prod)
 				default:
-					if x := s.recordRequest(prod, time.Now()); x != nil {
-						x.groupForNode(Node{Name: x.Workers[0].Node})
+					x := s.recordRequest(prod, time.Now())
+					if x == nil {
+						continue // dropped
+					}
+					if at, ok := x.groupForNode(Node{Name: x.Workers[0].Node}); x.Key != prod || !ok || at != 0 {
+						t.Errorf("%s: the node is in group %d (found: %t)", x.Key, at, ok)
 					}
 				}
 			}
 		})
 	}
 	wg.Wait()
+	last := newCluster(1, 0, workers("small")...)
+	if s.Publish(last); s.Get(prod) != last {
+		t.Error("the state that was published last is not returned")
+	}
 }
 
 func TestWorkersAreFoundByNameOrProviderID(t *testing.T) {

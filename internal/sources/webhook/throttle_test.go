@@ -225,7 +225,11 @@ func TestFailedStartIsRetried(t *testing.T) {
 func TestDelayedStartEndsWithTheProcess(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	g := newThrottle(ctx, clocktesting.NewFakeClock(time.Unix(0, 0)))
-	g.admit(uid("a"), nil, func(context.Context) error { return errors.New("no API server") })
+	starts := 0
+	r := g.admit(uid("a"), nil, func(context.Context) error { starts++; return errors.New("no API server") })
 	cancel()
 	g.waiting.Wait()
+	if r != coalesced || starts != 1 {
+		t.Errorf("result %s after %d starts, want one, and no retry", r, starts)
+	}
 }
