@@ -154,11 +154,11 @@ func (p *Certificates) ServingError() error {
 	defer p.mu.RUnlock()
 	switch {
 	case p.Address == "":
-		return reconcile.Fail(NotServingReason, "the controller runs without --nodegroup-addr and --nodegroup-adv-addr: requests of Cluster Autoscaler are not served")
+		return reconcile.NewTerminalError(NotServingReason, "the controller runs without --nodegroup-addr and --nodegroup-adv-addr: requests of Cluster Autoscaler are not served")
 	case p.err != nil && p.authority == nil:
-		return reconcile.TryAgain(NotServingReason, "the node group server has no certificate: %w", p.err)
+		return reconcile.NewTransientError(NotServingReason, "the node group server has no certificate: %w", p.err)
 	case p.authority == nil:
-		return reconcile.Wait(NotServingReason, "the certificates of the node group server are being created")
+		return reconcile.NewWaitingError(NotServingReason, "the certificates of the node group server are being created")
 	}
 	return nil
 }

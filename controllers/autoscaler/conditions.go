@@ -12,6 +12,7 @@ import (
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/internal/scaling/settings"
 )
 
@@ -42,13 +43,13 @@ func (s *Steps) conclude(obj *clusterv1.KsctlAutoScaler, seen *observation, p *p
 	until := p.nextDeadline(seen, r, now)
 	switch {
 	case seen.agentErr != nil:
-		return reconcile.RequeueBy(outcome(agentError(obj, seen.agentErr)), until)
+		return reconcile.RequeueBy(target.Outcome(agentError(obj, seen.agentErr), ""), until)
 	case len(messages) > 0:
 		return reconcile.Waiting{TimedOut: true, Reason: BackoffReason, On: degraded.Message, RequeueAt: until}
 	}
 	for _, err := range []error{r.servingErr, r.installErr, r.healthErr} {
 		if err != nil {
-			return reconcile.RequeueBy(outcome(err), until)
+			return reconcile.RequeueBy(target.Outcome(err, ""), until)
 		}
 	}
 	message := fmt.Sprintf("%d %s of KsctlCluster %s between minSize and maxSize", len(p.pools), plural("pool", int32(len(p.pools))), obj.Spec.ClusterRef.Name)

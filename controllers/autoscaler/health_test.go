@@ -163,7 +163,7 @@ func TestPollingIsNotExpectedInModeOff(t *testing.T) {
 func TestPollDeadlineStartsWhenInstalled(t *testing.T) {
 	var v deadlines
 	now := time.Unix(1_800_000_000, 0)
-	notReady := reconcile.Wait(AutoscalerNotReadyReason, "not reconciled yet")
+	notReady := reconcile.NewWaitingError(AutoscalerNotReadyReason, "not reconciled yet")
 	for i, x := range []struct {
 		r     autoscalerHealth
 		ours  bool

@@ -68,12 +68,12 @@ func (s *Steps) installAutoscaler(ctx context.Context, obj *clusterv1.KsctlAutoS
 	}
 	out.lastRequest = s.Published.LastRequest(client.ObjectKeyFromObject(obj))
 	if ref := seen.cluster.Spec.KubeConfigRef; ref != nil && ref.Context != "" && settings.InstallRequested(&obj.Spec) {
-		out.installErr = reconcile.Fail(KubeConfigContextReason, "KsctlCluster %s selects a kubeconfig context, but Cluster Autoscaler uses the current context: provide a kubeconfig with only that context, or set spec.autoscaler.install to false", seen.cluster.Name)
+		out.installErr = reconcile.NewTerminalError(KubeConfigContextReason, "KsctlCluster %s selects a kubeconfig context, but Cluster Autoscaler uses the current context: provide a kubeconfig with only that context, or set spec.autoscaler.install to false", seen.cluster.Name)
 		return out, nil
 	}
 	version, versionErr := settings.Version(specVersion(&obj.Spec), seen.cluster.Status.KubernetesVersion)
 	if versionErr != nil {
-		out.installErr = reconcile.Fail(VersionReason, "%w", versionErr)
+		out.installErr = reconcile.NewTerminalError(VersionReason, "%w", versionErr)
 		return out, nil //nolint:nilerr // the status reports the error
 	}
 	in := settings.Inputs{Version: version, Address: s.Certificates.Address, KubeConfigSecret: seen.cluster.Status.KubeConfigSecret, KubeConfigKey: seen.cluster.Status.KubeConfigKey,
@@ -123,7 +123,7 @@ func (s *Steps) ensureClientCertificate(ctx context.Context, obj *clusterv1.Ksct
 		return certificates, renewAt, fmt.Errorf("reading Secret %s: %w", name, err)
 	}
 	if found && current.Annotations[OwnerAnnotation] != ownerName(obj) {
-		return certificates, renewAt, reconcile.Fail(NameTakenReason, "Secret %s exists, but is not owned by this KsctlAutoScaler: delete it, or rename the KsctlAutoScaler", name)
+		return certificates, renewAt, reconcile.NewTerminalError(NameTakenReason, "Secret %s exists, but is not owned by this KsctlAutoScaler: delete it, or rename the KsctlAutoScaler", name)
 	}
 	authority := s.Certificates.Authority()
 	pair, changed, err := authority.EnsureKeyPair(current.Data, pki.ClientSubject(client.ObjectKeyFromObject(obj)), s.Clock.Now())
@@ -224,7 +224,7 @@ func (s *Steps) ensureInstall(ctx context.Context, obj *clusterv1.KsctlAutoScale
 		current = *want
 	case err != nil:
 	case !metav1.IsControlledBy(&current, obj):
-		return nil, reconcile.Fail(NameTakenReason, "KsctlInstall %s exists, but is not owned by this KsctlAutoScaler: delete it, or rename the KsctlAutoScaler", want.Name)
+		return nil, reconcile.NewTerminalError(NameTakenReason, "KsctlInstall %s exists, but is not owned by this KsctlAutoScaler: delete it, or rename the KsctlAutoScaler", want.Name)
 	case !apiequality.Semantic.DeepEqual(current.Spec, want.Spec) || current.Labels[settings.Label] != want.Labels[settings.Label]:
 		current.Spec, current.Labels = want.Spec, want.Labels
 		err = s.Client.Update(ctx, &current, client.FieldOwner(s.FieldOwner))
@@ -240,7 +240,7 @@ func (s *Steps) ensureInstall(ctx context.Context, obj *clusterv1.KsctlAutoScale
 	if ready != nil {
 		message = ready.Message
 	}
-	return reconcile.Wait(AutoscalerNotReadyReason, "KsctlInstall %s is not ready: %s", want.Name, truncate(message)), nil
+	return reconcile.NewWaitingError(AutoscalerNotReadyReason, "KsctlInstall %s is not ready: %s", want.Name, truncate(message)), nil
 }
 
 // deleteInstalls deletes the KsctlInstalls of Cluster Autoscaler, and returns the names of those

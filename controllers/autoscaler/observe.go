@@ -76,7 +76,7 @@ func (s *Steps) observeCluster(ctx context.Context, req *reconcile.Request[*clus
 	case err != nil:
 		return nil, err
 	case !synced:
-		return nil, reconcile.Wait(ProbingReason, "KsctlCluster %s: the nodes are being listed", seen.cluster.Name)
+		return nil, reconcile.NewWaitingError(ProbingReason, "KsctlCluster %s: the nodes are being listed", seen.cluster.Name)
 	}
 	seen.nodes = nodes
 	return seen, nil
@@ -139,10 +139,10 @@ func (s *Steps) sessionConfig(ctx context.Context, obj *clusterv1.KsctlAutoScale
 	if ref := endpoint.SecretRef; ref != nil {
 		secret, found, err := s.readSecret(ctx, localClient, client.ObjectKeyFromObject(obj), types.NamespacedName{Namespace: obj.Namespace, Name: ref.Name})
 		if err != nil {
-			return sessionConfig{}, reconcile.TryAgain(AgentAccessReason, "spec.agent.secretRef: reading Secret %s: %w", ref.Name, err)
+			return sessionConfig{}, reconcile.NewTransientError(AgentAccessReason, "spec.agent.secretRef: reading Secret %s: %w", ref.Name, err)
 		}
 		if !found {
-			return sessionConfig{}, reconcile.TryAgain(AgentAccessReason, "spec.agent.secretRef: Secret %s does not exist: create it or correct the reference", ref.Name)
+			return sessionConfig{}, reconcile.NewTransientError(AgentAccessReason, "spec.agent.secretRef: Secret %s does not exist: create it or correct the reference", ref.Name)
 		}
 		data = secret.Data
 	}
@@ -164,11 +164,11 @@ func agentError(obj *clusterv1.KsctlAutoScaler, err error) error {
 	)
 	switch {
 	case err == nil:
-		return reconcile.Wait(ProbingReason, "agent %s: waiting for its first response", obj.Spec.Agent.Address)
+		return reconcile.NewWaitingError(ProbingReason, "agent %s: waiting for its first response", obj.Spec.Agent.Address)
 	case errors.As(err, &secret) && obj.Spec.Agent.SecretRef != nil:
-		return reconcile.Fail(AgentAccessReason, "spec.agent.secretRef: Secret %s: %w", obj.Spec.Agent.SecretRef.Name, err)
+		return reconcile.NewTerminalError(AgentAccessReason, "spec.agent.secretRef: Secret %s: %w", obj.Spec.Agent.SecretRef.Name, err)
 	case errors.As(err, &address):
-		return reconcile.Fail(AgentAccessReason, "spec.agent.address: %w", err)
+		return reconcile.NewTerminalError(AgentAccessReason, "spec.agent.address: %w", err)
 	}
-	return reconcile.TryAgain(AgentUnreachableReason, "%s: %w; nothing is scaled until the agent responds", obj.Spec.Agent.Address, err)
+	return reconcile.NewTransientError(AgentUnreachableReason, "%s: %w; nothing is scaled until the agent responds", obj.Spec.Agent.Address, err)
 }

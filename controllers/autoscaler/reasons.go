@@ -3,8 +3,6 @@ package autoscaler
 import (
 	"errors"
 
-	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
 // Reasons of a KsctlAutoScaler's conditions.
@@ -42,12 +40,3 @@ const (
 
 // errDeleting rejects the requests for an object that is being deleted.
 var errDeleting = errors.New("the KsctlAutoScaler is being deleted")
-
-// outcome returns the outcome for an error.
-func outcome(err error) reconcile.Outcome {
-	var step *reconcile.StepError
-	if errors.As(err, &step) {
-		return reconcile.OutcomeOf(err)
-	}
-	return target.Outcome(err, "")
-}

@@ -55,13 +55,8 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 			return []string{reconcile.IndexValue("ServiceAccount", o.Namespace, cmp.Or(o.Spec.ServiceAccountName, s.DefaultServiceAccount))}
 		},
 	}
-	for field, values := range fields {
-		err := mgr.GetFieldIndexer().IndexField(ctx, &clusterv1.KsctlAutoScaler{}, field, func(o client.Object) []string {
-			return values(o.(*clusterv1.KsctlAutoScaler))
-		})
-		if err != nil {
-			return fmt.Errorf("indexing %s: %w", Kind, err)
-		}
+	if err := reconcile.AddIndexes(ctx, mgr.GetFieldIndexer(), &clusterv1.KsctlAutoScaler{}, fields); err != nil {
+		return err
 	}
 	w := &enqueuer{reader: mgr.GetClient(), selector: s.Reconciler.Selector}
 	w.connect(s)
@@ -80,7 +75,7 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		WithOptions(s.Options).
 		Build(s.Reconciler)
 	if err != nil {
-		return fmt.Errorf("building the controller of %s: %w", Kind, err)
+		return fmt.Errorf("building the controller of %s: %w", clusterv1.KsctlAutoScalerKind, err)
 	}
 	for _, run := range []interface{ Start(context.Context) error }{s.Steps.NodeWatches, s.Steps.AgentSessions} {
 		if err := mgr.Add(run); err != nil {
@@ -123,7 +118,7 @@ func (w *enqueuer) connect(s *Setup) {
 	steps.Certificates.secretChanged = make(chan struct{}, 1)
 	steps.Certificates.OnAuthorityChange = func() { w.queue.Add(w.requests(context.Background())...) }
 	steps.Targets.Clusters.Subscribe(func(ownerKey string) {
-		if k, ok := engine.ParseOwnerKey(ownerKey); ok && k.Kind == Kind {
+		if k, ok := engine.ParseOwnerKey(ownerKey); ok && k.Kind == clusterv1.KsctlAutoScalerKind {
 			w.enqueue(types.NamespacedName{Namespace: k.Namespace, Name: k.Name})
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,15 +14,11 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/account"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
-
-// Kind is the kind of the reconciled objects.
-const Kind = "KsctlAutoScaler"
 
 // Steps reconcile a KsctlAutoScaler.
 type Steps struct {
@@ -61,23 +56,22 @@ var _ reconcile.Steps[*clusterv1.KsctlAutoScaler] = (*Steps)(nil)
 // Reconcile implements reconcile.Steps: observe → plan → act → outcome.
 func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler]) reconcile.Outcome {
 	obj := req.Object
-	timeout := reconcile.Timeout(&obj.Spec.Schedule)
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not finished within the timeout of %s", timeout))
+	ctx, cancel := reconcile.WithTimeout(ctx, &obj.Spec.Schedule)
 	defer cancel()
 	if err := cmp.Or(s.checkConflict(ctx, obj), validatePools(obj.Spec.Pools), validateOrder(&obj.Spec)); err != nil {
 		s.pausePolling(obj, err)
 		setAccepted(obj, err, s.Clock.Now())
-		return outcome(err)
+		return target.Outcome(err, "")
 	}
-	localClient, err := account.Client(ctx, s.Client, s.Local, s.account(obj))
+	localClient, err := reconcile.AccountClient(ctx, s.Client, s.Local, s.account(obj))
 	if err != nil {
 		s.pausePolling(obj, err)
-		return account.OutcomeOf(err, "")
+		return reconcile.OutcomeOf(err, "")
 	}
 	seen, err := s.observe(ctx, req, localClient)
 	if err != nil {
 		s.pausePolling(obj, err)
-		return outcome(err)
+		return target.Outcome(err, "")
 	}
 	p, granted := s.plan(obj, seen)
 	if err := s.record(ctx, req, seen, p, granted); err != nil {
@@ -86,7 +80,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*clusterv1
 	failed := s.updateNodes(ctx, obj, seen, p)
 	runs, err := s.ensureAutoscaler(ctx, obj, localClient, seen)
 	if err != nil {
-		return outcome(err)
+		return target.Outcome(err, "")
 	}
 	out := s.conclude(obj, seen, p, runs)
 	if failed != nil {
@@ -102,7 +96,7 @@ func (s *Steps) account(obj *clusterv1.KsctlAutoScaler) types.NamespacedName {
 
 // ownerKey returns the key of the object as a user of its target cluster.
 func (s *Steps) ownerKey(obj *clusterv1.KsctlAutoScaler) engine.OwnerKey {
-	return engine.OwnerKey{Installation: s.Installation, Cluster: target.ClusterID(obj.Namespace, obj.Spec.ClusterRef.Name), Kind: Kind, Namespace: obj.Namespace, Name: obj.Name}
+	return engine.OwnerKey{Installation: s.Installation, Cluster: target.ClusterID(obj.Namespace, obj.Spec.ClusterRef.Name), Kind: clusterv1.KsctlAutoScalerKind, Namespace: obj.Namespace, Name: obj.Name}
 }
 
 // checkConflict returns an error unless the object is the oldest one that names its cluster.
@@ -114,7 +108,7 @@ func (s *Steps) checkConflict(ctx context.Context, obj *clusterv1.KsctlAutoScale
 	}
 	for i := range all.Items {
 		if x := &all.Items[i]; x.UID != obj.UID && precedes(x, obj) {
-			return reconcile.Fail(ConflictReason, "KsctlCluster %s is already scaled by KsctlAutoScaler %s: move the pools there, and delete this KsctlAutoScaler", obj.Spec.ClusterRef.Name, x.Name)
+			return reconcile.NewTerminalError(ConflictReason, "KsctlCluster %s is already scaled by KsctlAutoScaler %s: move the pools there, and delete this KsctlAutoScaler", obj.Spec.ClusterRef.Name, x.Name)
 		}
 	}
 	return nil
@@ -123,7 +117,7 @@ func (s *Steps) checkConflict(ctx context.Context, obj *clusterv1.KsctlAutoScale
 // validateOrder returns an error for a scale-down order that no agent supports.
 func validateOrder(spec *clusterv1.KsctlAutoScalerSpec) error {
 	if spec.ScaleDown != nil && spec.ScaleDown.Order == clusterv1.AnyOrder {
-		return reconcile.Fail(OrderReason, "spec.scaleDown.order: Any is not supported: it needs an agent that deletes machines by name, and no agent does; omit the field or set it to Tail")
+		return reconcile.NewTerminalError(OrderReason, "spec.scaleDown.order: Any is not supported: it needs an agent that deletes machines by name, and no agent does; omit the field or set it to Tail")
 	}
 	return nil
 }
@@ -225,7 +219,7 @@ func (s *Steps) orUnreachable(seen *observation, out reconcile.Outcome) reconcil
 // Finalize implements reconcile.Steps. An operation in progress continues without the controller.
 func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler]) reconcile.Outcome {
 	obj := req.Object
-	if a := obj.Annotations[appsv1.AbandonAnnotation]; a != "" && a == string(obj.UID) {
+	if reconcile.Abandoned(obj) {
 		req.Event(corev1.EventTypeWarning, "Abandoned", "annotations of nodes and the client Secret of Cluster Autoscaler are not deleted because of the annotation "+appsv1.AbandonAnnotation)
 		return reconcile.Done{Message: "annotations of nodes and the client Secret of Cluster Autoscaler are not deleted"}
 	}
@@ -238,15 +232,15 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.
 	if remaining != "" {
 		return reconcile.Waiting{On: "waiting for the deletion of " + remaining, RequeueAt: s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))}
 	}
-	localClient, err := account.Client(ctx, s.Client, s.Local, s.account(obj))
+	localClient, err := reconcile.AccountClient(ctx, s.Client, s.Local, s.account(obj))
 	if err != nil {
-		return account.OutcomeOf(fmt.Errorf("%w; to keep the Secret and the annotations of nodes, set the annotation %s: %s", err, appsv1.AbandonAnnotation, obj.UID), "")
+		return reconcile.OutcomeOf(reconcile.WithAbandonHint(err, "the Secret and the annotations of nodes", obj), "")
 	}
 	if err := engine.DeleteOwnedSecret(ctx, localClient, tlsSecretName(obj), OwnerAnnotation, ownerName(obj)); err != nil && !apierrors.IsForbidden(err) {
 		return reconcile.Retry{Err: err}
 	}
 	if err := s.enableScaleDown(ctx, req, localClient); err != nil {
-		return outcome(fmt.Errorf("%w; to keep the annotations of nodes, set the annotation %s: %s", err, appsv1.AbandonAnnotation, obj.UID))
+		return target.Outcome(reconcile.WithAbandonHint(err, "the annotations of nodes", obj), "")
 	}
 	return reconcile.Done{Message: "Cluster Autoscaler is removed; the machines are kept"}
 }

@@ -119,7 +119,7 @@ func ensureSecret(ctx context.Context, c dynamic.Interface, w desiredSecret, own
 	case !found:
 		return createSecret(ctx, c, w, owner)
 	case have.Annotations[OwnerAnnotation] != owner:
-		return writeResult{}, reconcile.Fail(SecretConflictReason, "Secret %s exists and belongs to another owner: delete it, or rename the KsctlCluster", w.name)
+		return writeResult{}, reconcile.NewTerminalError(SecretConflictReason, "Secret %s exists and belongs to another owner: delete it, or rename the KsctlCluster", w.name)
 	case upToDate(&have, w):
 		return writeResult{version: have.ResourceVersion}, nil
 	}
@@ -197,5 +197,5 @@ func (s *Steps) checkArgoCDNamespace(argo *clusterv1.ArgoCDCluster) error {
 	if argo == nil || slices.Contains(s.ArgoCDNamespaces, argo.Namespace) {
 		return nil
 	}
-	return reconcile.Fail(ArgoCDNotAllowedReason, "spec.argocd.namespace: the controller's --argocd-namespaces does not list %s", argo.Namespace)
+	return reconcile.NewTerminalError(ArgoCDNotAllowedReason, "spec.argocd.namespace: the controller's --argocd-namespaces does not list %s", argo.Namespace)
 }

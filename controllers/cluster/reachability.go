@@ -22,11 +22,11 @@ func (s *Steps) checkReachability(req *reconcile.Request[*clusterv1.KsctlCluster
 	obj := req.Object
 	cfg, err := k.access.Config()
 	if err != nil {
-		return reconcile.OutcomeOf(reconcile.Fail(KubeConfigRefusedReason, "%w", err))
+		return reconcile.OutcomeOf(reconcile.NewTerminalError(KubeConfigRefusedReason, "%w", err), "")
 	}
 	yaml, err := k.access.YAML()
 	if err != nil {
-		return reconcile.OutcomeOf(err)
+		return reconcile.OutcomeOf(err, "")
 	}
 	probeReq := probeRequest{accessHash: sha256.Sum256(yaml), config: cfg, timeout: min(reconcile.Timeout(&obj.Spec.Schedule), maxProbeTimeout),
 		interval: reconcile.Interval(&obj.Spec.Schedule), failedBefore: apimeta.IsStatusConditionFalse(before.Conditions, clusterv1.ReachableCondition)}

@@ -45,7 +45,7 @@ var indexers = map[string]func(*clusterv1.KsctlCluster) []string{
 		if c.Spec.ImportRef == nil {
 			return nil
 		}
-		return []string{reconcile.IndexValue("ImportState", c.Namespace, c.Spec.ImportRef.Name)}
+		return []string{reconcile.IndexValue(v1alpha1.ImportStateKind, c.Namespace, c.Spec.ImportRef.Name)}
 	},
 	bySecret: func(c *clusterv1.KsctlCluster) []string {
 		names := []types.NamespacedName{{Namespace: c.Namespace, Name: c.Name + secretSuffix}}
@@ -75,13 +75,8 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	all[byAccount] = func(c *clusterv1.KsctlCluster) []string {
 		return []string{reconcile.IndexValue("ServiceAccount", c.Namespace, cmp.Or(c.Spec.ServiceAccountName, s.DefaultServiceAccount))}
 	}
-	for field, indexer := range all {
-		err := mgr.GetFieldIndexer().IndexField(ctx, &clusterv1.KsctlCluster{}, field, func(o client.Object) []string {
-			return indexer(o.(*clusterv1.KsctlCluster))
-		})
-		if err != nil {
-			return fmt.Errorf("index of %s: %w", Kind, err)
-		}
+	if err := reconcile.AddIndexes(ctx, mgr.GetFieldIndexer(), &clusterv1.KsctlCluster{}, all); err != nil {
+		return err
 	}
 	for _, kind := range []client.Object{&appsv1.KsctlInstall{}, &appsv1.KsctlRemove{}, &clusterv1.KsctlAutoScaler{}} {
 		if err := mgr.GetFieldIndexer().IndexField(ctx, kind, clusterIndex, indexCluster); err != nil {
@@ -105,7 +100,7 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		WithOptions(s.Options).
 		Build(s.Reconciler)
 	if err != nil {
-		return fmt.Errorf("controller of %s: %w", Kind, err)
+		return fmt.Errorf("controller of %s: %w", clusterv1.KsctlClusterKind, err)
 	}
 	return mgr.Add(s.Prober)
 }
@@ -139,7 +134,7 @@ func (w *requestMapper) find(ctx context.Context, opts ...client.ListOption) []c
 }
 
 func (w *requestMapper) imports(ctx context.Context, o client.Object) []crreconcile.Request {
-	return w.find(ctx, client.MatchingFields{byImport: reconcile.IndexValue("ImportState", o.GetNamespace(), o.GetName())})
+	return w.find(ctx, client.MatchingFields{byImport: reconcile.IndexValue(v1alpha1.ImportStateKind, o.GetNamespace(), o.GetName())})
 }
 
 // secret returns requests for the clusters that write a Secret, or read their kubeconfig from it.

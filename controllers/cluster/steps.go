@@ -17,14 +17,10 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/account"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
-
-// Kind is the kind of the reconciled objects.
-const Kind = "KsctlCluster"
 
 // maxProbeTimeout bounds the timeout of a probe, if spec.timeout is longer.
 const maxProbeTimeout = 10 * time.Second
@@ -65,13 +61,12 @@ var _ reconcile.Steps[*clusterv1.KsctlCluster] = (*Steps)(nil)
 
 // Reconcile implements reconcile.Steps: observe → plan → act → outcome.
 func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlCluster]) reconcile.Outcome {
-	timeout := reconcile.Timeout(&req.Object.Spec.Schedule)
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not finished within the timeout of %s", timeout))
+	ctx, cancel := reconcile.WithTimeout(ctx, &req.Object.Spec.Schedule)
 	defer cancel()
 	before := req.Object.Status.DeepCopy()
 	users, err := s.cachedUsers(ctx, req.Object)
 	if err != nil {
-		return reconcile.OutcomeOf(err)
+		return reconcile.OutcomeOf(err, "")
 	}
 	s.reportUsers(req.Object, users)
 	out, keepReachable := s.reconcileCluster(ctx, req, before)
@@ -86,27 +81,27 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*clusterv1
 func (s *Steps) reconcileCluster(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlCluster], before *clusterv1.KsctlClusterStatus) (out reconcile.Outcome, keepReachable bool) {
 	obj := req.Object
 	if err := s.checkArgoCDNamespace(obj.Spec.ArgoCD); err != nil {
-		return reconcile.OutcomeOf(err), false
+		return reconcile.OutcomeOf(err, ""), false
 	}
-	c, err := account.Client(ctx, s.Client, s.Target, s.accountOf(obj))
+	c, err := reconcile.AccountClient(ctx, s.Client, s.Target, s.accountOf(obj))
 	if err != nil {
-		return account.OutcomeOf(err, ""), false
+		return reconcile.OutcomeOf(err, ""), false
 	}
 	k, err := s.info(ctx, obj, c)
 	if err != nil {
-		return reconcile.OutcomeOf(err), false
+		return reconcile.OutcomeOf(err, ""), false
 	}
 	obj.Status.Facts, obj.Status.Server = k.facts, k.access.Server
 	labels := labelsOf(k.facts)
 	patched, err := s.patchLabels(ctx, obj, labelPatch(obj.Labels, labels, labelsOf(before.Facts)))
 	switch {
 	case err != nil:
-		return reconcile.OutcomeOf(err), false
+		return reconcile.OutcomeOf(err, ""), false
 	case patched:
 		return reconcile.Deferred{RequeueAt: s.Clock.Now().Add(time.Second)}, true // the update enqueues the cluster
 	}
 	if err := s.publish(ctx, req, c, k, labels); err != nil {
-		return reconcile.OutcomeOf(err), false
+		return reconcile.OutcomeOf(err, ""), false
 	}
 	return s.checkReachability(req, k, before), true
 }
@@ -138,7 +133,7 @@ func (s *Steps) patchLabels(ctx context.Context, obj *clusterv1.KsctlCluster, ch
 func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlCluster]) reconcile.Outcome {
 	obj := req.Object
 	names := recordedSecrets(obj)
-	if a := obj.Annotations[appsv1.AbandonAnnotation]; a != "" && a == string(obj.UID) {
+	if reconcile.Abandoned(obj) {
 		req.Event(corev1.EventTypeWarning, "Abandoned", fmt.Sprintf("Secrets %v are not deleted because of the annotation %s", names, appsv1.AbandonAnnotation))
 		return reconcile.Done{Message: "the Secrets of the cluster are not deleted"}
 	}
@@ -153,7 +148,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.
 		return reconcile.Waiting{On: fmt.Sprintf("in use by %s: delete them first, because they need the kubeconfig to remove their objects from the cluster", summarizeUsers(users)), Reason: InUseReason,
 			RequeueAt: s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))} // users in other shards cause no event
 	}
-	c, err := account.Client(ctx, s.Client, s.Target, s.accountOf(obj))
+	c, err := reconcile.AccountClient(ctx, s.Client, s.Target, s.accountOf(obj))
 	if err != nil {
 		return s.finalizeWithoutAccount(ctx, obj, names, err)
 	}
@@ -163,7 +158,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.
 			return s.finalizeWithoutAccount(ctx, obj, names, err)
 		}
 		if err != nil {
-			return reconcile.Retry{Err: fmt.Errorf("%w; to keep the Secret, set the annotation %s: %s", err, appsv1.AbandonAnnotation, obj.UID)}
+			return reconcile.Retry{Err: reconcile.WithAbandonHint(err, "the Secret", obj)}
 		}
 	}
 	return reconcile.Done{Message: "the Secrets of the cluster are deleted"}
@@ -184,7 +179,7 @@ func (s *Steps) finalizeWithoutAccount(ctx context.Context, obj *clusterv1.Ksctl
 			return reconcile.Retry{Err: err}
 		}
 		if found && have.Annotations[OwnerAnnotation] == ownerOf(obj) {
-			return account.OutcomeOf(fmt.Errorf("%w: deleting Secret %s needs the permissions of the account; to keep the Secret, set the annotation %s: %s", cause, name, appsv1.AbandonAnnotation, obj.UID), "")
+			return reconcile.OutcomeOf(reconcile.WithAbandonHint(fmt.Errorf("%w: deleting Secret %s needs the permissions of the account", cause, name), "the Secret", obj), "")
 		}
 	}
 	return reconcile.Done{Message: "nothing is left"}

@@ -15,27 +15,42 @@ import (
 	"github.com/ksctl/gitops/controllers/live"
 )
 
-// executeAction executes an action for a desired object.
-func (a *executor) executeAction(ctx context.Context, act *Action) actionResult {
+// operation executes one action.
+type operation func(*executor, context.Context, *Action) actionResult
+
+// operationOf returns the operation of an action.
+func operationOf(act *Action) operation {
 	switch {
+	case act.Item == nil:
+		return (*executor).executeRemoval
 	case act.Verb == VerbRecord:
-		e := act.Entry
-		e.Component, e.Wave, e.PreRemove, e.Leaving = act.Item.Component, act.Item.Wave, act.Item.PreRemove, false
-		if act.Reason == ReasonFinished {
-			e.State = appsv1.EntryDone
-		}
-		return actionResult{entry: &e}
+		return (*executor).record
 	case act.Item.Shared:
-		return a.shareNamespace(ctx, act)
+		return (*executor).shareNamespace
 	case act.Verb == VerbCreate:
-		return a.create(ctx, act)
+		return (*executor).create
 	case act.Verb == VerbDelete:
-		return a.deleteHook(ctx, act)
+		return (*executor).deleteHook
 	case act.Reason == ReasonRemovalCanceled:
-		return a.recreate(ctx, act, act.Live.UID, errRemovalCanceled)
+		return (*executor).runAgain
 	default:
-		return a.update(ctx, act)
+		return (*executor).update
 	}
+}
+
+// record records what was observed of an object.
+func (a *executor) record(_ context.Context, act *Action) actionResult {
+	e := act.Entry
+	e.Component, e.Wave, e.PreRemove, e.Leaving = act.Item.Component, act.Item.Wave, act.Item.PreRemove, false
+	if act.Reason == ReasonFinished {
+		e.State = appsv1.EntryDone
+	}
+	return actionResult{entry: &e}
+}
+
+// runAgain recreates a Job that ran before a removal, so that it runs again before the next one.
+func (a *executor) runAgain(ctx context.Context, act *Action) actionResult {
+	return a.recreate(ctx, act, act.Live.UID, errRemovalCanceled)
 }
 
 func (a *executor) resource(it *Item) dynamic.ResourceInterface {
@@ -57,13 +72,12 @@ func (a *executor) apply(ctx context.Context, kind WriteKind, it *Item, pre prec
 	if err != nil {
 		return nil, err
 	}
-	var u *unstructured.Unstructured
-	err = a.withWriteHook(ctx, kind, func() (err error) {
-		u, err = a.resource(it).Patch(ctx, it.Name, types.ApplyPatchType, b,
-			metav1.PatchOptions{FieldManager: live.FieldManager, Force: ptr.To(true)})
-		return err
-	})
-	return u, err
+	if err := a.beforeWrite(ctx, kind); err != nil {
+		return nil, err
+	}
+	u, err := a.resource(it).Patch(ctx, it.Name, types.ApplyPatchType, b,
+		metav1.PatchOptions{FieldManager: live.FieldManager, Force: ptr.To(true)})
+	return u, a.afterWrite(ctx, kind, err)
 }
 
 // create creates an object. If it exists already, a GET finds out who manages it.
@@ -263,5 +277,5 @@ func (a *executor) errorResult(act *Action, err error) actionResult {
 	if isFatal(err) {
 		return actionResult{fatal: err}
 	}
-	return actionResult{err: &ObjectError{Ref: refOf(act), Verb: string(act.Verb), Err: err}}
+	return actionResult{err: &ObjectError{Ref: act.Ref(), Verb: string(act.Verb), Err: err}}
 }

@@ -55,7 +55,7 @@ func approvedRemovals(in *Snapshot, undesired []appsv1.InventoryEntry, desired m
 	if len(unapproved) == 0 {
 		return undesired
 	}
-	approval := &ApprovalRequiredError{Deletes: len(unapproved), Total: max(len(unapproved), in.Inventory.countBefore(desired)), Digest: digest(unapproved)}
+	approval := &ApprovalRequiredError{Deletes: len(unapproved), Total: max(len(unapproved), in.Inventory.CountBefore(desired)), Digest: digest(unapproved)}
 	if !exceedsDeleteLimits(&in.Policies, approval) {
 		return undesired
 	}

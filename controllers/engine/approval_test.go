@@ -105,8 +105,8 @@ func TestDeleteLimitsCountObjectsBeforeTheChange(t *testing.T) {
 		t.Error("settled before everything is applied")
 	}
 	in := w.snapshot()
-	in.Inventory.markSettled(nil)
-	if again := NewInventory(in.Inventory.Status(), nil); again.countBefore(nil) != 1 || again.settled != 1 {
+	in.Inventory.MarkSettled(nil)
+	if again := NewInventory(in.Inventory.Status(), nil); again.CountBefore(nil) != 1 || again.settled != 1 {
 		t.Errorf("after a restart, %d are settled", again.settled)
 	}
 }
@@ -137,7 +137,7 @@ func TestDeleteLimitsOfARevertedChange(t *testing.T) {
 				wanted[e.ID] = true
 			}
 			inv := w.snapshot().Inventory
-			inv.markSettled(wanted)
+			inv.MarkSettled(wanted)
 			var keep []Item
 			for i := tc.from; i < tc.to; i++ {
 				keep = append(keep, item("c", fmt.Sprintf("o%03d", i)))
@@ -196,7 +196,7 @@ func TestPlanHandover(t *testing.T) {
 		"handed over already":      {fixture{entries: appliedObjects(1).entries, live: []live.Object{liveObject("o000", theirs)}}, handoverTo, VerbDrop, ReasonOwnedByOther},
 		"backing off":              {fixture{entries: appliedObjects(1).entries, live: appliedObjects(1).live, backoffs: map[string]string{ref("o000").ID(): "no"}}, handoverTo, VerbWait, ReasonBackingOff},
 		"shared namespace": {fixture{entries: []appsv1.InventoryEntry{{ID: stacks.Ref{Kind: "Namespace", Name: "x"}.ID(), Version: "v1",
-			State: appsv1.EntryShared, Hash: sharedHash}}}, handoverTo, VerbDelete, ReasonRemoved},
+			State: appsv1.EntryShared, Hash: "shared"}}}, handoverTo, VerbDelete, ReasonRemoved},
 	} {
 		for _, teardown := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, teardown %t", name, teardown), func(t *testing.T) {

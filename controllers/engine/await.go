@@ -10,7 +10,7 @@ import (
 // awaitReleases makes the index notify the owner when another owner releases an object that it
 // waits for. It returns true if that happened since the plan was made: no notification follows
 // then.
-func (e *Engine) awaitReleases(t *Target, o Owner, p *Plan) bool {
+func (a *executor) awaitReleases(p *Plan) bool {
 	var refs []stacks.Ref
 	var owners []string
 	for i := range p.Waits {
@@ -18,9 +18,9 @@ func (e *Engine) awaitReleases(t *Target, o Owner, p *Plan) bool {
 			refs, owners = append(refs, w.Item.Ref), append(owners, w.Live.Mark.Owner)
 		}
 	}
-	t.Index.SetAwaited(o.Key().String(), refs)
+	a.target.Index.SetAwaited(a.owner.Key().String(), refs)
 	for i, ref := range refs {
-		if l, ok := t.Index.Get(ref); !ok || l.Mark.Owner != owners[i] {
+		if l, ok := a.target.Index.Get(ref); !ok || l.Mark.Owner != owners[i] {
 			return true
 		}
 	}

@@ -42,16 +42,18 @@ func (s *backoffs) record(owner, id string, b backoff) {
 	s.byOwner[owner][id] = b
 }
 
-// active returns the reason why an object with this content is backed off; empty when it is not. It
-// only reads: planning calls it, and so do previews of the plan of another owner.
-func (s *backoffs) active(owner, id, contentHash string, now time.Time) string {
+// active returns the back-offs of an owner that have not expired. It only reads: the preview of a
+// removal calls it, too, for an install that is not its own.
+func (s *backoffs) active(owner string, now time.Time) map[string]Backoff {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b, ok := s.byOwner[owner][id]
-	if !ok || b.expired(now) || b.contentHash != contentHash {
-		return ""
+	out := map[string]Backoff{}
+	for id, b := range s.byOwner[owner] {
+		if !b.expired(now) {
+			out[id] = Backoff{Message: b.err.Error(), ContentHash: b.contentHash}
+		}
 	}
-	return b.err.Error()
+	return out
 }
 
 // prune drops the back-offs of an owner that have expired, or failed with other content than is

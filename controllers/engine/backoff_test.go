@@ -14,6 +14,14 @@ import (
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
+// backoffMessage returns why an object with this content is backed off; empty when it is not.
+func backoffMessage(s *backoffs, owner, id, contentHash string, now time.Time) string {
+	if b := s.active(owner, now)[id]; b.ContentHash == contentHash {
+		return b.Message
+	}
+	return ""
+}
+
 func TestBackoffIsActiveForFailedContentUntilRetry(t *testing.T) {
 	s := newBackoffs()
 	s.record("me", "a", backoff{retryAt: noon.Add(time.Minute), contentHash: "v1", err: errors.New("no")})
@@ -31,10 +39,10 @@ func TestBackoffIsActiveForFailedContentUntilRetry(t *testing.T) {
 		"another owner's object":  {"you", "a", "v1", 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := s.active(tc.owner, tc.id, tc.want, noon.Add(tc.at)); (got == "no") != tc.active {
+			if got := backoffMessage(s, tc.owner, tc.id, tc.want, noon.Add(tc.at)); (got == "no") != tc.active {
 				t.Errorf("got %q", got)
 			}
-			if s.active("me", "a", "v1", noon) == "" {
+			if backoffMessage(s, "me", "a", "v1", noon) == "" {
 				t.Error("reading cleared the back-off")
 			}
 		})
@@ -58,10 +66,10 @@ func TestPruneDropsBackoffsThatNoLongerApply(t *testing.T) {
 	if _, errs := s.nextRetry("me", noon.Add(-time.Second)); errors.Join(errs...).Error() != "leaving\nsame" {
 		t.Errorf("kept %v", errs)
 	}
-	if s.active("me", "changed", "v1", noon) != "" {
+	if backoffMessage(s, "me", "changed", "v1", noon) != "" {
 		t.Error("a back-off that new content ended came back with the old content")
 	}
-	if s.active("you", "changed", "v1", noon) == "" {
+	if backoffMessage(s, "you", "changed", "v1", noon) == "" {
 		t.Error("the back-off of another owner is gone")
 	}
 }
@@ -119,12 +127,12 @@ func TestPendingDeletions(t *testing.T) {
 	d := newPendingDeletions()
 	d.record("me", "a", "uid")
 	d.record("you", "a", "other")
-	if d.uid("me", "a") != "uid" || d.uid("me", "b") != "" || d.uid("nobody", "a") != "" {
+	if d.uids("me")["a"] != "uid" || d.uids("me")["b"] != "" || d.uids("nobody")["a"] != "" {
 		t.Error("not as recorded")
 	}
 	d.reset("me", "a")
 	d.reset("nobody", "a")
-	if d.uid("me", "a") != "" || d.uid("you", "a") != "other" {
+	if d.uids("me")["a"] != "" || d.uids("you")["a"] != "other" {
 		t.Error("reset of one object")
 	}
 }
@@ -156,7 +164,9 @@ func (f *contestTest) contested(reason Reason, names ...string) bool {
 		l := liveObject(name, func(o *live.Object) { o.OtherManager = "kubectl" })
 		p.Actions = append(p.Actions, Action{Verb: VerbUpdate, Reason: reason, Item: &it, Entry: entry(name, appsv1.EntryApplied), Live: &l})
 	}
-	if f.backOffContested(f.owner, RetryPolicy{Interval: time.Minute, ContestedInterval: 10 * time.Minute}, &p, &f.rep) {
+	a := f.newExecutor(Pass{Owner: f.owner, Retry: RetryPolicy{Interval: time.Minute, ContestedInterval: 10 * time.Minute}})
+	a.report = &f.rep
+	if a.backOffContested(&p) {
 		return true
 	}
 	for i := range p.Actions {
@@ -170,7 +180,7 @@ func (f *contestTest) contested(reason Reason, names ...string) bool {
 func (f *contestTest) advance(d time.Duration) { f.clock.SetTime(f.clock.Now().Add(d)) }
 
 func (f *contestTest) backedOff(name string) string {
-	return f.backoffs.active(me.String(), ref(name).ID(), "want", f.clock.Now())
+	return backoffMessage(f.backoffs, me.String(), ref(name).ID(), "want", f.clock.Now())
 }
 
 func TestCorrectionsStopAfterMaxCorrections(t *testing.T) {
@@ -244,7 +254,7 @@ func TestResetBackoff(t *testing.T) {
 	for range maxCorrections + 1 {
 		f.contested(ReasonDrifted, "a")
 	}
-	if reason := f.backoffs.active(me.String(), ref("a").ID(), "another content", f.clock.Now()); reason != "" {
+	if reason := backoffMessage(f.backoffs, me.String(), ref("a").ID(), "another content", f.clock.Now()); reason != "" {
 		t.Errorf("new content is backed off: %s", reason)
 	}
 	for range maxCorrections + 1 {
@@ -276,8 +286,8 @@ func TestBackoffThatEndsDuringAPassIsRetried(t *testing.T) {
 	it := item("c", "a")
 	until := noon.Add(time.Second)
 	f.backoffs.record(me.String(), it.ID, backoff{start: noon, retryAt: until, contentHash: it.ContentHash, err: errors.New("no")})
-	rep, err := f.runRounds(t.Context(), &Target{Index: index}, nil, emptyOwner{}, RetryPolicy{}, nil, func(in *Snapshot) Plan {
-		if in.BackoffReason(&it) == "" {
+	rep, err := f.newExecutor(Pass{Owner: emptyOwner{}, Target: &Target{Index: index}}).run(t.Context(), func(in *Snapshot) Plan {
+		if in.Backoffs[it.ID].Message == "" {
 			t.Error("not backed off during the plan")
 		}
 		f.advance(time.Minute)

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -14,16 +13,14 @@ import (
 func BenchmarkPlan(b *testing.B) {
 	var w fixture
 	c := Component{Name: "c"}
-	alives := map[stacks.Ref]live.Object{}
 	for i := range 1000 {
 		name := fmt.Sprintf("o%04d", i)
 		c.Items = append(c.Items, item("c", name))
 		w.entries = append(w.entries, entry(name, appsv1.EntryApplied))
-		alives[ref(name)] = liveObject(name)
+		w.live = append(w.live, liveObject(name))
 	}
 	c.Items[500].ContentHash = "another"
 	in := w.snapshot(c)
-	in.Live = func(r stacks.Ref) (live.Object, bool) { o, ok := alives[r]; return o, ok }
 	b.ReportAllocs()
 	for b.Loop() {
 		if p := PlanReconcile(in); len(p.Actions) != 1 {

@@ -2,7 +2,7 @@ package engine
 
 import (
 	"errors"
-	"maps"
+	"slices"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -87,16 +87,16 @@ func TestCrashWhileChunksAreRewritten(t *testing.T) {
 				putNumbered(inv, 4000+i, 4001+i)
 			}
 		}
-		status, want := inv.Status(), maps.Clone(inv.entries)
+		status, want := inv.Status(), inv.Entries()
 		crash(inv)
 		again := r.load(status)
-		if !maps.Equal(again.entries, want) {
+		if !slices.Equal(again.Entries(), want) {
 			t.Errorf("%d entries, want %d", again.Len(), len(want))
 		}
 		if err := r.SaveChunks(t.Context(), me, again); err != nil {
 			t.Fatal(err)
 		}
-		if !maps.Equal(r.load(again.Status()).entries, want) {
+		if !slices.Equal(r.load(again.Status()).Entries(), want) {
 			t.Error("the loaded inventory differs")
 		}
 	})
@@ -147,7 +147,7 @@ func TestInventoryAfterFailedChunkWrite(t *testing.T) {
 		t.Fatal("no error")
 	}
 	r.before = nil
-	if got := r.load(inv.Status()); !maps.Equal(got.entries, inv.entries) {
+	if got := r.load(inv.Status()); !slices.Equal(got.Entries(), inv.Entries()) {
 		t.Errorf("a status written now leads to %d entries, want %d", got.Len(), inv.Len())
 	}
 	// If entries moved between chunks, the last chunk would have to be written, too.
@@ -157,7 +157,7 @@ func TestInventoryAfterFailedChunkWrite(t *testing.T) {
 	inv.Remove(numbered(1500).ID)
 	r.save(inv, "update 1", "create 2")
 	r.restart()
-	if got := r.load(inv.Status()); !maps.Equal(got.entries, inv.entries) {
+	if got := r.load(inv.Status()); !slices.Equal(got.Entries(), inv.Entries()) {
 		t.Errorf("%d entries, want %d", got.Len(), inv.Len())
 	}
 }

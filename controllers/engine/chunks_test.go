@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -149,7 +148,7 @@ func TestChunkStore(t *testing.T) {
 
 	r.restart()
 	again := r.load(inv.Status())
-	if !maps.Equal(again.entries, inv.entries) {
+	if !slices.Equal(again.Entries(), inv.Entries()) {
 		t.Error("the loaded inventory differs")
 	}
 	r.save(again) // nothing to write

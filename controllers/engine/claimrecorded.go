@@ -18,8 +18,9 @@ import (
 // returns the current owner of an object; empty when it may be claimed. Objects that are gone,
 // recreated or owned by others are removed from the inventory; all of them but those that are gone
 // are returned in dropped. errs are the errors of single objects, whose entries stay Intended.
-func (e *Engine) ClaimRecorded(ctx context.Context, t *Target, c *Client, o Owner, otherOwner func(stacks.Ref, *unstructured.Unstructured) string) (dropped []Change, errs []error, err error) {
-	if err := e.dropUnserved(ctx, t, o, nil); err != nil {
+func (e *Engine) ClaimRecorded(ctx context.Context, p Pass, otherOwner func(stacks.Ref, *unstructured.Unstructured) string) (dropped []Change, errs []error, err error) {
+	a, o := e.newExecutor(p), p.Owner
+	if err := a.dropUnserved(ctx, nil); err != nil {
 		return nil, nil, err
 	}
 	var intended []appsv1.InventoryEntry
@@ -28,7 +29,6 @@ func (e *Engine) ClaimRecorded(ctx context.Context, t *Target, c *Client, o Owne
 			intended = append(intended, entry)
 		}
 	}
-	a := &executor{engine: e, target: t, client: c, owner: o}
 	results := make([]actionResult, len(intended))
 	var g errgroup.Group
 	g.SetLimit(e.concurrency)

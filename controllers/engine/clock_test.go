@@ -16,14 +16,14 @@ func TestClockJumps(t *testing.T) {
 			for range maxCorrections {
 				c.record("me", "b", now)
 			}
-			if s.active("me", "a", "", now) == "" || !c.tooMany("me", "b", now) {
+			if backoffMessage(s, "me", "a", "", now) == "" || !c.tooMany("me", "b", now) {
 				t.Fatal("not backed off before the clock jumps")
 			}
 			now = now.Add(jump)
 			if at, errs := s.nextRetry("me", now); !at.IsZero() || errs != nil {
 				t.Errorf("waits until %s for %v", at, errs)
 			}
-			if got := s.active("me", "a", "", now); got != "" {
+			if got := backoffMessage(s, "me", "a", "", now); got != "" {
 				t.Errorf("still backed off: %s", got)
 			}
 			if c.tooMany("me", "b", now) {
@@ -43,7 +43,7 @@ func TestClockJumps(t *testing.T) {
 func TestBackoffIsActiveInThePassThatRecordedIt(t *testing.T) {
 	s := newBackoffs()
 	s.record("me", "a", backoff{start: noon, retryAt: noon.Add(time.Hour), err: errors.New("no")})
-	if s.active("me", "a", "", noon.Add(-time.Second)) == "" {
+	if backoffMessage(s, "me", "a", "", noon.Add(-time.Second)) == "" {
 		t.Error("an earlier reading of the clock ended it")
 	}
 }

@@ -132,9 +132,9 @@ func runUntilCrash(ctx context.Context, ns, name string, k *crashHook, first, se
 			var rep *engine.Report
 			var err error
 			if want == nil {
-				rep, err = p.engine.Teardown(ctx, p.target, p.client, o, retry)
+				rep, err = p.engine.Teardown(ctx, p.pass(o))
 			} else {
-				rep, err = p.engine.Reconcile(ctx, p.target, p.client, o, engine.Prepare(ctx, want, o.policies, p.target.Discovery), retry)
+				rep, err = p.engine.Reconcile(ctx, p.pass(o), engine.Prepare(ctx, want, o.policies, p.target.Discovery))
 			}
 			if crashed = errors.Is(err, errInjectedCrash); crashed {
 				return nil

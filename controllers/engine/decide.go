@@ -22,24 +22,24 @@ func decideItem(in *Snapshot, it *Item) (Action, bool) {
 	if it.Shared {
 		return decideSharedNamespace(in, a)
 	}
-	if err := in.SyncError(it.GroupKind()); err != nil {
+	if err := in.SyncErrors[it.GroupKind()]; err != nil {
 		a.Verb, a.Reason, a.Message = VerbWait, ReasonIndexNotSynced, it.Ref.String()+": "+err.Error()
 		return a, false
 	}
 	// An object without a mark is ours if the entry has its uid. Else its owner is unknown.
-	if l, ok := in.Live(it.Ref); ok && (l.Mark.Owner != "" || l.UID == a.Entry.UID) {
-		a.Live = &l
+	if l := in.Objects[it.ID]; l != nil && (l.Mark.Owner != "" || l.UID == a.Entry.UID) {
+		a.Live = l
 	}
 	// The index knows the other owner of this installation: no request is needed.
 	if a.Live != nil && a.Live.Mark.Owner != "" && a.Live.Mark.Owner != in.Owner.String() {
 		return refuseOwned(a, &OwnedByOtherError{Ref: it.Ref, By: OwnerDisplayName(a.Live.Mark.Owner),
 			Hint: "remove the object from one of the two"}), false
 	}
-	if reason := in.BackoffReason(it); reason != "" {
+	if reason := in.backoffMessage(it.ID, it.ContentHash); reason != "" {
 		a.Verb, a.Reason, a.Message, a.Err = VerbRefuse, ReasonBackingOff, reason, errBackingOff
 		return a, false
 	}
-	if it.RunsOnce && a.Entry.State != appsv1.EntryDone && a.Entry.Hash == it.ContentHash && in.Succeeded(it.Ref, a.Entry.UID) {
+	if it.RunsOnce && a.Entry.State != appsv1.EntryDone && a.Entry.Hash == it.ContentHash && in.Succeeded[it.ID] {
 		a.Verb, a.Reason = VerbRecord, ReasonFinished
 		return a, true // even if it no longer exists: its TTL may have deleted it
 	}
@@ -47,7 +47,7 @@ func decideItem(in *Snapshot, it *Item) (Action, bool) {
 		a.Verb, a.Reason = VerbSkip, ReasonFinished
 		return a, true // also during its deletion
 	}
-	if a.Live != nil && (a.Live.Deleting || in.PendingDeletion(it.ID) == a.Live.UID) {
+	if a.Live != nil && (a.Live.Deleting || in.PendingDeletions[it.ID] == a.Live.UID) {
 		a.Verb, a.Reason = VerbWait, ReasonBeingDeleted
 		a.Message = beingDeletedObject(a.Live).Error()
 		return a, false
@@ -153,7 +153,7 @@ func reclaimedByTool(in *Snapshot, a *Action) bool {
 
 // decideSharedNamespace returns the action for a namespace that several owners may use.
 func decideSharedNamespace(in *Snapshot, a Action) (Action, bool) {
-	if reason := in.BackoffReason(a.Item); reason != "" {
+	if reason := in.backoffMessage(a.Item.ID, a.Item.ContentHash); reason != "" {
 		a.Verb, a.Reason, a.Message, a.Err = VerbRefuse, ReasonBackingOff, reason, errBackingOff
 		return a, false
 	}

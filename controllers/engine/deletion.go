@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -76,11 +77,18 @@ func (d *pendingDeletions) record(owner, id string, uid types.UID) {
 	d.byOwner[owner][id] = uid
 }
 
-// uid returns the uid of the object that was deleted; empty when none was.
-func (d *pendingDeletions) uid(owner, id string) types.UID {
+// has is true for an object that was deleted.
+func (d *pendingDeletions) has(owner, id string, uid types.UID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.byOwner[owner][id]
+	return d.byOwner[owner][id] == uid
+}
+
+// uids returns the uids of the objects of an owner that were deleted, by id.
+func (d *pendingDeletions) uids(owner string) map[string]types.UID {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.byOwner[owner])
 }
 
 func (d *pendingDeletions) reset(owner, id string) {

@@ -59,7 +59,7 @@ var _ = Describe("An object that changes between plan and delete", func() {
 		o = newOwner(ctx, m.namespace, "o")
 		p = startProcess(m.namespace, engine.Options{WriteHook: m.boundary})
 		p.reconcileUntilReady(ctx, o, []stacks.RenderedComponent{render("one", configMap(m.namespace, "a", "1"))})
-		rep, err := p.engine.Teardown(ctx, p.target, p.client, o, retry)
+		rep, err := p.engine.Teardown(ctx, p.pass(o))
 		Expect(err).NotTo(HaveOccurred())
 		return rep
 	}

@@ -77,21 +77,22 @@ func isCorrection(act *Action) bool {
 
 // backOffContested backs off the objects of a plan that were corrected too often recently. It
 // returns true if there are any: the plan has to be made again.
-func (e *Engine) backOffContested(o Owner, retry RetryPolicy, p *Plan, rep *Report) bool {
+func (a *executor) backOffContested(p *Plan) bool {
+	e, owner := a.engine, a.owner.Key().String()
 	found := false
 	now := e.clock.Now()
 	for i := range p.Actions {
 		act := &p.Actions[i]
-		if !isCorrection(act) || !e.corrections.tooMany(o.Key().String(), act.Entry.ID, now) {
+		if !isCorrection(act) || !e.corrections.tooMany(owner, act.Entry.ID, now) {
 			continue
 		}
 		found = true
-		err := &ContestedError{Ref: act.Item.Ref, RetryAt: now.Add(max(retry.ContestedInterval, correctionWindow))}
+		err := &ContestedError{Ref: act.Item.Ref, RetryAt: now.Add(max(a.retry.ContestedInterval, correctionWindow))}
 		if act.Live != nil {
 			err.By = act.Live.OtherManager
 		}
-		e.backoffs.record(o.Key().String(), act.Entry.ID, backoff{start: now, retryAt: err.RetryAt, contentHash: act.Item.ContentHash, err: err})
-		rep.Contested = append(rep.Contested, Change{Verb: VerbUpdate, Reason: ReasonDrifted, Ref: act.Item.Ref, Message: err.Error()})
+		e.backoffs.record(owner, act.Entry.ID, backoff{start: now, retryAt: err.RetryAt, contentHash: act.Item.ContentHash, err: err})
+		a.report.Contested = append(a.report.Contested, Change{Verb: VerbUpdate, Reason: ReasonDrifted, Ref: act.Item.Ref, Message: err.Error()})
 	}
 	return found
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -93,43 +91,53 @@ type Report struct {
 // actions that are possible, so a pass needs far fewer.
 const maxRounds = 100
 
+// Pass is one pass over the objects of an owner: whose objects, where, with which permissions, and
+// when failed writes are retried.
+type Pass struct {
+	Owner  Owner
+	Target *Target
+	// Client sends the requests for the objects. It is nil where only the index is read.
+	Client *Client
+	Retry  RetryPolicy
+}
+
 // Reconcile executes all actions that are possible now to reach the desired state of the
 // components. Errors of single objects are in the report; a returned error ended the pass.
-func (e *Engine) Reconcile(ctx context.Context, t *Target, c *Client, o Owner, components []Component, retry RetryPolicy) (*Report, error) {
-	desired := itemIDs(components)
-	if err := e.dropUnserved(ctx, t, o, desired); err != nil {
+func (e *Engine) Reconcile(ctx context.Context, p Pass, components []Component) (*Report, error) {
+	a, desired := e.newExecutor(p), itemIDs(components)
+	a.components, a.retained = components, desired
+	if err := a.dropUnserved(ctx, desired); err != nil {
 		return nil, err
 	}
-	if err := e.adoptStrays(ctx, t, c, o, desired); err != nil {
+	if err := a.adoptStrays(ctx, desired); err != nil {
 		return nil, err
 	}
-	e.setOwnerKinds(ctx, t, o, components, desired)
-	e.backoffs.prune(o.Key().String(), contentHashes(components), e.clock.Now())
-	rep, err := e.runRounds(ctx, t, c, o, retry, desired, func(in *Snapshot) Plan {
-		in.Components = components
-		return PlanReconcile(in)
-	})
+	a.setOwnerKinds(ctx, components, desired)
+	e.backoffs.prune(p.Owner.Key().String(), contentHashes(components), e.clock.Now())
+	rep, err := a.run(ctx, PlanReconcile)
 	if err == nil && rep.Plan.Settled {
-		o.Inventory().markSettled(desired)
+		p.Owner.Inventory().MarkSettled(desired)
 	}
 	return rep, err
 }
 
 // Teardown executes all actions that are possible now to remove all objects of the owner. It needs
 // only the inventory. It is complete when the inventory is empty.
-func (e *Engine) Teardown(ctx context.Context, t *Target, c *Client, o Owner, retry RetryPolicy) (*Report, error) {
-	if err := e.dropUnserved(ctx, t, o, nil); err != nil {
+func (e *Engine) Teardown(ctx context.Context, p Pass) (*Report, error) {
+	a := e.newExecutor(p)
+	if err := a.dropUnserved(ctx, nil); err != nil {
 		return nil, err
 	}
-	if err := e.adoptStrays(ctx, t, c, o, nil); err != nil {
+	if err := a.adoptStrays(ctx, nil); err != nil {
 		return nil, err
 	}
-	e.setOwnerKinds(ctx, t, o, nil, nil)
-	e.backoffs.prune(o.Key().String(), nil, e.clock.Now())
-	rep, err := e.runRounds(ctx, t, c, o, retry, nil, PlanTeardown)
-	if err == nil && o.Inventory().Len() == 0 {
-		t.Index.SetOwnerKinds(o.Key().String(), nil)
-		e.forgetOwner(o.Key().String())
+	a.setOwnerKinds(ctx, nil, nil)
+	owner := p.Owner.Key().String()
+	e.backoffs.prune(owner, nil, e.clock.Now())
+	rep, err := a.run(ctx, PlanTeardown)
+	if err == nil && p.Owner.Inventory().Len() == 0 {
+		p.Target.Index.SetOwnerKinds(owner, nil)
+		e.forgetOwner(owner)
 	}
 	return rep, err
 }
@@ -150,54 +158,44 @@ func (e *Engine) forgetOwner(owner string) {
 	e.terminating.resetAll(owner)
 }
 
-// runRounds plans and executes until no action is possible now. retained are the ids of entries
-// that stay: an object must not be deleted if that would delete one of them, too.
-func (e *Engine) runRounds(ctx context.Context, t *Target, c *Client, o Owner, retry RetryPolicy, retained map[string]bool, plan func(*Snapshot) Plan) (*Report, error) {
-	rep := &Report{}
-	a := &executor{engine: e, target: t, client: c, owner: o, retry: retry, report: rep, replanned: map[string]bool{}, retained: retained}
-	var in *Snapshot
+// run plans and executes until no action is possible now.
+func (a *executor) run(ctx context.Context, plan func(*Snapshot) Plan) (*Report, error) {
+	rep := a.report
+	var now time.Time
 	for range maxRounds {
-		in = e.snapshot(t, o)
+		var in *Snapshot
+		in, now = a.snapshot()
 		rep.Plan = plan(in)
-		if e.backOffContested(o, retry, &rep.Plan, rep) {
+		if a.backOffContested(&rep.Plan) {
+			in, now = a.snapshot()
 			rep.Plan = plan(in)
 		}
 		if rep.Plan.Idle() {
-			if e.awaitReleases(t, o, &rep.Plan) {
+			if a.awaitReleases(&rep.Plan) {
 				continue
 			}
 			break
 		}
-		if err := a.executeRound(ctx, &rep.Plan); err != nil {
+		if err := a.persistIntents(ctx, rep.Plan.Intents); err != nil {
 			return rep, err
 		}
+		for _, group := range groups(rep.Plan.Actions, rep.Plan.Removals) {
+			if err := a.executeGroup(ctx, group); err != nil {
+				return rep, err
+			}
+		}
 	}
-	e.resetUnservedBackoffs(o.Key(), &rep.Plan)
+	a.engine.resetUnservedBackoffs(a.owner.Key(), &rep.Plan)
 	// At the time of the plan: a back-off that the plan respected may have expired since.
-	rep.RetryAt, rep.Errors = e.backoffs.nextRetry(o.Key().String(), in.now)
-	if rep.SyncError = syncError(ctx, t, o); rep.SyncError == nil {
-		rep.SyncError = planSyncError(&rep.Plan, o.Inventory())
+	rep.RetryAt, rep.Errors = a.engine.backoffs.nextRetry(a.owner.Key().String(), now)
+	if rep.SyncError = a.syncError(ctx); rep.SyncError == nil {
+		rep.SyncError = planSyncError(&rep.Plan, a.owner.Inventory())
 	}
-	if settleRetry := e.clock.Now().Add(settleInterval); waitsForKind(&rep.Plan) && t.Discovery.Settling() && (rep.RetryAt.IsZero() || settleRetry.Before(rep.RetryAt)) {
+	settleRetry := a.engine.clock.Now().Add(settleInterval)
+	if waitsForKind(&rep.Plan) && a.target.Discovery.Settling() && (rep.RetryAt.IsZero() || settleRetry.Before(rep.RetryAt)) {
 		rep.RetryAt = settleRetry // discovery lags behind the event that announced the kind
 	}
 	return rep, nil
-}
-
-func (e *Engine) snapshot(t *Target, o Owner) *Snapshot {
-	owner, now := o.Key().String(), e.clock.Now()
-	return &Snapshot{
-		Owner:                o.Key(),
-		Inventory:            o.Inventory(),
-		Policies:             o.Policies(),
-		Live:                 func(r stacks.Ref) (live.Object, bool) { return t.Index.Get(r) },
-		Succeeded:            t.Index.Succeeded,
-		SyncError:            t.Index.Synced,
-		BackoffReason:        func(it *Item) string { return e.backoffs.active(owner, it.ID, it.ContentHash, now) },
-		PendingDeletion:      func(id string) types.UID { return e.deletions.uid(owner, id) },
-		RemovalBackoffReason: func(id string) string { return e.backoffs.active(owner, id, "", now) },
-		now:                  now,
-	}
 }
 
 // RetryPolicy configures the delays before retries.

@@ -17,7 +17,6 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/live"
-	"github.com/ksctl/gitops/stacks"
 )
 
 // executor executes the actions of one pass.
@@ -28,6 +27,8 @@ type executor struct {
 	owner  Owner
 	retry  RetryPolicy
 	report *Report
+	// components are the desired objects; nil where only the inventory counts.
+	components []Component
 	// replanned are the ids that needed another plan once in this pass.
 	replanned map[string]bool
 	// retained are the ids of the inventory that must not be deleted.
@@ -39,6 +40,10 @@ type executor struct {
 	mu sync.Mutex
 	// namespaceStates are the namespaces that were read in this pass.
 	namespaceStates map[string]namespaceState
+}
+
+func (e *Engine) newExecutor(p Pass) *executor {
+	return &executor{engine: e, target: p.Target, client: p.Client, owner: p.Owner, retry: p.Retry, report: &Report{}, replanned: map[string]bool{}}
 }
 
 // actionResult is the result of one action.
@@ -57,36 +62,31 @@ type actionResult struct {
 	fatal error
 }
 
-// executeRound persists the intents, then executes the actions in order, then the removals.
-func (a *executor) executeRound(ctx context.Context, p *Plan) error {
-	if len(p.Intents) > 0 {
-		for _, e := range p.Intents {
-			a.owner.Inventory().Put(e)
-		}
-		if err := a.withWriteHook(ctx, WriteIntent, func() error { return a.owner.Persist(ctx) }); err != nil {
-			return err
-		}
+// persistIntents writes the inventory entries of the objects that are about to be created or deleted.
+func (a *executor) persistIntents(ctx context.Context, intents []appsv1.InventoryEntry) error {
+	if len(intents) == 0 {
+		return nil
 	}
-	if err := a.executeGroups(ctx, p.Actions, a.executeAction); err != nil {
-		return err
+	for _, e := range intents {
+		a.owner.Inventory().Put(e)
 	}
-	return a.executeGroups(ctx, p.Removals, a.executeRemoval)
+	return a.withWriteHook(ctx, WriteIntent, func() error { return a.owner.Persist(ctx) })
 }
 
-// executeGroups executes the actions in order. Adjacent actions of one kind in one step of one
-// component run concurrently.
-func (a *executor) executeGroups(ctx context.Context, actions []Action, do func(context.Context, *Action) actionResult) error {
-	for start := 0; start < len(actions); {
-		end := start + 1
-		for end < len(actions) && sameGroup(&actions[start], &actions[end]) {
-			end++
+// groups returns the actions of each list in order, in groups that run concurrently: adjacent actions
+// of one kind in one step of one component.
+func groups(lists ...[]Action) (out [][]Action) {
+	for _, actions := range lists {
+		for start := 0; start < len(actions); {
+			end := start + 1
+			for end < len(actions) && sameGroup(&actions[start], &actions[end]) {
+				end++
+			}
+			out = append(out, actions[start:end])
+			start = end
 		}
-		if err := a.executeGroup(ctx, actions[start:end], do); err != nil {
-			return err
-		}
-		start = end
 	}
-	return nil
+	return out
 }
 
 func sameGroup(x, y *Action) bool {
@@ -97,7 +97,7 @@ func sameGroup(x, y *Action) bool {
 }
 
 // executeGroup executes actions concurrently, and records their results one after the other.
-func (a *executor) executeGroup(ctx context.Context, actions []Action, do func(context.Context, *Action) actionResult) error {
+func (a *executor) executeGroup(ctx context.Context, actions []Action) error {
 	results := make([]actionResult, len(actions))
 	var g errgroup.Group
 	g.SetLimit(a.engine.concurrency)
@@ -107,7 +107,8 @@ func (a *executor) executeGroup(ctx context.Context, actions []Action, do func(c
 				results[i].fatal = err
 				return err
 			}
-			results[i] = do(ctx, &actions[i])
+			operation := operationOf(&actions[i])
+			results[i] = operation(a, ctx, &actions[i])
 			return results[i].fatal
 		})
 	}
@@ -140,7 +141,7 @@ func (a *executor) recordResult(act *Action, r *actionResult) {
 		a.backOff(act, r.err)
 	} else if r.replan && a.replanned[id] {
 		// Twice in one pass: another client changes it as often as we read it.
-		a.backOff(act, &ObjectError{Ref: refOf(act), Verb: string(act.Verb), Err: errBusy})
+		a.backOff(act, &ObjectError{Ref: act.Ref(), Verb: string(act.Verb), Err: errBusy})
 	}
 	if r.replan {
 		a.replanned[id] = true
@@ -159,26 +160,27 @@ func (a *executor) backOff(act *Action, err error) {
 
 // withWriteHook calls the write hook before and after a write.
 func (a *executor) withWriteHook(ctx context.Context, kind WriteKind, write func() error) error {
+	if err := a.beforeWrite(ctx, kind); err != nil {
+		return err
+	}
+	return a.afterWrite(ctx, kind, write())
+}
+
+// beforeWrite calls the write hook before a write.
+func (a *executor) beforeWrite(ctx context.Context, kind WriteKind) error {
 	if err := a.engine.writeHook(ctx, kind, false); err != nil {
 		return &WriteHookError{Err: err}
 	}
-	err := write()
-	if berr := a.engine.writeHook(ctx, kind, true); berr != nil {
-		return &WriteHookError{Err: berr}
-	}
-	return err
+	return nil
 }
 
-// refOf returns the reference of the object of an action.
-func refOf(act *Action) stacks.Ref {
-	if act.Item != nil {
-		return act.Item.Ref
+// afterWrite calls the write hook after a write. It returns the error of the hook, else that of the
+// write.
+func (a *executor) afterWrite(ctx context.Context, kind WriteKind, err error) error {
+	if hookErr := a.engine.writeHook(ctx, kind, true); hookErr != nil {
+		return &WriteHookError{Err: hookErr}
 	}
-	ref, err := stacks.ParseID(act.Entry.ID)
-	if err != nil {
-		return stacks.Ref{Name: act.Entry.ID}
-	}
-	return ref
+	return err
 }
 
 // mergePatch patches an object, and calls the write hook. The error is a conflict if the object has

@@ -14,10 +14,11 @@ import (
 // objects: an owner whose account is gone cannot delete its remaining objects, but may have none
 // left, as when its namespace was deleted. The client only reads.
 func (e *Engine) ForgetMissing(ctx context.Context, t *Target, reader dynamic.Interface, o Owner) error {
-	if err := e.dropUnserved(ctx, t, o, nil); err != nil {
+	a := e.newExecutor(Pass{Owner: o, Target: t})
+	if err := a.dropUnserved(ctx, nil); err != nil {
 		return err
 	}
-	e.setOwnerKinds(ctx, t, o, nil, nil)
+	a.setOwnerKinds(ctx, nil, nil)
 	for _, entry := range o.Inventory().Entries() {
 		ref, err := stacks.ParseID(entry.ID)
 		if err != nil {

@@ -41,7 +41,7 @@ func TestGoldenInventory(t *testing.T) {
 		wanted[goldenEntry(i).ID] = i > 0
 	}
 	golden.JSON(t, "inventory-unsettled.json", inv.Status())
-	inv.markSettled(wanted)
+	inv.MarkSettled(wanted)
 	golden.JSON(t, "inventory.json", inv.Status())
 
 	r.save(inv, "create 0")
@@ -95,7 +95,7 @@ func TestGoldenInventoryIsSettled(t *testing.T) {
 	for i := range 4 {
 		wanted[goldenEntry(i).ID] = i > 0
 	}
-	if known, unknown := inv.countBefore(wanted), inv.countBefore(nil); known != 5 || unknown != 4 {
+	if known, unknown := inv.CountBefore(wanted), inv.CountBefore(nil); known != 5 || unknown != 4 {
 		t.Errorf("%d entries before with the ids, %d without", known, unknown)
 	}
 }
@@ -159,7 +159,7 @@ func TestGoldenDigests(t *testing.T) {
 		for _, n := range wanted {
 			ids[numbered(n).ID] = true
 		}
-		inv.markSettled(ids)
+		inv.MarkSettled(ids)
 		line(inv.Status().SettledIDs, "settled with entries 0 to 2, of which %v are wanted", wanted)
 	}
 	golden.Equal(t, "digests.txt", out.Bytes())

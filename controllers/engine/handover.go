@@ -41,21 +41,18 @@ func planHandovers(in *Snapshot, undesired []appsv1.InventoryEntry, p *Plan) []a
 // planHandover plans the handover of one object. An object that has another owner already is
 // dropped.
 func planHandover(in *Snapshot, e appsv1.InventoryEntry, newOwner *OwnerKey, p *Plan) {
-	ref, err := stacks.ParseID(e.ID)
-	if err != nil {
+	if _, err := stacks.ParseID(e.ID); err != nil {
 		p.Removals = append(p.Removals, Action{Verb: VerbDrop, Reason: ReasonInvalid, Entry: e, Message: err.Error()})
 		return
 	}
 	a := Action{Verb: VerbHandOver, Reason: ReasonMoved, Entry: e, HandoverTo: newOwner}
-	if reason := in.RemovalBackoffReason(e.ID); reason != "" {
+	if reason := in.backoffMessage(e.ID, ""); reason != "" {
 		a.Verb, a.Reason, a.Message, a.Err = VerbWait, ReasonBackingOff, reason, errBackingOff
 		p.Waits = append(p.Waits, a)
 		return
 	}
-	if l, ok := in.Live(ref); ok {
-		if a.Live = &l; l.Mark.Owner != in.Owner.String() {
-			a.Verb, a.Reason = VerbDrop, ReasonOwnedByOther
-		}
+	if a.Live = in.Objects[e.ID]; a.Live != nil && a.Live.Mark.Owner != in.Owner.String() {
+		a.Verb, a.Reason = VerbDrop, ReasonOwnedByOther
 	}
 	p.Removals = append(p.Removals, a)
 }

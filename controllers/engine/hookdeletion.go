@@ -19,15 +19,15 @@ func planHookDeletions(in *Snapshot, c *Component, p *Plan) {
 	for i := range c.Items {
 		it := &c.Items[i]
 		e, _ := in.Inventory.Get(it.ID)
-		if !deletedOnSuccess(it) || in.Policies.protectReason(it.Ref) != "" || e.State != appsv1.EntryDone || e.Hash != it.ContentHash || in.BackoffReason(it) != "" {
+		if !deletedOnSuccess(it) || in.Policies.protectReason(it.Ref) != "" || e.State != appsv1.EntryDone || e.Hash != it.ContentHash || in.backoffMessage(it.ID, it.ContentHash) != "" {
 			continue
 		}
-		l, ok := in.Live(it.Ref)
-		if !ok || l.UID != e.UID || l.Mark.Owner != in.Owner.String() || l.Adopted || l.Protected || l.Deleting || in.PendingDeletion(it.ID) == l.UID {
+		l := in.Objects[it.ID]
+		if l == nil || l.UID != e.UID || l.Mark.Owner != in.Owner.String() || l.Adopted || l.Protected || l.Deleting || in.PendingDeletions[it.ID] == l.UID {
 			continue
 		}
 		p.Intents = append(p.Intents, e)
-		p.Actions = append(p.Actions, Action{Verb: VerbDelete, Reason: ReasonFinished, Item: it, Entry: e, Live: &l})
+		p.Actions = append(p.Actions, Action{Verb: VerbDelete, Reason: ReasonFinished, Item: it, Entry: e, Live: l})
 	}
 }
 

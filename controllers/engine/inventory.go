@@ -2,6 +2,8 @@ package engine
 
 import (
 	"hash/fnv"
+	"iter"
+	"maps"
 	"sort"
 	"strconv"
 
@@ -103,17 +105,17 @@ func (inv *Inventory) Remove(id string) {
 // Len is the number of entries.
 func (inv *Inventory) Len() int { return len(inv.entries) }
 
-// markSettled records the current entries, and the desired ids among them, as the base for the
+// MarkSettled records the current entries, and the desired ids among them, as the base for the
 // delete limits of the next change.
-func (inv *Inventory) markSettled(desired map[string]bool) {
+func (inv *Inventory) MarkSettled(desired map[string]bool) {
 	inv.settled, inv.settledIDs = len(inv.entries), inv.hashIDs(desired)
 }
 
-// countBefore returns the number of entries before the change that is in progress. It returns the
+// CountBefore returns the number of entries before the change that is in progress. It returns the
 // number of all entries if the number before is not known. If the change reverts an incomplete one
 // (the desired ids are the settled ones), it returns the number of existing objects, because the
 // removed objects did not exist before.
-func (inv *Inventory) countBefore(desired map[string]bool) int {
+func (inv *Inventory) CountBefore(desired map[string]bool) int {
 	n := len(inv.entries)
 	switch {
 	case inv.settled == 0:
@@ -143,6 +145,9 @@ func (inv *Inventory) hashIDs(desired map[string]bool) string {
 	}
 	return strconv.FormatUint(sum, 16)
 }
+
+// All iterates over the entries by id, in no order.
+func (inv *Inventory) All() iter.Seq2[string, appsv1.InventoryEntry] { return maps.All(inv.entries) }
 
 // Entries returns the entries sorted by id.
 func (inv *Inventory) Entries() []appsv1.InventoryEntry {

@@ -14,7 +14,8 @@ import (
 
 // setOwnerKinds sets the kinds of the owner in the index: those of its desired objects, and of the
 // other entries of its inventory. desired are the ids of the components' items.
-func (e *Engine) setOwnerKinds(ctx context.Context, t *Target, o Owner, components []Component, desired map[string]bool) {
+func (a *executor) setOwnerKinds(ctx context.Context, components []Component, desired map[string]bool) {
+	t, o := a.target, a.owner
 	// Keyed by version, too: managedFields record our fields in the version that was sent.
 	seen := map[schema.GroupVersionKind]*meta.RESTMapping{}
 	unwatched := map[string]bool{} // desired items without a mapping, or shared
@@ -27,7 +28,7 @@ func (e *Engine) setOwnerKinds(ctx context.Context, t *Target, o Owner, componen
 			}
 		}
 	}
-	for id, entry := range o.Inventory().entries {
+	for id, entry := range o.Inventory().All() {
 		if (desired[id] && !unwatched[id]) || entry.State == appsv1.EntryShared {
 			continue
 		}
@@ -49,11 +50,12 @@ func (e *Engine) setOwnerKinds(ctx context.Context, t *Target, o Owner, componen
 
 // syncError returns why the index may not know all objects of the owner: always the same one of
 // several reasons. Kinds that are not served do not count: the plan waits for them.
-func syncError(ctx context.Context, t *Target, o Owner) error {
+func (a *executor) syncError(ctx context.Context) error {
+	t, o := a.target, a.owner
 	var first error
 	var ns *NotServedError
 	seen := map[schema.GroupVersionKind]bool{}
-	for id, entry := range o.Inventory().entries {
+	for id, entry := range o.Inventory().All() {
 		ref, err := stacks.ParseID(id)
 		gvk := ref.GroupKind().WithVersion(entry.Version)
 		if err != nil || seen[gvk] || entry.State == appsv1.EntryShared {
@@ -107,9 +109,10 @@ func contentHashes(components []Component) map[string]string {
 
 // dropUnserved removes the entries whose kind certainly no longer exists: their objects were
 // deleted with it. Entries in keep stay.
-func (e *Engine) dropUnserved(ctx context.Context, t *Target, o Owner, keep map[string]bool) error {
+func (a *executor) dropUnserved(ctx context.Context, keep map[string]bool) error {
+	t, o := a.target, a.owner
 	gone := map[schema.GroupKind]bool{} // one request for each kind: it discovers all that is served
-	for id, entry := range o.Inventory().entries {
+	for id, entry := range o.Inventory().All() {
 		if keep[id] {
 			continue
 		}

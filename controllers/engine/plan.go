@@ -6,6 +6,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/live"
+	"github.com/ksctl/gitops/stacks"
 )
 
 // Verb is the operation of an action.
@@ -100,6 +101,18 @@ type Action struct {
 	Err error
 	// HandoverTo is the new owner of an object that is handed over.
 	HandoverTo *OwnerKey
+}
+
+// Ref returns the object of the action.
+func (a *Action) Ref() stacks.Ref {
+	if a.Item != nil {
+		return a.Item.Ref
+	}
+	ref, err := stacks.ParseID(a.Entry.ID)
+	if err != nil {
+		return stacks.Ref{Name: a.Entry.ID}
+	}
+	return ref
 }
 
 // ComponentState is the state of one component.

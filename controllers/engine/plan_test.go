@@ -61,19 +61,28 @@ func (w fixture) snapshot(components ...Component) *Snapshot {
 	if w.policy != nil {
 		w.policy(&in.Policies)
 	}
-	in.Live = func(r stacks.Ref) (live.Object, bool) {
-		for _, o := range w.live {
-			if o.Ref == r {
-				return o, true
+	in.Objects, in.Succeeded = map[string]*live.Object{}, map[string]bool{}
+	in.SyncErrors, in.Backoffs, in.PendingDeletions = map[schema.GroupKind]error{}, map[string]Backoff{}, w.pendingDeletions
+	for i := range w.live {
+		in.Objects[w.live[i].Ref.ID()] = &w.live[i]
+	}
+	for _, e := range w.entries {
+		if r, err := stacks.ParseID(e.ID); err == nil {
+			in.SyncErrors[r.GroupKind()] = w.syncErr
+		}
+		in.Succeeded[e.ID] = e.UID != "" && e.UID == w.succeeded
+		if m := w.backoffs[e.ID]; m != "" {
+			in.Backoffs[e.ID] = Backoff{Message: m}
+		}
+	}
+	for _, c := range components {
+		for _, it := range c.Items {
+			in.SyncErrors[it.GroupKind()] = w.syncErr
+			if m := w.backoffs[it.Name]; m != "" {
+				in.Backoffs[it.ID] = Backoff{Message: m, ContentHash: it.ContentHash}
 			}
 		}
-		return live.Object{}, false
 	}
-	in.Succeeded = func(_ stacks.Ref, uid types.UID) bool { return uid != "" && uid == w.succeeded }
-	in.SyncError = func(schema.GroupKind) error { return w.syncErr }
-	in.BackoffReason = func(it *Item) string { return w.backoffs[it.Name] }
-	in.RemovalBackoffReason = func(id string) string { return w.backoffs[id] }
-	in.PendingDeletion = func(id string) types.UID { return w.pendingDeletions[id] }
 	return in
 }
 
@@ -141,7 +150,7 @@ func TestDecideItem(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&it)
 			}
-			a, ready := decideItem(tc.world.snapshot(), &it)
+			a, ready := decideItem(tc.world.snapshot(Component{Name: "c", Items: []Item{it}}), &it)
 			if a.Verb != tc.verb || a.Reason != tc.reason || ready != tc.ready {
 				t.Errorf("got %s/%s ready=%t, want %s/%s ready=%t (%s)", a.Verb, a.Reason, ready, tc.verb, tc.reason, tc.ready, a.Message)
 			}
@@ -154,7 +163,7 @@ func TestDecideItem(t *testing.T) {
 
 func TestDecideRemoval(t *testing.T) {
 	space := stacks.Ref{Kind: "Namespace", Name: "space"}
-	shared := appsv1.InventoryEntry{ID: space.ID(), Version: "v1", State: appsv1.EntryShared, Hash: sharedHash}
+	shared := appsv1.InventoryEntry{ID: space.ID(), Version: "v1", State: appsv1.EntryShared, Hash: "shared"}
 	for name, tc := range map[string]struct {
 		world  fixture
 		entry  appsv1.InventoryEntry
@@ -181,6 +190,7 @@ func TestDecideRemoval(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			tc.world.entries = []appsv1.InventoryEntry{tc.entry}
 			a := decideRemoval(tc.world.snapshot(), tc.entry, what)
 			if a.Verb != tc.verb || a.Reason != tc.reason {
 				t.Errorf("got %s/%s, want %s/%s", a.Verb, a.Reason, tc.verb, tc.reason)
@@ -269,7 +279,7 @@ func TestPlanOrder(t *testing.T) {
 	})
 	t.Run("a step waits for the step before it", func(t *testing.T) {
 		c := Component{Name: "c", Items: []Item{item("c", "crd"), item("c", "object")}}
-		c.Items[0].Step, c.Items[1].Step = stepCRDs, stepPreHooks
+		c.Items[0].Step, c.Items[1].Step = 1, 2
 		p := PlanReconcile(fixture{}.snapshot(c))
 		expectEqual(t, "actions", verbs(p.Actions), "create crd")
 	})

@@ -161,7 +161,7 @@ func TestPrepareWhileDiscoveryFails(t *testing.T) {
 	s, d := newAPIServer()
 	s.down = errors.New("no route to host")
 	components := Prepare(t.Context(), []stacks.RenderedComponent{rendered("c", renderedObject("ConfigMap", "", "v1", "ns"))}, Policies{}, d)
-	in := fixture{}.snapshot(components...)
+	in := &Snapshot{Components: components, Inventory: NewInventory(nil, nil), Policies: DefaultPolicies}
 	p := PlanReconcile(in)
 	if len(p.Actions) > 0 || len(p.Intents) > 0 || len(p.Waits) != 1 {
 		t.Fatalf("%+v", p)

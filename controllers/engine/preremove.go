@@ -79,31 +79,31 @@ func preRemoveJobs(in *Snapshot, entries []appsv1.InventoryEntry) (jobs []appsv1
 // decidePreRemoveJob returns the action for a Job that has to run before a removal.
 func decidePreRemoveJob(in *Snapshot, e appsv1.InventoryEntry, ref stacks.Ref) Action {
 	a := Action{Verb: VerbWait, Reason: ReasonPreRemove, Entry: e}
-	if reason := in.RemovalBackoffReason(e.ID); reason != "" {
+	if reason := in.backoffMessage(e.ID, ""); reason != "" {
 		a.Reason, a.Message, a.Err = ReasonBackingOff, reason, errBackingOff
 		return a
 	}
-	if err := in.SyncError(ref.GroupKind()); err != nil {
+	if err := in.SyncErrors[ref.GroupKind()]; err != nil {
 		a.Reason, a.Message = ReasonIndexNotSynced, ref.String()+": "+err.Error()
 		return a
 	}
-	if in.Succeeded(ref, e.UID) {
+	if in.Succeeded[e.ID] {
 		a.Verb = VerbRecord // even if it no longer exists
 		return a
 	}
-	l, ok := in.Live(ref)
-	if !ok {
+	l := in.Objects[e.ID]
+	if l == nil {
 		a.Verb, a.Reason = VerbRun, ReasonUnconfirmed
 		return a
 	}
-	a.Live = &l
+	a.Live = l
 	switch {
 	case l.Mark.Owner != in.Owner.String(), l.UID != e.UID:
 		a.Verb, a.Message = VerbRecord, "it is no longer managed: it did not run"
 	case l.Succeeded:
 		a.Verb = VerbRecord
 	case l.Deleting:
-		a.Reason, a.Message = ReasonBeingDeleted, beingDeletedObject(&l).Error()
+		a.Reason, a.Message = ReasonBeingDeleted, beingDeletedObject(l).Error()
 	case l.Readiness == live.Failed:
 		a.Err = &PreRemoveError{Ref: ref, Message: l.Message}
 		a.Message = a.Err.Error()

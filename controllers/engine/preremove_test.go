@@ -38,7 +38,7 @@ func complete(o *live.Object) {
 // actionNames returns the verb and the object name of each action.
 func actionNames(actions []Action) (out []string) {
 	for i := range actions {
-		out = append(out, string(actions[i].Verb)+" "+refOf(&actions[i]).Name)
+		out = append(out, string(actions[i].Verb)+" "+actions[i].Ref().Name)
 	}
 	return out
 }

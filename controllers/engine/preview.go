@@ -73,15 +73,9 @@ type RemovalPreview struct {
 	SyncError error
 }
 
-// WatchKindsFor makes the index watch the kinds of an inventory on behalf of an observer, which is
-// notified of changes of these objects.
-func (e *Engine) WatchKindsFor(ctx context.Context, t *Target, observer OwnerKey, v *ReadOnlyOwner) {
-	e.setOwnerKinds(ctx, t, &ReadOnlyOwner{OwnerKey: observer, Entries: v.Entries}, nil, nil)
-}
-
 // WatchKinds makes the index watch the kinds of the owner's inventory.
 func (e *Engine) WatchKinds(ctx context.Context, t *Target, o Owner) {
-	e.setOwnerKinds(ctx, t, o, nil, nil)
+	e.newExecutor(Pass{Owner: o, Target: t}).setOwnerKinds(ctx, nil, nil)
 }
 
 // MayHaveObject is false when an inventory entry certainly has no object that would be removed with
@@ -107,41 +101,39 @@ func (e *Engine) MayHaveObject(ctx context.Context, t *Target, o Owner, id strin
 // PreviewRemoval returns what the removal of the objects with a removal request would do. It
 // changes nothing. It reads CustomResourceDefinitions and namespaces with the permissions of the
 // client.
-func (e *Engine) PreviewRemoval(ctx context.Context, t *Target, c *Client, v *ReadOnlyOwner) (*RemovalPreview, error) {
-	r := &RemovalPreview{}
-	if r.SyncError = syncError(ctx, t, v); r.SyncError != nil {
+func (e *Engine) PreviewRemoval(ctx context.Context, p Pass) (*RemovalPreview, error) {
+	r, a := &RemovalPreview{}, e.newExecutor(p)
+	if r.SyncError = a.syncError(ctx); r.SyncError != nil {
 		return r, nil //nolint:nilerr // the preview contains the error
 	}
-	a := &executor{engine: e, target: t, client: c, owner: v, retained: retainedIDs(v), preview: true}
-	in := e.snapshot(t, v)
-	requested, _ := splitRequested(&v.Policy, v.Entries.Entries())
-	for _, e := range preRemoveJobs(in, requested) {
-		ref, err := stacks.ParseID(e.ID)
-		if err == nil {
+	in, _ := a.snapshot()
+	a.retained, a.preview = RetainedIDs(&in.Policies, in.Inventory), true
+	jobs, _ := RequestedJobs(in)
+	for _, e := range jobs {
+		if ref, err := stacks.ParseID(e.ID); err == nil {
 			r.Blockers = append(r.Blockers, RemovalItem{Entry: e, Ref: ref, Reason: ReasonPreRemove, Message: ref.String() + " runs before anything is removed"})
 		}
 	}
-	slots, _ := orderRemovals(requested)
-	var last *orderedEntry
-	for i := range slots {
-		s := &slots[i]
-		act := decideRemoval(in, s.entry, s.ref)
-		if err := a.previewDeletion(ctx, &act, s.ref); err != nil {
-			return nil, err
+	for _, step := range RequestedRemovals(in) {
+		var removed []RemovalItem
+		for i := range step {
+			act := &step[i]
+			if err := a.previewDeletion(ctx, act, act.Ref()); err != nil {
+				return nil, err
+			}
+			item := removalItem(act, act.Ref())
+			switch act.Verb {
+			case VerbRelease, VerbDrop:
+				r.Kept = append(r.Kept, item)
+				continue
+			case VerbWait, VerbRefuse:
+				r.Blockers = append(r.Blockers, item)
+			}
+			removed = append(removed, item)
 		}
-		removal := removalItem(&act, s.ref)
-		switch act.Verb {
-		case VerbRelease, VerbDrop:
-			r.Kept = append(r.Kept, removal)
-			continue
-		case VerbWait, VerbRefuse:
-			r.Blockers = append(r.Blockers, removal)
+		if len(removed) > 0 {
+			r.Steps = append(r.Steps, removed)
 		}
-		if last == nil || !s.sameStep(last) {
-			r.Steps = append(r.Steps, nil)
-		}
-		last = s
-		r.Steps[len(r.Steps)-1] = append(r.Steps[len(r.Steps)-1], removal)
 	}
 	return r, nil
 }
@@ -149,9 +141,10 @@ func (e *Engine) PreviewRemoval(ctx context.Context, t *Target, c *Client, v *Re
 // PreviewObstacles returns the objects of an inventory that would not be deleted because of objects
 // of others: namespaces that contain some would be kept, and CustomResourceDefinitions that have
 // some would block the removal. Other obstacles are not checked: the caller knows them.
-func (e *Engine) PreviewObstacles(ctx context.Context, t *Target, c *Client, o Owner) (kept, blockers []RemovalItem, err error) {
-	a := &executor{engine: e, target: t, client: c, owner: o, preview: true}
-	for _, entry := range o.Inventory().Entries() {
+func (e *Engine) PreviewObstacles(ctx context.Context, p Pass) (kept, blockers []RemovalItem, err error) {
+	a := e.newExecutor(p)
+	a.preview = true
+	for _, entry := range p.Owner.Inventory().Entries() {
 		ref, err := stacks.ParseID(entry.ID)
 		if err != nil {
 			continue // not a valid id
@@ -216,21 +209,22 @@ func (a *executor) sharedKeepReason(ctx context.Context, ref stacks.Ref) (string
 
 // RemovalProgress returns the objects with a removal request that are still in the inventory, with
 // the reason why each is. It sends no requests.
-func (e *Engine) RemovalProgress(t *Target, v *ReadOnlyOwner) []RemovalItem {
-	in := e.snapshot(t, v)
-	requested, _ := splitRequested(&v.Policy, v.Entries.Entries())
-	slots, _ := orderRemovals(requested)
-	out := make([]RemovalItem, 0, len(slots))
-	var jobs Plan
-	planPreRemoveJobs(in, requested, &jobs)
-	for i := range slots {
-		act := decideRemoval(in, slots[i].entry, slots[i].ref)
-		for _, w := range jobs.Waits {
-			if w.Entry.ID == act.Entry.ID {
-				act = w
+func (e *Engine) RemovalProgress(t *Target, o Owner) []RemovalItem {
+	in, _ := e.newExecutor(Pass{Owner: o, Target: t}).snapshot()
+	jobs := map[string]*Action{}
+	_, waits := RequestedJobs(in)
+	for i := range waits {
+		jobs[waits[i].Entry.ID] = &waits[i]
+	}
+	var out []RemovalItem
+	for _, step := range RequestedRemovals(in) {
+		for i := range step {
+			act := &step[i]
+			if wait := jobs[act.Entry.ID]; wait != nil {
+				act = wait
 			}
+			out = append(out, removalItem(act, act.Ref()))
 		}
-		out = append(out, removalItem(&act, slots[i].ref))
 	}
 	return out
 }

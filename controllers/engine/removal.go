@@ -153,17 +153,15 @@ func rank(ref stacks.Ref, e appsv1.InventoryEntry) int {
 // in the inventory and have the owner's mark.
 func decideRemoval(in *Snapshot, e appsv1.InventoryEntry, ref stacks.Ref) Action {
 	a := Action{Entry: e, Reason: ReasonRemoved}
-	if reason := in.RemovalBackoffReason(e.ID); reason != "" {
+	if reason := in.backoffMessage(e.ID, ""); reason != "" {
 		a.Verb, a.Reason, a.Message, a.Err = VerbWait, ReasonBackingOff, reason, errBackingOff
 		return a
 	}
-	if err := in.SyncError(ref.GroupKind()); err != nil && e.State != appsv1.EntryShared {
+	if err := in.SyncErrors[ref.GroupKind()]; err != nil && e.State != appsv1.EntryShared {
 		a.Verb, a.Reason, a.Message = VerbWait, ReasonIndexNotSynced, ref.String()+": "+err.Error()
 		return a
 	}
-	if l, ok := in.Live(ref); ok {
-		a.Live = &l
-	}
+	a.Live = in.Objects[e.ID]
 	switch {
 	case e.State == appsv1.EntryShared && in.Policies.keepReason(&e, ref) != "":
 		a.Verb, a.Reason, a.Message = VerbRelease, ReasonKept, in.Policies.keepReason(&e, ref)
@@ -174,9 +172,9 @@ func decideRemoval(in *Snapshot, e appsv1.InventoryEntry, ref stacks.Ref) Action
 		a.Verb, a.Reason = VerbDelete, ReasonUnconfirmed
 	case a.Live.Mark.Owner != in.Owner.String():
 		a.Verb, a.Reason = VerbDrop, ReasonOwnedByOther
-	case (a.Live.Deleting || in.PendingDeletion(e.ID) == a.Live.UID) && a.Live.LabelLost:
+	case (a.Live.Deleting || in.PendingDeletions[e.ID] == a.Live.UID) && a.Live.LabelLost:
 		a.Verb, a.Reason = VerbDelete, ReasonUnconfirmed // no watch observes its deletion
-	case a.Live.Deleting, in.PendingDeletion(e.ID) == a.Live.UID:
+	case a.Live.Deleting, in.PendingDeletions[e.ID] == a.Live.UID:
 		a.Verb, a.Reason = VerbWait, ReasonBeingDeleted
 		a.Message = beingDeletedObject(a.Live).Error()
 	case e.State == appsv1.EntryAdopted, a.Live.Adopted:

@@ -20,7 +20,7 @@ func (a *executor) executeRemoval(ctx context.Context, act *Action) actionResult
 		if act.Entry.State == appsv1.EntryIntended {
 			return actionResult{dropEntry: true} // never created
 		}
-		return actionResult{dropEntry: true, change: &Change{Verb: VerbDrop, Reason: act.Reason, Ref: refOf(act), Message: "it is no longer managed: left as it is"}}
+		return actionResult{dropEntry: true, change: &Change{Verb: VerbDrop, Reason: act.Reason, Ref: act.Ref(), Message: "it is no longer managed: left as it is"}}
 	}
 	ref, err := stacks.ParseID(act.Entry.ID)
 	if err != nil {
@@ -74,7 +74,7 @@ func (a *executor) removeUnserved(ctx context.Context, act *Action, ref stacks.R
 // confirm reads an object that the index does not know, because it is gone or has no mark of the
 // owner, or whose changes the index does not observe, because it lost the label.
 func (a *executor) confirm(ctx context.Context, act *Action, ref stacks.Ref, m *meta.RESTMapping) actionResult {
-	if act.Live == nil && act.Entry.UID != "" && a.engine.deletions.uid(a.owner.Key().String(), act.Entry.ID) == act.Entry.UID {
+	if act.Live == nil && act.Entry.UID != "" && a.engine.deletions.has(a.owner.Key().String(), act.Entry.ID, act.Entry.UID) {
 		return a.recordGone(act, ref, act.Entry.UID) // we deleted it, and the index observed that it is gone
 	}
 	r := resourceFor(a.client, m, ref)

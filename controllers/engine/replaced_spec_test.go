@@ -62,7 +62,7 @@ var _ = Describe("An object that was replaced by one with our mark and another u
 		o.policies.HandoverTo = func(string) (*engine.OwnerKey, string) { return &successor, "" }
 		next := engine.Prepare(ctx, []stacks.RenderedComponent{render("one", configMap(ns, "b", "1"))}, o.policies, p.target.Discovery)
 		Eventually(func() bool {
-			_, err := p.engine.Reconcile(ctx, p.target, p.client, o, next, retry)
+			_, err := p.engine.Reconcile(ctx, p.pass(o), next)
 			Expect(err).NotTo(HaveOccurred())
 			_, known := o.inv.Get(stacks.Ref{Kind: "ConfigMap", Namespace: ns, Name: "a"}.ID())
 			return known

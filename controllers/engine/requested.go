@@ -65,6 +65,44 @@ func withoutHandoverWait(in *Snapshot) *Snapshot {
 	return &out
 }
 
+// RequestedRemovals returns the actions that remove the objects with a removal request, in the order
+// of the removal. The objects of one step are removed concurrently. Other than in a plan, later steps
+// are there, too.
+func RequestedRemovals(in *Snapshot) (steps [][]Action) {
+	requested, _ := splitRequested(&in.Policies, in.Inventory.Entries())
+	slots, _ := orderRemovals(requested)
+	for i := range slots {
+		s := &slots[i]
+		if i == 0 || !s.sameStep(&slots[i-1]) {
+			steps = append(steps, nil)
+		}
+		steps[len(steps)-1] = append(steps[len(steps)-1], decideRemoval(in, s.entry, s.ref))
+	}
+	return steps
+}
+
+// RequestedJobs returns the entries of the Jobs that run before the requested removals, and the actions
+// of those that the removals wait for now.
+func RequestedJobs(in *Snapshot) (jobs []appsv1.InventoryEntry, waits []Action) {
+	requested, _ := splitRequested(&in.Policies, in.Inventory.Entries())
+	var p Plan
+	planPreRemoveJobs(in, requested, &p)
+	return preRemoveJobs(in, requested), p.Waits
+}
+
+// RetainedIDs returns the ids of entries without a removal request, or with a suspended one.
+func RetainedIDs(p *Policies, inv *Inventory) map[string]bool {
+	requested, _ := splitRequested(p, inv.Entries())
+	out := map[string]bool{}
+	for id := range inv.entries {
+		out[id] = true
+	}
+	for i := range requested {
+		delete(out, requested[i].ID)
+	}
+	return out
+}
+
 func planRequested(in *Snapshot, entries []appsv1.InventoryEntry) Plan {
 	var p Plan
 	if entries = planHandovers(in, entries, &p); len(p.Removals) == 0 && len(p.Waits) == 0 {
@@ -75,27 +113,15 @@ func planRequested(in *Snapshot, entries []appsv1.InventoryEntry) Plan {
 
 // Remove executes all actions that are possible now to remove the objects with a removal request.
 // Other objects stay as they are. It needs only the inventory.
-func (e *Engine) Remove(ctx context.Context, t *Target, c *Client, o Owner, retry RetryPolicy) (*Report, error) {
-	retained := retainedIDs(o)
-	if err := e.dropUnserved(ctx, t, o, retained); err != nil {
+func (e *Engine) Remove(ctx context.Context, p Pass) (*Report, error) {
+	a := e.newExecutor(p)
+	policies := p.Owner.Policies()
+	a.retained = RetainedIDs(&policies, p.Owner.Inventory())
+	if err := a.dropUnserved(ctx, a.retained); err != nil {
 		return nil, err
 	}
-	e.setOwnerKinds(ctx, t, o, nil, nil)
-	return e.runRounds(ctx, t, c, o, retry, retained, PlanRemoval)
-}
-
-// retainedIDs returns the ids of entries without a removal request, or with a suspended one.
-func retainedIDs(o Owner) map[string]bool {
-	p := o.Policies()
-	requested, _ := splitRequested(&p, o.Inventory().Entries())
-	out := map[string]bool{}
-	for id := range o.Inventory().entries {
-		out[id] = true
-	}
-	for i := range requested {
-		delete(out, requested[i].ID)
-	}
-	return out
+	a.setOwnerKinds(ctx, nil, nil)
+	return a.run(ctx, PlanRemoval)
 }
 
 // Digest returns a digest of the ids and uids of entries, independent of their order. Different

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -58,31 +57,44 @@ type Component struct {
 	Items     []Item
 }
 
-// Snapshot is the input of planning: the desired state, and the observed state at one time.
-// Planning only reads it.
+// Snapshot is the input of planning: the desired state, and the observed state at one time. Nothing
+// of it changes while it is in use, and planning only reads it. Maps are keyed by the id of the
+// object unless they say otherwise.
 type Snapshot struct {
 	Owner      OwnerKey
 	Components []Component
 	Inventory  *Inventory
 	Policies   Policies
-	// Live returns an object as the index knows it.
-	Live func(stacks.Ref) (live.Object, bool)
-	// Succeeded is true for a Job or a Pod that was observed to complete successfully, also after
-	// its deletion.
-	Succeeded func(stacks.Ref, types.UID) bool
-	// SyncError returns an error while the index may not know every object of a kind.
-	SyncError func(schema.GroupKind) error
-	// BackoffReason returns why an object is backed off: it was refused, a write failed, or another
-	// writer keeps changing it. It is empty for an object that is not backed off.
-	BackoffReason func(it *Item) string
-	// RemovalBackoffReason is BackoffReason for the removal of an object.
-	RemovalBackoffReason func(id string) string
-	// PendingDeletion returns the uid of an object whose deletion was accepted and that has not
-	// been observed to be gone.
-	PendingDeletion func(id string) types.UID
+	// Objects are the objects of the components and of the inventory that the index knows.
+	Objects map[string]*live.Object
+	// Succeeded has the Jobs and Pods that were observed to complete successfully, also if they were
+	// deleted after that. Those with another uid than in the inventory do not count.
+	Succeeded map[string]bool
+	// SyncErrors has the kinds of which the index may not know every object.
+	SyncErrors map[schema.GroupKind]error
+	// Backoffs are the objects that are not to be written now.
+	Backoffs map[string]Backoff
+	// PendingDeletions are the uids of objects whose deletion was accepted and that have not been
+	// observed to be gone.
+	PendingDeletions map[string]types.UID
+}
 
-	// now is the time of the snapshot.
-	now time.Time
+// Backoff is why an object is not to be written now: it was refused, a write failed, or another
+// writer keeps changing it.
+type Backoff struct {
+	Message string
+	// ContentHash is the hash of the content that failed. Other content is written. It is empty for
+	// a failed removal.
+	ContentHash string
+}
+
+// backoffMessage returns why content is not to be written now; empty when it may be. The content
+// hash is empty for a removal.
+func (s *Snapshot) backoffMessage(id, contentHash string) string {
+	if b, ok := s.Backoffs[id]; ok && b.ContentHash == contentHash {
+		return b.Message
+	}
+	return ""
 }
 
 // Resolver finds the REST mapping of a kind in a cluster.

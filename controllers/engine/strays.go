@@ -18,14 +18,16 @@ import (
 // an object appears when a leader is paused before a create request, and sends it after its
 // successor has removed the object. Desired strays are not added here, but claimed when they are
 // applied.
-func (e *Engine) adoptStrays(ctx context.Context, t *Target, c *Client, o Owner, desired map[string]bool) error {
+func (a *executor) adoptStrays(ctx context.Context, desired map[string]bool) error {
+	t, o := a.target, a.owner
 	owner, inv, since := o.Key().String(), o.Inventory(), o.Policies().AdoptStraysSince
 	if since.IsZero() {
 		return nil
 	}
 	strays := t.Index.Strays(owner, func(ref stacks.Ref) bool {
 		id := ref.ID()
-		return desired[id] || inv.has(id)
+		_, listed := inv.Get(id)
+		return desired[id] || listed
 	})
 	for _, ref := range strays {
 		l, ok := t.Index.Get(ref)
@@ -37,7 +39,7 @@ func (e *Engine) adoptStrays(ctx context.Context, t *Target, c *Client, o Owner,
 			continue // retried in the next pass
 		}
 		// The index does not know who created it.
-		u, err := resourceFor(c, m, ref).Get(ctx, ref.Name, metav1.GetOptions{})
+		u, err := resourceFor(a.client, m, ref).Get(ctx, ref.Name, metav1.GetOptions{})
 		switch {
 		case err == nil && isStray(u, live.Mark{Owner: owner, ID: ref.ID()}, since):
 			inv.Put(appsv1.InventoryEntry{ID: ref.ID(), Version: l.Version, State: appsv1.EntryIntended})

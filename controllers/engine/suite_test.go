@@ -132,13 +132,18 @@ func loadOwner(ctx context.Context, namespace, name string) *owner {
 
 var retry = engine.RetryPolicy{Interval: 200 * time.Millisecond, ContestedInterval: time.Hour}
 
+// pass returns a pass over the objects of an owner.
+func (p *process) pass(o *owner) engine.Pass {
+	return engine.Pass{Owner: o, Target: p.target, Client: p.client, Retry: retry}
+}
+
 // reconcileUntilReady reconciles repeatedly until the plan is ready.
 func (p *process) reconcileUntilReady(ctx context.Context, o *owner, components []stacks.RenderedComponent) *engine.Report {
 	GinkgoHelper()
 	var rep *engine.Report
 	Eventually(func() error {
 		var err error
-		rep, err = p.engine.Reconcile(ctx, p.target, p.client, o, engine.Prepare(ctx, components, o.policies, p.target.Discovery), retry)
+		rep, err = p.engine.Reconcile(ctx, p.pass(o), engine.Prepare(ctx, components, o.policies, p.target.Discovery))
 		if err != nil {
 			return StopTrying(err.Error()).Wrap(err)
 		}
@@ -156,7 +161,7 @@ func (p *process) reconcileUntilReady(ctx context.Context, o *owner, components 
 func (p *process) teardown(ctx context.Context, o *owner) {
 	GinkgoHelper()
 	Eventually(func() error {
-		rep, err := p.engine.Teardown(ctx, p.target, p.client, o, retry)
+		rep, err := p.engine.Teardown(ctx, p.pass(o))
 		if err != nil {
 			return StopTrying(err.Error()).Wrap(err)
 		}

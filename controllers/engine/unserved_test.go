@@ -36,7 +36,7 @@ func TestDropUnservedRemovesEntriesOfAbsentKinds(t *testing.T) {
 	s, d := newAPIServer()
 	h := ownerOfWidgets(1000)
 	wanted := map[string]bool{"ns_7_g.io_Widget": true}
-	if err := New(Options{}).dropUnserved(t.Context(), &Target{Discovery: d}, h, wanted); err != nil {
+	if err := New(Options{}).newExecutor(Pass{Owner: h, Target: &Target{Discovery: d}}).dropUnserved(t.Context(), wanted); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := h.inv.Get("ns_7_g.io_Widget"); !ok || h.inv.Len() != 2 {
@@ -62,7 +62,7 @@ func TestDropUnservedKeepsEntriesOfUncertainKinds(t *testing.T) {
 			s, d := newAPIServer()
 			change(s)
 			h := ownerOfWidgets(3)
-			err := New(Options{}).dropUnserved(t.Context(), &Target{Discovery: d}, h, nil)
+			err := New(Options{}).newExecutor(Pass{Owner: h, Target: &Target{Discovery: d}}).dropUnserved(t.Context(), nil)
 			if err != nil && s.down == nil {
 				t.Error(err)
 			}

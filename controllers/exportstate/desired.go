@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/statestore"
 	"github.com/ksctl/gitops/stacks/sops"
 	"github.com/ksctl/gitops/stacks/state"
@@ -62,7 +63,7 @@ func (s *Steps) readDesired(spec *v1alpha1.ExportStateSpec, have statestore.Cont
 		want.documents = append(want.documents, document{key: cloud, file: credentialsPrefix + cloud + fileSuffix, data: c.JSON(), hash: hash(c.JSON()), credentials: true})
 	}
 	if n := len(want.documents) + len(want.invalid) + len(want.invalidCredentials); n > maxFiles {
-		return desired{}, exportErrorf(InvalidStateReason, "the ksctl store has %d clusters and credentials, but an ExportState exports at most %d: select fewer clusters, or use several ExportStates", n, maxFiles)
+		return desired{}, reconcile.NewTerminalError(InvalidStateReason, "the ksctl store has %d clusters and credentials, but an ExportState exports at most %d: select fewer clusters, or use several ExportStates", n, maxFiles)
 	}
 	return want, nil
 }

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
-	"github.com/ksctl/gitops/controllers/account"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
@@ -49,7 +48,7 @@ func (s *Steps) finalizeWithoutAccount(ctx context.Context, obj *v1alpha1.Export
 		return reconcile.Retry{Err: fmt.Errorf("reading Secret %s: %w", name, err)}
 	}
 	if found && current.Annotations[ExportAnnotation] == obj.Name {
-		return account.OutcomeOf(withKeepHint(fmt.Errorf("%w: deleting Secret %s needs the permissions of the account", cause, name)), "")
+		return reconcile.OutcomeOf(withKeepHint(fmt.Errorf("%w: deleting Secret %s needs the permissions of the account", cause, name)), "")
 	}
 	return reconcile.Done{Message: "nothing is left"}
 }

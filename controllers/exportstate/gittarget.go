@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/statestore"
 	"github.com/ksctl/gitops/stacks/artifact"
 	"github.com/ksctl/gitops/stacks/artifact/git"
@@ -110,7 +111,7 @@ func readFolder(fsys fs.FS, folder string, keys map[string]string, key []byte) (
 		return out, nil
 	}
 	if err != nil {
-		return nil, exportErrorf(FileTakenReason, "spec.to.git.path: %q is not a folder in the repository", folder)
+		return nil, reconcile.NewTerminalError(FileTakenReason, "spec.to.git.path: %q is not a folder in the repository", folder)
 	}
 	for _, e := range entries {
 		entryKey, wanted := keys[e.Name()]

@@ -39,34 +39,15 @@ const (
 	TargetContendedReason = "TargetContended"
 )
 
-// exportError reports an error that a user has to fix.
-type exportError struct {
-	reason string
-	err    error
-}
-
-func exportErrorf(reason, format string, args ...any) error {
-	return &exportError{reason: reason, err: fmt.Errorf(format, args...)}
-}
-
-// Error implements error.
-func (e *exportError) Error() string { return e.err.Error() }
-
-// Unwrap returns the cause.
-func (e *exportError) Unwrap() error { return e.err }
-
 // failureOutcome returns the outcome of an error, by its type.
 func failureOutcome(err error) reconcile.Outcome {
 	var (
-		exportErr   *exportError
 		secretErr   *gitsecret.Error
 		sopsErr     *sops.Error
 		gitErr      *git.Error
 		artifactErr *artifact.Error
 	)
 	switch {
-	case errors.As(err, &exportErr):
-		return reconcile.Stalled{Err: err, Reason: exportErr.reason}
 	case errors.As(err, &secretErr): // a change of the Secret triggers a reconcile
 		return reconcile.Stalled{Err: err, Reason: secretErr.Reason}
 	case errors.As(err, &sopsErr):
@@ -76,7 +57,7 @@ func failureOutcome(err error) reconcile.Outcome {
 	case errors.As(err, &artifactErr):
 		return outcomeFor(err, string(artifactErr.Reason), artifactErr.Terminal())
 	}
-	return reconcile.Retry{Err: err}
+	return reconcile.OutcomeOf(err, "")
 }
 
 func outcomeFor(err error, reason string, terminal bool) reconcile.Outcome {

@@ -131,7 +131,7 @@ func TestFailureOutcome(t *testing.T) {
 		reason   string
 		terminal bool
 	}{
-		"other Secret":      {exportErrorf(SecretConflictReason, "x"), SecretConflictReason, true},
+		"other Secret":      {reconcile.NewTerminalError(SecretConflictReason, "x"), SecretConflictReason, true},
 		"missing Secret":    {gitsecret.NewNotFound("a", "b", "c"), gitsecret.NotFoundReason, true},
 		"invalid recipient": {fmt.Errorf("x: %w", &sops.Error{Reason: sops.RecipientInvalid}), string(sops.RecipientInvalid), true},
 		"no SOPS worker":    {&sops.Error{Reason: sops.Unavailable}, string(sops.Unavailable), false},

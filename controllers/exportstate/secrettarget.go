@@ -16,6 +16,7 @@ import (
 
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/live"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/statestore"
 	"github.com/ksctl/gitops/stacks/state"
 )
@@ -58,7 +59,7 @@ func (s *secretTarget) readFiles(ctx context.Context, keys map[string]string) (_
 		return nil, fmt.Errorf("reading Secret %s: %w", s.name, err)
 	}
 	if s.exists && s.current.Annotations[ExportAnnotation] != s.owner {
-		return nil, exportErrorf(SecretConflictReason, "Secret %s exists and belongs to another owner: delete it, or set another name in spec.to.secret", s.name)
+		return nil, reconcile.NewTerminalError(SecretConflictReason, "Secret %s exists and belongs to another owner: delete it, or set another name in spec.to.secret", s.name)
 	}
 	out := map[string]targetFile{}
 	for file, key := range keys {
@@ -84,7 +85,7 @@ func (s *secretTarget) dataAfter(files map[string][]byte, remove []string) map[s
 func (s *secretTarget) checkSize(files map[string][]byte, remove []string) error {
 	after := s.dataAfter(files, remove)
 	if n := state.TotalSize(after); n > state.MaxStoreBytes {
-		return exportErrorf(SecretFullReason, "Secret %s would have %d bytes in %d files, but a Secret holds at most %d: select fewer clusters, use several ExportStates, or export to Git", s.name, n, len(after), state.MaxStoreBytes)
+		return reconcile.NewTerminalError(SecretFullReason, "Secret %s would have %d bytes in %d files, but a Secret holds at most %d: select fewer clusters, use several ExportStates, or export to Git", s.name, n, len(after), state.MaxStoreBytes)
 	}
 	return nil
 }

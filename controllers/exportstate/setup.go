@@ -68,13 +68,8 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	all[byAccount] = func(in *v1alpha1.ExportState) []string {
 		return []string{reconcile.IndexValue("ServiceAccount", in.Namespace, cmp.Or(in.Spec.ServiceAccountName, s.DefaultServiceAccount))}
 	}
-	for field, indexer := range all {
-		err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.ExportState{}, field, func(o client.Object) []string {
-			return indexer(o.(*v1alpha1.ExportState))
-		})
-		if err != nil {
-			return fmt.Errorf("index of %s: %w", Kind, err)
-		}
+	if err := reconcile.AddIndexes(ctx, mgr.GetFieldIndexer(), &v1alpha1.ExportState{}, all); err != nil {
+		return err
 	}
 	w := &requestMapper{reader: mgr.GetClient(), selector: s.Reconciler.Selector}
 	err := ctrl.NewControllerManagedBy(mgr).Named("exportstate").
@@ -88,7 +83,7 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		WithOptions(s.Options).
 		Complete(s.Reconciler)
 	if err != nil {
-		return fmt.Errorf("controller of %s: %w", Kind, err)
+		return fmt.Errorf("controller of %s: %w", v1alpha1.ExportStateKind, err)
 	}
 	return nil
 }

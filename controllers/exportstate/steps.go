@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
-	"github.com/ksctl/gitops/controllers/account"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/statestore"
@@ -23,9 +22,6 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 	"github.com/ksctl/gitops/stacks/state"
 )
-
-// Kind is the kind of the reconciled objects.
-const Kind = "ExportState"
 
 // maxAttempts bounds the writes in one reconcile that conflict with writes of other clients.
 const maxAttempts = 5
@@ -65,12 +61,11 @@ var _ reconcile.Steps[*v1alpha1.ExportState] = (*Steps)(nil)
 // Reconcile implements reconcile.Steps: observe → plan → act → outcome.
 func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*v1alpha1.ExportState]) reconcile.Outcome {
 	obj := req.Object
-	timeout := reconcile.Timeout(&obj.Spec.Schedule)
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not finished within the timeout of %s", timeout))
+	ctx, cancel := reconcile.WithTimeout(ctx, &obj.Spec.Schedule)
 	defer cancel()
 	c, err := s.clientFor(ctx, obj)
 	if err != nil {
-		return account.OutcomeOf(err, "")
+		return reconcile.OutcomeOf(err, "")
 	}
 	namespace := statestore.NamespaceOf(obj.Spec.From)
 	store, err := statestore.Read(ctx, c, namespace, obj.Spec.Credentials == v1alpha1.ExportCredentials)
@@ -78,7 +73,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*v1alpha1.
 	case err != nil:
 		return reconcile.Retry{Err: err}
 	case store.External:
-		return failureOutcome(exportErrorf(ExternalStorageReason, "ksctl stores its states in a MongoDB, not in namespace %s: export them with ksctl", namespace))
+		return failureOutcome(reconcile.NewTerminalError(ExternalStorageReason, "ksctl stores its states in a MongoDB, not in namespace %s: export them with ksctl", namespace))
 	case !store.HasStates:
 		return reconcile.Waiting{On: "namespace " + namespace + " has no ksctl store", Reason: StoreNotFoundReason}
 	}
@@ -218,7 +213,7 @@ func (s *Steps) encrypt(ctx context.Context, spec *v1alpha1.ExportStateSpec, p *
 		data := cache.encrypted[cacheKey]
 		if data == nil {
 			if s.Encrypt == nil {
-				return nil, exportErrorf(string(sops.Unavailable), "this controller does not support encryption")
+				return nil, reconcile.NewTerminalError(string(sops.Unavailable), "this controller does not support encryption")
 			}
 			var err error
 			data, err = state.Encrypt(ctx, d.file, d.data, spec.Recipients, s.Encrypt)
@@ -261,5 +256,5 @@ func (s *Steps) Forget(key types.NamespacedName) { s.caches.Drop(key) }
 // clientFor returns a client with the permissions of the export's account.
 func (s *Steps) clientFor(ctx context.Context, obj *v1alpha1.ExportState) (*engine.Client, error) {
 	name := types.NamespacedName{Namespace: obj.Namespace, Name: cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount)}
-	return account.Client(ctx, s.Client, s.Target, name)
+	return reconcile.AccountClient(ctx, s.Client, s.Target, name)
 }

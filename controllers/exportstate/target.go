@@ -13,6 +13,7 @@ import (
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/sources/gitsecret"
 	"github.com/ksctl/gitops/stacks/artifact/git"
 )
@@ -66,7 +67,7 @@ func (s *Steps) newTarget(ctx context.Context, obj *v1alpha1.ExportState, c dyna
 	}
 	to := obj.Spec.To.Git
 	if to == nil {
-		return nil, exportErrorf(InvalidStateReason, "spec.to: set either secret or git")
+		return nil, reconcile.NewTerminalError(InvalidStateReason, "spec.to: set either secret or git")
 	}
 	access, err := secretReader(c).Access(ctx, gitsecret.Repository{Namespace: obj.Namespace, URL: to.URL,
 		SecretRef: to.SecretRef, ProxySecretRef: to.ProxySecretRef, Field: "spec.to.git"})

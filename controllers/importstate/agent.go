@@ -104,10 +104,10 @@ func dialAgent(ctx context.Context, c dynamic.Interface, namespace string, endpo
 	}
 	a, err := agentclient.Dial(*endpoint, data)
 	if _, invalid := errors.AsType[*agentclient.SecretError](err); invalid {
-		return nil, inputErrorf(AgentSecretInvalidReason, "Secret %s of spec.store.agent.secretRef: %w", name, err)
+		return nil, reconcile.NewTerminalError(AgentSecretInvalidReason, "Secret %s of spec.store.agent.secretRef: %w", name, err)
 	}
 	if err != nil {
-		return nil, inputErrorf(AgentAddressRefusedReason, "spec.store.agent.address: %w", err)
+		return nil, reconcile.NewTerminalError(AgentAddressRefusedReason, "spec.store.agent.address: %w", err)
 	}
 	return a, nil
 }

@@ -79,7 +79,7 @@ func (s *Steps) createClusters(ctx context.Context, req *reconcile.Request[*v1al
 // newCluster returns the KsctlCluster of an imported cluster.
 func (s *Steps) newCluster(obj *v1alpha1.ImportState, name, key string) (*unstructured.Unstructured, error) {
 	cluster := &clusterv1.KsctlCluster{
-		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "KsctlCluster"},
+		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: clusterv1.KsctlClusterKind},
 		ObjectMeta: metav1.ObjectMeta{Namespace: obj.Namespace, Name: name, Annotations: map[string]string{CreatedByAnnotation: obj.Name}, Labels: map[string]string{}},
 		Spec: clusterv1.KsctlClusterSpec{Schedule: appsv1.Schedule{Interval: obj.Spec.Interval}, ServiceAccountName: obj.Spec.ServiceAccountName,
 			ImportRef: &clusterv1.ClusterImport{Name: obj.Name, Key: key}},

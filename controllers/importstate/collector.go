@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/statestore"
 	"github.com/ksctl/gitops/stacks/state"
 )
@@ -43,7 +44,7 @@ func (g *collector) add(name string, f *state.File) {
 			g.firstFile[id], g.credentials[c.Cloud] = name, c
 		case g.credentials[c.Cloud] == nil || !state.Equal(g.credentials[c.Cloud].JSON(), c.JSON()):
 			delete(g.credentials, c.Cloud)
-			g.problems = append(g.problems, problemOf(inputErrorf(InvalidStateReason, "%s: %s has different credentials for %s: remove one of the two", name, first, c.Cloud)))
+			g.problems = append(g.problems, problemOf(reconcile.NewTerminalError(InvalidStateReason, "%s: %s has different credentials for %s: remove one of the two", name, first, c.Cloud)))
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/statestore"
 	"github.com/ksctl/gitops/stacks/artifact"
 	"github.com/ksctl/gitops/stacks/sops"
@@ -68,7 +69,7 @@ func readFiles(fsys fs.FS, root string) ([]file, error) {
 	}
 	info, err := fs.Stat(fsys, root)
 	if err != nil {
-		return nil, inputErrorf(NotFoundReason, "the source does not contain %q: correct spec.path", root)
+		return nil, reconcile.NewTerminalError(NotFoundReason, "the source does not contain %q: correct spec.path", root)
 	}
 	var out []file
 	total := int64(0)
@@ -89,7 +90,7 @@ func readFiles(fsys fs.FS, root string) ([]file, error) {
 		return add(name)
 	})
 	if err == nil && len(out) == 0 {
-		return nil, inputErrorf(NotFoundReason, "folder %q contains no .json file: correct spec.path", root)
+		return nil, reconcile.NewTerminalError(NotFoundReason, "folder %q contains no .json file: correct spec.path", root)
 	}
 	return out, err
 }
@@ -103,7 +104,7 @@ func readFile(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	defer func() { _ = f.Close() }()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		err = inputErrorf(InvalidStateReason, "the files exceed %d bytes in total: select fewer files with spec.path", int64(maxTotalBytes))
+		err = reconcile.NewTerminalError(InvalidStateReason, "the files exceed %d bytes in total: select fewer files with spec.path", int64(maxTotalBytes))
 	}
 	return data, err
 }
@@ -162,7 +163,7 @@ func (s *Steps) readDesired(ctx context.Context, spec *v1alpha1.ImportStateSpec,
 	}
 	want := collected.desired(spec.Credentials != v1alpha1.SkipCredentials)
 	if n := len(want.clusters) + len(want.invalid); n > maxClusters {
-		return desired{}, inputErrorf(InvalidStateReason, "the source has %d clusters, but an ImportState imports at most %d: select fewer clusters, or use several ImportStates", n, maxClusters)
+		return desired{}, reconcile.NewTerminalError(InvalidStateReason, "the source has %d clusters, but an ImportState imports at most %d: select fewer clusters, or use several ImportStates", n, maxClusters)
 	}
 	return want, nil
 }
@@ -191,7 +192,7 @@ func readKeys(ctx context.Context, c dynamic.Interface, obj *v1alpha1.ImportStat
 func readSecret(ctx context.Context, c dynamic.Interface, name client.ObjectKey, field string) (*corev1.Secret, error) {
 	u, err := c.Resource(secretGVR).Namespace(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, inputErrorf(SecretNotFoundReason, "Secret %s does not exist: create it, or correct %s.secretRef", name, field)
+		return nil, reconcile.NewTerminalError(SecretNotFoundReason, "Secret %s does not exist: create it, or correct %s.secretRef", name, field)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading Secret %s of %s: %w", name, field, err)
@@ -212,20 +213,20 @@ func (s *Steps) parseFile(ctx context.Context, f file, keys decryptionKeys, spec
 	if !spec.AllowPlaintext {
 		plaintextPaths, err := state.SecretPointers(f.data)
 		if err != nil {
-			return nil, inputErrorf(InvalidStateReason, "%s: %w", f.name, err)
+			return nil, reconcile.NewTerminalError(InvalidStateReason, "%s: %w", f.name, err)
 		}
 		if len(plaintextPaths) > 0 {
-			return nil, inputErrorf(PlaintextReason, "%s: plaintext secrets at %s: encrypt the file with `kubectl ksctl state encrypt`, or set spec.allowPlaintext",
+			return nil, reconcile.NewTerminalError(PlaintextReason, "%s: plaintext secrets at %s: encrypt the file with `kubectl ksctl state encrypt`, or set spec.allowPlaintext",
 				f.name, joinLimited(plaintextPaths, 5))
 		}
 	}
 	data := f.data
 	if encrypted {
 		if keys.data == nil {
-			return nil, inputErrorf(string(sops.KeyMissing), "%s: the file is encrypted with SOPS, but spec.decryption is not set", f.name)
+			return nil, reconcile.NewTerminalError(string(sops.KeyMissing), "%s: the file is encrypted with SOPS, but spec.decryption is not set", f.name)
 		}
 		if s.Decrypt == nil {
-			return nil, inputErrorf(string(sops.Unavailable), "%s: the file is encrypted with SOPS, but this controller does not support decryption", f.name)
+			return nil, reconcile.NewTerminalError(string(sops.Unavailable), "%s: the file is encrypted with SOPS, but this controller does not support decryption", f.name)
 		}
 		var err error
 		if data, err = s.Decrypt(ctx, sops.Request{Name: f.name, Data: f.data, Format: sops.JSON, Secret: keys.data}); err != nil {
@@ -233,7 +234,7 @@ func (s *Steps) parseFile(ctx context.Context, f file, keys decryptionKeys, spec
 		}
 	}
 	if encryptedPaths, err := state.EncryptedPointers(data); err == nil && len(encryptedPaths) > 0 {
-		return nil, inputErrorf(InvalidStateReason, "%s: values at %s are encrypted, but the SOPS metadata is missing: restore the file, or encrypt it again", f.name, joinLimited(encryptedPaths, 5))
+		return nil, reconcile.NewTerminalError(InvalidStateReason, "%s: values at %s are encrypted, but the SOPS metadata is missing: restore the file, or encrypt it again", f.name, joinLimited(encryptedPaths, 5))
 	}
 	return state.Parse(f.name, data)
 }

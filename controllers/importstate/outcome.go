@@ -65,22 +65,6 @@ func (p destination) String() string {
 	return "the ksctl store in namespace " + p.namespace
 }
 
-// inputError reports an error in the spec, the source or a Secret that a user has to fix.
-type inputError struct {
-	reason string
-	err    error
-}
-
-func inputErrorf(reason, format string, args ...any) error {
-	return &inputError{reason: reason, err: fmt.Errorf(format, args...)}
-}
-
-// Error implements error.
-func (e *inputError) Error() string { return e.err.Error() }
-
-// Unwrap returns the cause.
-func (e *inputError) Unwrap() error { return e.err }
-
 // problem is the reason why a file is not imported.
 type problem struct {
 	reason, message string
@@ -91,13 +75,13 @@ type problem struct {
 // problemOf converts an error about one file to a problem.
 func problemOf(err error) problem {
 	var (
-		read   *inputError
+		step   *reconcile.StepError
 		cipher *sops.Error
 		parse  *stacks.Error
 	)
 	switch {
-	case errors.As(err, &read):
-		return problem{read.reason, err.Error(), true}
+	case errors.As(err, &step):
+		return problem{step.Reason, err.Error(), step.Class == reconcile.TerminalClass}
 	case errors.As(err, &cipher):
 		return problem{string(cipher.Reason), err.Error(), cipher.Terminal()}
 	case errors.As(err, &parse):
@@ -108,9 +92,9 @@ func problemOf(err error) problem {
 
 // failureOutcome returns the outcome of an error that blocks the whole import.
 func failureOutcome(err error, revision string) reconcile.Outcome {
-	var inputErr *inputError
+	var step *reconcile.StepError
 	var sopsErr *sops.Error
-	if !errors.As(err, &inputErr) && !errors.As(err, &sopsErr) {
+	if !errors.As(err, &step) && !errors.As(err, &sopsErr) {
 		return content.RenderOutcome(err, revision) // an error of fetching the source
 	}
 	return problemOf(err).outcome(revision)

@@ -41,52 +41,47 @@ const (
 	byStore       = ".spec.store"
 )
 
-var indexers = map[string]func(*v1alpha1.ImportState) string{
-	bySource: func(in *v1alpha1.ImportState) string {
+var indexers = map[string]func(*v1alpha1.ImportState) []string{
+	bySource: func(in *v1alpha1.ImportState) []string {
 		ref := in.Spec.SourceRef
 		if ref == nil {
-			return ""
+			return nil
 		}
 		namespace := ref.Namespace
 		if namespace == "" {
 			namespace = in.Namespace
 		}
-		return reconcile.IndexValue(ref.Kind, namespace, ref.Name)
+		return []string{reconcile.IndexValue(ref.Kind, namespace, ref.Name)}
 	},
-	bySecret: func(in *v1alpha1.ImportState) string {
+	bySecret: func(in *v1alpha1.ImportState) []string {
 		if in.Spec.Decryption == nil {
-			return ""
+			return nil
 		}
-		return reconcile.IndexValue("Secret", in.Namespace, in.Spec.Decryption.SecretRef.Name)
+		return []string{reconcile.IndexValue("Secret", in.Namespace, in.Spec.Decryption.SecretRef.Name)}
 	},
-	byAgentSecret: func(in *v1alpha1.ImportState) string {
+	byAgentSecret: func(in *v1alpha1.ImportState) []string {
 		a := agentOf(&in.Spec)
 		if a == nil || a.SecretRef == nil {
-			return ""
+			return nil
 		}
-		return reconcile.IndexValue("Secret", in.Namespace, a.SecretRef.Name)
+		return []string{reconcile.IndexValue("Secret", in.Namespace, a.SecretRef.Name)}
 	},
-	byStore: func(in *v1alpha1.ImportState) string {
+	byStore: func(in *v1alpha1.ImportState) []string {
 		if agentOf(&in.Spec) != nil {
-			return "" // the store may be in another cluster
+			return nil // the store may be in another cluster
 		}
-		return storeNamespace(&in.Spec)
+		return []string{storeNamespace(&in.Spec)}
 	},
 }
 
 // Register adds the controller to a manager.
 func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	all := maps.Clone(indexers)
-	all[byAccount] = func(in *v1alpha1.ImportState) string {
-		return reconcile.IndexValue("ServiceAccount", in.Namespace, cmp.Or(in.Spec.ServiceAccountName, s.DefaultServiceAccount))
+	all[byAccount] = func(in *v1alpha1.ImportState) []string {
+		return []string{reconcile.IndexValue("ServiceAccount", in.Namespace, cmp.Or(in.Spec.ServiceAccountName, s.DefaultServiceAccount))}
 	}
-	for field, indexer := range all {
-		err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.ImportState{}, field, func(o client.Object) []string {
-			return []string{indexer(o.(*v1alpha1.ImportState))}
-		})
-		if err != nil {
-			return fmt.Errorf("index of %s: %w", Kind, err)
-		}
+	if err := reconcile.AddIndexes(ctx, mgr.GetFieldIndexer(), &v1alpha1.ImportState{}, all); err != nil {
+		return err
 	}
 	w := &requestMapper{reader: mgr.GetClient(), selector: s.Reconciler.Selector}
 	var c controller.Controller
@@ -114,7 +109,7 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		WithOptions(s.Options).
 		Build(s.Reconciler)
 	if err != nil {
-		return fmt.Errorf("controller of %s: %w", Kind, err)
+		return fmt.Errorf("controller of %s: %w", v1alpha1.ImportStateKind, err)
 	}
 	// The sources that are served now are part of the initial sync. Errors are retried by the
 	// watcher.

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
-	"github.com/ksctl/gitops/controllers/account"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/sources/content"
@@ -23,9 +22,6 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 	"github.com/ksctl/gitops/stacks/sops"
 )
-
-// Kind is the kind of the reconciled objects.
-const Kind = "ImportState"
 
 // maxAttempts bounds the writes in one reconcile that conflict with writes of other clients.
 const maxAttempts = 10
@@ -61,8 +57,7 @@ var _ reconcile.Steps[*v1alpha1.ImportState] = (*Steps)(nil)
 // Reconcile implements reconcile.Steps: observe → plan → act → outcome.
 func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState]) reconcile.Outcome {
 	obj := req.Object
-	timeout := reconcile.Timeout(&obj.Spec.Schedule)
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not finished within the timeout of %s", timeout))
+	ctx, cancel := reconcile.WithTimeout(ctx, &obj.Spec.Schedule)
 	defer cancel()
 	var art artifact.Artifact
 	if ref := obj.Spec.SourceRef; ref != nil {
@@ -74,7 +69,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*v1alpha1.
 	obj.Status.LastAttemptedRevision = art.Revision
 	c, err := s.clientFor(ctx, obj)
 	if err != nil {
-		return account.OutcomeOf(err, art.Revision)
+		return reconcile.OutcomeOf(err, art.Revision)
 	}
 	want, err := s.loadDesired(ctx, obj, c, art)
 	if err != nil {
@@ -211,7 +206,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.I
 	}
 	c, err := s.clientFor(ctx, obj)
 	if err != nil {
-		return account.OutcomeOf(fmt.Errorf("%w%s", err, keepHint), "")
+		return reconcile.OutcomeOf(fmt.Errorf("%w%s", err, keepHint), "")
 	}
 	remaining, err := s.deleteClusters(ctx, obj, c)
 	if err != nil {
@@ -282,5 +277,5 @@ func storeNamespace(spec *v1alpha1.ImportStateSpec) string {
 // clientFor returns a client with the permissions of the import's account.
 func (s *Steps) clientFor(ctx context.Context, obj *v1alpha1.ImportState) (*engine.Client, error) {
 	name := types.NamespacedName{Namespace: obj.Namespace, Name: cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount)}
-	return account.Client(ctx, s.Client, s.Target, name)
+	return reconcile.AccountClient(ctx, s.Client, s.Target, name)
 }

@@ -6,13 +6,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/account"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
 // clientFor returns a client of the local cluster that impersonates the install's service account.
 func (s *Steps) clientFor(ctx context.Context, in *appsv1.KsctlInstall) (*engine.Client, error) {
-	return account.Client(ctx, s.Client, s.Targets.Local, types.NamespacedName{Namespace: in.Namespace, Name: s.serviceAccountName(in)})
+	return reconcile.AccountClient(ctx, s.Client, s.Targets.Local, types.NamespacedName{Namespace: in.Namespace, Name: s.serviceAccountName(in)})
 }
 
 // serviceAccountName returns the name of the service account that an install acts as. It is empty

@@ -2,11 +2,10 @@ package install
 
 import (
 	"slices"
-	"strings"
-	"unicode/utf8"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -49,7 +48,7 @@ func addRenderedComponents(statuses []appsv1.ComponentStatus, rendered []stacks.
 
 func (o *owner) componentStatus(c engine.ComponentState) appsv1.ComponentStatus {
 	st := appsv1.ComponentStatus{Name: c.Name, Version: c.Version, Ready: c.Ready, Objects: int32(c.Objects),
-		Message: truncate(c.Message, maxComponentMessage)}
+		Message: reconcile.Truncate(c.Message, maxComponentMessage)}
 	for i := range o.rendered.components {
 		if rc := &o.rendered.components[i]; rc.Name == c.Name {
 			st.DependsOn = rc.DependsOn
@@ -62,14 +61,3 @@ func (o *owner) componentStatus(c engine.ComponentState) appsv1.ComponentStatus 
 // maxComponentMessage is the maximum length of the message of a component, in bytes. The messages
 // of 256 components fit into a status, whatever the length of a webhook's response.
 const maxComponentMessage = 1024
-
-// truncate returns s as valid UTF-8 of at most limit bytes. If s is longer, an ellipsis is added.
-func truncate(s string, limit int) string {
-	// The rest is not read: a message can have megabytes.
-	head := s[:min(len(s), limit+utf8.UTFMax)]
-	valid := strings.ToValidUTF8(head, "�")
-	if len(head) == len(s) && len(valid) <= limit {
-		return valid
-	}
-	return strings.ToValidUTF8(valid[:min(len(valid), limit)], "") + "…"
-}

@@ -32,14 +32,6 @@ type DependencyWatcher interface {
 	Version(t dependency.Object) (version string, known bool)
 }
 
-// DependencyError is returned for an invalid dependency. Only a change of the specs involved can
-// correct it.
-type DependencyError struct {
-	Reason, Message string
-}
-
-func (e *DependencyError) Error() string { return e.Message }
-
 // readinessCheck identifies a check of an object that an install depends on. spec.dependsOn can
 // have the same object twice, with different ready expressions.
 type readinessCheck struct {
@@ -64,7 +56,7 @@ func (s *Steps) unmetDependencies(ctx context.Context, o *owner, c *engine.Clien
 		return nil, err
 	}
 	if path != nil {
-		return nil, &DependencyError{Reason: DependencyCycleReason, Message: "spec.dependsOn has a cycle: " + strings.Join(path, " → ")}
+		return nil, reconcile.NewTerminalError(DependencyCycleReason, "spec.dependsOn has a cycle: %s", strings.Join(path, " → "))
 	}
 	var unmet []string
 	var objects []dependency.Object
@@ -73,8 +65,7 @@ func (s *Steps) unmetDependencies(ctx context.Context, o *owner, c *engine.Clien
 		d := &in.Spec.DependsOn[i]
 		name := dependencyKey(in, d)
 		if s.Content.Sources.NoCrossNamespace && name.Namespace != in.Namespace {
-			return nil, &DependencyError{Reason: string(sourceref.AccessDenied),
-				Message: fmt.Sprintf("spec.dependsOn[%d]: namespace %s: cross-namespace references are not allowed (--no-cross-namespace-refs)", i, name.Namespace)}
+			return nil, reconcile.NewTerminalError(string(sourceref.AccessDenied), "spec.dependsOn[%d]: namespace %s: cross-namespace references are not allowed (--no-cross-namespace-refs)", i, name.Namespace)
 		}
 		var reason string
 		var err error
@@ -123,7 +114,7 @@ func (s *Steps) installNotReady(ctx context.Context, name types.NamespacedName) 
 	case in.DeletionTimestamp != nil:
 		return fmt.Sprintf("KsctlInstall %s is being removed", name), nil
 	case isFullyRemoved(&in):
-		return fmt.Sprintf("KsctlInstall %s is not installed: %s", name, truncate(readyMessage(&in), maxDependencyMessage)), nil
+		return fmt.Sprintf("KsctlInstall %s is not installed: %s", name, reconcile.Truncate(readyMessage(&in), maxDependencyMessage)), nil
 	case isReady(&in):
 		return "", nil
 	case in.Spec.Suspend:
@@ -131,7 +122,7 @@ func (s *Steps) installNotReady(ctx context.Context, name types.NamespacedName) 
 	}
 	for _, c := range in.Status.Conditions {
 		if c.Type == appsv1.ReadyCondition && c.ObservedGeneration == in.Generation && c.Status == metav1.ConditionFalse {
-			return fmt.Sprintf("KsctlInstall %s is not ready: %s", name, truncate(c.Message, maxDependencyMessage)), nil
+			return fmt.Sprintf("KsctlInstall %s is not ready: %s", name, reconcile.Truncate(c.Message, maxDependencyMessage)), nil
 		}
 	}
 	return fmt.Sprintf("KsctlInstall %s is not ready yet", name), nil
@@ -149,16 +140,16 @@ func (s *Steps) objectNotReady(ctx context.Context, o *owner, c *engine.Client, 
 ) (string, error) {
 	if d.ReadyExpr != "" {
 		if err := readyexpr.Check(d.ReadyExpr); err != nil {
-			return "", &DependencyError{Reason: InvalidDependencyReason, Message: fmt.Sprintf("readyExpr: %v", err)}
+			return "", reconcile.NewTerminalError(InvalidDependencyReason, "readyExpr: %w", err)
 		}
 	}
 	gv, err := schema.ParseGroupVersion(d.APIVersion)
 	if err != nil {
-		return "", &DependencyError{Reason: InvalidDependencyReason, Message: err.Error()}
+		return "", reconcile.NewTerminalError(InvalidDependencyReason, "%w", err)
 	}
 	kind := d.Kind
 	if d.OfInstall() {
-		gv, kind = appsv1.GroupVersion, Kind
+		gv, kind = appsv1.GroupVersion, appsv1.KsctlInstallKind
 	}
 	m, err := s.Targets.Local.Discovery.Resolve(ctx, gv.Group, gv.Version, kind)
 	var notServed *engine.NotServedError
@@ -170,8 +161,7 @@ func (s *Steps) objectNotReady(ctx context.Context, o *owner, c *engine.Client, 
 	}
 	t := dependency.ObjectOf(m, name)
 	if t.Namespace == "" && d.Namespace != "" {
-		return "", &DependencyError{Reason: InvalidDependencyReason,
-			Message: fmt.Sprintf("%s is cluster-scoped: remove namespace %q", d.Kind, d.Namespace)}
+		return "", reconcile.NewTerminalError(InvalidDependencyReason, "%s is cluster-scoped: remove namespace %q", d.Kind, d.Namespace)
 	}
 	q := readinessCheck{object: t, expr: d.ReadyExpr}
 	v, err := s.evaluateReadiness(ctx, o, c, q, kind)
@@ -219,9 +209,9 @@ func installDependencies(in *appsv1.KsctlInstall) []types.NamespacedName {
 }
 
 func dependencyOutcome(err error, revision string) reconcile.Outcome {
-	var dependencyErr *DependencyError
-	if errors.As(err, &dependencyErr) {
-		return reconcile.Stalled{Err: err, Reason: dependencyErr.Reason, Revision: revision}
+	var step *reconcile.StepError
+	if errors.As(err, &step) {
+		return reconcile.OutcomeOf(err, revision)
 	}
 	return reconcile.Retry{Err: err, Reason: fluxmeta.DependencyNotReadyReason, Revision: revision}
 }
@@ -229,7 +219,7 @@ func dependencyOutcome(err error, revision string) reconcile.Outcome {
 // blockedOutcome is the outcome of an install whose dependencies are not ready. It never times out:
 // the dependencies have timeouts of their own.
 func blockedOutcome(on []string, revision string) reconcile.Outcome {
-	return reconcile.Waiting{On: "dependencies are not ready: " + joinNames(on), Reason: fluxmeta.DependencyNotReadyReason, Revision: revision}
+	return reconcile.Waiting{On: "dependencies are not ready: " + reconcile.JoinNames(on), Reason: fluxmeta.DependencyNotReadyReason, Revision: revision}
 }
 
 // anyBlocked reports whether an object is not applied because a dependency is not ready.

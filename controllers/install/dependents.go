@@ -76,7 +76,7 @@ func (d *dependent) describe(dependedOn string) string {
 func (s *Steps) findDependents(ctx context.Context, o *owner) (map[types.NamespacedName]*dependent, dependencyFunc, error) {
 	key := client.ObjectKeyFromObject(o.req.Object)
 	var ofInstall, ofObject appsv1.KsctlInstallList
-	for value, list := range map[string]*appsv1.KsctlInstallList{reconcile.IndexValue(Kind, key.Namespace, key.Name): &ofInstall, dependsOnObjects: &ofObject} {
+	for value, list := range map[string]*appsv1.KsctlInstallList{reconcile.IndexValue(appsv1.KsctlInstallKind, key.Namespace, key.Name): &ofInstall, dependsOnObjects: &ofObject} {
 		if err := s.Client.List(ctx, list, client.MatchingFields{dependsOnIndex: value}, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, nil, err
 		}
@@ -159,11 +159,11 @@ func (s *Steps) isInstalledBy(ctx context.Context, in *appsv1.KsctlInstall, ance
 // install has no parent: it stays when the other install is removed.
 func (s *Steps) parentInstall(in *appsv1.KsctlInstall) (types.NamespacedName, bool) {
 	m, err := live.ParseMark(in.Annotations[live.MarkAnnotation])
-	self := stacks.Ref{Group: appsv1.GroupVersion.Group, Kind: Kind, Namespace: in.Namespace, Name: in.Name}
+	self := stacks.Ref{Group: appsv1.GroupVersion.Group, Kind: appsv1.KsctlInstallKind, Namespace: in.Namespace, Name: in.Name}
 	if err != nil || m.ID != self.ID() || in.Annotations[live.AdoptedAnnotation] != "" {
 		return types.NamespacedName{}, false
 	}
 	k, ok := engine.ParseOwnerKey(m.Owner)
 	return types.NamespacedName{Namespace: k.Namespace, Name: k.Name},
-		ok && k.Kind == Kind && k.Installation == s.Installation && k.Cluster == engine.LocalCluster
+		ok && k.Kind == appsv1.KsctlInstallKind && k.Installation == s.Installation && k.Cluster == engine.LocalCluster
 }

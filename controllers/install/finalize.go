@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/account"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
@@ -25,8 +24,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 		return reconcile.Retry{Err: err}
 	}
 	defer o.endReconcile()
-	a := req.Object.Annotations[appsv1.AbandonAnnotation]
-	abandoned := a != "" && a == string(req.Object.UID)
+	abandoned := reconcile.Abandoned(req.Object)
 	if err := s.withdraw(ctx, o); err != nil && !abandoned { // otherwise it is garbage collected with the install
 		return reconcile.Retry{Err: err}
 	}
@@ -53,7 +51,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 		return reconcile.Retry{Err: err}
 	}
 	if len(dependents) > 0 {
-		return reconcile.Waiting{On: "dependents must be removed first: " + joinNames(dependents), Reason: DependentsReason}
+		return reconcile.Waiting{On: "dependents must be removed first: " + reconcile.JoinNames(dependents), Reason: DependentsReason}
 	}
 	c, err := s.clientFor(ctx, req.Object)
 	if err != nil {
@@ -62,7 +60,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	if c, err = s.resolveTarget(ctx, o, c); err != nil {
 		return target.Outcome(withAbandonHint(req.Object, err), "")
 	}
-	rep, err := s.Engine.Teardown(ctx, o.target, c, o, s.retryPolicy(req.Object))
+	rep, err := s.Engine.Teardown(ctx, s.pass(o, c))
 	o.reportChanges(rep)
 	if err == nil {
 		s.endPlanWaits(o, rep)
@@ -84,7 +82,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 // remove. It never removes an object with the permissions of the controller.
 func (s *Steps) finalizeWithoutAccount(ctx context.Context, o *owner, cause error) reconcile.Outcome {
 	if o.key.Cluster != engine.LocalCluster { // without the account, the kubeconfig cannot be read
-		return account.OutcomeOf(withAbandonHint(o.req.Object, cause), "")
+		return reconcile.OutcomeOf(withAbandonHint(o.req.Object, cause), "")
 	}
 	reader, err := s.Targets.Local.ClientFor(nil)
 	if err == nil {
@@ -97,7 +95,7 @@ func (s *Steps) finalizeWithoutAccount(ctx context.Context, o *owner, cause erro
 		return s.interruptedOutcome(o, err, "")
 	}
 	if err != nil {
-		return account.OutcomeOf(err, "")
+		return reconcile.OutcomeOf(err, "")
 	}
 	return reconcile.Done{Message: "no objects are left to remove"}
 }
@@ -128,7 +126,7 @@ func (s *Steps) abandonInventory(ctx context.Context, o *owner, reason string) e
 		return err
 	}
 	log.FromContext(ctx).Info("objects are abandoned and stay in the cluster", "objects", abandoned, "why", reason)
-	message := fmt.Sprintf("%d objects are abandoned and stay in the cluster: %s", len(abandoned), joinNames(abandoned))
+	message := fmt.Sprintf("%d objects are abandoned and stay in the cluster: %s", len(abandoned), reconcile.JoinNames(abandoned))
 	if reason != "" {
 		message += "; " + reason
 	}
@@ -155,7 +153,7 @@ func (o *owner) removalOutcome(rep *engine.Report, left int, now time.Time) reco
 	}
 	message := fmt.Sprintf("%d objects are left to remove", left)
 	if len(blockers) > 0 {
-		message += ": " + joinNames(blockers)
+		message += ": " + reconcile.JoinNames(blockers)
 	}
 	out := reconcile.Waiting{On: message, Reason: reconcile.RemovingReason, RequeueAt: rep.RetryAt}
 	timeout := reconcile.Timeout(&o.req.Object.Spec.Schedule)

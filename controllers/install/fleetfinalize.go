@@ -15,14 +15,13 @@ import (
 // Finalize deletes the member installs, each of which removes its objects.
 func (f *FleetSteps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) reconcile.Outcome {
 	in := req.Object
-	a := in.Annotations[appsv1.AbandonAnnotation]
-	abandoned := a != "" && a == string(in.UID)
+	abandoned := reconcile.Abandoned(in)
 	dependents, err := f.blockingDependents(ctx, in)
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
 	if len(dependents) > 0 && !abandoned {
-		return reconcile.Waiting{On: "dependents must be removed first: " + joinNames(dependents), Reason: DependentsReason}
+		return reconcile.Waiting{On: "dependents must be removed first: " + reconcile.JoinNames(dependents), Reason: DependentsReason}
 	}
 	installs, err := f.listMembers(ctx, in)
 	if err != nil {
@@ -55,7 +54,7 @@ func (f *FleetSteps) Finalize(ctx context.Context, req *reconcile.Request[*appsv
 // abandonMember sets the abandon annotation of a member install, so that its objects stay when it
 // is deleted.
 func (f *FleetSteps) abandonMember(ctx context.Context, x *appsv1.KsctlInstall) error {
-	if x.Annotations[appsv1.AbandonAnnotation] == string(x.UID) {
+	if reconcile.Abandoned(x) {
 		return nil
 	}
 	updated := x.DeepCopy()
@@ -74,7 +73,7 @@ func (f *FleetSteps) abandonMember(ctx context.Context, x *appsv1.KsctlInstall) 
 // clusters.
 func (f *FleetSteps) blockingDependents(ctx context.Context, in *appsv1.KsctlInstall) ([]string, error) {
 	var all appsv1.KsctlInstallList
-	err := f.Client.List(ctx, &all, client.MatchingFields{dependsOnIndex: reconcile.IndexValue(Kind, in.Namespace, in.Name)}, client.UnsafeDisableDeepCopy)
+	err := f.Client.List(ctx, &all, client.MatchingFields{dependsOnIndex: reconcile.IndexValue(appsv1.KsctlInstallKind, in.Namespace, in.Name)}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, err
 	}

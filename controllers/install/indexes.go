@@ -102,7 +102,7 @@ func referencedConfigs(in *appsv1.KsctlInstall) (out []string) {
 // depends on other objects, too.
 func dependsOnValues(in *appsv1.KsctlInstall) (out []string) {
 	for _, d := range installDependencies(in) {
-		out = append(out, reconcile.IndexValue(Kind, d.Namespace, d.Name))
+		out = append(out, reconcile.IndexValue(appsv1.KsctlInstallKind, d.Namespace, d.Name))
 	}
 	if len(dependency.ObjectRefs(in)) > 0 {
 		out = append(out, dependsOnObjects)

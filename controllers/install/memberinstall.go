@@ -36,7 +36,7 @@ func desiredMember(in *appsv1.KsctlInstall, cluster, digest string) *appsv1.Ksct
 	if at := in.Annotations[appsv1.RequestedAtAnnotation]; at != "" {
 		out.Annotations[appsv1.RequestedAtAnnotation] = at
 	}
-	out.OwnerReferences = []metav1.OwnerReference{{APIVersion: appsv1.GroupVersion.String(), Kind: Kind, Name: in.Name, UID: in.UID, Controller: ptr.To(true)}}
+	out.OwnerReferences = []metav1.OwnerReference{{APIVersion: appsv1.GroupVersion.String(), Kind: appsv1.KsctlInstallKind, Name: in.Name, UID: in.UID, Controller: ptr.To(true)}}
 	return out
 }
 

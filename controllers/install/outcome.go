@@ -94,7 +94,7 @@ func (o *owner) outcome(rep *engine.Report, revision string, now time.Time) reco
 	message := fmt.Sprintf("Applied revision %s: %s %s, %d components, %d objects ready", revision,
 		o.req.Object.Spec.Stack, st.StackVersion, len(rep.Plan.Components), objects)
 	if mode := o.Policies().Drift; len(drifted) > 0 && mode == appsv1.DriftWarn {
-		message += "; drift is not corrected (spec.drift.mode: Warn): " + joinNames(drifted)
+		message += "; drift is not corrected (spec.drift.mode: Warn): " + reconcile.JoinNames(drifted)
 	}
 	if !o.removalRequests.firstReinstall().IsZero() {
 		return o.unapprovedOutcome()
@@ -196,7 +196,7 @@ func failureMessage(rep *engine.Report) string {
 			out = append(out, err.Error())
 		}
 	}
-	return joinNames(out)
+	return reconcile.JoinNames(out)
 }
 
 // waitingOutcome is the outcome of a reconcile that waits for components to become ready. It is
@@ -252,7 +252,7 @@ func pendingComponents(rep *engine.Report) (wave, on string) {
 			out = append(out, w.Message)
 		}
 	}
-	return strings.Join(names, ","), joinNames(out)
+	return strings.Join(names, ","), reconcile.JoinNames(out)
 }
 
 // unapprovedDeletions returns the deletions of a plan that need an approval. It returns nil if there are

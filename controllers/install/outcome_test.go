@@ -50,10 +50,10 @@ func TestWarningsAreBounded(t *testing.T) {
 }
 
 func TestJoinNamesCountsNamesBeyondLimit(t *testing.T) {
-	if got := joinNames([]string{"a", "b", "c", "d", "e", "f", "g"}); got != "a, b, c, d, e and 2 more" {
+	if got := reconcile.JoinNames([]string{"a", "b", "c", "d", "e", "f", "g"}); got != "a, b, c, d, e and 2 more" {
 		t.Error(got)
 	}
-	if got := joinNames([]string{"a", "b", "c", "d", "e"}); got != "a, b, c, d, e" {
+	if got := reconcile.JoinNames([]string{"a", "b", "c", "d", "e"}); got != "a, b, c, d, e" {
 		t.Error(got)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -197,9 +196,6 @@ func (o *owner) flush(ctx context.Context) error {
 	return nil
 }
 
-// maxListedNames is the maximum number of names in a message. Further names are only counted.
-const maxListedNames = 5
-
 // reportChanges emits events about the changes of a reconcile that are more than applying the
 // rendered objects: one event for each kind of change.
 func (o *owner) reportChanges(rep *engine.Report) {
@@ -233,7 +229,7 @@ func (o *owner) reportChanges(rep *engine.Report) {
 			}
 		}
 		if len(names) > 0 {
-			o.req.Event(s.kind, s.reason, joinNames(names))
+			o.req.Event(s.kind, s.reason, reconcile.JoinNames(names))
 		}
 	}
 }
@@ -252,12 +248,4 @@ func changeSummary(c engine.Change) string {
 		return c.Ref.String()
 	}
 	return c.Ref.String() + " (" + c.Message + ")"
-}
-
-// joinNames joins names, and counts those beyond maxListedNames.
-func joinNames(names []string) string {
-	if len(names) <= maxListedNames {
-		return strings.Join(names, ", ")
-	}
-	return strings.Join(names[:maxListedNames], ", ") + fmt.Sprintf(" and %d more", len(names)-maxListedNames)
 }

@@ -135,7 +135,7 @@ func (s *Steps) publish(ctx context.Context, o *owner, candidate publishCandidat
 		err = &publish.SecretsError{Read: secretNames, Decrypted: candidate.stack.decrypted}
 	default:
 		revision, err = s.Publisher.Publish(ctx, &publish.Publication{
-			Owner: in, Kind: appsv1.GroupVersion.WithKind(Kind), Version: candidate.stack.stackVersion, Origin: candidate.sourceRevision,
+			Owner: in, Kind: appsv1.GroupVersion.WithKind(appsv1.KsctlInstallKind), Version: candidate.stack.stackVersion, Origin: candidate.sourceRevision,
 			MayContainSecrets: in.Spec.Publish.Secrets == appsv1.SecretsInclude,
 			ContentID:         candidate.stack.digest + " " + string(in.Spec.Publish.Secrets),
 			Files:             func(ctx context.Context) (fs.FS, error) { return o.publishedFiles(ctx, candidate.components) },
@@ -203,7 +203,7 @@ func (s *Steps) setPublishedCondition(o *owner, status metav1.ConditionStatus, r
 		o.req.Event(corev1.EventTypeWarning, reason, "not published: "+message)
 	}
 	apimeta.SetStatusCondition(&in.Status.Conditions, metav1.Condition{Type: appsv1.PublishedCondition, Status: status, Reason: reason,
-		Message: truncate(message, maxComponentMessage), ObservedGeneration: in.Generation, LastTransitionTime: metav1.NewTime(s.Clock.Now())})
+		Message: reconcile.Truncate(message, maxComponentMessage), ObservedGeneration: in.Generation, LastTransitionTime: metav1.NewTime(s.Clock.Now())})
 }
 
 // publishErrorReason returns the condition reason of a publish error. terminal is false if a retry

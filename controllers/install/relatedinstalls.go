@@ -25,7 +25,7 @@ type queue = workqueue.TypedRateLimitingInterface[crreconcile.Request]
 // initial list, so Plans has all installs before the first reconcile.
 func (w *requestMapper) relatedInstalls() handler.EventHandler {
 	enqueueDependents := func(ctx context.Context, o client.Object, q queue) {
-		for _, r := range w.find(ctx, dependsOnIndex, reconcile.IndexValue(Kind, o.GetNamespace(), o.GetName())) {
+		for _, r := range w.find(ctx, dependsOnIndex, reconcile.IndexValue(appsv1.KsctlInstallKind, o.GetNamespace(), o.GetName())) {
 			q.Add(r)
 		}
 	}

@@ -159,7 +159,7 @@ func (rs removalRequests) requesters(component string) string {
 			out = append(out, "KsctlRemove "+rs[i].record.Name)
 		}
 	}
-	return joinNames(out)
+	return reconcile.JoinNames(out)
 }
 
 // firstReinstall returns the earliest time at which components are installed again. It is zero if
@@ -243,7 +243,7 @@ func (o *owner) recordKept(componentOf map[string]string, rep *engine.Report) {
 		if !ok {
 			continue
 		}
-		kept := appsv1.RemovalObject{ID: id, Reason: string(engine.ReasonKept), Message: truncate(strings.TrimPrefix(strings.TrimPrefix(c.Message, "released: "), "kept: "), maxComponentMessage)}
+		kept := appsv1.RemovalObject{ID: id, Reason: string(engine.ReasonKept), Message: reconcile.Truncate(strings.TrimPrefix(strings.TrimPrefix(c.Message, "released: "), "kept: "), maxComponentMessage)}
 		for i := range o.removalRequests {
 			r := &o.removalRequests[i]
 			if r.active() && r.covers(component) && len(r.record.Kept) < maxKeptObjects {

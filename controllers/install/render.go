@@ -34,7 +34,7 @@ func boundWarnings(all []string) []string {
 		if i == maxWarnings-1 && len(all) > maxWarnings {
 			return append(out, fmt.Sprintf("and %d more", len(all)-i))
 		}
-		out = append(out, truncate(w, maxComponentMessage))
+		out = append(out, reconcile.Truncate(w, maxComponentMessage))
 	}
 	return out
 }

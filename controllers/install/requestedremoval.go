@@ -35,7 +35,7 @@ func (s *Steps) removeAll(ctx context.Context, o *owner) reconcile.Outcome {
 	left := o.countRequested()
 	switch {
 	case left > 0 && o.holdAll:
-		return reconcile.Waiting{On: "dependents must be removed first: " + joinNames(dependents), Reason: DependentsReason}
+		return reconcile.Waiting{On: "dependents must be removed first: " + reconcile.JoinNames(dependents), Reason: DependentsReason}
 	case left > 0 && rep != nil:
 		return o.removalOutcome(rep, left, s.Clock.Now())
 	case left > 0 || !o.removalRequests.firstReinstall().IsZero():
@@ -47,7 +47,7 @@ func (s *Steps) removeAll(ctx context.Context, o *owner) reconcile.Outcome {
 
 // unapprovedOutcome is the outcome of an install whose removal requests are not active.
 func (o *owner) unapprovedOutcome() reconcile.Outcome {
-	return reconcile.Waiting{On: joinNames(o.removalRequests.inactiveReasons()), RequeueAt: o.removalRequests.firstReinstall()}
+	return reconcile.Waiting{On: reconcile.JoinNames(o.removalRequests.inactiveReasons()), RequeueAt: o.removalRequests.firstReinstall()}
 }
 
 // removeRequested performs the next possible step to remove the requested objects, and no other
@@ -61,7 +61,7 @@ func (s *Steps) removeRequested(ctx context.Context, o *owner) (rep *engine.Repo
 	if err != nil {
 		return nil, target.Outcome(err, "")
 	}
-	rep, err = s.Engine.Remove(ctx, o.target, c, o, s.retryPolicy(o.req.Object))
+	rep, err = s.Engine.Remove(ctx, s.pass(o, c))
 	if rep != nil {
 		o.reportChanges(rep)
 		o.recordKept(removable, rep)
@@ -189,9 +189,9 @@ func (o *owner) removalSummary(blockedComponents map[string]bool) string {
 	for i := range o.removalRequests {
 		by = append(by, "KsctlRemove "+o.removalRequests[i].record.Name)
 	}
-	out := fmt.Sprintf("; removed by %s: %s", joinNames(by), joinNames(removed))
+	out := fmt.Sprintf("; removed by %s: %s", reconcile.JoinNames(by), reconcile.JoinNames(removed))
 	if len(removed) == 0 {
-		out = fmt.Sprintf("; %s names no component of the stack", joinNames(by))
+		out = fmt.Sprintf("; %s names no component of the stack", reconcile.JoinNames(by))
 	}
 	if len(blockedNames) > 0 {
 		out += "; blocked by the removal: " + strings.Join(blockedNames, ", ")

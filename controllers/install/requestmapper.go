@@ -44,15 +44,7 @@ func (w *requestMapper) registerIndexes(ctx context.Context, ix client.FieldInde
 	if err != nil {
 		return fmt.Errorf("indexing KsctlRemove: %w", err)
 	}
-	for field, values := range installIndexes(w.setup.DefaultServiceAccount) {
-		err := ix.IndexField(ctx, &appsv1.KsctlInstall{}, field, func(o client.Object) []string {
-			return values(o.(*appsv1.KsctlInstall))
-		})
-		if err != nil {
-			return fmt.Errorf("indexing %s by %q: %w", Kind, field, err)
-		}
-	}
-	return nil
+	return reconcile.AddIndexes(ctx, ix, &appsv1.KsctlInstall{}, installIndexes(w.setup.DefaultServiceAccount))
 }
 
 // isReady reports whether the Ready condition is True for the current generation.
@@ -143,7 +135,7 @@ func clusterChanged() predicate.Predicate {
 // object that is not a member install.
 func fleetName(o client.Object) string {
 	owner := metav1.GetControllerOf(o)
-	if owner == nil || owner.Kind != Kind || !strings.HasPrefix(owner.APIVersion, appsv1.GroupVersion.Group+"/") {
+	if owner == nil || owner.Kind != appsv1.KsctlInstallKind || !strings.HasPrefix(owner.APIVersion, appsv1.GroupVersion.Group+"/") {
 		return ""
 	}
 	return owner.Name
@@ -189,7 +181,7 @@ func (w *requestMapper) liveObjects(ctx context.Context, queue workqueue.TypedRa
 	}
 	changed := func(ownerKey string) {
 		k, ok := engine.ParseOwnerKey(ownerKey)
-		if ok && k.Kind == Kind && k.Installation == w.setup.Installation {
+		if ok && k.Kind == appsv1.KsctlInstallKind && k.Installation == w.setup.Installation {
 			queue.Add(crreconcile.Request{NamespacedName: types.NamespacedName{Namespace: k.Namespace, Name: k.Name}})
 		}
 	}

@@ -250,7 +250,7 @@ func clusterStatus(s memberInstall, state appsv1.ClusterState) appsv1.InstalledC
 	}
 	line.Install, line.Revision = s.install.Name, s.install.Status.LastAppliedRevision
 	if state != appsv1.ClusterReady && state != appsv1.ClusterWaiting {
-		line.Message = truncate(readyMessage(s.install), maxClusterMessage)
+		line.Message = reconcile.Truncate(readyMessage(s.install), maxClusterMessage)
 	}
 	return line
 }
@@ -284,7 +284,7 @@ func (r *rollout) clustersIn(state appsv1.ClusterState) string {
 			names = append(names, r.clusters[i].Name)
 		}
 	}
-	return joinNames(names)
+	return reconcile.JoinNames(names)
 }
 
 // firstMessage returns the message of the first cluster in a state, as a suffix of a message.

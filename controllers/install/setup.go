@@ -68,7 +68,7 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	}
 	if s.Storage != nil {
 		if err := mgr.Add(&storage.Sweeper{Space: s.Storage, Owners: publishingInstalls(mgr.GetClient()), Interval: storage.SweepInterval}); err != nil {
-			return fmt.Errorf("adding the storage sweeper of %s: %w", Kind, err)
+			return fmt.Errorf("adding the storage sweeper of %s: %w", appsv1.KsctlInstallKind, err)
 		}
 	}
 	b := ctrl.NewControllerManagedBy(mgr).Named("ksctlinstall").
@@ -95,7 +95,7 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		WatchesMetadata(reconcile.PartialMetadata("apiregistration.k8s.io", "APIService"), w.kindDefinitions(sources))
 	var err error
 	if c, err = b.Build(s.Reconciler); err != nil {
-		return fmt.Errorf("building the controller of %s: %w", Kind, err)
+		return fmt.Errorf("building the controller of %s: %w", appsv1.KsctlInstallKind, err)
 	}
 	// Source kinds that are served already are watched from the start. After an error the watcher
 	// retries, so the error is ignored.

@@ -28,7 +28,7 @@ func cacheOf(t *testing.T, installs ...*appsv1.KsctlInstall) client.Client {
 		WithIndex(&appsv1.KsctlInstall{}, takeOverIndex, func(o client.Object) []string { return takeOverKeys(o.(*appsv1.KsctlInstall)) }).
 		WithIndex(&appsv1.KsctlInstall{}, dependsOnIndex, func(o client.Object) (out []string) {
 			for _, d := range installDependencies(o.(*appsv1.KsctlInstall)) {
-				out = append(out, reconcile.IndexValue(Kind, d.Namespace, d.Name))
+				out = append(out, reconcile.IndexValue(appsv1.KsctlInstallKind, d.Namespace, d.Name))
 			}
 			return out
 		})

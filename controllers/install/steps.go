@@ -11,16 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/account"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/internal/sources/content"
 	"github.com/ksctl/gitops/internal/sources/publish"
 )
-
-// Kind is the kind of the objects that this package reconciles.
-const Kind = "KsctlInstall"
 
 // Steps reconciles a KsctlInstall for one cluster.
 type Steps struct {
@@ -84,7 +80,11 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 	if o.removalRequests.coverInstall() {
 		return s.removeAll(ctx, o)
 	}
-	out, planned := s.install(ctx, o)
+	input, out := s.prepare(ctx, o)
+	planned := false
+	if input != nil {
+		out, planned = s.apply(ctx, o, input)
+	}
 	if !planned && len(o.removalRequests) > 0 {
 		// Requested removals do not need a plan.
 		s.prepareHandover(o, "")
@@ -99,59 +99,70 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 	return out
 }
 
-// install performs the next possible step to apply the stack. planned is false if the objects of
-// the stack cannot be determined, or if no objects are to be applied.
-func (s *Steps) install(ctx context.Context, o *owner) (out reconcile.Outcome, planned bool) {
+// applyInput is the input of apply.
+type applyInput struct {
+	candidate publishCandidate
+	// client sends the requests to the target cluster.
+	client *engine.Client
+	// digest is the digest of the artifact.
+	digest string
+}
+
+// prepare renders the stack. It returns an outcome instead of an input if the objects of the stack
+// cannot be determined, or if no objects are to be applied.
+func (s *Steps) prepare(ctx context.Context, o *owner) (*applyInput, reconcile.Outcome) {
 	req := o.req
 	spec := &req.Object.Spec
 	offered, err := s.Content.Artifact(ctx, spec.SourceRef, req.Object.Namespace, spec.Stack, spec.StackVersion)
 	if err != nil {
-		return content.SourceOutcome(err), false
+		return nil, content.SourceOutcome(err)
 	}
 	selected, err := o.selectArtifact(ctx, offered)
 	if err != nil {
-		return reconcile.Retry{Err: err, Revision: offered.Revision}, false
+		return nil, reconcile.Retry{Err: err, Revision: offered.Revision}
 	}
 	if selected.Digest == "" {
-		return o.awaitingRollout("the previously released revision is unknown"), false
+		return nil, o.awaitingRollout("the previously released revision is unknown")
 	}
 	revision := selected.Revision
 	req.Object.Status.LastAttemptedRevision = revision
 	c, err := s.clientFor(ctx, req.Object)
 	if err != nil {
-		return account.OutcomeOf(err, revision), false
+		return nil, reconcile.OutcomeOf(err, revision)
 	}
 	if o.unmetDependencies, err = s.unmetDependencies(ctx, o, c); err != nil {
-		return dependencyOutcome(err, revision), false
+		return nil, dependencyOutcome(err, revision)
 	}
 	if len(o.unmetDependencies) > 0 && o.inv.Len() == 0 {
 		// The dependencies may provide kinds that a chart needs for its render.
-		return blockedOutcome(o.unmetDependencies, revision), false
+		return nil, blockedOutcome(o.unmetDependencies, revision)
 	}
 	targetClient, err := s.resolveTarget(ctx, o, c)
 	if err != nil {
-		return target.Outcome(err, revision), false
+		return nil, target.Outcome(err, revision)
 	}
 	stack, err := s.render(ctx, o, c, selected)
 	if out := o.artifactUnavailable(err, s.Clock.Now().Add(reconcile.RetryInterval(&spec.Schedule))); out != nil {
-		return out, false
+		return nil, out
 	}
 	if err != nil {
-		return renderOutcome(err, revision, s.Clock.Now()), false
+		return nil, renderOutcome(err, revision, s.Clock.Now())
 	}
 	req.Object.Status.StackVersion, req.Object.Status.Warnings = stack.stackVersion, stack.warnings
 	candidate := publishCandidate{stack: stack, sourceRevision: revision}
 	if publishesOnly(req.Object) {
 		candidate.components = engine.Prepare(ctx, stack.components, o.Policies(), o.target.Discovery)
 		s.Plans.recordPlan(req.Object, selected.Digest, nil)
-		return s.publishOnly(ctx, o, candidate), false
+		return nil, s.publishOnly(ctx, o, candidate)
 	}
-	return s.apply(ctx, o, candidate, targetClient, selected.Digest)
+	return &applyInput{candidate: candidate, client: targetClient, digest: selected.Digest}, nil
 }
 
-// apply performs the next possible step to apply the rendered objects to the target cluster.
-func (s *Steps) apply(ctx context.Context, o *owner, candidate publishCandidate, targetClient *engine.Client, digest string) (out reconcile.Outcome, planned bool) {
-	req, stack, revision := o.req, candidate.stack, candidate.sourceRevision
+// apply performs the next possible step to apply the rendered objects to the target cluster. planned
+// is false if no plan was made.
+func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out reconcile.Outcome, planned bool) {
+	req, candidate := o.req, input.candidate
+	stack, revision := candidate.stack, candidate.sourceRevision
 	if len(stack.components) == 0 && o.inv.Len() > 0 {
 		return reconcile.Stalled{Reason: EmptyRenderReason, Revision: revision,
 			Err: fmt.Errorf("stack %q renders no objects, but %d objects are installed: no objects are removed; delete the KsctlInstall to remove them", req.Object.Spec.Stack, o.inv.Len())}, false
@@ -161,10 +172,10 @@ func (s *Steps) apply(ctx context.Context, o *owner, candidate publishCandidate,
 	for i := range components {
 		components[i].BlockedOn = o.unmetDependencies
 	}
-	s.Plans.recordPlan(req.Object, digest, components)
-	s.prepareHandover(o, digest)
+	s.Plans.recordPlan(req.Object, input.digest, components)
+	s.prepareHandover(o, input.digest)
 	removable := o.removableObjects()
-	rep, err := s.Engine.Reconcile(ctx, o.target, targetClient, o, components, s.retryPolicy(req.Object))
+	rep, err := s.Engine.Reconcile(ctx, s.pass(o, input.client), components)
 	o.reportChanges(rep)
 	if rep != nil && len(removable) > 0 {
 		o.recordKept(removable, rep)
@@ -219,7 +230,7 @@ func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlI
 	in := req.Object
 	name := client.ObjectKeyFromObject(in)
 	load := func() (*owner, error) {
-		key := engine.OwnerKey{Installation: s.Installation, Cluster: target.InstallCluster(in), Kind: Kind, Namespace: name.Namespace, Name: name.Name}
+		key := engine.OwnerKey{Installation: s.Installation, Cluster: target.InstallCluster(in), Kind: appsv1.KsctlInstallKind, Namespace: name.Namespace, Name: name.Name}
 		inv, err := s.Chunks.LoadInventory(ctx, key, in.Status.Inventory)
 		return &owner{chunks: s.Chunks, key: key, inv: inv, recordDriftCorrections: s.RecordDriftCorrections}, err
 	}
@@ -235,7 +246,9 @@ func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlI
 	return o, nil
 }
 
-// retryPolicy returns the retry intervals of an install for the engine.
-func (s *Steps) retryPolicy(in *appsv1.KsctlInstall) engine.RetryPolicy {
-	return engine.RetryPolicy{Interval: reconcile.RetryInterval(&in.Spec.Schedule), ContestedInterval: reconcile.Interval(&in.Spec.Schedule)}
+// pass returns a pass of the engine over the objects of an install.
+func (s *Steps) pass(o *owner, c *engine.Client) engine.Pass {
+	schedule := &o.req.Object.Spec.Schedule
+	return engine.Pass{Owner: o, Target: o.target, Client: c,
+		Retry: engine.RetryPolicy{Interval: reconcile.RetryInterval(schedule), ContestedInterval: reconcile.Interval(schedule)}}
 }

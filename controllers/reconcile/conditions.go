@@ -1,8 +1,6 @@
 package reconcile
 
 import (
-	"strings"
-	"unicode/utf8"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -16,7 +14,7 @@ const maxMessageBytes = 4096
 
 // setConditions sets the conditions of an outcome in the common status.
 func setConditions(st *appsv1.CommonStatus, v outcomeEffects, generation int64, now metav1.Time) {
-	message := truncateMessage(v.message)
+	message := Truncate(v.message, maxMessageBytes)
 	set := func(kind, status, reason string) {
 		apimeta.SetStatusCondition(&st.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status),
 			Reason: reason, Message: message, ObservedGeneration: generation, LastTransitionTime: now})
@@ -33,20 +31,6 @@ func setConditions(st *appsv1.CommonStatus, v outcomeEffects, generation int64, 
 		apimeta.RemoveStatusCondition(&st.Conditions, appsv1.StalledCondition)
 	}
 	st.ObservedGeneration = generation
-}
-
-// truncateMessage cuts a message to maxMessageBytes, at the boundary of a rune, and replaces
-// invalid UTF-8.
-func truncateMessage(s string) string {
-	s = strings.ToValidUTF8(s, "�")
-	if len(s) <= maxMessageBytes {
-		return s
-	}
-	s = s[:maxMessageBytes]
-	for !utf8.ValidString(s) {
-		s = s[:len(s)-1]
-	}
-	return s + "…"
 }
 
 func readyCondition(st *appsv1.CommonStatus) metav1.Condition {

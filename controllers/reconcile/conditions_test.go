@@ -92,7 +92,7 @@ func TestTruncateMessage(t *testing.T) {
 		"cut inside a rune":       "ab\xe2\x82",
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := truncateMessage(message)
+			got := Truncate(message, maxMessageBytes)
 			if !utf8.ValidString(got) {
 				t.Error("not UTF-8: the API server rejects it")
 			}
@@ -105,7 +105,7 @@ func TestTruncateMessage(t *testing.T) {
 		})
 	}
 	for _, whole := range []string{"", "short", strings.Repeat("x", maxMessageBytes)} {
-		if got := truncateMessage(whole); got != whole {
+		if got := Truncate(whole, maxMessageBytes); got != whole {
 			t.Errorf("%d bytes became %d", len(whole), len(got))
 		}
 	}

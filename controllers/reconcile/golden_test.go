@@ -27,10 +27,10 @@ func TestGoldenConditions(t *testing.T) {
 		"retry, every field":          Retry{Err: boom, Reason: "IndexStale", RequeueAfter: 1, RequeueAt: noon, Revision: "r1"},
 		"stalled":                     Stalled{Err: boom},
 		"stalled, every field":        Stalled{Err: boom, Reason: "InvalidStack", RequeueAt: noon, Revision: "r1"},
-		"an error":                    OutcomeOf(boom),
-		"an error to mend":            OutcomeOf(Fail("InvalidStack", "stack %s", "web")),
-		"an error that an event ends": OutcomeOf(Wait("DependencyNotReady", "stack %s", "web")),
-		"an error that may end":       OutcomeOf(TryAgain("IndexStale", "stack %s", "web")),
+		"an error":                    OutcomeOf(boom, ""),
+		"an error to mend":            OutcomeOf(NewTerminalError("InvalidStack", "stack %s", "web"), ""),
+		"an error that an event ends": OutcomeOf(NewWaitingError("DependencyNotReady", "stack %s", "web"), ""),
+		"an error that may end":       OutcomeOf(NewTransientError("IndexStale", "stack %s", "web"), ""),
 	} {
 		var st appsv1.CommonStatus
 		setConditions(&st, effectsOf(outcome), 1, metav1.NewTime(noon))

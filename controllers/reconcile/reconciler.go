@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -108,8 +109,15 @@ func RetryInterval(s *appsv1.Schedule) time.Duration {
 	return durationOr(s.RetryInterval, DefaultRetryInterval)
 }
 
-// Timeout returns the maximum duration of a wave.
+// Timeout returns the maximum duration of a wave, or of a reconcile of a kind without waves.
 func Timeout(s *appsv1.Schedule) time.Duration { return durationOr(s.Timeout, DefaultTimeout) }
+
+// WithTimeout returns a context that ends after the timeout of an object, for kinds without waves: the
+// timeout bounds each of their reconciles.
+func WithTimeout(ctx context.Context, s *appsv1.Schedule) (context.Context, context.CancelFunc) {
+	timeout := Timeout(s)
+	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not finished within the timeout of %s", timeout))
+}
 
 func durationOr(d *metav1.Duration, fallback time.Duration) time.Duration {
 	if d == nil || d.Duration <= 0 {
@@ -174,7 +182,7 @@ func (r *Reconciler[T]) runSteps(ctx context.Context, key types.NamespacedName, 
 	requestedAt, hasRequest := after.GetAnnotations()[appsv1.RequestedAtAnnotation]
 	requested := hasRequest && requestedAt != "" && requestedAt != after.CommonStatus().LastHandledReconcileAt
 	req := &Request[T]{Object: after, Requested: requested}
-	req.Event = func(kind, reason, message string) { r.Events.Event(before, kind, reason, truncateMessage(message)) }
+	req.Event = func(kind, reason, message string) { r.Events.Event(before, kind, reason, Truncate(message, maxMessageBytes)) }
 	req.Persist = func(ctx context.Context, doing string) (err error) {
 		before, err = r.persist(ctx, key, before, after, doing)
 		return err
@@ -272,7 +280,7 @@ func (r *Reconciler[T]) emitEvent(before, after T, v outcomeEffects) {
 	if v.revision != "" {
 		ann[appsv1.GroupVersion.Group+"/"+eventv1.MetaRevisionKey] = v.revision
 	}
-	r.Events.AnnotatedEventf(after, ann, kind, v.reason, "%s", truncateMessage(v.message))
+	r.Events.AnnotatedEventf(after, ann, kind, v.reason, "%s", Truncate(v.message, maxMessageBytes))
 }
 
 func (r *Reconciler[T]) forget(key types.NamespacedName) {

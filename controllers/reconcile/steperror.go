@@ -5,30 +5,41 @@ import (
 	"fmt"
 )
 
-// StepError is an error of a step. It determines the outcome of the reconcile; see OutcomeOf.
+// StepError is an error of a step. Its class determines the outcome of the reconcile; see OutcomeOf.
 type StepError struct {
 	// Reason is the reason of the conditions.
 	Reason string
+	Class  ErrorClass
 	// Err is the cause.
 	Err error
-	// Waits is true if an event will resolve the error without any fix by a user. Again is true
-	// if a retry without an event may succeed. With neither, the object is stalled.
-	Waits, Again bool
 }
 
-// Fail returns a StepError that somebody has to fix: the outcome is Stalled.
-func Fail(reason, format string, args ...any) error {
-	return &StepError{Reason: reason, Err: fmt.Errorf(format, args...)}
+// ErrorClass tells what ends an error.
+type ErrorClass int
+
+// Classes of errors.
+const (
+	// TerminalClass: only a change by a user ends the error.
+	TerminalClass ErrorClass = iota
+	// TransientClass: a retry may end the error, and no event will.
+	TransientClass
+	// WaitingClass: an event will end the error, without a change by a user.
+	WaitingClass
+)
+
+// NewTerminalError returns a StepError that a user has to fix.
+func NewTerminalError(reason, format string, args ...any) error {
+	return &StepError{Reason: reason, Class: TerminalClass, Err: fmt.Errorf(format, args...)}
 }
 
-// Wait returns a StepError that an event will resolve: the outcome is Waiting.
-func Wait(reason, format string, args ...any) error {
-	return &StepError{Reason: reason, Err: fmt.Errorf(format, args...), Waits: true}
+// NewTransientError returns a StepError that a retry may end.
+func NewTransientError(reason, format string, args ...any) error {
+	return &StepError{Reason: reason, Class: TransientClass, Err: fmt.Errorf(format, args...)}
 }
 
-// TryAgain returns a StepError that a retry may resolve without an event: the outcome is Retry.
-func TryAgain(reason, format string, args ...any) error {
-	return &StepError{Reason: reason, Err: fmt.Errorf(format, args...), Again: true}
+// NewWaitingError returns a StepError that an event will end.
+func NewWaitingError(reason, format string, args ...any) error {
+	return &StepError{Reason: reason, Class: WaitingClass, Err: fmt.Errorf(format, args...)}
 }
 
 // Error implements error.
@@ -37,17 +48,19 @@ func (e *StepError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// OutcomeOf returns the outcome of an error: Stalled, Waiting or Retry for a StepError, and Retry
-// for any other error.
-func OutcomeOf(err error) Outcome {
+// OutcomeOf returns the outcome of an error at a revision of the source: Stalled, Retry or Waiting by
+// the class of a StepError, and Retry for any other error.
+func OutcomeOf(err error, revision string) Outcome {
 	var step *StepError
-	switch {
-	case !errors.As(err, &step):
-		return Retry{Err: err}
-	case step.Waits:
-		return Waiting{On: err.Error(), Reason: step.Reason}
-	case step.Again:
-		return Retry{Err: err, Reason: step.Reason}
+	if !errors.As(err, &step) {
+		return Retry{Err: err, Revision: revision}
 	}
-	return Stalled{Err: err, Reason: step.Reason}
+	switch step.Class {
+	case WaitingClass:
+		return Waiting{On: err.Error(), Reason: step.Reason, Revision: revision}
+	case TransientClass:
+		return Retry{Err: err, Reason: step.Reason, Revision: revision}
+	default:
+		return Stalled{Err: err, Reason: step.Reason, Revision: revision}
+	}
 }

@@ -43,6 +43,17 @@ func PartialMetadata(group, kind string) *metav1.PartialObjectMetadata {
 	return m
 }
 
+// AddIndexes adds field indexes of the kind of empty to a cache. An indexer returns the values of an
+// object in the index.
+func AddIndexes[T client.Object](ctx context.Context, cache client.FieldIndexer, empty T, indexers map[string]func(T) []string) error {
+	for field, values := range indexers {
+		if err := cache.IndexField(ctx, empty, field, func(o client.Object) []string { return values(o.(T)) }); err != nil {
+			return fmt.Errorf("indexing %T by %q: %w", empty, field, err)
+		}
+	}
+	return nil
+}
+
 // IndexValue returns the value of a reference in a field index: <kind>/<namespace>/<name>.
 func IndexValue(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
 

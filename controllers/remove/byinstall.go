@@ -23,9 +23,6 @@ import (
 	"github.com/ksctl/gitops/internal/sources/content"
 )
 
-// InstallKind is the kind that spec.installRef refers to.
-const InstallKind = "KsctlInstall"
-
 // ByInstall reconciles KsctlRemoves with spec.installRef. It deletes nothing: it writes the objects
 // to remove into the status (the rehearsal), waits until the controller of the install accepts
 // them, and reports the progress. The install starts the removal only if the digest of the
@@ -76,7 +73,7 @@ func (b *ByInstall) Reconcile(ctx context.Context, req *reconcile.Request[*appsv
 		if a, err = b.findTarget(ctx, rm, in, req.Requested); err != nil {
 			return target.Outcome(err, "")
 		}
-		b.Engine.WatchKindsFor(ctx, a.target, a.key, v)
+		b.Engine.WatchKinds(ctx, a.target, &engine.ReadOnlyOwner{OwnerKey: a.key, Entries: v.Entries}) // changes wake this KsctlRemove
 	}
 	if accepted == nil {
 		return b.orUnreachable(a, b.rehearse(ctx, rm, in, a, v))
@@ -234,7 +231,7 @@ func (b *ByInstall) view(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1
 	if exact {
 		chunks.APIReader = b.Direct
 	}
-	key := engine.OwnerKey{Installation: b.Installation, Cluster: target.InstallCluster(in), Kind: InstallKind, Namespace: in.Namespace, Name: in.Name}
+	key := engine.OwnerKey{Installation: b.Installation, Cluster: target.InstallCluster(in), Kind: appsv1.KsctlInstallKind, Namespace: in.Namespace, Name: in.Name}
 	entries, err := chunks.LoadInventory(ctx, key, in.Status.Inventory)
 	if err != nil {
 		return nil, err

@@ -10,9 +10,6 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
-// Kind is the kind of the reconciled objects.
-const Kind = "KsctlRemove"
-
 // Reasons of a KsctlRemove's conditions, in addition to those of package reconcile.
 const (
 	// FormNotSupportedReason: this controller does not support the form of the spec.

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/account"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
@@ -24,7 +24,7 @@ type installTarget struct {
 
 // findTarget returns the cluster of an install.
 func (b *ByInstall) findTarget(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, requested bool) (*installTarget, error) {
-	key := engine.OwnerKey{Installation: b.Installation, Cluster: target.InstallCluster(in), Kind: Kind, Namespace: rm.Namespace, Name: rm.Name}
+	key := engine.OwnerKey{Installation: b.Installation, Cluster: target.InstallCluster(in), Kind: appsv1.KsctlRemoveKind, Namespace: rm.Namespace, Name: rm.Name}
 	name := client.ObjectKeyFromObject(rm)
 	a, err := b.installTargets.Get(name, rm.UID, func() (*installTarget, error) { return &installTarget{key: key}, nil })
 	if err != nil {
@@ -53,7 +53,7 @@ func (b *ByInstall) findTarget(ctx context.Context, rm *appsv1.KsctlRemove, in *
 // permissions; nil with an error if the account does not exist.
 func (b *ByInstall) localClient(ctx context.Context, in *appsv1.KsctlInstall) (string, *engine.Client, error) {
 	name := cmp.Or(in.Spec.ServiceAccountName, b.DefaultServiceAccount)
-	c, err := account.Client(ctx, b.Client, b.Targets.Local, types.NamespacedName{Namespace: in.Namespace, Name: name})
+	c, err := reconcile.AccountClient(ctx, b.Client, b.Targets.Local, types.NamespacedName{Namespace: in.Namespace, Name: name})
 	if err != nil {
 		return name, nil, err
 	}

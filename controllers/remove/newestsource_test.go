@@ -44,7 +44,7 @@ func sourceClient(t *testing.T, revision string, others ...client.Object) client
 func TestUnknownComponentsUseNewestSource(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", Generation: 1}}
-	in.Spec.SourceRef = appsv1.SourceRef{Kind: sourceref.KsctlSourceKind, Name: "src"}
+	in.Spec.SourceRef = appsv1.SourceRef{Kind: appsv1.KsctlSourceKind, Name: "src"}
 	in.Status.Components = []appsv1.ComponentStatus{{Name: "base"}}
 	in.Status.LastAttemptedRevision = "r2"
 	in.Status.Conditions = []metav1.Condition{{Type: appsv1.ReadyCondition, Status: metav1.ConditionTrue, ObservedGeneration: 1}}

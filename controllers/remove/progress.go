@@ -10,6 +10,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -71,7 +72,7 @@ func installMessage(in *appsv1.KsctlInstall) string {
 	if c == nil || c.Status == metav1.ConditionTrue || (c.Status == metav1.ConditionUnknown && c.Reason != "DependentsExist") {
 		return ""
 	}
-	return fmt.Sprintf("KsctlInstall %s reports: %s", in.Name, truncate(c.Message))
+	return fmt.Sprintf("KsctlInstall %s reports: %s", in.Name, reconcile.Truncate(c.Message, maxMessageBytes))
 }
 
 // doneMessage returns the result of a removal.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -47,7 +46,7 @@ func (b *ByInstall) rehearse(ctx context.Context, rm *appsv1.KsctlRemove, in *ap
 	entries := slices.DeleteFunc(v.Entries.Entries(), func(e appsv1.InventoryEntry) bool { return !rm.Spec.Names(e.Component) })
 	digest := engine.Digest(entries)
 	if recorded := rm.Status.Removal; recorded == nil || recorded.Generation != rm.Generation || recorded.Digest != digest {
-		r, err := b.Engine.PreviewRemoval(ctx, a.target, a.client, v)
+		r, err := b.Engine.PreviewRemoval(ctx, engine.Pass{Owner: v, Target: a.target, Client: a.client})
 		if err != nil {
 			return reconcile.Retry{Err: err}
 		}
@@ -101,17 +100,9 @@ const maxMessageBytes = 512
 func removalObjects(in []engine.RemovalItem) []appsv1.RemovalObject {
 	var out []appsv1.RemovalObject
 	for i := range min(len(in), maxRemarks) {
-		out = append(out, appsv1.RemovalObject{ID: in[i].Entry.ID, Reason: string(in[i].Reason), Message: truncate(in[i].Message)})
+		out = append(out, appsv1.RemovalObject{ID: in[i].Entry.ID, Reason: string(in[i].Reason), Message: reconcile.Truncate(in[i].Message, maxMessageBytes)})
 	}
 	return out
-}
-
-func truncate(s string) string {
-	s = strings.ToValidUTF8(s, "�")
-	if len(s) <= maxMessageBytes {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxMessageBytes], "") + "…"
 }
 
 // isRemoved returns a function that reports whether a rehearsal removes an object. It is false for
@@ -155,7 +146,7 @@ func dependentMessages(spec *appsv1.KsctlRemoveSpec, in *appsv1.KsctlInstall, in
 	}
 	for i := range installs {
 		other := &installs[i]
-		self := stacks.Ref{Group: appsv1.GroupVersion.Group, Kind: InstallKind, Namespace: other.Namespace, Name: other.Name}
+		self := stacks.Ref{Group: appsv1.GroupVersion.Group, Kind: appsv1.KsctlInstallKind, Namespace: other.Namespace, Name: other.Name}
 		if (other.Namespace == in.Namespace && other.Name == in.Name) || removed(self.ID()) { // the KsctlInstall is removed, too
 			continue
 		}

@@ -75,11 +75,8 @@ var indexers = map[string]func(*appsv1.KsctlRemove) []string{
 
 // Register adds the controller to a manager.
 func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
-	for field, indexer := range indexers {
-		err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.KsctlRemove{}, field, func(o client.Object) []string { return indexer(o.(*appsv1.KsctlRemove)) })
-		if err != nil {
-			return fmt.Errorf("index of %s: %w", Kind, err)
-		}
+	if err := reconcile.AddIndexes(ctx, mgr.GetFieldIndexer(), &appsv1.KsctlRemove{}, indexers); err != nil {
+		return err
 	}
 	err := ctrl.NewControllerManagedBy(mgr).Named("ksctlremove").
 		For(&appsv1.KsctlRemove{}, builder.WithPredicates(s.Reconciler.SpecChanged())).
@@ -92,7 +89,7 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		WithOptions(s.Options).
 		Complete(s.Reconciler)
 	if err != nil {
-		return fmt.Errorf("controller of %s: %w", Kind, err)
+		return fmt.Errorf("controller of %s: %w", appsv1.KsctlRemoveKind, err)
 	}
 	return nil
 }
@@ -128,7 +125,7 @@ func (s *Setup) forSecret(reader client.Reader) handler.MapFunc {
 func (s *Setup) watchLiveObjects(ctx context.Context, queue workqueue.TypedRateLimitingInterface[crreconcile.Request]) error {
 	changed := func(ownerKey string) {
 		k, ok := engine.ParseOwnerKey(ownerKey)
-		if ok && k.Kind == Kind && k.Installation == s.Installation {
+		if ok && k.Kind == appsv1.KsctlRemoveKind && k.Installation == s.Installation {
 			queue.Add(crreconcile.Request{NamespacedName: types.NamespacedName{Namespace: k.Namespace, Name: k.Name}})
 		}
 	}

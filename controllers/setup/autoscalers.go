@@ -33,7 +33,7 @@ func (c *Controllers) AddAutoScalers(ctx context.Context, o AutoScalerOptions) e
 		NodeWatches: &autoscaler.NodeWatches{}, AgentSessions: &autoscaler.AgentSessions{Clock: clock.RealClock{}}, Published: published, Certificates: provider, Selector: c.opts.Selector, OperationEnded: c.metrics.RecordOperation}
 	ledger := &autoscaler.ChangeRecorder{Steps: steps}
 	setup := &autoscaler.Setup{
-		Reconciler: newReconciler(c, autoscaler.Kind, steps, func() *clusterv1.KsctlAutoScaler { return &clusterv1.KsctlAutoScaler{} }),
+		Reconciler: newReconciler(c, clusterv1.KsctlAutoScalerKind, steps, func() *clusterv1.KsctlAutoScaler { return &clusterv1.KsctlAutoScaler{} }),
 		Steps:      steps, ChangeRecorder: ledger, DefaultServiceAccount: c.opts.DefaultServiceAccount, Options: c.controllerOptions(),
 	}
 	setup.Reconciler.Selector = c.selectorPredicate()

@@ -15,7 +15,7 @@ func (c *Controllers) AddClusters(ctx context.Context) error {
 	steps := &cluster.Steps{Client: c.mgr.GetClient(), Direct: c.mgr.GetAPIReader(), Target: c.localTarget, Prober: prober, Clock: clock.RealClock{},
 		DefaultServiceAccount: c.opts.DefaultServiceAccount, ArgoCDNamespaces: c.opts.ArgoCDNamespaces, AllowInsecure: c.opts.InsecureKubeConfigTLS}
 	setup := &cluster.Setup{
-		Reconciler: newReconciler(c, cluster.Kind, steps, func() *clusterv1.KsctlCluster { return &clusterv1.KsctlCluster{} }),
+		Reconciler: newReconciler(c, clusterv1.KsctlClusterKind, steps, func() *clusterv1.KsctlCluster { return &clusterv1.KsctlCluster{} }),
 		Prober:     prober, DefaultServiceAccount: c.opts.DefaultServiceAccount, Options: c.controllerOptions(),
 	}
 	setup.Reconciler.Selector = c.selectorPredicate()

@@ -29,7 +29,7 @@ func (c *Controllers) AddExports(ctx context.Context, o ExportOptions) error {
 	steps := &exportstate.Steps{Client: c.mgr.GetClient(), Git: git.NewClient(git.Options{Limits: limits, TempDir: work}),
 		Encrypt: c.opts.Encrypt, Target: c.localTarget, DefaultServiceAccount: c.opts.DefaultServiceAccount, SecretKey: c.key, Clock: clock.RealClock{}}
 	setup := &exportstate.Setup{
-		Reconciler:            newReconciler(c, exportstate.Kind, steps, func() *v1alpha1.ExportState { return &v1alpha1.ExportState{} }),
+		Reconciler:            newReconciler(c, v1alpha1.ExportStateKind, steps, func() *v1alpha1.ExportState { return &v1alpha1.ExportState{} }),
 		DefaultServiceAccount: c.opts.DefaultServiceAccount, Options: c.controllerOptions(),
 	}
 	setup.Reconciler.Selector = c.selectorPredicate()

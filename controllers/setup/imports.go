@@ -14,7 +14,7 @@ func (c *Controllers) AddImports(ctx context.Context) error {
 	steps := &importstate.Steps{Client: c.mgr.GetClient(), Content: c.content, Decrypt: c.opts.Decrypt, Target: c.localTarget,
 		DefaultServiceAccount: c.opts.DefaultServiceAccount, SecretKey: c.key, Selector: c.opts.Selector, Clock: clock.RealClock{}}
 	setup := &importstate.Setup{
-		Reconciler: newReconciler(c, importstate.Kind, steps, func() *v1alpha1.ImportState { return &v1alpha1.ImportState{} }),
+		Reconciler: newReconciler(c, v1alpha1.ImportStateKind, steps, func() *v1alpha1.ImportState { return &v1alpha1.ImportState{} }),
 		Discovery:  c.discovery, DefaultServiceAccount: c.opts.DefaultServiceAccount, Options: c.controllerOptions(),
 	}
 	setup.Reconciler.Selector = c.selectorPredicate()

@@ -25,7 +25,7 @@ func (c *Controllers) AddRemovals(ctx context.Context) error {
 			Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount, SecretKey: c.key, Clock: clock.RealClock{}},
 	}
 	setup := &remove.Setup{
-		Reconciler: newReconciler(c, remove.Kind, steps, func() *appsv1.KsctlRemove { return &appsv1.KsctlRemove{} }),
+		Reconciler: newReconciler(c, appsv1.KsctlRemoveKind, steps, func() *appsv1.KsctlRemove { return &appsv1.KsctlRemove{} }),
 		Index:      c.index, Clusters: c.targets.Clusters, Installation: c.opts.OwnerID,
 		Options: c.controllerOptions(),
 	}

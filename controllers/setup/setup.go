@@ -146,7 +146,7 @@ func (c *Controllers) AddInstalls(ctx context.Context) error {
 	steps.Dependencies, steps.Plans, steps.RecordDriftCorrections = depends, install.NewPlans(), c.metrics.RecordDriftCorrections
 	dispatcher := &install.Dispatcher{Single: steps, Fleet: &install.FleetSteps{Client: c.mgr.GetClient(), Content: c.content, Single: steps, FieldOwner: FieldOwner, Clock: clock.RealClock{}}}
 	setup := &install.Setup{
-		Reconciler: newReconciler(c, install.Kind, dispatcher, func() *appsv1.KsctlInstall { return &appsv1.KsctlInstall{} }),
+		Reconciler: newReconciler(c, appsv1.KsctlInstallKind, dispatcher, func() *appsv1.KsctlInstall { return &appsv1.KsctlInstall{} }),
 		Index:      c.index, Clusters: c.targets.Clusters, Dependencies: depends, Plans: steps.Plans, Served: c.discovery, KindsChanged: c.kindsChanged, KindsListed: c.discovery.Invalidate,
 		Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount,
 		Options: c.controllerOptions(),

@@ -55,7 +55,7 @@ func (c *Controllers) AddSources(ctx context.Context, o SourceOptions) error {
 		OCI:     oci.NewClient(oci.Options{Limits: c.opts.ArtifactLimits, TempDir: work}),
 		Secrets: c.mgr.GetAPIReader(), Storage: served.Space(source.Space), Webhooks: o.WebhookAddr != "", Limits: c.opts.ArtifactLimits, Clock: clock.RealClock{}}
 	setup := &source.Setup{
-		Reconciler: newReconciler(c, source.Kind, steps, func() *appsv1.KsctlSource { return &appsv1.KsctlSource{} }),
+		Reconciler: newReconciler(c, appsv1.KsctlSourceKind, steps, func() *appsv1.KsctlSource { return &appsv1.KsctlSource{} }),
 		Storage:    steps.Storage,
 		Options:    c.controllerOptions(),
 	}

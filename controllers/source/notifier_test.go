@@ -101,7 +101,7 @@ func (r *notifierRig) create(o client.Object) {
 func (r *notifierRig) setInstall(namespace, name, commit string, ready metav1.ConditionStatus, message string) {
 	r.t.Helper()
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)}}
-	in.Spec.SourceRef = appsv1.SourceRef{Kind: Kind, Namespace: fleet.Namespace, Name: fleet.Name}
+	in.Spec.SourceRef = appsv1.SourceRef{Kind: appsv1.KsctlSourceKind, Namespace: fleet.Namespace, Name: fleet.Name}
 	if err := r.api.Create(r.t.Context(), in); err != nil {
 		if err := r.api.Get(r.t.Context(), client.ObjectKeyFromObject(in), in); err != nil {
 			r.t.Fatal(err)
@@ -317,7 +317,7 @@ func TestCommitStatusProxyAndCA(t *testing.T) {
 
 func TestNotifierPredicates(t *testing.T) {
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "web"}}
-	in.Spec.SourceRef = appsv1.SourceRef{Kind: Kind, Name: "fleet"}
+	in.Spec.SourceRef = appsv1.SourceRef{Kind: appsv1.KsctlSourceKind, Name: "fleet"}
 	in.Status.LastAttemptedRevision = "main@sha1:" + abc
 	in.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "Unknown", Message: "1 of 2"}}
 	if got := sourceRequests(t.Context(), in); len(got) != 1 || got[0].NamespacedName != fleet {

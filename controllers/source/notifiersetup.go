@@ -54,7 +54,7 @@ func (t *Notifier) Register(ctx context.Context, mgr ctrl.Manager, options contr
 // sourceOf returns the KsctlSource of an install; false if its source is of another kind.
 func sourceOf(o client.Object) (types.NamespacedName, bool) {
 	in, ok := o.(*appsv1.KsctlInstall)
-	if !ok || in.Spec.SourceRef.Kind != Kind {
+	if !ok || in.Spec.SourceRef.Kind != appsv1.KsctlSourceKind {
 		return types.NamespacedName{}, false
 	}
 	key := types.NamespacedName{Namespace: in.Spec.SourceRef.Namespace, Name: in.Spec.SourceRef.Name}

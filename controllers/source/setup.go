@@ -34,13 +34,13 @@ const bySecret = "secrets"
 // Register adds the controller to a manager.
 func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	if err := mgr.Add(&storage.Sweeper{Space: s.Storage, Owners: listSources(mgr.GetClient()), Interval: storage.SweepInterval}); err != nil {
-		return fmt.Errorf("sweeper of %s: %w", Kind, err)
+		return fmt.Errorf("sweeper of %s: %w", appsv1.KsctlSourceKind, err)
 	}
 	err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.KsctlSource{}, bySecret, func(o client.Object) []string {
 		return secretNames(o.(*appsv1.KsctlSource))
 	})
 	if err != nil {
-		return fmt.Errorf("index of %s: %w", Kind, err)
+		return fmt.Errorf("index of %s: %w", appsv1.KsctlSourceKind, err)
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("ksctlsource").
 		For(&appsv1.KsctlSource{}, builder.WithPredicates(s.Reconciler.SpecChanged())).
@@ -48,7 +48,7 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		WithOptions(s.Options).
 		Complete(s.Reconciler)
 	if err != nil {
-		return fmt.Errorf("controller of %s: %w", Kind, err)
+		return fmt.Errorf("controller of %s: %w", appsv1.KsctlSourceKind, err)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package source
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 
@@ -20,9 +19,6 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact/git"
 	"github.com/ksctl/gitops/stacks/artifact/oci"
 )
-
-// Kind is the kind of the reconciled objects.
-const Kind = "KsctlSource"
 
 // Reasons of a KsctlSource's conditions, in addition to those of stacks/artifact and its
 // packages git, oci and verify.
@@ -64,8 +60,7 @@ var _ reconcile.Steps[*appsv1.KsctlSource] = (*Steps)(nil)
 // Reconcile implements reconcile.Steps.
 func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.KsctlSource]) reconcile.Outcome {
 	obj := req.Object
-	timeout := reconcile.Timeout(&obj.Spec.Schedule)
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not finished within the timeout of %s", timeout))
+	ctx, cancel := reconcile.WithTimeout(ctx, &obj.Spec.Schedule)
 	defer cancel()
 	if (obj.Spec.Git == nil) == (obj.Spec.OCI == nil) { // the CRD schema rejects these
 		return reconcile.Stalled{Err: errors.New("set exactly one of spec.git and spec.oci"), Reason: string(git.URLInvalid)}

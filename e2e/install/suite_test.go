@@ -67,6 +67,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(harness.AwaitPermissions(ctx, plane)).To(Succeed())
 	controllerConfig, err = plane.ConfigFor(ctx, systemNamespace, account)
 	Expect(err).NotTo(HaveOccurred())
+	controllerConfig.Wrap(applyTrace.wrap)
 	watching, err := client.NewWithWatch(plane.Config(), client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(scanner.Watch(ctx, watching)).To(Succeed())

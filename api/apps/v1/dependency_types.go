@@ -36,4 +36,4 @@ type Dependency struct {
 }
 
 // OfInstall reports whether the dependency is another KsctlInstall.
-func (d *Dependency) OfInstall() bool { return d.Kind == "" || d.Kind == "KsctlInstall" }
+func (d *Dependency) OfInstall() bool { return d.Kind == "" || d.Kind == KsctlInstallKind }

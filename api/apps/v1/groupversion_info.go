@@ -12,6 +12,13 @@ var GroupVersion = schema.GroupVersion{Group: "apps.ksctl.com", Version: "v1"}
 // SchemeGroupVersion is GroupVersion under the name that generated clients use.
 var SchemeGroupVersion = GroupVersion
 
+// Kinds of this package that users create.
+const (
+	KsctlInstallKind = "KsctlInstall"
+	KsctlRemoveKind  = "KsctlRemove"
+	KsctlSourceKind  = "KsctlSource"
+)
+
 // Resource returns a resource of this group, such as ksctlinstalls.
 func Resource(resource string) schema.GroupResource {
 	return GroupVersion.WithResource(resource).GroupResource()

@@ -12,6 +12,12 @@ var GroupVersion = schema.GroupVersion{Group: "cluster.ksctl.com", Version: "v1"
 // SchemeGroupVersion is GroupVersion under the name that generated clients use.
 var SchemeGroupVersion = GroupVersion
 
+// Kinds of this package.
+const (
+	KsctlAutoScalerKind = "KsctlAutoScaler"
+	KsctlClusterKind    = "KsctlCluster"
+)
+
 // Resource returns a resource of this group, such as ksctlclusters.
 func Resource(resource string) schema.GroupResource {
 	return GroupVersion.WithResource(resource).GroupResource()

@@ -12,6 +12,12 @@ var GroupVersion = schema.GroupVersion{Group: "storage.ksctl.com", Version: "v1a
 // SchemeGroupVersion is GroupVersion under the name that generated clients use.
 var SchemeGroupVersion = GroupVersion
 
+// Kinds of this package.
+const (
+	ExportStateKind = "ExportState"
+	ImportStateKind = "ImportState"
+)
+
 // Resource returns a resource of this group, such as importstates.
 func Resource(resource string) schema.GroupResource {
 	return GroupVersion.WithResource(resource).GroupResource()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -100,7 +99,7 @@ func waitMessage(rep *engine.Report) string {
 			messages = append(messages, m)
 		}
 	}
-	return joinNames(messages)
+	return reconcile.JoinNames(messages)
 }
 
 // recordReleased adds objects that were released instead of removed to the status, and emits an
@@ -121,7 +120,7 @@ func (o *owner) recordReleased(changes []engine.Change) {
 		st.Remaining = st.Remaining[:min(maxListed, len(st.Remaining))]
 	}
 	if len(names) > 0 {
-		o.req.Event(corev1.EventTypeWarning, "Released", joinNames(names))
+		o.req.Event(corev1.EventTypeWarning, "Released", reconcile.JoinNames(names))
 	}
 }
 
@@ -161,15 +160,5 @@ func (s *Steps) abandon(ctx context.Context, o *owner) {
 		names = append(names, name)
 	}
 	log.FromContext(ctx).Info("abandoned objects are not changed", "objects", names)
-	o.req.Event(corev1.EventTypeWarning, "Abandoned", fmt.Sprintf("%d objects are not changed: %s", len(names), joinNames(names)))
-}
-
-// maxNamed is the number of objects that a message lists by name. It counts the others.
-const maxNamed = 5
-
-func joinNames(names []string) string {
-	if len(names) <= maxNamed {
-		return strings.Join(names, ", ")
-	}
-	return strings.Join(names[:maxNamed], ", ") + fmt.Sprintf(" and %d more", len(names)-maxNamed)
+	o.req.Event(corev1.EventTypeWarning, "Abandoned", fmt.Sprintf("%d objects are not changed: %s", len(names), reconcile.JoinNames(names)))
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,7 +66,7 @@ func (s *Steps) rehearse(ctx context.Context, o *owner, c clients, specHash stri
 
 // addForecast adds the objects that others use, blockers and dependents to the found objects.
 func (s *Steps) addForecast(ctx context.Context, o *owner, c *engine.Client, f *findings) error {
-	keptRemarks, blockerRemarks, err := s.Engine.PreviewObstacles(ctx, o.target, c, o)
+	keptRemarks, blockerRemarks, err := s.Engine.PreviewObstacles(ctx, s.pass(o, c))
 	if err != nil {
 		return err
 	}
@@ -154,9 +153,7 @@ func firstObjects(objects []appsv1.RemovalObject) []appsv1.RemovalObject {
 	slices.SortStableFunc(out, func(a, b appsv1.RemovalObject) int { return cmp.Compare(a.ID, b.ID) })
 	out = out[:min(maxListed, len(out))]
 	for i := range out {
-		if m := out[i].Message; len(m) > maxMessageBytes {
-			out[i].Message = strings.ToValidUTF8(m[:maxMessageBytes], "") + "…"
-		}
+		out[i].Message = reconcile.Truncate(out[i].Message, maxMessageBytes)
 	}
 	return out
 }

@@ -21,9 +21,6 @@ import (
 	"github.com/ksctl/gitops/internal/sources/content"
 )
 
-// Kind is the kind of the reconciled objects.
-const Kind = "KsctlRemove"
-
 // Reasons of the conditions, in addition to those of packages reconcile and content.
 const (
 	// AwaitingApprovalReason: the removal needs spec.approvedDigest.
@@ -130,7 +127,7 @@ func (s *Steps) proceed(ctx context.Context, o *owner) reconcile.Outcome {
 
 // remove takes the next possible step of removing the approved objects.
 func (s *Steps) remove(ctx context.Context, o *owner, c *engine.Client) reconcile.Outcome {
-	left, errs, err := s.Engine.ClaimRecorded(ctx, o.target, c, o, otherOwner(o.Key().String()))
+	left, errs, err := s.Engine.ClaimRecorded(ctx, s.pass(o, c), otherOwner(o.Key().String()))
 	o.recordReleased(left)
 	if err == nil && len(errs) > 0 {
 		// Stop, because removing only a part would break the order.
@@ -138,7 +135,7 @@ func (s *Steps) remove(ctx context.Context, o *owner, c *engine.Client) reconcil
 	}
 	var rep *engine.Report
 	if err == nil {
-		rep, err = s.Engine.Teardown(ctx, o.target, c, o, s.retry(o.req.Object))
+		rep, err = s.Engine.Teardown(ctx, s.pass(o, c))
 		if rep != nil {
 			o.recordReleased(rep.Changes)
 		}
@@ -160,7 +157,7 @@ func (s *Steps) remove(ctx context.Context, o *owner, c *engine.Client) reconcil
 // KsctlRemove is deleted; nil when all are released.
 func (s *Steps) release(ctx context.Context, o *owner, c *engine.Client) reconcile.Outcome {
 	o.orphan = true
-	rep, err := s.Engine.Teardown(ctx, o.target, c, o, s.retry(o.req.Object))
+	rep, err := s.Engine.Teardown(ctx, s.pass(o, c))
 	o.orphan = false
 	if ferr := o.flush(ctx); err == nil {
 		err = ferr
@@ -180,7 +177,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
-	abandoned := req.Object.Annotations[appsv1.AbandonAnnotation] == string(req.Object.UID)
+	abandoned := reconcile.Abandoned(req.Object)
 	if !o.started() || abandoned {
 		if o.started() {
 			s.abandon(ctx, o)
@@ -216,7 +213,7 @@ func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlR
 	name := client.ObjectKeyFromObject(rm)
 	cluster := target.InstalledCluster(rm.Namespace, &rm.Spec.TargetCluster, rm.Status.Inventory, rm.Status.Cluster)
 	load := func() (*owner, error) {
-		key := engine.OwnerKey{Installation: s.Installation, Cluster: cluster, Kind: Kind, Namespace: name.Namespace, Name: name.Name}
+		key := engine.OwnerKey{Installation: s.Installation, Cluster: cluster, Kind: appsv1.KsctlRemoveKind, Namespace: name.Namespace, Name: name.Name}
 		inv, err := s.Chunks.LoadInventory(ctx, key, rm.Status.Inventory)
 		return &owner{chunks: s.Chunks, key: key, inv: inv}, err
 	}
@@ -240,8 +237,11 @@ func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlR
 	return o, nil
 }
 
-func (s *Steps) retry(rm *appsv1.KsctlRemove) engine.RetryPolicy {
-	return engine.RetryPolicy{Interval: reconcile.RetryInterval(&rm.Spec.Schedule), ContestedInterval: reconcile.Interval(&rm.Spec.Schedule)}
+// pass returns a pass of the engine over the objects of a KsctlRemove.
+func (s *Steps) pass(o *owner, c *engine.Client) engine.Pass {
+	schedule := &o.req.Object.Spec.Schedule
+	return engine.Pass{Owner: o, Target: o.target, Client: c,
+		Retry: engine.RetryPolicy{Interval: reconcile.RetryInterval(schedule), ContestedInterval: reconcile.Interval(schedule)}}
 }
 
 // retryOutcome returns the outcome of a failed reconcile. If another client has changed the

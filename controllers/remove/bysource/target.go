@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/ksctl/gitops/controllers/account"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
@@ -20,7 +19,7 @@ type clients struct{ local, target *engine.Client }
 func (s *Steps) clients(ctx context.Context, o *owner) (clients, error) {
 	rm := o.req.Object
 	name := cmp.Or(rm.Spec.ServiceAccountName, s.DefaultServiceAccount)
-	localClient, err := account.Client(ctx, s.Client, s.Targets.Local, types.NamespacedName{Namespace: rm.Namespace, Name: name})
+	localClient, err := reconcile.AccountClient(ctx, s.Client, s.Targets.Local, types.NamespacedName{Namespace: rm.Namespace, Name: name})
 	if err != nil {
 		return clients{}, err
 	}

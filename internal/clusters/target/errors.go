@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ksctl/gitops/controllers/account"
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
@@ -28,35 +27,30 @@ const (
 	AccessDeniedReason = "AccessDenied"
 )
 
-// Error reports why the access to a cluster can't be determined.
-type Error struct {
-	// Reason is one of the reasons of this package.
-	Reason string
-	// Waiting is true if an event will resolve the error without any user action. Retryable is true
-	// if the error may be resolved without an event. If both are false, a user has to act, and an
-	// event follows.
-	Waiting, Retryable bool
-	err                error
-}
+// Error is returned while the access to a cluster cannot be determined. Its cause is a
+// *reconcile.StepError with one of the reasons of this package.
+type Error struct{ Err error }
 
 // Error implements error.
-func (e *Error) Error() string { return e.err.Error() }
+func (e *Error) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.err }
+func (e *Error) Unwrap() error { return e.Err }
 
+// newError returns an error that a user has to fix.
 func newError(reason, format string, args ...any) error {
-	return &Error{Reason: reason, err: fmt.Errorf(format, args...)}
+	return &Error{Err: reconcile.NewTerminalError(reason, format, args...)}
 }
 
-// notFoundError returns a retryable error: the missing object may be created without an event.
+// notFoundError returns an error that a retry may end: the missing object may be created without an
+// event.
 func notFoundError(format string, args ...any) error {
-	return &Error{Reason: ClusterNotFoundReason, Retryable: true, err: fmt.Errorf(format, args...)}
+	return &Error{Err: reconcile.NewTransientError(ClusterNotFoundReason, format, args...)}
 }
 
-// notReadyError returns a waiting error: an event resolves it.
+// notReadyError returns an error that an event will end.
 func notReadyError(format string, args ...any) error {
-	return &Error{Reason: ClusterNotReadyReason, Waiting: true, err: fmt.Errorf(format, args...)}
+	return &Error{Err: reconcile.NewWaitingError(ClusterNotReadyReason, format, args...)}
 }
 
 // ClusterMismatchError reports that the kubeconfig leads to another cluster than the one with the
@@ -90,29 +84,17 @@ func (e *UnreachableError) Error() string {
 // Unwrap returns the cause.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// Outcome returns the reconcile outcome of an error of Resolver or of account.Client.
+// Outcome returns the reconcile outcome of an error of Resolver, and of any other step.
 func Outcome(err error, revision string) reconcile.Outcome {
-	var known *Error
-	var (
-		other       *ClusterMismatchError
-		unreachable *UnreachableError
-		noAccount   *account.NotFoundError
-	)
+	var other *ClusterMismatchError
+	var unreachable *UnreachableError
 	switch {
-	case errors.Is(err, account.ErrNoServiceAccount) || errors.As(err, &noAccount):
-		return account.OutcomeOf(err, revision)
 	case errors.As(err, &other):
 		return reconcile.Stalled{Err: err, Reason: ClusterChangedReason, Revision: revision}
 	case errors.As(err, &unreachable) && unreachable.Err == nil:
 		return reconcile.Deferred{} // the result of the probe triggers a reconcile
 	case errors.As(err, &unreachable):
 		return reconcile.Retry{Err: err, Reason: ClusterUnreachableReason, Revision: revision}
-	case errors.As(err, &known) && known.Retryable:
-		return reconcile.Retry{Err: err, Reason: known.Reason, Revision: revision}
-	case errors.As(err, &known) && known.Waiting:
-		return reconcile.Waiting{On: err.Error(), Reason: known.Reason, Revision: revision}
-	case errors.As(err, &known):
-		return reconcile.Stalled{Err: err, Reason: known.Reason, Revision: revision}
 	}
-	return reconcile.Retry{Err: err, Revision: revision}
+	return reconcile.OutcomeOf(err, revision)
 }

@@ -93,8 +93,8 @@ func (t *Resolver) Resolve(ctx context.Context, u User) (ResolvedCluster, error)
 	}
 	m, err := t.access(ctx, u)
 	if err != nil {
-		var known *Error
-		if errors.As(err, &known) && !known.Waiting {
+		var known *reconcile.StepError
+		if errors.As(err, &known) && known.Class != reconcile.WaitingClass {
 			t.Clusters.release(u.Key.String()) // the previous kubeconfig must not be used anymore
 		}
 		return ResolvedCluster{}, err

@@ -129,7 +129,7 @@ func TestResolve(t *testing.T) {
 				}
 				return
 			}
-			var known *Error
+			var known *reconcile.StepError
 			var unreachable *UnreachableError
 			switch {
 			case err == nil || !strings.Contains(err.Error(), tc.error):

@@ -105,7 +105,7 @@ func newInstall(as *clusterv1.KsctlAutoScaler, name string, enabled appsv1.Compo
 	out := &appsv1.KsctlInstall{}
 	out.Namespace, out.Name = as.Namespace, name
 	out.Labels = map[string]string{Label: DeploymentName(as.Name)}
-	out.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "KsctlAutoScaler", Name: as.Name, UID: as.UID, Controller: ptr.To(true)}}
+	out.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: clusterv1.KsctlAutoScalerKind, Name: as.Name, UID: as.UID, Controller: ptr.To(true)}}
 	as.Spec.Schedule.DeepCopyInto(&out.Spec.Schedule)
 	out.Spec.Suspend = false
 	out.Spec.SourceRef = appsv1.SourceRef{Kind: appsv1.CatalogKind}

@@ -7,13 +7,15 @@ import (
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
 // FuzzSourceOf: for any status, sourceOf returns exactly the artifact of the source or an error
 // that explains why there is none. The source is ready only with a Ready condition of its
 // generation.
 func FuzzSourceOf(f *testing.F) {
-	kinds := []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind, sourcev1.ExternalArtifactKind, KsctlSourceKind}
+	kinds := []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind, sourcev1.ExternalArtifactKind, appsv1.KsctlSourceKind}
 	for i := range kinds {
 		f.Add(uint8(i), `{"metadata":{"generation":2},"status":{"artifact":{"url":"http://x/a.tgz","revision":"main@sha1:a","digest":"sha256:b","metadata":{"a":"b"}},"conditions":[{"type":"Ready","status":"True","observedGeneration":2}]}}`)
 		f.Add(uint8(i), `{"status":{"artifact":null,"conditions":[{"type":"Ready","status":"False","message":"no"},{"type":"Ready","status":"True"}]}}`)

@@ -18,9 +18,6 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// KsctlSourceKind is the kind of source that does not require Flux.
-const KsctlSourceKind = "KsctlSource"
-
 // Object is an object of any kind of source.
 type Object interface {
 	client.Object
@@ -55,7 +52,7 @@ func NewObject(kind string) (Object, schema.GroupVersionKind, bool) {
 		return &sourcev1.Bucket{}, flux(kind), true
 	case sourcev1.ExternalArtifactKind:
 		return &sourcev1.ExternalArtifact{}, flux(kind), true
-	case KsctlSourceKind:
+	case appsv1.KsctlSourceKind: // the kind that does not require Flux
 		return &appsv1.KsctlSource{}, appsv1.GroupVersion.WithKind(kind), true
 	}
 	return nil, schema.GroupVersionKind{}, false

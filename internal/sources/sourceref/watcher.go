@@ -11,10 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
 // Kinds are the kinds of sources.
-var Kinds = []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind, sourcev1.ExternalArtifactKind, KsctlSourceKind}
+var Kinds = []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind, sourcev1.ExternalArtifactKind, appsv1.KsctlSourceKind}
 
 // Discovery reports which kinds a cluster serves.
 type Discovery interface {

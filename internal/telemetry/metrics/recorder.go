@@ -187,9 +187,9 @@ func samplesOf(o reconcile.Object) []sample {
 func (r *Recorder) Forget(kind string, key types.NamespacedName) {
 	r.durations.DeleteDuration(reference(kind, key))
 	switch kind {
-	case "KsctlInstall":
+	case appsv1.KsctlInstallKind:
 		r.driftCorrections.DeleteLabelValues(key.Namespace, key.Name)
-	case "KsctlAutoScaler":
+	case clusterv1.KsctlAutoScalerKind:
 		r.operations.DeletePartialMatch(prometheus.Labels{objectLabels[0]: key.Namespace, objectLabels[1]: key.Name})
 	}
 	r.mu.Lock()

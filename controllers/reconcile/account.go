@@ -1,0 +1,30 @@
+package reconcile
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/ksctl/gitops/controllers/engine"
+)
+
+// AccountClient returns a client of a target with the permissions of a service account: the
+// controller uses its own permissions only for its own kinds. It returns a StepError for an empty name
+// and for a missing account, before it sends any request as that account.
+func AccountClient(ctx context.Context, cache client.Reader, t *engine.Target, account types.NamespacedName) (*engine.Client, error) {
+	if account.Name == "" {
+		return nil, NewTerminalError(AccountNotFoundReason, "no service account: set spec.serviceAccountName, or run the controller with --default-service-account")
+	}
+	var meta metav1.PartialObjectMetadata
+	meta.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"})
+	if err := cache.Get(ctx, account, &meta); apierrors.IsNotFound(err) {
+		return nil, NewTransientError(AccountNotFoundReason, "ServiceAccount %s does not exist: create it, or change spec.serviceAccountName", account)
+	} else if err != nil {
+		return nil, err
+	}
+	return t.ClientFor(&account)
+}
