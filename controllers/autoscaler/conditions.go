@@ -17,7 +17,7 @@ import (
 )
 
 // conclude sets the conditions and returns the outcome.
-func (s *Steps) conclude(obj *clusterv1.KsctlAutoScaler, seen *observation, p *plan, r autoscalerHealth) reconcile.Outcome {
+func (s *Steps) conclude(obj *clusterv1.KsctlAutoScaler, seen *observation, p *scalingPlan, r autoscalerHealth) reconcile.Outcome {
 	now := s.Clock.Now()
 	messages := p.degradedMessages(seen, now)
 	conditions := []metav1.Condition{
@@ -107,7 +107,7 @@ func servingMessage(r autoscalerHealth, now time.Time) string {
 }
 
 // degradedMessages describes for users why pools cannot reach their targets.
-func (p *plan) degradedMessages(seen *observation, now time.Time) []string {
+func (p *scalingPlan) degradedMessages(seen *observation, now time.Time) []string {
 	var out []string
 	for _, r := range p.pools {
 		b := p.backoffs[r.pool.Name]
@@ -139,7 +139,7 @@ func sortedKeys(set map[int32]bool) []int32 {
 
 // nextDeadline returns the time of the next reconcile that no event triggers; zero if there is
 // none.
-func (p *plan) nextDeadline(seen *observation, r autoscalerHealth, now time.Time) time.Time {
+func (p *scalingPlan) nextDeadline(seen *observation, r autoscalerHealth, now time.Time) time.Time {
 	due := []time.Time{seen.requeueAt, r.renewAt, r.pollDeadline}
 	for _, b := range p.backoffs {
 		if b != nil && inBackoff(b, b.Operation, now) {

@@ -28,7 +28,7 @@ func deletionRequestTimeout(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
 // are in use again: their deletion failed, or a commit canceled it. Cluster Autoscaler assumes that
 // they are deleted, and only removes their taint when it is restarted. next is the earliest time at
 // which another taint may become stale. Taints whose value is not a time are kept.
-func (p *plan) staleTaints(f *machines, timeout time.Duration, now time.Time) (out map[int32]bool, next time.Time) {
+func (p *scalingPlan) staleTaints(f *machines, timeout time.Duration, now time.Time) (out map[int32]bool, next time.Time) {
 	out = map[int32]bool{}
 	for i := range f.list {
 		m := &f.list[i]
@@ -54,14 +54,14 @@ func (p *plan) staleTaints(f *machines, timeout time.Duration, now time.Time) (o
 
 // deletionFailedAfter reports whether the last operation was a deletion that failed after a time.
 // It returns false while the agent may still be deleting.
-func (p *plan) deletionFailedAfter(at time.Time) bool {
+func (p *scalingPlan) deletionFailedAfter(at time.Time) bool {
 	op := p.op
 	return op != nil && op.Kind == clusterv1.OperationScaleDown && op.State == clusterv1.OperationFailed && !op.Unsettled && op.EndedAt != nil && at.Before(op.EndedAt.Time)
 }
 
 // deletionPending reports whether the agent may be deleting the machine at a position, or whether a
 // deletion is requested for its pool.
-func (p *plan) deletionPending(position int, m *machine) bool {
+func (p *scalingPlan) deletionPending(position int, m *machine) bool {
 	op := p.op
 	if op != nil && op.Kind != clusterv1.OperationScaleUp && (isInProgress(op) || op.Unsettled) && int32(position) >= op.DesiredWorkers {
 		return true

@@ -13,7 +13,7 @@ import (
 )
 
 // staleTaints returns the stale taints if Cluster Autoscaler has tainted some workers at a time.
-func (w *simulation) staleTaints(p *plan, at time.Time, marked ...int) (map[int32]bool, time.Time) {
+func (w *simulation) staleTaints(p *scalingPlan, at time.Time, marked ...int) (map[int32]bool, time.Time) {
 	f := w.machines()
 	for _, i := range marked {
 		f.list[i].node.Spec.Taints = []corev1.Taint{{Key: toBeDeletedTaint, Value: fmt.Sprint(at.Unix())}}

@@ -30,7 +30,7 @@ type startedBackoff struct {
 // backoff with a new end; a backoff for machines of another size lasts as long as these machines
 // exist. The caller must persist them at once, or the next reconcile would start them again and
 // emit a second event.
-func (p *plan) startedBackoffs(before *clusterv1.KsctlAutoScalerStatus, now time.Time) (out []startedBackoff) {
+func (p *scalingPlan) startedBackoffs(before *clusterv1.KsctlAutoScalerStatus, now time.Time) (out []startedBackoff) {
 	for i := range p.pools {
 		name := p.pools[i].pool.Name
 		b, was := p.backoffs[name], poolStatus(before, name)
@@ -59,7 +59,7 @@ func emitBackoffs(req *reconcile.Request[*clusterv1.KsctlAutoScaler], started []
 
 // countOperation reports the result of the operation that ended to OperationEnded. It ignores an
 // operation of a pool that is no longer in the spec.
-func (s *Steps) countOperation(obj *clusterv1.KsctlAutoScaler, p *plan) {
+func (s *Steps) countOperation(obj *clusterv1.KsctlAutoScaler, p *scalingPlan) {
 	if s.OperationEnded == nil || p.ended == nil {
 		return
 	}

@@ -90,7 +90,7 @@ func TestGoldenOperationIDs(t *testing.T) {
 	now := time.Unix(1_800_000_000, 123_456_789)
 	var lines strings.Builder
 	for _, uid := range []string{"0c9c2e41-d2f9-4f9b-9c41-bebc1984d67a", "short", ""} {
-		op := (&plan{}).newOperation(planInput{uid: uid, now: now}, clusterv1.OperationScaleUp, 1, 2)
+		op := (&scalingPlan{}).newOperation(planInput{uid: uid, now: now}, clusterv1.OperationScaleUp, 1, 2)
 		_, _ = fmt.Fprintf(&lines, "%q: %s\n", uid, op.ID)
 	}
 	golden.Equal(t, "operations.txt", []byte(lines.String()))

@@ -29,7 +29,7 @@ func TestMachineBeingDeletedDoesNotBlock(t *testing.T) {
 func TestDeletionTaintStaysWhileAgentMayBeDeleting(t *testing.T) {
 	w := newKsctlAgentSimulation(t, "s-1", "s-1")
 	marked := w.now
-	taintStale := func(p *plan) bool { again, _ := w.staleTaints(p, marked, 1); return again[1] }
+	taintStale := func(p *scalingPlan) bool { again, _ := w.staleTaints(p, marked, 1); return again[1] }
 	p := w.step(w.removeLast())
 	w.runOperation(p.op, 0, phaseFailed)
 	w.reported.code = CodeNoAnswer

@@ -115,7 +115,7 @@ func newKsctlAgentSimulation(t *testing.T, sizes ...string) *simulation {
 
 // failedScaleUp returns a simulation in which a scale-up by 2 failed after it created some
 // machines.
-func failedScaleUp(t *testing.T, created int32) (*simulation, *plan) {
+func failedScaleUp(t *testing.T, created int32) (*simulation, *scalingPlan) {
 	w := newKsctlAgentSimulation(t, "s-1")
 	p := w.step(increase("small", 2, w.now))
 	w.runOperation(p.op, created, phaseFailed)

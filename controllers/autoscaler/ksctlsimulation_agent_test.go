@@ -194,7 +194,7 @@ func (m *ksctlSimulation) setReady(node *corev1.Node, is bool) {
 }
 
 // updateNodes changes and deletes nodes as a reconcile does.
-func (m *ksctlSimulation) updateNodes(f *machines, p *plan) {
+func (m *ksctlSimulation) updateNodes(f *machines, p *scalingPlan) {
 	released, _ := p.staleTaints(f, deletionRequestTimeout(&m.obj.Spec), m.now)
 	for _, x := range nodeChanges(f, m.obj.Spec.Pools, func(*machine) bool { return true }, released) {
 		node := m.nodes[x.node.Name]

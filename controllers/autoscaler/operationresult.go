@@ -10,7 +10,7 @@ import (
 )
 
 // applyReport applies the reported status to the operation in progress.
-func (p *plan) applyReport(f planInput) {
+func (p *scalingPlan) applyReport(f planInput) {
 	op := p.op
 	if f.reported.id != op.ID {
 		return // the agent does not know the operation yet
@@ -100,7 +100,7 @@ func unjoinedTail(f *machines, pool string) (n int32) {
 // giveUpSlow records machines that are still being created after joinTimeout as failed: otherwise
 // Cluster Autoscaler would stop scaling the whole cluster. When the operation ends, they are
 // deleted, unless they have joined by then.
-func (p *plan) giveUpSlow(f planInput) {
+func (p *scalingPlan) giveUpSlow(f planInput) {
 	op := p.op
 	if !isInProgress(op) || op.Kind != clusterv1.OperationScaleUp || op.GivenUp > 0 || f.now.Before(waitStart(op).Add(f.joinTimeout)) {
 		return
@@ -130,7 +130,7 @@ func waitStart(op *clusterv1.ScaleOperation) time.Time {
 
 // requestedAt returns when Cluster Autoscaler requested the machines to create for a pool; nil if
 // it requested none.
-func (p *plan) requestedAt(f planInput, r *poolPlan) *metav1.Time {
+func (p *scalingPlan) requestedAt(f planInput, r *poolPlan) *metav1.Time {
 	last := p.lastScales[r.pool.Name]
 	if was := poolStatus(f.status, r.pool.Name); last == nil && was != nil {
 		last = was.LastScale
@@ -142,7 +142,7 @@ func (p *plan) requestedAt(f planInput, r *poolPlan) *metav1.Time {
 }
 
 // recordFailure starts a backoff of a pool, or extends it.
-func (p *plan) recordFailure(r *poolPlan, kind clusterv1.OperationKind, result operationStatus, now time.Time) {
+func (p *scalingPlan) recordFailure(r *poolPlan, kind clusterv1.OperationKind, result operationStatus, now time.Time) {
 	b := &clusterv1.PoolBackoff{Operation: kind, Code: result.code, Message: result.message, Failures: 1, Missing: r.missing}
 	if was := p.backoffs[r.pool.Name]; was != nil && was.Operation == kind {
 		b.Failures = was.Failures + 1

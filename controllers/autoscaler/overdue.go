@@ -8,7 +8,7 @@ import (
 
 // deleteOverdue deletes the last machines if they have not joined in time, and records them as
 // failed for Cluster Autoscaler.
-func (p *plan) deleteOverdue(f planInput) {
+func (p *scalingPlan) deleteOverdue(f planInput) {
 	pool, n := f.overdueTail()
 	r := findPool(p.pools, pool)
 	if f.mode == clusterv1.ScalingOff || n == 0 || r == nil || r.change < 0 {

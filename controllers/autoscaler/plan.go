@@ -45,7 +45,7 @@ type planInput struct {
 }
 
 // plan holds the desired number of machines of each pool, and the operation to get there.
-type plan struct {
+type scalingPlan struct {
 	pools    []poolPlan
 	backoffs map[string]*clusterv1.PoolBackoff
 	// op is the operation in progress, or the last one. ended is set if it ended in this reconcile.
@@ -65,8 +65,8 @@ type plan struct {
 // newPlan applies the reported result of the operation in progress and the current spec to the
 // status. The caller adds the requests of Cluster Autoscaler to the plan, then calls startNext.
 // newPlan is a pure function of its input.
-func newPlan(f planInput) *plan {
-	p := &plan{pools: newPoolPlans(f.spec, f.status, f.machines), backoffs: map[string]*clusterv1.PoolBackoff{}, op: f.status.Operation.DeepCopy()}
+func newPlan(f planInput) *scalingPlan {
+	p := &scalingPlan{pools: newPoolPlans(f.spec, f.status, f.machines), backoffs: map[string]*clusterv1.PoolBackoff{}, op: f.status.Operation.DeepCopy()}
 	for _, r := range p.pools {
 		if was := poolStatus(f.status, r.pool.Name); was != nil && was.Backoff != nil {
 			p.backoffs[r.pool.Name] = was.Backoff.DeepCopy()
@@ -85,7 +85,7 @@ func newPlan(f planInput) *plan {
 }
 
 // startNext starts the next operation, unless one is in progress.
-func (p *plan) startNext(f planInput) {
+func (p *scalingPlan) startNext(f planInput) {
 	if isInProgress(p.op) {
 		return
 	}
@@ -97,7 +97,7 @@ func (p *plan) startNext(f planInput) {
 
 // blockReason returns why no machine may be created because the existing workers are uncertain; ""
 // if they are certain.
-func (p *plan) blockReason(f planInput) string {
+func (p *scalingPlan) blockReason(f planInput) string {
 	if p.uncertainty != nil {
 		return p.uncertainty.String()
 	}
@@ -113,7 +113,7 @@ func (p *plan) blockReason(f planInput) string {
 }
 
 // applyBounds limits the requested change of a pool to what the current spec allows.
-func (p *plan) applyBounds(r *poolPlan, f planInput) {
+func (p *scalingPlan) applyBounds(r *poolPlan, f planInput) {
 	name, was := r.pool.Name, r.change
 	p.expireBackoff(r, f)
 	switch f.mode {
@@ -143,7 +143,7 @@ func (p *plan) applyBounds(r *poolPlan, f planInput) {
 }
 
 // expireBackoff ends a backoff that is over: the missing machines may be requested again.
-func (p *plan) expireBackoff(r *poolPlan, f planInput) {
+func (p *scalingPlan) expireBackoff(r *poolPlan, f planInput) {
 	b := p.backoffs[r.pool.Name]
 	switch {
 	case b == nil:
@@ -162,7 +162,7 @@ func (p *plan) expireBackoff(r *poolPlan, f planInput) {
 }
 
 // setMinSizeDeficit sets the number of machines that the pool lacks for minSize.
-func (p *plan) setMinSizeDeficit(r *poolPlan, f planInput) {
+func (p *scalingPlan) setMinSizeDeficit(r *poolPlan, f planInput) {
 	r.minSizeDeficit = 0
 	if f.mode == clusterv1.ScalingOff || !enforcesMinSize(f.spec) || p.blocked != "" || p.awaitingJoin || inBackoff(p.backoffs[r.pool.Name], clusterv1.OperationScaleUp, f.now) {
 		return
@@ -173,7 +173,7 @@ func (p *plan) setMinSizeDeficit(r *poolPlan, f planInput) {
 // deletionExpired reports whether the requested deletion of a pool is obsolete. Cluster Autoscaler
 // taints the node before it requests its deletion. If the last node is not tainted after
 // deletionTimeout, the request is no longer valid.
-func (p *plan) deletionExpired(f planInput, pool string) bool {
+func (p *scalingPlan) deletionExpired(f planInput, pool string) bool {
 	was := poolStatus(f.status, pool)
 	if was == nil || was.LastScale == nil || isInProgress(f.status.Operation) || f.now.Before(was.LastScale.Time.Add(deletionTimeout)) {
 		return false
@@ -203,7 +203,7 @@ func inBackoff(b *clusterv1.PoolBackoff, kind clusterv1.OperationKind, now time.
 }
 
 // nextOperation returns the operation to start; nil if there is none.
-func (p *plan) nextOperation(f planInput) *clusterv1.ScaleOperation {
+func (p *scalingPlan) nextOperation(f planInput) *clusterv1.ScaleOperation {
 	if f.mode == clusterv1.ScalingOff {
 		return nil
 	}
@@ -253,7 +253,7 @@ func remainingNodes(spec *clusterv1.KsctlAutoScalerSpec, f *machines) int32 {
 
 // deletableTail returns the pool of the last machines of the array, and how many of them are to be
 // deleted. It never includes a joined machine that Cluster Autoscaler has not tainted.
-func (p *plan) deletableTail(f *machines) (r *poolPlan, n int32) {
+func (p *scalingPlan) deletableTail(f *machines) (r *poolPlan, n int32) {
 	for i := len(f.list) - 1; i >= 0 && f.list[i].deletable(); i-- {
 		m := &f.list[i]
 		if r == nil {
@@ -268,7 +268,7 @@ func (p *plan) deletableTail(f *machines) (r *poolPlan, n int32) {
 }
 
 // newPoolOperation returns a new operation that changes the size of a pool by n machines.
-func (p *plan) newPoolOperation(f planInput, kind clusterv1.OperationKind, r *poolPlan, n int32) *clusterv1.ScaleOperation {
+func (p *scalingPlan) newPoolOperation(f planInput, kind clusterv1.OperationKind, r *poolPlan, n int32) *clusterv1.ScaleOperation {
 	r.inProgress = n
 	op := p.newOperation(f, kind, f.machines.size(), f.machines.size()+n)
 	op.Pool, op.NodeSize = r.pool.Name, r.pool.NodeSize
@@ -276,7 +276,7 @@ func (p *plan) newPoolOperation(f planInput, kind clusterv1.OperationKind, r *po
 }
 
 // newOperation returns a new operation that changes the number of workers.
-func (p *plan) newOperation(f planInput, kind clusterv1.OperationKind, from, to int32) *clusterv1.ScaleOperation {
+func (p *scalingPlan) newOperation(f planInput, kind clusterv1.OperationKind, from, to int32) *clusterv1.ScaleOperation {
 	return &clusterv1.ScaleOperation{
 		ID: f.uid[:min(8, len(f.uid))] + "-" + strconv.FormatInt(f.now.UnixNano(), 36), Kind: kind,
 		From: from, DesiredWorkers: to, StartedAt: metav1.NewTime(f.now), State: clusterv1.OperationPending,

@@ -98,7 +98,7 @@ func (w *simulation) cluster() *clusterv1.KsctlCluster {
 }
 
 // step runs one reconcile with the given requests of Cluster Autoscaler.
-func (w *simulation) step(ask ...func(*nodegroup.Cluster) ([]nodegroup.Change, error)) *plan {
+func (w *simulation) step(ask ...func(*nodegroup.Cluster) ([]nodegroup.Change, error)) *scalingPlan {
 	w.t.Helper()
 	f, l := w.observe()
 	if w.ksctlAgent {
@@ -133,7 +133,7 @@ func (w *simulation) step(ask ...func(*nodegroup.Cluster) ([]nodegroup.Change, e
 }
 
 // checkInvariants checks what must hold at any time, whatever is requested.
-func (w *simulation) checkInvariants(p *plan) {
+func (w *simulation) checkInvariants(p *scalingPlan) {
 	w.t.Helper()
 	op := p.op
 	if isInProgress(op) && op.Kind == clusterv1.OperationScaleUp && (op.DesiredWorkers <= op.From || op.State == clusterv1.OperationPending && !w.ksctlAgent && int(op.From) != len(w.sizes)) {

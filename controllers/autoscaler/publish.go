@@ -13,7 +13,7 @@ import (
 )
 
 // toCluster returns the state to publish for Cluster Autoscaler.
-func toCluster(obj *clusterv1.KsctlAutoScaler, seen *observation, p *plan, now time.Time) (*nodegroup.Cluster, error) {
+func toCluster(obj *clusterv1.KsctlAutoScaler, seen *observation, p *scalingPlan, now time.Time) (*nodegroup.Cluster, error) {
 	c := &nodegroup.Cluster{Key: client.ObjectKeyFromObject(obj), Mode: effectiveMode(obj), OtherNodes: seen.machines.otherNodes, Busy: isInProgress(p.op)}
 	if obj.Spec.Limits != nil {
 		c.MaxNodes = obj.Spec.Limits.MaxNodesTotal
@@ -41,7 +41,7 @@ func groupID(obj *clusterv1.KsctlAutoScaler, pool string) string {
 	return nodegroup.GroupID(client.ObjectKeyFromObject(obj), pool)
 }
 
-func (p *plan) toFailure(r *poolPlan, now time.Time) *nodegroup.Failure {
+func (p *scalingPlan) toFailure(r *poolPlan, now time.Time) *nodegroup.Failure {
 	b := p.backoffs[r.pool.Name]
 	if d := p.uncertainty; d != nil && !inBackoff(b, clusterv1.OperationScaleUp, now) {
 		return &nodegroup.Failure{Code: CodeUnsettled, Message: d.String(), Count: r.missing, BackoffUntil: later(d.deadline, now.Add(settleTime))}
@@ -54,7 +54,7 @@ func (p *plan) toFailure(r *poolPlan, now time.Time) *nodegroup.Failure {
 
 // toWorkers returns the array of workers, including machines that are being created. Machines that
 // are being deleted, or will be, are marked.
-func toWorkers(seen *observation, p *plan) []nodegroup.Worker {
+func toWorkers(seen *observation, p *scalingPlan) []nodegroup.Worker {
 	var out []nodegroup.Worker
 	for i := range seen.machines.list {
 		m := &seen.machines.list[i]
@@ -98,7 +98,7 @@ func nextIndex(workers []nodegroup.Worker) int32 {
 }
 
 // publish publishes the state of the cluster for Cluster Autoscaler.
-func (s *Steps) publish(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *observation, p *plan) error {
+func (s *Steps) publish(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *observation, p *scalingPlan) error {
 	c, err := toCluster(obj, seen, p, s.Clock.Now())
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (s *Steps) publish(ctx context.Context, obj *clusterv1.KsctlAutoScaler, see
 
 // applyRequests adds the requests of Cluster Autoscaler to a plan. It answers the requests without
 // a change. It returns the others, which must be answered when the plan is recorded.
-func (s *Steps) applyRequests(obj *clusterv1.KsctlAutoScaler, seen *observation, p *plan) (granted []*changeRequest) {
+func (s *Steps) applyRequests(obj *clusterv1.KsctlAutoScaler, seen *observation, p *scalingPlan) (granted []*changeRequest) {
 	for _, r := range s.state.drainRequests(client.ObjectKeyFromObject(obj)) {
 		if r.ctx.Err() != nil {
 			continue // the caller has already received an error

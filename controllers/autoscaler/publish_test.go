@@ -36,7 +36,7 @@ func TestPublishPausesPollingIfSuspendedMeanwhile(t *testing.T) {
 		now := read.DeepCopy()
 		now.Spec.Suspend = suspend
 		s := &Steps{Client: newFakeClient(t, now), Published: nodegroup.NewClusters(), Clock: clock.RealClock{}}
-		if err := s.publish(t.Context(), read, &observation{}, &plan{}); err != nil {
+		if err := s.publish(t.Context(), read, &observation{}, &scalingPlan{}); err != nil {
 			t.Fatal(err)
 		}
 		published := s.Published.Get(client.ObjectKeyFromObject(read))

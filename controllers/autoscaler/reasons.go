@@ -2,7 +2,6 @@ package autoscaler
 
 import (
 	"errors"
-
 )
 
 // Reasons of a KsctlAutoScaler's conditions.

@@ -19,7 +19,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/scaling/settings"
 )
@@ -118,7 +118,7 @@ func (w *enqueuer) connect(s *Setup) {
 	steps.Certificates.secretChanged = make(chan struct{}, 1)
 	steps.Certificates.OnAuthorityChange = func() { w.queue.Add(w.requests(context.Background())...) }
 	steps.Targets.Clusters.Subscribe(func(ownerKey string) {
-		if k, ok := engine.ParseOwnerKey(ownerKey); ok && k.Kind == clusterv1.KsctlAutoScalerKind {
+		if k, ok := plan.ParseOwnerKey(ownerKey); ok && k.Kind == clusterv1.KsctlAutoScalerKind {
 			w.enqueue(types.NamespacedName{Namespace: k.Namespace, Name: k.Name})
 		}
 	})

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
 
@@ -26,7 +26,7 @@ type state struct {
 // entry is the state of one object. It is guarded by state.mu.
 type entry struct {
 	uid      types.UID
-	owner    engine.OwnerKey
+	owner    plan.OwnerKey
 	requests []*changeRequest
 	// unjoinedSince has the time at which each machine without a node was first seen, by index.
 	unjoinedSince map[int32]time.Time
@@ -60,7 +60,7 @@ func (b *state) entry(key types.NamespacedName) *entry {
 }
 
 // setOwner stores the UID of an object, and the key by which it uses its target cluster.
-func (b *state) setOwner(key types.NamespacedName, uid types.UID, owner engine.OwnerKey) {
+func (b *state) setOwner(key types.NamespacedName, uid types.UID, owner plan.OwnerKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.entry(key)
@@ -163,7 +163,7 @@ func (b *state) trackJoins(key types.NamespacedName, f *machines, status *cluste
 }
 
 // forget deletes the entry of an object, and returns the key by which it used its target cluster.
-func (b *state) forget(key types.NamespacedName) engine.OwnerKey {
+func (b *state) forget(key types.NamespacedName) plan.OwnerKey {
 	answerAll(b.drainRequests(key), unavailable(nodegroup.ErrUnknownCluster))
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
@@ -95,8 +96,8 @@ func (s *Steps) account(obj *clusterv1.KsctlAutoScaler) types.NamespacedName {
 }
 
 // ownerKey returns the key of the object as a user of its target cluster.
-func (s *Steps) ownerKey(obj *clusterv1.KsctlAutoScaler) engine.OwnerKey {
-	return engine.OwnerKey{Installation: s.Installation, Cluster: target.ClusterID(obj.Namespace, obj.Spec.ClusterRef.Name), Kind: clusterv1.KsctlAutoScalerKind, Namespace: obj.Namespace, Name: obj.Name}
+func (s *Steps) ownerKey(obj *clusterv1.KsctlAutoScaler) plan.OwnerKey {
+	return plan.OwnerKey{Installation: s.Installation, Cluster: target.ClusterID(obj.Namespace, obj.Spec.ClusterRef.Name), Kind: clusterv1.KsctlAutoScalerKind, Namespace: obj.Namespace, Name: obj.Name}
 }
 
 // checkConflict returns an error unless the object is the oldest one that names its cluster.
@@ -140,7 +141,7 @@ func effectiveMode(obj *clusterv1.KsctlAutoScaler) clusterv1.ScalingMode {
 
 // plan returns the plan for the pools, and the requests of Cluster Autoscaler that it includes.
 // These requests must be answered when the plan is recorded.
-func (s *Steps) plan(obj *clusterv1.KsctlAutoScaler, seen *observation) (*plan, []*changeRequest) {
+func (s *Steps) plan(obj *clusterv1.KsctlAutoScaler, seen *observation) (*scalingPlan, []*changeRequest) {
 	f := planInput{mode: effectiveMode(obj), spec: &obj.Spec, status: &obj.Status, machines: &seen.machines, reported: seen.reported, ksctlAgent: seen.ksctlAgent, knownWorkers: seen.knownWorkers, overdue: seen.overdue, joinTimeout: joinTimeout(&obj.Spec), uid: string(obj.UID), now: s.Clock.Now()}
 	p := newPlan(f)
 	if p.uncertainty != nil && f.now.Before(p.uncertainty.deadline) {
@@ -153,7 +154,7 @@ func (s *Steps) plan(obj *clusterv1.KsctlAutoScaler, seen *observation) (*plan, 
 
 // record persists the plan in the status, publishes it for Cluster Autoscaler, and hands the
 // operation to the agent's session.
-func (s *Steps) record(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], seen *observation, p *plan, granted []*changeRequest) error {
+func (s *Steps) record(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], seen *observation, p *scalingPlan, granted []*changeRequest) error {
 	obj, before := req.Object, req.Object.Status.DeepCopy()
 	begun := isInProgress(p.op) && p.op.State == clusterv1.OperationPending && (before.Operation == nil || before.Operation.ID != p.op.ID)
 	p.writeStatus(obj, seen)
@@ -179,7 +180,7 @@ func (s *Steps) record(ctx context.Context, req *reconcile.Request[*clusterv1.Ks
 
 // updateNodes patches the nodes of workers as their pools require, and deletes the nodes whose
 // machines no longer exist.
-func (s *Steps) updateNodes(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *observation, p *plan) error {
+func (s *Steps) updateNodes(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *observation, p *scalingPlan) error {
 	now := s.Clock.Now()
 	mayDelete := func(m *machine) bool {
 		return effectiveMode(obj) == clusterv1.ScalingAuto && !inBackoff(p.backoffs[m.pool], clusterv1.OperationScaleDown, now)
@@ -196,7 +197,7 @@ func (s *Steps) updateNodes(ctx context.Context, obj *clusterv1.KsctlAutoScaler,
 }
 
 // emitEvents emits events about operations that began, ended or were canceled.
-func (s *Steps) emitEvents(req *reconcile.Request[*clusterv1.KsctlAutoScaler], p *plan, begun bool) {
+func (s *Steps) emitEvents(req *reconcile.Request[*clusterv1.KsctlAutoScaler], p *scalingPlan, begun bool) {
 	for _, message := range p.canceled {
 		req.Event(corev1.EventTypeNormal, "ScaleCanceled", message)
 	}

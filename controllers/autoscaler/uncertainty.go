@@ -34,7 +34,7 @@ type uncertainty struct {
 
 // assessUncertainty returns what is uncertain after the last operation. If nothing is, it returns
 // nil and marks the operation as settled.
-func (p *plan) assessUncertainty(f planInput) *uncertainty {
+func (p *scalingPlan) assessUncertainty(f planInput) *uncertainty {
 	op := p.op
 	if op == nil || op.State != clusterv1.OperationFailed || op.EndedAt == nil {
 		return nil
@@ -115,7 +115,7 @@ func (d *uncertainty) String() string {
 
 // recount returns the operation that resolves the uncertainty; nil if it is not possible or not
 // due.
-func (p *plan) recount(f planInput) *clusterv1.ScaleOperation {
+func (p *scalingPlan) recount(f planInput) *clusterv1.ScaleOperation {
 	d := p.uncertainty
 	if d.suspect >= 0 || d.blocker != "" || f.now.Before(d.deadline) {
 		return nil

@@ -11,7 +11,7 @@ import (
 )
 
 // applyChange adds a change that Cluster Autoscaler requested to the plan.
-func (p *plan) applyChange(c nodegroup.Change, now time.Time) {
+func (p *scalingPlan) applyChange(c nodegroup.Change, now time.Time) {
 	r := findPool(p.pools, c.Pool)
 	if r == nil {
 		return
@@ -27,7 +27,7 @@ func (p *plan) applyChange(c nodegroup.Change, now time.Time) {
 }
 
 // recordScale sets the last change of a pool.
-func (p *plan) recordScale(r *poolPlan, from, to int32, reason string, now time.Time) {
+func (p *scalingPlan) recordScale(r *poolPlan, from, to int32, reason string, now time.Time) {
 	if p.lastScales == nil {
 		p.lastScales = map[string]*clusterv1.PoolScale{}
 	}
@@ -35,7 +35,7 @@ func (p *plan) recordScale(r *poolPlan, from, to int32, reason string, now time.
 }
 
 // writeStatus writes the plan into the status of the object.
-func (p *plan) writeStatus(obj *clusterv1.KsctlAutoScaler, seen *observation) {
+func (p *scalingPlan) writeStatus(obj *clusterv1.KsctlAutoScaler, seen *observation) {
 	status := &obj.Status
 	lines := make([]clusterv1.WorkerPoolStatus, 0, len(p.pools))
 	for _, r := range p.pools {

@@ -12,26 +12,27 @@ import (
 	"k8s.io/utils/ptr"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 )
 
 // operation executes one action.
-type operation func(*executor, context.Context, *Action) actionResult
+type operation func(*executor, context.Context, *plan.Action) actionResult
 
 // operationOf returns the operation of an action.
-func operationOf(act *Action) operation {
+func operationOf(act *plan.Action) operation {
 	switch {
 	case act.Item == nil:
 		return (*executor).executeRemoval
-	case act.Verb == VerbRecord:
+	case act.Verb == plan.VerbRecord:
 		return (*executor).record
 	case act.Item.Shared:
 		return (*executor).shareNamespace
-	case act.Verb == VerbCreate:
+	case act.Verb == plan.VerbCreate:
 		return (*executor).create
-	case act.Verb == VerbDelete:
+	case act.Verb == plan.VerbDelete:
 		return (*executor).deleteHook
-	case act.Reason == ReasonRemovalCanceled:
+	case act.Reason == plan.ReasonRemovalCanceled:
 		return (*executor).runAgain
 	default:
 		return (*executor).update
@@ -39,21 +40,21 @@ func operationOf(act *Action) operation {
 }
 
 // record records what was observed of an object.
-func (a *executor) record(_ context.Context, act *Action) actionResult {
+func (a *executor) record(_ context.Context, act *plan.Action) actionResult {
 	e := act.Entry
 	e.Component, e.Wave, e.PreRemove, e.Leaving = act.Item.Component, act.Item.Wave, act.Item.PreRemove, false
-	if act.Reason == ReasonFinished {
+	if act.Reason == plan.ReasonFinished {
 		e.State = appsv1.EntryDone
 	}
 	return actionResult{entry: &e}
 }
 
 // runAgain recreates a Job that ran before a removal, so that it runs again before the next one.
-func (a *executor) runAgain(ctx context.Context, act *Action) actionResult {
+func (a *executor) runAgain(ctx context.Context, act *plan.Action) actionResult {
 	return a.recreate(ctx, act, act.Live.UID, errRemovalCanceled)
 }
 
-func (a *executor) resource(it *Item) dynamic.ResourceInterface {
+func (a *executor) resource(it *plan.Item) dynamic.ResourceInterface {
 	r := a.client.Resource(it.Mapping.Resource)
 	if it.Namespace == "" {
 		return r
@@ -63,7 +64,7 @@ func (a *executor) resource(it *Item) dynamic.ResourceInterface {
 
 // apply sends one server-side apply request. It forces conflicts: the fields of the manifest that
 // others are not allowed to change are ours.
-func (a *executor) apply(ctx context.Context, kind WriteKind, it *Item, pre precondition, adopted bool, kept []live.KeptField) (*unstructured.Unstructured, error) {
+func (a *executor) apply(ctx context.Context, kind WriteKind, it *plan.Item, pre precondition, adopted bool, kept []live.KeptField) (*unstructured.Unstructured, error) {
 	manifest, err := a.owner.Manifest(ctx, it)
 	if err != nil {
 		return nil, err
@@ -81,7 +82,7 @@ func (a *executor) apply(ctx context.Context, kind WriteKind, it *Item, pre prec
 }
 
 // create creates an object. If it exists already, a GET finds out who manages it.
-func (a *executor) create(ctx context.Context, act *Action) actionResult {
+func (a *executor) create(ctx context.Context, act *plan.Action) actionResult {
 	if r := a.checkNamespace(ctx, act); r != nil {
 		return *r
 	}
@@ -101,7 +102,7 @@ func (a *executor) create(ctx context.Context, act *Action) actionResult {
 }
 
 // applyExisting claims and applies an object that existed before the create request.
-func (a *executor) applyExisting(ctx context.Context, act *Action) actionResult {
+func (a *executor) applyExisting(ctx context.Context, act *plan.Action) actionResult {
 	it := act.Item
 	u, err := a.resource(it).Get(ctx, it.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -150,7 +151,7 @@ func (a *executor) applyExisting(ctx context.Context, act *Action) actionResult 
 const maxAttempts = 5
 
 // update applies an existing object that is ours.
-func (a *executor) update(ctx context.Context, act *Action) actionResult {
+func (a *executor) update(ctx context.Context, act *plan.Action) actionResult {
 	it, l := act.Item, *act.Live
 	if now, ok := a.target.Index.Get(it.Ref); ok && now.UID == l.UID {
 		l = now // another client may have changed it since the plan was made
@@ -195,7 +196,7 @@ func (a *executor) update(ctx context.Context, act *Action) actionResult {
 
 // recordApplied records the object that an apply request returned. The baseline thus includes
 // defaults and the changes of webhooks.
-func (a *executor) recordApplied(act *Action, u *unstructured.Unstructured, state appsv1.EntryState) actionResult {
+func (a *executor) recordApplied(act *plan.Action, u *unstructured.Unstructured, state appsv1.EntryState) actionResult {
 	o, err := a.target.Index.Observe(u)
 	if err != nil {
 		return a.errorResult(act, err)
@@ -206,7 +207,7 @@ func (a *executor) recordApplied(act *Action, u *unstructured.Unstructured, stat
 	}
 	it := act.Item
 	change := &Change{Verb: act.Verb, Reason: act.Reason, Ref: it.Ref}
-	if act.Reason == ReasonDrifted && act.Live != nil && act.Live.OtherManager != "" {
+	if act.Reason == plan.ReasonDrifted && act.Live != nil && act.Live.OtherManager != "" {
 		change.Message = "changed by " + act.Live.OtherManager
 	}
 	if state == appsv1.EntryAdopted && act.Entry.State != appsv1.EntryAdopted {
@@ -219,12 +220,12 @@ func (a *executor) recordApplied(act *Action, u *unstructured.Unstructured, stat
 }
 
 // handleUpdateError finds out why the update of a known object failed, and how to continue.
-func (a *executor) handleUpdateError(ctx context.Context, act *Action, uid types.UID, state appsv1.EntryState, err error) actionResult {
+func (a *executor) handleUpdateError(ctx context.Context, act *plan.Action, uid types.UID, state appsv1.EntryState, err error) actionResult {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return a.refresh(ctx, act, uid)
 	case apierrors.IsInvalid(err):
-		if act.Reason == ReasonDrifted {
+		if act.Reason == plan.ReasonDrifted {
 			switch reclaimed, reclaimErr := a.reclaimListItems(ctx, act, uid, err); {
 			case reclaimed, apierrors.IsConflict(reclaimErr), apierrors.IsNotFound(reclaimErr):
 				return actionResult{replan: true}
@@ -240,7 +241,7 @@ func (a *executor) handleUpdateError(ctx context.Context, act *Action, uid types
 
 // refresh reads an object whose state differs from the index, so that the next round plans with its
 // current state.
-func (a *executor) refresh(ctx context.Context, act *Action, uid types.UID) actionResult {
+func (a *executor) refresh(ctx context.Context, act *plan.Action, uid types.UID) actionResult {
 	u, err := a.resource(act.Item).Get(ctx, act.Item.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -273,7 +274,7 @@ func deleteOptions(uid types.UID, resourceVersion string) metav1.DeleteOptions {
 
 // errorResult returns the result of a failed request: an error that ends the pass, or one of the
 // object.
-func (a *executor) errorResult(act *Action, err error) actionResult {
+func (a *executor) errorResult(act *plan.Action, err error) actionResult {
 	if isFatal(err) {
 		return actionResult{fatal: err}
 	}

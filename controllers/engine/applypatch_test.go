@@ -7,6 +7,7 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -16,13 +17,13 @@ const marks = `"labels":{"ksctl.com/owner-id":"x"},"annotations":{"ksctl.com/mar
 
 func TestApplyPatch(t *testing.T) {
 	cm := item("c", "a")
-	zone := Item{Object: stacks.Object{Ref: stacks.Ref{Group: "h.io", Kind: "Zone", Name: "z"}}, ID: "_z_h.io_Zone"}
+	zone := plan.Item{Object: stacks.Object{Ref: stacks.Ref{Group: "h.io", Kind: "Zone", Name: "z"}}, ID: "_z_h.io_Zone"}
 	withHints := cm
 	withHints.ReadyExpr, withHints.Ignore = "object.ok", []string{"/data/a~1b", `/x"y`}
-	rbac := Item{Object: stacks.Object{Ref: stacks.Ref{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "system:x|y"}}}
+	rbac := plan.Item{Object: stacks.Object{Ref: stacks.Ref{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "system:x|y"}}}
 	rbac.ID = rbac.Ref.ID()
 	for name, tc := range map[string]struct {
-		item     Item
+		item     plan.Item
 		manifest string
 		pre      precondition
 		adopted  bool

@@ -3,6 +3,7 @@ package engine
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -10,11 +11,11 @@ import (
 // awaitReleases makes the index notify the owner when another owner releases an object that it
 // waits for. It returns true if that happened since the plan was made: no notification follows
 // then.
-func (a *executor) awaitReleases(p *Plan) bool {
+func (a *executor) awaitReleases(p *plan.Plan) bool {
 	var refs []stacks.Ref
 	var owners []string
 	for i := range p.Waits {
-		if w := &p.Waits[i]; w.Reason == ReasonOwnedByOther && w.Live != nil {
+		if w := &p.Waits[i]; w.Reason == plan.ReasonOwnedByOther && w.Live != nil {
 			refs, owners = append(refs, w.Item.Ref), append(owners, w.Live.Mark.Owner)
 		}
 	}

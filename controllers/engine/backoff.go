@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/ksctl/gitops/controllers/engine/plan"
 )
 
 // backoff is the reason why an object is skipped until its retry.
@@ -44,13 +46,13 @@ func (s *backoffs) record(owner, id string, b backoff) {
 
 // active returns the back-offs of an owner that have not expired. It only reads: the preview of a
 // removal calls it, too, for an install that is not its own.
-func (s *backoffs) active(owner string, now time.Time) map[string]Backoff {
+func (s *backoffs) active(owner string, now time.Time) map[string]plan.Backoff {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := map[string]Backoff{}
+	out := map[string]plan.Backoff{}
 	for id, b := range s.byOwner[owner] {
 		if !b.expired(now) {
-			out[id] = Backoff{Message: b.err.Error(), ContentHash: b.contentHash}
+			out[id] = plan.Backoff{Message: b.err.Error(), ContentHash: b.contentHash}
 		}
 	}
 	return out

@@ -9,6 +9,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 )
 
@@ -112,9 +113,9 @@ func TestRemovalProgressKeepsBackoffs(t *testing.T) {
 	}
 	id := ref("a").ID()
 	f.backoffs.record(me.String(), id, backoff{start: noon, retryAt: noon.Add(time.Hour), contentHash: "want", err: errors.New("no")})
-	view := &ReadOnlyOwner{OwnerKey: me, Entries: NewInventory(nil, nil), Policy: DefaultPolicies}
+	view := &ReadOnlyOwner{OwnerKey: me, Entries: plan.NewInventory(nil, nil), Policy: plan.DefaultPolicies}
 	view.Entries.Put(entry("a", appsv1.EntryApplied))
-	view.Policy.RemovalRequest = func(*appsv1.InventoryEntry) *RemovalRequest { return &RemovalRequest{} }
+	view.Policy.RemovalRequest = func(*appsv1.InventoryEntry) *plan.RemovalRequest { return &plan.RemovalRequest{} }
 	if remarks := f.RemovalProgress(&Target{Index: index}, view); len(remarks) != 1 {
 		t.Fatalf("the progress has %d objects", len(remarks))
 	}
@@ -154,15 +155,15 @@ func newContestTest(t *testing.T) *contestTest {
 // keyOnly is an owner that has only a key.
 type keyOnly struct{ Owner }
 
-func (keyOnly) Key() OwnerKey { return me }
+func (keyOnly) Key() plan.OwnerKey { return me }
 
 // contested plans corrections now. It returns true if there are too many; else it records them.
-func (f *contestTest) contested(reason Reason, names ...string) bool {
-	var p Plan
+func (f *contestTest) contested(reason plan.Reason, names ...string) bool {
+	var p plan.Plan
 	for _, name := range names {
 		it := item("c", name)
 		l := liveObject(name, func(o *live.Object) { o.OtherManager = "kubectl" })
-		p.Actions = append(p.Actions, Action{Verb: VerbUpdate, Reason: reason, Item: &it, Entry: entry(name, appsv1.EntryApplied), Live: &l})
+		p.Actions = append(p.Actions, plan.Action{Verb: plan.VerbUpdate, Reason: reason, Item: &it, Entry: entry(name, appsv1.EntryApplied), Live: &l})
 	}
 	a := f.newExecutor(Pass{Owner: f.owner, Retry: RetryPolicy{Interval: time.Minute, ContestedInterval: 10 * time.Minute}})
 	a.report = &f.rep
@@ -186,7 +187,7 @@ func (f *contestTest) backedOff(name string) string {
 func TestCorrectionsStopAfterMaxCorrections(t *testing.T) {
 	f := newContestTest(t)
 	for i := range maxCorrections {
-		if f.contested(ReasonDrifted, "a") {
+		if f.contested(plan.ReasonDrifted, "a") {
 			t.Fatalf("correction %d is contested", i+1)
 		}
 		f.advance(time.Second)
@@ -194,7 +195,7 @@ func TestCorrectionsStopAfterMaxCorrections(t *testing.T) {
 	if len(f.rep.Contested) > 0 || f.backedOff("a") != "" {
 		t.Error("reported before it is contested")
 	}
-	if !f.contested(ReasonDrifted, "a") {
+	if !f.contested(plan.ReasonDrifted, "a") {
 		t.Fatal("corrected more often than maxCorrections")
 	}
 	if len(f.rep.Contested) != 1 || f.rep.Contested[0].Ref != ref("a") {
@@ -207,11 +208,11 @@ func TestCorrectionsStopAfterMaxCorrections(t *testing.T) {
 	if got := f.rep.Contested[0].Message; got != note {
 		t.Errorf("reported %q", got)
 	}
-	if f.contested(ReasonDrifted, "b") {
+	if f.contested(plan.ReasonDrifted, "b") {
 		t.Error("the corrections of another object are counted")
 	}
 	f.advance(10 * time.Minute)
-	if f.backedOff("a") != "" || f.contested(ReasonDrifted, "a") {
+	if f.backedOff("a") != "" || f.contested(plan.ReasonDrifted, "a") {
 		t.Error("still contested at the time of the next correction")
 	}
 }
@@ -219,14 +220,14 @@ func TestCorrectionsStopAfterMaxCorrections(t *testing.T) {
 func TestCorrectionsAreCountedPerMinute(t *testing.T) {
 	f := newContestTest(t)
 	for range 20 { // one change in 20 seconds is below the limit
-		if f.contested(ReasonDrifted, "a") {
+		if f.contested(plan.ReasonDrifted, "a") {
 			t.Fatal("contested after three corrections in a minute")
 		}
 		f.advance(20 * time.Second)
 	}
 	f.advance(-time.Second)
-	f.contested(ReasonDrifted, "a")
-	if !f.contested(ReasonDrifted, "a") {
+	f.contested(plan.ReasonDrifted, "a")
+	if !f.contested(plan.ReasonDrifted, "a") {
 		t.Error("not contested after five corrections in a minute")
 	}
 }
@@ -234,16 +235,16 @@ func TestCorrectionsAreCountedPerMinute(t *testing.T) {
 func TestOnlyCorrectionsAreCounted(t *testing.T) {
 	f := newContestTest(t)
 	for range 10 {
-		for _, r := range []Reason{ReasonNew, ReasonChanged, ReasonReclaimed, ReasonFinished, ReasonMoved} {
+		for _, r := range []plan.Reason{plan.ReasonNew, plan.ReasonChanged, plan.ReasonReclaimed, plan.ReasonFinished, plan.ReasonMoved} {
 			if f.contested(r, "a") {
 				t.Fatalf("an update with reason %s is counted", r)
 			}
 		}
 	}
 	for range maxCorrections {
-		f.contested(ReasonMissing, "a") // another client deletes it
+		f.contested(plan.ReasonMissing, "a") // another client deletes it
 	}
-	if !f.contested(ReasonDrifted, "a") {
+	if !f.contested(plan.ReasonDrifted, "a") {
 		t.Error("corrections of deletions are not counted")
 	}
 }
@@ -252,19 +253,19 @@ func TestOnlyCorrectionsAreCounted(t *testing.T) {
 func TestResetBackoff(t *testing.T) {
 	f := newContestTest(t)
 	for range maxCorrections + 1 {
-		f.contested(ReasonDrifted, "a")
+		f.contested(plan.ReasonDrifted, "a")
 	}
 	if reason := backoffMessage(f.backoffs, me.String(), ref("a").ID(), "another content", f.clock.Now()); reason != "" {
 		t.Errorf("new content is backed off: %s", reason)
 	}
 	for range maxCorrections + 1 {
-		f.contested(ReasonDrifted, "b")
+		f.contested(plan.ReasonDrifted, "b")
 	}
 	f.ResetBackoff(me)
 	if f.backedOff("b") != "" {
 		t.Error("still backed off")
 	}
-	if f.contested(ReasonDrifted, "b") {
+	if f.contested(plan.ReasonDrifted, "b") {
 		t.Error("the requested retry is contested")
 	}
 }
@@ -272,8 +273,8 @@ func TestResetBackoff(t *testing.T) {
 // emptyOwner is an owner without objects.
 type emptyOwner struct{ keyOnly }
 
-func (emptyOwner) Inventory() *Inventory { return NewInventory(nil, nil) }
-func (emptyOwner) Policies() Policies    { return DefaultPolicies }
+func (emptyOwner) Inventory() *plan.Inventory { return plan.NewInventory(nil, nil) }
+func (emptyOwner) Policies() plan.Policies    { return plan.DefaultPolicies }
 
 // A back-off that the plan respected may have expired when the pass ends. It needs a retry
 // nevertheless.
@@ -286,12 +287,12 @@ func TestBackoffThatEndsDuringAPassIsRetried(t *testing.T) {
 	it := item("c", "a")
 	until := noon.Add(time.Second)
 	f.backoffs.record(me.String(), it.ID, backoff{start: noon, retryAt: until, contentHash: it.ContentHash, err: errors.New("no")})
-	rep, err := f.newExecutor(Pass{Owner: emptyOwner{}, Target: &Target{Index: index}}).run(t.Context(), func(in *Snapshot) Plan {
+	rep, err := f.newExecutor(Pass{Owner: emptyOwner{}, Target: &Target{Index: index}}).run(t.Context(), func(in *plan.Snapshot) plan.Plan {
 		if in.Backoffs[it.ID].Message == "" {
 			t.Error("not backed off during the plan")
 		}
 		f.advance(time.Minute)
-		return Plan{}
+		return plan.Plan{}
 	})
 	if err != nil || !rep.RetryAt.Equal(until) || len(rep.Errors) != 1 {
 		t.Errorf("retry at %s, errors %v (%v)", rep.RetryAt, rep.Errors, err)

@@ -5,29 +5,9 @@ import (
 	"fmt"
 	"testing"
 
-	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/stacks"
 )
-
-// BenchmarkPlan plans 1,000 objects, one of which has changed.
-func BenchmarkPlan(b *testing.B) {
-	var w fixture
-	c := Component{Name: "c"}
-	for i := range 1000 {
-		name := fmt.Sprintf("o%04d", i)
-		c.Items = append(c.Items, item("c", name))
-		w.entries = append(w.entries, entry(name, appsv1.EntryApplied))
-		w.live = append(w.live, liveObject(name))
-	}
-	c.Items[500].ContentHash = "another"
-	in := w.snapshot(c)
-	b.ReportAllocs()
-	for b.Loop() {
-		if p := PlanReconcile(in); len(p.Actions) != 1 {
-			b.Fatalf("%d actions", len(p.Actions))
-		}
-	}
-}
 
 // BenchmarkPrepare prepares 1,000 rendered objects for planning.
 func BenchmarkPrepare(b *testing.B) {
@@ -38,13 +18,13 @@ func BenchmarkPrepare(b *testing.B) {
 	_, d := newAPIServer()
 	b.ReportAllocs()
 	for b.Loop() {
-		Prepare(b.Context(), []stacks.RenderedComponent{rc}, DefaultPolicies, d)
+		Prepare(b.Context(), []stacks.RenderedComponent{rc}, plan.DefaultPolicies, d)
 	}
 }
 
 // BenchmarkApplyPatch makes the apply patch of a Deployment.
 func BenchmarkApplyPatch(b *testing.B) {
-	it := Item{Object: stacks.Object{Ref: stacks.Ref{Group: "apps", Kind: "Deployment", Namespace: "ns", Name: "web"}, Version: "v1"}}
+	it := plan.Item{Object: stacks.Object{Ref: stacks.Ref{Group: "apps", Kind: "Deployment", Namespace: "ns", Name: "web"}, Version: "v1"}}
 	it.ID = it.Ref.ID()
 	manifest := json.RawMessage(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"ns","labels":{"app":"web"}},
 		"spec":{"replicas":1,"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"serviceAccountName":"web",

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 )
 
 // InventoryOfLabel is on KsctlInventory objects; its value is a hash of their owner.
@@ -33,7 +34,7 @@ type ChunkStore struct {
 	mu       sync.Mutex
 	versions map[client.ObjectKey]string
 	// loaded are the owners whose chunks were loaded before.
-	loaded map[OwnerKey]bool
+	loaded map[plan.OwnerKey]bool
 }
 
 // ChunkConflictError is returned when another client changed a chunk. The inventory in memory may
@@ -48,14 +49,14 @@ func (e *ChunkConflictError) Error() string {
 func (e *ChunkConflictError) Unwrap() error { return e.Err }
 
 // ownerHash returns the value of InventoryOfLabel for an owner.
-func ownerHash(key OwnerKey) string {
+func ownerHash(key plan.OwnerKey) string {
 	sum := sha256.Sum256([]byte(key.Kind + "/" + key.Namespace + "/" + key.Name))
 	return hex.EncodeToString(sum[:8])
 }
 
 // LoadChunks reads the chunks of an owner. They include chunks that its status does not name
 // because of a crash before the status was written.
-func (s *ChunkStore) LoadChunks(ctx context.Context, key OwnerKey, status *appsv1.Inventory) ([]appsv1.KsctlInventory, error) {
+func (s *ChunkStore) LoadChunks(ctx context.Context, key plan.OwnerKey, status *appsv1.Inventory) ([]appsv1.KsctlInventory, error) {
 	var list appsv1.KsctlInventoryList
 	hasChunks := status != nil && len(status.Chunks) > 0
 	err := s.reader(key, hasChunks).List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingLabels{InventoryOfLabel: ownerHash(key)})
@@ -71,17 +72,17 @@ func (s *ChunkStore) LoadChunks(ctx context.Context, key OwnerKey, status *appsv
 }
 
 // LoadInventory returns the inventory of an owner from its status and its chunks.
-func (s *ChunkStore) LoadInventory(ctx context.Context, key OwnerKey, status *appsv1.Inventory) (*Inventory, error) {
+func (s *ChunkStore) LoadInventory(ctx context.Context, key plan.OwnerKey, status *appsv1.Inventory) (*plan.Inventory, error) {
 	chunks, err := s.LoadChunks(ctx, key, status)
 	if err != nil {
 		return nil, err
 	}
-	return NewInventory(status, chunks), nil
+	return plan.NewInventory(status, chunks), nil
 }
 
 // SaveInventory writes the chunks of an inventory if it needs some, and returns the inventory to
 // write into the status of the owner.
-func (s *ChunkStore) SaveInventory(ctx context.Context, key OwnerKey, inv *Inventory) (*appsv1.Inventory, error) {
+func (s *ChunkStore) SaveInventory(ctx context.Context, key plan.OwnerKey, inv *plan.Inventory) (*appsv1.Inventory, error) {
 	if inv.NeedsChunks() {
 		if err := s.SaveChunks(ctx, key, inv); err != nil {
 			return nil, err
@@ -91,14 +92,14 @@ func (s *ChunkStore) SaveInventory(ctx context.Context, key OwnerKey, inv *Inven
 }
 
 // reader returns the reader for the chunks of an owner, and records the owner as loaded.
-func (s *ChunkStore) reader(key OwnerKey, hasChunks bool) client.Reader {
+func (s *ChunkStore) reader(key plan.OwnerKey, hasChunks bool) client.Reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if hasChunks || s.loaded[key] {
 		return s.APIReader
 	}
 	if s.loaded == nil {
-		s.loaded = map[OwnerKey]bool{}
+		s.loaded = map[plan.OwnerKey]bool{}
 	}
 	s.loaded[key] = true
 	return s.Reader
@@ -107,11 +108,11 @@ func (s *ChunkStore) reader(key OwnerKey, hasChunks bool) client.Reader {
 // SaveChunks writes the chunks that have changed since they were last written. Write the status
 // after it: until then its previous entries override the chunks, which costs a request, but is
 // correct.
-func (s *ChunkStore) SaveChunks(ctx context.Context, key OwnerKey, inv *Inventory) error {
+func (s *ChunkStore) SaveChunks(ctx context.Context, key plan.OwnerKey, inv *plan.Inventory) error {
 	hash := ownerHash(key)
 	prefix := strings.TrimRight(fmt.Sprintf("%.200s", key.Name), "-.") + "-" + hash
 	name := func(n int) string { return fmt.Sprintf("%s-%d", prefix, n) }
-	return inv.WriteChunks(name, func(c Chunk) error {
+	return inv.WriteChunks(name, func(c plan.Chunk) error {
 		if err := s.saveChunk(ctx, key, hash, c); err != nil {
 			return fmt.Errorf("writing inventory chunk %s of %s: %w", c.Name, key.DisplayName(), err)
 		}
@@ -120,7 +121,7 @@ func (s *ChunkStore) SaveChunks(ctx context.Context, key OwnerKey, inv *Inventor
 }
 
 // saveChunk creates, updates or deletes one chunk. A chunk without entries is deleted.
-func (s *ChunkStore) saveChunk(ctx context.Context, key OwnerKey, hash string, c Chunk) error {
+func (s *ChunkStore) saveChunk(ctx context.Context, key plan.OwnerKey, hash string, c plan.Chunk) error {
 	name := client.ObjectKey{Namespace: key.Namespace, Name: c.Name}
 	s.mu.Lock()
 	version, exists := s.versions[name]

@@ -9,16 +9,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 )
 
 // crashAtEachWrite runs a scenario repeatedly, with a store that crashes before its n-th write, for
 // each write.
-func crashAtEachWrite(t *testing.T, scenario func(r *chunkRig, crash func(*Inventory) bool)) {
+func crashAtEachWrite(t *testing.T, scenario func(r *chunkRig, crash func(*plan.Inventory) bool)) {
 	t.Helper()
 	for n := 0; ; n++ {
 		r := newChunkRig(t)
 		crashed := false
-		scenario(r, func(inv *Inventory) bool {
+		scenario(r, func(inv *plan.Inventory) bool {
 			left := n
 			r.before = func(string) error {
 				if left--; left < 0 {
@@ -44,7 +45,7 @@ func crashAtEachWrite(t *testing.T, scenario func(r *chunkRig, crash func(*Inven
 }
 
 func TestCrashWhileInventorySpillsIntoChunks(t *testing.T) {
-	crashAtEachWrite(t, func(r *chunkRig, crash func(*Inventory) bool) {
+	crashAtEachWrite(t, func(r *chunkRig, crash func(*plan.Inventory) bool) {
 		inv := r.load(nil)
 		putNumbered(inv, 0, 1000)
 		status := inv.Status() // 1000 objects exist
@@ -69,7 +70,7 @@ func TestCrashWhileInventorySpillsIntoChunks(t *testing.T) {
 }
 
 func TestCrashWhileChunksAreRewritten(t *testing.T) {
-	crashAtEachWrite(t, func(r *chunkRig, crash func(*Inventory) bool) {
+	crashAtEachWrite(t, func(r *chunkRig, crash func(*plan.Inventory) bool) {
 		inv := r.load(nil)
 		putNumbered(inv, 0, 3000)
 		if err := r.SaveChunks(t.Context(), me, inv); err != nil {
@@ -104,7 +105,7 @@ func TestCrashWhileChunksAreRewritten(t *testing.T) {
 
 // Chunks are deleted before the status that names them is written.
 func TestCrashWhileChunksAreDeleted(t *testing.T) {
-	crashAtEachWrite(t, func(r *chunkRig, crash func(*Inventory) bool) {
+	crashAtEachWrite(t, func(r *chunkRig, crash func(*plan.Inventory) bool) {
 		inv := r.load(nil)
 		putNumbered(inv, 0, 2500)
 		if err := r.SaveChunks(t.Context(), me, inv); err != nil {
@@ -133,7 +134,7 @@ func TestCrashWhileChunksAreDeleted(t *testing.T) {
 // After a failed write without a crash, the process continues with its inventory.
 func TestInventoryAfterFailedChunkWrite(t *testing.T) {
 	r := newChunkRig(t)
-	old := NewInventory(nil, nil)
+	old := plan.NewInventory(nil, nil)
 	putNumbered(old, 1500, 2500)
 	inv := r.load(old.Status())
 	putNumbered(inv, 0, 1500)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 )
 
 // chunkRig is a fake API server, and the chunk store of a process.
@@ -69,17 +70,17 @@ func (r *chunkRig) restart() {
 	r.ChunkStore = &ChunkStore{Client: r.server, Reader: r.server, APIReader: r.server}
 }
 
-func (r *chunkRig) load(status *appsv1.Inventory) *Inventory {
+func (r *chunkRig) load(status *appsv1.Inventory) *plan.Inventory {
 	r.t.Helper()
 	chunks, err := r.LoadChunks(r.t.Context(), me, status)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return NewInventory(status, chunks)
+	return plan.NewInventory(status, chunks)
 }
 
 // save saves an inventory, and expects these writes in any order.
-func (r *chunkRig) save(inv *Inventory, want ...string) {
+func (r *chunkRig) save(inv *plan.Inventory, want ...string) {
 	r.t.Helper()
 	r.writes = nil
 	if err := r.SaveChunks(r.t.Context(), me, inv); err != nil {
@@ -92,7 +93,7 @@ func (r *chunkRig) save(inv *Inventory, want ...string) {
 }
 
 // expectConflict saves an inventory, and expects a conflict with another client.
-func (r *chunkRig) expectConflict(inv *Inventory) {
+func (r *chunkRig) expectConflict(inv *plan.Inventory) {
 	r.t.Helper()
 	err := r.SaveChunks(r.t.Context(), me, inv)
 	var conflict *ChunkConflictError
@@ -123,7 +124,7 @@ func (r *chunkRig) touch(n int) {
 	}
 }
 
-func putNumbered(inv *Inventory, from, to int) {
+func putNumbered(inv *plan.Inventory, from, to int) {
 	for i := from; i < to; i++ {
 		inv.Put(numbered(i))
 	}
@@ -175,12 +176,12 @@ func TestChunksBelongToOneOwner(t *testing.T) {
 	r.save(inv, "create 0", "create 1")
 	elsewhere := me
 	elsewhere.Namespace = "another"
-	for _, key := range []OwnerKey{other, elsewhere, {Kind: "Other", Namespace: me.Namespace, Name: me.Name}} {
+	for _, key := range []plan.OwnerKey{other, elsewhere, {Kind: "Other", Namespace: me.Namespace, Name: me.Name}} {
 		chunks, err := r.LoadChunks(t.Context(), key, nil)
 		if err != nil || len(chunks) > 0 {
 			t.Errorf("%s gets %d chunks, %v", key, len(chunks), err)
 		}
-		theirs := NewInventory(nil, nil)
+		theirs := plan.NewInventory(nil, nil)
 		putNumbered(theirs, 0, 1)
 		if err := r.SaveChunks(t.Context(), key, theirs); err != nil {
 			t.Errorf("%s: %v", key, err)
@@ -198,7 +199,7 @@ func TestChunkNamesAreValidAndUnique(t *testing.T) {
 		r := newChunkRig(t)
 		key := me
 		key.Name = name
-		inv := NewInventory(nil, nil)
+		inv := plan.NewInventory(nil, nil)
 		putNumbered(inv, 0, 1)
 		if err := r.SaveChunks(t.Context(), key, inv); err != nil {
 			t.Fatal(err)

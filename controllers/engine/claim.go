@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -16,7 +17,7 @@ const argoInstanceLabel = "app.kubernetes.io/instance"
 
 // claim returns the inventory state of an existing object for an owner that is allowed to manage
 // it; else an *OwnedByOtherError. It is a pure function.
-func claim(owner OwnerKey, ref stacks.Ref, recorded *appsv1.InventoryEntry, adopt appsv1.AdoptMode, u *unstructured.Unstructured) (appsv1.EntryState, error) {
+func claim(owner plan.OwnerKey, ref stacks.Ref, recorded *appsv1.InventoryEntry, adopt appsv1.AdoptMode, u *unstructured.Unstructured) (appsv1.EntryState, error) {
 	if m, err := live.ParseMark(u.GetAnnotations()[live.MarkAnnotation]); err == nil && m.ID == ref.ID() {
 		if m.Owner == owner.String() {
 			if u.GetAnnotations()[live.AdoptedAnnotation] != "" {
@@ -24,7 +25,7 @@ func claim(owner OwnerKey, ref stacks.Ref, recorded *appsv1.InventoryEntry, adop
 			}
 			return appsv1.EntryApplied, nil
 		}
-		return "", &OwnedByOtherError{Ref: ref, By: OwnerDisplayName(m.Owner), Hint: "remove the object from one of the two"}
+		return "", &plan.OwnedByOtherError{Ref: ref, By: plan.OwnerDisplayName(m.Owner), Hint: "remove the object from one of the two"}
 	}
 	if recorded.UID != "" && recorded.UID == u.GetUID() { // ours, without its mark
 		if recorded.State == appsv1.EntryAdopted {
@@ -40,10 +41,10 @@ func claim(owner OwnerKey, ref stacks.Ref, recorded *appsv1.InventoryEntry, adop
 		if by == "" {
 			by = "an unknown owner"
 		}
-		return "", &OwnedByOtherError{Ref: ref, By: by, Hint: "set spec.adopt to take it over, or delete it"}
+		return "", &plan.OwnedByOtherError{Ref: ref, By: by, Hint: "set spec.adopt to take it over, or delete it"}
 	default:
 		if by != "" {
-			return "", &OwnedByOtherError{Ref: ref, By: by, Hint: "set spec.adopt to Always to take it over"}
+			return "", &plan.OwnedByOtherError{Ref: ref, By: by, Hint: "set spec.adopt to Always to take it over"}
 		}
 		return appsv1.EntryAdopted, nil
 	}

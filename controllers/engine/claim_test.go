@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 )
 
@@ -100,7 +101,7 @@ func TestClaimUnmanagedObjects(t *testing.T) {
 }
 
 func TestClaimByMark(t *testing.T) {
-	mark := func(owner OwnerKey, more ...string) objectMeta {
+	mark := func(owner plan.OwnerKey, more ...string) objectMeta {
 		return annotated(append([]string{live.MarkAnnotation, live.Mark{Owner: owner.String(), ID: ref("a").ID()}.String()}, more...)...)
 	}
 	otherInstallation := me
@@ -162,7 +163,7 @@ func TestClaimByUID(t *testing.T) {
 
 func expectOwnedByOther(t *testing.T, err error, by, hint string) {
 	t.Helper()
-	var owned *OwnedByOtherError
+	var owned *plan.OwnedByOtherError
 	if !errors.As(err, &owned) {
 		t.Fatalf("got %v, want an OwnedByOtherError", err)
 	}
@@ -174,14 +175,14 @@ func expectOwnedByOther(t *testing.T, err error, by, hint string) {
 }
 
 func TestOwnerKey(t *testing.T) {
-	for _, k := range []OwnerKey{me, other, {Installation: "a.b-c", Cluster: "prod-eu", Kind: "Minimart", Namespace: "ns", Name: "a.b.c"}, {}} {
-		got, ok := ParseOwnerKey(k.String())
+	for _, k := range []plan.OwnerKey{me, other, {Installation: "a.b-c", Cluster: "prod-eu", Kind: "Minimart", Namespace: "ns", Name: "a.b.c"}, {}} {
+		got, ok := plan.ParseOwnerKey(k.String())
 		if !ok || got != k {
 			t.Errorf("%q is parsed as %+v, %t", k.String(), got, ok)
 		}
 	}
 	for _, s := range []string{"", "x", "a/b/c/d", "a/b/c/d/e/f", "ns/name"} {
-		if k, ok := ParseOwnerKey(s); ok {
+		if k, ok := plan.ParseOwnerKey(s); ok {
 			t.Errorf("%q is parsed as %+v", s, k)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -57,7 +58,7 @@ func (e *Engine) ClaimRecorded(ctx context.Context, p Pass, otherOwner func(stac
 
 // claimRecordedObject claims the object of one entry for ClaimRecorded.
 func (a *executor) claimRecordedObject(ctx context.Context, entry *appsv1.InventoryEntry, otherOwner func(stacks.Ref, *unstructured.Unstructured) string) actionResult {
-	act := &Action{Verb: VerbUpdate, Entry: *entry}
+	act := &plan.Action{Verb: plan.VerbUpdate, Entry: *entry}
 	ref, err := stacks.ParseID(entry.ID)
 	if err != nil {
 		return actionResult{dropEntry: true}
@@ -75,10 +76,10 @@ func (a *executor) claimRecordedObject(ctx context.Context, entry *appsv1.Invent
 		case err != nil:
 			return a.errorResult(act, err)
 		case u.GetUID() != entry.UID:
-			return dropUnclaimed(ref, ReasonOwnedByOther, "it was recreated since: left as it is")
+			return dropUnclaimed(ref, plan.ReasonOwnedByOther, "it was recreated since: left as it is")
 		}
 		if by := otherOwner(ref, u); by != "" {
-			return dropUnclaimed(ref, ReasonOwnedByOther, "it belongs to "+by+" now: left as it is")
+			return dropUnclaimed(ref, plan.ReasonOwnedByOther, "it belongs to "+by+" now: left as it is")
 		}
 		claimed := *entry
 		claimed.State = appsv1.EntryApplied
@@ -104,6 +105,6 @@ func (a *executor) claimRecordedObject(ctx context.Context, entry *appsv1.Invent
 }
 
 // dropUnclaimed returns the result for an object that is not claimed.
-func dropUnclaimed(ref stacks.Ref, why Reason, note string) actionResult {
-	return actionResult{dropEntry: true, change: &Change{Verb: VerbDrop, Reason: why, Ref: ref, Message: note}}
+func dropUnclaimed(ref stacks.Ref, why plan.Reason, note string) actionResult {
+	return actionResult{dropEntry: true, change: &Change{Verb: plan.VerbDrop, Reason: why, Ref: ref, Message: note}}
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -66,7 +67,7 @@ var _ = Describe("An object that changes between plan and delete", func() {
 
 	It("is not deleted while an annotation forbids it", func(ctx SpecContext) {
 		rep := begin(ctx, &concurrentWriter{patch: by(protect), times: 1})
-		Expect(rep.Plan.Waits).To(ConsistOf(HaveField("Reason", engine.ReasonProtected)))
+		Expect(rep.Plan.Waits).To(ConsistOf(HaveField("Reason", plan.ReasonProtected)))
 		Expect(m.deletes).To(Equal(1))
 		Expect(labeledConfigMaps(ctx, m.namespace)).To(ConsistOf(HaveField("DeletionTimestamp", BeNil())))
 		Expect(patchConfigMap(ctx, m.namespace, unprotect)).To(Succeed())

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -155,7 +156,7 @@ func (d *ServerDiscovery) Resolve(ctx context.Context, group, version, kind stri
 		s.mappings.Store(gvk, m)
 		return m, nil
 	}
-	return nil, &NotServedError{GVK: gvk, BuiltIn: IsBuiltIn(group)}
+	return nil, &plan.NotServedError{GVK: gvk, BuiltIn: plan.IsBuiltIn(group)}
 }
 
 // Absent implements Discovery.

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
+
+	"github.com/ksctl/gitops/controllers/engine/plan"
 )
 
 // apiServer is a fake API server for discovery.
@@ -115,7 +117,7 @@ func TestResolve(t *testing.T) {
 		{Group: "metrics.k8s.io", Version: "v1", Kind: "No"}: "",
 	} {
 		m, err := d.Resolve(t.Context(), gvk.Group, gvk.Version, gvk.Kind)
-		var missing *NotServedError
+		var missing *plan.NotServedError
 		switch {
 		case want == "" || want == "built in":
 			if !errors.As(err, &missing) || missing.GVK != gvk || missing.BuiltIn != (want == "built in") {
@@ -174,7 +176,7 @@ func TestDiscoveryErrorsAreReturnedAndNotCached(t *testing.T) {
 		*fault = errors.New("no route to host")
 		d.Invalidate()
 		_, err := d.Resolve(t.Context(), "g.io", "v1", "Widget")
-		var missing *NotServedError
+		var missing *plan.NotServedError
 		if err == nil || errors.As(err, &missing) {
 			t.Errorf("%s: %v: want another error than NotServedError", name, err)
 		}

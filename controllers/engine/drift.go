@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -71,13 +72,13 @@ func (e *ContestedError) Error() string {
 }
 
 // isCorrection is true for an action that reverts a change of another writer.
-func isCorrection(act *Action) bool {
-	return act.Reason == ReasonDrifted || act.Reason == ReasonMissing
+func isCorrection(act *plan.Action) bool {
+	return act.Reason == plan.ReasonDrifted || act.Reason == plan.ReasonMissing
 }
 
 // backOffContested backs off the objects of a plan that were corrected too often recently. It
 // returns true if there are any: the plan has to be made again.
-func (a *executor) backOffContested(p *Plan) bool {
+func (a *executor) backOffContested(p *plan.Plan) bool {
 	e, owner := a.engine, a.owner.Key().String()
 	found := false
 	now := e.clock.Now()
@@ -92,7 +93,7 @@ func (a *executor) backOffContested(p *Plan) bool {
 			err.By = act.Live.OtherManager
 		}
 		e.backoffs.record(owner, act.Entry.ID, backoff{start: now, retryAt: err.RetryAt, contentHash: act.Item.ContentHash, err: err})
-		a.report.Contested = append(a.report.Contested, Change{Verb: VerbUpdate, Reason: ReasonDrifted, Ref: act.Item.Ref, Message: err.Error()})
+		a.report.Contested = append(a.report.Contested, Change{Verb: plan.VerbUpdate, Reason: plan.ReasonDrifted, Ref: act.Item.Ref, Message: err.Error()})
 	}
 	return found
 }

@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -63,8 +63,8 @@ func New(o Options) *Engine {
 
 // Change is a change that a pass made to one object.
 type Change struct {
-	Verb   Verb
-	Reason Reason
+	Verb   plan.Verb
+	Reason plan.Reason
 	Ref    stacks.Ref
 	// Message is for users, such as the manager that changed the object, or that had it before.
 	Message string
@@ -73,7 +73,7 @@ type Change struct {
 // Report is the result of a pass: the changes that it made, and what is left to do.
 type Report struct {
 	// Plan is the last plan of the pass: what is still to do.
-	Plan Plan
+	Plan plan.Plan
 	// Changes are the changes that the pass made.
 	Changes []Change
 	// Contested are objects that another writer keeps changing. An object is reported once, when
@@ -103,7 +103,7 @@ type Pass struct {
 
 // Reconcile executes all actions that are possible now to reach the desired state of the
 // components. Errors of single objects are in the report; a returned error ended the pass.
-func (e *Engine) Reconcile(ctx context.Context, p Pass, components []Component) (*Report, error) {
+func (e *Engine) Reconcile(ctx context.Context, p Pass, components []plan.Component) (*Report, error) {
 	a, desired := e.newExecutor(p), itemIDs(components)
 	a.components, a.retained = components, desired
 	if err := a.dropUnserved(ctx, desired); err != nil {
@@ -114,7 +114,7 @@ func (e *Engine) Reconcile(ctx context.Context, p Pass, components []Component) 
 	}
 	a.setOwnerKinds(ctx, components, desired)
 	e.backoffs.prune(p.Owner.Key().String(), contentHashes(components), e.clock.Now())
-	rep, err := a.run(ctx, PlanReconcile)
+	rep, err := a.run(ctx, plan.Reconcile)
 	if err == nil && rep.Plan.Settled {
 		p.Owner.Inventory().MarkSettled(desired)
 	}
@@ -134,7 +134,7 @@ func (e *Engine) Teardown(ctx context.Context, p Pass) (*Report, error) {
 	a.setOwnerKinds(ctx, nil, nil)
 	owner := p.Owner.Key().String()
 	e.backoffs.prune(owner, nil, e.clock.Now())
-	rep, err := a.run(ctx, PlanTeardown)
+	rep, err := a.run(ctx, plan.Teardown)
 	if err == nil && p.Owner.Inventory().Len() == 0 {
 		p.Target.Index.SetOwnerKinds(owner, nil)
 		e.forgetOwner(owner)
@@ -142,8 +142,21 @@ func (e *Engine) Teardown(ctx context.Context, p Pass) (*Report, error) {
 	return rep, err
 }
 
+// Remove executes all actions that are possible now to remove the objects with a removal request.
+// Other objects stay as they are. It needs only the inventory.
+func (e *Engine) Remove(ctx context.Context, p Pass) (*Report, error) {
+	a := e.newExecutor(p)
+	policies := p.Owner.Policies()
+	a.retained = plan.RetainedIDs(&policies, p.Owner.Inventory())
+	if err := a.dropUnserved(ctx, a.retained); err != nil {
+		return nil, err
+	}
+	a.setOwnerKinds(ctx, nil, nil)
+	return a.run(ctx, plan.Removal)
+}
+
 // Forget drops the in-memory state of an owner. The target is nil for an owner that never had one.
-func (e *Engine) Forget(t *Target, key OwnerKey) {
+func (e *Engine) Forget(t *Target, key plan.OwnerKey) {
 	if t != nil {
 		t.Index.SetOwnerKinds(key.String(), nil)
 		t.Index.SetAwaited(key.String(), nil)
@@ -159,16 +172,16 @@ func (e *Engine) forgetOwner(owner string) {
 }
 
 // run plans and executes until no action is possible now.
-func (a *executor) run(ctx context.Context, plan func(*Snapshot) Plan) (*Report, error) {
+func (a *executor) run(ctx context.Context, makePlan func(*plan.Snapshot) plan.Plan) (*Report, error) {
 	rep := a.report
 	var now time.Time
 	for range maxRounds {
-		var in *Snapshot
+		var in *plan.Snapshot
 		in, now = a.snapshot()
-		rep.Plan = plan(in)
+		rep.Plan = makePlan(in)
 		if a.backOffContested(&rep.Plan) {
 			in, now = a.snapshot()
-			rep.Plan = plan(in)
+			rep.Plan = makePlan(in)
 		}
 		if rep.Plan.Idle() {
 			if a.awaitReleases(&rep.Plan) {
@@ -207,30 +220,26 @@ type RetryPolicy struct {
 	ContestedInterval time.Duration
 }
 
-// DefaultPolicies are the policies of an owner that sets none.
-var DefaultPolicies = Policies{Drift: appsv1.DriftCorrect, Adopt: appsv1.AdoptUnowned, Prune: true,
-	MaxDeletes: appsv1.DefaultMaxDeletes, MaxDeletePercent: appsv1.DefaultMaxDeletePercent, ProtectKinds: []string{"PersistentVolumeClaim"}}
-
 // ResetBackoff drops the back-offs of an owner, and the counted corrections, which would cause new
 // back-offs at once. It is for a user who requests an immediate retry.
-func (e *Engine) ResetBackoff(key OwnerKey) {
+func (e *Engine) ResetBackoff(key plan.OwnerKey) {
 	e.backoffs.resetAll(key.String())
 	e.corrections.reset(key.String())
 }
 
 // resetUnservedBackoffs drops the back-offs of objects whose kind is no longer served: the cause of
 // the failure is gone with the kind, and the retry is triggered by the event of the kind's return.
-func (e *Engine) resetUnservedBackoffs(key OwnerKey, p *Plan) {
+func (e *Engine) resetUnservedBackoffs(key plan.OwnerKey, p *plan.Plan) {
 	for i := range p.Waits {
-		if w := &p.Waits[i]; w.Reason == ReasonNotServed && w.Item != nil {
+		if w := &p.Waits[i]; w.Reason == plan.ReasonNotServed && w.Item != nil {
 			e.backoffs.reset(key.String(), w.Item.ID)
 		}
 	}
 }
 
-func waitsForKind(p *Plan) bool {
+func waitsForKind(p *plan.Plan) bool {
 	for i := range p.Waits {
-		if p.Waits[i].Reason == ReasonNotServed {
+		if p.Waits[i].Reason == plan.ReasonNotServed {
 			return true
 		}
 	}

@@ -3,45 +3,8 @@ package engine
 import (
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/ksctl/gitops/stacks"
 )
-
-// NotServedError is returned for a kind that the cluster does not serve.
-type NotServedError struct {
-	GVK schema.GroupVersionKind
-	// BuiltIn is true when every API server serves the group itself. No CRD can provide the kind:
-	// the manifest is wrong.
-	BuiltIn bool
-}
-
-func (e *NotServedError) Error() string {
-	if e.BuiltIn {
-		return fmt.Sprintf("the cluster serves no kind %s in %s: check apiVersion and kind", e.GVK.Kind, e.GVK.GroupVersion())
-	}
-	return fmt.Sprintf("kind %s of %s is not served yet: no CustomResourceDefinition or APIService provides it", e.GVK.Kind, e.GVK.GroupVersion())
-}
-
-// WrongScopeError is returned for a manifest of a cluster-scoped kind that sets a namespace.
-type WrongScopeError struct{ Ref stacks.Ref }
-
-func (e *WrongScopeError) Error() string {
-	return fmt.Sprintf("%s is cluster-scoped: remove metadata.namespace %q", e.Ref.Kind, e.Ref.Namespace)
-}
-
-// OwnedByOtherError is returned for an existing object that another owner or tool manages.
-type OwnedByOtherError struct {
-	Ref stacks.Ref
-	// By is the display name of the owner or tool.
-	By string
-	// Hint tells users how to resolve the conflict.
-	Hint string
-}
-
-func (e *OwnedByOtherError) Error() string {
-	return fmt.Sprintf("%s exists and is managed by %s: %s", e.Ref, e.By, e.Hint)
-}
 
 // ImmutableError is returned when a change needs the object to be recreated, and that is not
 // allowed.

@@ -10,21 +10,22 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
 
 // memoryOwner is an owner whose inventory is lost with the process. A real one persists it.
 type memoryOwner struct {
-	key       engine.OwnerKey
-	inventory *engine.Inventory
+	key       plan.OwnerKey
+	inventory *plan.Inventory
 }
 
-func (o *memoryOwner) Key() engine.OwnerKey          { return o.key }
-func (o *memoryOwner) Inventory() *engine.Inventory  { return o.inventory }
-func (o *memoryOwner) Policies() engine.Policies     { return engine.DefaultPolicies }
+func (o *memoryOwner) Key() plan.OwnerKey            { return o.key }
+func (o *memoryOwner) Inventory() *plan.Inventory    { return o.inventory }
+func (o *memoryOwner) Policies() plan.Policies       { return plan.DefaultPolicies }
 func (o *memoryOwner) Persist(context.Context) error { return nil }
-func (o *memoryOwner) Manifest(_ context.Context, it *engine.Item) (json.RawMessage, error) {
+func (o *memoryOwner) Manifest(_ context.Context, it *plan.Item) (json.RawMessage, error) {
 	return it.Object.Manifest, nil
 }
 
@@ -54,9 +55,9 @@ func ExampleEngine_Reconcile() {
 		if err != nil {
 			return err
 		}
-		target := &engine.Target{ClusterID: engine.LocalCluster, Discovery: engine.NewServerDiscovery(served), Index: index}
-		owner := &memoryOwner{inventory: engine.NewInventory(nil, nil),
-			key: engine.OwnerKey{Installation: "example", Cluster: engine.LocalCluster, Kind: "Site", Namespace: "shop", Name: "web"}}
+		target := &engine.Target{ClusterID: plan.LocalCluster, Discovery: engine.NewServerDiscovery(served), Index: index}
+		owner := &memoryOwner{inventory: plan.NewInventory(nil, nil),
+			key: plan.OwnerKey{Installation: "example", Cluster: plan.LocalCluster, Kind: "Site", Namespace: "shop", Name: "web"}}
 		components := engine.Prepare(ctx, rendered.Components, owner.Policies(), target.Discovery)
 		e := engine.New(engine.Options{})
 		for {

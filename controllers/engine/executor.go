@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 )
 
@@ -28,7 +29,7 @@ type executor struct {
 	retry  RetryPolicy
 	report *Report
 	// components are the desired objects; nil where only the inventory counts.
-	components []Component
+	components []plan.Component
 	// replanned are the ids that needed another plan once in this pass.
 	replanned map[string]bool
 	// retained are the ids of the inventory that must not be deleted.
@@ -75,7 +76,7 @@ func (a *executor) persistIntents(ctx context.Context, intents []appsv1.Inventor
 
 // groups returns the actions of each list in order, in groups that run concurrently: adjacent actions
 // of one kind in one step of one component.
-func groups(lists ...[]Action) (out [][]Action) {
+func groups(lists ...[]plan.Action) (out [][]plan.Action) {
 	for _, actions := range lists {
 		for start := 0; start < len(actions); {
 			end := start + 1
@@ -89,7 +90,7 @@ func groups(lists ...[]Action) (out [][]Action) {
 	return out
 }
 
-func sameGroup(x, y *Action) bool {
+func sameGroup(x, y *plan.Action) bool {
 	if x.Item == nil || y.Item == nil {
 		return x.Item == nil && y.Item == nil
 	}
@@ -97,7 +98,7 @@ func sameGroup(x, y *Action) bool {
 }
 
 // executeGroup executes actions concurrently, and records their results one after the other.
-func (a *executor) executeGroup(ctx context.Context, actions []Action) error {
+func (a *executor) executeGroup(ctx context.Context, actions []plan.Action) error {
 	results := make([]actionResult, len(actions))
 	var g errgroup.Group
 	g.SetLimit(a.engine.concurrency)
@@ -120,7 +121,7 @@ func (a *executor) executeGroup(ctx context.Context, actions []Action) error {
 }
 
 // recordResult writes a result into the inventory and the report.
-func (a *executor) recordResult(act *Action, r *actionResult) {
+func (a *executor) recordResult(act *plan.Action, r *actionResult) {
 	id := act.Entry.ID
 	switch {
 	case r.fatal != nil:
@@ -149,7 +150,7 @@ func (a *executor) recordResult(act *Action, r *actionResult) {
 }
 
 // backOff records a failed action: the object is skipped until its retry is due.
-func (a *executor) backOff(act *Action, err error) {
+func (a *executor) backOff(act *plan.Action, err error) {
 	contentHash := ""
 	if act.Item != nil {
 		contentHash = act.Item.ContentHash

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 )
 
@@ -42,7 +43,7 @@ func (a *executor) takesOver(state appsv1.EntryState) bool {
 // so that the next apply removes those that the stack does not have: above all the labels by which
 // these tools would delete the object. Otherwise the tools would co-own every field, and a field
 // that is removed from the stack would stay.
-func (a *executor) migrateFieldManager(ctx context.Context, it *Item, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (a *executor) migrateFieldManager(ctx context.Context, it *plan.Item, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	entries, changed, err := migrateManagedFields(u.GetManagedFields(), u.GetAPIVersion(), it.Ignore)
 	if err != nil || !changed {
 		return u, err

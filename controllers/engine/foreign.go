@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ksctl/gitops/controllers/engine/plan"
 )
 
 // findForeignObject returns a description of an object in a namespace that is not ours, was not
@@ -132,7 +134,7 @@ func (a *executor) ownerDeleted(ctx context.Context, o metav1.OwnerReference, kn
 		return false, nil //nolint:nilerr // the owner cannot be looked up
 	}
 	m, err := a.target.Discovery.Resolve(ctx, gv.Group, gv.Version, o.Kind)
-	var unserved *NotServedError
+	var unserved *plan.NotServedError
 	if errors.As(err, &unserved) {
 		return a.kindDeleted(ctx, unserved, known)
 	}
@@ -157,7 +159,7 @@ func (a *executor) ownerDeleted(ctx context.Context, o metav1.OwnerReference, kn
 // kindDeleted is true when the kind of an owner certainly no longer exists. The owner was then
 // deleted with its CRD, and the garbage collector deletes the object shortly after. It is false for
 // built-in groups: they have no CRD, so the owner never existed, or has another API version.
-func (a *executor) kindDeleted(ctx context.Context, unserved *NotServedError, known *ownerLookups) (bool, error) {
+func (a *executor) kindDeleted(ctx context.Context, unserved *plan.NotServedError, known *ownerLookups) (bool, error) {
 	gk := unserved.GVK.GroupKind()
 	absent, asked := known.absentKinds[gk]
 	if unserved.BuiltIn || asked {

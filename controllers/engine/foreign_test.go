@@ -14,6 +14,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 )
 
 func newObject(apiVersion, kind, namespace, name string, change ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
@@ -84,7 +85,7 @@ func TestFindForeignObject(t *testing.T) {
 				{Group: "g.io", Version: "v1", Resource: "zones"}: "ZoneList", {Group: "g.io", Version: "v1", Resource: "apps"}: "AppList", {Group: "g.io", Version: "v1", Resource: "endpoints"}: "EndpointsList"}
 			client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, tc.object,
 				newObject("g.io/v1", "Zone", "", "there"), newObject("g.io/v1", "Zone", "", "going", setDeletionTimestamp))
-			a := &executor{target: &Target{Discovery: d}, client: &Client{Interface: client}, owner: &ReadOnlyOwner{Entries: NewInventory(&appsv1.Inventory{}, nil)}}
+			a := &executor{target: &Target{Discovery: d}, client: &Client{Interface: client}, owner: &ReadOnlyOwner{Entries: plan.NewInventory(&appsv1.Inventory{}, nil)}}
 			got, err := a.findForeignObject(t.Context(), "ns")
 			if err != nil || (got != "") != tc.foreign || (tc.foreign && !strings.Contains(got, tc.object.GetName()+" is in the namespace")) {
 				t.Errorf("got %q, %v", got, err)
@@ -127,7 +128,7 @@ func TestForeignObjectsWithOwnersOfAnUnservedKind(t *testing.T) {
 			}
 			before := s.requests
 			tc.change(s)
-			a := &executor{target: &Target{Discovery: d}, client: &Client{Interface: client}, owner: &ReadOnlyOwner{Entries: NewInventory(&appsv1.Inventory{}, nil)}}
+			a := &executor{target: &Target{Discovery: d}, client: &Client{Interface: client}, owner: &ReadOnlyOwner{Entries: plan.NewInventory(&appsv1.Inventory{}, nil)}}
 			got, err := a.findForeignObject(t.Context(), "ns")
 			if (err != nil) != tc.fails || (got != "") != tc.foreign || s.requests-before != tc.asks {
 				t.Errorf("got %q, %v, %d requests", got, err, s.requests-before)

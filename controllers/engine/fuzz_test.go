@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -21,7 +22,7 @@ import (
 // FuzzClaim checks that an object with any metadata is ours only by our mark or by the recorded
 // UID, and is never claimed against spec.adopt.
 func FuzzClaim(f *testing.F) {
-	owner := OwnerKey{Installation: "ksctl", Cluster: LocalCluster, Kind: "KsctlInstall", Namespace: "n", Name: "x"}
+	owner := plan.OwnerKey{Installation: "ksctl", Cluster: plan.LocalCluster, Kind: "KsctlInstall", Namespace: "n", Name: "x"}
 	ref := stacks.Ref{Kind: "ConfigMap", Namespace: "n", Name: "c"}
 	f.Add(owner.String()+"|"+ref.ID(), "", `{"metadata":{}}`, "", uint8(0))
 	f.Add(owner.String()+"|other_id__ConfigMap", "true", `{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":"k"}}}`, "u", uint8(1))
@@ -45,7 +46,7 @@ func FuzzClaim(f *testing.F) {
 		adopt := []appsv1.AdoptMode{appsv1.AdoptUnowned, appsv1.AdoptNever, appsv1.AdoptAlways}[mode%3]
 		state, err := claim(owner, ref, &appsv1.InventoryEntry{UID: types.UID(recorded)}, adopt, u)
 		if err != nil {
-			var owned *OwnedByOtherError
+			var owned *plan.OwnedByOtherError
 			if !errors.As(err, &owned) || state != "" || owned.By == "" {
 				t.Fatalf("state %q, %T: %v", state, err, err)
 			}
@@ -79,7 +80,7 @@ func FuzzInventory(f *testing.F) {
 			names[cs[i].Name] = true
 		}
 		slices.SortFunc(cs, func(a, b appsv1.KsctlInventory) int { return strings.Compare(a.Name, b.Name) })
-		inv := NewInventory(st, cs)
+		inv := plan.NewInventory(st, cs)
 		if at := inv.Entries(); len(at) > 0 {
 			inv.Remove(at[int(drop)%len(at)].ID)
 		}
@@ -96,13 +97,13 @@ func FuzzInventory(f *testing.F) {
 				c.Name = name
 				all = append(all, c)
 			}
-			return NewInventory(inv.Status(), all).Entries()
+			return plan.NewInventory(inv.Status(), all).Entries()
 		}
 		if got := load(); !slices.Equal(got, want) {
 			t.Fatalf("after writing the status: %v, want %v", got, want)
 		}
 		var mu sync.Mutex // chunks are written concurrently
-		err := inv.WriteChunks(func(n int) string { return "fresh-" + strconv.Itoa(n) }, func(c Chunk) error {
+		err := inv.WriteChunks(func(n int) string { return "fresh-" + strconv.Itoa(n) }, func(c plan.Chunk) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if stored[c.Name] = c.Entries; len(c.Entries) == 0 {

@@ -18,13 +18,14 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/internal/golden"
 	"github.com/ksctl/gitops/stacks"
 )
 
 // goldenOwners are the owners of the golden marks, by test case.
-var goldenOwners = map[string]OwnerKey{
+var goldenOwners = map[string]plan.OwnerKey{
 	"in another cluster": {Installation: "prod", Cluster: "team.eu", Kind: "KsctlInstall", Namespace: "ns",
 		Name: "web"},
 	"of a removal": {Installation: "prod", Cluster: "secret:team.eu:config", Kind: "KsctlRemove", Namespace: "ns",
@@ -38,13 +39,13 @@ func TestGoldenMarks(t *testing.T) {
 	cm := item("c", "a")
 	whole := cm
 	whole.ReadyExpr, whole.Ignore = "object.data.x == '1'", []string{"/data/a~1b", `/x"y`}
-	zone := Item{Object: stacks.Object{Ref: stacks.Ref{Group: "h.io", Kind: "Zone", Name: "z"}}, ID: "_z_h.io_Zone"}
-	role := Item{Object: stacks.Object{Ref: stacks.Ref{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole",
+	zone := plan.Item{Object: stacks.Object{Ref: stacks.Ref{Group: "h.io", Kind: "Zone", Name: "z"}}, ID: "_z_h.io_Zone"}
+	role := plan.Item{Object: stacks.Object{Ref: stacks.Ref{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole",
 		Name: "system:x|y"}}}
 	role.ID = role.Ref.ID()
 	cases := []struct {
 		name    string
-		item    Item
+		item    plan.Item
 		pre     precondition
 		adopted bool
 	}{
@@ -92,7 +93,7 @@ func TestGoldenMarksAreRead(t *testing.T) {
 			want = appsv1.EntryAdopted
 		}
 		mark, err := live.ParseMark(u.GetAnnotations()[live.MarkAnnotation])
-		key, parsed := ParseOwnerKey(mark.Owner)
+		key, parsed := plan.ParseOwnerKey(mark.Owner)
 		if err != nil || !parsed || key != owner {
 			t.Errorf("%s: the mark is parsed as %+v, %v", name, mark, err)
 		}
@@ -138,20 +139,20 @@ func TestGoldenPatches(t *testing.T) {
 	_, discovery := newAPIServer()
 	r := &recorder{}
 	a := &executor{engine: New(Options{}), client: &Client{Interface: r}, target: &Target{Discovery: discovery},
-		owner: &ReadOnlyOwner{OwnerKey: me, Entries: NewInventory(nil, nil)}}
+		owner: &ReadOnlyOwner{OwnerKey: me, Entries: plan.NewInventory(nil, nil)}}
 	ctx := t.Context()
-	namespace := Item{Object: sharedNamespace("apps"), Mapping: &meta.RESTMapping{Resource: namespaceResource}}
+	namespace := plan.Item{Object: sharedNamespace("apps"), Mapping: &meta.RESTMapping{Resource: namespaceResource}}
 	namespace.ID = namespace.Ref.ID()
 	marked := goldenEntry(1)
 	nobody := func(stacks.Ref, *unstructured.Unstructured) string { return "" }
 
 	r.err = apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, "apps", errors.New("it exists"))
-	a.shareNamespace(ctx, &Action{Verb: VerbCreate, Item: &namespace})
+	a.shareNamespace(ctx, &plan.Action{Verb: plan.VerbCreate, Item: &namespace})
 	_, _ = a.annotate(ctx, r, "apps", "7", map[string]any{usedByAnnotation(me): nil})
 	r.err = apierrors.NewServiceUnavailable("down")
-	a.handOver(ctx, &Action{Verb: VerbHandOver, Entry: marked, HandoverTo: &other}, ref("a"), r)
-	a.handOver(ctx, &Action{Verb: VerbHandOver, Entry: numbered(1), HandoverTo: &other}, ref("a"), r)
-	a.release(ctx, &Action{Verb: VerbRelease, Entry: marked}, ref("a"), r, marked.UID)
+	a.handOver(ctx, &plan.Action{Verb: plan.VerbHandOver, Entry: marked, HandoverTo: &other}, ref("a"), r)
+	a.handOver(ctx, &plan.Action{Verb: plan.VerbHandOver, Entry: numbered(1), HandoverTo: &other}, ref("a"), r)
+	a.release(ctx, &plan.Action{Verb: plan.VerbRelease, Entry: marked}, ref("a"), r, marked.UID)
 	taken := entry("a", appsv1.EntryIntended)
 	taken.UID = "uid"
 	if res := a.claimRecordedObject(ctx, &taken, nobody); !errors.Is(res.err, r.err) {
@@ -162,7 +163,7 @@ func TestGoldenPatches(t *testing.T) {
 
 func TestGoldenNames(t *testing.T) {
 	var out bytes.Buffer
-	for _, c := range [][2]string{{"LocalCluster", LocalCluster}, {"InventoryOfLabel", InventoryOfLabel},
+	for _, c := range [][2]string{{"LocalCluster", plan.LocalCluster}, {"InventoryOfLabel", InventoryOfLabel},
 		{"createdByAnnotation", createdByAnnotation}, {"usedByPrefix", usedByPrefix}, {"sharedHash", sharedHash}} {
 		fmt.Fprintf(&out, "%s = %s\n", c[0], c[1])
 	}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/internal/golden"
 )
 
@@ -85,7 +86,7 @@ func TestGoldenInventoryIsRead(t *testing.T) {
 // The settled number of entries is the base of the next change, if it desires other ids.
 func TestGoldenInventoryIsSettled(t *testing.T) {
 	stored := goldenRead[appsv1.Inventory](t, "inventory.json")
-	inv := NewInventory(stored, nil)
+	inv := plan.NewInventory(stored, nil)
 	if got := inv.Status(); !reflect.DeepEqual(got, stored) {
 		t.Errorf("a new process would write %+v", got)
 	}
@@ -115,7 +116,7 @@ func TestGoldenChunks(t *testing.T) {
 		r := newChunkRig(t)
 		key := me
 		key.Name = name
-		inv := NewInventory(nil, nil)
+		inv := plan.NewInventory(nil, nil)
 		putNumbered(inv, 0, 1)
 		if err := r.SaveChunks(t.Context(), key, inv); err != nil {
 			t.Fatal(err)
@@ -131,18 +132,18 @@ func TestGoldenDigests(t *testing.T) {
 		fmt.Fprintf(&out, "%s: %s\n", fmt.Sprintf(format, args...), digest)
 	}
 	type entries = []appsv1.InventoryEntry
-	line(Digest(nil), "no entries")
-	line(Digest(entries{numbered(1)}), "an entry without uid")
-	line(Digest(entries{goldenEntry(1)}), "an entry with every field")
-	line(Digest(entries{goldenEntry(1), goldenEntry(2)}), "two entries")
-	line(Digest(entries{goldenEntry(2), goldenEntry(1)}), "two entries in another order")
+	line(plan.Digest(nil), "no entries")
+	line(plan.Digest(entries{numbered(1)}), "an entry without uid")
+	line(plan.Digest(entries{goldenEntry(1)}), "an entry with every field")
+	line(plan.Digest(entries{goldenEntry(1), goldenEntry(2)}), "two entries")
+	line(plan.Digest(entries{goldenEntry(2), goldenEntry(1)}), "two entries in another order")
 
 	remote, remove := me, me
 	remote.Cluster, remove.Kind = "team.eu", "KsctlRemove"
-	for _, key := range []OwnerKey{{}, me, remote, remove} {
+	for _, key := range []plan.OwnerKey{{}, me, remote, remove} {
 		line(ownerHash(key), "chunks of %s", key)
 		line(usedByAnnotation(key), "user %s", key)
-		if again, ok := ParseOwnerKey(key.String()); !ok || again != key {
+		if again, ok := plan.ParseOwnerKey(key.String()); !ok || again != key {
 			t.Errorf("%s is parsed as %+v", key, again)
 		}
 	}
@@ -152,7 +153,7 @@ func TestGoldenDigests(t *testing.T) {
 	line(hashContent("hash", "", []string{"/spec/replicas"}), "a hash with an ignored path")
 	line(hashContent("hash", "object.ok && 'a<b' != \"\"", []string{"/data/a~1b", "/spec/replicas"}), "a hash with both")
 
-	inv := NewInventory(nil, nil)
+	inv := plan.NewInventory(nil, nil)
 	putNumbered(inv, 0, 3)
 	for _, wanted := range [][]int{nil, {1}, {1, 2}, {2, 1}, {7}} {
 		ids := map[string]bool{}

@@ -13,42 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
-
-// keepReason returns why an object is released where it would be deleted; empty when it is deleted.
-// An active removal request decides, else ProtectKinds.
-func (p *Policies) keepReason(e *appsv1.InventoryEntry, ref stacks.Ref) string {
-	if r := p.requestFor(e); r != nil && !r.Suspended {
-		return r.KeepReason(ref)
-	}
-	return p.protectReason(ref)
-}
-
-// Retains is true for an object that a removal leaves in the cluster according to inventory and
-// policies: it existed before, others share it, or it is kept.
-func (p *Policies) Retains(e *appsv1.InventoryEntry) bool {
-	ref, err := stacks.ParseID(e.ID)
-	return err != nil || p.Orphan || e.State == appsv1.EntryAdopted || e.State == appsv1.EntryShared || p.keepReason(e, ref) != ""
-}
-
-// protectReason returns why an object is never deleted without a removal request; empty when it may
-// be deleted.
-func (p *Policies) protectReason(ref stacks.Ref) string {
-	if !slices.Contains(p.ProtectKinds, ref.Kind) {
-		return ""
-	}
-	return fmt.Sprintf("spec.guard.protectKinds has %s", ref.Kind)
-}
-
-// ProtectedError is returned for an object with the annotation that forbids its deletion.
-type ProtectedError struct{ Ref stacks.Ref }
-
-func (e *ProtectedError) Error() string {
-	return fmt.Sprintf("%s has the annotation %s: remove the annotation to allow the deletion", e.Ref, live.PreventDeletionAnnotation)
-}
 
 // CustomResourcesError is returned when deleting a CustomResourceDefinition would delete custom
 // resources that are not to be deleted with it.
@@ -77,11 +45,11 @@ func (e *CustomResourcesError) Error() string {
 
 // checkDeletion checks if an object may be deleted, right before the delete request. It returns an
 // error if the object must not be deleted now, and a reason if it is to be released instead.
-func (a *executor) checkDeletion(ctx context.Context, act *Action, ref stacks.Ref) (keepReason string, err error) {
+func (a *executor) checkDeletion(ctx context.Context, act *plan.Action, ref stacks.Ref) (keepReason string, err error) {
 	switch {
 	case ref.Group == apiextensionsv1.GroupName:
 		p := a.owner.Policies()
-		if r := p.requestFor(&act.Entry); r != nil && r.DeleteCustomResources {
+		if r := p.RequestFor(&act.Entry); r != nil && r.DeleteCustomResources {
 			return "", nil
 		}
 		return "", a.checkCustomResources(ctx, act, ref)
@@ -102,7 +70,7 @@ const maxExamples = 5
 
 // checkCustomResources returns an error if a CustomResourceDefinition has objects that are not to
 // be deleted with it: those of others, and those of the owner that stay.
-func (a *executor) checkCustomResources(ctx context.Context, act *Action, ref stacks.Ref) error {
+func (a *executor) checkCustomResources(ctx context.Context, act *plan.Action, ref stacks.Ref) error {
 	failed := func(err error) error { return &ObjectError{Ref: ref, Verb: string(act.Verb), Err: err} }
 	u, err := a.client.Resource(crdResource).Get(ctx, ref.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/ptr"
 
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -69,7 +70,7 @@ func TestCheckCustomResourcesReadsAllPages(t *testing.T) {
 	for others, examples := range map[int][]string{0: nil, 3: {"ns/1097", "ns/1098", "ns/1099"}, 601: {"ns/499", "ns/500", "ns/501", "ns/502", "ns/503"}} {
 		server := &pagedServer{count: count}
 		a := &executor{engine: New(Options{}), owner: ownerOfWidgets(count - others), client: &Client{Interface: server}}
-		err := a.checkCustomResources(t.Context(), &Action{Verb: VerbDelete}, ref)
+		err := a.checkCustomResources(t.Context(), &plan.Action{Verb: plan.VerbDelete}, ref)
 		var found *CustomResourcesError
 		switch {
 		case others == 0 && err != nil, others > 0 && !errors.As(err, &found):

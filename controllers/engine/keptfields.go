@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 )
 
@@ -52,7 +53,7 @@ func fillWithheldValues(u *unstructured.Unstructured, kept []live.KeptField) ([]
 
 // mustReadKeptFields is true when the index does not know all fields to keep: the object was last
 // applied with other ignored paths, or the index withholds a value.
-func mustReadKeptFields(it *Item, l *live.Object) bool {
+func mustReadKeptFields(it *plan.Item, l *live.Object) bool {
 	have := map[string]bool{}
 	for _, k := range l.KeptFields {
 		have[k.Path] = true

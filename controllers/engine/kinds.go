@@ -9,12 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/stacks"
 )
 
 // setOwnerKinds sets the kinds of the owner in the index: those of its desired objects, and of the
 // other entries of its inventory. desired are the ids of the components' items.
-func (a *executor) setOwnerKinds(ctx context.Context, components []Component, desired map[string]bool) {
+func (a *executor) setOwnerKinds(ctx context.Context, components []plan.Component, desired map[string]bool) {
 	t, o := a.target, a.owner
 	// Keyed by version, too: managedFields record our fields in the version that was sent.
 	seen := map[schema.GroupVersionKind]*meta.RESTMapping{}
@@ -53,7 +54,7 @@ func (a *executor) setOwnerKinds(ctx context.Context, components []Component, de
 func (a *executor) syncError(ctx context.Context) error {
 	t, o := a.target, a.owner
 	var first error
-	var ns *NotServedError
+	var ns *plan.NotServedError
 	seen := map[schema.GroupVersionKind]bool{}
 	for id, entry := range o.Inventory().All() {
 		ref, err := stacks.ParseID(id)
@@ -74,10 +75,10 @@ func (a *executor) syncError(ctx context.Context) error {
 
 // planSyncError returns why the index did not know all objects of the owner when the plan was made.
 // The index may be synced by now: it notifies the owner, which is then reconciled again.
-func planSyncError(p *Plan, inv *Inventory) error {
+func planSyncError(p *plan.Plan, inv *plan.Inventory) error {
 	for i := range p.Waits {
 		w := &p.Waits[i]
-		if _, has := inv.Get(w.Entry.ID); has && w.Verb == VerbWait && w.Reason == ReasonIndexNotSynced {
+		if _, has := inv.Get(w.Entry.ID); has && w.Verb == plan.VerbWait && w.Reason == plan.ReasonIndexNotSynced {
 			return errors.New(w.Message)
 		}
 	}
@@ -85,7 +86,7 @@ func planSyncError(p *Plan, inv *Inventory) error {
 }
 
 // itemIDs returns the ids of all items.
-func itemIDs(components []Component) map[string]bool {
+func itemIDs(components []plan.Component) map[string]bool {
 	out := map[string]bool{}
 	for i := range components {
 		for j := range components[i].Items {
@@ -96,7 +97,7 @@ func itemIDs(components []Component) map[string]bool {
 }
 
 // contentHashes returns the content hash of each item by its id.
-func contentHashes(components []Component) map[string]string {
+func contentHashes(components []plan.Component) map[string]string {
 	out := map[string]string{}
 	for i := range components {
 		for j := range components[i].Items {
@@ -121,7 +122,7 @@ func (a *executor) dropUnserved(ctx context.Context, keep map[string]bool) error
 			continue
 		}
 		_, err = t.Discovery.Resolve(ctx, ref.Group, entry.Version, ref.Kind)
-		var ns *NotServedError
+		var ns *plan.NotServedError
 		if !errors.As(err, &ns) {
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 )
 
@@ -22,7 +23,7 @@ import (
 // correction, so that the next apply removes the undesired ones. A client that changes the key of
 // an item, such as the port of a Service, adds an item beside ours, and both together may be
 // invalid. It returns true if there were such items.
-func (a *executor) reclaimListItems(ctx context.Context, act *Action, uid types.UID, cause error) (bool, error) {
+func (a *executor) reclaimListItems(ctx context.Context, act *plan.Action, uid types.UID, cause error) (bool, error) {
 	lists, err := a.rejectedLists(ctx, act.Item, cause)
 	if err != nil || len(lists) == 0 {
 		return false, err
@@ -56,7 +57,7 @@ func (a *executor) reclaimListItems(ctx context.Context, act *Action, uid types.
 
 // rejectedLists returns the paths of the lists of a manifest that an error of the API server names,
 // without ignored paths.
-func (a *executor) rejectedLists(ctx context.Context, it *Item, cause error) ([][]string, error) {
+func (a *executor) rejectedLists(ctx context.Context, it *plan.Item, cause error) ([][]string, error) {
 	var status apierrors.APIStatus
 	if !errors.As(cause, &status) || status.Status().Details == nil {
 		return nil, nil

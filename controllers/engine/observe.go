@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -22,7 +23,7 @@ type observer struct {
 }
 
 // snapshot returns the input of a plan, and its time.
-func (a *executor) snapshot() (*Snapshot, time.Time) {
+func (a *executor) snapshot() (*plan.Snapshot, time.Time) {
 	inv, now := a.owner.Inventory(), a.engine.clock.Now()
 	items := 0
 	for i := range a.components {
@@ -46,7 +47,7 @@ func (a *executor) snapshot() (*Snapshot, time.Time) {
 		}
 	}
 	owner := a.owner.Key().String()
-	return &Snapshot{Owner: a.owner.Key(), Components: a.components, Inventory: inv, Policies: a.owner.Policies(),
+	return &plan.Snapshot{Owner: a.owner.Key(), Components: a.components, Inventory: inv, Policies: a.owner.Policies(),
 		Objects: o.objects, Succeeded: o.succeeded, SyncErrors: o.syncErrors,
 		Backoffs: a.engine.backoffs.active(owner, now), PendingDeletions: a.engine.deletions.uids(owner)}, now
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -21,7 +22,7 @@ func renderedObject(kind, group, version, namespace string) stacks.Object {
 		Manifest: json.RawMessage(`{}`)}
 }
 
-func prepareOne(t *testing.T, o stacks.Object, p Policies, expr string) Item {
+func prepareOne(t *testing.T, o stacks.Object, p plan.Policies, expr string) plan.Item {
 	t.Helper()
 	_, d := newAPIServer(widgets, resourceList("h.io/v1", resource("zones", "Zone", false, "get")))
 	rc := rendered("c", o)
@@ -43,14 +44,14 @@ func TestPrepareChecksScope(t *testing.T) {
 		"namespaced":                      {renderedObject("ConfigMap", "", "v1", "ns"), "ns_x__ConfigMap", nil},
 		"cluster-scoped":                  {renderedObject("Zone", "h.io", "v1", ""), "_x_h.io_Zone", nil},
 		"cluster-scoped, defaulted":       {defaulted(renderedObject("Zone", "h.io", "v1", "ns")), "_x_h.io_Zone", nil},
-		"cluster-scoped with a namespace": {renderedObject("Zone", "h.io", "v1", "ns"), "ns_x_h.io_Zone", new(*WrongScopeError)},
+		"cluster-scoped with a namespace": {renderedObject("Zone", "h.io", "v1", "ns"), "ns_x_h.io_Zone", new(*plan.WrongScopeError)},
 		"namespaced, defaulted":           {defaulted(renderedObject("Widget", "g.io", "v1", "ns")), "ns_x_g.io_Widget", nil},
-		"not served":                      {renderedObject("Gadget", "g.io", "v1", "ns"), "ns_x_g.io_Gadget", new(*NotServedError)},
-		"version not served":              {renderedObject("Widget", "g.io", "v9", "ns"), "ns_x_g.io_Widget", new(*NotServedError)},
-		"not served, defaulted":           {defaulted(renderedObject("Gadget", "g.io", "v1", "ns")), "ns_x_g.io_Gadget", new(*NotServedError)},
+		"not served":                      {renderedObject("Gadget", "g.io", "v1", "ns"), "ns_x_g.io_Gadget", new(*plan.NotServedError)},
+		"version not served":              {renderedObject("Widget", "g.io", "v9", "ns"), "ns_x_g.io_Widget", new(*plan.NotServedError)},
+		"not served, defaulted":           {defaulted(renderedObject("Gadget", "g.io", "v1", "ns")), "ns_x_g.io_Gadget", new(*plan.NotServedError)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			it := prepareOne(t, tc.object, Policies{}, "")
+			it := prepareOne(t, tc.object, plan.Policies{}, "")
 			if it.ID != tc.id || it.ID != it.Ref.ID() {
 				t.Errorf("id %q, want %q", it.ID, tc.id)
 			}
@@ -67,15 +68,15 @@ func TestPrepareChecksScope(t *testing.T) {
 // The hash covers everything that is sent, and nothing else.
 func TestContentHashCoversAllThatIsSent(t *testing.T) {
 	cm, widget := renderedObject("ConfigMap", "", "v1", "ns"), renderedObject("Widget", "g.io", "v1", "ns")
-	rules := func(paths ...string) Policies { return Policies{Ignore: []appsv1.IgnoreRule{{Paths: paths}}} }
-	plain := prepareOne(t, widget, Policies{}, "").ContentHash
+	rules := func(paths ...string) plan.Policies { return plan.Policies{Ignore: []appsv1.IgnoreRule{{Paths: paths}}} }
+	plain := prepareOne(t, widget, plan.Policies{}, "").ContentHash
 	if plain != "hash" {
 		t.Errorf("%q, want the hash of the manifest, because nothing is added", plain)
 	}
 	seen := map[string]string{"plain": plain}
 	for name, want := range map[string]string{
-		"ready":         prepareOne(t, widget, Policies{}, "object.ok").ContentHash,
-		"ready b":       prepareOne(t, widget, Policies{}, "object.good").ContentHash,
+		"ready":         prepareOne(t, widget, plan.Policies{}, "object.ok").ContentHash,
+		"ready b":       prepareOne(t, widget, plan.Policies{}, "object.good").ContentHash,
 		"ignored":       prepareOne(t, widget, rules("/a"), "").ContentHash,
 		"ignored twice": prepareOne(t, widget, rules("/a", "/b"), "").ContentHash,
 		"a comma":       prepareOne(t, widget, rules("/a,/b"), "").ContentHash,
@@ -89,11 +90,11 @@ func TestContentHashCoversAllThatIsSent(t *testing.T) {
 		seen[name] = want
 	}
 	// Built-in kinds have their own readiness rules: the expression does not apply.
-	if it := prepareOne(t, cm, Policies{}, "object.ok"); it.ReadyExpr != "" || it.ContentHash != "hash" {
+	if it := prepareOne(t, cm, plan.Policies{}, "object.ok"); it.ReadyExpr != "" || it.ContentHash != "hash" {
 		t.Errorf("%q, %q", it.ReadyExpr, it.ContentHash)
 	}
 	// Policies that do not change the sent content are not in the hash.
-	if it := prepareOne(t, cm, Policies{Force: true, Prune: true, Drift: appsv1.DriftWarn, Adopt: appsv1.AdoptAlways}, ""); it.ContentHash != "hash" {
+	if it := prepareOne(t, cm, plan.Policies{Force: true, Prune: true, Drift: appsv1.DriftWarn, Adopt: appsv1.AdoptAlways}, ""); it.ContentHash != "hash" {
 		t.Errorf("%q", it.ContentHash)
 	}
 }
@@ -119,7 +120,7 @@ func TestPrepareIgnore(t *testing.T) {
 			if tc.want {
 				want = []string{"/a", "/b", "/c"}
 			}
-			if it := prepareOne(t, renderedObject("Widget", "g.io", "v1", "ns"), Policies{Ignore: rules}, ""); !slices.Equal(it.Ignore, want) {
+			if it := prepareOne(t, renderedObject("Widget", "g.io", "v1", "ns"), plan.Policies{Ignore: rules}, ""); !slices.Equal(it.Ignore, want) {
 				t.Errorf("got %v, want %v", it.Ignore, want)
 			}
 		})
@@ -133,7 +134,7 @@ func TestPrepareComponent(t *testing.T) {
 	hook := renderedObject("ConfigMap", "", "v1", "ns")
 	hook.Name, hook.Hook = "hook", post(0)
 	rc.Objects = append(rc.Objects, hook)
-	policies := Policies{Ignore: []appsv1.IgnoreRule{{Paths: []string{"/metadata/labels"}}}}
+	policies := plan.Policies{Ignore: []appsv1.IgnoreRule{{Paths: []string{"/metadata/labels"}}}}
 	c := Prepare(t.Context(), []stacks.RenderedComponent{rc}, policies, d)[0]
 	if c.Name != "c" || c.Version != "1.2.3" || c.Wave != 4 || !slices.Equal(c.DependsOn, []string{"b"}) || len(c.Items) != 5 {
 		t.Fatalf("%+v", c)
@@ -151,7 +152,7 @@ func TestPrepareComponent(t *testing.T) {
 			t.Errorf("item %d: step %d, once=%t, %s/%d, shared=%t", i, it.Step, it.RunsOnce, it.Component, it.Wave, it.Shared)
 		}
 	}
-	if got := Prepare(t.Context(), nil, Policies{}, d); len(got) != 0 {
+	if got := Prepare(t.Context(), nil, plan.Policies{}, d); len(got) != 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -160,13 +161,13 @@ func TestPrepareComponent(t *testing.T) {
 func TestPrepareWhileDiscoveryFails(t *testing.T) {
 	s, d := newAPIServer()
 	s.down = errors.New("no route to host")
-	components := Prepare(t.Context(), []stacks.RenderedComponent{rendered("c", renderedObject("ConfigMap", "", "v1", "ns"))}, Policies{}, d)
-	in := &Snapshot{Components: components, Inventory: NewInventory(nil, nil), Policies: DefaultPolicies}
-	p := PlanReconcile(in)
+	components := Prepare(t.Context(), []stacks.RenderedComponent{rendered("c", renderedObject("ConfigMap", "", "v1", "ns"))}, plan.Policies{}, d)
+	in := &plan.Snapshot{Components: components, Inventory: plan.NewInventory(nil, nil), Policies: plan.DefaultPolicies}
+	p := plan.Reconcile(in)
 	if len(p.Actions) > 0 || len(p.Intents) > 0 || len(p.Waits) != 1 {
 		t.Fatalf("%+v", p)
 	}
-	if p.Waits[0].Reason == ReasonInvalid {
+	if p.Waits[0].Reason == plan.ReasonInvalid {
 		t.Errorf("the manifest counts as invalid because of %v", p.Waits[0].Err)
 	}
 	if !p.Components[0].Failed {

@@ -11,15 +11,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/stacks"
 )
 
 // ReadOnlyOwner is an owner for read-only operations on its inventory, by other controllers than
 // its own.
 type ReadOnlyOwner struct {
-	OwnerKey OwnerKey
-	Entries  *Inventory
-	Policy   Policies
+	OwnerKey plan.OwnerKey
+	Entries  *plan.Inventory
+	Policy   plan.Policies
 }
 
 var _ Owner = (*ReadOnlyOwner)(nil)
@@ -27,16 +28,16 @@ var _ Owner = (*ReadOnlyOwner)(nil)
 var errReadOnly = errors.New("the owner is read-only")
 
 // Key implements Owner.
-func (v *ReadOnlyOwner) Key() OwnerKey { return v.OwnerKey }
+func (v *ReadOnlyOwner) Key() plan.OwnerKey { return v.OwnerKey }
 
 // Inventory implements Owner.
-func (v *ReadOnlyOwner) Inventory() *Inventory { return v.Entries }
+func (v *ReadOnlyOwner) Inventory() *plan.Inventory { return v.Entries }
 
 // Policies implements Owner.
-func (v *ReadOnlyOwner) Policies() Policies { return v.Policy }
+func (v *ReadOnlyOwner) Policies() plan.Policies { return v.Policy }
 
 // Manifest implements Owner.
-func (v *ReadOnlyOwner) Manifest(context.Context, *Item) (json.RawMessage, error) {
+func (v *ReadOnlyOwner) Manifest(context.Context, *plan.Item) (json.RawMessage, error) {
 	return nil, errReadOnly
 }
 
@@ -47,20 +48,10 @@ func (v *ReadOnlyOwner) Persist(context.Context) error { return errReadOnly }
 type RemovalItem struct {
 	Entry  appsv1.InventoryEntry
 	Ref    stacks.Ref
-	Reason Reason
+	Reason plan.Reason
 	// Message is for users; empty for an object that only waits for the steps before it.
 	Message string
 }
-
-// Reasons of removals, in addition to those of actions.
-const (
-	// ReasonFinalizers: a controller has to remove its finalizers.
-	ReasonFinalizers Reason = "Finalizers"
-	// ReasonAdopted: the object existed before, and is released.
-	ReasonAdopted Reason = "Adopted"
-	// ReasonPending: the object will be deleted after the steps before it.
-	ReasonPending Reason = "Pending"
-)
 
 // RemovalPreview describes what a removal would do in the current state of the cluster.
 type RemovalPreview struct {
@@ -87,7 +78,7 @@ func (e *Engine) MayHaveObject(ctx context.Context, t *Target, o Owner, id strin
 	if !listed || err != nil {
 		return false
 	}
-	var unserved *NotServedError
+	var unserved *plan.NotServedError
 	if _, err := t.Discovery.Resolve(ctx, ref.Group, entry.Version, ref.Kind); errors.As(err, &unserved) {
 		return false
 	}
@@ -107,14 +98,14 @@ func (e *Engine) PreviewRemoval(ctx context.Context, p Pass) (*RemovalPreview, e
 		return r, nil //nolint:nilerr // the preview contains the error
 	}
 	in, _ := a.snapshot()
-	a.retained, a.preview = RetainedIDs(&in.Policies, in.Inventory), true
-	jobs, _ := RequestedJobs(in)
+	a.retained, a.preview = plan.RetainedIDs(&in.Policies, in.Inventory), true
+	jobs, _ := plan.RequestedJobs(in)
 	for _, e := range jobs {
 		if ref, err := stacks.ParseID(e.ID); err == nil {
-			r.Blockers = append(r.Blockers, RemovalItem{Entry: e, Ref: ref, Reason: ReasonPreRemove, Message: ref.String() + " runs before anything is removed"})
+			r.Blockers = append(r.Blockers, RemovalItem{Entry: e, Ref: ref, Reason: plan.ReasonPreRemove, Message: ref.String() + " runs before anything is removed"})
 		}
 	}
-	for _, step := range RequestedRemovals(in) {
+	for _, step := range plan.RequestedRemovals(in) {
 		var removed []RemovalItem
 		for i := range step {
 			act := &step[i]
@@ -123,10 +114,10 @@ func (e *Engine) PreviewRemoval(ctx context.Context, p Pass) (*RemovalPreview, e
 			}
 			item := removalItem(act, act.Ref())
 			switch act.Verb {
-			case VerbRelease, VerbDrop:
+			case plan.VerbRelease, plan.VerbDrop:
 				r.Kept = append(r.Kept, item)
 				continue
-			case VerbWait, VerbRefuse:
+			case plan.VerbWait, plan.VerbRefuse:
 				r.Blockers = append(r.Blockers, item)
 			}
 			removed = append(removed, item)
@@ -149,14 +140,14 @@ func (e *Engine) PreviewObstacles(ctx context.Context, p Pass) (kept, blockers [
 		if err != nil {
 			continue // not a valid id
 		}
-		act := Action{Verb: VerbDelete, Reason: ReasonRemoved, Entry: entry}
+		act := plan.Action{Verb: plan.VerbDelete, Reason: plan.ReasonRemoved, Entry: entry}
 		if err := a.previewDeletion(ctx, &act, ref); err != nil {
 			return nil, nil, err
 		}
 		switch act.Verb {
-		case VerbRelease:
+		case plan.VerbRelease:
 			kept = append(kept, removalItem(&act, ref))
-		case VerbWait:
+		case plan.VerbWait:
 			blockers = append(blockers, removalItem(&act, ref))
 		}
 	}
@@ -165,12 +156,12 @@ func (e *Engine) PreviewObstacles(ctx context.Context, p Pass) (kept, blockers [
 
 // previewDeletion finds out what would prevent a planned deletion, and changes the action
 // accordingly.
-func (a *executor) previewDeletion(ctx context.Context, act *Action, ref stacks.Ref) error {
-	if act.Verb != VerbDelete {
+func (a *executor) previewDeletion(ctx context.Context, act *plan.Action, ref stacks.Ref) error {
+	if act.Verb != plan.VerbDelete {
 		return nil
 	}
 	if act.Live != nil && len(act.Live.Finalizers) > 0 {
-		act.Verb, act.Reason = VerbWait, ReasonFinalizers
+		act.Verb, act.Reason = plan.VerbWait, plan.ReasonFinalizers
 		act.Message = fmt.Sprintf("%s has finalizers %s: the controllers that set them must remove them", ref, strings.Join(act.Live.Finalizers, ", "))
 		return nil
 	}
@@ -179,7 +170,7 @@ func (a *executor) previewDeletion(ctx context.Context, act *Action, ref stacks.
 	}
 	var keepReason string
 	var err error
-	var protected *ProtectedError
+	var protected *plan.ProtectedError
 	if act.Entry.State == appsv1.EntryShared {
 		keepReason, err = a.sharedKeepReason(ctx, ref)
 	} else {
@@ -189,11 +180,11 @@ func (a *executor) previewDeletion(ctx context.Context, act *Action, ref stacks.
 	case err != nil && isFatal(err):
 		return err
 	case errors.As(err, &protected):
-		act.Verb, act.Reason, act.Message = VerbWait, ReasonProtected, err.Error()
+		act.Verb, act.Reason, act.Message = plan.VerbWait, plan.ReasonProtected, err.Error()
 	case err != nil:
-		act.Verb, act.Reason, act.Message = VerbWait, ReasonOwnedByOther, err.Error()
+		act.Verb, act.Reason, act.Message = plan.VerbWait, plan.ReasonOwnedByOther, err.Error()
 	case keepReason != "":
-		act.Verb, act.Reason, act.Message = VerbRelease, ReasonKept, keepReason
+		act.Verb, act.Reason, act.Message = plan.VerbRelease, plan.ReasonKept, keepReason
 	}
 	return nil
 }
@@ -211,13 +202,13 @@ func (a *executor) sharedKeepReason(ctx context.Context, ref stacks.Ref) (string
 // the reason why each is. It sends no requests.
 func (e *Engine) RemovalProgress(t *Target, o Owner) []RemovalItem {
 	in, _ := e.newExecutor(Pass{Owner: o, Target: t}).snapshot()
-	jobs := map[string]*Action{}
-	_, waits := RequestedJobs(in)
+	jobs := map[string]*plan.Action{}
+	_, waits := plan.RequestedJobs(in)
 	for i := range waits {
 		jobs[waits[i].Entry.ID] = &waits[i]
 	}
 	var out []RemovalItem
-	for _, step := range RequestedRemovals(in) {
+	for _, step := range plan.RequestedRemovals(in) {
 		for i := range step {
 			act := &step[i]
 			if wait := jobs[act.Entry.ID]; wait != nil {
@@ -230,14 +221,14 @@ func (e *Engine) RemovalProgress(t *Target, o Owner) []RemovalItem {
 }
 
 // removalItem describes the planned action of a removal.
-func removalItem(act *Action, ref stacks.Ref) RemovalItem {
+func removalItem(act *plan.Action, ref stacks.Ref) RemovalItem {
 	r := RemovalItem{Entry: act.Entry, Ref: ref, Reason: act.Reason, Message: act.Message}
 	switch {
-	case act.Verb == VerbDelete:
-		r.Reason = ReasonPending
-	case act.Verb == VerbRelease && act.Reason == ReasonRemoved:
-		r.Reason = ReasonAdopted
-	case act.Verb == VerbDrop && r.Message == "":
+	case act.Verb == plan.VerbDelete:
+		r.Reason = plan.ReasonPending
+	case act.Verb == plan.VerbRelease && act.Reason == plan.ReasonRemoved:
+		r.Reason = plan.ReasonAdopted
+	case act.Verb == plan.VerbDrop && r.Message == "":
 		r.Message = "it is no longer managed"
 	}
 	return r

@@ -10,20 +10,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 )
 
 // recreateImmutable deletes an object that cannot be changed in place, to create it again. It does
 // so for hooks, and for other objects with spec.force; never for objects that existed before or
 // that are protected. A dry run checks first if the API server would accept the new object.
-func (a *executor) recreateImmutable(ctx context.Context, act *Action, uid types.UID, state appsv1.EntryState, cause error) actionResult {
+func (a *executor) recreateImmutable(ctx context.Context, act *plan.Action, uid types.UID, state appsv1.EntryState, cause error) actionResult {
 	it, policies := act.Item, a.owner.Policies()
 	if err := a.dryRunCreate(ctx, it); err != nil {
 		return a.errorResult(act, cause)
 	}
 	adopted := state == appsv1.EntryAdopted
 	if adopted || (!policies.Force && it.Hook == nil) {
-		return actionResult{err: &ImmutableError{Ref: it.Ref, Adopted: adopted, KeepReason: policies.protectReason(it.Ref), Err: cause}}
+		return actionResult{err: &ImmutableError{Ref: it.Ref, Adopted: adopted, KeepReason: policies.ProtectReason(it.Ref), Err: cause}}
 	}
 	r := a.recreate(ctx, act, uid, cause)
 	if r.change != nil {
@@ -39,13 +40,13 @@ var errRemovalCanceled = errors.New("it ran before a removal that was canceled")
 // recreate deletes an object, which the next round creates again because it is missing. It reads
 // the object first: the index may not know yet that its deletion is forbidden, and a delete cannot
 // be undone.
-func (a *executor) recreate(ctx context.Context, act *Action, uid types.UID, cause error) actionResult {
+func (a *executor) recreate(ctx context.Context, act *plan.Action, uid types.UID, cause error) actionResult {
 	it := act.Item
 	refused := func(why string) actionResult {
 		return actionResult{err: &ImmutableError{Ref: it.Ref, KeepReason: why, Err: cause}}
 	}
 	policies := a.owner.Policies()
-	if why := policies.protectReason(it.Ref); why != "" {
+	if why := policies.ProtectReason(it.Ref); why != "" {
 		return refused(why)
 	}
 	u, err := a.resource(it).Get(ctx, it.Name, metav1.GetOptions{})
@@ -80,11 +81,11 @@ func (a *executor) recreate(ctx context.Context, act *Action, uid types.UID, cau
 	a.engine.deletions.record(a.owner.Key().String(), act.Entry.ID, uid)
 	e := act.Entry
 	e.Hash = "" // so that it is created again in every drift mode
-	return actionResult{entry: &e, change: &Change{Verb: VerbDelete, Reason: ReasonChanged, Ref: it.Ref, Message: "recreated: " + errRemovalCanceled.Error()}}
+	return actionResult{entry: &e, change: &Change{Verb: plan.VerbDelete, Reason: plan.ReasonChanged, Ref: it.Ref, Message: "recreated: " + errRemovalCanceled.Error()}}
 }
 
 // deleteHook deletes a completed hook according to its delete policy. Its entry stays completed.
-func (a *executor) deleteHook(ctx context.Context, act *Action) actionResult {
+func (a *executor) deleteHook(ctx context.Context, act *plan.Action) actionResult {
 	r := a.delete(ctx, act, act.Item.Ref, act.Item.Mapping, act.Live.UID, act.Live.ResourceVersion)
 	r.dropEntry, r.entry = false, nil
 	return r
@@ -92,7 +93,7 @@ func (a *executor) deleteHook(ctx context.Context, act *Action) actionResult {
 
 // dryRunCreate returns an error if the API server would not accept the object as a new one. This
 // distinguishes an immutable field from an invalid one without parsing error messages.
-func (a *executor) dryRunCreate(ctx context.Context, it *Item) error {
+func (a *executor) dryRunCreate(ctx context.Context, it *plan.Item) error {
 	manifest, err := a.owner.Manifest(ctx, it)
 	if err != nil {
 		return err

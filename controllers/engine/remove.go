@@ -10,17 +10,18 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
 
 // executeRemoval executes an action that removes an object.
-func (a *executor) executeRemoval(ctx context.Context, act *Action) actionResult {
-	if act.Verb == VerbDrop {
+func (a *executor) executeRemoval(ctx context.Context, act *plan.Action) actionResult {
+	if act.Verb == plan.VerbDrop {
 		if act.Entry.State == appsv1.EntryIntended {
 			return actionResult{dropEntry: true} // never created
 		}
-		return actionResult{dropEntry: true, change: &Change{Verb: VerbDrop, Reason: act.Reason, Ref: act.Ref(), Message: "it is no longer managed: left as it is"}}
+		return actionResult{dropEntry: true, change: &Change{Verb: plan.VerbDrop, Reason: act.Reason, Ref: act.Ref(), Message: "it is no longer managed: left as it is"}}
 	}
 	ref, err := stacks.ParseID(act.Entry.ID)
 	if err != nil {
@@ -32,17 +33,17 @@ func (a *executor) executeRemoval(ctx context.Context, act *Action) actionResult
 	}
 	r := resourceFor(a.client, m, ref)
 	switch {
-	case act.Verb == VerbRecord:
+	case act.Verb == plan.VerbRecord:
 		return recordPreRemoveJob(act, ref)
-	case act.Verb == VerbRun:
+	case act.Verb == plan.VerbRun:
 		return a.runPreRemoveJob(ctx, act, ref, r)
-	case act.Verb == VerbHandOver:
+	case act.Verb == plan.VerbHandOver:
 		return a.handOver(ctx, act, ref, r)
 	case act.Entry.State == appsv1.EntryShared:
 		return a.unshareNamespace(ctx, act, ref, r)
-	case act.Live == nil, act.Reason == ReasonUnconfirmed:
+	case act.Live == nil, act.Reason == plan.ReasonUnconfirmed:
 		return a.confirm(ctx, act, ref, m)
-	case act.Verb == VerbRelease:
+	case act.Verb == plan.VerbRelease:
 		return a.release(ctx, act, ref, r, act.Live.UID)
 	default:
 		return a.delete(ctx, act, ref, m, act.Live.UID, act.Live.ResourceVersion)
@@ -60,7 +61,7 @@ func resourceFor(c dynamic.Interface, m *meta.RESTMapping, ref stacks.Ref) dynam
 
 // removeUnserved drops the entry of an object whose kind certainly no longer exists: the object was
 // deleted with it.
-func (a *executor) removeUnserved(ctx context.Context, act *Action, ref stacks.Ref, cause error) actionResult {
+func (a *executor) removeUnserved(ctx context.Context, act *plan.Action, ref stacks.Ref, cause error) actionResult {
 	absent, err := a.target.Discovery.Absent(ctx, ref.GroupKind())
 	if err != nil {
 		return a.errorResult(act, err)
@@ -73,7 +74,7 @@ func (a *executor) removeUnserved(ctx context.Context, act *Action, ref stacks.R
 
 // confirm reads an object that the index does not know, because it is gone or has no mark of the
 // owner, or whose changes the index does not observe, because it lost the label.
-func (a *executor) confirm(ctx context.Context, act *Action, ref stacks.Ref, m *meta.RESTMapping) actionResult {
+func (a *executor) confirm(ctx context.Context, act *plan.Action, ref stacks.Ref, m *meta.RESTMapping) actionResult {
 	if act.Live == nil && act.Entry.UID != "" && a.engine.deletions.has(a.owner.Key().String(), act.Entry.ID, act.Entry.UID) {
 		return a.recordGone(act, ref, act.Entry.UID) // we deleted it, and the index observed that it is gone
 	}
@@ -91,20 +92,20 @@ func (a *executor) confirm(ctx context.Context, act *Action, ref stacks.Ref, m *
 		return actionResult{dropEntry: true} // never ours
 	}
 	if !ours || (act.Entry.State != appsv1.EntryIntended && act.Entry.UID != u.GetUID()) {
-		return actionResult{dropEntry: true, change: &Change{Verb: VerbDrop, Reason: ReasonOwnedByOther, Ref: ref, Message: "it lost its mark or was recreated: left as it is"}}
+		return actionResult{dropEntry: true, change: &Change{Verb: plan.VerbDrop, Reason: plan.ReasonOwnedByOther, Ref: ref, Message: "it lost its mark or was recreated: left as it is"}}
 	}
 	if u.GetDeletionTimestamp() != nil {
 		return actionResult{err: beingDeleted(u)}
 	}
 	policies := a.owner.Policies()
 	switch {
-	case act.Verb == VerbRelease:
+	case act.Verb == plan.VerbRelease:
 	case act.Entry.State == appsv1.EntryAdopted || u.GetAnnotations()[live.AdoptedAnnotation] != "":
 		act.Message = "it existed before"
-	case policies.keepReason(&act.Entry, ref) != "":
-		act.Message = policies.keepReason(&act.Entry, ref)
+	case policies.KeepReason(&act.Entry, ref) != "":
+		act.Message = policies.KeepReason(&act.Entry, ref)
 	case u.GetAnnotations()[live.PreventDeletionAnnotation] == "true":
-		return actionResult{err: &ProtectedError{Ref: ref}}
+		return actionResult{err: &plan.ProtectedError{Ref: ref}}
 	default:
 		return a.delete(ctx, act, ref, m, u.GetUID(), u.GetResourceVersion())
 	}
@@ -114,7 +115,7 @@ func (a *executor) confirm(ctx context.Context, act *Action, ref stacks.Ref, m *
 // delete deletes exactly the object with the uid and the version on which the plan is based: the
 // index may not know yet that the object was protected since. The entry stays until the API server
 // confirms that the object is gone.
-func (a *executor) delete(ctx context.Context, act *Action, ref stacks.Ref, m *meta.RESTMapping, uid types.UID, version string) actionResult {
+func (a *executor) delete(ctx context.Context, act *plan.Action, ref stacks.Ref, m *meta.RESTMapping, uid types.UID, version string) actionResult {
 	keepReason, err := a.checkDeletion(ctx, act, ref)
 	switch {
 	case err != nil && isFatal(err):
@@ -148,7 +149,7 @@ func (a *executor) delete(ctx context.Context, act *Action, ref stacks.Ref, m *m
 	case err != nil:
 		return a.errorResult(act, err)
 	}
-	change := &Change{Verb: VerbDelete, Reason: act.Reason, Ref: ref}
+	change := &Change{Verb: plan.VerbDelete, Reason: act.Reason, Ref: ref}
 	if gone {
 		r := a.recordGone(act, ref, uid)
 		r.change = change
@@ -163,7 +164,7 @@ func (a *executor) delete(ctx context.Context, act *Action, ref stacks.Ref, m *m
 // recheckDeletion reads an object that changed since its deletion was planned. It returns the new
 // version if the deletion is still valid, for example when only the status changed. Else it returns
 // the result of the deletion; the next round plans with the new state in the index.
-func (a *executor) recheckDeletion(ctx context.Context, act *Action, ref stacks.Ref, r dynamic.ResourceInterface, uid types.UID) (version string, outcome *actionResult) {
+func (a *executor) recheckDeletion(ctx context.Context, act *plan.Action, ref stacks.Ref, r dynamic.ResourceInterface, uid types.UID) (version string, outcome *actionResult) {
 	u, err := r.Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -185,14 +186,14 @@ func (a *executor) recheckDeletion(ctx context.Context, act *Action, ref stacks.
 }
 
 // recordGone records that an object is gone.
-func (a *executor) recordGone(act *Action, ref stacks.Ref, uid types.UID) actionResult {
+func (a *executor) recordGone(act *plan.Action, ref stacks.Ref, uid types.UID) actionResult {
 	a.target.Index.ObserveGone(ref, uid)
 	a.engine.deletions.reset(a.owner.Key().String(), act.Entry.ID)
 	return actionResult{dropEntry: true}
 }
 
 // release removes our label and marks from an object, and leaves the rest as it is.
-func (a *executor) release(ctx context.Context, act *Action, ref stacks.Ref, r dynamic.ResourceInterface, uid types.UID) actionResult {
+func (a *executor) release(ctx context.Context, act *plan.Action, ref stacks.Ref, r dynamic.ResourceInterface, uid types.UID) actionResult {
 	u, err := a.mergePatch(ctx, WriteRelease, r, ref.Name, map[string]any{"metadata": map[string]any{
 		"uid":    uid,
 		"labels": map[string]any{live.OwnerLabel: nil},
@@ -207,6 +208,6 @@ func (a *executor) release(ctx context.Context, act *Action, ref stacks.Ref, r d
 	default:
 		return a.errorResult(act, err)
 	}
-	return actionResult{dropEntry: true, change: &Change{Verb: VerbRelease, Reason: act.Reason, Ref: ref,
+	return actionResult{dropEntry: true, change: &Change{Verb: plan.VerbRelease, Reason: act.Reason, Ref: ref,
 		Message: "released: " + act.Message}}
 }

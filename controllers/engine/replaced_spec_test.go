@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/stacks"
@@ -59,7 +60,7 @@ var _ = Describe("An object that was replaced by one with our mark and another u
 		p.reconcileUntilReady(ctx, o, []stacks.RenderedComponent{render("one", configMap(ns, "a", "1"))})
 		successor := o.Key()
 		successor.Name = "successor"
-		o.policies.HandoverTo = func(string) (*engine.OwnerKey, string) { return &successor, "" }
+		o.policies.HandoverTo = func(string) (*plan.OwnerKey, string) { return &successor, "" }
 		next := engine.Prepare(ctx, []stacks.RenderedComponent{render("one", configMap(ns, "b", "1"))}, o.policies, p.target.Discovery)
 		Eventually(func() bool {
 			_, err := p.engine.Reconcile(ctx, p.pass(o), next)

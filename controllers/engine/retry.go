@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/ksctl/gitops/controllers/engine/plan"
 )
 
 // shortRetry is the delay before the retry of a transient error.
@@ -33,8 +35,8 @@ func isFatal(err error) bool {
 // owner.
 func retryDelay(err error, interval time.Duration) time.Duration {
 	short := min(shortRetry, interval)
-	var deleting *BeingDeletedError
-	var owned *OwnedByOtherError
+	var deleting *plan.BeingDeletedError
+	var owned *plan.OwnedByOtherError
 	switch {
 	case errors.As(err, &owned):
 		return interval // no event tells when its owner releases it

@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/ksctl/gitops/controllers/engine/plan"
 )
 
 func TestRetryDelay(t *testing.T) {
@@ -36,7 +38,7 @@ func TestRetryDelay(t *testing.T) {
 		"too many, retry in a year": {apierrors.NewTooManyRequests("x", 1<<25), interval},
 		"conflict":                  {apierrors.NewConflict(cms, "a", errors.New("x")), shortRetry},
 		"terminating namespace":     {terminating, shortRetry},
-		"object being deleted":      {&BeingDeletedError{Ref: ref("a")}, shortRetry},
+		"object being deleted":      {&plan.BeingDeletedError{Ref: ref("a")}, shortRetry},
 		"busy":                      {errBusy, shortRetry},
 		"forbidden":                 {apierrors.NewForbidden(cms, "a", errors.New("x")), interval},
 		"over quota":                {apierrors.NewForbidden(cms, "a", errors.New("exceeded quota: x")), interval},
@@ -47,7 +49,7 @@ func TestRetryDelay(t *testing.T) {
 		"too large":                 {apierrors.NewRequestEntityTooLargeError("x"), interval},
 		"immutable":                 {&ImmutableError{Ref: ref("a"), Err: apierrors.NewInvalid(kind, "a", nil)}, interval},
 		// A retry every five seconds would cost two requests each time.
-		"owned by another": {&OwnedByOtherError{Ref: ref("a"), By: "Helm"}, interval},
+		"owned by another": {&plan.OwnedByOtherError{Ref: ref("a"), By: "Helm"}, interval},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, err := range []error{tc.err, &ObjectError{Ref: ref("a"), Verb: "create", Err: tc.err}, fmt.Errorf("more: %w", tc.err)} {
@@ -79,8 +81,8 @@ func TestIsFatal(t *testing.T) {
 
 func TestBeingDeletedErrorListsFinalizers(t *testing.T) {
 	for want, err := range map[string]error{
-		"ConfigMap ns/a is being deleted":                                  &BeingDeletedError{Ref: ref("a")},
-		"ConfigMap ns/a is being deleted: waits for finalizers [x.io/y z]": &BeingDeletedError{Ref: ref("a"), Finalizers: []string{"x.io/y", "z"}},
+		"ConfigMap ns/a is being deleted":                                  &plan.BeingDeletedError{Ref: ref("a")},
+		"ConfigMap ns/a is being deleted: waits for finalizers [x.io/y z]": &plan.BeingDeletedError{Ref: ref("a"), Finalizers: []string{"x.io/y", "z"}},
 	} {
 		if err.Error() != want {
 			t.Errorf("got %q, want %q", err, want)

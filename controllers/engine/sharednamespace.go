@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -33,14 +34,14 @@ const (
 const sharedHash = "shared"
 
 // usedByAnnotation returns the annotation of an owner that uses a namespace.
-func usedByAnnotation(owner OwnerKey) string {
+func usedByAnnotation(owner plan.OwnerKey) string {
 	sum := sha256.Sum256([]byte(owner.String()))
 	return usedByPrefix + hex.EncodeToString(sum[:8])
 }
 
 // shareNamespace creates a namespace if it is missing, and adds the annotation that the owner uses
 // it.
-func (a *executor) shareNamespace(ctx context.Context, act *Action) actionResult {
+func (a *executor) shareNamespace(ctx context.Context, act *plan.Action) actionResult {
 	it, key := act.Item, a.owner.Key()
 	r := a.client.Resource(it.Mapping.Resource)
 	obj := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
@@ -56,7 +57,7 @@ func (a *executor) shareNamespace(ctx context.Context, act *Action) actionResult
 		u, err = r.Patch(ctx, it.Name, types.ApplyPatchType, b, metav1.PatchOptions{FieldManager: live.FieldManager, Force: ptr.To(true)})
 		return err
 	})
-	change := &Change{Verb: VerbCreate, Reason: ReasonNew, Ref: it.Ref}
+	change := &Change{Verb: plan.VerbCreate, Reason: plan.ReasonNew, Ref: it.Ref}
 	if apierrors.IsConflict(err) {
 		change = nil
 		err = a.withWriteHook(ctx, WriteUpdate, func() (err error) {
@@ -97,7 +98,7 @@ func (a *executor) annotate(ctx context.Context, r dynamic.ResourceInterface, na
 
 // unshareNamespace removes the owner's annotation from a namespace. The last owner deletes the
 // namespace, if this installation created it and it contains no foreign objects.
-func (a *executor) unshareNamespace(ctx context.Context, act *Action, ref stacks.Ref, r dynamic.ResourceInterface) actionResult {
+func (a *executor) unshareNamespace(ctx context.Context, act *plan.Action, ref stacks.Ref, r dynamic.ResourceInterface) actionResult {
 	for try := 1; ; try++ {
 		if res := a.tryUnshareNamespace(ctx, act, ref, r); !res.replan || try == maxAttempts {
 			return res
@@ -105,7 +106,7 @@ func (a *executor) unshareNamespace(ctx context.Context, act *Action, ref stacks
 	}
 }
 
-func (a *executor) tryUnshareNamespace(ctx context.Context, act *Action, ref stacks.Ref, r dynamic.ResourceInterface) actionResult {
+func (a *executor) tryUnshareNamespace(ctx context.Context, act *plan.Action, ref stacks.Ref, r dynamic.ResourceInterface) actionResult {
 	u, err := r.Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -118,8 +119,8 @@ func (a *executor) tryUnshareNamespace(ctx context.Context, act *Action, ref sta
 		return actionResult{err: beingDeleted(u)}
 	}
 	keepReason := act.Message // the reason of a release
-	if act.Verb != VerbRelease {
-		var protected *ProtectedError
+	if act.Verb != plan.VerbRelease {
+		var protected *plan.ProtectedError
 		switch keepReason, err = a.namespaceKeepReason(ctx, u); {
 		case errors.As(err, &protected):
 			return actionResult{err: protected}
@@ -140,7 +141,7 @@ func (a *executor) tryUnshareNamespace(ctx context.Context, act *Action, ref sta
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 			return a.errorResult(act, err)
 		}
-		return actionResult{dropEntry: true, change: &Change{Verb: VerbRelease, Reason: ReasonRemoved, Ref: ref, Message: "kept: " + keepReason}}
+		return actionResult{dropEntry: true, change: &Change{Verb: plan.VerbRelease, Reason: plan.ReasonRemoved, Ref: ref, Message: "kept: " + keepReason}}
 	}
 	// With the resourceVersion, no owner can have joined since the namespace was read.
 	err = a.withWriteHook(ctx, WriteDelete, func() error {
@@ -155,7 +156,7 @@ func (a *executor) tryUnshareNamespace(ctx context.Context, act *Action, ref sta
 		return a.errorResult(act, err)
 	}
 	// Shared namespaces are not watched: the back-off repeats the check until it is gone.
-	return actionResult{err: &BeingDeletedError{Ref: ref}, change: &Change{Verb: VerbDelete, Reason: ReasonRemoved, Ref: ref}}
+	return actionResult{err: &plan.BeingDeletedError{Ref: ref}, change: &Change{Verb: plan.VerbDelete, Reason: plan.ReasonRemoved, Ref: ref}}
 }
 
 // namespaceKeepReason returns why a namespace must stay; empty when it may be deleted. The error is
@@ -167,18 +168,18 @@ func (a *executor) namespaceKeepReason(ctx context.Context, u *unstructured.Unst
 	}
 	for k, v := range u.GetAnnotations() {
 		if strings.HasPrefix(k, usedByPrefix) && k != usedByAnnotation(key) {
-			return OwnerDisplayName(v) + " uses it", nil
+			return plan.OwnerDisplayName(v) + " uses it", nil
 		}
 	}
 	if u.GetAnnotations()[live.PreventDeletionAnnotation] == "true" {
-		return "", &ProtectedError{Ref: stacks.Ref{Kind: "Namespace", Name: u.GetName()}}
+		return "", &plan.ProtectedError{Ref: stacks.Ref{Kind: "Namespace", Name: u.GetName()}}
 	}
 	return a.findForeignObject(ctx, u.GetName())
 }
 
 // missingNamespace returns the id of the shared namespace whose absence caused a create to fail;
 // empty when that was not the cause.
-func (a *executor) missingNamespace(it *Item, err error) string {
+func (a *executor) missingNamespace(it *plan.Item, err error) string {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
 		return ""

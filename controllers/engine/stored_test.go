@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -33,7 +34,7 @@ func TestStoredFormatsStayReadable(t *testing.T) {
 	readStored(t, "inventory.yaml", &chunk)
 	readStored(t, "object.yaml", &object.Object)
 
-	inv := NewInventory(in.Status.Inventory, []appsv1.KsctlInventory{chunk})
+	inv := plan.NewInventory(in.Status.Inventory, []appsv1.KsctlInventory{chunk})
 	want := map[string]appsv1.EntryState{"team_a__ConfigMap": appsv1.EntryApplied, "team_b__Secret": appsv1.EntryIntended, "team_c_batch_Job": appsv1.EntryDone,
 		"_shared__Namespace": appsv1.EntryShared, "team_d_apps_Deployment": appsv1.EntryAdopted}
 	if inv.Len() != len(want) {
@@ -56,8 +57,8 @@ func TestStoredFormatsStayReadable(t *testing.T) {
 	if err != nil || mark.ID != "team_a__ConfigMap" {
 		t.Fatalf("mark %+v: %v", mark, err)
 	}
-	me := OwnerKey{Installation: "ksctl", Cluster: LocalCluster, Kind: "KsctlInstall", Namespace: "team", Name: "web"}
-	if key, ok := ParseOwnerKey(mark.Owner); !ok || key != me {
+	me := plan.OwnerKey{Installation: "ksctl", Cluster: plan.LocalCluster, Kind: "KsctlInstall", Namespace: "team", Name: "web"}
+	if key, ok := plan.ParseOwnerKey(mark.Owner); !ok || key != me {
 		t.Errorf("owner %+v, %t", key, ok)
 	}
 	if object.GetLabels()[live.OwnerLabel] != me.Installation {

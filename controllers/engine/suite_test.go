@@ -22,6 +22,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/suite"
@@ -75,7 +76,7 @@ func startProcess(namespace string, o engine.Options) *process {
 	wg.Go(func() { _ = index.Start(ctx) })
 	p := &process{
 		engine:        engine.New(o),
-		target:        &engine.Target{ClusterID: engine.LocalCluster, Discovery: engine.NewServerDiscovery(disco), Index: index},
+		target:        &engine.Target{ClusterID: plan.LocalCluster, Discovery: engine.NewServerDiscovery(disco), Index: index},
 		client:        dyn,
 		notifications: make(chan string, 1000),
 	}
@@ -94,18 +95,18 @@ func startProcess(namespace string, o engine.Options) *process {
 // owner stores its inventory in the status of a KsctlInstall, like the controller.
 type owner struct {
 	install  *appsv1.KsctlInstall
-	inv      *engine.Inventory
-	policies engine.Policies
+	inv      *plan.Inventory
+	policies plan.Policies
 	persists int
 }
 
-func (o *owner) Key() engine.OwnerKey {
-	return engine.OwnerKey{Installation: installation(o.install.Namespace), Cluster: engine.LocalCluster,
+func (o *owner) Key() plan.OwnerKey {
+	return plan.OwnerKey{Installation: installation(o.install.Namespace), Cluster: plan.LocalCluster,
 		Kind: "KsctlInstall", Namespace: o.install.Namespace, Name: o.install.Name}
 }
-func (o *owner) Inventory() *engine.Inventory { return o.inv }
-func (o *owner) Policies() engine.Policies    { return o.policies }
-func (o *owner) Manifest(_ context.Context, it *engine.Item) (json.RawMessage, error) {
+func (o *owner) Inventory() *plan.Inventory { return o.inv }
+func (o *owner) Policies() plan.Policies    { return o.policies }
+func (o *owner) Manifest(_ context.Context, it *plan.Item) (json.RawMessage, error) {
 	return it.Manifest, nil
 }
 func (o *owner) Persist(ctx context.Context) error {
@@ -127,7 +128,7 @@ func loadOwner(ctx context.Context, namespace, name string) *owner {
 	GinkgoHelper()
 	in := &appsv1.KsctlInstall{}
 	Expect(controlPlane.Client().Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, in)).To(Succeed())
-	return &owner{install: in, inv: engine.NewInventory(in.Status.Inventory, nil), policies: engine.DefaultPolicies}
+	return &owner{install: in, inv: plan.NewInventory(in.Status.Inventory, nil), policies: plan.DefaultPolicies}
 }
 
 var retry = engine.RetryPolicy{Interval: 200 * time.Millisecond, ContestedInterval: time.Hour}

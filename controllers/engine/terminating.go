@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 )
 
@@ -32,7 +33,7 @@ var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "na
 
 // handleTerminatingNamespace records that a namespace is being deleted, and returns the error with
 // the reason.
-func (a *executor) handleTerminatingNamespace(ctx context.Context, act *Action, cause error) actionResult {
+func (a *executor) handleTerminatingNamespace(ctx context.Context, act *plan.Action, cause error) actionResult {
 	a.engine.terminating.record(a.owner.Key().String(), act.Item.Namespace)
 	if r := a.checkNamespace(ctx, act); r != nil {
 		return *r
@@ -51,10 +52,10 @@ type namespaceState struct {
 // else the result of the create. With one GET in a pass it finds a terminating namespace, instead
 // of a failing write for each object in it; and a shared namespace that was replaced by one of
 // others, which lacks the annotation of the owner.
-func (a *executor) checkNamespace(ctx context.Context, act *Action) *actionResult {
+func (a *executor) checkNamespace(ctx context.Context, act *plan.Action) *actionResult {
 	ns := act.Item.Namespace
 	shared := a.sharedNamespaceEntry(ns)
-	replaced := act.Reason == ReasonMissing && shared != nil // the object may have been deleted with its namespace
+	replaced := act.Reason == plan.ReasonMissing && shared != nil // the object may have been deleted with its namespace
 	if !replaced && !a.engine.terminating.has(a.owner.Key().String(), ns) {
 		return nil
 	}

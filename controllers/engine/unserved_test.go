@@ -8,20 +8,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/stacks"
 )
 
 // inventoryOwner is an owner that has only a key and an inventory.
 type inventoryOwner struct {
 	keyOnly
-	inv *Inventory
+	inv *plan.Inventory
 }
 
-func (h *inventoryOwner) Inventory() *Inventory { return h.inv }
+func (h *inventoryOwner) Inventory() *plan.Inventory { return h.inv }
 
 // ownerOfWidgets returns an owner of n widgets and a ConfigMap.
 func ownerOfWidgets(n int) *inventoryOwner {
-	h := &inventoryOwner{inv: NewInventory(nil, nil)}
+	h := &inventoryOwner{inv: plan.NewInventory(nil, nil)}
 	h.inv.Put(entry("cm", appsv1.EntryApplied))
 	for i := range n {
 		id := stacks.Ref{Group: "g.io", Kind: "Widget", Namespace: "ns", Name: fmt.Sprint(i)}.ID()

@@ -31,7 +31,7 @@ func maskMessages(status *v1alpha1.ExportStateStatus) *v1alpha1.ExportStateStatu
 }
 
 // goldenPlan returns the desired content, and the plan for an empty target.
-func goldenPlan(t *testing.T, s *Steps) (desired, plan) {
+func goldenPlan(t *testing.T, s *Steps) (desired, exportPlan) {
 	t.Helper()
 	spec := &v1alpha1.ExportStateSpec{Recipients: []string{"age1b", "age1a"}, Credentials: v1alpha1.ExportCredentials}
 	want, err := s.readDesired(spec, statestore.Contents{HasStates: true, HasCredentials: true,

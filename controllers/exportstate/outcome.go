@@ -69,7 +69,7 @@ func outcomeFor(err error, reason string, terminal bool) reconcile.Outcome {
 
 // outcome returns the outcome of an export after its plan was executed. Errors take precedence over
 // success.
-func (p *plan) outcome(target string, size int, revision string) reconcile.Outcome {
+func (p *exportPlan) outcome(target string, size int, revision string) reconcile.Outcome {
 	for _, failure := range []struct {
 		action v1alpha1.ExportAction
 		reason string
@@ -82,7 +82,7 @@ func (p *plan) outcome(target string, size int, revision string) reconcile.Outco
 }
 
 // messagesOf returns the messages of the files with an action.
-func (p *plan) messagesOf(action v1alpha1.ExportAction) (out []string) {
+func (p *exportPlan) messagesOf(action v1alpha1.ExportAction) (out []string) {
 	for _, row := range slices.Concat(p.clusters, p.credentials) {
 		if row.Action == action {
 			out = append(out, row.Key+": "+row.Message)
@@ -93,7 +93,7 @@ func (p *plan) messagesOf(action v1alpha1.ExportAction) (out []string) {
 
 // doneMessage returns the message of a successful export. It depends only on the rows of the
 // status, so that the status is not written while these do not change.
-func (p *plan) doneMessage(target string) string {
+func (p *exportPlan) doneMessage(target string) string {
 	count := func(rows []v1alpha1.ExportedFile, action v1alpha1.ExportAction) (n int) {
 		for _, row := range rows {
 			if row.Action == action {

@@ -56,7 +56,7 @@ func parseRecord(s string) record {
 func (r record) String() string { return r.documentHash + recordSeparator + r.fileHash }
 
 // plan has the action for each file.
-type plan struct {
+type exportPlan struct {
 	clusters, credentials []v1alpha1.ExportedFile
 	// write are the documents to write, remove the files to remove.
 	write  []document
@@ -72,8 +72,8 @@ type plan struct {
 
 // newPlan decides the action for each file, from the desired content, the files in the target and
 // what was written before.
-func newPlan(want desired, have map[string]targetFile, before v1alpha1.ExportStateStatus, prune bool) plan {
-	p := plan{}
+func newPlan(want desired, have map[string]targetFile, before v1alpha1.ExportStateStatus, prune bool) exportPlan {
+	p := exportPlan{}
 	lastRows := map[string]v1alpha1.ExportedFile{}
 	for _, row := range slices.Concat(before.Clusters, before.Credentials) {
 		lastRows[row.File] = row
@@ -135,7 +135,7 @@ func decide(d document, have targetFile, last record) v1alpha1.ExportAction {
 }
 
 // add adds a row.
-func (p *plan) add(row v1alpha1.ExportedFile, credentials bool) {
+func (p *exportPlan) add(row v1alpha1.ExportedFile, credentials bool) {
 	if credentials {
 		p.credentials = append(p.credentials, row)
 	} else {
@@ -145,7 +145,7 @@ func (p *plan) add(row v1alpha1.ExportedFile, credentials bool) {
 
 // addRemoved decides the action for a file whose entry is no longer exported. A file that another
 // client has changed since is kept.
-func (p *plan) addRemoved(row v1alpha1.ExportedFile, have targetFile, prune, credentials bool) {
+func (p *exportPlan) addRemoved(row v1alpha1.ExportedFile, have targetFile, prune, credentials bool) {
 	same := func(r v1alpha1.ExportedFile) bool { return r.Key == row.Key }
 	row = confirmWrite(row, have)
 	if slices.ContainsFunc(p.clusters, same) && !credentials || slices.ContainsFunc(p.credentials, same) && credentials ||
@@ -184,7 +184,7 @@ func actionMessage(a v1alpha1.ExportAction) string {
 }
 
 // eachRow calls a function for all rows of the plan, which it may change.
-func (p *plan) eachRow(f func(*v1alpha1.ExportedFile)) {
+func (p *exportPlan) eachRow(f func(*v1alpha1.ExportedFile)) {
 	for _, rows := range [][]v1alpha1.ExportedFile{p.clusters, p.credentials} {
 		for i := range rows {
 			f(&rows[i])
@@ -193,7 +193,7 @@ func (p *plan) eachRow(f func(*v1alpha1.ExportedFile)) {
 }
 
 // markInvalid removes a document from the files to write, and sets the reason in its row.
-func (p *plan) markInvalid(file, reason, message string) {
+func (p *exportPlan) markInvalid(file, reason, message string) {
 	p.write = slices.DeleteFunc(p.write, func(d document) bool { return d.file == file })
 	p.restored = slices.DeleteFunc(p.restored, func(f string) bool { return f == file })
 	p.invalidReason = reason
@@ -206,7 +206,7 @@ func (p *plan) markInvalid(file, reason, message string) {
 
 // announce marks the files to write, so that the next reconcile can tell what a reconcile wrote
 // that ended before it updated the status.
-func (p *plan) announce(records map[string]record) {
+func (p *exportPlan) announce(records map[string]record) {
 	p.eachRow(func(row *v1alpha1.ExportedFile) {
 		if writes(row.Action) {
 			row.Writing = records[row.File].String()
@@ -215,7 +215,7 @@ func (p *plan) announce(records map[string]record) {
 }
 
 // markWritten marks all changes of the plan as done.
-func (p *plan) markWritten() {
+func (p *exportPlan) markWritten() {
 	p.eachRow(func(row *v1alpha1.ExportedFile) {
 		if writes(row.Action) {
 			row.Action, row.Message, row.Ready = v1alpha1.ExportInSync, "", true
@@ -227,7 +227,7 @@ func (p *plan) markWritten() {
 }
 
 // summary returns a summary of the changes for an event.
-func (p *plan) summary() string {
+func (p *exportPlan) summary() string {
 	n, m := 0, 0
 	for _, d := range p.write {
 		if d.credentials {

@@ -126,7 +126,7 @@ func TestDocumentsAreEncryptedOnce(t *testing.T) {
 	s := &Steps{SecretKey: []byte("key"), Encrypt: codec.Encrypter(codec.Limits{})}
 	spec := &v1alpha1.ExportStateSpec{Recipients: []string{mine.Recipient().String()}}
 	d := document{key: demo, file: demo + fileSuffix, hash: "a", data: stateDoc("demo", "a")}
-	p, m := plan{write: []document{d}}, &exportCache{}
+	p, m := exportPlan{write: []document{d}}, &exportCache{}
 	first, err := s.encrypt(t.Context(), spec, &p, m)
 	if err != nil {
 		t.Fatal(err)

@@ -164,7 +164,7 @@ func keysByFile(want desired, before v1alpha1.ExportStateStatus) map[string]stri
 
 // act executes the plan. The status is written first, so that after a crash the next process
 // recognizes the files in the target as its own.
-func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.ExportState], target exportTarget, p *plan, cache *exportCache) error {
+func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.ExportState], target exportTarget, p *exportPlan, cache *exportCache) error {
 	obj := req.Object
 	files, err := s.encrypt(ctx, &obj.Spec, p, cache)
 	if err != nil {
@@ -205,7 +205,7 @@ func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.Export
 
 // encrypt returns the encrypted documents to write. A document that would contain unencrypted
 // secrets is marked as invalid in the plan.
-func (s *Steps) encrypt(ctx context.Context, spec *v1alpha1.ExportStateSpec, p *plan, cache *exportCache) (map[string][]byte, error) {
+func (s *Steps) encrypt(ctx context.Context, spec *v1alpha1.ExportStateSpec, p *exportPlan, cache *exportCache) (map[string][]byte, error) {
 	out, encrypted := map[string][]byte{}, map[string][]byte{}
 	defer func() { cache.encrypted = encrypted }()
 	for _, d := range slices.Clone(p.write) {
@@ -239,7 +239,7 @@ func (s *Steps) encrypt(ctx context.Context, spec *v1alpha1.ExportStateSpec, p *
 }
 
 // report sets the rows and the digest in the status.
-func (s *Steps) report(obj *v1alpha1.ExportState, p *plan) {
+func (s *Steps) report(obj *v1alpha1.ExportState, p *exportPlan) {
 	obj.Status.Clusters, obj.Status.Credentials = p.clusters, p.credentials
 	var all []string
 	p.eachRow(func(row *v1alpha1.ExportedFile) {

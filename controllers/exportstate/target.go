@@ -93,7 +93,7 @@ func secretReader(c dynamic.Interface) gitsecret.Reader {
 }
 
 // commitMessage returns a commit message with the changed files and the name of the export.
-func commitMessage(obj *v1alpha1.ExportState, p *plan) string {
+func commitMessage(obj *v1alpha1.ExportState, p *exportPlan) string {
 	title := "Export the state of clusters"
 	if g := obj.Spec.To.Git; g != nil && strings.TrimSpace(g.Message) != "" {
 		title = strings.TrimSpace(g.Message)

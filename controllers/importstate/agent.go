@@ -115,7 +115,7 @@ func dialAgent(ctx context.Context, c dynamic.Interface, namespace string, endpo
 // send sends the entries of the plan one by one: if an agent failed within an export with several
 // entries, it would be unknown which ones it stored, and all would be sent and overwritten
 // repeatedly. It returns the number of entries that were sent, and the errors of the others.
-func (p *plan) send(ctx context.Context, a *agentclient.Client, want desired) (states, credentials int, failures []error) {
+func (p *importPlan) send(ctx context.Context, a *agentclient.Client, want desired) (states, credentials int, failures []error) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	for _, c := range want.clusters {
@@ -154,7 +154,7 @@ func (p *plan) send(ctx context.Context, a *agentclient.Client, want desired) (s
 }
 
 // clusterRow returns the row of a cluster; nil if there is none.
-func (p *plan) clusterRow(key string) *v1alpha1.ImportedCluster {
+func (p *importPlan) clusterRow(key string) *v1alpha1.ImportedCluster {
 	for i := range p.clusters {
 		if p.clusters[i].Key == key {
 			return &p.clusters[i]
@@ -163,7 +163,7 @@ func (p *plan) clusterRow(key string) *v1alpha1.ImportedCluster {
 	return nil
 }
 
-func (p *plan) credentialsRow(name string) *v1alpha1.ImportedCredentials {
+func (p *importPlan) credentialsRow(name string) *v1alpha1.ImportedCredentials {
 	for i := range p.credentials {
 		if p.credentials[i].Cloud == name {
 			return &p.credentials[i]

@@ -10,8 +10,8 @@ import (
 
 // newAgentPlan decides the action for each entry to send to an agent, from the desired entries and
 // those that were sent before.
-func newAgentPlan(want desired, before v1alpha1.ImportStateStatus, opts planOptions) plan {
-	p := plan{states: map[string][]byte{}, secrets: map[string][]byte{}}
+func newAgentPlan(want desired, before v1alpha1.ImportStateStatus, opts planOptions) importPlan {
+	p := importPlan{states: map[string][]byte{}, secrets: map[string][]byte{}}
 	lastRows := map[string]v1alpha1.ImportedCluster{}
 	for _, row := range before.Clusters {
 		lastRows[row.Key] = row
@@ -48,7 +48,7 @@ func newAgentPlan(want desired, before v1alpha1.ImportStateStatus, opts planOpti
 
 // addRemovedFromSourceForAgent keeps the rows of entries that were sent before and are no longer in
 // the source: an entry that reappears unchanged is not sent again.
-func (p *plan) addRemovedFromSourceForAgent(want desired, before v1alpha1.ImportStateStatus) {
+func (p *importPlan) addRemovedFromSourceForAgent(want desired, before v1alpha1.ImportStateStatus) {
 	for _, row := range before.Clusters {
 		wanted := slices.ContainsFunc(p.clusters, func(c v1alpha1.ImportedCluster) bool { return c.Key == row.Key })
 		if wanted || recordOf(row) == (record{}) || len(p.clusters) >= maxClusters {
@@ -62,7 +62,7 @@ func (p *plan) addRemovedFromSourceForAgent(want desired, before v1alpha1.Import
 }
 
 // addAgentCredentials decides the action for the credentials of each cloud.
-func (p *plan) addAgentCredentials(want desired, before v1alpha1.ImportStateStatus, opts planOptions) {
+func (p *importPlan) addAgentCredentials(want desired, before v1alpha1.ImportStateStatus, opts planOptions) {
 	lastRows := map[string]v1alpha1.ImportedCredentials{}
 	for _, row := range before.Credentials {
 		lastRows[row.Cloud] = row
@@ -91,7 +91,7 @@ func (p *plan) addAgentCredentials(want desired, before v1alpha1.ImportStateStat
 }
 
 // isAnnounced reports whether the status already marks everything that the plan sends.
-func (p *plan) isAnnounced(status *v1alpha1.ImportStateStatus) bool {
+func (p *importPlan) isAnnounced(status *v1alpha1.ImportStateStatus) bool {
 	clusters := map[string]string{}
 	for _, row := range status.Clusters {
 		clusters[row.Key] = row.Writing

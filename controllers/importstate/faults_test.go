@@ -33,7 +33,7 @@ func TestRemovedEntriesAreNotRestoredAfterFault(t *testing.T) {
 			var status v1alpha1.ImportStateStatus
 			p.report(&status, ksctl)
 			deleted := statestore.Contents{HasStates: true, HasCredentials: true}
-			pass := func(want desired, have statestore.Contents) plan {
+			pass := func(want desired, have statestore.Contents) importPlan {
 				p := newPlan(want, have, status, opts)
 				p.report(&status, ksctl)
 				return p

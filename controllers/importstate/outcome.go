@@ -109,7 +109,7 @@ func (p problem) outcome(revision string) reconcile.Outcome {
 
 // outcome returns the outcome of an import after its plan was executed as far as possible. Errors
 // take precedence over success.
-func (p *plan) outcome(want desired, dest destination, revision string, dryRun bool) reconcile.Outcome {
+func (p *importPlan) outcome(want desired, dest destination, revision string, dryRun bool) reconcile.Outcome {
 	if len(want.problems) > 0 {
 		first := slices.MinFunc(want.problems, func(a, b problem) int { return cmp.Compare(retryRank(a.terminal), retryRank(b.terminal)) })
 		var messages []string
@@ -155,7 +155,7 @@ func retryRank(terminal bool) int {
 }
 
 // messagesOf returns the messages of the entries with an action.
-func (p *plan) messagesOf(action v1alpha1.StateAction) (out []string) {
+func (p *importPlan) messagesOf(action v1alpha1.StateAction) (out []string) {
 	for _, c := range p.clusters {
 		if c.Action == action {
 			out = append(out, c.Key+": "+c.Message)
@@ -170,7 +170,7 @@ func (p *plan) messagesOf(action v1alpha1.StateAction) (out []string) {
 }
 
 // count returns the number of entries with one of the actions.
-func (p *plan) count(actions ...v1alpha1.StateAction) (clusters, credentials int) {
+func (p *importPlan) count(actions ...v1alpha1.StateAction) (clusters, credentials int) {
 	for _, c := range p.clusters {
 		if slices.Contains(actions, c.Action) {
 			clusters++
@@ -186,7 +186,7 @@ func (p *plan) count(actions ...v1alpha1.StateAction) (clusters, credentials int
 
 // doneMessage returns the message of a successful import. It depends only on the rows of the
 // status, so that the status is not written while these do not change.
-func (p *plan) doneMessage(dest destination) string {
+func (p *importPlan) doneMessage(dest destination) string {
 	out := statestore.CountSummary(p.count(v1alpha1.StateInSync, v1alpha1.StateChangedSince)) + " in " + dest.String()
 	if dest.agent != "" {
 		out = statestore.CountSummary(p.count(v1alpha1.StateSent)) + " sent to " + dest.String()
@@ -204,7 +204,7 @@ func (p *plan) doneMessage(dest destination) string {
 }
 
 // sizeWarning returns a warning if the store is almost full.
-func (p *plan) sizeWarning() string {
+func (p *importPlan) sizeWarning() string {
 	if p.bytes < state.WarnStoreBytes {
 		return ""
 	}
@@ -213,7 +213,7 @@ func (p *plan) sizeWarning() string {
 }
 
 // dryRunMessage returns what an import would do.
-func (p *plan) dryRunMessage(dest destination) string {
+func (p *importPlan) dryRunMessage(dest destination) string {
 	if dest.agent != "" {
 		return fmt.Sprintf("spec.dryRun: would send %s to %s%s",
 			statestore.CountSummary(p.count(v1alpha1.StateCreate, v1alpha1.StateUpdate)), dest, p.sizeWarning())

@@ -38,7 +38,7 @@ type planOptions struct {
 }
 
 // plan has the action for each entry, and the values to write.
-type plan struct {
+type importPlan struct {
 	clusters    []v1alpha1.ImportedCluster
 	credentials []v1alpha1.ImportedCredentials
 	// states and secrets are the values to write, by key.
@@ -55,8 +55,8 @@ const mongoDBMessage = "exported from a MongoDB, which still contains the state"
 
 // newPlan decides the action for each entry of the store, from the desired content, the current
 // content and what was written before.
-func newPlan(want desired, have statestore.Contents, before v1alpha1.ImportStateStatus, opts planOptions) plan {
-	p := plan{states: map[string][]byte{}, secrets: map[string][]byte{}}
+func newPlan(want desired, have statestore.Contents, before v1alpha1.ImportStateStatus, opts planOptions) importPlan {
+	p := importPlan{states: map[string][]byte{}, secrets: map[string][]byte{}}
 	lastRows := map[string]v1alpha1.ImportedCluster{}
 	for _, row := range before.Clusters {
 		lastRows[row.Key] = row
@@ -123,7 +123,7 @@ func sortUnique(rows []v1alpha1.ImportedCluster) []v1alpha1.ImportedCluster {
 // not readable, its clusters are unknown and their rows stay as they were, except that they record
 // removals from the store: what ksctl has removed since must not be written again when the file is
 // readable.
-func (p *plan) addRemovedFromSource(want desired, have statestore.Contents, before v1alpha1.ImportStateStatus, opts planOptions) {
+func (p *importPlan) addRemovedFromSource(want desired, have statestore.Contents, before v1alpha1.ImportStateStatus, opts planOptions) {
 	for _, row := range before.Clusters {
 		known := slices.ContainsFunc(p.clusters, func(c v1alpha1.ImportedCluster) bool { return c.Key == row.Key })
 		if known || recordOf(row) == (record{}) || len(p.clusters) >= maxClusters {
@@ -149,7 +149,7 @@ func (p *plan) addRemovedFromSource(want desired, have statestore.Contents, befo
 // addRemovedCredentials keeps rows of credentials as addRemovedFromSource does those of clusters.
 // If the credentials of the store were not read, it keeps their rows, except those that are not
 // ready: an error must not remain for credentials that are no longer imported.
-func (p *plan) addRemovedCredentials(want desired, have statestore.Contents, before v1alpha1.ImportStateStatus, opts planOptions) {
+func (p *importPlan) addRemovedCredentials(want desired, have statestore.Contents, before v1alpha1.ImportStateStatus, opts planOptions) {
 	for _, row := range before.Credentials {
 		last := record{row.Written, row.Writing, row.Ours}
 		wanted := slices.ContainsFunc(p.credentials, func(c v1alpha1.ImportedCredentials) bool { return c.Cloud == row.Cloud })
@@ -173,7 +173,7 @@ func (p *plan) addRemovedCredentials(want desired, have statestore.Contents, bef
 }
 
 // addCredentials decides the action for the credentials of each cloud.
-func (p *plan) addCredentials(want desired, have statestore.Contents, before v1alpha1.ImportStateStatus, opts planOptions) {
+func (p *importPlan) addCredentials(want desired, have statestore.Contents, before v1alpha1.ImportStateStatus, opts planOptions) {
 	records := map[string]record{}
 	for _, row := range before.Credentials {
 		records[row.Cloud] = record{row.Written, row.Writing, row.Ours}
@@ -196,7 +196,7 @@ func (p *plan) addCredentials(want desired, have statestore.Contents, before v1a
 
 // checkSize drops all writes if the states do not fit into the store: a partial import would leave
 // no space for the states that ksctl itself writes.
-func (p *plan) checkSize(have statestore.Contents) {
+func (p *importPlan) checkSize(have statestore.Contents) {
 	after := maps.Clone(have.States)
 	if after == nil {
 		after = map[string][]byte{}
@@ -220,7 +220,7 @@ func (p *plan) checkSize(have statestore.Contents) {
 
 // announce marks the entries to write, so that the next reconcile can tell what a reconcile wrote
 // that ended before it updated the status. It skips rows that are kept from an earlier reconcile.
-func (p *plan) announce(opts planOptions) {
+func (p *importPlan) announce(opts planOptions) {
 	for i := range p.clusters {
 		row := &p.clusters[i]
 		if data, ok := p.states[row.Key]; ok {
@@ -236,7 +236,7 @@ func (p *plan) announce(opts planOptions) {
 }
 
 // markWritten marks all entries of the plan as written. It returns a summary for an event.
-func (p *plan) markWritten() (summary string) {
+func (p *importPlan) markWritten() (summary string) {
 	n := 0
 	for i := range p.clusters {
 		row := &p.clusters[i]

@@ -94,7 +94,7 @@ func TestDecide(t *testing.T) {
 }
 
 // actions returns the actions of a plan in a short form.
-func actions(p plan) string {
+func actions(p importPlan) string {
 	var out []string
 	for _, c := range p.clusters {
 		out = append(out, fmt.Sprintf("%s=%s", c.Key, c.Action))

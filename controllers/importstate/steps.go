@@ -130,7 +130,7 @@ func (s *Steps) importToStore(ctx context.Context, req *reconcile.Request[*v1alp
 
 // act writes the entries of the plan. The status is written first, so that after a crash the next
 // process recognizes the entries in the store as its own.
-func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState], st *statestore.Store, p *plan, opts planOptions) error {
+func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState], st *statestore.Store, p *importPlan, opts planOptions) error {
 	if opts.dryRun || len(p.states)+len(p.secrets) == 0 {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.Import
 }
 
 // report sets the rows and the destination in the status.
-func (p *plan) report(status *v1alpha1.ImportStateStatus, dest destination) {
+func (p *importPlan) report(status *v1alpha1.ImportStateStatus, dest destination) {
 	status.Clusters, status.Credentials = p.clusters, p.credentials
 	status.Store, status.Agent = dest.namespace, dest.agent
 }
@@ -155,7 +155,7 @@ func (p *plan) report(status *v1alpha1.ImportStateStatus, dest destination) {
 // preview returns the outcome of a dry run. KsctlClusters read the store in the status, and its
 // rows record what was written there. So the status keeps its destination, and gets the rows of the
 // plan only if they have the same destination, or if nothing was written before.
-func (p *plan) preview(status *v1alpha1.ImportStateStatus, want desired, dest destination, revision string) reconcile.Outcome {
+func (p *importPlan) preview(status *v1alpha1.ImportStateStatus, want desired, dest destination, revision string) reconcile.Outcome {
 	out := p.outcome(want, dest, revision, true)
 	last := destinationOf(status)
 	if last == dest || last == (destination{}) {

@@ -4,15 +4,15 @@ import (
 	"slices"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks"
 )
 
 // componentStatuses returns the status of each planned component. While KsctlRemoves are in effect,
 // it has each rendered component instead, also those that are removed.
-func (o *owner) componentStatuses(in []engine.ComponentState) []appsv1.ComponentStatus {
-	states := map[string]engine.ComponentState{}
+func (o *owner) componentStatuses(in []plan.ComponentState) []appsv1.ComponentStatus {
+	states := map[string]plan.ComponentState{}
 	out := make([]appsv1.ComponentStatus, 0, len(in))
 	for _, c := range in {
 		states[c.Name] = c
@@ -28,7 +28,7 @@ func (o *owner) componentStatuses(in []engine.ComponentState) []appsv1.Component
 		case planned:
 			out = append(out, o.componentStatus(c))
 		default:
-			out = append(out, o.removedComponentStatus(o.componentStatus(engine.ComponentState{Name: rc.Name, Version: rc.Version})))
+			out = append(out, o.removedComponentStatus(o.componentStatus(plan.ComponentState{Name: rc.Name, Version: rc.Version})))
 		}
 	}
 	return out
@@ -46,7 +46,7 @@ func addRenderedComponents(statuses []appsv1.ComponentStatus, rendered []stacks.
 	return statuses
 }
 
-func (o *owner) componentStatus(c engine.ComponentState) appsv1.ComponentStatus {
+func (o *owner) componentStatus(c plan.ComponentState) appsv1.ComponentStatus {
 	st := appsv1.ComponentStatus{Name: c.Name, Version: c.Version, Ready: c.Ready, Objects: int32(c.Objects),
 		Message: reconcile.Truncate(c.Message, maxComponentMessage)}
 	for i := range o.rendered.components {

@@ -16,6 +16,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/dependency"
@@ -152,7 +153,7 @@ func (s *Steps) objectNotReady(ctx context.Context, o *owner, c *engine.Client, 
 		gv, kind = appsv1.GroupVersion, appsv1.KsctlInstallKind
 	}
 	m, err := s.Targets.Local.Discovery.Resolve(ctx, gv.Group, gv.Version, kind)
-	var notServed *engine.NotServedError
+	var notServed *plan.NotServedError
 	if errors.As(err, &notServed) {
 		return fmt.Sprintf("%s %s: %v", kind, name, notServed), nil
 	}

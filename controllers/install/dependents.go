@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/dependency"
@@ -82,7 +82,7 @@ func (s *Steps) findDependents(ctx context.Context, o *owner) (map[types.Namespa
 		}
 	}
 	switch {
-	case o.key.Cluster != engine.LocalCluster:
+	case o.key.Cluster != plan.LocalCluster:
 		ofObject.Items = nil // objects in spec.dependsOn are in the local cluster
 	case len(ofObject.Items) > 0:
 		s.Engine.WatchKinds(ctx, s.Targets.Local, o)
@@ -163,7 +163,7 @@ func (s *Steps) parentInstall(in *appsv1.KsctlInstall) (types.NamespacedName, bo
 	if err != nil || m.ID != self.ID() || in.Annotations[live.AdoptedAnnotation] != "" {
 		return types.NamespacedName{}, false
 	}
-	k, ok := engine.ParseOwnerKey(m.Owner)
+	k, ok := plan.ParseOwnerKey(m.Owner)
 	return types.NamespacedName{Namespace: k.Namespace, Name: k.Name},
-		ok && k.Kind == appsv1.KsctlInstallKind && k.Installation == s.Installation && k.Cluster == engine.LocalCluster
+		ok && k.Kind == appsv1.KsctlInstallKind && k.Installation == s.Installation && k.Cluster == plan.LocalCluster
 }

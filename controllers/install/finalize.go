@@ -12,6 +12,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/stacks"
@@ -81,7 +82,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 // finalizeWithoutAccount completes a removal without its service account if no objects are left to
 // remove. It never removes an object with the permissions of the controller.
 func (s *Steps) finalizeWithoutAccount(ctx context.Context, o *owner, cause error) reconcile.Outcome {
-	if o.key.Cluster != engine.LocalCluster { // without the account, the kubeconfig cannot be read
+	if o.key.Cluster != plan.LocalCluster { // without the account, the kubeconfig cannot be read
 		return reconcile.OutcomeOf(withAbandonHint(o.req.Object, cause), "")
 	}
 	reader, err := s.Targets.Local.ClientFor(nil)
@@ -171,6 +172,6 @@ func (o *owner) removalOutcome(rep *engine.Report, left int, now time.Time) reco
 
 // preRemoveFailed reports whether a Job failed that must succeed before a removal.
 func preRemoveFailed(rep *engine.Report) bool {
-	var failed *engine.PreRemoveError
-	return slices.ContainsFunc(rep.Plan.Waits, func(w engine.Action) bool { return errors.As(w.Err, &failed) })
+	var failed *plan.PreRemoveError
+	return slices.ContainsFunc(rep.Plan.Waits, func(w plan.Action) bool { return errors.As(w.Err, &failed) })
 }

@@ -14,6 +14,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/golden"
 	"github.com/ksctl/gitops/stacks"
@@ -169,7 +170,7 @@ func TestGoldenRemovals(t *testing.T) {
 	remove := func(name string, components ...string) appsv1.KsctlRemove {
 		rm := appsv1.KsctlRemove{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u-3", Generation: 2}}
 		rm.Spec.Components = components
-		rm.Status.Removal = &appsv1.Removal{Generation: 2, Digest: engine.Digest(matchingEntries(entries, &rm.Spec))}
+		rm.Status.Removal = &appsv1.Removal{Generation: 2, Digest: plan.Digest(matchingEntries(entries, &rm.Spec))}
 		return rm
 	}
 	notRehearsed := remove("remove-unsaid", "db")
@@ -178,7 +179,7 @@ func TestGoldenRemovals(t *testing.T) {
 	in := &appsv1.KsctlInstall{}
 	o := &owner{req: &reconcile.Request[*appsv1.KsctlInstall]{Object: in}}
 	o.removalRequests = resolveRemovalRequests(nil, removes, entries, nil, time.Minute, now)
-	kept := engine.Change{Verb: engine.VerbRelease, Ref: stacks.Ref{Kind: "ConfigMap", Namespace: "ns", Name: "a"},
+	kept := engine.Change{Verb: plan.VerbRelease, Ref: stacks.Ref{Kind: "ConfigMap", Namespace: "ns", Name: "a"},
 		Message: "kept: spec.keep has ConfigMap"}
 	o.recordKept(map[string]string{"ns_a__ConfigMap": "app"}, &engine.Report{Changes: []engine.Change{kept}})
 	golden.Complete(t, in.Status.Removals)

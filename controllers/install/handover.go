@@ -11,6 +11,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -20,7 +21,7 @@ import (
 // that takes over from the install must have planned any artifact.
 type handover struct {
 	plans     *Plans
-	key       engine.OwnerKey
+	key       plan.OwnerKey
 	releasing releasingInstall
 }
 
@@ -62,7 +63,7 @@ func (s *Steps) endPlanWaits(o *owner, rep *engine.Report) {
 		return // the waits enqueue the install when another install claims one of the kept objects
 	}
 	for _, w := range rep.Plan.Waits {
-		if w.Reason == engine.ReasonHandoverPending {
+		if w.Reason == plan.ReasonHandoverPending {
 			return
 		}
 	}
@@ -70,7 +71,7 @@ func (s *Steps) endPlanWaits(o *owner, rep *engine.Report) {
 }
 
 // newOwner implements engine.Policies.HandoverTo.
-func (h *handover) newOwner(id string) (*engine.OwnerKey, string) {
+func (h *handover) newOwner(id string) (*plan.OwnerKey, string) {
 	claimant, pending := h.plans.findNewOwnerOrWait(h.releasing, id)
 	switch {
 	case claimant != nil:

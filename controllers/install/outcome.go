@@ -10,6 +10,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
@@ -147,7 +148,7 @@ func (o *owner) failureOutcome(rep *engine.Report, revision string, now time.Tim
 // failureReason returns the most specific reason of the failures. terminal is true if only a change
 // of the stack can correct them.
 func failureReason(rep *engine.Report) (reason string, terminal bool) {
-	var owned *engine.OwnedByOtherError
+	var owned *plan.OwnedByOtherError
 	for _, err := range rep.Errors {
 		if errors.As(err, &owned) {
 			return OwnedReason, false
@@ -159,9 +160,9 @@ func failureReason(rep *engine.Report) (reason string, terminal bool) {
 	terminal = len(rep.Errors) == 0
 	for _, w := range rep.Plan.Waits {
 		switch w.Reason {
-		case engine.ReasonOwnedByOther:
+		case plan.ReasonOwnedByOther:
 			return OwnedReason, false
-		case engine.ReasonInvalid:
+		case plan.ReasonInvalid:
 			reason = InvalidObjectReason
 		}
 	}
@@ -257,7 +258,7 @@ func pendingComponents(rep *engine.Report) (wave, on string) {
 
 // unapprovedDeletions returns the deletions of a plan that need an approval. It returns nil if there are
 // none.
-func unapprovedDeletions(rep *engine.Report) (err *engine.ApprovalRequiredError) {
+func unapprovedDeletions(rep *engine.Report) (err *plan.ApprovalRequiredError) {
 	for _, w := range rep.Plan.Waits {
 		if errors.As(w.Err, &err) {
 			return err

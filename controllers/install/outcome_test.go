@@ -11,14 +11,15 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
 func TestComponentMessagesAreTruncated(t *testing.T) {
-	var states []engine.ComponentState
+	var states []plan.ComponentState
 	message := "\xff" + strings.Repeat("é", 1<<19)
 	for range 256 {
-		states = append(states, engine.ComponentState{Message: message})
+		states = append(states, plan.ComponentState{Message: message})
 	}
 	total := 0
 	for _, c := range (&owner{}).componentStatuses(states) {
@@ -30,7 +31,7 @@ func TestComponentMessagesAreTruncated(t *testing.T) {
 	if total > 512<<10 {
 		t.Errorf("%d bytes of messages", total)
 	}
-	if got := (&owner{}).componentStatuses([]engine.ComponentState{{Message: "waits"}})[0].Message; got != "waits" {
+	if got := (&owner{}).componentStatuses([]plan.ComponentState{{Message: "waits"}})[0].Message; got != "waits" {
 		t.Errorf("a short message is %q", got)
 	}
 }
@@ -77,7 +78,7 @@ func TestOutcomeIsMinorForNewRevisionOnly(t *testing.T) {
 		in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
 		in.Status.LastAppliedRevision = c.was
 		in.Status.Conditions = []metav1.Condition{{Type: appsv1.ReadyCondition, Status: c.ready, ObservedGeneration: c.observed}}
-		o := &owner{inv: engine.NewInventory(nil, nil), req: &reconcile.Request[*appsv1.KsctlInstall]{Object: in}, changedObjects: c.acted}
+		o := &owner{inv: plan.NewInventory(nil, nil), req: &reconcile.Request[*appsv1.KsctlInstall]{Object: in}, changedObjects: c.acted}
 		done, ok := o.outcome(&engine.Report{}, "r2", time.Now()).(reconcile.Done)
 		if !ok || done.RevisionOnly != c.want || o.changedObjects != (c.acted && c.was != "r2") || in.Status.LastAppliedRevision != "r2" {
 			t.Errorf("%s: %+v, acted %v", name, done, o.changedObjects)

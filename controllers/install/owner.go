@@ -13,6 +13,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/internal/sources/publish"
@@ -22,8 +23,8 @@ import (
 // owner implements engine.Owner for a KsctlInstall. It also holds the state of the install that is
 // kept in memory between reconciles. Only one reconcile of an install runs at a time.
 type owner struct {
-	key    engine.OwnerKey
-	inv    *engine.Inventory
+	key    plan.OwnerKey
+	inv    *plan.Inventory
 	chunks *engine.ChunkStore
 	mu     sync.Mutex // guards manifests: objects are applied concurrently
 	// target is the target cluster, as resolved last. It is nil until the first resolution. uid is
@@ -88,15 +89,15 @@ type owner struct {
 var _ engine.Owner = (*owner)(nil)
 
 // Key implements engine.Owner.
-func (o *owner) Key() engine.OwnerKey { return o.key }
+func (o *owner) Key() plan.OwnerKey { return o.key }
 
 // Inventory implements engine.Owner.
-func (o *owner) Inventory() *engine.Inventory { return o.inv }
+func (o *owner) Inventory() *plan.Inventory { return o.inv }
 
 // Policies implements engine.Owner.
-func (o *owner) Policies() engine.Policies {
+func (o *owner) Policies() plan.Policies {
 	spec := &o.req.Object.Spec
-	p := engine.DefaultPolicies
+	p := plan.DefaultPolicies
 	p.Force = spec.Force
 	if spec.Adopt != "" {
 		p.Adopt = spec.Adopt
@@ -132,7 +133,7 @@ func (o *owner) Policies() engine.Policies {
 }
 
 // Manifest implements engine.Owner.
-func (o *owner) Manifest(ctx context.Context, it *engine.Item) (json.RawMessage, error) {
+func (o *owner) Manifest(ctx context.Context, it *plan.Item) (json.RawMessage, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.manifests == nil {
@@ -204,7 +205,7 @@ func (o *owner) reportChanges(rep *engine.Report) {
 	}
 	o.changedObjects = o.changedObjects || len(rep.Changes) > 0
 	drifted := func(c engine.Change) bool {
-		return c.Reason == engine.ReasonDrifted || c.Reason == engine.ReasonMissing
+		return c.Reason == plan.ReasonDrifted || c.Reason == plan.ReasonMissing
 	}
 	if n := countChanges(rep.Changes, drifted); n > 0 && o.recordDriftCorrections != nil {
 		o.recordDriftCorrections(client.ObjectKeyFromObject(o.req.Object), n)
@@ -214,12 +215,12 @@ func (o *owner) reportChanges(rep *engine.Report) {
 		is           func(engine.Change) bool
 	}{
 		{"DriftCorrected", corev1.EventTypeNormal, drifted},
-		{"Adopted", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Reason == engine.ReasonNew && c.Message != "" }},
-		{"Recreated", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Reason == engine.ReasonChanged && c.Verb == engine.VerbDelete }},
-		{"PreRemove", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Reason == engine.ReasonPreRemove && c.Verb != engine.VerbSkip }},
-		{"PreRemoveSkipped", corev1.EventTypeWarning, func(c engine.Change) bool { return c.Reason == engine.ReasonPreRemove && c.Verb == engine.VerbSkip }},
-		{"HandedOver", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Verb == engine.VerbHandOver }},
-		{"Released", corev1.EventTypeWarning, func(c engine.Change) bool { return c.Verb == engine.VerbDrop || c.Verb == engine.VerbRelease }},
+		{"Adopted", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Reason == plan.ReasonNew && c.Message != "" }},
+		{"Recreated", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Reason == plan.ReasonChanged && c.Verb == plan.VerbDelete }},
+		{"PreRemove", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Reason == plan.ReasonPreRemove && c.Verb != plan.VerbSkip }},
+		{"PreRemoveSkipped", corev1.EventTypeWarning, func(c engine.Change) bool { return c.Reason == plan.ReasonPreRemove && c.Verb == plan.VerbSkip }},
+		{"HandedOver", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Verb == plan.VerbHandOver }},
+		{"Released", corev1.EventTypeWarning, func(c engine.Change) bool { return c.Verb == plan.VerbDrop || c.Verb == plan.VerbRelease }},
 	}
 	for _, s := range eventTypes {
 		var names []string

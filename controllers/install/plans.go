@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
@@ -161,7 +161,7 @@ func (p *Plans) remove(install types.NamespacedName) {
 }
 
 // recordPlan records the objects that an install planned from an artifact.
-func (p *Plans) recordPlan(in *appsv1.KsctlInstall, artifact string, components []engine.Component) {
+func (p *Plans) recordPlan(in *appsv1.KsctlInstall, artifact string, components []plan.Component) {
 	var ids []uint64
 	cluster := target.InstallCluster(in)
 	for i := range components {

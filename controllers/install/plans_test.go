@@ -12,6 +12,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -63,12 +64,12 @@ func removedByRequest(in *appsv1.KsctlInstall) { in.Status.Removals = []appsv1.I
 func chunked(in *appsv1.KsctlInstall) { in.Status.Inventory.Chunks = []string{"o-0"} }
 
 // componentsWith returns a component with ConfigMaps of namespace "ns".
-func componentsWith(names ...string) []engine.Component {
-	c := engine.Component{Name: "main"}
+func componentsWith(names ...string) []plan.Component {
+	c := plan.Component{Name: "main"}
 	for _, n := range names {
-		c.Items = append(c.Items, engine.Item{ID: idOf("ns", n)})
+		c.Items = append(c.Items, plan.Item{ID: idOf("ns", n)})
 	}
-	return []engine.Component{c}
+	return []plan.Component{c}
 }
 
 func key(name string) types.NamespacedName { return types.NamespacedName{Namespace: "ns", Name: name} }
@@ -76,7 +77,7 @@ func key(name string) types.NamespacedName { return types.NamespacedName{Namespa
 // releasing returns the install "me" of source "src", which releases an object after it has planned
 // an artifact.
 func releasing(artifact string) releasingInstall {
-	return releasingInstall{name: key("me"), cluster: engine.LocalCluster, source: sourceKey(install("me", "src", nil)), artifact: artifact}
+	return releasingInstall{name: key("me"), cluster: plan.LocalCluster, source: sourceKey(install("me", "src", nil)), artifact: artifact}
 }
 
 func TestHandoverWaitsForPlansAndFindsNewOwner(t *testing.T) {
@@ -191,14 +192,14 @@ func TestPlanWaitsEndWhenNoPlanIsNeeded(t *testing.T) {
 	}
 	s := &Steps{Plans: p}
 	o := &owner{req: &reconcile.Request[*appsv1.KsctlInstall]{Object: install("me", "src", []string{"ns"})}}
-	countWaits := func(reason engine.Reason) int {
-		s.endPlanWaits(o, &engine.Report{Plan: engine.Plan{Waits: []engine.Action{{Reason: reason}}}})
+	countWaits := func(reason plan.Reason) int {
+		s.endPlanWaits(o, &engine.Report{Plan: plan.Plan{Waits: []plan.Action{{Reason: reason}}}})
 		return len(p.waits.byReleasing)
 	}
-	if n := countWaits(engine.ReasonHandoverPending); n != 1 {
+	if n := countWaits(plan.ReasonHandoverPending); n != 1 {
 		t.Errorf("%d waits while another install may claim an object, want 1", n)
 	}
-	if n := countWaits(engine.ReasonBackingOff); n != 0 {
+	if n := countWaits(plan.ReasonBackingOff); n != 0 {
 		t.Errorf("%d waits when no plan is needed, want 0", n)
 	}
 }
@@ -260,7 +261,7 @@ func TestPlanWaitsOfManyInstallsEnqueueEachOnce(t *testing.T) {
 	}
 	for i, in := range all {
 		r.recordPlan(in, "b", componentsWith(fmt.Sprint("keep", i)))
-		newOwner, pending := r.findNewOwnerOrWait(releasingInstall{name: key(in.Name), cluster: engine.LocalCluster, source: sourceKey(in), artifact: "b"}, idOf("ns", fmt.Sprint("drop", i)))
+		newOwner, pending := r.findNewOwnerOrWait(releasingInstall{name: key(in.Name), cluster: plan.LocalCluster, source: sourceKey(in), artifact: "b"}, idOf("ns", fmt.Sprint("drop", i)))
 		if newOwner != nil || (pending == nil) != (i == n-1) {
 			t.Fatalf("%d: new owner %v, waits for %v", i, newOwner, pending)
 		}

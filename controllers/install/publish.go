@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/sources/publish"
 	"github.com/ksctl/gitops/internal/sources/sourceref"
@@ -30,7 +30,7 @@ var errNoArtifactServer = errors.New("publishing needs the artifact server of Ks
 // cluster.
 type publishCandidate struct {
 	stack      *renderedStack
-	components []engine.Component
+	components []plan.Component
 	// sourceRevision is the revision of the source.
 	sourceRevision string
 }
@@ -104,7 +104,7 @@ func (s *Steps) publishOnly(ctx context.Context, o *owner, candidate publishCand
 	pending, err := s.publish(ctx, o, candidate)
 	in.Status.Components = nil
 	for _, c := range candidate.components {
-		in.Status.Components = append(in.Status.Components, o.componentStatus(engine.ComponentState{Name: c.Name, Version: c.Version, Objects: len(c.Items), Ready: !pending && err == nil}))
+		in.Status.Components = append(in.Status.Components, o.componentStatus(plan.ComponentState{Name: c.Name, Version: c.Version, Objects: len(c.Items), Ready: !pending && err == nil}))
 	}
 	switch reason, terminal := publishErrorReason(err); {
 	case pending:
@@ -166,7 +166,7 @@ func valuesSecretNames(spec *appsv1.KsctlInstallSpec) (names []string) {
 }
 
 // publishedFiles returns the files of the published artifact.
-func (o *owner) publishedFiles(ctx context.Context, components []engine.Component) (fs.FS, error) {
+func (o *owner) publishedFiles(ctx context.Context, components []plan.Component) (fs.FS, error) {
 	out := make([]publish.Component, 0, len(components))
 	for i := range components {
 		c := publish.Component{Name: components[i].Name}

@@ -11,6 +11,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -72,7 +73,7 @@ func resolveRemovalRequests(records []appsv1.InstallRemoval, removes []appsv1.Ks
 			}
 		}
 		if rehearsal := rm.Status.Removal; r.record.Digest == "" && rehearsal != nil && rehearsal.Generation == rm.Generation &&
-			rehearsal.Digest == engine.Digest(matchingEntries(entries, &rm.Spec)) {
+			rehearsal.Digest == plan.Digest(matchingEntries(entries, &rm.Spec)) {
 			r.record.Digest = rehearsal.Digest
 		}
 		out = append(out, r)
@@ -186,11 +187,11 @@ func (rs removalRequests) inactiveReasons() []string {
 
 // policy implements engine.Policies.RemovalRequest: an object is deleted if one active request includes it,
 // and kept if one of these requests keeps it.
-func (rs removalRequests) policy(guard *appsv1.Guard, holdAll bool) func(*appsv1.InventoryEntry) *engine.RemovalRequest {
+func (rs removalRequests) policy(guard *appsv1.Guard, holdAll bool) func(*appsv1.InventoryEntry) *plan.RemovalRequest {
 	if len(rs) == 0 {
 		return nil
 	}
-	return func(e *appsv1.InventoryEntry) *engine.RemovalRequest {
+	return func(e *appsv1.InventoryEntry) *plan.RemovalRequest {
 		var active []*removalRequest
 		covered := false
 		for i := range rs {
@@ -204,9 +205,9 @@ func (rs removalRequests) policy(guard *appsv1.Guard, holdAll bool) func(*appsv1
 		case !covered:
 			return nil
 		case len(active) == 0 || holdAll:
-			return &engine.RemovalRequest{Suspended: true}
+			return &plan.RemovalRequest{Suspended: true}
 		}
-		return &engine.RemovalRequest{
+		return &plan.RemovalRequest{
 			KeepReason: func(ref stacks.Ref) string { return keepReason(active, guard, ref) },
 			DeleteCustomResources: !slices.ContainsFunc(active, func(r *removalRequest) bool {
 				return r.spec.CustomResources != appsv1.CustomResourcesDelete
@@ -235,7 +236,7 @@ const maxKeptObjects = 100
 // deleted. componentOf has the components of these objects, by object ID.
 func (o *owner) recordKept(componentOf map[string]string, rep *engine.Report) {
 	for _, c := range rep.Changes {
-		if c.Verb != engine.VerbRelease && c.Verb != engine.VerbDrop {
+		if c.Verb != plan.VerbRelease && c.Verb != plan.VerbDrop {
 			continue
 		}
 		id := c.Ref.ID()
@@ -243,7 +244,7 @@ func (o *owner) recordKept(componentOf map[string]string, rep *engine.Report) {
 		if !ok {
 			continue
 		}
-		kept := appsv1.RemovalObject{ID: id, Reason: string(engine.ReasonKept), Message: reconcile.Truncate(strings.TrimPrefix(strings.TrimPrefix(c.Message, "released: "), "kept: "), maxComponentMessage)}
+		kept := appsv1.RemovalObject{ID: id, Reason: string(plan.ReasonKept), Message: reconcile.Truncate(strings.TrimPrefix(strings.TrimPrefix(c.Message, "released: "), "kept: "), maxComponentMessage)}
 		for i := range o.removalRequests {
 			r := &o.removalRequests[i]
 			if r.active() && r.covers(component) && len(r.record.Kept) < maxKeptObjects {

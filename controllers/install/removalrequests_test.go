@@ -8,14 +8,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/stacks"
 )
 
 func TestResolveRemovalRequests(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	entries := []appsv1.InventoryEntry{{ID: "ns_a__ConfigMap", Component: "x"}, {ID: "ns_b__ConfigMap", Component: "y"}}
-	x := engine.Digest(entries[:1])
+	x := plan.Digest(entries[:1])
 	ksctlRemoves := func(generation int64, change ...func(*appsv1.KsctlRemove)) []appsv1.KsctlRemove {
 		rm := appsv1.KsctlRemove{ObjectMeta: metav1.ObjectMeta{Name: "rm", UID: "u", Generation: generation}, Spec: appsv1.KsctlRemoveSpec{Components: []string{"x"}}}
 		for _, f := range change {
@@ -41,7 +41,7 @@ func TestResolveRemovalRequests(t *testing.T) {
 		"no KsctlRemove":                      {},
 		"no rehearsal":                        {removes: ksctlRemoves(1), follows: true, why: "no current rehearsal"},
 		"rehearsal of another generation":     {removes: ksctlRemoves(2, withRehearsal(1, x)), follows: true, why: "no current rehearsal"},
-		"rehearsal of other objects":          {removes: ksctlRemoves(1, withRehearsal(1, engine.Digest(entries))), follows: true, why: "no current rehearsal"},
+		"rehearsal of other objects":          {removes: ksctlRemoves(1, withRehearsal(1, plan.Digest(entries))), follows: true, why: "no current rehearsal"},
 		"rehearsal of the same objects":       {removes: ksctlRemoves(1, withRehearsal(1, x)), follows: true, goes: true},
 		"suspended":                           {removes: ksctlRemoves(1, withRehearsal(1, x), suspended), follows: true, why: "suspended"},
 		"started, so that objects are gone":   {records: started, removes: ksctlRemoves(1, withRehearsal(1, "taken")), follows: true, goes: true},

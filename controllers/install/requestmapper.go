@@ -20,7 +20,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/internal/sources/sourceref"
@@ -180,7 +180,7 @@ func (w *requestMapper) liveObjects(ctx context.Context, queue workqueue.TypedRa
 		return err
 	}
 	changed := func(ownerKey string) {
-		k, ok := engine.ParseOwnerKey(ownerKey)
+		k, ok := plan.ParseOwnerKey(ownerKey)
 		if ok && k.Kind == appsv1.KsctlInstallKind && k.Installation == w.setup.Installation {
 			queue.Add(crreconcile.Request{NamespacedName: types.NamespacedName{Namespace: k.Namespace, Name: k.Name}})
 		}

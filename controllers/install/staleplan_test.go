@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	testclock "k8s.io/utils/clock/testing"
-
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
@@ -48,7 +48,7 @@ func TestReconcileIsDeferredOnStalePlan(t *testing.T) {
 	rig := func() (*Steps, *reconcile.Request[*appsv1.KsctlInstall]) {
 		c := cacheOf(t, successor.DeepCopy(), dependentInstall.DeepCopy(), other.DeepCopy())
 		s := &Steps{Client: c, Plans: NewPlans(), Chunks: &engine.ChunkStore{Reader: c, APIReader: c},
-			Engine: engine.New(engine.Options{}), Targets: &target.Resolver{Local: &engine.Target{ClusterID: engine.LocalCluster}}, Clock: testclock.NewFakePassiveClock(now)}
+			Engine: engine.New(engine.Options{}), Targets: &target.Resolver{Local: &engine.Target{ClusterID: plan.LocalCluster}}, Clock: testclock.NewFakePassiveClock(now)}
 		return s, &reconcile.Request[*appsv1.KsctlInstall]{Object: install("me", "src", []string{"ns"}, deleting)}
 	}
 	for name, record := range map[string]func(*Plans){

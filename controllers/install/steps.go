@@ -12,6 +12,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/internal/sources/content"
@@ -230,7 +231,7 @@ func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlI
 	in := req.Object
 	name := client.ObjectKeyFromObject(in)
 	load := func() (*owner, error) {
-		key := engine.OwnerKey{Installation: s.Installation, Cluster: target.InstallCluster(in), Kind: appsv1.KsctlInstallKind, Namespace: name.Namespace, Name: name.Name}
+		key := plan.OwnerKey{Installation: s.Installation, Cluster: target.InstallCluster(in), Kind: appsv1.KsctlInstallKind, Namespace: name.Namespace, Name: name.Name}
 		inv, err := s.Chunks.LoadInventory(ctx, key, in.Status.Inventory)
 		return &owner{chunks: s.Chunks, key: key, inv: inv, recordDriftCorrections: s.RecordDriftCorrections}, err
 	}

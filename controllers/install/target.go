@@ -8,12 +8,13 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
 // isLocal reports whether the objects of an install are in the same cluster as the install.
-func isLocal(in *appsv1.KsctlInstall) bool { return target.InstallCluster(in) == engine.LocalCluster }
+func isLocal(in *appsv1.KsctlInstall) bool { return target.InstallCluster(in) == plan.LocalCluster }
 
 // resolveTarget resolves the target cluster of an install, and returns a client of it. localClient
 // is a client of the local cluster that impersonates the install's service account.
@@ -76,7 +77,7 @@ func withAbandonHint(in *appsv1.KsctlInstall, err error) error {
 // forgetOwner drops the in-memory state of an install in the engine and in Targets.
 func (s *Steps) forgetOwner(o *owner) {
 	cluster := o.target
-	if cluster == nil && o.key.Cluster == engine.LocalCluster {
+	if cluster == nil && o.key.Cluster == plan.LocalCluster {
 		cluster = s.Targets.Local
 	}
 	s.Engine.Forget(cluster, o.key)

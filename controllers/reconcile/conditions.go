@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

@@ -182,7 +182,9 @@ func (r *Reconciler[T]) runSteps(ctx context.Context, key types.NamespacedName, 
 	requestedAt, hasRequest := after.GetAnnotations()[appsv1.RequestedAtAnnotation]
 	requested := hasRequest && requestedAt != "" && requestedAt != after.CommonStatus().LastHandledReconcileAt
 	req := &Request[T]{Object: after, Requested: requested}
-	req.Event = func(kind, reason, message string) { r.Events.Event(before, kind, reason, Truncate(message, maxMessageBytes)) }
+	req.Event = func(kind, reason, message string) {
+		r.Events.Event(before, kind, reason, Truncate(message, maxMessageBytes))
+	}
 	req.Persist = func(ctx context.Context, doing string) (err error) {
 		before, err = r.persist(ctx, key, before, after, doing)
 		return err

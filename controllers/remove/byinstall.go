@@ -17,6 +17,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/controllers/remove/match"
 	"github.com/ksctl/gitops/internal/clusters/target"
@@ -68,7 +69,7 @@ func (b *ByInstall) Reconcile(ctx context.Context, req *reconcile.Request[*appsv
 			return out
 		}
 	}
-	a := &installTarget{key: engine.OwnerKey{Cluster: engine.LocalCluster}, target: b.Targets.Local}
+	a := &installTarget{key: plan.OwnerKey{Cluster: plan.LocalCluster}, target: b.Targets.Local}
 	if v.Entries.Len() > 0 { // an empty inventory needs no access to the cluster
 		if a, err = b.findTarget(ctx, rm, in, req.Requested); err != nil {
 			return target.Outcome(err, "")
@@ -231,12 +232,12 @@ func (b *ByInstall) view(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1
 	if exact {
 		chunks.APIReader = b.Direct
 	}
-	key := engine.OwnerKey{Installation: b.Installation, Cluster: target.InstallCluster(in), Kind: appsv1.KsctlInstallKind, Namespace: in.Namespace, Name: in.Name}
+	key := plan.OwnerKey{Installation: b.Installation, Cluster: target.InstallCluster(in), Kind: appsv1.KsctlInstallKind, Namespace: in.Namespace, Name: in.Name}
 	entries, err := chunks.LoadInventory(ctx, key, in.Status.Inventory)
 	if err != nil {
 		return nil, err
 	}
-	p := engine.DefaultPolicies
+	p := plan.DefaultPolicies
 	p.RemovalRequest = removalRequests(rm, in)
 	return &engine.ReadOnlyOwner{OwnerKey: key, Entries: entries, Policy: p}, nil
 }
@@ -247,7 +248,7 @@ func (b *ByInstall) installNotFound(rm *appsv1.KsctlRemove) reconcile.Outcome {
 	b.forget(client.ObjectKeyFromObject(rm))
 	name := rm.Namespace + "/" + rm.Spec.InstallRef.Name
 	if rehearsal := rm.Status.Removal; rehearsal == nil || rehearsal.Generation != rm.Generation {
-		rm.Status.Removal = &appsv1.Removal{Generation: rm.Generation, Digest: engine.Digest(nil), MadeAt: metav1.NewTime(b.Clock.Now())}
+		rm.Status.Removal = &appsv1.Removal{Generation: rm.Generation, Digest: plan.Digest(nil), MadeAt: metav1.NewTime(b.Clock.Now())}
 		rm.Status.Removed, rm.Status.Left, rm.Status.Remaining = ptr.To[int32](0), ptr.To[int32](0), nil
 		return reconcile.Done{Message: fmt.Sprintf("KsctlInstall %s does not exist: there is nothing to remove; if the install is created, it does not create the named objects", name)}
 	}

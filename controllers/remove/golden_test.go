@@ -8,10 +8,11 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/internal/golden"
 )
 
-func goldenRemark(name, message string, reason engine.Reason) engine.RemovalItem {
+func goldenRemark(name, message string, reason plan.Reason) engine.RemovalItem {
 	r := testRemark(name, message, 2)
 	r.Reason = reason
 	return r
@@ -24,11 +25,11 @@ func TestGoldenRehearsal(t *testing.T) {
 	reportProgress(&least, nil, nil)
 	golden.JSON(t, "rehearsal-least.json", &least)
 
-	blocked := []engine.RemovalItem{goldenRemark("b", "it has finalizers", engine.ReasonFinalizers),
-		goldenRemark("c", "", engine.ReasonPending)}
-	kept := []engine.RemovalItem{goldenRemark("d", "it was there before", engine.ReasonAdopted),
-		goldenRemark("e", "spec.keep has it", engine.ReasonKept)}
-	steps := [][]engine.RemovalItem{{goldenRemark("a", "", engine.ReasonPending)}, append(blocked, kept...)}
+	blocked := []engine.RemovalItem{goldenRemark("b", "it has finalizers", plan.ReasonFinalizers),
+		goldenRemark("c", "", plan.ReasonPending)}
+	kept := []engine.RemovalItem{goldenRemark("d", "it was there before", plan.ReasonAdopted),
+		goldenRemark("e", "spec.keep has it", plan.ReasonKept)}
+	steps := [][]engine.RemovalItem{{goldenRemark("a", "", plan.ReasonPending)}, append(blocked, kept...)}
 	whole.Removal = removalStatus(&engine.RemovalPreview{Steps: steps, Kept: kept, Blockers: blocked}, 7, "0123456789abcdef", 5)
 	whole.Removal.MadeAt = metav1.NewTime(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC))
 	whole.Removal.Dependents = []string{"KsctlInstall team/shop has to go first"}

@@ -9,13 +9,14 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
 // installTarget is the cluster of an install, as used by a KsctlRemove.
 type installTarget struct {
-	key    engine.OwnerKey
+	key    plan.OwnerKey
 	target *engine.Target
 	// client has the permissions of the install's account; nil if the account does not exist: the
 	// rehearsal then omits everything that needs a request.
@@ -24,7 +25,7 @@ type installTarget struct {
 
 // findTarget returns the cluster of an install.
 func (b *ByInstall) findTarget(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, requested bool) (*installTarget, error) {
-	key := engine.OwnerKey{Installation: b.Installation, Cluster: target.InstallCluster(in), Kind: appsv1.KsctlRemoveKind, Namespace: rm.Namespace, Name: rm.Name}
+	key := plan.OwnerKey{Installation: b.Installation, Cluster: target.InstallCluster(in), Kind: appsv1.KsctlRemoveKind, Namespace: rm.Namespace, Name: rm.Name}
 	name := client.ObjectKeyFromObject(rm)
 	a, err := b.installTargets.Get(name, rm.UID, func() (*installTarget, error) { return &installTarget{key: key}, nil })
 	if err != nil {
@@ -37,7 +38,7 @@ func (b *ByInstall) findTarget(ctx context.Context, rm *appsv1.KsctlRemove, in *
 		}
 	}
 	account, here, err := b.localClient(ctx, in)
-	if err != nil && key.Cluster != engine.LocalCluster {
+	if err != nil && key.Cluster != plan.LocalCluster {
 		return nil, err // the account is needed to read the kubeconfig
 	}
 	located, err := b.Targets.Resolve(ctx, target.User{Key: key, Spec: &in.Spec.TargetCluster, Account: account, LocalClient: here,

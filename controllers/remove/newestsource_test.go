@@ -16,6 +16,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/controllers/remove/match"
 	"github.com/ksctl/gitops/internal/clusters/target"
@@ -71,7 +72,7 @@ func TestUnknownComponentsUseNewestSource(t *testing.T) {
 						return apierrors.NewServiceUnavailable("no")
 					}})
 			}
-			b := &ByInstall{Client: cached, Direct: direct, Targets: &target.Resolver{Cache: cached, Local: &engine.Target{ClusterID: engine.LocalCluster}},
+			b := &ByInstall{Client: cached, Direct: direct, Targets: &target.Resolver{Cache: cached, Local: &engine.Target{ClusterID: plan.LocalCluster}},
 				Content: &content.Loader{Sources: &sourceref.Resolver{Client: cached}}, Clock: testclock.NewFakePassiveClock(now)}
 			switch out := b.Reconcile(t.Context(), &reconcile.Request[*appsv1.KsctlRemove]{Object: rm.DeepCopy()}).(type) {
 			case reconcile.Stalled:

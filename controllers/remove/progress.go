@@ -10,6 +10,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -49,7 +50,7 @@ func progressMessage(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, left []eng
 	out := fmt.Sprintf("%d of %s removed, %d remaining", *rm.Status.Removed, plural(int(rm.Status.Removal.Count), "object"), len(left))
 	var messages []string
 	for _, r := range left {
-		if r.Message != "" && r.Reason != engine.ReasonKept && r.Reason != engine.ReasonAdopted {
+		if r.Message != "" && r.Reason != plan.ReasonKept && r.Reason != plan.ReasonAdopted {
 			messages = append(messages, r.Message)
 		}
 	}

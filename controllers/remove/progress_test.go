@@ -12,13 +12,14 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks"
 )
 
 func testRemark(name, message string, wave int32) engine.RemovalItem {
 	ref := stacks.Ref{Kind: "ConfigMap", Namespace: "ns", Name: name}
-	return engine.RemovalItem{Ref: ref, Reason: engine.ReasonPending, Message: message, Entry: appsv1.InventoryEntry{ID: ref.ID(), Wave: wave}}
+	return engine.RemovalItem{Ref: ref, Reason: plan.ReasonPending, Message: message, Entry: appsv1.InventoryEntry{ID: ref.ID(), Wave: wave}}
 }
 
 func many(n int) (out []engine.RemovalItem) {

@@ -11,6 +11,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/dependency"
 	"github.com/ksctl/gitops/stacks"
@@ -18,9 +19,9 @@ import (
 
 // removalRequests returns a function that returns the removal request for an inventory entry; nil
 // for entries that the KsctlRemove does not name.
-func removalRequests(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall) func(*appsv1.InventoryEntry) *engine.RemovalRequest {
+func removalRequests(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall) func(*appsv1.InventoryEntry) *plan.RemovalRequest {
 	spec := &rm.Spec
-	request := &engine.RemovalRequest{
+	request := &plan.RemovalRequest{
 		DeleteCustomResources: spec.CustomResources == appsv1.CustomResourcesDelete,
 		KeepReason: func(ref stacks.Ref) string {
 			if spec.Keeps(ref.Group, ref.Kind, ref.Namespace, ref.Name) {
@@ -32,7 +33,7 @@ func removalRequests(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall) func(*apps
 			return ""
 		},
 	}
-	return func(e *appsv1.InventoryEntry) *engine.RemovalRequest {
+	return func(e *appsv1.InventoryEntry) *plan.RemovalRequest {
 		if !spec.Names(e.Component) {
 			return nil
 		}
@@ -44,7 +45,7 @@ func removalRequests(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall) func(*apps
 // until the install accepts them.
 func (b *ByInstall) rehearse(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, a *installTarget, v *engine.ReadOnlyOwner) reconcile.Outcome {
 	entries := slices.DeleteFunc(v.Entries.Entries(), func(e appsv1.InventoryEntry) bool { return !rm.Spec.Names(e.Component) })
-	digest := engine.Digest(entries)
+	digest := plan.Digest(entries)
 	if recorded := rm.Status.Removal; recorded == nil || recorded.Generation != rm.Generation || recorded.Digest != digest {
 		r, err := b.Engine.PreviewRemoval(ctx, engine.Pass{Owner: v, Target: a.target, Client: a.client})
 		if err != nil {
@@ -54,7 +55,7 @@ func (b *ByInstall) rehearse(ctx context.Context, rm *appsv1.KsctlRemove, in *ap
 			return reconcile.Waiting{On: r.SyncError.Error(), Reason: reconcile.IndexStaleReason}
 		}
 		removed := isRemoved(r)
-		if a.key.Cluster != engine.LocalCluster {
+		if a.key.Cluster != plan.LocalCluster {
 			removed = func(string) bool { return false } // dependencies are on objects of the local cluster
 		}
 		dependents, err := b.dependents(ctx, rm, in, removed)

@@ -16,7 +16,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/stacks/chart"
@@ -124,7 +124,7 @@ func (s *Setup) forSecret(reader client.Reader) handler.MapFunc {
 // synced its kinds.
 func (s *Setup) watchLiveObjects(ctx context.Context, queue workqueue.TypedRateLimitingInterface[crreconcile.Request]) error {
 	changed := func(ownerKey string) {
-		k, ok := engine.ParseOwnerKey(ownerKey)
+		k, ok := plan.ParseOwnerKey(ownerKey)
 		if ok && k.Kind == appsv1.KsctlRemoveKind && k.Installation == s.Installation {
 			queue.Add(crreconcile.Request{NamespacedName: types.NamespacedName{Namespace: k.Namespace, Name: k.Name}})
 		}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
@@ -21,7 +22,7 @@ func newTarget(cfg *rest.Config, index *live.Index) (*engine.Target, *engine.Ser
 	}
 	d := engine.NewServerDiscovery(dc)
 	c := &clients{cfg: cfg, byAccount: map[types.NamespacedName]*engine.Client{}}
-	return &engine.Target{ClusterID: engine.LocalCluster, Discovery: d, Index: index,
+	return &engine.Target{ClusterID: plan.LocalCluster, Discovery: d, Index: index,
 		Capabilities: d.Capabilities, ClientFor: c.clientFor}, d, nil
 }
 

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
@@ -190,7 +190,7 @@ func (f *floor) writeStatus(ctx context.Context, s installSpec, objects []*unstr
 	if conditions != nil {
 		status.LastAppliedRevision = f.testbed.revision
 	}
-	if len(objects) <= engine.MaxStatusEntries {
+	if len(objects) <= plan.MaxStatusEntries {
 		status.Inventory = &appsv1.Inventory{Entries: inventoryEntries(objects, state)}
 	}
 	body, err := json.Marshal(map[string]any{"status": status})

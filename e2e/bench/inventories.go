@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 )
 
 // inventoryEntries returns the entries of an inventory with the objects.
@@ -31,13 +31,13 @@ func inventoryEntries(objects []*unstructured.Unstructured, state appsv1.EntrySt
 // writeInventories writes the KsctlInventory objects of an install with more objects than its
 // status can list: as intended or as applied. With an empty state it deletes them.
 func (f *floor) writeInventories(ctx context.Context, s installSpec, objects []*unstructured.Unstructured, state appsv1.EntryState) error {
-	if len(objects) <= engine.MaxStatusEntries {
+	if len(objects) <= plan.MaxStatusEntries {
 		return nil
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(floorConcurrency)
 	i := 0
-	for part := range slices.Chunk(objects, engine.MaxStatusEntries) {
+	for part := range slices.Chunk(objects, plan.MaxStatusEntries) {
 		c := &appsv1.KsctlInventory{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: fmt.Sprintf("%s-%d", s.Name, i)},
 			Owner: appsv1.InventoryOwner{Group: appsv1.GroupVersion.Group, Kind: "KsctlInstall", Name: s.Name}, Entries: inventoryEntries(part, state)}
 		i++

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/e2e/harness"
 )
@@ -239,17 +239,17 @@ func (f *installSet) orphans(ctx context.Context) ([]string, error) {
 	if err := errors.Join(h.ControlPlane.Client().List(ctx, &installs, client.InNamespace(f.ns)), h.ControlPlane.Client().List(ctx, &chunks, client.InNamespace(f.ns))); err != nil {
 		return nil, err
 	}
-	known := map[string]*engine.Inventory{}
+	known := map[string]*plan.Inventory{}
 	for i := range installs.Items {
 		in := &installs.Items[i]
 		parts := slices.DeleteFunc(slices.Clone(chunks.Items), func(c appsv1.KsctlInventory) bool { return c.Owner.Name != in.Name })
-		known[in.Name] = engine.NewInventory(in.Status.Inventory, parts)
+		known[in.Name] = plan.NewInventory(in.Status.Inventory, parts)
 	}
 	var out []string
 	for _, o := range objects {
 		mark, err := live.ParseMark(o.GetAnnotations()[live.MarkAnnotation])
 		if err == nil {
-			key, _ := engine.ParseOwnerKey(mark.Owner)
+			key, _ := plan.ParseOwnerKey(mark.Owner)
 			if inv := known[key.Name]; inv != nil {
 				if _, ok := inv.Get(mark.ID); ok {
 					continue

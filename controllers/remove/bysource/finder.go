@@ -15,6 +15,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/remove/match"
 	"github.com/ksctl/gitops/stacks"
@@ -58,7 +59,7 @@ type finder struct {
 const maxConcurrentReads = 8
 
 // find finds the objects of components. rendered has the Helm releases of the components.
-func (l *finder) find(ctx context.Context, components []engine.Component, rendered []stacks.RenderedComponent) (*findings, error) {
+func (l *finder) find(ctx context.Context, components []plan.Component, rendered []stacks.RenderedComponent) (*findings, error) {
 	out := &findings{matchedBy: map[match.By]int{}}
 	known := map[string]bool{}
 	for i := range components {
@@ -87,7 +88,7 @@ func (l *finder) find(ctx context.Context, components []engine.Component, render
 
 // findComponent finds the objects of one component. marked is true if one of them is marked by the
 // Helm release of the component.
-func (l *finder) findComponent(ctx context.Context, c *engine.Component, release *stacks.Release, out *findings) (marked bool, err error) {
+func (l *finder) findComponent(ctx context.Context, c *plan.Component, release *stacks.Release, out *findings) (marked bool, err error) {
 	objects := make([]*unstructured.Unstructured, len(c.Items))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxConcurrentReads)
@@ -116,9 +117,9 @@ func (l *finder) findComponent(ctx context.Context, c *engine.Component, release
 }
 
 // get reads an object; nil if it does not exist.
-func (l *finder) get(ctx context.Context, it *engine.Item) (*unstructured.Unstructured, error) {
-	var unserved *engine.NotServedError
-	var scope *engine.WrongScopeError
+func (l *finder) get(ctx context.Context, it *plan.Item) (*unstructured.Unstructured, error) {
+	var unserved *plan.NotServedError
+	var scope *plan.WrongScopeError
 	switch {
 	case errors.As(it.ResolveErr, &unserved), errors.As(it.ResolveErr, &scope):
 		return nil, nil // no such object can exist
@@ -144,7 +145,7 @@ func readObject(ctx context.Context, c dynamic.Interface, m *meta.RESTMapping, r
 }
 
 // classify adds an object to the set, or to the objects that are left.
-func (l *finder) classify(it *engine.Item, release *stacks.Release, u *unstructured.Unstructured, out *findings) match.By {
+func (l *finder) classify(it *plan.Item, release *stacks.Release, u *unstructured.Unstructured, out *findings) match.By {
 	w := &match.Rendered{Object: it.Object, Release: release}
 	v := match.Match(w, l.self, u)
 	if !v.Matches() {
@@ -195,7 +196,7 @@ func keepReason(spec *appsv1.KsctlRemoveSpec, ref stacks.Ref) string {
 func otherOwner(self string) func(stacks.Ref, *unstructured.Unstructured) string {
 	return func(ref stacks.Ref, u *unstructured.Unstructured) string {
 		if m, err := live.ParseMark(u.GetAnnotations()[live.MarkAnnotation]); err == nil && m.ID == ref.ID() && m.Owner != self {
-			return engine.OwnerDisplayName(m.Owner)
+			return plan.OwnerDisplayName(m.Owner)
 		}
 		return engine.ActiveManagerOf(u)
 	}

@@ -16,6 +16,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/golden"
 	"github.com/ksctl/gitops/stacks"
@@ -98,8 +99,8 @@ func TestGoldenStatus(t *testing.T) {
 	}
 	s := &Steps{Clock: testclock.NewFakePassiveClock(time.Date(2026, 5, 1, 12, 0, 0, 999, time.UTC))}
 	f := goldenFindings()
-	key := engine.OwnerKey{Installation: "prod", Cluster: "team.eu", Kind: appsv1.KsctlRemoveKind, Namespace: "team", Name: "remove"}
-	o := &owner{key: key, uid: "u", inv: engine.NewInventory(nil, nil), chunks: &engine.ChunkStore{},
+	key := plan.OwnerKey{Installation: "prod", Cluster: "team.eu", Kind: appsv1.KsctlRemoveKind, Namespace: "team", Name: "remove"}
+	o := &owner{key: key, uid: "u", inv: plan.NewInventory(nil, nil), chunks: &engine.ChunkStore{},
 		req: &reconcile.Request[*appsv1.KsctlRemove]{Object: rm, Event: func(string, string, string) {}}}
 	o.setEntries(f.set)
 	s.reportRehearsal(rm, f, specHash)
@@ -115,10 +116,10 @@ func TestGoldenStatus(t *testing.T) {
 	flush("status.json")
 
 	left := stacks.Ref{Kind: "ConfigMap", Namespace: "ns", Name: "b"}
-	o.recordReleased([]engine.Change{{Verb: engine.VerbDrop, Ref: left, Message: "another has it"}})
+	o.recordReleased([]engine.Change{{Verb: plan.VerbDrop, Ref: left, Message: "another has it"}})
 	o.inv.Remove("ns_b__ConfigMap")
 	o.inv.Remove("ns_c__Secret")
-	o.updateProgress(&engine.Report{Plan: engine.Plan{Waits: []engine.Action{{Entry: f.set[0], Message: "a finalizer"}}}})
+	o.updateProgress(&engine.Report{Plan: plan.Plan{Waits: []plan.Action{{Entry: f.set[0], Message: "a finalizer"}}}})
 	flush("status-begun.json")
 
 	least := &appsv1.KsctlRemove{}
@@ -137,7 +138,7 @@ func TestStoredStatusIsRecognized(t *testing.T) {
 		t.Fatal(err)
 	}
 	rm.Spec.ApprovedDigest = rm.Status.Removal.Digest
-	o := &owner{inv: engine.NewInventory(rm.Status.Inventory, nil),
+	o := &owner{inv: plan.NewInventory(rm.Status.Inventory, nil),
 		req: &reconcile.Request[*appsv1.KsctlRemove]{Object: rm}}
 	if !isRehearsed(rm, specHash) || !isApproved(rm) || !o.started() {
 		t.Errorf("frozen %t, approved %t, begun %t", isRehearsed(rm, specHash), isApproved(rm), o.started())

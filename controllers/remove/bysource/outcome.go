@@ -11,6 +11,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -108,7 +109,7 @@ func (o *owner) recordReleased(changes []engine.Change) {
 	st := &o.req.Object.Status
 	var names []string
 	for _, c := range changes {
-		if c.Verb != engine.VerbDrop && c.Verb != engine.VerbRelease {
+		if c.Verb != plan.VerbDrop && c.Verb != plan.VerbRelease {
 			continue
 		}
 		names = append(names, c.Ref.String()+" ("+c.Message+")")

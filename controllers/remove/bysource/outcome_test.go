@@ -7,7 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
@@ -26,7 +26,7 @@ func TestApprovalOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rm := &appsv1.KsctlRemove{Spec: appsv1.KsctlRemoveSpec{ApprovedDigest: tc.approved},
 				Status: appsv1.KsctlRemoveStatus{Removal: &appsv1.Removal{Count: 3, Digest: "digest"}, Removed: tc.removed}}
-			o := &owner{inv: engine.NewInventory(nil, nil), req: &reconcile.Request[*appsv1.KsctlRemove]{Object: rm}}
+			o := &owner{inv: plan.NewInventory(nil, nil), req: &reconcile.Request[*appsv1.KsctlRemove]{Object: rm}}
 			o.setEntries([]appsv1.InventoryEntry{{ID: "ns_a__ConfigMap"}})
 			out, ok := o.approvalOutcome().(reconcile.Stalled)
 			if !ok || out.Reason != AwaitingApprovalReason || !strings.HasPrefix(out.Err.Error(), tc.want) {

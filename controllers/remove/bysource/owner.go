@@ -7,6 +7,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/stacks"
@@ -15,8 +16,8 @@ import (
 // owner implements engine.Owner for a KsctlRemove. Its inventory has the found objects: intended
 // until they are approved and marked by the controller, applied from then on.
 type owner struct {
-	key    engine.OwnerKey
-	inv    *engine.Inventory
+	key    plan.OwnerKey
+	inv    *plan.Inventory
 	chunks *engine.ChunkStore
 	// target is the last known cluster of the KsctlRemove; nil before the first lookup.
 	target *engine.Target
@@ -30,18 +31,18 @@ type owner struct {
 var _ engine.Owner = (*owner)(nil)
 
 // Key implements engine.Owner.
-func (o *owner) Key() engine.OwnerKey { return o.key }
+func (o *owner) Key() plan.OwnerKey { return o.key }
 
 // Inventory implements engine.Owner.
-func (o *owner) Inventory() *engine.Inventory { return o.inv }
+func (o *owner) Inventory() *plan.Inventory { return o.inv }
 
 // Policies implements engine.Owner. Kept objects are not in the inventory.
-func (o *owner) Policies() engine.Policies {
-	p := engine.DefaultPolicies
+func (o *owner) Policies() plan.Policies {
+	p := plan.DefaultPolicies
 	p.ProtectKinds, p.Orphan = nil, o.orphan
 	deleteCustomResources := o.req.Object.Spec.CustomResources == appsv1.CustomResourcesDelete
-	p.RemovalRequest = func(*appsv1.InventoryEntry) *engine.RemovalRequest {
-		return &engine.RemovalRequest{KeepReason: func(stacks.Ref) string { return "" }, DeleteCustomResources: deleteCustomResources}
+	p.RemovalRequest = func(*appsv1.InventoryEntry) *plan.RemovalRequest {
+		return &plan.RemovalRequest{KeepReason: func(stacks.Ref) string { return "" }, DeleteCustomResources: deleteCustomResources}
 	}
 	return p
 }
@@ -49,7 +50,7 @@ func (o *owner) Policies() engine.Policies {
 var errNoManifests = errors.New("a KsctlRemove applies no objects")
 
 // Manifest implements engine.Owner.
-func (o *owner) Manifest(context.Context, *engine.Item) (json.RawMessage, error) {
+func (o *owner) Manifest(context.Context, *plan.Item) (json.RawMessage, error) {
 	return nil, errNoManifests
 }
 

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -33,7 +34,7 @@ var secretGVR = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
 // findRecords finds the Helm release records of all revisions of a release. They are kept while the
 // release has objects that the stack does not render, because only the records list these objects.
-func (l *finder) findRecords(ctx context.Context, r *stacks.Release, c *engine.Component, known map[string]bool, out *findings) error {
+func (l *finder) findRecords(ctx context.Context, r *stacks.Release, c *plan.Component, known map[string]bool, out *findings) error {
 	selector := labels.Set{"owner": "helm", "name": r.Name}.String()
 	list, err := l.client.Resource(secretGVR).Namespace(r.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
@@ -92,7 +93,7 @@ func (l *finder) findUnrendered(ctx context.Context, r *stacks.Release, record *
 	n := 0
 	for _, x := range refs {
 		m, err := l.discovery.Resolve(ctx, x.Group, x.version, x.Kind)
-		var unserved *engine.NotServedError
+		var unserved *plan.NotServedError
 		if errors.As(err, &unserved) {
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/controllers/remove/match"
 	"github.com/ksctl/gitops/internal/sources/content"
@@ -52,7 +53,7 @@ func (s *Steps) rehearse(ctx context.Context, o *owner, c clients, specHash stri
 		return reconcile.Stalled{Err: err, Reason: match.NoSuchComponentReason, Revision: from.Revision}
 	}
 	l := &finder{client: c.target, discovery: o.target.Discovery, spec: &rm.Spec, self: o.Key().String(), homeNamespace: rm.Namespace}
-	f, err := l.find(ctx, engine.Prepare(ctx, res.Components, engine.Policies{}, o.target.Discovery), res.Components)
+	f, err := l.find(ctx, engine.Prepare(ctx, res.Components, plan.Policies{}, o.target.Discovery), res.Components)
 	if err != nil {
 		return reconcile.Retry{Err: err, Revision: from.Revision}
 	}
@@ -76,7 +77,7 @@ func (s *Steps) addForecast(ctx context.Context, o *owner, c *engine.Client, f *
 	for _, r := range blockerRemarks {
 		f.blockers = append(f.blockers, appsv1.RemovalObject{ID: r.Entry.ID, Reason: reasonWaiting, Message: r.Message})
 	}
-	if o.key.Cluster != engine.LocalCluster {
+	if o.key.Cluster != plan.LocalCluster {
 		return nil // dependencies are on objects of the local cluster
 	}
 	var installs appsv1.KsctlInstallList
@@ -125,9 +126,9 @@ const (
 // reportRehearsal sets the rehearsal in the status.
 func (s *Steps) reportRehearsal(rm *appsv1.KsctlRemove, f *findings, specHash string) {
 	st := &rm.Status
-	r := &appsv1.Removal{Generation: rm.Generation, Digest: specHash + "-" + engine.Digest(f.set), MadeAt: metav1.NewTime(s.Clock.Now().Truncate(time.Second)),
+	r := &appsv1.Removal{Generation: rm.Generation, Digest: specHash + "-" + plan.Digest(f.set), MadeAt: metav1.NewTime(s.Clock.Now().Truncate(time.Second)),
 		Count: int32(len(f.set)), Kept: f.spared, Blockers: firstObjects(f.blockers), Dependents: f.dependents}
-	for _, step := range engine.RemovalOrder(f.set) {
+	for _, step := range plan.RemovalOrder(f.set) {
 		if len(r.Order) == maxSteps {
 			break
 		}

@@ -7,15 +7,15 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/internal/sources/content"
@@ -213,7 +213,7 @@ func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlR
 	name := client.ObjectKeyFromObject(rm)
 	cluster := target.InstalledCluster(rm.Namespace, &rm.Spec.TargetCluster, rm.Status.Inventory, rm.Status.Cluster)
 	load := func() (*owner, error) {
-		key := engine.OwnerKey{Installation: s.Installation, Cluster: cluster, Kind: appsv1.KsctlRemoveKind, Namespace: name.Namespace, Name: name.Name}
+		key := plan.OwnerKey{Installation: s.Installation, Cluster: cluster, Kind: appsv1.KsctlRemoveKind, Namespace: name.Namespace, Name: name.Name}
 		inv, err := s.Chunks.LoadInventory(ctx, key, rm.Status.Inventory)
 		return &owner{chunks: s.Chunks, key: key, inv: inv}, err
 	}

@@ -7,6 +7,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -75,7 +76,7 @@ func ownerOf(w *Rendered, self string, u *unstructured.Unstructured) string {
 		if m.Owner == self {
 			return ""
 		}
-		return engine.OwnerDisplayName(m.Owner)
+		return plan.OwnerDisplayName(m.Owner)
 	}
 	if r := engine.HelmReleaseOf(u); r != nil && w.Release != nil && *r == *w.Release {
 		return engine.ActiveManagerOf(u)

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/internal/golden"
 )
 
@@ -33,8 +33,8 @@ func TestGoldenIDs(t *testing.T) {
 		id, listed := ID("team", &c.spec), &appsv1.Inventory{}
 		fmt.Fprintf(&out, "%s: %s\n", c.name, id)
 		fmt.Fprintf(&out, "%s, status: %q\n", c.name, StatusCluster(id, listed))
-		key := engine.OwnerKey{Installation: "prod", Cluster: id, Kind: "KsctlInstall", Namespace: "team", Name: "web"}
-		if again, ok := engine.ParseOwnerKey(key.String()); !ok || again != key {
+		key := plan.OwnerKey{Installation: "prod", Cluster: id, Kind: "KsctlInstall", Namespace: "team", Name: "web"}
+		if again, ok := plan.ParseOwnerKey(key.String()); !ok || again != key {
 			t.Errorf("%s is read as %+v", key, again)
 		}
 		if again := InstalledCluster("team", &c.spec, listed, StatusCluster(id, listed)); again != id {

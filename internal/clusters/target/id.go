@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 )
 
 // secretPrefix is the prefix of the ID of a cluster that is given by a kubeconfig only.
@@ -24,7 +24,7 @@ func ID(namespace string, t *appsv1.TargetCluster) string {
 		}
 		return id
 	}
-	return engine.LocalCluster
+	return plan.LocalCluster
 }
 
 // ClusterID returns the ID of a KsctlCluster. It is unique because a namespace contains no dot.
@@ -40,7 +40,7 @@ func ParseClusterID(id string) (namespace, name string, ok bool) {
 
 // DisplayName returns the name of a cluster for messages.
 func DisplayName(id string) string {
-	if id == engine.LocalCluster {
+	if id == plan.LocalCluster {
 		return "this cluster"
 	}
 	kind, rest := "KsctlCluster ", id
@@ -67,7 +67,7 @@ func InstalledCluster(namespace string, spec *appsv1.TargetCluster, inventory *a
 	if inventory == nil {
 		return ID(namespace, spec)
 	}
-	return cmp.Or(cluster, engine.LocalCluster)
+	return cmp.Or(cluster, plan.LocalCluster)
 }
 
 // StatusUID returns the cluster's UID for a status: the first UID that was known, or "" without an
@@ -82,7 +82,7 @@ func StatusUID(before, uid string, inventory *appsv1.Inventory) string {
 // StatusCluster returns the cluster's ID for a status: "" without an inventory and for the local
 // cluster.
 func StatusCluster(id string, inventory *appsv1.Inventory) string {
-	if inventory == nil || id == engine.LocalCluster {
+	if inventory == nil || id == plan.LocalCluster {
 		return ""
 	}
 	return id

@@ -19,6 +19,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/kubeconfig"
 )
@@ -54,7 +55,7 @@ const accessTTL = 5 * time.Minute
 
 // User is an object that acts on a cluster.
 type User struct {
-	Key engine.OwnerKey
+	Key plan.OwnerKey
 	// Spec refers to the cluster.
 	Spec *appsv1.TargetCluster
 	// Account is the ServiceAccount in the object's namespace. LocalClient is a client of the local
@@ -88,7 +89,7 @@ func (t *Resolver) Resolve(ctx context.Context, u User) (ResolvedCluster, error)
 		return ResolvedCluster{}, newError(ClusterChangedReason,
 			"the installed objects are on %s, but the spec now names %s: nothing is changed on either; name %[1]s again or, to move, remove the objects there first, with a KsctlRemove or by deleting this object",
 			DisplayName(u.Key.Cluster), DisplayName(clusterID))
-	case clusterID == engine.LocalCluster:
+	case clusterID == plan.LocalCluster:
 		return ResolvedCluster{Target: t.Local, Client: u.LocalClient, WatchClient: u.LocalClient}, nil
 	}
 	m, err := t.access(ctx, u)
@@ -169,8 +170,8 @@ func (t *Resolver) EnsureNotDeleting(ctx context.Context, namespace string, spec
 }
 
 // Forget removes the cached kubeconfig of a user and the user from its cluster.
-func (t *Resolver) Forget(k engine.OwnerKey) {
-	if k.Cluster == engine.LocalCluster {
+func (t *Resolver) Forget(k plan.OwnerKey) {
+	if k.Cluster == plan.LocalCluster {
 		return
 	}
 	user := k.String()

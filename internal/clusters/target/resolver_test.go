@@ -19,6 +19,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
@@ -53,7 +54,7 @@ func newTestResolver(t *testing.T, denied error, objects ...client.Object) (reso
 		n++
 		return denied != nil, nil, denied
 	})
-	return &Resolver{Cache: cache, Local: &engine.Target{ClusterID: engine.LocalCluster}, Clusters: NewClusters(Options{Installation: "test"})},
+	return &Resolver{Cache: cache, Local: &engine.Target{ClusterID: plan.LocalCluster}, Clusters: NewClusters(Options{Installation: "test"})},
 		&engine.Client{Interface: dynamic}, func() int { return n }
 }
 
@@ -71,7 +72,7 @@ func clusterWith(ns, name, secret, key string) *clusterv1.KsctlCluster {
 }
 
 func userOf(spec appsv1.TargetCluster, here *engine.Client) User {
-	key := engine.OwnerKey{Installation: "test", Cluster: ID("team", &spec), Kind: "KsctlInstall", Namespace: "team", Name: "app"}
+	key := plan.OwnerKey{Installation: "test", Cluster: ID("team", &spec), Kind: "KsctlInstall", Namespace: "team", Name: "app"}
 	return User{Key: key, Spec: &spec, Account: "deployer", LocalClient: here}
 }
 

@@ -1,4 +1,4 @@
-package engine
+package plan
 
 import (
 	"slices"
@@ -62,7 +62,7 @@ func TestPlanRequestedRemovals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := fixture{entries: entries, live: tc.live, policy: tc.policy}
-			p := PlanReconcile(w.snapshot(tc.components...))
+			p := Reconcile(w.snapshot(tc.components...))
 			expectEqual(t, "removals", verbs(p.Removals), tc.removals...)
 			if slices.ContainsFunc(p.Removals, func(a Action) bool { return a.Entry.Component == "y" }) {
 				t.Error("an object of component y is removed")
@@ -70,9 +70,9 @@ func TestPlanRequestedRemovals(t *testing.T) {
 		})
 	}
 	w := fixture{entries: entries, live: there, policy: requestRemovalOf("x")}
-	p := PlanRemoval(w.snapshot())
+	p := Removal(w.snapshot())
 	expectEqual(t, "removals without a render", verbs(p.Removals), "delete "+ref("x1").ID())
-	p = PlanTeardown(w.snapshot())
+	p = Teardown(w.snapshot())
 	expectEqual(t, "removals of the teardown", verbs(p.Removals), "delete "+ref("x1").ID())
 }
 
@@ -80,15 +80,15 @@ func TestRemovalRequestOverridesProtectKinds(t *testing.T) {
 	p := DefaultPolicies
 	claim := stacks.Ref{Kind: "PersistentVolumeClaim", Namespace: "ns", Name: "c"}
 	e := appsv1.InventoryEntry{ID: claim.ID(), Component: "x"}
-	if p.keepReason(&e, claim) == "" {
+	if p.KeepReason(&e, claim) == "" {
 		t.Error("by default, PersistentVolumeClaims are kept")
 	}
 	requestRemovalOf("x")(&p)
-	if got := p.keepReason(&e, claim); got != "" {
+	if got := p.KeepReason(&e, claim); got != "" {
 		t.Errorf("kept although the request keeps nothing: %s", got)
 	}
 	requestRemovalOf("x", func(r *RemovalRequest) { r.Suspended = true })(&p)
-	if p.keepReason(&e, claim) == "" {
+	if p.KeepReason(&e, claim) == "" {
 		t.Error("with a suspended request, the policies of the owner apply")
 	}
 }

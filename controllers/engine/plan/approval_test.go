@@ -1,4 +1,4 @@
-package engine
+package plan
 
 import (
 	"errors"
@@ -48,7 +48,7 @@ func TestDeletesAboveLimitsNeedApproval(t *testing.T) {
 			for i := tc.leaves; i < tc.total; i++ {
 				keep = append(keep, item("c", fmt.Sprintf("o%03d", i)))
 			}
-			p := PlanReconcile(w.snapshot(Component{Name: "c", Items: keep}))
+			p := Reconcile(w.snapshot(Component{Name: "c", Items: keep}))
 			var refused *ApprovalRequiredError
 			for _, a := range p.Waits {
 				errors.As(a.Err, &refused)
@@ -94,14 +94,14 @@ func TestDeleteLimitsCountObjectsBeforeTheChange(t *testing.T) {
 			}
 			in := w.snapshot(Component{Name: "c", Items: keep})
 			in.Inventory.settled = tc.before
-			p := PlanReconcile(in)
+			p := Reconcile(in)
 			if refused := slices.ContainsFunc(p.Waits, func(a Action) bool { return a.Reason == ReasonApprovalRequired }); refused != tc.refused || p.Settled != tc.settled {
 				t.Errorf("approval required: %t, settled: %t", refused, p.Settled)
 			}
 		})
 	}
 	w := fixture{entries: appliedObjects(1).entries, live: appliedObjects(1).live}
-	if PlanReconcile(w.snapshot(Component{Name: "c", Items: []Item{item("c", "o000"), item("c", "new")}})).Settled {
+	if Reconcile(w.snapshot(Component{Name: "c", Items: []Item{item("c", "o000"), item("c", "new")}})).Settled {
 		t.Error("settled before everything is applied")
 	}
 	in := w.snapshot()
@@ -150,7 +150,7 @@ func TestDeleteLimitsOfARevertedChange(t *testing.T) {
 			status := inv.Status() // as persisted
 			status.Entries = w.entries
 			in.Inventory = NewInventory(status, nil)
-			p := PlanReconcile(in)
+			p := Reconcile(in)
 			if tc.refused == "" && len(p.Removals) != tc.added {
 				t.Errorf("%d are removed: %+v", len(p.Removals), p.Waits)
 			}
@@ -165,16 +165,16 @@ func TestDeleteLimitsOfARevertedChange(t *testing.T) {
 func TestApprovalCoversTheRemainingDeletes(t *testing.T) {
 	w := appliedObjects(60)
 	w.policy = func(p *Policies) { p.ApprovedDigest = digest(appliedObjects(60).entries) }
-	first := PlanReconcile(w.snapshot())
+	first := Reconcile(w.snapshot())
 	if len(first.Intents) != 60 || len(first.Removals) != 60 {
 		t.Fatalf("%d are recorded, %d are removed", len(first.Intents), len(first.Removals))
 	}
 	w.entries, w.policy = first.Intents[1:], nil
-	if p := PlanReconcile(w.snapshot()); len(p.Removals) != 59 || len(p.Intents) != 0 {
+	if p := Reconcile(w.snapshot()); len(p.Removals) != 59 || len(p.Intents) != 0 {
 		t.Errorf("%d are removed, %d are recorded", len(p.Removals), len(p.Intents))
 	}
 	back := w.entries[0]
-	p := PlanReconcile((fixture{entries: w.entries[:1], live: w.live}).snapshot(Component{Name: "c", Items: []Item{item("c", "o001")}}))
+	p := Reconcile((fixture{entries: w.entries[:1], live: w.live}).snapshot(Component{Name: "c", Items: []Item{item("c", "o001")}}))
 	if len(p.Actions) != 1 || p.Actions[0].Verb != VerbRecord {
 		t.Errorf("%s is desired again, but its approval is not revoked: %+v", back.ID, p.Actions)
 	}
@@ -201,9 +201,9 @@ func TestPlanHandover(t *testing.T) {
 		for _, teardown := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, teardown %t", name, teardown), func(t *testing.T) {
 				tc.world.policy = func(p *Policies) { p.HandoverTo = tc.successor }
-				p := PlanReconcile(tc.world.snapshot())
+				p := Reconcile(tc.world.snapshot())
 				if teardown {
-					p = PlanTeardown(tc.world.snapshot())
+					p = Teardown(tc.world.snapshot())
 				}
 				all := slices.Concat(p.Removals, p.Waits)
 				if len(all) != 1 || all[0].Verb != tc.verb || all[0].Reason != tc.reason {
@@ -218,10 +218,10 @@ func TestTeardownWithOrphanPolicy(t *testing.T) {
 	protected := func(o *live.Object) { o.Protected = true }
 	w := fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied), entry("b", appsv1.EntryApplied), entry("c", appsv1.EntryIntended)},
 		live: []live.Object{liveObject("a"), liveObject("b", protected)}, policy: func(p *Policies) { p.Orphan = true }}
-	p := PlanTeardown(w.snapshot())
+	p := Teardown(w.snapshot())
 	expectEqual(t, "removals", verbs(p.Removals), "release "+ref("a").ID(), "release "+ref("b").ID(), "release "+ref("c").ID())
 	w.policy = nil
-	p = PlanTeardown(w.snapshot())
+	p = Teardown(w.snapshot())
 	expectEqual(t, "removals without Orphan", verbs(p.Removals), "delete "+ref("a").ID(), "delete "+ref("c").ID())
 	expectEqual(t, "waits without Orphan", verbs(p.Waits), "wait "+ref("b").ID())
 }

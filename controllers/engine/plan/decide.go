@@ -1,4 +1,4 @@
-package engine
+package plan
 
 import (
 	"errors"
@@ -49,7 +49,7 @@ func decideItem(in *Snapshot, it *Item) (Action, bool) {
 	}
 	if a.Live != nil && (a.Live.Deleting || in.PendingDeletions[it.ID] == a.Live.UID) {
 		a.Verb, a.Reason = VerbWait, ReasonBeingDeleted
-		a.Message = beingDeletedObject(a.Live).Error()
+		a.Message = NewBeingDeletedError(a.Live).Error()
 		return a, false
 	}
 	switch a.Entry.State {

@@ -1,6 +1,8 @@
-package engine
+package plan
 
 import (
+	"cmp"
+	"slices"
 	"sort"
 	"strings"
 
@@ -53,9 +55,9 @@ func planReleases(in *Snapshot, entries []appsv1.InventoryEntry, why string, p *
 	}
 }
 
-// PlanTeardown plans the actions that are possible now to remove all objects of the inventory. It
+// Teardown plans the actions that are possible now to remove all objects of the inventory. It
 // is a pure function.
-func PlanTeardown(in *Snapshot) Plan {
+func Teardown(in *Snapshot) Plan {
 	var p Plan
 	entries := planHandovers(in, in.Inventory.Entries(), &p)
 	switch {
@@ -163,8 +165,8 @@ func decideRemoval(in *Snapshot, e appsv1.InventoryEntry, ref stacks.Ref) Action
 	}
 	a.Live = in.Objects[e.ID]
 	switch {
-	case e.State == appsv1.EntryShared && in.Policies.keepReason(&e, ref) != "":
-		a.Verb, a.Reason, a.Message = VerbRelease, ReasonKept, in.Policies.keepReason(&e, ref)
+	case e.State == appsv1.EntryShared && in.Policies.KeepReason(&e, ref) != "":
+		a.Verb, a.Reason, a.Message = VerbRelease, ReasonKept, in.Policies.KeepReason(&e, ref)
 	case e.State == appsv1.EntryShared:
 		a.Verb = VerbDelete
 	case a.Live == nil:
@@ -176,18 +178,48 @@ func decideRemoval(in *Snapshot, e appsv1.InventoryEntry, ref stacks.Ref) Action
 		a.Verb, a.Reason = VerbDelete, ReasonUnconfirmed // no watch observes its deletion
 	case a.Live.Deleting, in.PendingDeletions[e.ID] == a.Live.UID:
 		a.Verb, a.Reason = VerbWait, ReasonBeingDeleted
-		a.Message = beingDeletedObject(a.Live).Error()
+		a.Message = NewBeingDeletedError(a.Live).Error()
 	case e.State == appsv1.EntryAdopted, a.Live.Adopted:
 		a.Verb, a.Message = VerbRelease, "it existed before"
 	case e.State != appsv1.EntryIntended && e.UID != "" && a.Live.UID != e.UID:
 		// Another client deleted and recreated it: it is theirs, whatever its annotations are.
 		a.Verb, a.Reason = VerbDrop, ReasonOwnedByOther
-	case in.Policies.keepReason(&e, ref) != "":
-		a.Verb, a.Reason, a.Message = VerbRelease, ReasonKept, in.Policies.keepReason(&e, ref)
+	case in.Policies.KeepReason(&e, ref) != "":
+		a.Verb, a.Reason, a.Message = VerbRelease, ReasonKept, in.Policies.KeepReason(&e, ref)
 	case a.Live.Protected:
 		a.Verb, a.Reason, a.Message = VerbWait, ReasonProtected, (&ProtectedError{Ref: ref}).Error()
 	default:
 		a.Verb = VerbDelete
 	}
 	return a
+}
+
+// RemovalOrder returns entries in the order of their removal. The objects of one step are removed
+// concurrently, and the next step starts when they are gone.
+func RemovalOrder(entries []appsv1.InventoryEntry) (steps [][]appsv1.InventoryEntry) {
+	type place struct {
+		wave int32
+		rank int
+	}
+	by := map[place][]appsv1.InventoryEntry{}
+	var places []place
+	for i := range entries {
+		ref, err := stacks.ParseID(entries[i].ID)
+		if err != nil {
+			continue
+		}
+		p := place{entries[i].Wave, rank(ref, entries[i])}
+		if by[p] == nil {
+			places = append(places, p)
+		}
+		by[p] = append(by[p], entries[i])
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(b.wave, a.wave), cmp.Compare(a.rank, b.rank))
+	})
+	for _, p := range places {
+		slices.SortFunc(by[p], func(a, b appsv1.InventoryEntry) int { return cmp.Compare(a.ID, b.ID) })
+		steps = append(steps, by[p])
+	}
+	return steps
 }

@@ -1,8 +1,6 @@
-package engine
+package plan
 
 import (
-	"context"
-
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -16,14 +14,6 @@ type RemovalRequest struct {
 	// DeleteCustomResources deletes a CustomResourceDefinition with all of its objects, whoever
 	// created them.
 	DeleteCustomResources bool
-}
-
-// requestFor returns the removal request for an entry; nil without one.
-func (p *Policies) requestFor(e *appsv1.InventoryEntry) *RemovalRequest {
-	if p.RemovalRequest == nil {
-		return nil
-	}
-	return p.RemovalRequest(e)
 }
 
 // splitRequested splits entries into those with a removal request and those without one. Entries
@@ -43,9 +33,9 @@ func splitRequested(p *Policies, entries []appsv1.InventoryEntry) (requested, ot
 	return requested, others
 }
 
-// PlanRemoval plans the removal of the objects with a removal request. It waits neither for other
+// Removal plans the removal of the objects with a removal request. It waits neither for other
 // objects of the owner nor for an approval.
-func PlanRemoval(in *Snapshot) Plan {
+func Removal(in *Snapshot) Plan {
 	requested, _ := splitRequested(&in.Policies, in.Inventory.Entries())
 	return planRequested(in, requested)
 }
@@ -109,19 +99,6 @@ func planRequested(in *Snapshot, entries []appsv1.InventoryEntry) Plan {
 		planRemovals(in, entries, &p)
 	}
 	return p
-}
-
-// Remove executes all actions that are possible now to remove the objects with a removal request.
-// Other objects stay as they are. It needs only the inventory.
-func (e *Engine) Remove(ctx context.Context, p Pass) (*Report, error) {
-	a := e.newExecutor(p)
-	policies := p.Owner.Policies()
-	a.retained = RetainedIDs(&policies, p.Owner.Inventory())
-	if err := a.dropUnserved(ctx, a.retained); err != nil {
-		return nil, err
-	}
-	a.setOwnerKinds(ctx, nil, nil)
-	return a.run(ctx, PlanRemoval)
 }
 
 // Digest returns a digest of the ids and uids of entries, independent of their order. Different

@@ -1,4 +1,4 @@
-package engine
+package plan
 
 import (
 	"errors"
@@ -31,6 +31,7 @@ func suspendedJob(name string, change ...func(*live.Object)) live.Object {
 }
 
 func running(o *live.Object) { o.Suspended = false }
+
 func complete(o *live.Object) {
 	o.Suspended, o.Finished, o.Succeeded, o.Readiness = false, true, true, live.Current
 }
@@ -73,7 +74,7 @@ func TestTeardownRunsPreRemoveJobs(t *testing.T) {
 		"same position concurrently": {[]appsv1.InventoryEntry{preRemoveEntry("a", "x", 0, 1), preRemoveEntry("b", "y", 0, 1)}, []live.Object{suspendedJob("x"), suspendedJob("y")}, nil, []string{"run x", "run y"}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := PlanTeardown(fixture{entries: tc.entries, live: tc.live, policy: tc.policy}.snapshot())
+			p := Teardown(fixture{entries: tc.entries, live: tc.live, policy: tc.policy}.snapshot())
 			removes := actionNames(p.Removals)
 			slices.Sort(removes)
 			if !slices.Equal(removes, tc.removes) || !slices.Equal(actionNames(p.Waits), tc.waits) {
@@ -130,7 +131,7 @@ func TestPreRemoveJobsRunWhenComponentsAreRemoved(t *testing.T) {
 					}
 				}
 			}
-			p := PlanReconcile(w.snapshot(tc.wanted...))
+			p := Reconcile(w.snapshot(tc.wanted...))
 			got := actionNames(p.Removals)
 			slices.Sort(got)
 			if !slices.Equal(got, tc.want) {
@@ -209,7 +210,7 @@ func TestSucceededHooksAreDeleted(t *testing.T) {
 			[]live.Object{suspendedJob("job", complete), liveObject("a", func(o *live.Object) { o.Readiness = live.InProgress })}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := PlanReconcile(fixture{entries: tc.entries, live: tc.live}.snapshot(Component{Name: "c", Items: tc.items}))
+			p := Reconcile(fixture{entries: tc.entries, live: tc.live}.snapshot(Component{Name: "c", Items: tc.items}))
 			if got := actionNames(p.Actions); !slices.Equal(got, tc.want) {
 				t.Errorf("actions %v, want %v", got, tc.want)
 			}
@@ -219,7 +220,7 @@ func TestSucceededHooksAreDeleted(t *testing.T) {
 		})
 	}
 	w := fixture{entries: []appsv1.InventoryEntry{done}, live: []live.Object{suspendedJob("job", complete)}, policy: func(p *Policies) { p.ProtectKinds = []string{"Job"} }}
-	if got := actionNames(PlanReconcile(w.snapshot(Component{Name: "c", Items: []Item{hook("hook-succeeded")}})).Actions); got != nil {
+	if got := actionNames(Reconcile(w.snapshot(Component{Name: "c", Items: []Item{hook("hook-succeeded")}})).Actions); got != nil {
 		t.Errorf("actions %v although Jobs are protected", got)
 	}
 }

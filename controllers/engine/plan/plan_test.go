@@ -1,4 +1,4 @@
-package engine
+package plan
 
 import (
 	"errors"
@@ -108,6 +108,9 @@ func TestDecideItem(t *testing.T) {
 		"drifted, with mode Warn": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
 			live:   []live.Object{liveObject("a", func(o *live.Object) { o.OwnedHash = "BBBBBBBBBBBBBBBB" })},
 			policy: func(p *Policies) { p.Drift = appsv1.DriftWarn }}, verb: VerbSkip, reason: ReasonDrifted, ready: true},
+		"drifted, with mode Ignore": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
+			live:   []live.Object{liveObject("a", func(o *live.Object) { o.OwnedHash = "BBBBBBBBBBBBBBBB" })},
+			policy: func(p *Policies) { p.Drift = appsv1.DriftIgnore }}, verb: VerbSkip, reason: ReasonDrifted, ready: true},
 		"label lost": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
 			live: []live.Object{liveObject("a", func(o *live.Object) { o.LabelLost = true })}}, verb: VerbUpdate, reason: ReasonDrifted},
 		"reclaimed by its former tool": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)}, live: []live.Object{liveObject("a", func(o *live.Object) { o.TrackedByTool = true })},
@@ -158,6 +161,22 @@ func TestDecideItem(t *testing.T) {
 				t.Error("the action has no message")
 			}
 		})
+	}
+}
+
+// A back-off counts for the content that failed. Other content is written at once.
+func TestBackoffEndsWithNewContent(t *testing.T) {
+	it := item("c", "a")
+	in := fixture{backoffs: map[string]string{"a": "no"}}.snapshot(Component{Name: "c", Items: []Item{it}})
+	if a, _ := decideItem(in, &it); a.Reason != ReasonBackingOff {
+		t.Errorf("the content that failed: %s/%s", a.Verb, a.Reason)
+	}
+	it.ContentHash = "corrected"
+	if a, _ := decideItem(in, &it); a.Verb != VerbCreate {
+		t.Errorf("other content: %s/%s", a.Verb, a.Reason)
+	}
+	if a := decideRemoval(in, entry("a", appsv1.EntryApplied), it.Ref); a.Reason == ReasonBackingOff {
+		t.Error("the removal is backed off, too")
 	}
 }
 
@@ -235,7 +254,7 @@ func TestPlanOrder(t *testing.T) {
 	}
 
 	t.Run("a component waits for its dependencies, others do not", func(t *testing.T) {
-		p := PlanReconcile(fixture{}.snapshot(one, two, three))
+		p := Reconcile(fixture{}.snapshot(one, two, three))
 		expectEqual(t, "actions", verbs(p.Actions), "create a", "create c")
 		if len(p.Intents) != 3 {
 			t.Errorf("%d intents, want one for each object", len(p.Intents))
@@ -247,7 +266,7 @@ func TestPlanOrder(t *testing.T) {
 	t.Run("a component that is not ready blocks its dependents", func(t *testing.T) {
 		w := fixture{entries: []appsv1.InventoryEntry{applied("a", "one")},
 			live: []live.Object{liveObject("a", func(o *live.Object) { o.Readiness = live.InProgress })}}
-		p := PlanReconcile(w.snapshot(one, two))
+		p := Reconcile(w.snapshot(one, two))
 		expectEqual(t, "actions", verbs(p.Actions))
 	})
 	t.Run("applied content is restored without waiting", func(t *testing.T) {
@@ -258,29 +277,29 @@ func TestPlanOrder(t *testing.T) {
 		two := two
 		two.Items = []Item{item("two", "b")}
 		two.Items[0].Wave = 1
-		p := PlanReconcile(w.snapshot(one, two))
+		p := Reconcile(w.snapshot(one, two))
 		expectEqual(t, "actions", verbs(p.Actions), "create b")
 	})
 	t.Run("nothing is pruned before everything is applied", func(t *testing.T) {
 		w := fixture{entries: []appsv1.InventoryEntry{entry("old", appsv1.EntryApplied)}, live: []live.Object{liveObject("old")}}
-		p := PlanReconcile(w.snapshot(one))
+		p := Reconcile(w.snapshot(one))
 		if len(p.Removals) != 0 {
 			t.Errorf("removals %v", verbs(p.Removals))
 		}
 		w = fixture{entries: []appsv1.InventoryEntry{applied("c", "three"), entry("old", appsv1.EntryApplied)},
 			live: []live.Object{liveObject("c"), liveObject("old")}}
-		if p := PlanReconcile(w.snapshot(one, three)); len(p.Removals) != 0 {
+		if p := Reconcile(w.snapshot(one, three)); len(p.Removals) != 0 {
 			t.Errorf("removals %v before an earlier component is applied", verbs(p.Removals))
 		}
 		w = fixture{entries: []appsv1.InventoryEntry{applied("a", "one"), entry("old", appsv1.EntryApplied)},
 			live: []live.Object{liveObject("a"), liveObject("old")}}
-		p = PlanReconcile(w.snapshot(one))
+		p = Reconcile(w.snapshot(one))
 		expectEqual(t, "removals", verbs(p.Removals), "delete "+ref("old").ID())
 	})
 	t.Run("a step waits for the step before it", func(t *testing.T) {
 		c := Component{Name: "c", Items: []Item{item("c", "crd"), item("c", "object")}}
 		c.Items[0].Step, c.Items[1].Step = 1, 2
-		p := PlanReconcile(fixture{}.snapshot(c))
+		p := Reconcile(fixture{}.snapshot(c))
 		expectEqual(t, "actions", verbs(p.Actions), "create crd")
 	})
 }
@@ -300,7 +319,7 @@ func TestTeardownRemovesInReverseOrder(t *testing.T) {
 	var order []string
 	for len(entries) > 0 {
 		in := fixture{entries: entries}.snapshot()
-		p := PlanTeardown(in)
+		p := Teardown(in)
 		if len(p.Removals) != 1 {
 			t.Fatalf("removals %v, want one at a time", verbs(p.Removals))
 		}

@@ -1,4 +1,4 @@
-package engine
+package plan
 
 // builtInGroups are the groups that every API server serves itself (k8s.io/api): no
 // CustomResourceDefinition can provide a kind of these groups.

@@ -1,4 +1,4 @@
-package engine
+package plan
 
 import (
 	"slices"
@@ -19,7 +19,7 @@ func planHookDeletions(in *Snapshot, c *Component, p *Plan) {
 	for i := range c.Items {
 		it := &c.Items[i]
 		e, _ := in.Inventory.Get(it.ID)
-		if !deletedOnSuccess(it) || in.Policies.protectReason(it.Ref) != "" || e.State != appsv1.EntryDone || e.Hash != it.ContentHash || in.backoffMessage(it.ID, it.ContentHash) != "" {
+		if !deletedOnSuccess(it) || in.Policies.ProtectReason(it.Ref) != "" || e.State != appsv1.EntryDone || e.Hash != it.ContentHash || in.backoffMessage(it.ID, it.ContentHash) != "" {
 			continue
 		}
 		l := in.Objects[it.ID]

@@ -1,4 +1,4 @@
-package engine
+package plan
 
 import (
 	"fmt"
@@ -168,9 +168,9 @@ func (p *Plan) Ready() bool {
 	return len(p.Removals) == 0 && len(p.Waits) == 0
 }
 
-// PlanReconcile plans the actions that are possible now to reach the desired state. It is a pure
+// Reconcile plans the actions that are possible now to reach the desired state. It is a pure
 // function.
-func PlanReconcile(in *Snapshot) Plan {
+func Reconcile(in *Snapshot) Plan {
 	var p Plan
 	desired := make(map[string]bool, in.Inventory.Len())
 	ready := map[string]bool{}
@@ -308,7 +308,8 @@ type componentMessage struct {
 }
 
 func (n *componentMessage) addFailure(m string) { n.failed = appendDistinct(n.failed, m) }
-func (n *componentMessage) addWait(m string)    { n.waiting = appendDistinct(n.waiting, m) }
+
+func (n *componentMessage) addWait(m string) { n.waiting = appendDistinct(n.waiting, m) }
 
 // appendDistinct appends a message unless it equals the last one.
 func appendDistinct(notes []string, m string) []string {
@@ -328,3 +329,13 @@ func (n *componentMessage) String() string {
 	}
 	return strings.Join(all, "; ")
 }
+
+// Reasons of removals, in addition to those of actions.
+const (
+	// ReasonFinalizers: a controller has to remove its finalizers.
+	ReasonFinalizers Reason = "Finalizers"
+	// ReasonAdopted: the object existed before, and is released.
+	ReasonAdopted Reason = "Adopted"
+	// ReasonPending: the object will be deleted after the steps before it.
+	ReasonPending Reason = "Pending"
+)

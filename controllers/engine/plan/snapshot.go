@@ -1,16 +1,10 @@
-package engine
+package plan
 
 import (
-	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
-
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -95,93 +89,4 @@ func (s *Snapshot) backoffMessage(id, contentHash string) string {
 		return b.Message
 	}
 	return ""
-}
-
-// Resolver finds the REST mapping of a kind in a cluster.
-type Resolver interface {
-	// Resolve returns the mapping of a kind. The error is a *NotServedError when the cluster does
-	// not serve the kind. The mapping is shared: it must not be changed.
-	Resolve(ctx context.Context, group, version, kind string) (*meta.RESTMapping, error)
-}
-
-// Prepare converts rendered components for planning: it determines the step, the content hash and
-// the REST mapping of each object.
-func Prepare(ctx context.Context, rendered []stacks.RenderedComponent, p Policies, r Resolver) []Component {
-	out := make([]Component, 0, len(rendered))
-	for i := range rendered {
-		rc := &rendered[i]
-		c := Component{Name: rc.Name, Version: rc.Version, DependsOn: rc.DependsOn, Wave: int32(rc.Wave)}
-		if rc.CreateNamespace != "" {
-			c.Items = append(c.Items, prepareItem(ctx, sharedNamespace(rc.CreateNamespace), rc, nil, Policies{}, r))
-			c.Items[0].Shared = true
-		}
-		step, preRemovePosition := steps(rc.Objects), preRemovePositions(rc.Objects)
-		for j := range rc.Objects {
-			it := prepareItem(ctx, rc.Objects[j], rc, step, p, r)
-			it.PreRemove = preRemovePosition(&it.Object)
-			it.RunsOnce = it.RunsOnce && it.PreRemove == 0 // it runs before the removal, not when it is applied
-			c.Items = append(c.Items, it)
-		}
-		out = append(out, c)
-	}
-	return out
-}
-
-func prepareItem(ctx context.Context, o stacks.Object, rc *stacks.RenderedComponent, step func(*stacks.Object) int, p Policies, r Resolver) Item {
-	it := Item{Object: o, Component: rc.Name, Wave: int32(rc.Wave)}
-	it.Mapping, it.ResolveErr = r.Resolve(ctx, o.Group, o.Version, o.Kind)
-	if it.Mapping != nil && it.Mapping.Scope.Name() == meta.RESTScopeNameRoot && it.Namespace != "" {
-		if it.NamespaceDefaulted {
-			it.Namespace = ""
-		} else {
-			it.ResolveErr = &WrongScopeError{Ref: o.Ref}
-		}
-	}
-	it.ID = it.Ref.ID()
-	if step != nil {
-		it.Step = step(&it.Object)
-	}
-	it.RunsOnce = o.Hook != nil || (o.Group == "batch" && o.Kind == "Job")
-	if !IsBuiltIn(o.Group) {
-		it.ReadyExpr = rc.ReadyExpr
-	}
-	it.Ignore = ignoredPaths(p.Ignore, it.Ref)
-	it.ContentHash = hashContent(it.Hash, it.ReadyExpr, it.Ignore)
-	return it
-}
-
-// hashContent returns the hash of everything that is sent: the hash of the manifest, and what the
-// engine adds to it.
-func hashContent(hash, expr string, ignore []string) string {
-	if expr == "" && len(ignore) == 0 {
-		return hash
-	}
-	b, err := json.Marshal([]any{hash, expr, ignore})
-	if err != nil {
-		panic(err) // strings always marshal
-	}
-	sum := sha256.Sum256(b)
-	return base64.RawURLEncoding.EncodeToString(sum[:12])
-}
-
-func ignoredPaths(rules []appsv1.IgnoreRule, ref stacks.Ref) []string {
-	var out []string
-	for _, r := range rules {
-		if r.Target == nil || matches(r.Target, ref) {
-			out = append(out, r.Paths...)
-		}
-	}
-	return out
-}
-
-func matches(t *appsv1.IgnoreTarget, ref stacks.Ref) bool {
-	return (t.Group == "" || t.Group == ref.Group) &&
-		(t.Kind == "" || t.Kind == ref.Kind) &&
-		(t.Namespace == "" || t.Namespace == ref.Namespace) &&
-		(t.Name == "" || t.Name == ref.Name)
-}
-
-// sharedNamespace returns the Namespace for createNamespace of a component.
-func sharedNamespace(name string) stacks.Object {
-	return stacks.Object{Ref: stacks.Ref{Kind: "Namespace", Name: name}, Version: "v1"}
 }

@@ -1,0 +1,100 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/ksctl/gitops/controllers/live"
+	"github.com/ksctl/gitops/stacks"
+)
+
+// NotServedError is returned for a kind that the cluster does not serve.
+type NotServedError struct {
+	GVK schema.GroupVersionKind
+	// BuiltIn is true when every API server serves the group itself. No CRD can provide the kind:
+	// the manifest is wrong.
+	BuiltIn bool
+}
+
+func (e *NotServedError) Error() string {
+	if e.BuiltIn {
+		return fmt.Sprintf("the cluster serves no kind %s in %s: check apiVersion and kind", e.GVK.Kind, e.GVK.GroupVersion())
+	}
+	return fmt.Sprintf("kind %s of %s is not served yet: no CustomResourceDefinition or APIService provides it", e.GVK.Kind, e.GVK.GroupVersion())
+}
+
+// WrongScopeError is returned for a manifest of a cluster-scoped kind that sets a namespace.
+type WrongScopeError struct{ Ref stacks.Ref }
+
+func (e *WrongScopeError) Error() string {
+	return fmt.Sprintf("%s is cluster-scoped: remove metadata.namespace %q", e.Ref.Kind, e.Ref.Namespace)
+}
+
+// OwnedByOtherError is returned for an existing object that another owner or tool manages.
+type OwnedByOtherError struct {
+	Ref stacks.Ref
+	// By is the display name of the owner or tool.
+	By string
+	// Hint tells users how to resolve the conflict.
+	Hint string
+}
+
+func (e *OwnedByOtherError) Error() string {
+	return fmt.Sprintf("%s exists and is managed by %s: %s", e.Ref, e.By, e.Hint)
+}
+
+// BeingDeletedError is returned for an object whose deletion is in progress.
+type BeingDeletedError struct {
+	Ref        stacks.Ref
+	Finalizers []string
+	// Since is the deletion timestamp, and FinalizerManager the field manager that set the
+	// finalizers; zero and empty when they are not known.
+	Since            time.Time
+	FinalizerManager string
+	// Remaining is the remaining content according to the status of a namespace.
+	Remaining string
+}
+
+func (e *BeingDeletedError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s is being deleted", e.Ref)
+	if !e.Since.IsZero() {
+		fmt.Fprintf(&b, " since %s", e.Since.UTC().Format(time.RFC3339))
+	}
+	if len(e.Finalizers) > 0 {
+		fmt.Fprintf(&b, ": waits for finalizers %v", e.Finalizers)
+		if e.FinalizerManager != "" {
+			fmt.Fprintf(&b, " set by %s", e.FinalizerManager)
+		}
+	}
+	if e.Remaining != "" {
+		fmt.Fprintf(&b, ": %s", e.Remaining)
+	}
+	return b.String()
+}
+
+// NewBeingDeletedError returns the error for an object that is being deleted.
+func NewBeingDeletedError(o *live.Object) *BeingDeletedError {
+	return &BeingDeletedError{Ref: o.Ref, Finalizers: o.Finalizers, Since: o.DeletionTimestamp, FinalizerManager: o.FinalizerManager, Remaining: o.DeletionMessage}
+}
+
+// ProtectedError is returned for an object with the annotation that forbids its deletion.
+type ProtectedError struct{ Ref stacks.Ref }
+
+func (e *ProtectedError) Error() string {
+	return fmt.Sprintf("%s has the annotation %s: remove the annotation to allow the deletion", e.Ref, live.PreventDeletionAnnotation)
+}
+
+// PreRemoveError is returned for a failed Job that has to succeed before anything is removed.
+type PreRemoveError struct {
+	Ref stacks.Ref
+	// Message is the failure message of the Job, if it has one.
+	Message string
+}
+
+func (e *PreRemoveError) Error() string {
+	return fmt.Sprintf("%s, which runs before anything is removed, has failed (%s): see its log; delete the Job to continue without it", e.Ref, e.Message)
+}

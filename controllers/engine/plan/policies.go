@@ -1,0 +1,75 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/stacks"
+)
+
+// DefaultPolicies are the policies of an owner that sets none.
+var DefaultPolicies = Policies{Drift: appsv1.DriftCorrect, Adopt: appsv1.AdoptUnowned, Prune: true,
+	MaxDeletes: appsv1.DefaultMaxDeletes, MaxDeletePercent: appsv1.DefaultMaxDeletePercent, ProtectKinds: []string{"PersistentVolumeClaim"}}
+
+// KeepReason returns why an object is released where it would be deleted; empty when it is deleted.
+// An active removal request decides, else ProtectKinds.
+func (p *Policies) KeepReason(e *appsv1.InventoryEntry, ref stacks.Ref) string {
+	if r := p.RequestFor(e); r != nil && !r.Suspended {
+		return r.KeepReason(ref)
+	}
+	return p.ProtectReason(ref)
+}
+
+// Retains is true for an object that a removal leaves in the cluster according to inventory and
+// policies: it existed before, others share it, or it is kept.
+func (p *Policies) Retains(e *appsv1.InventoryEntry) bool {
+	ref, err := stacks.ParseID(e.ID)
+	return err != nil || p.Orphan || e.State == appsv1.EntryAdopted || e.State == appsv1.EntryShared || p.KeepReason(e, ref) != ""
+}
+
+// ProtectReason returns why an object is never deleted without a removal request; empty when it may
+// be deleted.
+func (p *Policies) ProtectReason(ref stacks.Ref) string {
+	if !slices.Contains(p.ProtectKinds, ref.Kind) {
+		return ""
+	}
+	return fmt.Sprintf("spec.guard.protectKinds has %s", ref.Kind)
+}
+
+// Policies control how the engine reconciles an owner, independent of the desired objects.
+type Policies struct {
+	Drift  appsv1.DriftMode
+	Ignore []appsv1.IgnoreRule
+	Adopt  appsv1.AdoptMode
+	Prune  bool
+	Force  bool
+	// Orphan leaves the objects in the cluster when the owner is deleted.
+	Orphan bool
+	// MaxDeletes and MaxDeletePercent limit the number, and the percentage of the objects before
+	// the change, that may be pruned at once. More need an approval: ApprovedDigest has to be the
+	// digest of these objects.
+	MaxDeletes, MaxDeletePercent int
+	ApprovedDigest               string
+	// HandoverTo returns the other owner that desires an object which this owner no longer desires:
+	// the object is handed over to it, not deleted. wait is the reason why that is not known yet;
+	// the object stays until it is. A nil function means that objects are never handed over.
+	HandoverTo func(id string) (successor *OwnerKey, wait string)
+	// AdoptStraysSince is the creation time of the owner. Objects that the engine created for the
+	// owner after it, and that are missing in the inventory, are adopted. Zero disables this.
+	AdoptStraysSince time.Time
+	// ProtectKinds are kinds whose objects are released where they would be deleted.
+	ProtectKinds []string
+	// RemovalRequest returns a user's request to remove an object; nil for an object without one.
+	// It takes precedence over Prune, ProtectKinds and the limits of deletes.
+	RemovalRequest func(e *appsv1.InventoryEntry) *RemovalRequest
+}
+
+// RequestFor returns the removal request for an entry; nil without one.
+func (p *Policies) RequestFor(e *appsv1.InventoryEntry) *RemovalRequest {
+	if p.RemovalRequest == nil {
+		return nil
+	}
+	return p.RemovalRequest(e)
+}
