@@ -43,7 +43,7 @@ func cacheOf(t *testing.T, installs ...*appsv1.KsctlInstall) client.Client {
 func TestReconcileIsDeferredOnStalePlan(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	dependsOnMe := func(in *appsv1.KsctlInstall) { in.Spec.DependsOn = []appsv1.Dependency{{Name: "me"}} }
-	successor, dependentInstall := install("heir", "src2", nil, takesOverFrom("me")), install("needing", "src", nil, dependsOnMe)
+	successor, dependentInstall := install("successor", "src2", nil, takesOverFrom("me")), install("needing", "src", nil, dependsOnMe)
 	other := install("other", "src2", nil, takesOverFrom("you"))
 	rig := func() (*Steps, *reconcile.Request[*appsv1.KsctlInstall]) {
 		c := cacheOf(t, successor.DeepCopy(), dependentInstall.DeepCopy(), other.DeepCopy())
@@ -54,10 +54,10 @@ func TestReconcileIsDeferredOnStalePlan(t *testing.T) {
 	for name, record := range map[string]func(*Plans){
 		"no install":                       func(*Plans) {},
 		"other installs":                   func(p *Plans) { p.update(other); p.update(dependentInstall) },
-		"the successor without takeOver":   func(p *Plans) { p.update(install("heir", "src2", nil)) },
-		"the successor being deleted":      func(p *Plans) { p.update(install("heir", "src2", nil, takesOverFrom("me"), deleting)) },
-		"the successor and its deletion":   func(p *Plans) { p.update(successor); p.remove(key("heir")) },
-		"the successor of another install": func(p *Plans) { p.update(install("heir", "src2", nil, takesOverFrom("you"))) },
+		"the successor without takeOver":   func(p *Plans) { p.update(install("successor", "src2", nil)) },
+		"the successor being deleted":      func(p *Plans) { p.update(install("successor", "src2", nil, takesOverFrom("me"), deleting)) },
+		"the successor and its deletion":   func(p *Plans) { p.update(successor); p.remove(key("successor")) },
+		"the successor of another install": func(p *Plans) { p.update(install("successor", "src2", nil, takesOverFrom("you"))) },
 	} {
 		t.Run("Plans has "+name, func(t *testing.T) {
 			s, req := rig()

@@ -248,12 +248,12 @@ func TestDigest(t *testing.T) {
 	if other := Digest([]appsv1.InventoryEntry{record, b, a}); other != all || len(all) != 16 {
 		t.Errorf("%s and, in another order, %s", all, other)
 	}
-	claimed, anew := a, a
-	claimed.State, anew.UID = appsv1.EntryApplied, "9"
+	claimed, recreated := a, a
+	claimed.State, recreated.UID = appsv1.EntryApplied, "9"
 	if Digest([]appsv1.InventoryEntry{claimed, b, record}) != all {
 		t.Error("the state of an entry changes the digest")
 	}
-	for name, set := range map[string][]appsv1.InventoryEntry{"one object less": {a, record}, "no record": {a, b}, "recreated": {anew, b, record}, "nothing": nil} {
+	for name, set := range map[string][]appsv1.InventoryEntry{"one object less": {a, record}, "no record": {a, b}, "recreated": {recreated, b, record}, "nothing": nil} {
 		if Digest(set) == all {
 			t.Errorf("%s: the same digest", name)
 		}
