@@ -11,9 +11,9 @@ import (
 
 // PlanDelete decides the deletion of nodes of a group, all of them or none. ksctl can only delete
 // the end of its array of workers, so the live nodes must be exactly that end. Nodes that are
-// already being deleted are skipped. Failed machines are subtracted from the target, in any mode.
-// Deleting live nodes never leaves the group with fewer machines than its Min. An error is a
-// *RejectedError.
+// already being deleted are skipped. Failed machines are subtracted from the target, in any mode;
+// with live nodes, all of them are. Deleting live nodes never leaves the group with fewer machines
+// than its Min. An error is a *RejectedError.
 func PlanDelete(c *Cluster, id string, nodes []Node) ([]Change, error) {
 	x := newIndex(c)
 	at, err := x.group(id)
@@ -38,9 +38,14 @@ func PlanDelete(c *Cluster, id string, nodes []Node) ([]Change, error) {
 	if len(d.live) == 0 && len(d.failed) == 0 {
 		return nil, nil
 	}
+	cleared := len(d.failed)
+	if len(d.live) > 0 {
+		// In a target that still included failed machines, live nodes would take their places.
+		cleared = s.failed
+	}
 	target := max(int(d.group.Target), 0)
-	target = max(target-len(d.failed), min(target, s.joined)) - len(d.live)
-	return []Change{{Pool: d.group.Name, Target: int32(target), ClearFailed: int32(len(d.failed)), Reason: d.reason()}}, nil
+	target = max(target-cleared, min(target, s.joined)) - len(d.live)
+	return []Change{{Pool: d.group.Name, Target: int32(target), ClearFailed: int32(cleared), Reason: d.reason(cleared)}}, nil
 }
 
 // deletion collects the nodes of a group to delete.
@@ -130,7 +135,7 @@ func (d *deletion) describeWorker(at int) string {
 // maxNamedNodes bounds how many nodes a reason names.
 const maxNamedNodes = 3
 
-func (d *deletion) reason() string {
+func (d *deletion) reason(cleared int) string {
 	var out []string
 	if n := len(d.live); n > 0 {
 		var names []string
@@ -144,8 +149,8 @@ func (d *deletion) reason() string {
 		}
 		out = append(out, "Cluster Autoscaler deleted "+strings.Join(names, ", "))
 	}
-	if n := len(d.failed); n > 0 {
-		out = append(out, fmt.Sprintf("%s could not be created: %s", formatMachines(n), d.group.Failure.code()))
+	if cleared > 0 {
+		out = append(out, fmt.Sprintf("%s could not be created: %s", formatMachines(cleared), d.group.Failure.code()))
 	}
 	return strings.Join(out, "; ")
 }

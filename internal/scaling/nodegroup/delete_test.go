@@ -134,24 +134,25 @@ func TestPlanDeleteClearsFailedMachines(t *testing.T) {
 		target  int32 // -1: no change
 		cleared int32
 	}{
-		"both placeholders":          {withFailure(soon), []Node{fake(0), fake(1)}, codes.OK, 3, 2},
-		"one of two":                 {withFailure(soon), []Node{fake(1)}, codes.OK, 4, 1},
-		"one, named twice":           {withFailure(soon), []Node{fake(1), fake(1)}, codes.OK, 4, 1},
-		"by name alone":              {withFailure(soon), []Node{{Name: fake(0).Name}}, codes.OK, 4, 1},
-		"by providerID alone":        {withFailure(soon), []Node{{Name: "x", ProviderID: fake(0).Name}}, codes.OK, 4, 1},
-		"already cleared":            {withFailure(soon), []Node{fake(2)}, codes.OK, -1, 0},
-		"no failure":                 {newCluster(3, 0, workers("small", "small", "small")...), []Node{fake(0)}, codes.OK, -1, 0},
-		"all cleared":                {over, []Node{fake(0)}, codes.OK, -1, 0},
-		"mode Off":                   {withMode(clusterv1.ScalingOff, withFailure(soon)), []Node{fake(0), fake(1)}, codes.OK, 3, 2},
-		"mode ScaleUpOnly":           {withMode(clusterv1.ScalingUpOnly, withFailure(soon)), []Node{fake(0)}, codes.OK, 4, 1},
-		"below minSize":              {cheap, []Node{fake(0), fake(1)}, codes.OK, 3, 2},
-		"keeps machines with a node": {short, []Node{fake(0), fake(1)}, codes.OK, 3, 2},
-		"with the last node":         {withFailure(soon), append(nodesAt(withFailure(soon), 2), fake(0), fake(1)), codes.OK, 2, 2},
-		"the last node alone":        {withFailure(soon), nodesAt(withFailure(soon), 2), codes.OK, 4, 0},
-		"another pool":               {withFailure(soon), []Node{{Name: big, ProviderID: big}}, codes.NotFound, 0, 0},
-		"number with leading zero":   {withFailure(soon), []Node{{Name: placeholderPrefix + groupID("small") + "/01"}}, codes.NotFound, 0, 0},
-		"negative number":            {withFailure(soon), []Node{{Name: placeholderPrefix + groupID("small") + "/-1"}}, codes.NotFound, 0, 0},
-		"no number":                  {withFailure(soon), []Node{{Name: placeholderPrefix + groupID("small")}}, codes.NotFound, 0, 0},
+		"both placeholders":           {withFailure(soon), []Node{fake(0), fake(1)}, codes.OK, 3, 2},
+		"one of two":                  {withFailure(soon), []Node{fake(1)}, codes.OK, 4, 1},
+		"one, named twice":            {withFailure(soon), []Node{fake(1), fake(1)}, codes.OK, 4, 1},
+		"by name alone":               {withFailure(soon), []Node{{Name: fake(0).Name}}, codes.OK, 4, 1},
+		"by providerID alone":         {withFailure(soon), []Node{{Name: "x", ProviderID: fake(0).Name}}, codes.OK, 4, 1},
+		"already cleared":             {withFailure(soon), []Node{fake(2)}, codes.OK, -1, 0},
+		"no failure":                  {newCluster(3, 0, workers("small", "small", "small")...), []Node{fake(0)}, codes.OK, -1, 0},
+		"all cleared":                 {over, []Node{fake(0)}, codes.OK, -1, 0},
+		"mode Off":                    {withMode(clusterv1.ScalingOff, withFailure(soon)), []Node{fake(0), fake(1)}, codes.OK, 3, 2},
+		"mode ScaleUpOnly":            {withMode(clusterv1.ScalingUpOnly, withFailure(soon)), []Node{fake(0)}, codes.OK, 4, 1},
+		"below minSize":               {cheap, []Node{fake(0), fake(1)}, codes.OK, 3, 2},
+		"keeps machines with a node":  {short, []Node{fake(0), fake(1)}, codes.OK, 3, 2},
+		"with the last node":          {withFailure(soon), append(nodesAt(withFailure(soon), 2), fake(0), fake(1)), codes.OK, 2, 2},
+		"the last node alone":         {withFailure(soon), nodesAt(withFailure(soon), 2), codes.OK, 2, 2},
+		"with the last node, in part": {withFailure(soon), append(nodesAt(withFailure(soon), 2), fake(1)), codes.OK, 2, 2},
+		"another pool":                {withFailure(soon), []Node{{Name: big, ProviderID: big}}, codes.NotFound, 0, 0},
+		"number with leading zero":    {withFailure(soon), []Node{{Name: placeholderPrefix + groupID("small") + "/01"}}, codes.NotFound, 0, 0},
+		"negative number":             {withFailure(soon), []Node{{Name: placeholderPrefix + groupID("small") + "/-1"}}, codes.NotFound, 0, 0},
+		"no number":                   {withFailure(soon), []Node{{Name: placeholderPrefix + groupID("small")}}, codes.NotFound, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := PlanDelete(c.cluster, groupID("small"), c.nodes)
@@ -163,6 +164,17 @@ func TestPlanDeleteClearsFailedMachines(t *testing.T) {
 			}
 			expectChange(t, got, err, c.code, c.target, c.cleared)
 		})
+	}
+}
+
+// The target includes failed machines; a live node never takes the place of one.
+func TestPlanDeleteRemovesLiveNodesDespiteAFailure(t *testing.T) {
+	c := withFailure(noon.Add(time.Minute))
+	changes, err := PlanDelete(c, groupID("small"), nodesAt(c, 1, 2))
+	expectChange(t, changes, err, codes.OK, 1, 2)
+	apply(c, changes)
+	if _, leaving := c.countMachines(); leaving[0] || !leaving[1] || !leaving[2] {
+		t.Errorf("leaving: %v", leaving)
 	}
 }
 

@@ -6,13 +6,15 @@ import (
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 )
 
-// FuzzDelete: for any nodes in the request, a pool keeps at least minSize machines and gets no
-// more than it had, only the end of the array is deleted, and a repeated request has no effect.
+// FuzzDelete: for any nodes in the request, all of them are removed or none, a pool keeps at least
+// minSize machines and gets no more than it had, only the end of the array is deleted, and a
+// repeated request has no effect.
 func FuzzDelete(f *testing.F) {
 	f.Add("ssbb", byte(0), byte(0), byte(0), []byte{3, 2}, "prod-vm-wp-3-abcde", "")
 	f.Add("sss", byte(1), byte(2), byte(4), []byte{2, 200}, "", "k3s://prod-vm-wp-2-abcde")
 	f.Add("sSb-sd", byte(0), byte(1), byte(1), []byte{201, 5, 4}, "", "")
 	f.Add("ss", byte(0), byte(2), byte(0), []byte{1}, "", "ksctl-failed://team/prod/small/1")
+	f.Add("ss", byte(0), byte(2), byte(0), []byte{1, 0, 201}, "", "")
 	f.Fuzz(func(t *testing.T, array string, minSizes, failed, more byte, picks []byte, name, id string) {
 		c := fuzzedCluster(array, minSizes, failed, more)
 		var asked []Node
@@ -57,6 +59,11 @@ func FuzzDelete(f *testing.F) {
 				}
 				if !left[at] && leaving[at] {
 					t.Fatalf("the removal of worker %d is reverted", at)
+				}
+			}
+			for _, n := range asked {
+				if at, ok := newIndex(c).worker(n); ok && !left[at] {
+					t.Fatalf("worker %d remains after %+v", at, changes)
 				}
 			}
 			if gone == 0 {
